@@ -1,0 +1,13 @@
+/*
+ * The one error domain: the code of a GError in it is an errno value, the message says what is
+ * wrong, where, and what to do, in words for the person who caused it.
+ */
+#pragma once
+
+#include <glib.h>
+
+#define QOS_ERROR (qos_error_quark())
+GQuark qos_error_quark(void);
+
+/* Sets *error (which may be NULL) to `errno_code` with a formatted message. */
+void qos_set_error(GError **error, int errno_code, const char *format, ...) G_GNUC_PRINTF(3, 4);

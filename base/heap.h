@@ -1,0 +1,37 @@
+/*
+ * A binary min-heap of elements that embed their place in it, so that nothing is allocated and any
+ * element can be moved or removed in O(log n). Elements with equal keys leave in the order in which
+ * they entered.
+ */
+#pragma once
+
+#include <glib.h>
+
+typedef struct {
+    gint64 key;     /* the order; set by the heap's calls only */
+    guint64 serial; /* breaks ties: order of entry */
+    guint index;    /* place in the array plus one; 0 = not in a heap */
+} QosHeapNode;
+
+typedef struct {
+    GPtrArray *nodes; /* of QosHeapNode *, not owned */
+    guint64 serial;
+} QosHeap;
+
+void qos_heap_init(QosHeap *heap);
+void qos_heap_clear(QosHeap *heap);
+
+/* `node` must be zeroed, or have left the heap. */
+void qos_heap_push(QosHeap *heap, QosHeapNode *node, gint64 key);
+/* Moves `node`, which is in the heap, to `key`. */
+void qos_heap_update(QosHeap *heap, QosHeapNode *node, gint64 key);
+/* Does nothing where `node` is not in the heap. */
+void qos_heap_remove(QosHeap *heap, QosHeapNode *node);
+/* The node with the smallest key, or NULL. */
+QosHeapNode *qos_heap_peek(const QosHeap *heap);
+guint qos_heap_size(const QosHeap *heap);
+
+static inline gboolean qos_heap_contains(const QosHeapNode *node)
+{
+    return node->index != 0;
+}

@@ -1,0 +1,99 @@
+/*
+ * The jobs of a mount and what each of them did, waited for and got: the source of job_stats, of
+ * the metrics and of `qosfsctl why`.
+ *
+ * A QosJob is interned: one for each JobID, found by name only when a caller is first seen, and by
+ * pointer from then on. References are held by the table, open handles, the cache of callers and
+ * waiting requests; a job that nobody but the table holds is dropped after it was idle for the
+ * cleanup interval, as Lustre does (600 s).
+ *
+ * Locking: everything but `id` and `references` belongs to the gate's lock. Pure: no lock in here.
+ */
+#pragma once
+
+#include "base/histogram.h"
+#include "base/opcode.h"
+#include "base/time.h"
+
+#define QOS_JOB_ID_MAX    63 /* bytes, without the terminator; Lustre has 31 */
+#define QOS_JOB_WAITS_MAX 8  /* rules that one job's waiting is told apart by; the rest is summed up */
+
+/* A Lustre statistics line: microseconds for times, bytes for sizes. */
+typedef struct {
+    guint64 samples;
+    guint64 minimum;
+    guint64 maximum;
+    guint64 sum;
+    double sum_of_squares; /* a double, because the exact sum overflows in seconds */
+} QosSample;
+
+/* How long a job waited for one rule (or for the slots: rule_id 0). */
+typedef struct {
+    guint64 rule_id;
+    char rule_name[16];
+    guint64 count;      /* requests that waited */
+    QosTime waited;     /* their sum, ns */
+    QosTime longest;
+    QosTime first;      /* when the first and the last of them began to wait */
+    QosTime last;
+} QosWait;
+
+typedef struct QosJob {
+    gint references; /* atomic */
+    char id[QOS_JOB_ID_MAX + 1];
+    guint nodes;     /* the job's node count, 0 = unknown */
+    QosTime started; /* first request since the last clear */
+    QosTime seen;    /* last request */
+
+    QosSample operation[QOS_OP_COUNT]; /* the store's time, us */
+    QosSample read_bytes;
+    QosSample write_bytes;
+    QosHistogram read_sizes;
+    QosHistogram write_sizes;
+    QosTime store_time; /* sum, ns */
+    QosTime wait_time;  /* sum, ns: all reasons */
+    guint64 requests;
+    guint64 waits; /* requests that waited */
+    guint64 errors;
+    QosWait wait[QOS_JOB_WAITS_MAX];
+    guint wait_count;
+
+    guint waiting;        /* parked now */
+    guint running;        /* in the store now, slots held */
+    QosTime rate_time;    /* the decaying rates below hold as of this time */
+    double operation_rate; /* op/s, decaying over about 2 s */
+    double byte_rate;      /* bytes/s */
+
+    /* The scheduler's own. */
+    GQueue held; /* of QosRequest: due, but the job has its full share of slots */
+} QosJob;
+
+typedef struct {
+    GHashTable *jobs;        /* id -> QosJob, one reference each */
+    QosTime cleanup_interval; /* idle jobs are dropped after this; 0 = never */
+} QosAccount;
+
+void qos_account_init(QosAccount *account, QosTime cleanup_interval);
+void qos_account_clear(QosAccount *account);
+
+/* The job named `id` (cut to QOS_JOB_ID_MAX), made if need be. A new reference. */
+QosJob *qos_account_job(QosAccount *account, const char *id, QosTime now);
+/* NULL where there is none; a new reference. */
+QosJob *qos_account_find(QosAccount *account, const char *id);
+QosJob *qos_job_ref(QosJob *job);
+void qos_job_unref(QosJob *job); /* NULL is allowed */
+
+/* Books a request that began to wait / stopped waiting for `rule_id` after `waited` ns at `now`. */
+void qos_job_waited(QosJob *job, guint64 rule_id, const char *rule_name, QosTime waited, QosTime now);
+/* Books a finished request: its store time in ns, the bytes it moved, and its errno (0 = none). */
+void qos_job_served(QosJob *job, QosOpcode opcode, QosTime store_time, guint64 bytes, int error,
+                    QosTime now);
+/* The decaying rates as of `now`. */
+void qos_job_rates(const QosJob *job, QosTime now, double *ret_operations, double *ret_bytes);
+
+/* Forgets what `id` did (NULL: what all did); a job in use stays, with totals of zero. Returns the number. */
+guint qos_account_reset(QosAccount *account, const char *id, QosTime now);
+/* Drops the jobs idle since the cleanup interval that nobody holds. Returns the number. */
+guint qos_account_expire(QosAccount *account, QosTime now);
+/* All jobs, one new reference each. */
+GPtrArray *qos_account_list(const QosAccount *account);

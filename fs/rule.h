@@ -1,0 +1,121 @@
+/*
+ * Rules: which requests belong to which class, and what the class may do. Lustre's command language
+ * (seed 000, section 3; shared facts in docs/rules.md) with bytes, depth and more.
+ *
+ *     command := ["reg"] action
+ *     action  := "start" NAME EXPR OPTION*  |  "change" NAME OPTION+  |  "stop" NAME
+ *     NAME    := [A-Za-z0-9_]{1,15}
+ *     EXPR    := CONJ ("," CONJ)*                       # or
+ *     CONJ    := TERM ("&" TERM)*                       # and
+ *     TERM    := ("jobid"|"uid"|"gid"|"opcode"|"host") "={" VALUE (SPACE VALUE)* "}"
+ *     OPTION  := rate=N | bps=BYTES | depth=OPS[:BYTES] | per=CLASS | rank=RULE | weight=N | min=N
+ *              | expire=SECONDS | dryrun=0|1
+ *
+ * A QosRules is an immutable list, newest first, that always holds `default`, which matches
+ * everything, wherever it stands. A command makes a new list out of an old one or fails whole, so it
+ * is atomic by construction; whoever holds the old list may go on reading it. Rules are shared
+ * between lists, by reference count.
+ */
+#pragma once
+
+#include "base/opcode.h"
+#include "base/time.h"
+
+#define QOS_RULE_NAME_MAX 15
+#define QOS_RATE_MAX      999999 /* op/s; Lustre's bound, exclusive 1,000,000 */
+#define QOS_RULES_MAX     10000  /* rules in a list; ENOSPC beyond */
+
+/* What forms a class, hence a bucket, among the requests that a rule matches. */
+typedef enum {
+    QOS_PER_JOBID, /* the default, as in Lustre */
+    QOS_PER_UID,
+    QOS_PER_GID,
+    QOS_PER_RULE, /* one bucket for all that match */
+    QOS_PER_JOBID_OPCODE,
+} QosPer;
+
+/* The fields of a request that decide its class, as a bit set. */
+typedef enum {
+    QOS_FIELD_JOBID = 1 << 0,
+    QOS_FIELD_UID = 1 << 1,
+    QOS_FIELD_GID = 1 << 2,
+    QOS_FIELD_OPCODE = 1 << 3,
+    QOS_FIELD_HOST = 1 << 4,
+} QosField;
+
+typedef struct QosRules QosRules;
+typedef struct QosCondition QosCondition; /* a parsed EXPR; private to rule.c */
+
+/* One rule. Read-only once it is in a list. */
+typedef struct {
+    guint64 id; /* never reused on a mount; kept by `change`, so that buckets outlive it */
+    char name[QOS_RULE_NAME_MAX + 1];
+    gint64 rate;         /* op/s, 0 = no bound */
+    gint64 bps;          /* bytes/s, 0 = no bound */
+    gint64 depth_ops;    /* what a bucket saves up, in operations; 0 = the scheduler's default */
+    gint64 depth_bytes;  /* likewise in bytes */
+    QosPer per;
+    gint64 weight;       /* 0 = not given; for adaptive sharing */
+    gint64 minimum;      /* reserved op/s, 0 = none; for adaptive sharing */
+    QosTime expires;     /* QOS_NEVER, or when the rule goes by itself */
+    gboolean dryrun;     /* count what would wait, let it pass */
+    QosCondition *condition; /* NULL for `default` */
+    gint references;     /* atomic; private to rule.c */
+} QosRule;
+
+/* What a rule's conditions are held against. Strings are borrowed for the call. */
+typedef struct {
+    const char *job;
+    const char *host;
+    guint32 uid;
+    guint32 gid;
+    QosOpcode opcode;
+} QosRuleSubject;
+
+/* The list that holds `default` alone, unlimited. Owned by the caller. */
+QosRules *qos_rules_new(void);
+QosRules *qos_rules_ref(QosRules *rules);
+void qos_rules_unref(QosRules *rules); /* NULL is allowed */
+
+/*
+ * The list after `command`; `rules` stays as it is. `now` starts `expire=`. A `start` without rate= and bps= takes
+ * Lustre's default of 10000 op/s, unless it has weight= or min= or dryrun.. alone, which bound nothing.
+ * Errors (QOS_ERROR, the errno of Lustre, the reason and the offending text in words):
+ *   EINVAL        unknown verb, field, option or opcode, no conditions, bad braces, value or rate, `change` without option
+ *   ENAMETOOLONG  a name of 16 characters or more
+ *   EEXIST        `start` of a name that exists, `default` included
+ *   ENOENT        `change`, `stop` or rank= of a rule that does not exist
+ *   EPERM         `stop default`
+ *   ENOSPC        more than QOS_RULES_MAX rules
+ */
+QosRules *qos_rules_apply(QosRules *rules, const char *command, QosTime now, GError **error);
+
+/* The list without the rules whose time has come by `now`, or NULL where none has. */
+QosRules *qos_rules_expire(QosRules *rules, QosTime now);
+/* When the next rule expires, or QOS_NEVER. */
+QosTime qos_rules_next_expiry(const QosRules *rules);
+
+/*
+ * The rule that governs `subject`: the first that matches and is no dry run (never NULL), and in
+ * *ret_dryrun the first dry run that stands before it, or NULL. Both belong to the list.
+ */
+const QosRule *qos_rules_match(const QosRules *rules, const QosRuleSubject *subject,
+                               const QosRule **ret_dryrun);
+/* The fields (QosField) that some rule's conditions or `per` look at; others cannot change a match
+ * or a class. */
+guint qos_rules_fields(const QosRules *rules);
+
+guint qos_rules_count(const QosRules *rules);
+/* In order of matching. */
+const QosRule *qos_rules_get(const QosRules *rules, guint index);
+/* NULL where there is none. */
+const QosRule *qos_rules_by_id(const QosRules *rules, guint64 id);
+const QosRule *qos_rules_by_name(const QosRules *rules, const char *name);
+
+/* The conditions as text, "*" for `default`; free with g_free. */
+char *qos_rule_conditions(const QosRule *rule);
+/* The rate and other options that differ from their default, e.g. "rate=100 bps=10M per=uid"; without expire=. */
+char *qos_rule_options(const QosRule *rule);
+/* The command that makes the rule again ("start ..."; "change default ..."), without expire=. NULL for a
+ * `default` that was never changed. Free with g_free. */
+char *qos_rule_command(const QosRule *rule);

@@ -1,0 +1,155 @@
+/*
+ * Who goes when: the local request scheduler (LRS) of seed 003, section 4, and the slots of the store.
+ *
+ * A QosRequest is offered with qos_sched_enter(): it may go at once, or it waits. Whoever finishes one
+ * calls qos_sched_leave(), and qos_sched_next() hands out what has become due. A policy (`fifo`, `tbf`,
+ * `jrr`) decides the order; the scheduler around it bounds the requests inside the store:
+ *
+ *   - at most `slots` requests are inside; beyond that, the policy keeps them, in its own order;
+ *   - one job has at most `slots` less an eighth (at least one less) inside, so that no job ever holds
+ *     them all; what is due beyond that is held in the job, in order, and goes as the job's own leave.
+ *
+ * Switching the policy loses and releases nothing: the old one takes no more requests and hands out what
+ * it holds at its own pace (lustre-tbf.md, defect 6); switching back to one that is still draining takes
+ * it up again, tokens and all.
+ *
+ * Pure: time is an argument. The caller locks (fs/gate.c).
+ */
+#pragma once
+
+#include "fs/account.h"
+#include "fs/rule.h"
+
+typedef enum {
+    QOS_REQUEST_NEW,
+    QOS_REQUEST_QUEUED, /* in a policy */
+    QOS_REQUEST_HELD,   /* due, held for its job's share of slots */
+    QOS_REQUEST_RUNNING, /* has a slot */
+    QOS_REQUEST_DONE,
+} QosRequestState;
+
+/* One operation on its way to the store. Embedded in the operation; the fields above the line are set
+ * before it enters, those below are the scheduler's. */
+typedef struct {
+    QosOpcode opcode;
+    guint32 uid;
+    guint32 gid;
+    guint64 bytes; /* what it will move; corrected by leave */
+    QosJob *job;   /* a reference of the request's */
+    /* --- */
+    QosRequestState state;
+    QosTime arrival; /* when it entered */
+    QosTime start;   /* when it went */
+    GList link;      /* in a queue of the policy, or in job->held */
+    gpointer queue;  /* where the policy keeps it */
+    const struct QosPolicyClass *policy; /* whose it is while queued */
+    guint64 wait_rule_id; /* what it waits or waited for, 0 = the slots */
+    char wait_rule_name[QOS_RULE_NAME_MAX + 1];
+    gpointer owner; /* free for whoever embeds it */
+} QosRequest;
+
+/* Given a request by get_next. It is the policy's no longer. */
+typedef void (*QosReadyFunc)(QosRequest *request, void *arg);
+
+/* What a policy may ask of its scheduler. Owned by the scheduler. */
+typedef struct {
+    QosRules *rules;  /* the rules in force; replaced by qos_sched_set_rules */
+    char *host;       /* this host's name, for conditions on it */
+    QosTime max_wait; /* no request waits longer for a policy, QOS_NEVER = any time */
+} QosPolicyContext;
+
+/*
+ * A policy: seed 003's lrs_* functions, with the time as an argument. `self` is what init returned.
+ * None of them blocks or fails.
+ */
+typedef struct QosPolicyClass {
+    const char *name;
+    void *(*init)(const QosPolicyContext *context, QosTime now);
+    /* No incoming will follow; what is queued is still handed out by get_next. */
+    void (*shutdown)(void *self);
+    /* Frees; nothing is queued any more. */
+    void (*fini)(void *self);
+    /* Queues a request. */
+    void (*incoming)(void *self, QosRequest *request, QosTime now);
+    /* Calls ready() for the one request that is due first, and returns `now`; with none due, returns when
+     * to ask again (QOS_NEVER: not before another incoming). */
+    QosTime (*get_next)(void *self, QosTime now, QosReadyFunc ready, void *arg);
+    /* The next epoch begins (seed 003, 4.1); NULL where the policy knows none. */
+    void (*start_epoch)(void *self, gint64 epoch, const void *data, gsize length);
+    /* Books a request that does not wait, as debt; NULL where the policy does not count. */
+    void (*charge)(void *self, QosRequest *request, QosTime now);
+    /* Takes a queued request back. */
+    void (*cancel)(void *self, QosRequest *request, QosTime now);
+    /* The rules were replaced; NULL where they do not matter. */
+    void (*rules_changed)(void *self, QosTime now);
+    /* Requests queued now. */
+    guint (*queued)(void *self);
+} QosPolicyClass;
+
+extern const QosPolicyClass qos_policy_fifo; /* fifo.c: in order of arrival */
+extern const QosPolicyClass qos_policy_tbf;  /* tbf.c: token buckets, by deadline */
+extern const QosPolicyClass qos_policy_jrr;  /* jrr.c: round robin over the jobs */
+
+/* The policy of that name, or NULL. */
+const QosPolicyClass *qos_policy_by_name(const char *name);
+/* The policies, ended by NULL. */
+extern const QosPolicyClass *const qos_policies[];
+
+typedef enum { QOS_GO, QOS_WAIT } QosVerdict;
+
+typedef struct QosSched QosSched;
+
+/* `slots` >= 1; `host` is copied. Starts with `policy` and rules of nothing but `default`. */
+QosSched *qos_sched_new(const QosPolicyClass *policy, guint slots, const char *host, QosTime now);
+/* Nothing may be queued, held or running. */
+void qos_sched_free(QosSched *sched);
+
+/* Offers a request. QOS_GO: it has a slot, run it. QOS_WAIT: qos_sched_next() will hand it out. */
+QosVerdict qos_sched_enter(QosSched *sched, QosRequest *request, QosTime now);
+/* Counts a request that must not wait (release, flush, forget): it takes no slot and is RUNNING at once;
+ * its cost is booked as debt. qos_sched_leave() ends it as any other. */
+void qos_sched_charge(QosSched *sched, QosRequest *request, QosTime now);
+/* A running request is done: `bytes` were moved, `error` is its errno or 0. Books it with its job. */
+void qos_sched_leave(QosSched *sched, QosRequest *request, guint64 bytes, int error, QosTime now);
+/* The next waiting request that may go now (it has a slot then), or NULL with *ret_wake set to when to ask
+ * again (QOS_NEVER: after the next enter or leave). */
+QosRequest *qos_sched_next(QosSched *sched, QosTime now, QosTime *ret_wake);
+/* Takes back a request that waits: it never enters the store. Its waiting is booked. */
+void qos_sched_cancel(QosSched *sched, QosRequest *request, QosTime now);
+/* Any waiting request, oldest queue first, taken back as by cancel, or NULL: for shutdown. */
+QosRequest *qos_sched_drain(QosSched *sched, QosTime now);
+
+void qos_sched_set_policy(QosSched *sched, const QosPolicyClass *policy, QosTime now);
+const QosPolicyClass *qos_sched_policy(const QosSched *sched);
+/* Takes a reference. */
+void qos_sched_set_rules(QosSched *sched, QosRules *rules, QosTime now);
+QosRules *qos_sched_rules(const QosSched *sched); /* borrowed */
+void qos_sched_set_slots(QosSched *sched, guint slots);
+void qos_sched_set_max_wait(QosSched *sched, QosTime max_wait);
+
+/* What is where. */
+typedef struct {
+    guint slots;
+    guint running;
+    guint held;
+    guint draining; /* queued in policies that are being left */
+} QosSchedState;
+void qos_sched_state(const QosSched *sched, QosSchedState *ret_state);
+/* Requests queued in `policy`, and whether it is in force, draining or off. */
+typedef enum { QOS_POLICY_STOPPED, QOS_POLICY_STARTED, QOS_POLICY_STOPPING } QosPolicyState;
+QosPolicyState qos_sched_policy_state(const QosSched *sched, const QosPolicyClass *policy, guint *ret_queued);
+
+/* What a rule did, as the tbf policy counted it. */
+typedef struct {
+    guint64 rule_id;
+    guint buckets;       /* classes bound to it now ("ref") */
+    guint waiting;       /* requests queued now */
+    guint64 requests;    /* matched */
+    guint64 bytes;
+    guint64 waits;       /* of these, that waited */
+    QosTime waited;      /* ns, sum */
+    guint64 dryrun_waits; /* that a dry run would have made wait */
+    guint64 dryrun_bytes;
+} QosRuleState;
+/* FALSE where the rule was never matched (all zero then). */
+gboolean qos_sched_rule_state(const QosSched *sched, guint64 rule_id, QosRuleState *ret_state);

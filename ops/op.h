@@ -1,0 +1,104 @@
+/*
+ * The frame of every FUSE operation: from the kernel's request to its one reply.
+ *
+ * An operation is a struct that starts with a QosOp and adds its arguments, and a function that makes the
+ * backing call. The handler that libfuse calls only fills the struct and submits it:
+ *
+ *     void qosfs_op_read(fuse_req_t request, fuse_ino_t ino, size_t size, off_t offset, struct fuse_file_info *info)
+ *     {
+ *         ReadOp *read = qos_op_new(request, sizeof(*read), QOS_OP_READ, run_read);
+ *         read->handle = qos_handle_from(info); ...
+ *         qos_op_submit(&read->op);
+ *     }
+ *
+ * qos_op_submit() finds the job (op->request.job where the handler set it from an open handle; else the caller's),
+ * passes the gate, takes on the caller's identity, calls run(), sends op->reply (the only place that replies, in
+ * op.c), leaves the gate and frees the operation. Where the gate says "wait", park() moves what lies in the reader's
+ * buffer, and a worker does the rest later. Names are copied by the handler (qos_op_strdup), so only WRITE needs it.
+ *
+ * run() returns 0 with op->reply filled, or -errno. It holds no lock across a system call.
+ */
+#pragma once
+
+#include <fuse_lowlevel.h>
+
+#include "fs/gate.h"
+#include "ops/cred.h"
+
+typedef struct QosFs QosFs;       /* ops/fs.h: the mount */
+typedef struct QosOp QosOp;
+typedef struct QosInode QosInode;   /* ops/inode.h */
+typedef struct QosHandle QosHandle; /* ops/handle.h */
+
+typedef enum {
+    QOS_REPLY_ERROR, /* only a status: 0 */
+    QOS_REPLY_NONE,  /* forget */
+    QOS_REPLY_ENTRY,
+    QOS_REPLY_CREATE,
+    QOS_REPLY_OPEN,
+    QOS_REPLY_ATTR,
+    QOS_REPLY_STATX,
+    QOS_REPLY_DATA, /* bytes: read, readdir, readlink, xattr values */
+    QOS_REPLY_WRITE, /* a count */
+    QOS_REPLY_XATTR, /* a size alone */
+    QOS_REPLY_STATFS,
+    QOS_REPLY_SEEK,
+    QOS_REPLY_IOCTL,
+} QosReplyKind;
+
+typedef struct {
+    QosReplyKind kind;
+    union {
+        struct fuse_entry_param entry; /* ENTRY, CREATE: entry.ino counts as one look-up, taken back if the reply is not delivered */
+        struct {
+            struct stat stat;
+            double timeout;
+        } attr;
+        struct {
+            struct statx statx;
+            double timeout;
+        } statx;
+        struct {
+            const void *bytes; /* borrowed until the reply: the operation's own, or the thread's buffer */
+            size_t length;
+        } data;
+        size_t count; /* WRITE, XATTR */
+        struct statvfs statfs;
+        off_t offset; /* SEEK */
+        struct {
+            int result;
+            const void *bytes;
+            size_t length;
+        } ioctl;
+    };
+    struct fuse_file_info info; /* CREATE, OPEN */
+    QosHandle *handle;          /* CREATE, OPEN: released if the reply is not delivered */
+} QosReply;
+
+struct QosOp {
+    QosEntry entry; /* first: the gate hands it back */
+    QosFs *fs;
+    fuse_req_t fuse;
+    QosCaller *caller; /* identity and job; a reference */
+    int (*run)(QosOp *op);
+    void (*park)(QosOp *op);  /* NULL, or moves borrowed arguments; called without locks */
+    void (*clear)(QosOp *op); /* NULL, or frees what the operation added to the struct */
+    guint64 moved;            /* bytes, for the books; set by run */
+    QosReply reply;
+    GSList *strings; /* of char *: qos_op_strdup */
+};
+
+/* A zeroed struct of `size` bytes that starts with a QosOp; never NULL. */
+gpointer qos_op_new(fuse_req_t request, gsize size, QosOpcode opcode, int (*run)(QosOp *op));
+/* A copy that lives as long as the operation. */
+const char *qos_op_strdup(QosOp *op, const char *text);
+/* Sends it through the gate, to run now or later; it is no longer the caller's. */
+void qos_op_submit(QosOp *op);
+/* For what must not wait (release, flush, unlock): runs it now, its cost is debt. */
+void qos_op_submit_urgent(QosOp *op);
+
+/* This thread's buffer of at least `size` bytes, for a reply made in this thread; valid until the next call. */
+void *qos_op_buffer(gsize size);
+
+/* What all the FUSE handlers share: the table for fuse_session_new(), filled by the units of ops/. */
+extern const struct fuse_lowlevel_ops qosfs_operations;
