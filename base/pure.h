@@ -3,8 +3,8 @@
  *
  * Pure code takes the time as an argument, randomness as a seeded generator, and neither waits nor
  * does I/O, so that the simulator and the unit tests run the very code of the mount. The names that
- * would break this are poisoned here: using one is a compile error. tests/purity looks once more, at
- * the archive's undefined symbols.
+ * would break this are poisoned here: using one is a compile error. tests/purity looks once more,
+ * at the archive's undefined symbols.
  *
  * The headers come first because poisoning an identifier that a later header mentions is an error.
  */

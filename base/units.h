@@ -6,9 +6,10 @@
 #include <glib.h>
 
 /*
- * A whole number of bytes: digits, optionally a fraction, optionally one of K M G T P (or KiB.., KB..;
- * all powers of 1024), e.g. "64K", "1.5G". Rounded down. Errors (QOS_ERROR): EINVAL with the offending
- * text where it is no number, negative or has anything after it; ERANGE beyond G_MAXINT64.
+ * A whole number of bytes: digits, optionally a fraction, optionally one of K M G T P (or KiB..,
+ * KB..; all powers of 1024), e.g. "64K", "1.5G". Rounded down. Errors (QOS_ERROR): EINVAL with the
+ * offending text where it is no number, negative or has anything after it; ERANGE beyond
+ * G_MAXINT64.
  */
 gboolean qos_parse_bytes(const char *text, gint64 *ret_bytes, GError **error);
 /* A whole decimal number in [minimum, maximum]; `what` names it in the error (EINVAL or ERANGE). */

@@ -1,9 +1,10 @@
 /*
  * What outlives a mount: rules, tunables and the jobs' totals, in SQLite (db/schema.sql), WAL.
  *
- * Rules and tunables are written by the caller's thread and are durable on return (they are rare, and set by an administrator who
- * waits for them). Job totals are handed over as a snapshot and written by the database's own thread.
- * A damaged database, one of a newer version, or one of another program is an error at open, and the file stays as it is.
+ * Rules and tunables are written by the caller's thread and are durable on return (they are rare,
+ * and set by an administrator who waits for them). Job totals are handed over as a snapshot and
+ * written by the database's own thread. A damaged database, one of a newer version, or one of
+ * another program is an error at open, and the file stays as it is.
  *
  * Lock: `lock` serialises the use of the connection; the gate's lock is never held with it.
  */
@@ -14,13 +15,14 @@
 
 typedef struct QosDb QosDb;
 
-/* Opens or makes the database at `path` (its folder too), and brings an older version up to date. Errors: QOS_ERROR with the path,
- * the reason, and what to do. Another mount that uses it: EBUSY. */
+/* Opens or makes the database at `path` (its folder too), and brings an older version up to date.
+ * Errors: QOS_ERROR with the path, the reason, and what to do. Another mount that uses it: EBUSY.
+ */
 QosDb *qos_db_open(const char *path, GError **error);
 void qos_db_close(QosDb *db); /* writes what is pending; NULL is allowed */
 
-/* The rules as last saved; with none, qos_rules_new(). `now` is monotonic, `wall` the real time in ns: expiry is kept as wall time.
- * A saved rule that no longer parses is an error that names it. */
+/* The rules as last saved; with none, qos_rules_new(). `now` is monotonic, `wall` the real time in
+ * ns: expiry is kept as wall time. A saved rule that no longer parses is an error that names it. */
 QosRules *qos_db_load_rules(QosDb *db, QosTime now, QosTime wall, GError **error);
 gboolean qos_db_save_rules(QosDb *db, QosRules *rules, QosTime now, QosTime wall, GError **error);
 
@@ -28,10 +30,12 @@ gboolean qos_db_save_rules(QosDb *db, QosRules *rules, QosTime now, QosTime wall
 GHashTable *qos_db_load_tunables(QosDb *db, GError **error);
 gboolean qos_db_save_tunable(QosDb *db, const char *name, const char *text, GError **error);
 
-/* The totals of the jobs, copies whose times (started, seen, wait.first/last) are ages in ns before the call; each free with g_free. */
+/* The totals of the jobs, copies whose times (started, seen, wait.first/last) are ages in ns before
+ * the call; each free with g_free. */
 GPtrArray *qos_db_load_jobs(QosDb *db, QosTime wall, GError **error);
-/* Hands over copies (GPtrArray of QosJob with g_free, taken over) as of monotonic `now` and real `wall`, to replace what is saved; written
- * soon, by the database's thread; a failure is logged once until it works again. */
+/* Hands over copies (GPtrArray of QosJob with g_free, taken over) as of monotonic `now` and real
+ * `wall`, to replace what is saved; written soon, by the database's thread; a failure is logged
+ * once until it works again. */
 void qos_db_save_jobs(QosDb *db, GPtrArray *jobs, QosTime now, QosTime wall);
 /* Waits until all that was handed over is written. */
 void qos_db_flush(QosDb *db);

@@ -15,8 +15,9 @@
 #include "base/opcode.h"
 #include "base/time.h"
 
-#define QOS_JOB_ID_MAX    63 /* bytes, without the terminator; Lustre has 31 */
-#define QOS_JOB_WAITS_MAX 8  /* rules that one job's waiting is told apart by; the rest is summed up */
+#define QOS_JOB_ID_MAX 63 /* bytes, without the terminator; Lustre has 31 */
+#define QOS_JOB_WAITS_MAX                                                                          \
+    8 /* rules that one job's waiting is told apart by; the rest is summed up */
 
 /* A Lustre statistics line: microseconds for times, bytes for sizes. */
 typedef struct {
@@ -31,10 +32,10 @@ typedef struct {
 typedef struct {
     guint64 rule_id;
     char rule_name[16];
-    guint64 count;      /* requests that waited */
-    QosTime waited;     /* their sum, ns */
+    guint64 count;  /* requests that waited */
+    QosTime waited; /* their sum, ns */
     QosTime longest;
-    QosTime first;      /* when the first and the last of them began to wait */
+    QosTime first; /* when the first and the last of them began to wait */
     QosTime last;
 } QosWait;
 
@@ -58,18 +59,20 @@ typedef struct QosJob {
     QosWait wait[QOS_JOB_WAITS_MAX];
     guint wait_count;
 
-    guint waiting;        /* parked now */
-    guint running;        /* in the store now, slots held */
-    QosTime rate_time;    /* the decaying rates below hold as of this time */
-    double operation_rate; /* op/s, decaying over about 2 s */
-    double byte_rate;      /* bytes/s */
+    guint waiting;           /* requests that wait now */
+    guint running;           /* slots held now */
+    QosTime rate_time;       /* the decaying rates below hold as of this time */
+    double operation_rate;   /* op/s, decaying over about 2 s */
+    double byte_rate;        /* bytes/s */
+    guint64 rate_operations; /* since rate_time, not yet in the rates */
+    guint64 rate_bytes;
 
     /* The scheduler's own. */
     GQueue held; /* of QosRequest: due, but the job has its full share of slots */
 } QosJob;
 
 typedef struct {
-    GHashTable *jobs;        /* id -> QosJob, one reference each */
+    GHashTable *jobs;         /* id -> QosJob, one reference each */
     QosTime cleanup_interval; /* idle jobs are dropped after this; 0 = never */
 } QosAccount;
 
@@ -84,14 +87,16 @@ QosJob *qos_job_ref(QosJob *job);
 void qos_job_unref(QosJob *job); /* NULL is allowed */
 
 /* Books a request that began to wait / stopped waiting for `rule_id` after `waited` ns at `now`. */
-void qos_job_waited(QosJob *job, guint64 rule_id, const char *rule_name, QosTime waited, QosTime now);
+void qos_job_waited(QosJob *job, guint64 rule_id, const char *rule_name, QosTime waited,
+                    QosTime now);
 /* Books a finished request: its store time in ns, the bytes it moved, and its errno (0 = none). */
 void qos_job_served(QosJob *job, QosOpcode opcode, QosTime store_time, guint64 bytes, int error,
                     QosTime now);
 /* The decaying rates as of `now`. */
 void qos_job_rates(const QosJob *job, QosTime now, double *ret_operations, double *ret_bytes);
 
-/* Forgets what `id` did (NULL: what all did); a job in use stays, with totals of zero. Returns the number. */
+/* Forgets what `id` did (NULL: what all did); a job in use stays, with totals of zero. Returns the
+ * number. */
 guint qos_account_reset(QosAccount *account, const char *id, QosTime now);
 /* Drops the jobs idle since the cleanup interval that nobody holds. Returns the number. */
 guint qos_account_expire(QosAccount *account, QosTime now);

@@ -2,15 +2,15 @@
  * A token bucket with exact sums (seed 000, section 2.1).
  *
  * Definition: a bucket fills with `rate` tokens a second up to `depth`. A request may go while the
- * bucket holds at least one token, and takes its whole cost, which may leave debt: so a request larger
- * than the bucket passes, and the block size does not change the rate. Over any interval of t seconds
- * it lets through at most depth + rate x t + one request.
+ * bucket holds at least one token, and takes its whole cost, which may leave debt: so a request
+ * larger than the bucket passes, and the block size does not change the rate. Over any interval of
+ * t seconds it lets through at most depth + rate x t + one request.
  *
  *     tokens(now) = min(depth, tokens(then) + (now - then) x rate)        now, then in seconds
  *
- * Whole tokens are kept in `tokens` and the fraction in `carry`, in units of 1/10^9 token, so that no
- * residue is lost however often the bucket is looked at (lustre-tbf.md, defect 1). A late look is made
- * good from the depth, which the default sizes for it (qos_bucket_default_depth).
+ * Whole tokens are kept in `tokens` and the fraction in `carry`, in units of 1/10^9 token, so that
+ * no residue is lost however often the bucket is looked at (lustre-tbf.md, defect 1). A late look
+ * is made good from the depth, which the default sizes for it (qos_bucket_default_depth).
  */
 #pragma once
 
@@ -28,7 +28,8 @@ typedef struct {
 void qos_bucket_init(QosBucket *bucket, gint64 rate, gint64 depth, QosTime now);
 /* Fills up to `now`; a time before `then` changes nothing. */
 void qos_bucket_fill(QosBucket *bucket, QosTime now);
-/* Takes `cost` tokens at `now`, into debt where they are not there. Debt ends at -G_MAXINT64 / 2. */
+/* Takes `cost` tokens at `now`, into debt where they are not there. Debt ends at -G_MAXINT64 / 2.
+ */
 void qos_bucket_take(QosBucket *bucket, gint64 cost, QosTime now);
 /* The first time at or after `now` at which there is a token. */
 QosTime qos_bucket_due(const QosBucket *bucket, QosTime now);

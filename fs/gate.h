@@ -2,20 +2,25 @@
  * The gate: the one lock around the scheduler and the jobs, and the waiting (house.md, a request's
  * journey).
  *
- * The scheduler decides; this file locks, sleeps and wakes. A request that may go is run by the thread
- * that brought it, without a hand-over. One that must wait is parked: it holds no thread, and a worker
- * runs it when it is due. A thread that finishes one runs the next that is due by itself, so that a full
- * store is kept busy without any hand-over.
+ * The scheduler decides; this file locks, sleeps and wakes. A request that may go is run by the
+ * thread that brought it, without a hand-over. One that must wait is parked: it holds no thread,
+ * and a worker runs it when it is due. A thread that finishes one runs the next that is due by
+ * itself, so that a full store is kept busy without any hand-over.
  *
- * Parking is done in two steps, so that its data may be moved out of the reader's buffer without the
- * lock: enter() says "wait", the caller moves the data and calls park(). A request that comes due in
- * between is the caller's to run. The states (atomic, QosEntry.parking):
+ * Parking is done in two steps, so that its data may be moved out of the reader's buffer without
+ * the lock: enter() says "wait", the caller moves the data and calls park(). A request that comes
+ * due in between is the caller's to run. The states (QosEntry.parking, under the lock):
  *
  *     ARRIVING -> PARKED -> RUNNING          moved its data, then came due
  *     ARRIVING -> DUE -> RUNNING             came due first: park() says "run it"
  *     PARKED -> CANCELLED                    interrupted, or the mount ends
  *
- * Locks: `lock` is the only one, taken by all calls; none is held while run() or cancelled() is called.
+ * The workers take turns (leader and followers): the leader sleeps until the nearest deadline; when
+ * something is due, it names the next leader and runs it. There are never more workers than slots,
+ * and they are made on demand.
+ *
+ * Locks: `lock` is the only one, taken by all calls; none is held while run() or cancelled() is
+ * called.
  */
 #pragma once
 
@@ -31,12 +36,12 @@ struct QosEntry {
     void (*run)(QosEntry *entry);
     /* Answers and frees a request that was taken back with `error` (an errno). Any thread. */
     void (*cancelled)(QosEntry *entry, int error);
-    gint parking; /* atomic; the gate's */
+    int parking; /* the gate's */
 };
 
 /* `policy` and `slots` as for qos_sched_new(). The gate starts without threads. */
 QosGate *qos_gate_new(const QosPolicyClass *policy, guint slots, QosTime job_cleanup_interval);
-/* Starts the dispatcher; after the daemon's fork. */
+/* Starts the first worker; after the daemon's fork. */
 void qos_gate_start(QosGate *gate);
 /* Takes back all that waits (ENOTCONN), ends the threads. No enter() may follow or be under way. */
 void qos_gate_stop(QosGate *gate);
@@ -44,14 +49,16 @@ void qos_gate_free(QosGate *gate); /* stopped, or never started; NULL is allowed
 
 /* TRUE: run it now. FALSE: it waits; move what it needs, then call qos_gate_park(). */
 gboolean qos_gate_enter(QosGate *gate, QosEntry *entry);
-/* TRUE: it has come due meanwhile, run it now. FALSE: it is the gate's; do not touch it any more. */
+/* TRUE: it has come due meanwhile, run it now. FALSE: it is the gate's; do not touch it any more.
+ */
 gboolean qos_gate_park(QosGate *gate, QosEntry *entry);
 /* For what must not wait: books its cost as debt. Run it now. */
 void qos_gate_charge(QosGate *gate, QosEntry *entry);
 /* After the backing call. `bytes`: moved; `error`: errno or 0. The entry is the caller's again, and
  * another that is due may be returned, to be run by this thread (its run()), or NULL. */
 QosEntry *qos_gate_leave(QosGate *gate, QosEntry *entry, guint64 bytes, int error);
-/* Takes back a parked request: TRUE where it was parked; the caller answers it then (cancelled() is not called). */
+/* Takes back a parked request: TRUE where it was parked; the caller answers it then (cancelled() is
+ * not called). */
 gboolean qos_gate_cancel(QosGate *gate, QosEntry *entry);
 
 /* The job of that name; a new reference. `nodes` 0 = unknown. */
@@ -60,30 +67,38 @@ QosJob *qos_gate_job(QosGate *gate, const char *id, guint nodes);
 /* --- control; each takes the lock for a short while --- */
 void qos_gate_set_policy(QosGate *gate, const QosPolicyClass *policy);
 const QosPolicyClass *qos_gate_policy(QosGate *gate);
-QosPolicyState qos_gate_policy_state(QosGate *gate, const QosPolicyClass *policy, guint *ret_queued);
+QosPolicyState qos_gate_policy_state(QosGate *gate, const QosPolicyClass *policy,
+                                     guint *ret_queued);
 void qos_gate_set_rules(QosGate *gate, QosRules *rules);
 QosRules *qos_gate_rules(QosGate *gate); /* a new reference; expired rules are gone */
 gboolean qos_gate_rule_state(QosGate *gate, guint64 rule_id, QosRuleState *ret_state);
 void qos_gate_set_slots(QosGate *gate, guint slots);
+/* No request waits longer for its tokens (QOS_NEVER = any time): to stay under
+ * fs.fuse.default_request_timeout. */
+void qos_gate_set_max_wait(QosGate *gate, QosTime max_wait);
 void qos_gate_set_job_cleanup_interval(QosGate *gate, QosTime interval);
 void qos_gate_state(QosGate *gate, QosSchedState *ret_state);
 /* All jobs, one reference each (free with g_ptr_array_unref); read one with qos_gate_copy_job(). */
 GPtrArray *qos_gate_jobs(QosGate *gate);
-/* A consistent copy of its counters, rates as of now. The copy's `held` and `references` mean nothing. */
+/* A consistent copy of its counters, rates as of now. The copy's `held` and `references` mean
+ * nothing. */
 void qos_gate_copy_job(QosGate *gate, const QosJob *job, QosJob *ret_copy);
 /* Forgets totals: of `id`, or of all where NULL. Returns how many jobs. */
 guint qos_gate_clear_jobs(QosGate *gate, const char *id);
-/* Puts back a job's totals after a remount: all counters of `totals` (times are ages before now). */
+/* Puts back a job's totals after a remount: all counters of `totals` (times are ages before now).
+ */
 void qos_gate_restore_job(QosGate *gate, const QosJob *totals);
 
 /* Histograms over all jobs, for the metrics. */
 typedef struct {
     QosHistogram latency[QOS_OP_COUNT]; /* the store's time, ns */
-    QosHistogram waiting;               /* of requests that waited, ns */
+    QosTime latency_sum[QOS_OP_COUNT];
+    QosHistogram waiting; /* of requests that waited, ns */
+    QosTime waiting_sum;
 } QosGateHistograms;
 void qos_gate_histograms(QosGate *gate, QosGateHistograms *ret_histograms);
 
-/* Called without the lock, by the dispatcher, when rules have expired. */
+/* Called without the lock, by a worker, when rules have expired. */
 void qos_gate_on_expiry(QosGate *gate, void (*expired)(void *arg), void *arg);
 
 /* The monotonic clock that the gate uses. */

@@ -12,8 +12,8 @@
  *              | expire=SECONDS | dryrun=0|1
  *
  * A QosRules is an immutable list, newest first, that always holds `default`, which matches
- * everything, wherever it stands. A command makes a new list out of an old one or fails whole, so it
- * is atomic by construction; whoever holds the old list may go on reading it. Rules are shared
+ * everything, wherever it stands. A command makes a new list out of an old one or fails whole, so
+ * it is atomic by construction; whoever holds the old list may go on reading it. Rules are shared
  * between lists, by reference count.
  */
 #pragma once
@@ -50,17 +50,17 @@ typedef struct QosCondition QosCondition; /* a parsed EXPR; private to rule.c */
 typedef struct {
     guint64 id; /* never reused on a mount; kept by `change`, so that buckets outlive it */
     char name[QOS_RULE_NAME_MAX + 1];
-    gint64 rate;         /* op/s, 0 = no bound */
-    gint64 bps;          /* bytes/s, 0 = no bound */
-    gint64 depth_ops;    /* what a bucket saves up, in operations; 0 = the scheduler's default */
-    gint64 depth_bytes;  /* likewise in bytes */
+    gint64 rate;        /* op/s, 0 = no bound */
+    gint64 bps;         /* bytes/s, 0 = no bound */
+    gint64 depth_ops;   /* what a bucket saves up, in operations; 0 = the scheduler's default */
+    gint64 depth_bytes; /* likewise in bytes */
     QosPer per;
-    gint64 weight;       /* 0 = not given; for adaptive sharing */
-    gint64 minimum;      /* reserved op/s, 0 = none; for adaptive sharing */
-    QosTime expires;     /* QOS_NEVER, or when the rule goes by itself */
-    gboolean dryrun;     /* count what would wait, let it pass */
+    gint64 weight;           /* 0 = not given; for adaptive sharing */
+    gint64 minimum;          /* reserved op/s, 0 = none; for adaptive sharing */
+    QosTime expires;         /* QOS_NEVER, or when the rule goes by itself */
+    gboolean dryrun;         /* count what would wait, let it pass */
     QosCondition *condition; /* NULL for `default` */
-    gint references;     /* atomic; private to rule.c */
+    gint references;         /* atomic; private to rule.c */
 } QosRule;
 
 /* What a rule's conditions are held against. Strings are borrowed for the call. */
@@ -78,15 +78,13 @@ QosRules *qos_rules_ref(QosRules *rules);
 void qos_rules_unref(QosRules *rules); /* NULL is allowed */
 
 /*
- * The list after `command`; `rules` stays as it is. `now` starts `expire=`. A `start` without rate= and bps= takes
- * Lustre's default of 10000 op/s, unless it has weight= or min= or dryrun.. alone, which bound nothing.
- * Errors (QOS_ERROR, the errno of Lustre, the reason and the offending text in words):
- *   EINVAL        unknown verb, field, option or opcode, no conditions, bad braces, value or rate, `change` without option
- *   ENAMETOOLONG  a name of 16 characters or more
- *   EEXIST        `start` of a name that exists, `default` included
- *   ENOENT        `change`, `stop` or rank= of a rule that does not exist
- *   EPERM         `stop default`
- *   ENOSPC        more than QOS_RULES_MAX rules
+ * The list after `command`; `rules` stays as it is. `now` starts `expire=`. A `start` without rate=
+ * and bps= takes Lustre's default of 10000 op/s, unless it has weight= or min= or dryrun.. alone,
+ * which bound nothing. Errors (QOS_ERROR, the errno of Lustre, the reason and the offending text in
+ * words): EINVAL        unknown verb, field, option or opcode, no conditions, bad braces, value or
+ * rate, `change` without option ENAMETOOLONG  a name of 16 characters or more EEXIST        `start`
+ * of a name that exists, `default` included ENOENT        `change`, `stop` or rank= of a rule that
+ * does not exist EPERM         `stop default` ENOSPC        more than QOS_RULES_MAX rules
  */
 QosRules *qos_rules_apply(QosRules *rules, const char *command, QosTime now, GError **error);
 
@@ -114,8 +112,9 @@ const QosRule *qos_rules_by_name(const QosRules *rules, const char *name);
 
 /* The conditions as text, "*" for `default`; free with g_free. */
 char *qos_rule_conditions(const QosRule *rule);
-/* The rate and other options that differ from their default, e.g. "rate=100 bps=10M per=uid"; without expire=. */
+/* The rate and other options that differ from their default, e.g. "rate=100 bps=10M per=uid";
+ * without expire=. */
 char *qos_rule_options(const QosRule *rule);
-/* The command that makes the rule again ("start ..."; "change default ..."), without expire=. NULL for a
- * `default` that was never changed. Free with g_free. */
+/* The command that makes the rule again ("start ..."; "change default ..."), without expire=. NULL
+ * for a `default` that was never changed. Free with g_free. */
 char *qos_rule_command(const QosRule *rule);

@@ -1,17 +1,20 @@
 /*
- * Who goes when: the local request scheduler (LRS) of seed 003, section 4, and the slots of the store.
+ * Who goes when: the local request scheduler (LRS) of seed 003, section 4, and the slots of the
+ * store.
  *
- * A QosRequest is offered with qos_sched_enter(): it may go at once, or it waits. Whoever finishes one
- * calls qos_sched_leave(), and qos_sched_next() hands out what has become due. A policy (`fifo`, `tbf`,
- * `jrr`) decides the order; the scheduler around it bounds the requests inside the store:
+ * A QosRequest is offered with qos_sched_enter(): it may go at once, or it waits. Whoever finishes
+ * one calls qos_sched_leave(), and qos_sched_next() hands out what has become due. A policy
+ * (`fifo`, `tbf`, `jrr`) decides the order; the scheduler around it bounds the requests inside the
+ * store:
  *
  *   - at most `slots` requests are inside; beyond that, the policy keeps them, in its own order;
- *   - one job has at most `slots` less an eighth (at least one less) inside, so that no job ever holds
- *     them all; what is due beyond that is held in the job, in order, and goes as the job's own leave.
+ *   - one job has at most `slots` less an eighth (at least one less) inside, so that no job ever
+ * holds them all; what is due beyond that is held in the job, in order, and goes as the job's own
+ * leave.
  *
- * Switching the policy loses and releases nothing: the old one takes no more requests and hands out what
- * it holds at its own pace (lustre-tbf.md, defect 6); switching back to one that is still draining takes
- * it up again, tokens and all.
+ * Switching the policy loses and releases nothing: the old one takes no more requests and hands out
+ * what it holds at its own pace (lustre-tbf.md, defect 6); switching back to one that is still
+ * draining takes it up again, tokens and all.
  *
  * Pure: time is an argument. The caller locks (fs/gate.c).
  */
@@ -22,14 +25,15 @@
 
 typedef enum {
     QOS_REQUEST_NEW,
-    QOS_REQUEST_QUEUED, /* in a policy */
-    QOS_REQUEST_HELD,   /* due, held for its job's share of slots */
-    QOS_REQUEST_RUNNING, /* has a slot */
+    QOS_REQUEST_QUEUED,  /* in a policy */
+    QOS_REQUEST_HELD,    /* due, held for its job's share of slots */
+    QOS_REQUEST_READY,   /* due, has a slot, to be taken by qos_sched_next() */
+    QOS_REQUEST_RUNNING, /* in the store */
     QOS_REQUEST_DONE,
 } QosRequestState;
 
-/* One operation on its way to the store. Embedded in the operation; the fields above the line are set
- * before it enters, those below are the scheduler's. */
+/* One operation on its way to the store. Embedded in the operation; the fields above the line are
+ * set before it enters, those below are the scheduler's. */
 typedef struct {
     QosOpcode opcode;
     guint32 uid;
@@ -40,13 +44,26 @@ typedef struct {
     QosRequestState state;
     QosTime arrival; /* when it entered */
     QosTime start;   /* when it went */
-    GList link;      /* in a queue of the policy, or in job->held */
-    gpointer queue;  /* where the policy keeps it */
-    const struct QosPolicyClass *policy; /* whose it is while queued */
+    gboolean has_slot;
+    GList link;           /* in a queue of the policy, in job->held or among the ready */
+    gpointer queue;       /* the policy's own: where it keeps or kept it */
+    struct QosLrs *lrs;   /* the policy that took it, until it leaves */
     guint64 wait_rule_id; /* what it waits or waited for, 0 = the slots */
     char wait_rule_name[QOS_RULE_NAME_MAX + 1];
-    gpointer owner; /* free for whoever embeds it */
 } QosRequest;
+
+/* What a rule did, as the tbf policy counted it. */
+typedef struct QosRuleState {
+    guint64 rule_id;
+    guint buckets;    /* classes bound to it now ("ref") */
+    guint waiting;    /* requests queued now */
+    guint64 requests; /* let through */
+    guint64 bytes;
+    guint64 waits;        /* of these, that waited */
+    QosTime waited;       /* ns, sum */
+    guint64 dryrun_waits; /* that a dry run would have made wait */
+    guint64 dryrun_bytes;
+} QosRuleState;
 
 /* Given a request by get_next. It is the policy's no longer. */
 typedef void (*QosReadyFunc)(QosRequest *request, void *arg);
@@ -71,8 +88,8 @@ typedef struct QosPolicyClass {
     void (*fini)(void *self);
     /* Queues a request. */
     void (*incoming)(void *self, QosRequest *request, QosTime now);
-    /* Calls ready() for the one request that is due first, and returns `now`; with none due, returns when
-     * to ask again (QOS_NEVER: not before another incoming). */
+    /* Calls ready() for the one request that is due first, and returns `now`; with none due,
+     * returns when to ask again (QOS_NEVER: not before another incoming). */
     QosTime (*get_next)(void *self, QosTime now, QosReadyFunc ready, void *arg);
     /* The next epoch begins (seed 003, 4.1); NULL where the policy knows none. */
     void (*start_epoch)(void *self, gint64 epoch, const void *data, gsize length);
@@ -80,10 +97,15 @@ typedef struct QosPolicyClass {
     void (*charge)(void *self, QosRequest *request, QosTime now);
     /* Takes a queued request back. */
     void (*cancel)(void *self, QosRequest *request, QosTime now);
+    /* A request that get_next or charge let go is done and moved `bytes`; NULL where the policy
+     * does not count. */
+    void (*settle)(void *self, QosRequest *request, guint64 bytes, QosTime now);
     /* The rules were replaced; NULL where they do not matter. */
     void (*rules_changed)(void *self, QosTime now);
-    /* Requests queued now. */
-    guint (*queued)(void *self);
+    /* Frees what has been idle; called every few seconds; NULL where there is nothing to free. */
+    void (*expire)(void *self, QosTime now);
+    /* What a rule did; NULL where the policy has none. */
+    gboolean (*rule_state)(void *self, guint64 rule_id, struct QosRuleState *ret_state);
 } QosPolicyClass;
 
 extern const QosPolicyClass qos_policy_fifo; /* fifo.c: in order of arrival */
@@ -100,24 +122,29 @@ typedef enum { QOS_GO, QOS_WAIT } QosVerdict;
 typedef struct QosSched QosSched;
 
 /* `slots` >= 1; `host` is copied. Starts with `policy` and rules of nothing but `default`. */
-QosSched *qos_sched_new(const QosPolicyClass *policy, guint slots, const char *host, QosTime now);
+QosSched *qos_sched_new(const QosPolicyClass *policy, guint slots, const char *host,
+                        QosTime job_cleanup_interval, QosTime now);
 /* Nothing may be queued, held or running. */
 void qos_sched_free(QosSched *sched);
 
-/* Offers a request. QOS_GO: it has a slot, run it. QOS_WAIT: qos_sched_next() will hand it out. */
-QosVerdict qos_sched_enter(QosSched *sched, QosRequest *request, QosTime now);
-/* Counts a request that must not wait (release, flush, forget): it takes no slot and is RUNNING at once;
- * its cost is booked as debt. qos_sched_leave() ends it as any other. */
+/* Offers a request. QOS_GO: it has a slot, run it. QOS_WAIT: qos_sched_next() will hand it out.
+ * *ret_wake: when qos_sched_next() is to be asked, QOS_NEVER = after the next enter or leave. */
+QosVerdict qos_sched_enter(QosSched *sched, QosRequest *request, QosTime now, QosTime *ret_wake);
+/* Counts a request that must not wait (release, flush, forget): it takes no slot and is RUNNING at
+ * once; its cost is booked as debt. qos_sched_leave() ends it as any other. */
 void qos_sched_charge(QosSched *sched, QosRequest *request, QosTime now);
-/* A running request is done: `bytes` were moved, `error` is its errno or 0. Books it with its job. */
+/* A running request is done: `bytes` were moved, `error` is its errno or 0. Books it with its job.
+ */
 void qos_sched_leave(QosSched *sched, QosRequest *request, guint64 bytes, int error, QosTime now);
-/* The next waiting request that may go now (it has a slot then), or NULL with *ret_wake set to when to ask
- * again (QOS_NEVER: after the next enter or leave). */
+/* The next waiting request that may go now (it has a slot then), or NULL with *ret_wake set to when
+ * to ask again (QOS_NEVER: after the next enter or leave). */
 QosRequest *qos_sched_next(QosSched *sched, QosTime now, QosTime *ret_wake);
 /* Takes back a request that waits: it never enters the store. Its waiting is booked. */
 void qos_sched_cancel(QosSched *sched, QosRequest *request, QosTime now);
-/* Any waiting request, oldest queue first, taken back as by cancel, or NULL: for shutdown. */
-QosRequest *qos_sched_drain(QosSched *sched, QosTime now);
+/* Frees what has been idle and jobs that are gone; to be called every few seconds. */
+void qos_sched_expire(QosSched *sched, QosTime now);
+/* The jobs, for the caller to look at and to book (under its lock). */
+QosAccount *qos_sched_account(QosSched *sched);
 
 void qos_sched_set_policy(QosSched *sched, const QosPolicyClass *policy, QosTime now);
 const QosPolicyClass *qos_sched_policy(const QosSched *sched);
@@ -137,19 +164,8 @@ typedef struct {
 void qos_sched_state(const QosSched *sched, QosSchedState *ret_state);
 /* Requests queued in `policy`, and whether it is in force, draining or off. */
 typedef enum { QOS_POLICY_STOPPED, QOS_POLICY_STARTED, QOS_POLICY_STOPPING } QosPolicyState;
-QosPolicyState qos_sched_policy_state(const QosSched *sched, const QosPolicyClass *policy, guint *ret_queued);
+QosPolicyState qos_sched_policy_state(const QosSched *sched, const QosPolicyClass *policy,
+                                      guint *ret_queued);
 
-/* What a rule did, as the tbf policy counted it. */
-typedef struct {
-    guint64 rule_id;
-    guint buckets;       /* classes bound to it now ("ref") */
-    guint waiting;       /* requests queued now */
-    guint64 requests;    /* matched */
-    guint64 bytes;
-    guint64 waits;       /* of these, that waited */
-    QosTime waited;      /* ns, sum */
-    guint64 dryrun_waits; /* that a dry run would have made wait */
-    guint64 dryrun_bytes;
-} QosRuleState;
 /* FALSE where the rule was never matched (all zero then). */
 gboolean qos_sched_rule_state(const QosSched *sched, guint64 rule_id, QosRuleState *ret_state);

@@ -1,11 +1,12 @@
 /*
  * Who is calling: TID -> identity and JobID, cached.
  *
- * Key: (TID, start time in /proc/TID/stat). An entry answers for 1 s, then /proc is read again: so exec,
- * a changed environment and a reused pid show within 1 s. Misses (a process that is gone, or that may not be read) are cached
- * too. Bounded: QOS_CALLER_CACHE_MAX entries, the least recently used go first.
- * Another uid or gid than the cached one is a miss at once. pid 0 (a caller in another pid namespace, or the
- * kernel's write-back) has no environment: its job is by uid (docs/jobid.md).
+ * Key: (TID, start time in /proc/TID/stat). An entry answers for 1 s, then /proc is read again: so
+ * exec, a changed environment and a reused pid show within 1 s. Misses (a process that is gone, or
+ * that may not be read) are cached too. Bounded: QOS_CALLER_CACHE_MAX entries, the least recently
+ * used go first. Another uid or gid than the cached one is a miss at once. pid 0 (a caller in
+ * another pid namespace, or the kernel's write-back) has no environment: its job is by uid
+ * (docs/jobid.md).
  *
  * Lock: `lock` in the cache; never held while /proc is read or the gate is asked for the job.
  */

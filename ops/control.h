@@ -1,13 +1,16 @@
 /*
- * Rules in, reports out: the xattrs user.qosfs.* of the mountpoint and the hidden directory `.qosfs`.
+ * Rules in, reports out: the xattrs user.qosfs.* of the mountpoint and the hidden directory
+ * `.qosfs`.
  *
- * The xattrs: nrs_tbf_rule (write a command, read the list), nrs_policies, each tunable by name (ops/tunable.h), last_error.
- * Setting is for root and the mount's owner; others get EPERM. They never reach the store. A set is atomic: it is parsed,
- * made durable (db/db.h), then put in force; where one step fails, nothing has changed, the caller gets the errno, and
- * last_error has the reason in words, one per uid of the setter.
+ * The xattrs: nrs_tbf_rule (write a command, read the list), nrs_policies, each tunable by name
+ * (ops/tunable.h), last_error. Setting is for root and the mount's owner; others get EPERM. They
+ * never reach the store. A set is atomic: it is parsed, made durable (db/db.h), then put in force;
+ * where one step fails, nothing has changed, the caller gets the errno, and last_error has the
+ * reason in words, one per uid of the setter.
  *
- * The files of `.qosfs`, mode 0444 (job_stats 0644: writing "clear" or a job id clears): job_stats, jobs, rules, metrics, state.json. Their text is made at open.
- * Node ids below QOS_CONTROL_INO_END are this unit's; the inode table never gives them out.
+ * The files of `.qosfs`, mode 0444 (job_stats 0644: writing "clear" or a job id clears): job_stats,
+ * jobs, rules, metrics, state.json. Their text is made at open. Node ids below QOS_CONTROL_INO_END
+ * are this unit's; the inode table never gives them out.
  */
 #pragma once
 
@@ -26,19 +29,24 @@ static inline gboolean qos_control_owns(fuse_ino_t ino)
     return ino >= QOS_CONTROL_INO && ino < QOS_CONTROL_INO_END;
 }
 
-/* TRUE for `.qosfs` in the root: names.c refuses to make, remove or rename it (EPERM; EEXIST for making). */
+/* TRUE for `.qosfs` in the root: names.c refuses to make, remove or rename it (EPERM; EEXIST for
+ * making). */
 gboolean qos_control_is_name(fuse_ino_t parent, const char *name);
 
-/* --- the operations on control inodes; called by the handlers of ops/ first thing, outside the gate, each replies --- */
+/* --- the operations on control inodes; called by the handlers of ops/ first thing, outside the
+ * gate, each replies --- */
 void qos_control_lookup(fuse_req_t request, fuse_ino_t parent, const char *name);
 void qos_control_getattr(fuse_req_t request, fuse_ino_t ino);
 void qos_control_setattr(fuse_req_t request, fuse_ino_t ino, int to_set); /* truncation alone */
 void qos_control_open(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info *info);
-void qos_control_read(fuse_req_t request, fuse_ino_t ino, size_t size, off_t offset, struct fuse_file_info *info);
-void qos_control_write(fuse_req_t request, fuse_ino_t ino, const char *data, size_t size, off_t offset, struct fuse_file_info *info);
+void qos_control_read(fuse_req_t request, fuse_ino_t ino, size_t size, off_t offset,
+                      struct fuse_file_info *info);
+void qos_control_write(fuse_req_t request, fuse_ino_t ino, const char *data, size_t size,
+                       off_t offset, struct fuse_file_info *info);
 void qos_control_release(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info *info);
 void qos_control_opendir(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info *info);
-void qos_control_readdir(fuse_req_t request, fuse_ino_t ino, size_t size, off_t offset, gboolean plus);
+void qos_control_readdir(fuse_req_t request, fuse_ino_t ino, size_t size, off_t offset,
+                         gboolean plus);
 
 /* --- xattrs on the root; TRUE where the name was one of ours and the request was answered --- */
 gboolean qos_control_setxattr(fuse_req_t request, const char *name, const char *value, size_t size);

@@ -8,19 +8,21 @@
 #include "fs/gate.h"
 #include "ops/caller.h"
 
-typedef struct QosInodes QosInodes;   /* ops/inode.h */
-typedef struct QosControl QosControl; /* ops/control.h */
+typedef struct QosInodes QosInodes;         /* ops/inode.h */
+typedef struct QosControl QosControl;       /* ops/control.h */
+typedef struct QosInterrupts QosInterrupts; /* ops/interrupt.h */
 
 /* virtiofsd's words: what the kernel may cache. */
 typedef enum {
-    QOS_CACHE_AUTO,   /* attributes and names for the time-outs, data while the file does not change */
+    QOS_CACHE_AUTO,   /* attributes and names for the time-outs, data while the file does not change
+                       */
     QOS_CACHE_NONE,   /* nothing: direct I/O, time-outs of 0 */
     QOS_CACHE_ALWAYS, /* everything, also across opens: nobody else changes the store */
 } QosCache;
 
 typedef struct {
     QosCache cache;
-    double attr_timeout;  /* seconds */
+    double attr_timeout; /* seconds */
     double entry_timeout;
     gboolean read_only;
 } QosFsConfig;
@@ -29,12 +31,13 @@ typedef struct QosFs {
     QosFsConfig config; /* does not change while mounted */
     const char *source; /* SRC, absolute */
     const char *mountpoint;
-    uid_t owner;        /* who mounted: besides root, the one who may set rules */
+    uid_t owner; /* who mounted: besides root, the one who may set rules */
     struct fuse_session *session;
     QosGate *gate;
     QosCallers *callers;
     QosInodes *inodes;
     QosControl *control;
+    QosInterrupts *interrupts;
 } QosFs;
 
 /* The QosFs of a request. */

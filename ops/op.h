@@ -1,20 +1,22 @@
 /*
  * The frame of every FUSE operation: from the kernel's request to its one reply.
  *
- * An operation is a struct that starts with a QosOp and adds its arguments, and a function that makes the
- * backing call. The handler that libfuse calls only fills the struct and submits it:
+ * An operation is a struct that starts with a QosOp and adds its arguments, and a function that
+ * makes the backing call. The handler that libfuse calls only fills the struct and submits it:
  *
- *     void qosfs_op_read(fuse_req_t request, fuse_ino_t ino, size_t size, off_t offset, struct fuse_file_info *info)
+ *     void qosfs_op_read(fuse_req_t request, fuse_ino_t ino, size_t size, off_t offset, struct
+ * fuse_file_info *info)
  *     {
  *         ReadOp *read = qos_op_new(request, sizeof(*read), QOS_OP_READ, run_read);
  *         read->handle = qos_handle_from(info); ...
  *         qos_op_submit(&read->op);
  *     }
  *
- * qos_op_submit() finds the job (op->request.job where the handler set it from an open handle; else the caller's),
- * passes the gate, takes on the caller's identity, calls run(), sends op->reply (the only place that replies, in
- * op.c), leaves the gate and frees the operation. Where the gate says "wait", park() moves what lies in the reader's
- * buffer, and a worker does the rest later. Names are copied by the handler (qos_op_strdup), so only WRITE needs it.
+ * qos_op_submit() finds the job (op->request.job where the handler set it from an open handle; else
+ * the caller's), passes the gate, takes on the caller's identity, calls run(), sends op->reply (the
+ * only place that replies, in op.c), leaves the gate and frees the operation. Where the gate says
+ * "wait", park() moves what lies in the reader's buffer, and a worker does the rest later. Names
+ * are copied by the handler (qos_op_strdup), so only WRITE needs it.
  *
  * run() returns 0 with op->reply filled, or -errno. It holds no lock across a system call.
  */
@@ -25,7 +27,7 @@
 #include "fs/gate.h"
 #include "ops/cred.h"
 
-typedef struct QosFs QosFs;       /* ops/fs.h: the mount */
+typedef struct QosFs QosFs; /* ops/fs.h: the mount */
 typedef struct QosOp QosOp;
 typedef struct QosInode QosInode;   /* ops/inode.h */
 typedef struct QosHandle QosHandle; /* ops/handle.h */
@@ -38,7 +40,7 @@ typedef enum {
     QOS_REPLY_OPEN,
     QOS_REPLY_ATTR,
     QOS_REPLY_STATX,
-    QOS_REPLY_DATA, /* bytes: read, readdir, readlink, xattr values */
+    QOS_REPLY_DATA,  /* bytes: read, readdir, readlink, xattr values */
     QOS_REPLY_WRITE, /* a count */
     QOS_REPLY_XATTR, /* a size alone */
     QOS_REPLY_STATFS,
@@ -49,7 +51,8 @@ typedef enum {
 typedef struct {
     QosReplyKind kind;
     union {
-        struct fuse_entry_param entry; /* ENTRY, CREATE: entry.ino counts as one look-up, taken back if the reply is not delivered */
+        struct fuse_entry_param entry; /* ENTRY, CREATE: entry.ino counts as one look-up, taken back
+                                          if the reply is not delivered */
         struct {
             struct stat stat;
             double timeout;
@@ -59,7 +62,8 @@ typedef struct {
             double timeout;
         } statx;
         struct {
-            const void *bytes; /* borrowed until the reply: the operation's own, or the thread's buffer */
+            const void
+                *bytes; /* borrowed until the reply: the operation's own, or the thread's buffer */
             size_t length;
         } data;
         size_t count; /* WRITE, XATTR */
@@ -86,6 +90,8 @@ struct QosOp {
     guint64 moved;            /* bytes, for the books; set by run */
     QosReply reply;
     GSList *strings; /* of char *: qos_op_strdup */
+    GList watch;     /* of the watch list of interrupts, while `watched` */
+    gboolean watched;
 };
 
 /* A zeroed struct of `size` bytes that starts with a QosOp; never NULL. */
@@ -97,8 +103,10 @@ void qos_op_submit(QosOp *op);
 /* For what must not wait (release, flush, unlock): runs it now, its cost is debt. */
 void qos_op_submit_urgent(QosOp *op);
 
-/* This thread's buffer of at least `size` bytes, for a reply made in this thread; valid until the next call. */
+/* This thread's buffer of at least `size` bytes, for a reply made in this thread; valid until the
+ * next call. */
 void *qos_op_buffer(gsize size);
 
-/* What all the FUSE handlers share: the table for fuse_session_new(), filled by the units of ops/. */
+/* What all the FUSE handlers share: the table for fuse_session_new(), filled by the units of ops/.
+ */
 extern const struct fuse_lowlevel_ops qosfs_operations;
