@@ -1,0 +1,28 @@
+/*
+ * Interrupts of parked requests (fuse.md, "Interrupts").
+ *
+ * The kernel sends INTERRUPT once for a request, for whichever signal came first, and waits for the
+ * reply. A fatal signal (SIGKILL or SIGTERM pending in /proc/TID/status) ends the request with
+ * EINTR; any other must neither give EINTR nor hide a later kill. So an interrupted request goes on
+ * a watch list, and a thread of its own looks at its caller at once and then every 50 ms until it
+ * runs or is killed.
+ *
+ * Locks: `lock` of the list; taken inside libfuse's lock of the request, and before the gate's.
+ * Never held while /proc is read or a reply is sent.
+ */
+#pragma once
+
+#include "ops/op.h"
+
+typedef struct QosInterrupts QosInterrupts;
+
+/* `gate` is borrowed. Starts its thread (after the daemon's fork). */
+QosInterrupts *qos_interrupts_new(QosGate *gate);
+/* Ends the thread; nothing may be watched any more. NULL is allowed. */
+void qos_interrupts_free(QosInterrupts *interrupts);
+
+/* Watches a request that is about to be parked. Call it before qos_gate_park(), with no lock held.
+ */
+void qos_interrupts_watch(QosInterrupts *interrupts, QosOp *op);
+/* Before a parked request runs or is answered: after this, nobody else touches it. */
+void qos_interrupts_unwatch(QosInterrupts *interrupts, QosOp *op);
