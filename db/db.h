@@ -16,8 +16,8 @@
 typedef struct QosDb QosDb;
 
 /* Opens or makes the database at `path` (its folder too), and brings an older version up to date.
- * Errors: QOS_ERROR with the path, the reason, and what to do. Another mount that uses it: EBUSY.
- */
+ * Starts a thread, and SQLite does not survive a fork: after the daemon's. Errors: QOS_ERROR with
+ * the path, the reason, and what to do. Another mount that uses it: EBUSY. */
 QosDb *qos_db_open(const char *path, GError **error);
 void qos_db_close(QosDb *db); /* writes what is pending; NULL is allowed */
 

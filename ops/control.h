@@ -2,20 +2,21 @@
  * Rules in, reports out: the xattrs user.qosfs.* of the mountpoint and the hidden directory
  * `.qosfs`.
  *
- * The xattrs: nrs_tbf_rule (write a command, read the list), nrs_policies, each tunable by name
- * (ops/tunable.h), last_error. Setting is for root and the mount's owner; others get EPERM. They
- * never reach the store. A set is atomic: it is parsed, made durable (db/db.h), then put in force;
- * where one step fails, nothing has changed, the caller gets the errno, and last_error has the
- * reason in words, one per uid of the setter.
+ * The xattrs: nrs_tbf_rule (write a command, read the list), nrs_policies and the other tunables by
+ * name (ops/tunable.h), last_error. Setting is for root and the mount's owner; others get EPERM.
+ * They never reach the store. A set is atomic: it is parsed, made durable (db/db.h), then put in
+ * force; where one step fails, nothing has changed, the caller gets the errno, and last_error has
+ * the reason in words, one per uid of the setter.
  *
  * The files of `.qosfs`, mode 0444 (job_stats 0644: writing "clear" or a job id clears): job_stats,
  * jobs, rules, metrics, state.json. Their text is made at open. Node ids below QOS_CONTROL_INO_END
- * are this unit's; the inode table never gives them out.
+ * are this unit's; the inode table never gives them out, and a FORGET of one means nothing.
  */
 #pragma once
 
 #include <fuse_lowlevel.h>
 
+#include "db/db.h"
 #include "ops/op.h"
 
 #define QOS_CONTROL_NAME      ".qosfs"
@@ -28,6 +29,20 @@ static inline gboolean qos_control_owns(fuse_ino_t ino)
 {
     return ino >= QOS_CONTROL_INO && ino < QOS_CONTROL_INO_END;
 }
+
+/*
+ * Brings back what is saved and puts it in force: the rules, the tunables (those named in
+ * `overrides`, name -> text, which stand for this mount and are not saved; else the saved ones;
+ * else the defaults) and the jobs' totals. fs->gate and fs->callers must be there. `db` and
+ * `overrides` may be NULL (nothing persists then) and are borrowed, `overrides` for the call.
+ * Errors: QOS_ERROR with what is wrong where.
+ */
+QosControl *qos_control_new(QosFs *fs, QosDb *db, GHashTable *overrides, GError **error);
+/* Starts the thread that saves the jobs' totals; after the daemon's fork. */
+void qos_control_start(QosControl *control);
+/* Ends it, and saves the totals for the last time; before the gate goes. */
+void qos_control_stop(QosControl *control);
+void qos_control_free(QosControl *control); /* stopped, or never started; NULL is allowed */
 
 /* TRUE for `.qosfs` in the root: names.c refuses to make, remove or rename it (EPERM; EEXIST for
  * making). */
