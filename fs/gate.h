@@ -92,11 +92,9 @@ void qos_gate_restore_job(QosGate *gate, const QosJob *totals);
 /* Histograms over all jobs, for the metrics. */
 typedef struct {
     QosHistogram latency[QOS_OP_COUNT]; /* the store's time, ns */
-    QosTime latency_sum[QOS_OP_COUNT];
-    QosTime latency_sum[QOS_OP_COUNT]; /* of what `latency` counts, ns */
-    QosHistogram waiting;              /* of requests that waited, ns */
-    QosTime waiting_sum;               /* of what `waiting` counts, ns */
-    QosTime waiting_sum;
+    QosTime latency_sum[QOS_OP_COUNT];  /* of what `latency` counts, ns */
+    QosHistogram waiting;               /* of requests that waited, ns */
+    QosTime waiting_sum;                /* of what `waiting` counts, ns */
 } QosGateHistograms;
 void qos_gate_histograms(QosGate *gate, QosGateHistograms *ret_histograms);
 
