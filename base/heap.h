@@ -19,11 +19,12 @@ typedef struct {
 } QosHeap;
 
 void qos_heap_init(QosHeap *heap);
+/* The nodes that are still in it leave it. */
 void qos_heap_clear(QosHeap *heap);
 
 /* `node` must be zeroed, or have left the heap. */
 void qos_heap_push(QosHeap *heap, QosHeapNode *node, gint64 key);
-/* Moves `node`, which is in the heap, to `key`. */
+/* Moves `node`, which is in the heap, to `key`; among equals it keeps its turn of entry. */
 void qos_heap_update(QosHeap *heap, QosHeapNode *node, gint64 key);
 /* Does nothing where `node` is not in the heap. */
 void qos_heap_remove(QosHeap *heap, QosHeapNode *node);

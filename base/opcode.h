@@ -50,7 +50,8 @@ const char *qos_opcode_name(QosOpcode opcode);
 gboolean qos_opcode_is_data(QosOpcode opcode);
 
 /*
- * The opcodes that `name` (not necessarily terminated at `length`) stands for: one opcode, or the
- * group `data` or `meta` (all that is not data). 0 where there is no such name.
+ * The opcodes that `name` (not necessarily terminated at `length`) stands for: one opcode, the
+ * group `data`, the group `meta` (all that is not data), or `*`, all. 0 where there is no such
+ * name.
  */
 QosOpcodeSet qos_opcode_set_from_name(const char *name, gsize length);

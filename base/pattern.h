@@ -1,11 +1,13 @@
 /*
- * Patterns over names: literal characters, `*` (any run of characters, also none) and `[1-128]` or
- * `[1-3,7]` (a decimal number in these ranges, leading zeros allowed).
+ * Patterns over names: literal characters, `*` (any run of characters, also none), `[1-128]` or
+ * `[1-3,7]` (a decimal number in these ranges, leading zeros allowed), and `\` before a character
+ * that is meant as itself (`\*`, `\[`, `\\`).
  *
- * Matching is iterative with a single resume point, O(pattern x text) at the worst: a rule that an
- * administrator mistypes cannot stall the mount (lustre-tbf.md, defect 4). A number range takes all
- * digits at its place, and does not start in the middle of a number when it follows a `*`, so that
- * `*[1-3]` does not match "node12".
+ * Matching is iterative with a single resume point: for a pattern of p elements and a text of t
+ * characters it takes at most about t x (p + t) steps, so that a rule that an administrator
+ * mistypes cannot stall the mount (lustre-tbf.md, defect 4). A number range takes all digits at its
+ * place, and does not start in the middle of a number when it follows a `*`, so that `*[1-3]` does
+ * not match "node12".
  */
 #pragma once
 
@@ -14,11 +16,13 @@
 typedef struct QosPattern QosPattern;
 
 /* NULL with a QOS_ERROR EINVAL that names what is wrong: an empty pattern, a bracket that is not
- * closed, a range that is reversed or no number. */
+ * closed, a range that is reversed or no number, a `\` at the end. */
 QosPattern *qos_pattern_new(const char *text, gsize length, GError **error);
-void qos_pattern_free(QosPattern *pattern);
+void qos_pattern_free(QosPattern *pattern); /* NULL is allowed */
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(QosPattern, qos_pattern_free)
+
 gboolean qos_pattern_matches(const QosPattern *pattern, const char *text);
-/* TRUE where the pattern has neither `*` nor a range: it matches its own text alone. */
-gboolean qos_pattern_is_literal(const QosPattern *pattern);
+/* The only text that matches, where the pattern has neither `*` nor a range; else NULL. */
+const char *qos_pattern_literal(const QosPattern *pattern);
 /* As it was given; owned by the pattern. */
 const char *qos_pattern_text(const QosPattern *pattern);

@@ -23,4 +23,7 @@
 #pragma GCC poison rand random srand g_random_int g_random_int_range g_random_double
 #pragma GCC poison pthread_create pthread_mutex_lock g_thread_new g_mutex_lock g_cond_wait
 #pragma GCC poison open read write close socket fopen fprintf printf puts g_print g_printerr
-#pragma GCC poison g_log g_message g_warning getenv g_getenv system
+#undef g_message /* macros: undefined, so that they can be poisoned */
+#undef g_warning
+#undef g_debug
+#pragma GCC poison g_log g_message g_warning g_debug getenv g_getenv system

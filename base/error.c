@@ -1,0 +1,20 @@
+/*
+ * The error domain of commands, configuration and tools.
+ */
+#include "base/error.h"
+
+#include <stdarg.h>
+
+G_DEFINE_QUARK(qos - error - quark, qos_error)
+
+void qos_set_error(GError **error, int errno_code, const char *format, ...)
+{
+    va_list arguments;
+
+    if (error == NULL)
+        return;
+    g_return_if_fail(*error == NULL);
+    va_start(arguments, format);
+    *error = g_error_new_valist(QOS_ERROR, errno_code, format, arguments);
+    va_end(arguments);
+}
