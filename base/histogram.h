@@ -6,8 +6,8 @@
 
 #include <glib.h>
 
-#define QOS_HISTOGRAM_BUCKETS                                                                      \
-    48 /* 2^47 ns = 39 hours; 2^47 bytes = 128 TiB; the last takes the rest */
+/* 2^47 ns = 39 hours; 2^47 bytes = 128 TiB; the last takes the rest. */
+#define QOS_HISTOGRAM_BUCKETS 48
 
 typedef struct {
     guint64 count[QOS_HISTOGRAM_BUCKETS];
