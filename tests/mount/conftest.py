@@ -1,0 +1,115 @@
+"""Mount tests: real mounts of the program, used by real programs.
+
+Run by root, `pytest tests/mount`; the programs come from $QOSFS_BUILD (default build/). The run takes a mount
+namespace of its own: nothing that a test mounts is seen outside, all of it goes when the run ends, /dev/fuse is open to
+ordinary users, and two of them exist: USER and OTHER, with a group of the same number each. Without /dev/fuse
+or root the run fails; nothing is skipped.
+
+A test asks for fixtures:
+
+    def test_hello(store, mount):
+        qos = mount(store)
+        (qos.dir / "hello").write_text("world")
+        assert (store.dir / "hello").read_text() == "world"
+
+store     where to mount over: .dir (an empty folder, mode 1777) and .kind. The test runs twice, on 'tmpfs' and on
+          'ext4' (acl and user_xattr on); for one alone:
+              @pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
+new_store a factory of more: new_store("ext4")
+mount     a factory: mount(store, options="cache=none,slots=4", user=None, expect_failure=False, arguments=())
+          mounts in the foreground, as a child, and returns when the mount is there. user=USER: by that user.
+          arguments: more words of the command line. Each mount has a database of its own; mount(store,
+          f"db={first.db}") shares one. With expect_failure=True the mount must be refused; look at .log and .exit_status.
+
+A mount offers
+    .dir .store .pid .db .user      Path, Store, the daemon's process id, Path of the database, uid or None
+    .log                            what the daemon has written to stderr
+    .rule("start hog jobid={7} rate=10")   a rule command, by xattr; OSError if refused
+    .set("slots", 4) .get("slots")         tunables, by xattr
+    .report("jobs") .state() .job("7")     files of .qosfs: text, state.json parsed, one job of it or None
+    .ctl("rule", "list", check=True)       qosfsctl's output; check=False gives the CompletedProcess
+    .unmount() .kill(signal=SIGKILL)       end it early; .exit_status tells how
+    .expects_log(regex)                    lines of the log that are meant to be there
+At the end of the test each is unmounted, must end with status 0, and its log must hold no warning, error or report of a
+sanitizer that was not announced. After kill() nothing is demanded.
+
+Helpers, from harness:
+    as_user(uid, gid, groups, function)    runs function in a child as that user; result or exception come back
+    as_job("7", "dd", ...)                 runs a program with SLURM_JOB_ID=7 (and no other scheduler's variable);
+                                           must succeed; its output. start_job(): the same in the background, a Popen
+    job_environment("7")                   the environment alone
+    run("tar", ...)                        runs a program that must succeed; its output
+    wait_until(predicate, timeout)         polls; tests never sleep
+    umount(path, flags)                    umount2(2)
+The JobID of a process is read from the environment that it was started with: to act as a job from Python,
+as_job("7", sys.executable, "-c", CODE).
+"""
+import shutil
+
+import pytest
+
+from harness import Mount, Store, World
+
+_world = None
+
+
+def pytest_sessionstart(session):
+    global _world
+    if session.config.option.collectonly:
+        return
+    try:
+        _world = World()
+    except (RuntimeError, OSError, AssertionError) as error:
+        pytest.exit(f"cannot run the mount tests: {error}", returncode=3)
+
+
+def pytest_sessionfinish():
+    if _world is not None:
+        _world.close()
+
+
+@pytest.fixture
+def world():
+    """The run's namespace; for tests that need more than a store and a mount."""
+    return _world
+
+
+@pytest.fixture
+def new_store():
+    made = []
+
+    def make(kind="tmpfs"):
+        made.append(Store(_world.store(kind), kind))
+        return made[-1]
+
+    yield make
+    for store in made:
+        shutil.rmtree(store.dir, ignore_errors=True)
+
+
+@pytest.fixture(params=["tmpfs", "ext4"])
+def store(request, new_store):
+    return new_store(request.param)
+
+
+@pytest.fixture
+def mount(new_store):  # the stores are cleared after the mounts are gone
+    mounts = []
+
+    def make(store, options="", user=None, expect_failure=False, arguments=()):
+        made = Mount(_world, store, options, user, arguments)
+        mounts.append(made)
+        if expect_failure:
+            made.wait_failed()
+        else:
+            made.wait_mounted()
+        return made
+
+    yield make
+    failures = []
+    for made in reversed(mounts):
+        try:
+            made.finish()
+        except (AssertionError, OSError) as error:
+            failures.append(str(error))
+    assert not failures, "\n".join(failures)

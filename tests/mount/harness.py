@@ -1,0 +1,348 @@
+"""What the mount tests are built from; conftest.py makes fixtures of it and tells how they are used."""
+import collections
+import ctypes
+import json
+import os
+import pathlib
+import pickle
+import re
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ.get("QOSFS_BUILD", REPOSITORY / "build")).resolve()
+
+# Two ordinary users. They exist in the private namespace alone (fusermount3 wants names).
+USER, OTHER = 12001, 12002
+
+TIMEOUT = 30  # seconds that any condition may take on a slow machine, under a sanitizer
+JOB_VARIABLES = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID", "JOB_ID")
+
+CLONE_NEWNS = 0x00020000
+MS_BIND, MS_REC, MS_PRIVATE = 0x1000, 0x4000, 0x40000
+MNT_DETACH = 2
+
+BAD_LOG = re.compile(r"\b(WARNING|ERROR|CRITICAL|Sanitizer|runtime error)\b|Sanitizer:", re.IGNORECASE)
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _check(result, *names):
+    if result != 0:
+        error = ctypes.get_errno()
+        raise OSError(error, os.strerror(error), *map(str, names))
+
+
+def _bind(source, target):
+    _check(_libc.mount(os.fsencode(source), os.fsencode(target), None, MS_BIND, None), target)
+
+
+def umount(path, flags=0):
+    """umount2(2)"""
+    _check(_libc.umount2(os.fsencode(path), flags), path)
+
+
+def run(*command, **options):
+    """Runs a program that must succeed; its standard output."""
+    done = subprocess.run([str(word) for word in command], text=True, capture_output=True, **options)
+    assert done.returncode == 0, f"{command} ended with {done.returncode}: {done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def wait_until(predicate, timeout=TIMEOUT, what="the condition"):
+    """Polls until `predicate` holds, and returns its value. No test sleeps otherwise."""
+    deadline = time.monotonic() + timeout
+    while not (value := predicate()):
+        assert time.monotonic() < deadline, f"{what} did not come true within {timeout} s"
+        time.sleep(0.005)
+    return value
+
+
+def as_user(uid, gid, groups, function):
+    """Runs `function` in a child process as that user; its result, or its exception, comes back here."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setgroups(groups)
+            os.setresgid(gid, gid, gid)
+            os.setresuid(uid, uid, uid)
+            answer = (True, function())
+        except BaseException as error:  # whatever it is, the parent raises it
+            answer = (False, error)
+        try:
+            data = pickle.dumps(answer)
+        except Exception:
+            data = pickle.dumps((False, RuntimeError(f"{answer[1]!r}\n{traceback.format_exc()}")))
+        with open(writer, "wb") as pipe:
+            pipe.write(data)
+        os._exit(0)
+    os.close(writer)
+    with open(reader, "rb") as pipe:
+        data = pipe.read()
+    _, status = os.waitpid(child, 0)
+    assert status == 0 and data, f"the child of as_user ended with status {status:#x}"
+    succeeded, value = pickle.loads(data)
+    if succeeded:
+        return value
+    raise value
+
+
+def job_environment(jobid, **more):
+    """An environment that names the job, or none with None."""
+    environment = {name: value for name, value in os.environ.items() if name not in JOB_VARIABLES}
+    if jobid is not None:
+        environment["SLURM_JOB_ID"] = str(jobid)
+    return environment | more
+
+
+def as_job(jobid, *command, **options):
+    """Runs a program as that job; its standard output. Options as for subprocess.run (user=, input= ...)."""
+    options.setdefault("env", job_environment(jobid))
+    return run(*command, **options)
+
+
+def start_job(jobid, *command, **options):
+    """Starts a program as that job, in the background; the Popen. The test waits for it."""
+    options.setdefault("env", job_environment(jobid))
+    return subprocess.Popen([str(word) for word in command], **options)
+
+
+class World:
+    """The private mount namespace of this run, with a file system of its own for all that tests make."""
+
+    def __init__(self):
+        if os.geteuid() != 0:
+            raise RuntimeError("the mount tests must be run by root")
+        if not os.path.exists("/dev/fuse"):
+            raise RuntimeError("there is no /dev/fuse: the mount tests need it (modprobe fuse)")
+        for program in ("mount.qosfs", "tools/qosfsctl"):
+            if not (BUILD / program).exists():
+                raise RuntimeError(f"{BUILD / program} is missing: build first, or set QOSFS_BUILD")
+        _check(_libc.unshare(CLONE_NEWNS), "unshare")
+        _check(_libc.mount(None, b"/", None, MS_REC | MS_PRIVATE, None), "/")
+        self.root = pathlib.Path(tempfile.mkdtemp(prefix="qosfs-test-"))
+        run("mount", "-t", "tmpfs", "-o", "mode=0755", "qosfs-test", self.root)
+        self._open_fuse()
+        self._add_users()
+        # Where the build lies ordinary users may have no access.
+        self.programs = self.root / "programs"
+        self.programs.mkdir()
+        for program in ("mount.qosfs", "tools/qosfsctl"):
+            shutil.copy(BUILD / program, self.programs)
+        self._stores = {}
+        self._count = 0
+
+    def _open_fuse(self):
+        """Ordinary users may mount too, wherever /dev/fuse is root's."""
+        node = self.root / "fuse"
+        os.mknod(node, stat.S_IFCHR | 0o666, os.makedev(10, 229))
+        node.chmod(0o666)
+        _bind(node, "/dev/fuse")
+
+    def _add_users(self):
+        for name, lines in (("passwd", "qosfs-{0}:x:{0}:{0}::/:/bin/sh\n"), ("group", "qosfs-{0}:x:{0}:\n")):
+            original = pathlib.Path("/etc", name)
+            extended = self.root / name
+            extended.write_text(original.read_text() + lines.format(USER) + lines.format(OTHER))
+            _bind(extended, original)
+
+    def folder(self, name, mode=0o755):
+        """A new empty folder."""
+        self._count += 1
+        path = self.root / f"{name}-{self._count}"
+        path.mkdir()
+        path.chmod(mode)
+        return path
+
+    def store(self, kind):
+        """A folder of a file system of that kind, which anyone may write to."""
+        if kind not in self._stores:
+            self._stores[kind] = self._make_store(kind)
+        path = pathlib.Path(tempfile.mkdtemp(prefix="store-", dir=self._stores[kind]))
+        path.chmod(0o1777)
+        return path
+
+    def _make_store(self, kind):
+        path = self.folder(kind)
+        if kind == "tmpfs":
+            run("mount", "-t", "tmpfs", "-o", "mode=0755", "qosfs-store", path)
+        elif kind == "ext4":
+            image = self.root / "ext4.image"
+            with open(image, "wb") as file:
+                file.truncate(2 << 30)
+            run("mkfs.ext4", "-q", "-E", "root_owner=0:0", image)
+            run("mount", "-t", "ext4", "-o", "loop,acl,user_xattr", image, path)
+        else:
+            raise ValueError(kind)
+        return path
+
+    def close(self):
+        """The rest goes with the namespace."""
+        os.chdir("/")
+        umount(self.root, MNT_DETACH)
+        self.root.rmdir()
+
+
+class Store(collections.namedtuple("Store", "dir kind")):
+    """A place to mount over: `dir`, a Path, and `kind`, 'tmpfs' or 'ext4'."""
+
+
+class Mount:
+    """A mounted qosfs: see conftest.py."""
+
+    def __init__(self, world, store, options, user, arguments):
+        self.store = store
+        self.dir = world.folder("mnt", 0o755)
+        self.user = user
+        self.exit_status = None
+        self.db = world.folder("db") / "qosfs.db"
+        self._expected = []
+        self._log_path = world.folder("log") / "stderr"
+        self._ctl = world.programs / "qosfsctl"
+        identity = {}
+        if user is not None:
+            identity = {"user": user, "group": user, "extra_groups": []}
+            for path in (self.dir, self.db.parent):
+                os.chown(path, user, user)
+        words = ["foreground", *filter(None, options.split(","))]
+        if not any(word.startswith("db=") for word in words):
+            words.append(f"db={self.db}")
+        with open(self._log_path, "wb") as log:
+            self._process = subprocess.Popen(
+                [world.programs / "mount.qosfs", store.dir, self.dir, *arguments, "-o", ",".join(words)],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=job_environment(None, **SANITIZERS),
+                start_new_session=True, **identity)
+        self.pid = self._process.pid
+
+    # --- what tests use ---
+
+    @property
+    def log(self):
+        """All that the daemon has said so far."""
+        return self._log_path.read_text(errors="replace")
+
+    def ctl(self, *arguments, check=True, **options):
+        """Runs qosfsctl on this mount: its output, or with check=False the CompletedProcess."""
+        command = [str(word) for word in (self._ctl, "--mount", self.dir, *arguments)]
+        options.setdefault("env", job_environment(None, **SANITIZERS))
+        if check:
+            return run(*command, **options)
+        return subprocess.run(command, text=True, capture_output=True, **options)
+
+    def report(self, name):
+        """The text of a file in .qosfs."""
+        return (self.dir / ".qosfs" / name).read_text()
+
+    def state(self):
+        """.qosfs/state.json, parsed."""
+        return json.loads(self.report("state.json"))
+
+    def job(self, jobid):
+        """The job's part of state(), or None."""
+        return next((job for job in self.state()["jobs"] if job["id"] == str(jobid)), None)
+
+    def rule(self, command):
+        """Gives a rule command, by xattr."""
+        os.setxattr(self.dir, "user.qosfs.nrs_tbf_rule", command.encode())
+
+    def set(self, name, value):
+        """Sets a tunable, by xattr."""
+        os.setxattr(self.dir, f"user.qosfs.{name}", str(value).encode())
+
+    def get(self, name):
+        """Reads a tunable or another of our xattrs as text."""
+        return os.getxattr(self.dir, f"user.qosfs.{name}").decode()
+
+    def expects_log(self, pattern):
+        """Lines of the log that match are no failure."""
+        self._expected.append(re.compile(pattern))
+
+    def is_mounted(self):
+        with open("/proc/self/mountinfo") as table:
+            return any(line.split()[4] == str(self.dir) for line in table)
+
+    def wait_mounted(self):
+        def ready():
+            assert self._process.poll() is None, \
+                f"mount.qosfs ended with {self._process.returncode}:\n{self.log}"
+            return self.is_mounted()
+        wait_until(ready, what="the mount")
+
+    def unmount(self):
+        """Unmounts, waits for the daemon to end, and demands a clean end. May be repeated."""
+        if self.exit_status is not None:
+            return
+        if self.is_mounted():
+            wait_until(self._try_unmount, what=f"unmounting {self.dir} (busy)")
+        self._wait_exit()
+        assert self.exit_status == 0, f"the daemon ended with {self.exit_status}:\n{self.log}"
+        self._check_log()
+
+    def kill(self, number=signal.SIGKILL):
+        """Ends the daemon by a signal, SIGKILL as a crash would, and clears the dead mount away."""
+        self._process.send_signal(number)
+        self._wait_exit()
+        if self.is_mounted():
+            umount(self.dir, MNT_DETACH)
+
+    def wait_failed(self):
+        """Waits until the daemon has refused to mount."""
+        self._wait_exit()
+        assert not self.is_mounted()
+        assert self.exit_status != 0, f"the mount was expected to fail:\n{self.log}"
+        assert "Sanitizer" not in self.log and "runtime error" not in self.log, self.log
+
+    # --- what the fixture uses ---
+
+    def finish(self):
+        """The end of a test: nothing stays behind, whatever the test did."""
+        try:
+            self.unmount()
+        finally:
+            if self._process.poll() is None:
+                self._process.kill()
+                self._process.wait()
+            if self.is_mounted():
+                umount(self.dir, MNT_DETACH)
+
+    def _try_unmount(self):
+        try:
+            umount(self.dir)
+        except OSError as error:
+            if error.errno != 16:  # EBUSY passes, as when a program of the test is just ending
+                raise
+            return False
+        return True
+
+    def _wait_exit(self):
+        try:
+            self.exit_status = self._process.wait(TIMEOUT)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"the daemon does not end:\n{self._threads()}\n{self.log}") from None
+
+    def _threads(self):
+        """Where the daemon's threads are, for the report of one that hangs."""
+        lines = []
+        for task in pathlib.Path(f"/proc/{self.pid}/task").glob("*"):
+            texts = [(task / name).read_text().strip() for name in ("comm", "wchan", "syscall")]
+            lines.append(f"{task.name} {' '.join(texts)}")
+        return "\n".join(lines)
+
+    def _check_log(self):
+        bad = [line for line in self.log.splitlines()
+               if BAD_LOG.search(line) and not any(pattern.search(line) for pattern in self._expected)]
+        assert not bad, "the daemon complained:\n" + "\n".join(bad) + f"\nin full:\n{self.log}"
+
+
+SANITIZERS = {
+    "ASAN_OPTIONS": "detect_stack_use_after_return=1:exitcode=99",
+    "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1:exitcode=99",
+    "TSAN_OPTIONS": "exitcode=99:second_deadlock_stack=1",
+}
