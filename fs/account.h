@@ -68,7 +68,8 @@ typedef struct QosJob {
     guint64 rate_bytes;
 
     /* The scheduler's own. */
-    GQueue held; /* of QosRequest: due, but the job has its full share of slots */
+    GQueue held;     /* of QosRequest: due, but the job has its full share of slots */
+    GList held_link; /* among the jobs that have held requests */
 } QosJob;
 
 typedef struct {
@@ -94,6 +95,10 @@ void qos_job_served(QosJob *job, QosOpcode opcode, QosTime store_time, guint64 b
                     QosTime now);
 /* The decaying rates as of `now`. */
 void qos_job_rates(const QosJob *job, QosTime now, double *ret_operations, double *ret_bytes);
+
+/* Gives `job` the counters of `totals`, whose times are ages before `now`; for a job restored after
+ * a remount. */
+void qos_job_restore(QosJob *job, const QosJob *totals, QosTime now);
 
 /* Forgets what `id` did (NULL: what all did); a job in use stays, with totals of zero. Returns the
  * number. */

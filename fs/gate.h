@@ -36,13 +36,15 @@ struct QosEntry {
     void (*run)(QosEntry *entry);
     /* Answers and frees a request that was taken back with `error` (an errno). Any thread. */
     void (*cancelled)(QosEntry *entry, int error);
-    int parking; /* the gate's */
+    /* The gate's own, under its lock. */
+    int parking;
+    GList parked; /* among the parked entries */
 };
 
 /* `policy` and `slots` as for qos_sched_new(). The gate starts without threads. */
 QosGate *qos_gate_new(const QosPolicyClass *policy, guint slots, QosTime job_cleanup_interval);
-/* Starts the first worker; after the daemon's fork. */
-void qos_gate_start(QosGate *gate);
+/* Starts the first worker; after the daemon's fork. 0 or -errno. */
+int qos_gate_start(QosGate *gate);
 /* Takes back all that waits (ENOTCONN), ends the threads. No enter() may follow or be under way. */
 void qos_gate_stop(QosGate *gate);
 void qos_gate_free(QosGate *gate); /* stopped, or never started; NULL is allowed */

@@ -1,0 +1,54 @@
+/*
+ * The policy `fifo`: in order of arrival, nothing is throttled.
+ */
+#include "fs/sched.h"
+
+typedef struct {
+    GQueue requests; /* of QosRequest, by its link */
+} Fifo;
+
+static void *fifo_init(const QosPolicyContext *context G_GNUC_UNUSED, QosTime now G_GNUC_UNUSED)
+{
+    return g_new0(Fifo, 1);
+}
+
+static void fifo_shutdown(void *self G_GNUC_UNUSED)
+{
+}
+
+static void fifo_fini(void *self)
+{
+    g_free(self);
+}
+
+static void fifo_incoming(void *self, QosRequest *request, QosTime now G_GNUC_UNUSED)
+{
+    Fifo *fifo = self;
+    g_queue_push_tail_link(&fifo->requests, &request->link);
+}
+
+static QosTime fifo_get_next(void *self, QosTime now, QosReadyFunc ready, void *arg)
+{
+    Fifo *fifo = self;
+    GList *link = g_queue_pop_head_link(&fifo->requests);
+    if (link == NULL)
+        return QOS_NEVER;
+    ready(link->data, arg);
+    return now;
+}
+
+static void fifo_cancel(void *self, QosRequest *request, QosTime now G_GNUC_UNUSED)
+{
+    Fifo *fifo = self;
+    g_queue_unlink(&fifo->requests, &request->link);
+}
+
+const QosPolicyClass qos_policy_fifo = {
+    .name = "fifo",
+    .init = fifo_init,
+    .shutdown = fifo_shutdown,
+    .fini = fifo_fini,
+    .incoming = fifo_incoming,
+    .get_next = fifo_get_next,
+    .cancel = fifo_cancel,
+};

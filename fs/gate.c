@@ -1,0 +1,486 @@
+/*
+ * The gate; fs/gate.h tells what it is for, the states of a parked request, and the turns of the
+ * workers.
+ *
+ * The leader's wake-up: whoever takes the lock and learns from the scheduler that something is due
+ * earlier than the leader means to wake (`leader_wake`) signals it. So a deadline is never slept
+ * through, and a thread that only passes signals nobody.
+ */
+#include "fs/gate.h"
+
+#include <pthread.h>
+#include <time.h>
+#include <unistd.h>
+
+#define HOUSEKEEPING_INTERVAL                                                                      \
+    (5 * QOS_SECOND) /* idle classes and jobs live on for 10 s and more                            \
+                      */
+
+enum { ARRIVING, DUE, PARKED, RUNNING, CANCELLED };
+
+struct QosGate {
+    pthread_mutex_t lock;  /* everything below */
+    pthread_cond_t lead;   /* the leader: something is due earlier */
+    pthread_cond_t follow; /* one of the followers: lead */
+    QosSched *sched;
+    GQueue parked; /* of QosEntry, PARKED, oldest first */
+    QosGateHistograms histograms;
+
+    GArray *workers; /* of pthread_t */
+    guint followers; /* workers that wait for their turn to lead */
+    gboolean has_leader;
+    gboolean named; /* a follower was signalled to lead and is on its way */
+    gboolean is_stopping;
+    QosTime leader_wake;        /* when the leader means to wake */
+    QosTime housekeeping;       /* when next */
+    void (*expired)(void *arg); /* set before the start */
+    void *expired_arg;
+};
+
+QosTime qos_gate_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * QOS_SECOND + now.tv_nsec;
+}
+
+static void init_condition(pthread_cond_t *condition)
+{
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(condition, &attributes);
+    pthread_condattr_destroy(&attributes);
+}
+
+QosGate *qos_gate_new(const QosPolicyClass *policy, guint slots, QosTime job_cleanup_interval)
+{
+    QosGate *gate = g_new0(QosGate, 1);
+    QosTime now = qos_gate_now();
+    char host[256] = "";
+
+    gethostname(host, sizeof(host) - 1);
+    pthread_mutex_init(&gate->lock, NULL);
+    init_condition(&gate->lead);
+    init_condition(&gate->follow);
+    gate->sched = qos_sched_new(policy, slots, host, job_cleanup_interval, now);
+    gate->workers = g_array_new(FALSE, FALSE, sizeof(pthread_t));
+    gate->housekeeping = now + HOUSEKEEPING_INTERVAL;
+    gate->leader_wake = QOS_NEVER;
+    return gate;
+}
+
+void qos_gate_free(QosGate *gate)
+{
+    if (gate == NULL)
+        return;
+    g_assert(gate->workers->len == 0);
+    qos_sched_free(gate->sched);
+    g_array_unref(gate->workers);
+    pthread_cond_destroy(&gate->follow);
+    pthread_cond_destroy(&gate->lead);
+    pthread_mutex_destroy(&gate->lock);
+    g_free(gate);
+}
+
+/* --- workers --- */
+
+/* Something is due at `wake`: the leader must not sleep longer. */
+static void wake_leader_locked(QosGate *gate, QosTime wake)
+{
+    if (wake < gate->leader_wake) {
+        gate->leader_wake = wake;
+        pthread_cond_signal(&gate->lead);
+    }
+}
+
+static void *work(void *arg);
+
+/* 0 or -errno. Without a further worker, those that are there serve what is due, one after the
+ * other. */
+static int start_worker_locked(QosGate *gate)
+{
+    pthread_t thread;
+    int error = pthread_create(&thread, NULL, work, gate);
+    if (error == 0)
+        g_array_append_val(gate->workers, thread);
+    return -error;
+}
+
+/* The caller has a request to run: somebody else is to watch the deadlines meanwhile. With as many
+ * workers as slots, all slots are taken, and the first that is done leads. */
+static void name_leader_locked(QosGate *gate)
+{
+    QosSchedState state;
+
+    if (gate->has_leader || gate->named || gate->is_stopping)
+        return;
+    if (gate->followers > 0) {
+        gate->named = TRUE;
+        pthread_cond_signal(&gate->follow);
+        return;
+    }
+    qos_sched_state(gate->sched, &state);
+    if (gate->workers->len < MAX(state.slots, 2))
+        start_worker_locked(gate);
+}
+
+static void book_waiting_locked(QosGate *gate, const QosRequest *request)
+{
+    QosTime waited = request->start - request->arrival;
+    qos_histogram_add(&gate->histograms.waiting, (guint64)waited);
+    gate->histograms.waiting_sum += waited;
+}
+
+/* The next entry that this thread is to run, or NULL with when to look again. */
+static QosEntry *take_locked(QosGate *gate, QosTime now, QosTime *wake)
+{
+    QosRequest *request;
+
+    while ((request = qos_sched_next(gate->sched, now, wake)) != NULL) {
+        QosEntry *entry = (QosEntry *)request; /* its first member */
+        book_waiting_locked(gate, request);
+        if (entry->parking == PARKED) {
+            entry->parking = RUNNING;
+            g_queue_unlink(&gate->parked, &entry->parked);
+            return entry;
+        }
+        entry->parking = DUE; /* its reader is moving the data, and will run it */
+    }
+    return NULL;
+}
+
+/* Drops the rules that have expired: TRUE where there were some. */
+static gboolean expire_rules_locked(QosGate *gate, QosTime now)
+{
+    if (now < qos_rules_next_expiry(qos_sched_rules(gate->sched)))
+        return FALSE;
+    QosRules *rules = qos_rules_expire(qos_sched_rules(gate->sched), now);
+    if (rules == NULL)
+        return FALSE;
+    qos_sched_set_rules(gate->sched, rules, now);
+    qos_rules_unref(rules);
+    return TRUE;
+}
+
+/* Does what the clock asks for; the lock is let go for the call-back. */
+static void keep_house_locked(QosGate *gate, QosTime now)
+{
+    if (now >= gate->housekeeping) {
+        qos_sched_expire(gate->sched, now);
+        gate->housekeeping = now + HOUSEKEEPING_INTERVAL;
+    }
+    if (expire_rules_locked(gate, now) && gate->expired != NULL) {
+        pthread_mutex_unlock(&gate->lock);
+        gate->expired(gate->expired_arg);
+        pthread_mutex_lock(&gate->lock);
+    }
+}
+
+static void lead_locked(QosGate *gate, QosTime wake)
+{
+    struct timespec until;
+
+    wake = MIN(wake, gate->housekeeping);
+    wake = MIN(wake, qos_rules_next_expiry(qos_sched_rules(gate->sched)));
+    until = (struct timespec){.tv_sec = wake / QOS_SECOND, .tv_nsec = wake % QOS_SECOND};
+    gate->has_leader = TRUE;
+    gate->leader_wake = wake;
+    while (!gate->is_stopping && gate->leader_wake == wake &&
+           pthread_cond_timedwait(&gate->lead, &gate->lock, &until) == 0) {
+        /* woken for nothing: leader_wake did not change */
+    }
+    gate->has_leader = FALSE;
+    gate->leader_wake = QOS_NEVER;
+}
+
+static void follow_locked(QosGate *gate)
+{
+    gate->followers++;
+    while (!gate->is_stopping && !gate->named)
+        pthread_cond_wait(&gate->follow, &gate->lock);
+    gate->named = FALSE;
+    gate->followers--;
+}
+
+static void *work(void *arg)
+{
+    QosGate *gate = arg;
+
+    pthread_mutex_lock(&gate->lock);
+    while (!gate->is_stopping) {
+        QosTime wake;
+        QosTime now = qos_gate_now();
+
+        if (gate->has_leader) {
+            follow_locked(gate);
+            continue;
+        }
+        keep_house_locked(gate, now);
+        QosEntry *entry = take_locked(gate, now, &wake);
+        if (entry == NULL) {
+            /* keep_house let go of the lock: another may lead by now */
+            if (!gate->has_leader)
+                lead_locked(gate, wake);
+            continue;
+        }
+        name_leader_locked(gate);
+        pthread_mutex_unlock(&gate->lock);
+        entry->run(entry);
+        pthread_mutex_lock(&gate->lock);
+    }
+    pthread_mutex_unlock(&gate->lock);
+    return NULL;
+}
+
+int qos_gate_start(QosGate *gate)
+{
+    pthread_mutex_lock(&gate->lock);
+    int error = start_worker_locked(gate);
+    pthread_mutex_unlock(&gate->lock);
+    return error;
+}
+
+/* Takes back the oldest parked entry, or returns NULL. */
+static QosEntry *take_back_locked(QosGate *gate)
+{
+    GList *link = gate->parked.head;
+    if (link == NULL)
+        return NULL;
+    QosEntry *entry = link->data;
+    g_queue_unlink(&gate->parked, &entry->parked);
+    entry->parking = CANCELLED;
+    qos_sched_cancel(gate->sched, &entry->request, qos_gate_now());
+    return entry;
+}
+
+void qos_gate_stop(QosGate *gate)
+{
+    QosEntry *entry;
+
+    pthread_mutex_lock(&gate->lock);
+    gate->is_stopping = TRUE;
+    pthread_cond_broadcast(&gate->lead);
+    pthread_cond_broadcast(&gate->follow);
+    while ((entry = take_back_locked(gate)) != NULL) {
+        pthread_mutex_unlock(&gate->lock);
+        entry->cancelled(entry, ENOTCONN);
+        pthread_mutex_lock(&gate->lock);
+    }
+    pthread_mutex_unlock(&gate->lock);
+
+    for (guint i = 0; i < gate->workers->len; i++)
+        pthread_join(g_array_index(gate->workers, pthread_t, i), NULL);
+    g_array_set_size(gate->workers, 0);
+}
+
+/* --- a request's way --- */
+
+gboolean qos_gate_enter(QosGate *gate, QosEntry *entry)
+{
+    QosTime wake;
+
+    entry->parking = ARRIVING;
+    pthread_mutex_lock(&gate->lock);
+    QosVerdict verdict = qos_sched_enter(gate->sched, &entry->request, qos_gate_now(), &wake);
+    if (verdict == QOS_GO)
+        entry->parking = RUNNING;
+    else
+        wake_leader_locked(gate, wake);
+    pthread_mutex_unlock(&gate->lock);
+    return verdict == QOS_GO;
+}
+
+gboolean qos_gate_park(QosGate *gate, QosEntry *entry)
+{
+    pthread_mutex_lock(&gate->lock);
+    gboolean is_due = entry->parking == DUE;
+    if (is_due) {
+        entry->parking = RUNNING;
+    } else {
+        entry->parking = PARKED;
+        entry->parked = (GList){.data = entry};
+        g_queue_push_tail_link(&gate->parked, &entry->parked);
+    }
+    pthread_mutex_unlock(&gate->lock);
+    return is_due;
+}
+
+void qos_gate_charge(QosGate *gate, QosEntry *entry)
+{
+    pthread_mutex_lock(&gate->lock);
+    qos_sched_charge(gate->sched, &entry->request, qos_gate_now());
+    entry->parking = RUNNING;
+    pthread_mutex_unlock(&gate->lock);
+}
+
+QosEntry *qos_gate_leave(QosGate *gate, QosEntry *entry, guint64 bytes, int error)
+{
+    QosTime wake;
+    const QosRequest *request = &entry->request;
+    QosTime now = qos_gate_now();
+    QosTime latency = now - request->start;
+
+    pthread_mutex_lock(&gate->lock);
+    qos_histogram_add(&gate->histograms.latency[request->opcode], (guint64)MAX(latency, 0));
+    gate->histograms.latency_sum[request->opcode] += latency;
+    qos_sched_leave(gate->sched, &entry->request, bytes, error, now);
+    QosEntry *next = gate->is_stopping ? NULL : take_locked(gate, now, &wake);
+    if (next == NULL && !gate->is_stopping)
+        wake_leader_locked(gate, wake);
+    pthread_mutex_unlock(&gate->lock);
+    return next;
+}
+
+gboolean qos_gate_cancel(QosGate *gate, QosEntry *entry)
+{
+    pthread_mutex_lock(&gate->lock);
+    gboolean is_parked = entry->parking == PARKED;
+    if (is_parked) {
+        QosTime now = qos_gate_now();
+        g_queue_unlink(&gate->parked, &entry->parked);
+        entry->parking = CANCELLED;
+        qos_sched_cancel(gate->sched, &entry->request, now);
+        wake_leader_locked(gate, now); /* it may have had a slot */
+    }
+    pthread_mutex_unlock(&gate->lock);
+    return is_parked;
+}
+
+QosJob *qos_gate_job(QosGate *gate, const char *id, guint nodes)
+{
+    pthread_mutex_lock(&gate->lock);
+    QosJob *job = qos_account_job(qos_sched_account(gate->sched), id, qos_gate_now());
+    if (nodes > 0)
+        job->nodes = nodes;
+    pthread_mutex_unlock(&gate->lock);
+    return job;
+}
+
+/* --- control --- */
+
+void qos_gate_set_policy(QosGate *gate, const QosPolicyClass *policy)
+{
+    pthread_mutex_lock(&gate->lock);
+    QosTime now = qos_gate_now();
+    qos_sched_set_policy(gate->sched, policy, now);
+    wake_leader_locked(gate, now);
+    pthread_mutex_unlock(&gate->lock);
+}
+
+const QosPolicyClass *qos_gate_policy(QosGate *gate)
+{
+    pthread_mutex_lock(&gate->lock);
+    const QosPolicyClass *policy = qos_sched_policy(gate->sched);
+    pthread_mutex_unlock(&gate->lock);
+    return policy;
+}
+
+QosPolicyState qos_gate_policy_state(QosGate *gate, const QosPolicyClass *policy, guint *ret_queued)
+{
+    pthread_mutex_lock(&gate->lock);
+    QosPolicyState state = qos_sched_policy_state(gate->sched, policy, ret_queued);
+    pthread_mutex_unlock(&gate->lock);
+    return state;
+}
+
+void qos_gate_set_rules(QosGate *gate, QosRules *rules)
+{
+    pthread_mutex_lock(&gate->lock);
+    QosTime now = qos_gate_now();
+    qos_sched_set_rules(gate->sched, rules, now);
+    wake_leader_locked(gate, now);
+    pthread_mutex_unlock(&gate->lock);
+}
+
+QosRules *qos_gate_rules(QosGate *gate)
+{
+    pthread_mutex_lock(&gate->lock);
+    QosRules *rules = qos_rules_ref(qos_sched_rules(gate->sched));
+    pthread_mutex_unlock(&gate->lock);
+    return rules;
+}
+
+gboolean qos_gate_rule_state(QosGate *gate, guint64 rule_id, QosRuleState *ret_state)
+{
+    pthread_mutex_lock(&gate->lock);
+    gboolean found = qos_sched_rule_state(gate->sched, rule_id, ret_state);
+    pthread_mutex_unlock(&gate->lock);
+    return found;
+}
+
+void qos_gate_set_slots(QosGate *gate, guint slots)
+{
+    pthread_mutex_lock(&gate->lock);
+    qos_sched_set_slots(gate->sched, slots);
+    wake_leader_locked(gate, qos_gate_now());
+    pthread_mutex_unlock(&gate->lock);
+}
+
+void qos_gate_set_max_wait(QosGate *gate, QosTime max_wait)
+{
+    pthread_mutex_lock(&gate->lock);
+    qos_sched_set_max_wait(gate->sched, max_wait);
+    pthread_mutex_unlock(&gate->lock);
+}
+
+void qos_gate_set_job_cleanup_interval(QosGate *gate, QosTime interval)
+{
+    pthread_mutex_lock(&gate->lock);
+    qos_sched_account(gate->sched)->cleanup_interval = interval;
+    pthread_mutex_unlock(&gate->lock);
+}
+
+void qos_gate_state(QosGate *gate, QosSchedState *ret_state)
+{
+    pthread_mutex_lock(&gate->lock);
+    qos_sched_state(gate->sched, ret_state);
+    pthread_mutex_unlock(&gate->lock);
+}
+
+GPtrArray *qos_gate_jobs(QosGate *gate)
+{
+    pthread_mutex_lock(&gate->lock);
+    GPtrArray *jobs = qos_account_list(qos_sched_account(gate->sched));
+    pthread_mutex_unlock(&gate->lock);
+    return jobs;
+}
+
+void qos_gate_copy_job(QosGate *gate, const QosJob *job, QosJob *ret_copy)
+{
+    pthread_mutex_lock(&gate->lock);
+    *ret_copy = *job;
+    qos_job_rates(job, qos_gate_now(), &ret_copy->operation_rate, &ret_copy->byte_rate);
+    pthread_mutex_unlock(&gate->lock);
+}
+
+guint qos_gate_clear_jobs(QosGate *gate, const char *id)
+{
+    pthread_mutex_lock(&gate->lock);
+    guint count = qos_account_reset(qos_sched_account(gate->sched), id, qos_gate_now());
+    pthread_mutex_unlock(&gate->lock);
+    return count;
+}
+
+void qos_gate_restore_job(QosGate *gate, const QosJob *totals)
+{
+    pthread_mutex_lock(&gate->lock);
+    QosTime now = qos_gate_now();
+    QosJob *job = qos_account_job(qos_sched_account(gate->sched), totals->id, now);
+    qos_job_restore(job, totals, now);
+    qos_job_unref(job);
+    pthread_mutex_unlock(&gate->lock);
+}
+
+void qos_gate_histograms(QosGate *gate, QosGateHistograms *ret_histograms)
+{
+    pthread_mutex_lock(&gate->lock);
+    *ret_histograms = gate->histograms;
+    pthread_mutex_unlock(&gate->lock);
+}
+
+void qos_gate_on_expiry(QosGate *gate, void (*expired)(void *arg), void *arg)
+{
+    gate->expired = expired;
+    gate->expired_arg = arg;
+}
