@@ -3,8 +3,6 @@
  */
 #include "base/histogram.h"
 
-#include <math.h>
-
 static guint bucket_of(guint64 value)
 {
     guint bits = value <= 1 ? 0 : 64 - (guint)__builtin_clzll(value - 1);
@@ -30,7 +28,7 @@ guint64 qos_histogram_quantile(const QosHistogram *histogram, double fraction)
 {
     guint64 total = qos_histogram_total(histogram);
     /* The rank, from 1. A double holds it exactly up to 2^53 samples. */
-    double rank = CLAMP(ceil(fraction * (double)total), 1.0, (double)total);
+    double rank = CLAMP(fraction * (double)total, 1.0, (double)total);
     guint64 seen = 0;
     guint i = 0;
 
