@@ -16,7 +16,7 @@
 
 typedef struct QosInterrupts QosInterrupts;
 
-/* `gate` is borrowed. Starts its thread (after the daemon's fork). */
+/* `gate` is borrowed. Starts its thread (after the daemon's fork); NULL where that fails. */
 QosInterrupts *qos_interrupts_new(QosGate *gate);
 /* Ends the thread; nothing may be watched any more. NULL is allowed. */
 void qos_interrupts_free(QosInterrupts *interrupts);
