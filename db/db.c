@@ -1,0 +1,366 @@
+/*
+ * The database of a mount: the connection, its errors, the rules and the tunables, and the thread
+ * that writes the jobs' totals.
+ *
+ * A snapshot of totals handed over replaces one that is not yet written, for it holds all that one
+ * held; so a slow disk makes the totals older, never the queue longer.
+ */
+#include <errno.h>
+#include <glib/gstdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "db/private.h"
+
+/* --- errors --- */
+
+int qos_db_errno(sqlite3 *sqlite)
+{
+    int system_errno = sqlite3_system_errno(sqlite);
+
+    switch (sqlite3_errcode(sqlite) & 0xff) {
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+        return EBUSY;
+    case SQLITE_FULL:
+        return ENOSPC;
+    case SQLITE_READONLY:
+        return EROFS;
+    case SQLITE_NOMEM:
+        return ENOMEM;
+    case SQLITE_CORRUPT:
+    case SQLITE_NOTADB:
+        return EUCLEAN;
+    case SQLITE_PERM:
+    case SQLITE_CANTOPEN:
+        return system_errno ? system_errno : EACCES;
+    default:
+        return system_errno ? system_errno : EIO;
+    }
+}
+
+gboolean qos_db_fail(sqlite3 *sqlite, const char *path, const char *doing, GError **error)
+{
+    qos_set_error(error, qos_db_errno(sqlite), "database %s: cannot %s: %s", path, doing,
+                  sqlite3_errmsg(sqlite));
+    return FALSE;
+}
+
+gboolean qos_db_execute(sqlite3 *sqlite, const char *path, const char *sql, const char *doing,
+                        GError **error)
+{
+    return sqlite3_exec(sqlite, sql, NULL, NULL, NULL) == SQLITE_OK ||
+           qos_db_fail(sqlite, path, doing, error);
+}
+
+sqlite3_stmt *qos_db_prepare(QosDb *db, const char *sql, GError **error)
+{
+    sqlite3_stmt *statement = NULL;
+
+    if (sqlite3_prepare_v2(db->sqlite, sql, -1, &statement, NULL) != SQLITE_OK)
+        qos_db_fail(db->sqlite, db->path, "use its tables", error);
+    return statement;
+}
+
+gboolean qos_db_run(QosDb *db, sqlite3_stmt *statement, const char *doing, GError **error)
+{
+    gboolean done = sqlite3_step(statement) == SQLITE_DONE;
+
+    if (!done)
+        qos_db_fail(db->sqlite, db->path, doing, error);
+    sqlite3_reset(statement);
+    return done;
+}
+
+gboolean qos_db_next_row(QosDb *db, sqlite3_stmt *statement, GError **error)
+{
+    int result = sqlite3_step(statement);
+
+    if (result != SQLITE_ROW && result != SQLITE_DONE)
+        qos_db_fail(db->sqlite, db->path, "read it", error);
+    return result == SQLITE_ROW;
+}
+
+gboolean qos_db_finish(QosDb *db, gboolean good, GError **error)
+{
+    if (good && qos_db_execute(db->sqlite, db->path, "COMMIT", "write to it", error))
+        return TRUE;
+    sqlite3_exec(db->sqlite, "ROLLBACK", NULL, NULL, NULL);
+    return FALSE;
+}
+
+gboolean qos_db_begin(QosDb *db, GError **error)
+{
+    return qos_db_execute(db->sqlite, db->path, "BEGIN IMMEDIATE", "write to it", error);
+}
+
+/* --- opening and closing --- */
+
+static void free_snapshot(QosDbSnapshot *snapshot)
+{
+    if (!snapshot)
+        return;
+    g_ptr_array_unref(snapshot->jobs);
+    g_free(snapshot);
+}
+
+/* The database's own thread: writes what is handed over, and at the end what is left. */
+static gpointer write_snapshots(gpointer data)
+{
+    QosDb *db = data;
+    gboolean failing = FALSE; /* and that was said */
+
+    g_mutex_lock(&db->queue_lock);
+    while (db->pending || !db->ending) {
+        g_autoptr(GError) error = NULL;
+        QosDbSnapshot *snapshot = g_steal_pointer(&db->pending);
+
+        if (!snapshot) {
+            g_cond_wait(&db->queue_changed, &db->queue_lock);
+            continue;
+        }
+        db->writing = TRUE;
+        g_mutex_unlock(&db->queue_lock);
+        g_mutex_lock(&db->lock);
+        if (!qos_db_write_jobs_locked(db, snapshot, &error) && !failing)
+            g_warning("%s; the totals of jobs will be saved when that is mended", error->message);
+        g_mutex_unlock(&db->lock);
+        failing = error != NULL;
+        free_snapshot(snapshot);
+        g_mutex_lock(&db->queue_lock);
+        db->writing = FALSE;
+        g_cond_broadcast(&db->queue_changed);
+    }
+    g_mutex_unlock(&db->queue_lock);
+    return NULL;
+}
+
+QosDb *qos_db_open(const char *path, GError **error)
+{
+    QosDb *db = g_new0(QosDb, 1);
+    g_autofree char *folder = g_path_get_dirname(path);
+    char *real;
+
+    db->lock_fd = -1;
+    g_mutex_init(&db->lock);
+    g_mutex_init(&db->queue_lock);
+    g_cond_init(&db->queue_changed);
+    real = realpath(path, NULL); /* so that two names of one file are one lock */
+    db->path = g_strdup(real ? real : path);
+    free(real);
+    if (g_mkdir_with_parents(folder, 0755) < 0)
+        qos_set_error(error, errno, "database %s: cannot make its folder: %s", path,
+                      g_strerror(errno));
+    else
+        db->lock_fd = qos_db_hold_lock(db->path, error);
+    if (db->lock_fd >= 0)
+        db->sqlite = qos_db_connect(db->path, error);
+    if (db->sqlite)
+        db->thread = g_thread_new("qosfs-db", write_snapshots, db);
+    else
+        g_clear_pointer(&db, qos_db_close);
+    return db;
+}
+
+void qos_db_close(QosDb *db)
+{
+    if (!db)
+        return;
+    if (db->thread) {
+        g_mutex_lock(&db->queue_lock);
+        db->ending = TRUE;
+        g_cond_broadcast(&db->queue_changed);
+        g_mutex_unlock(&db->queue_lock);
+        g_thread_join(db->thread);
+    }
+    sqlite3_close(db->sqlite);
+    if (db->lock_fd >= 0)
+        close(db->lock_fd);
+    g_clear_pointer(&db->written, g_hash_table_unref);
+    g_cond_clear(&db->queue_changed);
+    g_mutex_clear(&db->queue_lock);
+    g_mutex_clear(&db->lock);
+    g_free(db->path);
+    g_free(db);
+}
+
+/* --- rules and tunables --- */
+
+/* Puts one saved rule on top of `rules`, which it takes over; NULL and *error where it is refused.
+ * Rules come last first, so a `default` that stands above others is moved there. */
+static QosRules *restore_rule(QosRules *rules, const char *name, const char *command,
+                              const char *expiry, QosTime now, GError **error)
+{
+    g_autofree char *full = command ? g_strconcat(command, expiry, NULL) : NULL;
+    g_autofree char *rank = NULL;
+    gboolean is_default = strcmp(name, "default") == 0;
+
+    if (full) {
+        QosRules *changed = qos_rules_apply(rules, full, now, error);
+
+        qos_rules_unref(rules);
+        rules = changed;
+    }
+    if (rules && is_default && qos_rules_count(rules) > 1) {
+        QosRules *moved;
+
+        rank = g_strdup_printf("change default rank=%s", qos_rules_get(rules, 0)->name);
+        moved = qos_rules_apply(rules, rank, now, error);
+        qos_rules_unref(rules);
+        rules = moved;
+    }
+    return rules;
+}
+
+static QosRules *load_rules(QosDb *db, QosTime now, QosTime wall, GError **error)
+{
+    g_autoptr(sqlite3_stmt) statement =
+        qos_db_prepare(db, "SELECT name, command, expires FROM rule ORDER BY position DESC", error);
+    QosRules *rules = statement ? qos_rules_new() : NULL;
+    GError *reason = NULL;
+
+    while (rules && qos_db_next_row(db, statement, &reason)) {
+        const char *name = (const char *)sqlite3_column_text(statement, 0);
+        const char *command = (const char *)sqlite3_column_text(statement, 1);
+        g_autofree char *expiry = NULL;
+
+        if (sqlite3_column_type(statement, 2) != SQLITE_NULL) {
+            gint64 left = sqlite3_column_int64(statement, 2) / QOS_SECOND - wall / QOS_SECOND;
+
+            if (left <= 0)
+                continue;
+            expiry = g_strdup_printf(" expire=%" G_GINT64_FORMAT, left);
+        }
+        rules = restore_rule(rules, name, command, expiry, now, &reason);
+        if (!rules) {
+            qos_set_error(error, reason->code, "database %s: the saved rule \"%s\" is refused: %s",
+                          db->path, command ? command : name, reason->message);
+            g_clear_error(&reason);
+        }
+    }
+    if (reason) {
+        g_propagate_error(error, reason);
+        g_clear_pointer(&rules, qos_rules_unref);
+    }
+    return rules;
+}
+
+QosRules *qos_db_load_rules(QosDb *db, QosTime now, QosTime wall, GError **error)
+{
+    QosRules *rules;
+
+    g_mutex_lock(&db->lock);
+    rules = load_rules(db, now, wall, error);
+    g_mutex_unlock(&db->lock);
+    return rules;
+}
+
+static gboolean insert_rules(QosDb *db, QosRules *rules, QosTime now, QosTime wall, GError **error)
+{
+    g_autoptr(sqlite3_stmt) statement =
+        qos_db_prepare(db, "INSERT INTO rule VALUES (?, ?, ?, ?)", error);
+
+    for (guint i = 0; statement && i < qos_rules_count(rules); i++) {
+        const QosRule *rule = qos_rules_get(rules, i);
+        g_autofree char *command = qos_rule_command(rule);
+
+        sqlite3_bind_int64(statement, 1, i);
+        sqlite3_bind_text(statement, 2, rule->name, -1, SQLITE_STATIC);
+        sqlite3_bind_text(statement, 3, command, -1, SQLITE_STATIC); /* NULL: NULL */
+        if (rule->expires == QOS_NEVER)
+            sqlite3_bind_null(statement, 4);
+        else
+            sqlite3_bind_int64(statement, 4, wall + (rule->expires - now));
+        if (!qos_db_run(db, statement, "save the rules", error))
+            return FALSE;
+    }
+    return statement != NULL;
+}
+
+gboolean qos_db_save_rules(QosDb *db, QosRules *rules, QosTime now, QosTime wall, GError **error)
+{
+    gboolean good;
+
+    g_mutex_lock(&db->lock);
+    good = qos_db_begin(db, error);
+    if (good)
+        good = qos_db_finish(
+            db,
+            qos_db_execute(db->sqlite, db->path, "DELETE FROM rule", "save the rules", error) &&
+                insert_rules(db, rules, now, wall, error),
+            error);
+    g_mutex_unlock(&db->lock);
+    return good;
+}
+
+GHashTable *qos_db_load_tunables(QosDb *db, GError **error)
+{
+    g_autoptr(GHashTable) tunables = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
+    GError *reason = NULL;
+    sqlite3_stmt *statement;
+
+    g_mutex_lock(&db->lock);
+    statement = qos_db_prepare(db, "SELECT name, value FROM tunable", &reason);
+    while (statement && qos_db_next_row(db, statement, &reason))
+        g_hash_table_replace(tunables, g_strdup((const char *)sqlite3_column_text(statement, 0)),
+                             g_strdup((const char *)sqlite3_column_text(statement, 1)));
+    sqlite3_finalize(statement);
+    g_mutex_unlock(&db->lock);
+    if (reason) {
+        g_propagate_error(error, reason);
+        return NULL;
+    }
+    return g_steal_pointer(&tunables);
+}
+
+gboolean qos_db_save_tunable(QosDb *db, const char *name, const char *text, GError **error)
+{
+    gboolean good = FALSE;
+    sqlite3_stmt *statement;
+
+    g_mutex_lock(&db->lock);
+    statement = qos_db_prepare(db, "INSERT OR REPLACE INTO tunable VALUES (?, ?)", error);
+    if (statement) {
+        sqlite3_bind_text(statement, 1, name, -1, SQLITE_STATIC);
+        sqlite3_bind_text(statement, 2, text, -1, SQLITE_STATIC);
+        good = qos_db_run(db, statement, "save a tunable", error);
+    }
+    sqlite3_finalize(statement);
+    g_mutex_unlock(&db->lock);
+    return good;
+}
+
+/* --- the jobs' totals --- */
+
+GPtrArray *qos_db_load_jobs(QosDb *db, QosTime wall, GError **error)
+{
+    GPtrArray *jobs;
+
+    g_mutex_lock(&db->lock);
+    jobs = qos_db_read_jobs_locked(db, wall, error);
+    g_mutex_unlock(&db->lock);
+    return jobs;
+}
+
+void qos_db_save_jobs(QosDb *db, GPtrArray *jobs, QosTime now, QosTime wall)
+{
+    QosDbSnapshot *snapshot = g_new(QosDbSnapshot, 1);
+    QosDbSnapshot *replaced;
+
+    *snapshot = (QosDbSnapshot){.jobs = jobs, .now = now, .wall = wall};
+    g_mutex_lock(&db->queue_lock);
+    replaced = db->pending;
+    db->pending = snapshot;
+    g_cond_broadcast(&db->queue_changed);
+    g_mutex_unlock(&db->queue_lock);
+    free_snapshot(replaced);
+}
+
+void qos_db_flush(QosDb *db)
+{
+    g_mutex_lock(&db->queue_lock);
+    while (db->pending || db->writing)
+        g_cond_wait(&db->queue_changed, &db->queue_lock);
+    g_mutex_unlock(&db->queue_lock);
+}

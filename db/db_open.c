@@ -1,0 +1,233 @@
+/*
+ * Opening the database: whose it is, whether it is whole, and which version.
+ *
+ * Opening looks before it touches. The first bytes say whose file it is; then SQLite reads it
+ * without the right to write, and without making -wal and -shm where there are none (`immutable`),
+ * checks it and tells its version. Only what passed is opened for writing. So a file that is
+ * damaged, another program's or a newer qosfs's stays byte for byte as it was. A new one is made
+ * aside, and takes its name when it is whole: its first page always tells whose it is, even after a
+ * crash.
+ *
+ * One daemon at a time: flock() on PATH.lock, held for life. SQLite's own exclusive mode would do
+ * the same, but would keep `sqlite3 PATH` from looking in while mounted, and needs the database
+ * open to find out. The kernel drops the lock with the process, however it ends. The file stays: to
+ * remove it would let two daemons hold locks on two files of one name.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <glib/gstdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "db/private.h"
+#include "db/schema.h"
+
+#define APPLICATION_ID 0x516f5366 /* "QoSf" */
+#define VERSION        ((int)G_N_ELEMENTS(schema_steps))
+
+static gboolean damaged(const char *path, const char *reason, GError **error)
+{
+    qos_set_error(error, EUCLEAN,
+                  "database %s is damaged (%s); it was left as it is: restore it from a copy, or "
+                  "move it away (with its -wal and -shm) to begin without rules",
+                  path, reason);
+    return FALSE;
+}
+
+/* Whose file it is, by its first bytes (sqlite.org/fileformat2.html, section 1.3). */
+static gboolean look_at_header(const char *path, GError **error)
+{
+    guint8 header[100];
+    guint32 id;
+    ssize_t length;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+    length = fd < 0 ? -1 : pread(fd, header, sizeof(header), 0);
+    if (length < 0)
+        qos_set_error(error, errno, "database %s: cannot read it: %s", path, g_strerror(errno));
+    if (fd >= 0)
+        close(fd);
+    if (length < 0)
+        return FALSE;
+    if ((gsize)length < sizeof(header))
+        return damaged(path, "it is cut short", error);
+    if (memcmp(header, "SQLite format 3", 16) != 0)
+        return damaged(path, "it does not begin as a database", error);
+    memcpy(&id, header + 68, sizeof(id));
+    if (GUINT32_FROM_BE(id) != APPLICATION_ID) {
+        qos_set_error(error, EINVAL,
+                      "%s is a database of another program; it was left as it is: name another "
+                      "file",
+                      path);
+        return FALSE;
+    }
+    return TRUE;
+}
+
+static gboolean has_content(const char *path, const char *suffix)
+{
+    g_autofree char *name = g_strconcat(path, suffix, NULL);
+    GStatBuf status;
+
+    return g_stat(name, &status) == 0 && status.st_size > 0;
+}
+
+/* Opens it without the right to write, and without making files beside it where that can be. */
+static sqlite3 *open_to_look(const char *path, GError **error)
+{
+    g_autoptr(sqlite3) sqlite = NULL;
+    g_autofree char *escaped = g_uri_escape_string(path, "/", FALSE);
+    gboolean left_over = has_content(path, "-wal") || has_content(path, "-journal");
+    g_autofree char *uri =
+        g_strdup_printf("file:%s?mode=ro%s", escaped, left_over ? "" : "&immutable=1");
+
+    if (sqlite3_open_v2(uri, &sqlite, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, NULL) != SQLITE_OK) {
+        qos_db_fail(sqlite, path, "open it", error);
+        return NULL;
+    }
+    sqlite3_busy_timeout(sqlite, QOS_DB_BUSY_TIMEOUT);
+    sqlite3_db_config(sqlite, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
+    return g_steal_pointer(&sqlite);
+}
+
+/* Checks the file at `path` and tells its version, leaving it as it is. */
+static gboolean look(const char *path, int *ret_version, GError **error)
+{
+    g_autoptr(sqlite3) sqlite = NULL;
+    g_autoptr(sqlite3_stmt) statement = NULL;
+    const char *verdict;
+
+    if (!look_at_header(path, error))
+        return FALSE;
+    sqlite = open_to_look(path, error);
+    if (!sqlite)
+        return FALSE;
+    if (sqlite3_prepare_v2(sqlite,
+                           "SELECT quick_check, user_version FROM pragma_quick_check(1), "
+                           "pragma_user_version",
+                           -1, &statement, NULL) != SQLITE_OK ||
+        sqlite3_step(statement) != SQLITE_ROW) {
+        if (qos_db_errno(sqlite) == EUCLEAN)
+            return damaged(path, sqlite3_errmsg(sqlite), error);
+        return qos_db_fail(sqlite, path, "read it", error);
+    }
+    verdict = (const char *)sqlite3_column_text(statement, 0);
+    if (g_strcmp0(verdict, "ok") != 0)
+        return damaged(path, verdict ? verdict : "no memory to check it", error);
+    *ret_version = sqlite3_column_int(statement, 1);
+    if (*ret_version < 1)
+        return damaged(path, "it has no version", error);
+    if (*ret_version > VERSION) {
+        qos_set_error(error, ENOTSUP,
+                      "database %s has version %d, and this qosfs knows versions up to %d; it was "
+                      "left as it is: use a newer qosfs, or name another file",
+                      path, *ret_version, VERSION);
+        return FALSE;
+    }
+    return TRUE;
+}
+
+/* Takes the steps from `version` to the newest, all or none. */
+static gboolean migrate(sqlite3 *sqlite, const char *path, int version, GError **error)
+{
+    g_autofree char *mark = g_strdup_printf(
+        "PRAGMA application_id = %d; PRAGMA user_version = %d; COMMIT", APPLICATION_ID, VERSION);
+    gboolean good = qos_db_execute(sqlite, path, "BEGIN IMMEDIATE", "write to it", error);
+
+    for (; good && version < VERSION; version++)
+        good = qos_db_execute(sqlite, path, schema_steps[version], "bring it up to date", error);
+    good = good && qos_db_execute(sqlite, path, mark, "bring it up to date", error);
+    if (!good)
+        sqlite3_exec(sqlite, "ROLLBACK", NULL, NULL, NULL);
+    return good;
+}
+
+/* Makes the database aside and gives it its name when it is whole. */
+static gboolean make(const char *path, GError **error)
+{
+    g_autofree char *aside = g_strconcat(path, ".new", NULL);
+    g_autofree char *journal = g_strconcat(aside, "-journal", NULL);
+    g_autofree char *folder = g_path_get_dirname(path);
+    g_autoptr(sqlite3) sqlite = NULL;
+    gboolean good;
+    int fd;
+
+    g_unlink(journal);
+    g_unlink(aside);
+    fd = open(aside, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0) {
+        qos_set_error(error, errno, "database %s: cannot make it: %s", path, g_strerror(errno));
+        return FALSE;
+    }
+    close(fd);
+    good = sqlite3_open_v2(aside, &sqlite, SQLITE_OPEN_READWRITE, NULL) == SQLITE_OK
+               ? migrate(sqlite, path, 0, error)
+               : qos_db_fail(sqlite, path, "make it", error);
+    g_clear_pointer(&sqlite, sqlite3_close);
+    if (good && g_rename(aside, path) < 0) {
+        qos_set_error(error, errno, "database %s: cannot make it: %s", path, g_strerror(errno));
+        good = FALSE;
+    }
+    if (!good) {
+        g_unlink(journal);
+        g_unlink(aside);
+        return FALSE;
+    }
+    fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd >= 0) {
+        fsync(fd);
+        close(fd);
+    }
+    return TRUE;
+}
+
+int qos_db_hold_lock(const char *path, GError **error)
+{
+    g_autofree char *name = g_strconcat(path, ".lock", NULL);
+    int reason;
+    int fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+
+    if (fd < 0) {
+        qos_set_error(error, errno,
+                      "database %s: cannot make %s: %s; a mount writes to its database, so the "
+                      "folder must be writable",
+                      path, name, g_strerror(errno));
+        return -1;
+    }
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+        return fd;
+    reason = errno == EWOULDBLOCK ? EBUSY : errno;
+    qos_set_error(error, reason, "database %s: %s", path,
+                  reason == EBUSY ? "another mount uses it; each mount needs its own"
+                                  : g_strerror(reason));
+    close(fd);
+    return -1;
+}
+
+sqlite3 *qos_db_connect(const char *path, GError **error)
+{
+    g_autoptr(sqlite3) sqlite = NULL;
+    int version = 0;
+
+    if (access(path, F_OK) < 0 && errno == ENOENT && !make(path, error))
+        return NULL;
+    if (!look(path, &version, error))
+        return NULL;
+    if (sqlite3_open_v2(path, &sqlite, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL) !=
+        SQLITE_OK) {
+        qos_db_fail(sqlite, path, "open it", error);
+        return NULL;
+    }
+    sqlite3_busy_timeout(sqlite, QOS_DB_BUSY_TIMEOUT);
+    sqlite3_db_config(sqlite, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
+    if (!qos_db_execute(sqlite, path,
+                        "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; "
+                        "PRAGMA foreign_keys = ON",
+                        "write to it", error))
+        return NULL;
+    if (version < VERSION && !migrate(sqlite, path, version, error))
+        return NULL;
+    return g_steal_pointer(&sqlite);
+}

@@ -1,0 +1,66 @@
+/*
+ * What the units of db/ share; nobody else includes this, or sqlite3.h.
+ *
+ * db.c keeps the connection, the rules and the tunables; db_open.c looks, makes and migrates;
+ * db_jobs.c reads and writes the totals.
+ */
+#pragma once
+
+#include <sqlite3.h>
+
+#include "db/db.h"
+
+#define QOS_DB_BUSY_TIMEOUT 5000 /* ms that another program may hold the database up */
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(sqlite3, sqlite3_close)
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(sqlite3_stmt, sqlite3_finalize)
+
+typedef struct {
+    GPtrArray *jobs; /* of QosJob, owned */
+    QosTime now;
+    QosTime wall;
+} QosDbSnapshot;
+
+struct QosDb {
+    char *path;
+    int lock_fd;
+
+    GMutex lock; /* the connection and `written`; held during SQLite's work, and only here */
+    sqlite3 *sqlite;
+    GHashTable *written; /* id -> what the table `job` holds of it (db_jobs.c); NULL: not known */
+
+    GMutex queue_lock; /* the rest; never held with `lock` */
+    GCond queue_changed;
+    QosDbSnapshot *pending;
+    gboolean writing;
+    gboolean ending;
+    GThread *thread;
+};
+
+/* --- db.c: each returns FALSE (NULL) with *error set to what could not be done, and why --- */
+
+gboolean qos_db_fail(sqlite3 *sqlite, const char *path, const char *doing, GError **error);
+gboolean qos_db_execute(sqlite3 *sqlite, const char *path, const char *sql, const char *doing,
+                        GError **error);
+sqlite3_stmt *qos_db_prepare(QosDb *db, const char *sql, GError **error);
+/* Runs a statement that returns no rows, ready to be bound again. */
+gboolean qos_db_run(QosDb *db, sqlite3_stmt *statement, const char *doing, GError **error);
+/* The next row; FALSE at the end too. */
+gboolean qos_db_next_row(QosDb *db, sqlite3_stmt *statement, GError **error);
+gboolean qos_db_begin(QosDb *db, GError **error);
+/* Ends a transaction: keeps what it did where `good`, else takes it back. */
+gboolean qos_db_finish(QosDb *db, gboolean good, GError **error);
+/* The errno of SQLite's last error. */
+int qos_db_errno(sqlite3 *sqlite);
+
+/* --- db_open.c --- */
+
+/* Opens the lock file and takes the lock: the descriptor, or -1. */
+int qos_db_hold_lock(const char *path, GError **error);
+/* The checked and current database, made if there is none; the lock is held. */
+sqlite3 *qos_db_connect(const char *path, GError **error);
+
+/* --- db_jobs.c; the caller holds `lock` --- */
+
+gboolean qos_db_write_jobs_locked(QosDb *db, const QosDbSnapshot *snapshot, GError **error);
+GPtrArray *qos_db_read_jobs_locked(QosDb *db, QosTime wall, GError **error);

@@ -1,0 +1,60 @@
+-- What outlives a mount. Each "-- version N" starts the step that makes version N out of the one
+-- before; a step that was released is never edited, a new one is added. db/embed.py hands the steps
+-- to db.c, which runs them in one transaction and writes the version to PRAGMA user_version.
+--
+-- Times are wall-clock nanoseconds since 1970. Totals are 64-bit and unsigned, kept bit for bit.
+
+-- version 1
+
+-- The rules in force, in the order of matching.
+CREATE TABLE rule (
+    position INTEGER PRIMARY KEY,  -- 0 is asked first
+    name     TEXT NOT NULL UNIQUE,
+    command  TEXT,                 -- makes the rule again, without its expiry; NULL: `default` as it is made
+    expires  INTEGER               -- NULL: never
+) STRICT;
+
+CREATE TABLE tunable (
+    name  TEXT PRIMARY KEY,
+    value TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- The jobs' totals. A JobID is whatever bytes the environment held, hence a blob.
+CREATE TABLE job (
+    job        INTEGER PRIMARY KEY,
+    id         BLOB NOT NULL UNIQUE,
+    nodes      INTEGER NOT NULL,   -- 0: unknown
+    started    INTEGER NOT NULL,
+    seen       INTEGER NOT NULL,
+    store_time INTEGER NOT NULL,
+    wait_time  INTEGER NOT NULL,
+    requests   INTEGER NOT NULL,
+    waits      INTEGER NOT NULL,
+    errors     INTEGER NOT NULL
+) STRICT;
+
+-- What a job did: a line of job_stats each.
+CREATE TABLE job_counter (
+    job            INTEGER NOT NULL REFERENCES job ON DELETE CASCADE,
+    name           TEXT NOT NULL,  -- an operation, in microseconds; or read_bytes, write_bytes
+    samples        INTEGER NOT NULL,
+    minimum        INTEGER NOT NULL,
+    maximum        INTEGER NOT NULL,
+    sum            INTEGER NOT NULL,
+    sum_of_squares REAL NOT NULL,
+    histogram      TEXT NOT NULL,  -- "BUCKET:COUNT ...", bucket n ends at 2^n; of the bytes alone
+    PRIMARY KEY (job, name)
+) STRICT, WITHOUT ROWID;
+
+-- What a job waited for.
+CREATE TABLE job_wait (
+    job     INTEGER NOT NULL REFERENCES job ON DELETE CASCADE,
+    place   INTEGER NOT NULL,
+    rule    TEXT NOT NULL,         -- '': the slots of the store
+    count   INTEGER NOT NULL,
+    waited  INTEGER NOT NULL,
+    longest INTEGER NOT NULL,
+    first   INTEGER NOT NULL,
+    last    INTEGER NOT NULL,
+    PRIMARY KEY (job, place)
+) STRICT, WITHOUT ROWID;
