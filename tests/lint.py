@@ -1,0 +1,69 @@
+#!/usr/bin/env python3
+"""Lint: `lint.py format` (clang-format changes nothing), `lint.py tidy BUILD` (clang-tidy, by the compile commands
+of BUILD). A file that clang-tidy has passed is not looked at again until it, a header or the configuration changes.
+"""
+import concurrent.futures
+import hashlib
+import os
+import pathlib
+import subprocess
+import sys
+
+TOP = pathlib.Path(__file__).resolve().parents[1]
+FOLDERS = ("base", "core", "fs", "ops", "db", "server", "tools", "sim")
+
+
+def files(suffix, folders):
+    return sorted(path for folder in folders for path in (TOP / folder).glob(f"**/*{suffix}"))
+
+
+def check_format():
+    sources = files(".c", FOLDERS + ("tests", "bench")) + files(".h", FOLDERS + ("tests", "bench"))
+    return subprocess.run(["clang-format", "--dry-run", "-Werror", "-style=file", *sources]).returncode
+
+
+def digest(*paths):
+    whole = hashlib.sha256()
+    for path in paths:
+        whole.update(path.read_bytes() + b"\0")
+    return whole.hexdigest()
+
+
+def tidy(build, source):
+    done = subprocess.run(["clang-tidy", "-quiet", "-p", build, source], capture_output=True, text=True)
+    return done.returncode, done.stdout + (done.stderr if done.returncode else "")
+
+
+def check_tidy(build):
+    stamps = build / "lint"
+    stamps.mkdir(exist_ok=True)
+    common = digest(TOP / ".clang-tidy", *files(".h", FOLDERS))
+    waiting = {}
+    for source in files(".c", FOLDERS):
+        stamp = stamps / hashlib.sha256((common + str(source) + digest(source)).encode()).hexdigest()
+        if not stamp.exists():
+            waiting[source] = stamp
+    failed = 0
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        results = pool.map(lambda source: tidy(build, source), waiting)
+        for stamp, (status, output) in zip(waiting.values(), results):
+            if status == 0:
+                stamp.touch()
+            else:
+                failed += 1
+                print(output, file=sys.stderr)
+    return min(failed, 1)
+
+
+def main():
+    match sys.argv[1:]:
+        case ["format"]:
+            return check_format()
+        case ["tidy", build]:
+            return check_tidy(pathlib.Path(build).resolve())
+    print(__doc__, file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())
