@@ -1,12 +1,17 @@
 /*
  * Who is calling: TID -> identity and JobID, cached.
  *
- * Key: (TID, start time in /proc/TID/stat). An entry answers for 1 s, then /proc is read again: so
- * exec, a changed environment and a reused pid show within 1 s. Misses (a process that is gone, or
- * that may not be read) are cached too. Bounded: QOS_CALLER_CACHE_MAX entries, the least recently
- * used go first. Another uid or gid than the cached one is a miss at once. pid 0 (a caller in
- * another pid namespace, or the kernel's write-back) has no environment: its job is by uid
- * (docs/jobid.md).
+ * Key: the TID, with the start time in /proc/TID/stat. An entry answers for QOS_CALLER_FRESH, then
+ * /proc is read again: so exec, a changed environment and a reused pid show within 1 s. Misses (a
+ * process that is gone, or that may not be read) are cached too. Another uid or gid than the cached
+ * one is a miss at once. pid 0 (a caller in another pid namespace, or the kernel's write-back) is
+ * not cached, as nothing is read for it: its job is by uid (docs/jobid.md).
+ *
+ * An exiting process has lost its environment before its files are closed: it keeps the job of its
+ * last look-up, if the start time says that it is the same process.
+ *
+ * Bounded: QOS_CALLER_CACHE_MAX entries, the least recently used go first, and so do those that
+ * were not used for QOS_CALLER_IDLE, which would keep their jobs from being dropped.
  *
  * Lock: `lock` in the cache; never held while /proc is read or the gate is asked for the job.
  */
@@ -20,17 +25,19 @@
 
 #define QOS_CALLER_CACHE_MAX 65536
 #define QOS_CALLER_FRESH     QOS_SECOND
+#define QOS_CALLER_IDLE      (10 * QOS_SECOND)
 
 typedef struct QosCallers QosCallers;
 
-/* `gate` is borrowed. Starts with jobid_var=auto. */
+/* `gate` is borrowed. Starts with the default naming. */
 QosCallers *qos_callers_new(QosGate *gate);
 void qos_callers_free(QosCallers *callers); /* NULL is allowed */
 
-/* The caller of a request: never NULL, a new reference. */
+/* The caller of a request: never NULL, a new reference. The thread has the daemon's own identity
+ * afterwards, where /proc was read. */
 QosCaller *qos_callers_get(QosCallers *callers, const struct fuse_ctx *context);
 
-/* Replaces how jobs are named; what is cached is forgotten. */
+/* Replaces how jobs are named (takes a reference); what is cached is forgotten. */
 void qos_callers_set_naming(QosCallers *callers, QosJobNaming *naming);
 /* The naming in force; a new reference. */
 QosJobNaming *qos_callers_naming(QosCallers *callers);

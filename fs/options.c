@@ -1,0 +1,485 @@
+/*
+ * The command line of mount.qosfs.
+ *
+ * fuse_opt cuts it into single words; what they mean is in the tables below, so that values are
+ * checked strictly, a mistyped name finds its neighbour, and there is one place to look.
+ */
+#include "fs/options.h"
+
+#include <errno.h>
+#include <fuse_opt.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/time.h"
+#include "base/units.h"
+
+#define THREADS_MAX       4096
+#define TIMEOUT_AUTO      1.0
+#define TIMEOUT_ALWAYS    86400.0
+#define DATABASE_NAME_MAX 200 /* leaves room for ".db-wal" and the like below NAME_MAX */
+
+/* --- the options --- */
+
+typedef gboolean (*SetFunc)(QosOptions *options, const char *value, GError **error);
+
+typedef struct {
+    const char *name;
+    SetFunc set; /* `value` is NULL for a flag */
+    gboolean has_value;
+} Option;
+
+static gboolean set_cache(QosOptions *options, const char *value, GError **error)
+{
+    const char *const names[] = {
+        [QOS_CACHE_AUTO] = "auto", [QOS_CACHE_NONE] = "none", [QOS_CACHE_ALWAYS] = "always"};
+
+    for (guint i = 0; i < G_N_ELEMENTS(names); i++) {
+        if (g_str_equal(value, names[i])) {
+            options->config.cache = (QosCache)i;
+            return TRUE;
+        }
+    }
+    qos_set_error(error, EINVAL, "option cache=%s: expected auto, none or always", value);
+    return FALSE;
+}
+
+static gboolean set_timeout(const char *name, const char *value, double *timeout, GError **error)
+{
+    gint64 nanoseconds;
+
+    if (!qos_parse_duration(value, &nanoseconds, error)) {
+        g_prefix_error(error, "option %s=%s: ", name, value);
+        return FALSE;
+    }
+    *timeout = (double)nanoseconds / QOS_SECOND;
+    return TRUE;
+}
+
+static gboolean set_attr_timeout(QosOptions *options, const char *value, GError **error)
+{
+    return set_timeout("attr_timeout", value, &options->config.attr_timeout, error);
+}
+
+static gboolean set_entry_timeout(QosOptions *options, const char *value, GError **error)
+{
+    return set_timeout("entry_timeout", value, &options->config.entry_timeout, error);
+}
+
+static gboolean set_threads(QosOptions *options, const char *value, GError **error)
+{
+    gint64 threads;
+
+    if (!qos_parse_integer("option threads", value, 2, THREADS_MAX, &threads, error))
+        return FALSE;
+    options->threads = (guint)threads;
+    return TRUE;
+}
+
+static gboolean set_database(QosOptions *options, const char *value, GError **error)
+{
+    if (!*value) {
+        qos_set_error(error, EINVAL, "option db: the path is empty");
+        return FALSE;
+    }
+    g_free(options->database);
+    options->database = g_strdup(value);
+    return TRUE;
+}
+
+static gboolean set_allow_other(QosOptions *options, const char *value G_GNUC_UNUSED,
+                                GError **error G_GNUC_UNUSED)
+{
+    options->allow_other = TRUE;
+    return TRUE;
+}
+
+static gboolean set_noallow_other(QosOptions *options, const char *value G_GNUC_UNUSED,
+                                  GError **error G_GNUC_UNUSED)
+{
+    options->allow_other = FALSE;
+    return TRUE;
+}
+
+static gboolean set_foreground(QosOptions *options, const char *value G_GNUC_UNUSED,
+                               GError **error G_GNUC_UNUSED)
+{
+    options->foreground = TRUE;
+    return TRUE;
+}
+
+static const Option own_options[] = {
+    {"cache", set_cache, TRUE},
+    {"attr_timeout", set_attr_timeout, TRUE},
+    {"entry_timeout", set_entry_timeout, TRUE},
+    {"threads", set_threads, TRUE},
+    {"db", set_database, TRUE},
+    {"allow_other", set_allow_other, FALSE},
+    {"noallow_other", set_noallow_other, FALSE},
+    {"foreground", set_foreground, FALSE},
+};
+
+/* Those that mount(2) knows as flags. The first of each pair is how libfuse is told. */
+static const struct {
+    const char *name;
+    unsigned long flag;
+    gboolean on;
+} mount_flags[] = {
+    {"ro", MS_RDONLY, TRUE},
+    {"rw", MS_RDONLY, FALSE},
+    {"nosuid", MS_NOSUID, TRUE},
+    {"suid", MS_NOSUID, FALSE},
+    {"nodev", MS_NODEV, TRUE},
+    {"dev", MS_NODEV, FALSE},
+    {"noexec", MS_NOEXEC, TRUE},
+    {"exec", MS_NOEXEC, FALSE},
+    {"noatime", MS_NOATIME, TRUE},
+    {"atime", MS_NOATIME, FALSE},
+    {"nodiratime", MS_NODIRATIME, TRUE},
+    {"diratime", MS_NODIRATIME, FALSE},
+    {"sync", MS_SYNCHRONOUS, TRUE},
+    {"async", MS_SYNCHRONOUS, FALSE},
+    {"dirsync", MS_DIRSYNC, TRUE},
+};
+
+/* Those that are mount(8)'s own, or how every mount is. */
+static const char *const ignored_options[] = {
+    "defaults", "auto",  "noauto",  "user",    "nouser", "users",    "nousers", "owner",
+    "noowner",  "group", "nogroup", "_netdev", "nofail", "relatime", "loud",    "silent"};
+static const char *const ignored_prefixes[] = {
+    "x-", "X-", "user=", "comment=", "uhelper=", "helper="};
+
+static gboolean is_ignored(const char *text)
+{
+    for (guint i = 0; i < G_N_ELEMENTS(ignored_options); i++)
+        if (g_str_equal(text, ignored_options[i]))
+            return TRUE;
+    for (guint i = 0; i < G_N_ELEMENTS(ignored_prefixes); i++)
+        if (g_str_has_prefix(text, ignored_prefixes[i]))
+            return TRUE;
+    return FALSE;
+}
+
+static gboolean set_mount_flag(QosOptions *options, const char *name)
+{
+    for (guint i = 0; i < G_N_ELEMENTS(mount_flags); i++) {
+        if (g_str_equal(name, mount_flags[i].name)) {
+            options->flags = mount_flags[i].on ? options->flags | mount_flags[i].flag
+                                               : options->flags & ~mount_flags[i].flag;
+            return TRUE;
+        }
+    }
+    return FALSE;
+}
+
+/* --- mistyped names --- */
+
+/* How many characters must be changed, put in or left out to make `b` of `a` (Levenshtein). */
+static guint edit_distance(const char *a, const char *b)
+{
+    guint length = (guint)strlen(b);
+    g_autofree guint *row = g_new(guint, length + 1);
+
+    for (guint j = 0; j <= length; j++)
+        row[j] = j;
+    for (guint i = 1; *a; a++, i++) {
+        guint diagonal = row[0];
+
+        row[0] = i;
+        for (guint j = 1; j <= length; j++) {
+            guint above = row[j];
+
+            row[j] = MIN(MIN(above, row[j - 1]) + 1, diagonal + (*a != b[j - 1]));
+            diagonal = above;
+        }
+    }
+    return row[length];
+}
+
+static void consider(const char *name, const char *candidate, guint *best, const char **nearest)
+{
+    guint distance = edit_distance(name, candidate);
+
+    if (distance < *best) {
+        *best = distance;
+        *nearest = candidate;
+    }
+}
+
+/* The known option that `name` was probably meant to be, or NULL. */
+static const char *nearest_option(const char *name, const char *const *tunables)
+{
+    guint best = 2 + (guint)strlen(name) / 4; /* what is further off would be a guess */
+    const char *nearest = NULL;
+
+    for (guint i = 0; i < G_N_ELEMENTS(own_options); i++)
+        consider(name, own_options[i].name, &best, &nearest);
+    for (guint i = 0; i < G_N_ELEMENTS(mount_flags); i++)
+        consider(name, mount_flags[i].name, &best, &nearest);
+    for (guint i = 0; i < G_N_ELEMENTS(ignored_options); i++)
+        consider(name, ignored_options[i], &best, &nearest);
+    for (; *tunables; tunables++)
+        consider(name, *tunables, &best, &nearest);
+    return nearest;
+}
+
+/* --- the command line --- */
+
+enum {
+    KEY_FAKE,
+    KEY_SLOPPY,
+    KEY_VERBOSE,
+    KEY_HELP,
+    KEY_VERSION,
+    KEY_TYPE,
+    KEY_NAMESPACE,
+    KEY_FOREGROUND
+};
+
+static const struct fuse_opt words[] = {
+    FUSE_OPT_KEY("-f", KEY_FAKE),
+    FUSE_OPT_KEY("-n", FUSE_OPT_KEY_DISCARD), /* no /etc/mtab: there never is one */
+    FUSE_OPT_KEY("-s", KEY_SLOPPY),
+    FUSE_OPT_KEY("-v", KEY_VERBOSE),
+    FUSE_OPT_KEY("-h", KEY_HELP),
+    FUSE_OPT_KEY("--help", KEY_HELP),
+    FUSE_OPT_KEY("-V", KEY_VERSION),
+    FUSE_OPT_KEY("--version", KEY_VERSION),
+    FUSE_OPT_KEY("--foreground", KEY_FOREGROUND),
+    FUSE_OPT_KEY("-t ", KEY_TYPE),
+    FUSE_OPT_KEY("-N ", KEY_NAMESPACE),
+    FUSE_OPT_END,
+};
+
+typedef struct {
+    QosOptions *options;
+    const char *const *tunables;
+    gboolean sloppy;
+    char *unknown; /* the first option that nobody knows */
+    GError *error;
+} Parser;
+
+/* One `name` or `name=value` of -o. */
+static gboolean parse_option(Parser *parser, const char *text)
+{
+    const char *equals = strchr(text, '=');
+    g_autofree char *name = equals ? g_strndup(text, (gsize)(equals - text)) : g_strdup(text);
+    const char *value = equals ? equals + 1 : NULL;
+    const Option *option = NULL;
+
+    for (guint i = 0; i < G_N_ELEMENTS(own_options) && !option; i++)
+        if (g_str_equal(name, own_options[i].name))
+            option = &own_options[i];
+    if (option && option->has_value != (value != NULL)) {
+        qos_set_error(&parser->error, EINVAL,
+                      option->has_value ? "option %s needs a value: %s=..."
+                                        : "option %s takes no value",
+                      name, name);
+        return FALSE;
+    }
+    if (option)
+        return option->set(parser->options, value, &parser->error);
+    if (g_strv_contains(parser->tunables, name)) {
+        if (value)
+            g_hash_table_replace(parser->options->overrides, g_steal_pointer(&name),
+                                 g_strdup(value));
+        else
+            qos_set_error(&parser->error, EINVAL, "option %s needs a value: %s=...", name, name);
+        return value != NULL;
+    }
+    if (!*text || set_mount_flag(parser->options, text) || is_ignored(text))
+        return TRUE;
+    if (!parser->unknown)
+        parser->unknown = g_strdup(text);
+    return TRUE;
+}
+
+static gboolean parse_argument(Parser *parser, const char *text)
+{
+    QosOptions *options = parser->options;
+    char **place = !options->source       ? &options->source
+                   : !options->mountpoint ? &options->mountpoint
+                                          : NULL;
+
+    if (!place || !*text) {
+        qos_set_error(&parser->error, EINVAL,
+                      place ? "%s is empty" : "\"%s\" is one argument too many",
+                      place ? (place == &options->source ? "SRC" : "DIR") : text);
+        return FALSE;
+    }
+    *place = g_strdup(text);
+    return TRUE;
+}
+
+/* fuse_opt's callback: 0 = done with it, -1 = error. */
+static int parse_word(void *data, const char *text, int key, struct fuse_args *rest G_GNUC_UNUSED)
+{
+    Parser *parser = data;
+    QosOptions *options = parser->options;
+    gboolean done = TRUE;
+
+    switch (key) {
+    case KEY_FAKE:
+        options->fake = TRUE;
+        break;
+    case KEY_SLOPPY:
+        parser->sloppy = TRUE;
+        break;
+    case KEY_VERBOSE:
+        options->verbose = TRUE;
+        break;
+    case KEY_HELP:
+        options->help = TRUE;
+        break;
+    case KEY_VERSION:
+        options->version = TRUE;
+        break;
+    case KEY_FOREGROUND:
+        options->foreground = TRUE;
+        break;
+    case KEY_TYPE:
+        break; /* mount(8) found us by it */
+    case KEY_NAMESPACE:
+        g_free(options->mount_namespace);
+        options->mount_namespace = g_strdup(text + strlen("-N"));
+        break;
+    case FUSE_OPT_KEY_NONOPT:
+        done = parse_argument(parser, text);
+        break;
+    default:
+        done = parse_option(parser, text);
+        break;
+    }
+    return done ? 0 : -1;
+}
+
+/* What can be judged only when all is known. */
+static gboolean finish(Parser *parser)
+{
+    QosOptions *options = parser->options;
+    QosFsConfig *config = &options->config;
+    double timeout = config->cache == QOS_CACHE_NONE     ? 0
+                     : config->cache == QOS_CACHE_ALWAYS ? TIMEOUT_ALWAYS
+                                                         : TIMEOUT_AUTO;
+
+    if (options->help || options->version)
+        return TRUE;
+    if (parser->unknown && !parser->sloppy) {
+        g_autofree char *name = g_strndup(parser->unknown, strcspn(parser->unknown, "="));
+        const char *nearest = nearest_option(name, parser->tunables);
+
+        qos_set_error(&parser->error, EINVAL,
+                      nearest ? "unknown option \"%s\"; did you mean \"%s\"?"
+                              : "unknown option \"%s\"",
+                      parser->unknown, nearest);
+        return FALSE;
+    }
+    if (!options->mountpoint) {
+        qos_set_error(&parser->error, EINVAL,
+                      "%s is missing; usage: mount.qosfs SRC DIR [-o OPTION,...]",
+                      options->source ? "DIR" : "SRC");
+        return FALSE;
+    }
+    if (config->attr_timeout < 0)
+        config->attr_timeout = timeout;
+    if (config->entry_timeout < 0)
+        config->entry_timeout = timeout;
+    config->read_only = (options->flags & MS_RDONLY) != 0;
+    return TRUE;
+}
+
+gboolean qos_options_parse(QosOptions *ret_options, int argc, char **argv,
+                           const char *const *tunables, GError **error)
+{
+    struct fuse_args args = FUSE_ARGS_INIT(argc, argv);
+    QosOptions options = {
+        .config = {.attr_timeout = -1, .entry_timeout = -1}, /* -1: not given */
+        .allow_other = geteuid() == 0,
+        .overrides = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free),
+    };
+    Parser parser = {.options = &options, .tunables = tunables};
+    gboolean done = fuse_opt_parse(&args, &parser, words, parse_word) == 0 && finish(&parser);
+
+    fuse_opt_free_args(&args);
+    g_free(parser.unknown);
+    if (!done) {
+        if (!parser.error)
+            qos_set_error(&parser.error, EINVAL, "the last option needs an argument");
+        g_propagate_error(error, parser.error);
+        qos_options_clear(&options);
+        return FALSE;
+    }
+    *ret_options = options;
+    return TRUE;
+}
+
+void qos_options_clear(QosOptions *options)
+{
+    g_clear_pointer(&options->source, g_free);
+    g_clear_pointer(&options->mountpoint, g_free);
+    g_clear_pointer(&options->database, g_free);
+    g_clear_pointer(&options->mount_namespace, g_free);
+    g_clear_pointer(&options->overrides, g_hash_table_unref);
+}
+
+/* --- what follows from them --- */
+
+char *qos_options_for_libfuse(const QosOptions *options, const char *source)
+{
+    g_autoptr(GString) text = g_string_new("subtype=qosfs,default_permissions,fsname=");
+
+    for (; *source; source++) {
+        if (*source == ',' || *source == '\\')
+            g_string_append_c(text, '\\');
+        g_string_append_c(text, *source);
+    }
+    if (options->allow_other)
+        g_string_append(text, ",allow_other");
+    for (guint i = 0; i < G_N_ELEMENTS(mount_flags); i++) {
+        if (mount_flags[i].on && (options->flags & mount_flags[i].flag))
+            g_string_append_printf(text, ",%s", mount_flags[i].name);
+    }
+    /* libfuse begins with nosuid,nodev; a mount of root's is as any other file system's. */
+    if (geteuid() == 0 && !(options->flags & MS_NOSUID))
+        g_string_append(text, ",suid");
+    if (geteuid() == 0 && !(options->flags & MS_NODEV))
+        g_string_append(text, ",dev");
+    return g_string_free(g_steal_pointer(&text), FALSE);
+}
+
+/* A path as systemd-escape(1) -p writes it, so that the database is named as the unit is. */
+static char *escape_path(const char *path)
+{
+    g_autoptr(GString) name = g_string_new(NULL);
+
+    for (path += strspn(path, "/"); *path; path++) {
+        if (*path == '/')
+            g_string_append_c(name, '-');
+        else if (g_ascii_isalnum(*path) || strchr(":_", *path) || (*path == '.' && name->len > 0))
+            g_string_append_c(name, *path);
+        else
+            g_string_append_printf(name, "\\x%02x", (guchar)*path);
+    }
+    if (name->len == 0)
+        g_string_append_c(name, '-');
+    return g_string_free(g_steal_pointer(&name), FALSE);
+}
+
+char *qos_options_default_database(const char *mountpoint)
+{
+    g_autofree char *escaped = escape_path(mountpoint);
+    g_autofree char *name = NULL;
+
+    if (strlen(escaped) > DATABASE_NAME_MAX) {
+        g_autofree char *sum = g_compute_checksum_for_string(G_CHECKSUM_SHA256, escaped, -1);
+
+        name = g_strconcat(sum, ".db", NULL);
+    } else {
+        name = g_strconcat(escaped, ".db", NULL);
+    }
+    if (geteuid() == 0)
+        return g_build_filename("/var/lib/qosfs", name, NULL);
+    return g_build_filename(g_get_user_state_dir(), "qosfs", name, NULL);
+}

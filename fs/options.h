@@ -1,0 +1,45 @@
+/*
+ * The command line of mount.qosfs: `mount.qosfs SRC DIR [-fnsv] [-N NAMESPACE] [-t TYPE] [-o
+ * OPTION,...]`, which is what mount(8) calls its helpers with (docs/mount.qosfs.8).
+ *
+ * Options are split by libfuse's fuse_opt, so that a comma in a value is written `\,`. A tunable
+ * (see ops/tunable.h) is an option by its name; its value is judged by who puts it in force. What
+ * concerns mount(8) alone is ignored.
+ */
+#pragma once
+
+#include <glib.h>
+
+#include "ops/fs.h"
+
+typedef struct {
+    char *source; /* SRC and DIR as given */
+    char *mountpoint;
+    char *database;        /* db=, or NULL: qos_options_default_database() */
+    char *mount_namespace; /* -N: a pid or the path of a namespace file, or NULL */
+    QosFsConfig config;
+    gboolean allow_other;
+    guint threads;         /* readers at most; 0 = not given */
+    unsigned long flags;   /* MS_*, of mount(2) */
+    GHashTable *overrides; /* tunable -> text, both owned */
+    gboolean foreground;
+    gboolean fake;    /* -f: all but the mount */
+    gboolean verbose; /* -v */
+    gboolean help;    /* -h or -V: nothing else was looked at */
+    gboolean version;
+} QosOptions;
+
+/* Fills `ret_options` (on success) from a command line; `tunables` are the names of the tunables,
+ * ended by NULL. Errors (QOS_ERROR): EINVAL with what is wrong; an unknown option is named, with
+ * the nearest known one. */
+gboolean qos_options_parse(QosOptions *ret_options, int argc, char **argv,
+                           const char *const *tunables, GError **error);
+void qos_options_clear(QosOptions *options);
+
+/* The mount options for libfuse, as one argument for -o, for a store at the absolute path `source`.
+ */
+char *qos_options_for_libfuse(const QosOptions *options, const char *source);
+
+/* Where a mount on `mountpoint` (absolute) keeps its database: below /var/lib/qosfs for root, else
+ * in the user's state folder. */
+char *qos_options_default_database(const char *mountpoint);
