@@ -31,7 +31,8 @@ A mount offers
     .unmount() .kill(signal=SIGKILL)       end it early; .exit_status tells how
     .expects_log(regex)                    lines of the log that are meant to be there
 At the end of the test each is unmounted, must end with status 0, and its log must hold no warning, error or report of a
-sanitizer that was not announced. After kill() nothing is demanded.
+sanitizer that was not announced. After kill() nothing is demanded. A test that takes too long loses its daemons, so that
+it fails and does not hang.
 
 Helpers, from harness:
     as_user(uid, gid, groups, function)    runs function in a child as that user; result or exception come back
@@ -45,10 +46,13 @@ The JobID of a process is read from the environment that it was started with: to
 as_job("7", sys.executable, "-c", CODE).
 """
 import shutil
+import threading
 
 import pytest
 
 from harness import Mount, Store, World
+
+TEST_TIMEOUT = 180  # seconds
 
 _world = None
 
@@ -105,7 +109,15 @@ def mount(new_store):  # the stores are cleared after the mounts are gone
             made.wait_mounted()
         return made
 
+    def abort():
+        for made in mounts:
+            made.abort()
+
+    # A test that hangs in a system call can only be helped from outside.
+    watchdog = threading.Timer(TEST_TIMEOUT, abort)
+    watchdog.start()
     yield make
+    watchdog.cancel()
     failures = []
     for made in reversed(mounts):
         try:

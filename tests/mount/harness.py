@@ -211,12 +211,13 @@ class Mount:
             identity = {"user": user, "group": user, "extra_groups": []}
             for path in (self.dir, self.db.parent):
                 os.chown(path, user, user)
-        words = ["foreground", *filter(None, options.split(","))]
-        if not any(word.startswith("db=") for word in words):
+        words = ["foreground", *filter(None, [options])]
+        if not re.search(r"(^|,)db=", options):
             words.append(f"db={self.db}")
         with open(self._log_path, "wb") as log:
             self._process = subprocess.Popen(
-                [world.programs / "mount.qosfs", store.dir, self.dir, *arguments, "-o", ",".join(words)],
+                ["setpriv", "--pdeathsig", "KILL", world.programs / "mount.qosfs", store.dir, self.dir,
+                 *arguments, "-o", ",".join(words)],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=job_environment(None, **SANITIZERS),
                 start_new_session=True, **identity)
         self.pid = self._process.pid
@@ -300,6 +301,10 @@ class Mount:
         assert "Sanitizer" not in self.log and "runtime error" not in self.log, self.log
 
     # --- what the fixture uses ---
+
+    def abort(self):
+        """Ends a daemon that hangs: whatever waits for it gets an error."""
+        self._process.kill()
 
     def finish(self):
         """The end of a test: nothing stays behind, whatever the test did."""
