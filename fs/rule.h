@@ -1,29 +1,45 @@
 /*
  * Rules: which requests belong to which class, and what the class may do. Lustre's command language
- * (seed 000, section 3; shared facts in docs/rules.md) with bytes, depth and more.
+ * (seed 000, section 3; for administrators: docs/rules.md) with bytes, depth and more.
  *
  *     command := ["reg"] action
  *     action  := "start" NAME EXPR OPTION*  |  "change" NAME OPTION+  |  "stop" NAME
  *     NAME    := [A-Za-z0-9_]{1,15}
  *     EXPR    := CONJ ("," CONJ)*                       # or
  *     CONJ    := TERM ("&" TERM)*                       # and
- *     TERM    := ("jobid"|"uid"|"gid"|"opcode"|"host") "={" VALUE (SPACE VALUE)* "}"
- *     OPTION  := rate=N | bps=BYTES | depth=OPS[:BYTES] | per=CLASS | rank=RULE | weight=N | min=N
- *              | expire=SECONDS | dryrun=0|1
+ *     TERM    := FIELD "={" VALUE (SPACE VALUE)* "}"    # any of the values
+ *     FIELD   := "jobid" | "host"     values: patterns (base/pattern.h)
+ *              | "uid" | "gid"        values: N, LOW-HIGH, [LOW-HIGH], *
+ *              | "opcode"             values: names, "data", "meta", * (base/opcode.h)
+ *     OPTION  := rate=N|none | bps=BYTES|none | depth=OPS|auto[:BYTES|auto] | per=CLASS | rank=RULE
+ *              | weight=N|none | min=N|none | expire=DURATION|none | dryrun=0|1
+ *     CLASS   := jobid | uid | gid | rule | jobid+opcode
  *
- * A QosRules is an immutable list, newest first, that always holds `default`, which matches
- * everything, wherever it stands. A command makes a new list out of an old one or fails whole, so
- * it is atomic by construction; whoever holds the old list may go on reading it. Rules are shared
- * between lists, by reference count.
+ * A command is UTF-8; blanks around it and around "&" and "," do not matter, other control
+ * characters are errors. `none` takes a bound back; 0 is no value for one, because it could as well
+ * mean "stop".
+ *
+ * A QosRules is an immutable list, newest first. It always holds `default`, which has no conditions
+ * and governs what no other rule does, wherever it stands. A command makes a new list out of an old
+ * one or fails whole, so it is atomic by construction; whoever holds the old list may go on reading
+ * it, in any thread. Rules are shared between lists, by reference count.
  */
 #pragma once
 
 #include "base/opcode.h"
 #include "base/time.h"
 
-#define QOS_RULE_NAME_MAX 15
-#define QOS_RATE_MAX      999999 /* op/s; Lustre's bound, exclusive 1,000,000 */
-#define QOS_RULES_MAX     10000  /* rules in a list; ENOSPC beyond */
+#define QOS_RULE_NAME_MAX     15
+#define QOS_RULE_DEFAULT_NAME "default"
+#define QOS_RULES_MAX         10000 /* rules in a list, `default` included; ENOSPC beyond */
+#define QOS_VALUE_MAX         255   /* bytes of one value of a condition */
+
+#define QOS_RATE_MAX          999999 /* op/s; Lustre's bound, exclusive 1,000,000 */
+#define QOS_RATE_DEFAULT      10000  /* op/s, where `start` gives no bound; Lustre's tbf_rate */
+#define QOS_BPS_MAX           (G_GINT64_CONSTANT(1) << 50) /* bytes/s: 1 PiB/s */
+#define QOS_DEPTH_MAX         1000000                      /* operations */
+#define QOS_DEPTH_BYTES_MAX   (G_GINT64_CONSTANT(1) << 50)
+#define QOS_WEIGHT_MAX        10000 /* as in the cgroups of Linux */
 
 /* What forms a class, hence a bucket, among the requests that a rule matches. */
 typedef enum {
@@ -44,7 +60,7 @@ typedef enum {
 } QosField;
 
 typedef struct QosRules QosRules;
-typedef struct QosCondition QosCondition; /* a parsed EXPR; private to rule.c */
+typedef struct QosCondition QosCondition; /* a parsed EXPR; private to rule_condition.c */
 
 /* One rule. Read-only once it is in a list. */
 typedef struct {
@@ -60,7 +76,6 @@ typedef struct {
     QosTime expires;         /* QOS_NEVER, or when the rule goes by itself */
     gboolean dryrun;         /* count what would wait, let it pass */
     QosCondition *condition; /* NULL for `default` */
-    gint references;         /* atomic; private to rule.c */
 } QosRule;
 
 /* What a rule's conditions are held against. Strings are borrowed for the call. */
@@ -78,13 +93,22 @@ QosRules *qos_rules_ref(QosRules *rules);
 void qos_rules_unref(QosRules *rules); /* NULL is allowed */
 
 /*
- * The list after `command`; `rules` stays as it is. `now` starts `expire=`. A `start` without rate=
- * and bps= takes Lustre's default of 10000 op/s, unless it has weight= or min= or dryrun.. alone,
- * which bound nothing. Errors (QOS_ERROR, the errno of Lustre, the reason and the offending text in
- * words): EINVAL        unknown verb, field, option or opcode, no conditions, bad braces, value or
- * rate, `change` without option ENAMETOOLONG  a name of 16 characters or more EEXIST        `start`
- * of a name that exists, `default` included ENOENT        `change`, `stop` or rank= of a rule that
- * does not exist EPERM         `stop default` ENOSPC        more than QOS_RULES_MAX rules
+ * The list after `command`; `rules` stays as it is. `now` starts `expire=`.
+ *
+ * A `start` with none of rate=, bps=, weight= and min= gets QOS_RATE_DEFAULT. Without rank= it goes
+ * to the top. `change` sets the options that are given and leaves the others; rank= moves the rule
+ * to just before another, before itself is where it is. `default` takes every option but expire=
+ * and dryrun=.
+ *
+ * Errors (QOS_ERROR, the errno of Lustre; the message has the offending text and what is allowed):
+ *   EINVAL        unknown verb, field, option or opcode, or an option twice
+ *   EINVAL        no conditions, bad braces, a bad name, value or rate, min= above rate=
+ *   EINVAL        `change` without option, `stop` with one
+ *   ENAMETOOLONG  a name of 16 characters or more
+ *   EEXIST        `start` of a name that exists, `default` included
+ *   ENOENT        `change`, `stop` or rank= of a rule that does not exist
+ *   EPERM         `stop default`
+ *   ENOSPC        more than QOS_RULES_MAX rules
  */
 QosRules *qos_rules_apply(QosRules *rules, const char *command, QosTime now, GError **error);
 
@@ -112,9 +136,9 @@ const QosRule *qos_rules_by_name(const QosRules *rules, const char *name);
 
 /* The conditions as text, "*" for `default`; free with g_free. */
 char *qos_rule_conditions(const QosRule *rule);
-/* The rate and other options that differ from their default, e.g. "rate=100 bps=10M per=uid";
- * without expire=. */
+/* Its rates ("rate=none" where it has none) and the other options that differ from their default,
+ * e.g. "rate=100 bps=10M per=uid"; without expire=. Free with g_free. */
 char *qos_rule_options(const QosRule *rule);
-/* The command that makes the rule again ("start ..."; "change default ..."), without expire=. NULL
- * for a `default` that was never changed. Free with g_free. */
+/* The command that makes the rule again ("start ..."; "change default ..."), without expire= and
+ * rank=. NULL for a `default` that is as in a new list. Free with g_free. */
 char *qos_rule_command(const QosRule *rule);

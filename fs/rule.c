@@ -1,0 +1,506 @@
+/*
+ * The list of rules: commands make a new one, requests are matched against it.
+ *
+ * A list is a GPtrArray of rules in the order of matching, and never changes. What depends on all
+ * of them is worked out when the list is sealed; the index for matching when it is first used,
+ * because after a remount each saved rule makes a list that no request ever meets. The index sorts
+ * out the rules that are for certain job ids alone, usually nearly all: a request is held against
+ * those of its own job and against the few that name no job, in the order of the list.
+ */
+#include "fs/rule.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/units.h"
+#include "fs/rule_private.h"
+
+#define DEFAULT_ID 1
+
+/* Places in the list, ascending; `default` is in none of them. */
+typedef struct {
+    GHashTable *by_job; /* job id -> GArray of guint; the ids are the conditions' */
+    GArray *others;     /* of guint */
+} Index;
+
+struct QosRules {
+    GPtrArray *rules; /* of QosRule, one reference each */
+    guint64 next_id;
+    /* Worked out by seal(). */
+    QosRule *fallback; /* `default` */
+    guint fields;
+    QosTime next_expiry;
+    /* Made when first used; set once, atomically. */
+    Index *index;
+};
+
+/* --- lifetimes --- */
+
+static void rule_clear(QosRule *rule)
+{
+    qos_condition_unref(rule->condition);
+}
+
+static void rule_unref(QosRule *rule)
+{
+    g_atomic_rc_box_release_full(rule, (GDestroyNotify)rule_clear);
+}
+
+static QosRule *rule_copy(QosRule *rule)
+{
+    QosRule *copy = g_atomic_rc_box_dup(sizeof *rule, rule);
+
+    if (copy->condition != NULL)
+        qos_condition_ref(copy->condition);
+    return copy;
+}
+
+static void index_free(Index *index)
+{
+    if (index == NULL)
+        return;
+    g_hash_table_unref(index->by_job);
+    g_array_unref(index->others);
+    g_free(index);
+}
+
+static void rules_clear(QosRules *rules)
+{
+    index_free(rules->index);
+    g_ptr_array_unref(rules->rules);
+}
+
+QosRules *qos_rules_ref(QosRules *rules)
+{
+    return g_atomic_rc_box_acquire(rules);
+}
+
+void qos_rules_unref(QosRules *rules)
+{
+    if (rules != NULL)
+        g_atomic_rc_box_release_full(rules, (GDestroyNotify)rules_clear);
+}
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(QosRules, qos_rules_unref)
+
+static guint per_fields(QosPer per)
+{
+    switch (per) {
+    case QOS_PER_JOBID:
+        return QOS_FIELD_JOBID;
+    case QOS_PER_UID:
+        return QOS_FIELD_UID;
+    case QOS_PER_GID:
+        return QOS_FIELD_GID;
+    case QOS_PER_RULE:
+        return 0;
+    case QOS_PER_JOBID_OPCODE:
+        return QOS_FIELD_JOBID | QOS_FIELD_OPCODE;
+    }
+    g_return_val_if_reached(0);
+}
+
+/* Makes the list of `members`, which it takes over. */
+static QosRules *seal(GPtrArray *members, guint64 next_id)
+{
+    QosRules *rules = g_atomic_rc_box_new0(QosRules);
+
+    rules->rules = members;
+    rules->next_id = next_id;
+    rules->next_expiry = QOS_NEVER;
+    for (guint i = 0; i < members->len; i++) {
+        QosRule *rule = members->pdata[i];
+
+        rules->fields |= per_fields(rule->per);
+        rules->next_expiry = MIN(rules->next_expiry, rule->expires);
+        if (rule->condition == NULL)
+            rules->fallback = rule;
+        else
+            rules->fields |= qos_condition_fields(rule->condition);
+    }
+    return rules;
+}
+
+QosRules *qos_rules_new(void)
+{
+    GPtrArray *members = g_ptr_array_new_with_free_func((GDestroyNotify)rule_unref);
+    QosRule *fallback = g_atomic_rc_box_new0(QosRule);
+
+    fallback->id = DEFAULT_ID;
+    fallback->expires = QOS_NEVER;
+    g_strlcpy(fallback->name, QOS_RULE_DEFAULT_NAME, sizeof fallback->name);
+    g_ptr_array_add(members, fallback);
+    return seal(members, DEFAULT_ID + 1);
+}
+
+static gpointer copy_reference(gconstpointer rule, gpointer data)
+{
+    (void)data;
+    return g_atomic_rc_box_acquire((gpointer)rule);
+}
+
+static GPtrArray *copy_members(const QosRules *rules)
+{
+    GPtrArray *members = g_ptr_array_copy(rules->rules, copy_reference, NULL);
+
+    g_ptr_array_set_free_func(members, (GDestroyNotify)rule_unref);
+    return members;
+}
+
+/* --- commands --- */
+
+/* The place of the rule `name`, or -1 with ENOENT. */
+static gint find(const GPtrArray *members, const char *name, GError **error)
+{
+    for (guint i = 0; i < members->len; i++) {
+        const QosRule *rule = members->pdata[i];
+
+        if (strcmp(rule->name, name) == 0)
+            return (gint)i;
+    }
+    qos_set_error(error, ENOENT, "there is no rule \"%s\"", name);
+    return -1;
+}
+
+/* Sets in `rule` what the command gives. */
+static void set_options(QosRule *rule, const QosRuleCommand *command, QosTime now)
+{
+    const QosRule *options = &command->options;
+
+    if (command->given & QOS_OPTION_RATE)
+        rule->rate = options->rate;
+    if (command->given & QOS_OPTION_BPS)
+        rule->bps = options->bps;
+    if (command->given & QOS_OPTION_DEPTH)
+        rule->depth_ops = options->depth_ops;
+    if (command->given & QOS_OPTION_DEPTH_BYTES)
+        rule->depth_bytes = options->depth_bytes;
+    if (command->given & QOS_OPTION_PER)
+        rule->per = options->per;
+    if (command->given & QOS_OPTION_WEIGHT)
+        rule->weight = options->weight;
+    if (command->given & QOS_OPTION_MINIMUM)
+        rule->minimum = options->minimum;
+    if (command->given & QOS_OPTION_EXPIRE)
+        rule->expires = qos_time_add(now, options->expires);
+    if (command->given & QOS_OPTION_DRYRUN)
+        rule->dryrun = options->dryrun;
+}
+
+static gboolean check_rule(const QosRule *rule, GError **error)
+{
+    if (rule->condition == NULL && (rule->dryrun || rule->expires != QOS_NEVER)) {
+        qos_set_error(error, EINVAL,
+                      "default governs what no other rule does: it takes no %s=; start a rule with "
+                      "jobid={*} for that",
+                      rule->dryrun ? "dryrun" : "expire");
+        return FALSE;
+    }
+    if (rule->rate > 0 && rule->minimum > rule->rate) {
+        qos_set_error(error, EINVAL,
+                      "%s: min=%" G_GINT64_FORMAT " is more than rate=%" G_GINT64_FORMAT,
+                      rule->name, rule->minimum, rule->rate);
+        return FALSE;
+    }
+    return TRUE;
+}
+
+static gboolean start(GPtrArray *members, QosRuleCommand *command, guint64 id, QosTime now,
+                      GError **error)
+{
+    const guint bounds = QOS_OPTION_RATE | QOS_OPTION_BPS | QOS_OPTION_WEIGHT | QOS_OPTION_MINIMUM;
+    gint place = 0;
+    QosRule *rule;
+
+    if (find(members, command->name, NULL) >= 0) {
+        qos_set_error(error, EEXIST, "there is a rule \"%s\" already; change or stop it",
+                      command->name);
+        return FALSE;
+    }
+    if (members->len >= QOS_RULES_MAX) {
+        qos_set_error(error, ENOSPC,
+                      "there are %u rules already, as many as there may be; stop some",
+                      members->len);
+        return FALSE;
+    }
+    if (command->given & QOS_OPTION_RANK)
+        place = find(members, command->rank, error);
+    if (place < 0)
+        return FALSE;
+    rule = g_atomic_rc_box_new0(QosRule);
+    rule->id = id;
+    g_strlcpy(rule->name, command->name, sizeof rule->name);
+    rule->condition = g_steal_pointer(&command->condition);
+    rule->rate = (command->given & bounds) == 0 ? QOS_RATE_DEFAULT : 0;
+    rule->expires = QOS_NEVER;
+    g_ptr_array_insert(members, place, rule);
+    set_options(rule, command, now);
+    return check_rule(rule, error);
+}
+
+/* Moves the rule at `place` to just before the rule `target`. */
+static gboolean move(GPtrArray *members, gint place, const char *target, GError **error)
+{
+    gint before = find(members, target, error);
+
+    if (before < 0)
+        return FALSE;
+    if (before != place) {
+        QosRule *rule = g_ptr_array_steal_index(members, (guint)place);
+
+        g_ptr_array_insert(members, before > place ? before - 1 : before, rule);
+    }
+    return TRUE;
+}
+
+static gboolean change(GPtrArray *members, const QosRuleCommand *command, QosTime now,
+                       GError **error)
+{
+    gint place = find(members, command->name, error);
+    QosRule *old, *rule;
+
+    if (place < 0)
+        return FALSE;
+    old = members->pdata[place];
+    rule = members->pdata[place] = rule_copy(old);
+    rule_unref(old);
+    set_options(rule, command, now);
+    return check_rule(rule, error) &&
+           ((command->given & QOS_OPTION_RANK) == 0 || move(members, place, command->rank, error));
+}
+
+static gboolean stop(GPtrArray *members, const QosRuleCommand *command, GError **error)
+{
+    gint place = find(members, command->name, error);
+
+    if (place < 0)
+        return FALSE;
+    if (strcmp(command->name, QOS_RULE_DEFAULT_NAME) == 0) {
+        qos_set_error(error, EPERM,
+                      "default cannot be stopped; \"change default rate=none bps=none\" lifts its "
+                      "bounds");
+        return FALSE;
+    }
+    g_ptr_array_remove_index(members, (guint)place);
+    return TRUE;
+}
+
+QosRules *qos_rules_apply(QosRules *rules, const char *command, QosTime now, GError **error)
+{
+    g_auto(QosRuleCommand) parsed = {0};
+    g_autoptr(GPtrArray) members = NULL;
+    guint64 next_id = rules->next_id;
+    gboolean done = FALSE;
+
+    if (!qos_rule_command_parse(&parsed, command, error))
+        return NULL;
+    members = copy_members(rules);
+    switch (parsed.verb) {
+    case QOS_RULE_START:
+        done = start(members, &parsed, next_id++, now, error);
+        break;
+    case QOS_RULE_CHANGE:
+        done = change(members, &parsed, now, error);
+        break;
+    case QOS_RULE_STOP:
+        done = stop(members, &parsed, error);
+        break;
+    }
+    return done ? seal(g_steal_pointer(&members), next_id) : NULL;
+}
+
+QosRules *qos_rules_expire(QosRules *rules, QosTime now)
+{
+    GPtrArray *members;
+
+    if (rules->next_expiry == QOS_NEVER || rules->next_expiry > now)
+        return NULL;
+    members = g_ptr_array_new_with_free_func((GDestroyNotify)rule_unref);
+    for (guint i = 0; i < rules->rules->len; i++) {
+        QosRule *rule = rules->rules->pdata[i];
+
+        if (rule->expires > now)
+            g_ptr_array_add(members, g_atomic_rc_box_acquire(rule));
+    }
+    return seal(members, rules->next_id);
+}
+
+QosTime qos_rules_next_expiry(const QosRules *rules)
+{
+    return rules->next_expiry;
+}
+
+/* --- matching --- */
+
+/* Notes that the rule at `place` is for `job`, unless its last entry says so. */
+static void add_place(GHashTable *by_job, const char *job, guint place)
+{
+    GArray *places = g_hash_table_lookup(by_job, job);
+
+    if (places == NULL) {
+        places = g_array_new(FALSE, FALSE, sizeof(guint));
+        g_hash_table_insert(by_job, (gpointer)job, places);
+    }
+    if (places->len == 0 || g_array_index(places, guint, places->len - 1) != place)
+        g_array_append_val(places, place);
+}
+
+static Index *index_new(const GPtrArray *members)
+{
+    Index *index = g_new(Index, 1);
+
+    index->by_job =
+        g_hash_table_new_full(g_str_hash, g_str_equal, NULL, (GDestroyNotify)g_array_unref);
+    index->others = g_array_new(FALSE, FALSE, sizeof(guint));
+    for (guint place = 0; place < members->len; place++) {
+        const QosRule *rule = members->pdata[place];
+        g_autoptr(GPtrArray) jobs = NULL;
+
+        if (rule->condition == NULL)
+            continue;
+        jobs = qos_condition_exact_jobs(rule->condition);
+        if (jobs == NULL)
+            g_array_append_val(index->others, place);
+        for (guint i = 0; jobs != NULL && i < jobs->len; i++)
+            add_place(index->by_job, jobs->pdata[i], place);
+    }
+    return index;
+}
+
+/* The list is shared without a lock: where two make the index at once, the first one's stays. */
+static const Index *rules_index(const QosRules *rules)
+{
+    QosRules *shared = (QosRules *)rules;
+    Index *index = g_atomic_pointer_get(&shared->index);
+
+    if (index != NULL)
+        return index;
+    index = index_new(rules->rules);
+    if (g_atomic_pointer_compare_and_exchange(&shared->index, NULL, index))
+        return index;
+    index_free(index);
+    return g_atomic_pointer_get(&shared->index);
+}
+
+/* The smallest place that is left in either array, each from its cursor on. */
+static gboolean next_place(const GArray *a, guint *a_next, const GArray *b, guint *b_next,
+                           guint *ret_place)
+{
+    guint a_place = a != NULL && *a_next < a->len ? g_array_index(a, guint, *a_next) : G_MAXUINT;
+    guint b_place = *b_next < b->len ? g_array_index(b, guint, *b_next) : G_MAXUINT;
+
+    if (a_place < b_place)
+        (*a_next)++;
+    else if (b_place != G_MAXUINT)
+        (*b_next)++;
+    *ret_place = MIN(a_place, b_place);
+    return *ret_place != G_MAXUINT;
+}
+
+const QosRule *qos_rules_match(const QosRules *rules, const QosRuleSubject *subject,
+                               const QosRule **ret_dryrun)
+{
+    const Index *index = rules_index(rules);
+    const GArray *own = g_hash_table_lookup(index->by_job, subject->job);
+    guint own_next = 0, others_next = 0, place;
+
+    *ret_dryrun = NULL;
+    while (next_place(own, &own_next, index->others, &others_next, &place)) {
+        const QosRule *rule = rules->rules->pdata[place];
+
+        if (!qos_condition_matches(rule->condition, subject))
+            continue;
+        if (!rule->dryrun)
+            return rule;
+        if (*ret_dryrun == NULL)
+            *ret_dryrun = rule;
+    }
+    return rules->fallback;
+}
+
+guint qos_rules_fields(const QosRules *rules)
+{
+    return rules->fields;
+}
+
+/* --- reading --- */
+
+guint qos_rules_count(const QosRules *rules)
+{
+    return rules->rules->len;
+}
+
+const QosRule *qos_rules_get(const QosRules *rules, guint index)
+{
+    return g_ptr_array_index(rules->rules, index);
+}
+
+const QosRule *qos_rules_by_id(const QosRules *rules, guint64 id)
+{
+    for (guint i = 0; i < rules->rules->len; i++) {
+        const QosRule *rule = rules->rules->pdata[i];
+
+        if (rule->id == id)
+            return rule;
+    }
+    return NULL;
+}
+
+const QosRule *qos_rules_by_name(const QosRules *rules, const char *name)
+{
+    gint place = find(rules->rules, name, NULL);
+
+    return place < 0 ? NULL : rules->rules->pdata[place];
+}
+
+char *qos_rule_conditions(const QosRule *rule)
+{
+    return g_strdup(rule->condition == NULL ? "*" : qos_condition_text(rule->condition));
+}
+
+static void append_number(GString *text, const char *name, gint64 value)
+{
+    if (value > 0)
+        g_string_append_printf(text, " %s=%" G_GINT64_FORMAT, name, value);
+}
+
+static void append_depth(GString *text, const QosRule *rule)
+{
+    g_autofree char *bytes = qos_format_bytes_exact(rule->depth_bytes);
+
+    if (rule->depth_ops > 0)
+        append_number(text, "depth", rule->depth_ops);
+    else if (rule->depth_bytes > 0)
+        g_string_append(text, " depth=auto");
+    if (rule->depth_bytes > 0)
+        g_string_append_printf(text, ":%s", bytes);
+}
+
+char *qos_rule_options(const QosRule *rule)
+{
+    g_autoptr(GString) text = g_string_new(NULL);
+    g_autofree char *bps = qos_format_bytes_exact(rule->bps);
+
+    if (rule->rate == 0 && rule->bps == 0)
+        g_string_append(text, " rate=none");
+    append_number(text, "rate", rule->rate);
+    if (rule->bps > 0)
+        g_string_append_printf(text, " bps=%s", bps);
+    append_depth(text, rule);
+    if (rule->per != QOS_PER_JOBID)
+        g_string_append_printf(text, " per=%s", qos_per_name(rule->per));
+    append_number(text, "weight", rule->weight);
+    append_number(text, "min", rule->minimum);
+    append_number(text, "dryrun", rule->dryrun);
+    return g_strdup(text->str + strlen(" "));
+}
+
+char *qos_rule_command(const QosRule *rule)
+{
+    g_autofree char *options = qos_rule_options(rule);
+
+    if (rule->condition != NULL)
+        return g_strdup_printf("start %s %s %s", rule->name, qos_condition_text(rule->condition),
+                               options);
+    return strcmp(options, "rate=none") == 0 ? NULL : g_strdup_printf("change default %s", options);
+}

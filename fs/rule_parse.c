@@ -1,0 +1,310 @@
+/*
+ * From the text of a command to its parts. One table says of each option what it is called, what it
+ * takes and how that is read; so an error always names the text and what is allowed there.
+ */
+#include "fs/rule_private.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/units.h"
+
+#define BLANKS      " \t"
+#define QUOTE_MAX   48 /* characters of the offending text in an error */
+#define NAME_LETTER G_CSET_A_2_Z G_CSET_a_2_z G_CSET_DIGITS "_"
+
+static const char *const verbs[] = {
+    [QOS_RULE_START] = "start", [QOS_RULE_CHANGE] = "change", [QOS_RULE_STOP] = "stop"};
+
+static const char *const per_names[] = {
+    [QOS_PER_JOBID] = "jobid",
+    [QOS_PER_UID] = "uid",
+    [QOS_PER_GID] = "gid",
+    [QOS_PER_RULE] = "rule",
+    [QOS_PER_JOBID_OPCODE] = "jobid+opcode",
+};
+
+const char *qos_per_name(QosPer per)
+{
+    return per_names[per];
+}
+
+char *qos_rule_quote(const char *text)
+{
+    const char *end = text;
+
+    for (guint i = 0; i < QUOTE_MAX && *end != '\0'; i++)
+        end = g_utf8_next_char(end);
+    return g_strdup_printf("\"%.*s%s\"", (int)(end - text), text, *end == '\0' ? "" : "...");
+}
+
+/* --- options: each setter writes its fields of command->options, or returns FALSE --- */
+
+static gboolean parse_count(const char *value, gint64 maximum, gint64 *ret_count)
+{
+    if (strcmp(value, "none") != 0)
+        return qos_parse_integer("", value, 1, maximum, ret_count, NULL);
+    *ret_count = 0;
+    return TRUE;
+}
+
+static gboolean parse_amount(const char *value, const char *none, gint64 maximum, gint64 *ret_bytes)
+{
+    if (strcmp(value, none) != 0)
+        return qos_parse_bytes(value, ret_bytes, NULL) && *ret_bytes > 0 && *ret_bytes <= maximum;
+    *ret_bytes = 0;
+    return TRUE;
+}
+
+static gboolean set_rate(QosRuleCommand *command, const char *value)
+{
+    return parse_count(value, QOS_RATE_MAX, &command->options.rate);
+}
+
+static gboolean set_bps(QosRuleCommand *command, const char *value)
+{
+    return parse_amount(value, "none", QOS_BPS_MAX, &command->options.bps);
+}
+
+static gboolean set_depth(QosRuleCommand *command, const char *value)
+{
+    QosRule *options = &command->options;
+    const char *colon = strchr(value, ':');
+    g_autofree char *operations =
+        colon == NULL ? g_strdup(value) : g_strndup(value, (gsize)(colon - value));
+
+    if (strcmp(operations, "auto") == 0)
+        options->depth_ops = 0;
+    else if (!qos_parse_integer("", operations, 1, QOS_DEPTH_MAX, &options->depth_ops, NULL))
+        return FALSE;
+    if (colon == NULL)
+        return TRUE;
+    command->given |= QOS_OPTION_DEPTH_BYTES;
+    return parse_amount(colon + 1, "auto", QOS_DEPTH_BYTES_MAX, &options->depth_bytes);
+}
+
+static gboolean set_per(QosRuleCommand *command, const char *value)
+{
+    for (guint i = 0; i < G_N_ELEMENTS(per_names); i++) {
+        if (strcmp(value, per_names[i]) == 0) {
+            command->options.per = i;
+            return TRUE;
+        }
+    }
+    return FALSE;
+}
+
+static gboolean set_weight(QosRuleCommand *command, const char *value)
+{
+    return parse_count(value, QOS_WEIGHT_MAX, &command->options.weight);
+}
+
+static gboolean set_minimum(QosRuleCommand *command, const char *value)
+{
+    return parse_count(value, QOS_RATE_MAX, &command->options.minimum);
+}
+
+static gboolean set_expire(QosRuleCommand *command, const char *value)
+{
+    command->options.expires = QOS_NEVER;
+    return strcmp(value, "none") == 0 ||
+           (qos_parse_duration(value, &command->options.expires, NULL) &&
+            command->options.expires > 0);
+}
+
+static gboolean set_dryrun(QosRuleCommand *command, const char *value)
+{
+    command->options.dryrun = *value == '1';
+    return strcmp(value, "0") == 0 || strcmp(value, "1") == 0;
+}
+
+/* rank= is read apart, because a name has errors of its own. */
+static const struct {
+    const char *name;
+    QosRuleOption option;
+    gboolean (*set)(QosRuleCommand *command, const char *value);
+    const char *allowed;
+} options[] = {
+    {"rate", QOS_OPTION_RATE, set_rate, "operations a second from 1 to 999999, or none: no bound"},
+    {"bps", QOS_OPTION_BPS, set_bps,
+     "bytes a second, such as 500K, 20M or 1.5G, from 1 to 1024T, or none: no bound"},
+    {"depth", QOS_OPTION_DEPTH, set_depth,
+     "OPS or OPS:BYTES, such as 10 or 10:4M, each from 1 to 1000000 or 1024T, or auto"},
+    {"per", QOS_OPTION_PER, set_per, "jobid, uid, gid, rule or jobid+opcode"},
+    {"rank", QOS_OPTION_RANK, NULL, "the name of a rule"},
+    {"weight", QOS_OPTION_WEIGHT, set_weight, "a share from 1 to 10000, or none"},
+    {"min", QOS_OPTION_MINIMUM, set_minimum, "operations a second from 1 to 999999, or none"},
+    {"expire", QOS_OPTION_EXPIRE, set_expire,
+     "seconds, or a time such as 30s, 10m, 2h or 1d, or none"},
+    {"dryrun", QOS_OPTION_DRYRUN, set_dryrun, "0 or 1"},
+};
+
+/* --- the command --- */
+
+/* The next word at *at, which is moved past it, or NULL at the end. */
+static char *take_word(const char **at)
+{
+    const char *start = *at + strspn(*at, BLANKS);
+    gsize length = strcspn(start, BLANKS);
+
+    *at = start + length;
+    return length > 0 ? g_strndup(start, length) : NULL;
+}
+
+static gboolean parse_name(const char *text, char *ret_name, GError **error)
+{
+    g_autofree char *quoted = qos_rule_quote(text);
+    gsize length = strlen(text);
+
+    if (length > QOS_RULE_NAME_MAX) {
+        qos_set_error(error, ENAMETOOLONG, "%s: a rule's name has at most %d characters", quoted,
+                      QOS_RULE_NAME_MAX);
+        return FALSE;
+    }
+    if (length == 0 || strspn(text, NAME_LETTER) != length) {
+        qos_set_error(error, EINVAL, "%s: a rule's name consists of A-Z, a-z, 0-9 and _", quoted);
+        return FALSE;
+    }
+    g_strlcpy(ret_name, text, QOS_RULE_NAME_MAX + 1);
+    return TRUE;
+}
+
+static gboolean unknown_option(const char *word, GError **error)
+{
+    g_autofree char *quoted = qos_rule_quote(word);
+
+    qos_set_error(error, EINVAL,
+                  strstr(word, "={") != NULL
+                      ? "%s: the conditions of a rule stay: stop it and start another"
+                      : "unknown option %s; options are rate=, bps=, depth=, per=, rank=, weight=, "
+                        "min=, expire= and dryrun=",
+                  quoted);
+    return FALSE;
+}
+
+static gboolean parse_option(QosRuleCommand *command, const char *word, GError **error)
+{
+    g_autofree char *quoted = qos_rule_quote(word);
+    const char *equals = strchr(word, '=');
+    gsize length = equals == NULL ? 0 : (gsize)(equals - word);
+    guint i = 0;
+
+    while (i < G_N_ELEMENTS(options) &&
+           (strlen(options[i].name) != length || strncmp(word, options[i].name, length) != 0))
+        i++;
+    if (i == G_N_ELEMENTS(options))
+        return unknown_option(word, error);
+    if ((command->given & options[i].option) != 0) {
+        qos_set_error(error, EINVAL, "%s: %s= is given twice", quoted, options[i].name);
+        return FALSE;
+    }
+    command->given |= options[i].option;
+    if (options[i].option == QOS_OPTION_RANK)
+        return parse_name(equals + 1, command->rank, error);
+    if (options[i].set(command, equals + 1))
+        return TRUE;
+    qos_set_error(error, EINVAL, "%s: %s= takes %s", quoted, options[i].name, options[i].allowed);
+    return FALSE;
+}
+
+/* The verb at *at, after an optional "reg". */
+static gboolean parse_verb(QosRuleCommand *command, const char **at, GError **error)
+{
+    g_autofree char *word = take_word(at);
+    g_autofree char *quoted = NULL;
+
+    if (g_strcmp0(word, "reg") == 0) {
+        g_free(word);
+        word = take_word(at);
+    }
+    for (guint i = 0; word != NULL && i < G_N_ELEMENTS(verbs); i++) {
+        if (strcmp(word, verbs[i]) == 0) {
+            command->verb = i;
+            return TRUE;
+        }
+    }
+    quoted = qos_rule_quote(word == NULL ? "" : word);
+    qos_set_error(error, EINVAL, "%s: a command begins with start, change or stop", quoted);
+    return FALSE;
+}
+
+static gboolean parse_conditions(QosRuleCommand *command, const char **at, GError **error)
+{
+    *at += strspn(*at, BLANKS);
+    command->condition = qos_condition_parse(at, error);
+    if (command->condition == NULL)
+        return FALSE;
+    if (**at != '\0' && strchr(BLANKS, **at) == NULL) {
+        g_autofree char *quoted = qos_rule_quote(*at);
+
+        qos_set_error(error, EINVAL, "expected a blank, \"&\" or \",\" after the conditions at %s",
+                      quoted);
+        return FALSE;
+    }
+    return TRUE;
+}
+
+static gboolean parse_options(QosRuleCommand *command, const char *at, GError **error)
+{
+    for (;;) {
+        g_autofree char *word = take_word(&at);
+
+        if (word == NULL)
+            break;
+        if (command->verb == QOS_RULE_STOP) {
+            g_autofree char *quoted = qos_rule_quote(word);
+
+            qos_set_error(error, EINVAL, "%s: stop takes the name of one rule, and no more",
+                          quoted);
+            return FALSE;
+        }
+        if (!parse_option(command, word, error))
+            return FALSE;
+    }
+    if (command->verb == QOS_RULE_CHANGE && command->given == 0) {
+        qos_set_error(error, EINVAL, "change %s: to what? Give an option, such as rate=100",
+                      command->name);
+        return FALSE;
+    }
+    return TRUE;
+}
+
+/* Refuses what a message, a list or a terminal could not show. */
+static gboolean check_characters(const char *text, GError **error)
+{
+    if (!g_utf8_validate(text, -1, NULL)) {
+        qos_set_error(error, EINVAL, "the command is not UTF-8");
+        return FALSE;
+    }
+    for (const char *at = text; *at != '\0'; at++) {
+        if (g_ascii_iscntrl(*at) && *at != '\t') {
+            qos_set_error(error, EINVAL,
+                          "the command has a control character (0x%02x) at byte %" G_GSIZE_FORMAT
+                          "; give one command at a time",
+                          (guint)*at, (gsize)(at - text));
+            return FALSE;
+        }
+    }
+    return TRUE;
+}
+
+gboolean qos_rule_command_parse(QosRuleCommand *command, const char *text, GError **error)
+{
+    g_autofree char *line = g_strstrip(g_strdup(text));
+    g_autofree char *name = NULL;
+    const char *at = line;
+
+    *command = (QosRuleCommand){.options.expires = QOS_NEVER};
+    if (!check_characters(line, error) || !parse_verb(command, &at, error))
+        return FALSE;
+    name = take_word(&at);
+    return parse_name(name == NULL ? "" : name, command->name, error) &&
+           (command->verb != QOS_RULE_START || parse_conditions(command, &at, error)) &&
+           parse_options(command, at, error);
+}
+
+void qos_rule_command_clear(QosRuleCommand *command)
+{
+    g_clear_pointer(&command->condition, qos_condition_unref);
+}
