@@ -1,0 +1,110 @@
+/*
+ * What the commands share: their command line, the mount's state, and standard output.
+ */
+#include "tools/ctl.h"
+
+#include <stdio.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "tools/ctl_mount.h"
+#include "tools/ctl_state.h"
+
+gboolean qos_ctl_usage_error(GError **error, const char *format, ...)
+{
+    va_list values;
+    va_start(values, format);
+    g_autofree char *message = g_strdup_vprintf(format, values);
+    va_end(values);
+    g_set_error_literal(error, G_OPTION_ERROR, G_OPTION_ERROR_FAILED, message);
+    return FALSE;
+}
+
+const char *qos_ctl_argument(const QosCtl *ctl, guint index)
+{
+    return index + 1 < g_strv_length(ctl->arguments) ? ctl->arguments[index + 1] : NULL;
+}
+
+static gboolean check_argument_count(const QosCtl *ctl, GError **error)
+{
+    guint count = g_strv_length(ctl->arguments) - 1;
+    const QosCtlCommand *command = ctl->command;
+    if (count < command->minimum)
+        return qos_ctl_usage_error(error, "too few arguments: it takes %s", command->parameters);
+    if (count > command->maximum) {
+        g_autofree char *extra = qos_ctl_escape(qos_ctl_argument(ctl, command->maximum));
+        return qos_ctl_usage_error(error, "too many arguments, from '%s' on: it takes %s", extra,
+                                   command->parameters ? command->parameters : "none");
+    }
+    return TRUE;
+}
+
+gboolean qos_ctl_parse(QosCtl *ctl, const GOptionEntry *options, gpointer data, GError **error)
+{
+    const QosCtlCommand *command = ctl->command;
+    char *directory = NULL;
+    const GOptionEntry mount[] = {
+        {"mount", 'm', 0, G_OPTION_ARG_FILENAME, &directory, "The mount to talk to", "DIR"},
+        {NULL}};
+    const GOptionEntry json[] = {
+        {"json", 'j', 0, G_OPTION_ARG_NONE, &ctl->json, "Print JSON", NULL}, {NULL}};
+    g_autofree char *name = g_strconcat("qosfsctl ", command->name, NULL);
+    g_autoptr(GOptionContext) context = g_option_context_new(command->parameters);
+    GOptionGroup *group = g_option_group_new(NULL, NULL, NULL, data, NULL);
+
+    g_set_prgname(name);
+    g_option_context_set_summary(context, command->summary);
+    g_option_group_add_entries(group, mount);
+    if (command->json)
+        g_option_group_add_entries(group, json);
+    if (options)
+        g_option_group_add_entries(group, options);
+    g_option_context_set_main_group(context, group);
+    if (!g_option_context_parse_strv(context, &ctl->arguments, error))
+        return FALSE;
+    if (directory) {
+        g_free(ctl->directory);
+        ctl->directory = directory;
+    }
+    if (ctl->json && !command->json)
+        return qos_ctl_usage_error(error, "it prints nothing, so it has no --json");
+    if (!check_argument_count(ctl, error))
+        return FALSE;
+    ctl->mountpoint = qos_ctl_mount_find(ctl->directory, error);
+    return ctl->mountpoint != NULL;
+}
+
+JsonObject *qos_ctl_read_state(const QosCtl *ctl, GError **error)
+{
+    gsize length;
+    g_autofree char *text = qos_ctl_mount_read(ctl->mountpoint, "state.json", &length, error);
+    return text ? qos_ctl_state_parse(text, length, error) : NULL;
+}
+
+void qos_ctl_print(char *text)
+{
+    fputs(text, stdout);
+    g_free(text);
+}
+
+void qos_ctl_print_json(JsonNode *node, gboolean compact)
+{
+    g_autofree char *text = json_to_string(node, !compact);
+    puts(text);
+    json_node_unref(node);
+}
+
+JsonNode *qos_ctl_member_node(JsonObject *object, const char *name)
+{
+    return json_object_dup_member(object, name);
+}
+
+QosCtlStyle qos_ctl_style(void)
+{
+    struct winsize size;
+    if (!isatty(STDOUT_FILENO))
+        return (QosCtlStyle){0};
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size))
+        return (QosCtlStyle){.bold = TRUE};
+    return (QosCtlStyle){.width = size.ws_col, .height = size.ws_row, .bold = TRUE};
+}

@@ -1,0 +1,76 @@
+/*
+ * qosfsctl's commands, and what they share: options, the mount, the exit code.
+ *
+ * A command is a row of the table in qosfsctl.c and a function run(), which names its options, has
+ * the command line parsed by qos_ctl_parse(), asks the mount (ctl_mount.h) and prints
+ * (ctl_render.h).
+ */
+#pragma once
+
+#include <json-glib/json-glib.h>
+
+#include "tools/ctl_text.h"
+
+/* Exit codes; qosfsctl(1) explains them. */
+typedef enum {
+    QOS_CTL_OK = 0,
+    QOS_CTL_FAILED = 1,    /* the mount refused, or could not be asked */
+    QOS_CTL_USAGE = 2,     /* the command line is wrong (G_OPTION_ERROR) */
+    QOS_CTL_NOT_FOUND = 3, /* no such job, rule, policy, setting or mount (ENOENT) */
+} QosCtlExit;
+
+typedef struct QosCtl QosCtl;
+
+typedef struct {
+    const char *name;       /* one word or two */
+    const char *parameters; /* as --help shows them; NULL = none */
+    const char *summary;
+    guint minimum; /* how many arguments */
+    guint maximum;
+    gboolean json; /* has --json */
+    gboolean (*run)(QosCtl *ctl, GError **error);
+} QosCtlCommand;
+
+struct QosCtl {
+    const QosCtlCommand *command;
+    char **arguments; /* owned; the program first, after qos_ctl_parse() the command's arguments
+                         alone */
+    char *directory;  /* owned; -m, or NULL */
+    char *mountpoint; /* owned; found by qos_ctl_parse() */
+    gboolean json;
+};
+
+/* Sets `error` to one of usage (G_OPTION_ERROR). Always FALSE. */
+gboolean qos_ctl_usage_error(GError **error, const char *format, ...) G_GNUC_PRINTF(2, 3);
+
+/*
+ * Parses ctl->arguments by the command's row and its own `options` (ended by {NULL}; may be NULL),
+ * and finds the mount. `data` is given to callbacks. Exits for --help.
+ */
+gboolean qos_ctl_parse(QosCtl *ctl, const GOptionEntry *options, gpointer data, GError **error);
+/* An argument, from 0; NULL beyond the last. */
+const char *qos_ctl_argument(const QosCtl *ctl, guint index);
+
+/* Reads the mount's state; a new reference. */
+JsonObject *qos_ctl_read_state(const QosCtl *ctl, GError **error);
+/* Prints and frees. */
+void qos_ctl_print(char *text);
+/* Prints as JSON and frees `node`: indented; as one line where `compact`. */
+void qos_ctl_print_json(JsonNode *node, gboolean compact);
+/* A node around a new reference to the member `name` of `object`. */
+JsonNode *qos_ctl_member_node(JsonObject *object, const char *name);
+/* How standard output wants its text. */
+QosCtlStyle qos_ctl_style(void);
+
+/* ctl_rule.c */
+gboolean qos_ctl_rule_list(QosCtl *ctl, GError **error);
+gboolean qos_ctl_rule_send(QosCtl *ctl, GError **error); /* start, change, stop */
+/* ctl_job.c */
+gboolean qos_ctl_jobs(QosCtl *ctl, GError **error);
+gboolean qos_ctl_why(QosCtl *ctl, GError **error);
+gboolean qos_ctl_clear(QosCtl *ctl, GError **error);
+/* ctl_settings.c */
+gboolean qos_ctl_status(QosCtl *ctl, GError **error);
+gboolean qos_ctl_policy(QosCtl *ctl, GError **error);
+gboolean qos_ctl_get(QosCtl *ctl, GError **error);
+gboolean qos_ctl_set(QosCtl *ctl, GError **error);

@@ -1,0 +1,32 @@
+/*
+ * How qosfsctl talks to a mount: finding it, its xattrs user.qosfs.*, and the files of its .qosfs/.
+ *
+ * Errors (QOS_ERROR): ENOENT where there is no mount or no such name; ENOTCONN where the daemon
+ * behind the mount is gone, with how to unmount it; EPERM and EACCES with who may; else the errno
+ * of the mount, with its own reason.
+ */
+#pragma once
+
+#include <glib.h>
+
+/*
+ * The mountpoint that `directory` (absolute, canonical) lies in, by the text of
+ * /proc/self/mountinfo, or NULL where it is not on a qosfs. A bind mount of a part of a qosfs
+ * counts as the whole. Free with g_free.
+ */
+char *qos_ctl_mount_containing(const char *mountinfo, const char *directory);
+/* The mountpoints of all qosfs mounts, each file system once. */
+GPtrArray *qos_ctl_mount_all(const char *mountinfo);
+
+/* The mountpoint to talk to: the one `option` (-m) lies in; where NULL, that of the current
+ * directory, else the only one. */
+char *qos_ctl_mount_find(const char *option, GError **error);
+
+/* The text of the file `name` in .qosfs/. */
+char *qos_ctl_mount_read(const char *mountpoint, const char *name, gsize *ret_length,
+                         GError **error);
+gboolean qos_ctl_mount_write(const char *mountpoint, const char *name, const char *text,
+                             GError **error);
+/* Sets the xattr user.qosfs.`name`. */
+gboolean qos_ctl_mount_set(const char *mountpoint, const char *name, const char *value,
+                           GError **error);

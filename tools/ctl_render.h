@@ -1,0 +1,28 @@
+/*
+ * What qosfsctl prints: text made from the mount's state (tools/ctl_state.h), and nothing else. All
+ * text ends with a newline; free with g_free.
+ */
+#pragma once
+
+#include "tools/ctl_state.h"
+#include "tools/ctl_text.h"
+
+char *qos_ctl_render_status(JsonObject *state);
+char *qos_ctl_render_policies(JsonObject *state);
+char *qos_ctl_render_tunables(JsonObject *state);
+/* The value alone; `name` exists. */
+char *qos_ctl_render_tunable(JsonObject *state, const char *name);
+char *qos_ctl_render_rules(JsonObject *state, const QosCtlStyle *style);
+/* The busiest `limit` jobs (0 = all), the busiest first. */
+char *qos_ctl_render_jobs(JsonObject *state, guint limit, const QosCtlStyle *style);
+/* One line that sums the mount up, above a live table. */
+char *qos_ctl_render_headline(JsonObject *state, const char *mountpoint);
+
+/* Why `job` (of `state`) is as slow as it is, in sentences (ctl_why.c). */
+char *qos_ctl_render_why(JsonObject *state, JsonObject *job);
+
+/* A duration in seconds, and bytes a second, as people read them; free with g_free. */
+char *qos_ctl_format_seconds(double seconds);
+char *qos_ctl_format_byte_rate(double rate);
+/* "0", "0.4", "23", "12345": operations a second; free with g_free. */
+char *qos_ctl_format_rate(double rate);

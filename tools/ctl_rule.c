@@ -1,0 +1,33 @@
+/*
+ * qosfsctl rule: the rules, listed and changed in Lustre's command language (qosfs-rules(7)).
+ */
+#include "tools/ctl.h"
+#include "tools/ctl_mount.h"
+#include "tools/ctl_render.h"
+
+gboolean qos_ctl_rule_list(QosCtl *ctl, GError **error)
+{
+    if (!qos_ctl_parse(ctl, NULL, NULL, error))
+        return FALSE;
+    g_autoptr(JsonObject) state = qos_ctl_read_state(ctl, error);
+    if (!state)
+        return FALSE;
+    QosCtlStyle style = qos_ctl_style();
+    if (ctl->json)
+        qos_ctl_print_json(qos_ctl_member_node(state, "rules"), FALSE);
+    else
+        qos_ctl_print(qos_ctl_render_rules(state, &style));
+    return TRUE;
+}
+
+/* The words after `rule` are Lustre's command as it stands: the mount parses it, so that there is
+ * one grammar and one set of reasons. */
+gboolean qos_ctl_rule_send(QosCtl *ctl, GError **error)
+{
+    if (!qos_ctl_parse(ctl, NULL, NULL, error))
+        return FALSE;
+    const char *verb = ctl->command->name + sizeof("rule ") - 1;
+    g_autofree char *words = g_strjoinv(" ", ctl->arguments + 1);
+    g_autofree char *command = g_strdup_printf("%s %s", verb, words);
+    return qos_ctl_mount_set(ctl->mountpoint, "nrs_tbf_rule", command, error);
+}

@@ -1,0 +1,33 @@
+/*
+ * The mount's state as qosfsctl reads it: .qosfs/state.json (docs/qosfsctl.1, JSON OUTPUT).
+ *
+ * Parsing checks the shape once, so that those who read the result need not: "rules", "jobs" and
+ * "policies" are arrays of objects, "tunables" and "slots" are objects, and so are the parts of a
+ * job. A member that is missing counts as 0 or "": an older daemon has fewer.
+ */
+#pragma once
+
+#include <json-glib/json-glib.h>
+
+/* A new reference. Errors: QOS_ERROR EPROTO where it is no JSON, or of another shape. */
+JsonObject *qos_ctl_state_parse(const char *text, gsize length, GError **error);
+
+double qos_ctl_state_number(JsonObject *object, const char *member);
+gint64 qos_ctl_state_count(JsonObject *object, const char *member);
+gboolean qos_ctl_state_flag(JsonObject *object, const char *member);
+/* Owned by the object; "" where it is missing. As the mount gave it: escape it before a terminal
+ * sees it. */
+const char *qos_ctl_state_text(JsonObject *object, const char *member);
+
+/* The element of the array `list` ("rules", "policies") whose "name" is `name`, or NULL. Borrowed.
+ */
+JsonObject *qos_ctl_state_named(JsonObject *state, const char *list, const char *name);
+/* The job of that id, as it is or as it is printed (qos_ctl_escape()), or NULL. Borrowed. */
+JsonObject *qos_ctl_state_job(JsonObject *state, const char *id);
+/* Of what the job waited for ("wait"), what it waited for last, or NULL. Borrowed. */
+JsonObject *qos_ctl_state_latest_wait(JsonObject *job);
+/* All jobs (borrowed), the busiest first: by operations a second, then bytes a second, then the
+ * last seen. */
+GPtrArray *qos_ctl_state_jobs(JsonObject *state);
+/* What the elements of `list` are called by `member`, for hints. Borrowed strings. */
+GPtrArray *qos_ctl_state_names(JsonObject *state, const char *list, const char *member);

@@ -1,0 +1,210 @@
+/*
+ * Why a job is as slow as it is, in sentences: how long it waited and for what, what the rule
+ * allows it, how much was the store's own time, and what waits now.
+ */
+#include <math.h>
+
+#include "base/time.h"
+#include "base/units.h"
+#include "tools/ctl_render.h"
+
+/* What stands in for a rule where a job waited for the mount's slots. */
+#define SLOTS "slots"
+
+static int percent(double part, double whole)
+{
+    return whole > 0 ? (int)lround(100 * part / whole) : 0;
+}
+
+static const char *plural(gint64 count)
+{
+    return count == 1 ? "" : "s";
+}
+
+/* "2 s ago", or with the date where that is a minute and more: "5 m 0 s ago (2026-08-01 10:32:05)".
+ */
+static char *ago(JsonObject *state, double when)
+{
+    double age = MAX(0, qos_ctl_state_number(state, "now") - when);
+    if (age < 60)
+        return g_strdup_printf("%.0f s ago", age);
+    g_autofree char *text = qos_ctl_format_seconds(age);
+    g_autoptr(GDateTime) date = g_date_time_new_from_unix_local((gint64)CLAMP(when, 0, 1e11));
+    g_autofree char *stamp = date ? g_date_time_format(date, "%F %T") : g_strdup("?");
+    return g_strdup_printf("%s ago (%s)", text, stamp);
+}
+
+/* "100 op/s", "10.0 MiB/s", "100 op/s and 10.0 MiB/s"; NULL where there is no bound. */
+static char *rule_limit(JsonObject *rule)
+{
+    gint64 rate = qos_ctl_state_count(rule, "rate"), bps = qos_ctl_state_count(rule, "bps");
+    g_autofree char *bytes = qos_format_bytes((guint64)MAX(0, bps));
+    if (rate > 0 && bps > 0)
+        return g_strdup_printf("%" G_GINT64_FORMAT " op/s and %s/s", rate, bytes);
+    if (rate > 0)
+        return g_strdup_printf("%" G_GINT64_FORMAT " op/s", rate);
+    return bps > 0 ? g_strdup_printf("%s/s", bytes) : NULL;
+}
+
+/* Who shares one bucket of the rule. */
+static const char *rule_sharer(JsonObject *rule)
+{
+    static const char *const names[][2] = {
+        {"uid", "to each user, whatever the number of his jobs"},
+        {"gid", "to each group, whatever the number of its jobs"},
+        {"rule", "to all that it matches together"},
+        {"jobid+opcode", "to each job for each kind of operation"},
+    };
+    const char *per = qos_ctl_state_text(rule, "per");
+    for (guint i = 0; i < G_N_ELEMENTS(names); i++)
+        if (g_str_equal(per, names[i][0]))
+            return names[i][1];
+    return "to each job";
+}
+
+static void append_rule(GString *text, JsonObject *state, const char *name)
+{
+    JsonObject *rule = qos_ctl_state_named(state, "rules", name);
+    if (!rule) {
+        g_string_append(text, "  There is no such rule any more.\n");
+        return;
+    }
+    g_autofree char *limit = rule_limit(rule);
+    if (!limit) {
+        g_string_append(text, "  It has no limit any more.\n");
+        return;
+    }
+    const char *raw = qos_ctl_state_text(rule, "conditions");
+    g_autofree char *conditions = qos_ctl_escape(raw);
+    gboolean matches_all = !*raw || g_str_equal(raw, "*");
+    g_string_append_printf(text, "  It allows %s %s%s%s.\n", limit, rule_sharer(rule),
+                           matches_all ? "" : "; it is for ", matches_all ? "" : conditions);
+}
+
+static void append_wait(GString *text, JsonObject *state, JsonObject *wait)
+{
+    const char *name = qos_ctl_state_text(wait, "rule");
+    gint64 count = qos_ctl_state_count(wait, "count");
+    double waited = qos_ctl_state_number(wait, "waited");
+    g_autofree char *escaped = qos_ctl_escape(name);
+    g_autofree char *total = qos_ctl_format_seconds(waited);
+    g_autofree char *average = qos_ctl_format_seconds(count > 0 ? waited / (double)count : 0);
+    g_autofree char *longest = qos_ctl_format_seconds(qos_ctl_state_number(wait, "longest"));
+    g_autofree char *first = ago(state, qos_ctl_state_number(wait, "first"));
+    g_autofree char *last = ago(state, qos_ctl_state_number(wait, "last"));
+    gboolean slots = g_str_equal(name, SLOTS);
+
+    g_string_append_printf(text, "\n%s%s made %" G_GINT64_FORMAT " request%s wait, %s in all: ",
+                           slots ? "The mount's " : "Rule ", escaped, count, plural(count), total);
+    g_string_append_printf(text, "%s on average, %s at most.\n  First %s, last %s.\n", average,
+                           longest, first, last);
+    if (slots)
+        g_string_append_printf(
+            text,
+            "  %" G_GINT64_FORMAT
+            " requests may be in the store at once, and one job has no more than its share.\n",
+            qos_ctl_state_count(json_object_get_object_member(state, "slots"), "total"));
+    else
+        append_rule(text, state, name);
+}
+
+/* Where the time of its requests went. */
+static void append_store(GString *text, JsonObject *job)
+{
+    gint64 requests = qos_ctl_state_count(job, "requests");
+    double store = qos_ctl_state_number(job, "store_time");
+    double all = store + qos_ctl_state_number(job, "wait_time");
+    g_autofree char *total = qos_ctl_format_seconds(store);
+    g_autofree char *average = qos_ctl_format_seconds(requests > 0 ? store / (double)requests : 0);
+    int share = percent(store, all);
+    g_string_append_printf(text,
+                           "\nThe store took %s to do its work, %s a request: %d %% of the time "
+                           "that its requests took",
+                           total, average, share);
+    g_string_append_printf(text, all > store ? "; waiting was the other %d %%.\n" : ".\n",
+                           100 - share);
+}
+
+/* What it gets and what waits now; for what is a guess: what was waited for last. */
+static void append_now(GString *text, JsonObject *job)
+{
+    gint64 waiting = qos_ctl_state_count(job, "waiting");
+    gint64 running = qos_ctl_state_count(job, "running");
+    double rate = qos_ctl_state_number(job, "operation_rate");
+    g_autofree char *operations = qos_ctl_format_rate(rate);
+    g_autofree char *bytes = qos_ctl_format_byte_rate(qos_ctl_state_number(job, "byte_rate"));
+    JsonObject *latest = qos_ctl_state_latest_wait(job);
+
+    if (!waiting && !running && rate < 0.05) {
+        g_string_append(text, "Now it asks for nothing.\n");
+        return;
+    }
+    g_string_append_printf(
+        text, "Now it gets %s op/s and %s; %" G_GINT64_FORMAT " of its requests %s in the store",
+        operations, bytes, running, running == 1 ? "is" : "are");
+    if (waiting == 0) {
+        g_string_append(text, " and none waits.\n");
+        return;
+    }
+    g_string_append_printf(text, " and %" G_GINT64_FORMAT " wait%s", waiting,
+                           waiting == 1 ? "s" : "");
+    if (latest) {
+        const char *name = qos_ctl_state_text(latest, "rule");
+        g_autofree char *escaped = qos_ctl_escape(name);
+        g_string_append_printf(text, " for %s %s", g_str_equal(name, SLOTS) ? "the" : "rule",
+                               escaped);
+    }
+    if (rate >= 0.05) {
+        g_autofree char *backlog = qos_ctl_format_seconds((double)waiting / rate);
+        g_string_append_printf(text, ": at this rate that takes %s", backlog);
+    }
+    g_string_append(text, ".\n");
+}
+
+static int compare_waits(gconstpointer a, gconstpointer b)
+{
+    double first = qos_ctl_state_number(*(JsonObject *const *)a, "waited");
+    double second = qos_ctl_state_number(*(JsonObject *const *)b, "waited");
+    return (first < second) - (first > second);
+}
+
+static void append_waits(GString *text, JsonObject *state, JsonObject *job)
+{
+    JsonArray *waits = json_object_get_array_member(job, "wait");
+    g_autoptr(GPtrArray) sorted = g_ptr_array_new();
+    for (guint i = 0; i < json_array_get_length(waits); i++)
+        g_ptr_array_add(sorted, json_array_get_object_element(waits, i));
+    g_ptr_array_sort(sorted, compare_waits);
+    for (guint i = 0; i < sorted->len; i++)
+        append_wait(text, state, sorted->pdata[i]);
+}
+
+char *qos_ctl_render_why(JsonObject *state, JsonObject *job)
+{
+    g_autofree char *id = qos_ctl_escape(qos_ctl_state_text(job, "id"));
+    g_autofree char *since = ago(state, qos_ctl_state_number(job, "started"));
+    g_autofree char *waited = qos_ctl_format_seconds(qos_ctl_state_number(job, "wait_time"));
+    gint64 requests = qos_ctl_state_count(job, "requests");
+    gint64 waits = qos_ctl_state_count(job, "waits");
+    gint64 nodes = qos_ctl_state_count(job, "nodes");
+
+    GString *text = g_string_new(NULL);
+    g_string_append_printf(text, "Job %s", id);
+    if (nodes > 0)
+        g_string_append_printf(text, " (%" G_GINT64_FORMAT " node%s)", nodes, plural(nodes));
+    if (waits == 0 && qos_ctl_state_count(job, "waiting") == 0)
+        g_string_append_printf(text,
+                               " never waited: all its %" G_GINT64_FORMAT
+                               " request%s went to the store at once. First seen %s.\n",
+                               requests, plural(requests), since);
+    else
+        g_string_append_printf(text,
+                               " waited %s: %" G_GINT64_FORMAT " of its %" G_GINT64_FORMAT
+                               " request%s had to (%d %%). First seen %s.\n",
+                               waited, waits, requests, plural(requests),
+                               percent((double)waits, (double)requests), since);
+    append_waits(text, state, job);
+    append_store(text, job);
+    append_now(text, job);
+    return g_string_free(text, FALSE);
+}

@@ -1,0 +1,175 @@
+/*
+ * qosfsctl: rules and reports of a qosfs mount, for people. See qosfsctl(1).
+ *
+ * main() takes the options that stand before the command, finds the command in the table and runs
+ * it. Each command parses its own options, by qos_ctl_parse(). Errors come up as one GError and are
+ * printed here; its domain and code decide the exit code.
+ */
+#include <errno.h>
+#include <locale.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "tools/ctl.h"
+
+static const QosCtlCommand commands[] = {
+    {"status", NULL, "Show the mount, its policy and what is in it", 0, 0, TRUE, qos_ctl_status},
+    {"jobs", NULL, "Show the jobs, the busiest first", 0, 0, TRUE, qos_ctl_jobs},
+    {"why", "JOB", "Explain what a job waited for", 1, 1, TRUE, qos_ctl_why},
+    {"clear", "[JOB]", "Forget the totals of a job, or of all", 0, 1, FALSE, qos_ctl_clear},
+    {"rule list", NULL, "Show the rules, in the order of matching", 0, 0, TRUE, qos_ctl_rule_list},
+    {"rule start", "NAME CONDITIONS [OPTION=VALUE...]", "Add a rule", 2, G_MAXUINT, FALSE,
+     qos_ctl_rule_send},
+    {"rule change", "NAME OPTION=VALUE...", "Change a rule's options", 2, G_MAXUINT, FALSE,
+     qos_ctl_rule_send},
+    {"rule stop", "NAME", "Remove a rule", 1, 1, FALSE, qos_ctl_rule_send},
+    {"policy", "[NAME]", "Show the policies, or switch to one", 0, 1, TRUE, qos_ctl_policy},
+    {"get", "[NAME]", "Show the settings, or one", 0, 1, TRUE, qos_ctl_get},
+    {"set", "NAME VALUE", "Change a setting", 2, 2, FALSE, qos_ctl_set},
+};
+
+/* The command that the first one or two of `words` name; *ret_count is how many. */
+static const QosCtlCommand *find_command(char **words, guint *ret_count)
+{
+    for (guint i = 0; i < G_N_ELEMENTS(commands); i++) {
+        g_auto(GStrv) name = g_strsplit(commands[i].name, " ", -1);
+        *ret_count = g_strv_length(name);
+        guint same = 0;
+        while (same < *ret_count && words[same] && g_str_equal(words[same], name[same]))
+            same++;
+        if (same == *ret_count)
+            return &commands[i];
+    }
+    return NULL;
+}
+
+/* No command is named by `words`: says which there are, below the first word where that is a group.
+ */
+static gboolean unknown_command(char **words, GError **error)
+{
+    g_autofree char *group = g_strconcat(words[0], " ", NULL);
+    g_autoptr(GPtrArray) firsts = g_ptr_array_new_with_free_func(g_free);
+    g_autoptr(GPtrArray) seconds = g_ptr_array_new();
+    for (guint i = 0; i < G_N_ELEMENTS(commands); i++) {
+        const char *name = commands[i].name;
+        gsize length = strcspn(name, " ");
+        if (!firsts->len || strncmp(firsts->pdata[firsts->len - 1], name, length))
+            g_ptr_array_add(firsts, g_strndup(name, length));
+        if (g_str_has_prefix(name, group))
+            g_ptr_array_add(seconds, (gpointer)(name + strlen(group)));
+    }
+    g_autofree char *first = qos_ctl_escape(words[0]);
+    if (!seconds->len) {
+        g_autofree char *hint = qos_ctl_hint(words[0], firsts);
+        return qos_ctl_usage_error(error, "there is no command '%s'%s", first, hint);
+    }
+    g_ptr_array_add(seconds, NULL);
+    g_autofree char *list = g_strjoinv(", ", (char **)seconds->pdata);
+    if (!words[1])
+        return qos_ctl_usage_error(error, "%s what? One of: %s", first, list);
+    g_ptr_array_remove_index(seconds, seconds->len - 1);
+    g_autofree char *second = qos_ctl_escape(words[1]);
+    g_autofree char *hint = qos_ctl_hint(words[1], seconds);
+    return qos_ctl_usage_error(error, "there is no '%s %s'%s (%s)", first, second, hint, list);
+}
+
+static char *command_list(void)
+{
+    GString *text = g_string_new("Commands:\n");
+    for (guint i = 0; i < G_N_ELEMENTS(commands); i++) {
+        const QosCtlCommand *command = &commands[i];
+        g_autofree char *synopsis =
+            g_strjoin(" ", command->name, command->parameters, NULL); /* ends at a NULL */
+        g_string_append_printf(text, "  %-48s %s\n", synopsis, command->summary);
+    }
+    g_string_append(text, "\n'qosfsctl COMMAND --help' tells the options of a command; see also "
+                          "qosfsctl(1) and qosfs-rules(7).");
+    return g_string_free(text, FALSE);
+}
+
+/* Takes the options before the command off ctl->arguments. */
+static gboolean parse_leading_options(QosCtl *ctl, gboolean *ret_version, GError **error)
+{
+    const GOptionEntry entries[] = {
+        {"mount", 'm', 0, G_OPTION_ARG_FILENAME, &ctl->directory, "The mount to talk to", "DIR"},
+        {"json", 'j', 0, G_OPTION_ARG_NONE, &ctl->json, "Print JSON", NULL},
+        {"version", 0, 0, G_OPTION_ARG_NONE, ret_version, "Print the version", NULL},
+        {NULL}};
+    g_autoptr(GOptionContext) context = g_option_context_new("COMMAND [ARGUMENT...]");
+    g_autofree char *list = command_list();
+    g_option_context_set_summary(context, "Rules and reports of a qosfs mount.");
+    g_option_context_set_description(context, list);
+    g_option_context_add_main_entries(context, entries, NULL);
+    g_option_context_set_strict_posix(context, TRUE);
+    return g_option_context_parse_strv(context, &ctl->arguments, error);
+}
+
+/* Leaves the program and what follows the first `count` words; "help" becomes --help. */
+static void shift(QosCtl *ctl, guint count, gboolean help)
+{
+    g_autoptr(GStrvBuilder) builder = g_strv_builder_new();
+    g_strv_builder_add(builder, ctl->arguments[0]);
+    g_strv_builder_addv(builder, (const char **)ctl->arguments + 1 + count);
+    if (help)
+        g_strv_builder_add(builder, "--help");
+    g_strfreev(ctl->arguments);
+    ctl->arguments = g_strv_builder_end(builder);
+}
+
+static gboolean run(QosCtl *ctl, GError **error)
+{
+    gboolean version = FALSE;
+    guint count;
+
+    if (!parse_leading_options(ctl, &version, error))
+        return FALSE;
+    if (version) {
+        puts("qosfsctl " QOSFS_VERSION);
+        return TRUE;
+    }
+    gboolean help = ctl->arguments[1] && g_str_equal(ctl->arguments[1], "help");
+    if (help) {
+        shift(ctl, 1, TRUE);
+        if (g_str_equal(ctl->arguments[1], "--help"))
+            return parse_leading_options(ctl, &version, error);
+    }
+    if (!ctl->arguments[1])
+        return qos_ctl_usage_error(error, "which command?");
+    ctl->command = find_command(ctl->arguments + 1, &count);
+    if (!ctl->command)
+        return unknown_command(ctl->arguments + 1, error);
+    shift(ctl, count, FALSE);
+    return ctl->command->run(ctl, error);
+}
+
+static QosCtlExit exit_code(const GError *error)
+{
+    if (error->domain == G_OPTION_ERROR)
+        return QOS_CTL_USAGE;
+    return g_error_matches(error, QOS_ERROR, ENOENT) ? QOS_CTL_NOT_FOUND : QOS_CTL_FAILED;
+}
+
+int main(int argc, char **argv)
+{
+    QosCtl ctl = {.arguments = g_strdupv(argv)};
+    g_autoptr(GError) error = NULL;
+
+    (void)argc;
+    setlocale(LC_CTYPE, ""); /* not LC_NUMERIC: numbers are for scripts too */
+    g_set_prgname("qosfsctl");
+    if (run(&ctl, &error) && (fflush(stdout) || ferror(stdout)))
+        qos_set_error(&error, errno, "cannot write: %s", g_strerror(errno));
+    QosCtlExit code = error ? exit_code(error) : QOS_CTL_OK;
+    if (error) {
+        fflush(stdout);
+        fprintf(stderr, "%s: %s\n", g_get_prgname(), error->message);
+    }
+    if (code == QOS_CTL_USAGE)
+        fprintf(stderr, "Try '%s --help'.\n", g_get_prgname());
+    g_strfreev(ctl.arguments);
+    g_free(ctl.directory);
+    g_free(ctl.mountpoint);
+    return code;
+}
