@@ -1,0 +1,229 @@
+/*
+ * The gate under many threads: nothing is lost, nothing runs twice, parked requests hold no thread,
+ * stopping answers all. Built with TSan and ASan by the top-level `check`.
+ */
+#include "fs/gate.h"
+
+#include <pthread.h>
+
+typedef struct {
+    QosEntry entry;
+    QosGate *gate;
+    gint *runs;      /* atomic, shared: entries that ran */
+    gint *cancelled; /* atomic, shared */
+    gint *inside;    /* atomic, shared: running now */
+    gint *most;      /* atomic, shared: the most that ever ran at once */
+} TestEntry;
+
+typedef struct {
+    QosGate *gate;
+    gint runs;
+    gint cancelled;
+    gint inside;
+    gint most;
+} Shared;
+
+static void free_entry(TestEntry *entry)
+{
+    qos_job_unref(entry->entry.request.job);
+    g_free(entry);
+}
+
+/* Runs an entry and all that leaving hands over, as ops/op.c does. */
+static void run_entry(QosEntry *base)
+{
+    while (base != NULL) {
+        TestEntry *entry = (TestEntry *)base;
+        gint inside = g_atomic_int_add(entry->inside, 1) + 1;
+        gint most = g_atomic_int_get(entry->most);
+        while (inside > most && !g_atomic_int_compare_and_exchange(entry->most, most, inside))
+            most = g_atomic_int_get(entry->most);
+        g_atomic_int_inc(entry->runs);
+        g_atomic_int_add(entry->inside, -1);
+        QosEntry *following = qos_gate_leave(entry->gate, base, 1, 0);
+        free_entry(entry);
+        base = following;
+    }
+}
+
+static void cancel_entry(QosEntry *base, int error)
+{
+    TestEntry *entry = (TestEntry *)base;
+    g_assert_cmpint(error, ==, ENOTCONN);
+    g_atomic_int_inc(entry->cancelled);
+    free_entry(entry);
+}
+
+static TestEntry *new_entry(Shared *shared, const char *job)
+{
+    TestEntry *entry = g_new0(TestEntry, 1);
+    entry->entry.run = run_entry;
+    entry->entry.cancelled = cancel_entry;
+    entry->entry.request.job = qos_gate_job(shared->gate, job, 0);
+    entry->entry.request.opcode = QOS_OP_READ;
+    entry->entry.request.bytes = 1;
+    entry->gate = shared->gate;
+    entry->runs = &shared->runs;
+    entry->cancelled = &shared->cancelled;
+    entry->inside = &shared->inside;
+    entry->most = &shared->most;
+    return entry;
+}
+
+/* What a reader thread does with a request. */
+static void submit(Shared *shared, const char *job)
+{
+    TestEntry *entry = new_entry(shared, job);
+    if (qos_gate_enter(shared->gate, &entry->entry) || qos_gate_park(shared->gate, &entry->entry))
+        run_entry(&entry->entry);
+}
+
+static void set_rule(QosGate *gate, const char *command)
+{
+    GError *error = NULL;
+    QosRules *old = qos_gate_rules(gate);
+    QosRules *rules = qos_rules_apply(old, command, qos_gate_now(), &error);
+    g_assert_no_error(error);
+    qos_gate_set_rules(gate, rules);
+    qos_rules_unref(rules);
+    qos_rules_unref(old);
+}
+
+#define READERS  4
+#define REQUESTS 5000
+
+static void *reader(void *arg)
+{
+    static const char *const jobs[] = {"free", "limited", "slow", "other"};
+    for (guint i = 0; i < REQUESTS; i++)
+        submit(arg, jobs[i % G_N_ELEMENTS(jobs)]);
+    return NULL;
+}
+
+static void wait_for_runs(Shared *shared, gint count)
+{
+    while (g_atomic_int_get(&shared->runs) < count)
+        g_thread_yield();
+}
+
+static void test_nothing_is_lost(gconstpointer policy)
+{
+    Shared shared = {.gate = qos_gate_new(policy, 3, 600 * QOS_SECOND)};
+    pthread_t threads[READERS];
+
+    g_assert_cmpint(qos_gate_start(shared.gate), ==, 0);
+    set_rule(shared.gate, "start limited jobid={limited} rate=20000");
+    set_rule(shared.gate, "start slow jobid={slow} bps=50K depth=1:1");
+    for (guint i = 0; i < READERS; i++)
+        pthread_create(&threads[i], NULL, reader, &shared);
+    for (guint i = 0; i < READERS; i++)
+        pthread_join(threads[i], NULL);
+    wait_for_runs(&shared, READERS * REQUESTS);
+    qos_gate_stop(shared.gate);
+    g_assert_cmpint(shared.runs, ==, READERS * REQUESTS);
+    g_assert_cmpint(shared.cancelled, ==, 0);
+    g_assert_cmpint(shared.most, <=, 3);
+    qos_gate_free(shared.gate);
+}
+
+static void *change_policies(void *arg)
+{
+    Shared *shared = arg;
+    for (guint i = 0; i < 300; i++) {
+        qos_gate_set_policy(shared->gate, qos_policies[i % 3]);
+        set_rule(shared->gate, i % 2 ? "change limited rate=30000" : "change limited rate=10000");
+        qos_gate_set_slots(shared->gate, 2 + i % 7);
+    }
+    return NULL;
+}
+
+static void test_changes_under_load(void)
+{
+    Shared shared = {.gate = qos_gate_new(&qos_policy_tbf, 3, 600 * QOS_SECOND)};
+    pthread_t threads[READERS + 1];
+
+    g_assert_cmpint(qos_gate_start(shared.gate), ==, 0);
+    set_rule(shared.gate, "start limited jobid={limited} rate=20000");
+    for (guint i = 0; i < READERS; i++)
+        pthread_create(&threads[i], NULL, reader, &shared);
+    pthread_create(&threads[READERS], NULL, change_policies, &shared);
+    for (guint i = 0; i <= READERS; i++)
+        pthread_join(threads[i], NULL);
+    wait_for_runs(&shared, READERS * REQUESTS);
+    qos_gate_stop(shared.gate);
+    g_assert_cmpint(shared.runs, ==, READERS * REQUESTS);
+    qos_gate_free(shared.gate);
+}
+
+/* Requests that would wait for hours hold no thread, and stopping answers each. */
+static void test_stop_answers_what_waits(void)
+{
+    Shared shared = {.gate = qos_gate_new(&qos_policy_tbf, 8, 600 * QOS_SECOND)};
+
+    g_assert_cmpint(qos_gate_start(shared.gate), ==, 0);
+    set_rule(shared.gate, "start slow jobid={slow} bps=1 depth=1:1");
+    for (guint i = 0; i < 1000; i++)
+        submit(&shared, "slow");
+    g_assert_cmpint(g_atomic_int_get(&shared.runs), >=, 1);
+    qos_gate_stop(shared.gate);
+    g_assert_cmpint(shared.runs + shared.cancelled, ==, 1000);
+    g_assert_cmpint(shared.cancelled, >, 900);
+    qos_gate_free(shared.gate);
+}
+
+static void test_cancel_frees_the_place(void)
+{
+    Shared shared = {.gate = qos_gate_new(&qos_policy_tbf, 8, 600 * QOS_SECOND)};
+
+    g_assert_cmpint(qos_gate_start(shared.gate), ==, 0);
+    set_rule(shared.gate, "start slow jobid={slow} rate=1 depth=1");
+    submit(&shared, "slow");
+    TestEntry *parked = new_entry(&shared, "slow");
+    g_assert_false(qos_gate_enter(shared.gate, &parked->entry));
+    g_assert_false(qos_gate_cancel(shared.gate, &parked->entry)); /* its reader still has it */
+    g_assert_false(qos_gate_park(shared.gate, &parked->entry));
+    g_assert_true(qos_gate_cancel(shared.gate, &parked->entry));
+    free_entry(parked);
+    qos_gate_stop(shared.gate);
+    g_assert_cmpint(shared.runs, ==, 1);
+    qos_gate_free(shared.gate);
+}
+
+static void count_expiry(void *arg)
+{
+    g_atomic_int_inc((gint *)arg);
+}
+
+static void test_rules_expire_by_themselves(void)
+{
+    Shared shared = {.gate = qos_gate_new(&qos_policy_tbf, 8, 600 * QOS_SECOND)};
+    gint expired = 0;
+
+    qos_gate_on_expiry(shared.gate, count_expiry, &expired);
+    g_assert_cmpint(qos_gate_start(shared.gate), ==, 0);
+    set_rule(shared.gate, "start brief jobid={slow} rate=1 depth=1 expire=1");
+    submit(&shared, "slow");
+    submit(&shared, "slow");
+    submit(&shared, "slow");
+    wait_for_runs(&shared, 3); /* the third would wait for two seconds */
+    while (g_atomic_int_get(&expired) == 0)
+        g_thread_yield();
+    QosRules *rules = qos_gate_rules(shared.gate);
+    g_assert_null(qos_rules_by_name(rules, "brief"));
+    qos_rules_unref(rules);
+    qos_gate_stop(shared.gate);
+    qos_gate_free(shared.gate);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_data_func("/gate/nothing-is-lost/fifo", &qos_policy_fifo, test_nothing_is_lost);
+    g_test_add_data_func("/gate/nothing-is-lost/jrr", &qos_policy_jrr, test_nothing_is_lost);
+    g_test_add_data_func("/gate/nothing-is-lost/tbf", &qos_policy_tbf, test_nothing_is_lost);
+    g_test_add_func("/gate/changes-under-load", test_changes_under_load);
+    g_test_add_func("/gate/stop-answers-what-waits", test_stop_answers_what_waits);
+    g_test_add_func("/gate/cancel-frees-the-place", test_cancel_frees_the_place);
+    g_test_add_func("/gate/rules-expire-by-themselves", test_rules_expire_by_themselves);
+    return g_test_run();
+}

@@ -1,0 +1,285 @@
+/*
+ * Slots, each job's share of them, the plain policies, cancelling, and the change of policies under
+ * load.
+ */
+#include "sched_fixture.h"
+
+static void test_goes_at_once_while_slots_are_free(void)
+{
+    Fixture f;
+    QosRequest *requests[4];
+    fixture_init(&f, &qos_policy_fifo, 4);
+    for (guint i = 0; i < 4; i++) {
+        g_autofree char *job = g_strdup_printf("job%u", i);
+        requests[i] = request_new(&f, job, QOS_OP_READ, 1);
+        g_assert_cmpint(enter(&f, requests[i]), ==, QOS_GO);
+    }
+    QosRequest *late = request_new(&f, "late", QOS_OP_READ, 1);
+    g_assert_cmpint(enter(&f, late), ==, QOS_WAIT);
+    g_assert_null(next(&f));
+
+    f.now += QOS_SECOND;
+    leave(&f, requests[2]);
+    g_assert_true(next(&f) == late);
+    g_assert_cmpint(late->start - late->arrival, ==, QOS_SECOND);
+    g_assert_cmpuint(late->job->waits, ==, 1);
+    g_assert_cmpstr(late->job->wait[0].rule_name, ==, "slots");
+    g_assert_cmpint(late->job->wait[0].waited, ==, QOS_SECOND);
+    leave(&f, late);
+    leave(&f, requests[0]);
+    leave(&f, requests[1]);
+    leave(&f, requests[3]);
+    fixture_clear(&f);
+}
+
+/* With 16 slots a job has at most 14; what it has beyond is held, and goes as its own leave. */
+static void test_no_job_holds_all_slots(void)
+{
+    static const QosPolicyClass *const all[] = {&qos_policy_fifo, &qos_policy_jrr, &qos_policy_tbf};
+    for (guint p = 0; p < G_N_ELEMENTS(all); p++) {
+        Fixture f;
+        QosSchedState state;
+        QosRequest *hog[100];
+        guint went = 0;
+        fixture_init(&f, all[p], 16);
+        for (guint i = 0; i < 100; i++) {
+            hog[i] = request_new(&f, "hog", QOS_OP_READ, 1);
+            went += enter(&f, hog[i]) == QOS_GO;
+        }
+        g_assert_cmpuint(went, ==, 14);
+
+        QosRequest *other = request_new(&f, "other", QOS_OP_READ, 1);
+        g_assert_cmpint(enter(&f, other), ==, QOS_GO);
+        qos_sched_state(f.sched, &state);
+        g_assert_cmpuint(state.running, ==, 15);
+        g_assert_cmpuint(state.held, ==, 86);
+
+        for (guint i = 0; i < 100; i++) {
+            leave(&f, hog[i]);
+            QosRequest *due = next(&f);
+            g_assert_true(due == (i + 14 < 100 ? hog[i + 14] : NULL));
+            g_assert_null(next(&f));
+        }
+        leave(&f, other);
+        qos_sched_state(f.sched, &state);
+        g_assert_cmpuint(state.running, ==, 0);
+        g_assert_cmpuint(state.held, ==, 0);
+        fixture_clear(&f);
+    }
+}
+
+/* Round robin: each job's first request goes before any job's second. */
+static void test_jrr_takes_turns(void)
+{
+    Fixture f;
+    QosRequest *requests[3][5];
+    fixture_init(&f, &qos_policy_jrr, 1);
+    QosRequest *running = request_new(&f, "first", QOS_OP_READ, 1);
+    g_assert_cmpint(enter(&f, running), ==, QOS_GO);
+    for (guint job = 0; job < 3; job++) {
+        g_autofree char *name = g_strdup_printf("job%u", job);
+        for (guint i = 0; i < 5; i++) {
+            requests[job][i] = request_new(&f, name, QOS_OP_READ, 1);
+            g_assert_cmpint(enter(&f, requests[job][i]), ==, QOS_WAIT);
+        }
+    }
+    for (guint i = 0; i < 5; i++) {
+        for (guint job = 0; job < 3; job++) {
+            leave(&f, running);
+            running = next(&f);
+            g_assert_true(running == requests[job][i]);
+        }
+    }
+    leave(&f, running);
+    g_assert_null(next(&f));
+    fixture_clear(&f);
+}
+
+static void test_cancel(void)
+{
+    static const QosPolicyClass *const all[] = {&qos_policy_fifo, &qos_policy_jrr, &qos_policy_tbf};
+    for (guint p = 0; p < G_N_ELEMENTS(all); p++) {
+        Fixture f;
+        QosSchedState state;
+        QosRequest *requests[10];
+        fixture_init(&f, all[p], 2);
+        for (guint i = 0; i < 10; i++) {
+            requests[i] = request_new(&f, i < 5 ? "a" : "b", QOS_OP_READ, 1);
+            enter(&f, requests[i]);
+        }
+        /* a's first and b's first run; the others are held or queued. */
+        for (guint i = 0; i < 10; i++) {
+            if (i % 5 == 0)
+                continue;
+            qos_sched_cancel(f.sched, requests[i], f.now + QOS_SECOND);
+            request_free(requests[i]);
+        }
+        leave(&f, requests[0]);
+        leave(&f, requests[5]);
+        g_assert_null(next(&f));
+        qos_sched_state(f.sched, &state);
+        g_assert_cmpuint(state.running + state.held, ==, 0);
+        fixture_clear(&f);
+    }
+}
+
+/* Switching loses nothing and releases nothing: what tbf holds goes at its rate, while fifo serves
+ * the new. */
+static void test_switch_under_load(void)
+{
+    Fixture f;
+    QosRequest *slow[20];
+    guint queued;
+    fixture_init(&f, &qos_policy_tbf, 64);
+    fixture_rule(&f, "start limit jobid={slow} rate=10 depth=1");
+    for (guint i = 0; i < 20; i++) {
+        slow[i] = request_new(&f, "slow", QOS_OP_READ, 1);
+        g_assert_cmpint(enter(&f, slow[i]), ==, i == 0 ? QOS_GO : QOS_WAIT);
+    }
+    qos_sched_set_policy(f.sched, &qos_policy_fifo, f.now);
+    g_assert_cmpint(qos_sched_policy_state(f.sched, &qos_policy_tbf, &queued), ==,
+                    QOS_POLICY_STOPPING);
+    g_assert_cmpuint(queued, ==, 19);
+    g_assert_null(next(&f));
+
+    QosRequest *fresh = request_new(&f, "slow", QOS_OP_READ, 1);
+    g_assert_cmpint(enter(&f, fresh), ==, QOS_GO);
+    leave(&f, fresh);
+
+    for (guint i = 1; i < 10; i++) {
+        f.now += QOS_SECOND / 10 - 1;
+        g_assert_null(next(&f));
+        f.now += 1;
+        g_assert_true(next(&f) == slow[i]);
+        g_assert_null(next(&f));
+    }
+    /* Back to tbf: the one that drains is taken up again, with its empty bucket. */
+    qos_sched_set_policy(f.sched, &qos_policy_tbf, f.now);
+    QosRequest *again = request_new(&f, "slow", QOS_OP_READ, 1);
+    g_assert_cmpint(enter(&f, again), ==, QOS_WAIT);
+    for (guint i = 10; i < 20; i++) {
+        f.now += QOS_SECOND / 10;
+        g_assert_true(next(&f) == slow[i]);
+    }
+    f.now += QOS_SECOND / 10;
+    g_assert_true(next(&f) == again);
+    leave(&f, again);
+    for (guint i = 0; i < 20; i++)
+        leave(&f, slow[i]);
+    g_assert_cmpint(qos_sched_policy_state(f.sched, &qos_policy_fifo, &queued), ==,
+                    QOS_POLICY_STOPPED);
+    fixture_clear(&f);
+}
+
+/* Slots taken away are not refilled; what is held goes on when there is room again. */
+static void test_slots_shrink_under_load(void)
+{
+    Fixture f;
+    QosRequest *requests[40];
+    fixture_init(&f, &qos_policy_fifo, 16);
+    for (guint i = 0; i < 40; i++) {
+        requests[i] = request_new(&f, "hog", QOS_OP_READ, 1);
+        enter(&f, requests[i]);
+    }
+    qos_sched_set_slots(f.sched, 2); /* share: 1 */
+    for (guint i = 0; i < 13; i++) {
+        leave(&f, requests[i]);
+        g_assert_null(next(&f));
+    }
+    for (guint i = 13; i < 39; i++) {
+        leave(&f, requests[i]);
+        g_assert_true(next(&f) == requests[i + 1]);
+        g_assert_null(next(&f));
+    }
+    leave(&f, requests[39]);
+    fixture_clear(&f);
+}
+
+typedef struct {
+    GPtrArray *waiting;
+    GPtrArray *running;
+} Live;
+
+static void check_one_left(Fixture *f, Live *live, GRand *random)
+{
+    guint i = (guint)g_rand_int_range(random, 0, (gint32)live->running->len);
+    leave(f, g_ptr_array_steal_index_fast(live->running, i));
+}
+
+/* Any sequence of calls: each request goes exactly once or is cancelled, and the slots are never
+ * exceeded. */
+static void test_random_sequences(void)
+{
+    guint32 seed = g_test_rand_int();
+    g_autoptr(GRand) random = g_rand_new_with_seed(seed);
+    g_test_message("seed %u", seed);
+
+    for (guint round = 0; round < 50; round++) {
+        Fixture f;
+        QosSchedState state;
+        Live live = {g_ptr_array_new(), g_ptr_array_new()};
+        guint slots = (guint)g_rand_int_range(random, 1, 20);
+        fixture_init(&f, qos_policies[round % 3], slots);
+        fixture_rule(&f, "start some jobid={j1 j2} rate=500 bps=1M");
+        for (guint step = 0; step < 2000; step++) {
+            f.now += g_rand_int_range(random, 0, 3000000);
+            int what = g_rand_int_range(random, 0, 100);
+            QosRequest *request;
+            if (what < 40) {
+                g_autofree char *job = g_strdup_printf("j%d", g_rand_int_range(random, 0, 6));
+                request = request_new(&f, job, (QosOpcode)g_rand_int_range(random, 0, QOS_OP_COUNT),
+                                      (guint64)g_rand_int_range(random, 0, 10000));
+                g_ptr_array_add(enter(&f, request) == QOS_GO ? live.running : live.waiting,
+                                request);
+            } else if (what < 70 && live.running->len > 0) {
+                check_one_left(&f, &live, random);
+            } else if (what < 75 && live.waiting->len > 0) {
+                guint i = (guint)g_rand_int_range(random, 0, (gint32)live.waiting->len);
+                request = g_ptr_array_steal_index_fast(live.waiting, i);
+                qos_sched_cancel(f.sched, request, f.now);
+                request_free(request);
+            } else if (what == 75) {
+                qos_sched_set_policy(f.sched, qos_policies[g_rand_int_range(random, 0, 3)], f.now);
+            } else if (what == 76) {
+                fixture_rule(&f, g_rand_boolean(random) ? "change some rate=50"
+                                                        : "change some rate=5000 per=rule");
+            } else if (what == 77) {
+                qos_sched_expire(f.sched, f.now);
+            }
+            while ((request = next(&f)) != NULL) {
+                g_assert_true(g_ptr_array_remove_fast(live.waiting, request));
+                g_ptr_array_add(live.running, request);
+            }
+            qos_sched_state(f.sched, &state);
+            g_assert_cmpuint(state.running, ==, live.running->len);
+            g_assert_cmpuint(state.running, <=, slots);
+        }
+        while (live.running->len + live.waiting->len > 0) {
+            QosRequest *request;
+            f.now += QOS_SECOND;
+            while (live.running->len > 0)
+                check_one_left(&f, &live, random);
+            while ((request = next(&f)) != NULL) {
+                g_assert_true(g_ptr_array_remove_fast(live.waiting, request));
+                g_ptr_array_add(live.running, request);
+            }
+        }
+        fixture_clear(&f);
+        g_ptr_array_unref(live.waiting);
+        g_ptr_array_unref(live.running);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/sched/goes-at-once-while-slots-are-free",
+                    test_goes_at_once_while_slots_are_free);
+    g_test_add_func("/sched/no-job-holds-all-slots", test_no_job_holds_all_slots);
+    g_test_add_func("/sched/jrr-takes-turns", test_jrr_takes_turns);
+    g_test_add_func("/sched/cancel", test_cancel);
+    g_test_add_func("/sched/switch-under-load", test_switch_under_load);
+    g_test_add_func("/sched/slots-shrink-under-load", test_slots_shrink_under_load);
+    g_test_add_func("/sched/random-sequences", test_random_sequences);
+    return g_test_run();
+}
