@@ -110,12 +110,19 @@ static gboolean set_foreground(QosOptions *options, const char *value G_GNUC_UNU
     return TRUE;
 }
 
+static gboolean set_policy(QosOptions *options, const char *value, GError **error G_GNUC_UNUSED)
+{
+    g_hash_table_replace(options->overrides, g_strdup("nrs_policies"), g_strdup(value));
+    return TRUE;
+}
+
 static const Option own_options[] = {
     {"cache", set_cache, TRUE},
     {"attr_timeout", set_attr_timeout, TRUE},
     {"entry_timeout", set_entry_timeout, TRUE},
     {"threads", set_threads, TRUE},
     {"db", set_database, TRUE},
+    {"policy", set_policy, TRUE},
     {"allow_other", set_allow_other, FALSE},
     {"noallow_other", set_noallow_other, FALSE},
     {"foreground", set_foreground, FALSE},

@@ -1,0 +1,32 @@
+/*
+ * The daemon as a process: its log, its place in the background, its limits.
+ */
+#pragma once
+
+#include "base/time.h"
+
+typedef struct {
+    gint is_up;          /* atomic; in the background, stderr is the starter's until then */
+    gboolean background; /* the log goes to syslog */
+    gboolean verbose;
+    int verdict; /* a pipe to the waiting starter, or -1 */
+} QosDaemon;
+
+/* Takes over g_log() and libfuse's log: they go to stderr, one line each. `daemon` must stay. */
+void qos_daemon_init(QosDaemon *daemon, gboolean verbose);
+
+/*
+ * Goes on in a child of its own session. Returns there, or -1 with errno set; the starter waits for
+ * qos_daemon_is_up() and then ends with 0, or with the child's exit status. Until then the child's
+ * stderr is the starter's, so that what goes wrong is read by whoever mounts. Call it before any
+ * thread or descriptor is made: inherited descriptors are closed, lest they be held for as long as
+ * the mount.
+ */
+int qos_daemon_background(QosDaemon *daemon);
+/* The mount is there: lets the starter go. Any thread; nothing in the foreground. */
+void qos_daemon_is_up(QosDaemon *daemon);
+
+/* As many descriptors as may be had, and no memory reclaim through the own mount. */
+void qos_daemon_prepare(void);
+/* After how long the kernel takes a request's absence as the daemon's death; QOS_NEVER = never. */
+QosTime qos_daemon_request_timeout(void);

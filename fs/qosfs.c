@@ -1,0 +1,347 @@
+/*
+ * mount.qosfs: makes a mount out of its parts, and takes it down again.
+ *
+ *     options -> [fork] -> inodes, gate, callers, interrupts, database, control -> session -> loop
+ *
+ * The starter checks what can be checked, then forks; all that has threads or descriptors is made
+ * in the child. SRC is opened before DIR is mounted, so that both may be the same directory. The
+ * end is the same whether the mount was unmounted, the daemon got a signal, or the start failed
+ * half-way: the loop has ended, all that waits is answered, the mount goes, what is to be kept is
+ * saved, and the parts go in the reverse order.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <fuse_lowlevel.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "db/db.h"
+#include "fs/daemon.h"
+#include "fs/options.h"
+#include "ops/control.h"
+#include "ops/fs.h"
+#include "ops/inode.h"
+#include "ops/interrupt.h"
+#include "ops/tunable.h"
+
+/* As mount(8) has them. */
+#define EXIT_USAGE       1
+#define EXIT_FAILED      32
+
+#define SLOTS_AT_FIRST   64 /* until control has read the tunables */
+#define CLEANUP_AT_FIRST (600 * QOS_SECOND)
+#define THREADS_MIN      128
+#define MAX_IDLE_THREADS 16
+
+typedef struct {
+    QosFs fs; /* first: libfuse's user data */
+    QosDaemon daemon;
+    QosOptions options;
+    char *source; /* SRC and DIR, absolute, without symbolic links */
+    char *mountpoint;
+    QosDb *db;
+} Mounter;
+
+/* --- before the fork --- */
+
+static void print_help(void)
+{
+    puts("Usage: mount.qosfs SRC DIR [-f] [-n] [-s] [-v] [-N NAMESPACE] [-o OPTION,...]\n"
+         "\n"
+         "Mounts the directory SRC on DIR, and holds every job there to its rules.\n"
+         "\n"
+         "  -o cache=auto|none|always  what the kernel may cache (auto)\n"
+         "  -o attr_timeout=TIME       how long attributes are believed (1s; none: 0)\n"
+         "  -o entry_timeout=TIME      how long names are believed (1s; none: 0)\n"
+         "  -o allow_other             other users may use the mount (default for root)\n"
+         "  -o noallow_other           only the user who mounts\n"
+         "  -o threads=N               readers of requests at most; more than slots\n"
+         "  -o db=PATH                 where rules, tunables and totals are kept\n"
+         "  -o foreground              stay in the foreground; also --foreground\n"
+         "  -o policy=NAME             fifo, tbf or jrr; short for nrs_policies=NAME");
+    for (guint i = 0; i < QOS_TUNABLE_COUNT; i++)
+        printf("  -o %s=...%*s%s\n", qos_tunable_names[i], (int)(20 - strlen(qos_tunable_names[i])),
+               "", qos_tunable_help(i));
+    puts("  -o ro,nosuid,nodev,noexec,noatime,...   as for any mount\n"
+         "\n"
+         "  -f  do all but the mount    -s  ignore unknown options    -v  say more\n"
+         "  -h  this text               -V  the version\n"
+         "\n"
+         "Tunables given here hold for this mount and are not saved. See mount.qosfs(8).");
+}
+
+/* An absolute path of a directory, or NULL with an error that calls it `what`. */
+static char *resolve_directory(const char *what, const char *path, GError **error)
+{
+    char *resolved = realpath(path, NULL);
+    struct stat stat_buffer;
+
+    if (resolved && stat(resolved, &stat_buffer) == 0 && S_ISDIR(stat_buffer.st_mode))
+        return resolved;
+    if (resolved)
+        errno = ENOTDIR;
+    free(resolved);
+    qos_set_error(error, errno, "%s \"%s\": %s%s", what, path, g_strerror(errno),
+                  errno == ENOTCONN ? "; the daemon of a mount there has died: umount it first"
+                                    : "");
+    return NULL;
+}
+
+static gboolean is_below(const char *path, const char *directory)
+{
+    gsize length = strlen(directory);
+
+    if (length == 1) /* "/" */
+        return path[1] != '\0';
+    return strncmp(path, directory, length) == 0 && path[length] == '/';
+}
+
+/* Enters the mount namespace that mount(8) was told to mount in. */
+static gboolean enter_namespace(const char *name, GError **error)
+{
+    g_autofree char *path = strspn(name, "0123456789") == strlen(name)
+                                ? g_strdup_printf("/proc/%s/ns/mnt", name)
+                                : g_strdup(name);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    gboolean entered = fd >= 0 && setns(fd, CLONE_NEWNS) == 0;
+
+    if (!entered)
+        qos_set_error(error, errno, "cannot enter the namespace \"%s\": %s", name,
+                      g_strerror(errno));
+    if (fd >= 0)
+        close(fd);
+    return entered;
+}
+
+static gboolean resolve_paths(Mounter *mounter, GError **error)
+{
+    QosOptions *options = &mounter->options;
+
+    if (options->mount_namespace && !enter_namespace(options->mount_namespace, error))
+        return FALSE;
+    mounter->source = resolve_directory("SRC", options->source, error);
+    if (!mounter->source)
+        return FALSE;
+    mounter->mountpoint = resolve_directory("DIR", options->mountpoint, error);
+    if (!mounter->mountpoint)
+        return FALSE;
+    if (is_below(mounter->mountpoint, mounter->source)) {
+        qos_set_error(
+            error, EINVAL,
+            "DIR \"%s\" lies below SRC \"%s\": the daemon would meet its own mount there and wait "
+            "for itself; mount it elsewhere, or on SRC itself",
+            mounter->mountpoint, mounter->source);
+        return FALSE;
+    }
+    if (!options->database) {
+        options->database = qos_options_default_database(mounter->mountpoint);
+    } else {
+        g_autofree char *given = g_steal_pointer(&options->database);
+
+        options->database = g_canonicalize_filename(given, NULL);
+    }
+    if (is_below(options->database, mounter->mountpoint)) {
+        qos_set_error(
+            error, EINVAL,
+            "the database \"%s\" would lie below DIR, where the mount hides it from the daemon; "
+            "choose another place with -o db=PATH",
+            options->database);
+        return FALSE;
+    }
+    return TRUE;
+}
+
+/* --- the parts --- */
+
+/* libfuse's first call: the kernel has found the mount and speaks to us. */
+static void init(void *userdata, struct fuse_conn_info *connection)
+{
+    Mounter *mounter = userdata;
+
+    qosfs_operations.init(userdata, connection);
+    g_info("%s is mounted on %s", mounter->source, mounter->mountpoint);
+    qos_daemon_is_up(&mounter->daemon);
+}
+
+static struct fuse_session *new_session(Mounter *mounter, GError **error)
+{
+    g_autofree char *options = qos_options_for_libfuse(&mounter->options, mounter->source);
+    struct fuse_args args = FUSE_ARGS_INIT(0, NULL);
+    struct fuse_lowlevel_ops operations = qosfs_operations;
+    struct fuse_session *session;
+
+    operations.init = init;
+    fuse_opt_add_arg(&args, "mount.qosfs");
+    fuse_opt_add_arg(&args, "-o");
+    fuse_opt_add_arg(&args, options);
+    session = fuse_session_new(&args, &operations, sizeof(operations), mounter);
+    fuse_opt_free_args(&args);
+    if (!session)
+        qos_set_error(error, EINVAL, "libfuse does not take the options \"%s\"", options);
+    return session;
+}
+
+/* The readers: more than the store has slots, so that one is free to read whatever the others wait
+ * for. */
+static gboolean choose_threads(Mounter *mounter, GError **error)
+{
+    QosSchedState state;
+
+    qos_gate_state(mounter->fs.gate, &state);
+    if (mounter->options.threads == 0)
+        mounter->options.threads = MAX(2 * state.slots, THREADS_MIN);
+    if (mounter->options.threads > state.slots)
+        return TRUE;
+    qos_set_error(
+        error, EINVAL,
+        "option threads=%u: there are %u slots, and a thread must be left to read requests; give "
+        "more than %u threads, or fewer slots",
+        mounter->options.threads, state.slots, state.slots);
+    return FALSE;
+}
+
+/* Makes everything but the mount. What was made when it fails is taken down by stop(). */
+static gboolean start(Mounter *mounter, GError **error)
+{
+    QosFs *fs = &mounter->fs;
+    QosTime timeout = qos_daemon_request_timeout();
+
+    fs->config = mounter->options.config;
+    fs->source = mounter->source;
+    fs->mountpoint = mounter->mountpoint;
+    fs->owner = getuid();
+    fs->inodes = qos_inodes_new(mounter->source, error);
+    if (!fs->inodes)
+        return FALSE;
+    fs->gate = qos_gate_new(&qos_policy_tbf, SLOTS_AT_FIRST, CLEANUP_AT_FIRST);
+    if (timeout != QOS_NEVER)
+        qos_gate_set_max_wait(fs->gate, timeout / 2); /* the other half is for the store */
+    qos_gate_start(fs->gate);
+    fs->callers = qos_callers_new(fs->gate);
+    fs->interrupts = qos_interrupts_new(fs->gate);
+    if (!fs->interrupts) {
+        qos_set_error(error, EAGAIN, "cannot start a thread");
+        return FALSE;
+    }
+    mounter->db = qos_db_open(mounter->options.database, error);
+    if (!mounter->db)
+        return FALSE;
+    fs->control = qos_control_new(fs, mounter->db, mounter->options.overrides, error);
+    if (!fs->control || !choose_threads(mounter, error))
+        return FALSE;
+    qos_control_start(fs->control);
+    fs->session = new_session(mounter, error);
+    return fs->session != NULL;
+}
+
+static void stop(Mounter *mounter)
+{
+    QosFs *fs = &mounter->fs;
+
+    if (fs->gate)
+        qos_gate_stop(fs->gate);
+    if (fs->session)
+        fuse_session_unmount(fs->session);
+    if (fs->control)
+        qos_control_stop(fs->control);
+    if (fs->session)
+        fuse_session_destroy(fs->session);
+    qos_control_free(fs->control);
+    qos_db_close(mounter->db);
+    qos_interrupts_free(fs->interrupts);
+    qos_callers_free(fs->callers);
+    qos_inodes_free(fs->inodes);
+    qos_gate_free(fs->gate);
+}
+
+/* --- the mount --- */
+
+/* Signals that end the mount are for this thread alone: elsewhere they would interrupt calls on the
+ * store. */
+static void mask_signals(int how)
+{
+    sigset_t signals;
+
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGTERM);
+    sigaddset(&signals, SIGINT);
+    sigaddset(&signals, SIGHUP);
+    pthread_sigmask(how, &signals, NULL);
+}
+
+/* Answers requests until the mount goes or a signal comes. */
+static gboolean loop(Mounter *mounter, GError **error)
+{
+    struct fuse_session *session = mounter->fs.session;
+    struct fuse_loop_config *config;
+    int result;
+
+    if (fuse_set_signal_handlers(session) != 0 ||
+        fuse_session_mount(session, mounter->mountpoint) != 0) {
+        qos_set_error(error, EIO, "cannot mount on \"%s\"", mounter->mountpoint);
+        return FALSE;
+    }
+    config = fuse_loop_cfg_create();
+    fuse_loop_cfg_set_clone_fd(config, 1);
+    fuse_loop_cfg_set_max_threads(config, mounter->options.threads);
+    fuse_loop_cfg_set_idle_threads(config, MAX_IDLE_THREADS);
+    mask_signals(SIG_UNBLOCK);
+    result = fuse_session_loop_mt(session, config);
+    mask_signals(SIG_BLOCK);
+    fuse_loop_cfg_destroy(config);
+    fuse_remove_signal_handlers(session);
+    if (result < 0) /* above 0: a signal */
+        qos_set_error(error, -result, "the mount on \"%s\" ended: %s", mounter->mountpoint,
+                      g_strerror(-result));
+    return result >= 0;
+}
+
+static gboolean serve(Mounter *mounter, GError **error)
+{
+    gboolean done;
+
+    if (!mounter->options.foreground && !mounter->options.fake &&
+        qos_daemon_background(&mounter->daemon) < 0) {
+        qos_set_error(error, errno, "cannot go to the background: %s", g_strerror(errno));
+        return FALSE;
+    }
+    qos_daemon_prepare();
+    qos_cred_init();
+    mask_signals(SIG_BLOCK);
+    done = start(mounter, error) && (mounter->options.fake || loop(mounter, error));
+    stop(mounter);
+    return done;
+}
+
+int main(int argc, char **argv)
+{
+    Mounter mounter = {0};
+    QosOptions *options = &mounter.options;
+    g_autoptr(GError) error = NULL;
+    int status = EXIT_SUCCESS;
+
+    qos_daemon_init(&mounter.daemon, FALSE);
+    if (!qos_options_parse(options, argc, argv, qos_tunable_names, &error)) {
+        g_critical("%s", error->message);
+        return EXIT_USAGE;
+    }
+    mounter.daemon.verbose = options->verbose;
+    if (options->help)
+        print_help();
+    else if (options->version)
+        printf("qosfs %s, libfuse %s\n", QOSFS_VERSION, fuse_pkgversion());
+    else if (!resolve_paths(&mounter, &error) || !serve(&mounter, &error))
+        status = EXIT_FAILED;
+    if (error)
+        g_critical("%s", error->message);
+    qos_options_clear(options);
+    free(mounter.source);
+    free(mounter.mountpoint);
+    return status;
+}
