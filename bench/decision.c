@@ -1,0 +1,135 @@
+/*
+ * What one scheduling decision costs: enter and leave of a request that may go, through the gate
+ * with its lock, and through the scheduler alone, by the number of jobs and rules.
+ *
+ *     build/bench/bench-decision [ROUNDS]
+ *
+ * The cases take turns in each round, so that a noisy machine disturbs all alike; printed are the
+ * medians over the rounds, in nanoseconds a request. `tbf` classifies each request by one hash
+ * look-up: its figures may grow with the jobs by cache misses, as those of `fifo` do, but not with
+ * the rules.
+ */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "fs/gate.h"
+
+#define REQUESTS 200000
+
+typedef struct {
+    const QosPolicyClass *policy;
+    guint jobs;
+    guint rules;
+    guint threads;
+} Case;
+
+static const Case cases[] = {
+    {&qos_policy_fifo, 1, 0, 1},    {&qos_policy_tbf, 1, 0, 1},
+    {&qos_policy_tbf, 1, 1000, 1},  {&qos_policy_fifo, 10000, 0, 1},
+    {&qos_policy_tbf, 10000, 0, 1}, {&qos_policy_tbf, 10000, 1000, 1},
+    {&qos_policy_fifo, 16, 0, 16},  {&qos_policy_tbf, 16, 16, 16},
+};
+#define CASES G_N_ELEMENTS(cases)
+
+typedef struct {
+    QosGate *gate;
+    QosJob **jobs;
+    guint job_count;
+    guint first;
+    guint requests;
+} Runner;
+
+static void never(QosEntry *entry G_GNUC_UNUSED)
+{
+    abort(); /* no rule binds: nothing waits */
+}
+
+static void *run(void *arg)
+{
+    Runner *runner = arg;
+    QosEntry entry = {.run = never};
+    for (guint i = 0; i < runner->requests; i++) {
+        entry.request.job = runner->jobs[(runner->first + i) % runner->job_count];
+        entry.request.opcode = QOS_OP_READ;
+        entry.request.bytes = 4096;
+        if (!qos_gate_enter(runner->gate, &entry))
+            abort();
+        qos_gate_leave(runner->gate, &entry, 4096, 0);
+    }
+    return NULL;
+}
+
+/* Rules that match their jobs, and never bind. */
+static void set_rules(QosGate *gate, guint count)
+{
+    QosRules *rules = qos_gate_rules(gate);
+    for (guint i = 0; i < count; i++) {
+        g_autofree char *command =
+            g_strdup_printf("start r%u jobid={j*.%u} rate=999999 depth=1000000", i, i);
+        QosRules *next = qos_rules_apply(rules, command, qos_gate_now(), NULL);
+        if (next == NULL)
+            abort();
+        qos_rules_unref(rules);
+        rules = next;
+    }
+    qos_gate_set_rules(gate, rules);
+    qos_rules_unref(rules);
+}
+
+static double measure(const Case *what)
+{
+    QosGate *gate = qos_gate_new(what->policy, 1024, 0);
+    g_autofree QosJob **jobs = g_new(QosJob *, what->jobs);
+    Runner runners[16];
+    pthread_t threads[16];
+
+    set_rules(gate, what->rules);
+    for (guint i = 0; i < what->jobs; i++) {
+        g_autofree char *id = g_strdup_printf("j%u.%u", i, i % 1000);
+        jobs[i] = qos_gate_job(gate, id, 0);
+    }
+    Runner warm = {gate, jobs, what->jobs, 0, what->jobs};
+    run(&warm);
+
+    QosTime start = qos_gate_now();
+    for (guint i = 0; i < what->threads; i++) {
+        runners[i] = (Runner){gate, jobs, what->jobs, i, REQUESTS / what->threads};
+        pthread_create(&threads[i], NULL, run, &runners[i]);
+    }
+    for (guint i = 0; i < what->threads; i++)
+        pthread_join(threads[i], NULL);
+    QosTime elapsed = qos_gate_now() - start;
+
+    for (guint i = 0; i < what->jobs; i++)
+        qos_job_unref(jobs[i]);
+    qos_gate_free(gate);
+    return (double)elapsed / REQUESTS;
+}
+
+static int compare(const void *a, const void *b)
+{
+    double difference = *(const double *)a - *(const double *)b;
+    return difference < 0 ? -1 : difference > 0;
+}
+
+int main(int argc, char **argv)
+{
+    guint rounds = argc > 1 ? (guint)strtoul(argv[1], NULL, 10) : 9;
+    if (rounds == 0) {
+        fprintf(stderr, "usage: bench-decision [ROUNDS]\n");
+        return 2;
+    }
+    g_autofree double *times = g_new(double, rounds *CASES);
+    for (guint round = 0; round < rounds; round++) {
+        for (guint i = 0; i < CASES; i++)
+            times[i * rounds + round] = measure(&cases[i]);
+    }
+    printf("| policy | jobs | rules | threads | ns a request |\n|---|---|---|---|---|\n");
+    for (guint i = 0; i < CASES; i++) {
+        qsort(&times[i * rounds], rounds, sizeof(double), compare);
+        printf("| %s | %u | %u | %u | %.0f |\n", cases[i].policy->name, cases[i].jobs,
+               cases[i].rules, cases[i].threads, times[i * rounds + rounds / 2]);
+    }
+    return 0;
+}
