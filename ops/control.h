@@ -18,6 +18,7 @@
 
 #include "db/db.h"
 #include "ops/op.h"
+#include "ops/report.h"
 
 #define QOS_CONTROL_NAME      ".qosfs"
 #define QOS_CONTROL_INO       2 /* the directory */
@@ -43,6 +44,15 @@ void qos_control_start(QosControl *control);
 /* Ends it, and saves the totals for the last time; before the gate goes. */
 void qos_control_stop(QosControl *control);
 void qos_control_free(QosControl *control); /* stopped, or never started; NULL is allowed */
+
+/* --- shared by control.c and control_files.c --- */
+
+/* What the mount does now; with its jobs, or with an empty list of them. Owned by the caller. */
+QosReport *qos_control_report(QosControl *control, gboolean with_jobs);
+/* TRUE where the caller is root or the mount's owner. */
+gboolean qos_control_may_set(fuse_req_t request);
+/* When it was mounted, ns since 1970. */
+QosTime qos_control_started(const QosControl *control);
 
 /* TRUE for `.qosfs` in the root: names.c refuses to make, remove or rename it (EPERM; EEXIST for
  * making). */

@@ -1,0 +1,427 @@
+/*
+ * The settings of a mount: the xattrs user.qosfs.* of its root, what is saved of them, and the
+ * thread that saves the jobs' totals. The hidden directory is in control_files.c.
+ *
+ * One set runs from its first step to its last under `setting`: parse, save, put in force. It is
+ * the one lock that is held while SQLite works: it makes setters, who are administrators, wait for
+ * one another, and nobody else takes it. What reports read is under `lock`, held for a copy.
+ *
+ * Order: setting, lock. Neither is held for a reply.
+ */
+#include "ops/control.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/error.h"
+
+#define SAVE_INTERVAL (5 * G_TIME_SPAN_SECOND) /* of totals: what a crash may cost */
+#define VALUE_MAX     16384                    /* bytes of a value that is set */
+#define XATTR_MAX     65536                    /* the kernel's bound on a value */
+#define ERRORS_MAX    256                      /* users whose last error is kept */
+
+#define RULES         "nrs_tbf_rule"
+#define ERROR         "last_error"
+
+struct QosControl {
+    QosFs *fs;
+    QosDb *db; /* borrowed; NULL: nothing persists */
+    QosTime started;
+
+    GMutex setting;       /* above */
+    GMutex lock;          /* below */
+    QosTunables tunables; /* changed with both held */
+    GHashTable *errors;   /* uid -> why the last set of that user failed */
+    GThread *thread;
+    GCond ended;
+    gboolean ending;
+};
+
+static QosTime wall_now(void)
+{
+    return g_get_real_time() * QOS_MICROSECOND;
+}
+
+/* --- loading --- */
+
+/* The value that a tunable starts with, where it is not the default; `ret_source` names its origin.
+ */
+static const char *initial_text(GHashTable *overrides, GHashTable *saved, const char *name,
+                                const char **ret_source)
+{
+    const char *text = overrides ? g_hash_table_lookup(overrides, name) : NULL;
+
+    *ret_source = text ? "option" : "saved tunable";
+    if (!text && saved)
+        text = g_hash_table_lookup(saved, name);
+    return text;
+}
+
+static gboolean load_tunables(QosControl *control, GHashTable *overrides, GError **error)
+{
+    g_autoptr(GHashTable) saved = NULL;
+
+    if (control->db && !(saved = qos_db_load_tunables(control->db, error)))
+        return FALSE;
+    for (guint i = 0; i < QOS_TUNABLE_COUNT; i++) {
+        g_autoptr(GError) reason = NULL;
+        const char *name = qos_tunable_names[i];
+        const char *source;
+        const char *text = initial_text(overrides, saved, name, &source);
+        char *checked = text ? qos_tunables_check(&control->tunables, i, text, &reason) : NULL;
+
+        if (reason) {
+            qos_set_error(error, reason->code, "%s %s=%s: %s", source, name, text, reason->message);
+            return FALSE;
+        }
+        if (checked)
+            qos_tunables_take(&control->tunables, i, checked);
+    }
+    for (guint i = 0; i < QOS_TUNABLE_COUNT; i++)
+        qos_tunables_apply(&control->tunables, i, control->fs);
+    return TRUE;
+}
+
+/* Saved waits know their rules by name; a rule that is gone has an id that no other has. */
+static void restore_job(QosControl *control, QosJob *job, const QosRules *rules)
+{
+    for (guint i = 0; i < job->wait_count; i++) {
+        QosWait *wait = &job->wait[i];
+        const QosRule *rule = qos_rules_by_name(rules, wait->rule_name);
+
+        if (!*wait->rule_name)
+            g_strlcpy(wait->rule_name, "slots", sizeof(wait->rule_name));
+        else
+            wait->rule_id = rule ? rule->id : G_MAXUINT64;
+    }
+    qos_gate_restore_job(control->fs->gate, job);
+}
+
+static gboolean load_rules_and_jobs(QosControl *control, GError **error)
+{
+    g_autoptr(GPtrArray) jobs = NULL;
+    QosRules *rules = qos_db_load_rules(control->db, qos_gate_now(), wall_now(), error);
+
+    if (rules)
+        jobs = qos_db_load_jobs(control->db, wall_now(), error);
+    if (jobs) {
+        qos_gate_set_rules(control->fs->gate, rules);
+        for (guint i = 0; i < jobs->len; i++)
+            restore_job(control, g_ptr_array_index(jobs, i), rules);
+    }
+    qos_rules_unref(rules);
+    return jobs != NULL;
+}
+
+QosControl *qos_control_new(QosFs *fs, QosDb *db, GHashTable *overrides, GError **error)
+{
+    QosControl *control = g_new0(QosControl, 1);
+
+    control->fs = fs;
+    control->db = db;
+    control->started = wall_now();
+    g_mutex_init(&control->setting);
+    g_mutex_init(&control->lock);
+    g_cond_init(&control->ended);
+    control->errors = g_hash_table_new_full(NULL, NULL, NULL, g_free);
+    qos_tunables_init(&control->tunables);
+    if (!load_tunables(control, overrides, error) || (db && !load_rules_and_jobs(control, error)))
+        g_clear_pointer(&control, qos_control_free);
+    return control;
+}
+
+void qos_control_free(QosControl *control)
+{
+    if (!control)
+        return;
+    qos_tunables_clear(&control->tunables);
+    g_hash_table_unref(control->errors);
+    g_cond_clear(&control->ended);
+    g_mutex_clear(&control->lock);
+    g_mutex_clear(&control->setting);
+    g_free(control);
+}
+
+QosTime qos_control_started(const QosControl *control)
+{
+    return control->started;
+}
+
+/* --- saving the totals --- */
+
+static void save_totals(QosControl *control)
+{
+    GPtrArray *jobs = qos_report_copy_jobs(control->fs->gate);
+
+    qos_db_save_jobs(control->db, jobs, qos_gate_now(), wall_now());
+}
+
+static gpointer save_now_and_then(gpointer data)
+{
+    QosControl *control = data;
+
+    g_mutex_lock(&control->lock);
+    while (!control->ending) {
+        gint64 until = g_get_monotonic_time() + SAVE_INTERVAL;
+
+        while (!control->ending && g_cond_wait_until(&control->ended, &control->lock, until)) {
+            /* woken for nothing */
+        }
+        g_mutex_unlock(&control->lock);
+        save_totals(control);
+        g_mutex_lock(&control->lock);
+    }
+    g_mutex_unlock(&control->lock);
+    return NULL;
+}
+
+void qos_control_start(QosControl *control)
+{
+    if (control->db)
+        control->thread = g_thread_new("qosfs-control", save_now_and_then, control);
+}
+
+void qos_control_stop(QosControl *control)
+{
+    if (!control->thread)
+        return;
+    g_mutex_lock(&control->lock);
+    control->ending = TRUE;
+    g_cond_signal(&control->ended);
+    g_mutex_unlock(&control->lock);
+    g_thread_join(g_steal_pointer(&control->thread)); /* saves for the last time */
+    qos_db_flush(control->db);
+}
+
+/* --- setting --- */
+
+gboolean qos_control_may_set(fuse_req_t request)
+{
+    uid_t uid = fuse_req_ctx(request)->uid;
+
+    return uid == 0 || uid == qos_fs(request)->owner;
+}
+
+static gboolean set_rule(QosControl *control, const char *command, GError **error)
+{
+    QosTime now = qos_gate_now();
+    QosRules *rules = qos_gate_rules(control->fs->gate);
+    QosRules *changed = qos_rules_apply(rules, command, now, error);
+    gboolean good = changed && (!control->db ||
+                                qos_db_save_rules(control->db, changed, now, wall_now(), error));
+
+    if (good)
+        qos_gate_set_rules(control->fs->gate, changed);
+    qos_rules_unref(changed);
+    qos_rules_unref(rules);
+    return good;
+}
+
+static gboolean set_tunable(QosControl *control, QosTunable tunable, const char *text,
+                            GError **error)
+{
+    char *checked = qos_tunables_check(&control->tunables, tunable, text, error);
+
+    if (!checked)
+        return FALSE;
+    if (control->db &&
+        !qos_db_save_tunable(control->db, qos_tunable_names[tunable], checked, error)) {
+        g_free(checked);
+        return FALSE;
+    }
+    g_mutex_lock(&control->lock);
+    qos_tunables_take(&control->tunables, tunable, checked);
+    g_mutex_unlock(&control->lock);
+    qos_tunables_apply(&control->tunables, tunable, control->fs);
+    return TRUE;
+}
+
+/* The value as a string: without the NUL or the blanks that tools put behind it. */
+static char *text_of(const char *value, size_t size, GError **error)
+{
+    if (size > VALUE_MAX) {
+        qos_set_error(error, E2BIG, "the value has %zu bytes; %d are taken", size, VALUE_MAX);
+        return NULL;
+    }
+    if (size > 0 && value[size - 1] == '\0')
+        size--;
+    if (memchr(value, '\0', size)) {
+        qos_set_error(error, EINVAL, "the value has a NUL byte inside");
+        return NULL;
+    }
+    return g_strchomp(g_strndup(value, size));
+}
+
+static gboolean set(QosControl *control, fuse_req_t request, const char *name, const char *value,
+                    size_t size, GError **error)
+{
+    g_autofree char *text = NULL;
+    gboolean good = FALSE;
+    QosTunable tunable = 0;
+    gboolean is_rule = strcmp(name, RULES) == 0;
+
+    if (!qos_control_may_set(request)) {
+        qos_set_error(error, EPERM, "only root and the owner of the mount (uid %u) may set %s",
+                      control->fs->owner, name);
+        return FALSE;
+    }
+    if (strcmp(name, ERROR) == 0) {
+        qos_set_error(error, EPERM, "%s can only be read", name);
+        return FALSE;
+    }
+    if (!is_rule && !qos_tunable_find(name, &tunable)) {
+        g_autofree char *names = g_strjoinv(" ", (char **)qos_tunable_names);
+
+        qos_set_error(error, EINVAL, "there is no %s%s to set; there are: " RULES " %s",
+                      QOS_XATTR_PREFIX, name, names);
+        return FALSE;
+    }
+    text = text_of(value, size, error);
+    if (text) {
+        g_mutex_lock(&control->setting);
+        good =
+            is_rule ? set_rule(control, text, error) : set_tunable(control, tunable, text, error);
+        g_mutex_unlock(&control->setting);
+    }
+    return good;
+}
+
+/* Keeps why `uid` failed, or (NULL) that he did not. */
+static void keep_error(QosControl *control, uid_t uid, const GError *error)
+{
+    g_mutex_lock(&control->lock);
+    if (g_hash_table_size(control->errors) >= ERRORS_MAX)
+        g_hash_table_remove_all(control->errors);
+    if (error)
+        g_hash_table_replace(control->errors, GUINT_TO_POINTER(uid), g_strdup(error->message));
+    else
+        g_hash_table_remove(control->errors, GUINT_TO_POINTER(uid));
+    g_mutex_unlock(&control->lock);
+}
+
+gboolean qos_control_setxattr(fuse_req_t request, const char *name, const char *value, size_t size)
+{
+    QosControl *control = qos_fs(request)->control;
+    g_autoptr(GError) error = NULL;
+
+    if (!g_str_has_prefix(name, QOS_XATTR_PREFIX))
+        return FALSE;
+    set(control, request, name + strlen(QOS_XATTR_PREFIX), value, size, &error);
+    keep_error(control, fuse_req_ctx(request)->uid, error);
+    fuse_reply_err(request, error ? error->code : 0);
+    return TRUE;
+}
+
+gboolean qos_control_removexattr(fuse_req_t request, const char *name)
+{
+    if (!g_str_has_prefix(name, QOS_XATTR_PREFIX))
+        return FALSE;
+    fuse_reply_err(request, EPERM);
+    return TRUE;
+}
+
+/* --- reading --- */
+
+QosReport *qos_control_report(QosControl *control, gboolean with_jobs)
+{
+    QosTunables tunables;
+    QosReport *report;
+
+    g_mutex_lock(&control->lock);
+    qos_tunables_copy(&tunables, &control->tunables);
+    g_mutex_unlock(&control->lock);
+    report = qos_report_new(control->fs, &tunables, control->started, with_jobs);
+    qos_tunables_clear(&tunables);
+    return report;
+}
+
+/* Cuts what does not fit an xattr at the end of a line, and says so. */
+static void fit(GString *text)
+{
+    static const char note[] = "# cut short: the whole list is in .qosfs/rules\n";
+    gsize length = XATTR_MAX - strlen(note);
+
+    if (text->len <= XATTR_MAX)
+        return;
+    while (length > 0 && text->str[length - 1] != '\n')
+        length--;
+    g_string_truncate(text, length);
+    g_string_append(text, note);
+}
+
+static GString *read_error(QosControl *control, uid_t uid)
+{
+    GString *text = g_string_new(NULL);
+    const char *error;
+
+    g_mutex_lock(&control->lock);
+    error = g_hash_table_lookup(control->errors, GUINT_TO_POINTER(uid));
+    if (error)
+        g_string_append(text, error);
+    g_mutex_unlock(&control->lock);
+    return text;
+}
+
+/* The value of that name, or NULL. */
+static GString *read_value(QosControl *control, const char *name, uid_t uid)
+{
+    QosTunable tunable;
+    GString *text;
+
+    if (strcmp(name, ERROR) == 0)
+        return read_error(control, uid);
+    if (strcmp(name, RULES) == 0) {
+        g_autoptr(QosReport) report = qos_control_report(control, FALSE);
+
+        text = qos_report_nrs_tbf_rule(report);
+        fit(text);
+        return text;
+    }
+    if (!qos_tunable_find(name, &tunable))
+        return NULL;
+    if (tunable == QOS_TUNABLE_NRS_POLICIES) {
+        g_autoptr(QosReport) report = qos_control_report(control, FALSE);
+
+        return qos_report_nrs_policies(report);
+    }
+    g_mutex_lock(&control->lock);
+    text = g_string_new(control->tunables.text[tunable]);
+    g_mutex_unlock(&control->lock);
+    return text;
+}
+
+gboolean qos_control_getxattr(fuse_req_t request, const char *name, size_t size)
+{
+    GString *text;
+
+    if (!g_str_has_prefix(name, QOS_XATTR_PREFIX))
+        return FALSE;
+    text = read_value(qos_fs(request)->control, name + strlen(QOS_XATTR_PREFIX),
+                      fuse_req_ctx(request)->uid);
+    if (!text) {
+        fuse_reply_err(request, ENODATA);
+        return TRUE;
+    }
+    if (size == 0)
+        fuse_reply_xattr(request, text->len);
+    else if (text->len > size)
+        fuse_reply_err(request, ERANGE);
+    else
+        fuse_reply_buf(request, text->str, text->len);
+    g_string_free(text, TRUE);
+    return TRUE;
+}
+
+static void append_name(GByteArray *names, const char *name)
+{
+    g_byte_array_append(names, (const guint8 *)QOS_XATTR_PREFIX, strlen(QOS_XATTR_PREFIX));
+    g_byte_array_append(names, (const guint8 *)name, (guint)strlen(name) + 1);
+}
+
+void qos_control_list_xattrs(GByteArray *names)
+{
+    append_name(names, RULES);
+    for (guint i = 0; i < QOS_TUNABLE_COUNT; i++)
+        append_name(names, qos_tunable_names[i]);
+    append_name(names, ERROR);
+}

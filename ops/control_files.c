@@ -1,0 +1,222 @@
+/*
+ * The hidden directory `.qosfs` of a mount's root: found by name, never listed.
+ *
+ * A file is a line of the table below. Its text is made at open and lives in the handle, so that
+ * one reader sees one moment however he reads. Sizes are 0 as in /proc, and reading is direct, to
+ * the end of the text. The kernel judges the modes (default_permissions); root passes them, so
+ * writing is judged here again.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+
+#include "ops/control.h"
+
+#define NAMES_TIMEOUT 3600.0 /* s: the names never change */
+#define COMMAND_MAX   255    /* bytes of a line that is written */
+
+typedef struct {
+    const char *name;
+    mode_t mode;
+    GString *(*text)(const QosReport *report);
+    gboolean with_jobs;
+} File;
+
+static const File files[] = {
+    {"job_stats", S_IFREG | 0644, qos_report_job_stats, TRUE},
+    {"jobs", S_IFREG | 0444, qos_report_jobs, TRUE},
+    {"rules", S_IFREG | 0444, qos_report_rules, FALSE},
+    {"metrics", S_IFREG | 0444, qos_report_metrics, TRUE},
+    {"state.json", S_IFREG | 0444, qos_report_state, TRUE},
+};
+
+#define FILE_COUNT (sizeof(files) / sizeof(files[0]))
+static_assert(QOS_CONTROL_INO_FIRST + FILE_COUNT <= QOS_CONTROL_INO_END, "no node ids left");
+
+/* NULL where there is no such file. */
+static const File *file_of(fuse_ino_t ino)
+{
+    gboolean is_file = ino >= QOS_CONTROL_INO_FIRST && ino < QOS_CONTROL_INO_FIRST + FILE_COUNT;
+
+    return is_file ? &files[ino - QOS_CONTROL_INO_FIRST] : NULL;
+}
+
+gboolean qos_control_is_name(fuse_ino_t parent, const char *name)
+{
+    return parent == FUSE_ROOT_ID && strcmp(name, QOS_CONTROL_NAME) == 0;
+}
+
+/* --- attributes --- */
+
+static struct stat stat_of(const QosFs *fs, fuse_ino_t ino)
+{
+    const File *file = file_of(ino);
+    QosTime started = qos_control_started(fs->control);
+
+    return (struct stat){
+        .st_ino = ino,
+        .st_mode = file ? file->mode : S_IFDIR | 0555,
+        .st_nlink = file ? 1 : 2,
+        .st_uid = fs->owner,
+        .st_gid = getgid(),
+        .st_blksize = 4096,
+        .st_atim.tv_sec = started / QOS_SECOND,
+        .st_mtim.tv_sec = started / QOS_SECOND,
+        .st_ctim.tv_sec = started / QOS_SECOND,
+    };
+}
+
+static struct fuse_entry_param entry_of(const QosFs *fs, fuse_ino_t ino)
+{
+    return (struct fuse_entry_param){
+        .ino = ino,
+        .generation = 1,
+        .attr = stat_of(fs, ino),
+        .attr_timeout = NAMES_TIMEOUT,
+        .entry_timeout = NAMES_TIMEOUT,
+    };
+}
+
+void qos_control_lookup(fuse_req_t request, fuse_ino_t parent, const char *name)
+{
+    fuse_ino_t ino = 0;
+    struct fuse_entry_param entry;
+
+    if (qos_control_is_name(parent, name))
+        ino = QOS_CONTROL_INO;
+    for (guint i = 0; parent == QOS_CONTROL_INO && i < FILE_COUNT; i++) {
+        if (strcmp(name, files[i].name) == 0)
+            ino = QOS_CONTROL_INO_FIRST + i;
+    }
+    if (ino == 0) {
+        fuse_reply_err(request, ENOENT);
+        return;
+    }
+    entry = entry_of(qos_fs(request), ino);
+    fuse_reply_entry(request, &entry);
+}
+
+void qos_control_getattr(fuse_req_t request, fuse_ino_t ino)
+{
+    struct stat stat = stat_of(qos_fs(request), ino);
+
+    if (ino != QOS_CONTROL_INO && !file_of(ino))
+        fuse_reply_err(request, ENOENT);
+    else
+        fuse_reply_attr(request, &stat, NAMES_TIMEOUT);
+}
+
+void qos_control_setattr(fuse_req_t request, fuse_ino_t ino, int to_set)
+{
+    if (to_set & FUSE_SET_ATTR_SIZE &&
+        !(to_set & (FUSE_SET_ATTR_MODE | FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID)))
+        qos_control_getattr(request, ino);
+    else
+        fuse_reply_err(request, EPERM);
+}
+
+/* --- files --- */
+
+static GString *text_of(const struct fuse_file_info *info)
+{
+    return (GString *)(uintptr_t)info->fh;
+}
+
+void qos_control_open(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info *info)
+{
+    const File *file = file_of(ino);
+    gboolean writes = (info->flags & O_ACCMODE) != O_RDONLY;
+    GString *text;
+
+    if (!file || (writes && !(file->mode & S_IWUSR)) || (writes && !qos_control_may_set(request))) {
+        fuse_reply_err(request, file ? EACCES : ENOENT);
+        return;
+    }
+    if ((info->flags & O_ACCMODE) == O_WRONLY) {
+        text = g_string_new(NULL);
+    } else {
+        g_autoptr(QosReport) report = qos_control_report(qos_fs(request)->control, file->with_jobs);
+
+        text = file->text(report);
+    }
+    info->fh = (uintptr_t)text;
+    info->direct_io = 1;
+    if (fuse_reply_open(request, info) < 0) /* the caller is gone: no release will come */
+        g_string_free(text, TRUE);
+}
+
+void qos_control_read(fuse_req_t request, G_GNUC_UNUSED fuse_ino_t ino, size_t size, off_t offset,
+                      struct fuse_file_info *info)
+{
+    const GString *text = text_of(info);
+    gsize start = (guint64)offset < text->len ? (gsize)offset : text->len;
+
+    fuse_reply_buf(request, text->str + start, MIN(size, text->len - start));
+}
+
+/* One write is one command, wherever it is written: "clear", or a job to forget. */
+void qos_control_write(fuse_req_t request, G_GNUC_UNUSED fuse_ino_t ino, const char *data,
+                       size_t size, G_GNUC_UNUSED off_t offset,
+                       G_GNUC_UNUSED struct fuse_file_info *info)
+{
+    g_autofree char *line = g_strstrip(g_strndup(data, MIN(size, COMMAND_MAX)));
+    gboolean is_all = strcmp(line, "clear") == 0;
+
+    if (!qos_control_may_set(request))
+        fuse_reply_err(request, EPERM);
+    else if (!*line || size > COMMAND_MAX)
+        fuse_reply_err(request, EINVAL);
+    else if (!qos_gate_clear_jobs(qos_fs(request)->gate, is_all ? NULL : line) && !is_all)
+        fuse_reply_err(request, ENOENT);
+    else
+        fuse_reply_write(request, size);
+}
+
+void qos_control_release(fuse_req_t request, G_GNUC_UNUSED fuse_ino_t ino,
+                         struct fuse_file_info *info)
+{
+    g_string_free(text_of(info), TRUE);
+    fuse_reply_err(request, 0);
+}
+
+/* --- the directory --- */
+
+void qos_control_opendir(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info *info)
+{
+    if (ino != QOS_CONTROL_INO)
+        fuse_reply_err(request, ENOTDIR);
+    else
+        fuse_reply_open(request, info);
+}
+
+/* Entry `index` of the directory: "." and "..", then the files. */
+static size_t add_entry(fuse_req_t request, char *buffer, size_t size, guint index, gboolean plus)
+{
+    static const char *const dots[] = {".", ".."};
+    const char *name = index < 2 ? dots[index] : files[index - 2].name;
+    fuse_ino_t ino = index < 2 ? (index == 0 ? QOS_CONTROL_INO : FUSE_ROOT_ID)
+                               : QOS_CONTROL_INO_FIRST + index - 2;
+    struct fuse_entry_param entry = entry_of(qos_fs(request), ino);
+
+    if (!plus)
+        return fuse_add_direntry(request, buffer, size, name, &entry.attr, index + 1);
+    if (index < 2)
+        entry.ino = 0; /* no look-up is counted for the dots */
+    return fuse_add_direntry_plus(request, buffer, size, name, &entry, index + 1);
+}
+
+void qos_control_readdir(fuse_req_t request, G_GNUC_UNUSED fuse_ino_t ino, size_t size,
+                         off_t offset, gboolean plus)
+{
+    g_autofree char *buffer = g_malloc(size);
+    size_t used = 0;
+
+    for (guint i = (guint)MIN((guint64)offset, FILE_COUNT + 2); i < FILE_COUNT + 2; i++) {
+        size_t length = add_entry(request, buffer + used, size - used, i, plus);
+
+        if (length > size - used)
+            break;
+        used += length;
+    }
+    fuse_reply_buf(request, buffer, used);
+}

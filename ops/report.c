@@ -1,0 +1,118 @@
+/*
+ * Taking the snapshot, and what the formats share.
+ *
+ * The jobs are copied one by one, so that the gate's lock is never held longer than for one of
+ * them: each is consistent in itself, and they are apart by the milliseconds that copying takes.
+ */
+#include "ops/report.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "ops/inode.h"
+
+#define RECENT (10 * QOS_SECOND)
+
+static gint more_recent_first(gconstpointer a, gconstpointer b)
+{
+    const QosJob *first = *(const QosJob *const *)a;
+    const QosJob *second = *(const QosJob *const *)b;
+
+    if (first->seen != second->seen)
+        return first->seen < second->seen ? 1 : -1;
+    return strcmp(first->id, second->id);
+}
+
+GPtrArray *qos_report_copy_jobs(QosGate *gate)
+{
+    g_autoptr(GPtrArray) jobs = qos_gate_jobs(gate);
+    GPtrArray *copies = g_ptr_array_new_full(jobs->len, g_free);
+
+    for (guint i = 0; i < jobs->len; i++) {
+        QosJob *copy = g_new(QosJob, 1);
+
+        qos_gate_copy_job(gate, g_ptr_array_index(jobs, i), copy);
+        g_ptr_array_add(copies, copy);
+    }
+    g_ptr_array_sort(copies, more_recent_first);
+    return copies;
+}
+
+QosReport *qos_report_new(QosFs *fs, const QosTunables *tunables, QosTime started,
+                          gboolean with_jobs)
+{
+    QosReport *report = g_new0(QosReport, 1);
+
+    report->started = started;
+    report->source = fs->source;
+    report->mountpoint = fs->mountpoint;
+    report->pid = getpid();
+    report->inodes = qos_inodes_count(fs->inodes);
+    report->callers = qos_callers_count(fs->callers);
+    qos_tunables_copy(&report->tunables, tunables);
+    for (guint i = 0; qos_policies[i] && i < QOS_REPORT_POLICIES_MAX; i++) {
+        QosReportPolicy *policy = &report->policies[report->policy_count++];
+
+        policy->policy = qos_policies[i];
+        policy->state = qos_gate_policy_state(fs->gate, policy->policy, &policy->queued);
+    }
+    report->rules = qos_gate_rules(fs->gate);
+    report->rule_states = g_new0(QosRuleState, qos_rules_count(report->rules));
+    for (guint i = 0; i < qos_rules_count(report->rules); i++)
+        qos_gate_rule_state(fs->gate, qos_rules_get(report->rules, i)->id, &report->rule_states[i]);
+    report->jobs = with_jobs ? qos_report_copy_jobs(fs->gate) : g_ptr_array_new();
+    qos_gate_state(fs->gate, &report->slots);
+    qos_gate_histograms(fs->gate, &report->histograms);
+    report->wall = g_get_real_time() * QOS_MICROSECOND;
+    report->now = qos_gate_now();
+    return report;
+}
+
+void qos_report_free(QosReport *report)
+{
+    if (!report)
+        return;
+    qos_tunables_clear(&report->tunables);
+    qos_rules_unref(report->rules);
+    g_free(report->rule_states);
+    g_ptr_array_unref(report->jobs);
+    g_free(report);
+}
+
+gboolean qos_report_append_id(GString *text, const char *id)
+{
+    gboolean escaped = FALSE;
+
+    for (; *id; id++) {
+        if (g_ascii_isalnum(*id) || strchr(".@-_:/", *id)) {
+            g_string_append_c(text, *id);
+        } else {
+            g_string_append_printf(text, "\\x%02X", (guchar)*id);
+            escaped = TRUE;
+        }
+    }
+    return escaped;
+}
+
+const char *qos_report_wait_name(const QosWait *wait)
+{
+    return wait->rule_id ? wait->rule_name : "slots";
+}
+
+const char *qos_report_limit(const QosReport *report, const QosJob *job)
+{
+    const QosWait *latest = NULL;
+
+    for (guint i = 0; i < job->wait_count; i++) {
+        if (!latest || job->wait[i].last > latest->last)
+            latest = &job->wait[i];
+    }
+    if (!latest || (!job->waiting && report->now - latest->last > RECENT))
+        return NULL;
+    return qos_report_wait_name(latest);
+}
+
+QosTime qos_report_wall(const QosReport *report, QosTime time)
+{
+    return report->wall - (report->now - time);
+}

@@ -1,0 +1,72 @@
+/*
+ * What the mount tells about itself: a snapshot of the gate, and the texts made of it.
+ *
+ * A QosReport is taken once, a short while under the gate's lock for each job; the formats (one
+ * unit each: report_stats.c, report_table.c, report_metrics.c, report_json.c) are pure functions of
+ * it.
+ */
+#pragma once
+
+#include "ops/tunable.h"
+
+#define QOS_REPORT_POLICIES_MAX 8
+
+typedef struct {
+    const QosPolicyClass *policy;
+    QosPolicyState state;
+    guint queued;
+} QosReportPolicy;
+
+typedef struct {
+    QosTime now;        /* monotonic; the jobs' times and the rules' expiry are on this clock */
+    QosTime wall;       /* the same moment, ns since 1970 */
+    QosTime started;    /* of the mount, ns since 1970 */
+    const char *source; /* borrowed from the mount */
+    const char *mountpoint;
+    pid_t pid;
+    guint inodes;
+    guint callers;
+    QosTunables tunables;
+
+    QosSchedState slots;
+    QosReportPolicy policies[QOS_REPORT_POLICIES_MAX];
+    guint policy_count;
+    QosRules *rules;           /* a reference */
+    QosRuleState *rule_states; /* one for each rule, in the same order; owned */
+    GPtrArray *jobs;           /* of QosJob, copies with g_free, most recently seen first */
+    QosGateHistograms histograms;
+} QosReport;
+
+/* `tunables` is copied; `started` as above; `with_jobs` FALSE leaves the list of jobs empty. */
+QosReport *qos_report_new(QosFs *fs, const QosTunables *tunables, QosTime started,
+                          gboolean with_jobs);
+void qos_report_free(QosReport *report); /* NULL is allowed */
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(QosReport, qos_report_free)
+
+/* Copies of all jobs, most recently seen first. */
+GPtrArray *qos_report_copy_jobs(QosGate *gate);
+
+/* Lustre's YAML (docs/reports.md). */
+GString *qos_report_job_stats(const QosReport *report);
+/* Tables for people. */
+GString *qos_report_jobs(const QosReport *report);
+GString *qos_report_rules(const QosReport *report);
+/* Prometheus text format, version 0.0.4. */
+GString *qos_report_metrics(const QosReport *report);
+/* One JSON object: all of it. */
+GString *qos_report_state(const QosReport *report);
+/* Lustre's nrs_tbf_rule and nrs_policies. */
+GString *qos_report_nrs_tbf_rule(const QosReport *report);
+GString *qos_report_nrs_policies(const QosReport *report);
+
+/* --- shared by the formats --- */
+
+/* Appends a job id, bytes outside Lustre's set as \xHH. TRUE where some were. */
+gboolean qos_report_append_id(GString *text, const char *id);
+/* The rule that holds the job up now or did within 10 s ("slots" for the store's slots), or NULL.
+ */
+const char *qos_report_limit(const QosReport *report, const QosJob *job);
+/* The name of what a QosWait counts. */
+const char *qos_report_wait_name(const QosWait *wait);
+/* ns since 1970 of a monotonic time. */
+QosTime qos_report_wall(const QosReport *report, QosTime time);

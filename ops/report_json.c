@@ -1,0 +1,218 @@
+/*
+ * state.json: all that the mount knows, for programs (qosfsctl is one). docs/reports.md has the
+ * fields. Times are seconds: since 1970 where a moment is meant.
+ */
+#include <json-glib/json-glib.h>
+
+#include "ops/report.h"
+
+/* Paths and conditions may be any bytes, JSON is UTF-8. */
+static void add_text(JsonBuilder *builder, const char *name, const char *value)
+{
+    g_autofree char *valid = g_utf8_make_valid(value, -1);
+
+    json_builder_set_member_name(builder, name);
+    json_builder_add_string_value(builder, valid);
+}
+
+static void add_number(JsonBuilder *builder, const char *name, guint64 value)
+{
+    json_builder_set_member_name(builder, name);
+    json_builder_add_int_value(builder, (gint64)MIN(value, G_MAXINT64));
+}
+
+static void add_double(JsonBuilder *builder, const char *name, double value)
+{
+    json_builder_set_member_name(builder, name);
+    json_builder_add_double_value(builder, value);
+}
+
+static void add_seconds(JsonBuilder *builder, const char *name, QosTime time)
+{
+    add_double(builder, name, (double)time / (double)QOS_SECOND);
+}
+
+static void add_moment(JsonBuilder *builder, const char *name, const QosReport *report,
+                       QosTime time)
+{
+    add_seconds(builder, name, qos_report_wall(report, time));
+}
+
+static void add_policies(JsonBuilder *builder, const QosReport *report)
+{
+    static const char *const states[] = {
+        [QOS_POLICY_STOPPED] = "stopped",
+        [QOS_POLICY_STARTED] = "started",
+        [QOS_POLICY_STOPPING] = "stopping",
+    };
+
+    json_builder_set_member_name(builder, "policies");
+    json_builder_begin_array(builder);
+    for (guint i = 0; i < report->policy_count; i++) {
+        json_builder_begin_object(builder);
+        add_text(builder, "name", report->policies[i].policy->name);
+        add_text(builder, "state", states[report->policies[i].state]);
+        add_number(builder, "queued", report->policies[i].queued);
+        json_builder_end_object(builder);
+    }
+    json_builder_end_array(builder);
+}
+
+static const char *per_name(QosPer per)
+{
+    static const char *const names[] = {
+        [QOS_PER_JOBID] = "jobid",
+        [QOS_PER_UID] = "uid",
+        [QOS_PER_GID] = "gid",
+        [QOS_PER_RULE] = "rule",
+        [QOS_PER_JOBID_OPCODE] = "jobid+opcode",
+    };
+
+    return names[per];
+}
+
+static void add_rule(JsonBuilder *builder, const QosReport *report, const QosRule *rule,
+                     const QosRuleState *state)
+{
+    g_autofree char *conditions = qos_rule_conditions(rule);
+    g_autofree char *options = qos_rule_options(rule);
+
+    json_builder_begin_object(builder);
+    add_text(builder, "name", rule->name);
+    add_text(builder, "conditions", conditions);
+    add_text(builder, "options", options);
+    add_number(builder, "rate", (guint64)rule->rate);
+    add_number(builder, "bps", (guint64)rule->bps);
+    add_number(builder, "depth_ops", (guint64)rule->depth_ops);
+    add_number(builder, "depth_bytes", (guint64)rule->depth_bytes);
+    add_text(builder, "per", per_name(rule->per));
+    add_number(builder, "weight", (guint64)rule->weight);
+    add_number(builder, "min", (guint64)rule->minimum);
+    if (rule->expires == QOS_NEVER) {
+        json_builder_set_member_name(builder, "expires_in");
+        json_builder_add_null_value(builder);
+    } else {
+        add_seconds(builder, "expires_in", MAX(rule->expires - report->now, 0));
+    }
+    json_builder_set_member_name(builder, "dryrun");
+    json_builder_add_boolean_value(builder, rule->dryrun);
+    add_number(builder, "buckets", state->buckets);
+    add_number(builder, "waiting", state->waiting);
+    add_number(builder, "requests", state->requests);
+    add_number(builder, "bytes", state->bytes);
+    add_number(builder, "waits", state->waits);
+    add_seconds(builder, "waited", state->waited);
+    add_number(builder, "dryrun_waits", state->dryrun_waits);
+    add_number(builder, "dryrun_bytes", state->dryrun_bytes);
+    json_builder_end_object(builder);
+}
+
+static void add_operations(JsonBuilder *builder, const QosJob *job)
+{
+    json_builder_set_member_name(builder, "operations");
+    json_builder_begin_object(builder);
+    for (guint i = 0; i < QOS_OP_COUNT; i++) {
+        if (!job->operation[i].samples)
+            continue;
+        json_builder_set_member_name(builder, qos_opcode_name(i));
+        json_builder_begin_object(builder);
+        add_number(builder, "samples", job->operation[i].samples);
+        add_double(builder, "seconds", (double)job->operation[i].sum / 1e6);
+        json_builder_end_object(builder);
+    }
+    json_builder_end_object(builder);
+}
+
+static void add_waits(JsonBuilder *builder, const QosReport *report, const QosJob *job)
+{
+    json_builder_set_member_name(builder, "wait");
+    json_builder_begin_array(builder);
+    for (guint i = 0; i < job->wait_count; i++) {
+        const QosWait *wait = &job->wait[i];
+
+        json_builder_begin_object(builder);
+        add_text(builder, "rule", qos_report_wait_name(wait));
+        add_number(builder, "count", wait->count);
+        add_seconds(builder, "waited", wait->waited);
+        add_seconds(builder, "longest", wait->longest);
+        add_moment(builder, "first", report, wait->first);
+        add_moment(builder, "last", report, wait->last);
+        json_builder_end_object(builder);
+    }
+    json_builder_end_array(builder);
+}
+
+static void add_job(JsonBuilder *builder, const QosReport *report, const QosJob *job)
+{
+    json_builder_begin_object(builder);
+    add_text(builder, "id", job->id);
+    add_number(builder, "nodes", job->nodes);
+    add_moment(builder, "started", report, job->started);
+    add_moment(builder, "seen", report, job->seen);
+    add_number(builder, "requests", job->requests);
+    add_number(builder, "errors", job->errors);
+    add_number(builder, "waits", job->waits);
+    add_seconds(builder, "wait_time", job->wait_time);
+    add_seconds(builder, "store_time", job->store_time);
+    add_number(builder, "waiting", job->waiting);
+    add_number(builder, "running", job->running);
+    add_double(builder, "operation_rate", job->operation_rate);
+    add_double(builder, "byte_rate", job->byte_rate);
+    add_number(builder, "read_bytes", job->read_bytes.sum);
+    add_number(builder, "write_bytes", job->write_bytes.sum);
+    add_operations(builder, job);
+    add_waits(builder, report, job);
+    json_builder_end_object(builder);
+}
+
+static void add_mount(JsonBuilder *builder, const QosReport *report)
+{
+    add_text(builder, "version", QOSFS_VERSION);
+    add_text(builder, "source", report->source);
+    add_text(builder, "mountpoint", report->mountpoint);
+    add_number(builder, "pid", (guint64)report->pid);
+    add_seconds(builder, "started", report->started);
+    add_seconds(builder, "now", report->wall);
+    add_policies(builder, report);
+    json_builder_set_member_name(builder, "slots");
+    json_builder_begin_object(builder);
+    add_number(builder, "total", report->slots.slots);
+    add_number(builder, "running", report->slots.running);
+    add_number(builder, "held", report->slots.held);
+    add_number(builder, "draining", report->slots.draining);
+    json_builder_end_object(builder);
+    add_number(builder, "inodes", report->inodes);
+    add_number(builder, "callers", report->callers);
+    json_builder_set_member_name(builder, "tunables");
+    json_builder_begin_object(builder);
+    for (guint i = 0; i < QOS_TUNABLE_COUNT; i++)
+        add_text(builder, qos_tunable_names[i], report->tunables.text[i]);
+    json_builder_end_object(builder);
+}
+
+GString *qos_report_state(const QosReport *report)
+{
+    g_autoptr(JsonBuilder) builder = json_builder_new_immutable();
+    g_autoptr(JsonGenerator) generator = json_generator_new();
+    g_autoptr(JsonNode) root = NULL;
+    GString *text = g_string_new(NULL);
+
+    json_builder_begin_object(builder);
+    add_mount(builder, report);
+    json_builder_set_member_name(builder, "rules");
+    json_builder_begin_array(builder);
+    for (guint i = 0; i < qos_rules_count(report->rules); i++)
+        add_rule(builder, report, qos_rules_get(report->rules, i), &report->rule_states[i]);
+    json_builder_end_array(builder);
+    json_builder_set_member_name(builder, "jobs");
+    json_builder_begin_array(builder);
+    for (guint i = 0; i < report->jobs->len; i++)
+        add_job(builder, report, g_ptr_array_index(report->jobs, i));
+    json_builder_end_array(builder);
+    json_builder_end_object(builder);
+    root = json_builder_get_root(builder);
+    json_generator_set_root(generator, root);
+    json_generator_to_gstring(generator, text);
+    g_string_append_c(text, '\n');
+    return text;
+}

@@ -1,0 +1,305 @@
+/*
+ * Prometheus text format, version 0.0.4.
+ *
+ * The number of series is bounded: by the rules, which an administrator makes; by the operations;
+ * and by metrics_top_jobs, for the jobs that do most now (requests a second, and one more for each
+ * MiB a second). All other jobs are summed up as job="other", so that sums over the jobs stay
+ * right; a series that moves in or out of "other" looks to rate() like a counter that was reset.
+ */
+#include <string.h>
+
+#include "ops/report.h"
+
+#define LATENCY_FIRST 10 /* 2^10 ns = 1 us: the buckets that are told apart */
+#define LATENCY_LAST  36 /* 2^36 ns = 69 s */
+#define OTHER         "other"
+
+/* Appends `{label="value"}`, escaped as the format demands. */
+static void append_label(GString *text, const char *label, const char *value)
+{
+    g_string_append_printf(text, "{%s=\"", label);
+    for (; *value; value++) {
+        if (*value == '\\' || *value == '"')
+            g_string_append_printf(text, "\\%c", *value);
+        else if (*value == '\n')
+            g_string_append(text, "\\n");
+        else
+            g_string_append_c(text, *value);
+    }
+    g_string_append(text, "\"}");
+}
+
+static void append_value(GString *text, double value)
+{
+    char buffer[G_ASCII_DTOSTR_BUF_SIZE];
+
+    g_string_append_c(text, ' ');
+    g_string_append(text, g_ascii_formatd(buffer, sizeof(buffer), "%.17g", value));
+    g_string_append_c(text, '\n');
+}
+
+static void append_head(GString *text, const char *name, const char *type, const char *help)
+{
+    g_string_append_printf(text, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+}
+
+static void append_gauge(GString *text, const char *name, const char *help, double value)
+{
+    append_head(text, name, "gauge", help);
+    g_string_append(text, name);
+    append_value(text, value);
+}
+
+static double seconds(QosTime time)
+{
+    return (double)time / (double)QOS_SECOND;
+}
+
+/* --- the mount --- */
+
+static void append_mount(GString *text, const QosReport *report)
+{
+    append_head(text, "qosfs_info", "gauge", "The version of qosfs.");
+    g_string_append(text, "qosfs_info");
+    append_label(text, "version", QOSFS_VERSION);
+    append_value(text, 1);
+    append_gauge(text, "qosfs_start_time_seconds", "When it was mounted, since 1970.",
+                 seconds(report->started));
+    append_gauge(text, "qosfs_slots", "Requests that may be in the store at a time.",
+                 report->slots.slots);
+    append_gauge(text, "qosfs_slots_running", "Requests in the store.", report->slots.running);
+    append_gauge(text, "qosfs_slots_held",
+                 "Requests that are due, of jobs that have their full share of slots.",
+                 report->slots.held);
+    append_gauge(text, "qosfs_inodes", "Files that the kernel knows.", report->inodes);
+    append_gauge(text, "qosfs_callers", "Callers that are remembered.", report->callers);
+    append_gauge(text, "qosfs_jobs", "Jobs that are remembered.", report->jobs->len);
+    append_head(text, "qosfs_policy_queued", "gauge", "Requests that wait in a policy.");
+    for (guint i = 0; i < report->policy_count; i++) {
+        g_string_append(text, "qosfs_policy_queued");
+        append_label(text, "policy", report->policies[i].policy->name);
+        append_value(text, report->policies[i].queued);
+    }
+}
+
+/* --- rules --- */
+
+typedef struct {
+    const char *name;
+    const char *type;
+    const char *help;
+    double (*value)(const QosRule *rule, const QosRuleState *state);
+} RuleMetric;
+
+#define RULE_VALUE(name, expression)                                                               \
+    static double rule_##name(G_GNUC_UNUSED const QosRule *rule,                                   \
+                              G_GNUC_UNUSED const QosRuleState *state)                             \
+    {                                                                                              \
+        return (double)(expression);                                                               \
+    }
+RULE_VALUE(rate, rule->rate)
+RULE_VALUE(bps, rule->bps)
+RULE_VALUE(buckets, state->buckets)
+RULE_VALUE(waiting, state->waiting)
+RULE_VALUE(requests, state->requests)
+RULE_VALUE(bytes, state->bytes)
+RULE_VALUE(waits, state->waits)
+RULE_VALUE(waited, seconds(state->waited))
+RULE_VALUE(dryrun_waits, state->dryrun_waits)
+RULE_VALUE(dryrun_bytes, state->dryrun_bytes)
+
+static const RuleMetric rule_metrics[] = {
+    {"qosfs_rule_rate_limit", "gauge", "Requests a second of a bucket, 0: no bound.", rule_rate},
+    {"qosfs_rule_bytes_limit", "gauge", "Bytes a second of a bucket, 0: no bound.", rule_bps},
+    {"qosfs_rule_buckets", "gauge", "Classes bound to the rule.", rule_buckets},
+    {"qosfs_rule_waiting", "gauge", "Requests that wait for the rule.", rule_waiting},
+    {"qosfs_rule_requests_total", "counter", "Requests that the rule let through.", rule_requests},
+    {"qosfs_rule_bytes_total", "counter", "Bytes that they moved.", rule_bytes},
+    {"qosfs_rule_waits_total", "counter", "Requests that waited for the rule.", rule_waits},
+    {"qosfs_rule_wait_seconds_total", "counter", "How long they waited.", rule_waited},
+    {"qosfs_rule_dryrun_waits_total", "counter", "Requests that would have waited.",
+     rule_dryrun_waits},
+    {"qosfs_rule_dryrun_bytes_total", "counter", "Bytes of requests that would have waited.",
+     rule_dryrun_bytes},
+};
+
+static void append_rules(GString *text, const QosReport *report)
+{
+    for (guint m = 0; m < G_N_ELEMENTS(rule_metrics); m++) {
+        const RuleMetric *metric = &rule_metrics[m];
+
+        append_head(text, metric->name, metric->type, metric->help);
+        for (guint i = 0; i < qos_rules_count(report->rules); i++) {
+            const QosRule *rule = qos_rules_get(report->rules, i);
+
+            g_string_append(text, metric->name);
+            append_label(text, "rule", rule->name);
+            append_value(text, metric->value(rule, &report->rule_states[i]));
+        }
+    }
+}
+
+/* --- jobs --- */
+
+typedef struct {
+    const char *name;
+    const char *type;
+    const char *help;
+    double (*value)(const QosJob *job);
+} JobMetric;
+
+#define JOB_VALUE(name, expression)                                                                \
+    static double job_##name(const QosJob *job)                                                    \
+    {                                                                                              \
+        return (double)(expression);                                                               \
+    }
+JOB_VALUE(requests, job->requests)
+JOB_VALUE(errors, job->errors)
+JOB_VALUE(read_bytes, job->read_bytes.sum)
+JOB_VALUE(write_bytes, job->write_bytes.sum)
+JOB_VALUE(store_time, seconds(job->store_time))
+JOB_VALUE(waits, job->waits)
+JOB_VALUE(wait_time, seconds(job->wait_time))
+JOB_VALUE(waiting, job->waiting)
+JOB_VALUE(running, job->running)
+
+static const JobMetric job_metrics[] = {
+    {"qosfs_job_requests_total", "counter", "Requests served.", job_requests},
+    {"qosfs_job_errors_total", "counter", "Requests that the store refused.", job_errors},
+    {"qosfs_job_read_bytes_total", "counter", "Bytes read.", job_read_bytes},
+    {"qosfs_job_write_bytes_total", "counter", "Bytes written.", job_write_bytes},
+    {"qosfs_job_store_seconds_total", "counter", "Time spent in the store.", job_store_time},
+    {"qosfs_job_waits_total", "counter", "Requests that waited.", job_waits},
+    {"qosfs_job_wait_seconds_total", "counter", "How long they waited.", job_wait_time},
+    {"qosfs_job_waiting", "gauge", "Requests that wait.", job_waiting},
+    {"qosfs_job_running", "gauge", "Requests in the store.", job_running},
+};
+
+static double use(const QosJob *job)
+{
+    return job->operation_rate + job->byte_rate / (1 << 20);
+}
+
+static gint more_use_first(gconstpointer a, gconstpointer b)
+{
+    const QosJob *first = *(const QosJob *const *)a;
+    const QosJob *second = *(const QosJob *const *)b;
+
+    if (use(first) != use(second))
+        return use(first) < use(second) ? 1 : -1;
+    if (first->seen != second->seen)
+        return first->seen < second->seen ? 1 : -1;
+    return strcmp(first->id, second->id);
+}
+
+/* The jobs, most use first; one that is named as the rest is part of the rest, thus last. */
+static GPtrArray *rank_jobs(const QosReport *report)
+{
+    GPtrArray *ranked = g_ptr_array_sized_new(report->jobs->len);
+    const QosJob *namesake = NULL;
+
+    for (guint i = 0; i < report->jobs->len; i++) {
+        QosJob *job = g_ptr_array_index(report->jobs, i);
+
+        if (strcmp(job->id, OTHER) == 0)
+            namesake = job;
+        else
+            g_ptr_array_add(ranked, job);
+    }
+    g_ptr_array_sort(ranked, more_use_first);
+    if (namesake)
+        g_ptr_array_add(ranked, (gpointer)namesake);
+    return ranked;
+}
+
+static void append_jobs(GString *text, const QosReport *report)
+{
+    g_autoptr(GPtrArray) ranked = rank_jobs(report);
+    guint top = (guint)qos_tunables_number(&report->tunables, QOS_TUNABLE_METRICS_TOP_JOBS);
+    guint named = ranked->len;
+
+    if (named && strcmp(((QosJob *)g_ptr_array_index(ranked, named - 1))->id, OTHER) == 0)
+        named--;
+    named = MIN(named, top);
+    for (guint m = 0; m < G_N_ELEMENTS(job_metrics); m++) {
+        const JobMetric *metric = &job_metrics[m];
+        double rest = 0;
+
+        append_head(text, metric->name, metric->type, metric->help);
+        for (guint i = 0; i < ranked->len; i++) {
+            const QosJob *job = g_ptr_array_index(ranked, i);
+
+            if (i >= named) {
+                rest += metric->value(job);
+                continue;
+            }
+            g_string_append(text, metric->name);
+            append_label(text, "job", job->id);
+            append_value(text, metric->value(job));
+        }
+        if (named < ranked->len) {
+            g_string_append(text, metric->name);
+            append_label(text, "job", OTHER);
+            append_value(text, rest);
+        }
+    }
+}
+
+/* --- histograms --- */
+
+/* `label` is `operation="read",` or empty. */
+static void append_histogram(GString *text, const char *name, const char *label,
+                             const QosHistogram *histogram, QosTime sum)
+{
+    guint64 total = qos_histogram_total(histogram);
+    guint64 count = 0;
+    char buffer[G_ASCII_DTOSTR_BUF_SIZE];
+    gsize length = strlen(label);
+
+    for (guint i = 0; i <= LATENCY_LAST; i++) {
+        count += histogram->count[i];
+        if (i < LATENCY_FIRST)
+            continue;
+        g_string_append_printf(text, "%s_bucket{%sle=\"%s\"} %" G_GUINT64_FORMAT "\n", name, label,
+                               g_ascii_formatd(buffer, sizeof(buffer), "%.12g",
+                                               seconds((QosTime)qos_histogram_bound(i))),
+                               count);
+    }
+    g_string_append_printf(text, "%s_bucket{%sle=\"+Inf\"} %" G_GUINT64_FORMAT "\n", name, label,
+                           total);
+    for (guint i = 0; i < 2; i++) {
+        g_string_append_printf(text, "%s_%s", name, i == 0 ? "sum" : "count");
+        if (length)
+            g_string_append_printf(text, "{%.*s}", (int)length - 1, label);
+        append_value(text, i == 0 ? seconds(sum) : (double)total);
+    }
+}
+
+static void append_histograms(GString *text, const QosReport *report)
+{
+    const QosGateHistograms *histograms = &report->histograms;
+
+    append_head(text, "qosfs_operation_seconds", "histogram",
+                "The time that the store took, by operation.");
+    for (guint i = 0; i < QOS_OP_COUNT; i++) {
+        g_autofree char *label = g_strdup_printf("operation=\"%s\",", qos_opcode_name(i));
+
+        if (qos_histogram_total(&histograms->latency[i]))
+            append_histogram(text, "qosfs_operation_seconds", label, &histograms->latency[i],
+                             histograms->latency_sum[i]);
+    }
+    append_head(text, "qosfs_wait_seconds", "histogram",
+                "How long the requests that waited did so.");
+    append_histogram(text, "qosfs_wait_seconds", "", &histograms->waiting, histograms->waiting_sum);
+}
+
+GString *qos_report_metrics(const QosReport *report)
+{
+    GString *text = g_string_new(NULL);
+
+    append_mount(text, report);
+    append_rules(text, report);
+    append_jobs(text, report);
+    append_histograms(text, report);
+    return text;
+}

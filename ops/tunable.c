@@ -1,0 +1,191 @@
+/*
+ * The table of tunables: a new one is a line in it, an entry in QosTunable, and a case in
+ * qos_tunables_apply().
+ */
+#include "ops/tunable.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/units.h"
+
+typedef struct {
+    const char *name;
+    const char *initial;
+    const char *help;
+    char *(*check)(const QosTunables *tunables, QosTunable tunable, const char *text,
+                   GError **error);
+    gint64 minimum; /* of numbers */
+    gint64 maximum;
+} Description;
+
+static char *check_number(const QosTunables *tunables, QosTunable tunable, const char *text,
+                          GError **error);
+static char *check_policy(const QosTunables *tunables, QosTunable tunable, const char *text,
+                          GError **error);
+static char *check_naming(const QosTunables *tunables, QosTunable tunable, const char *text,
+                          GError **error);
+
+#define SLOTS_MAX 65536
+#define YEAR      (365 * 86400)
+
+static const Description descriptions[QOS_TUNABLE_COUNT] = {
+    {"nrs_policies", "tbf", "who goes first: fifo, tbf (the rules) or jrr (jobs in turn)",
+     check_policy, 0, 0},
+    {"slots", "64", "requests that may be in the store at a time", check_number, 1, SLOTS_MAX},
+    {"jobid_var", QOS_JOBID_VAR_DEFAULT, "where a process's job is found", check_naming, 0, 0},
+    {"jobid_name", QOS_JOBID_NAME_DEFAULT, "how a job is named", check_naming, 0, 0},
+    {"job_cleanup_interval", "600", "seconds until an idle job is forgotten, 0: never",
+     check_number, 0, YEAR},
+    {"metrics_top_jobs", "50", "jobs that the metrics tell apart; the rest is summed up",
+     check_number, 0, 10000},
+};
+
+const char *const qos_tunable_names[QOS_TUNABLE_COUNT + 1] = {
+    "nrs_policies", "slots", "jobid_var", "jobid_name", "job_cleanup_interval", "metrics_top_jobs",
+};
+
+gboolean qos_tunable_find(const char *name, QosTunable *ret_tunable)
+{
+    for (guint i = 0; i < QOS_TUNABLE_COUNT; i++) {
+        if (strcmp(name, qos_tunable_names[i]) == 0) {
+            *ret_tunable = i;
+            return TRUE;
+        }
+    }
+    return FALSE;
+}
+
+const char *qos_tunable_help(QosTunable tunable)
+{
+    return descriptions[tunable].help;
+}
+
+void qos_tunables_init(QosTunables *tunables)
+{
+    for (guint i = 0; i < QOS_TUNABLE_COUNT; i++)
+        tunables->text[i] = g_strdup(descriptions[i].initial);
+}
+
+void qos_tunables_clear(QosTunables *tunables)
+{
+    for (guint i = 0; i < QOS_TUNABLE_COUNT; i++)
+        g_clear_pointer(&tunables->text[i], g_free);
+}
+
+void qos_tunables_copy(QosTunables *copy, const QosTunables *tunables)
+{
+    for (guint i = 0; i < QOS_TUNABLE_COUNT; i++)
+        copy->text[i] = g_strdup(tunables->text[i]);
+}
+
+/* --- checking --- */
+
+static char *check_number(G_GNUC_UNUSED const QosTunables *tunables, QosTunable tunable,
+                          const char *text, GError **error)
+{
+    const Description *description = &descriptions[tunable];
+    gint64 value;
+
+    if (!qos_parse_integer(description->name, text, description->minimum, description->maximum,
+                           &value, error))
+        return NULL;
+    return g_strdup_printf("%" G_GINT64_FORMAT, value);
+}
+
+/*
+ * Lustre's words are understood: `reg` for the requests that rules apply to, which here are all
+ * that may wait, and `jobid`, the class that a rule has without per=. Its other types choose for
+ * all rules what is chosen here rule by rule.
+ */
+static char *check_policy(G_GNUC_UNUSED const QosTunables *tunables,
+                          G_GNUC_UNUSED QosTunable tunable, const char *text, GError **error)
+{
+    g_auto(GStrv) words = g_strsplit_set(text, " \t", -1);
+    const QosPolicyClass *policy = NULL;
+
+    for (guint i = 0; words[i]; i++) {
+        if (!*words[i] || strcmp(words[i], "reg") == 0)
+            continue;
+        if (!policy) {
+            policy = qos_policy_by_name(words[i]);
+            if (!policy) {
+                qos_set_error(error, EINVAL, "\"%s\" is no policy: use fifo, tbf or jrr", words[i]);
+                return NULL;
+            }
+        } else if (strcmp(policy->name, "tbf") != 0 || strcmp(words[i], "jobid") != 0) {
+            qos_set_error(error, EINVAL,
+                          "\"%s\" after %s is not understood: what forms a class is chosen for "
+                          "each rule, by per=",
+                          words[i], policy->name);
+            return NULL;
+        }
+    }
+    if (!policy)
+        qos_set_error(error, EINVAL, "no policy given: use fifo, tbf or jrr");
+    return policy ? g_strdup(policy->name) : NULL;
+}
+
+/* The naming that the set describes. */
+static QosJobNaming *naming_of(const char *jobid_var, const char *jobid_name, GError **error)
+{
+    return qos_job_naming_new(jobid_var, jobid_name, g_get_host_name(), error);
+}
+
+static char *check_naming(const QosTunables *tunables, QosTunable tunable, const char *text,
+                          GError **error)
+{
+    gboolean is_var = tunable == QOS_TUNABLE_JOBID_VAR;
+    g_autoptr(QosJobNaming) naming =
+        naming_of(is_var ? text : tunables->text[QOS_TUNABLE_JOBID_VAR],
+                  is_var ? tunables->text[QOS_TUNABLE_JOBID_NAME] : text, error);
+
+    return naming ? g_strdup(text) : NULL;
+}
+
+char *qos_tunables_check(const QosTunables *tunables, QosTunable tunable, const char *text,
+                         GError **error)
+{
+    return descriptions[tunable].check(tunables, tunable, text, error);
+}
+
+/* --- putting in force --- */
+
+void qos_tunables_take(QosTunables *tunables, QosTunable tunable, char *text)
+{
+    g_free(tunables->text[tunable]);
+    tunables->text[tunable] = text;
+}
+
+gint64 qos_tunables_number(const QosTunables *tunables, QosTunable tunable)
+{
+    return g_ascii_strtoll(tunables->text[tunable], NULL, 10);
+}
+
+void qos_tunables_apply(const QosTunables *tunables, QosTunable tunable, QosFs *fs)
+{
+    gint64 number = qos_tunables_number(tunables, tunable);
+
+    switch (tunable) {
+    case QOS_TUNABLE_NRS_POLICIES:
+        qos_gate_set_policy(fs->gate, qos_policy_by_name(tunables->text[tunable]));
+        break;
+    case QOS_TUNABLE_SLOTS:
+        qos_gate_set_slots(fs->gate, (guint)number);
+        break;
+    case QOS_TUNABLE_JOBID_VAR:
+    case QOS_TUNABLE_JOBID_NAME: {
+        g_autoptr(QosJobNaming) naming = naming_of(tunables->text[QOS_TUNABLE_JOBID_VAR],
+                                                   tunables->text[QOS_TUNABLE_JOBID_NAME], NULL);
+        qos_callers_set_naming(fs->callers, naming);
+        break;
+    }
+    case QOS_TUNABLE_JOB_CLEANUP_INTERVAL:
+        qos_gate_set_job_cleanup_interval(fs->gate, number * QOS_SECOND);
+        break;
+    case QOS_TUNABLE_METRICS_TOP_JOBS: /* the report reads it */
+    case QOS_TUNABLE_COUNT:
+        break;
+    }
+}
