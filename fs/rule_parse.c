@@ -128,9 +128,9 @@ static const struct {
 } options[] = {
     {"rate", QOS_OPTION_RATE, set_rate, "operations a second from 1 to 999999, or none: no bound"},
     {"bps", QOS_OPTION_BPS, set_bps,
-     "bytes a second, such as 500K, 20M or 1.5G, from 1 to 1024T, or none: no bound"},
+     "bytes a second, such as 500K, 20M or 1.5G, from 1 to 1P, or none: no bound"},
     {"depth", QOS_OPTION_DEPTH, set_depth,
-     "OPS or OPS:BYTES, such as 10 or 10:4M, each from 1 to 1000000 or 1024T, or auto"},
+     "OPS or OPS:BYTES, such as 10 or 10:4M, each from 1 to 1000000 or 1P, or auto"},
     {"per", QOS_OPTION_PER, set_per, "jobid, uid, gid, rule or jobid+opcode"},
     {"rank", QOS_OPTION_RANK, NULL, "the name of a rule"},
     {"weight", QOS_OPTION_WEIGHT, set_weight, "a share from 1 to 10000, or none"},
