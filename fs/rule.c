@@ -81,7 +81,6 @@ void qos_rules_unref(QosRules *rules)
     if (rules != NULL)
         g_atomic_rc_box_release_full(rules, (GDestroyNotify)rules_clear);
 }
-G_DEFINE_AUTOPTR_CLEANUP_FUNC(QosRules, qos_rules_unref)
 
 static guint per_fields(QosPer per)
 {

@@ -91,6 +91,7 @@ typedef struct {
 QosRules *qos_rules_new(void);
 QosRules *qos_rules_ref(QosRules *rules);
 void qos_rules_unref(QosRules *rules); /* NULL is allowed */
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(QosRules, qos_rules_unref)
 
 /*
  * The list after `command`; `rules` stays as it is. `now` starts `expire=`.

@@ -5,8 +5,6 @@
 
 #include "fs/rule.h"
 
-G_DEFINE_AUTOPTR_CLEANUP_FUNC(QosRules, qos_rules_unref)
-
 #define NOW (7 * QOS_SECOND)
 
 /* The whole list as text, without the times of expiry. */
