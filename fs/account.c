@@ -87,7 +87,7 @@ static QosWait *find_wait(QosJob *job, guint64 rule_id, const char *rule_name, Q
     QosWait *wait = &job->wait[job->wait_count++];
     if (job->wait_count == QOS_JOB_WAITS_MAX) {
         rule_id = G_MAXUINT64;
-        rule_name = "others";
+        rule_name = "(others)"; /* no rule can have that name */
     }
     *wait = (QosWait){.rule_id = rule_id, .first = now};
     g_strlcpy(wait->rule_name, rule_name, sizeof(wait->rule_name));
@@ -102,6 +102,7 @@ void qos_job_waited(QosJob *job, guint64 rule_id, const char *rule_name, QosTime
     wait->count++;
     wait->waited += waited;
     wait->longest = MAX(wait->longest, waited);
+    wait->first = MIN(wait->first, began); /* they are booked as they end, not as they began */
     wait->last = MAX(wait->last, began);
     job->waits++;
     job->wait_time += waited;
@@ -118,12 +119,14 @@ static void fold_rates(QosJob *job, QosTime now)
     job->rate_bytes = 0;
 }
 
+/* What is not folded in yet was done within RATE_STEP of rate_time, so it decays from there like
+ * the rest: an idle job's last requests must not stand for ever. */
 void qos_job_rates(const QosJob *job, QosTime now, double *ret_operations, double *ret_bytes)
 {
     double decay = exp(-(double)MAX(now - job->rate_time, 0) / (double)RATE_CONSTANT);
     double weight = 1.0 / ((double)RATE_CONSTANT / (double)QOS_SECOND);
-    *ret_operations = job->operation_rate * decay + (double)job->rate_operations * weight;
-    *ret_bytes = job->byte_rate * decay + (double)job->rate_bytes * weight;
+    *ret_operations = (job->operation_rate + (double)job->rate_operations * weight) * decay;
+    *ret_bytes = (job->byte_rate + (double)job->rate_bytes * weight) * decay;
 }
 
 void qos_job_served(QosJob *job, QosOpcode opcode, QosTime store_time, guint64 bytes, int error,

@@ -131,8 +131,7 @@ char *qos_ctl_render_headline(JsonObject *state, const char *mountpoint)
 {
     JsonObject *slots = json_object_get_object_member(state, "slots");
     g_autofree char *name = qos_ctl_escape(mountpoint);
-    g_autoptr(GDateTime) now =
-        g_date_time_new_from_unix_local(qos_ctl_state_count(state, "now"));
+    g_autoptr(GDateTime) now = g_date_time_new_from_unix_local(qos_ctl_state_count(state, "now"));
     g_autofree char *clock = now ? g_date_time_format(now, "%H:%M:%S") : g_strdup("");
     guint all, active, waiting;
 

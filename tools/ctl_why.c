@@ -10,6 +10,19 @@
 
 /* What stands in for a rule where a job waited for the mount's slots. */
 #define SLOTS "slots"
+/* The sum of what it waited for beyond the rules that a job's waiting is told apart by. */
+#define OTHERS "(others)"
+
+/* "Rule hog", "The mount's slots", "Other rules", as a sentence begins or goes on. */
+static char *cause(const char *name, gboolean begins)
+{
+    if (g_str_equal(name, SLOTS))
+        return g_strdup(begins ? "The mount's slots" : "the mount's slots");
+    if (g_str_equal(name, OTHERS))
+        return g_strdup(begins ? "Other rules" : "one of many rules");
+    g_autofree char *escaped = qos_ctl_escape(name);
+    return g_strconcat(begins ? "Rule " : "rule ", escaped, NULL);
+}
 
 static int percent(double part, double whole)
 {
@@ -86,25 +99,24 @@ static void append_wait(GString *text, JsonObject *state, JsonObject *wait)
     const char *name = qos_ctl_state_text(wait, "rule");
     gint64 count = qos_ctl_state_count(wait, "count");
     double waited = qos_ctl_state_number(wait, "waited");
-    g_autofree char *escaped = qos_ctl_escape(name);
+    g_autofree char *who = cause(name, TRUE);
     g_autofree char *total = qos_ctl_format_seconds(waited);
     g_autofree char *average = qos_ctl_format_seconds(count > 0 ? waited / (double)count : 0);
     g_autofree char *longest = qos_ctl_format_seconds(qos_ctl_state_number(wait, "longest"));
     g_autofree char *first = ago(state, qos_ctl_state_number(wait, "first"));
     g_autofree char *last = ago(state, qos_ctl_state_number(wait, "last"));
-    gboolean slots = g_str_equal(name, SLOTS);
 
-    g_string_append_printf(text, "\n%s%s made %" G_GINT64_FORMAT " request%s wait, %s in all: ",
-                           slots ? "The mount's " : "Rule ", escaped, count, plural(count), total);
+    g_string_append_printf(text, "\n%s made %" G_GINT64_FORMAT " request%s wait, %s in all: ", who,
+                           count, plural(count), total);
     g_string_append_printf(text, "%s on average, %s at most.\n  First %s, last %s.\n", average,
                            longest, first, last);
-    if (slots)
+    if (g_str_equal(name, SLOTS))
         g_string_append_printf(
             text,
             "  %" G_GINT64_FORMAT
             " requests may be in the store at once, and one job has no more than its share.\n",
             qos_ctl_state_count(json_object_get_object_member(state, "slots"), "total"));
-    else
+    else if (!g_str_equal(name, OTHERS))
         append_rule(text, state, name);
 }
 
@@ -149,10 +161,8 @@ static void append_now(GString *text, JsonObject *job)
     g_string_append_printf(text, " and %" G_GINT64_FORMAT " wait%s", waiting,
                            waiting == 1 ? "s" : "");
     if (latest) {
-        const char *name = qos_ctl_state_text(latest, "rule");
-        g_autofree char *escaped = qos_ctl_escape(name);
-        g_string_append_printf(text, " for %s %s", g_str_equal(name, SLOTS) ? "the" : "rule",
-                               escaped);
+        g_autofree char *what = cause(qos_ctl_state_text(latest, "rule"), FALSE);
+        g_string_append_printf(text, " for %s", what);
     }
     if (rate >= 0.05) {
         g_autofree char *backlog = qos_ctl_format_seconds((double)waiting / rate);

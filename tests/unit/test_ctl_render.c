@@ -223,6 +223,19 @@ static void test_why_sharer(void)
     }
 }
 
+/* What a job waited for beyond the rules that are told apart. */
+static void test_why_others(void)
+{
+    g_autoptr(JsonObject) state =
+        parse("{\"now\":10,\"policies\":[],\"slots\":{},\"tunables\":{},\"rules\":[],"
+              "\"jobs\":[{\"id\":\"j\",\"waits\":1,\"waiting\":1,"
+              "\"wait\":[{\"rule\":\"(others)\",\"count\":2}]}]}");
+    g_autofree char *text = why(state, "j");
+    g_assert_nonnull(strstr(text, "\nOther rules made 2 requests wait, "));
+    g_assert_nonnull(strstr(text, "1 waits for one of many rules.\n"));
+    g_assert_null(strstr(text, "any more"));
+}
+
 /* A state without what an older daemon may lack, and with numbers no daemon gives. */
 static void test_sparse(void)
 {
@@ -277,6 +290,7 @@ int main(int argc, char **argv)
     g_test_add_func("/ctl/render/why/never-waited", test_why_never);
     g_test_add_func("/ctl/render/why/escaped", test_why_escaped);
     g_test_add_func("/ctl/render/why/sharer", test_why_sharer);
+    g_test_add_func("/ctl/render/why/others", test_why_others);
     g_test_add_func("/ctl/render/sparse", test_sparse);
     g_test_add_func("/ctl/render/wrong-shape", test_wrong_shape);
     return g_test_run();
