@@ -62,6 +62,7 @@ gboolean qos_control_is_name(fuse_ino_t parent, const char *name);
  * gate, each replies --- */
 void qos_control_lookup(fuse_req_t request, fuse_ino_t parent, const char *name);
 void qos_control_getattr(fuse_req_t request, fuse_ino_t ino);
+void qos_control_statx(fuse_req_t request, fuse_ino_t ino);
 void qos_control_setattr(fuse_req_t request, fuse_ino_t ino, int to_set); /* truncation alone */
 void qos_control_open(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info *info);
 void qos_control_read(fuse_req_t request, fuse_ino_t ino, size_t size, off_t offset,

@@ -3,10 +3,14 @@
  *
  * Each backing call runs with the caller's fsuid, fsgid and supplementary groups (raw system calls:
  * glibc would change all threads), so that the store judges the caller and owns by him what he
- * makes. The current identity is remembered per thread, so that a run of requests of one caller
- * costs nothing. A mount by an ordinary user cannot and need not do it: everything is no-op there.
+ * makes. Under another user's identity the thread keeps no capability that a store looks at, so
+ * that quotas, reserved blocks and trusted xattrs are his too. The current identity is remembered
+ * per thread: a run of requests of one caller costs nothing. A mount by an ordinary user cannot and
+ * need not do it: everything is no-op there.
  */
 #pragma once
+
+#include <sys/types.h>
 
 #include "fs/account.h"
 
@@ -28,9 +32,21 @@ void qos_caller_unref(QosCaller *caller); /* NULL is allowed */
 /* Remembers the daemon's own identity, and whether it may change it. Once, at start, before
  * threads. */
 void qos_cred_init(void);
-/* Takes on the caller's identity for this thread: 0, or -errno (nothing was changed then). */
+/* Takes on the caller's identity for this thread: 0, or -errno (the thread is the daemon again
+ * then). */
 int qos_cred_assume(const QosCaller *caller);
 /* Back to the daemon's own: before reading /proc, or anything that is not for a caller. */
 void qos_cred_restore(void);
-/* umask(2) of this thread alone; each thread that makes files for callers calls it once. */
-void qos_cred_prepare_thread(void);
+
+/* Between these two the thread has the daemon's capabilities, under the identity it has: for what
+ * the caller may do, but only the daemon can (reaching a file by its handle). Not nested. */
+void qos_cred_raise(void);
+void qos_cred_lower(void);
+/* TRUE where the daemon has CAP_DAC_READ_SEARCH, which file handles need. */
+gboolean qos_cred_may_search(void);
+/* TRUE where this thread acts as root: the store will not take suid and sgid bits away by itself.
+ */
+gboolean qos_cred_is_root(void);
+
+/* umask(2) of this thread alone, for the next thing it makes. */
+void qos_cred_umask(mode_t mask);

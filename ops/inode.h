@@ -1,16 +1,20 @@
 /*
  * The files that the kernel knows, and the file descriptors that keep them.
  *
- * A QosInode stands for one file of the store, keyed by (device, inode number, and the kernel's
- * birth of it: see inode.c), and named to the kernel by a node id: a 64-bit number that only grows,
- * so that none is ever used for two files. The root is 1; ids below QOS_CONTROL_INO_END belong to
- * control.
+ * An inode of the table stands for one file of the store, keyed by (mount, device, inode number),
+ * and named to the kernel by a node id: a 64-bit number that only grows, so that none is ever used
+ * for two files. The root is 1; ids below QOS_CONTROL_INO_END belong to control.
  *
- * Life: a look-up that is answered counts one in `lookups`; FORGET gives them back; with none left
- * the inode goes. A running operation holds a reference besides, taken by id. Both counts change
- * under the table's lock alone; no system call is made under it. Files are reached by an O_PATH
- * descriptor that qos_inode_fd() lends and qos_inode_put_fd() gives back, so that the number of
- * open ones can be bounded.
+ * Life: a look-up that is answered counts one; FORGET gives them back. Whoever works on a file
+ * borrows it: the inode stays, and its O_PATH descriptor stays open, until the loan is returned.
+ * With no look-up and no loan left the inode goes.
+ *
+ * The open descriptors are bounded. Of the inodes that nobody borrows, those used longest ago
+ * become cold: the descriptor is closed, and the file is found again by the store's file handle
+ * (ops/fhandle.h). An open descriptor pins the file, so that its key can be no other file's; of a
+ * cold inode the handle tells whether a file that has its key is still the same.
+ *
+ * All counts change under the table's lock alone; no system call is made under it.
  */
 #pragma once
 
@@ -21,34 +25,44 @@
 typedef struct QosInodes QosInodes;
 typedef struct QosInode QosInode;
 
-/* The table over the directory `source` (absolute). Errors: QOS_ERROR with the errno of opening it.
- */
-QosInodes *qos_inodes_new(const char *source, GError **error);
+/* The table over the directory `source` (absolute), which keeps up to `open_max` descriptors open;
+ * 0 = half of RLIMIT_NOFILE. Errors: QOS_ERROR with the errno of opening it. */
+QosInodes *qos_inodes_new(const char *source, guint open_max, GError **error);
 void qos_inodes_free(QosInodes *inodes); /* NULL is allowed */
 
-/* The inode of a node id, a new reference; NULL where the kernel does not know it (ESTALE). */
-QosInode *qos_inodes_get(QosInodes *inodes, fuse_ino_t id);
-void qos_inode_unref(QosInode *inode); /* NULL is allowed */
-fuse_ino_t qos_inode_id(const QosInode *inode);
+/* A file on loan: valid as long as the loan. */
+typedef struct {
+    QosInodes *inodes; /* NULL: nothing is on loan */
+    QosInode *inode;
+    int fd; /* O_PATH; not the borrower's to close */
+} QosLoan;
 
-/* Lends the O_PATH descriptor: >= 0, or -errno. Give it back with qos_inode_put_fd() soon. */
-int qos_inode_fd(QosInode *inode);
-void qos_inode_put_fd(QosInode *inode, int fd);
-/* "/proc/self/fd/N" of a lent descriptor, for calls that take a path. */
+/* 0, or -ESTALE where the kernel was never told of `id`, or the file is gone; or another -errno. */
+int qos_inodes_borrow(QosInodes *inodes, fuse_ino_t id, QosLoan *ret_loan);
+void qos_loan_return(QosLoan *loan);
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(QosLoan, qos_loan_return)
+
+/* "/proc/self/fd/N", for calls that take a path. */
 #define QOS_PROC_PATH_MAX 32
-void qos_inode_proc_path(int fd, char path[QOS_PROC_PATH_MAX]);
+void qos_proc_path(int fd, char path[QOS_PROC_PATH_MAX]);
 
 /* Looks `name` up in `parent` under this thread's identity, and counts one look-up: fills
  * entry->ino, attr and the generation, not the time-outs. 0 or -errno. */
-int qos_inodes_lookup(QosInodes *inodes, QosInode *parent, const char *name,
+int qos_inodes_lookup(QosInodes *inodes, const QosLoan *parent, const char *name,
                       struct fuse_entry_param *ret_entry);
-/* Counts one look-up of the file that `fd` (O_PATH or open; not taken over) is, e.g. after create
- * or tmpfile. 0 or -errno. */
+/* Counts one look-up of the file that `fd` (O_PATH or open; not taken over) is, e.g. after create,
+ * link or tmpfile. 0 or -errno. */
 int qos_inodes_adopt(QosInodes *inodes, int fd, struct fuse_entry_param *ret_entry);
 /* Gives back `count` look-ups. */
 void qos_inodes_forget(QosInodes *inodes, fuse_ino_t id, guint64 count);
 
-/* The inode number to show for a stat of the store: unique over all devices below SRC. Edits
- * st_ino. */
-void qos_inodes_show(QosInodes *inodes, struct stat *stat);
+/* TRUE where the file is as it was at the last call of this, by `stat`: the kernel's pages of it
+ * are still right. A file that changed within the last clock tick never is. */
+gboolean qos_loan_is_unchanged(const QosLoan *loan, const struct stat *stat);
+
+/* The inode number to show for file `number` of `device`: unique over all devices below SRC. */
+guint64 qos_inodes_shown(QosInodes *inodes, dev_t device, guint64 number);
+/* Known to the kernel, the root included. */
 guint qos_inodes_count(QosInodes *inodes);
+/* Descriptors held open. */
+guint qos_inodes_open_count(QosInodes *inodes);

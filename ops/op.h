@@ -4,19 +4,20 @@
  * An operation is a struct that starts with a QosOp and adds its arguments, and a function that
  * makes the backing call. The handler that libfuse calls only fills the struct and submits it:
  *
- *     void qosfs_op_read(fuse_req_t request, fuse_ino_t ino, size_t size, off_t offset, struct
- * fuse_file_info *info)
+ *     void qosfs_op_lseek(fuse_req_t request, fuse_ino_t ino, off_t offset, int whence, ...)
  *     {
- *         ReadOp *read = qos_op_new(request, sizeof(*read), QOS_OP_READ, run_read);
- *         read->handle = qos_handle_from(info); ...
- *         qos_op_submit(&read->op);
+ *         SeekOp *seek = qos_op_new(request, sizeof(*seek), QOS_OP_SEEK, run_seek);
+ *         seek->offset = offset; ...
+ *         qos_op_use_handle(&seek->op, info);
+ *         qos_op_submit(&seek->op);
  *     }
  *
- * qos_op_submit() finds the job (op->request.job where the handler set it from an open handle; else
- * the caller's), passes the gate, takes on the caller's identity, calls run(), sends op->reply (the
- * only place that replies, in op.c), leaves the gate and frees the operation. Where the gate says
- * "wait", park() moves what lies in the reader's buffer, and a worker does the rest later. Names
- * are copied by the handler (qos_op_strdup), so only WRITE needs it.
+ * qos_op_submit() finds the caller and the job (on an open handle these are the opener's, if it is
+ * the same user or the kernel itself; the job always), passes the gate, takes on the caller's
+ * identity, calls run(), sends op->reply (the only place that replies, in op.c), leaves the gate
+ * and frees the operation. Where the gate says "wait", park() moves what lies in the reader's
+ * buffer, and a worker does the rest later. Names are copied by the handler (qos_op_strdup), so
+ * only WRITE needs it.
  *
  * run() returns 0 with op->reply filled, or -errno. It holds no lock across a system call.
  */
@@ -51,8 +52,9 @@ typedef enum {
 typedef struct {
     QosReplyKind kind;
     union {
-        struct fuse_entry_param entry; /* ENTRY, CREATE: entry.ino counts as one look-up, taken back
-                                          if the reply is not delivered */
+        /* ENTRY, CREATE: entry.ino counts as one look-up, taken back if the reply is not delivered;
+         * 0 = there is no such name, which the kernel may remember */
+        struct fuse_entry_param entry;
         struct {
             struct stat stat;
             double timeout;
@@ -62,8 +64,7 @@ typedef struct {
             double timeout;
         } statx;
         struct {
-            const void
-                *bytes; /* borrowed until the reply: the operation's own, or the thread's buffer */
+            const void *bytes; /* the operation's own, or the thread's buffer */
             size_t length;
         } data;
         size_t count; /* WRITE, XATTR */
@@ -84,12 +85,15 @@ struct QosOp {
     QosFs *fs;
     fuse_req_t fuse;
     QosCaller *caller; /* identity and job; a reference */
+    QosHandle *handle; /* NULL, or what the operation works on; a reference */
     int (*run)(QosOp *op);
     void (*park)(QosOp *op);  /* NULL, or moves borrowed arguments; called without locks */
+    void (*undo)(QosOp *op);  /* NULL, or takes back what a reply promised that was not delivered */
     void (*clear)(QosOp *op); /* NULL, or frees what the operation added to the struct */
     guint64 moved;            /* bytes, for the books; set by run */
     QosReply reply;
-    GSList *strings; /* of char *: qos_op_strdup */
+    GSList *strings; /* copies: qos_op_strdup, qos_op_memdup */
+    gboolean parked; /* it was, or it is about to be */
     GList watch;     /* of the watch list of interrupts, while `watched` */
     gboolean watched;
 };
@@ -98,6 +102,9 @@ struct QosOp {
 gpointer qos_op_new(fuse_req_t request, gsize size, QosOpcode opcode, int (*run)(QosOp *op));
 /* A copy that lives as long as the operation. */
 const char *qos_op_strdup(QosOp *op, const char *text);
+gpointer qos_op_memdup(QosOp *op, const void *bytes, gsize size);
+/* It works on the open file or directory of `info`. */
+void qos_op_use_handle(QosOp *op, const struct fuse_file_info *info);
 /* Sends it through the gate, to run now or later; it is no longer the caller's. */
 void qos_op_submit(QosOp *op);
 /* For what must not wait (release, flush, unlock): runs it now, its cost is debt. */

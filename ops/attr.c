@@ -1,0 +1,262 @@
+/*
+ * Attributes of files and of the file system.
+ *
+ * They are read and set through the inode, also where the kernel names an open file; only
+ * truncation needs that file, because it may be open for writing without being writable.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "ops/control.h"
+#include "ops/handle.h"
+#include "ops/operations.h"
+
+typedef struct {
+    QosOp op;
+    fuse_ino_t ino;
+    struct stat stat; /* setattr */
+    int to_set;
+    int mask; /* access, statx */
+    int flags;
+} AttrOp;
+
+static AttrOp *attr_op_new(fuse_req_t request, fuse_ino_t ino, QosOpcode opcode,
+                           int (*run)(QosOp *op))
+{
+    AttrOp *attr = qos_op_new(request, sizeof(*attr), opcode, run);
+
+    attr->ino = ino;
+    return attr;
+}
+
+static int reply_attributes(QosOp *op, int fd)
+{
+    struct stat *stat = &op->reply.attr.stat;
+
+    if (fstatat(fd, "", stat, AT_EMPTY_PATH) != 0)
+        return -errno;
+    stat->st_ino = qos_inodes_shown(op->fs->inodes, stat->st_dev, stat->st_ino);
+    op->reply.kind = QOS_REPLY_ATTR;
+    op->reply.attr.timeout = op->fs->config.attr_timeout;
+    return 0;
+}
+
+static int run_getattr(QosOp *op)
+{
+    AttrOp *attr = (AttrOp *)op;
+    g_auto(QosLoan) file = {0};
+    int error;
+
+    if (op->handle != NULL)
+        return reply_attributes(op, op->handle->fd);
+    error = qos_inodes_borrow(op->fs->inodes, attr->ino, &file);
+    return error != 0 ? error : reply_attributes(op, file.fd);
+}
+
+void qosfs_op_getattr(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info *info)
+{
+    AttrOp *attr;
+
+    if (qos_control_owns(ino)) {
+        qos_control_getattr(request, ino);
+        return;
+    }
+    attr = attr_op_new(request, ino, QOS_OP_GETATTR, run_getattr);
+    if (info != NULL)
+        qos_op_use_handle(&attr->op, info);
+    qos_op_submit(&attr->op);
+}
+
+/* --- setattr --- */
+
+int qos_attr_kill_privileges(int fd)
+{
+    struct stat stat;
+    mode_t mode;
+
+    if (fstat(fd, &stat) != 0)
+        return -errno;
+    mode = stat.st_mode & ~S_ISUID;
+    if ((stat.st_mode & S_IXGRP) != 0)
+        mode &= ~S_ISGID;
+    if (!S_ISREG(stat.st_mode) || mode == stat.st_mode)
+        return 0;
+    return fchmod(fd, mode & 07777) == 0 ? 0 : -errno;
+}
+
+static int set_size(AttrOp *attr, const char *path)
+{
+    QosHandle *handle = attr->op.handle;
+    int result = handle != NULL ? ftruncate(handle->fd, attr->stat.st_size)
+                                : truncate(path, attr->stat.st_size);
+
+    if (result != 0)
+        return -errno;
+    if ((attr->to_set & FUSE_SET_ATTR_KILL_SUID) == 0 || !qos_cred_is_root())
+        return 0;
+    /* The store took it for root's doing. */
+    if (handle != NULL)
+        return qos_attr_kill_privileges(handle->fd);
+    return 0;
+}
+
+static struct timespec time_to_set(int to_set, int set, int now, struct timespec time)
+{
+    if ((to_set & set) == 0)
+        time.tv_nsec = UTIME_OMIT;
+    else if ((to_set & now) != 0)
+        time.tv_nsec = UTIME_NOW;
+    return time;
+}
+
+static int set_times(const AttrOp *attr, const char *path)
+{
+    struct timespec times[2] = {
+        time_to_set(attr->to_set, FUSE_SET_ATTR_ATIME, FUSE_SET_ATTR_ATIME_NOW, attr->stat.st_atim),
+        time_to_set(attr->to_set, FUSE_SET_ATTR_MTIME, FUSE_SET_ATTR_MTIME_NOW, attr->stat.st_mtim),
+    };
+
+    return utimensat(AT_FDCWD, path, times, 0) == 0 ? 0 : -errno;
+}
+
+/* Truncation sets the times by itself, and the caller may do it without owning the file, which an
+ * explicit utimensat() of one of them would demand. */
+static gboolean sets_times(const AttrOp *attr)
+{
+    int now = FUSE_SET_ATTR_ATIME_NOW | FUSE_SET_ATTR_MTIME_NOW;
+
+    if ((attr->to_set & (FUSE_SET_ATTR_ATIME | FUSE_SET_ATTR_MTIME)) == 0)
+        return FALSE;
+    return (attr->to_set & FUSE_SET_ATTR_SIZE) == 0 || (attr->to_set & now) == 0;
+}
+
+static int run_setattr(QosOp *op)
+{
+    AttrOp *attr = (AttrOp *)op;
+    int to_set = attr->to_set;
+    char path[QOS_PROC_PATH_MAX];
+    g_auto(QosLoan) file = {0};
+    int error = qos_inodes_borrow(op->fs->inodes, attr->ino, &file);
+
+    if (error != 0)
+        return error;
+    qos_proc_path(file.fd, path);
+    if ((to_set & (FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID)) != 0) {
+        uid_t uid = (to_set & FUSE_SET_ATTR_UID) != 0 ? attr->stat.st_uid : (uid_t)-1;
+        gid_t gid = (to_set & FUSE_SET_ATTR_GID) != 0 ? attr->stat.st_gid : (gid_t)-1;
+
+        if (fchownat(file.fd, "", uid, gid, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW) != 0)
+            return -errno;
+    }
+    if ((to_set & FUSE_SET_ATTR_MODE) != 0 && chmod(path, attr->stat.st_mode & 07777) != 0)
+        return -errno;
+    if ((to_set & FUSE_SET_ATTR_SIZE) != 0)
+        error = set_size(attr, path);
+    if (error == 0 && sets_times(attr))
+        error = set_times(attr, path);
+    return error != 0 ? error : reply_attributes(op, file.fd);
+}
+
+void qosfs_op_setattr(fuse_req_t request, fuse_ino_t ino, struct stat *stat, int to_set,
+                      struct fuse_file_info *info)
+{
+    AttrOp *attr;
+
+    if (qos_control_owns(ino)) {
+        qos_control_setattr(request, ino, to_set);
+        return;
+    }
+    attr = attr_op_new(request, ino, QOS_OP_SETATTR, run_setattr);
+    attr->stat = *stat;
+    attr->to_set = to_set;
+    if (info != NULL)
+        qos_op_use_handle(&attr->op, info);
+    qos_op_submit(&attr->op);
+}
+
+/* --- access, statx, statfs --- */
+
+static int run_access(QosOp *op)
+{
+    AttrOp *attr = (AttrOp *)op;
+    g_auto(QosLoan) file = {0};
+    int error = qos_inodes_borrow(op->fs->inodes, attr->ino, &file);
+
+    if (error != 0)
+        return error;
+    return faccessat(file.fd, "", attr->mask, AT_EACCESS | AT_EMPTY_PATH) == 0 ? 0 : -errno;
+}
+
+void qosfs_op_access(fuse_req_t request, fuse_ino_t ino, int mask)
+{
+    AttrOp *attr;
+
+    if (qos_control_owns(ino)) {
+        fuse_reply_err(request, 0);
+        return;
+    }
+    attr = attr_op_new(request, ino, QOS_OP_ACCESS, run_access);
+    attr->mask = mask;
+    qos_op_submit(&attr->op);
+}
+
+static int run_statx(QosOp *op)
+{
+    AttrOp *attr = (AttrOp *)op;
+    struct statx *x = &op->reply.statx.statx;
+    g_auto(QosLoan) file = {0};
+    int flags = AT_EMPTY_PATH | (attr->flags & AT_STATX_SYNC_TYPE);
+    int error = qos_inodes_borrow(op->fs->inodes, attr->ino, &file);
+
+    if (error != 0)
+        return error;
+    if (statx(file.fd, "", flags, (unsigned)attr->mask, x) != 0)
+        return -errno;
+    x->stx_ino =
+        qos_inodes_shown(op->fs->inodes, makedev(x->stx_dev_major, x->stx_dev_minor), x->stx_ino);
+    op->reply.kind = QOS_REPLY_STATX;
+    op->reply.statx.timeout = op->fs->config.attr_timeout;
+    return 0;
+}
+
+void qosfs_op_statx(fuse_req_t request, fuse_ino_t ino, int flags, int mask,
+                    struct fuse_file_info *info)
+{
+    AttrOp *attr;
+
+    if (qos_control_owns(ino)) {
+        qos_control_statx(request, ino);
+        return;
+    }
+    attr = attr_op_new(request, ino, QOS_OP_GETATTR, run_statx);
+    attr->flags = flags;
+    attr->mask = mask;
+    if (info != NULL)
+        qos_op_use_handle(&attr->op, info);
+    qos_op_submit(&attr->op);
+}
+
+static int run_statfs(QosOp *op)
+{
+    AttrOp *attr = (AttrOp *)op;
+    g_auto(QosLoan) file = {0};
+    int error = qos_inodes_borrow(op->fs->inodes, attr->ino, &file);
+
+    if (error != 0)
+        return error;
+    if (fstatvfs(file.fd, &op->reply.statfs) != 0)
+        return -errno;
+    op->reply.kind = QOS_REPLY_STATFS;
+    return 0;
+}
+
+void qosfs_op_statfs(fuse_req_t request, fuse_ino_t ino)
+{
+    if (qos_control_owns(ino))
+        ino = FUSE_ROOT_ID;
+    qos_op_submit(&attr_op_new(request, ino, QOS_OP_STATFS, run_statfs)->op);
+}

@@ -1,0 +1,295 @@
+/*
+ * The bytes of open files.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "ops/control.h"
+#include "ops/handle.h"
+#include "ops/operations.h"
+
+/* Since Linux 6.9; older C libraries do not name it. */
+#ifndef RWF_NOAPPEND
+#define RWF_NOAPPEND 0x20
+#endif
+
+/* One request does not hold its slot for longer than this takes; the caller goes on by itself. */
+#define COPY_MAX (16 << 20)
+
+typedef struct {
+    QosOp op;
+    off_t offset;
+    size_t size;
+    const char *data; /* write: the reader's buffer, or `copy` */
+    char *copy;       /* owned */
+    gboolean appends; /* write */
+    gboolean kills;   /* write: suid and sgid bits */
+    int mode;         /* fallocate; lseek: whence; fsync: data only */
+    QosHandle *to;    /* copy: a reference */
+    off_t to_offset;
+    int flags;
+} DataOp;
+
+static DataOp *data_op_new(fuse_req_t request, struct fuse_file_info *info, QosOpcode opcode,
+                           int (*run)(QosOp *op))
+{
+    DataOp *op = qos_op_new(request, sizeof(*op), opcode, run);
+
+    qos_op_use_handle(&op->op, info);
+    return op;
+}
+
+/* --- read --- */
+
+static int run_read(QosOp *op)
+{
+    DataOp *read_op = (DataOp *)op;
+    void *buffer = qos_op_buffer(read_op->size);
+    ssize_t length = pread(op->handle->fd, buffer, read_op->size, read_op->offset);
+
+    if (length < 0)
+        return -errno;
+    op->moved = (guint64)length;
+    op->reply.kind = QOS_REPLY_DATA;
+    op->reply.data.bytes = buffer;
+    op->reply.data.length = (size_t)length;
+    return 0;
+}
+
+void qosfs_op_read(fuse_req_t request, fuse_ino_t ino, size_t size, off_t offset,
+                   struct fuse_file_info *info)
+{
+    DataOp *read_op;
+
+    if (qos_control_owns(ino)) {
+        qos_control_read(request, ino, size, offset, info);
+        return;
+    }
+    read_op = data_op_new(request, info, QOS_OP_READ, run_read);
+    read_op->size = size;
+    read_op->offset = offset;
+    read_op->op.entry.request.bytes = size;
+    qos_op_submit(&read_op->op);
+}
+
+/* --- write --- */
+
+/* Kernels before 6.9 can write at an offset only through a file that does not append. */
+static ssize_t write_reopened(const DataOp *write_op)
+{
+    char path[QOS_PROC_PATH_MAX];
+    ssize_t length;
+    int fd, error;
+
+    qos_proc_path(write_op->op.handle->fd, path);
+    qos_cred_raise();
+    fd = open(path, O_WRONLY | O_CLOEXEC);
+    qos_cred_lower();
+    if (fd < 0)
+        return -1;
+    length = pwrite(fd, write_op->data, write_op->size, write_op->offset);
+    error = errno;
+    close(fd);
+    errno = error;
+    return length;
+}
+
+/* A file opened with O_APPEND appends, whatever the offset. Two things differ from how it was
+ * opened: the pages of a mapping are written back to their place, and fcntl(F_SETFL) changes the
+ * flag. */
+static ssize_t write_data(const DataOp *write_op)
+{
+    const QosHandle *handle = write_op->op.handle;
+    struct iovec vector = {(void *)write_op->data, write_op->size};
+    gboolean appends = (handle->flags & O_APPEND) != 0;
+    ssize_t length;
+
+    if (write_op->appends == appends)
+        return pwrite(handle->fd, write_op->data, write_op->size, write_op->offset);
+    length = pwritev2(handle->fd, &vector, 1, write_op->offset,
+                      write_op->appends ? RWF_APPEND : RWF_NOAPPEND);
+    if (length < 0 && errno == EOPNOTSUPP && appends)
+        length = write_reopened(write_op);
+    return length;
+}
+
+static int run_write(QosOp *op)
+{
+    DataOp *write_op = (DataOp *)op;
+    ssize_t length;
+
+    if (write_op->kills && qos_cred_is_root()) {
+        int error = qos_attr_kill_privileges(op->handle->fd);
+
+        if (error != 0)
+            return error;
+    }
+    length = write_data(write_op);
+    if (length < 0)
+        return -errno;
+    op->moved = (guint64)length;
+    op->reply.kind = QOS_REPLY_WRITE;
+    op->reply.count = (size_t)length;
+    return 0;
+}
+
+static void park_write(QosOp *op)
+{
+    DataOp *write_op = (DataOp *)op;
+
+    write_op->copy = g_memdup2(write_op->data, write_op->size);
+    write_op->data = write_op->copy;
+}
+
+static void clear_data(QosOp *op)
+{
+    DataOp *data = (DataOp *)op;
+
+    g_free(data->copy);
+    qos_handle_unref(data->to);
+}
+
+void qosfs_op_write(fuse_req_t request, fuse_ino_t ino, const char *data, size_t size, off_t offset,
+                    struct fuse_file_info *info)
+{
+    DataOp *write_op;
+
+    if (qos_control_owns(ino)) {
+        qos_control_write(request, ino, data, size, offset, info);
+        return;
+    }
+    write_op = data_op_new(request, info, QOS_OP_WRITE, run_write);
+    write_op->data = data;
+    write_op->size = size;
+    write_op->offset = offset;
+    write_op->appends = (info->flags & O_APPEND) != 0 && !info->writepage;
+    write_op->kills = info->kill_suidgid;
+    write_op->op.park = park_write;
+    write_op->op.clear = clear_data;
+    write_op->op.entry.request.bytes = size;
+    qos_op_submit(&write_op->op);
+}
+
+/* --- the rest --- */
+
+static int run_fsync(QosOp *op)
+{
+    DataOp *sync_op = (DataOp *)op;
+    int fd = op->handle->fd;
+
+    return (sync_op->mode != 0 ? fdatasync(fd) : fsync(fd)) == 0 ? 0 : -errno;
+}
+
+static void submit_fsync(fuse_req_t request, fuse_ino_t ino, int data_only,
+                         struct fuse_file_info *info)
+{
+    DataOp *sync_op;
+
+    if (qos_control_owns(ino)) {
+        fuse_reply_err(request, 0);
+        return;
+    }
+    sync_op = data_op_new(request, info, QOS_OP_SYNC, run_fsync);
+    sync_op->mode = data_only;
+    qos_op_submit(&sync_op->op);
+}
+
+void qosfs_op_fsync(fuse_req_t request, fuse_ino_t ino, int data_only, struct fuse_file_info *info)
+{
+    submit_fsync(request, ino, data_only, info);
+}
+
+void qosfs_op_fsyncdir(fuse_req_t request, fuse_ino_t ino, int data_only,
+                       struct fuse_file_info *info)
+{
+    submit_fsync(request, ino, data_only, info);
+}
+
+static int run_fallocate(QosOp *op)
+{
+    DataOp *allocate = (DataOp *)op;
+    int result = fallocate(op->handle->fd, allocate->mode, allocate->offset, (off_t)allocate->size);
+
+    return result == 0 ? 0 : -errno;
+}
+
+void qosfs_op_fallocate(fuse_req_t request, fuse_ino_t ino, int mode, off_t offset, off_t length,
+                        struct fuse_file_info *info)
+{
+    DataOp *allocate;
+
+    if (qos_control_owns(ino)) {
+        fuse_reply_err(request, EPERM);
+        return;
+    }
+    allocate = data_op_new(request, info, QOS_OP_FALLOCATE, run_fallocate);
+    allocate->mode = mode;
+    allocate->offset = offset;
+    allocate->size = (size_t)length;
+    qos_op_submit(&allocate->op);
+}
+
+static int run_lseek(QosOp *op)
+{
+    DataOp *seek = (DataOp *)op;
+
+    op->reply.offset = lseek(op->handle->fd, seek->offset, seek->mode);
+    if (op->reply.offset < 0)
+        return -errno;
+    op->reply.kind = QOS_REPLY_SEEK;
+    return 0;
+}
+
+void qosfs_op_lseek(fuse_req_t request, fuse_ino_t ino, off_t offset, int whence,
+                    struct fuse_file_info *info)
+{
+    DataOp *seek;
+
+    if (qos_control_owns(ino)) {
+        fuse_reply_err(request, EINVAL);
+        return;
+    }
+    seek = data_op_new(request, info, QOS_OP_SEEK, run_lseek);
+    seek->offset = offset;
+    seek->mode = whence;
+    qos_op_submit(&seek->op);
+}
+
+static int run_copy(QosOp *op)
+{
+    DataOp *copy = (DataOp *)op;
+    off_t from = copy->offset, to = copy->to_offset;
+    ssize_t length = copy_file_range(op->handle->fd, &from, copy->to->fd, &to, copy->size,
+                                     (unsigned)copy->flags);
+
+    if (length < 0)
+        return -errno;
+    op->moved = (guint64)length;
+    op->reply.kind = QOS_REPLY_WRITE;
+    op->reply.count = (size_t)length;
+    return 0;
+}
+
+void qosfs_op_copy_file_range(fuse_req_t request, fuse_ino_t ino_in, off_t offset_in,
+                              struct fuse_file_info *info_in, fuse_ino_t ino_out, off_t offset_out,
+                              struct fuse_file_info *info_out, size_t length, int flags)
+{
+    DataOp *copy;
+
+    /* The kernel then reads and writes. */
+    if (qos_control_owns(ino_in) || qos_control_owns(ino_out)) {
+        fuse_reply_err(request, EXDEV);
+        return;
+    }
+    copy = data_op_new(request, info_in, QOS_OP_COPY, run_copy);
+    copy->to = qos_handle_ref(qos_handle_from(info_out));
+    copy->offset = offset_in;
+    copy->to_offset = offset_out;
+    copy->size = MIN(length, COPY_MAX);
+    copy->flags = flags;
+    copy->op.clear = clear_data;
+    copy->op.entry.request.bytes = copy->size;
+    qos_op_submit(&copy->op);
+}

@@ -1,0 +1,329 @@
+/*
+ * Reading directories.
+ *
+ * The offset of an entry is the store's own (d_off), so that telldir() and seekdir() are as stable
+ * as the store makes them, however the directory changes. A stream holds the store's entries that
+ * the kernel did not take yet; it is with its handle, and taken out while a request reads: the
+ * kernel reads one open directory from one thread at a time, but a caller that was killed may leave
+ * a request behind. The next one then makes a stream of its own.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "ops/control.h"
+#include "ops/handle.h"
+#include "ops/operations.h"
+
+#define STREAM_BYTES 32768
+
+struct QosDirStream {
+    int fd;
+    gboolean owns_fd; /* else it is the handle's */
+    off_t offset;     /* of the next entry */
+    size_t start;     /* of the next entry in `bytes` */
+    size_t end;
+    char bytes[STREAM_BYTES] __attribute__((aligned(8)));
+};
+
+typedef struct {
+    QosOp op;
+    fuse_ino_t ino;
+    size_t size;
+    off_t offset;
+    gboolean plus;
+    GArray *promised; /* of fuse_ino_t: looked up for the reply; NULL = none */
+} DirOp;
+
+/* --- streams --- */
+
+static QosDirStream *stream_new(int fd, gboolean owns_fd)
+{
+    QosDirStream *stream = g_malloc(sizeof(*stream));
+
+    stream->fd = fd;
+    stream->owns_fd = owns_fd;
+    stream->offset = 0;
+    stream->start = stream->end = 0;
+    return stream;
+}
+
+void qos_dir_stream_free(QosDirStream *stream)
+{
+    if (stream == NULL)
+        return;
+    if (stream->owns_fd)
+        close(stream->fd);
+    g_free(stream);
+}
+
+/* NULL with errno set where a second one cannot be opened. */
+static QosDirStream *take_stream(QosHandle *handle)
+{
+    QosDirStream *stream = g_atomic_pointer_exchange(&handle->stream, NULL);
+    char path[QOS_PROC_PATH_MAX];
+    int fd;
+
+    if (stream != NULL)
+        return stream;
+    qos_proc_path(handle->fd, path);
+    fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return fd < 0 ? NULL : stream_new(fd, TRUE);
+}
+
+static void put_stream(QosHandle *handle, QosDirStream *stream)
+{
+    if (!g_atomic_pointer_compare_and_exchange(&handle->stream, NULL, stream))
+        qos_dir_stream_free(stream);
+}
+
+/* The first entry of a rewound directory is always read anew. */
+static int stream_seek(QosDirStream *stream, off_t offset)
+{
+    if (offset != 0 && offset == stream->offset)
+        return 0;
+    if (lseek(stream->fd, offset, SEEK_SET) < 0)
+        return -errno;
+    stream->offset = offset;
+    stream->start = stream->end = 0;
+    return 0;
+}
+
+/* The next entry, valid until it is passed: 0, with *ret_entry NULL at the end, or -errno. */
+static int stream_peek(QosDirStream *stream, const struct dirent64 **ret_entry)
+{
+    if (stream->start == stream->end) {
+        long length = syscall(SYS_getdents64, stream->fd, stream->bytes, STREAM_BYTES);
+
+        if (length < 0)
+            return -errno;
+        stream->start = 0;
+        stream->end = (size_t)length;
+    }
+    *ret_entry = stream->start == stream->end
+                     ? NULL
+                     : (const struct dirent64 *)(stream->bytes + stream->start);
+    return 0;
+}
+
+static void stream_pass(QosDirStream *stream, const struct dirent64 *entry)
+{
+    stream->offset = entry->d_off;
+    stream->start += entry->d_reclen;
+}
+
+/* --- opendir, releasedir --- */
+
+static int run_opendir(QosOp *op)
+{
+    DirOp *open_op = (DirOp *)op;
+    char path[QOS_PROC_PATH_MAX];
+    g_auto(QosLoan) file = {0};
+    int error = qos_inodes_borrow(op->fs->inodes, open_op->ino, &file);
+    int fd;
+
+    if (error != 0)
+        return error;
+    /* By this path and not as ".": that would demand the search permission. */
+    qos_proc_path(file.fd, path);
+    fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    op->reply.kind = QOS_REPLY_OPEN;
+    op->reply.handle = qos_handle_new(fd, op->reply.info.flags, op->caller, &file);
+    op->reply.handle->stream = stream_new(fd, FALSE);
+    op->reply.info.keep_cache = op->fs->config.cache == QOS_CACHE_ALWAYS;
+    op->reply.info.cache_readdir = op->reply.info.keep_cache;
+    return 0;
+}
+
+void qosfs_op_opendir(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info *info)
+{
+    DirOp *open_op;
+
+    if (qos_control_owns(ino)) {
+        qos_control_opendir(request, ino, info);
+        return;
+    }
+    open_op = qos_op_new(request, sizeof(*open_op), QOS_OP_OPENDIR, run_opendir);
+    open_op->ino = ino;
+    open_op->op.reply.info = *info;
+    qos_op_submit(&open_op->op);
+}
+
+/* Gives back the kernel's reference; the operation's own is the last. */
+static int run_releasedir(QosOp *op)
+{
+    qos_handle_unref(op->handle);
+    return 0;
+}
+
+void qosfs_op_releasedir(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info *info)
+{
+    QosOp *op;
+
+    if (qos_control_owns(ino)) {
+        fuse_reply_err(request, 0);
+        return;
+    }
+    op = qos_op_new(request, sizeof(*op), QOS_OP_CLOSEDIR, run_releasedir);
+    qos_op_use_handle(op, info);
+    qos_op_submit_urgent(op);
+}
+
+/* --- readdir, readdirplus --- */
+
+static gboolean is_dot(const char *name)
+{
+    return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
+}
+
+/* What the directory itself knows of an entry. */
+static struct stat stat_of_entry(QosOp *op, const struct dirent64 *entry, dev_t device)
+{
+    return (struct stat){
+        .st_ino = qos_inodes_shown(op->fs->inodes, device, entry->d_ino),
+        .st_mode = DTTOIF(entry->d_type),
+    };
+}
+
+/* Writes an entry with its attributes and counts its look-up. One that cannot be looked up (it has
+ * gone meanwhile, or the directory may be read but not searched) is listed without. */
+static void add_entry_plus(DirOp *read_op, char *buffer, size_t size, const struct dirent64 *entry,
+                           const struct stat *stat)
+{
+    QosOp *op = &read_op->op;
+    struct fuse_entry_param param = {0};
+
+    if (is_dot(entry->d_name) ||
+        qos_inodes_lookup(op->fs->inodes, &op->handle->file, entry->d_name, &param) != 0) {
+        param = (struct fuse_entry_param){.attr = *stat};
+    } else {
+        if (read_op->promised == NULL)
+            read_op->promised = g_array_new(FALSE, FALSE, sizeof(fuse_ino_t));
+        g_array_append_val(read_op->promised, param.ino);
+        qos_entry_set_timeouts(op->fs, &param);
+    }
+    fuse_add_direntry_plus(op->fuse, buffer, size, entry->d_name, &param, entry->d_off);
+}
+
+/* Writes an entry if it fits: the bytes it takes, or 0. */
+static size_t add_entry(DirOp *read_op, char *buffer, size_t size, const struct dirent64 *entry,
+                        dev_t device)
+{
+    fuse_req_t request = read_op->op.fuse;
+    struct stat stat = stat_of_entry(&read_op->op, entry, device);
+    size_t length;
+
+    if (!read_op->plus) {
+        length = fuse_add_direntry(request, buffer, size, entry->d_name, &stat, entry->d_off);
+        return length <= size ? length : 0;
+    }
+    length = fuse_add_direntry_plus(request, NULL, 0, entry->d_name, NULL, 0);
+    if (length > size)
+        return 0;
+    add_entry_plus(read_op, buffer, size, entry, &stat);
+    return length;
+}
+
+/* Fills `buffer` with the entries from where the stream is: their length; or -errno if there is
+ * none. */
+static ssize_t fill_entries(DirOp *read_op, QosDirStream *stream, char *buffer)
+{
+    const struct dirent64 *entry;
+    struct stat directory;
+    size_t used = 0;
+
+    if (fstat(stream->fd, &directory) != 0)
+        return -errno;
+    for (;;) {
+        int error = stream_peek(stream, &entry);
+        size_t length;
+
+        if (error != 0)
+            return used > 0 ? (ssize_t)used : error;
+        if (entry == NULL)
+            return (ssize_t)used;
+        if (!qos_control_is_name(read_op->ino, entry->d_name)) {
+            length =
+                add_entry(read_op, buffer + used, read_op->size - used, entry, directory.st_dev);
+            if (length == 0)
+                return (ssize_t)used;
+            used += length;
+        }
+        stream_pass(stream, entry);
+    }
+}
+
+static int run_readdir(QosOp *op)
+{
+    DirOp *read_op = (DirOp *)op;
+    char *buffer = qos_op_buffer(read_op->size);
+    QosDirStream *stream = take_stream(op->handle);
+    ssize_t length;
+
+    if (stream == NULL)
+        return -errno;
+    length = stream_seek(stream, read_op->offset);
+    if (length == 0)
+        length = fill_entries(read_op, stream, buffer);
+    put_stream(op->handle, stream);
+    if (length < 0)
+        return (int)length;
+    op->reply.kind = QOS_REPLY_DATA;
+    op->reply.data.bytes = buffer;
+    op->reply.data.length = (size_t)length;
+    return 0;
+}
+
+static void undo_readdir(QosOp *op)
+{
+    DirOp *read_op = (DirOp *)op;
+
+    for (guint i = 0; read_op->promised != NULL && i < read_op->promised->len; i++)
+        qos_inodes_forget(op->fs->inodes, g_array_index(read_op->promised, fuse_ino_t, i), 1);
+}
+
+static void clear_readdir(QosOp *op)
+{
+    DirOp *read_op = (DirOp *)op;
+
+    if (read_op->promised != NULL)
+        g_array_unref(read_op->promised);
+}
+
+static void submit_readdir(fuse_req_t request, fuse_ino_t ino, size_t size, off_t offset,
+                           struct fuse_file_info *info, gboolean plus)
+{
+    DirOp *read_op;
+
+    if (qos_control_owns(ino)) {
+        qos_control_readdir(request, ino, size, offset, plus);
+        return;
+    }
+    read_op = qos_op_new(request, sizeof(*read_op), QOS_OP_READDIR, run_readdir);
+    read_op->ino = ino;
+    read_op->size = size;
+    read_op->offset = offset;
+    read_op->plus = plus;
+    read_op->op.undo = undo_readdir;
+    read_op->op.clear = clear_readdir;
+    qos_op_use_handle(&read_op->op, info);
+    qos_op_submit(&read_op->op);
+}
+
+void qosfs_op_readdir(fuse_req_t request, fuse_ino_t ino, size_t size, off_t offset,
+                      struct fuse_file_info *info)
+{
+    submit_readdir(request, ino, size, offset, info, FALSE);
+}
+
+void qosfs_op_readdirplus(fuse_req_t request, fuse_ino_t ino, size_t size, off_t offset,
+                          struct fuse_file_info *info)
+{
+    submit_readdir(request, ino, size, offset, info, TRUE);
+}

@@ -1,0 +1,29 @@
+/*
+ * Files named without a descriptor: the store's own file handles (name_to_handle_at), so that a
+ * mount can know more files than a process may hold open.
+ *
+ * A handle is opened through a descriptor of the mount that the file lies on; one is kept for each
+ * mount seen. Not every store has handles, and opening them needs CAP_DAC_READ_SEARCH: both are
+ * found out by opening one, once for each mount.
+ *
+ * Lock: `lock` of the table of mounts; no system call is made under it.
+ */
+#pragma once
+
+#include <glib.h>
+
+typedef struct QosMounts QosMounts;
+typedef struct QosFileHandle QosFileHandle;
+
+QosMounts *qos_mounts_new(void);
+/* After all handles. NULL is allowed. */
+void qos_mounts_free(QosMounts *mounts);
+
+/* The handle of the file that `fd` (O_PATH) is, on the mount `mount_id`; NULL where it can have
+ * none that opens. */
+QosFileHandle *qos_file_handle_new(QosMounts *mounts, guint64 mount_id, int fd);
+void qos_file_handle_free(QosFileHandle *handle); /* NULL is allowed */
+/* An O_PATH descriptor, owned by the caller, or -errno: -ESTALE where the file is gone. */
+int qos_file_handle_open(const QosFileHandle *handle);
+/* FALSE where either is NULL. */
+gboolean qos_file_handle_equal(const QosFileHandle *a, const QosFileHandle *b);

@@ -1,0 +1,36 @@
+/*
+ * An open file or directory: its descriptor in the store, who opened it, and so which job pays for
+ * what is done on it (fuse.md, "Who is calling").
+ *
+ * The kernel holds one reference from OPEN to RELEASE, in fuse_file_info.fh; each operation on it
+ * holds another. It keeps its inode on loan, so that an open file that is unlinked stays reachable.
+ */
+#pragma once
+
+#include "ops/cred.h"
+#include "ops/inode.h"
+
+typedef struct QosDirStream QosDirStream; /* ops/dir.c */
+
+typedef struct QosHandle {
+    gint references; /* atomic */
+    int fd;
+    int flags;         /* of the open, as the store knows them */
+    QosCaller *caller; /* who opened it, with the job; a reference */
+    QosLoan file;
+    QosDirStream *stream; /* atomic; directories: where the reading stands, NULL while in use */
+} QosHandle;
+
+/* Takes `fd`, and the loan if it is no NULL; references `caller`. */
+QosHandle *qos_handle_new(int fd, int flags, QosCaller *caller, QosLoan *file);
+QosHandle *qos_handle_ref(QosHandle *handle);
+void qos_handle_unref(QosHandle *handle); /* NULL is allowed */
+
+/* The kernel's reference, borrowed; NULL where `info` is. */
+static inline QosHandle *qos_handle_from(const struct fuse_file_info *info)
+{
+    return info == NULL ? NULL : (QosHandle *)(uintptr_t)info->fh;
+}
+
+/* ops/dir.c */
+void qos_dir_stream_free(QosDirStream *stream); /* NULL is allowed */

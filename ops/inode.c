@@ -1,0 +1,513 @@
+/*
+ * The table of inodes (ops/inode.h).
+ *
+ * Two indexes: by node id, and by key. An inode is in the first as long as it lives; it leaves the
+ * second early when it is cold and its key is found to be a new file's. `idle` holds the inodes
+ * that have a descriptor and no loan, the longest idle last: the candidates for becoming cold.
+ */
+#include "ops/inode.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/sysmacros.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/time.h"
+#include "ops/control.h"
+#include "ops/cred.h"
+#include "ops/fhandle.h"
+
+/* The coarsest clock that stamps files: a change this close to now may be followed by one that
+ * looks the same. */
+#define STAMP_TICK (20 * QOS_MILLISECOND)
+/* Bits of an inode number on other devices than the root's; the device's place is above them. */
+#define NUMBER_BITS 48
+
+typedef struct {
+    guint64 mount;
+    guint64 device;
+    guint64 number;
+} Key;
+
+/* By what a file is seen to have changed. */
+typedef struct {
+    struct timespec modified;
+    struct timespec changed;
+    off_t size;
+} Stamp;
+
+struct QosInode {
+    fuse_ino_t id;
+    Key key;
+    /* --- under the table's lock --- */
+    guint64 lookups;
+    guint loans;
+    int fd;                /* O_PATH, or -1: cold */
+    QosFileHandle *handle; /* NULL until it is first needed; stays then */
+    gboolean keeps_fd;     /* it has no handle */
+    GList idle;            /* in the table's list while `is_idle` */
+    gboolean is_idle;
+    Stamp stamp;
+};
+
+struct QosInodes {
+    GMutex lock;
+    GHashTable *by_id;
+    GHashTable *by_key;
+    fuse_ino_t next_id;
+    GQueue idle;
+    guint open_count;
+    GArray *devices; /* of dev_t: those other than the root's, in the order they were seen */
+    /* --- read-only --- */
+    guint open_max;
+    dev_t root_device;
+    QosMounts *mounts;
+};
+
+static guint key_hash(gconstpointer data)
+{
+    const Key *key = data;
+    guint64 hash = (key->number ^ (key->device << 40) ^ (key->mount << 52)) * 0x9e3779b97f4a7c15u;
+
+    return (guint)(hash >> 32);
+}
+
+static gboolean key_equal(gconstpointer a, gconstpointer b)
+{
+    return memcmp(a, b, sizeof(Key)) == 0;
+}
+
+void qos_proc_path(int fd, char path[QOS_PROC_PATH_MAX])
+{
+    snprintf(path, QOS_PROC_PATH_MAX, "/proc/self/fd/%d", fd);
+}
+
+/* --- attributes --- */
+
+static struct timespec timespec_from_statx(const struct statx_timestamp *stamp)
+{
+    return (struct timespec){.tv_sec = stamp->tv_sec, .tv_nsec = stamp->tv_nsec};
+}
+
+/* One call tells the attributes and the mount, which stat() does not know. */
+static int examine(QosInodes *inodes, int fd, Key *ret_key, struct stat *ret_stat)
+{
+    struct statx statx_buffer = {0}, *x = &statx_buffer;
+
+    if (statx(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS | STATX_MNT_ID, x) != 0)
+        return -errno;
+    *ret_stat = (struct stat){
+        .st_dev = makedev(x->stx_dev_major, x->stx_dev_minor),
+        .st_ino = x->stx_ino,
+        .st_mode = x->stx_mode,
+        .st_nlink = x->stx_nlink,
+        .st_uid = x->stx_uid,
+        .st_gid = x->stx_gid,
+        .st_rdev = makedev(x->stx_rdev_major, x->stx_rdev_minor),
+        .st_size = (off_t)x->stx_size,
+        .st_blksize = x->stx_blksize,
+        .st_blocks = (blkcnt_t)x->stx_blocks,
+        .st_atim = timespec_from_statx(&x->stx_atime),
+        .st_mtim = timespec_from_statx(&x->stx_mtime),
+        .st_ctim = timespec_from_statx(&x->stx_ctime),
+    };
+    *ret_key = (Key){.mount = x->stx_mnt_id, .device = ret_stat->st_dev, .number = x->stx_ino};
+    ret_stat->st_ino = qos_inodes_shown(inodes, ret_stat->st_dev, ret_stat->st_ino);
+    return 0;
+}
+
+guint64 qos_inodes_shown(QosInodes *inodes, dev_t device, guint64 number)
+{
+    guint place;
+
+    if (device == inodes->root_device)
+        return number;
+    g_mutex_lock(&inodes->lock);
+    for (place = 0; place < inodes->devices->len; place++) {
+        if (g_array_index(inodes->devices, dev_t, place) == device)
+            break;
+    }
+    if (place == inodes->devices->len)
+        g_array_append_val(inodes->devices, device);
+    g_mutex_unlock(&inodes->lock);
+    /* A number that is too large for its place is spread over all 64 bits: as good as unique. */
+    if (number >> NUMBER_BITS != 0)
+        number *= 0x9e3779b97f4a7c15u;
+    return number ^ ((guint64)(place + 1) << NUMBER_BITS);
+}
+
+gboolean qos_loan_is_unchanged(const QosLoan *loan, const struct stat *stat)
+{
+    Stamp now = {.modified = stat->st_mtim, .changed = stat->st_ctim, .size = stat->st_size};
+    Stamp *last = &loan->inode->stamp;
+    struct timespec clock;
+    gint64 age;
+    gboolean unchanged;
+
+    clock_gettime(CLOCK_REALTIME, &clock);
+    age = (clock.tv_sec - now.changed.tv_sec) * QOS_SECOND + clock.tv_nsec - now.changed.tv_nsec;
+    if (age < STAMP_TICK)
+        now.size = -1; /* equals nothing */
+
+    g_mutex_lock(&loan->inodes->lock);
+    unchanged =
+        now.size >= 0 && now.size == last->size && now.modified.tv_sec == last->modified.tv_sec &&
+        now.modified.tv_nsec == last->modified.tv_nsec &&
+        now.changed.tv_sec == last->changed.tv_sec && now.changed.tv_nsec == last->changed.tv_nsec;
+    *last = now;
+    g_mutex_unlock(&loan->inodes->lock);
+    return unchanged;
+}
+
+/* --- life of an inode; `_locked`: under the table's lock --- */
+
+static void stop_idling_locked(QosInodes *inodes, QosInode *inode)
+{
+    if (inode->is_idle)
+        g_queue_unlink(&inodes->idle, &inode->idle);
+    inode->is_idle = FALSE;
+}
+
+static QosInode *add_inode_locked(QosInodes *inodes, fuse_ino_t id, const Key *key, int fd)
+{
+    QosInode *inode = g_new0(QosInode, 1);
+
+    inode->id = id;
+    inode->key = *key;
+    inode->fd = fd;
+    inode->idle.data = inode;
+    inode->stamp.size = -1;
+    inodes->open_count++;
+    g_hash_table_insert(inodes->by_id, &inode->id, inode);
+    g_hash_table_insert(inodes->by_key, &inode->key, inode);
+    return inode;
+}
+
+static void detach_key_locked(QosInodes *inodes, QosInode *inode)
+{
+    if (g_hash_table_lookup(inodes->by_key, &inode->key) == inode)
+        g_hash_table_remove(inodes->by_key, &inode->key);
+}
+
+/* Files an inode whose counts have changed: into the list of the idle, or out of the table. Returns
+ * it in the latter case, for free_inode(). */
+static QosInode *settle_locked(QosInodes *inodes, QosInode *inode)
+{
+    stop_idling_locked(inodes, inode);
+    if (inode->loans > 0)
+        return NULL;
+    if (inode->lookups > 0) {
+        if (inode->fd >= 0 && !inode->keeps_fd) {
+            inode->is_idle = TRUE;
+            g_queue_push_head_link(&inodes->idle, &inode->idle);
+        }
+        return NULL;
+    }
+    detach_key_locked(inodes, inode);
+    g_hash_table_remove(inodes->by_id, &inode->id);
+    if (inode->fd >= 0)
+        inodes->open_count--;
+    return inode;
+}
+
+static void free_inode(QosInode *inode)
+{
+    if (inode == NULL)
+        return;
+    if (inode->fd >= 0)
+        close(inode->fd);
+    qos_file_handle_free(inode->handle);
+    g_free(inode);
+}
+
+/* Gives back one loan. */
+static void put_inode(QosInodes *inodes, QosInode *inode)
+{
+    QosInode *gone;
+
+    g_mutex_lock(&inodes->lock);
+    inode->loans--;
+    gone = settle_locked(inodes, inode);
+    g_mutex_unlock(&inodes->lock);
+    free_inode(gone);
+}
+
+/* The inode that was idle longest, on loan, or NULL where no descriptor need be closed. */
+static QosInode *take_surplus(QosInodes *inodes)
+{
+    QosInode *inode = NULL;
+
+    g_mutex_lock(&inodes->lock);
+    if (inodes->open_count > inodes->open_max)
+        inode = g_queue_peek_tail(&inodes->idle);
+    if (inode != NULL) {
+        inode->loans++;
+        stop_idling_locked(inodes, inode);
+    }
+    g_mutex_unlock(&inodes->lock);
+    return inode;
+}
+
+/* Closes descriptors until they are no more than they may be, as far as there are any to close. */
+static void close_surplus(QosInodes *inodes)
+{
+    QosInode *inode;
+
+    while ((inode = take_surplus(inodes)) != NULL) {
+        QosFileHandle *handle = NULL;
+        int fd = -1;
+
+        /* Only this list leads here, and the inode is not on it: nobody else sets the handle. */
+        if (inode->handle == NULL)
+            handle = qos_file_handle_new(inodes->mounts, inode->key.mount, inode->fd);
+        g_mutex_lock(&inodes->lock);
+        if (inode->handle == NULL)
+            inode->handle = handle;
+        inode->keeps_fd = inode->handle == NULL;
+        if (inode->loans == 1 && !inode->keeps_fd) {
+            fd = inode->fd;
+            inode->fd = -1;
+            inodes->open_count--;
+        }
+        g_mutex_unlock(&inodes->lock);
+        put_inode(inodes, inode);
+        if (fd >= 0)
+            close(fd);
+    }
+}
+
+/* --- loans --- */
+
+/* Opens the descriptor of a cold inode on loan: >= 0, or -errno. */
+static int warm(QosInodes *inodes, QosInode *inode)
+{
+    int fd = qos_file_handle_open(inode->handle), known;
+
+    if (fd < 0)
+        return fd;
+    g_mutex_lock(&inodes->lock);
+    known = inode->fd;
+    if (known < 0) {
+        inode->fd = fd;
+        inodes->open_count++;
+    }
+    g_mutex_unlock(&inodes->lock);
+    if (known < 0) {
+        close_surplus(inodes);
+        return fd;
+    }
+    close(fd);
+    return known;
+}
+
+int qos_inodes_borrow(QosInodes *inodes, fuse_ino_t id, QosLoan *ret_loan)
+{
+    guint64 key = id;
+    QosInode *inode;
+    int fd = -1;
+
+    g_mutex_lock(&inodes->lock);
+    inode = g_hash_table_lookup(inodes->by_id, &key);
+    if (inode != NULL) {
+        inode->loans++;
+        stop_idling_locked(inodes, inode);
+        fd = inode->fd;
+    }
+    g_mutex_unlock(&inodes->lock);
+    if (inode == NULL)
+        return -ESTALE;
+    if (fd < 0)
+        fd = warm(inodes, inode);
+    if (fd < 0) {
+        put_inode(inodes, inode);
+        return fd;
+    }
+    *ret_loan = (QosLoan){.inodes = inodes, .inode = inode, .fd = fd};
+    return 0;
+}
+
+void qos_loan_return(QosLoan *loan)
+{
+    if (loan->inodes != NULL)
+        put_inode(loan->inodes, loan->inode);
+    *loan = (QosLoan){.fd = -1};
+}
+
+/* --- look-ups --- */
+
+/* The inode that has `key`, if it is the file whose handle is `handle`. A warm one is for certain;
+ * a cold one whose key has become another file's loses it. */
+static QosInode *find_locked(QosInodes *inodes, const Key *key, const QosFileHandle *handle)
+{
+    QosInode *inode = g_hash_table_lookup(inodes->by_key, key);
+
+    if (inode == NULL || inode->fd >= 0 || qos_file_handle_equal(inode->handle, handle))
+        return inode;
+    detach_key_locked(inodes, inode);
+    return NULL;
+}
+
+/* Counts a look-up of the file that is `fd` (O_PATH, taken over). */
+static int count_lookup(QosInodes *inodes, int fd, struct fuse_entry_param *ret_entry)
+{
+    struct fuse_entry_param entry = {0};
+    QosFileHandle *handle = NULL;
+    QosInode *inode;
+    Key key;
+    int error = examine(inodes, fd, &key, &entry.attr);
+
+    if (error != 0) {
+        close(fd);
+        return error;
+    }
+    g_mutex_lock(&inodes->lock);
+    inode = g_hash_table_lookup(inodes->by_key, &key);
+    while (inode != NULL && inode->fd < 0 && handle == NULL) {
+        g_mutex_unlock(&inodes->lock);
+        handle = qos_file_handle_new(inodes->mounts, key.mount, fd);
+        g_mutex_lock(&inodes->lock);
+        inode = handle != NULL ? g_hash_table_lookup(inodes->by_key, &key) : NULL;
+    }
+    inode = find_locked(inodes, &key, handle);
+    if (inode == NULL) {
+        inode = add_inode_locked(inodes, inodes->next_id++, &key, fd);
+        fd = -1;
+    } else if (inode->fd < 0) {
+        inode->fd = fd;
+        inodes->open_count++;
+        fd = -1;
+    }
+    inode->lookups++;
+    settle_locked(inodes, inode);
+    entry.ino = inode->id;
+    g_mutex_unlock(&inodes->lock);
+
+    qos_file_handle_free(handle);
+    if (fd >= 0)
+        close(fd);
+    else
+        close_surplus(inodes);
+    *ret_entry = entry;
+    return 0;
+}
+
+int qos_inodes_lookup(QosInodes *inodes, const QosLoan *parent, const char *name,
+                      struct fuse_entry_param *ret_entry)
+{
+    int fd = openat(parent->fd, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+
+    return fd < 0 ? -errno : count_lookup(inodes, fd, ret_entry);
+}
+
+int qos_inodes_adopt(QosInodes *inodes, int fd, struct fuse_entry_param *ret_entry)
+{
+    char path[QOS_PROC_PATH_MAX];
+    int path_fd;
+
+    qos_proc_path(fd, path);
+    path_fd = open(path, O_PATH | O_CLOEXEC);
+    return path_fd < 0 ? -errno : count_lookup(inodes, path_fd, ret_entry);
+}
+
+void qos_inodes_forget(QosInodes *inodes, fuse_ino_t id, guint64 count)
+{
+    guint64 key = id;
+    QosInode *inode, *gone = NULL;
+
+    g_mutex_lock(&inodes->lock);
+    inode = g_hash_table_lookup(inodes->by_id, &key);
+    if (inode != NULL) {
+        inode->lookups -= MIN(count, inode->lookups);
+        if (inode->lookups == 0)
+            gone = settle_locked(inodes, inode);
+    }
+    g_mutex_unlock(&inodes->lock);
+    free_inode(gone);
+}
+
+/* --- the table --- */
+
+/* Half of what the process may open, so that the users' open files find room. Without the
+ * capability for handles nothing can become cold. */
+static guint default_open_max(void)
+{
+    struct rlimit limit;
+
+    if (!qos_cred_may_search() || getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return G_MAXUINT;
+    return (guint)CLAMP(limit.rlim_cur / 2, 16, G_MAXINT);
+}
+
+QosInodes *qos_inodes_new(const char *source, guint open_max, GError **error)
+{
+    QosInodes *inodes;
+    QosInode *root;
+    struct stat stat = {0};
+    Key key;
+    int fd = open(source, O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+    if (fd < 0) {
+        qos_set_error(error, errno, "cannot open the directory %s: %s", source, g_strerror(errno));
+        return NULL;
+    }
+    inodes = g_new0(QosInodes, 1);
+    g_mutex_init(&inodes->lock);
+    inodes->by_id = g_hash_table_new(g_int64_hash, g_int64_equal);
+    inodes->by_key = g_hash_table_new(key_hash, key_equal);
+    inodes->next_id = QOS_CONTROL_INO_END;
+    g_queue_init(&inodes->idle);
+    inodes->devices = g_array_new(FALSE, FALSE, sizeof(dev_t));
+    inodes->open_max = open_max != 0 ? open_max : default_open_max();
+    inodes->mounts = qos_mounts_new();
+    if (fstat(fd, &stat) == 0)
+        inodes->root_device = stat.st_dev;
+    if (examine(inodes, fd, &key, &stat) != 0)
+        key = (Key){.device = inodes->root_device, .number = stat.st_ino};
+    root = add_inode_locked(inodes, FUSE_ROOT_ID, &key, fd);
+    root->lookups = 1;
+    root->loans = 1; /* never given back: it stays warm */
+    return inodes;
+}
+
+void qos_inodes_free(QosInodes *inodes)
+{
+    GHashTableIter iterator;
+    gpointer inode;
+
+    if (inodes == NULL)
+        return;
+    g_hash_table_iter_init(&iterator, inodes->by_id);
+    while (g_hash_table_iter_next(&iterator, NULL, &inode))
+        free_inode(inode);
+    g_hash_table_unref(inodes->by_id);
+    g_hash_table_unref(inodes->by_key);
+    g_array_unref(inodes->devices);
+    qos_mounts_free(inodes->mounts);
+    g_mutex_clear(&inodes->lock);
+    g_free(inodes);
+}
+
+guint qos_inodes_count(QosInodes *inodes)
+{
+    guint count;
+
+    g_mutex_lock(&inodes->lock);
+    count = g_hash_table_size(inodes->by_id);
+    g_mutex_unlock(&inodes->lock);
+    return count;
+}
+
+guint qos_inodes_open_count(QosInodes *inodes)
+{
+    guint count;
+
+    g_mutex_lock(&inodes->lock);
+    count = inodes->open_count;
+    g_mutex_unlock(&inodes->lock);
+    return count;
+}

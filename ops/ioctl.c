@@ -1,0 +1,100 @@
+/*
+ * The ioctls about a file's flags, project and version: what chattr, lsattr and xfs_io use. Each is
+ * named here, with what its argument really is: the kernel derives the sizes from the command's
+ * number, which says "long" where these calls read and write an int.
+ */
+#include <errno.h>
+#include <linux/fs.h>
+#include <string.h>
+#include <sys/ioctl.h>
+
+#include "ops/control.h"
+#include "ops/handle.h"
+#include "ops/operations.h"
+
+#ifndef FS_IOC_SETVERSION
+#define FS_IOC_SETVERSION _IOW('v', 2, long)
+#endif
+
+typedef struct {
+    unsigned int command;
+    unsigned int native; /* what the store is asked for */
+    size_t size;         /* of the argument */
+    gboolean writes;     /* the argument comes from the caller */
+    gboolean reads;      /* it goes to the caller */
+} Command;
+
+static const Command commands[] = {
+    {FS_IOC_GETFLAGS, FS_IOC_GETFLAGS, sizeof(int), FALSE, TRUE},
+    {FS_IOC_SETFLAGS, FS_IOC_SETFLAGS, sizeof(int), TRUE, FALSE},
+    {FS_IOC_GETVERSION, FS_IOC_GETVERSION, sizeof(int), FALSE, TRUE},
+    {FS_IOC_SETVERSION, FS_IOC_SETVERSION, sizeof(int), TRUE, FALSE},
+    {FS_IOC32_GETFLAGS, FS_IOC_GETFLAGS, sizeof(int), FALSE, TRUE},
+    {FS_IOC32_SETFLAGS, FS_IOC_SETFLAGS, sizeof(int), TRUE, FALSE},
+    {FS_IOC32_GETVERSION, FS_IOC_GETVERSION, sizeof(int), FALSE, TRUE},
+    {FS_IOC32_SETVERSION, FS_IOC_SETVERSION, sizeof(int), TRUE, FALSE},
+    {FS_IOC_FSGETXATTR, FS_IOC_FSGETXATTR, sizeof(struct fsxattr), FALSE, TRUE},
+    {FS_IOC_FSSETXATTR, FS_IOC_FSSETXATTR, sizeof(struct fsxattr), TRUE, FALSE},
+};
+
+typedef union {
+    int number;
+    long room; /* a store may write what the command's number says */
+    struct fsxattr xattr;
+} Argument;
+
+typedef struct {
+    QosOp op;
+    const Command *command;
+    Argument argument;
+    size_t output_size;
+} IoctlOp;
+
+static const Command *find_command(unsigned int number)
+{
+    for (guint i = 0; i < G_N_ELEMENTS(commands); i++) {
+        if (commands[i].command == number)
+            return &commands[i];
+    }
+    return NULL;
+}
+
+static int run_ioctl(QosOp *op)
+{
+    IoctlOp *ioctl_op = (IoctlOp *)op;
+    const Command *command = ioctl_op->command;
+    int result = ioctl(op->handle->fd, command->native, &ioctl_op->argument);
+
+    if (result < 0)
+        return -errno;
+    op->reply.kind = QOS_REPLY_IOCTL;
+    op->reply.ioctl.result = result;
+    op->reply.ioctl.bytes = &ioctl_op->argument;
+    op->reply.ioctl.length = command->reads ? MIN(command->size, ioctl_op->output_size) : 0;
+    return 0;
+}
+
+void qosfs_op_ioctl(fuse_req_t request, fuse_ino_t ino, unsigned int number,
+                    G_GNUC_UNUSED void *argument, struct fuse_file_info *info,
+                    G_GNUC_UNUSED unsigned flags, const void *input, size_t input_size,
+                    size_t output_size)
+{
+    const Command *command = find_command(number);
+    IoctlOp *ioctl_op;
+
+    if (qos_control_owns(ino) || command == NULL) {
+        fuse_reply_err(request, ENOTTY);
+        return;
+    }
+    if (command->writes && input_size < command->size) {
+        fuse_reply_err(request, EINVAL);
+        return;
+    }
+    ioctl_op = qos_op_new(request, sizeof(*ioctl_op), QOS_OP_IOCTL, run_ioctl);
+    ioctl_op->command = command;
+    ioctl_op->output_size = output_size;
+    if (command->writes)
+        memcpy(&ioctl_op->argument, input, command->size);
+    qos_op_use_handle(&ioctl_op->op, info);
+    qos_op_submit(&ioctl_op->op);
+}

@@ -1,0 +1,321 @@
+/*
+ * Names: finding, making, linking, moving and removing them.
+ *
+ * What is made belongs to the caller, under whose identity and umask the store makes it.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "ops/control.h"
+#include "ops/operations.h"
+
+typedef struct {
+    QosOp op;
+    fuse_ino_t parent;
+    const char *name;
+    fuse_ino_t other; /* link: the file; rename: the new parent */
+    const char *text; /* symlink: the target; rename: the new name */
+    mode_t mode;
+    dev_t device;
+    unsigned flags;
+} NameOp;
+
+static NameOp *name_op_new(fuse_req_t request, fuse_ino_t parent, const char *name,
+                           QosOpcode opcode, int (*run)(QosOp *op))
+{
+    NameOp *op = qos_op_new(request, sizeof(*op), opcode, run);
+
+    op->parent = parent;
+    op->name = name == NULL ? NULL : qos_op_strdup(&op->op, name);
+    return op;
+}
+
+/* The names of control belong to it alone. TRUE where the request was answered. */
+static gboolean refuse(fuse_req_t request, fuse_ino_t parent, const char *name, int error)
+{
+    if (qos_control_owns(parent))
+        error = EPERM;
+    else if (!qos_control_is_name(parent, name))
+        return FALSE;
+    fuse_reply_err(request, error);
+    return TRUE;
+}
+
+/* --- look-ups --- */
+
+void qos_entry_set_timeouts(const QosFs *fs, struct fuse_entry_param *entry)
+{
+    entry->attr_timeout = fs->config.attr_timeout;
+    entry->entry_timeout = fs->config.entry_timeout;
+}
+
+static int reply_entry(QosOp *op, const QosLoan *parent, const char *name)
+{
+    int error = qos_inodes_lookup(op->fs->inodes, parent, name, &op->reply.entry);
+
+    /* That a name is not there may be remembered where nobody else makes it. */
+    if (error == -ENOENT && op->fs->config.cache == QOS_CACHE_ALWAYS)
+        error = 0;
+    if (error != 0)
+        return error;
+    op->reply.kind = QOS_REPLY_ENTRY;
+    qos_entry_set_timeouts(op->fs, &op->reply.entry);
+    return 0;
+}
+
+static int run_lookup(QosOp *op)
+{
+    NameOp *lookup = (NameOp *)op;
+    g_auto(QosLoan) parent = {0};
+    int error = qos_inodes_borrow(op->fs->inodes, lookup->parent, &parent);
+
+    return error != 0 ? error : reply_entry(op, &parent, lookup->name);
+}
+
+void qosfs_op_lookup(fuse_req_t request, fuse_ino_t parent, const char *name)
+{
+    if (qos_control_owns(parent) || qos_control_is_name(parent, name)) {
+        qos_control_lookup(request, parent, name);
+        return;
+    }
+    qos_op_submit(&name_op_new(request, parent, name, QOS_OP_LOOKUP, run_lookup)->op);
+}
+
+void qosfs_op_forget(fuse_req_t request, fuse_ino_t ino, uint64_t count)
+{
+    qos_inodes_forget(qos_fs(request)->inodes, ino, count);
+    fuse_reply_none(request);
+}
+
+void qosfs_op_forget_multi(fuse_req_t request, size_t count, struct fuse_forget_data *forgets)
+{
+    QosInodes *inodes = qos_fs(request)->inodes;
+
+    for (size_t i = 0; i < count; i++)
+        qos_inodes_forget(inodes, forgets[i].ino, forgets[i].nlookup);
+    fuse_reply_none(request);
+}
+
+static int run_readlink(QosOp *op)
+{
+    NameOp *link = (NameOp *)op;
+    char *target = qos_op_buffer(PATH_MAX);
+    g_auto(QosLoan) file = {0};
+    int error = qos_inodes_borrow(op->fs->inodes, link->other, &file);
+    ssize_t length;
+
+    if (error != 0)
+        return error;
+    length = readlinkat(file.fd, "", target, PATH_MAX);
+    if (length < 0)
+        return -errno;
+    if (length == PATH_MAX)
+        return -ENAMETOOLONG;
+    op->reply.kind = QOS_REPLY_DATA;
+    op->reply.data.bytes = target;
+    op->reply.data.length = (size_t)length;
+    return 0;
+}
+
+void qosfs_op_readlink(fuse_req_t request, fuse_ino_t ino)
+{
+    NameOp *link;
+
+    if (qos_control_owns(ino)) {
+        fuse_reply_err(request, EINVAL);
+        return;
+    }
+    link = name_op_new(request, 0, NULL, QOS_OP_READLINK, run_readlink);
+    link->other = ino;
+    qos_op_submit(&link->op);
+}
+
+/* --- making --- */
+
+static int make_node(const NameOp *make, int parent)
+{
+    return mknodat(parent, make->name, make->mode, make->device);
+}
+
+static int make_directory(const NameOp *make, int parent)
+{
+    return mkdirat(parent, make->name, make->mode);
+}
+
+static int make_symlink(const NameOp *make, int parent)
+{
+    return symlinkat(make->text, parent, make->name);
+}
+
+static int run_make(QosOp *op, int (*make_in)(const NameOp *make, int parent))
+{
+    NameOp *make = (NameOp *)op;
+    g_auto(QosLoan) parent = {0};
+    int error = qos_inodes_borrow(op->fs->inodes, make->parent, &parent);
+
+    if (error != 0)
+        return error;
+    qos_cred_umask(fuse_req_ctx(op->fuse)->umask);
+    if (make_in(make, parent.fd) != 0)
+        return -errno;
+    return reply_entry(op, &parent, make->name);
+}
+
+static int run_mknod(QosOp *op)
+{
+    return run_make(op, make_node);
+}
+
+static int run_mkdir(QosOp *op)
+{
+    return run_make(op, make_directory);
+}
+
+static int run_symlink(QosOp *op)
+{
+    return run_make(op, make_symlink);
+}
+
+void qosfs_op_mknod(fuse_req_t request, fuse_ino_t parent, const char *name, mode_t mode,
+                    dev_t device)
+{
+    NameOp *make;
+
+    if (refuse(request, parent, name, EEXIST))
+        return;
+    make = name_op_new(request, parent, name, QOS_OP_MKNOD, run_mknod);
+    make->mode = mode;
+    make->device = device;
+    qos_op_submit(&make->op);
+}
+
+void qosfs_op_mkdir(fuse_req_t request, fuse_ino_t parent, const char *name, mode_t mode)
+{
+    NameOp *make;
+
+    if (refuse(request, parent, name, EEXIST))
+        return;
+    make = name_op_new(request, parent, name, QOS_OP_MKDIR, run_mkdir);
+    make->mode = mode;
+    qos_op_submit(&make->op);
+}
+
+void qosfs_op_symlink(fuse_req_t request, const char *target, fuse_ino_t parent, const char *name)
+{
+    NameOp *make;
+
+    if (refuse(request, parent, name, EEXIST))
+        return;
+    make = name_op_new(request, parent, name, QOS_OP_SYMLINK, run_symlink);
+    make->text = qos_op_strdup(&make->op, target);
+    qos_op_submit(&make->op);
+}
+
+static int run_link(QosOp *op)
+{
+    NameOp *link = (NameOp *)op;
+    char path[QOS_PROC_PATH_MAX];
+    g_auto(QosLoan) file = {0};
+    g_auto(QosLoan) parent = {0};
+    int error = qos_inodes_borrow(op->fs->inodes, link->other, &file);
+
+    if (error == 0)
+        error = qos_inodes_borrow(op->fs->inodes, link->parent, &parent);
+    if (error != 0)
+        return error;
+    qos_proc_path(file.fd, path);
+    if (linkat(AT_FDCWD, path, parent.fd, link->name, AT_SYMLINK_FOLLOW) != 0)
+        return -errno;
+    error = qos_inodes_adopt(op->fs->inodes, file.fd, &op->reply.entry);
+    if (error != 0)
+        return error;
+    op->reply.kind = QOS_REPLY_ENTRY;
+    qos_entry_set_timeouts(op->fs, &op->reply.entry);
+    return 0;
+}
+
+void qosfs_op_link(fuse_req_t request, fuse_ino_t ino, fuse_ino_t parent, const char *name)
+{
+    NameOp *link;
+
+    if (refuse(request, parent, name, EEXIST))
+        return;
+    if (qos_control_owns(ino)) {
+        fuse_reply_err(request, EPERM);
+        return;
+    }
+    link = name_op_new(request, parent, name, QOS_OP_LINK, run_link);
+    link->other = ino;
+    qos_op_submit(&link->op);
+}
+
+/* --- removing and moving --- */
+
+static int remove_name(QosOp *op, int flags)
+{
+    NameOp *remove = (NameOp *)op;
+    g_auto(QosLoan) parent = {0};
+    int error = qos_inodes_borrow(op->fs->inodes, remove->parent, &parent);
+
+    if (error != 0)
+        return error;
+    return unlinkat(parent.fd, remove->name, flags) == 0 ? 0 : -errno;
+}
+
+static int run_unlink(QosOp *op)
+{
+    return remove_name(op, 0);
+}
+
+static int run_rmdir(QosOp *op)
+{
+    return remove_name(op, AT_REMOVEDIR);
+}
+
+void qosfs_op_unlink(fuse_req_t request, fuse_ino_t parent, const char *name)
+{
+    if (!refuse(request, parent, name, EPERM))
+        qos_op_submit(&name_op_new(request, parent, name, QOS_OP_UNLINK, run_unlink)->op);
+}
+
+void qosfs_op_rmdir(fuse_req_t request, fuse_ino_t parent, const char *name)
+{
+    if (!refuse(request, parent, name, EPERM))
+        qos_op_submit(&name_op_new(request, parent, name, QOS_OP_RMDIR, run_rmdir)->op);
+}
+
+static int run_rename(QosOp *op)
+{
+    NameOp *move = (NameOp *)op;
+    g_auto(QosLoan) parent = {0};
+    g_auto(QosLoan) new_parent = {0};
+    int error = qos_inodes_borrow(op->fs->inodes, move->parent, &parent);
+
+    if (error == 0)
+        error = qos_inodes_borrow(op->fs->inodes, move->other, &new_parent);
+    if (error != 0)
+        return error;
+    /* RENAME_WHITEOUT makes a node. */
+    qos_cred_umask(fuse_req_ctx(op->fuse)->umask);
+    if (renameat2(parent.fd, move->name, new_parent.fd, move->text, move->flags) != 0)
+        return -errno;
+    return 0;
+}
+
+void qosfs_op_rename(fuse_req_t request, fuse_ino_t parent, const char *name, fuse_ino_t new_parent,
+                     const char *new_name, unsigned flags)
+{
+    NameOp *move;
+
+    if (refuse(request, parent, name, EPERM) || refuse(request, new_parent, new_name, EPERM))
+        return;
+    move = name_op_new(request, parent, name, QOS_OP_RENAME, run_rename);
+    move->other = new_parent;
+    move->text = qos_op_strdup(&move->op, new_name);
+    move->flags = flags;
+    qos_op_submit(&move->op);
+}

@@ -1,0 +1,235 @@
+/*
+ * The frame of every FUSE operation (ops/op.h).
+ */
+#include "ops/op.h"
+
+#include <string.h>
+
+#include "ops/fs.h"
+#include "ops/handle.h"
+#include "ops/inode.h"
+#include "ops/interrupt.h"
+
+static void run_entries(QosEntry *entry);
+static void cancel(QosEntry *entry, int error);
+
+gpointer qos_op_new(fuse_req_t request, gsize size, QosOpcode opcode, int (*run)(QosOp *op))
+{
+    QosOp *op = g_malloc0(size);
+
+    op->entry.request.opcode = opcode;
+    op->entry.run = run_entries;
+    op->entry.cancelled = cancel;
+    op->fs = qos_fs(request);
+    op->fuse = request;
+    op->run = run;
+    return op;
+}
+
+static void free_op(QosOp *op)
+{
+    if (op->clear != NULL)
+        op->clear(op);
+    qos_handle_unref(op->handle);
+    qos_caller_unref(op->caller);
+    qos_job_unref(op->entry.request.job);
+    g_slist_free_full(op->strings, g_free);
+    g_free(op);
+}
+
+const char *qos_op_strdup(QosOp *op, const char *text)
+{
+    return qos_op_memdup(op, text, strlen(text) + 1);
+}
+
+gpointer qos_op_memdup(QosOp *op, const void *bytes, gsize size)
+{
+    gpointer copy = g_malloc(MAX(size, 1));
+
+    if (size > 0)
+        memcpy(copy, bytes, size);
+    op->strings = g_slist_prepend(op->strings, copy);
+    return copy;
+}
+
+void qos_op_use_handle(QosOp *op, const struct fuse_file_info *info)
+{
+    op->handle = qos_handle_ref(qos_handle_from(info));
+}
+
+/* --- the reply --- */
+
+/* 0, or -errno where it did not arrive (the caller was killed, the mount is gone). */
+static int send_reply(QosOp *op)
+{
+    const QosReply *reply = &op->reply;
+
+    switch (reply->kind) {
+    case QOS_REPLY_ERROR:
+        return fuse_reply_err(op->fuse, 0);
+    case QOS_REPLY_NONE:
+        fuse_reply_none(op->fuse);
+        return 0;
+    case QOS_REPLY_ENTRY:
+        return fuse_reply_entry(op->fuse, &reply->entry);
+    case QOS_REPLY_CREATE:
+        return fuse_reply_create(op->fuse, &reply->entry, &reply->info);
+    case QOS_REPLY_OPEN:
+        return fuse_reply_open(op->fuse, &reply->info);
+    case QOS_REPLY_ATTR:
+        return fuse_reply_attr(op->fuse, &reply->attr.stat, reply->attr.timeout);
+    case QOS_REPLY_STATX:
+        return fuse_reply_statx(op->fuse, 0, (struct statx *)&reply->statx.statx,
+                                reply->statx.timeout);
+    case QOS_REPLY_DATA:
+        return fuse_reply_buf(op->fuse, reply->data.bytes, reply->data.length);
+    case QOS_REPLY_WRITE:
+        return fuse_reply_write(op->fuse, reply->count);
+    case QOS_REPLY_XATTR:
+        return fuse_reply_xattr(op->fuse, reply->count);
+    case QOS_REPLY_STATFS:
+        return fuse_reply_statfs(op->fuse, &reply->statfs);
+    case QOS_REPLY_SEEK:
+        return fuse_reply_lseek(op->fuse, reply->offset);
+    case QOS_REPLY_IOCTL:
+        return fuse_reply_ioctl(op->fuse, reply->ioctl.result, reply->ioctl.bytes,
+                                reply->ioctl.length);
+    }
+    g_assert_not_reached();
+}
+
+/* Takes back what the kernel was to be told, and was not. */
+static void undo_reply(QosOp *op)
+{
+    const QosReply *reply = &op->reply;
+    gboolean has_entry = reply->kind == QOS_REPLY_ENTRY || reply->kind == QOS_REPLY_CREATE;
+
+    qos_handle_unref(reply->handle);
+    if (has_entry && reply->entry.ino != 0)
+        qos_inodes_forget(op->fs->inodes, reply->entry.ino, 1);
+    if (op->undo != NULL)
+        op->undo(op);
+}
+
+static void answer(QosOp *op, int error)
+{
+    if (error != 0) {
+        fuse_reply_err(op->fuse, -error);
+        return;
+    }
+    if (op->reply.handle != NULL)
+        op->reply.info.fh = (uintptr_t)op->reply.handle;
+    if (send_reply(op) != 0)
+        undo_reply(op);
+}
+
+/* --- the way through the gate --- */
+
+static void leave_watch(QosOp *op)
+{
+    if (op->parked && op->fs->interrupts != NULL)
+        qos_interrupts_unwatch(op->fs->interrupts, op);
+}
+
+/* Runs a request, and then those that are due when it leaves: they need no other thread. */
+static void run_entries(QosEntry *entry)
+{
+    while (entry != NULL && entry->run == run_entries) {
+        QosOp *op = (QosOp *)entry;
+        int error;
+
+        leave_watch(op);
+        error = qos_cred_assume(op->caller);
+        if (error == 0)
+            error = op->run(op);
+        answer(op, error);
+        entry = qos_gate_leave(op->fs->gate, entry, op->moved, -error);
+        free_op(op);
+    }
+    if (entry != NULL)
+        entry->run(entry);
+}
+
+static void cancel(QosEntry *entry, int error)
+{
+    QosOp *op = (QosOp *)entry;
+
+    leave_watch(op);
+    fuse_reply_err(op->fuse, error);
+    free_op(op);
+}
+
+/* Work on an open file is the opener's, as far as it is the same user who asks, or nobody (the
+ * kernel's write-back and read-ahead); its job pays in any case. */
+static void find_caller(QosOp *op)
+{
+    const struct fuse_ctx *context = fuse_req_ctx(op->fuse);
+    QosRequest *request = &op->entry.request;
+    QosCaller *opener = op->handle != NULL ? op->handle->caller : NULL;
+
+    if (opener != NULL &&
+        (context->pid == 0 || (context->uid == opener->uid && context->gid == opener->gid)))
+        op->caller = qos_caller_ref(opener);
+    else
+        op->caller = qos_callers_get(op->fs->callers, context);
+    request->uid = op->caller->uid;
+    request->gid = op->caller->gid;
+    request->job = qos_job_ref(opener != NULL ? opener->job : op->caller->job);
+}
+
+void qos_op_submit(QosOp *op)
+{
+    QosGate *gate = op->fs->gate;
+
+    find_caller(op);
+    if (!qos_gate_enter(gate, &op->entry)) {
+        op->parked = TRUE;
+        if (op->park != NULL)
+            op->park(op);
+        if (op->fs->interrupts != NULL)
+            qos_interrupts_watch(op->fs->interrupts, op);
+        if (!qos_gate_park(gate, &op->entry))
+            return;
+    }
+    run_entries(&op->entry);
+}
+
+void qos_op_submit_urgent(QosOp *op)
+{
+    find_caller(op);
+    qos_gate_charge(op->fs->gate, &op->entry);
+    run_entries(&op->entry);
+}
+
+/* --- the thread's buffer --- */
+
+typedef struct {
+    void *bytes;
+    gsize size;
+} Buffer;
+
+static void buffer_free(gpointer data)
+{
+    Buffer *buffer = data;
+
+    g_free(buffer->bytes);
+    g_free(buffer);
+}
+
+static GPrivate this_buffer = G_PRIVATE_INIT(buffer_free);
+
+void *qos_op_buffer(gsize size)
+{
+    Buffer *buffer = g_private_get(&this_buffer);
+
+    if (buffer == NULL) {
+        buffer = g_new0(Buffer, 1);
+        g_private_set(&this_buffer, buffer);
+    }
+    if (buffer->size < size) {
+        g_free(buffer->bytes);
+        buffer->bytes = g_malloc(size);
+        buffer->size = size;
+    }
+    return buffer->bytes;
+}

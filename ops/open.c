@@ -1,0 +1,291 @@
+/*
+ * Opening and closing files.
+ *
+ * The store's file is opened with the caller's identity and his flags, O_APPEND among them, so that
+ * appends of several processes or mounts do not overwrite each other. O_DIRECT stays with the
+ * kernel: the requests come unaligned and uncached in any case.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "ops/control.h"
+#include "ops/handle.h"
+#include "ops/operations.h"
+
+/* What the kernel's open() has dealt with already. */
+#define STRIPPED_FLAGS (O_CREAT | O_EXCL | O_NOCTTY | O_NOFOLLOW | O_DIRECT)
+/* The kernel's flag for execve(): see open_file(). */
+#define OPEN_FOR_EXEC 0x20
+#define CREATE_TRIES  16
+
+typedef struct {
+    QosOp op;
+    fuse_ino_t ino; /* create, tmpfile: the parent */
+    const char *name;
+    mode_t mode;
+} OpenOp;
+
+static OpenOp *open_op_new(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info *info,
+                           QosOpcode opcode, int (*run)(QosOp *op))
+{
+    OpenOp *op = qos_op_new(request, sizeof(*op), opcode, run);
+
+    op->ino = ino;
+    op->op.reply.info = *info;
+    return op;
+}
+
+/* What the kernel may keep of the file's data. */
+static void set_caching(QosOp *op, const QosHandle *handle)
+{
+    struct fuse_file_info *info = &op->reply.info;
+    struct stat stat;
+
+    info->direct_io = op->fs->config.cache == QOS_CACHE_NONE || (info->flags & O_DIRECT) != 0;
+    info->parallel_direct_writes = info->direct_io;
+    info->keep_cache = FALSE;
+    if (info->direct_io)
+        return;
+    if (op->fs->config.cache == QOS_CACHE_ALWAYS)
+        info->keep_cache = TRUE;
+    else if (fstat(handle->fd, &stat) == 0)
+        info->keep_cache = qos_loan_is_unchanged(&handle->file, &stat);
+}
+
+/* The store's file, open, as the answer to OPEN or CREATE. Takes `fd` and `file`. */
+static int reply_open(QosOp *op, int fd, QosLoan *file)
+{
+    struct fuse_file_info *info = &op->reply.info;
+    QosHandle *handle = qos_handle_new(fd, info->flags, op->caller, file);
+
+    if (info->kill_suidgid && (info->flags & O_TRUNC) != 0 && qos_cred_is_root()) {
+        int error = qos_attr_kill_privileges(fd);
+
+        if (error != 0) {
+            qos_handle_unref(handle);
+            return error;
+        }
+    }
+    set_caching(op, handle);
+    op->reply.handle = handle;
+    return 0;
+}
+
+/* execve() needs no read permission, but the kernel reads the program through this file: where the
+ * caller may execute it, the daemon opens it for him. */
+static int open_file(int path_fd, int flags)
+{
+    char path[QOS_PROC_PATH_MAX];
+    int fd;
+
+    qos_proc_path(path_fd, path);
+    fd = open(path, (flags & ~STRIPPED_FLAGS) | O_CLOEXEC);
+    if (fd >= 0)
+        return fd;
+    if (errno != EACCES || (flags & OPEN_FOR_EXEC) == 0 || (flags & O_ACCMODE) != O_RDONLY)
+        return -errno;
+    if (faccessat(path_fd, "", X_OK, AT_EACCESS | AT_EMPTY_PATH) != 0)
+        return -errno;
+    qos_cred_raise();
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    fd = fd >= 0 ? fd : -errno;
+    qos_cred_lower();
+    return fd;
+}
+
+static int run_open(QosOp *op)
+{
+    OpenOp *open_op = (OpenOp *)op;
+    g_auto(QosLoan) file = {0};
+    int error = qos_inodes_borrow(op->fs->inodes, open_op->ino, &file);
+    int fd;
+
+    if (error != 0)
+        return error;
+    fd = open_file(file.fd, op->reply.info.flags);
+    if (fd < 0)
+        return fd;
+    op->reply.kind = QOS_REPLY_OPEN;
+    return reply_open(op, fd, &file);
+}
+
+void qosfs_op_open(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info *info)
+{
+    if (qos_control_owns(ino)) {
+        qos_control_open(request, ino, info);
+        return;
+    }
+    qos_op_submit(&open_op_new(request, ino, info, QOS_OP_OPEN, run_open)->op);
+}
+
+/* --- making --- */
+
+/* Answers CREATE with the new file `fd`, which it takes. */
+static int reply_create(QosOp *op, int fd)
+{
+    QosInodes *inodes = op->fs->inodes;
+    g_auto(QosLoan) file = {0};
+    struct fuse_entry_param entry;
+    int error = qos_inodes_adopt(inodes, fd, &entry);
+
+    if (error != 0) {
+        close(fd);
+        return error;
+    }
+    error = qos_inodes_borrow(inodes, entry.ino, &file);
+    if (error == 0)
+        error = reply_open(op, fd, &file);
+    else
+        close(fd);
+    if (error != 0) {
+        qos_inodes_forget(inodes, entry.ino, 1);
+        return error;
+    }
+    op->reply.kind = QOS_REPLY_CREATE;
+    op->reply.entry = entry;
+    qos_entry_set_timeouts(op->fs, &op->reply.entry);
+    return 0;
+}
+
+/* Opens a file that somebody else made meanwhile; special files and symbolic links are for the
+ * kernel, which looks again on -ESTALE. */
+static int open_existing(int parent, const char *name, int flags)
+{
+    struct stat stat;
+    int path_fd = openat(parent, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    int fd;
+
+    if (path_fd < 0)
+        return -errno;
+    if (fstat(path_fd, &stat) == 0 && S_ISREG(stat.st_mode))
+        fd = open_file(path_fd, flags);
+    else
+        fd = -ESTALE;
+    close(path_fd);
+    return fd;
+}
+
+static int create_file(int parent, const OpenOp *create)
+{
+    int flags = create->op.reply.info.flags;
+    int fd = -ESTALE;
+
+    for (int i = 0; i < CREATE_TRIES; i++) {
+        int new_flags = (flags & ~STRIPPED_FLAGS) | O_CREAT | O_EXCL | O_CLOEXEC;
+
+        fd = openat(parent, create->name, new_flags, create->mode);
+        if (fd >= 0)
+            return fd;
+        if (errno != EEXIST || (flags & O_EXCL) != 0)
+            return -errno;
+        fd = open_existing(parent, create->name, flags);
+        if (fd != -ENOENT)
+            return fd;
+    }
+    return fd;
+}
+
+static int run_create(QosOp *op)
+{
+    OpenOp *create = (OpenOp *)op;
+    g_auto(QosLoan) parent = {0};
+    int error = qos_inodes_borrow(op->fs->inodes, create->ino, &parent);
+    int fd;
+
+    if (error != 0)
+        return error;
+    qos_cred_umask(fuse_req_ctx(op->fuse)->umask);
+    fd = create_file(parent.fd, create);
+    return fd < 0 ? fd : reply_create(op, fd);
+}
+
+void qosfs_op_create(fuse_req_t request, fuse_ino_t parent, const char *name, mode_t mode,
+                     struct fuse_file_info *info)
+{
+    OpenOp *create;
+
+    if (qos_control_owns(parent) || qos_control_is_name(parent, name)) {
+        fuse_reply_err(request, qos_control_owns(parent) ? EPERM : EEXIST);
+        return;
+    }
+    create = open_op_new(request, parent, info, QOS_OP_CREATE, run_create);
+    create->name = qos_op_strdup(&create->op, name);
+    create->mode = mode;
+    qos_op_submit(&create->op);
+}
+
+static int run_tmpfile(QosOp *op)
+{
+    OpenOp *create = (OpenOp *)op;
+    int flags = (op->reply.info.flags & ~(O_CREAT | O_NOFOLLOW | O_DIRECT)) | O_TMPFILE | O_CLOEXEC;
+    g_auto(QosLoan) parent = {0};
+    int error = qos_inodes_borrow(op->fs->inodes, create->ino, &parent);
+    int fd;
+
+    if (error != 0)
+        return error;
+    qos_cred_umask(fuse_req_ctx(op->fuse)->umask);
+    fd = openat(parent.fd, ".", flags, create->mode);
+    return fd < 0 ? -errno : reply_create(op, fd);
+}
+
+void qosfs_op_tmpfile(fuse_req_t request, fuse_ino_t parent, mode_t mode,
+                      struct fuse_file_info *info)
+{
+    OpenOp *create;
+
+    if (qos_control_owns(parent)) {
+        fuse_reply_err(request, EPERM);
+        return;
+    }
+    create = open_op_new(request, parent, info, QOS_OP_CREATE, run_tmpfile);
+    create->mode = mode;
+    qos_op_submit(&create->op);
+}
+
+/* --- closing --- */
+
+/* A close() of one of the descriptors: tells the store, and hears its errors. */
+static int run_flush(QosOp *op)
+{
+    int copy = dup(op->handle->fd);
+
+    if (copy < 0)
+        return -errno;
+    return close(copy) == 0 ? 0 : -errno;
+}
+
+void qosfs_op_flush(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info *info)
+{
+    QosOp *op;
+
+    if (qos_control_owns(ino)) {
+        fuse_reply_err(request, 0);
+        return;
+    }
+    op = qos_op_new(request, sizeof(*op), QOS_OP_FLUSH, run_flush);
+    qos_op_use_handle(op, info);
+    qos_op_submit_urgent(op);
+}
+
+/* Gives back the kernel's reference; the operation's own is the last. */
+static int run_release(QosOp *op)
+{
+    qos_handle_unref(op->handle);
+    return 0;
+}
+
+void qosfs_op_release(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info *info)
+{
+    QosOp *op;
+
+    if (qos_control_owns(ino)) {
+        qos_control_release(request, ino, info);
+        return;
+    }
+    op = qos_op_new(request, sizeof(*op), QOS_OP_CLOSE, run_release);
+    qos_op_use_handle(op, info);
+    qos_op_submit_urgent(op);
+}

@@ -1,0 +1,188 @@
+/*
+ * Extended attributes, POSIX ACLs among them: the store's own, by the path of the inode's
+ * descriptor, which serves files of every type. Those of the root named user.qosfs.* are control's.
+ */
+#include <errno.h>
+#include <string.h>
+#include <sys/xattr.h>
+
+#include "ops/control.h"
+#include "ops/operations.h"
+
+typedef struct {
+    QosOp op;
+    fuse_ino_t ino;
+    const char *name;
+    const void *value;
+    size_t size;
+    int flags;
+} XattrOp;
+
+static XattrOp *xattr_op_new(fuse_req_t request, fuse_ino_t ino, const char *name, QosOpcode opcode,
+                             int (*run)(QosOp *op))
+{
+    XattrOp *op = qos_op_new(request, sizeof(*op), opcode, run);
+
+    op->ino = ino;
+    op->name = name == NULL ? NULL : qos_op_strdup(&op->op, name);
+    return op;
+}
+
+static int run_setxattr(QosOp *op)
+{
+    XattrOp *xattr = (XattrOp *)op;
+    char path[QOS_PROC_PATH_MAX];
+    g_auto(QosLoan) file = {0};
+    int error = qos_inodes_borrow(op->fs->inodes, xattr->ino, &file);
+
+    if (error != 0)
+        return error;
+    qos_proc_path(file.fd, path);
+    return setxattr(path, xattr->name, xattr->value, xattr->size, xattr->flags) == 0 ? 0 : -errno;
+}
+
+void qosfs_op_setxattr(fuse_req_t request, fuse_ino_t ino, const char *name, const char *value,
+                       size_t size, int flags)
+{
+    XattrOp *xattr;
+
+    if (qos_control_owns(ino)) {
+        fuse_reply_err(request, EPERM);
+        return;
+    }
+    if (ino == FUSE_ROOT_ID && qos_control_setxattr(request, name, value, size))
+        return;
+    xattr = xattr_op_new(request, ino, name, QOS_OP_SETXATTR, run_setxattr);
+    xattr->value = qos_op_memdup(&xattr->op, value, size);
+    xattr->size = size;
+    xattr->flags = flags;
+    qos_op_submit(&xattr->op);
+}
+
+/* A size of 0 asks for the length alone. */
+static void reply_value(QosOp *op, size_t size, const void *value, size_t length)
+{
+    if (size == 0) {
+        op->reply.kind = QOS_REPLY_XATTR;
+        op->reply.count = length;
+    } else {
+        op->reply.kind = QOS_REPLY_DATA;
+        op->reply.data.bytes = value;
+        op->reply.data.length = length;
+    }
+}
+
+static int run_getxattr(QosOp *op)
+{
+    XattrOp *xattr = (XattrOp *)op;
+    char path[QOS_PROC_PATH_MAX];
+    void *value = qos_op_buffer(xattr->size);
+    g_auto(QosLoan) file = {0};
+    int error = qos_inodes_borrow(op->fs->inodes, xattr->ino, &file);
+    ssize_t length;
+
+    if (error != 0)
+        return error;
+    qos_proc_path(file.fd, path);
+    length = getxattr(path, xattr->name, value, xattr->size);
+    if (length < 0)
+        return -errno;
+    reply_value(op, xattr->size, value, (size_t)length);
+    return 0;
+}
+
+void qosfs_op_getxattr(fuse_req_t request, fuse_ino_t ino, const char *name, size_t size)
+{
+    XattrOp *xattr;
+
+    if (qos_control_owns(ino)) {
+        fuse_reply_err(request, ENODATA);
+        return;
+    }
+    if (ino == FUSE_ROOT_ID && qos_control_getxattr(request, name, size))
+        return;
+    xattr = xattr_op_new(request, ino, name, QOS_OP_GETXATTR, run_getxattr);
+    xattr->size = size;
+    qos_op_submit(&xattr->op);
+}
+
+/* The store's names: into the thread's buffer of XATTR_LIST_MAX. */
+static ssize_t list_store(QosOp *op, fuse_ino_t ino, char *names)
+{
+    char path[QOS_PROC_PATH_MAX];
+    g_auto(QosLoan) file = {0};
+    int error = qos_inodes_borrow(op->fs->inodes, ino, &file);
+    ssize_t length;
+
+    if (error != 0)
+        return error;
+    qos_proc_path(file.fd, path);
+    length = listxattr(path, names, XATTR_LIST_MAX);
+    if (length >= 0)
+        return length;
+    /* A store without xattrs still has control's. */
+    return errno == EOPNOTSUPP && ino == FUSE_ROOT_ID ? 0 : -errno;
+}
+
+static int run_listxattr(QosOp *op)
+{
+    XattrOp *xattr = (XattrOp *)op;
+    char *names = qos_op_buffer(2 * XATTR_LIST_MAX);
+    ssize_t length = list_store(op, xattr->ino, names);
+
+    if (length < 0)
+        return (int)length;
+    if (xattr->ino == FUSE_ROOT_ID) {
+        g_autoptr(GByteArray) own = g_byte_array_new();
+
+        qos_control_list_xattrs(own);
+        if (own->len > XATTR_LIST_MAX)
+            return -E2BIG;
+        memcpy(names + length, own->data, own->len);
+        length += own->len;
+    }
+    if (xattr->size != 0 && (size_t)length > xattr->size)
+        return -ERANGE;
+    reply_value(op, xattr->size, names, (size_t)length);
+    return 0;
+}
+
+void qosfs_op_listxattr(fuse_req_t request, fuse_ino_t ino, size_t size)
+{
+    XattrOp *xattr;
+
+    if (qos_control_owns(ino)) {
+        if (size == 0)
+            fuse_reply_xattr(request, 0);
+        else
+            fuse_reply_buf(request, NULL, 0);
+        return;
+    }
+    xattr = xattr_op_new(request, ino, NULL, QOS_OP_LISTXATTR, run_listxattr);
+    xattr->size = size;
+    qos_op_submit(&xattr->op);
+}
+
+static int run_removexattr(QosOp *op)
+{
+    XattrOp *xattr = (XattrOp *)op;
+    char path[QOS_PROC_PATH_MAX];
+    g_auto(QosLoan) file = {0};
+    int error = qos_inodes_borrow(op->fs->inodes, xattr->ino, &file);
+
+    if (error != 0)
+        return error;
+    qos_proc_path(file.fd, path);
+    return removexattr(path, xattr->name) == 0 ? 0 : -errno;
+}
+
+void qosfs_op_removexattr(fuse_req_t request, fuse_ino_t ino, const char *name)
+{
+    if (qos_control_owns(ino)) {
+        fuse_reply_err(request, EPERM);
+        return;
+    }
+    if (ino == FUSE_ROOT_ID && qos_control_removexattr(request, name))
+        return;
+    qos_op_submit(&xattr_op_new(request, ino, name, QOS_OP_REMOVEXATTR, run_removexattr)->op);
+}
