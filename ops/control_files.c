@@ -106,6 +106,29 @@ void qos_control_getattr(fuse_req_t request, fuse_ino_t ino)
         fuse_reply_attr(request, &stat, NAMES_TIMEOUT);
 }
 
+void qos_control_statx(fuse_req_t request, fuse_ino_t ino)
+{
+    struct stat stat = stat_of(qos_fs(request), ino);
+    struct statx statx = {
+        .stx_mask = STATX_BASIC_STATS,
+        .stx_blksize = (guint32)stat.st_blksize,
+        .stx_nlink = (guint32)stat.st_nlink,
+        .stx_uid = stat.st_uid,
+        .stx_gid = stat.st_gid,
+        .stx_mode = (guint16)stat.st_mode,
+        .stx_ino = stat.st_ino,
+        .stx_size = (guint64)stat.st_size,
+        .stx_atime.tv_sec = stat.st_atim.tv_sec,
+        .stx_mtime.tv_sec = stat.st_mtim.tv_sec,
+        .stx_ctime.tv_sec = stat.st_ctim.tv_sec,
+    };
+
+    if (ino != QOS_CONTROL_INO && !file_of(ino))
+        fuse_reply_err(request, ENOENT);
+    else
+        fuse_reply_statx(request, 0, &statx, NAMES_TIMEOUT);
+}
+
 void qos_control_setattr(fuse_req_t request, fuse_ino_t ino, int to_set)
 {
     if (to_set & FUSE_SET_ATTR_SIZE &&

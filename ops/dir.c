@@ -234,7 +234,7 @@ static size_t add_entry(DirOp *read_op, char *buffer, size_t size, const struct 
  * none. */
 static ssize_t fill_entries(DirOp *read_op, QosDirStream *stream, char *buffer)
 {
-    const struct dirent64 *entry;
+    const struct dirent64 *entry = NULL;
     struct stat directory;
     size_t used = 0;
 

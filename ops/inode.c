@@ -434,7 +434,7 @@ void qos_inodes_forget(QosInodes *inodes, fuse_ino_t id, guint64 count)
 
 /* Half of what the process may open, so that the users' open files find room. Without the
  * capability for handles nothing can become cold. */
-static guint default_open_max(void)
+static guint find_open_max(void)
 {
     struct rlimit limit;
 
@@ -443,7 +443,7 @@ static guint default_open_max(void)
     return (guint)CLAMP(limit.rlim_cur / 2, 16, G_MAXINT);
 }
 
-QosInodes *qos_inodes_new(const char *source, guint open_max, GError **error)
+QosInodes *qos_inodes_new(const char *source, GError **error)
 {
     QosInodes *inodes;
     QosInode *root;
@@ -462,7 +462,7 @@ QosInodes *qos_inodes_new(const char *source, guint open_max, GError **error)
     inodes->next_id = QOS_CONTROL_INO_END;
     g_queue_init(&inodes->idle);
     inodes->devices = g_array_new(FALSE, FALSE, sizeof(dev_t));
-    inodes->open_max = open_max != 0 ? open_max : default_open_max();
+    inodes->open_max = find_open_max();
     inodes->mounts = qos_mounts_new();
     if (fstat(fd, &stat) == 0)
         inodes->root_device = stat.st_dev;

@@ -25,9 +25,9 @@
 typedef struct QosInodes QosInodes;
 typedef struct QosInode QosInode;
 
-/* The table over the directory `source` (absolute), which keeps up to `open_max` descriptors open;
- * 0 = half of RLIMIT_NOFILE. Errors: QOS_ERROR with the errno of opening it. */
-QosInodes *qos_inodes_new(const char *source, guint open_max, GError **error);
+/* The table over the directory `source` (absolute). Half of RLIMIT_NOFILE is for its descriptors.
+ * Errors: QOS_ERROR with the errno of opening it. */
+QosInodes *qos_inodes_new(const char *source, GError **error);
 void qos_inodes_free(QosInodes *inodes); /* NULL is allowed */
 
 /* A file on loan: valid as long as the loan. */

@@ -15,6 +15,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ops/fs.h"
+
 #define LOOK_AGAIN  (50 * QOS_MILLISECOND) /* a kill shows within 100 ms */
 
 #define BIT(signal) (G_GUINT64_CONSTANT(1) << ((signal)-1))
