@@ -226,11 +226,12 @@ static QosRules *load_rules(QosDb *db, QosTime now, QosTime wall, GError **error
         g_autofree char *expiry = NULL;
 
         if (sqlite3_column_type(statement, 2) != SQLITE_NULL) {
-            gint64 left = sqlite3_column_int64(statement, 2) / QOS_SECOND - wall / QOS_SECOND;
+            gint64 left = sqlite3_column_int64(statement, 2) - wall;
 
             if (left <= 0)
                 continue;
-            expiry = g_strdup_printf(" expire=%" G_GINT64_FORMAT, left);
+            expiry = g_strdup_printf(" expire=%" G_GINT64_FORMAT ".%09" G_GINT64_FORMAT,
+                                     left / QOS_SECOND, left % QOS_SECOND);
         }
         rules = restore_rule(rules, name, command, expiry, now, &reason);
         if (!rules) {
