@@ -183,16 +183,27 @@ static gboolean unknown_option(const char *word, GError **error)
     return FALSE;
 }
 
+/* The place in the table of the option `name`, which ends at `length`; the table's end if there is
+ * none. */
+static guint find_option(const char *name, gsize length)
+{
+    guint i = 0;
+
+    while (i < G_N_ELEMENTS(options) &&
+           (strlen(options[i].name) != length || strncmp(name, options[i].name, length) != 0))
+        i++;
+    return i;
+}
+
 static gboolean parse_option(QosRuleCommand *command, const char *word, GError **error)
 {
     g_autofree char *quoted = qos_rule_quote(word);
     const char *equals = strchr(word, '=');
-    gsize length = equals == NULL ? 0 : (gsize)(equals - word);
-    guint i = 0;
+    guint i;
 
-    while (i < G_N_ELEMENTS(options) &&
-           (strlen(options[i].name) != length || strncmp(word, options[i].name, length) != 0))
-        i++;
+    if (equals == NULL)
+        return unknown_option(word, error);
+    i = find_option(word, (gsize)(equals - word));
     if (i == G_N_ELEMENTS(options))
         return unknown_option(word, error);
     if ((command->given & options[i].option) != 0) {
