@@ -50,6 +50,9 @@ typedef enum {
     QOS_PER_JOBID_OPCODE,
 } QosPer;
 
+/* "jobid+opcode", ...; a static string. */
+const char *qos_per_name(QosPer per);
+
 /* The fields of a request that decide its class, as a bit set. */
 typedef enum {
     QOS_FIELD_JOBID = 1 << 0,

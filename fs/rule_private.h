@@ -40,8 +40,6 @@ void qos_rule_command_clear(QosRuleCommand *command);
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(QosRuleCommand, qos_rule_command_clear)
 /* `text` for an error: in double quotes, cut if long; free with g_free. */
 char *qos_rule_quote(const char *text);
-/* "jobid+opcode", ...; a static string. */
-const char *qos_per_name(QosPer per);
 
 /* --- rule_condition.c --- */
 

@@ -58,19 +58,6 @@ static void add_policies(JsonBuilder *builder, const QosReport *report)
     json_builder_end_array(builder);
 }
 
-static const char *per_name(QosPer per)
-{
-    static const char *const names[] = {
-        [QOS_PER_JOBID] = "jobid",
-        [QOS_PER_UID] = "uid",
-        [QOS_PER_GID] = "gid",
-        [QOS_PER_RULE] = "rule",
-        [QOS_PER_JOBID_OPCODE] = "jobid+opcode",
-    };
-
-    return names[per];
-}
-
 static void add_rule(JsonBuilder *builder, const QosReport *report, const QosRule *rule,
                      const QosRuleState *state)
 {
@@ -85,7 +72,7 @@ static void add_rule(JsonBuilder *builder, const QosReport *report, const QosRul
     add_number(builder, "bps", (guint64)rule->bps);
     add_number(builder, "depth_ops", (guint64)rule->depth_ops);
     add_number(builder, "depth_bytes", (guint64)rule->depth_bytes);
-    add_text(builder, "per", per_name(rule->per));
+    add_text(builder, "per", qos_per_name(rule->per));
     add_number(builder, "weight", (guint64)rule->weight);
     add_number(builder, "min", (guint64)rule->minimum);
     if (rule->expires == QOS_NEVER) {

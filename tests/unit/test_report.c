@@ -1,0 +1,411 @@
+/*
+ * The reports of a snapshot that is made by hand: the texts, character by character where a format
+ * is someone else's.
+ */
+#include <errno.h>
+#include <glib.h>
+#include <json-glib/json-glib.h>
+#include <string.h>
+
+#include "ops/report.h"
+
+#define NOW  (5000 * QOS_SECOND)
+#define WALL (1600000000 * QOS_SECOND + 42)
+
+static QosJob *add_job(QosReport *report, const char *id)
+{
+    QosJob *job = g_new0(QosJob, 1);
+
+    g_strlcpy(job->id, id, sizeof(job->id));
+    job->started = NOW - 90 * QOS_SECOND;
+    job->seen = NOW - QOS_SECOND;
+    g_ptr_array_add(report->jobs, job);
+    return job;
+}
+
+static QosReport *new_report(const char *const *commands)
+{
+    QosReport *report = g_new0(QosReport, 1);
+
+    report->now = NOW;
+    report->wall = WALL;
+    report->started = WALL - 100 * QOS_SECOND;
+    report->source = "/sr\xff"
+                     "c";
+    report->mountpoint = "/mnt";
+    report->pid = 77;
+    qos_tunables_init(&report->tunables);
+    report->slots = (QosSchedState){.slots = 64, .running = 3, .held = 2, .draining = 1};
+    report->policies[0] = (QosReportPolicy){&qos_policy_fifo, QOS_POLICY_STOPPING, 4};
+    report->policies[1] = (QosReportPolicy){&qos_policy_tbf, QOS_POLICY_STARTED, 5};
+    report->policy_count = 2;
+    report->rules = qos_rules_new();
+    for (; commands && *commands; commands++) {
+        g_autoptr(GError) error = NULL;
+        QosRules *changed = qos_rules_apply(report->rules, *commands, NOW, &error);
+
+        g_assert_no_error(error);
+        qos_rules_unref(report->rules);
+        report->rules = changed;
+    }
+    report->rule_states = g_new0(QosRuleState, qos_rules_count(report->rules));
+    report->jobs = g_ptr_array_new_with_free_func(g_free);
+    return report;
+}
+
+static void assert_text(GString *text, const char *expected)
+{
+    g_assert_cmpstr(text->str, ==, expected);
+    g_string_free(text, TRUE);
+}
+
+static void assert_line(const GString *text, const char *line)
+{
+    g_autofree char *framed = g_strconcat("\n", line, "\n", NULL);
+
+    if (!strstr(text->str, framed))
+        g_error("no line \"%s\" in:\n%s", line, text->str);
+}
+
+static void test_job_stats(void)
+{
+    g_autoptr(QosReport) report = new_report(NULL);
+    QosJob *job = add_job(report, "dd.0");
+
+    job->read_bytes = (QosSample){13, 4096, 1048576, 10498048, 1.1e13};
+    job->read_sizes.count[12] = 3;
+    job->read_sizes.count[20] = 10;
+    job->operation[QOS_OP_READ] = (QosSample){13, 1, 22, 100, 999};
+    job->operation[QOS_OP_GETATTR] = (QosSample){1, 5, 5, 5, 25};
+    assert_text(
+        qos_report_job_stats(report),
+        "job_stats:\n"
+        "- job_id:          dd.0\n"
+        "  snapshot_time:   1600000000.000000042 secs.nsecs\n"
+        "  start_time:      1599999910.000000042 secs.nsecs\n"
+        "  elapsed_time:    90.000000000 secs.nsecs\n"
+        "  read_bytes:      { samples:          13, unit: bytes, min:     4096, max:  1048576, "
+        "sum:         10498048, sumsq:     11000000000000, hist: { 4K: 3, 1M: 10 } }\n"
+        "  write_bytes:     { samples:           0, unit: bytes, min:        0, max:        0, "
+        "sum:                0, sumsq:                  0 }\n"
+        "  read:            { samples:          13, unit: usecs, min:        1, max:       22, "
+        "sum:              100, sumsq:                999 }\n"
+        "  write:           { samples:           0, unit: usecs, min:        0, max:        0, "
+        "sum:                0, sumsq:                  0 }\n"
+        "  getattr:         { samples:           1, unit: usecs, min:        5, max:        5, "
+        "sum:                5, sumsq:                 25 }\n");
+}
+
+/* Lustre's quoting: what is not alphanumeric or one of .@-_:/ is \xHH, quoted; so are a colon, a
+ * leading @. */
+static void test_job_stats_ids(void)
+{
+    static const struct {
+        const char *id;
+        const char *line;
+    } cases[] = {
+        {"a.b@c-d_e/f", "- job_id:          a.b@c-d_e/f"},
+        {"a:b", "- job_id:          \"a:b\""},
+        {"@a", "- job_id:          \"@a\""},
+        {"a b", "- job_id:          \"a\\x20b\""},
+        {"\"\\\xc3\xa4", "- job_id:          \"\\x22\\x5C\\xC3\\xA4\""},
+        {"", "- job_id:          \"\""},
+    };
+    g_autoptr(QosReport) report = new_report(NULL);
+    GString *text;
+
+    for (guint i = 0; i < G_N_ELEMENTS(cases); i++)
+        add_job(report, cases[i].id);
+    text = qos_report_job_stats(report);
+    for (guint i = 0; i < G_N_ELEMENTS(cases); i++)
+        assert_line(text, cases[i].line);
+    g_string_free(text, TRUE);
+}
+
+static void test_sizes(void)
+{
+    static const char *const labels[] = {"1: 1", "512: 1", "1K: 1", "512M: 1", "1G: 1", "128T: 1"};
+    static const guint buckets[] = {0, 9, 10, 29, 30, 47};
+    g_autoptr(QosReport) report = new_report(NULL);
+    QosJob *job = add_job(report, "a");
+    g_autofree char *expected =
+        g_strjoinv(", ", (char *[]){"hist: { 1: 1", "512: 1", "1K: 1", "512M: 1", "1G: 1",
+                                    "128T: 1 } }", NULL});
+    GString *text;
+
+    for (guint i = 0; i < G_N_ELEMENTS(buckets); i++)
+        job->write_sizes.count[buckets[i]] = 1;
+    text = qos_report_job_stats(report);
+    g_assert_nonnull(strstr(text->str, labels[5]));
+    g_assert_nonnull(strstr(text->str, expected));
+    g_string_free(text, TRUE);
+}
+
+static void test_nrs_tbf_rule(void)
+{
+    g_autoptr(QosReport) report = new_report((const char *[]){
+        "start a jobid={dd.*}&uid={0 7},gid={3} rate=100", "start b opcode={data} bps=10M per=uid",
+        "start c uid={1} rate=5 expire=30.5", NULL});
+
+    report->rule_states[2].buckets = 7; /* of a: the newest stands first */
+    assert_text(qos_report_nrs_tbf_rule(report), "regular_requests:\n"
+                                                 "CPT 0:\n"
+                                                 "c uid={1} expire=30 5, ref 0\n"
+                                                 "b opcode={data} bps=10M per=uid 0, ref 0\n"
+                                                 "a jobid={dd.*}&uid={0 7},gid={3} 100, ref 7\n"
+                                                 "default * 0, ref 0\n"
+                                                 "high_priority_requests:\n"
+                                                 "CPT 0:\n");
+}
+
+static void test_nrs_policies(void)
+{
+    g_autoptr(QosReport) report = new_report(NULL);
+
+    assert_text(qos_report_nrs_policies(report),
+                "regular_requests:\n"
+                "  - name: fifo\n    state: stopping\n    fallback: yes\n    queued: 4\n"
+                "    active: 0\n\n"
+                "  - name: tbf\n    state: started\n    fallback: no\n    queued: 5\n"
+                "    active: 3\n\n"
+                "high_priority_requests:\n"
+                "  - name: fifo\n    state: started\n    fallback: yes\n    queued: 0\n"
+                "    active: 0\n\n");
+}
+
+static void test_jobs(void)
+{
+    g_autoptr(QosReport) report = new_report(NULL);
+    QosJob *job = add_job(report, "slow job");
+
+    job->nodes = 12;
+    job->operation_rate = 10.06;
+    job->byte_rate = 2500000;
+    job->waiting = 4;
+    job->wait_time = 3 * QOS_SECOND;
+    job->store_time = QOS_SECOND;
+    job->wait_count = 2;
+    job->wait[0] = (QosWait){5, "hog", 1, 1, 1, 1, NOW - 9 * QOS_SECOND};
+    job->wait[1] = (QosWait){0, "slots", 1, 1, 1, 1, NOW - 99 * QOS_SECOND};
+    job->requests = 123456;
+    job->write_bytes.sum = 4096;
+    add_job(report, "b");
+    assert_text(qos_report_jobs(report), "JOB          NODES  OP/S  MB/S  WAITING  WAITED  LIMITED "
+                                         "BY  REQUESTS  ERRORS  READ  WRITTEN\n"
+                                         "slow\\x20job     12  10.1  2.50        4     75%  hog    "
+                                         "       123456       0   0 B  4.0 KiB\n"
+                                         "b                -   0.0  0.00        0      0%  -       "
+                                         "           0       0   0 B      0 B\n");
+}
+
+/* Who limits a job: the last that it waited for, while it waits and for 10 s. */
+static void test_limit(void)
+{
+    g_autoptr(QosReport) report = new_report(NULL);
+    QosJob *job = add_job(report, "a");
+
+    g_assert_null(qos_report_limit(report, job));
+    job->wait_count = 1;
+    job->wait[0] = (QosWait){0, "slots", 1, 1, 1, 1, NOW - 11 * QOS_SECOND};
+    g_assert_null(qos_report_limit(report, job));
+    job->waiting = 1;
+    g_assert_cmpstr(qos_report_limit(report, job), ==, "slots");
+    job->wait[job->wait_count++] = (QosWait){9, "r", 1, 1, 1, 1, NOW - 10 * QOS_SECOND};
+    job->waiting = 0;
+    g_assert_cmpstr(qos_report_limit(report, job), ==, "r");
+}
+
+static void test_rules(void)
+{
+    g_autoptr(QosReport) report =
+        new_report((const char *[]){"start a jobid={x y} rate=100 expire=90", NULL});
+
+    report->rule_states[0] = (QosRuleState){.buckets = 2,
+                                            .waiting = 3,
+                                            .requests = 4,
+                                            .bytes = 1024,
+                                            .waits = 5,
+                                            .waited = 1500 * QOS_MILLISECOND};
+    assert_text(
+        qos_report_rules(report),
+        "RULE     LIMIT       EXPIRES  BUCKETS  WAITING  REQUESTS    BYTES  WAITS  WAITED  "
+        "CONDITIONS\n"
+        "a        rate=100   1 m 30 s        2        3         4  1.0 KiB      5  1.50 s  "
+        "jobid={x y}\n"
+        "default  rate=none         -        0        0         0      0 B      0     0 s  *\n");
+}
+
+static void test_metrics(void)
+{
+    g_autoptr(QosReport) report =
+        new_report((const char *[]){"start a jobid={x} rate=100 bps=1K", NULL});
+    GString *text;
+
+    report->rule_states[0].waited = QOS_SECOND / 2;
+    report->histograms.latency[QOS_OP_READ].count[5] = 2;
+    report->histograms.latency[QOS_OP_READ].count[11] = 3;
+    report->histograms.latency[QOS_OP_READ].count[40] = 1;
+    report->histograms.latency_sum[QOS_OP_READ] = 2 * QOS_SECOND;
+    add_job(report, "a\"b\\c")->requests = 7;
+    text = qos_report_metrics(report);
+    assert_line(text, "# TYPE qosfs_rule_wait_seconds_total counter");
+    assert_line(text, "qosfs_rule_wait_seconds_total{rule=\"a\"} 0.5");
+    assert_line(text, "qosfs_rule_rate_limit{rule=\"a\"} 100");
+    assert_line(text, "qosfs_rule_bytes_limit{rule=\"a\"} 1024");
+    assert_line(text, "qosfs_job_requests_total{job=\"a\\\"b\\\\c\"} 7");
+    assert_line(text, "qosfs_policy_queued{policy=\"fifo\"} 4");
+    assert_line(text, "qosfs_operation_seconds_bucket{operation=\"read\",le=\"1.024e-06\"} 2");
+    assert_line(text, "qosfs_operation_seconds_bucket{operation=\"read\",le=\"2.048e-06\"} 5");
+    assert_line(text, "qosfs_operation_seconds_bucket{operation=\"read\",le=\"68.719476736\"} 5");
+    assert_line(text, "qosfs_operation_seconds_bucket{operation=\"read\",le=\"+Inf\"} 6");
+    assert_line(text, "qosfs_operation_seconds_sum{operation=\"read\"} 2");
+    assert_line(text, "qosfs_operation_seconds_count{operation=\"read\"} 6");
+    assert_line(text, "qosfs_wait_seconds_bucket{le=\"+Inf\"} 0");
+    assert_line(text, "qosfs_wait_seconds_count 0");
+    g_assert_null(strstr(text->str, "operation=\"write\""));
+    g_assert_null(strstr(text->str, "job=\"other\""));
+    g_string_free(text, TRUE);
+}
+
+/* Of many jobs the busiest are told apart, one that is called as the rest is part of it. */
+static void test_metrics_top(void)
+{
+    g_autoptr(QosReport) report = new_report(NULL);
+    GString *text;
+
+    qos_tunables_take(&report->tunables, QOS_TUNABLE_METRICS_TOP_JOBS, g_strdup("2"));
+    for (guint i = 0; i < 1000; i++) {
+        g_autofree char *id = g_strdup_printf("%u", i);
+        QosJob *job = add_job(report, i == 7 ? "other" : id);
+
+        job->requests = 1;
+        if (i == 500)
+            job->operation_rate = 5;
+        if (i == 600)
+            job->byte_rate = 6 << 20;
+        if (i == 7)
+            job->operation_rate = 100;
+    }
+    text = qos_report_metrics(report);
+    assert_line(text, "qosfs_job_requests_total{job=\"600\"} 1\n"
+                      "qosfs_job_requests_total{job=\"500\"} 1\n"
+                      "qosfs_job_requests_total{job=\"other\"} 998");
+    g_string_free(text, TRUE);
+}
+
+static void test_state(void)
+{
+    g_autoptr(QosReport) report = new_report((const char *[]){
+        "start a jobid={x} rate=100 bps=1K depth=5:2K per=rule weight=2 min=3 expire=4 dryrun=1",
+        NULL});
+    g_autoptr(JsonParser) parser = json_parser_new();
+    g_autoptr(GError) error = NULL;
+    QosJob *job = add_job(report, "a\"b");
+    GString *text;
+    JsonObject *state, *rule, *json_job, *wait;
+
+    job->requests = G_MAXUINT64;
+    job->operation[QOS_OP_OPEN] = (QosSample){3, 1, 2, 1500000, 5};
+    job->wait_count = 1;
+    job->wait[0] = (QosWait){0, "slots", 4, 5 * QOS_SECOND, 2 * QOS_SECOND, NOW - QOS_SECOND, NOW};
+    text = qos_report_state(report);
+    json_parser_load_from_data(parser, text->str, (gssize)text->len, &error);
+    g_assert_no_error(error);
+    g_string_free(text, TRUE);
+    state = json_node_get_object(json_parser_get_root(parser));
+    g_assert_cmpstr(json_object_get_string_member(state, "source"), ==,
+                    "/sr\xef\xbf\xbd"
+                    "c");
+    g_assert_cmpint(json_object_get_int_member(state, "pid"), ==, 77);
+    g_assert_cmpfloat(json_object_get_double_member(state, "started"), ==, 1599999900.000000042);
+    g_assert_cmpstr(
+        json_object_get_string_member(json_object_get_object_member(state, "tunables"), "slots"),
+        ==, "64");
+    g_assert_cmpint(
+        json_object_get_int_member(json_object_get_object_member(state, "slots"), "held"), ==, 2);
+    rule = json_array_get_object_element(json_object_get_array_member(state, "rules"), 0);
+    g_assert_cmpstr(json_object_get_string_member(rule, "per"), ==, "rule");
+    g_assert_cmpint(json_object_get_int_member(rule, "depth_bytes"), ==, 2048);
+    g_assert_cmpfloat(json_object_get_double_member(rule, "expires_in"), ==, 4);
+    g_assert_true(json_object_get_boolean_member(rule, "dryrun"));
+    rule = json_array_get_object_element(json_object_get_array_member(state, "rules"), 1);
+    g_assert_true(json_object_get_null_member(rule, "expires_in"));
+    json_job = json_array_get_object_element(json_object_get_array_member(state, "jobs"), 0);
+    g_assert_cmpstr(json_object_get_string_member(json_job, "id"), ==, "a\"b");
+    g_assert_cmpint(json_object_get_int_member(json_job, "requests"), ==, G_MAXINT64);
+    g_assert_cmpfloat(json_object_get_double_member(
+                          json_object_get_object_member(
+                              json_object_get_object_member(json_job, "operations"), "open"),
+                          "seconds"),
+                      ==, 1.5);
+    wait = json_array_get_object_element(json_object_get_array_member(json_job, "wait"), 0);
+    g_assert_cmpstr(json_object_get_string_member(wait, "rule"), ==, "slots");
+    g_assert_cmpfloat(json_object_get_double_member(wait, "waited"), ==, 5);
+}
+
+/* --- tunables --- */
+
+static void assert_check(QosTunable tunable, const char *text, const char *canonical, int code)
+{
+    g_autoptr(GError) error = NULL;
+    g_autofree char *checked = NULL;
+    QosTunables tunables;
+
+    qos_tunables_init(&tunables);
+    checked = qos_tunables_check(&tunables, tunable, text, &error);
+    g_assert_cmpstr(checked, ==, canonical);
+    g_assert_cmpint(error ? error->code : 0, ==, code);
+    qos_tunables_clear(&tunables);
+}
+
+static void test_tunables(void)
+{
+    QosTunable found;
+
+    for (guint i = 0; i < QOS_TUNABLE_COUNT; i++) {
+        g_assert_true(qos_tunable_find(qos_tunable_names[i], &found));
+        g_assert_cmpuint(found, ==, i);
+    }
+    g_assert_null(qos_tunable_names[QOS_TUNABLE_COUNT]);
+    g_assert_false(qos_tunable_find("slot", &found));
+
+    assert_check(QOS_TUNABLE_SLOTS, "8", "8", 0);
+    assert_check(QOS_TUNABLE_SLOTS, "0", NULL, ERANGE);
+    assert_check(QOS_TUNABLE_SLOTS, "65537", NULL, ERANGE);
+    assert_check(QOS_TUNABLE_SLOTS, "8 ", NULL, EINVAL);
+    assert_check(QOS_TUNABLE_SLOTS, "", NULL, EINVAL);
+    assert_check(QOS_TUNABLE_JOB_CLEANUP_INTERVAL, "0", "0", 0);
+    assert_check(QOS_TUNABLE_JOB_CLEANUP_INTERVAL, "-1", NULL, ERANGE);
+    assert_check(QOS_TUNABLE_NRS_POLICIES, "tbf", "tbf", 0);
+    assert_check(QOS_TUNABLE_NRS_POLICIES, " reg  tbf jobid", "tbf", 0);
+    assert_check(QOS_TUNABLE_NRS_POLICIES, "fifo reg", "fifo", 0);
+    assert_check(QOS_TUNABLE_NRS_POLICIES, "jrr", "jrr", 0);
+    assert_check(QOS_TUNABLE_NRS_POLICIES, "tbf nid", NULL, EINVAL);
+    assert_check(QOS_TUNABLE_NRS_POLICIES, "jrr jobid", NULL, EINVAL);
+    assert_check(QOS_TUNABLE_NRS_POLICIES, "tbf jrr", NULL, EINVAL);
+    assert_check(QOS_TUNABLE_NRS_POLICIES, "hp tbf", NULL, EINVAL);
+    assert_check(QOS_TUNABLE_NRS_POLICIES, "crrn", NULL, EINVAL);
+    assert_check(QOS_TUNABLE_NRS_POLICIES, "", NULL, EINVAL);
+    assert_check(QOS_TUNABLE_JOBID_VAR, "MY_JOB", "MY_JOB", 0);
+    assert_check(QOS_TUNABLE_JOBID_VAR, "cgroup:(", NULL, EINVAL);
+    assert_check(QOS_TUNABLE_JOBID_NAME, "%e.%H", "%e.%H", 0);
+    assert_check(QOS_TUNABLE_JOBID_NAME, "%y", NULL, EINVAL);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/report/job-stats", test_job_stats);
+    g_test_add_func("/report/job-stats-ids", test_job_stats_ids);
+    g_test_add_func("/report/sizes", test_sizes);
+    g_test_add_func("/report/nrs-tbf-rule", test_nrs_tbf_rule);
+    g_test_add_func("/report/nrs-policies", test_nrs_policies);
+    g_test_add_func("/report/jobs", test_jobs);
+    g_test_add_func("/report/limit", test_limit);
+    g_test_add_func("/report/rules", test_rules);
+    g_test_add_func("/report/metrics", test_metrics);
+    g_test_add_func("/report/metrics-top", test_metrics_top);
+    g_test_add_func("/report/state", test_state);
+    g_test_add_func("/report/tunables", test_tunables);
+    return g_test_run();
+}
