@@ -122,22 +122,18 @@ static void test_job_stats_ids(void)
     g_string_free(text, TRUE);
 }
 
+/* The labels of the sizes, over all units. */
 static void test_sizes(void)
 {
-    static const char *const labels[] = {"1: 1", "512: 1", "1K: 1", "512M: 1", "1G: 1", "128T: 1"};
     static const guint buckets[] = {0, 9, 10, 29, 30, 47};
     g_autoptr(QosReport) report = new_report(NULL);
     QosJob *job = add_job(report, "a");
-    g_autofree char *expected =
-        g_strjoinv(", ", (char *[]){"hist: { 1: 1", "512: 1", "1K: 1", "512M: 1", "1G: 1",
-                                    "128T: 1 } }", NULL});
     GString *text;
 
     for (guint i = 0; i < G_N_ELEMENTS(buckets); i++)
         job->write_sizes.count[buckets[i]] = 1;
     text = qos_report_job_stats(report);
-    g_assert_nonnull(strstr(text->str, labels[5]));
-    g_assert_nonnull(strstr(text->str, expected));
+    g_assert_nonnull(strstr(text->str, "hist: { 1: 1, 512: 1, 1K: 1, 512M: 1, 1G: 1, 128T: 1 } }"));
     g_string_free(text, TRUE);
 }
 
