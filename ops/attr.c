@@ -75,6 +75,7 @@ void qosfs_op_getattr(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info 
 
 int qos_attr_kill_privileges(int fd)
 {
+    char path[QOS_PROC_PATH_MAX];
     struct stat stat;
     mode_t mode;
 
@@ -85,22 +86,21 @@ int qos_attr_kill_privileges(int fd)
         mode &= ~S_ISGID;
     if (!S_ISREG(stat.st_mode) || mode == stat.st_mode)
         return 0;
-    return fchmod(fd, mode & 07777) == 0 ? 0 : -errno;
+    qos_proc_path(fd, path);
+    return chmod(path, mode & 07777) == 0 ? 0 : -errno;
 }
 
-static int set_size(AttrOp *attr, const char *path)
+static int set_size(const AttrOp *attr, int path_fd, const char *path)
 {
-    QosHandle *handle = attr->op.handle;
+    const QosHandle *handle = attr->op.handle;
     int result = handle != NULL ? ftruncate(handle->fd, attr->stat.st_size)
                                 : truncate(path, attr->stat.st_size);
 
     if (result != 0)
         return -errno;
-    if ((attr->to_set & FUSE_SET_ATTR_KILL_SUID) == 0 || !qos_cred_is_root())
-        return 0;
     /* The store took it for root's doing. */
-    if (handle != NULL)
-        return qos_attr_kill_privileges(handle->fd);
+    if ((attr->to_set & FUSE_SET_ATTR_KILL_SUID) != 0 && qos_cred_is_root())
+        return qos_attr_kill_privileges(path_fd);
     return 0;
 }
 
@@ -134,6 +134,22 @@ static gboolean sets_times(const AttrOp *attr)
     return (attr->to_set & FUSE_SET_ATTR_SIZE) == 0 || (attr->to_set & now) == 0;
 }
 
+/* To set nothing is how the kernel passes on chown(-1, -1), which takes suid and sgid bits away;
+ * and the same of a writer who is not the owner, whose write will do it: so that may fail. */
+static int set_owner(const AttrOp *attr, int fd)
+{
+    gboolean sets_uid = (attr->to_set & FUSE_SET_ATTR_UID) != 0;
+    gboolean sets_gid = (attr->to_set & FUSE_SET_ATTR_GID) != 0;
+    uid_t uid = sets_uid ? attr->stat.st_uid : (uid_t)-1;
+    gid_t gid = sets_gid ? attr->stat.st_gid : (gid_t)-1;
+
+    if (!sets_uid && !sets_gid && attr->to_set != 0)
+        return 0;
+    if (fchownat(fd, "", uid, gid, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW) != 0 && attr->to_set != 0)
+        return -errno;
+    return 0;
+}
+
 static int run_setattr(QosOp *op)
 {
     AttrOp *attr = (AttrOp *)op;
@@ -145,17 +161,13 @@ static int run_setattr(QosOp *op)
     if (error != 0)
         return error;
     qos_proc_path(file.fd, path);
-    if ((to_set & (FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID)) != 0) {
-        uid_t uid = (to_set & FUSE_SET_ATTR_UID) != 0 ? attr->stat.st_uid : (uid_t)-1;
-        gid_t gid = (to_set & FUSE_SET_ATTR_GID) != 0 ? attr->stat.st_gid : (gid_t)-1;
-
-        if (fchownat(file.fd, "", uid, gid, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW) != 0)
-            return -errno;
-    }
+    error = set_owner(attr, file.fd);
+    if (error != 0)
+        return error;
     if ((to_set & FUSE_SET_ATTR_MODE) != 0 && chmod(path, attr->stat.st_mode & 07777) != 0)
         return -errno;
     if ((to_set & FUSE_SET_ATTR_SIZE) != 0)
-        error = set_size(attr, path);
+        error = set_size(attr, file.fd, path);
     if (error == 0 && sets_times(attr))
         error = set_times(attr, path);
     return error != 0 ? error : reply_attributes(op, file.fd);

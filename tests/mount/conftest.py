@@ -34,6 +34,9 @@ At the end of the test each is unmounted, must end with status 0, and its log mu
 sanitizer that was not announced. After kill() nothing is demanded. A test that takes too long loses its daemons, so that
 it fails and does not hang.
 
+twins     a store and a mount over it, to do the same on both and demand the same outcome: see twins.py. The test runs
+          for three actors: root, an ordinary user below root's mount, and one on a mount of his own
+
 Helpers, from harness:
     as_user(uid, gid, groups, function)    runs function in a child as that user; result or exception come back
     as_job("7", "dd", ...)                 runs a program with SLURM_JOB_ID=7 (and no other scheduler's variable);
@@ -51,6 +54,7 @@ import threading
 import pytest
 
 from harness import Mount, Store, World
+from twins import ACTORS, make_twins
 
 TEST_TIMEOUT = 180  # seconds
 
@@ -125,3 +129,8 @@ def mount(new_store):  # the stores are cleared after the mounts are gone
         except (AssertionError, OSError) as error:
             failures.append(str(error))
     assert not failures, "\n".join(failures)
+
+
+@pytest.fixture(params=ACTORS)
+def twins(request, store, mount):
+    return make_twins(request.param, store, mount)
