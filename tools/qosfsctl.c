@@ -54,9 +54,9 @@ static gboolean unknown_command(char **words, GError **error)
     g_autoptr(GPtrArray) seconds = g_ptr_array_new();
     for (guint i = 0; i < G_N_ELEMENTS(commands); i++) {
         const char *name = commands[i].name;
-        gsize length = strcspn(name, " ");
-        if (!firsts->len || strncmp(firsts->pdata[firsts->len - 1], name, length))
-            g_ptr_array_add(firsts, g_strndup(name, length));
+        g_autofree char *word = g_strndup(name, strcspn(name, " "));
+        if (!firsts->len || !g_str_equal(firsts->pdata[firsts->len - 1], word))
+            g_ptr_array_add(firsts, g_steal_pointer(&word));
         if (g_str_has_prefix(name, group))
             g_ptr_array_add(seconds, (gpointer)(name + strlen(group)));
     }
