@@ -140,41 +140,44 @@ void qos_control_setattr(fuse_req_t request, fuse_ino_t ino, int to_set)
 
 /* --- files --- */
 
-static GString *text_of(const struct fuse_file_info *info)
+static GBytes *text_of(const struct fuse_file_info *info)
 {
-    return (GString *)(uintptr_t)info->fh;
+    return (GBytes *)(uintptr_t)info->fh;
 }
 
 void qos_control_open(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info *info)
 {
     const File *file = file_of(ino);
     gboolean writes = (info->flags & O_ACCMODE) != O_RDONLY;
-    GString *text;
+    GBytes *text;
 
     if (!file || (writes && !(file->mode & S_IWUSR)) || (writes && !qos_control_may_set(request))) {
         fuse_reply_err(request, file ? EACCES : ENOENT);
         return;
     }
     if ((info->flags & O_ACCMODE) == O_WRONLY) {
-        text = g_string_new(NULL);
+        text = g_bytes_new(NULL, 0);
     } else {
         g_autoptr(QosReport) report = qos_control_report(qos_fs(request)->control, file->with_jobs);
 
-        text = file->text(report);
+        text = g_string_free_to_bytes(file->text(report));
     }
     info->fh = (uintptr_t)text;
     info->direct_io = 1;
     if (fuse_reply_open(request, info) < 0) /* the caller is gone: no release will come */
-        g_string_free(text, TRUE);
+        g_bytes_unref(text);
 }
 
+/* The reader has its data, and may close, before the reply returns here: hence a reference. */
 void qos_control_read(fuse_req_t request, G_GNUC_UNUSED fuse_ino_t ino, size_t size, off_t offset,
                       struct fuse_file_info *info)
 {
-    const GString *text = text_of(info);
-    gsize start = (guint64)offset < text->len ? (gsize)offset : text->len;
+    g_autoptr(GBytes) text = g_bytes_ref(text_of(info));
+    gsize length;
+    const char *data = g_bytes_get_data(text, &length);
+    gsize start = MIN((guint64)offset, length);
 
-    fuse_reply_buf(request, text->str + start, MIN(size, text->len - start));
+    fuse_reply_buf(request, data ? data + start : NULL, MIN(size, length - start));
 }
 
 /* One write is one command, wherever it is written: "clear", or a job to forget. */
@@ -198,7 +201,7 @@ void qos_control_write(fuse_req_t request, G_GNUC_UNUSED fuse_ino_t ino, const c
 void qos_control_release(fuse_req_t request, G_GNUC_UNUSED fuse_ino_t ino,
                          struct fuse_file_info *info)
 {
-    g_string_free(text_of(info), TRUE);
+    g_bytes_unref(text_of(info));
     fuse_reply_err(request, 0);
 }
 
