@@ -90,8 +90,17 @@ static gboolean parse_small(const char *text, gint64 *ret_value, GError **error)
     return qos_parse_integer("size", text, -5, 100, ret_value, error);
 }
 
+static gboolean parse_any(const char *text, gint64 *ret_value, GError **error)
+{
+    return qos_parse_integer("size", text, G_MININT64, G_MAXINT64, ret_value, error);
+}
+
 static void test_integer(void)
 {
+    expect_value(parse_any, "9223372036854775807", G_MAXINT64);
+    expect_value(parse_any, "-9223372036854775808", G_MININT64);
+    expect_error(parse_any, "9223372036854775808", ERANGE);
+    expect_error(parse_any, "-9223372036854775809", ERANGE);
     expect_value(parse_small, "100", 100);
     expect_value(parse_small, "-5", -5);
     expect_value(parse_small, "007", 7);
