@@ -91,5 +91,5 @@ gboolean qos_bucket_is_full(const QosBucket *bucket, QosTime now)
 
 gint64 qos_bucket_default_depth(gint64 rate, gint64 minimum)
 {
-    return MAX(minimum, rate / 50);
+    return MAX(minimum, rate / 25 * 2 + rate % 25 * 2 / 25);
 }

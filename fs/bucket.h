@@ -37,5 +37,6 @@ QosTime qos_bucket_due(const QosBucket *bucket, QosTime now);
 void qos_bucket_change(QosBucket *bucket, gint64 rate, gint64 depth, QosTime now);
 /* TRUE where the bucket is as good as new at `now`. */
 gboolean qos_bucket_is_full(const QosBucket *bucket, QosTime now);
-/* What a late wake-up of 20 ms would otherwise lose, at least `minimum` tokens. */
+/* What a late wake-up of 80 ms would otherwise lose, at least `minimum` tokens: machines that are
+ * busy are that late, and it is below the 1 % of 10 s that a rate is to be held to. */
 gint64 qos_bucket_default_depth(gint64 rate, gint64 minimum);
