@@ -39,6 +39,18 @@ static gboolean check_argument_count(const QosCtl *ctl, GError **error)
     return TRUE;
 }
 
+/* Takes a "--" off: GOption leaves it where an argument that follows looks like an option. */
+static void drop_separator(char **arguments)
+{
+    while (*arguments && !g_str_equal(*arguments, "--"))
+        arguments++;
+    if (!*arguments)
+        return;
+    g_free(*arguments);
+    for (; *arguments; arguments++)
+        arguments[0] = arguments[1];
+}
+
 gboolean qos_ctl_parse(QosCtl *ctl, const GOptionEntry *options, gpointer data, GError **error)
 {
     const QosCtlCommand *command = ctl->command;
@@ -62,6 +74,7 @@ gboolean qos_ctl_parse(QosCtl *ctl, const GOptionEntry *options, gpointer data, 
     g_option_context_set_main_group(context, group);
     if (!g_option_context_parse_strv(context, &ctl->arguments, error))
         return FALSE;
+    drop_separator(ctl->arguments);
     if (directory) {
         g_free(ctl->directory);
         ctl->directory = directory;

@@ -122,7 +122,7 @@ char *qos_ctl_render_status(JsonObject *state)
     g_string_append_printf(text, "jobs      %u known, %u active, %u waiting ('qosfsctl jobs')\n",
                            all, active, waiting);
     g_string_append_printf(
-        text, "known     %" G_GINT64_FORMAT " files, %" G_GINT64_FORMAT " callers\n",
+        text, "known     files: %" G_GINT64_FORMAT ", callers: %" G_GINT64_FORMAT "\n",
         qos_ctl_state_count(state, "inodes"), qos_ctl_state_count(state, "callers"));
     return g_string_free(text, FALSE);
 }

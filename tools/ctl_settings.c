@@ -5,6 +5,7 @@
  * error with a hint, and never an xattr that the mount does not know.
  */
 #include <errno.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "tools/ctl.h"
@@ -100,14 +101,20 @@ gboolean qos_ctl_get(QosCtl *ctl, GError **error)
     return TRUE;
 }
 
+/* NAME VALUE, or NAME=VALUE as `get` prints it. */
 gboolean qos_ctl_set(QosCtl *ctl, GError **error)
 {
     if (!qos_ctl_parse(ctl, NULL, NULL, error))
         return FALSE;
+    const char *first = qos_ctl_argument(ctl, 0), *value = qos_ctl_argument(ctl, 1);
+    const char *equals = strchr(first, '=');
+    if (!value && !equals)
+        return qos_ctl_usage_error(error, "which value? It takes %s", ctl->command->parameters);
+    g_autofree char *name = value ? g_strdup(first) : g_strndup(first, (gsize)(equals - first));
+    value = value ? value : equals + 1;
     g_autoptr(JsonObject) state = qos_ctl_read_state(ctl, error);
     if (!state)
         return FALSE;
-    const char *name = qos_ctl_argument(ctl, 0);
     return check_tunable(state, name, error) &&
-           qos_ctl_mount_set(ctl->mountpoint, name, qos_ctl_argument(ctl, 1), error);
+           qos_ctl_mount_set(ctl->mountpoint, name, value, error);
 }

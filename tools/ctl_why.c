@@ -2,8 +2,6 @@
  * Why a job is as slow as it is, in sentences: how long it waited and for what, what the rule
  * allows it, how much was the store's own time, and what waits now.
  */
-#include <math.h>
-
 #include "base/time.h"
 #include "base/units.h"
 #include "tools/ctl_render.h"
@@ -24,9 +22,9 @@ static char *cause(const char *name, gboolean begins)
     return g_strconcat(begins ? "Rule " : "rule ", escaped, NULL);
 }
 
-static int percent(double part, double whole)
+static double percent(double part, double whole)
 {
-    return whole > 0 ? (int)lround(100 * part / whole) : 0;
+    return whole > 0 ? 100 * part / whole : 0;
 }
 
 static const char *plural(gint64 count)
@@ -39,6 +37,8 @@ static const char *plural(gint64 count)
 static char *ago(JsonObject *state, double when)
 {
     double age = MAX(0, qos_ctl_state_number(state, "now") - when);
+    if (age < 0.5)
+        return g_strdup("just now");
     if (age < 60)
         return g_strdup_printf("%.0f s ago", age);
     g_autofree char *text = qos_ctl_format_seconds(age);
@@ -128,12 +128,12 @@ static void append_store(GString *text, JsonObject *job)
     double all = store + qos_ctl_state_number(job, "wait_time");
     g_autofree char *total = qos_ctl_format_seconds(store);
     g_autofree char *average = qos_ctl_format_seconds(requests > 0 ? store / (double)requests : 0);
-    int share = percent(store, all);
+    double share = percent(store, all);
     g_string_append_printf(text,
-                           "\nThe store took %s to do its work, %s a request: %d %% of the time "
+                           "\nThe store took %s to do its work, %s a request: %.3g %% of the time "
                            "that its requests took",
                            total, average, share);
-    g_string_append_printf(text, all > store ? "; waiting was the other %d %%.\n" : ".\n",
+    g_string_append_printf(text, all > store ? "; waiting was the other %.3g %%.\n" : ".\n",
                            100 - share);
 }
 
@@ -210,7 +210,7 @@ char *qos_ctl_render_why(JsonObject *state, JsonObject *job)
     else
         g_string_append_printf(text,
                                " waited %s: %" G_GINT64_FORMAT " of its %" G_GINT64_FORMAT
-                               " request%s had to (%d %%). First seen %s.\n",
+                               " request%s had to (%.3g %%). First seen %s.\n",
                                waited, waits, requests, plural(requests),
                                percent((double)waits, (double)requests), since);
     append_waits(text, state, job);

@@ -27,7 +27,7 @@ static const QosCtlCommand commands[] = {
     {"rule stop", "NAME", "Remove a rule", 1, 1, FALSE, qos_ctl_rule_send},
     {"policy", "[NAME]", "Show the policies, or switch to one", 0, 1, TRUE, qos_ctl_policy},
     {"get", "[NAME]", "Show the settings, or one", 0, 1, TRUE, qos_ctl_get},
-    {"set", "NAME VALUE", "Change a setting", 2, 2, FALSE, qos_ctl_set},
+    {"set", "NAME VALUE", "Change a setting", 1, 2, FALSE, qos_ctl_set},
 };
 
 /* The command that the first one or two of `words` name; *ret_count is how many. */
@@ -45,48 +45,90 @@ static const QosCtlCommand *find_command(char **words, guint *ret_count)
     return NULL;
 }
 
-/* No command is named by `words`: says which there are, below the first word where that is a group.
- */
+/* The commands of a group such as "rule" (without it), or the first words of all. Strings are
+ * owned. */
+static GPtrArray *command_words(const char *group)
+{
+    g_autofree char *prefix = group ? g_strconcat(group, " ", NULL) : g_strdup("");
+    GPtrArray *words = g_ptr_array_new_with_free_func(g_free);
+    for (guint i = 0; i < G_N_ELEMENTS(commands); i++) {
+        if (!g_str_has_prefix(commands[i].name, prefix))
+            continue;
+        const char *rest = commands[i].name + strlen(prefix);
+        g_autofree char *word = g_strndup(rest, strcspn(rest, " "));
+        if (!words->len || !g_str_equal(words->pdata[words->len - 1], word))
+            g_ptr_array_add(words, g_steal_pointer(&word));
+    }
+    return words;
+}
+
+static char *join(const GPtrArray *words)
+{
+    GString *text = g_string_new(NULL);
+    for (guint i = 0; i < words->len; i++)
+        g_string_append_printf(text, "%s%s", i ? ", " : "", (const char *)words->pdata[i]);
+    return g_string_free(text, FALSE);
+}
+
+/* `words` name no command: says which there are, below the first word where that is a group. */
 static gboolean unknown_command(char **words, GError **error)
 {
-    g_autofree char *group = g_strconcat(words[0], " ", NULL);
-    g_autoptr(GPtrArray) firsts = g_ptr_array_new_with_free_func(g_free);
-    g_autoptr(GPtrArray) seconds = g_ptr_array_new();
-    for (guint i = 0; i < G_N_ELEMENTS(commands); i++) {
-        const char *name = commands[i].name;
-        g_autofree char *word = g_strndup(name, strcspn(name, " "));
-        if (!firsts->len || !g_str_equal(firsts->pdata[firsts->len - 1], word))
-            g_ptr_array_add(firsts, g_steal_pointer(&word));
-        if (g_str_has_prefix(name, group))
-            g_ptr_array_add(seconds, (gpointer)(name + strlen(group)));
+    g_autoptr(GPtrArray) candidates = command_words(words[0]);
+    gboolean in_group = candidates->len > 0;
+    if (!in_group) {
+        g_ptr_array_unref(candidates);
+        candidates = command_words(NULL);
     }
+    g_autofree char *list = join(candidates);
     g_autofree char *first = qos_ctl_escape(words[0]);
-    if (!seconds->len) {
-        g_autofree char *hint = qos_ctl_hint(words[0], firsts);
-        return qos_ctl_usage_error(error, "there is no command '%s'%s", first, hint);
-    }
-    g_ptr_array_add(seconds, NULL);
-    g_autofree char *list = g_strjoinv(", ", (char **)seconds->pdata);
-    if (!words[1])
+    if (in_group && !words[1])
         return qos_ctl_usage_error(error, "%s what? One of: %s", first, list);
-    g_ptr_array_remove_index(seconds, seconds->len - 1);
-    g_autofree char *second = qos_ctl_escape(words[1]);
-    g_autofree char *hint = qos_ctl_hint(words[1], seconds);
-    return qos_ctl_usage_error(error, "there is no '%s %s'%s (%s)", first, second, hint, list);
+
+    /* Who leaves the group out is told the full name. */
+    for (guint i = 0; !in_group && i < G_N_ELEMENTS(commands); i++)
+        if (strchr(commands[i].name, ' '))
+            g_ptr_array_add(candidates, g_strdup(commands[i].name));
+    const char *wrong = words[in_group];
+    g_autofree char *escaped = qos_ctl_escape(wrong);
+    g_autofree char *hint = qos_ctl_hint(wrong, candidates);
+    return qos_ctl_usage_error(error, "there is no command '%s%s%s'%s%s", in_group ? first : "",
+                               in_group ? " " : "", escaped,
+                               *hint ? hint : "; there are: ", *hint ? "" : list);
+}
+
+/* The commands whose name begins with `prefix`, a line each. */
+static void append_commands(GString *text, const char *prefix)
+{
+    for (guint i = 0; i < G_N_ELEMENTS(commands); i++) {
+        const QosCtlCommand *command = &commands[i];
+        g_autofree char *synopsis = g_strjoin(" ", command->name, command->parameters, NULL);
+        if (g_str_has_prefix(command->name, prefix))
+            g_string_append_printf(text, "  %-48s %s\n", synopsis, command->summary);
+    }
 }
 
 static char *command_list(void)
 {
     GString *text = g_string_new("Commands:\n");
-    for (guint i = 0; i < G_N_ELEMENTS(commands); i++) {
-        const QosCtlCommand *command = &commands[i];
-        g_autofree char *synopsis =
-            g_strjoin(" ", command->name, command->parameters, NULL); /* ends at a NULL */
-        g_string_append_printf(text, "  %-48s %s\n", synopsis, command->summary);
-    }
+    append_commands(text, "");
     g_string_append(text, "\n'qosfsctl COMMAND --help' tells the options of a command; see also "
                           "qosfsctl(1) and qosfs-rules(7).");
     return g_string_free(text, FALSE);
+}
+
+/* "rule --help": prints the commands of a group. FALSE where `words` do not ask for that. */
+static gboolean help_group(char **words)
+{
+    if (!words[1] || !(g_str_equal(words[1], "--help") || g_str_equal(words[1], "-h")))
+        return FALSE;
+    g_autofree char *prefix = g_strconcat(words[0], " ", NULL);
+    GString *text = g_string_new(NULL);
+    append_commands(text, prefix);
+    gboolean found = text->len > 0;
+    if (found)
+        printf("Commands:\n%s", text->str);
+    g_string_free(text, TRUE);
+    return found;
 }
 
 /* Takes the options before the command off ctl->arguments. */
@@ -139,7 +181,7 @@ static gboolean run(QosCtl *ctl, GError **error)
         return qos_ctl_usage_error(error, "which command?");
     ctl->command = find_command(ctl->arguments + 1, &count);
     if (!ctl->command)
-        return unknown_command(ctl->arguments + 1, error);
+        return help_group(ctl->arguments + 1) || unknown_command(ctl->arguments + 1, error);
     shift(ctl, count, FALSE);
     return ctl->command->run(ctl, error);
 }

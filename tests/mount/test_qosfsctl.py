@@ -189,6 +189,7 @@ def test_why_without_waiting(qos):
     assert "did you mean '1234'?" in ctl(qos, "why", "1243", status=NOT_FOUND)
     assert "did you mean '1234'?" in ctl(qos, "why", "123", status=NOT_FOUND)
     assert "'qosfsctl jobs' lists" in ctl(qos, "why", "something", status=NOT_FOUND)
+    assert "'-x'" in ctl(qos, "why", "--", "-x", status=NOT_FOUND)
     ctl(qos, "why", status=USAGE)
     ctl(qos, "why", "1234", "1235", status=USAGE)
 
@@ -212,6 +213,8 @@ def test_settings(qos):
     lines = ctl(qos, "get").splitlines()
     assert "slots=64" in lines and "jobid_var=auto" in lines
     assert ctl_json(qos, "get")["slots"] == "64" and ctl_json(qos, "get", "slots") == "64"
+    ctl(qos, "set", "slots=13")
+    assert ctl(qos, "get", "slots") == "13\n"
     ctl(qos, "set", "slots", "12")
     assert ctl(qos, "get", "slots") == "12\n"
     assert qos.state()["slots"]["total"] == 12
@@ -262,7 +265,11 @@ def test_hostile_job(qos):
 @pytest.mark.parametrize("arguments, words", [
     ((), "which command?"),
     (("stauts",), "did you mean 'status'?"),
-    (("frobnicate",), "there is no command 'frobnicate'"),
+    (("frobnicate",), "there is no command 'frobnicate'; there are: status, jobs, "),
+    (("list",), "did you mean 'rule list'?"),
+    (("rules",), "did you mean 'rule'?"),
+    (("rule", "frobnicate"), "there is no command 'rule frobnicate'; there are: list, start, change, stop"),
+    (("why", "--", "--all", "x"), "'x'"),
     (("status", "now"), "'now'"),
     (("status", "--colour"), "--colour"),
     (("--colour", "status"), "--colour"),
@@ -280,6 +287,8 @@ def test_help(qos):
     for command in commands:
         assert ctl(qos, *command.split(), "--help").startswith(f"Usage:\n  qosfsctl {command} ")
     assert ctl(qos, "help", "rule", "start") == ctl(qos, "rule", "start", "--help")
+    assert ctl(qos, "rule", "--help").startswith("Commands:\n  rule list ")
+    assert ctl(qos, "help", "rule") == ctl(qos, "rule", "-h")
     assert re.fullmatch(r"qosfsctl \d+\.\d+\.\d+\n", ctl(qos, "--version"))
 
 

@@ -79,7 +79,7 @@ static void test_status(void)
                     "slots     5 of 64 in use, 2 requests held for their job's share of them\n"
                     "rules     3 ('qosfsctl rule list')\n"
                     "jobs      3 known, 2 active, 2 waiting ('qosfsctl jobs')\n"
-                    "known     1234 files, 12 callers\n");
+                    "known     files: 1234, callers: 12\n");
 }
 
 static void test_policies(void)
@@ -151,7 +151,7 @@ static void test_why(void)
     g_autofree char *text = why(state, "dd.1000");
     g_assert_cmpstr(
         text, ==,
-        "Job dd.1000 (4 nodes) waited 4 m 11 s: 9000 of its 12345 requests had to (73 %). First "
+        "Job dd.1000 (4 nodes) waited 4 m 11 s: 9000 of its 12345 requests had to (72.9 %). First "
         "seen 30 s ago.\n"
         "\n"
         "Rule hog made 8990 requests wait, 4 m 10 s in all: 27.8 ms on average, 1.20 s at most.\n"
@@ -163,8 +163,8 @@ static void test_why(void)
         "  First 29 s ago, last 20 s ago.\n"
         "  64 requests may be in the store at once, and one job has no more than its share.\n"
         "\n"
-        "The store took 22.50 s to do its work, 1.8 ms a request: 8 % of the time that its "
-        "requests took; waiting was the other 92 %.\n"
+        "The store took 22.50 s to do its work, 1.8 ms a request: 8.22 % of the time that its "
+        "requests took; waiting was the other 91.8 %.\n"
         "Now it gets 100 op/s and 400.8 KiB/s; 1 of its requests is in the store and 16 wait for "
         "rule hog: at this rate that takes 159.7 ms.\n");
 }
