@@ -94,6 +94,12 @@ static QosWait *find_wait(QosJob *job, guint64 rule_id, const char *rule_name, Q
     return wait;
 }
 
+void qos_job_waits(QosJob *job, guint64 rule_id, const char *rule_name, QosTime now)
+{
+    QosWait *wait = find_wait(job, rule_id, rule_name, now);
+    wait->last = MAX(wait->last, now);
+}
+
 void qos_job_waited(QosJob *job, guint64 rule_id, const char *rule_name, QosTime waited,
                     QosTime now)
 {

@@ -87,7 +87,9 @@ QosJob *qos_account_find(QosAccount *account, const char *id);
 QosJob *qos_job_ref(QosJob *job);
 void qos_job_unref(QosJob *job); /* NULL is allowed */
 
-/* Books a request that began to wait / stopped waiting for `rule_id` after `waited` ns at `now`. */
+/* Books a request that begins to wait for `rule_id`, so that why shows while it lasts. */
+void qos_job_waits(QosJob *job, guint64 rule_id, const char *rule_name, QosTime now);
+/* Books that it stopped, after `waited` ns. */
 void qos_job_waited(QosJob *job, guint64 rule_id, const char *rule_name, QosTime waited,
                     QosTime now);
 /* Books a finished request: its store time in ns, the bytes it moved, and its errno (0 = none). */

@@ -243,6 +243,7 @@ QosVerdict qos_sched_enter(QosSched *sched, QosRequest *request, QosTime now, Qo
     if (sched->ready.length > 0)
         *ret_wake = now;
     request->job->waiting++;
+    qos_job_waits(request->job, request->wait_rule_id, request->wait_rule_name, now);
     return QOS_WAIT;
 }
 

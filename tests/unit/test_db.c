@@ -398,7 +398,8 @@ static void test_garbage(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
     for (guint i = 0; i < 60; i++) {
         g_autofree char *broken = g_memdup2(bytes, length);
         gsize start = i == 0 ? 0 : (gsize)g_rand_int_range(random, 0, (gint)length);
-        gsize end = i == 0 ? length : MIN(length, start + 1 + g_rand_int_range(random, 0, 4096));
+        gsize count = i == 0 ? length : (gsize)g_rand_int_range(random, 1, 4097);
+        gsize end = MIN(length, start + count);
         g_autoptr(GBytes) before = NULL;
         g_autoptr(GBytes) after = NULL;
         g_autoptr(GError) error = NULL;

@@ -1,0 +1,222 @@
+"""What is there again after a remount or a crash, and what is refused because the database is no good."""
+import hashlib
+import os
+import signal
+import sqlite3
+
+import pytest
+
+from harness import USER, as_job, run, wait_until
+
+pytestmark = pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
+
+
+def rule_names(qos):
+    return [rule["name"] for rule in qos.state()["rules"]]
+
+
+def prepare(qos):
+    """Rules in an order of their own, one that expires, tunables, and a job that did something."""
+    qos.rule("start first jobid={a b.*} rate=100 bps=1M per=uid")
+    qos.rule("start second uid={5} rate=10 expire=3600")
+    qos.rule("start third gid={5} rate=10 rank=first")
+    qos.rule("change default rate=7777")
+    qos.set("slots", 9)
+    qos.set("nrs_policies", "jrr")
+    qos.set("jobid_name", "%j?%e")
+    for number in range(5):
+        as_job("worker", "touch", qos.dir / f"file{number}")
+
+
+def assert_all_there(qos, state):
+    """What `state` had is there again."""
+    now = qos.state()
+    for old, new in zip(state["rules"], now["rules"], strict=True):
+        for field in ("name", "conditions", "options"):
+            assert new[field] == old[field]
+    expiring = next(rule for rule in now["rules"] if rule["name"] == "second")
+    assert 3500 < expiring["expires_in"] <= 3600
+    assert now["tunables"] == state["tunables"]
+    assert next(policy["name"] for policy in now["policies"] if policy["state"] == "started") == "jrr"
+    old, new = next(job for job in state["jobs"] if job["id"] == "worker"), qos.job("worker")
+    for field in ("requests", "errors", "waits", "read_bytes", "write_bytes", "operations"):
+        assert new[field] == old[field], field
+    assert new["started"] == pytest.approx(old["started"], abs=1)
+
+
+def test_remount(store, mount):
+    first = mount(store)
+    prepare(first)
+    state = first.state()
+    assert rule_names(first) == ["second", "third", "first", "default"]
+    first.unmount()
+    assert_all_there(mount(store, f"db={first.db}"), state)
+
+
+def saved_requests(path, job):
+    with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as database:
+        row = database.execute("SELECT requests FROM job WHERE id = ?", (job.encode(),)).fetchone()
+    return row[0] if row else 0
+
+
+def test_crash(store, mount):
+    """Killed, the mount has lost no rule and no tunable, and of totals the last seconds at most."""
+    first = mount(store)
+    prepare(first)
+    state = first.state()
+    requests = first.job("worker")["requests"]
+    wait_until(lambda: saved_requests(first.db, "worker") == requests, what="saving the totals")
+    first.kill(signal.SIGKILL)
+    assert_all_there(mount(store, f"db={first.db}"), state)
+
+
+def test_crash_right_after_a_set(store, mount):
+    """What a set said to be done is there, however soon the crash comes."""
+    first = mount(store)
+    first.rule("start hog jobid={x} rate=1")
+    first.kill(signal.SIGKILL)
+    second = mount(store, f"db={first.db}")
+    assert rule_names(second) == ["hog", "default"]
+    second.rule("stop hog")
+    second.kill(signal.SIGKILL)
+    assert rule_names(mount(store, f"db={first.db}")) == ["default"]
+
+
+def test_expired_meanwhile(store, mount):
+    first = mount(store)
+    first.rule("start soon jobid={x} rate=1 expire=3600")
+    first.unmount()
+    with sqlite3.connect(first.db) as database:
+        database.execute("UPDATE rule SET expires = 1 WHERE name = 'soon'")
+    database.close()
+    assert rule_names(mount(store, f"db={first.db}")) == ["default"]
+
+
+def test_option_wins_and_is_not_saved(store, mount):
+    first = mount(store)
+    first.set("slots", 9)
+    first.unmount()
+    second = mount(store, f"db={first.db},slots=3")
+    assert second.get("slots") == "3"
+    second.unmount()
+    assert mount(store, f"db={first.db}").get("slots") == "9"
+
+
+def test_clear_is_kept(store, mount):
+    first = mount(store)
+    as_job("worker", "touch", first.dir / "file")
+    (first.dir / ".qosfs/job_stats").write_text("clear")
+    first.unmount()
+    again = mount(store, f"db={first.db}").job("worker")
+    assert again is None or again["requests"] == 0
+
+
+# --- what is refused ---
+
+def digest(path):
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def used_database(store, mount):
+    qos = mount(store)
+    prepare(qos)
+    qos.unmount()
+    return qos.db
+
+
+def truncate(path):
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def scribble(path):
+    with open(path, "r+b") as file:
+        file.seek(4096)
+        file.write(os.urandom(4096))
+
+
+def empty(path):
+    os.truncate(path, 0)
+
+
+def replace(path):
+    path.write_bytes(os.urandom(20000))
+
+
+def make_newer(path):
+    with sqlite3.connect(path) as database:
+        database.execute("PRAGMA user_version = 1000")
+    database.close()
+
+
+def make_foreign(path):
+    path.unlink()
+    with sqlite3.connect(path) as database:
+        database.execute("CREATE TABLE songs (name TEXT)")
+    database.close()
+
+
+@pytest.mark.parametrize("spoil, words", [
+    (truncate, ["damaged", "left as it is"]),
+    (scribble, ["damaged"]),
+    (empty, ["damaged"]),
+    (replace, ["damaged"]),
+    (make_newer, ["version 1000", "newer"]),
+    (make_foreign, ["another program"]),
+])
+def test_bad_database_is_refused_and_left_alone(store, mount, spoil, words):
+    path = used_database(store, mount)
+    spoil(path)
+    before = digest(path)
+    refused = mount(store, f"db={path}", expect_failure=True)
+    for word in [str(path), *words]:
+        assert word in refused.log
+    assert digest(path) == before
+    assert sorted(os.listdir(path.parent)) == ["qosfs.db", "qosfs.db.lock"]
+
+
+def test_saved_rule_that_is_no_rule(store, mount):
+    path = used_database(store, mount)
+    with sqlite3.connect(path) as database:
+        database.execute("UPDATE rule SET command = 'start first colour={red}' WHERE name = 'first'")
+    database.close()
+    refused = mount(store, f"db={path}", expect_failure=True)
+    assert "colour={red}" in refused.log and str(path) in refused.log
+
+
+def test_one_mount_a_database(store, mount, new_store):
+    first = mount(store)
+    first.rule("start hog jobid={x} rate=1")
+    refused = mount(new_store(), f"db={first.db}", expect_failure=True)
+    assert "another mount" in refused.log
+    assert rule_names(first) == ["hog", "default"]
+
+
+def test_folder_that_cannot_be_written(store, mount, world):
+    os.chown(store.dir, USER, USER)
+    folder = world.folder("readonly", 0o755)
+    refused = mount(store, f"db={folder}/qosfs.db", user=USER, expect_failure=True)
+    assert str(folder) in refused.log and "writable" in refused.log
+    assert os.listdir(folder) == []
+
+
+def test_full_disk(store, mount, world):
+    """A set that cannot be saved is refused, with nothing changed; the mount goes on."""
+    disk = world.folder("disk")
+    run("mount", "-t", "tmpfs", "-o", "size=512k", "none", disk)
+    qos = mount(store, f"db={disk}/qosfs.db")
+    qos.expects_log("full|No space")
+    qos.rule("start known jobid={x} rate=1")
+    ballast = disk / "ballast"
+    with pytest.raises(OSError), open(ballast, "wb", buffering=0) as file:
+        while True:
+            file.write(b"x" * 4096)
+    with pytest.raises(OSError) as caught:
+        for number in range(2000):
+            qos.rule(f"start r{number} jobid={{{'x' * 200}}} rate=1")
+    assert caught.value.errno == 28
+    names = rule_names(qos)
+    assert "full" in qos.get("last_error") or "space" in qos.get("last_error")
+    (qos.dir / "file").write_text("the mount works")
+    ballast.unlink()
+    qos.rule("start later jobid={x} rate=1")
+    assert rule_names(qos) == ["later", *names]
