@@ -1,0 +1,233 @@
+"""Whose rights count: the caller's, with all his groups, on every folder of the way."""
+import errno
+import os
+import subprocess
+
+import pytest
+
+from harness import OTHER, USER, as_user, run
+from twins import attempt
+
+
+def write(path, text="text"):
+    path.write_text(text)
+    return path
+
+
+def setfacl(entries, *paths, options=()):
+    run("setfacl", *options, "-m", entries, *paths)
+
+
+@pytest.fixture
+def qos(store, mount):
+    return mount(store)
+
+
+def both(store, qos, action, uid=USER, gid=USER, groups=()):
+    """As that user, on the store itself and through the mount: the same outcome, which it returns."""
+    expected = as_user(uid, gid, list(groups), lambda: attempt(action, store.dir))
+    assert as_user(uid, gid, list(groups), lambda: attempt(action, qos.dir)) == expected
+    return expected
+
+
+def test_folder_of_another_stays_shut(store, qos):
+    private = store.dir / "private"
+    private.mkdir()
+    (private / "open").mkdir()
+    write(private / "open" / "file").chmod(0o666)
+    (private / "open").chmod(0o777)
+    os.chown(private, OTHER, OTHER)
+    private.chmod(0o700)
+    # Its owner makes the kernel know the names.
+    assert as_user(OTHER, OTHER, [], lambda: (qos.dir / "private/open/file").read_text()) == "text"
+    for action in (lambda top: (top / "private/open/file").read_text(), lambda top: os.listdir(top / "private"),
+                   lambda top: os.stat(top / "private/open/file"), lambda top: write(top / "private/new"),
+                   lambda top: os.link(top / "private/open/file", top / "link"),
+                   lambda top: os.rename(top / "private/open/file", top / "taken")):
+        assert both(store, qos, action) == errno.EACCES
+    assert as_user(OTHER, OTHER, [], lambda: (qos.dir / "private/open/file").read_text()) == "text"
+
+
+def test_folder_may_be_listed_or_searched_alone(store, qos):
+    for name, mode in (("listed", 0o744), ("searched", 0o711), ("shut", 0o700)):
+        (store.dir / name).mkdir()
+        write(store.dir / name / "file").chmod(0o666)
+        (store.dir / name).chmod(mode)
+    for name in ("listed", "searched", "shut"):
+        both(store, qos, lambda top, name=name: sorted(os.listdir(top / name)))
+        both(store, qos, lambda top, name=name: (top / name / "file").read_text())
+    assert both(store, qos, lambda top: os.listdir(top / "listed")) == ["file"]
+    assert both(store, qos, lambda top: (top / "searched/file").read_text()) == "text"
+
+
+@pytest.mark.parametrize("groups", [[], [OTHER], [5, 6, 7, OTHER] + list(range(20000, 20060))])
+def test_supplementary_groups(store, qos, groups):
+    (store.dir / "team").mkdir()
+    write(store.dir / "team" / "file").chmod(0o660)
+    for path in (store.dir / "team", store.dir / "team" / "file"):
+        os.chown(path, 0, OTHER)
+    (store.dir / "team").chmod(0o770)
+    expected = "text" if OTHER in groups else errno.EACCES
+    assert both(store, qos, lambda top: (top / "team/file").read_text(), groups=groups) == expected
+    both(store, qos, lambda top: (top / "team/new").write_text("x"), groups=groups)
+    both(store, qos, lambda top: os.mkdir(top / "team" / top.name), groups=groups)
+
+
+def test_callers_do_not_mix(store, qos):
+    """Many at once, each of another identity: none sees or makes anything as another."""
+    users = range(30000, 30012)
+    for uid in users:
+        home = store.dir / str(uid)
+        home.mkdir()
+        os.chown(home, uid, uid)
+        home.chmod(0o700)
+    children = []
+    for uid in users:
+        child = os.fork()
+        if child == 0:
+            failed = 1
+            try:
+                os.setgroups([uid + 100])
+                os.setresgid(uid, uid, uid)
+                os.setresuid(uid, uid, uid)
+                for i in range(150):
+                    path = qos.dir / str(uid) / f"file-{i}"
+                    write(path, str(uid))
+                    found = path.stat()
+                    assert (found.st_uid, found.st_gid) == (uid, uid)
+                    assert attempt(os.listdir, qos.dir / str(30000 + (uid + 1) % 12)) == errno.EACCES or uid == 30011
+                failed = 0
+            finally:
+                os._exit(failed)
+        children.append(child)
+    assert [os.waitpid(child, 0)[1] for child in children] == [0] * len(children)
+    for uid in users:
+        for path in (store.dir / str(uid)).iterdir():
+            assert (path.stat().st_uid, path.stat().st_gid, path.read_text()) == (uid, uid, str(uid))
+
+
+def test_program_that_may_be_run_but_not_read(store, qos):
+    program = store.dir / "program"
+    program.write_bytes(open("/bin/echo", "rb").read())
+    program.chmod(0o711)
+    for top in (store.dir, qos.dir):
+        done = subprocess.run([top / "program", "ran"], capture_output=True, text=True, user=USER, group=USER,
+                              extra_groups=[])
+        assert done.stdout == "ran\n"
+    assert both(store, qos, lambda top: (top / "program").read_bytes()) == errno.EACCES
+    program.chmod(0o700)
+    with pytest.raises(PermissionError):
+        subprocess.run([store.dir / "program"], user=USER, group=USER, extra_groups=[])
+
+
+def test_acl_gives_and_takes(store, qos):
+    write(store.dir / "given").chmod(0o600)
+    write(store.dir / "taken").chmod(0o666)
+    (store.dir / "folder").mkdir(mode=0o700)
+    write(store.dir / "folder" / "file").chmod(0o644)
+    setfacl(f"u:{USER}:rw", store.dir / "given")
+    setfacl(f"u:{USER}:---", store.dir / "taken")
+    setfacl(f"u:{USER}:rx", store.dir / "folder")
+    setfacl(f"g:{OTHER}:rwx", store.dir / "folder")
+    read = {name: lambda top, name=name: (top / name).read_text() for name in ("given", "taken", "folder/file")}
+    assert both(store, qos, read["given"]) == "text"
+    assert both(store, qos, read["taken"]) == errno.EACCES
+    assert both(store, qos, read["folder/file"]) == "text"
+    assert both(store, qos, lambda top: write(top / "folder/new")) == errno.EACCES
+    assert both(store, qos, read["folder/file"], uid=OTHER, gid=5) == errno.EACCES
+    assert both(store, qos, read["folder/file"], uid=OTHER, gid=5, groups=[OTHER]) == "text"
+
+
+def test_acl_set_and_shown_through_the_mount(store, qos):
+    for top in (store.dir / "native", qos.dir / "through"):
+        top.mkdir()
+        write(top / "file").chmod(0o640)
+        setfacl(f"u:{USER}:rwx,g:{OTHER}:r-x,m::rw", top / "file")
+        setfacl(f"d:u:{USER}:rwx,d:g::r-x,d:m::r-x", top)
+    shown = {}
+    for name in ("native", "through"):
+        for top in (store.dir, qos.dir):
+            text = run("getfacl", "-cpn", top / name, top / name / "file")
+            shown[top, name] = text.replace(str(top / name), "")
+    assert len(set(shown.values())) == 1 and f"user:{USER}:rwx" in shown[store.dir, "native"]
+    for name in ("native", "through"):
+        os.chmod(qos.dir / name / "file", 0o600)
+        run("setfacl", "-b", qos.dir / name)
+    assert run("getfacl", "-cpn", store.dir / "through").count("default") == 0
+    assert (store.dir / "through" / "file").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("umask", [0, 0o022, 0o077])
+@pytest.mark.parametrize("default", ["u::rwx,g::rwx,o::---", f"u::rwx,u:{USER}:rwx,g::r-x,m::rwx,o::r--", "u::r--,g::---,o::---"])
+def test_default_acl_takes_the_place_of_the_umask(store, qos, default, umask):
+    for top in (store.dir / "native", store.dir / "through"):
+        top.mkdir()
+        os.chown(top, USER, USER)
+        setfacl(default, top, options=["-d"])
+
+    def act(top):
+        os.umask(umask)
+        os.mkdir(top / "folder", 0o777)
+        os.close(os.open(top / "file", os.O_CREAT | os.O_WRONLY, 0o666))
+        os.mknod(top / "node", 0o100666)
+        os.mkfifo(top / "pipe", 0o660)
+    as_user(USER, USER, [], lambda: act(store.dir / "native"))
+    as_user(USER, USER, [], lambda: act(qos.dir / "through"))
+    for name in ("folder", "file", "node", "pipe"):
+        expected, found, shown = (run("getfacl", "-cpn", path / name) for path in
+                                  (store.dir / "native", store.dir / "through", qos.dir / "through"))
+        assert found == expected == shown, name
+        assert os.lstat(store.dir / "through" / name).st_mode == os.lstat(store.dir / "native" / name).st_mode, name
+
+
+def test_acl_is_for_the_owner_to_set(store, qos):
+    os.chown(write(store.dir / "file"), OTHER, OTHER)
+    (store.dir / "file").chmod(0o666)
+    done = subprocess.run(["setfacl", "-m", f"u:{USER}:rwx", qos.dir / "file"], user=USER, group=USER, extra_groups=[],
+                          capture_output=True)
+    assert done.returncode != 0 and b"not permitted" in done.stderr
+    assert f"user:{USER}" not in run("getfacl", "-cpn", store.dir / "file")
+
+
+def test_chmod_of_a_file_with_an_acl_sets_its_mask(store, qos):
+    for top in (store.dir / "native", store.dir / "through"):
+        top.mkdir()
+        write(top / "file")
+        setfacl(f"u:{USER}:rwx", top / "file")
+    os.chmod(store.dir / "native" / "file", 0o640)
+    os.chmod(qos.dir / "through" / "file", 0o640)
+    texts = {run("getfacl", "-cpn", path / "file") for path in
+             (store.dir / "native", store.dir / "through", qos.dir / "through")}
+    assert len(texts) == 1 and "mask::r--" in texts.pop()
+
+
+def test_mount_of_an_ordinary_user_is_his(store, mount):
+    (store.dir / "his").mkdir()
+    os.chown(store.dir / "his", USER, USER)
+    write(store.dir / "roots").chmod(0o600)
+    qos = mount(store, user=USER)
+
+    def act():
+        write(qos.dir / "his" / "file")
+        return (qos.dir / "his" / "file").read_text(), attempt((qos.dir / "roots").read_text)
+    assert as_user(USER, USER, [], act) == ("text", errno.EACCES)
+    assert (store.dir / "his" / "file").stat().st_uid == USER
+    # Nobody else gets in, root included: FUSE's own rule.
+    assert as_user(OTHER, OTHER, [], lambda: attempt(os.listdir, qos.dir)) == errno.EACCES
+
+
+@pytest.mark.parametrize("store", ["ext4"], indirect=True)
+def test_what_is_reserved_for_root_stays_so(store, mount):
+    """Trusted xattrs and the immutable flag: the daemon's own capabilities give nobody anything."""
+    qos = mount(store)
+    path = write(store.dir / "file")
+    os.chown(path, USER, USER)
+    os.setxattr(path, "trusted.secret", b"x")
+    os.setxattr(path, "user.known", b"y")
+    assert both(store, qos, lambda top: os.listxattr(top / "file")) == ["user.known"]
+    assert both(store, qos, lambda top: os.setxattr(top / "file", "trusted.mine", b"")) == errno.EPERM
+    assert both(store, qos, lambda top: os.getxattr(top / "file", "trusted.secret")) == errno.ENODATA
+    assert "trusted.secret" in os.listxattr(qos.dir / "file")
+    for top in (store.dir, qos.dir):
+        done = subprocess.run(["chattr", "+i", top / "file"], user=USER, group=USER, extra_groups=[], capture_output=True)
+        assert done.returncode != 0

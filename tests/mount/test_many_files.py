@@ -1,0 +1,101 @@
+"""More files than the daemon may hold open."""
+import os
+import subprocess
+
+import pytest
+
+from harness import run
+
+
+def open_count(pid):
+    return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+@pytest.fixture
+def small(mount, monkeypatch):
+    """A mount whose daemon may open 300 files."""
+    def make(store, options="", **more):
+        start = subprocess.Popen
+
+        def limited(command, **keywords):
+            if "mount.qosfs" in str(command):
+                command = ["prlimit", "--nofile=300", *command]
+            return start(command, **keywords)
+        with monkeypatch.context() as patch:
+            patch.setattr(subprocess, "Popen", limited)
+            return mount(store, options, **more)
+    return make
+
+
+def listing(top):
+    return sorted(run("find", top, "-mindepth", "1", "-printf", "%P %y %m %n %s %i\n").splitlines())
+
+
+def test_tree_larger_than_the_limit(store, small):
+    for number in range(40):
+        (store.dir / "tree" / str(number)).mkdir(parents=True)
+        for file in range(50):
+            (store.dir / "tree" / str(number) / str(file)).write_text(f"{number}/{file}")
+    qos = small(store, "entry_timeout=100,attr_timeout=100")
+    for _ in range(2):
+        assert listing(qos.dir / "tree") == listing(store.dir / "tree")
+    assert qos.state()["inodes"] > 1000
+    assert open_count(qos.pid) < 290
+    for number in range(0, 40, 3):
+        for file in range(0, 50, 7):
+            path = qos.dir / "tree" / str(number) / str(file)
+            assert path.read_text() == f"{number}/{file}"
+            path.write_text("new")
+            path.chmod(0o600)
+            os.rename(path, path.with_suffix(".moved"))
+            os.link(path.with_suffix(".moved"), path)
+    assert listing(qos.dir / "tree") == listing(store.dir / "tree")
+    run("rm", "-r", qos.dir / "tree")
+    assert os.listdir(store.dir) == []
+
+
+def test_number_used_again_is_another_file(store, small):
+    """A cold inode's file is removed behind the mount's back, and its number may be given to a new file."""
+    qos = small(store, "entry_timeout=0,attr_timeout=0")
+    for number in range(400):
+        (store.dir / f"old-{number}").write_text("old")
+    assert len(listing(qos.dir)) == 400
+    for number in range(400):
+        os.unlink(store.dir / f"old-{number}")
+        (store.dir / f"new-{number}").write_text(f"new {number}")
+    assert listing(qos.dir) == listing(store.dir)
+    for number in range(400):
+        assert (qos.dir / f"new-{number}").read_text() == f"new {number}"
+        assert not (qos.dir / f"old-{number}").exists()
+
+
+def test_open_files_stay_open(store, small):
+    """Unlinked, and then a large tree is walked."""
+    qos = small(store)
+    files = [open(qos.dir / f"open-{number}", "w+") for number in range(20)]
+    for number in range(20):
+        os.unlink(qos.dir / f"open-{number}")
+    for number in range(600):
+        (store.dir / f"file-{number}").touch()
+    assert listing(qos.dir) == listing(store.dir)
+    for number, file in enumerate(files):
+        file.write(str(number))
+        file.flush()
+        os.fchmod(file.fileno(), 0o640)
+        file.seek(0)
+        assert file.read() == str(number) and os.fstat(file.fileno()).st_mode & 0o777 == 0o640
+        file.close()
+
+
+def test_too_many_open_files_are_an_error(store, small):
+    """EMFILE comes through, and passes when files are closed."""
+    qos = small(store)
+    files = []
+    with pytest.raises(OSError) as caught:
+        for number in range(400):
+            files.append(open(qos.dir / f"file-{number}", "w"))
+    assert caught.value.errno == 24
+    for file in files:
+        file.close()
+    (qos.dir / "after").write_text("x")
+    assert len(os.listdir(qos.dir)) >= len(files)
