@@ -4,11 +4,10 @@ import errno
 import os
 import re
 import stat
-import subprocess
 
 import pytest
 
-from harness import OTHER, USER, as_user, run
+from harness import USER, as_job, as_user, run, wait_until
 
 RULES = "user.qosfs.nrs_tbf_rule"
 FILES = {"job_stats", "jobs", "rules", "metrics", "state.json"}
@@ -323,8 +322,8 @@ def test_name_is_taken(store, mount):
 def test_clear(store, mount):
     qos = mount(store)
     for job in ("7", "8"):
-        subprocess.run(["touch", qos.dir / "file"], env={"SLURM_JOB_ID": job, "PATH": os.environ["PATH"]}, check=True)
-    assert qos.job("7")["requests"] > 0 and qos.job("8")["requests"] > 0
+        as_job(job, "touch", qos.dir / "file")
+        wait_until(lambda: "close" in qos.job(job)["operations"], what="the close")
     run("sh", "-c", f"echo 7 > {qos.dir}/.qosfs/job_stats")
     assert not qos.job("7") or qos.job("7")["requests"] == 0
     assert qos.job("8")["requests"] > 0

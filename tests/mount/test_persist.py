@@ -15,6 +15,13 @@ def rule_names(qos):
     return [rule["name"] for rule in qos.state()["rules"]]
 
 
+def touch(qos, count):
+    """A job that makes files. Closes come after the programs are gone: they are waited for."""
+    for number in range(count):
+        as_job("worker", "touch", qos.dir / f"file{number}")
+    wait_until(lambda: qos.job("worker")["operations"].get("close", {}).get("samples") == count, what="the closes")
+
+
 def prepare(qos):
     """Rules in an order of their own, one that expires, tunables, and a job that did something."""
     qos.rule("start first jobid={a b.*} rate=100 bps=1M per=uid")
@@ -24,8 +31,7 @@ def prepare(qos):
     qos.set("slots", 9)
     qos.set("nrs_policies", "jrr")
     qos.set("jobid_name", "%j?%e")
-    for number in range(5):
-        as_job("worker", "touch", qos.dir / f"file{number}")
+    touch(qos, 5)
 
 
 def assert_all_there(qos, state):
@@ -104,7 +110,7 @@ def test_option_wins_and_is_not_saved(store, mount):
 
 def test_clear_is_kept(store, mount):
     first = mount(store)
-    as_job("worker", "touch", first.dir / "file")
+    touch(first, 1)
     (first.dir / ".qosfs/job_stats").write_text("clear")
     first.unmount()
     again = mount(store, f"db={first.db}").job("worker")
