@@ -94,22 +94,33 @@ static void append_rule(GString *text, JsonObject *state, const char *name)
                            matches_all ? "" : "; it is for ", matches_all ? "" : conditions);
 }
 
-static void append_wait(GString *text, JsonObject *state, JsonObject *wait)
+/* How long requests waited for it. A line without any is of requests that still wait. */
+static void append_wait_times(GString *text, JsonObject *state, JsonObject *wait)
 {
-    const char *name = qos_ctl_state_text(wait, "rule");
     gint64 count = qos_ctl_state_count(wait, "count");
     double waited = qos_ctl_state_number(wait, "waited");
-    g_autofree char *who = cause(name, TRUE);
-    g_autofree char *total = qos_ctl_format_seconds(waited);
-    g_autofree char *average = qos_ctl_format_seconds(count > 0 ? waited / (double)count : 0);
-    g_autofree char *longest = qos_ctl_format_seconds(qos_ctl_state_number(wait, "longest"));
+    g_autofree char *who = cause(qos_ctl_state_text(wait, "rule"), TRUE);
     g_autofree char *first = ago(state, qos_ctl_state_number(wait, "first"));
     g_autofree char *last = ago(state, qos_ctl_state_number(wait, "last"));
-
+    if (count == 0) {
+        g_string_append_printf(text, "\n%s made requests wait that have not gone yet.\n", who);
+        g_string_append_printf(text, "  First %s, last %s.\n", first, last);
+        return;
+    }
+    g_autofree char *total = qos_ctl_format_seconds(waited);
+    g_autofree char *average = qos_ctl_format_seconds(waited / (double)count);
+    g_autofree char *longest = qos_ctl_format_seconds(qos_ctl_state_number(wait, "longest"));
     g_string_append_printf(text, "\n%s made %" G_GINT64_FORMAT " request%s wait, %s in all: ", who,
                            count, plural(count), total);
     g_string_append_printf(text, "%s on average, %s at most.\n  First %s, last %s.\n", average,
                            longest, first, last);
+}
+
+static void append_wait(GString *text, JsonObject *state, JsonObject *wait)
+{
+    const char *name = qos_ctl_state_text(wait, "rule");
+
+    append_wait_times(text, state, wait);
     if (g_str_equal(name, SLOTS))
         g_string_append_printf(
             text,
@@ -130,7 +141,7 @@ static void append_store(GString *text, JsonObject *job)
     g_autofree char *average = qos_ctl_format_seconds(requests > 0 ? store / (double)requests : 0);
     double share = percent(store, all);
     g_string_append_printf(text,
-                           "\nThe store took %s to do its work, %s a request: %.3g %% of the time "
+                           "The store took %s to do its work, %s a request: %.3g %% of the time "
                            "that its requests took",
                            total, average, share);
     g_string_append_printf(text, all > store ? "; waiting was the other %.3g %%.\n" : ".\n",
@@ -202,19 +213,24 @@ char *qos_ctl_render_why(JsonObject *state, JsonObject *job)
     g_string_append_printf(text, "Job %s", id);
     if (nodes > 0)
         g_string_append_printf(text, " (%" G_GINT64_FORMAT " node%s)", nodes, plural(nodes));
-    if (waits == 0 && qos_ctl_state_count(job, "waiting") == 0)
-        g_string_append_printf(text,
-                               " never waited: all its %" G_GINT64_FORMAT
-                               " request%s went to the store at once. First seen %s.\n",
-                               requests, plural(requests), since);
-    else
+    if (waits > 0)
         g_string_append_printf(text,
                                " waited %s: %" G_GINT64_FORMAT " of its %" G_GINT64_FORMAT
-                               " request%s had to (%.3g %%). First seen %s.\n",
+                               " request%s had to (%.3g %%).",
                                waited, waits, requests, plural(requests),
-                               percent((double)waits, (double)requests), since);
+                               percent((double)waits, (double)requests));
+    else if (qos_ctl_state_count(job, "waiting") > 0)
+        g_string_append(text, " waits for the first time, and still does.");
+    else
+        g_string_append_printf(text,
+                               " never waited: all its %" G_GINT64_FORMAT
+                               " request%s went to the store at once.",
+                               requests, plural(requests));
+    g_string_append_printf(text, " First seen %s.\n", since);
     append_waits(text, state, job);
-    append_store(text, job);
+    g_string_append_c(text, '\n');
+    if (requests > 0)
+        append_store(text, job);
     append_now(text, job);
     return g_string_free(text, FALSE);
 }

@@ -11,7 +11,7 @@ import termios
 
 import pytest
 
-from harness import SANITIZERS, USER, as_job, job_environment, wait_until
+from harness import SANITIZERS, USER, as_job, job_environment, start_job, wait_until
 
 OK, FAILED, USAGE, NOT_FOUND = range(4)
 
@@ -181,6 +181,17 @@ def test_why(qos):
 
     ctl(qos, "rule", "stop", "slow")
     assert "  There is no such rule any more.\n" in ctl(qos, "why", "7")
+
+
+def test_why_while_it_waits(qos):
+    """Of a job that nothing has gone for yet, too."""
+    qos.rule("start stop opcode={create} rate=1 depth=1")
+    creators = [start_job("7", "touch", qos.dir / f"file-{number}") for number in range(5)]
+    wait_until(lambda: (qos.job("7") or {"waiting": 0})["waiting"] > 0)
+    text = ctl(qos, "why", "7")
+    assert "for rule stop" in text and "It allows 1 op/s to each job; it is for opcode={create}.\n" in text
+    ctl(qos, "rule", "stop", "stop")
+    assert all(creator.wait(60) == 0 for creator in creators)
 
 
 def test_why_without_waiting(qos):

@@ -223,6 +223,25 @@ static void test_waits(void)
     g_assert_cmpuint(slots->count, ==, 1);
 }
 
+/* What a job waits for shows while it waits, and counts once it is over. */
+static void test_waits_begin(void)
+{
+    QosJob job = {0};
+    qos_job_waits(&job, 5, "hog", START);
+    qos_job_waits(&job, 5, "hog", START + 2 * QOS_SECOND);
+    g_assert_cmpuint(job.wait_count, ==, 1);
+    g_assert_cmpstr(job.wait[0].rule_name, ==, "hog");
+    g_assert_cmpuint(job.wait[0].count + job.waits, ==, 0);
+    g_assert_cmpint(job.wait[0].first, ==, START);
+    g_assert_cmpint(job.wait[0].last, ==, START + 2 * QOS_SECOND);
+    g_assert_cmpint(job.wait[0].waited + job.wait_time, ==, 0);
+    qos_job_waited(&job, 5, "hog", 3 * QOS_SECOND, START + 3 * QOS_SECOND);
+    g_assert_cmpuint(job.wait_count, ==, 1);
+    g_assert_cmpuint(job.wait[0].count, ==, 1);
+    g_assert_cmpint(job.wait[0].first, ==, START);
+    g_assert_cmpint(job.wait[0].last, ==, START + 2 * QOS_SECOND);
+}
+
 /* A rule that is stopped and started again under its name is another rule; each line keeps its own.
  */
 static void test_waits_by_id(void)
@@ -421,6 +440,7 @@ int main(int argc, char **argv)
     g_test_add_func("/account/rates/decay", test_rates_decay);
     g_test_add_func("/account/rates/back-in-time", test_rates_back_in_time);
     g_test_add_func("/account/waits", test_waits);
+    g_test_add_func("/account/waits/begin", test_waits_begin);
     g_test_add_func("/account/waits/by-id", test_waits_by_id);
     g_test_add_func("/account/waits/overflow", test_waits_overflow);
     g_test_add_func("/account/expire", test_expire);

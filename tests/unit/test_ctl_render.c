@@ -236,6 +236,26 @@ static void test_why_others(void)
     g_assert_null(strstr(text, "any more"));
 }
 
+/* All that ever waited still waits: there is no time to tell yet. */
+static void test_why_first_wait(void)
+{
+    g_autoptr(JsonObject) state =
+        parse("{\"now\":10,\"policies\":[],\"slots\":{},\"tunables\":{},"
+              "\"rules\":[{\"name\":\"r\",\"conditions\":\"*\",\"rate\":1,\"per\":\"rule\"}],"
+              "\"jobs\":[{\"id\":\"j\",\"started\":4,\"waiting\":3,\"wait\":"
+              "[{\"rule\":\"r\",\"count\":0,\"first\":4,\"last\":8}]}]}");
+    g_autofree char *text = why(state, "j");
+    g_assert_cmpstr(text, ==,
+                    "Job j waits for the first time, and still does. First seen 6 s ago.\n"
+                    "\n"
+                    "Rule r made requests wait that have not gone yet.\n"
+                    "  First 6 s ago, last 2 s ago.\n"
+                    "  It allows 1 op/s to all that it matches together.\n"
+                    "\n"
+                    "Now it gets 0 op/s and 0 B/s; 0 of its requests are in the store and 3 wait "
+                    "for rule r.\n");
+}
+
 /* A state without what an older daemon may lack, and with numbers no daemon gives. */
 static void test_sparse(void)
 {
@@ -291,6 +311,7 @@ int main(int argc, char **argv)
     g_test_add_func("/ctl/render/why/escaped", test_why_escaped);
     g_test_add_func("/ctl/render/why/sharer", test_why_sharer);
     g_test_add_func("/ctl/render/why/others", test_why_others);
+    g_test_add_func("/ctl/render/why/first-wait", test_why_first_wait);
     g_test_add_func("/ctl/render/sparse", test_sparse);
     g_test_add_func("/ctl/render/wrong-shape", test_wrong_shape);
     return g_test_run();
