@@ -17,13 +17,14 @@
 #include <fuse_lowlevel.h>
 
 #include "db/db.h"
+#include "ops/inode.h"
 #include "ops/op.h"
 #include "ops/report.h"
 
 #define QOS_CONTROL_NAME      ".qosfs"
 #define QOS_CONTROL_INO       2 /* the directory */
 #define QOS_CONTROL_INO_FIRST 3 /* its files follow */
-#define QOS_CONTROL_INO_END   64
+#define QOS_CONTROL_INO_END   QOS_INODE_FIRST
 #define QOS_XATTR_PREFIX      "user.qosfs."
 
 static inline gboolean qos_control_owns(fuse_ino_t ino)

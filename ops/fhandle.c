@@ -140,7 +140,8 @@ QosFileHandle *qos_file_handle_new(QosMounts *mounts, guint64 mount_id, int fd)
         handle->mount = learn_mount(mounts, mount_id, fd, &handle->handle);
     if (handle->mount == NULL || handle->mount->fd < 0)
         return NULL;
-    return g_realloc(g_steal_pointer(&handle), sizeof(*handle) + handle->handle.handle_bytes);
+    gsize size = sizeof(*handle) + handle->handle.handle_bytes;
+    return g_realloc(g_steal_pointer(&handle), size);
 }
 
 void qos_file_handle_free(QosFileHandle *handle)

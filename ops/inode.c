@@ -18,7 +18,6 @@
 
 #include "base/error.h"
 #include "base/time.h"
-#include "ops/control.h"
 #include "ops/cred.h"
 #include "ops/fhandle.h"
 
@@ -358,7 +357,7 @@ static int count_lookup(QosInodes *inodes, int fd, struct fuse_entry_param *ret_
     struct fuse_entry_param entry = {0};
     QosFileHandle *handle = NULL;
     QosInode *inode;
-    Key key;
+    Key key = {0};
     int error = examine(inodes, fd, &key, &entry.attr);
 
     if (error != 0) {
@@ -459,7 +458,7 @@ QosInodes *qos_inodes_new(const char *source, GError **error)
     g_mutex_init(&inodes->lock);
     inodes->by_id = g_hash_table_new(g_int64_hash, g_int64_equal);
     inodes->by_key = g_hash_table_new(key_hash, key_equal);
-    inodes->next_id = QOS_CONTROL_INO_END;
+    inodes->next_id = QOS_INODE_FIRST;
     g_queue_init(&inodes->idle);
     inodes->devices = g_array_new(FALSE, FALSE, sizeof(dev_t));
     inodes->open_max = find_open_max();

@@ -3,7 +3,7 @@
  *
  * An inode of the table stands for one file of the store, keyed by (mount, device, inode number),
  * and named to the kernel by a node id: a 64-bit number that only grows, so that none is ever used
- * for two files. The root is 1; ids below QOS_CONTROL_INO_END belong to control.
+ * for two files. The root is 1; other ids below QOS_INODE_FIRST belong to control.
  *
  * Life: a look-up that is answered counts one; FORGET gives them back. Whoever works on a file
  * borrows it: the inode stays, and its O_PATH descriptor stays open, until the loan is returned.
@@ -21,6 +21,8 @@
 #include <fuse_lowlevel.h>
 #include <glib.h>
 #include <sys/stat.h>
+
+#define QOS_INODE_FIRST 64
 
 typedef struct QosInodes QosInodes;
 typedef struct QosInode QosInode;
