@@ -87,7 +87,7 @@ static QosWait *find_wait(QosJob *job, guint64 rule_id, const char *rule_name, Q
     QosWait *wait = &job->wait[job->wait_count++];
     if (job->wait_count == QOS_JOB_WAITS_MAX) {
         rule_id = G_MAXUINT64;
-        rule_name = "(others)"; /* no rule can have that name */
+        rule_name = QOS_WAIT_OTHERS;
     }
     *wait = (QosWait){.rule_id = rule_id, .first = now};
     g_strlcpy(wait->rule_name, rule_name, sizeof(wait->rule_name));

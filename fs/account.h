@@ -19,6 +19,11 @@
 #define QOS_JOB_WAITS_MAX                                                                          \
     8 /* rules that one job's waiting is told apart by; the rest is summed up */
 
+/* What stands where a rule's name does, for waits that no rule or no single rule caused; no rule
+ * can have these names. */
+#define QOS_WAIT_SLOTS  "(slots)"
+#define QOS_WAIT_OTHERS "(others)"
+
 /* A Lustre statistics line: microseconds for times, bytes for sizes. */
 typedef struct {
     guint64 samples;

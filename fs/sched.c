@@ -219,7 +219,7 @@ static void prepare(QosSched *sched, QosRequest *request, QosTime now)
     request->queue = NULL;
     request->lrs = sched->current;
     request->wait_rule_id = 0;
-    g_strlcpy(request->wait_rule_name, "slots", sizeof(request->wait_rule_name));
+    g_strlcpy(request->wait_rule_name, QOS_WAIT_SLOTS, sizeof(request->wait_rule_name));
     request->has_slot = FALSE;
     request->job->seen = now;
 }

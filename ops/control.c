@@ -90,7 +90,7 @@ static void restore_job(QosControl *control, QosJob *job, const QosRules *rules)
         const QosRule *rule = qos_rules_by_name(rules, wait->rule_name);
 
         if (!*wait->rule_name)
-            g_strlcpy(wait->rule_name, "slots", sizeof(wait->rule_name));
+            g_strlcpy(wait->rule_name, QOS_WAIT_SLOTS, sizeof(wait->rule_name));
         else
             wait->rule_id = rule ? rule->id : G_MAXUINT64;
     }

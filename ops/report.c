@@ -96,7 +96,7 @@ gboolean qos_report_append_id(GString *text, const char *id)
 
 const char *qos_report_wait_name(const QosWait *wait)
 {
-    return wait->rule_id ? wait->rule_name : "slots";
+    return wait->rule_id ? wait->rule_name : QOS_WAIT_SLOTS;
 }
 
 const char *qos_report_limit(const QosReport *report, const QosJob *job)

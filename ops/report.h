@@ -63,7 +63,7 @@ GString *qos_report_nrs_policies(const QosReport *report);
 
 /* Appends a job id, bytes outside Lustre's set as \xHH. TRUE where some were. */
 gboolean qos_report_append_id(GString *text, const char *id);
-/* The rule that holds the job up now or did within 10 s ("slots" for the store's slots), or NULL.
+/* The rule that holds the job up now or did within 10 s ("(slots)" for the store's slots), or NULL.
  */
 const char *qos_report_limit(const QosReport *report, const QosJob *job);
 /* The name of what a QosWait counts. */

@@ -224,7 +224,7 @@ char *qos_ctl_render_rules(JsonObject *state, const QosCtlStyle *style)
     return qos_ctl_table_print(table, style);
 }
 
-/* What the job waited for last: the name of a rule, "slots", or "". */
+/* What the job waited for last: the name of a rule, "(slots)", or "". */
 static char *last_wait(JsonObject *job)
 {
     JsonObject *wait = qos_ctl_state_latest_wait(job);

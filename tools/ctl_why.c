@@ -4,19 +4,15 @@
  */
 #include "base/time.h"
 #include "base/units.h"
+#include "fs/account.h"
 #include "tools/ctl_render.h"
-
-/* What stands in for a rule where a job waited for the mount's slots. */
-#define SLOTS "slots"
-/* The sum of what it waited for beyond the rules that a job's waiting is told apart by. */
-#define OTHERS "(others)"
 
 /* "Rule hog", "The mount's slots", "Other rules", as a sentence begins or goes on. */
 static char *cause(const char *name, gboolean begins)
 {
-    if (g_str_equal(name, SLOTS))
+    if (g_str_equal(name, QOS_WAIT_SLOTS))
         return g_strdup(begins ? "The mount's slots" : "the mount's slots");
-    if (g_str_equal(name, OTHERS))
+    if (g_str_equal(name, QOS_WAIT_OTHERS))
         return g_strdup(begins ? "Other rules" : "one of many rules");
     g_autofree char *escaped = qos_ctl_escape(name);
     return g_strconcat(begins ? "Rule " : "rule ", escaped, NULL);
@@ -121,13 +117,13 @@ static void append_wait(GString *text, JsonObject *state, JsonObject *wait)
     const char *name = qos_ctl_state_text(wait, "rule");
 
     append_wait_times(text, state, wait);
-    if (g_str_equal(name, SLOTS))
+    if (g_str_equal(name, QOS_WAIT_SLOTS))
         g_string_append_printf(
             text,
             "  %" G_GINT64_FORMAT
             " requests may be in the store at once, and one job has no more than its share.\n",
             qos_ctl_state_count(json_object_get_object_member(state, "slots"), "total"));
-    else if (!g_str_equal(name, OTHERS))
+    else if (!g_str_equal(name, QOS_WAIT_OTHERS))
         append_rule(text, state, name);
 }
 

@@ -204,7 +204,7 @@ static void test_waits(void)
     QosJob job = {0};
     qos_job_waited(&job, 5, "hog", 3 * QOS_SECOND, START);
     qos_job_waited(&job, 5, "hog", 5 * QOS_SECOND, START + QOS_SECOND);
-    qos_job_waited(&job, 0, "slots", 1 * QOS_SECOND, START + 2 * QOS_SECOND);
+    qos_job_waited(&job, 0, QOS_WAIT_SLOTS, 1 * QOS_SECOND, START + 2 * QOS_SECOND);
     qos_job_waited(&job, 5, "hog", 1 * QOS_SECOND, START + 3 * QOS_SECOND);
     g_assert_cmpuint(job.waits, ==, 4);
     g_assert_cmpint(job.wait_time, ==, 10 * QOS_SECOND);
@@ -219,7 +219,7 @@ static void test_waits(void)
     g_assert_cmpint(hog->first, ==, START - 4 * QOS_SECOND);
     g_assert_cmpint(hog->last, ==, START + 2 * QOS_SECOND);
     g_assert_cmpuint(slots->rule_id, ==, 0);
-    g_assert_cmpstr(slots->rule_name, ==, "slots");
+    g_assert_cmpstr(slots->rule_name, ==, QOS_WAIT_SLOTS);
     g_assert_cmpuint(slots->count, ==, 1);
 }
 

@@ -48,7 +48,7 @@ static const char sample[] =
     "\"operation_rate\":100.2,\"byte_rate\":410419.2,\"read_bytes\":1048576,\"write_bytes\":"
     "40960000,"
     "   \"operations\":{\"read\":{\"samples\":3,\"seconds\":0.1}},"
-    "   \"wait\":[{\"rule\":\"slots\",\"count\":10,\"waited\":1,\"longest\":0.5,"
+    "   \"wait\":[{\"rule\":\"(slots)\",\"count\":10,\"waited\":1,\"longest\":0.5,"
     "     \"first\":1785581971.5,\"last\":1785581980},"
     "    {\"rule\":\"hog\",\"count\":8990,\"waited\":250.25,\"longest\":1.2,"
     "     \"first\":1785578398.5,\"last\":1785581998}]},"

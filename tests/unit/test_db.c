@@ -188,7 +188,7 @@ static QosJob *new_job(const char *id, guint64 seed)
     job->read_sizes.count[QOS_HISTOGRAM_BUCKETS - 1] = 3;
     job->write_sizes.count[12] = 4;
     job->wait_count = 2;
-    job->wait[0] = (QosWait){0, "slots", 5, 6, 7, NOW - 8, NOW - 9};
+    job->wait[0] = (QosWait){0, QOS_WAIT_SLOTS, 5, 6, 7, NOW - 8, NOW - 9};
     job->wait[1] = (QosWait){77, "hog", 50, 60, 70, NOW - 80, NOW - 90};
     return job;
 }

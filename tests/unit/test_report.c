@@ -182,7 +182,7 @@ static void test_jobs(void)
     job->store_time = QOS_SECOND;
     job->wait_count = 2;
     job->wait[0] = (QosWait){5, "hog", 1, 1, 1, 1, NOW - 9 * QOS_SECOND};
-    job->wait[1] = (QosWait){0, "slots", 1, 1, 1, 1, NOW - 99 * QOS_SECOND};
+    job->wait[1] = (QosWait){0, QOS_WAIT_SLOTS, 1, 1, 1, 1, NOW - 99 * QOS_SECOND};
     job->requests = 123456;
     job->write_bytes.sum = 4096;
     add_job(report, "b");
@@ -202,10 +202,10 @@ static void test_limit(void)
 
     g_assert_null(qos_report_limit(report, job));
     job->wait_count = 1;
-    job->wait[0] = (QosWait){0, "slots", 1, 1, 1, 1, NOW - 11 * QOS_SECOND};
+    job->wait[0] = (QosWait){0, QOS_WAIT_SLOTS, 1, 1, 1, 1, NOW - 11 * QOS_SECOND};
     g_assert_null(qos_report_limit(report, job));
     job->waiting = 1;
-    g_assert_cmpstr(qos_report_limit(report, job), ==, "slots");
+    g_assert_cmpstr(qos_report_limit(report, job), ==, QOS_WAIT_SLOTS);
     job->wait[job->wait_count++] = (QosWait){9, "r", 1, 1, 1, 1, NOW - 10 * QOS_SECOND};
     job->waiting = 0;
     g_assert_cmpstr(qos_report_limit(report, job), ==, "r");
@@ -303,7 +303,8 @@ static void test_state(void)
     job->requests = G_MAXUINT64;
     job->operation[QOS_OP_OPEN] = (QosSample){3, 1, 2, 1500000, 5};
     job->wait_count = 1;
-    job->wait[0] = (QosWait){0, "slots", 4, 5 * QOS_SECOND, 2 * QOS_SECOND, NOW - QOS_SECOND, NOW};
+    job->wait[0] =
+        (QosWait){0, QOS_WAIT_SLOTS, 4, 5 * QOS_SECOND, 2 * QOS_SECOND, NOW - QOS_SECOND, NOW};
     text = qos_report_state(report);
     json_parser_load_from_data(parser, text->str, (gssize)text->len, &error);
     g_assert_no_error(error);
@@ -335,7 +336,7 @@ static void test_state(void)
                           "seconds"),
                       ==, 1.5);
     wait = json_array_get_object_element(json_object_get_array_member(json_job, "wait"), 0);
-    g_assert_cmpstr(json_object_get_string_member(wait, "rule"), ==, "slots");
+    g_assert_cmpstr(json_object_get_string_member(wait, "rule"), ==, QOS_WAIT_SLOTS);
     g_assert_cmpfloat(json_object_get_double_member(wait, "waited"), ==, 5);
 }
 

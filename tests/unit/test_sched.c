@@ -23,7 +23,7 @@ static void test_goes_at_once_while_slots_are_free(void)
     g_assert_true(next(&f) == late);
     g_assert_cmpint(late->start - late->arrival, ==, QOS_SECOND);
     g_assert_cmpuint(late->job->waits, ==, 1);
-    g_assert_cmpstr(late->job->wait[0].rule_name, ==, "slots");
+    g_assert_cmpstr(late->job->wait[0].rule_name, ==, QOS_WAIT_SLOTS);
     g_assert_cmpint(late->job->wait[0].waited, ==, QOS_SECOND);
     leave(&f, late);
     leave(&f, requests[0]);
