@@ -26,6 +26,7 @@
 #include "fs/options.h"
 #include "ops/control.h"
 #include "ops/fs.h"
+#include "ops/handle.h"
 #include "ops/inode.h"
 #include "ops/interrupt.h"
 #include "ops/tunable.h"
@@ -219,6 +220,7 @@ static gboolean start(Mounter *mounter, GError **error)
     fs->inodes = qos_inodes_new(mounter->source, error);
     if (!fs->inodes)
         return FALSE;
+    fs->handles = qos_handles_new();
     fs->gate = qos_gate_new(&qos_policy_tbf, SLOTS_AT_FIRST, CLEANUP_AT_FIRST);
     if (timeout != QOS_NEVER)
         qos_gate_set_max_wait(fs->gate, timeout / 2); /* the other half is for the store */
@@ -256,6 +258,7 @@ static void stop(Mounter *mounter)
     qos_db_close(mounter->db);
     qos_interrupts_free(fs->interrupts);
     qos_callers_free(fs->callers);
+    qos_handles_free(fs->handles);
     qos_inodes_free(fs->inodes);
     qos_gate_free(fs->gate);
 }

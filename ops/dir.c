@@ -134,7 +134,7 @@ static int run_opendir(QosOp *op)
     if (fd < 0)
         return -errno;
     op->reply.kind = QOS_REPLY_OPEN;
-    op->reply.handle = qos_handle_new(fd, op->reply.info.flags, op->caller, &file);
+    op->reply.handle = qos_handle_new(op->fs->handles, fd, op->reply.info.flags, op->caller, &file);
     op->reply.handle->stream = stream_new(fd, FALSE);
     op->reply.info.keep_cache = op->fs->config.cache == QOS_CACHE_ALWAYS;
     op->reply.info.cache_readdir = op->reply.info.keep_cache;

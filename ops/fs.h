@@ -9,6 +9,7 @@
 #include "ops/caller.h"
 
 typedef struct QosInodes QosInodes;         /* ops/inode.h */
+typedef struct QosHandles QosHandles;       /* ops/handle.h */
 typedef struct QosControl QosControl;       /* ops/control.h */
 typedef struct QosInterrupts QosInterrupts; /* ops/interrupt.h */
 
@@ -36,6 +37,7 @@ typedef struct QosFs {
     QosGate *gate;
     QosCallers *callers;
     QosInodes *inodes;
+    QosHandles *handles;
     QosControl *control;
     QosInterrupts *interrupts;
 } QosFs;

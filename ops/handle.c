@@ -5,18 +5,56 @@
 
 #include <unistd.h>
 
-QosHandle *qos_handle_new(int fd, int flags, QosCaller *caller, QosLoan *file)
+struct QosHandles {
+    GMutex lock;
+    GQueue open; /* of QosHandle */
+};
+
+QosHandles *qos_handles_new(void)
+{
+    QosHandles *handles = g_new0(QosHandles, 1);
+
+    g_mutex_init(&handles->lock);
+    g_queue_init(&handles->open);
+    return handles;
+}
+
+static void free_handle(QosHandle *handle)
+{
+    close(handle->fd);
+    qos_loan_return(&handle->file);
+    qos_dir_stream_free(handle->stream);
+    qos_caller_unref(handle->caller);
+    g_free(handle);
+}
+
+void qos_handles_free(QosHandles *handles)
+{
+    GList *link;
+
+    if (handles == NULL)
+        return;
+    while ((link = g_queue_pop_head_link(&handles->open)) != NULL)
+        free_handle(link->data);
+    g_mutex_clear(&handles->lock);
+    g_free(handles);
+}
+
+QosHandle *qos_handle_new(QosHandles *handles, int fd, int flags, QosCaller *caller, QosLoan *file)
 {
     QosHandle *handle = g_new0(QosHandle, 1);
 
     handle->references = 1;
+    handle->handles = handles;
+    handle->link.data = handle;
     handle->fd = fd;
     handle->flags = flags;
     handle->caller = qos_caller_ref(caller);
-    if (file != NULL) {
-        handle->file = *file;
-        *file = (QosLoan){.fd = -1};
-    }
+    handle->file = *file;
+    *file = (QosLoan){.fd = -1};
+    g_mutex_lock(&handles->lock);
+    g_queue_push_head_link(&handles->open, &handle->link);
+    g_mutex_unlock(&handles->lock);
     return handle;
 }
 
@@ -28,11 +66,13 @@ QosHandle *qos_handle_ref(QosHandle *handle)
 
 void qos_handle_unref(QosHandle *handle)
 {
+    QosHandles *handles;
+
     if (handle == NULL || !g_atomic_int_dec_and_test(&handle->references))
         return;
-    close(handle->fd);
-    qos_loan_return(&handle->file);
-    qos_dir_stream_free(handle->stream);
-    qos_caller_unref(handle->caller);
-    g_free(handle);
+    handles = handle->handles;
+    g_mutex_lock(&handles->lock);
+    g_queue_unlink(&handles->open, &handle->link);
+    g_mutex_unlock(&handles->lock);
+    free_handle(handle);
 }

@@ -4,6 +4,9 @@
  *
  * The kernel holds one reference from OPEN to RELEASE, in fuse_file_info.fh; each operation on it
  * holds another. It keeps its inode on loan, so that an open file that is unlinked stays reachable.
+ * All are listed, because the kernel does not wait for the last RELEASE when it unmounts.
+ *
+ * Lock: `lock` of the list.
  */
 #pragma once
 
@@ -12,8 +15,12 @@
 
 typedef struct QosDirStream QosDirStream; /* ops/dir.c */
 
+typedef struct QosHandles QosHandles;
+
 typedef struct QosHandle {
     gint references; /* atomic */
+    QosHandles *handles;
+    GList link; /* in the list */
     int fd;
     int flags;         /* of the open, as the store knows them */
     QosCaller *caller; /* who opened it, with the job; a reference */
@@ -21,8 +28,12 @@ typedef struct QosHandle {
     QosDirStream *stream; /* atomic; directories: where the reading stands, NULL while in use */
 } QosHandle;
 
-/* Takes `fd`, and the loan if it is no NULL; references `caller`. */
-QosHandle *qos_handle_new(int fd, int flags, QosCaller *caller, QosLoan *file);
+QosHandles *qos_handles_new(void);
+/* Closes those that are still open; no operation may be under way. NULL is allowed. */
+void qos_handles_free(QosHandles *handles);
+
+/* Takes `fd` and the loan; references `caller`. */
+QosHandle *qos_handle_new(QosHandles *handles, int fd, int flags, QosCaller *caller, QosLoan *file);
 QosHandle *qos_handle_ref(QosHandle *handle);
 void qos_handle_unref(QosHandle *handle); /* NULL is allowed */
 

@@ -58,7 +58,7 @@ static void set_caching(QosOp *op, const QosHandle *handle)
 static int reply_open(QosOp *op, int fd, QosLoan *file)
 {
     struct fuse_file_info *info = &op->reply.info;
-    QosHandle *handle = qos_handle_new(fd, info->flags, op->caller, file);
+    QosHandle *handle = qos_handle_new(op->fs->handles, fd, info->flags, op->caller, file);
 
     if (info->kill_suidgid && (info->flags & O_TRUNC) != 0 && qos_cred_is_root()) {
         int error = qos_attr_kill_privileges(fd);
