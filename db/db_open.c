@@ -26,6 +26,7 @@
 
 #define APPLICATION_ID 0x516f5366 /* "QoSf" */
 #define VERSION        ((int)G_N_ELEMENTS(schema_steps))
+#define LOCK_PATIENCE  (3 * G_TIME_SPAN_SECOND)
 
 static gboolean damaged(const char *path, const char *reason, GError **error)
 {
@@ -183,6 +184,19 @@ static gboolean make(const char *path, GError **error)
     return TRUE;
 }
 
+/* flock(), for LOCK_PATIENCE: umount(8) returns before the daemon of that mount has saved all. */
+static int lock_patiently(int fd)
+{
+    gint64 end = g_get_monotonic_time() + LOCK_PATIENCE;
+    int result = flock(fd, LOCK_EX | LOCK_NB);
+
+    while (result < 0 && errno == EWOULDBLOCK && g_get_monotonic_time() < end) {
+        g_usleep(LOCK_PATIENCE / 100);
+        result = flock(fd, LOCK_EX | LOCK_NB);
+    }
+    return result;
+}
+
 int qos_db_hold_lock(const char *path, GError **error)
 {
     g_autofree char *name = g_strconcat(path, ".lock", NULL);
@@ -196,7 +210,7 @@ int qos_db_hold_lock(const char *path, GError **error)
                       path, name, g_strerror(errno));
         return -1;
     }
-    if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+    if (lock_patiently(fd) == 0)
         return fd;
     reason = errno == EWOULDBLOCK ? EBUSY : errno;
     qos_set_error(error, reason, "database %s: %s", path,

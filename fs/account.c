@@ -142,12 +142,13 @@ void qos_job_served(QosJob *job, QosOpcode opcode, QosTime store_time, guint64 b
     job->store_time += store_time;
     job->seen = now;
     add_sample(&job->operation[opcode], (guint64)store_time / QOS_MICROSECOND);
-    if (error != 0) {
+    if (error != 0)
         job->errors++;
-    } else if (opcode == QOS_OP_READ) {
+    if (error == 0 && (opcode == QOS_OP_READ || opcode == QOS_OP_COPY)) {
         add_sample(&job->read_bytes, bytes);
         qos_histogram_add(&job->read_sizes, bytes);
-    } else if (opcode == QOS_OP_WRITE) {
+    }
+    if (error == 0 && (opcode == QOS_OP_WRITE || opcode == QOS_OP_COPY)) {
         add_sample(&job->write_bytes, bytes);
         qos_histogram_add(&job->write_sizes, bytes);
     }

@@ -52,7 +52,7 @@ typedef struct QosJob {
     QosTime seen;    /* last request */
 
     QosSample operation[QOS_OP_COUNT]; /* the store's time, us */
-    QosSample read_bytes;
+    QosSample read_bytes;              /* copies inside the store count as both */
     QosSample write_bytes;
     QosHistogram read_sizes;
     QosHistogram write_sizes;

@@ -114,6 +114,19 @@ static void test_samples(void)
     g_assert_cmpuint(job.write_sizes.count[20], ==, 1);
 }
 
+/* A copy inside the store reads and writes, as the program would have. */
+static void test_copy(void)
+{
+    QosJob job = {0};
+    serve(&job, QOS_OP_COPY, QOS_MICROSECOND, 4096, START);
+    qos_job_served(&job, QOS_OP_COPY, QOS_MICROSECOND, 4096, 0, START + 1);
+    qos_job_served(&job, QOS_OP_COPY, QOS_MICROSECOND, 4096, EIO, START + 2);
+    check_sample(&job.read_bytes, 2, 4096, 4096, 8192, 2 * 4096.0 * 4096);
+    check_sample(&job.write_bytes, 2, 4096, 4096, 8192, 2 * 4096.0 * 4096);
+    g_assert_cmpuint(job.read_sizes.count[12], ==, 2);
+    g_assert_cmpuint(job.write_sizes.count[12], ==, 2);
+}
+
 /* A failed request took the store's time, but moved nothing. */
 static void test_errors(void)
 {
@@ -434,6 +447,7 @@ int main(int argc, char **argv)
     g_test_add_func("/account/interned", test_interned);
     g_test_add_func("/account/id-is-cut", test_id_is_cut);
     g_test_add_func("/account/samples", test_samples);
+    g_test_add_func("/account/copy", test_copy);
     g_test_add_func("/account/errors", test_errors);
     g_test_add_func("/account/large-sums", test_large_sums);
     g_test_add_func("/account/rates/steady", test_steady_rates);

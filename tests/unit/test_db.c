@@ -489,6 +489,22 @@ static void test_second_daemon(Fixture *fixture, G_GNUC_UNUSED gconstpointer dat
     qos_db_close(db);
 }
 
+static gpointer close_soon(gpointer db)
+{
+    g_usleep(G_TIME_SPAN_SECOND / 5);
+    qos_db_close(db);
+    return NULL;
+}
+
+/* A mount that is just ending is waited for. */
+static void test_daemon_that_ends(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
+{
+    GThread *thread = g_thread_new("end", close_soon, open_good(fixture));
+
+    qos_db_close(open_good(fixture));
+    g_thread_join(thread);
+}
+
 /* Another program that holds the database up is waited for, then named; nothing is half done. */
 static void test_locked_by_another(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
 {
@@ -643,6 +659,7 @@ int main(int argc, char **argv)
     ADD("foreign", test_foreign);
     ADD("refused-rule", test_refused_rule);
     ADD("second-daemon", test_second_daemon);
+    ADD("daemon-that-ends", test_daemon_that_ends);
     ADD("locked-by-another", test_locked_by_another);
     ADD("unwritable-folder", test_unwritable_folder);
     ADD("full-disk", test_full_disk);
