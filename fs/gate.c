@@ -33,7 +33,7 @@ struct QosGate {
     gboolean is_stopping;
     QosTime leader_wake;        /* when the leader means to wake */
     QosTime housekeeping;       /* when next */
-    void (*expired)(void *arg); /* set before the start */
+    void (*expired)(void *arg); /* or NULL */
     void *expired_arg;
 };
 
@@ -171,8 +171,11 @@ static void keep_house_locked(QosGate *gate, QosTime now)
         gate->housekeeping = now + HOUSEKEEPING_INTERVAL;
     }
     if (expire_rules_locked(gate, now) && gate->expired != NULL) {
+        void (*expired)(void *arg) = gate->expired;
+        void *arg = gate->expired_arg;
+
         pthread_mutex_unlock(&gate->lock);
-        gate->expired(gate->expired_arg);
+        expired(arg);
         pthread_mutex_lock(&gate->lock);
     }
 }
@@ -481,6 +484,8 @@ void qos_gate_histograms(QosGate *gate, QosGateHistograms *ret_histograms)
 
 void qos_gate_on_expiry(QosGate *gate, void (*expired)(void *arg), void *arg)
 {
+    pthread_mutex_lock(&gate->lock);
     gate->expired = expired;
     gate->expired_arg = arg;
+    pthread_mutex_unlock(&gate->lock);
 }

@@ -1,6 +1,7 @@
 /*
  * The settings of a mount: the xattrs user.qosfs.* of its root, what is saved of them, and the
- * thread that saves the jobs' totals. The hidden directory is in control_files.c.
+ * thread that saves what changes by itself: the jobs' totals, and the rules when some expire. The
+ * hidden directory is in control_files.c.
  *
  * One set runs from its first step to its last under `setting`: parse, save, put in force. It is
  * the one lock that is held while SQLite works: it makes setters, who are administrators, wait for
@@ -33,7 +34,8 @@ struct QosControl {
     QosTunables tunables; /* changed with both held */
     GHashTable *errors;   /* uid -> why the last set of that user failed */
     GThread *thread;
-    GCond ended;
+    GCond called;     /* for the thread: one of these is true */
+    gboolean expired; /* rules have gone by themselves, and are still in the database */
     gboolean ending;
 };
 
@@ -122,7 +124,7 @@ QosControl *qos_control_new(QosFs *fs, QosDb *db, GHashTable *overrides, GError 
     control->started = wall_now();
     g_mutex_init(&control->setting);
     g_mutex_init(&control->lock);
-    g_cond_init(&control->ended);
+    g_cond_init(&control->called);
     control->errors = g_hash_table_new_full(NULL, NULL, NULL, g_free);
     qos_tunables_init(&control->tunables);
     if (!load_tunables(control, overrides, error) || (db && !load_rules_and_jobs(control, error)))
@@ -136,7 +138,7 @@ void qos_control_free(QosControl *control)
         return;
     qos_tunables_clear(&control->tunables);
     g_hash_table_unref(control->errors);
-    g_cond_clear(&control->ended);
+    g_cond_clear(&control->called);
     g_mutex_clear(&control->lock);
     g_mutex_clear(&control->setting);
     g_free(control);
@@ -156,40 +158,76 @@ static void save_totals(QosControl *control)
     qos_db_save_jobs(control->db, jobs, qos_gate_now(), wall_now());
 }
 
-static gpointer save_now_and_then(gpointer data)
+/* So that a clock that is set back does not bring back, at the next mount, what has expired. */
+static void save_rules(QosControl *control)
+{
+    g_autoptr(GError) error = NULL;
+    QosRules *rules;
+
+    g_mutex_lock(&control->setting);
+    rules = qos_gate_rules(control->fs->gate);
+    if (!qos_db_save_rules(control->db, rules, qos_gate_now(), wall_now(), &error))
+        g_warning("%s; rules that have expired are still there", error->message);
+    g_mutex_unlock(&control->setting);
+    qos_rules_unref(rules);
+}
+
+/* Called by one of the gate's workers, which must not wait for SQLite. */
+static void rules_have_expired(void *data)
 {
     QosControl *control = data;
 
     g_mutex_lock(&control->lock);
-    while (!control->ending) {
-        gint64 until = g_get_monotonic_time() + SAVE_INTERVAL;
+    control->expired = TRUE;
+    g_cond_signal(&control->called);
+    g_mutex_unlock(&control->lock);
+}
 
-        while (!control->ending && g_cond_wait_until(&control->ended, &control->lock, until)) {
-            /* woken for nothing */
-        }
+/* The thread: totals every few seconds and at the end, rules when some have expired. */
+static gpointer save_now_and_then(gpointer data)
+{
+    QosControl *control = data;
+    gint64 next = g_get_monotonic_time() + SAVE_INTERVAL;
+
+    g_mutex_lock(&control->lock);
+    while (!control->ending) {
+        gboolean in_time =
+            control->expired || g_cond_wait_until(&control->called, &control->lock, next);
+        gboolean expired = control->expired;
+
+        control->expired = FALSE;
         g_mutex_unlock(&control->lock);
-        save_totals(control);
+        if (expired)
+            save_rules(control);
+        if (!in_time) {
+            save_totals(control);
+            next = g_get_monotonic_time() + SAVE_INTERVAL;
+        }
         g_mutex_lock(&control->lock);
     }
     g_mutex_unlock(&control->lock);
+    save_totals(control);
     return NULL;
 }
 
 void qos_control_start(QosControl *control)
 {
-    if (control->db)
-        control->thread = g_thread_new("qosfs-control", save_now_and_then, control);
+    if (!control->db)
+        return;
+    control->thread = g_thread_new("qosfs-control", save_now_and_then, control);
+    qos_gate_on_expiry(control->fs->gate, rules_have_expired, control);
 }
 
 void qos_control_stop(QosControl *control)
 {
     if (!control->thread)
         return;
+    qos_gate_on_expiry(control->fs->gate, NULL, NULL);
     g_mutex_lock(&control->lock);
     control->ending = TRUE;
-    g_cond_signal(&control->ended);
+    g_cond_signal(&control->called);
     g_mutex_unlock(&control->lock);
-    g_thread_join(g_steal_pointer(&control->thread)); /* saves for the last time */
+    g_thread_join(g_steal_pointer(&control->thread)); /* having saved for the last time */
     qos_db_flush(control->db);
 }
 

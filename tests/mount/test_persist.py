@@ -98,6 +98,20 @@ def test_expired_meanwhile(store, mount):
     assert rule_names(mount(store, f"db={first.db}")) == ["default"]
 
 
+def test_expired_while_mounted(store, mount):
+    """A rule that has gone by itself goes from the database too: a clock set back does not revive it."""
+    qos = mount(store)
+    qos.rule("start soon jobid={x} rate=1 expire=100ms")
+    qos.rule("start later jobid={x} rate=1 expire=1h")
+    wait_until(lambda: rule_names(qos) == ["later", "default"], what="the expiry")
+
+    def saved():
+        with sqlite3.connect(f"file:{qos.db}?mode=ro", uri=True) as database:
+            return [name for name, in database.execute("SELECT name FROM rule ORDER BY position")]
+
+    wait_until(lambda: saved() == ["later", "default"], what="saving that")
+
+
 def test_option_wins_and_is_not_saved(store, mount):
     first = mount(store)
     first.set("slots", 9)
