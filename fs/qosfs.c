@@ -83,14 +83,15 @@ static char *resolve_directory(const char *what, const char *path, GError **erro
     char *resolved = realpath(path, NULL);
     struct stat stat_buffer;
 
-    if (resolved && stat(resolved, &stat_buffer) == 0 && S_ISDIR(stat_buffer.st_mode))
-        return resolved;
-    if (resolved)
+    if (resolved && stat(resolved, &stat_buffer) == 0) {
+        if (S_ISDIR(stat_buffer.st_mode))
+            return resolved;
         errno = ENOTDIR;
-    free(resolved);
+    }
     qos_set_error(error, errno, "%s \"%s\": %s%s", what, path, g_strerror(errno),
                   errno == ENOTCONN ? "; the daemon of a mount there has died: umount it first"
                                     : "");
+    free(resolved);
     return NULL;
 }
 

@@ -1,0 +1,550 @@
+"""The command line: every option, mistyped ones, what mount(8) and fstab pass, the background, and the end."""
+import contextlib
+import errno
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from harness import (MNT_DETACH, SANITIZERS, TIMEOUT, USER, _bind, as_user, job_environment, run, start_job, umount,
+                     wait_until)
+
+pytestmark = pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
+
+USAGE, FAILED = 1, 32  # exit codes, as mount(8) has them
+
+
+def command(world, *arguments, **options):
+    """Runs mount.qosfs to its end. Its output must end too: the daemon does not keep it."""
+    options.setdefault("env", job_environment(None, **SANITIZERS))
+    return subprocess.run([str(word) for word in (world.programs / "mount.qosfs", *arguments)], text=True,
+                          capture_output=True, timeout=TIMEOUT, **options)
+
+
+def entry(path, pid="self"):
+    """The line of mountinfo for a mountpoint, split, or None; the last where several are stacked."""
+    lines = [line.split() for line in pathlib.Path(f"/proc/{pid}/mountinfo").read_text().splitlines()]
+    return next((line for line in reversed(lines) if line[4] == str(path)), None)
+
+
+def daemon_of(path):
+    """The daemon's process id, by the report of the mount."""
+    return int(re.search(r'"pid":(\d+)', (path / ".qosfs/state.json").read_text())[1])
+
+
+def is_running(pid):
+    """Whether the process is there and no zombie."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.fixture
+def place(world):
+    """A folder to mount on; at the end, nothing is mounted there and no daemon of it runs."""
+    path = world.folder("place")
+    yield path
+    while entry(path):
+        pid = daemon_of(path)
+        umount(path)
+        wait_until(lambda: not is_running(pid), what="the end of the daemon")
+
+
+@pytest.fixture
+def db(world):
+    return world.folder("db") / "qosfs.db"
+
+
+# --- the background ---
+
+
+def test_background(world, store, place, db):
+    """The command returns when the mount answers; it says nothing, and holds nothing of its starter's."""
+    reader, writer = os.pipe()
+    (store.dir / "file").write_text("content")
+    done = command(world, store.dir, place, "-o", f"db={db}", pass_fds=[writer])
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    os.close(writer)
+    assert os.read(reader, 1) == b""  # the daemon has not kept the other end
+    os.close(reader)
+    assert (place / "file").read_text() == "content"
+    line = entry(place)
+    assert line[-3:-1] == ["fuse.qosfs", str(store.dir)]
+    assert "default_permissions" in line[-1] and "allow_other" in line[-1]
+    pid = daemon_of(place)
+    assert os.readlink(f"/proc/{pid}/cwd") == "/"
+    assert os.getsid(pid) == pid
+    assert {os.readlink(f"/proc/{pid}/fd/{fd}") for fd in range(3)} == {"/dev/null"}
+
+
+def test_verbose(world, store, place, db):
+    done = command(world, store.dir, place, "-v", "-o", f"db={db}")
+    assert done.returncode == 0
+    assert f"{store.dir} is mounted on {place}" in done.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_signal_ends_the_mount(store, mount, number):
+    qos = mount(store)
+    qos.kill(number)
+    assert qos.exit_status == 0 and qos.log == ""
+
+
+READ_OFTEN = """
+import errno, os, sys
+try:
+    while True:
+        os.listdir(sys.argv[1])
+except OSError as error:
+    print(errno.errorcode[error.errno])
+"""
+
+
+def test_signal_answers_all_that_waits(store, mount):
+    """Programs that wait for their turn when the daemon is ended get an error, at once."""
+    qos = mount(store)
+    qos.rule("start slow jobid={slow} rate=1 depth=1")
+    jobs = []
+    for number in range(4):
+        (store.dir / str(number)).mkdir()
+        jobs.append(start_job("slow", sys.executable, "-c", READ_OFTEN, qos.dir / str(number), stdout=subprocess.PIPE,
+                              text=True))
+    wait_until(lambda: (qos.job("slow") or {}).get("waiting", 0) == 4, what="four that wait")
+    begin = time.monotonic()
+    qos.kill(signal.SIGTERM)
+    assert qos.exit_status == 0 and qos.log == ""
+    for job in jobs:
+        assert job.communicate(timeout=TIMEOUT)[0].strip() in ("ENOTCONN", "ECONNABORTED")
+    assert time.monotonic() - begin < 3  # a dozen and more were due later
+
+
+# --- what is refused ---
+
+
+@pytest.mark.parametrize("words, reason", [
+    ([], "SRC is missing"),
+    (["/tmp"], "DIR is missing"),
+    (["/tmp", "/mnt", "/third"], '"/third" is one argument too many'),
+    (["/tmp", ""], "DIR is empty"),
+    (["/tmp", "/mnt", "-o"], "needs an argument"),
+    (["/tmp", "/mnt", "-x"], 'unknown option "-x"'),
+    (["/tmp", "/mnt", "-o", "cahce=none"], 'unknown option "cahce=none"; did you mean "cache"?'),
+    (["/tmp", "/mnt", "-o", "ro,slts=4"], 'unknown option "slts=4"; did you mean "slots"?'),
+    (["/tmp", "/mnt", "-o", "alow_other"], 'did you mean "allow_other"?'),
+    (["/tmp", "/mnt", "-o", "qwertyuiop"], 'unknown option "qwertyuiop"\n'),
+    (["/tmp", "/mnt", "-o", "cache"], "option cache needs a value"),
+    (["/tmp", "/mnt", "-o", "slots"], "option slots needs a value"),
+    (["/tmp", "/mnt", "-o", "allow_other=1"], "option allow_other takes no value"),
+    (["/tmp", "/mnt", "-o", "cache=never"], "option cache=never: expected auto, none or always"),
+    (["/tmp", "/mnt", "-o", "attr_timeout=-1"], "option attr_timeout=-1"),
+    (["/tmp", "/mnt", "-o", "entry_timeout=soon"], "option entry_timeout=soon"),
+    (["/tmp", "/mnt", "-o", "threads=0"], "option threads: 0"),
+    (["/tmp", "/mnt", "-o", "threads=many"], "option threads"),
+    (["/tmp", "/mnt", "-o", "db="], "option db: the path is empty"),
+])
+def test_bad_usage(world, store, words, reason):
+    done = command(world, *words)
+    assert done.returncode == USAGE
+    assert reason in done.stderr, done.stderr
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize("option, reason", [
+    ("policy=fair", '"fair" is no policy'),
+    ("nrs_policies=fair", '"fair" is no policy'),
+    ("slots=0", "slots"),
+    ("slots=x", "slots"),
+    ("jobid_var=1st", 'jobid_var "1st"'),
+    ("jobid_var=cgroup:(", 'jobid_var "cgroup:("'),
+    ("jobid_name=%q", 'jobid_name "%q"'),
+    ("slots=4,threads=4", "option threads=4: there are 4 slots"),
+    ("threads=64", "option threads=64: there are 64 slots"),
+])
+def test_bad_values(world, store, place, db, option, reason):
+    """What only the parts of the mount can judge: nothing is mounted."""
+    done = command(world, store.dir, place, "-o", f"db={db},{option}")
+    assert done.returncode == FAILED
+    assert reason in done.stderr, done.stderr
+    assert entry(place) is None
+
+
+@pytest.mark.parametrize("background", [False, True])
+def test_bad_places(world, store, place, db, background):
+    inside = store.dir / "inside"
+    inside.mkdir()
+    file = store.dir / "file"
+    file.touch()
+    for source, directory, reason in [
+            (store.dir / "none", place, f'SRC "{store.dir}/none": No such file'),
+            (file, place, f'SRC "{file}": Not a directory'),
+            (store.dir, place / "none", f'DIR "{place}/none": No such file'),
+            (store.dir, file, f'DIR "{file}": Not a directory'),
+            (store.dir, inside, "lies below SRC"),
+            (store.dir, store.dir / "inside/../inside", "lies below SRC"),
+            ("/", place, "lies below SRC"),
+    ]:
+        words = [source, directory, "-o", f"db={db}" + ("" if background else ",foreground")]
+        done = command(world, *words)
+        assert done.returncode == FAILED, words
+        assert reason in done.stderr, done.stderr
+        assert done.stderr.count("\n") == 1
+    assert not db.exists()
+
+
+def test_dead_mount(world, store, mount, db):
+    """A mount whose daemon has died is named as such, and what to do about it."""
+    qos = mount(store)
+    os.kill(qos.pid, signal.SIGKILL)
+    wait_until(lambda: not is_running(qos.pid))
+    done = command(world, store.dir, qos.dir, "-o", f"db={db}")
+    qos.kill()
+    assert done.returncode == FAILED
+    assert "umount it first" in done.stderr
+
+
+def test_sibling_with_the_same_prefix(world, store, db):
+    """`/a/bc` does not lie below `/a/b`."""
+    sibling = pathlib.Path(f"{store.dir}-sibling")
+    sibling.mkdir()
+    assert command(world, store.dir, sibling, "-f", "-o", f"db={db}").returncode == 0
+    sibling.rmdir()
+
+
+# --- the options ---
+
+
+def test_over_itself(store, mount, world, db):
+    (store.dir / "file").write_text("below")
+    assert command(world, store.dir, store.dir, "-o", f"db={db}").returncode == 0
+    assert entry(store.dir)[-3] == "fuse.qosfs"
+    pid = daemon_of(store.dir)
+    assert (store.dir / "file").read_text() == "below"
+    (store.dir / "new").write_text("through")
+    umount(store.dir)
+    wait_until(lambda: not is_running(pid))
+    assert (store.dir / "new").read_text() == "through"
+    assert not (store.dir / ".qosfs").exists()
+
+
+def test_read_only(store, mount):
+    (store.dir / "file").write_text("content")
+    qos = mount(store, "ro")
+    assert (qos.dir / "file").read_text() == "content"
+    assert os.statvfs(qos.dir).f_flag & os.ST_RDONLY
+    for attempt in (lambda: (qos.dir / "file").write_text("x"), lambda: (qos.dir / "new").mkdir(),
+                    lambda: (qos.dir / "file").unlink(), lambda: os.chmod(qos.dir / "file", 0o600)):
+        with pytest.raises(OSError) as caught:
+            attempt()
+        assert caught.value.errno == errno.EROFS
+
+
+def test_last_word_counts(store, mount):
+    qos = mount(store, "ro,rw,noexec,exec,cache=none,cache=auto")
+    (qos.dir / "new").touch()
+    assert not os.statvfs(qos.dir).f_flag & os.ST_NOEXEC
+
+
+@pytest.mark.parametrize("option, flag", [("nosuid", os.ST_NOSUID), ("nodev", os.ST_NODEV), ("noexec", os.ST_NOEXEC),
+                                          ("noatime", os.ST_NOATIME), ("nodiratime", os.ST_NODIRATIME),
+                                          ("sync", os.ST_SYNCHRONOUS)])
+def test_mount_flags(store, mount, option, flag):
+    assert os.statvfs(mount(store, option).dir).f_flag & flag
+    assert not os.statvfs(mount(store, "").dir).f_flag & flag
+
+
+def test_noexec_is_obeyed(store, mount):
+    program = store.dir / "program"
+    program.write_text("#!/bin/sh\necho ran\n")
+    program.chmod(0o755)
+    assert run(mount(store, "exec").dir / "program") == "ran\n"
+    with pytest.raises(PermissionError):
+        run(mount(store, "noexec").dir / "program")
+
+
+def test_ignored_words(store, mount):
+    mount(store, "defaults,_netdev,nofail,noauto,auto,user,users,nouser,owner,group,relatime,x-systemd.automount,"
+                 "X-mount.mkdir,comment=text,user=root")
+
+
+def test_allow_other(store, mount):
+    everybody, alone = mount(store), mount(store, "noallow_other")
+    as_user(USER, USER, [], lambda: os.listdir(everybody.dir))
+    with pytest.raises(PermissionError):
+        as_user(USER, USER, [], lambda: os.listdir(alone.dir))
+    assert os.listdir(alone.dir) == []
+
+
+def test_attr_timeout(store, mount):
+    """A change made behind the mount shows when the time-out says so."""
+    file = store.dir / "file"
+    for options, seen in (("attr_timeout=1h", 0o600), ("attr_timeout=0", 0o644), ("cache=always", 0o600),
+                          ("cache=none", 0o644), ("cache=none,attr_timeout=1h,entry_timeout=1h", 0o600)):
+        file.touch()
+        file.chmod(0o600)
+        qos = mount(store, options)
+        assert os.stat(qos.dir / "file").st_mode & 0o777 == 0o600
+        file.chmod(0o644)
+        assert os.stat(qos.dir / "file").st_mode & 0o777 == seen, options
+
+
+def test_entry_timeout(store, mount):
+    for options, is_seen in (("entry_timeout=1h,attr_timeout=1h", True), ("entry_timeout=0,attr_timeout=1h", False),
+                             ("cache=always", True), ("cache=none", False)):
+        (store.dir / "file").touch()
+        qos = mount(store, options)
+        assert (qos.dir / "file").exists()
+        (store.dir / "file").unlink()
+        assert (qos.dir / "file").exists() == is_seen, options
+
+
+def test_tunables(store, mount):
+    """Each by its name; they hold for this mount and are not saved."""
+    first = mount(store, "slots=5,policy=jrr,jobid_var=procname_uid,jobid_name=%u,job_cleanup_interval=30,"
+                         "metrics_top_jobs=7,threads=6")
+    tunables = first.state()["tunables"]
+    assert tunables | {"nrs_policies": "jrr", "slots": "5", "jobid_var": "procname_uid", "jobid_name": "%u",
+                       "job_cleanup_interval": "30", "metrics_top_jobs": "7"} == tunables
+    first.unmount()
+    second = mount(store, f"db={first.db}")
+    assert second.get("slots") == "64" and second.get("jobid_var") == "auto"
+    assert second.state()["tunables"]["nrs_policies"] == "tbf"
+
+
+def test_option_comes_before_what_is_saved(store, mount):
+    first = mount(store)
+    first.set("slots", 9)
+    first.unmount()
+    second = mount(store, f"db={first.db},slots=11")
+    assert second.get("slots") == "11"
+    second.unmount()
+    assert mount(store, f"db={first.db}").get("slots") == "9"
+
+
+def test_comma_in_a_value(store, mount):
+    assert mount(store, r"jobid_var=cgroup:job_([0-9]{1\,8})").get("jobid_var") == "cgroup:job_([0-9]{1,8})"
+
+
+def test_a_store_with_a_strange_name(new_store, mount, store, world, place, db):
+    strange = store.dir / "a, b\\c\n"
+    strange.mkdir()
+    (strange / "file").touch()
+    assert command(world, strange, place, "-o", f"db={db}").returncode == 0
+    assert (place / "file").exists()
+    assert entry(place)[-2] == str(strange).replace("\\", r"\134").replace(" ", r"\040").replace("\n", r"\012")
+
+
+def test_threads_are_bounded(store, mount):
+    """However many wait in the store, no more readers than allowed."""
+    qos = mount(store, "threads=3,slots=2")
+    jobs = [start_job(f"job{i}", "sh", "-c", f"for i in $(seq 200); do : >{qos.dir}/f{i}-$i; done") for i in range(8)]
+    most = 0
+    while any(job.poll() is None for job in jobs):
+        names = [(task / "comm").read_text().strip() for task in pathlib.Path(f"/proc/{qos.pid}/task").iterdir()
+                 if (task / "comm").exists()]
+        most = max(most, names.count("fuse_worker"))
+    assert all(job.returncode == 0 for job in jobs)
+    assert 1 <= most <= 3
+
+
+def test_descriptors_are_raised(store, mount):
+    limits = pathlib.Path(f"/proc/{mount(store).pid}/limits").read_text()
+    soft, hard = re.search(r"Max open files\s+(\d+)\s+(\d+)", limits).groups()
+    assert soft == hard
+
+
+# --- the database ---
+
+
+def test_database_in_use(world, store, mount, place):
+    qos = mount(store)
+    done = command(world, store.dir, place, "-o", f"db={qos.db}")
+    assert done.returncode == FAILED
+    assert str(qos.db) in done.stderr and "another mount uses it" in done.stderr
+    assert entry(place) is None
+    assert qos.get("slots") == "64"
+
+
+def test_database_below_the_mount(world, store, place):
+    done = command(world, store.dir, place, "-o", f"db={place}/x/qosfs.db")
+    assert done.returncode == FAILED
+    assert "would lie below DIR" in done.stderr
+    assert os.listdir(place) == []
+
+
+def test_relative_paths(world, store, place, db):
+    """They mean what they meant to the starter, though the daemon lives in /."""
+    done = command(world, os.path.relpath(store.dir, db.parent), os.path.relpath(place, db.parent), "-o", "db=x.db",
+                   cwd=db.parent)
+    assert done.returncode == 0, done.stderr
+    assert entry(place)[-2] == str(store.dir)
+    assert (db.parent / "x.db").exists()
+
+
+@contextlib.contextmanager
+def bound(source, target):
+    _bind(source, target)
+    try:
+        yield
+    finally:
+        umount(target, MNT_DETACH)
+
+
+def test_default_database_of_root(world, store, place):
+    """/var/lib/qosfs, by the name that systemd-escape would give."""
+    with bound(world.folder("var-lib"), "/var/lib"):
+        assert command(world, store.dir, place).returncode == 0
+        name = str(place).strip("/").replace("-", r"\x2d").replace("/", "-")
+        assert pathlib.Path("/var/lib/qosfs", f"{name}.db").exists()
+        umount(place)
+
+
+def test_default_database_of_a_user(world, store):
+    home, place = world.folder("home"), world.folder("place")
+    for path in (home, place):
+        os.chown(path, USER, USER)
+    for variables, state in (({"XDG_STATE_HOME": str(home / "state")}, home / "state"),
+                             ({"HOME": str(home)}, home / ".local/state")):
+        environment = job_environment(None, **SANITIZERS)
+        environment.pop("XDG_STATE_HOME", None)
+        done = command(world, store.dir, place, user=USER, group=USER, extra_groups=[], env=environment | variables)
+        assert done.returncode == 0, done.stderr
+        assert [path.suffix for path in (state / "qosfs").glob("*.db")] == [".db"]
+        pid = as_user(USER, USER, [], lambda: daemon_of(place))
+        as_user(USER, USER, [], lambda: run("fusermount3", "-u", place))
+        wait_until(lambda: not is_running(pid))
+
+
+def test_ordinary_user(store, mount):
+    """By fusermount3, for that user's processes alone."""
+    qos = mount(store, user=USER)
+    as_user(USER, USER, [], lambda: (qos.dir / "file").write_text("mine"))
+    assert os.stat(store.dir / "file").st_uid == USER
+    line = entry(qos.dir)
+    assert line[-3] == "fuse.qosfs" and f"user_id={USER}" in line[-1] and "allow_other" not in line[-1]
+    assert "nosuid" in line[5] and "nodev" in line[5]
+    with pytest.raises(PermissionError):
+        os.listdir(qos.dir)  # not even root
+
+
+# --- the words of mount(8) ---
+
+
+def test_fake(world, store, place, db):
+    assert command(world, store.dir, place, "-f", "-o", f"db={db}").returncode == 0
+    assert entry(place) is None
+    done = command(world, store.dir, place, "-f", "-o", f"db={db},policy=fair")
+    assert done.returncode == FAILED and "no policy" in done.stderr
+
+
+def test_sloppy(world, store, place, db):
+    options = ["-o", f"bogus,db={db},more=1"]
+    assert command(world, store.dir, place, *options).returncode == USAGE
+    assert command(world, store.dir, place, *options, "-s", "-n").returncode == 0
+    assert entry(place)
+
+
+def test_type(world, store, place, db):
+    assert command(world, store.dir, place, "-t", "qosfs", "-o", f"db={db}").returncode == 0
+    assert entry(place)
+
+
+def test_help_and_version(world, store):
+    done = command(world, "--help")
+    assert done.returncode == 0 and done.stderr == ""
+    for word in ("SRC DIR", "cache=", "threads=", "jobid_var=", "slots=", "policy=", "-f"):
+        assert word in done.stdout
+    assert command(world, "-h").stdout == done.stdout
+    done = command(world, "-V")
+    assert done.returncode == 0 and re.fullmatch(r"qosfs [0-9.]+, libfuse [0-9.]+\n", done.stdout)
+    assert command(world, "--version").stdout == done.stdout
+
+
+def test_namespace(world, store, place, db):
+    """-N mounts in the mount namespace of another process."""
+    with subprocess.Popen(["unshare", "-m", "--propagation", "private", "sh", "-c", "echo; cat"],
+                          stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        other.stdout.readline()
+        done = command(world, store.dir, place, "-N", other.pid, "-o", f"db={db}")
+        assert done.returncode == 0, done.stderr
+        assert entry(place, other.pid)[-3] == "fuse.qosfs"
+        assert entry(place) is None
+        run("nsenter", "-m", f"--target={other.pid}", "umount", place)
+        other.stdin.close()
+    done = command(world, store.dir, place, "-N", "/nonexistent", "-o", f"db={db}")
+    assert done.returncode == FAILED and 'cannot enter the namespace "/nonexistent"' in done.stderr
+
+
+@pytest.fixture
+def installed(world):
+    """mount.qosfs is where mount(8) looks for its helpers: a copy of /usr/sbin lies over it, for this test."""
+    real, copy = world.folder("sbin-real"), world.folder("sbin-copy")
+    with bound("/usr/sbin", real):
+        for name in os.listdir(real):
+            (copy / name).symlink_to(real / name)
+        (copy / "mount.qosfs").unlink(missing_ok=True)
+        (copy / "mount.qosfs").symlink_to(world.programs / "mount.qosfs")
+        with bound(copy, "/usr/sbin"):
+            yield
+
+
+def mount8(*arguments):
+    return subprocess.run(["mount", *map(str, arguments)], text=True, capture_output=True, timeout=TIMEOUT,
+                          env=job_environment(None, **SANITIZERS))
+
+
+def test_mount_t_qosfs(installed, store, place, db):
+    done = mount8("-t", "qosfs", "-o", f"ro,noexec,_netdev,x-test,db={db},slots=5", store.dir, place)
+    assert (done.returncode, done.stderr) == (0, "")
+    line = entry(place)
+    assert line[-3:-1] == ["fuse.qosfs", str(store.dir)]
+    assert {"ro", "noexec"} <= set(line[5].split(","))
+    assert os.getxattr(place, "user.qosfs.slots") == b"5"
+    pid = daemon_of(place)
+    run("umount", place)
+    wait_until(lambda: not is_running(pid))
+
+
+def test_mount_t_qosfs_flags(installed, store, place, db):
+    assert mount8("-f", "-t", "qosfs", "-o", f"db={db}", store.dir, place).returncode == 0
+    assert entry(place) is None
+    done = mount8("-t", "qosfs", "-o", f"bogus,db={db}", store.dir, place)
+    assert done.returncode != 0 and 'unknown option "bogus"' in done.stderr
+    assert mount8("-n", "-s", "-v", "-t", "qosfs", "-o", f"bogus,db={db}", store.dir, place).returncode == 0
+    assert entry(place)
+
+
+def test_fstab(installed, world, store, place, db):
+    """A line of fstab, with a blank and a comma in its values, mounted by name and by mount -a."""
+    strange = store.dir / "with blank"
+    strange.mkdir()
+    fstab = world.folder("fstab") / "fstab"
+    source = str(strange).replace(" ", r"\040")
+    fstab.write_text(f"{source} {place} qosfs rw,nodev,nofail,_netdev,x-systemd.requires=/,db={db},"
+                     "jobid_var=cgroup:job_([0-9]{1\\,8}) 0 0\n")
+    for words in (["-T", fstab, place], ["-a", "-T", fstab]):
+        done = mount8(*words)
+        assert done.returncode == 0, done.stderr
+        assert entry(place)[-2] == source
+        assert os.getxattr(place, "user.qosfs.jobid_var") == b"cgroup:job_([0-9]{1,8})"
+        pid = daemon_of(place)
+        run("umount", place)
+        wait_until(lambda: not is_running(pid))
+
+
+def test_fstab_user(installed, world, store, db):
+    """`user` in fstab is understood when mount(8) passes it on."""
+    place = world.folder("place")
+    fstab = world.folder("fstab") / "fstab"
+    fstab.write_text(f"{store.dir} {place} qosfs user,noauto,db={db} 0 0\n")
+    done = mount8("-T", fstab, place)
+    assert done.returncode == 0, done.stderr
+    assert {"nosuid", "nodev", "noexec"} <= set(entry(place)[5].split(","))
+    pid = daemon_of(place)
+    run("umount", place)
+    wait_until(lambda: not is_running(pid))
