@@ -106,33 +106,33 @@ static void free_snapshot(QosDbSnapshot *snapshot)
 }
 
 /* The database's own thread: writes what is handed over, and at the end what is left. */
-static gpointer write_snapshots(gpointer data)
+static void *write_snapshots(void *data)
 {
     QosDb *db = data;
     gboolean failing = FALSE; /* and that was said */
 
-    g_mutex_lock(&db->queue_lock);
+    pthread_mutex_lock(&db->queue_lock);
     while (db->pending || !db->ending) {
         g_autoptr(GError) error = NULL;
         QosDbSnapshot *snapshot = g_steal_pointer(&db->pending);
 
         if (!snapshot) {
-            g_cond_wait(&db->queue_changed, &db->queue_lock);
+            pthread_cond_wait(&db->queue_changed, &db->queue_lock);
             continue;
         }
         db->writing = TRUE;
-        g_mutex_unlock(&db->queue_lock);
-        g_mutex_lock(&db->lock);
+        pthread_mutex_unlock(&db->queue_lock);
+        pthread_mutex_lock(&db->lock);
         if (!qos_db_write_jobs_locked(db, snapshot, &error) && !failing)
             g_warning("%s; the totals of jobs will be saved when that is mended", error->message);
-        g_mutex_unlock(&db->lock);
+        pthread_mutex_unlock(&db->lock);
         failing = error != NULL;
         free_snapshot(snapshot);
-        g_mutex_lock(&db->queue_lock);
+        pthread_mutex_lock(&db->queue_lock);
         db->writing = FALSE;
-        g_cond_broadcast(&db->queue_changed);
+        pthread_cond_broadcast(&db->queue_changed);
     }
-    g_mutex_unlock(&db->queue_lock);
+    pthread_mutex_unlock(&db->queue_lock);
     return NULL;
 }
 
@@ -143,9 +143,9 @@ QosDb *qos_db_open(const char *path, GError **error)
     char *real;
 
     db->lock_fd = -1;
-    g_mutex_init(&db->lock);
-    g_mutex_init(&db->queue_lock);
-    g_cond_init(&db->queue_changed);
+    pthread_mutex_init(&db->lock, NULL);
+    pthread_mutex_init(&db->queue_lock, NULL);
+    pthread_cond_init(&db->queue_changed, NULL);
     real = realpath(path, NULL); /* so that two names of one file are one lock */
     db->path = g_strdup(real ? real : path);
     free(real);
@@ -156,9 +156,15 @@ QosDb *qos_db_open(const char *path, GError **error)
         db->lock_fd = qos_db_hold_lock(db->path, error);
     if (db->lock_fd >= 0)
         db->sqlite = qos_db_connect(db->path, error);
-    if (db->sqlite)
-        db->thread = g_thread_new("qosfs-db", write_snapshots, db);
-    else
+    if (db->sqlite) {
+        int reason = pthread_create(&db->thread, NULL, write_snapshots, db);
+
+        db->has_thread = reason == 0;
+        if (reason != 0)
+            qos_set_error(error, reason, "database %s: cannot start its thread: %s", path,
+                          g_strerror(reason));
+    }
+    if (!db->has_thread)
         g_clear_pointer(&db, qos_db_close);
     return db;
 }
@@ -167,20 +173,20 @@ void qos_db_close(QosDb *db)
 {
     if (!db)
         return;
-    if (db->thread) {
-        g_mutex_lock(&db->queue_lock);
+    if (db->has_thread) {
+        pthread_mutex_lock(&db->queue_lock);
         db->ending = TRUE;
-        g_cond_broadcast(&db->queue_changed);
-        g_mutex_unlock(&db->queue_lock);
-        g_thread_join(db->thread);
+        pthread_cond_broadcast(&db->queue_changed);
+        pthread_mutex_unlock(&db->queue_lock);
+        pthread_join(db->thread, NULL);
     }
     sqlite3_close(db->sqlite);
     if (db->lock_fd >= 0)
         close(db->lock_fd);
     g_clear_pointer(&db->written, g_hash_table_unref);
-    g_cond_clear(&db->queue_changed);
-    g_mutex_clear(&db->queue_lock);
-    g_mutex_clear(&db->lock);
+    pthread_cond_destroy(&db->queue_changed);
+    pthread_mutex_destroy(&db->queue_lock);
+    pthread_mutex_destroy(&db->lock);
     g_free(db->path);
     g_free(db);
 }
@@ -251,9 +257,9 @@ QosRules *qos_db_load_rules(QosDb *db, QosTime now, QosTime wall, GError **error
 {
     QosRules *rules;
 
-    g_mutex_lock(&db->lock);
+    pthread_mutex_lock(&db->lock);
     rules = load_rules(db, now, wall, error);
-    g_mutex_unlock(&db->lock);
+    pthread_mutex_unlock(&db->lock);
     return rules;
 }
 
@@ -283,7 +289,7 @@ gboolean qos_db_save_rules(QosDb *db, QosRules *rules, QosTime now, QosTime wall
 {
     gboolean good;
 
-    g_mutex_lock(&db->lock);
+    pthread_mutex_lock(&db->lock);
     good = qos_db_begin(db, error);
     if (good)
         good = qos_db_finish(
@@ -291,7 +297,7 @@ gboolean qos_db_save_rules(QosDb *db, QosRules *rules, QosTime now, QosTime wall
             qos_db_execute(db->sqlite, db->path, "DELETE FROM rule", "save the rules", error) &&
                 insert_rules(db, rules, now, wall, error),
             error);
-    g_mutex_unlock(&db->lock);
+    pthread_mutex_unlock(&db->lock);
     return good;
 }
 
@@ -301,13 +307,13 @@ GHashTable *qos_db_load_tunables(QosDb *db, GError **error)
     GError *reason = NULL;
     sqlite3_stmt *statement;
 
-    g_mutex_lock(&db->lock);
+    pthread_mutex_lock(&db->lock);
     statement = qos_db_prepare(db, "SELECT name, value FROM tunable", &reason);
     while (statement && qos_db_next_row(db, statement, &reason))
         g_hash_table_replace(tunables, g_strdup((const char *)sqlite3_column_text(statement, 0)),
                              g_strdup((const char *)sqlite3_column_text(statement, 1)));
     sqlite3_finalize(statement);
-    g_mutex_unlock(&db->lock);
+    pthread_mutex_unlock(&db->lock);
     if (reason) {
         g_propagate_error(error, reason);
         return NULL;
@@ -320,7 +326,7 @@ gboolean qos_db_save_tunable(QosDb *db, const char *name, const char *text, GErr
     gboolean good = FALSE;
     sqlite3_stmt *statement;
 
-    g_mutex_lock(&db->lock);
+    pthread_mutex_lock(&db->lock);
     statement = qos_db_prepare(db, "INSERT OR REPLACE INTO tunable VALUES (?, ?)", error);
     if (statement) {
         sqlite3_bind_text(statement, 1, name, -1, SQLITE_STATIC);
@@ -328,7 +334,7 @@ gboolean qos_db_save_tunable(QosDb *db, const char *name, const char *text, GErr
         good = qos_db_run(db, statement, "save a tunable", error);
     }
     sqlite3_finalize(statement);
-    g_mutex_unlock(&db->lock);
+    pthread_mutex_unlock(&db->lock);
     return good;
 }
 
@@ -338,9 +344,9 @@ GPtrArray *qos_db_load_jobs(QosDb *db, QosTime wall, GError **error)
 {
     GPtrArray *jobs;
 
-    g_mutex_lock(&db->lock);
+    pthread_mutex_lock(&db->lock);
     jobs = qos_db_read_jobs_locked(db, wall, error);
-    g_mutex_unlock(&db->lock);
+    pthread_mutex_unlock(&db->lock);
     return jobs;
 }
 
@@ -350,18 +356,18 @@ void qos_db_save_jobs(QosDb *db, GPtrArray *jobs, QosTime now, QosTime wall)
     QosDbSnapshot *replaced;
 
     *snapshot = (QosDbSnapshot){.jobs = jobs, .now = now, .wall = wall};
-    g_mutex_lock(&db->queue_lock);
+    pthread_mutex_lock(&db->queue_lock);
     replaced = db->pending;
     db->pending = snapshot;
-    g_cond_broadcast(&db->queue_changed);
-    g_mutex_unlock(&db->queue_lock);
+    pthread_cond_broadcast(&db->queue_changed);
+    pthread_mutex_unlock(&db->queue_lock);
     free_snapshot(replaced);
 }
 
 void qos_db_flush(QosDb *db)
 {
-    g_mutex_lock(&db->queue_lock);
+    pthread_mutex_lock(&db->queue_lock);
     while (db->pending || db->writing)
-        g_cond_wait(&db->queue_changed, &db->queue_lock);
-    g_mutex_unlock(&db->queue_lock);
+        pthread_cond_wait(&db->queue_changed, &db->queue_lock);
+    pthread_mutex_unlock(&db->queue_lock);
 }

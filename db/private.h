@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include <pthread.h>
 #include <sqlite3.h>
 
 #include "db/db.h"
@@ -25,16 +26,18 @@ struct QosDb {
     char *path;
     int lock_fd;
 
-    GMutex lock; /* the connection and `written`; held during SQLite's work, and only here */
+    pthread_mutex_t
+        lock; /* the connection and `written`; held during SQLite's work, and only here */
     sqlite3 *sqlite;
     GHashTable *written; /* id -> what the table `job` holds of it (db_jobs.c); NULL: not known */
 
-    GMutex queue_lock; /* the rest; never held with `lock` */
-    GCond queue_changed;
+    pthread_mutex_t queue_lock; /* the rest; never held with `lock` */
+    pthread_cond_t queue_changed;
     QosDbSnapshot *pending;
     gboolean writing;
     gboolean ending;
-    GThread *thread;
+    pthread_t thread;
+    gboolean has_thread;
 };
 
 /* --- db.c: each returns FALSE (NULL) with *error set to what could not be done, and why --- */

@@ -12,14 +12,16 @@
 #include "ops/control.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/error.h"
 
-#define SAVE_INTERVAL (5 * G_TIME_SPAN_SECOND) /* of totals: what a crash may cost */
-#define VALUE_MAX     16384                    /* bytes of a value that is set */
-#define XATTR_MAX     65536                    /* the kernel's bound on a value */
-#define ERRORS_MAX    256                      /* users whose last error is kept */
+#define SAVE_INTERVAL (5 * QOS_SECOND) /* of totals: what a crash may cost */
+#define VALUE_MAX     16384            /* bytes of a value that is set */
+#define XATTR_MAX     65536            /* the kernel's bound on a value */
+#define ERRORS_MAX    256              /* users whose last error is kept */
 
 #define RULES         "nrs_tbf_rule"
 #define ERROR         "last_error"
@@ -29,13 +31,14 @@ struct QosControl {
     QosDb *db; /* borrowed; NULL: nothing persists */
     QosTime started;
 
-    GMutex setting;       /* above */
-    GMutex lock;          /* below */
-    QosTunables tunables; /* changed with both held */
-    GHashTable *errors;   /* uid -> why the last set of that user failed */
-    GThread *thread;
-    GCond called;     /* for the thread: one of these is true */
-    gboolean expired; /* rules have gone by themselves, and are still in the database */
+    pthread_mutex_t setting; /* above */
+    pthread_mutex_t lock;    /* below */
+    QosTunables tunables;    /* changed with both held */
+    GHashTable *errors;      /* uid -> why the last set of that user failed */
+    pthread_t thread;
+    gboolean has_thread;
+    pthread_cond_t called; /* for the thread: one of these is true */
+    gboolean expired;      /* rules have gone by themselves, and are still in the database */
     gboolean ending;
 };
 
@@ -115,6 +118,16 @@ static gboolean load_rules_and_jobs(QosControl *control, GError **error)
     return jobs != NULL;
 }
 
+static void init_condition(pthread_cond_t *condition)
+{
+    pthread_condattr_t attributes;
+
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC); /* that of qos_gate_now() */
+    pthread_cond_init(condition, &attributes);
+    pthread_condattr_destroy(&attributes);
+}
+
 QosControl *qos_control_new(QosFs *fs, QosDb *db, GHashTable *overrides, GError **error)
 {
     QosControl *control = g_new0(QosControl, 1);
@@ -122,9 +135,9 @@ QosControl *qos_control_new(QosFs *fs, QosDb *db, GHashTable *overrides, GError 
     control->fs = fs;
     control->db = db;
     control->started = wall_now();
-    g_mutex_init(&control->setting);
-    g_mutex_init(&control->lock);
-    g_cond_init(&control->called);
+    pthread_mutex_init(&control->setting, NULL);
+    pthread_mutex_init(&control->lock, NULL);
+    init_condition(&control->called);
     control->errors = g_hash_table_new_full(NULL, NULL, NULL, g_free);
     qos_tunables_init(&control->tunables);
     if (!load_tunables(control, overrides, error) || (db && !load_rules_and_jobs(control, error)))
@@ -138,9 +151,9 @@ void qos_control_free(QosControl *control)
         return;
     qos_tunables_clear(&control->tunables);
     g_hash_table_unref(control->errors);
-    g_cond_clear(&control->called);
-    g_mutex_clear(&control->lock);
-    g_mutex_clear(&control->setting);
+    pthread_cond_destroy(&control->called);
+    pthread_mutex_destroy(&control->lock);
+    pthread_mutex_destroy(&control->setting);
     g_free(control);
 }
 
@@ -164,11 +177,11 @@ static void save_rules(QosControl *control)
     g_autoptr(GError) error = NULL;
     QosRules *rules;
 
-    g_mutex_lock(&control->setting);
+    pthread_mutex_lock(&control->setting);
     rules = qos_gate_rules(control->fs->gate);
     if (!qos_db_save_rules(control->db, rules, qos_gate_now(), wall_now(), &error))
         g_warning("%s; rules that have expired are still there", error->message);
-    g_mutex_unlock(&control->setting);
+    pthread_mutex_unlock(&control->setting);
     qos_rules_unref(rules);
 }
 
@@ -177,35 +190,43 @@ static void rules_have_expired(void *data)
 {
     QosControl *control = data;
 
-    g_mutex_lock(&control->lock);
+    pthread_mutex_lock(&control->lock);
     control->expired = TRUE;
-    g_cond_signal(&control->called);
-    g_mutex_unlock(&control->lock);
+    pthread_cond_signal(&control->called);
+    pthread_mutex_unlock(&control->lock);
+}
+
+/* FALSE where `time` came first. */
+static gboolean wait_until_locked(QosControl *control, QosTime time)
+{
+    struct timespec until = {.tv_sec = time / QOS_SECOND, .tv_nsec = time % QOS_SECOND};
+
+    return control->expired ||
+           pthread_cond_timedwait(&control->called, &control->lock, &until) != ETIMEDOUT;
 }
 
 /* The thread: totals every few seconds and at the end, rules when some have expired. */
-static gpointer save_now_and_then(gpointer data)
+static void *save_now_and_then(void *data)
 {
     QosControl *control = data;
-    gint64 next = g_get_monotonic_time() + SAVE_INTERVAL;
+    QosTime next = qos_gate_now() + SAVE_INTERVAL;
 
-    g_mutex_lock(&control->lock);
+    pthread_mutex_lock(&control->lock);
     while (!control->ending) {
-        gboolean in_time =
-            control->expired || g_cond_wait_until(&control->called, &control->lock, next);
+        gboolean is_time = !wait_until_locked(control, next);
         gboolean expired = control->expired;
 
         control->expired = FALSE;
-        g_mutex_unlock(&control->lock);
+        pthread_mutex_unlock(&control->lock);
         if (expired)
             save_rules(control);
-        if (!in_time) {
+        if (is_time) {
             save_totals(control);
-            next = g_get_monotonic_time() + SAVE_INTERVAL;
+            next = qos_gate_now() + SAVE_INTERVAL;
         }
-        g_mutex_lock(&control->lock);
+        pthread_mutex_lock(&control->lock);
     }
-    g_mutex_unlock(&control->lock);
+    pthread_mutex_unlock(&control->lock);
     save_totals(control);
     return NULL;
 }
@@ -214,20 +235,24 @@ void qos_control_start(QosControl *control)
 {
     if (!control->db)
         return;
-    control->thread = g_thread_new("qosfs-control", save_now_and_then, control);
-    qos_gate_on_expiry(control->fs->gate, rules_have_expired, control);
+    control->has_thread = pthread_create(&control->thread, NULL, save_now_and_then, control) == 0;
+    if (!control->has_thread)
+        g_warning("cannot start a thread: the totals of jobs will not be saved");
+    else
+        qos_gate_on_expiry(control->fs->gate, rules_have_expired, control);
 }
 
 void qos_control_stop(QosControl *control)
 {
-    if (!control->thread)
+    if (!control->has_thread)
         return;
     qos_gate_on_expiry(control->fs->gate, NULL, NULL);
-    g_mutex_lock(&control->lock);
+    pthread_mutex_lock(&control->lock);
     control->ending = TRUE;
-    g_cond_signal(&control->called);
-    g_mutex_unlock(&control->lock);
-    g_thread_join(g_steal_pointer(&control->thread)); /* having saved for the last time */
+    pthread_cond_signal(&control->called);
+    pthread_mutex_unlock(&control->lock);
+    pthread_join(control->thread, NULL); /* it has saved for the last time */
+    control->has_thread = FALSE;
     qos_db_flush(control->db);
 }
 
@@ -267,9 +292,9 @@ static gboolean set_tunable(QosControl *control, QosTunable tunable, const char 
         g_free(checked);
         return FALSE;
     }
-    g_mutex_lock(&control->lock);
+    pthread_mutex_lock(&control->lock);
     qos_tunables_take(&control->tunables, tunable, checked);
-    g_mutex_unlock(&control->lock);
+    pthread_mutex_unlock(&control->lock);
     qos_tunables_apply(&control->tunables, tunable, control->fs);
     return TRUE;
 }
@@ -316,10 +341,10 @@ static gboolean set(QosControl *control, fuse_req_t request, const char *name, c
     }
     text = text_of(value, size, error);
     if (text) {
-        g_mutex_lock(&control->setting);
+        pthread_mutex_lock(&control->setting);
         good =
             is_rule ? set_rule(control, text, error) : set_tunable(control, tunable, text, error);
-        g_mutex_unlock(&control->setting);
+        pthread_mutex_unlock(&control->setting);
     }
     return good;
 }
@@ -327,14 +352,14 @@ static gboolean set(QosControl *control, fuse_req_t request, const char *name, c
 /* Keeps why `uid` failed, or (NULL) that he did not. */
 static void keep_error(QosControl *control, uid_t uid, const GError *error)
 {
-    g_mutex_lock(&control->lock);
+    pthread_mutex_lock(&control->lock);
     if (g_hash_table_size(control->errors) >= ERRORS_MAX)
         g_hash_table_remove_all(control->errors);
     if (error)
         g_hash_table_replace(control->errors, GUINT_TO_POINTER(uid), g_strdup(error->message));
     else
         g_hash_table_remove(control->errors, GUINT_TO_POINTER(uid));
-    g_mutex_unlock(&control->lock);
+    pthread_mutex_unlock(&control->lock);
 }
 
 gboolean qos_control_setxattr(fuse_req_t request, const char *name, const char *value, size_t size)
@@ -365,9 +390,9 @@ QosReport *qos_control_report(QosControl *control, gboolean with_jobs)
     QosTunables tunables;
     QosReport *report;
 
-    g_mutex_lock(&control->lock);
+    pthread_mutex_lock(&control->lock);
     qos_tunables_copy(&tunables, &control->tunables);
-    g_mutex_unlock(&control->lock);
+    pthread_mutex_unlock(&control->lock);
     report = qos_report_new(control->fs, &tunables, control->started, with_jobs);
     qos_tunables_clear(&tunables);
     return report;
@@ -392,11 +417,11 @@ static GString *read_error(QosControl *control, uid_t uid)
     GString *text = g_string_new(NULL);
     const char *error;
 
-    g_mutex_lock(&control->lock);
+    pthread_mutex_lock(&control->lock);
     error = g_hash_table_lookup(control->errors, GUINT_TO_POINTER(uid));
     if (error)
         g_string_append(text, error);
-    g_mutex_unlock(&control->lock);
+    pthread_mutex_unlock(&control->lock);
     return text;
 }
 
@@ -422,9 +447,9 @@ static GString *read_value(QosControl *control, const char *name, uid_t uid)
 
         return qos_report_nrs_policies(report);
     }
-    g_mutex_lock(&control->lock);
+    pthread_mutex_lock(&control->lock);
     text = g_string_new(control->tunables.text[tunable]);
-    g_mutex_unlock(&control->lock);
+    pthread_mutex_unlock(&control->lock);
     return text;
 }
 

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <glib.h>
 #include <glib/gstdio.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sqlite3.h>
 #include <string.h>
@@ -489,7 +490,7 @@ static void test_second_daemon(Fixture *fixture, G_GNUC_UNUSED gconstpointer dat
     qos_db_close(db);
 }
 
-static gpointer close_soon(gpointer db)
+static void *close_soon(void *db)
 {
     g_usleep(G_TIME_SPAN_SECOND / 5);
     qos_db_close(db);
@@ -499,10 +500,11 @@ static gpointer close_soon(gpointer db)
 /* A mount that is just ending is waited for. */
 static void test_daemon_that_ends(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
 {
-    GThread *thread = g_thread_new("end", close_soon, open_good(fixture));
+    pthread_t thread;
 
+    g_assert_cmpint(pthread_create(&thread, NULL, close_soon, open_good(fixture)), ==, 0);
     qos_db_close(open_good(fixture));
-    g_thread_join(thread);
+    pthread_join(thread, NULL);
 }
 
 /* Another program that holds the database up is waited for, then named; nothing is half done. */
