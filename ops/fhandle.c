@@ -5,32 +5,43 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "ops/cred.h"
-#include "ops/inode.h"
 
 typedef struct {
+    gint references; /* atomic: the table's, and the handles' */
     guint64 id;
-    int fd; /* a file or directory on it, for open_by_handle_at(); -1: handles do not open here */
+    int fd; /* a directory on it, for open_by_handle_at(); -1: handles do not open here */
 } Mount;
 
 struct QosMounts {
-    GMutex lock;
-    GHashTable *mounts; /* id -> Mount; they stay until the end */
+    pthread_mutex_t lock;
+    GHashTable *mounts; /* id -> Mount, one reference each */
 };
 
 struct QosFileHandle {
-    const Mount *mount;
+    Mount *mount;              /* a reference */
     struct file_handle handle; /* last: of flexible size */
 };
 
-static void mount_free(gpointer data)
+/* --- mounts --- */
+
+static Mount *mount_ref(Mount *mount)
+{
+    g_atomic_int_inc(&mount->references);
+    return mount;
+}
+
+static void mount_unref(gpointer data)
 {
     Mount *mount = data;
 
+    if (mount == NULL || !g_atomic_int_dec_and_test(&mount->references))
+        return;
     if (mount->fd >= 0)
         close(mount->fd);
     g_free(mount);
@@ -40,59 +51,56 @@ QosMounts *qos_mounts_new(void)
 {
     QosMounts *mounts = g_new0(QosMounts, 1);
 
-    g_mutex_init(&mounts->lock);
-    mounts->mounts = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, mount_free);
+    pthread_mutex_init(&mounts->lock, NULL);
+    mounts->mounts = g_hash_table_new(g_int64_hash, g_int64_equal);
     return mounts;
 }
 
 void qos_mounts_free(QosMounts *mounts)
 {
+    GHashTableIter iterator;
+    gpointer mount;
+
     if (mounts == NULL)
         return;
+    g_hash_table_iter_init(&iterator, mounts->mounts);
+    while (g_hash_table_iter_next(&iterator, NULL, &mount))
+        mount_unref(mount);
     g_hash_table_unref(mounts->mounts);
-    g_mutex_clear(&mounts->lock);
+    pthread_mutex_destroy(&mounts->lock);
     g_free(mounts);
 }
 
-static const Mount *find_mount(QosMounts *mounts, guint64 id)
+/* A new reference, or NULL. */
+static Mount *find_mount(QosMounts *mounts, guint64 id)
 {
-    const Mount *mount;
+    Mount *mount;
 
-    g_mutex_lock(&mounts->lock);
+    pthread_mutex_lock(&mounts->lock);
     mount = g_hash_table_lookup(mounts->mounts, &id);
-    g_mutex_unlock(&mounts->lock);
+    if (mount != NULL)
+        mount_ref(mount);
+    pthread_mutex_unlock(&mounts->lock);
     return mount;
 }
 
 /* Keeps `fd` (or -1) for mount `id`, unless another thread was first. */
-static const Mount *add_mount(QosMounts *mounts, guint64 id, int fd)
+static void add_mount(QosMounts *mounts, guint64 id, int fd)
 {
     Mount *mount = g_new(Mount, 1);
-    Mount *known;
+    gboolean is_new;
 
-    *mount = (Mount){.id = id, .fd = fd};
-    g_mutex_lock(&mounts->lock);
-    known = g_hash_table_lookup(mounts->mounts, &id);
-    if (known == NULL)
+    *mount = (Mount){.references = 1, .id = id, .fd = fd};
+    pthread_mutex_lock(&mounts->lock);
+    is_new = !g_hash_table_contains(mounts->mounts, &id);
+    if (is_new)
         g_hash_table_insert(mounts->mounts, &mount->id, mount);
-    g_mutex_unlock(&mounts->lock);
-    if (known == NULL)
-        return mount;
-    mount_free(mount);
-    return known;
+    pthread_mutex_unlock(&mounts->lock);
+    if (!is_new)
+        mount_unref(mount);
 }
 
-/* open_by_handle_at() takes no O_PATH descriptor, and opening a special file might wait. */
-static int open_for_mount(int fd)
-{
-    char path[QOS_PROC_PATH_MAX];
-    struct stat stat;
-
-    if (fstat(fd, &stat) != 0 || !(S_ISDIR(stat.st_mode) || S_ISREG(stat.st_mode)))
-        return -1;
-    qos_proc_path(fd, path);
-    return open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-}
+/* --- handles --- */
 
 static int open_by_handle(int mount_fd, const struct file_handle *handle)
 {
@@ -105,29 +113,8 @@ static int open_by_handle(int mount_fd, const struct file_handle *handle)
     return fd;
 }
 
-/* The mount of `fd`, tried out with its handle; NULL where this file cannot tell. */
-static const Mount *learn_mount(QosMounts *mounts, guint64 id, int fd,
-                                const struct file_handle *handle)
-{
-    int mount_fd, opened;
-
-    qos_cred_raise();
-    mount_fd = open_for_mount(fd);
-    qos_cred_lower();
-    if (mount_fd < 0)
-        return NULL;
-    opened = open_by_handle(mount_fd, handle);
-    if (opened >= 0) {
-        close(opened);
-        return add_mount(mounts, id, mount_fd);
-    }
-    close(mount_fd);
-    if (opened == -EPERM || opened == -EOPNOTSUPP)
-        return add_mount(mounts, id, -1);
-    return NULL;
-}
-
-QosFileHandle *qos_file_handle_new(QosMounts *mounts, guint64 mount_id, int fd)
+/* A handle without its mount; NULL where the file has none. */
+static QosFileHandle *name_file(int fd)
 {
     g_autofree QosFileHandle *handle = g_malloc0(sizeof(*handle) + MAX_HANDLE_SZ);
     int kernel_mount_id;
@@ -135,17 +122,66 @@ QosFileHandle *qos_file_handle_new(QosMounts *mounts, guint64 mount_id, int fd)
     handle->handle.handle_bytes = MAX_HANDLE_SZ;
     if (name_to_handle_at(fd, "", &handle->handle, &kernel_mount_id, AT_EMPTY_PATH) != 0)
         return NULL;
-    handle->mount = find_mount(mounts, mount_id);
-    if (handle->mount == NULL)
-        handle->mount = learn_mount(mounts, mount_id, fd, &handle->handle);
-    if (handle->mount == NULL || handle->mount->fd < 0)
-        return NULL;
-    gsize size = sizeof(*handle) + handle->handle.handle_bytes;
-    return g_realloc(g_steal_pointer(&handle), size);
+    return g_realloc(g_steal_pointer(&handle), sizeof(*handle) + handle->handle.handle_bytes);
+}
+
+void qos_mounts_enter(QosMounts *mounts, guint64 id, int fd)
+{
+    g_autofree QosFileHandle *handle = NULL;
+    Mount *known = find_mount(mounts, id);
+    int mount_fd, opened;
+
+    mount_unref(known);
+    if (known != NULL || !qos_cred_may_search())
+        return;
+    /* open_by_handle_at() takes no O_PATH descriptor. */
+    qos_cred_raise();
+    mount_fd = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    qos_cred_lower();
+    if (mount_fd < 0)
+        return;
+    handle = name_file(fd);
+    opened = handle != NULL ? open_by_handle(mount_fd, &handle->handle) : -EOPNOTSUPP;
+    if (opened >= 0) {
+        close(opened);
+    } else {
+        close(mount_fd);
+        mount_fd = -1;
+    }
+    add_mount(mounts, id, mount_fd);
+}
+
+void qos_mounts_leave(QosMounts *mounts, guint64 id)
+{
+    Mount *mount;
+
+    pthread_mutex_lock(&mounts->lock);
+    mount = g_hash_table_lookup(mounts->mounts, &id);
+    if (mount != NULL)
+        g_hash_table_remove(mounts->mounts, &id);
+    pthread_mutex_unlock(&mounts->lock);
+    mount_unref(mount);
+}
+
+QosFileHandle *qos_file_handle_new(QosMounts *mounts, guint64 mount_id, int fd)
+{
+    Mount *mount = find_mount(mounts, mount_id);
+    QosFileHandle *handle = NULL;
+
+    if (mount != NULL && mount->fd >= 0)
+        handle = name_file(fd);
+    if (handle != NULL)
+        handle->mount = mount;
+    else
+        mount_unref(mount);
+    return handle;
 }
 
 void qos_file_handle_free(QosFileHandle *handle)
 {
+    if (handle == NULL)
+        return;
+    mount_unref(handle->mount);
     g_free(handle);
 }
 
@@ -156,7 +192,7 @@ int qos_file_handle_open(const QosFileHandle *handle)
 
 gboolean qos_file_handle_equal(const QosFileHandle *a, const QosFileHandle *b)
 {
-    return a != NULL && b != NULL && a->mount == b->mount &&
+    return a != NULL && b != NULL && a->mount->id == b->mount->id &&
            a->handle.handle_type == b->handle.handle_type &&
            a->handle.handle_bytes == b->handle.handle_bytes &&
            memcmp(a->handle.f_handle, b->handle.f_handle, a->handle.handle_bytes) == 0;

@@ -2,9 +2,10 @@
  * Files named without a descriptor: the store's own file handles (name_to_handle_at), so that a
  * mount can know more files than a process may hold open.
  *
- * A handle is opened through a descriptor of the mount that the file lies on; one is kept for each
- * mount seen. Not every store has handles, and opening them needs CAP_DAC_READ_SEARCH: both are
- * found out by opening one, once for each mount.
+ * A handle is opened through a descriptor of the mount that the file lies on: of the directory by
+ * which it was entered. Not every store has handles, and opening them needs CAP_DAC_READ_SEARCH:
+ * whether it works is tried out when a mount is entered. It stays open, and so busy, until it is
+ * left.
  *
  * Lock: `lock` of the table of mounts; no system call is made under it.
  */
@@ -16,8 +17,11 @@ typedef struct QosMounts QosMounts;
 typedef struct QosFileHandle QosFileHandle;
 
 QosMounts *qos_mounts_new(void);
-/* After all handles. NULL is allowed. */
-void qos_mounts_free(QosMounts *mounts);
+void qos_mounts_free(QosMounts *mounts); /* NULL is allowed */
+/* `fd` (O_PATH) is the root of the mount `id`, or a directory that stands for it. */
+void qos_mounts_enter(QosMounts *mounts, guint64 id, int fd);
+/* No file of that mount will be looked for any more; handles that there are stay good. */
+void qos_mounts_leave(QosMounts *mounts, guint64 id);
 
 /* The handle of the file that `fd` (O_PATH) is, on the mount `mount_id`; NULL where it can have
  * none that opens. */

@@ -3,10 +3,11 @@
  */
 #include "ops/handle.h"
 
+#include <pthread.h>
 #include <unistd.h>
 
 struct QosHandles {
-    GMutex lock;
+    pthread_mutex_t lock;
     GQueue open; /* of QosHandle */
 };
 
@@ -14,7 +15,7 @@ QosHandles *qos_handles_new(void)
 {
     QosHandles *handles = g_new0(QosHandles, 1);
 
-    g_mutex_init(&handles->lock);
+    pthread_mutex_init(&handles->lock, NULL);
     g_queue_init(&handles->open);
     return handles;
 }
@@ -36,7 +37,7 @@ void qos_handles_free(QosHandles *handles)
         return;
     while ((link = g_queue_pop_head_link(&handles->open)) != NULL)
         free_handle(link->data);
-    g_mutex_clear(&handles->lock);
+    pthread_mutex_destroy(&handles->lock);
     g_free(handles);
 }
 
@@ -52,9 +53,9 @@ QosHandle *qos_handle_new(QosHandles *handles, int fd, int flags, QosCaller *cal
     handle->caller = qos_caller_ref(caller);
     handle->file = *file;
     *file = (QosLoan){.fd = -1};
-    g_mutex_lock(&handles->lock);
+    pthread_mutex_lock(&handles->lock);
     g_queue_push_head_link(&handles->open, &handle->link);
-    g_mutex_unlock(&handles->lock);
+    pthread_mutex_unlock(&handles->lock);
     return handle;
 }
 
@@ -71,8 +72,8 @@ void qos_handle_unref(QosHandle *handle)
     if (handle == NULL || !g_atomic_int_dec_and_test(&handle->references))
         return;
     handles = handle->handles;
-    g_mutex_lock(&handles->lock);
+    pthread_mutex_lock(&handles->lock);
     g_queue_unlink(&handles->open, &handle->link);
-    g_mutex_unlock(&handles->lock);
+    pthread_mutex_unlock(&handles->lock);
     free_handle(handle);
 }

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -33,6 +34,13 @@ typedef struct {
     guint64 number;
 } Key;
 
+/* What examine() finds out of a file. */
+typedef struct {
+    Key key;
+    struct stat stat;
+    gboolean is_mount_root; /* a directory by which a mount is entered */
+} Facts;
+
 /* By what a file is seen to have changed. */
 typedef struct {
     struct timespec modified;
@@ -41,8 +49,10 @@ typedef struct {
 } Stamp;
 
 struct QosInode {
+    QosInodes *inodes;
     fuse_ino_t id;
     Key key;
+    gboolean is_mount_root;
     /* --- under the table's lock --- */
     guint64 lookups;
     guint loans;
@@ -55,7 +65,7 @@ struct QosInode {
 };
 
 struct QosInodes {
-    GMutex lock;
+    pthread_mutex_t lock;
     GHashTable *by_id;
     GHashTable *by_key;
     fuse_ino_t next_id;
@@ -94,13 +104,14 @@ static struct timespec timespec_from_statx(const struct statx_timestamp *stamp)
 }
 
 /* One call tells the attributes and the mount, which stat() does not know. */
-static int examine(QosInodes *inodes, int fd, Key *ret_key, struct stat *ret_stat)
+static int examine(QosInodes *inodes, int fd, Facts *ret_facts)
 {
     struct statx statx_buffer = {0}, *x = &statx_buffer;
+    struct stat *stat = &ret_facts->stat;
 
     if (statx(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS | STATX_MNT_ID, x) != 0)
         return -errno;
-    *ret_stat = (struct stat){
+    *stat = (struct stat){
         .st_dev = makedev(x->stx_dev_major, x->stx_dev_minor),
         .st_ino = x->stx_ino,
         .st_mode = x->stx_mode,
@@ -115,8 +126,10 @@ static int examine(QosInodes *inodes, int fd, Key *ret_key, struct stat *ret_sta
         .st_mtim = timespec_from_statx(&x->stx_mtime),
         .st_ctim = timespec_from_statx(&x->stx_ctime),
     };
-    *ret_key = (Key){.mount = x->stx_mnt_id, .device = ret_stat->st_dev, .number = x->stx_ino};
-    ret_stat->st_ino = qos_inodes_shown(inodes, ret_stat->st_dev, ret_stat->st_ino);
+    ret_facts->key = (Key){.mount = x->stx_mnt_id, .device = stat->st_dev, .number = x->stx_ino};
+    ret_facts->is_mount_root =
+        (x->stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0 && S_ISDIR(x->stx_mode);
+    stat->st_ino = qos_inodes_shown(inodes, stat->st_dev, stat->st_ino);
     return 0;
 }
 
@@ -126,14 +139,14 @@ guint64 qos_inodes_shown(QosInodes *inodes, dev_t device, guint64 number)
 
     if (device == inodes->root_device)
         return number;
-    g_mutex_lock(&inodes->lock);
+    pthread_mutex_lock(&inodes->lock);
     for (place = 0; place < inodes->devices->len; place++) {
         if (g_array_index(inodes->devices, dev_t, place) == device)
             break;
     }
     if (place == inodes->devices->len)
         g_array_append_val(inodes->devices, device);
-    g_mutex_unlock(&inodes->lock);
+    pthread_mutex_unlock(&inodes->lock);
     /* A number that is too large for its place is spread over all 64 bits: as good as unique. */
     if (number >> NUMBER_BITS != 0)
         number *= 0x9e3779b97f4a7c15u;
@@ -153,13 +166,13 @@ gboolean qos_loan_is_unchanged(const QosLoan *loan, const struct stat *stat)
     if (age < STAMP_TICK)
         now.size = -1; /* equals nothing */
 
-    g_mutex_lock(&loan->inodes->lock);
+    pthread_mutex_lock(&loan->inodes->lock);
     unchanged =
         now.size >= 0 && now.size == last->size && now.modified.tv_sec == last->modified.tv_sec &&
         now.modified.tv_nsec == last->modified.tv_nsec &&
         now.changed.tv_sec == last->changed.tv_sec && now.changed.tv_nsec == last->changed.tv_nsec;
     *last = now;
-    g_mutex_unlock(&loan->inodes->lock);
+    pthread_mutex_unlock(&loan->inodes->lock);
     return unchanged;
 }
 
@@ -172,12 +185,14 @@ static void stop_idling_locked(QosInodes *inodes, QosInode *inode)
     inode->is_idle = FALSE;
 }
 
-static QosInode *add_inode_locked(QosInodes *inodes, fuse_ino_t id, const Key *key, int fd)
+static QosInode *add_inode_locked(QosInodes *inodes, fuse_ino_t id, const Facts *facts, int fd)
 {
     QosInode *inode = g_new0(QosInode, 1);
 
+    inode->inodes = inodes;
     inode->id = id;
-    inode->key = *key;
+    inode->key = facts->key;
+    inode->is_mount_root = facts->is_mount_root;
     inode->fd = fd;
     inode->idle.data = inode;
     inode->stamp.size = -1;
@@ -218,6 +233,9 @@ static void free_inode(QosInode *inode)
 {
     if (inode == NULL)
         return;
+    /* The kernel forgets a folder after what is in it. */
+    if (inode->is_mount_root)
+        qos_mounts_leave(inode->inodes->mounts, inode->key.mount);
     if (inode->fd >= 0)
         close(inode->fd);
     qos_file_handle_free(inode->handle);
@@ -229,10 +247,10 @@ static void put_inode(QosInodes *inodes, QosInode *inode)
 {
     QosInode *gone;
 
-    g_mutex_lock(&inodes->lock);
+    pthread_mutex_lock(&inodes->lock);
     inode->loans--;
     gone = settle_locked(inodes, inode);
-    g_mutex_unlock(&inodes->lock);
+    pthread_mutex_unlock(&inodes->lock);
     free_inode(gone);
 }
 
@@ -241,14 +259,14 @@ static QosInode *take_surplus(QosInodes *inodes)
 {
     QosInode *inode = NULL;
 
-    g_mutex_lock(&inodes->lock);
+    pthread_mutex_lock(&inodes->lock);
     if (inodes->open_count > inodes->open_max)
         inode = g_queue_peek_tail(&inodes->idle);
     if (inode != NULL) {
         inode->loans++;
         stop_idling_locked(inodes, inode);
     }
-    g_mutex_unlock(&inodes->lock);
+    pthread_mutex_unlock(&inodes->lock);
     return inode;
 }
 
@@ -264,7 +282,7 @@ static void close_surplus(QosInodes *inodes)
         /* Only this list leads here, and the inode is not on it: nobody else sets the handle. */
         if (inode->handle == NULL)
             handle = qos_file_handle_new(inodes->mounts, inode->key.mount, inode->fd);
-        g_mutex_lock(&inodes->lock);
+        pthread_mutex_lock(&inodes->lock);
         if (inode->handle == NULL)
             inode->handle = handle;
         inode->keeps_fd = inode->handle == NULL;
@@ -273,7 +291,7 @@ static void close_surplus(QosInodes *inodes)
             inode->fd = -1;
             inodes->open_count--;
         }
-        g_mutex_unlock(&inodes->lock);
+        pthread_mutex_unlock(&inodes->lock);
         put_inode(inodes, inode);
         if (fd >= 0)
             close(fd);
@@ -289,13 +307,13 @@ static int warm(QosInodes *inodes, QosInode *inode)
 
     if (fd < 0)
         return fd;
-    g_mutex_lock(&inodes->lock);
+    pthread_mutex_lock(&inodes->lock);
     known = inode->fd;
     if (known < 0) {
         inode->fd = fd;
         inodes->open_count++;
     }
-    g_mutex_unlock(&inodes->lock);
+    pthread_mutex_unlock(&inodes->lock);
     if (known < 0) {
         close_surplus(inodes);
         return fd;
@@ -310,14 +328,14 @@ int qos_inodes_borrow(QosInodes *inodes, fuse_ino_t id, QosLoan *ret_loan)
     QosInode *inode;
     int fd = -1;
 
-    g_mutex_lock(&inodes->lock);
+    pthread_mutex_lock(&inodes->lock);
     inode = g_hash_table_lookup(inodes->by_id, &key);
     if (inode != NULL) {
         inode->loans++;
         stop_idling_locked(inodes, inode);
         fd = inode->fd;
     }
-    g_mutex_unlock(&inodes->lock);
+    pthread_mutex_unlock(&inodes->lock);
     if (inode == NULL)
         return -ESTALE;
     if (fd < 0)
@@ -351,30 +369,39 @@ static QosInode *find_locked(QosInodes *inodes, const Key *key, const QosFileHan
     return NULL;
 }
 
+/* The same, with the handle made that takes: the lock is given up meanwhile. */
+static QosInode *identify_locked(QosInodes *inodes, const Key *key, int fd)
+{
+    QosInode *inode = g_hash_table_lookup(inodes->by_key, key);
+    QosFileHandle *handle;
+
+    if (inode == NULL || inode->fd >= 0)
+        return inode;
+    pthread_mutex_unlock(&inodes->lock);
+    handle = qos_file_handle_new(inodes->mounts, key->mount, fd);
+    pthread_mutex_lock(&inodes->lock);
+    inode = find_locked(inodes, key, handle);
+    qos_file_handle_free(handle);
+    return inode;
+}
+
 /* Counts a look-up of the file that is `fd` (O_PATH, taken over). */
 static int count_lookup(QosInodes *inodes, int fd, struct fuse_entry_param *ret_entry)
 {
-    struct fuse_entry_param entry = {0};
-    QosFileHandle *handle = NULL;
     QosInode *inode;
-    Key key = {0};
-    int error = examine(inodes, fd, &key, &entry.attr);
+    Facts facts;
+    int error = examine(inodes, fd, &facts);
 
     if (error != 0) {
         close(fd);
         return error;
     }
-    g_mutex_lock(&inodes->lock);
-    inode = g_hash_table_lookup(inodes->by_key, &key);
-    while (inode != NULL && inode->fd < 0 && handle == NULL) {
-        g_mutex_unlock(&inodes->lock);
-        handle = qos_file_handle_new(inodes->mounts, key.mount, fd);
-        g_mutex_lock(&inodes->lock);
-        inode = handle != NULL ? g_hash_table_lookup(inodes->by_key, &key) : NULL;
-    }
-    inode = find_locked(inodes, &key, handle);
+    if (facts.is_mount_root)
+        qos_mounts_enter(inodes->mounts, facts.key.mount, fd);
+    pthread_mutex_lock(&inodes->lock);
+    inode = identify_locked(inodes, &facts.key, fd);
     if (inode == NULL) {
-        inode = add_inode_locked(inodes, inodes->next_id++, &key, fd);
+        inode = add_inode_locked(inodes, inodes->next_id++, &facts, fd);
         fd = -1;
     } else if (inode->fd < 0) {
         inode->fd = fd;
@@ -383,15 +410,13 @@ static int count_lookup(QosInodes *inodes, int fd, struct fuse_entry_param *ret_
     }
     inode->lookups++;
     settle_locked(inodes, inode);
-    entry.ino = inode->id;
-    g_mutex_unlock(&inodes->lock);
+    *ret_entry = (struct fuse_entry_param){.ino = inode->id, .attr = facts.stat};
+    pthread_mutex_unlock(&inodes->lock);
 
-    qos_file_handle_free(handle);
     if (fd >= 0)
         close(fd);
     else
         close_surplus(inodes);
-    *ret_entry = entry;
     return 0;
 }
 
@@ -418,14 +443,14 @@ void qos_inodes_forget(QosInodes *inodes, fuse_ino_t id, guint64 count)
     guint64 key = id;
     QosInode *inode, *gone = NULL;
 
-    g_mutex_lock(&inodes->lock);
+    pthread_mutex_lock(&inodes->lock);
     inode = g_hash_table_lookup(inodes->by_id, &key);
     if (inode != NULL) {
         inode->lookups -= MIN(count, inode->lookups);
         if (inode->lookups == 0)
             gone = settle_locked(inodes, inode);
     }
-    g_mutex_unlock(&inodes->lock);
+    pthread_mutex_unlock(&inodes->lock);
     free_inode(gone);
 }
 
@@ -446,16 +471,16 @@ QosInodes *qos_inodes_new(const char *source, GError **error)
 {
     QosInodes *inodes;
     QosInode *root;
-    struct stat stat = {0};
-    Key key;
+    struct stat stat;
+    Facts facts;
     int fd = open(source, O_PATH | O_DIRECTORY | O_CLOEXEC);
 
-    if (fd < 0) {
+    if (fd < 0 || fstat(fd, &stat) != 0) {
         qos_set_error(error, errno, "cannot open the directory %s: %s", source, g_strerror(errno));
         return NULL;
     }
     inodes = g_new0(QosInodes, 1);
-    g_mutex_init(&inodes->lock);
+    pthread_mutex_init(&inodes->lock, NULL);
     inodes->by_id = g_hash_table_new(g_int64_hash, g_int64_equal);
     inodes->by_key = g_hash_table_new(key_hash, key_equal);
     inodes->next_id = QOS_INODE_FIRST;
@@ -463,11 +488,15 @@ QosInodes *qos_inodes_new(const char *source, GError **error)
     inodes->devices = g_array_new(FALSE, FALSE, sizeof(dev_t));
     inodes->open_max = find_open_max();
     inodes->mounts = qos_mounts_new();
-    if (fstat(fd, &stat) == 0)
-        inodes->root_device = stat.st_dev;
-    if (examine(inodes, fd, &key, &stat) != 0)
-        key = (Key){.device = inodes->root_device, .number = stat.st_ino};
-    root = add_inode_locked(inodes, FUSE_ROOT_ID, &key, fd);
+    inodes->root_device = stat.st_dev;
+    if (examine(inodes, fd, &facts) != 0) {
+        qos_set_error(error, errno, "cannot examine %s: %s", source, g_strerror(errno));
+        close(fd);
+        qos_inodes_free(inodes);
+        return NULL;
+    }
+    qos_mounts_enter(inodes->mounts, facts.key.mount, fd);
+    root = add_inode_locked(inodes, FUSE_ROOT_ID, &facts, fd);
     root->lookups = 1;
     root->loans = 1; /* never given back: it stays warm */
     return inodes;
@@ -487,7 +516,7 @@ void qos_inodes_free(QosInodes *inodes)
     g_hash_table_unref(inodes->by_key);
     g_array_unref(inodes->devices);
     qos_mounts_free(inodes->mounts);
-    g_mutex_clear(&inodes->lock);
+    pthread_mutex_destroy(&inodes->lock);
     g_free(inodes);
 }
 
@@ -495,9 +524,9 @@ guint qos_inodes_count(QosInodes *inodes)
 {
     guint count;
 
-    g_mutex_lock(&inodes->lock);
+    pthread_mutex_lock(&inodes->lock);
     count = g_hash_table_size(inodes->by_id);
-    g_mutex_unlock(&inodes->lock);
+    pthread_mutex_unlock(&inodes->lock);
     return count;
 }
 
@@ -505,8 +534,8 @@ guint qos_inodes_open_count(QosInodes *inodes)
 {
     guint count;
 
-    g_mutex_lock(&inodes->lock);
+    pthread_mutex_lock(&inodes->lock);
     count = inodes->open_count;
-    g_mutex_unlock(&inodes->lock);
+    pthread_mutex_unlock(&inodes->lock);
     return count;
 }

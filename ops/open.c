@@ -247,13 +247,14 @@ void qosfs_op_tmpfile(fuse_req_t request, fuse_ino_t parent, mode_t mode,
 
 /* --- closing --- */
 
-/* A close() of one of the descriptors: tells the store, and hears its errors. */
+/* A close() of one of the caller's descriptors: tells the store, and hears its errors. Where no
+ * descriptor is left to close, his close() shall not fail for that. */
 static int run_flush(QosOp *op)
 {
     int copy = dup(op->handle->fd);
 
     if (copy < 0)
-        return -errno;
+        return fdatasync(op->handle->fd) == 0 ? 0 : -errno;
     return close(copy) == 0 ? 0 : -errno;
 }
 

@@ -231,3 +231,34 @@ def test_what_is_reserved_for_root_stays_so(store, mount):
     for top in (store.dir, qos.dir):
         done = subprocess.run(["chattr", "+i", top / "file"], user=USER, group=USER, extra_groups=[], capture_output=True)
         assert done.returncode != 0
+
+
+def test_what_waits_keeps_identity_umask_and_data(store, qos):
+    """Requests that a rule holds back are run later by another thread: for the same caller, with the same bytes."""
+    qos.rule("start all jobid={*} rate=400 depth=20 per=rule")
+    children = []
+    for uid, umask in ((USER, 0o077), (OTHER, 0o002), (0, 0o027)):
+        child = os.fork()
+        if child == 0:
+            failed = 1
+            try:
+                os.setgroups([])
+                os.setresgid(uid, uid, uid)
+                os.setresuid(uid, uid, uid)
+                os.umask(umask)
+                for number in range(40):
+                    write(qos.dir / f"{uid}-{number}", f"{uid} {number} " * 3000)
+                    os.setxattr(qos.dir / f"{uid}-{number}", "user.name", f"{uid}-{number}".encode())
+                failed = 0
+            finally:
+                os._exit(failed)
+        children.append(child)
+    assert [os.waitpid(child, 0)[1] for child in children] == [0, 0, 0]
+    for uid, umask in ((USER, 0o077), (OTHER, 0o002), (0, 0o027)):
+        for number in range(40):
+            path = store.dir / f"{uid}-{number}"
+            found = path.stat()
+            assert (found.st_uid, found.st_gid, found.st_mode & 0o777) == (uid, uid, 0o666 & ~umask)
+            assert path.read_text() == f"{uid} {number} " * 3000
+            assert os.getxattr(path, "user.name") == path.name.encode()
+    assert sum(job["waits"] for job in qos.state()["jobs"]) > 100

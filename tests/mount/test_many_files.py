@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from harness import run
+from harness import run, wait_until
 
 
 def open_count(pid):
@@ -99,3 +99,49 @@ def test_too_many_open_files_are_an_error(store, small):
         file.close()
     (qos.dir / "after").write_text("x")
     assert len(os.listdir(qos.dir)) >= len(files)
+
+
+def test_tree_on_another_device(store, small):
+    """The same below a mount of its own, which is free again when nothing there is known any more."""
+    below = store.dir / "below"
+    below.mkdir()
+    run("mount", "-t", "tmpfs", "below", below)
+    try:
+        qos = small(store)
+        for number in range(600):
+            (below / str(number)).write_text(str(number))
+        for _ in range(2):
+            assert len(listing(qos.dir / "below")) == 600
+            assert all((qos.dir / "below" / str(number)).read_text() == str(number) for number in range(600))
+        assert open_count(qos.pid) < 290
+
+        def unmount():
+            with open("/proc/sys/vm/drop_caches", "w") as file:
+                file.write("2")
+            return subprocess.run(["umount", below], stderr=subprocess.DEVNULL).returncode == 0
+        wait_until(unmount, what=f"umount {below}")
+    finally:
+        subprocess.run(["umount", "-l", below], stderr=subprocess.DEVNULL)
+
+
+def test_space_of_removed_files_is_free(store, small):
+    """No descriptor of the daemon keeps a removed file."""
+    qos = small(store)
+    for number in range(400):
+        (store.dir / f"file-{number}").write_bytes(b"x" * 65536)
+    used = os.statvfs(store.dir).f_bfree
+    assert len(listing(qos.dir)) == 400
+    for number in range(400):
+        os.unlink(qos.dir / f"file-{number}")
+    wait_until(lambda: os.statvfs(store.dir).f_bfree >= used + 400 * 16 * 0.99, what="the space")
+    wait_until(lambda: not any("(deleted)" in target for target in open_files(qos.pid)), what="closing")
+
+
+def open_files(pid):
+    targets = []
+    for fd in os.listdir(f"/proc/{pid}/fd"):
+        try:
+            targets.append(os.readlink(f"/proc/{pid}/fd/{fd}"))
+        except FileNotFoundError:
+            pass
+    return targets

@@ -401,3 +401,44 @@ def test_read_only(store, mount):
         with pytest.raises(OSError) as caught:
             call()
         assert caught.value.errno == errno.EROFS
+
+
+# --- names that the kernel remembers, and the store has changed ---
+
+def test_create_of_what_somebody_else_made(store, mount):
+    """The kernel believes that there is no such name, and asks to make it."""
+    qos = mount(store, "cache=always")
+    (store.dir / "target").write_text("target")
+    for name in ("file", "exclusive", "link", "folder", "pipe"):
+        assert not os.path.exists(qos.dir / name)
+    write(store.dir / "file", "made on the store")
+    write(store.dir / "exclusive")
+    os.symlink("target", store.dir / "link")
+    os.mkdir(store.dir / "folder")
+    os.mkfifo(store.dir / "pipe")
+    with open(qos.dir / "file", "a+") as file:
+        file.seek(0)
+        assert file.read() == "made on the store"
+    with pytest.raises(FileExistsError):
+        open(qos.dir / "exclusive", "x")
+    with open(qos.dir / "link", "a") as file:
+        file.write(" through the link")
+    assert (store.dir / "target").read_text() == "target through the link"
+    with pytest.raises(IsADirectoryError):
+        open(qos.dir / "folder", "w")
+    with open(os.open(qos.dir / "pipe", os.O_RDWR | os.O_CREAT | os.O_NONBLOCK), "wb") as pipe:
+        assert stat.S_ISFIFO(os.fstat(pipe.fileno()).st_mode)
+
+
+def test_names_that_went_on_the_store(store, mount):
+    qos = mount(store, "entry_timeout=0,attr_timeout=0")
+    for number in range(20):
+        write(store.dir / "file", str(number))
+        assert (qos.dir / "file").read_text() == str(number)
+        os.unlink(store.dir / "file")
+        assert not os.path.exists(qos.dir / "file")
+        os.mkdir(store.dir / "file")
+        assert os.path.isdir(qos.dir / "file")
+        os.rmdir(store.dir / "file")
+    with pytest.raises(FileNotFoundError):
+        os.unlink(qos.dir / "file")

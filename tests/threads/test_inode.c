@@ -1,0 +1,215 @@
+/*
+ * The table of inodes under many threads: look-ups, forgets and loans of the same files at once,
+ * with fewer descriptors than files.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <glib/gstdio.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "ops/cred.h"
+#include "ops/inode.h"
+
+#define FILES       200
+#define DESCRIPTORS 120 /* that the process may open: the table keeps half of them */
+#define THREADS     8
+#define STEPS       4000
+
+typedef struct {
+    char *path;
+    QosInodes *inodes;
+    QosLoan root;
+} Fixture;
+
+static void set_descriptors(rlim_t count)
+{
+    struct rlimit limit;
+
+    g_assert_cmpint(getrlimit(RLIMIT_NOFILE, &limit), ==, 0);
+    limit.rlim_cur = MIN(count, limit.rlim_max);
+    g_assert_cmpint(setrlimit(RLIMIT_NOFILE, &limit), ==, 0);
+}
+
+static void make_file(const char *folder, int number)
+{
+    g_autofree char *path = g_strdup_printf("%s/%d", folder, number);
+
+    g_assert_true(g_file_set_contents(path, path, -1, NULL));
+}
+
+static void set_up(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
+{
+    fixture->path = g_dir_make_tmp("qosfs-inode-XXXXXX", NULL);
+    for (int number = 0; number < FILES; number++)
+        make_file(fixture->path, number);
+    qos_cred_init();
+    set_descriptors(DESCRIPTORS);
+    fixture->inodes = qos_inodes_new(fixture->path, NULL);
+    g_assert_nonnull(fixture->inodes);
+    g_assert_cmpint(qos_inodes_borrow(fixture->inodes, FUSE_ROOT_ID, &fixture->root), ==, 0);
+}
+
+static void tear_down(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
+{
+    qos_loan_return(&fixture->root);
+    g_assert_cmpuint(qos_inodes_count(fixture->inodes), ==, 1);
+    g_assert_cmpuint(qos_inodes_open_count(fixture->inodes), ==, 1);
+    qos_inodes_free(fixture->inodes);
+    for (int number = 0; number < FILES; number++) {
+        g_autofree char *path = g_strdup_printf("%s/%d", fixture->path, number);
+
+        g_unlink(path);
+    }
+    g_assert_cmpint(g_rmdir(fixture->path), ==, 0);
+    g_free(fixture->path);
+}
+
+static fuse_ino_t look_up(Fixture *fixture, int number, ino_t *ret_file)
+{
+    char name[16];
+    struct fuse_entry_param entry;
+
+    g_snprintf(name, sizeof(name), "%d", number);
+    g_assert_cmpint(qos_inodes_lookup(fixture->inodes, &fixture->root, name, &entry), ==, 0);
+    *ret_file = entry.attr.st_ino;
+    return entry.ino;
+}
+
+static void check_loan(Fixture *fixture, fuse_ino_t id, ino_t file)
+{
+    g_auto(QosLoan) loan = {0};
+    struct stat stat;
+
+    g_assert_cmpint(qos_inodes_borrow(fixture->inodes, id, &loan), ==, 0);
+    g_assert_cmpint(fstat(loan.fd, &stat), ==, 0);
+    g_assert_cmpuint(stat.st_ino, ==, file);
+}
+
+/* Looks up, borrows and forgets at random; at the end it has forgotten all it looked up. */
+static gpointer use_files(gpointer data)
+{
+    Fixture *fixture = data;
+    g_autoptr(GRand) chance = g_rand_new_with_seed((guint32)(gsize)g_thread_self());
+    fuse_ino_t ids[FILES] = {0};
+    guint counts[FILES] = {0};
+
+    for (int step = 0; step < STEPS; step++) {
+        int number = g_rand_int_range(chance, 0, FILES);
+        ino_t file;
+        fuse_ino_t id = look_up(fixture, number, &file);
+
+        /* As long as one look-up is not forgotten, the file keeps its id. */
+        if (counts[number] > 0)
+            g_assert_cmpuint(id, ==, ids[number]);
+        ids[number] = id;
+        counts[number]++;
+        check_loan(fixture, id, file);
+        if (g_rand_boolean(chance)) {
+            qos_inodes_forget(fixture->inodes, id, counts[number]);
+            counts[number] = 0;
+        }
+    }
+    for (int number = 0; number < FILES; number++)
+        qos_inodes_forget(fixture->inodes, ids[number], counts[number]);
+    return NULL;
+}
+
+static void test_many_threads(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
+{
+    GThread *threads[THREADS];
+
+    for (int i = 0; i < THREADS; i++)
+        threads[i] = g_thread_new("files", use_files, fixture);
+    for (int i = 0; i < THREADS; i++)
+        g_thread_join(threads[i]);
+}
+
+static void test_ids_are_used_once(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
+{
+    fuse_ino_t last = 0;
+
+    for (int step = 0; step < 100; step++) {
+        ino_t file;
+        fuse_ino_t id = look_up(fixture, 7, &file);
+        QosLoan loan;
+
+        g_assert_cmpuint(id, >, last);
+        last = id;
+        qos_inodes_forget(fixture->inodes, id, 1);
+        g_assert_cmpint(qos_inodes_borrow(fixture->inodes, id, &loan), ==, -ESTALE);
+    }
+}
+
+/* A loan outlives the last look-up, and a look-up in between brings the same id back. */
+static void test_loan_keeps_the_inode(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
+{
+    ino_t file;
+    fuse_ino_t id = look_up(fixture, 3, &file);
+    QosLoan loan;
+
+    g_assert_cmpint(qos_inodes_borrow(fixture->inodes, id, &loan), ==, 0);
+    qos_inodes_forget(fixture->inodes, id, 1);
+    g_assert_cmpuint(qos_inodes_count(fixture->inodes), ==, 2);
+    g_assert_cmpuint(look_up(fixture, 3, &file), ==, id);
+    qos_loan_return(&loan);
+    check_loan(fixture, id, file);
+    qos_inodes_forget(fixture->inodes, id, 1000);
+    g_assert_cmpuint(qos_inodes_count(fixture->inodes), ==, 1);
+}
+
+static void test_cold_inodes(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
+{
+    fuse_ino_t ids[FILES];
+    ino_t files[FILES];
+
+    if (!qos_cred_may_search()) {
+        g_test_skip("file handles need CAP_DAC_READ_SEARCH");
+        return;
+    }
+    for (int number = 0; number < FILES; number++)
+        ids[number] = look_up(fixture, number, &files[number]);
+    g_assert_cmpuint(qos_inodes_open_count(fixture->inodes), <=, DESCRIPTORS / 2);
+    for (int number = 0; number < FILES; number++)
+        check_loan(fixture, ids[number], files[number]);
+    g_assert_cmpuint(qos_inodes_open_count(fixture->inodes), <=, DESCRIPTORS / 2);
+
+    /* The first is cold now: gone with its file, whatever gets its number. */
+    g_autofree char *path = g_strdup_printf("%s/0", fixture->path);
+    QosLoan loan;
+
+    g_unlink(path);
+    g_assert_cmpint(qos_inodes_borrow(fixture->inodes, ids[0], &loan), ==, -ESTALE);
+    make_file(fixture->path, 0);
+    qos_inodes_forget(fixture->inodes, look_up(fixture, 0, &files[0]), 1);
+    for (int number = 0; number < FILES; number++)
+        qos_inodes_forget(fixture->inodes, ids[number], 1);
+}
+
+/* Opens all it can, and looks up: an error, and no harm. */
+static void test_no_descriptor_left(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
+{
+    int fds[DESCRIPTORS], count = 0;
+    struct fuse_entry_param entry;
+    ino_t file;
+
+    while ((fds[count] = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0)
+        count++;
+    g_assert_cmpint(qos_inodes_lookup(fixture->inodes, &fixture->root, "1", &entry), ==, -EMFILE);
+    while (count > 0)
+        close(fds[--count]);
+    qos_inodes_forget(fixture->inodes, look_up(fixture, 1, &file), 1);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+#define ADD(name, function) g_test_add("/inode/" name, Fixture, NULL, set_up, function, tear_down)
+    ADD("many-threads", test_many_threads);
+    ADD("ids-are-used-once", test_ids_are_used_once);
+    ADD("loan-keeps-the-inode", test_loan_keeps_the_inode);
+    ADD("cold-inodes", test_cold_inodes);
+    ADD("no-descriptor-left", test_no_descriptor_left);
+    return g_test_run();
+}
