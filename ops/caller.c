@@ -27,6 +27,7 @@ typedef struct {
 
 struct QosCallers {
     QosGate *gate;
+    gboolean has_proc;    /* /proc shows the processes by the pids that requests have */
     GMutex lock;          /* of all below */
     GHashTable *entries;  /* TID -> Entry, owned */
     GQueue recent;        /* of Entry, the most recently used first */
@@ -131,6 +132,14 @@ static void read_groups(int directory, Facts *facts)
     facts->groups = (gid_t *)g_array_free(g_steal_pointer(&groups), FALSE);
 }
 
+/* /proc may be that of another pid namespace, where our pids are other processes. */
+static gboolean proc_is_ours(void)
+{
+    g_autofree char *self = g_file_read_link("/proc/self", NULL);
+
+    return self && g_ascii_strtoll(self, NULL, 10) == getpid();
+}
+
 /* All that is known of a TID; nothing of one that is gone or may not be seen. */
 static void read_facts(pid_t tid, const QosJobNaming *naming, Facts *facts)
 {
@@ -218,6 +227,9 @@ QosCallers *qos_callers_new(QosGate *gate)
     QosCallers *callers = g_new0(QosCallers, 1);
 
     callers->gate = gate;
+    callers->has_proc = proc_is_ours();
+    if (!callers->has_proc)
+        g_warning("/proc is not that of this pid namespace: jobs are named by uid alone");
     g_mutex_init(&callers->lock);
     callers->entries = g_hash_table_new_full(NULL, NULL, NULL, free_entry);
     g_queue_init(&callers->recent);
@@ -305,7 +317,7 @@ QosCaller *qos_callers_get(QosCallers *callers, const struct fuse_ctx *context)
 
     if (fresh)
         return known;
-    if (context->pid != 0)
+    if (context->pid != 0 && callers->has_proc)
         read_facts(context->pid, naming, &facts);
     if (facts.exiting && known && facts.start == start)
         job = qos_job_ref(known->job);
