@@ -126,7 +126,9 @@ static int examine(QosInodes *inodes, int fd, Facts *ret_facts)
         .st_mtim = timespec_from_statx(&x->stx_mtime),
         .st_ctim = timespec_from_statx(&x->stx_ctime),
     };
-    ret_facts->key = (Key){.mount = x->stx_mnt_id, .device = stat->st_dev, .number = x->stx_ino};
+    ret_facts->key = (Key){.device = stat->st_dev, .number = x->stx_ino};
+    /* Kernels before 5.8 do not tell. */
+    ret_facts->key.mount = (x->stx_mask & STATX_MNT_ID) != 0 ? x->stx_mnt_id : stat->st_dev;
     ret_facts->is_mount_root =
         (x->stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0 && S_ISDIR(x->stx_mode);
     stat->st_ino = qos_inodes_shown(inodes, stat->st_dev, stat->st_ino);

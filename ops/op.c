@@ -159,16 +159,23 @@ static void cancel(QosEntry *entry, int error)
     free_op(op);
 }
 
-/* Work on an open file is the opener's, as far as it is the same user who asks, or nobody (the
- * kernel's write-back and read-ahead); its job pays in any case. */
+/* TRUE for the opener himself, and for what the kernel does by itself: write-back, the last close.
+ */
+static gboolean asks_as(const struct fuse_ctx *context, const QosCaller *opener)
+{
+    return (context->uid == opener->uid && context->gid == opener->gid) ||
+           (context->pid == 0 && context->uid == 0 && context->gid == 0);
+}
+
+/* Work on an open file is done as its opener, unless another user asks; the opener's job always
+ * pays. */
 static void find_caller(QosOp *op)
 {
     const struct fuse_ctx *context = fuse_req_ctx(op->fuse);
     QosRequest *request = &op->entry.request;
     QosCaller *opener = op->handle != NULL ? op->handle->caller : NULL;
 
-    if (opener != NULL &&
-        (context->pid == 0 || (context->uid == opener->uid && context->gid == opener->gid)))
+    if (opener != NULL && asks_as(context, opener))
         op->caller = qos_caller_ref(opener);
     else
         op->caller = qos_callers_get(op->fs->callers, context);
