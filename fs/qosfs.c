@@ -198,6 +198,7 @@ static gboolean choose_threads(Mounter *mounter, GError **error)
     qos_gate_state(mounter->fs.gate, &state);
     if (mounter->options.threads == 0)
         mounter->options.threads = MAX(2 * state.slots, THREADS_MIN);
+    mounter->fs.threads = mounter->options.threads;
     if (mounter->options.threads > state.slots)
         return TRUE;
     qos_set_error(

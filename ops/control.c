@@ -280,6 +280,21 @@ static gboolean set_rule(QosControl *control, const char *command, GError **erro
     return good;
 }
 
+/* Slots that are all in use must leave a thread to read requests, if only to answer closes. */
+static gboolean leaves_a_reader(const QosControl *control, QosTunable tunable, const char *text,
+                                GError **error)
+{
+    guint threads = control->fs->threads;
+
+    if (tunable != QOS_TUNABLE_SLOTS || g_ascii_strtoull(text, NULL, 10) < threads)
+        return TRUE;
+    qos_set_error(error, ERANGE,
+                  "slots=%s: this mount has %u threads, and one must be left to read requests; "
+                  "mount again with more threads, or with -o slots=%s",
+                  text, threads, text);
+    return FALSE;
+}
+
 static gboolean set_tunable(QosControl *control, QosTunable tunable, const char *text,
                             GError **error)
 {
@@ -287,6 +302,10 @@ static gboolean set_tunable(QosControl *control, QosTunable tunable, const char 
 
     if (!checked)
         return FALSE;
+    if (!leaves_a_reader(control, tunable, checked, error)) {
+        g_free(checked);
+        return FALSE;
+    }
     if (control->db &&
         !qos_db_save_tunable(control->db, qos_tunable_names[tunable], checked, error)) {
         g_free(checked);

@@ -32,7 +32,8 @@ typedef struct QosFs {
     QosFsConfig config; /* does not change while mounted */
     const char *source; /* SRC, absolute */
     const char *mountpoint;
-    uid_t owner; /* who mounted: besides root, the one who may set rules */
+    uid_t owner;   /* who mounted: besides root, the one who may set rules */
+    guint threads; /* readers of requests at most, more than slots; 0: not chosen yet */
     struct fuse_session *session;
     QosGate *gate;
     QosCallers *callers;

@@ -154,6 +154,14 @@ def test_bad_tunable_changes_nothing_and_says_why(store, mount, name, value, cod
     assert qos.get("last_error")
 
 
+def test_slots_leave_a_thread_to_read(store, mount):
+    qos = mount(store, "threads=8,slots=4")
+    qos.set("slots", 7)
+    assert refused(qos.set, "slots", 8) == errno.ERANGE
+    assert "8 threads" in qos.get("last_error")
+    assert qos.get("slots") == "7" and qos.state()["slots"]["total"] == 7
+
+
 def test_policies(store, mount):
     def states():
         regular, _ = qos.get("nrs_policies").split("high_priority_requests:\n")
