@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -28,7 +29,7 @@ typedef struct {
 struct QosCallers {
     QosGate *gate;
     gboolean has_proc;    /* /proc shows the processes by the pids that requests have */
-    GMutex lock;          /* of all below */
+    pthread_mutex_t lock; /* of all below */
     GHashTable *entries;  /* TID -> Entry, owned */
     GQueue recent;        /* of Entry, the most recently used first */
     QosJobNaming *naming; /* a reference */
@@ -167,11 +168,11 @@ static void log_cut_id(QosCallers *callers, const char *id)
     gboolean is_new = FALSE;
     guint logged;
 
-    g_mutex_lock(&callers->lock);
+    pthread_mutex_lock(&callers->lock);
     logged = g_hash_table_size(callers->cut_ids);
     if (logged < CUT_LOG_MAX)
         is_new = g_hash_table_add(callers->cut_ids, g_strdup(id));
-    g_mutex_unlock(&callers->lock);
+    pthread_mutex_unlock(&callers->lock);
     if (is_new)
         g_warning("a JobID longer than %d bytes was cut to \"%s\"%s", QOS_JOB_ID_MAX, id,
                   logged + 1 == CUT_LOG_MAX ? "; further ones are not logged" : "");
@@ -230,7 +231,7 @@ QosCallers *qos_callers_new(QosGate *gate)
     callers->has_proc = proc_is_ours();
     if (!callers->has_proc)
         g_warning("/proc is not that of this pid namespace: jobs are named by uid alone");
-    g_mutex_init(&callers->lock);
+    pthread_mutex_init(&callers->lock, NULL);
     callers->entries = g_hash_table_new_full(NULL, NULL, NULL, free_entry);
     g_queue_init(&callers->recent);
     callers->naming =
@@ -246,7 +247,7 @@ void qos_callers_free(QosCallers *callers)
     g_hash_table_unref(callers->entries);
     g_hash_table_unref(callers->cut_ids);
     qos_job_naming_unref(callers->naming);
-    g_mutex_clear(&callers->lock);
+    pthread_mutex_destroy(&callers->lock);
     g_free(callers);
 }
 
@@ -262,7 +263,7 @@ static void store(QosCallers *callers, const QosJobNaming *naming, QosCaller *ca
 {
     Entry *entry, *oldest;
 
-    g_mutex_lock(&callers->lock);
+    pthread_mutex_lock(&callers->lock);
     if (naming == callers->naming) {
         entry = g_hash_table_lookup(callers->entries, GINT_TO_POINTER(caller->tid));
         if (entry)
@@ -277,7 +278,7 @@ static void store(QosCallers *callers, const QosJobNaming *naming, QosCaller *ca
                    now - oldest->read > QOS_CALLER_IDLE)
             drop_locked(callers, oldest);
     }
-    g_mutex_unlock(&callers->lock);
+    pthread_mutex_unlock(&callers->lock);
 }
 
 /* The cached caller, a new reference, or NULL where there is none. *ret_fresh: it may answer; else
@@ -288,7 +289,7 @@ static QosCaller *find(QosCallers *callers, const struct fuse_ctx *context, QosT
     QosCaller *caller = NULL;
     Entry *entry;
 
-    g_mutex_lock(&callers->lock);
+    pthread_mutex_lock(&callers->lock);
     entry = g_hash_table_lookup(callers->entries, GINT_TO_POINTER(context->pid));
     if (entry) {
         caller = qos_caller_ref(entry->caller);
@@ -300,7 +301,7 @@ static QosCaller *find(QosCallers *callers, const struct fuse_ctx *context, QosT
     }
     if (!*ret_fresh)
         *ret_naming = qos_job_naming_ref(callers->naming);
-    g_mutex_unlock(&callers->lock);
+    pthread_mutex_unlock(&callers->lock);
     return caller;
 }
 
@@ -333,21 +334,21 @@ QosCaller *qos_callers_get(QosCallers *callers, const struct fuse_ctx *context)
 
 void qos_callers_set_naming(QosCallers *callers, QosJobNaming *naming)
 {
-    g_mutex_lock(&callers->lock);
+    pthread_mutex_lock(&callers->lock);
     qos_job_naming_unref(callers->naming);
     callers->naming = qos_job_naming_ref(naming);
     g_hash_table_remove_all(callers->entries);
     g_queue_init(&callers->recent);
-    g_mutex_unlock(&callers->lock);
+    pthread_mutex_unlock(&callers->lock);
 }
 
 QosJobNaming *qos_callers_naming(QosCallers *callers)
 {
     QosJobNaming *naming;
 
-    g_mutex_lock(&callers->lock);
+    pthread_mutex_lock(&callers->lock);
     naming = qos_job_naming_ref(callers->naming);
-    g_mutex_unlock(&callers->lock);
+    pthread_mutex_unlock(&callers->lock);
     return naming;
 }
 
@@ -355,8 +356,8 @@ guint qos_callers_count(QosCallers *callers)
 {
     guint count;
 
-    g_mutex_lock(&callers->lock);
+    pthread_mutex_lock(&callers->lock);
     count = callers->recent.length;
-    g_mutex_unlock(&callers->lock);
+    pthread_mutex_unlock(&callers->lock);
     return count;
 }
