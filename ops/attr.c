@@ -123,17 +123,6 @@ static int set_times(const AttrOp *attr, const char *path)
     return utimensat(AT_FDCWD, path, times, 0) == 0 ? 0 : -errno;
 }
 
-/* Truncation sets the times by itself, and the caller may do it without owning the file, which an
- * explicit utimensat() of one of them would demand. */
-static gboolean sets_times(const AttrOp *attr)
-{
-    int now = FUSE_SET_ATTR_ATIME_NOW | FUSE_SET_ATTR_MTIME_NOW;
-
-    if ((attr->to_set & (FUSE_SET_ATTR_ATIME | FUSE_SET_ATTR_MTIME)) == 0)
-        return FALSE;
-    return (attr->to_set & FUSE_SET_ATTR_SIZE) == 0 || (attr->to_set & now) == 0;
-}
-
 /* To set nothing is how the kernel passes on chown(-1, -1), which takes suid and sgid bits away;
  * and the same of a writer who is not the owner, whose write will do it: so that may fail. */
 static int set_owner(const AttrOp *attr, int fd)
@@ -168,7 +157,7 @@ static int run_setattr(QosOp *op)
         return -errno;
     if ((to_set & FUSE_SET_ATTR_SIZE) != 0)
         error = set_size(attr, file.fd, path);
-    if (error == 0 && sets_times(attr))
+    if (error == 0 && (to_set & (FUSE_SET_ATTR_ATIME | FUSE_SET_ATTR_MTIME)) != 0)
         error = set_times(attr, path);
     return error != 0 ? error : reply_attributes(op, file.fd);
 }

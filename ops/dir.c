@@ -81,10 +81,9 @@ static void put_stream(QosHandle *handle, QosDirStream *stream)
         qos_dir_stream_free(stream);
 }
 
-/* The first entry of a rewound directory is always read anew. */
 static int stream_seek(QosDirStream *stream, off_t offset)
 {
-    if (offset != 0 && offset == stream->offset)
+    if (offset == stream->offset)
         return 0;
     if (lseek(stream->fd, offset, SEEK_SET) < 0)
         return -errno;

@@ -173,6 +173,10 @@ static void test_cold_inodes(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
     g_assert_cmpuint(qos_inodes_open_count(fixture->inodes), <=, DESCRIPTORS / 2);
     for (int number = 0; number < FILES; number++)
         check_loan(fixture, ids[number], files[number]);
+    for (int number = 0; number < FILES; number++) {
+        g_assert_cmpuint(look_up(fixture, number, &files[number]), ==, ids[number]);
+        qos_inodes_forget(fixture->inodes, ids[number], 1);
+    }
     g_assert_cmpuint(qos_inodes_open_count(fixture->inodes), <=, DESCRIPTORS / 2);
 
     /* The first is cold now: gone with its file, whatever gets its number. */
