@@ -249,6 +249,15 @@ class Mount:
         """The job's part of state(), or None."""
         return next((job for job in self.state()["jobs"] if job["id"] == str(jobid)), None)
 
+    def wait_booked(self, jobid, **operations):
+        """Waits until all that the job did is in its totals: a request is booked after its reply, and a close comes
+        when its program may be gone. So many of these `operations`, which hold no slot, and none that does."""
+        def is_booked():
+            job = self.job(jobid)
+            booked = {name: value["samples"] for name, value in job["operations"].items()} if job else {}
+            return job and job["running"] == 0 and operations.items() <= booked.items()
+        wait_until(is_booked, what=f"the last request of job {jobid}")
+
     def rule(self, command):
         """Gives a rule command, by xattr."""
         os.setxattr(self.dir, "user.qosfs.nrs_tbf_rule", command.encode())

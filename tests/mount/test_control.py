@@ -7,7 +7,7 @@ import stat
 
 import pytest
 
-from harness import USER, as_job, as_user, run, wait_until
+from harness import USER, as_job, as_user, run
 
 RULES = "user.qosfs.nrs_tbf_rule"
 FILES = {"job_stats", "jobs", "rules", "metrics", "state.json"}
@@ -331,7 +331,7 @@ def test_clear(store, mount):
     qos = mount(store)
     for job in ("7", "8"):
         as_job(job, "touch", qos.dir / "file")
-        wait_until(lambda: "close" in qos.job(job)["operations"], what="the close")
+        qos.wait_booked(job, close=1, flush=2)
     run("sh", "-c", f"echo 7 > {qos.dir}/.qosfs/job_stats")
     assert not qos.job("7") or qos.job("7")["requests"] == 0
     assert qos.job("8")["requests"] > 0

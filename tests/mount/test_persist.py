@@ -1,4 +1,5 @@
 """What is there again after a remount or a crash, and what is refused because the database is no good."""
+import errno
 import hashlib
 import os
 import signal
@@ -16,10 +17,10 @@ def rule_names(qos):
 
 
 def touch(qos, count):
-    """A job that makes files. Closes come after the programs are gone: they are waited for."""
+    """A job that makes files."""
     for number in range(count):
         as_job("worker", "touch", qos.dir / f"file{number}")
-    wait_until(lambda: qos.job("worker")["operations"].get("close", {}).get("samples") == count, what="the closes")
+    qos.wait_booked("worker", close=count, flush=2 * count)
 
 
 def prepare(qos):
@@ -45,7 +46,7 @@ def assert_all_there(qos, state):
     assert now["tunables"] == state["tunables"]
     assert next(policy["name"] for policy in now["policies"] if policy["state"] == "started") == "jrr"
     old, new = next(job for job in state["jobs"] if job["id"] == "worker"), qos.job("worker")
-    for field in ("requests", "errors", "waits", "read_bytes", "write_bytes", "operations"):
+    for field in ("operations", "requests", "errors", "waits", "read_bytes", "write_bytes"):
         assert new[field] == old[field], field
     assert new["started"] == pytest.approx(old["started"], abs=1)
 
@@ -230,11 +231,14 @@ def test_full_disk(store, mount, world):
     with pytest.raises(OSError), open(ballast, "wb", buffering=0) as file:
         while True:
             file.write(b"x" * 4096)
+    taken = ["default", "known"]
     with pytest.raises(OSError) as caught:
         for number in range(2000):
             qos.rule(f"start r{number} jobid={{{'x' * 200}}} rate=1")
-    assert caught.value.errno == 28
+            taken.append(f"r{number}")
+    assert caught.value.errno == errno.ENOSPC
     names = rule_names(qos)
+    assert sorted(names) == sorted(taken)
     assert "full" in qos.get("last_error") or "space" in qos.get("last_error")
     (qos.dir / "file").write_text("the mount works")
     ballast.unlink()
