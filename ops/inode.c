@@ -391,7 +391,7 @@ static QosInode *identify_locked(QosInodes *inodes, const Key *key, int fd)
 static int count_lookup(QosInodes *inodes, int fd, struct fuse_entry_param *ret_entry)
 {
     QosInode *inode;
-    Facts facts;
+    Facts facts = {0};
     int error = examine(inodes, fd, &facts);
 
     if (error != 0) {
@@ -474,7 +474,7 @@ QosInodes *qos_inodes_new(const char *source, GError **error)
     QosInodes *inodes;
     QosInode *root;
     struct stat stat;
-    Facts facts;
+    Facts facts = {0};
     int fd = open(source, O_PATH | O_DIRECTORY | O_CLOEXEC);
 
     if (fd < 0 || fstat(fd, &stat) != 0) {
