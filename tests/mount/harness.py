@@ -125,6 +125,9 @@ class World:
         for program in ("mount.qosfs", "tools/qosfsctl"):
             if not (BUILD / program).exists():
                 raise RuntimeError(f"{BUILD / program} is missing: build first, or set QOSFS_BUILD")
+        # A run in the background may have inherited these as ignored, and would hand that down.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
         _check(_libc.unshare(CLONE_NEWNS), "unshare")
         _check(_libc.mount(None, b"/", None, MS_REC | MS_PRIVATE, None), "/")
         self.root = pathlib.Path(tempfile.mkdtemp(prefix="qosfs-test-"))
