@@ -116,13 +116,15 @@ static int open_by_handle(int mount_fd, const struct file_handle *handle)
 /* A handle without its mount; NULL where the file has none. */
 static QosFileHandle *name_file(int fd)
 {
-    g_autofree QosFileHandle *handle = g_malloc0(sizeof(*handle) + MAX_HANDLE_SZ);
+    QosFileHandle *handle = g_malloc0(sizeof(*handle) + MAX_HANDLE_SZ);
     int kernel_mount_id;
 
     handle->handle.handle_bytes = MAX_HANDLE_SZ;
-    if (name_to_handle_at(fd, "", &handle->handle, &kernel_mount_id, AT_EMPTY_PATH) != 0)
+    if (name_to_handle_at(fd, "", &handle->handle, &kernel_mount_id, AT_EMPTY_PATH) != 0) {
+        g_free(handle);
         return NULL;
-    return g_realloc(g_steal_pointer(&handle), sizeof(*handle) + handle->handle.handle_bytes);
+    }
+    return g_realloc(handle, sizeof(*handle) + handle->handle.handle_bytes);
 }
 
 void qos_mounts_enter(QosMounts *mounts, guint64 id, int fd)
