@@ -16,6 +16,7 @@ from harness import (MNT_DETACH, SANITIZERS, TIMEOUT, USER, _bind, as_user, job_
 
 pytestmark = pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
 
+MNT_FORCE = 1
 USAGE, FAILED = 1, 32  # exit codes, as mount(8) has them
 
 
@@ -548,3 +549,55 @@ def test_fstab_user(installed, world, store, db):
     pid = daemon_of(place)
     run("umount", place)
     wait_until(lambda: not is_running(pid))
+
+
+# --- ends that are not in order ---
+
+
+def waiting_reader(qos):
+    """A program that lists the mount until it gets an error, or its input has an end; it waits for its turn now."""
+    code = ("import errno, os, select, sys\n"
+            "os.chdir(sys.argv[1])\n"
+            "try:\n"
+            "    while not select.select([0], [], [], 0)[0]: os.listdir('.')\n"
+            "except OSError as error: print(errno.errorcode[error.errno])\n"
+            "else: print('served')\n")
+    qos.rule("start slow jobid={slow} rate=1 depth=1")
+    reader = start_job("slow", sys.executable, "-c", code, qos.dir, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                       text=True)
+    wait_until(lambda: (qos.job("slow") or {}).get("waiting", 0) == 1, what="one that waits")
+    return reader
+
+
+def test_forced_unmount(store, mount):
+    """umount -f: what waits gets an error, and the daemon ends in good order."""
+    qos = mount(store)
+    reader = waiting_reader(qos)
+    try:
+        umount(qos.dir, MNT_FORCE)
+    except OSError as error:  # the connection has ended, but the program still holds the mount
+        assert error.errno == errno.EBUSY
+    assert reader.communicate(timeout=TIMEOUT)[0].strip() in ("ENOTCONN", "ECONNABORTED")
+    qos.unmount()
+
+
+def test_lazy_unmount(store, mount):
+    """umount -l: who is in there is served until he leaves, then the daemon ends."""
+    qos = mount(store)
+    reader = waiting_reader(qos)
+    umount(qos.dir, MNT_DETACH)
+    assert is_running(qos.pid)
+    assert reader.communicate(timeout=TIMEOUT)[0].strip() == "served"
+    qos.unmount()
+
+
+def test_request_timeout_of_the_kernel(world, store, mount):
+    """Where the kernel ends a connection after a time, nobody waits for longer than half of it."""
+    sysctl = world.folder("sysctl") / "default_request_timeout"
+    sysctl.write_text("2\n")
+    with bound(sysctl, "/proc/sys/fs/fuse/default_request_timeout"):
+        qos = mount(store)
+    qos.rule("start slow jobid={slow} bps=1K")
+    begin = time.monotonic()
+    run("dd", "if=/dev/zero", f"of={qos.dir}/file", "bs=64K", "count=2", env=job_environment("slow"))
+    assert 0.5 < time.monotonic() - begin < 20  # by the rule, a minute and more
