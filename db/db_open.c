@@ -112,6 +112,13 @@ static gboolean look(const char *path, int *ret_version, GError **error)
         sqlite3_step(statement) != SQLITE_ROW) {
         if (qos_db_errno(sqlite) == EUCLEAN)
             return damaged(path, sqlite3_errmsg(sqlite), error);
+        if (sqlite3_extended_errcode(sqlite) == SQLITE_READONLY_ROLLBACK) {
+            qos_set_error(error, EUCLEAN,
+                          "database %s: another program was cut off while it changed it, and left "
+                          "%s-journal; `sqlite3 %s 'PRAGMA quick_check'` takes that back",
+                          path, path, path);
+            return FALSE;
+        }
         return qos_db_fail(sqlite, path, "read it", error);
     }
     verdict = (const char *)sqlite3_column_text(statement, 0);
@@ -145,35 +152,58 @@ static gboolean migrate(sqlite3 *sqlite, const char *path, int version, GError *
     return good;
 }
 
-/* Makes the database aside and gives it its name when it is whole. */
-static gboolean make(const char *path, GError **error)
+/* Removes what SQLite keeps beside a database. */
+static void remove_companions(const char *path)
 {
-    g_autofree char *aside = g_strconcat(path, ".new", NULL);
-    g_autofree char *journal = g_strconcat(aside, "-journal", NULL);
-    g_autofree char *folder = g_path_get_dirname(path);
-    g_autoptr(sqlite3) sqlite = NULL;
-    gboolean good;
-    int fd;
+    static const char *const suffixes[] = {"-journal", "-wal", "-shm"};
 
-    g_unlink(journal);
+    for (guint i = 0; i < G_N_ELEMENTS(suffixes); i++) {
+        g_autofree char *name = g_strconcat(path, suffixes[i], NULL);
+
+        g_unlink(name);
+    }
+}
+
+static void remove_aside(const char *aside)
+{
     g_unlink(aside);
-    fd = open(aside, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    remove_companions(aside);
+}
+
+static gboolean fill_aside(const char *aside, const char *path, GError **error)
+{
+    g_autoptr(sqlite3) sqlite = NULL;
+    int fd = open(aside, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+
     if (fd < 0) {
         qos_set_error(error, errno, "database %s: cannot make it: %s", path, g_strerror(errno));
         return FALSE;
     }
     close(fd);
-    good = sqlite3_open_v2(aside, &sqlite, SQLITE_OPEN_READWRITE, NULL) == SQLITE_OK
-               ? migrate(sqlite, path, 0, error)
-               : qos_db_fail(sqlite, path, "make it", error);
-    g_clear_pointer(&sqlite, sqlite3_close);
+    if (sqlite3_open_v2(aside, &sqlite, SQLITE_OPEN_READWRITE, NULL) != SQLITE_OK)
+        return qos_db_fail(sqlite, path, "make it", error);
+    return migrate(sqlite, path, 0, error) &&
+           qos_db_execute(sqlite, path, "PRAGMA journal_mode = WAL", "make it", error);
+}
+
+/* Makes the database aside and gives it its name when it is whole, and in WAL mode: changing to
+ * that leaves, if it is cut off, what only a writer can mend. */
+static gboolean make(const char *path, GError **error)
+{
+    g_autofree char *aside = g_strconcat(path, ".new", NULL);
+    g_autofree char *folder = g_path_get_dirname(path);
+    gboolean good;
+    int fd;
+
+    remove_aside(aside);
+    good = fill_aside(aside, path, error);
+    remove_companions(path); /* of one that was removed without them: as SQLite does */
     if (good && g_rename(aside, path) < 0) {
         qos_set_error(error, errno, "database %s: cannot make it: %s", path, g_strerror(errno));
         good = FALSE;
     }
     if (!good) {
-        g_unlink(journal);
-        g_unlink(aside);
+        remove_aside(aside);
         return FALSE;
     }
     fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

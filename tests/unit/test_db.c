@@ -450,6 +450,29 @@ static void test_newer_in_log(Fixture *fixture, G_GNUC_UNUSED gconstpointer data
     assert_refused_and_untouched(fixture, ENOTSUP, "version 99");
 }
 
+/* A change without WAL that was cut off can only be taken back by writing: not ours to do. */
+static void test_hot_journal(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
+{
+    pid_t child;
+
+    fill(fixture);
+    child = fork();
+    if (child == 0) {
+        sqlite3 *sqlite;
+        sqlite3_open(fixture->path, &sqlite);
+        sqlite3_exec(sqlite,
+                     "PRAGMA journal_mode = DELETE; PRAGMA cache_size = 1; BEGIN;"
+                     "CREATE TABLE big AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 "
+                     "FROM n LIMIT 5000) SELECT i, randomblob(100) FROM n",
+                     NULL, NULL, NULL);
+        raise(SIGKILL);
+    }
+    waitpid(child, NULL, 0);
+    assert_refused_and_untouched(fixture, EUCLEAN, "takes that back");
+    execute(fixture->path, "PRAGMA quick_check");
+    qos_db_close(open_good(fixture));
+}
+
 static void test_foreign(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
 {
     execute(fixture->path, "CREATE TABLE addresses (name TEXT)");
@@ -505,6 +528,26 @@ static void test_daemon_that_ends(Fixture *fixture, G_GNUC_UNUSED gconstpointer 
     g_assert_cmpint(pthread_create(&thread, NULL, close_soon, open_good(fixture)), ==, 0);
     qos_db_close(open_good(fixture));
     pthread_join(thread, NULL);
+}
+
+/* A database that was removed does not come back out of the log that was left. */
+static void test_removed_without_its_log(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
+{
+    g_autoptr(GHashTable) tunables = NULL;
+    pid_t child = fork();
+    QosDb *db;
+
+    if (child == 0) {
+        db = qos_db_open(fixture->path, NULL);
+        qos_db_save_tunable(db, "slots", "4", NULL);
+        raise(SIGKILL);
+    }
+    waitpid(child, NULL, 0);
+    g_unlink(fixture->path);
+    db = open_good(fixture);
+    tunables = qos_db_load_tunables(db, NULL);
+    g_assert_cmpuint(g_hash_table_size(tunables), ==, 0);
+    qos_db_close(db);
 }
 
 /* Another program that holds the database up is waited for, then named; nothing is half done. */
@@ -644,6 +687,36 @@ static void test_kill(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
     }
 }
 
+/* Killed while it is made, or turned to WAL: the next one makes it. */
+static void test_kill_while_made(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
+{
+    guint32 seed = g_test_rand_int() & G_MAXINT32;
+    g_autoptr(GRand) random = g_rand_new_with_seed(seed);
+    QosTime longest;
+    QosDb *db;
+
+    g_test_message("seed %u", seed);
+    longest = g_get_monotonic_time();
+    qos_db_close(open_good(fixture));
+    longest = g_get_monotonic_time() - longest;
+    for (guint i = 0; i < 60; i++) {
+        pid_t child;
+
+        g_unlink(fixture->path);
+        child = fork();
+        if (child == 0) {
+            qos_db_open(fixture->path, NULL);
+            pause();
+        }
+        g_usleep((gulong)g_rand_int_range(random, 0, (gint)longest));
+        kill(child, SIGKILL);
+        waitpid(child, NULL, 0);
+        db = open_good(fixture);
+        g_assert_true(qos_db_save_tunable(db, "slots", "4", NULL));
+        qos_db_close(db);
+    }
+}
+
 int main(int argc, char **argv)
 {
 #define ADD(path, test) g_test_add("/db/" path, Fixture, NULL, set_up, test, tear_down)
@@ -658,13 +731,16 @@ int main(int argc, char **argv)
     ADD("garbage", test_garbage);
     ADD("newer", test_newer);
     ADD("newer-in-log", test_newer_in_log);
+    ADD("hot-journal", test_hot_journal);
     ADD("foreign", test_foreign);
     ADD("refused-rule", test_refused_rule);
     ADD("second-daemon", test_second_daemon);
     ADD("daemon-that-ends", test_daemon_that_ends);
+    ADD("removed-without-its-log", test_removed_without_its_log);
     ADD("locked-by-another", test_locked_by_another);
     ADD("unwritable-folder", test_unwritable_folder);
     ADD("full-disk", test_full_disk);
     ADD("kill", test_kill);
+    ADD("kill-while-made", test_kill_while_made);
     return g_test_run();
 }
