@@ -414,9 +414,19 @@ QosPolicyState qos_sched_policy_state(const QosSched *sched, const QosPolicyClas
     return QOS_POLICY_STARTED;
 }
 
+static gboolean lrs_rule_state(const QosLrs *lrs, guint64 rule_id, QosRuleState *ret_state)
+{
+    return lrs->class->rule_state != NULL && lrs->class->rule_state(lrs->self, rule_id, ret_state);
+}
+
 gboolean qos_sched_rule_state(const QosSched *sched, guint64 rule_id, QosRuleState *ret_state)
 {
     *ret_state = (QosRuleState){.rule_id = rule_id};
-    const QosLrs *lrs = sched->current;
-    return lrs->class->rule_state != NULL && lrs->class->rule_state(lrs->self, rule_id, ret_state);
+    if (lrs_rule_state(sched->current, rule_id, ret_state))
+        return TRUE;
+    for (guint i = 0; i < sched->stopping->len; i++) {
+        if (lrs_rule_state(sched->stopping->pdata[i], rule_id, ret_state))
+            return TRUE;
+    }
+    return FALSE;
 }

@@ -167,5 +167,6 @@ typedef enum { QOS_POLICY_STOPPED, QOS_POLICY_STARTED, QOS_POLICY_STOPPING } Qos
 QosPolicyState qos_sched_policy_state(const QosSched *sched, const QosPolicyClass *policy,
                                       guint *ret_queued);
 
-/* FALSE where the rule was never matched (all zero then). */
+/* By the policy in force or by one that is being left; FALSE where the rule was never matched (all
+ * zero then). */
 gboolean qos_sched_rule_state(const QosSched *sched, guint64 rule_id, QosRuleState *ret_state);

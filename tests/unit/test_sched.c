@@ -129,9 +129,11 @@ static void test_switch_under_load(void)
 {
     Fixture f;
     QosRequest *slow[20];
+    QosRuleState state;
     guint queued;
     fixture_init(&f, &qos_policy_tbf, 64);
     fixture_rule(&f, "start limit jobid={slow} rate=10 depth=1");
+    guint64 limit = qos_rules_by_name(qos_sched_rules(f.sched), "limit")->id;
     for (guint i = 0; i < 20; i++) {
         slow[i] = request_new(&f, "slow", QOS_OP_READ, 1);
         g_assert_cmpint(enter(&f, slow[i]), ==, i == 0 ? QOS_GO : QOS_WAIT);
@@ -140,6 +142,8 @@ static void test_switch_under_load(void)
     g_assert_cmpint(qos_sched_policy_state(f.sched, &qos_policy_tbf, &queued), ==,
                     QOS_POLICY_STOPPING);
     g_assert_cmpuint(queued, ==, 19);
+    g_assert_true(qos_sched_rule_state(f.sched, limit, &state));
+    g_assert_cmpuint(state.waiting, ==, 19);
     g_assert_null(next(&f));
 
     QosRequest *fresh = request_new(&f, "slow", QOS_OP_READ, 1);
