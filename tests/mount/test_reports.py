@@ -1,9 +1,10 @@
 """The files of .qosfs after real work, read by the parsers that others use for these formats."""
 import collections
 import math
-
 import re
+import sqlite3
 import sys
+import time
 
 import pytest
 import yaml
@@ -198,3 +199,41 @@ def test_hostile_job_names(store, mount):
     lines = qos.report("jobs").splitlines()
     assert len(lines) == len(qos.state()["jobs"]) + 1
     assert all(line.isprintable() for line in lines)
+
+
+def test_ten_thousand_jobs_and_a_thousand_rules(store, mount):
+    """Every report is there in a moment, the metrics are bounded, and requests go on meanwhile."""
+    first = mount(store, "cache=none")
+    as_job("job0", "sh", "-c", f"for i in 1 2 3; do echo >> {first.dir}/file; cat {first.dir}/file; done")
+    first.unmount()
+    with sqlite3.connect(first.db) as database:
+        columns = "nodes, started, seen, store_time, wait_time, requests, waits, errors"
+        database.execute(f"""
+            WITH RECURSIVE number(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number WHERE n < 9999)
+            INSERT INTO job (id, {columns})
+            SELECT CAST('job' || n AS BLOB), {columns} FROM number, job WHERE id = CAST('job0' AS BLOB)""")
+        columns = "name, samples, minimum, maximum, sum, sum_of_squares, histogram"
+        database.execute(f"""
+            INSERT INTO job_counter (job, {columns})
+            SELECT other.job, {columns} FROM job AS other, job_counter AS counter
+            JOIN job AS one ON one.job = counter.job AND one.id = CAST('job0' AS BLOB)
+            WHERE other.id LIKE 'job%' AND other.id != one.id""")
+        database.executemany("INSERT INTO rule (position, name, command) VALUES (?, ?, ?)",
+                             [(1000 + n, f"r{n}", f"start r{n} jobid={{job{n}.*}} rate={n + 1}") for n in range(1000)])
+        database.execute("UPDATE rule SET position = 9999 WHERE name = 'default'")
+    database.close()
+
+    qos = mount(store, f"db={first.db},cache=none")
+    start = time.monotonic()
+    texts = {name: qos.report(name) for name in ("job_stats", "jobs", "rules", "metrics", "state.json")}
+    assert time.monotonic() - start < 20, "some 0.3 s, and much more under a sanitizer"
+    names = [f"job{n}" for n in range(10000)]
+    assert set(re.findall(r"^- job_id: +(job\d+)$", texts["job_stats"], re.MULTILINE)) == set(names)
+    assert set(re.findall(r"^job\d+", texts["jobs"], re.MULTILINE)) == set(names)
+    assert len(texts["rules"].splitlines()) == 1002
+    families = parse_metrics(texts["metrics"])
+    assert len(families["qosfs_job_requests_total"][1]) == 51
+    assert len(families["qosfs_rule_requests_total"][1]) == 1001
+    assert len(texts["metrics"]) < 2 << 20
+    as_job("job7.a", "cat", qos.dir / "file")
+    assert next(rule["requests"] for rule in qos.state()["rules"] if rule["name"] == "r7") > 0
