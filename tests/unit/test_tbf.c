@@ -159,6 +159,41 @@ static void test_deadlines_order_the_classes(void)
     fixture_clear(&f);
 }
 
+/* Defect 2: saved tokens count. A class that has some goes at once, also where another without any
+ * would be due before its next token. */
+static void test_saved_tokens_count(void)
+{
+    Fixture f;
+    fixture_init(&f, &qos_policy_tbf, 64);
+    fixture_rule(&f, "start slow jobid={slow} rate=1 depth=2");
+    fixture_rule(&f, "start fast jobid={fast} rate=100 depth=1");
+    QosRequest *fast[2] = {request_new(&f, "fast", QOS_OP_READ, 1),
+                           request_new(&f, "fast", QOS_OP_READ, 1)};
+    g_assert_cmpint(enter(&f, fast[0]), ==, QOS_GO);
+    g_assert_cmpint(enter(&f, fast[1]), ==, QOS_WAIT);
+    g_assert_cmpuint(burst(&f, "slow", 0, QOS_OP_READ, 2), ==, 2);
+    f.now += QOS_SECOND / 100;
+    g_assert_true(next(&f) == fast[1]);
+    leave(&f, fast[0]);
+    leave(&f, fast[1]);
+    fixture_clear(&f);
+}
+
+/* Defect 5: however long a class was idle, its burst is its depth. */
+static void test_idle_class_saves_its_depth_alone(void)
+{
+    Fixture f;
+    fixture_init(&f, &qos_policy_tbf, 64);
+    fixture_rule(&f, "start r jobid={j} rate=1000 depth=7");
+    for (guint i = 0; i < 3; i++) {
+        g_assert_cmpuint(burst(&f, "j", 0, QOS_OP_READ, 100), ==, 7);
+        f.now += 24 * 3600 * QOS_SECOND;
+        if (i == 1)
+            qos_sched_expire(f.sched, f.now);
+    }
+    fixture_clear(&f);
+}
+
 /* Defect 3: a change of rank, rate or the end of a rule reaches what waits already. */
 static void test_changes_reach_what_waits(void)
 {
@@ -367,6 +402,8 @@ int main(int argc, char **argv)
                     test_default_is_unlimited_until_given_a_rate);
     g_test_add_func("/tbf/classes", test_classes);
     g_test_add_func("/tbf/deadlines-order-the-classes", test_deadlines_order_the_classes);
+    g_test_add_func("/tbf/saved-tokens-count", test_saved_tokens_count);
+    g_test_add_func("/tbf/idle-class-saves-its-depth-alone", test_idle_class_saves_its_depth_alone);
     g_test_add_func("/tbf/changes-reach-what-waits", test_changes_reach_what_waits);
     g_test_add_func("/tbf/many-are-matched-again-in-order", test_many_are_matched_again_in_order);
     g_test_add_func("/tbf/change-gives-no-burst", test_change_gives_no_burst);
