@@ -123,6 +123,22 @@ def test_parallel_sets_lose_nothing(store, mount):
     assert rule_lines(qos) == ["default * 0"]
 
 
+def test_nobody_sees_half_a_command(store, mount):
+    """Setters at once, with readers among them: the two options of a change are always of the same one."""
+    qos = mount(store)
+    qos.rule("start a jobid={x} rate=1 weight=1")
+
+    def change(number):
+        qos.rule(f"change a rate={number} weight={number}")
+        rule = qos.state()["rules"][0]
+        assert rule["rate"] == rule["weight"]
+        fields = re.fullmatch(r"a jobid=\{x\} weight=(\d+) (\d+)", rule_lines(qos)[0])
+        assert fields and fields[1] == fields[2]
+
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        list(pool.map(change, range(2, 200)))
+
+
 # --- tunables ---
 
 def test_tunables(store, mount):
