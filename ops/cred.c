@@ -40,6 +40,7 @@ typedef struct {
     gboolean known;
     gboolean reduced;
     gboolean own_umask; /* unshared from the other threads' */
+    mode_t umask;       /* once it is its own */
 } Thread;
 
 static void thread_free(gpointer data)
@@ -208,7 +209,10 @@ void qos_cred_umask(mode_t mask)
 {
     Thread *thread = get_thread();
 
+    if (thread->own_umask && thread->umask == mask)
+        return;
     if (!thread->own_umask)
         thread->own_umask = unshare(CLONE_FS) == 0;
     umask(mask);
+    thread->umask = mask;
 }

@@ -53,6 +53,7 @@ struct QosInode {
     fuse_ino_t id;
     Key key;
     gboolean is_mount_root;
+    gint finds_known; /* atomic; a directory: the last look-up in it was of a warm file */
     /* --- under the table's lock --- */
     guint64 lookups;
     guint loans;
@@ -103,13 +104,15 @@ static struct timespec timespec_from_statx(const struct statx_timestamp *stamp)
     return (struct timespec){.tv_sec = stamp->tv_sec, .tv_nsec = stamp->tv_nsec};
 }
 
-/* One call tells the attributes and the mount, which stat() does not know. */
-static int examine(QosInodes *inodes, int fd, Facts *ret_facts)
+/* `name` in the directory `fd`, or `fd` itself where it is "". One call tells the attributes and
+ * the mount, which stat() does not know. */
+static int examine(QosInodes *inodes, int fd, const char *name, Facts *ret_facts)
 {
+    int flags = AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT;
     struct statx statx_buffer = {0}, *x = &statx_buffer;
     struct stat *stat = &ret_facts->stat;
 
-    if (statx(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS | STATX_MNT_ID, x) != 0)
+    if (statx(fd, name, flags, STATX_BASIC_STATS | STATX_MNT_ID, x) != 0)
         return -errno;
     *stat = (struct stat){
         .st_dev = makedev(x->stx_dev_major, x->stx_dev_minor),
@@ -387,12 +390,13 @@ static QosInode *identify_locked(QosInodes *inodes, const Key *key, int fd)
     return inode;
 }
 
-/* Counts a look-up of the file that is `fd` (O_PATH, taken over). */
-static int count_lookup(QosInodes *inodes, int fd, struct fuse_entry_param *ret_entry)
+/* Counts a look-up of the file that is `fd` (O_PATH, taken over). *ret_known: it was warm. */
+static int count_lookup(QosInodes *inodes, int fd, struct fuse_entry_param *ret_entry,
+                        gboolean *ret_known)
 {
     QosInode *inode;
     Facts facts = {0};
-    int error = examine(inodes, fd, &facts);
+    int error = examine(inodes, fd, "", &facts);
 
     if (error != 0) {
         close(fd);
@@ -415,6 +419,7 @@ static int count_lookup(QosInodes *inodes, int fd, struct fuse_entry_param *ret_
     *ret_entry = (struct fuse_entry_param){.ino = inode->id, .attr = facts.stat};
     pthread_mutex_unlock(&inodes->lock);
 
+    *ret_known = fd >= 0;
     if (fd >= 0)
         close(fd);
     else
@@ -422,22 +427,76 @@ static int count_lookup(QosInodes *inodes, int fd, struct fuse_entry_param *ret_
     return 0;
 }
 
+/* Counts a look-up of a warm file by its key alone: its descriptor pins it, so that the key can be
+ * no other's. For any other file, ret_entry->ino is 0. */
+static int count_warm_lookup(QosInodes *inodes, const QosLoan *parent, const char *name,
+                             struct fuse_entry_param *ret_entry)
+{
+    QosInode *inode;
+    Facts facts = {0};
+    int error = examine(inodes, parent->fd, name, &facts);
+
+    if (error != 0)
+        return error;
+    *ret_entry = (struct fuse_entry_param){.attr = facts.stat};
+    pthread_mutex_lock(&inodes->lock);
+    inode = g_hash_table_lookup(inodes->by_key, &facts.key);
+    if (inode != NULL && inode->fd >= 0) {
+        inode->lookups++;
+        settle_locked(inodes, inode);
+        ret_entry->ino = inode->id;
+    }
+    pthread_mutex_unlock(&inodes->lock);
+    return 0;
+}
+
+/* A new file costs openat() and statx(), a warm one only the latter: what the last look-up in the
+ * directory found is what this one expects, as programs walk a directory. */
 int qos_inodes_lookup(QosInodes *inodes, const QosLoan *parent, const char *name,
                       struct fuse_entry_param *ret_entry)
 {
-    int fd = openat(parent->fd, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    gboolean expected = g_atomic_int_get(&parent->inode->finds_known), known;
+    int error, fd;
 
-    return fd < 0 ? -errno : count_lookup(inodes, fd, ret_entry);
+    if (expected) {
+        error = count_warm_lookup(inodes, parent, name, ret_entry);
+        if (error != 0 || ret_entry->ino != 0)
+            return error;
+    }
+    fd = openat(parent->fd, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    error = count_lookup(inodes, fd, ret_entry, &known);
+    if (error == 0 && known != expected)
+        g_atomic_int_set(&parent->inode->finds_known, known);
+    return error;
 }
 
-int qos_inodes_adopt(QosInodes *inodes, int fd, struct fuse_entry_param *ret_entry)
+/* An O_PATH descriptor of the open file `fd`: by its name, where that still is this file's, as the
+ * way through /proc costs several times as much. */
+static int open_path(int parent, const char *name, int fd)
 {
     char path[QOS_PROC_PATH_MAX];
-    int path_fd;
+    struct stat opened, named;
+    int path_fd = name != NULL ? openat(parent, name, O_PATH | O_NOFOLLOW | O_CLOEXEC) : -1;
 
+    if (path_fd >= 0) {
+        if (fstat(fd, &opened) == 0 && fstat(path_fd, &named) == 0 &&
+            opened.st_dev == named.st_dev && opened.st_ino == named.st_ino)
+            return path_fd;
+        close(path_fd);
+    }
     qos_proc_path(fd, path);
-    path_fd = open(path, O_PATH | O_CLOEXEC);
-    return path_fd < 0 ? -errno : count_lookup(inodes, path_fd, ret_entry);
+    return open(path, O_PATH | O_CLOEXEC);
+}
+
+int qos_inodes_adopt(QosInodes *inodes, int parent, const char *name, int fd,
+                     struct fuse_entry_param *ret_entry)
+{
+    int path_fd = open_path(parent, name, fd);
+    gboolean known;
+
+    return path_fd < 0 ? -errno : count_lookup(inodes, path_fd, ret_entry, &known);
 }
 
 void qos_inodes_forget(QosInodes *inodes, fuse_ino_t id, guint64 count)
@@ -491,7 +550,7 @@ QosInodes *qos_inodes_new(const char *source, GError **error)
     inodes->open_max = find_open_max();
     inodes->mounts = qos_mounts_new();
     inodes->root_device = stat.st_dev;
-    if (examine(inodes, fd, &facts) != 0) {
+    if (examine(inodes, fd, "", &facts) != 0) {
         qos_set_error(error, errno, "cannot examine %s: %s", source, g_strerror(errno));
         close(fd);
         qos_inodes_free(inodes);

@@ -53,8 +53,10 @@ void qos_proc_path(int fd, char path[QOS_PROC_PATH_MAX]);
 int qos_inodes_lookup(QosInodes *inodes, const QosLoan *parent, const char *name,
                       struct fuse_entry_param *ret_entry);
 /* Counts one look-up of the file that `fd` (O_PATH or open; not taken over) is, e.g. after create,
- * link or tmpfile. 0 or -errno. */
-int qos_inodes_adopt(QosInodes *inodes, int fd, struct fuse_entry_param *ret_entry);
+ * link or tmpfile. `name` in the directory `parent` is where it should be, NULL = nowhere. 0 or
+ * -errno. */
+int qos_inodes_adopt(QosInodes *inodes, int parent, const char *name, int fd,
+                     struct fuse_entry_param *ret_entry);
 /* Gives back `count` look-ups. */
 void qos_inodes_forget(QosInodes *inodes, fuse_ino_t id, guint64 count);
 
