@@ -65,7 +65,8 @@ def test_switching_under_load(store, mount):
     qos = mount(store, "cache=none")
     qos.rule("start limited jobid={limited} rate=3000")
     fio = ["fio", "--rw=randwrite", "--bs=4k", "--size=4m", "--numjobs=3", "--verify=crc32c", "--do_verify=1",
-           "--ioengine=psync", "--verify_fatal=1", "--output-format=json", "--loops=2", f"--directory={qos.dir}"]
+           "--ioengine=psync", "--verify_fatal=1", "--output-format=json", "--loops=2", f"--directory={qos.dir}",
+           "--verify_state_save=0"]
     jobs = [start_job(name, *fio, f"--name={name}", stdout=subprocess.PIPE) for name in ("limited", "free")]
     rounds = 0
     while any(job.poll() is None for job in jobs):
