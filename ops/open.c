@@ -37,7 +37,7 @@ static OpenOp *open_op_new(fuse_req_t request, fuse_ino_t ino, struct fuse_file_
     return op;
 }
 
-/* What the kernel may keep of the file's data. */
+/* What the kernel may keep of the file's data: of a new one it has none. */
 static void set_caching(QosOp *op, const QosHandle *handle)
 {
     struct fuse_file_info *info = &op->reply.info;
@@ -50,7 +50,7 @@ static void set_caching(QosOp *op, const QosHandle *handle)
         return;
     if (op->fs->config.cache == QOS_CACHE_ALWAYS)
         info->keep_cache = TRUE;
-    else if (fstat(handle->fd, &stat) == 0)
+    else if (op->reply.kind == QOS_REPLY_OPEN && fstat(handle->fd, &stat) == 0)
         info->keep_cache = qos_loan_is_unchanged(&handle->file, &stat);
 }
 
