@@ -66,6 +66,7 @@ typedef struct QosJob {
 
     guint waiting;           /* requests that wait now */
     guint running;           /* slots held now */
+    guint passing;           /* in the store without a slot */
     QosTime rate_time;       /* the decaying rates below hold as of this time */
     double operation_rate;   /* op/s, decaying over about 2 s */
     double byte_rate;        /* bytes/s */

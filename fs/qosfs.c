@@ -29,6 +29,7 @@
 #include "ops/handle.h"
 #include "ops/inode.h"
 #include "ops/interrupt.h"
+#include "ops/toll.h"
 #include "ops/tunable.h"
 
 /* As mount(8) has them. */
@@ -241,7 +242,12 @@ static gboolean start(Mounter *mounter, GError **error)
         return FALSE;
     qos_control_start(fs->control);
     fs->session = new_session(mounter, error);
-    return fs->session != NULL;
+    if (!fs->session)
+        return FALSE;
+    fs->tolls = qos_tolls_new(fs->session);
+    if (!fs->tolls)
+        qos_set_error(error, EAGAIN, "cannot start a thread");
+    return fs->tolls != NULL;
 }
 
 static void stop(Mounter *mounter)
@@ -250,6 +256,7 @@ static void stop(Mounter *mounter)
 
     if (fs->gate)
         qos_gate_stop(fs->gate);
+    qos_tolls_free(fs->tolls);
     if (fs->session)
         fuse_session_unmount(fs->session);
     if (fs->control)

@@ -107,6 +107,9 @@ static void grant_slot(QosSched *sched, QosRequest *request, QosTime now)
 
 static void give_slot_back(QosSched *sched, QosRequest *request)
 {
+    if (request->is_passing)
+        request->job->passing--;
+    request->is_passing = FALSE;
     if (!request->has_slot)
         return;
     request->has_slot = FALSE;
@@ -220,14 +223,39 @@ static void prepare(QosSched *sched, QosRequest *request, QosTime now)
     request->lrs = sched->current;
     request->wait_rule_id = 0;
     g_strlcpy(request->wait_rule_name, QOS_WAIT_SLOTS, sizeof(request->wait_rule_name));
-    request->has_slot = FALSE;
+    request->has_slot = request->is_passing = request->owes = request->prepays = FALSE;
     request->job->seen = now;
+}
+
+/* Lets a request go that must not wait because of what it holds; FALSE where a bound is reached. */
+static gboolean pass(QosSched *sched, QosRequest *request, QosTime now)
+{
+    QosLrs *lrs = sched->current;
+    QosJob *job = request->job;
+    gboolean is_slot_free = sched->running < sched->slots && job->running < job_share(sched);
+
+    if (!is_slot_free && job->passing >= QOS_PASSING_MAX)
+        return FALSE;
+    if (lrs->class->charge != NULL && !lrs->class->charge(lrs->self, request, QOS_DEBT_MAX, now))
+        return FALSE;
+    lrs->running++;
+    request->state = QOS_REQUEST_RUNNING;
+    if (is_slot_free) {
+        grant_slot(sched, request, now);
+    } else {
+        request->is_passing = TRUE;
+        job->passing++;
+    }
+    return TRUE;
 }
 
 QosVerdict qos_sched_enter(QosSched *sched, QosRequest *request, QosTime now, QosTime *ret_wake)
 {
     QosLrs *lrs = sched->current;
     prepare(sched, request, now);
+    *ret_wake = QOS_NEVER;
+    if (request->holds_lock && pass(sched, request, now))
+        return QOS_GO;
     request->state = QOS_REQUEST_QUEUED;
     lrs->queued++;
     lrs->class->incoming(lrs->self, request, now);
@@ -254,7 +282,7 @@ void qos_sched_charge(QosSched *sched, QosRequest *request, QosTime now)
     request->state = QOS_REQUEST_RUNNING;
     lrs->running++;
     if (lrs->class->charge != NULL)
-        lrs->class->charge(lrs->self, request, now);
+        lrs->class->charge(lrs->self, request, QOS_NEVER, now);
 }
 
 static void book_wait(QosRequest *request, QosTime now)

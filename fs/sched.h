@@ -12,6 +12,12 @@
  * holds them all; what is due beyond that is held in the job, in order, and goes as the job's own
  * leave.
  *
+ * A request for which the kernel holds a lock that other jobs may want (`holds_lock`) does not
+ * wait, lest they all wait with it: it goes at once, without a slot if need be, and its class pays
+ * later, with the requests that hold nothing. There are two bounds: QOS_PASSING_MAX such requests
+ * of one job without a slot, and a debt of QOS_DEBT_MAX; at either, it waits like any other, and
+ * those behind its lock with it.
+ *
  * Switching the policy loses and releases nothing: the old one takes no more requests and hands out
  * what it holds at its own pace (lustre-tbf.md, defect 6); switching back to one that is still
  * draining takes it up again, tokens and all.
@@ -22,6 +28,9 @@
 
 #include "fs/account.h"
 #include "fs/rule.h"
+
+#define QOS_PASSING_MAX 8                 /* readers that one job may tie up beyond its slots */
+#define QOS_DEBT_MAX    (30 * QOS_SECOND) /* a burst of 64 threads at 10 op/s owes some 15 s */
 
 typedef enum {
     QOS_REQUEST_NEW,
@@ -40,14 +49,22 @@ typedef struct {
     guint32 gid;
     guint64 bytes; /* what it will move; corrected by leave */
     QosJob *job;   /* a reference of the request's */
+    /* The kernel holds a lock for it that other jobs may want: a directory's. */
+    gboolean holds_lock;
+    gboolean is_toll; /* it waits until the class of `toll_opcode` has a token (ops/toll.h) */
+    QosOpcode toll_opcode;
+    gboolean is_prepaid; /* its thread paid for it at a toll */
     /* --- */
     QosRequestState state;
     QosTime arrival; /* when it entered */
     QosTime start;   /* when it went */
     gboolean has_slot;
-    GList link;           /* in a queue of the policy, in job->held or among the ready */
-    gpointer queue;       /* the policy's own: where it keeps or kept it */
-    struct QosLrs *lrs;   /* the policy that took it, until it leaves */
+    gboolean is_passing; /* inside without a slot, because it must not wait */
+    gboolean owes;       /* it went without a token: its class is in debt */
+    gboolean prepays;    /* a toll in another class: it takes the token of the next `toll_opcode` */
+    GList link;          /* in a queue of the policy, in job->held or among the ready */
+    gpointer queue;      /* the policy's own: where it keeps or kept it */
+    struct QosLrs *lrs;  /* the policy that took it, until it leaves */
     guint64 wait_rule_id; /* what it waits or waited for, 0 = the slots */
     char wait_rule_name[QOS_RULE_NAME_MAX + 1];
 } QosRequest;
@@ -93,8 +110,10 @@ typedef struct QosPolicyClass {
     QosTime (*get_next)(void *self, QosTime now, QosReadyFunc ready, void *arg);
     /* The next epoch begins (seed 003, 4.1); NULL where the policy knows none. */
     void (*start_epoch)(void *self, gint64 epoch, const void *data, gsize length);
-    /* Books a request that does not wait, as debt; NULL where the policy does not count. */
-    void (*charge)(void *self, QosRequest *request, QosTime now);
+    /* Books a request that does not wait, as debt, and sets its `owes`. FALSE, with nothing booked,
+     * where its class owes more than `max_debt` already (in ns of its rate; QOS_NEVER: any). NULL
+     * where the policy does not count. */
+    gboolean (*charge)(void *self, QosRequest *request, QosTime max_debt, QosTime now);
     /* Takes a queued request back. */
     void (*cancel)(void *self, QosRequest *request, QosTime now);
     /* A request that get_next or charge let go is done and moved `bytes`; NULL where the policy

@@ -376,12 +376,25 @@ static void enqueue(Tbf *tbf, Queue *queue, QosRequest *request, QosTime now)
     }
 }
 
+/* Where a request waits: in its own class; a toll in the class that it is to pay for. */
+static Queue *waiting_queue(Tbf *tbf, QosRequest *request, QosTime now)
+{
+    Queue *own = flow_get(tbf, request, now)->queue;
+    if (!request->is_toll)
+        return own;
+
+    QosRequest owed = *request;
+    owed.opcode = request->toll_opcode;
+    Queue *queue = flow_get(tbf, &owed, now)->queue;
+    request->prepays = queue != own;
+    return queue;
+}
+
 static void tbf_incoming(void *self, QosRequest *request, QosTime now)
 {
     Tbf *tbf = self;
-    Flow *flow = flow_get(tbf, request, now);
-    try_dryrun(flow->dryrun, request, now);
-    enqueue(tbf, flow->queue, request, now);
+    try_dryrun(flow_get(tbf, request, now)->dryrun, request, now);
+    enqueue(tbf, waiting_queue(tbf, request, now), request, now);
 }
 
 static void dequeue(Tbf *tbf, Queue *queue, QosRequest *request)
@@ -397,7 +410,7 @@ static void rematch(Tbf *tbf, QosTime now)
 {
     for (guint i = 0; i < REMATCH_BATCH && tbf->rematching.length > 0; i++) {
         QosRequest *request = g_queue_pop_head_link(&tbf->rematching)->data;
-        enqueue(tbf, flow_get(tbf, request, now)->queue, request, now);
+        enqueue(tbf, waiting_queue(tbf, request, now), request, now);
     }
 }
 
@@ -430,16 +443,22 @@ static QosTime tbf_get_next(void *self, QosTime now, QosReadyFunc ready, void *a
     return now;
 }
 
-static void tbf_charge(void *self, QosRequest *request, QosTime now)
+static gboolean tbf_charge(void *self, QosRequest *request, QosTime max_debt, QosTime now)
 {
     Tbf *tbf = self;
     Queue *queue = flow_get(tbf, request, now)->queue;
+    QosTime owed = request->is_prepaid ? 0 : tokens_due(queue, now) - now;
+
+    if (owed > max_debt)
+        return FALSE;
+    request->owes = owed > 0;
     request->queue = queue;
     queue->running++;
     queue->counters->requests++;
     queue->counters->bytes += request->bytes;
-    take_tokens(queue, 1, (gint64)request->bytes, now);
+    take_tokens(queue, request->is_prepaid ? 0 : 1, (gint64)request->bytes, now);
     reschedule(tbf, queue, now);
+    return TRUE;
 }
 
 static void tbf_settle(void *self, QosRequest *request, guint64 bytes, QosTime now)

@@ -14,6 +14,7 @@
 #include "ops/control.h"
 #include "ops/handle.h"
 #include "ops/operations.h"
+#include "ops/toll.h"
 
 typedef struct {
     QosOp op;
@@ -33,7 +34,12 @@ static AttrOp *attr_op_new(fuse_req_t request, fuse_ino_t ino, QosOpcode opcode,
     return attr;
 }
 
-static int reply_attributes(QosOp *op, int fd)
+double qos_attr_timeout(const QosFs *fs, fuse_ino_t ino)
+{
+    return qos_tolls_is_raised(fs->tolls, ino) ? 0 : fs->config.attr_timeout;
+}
+
+static int reply_attributes(QosOp *op, fuse_ino_t ino, int fd)
 {
     struct stat *stat = &op->reply.attr.stat;
 
@@ -41,7 +47,7 @@ static int reply_attributes(QosOp *op, int fd)
         return -errno;
     stat->st_ino = qos_inodes_shown(op->fs->inodes, stat->st_dev, stat->st_ino);
     op->reply.kind = QOS_REPLY_ATTR;
-    op->reply.attr.timeout = op->fs->config.attr_timeout;
+    op->reply.attr.timeout = qos_attr_timeout(op->fs, ino);
     return 0;
 }
 
@@ -52,9 +58,27 @@ static int run_getattr(QosOp *op)
     int error;
 
     if (op->handle != NULL)
-        return reply_attributes(op, op->handle->fd);
+        return reply_attributes(op, attr->ino, op->handle->fd);
     error = qos_inodes_borrow(op->fs->inodes, attr->ino, &file);
-    return error != 0 ? error : reply_attributes(op, file.fd);
+    if (error == 0)
+        error = reply_attributes(op, attr->ino, file.fd);
+    if (error == 0)
+        qos_tolls_passed(op->fs->tolls, attr->ino, fuse_req_ctx(op->fuse)->pid,
+                         op->entry.request.prepays ? op->entry.request.toll_opcode : QOS_OP_COUNT);
+    return error;
+}
+
+/* A job in debt waits here, before it takes the directory's lock, and not when it has it. */
+static void meet_toll(AttrOp *attr)
+{
+    QosOp *op = &attr->op;
+    QosRequest *request = &op->entry.request;
+    QosTollState state = qos_tolls_meet(op->fs->tolls, attr->ino, fuse_req_ctx(op->fuse)->pid,
+                                        &request->toll_opcode);
+
+    request->is_toll = state == QOS_TOLL_DUE;
+    if (state == QOS_TOLL_FREE)
+        op->locks = attr->ino;
 }
 
 void qosfs_op_getattr(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info *info)
@@ -68,6 +92,8 @@ void qosfs_op_getattr(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info 
     attr = attr_op_new(request, ino, QOS_OP_GETATTR, run_getattr);
     if (info != NULL)
         qos_op_use_handle(&attr->op, info);
+    else
+        meet_toll(attr);
     qos_op_submit(&attr->op);
 }
 
@@ -159,7 +185,7 @@ static int run_setattr(QosOp *op)
         error = set_size(attr, file.fd, path);
     if (error == 0 && (to_set & (FUSE_SET_ATTR_ATIME | FUSE_SET_ATTR_MTIME)) != 0)
         error = set_times(attr, path);
-    return error != 0 ? error : reply_attributes(op, file.fd);
+    return error != 0 ? error : reply_attributes(op, attr->ino, file.fd);
 }
 
 void qosfs_op_setattr(fuse_req_t request, fuse_ino_t ino, struct stat *stat, int to_set,
@@ -220,7 +246,7 @@ static int run_statx(QosOp *op)
     x->stx_ino =
         qos_inodes_shown(op->fs->inodes, makedev(x->stx_dev_major, x->stx_dev_minor), x->stx_ino);
     op->reply.kind = QOS_REPLY_STATX;
-    op->reply.statx.timeout = op->fs->config.attr_timeout;
+    op->reply.statx.timeout = qos_attr_timeout(op->fs, attr->ino);
     return 0;
 }
 

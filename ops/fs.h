@@ -12,6 +12,7 @@ typedef struct QosInodes QosInodes;         /* ops/inode.h */
 typedef struct QosHandles QosHandles;       /* ops/handle.h */
 typedef struct QosControl QosControl;       /* ops/control.h */
 typedef struct QosInterrupts QosInterrupts; /* ops/interrupt.h */
+typedef struct QosTolls QosTolls;           /* ops/toll.h */
 
 /* virtiofsd's words: what the kernel may cache. */
 typedef enum {
@@ -41,6 +42,7 @@ typedef struct QosFs {
     QosHandles *handles;
     QosControl *control;
     QosInterrupts *interrupts;
+    QosTolls *tolls;
 } QosFs;
 
 /* The QosFs of a request. */

@@ -9,13 +9,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/magic.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/sysmacros.h>
-#include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -78,7 +76,6 @@ struct QosInodes {
     /* --- read-only --- */
     guint open_max;
     dev_t root_device;
-    gboolean root_closes_silently; /* the file system of `root_device` */
     QosMounts *mounts;
 };
 
@@ -159,30 +156,6 @@ guint64 qos_inodes_shown(QosInodes *inodes, dev_t device, guint64 number)
     if (number >> NUMBER_BITS != 0)
         number *= 0x9e3779b97f4a7c15u;
     return number ^ ((guint64)(place + 1) << NUMBER_BITS);
-}
-
-/* The usual local file systems do nothing at close(), so that it can never fail. */
-static gboolean closes_silently(int fd)
-{
-    struct statfs statfs;
-
-    if (fstatfs(fd, &statfs) != 0)
-        return FALSE;
-    switch (statfs.f_type) {
-    case BTRFS_SUPER_MAGIC:
-    case EXT4_SUPER_MAGIC:
-    case TMPFS_MAGIC:
-    case XFS_SUPER_MAGIC:
-        return TRUE;
-    default:
-        return FALSE;
-    }
-}
-
-gboolean qos_loan_closes_silently(const QosLoan *loan)
-{
-    return loan->inodes->root_closes_silently &&
-           loan->inode->key.device == loan->inodes->root_device;
 }
 
 gboolean qos_loan_is_unchanged(const QosLoan *loan, const struct stat *stat)
@@ -577,7 +550,6 @@ QosInodes *qos_inodes_new(const char *source, GError **error)
     inodes->open_max = find_open_max();
     inodes->mounts = qos_mounts_new();
     inodes->root_device = stat.st_dev;
-    inodes->root_closes_silently = closes_silently(fd);
     if (examine(inodes, fd, "", &facts) != 0) {
         qos_set_error(error, errno, "cannot examine %s: %s", source, g_strerror(errno));
         close(fd);

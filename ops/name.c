@@ -29,7 +29,7 @@ static NameOp *name_op_new(fuse_req_t request, fuse_ino_t parent, const char *na
 {
     NameOp *op = qos_op_new(request, sizeof(*op), opcode, run);
 
-    op->parent = parent;
+    op->parent = op->op.locks = parent;
     op->name = name == NULL ? NULL : qos_op_strdup(&op->op, name);
     return op;
 }
@@ -49,7 +49,7 @@ static gboolean refuse(fuse_req_t request, fuse_ino_t parent, const char *name, 
 
 void qos_entry_set_timeouts(const QosFs *fs, struct fuse_entry_param *entry)
 {
-    entry->attr_timeout = fs->config.attr_timeout;
+    entry->attr_timeout = qos_attr_timeout(fs, entry->ino);
     entry->entry_timeout = fs->config.entry_timeout;
 }
 

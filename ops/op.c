@@ -9,6 +9,7 @@
 #include "ops/handle.h"
 #include "ops/inode.h"
 #include "ops/interrupt.h"
+#include "ops/toll.h"
 
 static void run_entries(QosEntry *entry);
 static void cancel(QosEntry *entry, int error);
@@ -184,11 +185,24 @@ static void find_caller(QosOp *op)
     request->job = qos_job_ref(opener != NULL ? opener->job : op->caller->job);
 }
 
+/* What holds a directory's lock does not wait; but its thread is to pay again for the next
+ * (ops/toll.h). */
+static void note_lock(QosOp *op)
+{
+    QosRequest *request = &op->entry.request;
+
+    request->holds_lock = op->locks != 0;
+    if (op->locks != 0 && request->opcode != QOS_OP_GETATTR)
+        request->is_prepaid =
+            qos_tolls_use(op->fs->tolls, op->locks, fuse_req_ctx(op->fuse)->pid, request->opcode);
+}
+
 void qos_op_submit(QosOp *op)
 {
     QosGate *gate = op->fs->gate;
 
     find_caller(op);
+    note_lock(op);
     if (!qos_gate_enter(gate, &op->entry)) {
         op->parked = TRUE;
         if (op->park != NULL)
@@ -197,6 +211,8 @@ void qos_op_submit(QosOp *op)
             qos_interrupts_watch(op->fs->interrupts, op);
         if (!qos_gate_park(gate, &op->entry))
             return;
+    } else if (op->entry.request.owes) {
+        qos_tolls_raise(op->fs->tolls, op->locks, op->entry.request.opcode);
     }
     run_entries(&op->entry);
 }

@@ -92,9 +92,10 @@ struct QosOp {
     void (*clear)(QosOp *op); /* NULL, or frees what the operation added to the struct */
     guint64 moved;            /* bytes, for the books; set by run */
     QosReply reply;
-    GSList *strings; /* copies: qos_op_strdup, qos_op_memdup */
-    gboolean parked; /* it was, or it is about to be */
-    GList watch;     /* of the watch list of interrupts, while `watched` */
+    GSList *strings;  /* copies: qos_op_strdup, qos_op_memdup */
+    fuse_ino_t locks; /* 0, or the directory whose lock the kernel holds for it: it must not wait */
+    gboolean parked;  /* it was, or it is about to be */
+    GList watch;      /* of the watch list of interrupts, while `watched` */
     gboolean watched;
 };
 

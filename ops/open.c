@@ -37,7 +37,7 @@ static OpenOp *open_op_new(fuse_req_t request, fuse_ino_t ino, struct fuse_file_
     return op;
 }
 
-/* What the kernel may keep of the file's data: of a new one it has none. */
+/* What the kernel may keep of the file's data. */
 static void set_caching(QosOp *op, const QosHandle *handle)
 {
     struct fuse_file_info *info = &op->reply.info;
@@ -50,7 +50,7 @@ static void set_caching(QosOp *op, const QosHandle *handle)
         return;
     if (op->fs->config.cache == QOS_CACHE_ALWAYS)
         info->keep_cache = TRUE;
-    else if (op->reply.kind == QOS_REPLY_OPEN && fstat(handle->fd, &stat) == 0)
+    else if (fstat(handle->fd, &stat) == 0)
         info->keep_cache = qos_loan_is_unchanged(&handle->file, &stat);
 }
 
@@ -69,7 +69,6 @@ static int reply_open(QosOp *op, int fd, QosLoan *file)
         }
     }
     set_caching(op, handle);
-    info->noflush = qos_loan_closes_silently(&handle->file);
     op->reply.handle = handle;
     return 0;
 }
@@ -214,6 +213,7 @@ void qosfs_op_create(fuse_req_t request, fuse_ino_t parent, const char *name, mo
     }
     create = open_op_new(request, parent, info, QOS_OP_CREATE, run_create);
     create->name = qos_op_strdup(&create->op, name);
+    create->op.locks = parent;
     create->mode = mode;
     qos_op_submit(&create->op);
 }

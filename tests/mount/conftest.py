@@ -27,7 +27,7 @@ A mount offers
     .rule("start hog jobid={7} rate=10")   a rule command, by xattr; OSError if refused
     .set("slots", 4) .get("slots")         tunables, by xattr
     .report("jobs") .state() .job("7")     files of .qosfs: text, state.json parsed, one job of it or None
-    .wait_booked("7", close=1)             until the job's totals have all that it did, these too
+    .wait_booked("7", close=1, flush=1)    until the job's totals have all that it did, these too
     .ctl("rule", "list", check=True)       qosfsctl's output; check=False gives the CompletedProcess
     .unmount() .kill(signal=SIGKILL)       end it early; .exit_status tells how
     .expects_log(regex)                    lines of the log that are meant to be there

@@ -185,14 +185,14 @@ def test_why(qos):
 
 def test_why_while_it_waits(qos):
     """Of a job that nothing has gone for yet, too."""
-    qos.rule("start stop opcode={create} rate=1 depth=1")
-    qos.state()  # the kernel then knows .qosfs, and needs no look-up while a creation keeps the folder locked
-    creators = [start_job("7", "touch", qos.dir / f"file-{number}") for number in range(5)]
+    (qos.dir / "file").write_text("x")
+    qos.rule("start stop opcode={open} rate=1 depth=1")
+    readers = [start_job("7", "cat", qos.dir / "file") for _ in range(5)]
     wait_until(lambda: (qos.job("7") or {"waiting": 0})["waiting"] > 0)
     text = ctl(qos, "why", "7")
-    assert "for rule stop" in text and "It allows 1 op/s to each job; it is for opcode={create}.\n" in text
+    assert "for rule stop" in text and "It allows 1 op/s to each job; it is for opcode={open}.\n" in text
     ctl(qos, "rule", "stop", "stop")
-    assert all(creator.wait(60) == 0 for creator in creators)
+    assert all(reader.wait(60) == 0 for reader in readers)
 
 
 def test_why_without_waiting(qos):

@@ -34,12 +34,8 @@ def busy(store, mount):
     qos.rule("start slow jobid={slow} rate=50 depth=1")
     for job in ("slow", "quick:1"):
         as_job(job, sys.executable, "-c", WORK, qos.dir / f"file-{job}")
-        qos.wait_booked(job, close=2)
+        qos.wait_booked(job, close=2, flush=2)
     return qos
-
-
-def test_no_flush_where_the_store_does_nothing_at_it(busy):
-    assert "flush" not in busy.job("slow")["operations"]
 
 
 def test_job_stats(busy):

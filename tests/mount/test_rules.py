@@ -190,11 +190,8 @@ os.close(directory)
 """
 
 
-def test_what_must_not_wait_does_not(qos, mount):
-    """flush, release, releasedir and unlocking of a job in debt, and the end of a process with open files.
-
-    On a FUSE file system as the store, because local ones are spared the flush."""
-    qos = mount(qos)
+def test_what_must_not_wait_does_not(qos):
+    """flush, release, releasedir and unlocking of a job in debt, and the end of a process with open files."""
     qos.rule(f"start tight jobid={{j}} {SPENT}")
     closer = ["timeout", "60", sys.executable, "-c", CLOSER, qos.dir, qos.dir / "file"]
     assert as_job("j", *closer) == "wrote\n"

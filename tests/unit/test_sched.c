@@ -95,6 +95,38 @@ static void test_jrr_takes_turns(void)
     fixture_clear(&f);
 }
 
+/* What holds a lock goes without a slot, but one job has only so many of these inside. */
+static void test_what_holds_a_lock_needs_no_slot(void)
+{
+    static const QosPolicyClass *const all[] = {&qos_policy_fifo, &qos_policy_jrr, &qos_policy_tbf};
+    for (guint p = 0; p < G_N_ELEMENTS(all); p++) {
+        Fixture f;
+        QosRequest *inside[1 + QOS_PASSING_MAX];
+        QosSchedState state;
+        fixture_init(&f, all[p], 2); /* a job's share: 1 */
+        for (guint i = 0; i < G_N_ELEMENTS(inside); i++) {
+            inside[i] = request_new(&f, "hog", QOS_OP_UNLINK, 0);
+            inside[i]->holds_lock = TRUE;
+            g_assert_cmpint(enter(&f, inside[i]), ==, QOS_GO);
+            g_assert_cmpint(inside[i]->has_slot, ==, i == 0);
+        }
+        QosRequest *more = request_new(&f, "hog", QOS_OP_UNLINK, 0);
+        more->holds_lock = TRUE;
+        g_assert_cmpint(enter(&f, more), ==, QOS_WAIT);
+        QosRequest *other = request_new(&f, "other", QOS_OP_UNLINK, 0);
+        g_assert_cmpint(enter(&f, other), ==, QOS_GO);
+        qos_sched_state(f.sched, &state);
+        g_assert_cmpuint(state.running, ==, 2);
+
+        for (guint i = 0; i < G_N_ELEMENTS(inside); i++)
+            leave(&f, inside[i]);
+        g_assert_true(next(&f) == more);
+        leave(&f, more);
+        leave(&f, other);
+        fixture_clear(&f);
+    }
+}
+
 static void test_cancel(void)
 {
     static const QosPolicyClass *const all[] = {&qos_policy_fifo, &qos_policy_jrr, &qos_policy_tbf};
@@ -204,6 +236,14 @@ typedef struct {
     GPtrArray *running;
 } Live;
 
+static guint count_slots(const GPtrArray *running)
+{
+    guint count = 0;
+    for (guint i = 0; i < running->len; i++)
+        count += ((const QosRequest *)running->pdata[i])->has_slot;
+    return count;
+}
+
 static void check_one_left(Fixture *f, Live *live, GRand *random)
 {
     guint i = (guint)g_rand_int_range(random, 0, (gint32)live->running->len);
@@ -233,6 +273,7 @@ static void test_random_sequences(void)
                 g_autofree char *job = g_strdup_printf("j%d", g_rand_int_range(random, 0, 6));
                 request = request_new(&f, job, (QosOpcode)g_rand_int_range(random, 0, QOS_OP_COUNT),
                                       (guint64)g_rand_int_range(random, 0, 10000));
+                request->holds_lock = g_rand_int_range(random, 0, 4) == 0;
                 g_ptr_array_add(enter(&f, request) == QOS_GO ? live.running : live.waiting,
                                 request);
             } else if (what < 70 && live.running->len > 0) {
@@ -255,7 +296,7 @@ static void test_random_sequences(void)
                 g_ptr_array_add(live.running, request);
             }
             qos_sched_state(f.sched, &state);
-            g_assert_cmpuint(state.running, ==, live.running->len);
+            g_assert_cmpuint(state.running, ==, count_slots(live.running));
             g_assert_cmpuint(state.running, <=, slots);
         }
         while (live.running->len + live.waiting->len > 0) {
@@ -281,6 +322,7 @@ int main(int argc, char **argv)
                     test_goes_at_once_while_slots_are_free);
     g_test_add_func("/sched/no-job-holds-all-slots", test_no_job_holds_all_slots);
     g_test_add_func("/sched/jrr-takes-turns", test_jrr_takes_turns);
+    g_test_add_func("/sched/what-holds-a-lock-needs-no-slot", test_what_holds_a_lock_needs_no_slot);
     g_test_add_func("/sched/cancel", test_cancel);
     g_test_add_func("/sched/switch-under-load", test_switch_under_load);
     g_test_add_func("/sched/slots-shrink-under-load", test_slots_shrink_under_load);

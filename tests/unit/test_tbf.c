@@ -331,6 +331,76 @@ static void test_charge_is_debt(void)
     fixture_clear(&f);
 }
 
+/* What holds a directory's lock does not wait, up to a bound; what holds nothing pays for it. */
+static void test_what_holds_a_lock_goes_into_debt(void)
+{
+    Fixture f;
+    QosTime wake;
+    guint passed = 0;
+    fixture_init(&f, &qos_policy_tbf, 64);
+    fixture_rule(&f, "start r jobid={j} rate=10 depth=5");
+    for (;; passed++) {
+        QosRequest *create = request_new(&f, "j", QOS_OP_CREATE, 0);
+        create->holds_lock = TRUE;
+        if (enter(&f, create) == QOS_WAIT) {
+            qos_sched_cancel(f.sched, create, f.now);
+            request_free(create);
+            break;
+        }
+        g_assert_cmpint(create->owes, ==, passed >= 5);
+        leave(&f, create);
+    }
+    /* 5 saved, and the debt of 30 s: the last is let in when it is just reached. */
+    g_assert_cmpuint(passed, ==, 5 + 300);
+
+    QosRequest *payer = request_new(&f, "j", QOS_OP_GETATTR, 0);
+    g_assert_cmpint(qos_sched_enter(f.sched, payer, f.now, &wake), ==, QOS_WAIT);
+    g_assert_cmpint(wake, ==, f.now + QOS_DEBT_MAX + QOS_SECOND / 10);
+    qos_sched_cancel(f.sched, payer, f.now);
+    request_free(payer);
+    fixture_clear(&f);
+}
+
+/* A toll waits for the class in debt, also where that is not its own, and pays for the next there.
+ */
+static void test_a_toll_pays_for_another_class(void)
+{
+    Fixture f;
+    QosTime wake;
+    fixture_init(&f, &qos_policy_tbf, 64);
+    fixture_rule(&f, "start r opcode={create} rate=10 depth=1");
+    for (guint i = 0; i < 3; i++) {
+        QosRequest *create = request_new(&f, "j", QOS_OP_CREATE, 0);
+        create->holds_lock = TRUE;
+        g_assert_cmpint(enter(&f, create), ==, QOS_GO);
+        leave(&f, create);
+    }
+    QosRequest *toll = request_new(&f, "j", QOS_OP_GETATTR, 0);
+    toll->is_toll = TRUE;
+    toll->toll_opcode = QOS_OP_CREATE;
+    g_assert_cmpint(qos_sched_enter(f.sched, toll, f.now, &wake), ==, QOS_WAIT);
+    g_assert_cmpint(wake, ==, f.now + 3 * QOS_SECOND / 10);
+    f.now = wake;
+    g_assert_true(next(&f) == toll);
+    g_assert_true(toll->prepays);
+    leave(&f, toll);
+
+    QosRequest *create = request_new(&f, "j", QOS_OP_CREATE, 0);
+    create->holds_lock = create->is_prepaid = TRUE;
+    g_assert_cmpint(enter(&f, create), ==, QOS_GO);
+    g_assert_false(create->owes);
+    leave(&f, create);
+
+    toll = request_new(&f, "j", QOS_OP_GETATTR, 0);
+    toll->is_toll = TRUE;
+    toll->toll_opcode = QOS_OP_CREATE;
+    g_assert_cmpint(qos_sched_enter(f.sched, toll, f.now, &wake), ==, QOS_WAIT);
+    g_assert_cmpint(wake, ==, f.now + QOS_SECOND / 10);
+    qos_sched_cancel(f.sched, toll, f.now);
+    request_free(toll);
+    fixture_clear(&f);
+}
+
 /* What a request did not move is given back: a copy of an unknown length costs what it copied. */
 static void test_settle(void)
 {
@@ -410,6 +480,8 @@ int main(int argc, char **argv)
     g_test_add_func("/tbf/idle-classes-go", test_idle_classes_go);
     g_test_add_func("/tbf/dry-run", test_dry_run);
     g_test_add_func("/tbf/charge-is-debt", test_charge_is_debt);
+    g_test_add_func("/tbf/what-holds-a-lock-goes-into-debt", test_what_holds_a_lock_goes_into_debt);
+    g_test_add_func("/tbf/a-toll-pays-for-another-class", test_a_toll_pays_for_another_class);
     g_test_add_func("/tbf/settle", test_settle);
     g_test_add_func("/tbf/max-wait", test_max_wait);
     g_test_add_func("/tbf/ten-thousand-jobs", test_ten_thousand_jobs);

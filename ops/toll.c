@@ -1,0 +1,225 @@
+/*
+ * Tolls; ops/toll.h tells what for. Tolls and tickets that have run out are swept out when a toll
+ * is raised, so that the tables stay as small as what jobs in debt do.
+ */
+#include "ops/toll.h"
+
+#include <pthread.h>
+
+#include "fs/gate.h"
+
+#define TOLL_TIME                                                                                  \
+    (2 * QOS_SECOND)              /* outlives the pause of a job that pays one operation a second */
+#define GRACE_TIME     QOS_SECOND /* each may finish what it had begun when the toll was raised */
+#define TICKET_TIME    (5 * QOS_SECOND) /* how long a thread may queue for the directory's lock */
+#define TICKET_LOOKUPS 3
+
+typedef struct {
+    fuse_ino_t ino;
+    gint64 tid; /* 0 in a toll */
+} Key;
+
+/* A toll or a ticket. */
+typedef struct {
+    Key key;
+    QosTime since;
+    QosTime until;
+    guint lookups;     /* of a ticket: made so far */
+    gboolean is_spent; /* of a ticket: he has done what he came for */
+    QosOpcode opcode;  /* of a toll: in debt; of a ticket: paid for, QOS_OP_COUNT = none */
+} Pass;
+
+struct QosTolls {
+    struct fuse_session *session;
+    pthread_t thread;
+    gint count;           /* atomic: of `tolls` */
+    pthread_mutex_t lock; /* everything below */
+    pthread_cond_t changed;
+    GHashTable *tolls;   /* Key -> Pass */
+    GHashTable *tickets; /* Key -> Pass */
+    GArray *news;        /* of fuse_ino_t: to be told to the kernel */
+    gboolean is_stopping;
+};
+
+static guint key_hash(gconstpointer data)
+{
+    const Key *key = data;
+    return (guint)((key->ino * 31 + (guint64)key->tid) * G_GUINT64_CONSTANT(0x9E3779B97F4A7C15) >>
+                   32);
+}
+
+static gboolean key_equal(gconstpointer a, gconstpointer b)
+{
+    const Key *one = a, *other = b;
+    return one->ino == other->ino && one->tid == other->tid;
+}
+
+static gboolean has_run_out(gpointer key G_GNUC_UNUSED, gpointer pass, gpointer now)
+{
+    return ((const Pass *)pass)->until <= *(const QosTime *)now;
+}
+
+/* The toll or ticket of that key, if it has not run out. */
+static Pass *find(GHashTable *passes, fuse_ino_t ino, pid_t tid, QosTime now)
+{
+    Key key = {ino, tid};
+    Pass *pass = g_hash_table_lookup(passes, &key);
+    return pass != NULL && pass->until > now ? pass : NULL;
+}
+
+static Pass *add(GHashTable *passes, fuse_ino_t ino, pid_t tid, QosTime now, QosTime duration)
+{
+    Pass *pass = g_new0(Pass, 1);
+    pass->key = (Key){ino, tid};
+    pass->since = now;
+    pass->until = now + duration;
+    g_hash_table_replace(passes, &pass->key, pass);
+    return pass;
+}
+
+static gboolean has_tolls(QosTolls *tolls)
+{
+    return g_atomic_int_get(&tolls->count) != 0;
+}
+
+void qos_tolls_raise(QosTolls *tolls, fuse_ino_t ino, QosOpcode opcode)
+{
+    QosTime now = qos_gate_now();
+
+    pthread_mutex_lock(&tolls->lock);
+    Pass *toll = find(tolls->tolls, ino, 0, now);
+    if (toll != NULL) {
+        toll->until = now + TOLL_TIME;
+    } else {
+        g_hash_table_foreach_remove(tolls->tolls, has_run_out, &now);
+        g_hash_table_foreach_remove(tolls->tickets, has_run_out, &now);
+        toll = add(tolls->tolls, ino, 0, now, TOLL_TIME);
+        g_atomic_int_set(&tolls->count, (gint)g_hash_table_size(tolls->tolls));
+        g_array_append_val(tolls->news, ino);
+        pthread_cond_signal(&tolls->changed);
+    }
+    toll->opcode = opcode;
+    pthread_mutex_unlock(&tolls->lock);
+}
+
+gboolean qos_tolls_is_raised(QosTolls *tolls, fuse_ino_t ino)
+{
+    if (!has_tolls(tolls))
+        return FALSE;
+    pthread_mutex_lock(&tolls->lock);
+    gboolean is_raised = find(tolls->tolls, ino, 0, qos_gate_now()) != NULL;
+    pthread_mutex_unlock(&tolls->lock);
+    return is_raised;
+}
+
+QosTollState qos_tolls_meet(QosTolls *tolls, fuse_ino_t ino, pid_t tid, QosOpcode *ret_opcode)
+{
+    QosTollState state = QOS_TOLL_NONE;
+
+    if (!has_tolls(tolls))
+        return state;
+    pthread_mutex_lock(&tolls->lock);
+    QosTime now = qos_gate_now();
+    const Pass *toll = find(tolls->tolls, ino, 0, now);
+    const Pass *ticket = find(tolls->tickets, ino, tid, now);
+    if (toll != NULL) {
+        gboolean is_free = ticket != NULL ? !ticket->is_spent : now - toll->since < GRACE_TIME;
+        state = is_free ? QOS_TOLL_FREE : QOS_TOLL_DUE;
+        *ret_opcode = toll->opcode;
+    }
+    pthread_mutex_unlock(&tolls->lock);
+    return state;
+}
+
+void qos_tolls_passed(QosTolls *tolls, fuse_ino_t ino, pid_t tid, QosOpcode prepaid)
+{
+    if (!has_tolls(tolls))
+        return;
+    pthread_mutex_lock(&tolls->lock);
+    QosTime now = qos_gate_now();
+    Pass *ticket = find(tolls->tickets, ino, tid, now);
+    if (ticket != NULL && !ticket->is_spent)
+        ticket->until = now + TICKET_TIME;
+    else if (find(tolls->tolls, ino, 0, now) != NULL)
+        add(tolls->tickets, ino, tid, now, TICKET_TIME)->opcode = prepaid;
+    pthread_mutex_unlock(&tolls->lock);
+}
+
+gboolean qos_tolls_use(QosTolls *tolls, fuse_ino_t ino, pid_t tid, QosOpcode opcode)
+{
+    gboolean is_look = opcode == QOS_OP_LOOKUP || opcode == QOS_OP_READDIR;
+    gboolean is_prepaid = FALSE;
+
+    if (!has_tolls(tolls))
+        return FALSE;
+    pthread_mutex_lock(&tolls->lock);
+    Pass *ticket = find(tolls->tickets, ino, tid, qos_gate_now());
+    if (ticket != NULL && !ticket->is_spent) {
+        is_prepaid = ticket->opcode == opcode;
+        if (is_prepaid)
+            ticket->opcode = QOS_OP_COUNT;
+        ticket->is_spent = !is_look || ++ticket->lookups >= TICKET_LOOKUPS;
+    }
+    pthread_mutex_unlock(&tolls->lock);
+    return is_prepaid;
+}
+
+static void *tell(void *arg)
+{
+    QosTolls *tolls = arg;
+
+    pthread_mutex_lock(&tolls->lock);
+    while (!tolls->is_stopping) {
+        if (tolls->news->len == 0) {
+            pthread_cond_wait(&tolls->changed, &tolls->lock);
+            continue;
+        }
+        fuse_ino_t ino = g_array_index(tolls->news, fuse_ino_t, tolls->news->len - 1);
+        g_array_set_size(tolls->news, tolls->news->len - 1);
+        pthread_mutex_unlock(&tolls->lock);
+        /* An offset below 0: the attributes alone. A directory that the kernel forgot is no error.
+         */
+        fuse_lowlevel_notify_inval_inode(tolls->session, ino, -1, 0);
+        pthread_mutex_lock(&tolls->lock);
+    }
+    pthread_mutex_unlock(&tolls->lock);
+    return NULL;
+}
+
+static void clear(QosTolls *tolls)
+{
+    g_hash_table_unref(tolls->tickets);
+    g_hash_table_unref(tolls->tolls);
+    g_array_unref(tolls->news);
+    pthread_cond_destroy(&tolls->changed);
+    pthread_mutex_destroy(&tolls->lock);
+    g_free(tolls);
+}
+
+QosTolls *qos_tolls_new(struct fuse_session *session)
+{
+    QosTolls *tolls = g_new0(QosTolls, 1);
+
+    tolls->session = session;
+    pthread_mutex_init(&tolls->lock, NULL);
+    pthread_cond_init(&tolls->changed, NULL);
+    tolls->tolls = g_hash_table_new_full(key_hash, key_equal, NULL, g_free);
+    tolls->tickets = g_hash_table_new_full(key_hash, key_equal, NULL, g_free);
+    tolls->news = g_array_new(FALSE, FALSE, sizeof(fuse_ino_t));
+    if (pthread_create(&tolls->thread, NULL, tell, tolls) == 0)
+        return tolls;
+    clear(tolls);
+    return NULL;
+}
+
+void qos_tolls_free(QosTolls *tolls)
+{
+    if (tolls == NULL)
+        return;
+    pthread_mutex_lock(&tolls->lock);
+    tolls->is_stopping = TRUE;
+    pthread_cond_signal(&tolls->changed);
+    pthread_mutex_unlock(&tolls->lock);
+    pthread_join(tolls->thread, NULL);
+    clear(tolls);
+}

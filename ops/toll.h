@@ -1,0 +1,59 @@
+/*
+ * Where a job in debt pays (fuse.md, "Parking a request").
+ *
+ * An operation on names holds its directory's lock in the kernel, so it goes at once, also where
+ * its job has no token left (fs/sched.h, `holds_lock`). A job that does nothing else would never
+ * pay. So its directory becomes a toll: for TOLL_TIME after the last such operation the kernel is
+ * not to believe the directory's attributes, and asks for them (GETATTR) each time that it walks
+ * through, before it takes the lock. GETATTR itself holds nothing: there the job in debt waits, and
+ * any other job passes.
+ *
+ * But the kernel asks once more under the lock, to see whether the caller may make or remove a
+ * name. So a thread that has paid has a ticket, with which it need not wait again until it has done
+ * what it came for: an operation that changes the directory, or TICKET_LOOKUPS look-ups (a rename
+ * makes two), or nothing for TICKET_TIME.
+ *
+ * Who waits there needs a token of the class that is in debt. Where rules tell operations apart,
+ * that is not the class of GETATTR: then he pays for the operation that he came for, which is free
+ * when he does it.
+ *
+ * A thread of its own tells the kernel to forget what it believes when a toll is raised: a
+ * notification must not be sent from a handler.
+ *
+ * Lock: `lock` of the tolls; never held while the kernel is told.
+ */
+#pragma once
+
+#include <fuse_lowlevel.h>
+#include <glib.h>
+
+#include "base/opcode.h"
+
+typedef struct QosTolls QosTolls;
+
+/* `session` is borrowed. Starts its thread (after the daemon's fork); NULL where that fails. */
+QosTolls *qos_tolls_new(struct fuse_session *session);
+/* Ends the thread. The session must still be there. NULL is allowed. */
+void qos_tolls_free(QosTolls *tolls);
+
+/* A job whose operation `opcode` is in debt works in the directory `ino`. */
+void qos_tolls_raise(QosTolls *tolls, fuse_ino_t ino, QosOpcode opcode);
+
+/* TRUE where the kernel must not believe the attributes of `ino`. Cheap where there is no toll at
+ * all. */
+gboolean qos_tolls_is_raised(QosTolls *tolls, fuse_ino_t ino);
+
+typedef enum {
+    QOS_TOLL_NONE,
+    QOS_TOLL_FREE, /* he has a ticket: he may hold the lock */
+    QOS_TOLL_DUE,
+} QosTollState;
+/* What `tid` meets who asks for the attributes of `ino`. DUE: he waits until *ret_opcode has a
+ * token. */
+QosTollState qos_tolls_meet(QosTolls *tolls, fuse_ino_t ino, pid_t tid, QosOpcode *ret_opcode);
+/* He has passed: gives him a ticket, where there is a toll. `prepaid`: the opcode that he paid for;
+ * QOS_OP_COUNT = none. */
+void qos_tolls_passed(QosTolls *tolls, fuse_ino_t ino, pid_t tid, QosOpcode prepaid);
+/* He does `opcode` in the directory: a look-up or a reading (a ticket is good for some), or a
+ * change (for one). TRUE where he has paid for it. */
+gboolean qos_tolls_use(QosTolls *tolls, fuse_ino_t ino, pid_t tid, QosOpcode opcode);
