@@ -226,6 +226,9 @@ void qos_op_submit_urgent(QosOp *op)
 
 /* --- the thread's buffer --- */
 
+/* The kernel copies whole pages, and pins no more of them than it must. */
+#define PAGE_ALIGNMENT 4096
+
 typedef struct {
     void *bytes;
     gsize size;
@@ -235,7 +238,7 @@ static void buffer_free(gpointer data)
 {
     Buffer *buffer = data;
 
-    g_free(buffer->bytes);
+    g_aligned_free(buffer->bytes);
     g_free(buffer);
 }
 
@@ -250,8 +253,8 @@ void *qos_op_buffer(gsize size)
         g_private_set(&this_buffer, buffer);
     }
     if (buffer->size < size) {
-        g_free(buffer->bytes);
-        buffer->bytes = g_malloc(size);
+        g_aligned_free(buffer->bytes);
+        buffer->bytes = g_aligned_alloc(1, size, PAGE_ALIGNMENT);
         buffer->size = size;
     }
     return buffer->bytes;
