@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -27,6 +28,8 @@
 #define STAMP_TICK (20 * QOS_MILLISECOND)
 /* Bits of an inode number on other devices than the root's; the device's place is above them. */
 #define NUMBER_BITS 48
+/* So many inodes forgotten, and more than are left: their memory goes back to the system. */
+#define FORGOTTEN_MANY 10000
 
 typedef struct {
     guint64 mount;
@@ -70,6 +73,7 @@ struct QosInodes {
     GHashTable *by_id;
     GHashTable *by_key;
     fuse_ino_t next_id;
+    guint forgotten; /* since memory was given back */
     GQueue idle;
     guint open_count;
     GArray *devices; /* of dev_t: those other than the root's, in the order they were seen */
@@ -499,10 +503,20 @@ int qos_inodes_adopt(QosInodes *inodes, int parent, const char *name, int fd,
     return path_fd < 0 ? -errno : count_lookup(inodes, path_fd, ret_entry, &known);
 }
 
+static gboolean is_much_forgotten_locked(QosInodes *inodes)
+{
+    inodes->forgotten++;
+    if (inodes->forgotten < MAX(FORGOTTEN_MANY, g_hash_table_size(inodes->by_id)))
+        return FALSE;
+    inodes->forgotten = 0;
+    return TRUE;
+}
+
 void qos_inodes_forget(QosInodes *inodes, fuse_ino_t id, guint64 count)
 {
     guint64 key = id;
     QosInode *inode, *gone = NULL;
+    gboolean is_much = FALSE;
 
     pthread_mutex_lock(&inodes->lock);
     inode = g_hash_table_lookup(inodes->by_id, &key);
@@ -510,9 +524,12 @@ void qos_inodes_forget(QosInodes *inodes, fuse_ino_t id, guint64 count)
         inode->lookups -= MIN(count, inode->lookups);
         if (inode->lookups == 0)
             gone = settle_locked(inodes, inode);
+        is_much = gone != NULL && is_much_forgotten_locked(inodes);
     }
     pthread_mutex_unlock(&inodes->lock);
     free_inode(gone);
+    if (is_much)
+        malloc_trim(0);
 }
 
 /* --- the table --- */
