@@ -2,10 +2,11 @@
 import errno
 import os
 import subprocess
+import sys
 
 import pytest
 
-from harness import OTHER, USER, as_user, run
+from harness import OTHER, USER, as_user, job_environment, run
 from twins import attempt
 
 
@@ -262,3 +263,75 @@ def test_what_waits_keeps_identity_umask_and_data(store, qos):
             assert path.read_text() == f"{uid} {number} " * 3000
             assert os.getxattr(path, "user.name") == path.name.encode()
     assert sum(job["waits"] for job in qos.state()["jobs"]) > 100
+
+
+# One of each kind of request, as an ordinary user.
+WORK = """
+import mmap, os, subprocess, sys
+os.chdir(sys.argv[1])
+os.umask(0o027)
+os.mkdir("folder")
+with open("folder/file", "wb") as file:
+    file.write(b"x" * 300000)
+    os.fsync(file.fileno())
+fd = os.open("folder/file", os.O_RDWR | os.O_APPEND)
+os.truncate("folder/file", 200000)
+with mmap.mmap(fd, 0) as pages:
+    pages[5000] = 65
+    pages.flush()
+os.write(fd, b"end")
+os.posix_fallocate(fd, 0, 400000)
+os.lseek(fd, 0, os.SEEK_HOLE)
+other = os.open("folder", os.O_TMPFILE | os.O_RDWR, 0o600)
+os.copy_file_range(fd, other, 1000, 0)
+os.setxattr("folder/file", "user.key", b"value")
+os.getxattr("folder/file", "user.key")
+os.listxattr("folder/file")
+os.removexattr("folder/file", "user.key")
+os.chmod("folder/file", 0o640)
+os.chown("folder/file", -1, os.getgid())
+os.utime("folder/file")
+os.symlink("file", "folder/link")
+os.readlink("folder/link")
+os.mkfifo("folder/pipe")
+os.link("folder/file", "folder/hard")
+os.rename("folder/hard", "folder/moved")
+os.listdir("folder")
+os.access("folder/file", os.W_OK)
+os.statvfs("folder")
+os.fsync(os.open("folder", os.O_RDONLY))
+os.symlink(sys.argv[1], "folder/top")
+with open("folder/script", "w") as script:
+    script.write("#!/bin/sh\\nexit 0\\n")
+os.chmod("folder/script", 0o700)
+subprocess.run(["folder/script"], check=True)
+for number in range(200):
+    with open(f"folder/{number}", "w") as file:
+        file.write("x")
+subprocess.run(["sh", "-c", "find folder -size +0 -exec cat {} + >/dev/null; ls -lR folder; rm -r folder"], check=True,
+               stdout=subprocess.DEVNULL)
+"""
+
+
+@pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
+@pytest.mark.parametrize("options", ["cache=auto", "cache=none"])
+def test_store_hears_of_the_caller_alone(store, mount, options):
+    """A store that gives root no rights (NFS with root_squash) must be asked nothing as root. Here it is another
+    mount, which bills each request to the uid that made it."""
+    inner = mount(store, "cache=none,jobid_var=nodelocal,jobid_name=%u")
+    outer = mount(inner, options)
+
+    def look(at, function):  # as somebody else: also this asks for attributes
+        return as_user(OTHER, OTHER, [], lambda: function(at))
+
+    def by_root():
+        job = look(inner, lambda mount: mount.job("0"))
+        return {name: value["samples"] for name, value in job["operations"].items()} if job else {}
+
+    look(outer, lambda mount: os.listdir(mount.dir))
+    before = by_root()
+    run(sys.executable, "-c", WORK, outer.dir, user=USER, group=USER, extra_groups=[], env=job_environment("work"))
+    look(outer, lambda mount: mount.wait_booked("work"))
+    look(inner, lambda mount: mount.wait_booked(USER))
+    assert by_root() == before
+    assert look(inner, lambda mount: mount.job(USER))["requests"] > 200
