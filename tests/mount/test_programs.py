@@ -3,6 +3,7 @@ import filecmp
 import hashlib
 import os
 import pathlib
+import subprocess
 
 import pytest
 
@@ -195,3 +196,22 @@ def test_sqlite(store, mount, journal, who):
     qos.unmount()
     query = "PRAGMA integrity_check; SELECT job, count(*), sum(number) FROM entry GROUP BY job;"
     assert run("sqlite3", store.dir / "data.db", query) == "ok\n46|100|4950\n47|100|4950\n"
+
+
+@pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
+@pytest.mark.parametrize("options", ["cache=auto", "cache=none"])
+def test_fio_of_many_jobs(store, mount, options):
+    """Four jobs of four processes each, every job with its own rule: verified, and each held to its rate."""
+    qos = mount(store, options)
+    rates = {"1001": "2M", "1002": "4M", "1003": "6M", "1004": "8M"}
+    for job, rate in rates.items():
+        qos.rule(f"start r{job} jobid={{{job}}} bps={rate}")
+    fio = ["fio", "--ioengine=psync", "--rw=randwrite", "--bsrange=4k-64k", "--size=1m", "--numjobs=4",
+           "--verify=crc32c", "--verify_fatal=1", "--do_verify=1", "--verify_state_save=0", f"--directory={qos.dir}"]
+    running = {job: start_job(job, *fio, f"--name=job{job}", stdout=subprocess.DEVNULL) for job in rates}
+    assert {job: process.wait() for job, process in running.items()} == dict.fromkeys(rates, 0)
+    for job in rates:
+        assert qos.job(job)["write_bytes"] == 4 << 20
+    counters = {rule["name"]: rule["waits"] for rule in qos.state()["rules"]}
+    assert all(counters[f"r{job}"] > 0 for job in rates)
+    assert len(list(store.dir.iterdir())) == 16
