@@ -135,6 +135,8 @@ static int run_opendir(QosOp *op)
     op->reply.kind = QOS_REPLY_OPEN;
     op->reply.handle = qos_handle_new(op->fs->handles, fd, op->reply.info.flags, op->caller, &file);
     op->reply.handle->stream = stream_new(fd, FALSE);
+    if (op->fs->config.no_atime)
+        qos_handle_spare_atime(op->reply.handle);
     op->reply.info.keep_cache = op->fs->config.cache == QOS_CACHE_ALWAYS;
     op->reply.info.cache_readdir = op->reply.info.keep_cache;
     return 0;

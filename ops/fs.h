@@ -27,6 +27,7 @@ typedef struct {
     double attr_timeout; /* seconds */
     double entry_timeout;
     gboolean read_only;
+    gboolean no_atime; /* reading does not change when a file was last read */
 } QosFsConfig;
 
 typedef struct QosFs {

@@ -3,6 +3,7 @@
  */
 #include "ops/handle.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <unistd.h>
 
@@ -57,6 +58,16 @@ QosHandle *qos_handle_new(QosHandles *handles, int fd, int flags, QosCaller *cal
     g_queue_push_head_link(&handles->open, &handle->link);
     pthread_mutex_unlock(&handles->lock);
     return handle;
+}
+
+/* O_NOATIME is for the owner alone, but here it is the mount's will. */
+void qos_handle_spare_atime(QosHandle *handle)
+{
+    int flags = fcntl(handle->fd, F_GETFL);
+
+    qos_cred_raise();
+    (void)fcntl(handle->fd, F_SETFL, flags | O_NOATIME);
+    qos_cred_lower();
 }
 
 QosHandle *qos_handle_ref(QosHandle *handle)

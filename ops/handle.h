@@ -34,6 +34,8 @@ void qos_handles_free(QosHandles *handles);
 
 /* Takes `fd` and the loan; references `caller`. */
 QosHandle *qos_handle_new(QosHandles *handles, int fd, int flags, QosCaller *caller, QosLoan *file);
+/* Reading it does not change when it was last read, where the store allows that. */
+void qos_handle_spare_atime(QosHandle *handle);
 QosHandle *qos_handle_ref(QosHandle *handle);
 void qos_handle_unref(QosHandle *handle); /* NULL is allowed */
 

@@ -68,6 +68,8 @@ static int reply_open(QosOp *op, int fd, QosLoan *file)
             return error;
         }
     }
+    if (op->fs->config.no_atime)
+        qos_handle_spare_atime(handle);
     set_caching(op, handle);
     op->reply.handle = handle;
     return 0;

@@ -269,6 +269,21 @@ def test_noexec_is_obeyed(store, mount):
         run(mount(store, "noexec").dir / "program")
 
 
+@pytest.mark.parametrize("user", [None, USER])
+def test_noatime_is_obeyed(store, mount, user):
+    """On the store, which would write it down otherwise; also for who may not open with O_NOATIME himself."""
+    file, folder = store.dir / "file", store.dir / "folder"
+    folder.mkdir()
+    for option, is_kept in (("noatime", True), ("atime", False)):
+        file.write_text("content")
+        qos = mount(store, f"cache=none,{option}")
+        for path in (file, folder):
+            os.utime(path, (1, 2))
+        as_user(user or 0, user or 0, [], lambda: ((qos.dir / "file").read_text(), os.listdir(qos.dir / "folder")))
+        for path in (file, folder):
+            assert (path.stat().st_atime == 1) == is_kept, option
+
+
 def test_ignored_words(store, mount):
     mount(store, "defaults,_netdev,nofail,noauto,auto,user,users,nouser,owner,group,relatime,x-systemd.automount,"
                  "X-mount.mkdir,comment=text,user=root")
