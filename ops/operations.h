@@ -17,7 +17,8 @@ void qosfs_op_statx(fuse_req_t request, fuse_ino_t ino, int flags, int mask,
                     struct fuse_file_info *info);
 void qosfs_op_statfs(fuse_req_t request, fuse_ino_t ino);
 
-/* How long the kernel may believe the attributes of `ino`, in s: not at all where there is a toll. */
+/* How long the kernel may believe the attributes of `ino`, in s: not at all where there is a toll.
+ */
 double qos_attr_timeout(const QosFs *fs, fuse_ino_t ino);
 
 /* Takes the suid bit, and the sgid bit of a program, from the file `fd` (open or O_PATH): for a
