@@ -29,8 +29,8 @@
 #include "fs/account.h"
 #include "fs/rule.h"
 
-#define QOS_PASSING_MAX 8                 /* readers that one job may tie up beyond its slots */
-#define QOS_DEBT_MAX    (30 * QOS_SECOND) /* a burst of 64 threads at 10 op/s owes some 15 s */
+#define QOS_PASSING_MAX 8                  /* readers that one job may tie up beyond its slots */
+#define QOS_DEBT_MAX    (300 * QOS_SECOND) /* 64 threads that come at once at 10 op/s owe 32 s */
 
 typedef enum {
     QOS_REQUEST_NEW,

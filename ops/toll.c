@@ -67,6 +67,18 @@ static Pass *find(GHashTable *passes, fuse_ino_t ino, pid_t tid, QosTime now)
     return pass != NULL && pass->until > now ? pass : NULL;
 }
 
+static Pass *find_toll(QosTolls *tolls, fuse_ino_t ino, QosTime now)
+{
+    return find(tolls->tolls, ino, 0, now);
+}
+
+/* A ticket of an earlier toll is none. */
+static Pass *find_ticket(QosTolls *tolls, const Pass *toll, pid_t tid, QosTime now)
+{
+    Pass *ticket = toll != NULL ? find(tolls->tickets, toll->key.ino, tid, now) : NULL;
+    return ticket != NULL && ticket->since >= toll->since ? ticket : NULL;
+}
+
 static Pass *add(GHashTable *passes, fuse_ino_t ino, pid_t tid, QosTime now, QosTime duration)
 {
     Pass *pass = g_new0(Pass, 1);
@@ -87,7 +99,7 @@ void qos_tolls_raise(QosTolls *tolls, fuse_ino_t ino, QosOpcode opcode)
     QosTime now = qos_gate_now();
 
     pthread_mutex_lock(&tolls->lock);
-    Pass *toll = find(tolls->tolls, ino, 0, now);
+    Pass *toll = find_toll(tolls, ino, now);
     if (toll != NULL) {
         toll->until = now + TOLL_TIME;
     } else {
@@ -107,7 +119,7 @@ gboolean qos_tolls_is_raised(QosTolls *tolls, fuse_ino_t ino)
     if (!has_tolls(tolls))
         return FALSE;
     pthread_mutex_lock(&tolls->lock);
-    gboolean is_raised = find(tolls->tolls, ino, 0, qos_gate_now()) != NULL;
+    gboolean is_raised = find_toll(tolls, ino, qos_gate_now()) != NULL;
     pthread_mutex_unlock(&tolls->lock);
     return is_raised;
 }
@@ -120,8 +132,8 @@ QosTollState qos_tolls_meet(QosTolls *tolls, fuse_ino_t ino, pid_t tid, QosOpcod
         return state;
     pthread_mutex_lock(&tolls->lock);
     QosTime now = qos_gate_now();
-    const Pass *toll = find(tolls->tolls, ino, 0, now);
-    const Pass *ticket = find(tolls->tickets, ino, tid, now);
+    const Pass *toll = find_toll(tolls, ino, now);
+    const Pass *ticket = find_ticket(tolls, toll, tid, now);
     if (toll != NULL) {
         gboolean is_free = ticket != NULL ? !ticket->is_spent : now - toll->since < GRACE_TIME;
         state = is_free ? QOS_TOLL_FREE : QOS_TOLL_DUE;
@@ -137,10 +149,11 @@ void qos_tolls_passed(QosTolls *tolls, fuse_ino_t ino, pid_t tid, QosOpcode prep
         return;
     pthread_mutex_lock(&tolls->lock);
     QosTime now = qos_gate_now();
-    Pass *ticket = find(tolls->tickets, ino, tid, now);
+    const Pass *toll = find_toll(tolls, ino, now);
+    Pass *ticket = find_ticket(tolls, toll, tid, now);
     if (ticket != NULL && !ticket->is_spent)
         ticket->until = now + TICKET_TIME;
-    else if (find(tolls->tolls, ino, 0, now) != NULL)
+    else if (toll != NULL)
         add(tolls->tickets, ino, tid, now, TICKET_TIME)->opcode = prepaid;
     pthread_mutex_unlock(&tolls->lock);
 }
@@ -153,7 +166,8 @@ gboolean qos_tolls_use(QosTolls *tolls, fuse_ino_t ino, pid_t tid, QosOpcode opc
     if (!has_tolls(tolls))
         return FALSE;
     pthread_mutex_lock(&tolls->lock);
-    Pass *ticket = find(tolls->tickets, ino, tid, qos_gate_now());
+    QosTime now = qos_gate_now();
+    Pass *ticket = find_ticket(tolls, find_toll(tolls, ino, now), tid, now);
     if (ticket != NULL && !ticket->is_spent) {
         is_prepaid = ticket->opcode == opcode;
         if (is_prepaid)
