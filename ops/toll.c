@@ -32,7 +32,7 @@ typedef struct {
 struct QosTolls {
     struct fuse_session *session;
     pthread_t thread;
-    gint count;           /* atomic: of `tolls` */
+    QosTime last;         /* atomic: when the last toll runs out */
     pthread_mutex_t lock; /* everything below */
     pthread_cond_t changed;
     GHashTable *tolls;   /* Key -> Pass */
@@ -89,9 +89,11 @@ static Pass *add(GHashTable *passes, fuse_ino_t ino, pid_t tid, QosTime now, Qos
     return pass;
 }
 
+/* Without the lock, and mostly without the clock: every request asks. */
 static gboolean has_tolls(QosTolls *tolls)
 {
-    return g_atomic_int_get(&tolls->count) != 0;
+    QosTime last = __atomic_load_n(&tolls->last, __ATOMIC_RELAXED);
+    return last != 0 && last > qos_gate_now();
 }
 
 void qos_tolls_raise(QosTolls *tolls, fuse_ino_t ino, QosOpcode opcode)
@@ -106,11 +108,11 @@ void qos_tolls_raise(QosTolls *tolls, fuse_ino_t ino, QosOpcode opcode)
         g_hash_table_foreach_remove(tolls->tolls, has_run_out, &now);
         g_hash_table_foreach_remove(tolls->tickets, has_run_out, &now);
         toll = add(tolls->tolls, ino, 0, now, TOLL_TIME);
-        g_atomic_int_set(&tolls->count, (gint)g_hash_table_size(tolls->tolls));
         g_array_append_val(tolls->news, ino);
         pthread_cond_signal(&tolls->changed);
     }
     toll->opcode = opcode;
+    __atomic_store_n(&tolls->last, toll->until, __ATOMIC_RELAXED); /* time only grows */
     pthread_mutex_unlock(&tolls->lock);
 }
 
