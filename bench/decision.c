@@ -1,8 +1,9 @@
 /*
  * What one scheduling decision costs: enter and leave of a request that may go, through the gate
- * with its lock, and through the scheduler alone, by the number of jobs and rules.
+ * with its lock, by the number of jobs and rules.
  *
  *     build/bench/bench-decision [ROUNDS]
+ *     build/bench/bench-decision POLICY JOBS RULES REQUESTS
  *
  * The cases take turns in each round, so that a noisy machine disturbs all alike; printed are the
  * medians over the rounds, in nanoseconds a request. `tbf` classifies each request by one hash
@@ -77,10 +78,10 @@ static void set_rules(QosGate *gate, guint count)
     qos_rules_unref(rules);
 }
 
-static double measure(const Case *what)
+static double measure(const Case *what, guint requests)
 {
     QosGate *gate = qos_gate_new(what->policy, 1024, 0);
-    g_autofree QosJob **jobs = g_new(QosJob *, what->jobs);
+    g_autofree QosJob **jobs = g_new0(QosJob *, what->jobs);
     Runner runners[16];
     pthread_t threads[16];
 
@@ -94,7 +95,7 @@ static double measure(const Case *what)
 
     QosTime start = qos_gate_now();
     for (guint i = 0; i < what->threads; i++) {
-        runners[i] = (Runner){gate, jobs, what->jobs, i, REQUESTS / what->threads};
+        runners[i] = (Runner){gate, jobs, what->jobs, i, requests / what->threads};
         pthread_create(&threads[i], NULL, run, &runners[i]);
     }
     for (guint i = 0; i < what->threads; i++)
@@ -104,7 +105,7 @@ static double measure(const Case *what)
     for (guint i = 0; i < what->jobs; i++)
         qos_job_unref(jobs[i]);
     qos_gate_free(gate);
-    return (double)elapsed / REQUESTS;
+    return (double)elapsed / requests;
 }
 
 static int compare(const void *a, const void *b)
@@ -113,17 +114,32 @@ static int compare(const void *a, const void *b)
     return difference < 0 ? -1 : difference > 0;
 }
 
+/* One case alone, for a tool that counts instructions (docs/performance.md). */
+static int run_one(char **words)
+{
+    Case one = {.policy = qos_policy_by_name(words[0]), .threads = 1};
+    one.jobs = (guint)strtoul(words[1], NULL, 10);
+    one.rules = (guint)strtoul(words[2], NULL, 10);
+    guint requests = (guint)strtoul(words[3], NULL, 10);
+    if (one.policy == NULL || one.jobs == 0 || requests == 0)
+        return -1;
+    printf("%.0f ns a request\n", measure(&one, requests));
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
+    if (argc == 5 && run_one(argv + 1) == 0)
+        return 0;
     guint rounds = argc > 1 ? (guint)strtoul(argv[1], NULL, 10) : 9;
-    if (rounds == 0) {
-        fprintf(stderr, "usage: bench-decision [ROUNDS]\n");
+    if (rounds == 0 || argc > 2) {
+        fprintf(stderr, "usage: bench-decision [ROUNDS] | POLICY JOBS RULES REQUESTS\n");
         return 2;
     }
     g_autofree double *times = g_new(double, rounds *CASES);
     for (guint round = 0; round < rounds; round++) {
         for (guint i = 0; i < CASES; i++)
-            times[i * rounds + round] = measure(&cases[i]);
+            times[i * rounds + round] = measure(&cases[i], REQUESTS);
     }
     printf("| policy | jobs | rules | threads | ns a request |\n|---|---|---|---|---|\n");
     for (guint i = 0; i < CASES; i++) {
