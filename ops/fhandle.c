@@ -116,15 +116,17 @@ static int open_by_handle(int mount_fd, const struct file_handle *handle)
 /* A handle without its mount; NULL where the file has none. */
 static QosFileHandle *name_file(int fd)
 {
-    QosFileHandle *handle = g_malloc0(sizeof(*handle) + MAX_HANDLE_SZ);
+    union {
+        QosFileHandle handle;
+        char room[sizeof(QosFileHandle) + MAX_HANDLE_SZ];
+    } named = {0};
+    struct file_handle *handle = &named.handle.handle;
     int kernel_mount_id;
 
-    handle->handle.handle_bytes = MAX_HANDLE_SZ;
-    if (name_to_handle_at(fd, "", &handle->handle, &kernel_mount_id, AT_EMPTY_PATH) != 0) {
-        g_free(handle);
+    handle->handle_bytes = MAX_HANDLE_SZ;
+    if (name_to_handle_at(fd, "", handle, &kernel_mount_id, AT_EMPTY_PATH) != 0)
         return NULL;
-    }
-    return g_realloc(handle, sizeof(*handle) + handle->handle.handle_bytes);
+    return g_memdup2(&named, sizeof(QosFileHandle) + handle->handle_bytes);
 }
 
 void qos_mounts_enter(QosMounts *mounts, guint64 id, int fd)

@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <malloc.h>
 #include <pthread.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -46,32 +47,32 @@ typedef struct {
 
 /* By what a file is seen to have changed. */
 typedef struct {
-    struct timespec modified;
-    struct timespec changed;
+    guint64 modified; /* ns since 1970 */
+    guint64 changed;
     off_t size;
 } Stamp;
 
+/* There may be millions: the order leaves no gaps. */
 struct QosInode {
-    QosInodes *inodes;
-    fuse_ino_t id;
+    guint64 id; /* first: the index by id holds these */
     Key key;
-    gboolean is_mount_root;
     gint finds_known; /* atomic; a directory: the last look-up in it was of a warm file */
     /* --- under the table's lock --- */
+    guint is_mount_root : 1; /* never changes */
+    guint keeps_fd : 1;      /* it has no handle */
+    guint is_idle : 1;
     guint64 lookups;
     guint loans;
     int fd;                /* O_PATH, or -1: cold */
     QosFileHandle *handle; /* NULL until it is first needed; stays then */
-    gboolean keeps_fd;     /* it has no handle */
     GList idle;            /* in the table's list while `is_idle` */
-    gboolean is_idle;
     Stamp stamp;
 };
 
 struct QosInodes {
     pthread_mutex_t lock;
-    GHashTable *by_id;
-    GHashTable *by_key;
+    GHashTable *by_id;  /* a set of QosInode.id */
+    GHashTable *by_key; /* a set of QosInode.key */
     fuse_ino_t next_id;
     guint forgotten; /* since memory was given back */
     GQueue idle;
@@ -162,30 +163,43 @@ guint64 qos_inodes_shown(QosInodes *inodes, dev_t device, guint64 number)
     return number ^ ((guint64)(place + 1) << NUMBER_BITS);
 }
 
+/* Modulo 2^64, so that no time is out of range. */
+static guint64 nanoseconds(struct timespec time)
+{
+    return (guint64)time.tv_sec * QOS_SECOND + (guint64)time.tv_nsec;
+}
+
 gboolean qos_loan_is_unchanged(const QosLoan *loan, const struct stat *stat)
 {
-    Stamp now = {.modified = stat->st_mtim, .changed = stat->st_ctim, .size = stat->st_size};
+    Stamp now = {nanoseconds(stat->st_mtim), nanoseconds(stat->st_ctim), stat->st_size};
     Stamp *last = &loan->inode->stamp;
     struct timespec clock;
-    gint64 age;
     gboolean unchanged;
 
     clock_gettime(CLOCK_REALTIME, &clock);
-    age = (clock.tv_sec - now.changed.tv_sec) * QOS_SECOND + clock.tv_nsec - now.changed.tv_nsec;
-    if (age < STAMP_TICK)
+    if ((gint64)(nanoseconds(clock) - now.changed) < STAMP_TICK)
         now.size = -1; /* equals nothing */
 
     pthread_mutex_lock(&loan->inodes->lock);
-    unchanged =
-        now.size >= 0 && now.size == last->size && now.modified.tv_sec == last->modified.tv_sec &&
-        now.modified.tv_nsec == last->modified.tv_nsec &&
-        now.changed.tv_sec == last->changed.tv_sec && now.changed.tv_nsec == last->changed.tv_nsec;
+    unchanged = now.size >= 0 && memcmp(&now, last, sizeof(now)) == 0;
     *last = now;
     pthread_mutex_unlock(&loan->inodes->lock);
     return unchanged;
 }
 
 /* --- life of an inode; `_locked`: under the table's lock --- */
+
+static QosInode *find_by_id_locked(QosInodes *inodes, guint64 id)
+{
+    return g_hash_table_lookup(inodes->by_id, &id);
+}
+
+static QosInode *find_by_key_locked(QosInodes *inodes, const Key *key)
+{
+    char *found = g_hash_table_lookup(inodes->by_key, key);
+
+    return found == NULL ? NULL : (QosInode *)(found - offsetof(QosInode, key));
+}
 
 static void stop_idling_locked(QosInodes *inodes, QosInode *inode)
 {
@@ -198,7 +212,6 @@ static QosInode *add_inode_locked(QosInodes *inodes, fuse_ino_t id, const Facts 
 {
     QosInode *inode = g_new0(QosInode, 1);
 
-    inode->inodes = inodes;
     inode->id = id;
     inode->key = facts->key;
     inode->is_mount_root = facts->is_mount_root;
@@ -206,14 +219,14 @@ static QosInode *add_inode_locked(QosInodes *inodes, fuse_ino_t id, const Facts 
     inode->idle.data = inode;
     inode->stamp.size = -1;
     inodes->open_count++;
-    g_hash_table_insert(inodes->by_id, &inode->id, inode);
-    g_hash_table_insert(inodes->by_key, &inode->key, inode);
+    g_hash_table_add(inodes->by_id, inode);
+    g_hash_table_add(inodes->by_key, &inode->key);
     return inode;
 }
 
 static void detach_key_locked(QosInodes *inodes, QosInode *inode)
 {
-    if (g_hash_table_lookup(inodes->by_key, &inode->key) == inode)
+    if (find_by_key_locked(inodes, &inode->key) == inode)
         g_hash_table_remove(inodes->by_key, &inode->key);
 }
 
@@ -232,19 +245,19 @@ static QosInode *settle_locked(QosInodes *inodes, QosInode *inode)
         return NULL;
     }
     detach_key_locked(inodes, inode);
-    g_hash_table_remove(inodes->by_id, &inode->id);
+    g_hash_table_remove(inodes->by_id, inode);
     if (inode->fd >= 0)
         inodes->open_count--;
     return inode;
 }
 
-static void free_inode(QosInode *inode)
+static void free_inode(QosInodes *inodes, QosInode *inode)
 {
     if (inode == NULL)
         return;
     /* The kernel forgets a folder after what is in it. */
     if (inode->is_mount_root)
-        qos_mounts_leave(inode->inodes->mounts, inode->key.mount);
+        qos_mounts_leave(inodes->mounts, inode->key.mount);
     if (inode->fd >= 0)
         close(inode->fd);
     qos_file_handle_free(inode->handle);
@@ -260,7 +273,7 @@ static void put_inode(QosInodes *inodes, QosInode *inode)
     inode->loans--;
     gone = settle_locked(inodes, inode);
     pthread_mutex_unlock(&inodes->lock);
-    free_inode(gone);
+    free_inode(inodes, gone);
 }
 
 /* The inode that was idle longest, on loan, or NULL where no descriptor need be closed. */
@@ -333,12 +346,11 @@ static int warm(QosInodes *inodes, QosInode *inode)
 
 int qos_inodes_borrow(QosInodes *inodes, fuse_ino_t id, QosLoan *ret_loan)
 {
-    guint64 key = id;
     QosInode *inode;
     int fd = -1;
 
     pthread_mutex_lock(&inodes->lock);
-    inode = g_hash_table_lookup(inodes->by_id, &key);
+    inode = find_by_id_locked(inodes, id);
     if (inode != NULL) {
         inode->loans++;
         stop_idling_locked(inodes, inode);
@@ -370,7 +382,7 @@ void qos_loan_return(QosLoan *loan)
  * a cold one whose key has become another file's loses it. */
 static QosInode *find_locked(QosInodes *inodes, const Key *key, const QosFileHandle *handle)
 {
-    QosInode *inode = g_hash_table_lookup(inodes->by_key, key);
+    QosInode *inode = find_by_key_locked(inodes, key);
 
     if (inode == NULL || inode->fd >= 0 || qos_file_handle_equal(inode->handle, handle))
         return inode;
@@ -381,7 +393,7 @@ static QosInode *find_locked(QosInodes *inodes, const Key *key, const QosFileHan
 /* The same, with the handle made that takes: the lock is given up meanwhile. */
 static QosInode *identify_locked(QosInodes *inodes, const Key *key, int fd)
 {
-    QosInode *inode = g_hash_table_lookup(inodes->by_key, key);
+    QosInode *inode = find_by_key_locked(inodes, key);
     QosFileHandle *handle;
 
     if (inode == NULL || inode->fd >= 0)
@@ -444,7 +456,7 @@ static int count_warm_lookup(QosInodes *inodes, const QosLoan *parent, const cha
         return error;
     *ret_entry = (struct fuse_entry_param){.attr = facts.stat};
     pthread_mutex_lock(&inodes->lock);
-    inode = g_hash_table_lookup(inodes->by_key, &facts.key);
+    inode = find_by_key_locked(inodes, &facts.key);
     if (inode != NULL && inode->fd >= 0) {
         inode->lookups++;
         settle_locked(inodes, inode);
@@ -514,12 +526,11 @@ static gboolean is_much_forgotten_locked(QosInodes *inodes)
 
 void qos_inodes_forget(QosInodes *inodes, fuse_ino_t id, guint64 count)
 {
-    guint64 key = id;
     QosInode *inode, *gone = NULL;
     gboolean is_much = FALSE;
 
     pthread_mutex_lock(&inodes->lock);
-    inode = g_hash_table_lookup(inodes->by_id, &key);
+    inode = find_by_id_locked(inodes, id);
     if (inode != NULL) {
         inode->lookups -= MIN(count, inode->lookups);
         if (inode->lookups == 0)
@@ -527,7 +538,7 @@ void qos_inodes_forget(QosInodes *inodes, fuse_ino_t id, guint64 count)
         is_much = gone != NULL && is_much_forgotten_locked(inodes);
     }
     pthread_mutex_unlock(&inodes->lock);
-    free_inode(gone);
+    free_inode(inodes, gone);
     if (is_much)
         malloc_trim(0);
 }
@@ -589,7 +600,7 @@ void qos_inodes_free(QosInodes *inodes)
         return;
     g_hash_table_iter_init(&iterator, inodes->by_id);
     while (g_hash_table_iter_next(&iterator, NULL, &inode))
-        free_inode(inode);
+        free_inode(inodes, inode);
     g_hash_table_unref(inodes->by_id);
     g_hash_table_unref(inodes->by_key);
     g_array_unref(inodes->devices);
