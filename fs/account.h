@@ -67,6 +67,7 @@ typedef struct QosJob {
     guint waiting;           /* requests that wait now */
     guint running;           /* slots held now */
     guint passing;           /* in the store without a slot */
+    guint passthrough;       /* open files that the kernel reads and writes by itself */
     QosTime rate_time;       /* the decaying rates below hold as of this time */
     double operation_rate;   /* op/s, decaying over about 2 s */
     double byte_rate;        /* bytes/s */

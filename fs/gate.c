@@ -360,6 +360,21 @@ QosJob *qos_gate_job(QosGate *gate, const char *id, guint nodes)
     return job;
 }
 
+gboolean qos_gate_passes_through(QosGate *gate, const QosRequest *request, QosOpcodeSet opcodes)
+{
+    pthread_mutex_lock(&gate->lock);
+    gboolean passes = qos_sched_passes_through(gate->sched, request, opcodes);
+    pthread_mutex_unlock(&gate->lock);
+    return passes;
+}
+
+void qos_gate_count_passthrough(QosGate *gate, QosJob *job, gint change)
+{
+    pthread_mutex_lock(&gate->lock);
+    job->passthrough += (guint)change;
+    pthread_mutex_unlock(&gate->lock);
+}
+
 /* --- control --- */
 
 void qos_gate_set_policy(QosGate *gate, const QosPolicyClass *policy)

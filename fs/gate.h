@@ -66,6 +66,11 @@ gboolean qos_gate_cancel(QosGate *gate, QosEntry *entry);
 /* The job of that name; a new reference. `nodes` 0 = unknown. */
 QosJob *qos_gate_job(QosGate *gate, const char *id, guint nodes);
 
+/* qos_sched_passes_through() by the rules in force. */
+gboolean qos_gate_passes_through(QosGate *gate, const QosRequest *request, QosOpcodeSet opcodes);
+/* The kernel reads and writes one more open file (1), or one less (-1), by itself for the job. */
+void qos_gate_count_passthrough(QosGate *gate, QosJob *job, gint change);
+
 /* --- control; each takes the lock for a short while --- */
 void qos_gate_set_policy(QosGate *gate, const QosPolicyClass *policy);
 const QosPolicyClass *qos_gate_policy(QosGate *gate);

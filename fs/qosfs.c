@@ -24,6 +24,7 @@
 #include "db/db.h"
 #include "fs/daemon.h"
 #include "fs/options.h"
+#include "ops/backing.h"
 #include "ops/control.h"
 #include "ops/fs.h"
 #include "ops/handle.h"
@@ -244,6 +245,7 @@ static gboolean start(Mounter *mounter, GError **error)
     fs->session = new_session(mounter, error);
     if (!fs->session)
         return FALSE;
+    fs->backings = qos_backings_new(fs->session, fs->gate);
     fs->tolls = qos_tolls_new(fs->session);
     if (!fs->tolls)
         qos_set_error(error, EAGAIN, "cannot start a thread");
@@ -261,13 +263,14 @@ static void stop(Mounter *mounter)
         fuse_session_unmount(fs->session);
     if (fs->control)
         qos_control_stop(fs->control);
+    qos_handles_free(fs->handles);
+    qos_backings_free(fs->backings);
     if (fs->session)
         fuse_session_destroy(fs->session);
     qos_control_free(fs->control);
     qos_db_close(mounter->db);
     qos_interrupts_free(fs->interrupts);
     qos_callers_free(fs->callers);
-    qos_handles_free(fs->handles);
     qos_inodes_free(fs->inodes);
     qos_gate_free(fs->gate);
 }

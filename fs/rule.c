@@ -31,6 +31,7 @@ struct QosRules {
     QosRule *fallback; /* `default` */
     guint fields;
     QosTime next_expiry;
+    gboolean has_passthrough;
     /* Made when first used; set once, atomically. */
     Index *index;
 };
@@ -112,6 +113,7 @@ static QosRules *seal(GPtrArray *members, guint64 next_id)
 
         rules->fields |= per_fields(rule->per);
         rules->next_expiry = MIN(rules->next_expiry, rule->expires);
+        rules->has_passthrough |= rule->passthrough;
         if (rule->condition == NULL)
             rules->fallback = rule;
         else
@@ -184,6 +186,8 @@ static void set_options(QosRule *rule, const QosRuleCommand *command, QosTime no
         rule->expires = qos_time_add(now, options->expires);
     if (command->given & QOS_OPTION_DRYRUN)
         rule->dryrun = options->dryrun;
+    if (command->given & QOS_OPTION_PASSTHROUGH)
+        rule->passthrough = options->passthrough;
 }
 
 static gboolean check_rule(const QosRule *rule, GError **error)
@@ -201,6 +205,13 @@ static gboolean check_rule(const QosRule *rule, GError **error)
                       rule->name, rule->minimum, rule->rate);
         return FALSE;
     }
+    if (rule->passthrough && (rule->rate > 0 || rule->bps > 0 || rule->dryrun)) {
+        qos_set_error(error, EINVAL,
+                      "%s: passthrough leaves nothing to hold back, it goes with rate=none, "
+                      "bps=none and dryrun=0; other rules may bound the job's opcode={meta}",
+                      rule->name);
+        return FALSE;
+    }
     return TRUE;
 }
 
@@ -208,6 +219,7 @@ static gboolean start(GPtrArray *members, QosRuleCommand *command, guint64 id, Q
                       GError **error)
 {
     const guint bounds = QOS_OPTION_RATE | QOS_OPTION_BPS | QOS_OPTION_WEIGHT | QOS_OPTION_MINIMUM;
+    const QosRule *options = &command->options;
     gint place = 0;
     QosRule *rule;
 
@@ -230,7 +242,7 @@ static gboolean start(GPtrArray *members, QosRuleCommand *command, guint64 id, Q
     rule->id = id;
     g_strlcpy(rule->name, command->name, sizeof rule->name);
     rule->condition = g_steal_pointer(&command->condition);
-    rule->rate = (command->given & bounds) == 0 ? QOS_RATE_DEFAULT : 0;
+    rule->rate = (command->given & bounds) == 0 && !options->passthrough ? QOS_RATE_DEFAULT : 0;
     rule->expires = QOS_NEVER;
     g_ptr_array_insert(members, place, rule);
     set_options(rule, command, now);
@@ -417,6 +429,22 @@ const QosRule *qos_rules_match(const QosRules *rules, const QosRuleSubject *subj
     return rules->fallback;
 }
 
+gboolean qos_rules_pass_through(const QosRules *rules, const QosRuleSubject *subject,
+                                QosOpcodeSet opcodes)
+{
+    QosRuleSubject each = *subject;
+    const QosRule *dryrun;
+
+    if (!rules->has_passthrough)
+        return FALSE;
+    for (guint opcode = 0; opcode < QOS_OP_COUNT; opcode++) {
+        each.opcode = opcode;
+        if ((opcodes >> opcode & 1) != 0 && !qos_rules_match(rules, &each, &dryrun)->passthrough)
+            return FALSE;
+    }
+    return TRUE;
+}
+
 guint qos_rules_fields(const QosRules *rules)
 {
     return rules->fields;
@@ -491,6 +519,7 @@ char *qos_rule_options(const QosRule *rule)
     append_number(text, "weight", rule->weight);
     append_number(text, "min", rule->minimum);
     append_number(text, "dryrun", rule->dryrun);
+    append_number(text, "passthrough", rule->passthrough);
     return g_strdup(text->str + strlen(" "));
 }
 

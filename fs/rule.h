@@ -12,7 +12,8 @@
  *              | "uid" | "gid"        values: N, LOW-HIGH, [LOW-HIGH], *
  *              | "opcode"             values: names, "data", "meta", * (base/opcode.h)
  *     OPTION  := rate=N|none | bps=BYTES|none | depth=OPS|auto[:BYTES|auto] | per=CLASS | rank=RULE
- *              | weight=N|none | min=N|none | expire=DURATION|none | dryrun=0|1
+ *              | weight=N|none | min=N|none | expire=DURATION|none | dryrun[=0|1]
+ *              | passthrough[=0|1]
  *     CLASS   := jobid | uid | gid | rule | jobid+opcode
  *
  * A command is UTF-8; blanks around it and around "&" and "," do not matter, other control
@@ -78,6 +79,7 @@ typedef struct {
     gint64 minimum;          /* reserved op/s, 0 = none; for adaptive sharing */
     QosTime expires;         /* QOS_NEVER, or when the rule goes by itself */
     gboolean dryrun;         /* count what would wait, let it pass */
+    gboolean passthrough;    /* the kernel reads and writes by itself (ops/backing.h) */
     QosCondition *condition; /* NULL for `default` */
 } QosRule;
 
@@ -99,14 +101,15 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(QosRules, qos_rules_unref)
 /*
  * The list after `command`; `rules` stays as it is. `now` starts `expire=`.
  *
- * A `start` with none of rate=, bps=, weight= and min= gets QOS_RATE_DEFAULT. Without rank= it goes
- * to the top. `change` sets the options that are given and leaves the others; rank= moves the rule
- * to just before another, before itself is where it is. `default` takes every option but expire=
- * and dryrun=.
+ * A `start` with none of rate=, bps=, weight=, min= and passthrough gets QOS_RATE_DEFAULT. Without
+ * rank= it goes to the top. `change` sets the options that are given and leaves the others; rank=
+ * moves the rule to just before another, before itself is where it is. `default` takes every option
+ * but expire= and dryrun=.
  *
  * Errors (QOS_ERROR, the errno of Lustre; the message has the offending text and what is allowed):
  *   EINVAL        unknown verb, field, option or opcode, or an option twice
  *   EINVAL        no conditions, bad braces, a bad name, value or rate, min= above rate=
+ *   EINVAL        passthrough with rate=, bps= or dryrun
  *   EINVAL        `change` without option, `stop` with one
  *   ENAMETOOLONG  a name of 16 characters or more
  *   EEXIST        `start` of a name that exists, `default` included
@@ -127,6 +130,10 @@ QosTime qos_rules_next_expiry(const QosRules *rules);
  */
 const QosRule *qos_rules_match(const QosRules *rules, const QosRuleSubject *subject,
                                const QosRule **ret_dryrun);
+/* TRUE where a rule with `passthrough` governs the subject in each of `opcodes`, of which there is
+ * one at least; `subject->opcode` does not matter. Cheap where no rule has it. */
+gboolean qos_rules_pass_through(const QosRules *rules, const QosRuleSubject *subject,
+                                QosOpcodeSet opcodes);
 /* The fields (QosField) that some rule's conditions or `per` look at; others cannot change a match
  * or a class. */
 guint qos_rules_fields(const QosRules *rules);

@@ -113,11 +113,23 @@ static gboolean set_expire(QosRuleCommand *command, const char *value)
             command->options.expires > 0);
 }
 
-static gboolean set_dryrun(QosRuleCommand *command, const char *value)
+static gboolean parse_switch(const char *value, gboolean *ret_on)
 {
-    command->options.dryrun = *value == '1';
+    *ret_on = *value == '1';
     return strcmp(value, "0") == 0 || strcmp(value, "1") == 0;
 }
+
+static gboolean set_dryrun(QosRuleCommand *command, const char *value)
+{
+    return parse_switch(value, &command->options.dryrun);
+}
+
+static gboolean set_passthrough(QosRuleCommand *command, const char *value)
+{
+    return parse_switch(value, &command->options.passthrough);
+}
+
+#define SWITCHES (QOS_OPTION_DRYRUN | QOS_OPTION_PASSTHROUGH) /* alone: =1 */
 
 /* rank= is read apart, because a name has errors of its own. */
 static const struct {
@@ -138,6 +150,7 @@ static const struct {
     {"expire", QOS_OPTION_EXPIRE, set_expire,
      "seconds, or a time such as 30s, 10m, 2h or 1d, or none"},
     {"dryrun", QOS_OPTION_DRYRUN, set_dryrun, "0 or 1"},
+    {"passthrough", QOS_OPTION_PASSTHROUGH, set_passthrough, "0 or 1"},
 };
 
 /* --- the command --- */
@@ -178,7 +191,7 @@ static gboolean unknown_option(const char *word, GError **error)
                   strstr(word, "={") != NULL
                       ? "%s: the conditions of a rule stay: stop it and start another"
                       : "unknown option %s; options are rate=, bps=, depth=, per=, rank=, weight=, "
-                        "min=, expire= and dryrun=",
+                        "min=, expire=, dryrun= and passthrough=",
                   quoted);
     return FALSE;
 }
@@ -198,13 +211,11 @@ static guint find_option(const char *name, gsize length)
 static gboolean parse_option(QosRuleCommand *command, const char *word, GError **error)
 {
     g_autofree char *quoted = qos_rule_quote(word);
-    const char *equals = strchr(word, '=');
-    guint i;
+    gsize length = strcspn(word, "=");
+    const char *value = word[length] == '=' ? word + length + 1 : "1";
+    guint i = find_option(word, length);
 
-    if (equals == NULL)
-        return unknown_option(word, error);
-    i = find_option(word, (gsize)(equals - word));
-    if (i == G_N_ELEMENTS(options))
+    if (i == G_N_ELEMENTS(options) || (word[length] != '=' && (options[i].option & SWITCHES) == 0))
         return unknown_option(word, error);
     if ((command->given & options[i].option) != 0) {
         qos_set_error(error, EINVAL, "%s: %s= is given twice", quoted, options[i].name);
@@ -212,8 +223,8 @@ static gboolean parse_option(QosRuleCommand *command, const char *word, GError *
     }
     command->given |= options[i].option;
     if (options[i].option == QOS_OPTION_RANK)
-        return parse_name(equals + 1, command->rank, error);
-    if (options[i].set(command, equals + 1))
+        return parse_name(value, command->rank, error);
+    if (options[i].set(command, value))
         return TRUE;
     qos_set_error(error, EINVAL, "%s: %s= takes %s", quoted, options[i].name, options[i].allowed);
     return FALSE;

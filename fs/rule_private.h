@@ -19,6 +19,7 @@ typedef enum {
     QOS_OPTION_MINIMUM = 1 << 7,
     QOS_OPTION_EXPIRE = 1 << 8,
     QOS_OPTION_DRYRUN = 1 << 9,
+    QOS_OPTION_PASSTHROUGH = 1 << 10,
 } QosRuleOption;
 
 /* A parsed command; nothing in it was held against a list yet. */

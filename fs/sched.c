@@ -407,6 +407,18 @@ QosRules *qos_sched_rules(const QosSched *sched)
     return sched->context.rules;
 }
 
+gboolean qos_sched_passes_through(const QosSched *sched, const QosRequest *request,
+                                  QosOpcodeSet opcodes)
+{
+    const QosRuleSubject subject = {.job = request->job->id,
+                                    .host = sched->context.host,
+                                    .uid = request->uid,
+                                    .gid = request->gid};
+
+    return sched->current->class->rules_changed != NULL &&
+           qos_rules_pass_through(sched->context.rules, &subject, opcodes);
+}
+
 void qos_sched_set_slots(QosSched *sched, guint slots)
 {
     sched->slots = MAX(slots, 1);

@@ -170,6 +170,10 @@ const QosPolicyClass *qos_sched_policy(const QosSched *sched);
 /* Takes a reference. */
 void qos_sched_set_rules(QosSched *sched, QosRules *rules, QosTime now);
 QosRules *qos_sched_rules(const QosSched *sched); /* borrowed */
+/* TRUE where the policy minds the rules, and by them the kernel may do `opcodes` by itself for who
+ * asked for `request` (qos_rules_pass_through). */
+gboolean qos_sched_passes_through(const QosSched *sched, const QosRequest *request,
+                                  QosOpcodeSet opcodes);
 void qos_sched_set_slots(QosSched *sched, guint slots);
 void qos_sched_set_max_wait(QosSched *sched, QosTime max_wait);
 

@@ -189,6 +189,16 @@ void qos_cred_raise(void)
         set_capabilities(daemon_own.full);
 }
 
+void qos_cred_raise_admin(void)
+{
+    struct __user_cap_data_struct raised[CAPABILITY_WORDS];
+
+    memcpy(raised, daemon_own.reduced, sizeof(raised));
+    raised[0].effective |= daemon_own.full[0].effective & (1u << CAP_SYS_ADMIN);
+    if (daemon_own.may_change && get_thread()->reduced)
+        set_capabilities(raised);
+}
+
 void qos_cred_lower(void)
 {
     if (daemon_own.may_change && get_thread()->reduced && set_capabilities(daemon_own.reduced) != 0)

@@ -42,6 +42,8 @@ void qos_cred_restore(void);
  * the caller may do, but only the daemon can (reaching a file by its handle). Not nested. */
 void qos_cred_raise(void);
 void qos_cred_lower(void);
+/* The same with CAP_SYS_ADMIN alone, for where the kernel keeps the thread's credentials. */
+void qos_cred_raise_admin(void);
 /* TRUE where the daemon has CAP_DAC_READ_SEARCH, which file handles need. */
 gboolean qos_cred_may_search(void);
 /* TRUE where this thread acts as root: the store will not take suid and sgid bits away by itself.

@@ -13,6 +13,7 @@ typedef struct QosHandles QosHandles;       /* ops/handle.h */
 typedef struct QosControl QosControl;       /* ops/control.h */
 typedef struct QosInterrupts QosInterrupts; /* ops/interrupt.h */
 typedef struct QosTolls QosTolls;           /* ops/toll.h */
+typedef struct QosBackings QosBackings;     /* ops/backing.h */
 
 /* virtiofsd's words: what the kernel may cache. */
 typedef enum {
@@ -44,6 +45,7 @@ typedef struct QosFs {
     QosControl *control;
     QosInterrupts *interrupts;
     QosTolls *tolls;
+    QosBackings *backings;
 } QosFs;
 
 /* The QosFs of a request. */

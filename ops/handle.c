@@ -24,6 +24,7 @@ QosHandles *qos_handles_new(void)
 static void free_handle(QosHandle *handle)
 {
     close(handle->fd);
+    qos_backing_leave(&handle->backing);
     qos_loan_return(&handle->file);
     qos_dir_stream_free(handle->stream);
     qos_caller_unref(handle->caller);

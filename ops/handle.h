@@ -10,6 +10,7 @@
  */
 #pragma once
 
+#include "ops/backing.h"
 #include "ops/cred.h"
 #include "ops/inode.h"
 
@@ -25,7 +26,8 @@ typedef struct QosHandle {
     int flags;         /* of the open, as the store knows them */
     QosCaller *caller; /* who opened it, with the job; a reference */
     QosLoan file;
-    QosDirStream *stream; /* atomic; directories: where the reading stands, NULL while in use */
+    QosBackingOpen backing; /* files: how it joins the other opens of its file */
+    QosDirStream *stream;   /* atomic; directories: where the reading stands, NULL while in use */
 } QosHandle;
 
 QosHandles *qos_handles_new(void);

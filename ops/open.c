@@ -48,10 +48,54 @@ static void set_caching(QosOp *op, const QosHandle *handle)
     info->keep_cache = FALSE;
     if (info->direct_io)
         return;
-    if (op->fs->config.cache == QOS_CACHE_ALWAYS)
+    if (op->fs->config.cache == QOS_CACHE_ALWAYS && !qos_backings_were_used(op->fs->backings))
         info->keep_cache = TRUE;
     else if (fstat(handle->fd, &stat) == 0)
         info->keep_cache = qos_loan_is_unchanged(&handle->file, &stat);
+}
+
+/* TRUE where the opener's job is exempt from all that this open allows. */
+static gboolean is_exempt(QosOp *op)
+{
+    static const QosOpcodeSet allowed[] = {
+        [O_RDONLY] = 1 << QOS_OP_READ,
+        [O_WRONLY] = 1 << QOS_OP_WRITE,
+        [O_RDWR] = 1 << QOS_OP_READ | 1 << QOS_OP_WRITE,
+    };
+    guint mode = (guint)op->reply.info.flags & O_ACCMODE;
+
+    return mode < G_N_ELEMENTS(allowed) &&
+           qos_gate_passes_through(op->fs->gate, &op->entry.request, allowed[mode]);
+}
+
+/* TRUE where the store's file can be opened with these flags: so does the kernel in passthrough. */
+static gboolean takes_flags(int fd, int flags)
+{
+    int own_flags;
+
+    if ((flags & O_DIRECT) == 0)
+        return TRUE;
+    own_flags = fcntl(fd, F_GETFL);
+    return fcntl(fd, F_SETFL, own_flags | O_DIRECT) == 0 && fcntl(fd, F_SETFL, own_flags) == 0;
+}
+
+/* Whether the kernel does the I/O by itself: that must agree with the other opens of the file. */
+static int set_backing(QosOp *op, QosHandle *handle)
+{
+    struct fuse_file_info *info = &op->reply.info;
+    QosBackingOpen *backing = &handle->backing;
+    gboolean takes = takes_flags(handle->fd, info->flags);
+
+    *backing = qos_backings_join(op->fs->backings, &handle->file, handle->fd, info->flags,
+                                 op->caller, takes && is_exempt(op));
+    if (backing->id == 0)
+        return 0;
+    if (!takes)
+        return -EINVAL;
+    info->backing_id = backing->id;
+    info->keep_cache = FALSE;
+    info->direct_io = info->parallel_direct_writes = backing->is_direct;
+    return 0;
 }
 
 /* The store's file, open, as the answer to OPEN or CREATE. Takes `fd` and `file`. */
@@ -59,18 +103,19 @@ static int reply_open(QosOp *op, int fd, QosLoan *file)
 {
     struct fuse_file_info *info = &op->reply.info;
     QosHandle *handle = qos_handle_new(op->fs->handles, fd, info->flags, op->caller, file);
+    int error = 0;
 
-    if (info->kill_suidgid && (info->flags & O_TRUNC) != 0 && qos_cred_is_root()) {
-        int error = qos_attr_kill_privileges(fd);
-
-        if (error != 0) {
-            qos_handle_unref(handle);
-            return error;
-        }
-    }
+    if (info->kill_suidgid && (info->flags & O_TRUNC) != 0 && qos_cred_is_root())
+        error = qos_attr_kill_privileges(fd);
     if (op->fs->config.no_atime)
         qos_handle_spare_atime(handle);
     set_caching(op, handle);
+    if (error == 0)
+        error = set_backing(op, handle);
+    if (error != 0) {
+        qos_handle_unref(handle);
+        return error;
+    }
     op->reply.handle = handle;
     return 0;
 }
@@ -278,6 +323,7 @@ void qosfs_op_flush(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info *i
 /* Gives back the kernel's reference; the operation's own is the last. */
 static int run_release(QosOp *op)
 {
+    qos_backing_leave(&op->handle->backing);
     qos_handle_unref(op->handle);
     return 0;
 }

@@ -20,6 +20,7 @@ static const guint64 wanted[] = {
     FUSE_CAP_IOCTL_DIR,
     FUSE_CAP_NO_EXPORT_SUPPORT, /* node ids do not outlive the mount */
     FUSE_CAP_PARALLEL_DIROPS,
+    FUSE_CAP_PASSTHROUGH,
     FUSE_CAP_POSIX_ACL,
     FUSE_CAP_READDIRPLUS,
     FUSE_CAP_READDIRPLUS_AUTO,

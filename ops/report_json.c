@@ -83,6 +83,8 @@ static void add_rule(JsonBuilder *builder, const QosReport *report, const QosRul
     }
     json_builder_set_member_name(builder, "dryrun");
     json_builder_add_boolean_value(builder, rule->dryrun);
+    json_builder_set_member_name(builder, "passthrough");
+    json_builder_add_boolean_value(builder, rule->passthrough);
     add_number(builder, "buckets", state->buckets);
     add_number(builder, "waiting", state->waiting);
     add_number(builder, "requests", state->requests);
@@ -143,6 +145,7 @@ static void add_job(JsonBuilder *builder, const QosReport *report, const QosJob 
     add_seconds(builder, "store_time", job->store_time);
     add_number(builder, "waiting", job->waiting);
     add_number(builder, "running", job->running);
+    add_number(builder, "passthrough", job->passthrough);
     add_double(builder, "operation_rate", job->operation_rate);
     add_double(builder, "byte_rate", job->byte_rate);
     add_number(builder, "read_bytes", job->read_bytes.sum);

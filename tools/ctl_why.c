@@ -178,6 +178,18 @@ static void append_now(GString *text, JsonObject *job)
     g_string_append(text, ".\n");
 }
 
+/* What is not in its totals. */
+static void append_passthrough(GString *text, JsonObject *job)
+{
+    gint64 files = qos_ctl_state_count(job, "passthrough");
+
+    if (files > 0)
+        g_string_append_printf(text,
+                               "A rule with passthrough exempts it: the kernel itself reads and "
+                               "writes %" G_GINT64_FORMAT " of its open files, uncounted.\n",
+                               files);
+}
+
 static int compare_waits(gconstpointer a, gconstpointer b)
 {
     double first = qos_ctl_state_number(*(JsonObject *const *)a, "waited");
@@ -225,6 +237,7 @@ char *qos_ctl_render_why(JsonObject *state, JsonObject *job)
     g_string_append_printf(text, " First seen %s.\n", since);
     append_waits(text, state, job);
     g_string_append_c(text, '\n');
+    append_passthrough(text, job);
     if (requests > 0)
         append_store(text, job);
     append_now(text, job);

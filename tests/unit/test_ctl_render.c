@@ -236,6 +236,15 @@ static void test_why_others(void)
     g_assert_null(strstr(text, "any more"));
 }
 
+static void test_why_passthrough(void)
+{
+    g_autoptr(JsonObject) state =
+        parse("{\"now\":10,\"policies\":[],\"slots\":{},\"tunables\":{},\"rules\":[],"
+              "\"jobs\":[{\"id\":\"j\",\"passthrough\":3,\"wait\":[]}]}");
+    g_autofree char *text = why(state, "j");
+    g_assert_nonnull(strstr(text, "the kernel itself reads and writes 3 of its open files"));
+}
+
 /* All that ever waited still waits: there is no time to tell yet. */
 static void test_why_first_wait(void)
 {
@@ -311,6 +320,7 @@ int main(int argc, char **argv)
     g_test_add_func("/ctl/render/why/escaped", test_why_escaped);
     g_test_add_func("/ctl/render/why/sharer", test_why_sharer);
     g_test_add_func("/ctl/render/why/others", test_why_others);
+    g_test_add_func("/ctl/render/why/passthrough", test_why_passthrough);
     g_test_add_func("/ctl/render/why/first-wait", test_why_first_wait);
     g_test_add_func("/ctl/render/sparse", test_sparse);
     g_test_add_func("/ctl/render/wrong-shape", test_wrong_shape);

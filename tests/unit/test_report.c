@@ -325,6 +325,7 @@ static void test_state(void)
     g_assert_cmpint(json_object_get_int_member(rule, "depth_bytes"), ==, 2048);
     g_assert_cmpfloat(json_object_get_double_member(rule, "expires_in"), ==, 4);
     g_assert_true(json_object_get_boolean_member(rule, "dryrun"));
+    g_assert_false(json_object_get_boolean_member(rule, "passthrough"));
     rule = json_array_get_object_element(json_object_get_array_member(state, "rules"), 1);
     g_assert_true(json_object_get_null_member(rule, "expires_in"));
     json_job = json_array_get_object_element(json_object_get_array_member(state, "jobs"), 0);

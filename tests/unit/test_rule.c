@@ -100,6 +100,30 @@ static void test_the_default_rate(void)
                        "default * rate=none\n");
 }
 
+static void test_passthrough(void)
+{
+    g_autoptr(QosRules) rules = qos_rules_new();
+
+    apply(&rules, "start a jobid={x} passthrough");
+    apply(&rules, "start b jobid={x} passthrough=1 per=rule");
+    expect_list(rules, "b jobid={x} rate=none per=rule passthrough=1\n"
+                       "a jobid={x} rate=none passthrough=1\n"
+                       "default * rate=none\n");
+    apply(&rules, "change a passthrough=0");
+    apply(&rules, "change b passthrough=0 rate=5");
+    apply(&rules, "change default passthrough=1");
+    expect_list(rules, "b jobid={x} rate=5 per=rule\n"
+                       "a jobid={x} rate=none\n"
+                       "default * rate=none passthrough=1\n");
+    apply(&rules, "change b rate=none passthrough");
+    apply(&rules, "change default passthrough=0");
+    apply(&rules, "start c jobid={x} passthrough=0");
+    expect_list(rules, "c jobid={x} rate=10000\n"
+                       "b jobid={x} rate=none per=rule passthrough=1\n"
+                       "a jobid={x} rate=none\n"
+                       "default * rate=none\n");
+}
+
 static void test_bounds_of_values(void)
 {
     g_autoptr(QosRules) rules = qos_rules_new();
@@ -230,6 +254,12 @@ static const struct {
     {"start b jobid={x} expire=soon", EINVAL, "expire=soon"},
     {"start b jobid={x} dryrun=2", EINVAL, "0 or 1"},
     {"start b jobid={x} dryrun=01", EINVAL, "0 or 1"},
+    {"start b jobid={x} rate", EINVAL, "unknown option \"rate\""},
+    {"start b jobid={x} passthrough=2", EINVAL, "0 or 1"},
+    {"start b jobid={x} passthrough passthrough=1", EINVAL, "twice"},
+    {"start b jobid={x} passthrough rate=5", EINVAL, "rate=none"},
+    {"start b jobid={x} passthrough bps=5M", EINVAL, "bps=none"},
+    {"start b jobid={x} passthrough dryrun", EINVAL, "dryrun=0"},
     {"start b jobid={x} rank=", EINVAL, "name"},
     {"start b jobid={x} rank=abcdefghijklmnop", ENAMETOOLONG, "abcdefghijklmnop"},
     /* change and stop */
@@ -238,6 +268,7 @@ static const struct {
     {"change a rate=5 jobid={y}", EINVAL, "conditions"},
     {"change a rate=0", EINVAL, "none"},
     {"change a min=11", EINVAL, "rate=10"},
+    {"change a passthrough", EINVAL, "rate=none"},
     {"change default dryrun=1", EINVAL, "dryrun"},
     {"change default expire=5", EINVAL, "expire"},
     {"stop a rate=5", EINVAL, "rate=5"},
@@ -412,6 +443,7 @@ static void expect_round_trip(const char *command)
     g_assert_cmpint(rule->weight, ==, twin->weight);
     g_assert_cmpint(rule->minimum, ==, twin->minimum);
     g_assert_cmpint(rule->dryrun, ==, twin->dryrun);
+    g_assert_cmpint(rule->passthrough, ==, twin->passthrough);
 }
 
 static void test_round_trip(void)
@@ -436,6 +468,8 @@ static void test_round_trip(void)
     }
     expect_round_trip("change default rate=5 bps=1M depth=4 per=rule");
     expect_round_trip("change default weight=5 min=3");
+    expect_round_trip("start r1 jobid={x} passthrough per=uid");
+    expect_round_trip("change default passthrough");
 }
 
 /* --- hostile input --- */
@@ -511,6 +545,7 @@ static void test_mutations(void)
         "bps=1.5M",
         "start b gid={0-99} depth=auto:4M per=jobid+opcode rank=default weight=3 min=2 expire=1.5h",
         "change a rate=none bps=2M dryrun=1 rank=a",
+        "start p jobid={x} passthrough",
         "reg change default rate=5",
         "stop a",
     };
@@ -551,6 +586,7 @@ int main(int argc, char **argv)
     g_test_add_func("/rule/start-change-stop", test_start_change_stop);
     g_test_add_func("/rule/change-each-option", test_change_sets_each_option_alone);
     g_test_add_func("/rule/default-rate", test_the_default_rate);
+    g_test_add_func("/rule/passthrough", test_passthrough);
     g_test_add_func("/rule/bounds", test_bounds_of_values);
     g_test_add_func("/rule/ids", test_ids);
     g_test_add_func("/rule/refusals", test_refusals);

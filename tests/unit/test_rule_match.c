@@ -126,6 +126,32 @@ static void test_dry_runs_govern_nothing(void)
     g_assert_cmpstr(dryrun->name, ==, "first");
 }
 
+static void test_passthrough_needs_each_operation(void)
+{
+    const QosOpcodeSet reads = 1 << QOS_OP_READ, writes = 1 << QOS_OP_WRITE;
+    QosRuleSubject subject = {.job = "x", .host = "n"};
+    g_autoptr(QosRules) rules = qos_rules_new();
+
+    g_assert_false(qos_rules_pass_through(rules, &subject, reads));
+    apply(&rules, "start free jobid={x}&opcode={read} passthrough");
+    g_assert_true(qos_rules_pass_through(rules, &subject, reads));
+    g_assert_false(qos_rules_pass_through(rules, &subject, writes));
+    g_assert_false(qos_rules_pass_through(rules, &subject, reads | writes));
+    apply(&rules, "start also uid={0}&opcode={write} passthrough");
+    g_assert_true(qos_rules_pass_through(rules, &subject, reads | writes));
+    subject.uid = 1;
+    g_assert_false(qos_rules_pass_through(rules, &subject, reads | writes));
+    apply(&rules, "start bound jobid={x} rate=5"); /* above both */
+    g_assert_false(qos_rules_pass_through(rules, &subject, reads));
+    apply(&rules, "change bound dryrun=1"); /* governs nothing */
+    g_assert_true(qos_rules_pass_through(rules, &subject, reads));
+    apply(&rules, "change free passthrough=0");
+    g_assert_false(qos_rules_pass_through(rules, &subject, reads));
+    apply(&rules, "change default passthrough");
+    g_assert_false(qos_rules_pass_through(rules, &subject, reads));
+    g_assert_true(qos_rules_pass_through(rules, &subject, writes));
+}
+
 static void test_fields(void)
 {
     g_autoptr(QosRules) rules = qos_rules_new();
@@ -236,6 +262,7 @@ int main(int argc, char **argv)
     g_test_add_func("/rule-match/newest-first", test_the_newest_matches_first);
     g_test_add_func("/rule-match/escaped-jobs", test_escaped_job_ids_are_found);
     g_test_add_func("/rule-match/dry-run", test_dry_runs_govern_nothing);
+    g_test_add_func("/rule-match/passthrough", test_passthrough_needs_each_operation);
     g_test_add_func("/rule-match/fields", test_fields);
     g_test_add_func("/rule-match/index", test_the_index_changes_nothing);
     g_test_add_func("/rule-match/thousand", test_exact_jobs_are_found_at_once);

@@ -315,6 +315,21 @@ static void test_random_sequences(void)
     }
 }
 
+static void test_only_policies_with_rules_pass_through(void)
+{
+    Fixture f;
+    const QosOpcodeSet reads = 1 << QOS_OP_READ;
+    fixture_init(&f, &qos_policy_tbf, 4);
+    QosRequest *request = request_new(&f, "free", QOS_OP_OPEN, 0);
+    g_assert_false(qos_sched_passes_through(f.sched, request, reads));
+    fixture_rule(&f, "start exempt jobid={free}&uid={1000}&gid={100}&host={node7} passthrough");
+    g_assert_true(qos_sched_passes_through(f.sched, request, reads));
+    qos_sched_set_policy(f.sched, &qos_policy_fifo, f.now);
+    g_assert_false(qos_sched_passes_through(f.sched, request, reads));
+    request_free(request);
+    fixture_clear(&f);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -327,5 +342,6 @@ int main(int argc, char **argv)
     g_test_add_func("/sched/switch-under-load", test_switch_under_load);
     g_test_add_func("/sched/slots-shrink-under-load", test_slots_shrink_under_load);
     g_test_add_func("/sched/random-sequences", test_random_sequences);
+    g_test_add_func("/sched/passthrough", test_only_policies_with_rules_pass_through);
     return g_test_run();
 }
