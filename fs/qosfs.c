@@ -26,6 +26,7 @@
 #include "fs/options.h"
 #include "ops/backing.h"
 #include "ops/control.h"
+#include "ops/cred.h"
 #include "ops/fs.h"
 #include "ops/handle.h"
 #include "ops/inode.h"
@@ -211,6 +212,22 @@ static gboolean choose_threads(Mounter *mounter, GError **error)
     return FALSE;
 }
 
+/* Without file handles, how many files the kernel may know is bounded by the limit of open files.
+ */
+static void warn_of_bound(const Mounter *mounter)
+{
+    guint bound = qos_inodes_bound(mounter->fs.inodes);
+
+    if (bound == 0)
+        return;
+    g_warning("at most %u files of %s can be known at a time, because %s; beyond that programs get "
+              "ENFILE. To know more, raise the limit of open files%s",
+              bound, mounter->source,
+              qos_cred_may_search() ? "it has no file handles"
+                                    : "only root may find them again by handle",
+              qos_cred_may_search() ? "" : ", or let root mount");
+}
+
 /* Makes everything but the mount. What was made when it fails is taken down by stop(). */
 static gboolean start(Mounter *mounter, GError **error)
 {
@@ -224,6 +241,7 @@ static gboolean start(Mounter *mounter, GError **error)
     fs->inodes = qos_inodes_new(mounter->source, error);
     if (!fs->inodes)
         return FALSE;
+    warn_of_bound(mounter);
     fs->handles = qos_handles_new();
     fs->gate = qos_gate_new(&qos_policy_tbf, SLOTS_AT_FIRST, CLEANUP_AT_FIRST);
     if (timeout != QOS_NEVER)

@@ -31,6 +31,7 @@
 #define NUMBER_BITS 48
 /* So many inodes forgotten, and more than are left: their memory goes back to the system. */
 #define FORGOTTEN_MANY 10000
+#define EXPLAIN_AGAIN  (60 * G_USEC_PER_SEC)
 
 typedef struct {
     guint64 mount;
@@ -77,9 +78,11 @@ struct QosInodes {
     guint forgotten; /* since memory was given back */
     GQueue idle;
     guint open_count;
-    GArray *devices; /* of dev_t: those other than the root's, in the order they were seen */
+    gint64 explained; /* monotonic us: when the log last told of a shortage */
+    GArray *devices;  /* of dev_t: those other than the root's, in the order they were seen */
     /* --- read-only --- */
-    guint open_max;
+    guint open_max; /* beyond it inodes become cold */
+    guint bound;    /* at it, no more files become known while none can become cold */
     dev_t root_device;
     QosMounts *mounts;
 };
@@ -406,6 +409,21 @@ static QosInode *identify_locked(QosInodes *inodes, const Key *key, int fd)
     return inode;
 }
 
+static gboolean is_full_locked(QosInodes *inodes)
+{
+    return inodes->open_count >= inodes->bound && g_queue_is_empty(&inodes->idle);
+}
+
+int qos_inodes_find_room(QosInodes *inodes)
+{
+    gboolean is_full;
+
+    pthread_mutex_lock(&inodes->lock);
+    is_full = is_full_locked(inodes);
+    pthread_mutex_unlock(&inodes->lock);
+    return is_full ? -ENFILE : 0;
+}
+
 /* Counts a look-up of the file that is `fd` (O_PATH, taken over). *ret_known: it was warm. */
 static int count_lookup(QosInodes *inodes, int fd, struct fuse_entry_param *ret_entry,
                         gboolean *ret_known)
@@ -422,6 +440,13 @@ static int count_lookup(QosInodes *inodes, int fd, struct fuse_entry_param *ret_
         qos_mounts_enter(inodes->mounts, facts.key.mount, fd);
     pthread_mutex_lock(&inodes->lock);
     inode = identify_locked(inodes, &facts.key, fd);
+    if (inode == NULL && is_full_locked(inodes)) {
+        pthread_mutex_unlock(&inodes->lock);
+        if (facts.is_mount_root)
+            qos_mounts_leave(inodes->mounts, facts.key.mount);
+        close(fd);
+        return -ENFILE;
+    }
     if (inode == NULL) {
         inode = add_inode_locked(inodes, inodes->next_id++, &facts, fd);
         fd = -1;
@@ -545,15 +570,12 @@ void qos_inodes_forget(QosInodes *inodes, fuse_ino_t id, guint64 count)
 
 /* --- the table --- */
 
-/* Half of what the process may open, so that the users' open files find room. Without the
- * capability for handles nothing can become cold. */
-static guint find_open_max(void)
+static guint descriptor_limit(void)
 {
     struct rlimit limit;
 
-    if (!qos_cred_may_search() || getrlimit(RLIMIT_NOFILE, &limit) != 0)
-        return G_MAXUINT;
-    return (guint)CLAMP(limit.rlim_cur / 2, 16, G_MAXINT);
+    return getrlimit(RLIMIT_NOFILE, &limit) == 0 ? (guint)CLAMP(limit.rlim_cur, 32, G_MAXINT)
+                                                 : G_MAXINT;
 }
 
 QosInodes *qos_inodes_new(const char *source, GError **error)
@@ -575,7 +597,8 @@ QosInodes *qos_inodes_new(const char *source, GError **error)
     inodes->next_id = QOS_INODE_FIRST;
     g_queue_init(&inodes->idle);
     inodes->devices = g_array_new(FALSE, FALSE, sizeof(dev_t));
-    inodes->open_max = find_open_max();
+    inodes->open_max = descriptor_limit() / 2;
+    inodes->bound = descriptor_limit() / 4 * 3;
     inodes->mounts = qos_mounts_new();
     inodes->root_device = stat.st_dev;
     if (examine(inodes, fd, "", &facts) != 0) {
@@ -607,6 +630,38 @@ void qos_inodes_free(QosInodes *inodes)
     qos_mounts_free(inodes->mounts);
     pthread_mutex_destroy(&inodes->lock);
     g_free(inodes);
+}
+
+guint qos_inodes_bound(QosInodes *inodes)
+{
+    g_auto(QosLoan) root = {0};
+    QosFileHandle *handle = NULL;
+
+    if (qos_inodes_borrow(inodes, FUSE_ROOT_ID, &root) == 0)
+        handle = qos_file_handle_new(inodes->mounts, root.inode->key.mount, root.fd);
+    qos_file_handle_free(handle);
+    return handle != NULL ? 0 : inodes->bound;
+}
+
+void qos_inodes_explain_shortage(QosInodes *inodes)
+{
+    gint64 now = g_get_monotonic_time();
+    guint known, open_count;
+    gboolean is_due;
+
+    pthread_mutex_lock(&inodes->lock);
+    is_due = inodes->explained == 0 || now - inodes->explained >= EXPLAIN_AGAIN;
+    if (is_due)
+        inodes->explained = now;
+    known = g_hash_table_size(inodes->by_id);
+    open_count = inodes->open_count;
+    pthread_mutex_unlock(&inodes->lock);
+    if (is_due)
+        g_warning("too many files at once: of %u known files, %u take a descriptor, beside those "
+                  "that programs have open; %u are all that the daemon may have. What is known "
+                  "goes on; others are refused until files are closed or forgotten. Raise the "
+                  "limit of open files (RLIMIT_NOFILE)",
+                  known, open_count, descriptor_limit());
 }
 
 guint qos_inodes_count(QosInodes *inodes)

@@ -14,6 +14,11 @@
  * (ops/fhandle.h). An open descriptor pins the file, so that its key can be no other file's; of a
  * cold inode the handle tells whether a file that has its key is still the same.
  *
+ * Of half the descriptors that the process may open (RLIMIT_NOFILE) inodes become cold. Where the
+ * store has no handles, or the daemon may not open them, all stay warm, up to three quarters: then
+ * no more files become known (ENFILE) until the kernel forgets some, and the last quarter is for
+ * opening those that are.
+ *
  * All counts change under the table's lock alone; no system call is made under it.
  */
 #pragma once
@@ -27,8 +32,8 @@
 typedef struct QosInodes QosInodes;
 typedef struct QosInode QosInode;
 
-/* The table over the directory `source` (absolute). Half of RLIMIT_NOFILE is for its descriptors.
- * Errors: QOS_ERROR with the errno of opening it. */
+/* The table over the directory `source` (absolute). Errors: QOS_ERROR with the errno of opening it.
+ */
 QosInodes *qos_inodes_new(const char *source, GError **error);
 void qos_inodes_free(QosInodes *inodes); /* NULL is allowed */
 
@@ -57,6 +62,8 @@ int qos_inodes_lookup(QosInodes *inodes, const QosLoan *parent, const char *name
  * -errno. */
 int qos_inodes_adopt(QosInodes *inodes, int parent, const char *name, int fd,
                      struct fuse_entry_param *ret_entry);
+/* 0, or -ENFILE where no more files can become known: to be asked before one is made. */
+int qos_inodes_find_room(QosInodes *inodes);
 /* Gives back `count` look-ups. */
 void qos_inodes_forget(QosInodes *inodes, fuse_ino_t id, guint64 count);
 
@@ -68,5 +75,9 @@ gboolean qos_loan_is_unchanged(const QosLoan *loan, const struct stat *stat);
 guint64 qos_inodes_shown(QosInodes *inodes, dev_t device, guint64 number);
 /* Known to the kernel, the root included. */
 guint qos_inodes_count(QosInodes *inodes);
+/* How many files of SRC can be known at a time, where they have no handles that open; else 0. */
+guint qos_inodes_bound(QosInodes *inodes);
+/* Says in the log why no more files become known or open; once a minute at most. */
+void qos_inodes_explain_shortage(QosInodes *inodes);
 /* Descriptors held open. */
 guint qos_inodes_open_count(QosInodes *inodes);

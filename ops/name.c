@@ -157,6 +157,8 @@ static int run_make(QosOp *op, int (*make_in)(const NameOp *make, int parent))
     g_auto(QosLoan) parent = {0};
     int error = qos_inodes_borrow(op->fs->inodes, make->parent, &parent);
 
+    if (error == 0)
+        error = qos_inodes_find_room(op->fs->inodes);
     if (error != 0)
         return error;
     qos_cred_umask(fuse_req_ctx(op->fuse)->umask);

@@ -3,6 +3,7 @@
  */
 #include "ops/op.h"
 
+#include <errno.h>
 #include <string.h>
 
 #include "ops/fs.h"
@@ -114,6 +115,8 @@ static void undo_reply(QosOp *op)
 
 static void answer(QosOp *op, int error)
 {
+    if (error == -ENFILE || error == -EMFILE)
+        qos_inodes_explain_shortage(op->fs->inodes);
     if (error != 0) {
         fuse_reply_err(op->fuse, -error);
         return;

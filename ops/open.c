@@ -242,6 +242,8 @@ static int run_create(QosOp *op)
     int error = qos_inodes_borrow(op->fs->inodes, create->ino, &parent);
     int fd;
 
+    if (error == 0)
+        error = qos_inodes_find_room(op->fs->inodes);
     if (error != 0)
         return error;
     qos_cred_umask(fuse_req_ctx(op->fuse)->umask);
@@ -273,6 +275,8 @@ static int run_tmpfile(QosOp *op)
     int error = qos_inodes_borrow(op->fs->inodes, create->ino, &parent);
     int fd;
 
+    if (error == 0)
+        error = qos_inodes_find_room(op->fs->inodes);
     if (error != 0)
         return error;
     qos_cred_umask(fuse_req_ctx(op->fuse)->umask);

@@ -206,7 +206,7 @@ class Mount:
         self.user = user
         self.exit_status = None
         self.db = world.folder("db") / "qosfs.db"
-        self._expected = []
+        self._expected = [re.compile("files of .* can be known at a time")]
         self._log_path = world.folder("log") / "stderr"
         self._ctl = world.programs / "qosfsctl"
         identity = {}

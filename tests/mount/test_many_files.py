@@ -1,10 +1,11 @@
 """More files than the daemon may hold open."""
+import errno
 import os
 import subprocess
 
 import pytest
 
-from harness import run, wait_until
+from harness import USER, Store, as_user, run, wait_until
 
 
 def open_count(pid):
@@ -90,7 +91,7 @@ def test_open_files_stay_open(store, small):
 def test_too_many_open_files_are_an_error(store, small):
     """EMFILE comes through, and passes when files are closed."""
     qos = small(store)
-    qos.expects_log("Too many open files|without -o clone_fd")  # libfuse, for one more reader
+    qos.expects_log("Too many open files|without -o clone_fd|too many files at once")  # libfuse, for one more reader
     files = []
     with pytest.raises(OSError) as caught:
         for number in range(400):
@@ -146,3 +147,55 @@ def open_files(pid):
         except FileNotFoundError:
             pass
     return targets
+
+
+def know_all(top, count):
+    """How many files can be known, each held by the kernel; then the known go on, and no other is made."""
+    known = []
+    with pytest.raises(OSError) as caught:
+        for number in range(count):
+            known.append(os.open(top / f"file-{number}", os.O_PATH))
+    assert caught.value.errno == errno.ENFILE
+    for number in range(0, len(known), 10):
+        path = top / f"file-{number}"
+        path.write_text("new")
+        assert path.read_text() == "new" and path.stat().st_size == 3
+    assert len(os.listdir(top)) == count
+    for make in (os.mkdir, os.mknod, lambda path: os.symlink("x", path), lambda path: open(path, "x")):
+        with pytest.raises(OSError) as caught:
+            make(top / "another")
+        assert caught.value.errno == errno.ENFILE
+    assert len(os.listdir(top)) == count
+    os.close(known[0])
+    os.unlink(top / "file-0")
+    wait_until(lambda: can_make(top / "another"), what="room for another")
+    return len(known)
+
+
+def can_make(path):
+    try:
+        path.write_text("x")
+        return True
+    except OSError as error:
+        assert error.errno == errno.ENFILE
+        return False
+
+
+@pytest.mark.parametrize("why", ["has no file handles", "only root may find"])
+def test_bound_without_file_handles(store, small, mount, why):
+    """It is said at the mount; at it, new files are refused, the known go on, and the log explains."""
+    for number in range(400):
+        (store.dir / f"file-{number}").touch()
+        (store.dir / f"file-{number}").chmod(0o666)
+    timeouts = "attr_timeout=100,entry_timeout=100"
+    if why == "only root may find":
+        user, below = USER, store
+    else:
+        user, below = None, Store(mount(store, timeouts).dir, "qosfs")
+    os.chmod(below.dir, 0o777)
+    qos = small(below, timeouts, user=user)
+    qos.expects_log("too many files at once")
+    assert "at most 225 files" in qos.log and why in qos.log
+    known = as_user(user or 0, user or 0, [], lambda: know_all(qos.dir, 400))
+    assert 215 <= known <= 225
+    assert qos.log.count("too many files at once: of 22") == 1
