@@ -394,7 +394,7 @@ static gboolean finish(Parser *parser)
     if (config->entry_timeout < 0)
         config->entry_timeout = timeout;
     config->read_only = (options->flags & MS_RDONLY) != 0;
-    config->no_atime = (options->flags & MS_NOATIME) != 0;
+    config->no_atime = (options->flags & (MS_NOATIME | MS_RDONLY)) != 0;
     return TRUE;
 }
 
