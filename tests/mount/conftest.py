@@ -49,6 +49,7 @@ Helpers, from harness:
 The JobID of a process is read from the environment that it was started with: to act as a job from Python,
 as_job("7", sys.executable, "-c", CODE).
 """
+import contextlib
 import shutil
 import threading
 
@@ -72,12 +73,13 @@ def pytest_sessionstart(session):
         pytest.exit(f"cannot run the mount tests: {error}", returncode=3)
 
 
+@pytest.hookimpl(trylast=True)  # after the last fixture's end
 def pytest_sessionfinish():
     if _world is not None:
         _world.close()
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def world():
     """The run's namespace; for tests that need more than a store and a mount."""
     return _world
@@ -101,8 +103,8 @@ def store(request, new_store):
     return new_store(request.param)
 
 
-@pytest.fixture
-def mount(new_store):  # the stores are cleared after the mounts are gone
+@contextlib.contextmanager
+def _mounter(timeout=TEST_TIMEOUT):
     mounts = []
 
     def make(store, options="", user=None, expect_failure=False, arguments=()):
@@ -119,7 +121,7 @@ def mount(new_store):  # the stores are cleared after the mounts are gone
             made.abort()
 
     # A test that hangs in a system call can only be helped from outside.
-    watchdog = threading.Timer(TEST_TIMEOUT, abort)
+    watchdog = threading.Timer(timeout, abort)
     watchdog.start()
     yield make
     watchdog.cancel()
@@ -130,6 +132,18 @@ def mount(new_store):  # the stores are cleared after the mounts are gone
         except (AssertionError, OSError) as error:
             failures.append(str(error))
     assert not failures, "\n".join(failures)
+
+
+@pytest.fixture(scope="session")
+def mounter():
+    """`with mounter(timeout) as mount`: for mounts that several tests share."""
+    return _mounter
+
+
+@pytest.fixture
+def mount(new_store):  # the stores are cleared after the mounts are gone
+    with _mounter() as make:
+        yield make
 
 
 @pytest.fixture(params=ACTORS)

@@ -12,6 +12,8 @@ FALLOC_FL_COLLAPSE_RANGE, FALLOC_FL_ZERO_RANGE, FALLOC_FL_INSERT_RANGE = 8, 16, 
 STATX_BASIC_STATS, STATX_BTIME = 0x7ff, 0x800
 UTIME_NOW, UTIME_OMIT = (1 << 30) - 1, (1 << 30) - 2
 
+SYS_OPENAT2, SYS_FACCESSAT2, SYS_FCHMODAT2 = 437, 439, 452  # on every architecture
+
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.telldir.restype = ctypes.c_long
 _libc.telldir.argtypes = [ctypes.c_void_p]
@@ -30,6 +32,37 @@ def check(result):
 
 def renameat2(old, new, flags):
     check(_libc.renameat2(AT_FDCWD, os.fsencode(old), AT_FDCWD, os.fsencode(new), flags))
+
+
+def openat2(folder, path, flags, mode=0, resolve=0):
+    how = struct.pack("3Q", flags, mode, resolve)
+    return check(_libc.syscall(SYS_OPENAT2, folder, os.fsencode(path), how, len(how)))
+
+
+def faccessat2(folder, path, mode, flags):
+    check(_libc.syscall(SYS_FACCESSAT2, folder, os.fsencode(path), mode, flags))
+
+
+def fchmodat2(folder, path, mode, flags):
+    check(_libc.syscall(SYS_FCHMODAT2, folder, os.fsencode(path), mode, flags))
+
+
+def fchownat(folder, path, uid, gid, flags):
+    check(_libc.fchownat(folder, os.fsencode(path), uid, gid, flags))
+
+
+def sync_file_range(fd, offset, length, flags):
+    check(_libc.sync_file_range(fd, ctypes.c_long(offset), ctypes.c_long(length), flags))
+
+
+def syncfs(fd):
+    check(_libc.syncfs(fd))
+
+
+def msync(mapped, flags):
+    """Of a whole mmap.mmap that may be written."""
+    start = ctypes.addressof(ctypes.c_char.from_buffer(mapped))
+    check(_libc.msync(ctypes.c_void_p(start), ctypes.c_size_t(len(mapped)), flags))
 
 
 def fallocate(fd, mode, offset, length):
