@@ -21,6 +21,13 @@ static void fifo_fini(void *self)
     g_free(self);
 }
 
+static gboolean fifo_try_now(void *self, QosRequest *request G_GNUC_UNUSED,
+                             QosTime now G_GNUC_UNUSED)
+{
+    const Fifo *fifo = self;
+    return fifo->requests.length == 0;
+}
+
 static void fifo_incoming(void *self, QosRequest *request, QosTime now G_GNUC_UNUSED)
 {
     Fifo *fifo = self;
@@ -48,6 +55,7 @@ const QosPolicyClass qos_policy_fifo = {
     .init = fifo_init,
     .shutdown = fifo_shutdown,
     .fini = fifo_fini,
+    .try_now = fifo_try_now,
     .incoming = fifo_incoming,
     .get_next = fifo_get_next,
     .cancel = fifo_cancel,

@@ -221,10 +221,28 @@ static void prepare(QosSched *sched, QosRequest *request, QosTime now)
     request->link = (GList){.data = request};
     request->queue = NULL;
     request->lrs = sched->current;
-    request->wait_rule_id = 0;
-    g_strlcpy(request->wait_rule_name, QOS_WAIT_SLOTS, sizeof(request->wait_rule_name));
     request->has_slot = request->is_passing = request->owes = request->prepays = FALSE;
     request->job->seen = now;
+}
+
+static gboolean has_free_slot(const QosSched *sched, const QosJob *job)
+{
+    return sched->running < sched->slots && job->running < job_share(sched);
+}
+
+/* Lets a request go that nothing stands before and that need not wait: what nearly all are. */
+static gboolean try_now(QosSched *sched, QosRequest *request, QosTime now)
+{
+    QosLrs *lrs = sched->current;
+
+    if (sched->ready.length > 0 || sched->held > 0 || sched->stopping->len > 0 ||
+        lrs->class->try_now == NULL || !has_free_slot(sched, request->job) ||
+        !lrs->class->try_now(lrs->self, request, now))
+        return FALSE;
+    lrs->running++;
+    request->state = QOS_REQUEST_RUNNING;
+    grant_slot(sched, request, now);
+    return TRUE;
 }
 
 /* Lets a request go that must not wait because of what it holds; FALSE where a bound is reached. */
@@ -232,7 +250,7 @@ static gboolean pass(QosSched *sched, QosRequest *request, QosTime now)
 {
     QosLrs *lrs = sched->current;
     QosJob *job = request->job;
-    gboolean is_slot_free = sched->running < sched->slots && job->running < job_share(sched);
+    gboolean is_slot_free = has_free_slot(sched, job);
 
     if (!is_slot_free && job->passing >= QOS_PASSING_MAX)
         return FALSE;
@@ -254,9 +272,11 @@ QosVerdict qos_sched_enter(QosSched *sched, QosRequest *request, QosTime now, Qo
     QosLrs *lrs = sched->current;
     prepare(sched, request, now);
     *ret_wake = QOS_NEVER;
-    if (request->holds_lock && pass(sched, request, now))
+    if (request->holds_lock ? pass(sched, request, now) : try_now(sched, request, now))
         return QOS_GO;
     request->state = QOS_REQUEST_QUEUED;
+    request->wait_rule_id = 0;
+    g_strlcpy(request->wait_rule_name, QOS_WAIT_SLOTS, sizeof(request->wait_rule_name));
     lrs->queued++;
     lrs->class->incoming(lrs->self, request, now);
 

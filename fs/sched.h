@@ -103,6 +103,9 @@ typedef struct QosPolicyClass {
     void (*shutdown)(void *self);
     /* Frees; nothing is queued any more. */
     void (*fini)(void *self);
+    /* Lets a request go at once, as incoming and get_next would one after the other: TRUE. FALSE,
+     * with nothing booked, where another is due before it or it has to wait. NULL: always FALSE. */
+    gboolean (*try_now)(void *self, QosRequest *request, QosTime now);
     /* Queues a request. */
     void (*incoming)(void *self, QosRequest *request, QosTime now);
     /* Calls ready() for the one request that is due first, and returns `now`; with none due,

@@ -76,6 +76,7 @@ typedef struct {
     guint64 generation;   /* of the rules */
     guint fields;         /* that the rules look at */
     GHashTable *flows;    /* Key -> Flow */
+    Flow *recent;         /* the last one used, or NULL: mostly the next one too */
     GQueue idle;          /* of Flow, least recently used first */
     GHashTable *queues;   /* Key -> Queue */
     GHashTable *counters; /* rule id -> QosRuleState */
@@ -292,7 +293,9 @@ static void bind(Tbf *tbf, Flow *flow, const QosRequest *request, QosTime now)
 static Flow *flow_get(Tbf *tbf, const QosRequest *request, QosTime now)
 {
     Key key = flow_key(tbf, request);
-    Flow *flow = g_hash_table_lookup(tbf->flows, &key);
+    Flow *flow = tbf->recent;
+    if (flow == NULL || !key_equal(&flow->key, &key))
+        flow = g_hash_table_lookup(tbf->flows, &key);
     if (flow == NULL) {
         flow = g_new0(Flow, 1);
         flow->key = key;
@@ -300,11 +303,13 @@ static Flow *flow_get(Tbf *tbf, const QosRequest *request, QosTime now)
             qos_job_ref(key.job);
         flow->link.data = flow;
         g_hash_table_insert(tbf->flows, &flow->key, flow);
-    } else {
+        g_queue_push_tail_link(&tbf->idle, &flow->link);
+    } else if (flow->link.next != NULL) {
         g_queue_unlink(&tbf->idle, &flow->link);
+        g_queue_push_tail_link(&tbf->idle, &flow->link);
     }
-    g_queue_push_tail_link(&tbf->idle, &flow->link);
     flow->used = now;
+    tbf->recent = flow;
     if (flow->queue == NULL || flow->generation != tbf->generation)
         bind(tbf, flow, request, now);
     return flow;
@@ -390,6 +395,31 @@ static Queue *waiting_queue(Tbf *tbf, QosRequest *request, QosTime now)
     return queue;
 }
 
+/* Books a request that goes. */
+static void let_go(Queue *queue, QosRequest *request, gint64 operations, QosTime now)
+{
+    request->queue = queue;
+    take_tokens(queue, operations, (gint64)request->bytes, now);
+    queue->running++;
+    queue->counters->requests++;
+    queue->counters->bytes += request->bytes;
+}
+
+static gboolean tbf_try_now(void *self, QosRequest *request, QosTime now)
+{
+    Tbf *tbf = self;
+    const QosHeapNode *root = qos_heap_peek(&tbf->heap);
+
+    if (request->is_toll || tbf->rematching.length > 0 || (root != NULL && root->key <= now))
+        return FALSE;
+    const Flow *flow = flow_get(tbf, request, now);
+    if (flow->queue->requests.length > 0 || tokens_due(flow->queue, now) > now)
+        return FALSE;
+    try_dryrun(flow->dryrun, request, now);
+    let_go(flow->queue, request, 1, now);
+    return TRUE;
+}
+
 static void tbf_incoming(void *self, QosRequest *request, QosTime now)
 {
     Tbf *tbf = self;
@@ -430,10 +460,7 @@ static QosTime tbf_get_next(void *self, QosTime now, QosReadyFunc ready, void *a
     Queue *queue = (Queue *)((char *)root - G_STRUCT_OFFSET(Queue, heap));
     QosRequest *request = queue->requests.head->data;
     dequeue(tbf, queue, request);
-    take_tokens(queue, 1, (gint64)request->bytes, now);
-    queue->running++;
-    queue->counters->requests++;
-    queue->counters->bytes += request->bytes;
+    let_go(queue, request, 1, now);
     if (now > request->arrival && request->wait_rule_id != 0) {
         queue->counters->waits++;
         queue->counters->waited += now - request->arrival;
@@ -452,11 +479,7 @@ static gboolean tbf_charge(void *self, QosRequest *request, QosTime max_debt, Qo
     if (owed > max_debt)
         return FALSE;
     request->owes = owed > 0;
-    request->queue = queue;
-    queue->running++;
-    queue->counters->requests++;
-    queue->counters->bytes += request->bytes;
-    take_tokens(queue, request->is_prepaid ? 0 : 1, (gint64)request->bytes, now);
+    let_go(queue, request, request->is_prepaid ? 0 : 1, now);
     reschedule(tbf, queue, now);
     return TRUE;
 }
@@ -560,6 +583,8 @@ static void tbf_expire(void *self, QosTime now)
         g_queue_unlink(&tbf->idle, &flow->link);
         unbind(tbf, flow->queue, now);
         unbind(tbf, flow->dryrun, now);
+        if (flow == tbf->recent)
+            tbf->recent = NULL;
         g_hash_table_remove(tbf->flows, &flow->key);
     }
     if (tbf->has_orphans)
@@ -580,6 +605,7 @@ const QosPolicyClass qos_policy_tbf = {
     .init = tbf_init,
     .shutdown = tbf_shutdown,
     .fini = tbf_fini,
+    .try_now = tbf_try_now,
     .incoming = tbf_incoming,
     .get_next = tbf_get_next,
     .charge = tbf_charge,

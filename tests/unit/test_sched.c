@@ -330,6 +330,83 @@ static void test_only_policies_with_rules_pass_through(void)
     fixture_clear(&f);
 }
 
+/* One of two schedulers that are given the same, and what runs in it. */
+typedef struct {
+    Fixture fixture;
+    GPtrArray *running; /* of QosRequest, in the order they went */
+} Twin;
+
+static void twin_init(Twin *twin, const QosPolicyClass *policy)
+{
+    fixture_init(&twin->fixture, policy, 4);
+    twin->running = g_ptr_array_new();
+    fixture_rule(&twin->fixture, "start narrow jobid={narrow} rate=20 depth=2");
+    fixture_rule(&twin->fixture, "start bytes jobid={wide}&opcode={read} bps=1M");
+}
+
+static void twin_drain(Twin *twin)
+{
+    QosRequest *request;
+    while ((request = next(&twin->fixture)) != NULL)
+        g_ptr_array_add(twin->running, request);
+}
+
+/* What goes at once is what would have gone through the queue, and nothing is passed over for it.
+ */
+static void test_the_short_way_decides_the_same(void)
+{
+    static const char *const jobs[] = {"narrow", "wide", "free"};
+    static const QosPolicyClass *const all[] = {&qos_policy_fifo, &qos_policy_tbf};
+    for (guint p = 0; p < G_N_ELEMENTS(all); p++) {
+        QosPolicyClass queueing = *all[p];
+        Twin twins[2];
+        queueing.try_now = NULL;
+        twin_init(&twins[0], all[p]);
+        twin_init(&twins[1], &queueing);
+        for (guint serial = 0; serial < 20000; serial++) {
+            gint action = g_test_rand_int_range(0, 10);
+            const char *job = jobs[g_test_rand_int_range(0, G_N_ELEMENTS(jobs))];
+            QosOpcode opcode = g_test_rand_bit() ? QOS_OP_READ : QOS_OP_GETATTR;
+            guint64 bytes = (guint64)g_test_rand_int_range(0, 100000);
+            QosTime pause = g_test_rand_int_range(0, 20) * QOS_MILLISECOND;
+            guint place = (guint)g_test_rand_int_range(0, 4);
+            for (guint i = 0; i < 2; i++) {
+                Fixture *f = &twins[i].fixture;
+                GPtrArray *running = twins[i].running;
+                if (action < 4) {
+                    QosRequest *request = request_new(f, job, opcode, bytes);
+                    request->uid = serial;
+                    if (enter(f, request) == QOS_GO)
+                        g_ptr_array_add(running, request);
+                } else if (action < 8 && place < running->len) {
+                    leave(f, g_ptr_array_remove_index(running, place));
+                } else if (action >= 8) {
+                    f->now += pause;
+                }
+                if (action % 2 == 0)
+                    twin_drain(&twins[i]);
+            }
+            g_assert_cmpuint(twins[0].running->len, ==, twins[1].running->len);
+            for (guint i = 0; i < twins[0].running->len; i++) {
+                const QosRequest *a = twins[0].running->pdata[i];
+                const QosRequest *b = twins[1].running->pdata[i];
+                g_assert_cmpuint(a->uid, ==, b->uid);
+                g_assert_cmpint(a->start, ==, b->start);
+            }
+        }
+        for (guint i = 0; i < 2; i++) {
+            twins[i].fixture.now += 1000000 * QOS_SECOND;
+            do {
+                while (twins[i].running->len > 0)
+                    leave(&twins[i].fixture, g_ptr_array_remove_index(twins[i].running, 0));
+                twin_drain(&twins[i]);
+            } while (twins[i].running->len > 0);
+            g_ptr_array_unref(twins[i].running);
+            fixture_clear(&twins[i].fixture);
+        }
+    }
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -343,5 +420,6 @@ int main(int argc, char **argv)
     g_test_add_func("/sched/slots-shrink-under-load", test_slots_shrink_under_load);
     g_test_add_func("/sched/random-sequences", test_random_sequences);
     g_test_add_func("/sched/passthrough", test_only_policies_with_rules_pass_through);
+    g_test_add_func("/sched/the-short-way-decides-the-same", test_the_short_way_decides_the_same);
     return g_test_run();
 }
