@@ -110,6 +110,13 @@ static gboolean set_foreground(QosOptions *options, const char *value G_GNUC_UNU
     return TRUE;
 }
 
+static gboolean set_unconfined(QosOptions *options, const char *value G_GNUC_UNUSED,
+                               GError **error G_GNUC_UNUSED)
+{
+    options->unconfined = TRUE;
+    return TRUE;
+}
+
 static gboolean set_policy(QosOptions *options, const char *value, GError **error G_GNUC_UNUSED)
 {
     g_hash_table_replace(options->overrides, g_strdup("nrs_policies"), g_strdup(value));
@@ -126,6 +133,7 @@ static const Option own_options[] = {
     {"allow_other", set_allow_other, FALSE},
     {"noallow_other", set_noallow_other, FALSE},
     {"foreground", set_foreground, FALSE},
+    {"unconfined", set_unconfined, FALSE},
 };
 
 /* Those that mount(2) knows as flags. The first of each pair is how libfuse is told. */

@@ -24,9 +24,10 @@ typedef struct {
     unsigned long flags;   /* MS_*, of mount(2) */
     GHashTable *overrides; /* tunable -> text, both owned */
     gboolean foreground;
-    gboolean fake;    /* -f: all but the mount */
-    gboolean verbose; /* -v */
-    gboolean help;    /* -h or -V: nothing else was looked at */
+    gboolean unconfined; /* without the limits of fs/privilege.h */
+    gboolean fake;       /* -f: all but the mount */
+    gboolean verbose;    /* -v */
+    gboolean help;       /* -h or -V: nothing else was looked at */
     gboolean version;
 } QosOptions;
 

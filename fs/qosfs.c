@@ -23,7 +23,9 @@
 #include "base/error.h"
 #include "db/db.h"
 #include "fs/daemon.h"
+#include "fs/mountpoint.h"
 #include "fs/options.h"
+#include "fs/privilege.h"
 #include "ops/backing.h"
 #include "ops/control.h"
 #include "ops/cred.h"
@@ -49,6 +51,7 @@ typedef struct {
     QosOptions options;
     char *source; /* SRC and DIR, absolute, without symbolic links */
     char *mountpoint;
+    char *device; /* of root's mount, while there is one that was not unmounted */
     QosDb *db;
 } Mounter;
 
@@ -68,6 +71,7 @@ static void print_help(void)
          "  -o threads=N               readers of requests at most; more than slots\n"
          "  -o db=PATH                 where rules, tunables and totals are kept\n"
          "  -o foreground              stay in the foreground; also --foreground\n"
+         "  -o unconfined              keep all capabilities and system calls, dump core\n"
          "  -o policy=NAME             fifo, tbf or jrr; short for nrs_policies=NAME");
     for (guint i = 0; i < QOS_TUNABLE_COUNT; i++)
         printf("  -o %s=...%*s%s\n", qos_tunable_names[i], (int)(20 - strlen(qos_tunable_names[i])),
@@ -91,9 +95,7 @@ static char *resolve_directory(const char *what, const char *path, GError **erro
             return resolved;
         errno = ENOTDIR;
     }
-    qos_set_error(error, errno, "%s \"%s\": %s%s", what, path, g_strerror(errno),
-                  errno == ENOTCONN ? "; the daemon of a mount there has died: umount it first"
-                                    : "");
+    qos_set_error(error, errno, "%s \"%s\": %s", what, path, g_strerror(errno));
     free(resolved);
     return NULL;
 }
@@ -132,6 +134,8 @@ static gboolean resolve_paths(Mounter *mounter, GError **error)
         return FALSE;
     mounter->source = resolve_directory("SRC", options->source, error);
     if (!mounter->source)
+        return FALSE;
+    if (!qos_mountpoint_clear(options->mountpoint, error))
         return FALSE;
     mounter->mountpoint = resolve_directory("DIR", options->mountpoint, error);
     if (!mounter->mountpoint)
@@ -270,6 +274,16 @@ static gboolean start(Mounter *mounter, GError **error)
     return fs->tolls != NULL;
 }
 
+/* For root libfuse would run umount(8), which the filter forbids, on whatever is at the place by
+ * now. */
+static void unmount(Mounter *mounter)
+{
+    if (mounter->device)
+        qos_mountpoint_detach(mounter->mountpoint, mounter->device);
+    else if (mounter->fs.session)
+        fuse_session_unmount(mounter->fs.session);
+}
+
 static void stop(Mounter *mounter)
 {
     QosFs *fs = &mounter->fs;
@@ -277,8 +291,7 @@ static void stop(Mounter *mounter)
     if (fs->gate)
         qos_gate_stop(fs->gate);
     qos_tolls_free(fs->tolls);
-    if (fs->session)
-        fuse_session_unmount(fs->session);
+    unmount(mounter);
     if (fs->control)
         qos_control_stop(fs->control);
     qos_handles_free(fs->handles);
@@ -291,6 +304,7 @@ static void stop(Mounter *mounter)
     qos_callers_free(fs->callers);
     qos_inodes_free(fs->inodes);
     qos_gate_free(fs->gate);
+    qos_privilege_report();
 }
 
 /* --- the mount --- */
@@ -320,6 +334,10 @@ static gboolean loop(Mounter *mounter, GError **error)
         qos_set_error(error, EIO, "cannot mount on \"%s\"", mounter->mountpoint);
         return FALSE;
     }
+    if (geteuid() == 0)
+        mounter->device = qos_mountpoint_device(mounter->mountpoint, NULL);
+    if (!mounter->options.unconfined && !qos_privilege_filter(error))
+        return FALSE;
     config = fuse_loop_cfg_create();
     fuse_loop_cfg_set_clone_fd(config, 1);
     fuse_loop_cfg_set_max_threads(config, mounter->options.threads);
@@ -345,6 +363,8 @@ static gboolean serve(Mounter *mounter, GError **error)
         return FALSE;
     }
     qos_daemon_prepare();
+    if (!mounter->options.unconfined && !qos_privilege_drop(error))
+        return FALSE;
     qos_cred_init();
     mask_signals(SIG_BLOCK);
     done = start(mounter, error) && (mounter->options.fake || loop(mounter, error));
@@ -376,5 +396,6 @@ int main(int argc, char **argv)
     qos_options_clear(options);
     free(mounter.source);
     free(mounter.mountpoint);
+    g_free(mounter.device);
     return status;
 }

@@ -17,6 +17,7 @@
 #include <time.h>
 
 #include "base/error.h"
+#include "fs/privilege.h"
 
 #define SAVE_INTERVAL (5 * QOS_SECOND) /* of totals: what a crash may cost */
 #define VALUE_MAX     16384            /* bytes of a value that is set */
@@ -221,6 +222,7 @@ static void *save_now_and_then(void *data)
         if (expired)
             save_rules(control);
         if (is_time) {
+            qos_privilege_report();
             save_totals(control);
             next = qos_gate_now() + SAVE_INTERVAL;
         }

@@ -43,6 +43,11 @@ def _bind(source, target):
     _check(_libc.mount(os.fsencode(source), os.fsencode(target), None, MS_BIND, None), target)
 
 
+def mount_syscall(source, target, kind, options, flags=0):
+    """mount(2)"""
+    _check(_libc.mount(os.fsencode(source), os.fsencode(target), os.fsencode(kind), flags, os.fsencode(options)), target)
+
+
 def umount(path, flags=0):
     """umount2(2)"""
     _check(_libc.umount2(os.fsencode(path), flags), path)

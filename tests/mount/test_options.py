@@ -12,8 +12,8 @@ import time
 
 import pytest
 
-from harness import (MNT_DETACH, SANITIZERS, TIMEOUT, USER, _bind, as_user, job_environment, run, start_job, umount,
-                     wait_until)
+from harness import (MNT_DETACH, SANITIZERS, TIMEOUT, USER, _bind, as_user, job_environment, mount_syscall, run,
+                     start_job, umount, wait_until)
 
 pytestmark = pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
 
@@ -199,15 +199,54 @@ def test_bad_places(world, store, place, db, background):
     assert not db.exists()
 
 
-def test_dead_mount(world, store, mount, db):
-    """A mount whose daemon has died is named as such, and what to do about it."""
+@pytest.mark.parametrize("user", [None, USER])
+@pytest.mark.parametrize("slash", ["", "/"])
+def test_dead_mount_makes_way(world, store, mount, db, user, slash):
+    """Over a mount whose daemon has died another is mounted at once, however many there are."""
+    os.chown(store.dir, user or 0, user or 0)
+    dead = [mount(store, user=user)]
+    os.kill(dead[0].pid, signal.SIGKILL)
+    wait_until(lambda: not is_running(dead[0].pid))
+    who = {} if user is None else {"user": user, "group": user, "extra_groups": []}
+    os.chown(db.parent, user or 0, user or 0)
+    done = command(world, store.dir, f"{dead[0].dir}{slash}", "-o", f"db={db}", **who)
+    assert done.returncode == 0, done.stderr
+    assert "cleared away" in done.stderr and done.stderr.count("\n") == 1
+    places = [line.split()[4] for line in pathlib.Path("/proc/self/mountinfo").read_text().splitlines()]
+    assert places.count(str(dead[0].dir)) == 1
+    pid = as_user(user or 0, user or 0, [], lambda: daemon_of(dead[0].dir))
+    umount(dead[0].dir)
+    wait_until(lambda: not is_running(pid))
+    dead[0].kill()
+
+
+def test_dead_mount_of_another_program(world, store, db):
+    """It is not ours to clear away: it is named, and what to do about it."""
+    place = world.folder("foreign")
+    fuse = os.open("/dev/fuse", os.O_RDWR)
+    options = f"fd={fuse},rootmode=40000,user_id=0,group_id=0"
+    mount_syscall("other", place, "fuse.other", options)
+    os.close(fuse)
+    try:
+        done = command(world, store.dir, place, "-o", f"db={db}")
+        assert done.returncode == FAILED
+        assert "has died: umount it first" in done.stderr
+        assert entry(place)[-3] == "fuse.other"
+    finally:
+        umount(place, MNT_DETACH)
+
+
+def test_dead_mount_of_another_user(world, store, mount, db):
+    """An ordinary user cannot clear away root's."""
     qos = mount(store)
     os.kill(qos.pid, signal.SIGKILL)
     wait_until(lambda: not is_running(qos.pid))
-    done = command(world, store.dir, qos.dir, "-o", f"db={db}")
-    qos.kill()
+    os.chown(db.parent, USER, USER)
+    done = command(world, store.dir, qos.dir, "-o", f"db={db}", user=USER, group=USER, extra_groups=[])
     assert done.returncode == FAILED
-    assert "umount it first" in done.stderr
+    assert "has died: umount it first" in done.stderr
+    assert entry(qos.dir)[-3] == "fuse.qosfs"
+    qos.kill()
 
 
 def test_sibling_with_the_same_prefix(world, store, db):

@@ -1,0 +1,116 @@
+/*
+ * The place where the mount is (fs/mountpoint.h).
+ *
+ * Mounts may lie upon one another at one path, and the daemon's may have been detached while
+ * programs still use it: what is topmost is unmounted only if it is known to be the right one.
+ */
+#include "fs/mountpoint.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/error.h"
+
+#define TYPE "fuse.qosfs"
+
+/* The columns of /proc/self/mountinfo, as proc(5) counts them from 0; the type comes after "-". */
+enum { DEVICE = 2, PLACE = 4, FIRST_OPTIONAL = 6 };
+
+/* The words of the line about the topmost mount on `path`, or NULL. */
+static GStrv find_mount(const char *path)
+{
+    g_autofree char *table = NULL;
+    g_auto(GStrv) lines = NULL;
+    GStrv found = NULL;
+
+    if (!g_file_get_contents("/proc/self/mountinfo", &table, NULL, NULL))
+        return NULL;
+    lines = g_strsplit(table, "\n", -1);
+    for (guint i = 0; lines[i]; i++) {
+        g_auto(GStrv) words = g_strsplit(lines[i], " ", -1);
+        g_autofree char *place = NULL;
+
+        if (g_strv_length(words) <= FIRST_OPTIONAL)
+            continue;
+        place = g_strcompress(words[PLACE]); /* \040 is a blank */
+        if (g_str_equal(place, path)) {
+            g_strfreev(found);
+            found = g_steal_pointer(&words);
+        }
+    }
+    return found;
+}
+
+char *qos_mountpoint_device(const char *path, char **ret_type)
+{
+    g_auto(GStrv) words = find_mount(path);
+    guint dash = FIRST_OPTIONAL;
+
+    if (!words)
+        return NULL;
+    while (words[dash] && !g_str_equal(words[dash], "-"))
+        dash++;
+    if (ret_type)
+        *ret_type = g_strdup(words[dash] ? words[dash + 1] : NULL);
+    return g_strdup(words[DEVICE]);
+}
+
+void qos_mountpoint_detach(const char *path, const char *device)
+{
+    g_autofree char *topmost = qos_mountpoint_device(path, NULL);
+
+    if (g_strcmp0(topmost, device) == 0 &&
+        umount2(path, MNT_FORCE | MNT_DETACH | UMOUNT_NOFOLLOW) != 0)
+        g_warning("cannot unmount \"%s\": %s", path, g_strerror(errno));
+}
+
+/* --- dead mounts --- */
+
+/* Without a slash at the end, at which a dead mount would be entered. */
+static char *resolve(const char *path)
+{
+    g_autofree char *name = g_strdup(path);
+
+    for (gsize length = strlen(name); length > 1 && name[length - 1] == '/'; length--)
+        name[length - 1] = '\0';
+    return realpath(name, NULL);
+}
+
+/* As root, or as the user whose mount it is. */
+static gboolean unmount_dead(const char *place)
+{
+    const char *const command[] = {"fusermount3", "-u", "-z", "--", place, NULL};
+    int status;
+
+    if (geteuid() == 0)
+        return umount2(place, MNT_DETACH | UMOUNT_NOFOLLOW) == 0;
+    return g_spawn_sync(NULL, (char **)command, NULL, G_SPAWN_SEARCH_PATH, NULL, NULL, NULL, NULL,
+                        &status, NULL) &&
+           g_spawn_check_wait_status(status, NULL);
+}
+
+gboolean qos_mountpoint_clear(const char *path, GError **error)
+{
+    struct stat stat_buffer;
+
+    while (stat(path, &stat_buffer) != 0 && errno == ENOTCONN) {
+        char *place = resolve(path);
+        g_autofree char *type = NULL;
+        g_autofree char *device = place ? qos_mountpoint_device(place, &type) : NULL;
+        gboolean cleared = device && g_strcmp0(type, TYPE) == 0 && unmount_dead(place);
+
+        free(place);
+        if (!cleared) {
+            qos_set_error(error, ENOTCONN,
+                          "DIR \"%s\": the daemon of a mount there has died: umount it first",
+                          path);
+            return FALSE;
+        }
+        g_message("cleared away a mount on \"%s\" whose daemon had died", path);
+    }
+    return TRUE;
+}

@@ -1,0 +1,19 @@
+/*
+ * The place where the mount is: what the kernel says is mounted there, and taking that away.
+ */
+#pragma once
+
+#include <glib.h>
+
+/* The device ("0:53") of the topmost mount on `path` (absolute, without symbolic links), or NULL
+ * where there is none. *ret_type (may be NULL): the type of its file system, to be freed. */
+char *qos_mountpoint_device(const char *path, char **ret_type);
+
+/* Ends the connection of root's own mount on `path` and detaches it, if `device` is still the
+ * topmost there. Programs that are in the mount get ENOTCONN. */
+void qos_mountpoint_detach(const char *path, const char *device);
+
+/* Clears away mounts of qosfs on `path` whose daemons have died, so that a new one finds the place
+ * as the first did. TRUE also where there is none. Errors (QOS_ERROR): ENOTCONN, another program's
+ * mount is dead there, or it cannot be unmounted. */
+gboolean qos_mountpoint_clear(const char *path, GError **error);

@@ -1,0 +1,22 @@
+/*
+ * What the daemon may do at most, whatever a request makes of it.
+ *
+ * A daemon of root keeps the capabilities that its callers' operations need, can win no others, and
+ * after the mount makes no system calls but those that it is known to need. One of an ordinary user
+ * has no capabilities, and must start fusermount3, which is setuid, to unmount: of the limits it
+ * has the core alone.
+ */
+#pragma once
+
+#include <glib.h>
+
+/* No core, no capability that is not needed, no way to win one. Call it when what needs more is
+ * done, before threads are made: they inherit it. Errors (QOS_ERROR): what the kernel refused. */
+gboolean qos_privilege_drop(GError **error);
+
+/* From now on, for all threads: the known system calls alone. Others fail with ENOSYS. Call it when
+ * no program has to be run any more. Errors (QOS_ERROR): the kernel has no such filter. */
+gboolean qos_privilege_filter(GError **error);
+
+/* Logs the system calls that failed so since it was last called. */
+void qos_privilege_report(void);
