@@ -211,7 +211,7 @@ def test_dead_mount_makes_way(world, store, mount, db, user, slash):
     os.chown(db.parent, user or 0, user or 0)
     done = command(world, store.dir, f"{dead[0].dir}{slash}", "-o", f"db={db}", **who)
     assert done.returncode == 0, done.stderr
-    assert "cleared away" in done.stderr and done.stderr.count("\n") == 1
+    assert "cleared away" in done.stderr
     places = [line.split()[4] for line in pathlib.Path("/proc/self/mountinfo").read_text().splitlines()]
     assert places.count(str(dead[0].dir)) == 1
     pid = as_user(user or 0, user or 0, [], lambda: daemon_of(dead[0].dir))
