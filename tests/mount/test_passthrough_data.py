@@ -13,6 +13,11 @@ from twins import make_twins
 
 
 @pytest.fixture
+def store(new_store):
+    return new_store("ext4")
+
+
+@pytest.fixture
 def mount(mount):
     def make(*arguments, **options):
         made = mount(*arguments, **options)
