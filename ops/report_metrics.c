@@ -162,6 +162,7 @@ JOB_VALUE(waits, job->waits)
 JOB_VALUE(wait_time, seconds(job->wait_time))
 JOB_VALUE(waiting, job->waiting)
 JOB_VALUE(running, job->running)
+JOB_VALUE(passthrough, job->passthrough)
 
 static const JobMetric job_metrics[] = {
     {"qosfs_job_requests_total", "counter", "Requests served.", job_requests},
@@ -173,6 +174,8 @@ static const JobMetric job_metrics[] = {
     {"qosfs_job_wait_seconds_total", "counter", "How long they waited.", job_wait_time},
     {"qosfs_job_waiting", "gauge", "Requests that wait.", job_waiting},
     {"qosfs_job_running", "gauge", "Requests in the store.", job_running},
+    {"qosfs_job_passthrough", "gauge", "Open files whose reads and writes are not counted.",
+     job_passthrough},
 };
 
 static double use(const QosJob *job)
