@@ -1,7 +1,7 @@
 /*
  * JobIDs out of what a process may put into its environment, its name and its cgroup. The input: a
  * line with jobid_var, one with jobid_name, one with the name of the process, one with its cgroup,
- * and the environment. Whatever comes, the JobID fits and is a string.
+ * and the environment. Whatever comes, the JobID fits and is UTF-8.
  */
 #include <glib.h>
 #include <string.h>
@@ -50,6 +50,7 @@ int LLVMFuzzerTestOneInput(const guint8 *data, gsize size)
         memset(id, 'x', sizeof(id));
         qos_job_name_process(naming, &process, id, &nodes);
         g_assert_nonnull(memchr(id, '\0', sizeof(id)));
+        g_assert_true(g_utf8_validate(id, -1, NULL));
         qos_job_naming_unref(naming);
     }
     return 0;
