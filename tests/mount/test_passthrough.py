@@ -22,6 +22,8 @@ for line in sys.stdin:
         exec("value = " + ast.literal_eval(line))
     except OSError as error:
         value = error.errno
+    except (ValueError, TypeError, IndexError) as error:  # of mmap, for files that it cannot take
+        value = str(error)
     print(ascii(value), flush=True)
 """
 
@@ -299,6 +301,44 @@ for _ in range(1500):
         _, errors = process.communicate()
         assert process.returncode == 0, errors
     wait_until(lambda: passed_through(qos) == 0)
+
+
+ACTIONS = ["os.pread(fd, {length}, {offset})", "os.pwrite(fd, {data!r}, {offset})", "os.write(fd, {data!r})",
+           "os.lseek(fd, 0, os.SEEK_END)", "os.ftruncate(fd, {offset})", "os.fstat(fd).st_size",
+           "os.posix_fallocate(fd, {offset}, {length})", "os.copy_file_range(fd, fd, {length}, {offset}, {offset} + 20000)",
+           "mmap.mmap(fd, 0, access=mmap.ACCESS_READ)[{offset}:][:{length}]",
+           "mmap.mmap(fd, 0).__setitem__(slice(0, 4), {data!r}[:4].ljust(4))", "os.fsync(fd)"]
+
+
+@pytest.mark.parametrize("cache", ["auto", "none", "always"])
+def test_at_random_as_on_the_store(store, mount, program, cache):
+    """Four programs do at random on one file what four others do on the store itself, and find the same."""
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    qos = mount(store, f"cache={cache}")
+    qos.rule(EXEMPT)
+    for name in ("file", "twin"):
+        make_file(store, name, b"0123456789" * 1000)
+    pairs = [(program(job, uid), program(job, uid)) for job in ("free", "bound") for uid in (None, USER)]
+    is_open = [False] * len(pairs)
+    for _ in range(400):
+        place = chance.randrange(len(pairs))
+        through, native = pairs[place]
+        if not is_open[place]:
+            flags = chance.choice(["os.O_RDONLY", "os.O_RDWR", "os.O_RDWR | os.O_APPEND", "os.O_RDWR | os.O_TRUNC"])
+            assert (through.open(qos.dir / "file", flags), native.open(store.dir / "twin", flags)) == (0, 0)
+            is_open[place] = True
+            continue
+        if chance.random() < 0.4:  # often enough that all are closed now and then
+            action = "os.close(fd)"
+            is_open[place] = False
+        else:
+            action = chance.choice(ACTIONS).format(offset=chance.randrange(12000), length=chance.randrange(1, 9000),
+                                                   data=chance.randbytes(chance.choice([1, 10, 5000])))
+        found, expected = through(action), native(action)
+        assert found == expected, (place, action[:60])
+        assert (store.dir / "file").read_bytes() == (store.dir / "twin").read_bytes(), (place, action[:60])
 
 
 # --- where it cannot be ---
