@@ -1,0 +1,398 @@
+"""Stores that fail: what they say is passed on truthfully, nothing is acknowledged that they did not take, and the other
+files go on. `faulty` is a store that fails as it is told (faulty_store.c), one errno for one kind of request; the rest
+fail by themselves: full, shut down, read-only, gone, hanging.
+"""
+import concurrent.futures
+import errno
+import fcntl
+import mmap
+import os
+import stat
+import subprocess
+import sys
+import time
+
+import pytest
+
+from harness import BUILD, MNT_DETACH, Store, run, umount, wait_until
+from syscalls import fallocate
+
+STALL = float(os.environ.get("QOSFS_STALL", 1))  # seconds that a store hangs; 30 in the long form
+HANG = 0
+CACHES = ["cache=auto", "cache=none"]
+
+
+def error_of(action):
+    """The errno, or 0."""
+    try:
+        action()
+    except OSError as error:
+        return error.errno
+    return 0
+
+
+def fails(error):
+    """The block must fail with this errno."""
+    return pytest.raises(OSError, match=rf"\[Errno {error}\]")
+
+
+class Faulty:
+    """A store and its faults."""
+
+    def __init__(self, world, folder):
+        self.behind = folder
+        self.dir = world.folder("faulty")
+        self.kind = "faulty"
+        self._faults = world.folder("faults") / "faults"
+        self._faults.touch()
+        self.process = subprocess.Popen([BUILD / "tests/mount/faulty-store", folder, self._faults, self.dir])
+        wait_until(lambda: os.stat(self.dir).st_dev != os.stat(self.dir.parent).st_dev, what="the faulty store")
+
+    def fail(self, operation, error, name="*"):
+        self.faults((operation, name, error))
+
+    def faults(self, *lines):
+        """Of (operation, name, errno); HANG for errno."""
+        new = self._faults.with_suffix(".new")
+        new.write_text("".join(f"{operation} {name} {error}\n" for operation, name, error in lines))
+        new.rename(self._faults)
+
+    def mend(self):
+        self.faults()
+
+    def close(self):
+        self.process.kill()
+        self.process.wait()
+        umount(self.dir, MNT_DETACH)
+
+
+@pytest.fixture
+def faulty(world, new_store):
+    made = Faulty(world, new_store().dir)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def mount_faulty(faulty, mount):  # unmounted before the store goes
+    def make(options="cache=none"):
+        return mount(faulty, options)
+    return make
+
+
+@pytest.fixture
+def image(world):
+    """Makes an ext4 of so many MiB, of its own: its folder."""
+    made = []
+
+    def make(size):
+        path = world.folder("image") / "ext4"
+        with open(path, "wb") as file:
+            file.truncate(size << 20)
+        run("mkfs.ext4", "-q", "-E", "root_owner=0:0", path)
+        made.append(world.folder("ext4"))
+        run("mount", "-o", "loop", path, made[-1])
+        return made[-1]
+
+    yield make
+    for folder in made:
+        if os.path.ismount(folder):
+            umount(folder, MNT_DETACH)
+
+
+# --- one errno for one request ---
+
+def read_all(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def overwrite(path):
+    with open(path, "r+b") as file:
+        file.write(b"new")
+
+
+CALLS = {
+    "getattr": os.lstat,
+    "open": read_all,
+    "read": read_all,
+    "write": overwrite,
+    "truncate": lambda path: os.truncate(path, 1),
+    "chmod": lambda path: os.chmod(path, 0o600),
+    "unlink": os.unlink,
+    "rename": lambda path: os.rename(path, path.with_name("renamed")),
+    "create": lambda path: path.with_name("created").write_text("x"),
+    "mkdir": lambda path: os.mkdir(path.with_name("folder")),
+    "readdir": lambda path: os.listdir(path.parent),
+    "statfs": os.statvfs,
+}
+
+
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ESHUTDOWN])
+def test_errno_passes(faulty, mount_faulty, error):
+    """Of each request; another file goes on, and the same goes on when the store is mended."""
+    qos = mount_faulty()
+    for operation, call in CALLS.items():
+        folder = faulty.behind / operation
+        folder.mkdir()
+        for name in ("file", "other"):
+            (folder / name).write_bytes(b"old data")
+        faulty.fail(operation, error, operation if operation == "readdir" else
+                    {"create": "created", "mkdir": "folder"}.get(operation, "file"))
+        with fails(error):
+            call(qos.dir / operation / "file")
+        overwrite(qos.dir / operation / "other")
+        assert read_all(qos.dir / operation / "other") == b"new data"
+        faulty.mend()
+        call(qos.dir / operation / "file")
+
+
+@pytest.mark.parametrize("options", CACHES)
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC, errno.EDQUOT])
+def test_sync_and_close_tell(faulty, mount_faulty, options, error):
+    """What a store only says at fsync() or close() is said there."""
+    qos = mount_faulty(options)
+    for operation, call in (("fsync", os.fsync), ("fsync", os.fdatasync), ("flush", os.close)):
+        fd = os.open(qos.dir / operation, os.O_CREAT | os.O_WRONLY)
+        os.write(fd, b"data")
+        faulty.fail(operation, error)
+        with fails(error):
+            call(fd)
+        faulty.mend()
+        if operation == "fsync":
+            os.fsync(fd)
+            os.close(fd)
+
+
+@pytest.mark.parametrize("options", CACHES)
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC, errno.EDQUOT])
+def test_mapping_tells_at_msync(faulty, mount_faulty, options, error):
+    """Pages of a mapping that the store refuses."""
+    qos = mount_faulty(options)
+    (faulty.behind / "file").write_bytes(b"a" * mmap.PAGESIZE)
+    with open(qos.dir / "file", "r+b") as file, mmap.mmap(file.fileno(), 0) as pages:
+        pages[0:3] = b"new"
+        faulty.fail("write", error)
+        with fails(error):
+            pages.flush()
+        assert (faulty.behind / "file").read_bytes()[:3] == b"aaa"
+        faulty.mend()
+        pages[0:3] = b"two"
+        pages.flush()
+        assert (faulty.behind / "file").read_bytes()[:3] == b"two"
+
+
+# --- full ---
+
+@pytest.fixture(params=["tmpfs", "ext4"])
+def small(request, world, image):
+    """A store of 8 MiB."""
+    if request.param == "ext4":
+        yield Store(image(8), "ext4")
+        return
+    folder = world.folder("small")
+    run("mount", "-t", "tmpfs", "-o", "size=8m", "small", folder)
+    yield Store(folder, "tmpfs")
+    umount(folder, MNT_DETACH)
+
+
+def fill(path, block):
+    """Writes until the store is full: the open file and what was acknowledged."""
+    fd = os.open(path, os.O_CREAT | os.O_RDWR)
+    written = bytearray()
+    with fails(errno.ENOSPC):
+        while True:
+            data = os.urandom(block)
+            written += data[:os.write(fd, data)]
+    return fd, bytes(written)
+
+
+@pytest.mark.parametrize("options", CACHES)
+@pytest.mark.parametrize("block", [4096, 1_000_000])
+def test_full(small, mount, options, block):
+    """Each byte that was acknowledged is in the store, after fsync() and a new mount of it too; what needs no room goes on;
+    and all goes on when there is room again."""
+    (small.dir / "other").write_bytes(b"o" * 65536)
+    (small.dir / "sparse").touch()
+    os.truncate(small.dir / "sparse", 64 << 20)
+    os.sync()
+    qos = mount(small, options)
+    fd, written = fill(qos.dir / "file", block)
+    os.fsync(fd)
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    assert os.fstat(fd).st_size == len(written) > 1 << 20
+    assert read_all(qos.dir / "file") == read_all(small.dir / "file") == written
+    with fails(errno.ENOSPC):
+        fallocate(fd, 0, len(written), 16 << 20)
+    overwrite(qos.dir / "other")
+    assert read_all(small.dir / "other") == b"new" + b"o" * 65533
+    with open(qos.dir / "sparse", "r+b") as file, mmap.mmap(file.fileno(), 4 << 20) as pages:
+        pages[:] = b"x" * (4 << 20)
+        with fails(errno.ENOSPC):
+            pages.flush()
+    os.close(fd)
+    os.unlink(qos.dir / "file")
+    os.truncate(qos.dir / "sparse", 0)
+
+    # ext4 frees what was removed in the background.
+    wait_until(lambda: error_of(lambda: (qos.dir / "again").write_bytes(written[:1 << 20])) == 0, what="room for a new file")
+    assert read_all(small.dir / "again") == written[:1 << 20]
+
+
+def test_no_more_inodes(world, mount):
+    folder = world.folder("few")
+    run("mount", "-t", "tmpfs", "-o", "nr_inodes=30", "few", folder)
+    try:
+        qos = mount(Store(folder, "tmpfs"))
+        with fails(errno.ENOSPC):
+            for number in range(40):
+                (qos.dir / str(number)).write_bytes(b"x")
+        for make in (os.mkdir, os.mkfifo, lambda path: os.symlink("target", path)):
+            with fails(errno.ENOSPC):
+                make(qos.dir / "more")
+        assert len(os.listdir(qos.dir)) == len(os.listdir(folder)) > 20
+        os.unlink(qos.dir / "0")
+        # The inode is free when the daemon closes it, which is when the kernel has forgotten it.
+        wait_until(lambda: error_of(lambda: os.mkdir(qos.dir / "more")) == 0, what="a free inode")
+        qos.unmount()
+    finally:
+        umount(folder, MNT_DETACH)
+
+
+# --- the device is gone ---
+
+EXT4_IOC_SHUTDOWN, NO_LOG_FLUSH = 0x8004587D, 2
+
+
+def test_shut_down(image, mount):
+    """ext4 without its device: every call fails through the mount as it does on the store, above all fsync()."""
+    folder = image(32)
+    for name in ("file", "known"):
+        (folder / name).write_bytes(b"old data")
+    qos = mount(Store(folder, "ext4"), "cache=none")
+    files = [open(top / f"dirty-{number}", "wb", buffering=0) for number, top in enumerate((folder, qos.dir))]
+    for file in files:
+        file.write(os.urandom(100_000))
+    fd = os.open(folder, os.O_RDONLY)
+    fcntl.ioctl(fd, EXT4_IOC_SHUTDOWN, (NO_LOG_FLUSH).to_bytes(4, sys.byteorder))
+    os.close(fd)
+    assert [error_of(lambda: os.fsync(file.fileno())) for file in files] == [errno.EIO] * 2
+    for call in [*CALLS.values(), lambda path: path.with_name("new").write_text("x"), lambda path: os.mkdir(path / "new")]:
+        expected, found = (error_of(lambda top=top: call(top / "file")) for top in (folder, qos.dir))
+        assert found == expected
+    assert error_of(lambda: overwrite(qos.dir / "known")) == errno.EIO
+    assert error_of(lambda: os.mkdir(qos.dir / "folder")) == errno.EIO
+    for file in files:
+        error_of(file.close)
+    qos.unmount()
+
+
+# --- read-only ---
+
+def test_store_turns_read_only(image, mount):
+    """EROFS for what would change it, reading goes on; and all goes on when it is writable again."""
+    folder = image(16)
+    (folder / "file").write_bytes(b"old data")
+    qos = mount(Store(folder, "ext4"))
+    with open(qos.dir / "file", "rb") as file:
+        run("mount", "-o", "remount,ro", folder)
+        for call in (overwrite, os.unlink, CALLS["create"], CALLS["mkdir"], CALLS["rename"], CALLS["chmod"], CALLS["truncate"]):
+            with fails(errno.EROFS):
+                call(qos.dir / "file")
+        assert file.read() == b"old data" and os.listdir(qos.dir) == os.listdir(folder)
+        assert os.statvfs(qos.dir).f_blocks == os.statvfs(folder).f_blocks
+    run("mount", "-o", "remount,rw", folder)
+    overwrite(qos.dir / "file")
+    assert (folder / "file").read_bytes() == b"new data"
+
+
+# --- gone ---
+
+def test_store_dies(faulty, mount_faulty):
+    """ENOTCONN for all that is on it, at once; and it unmounts."""
+    qos = mount_faulty()
+    (qos.dir / "file").write_bytes(b"old data")
+    (qos.dir / "other").touch()
+    with open(qos.dir / "file", "r+b", buffering=0) as file:
+        faulty.process.kill()
+        faulty.process.wait()
+        for call in (lambda: file.read(1), lambda: file.write(b"x"), lambda: os.fsync(file.fileno()),
+                     lambda: os.fstat(file.fileno()), lambda: os.listdir(qos.dir), lambda: os.stat(qos.dir / "other"),
+                     lambda: (qos.dir / "new").touch(), lambda: os.mkdir(qos.dir / "folder"), lambda: os.statvfs(qos.dir),
+                     lambda: os.stat(qos.dir)):
+            with fails(errno.ENOTCONN):
+                call()
+        error_of(file.close)
+    qos.unmount()
+
+
+def test_store_is_unmounted_lazily(image, mount):
+    """It lives as long as the mount over it, with all that is in it."""
+    folder = image(16)
+    (folder / "folder").mkdir()
+    (folder / "folder/file").write_bytes(b"old data")
+    qos = mount(Store(folder, "ext4"))
+    umount(folder, MNT_DETACH)
+    assert os.listdir(folder) == []
+    overwrite(qos.dir / "folder/file")
+    (qos.dir / "new").write_bytes(b"x")
+    assert read_all(qos.dir / "folder/file") == b"new data" and sorted(os.listdir(qos.dir)) == ["folder", "lost+found", "new"]
+    qos.unmount()
+
+
+def test_source_is_removed(store, mount):
+    """The directory goes, as a working directory may: the same is said as of one."""
+    top = store.dir / "top"
+    top.mkdir()
+    (top / "file").write_bytes(b"data")
+    qos = mount(Store(top, store.kind), "cache=none")
+    with open(qos.dir / "file", "r+b", buffering=0) as file:
+        os.unlink(top / "file")
+        top.rmdir()
+        file.write(b"new ")
+        os.fsync(file.fileno())
+        file.seek(0)
+        assert file.read() == b"new " and os.fstat(file.fileno()).st_nlink == 0
+    assert os.listdir(qos.dir) == [] and stat.S_ISDIR(os.stat(qos.dir).st_mode)
+    for call in (lambda: os.stat(qos.dir / "file"), lambda: (qos.dir / "new").touch(), lambda: os.mkdir(qos.dir / "new")):
+        with fails(errno.ENOENT):
+            call()
+    assert qos.state()["jobs"] is not None
+
+
+# --- hanging ---
+
+def test_store_hangs(faulty, mount_faulty):
+    """Requests on some files hang (30 s in the long form): who asks for these waits, other files and the reports go on, and each
+    is answered in the end."""
+    qos = mount_faulty()
+    (qos.dir / "apart").mkdir()  # a folder is listed with the attributes of what is in it
+    paths = {name: qos.dir / name for name in ("read", "write", "fsync", "open")} | {"getattr": qos.dir / "apart/getattr"}
+    for path in (qos.dir / "other", *paths.values()):
+        path.write_bytes(b"old data")
+    files = {name: open(path, "r+b", buffering=0) for name, path in paths.items()}
+    actions = {"read": lambda: files["read"].read(), "write": lambda: files["write"].write(b"new"),
+               "fsync": lambda: os.fsync(files["fsync"].fileno()), "open": lambda: read_all(paths["open"]),
+               "getattr": lambda: os.fstat(files["getattr"].fileno()).st_size}
+    with concurrent.futures.ThreadPoolExecutor(len(actions)) as pool:
+        faulty.faults(*((name, name, HANG) for name in actions))
+        began = time.monotonic()
+        try:
+            hung = {name: pool.submit(action) for name, action in actions.items()}
+            wait_until(lambda: qos.state()["slots"]["running"] == len(actions), what="the hanging requests")
+            while time.monotonic() - began < STALL:
+                overwrite(qos.dir / "other")
+                assert read_all(qos.dir / "other") == b"new data"
+                (qos.dir / "made").write_text("x")
+                os.unlink(qos.dir / "made")
+                assert {"apart", "fsync", "open", "other", "read", "write"} <= set(os.listdir(qos.dir))
+                assert qos.state()["slots"]["running"] >= len(actions)
+                assert not any(one.done() for one in hung.values())
+        finally:
+            faulty.mend()
+    assert {name: one.result() for name, one in hung.items()} == {
+        "read": b"old data", "write": 3, "fsync": None, "getattr": 8, "open": b"old data"}
+    for file in files.values():
+        file.close()
+    assert (faulty.behind / "write").read_bytes() == b"new data"
+    wait_until(lambda: qos.state()["slots"]["running"] == 0, what="the end of all requests")
