@@ -67,9 +67,9 @@ void qos_backings_free(QosBackings *backings)
 
 static void warn_once(QosBackings *backings, int error)
 {
-    const char *hint = error == EPERM   ? "that takes root, and Linux 6.9 or later"
+    const char *hint = error == EPERM   ? "that takes root (CAP_SYS_ADMIN)"
                        : error == ELOOP ? "the store is itself stacked on another file system"
-                                        : "the store does not support it";
+                                        : "that takes Linux 6.9 with FUSE passthrough";
 
     if (g_atomic_int_compare_and_exchange(&backings->has_warned, FALSE, TRUE))
         g_warning("passthrough: the kernel does not take a file of the store (%s): %s; jobs with "
