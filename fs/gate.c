@@ -309,12 +309,15 @@ gboolean qos_gate_park(QosGate *gate, QosEntry *entry)
     return is_due;
 }
 
-void qos_gate_charge(QosGate *gate, QosEntry *entry)
+gboolean qos_gate_charge(QosGate *gate, QosEntry *entry)
 {
+    entry->parking = ARRIVING;
     pthread_mutex_lock(&gate->lock);
-    qos_sched_charge(gate->sched, &entry->request, qos_gate_now());
-    entry->parking = RUNNING;
+    QosVerdict verdict = qos_sched_charge(gate->sched, &entry->request, qos_gate_now());
+    if (verdict == QOS_GO)
+        entry->parking = RUNNING;
     pthread_mutex_unlock(&gate->lock);
+    return verdict == QOS_GO;
 }
 
 QosEntry *qos_gate_leave(QosGate *gate, QosEntry *entry, guint64 bytes, int error)

@@ -54,8 +54,8 @@ gboolean qos_gate_enter(QosGate *gate, QosEntry *entry);
 /* TRUE: it has come due meanwhile, run it now. FALSE: it is the gate's; do not touch it any more.
  */
 gboolean qos_gate_park(QosGate *gate, QosEntry *entry);
-/* For what must not wait: books its cost as debt. Run it now. */
-void qos_gate_charge(QosGate *gate, QosEntry *entry);
+/* The same for what waits for no token: its cost is booked as debt. */
+gboolean qos_gate_charge(QosGate *gate, QosEntry *entry);
 /* After the backing call. `bytes`: moved; `error`: errno or 0. The entry is the caller's again, and
  * another that is due may be returned, to be run by this thread (its run()), or NULL. */
 QosEntry *qos_gate_leave(QosGate *gate, QosEntry *entry, guint64 bytes, int error);

@@ -196,8 +196,8 @@ static struct fuse_session *new_session(Mounter *mounter, GError **error)
     return session;
 }
 
-/* The readers: more than the store has slots, so that one is free to read whatever the others wait
- * for. */
+/* The readers: more than the store has slots, and what goes without a slot has readers besides, so
+ * that one is free to read whatever the others wait for. */
 static gboolean choose_threads(Mounter *mounter, GError **error)
 {
     QosSchedState state;
@@ -340,7 +340,7 @@ static gboolean loop(Mounter *mounter, GError **error)
         return FALSE;
     config = fuse_loop_cfg_create();
     fuse_loop_cfg_set_clone_fd(config, 1);
-    fuse_loop_cfg_set_max_threads(config, mounter->options.threads);
+    fuse_loop_cfg_set_max_threads(config, mounter->options.threads + QOS_PASSING_ALL);
     fuse_loop_cfg_set_idle_threads(config, MAX_IDLE_THREADS);
     mask_signals(SIG_UNBLOCK);
     result = fuse_session_loop_mt(session, config);

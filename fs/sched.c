@@ -31,6 +31,7 @@ struct QosSched {
     GQueue ready;        /* of QosRequest: have a slot, wait to be taken */
     guint slots;
     guint running; /* slots in use */
+    guint passing; /* inside without a slot */
     guint held;
     GQueue held_jobs; /* of QosJob, by its held_link: have held requests, longest first */
 };
@@ -107,14 +108,38 @@ static void grant_slot(QosSched *sched, QosRequest *request, QosTime now)
 
 static void give_slot_back(QosSched *sched, QosRequest *request)
 {
-    if (request->is_passing)
+    if (request->is_passing) {
+        sched->passing--;
         request->job->passing--;
-    request->is_passing = FALSE;
-    if (!request->has_slot)
-        return;
-    request->has_slot = FALSE;
-    sched->running--;
-    request->job->running--;
+    }
+    if (request->has_slot) {
+        sched->running--;
+        request->job->running--;
+    }
+    request->is_passing = request->has_slot = FALSE;
+}
+
+static gboolean has_free_slot(const QosSched *sched, const QosJob *job)
+{
+    return sched->running < sched->slots && job->running < job_share(sched);
+}
+
+/* Lets a request into the store that does not wait for tokens: with a slot if one is free, else
+ * beside them. FALSE where those beside are too many already. */
+static gboolean squeeze_in(QosSched *sched, QosRequest *request, QosTime now)
+{
+    QosJob *job = request->job;
+
+    if (has_free_slot(sched, job)) {
+        grant_slot(sched, request, now);
+        return TRUE;
+    }
+    if (job->passing >= QOS_PASSING_MAX || sched->passing >= QOS_PASSING_ALL)
+        return FALSE;
+    request->is_passing = TRUE;
+    sched->passing++;
+    job->passing++;
+    return TRUE;
 }
 
 static void hold(QosSched *sched, QosRequest *request)
@@ -225,11 +250,6 @@ static void prepare(QosSched *sched, QosRequest *request, QosTime now)
     request->job->seen = now;
 }
 
-static gboolean has_free_slot(const QosSched *sched, const QosJob *job)
-{
-    return sched->running < sched->slots && job->running < job_share(sched);
-}
-
 /* Lets a request go that nothing stands before and that need not wait: what nearly all are. */
 static gboolean try_now(QosSched *sched, QosRequest *request, QosTime now)
 {
@@ -249,22 +269,22 @@ static gboolean try_now(QosSched *sched, QosRequest *request, QosTime now)
 static gboolean pass(QosSched *sched, QosRequest *request, QosTime now)
 {
     QosLrs *lrs = sched->current;
-    QosJob *job = request->job;
-    gboolean is_slot_free = has_free_slot(sched, job);
 
-    if (!is_slot_free && job->passing >= QOS_PASSING_MAX)
+    if (!squeeze_in(sched, request, now))
         return FALSE;
-    if (lrs->class->charge != NULL && !lrs->class->charge(lrs->self, request, QOS_DEBT_MAX, now))
+    if (lrs->class->charge != NULL && !lrs->class->charge(lrs->self, request, QOS_DEBT_MAX, now)) {
+        give_slot_back(sched, request);
         return FALSE;
+    }
     lrs->running++;
     request->state = QOS_REQUEST_RUNNING;
-    if (is_slot_free) {
-        grant_slot(sched, request, now);
-    } else {
-        request->is_passing = TRUE;
-        job->passing++;
-    }
     return TRUE;
+}
+
+static void begin_wait(QosRequest *request, QosTime now)
+{
+    request->job->waiting++;
+    qos_job_waits(request->job, request->wait_rule_id, request->wait_rule_name, now);
 }
 
 QosVerdict qos_sched_enter(QosSched *sched, QosRequest *request, QosTime now, QosTime *ret_wake)
@@ -290,19 +310,24 @@ QosVerdict qos_sched_enter(QosSched *sched, QosRequest *request, QosTime now, Qo
     }
     if (sched->ready.length > 0)
         *ret_wake = now;
-    request->job->waiting++;
-    qos_job_waits(request->job, request->wait_rule_id, request->wait_rule_name, now);
+    begin_wait(request, now);
     return QOS_WAIT;
 }
 
-void qos_sched_charge(QosSched *sched, QosRequest *request, QosTime now)
+QosVerdict qos_sched_charge(QosSched *sched, QosRequest *request, QosTime now)
 {
     QosLrs *lrs = sched->current;
     prepare(sched, request, now);
-    request->state = QOS_REQUEST_RUNNING;
     lrs->running++;
     if (lrs->class->charge != NULL)
         lrs->class->charge(lrs->self, request, QOS_NEVER, now);
+    if (squeeze_in(sched, request, now)) {
+        request->state = QOS_REQUEST_RUNNING;
+        return QOS_GO;
+    }
+    hold(sched, request);
+    begin_wait(request, now);
+    return QOS_WAIT;
 }
 
 static void book_wait(QosRequest *request, QosTime now)
@@ -451,8 +476,10 @@ void qos_sched_set_max_wait(QosSched *sched, QosTime max_wait)
 
 void qos_sched_state(const QosSched *sched, QosSchedState *ret_state)
 {
-    *ret_state =
-        (QosSchedState){.slots = sched->slots, .running = sched->running, .held = sched->held};
+    *ret_state = (QosSchedState){.slots = sched->slots,
+                                 .running = sched->running,
+                                 .passing = sched->passing,
+                                 .held = sched->held};
     for (guint i = 0; i < sched->stopping->len; i++)
         ret_state->draining += ((const QosLrs *)sched->stopping->pdata[i])->queued;
 }

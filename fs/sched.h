@@ -14,9 +14,12 @@
  *
  * A request for which the kernel holds a lock that other jobs may want (`holds_lock`) does not
  * wait, lest they all wait with it: it goes at once, without a slot if need be, and its class pays
- * later, with the requests that hold nothing. There are two bounds: QOS_PASSING_MAX such requests
- * of one job without a slot, and a debt of QOS_DEBT_MAX; at either, it waits like any other, and
- * those behind its lock with it.
+ * later, with the requests that hold nothing. There are two bounds: a debt of QOS_DEBT_MAX, and
+ * QOS_PASSING_MAX such requests of one job without a slot, QOS_PASSING_ALL of all; at either, it
+ * waits like any other, and those behind its lock with it.
+ *
+ * What ends something (a close) waits for no token: it is charged, whatever the debt. But a store
+ * that hangs lets it hang too, so that the second bound holds for it, and beyond that it is held.
  *
  * Switching the policy loses and releases nothing: the old one takes no more requests and hands out
  * what it holds at its own pace (lustre-tbf.md, defect 6); switching back to one that is still
@@ -29,7 +32,8 @@
 #include "fs/account.h"
 #include "fs/rule.h"
 
-#define QOS_PASSING_MAX 8                  /* readers that one job may tie up beyond its slots */
+#define QOS_PASSING_MAX 8                  /* threads that one job may tie up beyond its slots */
+#define QOS_PASSING_ALL 64                 /* that all jobs may; a mount has so many more */
 #define QOS_DEBT_MAX    (300 * QOS_SECOND) /* 64 threads that come at once at 10 op/s owe 32 s */
 
 typedef enum {
@@ -152,9 +156,9 @@ void qos_sched_free(QosSched *sched);
 /* Offers a request. QOS_GO: it has a slot, run it. QOS_WAIT: qos_sched_next() will hand it out.
  * *ret_wake: when qos_sched_next() is to be asked, QOS_NEVER = after the next enter or leave. */
 QosVerdict qos_sched_enter(QosSched *sched, QosRequest *request, QosTime now, QosTime *ret_wake);
-/* Counts a request that must not wait (release, flush, forget): it takes no slot and is RUNNING at
- * once; its cost is booked as debt. qos_sched_leave() ends it as any other. */
-void qos_sched_charge(QosSched *sched, QosRequest *request, QosTime now);
+/* Offers a request that waits for no token (release, flush): its cost is booked as debt. QOS_WAIT
+ * only where its job has as much in the store as it may. */
+QosVerdict qos_sched_charge(QosSched *sched, QosRequest *request, QosTime now);
 /* A running request is done: `bytes` were moved, `error` is its errno or 0. Books it with its job.
  */
 void qos_sched_leave(QosSched *sched, QosRequest *request, guint64 bytes, int error, QosTime now);
@@ -184,6 +188,7 @@ void qos_sched_set_max_wait(QosSched *sched, QosTime max_wait);
 typedef struct {
     guint slots;
     guint running;
+    guint passing; /* in the store without a slot */
     guint held;
     guint draining; /* queued in policies that are being left */
 } QosSchedState;

@@ -28,11 +28,17 @@ gpointer qos_op_new(fuse_req_t request, gsize size, QosOpcode opcode, int (*run)
     return op;
 }
 
-static void free_op(QosOp *op)
+/* Gives back what it worked on. This may close the last descriptor of a file, which some stores
+ * take their time for: so it is done before the request leaves the gate. */
+static void clear_op(QosOp *op)
 {
     if (op->clear != NULL)
         op->clear(op);
     qos_handle_unref(op->handle);
+}
+
+static void free_op(QosOp *op)
+{
     qos_caller_unref(op->caller);
     qos_job_unref(op->entry.request.job);
     g_slist_free_full(op->strings, g_free);
@@ -147,6 +153,7 @@ static void run_entries(QosEntry *entry)
         if (error == 0)
             error = op->run(op);
         answer(op, error);
+        clear_op(op);
         entry = qos_gate_leave(op->fs->gate, entry, op->moved, -error);
         free_op(op);
     }
@@ -160,6 +167,7 @@ static void cancel(QosEntry *entry, int error)
 
     leave_watch(op);
     fuse_reply_err(op->fuse, error);
+    clear_op(op);
     free_op(op);
 }
 
@@ -200,31 +208,38 @@ static void note_lock(QosOp *op)
             qos_tolls_use(op->fs->tolls, op->locks, fuse_req_ctx(op->fuse)->pid, request->opcode);
 }
 
+/* Leaves it to the gate, unless it has come due meanwhile. */
+static void park(QosOp *op)
+{
+    op->parked = TRUE;
+    if (op->park != NULL)
+        op->park(op);
+    if (op->fs->interrupts != NULL)
+        qos_interrupts_watch(op->fs->interrupts, op);
+    if (qos_gate_park(op->fs->gate, &op->entry))
+        run_entries(&op->entry);
+}
+
 void qos_op_submit(QosOp *op)
 {
-    QosGate *gate = op->fs->gate;
-
     find_caller(op);
     note_lock(op);
-    if (!qos_gate_enter(gate, &op->entry)) {
-        op->parked = TRUE;
-        if (op->park != NULL)
-            op->park(op);
-        if (op->fs->interrupts != NULL)
-            qos_interrupts_watch(op->fs->interrupts, op);
-        if (!qos_gate_park(gate, &op->entry))
-            return;
-    } else if (op->entry.request.owes) {
-        qos_tolls_raise(op->fs->tolls, op->locks, op->entry.request.opcode);
+    if (!qos_gate_enter(op->fs->gate, &op->entry)) {
+        park(op);
+        return;
     }
+    if (op->entry.request.owes)
+        qos_tolls_raise(op->fs->tolls, op->locks, op->entry.request.opcode);
     run_entries(&op->entry);
 }
 
 void qos_op_submit_urgent(QosOp *op)
 {
     find_caller(op);
-    qos_gate_charge(op->fs->gate, &op->entry);
-    run_entries(&op->entry);
+    if (qos_gate_charge(op->fs->gate, &op->entry))
+        run_entries(&op->entry);
+    else
+        park(op);
 }
 
 /* --- the thread's buffer --- */

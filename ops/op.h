@@ -108,7 +108,7 @@ gpointer qos_op_memdup(QosOp *op, const void *bytes, gsize size);
 void qos_op_use_handle(QosOp *op, const struct fuse_file_info *info);
 /* Sends it through the gate, to run now or later; it is no longer the caller's. */
 void qos_op_submit(QosOp *op);
-/* For what must not wait (release, flush, unlock): runs it now, its cost is debt. */
+/* For what waits for no token (release, flush): its cost is debt. */
 void qos_op_submit_urgent(QosOp *op);
 
 /* This thread's buffer of at least `size` bytes, for a reply made in this thread; valid until the

@@ -127,6 +127,55 @@ static void test_what_holds_a_lock_needs_no_slot(void)
     }
 }
 
+/* Jobs whose closes hang: each has so many inside beside the slots, and all have so many. */
+static void test_closes_are_bounded(void)
+{
+    enum { JOBS = QOS_PASSING_ALL / QOS_PASSING_MAX + 2, CLOSES = 20, SLOTS = 4 };
+    Fixture f;
+    QosSchedState state;
+    QosRequest *close[JOBS][CLOSES];
+    fixture_init(&f, &qos_policy_tbf, SLOTS);
+    for (guint job = 0; job < JOBS; job++) {
+        g_autofree char *name = g_strdup_printf("job%u", job);
+        for (guint i = 0; i < CLOSES; i++) {
+            close[job][i] = request_new(&f, name, QOS_OP_CLOSE, 0);
+            QosVerdict verdict = qos_sched_charge(f.sched, close[job][i], f.now);
+            g_assert_true((verdict == QOS_GO) ==
+                          (close[job][i]->has_slot || close[job][i]->is_passing));
+        }
+        g_assert_cmpuint(close[job][0]->job->passing, <=, QOS_PASSING_MAX);
+    }
+    qos_sched_state(f.sched, &state);
+    g_assert_cmpuint(state.running, ==, SLOTS); /* three of the first job, one of the second */
+    g_assert_cmpuint(state.passing, ==, QOS_PASSING_ALL);
+    g_assert_cmpuint(state.held, ==, JOBS * CLOSES - SLOTS - QOS_PASSING_ALL);
+
+    QosRequest *lookup = request_new(&f, "guest", QOS_OP_LOOKUP, 0);
+    lookup->holds_lock = TRUE;
+    g_assert_cmpint(enter(&f, lookup), ==, QOS_WAIT);
+
+    /* All go in the end: what is held, as slots come free. */
+    GQueue inside = G_QUEUE_INIT;
+    for (guint job = 0; job < JOBS; job++) {
+        for (guint i = 0; i < CLOSES; i++) {
+            if (close[job][i]->state == QOS_REQUEST_RUNNING)
+                g_queue_push_tail(&inside, close[job][i]);
+        }
+    }
+    guint left = 0;
+    for (QosRequest *done; (done = g_queue_pop_head(&inside)) != NULL; left++) {
+        leave(&f, done);
+        for (QosRequest *due; (due = next(&f)) != NULL;) {
+            g_assert_true(due->has_slot);
+            g_queue_push_tail(&inside, due);
+        }
+    }
+    g_assert_cmpuint(left, ==, JOBS * CLOSES + 1);
+    qos_sched_state(f.sched, &state);
+    g_assert_cmpuint(state.running + state.passing + state.held, ==, 0);
+    fixture_clear(&f);
+}
+
 static void test_cancel(void)
 {
     static const QosPolicyClass *const all[] = {&qos_policy_fifo, &qos_policy_jrr, &qos_policy_tbf};
@@ -415,6 +464,7 @@ int main(int argc, char **argv)
     g_test_add_func("/sched/no-job-holds-all-slots", test_no_job_holds_all_slots);
     g_test_add_func("/sched/jrr-takes-turns", test_jrr_takes_turns);
     g_test_add_func("/sched/what-holds-a-lock-needs-no-slot", test_what_holds_a_lock_needs_no_slot);
+    g_test_add_func("/sched/closes-are-bounded", test_closes_are_bounded);
     g_test_add_func("/sched/cancel", test_cancel);
     g_test_add_func("/sched/switch-under-load", test_switch_under_load);
     g_test_add_func("/sched/slots-shrink-under-load", test_slots_shrink_under_load);
