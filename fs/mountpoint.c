@@ -7,6 +7,7 @@
 #include "fs/mountpoint.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
@@ -93,11 +94,18 @@ static gboolean unmount_dead(const char *place)
            g_spawn_check_wait_status(status, NULL);
 }
 
+/* The kernel may have attributes of a dead mount still: the question must reach the daemon. */
+static gboolean is_dead(const char *path)
+{
+    struct statx statx_buffer;
+
+    return statx(AT_FDCWD, path, AT_STATX_FORCE_SYNC, STATX_BASIC_STATS, &statx_buffer) != 0 &&
+           errno == ENOTCONN;
+}
+
 gboolean qos_mountpoint_clear(const char *path, GError **error)
 {
-    struct stat stat_buffer;
-
-    while (stat(path, &stat_buffer) != 0 && errno == ENOTCONN) {
+    while (is_dead(path)) {
         char *place = resolve(path);
         g_autofree char *type = NULL;
         g_autofree char *device = place ? qos_mountpoint_device(place, &type) : NULL;

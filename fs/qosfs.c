@@ -347,10 +347,12 @@ static gboolean loop(Mounter *mounter, GError **error)
     mask_signals(SIG_BLOCK);
     fuse_loop_cfg_destroy(config);
     fuse_remove_signal_handlers(session);
-    if (result < 0) /* above 0: a signal */
-        qos_set_error(error, -result, "the mount on \"%s\" ended: %s", mounter->mountpoint,
-                      g_strerror(-result));
-    return result >= 0;
+    /* Above 0: a signal. ECONNABORTED: the unmount met a request half read. */
+    if (result >= 0 || result == -ECONNABORTED)
+        return TRUE;
+    qos_set_error(error, -result, "the mount on \"%s\" ended: %s", mounter->mountpoint,
+                  g_strerror(-result));
+    return FALSE;
 }
 
 static gboolean serve(Mounter *mounter, GError **error)

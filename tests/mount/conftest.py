@@ -18,7 +18,7 @@ store     where to mount over: .dir (an empty folder, mode 1777) and .kind. The 
 new_store a factory of more: new_store("ext4")
 mount     a factory: mount(store, options="cache=none,slots=4", user=None, expect_failure=False, arguments=())
           mounts in the foreground, as a child, and returns when the mount is there. user=USER: by that user.
-          arguments: more words of the command line. Each mount has a database of its own; mount(store,
+          arguments: more words of the command line. place: where, by default on a new folder. Each mount has a database of its own; mount(store,
           f"db={first.db}") shares one. With expect_failure=True the mount must be refused; look at .log and .exit_status.
 
 A mount offers
@@ -28,8 +28,9 @@ A mount offers
     .set("slots", 4) .get("slots")         tunables, by xattr
     .report("jobs") .state() .job("7")     files of .qosfs: text, state.json parsed, one job of it or None
     .wait_booked("7", close=1, flush=1)    until the job's totals have all that it did, these too
+    .start_stress("7", seconds, seed)      tests/stress/stress.c in the background
     .ctl("rule", "list", check=True)       qosfsctl's output; check=False gives the CompletedProcess
-    .unmount() .kill(signal=SIGKILL)       end it early; .exit_status tells how
+    .unmount() .kill(signal=SIGKILL)       end it early; .exit_status tells how. kill(clear=False) leaves a dead mount
     .expects_log(regex)                    lines of the log that are meant to be there
 At the end of the test each is unmounted, must end with status 0, and its log must hold no warning, error or report of a
 sanitizer that was not announced. After kill() nothing is demanded. A test that takes too long loses its daemons, so that
@@ -107,8 +108,8 @@ def store(request, new_store):
 def _mounter(timeout=TEST_TIMEOUT):
     mounts = []
 
-    def make(store, options="", user=None, expect_failure=False, arguments=()):
-        made = Mount(_world, store, options, user, arguments)
+    def make(store, options="", user=None, expect_failure=False, arguments=(), place=None):
+        made = Mount(_world, store, options, user, arguments, place)
         mounts.append(made)
         if expect_failure:
             made.wait_failed()

@@ -1,6 +1,7 @@
 """What the mount tests are built from; conftest.py makes fixtures of it and tells how they are used."""
 import collections
 import ctypes
+import errno
 import json
 import os
 import pathlib
@@ -17,6 +18,8 @@ import traceback
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("QOSFS_BUILD", REPOSITORY / "build")).resolve()
+
+PROGRAMS = ("mount.qosfs", "tools/qosfsctl", "tests/stress/stress")
 
 # Two ordinary users. They exist in the private namespace alone (fusermount3 wants names).
 USER, OTHER = 12001, 12002
@@ -45,7 +48,8 @@ def _bind(source, target):
 
 def mount_syscall(source, target, kind, options, flags=0):
     """mount(2)"""
-    _check(_libc.mount(os.fsencode(source), os.fsencode(target), os.fsencode(kind), flags, os.fsencode(options)), target)
+    words = [os.fsencode(word) for word in (source, target, kind)]
+    _check(_libc.mount(*words, flags, os.fsencode(options)), target)
 
 
 def umount(path, flags=0):
@@ -127,7 +131,7 @@ class World:
             raise RuntimeError("the mount tests must be run by root")
         if not os.path.exists("/dev/fuse"):
             raise RuntimeError("there is no /dev/fuse: the mount tests need it (modprobe fuse)")
-        for program in ("mount.qosfs", "tools/qosfsctl"):
+        for program in PROGRAMS:
             if not (BUILD / program).exists():
                 raise RuntimeError(f"{BUILD / program} is missing: build first, or set QOSFS_BUILD")
         # A run in the background may have inherited these as ignored, and would hand that down.
@@ -142,7 +146,7 @@ class World:
         # Where the build lies ordinary users may have no access.
         self.programs = self.root / "programs"
         self.programs.mkdir()
-        for program in ("mount.qosfs", "tools/qosfsctl"):
+        for program in PROGRAMS:
             shutil.copy(BUILD / program, self.programs)
         self._stores = {}
         self._count = 0
@@ -205,19 +209,20 @@ class Store(collections.namedtuple("Store", "dir kind")):
 class Mount:
     """A mounted qosfs: see conftest.py."""
 
-    def __init__(self, world, store, options, user, arguments):
+    def __init__(self, world, store, options, user, arguments, place):
         self.store = store
-        self.dir = world.folder("mnt", 0o755)
+        self.dir = place or world.folder("mnt", 0o755)
         self.user = user
         self.exit_status = None
         self.db = world.folder("db") / "qosfs.db"
         self._expected = [re.compile("files of .* can be known at a time")]
         self._log_path = world.folder("log") / "stderr"
         self._ctl = world.programs / "qosfsctl"
+        self._stress = world.programs / "stress"
         identity = {}
         if user is not None:
             identity = {"user": user, "group": user, "extra_groups": []}
-            for path in (self.dir, self.db.parent):
+            for path in filter(None, (place is None and self.dir, self.db.parent)):
                 os.chown(path, user, user)
         words = ["foreground", *filter(None, [options])]
         if not re.search(r"(^|,)db=", options):
@@ -248,6 +253,11 @@ class Mount:
     def report(self, name):
         """The text of a file in .qosfs."""
         return (self.dir / ".qosfs" / name).read_text()
+
+    def start_stress(self, jobid, seconds, seed, folder=".", processes=4, **options):
+        """tests/stress/stress.c as that job, in the background; stderr says what it finds."""
+        return start_job(jobid, self._stress, self.dir / folder, seconds, processes, seed, stderr=subprocess.PIPE,
+                         text=True, start_new_session=True, **options)
 
     def state(self):
         """.qosfs/state.json, parsed."""
@@ -286,11 +296,22 @@ class Mount:
         with open("/proc/self/mountinfo") as table:
             return any(line.split()[4] == str(self.dir) for line in table)
 
+    def is_dead(self):
+        """Whether a mount is there whose daemon is not."""
+        def ask():
+            try:
+                os.statvfs(self.dir)  # no cache answers
+            except OSError as error:
+                return error.errno == errno.ENOTCONN
+            return False
+        return ask() if self.user is None else as_user(self.user, self.user, [], ask)
+
     def wait_mounted(self):
         def ready():
             assert self._process.poll() is None, \
                 f"mount.qosfs ended with {self._process.returncode}:\n{self.log}"
-            return self.is_mounted()
+            # Over a dead mount: it goes before the new one comes.
+            return self.is_mounted() and not self.is_dead() and self.is_mounted()
         wait_until(ready, what="the mount")
 
     def unmount(self):
@@ -303,11 +324,11 @@ class Mount:
         assert self.exit_status == 0, f"the daemon ended with {self.exit_status}:\n{self.log}"
         self._check_log()
 
-    def kill(self, number=signal.SIGKILL):
+    def kill(self, number=signal.SIGKILL, clear=True):
         """Ends the daemon by a signal, SIGKILL as a crash would, and clears the dead mount away."""
         self._process.send_signal(number)
         self._wait_exit()
-        if self.is_mounted():
+        if clear and self.is_mounted():
             umount(self.dir, MNT_DETACH)
 
     def wait_failed(self):
@@ -338,10 +359,10 @@ class Mount:
         try:
             umount(self.dir)
         except OSError as error:
-            if error.errno != 16:  # EBUSY passes, as when a program of the test is just ending
+            # As when a program of the test is just ending; as when the daemon was quicker.
+            if error.errno not in (errno.EBUSY, errno.EINVAL):
                 raise
-            return False
-        return True
+        return not self.is_mounted()
 
     def _wait_exit(self):
         try:
