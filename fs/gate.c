@@ -389,14 +389,6 @@ void qos_gate_set_policy(QosGate *gate, const QosPolicyClass *policy)
     pthread_mutex_unlock(&gate->lock);
 }
 
-const QosPolicyClass *qos_gate_policy(QosGate *gate)
-{
-    pthread_mutex_lock(&gate->lock);
-    const QosPolicyClass *policy = qos_sched_policy(gate->sched);
-    pthread_mutex_unlock(&gate->lock);
-    return policy;
-}
-
 QosPolicyState qos_gate_policy_state(QosGate *gate, const QosPolicyClass *policy, guint *ret_queued)
 {
     pthread_mutex_lock(&gate->lock);

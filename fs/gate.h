@@ -73,7 +73,6 @@ void qos_gate_count_passthrough(QosGate *gate, QosJob *job, gint change);
 
 /* --- control; each takes the lock for a short while --- */
 void qos_gate_set_policy(QosGate *gate, const QosPolicyClass *policy);
-const QosPolicyClass *qos_gate_policy(QosGate *gate);
 QosPolicyState qos_gate_policy_state(QosGate *gate, const QosPolicyClass *policy,
                                      guint *ret_queued);
 void qos_gate_set_rules(QosGate *gate, QosRules *rules);

@@ -426,11 +426,6 @@ void qos_sched_set_policy(QosSched *sched, const QosPolicyClass *policy, QosTime
     retire(sched, old);
 }
 
-const QosPolicyClass *qos_sched_policy(const QosSched *sched)
-{
-    return sched->current->class;
-}
-
 static void tell_rules_changed(QosLrs *lrs, QosTime now)
 {
     if (lrs->class->rules_changed != NULL)

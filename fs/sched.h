@@ -173,7 +173,6 @@ void qos_sched_expire(QosSched *sched, QosTime now);
 QosAccount *qos_sched_account(QosSched *sched);
 
 void qos_sched_set_policy(QosSched *sched, const QosPolicyClass *policy, QosTime now);
-const QosPolicyClass *qos_sched_policy(const QosSched *sched);
 /* Takes a reference. */
 void qos_sched_set_rules(QosSched *sched, QosRules *rules, QosTime now);
 QosRules *qos_sched_rules(const QosSched *sched); /* borrowed */

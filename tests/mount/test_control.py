@@ -1,6 +1,7 @@
 """Rules and tunables by xattr, and the hidden directory: who may do what, what is refused and why."""
 import concurrent.futures
 import errno
+import fcntl
 import os
 import re
 import stat
@@ -8,6 +9,7 @@ import stat
 import pytest
 
 from harness import USER, as_job, as_user, run
+from twins import attempt
 
 RULES = "user.qosfs.nrs_tbf_rule"
 FILES = {"job_stats", "jobs", "rules", "metrics", "state.json"}
@@ -341,6 +343,46 @@ def test_name_is_taken(store, mount):
     assert refused((hidden / "jobs").unlink) in (errno.EPERM, errno.EACCES)
     assert refused(os.open, hidden / "new", os.O_CREAT | os.O_WRONLY) in (errno.EPERM, errno.EACCES)
     assert set(os.listdir(hidden)) == FILES
+
+
+def read_and_write(path):
+    return os.open(path, os.O_RDWR)
+
+
+# What is done with .qosfs/rules, and how it ends for everybody, root included.
+CALLS = {
+    "chmod": (lambda path: path.chmod(0o666), errno.EPERM),
+    "chown": (lambda path: os.chown(path, os.getuid(), -1), errno.EPERM),
+    "utime": (lambda path: os.utime(path, ns=(1, 1)), errno.EPERM),
+    "setxattr": (lambda path: os.setxattr(path, "user.qosfs.slots", b"1"), errno.EPERM),
+    "removexattr": (lambda path: os.removexattr(path, "user.x"), errno.EPERM),
+    "getxattr": (lambda path: os.getxattr(path, "user.qosfs.slots"), errno.ENODATA),
+    "listxattr": (lambda path: os.listxattr(path) == [], True),
+    "open to write": (read_and_write, errno.EACCES),
+    "as a folder": (lambda path: os.stat(path / "x"), errno.ENOTDIR),
+    "opendir": (os.listdir, errno.ENOTDIR),
+    "readlink": (os.readlink, errno.EINVAL),
+    "fsync": (lambda path: os.fsync(os.open(path, os.O_RDONLY)), None),
+    "ioctl": (lambda path: fcntl.ioctl(os.open(path, os.O_RDONLY), 0x80086601, bytes(8)), errno.ENOTTY),
+    "link": (lambda path: os.link(path, path.parents[1] / "linked"), errno.EPERM),
+    "mkdir": (lambda path: os.mkdir(path.parent / "new"), errno.EPERM),
+    "mknod": (lambda path: os.mknod(path.parent / "new"), errno.EPERM),
+    "O_TMPFILE": (lambda path: os.open(path.parent, os.O_TMPFILE | os.O_RDWR), errno.EPERM),
+    "chmod of the folder": (lambda path: path.parent.chmod(0o777), errno.EPERM),
+    "statvfs": (lambda path: os.statvfs(path).f_bsize > 0, True),
+    "lseek for data": (lambda path: os.lseek(os.open(path, os.O_RDONLY), 0, os.SEEK_DATA), errno.EINVAL),
+}
+
+
+@pytest.mark.parametrize("uid", [0, USER])
+@pytest.mark.parametrize("name", CALLS)
+def test_calls_on_its_files(store, mount, name, uid):
+    qos = mount(store)
+    act, expected = CALLS[name]
+    found = as_user(uid, uid, [], lambda: attempt(act, qos.dir / ".qosfs/rules"))
+    assert found == expected or (uid != 0 and found == errno.EACCES)
+    assert "default" in qos.report("rules")
+    assert os.listdir(store.dir) == []
 
 
 def test_clear(store, mount):

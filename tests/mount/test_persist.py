@@ -60,6 +60,24 @@ def test_remount(store, mount):
     assert_all_there(mount(store, f"db={first.db}"), state)
 
 
+def test_what_a_job_waited_for(store, mount):
+    """By the rule's name, also where the rule is another, or none, after the remount."""
+    first = mount(store, "cache=none")
+    (store.dir / "file").touch()
+    for name in ("kept", "gone"):
+        first.rule(f"start {name} jobid={{{name}}} rate=200 depth=1")
+        as_job(name, "sh", "-c", f"for i in 1 2 3 4 5; do cat {first.dir}/file; done")
+        first.wait_booked(name)
+    first.rule("stop gone")
+    before = {name: first.job(name)["wait"] for name in ("kept", "gone")}
+    assert all(wait[0]["rule"] == name and wait[0]["count"] > 0 for name, wait in before.items())
+    first.unmount()
+    second = mount(store, f"db={first.db},cache=none")
+    for name, waits in before.items():
+        after = second.job(name)["wait"]
+        assert [(wait["rule"], wait["count"]) for wait in after] == [(wait["rule"], wait["count"]) for wait in waits]
+
+
 def saved_requests(path, job):
     with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as database:
         row = database.execute("SELECT requests FROM job WHERE id = ?", (job.encode(),)).fetchone()
