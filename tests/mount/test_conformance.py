@@ -18,6 +18,7 @@ from twins import tree
 
 TIMEOUT = 900  # s, for all that one mount serves
 TIMEOUT = 600  # s, for all that one mount serves
+OPTIONS = "attr_timeout=1h,entry_timeout=1h"  # what is shown late shall not come in time where the machine is slow
 TABLE = table()
 PLACES = [("tmpfs", "user"), ("tmpfs", "owner"), ("ext4", "root"), ("ext4", "user")]
 RUNS = [((*place, theme), name) for place in PLACES for theme, name in TABLE]
@@ -47,7 +48,7 @@ def stage(request, world, mounter):
     with mounter(TIMEOUT) as mount:
         if theme == "readonly":
             native = bind_read_only(world, store.dir)
-        qos = mount(store, "ro" if theme == "readonly" else "", user=user)
+        qos = mount(store, OPTIONS + (",ro" if theme == "readonly" else ""), user=user)
         yield Stage((kind, actor), 0 if actor == "root" else USER, native / "native", qos.dir / "through", store.dir)
     if native != store.dir:
         umount(native)
