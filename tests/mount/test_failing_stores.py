@@ -19,7 +19,7 @@ from syscalls import fallocate
 
 STALL = float(os.environ.get("QOSFS_STALL", 1))  # seconds that a store hangs; 30 in the long form
 HANG = 0
-CACHES = ["cache=auto", "cache=none"]
+CACHES = ["cache=auto", "cache=none", "cache=always"]
 
 
 def error_of(action):
