@@ -461,8 +461,12 @@ GPtrArray *qos_gate_jobs(QosGate *gate)
 
 void qos_gate_copy_job(QosGate *gate, const QosJob *job, QosJob *ret_copy)
 {
+    /* All but the references, which change without the lock. */
+    const gsize start = offsetof(QosJob, id);
+
+    ret_copy->references = 0;
     pthread_mutex_lock(&gate->lock);
-    *ret_copy = *job;
+    memcpy((char *)ret_copy + start, (const char *)job + start, sizeof(*job) - start);
     qos_job_rates(job, qos_gate_now(), &ret_copy->operation_rate, &ret_copy->byte_rate);
     pthread_mutex_unlock(&gate->lock);
 }
