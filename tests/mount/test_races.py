@@ -1,7 +1,7 @@
 """Many processes at the same few names (tests/stress/stress.c), while the kernel forgets: nothing is mixed up, and
 nothing is left when they are done.
 
-QOSFS_STRESS_SECONDS says how long each storm lasts: 4 by default, 600 for a long search. Under ThreadSanitizer:
+QOSFS_STRESS_SECONDS says how long each storm lasts: 3 by default, 600 for a long search. Under ThreadSanitizer:
 
     dist/build build-tsan -Db_sanitize=thread
     QOSFS_BUILD=build-tsan QOSFS_STRESS_SECONDS=600 pytest tests/mount/test_races.py
@@ -18,7 +18,7 @@ import pytest
 
 from harness import TIMEOUT, as_job, wait_until
 
-SECONDS = int(os.environ.get("QOSFS_STRESS_SECONDS", "4"))
+SECONDS = int(os.environ.get("QOSFS_STRESS_SECONDS", "3"))
 
 
 def drop_caches():

@@ -310,7 +310,7 @@ static void work(unsigned number, time_t end)
     for (size_t i = 0; i < HELD; i++)
         held[i].fd = -1;
     while (time(NULL) < end) {
-        for (unsigned i = 0; i < 20; i++)
+        for (unsigned i = 0; i < 5; i++)
             acts[roll(COUNT(acts))]();
     }
     for (size_t i = 0; i < HELD; i++) {
