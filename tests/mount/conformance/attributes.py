@@ -1,6 +1,7 @@
 """Calls on attributes: of files, of the file system, extended ones."""
 import os
 import stat
+import struct
 from errno import (E2BIG, EACCES, EBADF, EEXIST, EINVAL, ELOOP, ENODATA, ENOTDIR, ENOENT, EOPNOTSUPP, EPERM, ERANGE)
 
 from conformance import ANY, CLOSED_FD, OK, call, not_root, paths
@@ -228,3 +229,26 @@ def removexattr():
     yield "of what may not be written", not_root(EACCES, ENODATA), lambda at: os.removexattr(at / "foreign", "user.x")
     yield "of what is not open", EBADF, lambda at: os.removexattr(CLOSED_FD, "user.x")
     yield from paths.of_existing(lambda at, path: os.removexattr(path, "user.x"), root=ENODATA)
+
+
+# VFS_CAP_REVISION_2, effective, cap_net_raw permitted
+CAPABILITY = struct.pack("<5I", 0x02000001, 1 << 13, 0, 0, 0)
+
+
+def capable(at, act):
+    """What is left of a file's capability when `act` has been done to it; EPERM where he may give none."""
+    os.setxattr(at / "file", "security.capability", CAPABILITY)
+    act(at / "file")
+    return os.listxattr(at / "file")
+
+
+@call("file capabilities")
+def file_capabilities():
+    for title, act in (
+            ("set", lambda path: None), ("read", lambda path: path.read_bytes()), ("chmod", lambda path: path.chmod(0o700)),
+            ("write", lambda path: os.write(os.open(path, os.O_WRONLY), b"x")),
+            ("truncate", lambda path: os.truncate(path, 3)),
+            ("ftruncate", lambda path: os.ftruncate(os.open(path, os.O_WRONLY), 3)),
+            ("O_TRUNC", lambda path: os.open(path, os.O_WRONLY | os.O_TRUNC)), ("chown", lambda path: os.chown(path, 5, -1)),
+            ("chown to nobody else", lambda path: os.chown(path, -1, -1)), ("utime", os.utime)):
+        yield title, not_root(EPERM), lambda at, act=act: capable(at, act)

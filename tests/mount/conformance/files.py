@@ -51,6 +51,10 @@ def get_status(path, flags):
 def open_file():
     for kind in KINDS:
         yield f"with all flags: {kind}", OK, lambda at, kind=kind: [open_kind(at / kind, flags) for flags in COMBINATIONS]
+    yield "by the descriptor of a folder", OK, lambda at: os.read(
+        os.open("inside", os.O_RDONLY, dir_fd=folder_fd(at / "folder")), 100), "folder/inside:a"
+    yield "making by the descriptor of a folder", OK, lambda at: os.open(
+        "new", os.O_RDWR | os.O_CREAT, dir_fd=folder_fd(at / "folder")) > 0, "folder:mc folder/new:+"
     yield "to read", OK, lambda at: os.close(os.open(at / "file", os.O_RDONLY)), ""
     yield "to write", OK, lambda at: os.close(os.open(at / "file", os.O_WRONLY)), ""
     yield "truncating", OK, lambda at: os.close(os.open(at / "file", os.O_WRONLY | os.O_TRUNC)), "file:smc"
@@ -67,9 +71,9 @@ def open_file():
         os.open(at / "new", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0), b"x")
     for umask in (0, 0o027, 0o777):
         yield f"making under umask {umask:03o}", OK, lambda at, umask=umask: (
-            os.umask(umask), os.open(at / "new", os.O_WRONLY | os.O_CREAT, 0o7777), mode_of(at / "new"))
+            os.umask(umask), os.open(at / "new", os.O_WRONLY | os.O_CREAT, 0o7777), mode_of(at / "new"))[2]
     yield "making in a setgid folder", OK, lambda at: (os.open(at / "setgid/new", os.O_WRONLY | os.O_CREAT, 0o2775),
-                                                       mode_of(at / "setgid/new"))
+                                                       mode_of(at / "setgid/new"))[1]
     for flags in ("O_RDONLY", "O_RDWR O_APPEND", "O_WRONLY O_SYNC", "O_RDONLY O_NONBLOCK", "O_RDWR O_DSYNC O_ASYNC"):
         yield f"F_GETFL after {flags}", OK, lambda at, flags=flags: get_status(at / "file", flags)
     yield "O_EXCL of what is there", EEXIST, lambda at: os.open(at / "file", os.O_CREAT | os.O_EXCL | os.O_WRONLY)
