@@ -338,6 +338,20 @@ QosEntry *qos_gate_leave(QosGate *gate, QosEntry *entry, guint64 bytes, int erro
     return next;
 }
 
+void qos_gate_release(QosGate *gate, guint64 lock)
+{
+    pthread_mutex_lock(&gate->lock);
+    QosTime now = qos_gate_now();
+    for (GList *link = gate->parked.head; link != NULL; link = link->next) {
+        QosRequest *request = &((QosEntry *)link->data)->request;
+        if (request->lock == lock && !request->holds_lock) {
+            qos_sched_release(gate->sched, request, now);
+            wake_leader_locked(gate, now);
+        }
+    }
+    pthread_mutex_unlock(&gate->lock);
+}
+
 gboolean qos_gate_cancel(QosGate *gate, QosEntry *entry)
 {
     pthread_mutex_lock(&gate->lock);

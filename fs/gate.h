@@ -59,6 +59,9 @@ gboolean qos_gate_charge(QosGate *gate, QosEntry *entry);
 /* After the backing call. `bytes`: moved; `error`: errno or 0. The entry is the caller's again, and
  * another that is due may be returned, to be run by this thread (its run()), or NULL. */
 QosEntry *qos_gate_leave(QosGate *gate, QosEntry *entry, guint64 bytes, int error);
+/* Other jobs want the lock `lock` (QosRequest.lock): what waits while the kernel holds it goes at
+ * once, unless it met a bound. */
+void qos_gate_release(QosGate *gate, guint64 lock);
 /* Takes back a parked request: TRUE where it was parked; the caller answers it then (cancelled() is
  * not called). */
 gboolean qos_gate_cancel(QosGate *gate, QosEntry *entry);

@@ -33,6 +33,7 @@
 #include "ops/handle.h"
 #include "ops/inode.h"
 #include "ops/interrupt.h"
+#include "ops/openers.h"
 #include "ops/toll.h"
 #include "ops/tunable.h"
 
@@ -247,6 +248,7 @@ static gboolean start(Mounter *mounter, GError **error)
         return FALSE;
     warn_of_bound(mounter);
     fs->handles = qos_handles_new();
+    fs->openers = qos_openers_new();
     fs->gate = qos_gate_new(&qos_policy_tbf, SLOTS_AT_FIRST, CLEANUP_AT_FIRST);
     if (timeout != QOS_NEVER)
         qos_gate_set_max_wait(fs->gate, timeout / 2); /* the other half is for the store */
@@ -302,6 +304,7 @@ static void stop(Mounter *mounter)
     qos_db_close(mounter->db);
     qos_interrupts_free(fs->interrupts);
     qos_callers_free(fs->callers);
+    qos_openers_free(fs->openers);
     qos_inodes_free(fs->inodes);
     qos_gate_free(fs->gate);
     qos_privilege_report();

@@ -330,6 +330,24 @@ QosVerdict qos_sched_charge(QosSched *sched, QosRequest *request, QosTime now)
     return QOS_WAIT;
 }
 
+void qos_sched_release(QosSched *sched, QosRequest *request, QosTime now)
+{
+    QosLrs *lrs = request->lrs;
+
+    if (request->state == QOS_REQUEST_QUEUED) {
+        lrs->class->cancel(lrs->self, request, now);
+        lrs->queued--;
+        lrs->running++;
+        if (lrs->class->charge != NULL)
+            lrs->class->charge(lrs->self, request, QOS_NEVER, now);
+        hold(sched, request);
+    }
+    if (request->state == QOS_REQUEST_HELD && squeeze_in(sched, request, now)) {
+        unhold(sched, request);
+        push_ready(sched, request);
+    }
+}
+
 static void book_wait(QosRequest *request, QosTime now)
 {
     request->job->waiting--;

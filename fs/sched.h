@@ -40,7 +40,7 @@ typedef enum {
     QOS_REQUEST_NEW,
     QOS_REQUEST_QUEUED,  /* in a policy */
     QOS_REQUEST_HELD,    /* due, held for its job's share of slots */
-    QOS_REQUEST_READY,   /* due, has a slot, to be taken by qos_sched_next() */
+    QOS_REQUEST_READY,   /* due, has a slot or passes, to be taken by qos_sched_next() */
     QOS_REQUEST_RUNNING, /* in the store */
     QOS_REQUEST_DONE,
 } QosRequestState;
@@ -51,11 +51,11 @@ typedef struct {
     QosOpcode opcode;
     guint32 uid;
     guint32 gid;
-    guint64 bytes; /* what it will move; corrected by leave */
-    QosJob *job;   /* a reference of the request's */
-    /* The kernel holds a lock for it that other jobs may want: a directory's. */
-    gboolean holds_lock;
-    gboolean is_toll; /* it waits until the class of `toll_opcode` has a token (ops/toll.h) */
+    guint64 bytes;       /* what it will move; corrected by leave */
+    QosJob *job;         /* a reference of the request's */
+    guint64 lock;        /* of what the kernel holds a lock for it, 0 = of nothing */
+    gboolean holds_lock; /* and other jobs may want it: it must not wait */
+    gboolean is_toll;    /* it waits until the class of `toll_opcode` has a token (ops/toll.h) */
     QosOpcode toll_opcode;
     gboolean is_prepaid; /* its thread paid for it at a toll */
     /* --- */
@@ -159,6 +159,9 @@ QosVerdict qos_sched_enter(QosSched *sched, QosRequest *request, QosTime now, Qo
 /* Offers a request that waits for no token (release, flush): its cost is booked as debt. QOS_WAIT
  * only where its job has as much in the store as it may. */
 QosVerdict qos_sched_charge(QosSched *sched, QosRequest *request, QosTime now);
+/* Other jobs want the lock of a request that waits (`lock`): it waits for no token any more. Not
+ * for a request that `holds_lock`: that one met a bound. */
+void qos_sched_release(QosSched *sched, QosRequest *request, QosTime now);
 /* A running request is done: `bytes` were moved, `error` is its errno or 0. Books it with its job.
  */
 void qos_sched_leave(QosSched *sched, QosRequest *request, guint64 bytes, int error, QosTime now);

@@ -36,7 +36,7 @@ static AttrOp *attr_op_new(fuse_req_t request, fuse_ino_t ino, QosOpcode opcode,
 
 double qos_attr_timeout(const QosFs *fs, fuse_ino_t ino)
 {
-    return qos_tolls_is_raised(fs->tolls, ino) ? 0 : fs->config.attr_timeout;
+    return qos_tolls_is_closed(fs->tolls, ino) ? 0 : fs->config.attr_timeout;
 }
 
 static int reply_attributes(QosOp *op, fuse_ino_t ino, int fd)
@@ -54,21 +54,19 @@ static int reply_attributes(QosOp *op, fuse_ino_t ino, int fd)
 static int run_getattr(QosOp *op)
 {
     AttrOp *attr = (AttrOp *)op;
+    const QosRequest *request = &op->entry.request;
     g_auto(QosLoan) file = {0};
     int error;
 
+    qos_tolls_pass(op->fs->tolls, attr->ino, fuse_req_ctx(op->fuse)->pid,
+                   request->prepays ? request->toll_opcode : QOS_OP_COUNT, op->parked);
     if (op->handle != NULL)
         return reply_attributes(op, attr->ino, op->handle->fd);
     error = qos_inodes_borrow(op->fs->inodes, attr->ino, &file);
-    if (error == 0)
-        error = reply_attributes(op, attr->ino, file.fd);
-    if (error == 0)
-        qos_tolls_passed(op->fs->tolls, attr->ino, fuse_req_ctx(op->fuse)->pid,
-                         op->entry.request.prepays ? op->entry.request.toll_opcode : QOS_OP_COUNT);
-    return error;
+    return error != 0 ? error : reply_attributes(op, attr->ino, file.fd);
 }
 
-/* A job in debt waits here, before it takes the directory's lock, and not when it has it. */
+/* A job in debt waits here, before it takes a lock, and not when it has a directory's. */
 static void meet_toll(AttrOp *attr)
 {
     QosOp *op = &attr->op;
@@ -78,7 +76,7 @@ static void meet_toll(AttrOp *attr)
 
     request->is_toll = state == QOS_TOLL_DUE;
     if (state == QOS_TOLL_FREE)
-        op->locks = attr->ino;
+        qos_op_lock_directory(op, attr->ino);
 }
 
 void qosfs_op_getattr(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info *info)
@@ -92,8 +90,7 @@ void qosfs_op_getattr(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info 
     attr = attr_op_new(request, ino, QOS_OP_GETATTR, run_getattr);
     if (info != NULL)
         qos_op_use_handle(&attr->op, info);
-    else
-        meet_toll(attr);
+    meet_toll(attr);
     qos_op_submit(&attr->op);
 }
 
@@ -202,6 +199,7 @@ void qosfs_op_setattr(fuse_req_t request, fuse_ino_t ino, struct stat *stat, int
     attr->to_set = to_set;
     if (info != NULL)
         qos_op_use_handle(&attr->op, info);
+    qos_op_lock_file(&attr->op, ino, attr->op.handle);
     qos_op_submit(&attr->op);
 }
 

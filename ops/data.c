@@ -15,6 +15,10 @@
 #define RWF_NOAPPEND 0x20
 #endif
 
+/* The lock owner in a READ by which the kernel fills its pages, which it keeps locked meanwhile;
+ * one past them bears its caller's. */
+#define NO_OWNER 0
+
 /* One request does not hold its slot for longer than this takes; the caller goes on by itself. */
 #define COPY_MAX (16 << 20)
 
@@ -71,6 +75,8 @@ void qosfs_op_read(fuse_req_t request, fuse_ino_t ino, size_t size, off_t offset
     read_op->size = size;
     read_op->offset = offset;
     read_op->op.entry.request.bytes = size;
+    if (info->lock_owner == NO_OWNER)
+        qos_op_lock_file(&read_op->op, ino, read_op->op.handle);
     qos_op_submit(&read_op->op);
 }
 
@@ -169,6 +175,7 @@ void qosfs_op_write(fuse_req_t request, fuse_ino_t ino, const char *data, size_t
     write_op->op.park = park_write;
     write_op->op.clear = clear_data;
     write_op->op.entry.request.bytes = size;
+    qos_op_lock_file(&write_op->op, ino, write_op->op.handle);
     qos_op_submit(&write_op->op);
 }
 
@@ -182,29 +189,40 @@ static int run_fsync(QosOp *op)
     return (sync_op->mode != 0 ? fdatasync(fd) : fsync(fd)) == 0 ? 0 : -errno;
 }
 
-static void submit_fsync(fuse_req_t request, fuse_ino_t ino, int data_only,
-                         struct fuse_file_info *info)
+/* NULL where the request was answered. */
+static QosOp *sync_op_new(fuse_req_t request, fuse_ino_t ino, int data_only,
+                          struct fuse_file_info *info)
 {
     DataOp *sync_op;
 
     if (qos_control_owns(ino)) {
         fuse_reply_err(request, 0);
-        return;
+        return NULL;
     }
     sync_op = data_op_new(request, info, QOS_OP_SYNC, run_fsync);
     sync_op->mode = data_only;
-    qos_op_submit(&sync_op->op);
+    return &sync_op->op;
 }
 
 void qosfs_op_fsync(fuse_req_t request, fuse_ino_t ino, int data_only, struct fuse_file_info *info)
 {
-    submit_fsync(request, ino, data_only, info);
+    QosOp *op = sync_op_new(request, ino, data_only, info);
+
+    if (op == NULL)
+        return;
+    qos_op_lock_file(op, ino, op->handle);
+    qos_op_submit(op);
 }
 
 void qosfs_op_fsyncdir(fuse_req_t request, fuse_ino_t ino, int data_only,
                        struct fuse_file_info *info)
 {
-    submit_fsync(request, ino, data_only, info);
+    QosOp *op = sync_op_new(request, ino, data_only, info);
+
+    if (op == NULL)
+        return;
+    qos_op_lock_directory(op, ino);
+    qos_op_submit(op);
 }
 
 static int run_fallocate(QosOp *op)
@@ -228,6 +246,7 @@ void qosfs_op_fallocate(fuse_req_t request, fuse_ino_t ino, int mode, off_t offs
     allocate->mode = mode;
     allocate->offset = offset;
     allocate->size = (size_t)length;
+    qos_op_lock_file(&allocate->op, ino, allocate->op.handle);
     qos_op_submit(&allocate->op);
 }
 
@@ -291,5 +310,6 @@ void qosfs_op_copy_file_range(fuse_req_t request, fuse_ino_t ino_in, off_t offse
     copy->flags = flags;
     copy->op.clear = clear_data;
     copy->op.entry.request.bytes = copy->size;
+    qos_op_lock_file(&copy->op, ino_out, copy->to);
     qos_op_submit(&copy->op);
 }

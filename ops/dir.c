@@ -307,13 +307,14 @@ static void submit_readdir(fuse_req_t request, fuse_ino_t ino, size_t size, off_
         return;
     }
     read_op = qos_op_new(request, sizeof(*read_op), QOS_OP_READDIR, run_readdir);
-    read_op->ino = read_op->op.locks = ino;
+    read_op->ino = ino;
     read_op->size = size;
     read_op->offset = offset;
     read_op->plus = plus;
     read_op->op.undo = undo_readdir;
     read_op->op.clear = clear_readdir;
     qos_op_use_handle(&read_op->op, info);
+    qos_op_lock_directory(&read_op->op, ino);
     qos_op_submit(&read_op->op);
 }
 

@@ -10,6 +10,7 @@
 
 typedef struct QosInodes QosInodes;         /* ops/inode.h */
 typedef struct QosHandles QosHandles;       /* ops/handle.h */
+typedef struct QosOpeners QosOpeners;       /* ops/openers.h */
 typedef struct QosControl QosControl;       /* ops/control.h */
 typedef struct QosInterrupts QosInterrupts; /* ops/interrupt.h */
 typedef struct QosTolls QosTolls;           /* ops/toll.h */
@@ -42,6 +43,7 @@ typedef struct QosFs {
     QosCallers *callers;
     QosInodes *inodes;
     QosHandles *handles;
+    QosOpeners *openers;
     QosControl *control;
     QosInterrupts *interrupts;
     QosTolls *tolls;

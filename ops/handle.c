@@ -25,6 +25,7 @@ static void free_handle(QosHandle *handle)
 {
     close(handle->fd);
     qos_backing_leave(&handle->backing);
+    qos_openers_leave(handle->open_file, handle->caller->job);
     qos_loan_return(&handle->file);
     qos_dir_stream_free(handle->stream);
     qos_caller_unref(handle->caller);

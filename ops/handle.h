@@ -13,6 +13,7 @@
 #include "ops/backing.h"
 #include "ops/cred.h"
 #include "ops/inode.h"
+#include "ops/openers.h"
 
 typedef struct QosDirStream QosDirStream; /* ops/dir.c */
 
@@ -27,6 +28,7 @@ typedef struct QosHandle {
     QosCaller *caller; /* who opened it, with the job; a reference */
     QosLoan file;
     QosBackingOpen backing; /* files: how it joins the other opens of its file */
+    QosOpenFile *open_file; /* files: shared with other jobs? */
     QosDirStream *stream;   /* atomic; directories: where the reading stands, NULL while in use */
 } QosHandle;
 

@@ -59,8 +59,9 @@ struct QosInode {
     Key key;
     gint finds_known; /* atomic; a directory: the last look-up in it was of a warm file */
     /* --- under the table's lock --- */
-    guint is_mount_root : 1; /* never changes */
-    guint keeps_fd : 1;      /* it has no handle */
+    guint is_mount_root : 1; /* never changes, like the next */
+    guint is_directory : 1;
+    guint keeps_fd : 1; /* it has no handle */
     guint is_idle : 1;
     guint64 lookups;
     guint loans;
@@ -218,6 +219,7 @@ static QosInode *add_inode_locked(QosInodes *inodes, fuse_ino_t id, const Facts 
     inode->id = id;
     inode->key = facts->key;
     inode->is_mount_root = facts->is_mount_root;
+    inode->is_directory = S_ISDIR(facts->stat.st_mode);
     inode->fd = fd;
     inode->idle.data = inode;
     inode->stamp.size = -1;
@@ -377,6 +379,17 @@ void qos_loan_return(QosLoan *loan)
     if (loan->inodes != NULL)
         put_inode(loan->inodes, loan->inode);
     *loan = (QosLoan){.fd = -1};
+}
+
+gboolean qos_inodes_is_directory(QosInodes *inodes, fuse_ino_t id)
+{
+    guint64 key = id;
+
+    pthread_mutex_lock(&inodes->lock);
+    const QosInode *inode = g_hash_table_lookup(inodes->by_id, &key);
+    gboolean is_directory = inode != NULL && inode->is_directory;
+    pthread_mutex_unlock(&inodes->lock);
+    return is_directory;
 }
 
 /* --- look-ups --- */

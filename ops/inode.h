@@ -71,6 +71,9 @@ void qos_inodes_forget(QosInodes *inodes, fuse_ino_t id, guint64 count);
  * are still right. A file that changed within the last clock tick never is. */
 gboolean qos_loan_is_unchanged(const QosLoan *loan, const struct stat *stat);
 
+/* FALSE also where `id` is not known. */
+gboolean qos_inodes_is_directory(QosInodes *inodes, fuse_ino_t id);
+
 /* The inode number to show for file `number` of `device`: unique over all devices below SRC. */
 guint64 qos_inodes_shown(QosInodes *inodes, dev_t device, guint64 number);
 /* Known to the kernel, the root included. */

@@ -29,7 +29,9 @@ static NameOp *name_op_new(fuse_req_t request, fuse_ino_t parent, const char *na
 {
     NameOp *op = qos_op_new(request, sizeof(*op), opcode, run);
 
-    op->parent = op->op.locks = parent;
+    op->parent = parent;
+    if (parent != 0)
+        qos_op_lock_directory(&op->op, parent);
     op->name = name == NULL ? NULL : qos_op_strdup(&op->op, name);
     return op;
 }

@@ -65,6 +65,18 @@ void qos_op_use_handle(QosOp *op, const struct fuse_file_info *info)
     op->handle = qos_handle_ref(qos_handle_from(info));
 }
 
+void qos_op_lock_file(QosOp *op, fuse_ino_t ino, const QosHandle *handle)
+{
+    op->locks = ino;
+    op->locked_file = handle != NULL ? handle->open_file : NULL;
+}
+
+void qos_op_lock_directory(QosOp *op, fuse_ino_t ino)
+{
+    op->locks = ino;
+    op->locks_directory = TRUE;
+}
+
 /* --- the reply --- */
 
 /* 0, or -errno where it did not arrive (the caller was killed, the mount is gone). */
@@ -141,19 +153,30 @@ static void leave_watch(QosOp *op)
         qos_interrupts_unwatch(op->fs->interrupts, op);
 }
 
+/* Makes the backing call and replies. A job in debt that was not stopped because of a lock is to
+ * pay before it takes that lock again (ops/toll.h). */
+static int serve(QosOp *op)
+{
+    const QosRequest *request = &op->entry.request;
+    int error = qos_cred_assume(op->caller);
+
+    if (error == 0)
+        error = op->run(op);
+    if (request->owes && op->locks != 0)
+        qos_tolls_raise(op->fs->tolls, op->locks, request->opcode, op->locks_directory);
+    answer(op, error);
+    clear_op(op);
+    return error;
+}
+
 /* Runs a request, and then those that are due when it leaves: they need no other thread. */
 static void run_entries(QosEntry *entry)
 {
     while (entry != NULL && entry->run == run_entries) {
         QosOp *op = (QosOp *)entry;
-        int error;
 
         leave_watch(op);
-        error = qos_cred_assume(op->caller);
-        if (error == 0)
-            error = op->run(op);
-        answer(op, error);
-        clear_op(op);
+        int error = serve(op);
         entry = qos_gate_leave(op->fs->gate, entry, op->moved, -error);
         free_op(op);
     }
@@ -196,14 +219,23 @@ static void find_caller(QosOp *op)
     request->job = qos_job_ref(opener != NULL ? opener->job : op->caller->job);
 }
 
-/* What holds a directory's lock does not wait; but its thread is to pay again for the next
- * (ops/toll.h). */
+/* What holds a lock that other jobs may want does not wait: the lock of a directory, or of a file
+ * that they have open. In a directory its thread is to pay again for the next (ops/toll.h). */
 static void note_lock(QosOp *op)
 {
     QosRequest *request = &op->entry.request;
 
-    request->holds_lock = op->locks != 0;
-    if (op->locks != 0 && request->opcode != QOS_OP_GETATTR)
+    if (op->locks == 0)
+        return;
+    if (op->locked_file == NULL && !op->locks_directory)
+        op->locks_directory = qos_inodes_is_directory(op->fs->inodes, op->locks);
+    request->lock = op->locks;
+    if (op->locked_file != NULL)
+        request->holds_lock = qos_open_file_is_shared(op->locked_file);
+    else
+        request->holds_lock =
+            op->locks_directory || qos_openers_has_others(op->fs->openers, op->locks, request->job);
+    if (op->locks_directory && request->opcode != QOS_OP_GETATTR)
         request->is_prepaid =
             qos_tolls_use(op->fs->tolls, op->locks, fuse_req_ctx(op->fuse)->pid, request->opcode);
 }
@@ -211,26 +243,30 @@ static void note_lock(QosOp *op)
 /* Leaves it to the gate, unless it has come due meanwhile. */
 static void park(QosOp *op)
 {
+    QosFs *fs = op->fs;
+    const QosRequest *request = &op->entry.request;
+    const QosJob *job = request->job;
+    guint64 lock = request->holds_lock ? 0 : request->lock;
+
     op->parked = TRUE;
     if (op->park != NULL)
         op->park(op);
-    if (op->fs->interrupts != NULL)
-        qos_interrupts_watch(op->fs->interrupts, op);
-    if (qos_gate_park(op->fs->gate, &op->entry))
+    if (fs->interrupts != NULL)
+        qos_interrupts_watch(fs->interrupts, op);
+    if (qos_gate_park(fs->gate, &op->entry))
         run_entries(&op->entry);
+    else if (lock != 0 && qos_openers_has_others(fs->openers, lock, job))
+        qos_gate_release(fs->gate, lock); /* he who opened it meanwhile may not have met it */
 }
 
 void qos_op_submit(QosOp *op)
 {
     find_caller(op);
     note_lock(op);
-    if (!qos_gate_enter(op->fs->gate, &op->entry)) {
+    if (qos_gate_enter(op->fs->gate, &op->entry))
+        run_entries(&op->entry);
+    else
         park(op);
-        return;
-    }
-    if (op->entry.request.owes)
-        qos_tolls_raise(op->fs->tolls, op->locks, op->entry.request.opcode);
-    run_entries(&op->entry);
 }
 
 void qos_op_submit_urgent(QosOp *op)

@@ -30,8 +30,9 @@
 
 typedef struct QosFs QosFs; /* ops/fs.h: the mount */
 typedef struct QosOp QosOp;
-typedef struct QosInode QosInode;   /* ops/inode.h */
-typedef struct QosHandle QosHandle; /* ops/handle.h */
+typedef struct QosInode QosInode;       /* ops/inode.h */
+typedef struct QosHandle QosHandle;     /* ops/handle.h */
+typedef struct QosOpenFile QosOpenFile; /* ops/openers.h */
 
 typedef enum {
     QOS_REPLY_ERROR, /* only a status: 0 */
@@ -93,9 +94,11 @@ struct QosOp {
     guint64 moved;            /* bytes, for the books; set by run */
     QosReply reply;
     GSList *strings;  /* copies: qos_op_strdup, qos_op_memdup */
-    fuse_ino_t locks; /* 0, or the directory whose lock the kernel holds for it: it must not wait */
-    gboolean parked;  /* it was, or it is about to be */
-    GList watch;      /* of the watch list of interrupts, while `watched` */
+    fuse_ino_t locks; /* 0, or the file or directory of which the kernel holds a lock for it */
+    gboolean locks_directory;
+    const QosOpenFile *locked_file; /* NULL, or `locks` as one of the operation's handles has it */
+    gboolean parked;                /* it was, or it is about to be */
+    GList watch;                    /* of the watch list of interrupts, while `watched` */
     gboolean watched;
 };
 
@@ -106,6 +109,11 @@ const char *qos_op_strdup(QosOp *op, const char *text);
 gpointer qos_op_memdup(QosOp *op, const void *bytes, gsize size);
 /* It works on the open file or directory of `info`. */
 void qos_op_use_handle(QosOp *op, const struct fuse_file_info *info);
+/* While it is under way the kernel holds a lock of the file `ino`, open as `handle` or, with NULL,
+ * by its name. */
+void qos_op_lock_file(QosOp *op, fuse_ino_t ino, const QosHandle *handle);
+/* The same of the directory `ino`. */
+void qos_op_lock_directory(QosOp *op, fuse_ino_t ino);
 /* Sends it through the gate, to run now or later; it is no longer the caller's. */
 void qos_op_submit(QosOp *op);
 /* For what waits for no token (release, flush): its cost is debt. */

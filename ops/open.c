@@ -98,8 +98,18 @@ static int set_backing(QosOp *op, QosHandle *handle)
     return 0;
 }
 
+/* Of two jobs that have a file open, neither waits while the kernel holds a lock of it. */
+static void join_openers(QosOp *op, fuse_ino_t ino, QosHandle *handle)
+{
+    gboolean is_shared;
+
+    handle->open_file = qos_openers_join(op->fs->openers, ino, handle->caller->job, &is_shared);
+    if (is_shared)
+        qos_gate_release(op->fs->gate, ino);
+}
+
 /* The store's file, open, as the answer to OPEN or CREATE. Takes `fd` and `file`. */
-static int reply_open(QosOp *op, int fd, QosLoan *file)
+static int reply_open(QosOp *op, fuse_ino_t ino, int fd, QosLoan *file)
 {
     struct fuse_file_info *info = &op->reply.info;
     QosHandle *handle = qos_handle_new(op->fs->handles, fd, info->flags, op->caller, file);
@@ -116,6 +126,7 @@ static int reply_open(QosOp *op, int fd, QosLoan *file)
         qos_handle_unref(handle);
         return error;
     }
+    join_openers(op, ino, handle);
     op->reply.handle = handle;
     return 0;
 }
@@ -155,7 +166,7 @@ static int run_open(QosOp *op)
     if (fd < 0)
         return fd;
     op->reply.kind = QOS_REPLY_OPEN;
-    return reply_open(op, fd, &file);
+    return reply_open(op, open_op->ino, fd, &file);
 }
 
 void qosfs_op_open(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info *info)
@@ -184,7 +195,7 @@ static int reply_create(QosOp *op, int parent, int fd)
     }
     error = qos_inodes_borrow(inodes, entry.ino, &file);
     if (error == 0)
-        error = reply_open(op, fd, &file);
+        error = reply_open(op, entry.ino, fd, &file);
     else
         close(fd);
     if (error != 0) {
@@ -262,7 +273,7 @@ void qosfs_op_create(fuse_req_t request, fuse_ino_t parent, const char *name, mo
     }
     create = open_op_new(request, parent, info, QOS_OP_CREATE, run_create);
     create->name = qos_op_strdup(&create->op, name);
-    create->op.locks = parent;
+    qos_op_lock_directory(&create->op, parent);
     create->mode = mode;
     qos_op_submit(&create->op);
 }

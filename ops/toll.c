@@ -13,6 +13,14 @@
 #define GRACE_TIME     QOS_SECOND /* each may finish what it had begun when the toll was raised */
 #define TICKET_TIME    (5 * QOS_SECOND) /* how long a thread may queue for the directory's lock */
 #define TICKET_LOOKUPS 3
+#define TICKET_ASKS                                                                                \
+    16 /* more than any operation needs; who only looks at the directory pays too                  \
+        */
+#define TELLING_TIME                                                                               \
+    (20 * QOS_MILLISECOND) /* beyond it, the kernel may wait for who waits here                    \
+                            */
+#define CLOSED_TIME                                                                                \
+    (2 * QOS_MILLISECOND) /* within that who passed at a file has read, and comes to read again */
 
 typedef struct {
     fuse_ino_t ino;
@@ -24,9 +32,13 @@ typedef struct {
     Key key;
     QosTime since;
     QosTime until;
-    guint lookups;     /* of a ticket: made so far */
-    gboolean is_spent; /* of a ticket: he has done what he came for */
-    QosOpcode opcode;  /* of a toll: in debt; of a ticket: paid for, QOS_OP_COUNT = none */
+    guint lookups;         /* of a ticket: made so far */
+    guint asked;           /* of a ticket: times that he asked for the attributes */
+    gboolean is_spent;     /* of a ticket: he has done what he came for */
+    gboolean is_directory; /* of a toll */
+    gboolean is_told;      /* of a toll: the kernel knows */
+    QosTime closed;        /* of a file's toll: until when nobody's attributes are believed */
+    QosOpcode opcode;      /* of a toll: in debt; of a ticket: paid for, QOS_OP_COUNT = none */
 } Pass;
 
 struct QosTolls {
@@ -35,6 +47,7 @@ struct QosTolls {
     QosTime last;         /* atomic: when the last toll runs out */
     pthread_mutex_t lock; /* everything below */
     pthread_cond_t changed;
+    pthread_cond_t told; /* the kernel knows of another toll */
     GHashTable *tolls;   /* Key -> Pass */
     GHashTable *tickets; /* Key -> Pass */
     GArray *news;        /* of fuse_ino_t: to be told to the kernel */
@@ -89,6 +102,12 @@ static Pass *add(GHashTable *passes, fuse_ino_t ino, pid_t tid, QosTime now, Qos
     return pass;
 }
 
+/* A directory's is closed from when the kernel has been told, a file's for a while. */
+static gboolean is_closed_at(const Pass *toll, QosTime now)
+{
+    return toll->closed != 0 && (toll->is_directory || now < toll->closed);
+}
+
 /* Without the lock, and mostly without the clock: every request asks. */
 static gboolean has_tolls(QosTolls *tolls)
 {
@@ -96,34 +115,54 @@ static gboolean has_tolls(QosTolls *tolls)
     return last != 0 && last > qos_gate_now();
 }
 
-void qos_tolls_raise(QosTolls *tolls, fuse_ino_t ino, QosOpcode opcode)
+/* Whoever comes has to ask from now on. Waits until the kernel has been told, if that does not take
+ * long; the toll may be gone then. */
+static void close_locked(QosTolls *tolls, Pass *toll, QosTime now)
+{
+    const QosTime end = now + TELLING_TIME;
+    const struct timespec until = {.tv_sec = end / QOS_SECOND, .tv_nsec = end % QOS_SECOND};
+    const fuse_ino_t ino = toll->key.ino;
+
+    if (!is_closed_at(toll, now)) {
+        toll->is_told = FALSE;
+        g_array_append_val(tolls->news, ino);
+        pthread_cond_signal(&tolls->changed);
+    }
+    toll->closed = now + CLOSED_TIME;
+    while (toll != NULL && !toll->is_told &&
+           pthread_cond_timedwait(&tolls->told, &tolls->lock, &until) == 0)
+        toll = find_toll(tolls, ino, now);
+}
+
+void qos_tolls_raise(QosTolls *tolls, fuse_ino_t ino, QosOpcode opcode, gboolean is_directory)
 {
     QosTime now = qos_gate_now();
 
     pthread_mutex_lock(&tolls->lock);
     Pass *toll = find_toll(tolls, ino, now);
-    if (toll != NULL) {
-        toll->until = now + TOLL_TIME;
-    } else {
+    if (toll == NULL) {
         g_hash_table_foreach_remove(tolls->tolls, has_run_out, &now);
         g_hash_table_foreach_remove(tolls->tickets, has_run_out, &now);
         toll = add(tolls->tolls, ino, 0, now, TOLL_TIME);
-        g_array_append_val(tolls->news, ino);
-        pthread_cond_signal(&tolls->changed);
+        toll->is_directory = is_directory;
     }
+    toll->until = now + TOLL_TIME;
     toll->opcode = opcode;
     __atomic_store_n(&tolls->last, toll->until, __ATOMIC_RELAXED); /* time only grows */
+    close_locked(tolls, toll, now);
     pthread_mutex_unlock(&tolls->lock);
 }
 
-gboolean qos_tolls_is_raised(QosTolls *tolls, fuse_ino_t ino)
+gboolean qos_tolls_is_closed(QosTolls *tolls, fuse_ino_t ino)
 {
     if (!has_tolls(tolls))
         return FALSE;
     pthread_mutex_lock(&tolls->lock);
-    gboolean is_raised = find_toll(tolls, ino, qos_gate_now()) != NULL;
+    QosTime now = qos_gate_now();
+    const Pass *toll = find_toll(tolls, ino, now);
+    gboolean is_closed = toll != NULL && is_closed_at(toll, now);
     pthread_mutex_unlock(&tolls->lock);
-    return is_raised;
+    return is_closed;
 }
 
 QosTollState qos_tolls_meet(QosTolls *tolls, fuse_ino_t ino, pid_t tid, QosOpcode *ret_opcode)
@@ -135,28 +174,33 @@ QosTollState qos_tolls_meet(QosTolls *tolls, fuse_ino_t ino, pid_t tid, QosOpcod
     pthread_mutex_lock(&tolls->lock);
     QosTime now = qos_gate_now();
     const Pass *toll = find_toll(tolls, ino, now);
-    const Pass *ticket = find_ticket(tolls, toll, tid, now);
+    Pass *ticket = find_ticket(tolls, toll, tid, now);
     if (toll != NULL) {
         gboolean is_free = ticket != NULL ? !ticket->is_spent : now - toll->since < GRACE_TIME;
-        state = is_free ? QOS_TOLL_FREE : QOS_TOLL_DUE;
+        state = is_free && toll->is_directory ? QOS_TOLL_FREE : QOS_TOLL_DUE;
         *ret_opcode = toll->opcode;
+        if (ticket != NULL && ++ticket->asked >= TICKET_ASKS)
+            ticket->is_spent = TRUE;
     }
     pthread_mutex_unlock(&tolls->lock);
     return state;
 }
 
-void qos_tolls_passed(QosTolls *tolls, fuse_ino_t ino, pid_t tid, QosOpcode prepaid)
+void qos_tolls_pass(QosTolls *tolls, fuse_ino_t ino, pid_t tid, QosOpcode prepaid,
+                    gboolean has_waited)
 {
     if (!has_tolls(tolls))
         return;
     pthread_mutex_lock(&tolls->lock);
     QosTime now = qos_gate_now();
-    const Pass *toll = find_toll(tolls, ino, now);
+    Pass *toll = find_toll(tolls, ino, now);
     Pass *ticket = find_ticket(tolls, toll, tid, now);
     if (ticket != NULL && !ticket->is_spent)
         ticket->until = now + TICKET_TIME;
-    else if (toll != NULL)
+    else if (toll != NULL && toll->is_directory)
         add(tolls->tickets, ino, tid, now, TICKET_TIME)->opcode = prepaid;
+    else if (toll != NULL && has_waited)
+        close_locked(tolls, toll, now);
     pthread_mutex_unlock(&tolls->lock);
 }
 
@@ -193,13 +237,27 @@ static void *tell(void *arg)
         fuse_ino_t ino = g_array_index(tolls->news, fuse_ino_t, tolls->news->len - 1);
         g_array_set_size(tolls->news, tolls->news->len - 1);
         pthread_mutex_unlock(&tolls->lock);
-        /* An offset below 0: the attributes alone. A directory that the kernel forgot is no error.
-         */
+        /* An offset below 0: the attributes alone. What the kernel forgot is no error. */
         fuse_lowlevel_notify_inval_inode(tolls->session, ino, -1, 0);
         pthread_mutex_lock(&tolls->lock);
+        Pass *toll = find_toll(tolls, ino, 0);
+        if (toll != NULL)
+            toll->is_told = TRUE;
+        pthread_cond_broadcast(&tolls->told);
     }
     pthread_mutex_unlock(&tolls->lock);
     return NULL;
+}
+
+static void init_conditions(QosTolls *tolls)
+{
+    pthread_condattr_t attributes;
+
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&tolls->changed, NULL);
+    pthread_cond_init(&tolls->told, &attributes);
+    pthread_condattr_destroy(&attributes);
 }
 
 static void clear(QosTolls *tolls)
@@ -207,6 +265,7 @@ static void clear(QosTolls *tolls)
     g_hash_table_unref(tolls->tickets);
     g_hash_table_unref(tolls->tolls);
     g_array_unref(tolls->news);
+    pthread_cond_destroy(&tolls->told);
     pthread_cond_destroy(&tolls->changed);
     pthread_mutex_destroy(&tolls->lock);
     g_free(tolls);
@@ -218,7 +277,7 @@ QosTolls *qos_tolls_new(struct fuse_session *session)
 
     tolls->session = session;
     pthread_mutex_init(&tolls->lock, NULL);
-    pthread_cond_init(&tolls->changed, NULL);
+    init_conditions(tolls);
     tolls->tolls = g_hash_table_new_full(key_hash, key_equal, NULL, g_free);
     tolls->tickets = g_hash_table_new_full(key_hash, key_equal, NULL, g_free);
     tolls->news = g_array_new(FALSE, FALSE, sizeof(fuse_ino_t));

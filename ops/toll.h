@@ -1,24 +1,30 @@
 /*
  * Where a job in debt pays (fuse.md, "Parking a request").
  *
- * An operation on names holds its directory's lock in the kernel, so it goes at once, also where
+ * A request for which the kernel holds a lock that other jobs may want goes at once, also where
  * its job has no token left (fs/sched.h, `holds_lock`). A job that does nothing else would never
- * pay. So its directory becomes a toll: for TOLL_TIME after the last such operation the kernel is
- * not to believe the directory's attributes, and asks for them (GETATTR) each time that it walks
- * through, before it takes the lock. GETATTR itself holds nothing: there the job in debt waits, and
- * any other job passes.
+ * pay. So what it works on becomes a toll: for TOLL_TIME after the last such request the kernel is
+ * not to believe its attributes, and asks for them (GETATTR) before it takes the lock: of a
+ * directory each time that it walks through, of a file before each read through the page cache and
+ * where somebody asks for them. GETATTR itself holds nothing: there the job in debt waits, and any
+ * other job passes.
  *
- * But the kernel asks once more under the lock, to see whether the caller may make or remove a
- * name. So a thread that has paid has a ticket, with which it need not wait again until it has done
- * what it came for: an operation that changes the directory, or TICKET_LOOKUPS look-ups (a rename
- * makes two), or nothing for TICKET_TIME.
+ * Of a directory the kernel asks once more under the lock, to see whether the caller may make or
+ * remove a name. So a thread that has paid has a ticket, with which it need not wait again until it
+ * has done what it came for: an operation that changes the directory, or TICKET_LOOKUPS look-ups (a
+ * rename makes two), or nothing for TICKET_TIME.
+ *
+ * Of a file that is in the page cache others read a page in less than a microsecond, and would ask
+ * each time. So its toll is closed only for CLOSED_TIME after the job in debt has read or passed,
+ * which is when it comes to read again; in between the kernel may believe what others were told.
  *
  * Who waits there needs a token of the class that is in debt. Where rules tell operations apart,
  * that is not the class of GETATTR: then he pays for the operation that he came for, which is free
  * when he does it.
  *
- * A thread of its own tells the kernel to forget what it believes when a toll is raised: a
- * notification must not be sent from a handler.
+ * A thread of its own tells the kernel to forget what it believes: a notification must not be sent
+ * from a handler. Who raises the toll waits for that before he replies, so that nobody of his job
+ * slips by meanwhile.
  *
  * Lock: `lock` of the tolls; never held while the kernel is told.
  */
@@ -36,12 +42,12 @@ QosTolls *qos_tolls_new(struct fuse_session *session);
 /* Ends the thread. The session must still be there. NULL is allowed. */
 void qos_tolls_free(QosTolls *tolls);
 
-/* A job whose operation `opcode` is in debt works in the directory `ino`. */
-void qos_tolls_raise(QosTolls *tolls, fuse_ino_t ino, QosOpcode opcode);
+/* A job whose operation `opcode` is in debt works in the directory, or on the file, `ino`. */
+void qos_tolls_raise(QosTolls *tolls, fuse_ino_t ino, QosOpcode opcode, gboolean is_directory);
 
-/* TRUE where the kernel must not believe the attributes of `ino`. Cheap where there is no toll at
- * all. */
-gboolean qos_tolls_is_raised(QosTolls *tolls, fuse_ino_t ino);
+/* TRUE where the kernel must not believe the attributes of `ino` now. Cheap where there is no toll
+ * at all. */
+gboolean qos_tolls_is_closed(QosTolls *tolls, fuse_ino_t ino);
 
 typedef enum {
     QOS_TOLL_NONE,
@@ -51,9 +57,10 @@ typedef enum {
 /* What `tid` meets who asks for the attributes of `ino`. DUE: he waits until *ret_opcode has a
  * token. */
 QosTollState qos_tolls_meet(QosTolls *tolls, fuse_ino_t ino, pid_t tid, QosOpcode *ret_opcode);
-/* He has passed: gives him a ticket, where there is a toll. `prepaid`: the opcode that he paid for;
- * QOS_OP_COUNT = none. */
-void qos_tolls_passed(QosTolls *tolls, fuse_ino_t ino, pid_t tid, QosOpcode prepaid);
+/* He passes: gives him a ticket, where there is a directory's toll; closes a file's, where he had
+ * to wait. `prepaid`: the opcode that he paid for; QOS_OP_COUNT = none. */
+void qos_tolls_pass(QosTolls *tolls, fuse_ino_t ino, pid_t tid, QosOpcode prepaid,
+                    gboolean has_waited);
 /* He does `opcode` in the directory: a look-up or a reading (a ticket is good for some), or a
  * change (for one). TRUE where he has paid for it. */
 gboolean qos_tolls_use(QosTolls *tolls, fuse_ino_t ino, pid_t tid, QosOpcode opcode);

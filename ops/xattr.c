@@ -56,6 +56,7 @@ void qosfs_op_setxattr(fuse_req_t request, fuse_ino_t ino, const char *name, con
     xattr->value = qos_op_memdup(&xattr->op, value, size);
     xattr->size = size;
     xattr->flags = flags;
+    qos_op_lock_file(&xattr->op, ino, NULL);
     qos_op_submit(&xattr->op);
 }
 
@@ -103,6 +104,9 @@ void qosfs_op_getxattr(fuse_req_t request, fuse_ino_t ino, const char *name, siz
         return;
     xattr = xattr_op_new(request, ino, name, QOS_OP_GETXATTR, run_getxattr);
     xattr->size = size;
+    /* The kernel asks by itself before a write, when it has the file's lock. */
+    if (strcmp(name, "security.capability") == 0)
+        qos_op_lock_file(&xattr->op, ino, NULL);
     qos_op_submit(&xattr->op);
 }
 
@@ -178,11 +182,15 @@ static int run_removexattr(QosOp *op)
 
 void qosfs_op_removexattr(fuse_req_t request, fuse_ino_t ino, const char *name)
 {
+    XattrOp *xattr;
+
     if (qos_control_owns(ino)) {
         fuse_reply_err(request, EPERM);
         return;
     }
     if (ino == FUSE_ROOT_ID && qos_control_removexattr(request, name))
         return;
-    qos_op_submit(&xattr_op_new(request, ino, name, QOS_OP_REMOVEXATTR, run_removexattr)->op);
+    xattr = xattr_op_new(request, ino, name, QOS_OP_REMOVEXATTR, run_removexattr);
+    qos_op_lock_file(&xattr->op, ino, NULL);
+    qos_op_submit(&xattr->op);
 }

@@ -1,11 +1,14 @@
 """A throttled job never holds what another job waits for."""
 import contextlib
+import os
+import signal
+import subprocess
 import sys
 import time
 
 import pytest
 
-from harness import as_job, start_job, wait_until
+from harness import as_job, run, start_job, wait_until
 
 # Makes and removes a file of its own in the folder for ever, with 16 threads.
 CHURN = """
@@ -71,3 +74,161 @@ def test_a_job_pays_its_debt(store, mount, conditions):
         wait_until(lambda: counted(qos, "limit") - before > 200, timeout=60)
         rate = (counted(qos, "limit") - before) / (time.monotonic() - start)
         assert 50 / 2 < rate < 50 * 2
+
+
+# Reads so much at once, past the page cache, that the job, under a rule of 4K a second, waits for more than a minute with
+# all that follows; and so would who waited for what it holds. Then 16 threads hammer for ever.
+HOG = """
+import mmap, os, sys, threading
+path, way, flags = sys.argv[1], compile(sys.argv[2], "way", "exec"), int(sys.argv[3])
+def open_file(number):
+    return os.open(path.replace("%d", str(number)), flags)
+files = [open_file(number) for number in range(16)]
+os.preadv(os.open(path.replace("%d", "0"), os.O_RDONLY | os.O_DIRECT), [mmap.mmap(-1, 1 << 18)], 0)
+def hammer(number):
+    values = {"os": os, "mmap": mmap, "path": path, "number": number, "fd": files[number]}
+    while True:
+        exec(way, values)
+for number in range(16): threading.Thread(target=hammer, args=(number,)).start()
+"""
+WAIT = 60  # seconds, at least
+
+# Does the steps, one a line, and prints the longest that one of them took, in s.
+STEPS = """
+import mmap, os, sys, time
+path, longest = sys.argv[1], 0
+for step in sys.argv[2].splitlines() * 3:
+    start = time.monotonic()
+    exec(step)
+    longest = max(longest, time.monotonic() - start)
+print(longest)
+"""
+USE_FILE = """
+fd = os.open(path, os.O_RDWR)
+os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+os.pread(fd, 1 << 20, 0)
+os.pwrite(fd, b"x" * 10000, 3)
+os.fsync(fd)
+os.ftruncate(fd, 1 << 20)
+os.chmod(path, 0o644)
+os.setxattr(path, "user.x", b"y")
+mmap.mmap(fd, 1 << 20)[1 << 19]
+os.stat(path)
+os.close(fd)
+"""
+READ_DIRECTLY = """
+fd = os.open(path, os.O_RDONLY | os.O_DIRECT)
+os.preadv(fd, [mmap.mmap(-1, 1 << 16)], 0)
+os.close(fd)
+"""
+
+
+def start_hog(qos, name, way, flags=os.O_RDWR):
+    qos.rule("start hog jobid={hog} bps=4K")
+    return running(start_job("hog", sys.executable, "-c", HOG, qos.dir / name, way, flags))
+
+
+def wait_parked(qos, count):
+    wait_until(lambda: qos.job("hog") and qos.job("hog")["waiting"] >= count, what=f"{count} requests that wait")
+
+
+def longest_step(qos, name, steps):
+    return float(as_job("guest", sys.executable, "-c", STEPS, qos.dir / name, steps))
+
+
+@pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
+@pytest.mark.parametrize("is_shared_before", [True, False])
+@pytest.mark.parametrize("way", [
+    "os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED); os.pread(fd, 4096, number * 65536)",
+    "os.pwrite(fd, b'x' * 64, number * 4096); os.fstat(fd)",
+    "os.fsync(fd); os.fstat(fd)",
+    "os.ftruncate(fd, 1 << 20); os.fstat(fd)",
+    "os.posix_fallocate(fd, 0, 1 << 20); os.fstat(fd)",
+    "os.chmod(path, 0o640); os.fstat(fd)"])
+def test_a_throttled_job_blocks_nobody_on_a_shared_file(store, mount, way, is_shared_before):
+    """The kernel holds a lock of the file, or of its pages: such requests wait only while no other job has it open."""
+    qos = mount(store)
+    (store.dir / "file").write_bytes(bytes(1 << 20))
+    with contextlib.ExitStack() as stack:
+        if is_shared_before:
+            stack.enter_context(open(qos.dir / "file", "rb"))
+        stack.enter_context(start_hog(qos, "file", way))
+        wait_parked(qos, 16 if is_shared_before else 1)
+        assert longest_step(qos, "file", USE_FILE) < WAIT / 4
+
+
+@pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
+def test_a_file_of_its_own_is_throttled_as_ever(store, mount):
+    """Nobody else has it open: its writes wait, and no debt is made."""
+    qos = mount(store)
+    (store.dir / "file").write_bytes(bytes(1 << 20))
+    with start_hog(qos, "file", "os.pwrite(fd, b'x' * 64, number * 4096)"):
+        wait_parked(qos, 1)
+        longest_step(qos, "", "os.listdir(path)")
+        assert "write" not in qos.job("hog")["operations"]
+
+
+@pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
+def test_parked_read_ahead_leaves_room_for_others(store, mount):
+    """The kernel sends only so many read-ahead requests at a time, and those that wait count."""
+    qos = mount(store)
+    for number in range(16):
+        (store.dir / f"hog-{number}").write_bytes(bytes(1 << 20))
+    (store.dir / "file").write_bytes(bytes(1 << 20))
+    way = "os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED); [os.pread(fd, 65536, 65536 * i) for i in range(16)]"
+    with start_hog(qos, "hog-%d", way):
+        wait_parked(qos, 16)
+        assert longest_step(qos, "file", USE_FILE) < WAIT / 4
+
+
+@pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
+def test_direct_reads_wait_without_a_lock(store, mount):
+    qos = mount(store)
+    (store.dir / "file").write_bytes(bytes(1 << 20))
+    with start_hog(qos, "file", "os.preadv(fd, [mmap.mmap(-1, 4096)], 0)", os.O_RDONLY | os.O_DIRECT):
+        wait_parked(qos, 16)
+        assert longest_step(qos, "file", READ_DIRECTLY) < WAIT / 4
+        assert longest_step(qos, "file", USE_FILE) < WAIT / 4
+
+
+@pytest.fixture
+def hanging(store, new_store, mount):
+    """A file of the store that can be made to hang: another qosfs, whose daemon is stopped."""
+    lower = mount(new_store("tmpfs"))
+    (lower.dir / "file").write_bytes(bytes(1 << 20))
+    (store.dir / "hung").mkdir()
+    run("mount", "--bind", lower.dir, store.dir / "hung")
+    yield lower
+    os.kill(lower.pid, signal.SIGCONT)
+    run("umount", "-l", store.dir / "hung")
+
+
+# Opens the file, says so, and reads it with 32 threads when it is told to.
+READER = """
+import mmap, os, sys, threading
+fd = os.open(sys.argv[1], os.O_RDONLY | os.O_DIRECT)
+print("open", flush=True)
+sys.stdin.readline()
+def read(number):
+    os.preadv(fd, [mmap.mmap(-1, 4096)], 4096 * number)
+for number in range(32): threading.Thread(target=read, args=(number,)).start()
+"""
+
+
+@pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
+def test_a_file_that_hangs_in_the_store_takes_its_job_alone(store, hanging, mount):
+    qos = mount(store, "slots=8")
+    (store.dir / "file").write_bytes(bytes(1 << 20))
+    hog = start_job("hog", sys.executable, "-c", READER, qos.dir / "hung" / "file", stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE, text=True)
+    with running(hog):
+        hog.stdout.readline()
+        os.kill(hanging.pid, signal.SIGSTOP)
+        try:
+            print(file=hog.stdin, flush=True)
+            wait_until(lambda: qos.job("hog")["running"] == 7, what="a job's share of the slots")
+            assert longest_step(qos, "file", USE_FILE) < WAIT / 4
+            assert qos.job("hog")["running"] == 7
+        finally:
+            os.kill(hanging.pid, signal.SIGCONT)
+        hog.wait()

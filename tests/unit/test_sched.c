@@ -176,6 +176,37 @@ static void test_closes_are_bounded(void)
     fixture_clear(&f);
 }
 
+/* What waits goes when others come to want its lock: from the policy's queue, and held in its job.
+ */
+static void test_release(void)
+{
+    static const QosPolicyClass *const all[] = {&qos_policy_fifo, &qos_policy_jrr, &qos_policy_tbf};
+    for (guint p = 0; p < G_N_ELEMENTS(all); p++) {
+        Fixture f;
+        QosSchedState state;
+        QosRequest *requests[3];
+        fixture_init(&f, all[p], 2); /* a job's share: 1 */
+        for (guint i = 0; i < 3; i++) {
+            requests[i] = request_new(&f, "hog", QOS_OP_WRITE, 1);
+            g_assert_cmpint(enter(&f, requests[i]), ==, i == 0 ? QOS_GO : QOS_WAIT);
+        }
+        g_assert_null(next(&f));
+        qos_sched_release(f.sched, requests[2], f.now);
+        qos_sched_release(f.sched, requests[2], f.now); /* once is enough */
+        qos_sched_release(f.sched, requests[0], f.now); /* it runs */
+        g_assert_true(next(&f) == requests[2]);
+        g_assert_null(next(&f));
+        qos_sched_state(f.sched, &state);
+        g_assert_cmpuint(state.running, ==, 1);
+        leave(&f, requests[2]);
+        g_assert_null(next(&f));
+        leave(&f, requests[0]);
+        g_assert_true(next(&f) == requests[1]);
+        leave(&f, requests[1]);
+        fixture_clear(&f);
+    }
+}
+
 static void test_cancel(void)
 {
     static const QosPolicyClass *const all[] = {&qos_policy_fifo, &qos_policy_jrr, &qos_policy_tbf};
@@ -332,12 +363,15 @@ static void test_random_sequences(void)
                 request = g_ptr_array_steal_index_fast(live.waiting, i);
                 qos_sched_cancel(f.sched, request, f.now);
                 request_free(request);
-            } else if (what == 75) {
+            } else if (what < 77 && live.waiting->len > 0) {
+                guint i = (guint)g_rand_int_range(random, 0, (gint32)live.waiting->len);
+                qos_sched_release(f.sched, live.waiting->pdata[i], f.now);
+            } else if (what == 77) {
                 qos_sched_set_policy(f.sched, qos_policies[g_rand_int_range(random, 0, 3)], f.now);
-            } else if (what == 76) {
+            } else if (what == 78) {
                 fixture_rule(&f, g_rand_boolean(random) ? "change some rate=50"
                                                         : "change some rate=5000 per=rule");
-            } else if (what == 77) {
+            } else if (what == 79) {
                 qos_sched_expire(f.sched, f.now);
             }
             while ((request = next(&f)) != NULL) {
@@ -465,6 +499,7 @@ int main(int argc, char **argv)
     g_test_add_func("/sched/jrr-takes-turns", test_jrr_takes_turns);
     g_test_add_func("/sched/what-holds-a-lock-needs-no-slot", test_what_holds_a_lock_needs_no_slot);
     g_test_add_func("/sched/closes-are-bounded", test_closes_are_bounded);
+    g_test_add_func("/sched/release", test_release);
     g_test_add_func("/sched/cancel", test_cancel);
     g_test_add_func("/sched/switch-under-load", test_switch_under_load);
     g_test_add_func("/sched/slots-shrink-under-load", test_slots_shrink_under_load);

@@ -361,6 +361,32 @@ static void test_what_holds_a_lock_goes_into_debt(void)
     fixture_clear(&f);
 }
 
+/* What others want goes though nothing is due, and the class owes for it. */
+static void test_what_is_released_goes_into_debt(void)
+{
+    Fixture f;
+    QosTime wake;
+    fixture_init(&f, &qos_policy_tbf, 64);
+    fixture_rule(&f, "start r jobid={j} rate=10 depth=1");
+    QosRequest *requests[3];
+    for (guint i = 0; i < 3; i++) {
+        requests[i] = request_new(&f, "j", QOS_OP_WRITE, 0);
+        g_assert_cmpint(qos_sched_enter(f.sched, requests[i], f.now, &wake), ==,
+                        i == 0 ? QOS_GO : QOS_WAIT);
+    }
+    g_assert_cmpint(wake, ==, f.now + QOS_SECOND / 10);
+    qos_sched_release(f.sched, requests[2], f.now);
+    g_assert_true(qos_sched_next(f.sched, f.now, &wake) == requests[2]);
+    g_assert_true(requests[2]->owes);
+    g_assert_null(qos_sched_next(f.sched, f.now, &wake));
+    g_assert_cmpint(wake, ==, f.now + 2 * QOS_SECOND / 10);
+    f.now = wake;
+    g_assert_true(next(&f) == requests[1]);
+    for (guint i = 0; i < 3; i++)
+        leave(&f, requests[i]);
+    fixture_clear(&f);
+}
+
 /* A toll waits for the class in debt, also where that is not its own, and pays for the next there.
  */
 static void test_a_toll_pays_for_another_class(void)
@@ -481,6 +507,7 @@ int main(int argc, char **argv)
     g_test_add_func("/tbf/dry-run", test_dry_run);
     g_test_add_func("/tbf/charge-is-debt", test_charge_is_debt);
     g_test_add_func("/tbf/what-holds-a-lock-goes-into-debt", test_what_holds_a_lock_goes_into_debt);
+    g_test_add_func("/tbf/what-is-released-goes-into-debt", test_what_is_released_goes_into_debt);
     g_test_add_func("/tbf/a-toll-pays-for-another-class", test_a_toll_pays_for_another_class);
     g_test_add_func("/tbf/settle", test_settle);
     g_test_add_func("/tbf/max-wait", test_max_wait);

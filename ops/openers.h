@@ -1,0 +1,32 @@
+/*
+ * Which jobs have which files open.
+ *
+ * While a request on a file is under way the kernel holds a lock of the file or of its pages. Where
+ * other jobs have the file open too, it must not wait, lest they wait with it (fuse.md, "Parking a
+ * request"); a file of one job alone is nobody else's business. So each open file knows whether it
+ * is shared, and who opens it as the second job is told, because requests on it may be waiting.
+ *
+ * Lock: `lock` of the openers.
+ */
+#pragma once
+
+#include <fuse_lowlevel.h>
+
+#include "fs/account.h"
+
+typedef struct QosOpeners QosOpeners;
+typedef struct QosOpenFile QosOpenFile;
+
+QosOpeners *qos_openers_new(void);
+/* All have left. NULL is allowed. */
+void qos_openers_free(QosOpeners *openers);
+
+/* `job` opens `ino`, until qos_openers_leave(). *ret_shared: it is the second job. */
+QosOpenFile *qos_openers_join(QosOpeners *openers, fuse_ino_t ino, QosJob *job,
+                              gboolean *ret_shared);
+void qos_openers_leave(QosOpenFile *file, QosJob *job); /* NULL is allowed */
+
+/* TRUE where several jobs have it open. Without the lock: every READ and WRITE asks. */
+gboolean qos_open_file_is_shared(const QosOpenFile *file); /* NULL is allowed */
+/* TRUE where another job than `job`, which is not looked into, has `ino` open. */
+gboolean qos_openers_has_others(QosOpeners *openers, fuse_ino_t ino, const QosJob *job);
