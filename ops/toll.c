@@ -8,19 +8,19 @@
 
 #include "fs/gate.h"
 
-#define TOLL_TIME                                                                                  \
-    (2 * QOS_SECOND)              /* outlives the pause of a job that pays one operation a second */
-#define GRACE_TIME     QOS_SECOND /* each may finish what it had begun when the toll was raised */
-#define TICKET_TIME    (5 * QOS_SECOND) /* how long a thread may queue for the directory's lock */
+/* How long a toll stands: it outlives the pause of a job that pays one operation a second. */
+#define TOLL_TIME (2 * QOS_SECOND)
+/* Each may finish what it had begun when the toll was raised. */
+#define GRACE_TIME QOS_SECOND
+/* How long a thread may queue for the directory's lock. */
+#define TICKET_TIME    (5 * QOS_SECOND)
 #define TICKET_LOOKUPS 3
-#define TICKET_ASKS                                                                                \
-    16 /* more than any operation needs; who only looks at the directory pays too                  \
-        */
-#define TELLING_TIME                                                                               \
-    (20 * QOS_MILLISECOND) /* beyond it, the kernel may wait for who waits here                    \
-                            */
-#define CLOSED_TIME                                                                                \
-    (2 * QOS_MILLISECOND) /* within that who passed at a file has read, and comes to read again */
+/* More than any operation asks for; who does nothing else pays too. */
+#define TICKET_ASKS 16
+/* Within that who passed at a file has read there, and comes to read again. */
+#define CLOSED_TIME (2 * QOS_MILLISECOND)
+/* Beyond it, what keeps the kernel may be the very request whose reply waits to be sent. */
+#define TELLING_TIME (20 * QOS_MILLISECOND)
 
 typedef struct {
     fuse_ino_t ino;
@@ -175,12 +175,12 @@ QosTollState qos_tolls_meet(QosTolls *tolls, fuse_ino_t ino, pid_t tid, QosOpcod
     QosTime now = qos_gate_now();
     const Pass *toll = find_toll(tolls, ino, now);
     Pass *ticket = find_ticket(tolls, toll, tid, now);
+    if (ticket != NULL && ++ticket->asked > TICKET_ASKS)
+        ticket->is_spent = TRUE;
     if (toll != NULL) {
         gboolean is_free = ticket != NULL ? !ticket->is_spent : now - toll->since < GRACE_TIME;
         state = is_free && toll->is_directory ? QOS_TOLL_FREE : QOS_TOLL_DUE;
         *ret_opcode = toll->opcode;
-        if (ticket != NULL && ++ticket->asked >= TICKET_ASKS)
-            ticket->is_spent = TRUE;
     }
     pthread_mutex_unlock(&tolls->lock);
     return state;

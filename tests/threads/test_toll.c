@@ -1,0 +1,154 @@
+/*
+ * Tolls without a kernel: who may pass, and what a ticket is good for. Without a session nobody is
+ * told, which is as good as having been told.
+ */
+#include "ops/toll.h"
+
+#define FOLDER 5
+#define FILE_  6
+#define TID    100
+
+typedef struct {
+    QosTolls *tolls;
+} Fixture;
+
+static void set_up(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
+{
+    fixture->tolls = qos_tolls_new(NULL);
+    g_assert_nonnull(fixture->tolls);
+}
+
+static void tear_down(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
+{
+    qos_tolls_free(fixture->tolls);
+}
+
+static QosTollState meet(Fixture *fixture, fuse_ino_t ino, pid_t tid)
+{
+    QosOpcode opcode = QOS_OP_COUNT;
+    QosTollState state = qos_tolls_meet(fixture->tolls, ino, tid, &opcode);
+
+    g_assert_true(opcode == (state == QOS_TOLL_NONE ? QOS_OP_COUNT : QOS_OP_CREATE));
+    return state;
+}
+
+static void pass(Fixture *fixture, fuse_ino_t ino, pid_t tid, QosOpcode prepaid)
+{
+    qos_tolls_pass(fixture->tolls, ino, tid, prepaid, TRUE);
+}
+
+static void test_no_toll(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
+{
+    g_assert_cmpint(meet(fixture, FOLDER, TID), ==, QOS_TOLL_NONE);
+    pass(fixture, FOLDER, TID, QOS_OP_COUNT);
+    g_assert_false(qos_tolls_is_closed(fixture->tolls, FOLDER));
+    g_assert_false(qos_tolls_use(fixture->tolls, FOLDER, TID, QOS_OP_CREATE));
+}
+
+/* Who stands in the directory when the toll is raised may finish; then each change is paid for. */
+static void test_a_ticket_is_good_for_one_change(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
+{
+    qos_tolls_raise(fixture->tolls, FOLDER, QOS_OP_CREATE, TRUE);
+    g_assert_true(qos_tolls_is_closed(fixture->tolls, FOLDER));
+    g_assert_false(qos_tolls_is_closed(fixture->tolls, FILE_));
+    for (guint i = 0; i < 3; i++) {
+        g_assert_cmpint(meet(fixture, FOLDER, TID), ==, i == 0 ? QOS_TOLL_FREE : QOS_TOLL_DUE);
+        pass(fixture, FOLDER, TID, QOS_OP_COUNT);
+        g_assert_cmpint(meet(fixture, FOLDER, TID), ==, QOS_TOLL_FREE);
+        g_assert_false(qos_tolls_use(fixture->tolls, FOLDER, TID, QOS_OP_CREATE));
+        g_assert_cmpint(meet(fixture, FOLDER, TID), ==, QOS_TOLL_DUE);
+    }
+}
+
+static void test_a_ticket_is_good_for_some_looks(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
+{
+    qos_tolls_raise(fixture->tolls, FOLDER, QOS_OP_CREATE, TRUE);
+    pass(fixture, FOLDER, TID, QOS_OP_COUNT);
+    for (guint i = 0; i < 3; i++) {
+        g_assert_cmpint(meet(fixture, FOLDER, TID), ==, QOS_TOLL_FREE);
+        qos_tolls_use(fixture->tolls, FOLDER, TID, QOS_OP_LOOKUP);
+    }
+    g_assert_cmpint(meet(fixture, FOLDER, TID), ==, QOS_TOLL_DUE);
+}
+
+/* Else a thread that does nothing but stat the directory would live on one ticket. */
+static void test_a_ticket_does_not_last(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
+{
+    guint asks = 0;
+
+    qos_tolls_raise(fixture->tolls, FOLDER, QOS_OP_CREATE, TRUE);
+    while (meet(fixture, FOLDER, TID) == QOS_TOLL_FREE && asks < 100) {
+        pass(fixture, FOLDER, TID, QOS_OP_COUNT);
+        asks++;
+    }
+    g_assert_cmpuint(asks, >, 8);
+    g_assert_cmpuint(asks, <, 100);
+}
+
+static void test_what_was_paid_for_is_free(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
+{
+    qos_tolls_raise(fixture->tolls, FOLDER, QOS_OP_CREATE, TRUE);
+    pass(fixture, FOLDER, TID, QOS_OP_CREATE);
+    g_assert_false(qos_tolls_use(fixture->tolls, FOLDER, TID, QOS_OP_LOOKUP));
+    g_assert_true(qos_tolls_use(fixture->tolls, FOLDER, TID, QOS_OP_CREATE));
+    g_assert_false(qos_tolls_use(fixture->tolls, FOLDER, TID, QOS_OP_CREATE));
+}
+
+/* A file's is due each time, and closed for moments alone. */
+static void test_a_file(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
+{
+    qos_tolls_raise(fixture->tolls, FILE_, QOS_OP_CREATE, FALSE);
+    while (qos_tolls_is_closed(fixture->tolls, FILE_))
+        g_thread_yield();
+    for (guint i = 0; i < 3; i++) {
+        g_assert_cmpint(meet(fixture, FILE_, TID), ==, QOS_TOLL_DUE);
+        pass(fixture, FILE_, TID, QOS_OP_COUNT);
+    }
+    qos_tolls_pass(fixture->tolls, FILE_, TID, QOS_OP_COUNT, FALSE);
+    while (qos_tolls_is_closed(fixture->tolls, FILE_))
+        g_thread_yield();
+}
+
+static gpointer come_and_go(gpointer data)
+{
+    Fixture *fixture = data;
+
+    for (pid_t tid = 1; tid < 5000; tid++) {
+        fuse_ino_t ino = (fuse_ino_t)(tid % 50 + 1);
+        gboolean is_directory = tid % 2 == 0;
+
+        qos_tolls_raise(fixture->tolls, ino, QOS_OP_CREATE, is_directory);
+        if (meet(fixture, ino, tid) == QOS_TOLL_DUE)
+            pass(fixture, ino, tid, QOS_OP_COUNT);
+        qos_tolls_use(fixture->tolls, ino, tid, QOS_OP_CREATE);
+    }
+    return NULL;
+}
+
+static void test_many_threads(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
+{
+    GThread *threads[4];
+
+    for (guint i = 0; i < G_N_ELEMENTS(threads); i++)
+        threads[i] = g_thread_new("toll", come_and_go, fixture);
+    for (guint i = 0; i < G_N_ELEMENTS(threads); i++)
+        g_thread_join(threads[i]);
+}
+
+static void add(const char *path, void (*test)(Fixture *, gconstpointer))
+{
+    g_test_add(path, Fixture, NULL, set_up, test, tear_down);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    add("/toll/no-toll", test_no_toll);
+    add("/toll/a-ticket-is-good-for-one-change", test_a_ticket_is_good_for_one_change);
+    add("/toll/a-ticket-is-good-for-some-looks", test_a_ticket_is_good_for_some_looks);
+    add("/toll/a-ticket-does-not-last", test_a_ticket_does_not_last);
+    add("/toll/what-was-paid-for-is-free", test_what_was_paid_for_is_free);
+    add("/toll/a-file", test_a_file);
+    add("/toll/many-threads", test_many_threads);
+    return g_test_run();
+}
