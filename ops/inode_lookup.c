@@ -1,0 +1,238 @@
+/*
+ * From a name in the store to an inode of the table (ops/inode.h).
+ *
+ * A look-up opens what the name is, asks for its key, and finds or makes the inode that has it; of
+ * a cold one the file handle is compared. Where the file is likely to be warm, the key is asked for
+ * by the name alone.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "ops/inode_private.h"
+
+/* Bits of an inode number on other devices than the root's; the device's place is above them. */
+#define NUMBER_BITS 48
+
+/* --- attributes --- */
+
+static struct timespec timespec_from_statx(const struct statx_timestamp *stamp)
+{
+    return (struct timespec){.tv_sec = stamp->tv_sec, .tv_nsec = stamp->tv_nsec};
+}
+
+/* One call tells the attributes and the mount, which stat() does not know. */
+int qos_inodes_examine(QosInodes *inodes, int fd, const char *name, QosFacts *ret_facts)
+{
+    int flags = AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT;
+    struct statx statx_buffer = {0}, *x = &statx_buffer;
+    struct stat *stat = &ret_facts->stat;
+
+    if (statx(fd, name, flags, STATX_BASIC_STATS | STATX_MNT_ID, x) != 0)
+        return -errno;
+    *stat = (struct stat){
+        .st_dev = makedev(x->stx_dev_major, x->stx_dev_minor),
+        .st_ino = x->stx_ino,
+        .st_mode = x->stx_mode,
+        .st_nlink = x->stx_nlink,
+        .st_uid = x->stx_uid,
+        .st_gid = x->stx_gid,
+        .st_rdev = makedev(x->stx_rdev_major, x->stx_rdev_minor),
+        .st_size = (off_t)x->stx_size,
+        .st_blksize = x->stx_blksize,
+        .st_blocks = (blkcnt_t)x->stx_blocks,
+        .st_atim = timespec_from_statx(&x->stx_atime),
+        .st_mtim = timespec_from_statx(&x->stx_mtime),
+        .st_ctim = timespec_from_statx(&x->stx_ctime),
+    };
+    ret_facts->key = (QosInodeKey){.device = stat->st_dev, .number = x->stx_ino};
+    /* Kernels before 5.8 do not tell. */
+    ret_facts->key.mount = (x->stx_mask & STATX_MNT_ID) != 0 ? x->stx_mnt_id : stat->st_dev;
+    ret_facts->is_mount_root =
+        (x->stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0 && S_ISDIR(x->stx_mode);
+    stat->st_ino = qos_inodes_shown(inodes, stat->st_dev, stat->st_ino);
+    return 0;
+}
+
+guint64 qos_inodes_shown(QosInodes *inodes, dev_t device, guint64 number)
+{
+    guint place;
+
+    if (device == inodes->root_device)
+        return number;
+    pthread_mutex_lock(&inodes->lock);
+    for (place = 0; place < inodes->devices->len; place++) {
+        if (g_array_index(inodes->devices, dev_t, place) == device)
+            break;
+    }
+    if (place == inodes->devices->len)
+        g_array_append_val(inodes->devices, device);
+    pthread_mutex_unlock(&inodes->lock);
+    /* A number that is too large for its place is spread over all 64 bits: as good as unique. */
+    if (number >> NUMBER_BITS != 0)
+        number *= 0x9e3779b97f4a7c15u;
+    return number ^ ((guint64)(place + 1) << NUMBER_BITS);
+}
+
+/* --- look-ups --- */
+
+/* The inode that has `key`, if it is the file whose handle is `handle`. A warm one is for certain;
+ * a cold one whose key has become another file's loses it. */
+static QosInode *find_locked(QosInodes *inodes, const QosInodeKey *key, const QosFileHandle *handle)
+{
+    QosInode *inode = qos_inode_by_key_locked(inodes, key);
+
+    if (inode == NULL || inode->fd >= 0 || qos_file_handle_equal(inode->handle, handle))
+        return inode;
+    qos_inode_detach_key_locked(inodes, inode);
+    return NULL;
+}
+
+/* The same, with the handle made that takes: the lock is given up meanwhile. */
+static QosInode *identify_locked(QosInodes *inodes, const QosInodeKey *key, int fd)
+{
+    QosInode *inode = qos_inode_by_key_locked(inodes, key);
+    QosFileHandle *handle;
+
+    if (inode == NULL || inode->fd >= 0)
+        return inode;
+    pthread_mutex_unlock(&inodes->lock);
+    handle = qos_file_handle_new(inodes->mounts, key->mount, fd);
+    pthread_mutex_lock(&inodes->lock);
+    inode = find_locked(inodes, key, handle);
+    qos_file_handle_free(handle);
+    return inode;
+}
+
+static gboolean is_full_locked(QosInodes *inodes)
+{
+    return inodes->open_count >= inodes->bound && g_queue_is_empty(&inodes->idle);
+}
+
+int qos_inodes_find_room(QosInodes *inodes)
+{
+    gboolean is_full;
+
+    pthread_mutex_lock(&inodes->lock);
+    is_full = is_full_locked(inodes);
+    pthread_mutex_unlock(&inodes->lock);
+    return is_full ? -ENFILE : 0;
+}
+
+/* Counts a look-up of the file that is `fd` (O_PATH, taken over). *ret_known: it was warm. */
+static int count_lookup(QosInodes *inodes, int fd, struct fuse_entry_param *ret_entry,
+                        gboolean *ret_known)
+{
+    QosInode *inode;
+    QosFacts facts = {0};
+    int error = qos_inodes_examine(inodes, fd, "", &facts);
+
+    if (error != 0) {
+        close(fd);
+        return error;
+    }
+    if (facts.is_mount_root)
+        qos_mounts_enter(inodes->mounts, facts.key.mount, fd);
+    pthread_mutex_lock(&inodes->lock);
+    inode = identify_locked(inodes, &facts.key, fd);
+    if (inode == NULL && is_full_locked(inodes)) {
+        pthread_mutex_unlock(&inodes->lock);
+        if (facts.is_mount_root)
+            qos_mounts_leave(inodes->mounts, facts.key.mount);
+        close(fd);
+        return -ENFILE;
+    }
+    if (inode == NULL) {
+        inode = qos_inode_add_locked(inodes, inodes->next_id++, &facts, fd);
+        fd = -1;
+    } else if (inode->fd < 0) {
+        inode->fd = fd;
+        inodes->open_count++;
+        fd = -1;
+    }
+    inode->lookups++;
+    qos_inode_settle_locked(inodes, inode);
+    *ret_entry = (struct fuse_entry_param){.ino = inode->id, .attr = facts.stat};
+    pthread_mutex_unlock(&inodes->lock);
+
+    *ret_known = fd >= 0;
+    if (fd >= 0)
+        close(fd);
+    else
+        qos_inodes_close_surplus(inodes);
+    return 0;
+}
+
+/* Counts a look-up of a warm file by its key alone: its descriptor pins it, so that the key can be
+ * no other's. For any other file, ret_entry->ino is 0. */
+static int count_warm_lookup(QosInodes *inodes, const QosLoan *parent, const char *name,
+                             struct fuse_entry_param *ret_entry)
+{
+    QosInode *inode;
+    QosFacts facts = {0};
+    int error = qos_inodes_examine(inodes, parent->fd, name, &facts);
+
+    if (error != 0)
+        return error;
+    *ret_entry = (struct fuse_entry_param){.attr = facts.stat};
+    pthread_mutex_lock(&inodes->lock);
+    inode = qos_inode_by_key_locked(inodes, &facts.key);
+    if (inode != NULL && inode->fd >= 0) {
+        inode->lookups++;
+        qos_inode_settle_locked(inodes, inode);
+        ret_entry->ino = inode->id;
+    }
+    pthread_mutex_unlock(&inodes->lock);
+    return 0;
+}
+
+/* A new file costs openat() and statx(), a warm one only the latter: what the last look-up in the
+ * directory found is what this one expects, as programs walk a directory. */
+int qos_inodes_lookup(QosInodes *inodes, const QosLoan *parent, const char *name,
+                      struct fuse_entry_param *ret_entry)
+{
+    gboolean expected = g_atomic_int_get(&parent->inode->finds_known), known;
+    int error, fd;
+
+    if (expected) {
+        error = count_warm_lookup(inodes, parent, name, ret_entry);
+        if (error != 0 || ret_entry->ino != 0)
+            return error;
+    }
+    fd = openat(parent->fd, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    error = count_lookup(inodes, fd, ret_entry, &known);
+    if (error == 0 && known != expected)
+        g_atomic_int_set(&parent->inode->finds_known, known);
+    return error;
+}
+
+/* An O_PATH descriptor of the open file `fd`: by its name, where that still is this file's, as the
+ * way through /proc costs several times as much. */
+static int open_path(int parent, const char *name, int fd)
+{
+    char path[QOS_PROC_PATH_MAX];
+    struct stat opened, named;
+    int path_fd = name != NULL ? openat(parent, name, O_PATH | O_NOFOLLOW | O_CLOEXEC) : -1;
+
+    if (path_fd >= 0) {
+        if (fstat(fd, &opened) == 0 && fstat(path_fd, &named) == 0 &&
+            opened.st_dev == named.st_dev && opened.st_ino == named.st_ino)
+            return path_fd;
+        close(path_fd);
+    }
+    qos_proc_path(fd, path);
+    return open(path, O_PATH | O_CLOEXEC);
+}
+
+int qos_inodes_adopt(QosInodes *inodes, int parent, const char *name, int fd,
+                     struct fuse_entry_param *ret_entry)
+{
+    int path_fd = open_path(parent, name, fd);
+    gboolean known;
+
+    return path_fd < 0 ? -errno : count_lookup(inodes, path_fd, ret_entry, &known);
+}

@@ -1,0 +1,82 @@
+/*
+ * What inode.c and inode_lookup.c share: the table, and an inode of it.
+ */
+#pragma once
+
+#include <pthread.h>
+
+#include "ops/fhandle.h"
+#include "ops/inode.h"
+
+typedef struct {
+    guint64 mount;
+    guint64 device;
+    guint64 number;
+} QosInodeKey;
+
+/* What qos_inodes_examine() finds out of a file. */
+typedef struct {
+    QosInodeKey key;
+    struct stat stat;
+    gboolean is_mount_root; /* a directory by which a mount is entered */
+} QosFacts;
+
+/* By what a file is seen to have changed. */
+typedef struct {
+    guint64 modified; /* ns since 1970 */
+    guint64 changed;
+    off_t size;
+} QosStamp;
+
+/* There may be millions: the order leaves no gaps. */
+struct QosInode {
+    guint64 id; /* first: the index by id holds these */
+    QosInodeKey key;
+    gint finds_known; /* atomic; a directory: the last look-up in it was of a warm file */
+    /* --- under the table's lock --- */
+    guint is_mount_root : 1; /* never changes, like the next */
+    guint is_directory : 1;
+    guint keeps_fd : 1; /* it has no handle */
+    guint is_idle : 1;
+    guint64 lookups;
+    guint loans;
+    int fd;                /* O_PATH, or -1: cold */
+    QosFileHandle *handle; /* NULL until it is first needed; stays then */
+    GList idle;            /* in the table's list while `is_idle` */
+    QosStamp stamp;
+};
+
+struct QosInodes {
+    pthread_mutex_t lock;
+    GHashTable *by_id;  /* a set of QosInode.id */
+    GHashTable *by_key; /* a set of QosInode.key */
+    fuse_ino_t next_id;
+    guint forgotten; /* since memory was given back */
+    GQueue idle;
+    guint open_count;
+    gint64 explained; /* monotonic us: when the log last told of a shortage */
+    GArray *devices;  /* of dev_t: those other than the root's, in the order they were seen */
+    /* --- read-only --- */
+    guint open_max; /* beyond it inodes become cold */
+    guint bound;    /* at it, no more files become known while none can become cold */
+    dev_t root_device;
+    QosMounts *mounts;
+};
+
+/* --- inode.c; `_locked`: under the table's lock --- */
+
+QosInode *qos_inode_by_key_locked(QosInodes *inodes, const QosInodeKey *key);
+/* Takes `fd`. Counts no look-up yet. */
+QosInode *qos_inode_add_locked(QosInodes *inodes, fuse_ino_t id, const QosFacts *facts, int fd);
+/* Its key has become another file's. */
+void qos_inode_detach_key_locked(QosInodes *inodes, QosInode *inode);
+/* Files an inode whose counts have changed: into the list of the idle, or out of the table. Returns
+ * it in the latter case, to be freed. */
+QosInode *qos_inode_settle_locked(QosInodes *inodes, QosInode *inode);
+/* Closes descriptors until they are no more than they may be, as far as there are any to close. */
+void qos_inodes_close_surplus(QosInodes *inodes);
+
+/* --- inode_lookup.c --- */
+
+/* What `name` in the directory `fd` is, or `fd` itself where it is "": 0, or -errno. */
+int qos_inodes_examine(QosInodes *inodes, int fd, const char *name, QosFacts *ret_facts);
