@@ -36,6 +36,7 @@ At the end of the test each is unmounted, must end with status 0, and its log mu
 sanitizer that was not announced. After kill() nothing is demanded. A test that takes too long loses its daemons, so that
 it fails and does not hang.
 
+small     as mount, with files=300: so many may the daemon open
 twins     a store and a mount over it, to do the same on both and demand the same outcome: see twins.py. The test runs
           for three actors: root, an ordinary user below root's mount, and one on a mount of his own
 
@@ -52,6 +53,7 @@ as_job("7", sys.executable, "-c", CODE).
 """
 import contextlib
 import shutil
+import subprocess
 import threading
 
 import pytest
@@ -145,6 +147,24 @@ def mounter():
 def mount(new_store):  # the stores are cleared after the mounts are gone
     with _mounter() as make:
         yield make
+
+
+@pytest.fixture
+def small(mount, monkeypatch):
+    """As mount, but the daemon may open so many files."""
+    def make(store, options="", files=300, **more):
+        start = subprocess.Popen
+
+        def limited(command, **keywords):
+            if "mount.qosfs" in str(command):
+                command = ["prlimit", f"--nofile={files}", *command]
+                if more.get("user") is None:  # who could raise it again
+                    command = ["setpriv", "--bounding-set=-sys_resource", *command]
+            return start(command, **keywords)
+        with monkeypatch.context() as patch:
+            patch.setattr(subprocess, "Popen", limited)
+            return mount(store, options, **more)
+    return make
 
 
 @pytest.fixture(params=ACTORS)

@@ -12,24 +12,6 @@ def open_count(pid):
     return len(os.listdir(f"/proc/{pid}/fd"))
 
 
-@pytest.fixture
-def small(mount, monkeypatch):
-    """A mount whose daemon may open 300 files."""
-    def make(store, options="", **more):
-        start = subprocess.Popen
-
-        def limited(command, **keywords):
-            if "mount.qosfs" in str(command):
-                command = ["prlimit", "--nofile=300", *command]
-                if more.get("user") is None:  # who could raise it again
-                    command = ["setpriv", "--bounding-set=-sys_resource", *command]
-            return start(command, **keywords)
-        with monkeypatch.context() as patch:
-            patch.setattr(subprocess, "Popen", limited)
-            return mount(store, options, **more)
-    return make
-
-
 def listing(top):
     return sorted(run("find", top, "-mindepth", "1", "-printf", "%P %y %m %n %s %i\n").splitlines())
 

@@ -16,7 +16,7 @@ import threading
 
 import pytest
 
-from harness import TIMEOUT, as_job, wait_until
+from harness import TIMEOUT, as_job, start_job, wait_until
 
 SECONDS = int(os.environ.get("QOSFS_STRESS_SECONDS", "3"))
 
@@ -87,12 +87,31 @@ def weather(qos):
     with forgetting():
         storm(qos, seed, ["quick", "other", "slow"])
     assert tree(qos.dir) == tree(qos.store.dir)
+    wait_forgotten(qos, before)
+    assert all(job["waiting"] == job["running"] == 0 for job in qos.state()["jobs"])
 
+
+def wait_forgotten(qos, before):
     def is_forgotten():
         drop_caches()
         return qos.state()["inodes"] == 1 and descriptors(qos) == before
     wait_until(is_forgotten, what="forgetting all")
-    assert all(job["waiting"] == job["running"] == 0 for job in qos.state()["jobs"])
+
+
+@pytest.mark.parametrize("store", ["ext4"], indirect=True)
+def test_storm_with_few_descriptors(store, small):
+    """Somebody walks through more files than may be open: those of the storm are known by handle again and again."""
+    (store.dir / "many").mkdir()
+    for number in range(1000):
+        (store.dir / "many" / str(number)).touch()
+    qos = small(store, files=600)
+    before = descriptors(qos)
+    walk = f"while :; do find {qos.dir}/many -size +1 || exit; done"
+    with start_job("walker", "sh", "-c", walk, start_new_session=True) as walker:
+        storm(qos, 1, ["quick", "other"])
+        os.killpg(walker.pid, signal.SIGKILL)
+    assert tree(qos.dir) == tree(qos.store.dir)
+    wait_forgotten(qos, before)
 
 
 @pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
@@ -109,9 +128,5 @@ def test_killed_in_the_storm(store, mount):
         for program in programs:
             program.communicate()
     as_job(None, "rm", "-rf", *qos.dir.iterdir())
-
-    def is_forgotten():
-        drop_caches()
-        return qos.state()["inodes"] == 1 and descriptors(qos) == before
-    wait_until(is_forgotten, what="forgetting all")
+    wait_forgotten(qos, before)
     assert os.listdir(store.dir) == []
