@@ -17,6 +17,8 @@
 #include "base/units.h"
 
 #define THREADS_MAX       4096
+#define DEPTH_USUAL       2
+#define DEPTH_MAX         256
 #define TIMEOUT_AUTO      1.0
 #define TIMEOUT_ALWAYS    86400.0
 #define DATABASE_NAME_MAX 200 /* leaves room for ".db-wal" and the like below NAME_MAX */
@@ -78,6 +80,31 @@ static gboolean set_threads(QosOptions *options, const char *value, GError **err
     return TRUE;
 }
 
+static gboolean set_io_uring(QosOptions *options, const char *value, GError **error)
+{
+    const char *const names[] = {
+        [QOS_RING_OFF] = "off", [QOS_RING_AUTO] = "auto", [QOS_RING_ON] = "on"};
+
+    for (guint i = 0; i < G_N_ELEMENTS(names); i++) {
+        if (g_str_equal(value, names[i])) {
+            options->io_uring = (QosRingMode)i;
+            return TRUE;
+        }
+    }
+    qos_set_error(error, EINVAL, "option io_uring=%s: expected auto, on or off", value);
+    return FALSE;
+}
+
+static gboolean set_io_uring_depth(QosOptions *options, const char *value, GError **error)
+{
+    gint64 depth;
+
+    if (!qos_parse_integer("option io_uring_depth", value, 1, DEPTH_MAX, &depth, error))
+        return FALSE;
+    options->io_uring_depth = (guint)depth;
+    return TRUE;
+}
+
 static gboolean set_database(QosOptions *options, const char *value, GError **error)
 {
     if (!*value) {
@@ -128,6 +155,8 @@ static const Option own_options[] = {
     {"attr_timeout", set_attr_timeout, TRUE},
     {"entry_timeout", set_entry_timeout, TRUE},
     {"threads", set_threads, TRUE},
+    {"io_uring", set_io_uring, TRUE},
+    {"io_uring_depth", set_io_uring_depth, TRUE},
     {"db", set_database, TRUE},
     {"policy", set_policy, TRUE},
     {"allow_other", set_allow_other, FALSE},
@@ -413,6 +442,7 @@ gboolean qos_options_parse(QosOptions *ret_options, int argc, char **argv,
     QosOptions options = {
         .config = {.attr_timeout = -1, .entry_timeout = -1}, /* -1: not given */
         .allow_other = geteuid() == 0,
+        .io_uring_depth = DEPTH_USUAL,
         .overrides = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free),
     };
     Parser parser = {.options = &options, .tunables = tunables};

@@ -11,6 +11,7 @@
 
 #include <glib.h>
 
+#include "fs/ring.h"
 #include "ops/fs.h"
 
 typedef struct {
@@ -20,7 +21,9 @@ typedef struct {
     char *mount_namespace; /* -N: a pid or the path of a namespace file, or NULL */
     QosFsConfig config;
     gboolean allow_other;
-    guint threads;         /* readers at most; 0 = not given */
+    guint threads; /* readers at most; 0 = not given */
+    QosRingMode io_uring;
+    guint io_uring_depth;  /* readers that wait at each CPU's queue */
     unsigned long flags;   /* MS_*, of mount(2) */
     GHashTable *overrides; /* tunable -> text, both owned */
     gboolean foreground;

@@ -26,6 +26,7 @@
 #include "fs/mountpoint.h"
 #include "fs/options.h"
 #include "fs/privilege.h"
+#include "fs/ring.h"
 #include "ops/backing.h"
 #include "ops/control.h"
 #include "ops/cred.h"
@@ -52,7 +53,8 @@ typedef struct {
     QosOptions options;
     char *source; /* SRC and DIR, absolute, without symbolic links */
     char *mountpoint;
-    char *device; /* of root's mount, while there is one that was not unmounted */
+    char *device;  /* of root's mount, while there is one that was not unmounted */
+    QosRing *ring; /* NULL: all requests come by /dev/fuse */
     QosDb *db;
 } Mounter;
 
@@ -70,6 +72,8 @@ static void print_help(void)
          "  -o allow_other             other users may use the mount (default for root)\n"
          "  -o noallow_other           only the user who mounts\n"
          "  -o threads=N               readers of requests at most; more than slots\n"
+         "  -o io_uring=auto|on|off    requests by io_uring (off)\n"
+         "  -o io_uring_depth=N        readers that wait there at each CPU\n"
          "  -o db=PATH                 where rules, tunables and totals are kept\n"
          "  -o foreground              stay in the foreground; also --foreground\n"
          "  -o unconfined              keep all capabilities and system calls, dump core\n"
@@ -233,6 +237,31 @@ static void warn_of_bound(const Mounter *mounter)
               qos_cred_may_search() ? "" : ", or let root mount");
 }
 
+/* There is no io_uring, for this reason: an error where the user insists on it. Takes `reason`. */
+static gboolean go_without_ring(Mounter *mounter, GError *reason, GError **error)
+{
+    g_clear_pointer(&mounter->ring, qos_ring_free);
+    if (mounter->options.io_uring == QOS_RING_ON) {
+        g_propagate_prefixed_error(error, reason, "option io_uring=on: ");
+        return FALSE;
+    }
+    g_info("requests come by /dev/fuse: %s", reason->message);
+    g_error_free(reason);
+    return TRUE;
+}
+
+/* The way of requests by io_uring, if it is wanted and to be had. */
+static gboolean choose_ring(Mounter *mounter, GError **error)
+{
+    const QosOptions *options = &mounter->options;
+    GError *reason = NULL;
+
+    if (options->io_uring == QOS_RING_OFF)
+        return TRUE;
+    mounter->ring = qos_ring_new(options->io_uring_depth, options->threads, &reason);
+    return mounter->ring || go_without_ring(mounter, reason, error);
+}
+
 /* Makes everything but the mount. What was made when it fails is taken down by stop(). */
 static gboolean start(Mounter *mounter, GError **error)
 {
@@ -263,7 +292,7 @@ static gboolean start(Mounter *mounter, GError **error)
     if (!mounter->db)
         return FALSE;
     fs->control = qos_control_new(fs, mounter->db, mounter->options.overrides, error);
-    if (!fs->control || !choose_threads(mounter, error))
+    if (!fs->control || !choose_threads(mounter, error) || !choose_ring(mounter, error))
         return FALSE;
     qos_control_start(fs->control);
     fs->session = new_session(mounter, error);
@@ -293,6 +322,7 @@ static void stop(Mounter *mounter)
     if (fs->gate)
         qos_gate_stop(fs->gate);
     qos_tolls_free(fs->tolls);
+    qos_ring_free(mounter->ring);
     unmount(mounter);
     if (fs->control)
         qos_control_stop(fs->control);
@@ -325,6 +355,36 @@ static void mask_signals(int how)
     pthread_sigmask(how, &signals, NULL);
 }
 
+static ssize_t read_device(int fd, void *buffer, size_t size, void *userdata)
+{
+    return qos_ring_read(((Mounter *)userdata)->ring, fd, buffer, size);
+}
+
+static ssize_t write_device(int fd, struct iovec *parts, int count, void *userdata)
+{
+    return qos_ring_write(((Mounter *)userdata)->ring, fd, parts, count);
+}
+
+/* Puts the ring, if there is one, between the mounted session and the kernel. */
+static gboolean attach_ring(Mounter *mounter, GError **error)
+{
+    const struct fuse_custom_io io = {.read = read_device, .writev = write_device};
+    struct fuse_session *session = mounter->fs.session;
+    GError *reason = NULL;
+    int result;
+
+    if (!mounter->ring)
+        return TRUE;
+    if (!qos_ring_attach(mounter->ring, session, &reason))
+        return go_without_ring(mounter, reason, error);
+    result = fuse_session_custom_io(session, &io, sizeof(io), fuse_session_fd(session));
+    if (result == 0)
+        return TRUE;
+    qos_set_error(&reason, -result,
+                  "libfuse was built without it (meson configure -Dfuse3:enable-custom-io=true)");
+    return go_without_ring(mounter, reason, error);
+}
+
 /* Answers requests until the mount goes or a signal comes. */
 static gboolean loop(Mounter *mounter, GError **error)
 {
@@ -339,15 +399,18 @@ static gboolean loop(Mounter *mounter, GError **error)
     }
     if (geteuid() == 0)
         mounter->device = qos_mountpoint_device(mounter->mountpoint, NULL);
+    if (!attach_ring(mounter, error))
+        return FALSE;
     if (!mounter->options.unconfined && !qos_privilege_filter(error))
         return FALSE;
     config = fuse_loop_cfg_create();
-    fuse_loop_cfg_set_clone_fd(config, 1);
+    fuse_loop_cfg_set_clone_fd(config, mounter->ring == NULL);
     fuse_loop_cfg_set_max_threads(config, mounter->options.threads + QOS_PASSING_ALL);
     fuse_loop_cfg_set_idle_threads(config, MAX_IDLE_THREADS);
     mask_signals(SIG_UNBLOCK);
     result = fuse_session_loop_mt(session, config);
     mask_signals(SIG_BLOCK);
+    qos_ring_stop(mounter->ring);
     fuse_loop_cfg_destroy(config);
     fuse_remove_signal_handlers(session);
     /* Above 0: a signal. ECONNABORTED: the unmount met a request half read. */

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "fs/ring.h"
 #include "ops/fs.h"
 #include "ops/handle.h"
 #include "ops/inode.h"
@@ -179,6 +180,8 @@ static void run_entries(QosEntry *entry)
         int error = serve(op);
         entry = qos_gate_leave(op->fs->gate, entry, op->moved, -error);
         free_op(op);
+        if (entry != NULL)
+            qos_ring_flush();
     }
     if (entry != NULL)
         entry->run(entry);
@@ -300,8 +303,12 @@ static GPrivate this_buffer = G_PRIVATE_INIT(buffer_free);
 
 void *qos_op_buffer(gsize size)
 {
-    Buffer *buffer = g_private_get(&this_buffer);
+    Buffer *buffer;
+    void *bytes = qos_ring_buffer(size);
 
+    if (bytes != NULL)
+        return bytes;
+    buffer = g_private_get(&this_buffer);
     if (buffer == NULL) {
         buffer = g_new0(Buffer, 1);
         g_private_set(&this_buffer, buffer);

@@ -1,7 +1,9 @@
 """What the mount tests are built from; conftest.py makes fixtures of it and tells how they are used."""
 import collections
+import contextlib
 import ctypes
 import errno
+import fcntl
 import json
 import os
 import pathlib
@@ -18,6 +20,8 @@ import traceback
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("QOSFS_BUILD", REPOSITORY / "build")).resolve()
+RING_SWITCH = pathlib.Path("/sys/module/fuse/parameters/enable_uring")
+EXTRA_OPTIONS = os.environ.get("QOSFS_OPTIONS", "")  # of every mount, such as io_uring=on
 
 PROGRAMS = ("mount.qosfs", "tools/qosfsctl", "tests/stress/stress")
 
@@ -202,6 +206,19 @@ class World:
         self.root.rmdir()
 
 
+@contextlib.contextmanager
+def ring_switched(on):
+    """Switches FUSE over io_uring on or off in the kernel meanwhile, for new mounts. One run of the tests at a time."""
+    with open(RING_SWITCH) as switch:
+        fcntl.flock(switch, fcntl.LOCK_EX)
+        before = RING_SWITCH.read_text()
+        RING_SWITCH.write_text("Y" if on else "N")
+        try:
+            yield
+        finally:
+            RING_SWITCH.write_text(before)
+
+
 class Store(collections.namedtuple("Store", "dir kind")):
     """A place to mount over: `dir`, a Path, and `kind`, 'tmpfs' or 'ext4'."""
 
@@ -224,7 +241,7 @@ class Mount:
             identity = {"user": user, "group": user, "extra_groups": []}
             for path in filter(None, (place is None and self.dir, self.db.parent)):
                 os.chown(path, user, user)
-        words = ["foreground", *filter(None, [options])]
+        words = ["foreground", *filter(None, [EXTRA_OPTIONS, options])]
         if not re.search(r"(^|,)db=", options):
             words.append(f"db={self.db}")
         with open(self._log_path, "wb") as log:

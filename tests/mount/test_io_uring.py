@@ -1,0 +1,221 @@
+"""FUSE over io_uring, docs/io_uring.md. All that the other tests ask of a mount holds there too: the long form is
+`QOSFS_OPTIONS=io_uring=on pytest tests/mount`."""
+import contextlib
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from harness import RING_SWITCH, USER, Store, as_job, ring_switched, run, start_job, umount, wait_until
+
+pytestmark = [
+    pytest.mark.parametrize("store", ["tmpfs"], indirect=True),
+    pytest.mark.skipif(not RING_SWITCH.exists(), reason="this kernel has no FUSE over io_uring"),
+]
+
+BLOCK = 4096
+PROMPT = 5  # seconds
+MNT_FORCE, MNT_DETACH = 1, 2
+CPUS = sorted(os.sched_getaffinity(0))
+
+# So many threads read the file once, all on one CPU.
+CROWD = """
+import os, sys, threading
+path, threads, cpu = sys.argv[1:]
+os.sched_setaffinity(0, [int(cpu)])
+fd = os.open(path, os.O_RDONLY)
+def read():
+    try:
+        os.pread(fd, 4096, 0)
+    except OSError as error:
+        print(error.errno)
+crowd = [threading.Thread(target=read) for _ in range(int(threads))]
+for thread in crowd: thread.start()
+for thread in crowd: thread.join()
+"""
+
+# Reads, looks, makes and removes on each CPU in turn.
+GUEST = """
+import os, sys
+top, cpus = sys.argv[1], [int(cpu) for cpu in sys.argv[2:]]
+for number in range(200):
+    os.sched_setaffinity(0, [cpus[number % len(cpus)]])
+    with open(f"{top}/guest-{number}", "wb") as file:
+        file.write(b"x" * 4096)
+    assert open(f"{top}/guest-{number}", "rb").read() == b"x" * 4096
+    os.unlink(f"{top}/guest-{number}")
+"""
+
+
+@pytest.fixture
+def ring(store, mount):
+    """A factory of mounts with io_uring=on."""
+    (store.dir / "file").write_bytes(b"x" * BLOCK)
+
+    def make(options="", store=store):
+        return mount(store, ",".join(filter(None, ["io_uring=on,cache=none", options])))
+    with ring_switched(True):
+        yield make
+
+
+def readers(qos):
+    """How many ring readers there are, by CPU."""
+    names = [(task / "comm").read_text().strip() for task in pathlib.Path(f"/proc/{qos.pid}/task").iterdir()]
+    return {name: names.count(name) for name in names if name.startswith("ring-")}
+
+
+def waiting(qos):
+    return next(rule["waiting"] for rule in qos.state()["rules"] if rule["name"] == "tight")
+
+
+def crowd(qos, threads, cpu=CPUS[0], job="crowd"):
+    """Starts a job whose reads park for good, all of them seen by the scheduler; `threads` readers at once."""
+    qos.rule(f"start tight jobid={{{job}}}&opcode={{read}} bps=1 depth=1:1")
+    as_job(job, "dd", f"if={qos.dir / 'file'}", "of=/dev/null", f"bs={BLOCK}", "count=1", "status=none")
+    process = start_job(job, sys.executable, "-c", CROWD, qos.dir / "file", str(threads), str(cpu), stdout=subprocess.PIPE, text=True)
+    wait_until(lambda: waiting(qos) == threads, what=f"{threads} parked requests")
+    return process
+
+
+def guest(qos):
+    start = time.monotonic()
+    as_job("guest", sys.executable, "-c", GUEST, qos.dir, *map(str, CPUS))
+    return time.monotonic() - start
+
+
+def test_only_where_the_kernel_offers_it(store, mount):
+    with ring_switched(False):
+        refused = mount(store, "io_uring=on", expect_failure=True)
+        assert "option io_uring=on: FUSE over io_uring is switched off in the kernel; echo Y >" in refused.log
+        qos = mount(store, "io_uring=auto")
+        assert readers(qos) == {}
+        (qos.dir / "file").write_text("classic")
+
+
+def test_requests_come_by_the_ring(store, mount):
+    with ring_switched(True):
+        qos = mount(store, "io_uring=auto,io_uring_depth=3")
+        wait_until(lambda: set(readers(qos)) >= {f"ring-{cpu}" for cpu in CPUS}, what="the readers")
+        data = os.urandom(5 << 20)
+        (qos.dir / "large").write_bytes(data)
+        assert (store.dir / "large").read_bytes() == data
+        assert (qos.dir / "large").read_bytes() == data
+        os.setxattr(qos.dir / "large", "user.long", data[:60000])
+        assert os.getxattr(store.dir / "large", "user.long") == data[:60000]
+        run("taskset", "-c", str(CPUS[-1]), "cp", qos.dir / "large", qos.dir / "copy")
+        for number in range(300):
+            (qos.dir / f"{number:0200}").touch()
+        assert len(os.listdir(qos.dir)) == 302
+        assert max(readers(qos).values()) < 20
+
+
+def test_an_ordinary_user_mounts_so_too(store, mount):
+    with ring_switched(True):
+        qos = mount(store, "io_uring=on", user=USER)
+        run("cp", "/etc/passwd", qos.dir / "copy", user=USER, group=USER)
+        assert (store.dir / "copy").read_bytes() == pathlib.Path("/etc/passwd").read_bytes()
+
+
+def test_parked_requests_take_no_entries_from_others(ring):
+    """Far more of them than there were entries, all on one CPU: each reaches the scheduler, although its queue was
+    empty when most were made, and the other job goes on there."""
+    qos = ring()
+    alone = guest(qos)
+    job = crowd(qos, 400)
+    assert guest(qos) < 10 * alone + PROMPT
+    assert waiting(qos) == 400
+    qos.rule("stop tight")  # all at once
+    assert job.communicate(timeout=30)[0] == ""
+    assert guest(qos) < 10 * alone + PROMPT
+
+
+def test_a_burst_of_one_thread(ring):
+    """Asynchronous reads: none of the readers runs before all are made, so that most wait in the kernel's queue."""
+    qos = ring("slots=4")
+    qos.rule("start tight jobid={burst}&opcode={read} rate=1 depth=1:1")
+    with open(qos.dir / "file", "wb") as file:
+        file.truncate(1 << 20)
+    burst = start_job("burst", "fio", "--name=burst", f"--filename={qos.dir / 'file'}", "--rw=randread", "--bs=4k", "--direct=1",
+                      "--ioengine=libaio", "--iodepth=200", "--iodepth_batch=200", "--size=1m", f"--cpus_allowed={CPUS[0]}",
+                      "--allow_file_create=0", "--thread", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    wait_until(lambda: waiting(qos) >= 199, what="the burst")
+    guest(qos)
+    qos.rule("stop tight")
+    assert burst.wait(30) == 0
+
+
+def test_more_come_back_than_readers_may_be(ring):
+    """Then one reader takes the entries of many."""
+    qos = ring("slots=2,threads=3")
+    for _ in range(3):
+        job = crowd(qos, 100)
+        assert waiting(qos) == 100
+        qos.rule("stop tight")
+        assert job.communicate(timeout=30)[0] == ""
+        assert max(readers(qos).values()) <= 3
+    guest(qos)
+
+
+def test_memory_of_parked_requests_is_small(ring):
+    def resident():
+        with open(f"/proc/{qos.pid}/status") as status:
+            return next(int(line.split()[1]) for line in status if line.startswith("VmRSS"))
+    qos = ring()
+    before = resident()
+    job = crowd(qos, 400)
+    assert resident() - before < 400 * 64  # KiB; entries have 1 MiB of addresses each
+    job.kill()
+    job.communicate(timeout=30)
+
+
+def test_a_kill_ends_parked_requests(ring):
+    qos = ring()
+    job = crowd(qos, 50)
+    start = time.monotonic()
+    job.kill()
+    job.communicate(timeout=30)
+    assert time.monotonic() - start < PROMPT
+    wait_until(lambda: waiting(qos) == 0, what="the end of the wait")
+    guest(qos)
+
+
+@pytest.mark.parametrize("how", ["force", "lazy", "signal"])
+def test_the_end_with_parked_requests(ring, how):
+    qos = ring()
+    job = crowd(qos, 50)
+    if how == "signal":
+        qos.kill(signal.SIGTERM)
+        assert qos.exit_status == 0
+    else:
+        with contextlib.suppress(OSError):  # by force: EBUSY, but it ends all requests
+            umount(qos.dir, MNT_FORCE if how == "force" else MNT_DETACH)
+        if how == "lazy":  # the mount lives until its last user has gone
+            job.kill()
+    job.communicate(timeout=30)
+    qos.unmount()
+
+
+def test_a_store_that_hangs_holds_up_nobody_else(ring, mount, new_store):
+    """The reads of one file hang in the store, one for each of many readers of each CPU; a store that hangs is a
+    mount below whose reads of that file wait."""
+    base = new_store("tmpfs")
+    (base.dir / "file").write_bytes(b"x" * BLOCK)
+    below = mount(base, "cache=none,slots=64")
+    below.rule(f"start stuck opcode={{read}}&uid={{{USER}}} bps=1 depth=1:1 per=rule")
+    qos = ring(store=Store(below.dir, "qosfs"))
+    script = f"import os, sys; os.setgid({USER}); os.setuid({USER}); exec(sys.argv.pop(1))"
+    as_job("first", sys.executable, "-c", script, CROWD, qos.dir / "file", "1", str(CPUS[0]))
+    stuck = [start_job(f"stuck{cpu}", sys.executable, "-c", script, CROWD, qos.dir / "file", "10", str(cpu)) for cpu in CPUS]
+
+    def held():
+        return next(rule["waiting"] for rule in below.state()["rules"] if rule["name"] == "stuck")
+    wait_until(lambda: held() == 10 * len(CPUS), what="the store to hang")
+    guest(qos)
+    assert held() == 10 * len(CPUS)
+    below.rule("stop stuck")
+    for job in stuck:
+        assert job.wait(30) == 0
