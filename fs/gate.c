@@ -108,7 +108,7 @@ static int start_worker_locked(QosGate *gate)
 }
 
 /* The caller has a request to run: somebody else is to watch the deadlines meanwhile. With as many
- * workers as slots, all slots are taken, and the first that is done leads. */
+ * workers as requests may be in the store, nothing can go, and the first that is done leads. */
 static void name_leader_locked(QosGate *gate)
 {
     QosSchedState state;
@@ -121,7 +121,7 @@ static void name_leader_locked(QosGate *gate)
         return;
     }
     qos_sched_state(gate->sched, &state);
-    if (gate->workers->len < MAX(state.slots, 2))
+    if (gate->workers->len < state.slots + QOS_PASSING_ALL)
         start_worker_locked(gate);
 }
 
@@ -309,6 +309,29 @@ gboolean qos_gate_park(QosGate *gate, QosEntry *entry)
     return is_due;
 }
 
+QosKeep qos_gate_keep(QosGate *gate, QosEntry *entry)
+{
+    pthread_mutex_lock(&gate->lock);
+    /* What is due already is about to run: memory will do for it, and is not counted. */
+    QosKeep keep =
+        entry->parking == DUE ? QOS_KEEP_IN_MEMORY : qos_sched_keep(gate->sched, &entry->request);
+    if (keep == QOS_KEEP_NOWHERE) {
+        QosTime now = qos_gate_now();
+        entry->parking = CANCELLED;
+        qos_sched_cancel(gate->sched, &entry->request, now);
+        wake_leader_locked(gate, now);
+    }
+    pthread_mutex_unlock(&gate->lock);
+    return keep;
+}
+
+void qos_gate_kept(QosGate *gate, QosEntry *entry)
+{
+    pthread_mutex_lock(&gate->lock);
+    qos_sched_kept(gate->sched, &entry->request);
+    pthread_mutex_unlock(&gate->lock);
+}
+
 gboolean qos_gate_charge(QosGate *gate, QosEntry *entry)
 {
     entry->parking = ARRIVING;
@@ -441,6 +464,13 @@ void qos_gate_set_slots(QosGate *gate, guint slots)
     pthread_mutex_lock(&gate->lock);
     qos_sched_set_slots(gate->sched, slots);
     wake_leader_locked(gate, qos_gate_now());
+    pthread_mutex_unlock(&gate->lock);
+}
+
+void qos_gate_set_parked_max(QosGate *gate, guint64 bytes)
+{
+    pthread_mutex_lock(&gate->lock);
+    qos_sched_set_parked_max(gate->sched, bytes);
     pthread_mutex_unlock(&gate->lock);
 }
 

@@ -16,8 +16,8 @@
  *     PARKED -> CANCELLED                    interrupted, or the mount ends
  *
  * The workers take turns (leader and followers): the leader sleeps until the nearest deadline; when
- * something is due, it names the next leader and runs it. There are never more workers than slots,
- * and they are made on demand.
+ * something is due, it names the next leader and runs it. There are never more workers than
+ * requests may be in the store, and they are made on demand.
  *
  * Locks: `lock` is the only one, taken by all calls; none is held while run() or cancelled() is
  * called.
@@ -56,6 +56,11 @@ gboolean qos_gate_enter(QosGate *gate, QosEntry *entry);
 gboolean qos_gate_park(QosGate *gate, QosEntry *entry);
 /* The same for what waits for no token: its cost is booked as debt. */
 gboolean qos_gate_charge(QosGate *gate, QosEntry *entry);
+/* Between enter() and park(): where to keep what the request has in `data` (fs/sched.h). NOWHERE:
+ * it was taken back, the caller answers it. */
+QosKeep qos_gate_keep(QosGate *gate, QosEntry *entry);
+/* After QOS_KEEP_IN_STORE: it is there. */
+void qos_gate_kept(QosGate *gate, QosEntry *entry);
 /* After the backing call. `bytes`: moved; `error`: errno or 0. The entry is the caller's again, and
  * another that is due may be returned, to be run by this thread (its run()), or NULL. */
 QosEntry *qos_gate_leave(QosGate *gate, QosEntry *entry, guint64 bytes, int error);
@@ -82,6 +87,7 @@ void qos_gate_set_rules(QosGate *gate, QosRules *rules);
 QosRules *qos_gate_rules(QosGate *gate); /* a new reference; expired rules are gone */
 gboolean qos_gate_rule_state(QosGate *gate, guint64 rule_id, QosRuleState *ret_state);
 void qos_gate_set_slots(QosGate *gate, guint slots);
+void qos_gate_set_parked_max(QosGate *gate, guint64 bytes);
 /* No request waits longer for its tokens (QOS_NEVER = any time): to stay under
  * fs.fuse.default_request_timeout. */
 void qos_gate_set_max_wait(QosGate *gate, QosTime max_wait);

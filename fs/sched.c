@@ -33,6 +33,9 @@ struct QosSched {
     guint running; /* slots in use */
     guint passing; /* inside without a slot */
     guint held;
+    guint64 parked_max; /* bytes of data that requests which wait may keep */
+    guint64 parked_bytes;
+    guint64 refused;  /* for want of them */
     GQueue held_jobs; /* of QosJob, by its held_link: have held requests, longest first */
 };
 
@@ -72,6 +75,7 @@ QosSched *qos_sched_new(const QosPolicyClass *policy, guint slots, const char *h
     qos_account_init(&sched->account, job_cleanup_interval);
     sched->stopping = g_ptr_array_new();
     sched->slots = MAX(slots, 1);
+    sched->parked_max = G_MAXUINT64;
     sched->current = lrs_new(sched, policy, now);
     return sched;
 }
@@ -92,10 +96,15 @@ void qos_sched_free(QosSched *sched)
 
 /* --- slots --- */
 
-/* What one job may hold: an eighth of the slots, at least one, is left to the others. */
+/* What one job may have of `all`: an eighth, at least one, is left to the others. */
+static guint64 share_of(guint64 all)
+{
+    return all - MAX(all / 8, 1);
+}
+
 static guint job_share(const QosSched *sched)
 {
-    return sched->slots == 1 ? 1 : sched->slots - MAX(sched->slots / 8, 1);
+    return sched->slots == 1 ? 1 : (guint)share_of(sched->slots);
 }
 
 static void grant_slot(QosSched *sched, QosRequest *request, QosTime now)
@@ -119,6 +128,11 @@ static void give_slot_back(QosSched *sched, QosRequest *request)
     request->is_passing = request->has_slot = FALSE;
 }
 
+static gboolean may_pass_by(const QosSched *sched, const QosJob *job)
+{
+    return job->passing < QOS_PASSING_MAX && sched->passing < QOS_PASSING_ALL;
+}
+
 static gboolean has_free_slot(const QosSched *sched, const QosJob *job)
 {
     return sched->running < sched->slots && job->running < job_share(sched);
@@ -134,7 +148,7 @@ static gboolean squeeze_in(QosSched *sched, QosRequest *request, QosTime now)
         grant_slot(sched, request, now);
         return TRUE;
     }
-    if (job->passing >= QOS_PASSING_MAX || sched->passing >= QOS_PASSING_ALL)
+    if (!may_pass_by(sched, job))
         return FALSE;
     request->is_passing = TRUE;
     sched->passing++;
@@ -236,6 +250,49 @@ static void push_ready(QosSched *sched, QosRequest *request)
 {
     request->state = QOS_REQUEST_READY;
     g_queue_push_tail_link(&sched->ready, &request->link);
+}
+
+/* --- data that waits --- */
+
+static gboolean has_room(const QosSched *sched, const QosRequest *request, guint64 bound)
+{
+    return sched->parked_bytes + request->data <= bound &&
+           request->job->parked_bytes + request->data <= share_of(bound);
+}
+
+QosKeep qos_sched_keep(QosSched *sched, QosRequest *request)
+{
+    if (!has_room(sched, request, sched->parked_max / 2)) {
+        if (may_pass_by(sched, request->job)) {
+            sched->passing++;
+            request->job->passing++;
+            return QOS_KEEP_IN_STORE;
+        }
+        if (!has_room(sched, request, sched->parked_max)) {
+            request->job->refused++;
+            sched->refused++;
+            return QOS_KEEP_NOWHERE;
+        }
+    }
+    request->is_kept = TRUE;
+    sched->parked_bytes += request->data;
+    request->job->parked_bytes += request->data;
+    return QOS_KEEP_IN_MEMORY;
+}
+
+void qos_sched_kept(QosSched *sched, QosRequest *request)
+{
+    sched->passing--;
+    request->job->passing--;
+}
+
+static void drop_data(QosSched *sched, QosRequest *request)
+{
+    if (!request->is_kept)
+        return;
+    request->is_kept = FALSE;
+    sched->parked_bytes -= request->data;
+    request->job->parked_bytes -= request->data;
 }
 
 /* --- a request's way --- */
@@ -374,6 +431,7 @@ void qos_sched_leave(QosSched *sched, QosRequest *request, guint64 bytes, int er
 {
     QosLrs *lrs = request->lrs;
     request->state = QOS_REQUEST_DONE;
+    drop_data(sched, request);
     give_slot_back(sched, request);
     if (lrs->class->settle != NULL)
         lrs->class->settle(lrs->self, request, bytes, now);
@@ -401,6 +459,7 @@ void qos_sched_cancel(QosSched *sched, QosRequest *request, QosTime now)
         lrs->running--;
     }
     request->state = QOS_REQUEST_DONE;
+    drop_data(sched, request);
     book_wait(request, now);
     retire(sched, lrs);
 }
@@ -482,6 +541,11 @@ void qos_sched_set_slots(QosSched *sched, guint slots)
     sched->slots = MAX(slots, 1);
 }
 
+void qos_sched_set_parked_max(QosSched *sched, guint64 bytes)
+{
+    sched->parked_max = bytes;
+}
+
 void qos_sched_set_max_wait(QosSched *sched, QosTime max_wait)
 {
     sched->context.max_wait = max_wait;
@@ -492,7 +556,10 @@ void qos_sched_state(const QosSched *sched, QosSchedState *ret_state)
     *ret_state = (QosSchedState){.slots = sched->slots,
                                  .running = sched->running,
                                  .passing = sched->passing,
-                                 .held = sched->held};
+                                 .held = sched->held,
+                                 .parked_bytes = sched->parked_bytes,
+                                 .parked_max = sched->parked_max,
+                                 .refused = sched->refused};
     for (guint i = 0; i < sched->stopping->len; i++)
         ret_state->draining += ((const QosLrs *)sched->stopping->pdata[i])->queued;
 }

@@ -21,6 +21,12 @@
  * What ends something (a close) waits for no token: it is charged, whatever the debt. But a store
  * that hangs lets it hang too, so that the second bound holds for it, and beyond that it is held.
  *
+ * The data of requests that wait (WRITE) is kept in memory, `parked_max` of it, of which one job
+ * has at most seven eighths. Beyond half of either the data goes to the store at once, and it is
+ * the answer that waits: so the caller is held to his rule, and his data takes no memory. Only
+ * where the store does not take it, as QOS_PASSING_MAX of the job hang there already, memory fills
+ * up to the bound, and at the bound such requests fail.
+ *
  * Switching the policy loses and releases nothing: the old one takes no more requests and hands out
  * what it holds at its own pace (lustre-tbf.md, defect 6); switching back to one that is still
  * draining takes it up again, tokens and all.
@@ -52,6 +58,7 @@ typedef struct {
     guint32 uid;
     guint32 gid;
     guint64 bytes;       /* what it will move; corrected by leave */
+    guint64 data;        /* bytes that are to be kept for it while it waits */
     QosJob *job;         /* a reference of the request's */
     guint64 lock;        /* of what the kernel holds a lock for it, 0 = of nothing */
     gboolean holds_lock; /* and other jobs may want it: it must not wait */
@@ -64,6 +71,7 @@ typedef struct {
     QosTime start;   /* when it went */
     gboolean has_slot;
     gboolean is_passing; /* inside without a slot, because it must not wait */
+    gboolean is_kept;    /* `data` counts as parked */
     gboolean owes;       /* it went without a token: its class is in debt */
     gboolean prepays;    /* a toll in another class: it takes the token of the next `toll_opcode` */
     GList link;          /* in a queue of the policy, in job->held or among the ready */
@@ -165,6 +173,15 @@ void qos_sched_release(QosSched *sched, QosRequest *request, QosTime now);
 /* A running request is done: `bytes` were moved, `error` is its errno or 0. Books it with its job.
  */
 void qos_sched_leave(QosSched *sched, QosRequest *request, guint64 bytes, int error, QosTime now);
+typedef enum {
+    QOS_KEEP_IN_MEMORY,
+    QOS_KEEP_IN_STORE, /* write it now, without a slot, then call qos_sched_kept() */
+    QOS_KEEP_NOWHERE,  /* take it back with qos_sched_cancel(): it fails */
+} QosKeep;
+/* Where to keep the data of a request that has to wait. */
+QosKeep qos_sched_keep(QosSched *sched, QosRequest *request);
+/* Its data is in the store. */
+void qos_sched_kept(QosSched *sched, QosRequest *request);
 /* The next waiting request that may go now (it has a slot then), or NULL with *ret_wake set to when
  * to ask again (QOS_NEVER: after the next enter or leave). */
 QosRequest *qos_sched_next(QosSched *sched, QosTime now, QosTime *ret_wake);
@@ -184,6 +201,8 @@ QosRules *qos_sched_rules(const QosSched *sched); /* borrowed */
 gboolean qos_sched_passes_through(const QosSched *sched, const QosRequest *request,
                                   QosOpcodeSet opcodes);
 void qos_sched_set_slots(QosSched *sched, guint slots);
+/* Bytes of data that requests which wait may keep in memory. */
+void qos_sched_set_parked_max(QosSched *sched, guint64 bytes);
 void qos_sched_set_max_wait(QosSched *sched, QosTime max_wait);
 
 /* What is where. */
@@ -193,6 +212,9 @@ typedef struct {
     guint passing; /* in the store without a slot */
     guint held;
     guint draining; /* queued in policies that are being left */
+    guint64 parked_bytes;
+    guint64 parked_max;
+    guint64 refused;
 } QosSchedState;
 void qos_sched_state(const QosSched *sched, QosSchedState *ret_state);
 /* Requests queued in `policy`, and whether it is in force, draining or off. */

@@ -174,7 +174,7 @@ void qosfs_op_write(fuse_req_t request, fuse_ino_t ino, const char *data, size_t
     write_op->kills = info->kill_suidgid;
     write_op->op.park = park_write;
     write_op->op.clear = clear_data;
-    write_op->op.entry.request.bytes = size;
+    write_op->op.entry.request.bytes = write_op->op.entry.request.data = size;
     qos_op_lock_file(&write_op->op, ino, write_op->op.handle);
     qos_op_submit(&write_op->op);
 }

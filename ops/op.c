@@ -243,6 +243,36 @@ static void note_lock(QosOp *op)
             qos_tolls_use(op->fs->tolls, op->locks, fuse_req_ctx(op->fuse)->pid, request->opcode);
 }
 
+static int run_done(QosOp *op)
+{
+    return op->result;
+}
+
+/* Only the result waits: what it brought is in the store. */
+static void run_early(QosOp *op)
+{
+    op->result = qos_cred_assume(op->caller);
+    if (op->result == 0)
+        op->result = op->run(op);
+    op->run = run_done;
+    g_slist_free_full(g_steal_pointer(&op->strings), g_free);
+    qos_gate_kept(op->fs->gate, &op->entry);
+}
+
+/* Moves what lies in the reader's buffer to where there is room; FALSE where there is none. */
+static gboolean keep_data(QosOp *op)
+{
+    QosKeep keep = QOS_KEEP_IN_MEMORY;
+
+    if (op->entry.request.data > 0)
+        keep = qos_gate_keep(op->fs->gate, &op->entry);
+    if (keep == QOS_KEEP_IN_STORE)
+        run_early(op);
+    else if (keep == QOS_KEEP_IN_MEMORY && op->park != NULL)
+        op->park(op);
+    return keep != QOS_KEEP_NOWHERE;
+}
+
 /* Leaves it to the gate, unless it has come due meanwhile. */
 static void park(QosOp *op)
 {
@@ -252,8 +282,13 @@ static void park(QosOp *op)
     guint64 lock = request->holds_lock ? 0 : request->lock;
 
     op->parked = TRUE;
-    if (op->park != NULL)
-        op->park(op);
+    if (!keep_data(op)) {
+        g_warning_once("job %s: the store does not take its writes, and all of parked_mib holds "
+                       "data that waits: writes fail",
+                       op->entry.request.job->id);
+        cancel(&op->entry, ENOMEM);
+        return;
+    }
     if (fs->interrupts != NULL)
         qos_interrupts_watch(fs->interrupts, op);
     if (qos_gate_park(fs->gate, &op->entry))

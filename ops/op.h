@@ -17,7 +17,8 @@
  * identity, calls run(), sends op->reply (the only place that replies, in op.c), leaves the gate
  * and frees the operation. Where the gate says "wait", park() moves what lies in the reader's
  * buffer, and a worker does the rest later. Names are copied by the handler (qos_op_strdup), so
- * only WRITE needs it.
+ * only WRITE needs it. Where memory is short for what a request brought (entry.request.data), run()
+ * is called at once, and a worker sends the answer when it is due.
  *
  * run() returns 0 with op->reply filled, or -errno. It holds no lock across a system call.
  */
@@ -88,6 +89,7 @@ struct QosOp {
     QosCaller *caller; /* identity and job; a reference */
     QosHandle *handle; /* NULL, or what the operation works on; a reference */
     int (*run)(QosOp *op);
+    int result;               /* of what was run before its turn */
     void (*park)(QosOp *op);  /* NULL, or moves borrowed arguments; called without locks */
     void (*undo)(QosOp *op);  /* NULL, or takes back what a reply promised that was not delivered */
     void (*clear)(QosOp *op); /* NULL, or frees what the operation added to the struct */

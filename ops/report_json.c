@@ -145,6 +145,8 @@ static void add_job(JsonBuilder *builder, const QosReport *report, const QosJob 
     add_seconds(builder, "store_time", job->store_time);
     add_number(builder, "waiting", job->waiting);
     add_number(builder, "running", job->running);
+    add_number(builder, "parked_bytes", job->parked_bytes);
+    add_number(builder, "refused", job->refused);
     add_number(builder, "passthrough", job->passthrough);
     add_double(builder, "operation_rate", job->operation_rate);
     add_double(builder, "byte_rate", job->byte_rate);
@@ -172,6 +174,9 @@ static void add_mount(JsonBuilder *builder, const QosReport *report)
     add_number(builder, "held", report->slots.held);
     add_number(builder, "draining", report->slots.draining);
     json_builder_end_object(builder);
+    add_number(builder, "parked_max", report->slots.parked_max);
+    add_number(builder, "parked_bytes", report->slots.parked_bytes);
+    add_number(builder, "refused", report->slots.refused);
     add_number(builder, "inodes", report->inodes);
     add_number(builder, "callers", report->callers);
     json_builder_set_member_name(builder, "tunables");

@@ -74,6 +74,12 @@ static void append_mount(GString *text, const QosReport *report)
     append_gauge(text, "qosfs_slots_held",
                  "Requests that are due, of jobs that have their full share of slots.",
                  report->slots.held);
+    append_gauge(text, "qosfs_parked_bytes", "Memory that the data of waiting writes takes.",
+                 report->slots.parked_bytes);
+    append_head(text, "qosfs_refused_total", "counter",
+                "Writes that failed because no memory was left for their data.");
+    g_string_append(text, "qosfs_refused_total");
+    append_value(text, report->slots.refused);
     append_gauge(text, "qosfs_inodes", "Files that the kernel knows.", report->inodes);
     append_gauge(text, "qosfs_callers", "Callers that are remembered.", report->callers);
     append_gauge(text, "qosfs_jobs", "Jobs that are remembered.", report->jobs->len);

@@ -27,8 +27,9 @@ static char *check_policy(const QosTunables *tunables, QosTunable tunable, const
 static char *check_naming(const QosTunables *tunables, QosTunable tunable, const char *text,
                           GError **error);
 
-#define SLOTS_MAX 65536
-#define YEAR      (365 * 86400)
+#define SLOTS_MAX      65536
+#define PARKED_MIB_MAX (1 << 20)
+#define YEAR           (365 * 86400)
 
 static const Description descriptions[QOS_TUNABLE_COUNT] = {
     {"nrs_policies", "tbf", "who goes first: fifo, tbf (the rules) or jrr (jobs in turn)",
@@ -40,10 +41,13 @@ static const Description descriptions[QOS_TUNABLE_COUNT] = {
      check_number, 0, YEAR},
     {"metrics_top_jobs", "50", "jobs that the metrics tell apart; the rest is summed up",
      check_number, 0, 10000},
+    {"parked_mib", "512", "memory for the data of writes that wait, in MiB", check_number, 1,
+     PARKED_MIB_MAX},
 };
 
 const char *const qos_tunable_names[QOS_TUNABLE_COUNT + 1] = {
-    "nrs_policies", "slots", "jobid_var", "jobid_name", "job_cleanup_interval", "metrics_top_jobs",
+    "nrs_policies",     "slots",      "jobid_var", "jobid_name", "job_cleanup_interval",
+    "metrics_top_jobs", "parked_mib",
 };
 
 gboolean qos_tunable_find(const char *name, QosTunable *ret_tunable)
@@ -183,6 +187,9 @@ void qos_tunables_apply(const QosTunables *tunables, QosTunable tunable, QosFs *
     }
     case QOS_TUNABLE_JOB_CLEANUP_INTERVAL:
         qos_gate_set_job_cleanup_interval(fs->gate, number * QOS_SECOND);
+        break;
+    case QOS_TUNABLE_PARKED_MIB:
+        qos_gate_set_parked_max(fs->gate, (guint64)number << 20);
         break;
     case QOS_TUNABLE_METRICS_TOP_JOBS: /* the report reads it */
     case QOS_TUNABLE_COUNT:

@@ -54,7 +54,7 @@ void qosfs_op_setxattr(fuse_req_t request, fuse_ino_t ino, const char *name, con
         return;
     xattr = xattr_op_new(request, ino, name, QOS_OP_SETXATTR, run_setxattr);
     xattr->value = qos_op_memdup(&xattr->op, value, size);
-    xattr->size = size;
+    xattr->size = xattr->op.entry.request.data = size;
     xattr->flags = flags;
     qos_op_lock_file(&xattr->op, ino, NULL);
     qos_op_submit(&xattr->op);

@@ -94,6 +94,23 @@ static void count_jobs(JsonObject *state, guint *ret_all, guint *ret_active, gui
     }
 }
 
+/* What waits in memory, where anything does or did not find room. */
+static void append_parked(GString *text, JsonObject *state)
+{
+    gint64 bytes = qos_ctl_state_count(state, "parked_bytes");
+    gint64 refused = qos_ctl_state_count(state, "refused");
+
+    if (bytes == 0 && refused == 0)
+        return;
+    g_string_append_printf(text, "parked    %.1f of %.1f MiB hold data of writes that wait",
+                           (double)bytes / (1 << 20),
+                           (double)qos_ctl_state_count(state, "parked_max") / (1 << 20));
+    if (refused != 0)
+        g_string_append_printf(text, "; %" G_GINT64_FORMAT " writes failed for want of it",
+                               refused);
+    g_string_append_c(text, '\n');
+}
+
 char *qos_ctl_render_status(JsonObject *state)
 {
     JsonObject *slots = json_object_get_object_member(state, "slots");
@@ -117,7 +134,9 @@ char *qos_ctl_render_status(JsonObject *state)
         g_string_append_printf(text,
                                ", %" G_GINT64_FORMAT " requests held for their job's share of them",
                                qos_ctl_state_count(slots, "held"));
-    g_string_append_printf(text, "\nrules     %u ('qosfsctl rule list')\n",
+    g_string_append_c(text, '\n');
+    append_parked(text, state);
+    g_string_append_printf(text, "rules     %u ('qosfsctl rule list')\n",
                            json_array_get_length(rules));
     g_string_append_printf(text, "jobs      %u known, %u active, %u waiting ('qosfsctl jobs')\n",
                            all, active, waiting);

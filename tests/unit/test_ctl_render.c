@@ -12,7 +12,8 @@ static const char sample[] =
     " \"policies\":[{\"name\":\"fifo\",\"state\":\"stopping\",\"queued\":3},"
     "  {\"name\":\"tbf\",\"state\":\"started\",\"queued\":16},"
     "  {\"name\":\"jrr\",\"state\":\"stopped\",\"queued\":0}],"
-    " \"slots\":{\"total\":64,\"running\":5,\"held\":2,\"draining\":3},\"inodes\":1234,\"callers\":"
+    " \"slots\":{\"total\":64,\"running\":5,\"held\":2,\"draining\":3},\"parked_max\":67108864,"
+    " \"parked_bytes\":3145728,\"refused\":7,\"inodes\":1234,\"callers\":"
     "12,"
     " \"tunables\":{\"slots\":\"64\",\"jobid_var\":\"auto\"},"
     " \"rules\":[{\"name\":\"hog\",\"conditions\":\"jobid={dd.*}\",\"options\":\"rate=100 "
@@ -77,6 +78,8 @@ static void test_status(void)
                     "policy    tbf, 16 requests wait in it\n"
                     "          fifo, 3 requests still wait in it; it takes no more\n"
                     "slots     5 of 64 in use, 2 requests held for their job's share of them\n"
+                    "parked    3.0 of 64.0 MiB hold data of writes that wait; 7 writes failed for "
+                    "want of it\n"
                     "rules     3 ('qosfsctl rule list')\n"
                     "jobs      3 known, 2 active, 2 waiting ('qosfsctl jobs')\n"
                     "known     files: 1234, callers: 12\n");

@@ -207,6 +207,69 @@ static void test_release(void)
     }
 }
 
+/* Data that waits: in memory up to half, then in the store by so many, then in memory up to all. */
+static void test_data_that_waits_is_bounded(void)
+{
+    enum { UNIT = 1 << 10, ALL = 64 * UNIT, SHARE = 28, FULL = 56 };
+    Fixture f;
+    QosSchedState state;
+    GQueue waiting = G_QUEUE_INIT;
+    guint in_memory = 0, in_store = 0;
+    QosKeep keep;
+    fixture_init(&f, &qos_policy_tbf, 4);
+    fixture_rule(&f, "start r jobid={hog} rate=1 depth=1:1");
+    qos_sched_set_parked_max(f.sched, ALL);
+    QosRequest *running = request_new(&f, "hog", QOS_OP_WRITE, UNIT);
+    g_assert_cmpint(enter(&f, running), ==, QOS_GO);
+    do {
+        QosRequest *request = request_new(&f, "hog", QOS_OP_WRITE, UNIT);
+        request->data = UNIT;
+        g_assert_cmpint(enter(&f, request), ==, QOS_WAIT);
+        keep = qos_sched_keep(f.sched, request);
+        in_memory += keep == QOS_KEEP_IN_MEMORY;
+        in_store += keep == QOS_KEEP_IN_STORE;
+        if (in_store == 1 && keep == QOS_KEEP_IN_STORE)
+            g_assert_cmpuint(in_memory, ==, SHARE);
+        g_queue_push_tail(&waiting, request);
+    } while (keep != QOS_KEEP_NOWHERE);
+    g_assert_cmpuint(in_memory, ==, FULL);
+    g_assert_cmpuint(in_store, ==, QOS_PASSING_MAX);
+    qos_sched_state(f.sched, &state);
+    g_assert_cmpuint(state.parked_bytes, ==, FULL * UNIT);
+    g_assert_cmpuint(running->job->parked_bytes, ==, FULL * UNIT);
+    g_assert_cmpuint(state.refused, ==, 1);
+
+    /* What is left is for others. */
+    QosRequest *other = request_new(&f, "other", QOS_OP_WRITE, UNIT);
+    other->data = (64 - FULL) * UNIT;
+    g_assert_cmpint(qos_sched_keep(f.sched, other), ==, QOS_KEEP_IN_STORE);
+    qos_sched_kept(f.sched, other);
+    request_free(other);
+
+    /* Once the store has taken one, it may have another. */
+    QosRequest *stored = g_queue_peek_nth(&waiting, SHARE);
+    qos_sched_kept(f.sched, stored);
+    g_assert_cmpuint(running->job->passing, ==, QOS_PASSING_MAX - 1);
+
+    for (guint i = 1; i < QOS_PASSING_MAX; i++)
+        qos_sched_kept(f.sched, g_queue_peek_nth(&waiting, SHARE + i));
+    leave(&f, running);
+    for (QosRequest *request; (request = g_queue_pop_head(&waiting)) != NULL;) {
+        if (waiting.length % 2 == 0) {
+            qos_sched_cancel(f.sched, request, f.now);
+            request_free(request);
+        } else {
+            f.now += 2 * QOS_SECOND;
+            g_assert_true(next(&f) == request);
+            leave(&f, request);
+        }
+    }
+    qos_sched_state(f.sched, &state);
+    g_assert_cmpuint(state.parked_bytes, ==, 0);
+    g_assert_cmpuint(state.passing, ==, 0);
+    fixture_clear(&f);
+}
+
 static void test_cancel(void)
 {
     static const QosPolicyClass *const all[] = {&qos_policy_fifo, &qos_policy_jrr, &qos_policy_tbf};
@@ -500,6 +563,7 @@ int main(int argc, char **argv)
     g_test_add_func("/sched/what-holds-a-lock-needs-no-slot", test_what_holds_a_lock_needs_no_slot);
     g_test_add_func("/sched/closes-are-bounded", test_closes_are_bounded);
     g_test_add_func("/sched/release", test_release);
+    g_test_add_func("/sched/data-that-waits-is-bounded", test_data_that_waits_is_bounded);
     g_test_add_func("/sched/cancel", test_cancel);
     g_test_add_func("/sched/switch-under-load", test_switch_under_load);
     g_test_add_func("/sched/slots-shrink-under-load", test_slots_shrink_under_load);
