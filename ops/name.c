@@ -133,6 +133,9 @@ void qosfs_op_readlink(fuse_req_t request, fuse_ino_t ino)
     }
     link = name_op_new(request, 0, NULL, QOS_OP_READLINK, run_readlink);
     link->other = ino;
+    /* Whoever walks through it waits for its page. */
+    if (link->op.fs->config.cache != QOS_CACHE_NONE)
+        qos_op_lock_directory(&link->op, ino);
     qos_op_submit(&link->op);
 }
 

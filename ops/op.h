@@ -97,7 +97,7 @@ struct QosOp {
     QosReply reply;
     GSList *strings;  /* copies: qos_op_strdup, qos_op_memdup */
     fuse_ino_t locks; /* 0, or the file or directory of which the kernel holds a lock for it */
-    gboolean locks_directory;
+    gboolean locks_directory;      /* or symbolic link: other jobs may always want it */
     const QosOpenFile *locked_file; /* NULL, or `locks` as one of the operation's handles has it */
     gboolean parked;                /* it was, or it is about to be */
     GList watch;                    /* of the watch list of interrupts, while `watched` */
@@ -114,7 +114,7 @@ void qos_op_use_handle(QosOp *op, const struct fuse_file_info *info);
 /* While it is under way the kernel holds a lock of the file `ino`, open as `handle` or, with NULL,
  * by its name. */
 void qos_op_lock_file(QosOp *op, fuse_ino_t ino, const QosHandle *handle);
-/* The same of the directory `ino`. */
+/* The same of the directory `ino`, or of a symbolic link that the kernel keeps. */
 void qos_op_lock_directory(QosOp *op, fuse_ino_t ino);
 /* Sends it through the gate, to run now or later; it is no longer the caller's. */
 void qos_op_submit(QosOp *op);

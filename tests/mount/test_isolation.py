@@ -169,6 +169,17 @@ def test_a_file_of_its_own_is_throttled_as_ever(store, mount):
 
 
 @pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
+def test_a_throttled_job_blocks_nobody_at_a_symbolic_link(store, mount):
+    """The kernel locks its page while it reads the link."""
+    qos = mount(store)
+    (store.dir / "file").write_bytes(bytes(1 << 20))
+    (store.dir / "link").symlink_to("file")
+    with start_hog(qos, "file", "os.path.exists(os.path.dirname(path) + '/link')"):
+        wait_parked(qos, 16)
+        assert longest_step(qos, "link", "os.stat(path)") < WAIT / 4
+
+
+@pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
 def test_parked_read_ahead_leaves_room_for_others(store, mount):
     """The kernel sends only so many read-ahead requests at a time, and those that wait count."""
     qos = mount(store)
