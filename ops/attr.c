@@ -72,7 +72,7 @@ static void meet_toll(AttrOp *attr)
     QosOp *op = &attr->op;
     QosRequest *request = &op->entry.request;
     QosTollState state = qos_tolls_meet(op->fs->tolls, attr->ino, fuse_req_ctx(op->fuse)->pid,
-                                        &request->toll_opcode);
+                                        qos_op_caller(op)->start, &request->toll_opcode);
 
     request->is_toll = state == QOS_TOLL_DUE;
     if (state == QOS_TOLL_FREE)

@@ -22,7 +22,6 @@
 typedef struct {
     GList link;        /* in `recent` */
     QosCaller *caller; /* a reference; its tid is the key */
-    guint64 start;     /* of the process, in clock ticks after boot; 0 = unknown */
     QosTime read;      /* when /proc was read */
 } Entry;
 
@@ -205,6 +204,7 @@ static QosCaller *make_caller(const struct fuse_ctx *context, Facts *facts, QosJ
 
     caller->references = 1;
     caller->tid = context->pid;
+    caller->start = facts->start;
     caller->uid = context->uid;
     caller->gid = context->gid;
     caller->group_count = facts->group_count;
@@ -258,8 +258,7 @@ static void drop_locked(QosCallers *callers, Entry *entry)
 }
 
 /* Puts in what was read at `now`, unless jobs are named in another way meanwhile. */
-static void store(QosCallers *callers, const QosJobNaming *naming, QosCaller *caller, guint64 start,
-                  QosTime now)
+static void store(QosCallers *callers, const QosJobNaming *naming, QosCaller *caller, QosTime now)
 {
     Entry *entry, *oldest;
 
@@ -269,7 +268,7 @@ static void store(QosCallers *callers, const QosJobNaming *naming, QosCaller *ca
         if (entry)
             drop_locked(callers, entry);
         entry = g_new0(Entry, 1);
-        *entry = (Entry){.caller = qos_caller_ref(caller), .start = start, .read = now};
+        *entry = (Entry){.caller = qos_caller_ref(caller), .read = now};
         entry->link.data = entry;
         g_hash_table_insert(callers->entries, GINT_TO_POINTER(caller->tid), entry);
         g_queue_push_head_link(&callers->recent, &entry->link);
@@ -284,7 +283,7 @@ static void store(QosCallers *callers, const QosJobNaming *naming, QosCaller *ca
 /* The cached caller, a new reference, or NULL where there is none. *ret_fresh: it may answer; else
  * the naming to make a new one with, a reference. */
 static QosCaller *find(QosCallers *callers, const struct fuse_ctx *context, QosTime now,
-                       gboolean *ret_fresh, guint64 *ret_start, QosJobNaming **ret_naming)
+                       gboolean *ret_fresh, QosJobNaming **ret_naming)
 {
     QosCaller *caller = NULL;
     Entry *entry;
@@ -293,7 +292,6 @@ static QosCaller *find(QosCallers *callers, const struct fuse_ctx *context, QosT
     entry = g_hash_table_lookup(callers->entries, GINT_TO_POINTER(context->pid));
     if (entry) {
         caller = qos_caller_ref(entry->caller);
-        *ret_start = entry->start;
         *ret_fresh = now - entry->read < QOS_CALLER_FRESH && caller->uid == context->uid &&
                      caller->gid == context->gid;
         g_queue_unlink(&callers->recent, &entry->link);
@@ -310,8 +308,7 @@ QosCaller *qos_callers_get(QosCallers *callers, const struct fuse_ctx *context)
     QosTime now = qos_gate_now();
     g_autoptr(QosJobNaming) naming = NULL;
     gboolean fresh = FALSE;
-    guint64 start = 0;
-    QosCaller *known = find(callers, context, now, &fresh, &start, &naming);
+    QosCaller *known = find(callers, context, now, &fresh, &naming);
     QosCaller *caller;
     Facts facts = {0};
     QosJob *job;
@@ -320,13 +317,13 @@ QosCaller *qos_callers_get(QosCallers *callers, const struct fuse_ctx *context)
         return known;
     if (context->pid != 0 && callers->has_proc)
         read_facts(context->pid, naming, &facts);
-    if (facts.exiting && known && facts.start == start)
+    if (facts.exiting && known && facts.start == known->start)
         job = qos_job_ref(known->job);
     else
         job = name_job(callers, naming, context, &facts);
     caller = make_caller(context, &facts, job);
     if (context->pid != 0)
-        store(callers, naming, caller, facts.start, now);
+        store(callers, naming, caller, now);
     clear_facts(&facts);
     qos_caller_unref(known);
     return caller;

@@ -207,12 +207,14 @@ static gboolean asks_as(const struct fuse_ctx *context, const QosCaller *opener)
 
 /* Work on an open file is done as its opener, unless another user asks; the opener's job always
  * pays. */
-static void find_caller(QosOp *op)
+const QosCaller *qos_op_caller(QosOp *op)
 {
     const struct fuse_ctx *context = fuse_req_ctx(op->fuse);
     QosRequest *request = &op->entry.request;
     QosCaller *opener = op->handle != NULL ? op->handle->caller : NULL;
 
+    if (op->caller != NULL)
+        return op->caller;
     if (opener != NULL && asks_as(context, opener))
         op->caller = qos_caller_ref(opener);
     else
@@ -220,6 +222,7 @@ static void find_caller(QosOp *op)
     request->uid = op->caller->uid;
     request->gid = op->caller->gid;
     request->job = qos_job_ref(opener != NULL ? opener->job : op->caller->job);
+    return op->caller;
 }
 
 /* What holds a lock that other jobs may want does not wait: the lock of a directory, or of a file
@@ -299,7 +302,7 @@ static void park(QosOp *op)
 
 void qos_op_submit(QosOp *op)
 {
-    find_caller(op);
+    qos_op_caller(op);
     note_lock(op);
     if (qos_gate_enter(op->fs->gate, &op->entry))
         run_entries(&op->entry);
@@ -309,7 +312,7 @@ void qos_op_submit(QosOp *op)
 
 void qos_op_submit_urgent(QosOp *op)
 {
-    find_caller(op);
+    qos_op_caller(op);
     if (qos_gate_charge(op->fs->gate, &op->entry))
         run_entries(&op->entry);
     else

@@ -97,7 +97,7 @@ struct QosOp {
     QosReply reply;
     GSList *strings;  /* copies: qos_op_strdup, qos_op_memdup */
     fuse_ino_t locks; /* 0, or the file or directory of which the kernel holds a lock for it */
-    gboolean locks_directory;      /* or symbolic link: other jobs may always want it */
+    gboolean locks_directory;       /* or symbolic link: other jobs may always want it */
     const QosOpenFile *locked_file; /* NULL, or `locks` as one of the operation's handles has it */
     gboolean parked;                /* it was, or it is about to be */
     GList watch;                    /* of the watch list of interrupts, while `watched` */
@@ -116,6 +116,8 @@ void qos_op_use_handle(QosOp *op, const struct fuse_file_info *info);
 void qos_op_lock_file(QosOp *op, fuse_ino_t ino, const QosHandle *handle);
 /* The same of the directory `ino`, or of a symbolic link that the kernel keeps. */
 void qos_op_lock_directory(QosOp *op, fuse_ino_t ino);
+/* Who asks, and on an open file the opener where that is the same user: borrowed. */
+const QosCaller *qos_op_caller(QosOp *op);
 /* Sends it through the gate, to run now or later; it is no longer the caller's. */
 void qos_op_submit(QosOp *op);
 /* For what waits for no token (release, flush): its cost is debt. */

@@ -5,15 +5,16 @@
 #include "ops/toll.h"
 
 #include <pthread.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "fs/gate.h"
 
 /* How long a toll stands: it outlives the pause of a job that pays one operation a second. */
 #define TOLL_TIME (2 * QOS_SECOND)
-/* Each may finish what it had begun when the toll was raised. */
-#define GRACE_TIME QOS_SECOND
 /* How long a thread may queue for the directory's lock. */
 #define TICKET_TIME    (5 * QOS_SECOND)
+#define GRACE_TIME     TICKET_TIME /* no longer: a ticket is remembered so long */
 #define TICKET_LOOKUPS 3
 /* More than any operation asks for; who does nothing else pays too. */
 #define TICKET_ASKS 16
@@ -36,6 +37,7 @@ typedef struct {
     guint asked;           /* of a ticket: times that he asked for the attributes */
     gboolean is_spent;     /* of a ticket: he has done what he came for */
     gboolean is_directory; /* of a toll */
+    guint64 raised;        /* of a toll: when, in clock ticks after boot */
     gboolean is_told;      /* of a toll: the kernel knows */
     QosTime closed;        /* of a file's toll: until when nobody's attributes are believed */
     QosOpcode opcode;      /* of a toll: in debt; of a ticket: paid for, QOS_OP_COUNT = none */
@@ -134,6 +136,16 @@ static void close_locked(QosTolls *tolls, Pass *toll, QosTime now)
         toll = find_toll(tolls, ino, now);
 }
 
+/* The clock that the start of threads is told by. */
+static guint64 ticks_after_boot(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_BOOTTIME, &now);
+    return (guint64)(now.tv_sec * QOS_SECOND + now.tv_nsec) * (guint64)sysconf(_SC_CLK_TCK) /
+           QOS_SECOND;
+}
+
 void qos_tolls_raise(QosTolls *tolls, fuse_ino_t ino, QosOpcode opcode, gboolean is_directory)
 {
     QosTime now = qos_gate_now();
@@ -145,6 +157,7 @@ void qos_tolls_raise(QosTolls *tolls, fuse_ino_t ino, QosOpcode opcode, gboolean
         g_hash_table_foreach_remove(tolls->tickets, has_run_out, &now);
         toll = add(tolls->tolls, ino, 0, now, TOLL_TIME);
         toll->is_directory = is_directory;
+        toll->raised = ticks_after_boot();
     }
     toll->until = now + TOLL_TIME;
     toll->opcode = opcode;
@@ -165,7 +178,14 @@ gboolean qos_tolls_is_closed(QosTolls *tolls, fuse_ino_t ino)
     return is_closed;
 }
 
-QosTollState qos_tolls_meet(QosTolls *tolls, fuse_ino_t ino, pid_t tid, QosOpcode *ret_opcode)
+/* He may hold or await the directory's lock since before the toll. */
+static gboolean was_there(const Pass *toll, guint64 start, QosTime now)
+{
+    return start <= toll->raised && now - toll->since < GRACE_TIME;
+}
+
+QosTollState qos_tolls_meet(QosTolls *tolls, fuse_ino_t ino, pid_t tid, guint64 start,
+                            QosOpcode *ret_opcode)
 {
     QosTollState state = QOS_TOLL_NONE;
 
@@ -178,7 +198,7 @@ QosTollState qos_tolls_meet(QosTolls *tolls, fuse_ino_t ino, pid_t tid, QosOpcod
     if (ticket != NULL && ++ticket->asked > TICKET_ASKS)
         ticket->is_spent = TRUE;
     if (toll != NULL) {
-        gboolean is_free = ticket != NULL ? !ticket->is_spent : now - toll->since < GRACE_TIME;
+        gboolean is_free = ticket != NULL ? !ticket->is_spent : was_there(toll, start, now);
         state = is_free && toll->is_directory ? QOS_TOLL_FREE : QOS_TOLL_DUE;
         *ret_opcode = toll->opcode;
     }

@@ -12,7 +12,8 @@
  * Of a directory the kernel asks once more under the lock, to see whether the caller may make or
  * remove a name. So a thread that has paid has a ticket, with which it need not wait again until it
  * has done what it came for: an operation that changes the directory, or TICKET_LOOKUPS look-ups (a
- * rename makes two), or nothing for TICKET_TIME.
+ * makes two), or nothing for TICKET_TIME. Who may have stood in the directory when its toll was
+ * raised, and lives since then, has such a ticket once.
  *
  * Of a file that is in the page cache others read a page in less than a microsecond, and would ask
  * each time. So its toll is closed only for CLOSED_TIME after the job in debt has read or passed,
@@ -54,9 +55,10 @@ typedef enum {
     QOS_TOLL_FREE, /* he has a ticket: he may hold the lock */
     QOS_TOLL_DUE,
 } QosTollState;
-/* What `tid` meets who asks for the attributes of `ino`. DUE: he waits until *ret_opcode has a
- * token. */
-QosTollState qos_tolls_meet(QosTolls *tolls, fuse_ino_t ino, pid_t tid, QosOpcode *ret_opcode);
+/* What `tid`, who lives since `start` (QosCaller), meets who asks for the attributes of `ino`. DUE:
+ * he waits until *ret_opcode has a token. */
+QosTollState qos_tolls_meet(QosTolls *tolls, fuse_ino_t ino, pid_t tid, guint64 start,
+                            QosOpcode *ret_opcode);
 /* He passes: gives him a ticket, where there is a directory's toll; closes a file's, where he had
  * to wait. `prepaid`: the opcode that he paid for; QOS_OP_COUNT = none. */
 void qos_tolls_pass(QosTolls *tolls, fuse_ino_t ino, pid_t tid, QosOpcode prepaid,

@@ -26,7 +26,7 @@ static void tear_down(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
 static QosTollState meet(Fixture *fixture, fuse_ino_t ino, pid_t tid)
 {
     QosOpcode opcode = QOS_OP_COUNT;
-    QosTollState state = qos_tolls_meet(fixture->tolls, ino, tid, &opcode);
+    QosTollState state = qos_tolls_meet(fixture->tolls, ino, tid, 0, &opcode);
 
     g_assert_true(opcode == (state == QOS_TOLL_NONE ? QOS_OP_COUNT : QOS_OP_CREATE));
     return state;
@@ -94,6 +94,17 @@ static void test_what_was_paid_for_is_free(Fixture *fixture, gconstpointer data 
     g_assert_false(qos_tolls_use(fixture->tolls, FOLDER, TID, QOS_OP_CREATE));
 }
 
+/* Who was born later did not stand there: a job that forks goes on no debt for that. */
+static void test_who_comes_later_pays(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
+{
+    QosOpcode opcode;
+
+    qos_tolls_raise(fixture->tolls, FOLDER, QOS_OP_CREATE, TRUE);
+    g_assert_cmpint(qos_tolls_meet(fixture->tolls, FOLDER, TID, 1, &opcode), ==, QOS_TOLL_FREE);
+    g_assert_cmpint(qos_tolls_meet(fixture->tolls, FOLDER, TID, G_MAXUINT64, &opcode), ==,
+                    QOS_TOLL_DUE);
+}
+
 /* A file's is due each time, and closed for moments alone. */
 static void test_a_file(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
 {
@@ -148,6 +159,7 @@ int main(int argc, char **argv)
     add("/toll/a-ticket-is-good-for-some-looks", test_a_ticket_is_good_for_some_looks);
     add("/toll/a-ticket-does-not-last", test_a_ticket_does_not_last);
     add("/toll/what-was-paid-for-is-free", test_what_was_paid_for_is_free);
+    add("/toll/who-comes-later-pays", test_who_comes_later_pays);
     add("/toll/a-file", test_a_file);
     add("/toll/many-threads", test_many_threads);
     return g_test_run();
