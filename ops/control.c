@@ -36,6 +36,7 @@ struct QosControl {
     pthread_mutex_t lock;    /* below */
     QosTunables tunables;    /* changed with both held */
     GHashTable *errors;      /* uid -> why the last set of that user failed */
+    GHashTable *texts;       /* GBytes of the files of .qosfs that are open */
     pthread_t thread;
     gboolean has_thread;
     pthread_cond_t called; /* for the thread: one of these is true */
@@ -140,6 +141,7 @@ QosControl *qos_control_new(QosFs *fs, QosDb *db, GHashTable *overrides, GError 
     pthread_mutex_init(&control->lock, NULL);
     init_condition(&control->called);
     control->errors = g_hash_table_new_full(NULL, NULL, NULL, g_free);
+    control->texts = g_hash_table_new_full(NULL, NULL, (GDestroyNotify)g_bytes_unref, NULL);
     qos_tunables_init(&control->tunables);
     if (!load_tunables(control, overrides, error) || (db && !load_rules_and_jobs(control, error)))
         g_clear_pointer(&control, qos_control_free);
@@ -152,10 +154,25 @@ void qos_control_free(QosControl *control)
         return;
     qos_tunables_clear(&control->tunables);
     g_hash_table_unref(control->errors);
+    g_hash_table_unref(control->texts);
     pthread_cond_destroy(&control->called);
     pthread_mutex_destroy(&control->lock);
     pthread_mutex_destroy(&control->setting);
     g_free(control);
+}
+
+void qos_control_keep_text(QosControl *control, GBytes *text)
+{
+    pthread_mutex_lock(&control->lock);
+    g_hash_table_add(control->texts, text);
+    pthread_mutex_unlock(&control->lock);
+}
+
+void qos_control_drop_text(QosControl *control, GBytes *text)
+{
+    pthread_mutex_lock(&control->lock);
+    g_hash_table_remove(control->texts, text);
+    pthread_mutex_unlock(&control->lock);
 }
 
 QosTime qos_control_started(const QosControl *control)

@@ -50,6 +50,10 @@ void qos_control_free(QosControl *control); /* stopped, or never started; NULL i
 
 /* What the mount does now; with its jobs, or with an empty list of them. Owned by the caller. */
 QosReport *qos_control_report(QosControl *control, gboolean with_jobs);
+/* The text of an open file, which is taken over until it is closed: where the mount ends first, the
+ * kernel does not tell. */
+void qos_control_keep_text(QosControl *control, GBytes *text);
+void qos_control_drop_text(QosControl *control, GBytes *text);
 /* TRUE where the caller is root or the mount's owner. */
 gboolean qos_control_may_set(fuse_req_t request);
 /* When it was mounted, ns since 1970. */

@@ -149,6 +149,7 @@ void qos_control_open(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info 
 {
     const File *file = file_of(ino);
     gboolean writes = (info->flags & O_ACCMODE) != O_RDONLY;
+    QosControl *control = qos_fs(request)->control;
     GBytes *text;
 
     if (!file || (writes && !(file->mode & S_IWUSR)) || (writes && !qos_control_may_set(request))) {
@@ -158,14 +159,15 @@ void qos_control_open(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info 
     if ((info->flags & O_ACCMODE) == O_WRONLY) {
         text = g_bytes_new(NULL, 0);
     } else {
-        g_autoptr(QosReport) report = qos_control_report(qos_fs(request)->control, file->with_jobs);
+        g_autoptr(QosReport) report = qos_control_report(control, file->with_jobs);
 
         text = g_string_free_to_bytes(file->text(report));
     }
+    qos_control_keep_text(control, text);
     info->fh = (uintptr_t)text;
     info->direct_io = 1;
     if (fuse_reply_open(request, info) < 0) /* the caller is gone: no release will come */
-        g_bytes_unref(text);
+        qos_control_drop_text(control, text);
 }
 
 /* The reader has its data, and may close, before the reply returns here: hence a reference. */
@@ -201,7 +203,7 @@ void qos_control_write(fuse_req_t request, G_GNUC_UNUSED fuse_ino_t ino, const c
 void qos_control_release(fuse_req_t request, G_GNUC_UNUSED fuse_ino_t ino,
                          struct fuse_file_info *info)
 {
-    g_bytes_unref(text_of(info));
+    qos_control_drop_text(qos_fs(request)->control, text_of(info));
     fuse_reply_err(request, 0);
 }
 
