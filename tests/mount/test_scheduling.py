@@ -46,7 +46,7 @@ def test_switching_lets_nothing_go(store, mount):
         qos.set("nrs_policies", name)
         assert policies(qos)["tbf"] == ("stopping", 9) and rule_waiting(qos, "tight") == 9
         as_job("held", *read(qos, 0))  # a new one is the new policy's
-    assert policies(qos)["fifo"][0] == "stopped"
+    wait_until(lambda: policies(qos)["fifo"][0] == "stopped", what="the end of fifo")  # a reply comes before its end
     qos.set("nrs_policies", "tbf")
     assert policies(qos)["tbf"] == ("started", 9)
     late = start_job("held", *read(qos, 0), stdout=subprocess.PIPE)
