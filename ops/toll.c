@@ -1,6 +1,6 @@
 /*
- * Tolls; ops/toll.h tells what for. Tolls and tickets that have run out are swept out when a toll
- * is raised, so that the tables stay as small as what jobs in debt do.
+ * Tolls; ops/toll.h tells what for. Tolls and tickets that have run out are swept out every few
+ * seconds, as jobs in debt go on, so that the tables stay as small as what these do.
  */
 #include "ops/toll.h"
 
@@ -53,6 +53,7 @@ struct QosTolls {
     GHashTable *tolls;   /* Key -> Pass */
     GHashTable *tickets; /* Key -> Pass */
     GArray *news;        /* of fuse_ino_t: to be told to the kernel */
+    QosTime swept;
     gboolean is_stopping;
 };
 
@@ -151,10 +152,13 @@ void qos_tolls_raise(QosTolls *tolls, fuse_ino_t ino, QosOpcode opcode, gboolean
     QosTime now = qos_gate_now();
 
     pthread_mutex_lock(&tolls->lock);
-    Pass *toll = find_toll(tolls, ino, now);
-    if (toll == NULL) {
+    if (now - tolls->swept >= TICKET_TIME) {
         g_hash_table_foreach_remove(tolls->tolls, has_run_out, &now);
         g_hash_table_foreach_remove(tolls->tickets, has_run_out, &now);
+        tolls->swept = now;
+    }
+    Pass *toll = find_toll(tolls, ino, now);
+    if (toll == NULL) {
         toll = add(tolls->tolls, ino, 0, now, TOLL_TIME);
         toll->is_directory = is_directory;
         toll->raised = ticks_after_boot();
