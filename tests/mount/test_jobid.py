@@ -251,7 +251,7 @@ def test_late_pages_are_billed_to_the_opener(qos):
             "with mmap.mmap(file, 65536) as pages: pages[:] = bytes(65536)\n"
             "os.fsync(file)\n")
     as_job("mapper", sys.executable, "-c", code, qos.dir / "file")
-    assert qos.job("mapper")["write_bytes"] >= 65536
+    wait_until(lambda: qos.job("mapper")["write_bytes"] >= 65536, what="the booking of what was answered")
     assert requests(qos, "0") == 0
 
 

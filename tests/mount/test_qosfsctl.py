@@ -245,6 +245,7 @@ def test_settings(qos):
 def test_clear(qos):
     for job in ("one", "two"):
         as_job(job, "touch", qos.dir / job)
+        qos.wait_booked(job, create=1, close=1)
     ctl(qos, "clear", "one")
     assert (qos.job("one") or {"requests": 0})["requests"] == 0
     assert qos.job("two")["requests"] > 0

@@ -88,7 +88,7 @@ def weather(qos):
         storm(qos, seed, ["quick", "other", "slow"])
     assert tree(qos.dir) == tree(qos.store.dir)
     wait_forgotten(qos, before)
-    assert all(job["waiting"] == job["running"] == 0 for job in qos.state()["jobs"])
+    wait_until(lambda: all(job["waiting"] == job["running"] == 0 for job in qos.state()["jobs"]), what="the end of all")
 
 
 def wait_forgotten(qos, before):
