@@ -67,6 +67,7 @@ typedef struct QosJob {
     guint waiting;           /* requests that wait now */
     guint running;           /* slots held now */
     guint passing;           /* in the store without a slot */
+    guint filling;           /* requests that wait and fill the kernel's cache */
     guint64 parked_bytes;    /* of data, in memory while its request waits */
     guint64 refused;         /* requests that failed because nothing was left to hold their data */
     guint passthrough;       /* open files that the kernel reads and writes by itself */

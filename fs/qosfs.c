@@ -258,7 +258,8 @@ static gboolean choose_ring(Mounter *mounter, GError **error)
 
     if (options->io_uring == QOS_RING_OFF)
         return TRUE;
-    mounter->ring = qos_ring_new(options->io_uring_depth, options->threads, &reason);
+    mounter->ring =
+        qos_ring_new(options->io_uring_depth, options->threads + QOS_PASSING_ALL, &reason);
     return mounter->ring || go_without_ring(mounter, reason, error);
 }
 

@@ -341,6 +341,7 @@ static gboolean pass(QosSched *sched, QosRequest *request, QosTime now)
 static void begin_wait(QosRequest *request, QosTime now)
 {
     request->job->waiting++;
+    request->job->filling += request->fills_cache ? 1 : 0;
     qos_job_waits(request->job, request->wait_rule_id, request->wait_rule_name, now);
 }
 
@@ -351,6 +352,8 @@ QosVerdict qos_sched_enter(QosSched *sched, QosRequest *request, QosTime now, Qo
     *ret_wake = QOS_NEVER;
     if (request->holds_lock ? pass(sched, request, now) : try_now(sched, request, now))
         return QOS_GO;
+    if (request->fills_cache && request->job->filling >= QOS_FILLING_MAX)
+        return qos_sched_charge(sched, request, now);
     request->state = QOS_REQUEST_QUEUED;
     request->wait_rule_id = 0;
     g_strlcpy(request->wait_rule_name, QOS_WAIT_SLOTS, sizeof(request->wait_rule_name));
@@ -408,6 +411,7 @@ void qos_sched_release(QosSched *sched, QosRequest *request, QosTime now)
 static void book_wait(QosRequest *request, QosTime now)
 {
     request->job->waiting--;
+    request->job->filling -= request->fills_cache ? 1 : 0;
     qos_job_waited(request->job, request->wait_rule_id, request->wait_rule_name,
                    now - request->arrival, now);
 }

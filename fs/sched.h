@@ -21,6 +21,9 @@
  * What ends something (a close) waits for no token: it is charged, whatever the debt. But a store
  * that hangs lets it hang too, so that the second bound holds for it, and beyond that it is held.
  *
+ * The kernel reads ahead by requests that nobody may be waiting for, and has room for so many.
+ * Where QOS_FILLING_MAX of one job wait, further ones go at once, into debt.
+ *
  * The data of requests that wait (WRITE) is kept in memory, `parked_max` of it, of which one job
  * has at most seven eighths. Beyond half of either the data goes to the store at once, and it is
  * the answer that waits: so the caller is held to his rule, and his data takes no memory. Only
@@ -38,8 +41,10 @@
 #include "fs/account.h"
 #include "fs/rule.h"
 
-#define QOS_PASSING_MAX 8                  /* threads that one job may tie up beyond its slots */
-#define QOS_PASSING_ALL 64                 /* that all jobs may; a mount has so many more */
+#define QOS_PASSING_MAX 8 /* threads that one job may tie up beyond its slots */
+#define QOS_FILLING_MAX                                                                            \
+    4096                   /* of one job; the kernel lets 65535 wait, or some thousands for users */
+#define QOS_PASSING_ALL 64 /* that all jobs may; a mount has so many more */
 #define QOS_DEBT_MAX    (300 * QOS_SECOND) /* 64 threads that come at once at 10 op/s owe 32 s */
 
 typedef enum {
@@ -57,12 +62,13 @@ typedef struct {
     QosOpcode opcode;
     guint32 uid;
     guint32 gid;
-    guint64 bytes;       /* what it will move; corrected by leave */
-    guint64 data;        /* bytes that are to be kept for it while it waits */
-    QosJob *job;         /* a reference of the request's */
-    guint64 lock;        /* of what the kernel holds a lock for it, 0 = of nothing */
-    gboolean holds_lock; /* and other jobs may want it: it must not wait */
-    gboolean is_toll;    /* it waits until the class of `toll_opcode` has a token (ops/toll.h) */
+    guint64 bytes;        /* what it will move; corrected by leave */
+    guint64 data;         /* bytes that are to be kept for it while it waits */
+    QosJob *job;          /* a reference of the request's */
+    guint64 lock;         /* of what the kernel holds a lock for it, 0 = of nothing */
+    gboolean holds_lock;  /* and other jobs may want it: it must not wait */
+    gboolean fills_cache; /* a READ into the kernel's pages: of these it lets only so many wait */
+    gboolean is_toll;     /* it waits until the class of `toll_opcode` has a token (ops/toll.h) */
     QosOpcode toll_opcode;
     gboolean is_prepaid; /* its thread paid for it at a toll */
     /* --- */

@@ -75,8 +75,10 @@ void qosfs_op_read(fuse_req_t request, fuse_ino_t ino, size_t size, off_t offset
     read_op->size = size;
     read_op->offset = offset;
     read_op->op.entry.request.bytes = size;
-    if (info->lock_owner == NO_OWNER)
+    if (info->lock_owner == NO_OWNER) {
+        read_op->op.entry.request.fills_cache = TRUE;
         qos_op_lock_file(&read_op->op, ino, read_op->op.handle);
+    }
     qos_op_submit(&read_op->op);
 }
 

@@ -8,7 +8,7 @@
 
 #define MAX_WRITE (1u << 20)
 /* Parked read-ahead must not block other jobs' (fuse.md, "Parking a request"). */
-#define MAX_BACKGROUND 8192
+#define MAX_BACKGROUND 65535 /* the kernel's own bound */
 
 /* Asked for where the kernel has it. */
 static const guint64 wanted[] = {

@@ -175,3 +175,32 @@ def test_a_store_that_hangs_does_not_fill_memory(stoppable):
     wait_until(lambda: parked(qos) == 0, what="the end")
     assert qos.said == [[str(errno.ENOMEM)] * (COUNT - 14 - 56 - 8)]
     assert written(qos.inner.store.dir) == 14 + 56 + 8
+
+
+# --- the kernel's room for reading ahead ---
+
+FILLING_MAX = 4096  # fs/sched.h
+AHEAD = 4500
+
+READ_AHEAD = """
+import os, sys
+for number in range(int(sys.argv[2])):
+    file = os.open(f"{sys.argv[1]}/ahead-{number}", os.O_RDONLY)
+    os.posix_fadvise(file, 0, 4096, os.POSIX_FADV_WILLNEED)
+    os.close(file)
+"""
+
+
+def test_reading_ahead_is_bounded(store, mount):
+    """The kernel has room for so many requests in the background, whoever caused them."""
+    for number in range(AHEAD):
+        (store.dir / f"ahead-{number}").write_bytes(b"x" * 4096)
+    (store.dir / "file").write_bytes(os.urandom(4 * MIB))
+    qos = mount(store)
+    qos.rule("start tight jobid={hog}&opcode={read} bps=1 depth=1:1")
+    as_job("hog", sys.executable, "-c", READ_AHEAD, qos.dir, str(AHEAD))
+    wait_until(lambda: qos.job("hog")["waiting"] == FILLING_MAX, what="the read-ahead")
+    qos.wait_booked("hog", read=AHEAD - FILLING_MAX)
+    as_job("guest", "cmp", qos.dir / "file", store.dir / "file", timeout=60)
+    qos.rule("stop tight")
+    qos.wait_booked("hog", read=AHEAD)

@@ -270,6 +270,48 @@ static void test_data_that_waits_is_bounded(void)
     fixture_clear(&f);
 }
 
+/* Read-ahead that waits takes room in the kernel: beyond so many it goes, as debt. */
+static void test_reading_ahead_is_bounded(void)
+{
+    enum { MORE = 10 };
+    Fixture f;
+    GQueue waiting = G_QUEUE_INIT;
+    fixture_init(&f, &qos_policy_tbf, 4);
+    fixture_rule(&f, "start r jobid={hog} rate=1 depth=1:1");
+    for (guint i = 0; i <= QOS_FILLING_MAX; i++) {
+        QosRequest *request = request_new(&f, "hog", QOS_OP_READ, 1);
+        request->fills_cache = TRUE;
+        if (enter(&f, request) == QOS_WAIT)
+            g_queue_push_tail(&waiting, request);
+        else
+            leave(&f, request);
+    }
+    g_assert_cmpuint(waiting.length, ==, QOS_FILLING_MAX);
+    for (guint i = 0; i < MORE; i++) {
+        QosRequest *request = request_new(&f, "hog", QOS_OP_READ, 1);
+        request->fills_cache = i != 0; /* one that fills nothing waits as ever */
+        g_assert_cmpint(enter(&f, request), ==, i == 0 ? QOS_WAIT : QOS_GO);
+        if (i == 0)
+            g_queue_push_tail(&waiting, request);
+        else
+            leave(&f, request);
+    }
+    f.now += (MORE - 1) * QOS_SECOND; /* their debt */
+    g_assert_null(next(&f));
+    f.now += QOS_SECOND;
+    QosRequest *first = next(&f);
+    g_assert_true(first == g_queue_pop_head(&waiting));
+    g_assert_cmpuint(first->job->filling, ==, QOS_FILLING_MAX - 1);
+    leave(&f, first);
+    for (QosRequest *request; (request = g_queue_pop_head(&waiting)) != NULL;) {
+        qos_sched_cancel(f.sched, request, f.now);
+        if (waiting.length == 0)
+            g_assert_cmpuint(request->job->filling, ==, 0);
+        request_free(request);
+    }
+    fixture_clear(&f);
+}
+
 static void test_cancel(void)
 {
     static const QosPolicyClass *const all[] = {&qos_policy_fifo, &qos_policy_jrr, &qos_policy_tbf};
@@ -564,6 +606,7 @@ int main(int argc, char **argv)
     g_test_add_func("/sched/closes-are-bounded", test_closes_are_bounded);
     g_test_add_func("/sched/release", test_release);
     g_test_add_func("/sched/data-that-waits-is-bounded", test_data_that_waits_is_bounded);
+    g_test_add_func("/sched/reading-ahead-is-bounded", test_reading_ahead_is_bounded);
     g_test_add_func("/sched/cancel", test_cancel);
     g_test_add_func("/sched/switch-under-load", test_switch_under_load);
     g_test_add_func("/sched/slots-shrink-under-load", test_slots_shrink_under_load);
