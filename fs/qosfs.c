@@ -26,6 +26,7 @@
 #include "fs/mountpoint.h"
 #include "fs/options.h"
 #include "fs/privilege.h"
+#include "fs/readers.h"
 #include "fs/ring.h"
 #include "ops/backing.h"
 #include "ops/control.h"
@@ -279,6 +280,7 @@ static gboolean start(Mounter *mounter, GError **error)
     warn_of_bound(mounter);
     fs->handles = qos_handles_new();
     fs->openers = qos_openers_new();
+    fs->readers = qos_readers_new(MAX(g_get_num_processors(), 2));
     fs->gate = qos_gate_new(&qos_policy_tbf, SLOTS_AT_FIRST, CLEANUP_AT_FIRST);
     if (timeout != QOS_NEVER)
         qos_gate_set_max_wait(fs->gate, timeout / 2); /* the other half is for the store */
@@ -338,6 +340,7 @@ static void stop(Mounter *mounter)
     qos_openers_free(fs->openers);
     qos_inodes_free(fs->inodes);
     qos_gate_free(fs->gate);
+    qos_readers_free(fs->readers);
     qos_privilege_report();
 }
 
@@ -404,6 +407,8 @@ static gboolean loop(Mounter *mounter, GError **error)
         return FALSE;
     if (!mounter->options.unconfined && !qos_privilege_filter(error))
         return FALSE;
+    if (QOSFS_HAS_READERS && !mounter->ring)
+        qos_readers_attach(session);
     config = fuse_loop_cfg_create();
     fuse_loop_cfg_set_clone_fd(config, mounter->ring == NULL);
     fuse_loop_cfg_set_max_threads(config, mounter->options.threads + QOS_PASSING_ALL);

@@ -11,6 +11,7 @@
 typedef struct QosInodes QosInodes;         /* ops/inode.h */
 typedef struct QosHandles QosHandles;       /* ops/handle.h */
 typedef struct QosOpeners QosOpeners;       /* ops/openers.h */
+typedef struct QosReaders QosReaders;       /* fs/readers.h */
 typedef struct QosControl QosControl;       /* ops/control.h */
 typedef struct QosInterrupts QosInterrupts; /* ops/interrupt.h */
 typedef struct QosTolls QosTolls;           /* ops/toll.h */
@@ -44,6 +45,7 @@ typedef struct QosFs {
     QosInodes *inodes;
     QosHandles *handles;
     QosOpeners *openers;
+    QosReaders *readers;
     QosControl *control;
     QosInterrupts *interrupts;
     QosTolls *tolls;
