@@ -94,13 +94,15 @@ static gboolean unmount_dead(const char *place)
            g_spawn_check_wait_status(status, NULL);
 }
 
-/* The kernel may have attributes of a dead mount still: the question must reach the daemon. */
+/* The kernel may have attributes of a dead mount still: the question must reach the daemon. One
+ * that dies only now leaves it without an answer. */
 static gboolean is_dead(const char *path)
 {
     struct statx statx_buffer;
 
-    return statx(AT_FDCWD, path, AT_STATX_FORCE_SYNC, STATX_BASIC_STATS, &statx_buffer) != 0 &&
-           errno == ENOTCONN;
+    if (statx(AT_FDCWD, path, AT_STATX_FORCE_SYNC, STATX_BASIC_STATS, &statx_buffer) == 0)
+        return FALSE;
+    return errno == ENOTCONN || errno == ECONNABORTED || errno == ECANCELED;
 }
 
 gboolean qos_mountpoint_clear(const char *path, GError **error)

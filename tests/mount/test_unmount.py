@@ -5,18 +5,15 @@ QOSFS_UNMOUNT_ROUNDS says how often each: once by default, 100 for a long search
 import contextlib
 import errno
 import os
-import re
 import signal
 
 import pytest
 
-from harness import MNT_DETACH, TIMEOUT, USER, as_user, run, umount, wait_until
+from harness import GONE, MNT_DETACH, TIMEOUT, USER, as_user, run, umount, wait_until
 
 ROUNDS = int(os.environ.get("QOSFS_UNMOUNT_ROUNDS", "1"))
 MNT_FORCE = 1
 JOBS = ("quick", "slow", "crawl")
-# What programs are told when the mount goes.
-GONE = re.compile(rf"{os.strerror(errno.ENOTCONN)}|{os.strerror(errno.ECONNABORTED)}")
 
 pytestmark = [pytest.mark.parametrize("store", ["tmpfs"], indirect=True),
               pytest.mark.parametrize("round_number", range(ROUNDS))]
