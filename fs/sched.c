@@ -322,20 +322,10 @@ static gboolean try_now(QosSched *sched, QosRequest *request, QosTime now)
     return TRUE;
 }
 
-/* Lets a request go that must not wait because of what it holds; FALSE where a bound is reached. */
-static gboolean pass(QosSched *sched, QosRequest *request, QosTime now)
+static void name_wait_for_slots(QosRequest *request)
 {
-    QosLrs *lrs = sched->current;
-
-    if (!squeeze_in(sched, request, now))
-        return FALSE;
-    if (lrs->class->charge != NULL && !lrs->class->charge(lrs->self, request, QOS_DEBT_MAX, now)) {
-        give_slot_back(sched, request);
-        return FALSE;
-    }
-    lrs->running++;
-    request->state = QOS_REQUEST_RUNNING;
-    return TRUE;
+    request->wait_rule_id = 0;
+    g_strlcpy(request->wait_rule_name, QOS_WAIT_SLOTS, sizeof(request->wait_rule_name));
 }
 
 static void begin_wait(QosRequest *request, QosTime now)
@@ -345,18 +335,44 @@ static void begin_wait(QosRequest *request, QosTime now)
     qos_job_waits(request->job, request->wait_rule_id, request->wait_rule_name, now);
 }
 
+/* A request that is charged, and waits for no token: it goes, or is held where its job has as much
+ * in the store as it may. */
+static QosVerdict admit(QosSched *sched, QosRequest *request, QosTime now)
+{
+    request->lrs->running++;
+    if (squeeze_in(sched, request, now)) {
+        request->state = QOS_REQUEST_RUNNING;
+        return QOS_GO;
+    }
+    name_wait_for_slots(request);
+    hold(sched, request);
+    begin_wait(request, now);
+    return QOS_WAIT;
+}
+
+/* Books a request that must not wait because of what it holds; FALSE where its class owes too much.
+ */
+static gboolean charge_lock(QosSched *sched, QosRequest *request, QosTime now)
+{
+    const QosLrs *lrs = sched->current;
+
+    return request->holds_lock && (lrs->class->charge == NULL ||
+                                   lrs->class->charge(lrs->self, request, QOS_DEBT_MAX, now));
+}
+
 QosVerdict qos_sched_enter(QosSched *sched, QosRequest *request, QosTime now, QosTime *ret_wake)
 {
     QosLrs *lrs = sched->current;
     prepare(sched, request, now);
     *ret_wake = QOS_NEVER;
-    if (request->holds_lock ? pass(sched, request, now) : try_now(sched, request, now))
+    if (charge_lock(sched, request, now))
+        return admit(sched, request, now);
+    if (!request->holds_lock && try_now(sched, request, now))
         return QOS_GO;
     if (request->fills_cache && request->job->filling >= QOS_FILLING_MAX)
         return qos_sched_charge(sched, request, now);
     request->state = QOS_REQUEST_QUEUED;
-    request->wait_rule_id = 0;
-    g_strlcpy(request->wait_rule_name, QOS_WAIT_SLOTS, sizeof(request->wait_rule_name));
+    name_wait_for_slots(request);
     lrs->queued++;
     lrs->class->incoming(lrs->self, request, now);
 
@@ -378,16 +394,9 @@ QosVerdict qos_sched_charge(QosSched *sched, QosRequest *request, QosTime now)
 {
     QosLrs *lrs = sched->current;
     prepare(sched, request, now);
-    lrs->running++;
     if (lrs->class->charge != NULL)
         lrs->class->charge(lrs->self, request, QOS_NEVER, now);
-    if (squeeze_in(sched, request, now)) {
-        request->state = QOS_REQUEST_RUNNING;
-        return QOS_GO;
-    }
-    hold(sched, request);
-    begin_wait(request, now);
-    return QOS_WAIT;
+    return admit(sched, request, now);
 }
 
 void qos_sched_release(QosSched *sched, QosRequest *request, QosTime now)

@@ -361,6 +361,31 @@ static void test_what_holds_a_lock_goes_into_debt(void)
     fixture_clear(&f);
 }
 
+/* What holds a lock waits for a thread where its job has too many, but for no token. */
+static void test_what_holds_a_lock_waits_for_no_token(void)
+{
+    Fixture f;
+    QosRequest *inside[1 + QOS_PASSING_MAX];
+    fixture_init(&f, &qos_policy_tbf, 2); /* a job's share: 1 */
+    fixture_rule(&f, "start r jobid={j} rate=1 depth=1");
+    for (guint i = 0; i < G_N_ELEMENTS(inside); i++) {
+        inside[i] = request_new(&f, "j", QOS_OP_READ, 0);
+        inside[i]->holds_lock = TRUE;
+        g_assert_cmpint(enter(&f, inside[i]), ==, QOS_GO);
+    }
+    QosRequest *more = request_new(&f, "j", QOS_OP_READ, 0);
+    more->holds_lock = TRUE;
+    g_assert_cmpint(enter(&f, more), ==, QOS_WAIT);
+    g_assert_true(more->owes);
+    g_assert_null(next(&f));
+    leave(&f, inside[0]);
+    g_assert_true(next(&f) == more);
+    leave(&f, more);
+    for (guint i = 1; i < G_N_ELEMENTS(inside); i++)
+        leave(&f, inside[i]);
+    fixture_clear(&f);
+}
+
 /* What others want goes though nothing is due, and the class owes for it. */
 static void test_what_is_released_goes_into_debt(void)
 {
@@ -507,6 +532,8 @@ int main(int argc, char **argv)
     g_test_add_func("/tbf/dry-run", test_dry_run);
     g_test_add_func("/tbf/charge-is-debt", test_charge_is_debt);
     g_test_add_func("/tbf/what-holds-a-lock-goes-into-debt", test_what_holds_a_lock_goes_into_debt);
+    g_test_add_func("/tbf/what-holds-a-lock-waits-for-no-token",
+                    test_what_holds_a_lock_waits_for_no_token);
     g_test_add_func("/tbf/what-is-released-goes-into-debt", test_what_is_released_goes_into_debt);
     g_test_add_func("/tbf/a-toll-pays-for-another-class", test_a_toll_pays_for_another_class);
     g_test_add_func("/tbf/settle", test_settle);
