@@ -16,10 +16,17 @@
 static void run_entries(QosEntry *entry);
 static void cancel(QosEntry *entry, int error);
 
+/* Room for the copies of most names behind the operation: one allocation instead of three. */
+#define COPIES_ROOM 80
+
 gpointer qos_op_new(fuse_req_t request, gsize size, QosOpcode opcode, int (*run)(QosOp *op))
 {
-    QosOp *op = g_malloc0(size);
+    /* The C library gives malloc() what it has at hand, and calloc() not. */
+    QosOp *op = g_malloc(size + COPIES_ROOM);
 
+    memset(op, 0, size);
+    op->room = (char *)op + size;
+    op->room_left = COPIES_ROOM;
     op->entry.request.opcode = opcode;
     op->entry.run = run_entries;
     op->entry.cancelled = cancel;
@@ -53,11 +60,17 @@ const char *qos_op_strdup(QosOp *op, const char *text)
 
 gpointer qos_op_memdup(QosOp *op, const void *bytes, gsize size)
 {
-    gpointer copy = g_malloc(MAX(size, 1));
+    gpointer copy = op->room;
 
+    if (size <= op->room_left) {
+        op->room += size;
+        op->room_left -= size;
+    } else {
+        copy = g_malloc(size);
+        op->strings = g_slist_prepend(op->strings, copy);
+    }
     if (size > 0)
         memcpy(copy, bytes, size);
-    op->strings = g_slist_prepend(op->strings, copy);
     return copy;
 }
 

@@ -95,7 +95,9 @@ struct QosOp {
     void (*clear)(QosOp *op); /* NULL, or frees what the operation added to the struct */
     guint64 moved;            /* bytes, for the books; set by run */
     QosReply reply;
-    GSList *strings;  /* copies: qos_op_strdup, qos_op_memdup */
+    char *room; /* behind the struct, for copies: qos_op_strdup, qos_op_memdup */
+    gsize room_left;
+    GSList *strings;  /* copies that found no room there */
     fuse_ino_t locks; /* 0, or the file or directory of which the kernel holds a lock for it */
     gboolean locks_directory;       /* or symbolic link: other jobs may always want it */
     const QosOpenFile *locked_file; /* NULL, or `locks` as one of the operation's handles has it */
