@@ -47,6 +47,7 @@ Helpers, from harness:
     job_environment("7")                   the environment alone
     run("tar", ...)                        runs a program that must succeed; its output
     wait_until(predicate, timeout)         polls; tests never sleep
+    is_stopped(pid)                        once SIGSTOP has reached all threads
     umount(path, flags)                    umount2(2)
 The JobID of a process is read from the environment that it was started with: to act as a job from Python,
 as_job("7", sys.executable, "-c", CODE).

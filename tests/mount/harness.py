@@ -63,6 +63,12 @@ def umount(path, flags=0):
     _check(_libc.umount2(os.fsencode(path), flags), path)
 
 
+def is_stopped(pid):
+    """SIGSTOP has reached all its threads."""
+    tasks = pathlib.Path(f"/proc/{pid}/task").iterdir()
+    return {(task / "stat").read_text().rpartition(")")[2].split()[0] for task in tasks} == {"T"}
+
+
 def run(*command, **options):
     """Runs a program that must succeed; its standard output."""
     done = subprocess.run([str(word) for word in command], text=True, capture_output=True, **options)

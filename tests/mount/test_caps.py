@@ -5,14 +5,13 @@ A folder of the store that hangs is another mount whose daemon is stopped.
 import contextlib
 import errno
 import os
-import pathlib
 import signal
 import subprocess
 import sys
 
 import pytest
 
-from harness import as_job, run, start_job, umount, wait_until
+from harness import as_job, is_stopped, run, start_job, umount, wait_until
 
 pytestmark = pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
 
@@ -62,11 +61,6 @@ def running(process):
     finally:
         process.kill()
         process.wait()
-
-
-def is_stopped(pid):
-    tasks = pathlib.Path(f"/proc/{pid}/task").iterdir()
-    return {(task / "stat").read_text().rpartition(")")[2].split()[0] for task in tasks} == {"T"}
 
 
 @contextlib.contextmanager

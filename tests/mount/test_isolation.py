@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from harness import as_job, run, start_job, wait_until
+from harness import as_job, is_stopped, run, start_job, wait_until
 
 # Makes and removes a file of its own in the folder for ever, with 16 threads.
 CHURN = """
@@ -236,6 +236,7 @@ def test_a_file_that_hangs_in_the_store_takes_its_job_alone(store, hanging, moun
         hog.stdout.readline()
         os.kill(hanging.pid, signal.SIGSTOP)
         try:
+            wait_until(lambda: is_stopped(hanging.pid), what="the stop")
             print(file=hog.stdin, flush=True)
             wait_until(lambda: qos.job("hog")["running"] == 7, what="a job's share of the slots")
             assert longest_step(qos, "file", USE_FILE) < WAIT / 4

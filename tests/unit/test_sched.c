@@ -583,8 +583,8 @@ static void test_the_short_way_decides_the_same(void)
             }
         }
         for (guint i = 0; i < 2; i++) {
-            twins[i].fixture.now += 1000000 * QOS_SECOND;
             do {
+                twins[i].fixture.now += 1000 * QOS_SECOND; /* tokens for what waits */
                 while (twins[i].running->len > 0)
                     leave(&twins[i].fixture, g_ptr_array_remove_index(twins[i].running, 0));
                 twin_drain(&twins[i]);
