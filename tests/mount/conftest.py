@@ -44,6 +44,7 @@ Helpers, from harness:
     as_user(uid, gid, groups, function)    runs function in a child as that user; result or exception come back
     as_job("7", "dd", ...)                 runs a program with SLURM_JOB_ID=7 (and no other scheduler's variable);
                                            must succeed; its output. start_job(): the same in the background, a Popen
+    with running(start_job(...)):          kills it at the end of the block
     job_environment("7")                   the environment alone
     run("tar", ...)                        runs a program that must succeed; its output
     wait_until(predicate, timeout)         polls; tests never sleep

@@ -135,6 +135,16 @@ def start_job(jobid, *command, **options):
     return subprocess.Popen([str(word) for word in command], **options)
 
 
+@contextlib.contextmanager
+def running(process):
+    """A process that ends with the block, whatever becomes of it."""
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
 class World:
     """The private mount namespace of this run, with a file system of its own for all that tests make."""
 

@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from harness import as_job, is_stopped, run, start_job, umount, wait_until
+from harness import as_job, is_stopped, run, running, start_job, umount, wait_until
 
 pytestmark = pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
 
@@ -52,15 +52,6 @@ if operation == "write":
     for writer in writers: writer.join()
     print(*refused)
 """
-
-
-@contextlib.contextmanager
-def running(process):
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from harness import as_job, is_stopped, run, start_job, wait_until
+from harness import as_job, is_stopped, run, running, start_job, wait_until
 
 # Makes and removes a file of its own in the folder for ever, with 16 threads.
 CHURN = """
@@ -36,15 +36,6 @@ for number in range(100):
         longest = max(longest, time.monotonic() - start)
 print(longest)
 """
-
-
-@contextlib.contextmanager
-def running(process):
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
 
 
 @pytest.mark.parametrize("options", ["", "cache=always"])
