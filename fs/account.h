@@ -14,6 +14,7 @@
 #include "base/histogram.h"
 #include "base/opcode.h"
 #include "base/time.h"
+#include "fs/adapt.h"
 
 #define QOS_JOB_ID_MAX 63 /* bytes, without the terminator; Lustre has 31 */
 #define QOS_JOB_WAITS_MAX                                                                          \
@@ -80,6 +81,7 @@ typedef struct QosJob {
     /* The scheduler's own. */
     GQueue held;     /* of QosRequest: due, but the job has its full share of slots */
     GList held_link; /* among the jobs that have held requests */
+    QosShare share;  /* of the adaptive sharing */
 } QosJob;
 
 typedef struct {

@@ -462,7 +462,7 @@ gboolean qos_gate_rule_state(QosGate *gate, guint64 rule_id, QosRuleState *ret_s
 void qos_gate_set_slots(QosGate *gate, guint slots)
 {
     pthread_mutex_lock(&gate->lock);
-    qos_sched_set_slots(gate->sched, slots);
+    qos_sched_set_slots(gate->sched, slots, qos_gate_now());
     wake_leader_locked(gate, qos_gate_now());
     pthread_mutex_unlock(&gate->lock);
 }

@@ -9,90 +9,15 @@
  * job, and goes before all that the policies keep once its job is below its share again: it was due
  * before them.
  *
+ * With adaptive sharing (fs/adapt.h) all that is due is held in the jobs, and pick_shared() serves
+ * the job whose turn it is.
+ *
  * Each policy in use is a QosLrs. One that is being left is `stopping` until nothing is queued in
  * it and nothing that it let go is still running (settle needs it); then it is freed.
  */
-#include "fs/sched.h"
-
 #include <string.h>
 
-typedef struct QosLrs {
-    const QosPolicyClass *class;
-    void *self;
-    guint queued;
-    guint running; /* let go, not yet left; held and ready ones included */
-} QosLrs;
-
-struct QosSched {
-    QosPolicyContext context;
-    QosAccount account;
-    QosLrs *current;
-    GPtrArray *stopping; /* of QosLrs, owned, oldest first */
-    GQueue ready;        /* of QosRequest: have a slot, wait to be taken */
-    guint slots;
-    guint running; /* slots in use */
-    guint passing; /* inside without a slot */
-    guint held;
-    guint64 parked_max; /* bytes of data that requests which wait may keep */
-    guint64 parked_bytes;
-    guint64 refused;  /* for want of them */
-    GQueue held_jobs; /* of QosJob, by its held_link: have held requests, longest first */
-};
-
-const QosPolicyClass *const qos_policies[] = {&qos_policy_fifo, &qos_policy_jrr, &qos_policy_tbf,
-                                              NULL};
-
-const QosPolicyClass *qos_policy_by_name(const char *name)
-{
-    for (guint i = 0; qos_policies[i] != NULL; i++) {
-        if (strcmp(qos_policies[i]->name, name) == 0)
-            return qos_policies[i];
-    }
-    return NULL;
-}
-
-static QosLrs *lrs_new(QosSched *sched, const QosPolicyClass *class, QosTime now)
-{
-    QosLrs *lrs = g_new0(QosLrs, 1);
-    lrs->class = class;
-    lrs->self = class->init(&sched->context, now);
-    return lrs;
-}
-
-static void lrs_free(QosLrs *lrs)
-{
-    lrs->class->fini(lrs->self);
-    g_free(lrs);
-}
-
-QosSched *qos_sched_new(const QosPolicyClass *policy, guint slots, const char *host,
-                        QosTime job_cleanup_interval, QosTime now)
-{
-    QosSched *sched = g_new0(QosSched, 1);
-    sched->context.rules = qos_rules_new();
-    sched->context.host = g_strdup(host);
-    sched->context.max_wait = QOS_NEVER;
-    qos_account_init(&sched->account, job_cleanup_interval);
-    sched->stopping = g_ptr_array_new();
-    sched->slots = MAX(slots, 1);
-    sched->parked_max = G_MAXUINT64;
-    sched->current = lrs_new(sched, policy, now);
-    return sched;
-}
-
-void qos_sched_free(QosSched *sched)
-{
-    if (sched == NULL)
-        return;
-    lrs_free(sched->current);
-    for (guint i = 0; i < sched->stopping->len; i++)
-        lrs_free(sched->stopping->pdata[i]);
-    g_ptr_array_unref(sched->stopping);
-    qos_account_clear(&sched->account);
-    qos_rules_unref(sched->context.rules);
-    g_free(sched->context.host);
-    g_free(sched);
-}
+#include "fs/sched_private.h"
 
 /* --- slots --- */
 
@@ -107,6 +32,14 @@ static guint job_share(const QosSched *sched)
     return sched->slots == 1 ? 1 : (guint)share_of(sched->slots);
 }
 
+/* Tells the adaptive sharing whether the job may be served: it has held requests, and slots. */
+static void update_ready(QosSched *sched, QosJob *job, QosTime now)
+{
+    if (qos_sched_is_adaptive(sched))
+        qos_adapt_set_ready(sched->adapt, job,
+                            job->held.length > 0 && job->running < job_share(sched), now);
+}
+
 static void grant_slot(QosSched *sched, QosRequest *request, QosTime now)
 {
     request->has_slot = TRUE;
@@ -115,7 +48,7 @@ static void grant_slot(QosSched *sched, QosRequest *request, QosTime now)
     request->job->running++;
 }
 
-static void give_slot_back(QosSched *sched, QosRequest *request)
+static void give_slot_back(QosSched *sched, QosRequest *request, QosTime now)
 {
     if (request->is_passing) {
         sched->passing--;
@@ -126,6 +59,8 @@ static void give_slot_back(QosSched *sched, QosRequest *request)
         request->job->running--;
     }
     request->is_passing = request->has_slot = FALSE;
+    if (request->job->held.length > 0)
+        update_ready(sched, request->job, now);
 }
 
 static gboolean may_pass_by(const QosSched *sched, const QosJob *job)
@@ -156,7 +91,41 @@ static gboolean squeeze_in(QosSched *sched, QosRequest *request, QosTime now)
     return TRUE;
 }
 
-static void hold(QosSched *sched, QosRequest *request)
+/* Counts a held request with the adaptive sharing. */
+static void share_held(QosSched *sched, QosRequest *request, QosTime now)
+{
+    request->cost = qos_adapt_cost(sched->adapt, request->bytes);
+    qos_adapt_wait(sched->adapt, request->job, request->cost, request->weight, request->minimum,
+                   now);
+}
+
+void qos_sched_update_ready(QosSched *sched, QosTime now)
+{
+    for (GList *link = sched->held_jobs.head; link != NULL; link = link->next)
+        update_ready(sched, link->data, now);
+}
+
+void qos_sched_share_held(QosSched *sched, QosTime now)
+{
+    for (GList *link = sched->held_jobs.head; link != NULL; link = link->next) {
+        QosJob *job = link->data;
+        for (GList *held = job->held.head; held != NULL; held = held->next)
+            share_held(sched, held->data, now);
+        update_ready(sched, job, now);
+    }
+}
+
+/* Books a request that goes. */
+static void book_share(QosSched *sched, QosRequest *request, QosTime now)
+{
+    if (!qos_sched_is_adaptive(sched))
+        return;
+    request->cost = qos_adapt_cost(sched->adapt, request->bytes);
+    qos_adapt_serve(sched->adapt, request->job, request->cost, request->weight, request->minimum,
+                    now);
+}
+
+static void hold(QosSched *sched, QosRequest *request, QosTime now)
 {
     QosJob *job = request->job;
     if (job->held.length == 0) {
@@ -166,24 +135,25 @@ static void hold(QosSched *sched, QosRequest *request)
     request->state = QOS_REQUEST_HELD;
     g_queue_push_tail_link(&job->held, &request->link);
     sched->held++;
+    if (!qos_sched_is_adaptive(sched))
+        return;
+    share_held(sched, request, now);
+    if (job->held.length == 1)
+        update_ready(sched, job, now);
 }
 
-static void unhold(QosSched *sched, QosRequest *request)
+static void unhold(QosSched *sched, QosRequest *request, QosTime now)
 {
     QosJob *job = request->job;
     g_queue_unlink(&job->held, &request->link);
     sched->held--;
     if (job->held.length == 0)
         g_queue_unlink(&sched->held_jobs, &job->held_link);
-}
-
-/* Frees a policy that is being left and has nothing more to do. */
-static void retire(QosSched *sched, QosLrs *lrs)
-{
-    if (lrs != sched->current && lrs->queued == 0 && lrs->running == 0) {
-        g_ptr_array_remove(sched->stopping, lrs);
-        lrs_free(lrs);
-    }
+    if (!qos_sched_is_adaptive(sched))
+        return;
+    qos_adapt_stop_waiting(sched->adapt, job, request->cost);
+    if (job->held.length == 0)
+        update_ready(sched, job, now);
 }
 
 static void take_ready(QosRequest *request, void *arg)
@@ -207,7 +177,7 @@ static QosRequest *pick_from(QosSched *sched, QosLrs *lrs, QosTime now, QosTime 
             grant_slot(sched, request, now);
             return request;
         }
-        hold(sched, request);
+        hold(sched, request, now);
     }
     return NULL;
 }
@@ -220,7 +190,7 @@ static QosRequest *pick_held(QosSched *sched, QosTime now)
         QosJob *job = link->data;
         if (job->running < job_share(sched)) {
             QosRequest *request = job->held.head->data;
-            unhold(sched, request);
+            unhold(sched, request, now);
             grant_slot(sched, request, now);
             return request;
         }
@@ -228,11 +198,66 @@ static QosRequest *pick_held(QosSched *sched, QosTime now)
     return NULL;
 }
 
+/* Gives all that is due in `lrs` to the jobs, for the adaptive sharing to choose from. */
+static void drain(QosSched *sched, QosLrs *lrs, QosTime now, QosTime *wake)
+{
+    while (lrs->queued > 0) {
+        QosRequest *request = NULL;
+        QosTime next = lrs->class->get_next(lrs->self, now, take_ready, &request);
+        if (request == NULL) {
+            *wake = MIN(*wake, next);
+            return;
+        }
+        lrs->queued--;
+        lrs->running++;
+        hold(sched, request, now);
+    }
+}
+
+/* Slots that may be taken now. */
+static guint depth(const QosSched *sched)
+{
+    return MIN(sched->slots, qos_adapt_depth(sched->adapt));
+}
+
+/* What is served while all slots are taken and something waits for one is what the store can. */
+static void update_saturated(QosSched *sched, QosTime now)
+{
+    qos_adapt_set_saturated(sched->adapt, sched->held > 0 && sched->running >= depth(sched), now);
+}
+
+/* As pick(), with the adaptive sharing on: all that is due takes part, and the job whose turn it
+ * is is served. */
+static QosRequest *pick_shared(QosSched *sched, QosTime now, QosTime *wake)
+{
+    QosJob *job = NULL;
+
+    for (guint i = 0; i < sched->stopping->len; i++)
+        drain(sched, sched->stopping->pdata[i], now, wake);
+    drain(sched, sched->current, now, wake);
+    qos_adapt_tick(sched->adapt, now);
+    *wake = MIN(*wake, qos_adapt_next_tick(sched->adapt));
+    update_saturated(sched, now);
+    if (sched->running < depth(sched))
+        job = qos_adapt_next(sched->adapt, now, wake);
+    if (job == NULL)
+        return NULL;
+    QosRequest *request = job->held.head->data;
+    unhold(sched, request, now);
+    grant_slot(sched, request, now);
+    book_share(sched, request, now);
+    if (job->running >= job_share(sched))
+        update_ready(sched, job, now);
+    return request;
+}
+
 static QosRequest *pick(QosSched *sched, QosTime now, QosTime *wake)
 {
     QosRequest *request;
 
     *wake = QOS_NEVER;
+    if (qos_sched_is_adaptive(sched))
+        return pick_shared(sched, now, wake);
     if (sched->running >= sched->slots)
         return NULL;
     request = pick_held(sched, now);
@@ -304,6 +329,7 @@ static void prepare(QosSched *sched, QosRequest *request, QosTime now)
     request->queue = NULL;
     request->lrs = sched->current;
     request->has_slot = request->is_passing = request->owes = request->prepays = FALSE;
+    request->weight = request->minimum = request->cost = 0;
     request->job->seen = now;
 }
 
@@ -312,6 +338,11 @@ static gboolean try_now(QosSched *sched, QosRequest *request, QosTime now)
 {
     QosLrs *lrs = sched->current;
 
+    if (qos_sched_is_adaptive(sched)) {
+        qos_adapt_tick(sched->adapt, now);
+        if (sched->running >= depth(sched) || !qos_adapt_may_go(sched->adapt, request->job, now))
+            return FALSE;
+    }
     if (sched->ready.length > 0 || sched->held > 0 || sched->stopping->len > 0 ||
         lrs->class->try_now == NULL || !has_free_slot(sched, request->job) ||
         !lrs->class->try_now(lrs->self, request, now))
@@ -319,6 +350,7 @@ static gboolean try_now(QosSched *sched, QosRequest *request, QosTime now)
     lrs->running++;
     request->state = QOS_REQUEST_RUNNING;
     grant_slot(sched, request, now);
+    book_share(sched, request, now);
     return TRUE;
 }
 
@@ -342,10 +374,11 @@ static QosVerdict admit(QosSched *sched, QosRequest *request, QosTime now)
     request->lrs->running++;
     if (squeeze_in(sched, request, now)) {
         request->state = QOS_REQUEST_RUNNING;
+        book_share(sched, request, now);
         return QOS_GO;
     }
     name_wait_for_slots(request);
-    hold(sched, request);
+    hold(sched, request, now);
     begin_wait(request, now);
     return QOS_WAIT;
 }
@@ -409,10 +442,11 @@ void qos_sched_release(QosSched *sched, QosRequest *request, QosTime now)
         lrs->running++;
         if (lrs->class->charge != NULL)
             lrs->class->charge(lrs->self, request, QOS_NEVER, now);
-        hold(sched, request);
+        hold(sched, request, now);
     }
     if (request->state == QOS_REQUEST_HELD && squeeze_in(sched, request, now)) {
-        unhold(sched, request);
+        unhold(sched, request, now);
+        book_share(sched, request, now);
         push_ready(sched, request);
     }
 }
@@ -445,11 +479,14 @@ void qos_sched_leave(QosSched *sched, QosRequest *request, guint64 bytes, int er
     QosLrs *lrs = request->lrs;
     request->state = QOS_REQUEST_DONE;
     drop_data(sched, request);
-    give_slot_back(sched, request);
+    give_slot_back(sched, request, now);
     if (lrs->class->settle != NULL)
         lrs->class->settle(lrs->self, request, bytes, now);
+    if (request->cost > 0 && bytes != request->bytes)
+        qos_adapt_settle(sched->adapt, request->job,
+                         qos_adapt_cost(sched->adapt, bytes) - request->cost);
     lrs->running--;
-    retire(sched, lrs);
+    qos_sched_retire(sched, lrs);
     qos_job_served(request->job, request->opcode, now - request->start, bytes, error, now);
 }
 
@@ -462,10 +499,10 @@ void qos_sched_cancel(QosSched *sched, QosRequest *request, QosTime now)
         lrs->queued--;
     } else {
         if (request->state == QOS_REQUEST_HELD) {
-            unhold(sched, request);
+            unhold(sched, request, now);
         } else {
             g_queue_unlink(&sched->ready, &request->link);
-            give_slot_back(sched, request);
+            give_slot_back(sched, request, now);
         }
         if (lrs->class->settle != NULL)
             lrs->class->settle(lrs->self, request, 0, now);
@@ -474,139 +511,5 @@ void qos_sched_cancel(QosSched *sched, QosRequest *request, QosTime now)
     request->state = QOS_REQUEST_DONE;
     drop_data(sched, request);
     book_wait(request, now);
-    retire(sched, lrs);
-}
-
-/* --- control --- */
-
-void qos_sched_expire(QosSched *sched, QosTime now)
-{
-    if (sched->current->class->expire != NULL)
-        sched->current->class->expire(sched->current->self, now);
-    qos_account_expire(&sched->account, now);
-}
-
-QosAccount *qos_sched_account(QosSched *sched)
-{
-    return &sched->account;
-}
-
-/* A policy that is being left and is of that class, taken off the list; or NULL. */
-static QosLrs *take_stopping(QosSched *sched, const QosPolicyClass *policy)
-{
-    for (guint i = 0; i < sched->stopping->len; i++) {
-        QosLrs *lrs = sched->stopping->pdata[i];
-        if (lrs->class == policy)
-            return g_ptr_array_steal_index(sched->stopping, i);
-    }
-    return NULL;
-}
-
-void qos_sched_set_policy(QosSched *sched, const QosPolicyClass *policy, QosTime now)
-{
-    QosLrs *old = sched->current;
-    if (old->class == policy)
-        return;
-
-    sched->current = take_stopping(sched, policy);
-    if (sched->current == NULL)
-        sched->current = lrs_new(sched, policy, now);
-    old->class->shutdown(old->self);
-    g_ptr_array_add(sched->stopping, old);
-    retire(sched, old);
-}
-
-static void tell_rules_changed(QosLrs *lrs, QosTime now)
-{
-    if (lrs->class->rules_changed != NULL)
-        lrs->class->rules_changed(lrs->self, now);
-}
-
-void qos_sched_set_rules(QosSched *sched, QosRules *rules, QosTime now)
-{
-    QosRules *old = sched->context.rules;
-    sched->context.rules = qos_rules_ref(rules);
-    tell_rules_changed(sched->current, now);
-    for (guint i = 0; i < sched->stopping->len; i++)
-        tell_rules_changed(sched->stopping->pdata[i], now);
-    qos_rules_unref(old);
-}
-
-QosRules *qos_sched_rules(const QosSched *sched)
-{
-    return sched->context.rules;
-}
-
-gboolean qos_sched_passes_through(const QosSched *sched, const QosRequest *request,
-                                  QosOpcodeSet opcodes)
-{
-    const QosRuleSubject subject = {.job = request->job->id,
-                                    .host = sched->context.host,
-                                    .uid = request->uid,
-                                    .gid = request->gid};
-
-    return sched->current->class->rules_changed != NULL &&
-           qos_rules_pass_through(sched->context.rules, &subject, opcodes);
-}
-
-void qos_sched_set_slots(QosSched *sched, guint slots)
-{
-    sched->slots = MAX(slots, 1);
-}
-
-void qos_sched_set_parked_max(QosSched *sched, guint64 bytes)
-{
-    sched->parked_max = bytes;
-}
-
-void qos_sched_set_max_wait(QosSched *sched, QosTime max_wait)
-{
-    sched->context.max_wait = max_wait;
-}
-
-void qos_sched_state(const QosSched *sched, QosSchedState *ret_state)
-{
-    *ret_state = (QosSchedState){.slots = sched->slots,
-                                 .running = sched->running,
-                                 .passing = sched->passing,
-                                 .held = sched->held,
-                                 .parked_bytes = sched->parked_bytes,
-                                 .parked_max = sched->parked_max,
-                                 .refused = sched->refused};
-    for (guint i = 0; i < sched->stopping->len; i++)
-        ret_state->draining += ((const QosLrs *)sched->stopping->pdata[i])->queued;
-}
-
-QosPolicyState qos_sched_policy_state(const QosSched *sched, const QosPolicyClass *policy,
-                                      guint *ret_queued)
-{
-    *ret_queued = 0;
-    for (guint i = 0; i < sched->stopping->len; i++) {
-        const QosLrs *lrs = sched->stopping->pdata[i];
-        if (lrs->class == policy) {
-            *ret_queued = lrs->queued;
-            return QOS_POLICY_STOPPING;
-        }
-    }
-    if (sched->current->class != policy)
-        return QOS_POLICY_STOPPED;
-    *ret_queued = sched->current->queued;
-    return QOS_POLICY_STARTED;
-}
-
-static gboolean lrs_rule_state(const QosLrs *lrs, guint64 rule_id, QosRuleState *ret_state)
-{
-    return lrs->class->rule_state != NULL && lrs->class->rule_state(lrs->self, rule_id, ret_state);
-}
-
-gboolean qos_sched_rule_state(const QosSched *sched, guint64 rule_id, QosRuleState *ret_state)
-{
-    *ret_state = (QosRuleState){.rule_id = rule_id};
-    if (lrs_rule_state(sched->current, rule_id, ret_state))
-        return TRUE;
-    for (guint i = 0; i < sched->stopping->len; i++) {
-        if (lrs_rule_state(sched->stopping->pdata[i], rule_id, ret_state))
-            return TRUE;
-    }
-    return FALSE;
+    qos_sched_retire(sched, lrs);
 }

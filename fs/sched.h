@@ -80,6 +80,9 @@ typedef struct {
     gboolean is_kept;    /* `data` counts as parked */
     gboolean owes;       /* it went without a token: its class is in debt */
     gboolean prepays;    /* a toll in another class: it takes the token of the next `toll_opcode` */
+    gint64 weight;       /* of its rule, for adaptive sharing; 0 = none given */
+    gint64 minimum;      /* likewise, op/s */
+    gint64 cost;         /* that adaptive sharing knows of, 0 = none */
     GList link;          /* in a queue of the policy, in job->held or among the ready */
     gpointer queue;      /* the policy's own: where it keeps or kept it */
     struct QosLrs *lrs;  /* the policy that took it, until it leaves */
@@ -206,10 +209,13 @@ QosRules *qos_sched_rules(const QosSched *sched); /* borrowed */
  * asked for `request` (qos_rules_pass_through). */
 gboolean qos_sched_passes_through(const QosSched *sched, const QosRequest *request,
                                   QosOpcodeSet opcodes);
-void qos_sched_set_slots(QosSched *sched, guint slots);
+void qos_sched_set_slots(QosSched *sched, guint slots, QosTime now);
 /* Bytes of data that requests which wait may keep in memory. */
 void qos_sched_set_parked_max(QosSched *sched, guint64 bytes);
 void qos_sched_set_max_wait(QosSched *sched, QosTime max_wait);
+/* Adaptive sharing of what the policies let go (fs/adapt.h); off in a new scheduler. */
+void qos_sched_set_adapt(QosSched *sched, const QosAdaptConfig *config, QosTime now);
+const QosAdapt *qos_sched_adapt(const QosSched *sched); /* borrowed */
 
 /* What is where. */
 typedef struct {

@@ -64,6 +64,8 @@ struct Queue {
     gboolean has_bytes;
     QosBucket operations;
     QosBucket bytes;
+    gint64 weight;          /* for fs/adapt.h; 0 = not given */
+    gint64 minimum;         /* likewise, op/s */
     QosRuleState *counters; /* owned by Tbf.counters */
     GQueue requests;        /* of QosRequest, by its link */
     QosHeapNode heap;
@@ -165,6 +167,8 @@ static void queue_set_rule(Queue *queue, const QosRule *rule, QosTime now)
 {
     set_bucket(&queue->operations, &queue->has_operations, rule->rate, operations_depth(rule), now);
     set_bucket(&queue->bytes, &queue->has_bytes, rule->bps, bytes_depth(rule), now);
+    queue->weight = rule->weight;
+    queue->minimum = rule->minimum;
 }
 
 static QosRuleState *counters_of(Tbf *tbf, guint64 rule_id)
@@ -399,6 +403,8 @@ static Queue *waiting_queue(Tbf *tbf, QosRequest *request, QosTime now)
 static void let_go(Queue *queue, QosRequest *request, gint64 operations, QosTime now)
 {
     request->queue = queue;
+    request->weight = queue->weight;
+    request->minimum = queue->minimum;
     take_tokens(queue, operations, (gint64)request->bytes, now);
     queue->running++;
     queue->counters->requests++;

@@ -402,7 +402,7 @@ static void test_slots_shrink_under_load(void)
         requests[i] = request_new(&f, "hog", QOS_OP_READ, 1);
         enter(&f, requests[i]);
     }
-    qos_sched_set_slots(f.sched, 2); /* share: 1 */
+    qos_sched_set_slots(f.sched, 2, f.now); /* share: 1 */
     for (guint i = 0; i < 13; i++) {
         leave(&f, requests[i]);
         g_assert_null(next(&f));

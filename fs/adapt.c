@@ -1,0 +1,548 @@
+/*
+ * The dispatch side of adaptive sharing; the laws are in adapt_paper.c and adapt_fair.c.
+ *
+ * Jobs that take part are members: one element each in the array that the law works on, by index.
+ * A job joins with its first request and leaves when it was idle for ACTIVE_TIME; its record is
+ * written off then. Once a period the law is run over all members.
+ *
+ * Jobs that wait stand in a heap. Its key, and what may go:
+ *
+ *   fair   start-time fair queueing: the key is the virtual time at which the job's next request
+ *          starts,
+ *
+ *              start = max(virtual time, finish of its last)   finish = start + cost x period /
+ * rate
+ *
+ *          with the rates of the law, and the virtual time is the start of what was served last. So
+ *          what one leaves idle is served to the others in the same instant, by weight, and whoever
+ *          comes back is served with the next slot; there is no period to wait for. Where the
+ *          capacity is given, one bucket for all holds the sum to it.
+ *   paper  the key is when the job's bucket has a token; its rate is its allocation, its depth
+ *          Lustre's 3. A job without an allocation is not ruled, as by Lustre's fallback queue.
+ *
+ * The capacity, where it is not given, is measured: what is served in a period in which all slots
+ * were taken and something waited (qos_adapt_set_saturated) is what the store can serve; the
+ * estimate follows with CAPACITY_TIME. Serving more than the estimate proves it low at once. Paper
+ * throttles by the estimate, and would never see the store saturated: there, while somebody waits
+ * and slots are free, it grows.
+ */
+#include "fs/adapt.h"
+
+#include <math.h>
+
+#include "fs/account.h"
+#include "fs/adapt_fair.h"
+#include "fs/adapt_paper.h"
+
+#define ACTIVE_TIME         (10 * QOS_SECOND) /* longer than the pauses between bursts */
+#define CAPACITY_TIME       (500 * QOS_MILLISECOND)
+#define CAPACITY_FIRST      1000                   /* op/s, before anything was measured */
+#define SATURATED_PART      0.9                    /* of a period, for it to be a measurement */
+#define PAPER_GROWTH        0.05                   /* of the estimate, a period */
+#define PAPER_DEPTH         3                      /* Lustre's tbf_depth */
+#define BURST_TIME          (10 * QOS_MILLISECOND) /* a late wake-up that costs no capacity */
+#define VIRTUAL_ADVANCE_MAX (1000 * QOS_SECOND)    /* keeps virtual times far from overflow */
+
+struct QosAdapt {
+    QosAdaptConfig config;
+    GPtrArray *jobs; /* of QosJob, one reference each: the members */
+    GArray *fair;    /* of QosFairJob, by the same index, in mode fair; */
+    GArray *paper;   /* of QosPaperJob, in mode paper */
+    QosHeap waiting; /* of QosShare.order */
+    gint64 virtual_time;
+    double level;   /* fair: units of entitlement per weight, as of the last step */
+    QosBucket pace; /* in units, where the capacity is given */
+    QosTime period_start;
+    gint64 carry;    /* the fraction of a unit that the last period's capacity left, in 1/10^9 */
+    double capacity; /* op/s; measured where it is not given */
+    gint64 served;   /* units in this period, all members */
+    gboolean is_saturated; /* since `saturated_since` */
+    QosTime saturated_since;
+    QosTime saturated_time; /* in this period, up to `saturated_since` */
+    gboolean is_throttling; /* paper: in this period, somebody waited for tokens */
+};
+
+static QosFairJob *fair_of(const QosAdapt *adapt, const QosJob *job)
+{
+    return &g_array_index(adapt->fair, QosFairJob, job->share.member - 1);
+}
+
+static QosPaperJob *paper_of(const QosAdapt *adapt, const QosJob *job)
+{
+    return &g_array_index(adapt->paper, QosPaperJob, job->share.member - 1);
+}
+
+QosAdapt *qos_adapt_new(QosTime now)
+{
+    QosAdapt *adapt = g_new0(QosAdapt, 1);
+    adapt->config = (QosAdaptConfig){.mode = QOS_ADAPT_OFF, .period = QOS_ADAPT_PERIOD};
+    adapt->jobs = g_ptr_array_new();
+    adapt->fair = g_array_new(FALSE, TRUE, sizeof(QosFairJob));
+    adapt->paper = g_array_new(FALSE, TRUE, sizeof(QosPaperJob));
+    adapt->capacity = CAPACITY_FIRST;
+    adapt->period_start = now;
+    qos_heap_init(&adapt->waiting);
+    return adapt;
+}
+
+/* --- members --- */
+
+static gint64 weight_of(const QosJob *job, gint64 weight)
+{
+    return weight > 0 ? weight : MAX(job->nodes, 1);
+}
+
+static gint64 units_in_period(const QosAdapt *adapt, double operations_per_second)
+{
+    double units = operations_per_second * (double)QOS_COST_UNIT * (double)adapt->config.period /
+                   (double)QOS_SECOND;
+    return (gint64)CLAMP(units, 1, (double)QOS_FAIR_UNITS_MAX);
+}
+
+/* Beside the others' rates, that of a job which the law has not seen yet: by weight. */
+static gint64 provisional_rate(const QosAdapt *adapt, gint64 weight)
+{
+    double level = adapt->level > 0
+                       ? adapt->level
+                       : (double)units_in_period(adapt, adapt->capacity) / (double)weight;
+    return (gint64)CLAMP(level * (double)weight, 1, (double)QOS_FAIR_UNITS_MAX);
+}
+
+static void join(QosAdapt *adapt, QosJob *job, gint64 weight)
+{
+    QosShare *share = &job->share;
+
+    if (adapt->jobs->len == 0)
+        adapt->period_start = job->share.seen;
+    g_ptr_array_add(adapt->jobs, qos_job_ref(job));
+    share->member = adapt->jobs->len;
+    share->finish = adapt->virtual_time;
+    share->is_ruled = FALSE;
+    if (adapt->config.mode == QOS_ADAPT_FAIR) {
+        gint64 rate = provisional_rate(adapt, weight);
+        QosTime left = MAX(adapt->period_start + adapt->config.period - share->seen, 0);
+        QosFairJob fair = {.weight = weight,
+                           .rate = rate,
+                           .entitlement = (gint64)((__int128)rate * left / adapt->config.period)};
+        g_array_append_val(adapt->fair, fair);
+    } else {
+        QosPaperJob paper = {.nodes = weight};
+        g_array_append_val(adapt->paper, paper);
+    }
+}
+
+/* The last member takes the place of the one that leaves. */
+static void leave(QosAdapt *adapt, guint index)
+{
+    QosJob *job = adapt->jobs->pdata[index];
+
+    qos_heap_remove(&adapt->waiting, &job->share.order);
+    job->share.member = 0;
+    g_ptr_array_remove_index_fast(adapt->jobs, index);
+    if (adapt->config.mode == QOS_ADAPT_FAIR)
+        g_array_remove_index_fast(adapt->fair, index);
+    else
+        g_array_remove_index_fast(adapt->paper, index);
+    if (index < adapt->jobs->len)
+        ((QosJob *)adapt->jobs->pdata[index])->share.member = index + 1;
+    qos_job_unref(job);
+}
+
+void qos_adapt_free(QosAdapt *adapt)
+{
+    if (adapt == NULL)
+        return;
+    while (adapt->jobs->len > 0)
+        leave(adapt, adapt->jobs->len - 1);
+    g_ptr_array_unref(adapt->jobs);
+    g_array_unref(adapt->fair);
+    g_array_unref(adapt->paper);
+    qos_heap_clear(&adapt->waiting);
+    g_free(adapt);
+}
+
+/* --- configuration --- */
+
+static gint64 pace_depth(gint64 rate)
+{
+    gint64 depth = (gint64)((__int128)rate * BURST_TIME / QOS_SECOND);
+    return MAX(depth, QOS_COST_UNIT);
+}
+
+static gboolean is_paced(const QosAdapt *adapt)
+{
+    return adapt->config.mode == QOS_ADAPT_FAIR && adapt->config.capacity > 0;
+}
+
+static void set_pace(QosAdapt *adapt, gboolean was_paced, QosTime now)
+{
+    if (!is_paced(adapt))
+        return;
+    gint64 rate = adapt->config.capacity * QOS_COST_UNIT;
+    if (was_paced)
+        qos_bucket_change(&adapt->pace, rate, pace_depth(rate), now);
+    else
+        qos_bucket_init(&adapt->pace, rate, pace_depth(rate), now);
+}
+
+void qos_adapt_configure(QosAdapt *adapt, const QosAdaptConfig *config, QosTime now)
+{
+    gboolean was_paced = is_paced(adapt);
+
+    if (config->mode != adapt->config.mode) {
+        while (adapt->jobs->len > 0)
+            leave(adapt, adapt->jobs->len - 1);
+        adapt->level = 0;
+    }
+    adapt->config = *config;
+    if (config->capacity > 0)
+        adapt->capacity = (double)config->capacity;
+    adapt->period_start = now;
+    set_pace(adapt, was_paced, now);
+}
+
+const QosAdaptConfig *qos_adapt_config(const QosAdapt *adapt)
+{
+    return &adapt->config;
+}
+
+double qos_adapt_capacity(const QosAdapt *adapt)
+{
+    return adapt->capacity;
+}
+
+gint64 qos_adapt_cost(const QosAdapt *adapt, guint64 bytes)
+{
+    if (adapt->config.bytes_per_cost == 0)
+        return QOS_COST_UNIT;
+    bytes = MIN(bytes, G_GUINT64_CONSTANT(1) << 40);
+    return QOS_COST_UNIT + (gint64)((__int128)bytes * QOS_COST_UNIT / adapt->config.bytes_per_cost);
+}
+
+/* --- requests --- */
+
+/* Where the job stands in the heap. */
+static gint64 order_key(const QosAdapt *adapt, QosShare *share, QosTime now)
+{
+    if (adapt->config.mode == QOS_ADAPT_FAIR)
+        return MAX(share->finish, adapt->virtual_time);
+    if (!share->is_ruled)
+        return now;
+    if (share->bucket.rate == 0)
+        return QOS_NEVER; /* until the next period */
+    qos_bucket_fill(&share->bucket, now);
+    return qos_bucket_due(&share->bucket, now);
+}
+
+/* Lets the job take part, with its weight and minimum as they are now. */
+static void take_part(QosAdapt *adapt, QosJob *job, gint64 weight, gint64 minimum, QosTime now)
+{
+    weight = weight_of(job, weight);
+    job->share.seen = now;
+    if (job->share.member == 0)
+        join(adapt, job, weight);
+    if (adapt->config.mode == QOS_ADAPT_FAIR) {
+        QosFairJob *fair = fair_of(adapt, job);
+        fair->weight = weight;
+        fair->minimum = minimum > 0 ? units_in_period(adapt, (double)minimum) : 0;
+    } else {
+        paper_of(adapt, job)->nodes = weight;
+    }
+}
+
+void qos_adapt_wait(QosAdapt *adapt, QosJob *job, gint64 cost, gint64 weight, gint64 minimum,
+                    QosTime now)
+{
+    take_part(adapt, job, weight, minimum, now);
+    if (adapt->config.mode == QOS_ADAPT_FAIR)
+        fair_of(adapt, job)->waiting += cost;
+}
+
+/* A job may have lost its membership while requests of it waited: another mode was chosen. */
+static void ensure_member(QosAdapt *adapt, QosJob *job)
+{
+    if (job->share.member == 0)
+        join(adapt, job, weight_of(job, 0));
+}
+
+void qos_adapt_stop_waiting(QosAdapt *adapt, QosJob *job, gint64 cost)
+{
+    if (job->share.member == 0 || adapt->config.mode != QOS_ADAPT_FAIR)
+        return;
+    QosFairJob *fair = fair_of(adapt, job);
+    fair->waiting = MAX(fair->waiting - cost, 0);
+}
+
+void qos_adapt_set_ready(QosAdapt *adapt, QosJob *job, gboolean is_ready, QosTime now)
+{
+    QosShare *share = &job->share;
+
+    if (!is_ready) {
+        qos_heap_remove(&adapt->waiting, &share->order);
+        return;
+    }
+    ensure_member(adapt, job);
+    if (!qos_heap_contains(&share->order))
+        qos_heap_push(&adapt->waiting, &share->order, order_key(adapt, share, now));
+}
+
+/* When something may go at all, as far as the capacity is given. */
+static QosTime pace_due(QosAdapt *adapt, QosTime now)
+{
+    if (!is_paced(adapt))
+        return now;
+    qos_bucket_fill(&adapt->pace, now);
+    return qos_bucket_due(&adapt->pace, now);
+}
+
+QosJob *qos_adapt_next(QosAdapt *adapt, QosTime now, QosTime *ret_wake)
+{
+    QosHeapNode *first = qos_heap_peek(&adapt->waiting);
+    if (first == NULL)
+        return NULL;
+    QosTime due = adapt->config.mode == QOS_ADAPT_FAIR ? pace_due(adapt, now) : first->key;
+    if (due > now) {
+        adapt->is_throttling = TRUE;
+        *ret_wake = MIN(*ret_wake, due);
+        return NULL;
+    }
+    QosShare *share = (QosShare *)((char *)first - G_STRUCT_OFFSET(QosShare, order));
+    return (QosJob *)((char *)share - G_STRUCT_OFFSET(QosJob, share));
+}
+
+gboolean qos_adapt_may_go(QosAdapt *adapt, QosJob *job, QosTime now)
+{
+    if (qos_heap_peek(&adapt->waiting) != NULL)
+        return FALSE;
+    if (adapt->config.mode == QOS_ADAPT_FAIR)
+        return pace_due(adapt, now) <= now;
+    return order_key(adapt, &job->share, now) <= now;
+}
+
+guint qos_adapt_depth(const QosAdapt *adapt G_GNUC_UNUSED)
+{
+    return G_MAXUINT;
+}
+
+/* How far `cost` takes a job in virtual time: what it would take alone at its rate. */
+static gint64 virtual_advance(const QosAdapt *adapt, const QosFairJob *fair, gint64 cost)
+{
+    __int128 advance = (__int128)cost * adapt->config.period / fair->rate;
+    return (gint64)CLAMP(advance, -VIRTUAL_ADVANCE_MAX, VIRTUAL_ADVANCE_MAX);
+}
+
+static void serve_fair(QosAdapt *adapt, QosJob *job, gint64 cost, QosTime now)
+{
+    QosFairJob *fair = fair_of(adapt, job);
+    gint64 start = MAX(job->share.finish, adapt->virtual_time);
+
+    adapt->virtual_time = start;
+    job->share.finish = start + virtual_advance(adapt, fair, cost);
+    fair->served += cost;
+    if (is_paced(adapt)) {
+        qos_bucket_fill(&adapt->pace, now);
+        qos_bucket_take(&adapt->pace, cost, now);
+    }
+}
+
+/* Paper counts requests, not what they cost. */
+static void serve_paper(QosAdapt *adapt, QosJob *job, QosTime now)
+{
+    paper_of(adapt, job)->demand++;
+    if (job->share.is_ruled && job->share.bucket.rate > 0) {
+        qos_bucket_fill(&job->share.bucket, now);
+        qos_bucket_take(&job->share.bucket, 1, now);
+    }
+}
+
+void qos_adapt_serve(QosAdapt *adapt, QosJob *job, gint64 cost, gint64 weight, gint64 minimum,
+                     QosTime now)
+{
+    QosShare *share = &job->share;
+
+    take_part(adapt, job, weight, minimum, now);
+    adapt->served += cost;
+    if (adapt->config.mode == QOS_ADAPT_FAIR)
+        serve_fair(adapt, job, cost, now);
+    else
+        serve_paper(adapt, job, now);
+    if (qos_heap_contains(&share->order))
+        qos_heap_update(&adapt->waiting, &share->order, order_key(adapt, share, now));
+}
+
+void qos_adapt_settle(QosAdapt *adapt, QosJob *job, gint64 difference)
+{
+    QosShare *share = &job->share;
+
+    if (difference == 0 || share->member == 0 || adapt->config.mode != QOS_ADAPT_FAIR)
+        return;
+    QosFairJob *fair = fair_of(adapt, job);
+    fair->served = MAX(fair->served + difference, 0);
+    adapt->served = MAX(adapt->served + difference, 0);
+    share->finish += virtual_advance(adapt, fair, difference);
+    if (qos_heap_contains(&share->order))
+        qos_heap_update(&adapt->waiting, &share->order, MAX(share->finish, adapt->virtual_time));
+}
+
+/* --- periods --- */
+
+void qos_adapt_set_saturated(QosAdapt *adapt, gboolean is_saturated, QosTime now)
+{
+    if (adapt->is_saturated && !is_saturated)
+        adapt->saturated_time += now - MAX(adapt->saturated_since, adapt->period_start);
+    else if (!adapt->is_saturated && is_saturated)
+        adapt->saturated_since = now;
+    adapt->is_saturated = is_saturated;
+}
+
+/* What the period that ends says about the capacity. */
+static void measure_capacity(QosAdapt *adapt, QosTime now)
+{
+    QosTime length = now - adapt->period_start;
+    double served =
+        (double)adapt->served / (double)QOS_COST_UNIT * (double)QOS_SECOND / (double)MAX(length, 1);
+    QosTime saturated = adapt->saturated_time;
+
+    if (adapt->is_saturated)
+        saturated += now - MAX(adapt->saturated_since, adapt->period_start);
+    if ((double)saturated >= SATURATED_PART * (double)length) {
+        double part = 1 - exp(-(double)length / (double)CAPACITY_TIME);
+        adapt->capacity += (served - adapt->capacity) * part;
+    } else if (served > adapt->capacity) {
+        adapt->capacity = served;
+    } else if (adapt->is_throttling && adapt->config.mode == QOS_ADAPT_PAPER) {
+        adapt->capacity *= 1 + PAPER_GROWTH;
+    }
+    adapt->capacity = CLAMP(adapt->capacity, 1, (double)QOS_ADAPT_CAPACITY_MAX);
+}
+
+static void drop_idle(QosAdapt *adapt, QosTime now)
+{
+    gboolean has_left = FALSE;
+
+    for (guint i = adapt->jobs->len; i-- > 0;) {
+        const QosJob *job = adapt->jobs->pdata[i];
+        if (now - job->share.seen < ACTIVE_TIME || qos_heap_contains(&job->share.order))
+            continue;
+        leave(adapt, i);
+        has_left = TRUE;
+    }
+    if (has_left && adapt->config.mode == QOS_ADAPT_FAIR)
+        qos_fair_write_off((QosFairJob *)(void *)adapt->fair->data, adapt->fair->len);
+}
+
+static void step_fair(QosAdapt *adapt)
+{
+    QosFairJob *jobs = (QosFairJob *)(void *)adapt->fair->data;
+    gint64 capacity = units_in_period(adapt, adapt->capacity);
+    double weights = 0;
+
+    qos_fair_step(jobs, adapt->fair->len, capacity, adapt->config.period);
+    for (guint i = 0; i < adapt->fair->len; i++) {
+        jobs[i].served = 0;
+        weights += (double)jobs[i].weight;
+    }
+    adapt->level = weights > 0 ? (double)capacity / weights : 0;
+}
+
+/* Gives a job its allocation as a rate; tokens that it has stay, as with a changed rule. */
+static void rule(QosShare *share, gint64 rate, QosTime now)
+{
+    gboolean had_bucket = share->is_ruled && share->bucket.rate > 0;
+
+    share->is_ruled = TRUE;
+    if (rate > 0 && had_bucket)
+        qos_bucket_change(&share->bucket, rate, PAPER_DEPTH, now);
+    else if (rate > 0)
+        qos_bucket_init(&share->bucket, rate, PAPER_DEPTH, now);
+    else
+        share->bucket.rate = 0;
+}
+
+/* Only who sent requests in the period that ends is active (seed 004, III-C1): the others keep
+ * their records, and are not ruled. */
+static void step_paper(QosAdapt *adapt, QosTime now)
+{
+    guint count = 0;
+    double tokens = adapt->capacity * (double)adapt->config.period / (double)QOS_SECOND;
+    g_autofree QosPaperJob *active = g_new(QosPaperJob, adapt->paper->len);
+    g_autofree QosJob **jobs = g_new(QosJob *, adapt->paper->len);
+
+    for (guint i = 0; i < adapt->paper->len; i++) {
+        QosPaperJob *paper = &g_array_index(adapt->paper, QosPaperJob, i);
+        QosJob *job = adapt->jobs->pdata[i];
+        job->share.is_ruled = job->share.is_ruled && paper->demand > 0;
+        if (paper->demand > 0) {
+            jobs[count] = job;
+            active[count++] = *paper;
+        } else {
+            paper->allocation = 0;
+        }
+    }
+    qos_paper_allocate(active, count, (gint64)tokens);
+    for (guint i = 0; i < count; i++) {
+        active[i].demand = 0;
+        *paper_of(adapt, jobs[i]) = active[i];
+        rule(&jobs[i]->share, active[i].allocation * QOS_SECOND / adapt->config.period, now);
+    }
+}
+
+/* The rates have changed: the keys of those that wait for tokens, too. */
+static void reorder(QosAdapt *adapt, QosTime now)
+{
+    for (guint i = 0; i < adapt->jobs->len; i++) {
+        QosShare *share = &((QosJob *)adapt->jobs->pdata[i])->share;
+        if (qos_heap_contains(&share->order))
+            qos_heap_update(&adapt->waiting, &share->order, order_key(adapt, share, now));
+    }
+}
+
+void qos_adapt_tick(QosAdapt *adapt, QosTime now)
+{
+    if (now < qos_adapt_next_tick(adapt))
+        return;
+    if (adapt->config.capacity == 0)
+        measure_capacity(adapt, now);
+    drop_idle(adapt, now);
+    if (adapt->config.mode == QOS_ADAPT_FAIR) {
+        step_fair(adapt);
+    } else {
+        step_paper(adapt, now);
+        reorder(adapt, now);
+    }
+    adapt->period_start = now;
+    adapt->served = 0;
+    adapt->saturated_time = 0;
+    adapt->is_throttling = FALSE;
+}
+
+QosTime qos_adapt_next_tick(const QosAdapt *adapt)
+{
+    return adapt->jobs->len > 0 ? adapt->period_start + adapt->config.period : QOS_NEVER;
+}
+
+gboolean qos_adapt_share_state(const QosAdapt *adapt, const QosJob *job, QosShareState *ret_state)
+{
+    *ret_state = (QosShareState){0};
+    if (job->share.member == 0)
+        return FALSE;
+    if (adapt->config.mode == QOS_ADAPT_FAIR) {
+        const QosFairJob *fair = fair_of(adapt, job);
+        *ret_state = (QosShareState){.weight = fair->weight,
+                                     .entitlement = fair->entitlement,
+                                     .demand = fair->demand,
+                                     .allocation = fair->allocation,
+                                     .record = fair->record,
+                                     .lent = fair->lent,
+                                     .returned = fair->returned,
+                                     .borrowed = fair->borrowed,
+                                     .repaid = fair->repaid};
+    } else {
+        const QosPaperJob *paper = paper_of(adapt, job);
+        *ret_state = (QosShareState){.weight = paper->nodes,
+                                     .demand = paper->demand * QOS_COST_UNIT,
+                                     .allocation = paper->allocation * QOS_COST_UNIT,
+                                     .record = paper->record * QOS_COST_UNIT};
+    }
+    return TRUE;
+}

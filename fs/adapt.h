@@ -1,0 +1,104 @@
+/*
+ * Adaptive sharing (seed 004): the capacity of the store is divided among the jobs by weight, what
+ * one leaves idle is lent to the others, and paid back.
+ *
+ * It stands between the policy and the slots (fs/sched.c): the policy says when a request may go
+ * (rate= and bps= stay hard ceilings), this says whose turn it is. A job takes part while it sends
+ * requests. Its requests wait in the job; qos_adapt_next() names the job that is to be served next.
+ *
+ * Costs are in units of QOS_COST_UNIT to an operation's base cost, so that rounding does not matter
+ * at 10 op/s either. Pure: time is an argument. The caller locks (fs/gate.c).
+ */
+#pragma once
+
+#include "base/heap.h"
+#include "base/time.h"
+#include "fs/bucket.h"
+
+struct QosJob;
+
+#define QOS_COST_UNIT          G_GINT64_CONSTANT(1000000)
+#define QOS_ADAPT_PERIOD       (100 * QOS_MILLISECOND) /* seed 004, IV-H */
+#define QOS_ADAPT_PERIOD_MIN   (5 * QOS_MILLISECOND)
+#define QOS_ADAPT_PERIOD_MAX   (10 * QOS_SECOND)
+#define QOS_ADAPT_CAPACITY_MAX G_GINT64_CONSTANT(100000000) /* op/s */
+
+typedef enum {
+    QOS_ADAPT_OFF,
+    QOS_ADAPT_PAPER, /* fs/adapt_paper.h */
+    QOS_ADAPT_FAIR,  /* fs/adapt_fair.h */
+} QosAdaptMode;
+
+typedef struct {
+    QosAdaptMode mode;
+    QosTime period;
+    gint64 capacity;       /* op/s of base cost; 0 = found out */
+    gint64 bytes_per_cost; /* bytes that cost as much as the operation itself; 0 = bytes are free */
+} QosAdaptConfig;
+
+/* One job's part in it; embedded in the job. */
+typedef struct {
+    guint member;      /* index plus one among the members; 0 = it takes no part */
+    QosHeapNode order; /* in the heap while it waits and may be served; its key: see adapt.c */
+    gint64 finish;     /* fair: virtual time at which what it was served would end, ns */
+    gboolean is_ruled; /* paper: it has an allocation, which may be 0 */
+    QosBucket bucket;  /* paper: its tokens, where it is more */
+    QosTime seen;      /* last request */
+} QosShare;
+
+/* What a job has and had, for the reports; in units, per period where it is no total. */
+typedef struct {
+    gint64 weight;
+    gint64 entitlement;
+    gint64 demand;
+    gint64 allocation;
+    gint64 record;
+    gint64 lent;
+    gint64 returned;
+    gint64 borrowed;
+    gint64 repaid;
+} QosShareState;
+
+typedef struct QosAdapt QosAdapt;
+
+QosAdapt *qos_adapt_new(QosTime now); /* off */
+void qos_adapt_free(QosAdapt *adapt); /* nothing waits; NULL is allowed */
+/* Jobs that take part go on with their records; those of another mode begin anew. */
+void qos_adapt_configure(QosAdapt *adapt, const QosAdaptConfig *config, QosTime now);
+const QosAdaptConfig *qos_adapt_config(const QosAdapt *adapt);
+
+gint64 qos_adapt_cost(const QosAdapt *adapt, guint64 bytes);
+
+/* A request of `job` begins to wait; weight and minimum (op/s) are its rule's, 0 = not given. */
+void qos_adapt_wait(QosAdapt *adapt, struct QosJob *job, gint64 cost, gint64 weight, gint64 minimum,
+                    QosTime now);
+/* It waits no longer. */
+void qos_adapt_stop_waiting(QosAdapt *adapt, struct QosJob *job, gint64 cost);
+/* `job` may be served now or not: it has requests waiting, and slots. */
+void qos_adapt_set_ready(QosAdapt *adapt, struct QosJob *job, gboolean is_ready, QosTime now);
+/* The job whose turn it is, of those that are ready; or NULL with *ret_wake lowered to when to ask
+ * again. */
+struct QosJob *qos_adapt_next(QosAdapt *adapt, QosTime now, QosTime *ret_wake);
+/* TRUE where a request of `job` that comes now may go at once: nobody is to be served before it. */
+gboolean qos_adapt_may_go(QosAdapt *adapt, struct QosJob *job, QosTime now);
+/* A request of `job` goes; it does not wait (any more). */
+void qos_adapt_serve(QosAdapt *adapt, struct QosJob *job, gint64 cost, gint64 weight,
+                     gint64 minimum, QosTime now);
+/* A request that went cost `difference` more than was thought. */
+void qos_adapt_settle(QosAdapt *adapt, struct QosJob *job, gint64 difference);
+
+/* How many requests are to be in the store at most. */
+guint qos_adapt_depth(const QosAdapt *adapt);
+/* From `now` on, all slots are taken and something waits for them, or not: what the store serves
+ * while this lasts is what it can. */
+void qos_adapt_set_saturated(QosAdapt *adapt, gboolean is_saturated, QosTime now);
+/* Ends the period where its time has come. */
+void qos_adapt_tick(QosAdapt *adapt, QosTime now);
+/* When to call it next; QOS_NEVER while nobody takes part. */
+QosTime qos_adapt_next_tick(const QosAdapt *adapt);
+
+/* FALSE where the job takes no part. */
+gboolean qos_adapt_share_state(const QosAdapt *adapt, const struct QosJob *job,
+                               QosShareState *ret_state);
+/* In op/s of base cost: as told, or as found out. */
+double qos_adapt_capacity(const QosAdapt *adapt);

@@ -1,0 +1,325 @@
+/*
+ * Fair adaptive sharing. For each job x with weight w, minimum m, and for the capacity C:
+ *
+ *     entitlement  E = max(m, level w)                    sum E = C           (who wants all gets
+ * E) demand       D = served + waiting                                       (mend 4) filling F =
+ * min(D + headroom, max(m, level' w)) sum F = C          (mend 2) and what is left where all have
+ * enough goes by weight repayment    R = of those who borrowed to those who lent and want more than
+ * F (mends 1 and 7) allocation   A = F + R                              sum A = C rate         E A
+ * / F                                that is E, but for those who repay
+ *
+ * A record changes by what was consumed alone: what one job was served beyond its entitlement, as
+ * far as others left theirs unused, and these the same sum (mend 11). It is bounded by
+ * RECORD_BOUND, and shrinks by half in about RECORD_DECAY: what was lent in the morning does not
+ * rule the evening. A borrower keeps at least half its entitlement while it repays.
+ *
+ * The levels come from Newton's method on a sum of clamped lines (solve_level()); each step is
+ * O(n). The mends are numbered as in docs/adaptbf.md, which has the reasons and the figures.
+ */
+#include "fs/adapt_fair.h"
+
+#include <math.h>
+
+#define RECORD_BOUND      (3 * QOS_SECOND)  /* of the lender's entitlement: a burst's worth */
+#define RECORD_DECAY      (20 * QOS_SECOND) /* some bursts of a job that computes and writes */
+#define HEADROOM_FRACTION 8   /* of the demand: a job that grows is not held at what it was */
+#define LEVEL_STEPS_MAX   200 /* bisection alone needs about 110 for any double */
+
+/* --- levels --- */
+
+static gint64 clamped(const QosFairJob *job, double level)
+{
+    double line = floor(level * (double)job->weight);
+    return line >= (double)job->high ? job->high : MAX((gint64)line, job->low);
+}
+
+/* The sum of clamp(level w, low, high) and, in *ret_slope, of the weights that are not clamped. */
+static double level_sum(const QosFairJob *jobs, guint count, double level, double *ret_slope)
+{
+    double sum = 0;
+
+    *ret_slope = 0;
+    for (guint i = 0; i < count; i++) {
+        const QosFairJob *job = &jobs[i];
+        double line = level * (double)job->weight;
+        if (line <= (double)job->low) {
+            sum += (double)job->low;
+        } else if (line >= (double)job->high) {
+            sum += (double)job->high;
+        } else {
+            sum += line;
+            *ret_slope += (double)job->weight;
+        }
+    }
+    return sum;
+}
+
+/* The level at which the clamped lines add up to `capacity`: Newton's method, kept inside a
+ * bracket. It ends where the sum is right to a unit a job, which the rounding takes anyway. */
+static double solve_level(const QosFairJob *jobs, guint count, gint64 capacity)
+{
+    double low = 0;
+    double high = (double)capacity; /* weights are 1 and more: no job can have a higher level */
+    double level = high / (double)count;
+
+    for (guint i = 0; i < LEVEL_STEPS_MAX && low < high; i++) {
+        double slope;
+        double missing = (double)capacity - level_sum(jobs, count, level, &slope);
+        if (fabs(missing) < 0.5)
+            break;
+        if (missing > 0)
+            low = level;
+        else
+            high = level;
+        double next = slope > 0 ? level + missing / slope : high + 1;
+        level = next > low && next < high ? next : low + (high - low) / 2;
+    }
+    return level;
+}
+
+/* Divides `capacity` into `part`s of clamp(level w, low, high), to the unit. The sum of the lows
+ * must not pass it, that of the highs must reach it. */
+static void fill(QosFairJob *jobs, guint count, gint64 capacity)
+{
+    double level = solve_level(jobs, count, capacity);
+    gint64 missing = capacity;
+
+    for (guint i = 0; i < count; i++) {
+        jobs[i].part = clamped(&jobs[i], level);
+        missing -= jobs[i].part;
+    }
+    /* What rounding left: a few units a job, spread evenly over those that are not at a bound. */
+    for (gint64 each = missing / (gint64)count; missing != 0; each = missing / (gint64)count) {
+        gint64 before = missing;
+        for (guint i = 0; i < count && missing != 0; i++) {
+            QosFairJob *job = &jobs[i];
+            gint64 step = each != 0 ? each : (missing > 0 ? 1 : -1);
+            gint64 part = CLAMP(job->part + step, job->low, job->high);
+            missing -= part - job->part;
+            job->part = part;
+        }
+        g_assert(missing != before);
+    }
+}
+
+static gint64 sum_of_minimums(const QosFairJob *jobs, guint count)
+{
+    gint64 sum = 0;
+    for (guint i = 0; i < count; i++)
+        sum = MIN(sum + jobs[i].minimum, QOS_FAIR_UNITS_MAX);
+    return sum;
+}
+
+/* What of its reservation a job can have where all of them are more than the capacity. */
+static gint64 granted_minimum(const QosFairJob *job, gint64 sum, gint64 capacity)
+{
+    if (sum <= capacity)
+        return job->minimum;
+    return (gint64)((__int128)job->minimum * capacity / sum);
+}
+
+static void set_entitlements(QosFairJob *jobs, guint count, gint64 capacity)
+{
+    gint64 minimums = sum_of_minimums(jobs, count);
+
+    for (guint i = 0; i < count; i++) {
+        jobs[i].low = granted_minimum(&jobs[i], minimums, capacity);
+        jobs[i].high = capacity;
+    }
+    fill(jobs, count, capacity);
+    for (guint i = 0; i < count; i++)
+        jobs[i].entitlement = jobs[i].part;
+}
+
+/* Sets the allocations to the filling. */
+static void fill_demands(QosFairJob *jobs, guint count, gint64 capacity)
+{
+    gint64 minimums = sum_of_minimums(jobs, count);
+    gint64 wanted = 0;
+
+    for (guint i = 0; i < count; i++) {
+        QosFairJob *job = &jobs[i];
+        job->demand = job->served + job->waiting;
+        job->high = MIN(job->demand + job->demand / HEADROOM_FRACTION, capacity);
+        job->low = MIN(granted_minimum(job, minimums, capacity), job->high);
+        wanted = MIN(wanted + job->high, QOS_FAIR_UNITS_MAX);
+    }
+    if (wanted < capacity) { /* all have enough: the rest by weight, in case they want it */
+        for (guint i = 0; i < count; i++) {
+            jobs[i].low = jobs[i].high;
+            jobs[i].high = capacity;
+        }
+    }
+    fill(jobs, count, capacity);
+    for (guint i = 0; i < count; i++)
+        jobs[i].allocation = jobs[i].part;
+}
+
+/* --- records --- */
+
+/* Divides `total` in proportion to the `high`s, which add up to `sum`, into `part`s, to the unit;
+ * none is larger than its `high` where total <= sum. */
+static void split(QosFairJob *jobs, guint count, gint64 total, gint64 sum)
+{
+    gint64 seen = 0;
+    gint64 given = 0;
+
+    for (guint i = 0; i < count; i++) {
+        seen += jobs[i].high;
+        gint64 upto = sum > 0 ? (gint64)((__int128)seen * total / sum) : 0;
+        jobs[i].part = upto - given;
+        given = upto;
+    }
+}
+
+/* Moves `total` on the side of the lenders (sign 1) or of the borrowers (sign -1) towards 0. */
+static void shrink_side(QosFairJob *jobs, guint count, gint64 total, gint64 sum, int sign)
+{
+    for (guint i = 0; i < count; i++)
+        jobs[i].high = MAX(sign * jobs[i].record, 0);
+    split(jobs, count, total, sum);
+    for (guint i = 0; i < count; i++)
+        jobs[i].record -= sign * jobs[i].part;
+}
+
+/* Shrinks both sides to `target` at most; they are equal afterwards. */
+static void shrink_records(QosFairJob *jobs, guint count, gint64 target)
+{
+    gint64 credit = 0;
+    gint64 debt = 0;
+
+    for (guint i = 0; i < count; i++) {
+        credit += MAX(jobs[i].record, 0);
+        debt += MAX(-jobs[i].record, 0);
+    }
+    target = MIN(target, MIN(credit, debt));
+    shrink_side(jobs, count, credit - target, credit, 1);
+    shrink_side(jobs, count, debt - target, debt, -1);
+}
+
+void qos_fair_write_off(QosFairJob *jobs, guint count)
+{
+    shrink_records(jobs, count, G_MAXINT64);
+}
+
+static void decay_records(QosFairJob *jobs, guint count, QosTime period)
+{
+    gint64 credit = 0;
+
+    for (guint i = 0; i < count; i++)
+        credit += MAX(jobs[i].record, 0);
+    double kept = exp(-(double)period / (double)RECORD_DECAY);
+    shrink_records(jobs, count, (gint64)((double)credit * kept));
+}
+
+/* Books `part` as given by a lender: first against its own debt. */
+static void book_lent(QosFairJob *job)
+{
+    gint64 repaid = CLAMP(-job->record, 0, job->part);
+    job->repaid += repaid;
+    job->lent += job->part - repaid;
+    job->record += job->part;
+}
+
+static void book_borrowed(QosFairJob *job)
+{
+    gint64 returned = CLAMP(job->record, 0, job->part);
+    job->returned += returned;
+    job->borrowed += job->part - returned;
+    job->record -= job->part;
+}
+
+/* What the job left unused of its entitlement, as far as its record may grow. */
+static gint64 unused(const QosFairJob *job, QosTime period)
+{
+    double bound = (double)job->entitlement * (double)RECORD_BOUND / (double)period;
+    double room = CLAMP(bound - (double)job->record, 0, (double)QOS_FAIR_UNITS_MAX);
+
+    return MIN(MAX(job->entitlement - job->served, 0), (gint64)room);
+}
+
+static gint64 excess(const QosFairJob *job)
+{
+    return MAX(job->served - job->entitlement, 0);
+}
+
+/* Who was served beyond its entitlement borrowed it from those who left theirs unused. */
+static void settle(QosFairJob *jobs, guint count, QosTime period)
+{
+    gint64 borrowed = 0;
+    gint64 lent = 0;
+
+    for (guint i = 0; i < count; i++) {
+        borrowed += excess(&jobs[i]);
+        jobs[i].high = unused(&jobs[i], period);
+        lent += jobs[i].high;
+    }
+    gint64 moved = MIN(borrowed, lent);
+    split(jobs, count, moved, lent);
+    for (guint i = 0; i < count; i++)
+        book_lent(&jobs[i]);
+    for (guint i = 0; i < count; i++)
+        jobs[i].high = excess(&jobs[i]);
+    split(jobs, count, moved, borrowed);
+    for (guint i = 0; i < count; i++)
+        book_borrowed(&jobs[i]);
+}
+
+/* --- repayment --- */
+
+/* What a lender may get back in a period: no more than it lent, and than it waits for. */
+static gint64 claim(const QosFairJob *job)
+{
+    return MIN(MAX(job->record, 0), MAX(job->demand - job->allocation, 0));
+}
+
+/* What a borrower may pay: no more than it owes, and half its entitlement stays. */
+static gint64 payable(const QosFairJob *job)
+{
+    return MIN(MAX(-job->record, 0), MAX(job->allocation - job->entitlement / 2, 0));
+}
+
+static gint64 scaled_rate(const QosFairJob *job, gint64 filling)
+{
+    if (filling <= 0 || job->allocation == filling)
+        return MAX(job->entitlement, 1);
+    return MAX((gint64)((__int128)job->entitlement * job->allocation / filling), 1);
+}
+
+/* Moves allocation from borrowers to the lenders that want more, and sets the rates. */
+static void repay(QosFairJob *jobs, guint count)
+{
+    gint64 claims = 0;
+    gint64 payments = 0;
+
+    for (guint i = 0; i < count; i++) {
+        claims += claim(&jobs[i]);
+        payments += payable(&jobs[i]);
+    }
+    gint64 moved = MIN(claims, payments);
+    for (guint i = 0; i < count; i++) {
+        jobs[i].low = jobs[i].allocation; /* the filling */
+        jobs[i].high = claim(&jobs[i]);
+    }
+    split(jobs, count, moved, claims);
+    for (guint i = 0; i < count; i++)
+        jobs[i].allocation += jobs[i].part;
+    for (guint i = 0; i < count; i++)
+        jobs[i].high = jobs[i].record < 0 ? payable(&jobs[i]) : 0;
+    split(jobs, count, moved, payments);
+    for (guint i = 0; i < count; i++) {
+        jobs[i].allocation -= jobs[i].part;
+        jobs[i].rate = scaled_rate(&jobs[i], jobs[i].low);
+    }
+}
+
+void qos_fair_step(QosFairJob *jobs, guint count, gint64 capacity, QosTime period)
+{
+    if (count == 0)
+        return;
+    settle(jobs, count, period);
+    decay_records(jobs, count, period);
+    set_entitlements(jobs, count, capacity);
+    fill_demands(jobs, count, capacity);
+    repay(jobs, count);
+}

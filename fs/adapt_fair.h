@@ -1,0 +1,53 @@
+/*
+ * Fair adaptive sharing: AdapTBF's goals (seed 004) with the mends of its equations.
+ *
+ * Once a period, qos_fair_step() settles what was lent in the period that ends, and says what each
+ * job is entitled to in the next, how much of the capacity it is expected to use (its allocation),
+ * and the rate at which the dispatcher is to serve it while others wait too. In between, fs/adapt.c
+ * serves by these rates whoever waits: what a job leaves idle goes to the others at once, and comes
+ * back with its next request.
+ *
+ * Quantities are in cost units of the caller's choice, per period; the finer the unit, the smaller
+ * the rounding. Pure.
+ */
+#pragma once
+
+#include "base/time.h"
+
+#define QOS_FAIR_UNITS_MAX (G_GINT64_CONSTANT(1) << 50) /* of any quantity: doubles hold these */
+
+/* One job with weight: it has sent requests lately. The caller keeps it from period to period. */
+typedef struct {
+    gint64 weight;  /* 1 to QOS_WEIGHT_MAX times the job's nodes */
+    gint64 minimum; /* reserved, >= 0 */
+    gint64 served;  /* in the period that ends */
+    gint64 waiting; /* at its end */
+    /* The outcome of the last step, read by the next. For a new job, what it is taken to have been
+     * entitled to since it came, and zeros. */
+    gint64 entitlement; /* its part of the capacity when all want theirs */
+    gint64 demand;      /* served + waiting */
+    gint64 allocation;  /* expected for the next period, repayments included */
+    gint64 rate;        /* > 0: its speed in the dispatcher, relative to the others' */
+    gint64 record;      /* lent (> 0) or borrowed (< 0), and not yet paid back */
+    gint64 lent;        /* totals, each >= 0: lent to others, */
+    gint64 returned;    /* of that, paid back to it, */
+    gint64 borrowed;    /* borrowed from others, */
+    gint64 repaid;      /* of that, paid back by it */
+    /* Of the computation only. */
+    gint64 low;
+    gint64 high;
+    gint64 part;
+} QosFairJob;
+
+/*
+ * One step over the `count` jobs. `capacity` is what the next `period` can serve, 1 to
+ * QOS_FAIR_UNITS_MAX. Afterwards, to the unit,
+ *
+ *     sum of entitlements = sum of allocations = capacity        no allocation is negative
+ *     sum of records = 0
+ */
+void qos_fair_step(QosFairJob *jobs, guint count, gint64 capacity, QosTime period);
+
+/* Makes the records add up to 0 again where some of the jobs have gone: the others' claims on them,
+ * or debts to them, are written off, each in proportion. */
+void qos_fair_write_off(QosFairJob *jobs, guint count);

@@ -1,0 +1,193 @@
+/*
+ * AdapTBF as published. The paper's notation and the fields here:
+ *
+ *     n_x      nodes                       u_x      utilization        (3)
+ *     p_x      priority         (1)        T_s^x    surplus            (4)
+ *     d_x      demand                      DF_x     factor             (6), RF_x (18)
+ *     alpha_x  allocation       (2)        J+, J-   is_compensated, is_reclaimed_of  (9, 10)
+ *     r_x      record                      C        reclaim_coefficient()  (13)
+ *     rho_x    remainder        (21-25)    T_R^x    part, in reclaim()     (14)
+ *
+ * The steps are those of section III-C: initial allocation, redistribution, re-compensation, each
+ * rounded to whole tokens by hand_out().
+ *
+ * The equations do not run as they stand. The repairs, each the smallest that there is:
+ *   R1  (3) divides by the last allocation, which is 0 or unknown for a new job: the initial
+ *       allocation of this period stands in.
+ *   R2  (13) passes 1, and (14) then reclaims more than the job has: the allocation is the bound.
+ *   R3  (24) read literally loses what the old remainder added: rho = alpha + rho_old - floor.
+ *   R4  (7) and (19) divide by a sum of factors that is 0 where no demand is left: nothing moves.
+ *   R5  "reduce allocated tokens by one" in the excess case passes over jobs that have none.
+ *
+ * What it cannot do well is measured in docs/adaptbf.md; reference: seed 004.
+ */
+#include "fs/adapt_paper.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* Largest remainder first; the order of the jobs breaks ties, so that a run can be repeated. */
+static int by_remainder(const void *a, const void *b)
+{
+    const QosPaperJob *left = *(QosPaperJob *const *)a;
+    const QosPaperJob *right = *(QosPaperJob *const *)b;
+
+    if (left->remainder != right->remainder)
+        return left->remainder > right->remainder ? -1 : 1;
+    return left < right ? -1 : 1;
+}
+
+/* Corrects the parts by one token each, largest remainder first, until they add up: `missing` more
+ * tokens, or fewer where it is negative. */
+static void correct(QosPaperJob **jobs, guint count, gint64 missing)
+{
+    gint64 step = missing > 0 ? 1 : -1;
+
+    if (count == 0)
+        return;
+    qsort(jobs, count, sizeof(*jobs), by_remainder);
+    for (guint i = 0; missing != 0; i = (i + 1) % count) {
+        QosPaperJob *job = jobs[i];
+        if (job->part + step < 0)
+            continue; /* R5 */
+        job->part += step;
+        job->remainder -= (double)step;
+        missing -= step;
+    }
+}
+
+/* Rounds each `raw` to whole tokens, `part`, that add up to `tokens` (21 to 25). */
+static void hand_out(QosPaperJob *jobs, guint count, gint64 tokens, gboolean compensated_only)
+{
+    g_autofree QosPaperJob **receivers = g_new(QosPaperJob *, count);
+    guint receiver_count = 0;
+    gint64 missing = tokens;
+
+    for (guint i = 0; i < count; i++) {
+        QosPaperJob *job = &jobs[i];
+        job->part = 0;
+        if (compensated_only && !job->is_compensated)
+            continue;
+        double whole = MAX(floor(job->raw + job->remainder), 0);
+        job->remainder = job->raw + job->remainder - whole; /* R3 */
+        job->part = (gint64)whole;
+        missing -= job->part;
+        receivers[receiver_count++] = job;
+    }
+    if (missing != 0)
+        correct(receivers, receiver_count, missing);
+}
+
+/* 1. Priority-based initial allocation (1, 2). The allocation of the last period is replaced; its
+ * utilization (3) is taken first. */
+static void allocate_initially(QosPaperJob *jobs, guint count, gint64 tokens)
+{
+    double nodes = 0;
+
+    for (guint i = 0; i < count; i++)
+        nodes += (double)jobs[i].nodes;
+    for (guint i = 0; i < count; i++) {
+        jobs[i].priority = (double)jobs[i].nodes / nodes;
+        jobs[i].raw = jobs[i].priority * (double)tokens;
+    }
+    hand_out(jobs, count, tokens, FALSE);
+    for (guint i = 0; i < count; i++) {
+        QosPaperJob *job = &jobs[i];
+        gint64 last = job->allocation > 0 ? job->allocation : MAX(job->part, 1); /* R1 */
+        job->utilization = (double)job->demand / (double)last;
+        job->allocation = job->part;
+    }
+}
+
+/* 2. Redistribution of surplus tokens (4 to 8). */
+static void redistribute(QosPaperJob *jobs, guint count)
+{
+    gint64 surplus = 0;
+    double factors = 0;
+
+    for (guint i = 0; i < count; i++) {
+        QosPaperJob *job = &jobs[i];
+        job->surplus = MAX(job->allocation - job->demand, 0);
+        job->factor = job->utilization * job->priority;
+        if (job->utilization > 1)
+            job->factor += job->utilization;
+        job->old_record = job->record;
+        surplus += job->surplus;
+        factors += job->factor;
+    }
+    if (factors <= 0)
+        return; /* R4 */
+    for (guint i = 0; i < count; i++)
+        jobs[i].raw = jobs[i].factor / factors * (double)surplus;
+    hand_out(jobs, count, surplus, FALSE);
+    for (guint i = 0; i < count; i++) {
+        jobs[i].allocation += jobs[i].part - jobs[i].surplus;
+        jobs[i].record += jobs[i].surplus - jobs[i].part;
+    }
+}
+
+/* C (13), with the demand of the next period taken to be that of this one (11, 12). */
+static double reclaim_coefficient(const QosPaperJob *jobs, guint count)
+{
+    double coefficient = 0;
+
+    for (guint i = 0; i < count; i++) {
+        const QosPaperJob *job = &jobs[i];
+        if (!job->is_compensated)
+            continue;
+        double next = job->allocation > 0 ? (double)job->demand / (double)job->allocation : 1;
+        coefficient += job->priority * (MAX(1, job->utilization) + MAX(0, 1 - next)) / 2;
+    }
+    return coefficient;
+}
+
+/* What the borrowers give back (14 to 17), in tokens. */
+static gint64 reclaim(QosPaperJob *jobs, guint count, double coefficient)
+{
+    gint64 reclaimed = 0;
+
+    for (guint i = 0; i < count; i++) {
+        QosPaperJob *job = &jobs[i];
+        if (!job->is_reclaimed_of)
+            continue;
+        double bound = MIN(floor(coefficient * (double)job->allocation), (double)job->allocation);
+        gint64 part = (gint64)MIN((double)-job->old_record, bound); /* R2 */
+        job->allocation -= part;
+        job->record += part;
+        reclaimed += part;
+    }
+    return reclaimed;
+}
+
+/* 3. Re-compensation for borrowed tokens (9 to 20). */
+static void recompensate(QosPaperJob *jobs, guint count)
+{
+    double factors = 0;
+
+    for (guint i = 0; i < count; i++) {
+        QosPaperJob *job = &jobs[i];
+        job->is_compensated = job->old_record > 0 && job->record > 0;
+        job->is_reclaimed_of = job->old_record < 0 && job->record < 0;
+        if (job->is_compensated)
+            factors += job->factor;
+    }
+    if (factors <= 0)
+        return; /* R4 */
+    gint64 reclaimed = reclaim(jobs, count, reclaim_coefficient(jobs, count));
+    for (guint i = 0; i < count; i++)
+        jobs[i].raw = jobs[i].factor / factors * (double)reclaimed;
+    hand_out(jobs, count, reclaimed, TRUE);
+    for (guint i = 0; i < count; i++) {
+        jobs[i].allocation += jobs[i].part;
+        jobs[i].record -= jobs[i].part;
+    }
+}
+
+void qos_paper_allocate(QosPaperJob *jobs, guint count, gint64 tokens)
+{
+    if (count == 0)
+        return;
+    allocate_initially(jobs, count, tokens);
+    redistribute(jobs, count);
+    recompensate(jobs, count);
+}

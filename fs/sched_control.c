@@ -1,0 +1,219 @@
+/*
+ * What is told to the scheduler and asked of it: policies, rules, bounds, state. fs/sched.h has the
+ * contract; a request's way is in sched.c.
+ */
+#include <string.h>
+
+#include "fs/sched_private.h"
+
+const QosPolicyClass *const qos_policies[] = {&qos_policy_fifo, &qos_policy_jrr, &qos_policy_tbf,
+                                              NULL};
+
+const QosPolicyClass *qos_policy_by_name(const char *name)
+{
+    for (guint i = 0; qos_policies[i] != NULL; i++) {
+        if (strcmp(qos_policies[i]->name, name) == 0)
+            return qos_policies[i];
+    }
+    return NULL;
+}
+
+static QosLrs *lrs_new(QosSched *sched, const QosPolicyClass *class, QosTime now)
+{
+    QosLrs *lrs = g_new0(QosLrs, 1);
+    lrs->class = class;
+    lrs->self = class->init(&sched->context, now);
+    return lrs;
+}
+
+static void lrs_free(QosLrs *lrs)
+{
+    lrs->class->fini(lrs->self);
+    g_free(lrs);
+}
+
+QosSched *qos_sched_new(const QosPolicyClass *policy, guint slots, const char *host,
+                        QosTime job_cleanup_interval, QosTime now)
+{
+    QosSched *sched = g_new0(QosSched, 1);
+    sched->context.rules = qos_rules_new();
+    sched->context.host = g_strdup(host);
+    sched->context.max_wait = QOS_NEVER;
+    qos_account_init(&sched->account, job_cleanup_interval);
+    sched->stopping = g_ptr_array_new();
+    sched->slots = MAX(slots, 1);
+    sched->parked_max = G_MAXUINT64;
+    sched->current = lrs_new(sched, policy, now);
+    sched->adapt = qos_adapt_new(now);
+    return sched;
+}
+
+void qos_sched_free(QosSched *sched)
+{
+    if (sched == NULL)
+        return;
+    lrs_free(sched->current);
+    for (guint i = 0; i < sched->stopping->len; i++)
+        lrs_free(sched->stopping->pdata[i]);
+    g_ptr_array_unref(sched->stopping);
+    qos_adapt_free(sched->adapt);
+    qos_account_clear(&sched->account);
+    qos_rules_unref(sched->context.rules);
+    g_free(sched->context.host);
+    g_free(sched);
+}
+
+void qos_sched_retire(QosSched *sched, QosLrs *lrs)
+{
+    if (lrs != sched->current && lrs->queued == 0 && lrs->running == 0) {
+        g_ptr_array_remove(sched->stopping, lrs);
+        lrs_free(lrs);
+    }
+}
+
+void qos_sched_expire(QosSched *sched, QosTime now)
+{
+    if (sched->current->class->expire != NULL)
+        sched->current->class->expire(sched->current->self, now);
+    qos_account_expire(&sched->account, now);
+}
+
+QosAccount *qos_sched_account(QosSched *sched)
+{
+    return &sched->account;
+}
+
+/* A policy that is being left and is of that class, taken off the list; or NULL. */
+static QosLrs *take_stopping(QosSched *sched, const QosPolicyClass *policy)
+{
+    for (guint i = 0; i < sched->stopping->len; i++) {
+        QosLrs *lrs = sched->stopping->pdata[i];
+        if (lrs->class == policy)
+            return g_ptr_array_steal_index(sched->stopping, i);
+    }
+    return NULL;
+}
+
+void qos_sched_set_policy(QosSched *sched, const QosPolicyClass *policy, QosTime now)
+{
+    QosLrs *old = sched->current;
+    if (old->class == policy)
+        return;
+
+    sched->current = take_stopping(sched, policy);
+    if (sched->current == NULL)
+        sched->current = lrs_new(sched, policy, now);
+    old->class->shutdown(old->self);
+    g_ptr_array_add(sched->stopping, old);
+    qos_sched_retire(sched, old);
+}
+
+static void tell_rules_changed(QosLrs *lrs, QosTime now)
+{
+    if (lrs->class->rules_changed != NULL)
+        lrs->class->rules_changed(lrs->self, now);
+}
+
+void qos_sched_set_rules(QosSched *sched, QosRules *rules, QosTime now)
+{
+    QosRules *old = sched->context.rules;
+    sched->context.rules = qos_rules_ref(rules);
+    tell_rules_changed(sched->current, now);
+    for (guint i = 0; i < sched->stopping->len; i++)
+        tell_rules_changed(sched->stopping->pdata[i], now);
+    qos_rules_unref(old);
+}
+
+QosRules *qos_sched_rules(const QosSched *sched)
+{
+    return sched->context.rules;
+}
+
+gboolean qos_sched_passes_through(const QosSched *sched, const QosRequest *request,
+                                  QosOpcodeSet opcodes)
+{
+    const QosRuleSubject subject = {.job = request->job->id,
+                                    .host = sched->context.host,
+                                    .uid = request->uid,
+                                    .gid = request->gid};
+
+    return sched->current->class->rules_changed != NULL &&
+           qos_rules_pass_through(sched->context.rules, &subject, opcodes);
+}
+
+void qos_sched_set_slots(QosSched *sched, guint slots, QosTime now)
+{
+    sched->slots = MAX(slots, 1);
+    qos_sched_update_ready(sched, now);
+}
+
+void qos_sched_set_parked_max(QosSched *sched, guint64 bytes)
+{
+    sched->parked_max = bytes;
+}
+
+void qos_sched_set_max_wait(QosSched *sched, QosTime max_wait)
+{
+    sched->context.max_wait = max_wait;
+}
+
+void qos_sched_set_adapt(QosSched *sched, const QosAdaptConfig *config, QosTime now)
+{
+    gboolean begins_anew = config->mode != qos_adapt_config(sched->adapt)->mode;
+
+    qos_adapt_configure(sched->adapt, config, now);
+    if (begins_anew && qos_sched_is_adaptive(sched))
+        qos_sched_share_held(sched, now);
+}
+
+const QosAdapt *qos_sched_adapt(const QosSched *sched)
+{
+    return sched->adapt;
+}
+
+void qos_sched_state(const QosSched *sched, QosSchedState *ret_state)
+{
+    *ret_state = (QosSchedState){.slots = sched->slots,
+                                 .running = sched->running,
+                                 .passing = sched->passing,
+                                 .held = sched->held,
+                                 .parked_bytes = sched->parked_bytes,
+                                 .parked_max = sched->parked_max,
+                                 .refused = sched->refused};
+    for (guint i = 0; i < sched->stopping->len; i++)
+        ret_state->draining += ((const QosLrs *)sched->stopping->pdata[i])->queued;
+}
+
+QosPolicyState qos_sched_policy_state(const QosSched *sched, const QosPolicyClass *policy,
+                                      guint *ret_queued)
+{
+    *ret_queued = 0;
+    for (guint i = 0; i < sched->stopping->len; i++) {
+        const QosLrs *lrs = sched->stopping->pdata[i];
+        if (lrs->class == policy) {
+            *ret_queued = lrs->queued;
+            return QOS_POLICY_STOPPING;
+        }
+    }
+    if (sched->current->class != policy)
+        return QOS_POLICY_STOPPED;
+    *ret_queued = sched->current->queued;
+    return QOS_POLICY_STARTED;
+}
+
+static gboolean lrs_rule_state(const QosLrs *lrs, guint64 rule_id, QosRuleState *ret_state)
+{
+    return lrs->class->rule_state != NULL && lrs->class->rule_state(lrs->self, rule_id, ret_state);
+}
+
+gboolean qos_sched_rule_state(const QosSched *sched, guint64 rule_id, QosRuleState *ret_state)
+{
+    *ret_state = (QosRuleState){.rule_id = rule_id};
+    if (lrs_rule_state(sched->current, rule_id, ret_state))
+        return TRUE;
+    for (guint i = 0; i < sched->stopping->len; i++) {
+        if (lrs_rule_state(sched->stopping->pdata[i], rule_id, ret_state))
+            return TRUE;
+    }
+    return FALSE;
+}

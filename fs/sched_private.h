@@ -1,0 +1,44 @@
+/*
+ * What the two files of the scheduler share: sched.c has a request's way, sched_control.c what is
+ * told to the scheduler and asked of it.
+ */
+#pragma once
+
+#include "fs/adapt.h"
+#include "fs/sched.h"
+
+typedef struct QosLrs {
+    const QosPolicyClass *class;
+    void *self;
+    guint queued;
+    guint running; /* let go, not yet left; held and ready ones included */
+} QosLrs;
+
+struct QosSched {
+    QosPolicyContext context;
+    QosAccount account;
+    QosLrs *current;
+    GPtrArray *stopping; /* of QosLrs, owned, oldest first */
+    GQueue ready;        /* of QosRequest: have a slot, wait to be taken */
+    guint slots;
+    guint running; /* slots in use */
+    guint passing; /* inside without a slot */
+    guint held;
+    guint64 parked_max; /* bytes of data that requests which wait may keep */
+    guint64 parked_bytes;
+    guint64 refused;  /* for want of them */
+    GQueue held_jobs; /* of QosJob, by its held_link: have held requests, longest first */
+    QosAdapt *adapt;
+};
+
+/* Frees a policy that is being left and has nothing more to do. */
+void qos_sched_retire(QosSched *sched, QosLrs *lrs);
+/* The slots have changed: which jobs may be served has, too. */
+void qos_sched_update_ready(QosSched *sched, QosTime now);
+/* Adaptive sharing was turned on: what is held takes part from now on. */
+void qos_sched_share_held(QosSched *sched, QosTime now);
+
+static inline gboolean qos_sched_is_adaptive(const QosSched *sched)
+{
+    return qos_adapt_config(sched->adapt)->mode != QOS_ADAPT_OFF;
+}

@@ -1,0 +1,61 @@
+/*
+ * A scenario of the simulator: a store, and the clients that want something of it. Read from a key
+ * file (docs/qosfs-sim.1 has the format):
+ *
+ *     [scenario]  title, duration, seed, period
+ *     [store]     capacity (op/s), bandwidth (bytes/s), latency, noise, slots, stall, stalls
+ *     [adapt]     capacity (what the scheduler is told, "auto" = nothing), period
+ *     [job NAME]  weight
+ *     [client N]  job, jobs, processes, start, stop, spread, life, size, think, burst, every,
+ *                 requests, rate
+ */
+#pragma once
+
+#include "base/time.h"
+
+/* Processes that all do the same, of one job or of one job each. */
+typedef struct {
+    char *name;
+    char *job;        /* its JobID; with `jobs` > 1, the number of the copy is added */
+    guint jobs;       /* copies, each a job of its own */
+    guint processes;  /* of each job */
+    QosTime start;    /* when it begins, */
+    QosTime spread;   /* and how much later, at random, at most */
+    QosTime stop;     /* when it issues no more, QOS_NEVER */
+    QosTime life;     /* the same, after its own start */
+    gint64 size;      /* bytes of a request, 0 = metadata */
+    QosTime think;    /* between a reply and the next request */
+    guint burst;      /* requests in a burst, 0 = no bursts */
+    QosTime every;    /* from the start of a burst to the start of the next */
+    guint64 requests; /* that each process makes, 0 = no end */
+    double rate;      /* open loop: requests a second of each process, Poisson; 0 = closed loop */
+} QosClient;
+
+typedef struct {
+    char *name; /* the file's, without folder and suffix */
+    char *title;
+    QosTime duration;
+    guint32 seed;
+    QosTime bin; /* of the timelines */
+    /* The store: one after the other, 1/capacity + size/bandwidth each; `latency` in parallel. */
+    double capacity;
+    double bandwidth; /* 0 = sizes do not matter */
+    QosTime latency;
+    double noise; /* relative standard deviation of a request's time */
+    guint slots;
+    QosTime stall_start; /* QOS_NEVER = no stall */
+    QosTime stall_length;
+    /* What the scheduler is told. */
+    double told_capacity; /* 0 = auto */
+    QosTime period;
+    GHashTable *weights; /* JobID (of the client's `job`) -> gint64 */
+    GPtrArray *clients;  /* of QosClient, owned */
+} QosScenario;
+
+/* Errors (QOS_ERROR): what is wrong, in which group of which file. */
+QosScenario *qos_scenario_load(const char *path, GError **error);
+void qos_scenario_free(QosScenario *scenario); /* NULL is allowed */
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(QosScenario, qos_scenario_free)
+
+/* Of the JobID as written in the file; 1 where it is not given. */
+gint64 qos_scenario_weight(const QosScenario *scenario, const char *job);

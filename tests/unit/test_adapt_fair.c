@@ -1,0 +1,207 @@
+/*
+ * The fair law: entitlements, filling, records and repayment by hand, and its sums over random
+ * sequences of jobs, demands, weights and periods.
+ */
+#include "fs/adapt_fair.h"
+
+#define PERIOD (100 * QOS_MILLISECOND)
+
+static QosFairJob job(gint64 weight, gint64 served, gint64 waiting)
+{
+    return (QosFairJob){.weight = weight, .served = served, .waiting = waiting};
+}
+
+static void wants(QosFairJob *job, gint64 served, gint64 waiting)
+{
+    job->served = served;
+    job->waiting = waiting;
+}
+
+/* All want more than there is: by weight, to the unit. */
+static void test_all_backlogged(void)
+{
+    QosFairJob jobs[] = {job(10, 0, 5000), job(10, 0, 5000), job(30, 0, 5000), job(50, 0, 5000)};
+    qos_fair_step(jobs, 4, 1000, PERIOD);
+    static const gint64 expected[] = {100, 100, 300, 500};
+    for (guint i = 0; i < 4; i++) {
+        g_assert_cmpint(jobs[i].entitlement, ==, expected[i]);
+        g_assert_cmpint(jobs[i].allocation, ==, expected[i]);
+        g_assert_cmpint(jobs[i].rate, ==, expected[i]);
+        g_assert_cmpint(jobs[i].record, ==, 0);
+    }
+}
+
+/* The steady trickle: three jobs of 30 % use a fifth of it beside a hungry one of 10 %. */
+static void test_steady_trickle(void)
+{
+    QosFairJob jobs[] = {job(30, 0, 60), job(30, 0, 60), job(30, 0, 60), job(10, 0, 9000)};
+    for (guint period = 0; period < 100; period++) {
+        qos_fair_step(jobs, 4, 1000, PERIOD);
+        for (guint i = 0; i < 3; i++)
+            wants(&jobs[i], 60, 0);
+        wants(&jobs[3], 820, 9000);
+    }
+    for (guint i = 0; i < 3; i++)
+        g_assert_cmpint(jobs[i].allocation, ==, 60 + 60 / 8);
+    g_assert_cmpint(jobs[3].allocation, ==, 1000 - 3 * 67);
+}
+
+/* A reservation comes before the shares, and is not held for one who does not want it. */
+static void test_reservation(void)
+{
+    QosFairJob jobs[] = {job(1, 0, 5000), job(9, 0, 5000)};
+    jobs[0].minimum = 400;
+    qos_fair_step(jobs, 2, 1000, PERIOD);
+    g_assert_cmpint(jobs[0].allocation, ==, 400);
+    g_assert_cmpint(jobs[1].allocation, ==, 600);
+    wants(&jobs[0], 80, 0);
+    wants(&jobs[1], 920, 5000);
+    qos_fair_step(jobs, 2, 1000, PERIOD);
+    g_assert_cmpint(jobs[0].allocation, ==, 90);
+    g_assert_cmpint(jobs[1].allocation, ==, 910);
+}
+
+/* Reservations of more than there is shrink in proportion. */
+static void test_too_many_reservations(void)
+{
+    QosFairJob jobs[] = {job(1, 0, 5000), job(1, 0, 5000)};
+    jobs[0].minimum = 3000;
+    jobs[1].minimum = 1000;
+    qos_fair_step(jobs, 2, 1000, PERIOD);
+    g_assert_cmpint(jobs[0].allocation, ==, 750);
+    g_assert_cmpint(jobs[1].allocation, ==, 250);
+}
+
+/* What x leaves, y consumes: that, and no more, is lent; and x is repaid when it wants more. */
+static void test_lent_and_repaid(void)
+{
+    QosFairJob jobs[] = {job(1, 0, 0), job(1, 0, 5000)};
+    qos_fair_step(jobs, 2, 1000, PERIOD);
+    wants(&jobs[0], 100, 0);
+    wants(&jobs[1], 700, 5000); /* 200 of the 400 that x left was used by nobody */
+    qos_fair_step(jobs, 2, 1000, PERIOD);
+    g_assert_cmpint(jobs[0].lent, ==, 200);
+    g_assert_cmpint(jobs[1].borrowed, ==, 200);
+    g_assert_cmpint(jobs[0].record, ==, -jobs[1].record);
+    g_assert_cmpint(jobs[0].record, ==, 199); /* 100 ms of the decay */
+
+    wants(&jobs[0], 400, 5000); /* it is hungry now */
+    wants(&jobs[1], 600, 5000);
+    qos_fair_step(jobs, 2, 1000, PERIOD);
+    gint64 record = jobs[0].record;
+    g_assert_cmpint(record, ==, 297);
+    g_assert_cmpint(jobs[0].allocation, ==, 750); /* y keeps half its entitlement */
+    g_assert_cmpint(jobs[1].allocation, ==, 250);
+    g_assert_cmpint(jobs[0].rate, ==, 750);
+    g_assert_cmpint(jobs[1].rate, ==, 250);
+
+    wants(&jobs[0], 750, 5000);
+    wants(&jobs[1], 250, 5000);
+    qos_fair_step(jobs, 2, 1000, PERIOD);
+    g_assert_cmpint(jobs[0].returned, ==, 250);
+    g_assert_cmpint(jobs[1].repaid, ==, 250);
+    g_assert_cmpint(jobs[0].allocation, ==, 500 + jobs[0].record); /* the rest */
+}
+
+/* An idle lender's record ends at three seconds of its entitlement. */
+static void test_records_are_bounded(void)
+{
+    QosFairJob jobs[] = {job(1, 0, 0), job(1, 0, 5000)};
+    for (guint period = 0; period < 1000; period++) {
+        qos_fair_step(jobs, 2, 1000, PERIOD);
+        wants(&jobs[1], 1000, 5000);
+    }
+    g_assert_cmpint(jobs[0].record, <=, 30 * 500);
+    g_assert_cmpint(jobs[0].record, >=, 29 * 500);
+    g_assert_cmpint(jobs[0].record, ==, -jobs[1].record);
+}
+
+/* One of the borrowers goes: the lender's claim on it goes too. */
+static void test_write_off(void)
+{
+    QosFairJob jobs[] = {job(1, 0, 0), job(1, 0, 0), job(1, 0, 0)};
+    jobs[0].record = 900;
+    jobs[1].record = -600;
+    jobs[2].record = -300;
+    qos_fair_write_off(jobs, 2);
+    g_assert_cmpint(jobs[0].record, ==, 600);
+    g_assert_cmpint(jobs[1].record, ==, -600);
+    qos_fair_write_off(jobs, 1);
+    g_assert_cmpint(jobs[0].record, ==, 0);
+}
+
+static gint64 random_quantity(GRand *random)
+{
+    switch (g_rand_int_range(random, 0, 4)) {
+    case 0:
+        return 0;
+    case 1:
+        return g_rand_int_range(random, 0, 10);
+    case 2:
+        return g_rand_int_range(random, 0, G_MAXINT32);
+    default:
+        return (gint64)g_rand_double_range(random, 0, (double)QOS_FAIR_UNITS_MAX / 64);
+    }
+}
+
+static void assert_sums(const QosFairJob *jobs, guint count, gint64 capacity)
+{
+    gint64 entitlements = 0;
+    gint64 allocations = 0;
+    gint64 records = 0;
+
+    for (guint i = 0; i < count; i++) {
+        g_assert_cmpint(jobs[i].entitlement, >=, 0);
+        g_assert_cmpint(jobs[i].allocation, >=, 0);
+        g_assert_cmpint(jobs[i].rate, >, 0);
+        entitlements += jobs[i].entitlement;
+        allocations += jobs[i].allocation;
+        records += jobs[i].record;
+        /* nobody who wants it gets less than half */
+        if (jobs[i].demand >= jobs[i].entitlement)
+            g_assert_cmpint(jobs[i].allocation, >=, jobs[i].entitlement / 2 - 2);
+    }
+    g_assert_cmpint(entitlements, ==, capacity);
+    g_assert_cmpint(allocations, ==, capacity);
+    g_assert_cmpint(records, ==, 0);
+}
+
+static void test_sums_hold_over_random_sequences(void)
+{
+    for (guint seed = 1; seed <= 300; seed++) {
+        GRand *random = g_rand_new_with_seed(seed);
+        QosFairJob jobs[40] = {0};
+        guint count = 0;
+        g_test_message("seed %u", seed);
+        for (guint period = 0; period < 200; period++) {
+            if (count < 40 && g_rand_int_range(random, 0, 3) == 0)
+                jobs[count++] = job(g_rand_int_range(random, 1, 1000000), 0, 0);
+            if (count > 1 && g_rand_int_range(random, 0, 6) == 0)
+                qos_fair_write_off(jobs, --count);
+            gint64 capacity = MAX(random_quantity(random), 1);
+            for (guint i = 0; i < count; i++) {
+                jobs[i].served = random_quantity(random);
+                jobs[i].waiting = random_quantity(random);
+                jobs[i].minimum = g_rand_int_range(random, 0, 4) == 0 ? random_quantity(random) : 0;
+            }
+            qos_fair_step(jobs, count, capacity, g_rand_int_range(random, 5000000, 2000000000));
+            if (count > 0)
+                assert_sums(jobs, count, capacity);
+        }
+        g_rand_free(random);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/adapt-fair/all-backlogged", test_all_backlogged);
+    g_test_add_func("/adapt-fair/steady-trickle", test_steady_trickle);
+    g_test_add_func("/adapt-fair/reservation", test_reservation);
+    g_test_add_func("/adapt-fair/too-many-reservations", test_too_many_reservations);
+    g_test_add_func("/adapt-fair/lent-and-repaid", test_lent_and_repaid);
+    g_test_add_func("/adapt-fair/records-bounded", test_records_are_bounded);
+    g_test_add_func("/adapt-fair/write-off", test_write_off);
+    g_test_add_func("/adapt-fair/random-sequences", test_sums_hold_over_random_sequences);
+    return g_test_run();
+}
