@@ -121,7 +121,7 @@ static void name_leader_locked(QosGate *gate)
         return;
     }
     qos_sched_state(gate->sched, &state);
-    if (gate->workers->len < state.slots + QOS_PASSING_ALL)
+    if (gate->workers->len < state.slots + QOS_THREADS_BESIDE)
         start_worker_locked(gate);
 }
 
@@ -336,9 +336,12 @@ gboolean qos_gate_charge(QosGate *gate, QosEntry *entry)
 {
     entry->parking = ARRIVING;
     pthread_mutex_lock(&gate->lock);
-    QosVerdict verdict = qos_sched_charge(gate->sched, &entry->request, qos_gate_now());
+    QosTime now = qos_gate_now();
+    QosVerdict verdict = qos_sched_charge(gate->sched, &entry->request, now);
     if (verdict == QOS_GO)
         entry->parking = RUNNING;
+    else
+        wake_leader_locked(gate, now); /* to learn when what is before it stalls */
     pthread_mutex_unlock(&gate->lock);
     return verdict == QOS_GO;
 }

@@ -260,7 +260,7 @@ static gboolean choose_ring(Mounter *mounter, GError **error)
     if (options->io_uring == QOS_RING_OFF)
         return TRUE;
     mounter->ring =
-        qos_ring_new(options->io_uring_depth, options->threads + QOS_PASSING_ALL, &reason);
+        qos_ring_new(options->io_uring_depth, options->threads + QOS_THREADS_BESIDE, &reason);
     return mounter->ring || go_without_ring(mounter, reason, error);
 }
 

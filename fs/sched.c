@@ -21,73 +21,39 @@
 
 /* --- slots --- */
 
-/* What one job may have of `all`: an eighth, at least one, is left to the others. */
-static guint64 share_of(guint64 all)
-{
-    return all - MAX(all / 8, 1);
-}
-
-static guint job_share(const QosSched *sched)
-{
-    return sched->slots == 1 ? 1 : (guint)share_of(sched->slots);
-}
-
 /* Tells the adaptive sharing whether the job may be served: it has held requests, and slots. */
 static void update_ready(QosSched *sched, QosJob *job, QosTime now)
 {
     if (qos_sched_is_adaptive(sched))
         qos_adapt_set_ready(sched->adapt, job,
-                            job->held.length > 0 && job->running < job_share(sched), now);
-}
-
-static void grant_slot(QosSched *sched, QosRequest *request, QosTime now)
-{
-    request->has_slot = TRUE;
-    request->start = now;
-    sched->running++;
-    request->job->running++;
+                            job->held.length > 0 && qos_slots_may_grant(&sched->slots, job), now);
 }
 
 static void give_slot_back(QosSched *sched, QosRequest *request, QosTime now)
 {
-    if (request->is_passing) {
-        sched->passing--;
-        request->job->passing--;
-    }
-    if (request->has_slot) {
-        sched->running--;
-        request->job->running--;
-    }
-    request->is_passing = request->has_slot = FALSE;
+    qos_slots_give_back(&sched->slots, request);
     if (request->job->held.length > 0)
         update_ready(sched, request->job, now);
 }
 
-static gboolean may_pass_by(const QosSched *sched, const QosJob *job)
+static gboolean has_free_slot(QosSched *sched, const QosJob *job, QosTime now)
 {
-    return job->passing < QOS_PASSING_MAX && sched->passing < QOS_PASSING_ALL;
-}
-
-static gboolean has_free_slot(const QosSched *sched, const QosJob *job)
-{
-    return sched->running < sched->slots && job->running < job_share(sched);
+    return qos_slots_may_grant(&sched->slots, job) &&
+           !qos_slots_are_taken(&sched->slots, sched->slots.count, now);
 }
 
 /* Lets a request into the store that does not wait for tokens: with a slot if one is free, else
  * beside them. FALSE where those beside are too many already. */
 static gboolean squeeze_in(QosSched *sched, QosRequest *request, QosTime now)
 {
-    QosJob *job = request->job;
-
-    if (has_free_slot(sched, job)) {
-        grant_slot(sched, request, now);
+    if (has_free_slot(sched, request->job, now)) {
+        qos_slots_grant(&sched->slots, request);
         return TRUE;
     }
-    if (!may_pass_by(sched, job))
+    if (!qos_slots_may_pass(&sched->slots, request->job))
         return FALSE;
     request->is_passing = TRUE;
-    sched->passing++;
-    job->passing++;
+    qos_slots_pass(&sched->slots, request->job, 1);
     return TRUE;
 }
 
@@ -173,8 +139,8 @@ static QosRequest *pick_from(QosSched *sched, QosLrs *lrs, QosTime now, QosTime 
         }
         lrs->queued--;
         lrs->running++;
-        if (request->job->running < job_share(sched)) {
-            grant_slot(sched, request, now);
+        if (qos_slots_may_grant(&sched->slots, request->job)) {
+            qos_slots_grant(&sched->slots, request);
             return request;
         }
         hold(sched, request, now);
@@ -188,10 +154,10 @@ static QosRequest *pick_held(QosSched *sched, QosTime now)
 {
     for (GList *link = sched->held_jobs.head; link != NULL; link = link->next) {
         QosJob *job = link->data;
-        if (job->running < job_share(sched)) {
+        if (qos_slots_may_grant(&sched->slots, job)) {
             QosRequest *request = job->held.head->data;
             unhold(sched, request, now);
-            grant_slot(sched, request, now);
+            qos_slots_grant(&sched->slots, request);
             return request;
         }
     }
@@ -214,16 +180,18 @@ static void drain(QosSched *sched, QosLrs *lrs, QosTime now, QosTime *wake)
     }
 }
 
-/* Slots that may be taken now. */
-static guint depth(const QosSched *sched)
+/* TRUE where all slots are taken that may be now. */
+static gboolean is_full(QosSched *sched, QosTime now)
 {
-    return MIN(sched->slots, qos_adapt_depth(sched->adapt));
+    guint depth = MIN(sched->slots.count, qos_adapt_depth(sched->adapt));
+
+    return qos_slots_are_taken(&sched->slots, depth, now);
 }
 
 /* What is served while all slots are taken and something waits for one is what the store can. */
 static void update_saturated(QosSched *sched, QosTime now)
 {
-    qos_adapt_set_saturated(sched->adapt, sched->held > 0 && sched->running >= depth(sched), now);
+    qos_adapt_set_saturated(sched->adapt, sched->held > 0 && is_full(sched, now), now);
 }
 
 /* As pick(), with the adaptive sharing on: all that is due takes part, and the job whose turn it
@@ -238,15 +206,17 @@ static QosRequest *pick_shared(QosSched *sched, QosTime now, QosTime *wake)
     qos_adapt_tick(sched->adapt, now);
     *wake = MIN(*wake, qos_adapt_next_tick(sched->adapt));
     update_saturated(sched, now);
-    if (sched->running < depth(sched))
+    if (is_full(sched, now))
+        *wake = MIN(*wake, qos_slots_next_stall(&sched->slots));
+    else
         job = qos_adapt_next(sched->adapt, now, wake);
     if (job == NULL)
         return NULL;
     QosRequest *request = job->held.head->data;
     unhold(sched, request, now);
-    grant_slot(sched, request, now);
+    qos_slots_grant(&sched->slots, request);
     book_share(sched, request, now);
-    if (job->running >= job_share(sched))
+    if (!qos_slots_may_grant(&sched->slots, job))
         update_ready(sched, job, now);
     return request;
 }
@@ -258,8 +228,10 @@ static QosRequest *pick(QosSched *sched, QosTime now, QosTime *wake)
     *wake = QOS_NEVER;
     if (qos_sched_is_adaptive(sched))
         return pick_shared(sched, now, wake);
-    if (sched->running >= sched->slots)
+    if (qos_slots_are_taken(&sched->slots, sched->slots.count, now)) {
+        *wake = qos_slots_next_stall(&sched->slots);
         return NULL;
+    }
     request = pick_held(sched, now);
     if (request != NULL)
         return request;
@@ -282,15 +254,14 @@ static void push_ready(QosSched *sched, QosRequest *request)
 static gboolean has_room(const QosSched *sched, const QosRequest *request, guint64 bound)
 {
     return sched->parked_bytes + request->data <= bound &&
-           request->job->parked_bytes + request->data <= share_of(bound);
+           request->job->parked_bytes + request->data <= qos_slots_share_of(bound);
 }
 
 QosKeep qos_sched_keep(QosSched *sched, QosRequest *request)
 {
     if (!has_room(sched, request, sched->parked_max / 2)) {
-        if (may_pass_by(sched, request->job)) {
-            sched->passing++;
-            request->job->passing++;
+        if (qos_slots_may_pass(&sched->slots, request->job)) {
+            qos_slots_pass(&sched->slots, request->job, 1);
             return QOS_KEEP_IN_STORE;
         }
         if (!has_room(sched, request, sched->parked_max)) {
@@ -307,8 +278,7 @@ QosKeep qos_sched_keep(QosSched *sched, QosRequest *request)
 
 void qos_sched_kept(QosSched *sched, QosRequest *request)
 {
-    sched->passing--;
-    request->job->passing--;
+    qos_slots_pass(&sched->slots, request->job, -1);
 }
 
 static void drop_data(QosSched *sched, QosRequest *request)
@@ -328,7 +298,8 @@ static void prepare(QosSched *sched, QosRequest *request, QosTime now)
     request->link = (GList){.data = request};
     request->queue = NULL;
     request->lrs = sched->current;
-    request->has_slot = request->is_passing = request->owes = request->prepays = FALSE;
+    request->has_slot = request->is_passing = request->has_stalled = FALSE;
+    request->owes = request->prepays = FALSE;
     request->weight = request->minimum = request->cost = 0;
     request->job->seen = now;
 }
@@ -340,16 +311,16 @@ static gboolean try_now(QosSched *sched, QosRequest *request, QosTime now)
 
     if (qos_sched_is_adaptive(sched)) {
         qos_adapt_tick(sched->adapt, now);
-        if (sched->running >= depth(sched) || !qos_adapt_may_go(sched->adapt, request->job, now))
+        if (is_full(sched, now) || !qos_adapt_may_go(sched->adapt, request->job, now))
             return FALSE;
     }
     if (sched->ready.length > 0 || sched->held > 0 || sched->stopping->len > 0 ||
-        lrs->class->try_now == NULL || !has_free_slot(sched, request->job) ||
+        lrs->class->try_now == NULL || !has_free_slot(sched, request->job, now) ||
         !lrs->class->try_now(lrs->self, request, now))
         return FALSE;
     lrs->running++;
-    request->state = QOS_REQUEST_RUNNING;
-    grant_slot(sched, request, now);
+    qos_slots_grant(&sched->slots, request);
+    qos_slots_enter(&sched->slots, request, now);
     book_share(sched, request, now);
     return TRUE;
 }
@@ -373,7 +344,7 @@ static QosVerdict admit(QosSched *sched, QosRequest *request, QosTime now)
 {
     request->lrs->running++;
     if (squeeze_in(sched, request, now)) {
-        request->state = QOS_REQUEST_RUNNING;
+        qos_slots_enter(&sched->slots, request, now);
         book_share(sched, request, now);
         return QOS_GO;
     }
@@ -397,7 +368,7 @@ QosVerdict qos_sched_enter(QosSched *sched, QosRequest *request, QosTime now, Qo
 {
     QosLrs *lrs = sched->current;
     prepare(sched, request, now);
-    *ret_wake = QOS_NEVER;
+    *ret_wake = qos_slots_next_stall(&sched->slots);
     if (charge_lock(sched, request, now))
         return admit(sched, request, now);
     if (!request->holds_lock && try_now(sched, request, now))
@@ -412,7 +383,7 @@ QosVerdict qos_sched_enter(QosSched *sched, QosRequest *request, QosTime now, Qo
     QosRequest *next;
     while ((next = pick(sched, now, ret_wake)) != NULL) {
         if (next == request) {
-            request->state = QOS_REQUEST_RUNNING;
+            qos_slots_enter(&sched->slots, request, now);
             return QOS_GO;
         }
         push_ready(sched, next);
@@ -468,8 +439,7 @@ QosRequest *qos_sched_next(QosSched *sched, QosTime now, QosTime *ret_wake)
     request = link != NULL ? link->data : pick(sched, now, ret_wake);
     if (request == NULL)
         return NULL;
-    request->state = QOS_REQUEST_RUNNING;
-    request->start = now;
+    qos_slots_enter(&sched->slots, request, now);
     book_wait(request, now);
     return request;
 }
@@ -477,9 +447,9 @@ QosRequest *qos_sched_next(QosSched *sched, QosTime now, QosTime *ret_wake)
 void qos_sched_leave(QosSched *sched, QosRequest *request, guint64 bytes, int error, QosTime now)
 {
     QosLrs *lrs = request->lrs;
+    give_slot_back(sched, request, now);
     request->state = QOS_REQUEST_DONE;
     drop_data(sched, request);
-    give_slot_back(sched, request, now);
     if (lrs->class->settle != NULL)
         lrs->class->settle(lrs->self, request, bytes, now);
     if (request->cost > 0 && bytes != request->bytes)

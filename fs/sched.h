@@ -10,7 +10,9 @@
  *   - at most `slots` requests are inside; beyond that, the policy keeps them, in its own order;
  *   - one job has at most `slots` less an eighth (at least one less) inside, so that no job ever
  * holds them all; what is due beyond that is held in the job, in order, and goes as the job's own
- * leave.
+ * leave;
+ *   - a request that the store has not answered for QOS_STALL_TIME takes no slot from other jobs
+ * any more (fs/slots.h).
  *
  * A request for which the kernel holds a lock that other jobs may want (`holds_lock`) does not
  * wait, lest they all wait with it: it goes at once, without a slot if need be, and its class pays
@@ -45,7 +47,11 @@
 #define QOS_FILLING_MAX                                                                            \
     4096                   /* of one job; the kernel lets 65535 wait, or some thousands for users */
 #define QOS_PASSING_ALL 64 /* that all jobs may; a mount has so many more */
-#define QOS_DEBT_MAX    (300 * QOS_SECOND) /* 64 threads that come at once at 10 op/s owe 32 s */
+#define QOS_STALL_TIME  (5 * QOS_SECOND)
+#define QOS_STALLED_MAX 256 /* of all jobs; a mount has threads for so many more */
+/* Threads that requests may tie up beyond the slots. */
+#define QOS_THREADS_BESIDE (QOS_PASSING_ALL + QOS_STALLED_MAX)
+#define QOS_DEBT_MAX       (300 * QOS_SECOND) /* 64 threads that come at once at 10 op/s owe 32 s */
 
 typedef enum {
     QOS_REQUEST_NEW,
@@ -76,16 +82,17 @@ typedef struct {
     QosTime arrival; /* when it entered */
     QosTime start;   /* when it went */
     gboolean has_slot;
-    gboolean is_passing; /* inside without a slot, because it must not wait */
-    gboolean is_kept;    /* `data` counts as parked */
-    gboolean owes;       /* it went without a token: its class is in debt */
-    gboolean prepays;    /* a toll in another class: it takes the token of the next `toll_opcode` */
-    gint64 weight;       /* of its rule, for adaptive sharing; 0 = none given */
-    gint64 minimum;      /* likewise, op/s */
-    gint64 cost;         /* that adaptive sharing knows of, 0 = none */
-    GList link;          /* in a queue of the policy, in job->held or among the ready */
-    gpointer queue;      /* the policy's own: where it keeps or kept it */
-    struct QosLrs *lrs;  /* the policy that took it, until it leaves */
+    gboolean has_stalled; /* its slot is given to others besides */
+    gboolean is_passing;  /* inside without a slot, because it must not wait */
+    gboolean is_kept;     /* `data` counts as parked */
+    gboolean owes;        /* it went without a token: its class is in debt */
+    gboolean prepays;   /* a toll in another class: it takes the token of the next `toll_opcode` */
+    gint64 weight;      /* of its rule, for adaptive sharing; 0 = none given */
+    gint64 minimum;     /* likewise, op/s */
+    gint64 cost;        /* that adaptive sharing knows of, 0 = none */
+    GList link;         /* in a queue of the policy, in job->held, among the ready or inside */
+    gpointer queue;     /* the policy's own: where it keeps or kept it */
+    struct QosLrs *lrs; /* the policy that took it, until it leaves */
     guint64 wait_rule_id; /* what it waits or waited for, 0 = the slots */
     char wait_rule_name[QOS_RULE_NAME_MAX + 1];
 } QosRequest;
@@ -221,6 +228,7 @@ const QosAdapt *qos_sched_adapt(const QosSched *sched); /* borrowed */
 typedef struct {
     guint slots;
     guint running;
+    guint stalled; /* of these */
     guint passing; /* in the store without a slot */
     guint held;
     guint draining; /* queued in policies that are being left */

@@ -41,7 +41,7 @@ QosSched *qos_sched_new(const QosPolicyClass *policy, guint slots, const char *h
     sched->context.max_wait = QOS_NEVER;
     qos_account_init(&sched->account, job_cleanup_interval);
     sched->stopping = g_ptr_array_new();
-    sched->slots = MAX(slots, 1);
+    sched->slots.count = MAX(slots, 1);
     sched->parked_max = G_MAXUINT64;
     sched->current = lrs_new(sched, policy, now);
     sched->adapt = qos_adapt_new(now);
@@ -143,7 +143,7 @@ gboolean qos_sched_passes_through(const QosSched *sched, const QosRequest *reque
 
 void qos_sched_set_slots(QosSched *sched, guint slots, QosTime now)
 {
-    sched->slots = MAX(slots, 1);
+    sched->slots.count = MAX(slots, 1);
     qos_sched_update_ready(sched, now);
 }
 
@@ -173,9 +173,10 @@ const QosAdapt *qos_sched_adapt(const QosSched *sched)
 
 void qos_sched_state(const QosSched *sched, QosSchedState *ret_state)
 {
-    *ret_state = (QosSchedState){.slots = sched->slots,
-                                 .running = sched->running,
-                                 .passing = sched->passing,
+    *ret_state = (QosSchedState){.slots = sched->slots.count,
+                                 .running = sched->slots.running,
+                                 .stalled = sched->slots.stalled,
+                                 .passing = sched->slots.passing,
                                  .held = sched->held,
                                  .parked_bytes = sched->parked_bytes,
                                  .parked_max = sched->parked_max,

@@ -6,6 +6,7 @@
 
 #include "fs/adapt.h"
 #include "fs/sched.h"
+#include "fs/slots.h"
 
 typedef struct QosLrs {
     const QosPolicyClass *class;
@@ -20,9 +21,7 @@ struct QosSched {
     QosLrs *current;
     GPtrArray *stopping; /* of QosLrs, owned, oldest first */
     GQueue ready;        /* of QosRequest: have a slot, wait to be taken */
-    guint slots;
-    guint running; /* slots in use */
-    guint passing; /* inside without a slot */
+    QosSlots slots;
     guint held;
     guint64 parked_max; /* bytes of data that requests which wait may keep */
     guint64 parked_bytes;

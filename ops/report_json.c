@@ -170,6 +170,7 @@ static void add_mount(JsonBuilder *builder, const QosReport *report)
     json_builder_begin_object(builder);
     add_number(builder, "total", report->slots.slots);
     add_number(builder, "running", report->slots.running);
+    add_number(builder, "stalled", report->slots.stalled);
     add_number(builder, "passing", report->slots.passing);
     add_number(builder, "held", report->slots.held);
     add_number(builder, "draining", report->slots.draining);

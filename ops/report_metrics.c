@@ -68,6 +68,9 @@ static void append_mount(GString *text, const QosReport *report)
     append_gauge(text, "qosfs_slots", "Requests that may be in the store at a time.",
                  report->slots.slots);
     append_gauge(text, "qosfs_slots_running", "Requests in the store.", report->slots.running);
+    append_gauge(text, "qosfs_slots_stalled",
+                 "Of these, requests that the store has not answered for long.",
+                 report->slots.stalled);
     append_gauge(text, "qosfs_slots_passing",
                  "Requests in the store without a slot, as they must not wait.",
                  report->slots.passing);

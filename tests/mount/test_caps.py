@@ -112,6 +112,18 @@ def test_what_hangs_in_the_store_leaves_threads(stoppable, operation):
     wait_until(lambda: qos.job("hog0")["running"] == qos.job("hog0")["waiting"] == 0, what="the end")
 
 
+def test_jobs_that_hang_leave_slots(stoppable):
+    """Two jobs could fill the slots between them: what has hung for 5 s takes none from the others."""
+    qos = stoppable("cache=always,slots=16,threads=32")
+    with hanging(qos, "close", jobs=2):
+        wait_until(lambda: [qos.job(hog)["running"] for hog in ("hog0", "hog1")] == [14, 14], what="the hanging requests")
+        for _ in range(20):
+            assert as_job("guest", "cat", qos.dir / "file", timeout=60) == "fine"
+        assert 28 - 16 < qos.state()["slots"]["stalled"] <= 28
+    wait_until(lambda: qos.state()["slots"]["running"] == 0, what="the end")
+    assert qos.state()["slots"]["stalled"] == 0
+
+
 # --- memory ---
 
 def parked(qos):

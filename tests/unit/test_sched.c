@@ -69,6 +69,72 @@ static void test_no_job_holds_all_slots(void)
 }
 
 /* Round robin: each job's first request goes before any job's second. */
+/* What the store does not answer counts against its job alone, up to a bound. */
+static void test_stalled_requests_free_their_slots(void)
+{
+    enum { SLOTS = 16, SHARE = 14, HANGING = QOS_STALLED_MAX / SHARE + 3 };
+    Fixture f;
+    QosSchedState state;
+    QosTime wake;
+    GQueue inside = G_QUEUE_INIT;
+    fixture_init(&f, &qos_policy_tbf, SLOTS);
+    for (guint job = 0; job < HANGING; job++) {
+        g_autofree char *name = g_strdup_printf("hang%u", job);
+        guint went = 0;
+        for (guint i = 0; i < SHARE; i++) {
+            QosRequest *request = request_new(&f, name, QOS_OP_READ, 1);
+            if (enter(&f, request) == QOS_GO) {
+                g_queue_push_tail(&inside, request);
+                went++;
+            } else {
+                qos_sched_cancel(f.sched, request, f.now);
+                request_free(request);
+            }
+        }
+        g_assert_cmpuint(went, ==, job < HANGING - 2 ? SHARE : job < HANGING - 1 ? 6 : 0);
+        f.now += QOS_STALL_TIME;
+    }
+    qos_sched_state(f.sched, &state);
+    g_assert_cmpuint(state.stalled, ==, QOS_STALLED_MAX);
+    g_assert_cmpuint(state.running, ==, QOS_STALLED_MAX + SLOTS);
+
+    /* One that ends makes room for another. */
+    leave(&f, g_queue_pop_head(&inside));
+    QosRequest *one = request_new(&f, "other", QOS_OP_READ, 1);
+    g_assert_cmpint(enter(&f, one), ==, QOS_GO);
+    leave(&f, one);
+    while (inside.length > 0)
+        leave(&f, g_queue_pop_tail(&inside));
+
+    /* Who waits is called when the oldest stalls, and not before; the rest of its job is held. */
+    QosRequest *hog[SLOTS], *slow[SLOTS - SHARE], *late;
+    for (guint i = 0; i < SLOTS; i++)
+        g_assert_cmpint(enter(&f, hog[i] = request_new(&f, "hog", QOS_OP_READ, 1)), ==,
+                        i < SHARE ? QOS_GO : QOS_WAIT);
+    f.now += QOS_SECOND;
+    for (guint i = 0; i < G_N_ELEMENTS(slow); i++)
+        g_assert_cmpint(enter(&f, slow[i] = request_new(&f, "slow", QOS_OP_READ, 1)), ==, QOS_GO);
+    late = request_new(&f, "late", QOS_OP_READ, 1);
+    g_assert_cmpint(qos_sched_enter(f.sched, late, f.now, &wake), ==, QOS_WAIT);
+    g_assert_cmpint(wake, ==, f.now - QOS_SECOND + QOS_STALL_TIME);
+    f.now = wake - 1;
+    g_assert_null(qos_sched_next(f.sched, f.now, &wake));
+    g_assert_cmpint(wake, ==, f.now + 1);
+    f.now = wake;
+    g_assert_true(next(&f) == late);
+    g_assert_null(next(&f));
+    leave(&f, late);
+    for (guint i = 0; i < G_N_ELEMENTS(slow); i++)
+        leave(&f, slow[i]);
+    for (guint i = 0; i < SLOTS; i++) {
+        leave(&f, hog[i]);
+        g_assert_true(next(&f) == (i < SLOTS - SHARE ? hog[SHARE + i] : NULL));
+    }
+    qos_sched_state(f.sched, &state);
+    g_assert_cmpuint(state.running + state.stalled + state.held, ==, 0);
+    fixture_clear(&f);
+}
+
 static void test_jrr_takes_turns(void)
 {
     Fixture f;
@@ -601,6 +667,7 @@ int main(int argc, char **argv)
     g_test_add_func("/sched/goes-at-once-while-slots-are-free",
                     test_goes_at_once_while_slots_are_free);
     g_test_add_func("/sched/no-job-holds-all-slots", test_no_job_holds_all_slots);
+    g_test_add_func("/sched/stalled-requests", test_stalled_requests_free_their_slots);
     g_test_add_func("/sched/jrr-takes-turns", test_jrr_takes_turns);
     g_test_add_func("/sched/what-holds-a-lock-needs-no-slot", test_what_holds_a_lock_needs_no_slot);
     g_test_add_func("/sched/closes-are-bounded", test_closes_are_bounded);

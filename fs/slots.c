@@ -1,0 +1,68 @@
+/*
+ * Slots (fs/slots.h).
+ */
+#include "fs/slots.h"
+
+gboolean qos_slots_are_taken(QosSlots *slots, guint depth, QosTime now)
+{
+    while (slots->running - slots->stalled >= depth && qos_slots_next_stall(slots) <= now) {
+        QosRequest *request = g_queue_pop_head_link(&slots->inside)->data;
+        request->has_stalled = TRUE;
+        slots->stalled++;
+    }
+    return slots->running - slots->stalled >= depth;
+}
+
+QosTime qos_slots_next_stall(const QosSlots *slots)
+{
+    const GList *oldest = slots->inside.head;
+    if (oldest == NULL || slots->stalled >= QOS_STALLED_MAX)
+        return QOS_NEVER;
+    return qos_time_add(((const QosRequest *)oldest->data)->start, QOS_STALL_TIME);
+}
+
+gboolean qos_slots_may_grant(const QosSlots *slots, const QosJob *job)
+{
+    return job->running < (slots->count == 1 ? 1 : qos_slots_share_of(slots->count));
+}
+
+gboolean qos_slots_may_pass(const QosSlots *slots, const QosJob *job)
+{
+    return job->passing < QOS_PASSING_MAX && slots->passing < QOS_PASSING_ALL;
+}
+
+void qos_slots_grant(QosSlots *slots, QosRequest *request)
+{
+    request->has_slot = TRUE;
+    slots->running++;
+    request->job->running++;
+}
+
+void qos_slots_pass(QosSlots *slots, QosJob *job, gint change)
+{
+    slots->passing += (guint)change;
+    job->passing += (guint)change;
+}
+
+void qos_slots_enter(QosSlots *slots, QosRequest *request, QosTime now)
+{
+    request->state = QOS_REQUEST_RUNNING;
+    request->start = now;
+    if (request->has_slot)
+        g_queue_push_tail_link(&slots->inside, &request->link);
+}
+
+void qos_slots_give_back(QosSlots *slots, QosRequest *request)
+{
+    if (request->is_passing)
+        qos_slots_pass(slots, request->job, -1);
+    if (request->has_slot) {
+        slots->running--;
+        request->job->running--;
+        if (request->has_stalled)
+            slots->stalled--;
+        else if (request->state == QOS_REQUEST_RUNNING)
+            g_queue_unlink(&slots->inside, &request->link);
+    }
+    request->is_passing = request->has_slot = request->has_stalled = FALSE;
+}

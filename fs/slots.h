@@ -1,0 +1,48 @@
+/*
+ * The places inside the store: at most `count` requests have a slot, and a few pass beside them.
+ *
+ * One job has at most seven eighths of the slots, and never the last: so one job that hangs leaves
+ * some to the others. For several that hang, a request that has been inside for QOS_STALL_TIME has
+ * *stalled*: it still counts against its job's share, but takes no slot from the others any more,
+ * up to QOS_STALLED_MAX such requests. So each further job that hangs takes its own share of these,
+ * and the store is given no more requests than it answers.
+ *
+ * What is inside stands in a queue in the order of its start, so that only its head has to be
+ * looked at, and only when all slots are taken.
+ *
+ * Pure: time is an argument. Part of the scheduler (fs/sched.c), under its caller's lock.
+ */
+#pragma once
+
+#include "fs/sched.h"
+
+typedef struct {
+    guint count;
+    guint running; /* have a slot, those that have stalled included */
+    guint stalled;
+    guint passing; /* inside without a slot */
+    GQueue inside; /* of QosRequest: in the store, not stalled, the oldest first */
+} QosSlots;
+
+/* What one job may have of `all`: an eighth, at least one, is left to the others. */
+static inline guint64 qos_slots_share_of(guint64 all)
+{
+    return all - MAX(all / 8, 1);
+}
+
+/* TRUE where `depth` slots are taken; finds out which requests have stalled. */
+gboolean qos_slots_are_taken(QosSlots *slots, guint depth, QosTime now);
+/* When the next request stalls, so that a slot is free. */
+QosTime qos_slots_next_stall(const QosSlots *slots);
+/* TRUE where the job has less than its share. */
+gboolean qos_slots_may_grant(const QosSlots *slots, const QosJob *job);
+/* TRUE where one more of the job may pass beside the slots. */
+gboolean qos_slots_may_pass(const QosSlots *slots, const QosJob *job);
+
+void qos_slots_grant(QosSlots *slots, QosRequest *request);
+/* One more of the job passes beside the slots (1), or one less (-1). */
+void qos_slots_pass(QosSlots *slots, QosJob *job, gint change);
+/* A request that was let in goes to the store now. */
+void qos_slots_enter(QosSlots *slots, QosRequest *request, QosTime now);
+/* Takes back what it was let in by, whether it entered or not. */
+void qos_slots_give_back(QosSlots *slots, QosRequest *request);
