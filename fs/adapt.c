@@ -521,6 +521,16 @@ QosTime qos_adapt_next_tick(const QosAdapt *adapt)
     return adapt->jobs->len > 0 ? adapt->period_start + adapt->config.period : QOS_NEVER;
 }
 
+guint qos_adapt_count(const QosAdapt *adapt)
+{
+    return adapt->jobs->len;
+}
+
+const QosJob *qos_adapt_job(const QosAdapt *adapt, guint index)
+{
+    return adapt->jobs->pdata[index];
+}
+
 gboolean qos_adapt_share_state(const QosAdapt *adapt, const QosJob *job, QosShareState *ret_state)
 {
     *ret_state = (QosShareState){0};

@@ -484,6 +484,45 @@ void qos_gate_set_max_wait(QosGate *gate, QosTime max_wait)
     pthread_mutex_unlock(&gate->lock);
 }
 
+void qos_gate_set_adapt(QosGate *gate, const QosAdaptConfig *config)
+{
+    pthread_mutex_lock(&gate->lock);
+    QosTime now = qos_gate_now();
+    qos_sched_set_adapt(gate->sched, config, now);
+    wake_leader_locked(gate, now);
+    pthread_mutex_unlock(&gate->lock);
+}
+
+void qos_gate_adapt(QosGate *gate, QosGateAdapt *ret_adapt)
+{
+    GArray *shares = g_array_new(FALSE, FALSE, sizeof(QosGateShare));
+    QosSchedState state;
+
+    pthread_mutex_lock(&gate->lock);
+    const QosAdapt *adapt = qos_sched_adapt(gate->sched);
+    qos_sched_state(gate->sched, &state);
+    *ret_adapt = (QosGateAdapt){
+        .config = *qos_adapt_config(adapt),
+        .capacity = qos_adapt_capacity(adapt),
+        .depth = MIN(state.slots, qos_adapt_depth(adapt)),
+        .shares = shares,
+    };
+    for (guint i = 0; i < qos_adapt_count(adapt); i++) {
+        const QosJob *job = qos_adapt_job(adapt, i);
+        QosGateShare share;
+
+        g_strlcpy(share.job, job->id, sizeof(share.job));
+        qos_adapt_share_state(adapt, job, &share.state);
+        g_array_append_val(shares, share);
+    }
+    pthread_mutex_unlock(&gate->lock);
+}
+
+void qos_gate_adapt_clear(QosGateAdapt *adapt)
+{
+    g_clear_pointer(&adapt->shares, g_array_unref);
+}
+
 void qos_gate_set_job_cleanup_interval(QosGate *gate, QosTime interval)
 {
     pthread_mutex_lock(&gate->lock);

@@ -91,6 +91,26 @@ void qos_gate_set_parked_max(QosGate *gate, guint64 bytes);
 /* No request waits longer for its tokens (QOS_NEVER = any time): to stay under
  * fs.fuse.default_request_timeout. */
 void qos_gate_set_max_wait(QosGate *gate, QosTime max_wait);
+/* Adaptive sharing (fs/adapt.h), from now on. */
+void qos_gate_set_adapt(QosGate *gate, const QosAdaptConfig *config);
+
+/* The adaptive sharing at one moment. */
+typedef struct {
+    QosAdaptConfig config;
+    double capacity; /* op/s: as told, or as found out */
+    guint depth;     /* requests that may be in the store */
+    GArray *shares;  /* of QosGateShare: the jobs that take part; owned */
+} QosGateAdapt;
+
+typedef struct {
+    char job[QOS_JOB_ID_MAX + 1];
+    QosShareState state;
+} QosGateShare;
+
+/* Clear with qos_gate_adapt_clear(). */
+void qos_gate_adapt(QosGate *gate, QosGateAdapt *ret_adapt);
+void qos_gate_adapt_clear(QosGateAdapt *adapt);
+
 void qos_gate_set_job_cleanup_interval(QosGate *gate, QosTime interval);
 void qos_gate_state(QosGate *gate, QosSchedState *ret_state);
 /* All jobs, one reference each (free with g_ptr_array_unref); read one with qos_gate_copy_job(). */

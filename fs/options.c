@@ -326,6 +326,8 @@ static gboolean parse_option(Parser *parser, const char *text)
     if (option)
         return option->set(parser->options, value, &parser->error);
     if (g_strv_contains(parser->tunables, name)) {
+        if (!value && g_str_equal(name, "adapt"))
+            value = "fair";
         if (value)
             g_hash_table_replace(parser->options->overrides, g_steal_pointer(&name),
                                  g_strdup(value));

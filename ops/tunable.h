@@ -21,6 +21,10 @@ typedef enum {
     QOS_TUNABLE_JOB_CLEANUP_INTERVAL,
     QOS_TUNABLE_METRICS_TOP_JOBS,
     QOS_TUNABLE_PARKED_MIB,
+    QOS_TUNABLE_ADAPT, /* off, paper, fair */
+    QOS_TUNABLE_CAPACITY,
+    QOS_TUNABLE_ADAPT_PERIOD,
+    QOS_TUNABLE_ADAPT_BYTES,
     QOS_TUNABLE_COUNT,
 } QosTunable;
 
@@ -49,5 +53,7 @@ char *qos_tunables_check(const QosTunables *tunables, QosTunable tunable, const 
 void qos_tunables_take(QosTunables *tunables, QosTunable tunable, char *text);
 /* A checked number; 0 for one that is no number. */
 gint64 qos_tunables_number(const QosTunables *tunables, QosTunable tunable);
+/* The adaptive sharing that the set describes. */
+QosAdaptConfig qos_tunables_adapt(const QosTunables *tunables);
 /* Puts one in force. */
 void qos_tunables_apply(const QosTunables *tunables, QosTunable tunable, QosFs *fs);

@@ -14,7 +14,7 @@ from twins import attempt
 RULES = "user.qosfs.nrs_tbf_rule"
 FILES = {"job_stats", "jobs", "rules", "metrics", "state.json"}
 TUNABLES = {"nrs_policies", "slots", "jobid_var", "jobid_name", "job_cleanup_interval", "metrics_top_jobs",
-            "parked_mib"}
+            "parked_mib", "adapt", "capacity", "adapt_period", "adapt_bytes"}
 
 one_store = pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
 pytestmark = one_store

@@ -390,6 +390,68 @@ static void test_tunables(void)
     assert_check(QOS_TUNABLE_JOBID_NAME, "%y", NULL, EINVAL);
 }
 
+static void test_adapt_tunables(void)
+{
+    assert_check(QOS_TUNABLE_ADAPT, "fair", "fair", 0);
+    assert_check(QOS_TUNABLE_ADAPT, "paper", "paper", 0);
+    assert_check(QOS_TUNABLE_ADAPT, "off", "off", 0);
+    assert_check(QOS_TUNABLE_ADAPT, "on", NULL, EINVAL);
+    assert_check(QOS_TUNABLE_ADAPT, "", NULL, EINVAL);
+    assert_check(QOS_TUNABLE_CAPACITY, "auto", "auto", 0);
+    assert_check(QOS_TUNABLE_CAPACITY, "5000", "5000", 0);
+    assert_check(QOS_TUNABLE_CAPACITY, "0", NULL, ERANGE);
+    assert_check(QOS_TUNABLE_CAPACITY, "-5", NULL, ERANGE);
+    assert_check(QOS_TUNABLE_CAPACITY, "100000001", NULL, ERANGE);
+    assert_check(QOS_TUNABLE_CAPACITY, "200MB/s", "200MB/s", 0);
+    assert_check(QOS_TUNABLE_CAPACITY, "1.5G/s", "1536MB/s", 0);
+    assert_check(QOS_TUNABLE_CAPACITY, "1048577/s", "1048577B/s", 0);
+    assert_check(QOS_TUNABLE_CAPACITY, "0MB/s", NULL, ERANGE);
+    assert_check(QOS_TUNABLE_CAPACITY, "99999P/s", NULL, ERANGE);
+    assert_check(QOS_TUNABLE_CAPACITY, "-1M/s", NULL, EINVAL);
+    assert_check(QOS_TUNABLE_CAPACITY, "/s", NULL, EINVAL);
+    assert_check(QOS_TUNABLE_CAPACITY, "10K", NULL, EINVAL);
+    assert_check(QOS_TUNABLE_CAPACITY, "", NULL, EINVAL);
+    assert_check(QOS_TUNABLE_ADAPT_PERIOD, "5ms", "5ms", 0);
+    assert_check(QOS_TUNABLE_ADAPT_PERIOD, "10", "10000ms", 0);
+    assert_check(QOS_TUNABLE_ADAPT_PERIOD, "4ms", NULL, ERANGE);
+    assert_check(QOS_TUNABLE_ADAPT_PERIOD, "10001ms", NULL, ERANGE);
+    assert_check(QOS_TUNABLE_ADAPT_PERIOD, "-1", NULL, EINVAL);
+    assert_check(QOS_TUNABLE_ADAPT_BYTES, "0", "0", 0);
+    assert_check(QOS_TUNABLE_ADAPT_BYTES, "65536", "64K", 0);
+    assert_check(QOS_TUNABLE_ADAPT_BYTES, "511", NULL, ERANGE);
+    assert_check(QOS_TUNABLE_ADAPT_BYTES, "2G", NULL, ERANGE);
+    assert_check(QOS_TUNABLE_ADAPT_BYTES, "x", NULL, EINVAL);
+}
+
+static QosAdaptConfig adapt_of(const char *mode, const char *capacity, const char *bytes)
+{
+    QosTunables tunables;
+
+    qos_tunables_init(&tunables);
+    qos_tunables_take(&tunables, QOS_TUNABLE_ADAPT, g_strdup(mode));
+    qos_tunables_take(&tunables, QOS_TUNABLE_CAPACITY, g_strdup(capacity));
+    qos_tunables_take(&tunables, QOS_TUNABLE_ADAPT_BYTES, g_strdup(bytes));
+    qos_tunables_take(&tunables, QOS_TUNABLE_ADAPT_PERIOD, g_strdup("20ms"));
+    QosAdaptConfig config = qos_tunables_adapt(&tunables);
+    qos_tunables_clear(&tunables);
+    return config;
+}
+
+/* Bytes a second are those of requests of 1 MiB, whatever a byte costs. */
+static void test_adapt_config(void)
+{
+    QosAdaptConfig config = adapt_of("paper", "auto", "64K");
+
+    g_assert_cmpint(config.mode, ==, QOS_ADAPT_PAPER);
+    g_assert_cmpint(config.capacity, ==, 0);
+    g_assert_cmpint(config.period, ==, 20 * QOS_MILLISECOND);
+    g_assert_cmpint(config.bytes_per_cost, ==, 65536);
+    g_assert_cmpint(adapt_of("fair", "500", "64K").capacity, ==, 500);
+    g_assert_cmpint(adapt_of("fair", "200M/s", "64K").capacity, ==, 200 * 17);
+    g_assert_cmpint(adapt_of("fair", "200M/s", "0").capacity, ==, 200);
+    g_assert_cmpint(adapt_of("fair", "95T/s", "512").capacity, ==, QOS_ADAPT_CAPACITY_MAX);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -405,5 +467,7 @@ int main(int argc, char **argv)
     g_test_add_func("/report/metrics-top", test_metrics_top);
     g_test_add_func("/report/state", test_state);
     g_test_add_func("/report/tunables", test_tunables);
+    g_test_add_func("/report/adapt-tunables", test_adapt_tunables);
+    g_test_add_func("/report/adapt-config", test_adapt_config);
     return g_test_run();
 }

@@ -1,0 +1,159 @@
+"""Adaptive sharing on real mounts: who gets how much, what may be set, and what is refused.
+
+A store of limited capacity is what `capacity=` makes of any: so many operations a second, whatever the machine could do. Shares are of
+the operations that were counted, over some hundreds of them; how long these took does not matter.
+"""
+import contextlib
+import errno
+import json
+import subprocess
+
+import pytest
+
+from harness import running, start_job, wait_until
+
+pytestmark = pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
+
+# Bytes are free: each read costs one.
+FAIR = "cache=none,adapt=fair,capacity=500,adapt_bytes=0"
+
+
+def reader(qos, job, processes=4, **more):
+    """A job that reads without end, one request for each process at a time."""
+    path = qos.store.dir / f"{job}.data"
+    if not path.exists():
+        path.write_bytes(bytes(1 << 20))
+    return start_job(job, "fio", f"--name={job}", f"--filename={qos.dir / path.name}", "--rw=randread", "--bs=4k", "--size=1m",
+                     "--ioengine=psync", "--time_based", "--runtime=600", f"--numjobs={processes}", "--thread", "--output=/dev/null",
+                     **more)
+
+
+@contextlib.contextmanager
+def readers(qos, **processes):
+    """As many processes as said of each job, while the block runs."""
+    with contextlib.ExitStack() as stack:
+        for job, count in processes.items():
+            stack.enter_context(running(reader(qos, job, count)))
+        wait_until(lambda: all(reads(qos, job) for job in processes), what="all readers")
+        yield
+
+
+def reads(qos, job):
+    job = qos.job(job)
+    return job["operations"].get("read", {"samples": 0})["samples"] if job else 0
+
+
+def parts(qos, *jobs, count=600):
+    """What part of the next `count` reads or more each of the jobs got."""
+    before = {job: reads(qos, job) for job in jobs}
+
+    def served():
+        now = {job: reads(qos, job) - before[job] for job in jobs}
+        return now if sum(now.values()) >= count else None
+    now = wait_until(served, what=f"{count} reads")
+    return [now[job] / sum(now.values()) for job in jobs]
+
+
+# --- who gets how much ---
+
+@pytest.mark.parametrize("mode", ["fair", "paper"])
+def test_shares_by_weight(store, mount, mode):
+    qos = mount(store, FAIR.replace("fair", mode))
+    qos.rule("start heavy jobid={heavy} weight=3")
+    with readers(qos, heavy=6, light=6):
+        parts(qos, "heavy", "light", count=200)  # until both are known
+        heavy, light = parts(qos, "heavy", "light", count=1000)
+    assert heavy == pytest.approx(0.75, abs=0.08)
+
+
+def test_what_is_idle_is_lent(store, mount):
+    """A job that could have nine tenths asks for nothing: the other job has all of it."""
+    qos = mount(store, FAIR + ",capacity=2000")
+    qos.rule("start heavy jobid={heavy} weight=9")
+    with readers(qos, heavy=1, light=8):
+        pass
+    with readers(qos, light=8):
+        wait_until(lambda: qos.job("light")["operation_rate"] > 600, what="more than a tenth of the store")
+
+
+# --- settings ---
+
+@pytest.mark.parametrize("option, mode", [("adapt", "fair"), ("adapt=fair", "fair"), ("adapt=paper", "paper"), ("adapt=off", "off"),
+                                          ("cache=none", "off")])
+def test_option(store, mount, option, mode):
+    assert mount(store, option).get("adapt") == mode
+
+
+@pytest.mark.parametrize("option", ["adapt=on", "capacity=0", "capacity=10K", "capacity=-1MB/s", "adapt_period=1ms",
+                                    "adapt_period=11s", "adapt_bytes=1"])
+def test_bad_option_is_refused(store, mount, option):
+    assert option.partition("=")[0] in mount(store, option, expect_failure=True).log
+
+
+def test_settings_persist(store, mount):
+    first = mount(store)
+    settings = {"adapt": "fair", "capacity": "200MB/s", "adapt_period": "20ms", "adapt_bytes": "1M"}
+    for name, value in settings.items():
+        first.set(name, value)
+    first.unmount()
+    second = mount(store, f"db={first.db}")
+    assert {name: second.get(name) for name in settings} == settings
+
+
+@pytest.mark.parametrize("name, value, code", [
+    ("adapt", "on", errno.EINVAL),
+    ("adapt", "", errno.EINVAL),
+    ("capacity", "0", errno.ERANGE),
+    ("capacity", "-1", errno.ERANGE),
+    ("capacity", "999999999999", errno.ERANGE),
+    ("capacity", "10K", errno.EINVAL),
+    ("capacity", "0MB/s", errno.ERANGE),
+    ("adapt_period", "4ms", errno.ERANGE),
+    ("adapt_period", "11s", errno.ERANGE),
+    ("adapt_period", "soon", errno.EINVAL),
+    ("adapt_bytes", "1", errno.ERANGE),
+    ("adapt_bytes", "-1", errno.EINVAL),
+])
+def test_bad_setting_changes_nothing_and_says_why(store, mount, name, value, code):
+    qos = mount(store, FAIR)
+    before = qos.state()["tunables"]
+    with pytest.raises(OSError) as caught:
+        qos.set(name, value)
+    assert caught.value.errno == code
+    assert name in qos.get("last_error")
+    assert qos.state()["tunables"] == before
+
+
+@pytest.mark.parametrize("weight", ["0", "-1", "10001", "heavy"])
+def test_bad_weight_changes_nothing_and_says_why(store, mount, weight):
+    qos = mount(store, FAIR)
+    qos.rule("start some jobid={some} weight=5")
+    before = qos.get("nrs_tbf_rule")
+    with pytest.raises(OSError) as caught:
+        qos.rule(f"change some weight={weight}")
+    assert caught.value.errno in (errno.EINVAL, errno.ERANGE)
+    assert "weight" in qos.get("last_error")
+    assert qos.get("nrs_tbf_rule") == before
+
+
+def test_switching_under_load(store, mount):
+    """fio verifies what two jobs write while the sharing changes under them: nothing is lost, and nothing stays behind."""
+    qos = mount(store, "cache=none")
+    fio = ["fio", "--rw=randwrite", "--bs=4k", "--size=1m", "--numjobs=3", "--verify=crc32c", "--do_verify=1", "--ioengine=psync",
+           "--verify_fatal=1", "--output-format=json", "--loops=2", f"--directory={qos.dir}", "--verify_state_save=0"]
+    jobs = [start_job(name, *fio, f"--name={name}", stdout=subprocess.PIPE) for name in ("one", "other")]
+    rounds = 0
+    while any(job.poll() is None for job in jobs):
+        qos.set("adapt", ("fair", "paper", "off")[rounds % 3])
+        qos.set("capacity", ("auto", "3000", "20000", "50MB/s")[rounds % 4])
+        qos.set("adapt_period", ("5ms", "100ms")[rounds % 2])
+        qos.set("slots", (1, 4, 64)[rounds // 3 % 3])
+        rounds += 1
+    for job in jobs:
+        result = json.loads(job.stdout.read())
+        job.stdout.close()
+        assert job.returncode == 0
+        assert all(part["error"] == 0 for part in result["jobs"])
+    assert rounds > 10
+    slots = wait_until(lambda: (lambda slots: slots if not slots["running"] else None)(qos.state()["slots"]), what="the last request")
+    assert slots["held"] == 0
