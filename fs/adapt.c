@@ -50,8 +50,11 @@ struct QosAdapt {
     GArray *paper;   /* of QosPaperJob, in mode paper */
     QosHeap waiting; /* of QosShare.order */
     gint64 virtual_time;
-    double level;   /* fair: units of entitlement per weight, as of the last step */
-    QosBucket pace; /* in units, where the capacity is given */
+    double level;           /* fair: units of entitlement per weight, as of the last step */
+    QosBucket pace;         /* in units, where the capacity is given */
+    const QosJob *lender;   /* fair: who lent most in the last period, */
+    const QosJob *borrower; /* and who borrowed most; members, or NULL */
+    gint64 restored; /* fair: sum of the records, as absolutes, that were restored in this period */
     QosTime period_start;
     gint64 carry;    /* the fraction of a unit that the last period's capacity left, in 1/10^9 */
     double capacity; /* op/s; measured where it is not given */
@@ -120,15 +123,30 @@ static void join(QosAdapt *adapt, QosJob *job, gint64 weight)
     share->is_ruled = FALSE;
     if (adapt->config.mode == QOS_ADAPT_FAIR) {
         gint64 rate = provisional_rate(adapt, weight);
-        QosTime left = MAX(adapt->period_start + adapt->config.period - share->seen, 0);
+        QosTime left = MAX(adapt->period_start + adapt->config.period - job->share.seen, 0);
         QosFairJob fair = {.weight = weight,
                            .rate = rate,
-                           .entitlement = (gint64)((__int128)rate * left / adapt->config.period)};
+                           .entitlement = (gint64)((__int128)rate * left / adapt->config.period),
+                           .lent = share->totals.lent,
+                           .returned = share->totals.returned,
+                           .borrowed = share->totals.borrowed,
+                           .repaid = share->totals.repaid};
         g_array_append_val(adapt->fair, fair);
     } else {
         QosPaperJob paper = {.nodes = weight};
         g_array_append_val(adapt->paper, paper);
     }
+}
+
+static QosShareTotals totals_of(const QosAdapt *adapt, const QosJob *job)
+{
+    if (job->share.member == 0 || adapt->config.mode != QOS_ADAPT_FAIR)
+        return job->share.totals;
+    const QosFairJob *fair = fair_of(adapt, job);
+    return (QosShareTotals){.lent = fair->lent,
+                            .returned = fair->returned,
+                            .borrowed = fair->borrowed,
+                            .repaid = fair->repaid};
 }
 
 /* The last member takes the place of the one that leaves. */
@@ -137,7 +155,12 @@ static void leave(QosAdapt *adapt, guint index)
     QosJob *job = adapt->jobs->pdata[index];
 
     qos_heap_remove(&adapt->waiting, &job->share.order);
+    job->share.totals = totals_of(adapt, job);
     job->share.member = 0;
+    if (adapt->lender == job)
+        adapt->lender = NULL;
+    if (adapt->borrower == job)
+        adapt->borrower = NULL;
     g_ptr_array_remove_index_fast(adapt->jobs, index);
     if (adapt->config.mode == QOS_ADAPT_FAIR)
         g_array_remove_index_fast(adapt->fair, index);
@@ -211,12 +234,9 @@ double qos_adapt_capacity(const QosAdapt *adapt)
     return adapt->capacity;
 }
 
-gint64 qos_adapt_cost(const QosAdapt *adapt, guint64 bytes)
+gint64 qos_adapt_cost(const QosAdapt *adapt, QosOpcode opcode, guint64 bytes)
 {
-    if (adapt->config.bytes_per_cost == 0)
-        return QOS_COST_UNIT;
-    bytes = MIN(bytes, G_GUINT64_CONSTANT(1) << 40);
-    return QOS_COST_UNIT + (gint64)((__int128)bytes * QOS_COST_UNIT / adapt->config.bytes_per_cost);
+    return qos_adapt_config_cost(&adapt->config, opcode, bytes);
 }
 
 /* --- requests --- */
@@ -422,12 +442,12 @@ static void drop_idle(QosAdapt *adapt, QosTime now)
 
     for (guint i = adapt->jobs->len; i-- > 0;) {
         const QosJob *job = adapt->jobs->pdata[i];
-        if (now - job->share.seen < ACTIVE_TIME || qos_heap_contains(&job->share.order))
+        if (now - job->share.seen < ACTIVE_TIME || job->waiting > 0 || job->running > 0)
             continue;
         leave(adapt, i);
         has_left = TRUE;
     }
-    if (has_left && adapt->config.mode == QOS_ADAPT_FAIR)
+    if ((has_left || adapt->restored > 0) && adapt->config.mode == QOS_ADAPT_FAIR)
         qos_fair_write_off((QosFairJob *)(void *)adapt->fair->data, adapt->fair->len);
 }
 
@@ -436,11 +456,21 @@ static void step_fair(QosAdapt *adapt)
     QosFairJob *jobs = (QosFairJob *)(void *)adapt->fair->data;
     gint64 capacity = units_in_period(adapt, adapt->capacity);
     double weights = 0;
+    gint64 least = 0;
+    gint64 most = 0;
 
     qos_fair_step(jobs, adapt->fair->len, capacity, adapt->config.period);
+    adapt->lender = adapt->borrower = NULL;
     for (guint i = 0; i < adapt->fair->len; i++) {
         jobs[i].served = 0;
         weights += (double)jobs[i].weight;
+        if (jobs[i].flow > most) {
+            most = jobs[i].flow;
+            adapt->lender = adapt->jobs->pdata[i];
+        } else if (jobs[i].flow < least) {
+            least = jobs[i].flow;
+            adapt->borrower = adapt->jobs->pdata[i];
+        }
     }
     adapt->level = weights > 0 ? (double)capacity / weights : 0;
 }
@@ -514,6 +544,7 @@ void qos_adapt_tick(QosAdapt *adapt, QosTime now)
     adapt->served = 0;
     adapt->saturated_time = 0;
     adapt->is_throttling = FALSE;
+    adapt->restored = 0;
 }
 
 QosTime qos_adapt_next_tick(const QosAdapt *adapt)
@@ -533,26 +564,43 @@ const QosJob *qos_adapt_job(const QosAdapt *adapt, guint index)
 
 gboolean qos_adapt_share_state(const QosAdapt *adapt, const QosJob *job, QosShareState *ret_state)
 {
-    *ret_state = (QosShareState){0};
+    *ret_state = (QosShareState){.totals = totals_of(adapt, job)};
     if (job->share.member == 0)
         return FALSE;
     if (adapt->config.mode == QOS_ADAPT_FAIR) {
         const QosFairJob *fair = fair_of(adapt, job);
-        *ret_state = (QosShareState){.weight = fair->weight,
-                                     .entitlement = fair->entitlement,
-                                     .demand = fair->demand,
-                                     .allocation = fair->allocation,
-                                     .record = fair->record,
-                                     .lent = fair->lent,
-                                     .returned = fair->returned,
-                                     .borrowed = fair->borrowed,
-                                     .repaid = fair->repaid};
+        ret_state->weight = fair->weight;
+        ret_state->entitlement = fair->entitlement;
+        ret_state->demand = fair->demand;
+        ret_state->allocation = fair->allocation;
+        ret_state->flow = fair->flow;
+        ret_state->record = fair->record;
+        if (fair->flow != 0)
+            ret_state->partner = fair->flow > 0 ? adapt->borrower : adapt->lender;
     } else {
         const QosPaperJob *paper = paper_of(adapt, job);
-        *ret_state = (QosShareState){.weight = paper->nodes,
-                                     .demand = paper->demand * QOS_COST_UNIT,
-                                     .allocation = paper->allocation * QOS_COST_UNIT,
-                                     .record = paper->record * QOS_COST_UNIT};
+        ret_state->weight = paper->nodes;
+        ret_state->demand = paper->demand * QOS_COST_UNIT;
+        ret_state->allocation = paper->allocation * QOS_COST_UNIT;
+        ret_state->record = paper->record * QOS_COST_UNIT;
     }
     return TRUE;
+}
+
+void qos_adapt_restore(QosAdapt *adapt, QosJob *job, gint64 record, const QosShareTotals *totals,
+                       QosTime now)
+{
+    if (job->share.member != 0)
+        return; /* it has begun anew already */
+    job->share.totals = (QosShareTotals){.lent = MAX(totals->lent, 0),
+                                         .returned = MAX(totals->returned, 0),
+                                         .borrowed = MAX(totals->borrowed, 0),
+                                         .repaid = MAX(totals->repaid, 0)};
+    if (adapt->config.mode != QOS_ADAPT_FAIR || record == 0 || record > QOS_FAIR_UNITS_MAX ||
+        record < -QOS_FAIR_UNITS_MAX || adapt->restored > QOS_FAIR_UNITS_MAX)
+        return;
+    job->share.seen = now;
+    join(adapt, job, weight_of(job, 0));
+    fair_of(adapt, job)->record = record;
+    adapt->restored += ABS(record);
 }

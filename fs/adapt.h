@@ -12,6 +12,7 @@
 #pragma once
 
 #include "base/heap.h"
+#include "base/opcode.h"
 #include "base/time.h"
 #include "fs/bucket.h"
 
@@ -22,28 +23,49 @@ struct QosJob;
 #define QOS_ADAPT_PERIOD_MIN   (5 * QOS_MILLISECOND)
 #define QOS_ADAPT_PERIOD_MAX   (10 * QOS_SECOND)
 #define QOS_ADAPT_CAPACITY_MAX G_GINT64_CONSTANT(100000000) /* op/s */
+#define QOS_ADAPT_COST_MIN     (QOS_COST_UNIT / 1000)       /* of an operation's base */
+#define QOS_ADAPT_COST_MAX     (QOS_COST_UNIT * 1000)
+#define QOS_ADAPT_BYTES        G_GINT64_CONSTANT(65536) /* a usual `bytes_per_cost` */
+#define QOS_ADAPT_BYTES_MAX    (G_GINT64_CONSTANT(1) << 40)
 
 typedef enum {
     QOS_ADAPT_OFF,
-    QOS_ADAPT_PAPER, /* fs/adapt_paper.h */
+    QOS_ADAPT_PAPER, /* fs/adapt_paper.h; counts requests, whatever they cost */
     QOS_ADAPT_FAIR,  /* fs/adapt_fair.h */
 } QosAdaptMode;
 
+/* What a request costs: base(class of its opcode) + bytes / bytes_per_cost. */
 typedef struct {
     QosAdaptMode mode;
     QosTime period;
     gint64 capacity;       /* op/s of base cost; 0 = found out */
-    gint64 bytes_per_cost; /* bytes that cost as much as the operation itself; 0 = bytes are free */
+    gint64 bytes_per_cost; /* bytes that cost as much as one operation; 0 = bytes are free */
+    gint64 data_cost;      /* base of READ, WRITE and copies, in units; 0 = QOS_COST_UNIT */
+    gint64 metadata_cost;  /* base of all others, likewise */
 } QosAdaptConfig;
+
+/* FALSE: it is out of range; says what, and what to do (EINVAL, ERANGE). */
+gboolean qos_adapt_config_check(const QosAdaptConfig *config, GError **error);
+/* What a request costs, in units. */
+gint64 qos_adapt_config_cost(const QosAdaptConfig *config, QosOpcode opcode, guint64 bytes);
+
+/* What a job has lent and borrowed since it began, in units; outlives its taking part. */
+typedef struct {
+    gint64 lent;     /* to others, */
+    gint64 returned; /* of that, paid back to it, */
+    gint64 borrowed; /* from others, */
+    gint64 repaid;   /* of that, paid back by it */
+} QosShareTotals;
 
 /* One job's part in it; embedded in the job. */
 typedef struct {
-    guint member;      /* index plus one among the members; 0 = it takes no part */
-    QosHeapNode order; /* in the heap while it waits and may be served; its key: see adapt.c */
-    gint64 finish;     /* fair: virtual time at which what it was served would end, ns */
-    gboolean is_ruled; /* paper: it has an allocation, which may be 0 */
-    QosBucket bucket;  /* paper: its tokens, where it is more */
-    QosTime seen;      /* last request */
+    guint member;          /* index plus one among the members; 0 = it takes no part */
+    gboolean is_ruled;     /* paper: it has an allocation, which may be 0 */
+    QosHeapNode order;     /* in the heap while it waits and may be served; its key: see adapt.c */
+    gint64 finish;         /* fair: virtual time at which what it was served would end, ns */
+    QosBucket bucket;      /* paper: its tokens, where it is more */
+    QosTime seen;          /* last request */
+    QosShareTotals totals; /* while it takes no part */
 } QosShare;
 
 /* What a job has and had, for the reports; in units, per period where it is no total. */
@@ -52,22 +74,23 @@ typedef struct {
     gint64 entitlement;
     gint64 demand;
     gint64 allocation;
-    gint64 record;
-    gint64 lent;
-    gint64 returned;
-    gint64 borrowed;
-    gint64 repaid;
+    gint64 flow;   /* in the last period: lent or repaid (> 0), borrowed or got back (< 0) */
+    gint64 record; /* lent (> 0) or borrowed (< 0), and not yet paid back */
+    QosShareTotals totals;
+    const struct QosJob *partner; /* who had most of the other side of `flow`, or NULL; to be looked
+                                     at under the caller's lock */
 } QosShareState;
 
 typedef struct QosAdapt QosAdapt;
 
 QosAdapt *qos_adapt_new(QosTime now); /* off */
 void qos_adapt_free(QosAdapt *adapt); /* nothing waits; NULL is allowed */
-/* Jobs that take part go on with their records; those of another mode begin anew. */
+/* `config` is right. Jobs that take part go on with their records; those of another mode begin
+ * anew. */
 void qos_adapt_configure(QosAdapt *adapt, const QosAdaptConfig *config, QosTime now);
 const QosAdaptConfig *qos_adapt_config(const QosAdapt *adapt);
 
-gint64 qos_adapt_cost(const QosAdapt *adapt, guint64 bytes);
+gint64 qos_adapt_cost(const QosAdapt *adapt, QosOpcode opcode, guint64 bytes);
 
 /* A request of `job` begins to wait; weight and minimum (op/s) are its rule's, 0 = not given. */
 void qos_adapt_wait(QosAdapt *adapt, struct QosJob *job, gint64 cost, gint64 weight, gint64 minimum,
@@ -100,8 +123,13 @@ QosTime qos_adapt_next_tick(const QosAdapt *adapt);
 /* The jobs that take part: how many, and one of them. */
 guint qos_adapt_count(const QosAdapt *adapt);
 const struct QosJob *qos_adapt_job(const QosAdapt *adapt, guint index);
-/* FALSE where the job takes no part. */
+/* FALSE where the job takes no part: its totals are there even so. */
 gboolean qos_adapt_share_state(const QosAdapt *adapt, const struct QosJob *job,
                                QosShareState *ret_state);
+/* Gives a job the record and the totals that it had before a remount. Records that do not add up to
+ * 0 are cut in proportion at the next period's end; negative totals, and records of more than
+ * QOS_FAIR_UNITS_MAX, count as 0. Without mode fair the record is lost. */
+void qos_adapt_restore(QosAdapt *adapt, struct QosJob *job, gint64 record,
+                       const QosShareTotals *totals, QosTime now);
 /* In op/s of base cost: as told, or as found out. */
 double qos_adapt_capacity(const QosAdapt *adapt);

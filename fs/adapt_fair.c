@@ -219,6 +219,7 @@ static void book_lent(QosFairJob *job)
     job->repaid += repaid;
     job->lent += job->part - repaid;
     job->record += job->part;
+    job->flow = job->part;
 }
 
 static void book_borrowed(QosFairJob *job)
@@ -227,6 +228,7 @@ static void book_borrowed(QosFairJob *job)
     job->returned += returned;
     job->borrowed += job->part - returned;
     job->record -= job->part;
+    job->flow -= job->part;
 }
 
 /* What the job left unused of its entitlement, as far as its record may grow. */

@@ -29,6 +29,7 @@ typedef struct {
     gint64 allocation;  /* expected for the next period, repayments included */
     gint64 rate;        /* > 0: its speed in the dispatcher, relative to the others' */
     gint64 record;      /* lent (> 0) or borrowed (< 0), and not yet paid back */
+    gint64 flow;        /* what the last step added to it */
     gint64 lent;        /* totals, each >= 0: lent to others, */
     gint64 returned;    /* of that, paid back to it, */
     gint64 borrowed;    /* borrowed from others, */

@@ -60,7 +60,7 @@ static gboolean squeeze_in(QosSched *sched, QosRequest *request, QosTime now)
 /* Counts a held request with the adaptive sharing. */
 static void share_held(QosSched *sched, QosRequest *request, QosTime now)
 {
-    request->cost = qos_adapt_cost(sched->adapt, request->bytes);
+    request->cost = qos_adapt_cost(sched->adapt, request->opcode, request->bytes);
     qos_adapt_wait(sched->adapt, request->job, request->cost, request->weight, request->minimum,
                    now);
 }
@@ -86,7 +86,7 @@ static void book_share(QosSched *sched, QosRequest *request, QosTime now)
 {
     if (!qos_sched_is_adaptive(sched))
         return;
-    request->cost = qos_adapt_cost(sched->adapt, request->bytes);
+    request->cost = qos_adapt_cost(sched->adapt, request->opcode, request->bytes);
     qos_adapt_serve(sched->adapt, request->job, request->cost, request->weight, request->minimum,
                     now);
 }
@@ -454,7 +454,7 @@ void qos_sched_leave(QosSched *sched, QosRequest *request, guint64 bytes, int er
         lrs->class->settle(lrs->self, request, bytes, now);
     if (request->cost > 0 && bytes != request->bytes)
         qos_adapt_settle(sched->adapt, request->job,
-                         qos_adapt_cost(sched->adapt, bytes) - request->cost);
+                         qos_adapt_cost(sched->adapt, request->opcode, bytes) - request->cost);
     lrs->running--;
     qos_sched_retire(sched, lrs);
     qos_job_served(request->job, request->opcode, now - request->start, bytes, error, now);

@@ -166,6 +166,12 @@ void qos_sched_set_adapt(QosSched *sched, const QosAdaptConfig *config, QosTime 
         qos_sched_share_held(sched, now);
 }
 
+void qos_sched_restore_share(QosSched *sched, QosJob *job, gint64 record,
+                             const QosShareTotals *totals, QosTime now)
+{
+    qos_adapt_restore(sched->adapt, job, record, totals, now);
+}
+
 const QosAdapt *qos_sched_adapt(const QosSched *sched)
 {
     return sched->adapt;
