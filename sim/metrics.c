@@ -1,172 +1,344 @@
 /*
- * Figures from the bins of the timelines. A window is one second of whole bins; it slides by one
- * bin.
+ * One pass over the timeline: a window slides over the bins of all jobs, a bin at a time, and each
+ * job keeps what it got in it (Window), so that the pass is linear in the bins.
  */
 #include "sim/metrics.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-#define WINDOW  QOS_SECOND
-#define SETTLED 0.95
+#define WINDOW          QOS_SECOND
+#define WINDOW_REQUESTS 10   /* of the smallest share, in a window at least */
+#define SETTLED         0.95 /* of the share */
+#define REPAID          0.1  /* of the record, left */
+
+struct QosReference {
+    const QosScenario *scenario;
+    QosSimulation *none;
+    GHashTable *alone; /* label, the scenario's -> double: median of its bursts alone, seconds */
+};
+
+/* What a job got in the window, and how it stands. */
+typedef struct {
+    double work;
+    guint backlogged; /* bins */
+    gboolean is_settled;
+    double settle; /* so far */
+} Window;
 
 typedef struct {
     const QosScenario *scenario;
     const QosSimulation *simulation;
-    guint bins;   /* of the run */
-    guint window; /* bins in a window */
+    guint length;    /* bins in a window */
+    Window *windows; /* of each job */
+    double jain_sum;
+    guint jain_count;
+    QosMetrics *metrics;
 } View;
 
-static const QosSimulatedJob *job_at(const View *view, guint index)
+static const QosSimulatedJob *job_at(const QosSimulation *simulation, guint index)
 {
-    return view->simulation->jobs->pdata[index];
+    return simulation->jobs->pdata[index];
 }
 
-static double served_in(const View *view, const QosSimulatedJob *job, guint first)
+static const QosBin *bin_at(const QosSimulatedJob *job, guint index)
 {
-    double sum = 0;
-    for (guint bin = first; bin < first + view->window; bin++)
-        sum += g_array_index(job->bins, guint32, bin);
-    return sum;
+    return &g_array_index(job->bins, QosBin, index);
 }
 
-static gboolean wanted_in(const View *view, const QosSimulatedJob *job, guint first)
+static double seconds(QosTime time)
 {
-    for (guint bin = first; bin < first + view->window; bin++) {
-        if (!g_array_index(job->wanted, guint8, bin))
-            return FALSE;
-    }
-    return TRUE;
+    return (double)time / (double)QOS_SECOND;
 }
 
-/* It has had its first request, and not its last reply. */
-static gboolean is_there(const View *view, const QosSimulatedJob *job, guint first)
+/* The larger; NaN stands for nothing yet. */
+static double larger(double value, double other)
 {
-    QosTime begin = (QosTime)first * view->scenario->bin;
-    return job->first <= begin && job->last >= begin + (QosTime)view->window * view->scenario->bin;
+    return fmax(value, other);
 }
 
-/* --- windows --- */
+/* --- numbers --- */
 
-typedef struct {
-    double share_error;
-    double least;
-    GArray *jain; /* of double */
-} Worst;
-
-/* Jain's index of served / weight over the jobs that wanted more; NaN with less than two. */
-static double jain_of(const View *view, guint first)
-{
-    double sum = 0;
-    double squares = 0;
-    guint count = 0;
-
-    for (guint i = 0; i < view->simulation->jobs->len; i++) {
-        const QosSimulatedJob *job = job_at(view, i);
-        if (!wanted_in(view, job, first))
-            continue;
-        double part = served_in(view, job, first) / (double)job->weight;
-        sum += part;
-        squares += part * part;
-        count++;
-    }
-    return count >= 2 && squares > 0 ? sum * sum / (count * squares) : NAN;
-}
-
-static void look_at_window(const View *view, guint first, Worst *worst)
-{
-    double all_served = 0;
-    double weights = 0;
-    double wanting_weights = 0;
-    guint there = 0;
-    guint wanting = 0;
-
-    for (guint i = 0; i < view->simulation->jobs->len; i++) {
-        const QosSimulatedJob *job = job_at(view, i);
-        all_served += served_in(view, job, first);
-        if (!is_there(view, job, first))
-            continue;
-        there++;
-        weights += (double)job->weight;
-        if (wanted_in(view, job, first)) {
-            wanting++;
-            wanting_weights += (double)job->weight;
-        }
-    }
-    for (guint i = 0; i < view->simulation->jobs->len && all_served > 0; i++) {
-        const QosSimulatedJob *job = job_at(view, i);
-        if (!is_there(view, job, first) || !wanted_in(view, job, first))
-            continue;
-        double part = served_in(view, job, first) / all_served;
-        double share = (double)job->weight / weights;
-        worst->least = MIN(worst->least, part / share);
-        if (wanting == there && there >= 2)
-            worst->share_error = MAX(worst->share_error, fabs(part / share - 1));
-    }
-    double jain = jain_of(view, first);
-    if (!isnan(jain))
-        g_array_append_val(worst->jain, jain);
-}
-
-static int compare_doubles(const void *a, const void *b)
+static int compare(const void *a, const void *b)
 {
     const double *left = a;
     const double *right = b;
     return (*left > *right) - (*left < *right);
 }
 
-static double median(GArray *values)
+/* Of doubles, sorted; by the nearest rank. */
+static double quantile(const GArray *values, double fraction)
 {
     if (values->len == 0)
         return NAN;
-    qsort(values->data, values->len, sizeof(double), compare_doubles);
-    return g_array_index(values, double, values->len / 2);
+    guint rank = (guint)ceil(fraction * values->len);
+    return g_array_index(values, double, MAX(rank, 1) - 1);
 }
 
-/* --- bursts --- */
-
-static int compare_times(const void *a, const void *b)
+static void add_bursts(const QosSimulatedJob *job, double unit, GArray *values)
 {
-    const QosTime *left = a;
-    const QosTime *right = b;
-    return (*left > *right) - (*left < *right);
+    for (guint i = 0; i < job->bursts->len; i++) {
+        double took = seconds(g_array_index(job->bursts, QosTime, i)) / unit;
+        g_array_append_val(values, took);
+    }
 }
 
-static void look_at_bursts(const QosSimulation *simulation, QosMetrics *metrics)
+/* --- the reference --- */
+
+static double median_burst_alone(const QosScenario *scenario, const char *label)
 {
-    g_autoptr(GArray) all = g_array_new(FALSE, FALSE, sizeof(QosTime));
+    g_autoptr(QosSimulation) alone = qos_simulate(scenario, &qos_sharings[0], label);
+    g_autoptr(GArray) values = g_array_new(FALSE, FALSE, sizeof(double));
+
+    add_bursts(job_at(alone, 0), 1, values);
+    g_array_sort(values, compare);
+    return quantile(values, 0.5);
+}
+
+QosReference *qos_reference_new(const QosScenario *scenario)
+{
+    QosReference *reference = g_new0(QosReference, 1);
+
+    reference->scenario = scenario;
+    reference->none = qos_simulate(scenario, &qos_sharings[0], NULL);
+    reference->alone = g_hash_table_new_full(g_str_hash, g_str_equal, NULL, g_free);
+    for (guint i = 0; i < scenario->clients->len; i++) {
+        const QosClient *client = scenario->clients->pdata[i];
+        if (client->burst == 0 || g_hash_table_contains(reference->alone, client->job))
+            continue;
+        double median = median_burst_alone(scenario, client->job);
+        g_hash_table_insert(reference->alone, client->job, g_memdup2(&median, sizeof(median)));
+    }
+    return reference;
+}
+
+void qos_reference_free(QosReference *reference)
+{
+    if (reference == NULL)
+        return;
+    qos_simulation_free(reference->none);
+    g_hash_table_unref(reference->alone);
+    g_free(reference);
+}
+
+/* --- windows --- */
+
+static QosTime time_of(const View *view, guint bin)
+{
+    return (QosTime)bin * view->scenario->bin;
+}
+
+static gboolean is_backlogged(const View *view, guint index)
+{
+    return view->windows[index].backlogged == view->length;
+}
+
+/* Its first period is over when the window begins. */
+static gboolean is_started(const View *view, const QosSimulatedJob *job, guint first)
+{
+    return job->first <= time_of(view, first) - view->scenario->period;
+}
+
+/* Moves the windows on, so that they end with the bin `last`. */
+static void slide(View *view, guint last)
+{
+    for (guint i = 0; i < view->simulation->jobs->len; i++) {
+        const QosSimulatedJob *job = job_at(view->simulation, i);
+        Window *window = &view->windows[i];
+        window->work += (double)bin_at(job, last)->work;
+        window->backlogged += bin_at(job, last)->is_backlogged ? 1 : 0;
+        if (last < view->length)
+            continue;
+        window->work -= (double)bin_at(job, last - view->length)->work;
+        window->backlogged -= bin_at(job, last - view->length)->is_backlogged ? 1 : 0;
+    }
+}
+
+/* One that comes later than the others, and is backlogged from then on: did it get its share in
+ * this window? */
+static void look_at_newcomer(const View *view, guint index, double part, guint first)
+{
+    const QosSimulatedJob *job = job_at(view->simulation, index);
+    Window *window = &view->windows[index];
+
+    if (window->is_settled || job->first == 0 || time_of(view, first) < job->first)
+        return;
+    if (is_backlogged(view, index))
+        window->settle = seconds(time_of(view, first) - job->first);
+    window->is_settled = !is_backlogged(view, index) || part >= SETTLED;
+}
+
+typedef struct {
+    double work; /* of all jobs */
+    double weights;
+    guint jobs;
+    gboolean is_full; /* all, and they have started */
+} Sum;
+
+static Sum sum_up(const View *view, guint first)
+{
+    Sum sum = {.is_full = TRUE};
+
+    for (guint i = 0; i < view->simulation->jobs->len; i++) {
+        const QosSimulatedJob *job = job_at(view->simulation, i);
+        gboolean backlogged = is_backlogged(view, i);
+        if (view->windows[i].work <= 0 && !backlogged)
+            continue;
+        sum.work += view->windows[i].work;
+        sum.weights += (double)job->weight;
+        sum.jobs++;
+        sum.is_full = sum.is_full && backlogged && is_started(view, job, first);
+    }
+    return sum;
+}
+
+static void look_at_window(View *view, guint first)
+{
+    Sum sum = sum_up(view, first);
+    double parts = 0;
+    double squares = 0;
+    guint count = 0;
+
+    if (sum.jobs < 2 || sum.work <= 0)
+        return;
+    for (guint i = 0; i < view->simulation->jobs->len; i++) {
+        const QosSimulatedJob *job = job_at(view->simulation, i);
+        double share = sum.work * (double)job->weight / sum.weights;
+        double got = view->windows[i].work;
+        double request = (double)job->largest;
+        look_at_newcomer(view, i, (got + request) / share, first);
+        if (!is_backlogged(view, i) || !is_started(view, job, first))
+            continue;
+        view->metrics->least = fmin(view->metrics->least, MIN((got + request) / share, 1));
+        if (sum.is_full)
+            view->metrics->share_error =
+                larger(view->metrics->share_error, MAX(fabs(got - share) - request, 0) / share);
+        parts += got / (double)job->weight;
+        squares += pow(got / (double)job->weight, 2);
+        count++;
+    }
+    if (count >= 2 && squares > 0) {
+        view->jain_sum += parts * parts / (count * squares);
+        view->jain_count++;
+    }
+}
+
+/* Bins in a window. */
+static guint window_length(const QosScenario *scenario, const QosSimulation *simulation)
+{
+    double weights = 0;
+    double smallest = INFINITY;
 
     for (guint i = 0; i < simulation->jobs->len; i++) {
-        const QosSimulatedJob *job = simulation->jobs->pdata[i];
-        g_array_append_vals(all, job->bursts->data, job->bursts->len);
+        double weight = (double)job_at(simulation, i)->weight;
+        weights += weight;
+        smallest = MIN(smallest, weight);
     }
-    metrics->burst_median = metrics->burst_p99 = metrics->burst_longest = -1;
-    if (all->len == 0)
-        return;
-    qsort(all->data, all->len, sizeof(QosTime), compare_times);
-    metrics->burst_median = g_array_index(all, QosTime, all->len / 2);
-    metrics->burst_p99 = g_array_index(all, QosTime, (guint)(0.99 * (all->len - 1)));
-    metrics->burst_longest = g_array_index(all, QosTime, all->len - 1);
+    double rate = scenario->capacity * smallest / weights;
+    double length = MAX(WINDOW_REQUESTS / rate, seconds(WINDOW));
+    return (guint)MAX(ceil(length / seconds(scenario->bin) - 1e-9), 1);
 }
 
-void qos_metrics(const QosScenario *scenario, const QosSimulation *simulation,
-                 const QosSimulation *base, QosMetrics *ret_metrics)
+static void look_at_windows(View *view)
 {
+    guint bins = job_at(view->simulation, 0)->bins->len;
+    g_autofree Window *windows = g_new0(Window, view->simulation->jobs->len);
+
+    view->windows = windows;
+    for (guint i = 0; i < view->simulation->jobs->len; i++)
+        windows[i].settle = NAN;
+    for (guint last = 0; last < bins; last++) {
+        slide(view, last);
+        if (last + 1 >= view->length)
+            look_at_window(view, last + 1 - view->length);
+    }
+    for (guint i = 0; i < view->simulation->jobs->len; i++)
+        view->metrics->settle = larger(view->metrics->settle, windows[i].settle);
+    if (view->jain_count > 0)
+        view->metrics->jain = view->jain_sum / view->jain_count;
+}
+
+/* --- lenders --- */
+
+/* How long the lender that wants all from bin `first` on was owed more than a tenth of what it had
+ * lent; NaN where it stopped wanting before. */
+static double repayment(const QosScenario *scenario, const QosSimulatedJob *job, guint first)
+{
+    gint64 record = bin_at(job, first - 1)->record;
+
+    for (guint i = first; i < job->bins->len; i++) {
+        if (!bin_at(job, i)->is_busy)
+            return NAN;
+        if ((double)bin_at(job, i)->record <= REPAID * (double)record)
+            return seconds((QosTime)(i - first + 1) * scenario->bin);
+    }
+    return seconds((QosTime)(job->bins->len - first) * scenario->bin);
+}
+
+/* A record worth being looked at: a tenth of a second of the capacity, the whole of it. */
+static void look_at_lender(const View *view, const QosSimulatedJob *job)
+{
+    double least = view->scenario->capacity * (double)QOS_COST_UNIT / 10;
+
+    if (job->waking >= 0)
+        view->metrics->waking = larger(view->metrics->waking, seconds(job->waking));
+    for (guint i = 1; i < job->bins->len; i++) {
+        if (bin_at(job, i)->is_busy && !bin_at(job, i - 1)->is_busy &&
+            (double)bin_at(job, i - 1)->record >= least)
+            view->metrics->repayment =
+                larger(view->metrics->repayment, repayment(view->scenario, job, i));
+    }
+}
+
+/* --- all --- */
+
+static void look_at_bursts(const QosReference *reference, const QosSimulation *simulation,
+                           QosMetrics *metrics)
+{
+    g_autoptr(GArray) times = g_array_new(FALSE, FALSE, sizeof(double));
+    g_autoptr(GArray) factors = g_array_new(FALSE, FALSE, sizeof(double));
+
+    for (guint i = 0; i < simulation->jobs->len; i++) {
+        const QosSimulatedJob *job = job_at(simulation, i);
+        const double *alone = g_hash_table_lookup(reference->alone, job->label);
+        add_bursts(job, 1, times);
+        if (alone != NULL && *alone > 0)
+            add_bursts(job, *alone, factors);
+    }
+    g_array_sort(times, compare);
+    g_array_sort(factors, compare);
+    metrics->burst_median = quantile(times, 0.5);
+    metrics->burst_p99 = quantile(times, 0.99);
+    metrics->burst_longest = quantile(times, 1);
+    metrics->burst_factor = quantile(factors, 0.99);
+}
+
+/* Part of the time until the last reply in which the store served. */
+static double use(const QosSimulation *simulation)
+{
+    return simulation->last > 0 ? (double)simulation->busy / (double)simulation->last : NAN;
+}
+
+void qos_metrics(const QosReference *reference, const QosSimulation *simulation,
+                 QosMetrics *ret_metrics)
+{
+    const QosScenario *scenario = reference->scenario;
     View view = {.scenario = scenario,
                  .simulation = simulation,
-                 .bins = (guint)(scenario->duration / scenario->bin),
-                 .window = (guint)MAX(WINDOW / scenario->bin, 1)};
-    Worst worst = {.share_error = -1, .least = INFINITY};
-    g_autoptr(GArray) jain = worst.jain = g_array_new(FALSE, FALSE, sizeof(double));
+                 .length = window_length(scenario, simulation),
+                 .metrics = ret_metrics};
 
-    for (guint first = 0; first + view.window <= view.bins; first++)
-        look_at_window(&view, first, &worst);
     *ret_metrics = (QosMetrics){
-        .rate = (double)simulation->served * 1e9 / (double)scenario->duration,
-        .utilization = (double)simulation->busy / (double)base->busy,
-        .share_error = worst.share_error >= 0 ? worst.share_error : NAN,
-        .least = isinf(worst.least) ? NAN : worst.least,
-        .jain = median(jain),
-    };
-    look_at_bursts(simulation, ret_metrics);
+        .rate = simulation->last > 0 ? (double)simulation->served / seconds(simulation->last) : 0,
+        .utilization = use(simulation) / use(reference->none),
+        .share_error = NAN,
+        .jain = NAN,
+        .least = NAN,
+        .settle = NAN,
+        .waking = NAN,
+        .repayment = NAN};
+    look_at_windows(&view);
+    for (guint i = 0; i < simulation->jobs->len; i++)
+        look_at_lender(&view, job_at(simulation, i));
+    look_at_bursts(reference, simulation, ret_metrics);
 }

@@ -1,27 +1,43 @@
 /*
- * What a simulation shows: the figures that policies are compared by.
+ * What a simulation shows: the figures that ways of sharing are compared by.
+ *
+ * Shares are of the store's time, so that sizes count. They are looked at in windows of a second,
+ * at every bin; of more where the smallest share is less than ten requests a second. In a window a
+ * job counts as backlogged while requests of it wait in the scheduler all the time: what it has in
+ * the store is no longer the scheduler's to decide. Its share is its weight's part among all jobs
+ * that are served or wait in the window. It is given a request more or less, which cannot be
+ * divided. A job's first period is start-up, and is left out.
  */
 #pragma once
 
 #include "sim/simulator.h"
 
-/* A figure that a scenario has no occasion for is NaN. */
+/* What the same scenario is like without sharing, and for each bursting job alone. */
+typedef struct QosReference QosReference;
+
+QosReference *qos_reference_new(const QosScenario *scenario); /* borrows the scenario */
+void qos_reference_free(QosReference *reference);             /* NULL is allowed */
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(QosReference, qos_reference_free)
+
+/* A figure that a scenario has no occasion for is NaN. Times are in seconds. */
 typedef struct {
-    double rate;        /* op/s over the whole run */
-    double utilization; /* against `base`'s */
-    double share_error; /* the largest, over all seconds and all jobs, while all jobs wanted more:
-                           |served / all served - weight / all weights|, as a part of the latter */
-    double jain;        /* weighted, over the seconds in which at least two jobs wanted more; the
-                           median */
-    double least;       /* the smallest part of its entitlement that a job which wanted more all
-                           second long was served in any second; the entitlement is by weight among
-                           all jobs that were there */
-    QosTime settle;     /* the longest time from a job's first request to 95 % of its share; -1 */
-    QosTime burst_median;
-    QosTime burst_p99;
-    QosTime burst_longest;
+    double rate;        /* op/s until the last reply */
+    double utilization; /* part of that time in which the store served, against No BW */
+    double share_error; /* the largest of |got / share - 1|, in windows in which every job that was
+                           there was backlogged */
+    double jain;        /* of got / weight among the backlogged; the mean of the windows */
+    double least;       /* the least of got / share of a backlogged job */
+    double settle;      /* longest time from a job's first request, others being backlogged, to the
+                           begin of the first window in which it gets 95 % of its share */
+    double waking;      /* longest time from the first request after a pause until the store begins
+                           with it */
+    double repayment;   /* longest time from when a lender has requests outstanding all the time to
+                           when nine tenths of   its record are paid back */
+    double burst_median;
+    double burst_p99;
+    double burst_longest;
+    double burst_factor; /* 99th percentile of what a burst took against its median alone */
 } QosMetrics;
 
-/* `base`: the same scenario without control; may be `simulation` itself. */
-void qos_metrics(const QosScenario *scenario, const QosSimulation *simulation,
-                 const QosSimulation *base, QosMetrics *ret_metrics);
+void qos_metrics(const QosReference *reference, const QosSimulation *simulation,
+                 QosMetrics *ret_metrics);

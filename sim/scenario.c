@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/units.h"
 
-typedef enum { TEXT, DURATION, BYTES, COUNT, COUNT64, REAL } Kind;
+typedef enum { TEXT, DURATION, BYTES, COUNT, COUNT64, REAL, STEPS } Kind;
 
 typedef struct {
     const char *name;
@@ -32,6 +32,37 @@ static gboolean parse_real(const char *name, const char *text, double *ret_value
         return FALSE;
     }
     *ret_value = value;
+    return TRUE;
+}
+
+/* "TIME:CAPACITY ...", the times in order. */
+static gboolean parse_steps(const char *text, GArray *steps, GError **error)
+{
+    g_auto(GStrv) words = g_strsplit_set(text, " \t", -1);
+    QosTime last = 0;
+
+    for (guint i = 0; words[i] != NULL; i++) {
+        if (*words[i] == '\0')
+            continue;
+        g_auto(GStrv) parts = g_strsplit(words[i], ":", 2);
+        QosStep step;
+        if (parts[1] == NULL) {
+            g_set_error(error, QOS_ERROR, EINVAL, "%s: give TIME:CAPACITY, as in 10s:500",
+                        words[i]);
+            return FALSE;
+        }
+        if (!qos_parse_duration(parts[0], &step.time, error) ||
+            !parse_real("capacity", parts[1], &step.capacity, error))
+            return FALSE;
+        if (step.capacity <= 0 || step.time <= last) {
+            g_set_error(error, QOS_ERROR, EINVAL,
+                        "%s: a capacity must be more than 0, and each time after the one before",
+                        words[i]);
+            return FALSE;
+        }
+        last = step.time;
+        g_array_append_val(steps, step);
+    }
     return TRUE;
 }
 
@@ -61,6 +92,9 @@ static gboolean parse_value(const Key *key, const char *text, GError **error)
         break;
     case REAL:
         ok = parse_real(key->name, text, key->place, error);
+        break;
+    case STEPS:
+        ok = parse_steps(text, key->place, error);
         break;
     }
     return ok;
@@ -115,8 +149,10 @@ static gboolean read_store(GKeyFile *file, QosScenario *scenario, GError **error
                         {"latency", DURATION, &scenario->latency},
                         {"noise", REAL, &scenario->noise},
                         {"slots", COUNT, &scenario->slots},
+                        {"steps", STEPS, scenario->steps},
                         {"stall_start", DURATION, &scenario->stall_start},
                         {"stall_length", DURATION, &scenario->stall_length},
+                        {"stall_every", DURATION, &scenario->stall_every},
                         {NULL, TEXT, NULL}};
 
     return read_group(file, "store", keys, error);
@@ -253,6 +289,7 @@ QosScenario *qos_scenario_load(const char *path, GError **error)
     scenario->slots = 16;
     scenario->stall_start = QOS_NEVER;
     scenario->told_capacity = -1;
+    scenario->steps = g_array_new(FALSE, FALSE, sizeof(QosStep));
     scenario->weights = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
     scenario->clients = g_ptr_array_new_with_free_func((GDestroyNotify)(void (*)(void))client_free);
     if (!g_key_file_load_from_file(file, path, G_KEY_FILE_NONE, error) ||
@@ -272,6 +309,7 @@ void qos_scenario_free(QosScenario *scenario)
     if (scenario == NULL)
         return;
     g_ptr_array_unref(scenario->clients);
+    g_array_unref(scenario->steps);
     g_hash_table_unref(scenario->weights);
     g_free(scenario->title);
     g_free(scenario->name);

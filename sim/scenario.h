@@ -2,8 +2,9 @@
  * A scenario of the simulator: a store, and the clients that want something of it. Read from a key
  * file (docs/qosfs-sim.1 has the format):
  *
- *     [scenario]  title, duration, seed, period
- *     [store]     capacity (op/s), bandwidth (bytes/s), latency, noise, slots, stall, stalls
+ *     [scenario]  title, duration, seed, bin
+ *     [store]     capacity (op/s), bandwidth (bytes/s), latency, noise, slots, steps, stall_start,
+ *                 stall_length, stall_every
  *     [adapt]     capacity (what the scheduler is told, "auto" = nothing), period
  *     [job NAME]  weight
  *     [client N]  job, jobs, processes, start, stop, spread, life, size, think, burst, every,
@@ -31,20 +32,28 @@ typedef struct {
     double rate;      /* open loop: requests a second of each process, Poisson; 0 = closed loop */
 } QosClient;
 
+/* From `time` on, the store serves so much. */
+typedef struct {
+    QosTime time;
+    double capacity;
+} QosStep;
+
 typedef struct {
     char *name; /* the file's, without folder and suffix */
     char *title;
     QosTime duration;
     guint32 seed;
     QosTime bin; /* of the timelines */
-    /* The store: one after the other, 1/capacity + size/bandwidth each; `latency` in parallel. */
+    /* The store: see sim/store.h. */
     double capacity;
+    GArray *steps;    /* of QosStep, in order of time */
     double bandwidth; /* 0 = sizes do not matter */
     QosTime latency;
     double noise; /* relative standard deviation of a request's time */
     guint slots;
     QosTime stall_start; /* QOS_NEVER = no stall */
     QosTime stall_length;
+    QosTime stall_every; /* from the start of a stall to the next; 0 = there is one */
     /* What the scheduler is told. */
     double told_capacity; /* 0 = auto */
     QosTime period;

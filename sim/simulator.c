@@ -3,9 +3,9 @@
  * a heap; and the time at which the scheduler wants to be asked again. After each, what the
  * scheduler hands out enters the store, as a worker of the mount would do it (fs/gate.c).
  *
- * The store serves one request after the other; with `slots` of them inside, the rest waits in the
- * scheduler. A closed-loop process issues its next request when the last is answered; an open-loop
- * one does not wait.
+ * The store (sim/store.h) has `slots` requests inside at most, the rest waits in the scheduler. A
+ * closed-loop process issues its next request when the last is answered; an open-loop one does not
+ * wait.
  */
 #include "sim/simulator.h"
 
@@ -13,16 +13,17 @@
 #include <string.h>
 
 #include "base/heap.h"
+#include "sim/store.h"
 
-#define EXPIRE_INTERVAL (5 * QOS_SECOND) /* as the gate's housekeeping */
+#define EXPIRE_INTERVAL (5 * QOS_SECOND)        /* as the gate's housekeeping */
+#define PAUSE           (100 * QOS_MILLISECOND) /* who was idle for so long wakes */
 
 typedef struct {
     QosSimulatedJob *result;
     QosJob *job;
     guint outstanding;
-    QosTime idle_since; /* with none outstanding */
-    guint burst_left;   /* requests of the burst that is under way, and its start */
-    QosTime burst_start;
+    QosTime idle_since;  /* with none outstanding; */
+    QosTime clear_since; /* with none waiting in the scheduler */
 } Job;
 
 typedef struct {
@@ -40,7 +41,8 @@ typedef struct {
     Process *process;
     QosTime issued;
     QosTime done;
-    GList link; /* among the waiting, the ones in the store, or the free ones */
+    gboolean wakes; /* its job was idle before */
+    GList link;     /* among the waiting, the ones in the store, or the free ones */
 } Request;
 
 typedef struct {
@@ -51,9 +53,11 @@ typedef struct {
     QosTime now;
     QosTime wake;
     QosTime expire;
-    QosTime store_free; /* when the store has served all that it took */
-    GArray *jobs;       /* of Job */
-    GArray *processes;  /* of Process */
+    QosStore store;
+    guint sampled;     /* bins that have their records */
+    GArray *jobs;      /* of Job */
+    GHashTable *index; /* name -> index in `jobs` */
+    GArray *processes; /* of Process */
     QosHeap timers;
     GQueue waiting;  /* of Request */
     GQueue in_store; /* of Request, by the time of its reply */
@@ -80,63 +84,105 @@ static guint bin_count(const QosScenario *scenario)
     return (guint)((scenario->duration + scenario->bin - 1) / scenario->bin);
 }
 
-static QosSimulatedJob *result_new(const QosScenario *scenario, char *name, gint64 weight)
+static QosBin *bin_at(const QosSimulatedJob *job, guint index)
+{
+    return index < job->bins->len ? &g_array_index(job->bins, QosBin, index) : NULL;
+}
+
+static QosSimulatedJob *result_new(const QosScenario *scenario, char *name, const char *label)
 {
     QosSimulatedJob *result = g_new0(QosSimulatedJob, 1);
     guint bins = bin_count(scenario);
 
     result->name = name;
-    result->weight = weight;
-    result->bins = g_array_sized_new(FALSE, TRUE, sizeof(guint32), bins);
+    result->label = label;
+    result->weight = qos_scenario_weight(scenario, label);
+    result->bins = g_array_sized_new(FALSE, TRUE, sizeof(QosBin), bins);
     g_array_set_size(result->bins, bins);
-    result->wanted = g_array_sized_new(FALSE, TRUE, sizeof(guint8), bins);
-    g_array_set_size(result->wanted, bins);
-    memset(result->wanted->data, 1, bins);
+    for (guint i = 0; i < bins; i++)
+        bin_at(result, i)->is_busy = bin_at(result, i)->is_backlogged = TRUE;
     result->bursts = g_array_new(FALSE, FALSE, sizeof(QosTime));
     result->first = QOS_NEVER;
+    result->waking = -1;
     return result;
 }
 
 static void result_free(QosSimulatedJob *result)
 {
     g_array_unref(result->bins);
-    g_array_unref(result->wanted);
     g_array_unref(result->bursts);
     g_free(result->name);
     g_free(result);
 }
 
-/* The job wanted nothing from idle_since to now. */
-static void mark_idle(const Simulator *sim, Job *job)
+/* Nothing of the job waited from clear_since to now. */
+static void mark_clear(const Simulator *sim, const Job *job)
 {
-    GArray *wanted = job->result->wanted;
+    if (job->clear_since == sim->now)
+        return;
+    for (guint i = bin_of(sim, job->clear_since); i <= bin_of(sim, sim->now); i++) {
+        QosBin *bin = bin_at(job->result, i);
+        if (bin != NULL)
+            bin->is_backlogged = FALSE;
+    }
+}
 
+/* It wanted nothing from idle_since to now. */
+static void mark_idle(const Simulator *sim, const Job *job)
+{
     if (job->idle_since == sim->now)
         return;
-    for (guint bin = bin_of(sim, job->idle_since); bin <= bin_of(sim, sim->now); bin++) {
-        if (bin < wanted->len)
-            g_array_index(wanted, guint8, bin) = 0;
+    for (guint i = bin_of(sim, job->idle_since); i <= bin_of(sim, sim->now); i++) {
+        QosBin *bin = bin_at(job->result, i);
+        if (bin != NULL)
+            bin->is_busy = FALSE;
     }
+}
+
+static void book_issue(const Simulator *sim, Job *job)
+{
+    QosBin *bin = bin_at(job->result, bin_of(sim, sim->now));
+
+    if (bin != NULL)
+        bin->issued++;
+    job->result->first = MIN(job->result->first, sim->now);
+    sim->result->requests++;
 }
 
 static void book_reply(const Simulator *sim, const Request *request)
 {
-    Job *job = request->process->job;
-    QosSimulatedJob *result = job->result;
+    QosSimulatedJob *result = request->process->job->result;
     QosTime latency = sim->now - request->issued;
-    guint bin = bin_of(sim, sim->now);
+    QosTime work = qos_store_work(sim->scenario, request->request.bytes);
+    QosBin *bin = bin_at(result, bin_of(sim, sim->now));
 
+    if (bin != NULL) {
+        bin->served++;
+        bin->work += work;
+    }
     result->served++;
     result->bytes += request->request.bytes;
+    result->largest = MAX(result->largest, work);
     result->longest = MAX(result->longest, latency);
     result->last = sim->now;
     qos_histogram_add(&result->latency, (guint64)latency);
-    if (bin < result->bins->len)
-        g_array_index(result->bins, guint32, bin)++;
     sim->result->served++;
-    if (job->burst_left > 0 && --job->burst_left == 0) {
-        QosTime took = sim->now - job->burst_start;
-        g_array_append_val(result->bursts, took);
+    sim->result->last = sim->now;
+}
+
+/* Writes down the records at the end of each bin that is over by now. */
+static void sample_records(Simulator *sim)
+{
+    const QosAdapt *adapt = qos_sched_adapt(sim->sched);
+
+    for (; (QosTime)(sim->sampled + 1) * sim->scenario->bin <= sim->now; sim->sampled++) {
+        for (guint i = 0; i < sim->jobs->len; i++) {
+            const Job *job = &g_array_index(sim->jobs, Job, i);
+            QosShareState state;
+            QosBin *bin = bin_at(job->result, sim->sampled);
+            if (bin != NULL && qos_adapt_share_state(adapt, job->job, &state))
+                bin->record = state.record;
+        }
     }
 }
 
@@ -144,21 +190,12 @@ static void book_reply(const Simulator *sim, const Request *request)
 
 static void start(Simulator *sim, Request *request)
 {
-    const QosScenario *scenario = sim->scenario;
-    double seconds = 1 / scenario->capacity;
+    QosSimulatedJob *result = request->process->job->result;
+    QosService service = qos_store_take(&sim->store, request->request.bytes, sim->now);
 
-    if (scenario->bandwidth > 0)
-        seconds += (double)request->request.bytes / scenario->bandwidth;
-    if (scenario->noise > 0) /* uniform, of that standard deviation */
-        seconds *=
-            MAX(1 + scenario->noise * sqrt(3) * g_rand_double_range(sim->random, -1, 1), 0.01);
-    QosTime begin = MAX(sim->now, sim->store_free);
-    if (begin >= scenario->stall_start && begin < scenario->stall_start + scenario->stall_length)
-        begin = scenario->stall_start + scenario->stall_length;
-    QosTime service = (QosTime)(seconds * 1e9);
-    sim->store_free = begin + service;
-    sim->result->busy += service;
-    request->done = sim->store_free + scenario->latency;
+    if (request->wakes)
+        result->waking = MAX(result->waking, service.begin - request->issued);
+    request->done = service.reply;
     g_queue_push_tail_link(&sim->in_store, &request->link);
 }
 
@@ -172,6 +209,8 @@ static Request *request_new(Simulator *sim, Process *process)
     request->link.data = request;
     request->process = process;
     request->issued = sim->now;
+    request->wakes = process->job->outstanding == 0 && process->job->result->first != QOS_NEVER &&
+                     sim->now - process->job->idle_since >= PAUSE;
     request->request =
         (QosRequest){.job = process->job->job,
                      .opcode = process->client->size > 0 ? QOS_OP_WRITE : QOS_OP_GETATTR,
@@ -187,14 +226,16 @@ static void issue(Simulator *sim, Process *process)
 
     if (job->outstanding++ == 0)
         mark_idle(sim, job);
-    job->result->first = MIN(job->result->first, sim->now);
-    sim->result->requests++;
+    book_issue(sim, job);
     if (process->left != G_MAXUINT64)
         process->left--;
-    if (qos_sched_enter(sim->sched, &request->request, sim->now, &wake) == QOS_GO)
+    if (qos_sched_enter(sim->sched, &request->request, sim->now, &wake) == QOS_GO) {
         start(sim, request);
-    else
+    } else {
         g_queue_push_tail_link(&sim->waiting, &request->link);
+        if (job->job->waiting == 1)
+            mark_clear(sim, job);
+    }
     sim->wake = MIN(sim->wake, wake);
 }
 
@@ -211,13 +252,10 @@ static QosTime open_loop_gap(const Simulator *sim, const Process *process)
 }
 
 /* A burst begins, late where the last took longer than the interval. */
-static void begin_burst(Simulator *sim, Process *process)
+static void begin_burst(const Simulator *sim, Process *process)
 {
     process->burst = sim->now;
     process->burst_left = process->client->burst;
-    if (process->job->burst_left == 0)
-        process->job->burst_start = sim->now;
-    process->job->burst_left += process->client->burst;
 }
 
 /* The timer of a process: it issues its next request. */
@@ -242,10 +280,13 @@ static void go_on(Simulator *sim, Process *process)
     const QosClient *client = process->client;
     QosTime next = sim->now + client->think;
 
+    if (client->burst > 0 && process->burst_left == 0) {
+        QosTime took = sim->now - process->burst;
+        g_array_append_val(process->job->result->bursts, took);
+        next = MAX(process->burst + client->every, sim->now);
+    }
     if (client->rate > 0 || process->left == 0)
         return;
-    if (client->burst > 0 && process->burst_left == 0)
-        next = MAX(process->burst + client->every, sim->now);
     if (next == sim->now && next < process->stop)
         act(sim, process); /* not by way of the heap: most requests are of this kind */
     else
@@ -272,7 +313,10 @@ static void dispatch(Simulator *sim)
 
     while ((next = qos_sched_next(sim->sched, sim->now, &sim->wake)) != NULL) {
         Request *request = (Request *)next;
+        Job *job = request->process->job;
         g_queue_unlink(&sim->waiting, &request->link);
+        if (job->job->waiting == 0)
+            job->clear_since = sim->now;
         start(sim, request);
     }
 }
@@ -289,6 +333,7 @@ static gboolean step(Simulator *sim)
     if (next >= sim->scenario->duration)
         return FALSE;
     sim->now = next;
+    sample_records(sim);
     if (sim->now >= sim->expire) {
         qos_sched_expire(sim->sched, sim->now);
         sim->expire = sim->now + EXPIRE_INTERVAL;
@@ -339,19 +384,20 @@ static void set_adapt(Simulator *sim)
 }
 
 /* The job named so, made if need be; its index. */
-static guint job_index(Simulator *sim, char *name, gint64 weight)
+static guint job_index(Simulator *sim, char *name, const char *label)
 {
-    for (guint i = 0; i < sim->jobs->len; i++) {
-        if (strcmp(g_array_index(sim->jobs, Job, i).result->name, name) == 0) {
-            g_free(name);
-            return i;
-        }
+    gpointer known;
+
+    if (g_hash_table_lookup_extended(sim->index, name, NULL, &known)) {
+        g_free(name);
+        return GPOINTER_TO_UINT(known);
     }
-    Job job = {.result = result_new(sim->scenario, name, weight)};
+    Job job = {.result = result_new(sim->scenario, name, label)};
     job.job = qos_account_job(qos_sched_account(sim->sched), name, 0);
-    job.job->nodes = (guint)weight;
+    job.job->nodes = (guint)job.result->weight;
     g_ptr_array_add(sim->result->jobs, job.result);
     g_array_append_val(sim->jobs, job);
+    g_hash_table_insert(sim->index, name, GUINT_TO_POINTER(sim->jobs->len - 1));
     return sim->jobs->len - 1;
 }
 
@@ -371,19 +417,22 @@ static void add_processes(Simulator *sim, const QosClient *client, guint job)
     }
 }
 
-static void add_clients(Simulator *sim)
+/* The jobs of a client and their processes; of its copies only the first `copies`. */
+static void add_client(Simulator *sim, const QosClient *client, guint copies)
+{
+    for (guint copy = 0; copy < copies; copy++) {
+        char *name =
+            client->jobs == 1 ? g_strdup(client->job) : g_strdup_printf("%s.%u", client->job, copy);
+        add_processes(sim, client, job_index(sim, name, client->job));
+    }
+}
+
+static void add_clients(Simulator *sim, const char *label)
 {
     for (guint i = 0; i < sim->scenario->clients->len; i++) {
         const QosClient *client = sim->scenario->clients->pdata[i];
-        gint64 weight = qos_scenario_weight(sim->scenario, client->job);
-        for (guint copy = 0; copy < client->jobs; copy++) {
-            char *name = client->jobs == 1 ? g_strdup(client->job)
-                                           : g_strdup_printf("%s.%u", client->job, copy);
-            guint job = client->jobs == 1 ? job_index(sim, name, weight) : sim->jobs->len;
-            if (client->jobs > 1)
-                job = job_index(sim, name, weight);
-            add_processes(sim, client, job);
-        }
+        if (label == NULL || strcmp(label, client->job) == 0)
+            add_client(sim, client, label == NULL ? client->jobs : 1);
     }
     /* The arrays do not move any more. */
     for (guint i = 0; i < sim->processes->len; i++) {
@@ -403,6 +452,8 @@ static void finish(Simulator *sim)
         Job *job = &g_array_index(sim->jobs, Job, i);
         if (job->outstanding == 0)
             mark_idle(sim, job);
+        if (job->job->waiting == 0)
+            mark_clear(sim, job);
     }
     while ((link = g_queue_pop_head_link(&sim->waiting)) != NULL) {
         qos_sched_cancel(sim->sched, &((Request *)link->data)->request, sim->now);
@@ -418,7 +469,8 @@ static void finish(Simulator *sim)
         qos_job_unref(g_array_index(sim->jobs, Job, i).job);
 }
 
-QosSimulation *qos_simulate(const QosScenario *scenario, const QosSharing *sharing)
+QosSimulation *qos_simulate(const QosScenario *scenario, const QosSharing *sharing,
+                            const char *label)
 {
     Simulator sim = {.scenario = scenario,
                      .wake = QOS_NEVER,
@@ -429,21 +481,26 @@ QosSimulation *qos_simulate(const QosScenario *scenario, const QosSharing *shari
     sim.result->sharing = sharing;
     sim.result->jobs = g_ptr_array_new_with_free_func((GDestroyNotify)(void (*)(void))result_free);
     sim.jobs = g_array_new(FALSE, FALSE, sizeof(Job));
+    sim.index = g_hash_table_new(g_str_hash, g_str_equal);
     sim.processes = g_array_new(FALSE, FALSE, sizeof(Process));
     sim.sched = qos_sched_new(sharing->policy, scenario->slots, "sim", 600 * QOS_SECOND, 0);
     qos_heap_init(&sim.timers);
+    qos_store_init(&sim.store, scenario, sim.random);
     set_adapt(&sim);
-    add_clients(&sim);
+    add_clients(&sim, label);
     if (sharing->is_static)
         set_static_rules(&sim);
     while (step(&sim)) {
         /* until the end */
     }
     sim.now = scenario->duration;
+    sample_records(&sim);
+    sim.result->busy = sim.store.busy;
     finish(&sim);
     qos_heap_clear(&sim.timers);
     qos_sched_free(sim.sched);
     g_array_unref(sim.jobs);
+    g_hash_table_unref(sim.index);
     g_array_unref(sim.processes);
     g_rand_free(sim.random);
     return sim.result;

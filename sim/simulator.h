@@ -21,17 +21,30 @@ typedef struct {
 
 extern const QosSharing qos_sharings[]; /* ended by a NULL name */
 
+/* A piece of a job's timeline, as long as the scenario says. */
+typedef struct {
+    guint32 issued; /* requests */
+    guint32 served;
+    QosTime work;               /* of the store's time, for those served; noise left out */
+    gint64 record;              /* at its end: lent (> 0) or borrowed, in QOS_COST_UNIT */
+    gboolean is_busy : 1;       /* a request was outstanding, */
+    gboolean is_backlogged : 1; /* or waiting in the scheduler, from its begin to its end */
+} QosBin;
+
 /* What one job got. */
 typedef struct {
     char *name;
+    const char *label; /* the name as written in the scenario: the scenario's */
     gint64 weight;
     guint64 served;       /* requests */
     guint64 bytes;        /* sums */
-    GArray *bins;         /* of guint32: requests served in each bin of the scenario */
-    GArray *wanted;       /* of guint8: 1 where it had a request outstanding all the bin long */
+    GArray *bins;         /* of QosBin, all of the scenario */
+    QosTime largest;      /* work of one request, the largest */
     QosHistogram latency; /* ns, from issue to reply */
     QosTime longest;      /* the largest of them */
-    GArray *bursts;       /* of QosTime: how long each burst took */
+    QosTime waking;       /* from the issue of a request after a pause until the store begins with
+                             it, the longest; -1 = there was none */
+    GArray *bursts;       /* of QosTime: how long each burst of each process took */
     QosTime first;        /* issue, */
     QosTime last;         /* and reply */
 } QosSimulatedJob;
@@ -42,8 +55,12 @@ typedef struct {
     guint64 served;
     guint64 requests; /* issued */
     QosTime busy;     /* how long the store served */
+    QosTime last;     /* reply */
 } QosSimulation;
 
-QosSimulation *qos_simulate(const QosScenario *scenario, const QosSharing *sharing);
+/* With `label`, of all jobs of that name in the scenario only one runs, and nothing else. The
+ * scenario must outlive the result. */
+QosSimulation *qos_simulate(const QosScenario *scenario, const QosSharing *sharing,
+                            const char *label);
 void qos_simulation_free(QosSimulation *simulation); /* NULL is allowed */
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(QosSimulation, qos_simulation_free)

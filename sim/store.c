@@ -1,0 +1,67 @@
+/*
+ * A queue with one server, and a constant delay behind it. Replies come in order of arrival.
+ */
+#include "sim/store.h"
+
+#include <math.h>
+
+#define LEAST_TIME 0.01 /* of the usual, however large the noise */
+
+void qos_store_init(QosStore *store, const QosScenario *scenario, GRand *random)
+{
+    *store = (QosStore){.scenario = scenario, .random = random, .speed = 1};
+}
+
+QosTime qos_store_work(const QosScenario *scenario, guint64 bytes)
+{
+    double seconds = 1 / scenario->capacity;
+
+    if (scenario->bandwidth > 0)
+        seconds += (double)bytes / scenario->bandwidth;
+    return (QosTime)(seconds * (double)QOS_SECOND);
+}
+
+static void follow_steps(QosStore *store, QosTime now)
+{
+    const GArray *steps = store->scenario->steps;
+
+    while (store->step < steps->len) {
+        const QosStep *step = &g_array_index(steps, QosStep, store->step);
+        if (step->time > now)
+            return;
+        store->speed = step->capacity / store->scenario->capacity;
+        store->step++;
+    }
+}
+
+/* Uniform, with the scenario's standard deviation. */
+static double noise_factor(const QosStore *store)
+{
+    double noise = store->scenario->noise;
+
+    if (noise <= 0)
+        return 1;
+    return MAX(1 + noise * sqrt(3) * g_rand_double_range(store->random, -1, 1), LEAST_TIME);
+}
+
+static QosTime end_of_stall(const QosScenario *scenario, QosTime time)
+{
+    if (time < scenario->stall_start)
+        return time;
+    QosTime since = time - scenario->stall_start;
+    if (scenario->stall_every > 0)
+        since %= scenario->stall_every;
+    return since < scenario->stall_length ? time - since + scenario->stall_length : time;
+}
+
+QosService qos_store_take(QosStore *store, guint64 bytes, QosTime now)
+{
+    QosTime begin = end_of_stall(store->scenario, MAX(now, store->free));
+
+    follow_steps(store, begin);
+    double time = (double)qos_store_work(store->scenario, bytes) / store->speed;
+    QosTime service = MAX((QosTime)(time * noise_factor(store)), 1);
+    store->free = begin + service;
+    store->busy += service;
+    return (QosService){.begin = begin, .reply = store->free + store->scenario->latency};
+}

@@ -1,0 +1,30 @@
+/*
+ * The store of a simulation: it serves one request after the other, in order of arrival.
+ *
+ * A request takes 1/capacity + bytes/bandwidth of its time, more or less by the noise, and the
+ * reply takes `latency` more, which any number of requests spend at once: with few requests inside
+ * it, the store is not full. In a stall it begins with none. Where the capacity changes in steps,
+ * the bandwidth changes with it.
+ */
+#pragma once
+
+#include "sim/scenario.h"
+
+typedef struct {
+    const QosScenario *scenario; /* borrowed, as `random` */
+    GRand *random;
+    guint step;   /* of the scenario's steps that are past */
+    double speed; /* now, 1 = the capacity at the beginning */
+    QosTime free; /* when it has served all that it took */
+    QosTime busy; /* sum of what it took for the requests */
+} QosStore;
+
+typedef struct {
+    QosTime begin; /* it serves the request from then on, */
+    QosTime reply; /* and this is when the reply is there */
+} QosService;
+
+void qos_store_init(QosStore *store, const QosScenario *scenario, GRand *random);
+QosService qos_store_take(QosStore *store, guint64 bytes, QosTime now);
+/* What a request of that size takes of the store's time at its first capacity, without noise. */
+QosTime qos_store_work(const QosScenario *scenario, guint64 bytes);
