@@ -1,7 +1,7 @@
 /*
  * mount.qosfs: makes a mount out of its parts, and takes it down again.
  *
- *     options -> [fork] -> inodes, gate, callers, interrupts, database, control -> session -> loop
+ *     options -> [fork] -> inodes, gate, callers, database, control, interrupts -> session -> loop
  *
  * The starter checks what can be checked, then forks; all that has threads or descriptors is made
  * in the child. SRC is opened before DIR is mounted, so that both may be the same directory. The
@@ -287,17 +287,17 @@ static gboolean start(Mounter *mounter, GError **error)
         qos_gate_set_max_wait(fs->gate, timeout / 2); /* the other half is for the store */
     qos_gate_start(fs->gate);
     fs->callers = qos_callers_new(fs->gate);
-    fs->interrupts = qos_interrupts_new(fs->gate);
-    if (!fs->interrupts) {
-        qos_set_error(error, EAGAIN, "cannot start a thread");
-        return FALSE;
-    }
     mounter->db = qos_db_open(mounter->options.database, error);
     if (!mounter->db)
         return FALSE;
     fs->control = qos_control_new(fs, mounter->db, mounter->options.overrides, error);
     if (!fs->control || !choose_threads(mounter, error) || !choose_ring(mounter, error))
         return FALSE;
+    fs->interrupts = qos_interrupts_new(fs->gate, mounter->ring != NULL);
+    if (!fs->interrupts) {
+        qos_set_error(error, EAGAIN, "cannot start a thread");
+        return FALSE;
+    }
     qos_control_start(fs->control);
     fs->session = new_session(mounter, error);
     if (!fs->session)

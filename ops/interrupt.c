@@ -5,6 +5,9 @@
  * pending signals of all callers on the list without the lock, and takes back through the gate
  * those that a signal is to end. An operation leaves the list, under the lock, before it is freed;
  * so what is on the list is alive.
+ *
+ * Where interrupts may be lost, each request is on the list from its parking to the next look, and
+ * stays there if a signal is pending by then. Most run before.
  */
 #include "ops/interrupt.h"
 
@@ -18,6 +21,7 @@
 #include "ops/fs.h"
 
 #define LOOK_AGAIN  (50 * QOS_MILLISECOND) /* a kill shows within 100 ms */
+#define LOOK_ON     QOS_MILLISECOND        /* for what a killed program had waiting for a lock */
 
 #define BIT(signal) (G_GUINT64_CONSTANT(1) << ((signal)-1))
 
@@ -28,10 +32,12 @@
 
 struct QosInterrupts {
     QosGate *gate;
+    gboolean may_be_lost; /* the kernel passes on no signal that came before its request */
     pthread_t thread;
-    pthread_mutex_t lock; /* everything below, and `watch`, `watched` of all operations */
+    pthread_mutex_t lock; /* everything below, and `watch` of all operations */
     pthread_cond_t changed;
-    GQueue watching; /* of QosOp, interrupted and parked, or about to be */
+    GHashTable *watching; /* of QosOp, parked or about to be */
+    gboolean is_urgent;   /* one of them was interrupted since the last look */
     gboolean is_stopping;
 };
 
@@ -46,18 +52,27 @@ static void read_mask(const char *line, const char *name, guint64 *mask)
         *mask |= value;
 }
 
-/* TRUE where a pending signal is to end the call of this thread, or the thread is gone. */
-static gboolean is_killed(pid_t tid)
+typedef struct {
+    QosOp *op; /* only to be found again on the list */
+    pid_t tid;
+    gboolean is_gone;     /* no such thread */
+    gboolean is_signaled; /* a signal that it does not block is pending */
+    gboolean is_killed;   /* one that is to end its call */
+} Suspect;
+
+static void read_signals(Suspect *suspect)
 {
     char path[32], line[256];
     guint64 pending = 0, blocked = 0, handled = 0;
 
-    if (tid == 0)
-        return FALSE; /* in a pid namespace that this daemon cannot see: it stays parked */
-    g_snprintf(path, sizeof(path), "/proc/%d/status", (int)tid);
+    if (suspect->tid == 0)
+        return; /* in a pid namespace that this daemon cannot see: it stays parked */
+    g_snprintf(path, sizeof(path), "/proc/%d/status", (int)suspect->tid);
     FILE *status = fopen(path, "re");
-    if (status == NULL)
-        return errno == ENOENT || errno == ESRCH;
+    if (status == NULL) {
+        suspect->is_gone = errno == ENOENT || errno == ESRCH;
+        return;
+    }
     while (fgets(line, sizeof(line), status) != NULL) {
         read_mask(line, "SigPnd:", &pending);
         read_mask(line, "ShdPnd:", &pending);
@@ -68,36 +83,36 @@ static gboolean is_killed(pid_t tid)
     fclose(status);
 
     guint64 ends = ~(handled | HARMLESS) | BIT(SIGTERM);
-    return (pending & BIT(SIGKILL)) != 0 || (pending & ~blocked & ends) != 0;
+    pending &= ~blocked | BIT(SIGKILL);
+    suspect->is_signaled = pending != 0;
+    suspect->is_killed = (pending & (ends | BIT(SIGKILL))) != 0;
 }
 
 /* --- the list --- */
 
-static void add_to_list(fuse_req_t request G_GNUC_UNUSED, void *data)
+static void add(QosOp *op, QosWatch watch)
 {
-    QosOp *op = data;
     QosInterrupts *interrupts = op->fs->interrupts;
 
     pthread_mutex_lock(&interrupts->lock);
-    if (!op->watched) {
-        op->watched = TRUE;
-        op->watch = (GList){.data = op};
-        g_queue_push_tail_link(&interrupts->watching, &op->watch);
+    op->watch = watch;
+    interrupts->is_urgent |= watch == QOS_WATCH_INTERRUPTED;
+    if (interrupts->is_urgent || g_hash_table_size(interrupts->watching) == 0)
         pthread_cond_signal(&interrupts->changed);
-    }
+    g_hash_table_add(interrupts->watching, op);
     pthread_mutex_unlock(&interrupts->lock);
 }
 
-static void remove_locked(QosInterrupts *interrupts, QosOp *op)
+static void add_interrupted(fuse_req_t request G_GNUC_UNUSED, void *data)
 {
-    if (op->watched)
-        g_queue_unlink(&interrupts->watching, &op->watch);
-    op->watched = FALSE;
+    add(data, QOS_WATCH_INTERRUPTED);
 }
 
-void qos_interrupts_watch(QosInterrupts *interrupts G_GNUC_UNUSED, QosOp *op)
+void qos_interrupts_watch(QosInterrupts *interrupts, QosOp *op)
 {
-    fuse_req_interrupt_func(op->fuse, add_to_list, op);
+    if (interrupts->may_be_lost)
+        add(op, QOS_WATCH_NEW);
+    fuse_req_interrupt_func(op->fuse, add_interrupted, op);
 }
 
 void qos_interrupts_unwatch(QosInterrupts *interrupts, QosOp *op)
@@ -105,72 +120,83 @@ void qos_interrupts_unwatch(QosInterrupts *interrupts, QosOp *op)
     /* Waits for a call-back under way; none follows. */
     fuse_req_interrupt_func(op->fuse, NULL, NULL);
     pthread_mutex_lock(&interrupts->lock);
-    remove_locked(interrupts, op);
+    g_hash_table_remove(interrupts->watching, op);
     pthread_mutex_unlock(&interrupts->lock);
 }
 
 /* --- the thread --- */
 
-typedef struct {
-    QosOp *op; /* only to be found again on the list */
-    pid_t tid;
-    gboolean killed;
-} Suspect;
-
 static GArray *list_suspects_locked(QosInterrupts *interrupts)
 {
     GArray *suspects = g_array_new(FALSE, FALSE, sizeof(Suspect));
-    for (GList *link = interrupts->watching.head; link != NULL; link = link->next) {
-        QosOp *op = link->data;
+    GHashTableIter iter;
+    gpointer key;
+
+    g_hash_table_iter_init(&iter, interrupts->watching);
+    while (g_hash_table_iter_next(&iter, &key, NULL)) {
+        QosOp *op = key;
         Suspect suspect = {.op = op, .tid = fuse_req_ctx(op->fuse)->pid};
+
+        if (op->watch == QOS_WATCH_NEW)
+            op->watch = QOS_WATCH_LOOKED_AT;
         g_array_append_val(suspects, suspect);
     }
     return suspects;
 }
 
-/* The operation of a killed suspect, taken back; NULL where it runs or has left meanwhile. */
-static QosOp *take_back_locked(QosInterrupts *interrupts, const Suspect *suspect)
+/* Takes off the list what need not be on it. TRUE: also from the gate, to be answered. */
+static gboolean take_back_locked(QosInterrupts *interrupts, const Suspect *suspect)
 {
-    GList *link = g_queue_find(&interrupts->watching, suspect->op);
-    if (link == NULL || fuse_req_ctx(suspect->op->fuse)->pid != suspect->tid ||
-        !qos_gate_cancel(interrupts->gate, &suspect->op->entry))
-        return NULL;
-    remove_locked(interrupts, suspect->op);
-    return suspect->op;
+    QosOp *op = suspect->op;
+    gboolean is_killed = FALSE;
+
+    if (!g_hash_table_contains(interrupts->watching, op) ||
+        fuse_req_ctx(op->fuse)->pid != suspect->tid)
+        return FALSE; /* it runs or has left meanwhile */
+    if (suspect->is_killed || (suspect->is_gone && op->watch == QOS_WATCH_INTERRUPTED))
+        is_killed = qos_gate_cancel(interrupts->gate, &op->entry);
+    if (is_killed || (op->watch == QOS_WATCH_LOOKED_AT && !suspect->is_signaled))
+        g_hash_table_remove(interrupts->watching, op);
+    return is_killed;
 }
 
-/* Answers the requests whose callers are killed. The lock is let go meanwhile. */
-static void look_locked(QosInterrupts *interrupts)
+/* Answers the requests whose callers are killed, and says whether there were any. The lock is let
+ * go meanwhile. */
+static gboolean look_locked(QosInterrupts *interrupts)
 {
     g_autoptr(GArray) suspects = list_suspects_locked(interrupts);
+    gboolean were_any = FALSE;
 
+    interrupts->is_urgent = FALSE;
     pthread_mutex_unlock(&interrupts->lock);
-    for (guint i = 0; i < suspects->len; i++) {
-        Suspect *suspect = &g_array_index(suspects, Suspect, i);
-        suspect->killed = is_killed(suspect->tid);
-    }
+    for (guint i = 0; i < suspects->len; i++)
+        read_signals(&g_array_index(suspects, Suspect, i));
     pthread_mutex_lock(&interrupts->lock);
 
     for (guint i = 0; i < suspects->len; i++) {
         const Suspect *suspect = &g_array_index(suspects, Suspect, i);
-        QosOp *op = suspect->killed ? take_back_locked(interrupts, suspect) : NULL;
-        if (op == NULL)
+
+        if (!take_back_locked(interrupts, suspect))
             continue;
         pthread_mutex_unlock(&interrupts->lock);
-        op->entry.cancelled(&op->entry, EINTR);
+        suspect->op->entry.cancelled(&suspect->op->entry, EINTR);
+        were_any = TRUE;
         pthread_mutex_lock(&interrupts->lock);
     }
+    return were_any;
 }
 
-static void wait_locked(QosInterrupts *interrupts)
+/* Until something is on the list, and then until it is time to look at it. */
+static void wait_locked(QosInterrupts *interrupts, QosTime pause)
 {
-    if (interrupts->watching.length == 0) {
+    while (!interrupts->is_stopping && g_hash_table_size(interrupts->watching) == 0)
         pthread_cond_wait(&interrupts->changed, &interrupts->lock);
-        return;
-    }
-    QosTime until = qos_gate_now() + LOOK_AGAIN;
+
+    QosTime until = qos_gate_now() + pause;
     struct timespec time = {.tv_sec = until / QOS_SECOND, .tv_nsec = until % QOS_SECOND};
-    pthread_cond_timedwait(&interrupts->changed, &interrupts->lock, &time);
+    int result = 0;
+    while (result == 0 && !interrupts->is_stopping && !interrupts->is_urgent)
+        result = pthread_cond_timedwait(&interrupts->changed, &interrupts->lock, &time);
 }
 
 static void *watch(void *arg)
@@ -179,29 +205,39 @@ static void *watch(void *arg)
 
     pthread_mutex_lock(&interrupts->lock);
     while (!interrupts->is_stopping) {
-        look_locked(interrupts);
+        QosTime pause = look_locked(interrupts) ? LOOK_ON : LOOK_AGAIN;
+
         if (!interrupts->is_stopping)
-            wait_locked(interrupts);
+            wait_locked(interrupts, pause);
     }
     pthread_mutex_unlock(&interrupts->lock);
     return NULL;
 }
 
-QosInterrupts *qos_interrupts_new(QosGate *gate)
+static void free_parts(QosInterrupts *interrupts)
+{
+    g_hash_table_unref(interrupts->watching);
+    pthread_cond_destroy(&interrupts->changed);
+    pthread_mutex_destroy(&interrupts->lock);
+    g_free(interrupts);
+}
+
+QosInterrupts *qos_interrupts_new(QosGate *gate, gboolean may_be_lost)
 {
     QosInterrupts *interrupts = g_new0(QosInterrupts, 1);
     pthread_condattr_t attributes;
 
     interrupts->gate = gate;
+    interrupts->may_be_lost = may_be_lost;
+    interrupts->watching = g_hash_table_new(NULL, NULL);
     pthread_mutex_init(&interrupts->lock, NULL);
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_cond_init(&interrupts->changed, &attributes);
     pthread_condattr_destroy(&attributes);
     if (pthread_create(&interrupts->thread, NULL, watch, interrupts) != 0) {
-        pthread_cond_destroy(&interrupts->changed);
-        pthread_mutex_destroy(&interrupts->lock);
-        g_clear_pointer(&interrupts, g_free);
+        free_parts(interrupts);
+        return NULL;
     }
     return interrupts;
 }
@@ -215,7 +251,5 @@ void qos_interrupts_free(QosInterrupts *interrupts)
     pthread_cond_signal(&interrupts->changed);
     pthread_mutex_unlock(&interrupts->lock);
     pthread_join(interrupts->thread, NULL);
-    pthread_cond_destroy(&interrupts->changed);
-    pthread_mutex_destroy(&interrupts->lock);
-    g_free(interrupts);
+    free_parts(interrupts);
 }

@@ -7,6 +7,10 @@
  * a watch list, and a thread of its own looks at its caller at once and then every 50 ms until it
  * runs or is killed.
  *
+ * Over io_uring the kernel passes on no signal that came before its request was delivered: so none
+ * of a thread that is killed while it waits for a lock in the kernel, and asks then. There each
+ * parked request is looked at once.
+ *
  * Locks: `lock` of the list; taken inside libfuse's lock of the request, and before the gate's.
  * Never held while /proc is read or a reply is sent.
  */
@@ -16,8 +20,9 @@
 
 typedef struct QosInterrupts QosInterrupts;
 
-/* `gate` is borrowed. Starts its thread (after the daemon's fork); NULL where that fails. */
-QosInterrupts *qos_interrupts_new(QosGate *gate);
+/* `gate` is borrowed. `may_be_lost`: requests come by io_uring. Starts its thread (after the
+ * daemon's fork); NULL where that fails. */
+QosInterrupts *qos_interrupts_new(QosGate *gate, gboolean may_be_lost);
 /* Ends the thread; nothing may be watched any more. NULL is allowed. */
 void qos_interrupts_free(QosInterrupts *interrupts);
 

@@ -82,6 +82,13 @@ typedef struct {
     QosHandle *handle;          /* CREATE, OPEN: released if the reply is not delivered */
 } QosReply;
 
+/* Why the watch over interrupts has a request on its list. */
+typedef enum {
+    QOS_WATCH_NEW, /* its interrupt may have been lost */
+    QOS_WATCH_LOOKED_AT,
+    QOS_WATCH_INTERRUPTED,
+} QosWatch;
+
 struct QosOp {
     QosEntry entry; /* first: the gate hands it back */
     QosFs *fs;
@@ -102,8 +109,7 @@ struct QosOp {
     gboolean locks_directory;       /* or symbolic link: other jobs may always want it */
     const QosOpenFile *locked_file; /* NULL, or `locks` as one of the operation's handles has it */
     gboolean parked;                /* it was, or it is about to be */
-    GList watch;                    /* of the watch list of interrupts, while `watched` */
-    gboolean watched;
+    QosWatch watch;                 /* on the list of ops/interrupt.h */
 };
 
 /* A zeroed struct of `size` bytes that starts with a QosOp; never NULL. */

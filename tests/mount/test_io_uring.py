@@ -38,6 +38,15 @@ for thread in crowd: thread.start()
 for thread in crowd: thread.join()
 """
 
+# So many threads append to the file once, under the kernel's lock of it; before, 1 byte takes all tokens.
+WRITERS = """
+import os, sys, threading
+fd = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND)
+os.write(fd, b"x")
+for _ in range(int(sys.argv[2])):
+    threading.Thread(target=os.write, args=(fd, b"x" * 4096)).start()
+"""
+
 # Reads, looks, makes and removes on each CPU in turn.
 GUEST = """
 import os, sys
@@ -181,6 +190,24 @@ def test_a_kill_ends_parked_requests(ring):
     assert time.monotonic() - start < PROMPT
     wait_until(lambda: waiting(qos) == 0, what="the end of the wait")
     guest(qos)
+
+
+def test_a_kill_ends_what_is_asked_for_after_it(ring):
+    """One write waits; the others wait for the file's lock, and each is asked for when the one before was answered: with the
+    signal pending, of which the kernel then tells nothing."""
+    qos = ring()
+    qos.rule("start tight jobid={writers} bps=1 depth=1:1")
+    writers = start_job("writers", sys.executable, "-c", WRITERS, qos.dir / "file", "16")
+
+    def at_the_lock():
+        states = [stat.read_text().rpartition(")")[2].split()[0] for stat in pathlib.Path(f"/proc/{writers.pid}/task").glob("*/stat")]
+        return states.count("D")
+    wait_until(lambda: at_the_lock() == 15, what="the lock to be waited for")
+    start = time.monotonic()
+    writers.kill()
+    writers.wait(90)
+    assert time.monotonic() - start < PROMPT
+    wait_until(lambda: waiting(qos) == 0, what="the end of the wait")
 
 
 @pytest.mark.parametrize("how", ["force", "lazy", "signal"])
