@@ -557,11 +557,6 @@ guint qos_adapt_count(const QosAdapt *adapt)
     return adapt->jobs->len;
 }
 
-const QosJob *qos_adapt_job(const QosAdapt *adapt, guint index)
-{
-    return adapt->jobs->pdata[index];
-}
-
 gboolean qos_adapt_share_state(const QosAdapt *adapt, const QosJob *job, QosShareState *ret_state)
 {
     *ret_state = (QosShareState){.totals = totals_of(adapt, job)};

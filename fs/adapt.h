@@ -120,9 +120,8 @@ void qos_adapt_tick(QosAdapt *adapt, QosTime now);
 /* When to call it next; QOS_NEVER while nobody takes part. */
 QosTime qos_adapt_next_tick(const QosAdapt *adapt);
 
-/* The jobs that take part: how many, and one of them. */
+/* How many jobs take part. */
 guint qos_adapt_count(const QosAdapt *adapt);
-const struct QosJob *qos_adapt_job(const QosAdapt *adapt, guint index);
 /* FALSE where the job takes no part: its totals are there even so. */
 gboolean qos_adapt_share_state(const QosAdapt *adapt, const struct QosJob *job,
                                QosShareState *ret_state);

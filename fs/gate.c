@@ -493,10 +493,31 @@ void qos_gate_set_adapt(QosGate *gate, const QosAdaptConfig *config)
     pthread_mutex_unlock(&gate->lock);
 }
 
+static gboolean has_totals(const QosShareTotals *totals)
+{
+    return totals->lent || totals->returned || totals->borrowed || totals->repaid;
+}
+
+static void add_share(GArray *shares, const QosAdapt *adapt, const QosJob *job)
+{
+    QosGateShare share = {0};
+
+    share.takes_part = qos_adapt_share_state(adapt, job, &share.state);
+    if (!share.takes_part && !has_totals(&share.state.totals))
+        return;
+    g_strlcpy(share.job, job->id, sizeof(share.job));
+    if (share.state.partner)
+        g_strlcpy(share.partner, share.state.partner->id, sizeof(share.partner));
+    share.state.partner = NULL;
+    g_array_append_val(shares, share);
+}
+
 void qos_gate_adapt(QosGate *gate, QosGateAdapt *ret_adapt)
 {
     GArray *shares = g_array_new(FALSE, FALSE, sizeof(QosGateShare));
     QosSchedState state;
+    GHashTableIter iter;
+    gpointer job;
 
     pthread_mutex_lock(&gate->lock);
     const QosAdapt *adapt = qos_sched_adapt(gate->sched);
@@ -505,22 +526,29 @@ void qos_gate_adapt(QosGate *gate, QosGateAdapt *ret_adapt)
         .config = *qos_adapt_config(adapt),
         .capacity = qos_adapt_capacity(adapt),
         .depth = MIN(state.slots, qos_adapt_depth(adapt)),
+        .members = qos_adapt_count(adapt),
         .shares = shares,
     };
-    for (guint i = 0; i < qos_adapt_count(adapt); i++) {
-        const QosJob *job = qos_adapt_job(adapt, i);
-        QosGateShare share;
-
-        g_strlcpy(share.job, job->id, sizeof(share.job));
-        qos_adapt_share_state(adapt, job, &share.state);
-        g_array_append_val(shares, share);
-    }
+    g_hash_table_iter_init(&iter, qos_sched_account(gate->sched)->jobs);
+    while (g_hash_table_iter_next(&iter, NULL, &job))
+        add_share(shares, adapt, job);
     pthread_mutex_unlock(&gate->lock);
 }
 
 void qos_gate_adapt_clear(QosGateAdapt *adapt)
 {
     g_clear_pointer(&adapt->shares, g_array_unref);
+}
+
+void qos_gate_restore_share(QosGate *gate, const char *id, gint64 record,
+                            const QosShareTotals *totals)
+{
+    pthread_mutex_lock(&gate->lock);
+    QosTime now = qos_gate_now();
+    QosJob *job = qos_account_job(qos_sched_account(gate->sched), id, now);
+    qos_sched_restore_share(gate->sched, job, record, totals, now);
+    qos_job_unref(job);
+    pthread_mutex_unlock(&gate->lock);
 }
 
 void qos_gate_set_job_cleanup_interval(QosGate *gate, QosTime interval)

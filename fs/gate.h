@@ -99,17 +99,24 @@ typedef struct {
     QosAdaptConfig config;
     double capacity; /* op/s: as told, or as found out */
     guint depth;     /* requests that may be in the store */
-    GArray *shares;  /* of QosGateShare: the jobs that take part; owned */
+    guint members;   /* jobs that take part */
+    GArray *shares;  /* of QosGateShare: theirs, and of those that ever lent or borrowed; owned */
 } QosGateAdapt;
 
 typedef struct {
     char job[QOS_JOB_ID_MAX + 1];
-    QosShareState state;
+    char partner[QOS_JOB_ID_MAX + 1]; /* the name of state.partner, "" = none */
+    gboolean takes_part;
+    QosShareState state; /* without the partner */
 } QosGateShare;
 
 /* Clear with qos_gate_adapt_clear(). */
 void qos_gate_adapt(QosGate *gate, QosGateAdapt *ret_adapt);
 void qos_gate_adapt_clear(QosGateAdapt *adapt);
+/* Puts back what a job had lent and borrowed before a remount: its record (units) and its totals.
+ */
+void qos_gate_restore_share(QosGate *gate, const char *job, gint64 record,
+                            const QosShareTotals *totals);
 
 void qos_gate_set_job_cleanup_interval(QosGate *gate, QosTime interval);
 void qos_gate_state(QosGate *gate, QosSchedState *ret_state);

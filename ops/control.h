@@ -9,8 +9,9 @@
  * the reason in words, one per uid of the setter.
  *
  * The files of `.qosfs`, mode 0444 (job_stats 0644: writing "clear" or a job id clears): job_stats,
- * jobs, rules, metrics, state.json. Their text is made at open. Node ids below QOS_CONTROL_INO_END
- * are this unit's; the inode table never gives them out, and a FORGET of one means nothing.
+ * jobs, rules, shares, metrics, state.json. Their text is made at open. Node ids below
+ * QOS_CONTROL_INO_END are this unit's; the inode table never gives them out, and a FORGET of one
+ * means nothing.
  */
 #pragma once
 

@@ -26,6 +26,7 @@ static const File files[] = {
     {"job_stats", S_IFREG | 0644, qos_report_job_stats, TRUE},
     {"jobs", S_IFREG | 0444, qos_report_jobs, TRUE},
     {"rules", S_IFREG | 0444, qos_report_rules, FALSE},
+    {"shares", S_IFREG | 0444, qos_report_shares, TRUE},
     {"metrics", S_IFREG | 0444, qos_report_metrics, TRUE},
     {"state.json", S_IFREG | 0444, qos_report_state, TRUE},
 };

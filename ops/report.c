@@ -62,6 +62,7 @@ QosReport *qos_report_new(QosFs *fs, const QosTunables *tunables, QosTime starte
         qos_gate_rule_state(fs->gate, qos_rules_get(report->rules, i)->id, &report->rule_states[i]);
     report->jobs = with_jobs ? qos_report_copy_jobs(fs->gate) : g_ptr_array_new();
     qos_gate_state(fs->gate, &report->slots);
+    qos_report_take_adapt(&report->adapt, fs->gate);
     qos_gate_histograms(fs->gate, &report->histograms);
     report->wall = g_get_real_time() * QOS_MICROSECOND;
     report->now = qos_gate_now();
@@ -76,6 +77,7 @@ void qos_report_free(QosReport *report)
     qos_rules_unref(report->rules);
     g_free(report->rule_states);
     g_ptr_array_unref(report->jobs);
+    qos_report_adapt_clear(&report->adapt);
     g_free(report);
 }
 

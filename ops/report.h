@@ -2,8 +2,8 @@
  * What the mount tells about itself: a snapshot of the gate, and the texts made of it.
  *
  * A QosReport is taken once, a short while under the gate's lock for each job; the formats (one
- * unit each: report_stats.c, report_table.c, report_metrics.c, report_json.c) are pure functions of
- * it.
+ * unit each: report_stats.c, report_table.c, report_metrics.c, report_json.c, report_shares.c) are
+ * pure functions of it.
  */
 #pragma once
 
@@ -16,6 +16,33 @@ typedef struct {
     QosPolicyState state;
     guint queued;
 } QosReportPolicy;
+
+/* One job's part in the adaptive sharing. Rates are op/s as of the last period, the others
+ * operations, both of base cost. */
+typedef struct {
+    gboolean takes_part;
+    gint64 weight;
+    double entitlement;
+    double demand;
+    double allocation;
+    double flow;                      /* lent (> 0) or borrowed (< 0) */
+    char partner[QOS_JOB_ID_MAX + 1]; /* who had most of the other side of it; "" = none */
+    double record;                    /* lent (> 0) or borrowed (< 0), and not yet paid back */
+    double lent;                      /* totals */
+    double returned;
+    double borrowed;
+    double repaid;
+} QosReportShare;
+
+typedef struct {
+    QosAdaptMode mode;
+    QosTime period;
+    double capacity; /* op/s */
+    gboolean is_told;
+    guint depth;
+    guint members;
+    GHashTable *shares; /* JobID -> QosReportShare, both owned */
+} QosReportAdapt;
 
 typedef struct {
     QosTime now;        /* monotonic; the jobs' times and the rules' expiry are on this clock */
@@ -35,6 +62,7 @@ typedef struct {
     QosRuleState *rule_states; /* one for each rule, in the same order; owned */
     GPtrArray *jobs;           /* of QosJob, copies with g_free, most recently seen first */
     QosGateHistograms histograms;
+    QosReportAdapt adapt;
 } QosReport;
 
 /* `tunables` is copied; `started` as above; `with_jobs` FALSE leaves the list of jobs empty. */
@@ -51,6 +79,8 @@ GString *qos_report_job_stats(const QosReport *report);
 /* Tables for people. */
 GString *qos_report_jobs(const QosReport *report);
 GString *qos_report_rules(const QosReport *report);
+/* The adaptive sharing, YAML. */
+GString *qos_report_shares(const QosReport *report);
 /* Prometheus text format, version 0.0.4. */
 GString *qos_report_metrics(const QosReport *report);
 /* One JSON object: all of it. */
@@ -59,6 +89,10 @@ GString *qos_report_state(const QosReport *report);
 GString *qos_report_nrs_tbf_rule(const QosReport *report);
 GString *qos_report_nrs_policies(const QosReport *report);
 
+/* Takes the adaptive sharing as it is in the gate. */
+void qos_report_take_adapt(QosReportAdapt *adapt, QosGate *gate);
+void qos_report_adapt_clear(QosReportAdapt *adapt);
+
 /* --- shared by the formats --- */
 
 /* Appends a job id, bytes outside Lustre's set as \xHH. TRUE where some were. */
@@ -66,6 +100,10 @@ gboolean qos_report_append_id(GString *text, const char *id);
 /* The rule that holds the job up now or did within 10 s ("(slots)" for the store's slots), or NULL.
  */
 const char *qos_report_limit(const QosReport *report, const QosJob *job);
+/* The part of a job in the adaptive sharing; NULL where it has none, or sharing is off. */
+const QosReportShare *qos_report_share(const QosReport *report, const char *id);
+/* "off", "paper" or "fair". */
+const char *qos_report_adapt_mode(const QosReport *report);
 /* The name of what a QosWait counts. */
 const char *qos_report_wait_name(const QosWait *wait);
 /* ns since 1970 of a monotonic time. */

@@ -131,6 +131,30 @@ static void add_waits(JsonBuilder *builder, const QosReport *report, const QosJo
     json_builder_end_array(builder);
 }
 
+static void add_share(JsonBuilder *builder, const QosReportShare *share)
+{
+    json_builder_set_member_name(builder, "share");
+    if (!share) {
+        json_builder_add_null_value(builder);
+        return;
+    }
+    json_builder_begin_object(builder);
+    json_builder_set_member_name(builder, "takes_part");
+    json_builder_add_boolean_value(builder, share->takes_part);
+    add_number(builder, "weight", (guint64)share->weight);
+    add_double(builder, "entitlement", share->entitlement);
+    add_double(builder, "demand", share->demand);
+    add_double(builder, "allocation", share->allocation);
+    add_double(builder, "flow", share->flow);
+    add_text(builder, "partner", share->partner);
+    add_double(builder, "record", share->record);
+    add_double(builder, "lent", share->lent);
+    add_double(builder, "returned", share->returned);
+    add_double(builder, "borrowed", share->borrowed);
+    add_double(builder, "repaid", share->repaid);
+    json_builder_end_object(builder);
+}
+
 static void add_job(JsonBuilder *builder, const QosReport *report, const QosJob *job)
 {
     json_builder_begin_object(builder);
@@ -152,8 +176,25 @@ static void add_job(JsonBuilder *builder, const QosReport *report, const QosJob 
     add_double(builder, "byte_rate", job->byte_rate);
     add_number(builder, "read_bytes", job->read_bytes.sum);
     add_number(builder, "write_bytes", job->write_bytes.sum);
+    add_share(builder, qos_report_share(report, job->id));
     add_operations(builder, job);
     add_waits(builder, report, job);
+    json_builder_end_object(builder);
+}
+
+static void add_adapt(JsonBuilder *builder, const QosReport *report)
+{
+    const QosReportAdapt *adapt = &report->adapt;
+
+    json_builder_set_member_name(builder, "adapt");
+    json_builder_begin_object(builder);
+    add_text(builder, "mode", qos_report_adapt_mode(report));
+    add_double(builder, "capacity", adapt->capacity);
+    json_builder_set_member_name(builder, "told");
+    json_builder_add_boolean_value(builder, adapt->is_told);
+    add_number(builder, "depth", adapt->depth);
+    add_seconds(builder, "period", adapt->period);
+    add_number(builder, "members", adapt->members);
     json_builder_end_object(builder);
 }
 
@@ -175,6 +216,7 @@ static void add_mount(JsonBuilder *builder, const QosReport *report)
     add_number(builder, "held", report->slots.held);
     add_number(builder, "draining", report->slots.draining);
     json_builder_end_object(builder);
+    add_adapt(builder, report);
     add_number(builder, "parked_max", report->slots.parked_max);
     add_number(builder, "parked_bytes", report->slots.parked_bytes);
     add_number(builder, "refused", report->slots.refused);

@@ -94,6 +94,23 @@ static void append_mount(GString *text, const QosReport *report)
     }
 }
 
+static void append_adapt(GString *text, const QosReport *report)
+{
+    const QosReportAdapt *adapt = &report->adapt;
+
+    append_head(text, "qosfs_adapt_info", "gauge", "How the store is shared.");
+    g_string_append(text, "qosfs_adapt_info");
+    append_label(text, "mode", qos_report_adapt_mode(report));
+    append_value(text, 1);
+    if (adapt->mode == QOS_ADAPT_OFF)
+        return;
+    append_gauge(text, "qosfs_adapt_capacity", "Operations a second, as told or estimated.",
+                 adapt->capacity);
+    append_gauge(text, "qosfs_adapt_depth", "Requests that sharing has in the store at most.",
+                 adapt->depth);
+    append_gauge(text, "qosfs_adapt_members", "Jobs that take part.", adapt->members);
+}
+
 /* --- rules --- */
 
 typedef struct {
@@ -157,11 +174,13 @@ typedef struct {
     const char *name;
     const char *type;
     const char *help;
-    double (*value)(const QosJob *job);
+    double (*value)(const QosJob *job, const QosReportShare *share);
+    gboolean of_share; /* there where sharing is on */
 } JobMetric;
 
 #define JOB_VALUE(name, expression)                                                                \
-    static double job_##name(const QosJob *job)                                                    \
+    static double job_##name(G_GNUC_UNUSED const QosJob *job,                                      \
+                             G_GNUC_UNUSED const QosReportShare *share)                            \
     {                                                                                              \
         return (double)(expression);                                                               \
     }
@@ -175,19 +194,40 @@ JOB_VALUE(wait_time, seconds(job->wait_time))
 JOB_VALUE(waiting, job->waiting)
 JOB_VALUE(running, job->running)
 JOB_VALUE(passthrough, job->passthrough)
+JOB_VALUE(weight, share->weight)
+JOB_VALUE(entitlement, share->entitlement)
+JOB_VALUE(demand, share->demand)
+JOB_VALUE(allocation, share->allocation)
+JOB_VALUE(record, share->record)
+JOB_VALUE(lent, share->lent)
+JOB_VALUE(returned, share->returned)
+JOB_VALUE(borrowed, share->borrowed)
+JOB_VALUE(repaid, share->repaid)
 
 static const JobMetric job_metrics[] = {
-    {"qosfs_job_requests_total", "counter", "Requests served.", job_requests},
-    {"qosfs_job_errors_total", "counter", "Requests that the store refused.", job_errors},
-    {"qosfs_job_read_bytes_total", "counter", "Bytes read.", job_read_bytes},
-    {"qosfs_job_write_bytes_total", "counter", "Bytes written.", job_write_bytes},
-    {"qosfs_job_store_seconds_total", "counter", "Time spent in the store.", job_store_time},
-    {"qosfs_job_waits_total", "counter", "Requests that waited.", job_waits},
-    {"qosfs_job_wait_seconds_total", "counter", "How long they waited.", job_wait_time},
-    {"qosfs_job_waiting", "gauge", "Requests that wait.", job_waiting},
-    {"qosfs_job_running", "gauge", "Requests in the store.", job_running},
+    {"qosfs_job_requests_total", "counter", "Requests served.", job_requests, FALSE},
+    {"qosfs_job_errors_total", "counter", "Requests that the store refused.", job_errors, FALSE},
+    {"qosfs_job_read_bytes_total", "counter", "Bytes read.", job_read_bytes, FALSE},
+    {"qosfs_job_write_bytes_total", "counter", "Bytes written.", job_write_bytes, FALSE},
+    {"qosfs_job_store_seconds_total", "counter", "Time spent in the store.", job_store_time, FALSE},
+    {"qosfs_job_waits_total", "counter", "Requests that waited.", job_waits, FALSE},
+    {"qosfs_job_wait_seconds_total", "counter", "How long they waited.", job_wait_time, FALSE},
+    {"qosfs_job_waiting", "gauge", "Requests that wait.", job_waiting, FALSE},
+    {"qosfs_job_running", "gauge", "Requests in the store.", job_running, FALSE},
     {"qosfs_job_passthrough", "gauge", "Open files whose reads and writes are not counted.",
-     job_passthrough},
+     job_passthrough, FALSE},
+    {"qosfs_job_weight", "gauge", "Weight in the adaptive sharing.", job_weight, TRUE},
+    {"qosfs_job_entitlement", "gauge", "Operations a second when all jobs want theirs.",
+     job_entitlement, TRUE},
+    {"qosfs_job_demand", "gauge", "Operations a second that it asked for.", job_demand, TRUE},
+    {"qosfs_job_allocation", "gauge", "Operations a second that it is to have.", job_allocation,
+     TRUE},
+    {"qosfs_job_record", "gauge", "Operations lent (borrowed: below 0) and not paid back.",
+     job_record, TRUE},
+    {"qosfs_job_lent_total", "counter", "Operations lent to others.", job_lent, TRUE},
+    {"qosfs_job_returned_total", "counter", "Of these, paid back to it.", job_returned, TRUE},
+    {"qosfs_job_borrowed_total", "counter", "Operations borrowed from others.", job_borrowed, TRUE},
+    {"qosfs_job_repaid_total", "counter", "Of these, paid back by it.", job_repaid, TRUE},
 };
 
 static double use(const QosJob *job)
@@ -227,6 +267,34 @@ static GPtrArray *rank_jobs(const QosReport *report)
     return ranked;
 }
 
+/* One metric of the first `named` jobs, and of the rest in one. */
+static void append_job_metric(GString *text, const QosReport *report, const JobMetric *metric,
+                              const GPtrArray *ranked, guint named)
+{
+    static const QosReportShare none;
+    double rest = 0;
+
+    append_head(text, metric->name, metric->type, metric->help);
+    for (guint i = 0; i < ranked->len; i++) {
+        const QosJob *job = g_ptr_array_index(ranked, i);
+        const QosReportShare *share = qos_report_share(report, job->id);
+        double value = metric->value(job, share ? share : &none);
+
+        if (i >= named) {
+            rest += value;
+            continue;
+        }
+        g_string_append(text, metric->name);
+        append_label(text, "job", job->id);
+        append_value(text, value);
+    }
+    if (named < ranked->len) {
+        g_string_append(text, metric->name);
+        append_label(text, "job", OTHER);
+        append_value(text, rest);
+    }
+}
+
 static void append_jobs(GString *text, const QosReport *report)
 {
     g_autoptr(GPtrArray) ranked = rank_jobs(report);
@@ -237,26 +305,8 @@ static void append_jobs(GString *text, const QosReport *report)
         named--;
     named = MIN(named, top);
     for (guint m = 0; m < G_N_ELEMENTS(job_metrics); m++) {
-        const JobMetric *metric = &job_metrics[m];
-        double rest = 0;
-
-        append_head(text, metric->name, metric->type, metric->help);
-        for (guint i = 0; i < ranked->len; i++) {
-            const QosJob *job = g_ptr_array_index(ranked, i);
-
-            if (i >= named) {
-                rest += metric->value(job);
-                continue;
-            }
-            g_string_append(text, metric->name);
-            append_label(text, "job", job->id);
-            append_value(text, metric->value(job));
-        }
-        if (named < ranked->len) {
-            g_string_append(text, metric->name);
-            append_label(text, "job", OTHER);
-            append_value(text, rest);
-        }
+        if (!job_metrics[m].of_share || report->adapt.mode != QOS_ADAPT_OFF)
+            append_job_metric(text, report, &job_metrics[m], ranked, named);
     }
 }
 
@@ -313,6 +363,7 @@ GString *qos_report_metrics(const QosReport *report)
     GString *text = g_string_new(NULL);
 
     append_mount(text, report);
+    append_adapt(text, report);
     append_rules(text, report);
     append_jobs(text, report);
     append_histograms(text, report);

@@ -27,26 +27,9 @@ static char *check_policy(const QosTunables *tunables, QosTunable tunable, const
 static char *check_naming(const QosTunables *tunables, QosTunable tunable, const char *text,
                           GError **error);
 
-static char *check_adapt(const QosTunables *tunables, QosTunable tunable, const char *text,
-                         GError **error);
-static char *check_capacity(const QosTunables *tunables, QosTunable tunable, const char *text,
-                            GError **error);
-static char *check_period(const QosTunables *tunables, QosTunable tunable, const char *text,
-                          GError **error);
-static char *check_cost(const QosTunables *tunables, QosTunable tunable, const char *text,
-                        GError **error);
-
 #define SLOTS_MAX      65536
 #define PARKED_MIB_MAX (1 << 20)
 #define YEAR           (365 * 86400)
-
-#define CAPACITY_AUTO  "auto"
-#define CAPACITY_REQUEST                                                                           \
-    (G_GINT64_CONSTANT(1) << 20) /* bytes/s are meant in requests of so many                       \
-                                  */
-#define CAPACITY_BYTES_MAX (QOS_ADAPT_CAPACITY_MAX * CAPACITY_REQUEST)
-#define ADAPT_BYTES_MIN    512
-#define ADAPT_BYTES_MAX    (G_GINT64_CONSTANT(1) << 30)
 
 static const Description descriptions[QOS_TUNABLE_COUNT] = {
     {"nrs_policies", "tbf", "who goes first: fifo, tbf (the rules) or jrr (jobs in turn)",
@@ -60,18 +43,22 @@ static const Description descriptions[QOS_TUNABLE_COUNT] = {
      check_number, 0, 10000},
     {"parked_mib", "512", "memory for the data of writes that wait, in MiB", check_number, 1,
      PARKED_MIB_MAX},
-    {"adapt", "off", "share the store by weight: off, fair or paper", check_adapt, 0, 0},
-    {"capacity", CAPACITY_AUTO, "what the store can, for adapt: op/s, bytes/s (200MB/s), or auto",
-     check_capacity, 1, QOS_ADAPT_CAPACITY_MAX},
-    {"adapt_period", "100ms", "how often adapt allocates anew, 5 ms to 10 s", check_period, 0, 0},
-    {"adapt_bytes", "64K", "bytes that cost adapt as much as an operation, 0: none", check_cost, 0,
+    {"adapt", "off", "share the store by weight: off, fair or paper", qos_tunables_check_adapt, 0,
      0},
+    {"capacity", "auto", "what the store can, for adapt: op/s, bytes/s (200MB/s), or auto",
+     qos_tunables_check_adapt, 0, 0},
+    {"adapt_period", "100ms", "how often adapt allocates anew, 5 ms to 10 s",
+     qos_tunables_check_adapt, 0, 0},
+    {"adapt_bytes", "64K", "bytes that cost adapt as much as an operation, 0: none",
+     qos_tunables_check_adapt, 0, 0},
+    {"adapt_metadata", "1", "what a metadata operation costs adapt, in data operations",
+     qos_tunables_check_adapt, 0, 0},
 };
 
 const char *const qos_tunable_names[QOS_TUNABLE_COUNT + 1] = {
-    "nrs_policies",     "slots",      "jobid_var", "jobid_name", "job_cleanup_interval",
-    "metrics_top_jobs", "parked_mib", "adapt",     "capacity",   "adapt_period",
-    "adapt_bytes",
+    "nrs_policies",     "slots",          "jobid_var", "jobid_name", "job_cleanup_interval",
+    "metrics_top_jobs", "parked_mib",     "adapt",     "capacity",   "adapt_period",
+    "adapt_bytes",      "adapt_metadata",
 };
 
 gboolean qos_tunable_find(const char *name, QosTunable *ret_tunable)
@@ -172,114 +159,6 @@ static char *check_naming(const QosTunables *tunables, QosTunable tunable, const
     return naming ? g_strdup(text) : NULL;
 }
 
-static const char *const adapt_modes[] = {
-    [QOS_ADAPT_OFF] = "off",
-    [QOS_ADAPT_PAPER] = "paper",
-    [QOS_ADAPT_FAIR] = "fair",
-};
-
-static gboolean parse_adapt(const char *text, QosAdaptMode *ret_mode)
-{
-    for (guint i = 0; i < G_N_ELEMENTS(adapt_modes); i++) {
-        if (strcmp(text, adapt_modes[i]) == 0) {
-            *ret_mode = (QosAdaptMode)i;
-            return TRUE;
-        }
-    }
-    return FALSE;
-}
-
-static char *check_adapt(G_GNUC_UNUSED const QosTunables *tunables, QosTunable tunable,
-                         const char *text, GError **error)
-{
-    QosAdaptMode mode;
-
-    if (parse_adapt(text, &mode))
-        return g_strdup(text);
-    qos_set_error(error, EINVAL, "%s: \"%s\" is no way of sharing: use off, fair or paper",
-                  descriptions[tunable].name, text);
-    return NULL;
-}
-
-/* FALSE where `bytes` is not between the two. */
-static gboolean check_bytes(QosTunable tunable, gint64 bytes, gint64 minimum, gint64 maximum,
-                            GError **error)
-{
-    g_autofree char *least = qos_format_bytes_exact(minimum);
-    g_autofree char *most = qos_format_bytes_exact(maximum);
-
-    if (bytes >= minimum && bytes <= maximum)
-        return TRUE;
-    qos_set_error(error, ERANGE, "%s: %" G_GINT64_FORMAT " bytes are not between %s and %s",
-                  descriptions[tunable].name, bytes, least, most);
-    return FALSE;
-}
-
-/* "200MB/s": without "/s" nobody could tell 10K operations from 10 KiB. */
-static gboolean parse_byte_rate(QosTunable tunable, const char *text, gint64 *ret_rate,
-                                GError **error)
-{
-    g_autofree char *size = g_strndup(text, strlen(text) - strlen("/s"));
-
-    if (!qos_parse_bytes(size, ret_rate, error)) {
-        g_prefix_error(error, "%s: ", descriptions[tunable].name);
-        return FALSE;
-    }
-    return check_bytes(tunable, *ret_rate, CAPACITY_REQUEST, CAPACITY_BYTES_MAX, error);
-}
-
-static char *check_capacity(const QosTunables *tunables, QosTunable tunable, const char *text,
-                            GError **error)
-{
-    gint64 rate;
-
-    if (strcmp(text, CAPACITY_AUTO) == 0)
-        return g_strdup(text);
-    if (g_str_has_suffix(text, "/s")) {
-        if (!parse_byte_rate(tunable, text, &rate, error))
-            return NULL;
-        g_autofree char *size = qos_format_bytes_exact(rate);
-        return g_strconcat(size, "B/s", NULL);
-    }
-    if (*text == '-' || text[strspn(text, "0123456789")] == '\0')
-        return check_number(tunables, tunable, text, error);
-    qos_set_error(error, EINVAL, "%s: \"%s\" is neither op/s (5000) nor bytes/s (200MB/s) nor auto",
-                  descriptions[tunable].name, text);
-    return NULL;
-}
-
-static char *check_period(G_GNUC_UNUSED const QosTunables *tunables, QosTunable tunable,
-                          const char *text, GError **error)
-{
-    QosTime period;
-
-    if (!qos_parse_duration(text, &period, error)) {
-        g_prefix_error(error, "%s: ", descriptions[tunable].name);
-        return NULL;
-    }
-    if (period >= QOS_ADAPT_PERIOD_MIN && period <= QOS_ADAPT_PERIOD_MAX)
-        return g_strdup_printf("%" G_GINT64_FORMAT "ms", period / QOS_MILLISECOND);
-    qos_set_error(error, ERANGE, "%s: %s is not between 5 ms and 10 s", descriptions[tunable].name,
-                  text);
-    return NULL;
-}
-
-static char *check_cost(G_GNUC_UNUSED const QosTunables *tunables, QosTunable tunable,
-                        const char *text, GError **error)
-{
-    gint64 bytes;
-
-    if (!qos_parse_bytes(text, &bytes, error)) {
-        g_prefix_error(error, "%s: ", descriptions[tunable].name);
-        return NULL;
-    }
-    if (bytes == 0)
-        return g_strdup("0");
-    return check_bytes(tunable, bytes, ADAPT_BYTES_MIN, ADAPT_BYTES_MAX, error)
-               ? qos_format_bytes_exact(bytes)
-               : NULL;
-}
-
 char *qos_tunables_check(const QosTunables *tunables, QosTunable tunable, const char *text,
                          GError **error)
 {
@@ -297,30 +176,6 @@ void qos_tunables_take(QosTunables *tunables, QosTunable tunable, char *text)
 gint64 qos_tunables_number(const QosTunables *tunables, QosTunable tunable)
 {
     return g_ascii_strtoll(tunables->text[tunable], NULL, 10);
-}
-
-/* In op/s: bytes/s are those of requests of CAPACITY_REQUEST. */
-static gint64 capacity_of(const char *text, gint64 bytes_per_cost)
-{
-    gint64 rate = 0;
-
-    if (!g_str_has_suffix(text, "/s"))
-        return strcmp(text, CAPACITY_AUTO) == 0 ? 0 : g_ascii_strtoll(text, NULL, 10);
-    parse_byte_rate(QOS_TUNABLE_CAPACITY, text, &rate, NULL);
-    double each = bytes_per_cost ? 1 + (double)CAPACITY_REQUEST / (double)bytes_per_cost : 1;
-    double capacity = (double)rate / (double)CAPACITY_REQUEST * each;
-    return (gint64)MIN(capacity, (double)QOS_ADAPT_CAPACITY_MAX);
-}
-
-QosAdaptConfig qos_tunables_adapt(const QosTunables *tunables)
-{
-    QosAdaptConfig config = {.mode = QOS_ADAPT_OFF, .period = QOS_ADAPT_PERIOD};
-
-    parse_adapt(tunables->text[QOS_TUNABLE_ADAPT], &config.mode);
-    qos_parse_duration(tunables->text[QOS_TUNABLE_ADAPT_PERIOD], &config.period, NULL);
-    qos_parse_bytes(tunables->text[QOS_TUNABLE_ADAPT_BYTES], &config.bytes_per_cost, NULL);
-    config.capacity = capacity_of(tunables->text[QOS_TUNABLE_CAPACITY], config.bytes_per_cost);
-    return config;
 }
 
 void qos_tunables_apply(const QosTunables *tunables, QosTunable tunable, QosFs *fs)
@@ -350,7 +205,8 @@ void qos_tunables_apply(const QosTunables *tunables, QosTunable tunable, QosFs *
     case QOS_TUNABLE_ADAPT:
     case QOS_TUNABLE_CAPACITY:
     case QOS_TUNABLE_ADAPT_PERIOD:
-    case QOS_TUNABLE_ADAPT_BYTES: {
+    case QOS_TUNABLE_ADAPT_BYTES:
+    case QOS_TUNABLE_ADAPT_METADATA: {
         QosAdaptConfig config = qos_tunables_adapt(tunables);
         qos_gate_set_adapt(fs->gate, &config);
         break;

@@ -25,6 +25,7 @@ typedef enum {
     QOS_TUNABLE_CAPACITY,
     QOS_TUNABLE_ADAPT_PERIOD,
     QOS_TUNABLE_ADAPT_BYTES,
+    QOS_TUNABLE_ADAPT_METADATA,
     QOS_TUNABLE_COUNT,
 } QosTunable;
 
@@ -53,7 +54,13 @@ char *qos_tunables_check(const QosTunables *tunables, QosTunable tunable, const 
 void qos_tunables_take(QosTunables *tunables, QosTunable tunable, char *text);
 /* A checked number; 0 for one that is no number. */
 gint64 qos_tunables_number(const QosTunables *tunables, QosTunable tunable);
-/* The adaptive sharing that the set describes. */
-QosAdaptConfig qos_tunables_adapt(const QosTunables *tunables);
 /* Puts one in force. */
 void qos_tunables_apply(const QosTunables *tunables, QosTunable tunable, QosFs *fs);
+
+/* --- tunable_adapt.c --- */
+
+/* The adaptive sharing that the set describes. */
+QosAdaptConfig qos_tunables_adapt(const QosTunables *tunables);
+/* qos_tunables_check() of its part. */
+char *qos_tunables_check_adapt(const QosTunables *tunables, QosTunable tunable, const char *text,
+                               GError **error);

@@ -135,6 +135,7 @@ char *qos_ctl_render_status(JsonObject *state)
                                ", %" G_GINT64_FORMAT " requests held for their job's share of them",
                                qos_ctl_state_count(slots, "held"));
     g_string_append_c(text, '\n');
+    qos_ctl_append_sharing(text, state);
     append_parked(text, state);
     g_string_append_printf(text, "rules     %u ('qosfsctl rule list')\n",
                            json_array_get_length(rules));
@@ -250,6 +251,22 @@ static char *last_wait(JsonObject *job)
     return wait ? escaped(wait, "rule") : g_strdup("");
 }
 
+/* What it is entitled to, what it lends (or borrows, below 0) a second, and what of that is not
+ * paid back; nothing where it has no share. */
+static void add_share(QosCtlTable *table, JsonObject *job)
+{
+    JsonObject *share = qos_ctl_share(job);
+    if (!share) {
+        for (guint i = 0; i < 4; i++)
+            qos_ctl_table_add(table, g_strdup(""));
+        return;
+    }
+    qos_ctl_table_add(table, count_of(share, "weight"));
+    qos_ctl_table_add(table, qos_ctl_format_rate(qos_ctl_state_number(share, "entitlement")));
+    qos_ctl_table_add(table, g_strdup_printf("%+.0f", qos_ctl_state_number(share, "flow")));
+    qos_ctl_table_add(table, g_strdup_printf("%+.0f", qos_ctl_state_number(share, "record")));
+}
+
 static void add_job(QosCtlTable *table, JsonObject *state, JsonObject *job)
 {
     qos_ctl_table_add(table, escaped(job, "id"));
@@ -258,6 +275,7 @@ static void add_job(QosCtlTable *table, JsonObject *state, JsonObject *job)
     qos_ctl_table_add(table, count_of(job, "waiting"));
     qos_ctl_table_add(table, duration_of(job, "wait_time"));
     qos_ctl_table_add(table, last_wait(job));
+    add_share(table, job);
     qos_ctl_table_add(table, duration_of(job, "store_time"));
     qos_ctl_table_add(table, count_of(job, "requests"));
     qos_ctl_table_add(table, bytes_of(job, "read_bytes"));
@@ -269,12 +287,22 @@ static void add_job(QosCtlTable *table, JsonObject *state, JsonObject *job)
 char *qos_ctl_render_jobs(JsonObject *state, guint limit, const QosCtlStyle *style)
 {
     static const QosCtlColumn columns[] = {
-        {.title = "JOB", .flexible = TRUE},  {.title = "OP/S", .right = TRUE},
-        {.title = "BYTES/S", .right = TRUE}, {.title = "WAITING", .right = TRUE},
-        {.title = "WAITED", .right = TRUE},  {.title = "FOR"},
-        {.title = "STORE", .right = TRUE},   {.title = "REQUESTS", .right = TRUE},
-        {.title = "READ", .right = TRUE},    {.title = "WRITTEN", .right = TRUE},
-        {.title = "ERRORS", .right = TRUE},  {.title = "IDLE", .right = TRUE},
+        {.title = "JOB", .flexible = TRUE},
+        {.title = "OP/S", .right = TRUE},
+        {.title = "BYTES/S", .right = TRUE},
+        {.title = "WAITING", .right = TRUE},
+        {.title = "WAITED", .right = TRUE},
+        {.title = "FOR"},
+        {.title = "WEIGHT", .right = TRUE, .optional = TRUE},
+        {.title = "SHARE", .right = TRUE, .optional = TRUE},
+        {.title = "LENDS", .right = TRUE, .optional = TRUE},
+        {.title = "RECORD", .right = TRUE, .optional = TRUE},
+        {.title = "STORE", .right = TRUE},
+        {.title = "REQUESTS", .right = TRUE},
+        {.title = "READ", .right = TRUE},
+        {.title = "WRITTEN", .right = TRUE},
+        {.title = "ERRORS", .right = TRUE},
+        {.title = "IDLE", .right = TRUE},
     };
     g_autoptr(QosCtlTable) table = qos_ctl_table_new(columns, G_N_ELEMENTS(columns));
     g_autoptr(GPtrArray) jobs = qos_ctl_state_jobs(state);

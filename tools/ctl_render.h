@@ -21,6 +21,17 @@ char *qos_ctl_render_headline(JsonObject *state, const char *mountpoint);
 /* Why `job` (of `state`) is as slow as it is, in sentences (ctl_why.c). */
 char *qos_ctl_render_why(JsonObject *state, JsonObject *job);
 
+/* --- the adaptive sharing (ctl_share.c) --- */
+
+/* How the mount shares, or NULL where it does not. Borrowed. */
+JsonObject *qos_ctl_sharing(JsonObject *state);
+/* The job's part, or NULL where it has none now. Borrowed. */
+JsonObject *qos_ctl_share(JsonObject *job);
+/* A line of `status`; nothing where the mount does not share. */
+void qos_ctl_append_sharing(GString *text, JsonObject *state);
+/* A paragraph of `why`, likewise. */
+void qos_ctl_append_share(GString *text, JsonObject *state, JsonObject *job);
+
 /* A duration in seconds, and bytes a second, as people read them; free with g_free. */
 char *qos_ctl_format_seconds(double seconds);
 char *qos_ctl_format_byte_rate(double rate);

@@ -117,7 +117,10 @@ static void append_wait(GString *text, JsonObject *state, JsonObject *wait)
     const char *name = qos_ctl_state_text(wait, "rule");
 
     append_wait_times(text, state, wait);
-    if (g_str_equal(name, QOS_WAIT_SLOTS))
+    if (g_str_equal(name, QOS_WAIT_SLOTS) && qos_ctl_sharing(state))
+        g_string_append(text,
+                        "  With the store shared, that is also the wait for the job's turn.\n");
+    else if (g_str_equal(name, QOS_WAIT_SLOTS))
         g_string_append_printf(
             text,
             "  %" G_GINT64_FORMAT
@@ -236,6 +239,7 @@ char *qos_ctl_render_why(JsonObject *state, JsonObject *job)
                                requests, plural(requests));
     g_string_append_printf(text, " First seen %s.\n", since);
     append_waits(text, state, job);
+    qos_ctl_append_share(text, state, job);
     g_string_append_c(text, '\n');
     append_passthrough(text, job);
     if (requests > 0)

@@ -9,8 +9,9 @@ import json
 import subprocess
 
 import pytest
+import yaml
 
-from harness import running, start_job, wait_until
+from harness import USER, as_user, job_environment, running, start_job, wait_until
 
 pytestmark = pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
 
@@ -85,7 +86,7 @@ def test_option(store, mount, option, mode):
 
 
 @pytest.mark.parametrize("option", ["adapt=on", "capacity=0", "capacity=10K", "capacity=-1MB/s", "adapt_period=1ms",
-                                    "adapt_period=11s", "adapt_bytes=1"])
+                                    "adapt_period=11s", "adapt_bytes=2T"])
 def test_bad_option_is_refused(store, mount, option):
     assert option.partition("=")[0] in mount(store, option, expect_failure=True).log
 
@@ -111,7 +112,7 @@ def test_settings_persist(store, mount):
     ("adapt_period", "4ms", errno.ERANGE),
     ("adapt_period", "11s", errno.ERANGE),
     ("adapt_period", "soon", errno.EINVAL),
-    ("adapt_bytes", "1", errno.ERANGE),
+    ("adapt_bytes", "2T", errno.ERANGE),
     ("adapt_bytes", "-1", errno.EINVAL),
 ])
 def test_bad_setting_changes_nothing_and_says_why(store, mount, name, value, code):
@@ -157,3 +158,55 @@ def test_switching_under_load(store, mount):
     assert rounds > 10
     slots = wait_until(lambda: (lambda slots: slots if not slots["running"] else None)(qos.state()["slots"]), what="the last request")
     assert slots["held"] == 0
+
+
+# --- what is told of it ---
+
+def test_reports(store, mount):
+    """A job that uses less than its share lends to one that wants more, and all reports agree on who they are."""
+    qos = mount(store, FAIR)
+    assert yaml.safe_load(as_user(USER, USER, [], lambda: qos.report("shares")))["adapt"] == "fair"
+    qos.rule("start heavy jobid={heavy} weight=9")
+    with readers(qos, heavy=1, light=8):
+        pass
+    with readers(qos, light=8):
+        wait_until(lambda: share(qos, "light")["borrowed"] > 100, what="borrowing")
+        report = yaml.safe_load(as_user(USER, USER, [], lambda: qos.report("shares")))
+        state = qos.state()
+        metrics = qos.report("metrics")
+        table = qos.ctl("jobs")
+        why = qos.ctl("why", "light")
+        status = qos.ctl("status")
+    assert report["capacity"] == 500 and report["capacity_is"] == "told" and report["period"] == 0.1
+    shares = {part["job_id"]: part for part in report["shares"]}
+    assert shares["heavy"]["weight"] == 9 and shares["light"]["weight"] == 1
+    weights = sum(part["weight"] for part in shares.values())  # this process takes part, too
+    assert shares["heavy"]["entitlement"] == pytest.approx(9 * 500 / weights, rel=0.02)
+    assert shares["heavy"]["record"] > 0 > shares["light"]["record"]
+    assert shares["heavy"]["lent"] > 0 == shares["heavy"]["borrowed"]
+    assert sum(part["record"] for part in shares.values()) == pytest.approx(0, abs=1)
+    assert sum(part["allocation"] for part in shares.values()) == pytest.approx(500, abs=5)
+    assert state["adapt"] | {"depth": 0} == {"mode": "fair", "capacity": 500, "told": True, "depth": 0, "period": 0.1,
+                                             "members": len(shares)}
+    assert 'qosfs_job_weight{job="heavy"} 9' in metrics and 'qosfs_adapt_info{mode="fair"} 1' in metrics
+    assert "RECORD" in table and "sharing   fair" in status
+    assert "It borrowed" in why and "still owes" in why
+    qos.set("adapt", "off")
+    assert yaml.safe_load(qos.report("shares")) == {"adapt": "off"}
+    assert "RECORD" not in qos.ctl("jobs") and "qosfs_job_weight" not in qos.report("metrics")
+    assert qos.job("heavy")["share"] is None
+
+
+def share(qos, job):
+    return qos.job(job)["share"]
+
+
+@pytest.mark.parametrize("mode", ["fair", "paper"])
+def test_weight_is_the_number_of_nodes(store, mount, mode):
+    """Without a weight in a rule."""
+    qos = mount(store, FAIR.replace("fair", mode))
+    with running(reader(qos, "wide", env=job_environment("wide", SLURM_JOB_NUM_NODES="3"))), running(reader(qos, "narrow")):
+        wait_until(lambda: qos.job("narrow") and share(qos, "narrow") and qos.job("wide") and share(qos, "wide"), what="both jobs")
+        assert [share(qos, job)["weight"] for job in ("wide", "narrow")] == [3, 1]
+        qos.rule("start narrow jobid={narrow} weight=6")
+        wait_until(lambda: share(qos, "narrow")["weight"] == 6, what="the new weight")

@@ -309,6 +309,58 @@ static void test_wrong_shape(void)
     }
 }
 
+static const char shared[] =
+    "{\"now\":10,\"policies\":[],\"slots\":{\"total\":64},\"tunables\":{},\"rules\":[],"
+    " \"adapt\":{\"mode\":\"fair\",\"capacity\":500,\"told\":true,\"depth\":16,\"period\":0.1,"
+    "  \"members\":2},"
+    " \"jobs\":[{\"id\":\"lender\",\"wait\":[],\"seen\":10,\"share\":{\"takes_part\":true,"
+    "\"weight\":3,"
+    "   \"entitlement\":375,\"demand\":63,\"allocation\":70,\"flow\":312,\"partner\":\"41\","
+    "   \"record\":3200,\"lent\":31200,\"returned\":28000,\"borrowed\":0,\"repaid\":0}},"
+    "  {\"id\":\"41\",\"waiting\":9,\"seen\":10,\"wait\":[{\"rule\":\"(slots)\",\"count\":1}],"
+    "   \"share\":{\"takes_part\":true,\"weight\":1,\"entitlement\":125,\"demand\":900,"
+    "   \"allocation\":430,\"flow\":-312,\"partner\":\"lender\",\"record\":-3200,\"lent\":0,"
+    "   \"returned\":0,\"borrowed\":31200,\"repaid\":28000}},"
+    "  {\"id\":\"rival\",\"waiting\":1,\"seen\":10,\"wait\":[],\"share\":{\"takes_part\":true}},"
+    "  {\"id\":\"idle\",\"seen\":9,\"wait\":[],\"share\":null}]}";
+
+static void test_sharing(void)
+{
+    g_autoptr(JsonObject) state = parse(shared);
+    g_autofree char *status = qos_ctl_render_status(state);
+    g_assert_nonnull(strstr(status,
+                            "\nsharing   fair, 500 op/s (told), 2 jobs, anew every 100.0 ms, "
+                            "at most 16 in the store\n"));
+    g_autofree char *jobs = qos_ctl_render_jobs(state, 2, &(QosCtlStyle){0});
+    g_assert_cmpstr(
+        jobs, ==,
+        "JOB     OP/S  BYTES/S  WAITING  WAITED  FOR      WEIGHT  SHARE  LENDS  RECORD  "
+        "STORE  REQUESTS  READ  WRITTEN  ERRORS  IDLE\n"
+        "lender     0    0 B/s        0     0 s                3    375   +312   +3200  "
+        "  0 s         0   0 B      0 B       0   0 s\n"
+        "41         0    0 B/s        9     0 s  (slots)       1    125   -312   -3200  "
+        "  0 s         0   0 B      0 B       0   0 s\n");
+    g_autofree char *lender = why(state, "lender");
+    g_assert_nonnull(strstr(lender,
+                            "\nThe store is shared: its weight is 3 of 4, which is 375 op/s "
+                            "of 500 op/s.\n"
+                            "  Now it lends 312 op/s, most of that to job 41.\n"
+                            "  It lent 31200 operations in all, and was paid back 28000.\n"
+                            "  The others still owe it 3200 operations.\n"));
+    g_autofree char *borrower = why(state, "41");
+    g_assert_nonnull(strstr(borrower, "also the wait for the job's turn"));
+    g_assert_nonnull(strstr(
+        borrower, "\nThe store is shared: its weight is 1 of 4, which is 125 op/s of 500 op/s.\n"
+                  "  It asks for 900 op/s and is to have 430 op/s: its share is used up; 1 "
+                  "other job wants more, too: rival.\n"
+                  "  Now it borrows 312 op/s, most of that from job lender.\n"
+                  "  It borrowed 31200 operations in all, and paid back 28000.\n"
+                  "  It still owes the others 3200 operations.\n"));
+    g_autofree char *idle = why(state, "idle");
+    g_assert_nonnull(strstr(idle, "\nThe store is shared; it takes no part, as it asked for "
+                                  "nothing lately.\n"));
+}
+
 int main(int argc, char **argv)
 {
     g_setenv("TZ", "UTC", TRUE);
@@ -327,5 +379,6 @@ int main(int argc, char **argv)
     g_test_add_func("/ctl/render/why/first-wait", test_why_first_wait);
     g_test_add_func("/ctl/render/sparse", test_sparse);
     g_test_add_func("/ctl/render/wrong-shape", test_wrong_shape);
+    g_test_add_func("/ctl/render/sharing", test_sharing);
     return g_test_run();
 }

@@ -341,6 +341,99 @@ static void test_state(void)
     g_assert_cmpfloat(json_object_get_double_member(wait, "waited"), ==, 5);
 }
 
+/* --- adaptive sharing --- */
+
+static void share(QosReport *report)
+{
+    static const QosReportShare taken = {.takes_part = TRUE,
+                                         .weight = 3,
+                                         .entitlement = 375,
+                                         .demand = 60.25,
+                                         .allocation = 70,
+                                         .flow = 312.5,
+                                         .partner = "41",
+                                         .record = 3200,
+                                         .lent = 31200,
+                                         .returned = 28000,
+                                         .borrowed = 1.5,
+                                         .repaid = 0.5};
+
+    report->adapt = (QosReportAdapt){
+        .mode = QOS_ADAPT_FAIR,
+        .period = 100 * QOS_MILLISECOND,
+        .capacity = 500,
+        .is_told = TRUE,
+        .depth = 16,
+        .members = 1,
+        .shares = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free),
+    };
+    g_hash_table_insert(report->adapt.shares, g_strdup("a b"), g_memdup2(&taken, sizeof(taken)));
+}
+
+static void test_shares(void)
+{
+    g_autoptr(QosReport) report = new_report(NULL);
+    GString *text;
+
+    add_job(report, "a b");
+    add_job(report, "idle");
+    assert_text(qos_report_shares(report), "adapt:             \"off\"\n");
+    share(report);
+    assert_text(qos_report_shares(report), "adapt:             \"fair\"\n"
+                                           "capacity:          500.0\n"
+                                           "capacity_is:       told\n"
+                                           "depth:             16\n"
+                                           "period:            0.100\n"
+                                           "shares:\n"
+                                           "- job_id:          \"a\\x20b\"\n"
+                                           "  weight:          3\n"
+                                           "  entitlement:     375.0\n"
+                                           "  demand:          60.2\n"
+                                           "  allocation:      70.0\n"
+                                           "  flow:            312.5\n"
+                                           "  partner:         \"41\"\n"
+                                           "  record:          3200.0\n"
+                                           "  lent:            31200.0\n"
+                                           "  returned:        28000.0\n"
+                                           "  borrowed:        1.5\n"
+                                           "  repaid:          0.5\n");
+    text = qos_report_metrics(report);
+    assert_line(text, "qosfs_adapt_info{mode=\"fair\"} 1");
+    assert_line(text, "qosfs_adapt_capacity 500");
+    assert_line(text, "qosfs_job_entitlement{job=\"a b\"} 375");
+    assert_line(text, "qosfs_job_entitlement{job=\"idle\"} 0");
+    assert_line(text, "qosfs_job_lent_total{job=\"a b\"} 31200");
+    g_string_free(text, TRUE);
+}
+
+static void test_share_state(void)
+{
+    g_autoptr(QosReport) report = new_report(NULL);
+    g_autoptr(JsonParser) parser = json_parser_new();
+    g_autoptr(GError) error = NULL;
+    JsonObject *state, *part;
+    JsonArray *jobs;
+    GString *text;
+
+    add_job(report, "a b");
+    add_job(report, "idle");
+    share(report);
+    text = qos_report_state(report);
+    json_parser_load_from_data(parser, text->str, (gssize)text->len, &error);
+    g_assert_no_error(error);
+    g_string_free(text, TRUE);
+    state = json_node_get_object(json_parser_get_root(parser));
+    part = json_object_get_object_member(state, "adapt");
+    g_assert_cmpstr(json_object_get_string_member(part, "mode"), ==, "fair");
+    g_assert_cmpfloat(json_object_get_double_member(part, "period"), ==, 0.1);
+    jobs = json_object_get_array_member(state, "jobs");
+    g_assert_true(json_object_get_null_member(json_array_get_object_element(jobs, 1), "share"));
+    part = json_object_get_object_member(json_array_get_object_element(jobs, 0), "share");
+    g_assert_cmpint(json_object_get_int_member(part, "weight"), ==, 3);
+    g_assert_cmpfloat(json_object_get_double_member(part, "flow"), ==, 312.5);
+    g_assert_cmpstr(json_object_get_string_member(part, "partner"), ==, "41");
+}
+
 /* --- tunables --- */
 
 static void assert_check(QosTunable tunable, const char *text, const char *canonical, int code)
@@ -418,9 +511,15 @@ static void test_adapt_tunables(void)
     assert_check(QOS_TUNABLE_ADAPT_PERIOD, "-1", NULL, EINVAL);
     assert_check(QOS_TUNABLE_ADAPT_BYTES, "0", "0", 0);
     assert_check(QOS_TUNABLE_ADAPT_BYTES, "65536", "64K", 0);
-    assert_check(QOS_TUNABLE_ADAPT_BYTES, "511", NULL, ERANGE);
-    assert_check(QOS_TUNABLE_ADAPT_BYTES, "2G", NULL, ERANGE);
+    assert_check(QOS_TUNABLE_ADAPT_BYTES, "2T", NULL, ERANGE);
     assert_check(QOS_TUNABLE_ADAPT_BYTES, "x", NULL, EINVAL);
+    assert_check(QOS_TUNABLE_ADAPT_METADATA, "0.50", "0.5", 0);
+    assert_check(QOS_TUNABLE_ADAPT_METADATA, "1000", "1000", 0);
+    assert_check(QOS_TUNABLE_ADAPT_METADATA, "0", NULL, ERANGE);
+    assert_check(QOS_TUNABLE_ADAPT_METADATA, "1001", NULL, ERANGE);
+    assert_check(QOS_TUNABLE_ADAPT_METADATA, "99999999999999999999999", NULL, ERANGE);
+    assert_check(QOS_TUNABLE_ADAPT_METADATA, "-1", NULL, EINVAL);
+    assert_check(QOS_TUNABLE_ADAPT_METADATA, "", NULL, EINVAL);
 }
 
 static QosAdaptConfig adapt_of(const char *mode, const char *capacity, const char *bytes)
@@ -440,15 +539,17 @@ static QosAdaptConfig adapt_of(const char *mode, const char *capacity, const cha
 /* Bytes a second are those of requests of 1 MiB, whatever a byte costs. */
 static void test_adapt_config(void)
 {
-    QosAdaptConfig config = adapt_of("paper", "auto", "64K");
+    QosAdaptConfig config = adapt_of("fair", "auto", "64K");
 
-    g_assert_cmpint(config.mode, ==, QOS_ADAPT_PAPER);
+    g_assert_cmpint(config.mode, ==, QOS_ADAPT_FAIR);
+    g_assert_cmpint(config.metadata_cost, ==, QOS_COST_UNIT);
     g_assert_cmpint(config.capacity, ==, 0);
     g_assert_cmpint(config.period, ==, 20 * QOS_MILLISECOND);
     g_assert_cmpint(config.bytes_per_cost, ==, 65536);
     g_assert_cmpint(adapt_of("fair", "500", "64K").capacity, ==, 500);
     g_assert_cmpint(adapt_of("fair", "200M/s", "64K").capacity, ==, 200 * 17);
     g_assert_cmpint(adapt_of("fair", "200M/s", "0").capacity, ==, 200);
+    g_assert_cmpint(adapt_of("paper", "200M/s", "64K").capacity, ==, 200); /* counts requests */
     g_assert_cmpint(adapt_of("fair", "95T/s", "512").capacity, ==, QOS_ADAPT_CAPACITY_MAX);
 }
 
@@ -466,6 +567,8 @@ int main(int argc, char **argv)
     g_test_add_func("/report/metrics", test_metrics);
     g_test_add_func("/report/metrics-top", test_metrics_top);
     g_test_add_func("/report/state", test_state);
+    g_test_add_func("/report/shares", test_shares);
+    g_test_add_func("/report/share-state", test_share_state);
     g_test_add_func("/report/tunables", test_tunables);
     g_test_add_func("/report/adapt-tunables", test_adapt_tunables);
     g_test_add_func("/report/adapt-config", test_adapt_config);

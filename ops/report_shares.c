@@ -1,0 +1,140 @@
+/*
+ * The adaptive sharing (fs/adapt.h) in a report: taken from the gate in one piece, so that the
+ * shares fit together, and in the units that people and programs read; and the file `shares`.
+ */
+#include <string.h>
+
+#include "ops/report.h"
+
+const char *qos_report_adapt_mode(const QosReport *report)
+{
+    static const char *const names[] = {
+        [QOS_ADAPT_OFF] = "off",
+        [QOS_ADAPT_PAPER] = "paper",
+        [QOS_ADAPT_FAIR] = "fair",
+    };
+
+    return names[report->adapt.mode];
+}
+
+static double operations(gint64 units)
+{
+    return (double)units / (double)QOS_COST_UNIT;
+}
+
+static QosReportShare *new_share(const QosGateShare *share, QosTime period)
+{
+    const QosShareState *state = &share->state;
+    double a_second = (double)QOS_SECOND / (double)period;
+    QosReportShare *taken = g_new(QosReportShare, 1);
+
+    *taken = (QosReportShare){
+        .takes_part = share->takes_part,
+        .weight = state->weight,
+        .entitlement = operations(state->entitlement) * a_second,
+        .demand = operations(state->demand) * a_second,
+        .allocation = operations(state->allocation) * a_second,
+        .flow = operations(state->flow) * a_second,
+        .record = operations(state->record),
+        .lent = operations(state->totals.lent),
+        .returned = operations(state->totals.returned),
+        .borrowed = operations(state->totals.borrowed),
+        .repaid = operations(state->totals.repaid),
+    };
+    g_strlcpy(taken->partner, share->partner, sizeof(taken->partner));
+    return taken;
+}
+
+void qos_report_take_adapt(QosReportAdapt *adapt, QosGate *gate)
+{
+    QosGateAdapt taken;
+
+    qos_gate_adapt(gate, &taken);
+    *adapt = (QosReportAdapt){
+        .mode = taken.config.mode,
+        .period = taken.config.period,
+        .capacity = taken.capacity,
+        .is_told = taken.config.capacity > 0,
+        .depth = taken.depth,
+        .members = taken.members,
+        .shares = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free),
+    };
+    for (guint i = 0; i < taken.shares->len; i++) {
+        const QosGateShare *share = &g_array_index(taken.shares, QosGateShare, i);
+
+        g_hash_table_replace(adapt->shares, g_strdup(share->job), new_share(share, adapt->period));
+    }
+    qos_gate_adapt_clear(&taken);
+}
+
+void qos_report_adapt_clear(QosReportAdapt *adapt)
+{
+    g_clear_pointer(&adapt->shares, g_hash_table_unref);
+}
+
+const QosReportShare *qos_report_share(const QosReport *report, const char *id)
+{
+    return report->adapt.mode == QOS_ADAPT_OFF ? NULL
+                                               : g_hash_table_lookup(report->adapt.shares, id);
+}
+
+/* --- the file --- */
+
+static void append_field(GString *text, const char *name, double value)
+{
+    char number[G_ASCII_DTOSTR_BUF_SIZE];
+    g_autofree char *key = g_strconcat(name, ":", NULL);
+
+    g_string_append_printf(text, "  %-17s%s\n", key,
+                           g_ascii_formatd(number, sizeof(number), "%.1f", value));
+}
+
+static void append_id(GString *text, const char *key, const char *id)
+{
+    g_autoptr(GString) escaped = g_string_new(NULL);
+
+    qos_report_append_id(escaped, id);
+    g_string_append_printf(text, "%-19s\"%s\"\n", key, escaped->str);
+}
+
+static void append_share(GString *text, const char *id, const QosReportShare *share)
+{
+    append_id(text, "- job_id:", id);
+    g_string_append_printf(text, "  %-17s%" G_GINT64_FORMAT "\n", "weight:", share->weight);
+    append_field(text, "entitlement", share->entitlement);
+    append_field(text, "demand", share->demand);
+    append_field(text, "allocation", share->allocation);
+    append_field(text, "flow", share->flow);
+    append_id(text, "  partner:", share->partner);
+    append_field(text, "record", share->record);
+    append_field(text, "lent", share->lent);
+    append_field(text, "returned", share->returned);
+    append_field(text, "borrowed", share->borrowed);
+    append_field(text, "repaid", share->repaid);
+}
+
+GString *qos_report_shares(const QosReport *report)
+{
+    const QosReportAdapt *adapt = &report->adapt;
+    char number[G_ASCII_DTOSTR_BUF_SIZE];
+    GString *text = g_string_new(NULL);
+
+    g_string_append_printf(text, "%-19s\"%s\"\n", "adapt:", qos_report_adapt_mode(report));
+    if (adapt->mode == QOS_ADAPT_OFF)
+        return text;
+    g_string_append_printf(
+        text, "%-19s%s\n%-19s%s\n%-19s%u\n",
+        "capacity:", g_ascii_formatd(number, sizeof(number), "%.1f", adapt->capacity),
+        "capacity_is:", adapt->is_told ? "told" : "estimated", "depth:", adapt->depth);
+    g_string_append_printf(text, "%-19s%s\nshares:\n", "period:",
+                           g_ascii_formatd(number, sizeof(number), "%.3f",
+                                           (double)adapt->period / (double)QOS_SECOND));
+    for (guint i = 0; i < report->jobs->len; i++) {
+        const char *id = ((const QosJob *)g_ptr_array_index(report->jobs, i))->id;
+        const QosReportShare *share = qos_report_share(report, id);
+
+        if (share)
+            append_share(text, id, share);
+    }
+    return text;
+}
