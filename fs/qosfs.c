@@ -35,6 +35,7 @@
 #include "ops/handle.h"
 #include "ops/inode.h"
 #include "ops/interrupt.h"
+#include "ops/namers.h"
 #include "ops/openers.h"
 #include "ops/toll.h"
 #include "ops/tunable.h"
@@ -287,6 +288,7 @@ static gboolean start(Mounter *mounter, GError **error)
         qos_gate_set_max_wait(fs->gate, timeout / 2); /* the other half is for the store */
     qos_gate_start(fs->gate);
     fs->callers = qos_callers_new(fs->gate);
+    fs->namers = qos_namers_new(fs->callers);
     mounter->db = qos_db_open(mounter->options.database, error);
     if (!mounter->db)
         return FALSE;
@@ -323,6 +325,7 @@ static void stop(Mounter *mounter)
 {
     QosFs *fs = &mounter->fs;
 
+    qos_namers_stop(fs->namers);
     if (fs->gate)
         qos_gate_stop(fs->gate);
     qos_tolls_free(fs->tolls);
@@ -337,6 +340,7 @@ static void stop(Mounter *mounter)
     qos_control_free(fs->control);
     qos_db_close(mounter->db);
     qos_interrupts_free(fs->interrupts);
+    qos_namers_free(fs->namers);
     qos_callers_free(fs->callers);
     qos_openers_free(fs->openers);
     qos_inodes_free(fs->inodes);

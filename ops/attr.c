@@ -67,12 +67,12 @@ static int run_getattr(QosOp *op)
 }
 
 /* A job in debt waits here, before it takes a lock, and not when it has a directory's. */
-static void meet_toll(AttrOp *attr)
+static void meet_toll(QosOp *op)
 {
-    QosOp *op = &attr->op;
+    const AttrOp *attr = (AttrOp *)op;
     QosRequest *request = &op->entry.request;
     QosTollState state = qos_tolls_meet(op->fs->tolls, attr->ino, fuse_req_ctx(op->fuse)->pid,
-                                        qos_op_caller(op)->start, &request->toll_opcode);
+                                        op->caller->start, &request->toll_opcode);
 
     request->is_toll = state == QOS_TOLL_DUE;
     if (state == QOS_TOLL_FREE)
@@ -90,7 +90,7 @@ void qosfs_op_getattr(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info 
     attr = attr_op_new(request, ino, QOS_OP_GETATTR, run_getattr);
     if (info != NULL)
         qos_op_use_handle(&attr->op, info);
-    meet_toll(attr);
+    attr->op.prepare = meet_toll;
     qos_op_submit(&attr->op);
 }
 

@@ -1,28 +1,17 @@
 /*
- * The cache of callers, and the reading of /proc behind it.
- *
- * All files of one process are opened through its directory in /proc, which stands for that process
- * alone: when its pid is reused, they fail with ESRCH, so that what is read never mixes two
- * processes. The environment comes from anonymous memory only (the kernel sees to that), so that a
- * caller cannot make the daemon wait for a page of a file system of his.
+ * The cache of callers (ops/caller.h).
  */
 #include "ops/caller.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <string.h>
-#include <unistd.h>
 
-#define PROC_FILE_MAX   (1 << 20) /* read no more of a file; an environment may be larger */
-#define CUT_LOG_MAX     256       /* long ids that are logged */
-#define TASK_IS_EXITING 0x4       /* PF_EXITING, in the flags of /proc/TID/stat */
+#define CUT_LOG_MAX 256 /* long ids that are logged */
 
 typedef struct {
     GList link;        /* in `recent` */
     QosCaller *caller; /* a reference; its tid is the key */
     QosTime read;      /* when /proc was read */
+    gboolean is_named; /* its job was asked for then */
 } Entry;
 
 struct QosCallers {
@@ -34,131 +23,6 @@ struct QosCallers {
     QosJobNaming *naming; /* a reference */
     GHashTable *cut_ids;  /* that were logged */
 };
-
-/* What was read of a process. */
-typedef struct {
-    char *stat; /* `comm` points into it */
-    const char *comm;
-    guint64 start;
-    gboolean exiting;
-    char *environment;
-    gsize environment_length;
-    char *cgroup;
-    gid_t *groups;
-    gint group_count;
-} Facts;
-
-/* --- reading /proc --- */
-
-static void clear_facts(Facts *facts)
-{
-    g_free(facts->stat);
-    g_free(facts->environment);
-    g_free(facts->cgroup);
-    g_free(facts->groups);
-}
-
-/* The text of a file in `directory`, ended by NUL, or NULL. */
-static char *read_file(int directory, const char *name, gsize *ret_length)
-{
-    g_autoptr(GByteArray) text = g_byte_array_sized_new(4096);
-    int fd = openat(directory, name, O_RDONLY | O_CLOEXEC);
-    gssize got;
-
-    if (fd < 0)
-        return NULL;
-    do {
-        char part[4096];
-
-        got = TEMP_FAILURE_RETRY(read(fd, part, sizeof(part)));
-        if (got > 0)
-            g_byte_array_append(text, (const guint8 *)part, (guint)got);
-    } while (got > 0 && text->len < PROC_FILE_MAX);
-    close(fd);
-    if (got < 0)
-        return NULL;
-    *ret_length = text->len;
-    g_byte_array_append(text, (const guint8 *)"", 1);
-    return (char *)g_byte_array_free(g_steal_pointer(&text), FALSE);
-}
-
-/* "TID (comm) state ...": comm may itself hold parentheses and blanks, but nothing after it does.
- */
-static void read_stat(int directory, Facts *facts)
-{
-    gsize length;
-    char *begin, *end;
-    guint flags;
-    unsigned long long start;
-
-    facts->stat = read_file(directory, "stat", &length);
-    begin = facts->stat ? strchr(facts->stat, '(') : NULL;
-    end = facts->stat ? strrchr(facts->stat, ')') : NULL;
-    if (!begin || !end)
-        return;
-    *end = '\0';
-    facts->comm = begin + 1;
-    /* Fields 3 to 22 of proc(5): of these, flags (9) and starttime (22). */
-    if (sscanf(end + 1,
-               " %*c %*d %*d %*d %*d %*d %u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
-               &flags, &start) == 2) {
-        facts->exiting = (flags & TASK_IS_EXITING) != 0;
-        facts->start = start;
-    }
-}
-
-static void read_groups(int directory, Facts *facts)
-{
-    g_autoptr(GArray) groups = g_array_new(FALSE, FALSE, sizeof(gid_t));
-    gsize length;
-    g_autofree char *status = read_file(directory, "status", &length);
-    char *at = status ? strstr(status, "\nGroups:") : NULL;
-
-    if (!at)
-        return;
-    at += strlen("\nGroups:");
-    for (;;) {
-        char *end;
-        gid_t group;
-
-        at += strspn(at, " \t");
-        if (!g_ascii_isdigit(*at))
-            break;
-        group = (gid_t)g_ascii_strtoull(at, &end, 10);
-        g_array_append_val(groups, group);
-        at = end;
-    }
-    facts->group_count = (gint)groups->len;
-    facts->groups = (gid_t *)g_array_free(g_steal_pointer(&groups), FALSE);
-}
-
-/* /proc may be that of another pid namespace, where our pids are other processes. */
-static gboolean proc_is_ours(void)
-{
-    g_autofree char *self = g_file_read_link("/proc/self", NULL);
-
-    return self && g_ascii_strtoll(self, NULL, 10) == getpid();
-}
-
-/* All that is known of a TID; nothing of one that is gone or may not be seen. */
-static void read_facts(pid_t tid, const QosJobNaming *naming, Facts *facts)
-{
-    g_autofree char *path = g_strdup_printf("/proc/%d", tid);
-    gsize length;
-    int directory;
-
-    qos_cred_restore();
-    directory = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (directory < 0)
-        return;
-    read_stat(directory, facts);
-    read_groups(directory, facts);
-    if (qos_job_naming_wants_environment(naming))
-        facts->environment = read_file(directory, "environ", &facts->environment_length);
-    if (qos_job_naming_wants_cgroup(naming))
-        facts->cgroup = read_file(directory, "cgroup", &length);
-    close(directory);
-}
 
 /* --- naming the job --- */
 
@@ -178,7 +42,7 @@ static void log_cut_id(QosCallers *callers, const char *id)
 }
 
 static QosJob *name_job(QosCallers *callers, const QosJobNaming *naming,
-                        const struct fuse_ctx *context, const Facts *facts)
+                        const struct fuse_ctx *context, const QosProcessFacts *facts)
 {
     QosProcess process = {
         .comm = facts->comm,
@@ -198,7 +62,7 @@ static QosJob *name_job(QosCallers *callers, const QosJobNaming *naming,
 }
 
 /* Takes over `job` and the groups of `facts`. */
-static QosCaller *make_caller(const struct fuse_ctx *context, Facts *facts, QosJob *job)
+static QosCaller *make_caller(const struct fuse_ctx *context, QosProcessFacts *facts, QosJob *job)
 {
     QosCaller *caller = g_new0(QosCaller, 1);
 
@@ -228,7 +92,7 @@ QosCallers *qos_callers_new(QosGate *gate)
     QosCallers *callers = g_new0(QosCallers, 1);
 
     callers->gate = gate;
-    callers->has_proc = proc_is_ours();
+    callers->has_proc = qos_process_is_visible();
     if (!callers->has_proc)
         g_warning("/proc is not that of this pid namespace: jobs are named by uid alone");
     pthread_mutex_init(&callers->lock, NULL);
@@ -258,7 +122,8 @@ static void drop_locked(QosCallers *callers, Entry *entry)
 }
 
 /* Puts in what was read at `now`, unless jobs are named in another way meanwhile. */
-static void store(QosCallers *callers, const QosJobNaming *naming, QosCaller *caller, QosTime now)
+static void store(QosCallers *callers, const QosJobNaming *naming, QosCaller *caller,
+                  gboolean is_named, QosTime now)
 {
     Entry *entry, *oldest;
 
@@ -268,7 +133,7 @@ static void store(QosCallers *callers, const QosJobNaming *naming, QosCaller *ca
         if (entry)
             drop_locked(callers, entry);
         entry = g_new0(Entry, 1);
-        *entry = (Entry){.caller = qos_caller_ref(caller), .read = now};
+        *entry = (Entry){.caller = qos_caller_ref(caller), .read = now, .is_named = is_named};
         entry->link.data = entry;
         g_hash_table_insert(callers->entries, GINT_TO_POINTER(caller->tid), entry);
         g_queue_push_head_link(&callers->recent, &entry->link);
@@ -280,51 +145,103 @@ static void store(QosCallers *callers, const QosJobNaming *naming, QosCaller *ca
     pthread_mutex_unlock(&callers->lock);
 }
 
-/* The cached caller, a new reference, or NULL where there is none. *ret_fresh: it may answer; else
- * the naming to make a new one with, a reference. */
-static QosCaller *find(QosCallers *callers, const struct fuse_ctx *context, QosTime now,
-                       gboolean *ret_fresh, QosJobNaming **ret_naming)
+/* What is cached, a new reference, or NULL. *ret_fresh: it may answer. */
+static QosCaller *look_up(QosCallers *callers, const struct fuse_ctx *context, gboolean needs_job,
+                          QosTime now, gboolean *ret_fresh)
 {
     QosCaller *caller = NULL;
     Entry *entry;
 
+    *ret_fresh = FALSE;
     pthread_mutex_lock(&callers->lock);
     entry = g_hash_table_lookup(callers->entries, GINT_TO_POINTER(context->pid));
     if (entry) {
         caller = qos_caller_ref(entry->caller);
         *ret_fresh = now - entry->read < QOS_CALLER_FRESH && caller->uid == context->uid &&
-                     caller->gid == context->gid;
+                     caller->gid == context->gid && (entry->is_named || !needs_job);
         g_queue_unlink(&callers->recent, &entry->link);
         g_queue_push_head_link(&callers->recent, &entry->link);
     }
-    if (!*ret_fresh)
-        *ret_naming = qos_job_naming_ref(callers->naming);
     pthread_mutex_unlock(&callers->lock);
     return caller;
 }
 
-QosCaller *qos_callers_get(QosCallers *callers, const struct fuse_ctx *context)
+/* How a caller comes to his job. */
+typedef enum {
+    BY_FACTS,
+    AS_BEFORE, /* his environment is not to be had: if he is new, by the rest */
+    NOT_NOW,   /* it is not needed */
+} How;
+
+/* The job of who is known by `facts` now, and was `known` before (or NULL): a reference, or NULL
+ * where none is needed. */
+static QosJob *find_job(QosCallers *callers, const QosJobNaming *naming,
+                        const struct fuse_ctx *context, const QosProcessFacts *facts,
+                        const QosCaller *known, How how)
 {
-    QosTime now = qos_gate_now();
-    g_autoptr(QosJobNaming) naming = NULL;
-    gboolean fresh = FALSE;
-    QosCaller *known = find(callers, context, now, &fresh, &naming);
-    QosCaller *caller;
-    Facts facts = {0};
-    QosJob *job;
+    gboolean is_same = known && facts->start != 0 && facts->start == known->start;
+
+    if (is_same && known->job && (facts->exiting || how != BY_FACTS))
+        return qos_job_ref(known->job);
+    return how == NOT_NOW ? NULL : name_job(callers, naming, context, facts);
+}
+
+static QosCaller *name_caller(QosCallers *callers, QosJobNaming *naming,
+                              const struct fuse_ctx *context, QosProcessFacts *facts,
+                              const QosCaller *known, How how)
+{
+    QosJob *job = find_job(callers, naming, context, facts, known, how);
+    QosCaller *caller = make_caller(context, facts, job);
+
+    if (context->pid != 0)
+        store(callers, naming, caller, how != NOT_NOW, qos_gate_now());
+    return caller;
+}
+
+QosCaller *qos_callers_find(QosCallers *callers, const struct fuse_ctx *context, gboolean needs_job)
+{
+    gboolean fresh, is_visible = context->pid != 0 && callers->has_proc;
+    QosCaller *known = look_up(callers, context, needs_job, qos_gate_now(), &fresh);
+    QosCaller *caller = NULL;
 
     if (fresh)
         return known;
-    if (context->pid != 0 && callers->has_proc)
-        read_facts(context->pid, naming, &facts);
-    if (facts.exiting && known && facts.start == known->start)
-        job = qos_job_ref(known->job);
-    else
-        job = name_job(callers, naming, context, &facts);
-    caller = make_caller(context, &facts, job);
-    if (context->pid != 0)
-        store(callers, naming, caller, now);
-    clear_facts(&facts);
+    g_autoptr(QosJobNaming) naming = qos_callers_naming(callers);
+    g_auto(QosProcessFacts) facts = {0};
+
+    if (!is_visible || !needs_job || !qos_job_naming_wants_environment(naming)) {
+        if (is_visible)
+            qos_process_read(context->pid, FALSE, qos_job_naming_wants_cgroup(naming), &facts);
+        caller =
+            name_caller(callers, naming, context, &facts, known, needs_job ? BY_FACTS : NOT_NOW);
+    }
+    qos_caller_unref(known);
+    return caller;
+}
+
+QosCaller *qos_callers_name(QosCallers *callers, const struct fuse_ctx *context,
+                            QosJobNaming *naming, QosProcessFacts *facts)
+{
+    gboolean fresh;
+    QosCaller *known = look_up(callers, context, TRUE, qos_gate_now(), &fresh);
+    QosCaller *caller = name_caller(callers, naming, context, facts, known, BY_FACTS);
+
+    qos_caller_unref(known);
+    return caller;
+}
+
+QosCaller *qos_callers_guess(QosCallers *callers, const struct fuse_ctx *context)
+{
+    gboolean fresh;
+    QosCaller *known = look_up(callers, context, TRUE, qos_gate_now(), &fresh);
+
+    if (fresh)
+        return known;
+    g_autoptr(QosJobNaming) naming = qos_callers_naming(callers);
+    g_auto(QosProcessFacts) facts = {0};
+    qos_process_read(context->pid, FALSE, qos_job_naming_wants_cgroup(naming), &facts);
+    QosCaller *caller = name_caller(callers, naming, context, &facts, known, AS_BEFORE);
+
     qos_caller_unref(known);
     return caller;
 }

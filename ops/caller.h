@@ -13,6 +13,10 @@
  * Bounded: QOS_CALLER_CACHE_MAX entries, the least recently used go first, and so do those that
  * were not used for QOS_CALLER_IDLE, which would keep their jobs from being dropped.
  *
+ * To read the environment of a process may take for ever (ops/process.h), so it is never done by
+ * the thread that has the request, but by the namers (ops/namers.h). Where it does not come, the
+ * caller keeps the job that he had, or if he is new is named without it.
+ *
  * Lock: `lock` in the cache; never held while /proc is read or the gate is asked for the job.
  */
 #pragma once
@@ -22,6 +26,7 @@
 #include "fs/gate.h"
 #include "ops/cred.h"
 #include "ops/job.h"
+#include "ops/process.h"
 
 #define QOS_CALLER_CACHE_MAX 65536
 #define QOS_CALLER_FRESH     QOS_SECOND
@@ -33,9 +38,17 @@ typedef struct QosCallers QosCallers;
 QosCallers *qos_callers_new(QosGate *gate);
 void qos_callers_free(QosCallers *callers); /* NULL is allowed */
 
-/* The caller of a request: never NULL, a new reference. The thread has the daemon's own identity
- * afterwards, where /proc was read. */
-QosCaller *qos_callers_get(QosCallers *callers, const struct fuse_ctx *context);
+/* The caller of a request, a new reference; NULL where his environment has to be read first. With
+ * `needs_job` FALSE it is never NULL, but its job may be. Where /proc was read, the thread has the
+ * daemon's own identity afterwards; so with the next two. */
+QosCaller *qos_callers_find(QosCallers *callers, const struct fuse_ctx *context,
+                            gboolean needs_job);
+/* The caller of whom `facts` were read, with all that `naming` wants; never NULL. Takes his groups
+ * out of them. */
+QosCaller *qos_callers_name(QosCallers *callers, const struct fuse_ctx *context,
+                            QosJobNaming *naming, QosProcessFacts *facts);
+/* The caller whose environment does not come; never NULL. */
+QosCaller *qos_callers_guess(QosCallers *callers, const struct fuse_ctx *context);
 
 /* Replaces how jobs are named (takes a reference); what is cached is forgotten. */
 void qos_callers_set_naming(QosCallers *callers, QosJobNaming *naming);

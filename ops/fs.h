@@ -16,6 +16,7 @@ typedef struct QosControl QosControl;       /* ops/control.h */
 typedef struct QosInterrupts QosInterrupts; /* ops/interrupt.h */
 typedef struct QosTolls QosTolls;           /* ops/toll.h */
 typedef struct QosBackings QosBackings;     /* ops/backing.h */
+typedef struct QosNamers QosNamers;         /* ops/namers.h */
 
 /* virtiofsd's words: what the kernel may cache. */
 typedef enum {
@@ -42,6 +43,7 @@ typedef struct QosFs {
     struct fuse_session *session;
     QosGate *gate;
     QosCallers *callers;
+    QosNamers *namers;
     QosInodes *inodes;
     QosHandles *handles;
     QosOpeners *openers;

@@ -4,6 +4,7 @@
 #include "ops/op.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "fs/ring.h"
@@ -218,24 +219,27 @@ static gboolean asks_as(const struct fuse_ctx *context, const QosCaller *opener)
            (context->pid == 0 && context->uid == 0 && context->gid == 0);
 }
 
-/* Work on an open file is done as its opener, unless another user asks; the opener's job always
- * pays. */
-const QosCaller *qos_op_caller(QosOp *op)
+/* The caller, a new reference, or NULL where he has to be named first. Work on an open file is done
+ * as its opener, unless another user asks; the opener's job always pays. */
+static QosCaller *find_caller(const QosOp *op)
 {
     const struct fuse_ctx *context = fuse_req_ctx(op->fuse);
-    QosRequest *request = &op->entry.request;
     QosCaller *opener = op->handle != NULL ? op->handle->caller : NULL;
 
-    if (op->caller != NULL)
-        return op->caller;
     if (opener != NULL && asks_as(context, opener))
-        op->caller = qos_caller_ref(opener);
-    else
-        op->caller = qos_callers_get(op->fs->callers, context);
-    request->uid = op->caller->uid;
-    request->gid = op->caller->gid;
-    request->job = qos_job_ref(opener != NULL ? opener->job : op->caller->job);
-    return op->caller;
+        return qos_caller_ref(opener);
+    return qos_callers_find(op->fs->callers, context, opener == NULL);
+}
+
+/* Takes `caller`. */
+static void set_caller(QosOp *op, QosCaller *caller)
+{
+    QosRequest *request = &op->entry.request;
+
+    op->caller = caller;
+    request->uid = caller->uid;
+    request->gid = caller->gid;
+    request->job = qos_job_ref(op->handle != NULL ? op->handle->caller->job : caller->job);
 }
 
 /* What holds a lock that other jobs may want does not wait: the lock of a directory, or of a file
@@ -313,23 +317,53 @@ static void park(QosOp *op)
         qos_gate_release(fs->gate, lock); /* he who opened it meanwhile may not have met it */
 }
 
-void qos_op_submit(QosOp *op)
+static void enter(QosOp *op)
 {
-    qos_op_caller(op);
-    note_lock(op);
-    if (qos_gate_enter(op->fs->gate, &op->entry))
+    gboolean may_run;
+
+    if (op->prepare != NULL)
+        op->prepare(op);
+    if (!op->is_urgent)
+        note_lock(op);
+    may_run = op->is_urgent ? qos_gate_charge(op->fs->gate, &op->entry)
+                            : qos_gate_enter(op->fs->gate, &op->entry);
+    if (may_run)
         run_entries(&op->entry);
     else
         park(op);
 }
 
+/* A namer goes on with it; what it brought are copies, as it works on no open file. */
+static void go_on(QosNameless *nameless, QosCaller *caller)
+{
+    QosOp *op = (QosOp *)((char *)nameless - offsetof(QosOp, nameless));
+
+    if (caller == NULL) {
+        cancel(&op->entry, ENOTCONN);
+        return;
+    }
+    set_caller(op, caller);
+    enter(op);
+}
+
+void qos_op_submit(QosOp *op)
+{
+    QosCaller *caller = find_caller(op);
+
+    if (caller == NULL) {
+        op->nameless.context = fuse_req_ctx(op->fuse);
+        op->nameless.named = go_on;
+        qos_namers_ask(op->fs->namers, &op->nameless);
+        return;
+    }
+    set_caller(op, caller);
+    enter(op);
+}
+
 void qos_op_submit_urgent(QosOp *op)
 {
-    qos_op_caller(op);
-    if (qos_gate_charge(op->fs->gate, &op->entry))
-        run_entries(&op->entry);
-    else
-        park(op);
+    op->is_urgent = TRUE;
+    qos_op_submit(op);
 }
 
 /* --- the thread's buffer --- */

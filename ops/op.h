@@ -13,7 +13,8 @@
  *     }
  *
  * qos_op_submit() finds the caller and the job (on an open handle these are the opener's, if it is
- * the same user or the kernel itself; the job always), passes the gate, takes on the caller's
+ * the same user or the kernel itself; the job always; where that takes reading his environment, a
+ * namer goes on with the request), passes the gate, takes on the caller's
  * identity, calls run(), sends op->reply (the only place that replies, in op.c), leaves the gate
  * and frees the operation. Where the gate says "wait", park() moves what lies in the reader's
  * buffer, and a worker does the rest later. Names are copied by the handler (qos_op_strdup), so
@@ -28,6 +29,7 @@
 
 #include "fs/gate.h"
 #include "ops/cred.h"
+#include "ops/namers.h"
 
 typedef struct QosFs QosFs; /* ops/fs.h: the mount */
 typedef struct QosOp QosOp;
@@ -96,8 +98,9 @@ struct QosOp {
     QosCaller *caller; /* identity and job; a reference */
     QosHandle *handle; /* NULL, or what the operation works on; a reference */
     int (*run)(QosOp *op);
-    int result;               /* of what was run before its turn */
-    void (*park)(QosOp *op);  /* NULL, or moves borrowed arguments; called without locks */
+    int result;                 /* of what was run before its turn */
+    void (*prepare)(QosOp *op); /* NULL, or called once the caller is known */
+    void (*park)(QosOp *op);    /* NULL, or moves borrowed arguments; called without locks */
     void (*undo)(QosOp *op);  /* NULL, or takes back what a reply promised that was not delivered */
     void (*clear)(QosOp *op); /* NULL, or frees what the operation added to the struct */
     guint64 moved;            /* bytes, for the books; set by run */
@@ -108,8 +111,10 @@ struct QosOp {
     fuse_ino_t locks; /* 0, or the file or directory of which the kernel holds a lock for it */
     gboolean locks_directory;       /* or symbolic link: other jobs may always want it */
     const QosOpenFile *locked_file; /* NULL, or `locks` as one of the operation's handles has it */
-    gboolean parked;                /* it was, or it is about to be */
-    QosWatch watch;                 /* on the list of ops/interrupt.h */
+    gboolean is_urgent;
+    gboolean parked;      /* it was, or it is about to be */
+    QosWatch watch;       /* on the list of ops/interrupt.h */
+    QosNameless nameless; /* while its caller is being named */
 };
 
 /* A zeroed struct of `size` bytes that starts with a QosOp; never NULL. */
@@ -124,8 +129,6 @@ void qos_op_use_handle(QosOp *op, const struct fuse_file_info *info);
 void qos_op_lock_file(QosOp *op, fuse_ino_t ino, const QosHandle *handle);
 /* The same of the directory `ino`, or of a symbolic link that the kernel keeps. */
 void qos_op_lock_directory(QosOp *op, fuse_ino_t ino);
-/* Who asks, and on an open file the opener where that is the same user: borrowed. */
-const QosCaller *qos_op_caller(QosOp *op);
 /* Sends it through the gate, to run now or later; it is no longer the caller's. */
 void qos_op_submit(QosOp *op);
 /* For what waits for no token (release, flush): its cost is debt. */

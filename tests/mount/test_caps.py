@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from harness import as_job, is_stopped, run, running, start_job, umount, wait_until
+from harness import BUILD, USER, as_job, is_stopped, run, running, start_job, umount, wait_until
 
 pytestmark = pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
 
@@ -122,6 +122,32 @@ def test_jobs_that_hang_leave_slots(stoppable):
         assert 28 - 16 < qos.state()["slots"]["stalled"] <= 28
     wait_until(lambda: qos.state()["slots"]["running"] == 0, what="the end")
     assert qos.state()["slots"]["stalled"] == 0
+
+
+# --- the naming of callers ---
+
+ASKS = 400  # more than there are readers
+
+
+def test_a_caller_who_cannot_be_named(stoppable):
+    """His environment is locked for ever: he is named without it after a second, and nobody waits for that."""
+    qos = stoppable("cache=none,slots=16,threads=32")
+    inner = qos.inner
+    with running(start_job("stuck", BUILD / "tests/mount/stuck-caller", inner.dir / "file-0", qos.dir / "file", str(ASKS),
+                           stdin=subprocess.PIPE, stdout=subprocess.PIPE)) as caller:
+        assert caller.stdout.read(6) == b"ready\n"
+        os.kill(inner.pid, signal.SIGSTOP)
+        try:
+            wait_until(lambda: is_stopped(inner.pid), what="the stop")
+            caller.stdin.write(b"\n")
+            caller.stdin.flush()
+            for _ in range(20):
+                assert as_job("guest", "cat", qos.dir / "file", user=USER, group=USER, timeout=60) == "fine"
+            assert qos.job("guest")["operations"]["open"]["samples"] == 20
+            assert caller.stdout.read(ASKS) == b"." * ASKS
+            assert qos.job("stuck") is None and qos.job("stuck-caller.0")
+        finally:
+            os.kill(inner.pid, signal.SIGCONT)
 
 
 # --- memory ---

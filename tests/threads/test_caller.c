@@ -33,8 +33,17 @@ static void tear_down(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
 
 static QosCaller *get(Fixture *fixture, pid_t tid, uid_t uid, gid_t gid)
 {
-    return qos_callers_get(fixture->callers,
-                           &(struct fuse_ctx){.pid = tid, .uid = uid, .gid = gid});
+    const struct fuse_ctx context = {.pid = tid, .uid = uid, .gid = gid};
+    QosCaller *caller = qos_callers_find(fixture->callers, &context, TRUE);
+
+    if (caller == NULL) { /* as a namer does */
+        g_autoptr(QosJobNaming) naming = qos_callers_naming(fixture->callers);
+        g_auto(QosProcessFacts) facts = {0};
+
+        qos_process_read(tid, TRUE, FALSE, &facts);
+        caller = qos_callers_name(fixture->callers, &context, naming, &facts);
+    }
+    return caller;
 }
 
 static void check_job(Fixture *fixture, pid_t tid, uid_t uid, const char *id, guint nodes)

@@ -1,0 +1,126 @@
+/*
+ * Reading /proc (ops/process.h). The environment comes from anonymous memory only (the kernel sees
+ * to that), so that a caller cannot make the daemon wait for a page of a file system of his.
+ */
+#include "ops/process.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "ops/cred.h"
+
+#define PROC_FILE_MAX   (1 << 20) /* read no more of a file; an environment may be larger */
+#define TASK_IS_EXITING 0x4       /* PF_EXITING, in the flags of /proc/TID/stat */
+
+/* The text of a file in `directory`, ended by NUL, or NULL. */
+static char *read_file(int directory, const char *name, gsize *ret_length)
+{
+    g_autoptr(GByteArray) text = g_byte_array_sized_new(4096);
+    int fd = openat(directory, name, O_RDONLY | O_CLOEXEC);
+    gssize got;
+
+    if (fd < 0)
+        return NULL;
+    do {
+        char part[4096];
+
+        got = TEMP_FAILURE_RETRY(read(fd, part, sizeof(part)));
+        if (got > 0)
+            g_byte_array_append(text, (const guint8 *)part, (guint)got);
+    } while (got > 0 && text->len < PROC_FILE_MAX);
+    close(fd);
+    if (got < 0)
+        return NULL;
+    *ret_length = text->len;
+    g_byte_array_append(text, (const guint8 *)"", 1);
+    return (char *)g_byte_array_free(g_steal_pointer(&text), FALSE);
+}
+
+/* "TID (comm) state ...": comm may itself hold parentheses and blanks, but nothing after it does.
+ */
+static void read_stat(int directory, QosProcessFacts *facts)
+{
+    gsize length;
+    char *begin, *end;
+    guint flags;
+    unsigned long long start;
+
+    facts->stat = read_file(directory, "stat", &length);
+    begin = facts->stat ? strchr(facts->stat, '(') : NULL;
+    end = facts->stat ? strrchr(facts->stat, ')') : NULL;
+    if (!begin || !end)
+        return;
+    *end = '\0';
+    facts->comm = begin + 1;
+    /* Fields 3 to 22 of proc(5): of these, flags (9) and starttime (22). */
+    if (sscanf(end + 1,
+               " %*c %*d %*d %*d %*d %*d %u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
+               &flags, &start) == 2) {
+        facts->exiting = (flags & TASK_IS_EXITING) != 0;
+        facts->start = start;
+    }
+}
+
+static void read_groups(int directory, QosProcessFacts *facts)
+{
+    g_autoptr(GArray) groups = g_array_new(FALSE, FALSE, sizeof(gid_t));
+    gsize length;
+    g_autofree char *status = read_file(directory, "status", &length);
+    char *at = status ? strstr(status, "\nGroups:") : NULL;
+
+    if (!at)
+        return;
+    at += strlen("\nGroups:");
+    for (;;) {
+        char *end;
+        gid_t group;
+
+        at += strspn(at, " \t");
+        if (!g_ascii_isdigit(*at))
+            break;
+        group = (gid_t)g_ascii_strtoull(at, &end, 10);
+        g_array_append_val(groups, group);
+        at = end;
+    }
+    facts->group_count = (gint)groups->len;
+    facts->groups = (gid_t *)g_array_free(g_steal_pointer(&groups), FALSE);
+}
+
+gboolean qos_process_is_visible(void)
+{
+    g_autofree char *self = g_file_read_link("/proc/self", NULL);
+
+    return self && g_ascii_strtoll(self, NULL, 10) == getpid();
+}
+
+void qos_process_read(pid_t tid, gboolean environment, gboolean cgroup, QosProcessFacts *ret_facts)
+{
+    g_autofree char *path = g_strdup_printf("/proc/%d", tid);
+    gsize length;
+    int directory;
+
+    *ret_facts = (QosProcessFacts){0};
+    qos_cred_restore();
+    directory = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (directory < 0)
+        return;
+    read_stat(directory, ret_facts);
+    read_groups(directory, ret_facts);
+    if (environment)
+        ret_facts->environment = read_file(directory, "environ", &ret_facts->environment_length);
+    if (cgroup)
+        ret_facts->cgroup = read_file(directory, "cgroup", &length);
+    close(directory);
+}
+
+void qos_process_clear(QosProcessFacts *facts)
+{
+    g_free(facts->stat);
+    g_free(facts->environment);
+    g_free(facts->cgroup);
+    g_free(facts->groups);
+    *facts = (QosProcessFacts){0};
+}

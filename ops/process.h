@@ -1,0 +1,36 @@
+/*
+ * What /proc says of a process, read as the daemon itself.
+ *
+ * All files of one process are opened through its directory in /proc, which stands for that process
+ * alone: when its pid is reused, they fail with ESRCH, so that what is read never mixes two
+ * processes.
+ *
+ * To read its environment takes the lock of its memory, which the process itself, or a file system
+ * that it has mapped, may hold for ever. No other file waits for the process.
+ */
+#pragma once
+
+#include <glib.h>
+#include <sys/types.h>
+
+/* All NULL or 0 of a process that is gone or may not be seen. */
+typedef struct {
+    char *stat; /* `comm` points into it */
+    const char *comm;
+    guint64 start; /* of the thread, in clock ticks after boot */
+    gboolean exiting;
+    char *environment;
+    gsize environment_length;
+    char *cgroup;
+    gid_t *groups;
+    gint group_count;
+} QosProcessFacts;
+
+/* Reads what is known of a TID, and its environment and cgroup where wanted. The thread has the
+ * daemon's own identity afterwards. */
+void qos_process_read(pid_t tid, gboolean environment, gboolean cgroup, QosProcessFacts *ret_facts);
+void qos_process_clear(QosProcessFacts *facts);
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(QosProcessFacts, qos_process_clear)
+
+/* FALSE where /proc is that of another pid namespace, where our pids are other processes. */
+gboolean qos_process_is_visible(void);
