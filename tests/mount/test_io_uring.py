@@ -160,12 +160,12 @@ def test_a_burst_of_one_thread(ring):
 def test_more_come_back_than_readers_may_be(ring):
     """Then one reader takes the entries of many."""
     qos = ring("slots=2,threads=3")
-    for _ in range(3):
-        job = crowd(qos, 100)
-        assert waiting(qos) == 100
+    for _ in range(2):
+        job = crowd(qos, 400)
+        assert waiting(qos) == 400
         qos.rule("stop tight")
         assert job.communicate(timeout=30)[0] == ""
-        assert max(readers(qos).values()) <= 3 + 64
+        assert max(readers(qos).values()) <= 3 + 320
     guest(qos)
 
 
