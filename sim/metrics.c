@@ -8,9 +8,10 @@
 #include <stdlib.h>
 
 #define WINDOW          QOS_SECOND
-#define WINDOW_REQUESTS 10   /* of the smallest share, in a window at least */
-#define SETTLED         0.95 /* of the share */
-#define REPAID          0.1  /* of the record, left */
+#define WINDOW_REQUESTS 10               /* of the smallest share, in a window at least */
+#define SETTLED         0.95             /* of the share */
+#define CAPACITY_TIME   (5 * QOS_SECOND) /* to find out the capacity */
+#define REPAID          0.1              /* of the record, left */
 
 struct QosReference {
     const QosScenario *scenario;
@@ -290,6 +291,28 @@ static void look_at_lender(const View *view, const QosSimulatedJob *job)
     }
 }
 
+/* --- the capacity --- */
+
+static double capacity_error(const QosScenario *scenario, const QosSimulation *simulation)
+{
+    double error = NAN;
+    double last = 0;
+    QosTime since = 0; /* the last change */
+
+    if (scenario->told_capacity > 0 || simulation->sharing->adapt == QOS_ADAPT_OFF)
+        return NAN;
+    for (guint i = 0; i < simulation->capacity->len; i++) {
+        const QosCapacity *capacity = &g_array_index(simulation->capacity, QosCapacity, i);
+        QosTime time = (QosTime)(i + 1) * scenario->bin;
+        if (capacity->actual != last)
+            since = time - scenario->bin;
+        last = capacity->actual;
+        if (time - since >= CAPACITY_TIME && last > 0)
+            error = larger(error, fabs(capacity->estimate / capacity->actual - 1));
+    }
+    return error;
+}
+
 /* --- all --- */
 
 static void look_at_bursts(const QosReference *reference, const QosSimulation *simulation,
@@ -336,7 +359,8 @@ void qos_metrics(const QosReference *reference, const QosSimulation *simulation,
         .least = NAN,
         .settle = NAN,
         .waking = NAN,
-        .repayment = NAN};
+        .repayment = NAN,
+        .capacity_error = capacity_error(scenario, simulation)};
     look_at_windows(&view);
     for (guint i = 0; i < simulation->jobs->len; i++)
         look_at_lender(&view, job_at(simulation, i));

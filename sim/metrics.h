@@ -36,7 +36,9 @@ typedef struct {
     double burst_median;
     double burst_p99;
     double burst_longest;
-    double burst_factor; /* 99th percentile of what a burst took against its median alone */
+    double capacity_error; /* where the capacity is found out: the largest of |found / actual - 1|,
+                              five seconds after the start and after each change */
+    double burst_factor;   /* 99th percentile of what a burst took against its median alone */
 } QosMetrics;
 
 void qos_metrics(const QosReference *reference, const QosSimulation *simulation,

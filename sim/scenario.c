@@ -1,6 +1,7 @@
 /*
- * Reads scenarios. Each group is a table of keys with the place where the value goes, so that an
- * unknown key is an error and not a silent default.
+ * Reads scenarios. Each group is a table of keys with their bounds and the place where the value
+ * goes, so that an unknown key is an error and not a silent default. The bounds keep times and
+ * products of them far from overflow.
  */
 #include "sim/scenario.h"
 
@@ -9,95 +10,174 @@
 
 #include "base/error.h"
 #include "base/units.h"
+#include "fs/adapt.h"
 
-typedef enum { TEXT, DURATION, BYTES, COUNT, COUNT64, REAL, STEPS } Kind;
+#define MINUTE           (60 * QOS_SECOND)
+#define DAY              (24 * 60 * MINUTE)
+#define WEIGHT_MAX       1000000
+#define PROCESSES_MAX    1000000   /* of a client, and of all */
+#define BINS_MAX         100000000 /* of all jobs */
+#define JOB_NAME_MAX     40
+#define JOB_NAME_LETTERS G_CSET_A_2_Z G_CSET_a_2_z G_CSET_DIGITS "-_."
+#define LIST_MAX         1000 /* steps or periods */
+
+typedef enum { TEXT, DURATION, BYTES, COUNT, COUNT64, REAL, CAPACITY, STEPS, PERIODS } Kind;
 
 typedef struct {
     const char *name;
     Kind kind;
-    void *place;
+    void *place; /* char *, QosTime, gint64, guint, guint64, double, double, GArray * */
+    double minimum;
+    double maximum;
 } Key;
 
-#define PROCESSES_MAX 1000000
+#define TEXT_KEY(name, place)                                                                      \
+    {                                                                                              \
+        name, TEXT, place, 0, 0                                                                    \
+    }
+#define DURATION_KEY(name, place, min, max)                                                        \
+    {                                                                                              \
+        name, DURATION, place, (double)(min), (double)(max)                                        \
+    }
+#define COUNT_KEY(name, place, min, max)                                                           \
+    {                                                                                              \
+        name, COUNT, place, min, max                                                               \
+    }
+#define REAL_KEY(name, place, min, max)                                                            \
+    {                                                                                              \
+        name, REAL, place, min, max                                                                \
+    }
+#define END_OF_KEYS                                                                                \
+    {                                                                                              \
+        NULL, TEXT, NULL, 0, 0                                                                     \
+    }
 
 /* --- values --- */
 
-static gboolean parse_real(const char *name, const char *text, double *ret_value, GError **error)
+static gboolean check_bounds(const Key *key, double value, double unit, GError **error)
+{
+    if (value >= key->minimum && value <= key->maximum)
+        return TRUE;
+    qos_set_error(error, ERANGE, "out of range: %g to %g%s", key->minimum / unit,
+                  key->maximum / unit, unit > 1 ? " s" : "");
+    return FALSE;
+}
+
+static gboolean parse_real(const char *text, double *ret_value, GError **error)
 {
     char *end;
-    double value = g_ascii_strtod(text, &end);
 
-    if (end == text || *end != '\0' || !(value >= 0 && value <= 1e15)) {
-        g_set_error(error, QOS_ERROR, EINVAL, "%s=%s: give a number from 0 to 1e15", name, text);
+    *ret_value = g_ascii_strtod(text, &end);
+    if (end != text && *end == '\0' && *ret_value >= 0)
+        return TRUE;
+    qos_set_error(error, EINVAL, "\"%s\" is no number", text);
+    return FALSE;
+}
+
+/* A number of operations a second, or "auto". */
+static gboolean parse_capacity(const Key *key, const char *text, GError **error)
+{
+    double value = 0;
+
+    if (strcmp(text, "auto") != 0 &&
+        !(parse_real(text, &value, error) && check_bounds(key, value, 1, error)))
         return FALSE;
-    }
-    *ret_value = value;
+    *(double *)key->place = value;
     return TRUE;
 }
 
-/* "TIME:CAPACITY ...", the times in order. */
-static gboolean parse_steps(const char *text, GArray *steps, GError **error)
+/* "TIME:CAPACITY", later than the last of `steps`. */
+static gboolean parse_step(const Key *key, const char *word, GArray *steps, GError **error)
 {
-    g_auto(GStrv) words = g_strsplit_set(text, " \t", -1);
-    QosTime last = 0;
+    g_auto(GStrv) parts = g_strsplit(word, ":", 2);
+    QosTime last = steps->len > 0 ? g_array_index(steps, QosStep, steps->len - 1).time : 0;
+    QosStep step;
 
+    if (parts[1] == NULL) {
+        qos_set_error(error, EINVAL, "\"%s\" is no TIME:CAPACITY, such as 10s:500", word);
+        return FALSE;
+    }
+    if (!qos_parse_duration(parts[0], &step.time, error) ||
+        !parse_real(parts[1], &step.capacity, error) || !check_bounds(key, step.capacity, 1, error))
+        return FALSE;
+    if (step.time <= last) {
+        qos_set_error(error, EINVAL, "\"%s\" is not after the step before", word);
+        return FALSE;
+    }
+    g_array_append_val(steps, step);
+    return TRUE;
+}
+
+static gboolean parse_period(const Key *key, const char *word, GArray *periods, GError **error)
+{
+    QosTime period;
+
+    if (!qos_parse_duration(word, &period, error) ||
+        !check_bounds(key, (double)period, (double)QOS_SECOND, error))
+        return FALSE;
+    g_array_append_val(periods, period);
+    return TRUE;
+}
+
+/* Words with blanks between them. */
+static gboolean parse_list(const Key *key, const char *text, GError **error)
+{
+    g_auto(GStrv) words = g_strsplit_set(text, " \t", LIST_MAX + 1);
+    GArray *list = key->place;
+
+    g_array_set_size(list, 0);
     for (guint i = 0; words[i] != NULL; i++) {
         if (*words[i] == '\0')
             continue;
-        g_auto(GStrv) parts = g_strsplit(words[i], ":", 2);
-        QosStep step;
-        if (parts[1] == NULL) {
-            g_set_error(error, QOS_ERROR, EINVAL, "%s: give TIME:CAPACITY, as in 10s:500",
-                        words[i]);
+        if (!(key->kind == STEPS ? parse_step(key, words[i], list, error)
+                                 : parse_period(key, words[i], list, error)))
             return FALSE;
-        }
-        if (!qos_parse_duration(parts[0], &step.time, error) ||
-            !parse_real("capacity", parts[1], &step.capacity, error))
-            return FALSE;
-        if (step.capacity <= 0 || step.time <= last) {
-            g_set_error(error, QOS_ERROR, EINVAL,
-                        "%s: a capacity must be more than 0, and each time after the one before",
-                        words[i]);
-            return FALSE;
-        }
-        last = step.time;
-        g_array_append_val(steps, step);
     }
+    if (list->len == 0)
+        qos_set_error(error, EINVAL, "there is nothing in it");
+    return list->len > 0;
+}
+
+static gboolean parse_integer(const Key *key, const char *text, GError **error)
+{
+    gint64 number;
+
+    if (!qos_parse_integer(key->name, text, (gint64)key->minimum, (gint64)key->maximum, &number,
+                           error))
+        return FALSE;
+    if (key->kind == COUNT)
+        *(guint *)key->place = (guint)number;
+    else
+        *(guint64 *)key->place = (guint64)number;
     return TRUE;
 }
 
 static gboolean parse_value(const Key *key, const char *text, GError **error)
 {
-    gint64 number = 0;
-    gboolean ok = TRUE;
-
     switch (key->kind) {
     case TEXT:
         g_free(*(char **)key->place);
         *(char **)key->place = g_strdup(text);
-        break;
+        return TRUE;
     case DURATION:
-        ok = qos_parse_duration(text, key->place, error);
-        break;
+        return qos_parse_duration(text, key->place, error) &&
+               check_bounds(key, (double)*(QosTime *)key->place, (double)QOS_SECOND, error);
     case BYTES:
-        ok = qos_parse_bytes(text, key->place, error);
-        break;
+        return qos_parse_bytes(text, key->place, error) &&
+               check_bounds(key, (double)*(gint64 *)key->place, 1, error);
     case COUNT:
-        ok = qos_parse_integer(key->name, text, 0, PROCESSES_MAX, &number, error);
-        if (ok)
-            *(guint *)key->place = (guint)number;
-        break;
     case COUNT64:
-        ok = qos_parse_integer(key->name, text, 0, G_MAXINT64, key->place, error);
-        break;
+        return parse_integer(key, text, error);
     case REAL:
-        ok = parse_real(key->name, text, key->place, error);
-        break;
+        return parse_real(text, key->place, error) &&
+               check_bounds(key, *(double *)key->place, 1, error);
+    case CAPACITY:
+        return parse_capacity(key, text, error);
     case STEPS:
-        ok = parse_steps(text, key->place, error);
-        break;
+    case PERIODS:
+        return parse_list(key, text, error);
     }
-    return ok;
+    return FALSE;
 }
 
 static const Key *find_key(const Key *keys, const char *name)
@@ -109,7 +189,7 @@ static const Key *find_key(const Key *keys, const char *name)
     return NULL;
 }
 
-/* Reads all keys of a group; `keys` ends with a NULL name. */
+/* Reads all keys of a group; `keys` ends with END_OF_KEYS. */
 static gboolean read_group(GKeyFile *file, const char *group, const Key *keys, GError **error)
 {
     g_auto(GStrv) names = g_key_file_get_keys(file, group, NULL, NULL);
@@ -118,10 +198,14 @@ static gboolean read_group(GKeyFile *file, const char *group, const Key *keys, G
         const Key *key = find_key(keys, names[i]);
         g_autofree char *text = g_key_file_get_string(file, group, names[i], NULL);
         if (key == NULL) {
-            g_set_error(error, QOS_ERROR, EINVAL, "[%s] has no key \"%s\"", group, names[i]);
+            qos_set_error(error, EINVAL, "[%s] has no key \"%s\"", group, names[i]);
             return FALSE;
         }
-        if (text == NULL || !parse_value(key, text, error)) {
+        if (text == NULL) {
+            qos_set_error(error, EINVAL, "[%s] %s: not valid text", group, names[i]);
+            return FALSE;
+        }
+        if (!parse_value(key, text, error)) {
             g_prefix_error(error, "[%s] %s: ", group, names[i]);
             return FALSE;
         }
@@ -133,53 +217,74 @@ static gboolean read_group(GKeyFile *file, const char *group, const Key *keys, G
 
 static gboolean read_scenario(GKeyFile *file, QosScenario *scenario, GError **error)
 {
-    const Key keys[] = {{"title", TEXT, &scenario->title},
-                        {"duration", DURATION, &scenario->duration},
-                        {"seed", COUNT, &scenario->seed},
-                        {"bin", DURATION, &scenario->bin},
-                        {NULL, TEXT, NULL}};
+    const Key keys[] = {
+        TEXT_KEY("title", &scenario->title),
+        DURATION_KEY("duration", &scenario->duration, QOS_MILLISECOND, DAY),
+        COUNT_KEY("seed", &scenario->seed, 0, G_MAXUINT32),
+        DURATION_KEY("bin", &scenario->bin, QOS_MILLISECOND, DAY),
+        END_OF_KEYS,
+    };
 
     return read_group(file, "scenario", keys, error);
 }
 
 static gboolean read_store(GKeyFile *file, QosScenario *scenario, GError **error)
 {
-    const Key keys[] = {{"capacity", REAL, &scenario->capacity},
-                        {"bandwidth", REAL, &scenario->bandwidth},
-                        {"latency", DURATION, &scenario->latency},
-                        {"noise", REAL, &scenario->noise},
-                        {"slots", COUNT, &scenario->slots},
-                        {"steps", STEPS, scenario->steps},
-                        {"stall_start", DURATION, &scenario->stall_start},
-                        {"stall_length", DURATION, &scenario->stall_length},
-                        {"stall_every", DURATION, &scenario->stall_every},
-                        {NULL, TEXT, NULL}};
+    const Key keys[] = {
+        REAL_KEY("capacity", &scenario->capacity, 1, QOS_ADAPT_CAPACITY_MAX),
+        REAL_KEY("bandwidth", &scenario->bandwidth, 1000, 1e15),
+        DURATION_KEY("latency", &scenario->latency, 0, MINUTE),
+        REAL_KEY("noise", &scenario->noise, 0, 1),
+        COUNT_KEY("slots", &scenario->slots, 1, PROCESSES_MAX),
+        {"steps", STEPS, scenario->steps, 1, QOS_ADAPT_CAPACITY_MAX},
+        DURATION_KEY("stall_start", &scenario->stall_start, 0, DAY),
+        DURATION_KEY("stall_length", &scenario->stall_length, 0, DAY),
+        DURATION_KEY("stall_every", &scenario->stall_every, QOS_MILLISECOND, DAY),
+        END_OF_KEYS,
+    };
 
     return read_group(file, "store", keys, error);
 }
 
+static Key period_key(QosScenario *scenario)
+{
+    return (Key){"period", PERIODS, scenario->periods, (double)QOS_ADAPT_PERIOD_MIN,
+                 (double)QOS_ADAPT_PERIOD_MAX};
+}
+
 static gboolean read_adapt(GKeyFile *file, QosScenario *scenario, GError **error)
 {
-    const Key keys[] = {{"capacity", REAL, &scenario->told_capacity},
-                        {"period", DURATION, &scenario->period},
-                        {NULL, TEXT, NULL}};
+    const Key keys[] = {
+        {"capacity", CAPACITY, &scenario->told_capacity, 1, QOS_ADAPT_CAPACITY_MAX},
+        period_key(scenario),
+        END_OF_KEYS,
+    };
 
     return read_group(file, "adapt", keys, error);
 }
 
+static gboolean read_figures(GKeyFile *file, QosScenario *scenario, GError **error)
+{
+    const Key keys[] = {
+        TEXT_KEY("timeline", &scenario->timeline),
+        TEXT_KEY("bars", &scenario->bars),
+        TEXT_KEY("records", &scenario->records),
+        TEXT_KEY("rates", &scenario->rates),
+        END_OF_KEYS,
+    };
+
+    return read_group(file, "figures", keys, error);
+}
+
 static gboolean read_job(GKeyFile *file, const char *group, QosScenario *scenario, GError **error)
 {
-    gint64 weight = 1;
-    const Key keys[] = {{"weight", COUNT64, &weight}, {NULL, TEXT, NULL}};
+    guint weight = 1;
+    const Key keys[] = {COUNT_KEY("weight", &weight, 1, WEIGHT_MAX), END_OF_KEYS};
 
     if (!read_group(file, group, keys, error))
         return FALSE;
-    if (weight < 1) {
-        g_set_error(error, QOS_ERROR, EINVAL, "[%s] weight: must be 1 or more", group);
-        return FALSE;
-    }
     g_hash_table_insert(scenario->weights, g_strdup(group + strlen("job ")),
-                        g_memdup2(&weight, sizeof(weight)));
+                        GUINT_TO_POINTER(weight));
     return TRUE;
 }
 
@@ -190,24 +295,45 @@ static void client_free(QosClient *client)
     g_free(client);
 }
 
+static gboolean check_client(const QosClient *client, const char *group, GError **error)
+{
+    const char *problem = NULL;
+
+    if (client->burst > 0 && (client->every > 0) == (client->pause > 0))
+        problem = "burst wants one of every and pause";
+    else if (client->burst == 0 && (client->every > 0 || client->pause > 0))
+        problem = "every and pause want burst";
+    else if (client->rate > 0 && (client->burst > 0 || client->think > 0))
+        problem = "rate= does not wait: leave out burst and think";
+    else if (strlen(client->job) == 0 || strlen(client->job) > JOB_NAME_MAX ||
+             strspn(client->job, JOB_NAME_LETTERS) != strlen(client->job))
+        problem = "a job's name is 1 to 40 of letters, digits, -, _ and .";
+    if (problem != NULL)
+        qos_set_error(error, EINVAL, "[%s] %s", group, problem);
+    return problem == NULL;
+}
+
 static gboolean read_client(GKeyFile *file, const char *group, QosScenario *scenario,
                             GError **error)
 {
     QosClient *client = g_new0(QosClient, 1);
-    const Key keys[] = {{"job", TEXT, &client->job},
-                        {"jobs", COUNT, &client->jobs},
-                        {"processes", COUNT, &client->processes},
-                        {"start", DURATION, &client->start},
-                        {"spread", DURATION, &client->spread},
-                        {"stop", DURATION, &client->stop},
-                        {"life", DURATION, &client->life},
-                        {"size", BYTES, &client->size},
-                        {"think", DURATION, &client->think},
-                        {"burst", COUNT, &client->burst},
-                        {"every", DURATION, &client->every},
-                        {"requests", COUNT64, &client->requests},
-                        {"rate", REAL, &client->rate},
-                        {NULL, TEXT, NULL}};
+    const Key keys[] = {
+        TEXT_KEY("job", &client->job),
+        COUNT_KEY("jobs", &client->jobs, 1, PROCESSES_MAX),
+        COUNT_KEY("processes", &client->processes, 1, PROCESSES_MAX),
+        DURATION_KEY("start", &client->start, 0, DAY),
+        DURATION_KEY("spread", &client->spread, 0, DAY),
+        DURATION_KEY("stop", &client->stop, 0, DAY),
+        DURATION_KEY("life", &client->life, 0, DAY),
+        {"size", BYTES, &client->size, 0, 1 << 30},
+        DURATION_KEY("think", &client->think, 0, DAY),
+        COUNT_KEY("burst", &client->burst, 1, PROCESSES_MAX),
+        DURATION_KEY("every", &client->every, QOS_MILLISECOND, DAY),
+        DURATION_KEY("pause", &client->pause, QOS_MILLISECOND, DAY),
+        {"requests", COUNT64, &client->requests, 1, 1e15},
+        REAL_KEY("rate", &client->rate, 1e-6, 1e6),
+        END_OF_KEYS,
+    };
 
     client->name = g_strdup(group + strlen("client "));
     client->jobs = client->processes = 1;
@@ -217,13 +343,25 @@ static gboolean read_client(GKeyFile *file, const char *group, QosScenario *scen
         return FALSE;
     if (client->job == NULL)
         client->job = g_strdup(client->name);
-    if (client->jobs == 0 || client->processes == 0 || (client->burst > 0) != (client->every > 0)) {
-        g_set_error(error, QOS_ERROR, EINVAL,
-                    "[%s] jobs and processes must be 1 or more, burst and every go together",
-                    group);
-        return FALSE;
-    }
-    return TRUE;
+    return check_client(client, group, error);
+}
+
+static gboolean read_any(GKeyFile *file, const char *group, QosScenario *scenario, GError **error)
+{
+    if (strcmp(group, "scenario") == 0)
+        return read_scenario(file, scenario, error);
+    if (strcmp(group, "store") == 0)
+        return read_store(file, scenario, error);
+    if (strcmp(group, "adapt") == 0)
+        return read_adapt(file, scenario, error);
+    if (strcmp(group, "figures") == 0)
+        return read_figures(file, scenario, error);
+    if (g_str_has_prefix(group, "job "))
+        return read_job(file, group, scenario, error);
+    if (g_str_has_prefix(group, "client "))
+        return read_client(file, group, scenario, error);
+    qos_set_error(error, EINVAL, "there is no group [%s]", group);
+    return FALSE;
 }
 
 static gboolean read_groups(GKeyFile *file, QosScenario *scenario, GError **error)
@@ -231,24 +369,56 @@ static gboolean read_groups(GKeyFile *file, QosScenario *scenario, GError **erro
     g_auto(GStrv) groups = g_key_file_get_groups(file, NULL);
 
     for (guint i = 0; groups[i] != NULL; i++) {
-        gboolean ok;
-        if (strcmp(groups[i], "scenario") == 0)
-            ok = read_scenario(file, scenario, error);
-        else if (strcmp(groups[i], "store") == 0)
-            ok = read_store(file, scenario, error);
-        else if (strcmp(groups[i], "adapt") == 0)
-            ok = read_adapt(file, scenario, error);
-        else if (g_str_has_prefix(groups[i], "job "))
-            ok = read_job(file, groups[i], scenario, error);
-        else if (g_str_has_prefix(groups[i], "client "))
-            ok = read_client(file, groups[i], scenario, error);
-        else
-            ok =
-                (g_set_error(error, QOS_ERROR, EINVAL, "there is no group [%s]", groups[i]), FALSE);
-        if (!ok)
+        if (!read_any(file, groups[i], scenario, error))
             return FALSE;
     }
     return TRUE;
+}
+
+/* --- the whole --- */
+
+static gboolean has_client_of(const QosScenario *scenario, const char *job)
+{
+    for (guint i = 0; i < scenario->clients->len; i++) {
+        if (strcmp(((const QosClient *)scenario->clients->pdata[i])->job, job) == 0)
+            return TRUE;
+    }
+    return FALSE;
+}
+
+static gboolean check_jobs(const QosScenario *scenario, GError **error)
+{
+    GHashTableIter iterator;
+    gpointer name;
+
+    g_hash_table_iter_init(&iterator, scenario->weights);
+    while (g_hash_table_iter_next(&iterator, &name, NULL)) {
+        if (!has_client_of(scenario, name)) {
+            qos_set_error(error, EINVAL, "[job %s] has no client", (const char *)name);
+            return FALSE;
+        }
+    }
+    return TRUE;
+}
+
+static gboolean check_size(const QosScenario *scenario, GError **error)
+{
+    double jobs = 0;
+    double processes = 0;
+
+    for (guint i = 0; i < scenario->clients->len; i++) {
+        const QosClient *client = scenario->clients->pdata[i];
+        jobs += client->jobs;
+        processes += (double)client->jobs * client->processes;
+    }
+    if (processes > PROCESSES_MAX)
+        qos_set_error(error, ERANGE, "more than %d processes in all", PROCESSES_MAX);
+    else if (jobs * ((double)scenario->duration / (double)scenario->bin) > BINS_MAX)
+        qos_set_error(error, ERANGE, "more than %d bins of all jobs: give [scenario] a longer bin",
+                      BINS_MAX);
+    else
+        return TRUE;
+    return FALSE;
 }
 
 static gboolean check(const QosScenario *scenario, GError **error)
@@ -257,15 +427,17 @@ static gboolean check(const QosScenario *scenario, GError **error)
 
     if (scenario->clients->len == 0)
         problem = "there is no [client NAME]";
-    else if (scenario->capacity <= 0 || scenario->slots == 0)
-        problem = "[store] capacity and slots must be 1 or more";
-    else if (scenario->duration <= 0 || scenario->bin <= 0)
-        problem = "[scenario] duration and bin must be more than 0";
-    else if (scenario->period < 5 * QOS_MILLISECOND || scenario->period > 10 * QOS_SECOND)
-        problem = "[adapt] period: 5 ms to 10 s";
+    else if (scenario->capacity <= 0)
+        problem = "[store] has no capacity";
+    else if (scenario->bin > scenario->duration)
+        problem = "[scenario] bin is longer than the duration";
+    else if ((scenario->stall_start != QOS_NEVER) != (scenario->stall_length > 0))
+        problem = "[store] stall_start and stall_length go together";
+    else if (scenario->stall_every > 0 && scenario->stall_every <= scenario->stall_length)
+        problem = "[store] stall_every must be longer than stall_length";
     if (problem != NULL)
-        g_set_error_literal(error, QOS_ERROR, EINVAL, problem);
-    return problem == NULL;
+        qos_set_error(error, EINVAL, "%s", problem);
+    return problem == NULL && check_jobs(scenario, error) && check_size(scenario, error);
 }
 
 static char *name_of(const char *path)
@@ -277,21 +449,31 @@ static char *name_of(const char *path)
     return name;
 }
 
-QosScenario *qos_scenario_load(const char *path, GError **error)
+static QosScenario *scenario_new(const char *path)
 {
-    g_autoptr(GKeyFile) file = g_key_file_new();
-    g_autoptr(QosScenario) scenario = g_new0(QosScenario, 1);
+    QosScenario *scenario = g_new0(QosScenario, 1);
+    QosTime period = QOS_ADAPT_PERIOD;
 
     scenario->name = name_of(path);
-    scenario->duration = 60 * QOS_SECOND;
+    scenario->duration = MINUTE;
     scenario->seed = 1;
-    scenario->bin = scenario->period = 100 * QOS_MILLISECOND;
+    scenario->bin = 100 * QOS_MILLISECOND;
     scenario->slots = 16;
     scenario->stall_start = QOS_NEVER;
     scenario->told_capacity = -1;
     scenario->steps = g_array_new(FALSE, FALSE, sizeof(QosStep));
-    scenario->weights = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
+    scenario->periods = g_array_new(FALSE, FALSE, sizeof(QosTime));
+    g_array_append_val(scenario->periods, period);
+    scenario->weights = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
     scenario->clients = g_ptr_array_new_with_free_func((GDestroyNotify)(void (*)(void))client_free);
+    return scenario;
+}
+
+QosScenario *qos_scenario_load(const char *path, GError **error)
+{
+    g_autoptr(GKeyFile) file = g_key_file_new();
+    g_autoptr(QosScenario) scenario = scenario_new(path);
+
     if (!g_key_file_load_from_file(file, path, G_KEY_FILE_NONE, error) ||
         !read_groups(file, scenario, error) || !check(scenario, error)) {
         g_prefix_error(error, "%s: ", path);
@@ -301,7 +483,18 @@ QosScenario *qos_scenario_load(const char *path, GError **error)
         scenario->told_capacity = scenario->capacity;
     if (scenario->title == NULL)
         scenario->title = g_strdup(scenario->name);
+    scenario->period = g_array_index(scenario->periods, QosTime, 0);
     return g_steal_pointer(&scenario);
+}
+
+gboolean qos_scenario_set_periods(QosScenario *scenario, const char *text, GError **error)
+{
+    Key key = period_key(scenario);
+
+    if (!parse_value(&key, text, error))
+        return FALSE;
+    scenario->period = g_array_index(scenario->periods, QosTime, 0);
+    return TRUE;
 }
 
 void qos_scenario_free(QosScenario *scenario)
@@ -310,14 +503,19 @@ void qos_scenario_free(QosScenario *scenario)
         return;
     g_ptr_array_unref(scenario->clients);
     g_array_unref(scenario->steps);
+    g_array_unref(scenario->periods);
     g_hash_table_unref(scenario->weights);
+    g_free(scenario->timeline);
+    g_free(scenario->bars);
+    g_free(scenario->records);
+    g_free(scenario->rates);
     g_free(scenario->title);
     g_free(scenario->name);
     g_free(scenario);
 }
 
-gint64 qos_scenario_weight(const QosScenario *scenario, const char *job)
+guint qos_scenario_weight(const QosScenario *scenario, const char *job)
 {
-    const gint64 *weight = g_hash_table_lookup(scenario->weights, job);
-    return weight != NULL ? *weight : 1;
+    guint weight = GPOINTER_TO_UINT(g_hash_table_lookup(scenario->weights, job));
+    return weight > 0 ? weight : 1;
 }

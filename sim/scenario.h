@@ -1,14 +1,15 @@
 /*
  * A scenario of the simulator: a store, and the clients that want something of it. Read from a key
- * file (docs/qosfs-sim.1 has the format):
+ * file; qosfs-sim(1) tells what each key means, and sim/scenarios/ has examples.
  *
  *     [scenario]  title, duration, seed, bin
  *     [store]     capacity (op/s), bandwidth (bytes/s), latency, noise, slots, steps, stall_start,
  *                 stall_length, stall_every
- *     [adapt]     capacity (what the scheduler is told, "auto" = nothing), period
+ *     [adapt]     capacity (what the scheduler is told, "auto" = nothing), period (one or more)
  *     [job NAME]  weight
  *     [client N]  job, jobs, processes, start, stop, spread, life, size, think, burst, every,
- *                 requests, rate
+ *                 pause, requests, rate
+ *     [figures]   timeline, bars, records, rates
  */
 #pragma once
 
@@ -27,7 +28,8 @@ typedef struct {
     gint64 size;      /* bytes of a request, 0 = metadata */
     QosTime think;    /* between a reply and the next request */
     guint burst;      /* requests in a burst, 0 = no bursts */
-    QosTime every;    /* from the start of a burst to the start of the next */
+    QosTime every;    /* from the start of a burst to the start of the next, */
+    QosTime pause;    /* or from its end */
     guint64 requests; /* that each process makes, 0 = no end */
     double rate;      /* open loop: requests a second of each process, Poisson; 0 = closed loop */
 } QosClient;
@@ -56,9 +58,15 @@ typedef struct {
     QosTime stall_every; /* from the start of a stall to the next; 0 = there is one */
     /* What the scheduler is told. */
     double told_capacity; /* 0 = auto */
-    QosTime period;
-    GHashTable *weights; /* JobID (of the client's `job`) -> gint64 */
-    GPtrArray *clients;  /* of QosClient, owned */
+    GArray *periods;      /* of QosTime: it is run with each of them */
+    QosTime period;       /* the one that it is run with; by whoever runs it */
+    GHashTable *weights;  /* JobID (of the client's `job`) -> guint */
+    GPtrArray *clients;   /* of QosClient, owned */
+    /* The figures that are drawn of it: names of files, without suffix; NULL = none. */
+    char *timeline; /* what each job gets, by time */
+    char *bars;     /* in all, and against No BW */
+    char *records;  /* and demand, by time */
+    char *rates;    /* in all, by period */
 } QosScenario;
 
 /* Errors (QOS_ERROR): what is wrong, in which group of which file. */
@@ -67,4 +75,6 @@ void qos_scenario_free(QosScenario *scenario); /* NULL is allowed */
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(QosScenario, qos_scenario_free)
 
 /* Of the JobID as written in the file; 1 where it is not given. */
-gint64 qos_scenario_weight(const QosScenario *scenario, const char *job);
+guint qos_scenario_weight(const QosScenario *scenario, const char *job);
+/* Takes periods as they are written, "5ms 100ms", in place of the scenario's. */
+gboolean qos_scenario_set_periods(QosScenario *scenario, const char *text, GError **error);

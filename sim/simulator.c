@@ -120,7 +120,7 @@ static void mark_clear(const Simulator *sim, const Job *job)
 {
     if (job->clear_since == sim->now)
         return;
-    for (guint i = bin_of(sim, job->clear_since); i <= bin_of(sim, sim->now); i++) {
+    for (guint i = bin_of(sim, job->clear_since); i <= bin_of(sim, sim->now - 1); i++) {
         QosBin *bin = bin_at(job->result, i);
         if (bin != NULL)
             bin->is_backlogged = FALSE;
@@ -132,7 +132,7 @@ static void mark_idle(const Simulator *sim, const Job *job)
 {
     if (job->idle_since == sim->now)
         return;
-    for (guint i = bin_of(sim, job->idle_since); i <= bin_of(sim, sim->now); i++) {
+    for (guint i = bin_of(sim, job->idle_since); i <= bin_of(sim, sim->now - 1); i++) {
         QosBin *bin = bin_at(job->result, i);
         if (bin != NULL)
             bin->is_busy = FALSE;
@@ -170,12 +170,15 @@ static void book_reply(const Simulator *sim, const Request *request)
     sim->result->last = sim->now;
 }
 
-/* Writes down the records at the end of each bin that is over by now. */
-static void sample_records(Simulator *sim)
+/* Writes down records and capacity at the end of each bin that is over by now. */
+static void sample(Simulator *sim)
 {
     const QosAdapt *adapt = qos_sched_adapt(sim->sched);
 
     for (; (QosTime)(sim->sampled + 1) * sim->scenario->bin <= sim->now; sim->sampled++) {
+        QosCapacity capacity = {.estimate = qos_adapt_capacity(adapt),
+                                .actual = qos_store_capacity(&sim->store, sim->now)};
+        g_array_append_val(sim->result->capacity, capacity);
         for (guint i = 0; i < sim->jobs->len; i++) {
             const Job *job = &g_array_index(sim->jobs, Job, i);
             QosShareState state;
@@ -283,7 +286,8 @@ static void go_on(Simulator *sim, Process *process)
     if (client->burst > 0 && process->burst_left == 0) {
         QosTime took = sim->now - process->burst;
         g_array_append_val(process->job->result->bursts, took);
-        next = MAX(process->burst + client->every, sim->now);
+        next = client->every > 0 ? MAX(process->burst + client->every, sim->now)
+                                 : sim->now + client->pause;
     }
     if (client->rate > 0 || process->left == 0)
         return;
@@ -333,7 +337,7 @@ static gboolean step(Simulator *sim)
     if (next >= sim->scenario->duration)
         return FALSE;
     sim->now = next;
-    sample_records(sim);
+    sample(sim);
     if (sim->now >= sim->expire) {
         qos_sched_expire(sim->sched, sim->now);
         sim->expire = sim->now + EXPIRE_INTERVAL;
@@ -348,19 +352,24 @@ static gboolean step(Simulator *sim)
     return TRUE;
 }
 
-/* One rule a job, as an administrator who knows all jobs would write them. */
+/* As an administrator who knows all jobs would write them: its part of the capacity for each. One
+ * rule serves all copies of a job, each has a bucket of its own. */
 static void set_static_rules(Simulator *sim)
 {
-    gint64 weights = 0;
-    for (guint i = 0; i < sim->jobs->len; i++)
-        weights += g_array_index(sim->jobs, Job, i).result->weight;
-
+    g_autoptr(GHashTable) ruled = g_hash_table_new(g_str_hash, g_str_equal);
     QosRules *rules = qos_rules_ref(qos_sched_rules(sim->sched));
+    double weights = 0;
+
+    for (guint i = 0; i < sim->jobs->len; i++)
+        weights += (double)g_array_index(sim->jobs, Job, i).result->weight;
     for (guint i = 0; i < sim->jobs->len; i++) {
         const QosSimulatedJob *job = g_array_index(sim->jobs, Job, i).result;
-        double rate = sim->scenario->capacity * (double)job->weight / (double)weights;
-        g_autofree char *command = g_strdup_printf("start j%u jobid={%s} rate=%.0f", i, job->name,
-                                                   CLAMP(rate, 1, (double)QOS_RATE_MAX));
+        double rate = sim->scenario->capacity * (double)job->weight / weights;
+        if (!g_hash_table_add(ruled, (gpointer)job->label))
+            continue;
+        g_autofree char *command = g_strdup_printf(
+            "start j%u jobid={%s%s} rate=%.0f", i, job->label,
+            strcmp(job->name, job->label) == 0 ? "" : ".*", CLAMP(rate, 1, (double)QOS_RATE_MAX));
         QosRules *next = qos_rules_apply(rules, command, 0, NULL);
         g_assert(next != NULL);
         qos_rules_unref(rules);
@@ -480,6 +489,7 @@ QosSimulation *qos_simulate(const QosScenario *scenario, const QosSharing *shari
     sim.result = g_new0(QosSimulation, 1);
     sim.result->sharing = sharing;
     sim.result->jobs = g_ptr_array_new_with_free_func((GDestroyNotify)(void (*)(void))result_free);
+    sim.result->capacity = g_array_new(FALSE, FALSE, sizeof(QosCapacity));
     sim.jobs = g_array_new(FALSE, FALSE, sizeof(Job));
     sim.index = g_hash_table_new(g_str_hash, g_str_equal);
     sim.processes = g_array_new(FALSE, FALSE, sizeof(Process));
@@ -494,7 +504,7 @@ QosSimulation *qos_simulate(const QosScenario *scenario, const QosSharing *shari
         /* until the end */
     }
     sim.now = scenario->duration;
-    sample_records(&sim);
+    sample(&sim);
     sim.result->busy = sim.store.busy;
     finish(&sim);
     qos_heap_clear(&sim.timers);
@@ -511,5 +521,6 @@ void qos_simulation_free(QosSimulation *simulation)
     if (simulation == NULL)
         return;
     g_ptr_array_unref(simulation->jobs);
+    g_array_unref(simulation->capacity);
     g_free(simulation);
 }

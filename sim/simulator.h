@@ -49,6 +49,13 @@ typedef struct {
     QosTime last;         /* and reply */
 } QosSimulatedJob;
 
+/* At the end of a bin, in op/s: what the scheduler took the store for, and what it was, 0 in a
+ * stall. */
+typedef struct {
+    double estimate;
+    double actual;
+} QosCapacity;
+
 typedef struct {
     const QosSharing *sharing;
     GPtrArray *jobs; /* of QosSimulatedJob, owned, in order of the scenario */
@@ -56,6 +63,7 @@ typedef struct {
     guint64 requests; /* issued */
     QosTime busy;     /* how long the store served */
     QosTime last;     /* reply */
+    GArray *capacity; /* of QosCapacity, by bins */
 } QosSimulation;
 
 /* With `label`, of all jobs of that name in the scenario only one runs, and nothing else. The

@@ -5,7 +5,8 @@
 
 #include <math.h>
 
-#define LEAST_TIME 0.01 /* of the usual, however large the noise */
+#define LEAST_TIME  0.01 /* of the usual, however large the noise */
+#define SERVICE_MAX (3600 * QOS_SECOND)
 
 void qos_store_init(QosStore *store, const QosScenario *scenario, GRand *random)
 {
@@ -18,7 +19,7 @@ QosTime qos_store_work(const QosScenario *scenario, guint64 bytes)
 
     if (scenario->bandwidth > 0)
         seconds += (double)bytes / scenario->bandwidth;
-    return (QosTime)(seconds * (double)QOS_SECOND);
+    return (QosTime)MIN(seconds * (double)QOS_SECOND, (double)SERVICE_MAX);
 }
 
 static void follow_steps(QosStore *store, QosTime now)
@@ -54,13 +55,19 @@ static QosTime end_of_stall(const QosScenario *scenario, QosTime time)
     return since < scenario->stall_length ? time - since + scenario->stall_length : time;
 }
 
+double qos_store_capacity(QosStore *store, QosTime now)
+{
+    follow_steps(store, now);
+    return end_of_stall(store->scenario, now) == now ? store->scenario->capacity * store->speed : 0;
+}
+
 QosService qos_store_take(QosStore *store, guint64 bytes, QosTime now)
 {
     QosTime begin = end_of_stall(store->scenario, MAX(now, store->free));
 
     follow_steps(store, begin);
     double time = (double)qos_store_work(store->scenario, bytes) / store->speed;
-    QosTime service = MAX((QosTime)(time * noise_factor(store)), 1);
+    QosTime service = (QosTime)CLAMP(time * noise_factor(store), 1, (double)SERVICE_MAX);
     store->free = begin + service;
     store->busy += service;
     return (QosService){.begin = begin, .reply = store->free + store->scenario->latency};

@@ -26,5 +26,7 @@ typedef struct {
 
 void qos_store_init(QosStore *store, const QosScenario *scenario, GRand *random);
 QosService qos_store_take(QosStore *store, guint64 bytes, QosTime now);
+/* Op/s of requests without bytes, noise left out; 0 in a stall. `now` does not go back. */
+double qos_store_capacity(QosStore *store, QosTime now);
 /* What a request of that size takes of the store's time at its first capacity, without noise. */
 QosTime qos_store_work(const QosScenario *scenario, guint64 bytes);
