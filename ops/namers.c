@@ -208,6 +208,7 @@ static void *name(void *arg)
 {
     QosNamers *namers = arg;
 
+    pthread_setname_np(pthread_self(), "namer"); /* not that of who started it */
     pthread_mutex_lock(&namers->lock);
     while (!namers->is_stopping) {
         if (serve_one_locked(namers))

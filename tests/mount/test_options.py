@@ -406,7 +406,7 @@ def test_threads_are_bounded(store, mount):
                  if (task / "comm").exists()]
         most = max(most, names.count("fuse_worker"))
     assert all(job.returncode == 0 for job in jobs)
-    assert 1 <= most <= 3 + 64
+    assert 1 <= most <= 3 + 320
 
 
 def test_descriptors_are_raised(store, mount):
