@@ -1,6 +1,6 @@
 /*
  * The database of a mount: the connection, its errors, the rules and the tunables, and the thread
- * that writes the jobs' totals.
+ * that writes the jobs' totals and their history, and runs what readers of the history ask for.
  *
  * A snapshot of totals handed over replaces one that is not yet written, for it holds all that one
  * held; so a slow disk makes the totals older, never the queue longer.
@@ -105,28 +105,44 @@ static void free_snapshot(QosDbSnapshot *snapshot)
     g_free(snapshot);
 }
 
-/* The database's own thread: writes what is handed over, and at the end what is left. */
-static void *write_snapshots(void *data)
+/* FALSE, and a warning where none was given, if something could not be written. */
+static gboolean write_snapshot(QosDb *db, const QosDbSnapshot *snapshot, gboolean is_warned)
+{
+    g_autoptr(GError) error = NULL;
+    g_autoptr(GArray) rows = qos_history_sample(&db->history, snapshot->jobs, snapshot->wall);
+
+    pthread_mutex_lock(&db->lock);
+    if (qos_db_write_jobs_locked(db, snapshot, &error))
+        qos_db_write_history_locked(db, rows, snapshot->wall, snapshot->history_days, &error);
+    pthread_mutex_unlock(&db->lock);
+    if (error && !is_warned)
+        g_warning("%s; the totals and the history of jobs will be saved when that is mended",
+                  error->message);
+    return !error;
+}
+
+/* The database's own thread: writes what is handed over and runs tasks, and at the end what is
+ * left. */
+static void *work(void *data)
 {
     QosDb *db = data;
     gboolean failing = FALSE; /* and that was said */
 
     pthread_mutex_lock(&db->queue_lock);
-    while (db->pending || !db->ending) {
-        g_autoptr(GError) error = NULL;
+    while (db->pending || db->tasks.length || !db->ending) {
         QosDbSnapshot *snapshot = g_steal_pointer(&db->pending);
+        g_autofree QosDbTask *task = g_queue_pop_head(&db->tasks);
 
-        if (!snapshot) {
+        if (!snapshot && !task) {
             pthread_cond_wait(&db->queue_changed, &db->queue_lock);
             continue;
         }
         db->writing = TRUE;
         pthread_mutex_unlock(&db->queue_lock);
-        pthread_mutex_lock(&db->lock);
-        if (!qos_db_write_jobs_locked(db, snapshot, &error) && !failing)
-            g_warning("%s; the totals of jobs will be saved when that is mended", error->message);
-        pthread_mutex_unlock(&db->lock);
-        failing = error != NULL;
+        if (snapshot)
+            failing = !write_snapshot(db, snapshot, failing);
+        if (task)
+            task->run(db, task->data);
         free_snapshot(snapshot);
         pthread_mutex_lock(&db->queue_lock);
         db->writing = FALSE;
@@ -146,6 +162,8 @@ QosDb *qos_db_open(const char *path, GError **error)
     pthread_mutex_init(&db->lock, NULL);
     pthread_mutex_init(&db->queue_lock, NULL);
     pthread_cond_init(&db->queue_changed, NULL);
+    g_queue_init(&db->tasks);
+    qos_history_init(&db->history);
     real = realpath(path, NULL); /* so that two names of one file are one lock */
     db->path = g_strdup(real ? real : path);
     free(real);
@@ -157,7 +175,7 @@ QosDb *qos_db_open(const char *path, GError **error)
     if (db->lock_fd >= 0)
         db->sqlite = qos_db_connect(db->path, error);
     if (db->sqlite) {
-        int reason = pthread_create(&db->thread, NULL, write_snapshots, db);
+        int reason = pthread_create(&db->thread, NULL, work, db);
 
         db->has_thread = reason == 0;
         if (reason != 0)
@@ -184,6 +202,7 @@ void qos_db_close(QosDb *db)
     if (db->lock_fd >= 0)
         close(db->lock_fd);
     g_clear_pointer(&db->written, g_hash_table_unref);
+    qos_history_clear(&db->history);
     pthread_cond_destroy(&db->queue_changed);
     pthread_mutex_destroy(&db->queue_lock);
     pthread_mutex_destroy(&db->lock);
@@ -346,16 +365,18 @@ GPtrArray *qos_db_load_jobs(QosDb *db, QosTime wall, GError **error)
 
     pthread_mutex_lock(&db->lock);
     jobs = qos_db_read_jobs_locked(db, wall, error);
+    if (jobs) /* the history has what they did so far */
+        g_array_unref(qos_history_sample(&db->history, jobs, wall));
     pthread_mutex_unlock(&db->lock);
     return jobs;
 }
 
-void qos_db_save_jobs(QosDb *db, GPtrArray *jobs, QosTime now, QosTime wall)
+void qos_db_save_jobs(QosDb *db, GPtrArray *jobs, QosTime now, QosTime wall, guint history_days)
 {
     QosDbSnapshot *snapshot = g_new(QosDbSnapshot, 1);
     QosDbSnapshot *replaced;
 
-    *snapshot = (QosDbSnapshot){.jobs = jobs, .now = now, .wall = wall};
+    *snapshot = (QosDbSnapshot){jobs, now, wall, history_days};
     pthread_mutex_lock(&db->queue_lock);
     replaced = db->pending;
     db->pending = snapshot;
@@ -367,7 +388,18 @@ void qos_db_save_jobs(QosDb *db, GPtrArray *jobs, QosTime now, QosTime wall)
 void qos_db_flush(QosDb *db)
 {
     pthread_mutex_lock(&db->queue_lock);
-    while (db->pending || db->writing)
+    while (db->pending || db->tasks.length || db->writing)
         pthread_cond_wait(&db->queue_changed, &db->queue_lock);
+    pthread_mutex_unlock(&db->queue_lock);
+}
+
+void qos_db_ask(QosDb *db, void (*run)(QosDb *db, void *data), void *data)
+{
+    QosDbTask *task = g_new(QosDbTask, 1);
+
+    *task = (QosDbTask){run, data};
+    pthread_mutex_lock(&db->queue_lock);
+    g_queue_push_tail(&db->tasks, task);
+    pthread_cond_broadcast(&db->queue_changed);
     pthread_mutex_unlock(&db->queue_lock);
 }

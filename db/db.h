@@ -1,5 +1,6 @@
 /*
- * What outlives a mount: rules, tunables and the jobs' totals, in SQLite (db/schema.sql), WAL.
+ * What outlives a mount: rules, tunables, the jobs' totals and their history, in SQLite
+ * (db/schema.sql), WAL.
  *
  * Rules and tunables are written by the caller's thread and are durable on return (they are rare,
  * and set by an administrator who waits for them). Job totals are handed over as a snapshot and
@@ -10,7 +11,7 @@
  */
 #pragma once
 
-#include "fs/account.h"
+#include "fs/history.h"
 #include "fs/rule.h"
 
 typedef struct QosDb QosDb;
@@ -34,8 +35,16 @@ gboolean qos_db_save_tunable(QosDb *db, const char *name, const char *text, GErr
  * the call; each free with g_free. */
 GPtrArray *qos_db_load_jobs(QosDb *db, QosTime wall, GError **error);
 /* Hands over copies (GPtrArray of QosJob with g_free, taken over) as of monotonic `now` and real
- * `wall`, to replace what is saved; written soon, by the database's thread; a failure is logged
- * once until it works again. */
-void qos_db_save_jobs(QosDb *db, GPtrArray *jobs, QosTime now, QosTime wall);
-/* Waits until all that was handed over is written. */
+ * `wall`, to replace what is saved; what they did since the last snapshot goes into the history,
+ * of which so many days are kept (0: none, and none is written). Written soon, by the database's
+ * thread; a failure is logged once until it works again. */
+void qos_db_save_jobs(QosDb *db, GPtrArray *jobs, QosTime now, QosTime wall, guint history_days);
+/* Waits until all that was handed over is written, and all tasks are done. */
 void qos_db_flush(QosDb *db);
+
+/* Lets the database's thread run a task soon, at the latest when the database is closed. */
+void qos_db_ask(QosDb *db, void (*run)(QosDb *db, void *data), void *data);
+/* Reads all of the history, the longer slices first, then by time. It waits for nobody and nobody
+ * for it, but it may take a second: for tasks. */
+gboolean qos_db_read_history(QosDb *db, void (*take)(const QosHistoryRow *row, void *data),
+                             void *data, GError **error);

@@ -2,7 +2,7 @@
  * What the units of db/ share; nobody else includes this, or sqlite3.h.
  *
  * db.c keeps the connection, the rules and the tunables; db_open.c looks, makes and migrates;
- * db_jobs.c reads and writes the totals.
+ * db_jobs.c reads and writes the totals, db_history.c the history.
  */
 #pragma once
 
@@ -20,7 +20,13 @@ typedef struct {
     GPtrArray *jobs; /* of QosJob, owned */
     QosTime now;
     QosTime wall;
+    guint history_days;
 } QosDbSnapshot;
+
+typedef struct {
+    void (*run)(QosDb *db, void *data);
+    void *data;
+} QosDbTask;
 
 struct QosDb {
     char *path;
@@ -34,7 +40,9 @@ struct QosDb {
     pthread_mutex_t queue_lock; /* the rest; never held with `lock` */
     pthread_cond_t queue_changed;
     QosDbSnapshot *pending;
+    GQueue tasks; /* of QosDbTask, owned */
     gboolean writing;
+    QosHistory history; /* up to the last sample; the thread's own */
     gboolean ending;
     pthread_t thread;
     gboolean has_thread;
@@ -67,3 +75,9 @@ sqlite3 *qos_db_connect(const char *path, GError **error);
 
 gboolean qos_db_write_jobs_locked(QosDb *db, const QosDbSnapshot *snapshot, GError **error);
 GPtrArray *qos_db_read_jobs_locked(QosDb *db, QosTime wall, GError **error);
+
+/* --- db_history.c --- */
+
+/* Adds the rows (of QosHistoryRow), and compacts, as of `wall`; the caller holds `lock`. */
+gboolean qos_db_write_history_locked(QosDb *db, const GArray *rows, QosTime wall, guint days,
+                                     GError **error);

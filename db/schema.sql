@@ -58,3 +58,23 @@ CREATE TABLE job_wait (
     last    INTEGER NOT NULL,
     PRIMARY KEY (job, place)
 ) STRICT, WITHOUT ROWID;
+
+-- version 2
+
+-- What each job did in each slice of time (fs/history.h): sums over the slice.
+CREATE TABLE history (
+    step        INTEGER NOT NULL,  -- seconds: 10, 300 or 3600
+    time        INTEGER NOT NULL,  -- where the slice begins, seconds since 1970
+    id          BLOB NOT NULL,     -- the JobID; empty: the jobs that are not told apart
+    operations  INTEGER NOT NULL,
+    read_bytes  INTEGER NOT NULL,
+    write_bytes INTEGER NOT NULL,
+    waits       INTEGER NOT NULL,
+    waited      INTEGER NOT NULL,  -- nanoseconds
+    entitled    INTEGER NOT NULL,  -- this and what follows: millionths of an operation's base cost
+    lent        INTEGER NOT NULL,
+    returned    INTEGER NOT NULL,
+    borrowed    INTEGER NOT NULL,
+    repaid      INTEGER NOT NULL,
+    PRIMARY KEY (step, time, id)
+) STRICT, WITHOUT ROWID;

@@ -175,6 +175,11 @@ void qos_control_drop_text(QosControl *control, GBytes *text)
     pthread_mutex_unlock(&control->lock);
 }
 
+QosDb *qos_control_db(const QosControl *control)
+{
+    return control->db;
+}
+
 QosTime qos_control_started(const QosControl *control)
 {
     return control->started;
@@ -185,8 +190,12 @@ QosTime qos_control_started(const QosControl *control)
 static void save_totals(QosControl *control)
 {
     GPtrArray *jobs = qos_report_copy_jobs(control->fs->gate);
+    guint history_days;
 
-    qos_db_save_jobs(control->db, jobs, qos_gate_now(), wall_now());
+    pthread_mutex_lock(&control->lock);
+    history_days = (guint)qos_tunables_number(&control->tunables, QOS_TUNABLE_HISTORY_DAYS);
+    pthread_mutex_unlock(&control->lock);
+    qos_db_save_jobs(control->db, jobs, qos_gate_now(), wall_now(), history_days);
 }
 
 /* So that a clock that is set back does not bring back, at the next mount, what has expired. */
@@ -214,6 +223,12 @@ static void rules_have_expired(void *data)
     pthread_mutex_unlock(&control->lock);
 }
 
+/* At whole multiples on the wall's clock, so that two saves fill a slice of the history. */
+static QosTime next_save(void)
+{
+    return qos_gate_now() + SAVE_INTERVAL - wall_now() % SAVE_INTERVAL;
+}
+
 /* FALSE where `time` came first. */
 static gboolean wait_until_locked(QosControl *control, QosTime time)
 {
@@ -227,7 +242,7 @@ static gboolean wait_until_locked(QosControl *control, QosTime time)
 static void *save_now_and_then(void *data)
 {
     QosControl *control = data;
-    QosTime next = qos_gate_now() + SAVE_INTERVAL;
+    QosTime next = next_save();
 
     pthread_mutex_lock(&control->lock);
     while (!control->ending) {
@@ -241,7 +256,7 @@ static void *save_now_and_then(void *data)
         if (is_time) {
             qos_privilege_report();
             save_totals(control);
-            next = qos_gate_now() + SAVE_INTERVAL;
+            next = next_save();
         }
         pthread_mutex_lock(&control->lock);
     }
@@ -263,6 +278,8 @@ void qos_control_start(QosControl *control)
 
 void qos_control_stop(QosControl *control)
 {
+    if (control->db) /* what readers of the history wait for */
+        qos_db_flush(control->db);
     if (!control->has_thread)
         return;
     qos_gate_on_expiry(control->fs->gate, NULL, NULL);

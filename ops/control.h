@@ -9,7 +9,7 @@
  * the reason in words, one per uid of the setter.
  *
  * The files of `.qosfs`, mode 0444 (job_stats 0644: writing "clear" or a job id clears): job_stats,
- * jobs, rules, shares, metrics, state.json. Their text is made at open. Node ids below
+ * jobs, rules, shares, metrics, state.json, history. Their text is made at open. Node ids below
  * QOS_CONTROL_INO_END are this unit's; the inode table never gives them out, and a FORGET of one
  * means nothing.
  */
@@ -55,6 +55,8 @@ QosReport *qos_control_report(QosControl *control, gboolean with_jobs);
  * kernel does not tell. */
 void qos_control_keep_text(QosControl *control, GBytes *text);
 void qos_control_drop_text(QosControl *control, GBytes *text);
+/* NULL where nothing persists. */
+QosDb *qos_control_db(const QosControl *control);
 /* TRUE where the caller is root or the mount's owner. */
 gboolean qos_control_may_set(fuse_req_t request);
 /* When it was mounted, ns since 1970. */

@@ -2,7 +2,8 @@
  * The hidden directory `.qosfs` of a mount's root: found by name, never listed.
  *
  * A file is a line of the table below. Its text is made at open and lives in the handle, so that
- * one reader sees one moment however he reads. Sizes are 0 as in /proc, and reading is direct, to
+ * one reader sees one moment however he reads. That of the history comes from the database: the
+ * database's thread makes it and answers. Sizes are 0 as in /proc, and reading is direct, to
  * the end of the text. The kernel judges the modes (default_permissions); root passes them, so
  * writing is judged here again.
  */
@@ -18,7 +19,7 @@
 typedef struct {
     const char *name;
     mode_t mode;
-    GString *(*text)(const QosReport *report);
+    GString *(*text)(const QosReport *report); /* NULL: the history */
     gboolean with_jobs;
 } File;
 
@@ -29,6 +30,7 @@ static const File files[] = {
     {"shares", S_IFREG | 0444, qos_report_shares, TRUE},
     {"metrics", S_IFREG | 0444, qos_report_metrics, TRUE},
     {"state.json", S_IFREG | 0444, qos_report_state, TRUE},
+    {"history", S_IFREG | 0444, NULL, FALSE},
 };
 
 #define FILE_COUNT (sizeof(files) / sizeof(files[0]))
@@ -146,29 +148,74 @@ static GBytes *text_of(const struct fuse_file_info *info)
     return (GBytes *)(uintptr_t)info->fh;
 }
 
+/* Takes over the text. */
+static void answer_open(fuse_req_t request, const struct fuse_file_info *info, GBytes *text)
+{
+    QosControl *control = qos_fs(request)->control;
+    struct fuse_file_info answer = *info;
+
+    qos_control_keep_text(control, text);
+    answer.fh = (uintptr_t)text;
+    answer.direct_io = 1;
+    if (fuse_reply_open(request, &answer) < 0) /* the caller is gone: no release will come */
+        qos_control_drop_text(control, text);
+}
+
+typedef struct {
+    fuse_req_t request;
+    struct fuse_file_info info;
+} Opening;
+
+static void append_row(const QosHistoryRow *row, void *data)
+{
+    qos_report_append_history(data, row);
+}
+
+/* A task of the database's thread. Without a database there is a history without rows. */
+static void open_history(QosDb *db, void *data)
+{
+    g_autofree Opening *opening = data;
+    g_autoptr(GError) error = NULL;
+    GString *text = qos_report_history_head();
+
+    if (db && !qos_db_read_history(db, append_row, text, &error)) {
+        g_string_free(text, TRUE);
+        fuse_reply_err(opening->request, error->code);
+    } else {
+        answer_open(opening->request, &opening->info, g_string_free_to_bytes(text));
+    }
+}
+
+static void ask_for_history(fuse_req_t request, const struct fuse_file_info *info)
+{
+    QosDb *db = qos_control_db(qos_fs(request)->control);
+    Opening *opening = g_new(Opening, 1);
+
+    *opening = (Opening){request, *info};
+    if (db)
+        qos_db_ask(db, open_history, opening);
+    else
+        open_history(NULL, opening);
+}
+
 void qos_control_open(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info *info)
 {
     const File *file = file_of(ino);
     gboolean writes = (info->flags & O_ACCMODE) != O_RDONLY;
-    QosControl *control = qos_fs(request)->control;
-    GBytes *text;
 
     if (!file || (writes && !(file->mode & S_IWUSR)) || (writes && !qos_control_may_set(request))) {
         fuse_reply_err(request, file ? EACCES : ENOENT);
         return;
     }
     if ((info->flags & O_ACCMODE) == O_WRONLY) {
-        text = g_bytes_new(NULL, 0);
+        answer_open(request, info, g_bytes_new(NULL, 0));
+    } else if (!file->text) {
+        ask_for_history(request, info);
     } else {
-        g_autoptr(QosReport) report = qos_control_report(control, file->with_jobs);
+        g_autoptr(QosReport) report = qos_control_report(qos_fs(request)->control, file->with_jobs);
 
-        text = g_string_free_to_bytes(file->text(report));
+        answer_open(request, info, g_string_free_to_bytes(file->text(report)));
     }
-    qos_control_keep_text(control, text);
-    info->fh = (uintptr_t)text;
-    info->direct_io = 1;
-    if (fuse_reply_open(request, info) < 0) /* the caller is gone: no release will come */
-        qos_control_drop_text(control, text);
 }
 
 /* The reader has its data, and may close, before the reply returns here: hence a reference. */

@@ -7,6 +7,7 @@
  */
 #pragma once
 
+#include "fs/history.h"
 #include "ops/tunable.h"
 
 #define QOS_REPORT_POLICIES_MAX 8
@@ -88,6 +89,10 @@ GString *qos_report_state(const QosReport *report);
 /* Lustre's nrs_tbf_rule and nrs_policies. */
 GString *qos_report_nrs_tbf_rule(const QosReport *report);
 GString *qos_report_nrs_policies(const QosReport *report);
+
+/* The history, CSV: its first line, and a row of it. */
+GString *qos_report_history_head(void);
+void qos_report_append_history(GString *text, const QosHistoryRow *row);
 
 /* Takes the adaptive sharing as it is in the gate. */
 void qos_report_take_adapt(QosReportAdapt *adapt, QosGate *gate);

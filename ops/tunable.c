@@ -27,9 +27,10 @@ static char *check_policy(const QosTunables *tunables, QosTunable tunable, const
 static char *check_naming(const QosTunables *tunables, QosTunable tunable, const char *text,
                           GError **error);
 
-#define SLOTS_MAX      65536
-#define PARKED_MIB_MAX (1 << 20)
-#define YEAR           (365 * 86400)
+#define SLOTS_MAX        65536
+#define PARKED_MIB_MAX   (1 << 20)
+#define HISTORY_DAYS_MAX 90
+#define YEAR             (365 * 86400)
 
 static const Description descriptions[QOS_TUNABLE_COUNT] = {
     {"nrs_policies", "tbf", "who goes first: fifo, tbf (the rules) or jrr (jobs in turn)",
@@ -43,6 +44,8 @@ static const Description descriptions[QOS_TUNABLE_COUNT] = {
      check_number, 0, 10000},
     {"parked_mib", "512", "memory for the data of writes that wait, in MiB", check_number, 1,
      PARKED_MIB_MAX},
+    {"history_days", "7", "days that the history of the jobs is kept, 0: none is", check_number, 0,
+     HISTORY_DAYS_MAX},
     {"adapt", "off", "share the store by weight: off, fair or paper", qos_tunables_check_adapt, 0,
      0},
     {"capacity", "auto", "what the store can, for adapt: op/s, bytes/s (200MB/s), or auto",
@@ -56,9 +59,9 @@ static const Description descriptions[QOS_TUNABLE_COUNT] = {
 };
 
 const char *const qos_tunable_names[QOS_TUNABLE_COUNT + 1] = {
-    "nrs_policies",     "slots",          "jobid_var", "jobid_name", "job_cleanup_interval",
-    "metrics_top_jobs", "parked_mib",     "adapt",     "capacity",   "adapt_period",
-    "adapt_bytes",      "adapt_metadata",
+    "nrs_policies",     "slots",       "jobid_var",      "jobid_name", "job_cleanup_interval",
+    "metrics_top_jobs", "parked_mib",  "history_days",   "adapt",      "capacity",
+    "adapt_period",     "adapt_bytes", "adapt_metadata",
 };
 
 gboolean qos_tunable_find(const char *name, QosTunable *ret_tunable)
@@ -212,6 +215,7 @@ void qos_tunables_apply(const QosTunables *tunables, QosTunable tunable, QosFs *
         break;
     }
     case QOS_TUNABLE_METRICS_TOP_JOBS: /* the report reads it */
+    case QOS_TUNABLE_HISTORY_DAYS:     /* so does the saver */
     case QOS_TUNABLE_COUNT:
         break;
     }

@@ -12,9 +12,9 @@ from harness import USER, as_job, as_user, run
 from twins import attempt
 
 RULES = "user.qosfs.nrs_tbf_rule"
-FILES = {"job_stats", "jobs", "rules", "shares", "metrics", "state.json"}
+FILES = {"job_stats", "jobs", "rules", "shares", "metrics", "state.json", "history"}
 TUNABLES = {"nrs_policies", "slots", "jobid_var", "jobid_name", "job_cleanup_interval", "metrics_top_jobs",
-            "parked_mib", "adapt", "capacity", "adapt_period", "adapt_bytes",
+            "parked_mib", "history_days", "adapt", "capacity", "adapt_period", "adapt_bytes",
             "adapt_metadata"}
 
 one_store = pytest.mark.parametrize("store", ["tmpfs"], indirect=True)

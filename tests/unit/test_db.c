@@ -238,7 +238,7 @@ static void save(QosDb *db, const QosJob *const *jobs, guint count)
 
     for (guint i = 0; i < count; i++)
         g_ptr_array_add(copies, g_memdup2(jobs[i], sizeof(*jobs[i])));
-    qos_db_save_jobs(db, copies, NOW, WALL);
+    qos_db_save_jobs(db, copies, NOW, WALL, 7);
     qos_db_flush(db);
 }
 
@@ -318,7 +318,7 @@ static void test_close_writes(Fixture *fixture, G_GNUC_UNUSED gconstpointer data
     QosDb *db = open_good(fixture);
 
     g_ptr_array_add(jobs, new_job("late", 1));
-    qos_db_save_jobs(db, jobs, NOW, WALL);
+    qos_db_save_jobs(db, jobs, NOW, WALL, 7);
     qos_db_close(db);
     db = open_good(fixture);
     jobs = load(db, WALL);
@@ -661,7 +661,7 @@ static void test_kill(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
                 GPtrArray *jobs = g_ptr_array_new_with_free_func(g_free);
 
                 g_ptr_array_add(jobs, new_job("a", n));
-                qos_db_save_jobs(db, jobs, NOW, WALL);
+                qos_db_save_jobs(db, jobs, NOW, WALL, 7);
                 if (!db || !qos_db_save_tunable(db, "slots", number, NULL) ||
                     write(pipes[1], &n, sizeof(n)) != sizeof(n))
                     _exit(1);
