@@ -416,7 +416,7 @@ static gboolean loop(Mounter *mounter, GError **error)
         qos_readers_attach(session);
     config = fuse_loop_cfg_create();
     fuse_loop_cfg_set_clone_fd(config, mounter->ring == NULL);
-    fuse_loop_cfg_set_max_threads(config, mounter->options.threads + QOS_PASSING_ALL);
+    fuse_loop_cfg_set_max_threads(config, mounter->options.threads + QOS_THREADS_BESIDE);
     fuse_loop_cfg_set_idle_threads(config, MAX_IDLE_THREADS);
     mask_signals(SIG_UNBLOCK);
     result = fuse_session_loop_mt(session, config);

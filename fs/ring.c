@@ -38,6 +38,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -115,10 +116,13 @@ static gboolean start_reader_locked(Queue *queue);
 
 /* --- io_urings --- */
 
-static int open_uring(struct io_uring *uring, int fd)
+/* A reader's own: what the kernel does in its name waits until it asks, and interrupts nothing. */
+#define ONE_READER (IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN)
+
+static int open_uring(struct io_uring *uring, guint flags, int fd)
 {
     struct io_uring_params parameters = {
-        .flags = IORING_SETUP_SQE128 | IORING_SETUP_SUBMIT_ALL | IORING_SETUP_CQSIZE,
+        .flags = IORING_SETUP_SQE128 | IORING_SETUP_SUBMIT_ALL | IORING_SETUP_CQSIZE | flags,
         .cq_entries = COMPLETIONS,
     };
     int error = io_uring_queue_init_params(COMMANDS, uring, &parameters);
@@ -129,6 +133,14 @@ static int open_uring(struct io_uring *uring, int fd)
             io_uring_queue_exit(uring);
     }
     return error;
+}
+
+/* Made disabled by another thread, it becomes this thread's. */
+static void adopt_uring(struct io_uring *uring)
+{
+    if (syscall(SYS_io_uring_register, uring->ring_fd, IORING_REGISTER_ENABLE_RINGS, NULL, 0) != 0)
+        g_warning("cannot switch on an io_uring: %s", g_strerror(errno));
+    io_uring_register_ring_fd(uring); /* if not, each use looks up the descriptor */
 }
 
 static struct io_uring_sqe *next_command(struct io_uring *uring)
@@ -341,6 +353,7 @@ static void *read_requests(void *data)
     g_snprintf(name, sizeof(name), "ring-%u", queue->number);
     pthread_setname_np(pthread_self(), name);
     pin(queue->number);
+    adopt_uring(&reader->uring);
     watch_wake_fd(reader);
     while (!g_atomic_int_get(&ring->is_stopping)) {
         if (reader->held == 0) {
@@ -354,6 +367,7 @@ static void *read_requests(void *data)
             break;
     }
     io_uring_submit(&reader->uring); /* the last reply */
+    io_uring_queue_exit(&reader->uring);
     return NULL;
 }
 
@@ -367,7 +381,7 @@ static gboolean start_reader_locked(Queue *queue)
     reader = g_new0(Reader, 1);
     reader->queue = queue;
     reader->is_counted = TRUE;
-    if (open_uring(&reader->uring, ring->fd) != 0) {
+    if (open_uring(&reader->uring, ONE_READER | IORING_SETUP_R_DISABLED, ring->fd) != 0) {
         g_free(reader);
         return FALSE;
     }
@@ -574,7 +588,7 @@ static gboolean check_kernel(GError **error)
                       ", or fuse.enable_uring=Y on its command line");
         return FALSE;
     }
-    result = open_uring(&uring, -1);
+    result = open_uring(&uring, 0, -1);
     if (result == 0) {
         io_uring_queue_exit(&uring);
         return TRUE;
@@ -648,7 +662,7 @@ gboolean qos_ring_attach(QosRing *ring, struct fuse_session *session, GError **e
 
     ring->session = session;
     ring->fd = fuse_session_fd(session);
-    result = open_uring(&ring->last, ring->fd);
+    result = open_uring(&ring->last, 0, ring->fd);
     if (result == 0)
         return TRUE;
     ring->fd = -1;
@@ -682,12 +696,8 @@ void qos_ring_free(QosRing *ring)
     for (guint i = 0; i < ring->queue_count; i++) {
         Queue *queue = &ring->queues[i];
 
-        for (guint j = 0; j < queue->readers->len; j++) {
-            Reader *reader = g_ptr_array_index(queue->readers, j);
-
-            io_uring_queue_exit(&reader->uring);
-            g_free(reader);
-        }
+        for (guint j = 0; j < queue->readers->len; j++)
+            g_free(g_ptr_array_index(queue->readers, j));
         g_ptr_array_unref(queue->readers);
         g_ptr_array_unref(queue->entries);
         pthread_cond_destroy(&queue->changed);
