@@ -210,6 +210,7 @@ static void *work(void *arg)
 {
     QosGate *gate = arg;
 
+    pthread_setname_np(pthread_self(), "worker"); /* not that of who started it */
     pthread_mutex_lock(&gate->lock);
     while (!gate->is_stopping) {
         QosTime wake;
