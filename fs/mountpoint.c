@@ -65,7 +65,8 @@ void qos_mountpoint_detach(const char *path, const char *device)
     g_autofree char *topmost = qos_mountpoint_device(path, NULL);
 
     if (g_strcmp0(topmost, device) == 0 &&
-        umount2(path, MNT_FORCE | MNT_DETACH | UMOUNT_NOFOLLOW) != 0)
+        umount2(path, MNT_FORCE | MNT_DETACH | UMOUNT_NOFOLLOW) != 0 &&
+        errno != EINVAL) /* somebody else was quicker */
         g_warning("cannot unmount \"%s\": %s", path, g_strerror(errno));
 }
 
