@@ -203,6 +203,7 @@ void qos_db_close(QosDb *db)
         close(db->lock_fd);
     g_clear_pointer(&db->written, g_hash_table_unref);
     qos_history_clear(&db->history);
+    g_clear_pointer(&db->shares, g_hash_table_unref);
     pthread_cond_destroy(&db->queue_changed);
     pthread_mutex_destroy(&db->queue_lock);
     pthread_mutex_destroy(&db->lock);

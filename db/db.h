@@ -1,6 +1,6 @@
 /*
- * What outlives a mount: rules, tunables, the jobs' totals and their history, in SQLite
- * (db/schema.sql), WAL.
+ * What outlives a mount: rules, tunables, the jobs' totals, their history, and what they lent and
+ * borrowed, in SQLite (db/schema.sql), WAL.
  *
  * Rules and tunables are written by the caller's thread and are durable on return (they are rare,
  * and set by an administrator who waits for them). Job totals are handed over as a snapshot and
@@ -39,6 +39,20 @@ GPtrArray *qos_db_load_jobs(QosDb *db, QosTime wall, GError **error);
  * of which so many days are kept (0: none, and none is written). Written soon, by the database's
  * thread; a failure is logged once until it works again. */
 void qos_db_save_jobs(QosDb *db, GPtrArray *jobs, QosTime now, QosTime wall, guint history_days);
+
+/* What a job lent and borrowed, in units of fs/adapt.h. */
+typedef struct {
+    char job[QOS_JOB_ID_MAX + 1];
+    gint64 record;
+    QosShareTotals totals;
+} QosDbShare;
+
+/* Of QosDbShare. Rows that are damaged are left out, with a warning that says why. */
+GArray *qos_db_load_shares(QosDb *db, GError **error);
+/* Makes `shares` what is saved, by the caller's thread. A crash of the machine may take back what
+ * was saved last. */
+gboolean qos_db_save_shares(QosDb *db, const GArray *shares, GError **error);
+
 /* Waits until all that was handed over is written, and all tasks are done. */
 void qos_db_flush(QosDb *db);
 

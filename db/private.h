@@ -2,7 +2,8 @@
  * What the units of db/ share; nobody else includes this, or sqlite3.h.
  *
  * db.c keeps the connection, the rules and the tunables; db_open.c looks, makes and migrates;
- * db_jobs.c reads and writes the totals, db_history.c the history.
+ * db_jobs.c reads and writes the totals, db_history.c the history, db_shares.c what was lent and
+ * borrowed.
  */
 #pragma once
 
@@ -33,8 +34,9 @@ struct QosDb {
     int lock_fd;
 
     pthread_mutex_t
-        lock; /* the connection and `written`; held during SQLite's work, and only here */
+        lock; /* the connection, `shares` and `written`; held during SQLite's work, and only here */
     sqlite3 *sqlite;
+    GHashTable *shares;  /* id -> QosDbShare, what the table `share` holds; NULL: not known */
     GHashTable *written; /* id -> what the table `job` holds of it (db_jobs.c); NULL: not known */
 
     pthread_mutex_t queue_lock; /* the rest; never held with `lock` */

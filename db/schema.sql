@@ -78,3 +78,15 @@ CREATE TABLE history (
     repaid      INTEGER NOT NULL,
     PRIMARY KEY (step, time, id)
 ) STRICT, WITHOUT ROWID;
+
+-- version 3
+
+-- What a job lent and borrowed (fs/adapt.h), in millionths of an operation's base cost.
+CREATE TABLE share (
+    id       BLOB PRIMARY KEY,
+    record   INTEGER NOT NULL,     -- lent (> 0) or borrowed (< 0), and not yet paid back
+    lent     INTEGER NOT NULL,     -- totals: to others,
+    returned INTEGER NOT NULL,     -- of that, paid back to it,
+    borrowed INTEGER NOT NULL,     -- from others,
+    repaid   INTEGER NOT NULL      -- of that, paid back by it
+) STRICT, WITHOUT ROWID;

@@ -19,13 +19,14 @@
 #include "base/error.h"
 #include "fs/privilege.h"
 
-#define SAVE_INTERVAL (5 * QOS_SECOND) /* of totals: what a crash may cost */
-#define VALUE_MAX     16384            /* bytes of a value that is set */
-#define XATTR_MAX     65536            /* the kernel's bound on a value */
-#define ERRORS_MAX    256              /* users whose last error is kept */
+#define SAVE_INTERVAL   (5 * QOS_SECOND) /* of totals: what a crash may cost */
+#define SHARES_INTERVAL (1 * QOS_SECOND) /* of what was lent and borrowed, likewise */
+#define VALUE_MAX       16384            /* bytes of a value that is set */
+#define XATTR_MAX       65536            /* the kernel's bound on a value */
+#define ERRORS_MAX      256              /* users whose last error is kept */
 
-#define RULES         "nrs_tbf_rule"
-#define ERROR         "last_error"
+#define RULES           "nrs_tbf_rule"
+#define ERROR           "last_error"
 
 struct QosControl {
     QosFs *fs;
@@ -39,9 +40,10 @@ struct QosControl {
     GHashTable *texts;       /* GBytes of the files of .qosfs that are open */
     pthread_t thread;
     gboolean has_thread;
-    pthread_cond_t called; /* for the thread: one of these is true */
+    pthread_cond_t called; /* for the thread: look at these, and at the tunables */
     gboolean expired;      /* rules have gone by themselves, and are still in the database */
     gboolean ending;
+    gboolean shares_fail; /* the thread's own: saving them does, and that was said */
 };
 
 static QosTime wall_now(void)
@@ -120,6 +122,18 @@ static gboolean load_rules_and_jobs(QosControl *control, GError **error)
     return jobs != NULL;
 }
 
+static gboolean load_shares(QosControl *control, GError **error)
+{
+    g_autoptr(GArray) shares = qos_db_load_shares(control->db, error);
+
+    for (guint i = 0; shares && i < shares->len; i++) {
+        const QosDbShare *share = &g_array_index(shares, QosDbShare, i);
+
+        qos_gate_restore_share(control->fs->gate, share->job, share->record, &share->totals);
+    }
+    return shares != NULL;
+}
+
 static void init_condition(pthread_cond_t *condition)
 {
     pthread_condattr_t attributes;
@@ -143,7 +157,8 @@ QosControl *qos_control_new(QosFs *fs, QosDb *db, GHashTable *overrides, GError 
     control->errors = g_hash_table_new_full(NULL, NULL, NULL, g_free);
     control->texts = g_hash_table_new_full(NULL, NULL, (GDestroyNotify)g_bytes_unref, NULL);
     qos_tunables_init(&control->tunables);
-    if (!load_tunables(control, overrides, error) || (db && !load_rules_and_jobs(control, error)))
+    if (!load_tunables(control, overrides, error) ||
+        (db && !(load_rules_and_jobs(control, error) && load_shares(control, error))))
         g_clear_pointer(&control, qos_control_free);
     return control;
 }
@@ -198,6 +213,29 @@ static void save_totals(QosControl *control)
     qos_db_save_jobs(control->db, jobs, qos_gate_now(), wall_now(), history_days);
 }
 
+static void save_shares(QosControl *control)
+{
+    g_autoptr(GArray) shares = g_array_new(FALSE, TRUE, sizeof(QosDbShare));
+    g_autoptr(GError) error = NULL;
+    QosGateAdapt adapt;
+
+    qos_gate_adapt(control->fs->gate, &adapt);
+    g_array_set_size(shares, adapt.shares->len);
+    for (guint i = 0; i < shares->len; i++) {
+        const QosGateShare *share = &g_array_index(adapt.shares, QosGateShare, i);
+        QosDbShare *saved = &g_array_index(shares, QosDbShare, i);
+
+        g_strlcpy(saved->job, share->job, sizeof(saved->job));
+        saved->record = share->state.record;
+        saved->totals = share->state.totals;
+    }
+    qos_gate_adapt_clear(&adapt);
+    if (!qos_db_save_shares(control->db, shares, &error) && !control->shares_fail)
+        g_warning("%s; what jobs lent and borrowed will be saved when that is mended",
+                  error->message);
+    control->shares_fail = error != NULL;
+}
+
 /* So that a clock that is set back does not bring back, at the next mount, what has expired. */
 static void save_rules(QosControl *control)
 {
@@ -229,39 +267,52 @@ static QosTime next_save(void)
     return qos_gate_now() + SAVE_INTERVAL - wall_now() % SAVE_INTERVAL;
 }
 
-/* FALSE where `time` came first. */
-static gboolean wait_until_locked(QosControl *control, QosTime time)
+/* Waits for `time`, or a call before it. */
+static void wait_until_locked(QosControl *control, QosTime time)
 {
     struct timespec until = {.tv_sec = time / QOS_SECOND, .tv_nsec = time % QOS_SECOND};
 
-    return control->expired ||
-           pthread_cond_timedwait(&control->called, &control->lock, &until) != ETIMEDOUT;
+    if (!control->expired)
+        pthread_cond_timedwait(&control->called, &control->lock, &until);
 }
 
-/* The thread: totals every few seconds and at the end, rules when some have expired. */
+static gboolean is_sharing_locked(const QosControl *control)
+{
+    return qos_tunables_adapt(&control->tunables).mode != QOS_ADAPT_OFF;
+}
+
+/* The thread: totals every few seconds and at the end; what was lent and borrowed every second,
+ * while that may change; rules when some have expired. */
 static void *save_now_and_then(void *data)
 {
     QosControl *control = data;
-    QosTime next = next_save();
+    QosTime totals = next_save();
+    QosTime shares = qos_gate_now() + SHARES_INTERVAL;
 
     pthread_mutex_lock(&control->lock);
     while (!control->ending) {
-        gboolean is_time = !wait_until_locked(control, next);
+        wait_until_locked(control, is_sharing_locked(control) ? MIN(shares, totals) : totals);
         gboolean expired = control->expired;
+        QosTime now = qos_gate_now();
 
         control->expired = FALSE;
         pthread_mutex_unlock(&control->lock);
         if (expired)
             save_rules(control);
-        if (is_time) {
+        if (now >= shares) {
+            save_shares(control);
+            shares = now + SHARES_INTERVAL;
+        }
+        if (now >= totals) {
             qos_privilege_report();
             save_totals(control);
-            next = next_save();
+            totals = next_save();
         }
         pthread_mutex_lock(&control->lock);
     }
     pthread_mutex_unlock(&control->lock);
     save_totals(control);
+    save_shares(control);
     return NULL;
 }
 
@@ -349,6 +400,7 @@ static gboolean set_tunable(QosControl *control, QosTunable tunable, const char 
     }
     pthread_mutex_lock(&control->lock);
     qos_tunables_take(&control->tunables, tunable, checked);
+    pthread_cond_signal(&control->called);
     pthread_mutex_unlock(&control->lock);
     qos_tunables_apply(&control->tunables, tunable, control->fs);
     return TRUE;

@@ -6,6 +6,9 @@ the operations that were counted, over some hundreds of them; how long these too
 import contextlib
 import errno
 import json
+import re
+import signal
+import sqlite3
 import subprocess
 
 import pytest
@@ -210,3 +213,56 @@ def test_weight_is_the_number_of_nodes(store, mount, mode):
         assert [share(qos, job)["weight"] for job in ("wide", "narrow")] == [3, 1]
         qos.rule("start narrow jobid={narrow} weight=6")
         wait_until(lambda: share(qos, "narrow")["weight"] == 6, what="the new weight")
+
+
+# --- what stays ---
+
+def saved_shares(path):
+    with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as database:
+        rows = database.execute("SELECT id, record, lent, borrowed FROM share").fetchall()
+    return {bytes(name).decode(): (record, lent, borrowed) for name, record, lent, borrowed in rows}
+
+
+def lend(qos):
+    """The job `light` borrows from `heavy`, which did something and is idle."""
+    qos.rule("start heavy jobid={heavy} weight=9")
+    with readers(qos, heavy=1):
+        pass
+    with readers(qos, light=8):
+        wait_until(lambda: share(qos, "light")["borrowed"] > 200, what="borrowing")
+
+
+@pytest.mark.parametrize("end", ["unmount", "kill"])
+def test_records_and_totals_stay(store, mount, end):
+    """After a remount and a crash; records decay, and so are less than they were, but not nothing."""
+    first = mount(store, FAIR)
+    lend(first)
+    wait_until(lambda: saved_shares(first.db).get("light", (0, 0, 0))[2] > 200e6, timeout=3, what="saving them within a second")
+    before = {job: share(first, job) for job in ("heavy", "light")}
+    first.unmount() if end == "unmount" else first.kill(signal.SIGKILL)
+    second = mount(store, f"db={first.db}," + FAIR)
+    after = {job: share(second, job) for job in ("heavy", "light")}
+    for job, name in (("heavy", "lent"), ("light", "borrowed")):
+        assert after[job][name] == pytest.approx(before[job][name], rel=0.5) and after[job][name] >= 200
+    assert after["heavy"]["record"] > 20 and after["light"]["record"] < -20
+    assert abs(sum(part["record"] for part in yaml.safe_load(second.report("shares"))["shares"])) < 1
+
+
+@pytest.mark.parametrize("damage, words", [
+    ("UPDATE share SET record = 9223372036854775807 WHERE id = CAST('heavy' AS BLOB)", "out of range"),
+    ("UPDATE share SET lent = -5 WHERE id = CAST('heavy' AS BLOB)", "negative"),
+])
+def test_damaged_record_is_refused_and_the_mount_goes_on(store, mount, damage, words):
+    first = mount(store, FAIR)
+    lend(first)
+    first.unmount()
+    with sqlite3.connect(first.db) as database:
+        assert database.execute(damage).rowcount == 1
+    database.close()
+    second = mount(store, f"db={first.db}," + FAIR)
+    second.expects_log(f'"heavy".*{words}')
+    assert re.search(f'"heavy".*{words}', second.log)
+    assert share(second, "heavy") is None
+    assert share(second, "light")["borrowed"] > 0
+    with readers(second, light=2):  # and the records are balanced again
+        wait_until(lambda: abs(share(second, "light")["record"]) < 1, what="writing off what nobody lent")

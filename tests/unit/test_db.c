@@ -717,6 +717,104 @@ static void test_kill_while_made(Fixture *fixture, G_GNUC_UNUSED gconstpointer d
     }
 }
 
+/* --- what was lent and borrowed --- */
+
+static GArray *make_shares(guint count, gint64 record)
+{
+    GArray *shares = g_array_new(FALSE, TRUE, sizeof(QosDbShare));
+
+    for (guint i = 0; i < count; i++) {
+        QosDbShare share = {.record = i % 2 ? -record : record,
+                            .totals = {i, 2 * i, 3 * i, G_MAXINT64 - i}};
+
+        g_snprintf(share.job, sizeof(share.job), "job%u", i);
+        g_array_append_val(shares, share);
+    }
+    return shares;
+}
+
+static void save_shares(QosDb *db, guint count, gint64 record)
+{
+    g_autoptr(GArray) shares = make_shares(count, record);
+    g_autoptr(GError) error = NULL;
+
+    g_assert_true(qos_db_save_shares(db, shares, &error));
+    g_assert_no_error(error);
+}
+
+static void assert_shares(QosDb *db, guint count, gint64 record)
+{
+    g_autoptr(GArray) expected = make_shares(count, record);
+    g_autoptr(GError) error = NULL;
+    g_autoptr(GArray) shares = qos_db_load_shares(db, &error);
+
+    g_assert_no_error(error);
+    g_assert_cmpuint(shares->len, ==, count);
+    for (guint i = 0; i < count; i++)
+        g_assert_cmpmem(&g_array_index(shares, QosDbShare, i), sizeof(QosDbShare),
+                        &g_array_index(expected, QosDbShare, i), sizeof(QosDbShare));
+}
+
+static void test_shares(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
+{
+    QosDb *db = open_good(fixture);
+
+    assert_shares(db, 0, 0);
+    save_shares(db, 5, 1000);
+    assert_shares(db, 5, 1000);
+    save_shares(db, 3, 1001); /* changed, and two are gone */
+    save_shares(db, 3, 1001);
+    assert_shares(db, 3, 1001);
+    qos_db_close(db);
+    db = open_good(fixture);
+    assert_shares(db, 3, 1001);
+    save_shares(db, 2, 7); /* it does not know yet what is there */
+    assert_shares(db, 2, 7);
+    qos_db_close(db);
+}
+
+static void test_damaged_shares(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
+{
+    static const char *const damages[][2] = {
+        {"UPDATE share SET lent = -1 WHERE id = CAST('job1' AS BLOB)",
+         "*job \"job1\"*a total is negative*"},
+        {"UPDATE share SET record = 9223372036854775807 WHERE id = CAST('job1' AS BLOB)",
+         "*job \"job1\"*out of range*"},
+        {"UPDATE share SET id = zeroblob(64) WHERE id = CAST('job1' AS BLOB)", "*id is too long*"},
+    };
+    for (guint i = 0; i < G_N_ELEMENTS(damages); i++) {
+        QosDb *db = open_good(fixture);
+
+        save_shares(db, 2, 7);
+        qos_db_close(db);
+        execute(fixture->path, damages[i][0]);
+        db = open_good(fixture);
+        g_test_expect_message(G_LOG_DOMAIN, G_LOG_LEVEL_WARNING, damages[i][1]);
+        assert_shares(db, 1, 7);
+        g_test_assert_expected_messages();
+        qos_db_close(db);
+    }
+}
+
+/* One of version 1 is brought up to date, with all that it has. */
+static void test_older(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
+{
+    g_autoptr(GError) error = NULL;
+    QosDb *db = open_good(fixture);
+
+    g_assert_true(qos_db_save_tunable(db, "slots", "7", &error));
+    qos_db_close(db);
+    execute(fixture->path, "DROP TABLE share; DROP TABLE history");
+    execute(fixture->path, "PRAGMA user_version = 1");
+    db = open_good(fixture);
+    g_autoptr(GHashTable) tunables = qos_db_load_tunables(db, &error);
+    g_assert_no_error(error);
+    g_assert_cmpstr(g_hash_table_lookup(tunables, "slots"), ==, "7");
+    save_shares(db, 1, 7);
+    assert_shares(db, 1, 7);
+    qos_db_close(db);
+}
+
 int main(int argc, char **argv)
 {
 #define ADD(path, test) g_test_add("/db/" path, Fixture, NULL, set_up, test, tear_down)
@@ -740,6 +838,9 @@ int main(int argc, char **argv)
     ADD("locked-by-another", test_locked_by_another);
     ADD("unwritable-folder", test_unwritable_folder);
     ADD("full-disk", test_full_disk);
+    ADD("shares", test_shares);
+    ADD("damaged-shares", test_damaged_shares);
+    ADD("older", test_older);
     ADD("kill", test_kill);
     ADD("kill-while-made", test_kill_while_made);
     return g_test_run();
