@@ -10,21 +10,24 @@
  *   fair   start-time fair queueing: the key is the virtual time at which the job's next request
  *          starts,
  *
- *              start = max(virtual time, finish of its last)   finish = start + cost x period /
- * rate
+ *              start  = finish of the one before it, or the virtual time where nothing waited
+ *              finish = start + cost / rate          with the rates of the law
  *
- *          with the rates of the law, and the virtual time is the start of what was served last. So
- *          what one leaves idle is served to the others in the same instant, by weight, and whoever
- *          comes back is served with the next slot; there is no period to wait for. Where the
- *          capacity is given, one bucket for all holds the sum to it.
+ *          and the virtual time is the latest start that was served. So what one leaves idle is
+ *          served to the others in the same instant, by weight, and whoever comes back is served
+ *          with the next slot; there is no period to wait for, and who was alone owes nothing for
+ *          it but his record. A job that could not be served for want of slots catches up, but not
+ *          more than VIRTUAL_LAG_MAX. Where the capacity is given, one bucket for all holds the sum
+ *          to it.
  *   paper  the key is when the job's bucket has a token; its rate is its allocation, its depth
  *          Lustre's 3. A job without an allocation is not ruled, as by Lustre's fallback queue.
  *
- * The capacity, where it is not given, is measured: what is served in a period in which all slots
- * were taken and something waited (qos_adapt_set_saturated) is what the store can serve; the
- * estimate follows with CAPACITY_TIME. Serving more than the estimate proves it low at once. Paper
- * throttles by the estimate, and would never see the store saturated: there, while somebody waits
- * and slots are free, it grows.
+ * The depth of the store, and the capacity where it is not given, are found out (fs/capacity.h).
+ * Paper throttles by the estimate, and would never see the store saturated: there it is raised
+ * while somebody waits for tokens and slots are free.
+ *
+ * A period may end late, as nobody wakes an idle mount up: what was served in it is compared with
+ * what the jobs were entitled to in that time.
  */
 #include "fs/adapt.h"
 
@@ -33,15 +36,17 @@
 #include "fs/account.h"
 #include "fs/adapt_fair.h"
 #include "fs/adapt_paper.h"
+#include "fs/capacity.h"
 
-#define ACTIVE_TIME         (10 * QOS_SECOND) /* longer than the pauses between bursts */
-#define CAPACITY_TIME       (500 * QOS_MILLISECOND)
-#define CAPACITY_FIRST      1000                   /* op/s, before anything was measured */
-#define SATURATED_PART      0.9                    /* of a period, for it to be a measurement */
-#define PAPER_GROWTH        0.05                   /* of the estimate, a period */
-#define PAPER_DEPTH         3                      /* Lustre's tbf_depth */
-#define BURST_TIME          (10 * QOS_MILLISECOND) /* a late wake-up that costs no capacity */
-#define VIRTUAL_ADVANCE_MAX (1000 * QOS_SECOND)    /* keeps virtual times far from overflow */
+#define ACTIVE_TIME         (10 * QOS_SECOND)       /* longer than the pauses between bursts */
+#define CAPACITY_FIRST      1000                    /* op/s, before anything was measured */
+#define PAPER_DEPTH         3                       /* Lustre's tbf_depth */
+#define BURST_TIME          (10 * QOS_MILLISECOND)  /* a late wake-up that costs no capacity */
+#define VIRTUAL_LAG_MAX     (100 * QOS_MILLISECOND) /* what a job may catch up that had no slot */
+#define VIRTUAL_ADVANCE_MAX (1000 * QOS_SECOND)     /* keeps virtual times far from overflow */
+
+/* State per job, in the job and in the law's array. */
+G_STATIC_ASSERT(sizeof(QosShare) + MAX(sizeof(QosFairJob), sizeof(QosPaperJob)) <= 256);
 
 struct QosAdapt {
     QosAdaptConfig config;
@@ -56,12 +61,7 @@ struct QosAdapt {
     const QosJob *borrower; /* and who borrowed most; members, or NULL */
     gint64 restored; /* fair: sum of the records, as absolutes, that were restored in this period */
     QosTime period_start;
-    gint64 carry;    /* the fraction of a unit that the last period's capacity left, in 1/10^9 */
-    double capacity; /* op/s; measured where it is not given */
-    gint64 served;   /* units in this period, all members */
-    gboolean is_saturated; /* since `saturated_since` */
-    QosTime saturated_since;
-    QosTime saturated_time; /* in this period, up to `saturated_since` */
+    QosCapacity capacity;
     gboolean is_throttling; /* paper: in this period, somebody waited for tokens */
 };
 
@@ -75,14 +75,14 @@ static QosPaperJob *paper_of(const QosAdapt *adapt, const QosJob *job)
     return &g_array_index(adapt->paper, QosPaperJob, job->share.member - 1);
 }
 
-QosAdapt *qos_adapt_new(QosTime now)
+QosAdapt *qos_adapt_new(guint slots, QosTime now)
 {
     QosAdapt *adapt = g_new0(QosAdapt, 1);
     adapt->config = (QosAdaptConfig){.mode = QOS_ADAPT_OFF, .period = QOS_ADAPT_PERIOD};
     adapt->jobs = g_ptr_array_new();
     adapt->fair = g_array_new(FALSE, TRUE, sizeof(QosFairJob));
     adapt->paper = g_array_new(FALSE, TRUE, sizeof(QosPaperJob));
-    adapt->capacity = CAPACITY_FIRST;
+    qos_capacity_init(&adapt->capacity, CAPACITY_FIRST * (double)QOS_COST_UNIT, slots, now);
     adapt->period_start = now;
     qos_heap_init(&adapt->waiting);
     return adapt;
@@ -103,12 +103,11 @@ static gint64 units_in_period(const QosAdapt *adapt, double operations_per_secon
 }
 
 /* Beside the others' rates, that of a job which the law has not seen yet: by weight. */
-static gint64 provisional_rate(const QosAdapt *adapt, gint64 weight)
+static gint64 provisional_rate(QosAdapt *adapt, gint64 weight)
 {
-    double level = adapt->level > 0
-                       ? adapt->level
-                       : (double)units_in_period(adapt, adapt->capacity) / (double)weight;
-    return (gint64)CLAMP(level * (double)weight, 1, (double)QOS_FAIR_UNITS_MAX);
+    if (adapt->level <= 0)
+        adapt->level = (double)units_in_period(adapt, qos_adapt_capacity(adapt)) / (double)weight;
+    return (gint64)CLAMP(adapt->level * (double)weight, 1, (double)QOS_FAIR_UNITS_MAX);
 }
 
 static void join(QosAdapt *adapt, QosJob *job, gint64 weight)
@@ -119,9 +118,9 @@ static void join(QosAdapt *adapt, QosJob *job, gint64 weight)
         adapt->period_start = job->share.seen;
     g_ptr_array_add(adapt->jobs, qos_job_ref(job));
     share->member = adapt->jobs->len;
-    share->finish = adapt->virtual_time;
     share->is_ruled = FALSE;
     if (adapt->config.mode == QOS_ADAPT_FAIR) {
+        share->finish = adapt->virtual_time;
         gint64 rate = provisional_rate(adapt, weight);
         QosTime left = MAX(adapt->period_start + adapt->config.period - job->share.seen, 0);
         QosFairJob fair = {.weight = weight,
@@ -208,6 +207,21 @@ static void set_pace(QosAdapt *adapt, gboolean was_paced, QosTime now)
         qos_bucket_init(&adapt->pace, rate, pace_depth(rate), now);
 }
 
+/* Quantities of a period become those of another. */
+static void change_period(QosAdapt *adapt, QosTime period)
+{
+    double factor = (double)period / (double)adapt->config.period;
+
+    adapt->level *= factor;
+    for (guint i = 0; i < adapt->fair->len; i++) {
+        QosFairJob *job = &g_array_index(adapt->fair, QosFairJob, i);
+        job->entitlement = (gint64)((double)job->entitlement * factor);
+        job->filling = job->allocation = (gint64)((double)job->allocation * factor);
+        job->minimum = (gint64)((double)job->minimum * factor);
+        job->rate = MAX((gint64)((double)job->rate * factor), 1);
+    }
+}
+
 void qos_adapt_configure(QosAdapt *adapt, const QosAdaptConfig *config, QosTime now)
 {
     gboolean was_paced = is_paced(adapt);
@@ -217,9 +231,8 @@ void qos_adapt_configure(QosAdapt *adapt, const QosAdaptConfig *config, QosTime 
             leave(adapt, adapt->jobs->len - 1);
         adapt->level = 0;
     }
+    change_period(adapt, config->period);
     adapt->config = *config;
-    if (config->capacity > 0)
-        adapt->capacity = (double)config->capacity;
     adapt->period_start = now;
     set_pace(adapt, was_paced, now);
 }
@@ -231,7 +244,9 @@ const QosAdaptConfig *qos_adapt_config(const QosAdapt *adapt)
 
 double qos_adapt_capacity(const QosAdapt *adapt)
 {
-    return adapt->capacity;
+    if (adapt->config.capacity > 0)
+        return (double)adapt->config.capacity;
+    return adapt->capacity.estimate / (double)QOS_COST_UNIT;
 }
 
 gint64 qos_adapt_cost(const QosAdapt *adapt, QosOpcode opcode, guint64 bytes)
@@ -245,7 +260,7 @@ gint64 qos_adapt_cost(const QosAdapt *adapt, QosOpcode opcode, guint64 bytes)
 static gint64 order_key(const QosAdapt *adapt, QosShare *share, QosTime now)
 {
     if (adapt->config.mode == QOS_ADAPT_FAIR)
-        return MAX(share->finish, adapt->virtual_time);
+        return share->finish;
     if (!share->is_ruled)
         return now;
     if (share->bucket.rate == 0)
@@ -274,8 +289,12 @@ void qos_adapt_wait(QosAdapt *adapt, QosJob *job, gint64 cost, gint64 weight, gi
                     QosTime now)
 {
     take_part(adapt, job, weight, minimum, now);
-    if (adapt->config.mode == QOS_ADAPT_FAIR)
-        fair_of(adapt, job)->waiting += cost;
+    if (adapt->config.mode != QOS_ADAPT_FAIR)
+        return;
+    QosFairJob *fair = fair_of(adapt, job);
+    if (fair->waiting == 0)
+        job->share.finish = MAX(job->share.finish, adapt->virtual_time);
+    fair->waiting += cost;
 }
 
 /* A job may have lost its membership while requests of it waited: another mode was chosen. */
@@ -301,9 +320,12 @@ void qos_adapt_set_ready(QosAdapt *adapt, QosJob *job, gboolean is_ready, QosTim
         qos_heap_remove(&adapt->waiting, &share->order);
         return;
     }
+    if (qos_heap_contains(&share->order))
+        return;
     ensure_member(adapt, job);
-    if (!qos_heap_contains(&share->order))
-        qos_heap_push(&adapt->waiting, &share->order, order_key(adapt, share, now));
+    if (adapt->config.mode == QOS_ADAPT_FAIR)
+        share->finish = MAX(share->finish, adapt->virtual_time - VIRTUAL_LAG_MAX);
+    qos_heap_push(&adapt->waiting, &share->order, order_key(adapt, share, now));
 }
 
 /* When something may go at all, as far as the capacity is given. */
@@ -339,11 +361,6 @@ gboolean qos_adapt_may_go(QosAdapt *adapt, QosJob *job, QosTime now)
     return order_key(adapt, &job->share, now) <= now;
 }
 
-guint qos_adapt_depth(const QosAdapt *adapt G_GNUC_UNUSED)
-{
-    return G_MAXUINT;
-}
-
 /* How far `cost` takes a job in virtual time: what it would take alone at its rate. */
 static gint64 virtual_advance(const QosAdapt *adapt, const QosFairJob *fair, gint64 cost)
 {
@@ -354,10 +371,12 @@ static gint64 virtual_advance(const QosAdapt *adapt, const QosFairJob *fair, gin
 static void serve_fair(QosAdapt *adapt, QosJob *job, gint64 cost, QosTime now)
 {
     QosFairJob *fair = fair_of(adapt, job);
-    gint64 start = MAX(job->share.finish, adapt->virtual_time);
+    QosShare *share = &job->share;
 
-    adapt->virtual_time = start;
-    job->share.finish = start + virtual_advance(adapt, fair, cost);
+    if (fair->waiting == 0)
+        share->finish = MAX(share->finish, adapt->virtual_time);
+    adapt->virtual_time = MAX(adapt->virtual_time, share->finish);
+    share->finish += virtual_advance(adapt, fair, cost);
     fair->served += cost;
     if (is_paced(adapt)) {
         qos_bucket_fill(&adapt->pace, now);
@@ -381,7 +400,6 @@ void qos_adapt_serve(QosAdapt *adapt, QosJob *job, gint64 cost, gint64 weight, g
     QosShare *share = &job->share;
 
     take_part(adapt, job, weight, minimum, now);
-    adapt->served += cost;
     if (adapt->config.mode == QOS_ADAPT_FAIR)
         serve_fair(adapt, job, cost, now);
     else
@@ -398,43 +416,37 @@ void qos_adapt_settle(QosAdapt *adapt, QosJob *job, gint64 difference)
         return;
     QosFairJob *fair = fair_of(adapt, job);
     fair->served = MAX(fair->served + difference, 0);
-    adapt->served = MAX(adapt->served + difference, 0);
     share->finish += virtual_advance(adapt, fair, difference);
     if (qos_heap_contains(&share->order))
-        qos_heap_update(&adapt->waiting, &share->order, MAX(share->finish, adapt->virtual_time));
+        qos_heap_update(&adapt->waiting, &share->order, share->finish);
+}
+
+/* --- the store --- */
+
+void qos_adapt_set_slots(QosAdapt *adapt, guint slots)
+{
+    qos_capacity_set_slots(&adapt->capacity, slots);
+}
+
+guint qos_adapt_depth(const QosAdapt *adapt)
+{
+    return adapt->config.mode == QOS_ADAPT_FAIR ? qos_capacity_depth(&adapt->capacity)
+                                                : adapt->capacity.slots;
+}
+
+/* Paper's tokens hold requests back from a store that has room: it is no measure of the store. */
+void qos_adapt_set_waiting(QosAdapt *adapt, gboolean is_waiting, gboolean is_full, QosTime now)
+{
+    gboolean is_measure = is_full || adapt->config.mode == QOS_ADAPT_FAIR;
+    qos_capacity_set_saturated(&adapt->capacity, is_waiting && is_measure, now);
+}
+
+void qos_adapt_replied(QosAdapt *adapt, gint64 cost, QosTime now)
+{
+    qos_capacity_replied(&adapt->capacity, cost, now);
 }
 
 /* --- periods --- */
-
-void qos_adapt_set_saturated(QosAdapt *adapt, gboolean is_saturated, QosTime now)
-{
-    if (adapt->is_saturated && !is_saturated)
-        adapt->saturated_time += now - MAX(adapt->saturated_since, adapt->period_start);
-    else if (!adapt->is_saturated && is_saturated)
-        adapt->saturated_since = now;
-    adapt->is_saturated = is_saturated;
-}
-
-/* What the period that ends says about the capacity. */
-static void measure_capacity(QosAdapt *adapt, QosTime now)
-{
-    QosTime length = now - adapt->period_start;
-    double served =
-        (double)adapt->served / (double)QOS_COST_UNIT * (double)QOS_SECOND / (double)MAX(length, 1);
-    QosTime saturated = adapt->saturated_time;
-
-    if (adapt->is_saturated)
-        saturated += now - MAX(adapt->saturated_since, adapt->period_start);
-    if ((double)saturated >= SATURATED_PART * (double)length) {
-        double part = 1 - exp(-(double)length / (double)CAPACITY_TIME);
-        adapt->capacity += (served - adapt->capacity) * part;
-    } else if (served > adapt->capacity) {
-        adapt->capacity = served;
-    } else if (adapt->is_throttling && adapt->config.mode == QOS_ADAPT_PAPER) {
-        adapt->capacity *= 1 + PAPER_GROWTH;
-    }
-    adapt->capacity = CLAMP(adapt->capacity, 1, (double)QOS_ADAPT_CAPACITY_MAX);
-}
 
 static void drop_idle(QosAdapt *adapt, QosTime now)
 {
@@ -451,15 +463,15 @@ static void drop_idle(QosAdapt *adapt, QosTime now)
         qos_fair_write_off((QosFairJob *)(void *)adapt->fair->data, adapt->fair->len);
 }
 
-static void step_fair(QosAdapt *adapt)
+static void step_fair(QosAdapt *adapt, QosTime elapsed)
 {
     QosFairJob *jobs = (QosFairJob *)(void *)adapt->fair->data;
-    gint64 capacity = units_in_period(adapt, adapt->capacity);
+    gint64 capacity = units_in_period(adapt, qos_adapt_capacity(adapt));
     double weights = 0;
     gint64 least = 0;
     gint64 most = 0;
 
-    qos_fair_step(jobs, adapt->fair->len, capacity, adapt->config.period);
+    qos_fair_step(jobs, adapt->fair->len, capacity, adapt->config.period, elapsed);
     adapt->lender = adapt->borrower = NULL;
     for (guint i = 0; i < adapt->fair->len; i++) {
         jobs[i].served = 0;
@@ -491,10 +503,10 @@ static void rule(QosShare *share, gint64 rate, QosTime now)
 
 /* Only who sent requests in the period that ends is active (seed 004, III-C1): the others keep
  * their records, and are not ruled. */
-static void step_paper(QosAdapt *adapt, QosTime now)
+static void step_paper(QosAdapt *adapt, QosTime elapsed, QosTime now)
 {
     guint count = 0;
-    double tokens = adapt->capacity * (double)adapt->config.period / (double)QOS_SECOND;
+    double tokens = qos_adapt_capacity(adapt) * (double)adapt->config.period / (double)QOS_SECOND;
     g_autofree QosPaperJob *active = g_new(QosPaperJob, adapt->paper->len);
     g_autofree QosJob **jobs = g_new(QosJob *, adapt->paper->len);
 
@@ -504,7 +516,9 @@ static void step_paper(QosAdapt *adapt, QosTime now)
         job->share.is_ruled = job->share.is_ruled && paper->demand > 0;
         if (paper->demand > 0) {
             jobs[count] = job;
-            active[count++] = *paper;
+            active[count] = *paper;
+            active[count++].demand =
+                (gint64)((__int128)paper->demand * adapt->config.period / elapsed);
         } else {
             paper->allocation = 0;
         }
@@ -531,18 +545,17 @@ void qos_adapt_tick(QosAdapt *adapt, QosTime now)
 {
     if (now < qos_adapt_next_tick(adapt))
         return;
-    if (adapt->config.capacity == 0)
-        measure_capacity(adapt, now);
+    QosTime elapsed = now - adapt->period_start;
     drop_idle(adapt, now);
     if (adapt->config.mode == QOS_ADAPT_FAIR) {
-        step_fair(adapt);
+        step_fair(adapt, elapsed);
     } else {
-        step_paper(adapt, now);
+        if (adapt->is_throttling && !adapt->capacity.is_saturated)
+            qos_capacity_raise(&adapt->capacity, elapsed);
+        step_paper(adapt, elapsed, now);
         reorder(adapt, now);
     }
     adapt->period_start = now;
-    adapt->served = 0;
-    adapt->saturated_time = 0;
     adapt->is_throttling = FALSE;
     adapt->restored = 0;
 }

@@ -59,11 +59,13 @@ typedef struct {
 
 /* One job's part in it; embedded in the job. */
 typedef struct {
-    guint member;          /* index plus one among the members; 0 = it takes no part */
-    gboolean is_ruled;     /* paper: it has an allocation, which may be 0 */
-    QosHeapNode order;     /* in the heap while it waits and may be served; its key: see adapt.c */
-    gint64 finish;         /* fair: virtual time at which what it was served would end, ns */
-    QosBucket bucket;      /* paper: its tokens, where it is more */
+    guint member;      /* index plus one among the members; 0 = it takes no part */
+    gboolean is_ruled; /* paper: it has an allocation, which may be 0 */
+    QosHeapNode order; /* in the heap while it waits and may be served; its key: see adapt.c */
+    union {
+        gint64 finish;    /* fair: virtual time at which what it was served would end, ns */
+        QosBucket bucket; /* paper: its tokens, where it is more */
+    };
     QosTime seen;          /* last request */
     QosShareTotals totals; /* while it takes no part */
 } QosShare;
@@ -83,8 +85,8 @@ typedef struct {
 
 typedef struct QosAdapt QosAdapt;
 
-QosAdapt *qos_adapt_new(QosTime now); /* off */
-void qos_adapt_free(QosAdapt *adapt); /* nothing waits; NULL is allowed */
+QosAdapt *qos_adapt_new(guint slots, QosTime now); /* off */
+void qos_adapt_free(QosAdapt *adapt);              /* nothing waits; NULL is allowed */
 /* `config` is right. Jobs that take part go on with their records; those of another mode begin
  * anew. */
 void qos_adapt_configure(QosAdapt *adapt, const QosAdaptConfig *config, QosTime now);
@@ -104,17 +106,22 @@ void qos_adapt_set_ready(QosAdapt *adapt, struct QosJob *job, gboolean is_ready,
 struct QosJob *qos_adapt_next(QosAdapt *adapt, QosTime now, QosTime *ret_wake);
 /* TRUE where a request of `job` that comes now may go at once: nobody is to be served before it. */
 gboolean qos_adapt_may_go(QosAdapt *adapt, struct QosJob *job, QosTime now);
-/* A request of `job` goes; it does not wait (any more). */
+/* A request of `job` goes; one that waited is told of by qos_adapt_stop_waiting() afterwards. */
 void qos_adapt_serve(QosAdapt *adapt, struct QosJob *job, gint64 cost, gint64 weight,
                      gint64 minimum, QosTime now);
 /* A request that went cost `difference` more than was thought. */
 void qos_adapt_settle(QosAdapt *adapt, struct QosJob *job, gint64 difference);
 
-/* How many requests are to be in the store at most. */
+/* The store's slots: qos_adapt_depth() is never more. */
+void qos_adapt_set_slots(QosAdapt *adapt, guint slots);
+/* How many requests are to be in the store, and of one job: as few as it needs for its whole
+ * throughput. */
 guint qos_adapt_depth(const QosAdapt *adapt);
-/* From `now` on, all slots are taken and something waits for them, or not: what the store serves
- * while this lasts is what it can. */
-void qos_adapt_set_saturated(QosAdapt *adapt, gboolean is_saturated, QosTime now);
+/* From `now` on something waits that the policies let go, or nothing; and the slots that may be are
+ * taken, or not. What the store serves while both last is what it can. */
+void qos_adapt_set_waiting(QosAdapt *adapt, gboolean is_waiting, gboolean is_full, QosTime now);
+/* The store has replied to a request that cost so much. */
+void qos_adapt_replied(QosAdapt *adapt, gint64 cost, QosTime now);
 /* Ends the period where its time has come. */
 void qos_adapt_tick(QosAdapt *adapt, QosTime now);
 /* When to call it next; QOS_NEVER while nobody takes part. */

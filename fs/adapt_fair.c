@@ -1,17 +1,19 @@
 /*
- * Fair adaptive sharing. For each job x with weight w, minimum m, and for the capacity C:
+ * Fair adaptive sharing. For each job with weight w and minimum m, and for the capacity C:
  *
- *     entitlement  E = max(m, level w)                    sum E = C           (who wants all gets
- * E) demand       D = served + waiting                                       (mend 4) filling F =
- * min(D + headroom, max(m, level' w)) sum F = C          (mend 2) and what is left where all have
- * enough goes by weight repayment    R = of those who borrowed to those who lent and want more than
- * F (mends 1 and 7) allocation   A = F + R                              sum A = C rate         E A
- * / F                                that is E, but for those who repay
+ *     entitlement  E = max(m, level w)                 sum E = C: what it gets when all want theirs
+ *     demand       D = served + waiting                (mend 4)
+ *     filling      F = min(D + headroom, max(m, level' w))   sum F = C   (mend 2)
+ *                  and what is left where all have enough goes by weight
+ *     repayment    R = from who borrowed to who lent and wants more than F   (mends 1 and 7)
+ *     allocation   A = F + R                           sum A = C
+ *     rate         E A / F                             E itself, but for those in a repayment
  *
  * A record changes by what was consumed alone: what one job was served beyond its entitlement, as
- * far as others left theirs unused, and these the same sum (mend 11). It is bounded by
- * RECORD_BOUND, and shrinks by half in about RECORD_DECAY: what was lent in the morning does not
- * rule the evening. A borrower keeps at least half its entitlement while it repays.
+ * far as others left theirs, and these the same sum (mend 11). Who waits for more has left nothing:
+ * that one job was served a request more than another is no loan. Records are bounded by
+ * RECORD_BOUND, and shrink to a third in RECORD_DECAY: what was lent in the morning does not rule
+ * the evening. A borrower keeps five eighths of its entitlement while it repays.
  *
  * The levels come from Newton's method on a sum of clamped lines (solve_level()); each step is
  * O(n). The mends are numbered as in docs/adaptbf.md, which has the reasons and the figures.
@@ -22,10 +24,20 @@
 
 #define RECORD_BOUND      (3 * QOS_SECOND)  /* of the lender's entitlement: a burst's worth */
 #define RECORD_DECAY      (20 * QOS_SECOND) /* some bursts of a job that computes and writes */
-#define HEADROOM_FRACTION 8   /* of the demand: a job that grows is not held at what it was */
+#define HEADROOM_FRACTION 8 /* of the demand: a job that grows is not held at what it was */
+#define KEPT_EIGHTHS      5 /* of its entitlement, by who repays: half, and some for bad moments */
 #define LEVEL_STEPS_MAX   200 /* bisection alone needs about 110 for any double */
 
 /* --- levels --- */
+
+/* A quantity of `from` as one of `to`; `from` > 0. */
+static gint64 scaled(gint64 quantity, gint64 to, gint64 from)
+{
+    if (to == from)
+        return quantity;
+    __int128 part = (__int128)quantity * to / from;
+    return (gint64)MIN(part, QOS_FAIR_UNITS_MAX);
+}
 
 static gint64 clamped(const QosFairJob *job, double level)
 {
@@ -132,14 +144,15 @@ static void set_entitlements(QosFairJob *jobs, guint count, gint64 capacity)
 }
 
 /* Sets the allocations to the filling. */
-static void fill_demands(QosFairJob *jobs, guint count, gint64 capacity)
+static void fill_demands(QosFairJob *jobs, guint count, gint64 capacity, QosTime period,
+                         QosTime elapsed)
 {
     gint64 minimums = sum_of_minimums(jobs, count);
     gint64 wanted = 0;
 
     for (guint i = 0; i < count; i++) {
         QosFairJob *job = &jobs[i];
-        job->demand = job->served + job->waiting;
+        job->demand = scaled(job->served, period, elapsed) + job->waiting;
         job->high = MIN(job->demand + job->demand / HEADROOM_FRACTION, capacity);
         job->low = MIN(granted_minimum(job, minimums, capacity), job->high);
         wanted = MIN(wanted + job->high, QOS_FAIR_UNITS_MAX);
@@ -152,7 +165,7 @@ static void fill_demands(QosFairJob *jobs, guint count, gint64 capacity)
     }
     fill(jobs, count, capacity);
     for (guint i = 0; i < count; i++)
-        jobs[i].allocation = jobs[i].part;
+        jobs[i].filling = jobs[i].allocation = jobs[i].part;
 }
 
 /* --- records --- */
@@ -202,13 +215,13 @@ void qos_fair_write_off(QosFairJob *jobs, guint count)
     shrink_records(jobs, count, G_MAXINT64);
 }
 
-static void decay_records(QosFairJob *jobs, guint count, QosTime period)
+static void decay_records(QosFairJob *jobs, guint count, QosTime elapsed)
 {
     gint64 credit = 0;
 
     for (guint i = 0; i < count; i++)
         credit += MAX(jobs[i].record, 0);
-    double kept = exp(-(double)period / (double)RECORD_DECAY);
+    double kept = exp(-(double)elapsed / (double)RECORD_DECAY);
     shrink_records(jobs, count, (gint64)((double)credit * kept));
 }
 
@@ -231,29 +244,41 @@ static void book_borrowed(QosFairJob *job)
     job->flow -= job->part;
 }
 
-/* What the job left unused of its entitlement, as far as its record may grow. */
-static gint64 unused(const QosFairJob *job, QosTime period)
+/* What the job was entitled to in the period that ends. */
+static gint64 entitled(const QosFairJob *job, QosTime period, QosTime elapsed)
+{
+    return scaled(job->entitlement, elapsed, period);
+}
+
+/* What the job left of its entitlement, because it did not want it or was to repay, and as far as
+ * its record may grow. One that wants it and was served a request less than another lent nothing.
+ */
+static gint64 left(const QosFairJob *job, QosTime period, QosTime elapsed)
 {
     double bound = (double)job->entitlement * (double)RECORD_BOUND / (double)period;
     double room = CLAMP(bound - (double)job->record, 0, (double)QOS_FAIR_UNITS_MAX);
 
-    return MIN(MAX(job->entitlement - job->served, 0), (gint64)room);
+    gint64 part = entitled(job, period, elapsed);
+    gint64 payment = scaled(MAX(job->filling - job->allocation, 0), elapsed, period);
+    gint64 unwanted = MAX(part - job->served - job->waiting, 0);
+
+    return MIN(MIN(MAX(part - job->served, 0), unwanted + payment), (gint64)room);
 }
 
-static gint64 excess(const QosFairJob *job)
+static gint64 excess(const QosFairJob *job, QosTime period, QosTime elapsed)
 {
-    return MAX(job->served - job->entitlement, 0);
+    return MAX(job->served - entitled(job, period, elapsed), 0);
 }
 
 /* Who was served beyond its entitlement borrowed it from those who left theirs unused. */
-static void settle(QosFairJob *jobs, guint count, QosTime period)
+static void settle(QosFairJob *jobs, guint count, QosTime period, QosTime elapsed)
 {
     gint64 borrowed = 0;
     gint64 lent = 0;
 
     for (guint i = 0; i < count; i++) {
-        borrowed += excess(&jobs[i]);
-        jobs[i].high = unused(&jobs[i], period);
+        borrowed += excess(&jobs[i], period, elapsed);
+        jobs[i].high = left(&jobs[i], period, elapsed);
         lent += jobs[i].high;
     }
     gint64 moved = MIN(borrowed, lent);
@@ -261,7 +286,7 @@ static void settle(QosFairJob *jobs, guint count, QosTime period)
     for (guint i = 0; i < count; i++)
         book_lent(&jobs[i]);
     for (guint i = 0; i < count; i++)
-        jobs[i].high = excess(&jobs[i]);
+        jobs[i].high = excess(&jobs[i], period, elapsed);
     split(jobs, count, moved, borrowed);
     for (guint i = 0; i < count; i++)
         book_borrowed(&jobs[i]);
@@ -275,17 +300,22 @@ static gint64 claim(const QosFairJob *job)
     return MIN(MAX(job->record, 0), MAX(job->demand - job->allocation, 0));
 }
 
-/* What a borrower may pay: no more than it owes, and half its entitlement stays. */
-static gint64 payable(const QosFairJob *job)
+static gint64 kept_entitlement(const QosFairJob *job)
 {
-    return MIN(MAX(-job->record, 0), MAX(job->allocation - job->entitlement / 2, 0));
+    return job->entitlement * KEPT_EIGHTHS / 8;
 }
 
-static gint64 scaled_rate(const QosFairJob *job, gint64 filling)
+/* What a borrower may pay: no more than it owes, and most of its entitlement stays. */
+static gint64 payable(const QosFairJob *job)
 {
-    if (filling <= 0 || job->allocation == filling)
+    return MIN(MAX(-job->record, 0), MAX(job->allocation - kept_entitlement(job), 0));
+}
+
+static gint64 scaled_rate(const QosFairJob *job)
+{
+    if (job->filling <= 0)
         return MAX(job->entitlement, 1);
-    return MAX((gint64)((__int128)job->entitlement * job->allocation / filling), 1);
+    return MAX(scaled(job->entitlement, job->allocation, job->filling), 1);
 }
 
 /* Moves allocation from borrowers to the lenders that want more, and sets the rates. */
@@ -300,7 +330,6 @@ static void repay(QosFairJob *jobs, guint count)
     }
     gint64 moved = MIN(claims, payments);
     for (guint i = 0; i < count; i++) {
-        jobs[i].low = jobs[i].allocation; /* the filling */
         jobs[i].high = claim(&jobs[i]);
     }
     split(jobs, count, moved, claims);
@@ -311,17 +340,44 @@ static void repay(QosFairJob *jobs, guint count)
     split(jobs, count, moved, payments);
     for (guint i = 0; i < count; i++) {
         jobs[i].allocation -= jobs[i].part;
-        jobs[i].rate = scaled_rate(&jobs[i], jobs[i].low);
+        jobs[i].rate = scaled_rate(&jobs[i]);
     }
 }
 
-void qos_fair_step(QosFairJob *jobs, guint count, gint64 capacity, QosTime period)
+/* --- the step --- */
+
+#ifndef NDEBUG
+static void assert_sums(const QosFairJob *jobs, guint count, gint64 capacity)
+{
+    gint64 entitlements = 0;
+    gint64 allocations = 0;
+    gint64 records = 0;
+
+    for (guint i = 0; i < count; i++) {
+        g_assert(jobs[i].entitlement >= 0 && jobs[i].allocation >= 0 && jobs[i].rate > 0);
+        if (jobs[i].demand >= jobs[i].entitlement) /* less the rounding */
+            g_assert(jobs[i].allocation >= kept_entitlement(&jobs[i]) - 2);
+        entitlements += jobs[i].entitlement;
+        allocations += jobs[i].allocation;
+        records += jobs[i].record;
+    }
+    g_assert(entitlements == capacity && allocations == capacity && records == 0);
+}
+#else
+static void assert_sums(G_GNUC_UNUSED const QosFairJob *jobs, G_GNUC_UNUSED guint count,
+                        G_GNUC_UNUSED gint64 capacity)
+{
+}
+#endif
+
+void qos_fair_step(QosFairJob *jobs, guint count, gint64 capacity, QosTime period, QosTime elapsed)
 {
     if (count == 0)
         return;
-    settle(jobs, count, period);
-    decay_records(jobs, count, period);
+    settle(jobs, count, period, elapsed);
+    decay_records(jobs, count, elapsed);
     set_entitlements(jobs, count, capacity);
-    fill_demands(jobs, count, capacity);
+    fill_demands(jobs, count, capacity, period, elapsed);
     repay(jobs, count);
+    assert_sums(jobs, count, capacity);
 }

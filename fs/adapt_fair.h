@@ -26,7 +26,8 @@ typedef struct {
      * entitled to since it came, and zeros. */
     gint64 entitlement; /* its part of the capacity when all want theirs */
     gint64 demand;      /* served + waiting */
-    gint64 allocation;  /* expected for the next period, repayments included */
+    gint64 filling;     /* expected for the next period by demand, */
+    gint64 allocation;  /* and with repayments */
     gint64 rate;        /* > 0: its speed in the dispatcher, relative to the others' */
     gint64 record;      /* lent (> 0) or borrowed (< 0), and not yet paid back */
     gint64 flow;        /* what the last step added to it */
@@ -42,12 +43,12 @@ typedef struct {
 
 /*
  * One step over the `count` jobs. `capacity` is what the next `period` can serve, 1 to
- * QOS_FAIR_UNITS_MAX. Afterwards, to the unit,
+ * QOS_FAIR_UNITS_MAX; `elapsed` is how long the period was that ends. Afterwards, to the unit,
  *
  *     sum of entitlements = sum of allocations = capacity        no allocation is negative
  *     sum of records = 0
  */
-void qos_fair_step(QosFairJob *jobs, guint count, gint64 capacity, QosTime period);
+void qos_fair_step(QosFairJob *jobs, guint count, gint64 capacity, QosTime period, QosTime elapsed);
 
 /* Makes the records add up to 0 again where some of the jobs have gone: the others' claims on them,
  * or debts to them, are written off, each in proportion. */

@@ -21,12 +21,18 @@
 
 /* --- slots --- */
 
+/* TRUE where adaptive sharing may let one more of the job into the store. */
+static gboolean may_be_served(const QosSched *sched, const QosJob *job)
+{
+    return qos_slots_may_grant(&sched->slots, job) && job->running < sched->depth;
+}
+
 /* Tells the adaptive sharing whether the job may be served: it has held requests, and slots. */
 static void update_ready(QosSched *sched, QosJob *job, QosTime now)
 {
     if (qos_sched_is_adaptive(sched))
-        qos_adapt_set_ready(sched->adapt, job,
-                            job->held.length > 0 && qos_slots_may_grant(&sched->slots, job), now);
+        qos_adapt_set_ready(sched->adapt, job, job->held.length > 0 && may_be_served(sched, job),
+                            now);
 }
 
 static void give_slot_back(QosSched *sched, QosRequest *request, QosTime now)
@@ -67,6 +73,7 @@ static void share_held(QosSched *sched, QosRequest *request, QosTime now)
 
 void qos_sched_update_ready(QosSched *sched, QosTime now)
 {
+    sched->depth = qos_adapt_depth(sched->adapt);
     for (GList *link = sched->held_jobs.head; link != NULL; link = link->next)
         update_ready(sched, link->data, now);
 }
@@ -86,7 +93,8 @@ static void book_share(QosSched *sched, QosRequest *request, QosTime now)
 {
     if (!qos_sched_is_adaptive(sched))
         return;
-    request->cost = qos_adapt_cost(sched->adapt, request->opcode, request->bytes);
+    if (request->cost == 0) /* else it was held */
+        request->cost = qos_adapt_cost(sched->adapt, request->opcode, request->bytes);
     qos_adapt_serve(sched->adapt, request->job, request->cost, request->weight, request->minimum,
                     now);
 }
@@ -180,44 +188,49 @@ static void drain(QosSched *sched, QosLrs *lrs, QosTime now, QosTime *wake)
     }
 }
 
-/* TRUE where all slots are taken that may be now. */
-static gboolean is_full(QosSched *sched, QosTime now)
+/* TRUE where the store has as many inside as it is to have. An eighth more, at least one, is for
+ * jobs that have none: those that are may all hang. */
+static gboolean is_full(QosSched *sched, const QosJob *job, QosTime now)
 {
-    guint depth = MIN(sched->slots.count, qos_adapt_depth(sched->adapt));
+    guint depth = sched->depth;
 
+    if (job != NULL && job->running == 0)
+        depth = MIN(depth + MAX(depth / 8, 1), sched->slots.count);
     return qos_slots_are_taken(&sched->slots, depth, now);
 }
 
-/* What is served while all slots are taken and something waits for one is what the store can. */
-static void update_saturated(QosSched *sched, QosTime now)
+/* Lets the first request of the job go that it holds. */
+static QosRequest *serve(QosSched *sched, QosJob *job, QosTime now)
 {
-    qos_adapt_set_saturated(sched->adapt, sched->held > 0 && is_full(sched, now), now);
+    QosRequest *request = job->held.head->data;
+
+    book_share(sched, request, now);
+    unhold(sched, request, now);
+    qos_slots_grant(&sched->slots, request);
+    if (!may_be_served(sched, job))
+        update_ready(sched, job, now);
+    return request;
 }
 
 /* As pick(), with the adaptive sharing on: all that is due takes part, and the job whose turn it
  * is is served. */
 static QosRequest *pick_shared(QosSched *sched, QosTime now, QosTime *wake)
 {
-    QosJob *job = NULL;
+    QosRequest *request = NULL;
 
     for (guint i = 0; i < sched->stopping->len; i++)
         drain(sched, sched->stopping->pdata[i], now, wake);
     drain(sched, sched->current, now, wake);
     qos_adapt_tick(sched->adapt, now);
     *wake = MIN(*wake, qos_adapt_next_tick(sched->adapt));
-    update_saturated(sched, now);
-    if (is_full(sched, now))
+    if (sched->depth != qos_adapt_depth(sched->adapt))
+        qos_sched_update_ready(sched, now);
+    QosJob *job = qos_adapt_next(sched->adapt, now, wake);
+    if (is_full(sched, job, now))
         *wake = MIN(*wake, qos_slots_next_stall(&sched->slots));
-    else
-        job = qos_adapt_next(sched->adapt, now, wake);
-    if (job == NULL)
-        return NULL;
-    QosRequest *request = job->held.head->data;
-    unhold(sched, request, now);
-    qos_slots_grant(&sched->slots, request);
-    book_share(sched, request, now);
-    if (!qos_slots_may_grant(&sched->slots, job))
-        update_ready(sched, job, now);
+    else if (job != NULL)
+        request = serve(sched, job, now);
+    qos_adapt_set_waiting(sched->adapt, sched->held > 0, is_full(sched, NULL, now), now);
     return request;
 }
 
@@ -311,7 +324,7 @@ static gboolean try_now(QosSched *sched, QosRequest *request, QosTime now)
 
     if (qos_sched_is_adaptive(sched)) {
         qos_adapt_tick(sched->adapt, now);
-        if (is_full(sched, now) || !qos_adapt_may_go(sched->adapt, request->job, now))
+        if (is_full(sched, request->job, now) || !qos_adapt_may_go(sched->adapt, request->job, now))
             return FALSE;
     }
     if (sched->ready.length > 0 || sched->held > 0 || sched->stopping->len > 0 ||
@@ -416,8 +429,8 @@ void qos_sched_release(QosSched *sched, QosRequest *request, QosTime now)
         hold(sched, request, now);
     }
     if (request->state == QOS_REQUEST_HELD && squeeze_in(sched, request, now)) {
-        unhold(sched, request, now);
         book_share(sched, request, now);
+        unhold(sched, request, now);
         push_ready(sched, request);
     }
 }
@@ -444,6 +457,15 @@ QosRequest *qos_sched_next(QosSched *sched, QosTime now, QosTime *ret_wake)
     return request;
 }
 
+/* Books what a request that went has cost indeed. */
+static void settle_share(QosSched *sched, const QosRequest *request, guint64 bytes, QosTime now)
+{
+    gint64 cost = qos_adapt_cost(sched->adapt, request->opcode, bytes);
+
+    qos_adapt_settle(sched->adapt, request->job, cost - request->cost);
+    qos_adapt_replied(sched->adapt, cost, now);
+}
+
 void qos_sched_leave(QosSched *sched, QosRequest *request, guint64 bytes, int error, QosTime now)
 {
     QosLrs *lrs = request->lrs;
@@ -452,9 +474,8 @@ void qos_sched_leave(QosSched *sched, QosRequest *request, guint64 bytes, int er
     drop_data(sched, request);
     if (lrs->class->settle != NULL)
         lrs->class->settle(lrs->self, request, bytes, now);
-    if (request->cost > 0 && bytes != request->bytes)
-        qos_adapt_settle(sched->adapt, request->job,
-                         qos_adapt_cost(sched->adapt, request->opcode, bytes) - request->cost);
+    if (request->cost > 0)
+        settle_share(sched, request, bytes, now);
     lrs->running--;
     qos_sched_retire(sched, lrs);
     qos_job_served(request->job, request->opcode, now - request->start, bytes, error, now);

@@ -44,7 +44,8 @@ QosSched *qos_sched_new(const QosPolicyClass *policy, guint slots, const char *h
     sched->slots.count = MAX(slots, 1);
     sched->parked_max = G_MAXUINT64;
     sched->current = lrs_new(sched, policy, now);
-    sched->adapt = qos_adapt_new(now);
+    sched->adapt = qos_adapt_new(sched->slots.count, now);
+    sched->depth = sched->slots.count;
     return sched;
 }
 
@@ -144,6 +145,7 @@ gboolean qos_sched_passes_through(const QosSched *sched, const QosRequest *reque
 void qos_sched_set_slots(QosSched *sched, guint slots, QosTime now)
 {
     sched->slots.count = MAX(slots, 1);
+    qos_adapt_set_slots(sched->adapt, sched->slots.count);
     qos_sched_update_ready(sched, now);
 }
 
@@ -162,6 +164,7 @@ void qos_sched_set_adapt(QosSched *sched, const QosAdaptConfig *config, QosTime 
     gboolean begins_anew = config->mode != qos_adapt_config(sched->adapt)->mode;
 
     qos_adapt_configure(sched->adapt, config, now);
+    qos_sched_update_ready(sched, now);
     if (begins_anew && qos_sched_is_adaptive(sched))
         qos_sched_share_held(sched, now);
 }

@@ -28,11 +28,12 @@ struct QosSched {
     guint64 refused;  /* for want of them */
     GQueue held_jobs; /* of QosJob, by its held_link: have held requests, longest first */
     QosAdapt *adapt;
+    guint depth; /* the adaptive sharing's, as far as the jobs that may be served know of it */
 };
 
 /* Frees a policy that is being left and has nothing more to do. */
 void qos_sched_retire(QosSched *sched, QosLrs *lrs);
-/* The slots have changed: which jobs may be served has, too. */
+/* The slots or the depth have changed: which jobs may be served has, too. */
 void qos_sched_update_ready(QosSched *sched, QosTime now);
 /* Adaptive sharing was turned on: what is held takes part from now on. */
 void qos_sched_share_held(QosSched *sched, QosTime now);

@@ -21,7 +21,7 @@ static void wants(QosFairJob *job, gint64 served, gint64 waiting)
 static void test_all_backlogged(void)
 {
     QosFairJob jobs[] = {job(10, 0, 5000), job(10, 0, 5000), job(30, 0, 5000), job(50, 0, 5000)};
-    qos_fair_step(jobs, 4, 1000, PERIOD);
+    qos_fair_step(jobs, 4, 1000, PERIOD, PERIOD);
     static const gint64 expected[] = {100, 100, 300, 500};
     for (guint i = 0; i < 4; i++) {
         g_assert_cmpint(jobs[i].entitlement, ==, expected[i]);
@@ -36,7 +36,7 @@ static void test_steady_trickle(void)
 {
     QosFairJob jobs[] = {job(30, 0, 60), job(30, 0, 60), job(30, 0, 60), job(10, 0, 9000)};
     for (guint period = 0; period < 100; period++) {
-        qos_fair_step(jobs, 4, 1000, PERIOD);
+        qos_fair_step(jobs, 4, 1000, PERIOD, PERIOD);
         for (guint i = 0; i < 3; i++)
             wants(&jobs[i], 60, 0);
         wants(&jobs[3], 820, 9000);
@@ -51,12 +51,12 @@ static void test_reservation(void)
 {
     QosFairJob jobs[] = {job(1, 0, 5000), job(9, 0, 5000)};
     jobs[0].minimum = 400;
-    qos_fair_step(jobs, 2, 1000, PERIOD);
+    qos_fair_step(jobs, 2, 1000, PERIOD, PERIOD);
     g_assert_cmpint(jobs[0].allocation, ==, 400);
     g_assert_cmpint(jobs[1].allocation, ==, 600);
     wants(&jobs[0], 80, 0);
     wants(&jobs[1], 920, 5000);
-    qos_fair_step(jobs, 2, 1000, PERIOD);
+    qos_fair_step(jobs, 2, 1000, PERIOD, PERIOD);
     g_assert_cmpint(jobs[0].allocation, ==, 90);
     g_assert_cmpint(jobs[1].allocation, ==, 910);
 }
@@ -67,7 +67,7 @@ static void test_too_many_reservations(void)
     QosFairJob jobs[] = {job(1, 0, 5000), job(1, 0, 5000)};
     jobs[0].minimum = 3000;
     jobs[1].minimum = 1000;
-    qos_fair_step(jobs, 2, 1000, PERIOD);
+    qos_fair_step(jobs, 2, 1000, PERIOD, PERIOD);
     g_assert_cmpint(jobs[0].allocation, ==, 750);
     g_assert_cmpint(jobs[1].allocation, ==, 250);
 }
@@ -76,30 +76,29 @@ static void test_too_many_reservations(void)
 static void test_lent_and_repaid(void)
 {
     QosFairJob jobs[] = {job(1, 0, 0), job(1, 0, 5000)};
-    qos_fair_step(jobs, 2, 1000, PERIOD);
+    qos_fair_step(jobs, 2, 1000, PERIOD, PERIOD);
     wants(&jobs[0], 100, 0);
     wants(&jobs[1], 700, 5000); /* 200 of the 400 that x left was used by nobody */
-    qos_fair_step(jobs, 2, 1000, PERIOD);
+    qos_fair_step(jobs, 2, 1000, PERIOD, PERIOD);
     g_assert_cmpint(jobs[0].lent, ==, 200);
     g_assert_cmpint(jobs[1].borrowed, ==, 200);
     g_assert_cmpint(jobs[0].record, ==, -jobs[1].record);
     g_assert_cmpint(jobs[0].record, ==, 199); /* 100 ms of the decay */
 
-    wants(&jobs[0], 400, 5000); /* it is hungry now */
+    wants(&jobs[0], 400, 5000); /* it is hungry now: what it did not get, it did not lend */
     wants(&jobs[1], 600, 5000);
-    qos_fair_step(jobs, 2, 1000, PERIOD);
-    gint64 record = jobs[0].record;
-    g_assert_cmpint(record, ==, 297);
-    g_assert_cmpint(jobs[0].allocation, ==, 750); /* y keeps half its entitlement */
-    g_assert_cmpint(jobs[1].allocation, ==, 250);
-    g_assert_cmpint(jobs[0].rate, ==, 750);
-    g_assert_cmpint(jobs[1].rate, ==, 250);
+    qos_fair_step(jobs, 2, 1000, PERIOD, PERIOD);
+    g_assert_cmpint(jobs[0].record, ==, 198);
+    g_assert_cmpint(jobs[0].allocation, ==, 688); /* y keeps five eighths of its entitlement */
+    g_assert_cmpint(jobs[1].allocation, ==, 312);
+    g_assert_cmpint(jobs[0].rate, ==, 688);
+    g_assert_cmpint(jobs[1].rate, ==, 312);
 
-    wants(&jobs[0], 750, 5000);
-    wants(&jobs[1], 250, 5000);
-    qos_fair_step(jobs, 2, 1000, PERIOD);
-    g_assert_cmpint(jobs[0].returned, ==, 250);
-    g_assert_cmpint(jobs[1].repaid, ==, 250);
+    wants(&jobs[0], 688, 5000);
+    wants(&jobs[1], 312, 5000);
+    qos_fair_step(jobs, 2, 1000, PERIOD, PERIOD);
+    g_assert_cmpint(jobs[0].returned, ==, 188);
+    g_assert_cmpint(jobs[1].repaid, ==, 188);
     g_assert_cmpint(jobs[0].allocation, ==, 500 + jobs[0].record); /* the rest */
 }
 
@@ -108,7 +107,7 @@ static void test_records_are_bounded(void)
 {
     QosFairJob jobs[] = {job(1, 0, 0), job(1, 0, 5000)};
     for (guint period = 0; period < 1000; period++) {
-        qos_fair_step(jobs, 2, 1000, PERIOD);
+        qos_fair_step(jobs, 2, 1000, PERIOD, PERIOD);
         wants(&jobs[1], 1000, 5000);
     }
     g_assert_cmpint(jobs[0].record, <=, 30 * 500);
@@ -184,7 +183,8 @@ static void test_sums_hold_over_random_sequences(void)
                 jobs[i].waiting = random_quantity(random);
                 jobs[i].minimum = g_rand_int_range(random, 0, 4) == 0 ? random_quantity(random) : 0;
             }
-            qos_fair_step(jobs, count, capacity, g_rand_int_range(random, 5000000, 2000000000));
+            QosTime length = g_rand_int_range(random, 5000000, 2000000000);
+            qos_fair_step(jobs, count, capacity, length, length * g_rand_int_range(random, 1, 100));
             if (count > 0)
                 assert_sums(jobs, count, capacity);
         }

@@ -1,0 +1,270 @@
+/*
+ * Capacity and depth of the store (fs/capacity.h).
+ *
+ * Replies are counted in windows: of WINDOW and WINDOW_REPLIES at least, so that one tells a
+ * hundredth from noise, or of more time where the store is slow. While something waited nearly all
+ * the window long, what was served is what the store can: the estimate is the median of the last
+ * QOS_CAPACITY_RATES such windows. So a store that stalls spoils one window, which the median
+ * ignores, as a window ends by its replies; and a step is followed when half the windows are new.
+ * What an idle store served is a lower bound, and raises an estimate below it at once.
+ *
+ * Latency is no sign of a full store here: a read from the store's cache takes a hundredth of one
+ * from its disk, and the mix of them changes by the minute. The signs are what waits (the store is
+ * to be measured) and throughput.
+ *
+ * The depth is what has to be inside for the whole throughput. More is of no use, and makes a queue
+ * in the store in which all jobs wait alike, whatever their share: one with two processes gets two
+ * places in it. So the least depth is sought that is enough, by trials: windows at the depth in
+ * force and at a candidate alternate, QOS_CAPACITY_PAIRS times, and the median of the ratios of
+ * their throughput decides, by how much the windows differ among themselves.
+ *
+ *   less   between what is enough and what is too few, their geometric mean, so that 64 slots are
+ *          found to be 60 too many in three trials; it is enough where LESS_KEEPS of the throughput
+ *          stay. A clear loss ends the trial at once.
+ *   more   half as many again; where it brings MORE_BRINGS, it is what is enough.
+ *
+ * In force is a quarter more than what is enough (at least one more): an almost flat curve still
+ * rises there. Once the least is found, trials pause; most look for more, as that costs nothing,
+ * and shows what a changed store or load needs within a second or two.
+ */
+#include "fs/capacity.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#define WINDOW             (50 * QOS_MILLISECOND)
+#define WINDOW_REPLIES     32
+#define SLOW_WINDOW        (500 * QOS_MILLISECOND)
+#define SLOW_REPLIES       8
+#define SLOWEST_WINDOW     (2 * QOS_SECOND)
+#define SATURATED_PART     0.9 /* of a window, for what was served to be what the store can */
+#define COMPARABLE_PART    0.5 /* for it to be compared with another depth */
+#define LESS_KEEPS         0.98
+#define MORE_BRINGS        1.02
+#define CLEAR_LOSS         0.85
+#define CLEARLY_NO_GAIN    1.01
+#define PAUSE_WINDOWS      16
+#define LESS_TRIAL_EVERY   8   /* of all trials, once the least depth is known */
+#define GROWTH_PER_SECOND  1.0 /* of the estimate, while it is what holds requests back */
+#define GROWTH_TIME_MAX    QOS_SECOND
+#define WINDOW_REPLIES_MAX (1 << 20)
+
+static void begin_window(QosCapacity *capacity, guint skip, QosTime now)
+{
+    capacity->skip = skip;
+    capacity->start = now;
+    capacity->idle = 0;
+    capacity->idle_since = now;
+    capacity->replies = 0;
+    capacity->units = 0;
+}
+
+void qos_capacity_init(QosCapacity *capacity, double estimate, guint slots, QosTime now)
+{
+    *capacity = (QosCapacity){.estimate = estimate, .slots = slots, .enough = slots};
+    begin_window(capacity, 1, now);
+}
+
+void qos_capacity_set_slots(QosCapacity *capacity, guint slots)
+{
+    if (capacity->slots == slots)
+        return;
+    capacity->slots = capacity->enough = slots;
+    capacity->too_few = 0;
+    capacity->trial = QOS_TRIAL_NONE;
+    capacity->is_trying = FALSE;
+    capacity->pause = 0;
+}
+
+guint qos_capacity_depth(const QosCapacity *capacity)
+{
+    guint depth = capacity->enough + MAX(capacity->enough / 4, 1);
+
+    if (capacity->is_trying)
+        depth = capacity->candidate;
+    return MIN(depth, capacity->slots);
+}
+
+void qos_capacity_set_saturated(QosCapacity *capacity, gboolean is_saturated, QosTime now)
+{
+    if (is_saturated == capacity->is_saturated)
+        return;
+    capacity->is_saturated = is_saturated;
+    if (!is_saturated) {
+        capacity->idle_since = now;
+        return;
+    }
+    capacity->idle += now - capacity->idle_since;
+    if (capacity->idle > WINDOW && !capacity->is_trying)
+        begin_window(capacity, 1, now); /* what was before is of no interest any more */
+}
+
+/* --- trials --- */
+
+static int compare_doubles(const void *a, const void *b)
+{
+    const double *left = a;
+    const double *right = b;
+    return (*left > *right) - (*left < *right);
+}
+
+/* Sorts the values. */
+static double median(double *values, guint count)
+{
+    qsort(values, count, sizeof(double), compare_doubles);
+    return count % 2 == 1 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
+}
+
+static double median_rate(const QosCapacity *capacity)
+{
+    double rates[QOS_CAPACITY_RATES];
+    guint count = MIN(capacity->rate_count, QOS_CAPACITY_RATES);
+
+    memcpy(rates, capacity->rates, sizeof(rates));
+    return median(rates, count);
+}
+
+/* How far the windows are from their median, as a part of it: the median of that. */
+static double spread(const QosCapacity *capacity)
+{
+    double deviations[QOS_CAPACITY_RATES];
+    guint count = MIN(capacity->rate_count, QOS_CAPACITY_RATES);
+    double middle = count > 0 ? median_rate(capacity) : 0;
+
+    if (middle <= 0)
+        return 0;
+    for (guint i = 0; i < count; i++)
+        deviations[i] = fabs(capacity->rates[i] / middle - 1);
+    return median(deviations, count);
+}
+
+/* Of the depths between `too_few` and `enough`, the one to try; 0 where there is none. */
+static guint less(const QosCapacity *capacity)
+{
+    guint low = MAX(capacity->too_few, 1);
+
+    if (capacity->enough - capacity->too_few <=
+        (capacity->too_few > 0 ? capacity->enough / 8 + 1 : 1))
+        return 0;
+    return MAX((guint)sqrt((double)low * (double)capacity->enough), capacity->too_few + 1);
+}
+
+static void begin_trial(QosCapacity *capacity)
+{
+    guint depth = qos_capacity_depth(capacity);
+
+    capacity->trial = QOS_TRIAL_LESS;
+    capacity->candidate = less(capacity);
+    if (capacity->candidate == 0) {
+        gboolean is_for_less = ++capacity->trials % LESS_TRIAL_EVERY == 0;
+        if (is_for_less && capacity->too_few > 0) {
+            capacity->candidate = capacity->too_few; /* it may do by now */
+        } else {
+            capacity->trial = QOS_TRIAL_MORE;
+            capacity->candidate = MIN(MAX(depth * 3 / 2, depth + 1), capacity->slots);
+        }
+    }
+    if (capacity->candidate == depth)
+        capacity->trial = QOS_TRIAL_NONE;
+    capacity->pairs = 0;
+    capacity->pause = PAUSE_WINDOWS;
+}
+
+static void end_trial(QosCapacity *capacity, gboolean is_good)
+{
+    if (capacity->trial == QOS_TRIAL_LESS && is_good) {
+        capacity->enough = capacity->candidate;
+        if (capacity->too_few >= capacity->enough)
+            capacity->too_few = 0;
+    } else if (capacity->trial == QOS_TRIAL_LESS) {
+        capacity->too_few = capacity->candidate;
+    } else if (is_good) {
+        capacity->too_few = capacity->enough;
+        capacity->enough = capacity->candidate;
+    }
+    /* What was learned calls for the next trial at once. */
+    if (capacity->trial == QOS_TRIAL_LESS ? less(capacity) > 0 : is_good)
+        capacity->pause = 0;
+    capacity->trial = QOS_TRIAL_NONE;
+}
+
+/* A window at the candidate has ended, after one at the depth in force. */
+static void judge(QosCapacity *capacity, double ratio)
+{
+    gboolean is_less = capacity->trial == QOS_TRIAL_LESS;
+
+    capacity->ratios[capacity->pairs++] = ratio;
+    if (capacity->pairs == 1 && ratio < (is_less ? CLEAR_LOSS : CLEARLY_NO_GAIN)) {
+        end_trial(capacity, FALSE);
+    } else if (capacity->pairs == QOS_CAPACITY_PAIRS) {
+        double middle = median(capacity->ratios, QOS_CAPACITY_PAIRS);
+        double noise = spread(capacity);
+        end_trial(capacity,
+                  is_less ? middle >= MIN(LESS_KEEPS + noise, 1) : middle > MORE_BRINGS + noise);
+    }
+}
+
+/* --- windows --- */
+
+static void measured(QosCapacity *capacity, double rate, double saturated_part)
+{
+    gboolean is_comparable = saturated_part >= COMPARABLE_PART;
+
+    if (!capacity->is_trying && (saturated_part >= SATURATED_PART || rate > capacity->estimate)) {
+        capacity->rates[capacity->rate_count++ % QOS_CAPACITY_RATES] = rate;
+        capacity->estimate = saturated_part >= SATURATED_PART ? median_rate(capacity) : rate;
+    }
+    if (capacity->is_trying) {
+        capacity->is_trying = FALSE;
+        /* Deeper, nothing may be left to wait: that it serves more shows all the same. */
+        if (is_comparable || capacity->trial == QOS_TRIAL_MORE)
+            judge(capacity, rate / capacity->base);
+        else
+            capacity->trial = QOS_TRIAL_NONE;
+        return;
+    }
+    if (!is_comparable)
+        return;
+    if (capacity->pause > 0)
+        capacity->pause--;
+    if (capacity->trial == QOS_TRIAL_NONE && capacity->pause == 0)
+        begin_trial(capacity);
+    capacity->base = rate;
+    capacity->is_trying = capacity->trial != QOS_TRIAL_NONE && rate > 0;
+}
+
+static gboolean is_complete(const QosCapacity *capacity, QosTime length)
+{
+    return (length >= WINDOW && capacity->replies >= WINDOW_REPLIES) ||
+           (length >= SLOW_WINDOW && capacity->replies >= SLOW_REPLIES) ||
+           length >= SLOWEST_WINDOW || capacity->replies >= WINDOW_REPLIES_MAX;
+}
+
+void qos_capacity_replied(QosCapacity *capacity, gint64 units, QosTime now)
+{
+    if (capacity->skip > 0) {
+        if (--capacity->skip == 0)
+            begin_window(capacity, 0, now);
+        return;
+    }
+    capacity->units += units;
+    capacity->replies++;
+    QosTime length = now - capacity->start;
+    if (length < WINDOW || !is_complete(capacity, length))
+        return;
+    QosTime idle = capacity->idle + (capacity->is_saturated ? 0 : now - capacity->idle_since);
+    guint depth = qos_capacity_depth(capacity);
+    measured(capacity, (double)capacity->units * (double)QOS_SECOND / (double)length,
+             1 - (double)idle / (double)length);
+    /* At another depth, what is inside has come by the last one. */
+    guint next = qos_capacity_depth(capacity);
+    begin_window(capacity, next != depth ? MAX(next, depth) : 0, now);
+}
+
+void qos_capacity_raise(QosCapacity *capacity, QosTime elapsed)
+{
+    double seconds = (double)MIN(elapsed, GROWTH_TIME_MAX) / (double)QOS_SECOND;
+
+    capacity->estimate *= 1 + GROWTH_PER_SECOND * seconds;
+    capacity->rate_count = 0; /* they were of a lower one */
+}

@@ -1,0 +1,58 @@
+/*
+ * What the store can serve, and how many requests it needs inside for that: found out all the time,
+ * from its replies.
+ *
+ * Pure: time is an argument. Part of the adaptive sharing (fs/adapt.h), under its caller's lock.
+ */
+#pragma once
+
+#include "base/time.h"
+
+#define QOS_CAPACITY_RATES 7 /* of the windows, that the estimate is the median of */
+#define QOS_CAPACITY_PAIRS 3 /* of windows, that a trial of another depth takes */
+
+typedef enum {
+    QOS_TRIAL_NONE,
+    QOS_TRIAL_LESS,
+    QOS_TRIAL_MORE,
+} QosTrial;
+
+typedef struct {
+    double estimate; /* units/s */
+    guint slots;     /* the depth is never more */
+    guint enough;    /* inside, for the whole throughput; `slots` = nothing less is known to be */
+    guint too_few;   /* are known to be too few; 0 = not known */
+    /* The window. */
+    gboolean is_saturated;
+    QosTime idle_since; /* where it is not saturated */
+    QosTime idle;       /* in this window, before that */
+    guint skip;         /* replies until it begins */
+    QosTime start;
+    guint replies;
+    gint64 units;
+    /* The last windows of saturation. */
+    double rates[QOS_CAPACITY_RATES];
+    guint rate_count; /* ever; the next is at rate_count % QOS_CAPACITY_RATES */
+    /* The trial of another depth. */
+    QosTrial trial;
+    gboolean is_trying; /* its windows alternate: this one is at `candidate` */
+    guint candidate;
+    double base; /* rate of the window before, at the depth in force */
+    double ratios[QOS_CAPACITY_PAIRS];
+    guint pairs;
+    guint pause;  /* windows until the next trial */
+    guint trials; /* so far, to take turns */
+} QosCapacity;
+
+/* `estimate`: units/s, before anything was measured. */
+void qos_capacity_init(QosCapacity *capacity, double estimate, guint slots, QosTime now);
+void qos_capacity_set_slots(QosCapacity *capacity, guint slots);
+/* From `now` on something waits that might go but for the depth, or nothing. */
+void qos_capacity_set_saturated(QosCapacity *capacity, gboolean is_saturated, QosTime now);
+/* The store has served a request of so many units. */
+void qos_capacity_replied(QosCapacity *capacity, gint64 units, QosTime now);
+/* Somebody is kept waiting by the estimate while the store has room, for `elapsed`: it is raised.
+ */
+void qos_capacity_raise(QosCapacity *capacity, QosTime elapsed);
+/* How many requests are to be inside, 1 to `slots`. */
+guint qos_capacity_depth(const QosCapacity *capacity);

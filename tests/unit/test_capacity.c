@@ -1,0 +1,187 @@
+#include <math.h>
+
+#include "fs/capacity.h"
+
+#define SLOTS 64
+#define UNITS 1000000 /* of a request */
+
+/* A store that serves one after the other, and takes `latency` besides; something always waits. */
+typedef struct {
+    QosCapacity capacity;
+    GRand *random;
+    double rate; /* requests/s */
+    double noise;
+    QosTime latency;
+    QosTime now;
+    QosTime free;
+    GQueue replies; /* of their times */
+    guint64 served;
+} Store;
+
+static void store_init(Store *store, double rate, QosTime latency, double noise)
+{
+    *store = (Store){.rate = rate,
+                     .noise = noise,
+                     .latency = latency,
+                     .now = 1000 * QOS_SECOND,
+                     .random = g_rand_new_with_seed(7)};
+    qos_capacity_init(&store->capacity, 1000.0 * UNITS, SLOTS, store->now);
+    g_queue_init(&store->replies);
+    qos_capacity_set_saturated(&store->capacity, TRUE, store->now);
+}
+
+static void store_clear(Store *store)
+{
+    g_queue_clear_full(&store->replies, g_free);
+    g_rand_free(store->random);
+}
+
+static void fill(Store *store)
+{
+    while (store->replies.length < qos_capacity_depth(&store->capacity)) {
+        double seconds =
+            1 / store->rate * (1 + store->noise * g_rand_double_range(store->random, -1.7, 1.7));
+        store->free = MAX(store->free, store->now) + (QosTime)(MAX(seconds, 1e-9) * 1e9);
+        QosTime reply = store->free + store->latency;
+        g_queue_push_tail(&store->replies, g_memdup2(&reply, sizeof(reply)));
+    }
+}
+
+static void run(Store *store, QosTime duration)
+{
+    QosTime end = store->now + duration;
+
+    for (;;) {
+        fill(store);
+        QosTime *next = g_queue_peek_head(&store->replies);
+        if (*next > end)
+            break;
+        store->now = *next;
+        g_free(g_queue_pop_head(&store->replies));
+        store->served++;
+        qos_capacity_replied(&store->capacity, UNITS, store->now);
+    }
+    store->now = end;
+}
+
+static double error_of(const Store *store)
+{
+    return fabs(store->capacity.estimate / UNITS / store->rate - 1);
+}
+
+static void test_least_depth(void)
+{
+    Store store;
+    store_init(&store, 1000, QOS_MILLISECOND, 0);
+    g_assert_cmpuint(qos_capacity_depth(&store.capacity), ==, SLOTS);
+    run(&store, 5 * QOS_SECOND);
+    g_assert_cmpuint(store.capacity.enough, ==, 2);
+    g_assert_cmpuint(store.capacity.too_few, ==, 1);
+    g_assert_cmpfloat(error_of(&store), <, 0.001);
+    store_clear(&store);
+}
+
+/* 16 requests are needed: 15 of latency beside one that is served. */
+static void test_deep_store(void)
+{
+    Store store;
+    store_init(&store, 1000, 15 * QOS_MILLISECOND, 0);
+    run(&store, 20 * QOS_SECOND);
+    g_assert_cmpuint(store.capacity.enough, >=, 16);
+    g_assert_cmpuint(store.capacity.enough, <=, 20);
+    guint64 before = store.served;
+    run(&store, 60 * QOS_SECOND);
+    g_assert_cmpuint(store.served - before, >=, 59400); /* the trials cost less than 1 % */
+    store_clear(&store);
+}
+
+/* Noise of 30 % a request: the throughput stays, for hours. */
+static void test_noise_does_not_walk_it_down(void)
+{
+    for (guint latency = 0; latency <= 15; latency += 5) {
+        Store store;
+        double worst = 0;
+        store_init(&store, 2000, latency * QOS_MILLISECOND, 0.3);
+        run(&store, 10 * QOS_SECOND);
+        guint64 before = store.served;
+        for (guint second = 0; second < 1200; second++) {
+            run(&store, QOS_SECOND);
+            worst = MAX(worst, error_of(&store));
+        }
+        g_test_message("latency %u ms: %f of the throughput, estimate off by %f, depth %u", latency,
+                       (double)(store.served - before) / 1200 / 2000, worst,
+                       qos_capacity_depth(&store.capacity));
+        g_assert_cmpuint(store.served - before, >=, 1200 * 2000 / 100 * 99);
+        g_assert_cmpfloat(worst, <, 0.1);
+        store_clear(&store);
+    }
+}
+
+/* Up and down: right within two seconds. */
+static void test_steps(void)
+{
+    static const double rates[] = {1000, 4000, 500, 20000, 100, 1000};
+    Store store;
+    store_init(&store, 1000, QOS_MILLISECOND, 0.1);
+    for (guint i = 0; i < G_N_ELEMENTS(rates); i++) {
+        store.rate = rates[i];
+        run(&store, 5 * QOS_SECOND);
+        g_test_message("%.0f/s: %.0f, depth %u", rates[i], store.capacity.estimate / UNITS,
+                       qos_capacity_depth(&store.capacity));
+        g_assert_cmpfloat(error_of(&store), <, 0.1);
+    }
+    store_clear(&store);
+}
+
+static void test_stall(void)
+{
+    Store store;
+    store_init(&store, 1000, QOS_MILLISECOND, 0.1);
+    run(&store, 5 * QOS_SECOND);
+    store.free = store.now + 2 * QOS_SECOND;
+    run(&store, 2500 * QOS_MILLISECOND);
+    g_assert_cmpfloat(error_of(&store), <, 0.1);
+    store_clear(&store);
+}
+
+/* While nothing waits, what is served says only that the store can do so much. */
+static void test_idle_store_is_no_measure(void)
+{
+    QosCapacity capacity;
+    QosTime now = 0;
+    qos_capacity_init(&capacity, 1000.0 * UNITS, SLOTS, now);
+    for (guint i = 0; i < 1000; i++)
+        qos_capacity_replied(&capacity, UNITS, now += 10 * QOS_MILLISECOND);
+    g_assert_cmpfloat(capacity.estimate, ==, 1000.0 * UNITS);
+    g_assert_cmpuint(qos_capacity_depth(&capacity), ==, SLOTS);
+    for (guint i = 0; i < 1000; i++)
+        qos_capacity_replied(&capacity, UNITS, now += QOS_MILLISECOND / 2);
+    g_assert_cmpfloat(fabs(capacity.estimate / (2000.0 * UNITS) - 1), <, 0.01);
+}
+
+static void test_slots(void)
+{
+    Store store;
+    store_init(&store, 1000, QOS_MILLISECOND, 0);
+    run(&store, 5 * QOS_SECOND);
+    qos_capacity_set_slots(&store.capacity, 8);
+    g_assert_cmpuint(qos_capacity_depth(&store.capacity), ==, 8);
+    qos_capacity_set_slots(&store.capacity, 1);
+    run(&store, 5 * QOS_SECOND);
+    g_assert_cmpuint(qos_capacity_depth(&store.capacity), ==, 1);
+    g_assert_cmpfloat(fabs(store.capacity.estimate / UNITS - 500), <, 5);
+    store_clear(&store);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/capacity/least-depth", test_least_depth);
+    g_test_add_func("/capacity/deep-store", test_deep_store);
+    g_test_add_func("/capacity/noise", test_noise_does_not_walk_it_down);
+    g_test_add_func("/capacity/steps", test_steps);
+    g_test_add_func("/capacity/stall", test_stall);
+    g_test_add_func("/capacity/idle", test_idle_store_is_no_measure);
+    g_test_add_func("/capacity/slots", test_slots);
+    return g_test_run();
+}
