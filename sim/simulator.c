@@ -505,7 +505,7 @@ QosSimulation *qos_simulate(const QosScenario *scenario, const QosSharing *shari
     }
     sim.now = scenario->duration;
     sample(&sim);
-    sim.result->busy = sim.store.busy;
+    sim.result->busy = sim.store.busy - MAX(sim.store.free - sim.now, 0);
     finish(&sim);
     qos_heap_clear(&sim.timers);
     qos_sched_free(sim.sched);

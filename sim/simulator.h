@@ -61,7 +61,7 @@ typedef struct {
     GPtrArray *jobs; /* of QosSimulatedJob, owned, in order of the scenario */
     guint64 served;
     guint64 requests; /* issued */
-    QosTime busy;     /* how long the store served */
+    QosTime busy;     /* how long the store served, until the end */
     QosTime last;     /* reply */
     GArray *capacity; /* of QosCapacity, by bins */
 } QosSimulation;

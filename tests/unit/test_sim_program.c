@@ -1,0 +1,185 @@
+/*
+ * qosfs-sim as a program: its arguments, its output, its figures. The build names it (QOSFS_SIM).
+ */
+#include <glib/gstdio.h>
+#include <string.h>
+
+#include "sim/simulator.h"
+
+typedef struct {
+    char *out;
+    char *err;
+    int status; /* exit code */
+} Result;
+
+static void result_clear(Result *result)
+{
+    g_free(result->out);
+    g_free(result->err);
+}
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(Result, result_clear)
+
+/* `line` is what a shell would be given after the program's name. */
+static Result run(const char *line)
+{
+    g_autofree char *command = g_strdup_printf("%s %s", g_getenv("QOSFS_SIM"), line);
+    g_autoptr(GError) error = NULL;
+    Result result = {0};
+    int status;
+
+    g_spawn_command_line_sync(command, &result.out, &result.err, &status, &error);
+    g_assert_no_error(error);
+    if (!g_spawn_check_wait_status(status, &error)) {
+        g_assert_true(error->domain == G_SPAWN_EXIT_ERROR);
+        result.status = error->code;
+    }
+    return result;
+}
+
+static void test_repeats(void)
+{
+    g_auto(Result) first = run("trickle auto-noise tiny");
+    g_auto(Result) second = run("trickle auto-noise tiny");
+    g_auto(Result) other = run("--seed 2 trickle auto-noise tiny");
+
+    g_assert_cmpint(first.status, ==, 0);
+    g_assert_cmpstr(first.err, ==, "");
+    g_assert_cmpstr(first.out, ==, second.out);
+    g_assert_nonnull(strstr(first.out, "(seed 1)"));
+    g_assert_cmpstr(first.out, !=, other.out);
+    g_assert_nonnull(strstr(other.out, "(seed 2)"));
+}
+
+static void test_wrong_arguments(void)
+{
+    static const struct {
+        const char *line;
+        int status;
+        const char *message;
+    } cases[] = {
+        {"--polisy fair tiny", 2, "Unknown option --polisy"},
+        {"--policy fiar tiny", 2,
+         "there is no policy 'fiar'; there are: none, static, paper, fair"},
+        {"--policy fair, tiny", 2, "there is no policy ''"},
+        {"--policy '' tiny", 2, "--policy: which?"},
+        {"--seed x tiny", 2, "--seed: \"x\""},
+        {"--seed -1 tiny", 2, "--seed"},
+        {"--period 1ms tiny", 2, "--period: out of range: 0.005 to 10 s"},
+        {"--period soon tiny", 2, "--period: "},
+        {"tyni", 1, "there is no scenario 'tyni'"},
+        {"./tyni", 1, "./tyni: "},
+        {"tyni.ini", 1, "tyni.ini: "},
+        {"--figures /dev/null/x tiny", 1, "cannot make /dev/null/x: "},
+    };
+
+    for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
+        g_auto(Result) result = run(cases[i].line);
+        if (result.status != cases[i].status || strstr(result.err, cases[i].message) == NULL)
+            g_error("qosfs-sim %s: %d, %s", cases[i].line, result.status, result.err);
+        g_assert_true(g_str_has_prefix(result.err, "qosfs-sim: "));
+    }
+}
+
+static void test_list(void)
+{
+    g_auto(Result) result = run("--list");
+    g_auto(GStrv) lines = g_strsplit(g_strchomp(result.out), "\n", -1);
+
+    g_assert_cmpint(result.status, ==, 0);
+    g_assert_cmpuint(g_strv_length(lines), >=, 19);
+    g_assert_true(g_str_has_prefix(lines[0], "auto-down "));
+}
+
+/* Each line has a value for each column, and the policies are those asked for. */
+static void test_csv(void)
+{
+    g_auto(Result) result = run("--csv --policy fair,none --period 20ms,1s waking");
+    g_auto(GStrv) lines = g_strsplit(g_strchomp(result.out), "\n", -1);
+    g_auto(GStrv) head = g_strsplit(lines[0], ",", -1);
+
+    g_assert_cmpuint(g_strv_length(lines), ==, 1 + 3 * 3);
+    for (guint i = 0; lines[i] != NULL; i++) {
+        g_auto(GStrv) fields = g_strsplit(lines[i], ",", -1);
+        g_assert_cmpuint(g_strv_length(fields), ==, g_strv_length(head));
+    }
+    g_assert_true(g_str_has_prefix(lines[1], "waking,1,fair,0.020,,"));
+    g_assert_true(g_str_has_prefix(lines[4], "waking,1,fair,1.000,,"));
+    g_assert_true(g_str_has_prefix(lines[7], "waking,1,none,0.000,,"));
+    g_assert_true(g_str_has_prefix(lines[8], "waking,1,none,0.000,lender,50,"));
+}
+
+static void test_full_disk(void)
+{
+    g_autofree char *line = g_strdup_printf("%s --version >/dev/full", g_getenv("QOSFS_SIM"));
+    const char *arguments[] = {"/bin/sh", "-c", line, NULL};
+    g_autofree char *messages = NULL;
+    int status;
+
+    g_assert_true(g_spawn_sync(NULL, (char **)arguments, NULL, G_SPAWN_DEFAULT, NULL, NULL, NULL,
+                               &messages, &status, NULL));
+    g_assert_false(g_spawn_check_wait_status(status, NULL));
+    g_assert_nonnull(strstr(messages, "cannot write: "));
+}
+
+static void remove_folder(const char *folder)
+{
+    g_autoptr(GDir) dir = g_dir_open(folder, 0, NULL);
+    const char *name;
+
+    while ((name = g_dir_read_name(dir)) != NULL) {
+        g_autofree char *path = g_build_filename(folder, name, NULL);
+        g_unlink(path);
+    }
+    g_rmdir(folder);
+}
+
+static void assert_holds(const char *folder, const char *name, const char *text)
+{
+    g_autofree char *path = g_build_filename(folder, name, NULL);
+    g_autofree char *content = NULL;
+
+    g_assert_true(g_file_get_contents(path, &content, NULL, NULL));
+    if (strstr(content, text) == NULL)
+        g_error("%s does not hold \"%s\"", path, text);
+}
+
+static void test_figures(void)
+{
+    g_autofree char *gnuplot = g_find_program_in_path("gnuplot");
+    if (gnuplot == NULL) {
+        g_test_skip("gnuplot is not installed");
+        return;
+    }
+    g_autofree char *folder = g_dir_make_tmp("qosfs-figures-XXXXXX", NULL);
+    g_autofree char *line = g_strdup_printf("--figures %s/new iv-d iv-e iv-f iv-h", folder);
+    g_autofree char *figures = g_build_filename(folder, "new", NULL);
+    g_auto(Result) result = run(line);
+
+    g_assert_cmpint(result.status, ==, 0);
+    g_assert_cmpstr(result.err, ==, "");
+    for (guint i = 3; i <= 9; i++) {
+        g_autofree char *name = g_strdup_printf("figure-%u.svg", i);
+        assert_holds(figures, name, "(op/s)");
+        assert_holds(figures, name, "</svg>");
+        assert_holds(figures, name, "AdapTBF");
+    }
+    assert_holds(figures, "figure-7.svg", "record, AdapTBF");
+    assert_holds(figures, "metrics.md", "## Re-compensation (IV-F)");
+    assert_holds(figures, "metrics.csv", "iv-h,1,fair,0.010,,");
+    remove_folder(figures);
+    g_rmdir(folder);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    if (g_getenv("QOSFS_SIM") == NULL)
+        g_error("QOSFS_SIM: where is qosfs-sim?");
+    g_test_add_func("/sim-program/repeats", test_repeats);
+    g_test_add_func("/sim-program/wrong-arguments", test_wrong_arguments);
+    g_test_add_func("/sim-program/list", test_list);
+    g_test_add_func("/sim-program/csv", test_csv);
+    g_test_add_func("/sim-program/full-disk", test_full_disk);
+    g_test_add_func("/sim-program/figures", test_figures);
+    return g_test_run();
+}
