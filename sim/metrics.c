@@ -302,7 +302,8 @@ static double capacity_error(const QosScenario *scenario, const QosSimulation *s
     if (scenario->told_capacity > 0 || simulation->sharing->adapt == QOS_ADAPT_OFF)
         return NAN;
     for (guint i = 0; i < simulation->capacity->len; i++) {
-        const QosCapacity *capacity = &g_array_index(simulation->capacity, QosCapacity, i);
+        const QosSimulatedCapacity *capacity =
+            &g_array_index(simulation->capacity, QosSimulatedCapacity, i);
         QosTime time = (QosTime)(i + 1) * scenario->bin;
         if (capacity->actual != last)
             since = time - scenario->bin;

@@ -176,8 +176,8 @@ static void sample(Simulator *sim)
     const QosAdapt *adapt = qos_sched_adapt(sim->sched);
 
     for (; (QosTime)(sim->sampled + 1) * sim->scenario->bin <= sim->now; sim->sampled++) {
-        QosCapacity capacity = {.estimate = qos_adapt_capacity(adapt),
-                                .actual = qos_store_capacity(&sim->store, sim->now)};
+        QosSimulatedCapacity capacity = {.estimate = qos_adapt_capacity(adapt),
+                                         .actual = qos_store_capacity(&sim->store, sim->now)};
         g_array_append_val(sim->result->capacity, capacity);
         for (guint i = 0; i < sim->jobs->len; i++) {
             const Job *job = &g_array_index(sim->jobs, Job, i);
@@ -489,7 +489,7 @@ QosSimulation *qos_simulate(const QosScenario *scenario, const QosSharing *shari
     sim.result = g_new0(QosSimulation, 1);
     sim.result->sharing = sharing;
     sim.result->jobs = g_ptr_array_new_with_free_func((GDestroyNotify)(void (*)(void))result_free);
-    sim.result->capacity = g_array_new(FALSE, FALSE, sizeof(QosCapacity));
+    sim.result->capacity = g_array_new(FALSE, FALSE, sizeof(QosSimulatedCapacity));
     sim.jobs = g_array_new(FALSE, FALSE, sizeof(Job));
     sim.index = g_hash_table_new(g_str_hash, g_str_equal);
     sim.processes = g_array_new(FALSE, FALSE, sizeof(Process));

@@ -25,10 +25,10 @@ extern const QosSharing qos_sharings[]; /* ended by a NULL name */
 typedef struct {
     guint32 issued; /* requests */
     guint32 served;
-    QosTime work;               /* of the store's time, for those served; noise left out */
-    gint64 record;              /* at its end: lent (> 0) or borrowed, in QOS_COST_UNIT */
-    gboolean is_busy : 1;       /* a request was outstanding, */
-    gboolean is_backlogged : 1; /* or waiting in the scheduler, from its begin to its end */
+    QosTime work;            /* of the store's time, for those served; noise left out */
+    gint64 record;           /* at its end: lent (> 0) or borrowed, in QOS_COST_UNIT */
+    guint is_busy : 1;       /* a request was outstanding, */
+    guint is_backlogged : 1; /* or waiting in the scheduler, from its begin to its end */
 } QosBin;
 
 /* What one job got. */
@@ -54,7 +54,7 @@ typedef struct {
 typedef struct {
     double estimate;
     double actual;
-} QosCapacity;
+} QosSimulatedCapacity;
 
 typedef struct {
     const QosSharing *sharing;
@@ -63,7 +63,7 @@ typedef struct {
     guint64 requests; /* issued */
     QosTime busy;     /* how long the store served, until the end */
     QosTime last;     /* reply */
-    GArray *capacity; /* of QosCapacity, by bins */
+    GArray *capacity; /* of QosSimulatedCapacity, by bins */
 } QosSimulation;
 
 /* With `label`, of all jobs of that name in the scenario only one runs, and nothing else. The

@@ -28,7 +28,7 @@ static void fixture_init(Fixture *fixture, const char *more)
     fixture->simulation =
         (QosSimulation){.sharing = &qos_sharings[3],
                         .jobs = g_ptr_array_new(),
-                        .capacity = g_array_new(FALSE, FALSE, sizeof(QosCapacity)),
+                        .capacity = g_array_new(FALSE, FALSE, sizeof(QosSimulatedCapacity)),
                         .busy = 10 * QOS_SECOND,
                         .last = 10 * QOS_SECOND,
                         .served = 1000};
@@ -209,12 +209,12 @@ static void test_capacity(void)
     fixture_init(&fixture, "");
     fixture.scenario->told_capacity = 0;
     for (guint i = 0; i < 200; i++) {
-        QosCapacity capacity = {.estimate = i < 48    ? 50
-                                            : i < 148 ? 104
-                                                      : 210,
-                                .actual = i < 100    ? 100
-                                          : i == 170 ? 0
-                                                     : 200};
+        QosSimulatedCapacity capacity = {.estimate = i < 48    ? 50
+                                                     : i < 148 ? 104
+                                                               : 210,
+                                         .actual = i < 100    ? 100
+                                                   : i == 170 ? 0
+                                                              : 200};
         g_array_append_val(fixture.simulation.capacity, capacity);
     }
     g_assert_cmpfloat_with_epsilon(metrics_of(&fixture).capacity_error, 0.05, 1e-9);
