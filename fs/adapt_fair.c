@@ -311,11 +311,14 @@ static gint64 payable(const QosFairJob *job)
     return MIN(MAX(-job->record, 0), MAX(job->allocation - kept_entitlement(job), 0));
 }
 
+/* Also beside jobs that wake up within the period, a borrower is not held below what it keeps. */
 static gint64 scaled_rate(const QosFairJob *job)
 {
-    if (job->filling <= 0)
-        return MAX(job->entitlement, 1);
-    return MAX(scaled(job->entitlement, job->allocation, job->filling), 1);
+    gint64 rate = job->entitlement;
+
+    if (job->filling > 0)
+        rate = MAX(scaled(rate, job->allocation, job->filling), kept_entitlement(job));
+    return MAX(rate, 1);
 }
 
 /* Moves allocation from borrowers to the lenders that want more, and sets the rates. */

@@ -20,7 +20,7 @@
  *
  *   less   between what is enough and what is too few, their geometric mean, so that 64 slots are
  *          found to be 60 too many in three trials; it is enough where LESS_KEEPS of the throughput
- *          stay. A clear loss ends the trial at once.
+ *          stay. A clear loss ends the trial at once, within LOSS_WINDOW.
  *   more   half as many again; where it brings MORE_BRINGS, it is what is enough.
  *
  * In force is a quarter more than what is enough (at least one more): an almost flat curve still
@@ -43,6 +43,7 @@
 #define MORE_BRINGS        1.02
 #define CLEAR_LOSS         0.85
 #define CLEARLY_NO_GAIN    1.01
+#define LOSS_WINDOW        (10 * QOS_MILLISECOND) /* shows a clear one */
 #define PAUSE_WINDOWS      16
 #define LESS_TRIAL_EVERY   8   /* of all trials, once the least depth is known */
 #define GROWTH_PER_SECOND  1.0 /* of the estimate, while it is what holds requests back */
@@ -233,8 +234,11 @@ static void measured(QosCapacity *capacity, double rate, double saturated_part)
     capacity->is_trying = capacity->trial != QOS_TRIAL_NONE && rate > 0;
 }
 
-static gboolean is_complete(const QosCapacity *capacity, QosTime length)
+static gboolean is_complete(const QosCapacity *capacity, double rate, QosTime length)
 {
+    if (capacity->is_trying && capacity->pairs == 0 && capacity->replies >= WINDOW_REPLIES &&
+        length >= LOSS_WINDOW && rate < CLEAR_LOSS * capacity->base)
+        return TRUE;
     return (length >= WINDOW && capacity->replies >= WINDOW_REPLIES) ||
            (length >= SLOW_WINDOW && capacity->replies >= SLOW_REPLIES) ||
            length >= SLOWEST_WINDOW || capacity->replies >= WINDOW_REPLIES_MAX;
@@ -250,12 +254,14 @@ void qos_capacity_replied(QosCapacity *capacity, gint64 units, QosTime now)
     capacity->units += units;
     capacity->replies++;
     QosTime length = now - capacity->start;
-    if (length < WINDOW || !is_complete(capacity, length))
+    if (length < LOSS_WINDOW)
+        return;
+    double rate = (double)capacity->units * (double)QOS_SECOND / (double)length;
+    if (!is_complete(capacity, rate, length))
         return;
     QosTime idle = capacity->idle + (capacity->is_saturated ? 0 : now - capacity->idle_since);
     guint depth = qos_capacity_depth(capacity);
-    measured(capacity, (double)capacity->units * (double)QOS_SECOND / (double)length,
-             1 - (double)idle / (double)length);
+    measured(capacity, rate, 1 - (double)idle / (double)length);
     /* At another depth, what is inside has come by the last one. */
     guint next = qos_capacity_depth(capacity);
     begin_window(capacity, next != depth ? MAX(next, depth) : 0, now);
