@@ -3,7 +3,7 @@
  *
  * Jobs that take part are members: one element each in the array that the law works on, by index.
  * A job joins with its first request and leaves when it was idle for ACTIVE_TIME; its record is
- * written off then. Once a period the law is run over all members.
+ * written off then. Once a period the law is run over all members (adapt_period.c).
  *
  * Jobs that wait stand in a heap. Its key, and what may go:
  *
@@ -25,55 +25,13 @@
  * The depth of the store, and the capacity where it is not given, are found out (fs/capacity.h).
  * Paper throttles by the estimate, and would never see the store saturated: there it is raised
  * while somebody waits for tokens and slots are free.
- *
- * A period may end late, as nobody wakes an idle mount up: what was served in it is compared with
- * what the jobs were entitled to in that time.
  */
-#include "fs/adapt.h"
+#include "fs/adapt_private.h"
 
-#include <math.h>
-
-#include "fs/account.h"
-#include "fs/adapt_fair.h"
-#include "fs/adapt_paper.h"
-#include "fs/capacity.h"
-
-#define ACTIVE_TIME         (10 * QOS_SECOND)       /* longer than the pauses between bursts */
 #define CAPACITY_FIRST      1000                    /* op/s, before anything was measured */
-#define PAPER_DEPTH         3                       /* Lustre's tbf_depth */
 #define BURST_TIME          (10 * QOS_MILLISECOND)  /* a late wake-up that costs no capacity */
 #define VIRTUAL_LAG_MAX     (100 * QOS_MILLISECOND) /* what a job may catch up that had no slot */
 #define VIRTUAL_ADVANCE_MAX (1000 * QOS_SECOND)     /* keeps virtual times far from overflow */
-
-/* State per job, in the job and in the law's array. */
-G_STATIC_ASSERT(sizeof(QosShare) + MAX(sizeof(QosFairJob), sizeof(QosPaperJob)) <= 256);
-
-struct QosAdapt {
-    QosAdaptConfig config;
-    GPtrArray *jobs; /* of QosJob, one reference each: the members */
-    GArray *fair;    /* of QosFairJob, by the same index, in mode fair; */
-    GArray *paper;   /* of QosPaperJob, in mode paper */
-    QosHeap waiting; /* of QosShare.order */
-    gint64 virtual_time;
-    double level;           /* fair: units of entitlement per weight, as of the last step */
-    QosBucket pace;         /* in units, where the capacity is given */
-    const QosJob *lender;   /* fair: who lent most in the last period, */
-    const QosJob *borrower; /* and who borrowed most; members, or NULL */
-    gint64 restored; /* fair: sum of the records, as absolutes, that were restored in this period */
-    QosTime period_start;
-    QosCapacity capacity;
-    gboolean is_throttling; /* paper: in this period, somebody waited for tokens */
-};
-
-static QosFairJob *fair_of(const QosAdapt *adapt, const QosJob *job)
-{
-    return &g_array_index(adapt->fair, QosFairJob, job->share.member - 1);
-}
-
-static QosPaperJob *paper_of(const QosAdapt *adapt, const QosJob *job)
-{
-    return &g_array_index(adapt->paper, QosPaperJob, job->share.member - 1);
-}
 
 QosAdapt *qos_adapt_new(guint slots, QosTime now)
 {
@@ -95,7 +53,7 @@ static gint64 weight_of(const QosJob *job, gint64 weight)
     return weight > 0 ? weight : MAX(job->nodes, 1);
 }
 
-static gint64 units_in_period(const QosAdapt *adapt, double operations_per_second)
+gint64 qos_adapt_units(const QosAdapt *adapt, double operations_per_second)
 {
     double units = operations_per_second * (double)QOS_COST_UNIT * (double)adapt->config.period /
                    (double)QOS_SECOND;
@@ -106,7 +64,7 @@ static gint64 units_in_period(const QosAdapt *adapt, double operations_per_secon
 static gint64 provisional_rate(QosAdapt *adapt, gint64 weight)
 {
     if (adapt->level <= 0)
-        adapt->level = (double)units_in_period(adapt, qos_adapt_capacity(adapt)) / (double)weight;
+        adapt->level = (double)qos_adapt_units(adapt, qos_adapt_capacity(adapt)) / (double)weight;
     return (gint64)CLAMP(adapt->level * (double)weight, 1, (double)QOS_FAIR_UNITS_MAX);
 }
 
@@ -141,7 +99,7 @@ static QosShareTotals totals_of(const QosAdapt *adapt, const QosJob *job)
 {
     if (job->share.member == 0 || adapt->config.mode != QOS_ADAPT_FAIR)
         return job->share.totals;
-    const QosFairJob *fair = fair_of(adapt, job);
+    const QosFairJob *fair = qos_adapt_fair_of(adapt, job);
     return (QosShareTotals){.lent = fair->lent,
                             .returned = fair->returned,
                             .borrowed = fair->borrowed,
@@ -149,7 +107,7 @@ static QosShareTotals totals_of(const QosAdapt *adapt, const QosJob *job)
 }
 
 /* The last member takes the place of the one that leaves. */
-static void leave(QosAdapt *adapt, guint index)
+void qos_adapt_leave(QosAdapt *adapt, guint index)
 {
     QosJob *job = adapt->jobs->pdata[index];
 
@@ -175,7 +133,7 @@ void qos_adapt_free(QosAdapt *adapt)
     if (adapt == NULL)
         return;
     while (adapt->jobs->len > 0)
-        leave(adapt, adapt->jobs->len - 1);
+        qos_adapt_leave(adapt, adapt->jobs->len - 1);
     g_ptr_array_unref(adapt->jobs);
     g_array_unref(adapt->fair);
     g_array_unref(adapt->paper);
@@ -228,7 +186,7 @@ void qos_adapt_configure(QosAdapt *adapt, const QosAdaptConfig *config, QosTime 
 
     if (config->mode != adapt->config.mode) {
         while (adapt->jobs->len > 0)
-            leave(adapt, adapt->jobs->len - 1);
+            qos_adapt_leave(adapt, adapt->jobs->len - 1);
         adapt->level = 0;
     }
     change_period(adapt, config->period);
@@ -257,7 +215,7 @@ gint64 qos_adapt_cost(const QosAdapt *adapt, QosOpcode opcode, guint64 bytes)
 /* --- requests --- */
 
 /* Where the job stands in the heap. */
-static gint64 order_key(const QosAdapt *adapt, QosShare *share, QosTime now)
+gint64 qos_adapt_order_key(const QosAdapt *adapt, QosShare *share, QosTime now)
 {
     if (adapt->config.mode == QOS_ADAPT_FAIR)
         return share->finish;
@@ -277,11 +235,11 @@ static void take_part(QosAdapt *adapt, QosJob *job, gint64 weight, gint64 minimu
     if (job->share.member == 0)
         join(adapt, job, weight);
     if (adapt->config.mode == QOS_ADAPT_FAIR) {
-        QosFairJob *fair = fair_of(adapt, job);
+        QosFairJob *fair = qos_adapt_fair_of(adapt, job);
         fair->weight = weight;
-        fair->minimum = minimum > 0 ? units_in_period(adapt, (double)minimum) : 0;
+        fair->minimum = minimum > 0 ? qos_adapt_units(adapt, (double)minimum) : 0;
     } else {
-        paper_of(adapt, job)->nodes = weight;
+        qos_adapt_paper_of(adapt, job)->nodes = weight;
     }
 }
 
@@ -291,7 +249,7 @@ void qos_adapt_wait(QosAdapt *adapt, QosJob *job, gint64 cost, gint64 weight, gi
     take_part(adapt, job, weight, minimum, now);
     if (adapt->config.mode != QOS_ADAPT_FAIR)
         return;
-    QosFairJob *fair = fair_of(adapt, job);
+    QosFairJob *fair = qos_adapt_fair_of(adapt, job);
     if (fair->waiting == 0)
         job->share.finish = MAX(job->share.finish, adapt->virtual_time);
     fair->waiting += cost;
@@ -308,7 +266,7 @@ void qos_adapt_stop_waiting(QosAdapt *adapt, QosJob *job, gint64 cost)
 {
     if (job->share.member == 0 || adapt->config.mode != QOS_ADAPT_FAIR)
         return;
-    QosFairJob *fair = fair_of(adapt, job);
+    QosFairJob *fair = qos_adapt_fair_of(adapt, job);
     fair->waiting = MAX(fair->waiting - cost, 0);
 }
 
@@ -325,7 +283,7 @@ void qos_adapt_set_ready(QosAdapt *adapt, QosJob *job, gboolean is_ready, QosTim
     ensure_member(adapt, job);
     if (adapt->config.mode == QOS_ADAPT_FAIR)
         share->finish = MAX(share->finish, adapt->virtual_time - VIRTUAL_LAG_MAX);
-    qos_heap_push(&adapt->waiting, &share->order, order_key(adapt, share, now));
+    qos_heap_push(&adapt->waiting, &share->order, qos_adapt_order_key(adapt, share, now));
 }
 
 /* When something may go at all, as far as the capacity is given. */
@@ -358,7 +316,7 @@ gboolean qos_adapt_may_go(QosAdapt *adapt, QosJob *job, QosTime now)
         return FALSE;
     if (adapt->config.mode == QOS_ADAPT_FAIR)
         return pace_due(adapt, now) <= now;
-    return order_key(adapt, &job->share, now) <= now;
+    return qos_adapt_order_key(adapt, &job->share, now) <= now;
 }
 
 /* How far `cost` takes a job in virtual time: what it would take alone at its rate. */
@@ -370,7 +328,7 @@ static gint64 virtual_advance(const QosAdapt *adapt, const QosFairJob *fair, gin
 
 static void serve_fair(QosAdapt *adapt, QosJob *job, gint64 cost, QosTime now)
 {
-    QosFairJob *fair = fair_of(adapt, job);
+    QosFairJob *fair = qos_adapt_fair_of(adapt, job);
     QosShare *share = &job->share;
 
     if (fair->waiting == 0)
@@ -387,7 +345,7 @@ static void serve_fair(QosAdapt *adapt, QosJob *job, gint64 cost, QosTime now)
 /* Paper counts requests, not what they cost. */
 static void serve_paper(QosAdapt *adapt, QosJob *job, QosTime now)
 {
-    paper_of(adapt, job)->demand++;
+    qos_adapt_paper_of(adapt, job)->demand++;
     if (job->share.is_ruled && job->share.bucket.rate > 0) {
         qos_bucket_fill(&job->share.bucket, now);
         qos_bucket_take(&job->share.bucket, 1, now);
@@ -405,7 +363,7 @@ void qos_adapt_serve(QosAdapt *adapt, QosJob *job, gint64 cost, gint64 weight, g
     else
         serve_paper(adapt, job, now);
     if (qos_heap_contains(&share->order))
-        qos_heap_update(&adapt->waiting, &share->order, order_key(adapt, share, now));
+        qos_heap_update(&adapt->waiting, &share->order, qos_adapt_order_key(adapt, share, now));
 }
 
 void qos_adapt_settle(QosAdapt *adapt, QosJob *job, gint64 difference)
@@ -414,7 +372,7 @@ void qos_adapt_settle(QosAdapt *adapt, QosJob *job, gint64 difference)
 
     if (difference == 0 || share->member == 0 || adapt->config.mode != QOS_ADAPT_FAIR)
         return;
-    QosFairJob *fair = fair_of(adapt, job);
+    QosFairJob *fair = qos_adapt_fair_of(adapt, job);
     fair->served = MAX(fair->served + difference, 0);
     share->finish += virtual_advance(adapt, fair, difference);
     if (qos_heap_contains(&share->order))
@@ -434,6 +392,11 @@ guint qos_adapt_depth(const QosAdapt *adapt)
                                                 : adapt->capacity.slots;
 }
 
+QosTime qos_adapt_patience(const QosAdapt *adapt)
+{
+    return qos_capacity_patience(&adapt->capacity);
+}
+
 /* Paper's tokens hold requests back from a store that has room: it is no measure of the store. */
 void qos_adapt_set_waiting(QosAdapt *adapt, gboolean is_waiting, gboolean is_full, QosTime now)
 {
@@ -446,124 +409,7 @@ void qos_adapt_replied(QosAdapt *adapt, gint64 cost, QosTime now)
     qos_capacity_replied(&adapt->capacity, cost, now);
 }
 
-/* --- periods --- */
-
-static void drop_idle(QosAdapt *adapt, QosTime now)
-{
-    gboolean has_left = FALSE;
-
-    for (guint i = adapt->jobs->len; i-- > 0;) {
-        const QosJob *job = adapt->jobs->pdata[i];
-        if (now - job->share.seen < ACTIVE_TIME || job->waiting > 0 || job->running > 0)
-            continue;
-        leave(adapt, i);
-        has_left = TRUE;
-    }
-    if ((has_left || adapt->restored > 0) && adapt->config.mode == QOS_ADAPT_FAIR)
-        qos_fair_write_off((QosFairJob *)(void *)adapt->fair->data, adapt->fair->len);
-}
-
-static void step_fair(QosAdapt *adapt, QosTime elapsed)
-{
-    QosFairJob *jobs = (QosFairJob *)(void *)adapt->fair->data;
-    gint64 capacity = units_in_period(adapt, qos_adapt_capacity(adapt));
-    double weights = 0;
-    gint64 least = 0;
-    gint64 most = 0;
-
-    qos_fair_step(jobs, adapt->fair->len, capacity, adapt->config.period, elapsed);
-    adapt->lender = adapt->borrower = NULL;
-    for (guint i = 0; i < adapt->fair->len; i++) {
-        jobs[i].served = 0;
-        weights += (double)jobs[i].weight;
-        if (jobs[i].flow > most) {
-            most = jobs[i].flow;
-            adapt->lender = adapt->jobs->pdata[i];
-        } else if (jobs[i].flow < least) {
-            least = jobs[i].flow;
-            adapt->borrower = adapt->jobs->pdata[i];
-        }
-    }
-    adapt->level = weights > 0 ? (double)capacity / weights : 0;
-}
-
-/* Gives a job its allocation as a rate; tokens that it has stay, as with a changed rule. */
-static void rule(QosShare *share, gint64 rate, QosTime now)
-{
-    gboolean had_bucket = share->is_ruled && share->bucket.rate > 0;
-
-    share->is_ruled = TRUE;
-    if (rate > 0 && had_bucket)
-        qos_bucket_change(&share->bucket, rate, PAPER_DEPTH, now);
-    else if (rate > 0)
-        qos_bucket_init(&share->bucket, rate, PAPER_DEPTH, now);
-    else
-        share->bucket.rate = 0;
-}
-
-/* Only who sent requests in the period that ends is active (seed 004, III-C1): the others keep
- * their records, and are not ruled. */
-static void step_paper(QosAdapt *adapt, QosTime elapsed, QosTime now)
-{
-    guint count = 0;
-    double tokens = qos_adapt_capacity(adapt) * (double)adapt->config.period / (double)QOS_SECOND;
-    g_autofree QosPaperJob *active = g_new(QosPaperJob, adapt->paper->len);
-    g_autofree QosJob **jobs = g_new(QosJob *, adapt->paper->len);
-
-    for (guint i = 0; i < adapt->paper->len; i++) {
-        QosPaperJob *paper = &g_array_index(adapt->paper, QosPaperJob, i);
-        QosJob *job = adapt->jobs->pdata[i];
-        job->share.is_ruled = job->share.is_ruled && paper->demand > 0;
-        if (paper->demand > 0) {
-            jobs[count] = job;
-            active[count] = *paper;
-            active[count++].demand =
-                (gint64)((__int128)paper->demand * adapt->config.period / elapsed);
-        } else {
-            paper->allocation = 0;
-        }
-    }
-    qos_paper_allocate(active, count, (gint64)tokens);
-    for (guint i = 0; i < count; i++) {
-        active[i].demand = 0;
-        *paper_of(adapt, jobs[i]) = active[i];
-        rule(&jobs[i]->share, active[i].allocation * QOS_SECOND / adapt->config.period, now);
-    }
-}
-
-/* The rates have changed: the keys of those that wait for tokens, too. */
-static void reorder(QosAdapt *adapt, QosTime now)
-{
-    for (guint i = 0; i < adapt->jobs->len; i++) {
-        QosShare *share = &((QosJob *)adapt->jobs->pdata[i])->share;
-        if (qos_heap_contains(&share->order))
-            qos_heap_update(&adapt->waiting, &share->order, order_key(adapt, share, now));
-    }
-}
-
-void qos_adapt_tick(QosAdapt *adapt, QosTime now)
-{
-    if (now < qos_adapt_next_tick(adapt))
-        return;
-    QosTime elapsed = now - adapt->period_start;
-    drop_idle(adapt, now);
-    if (adapt->config.mode == QOS_ADAPT_FAIR) {
-        step_fair(adapt, elapsed);
-    } else {
-        if (adapt->is_throttling && !adapt->capacity.is_saturated)
-            qos_capacity_raise(&adapt->capacity, elapsed);
-        step_paper(adapt, elapsed, now);
-        reorder(adapt, now);
-    }
-    adapt->period_start = now;
-    adapt->is_throttling = FALSE;
-    adapt->restored = 0;
-}
-
-QosTime qos_adapt_next_tick(const QosAdapt *adapt)
-{
-    return adapt->jobs->len > 0 ? adapt->period_start + adapt->config.period : QOS_NEVER;
-}
+/* --- reports --- */
 
 guint qos_adapt_count(const QosAdapt *adapt)
 {
@@ -576,7 +422,7 @@ gboolean qos_adapt_share_state(const QosAdapt *adapt, const QosJob *job, QosShar
     if (job->share.member == 0)
         return FALSE;
     if (adapt->config.mode == QOS_ADAPT_FAIR) {
-        const QosFairJob *fair = fair_of(adapt, job);
+        const QosFairJob *fair = qos_adapt_fair_of(adapt, job);
         ret_state->weight = fair->weight;
         ret_state->entitlement = fair->entitlement;
         ret_state->demand = fair->demand;
@@ -586,7 +432,7 @@ gboolean qos_adapt_share_state(const QosAdapt *adapt, const QosJob *job, QosShar
         if (fair->flow != 0)
             ret_state->partner = fair->flow > 0 ? adapt->borrower : adapt->lender;
     } else {
-        const QosPaperJob *paper = paper_of(adapt, job);
+        const QosPaperJob *paper = qos_adapt_paper_of(adapt, job);
         ret_state->weight = paper->nodes;
         ret_state->demand = paper->demand * QOS_COST_UNIT;
         ret_state->allocation = paper->allocation * QOS_COST_UNIT;
@@ -609,6 +455,6 @@ void qos_adapt_restore(QosAdapt *adapt, QosJob *job, gint64 record, const QosSha
         return;
     job->share.seen = now;
     join(adapt, job, weight_of(job, 0));
-    fair_of(adapt, job)->record = record;
+    qos_adapt_fair_of(adapt, job)->record = record;
     adapt->restored += ABS(record);
 }

@@ -45,7 +45,10 @@
 #define CLEARLY_NO_GAIN    1.01
 #define LOSS_WINDOW        (10 * QOS_MILLISECOND) /* shows a clear one */
 #define PAUSE_WINDOWS      16
-#define LESS_TRIAL_EVERY   8   /* of all trials, once the least depth is known */
+#define LESS_TRIAL_EVERY   16 /* of all trials, once the least depth is known */
+#define PATIENCE           8  /* times what a request spends inside */
+#define PATIENCE_MIN       (20 * QOS_MILLISECOND)
+#define PATIENCE_MAX       (5 * QOS_SECOND)
 #define GROWTH_PER_SECOND  1.0 /* of the estimate, while it is what holds requests back */
 #define GROWTH_TIME_MAX    QOS_SECOND
 #define WINDOW_REPLIES_MAX (1 << 20)
@@ -84,6 +87,13 @@ guint qos_capacity_depth(const QosCapacity *capacity)
     if (capacity->is_trying)
         depth = capacity->candidate;
     return MIN(depth, capacity->slots);
+}
+
+QosTime qos_capacity_patience(const QosCapacity *capacity)
+{
+    QosTime inside = capacity->interval * qos_capacity_depth(capacity);
+
+    return CLAMP(PATIENCE * inside, PATIENCE_MIN, PATIENCE_MAX);
 }
 
 void qos_capacity_set_saturated(QosCapacity *capacity, gboolean is_saturated, QosTime now)
@@ -261,6 +271,7 @@ void qos_capacity_replied(QosCapacity *capacity, gint64 units, QosTime now)
         return;
     QosTime idle = capacity->idle + (capacity->is_saturated ? 0 : now - capacity->idle_since);
     guint depth = qos_capacity_depth(capacity);
+    capacity->interval = length / capacity->replies;
     measured(capacity, rate, 1 - (double)idle / (double)length);
     /* At another depth, what is inside has come by the last one. */
     guint next = qos_capacity_depth(capacity);

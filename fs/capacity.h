@@ -30,6 +30,7 @@ typedef struct {
     QosTime start;
     guint replies;
     gint64 units;
+    QosTime interval; /* from one reply to the next, in the last window */
     /* The last windows of saturation. */
     double rates[QOS_CAPACITY_RATES];
     guint rate_count; /* ever; the next is at rate_count % QOS_CAPACITY_RATES */
@@ -56,3 +57,5 @@ void qos_capacity_replied(QosCapacity *capacity, gint64 units, QosTime now);
 void qos_capacity_raise(QosCapacity *capacity, QosTime elapsed);
 /* How many requests are to be inside, 1 to `slots`. */
 guint qos_capacity_depth(const QosCapacity *capacity);
+/* Some times what a request spends inside, at that depth. */
+QosTime qos_capacity_patience(const QosCapacity *capacity);

@@ -188,15 +188,29 @@ static void drain(QosSched *sched, QosLrs *lrs, QosTime now, QosTime *wake)
     }
 }
 
-/* TRUE where the store has as many inside as it is to have. An eighth more, at least one, is for
- * jobs that have none: those that are may all hang. */
+/* When the oldest request inside will have been there for so long that it seems to hang. */
+static QosTime next_delay(const QosSched *sched)
+{
+    return qos_time_add(qos_slots_oldest(&sched->slots), qos_adapt_patience(sched->adapt));
+}
+
+/* TRUE where the store has as many inside as it is to have. All of them may be one job's, and hang:
+ * while it seems so, half as many again may be there, of jobs that have none. */
 static gboolean is_full(QosSched *sched, const QosJob *job, QosTime now)
 {
     guint depth = sched->depth;
 
-    if (job != NULL && job->running == 0)
-        depth = MIN(depth + MAX(depth / 8, 1), sched->slots.count);
+    if (job != NULL && job->running == 0 && next_delay(sched) <= now)
+        depth = MIN(depth + depth / 2 + 1, sched->slots.count);
     return qos_slots_are_taken(&sched->slots, depth, now);
+}
+
+/* When a full store may take one more without any reply. */
+static QosTime next_look(const QosSched *sched, QosTime now)
+{
+    QosTime delay = next_delay(sched);
+
+    return MIN(qos_slots_next_stall(&sched->slots), delay > now ? delay : QOS_NEVER);
 }
 
 /* Lets the first request of the job go that it holds. */
@@ -227,7 +241,7 @@ static QosRequest *pick_shared(QosSched *sched, QosTime now, QosTime *wake)
         qos_sched_update_ready(sched, now);
     QosJob *job = qos_adapt_next(sched->adapt, now, wake);
     if (is_full(sched, job, now))
-        *wake = MIN(*wake, qos_slots_next_stall(&sched->slots));
+        *wake = MIN(*wake, next_look(sched, now));
     else if (job != NULL)
         request = serve(sched, job, now);
     qos_adapt_set_waiting(sched->adapt, sched->held > 0, is_full(sched, NULL, now), now);

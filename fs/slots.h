@@ -34,6 +34,8 @@ static inline guint64 qos_slots_share_of(guint64 all)
 gboolean qos_slots_are_taken(QosSlots *slots, guint depth, QosTime now);
 /* When the next request stalls, so that a slot is free. */
 QosTime qos_slots_next_stall(const QosSlots *slots);
+/* When the oldest request inside that has not stalled went there; QOS_NEVER with none. */
+QosTime qos_slots_oldest(const QosSlots *slots);
 /* TRUE where the job has less than its share. */
 gboolean qos_slots_may_grant(const QosSlots *slots, const QosJob *job);
 /* TRUE where one more of the job may pass beside the slots. */

@@ -1,4 +1,5 @@
 #include <errno.h>
+#include <math.h>
 
 #include "base/error.h"
 #include "fs/adapt_fair.h"
@@ -120,11 +121,457 @@ static void test_restore(void)
     fixture_clear(&fixture);
 }
 
+/* --- dispatch: closed-loop jobs on a store that serves one request after the other --- */
+
+#define PROCESSES 16
+
+typedef struct {
+    QosRequest request; /* first */
+    guint job;
+    QosTime done;
+} Access;
+
+typedef struct {
+    QosSched *sched;
+    QosTime now;
+    QosTime wake;
+    double rate;   /* of the store, requests/s */
+    QosTime free;  /* when it has served all that it has */
+    GQueue inside; /* of Access, by time of reply */
+    guint waiting;
+    guint count;
+    QosJob *jobs[40];
+    guint processes[40]; /* that are to be there; */
+    guint running[40];   /* and are */
+    guint64 served[40];
+} World;
+
+static void world_init(World *world, const QosPolicyClass *policy, guint slots, double rate)
+{
+    *world = (World){.now = 1000 * QOS_SECOND, .wake = QOS_NEVER, .rate = rate};
+    world->sched = qos_sched_new(policy, slots, "node7", 600 * QOS_SECOND, world->now);
+}
+
+static void begin_access(World *world, Access *access)
+{
+    world->free = MAX(world->free, world->now) + (QosTime)(1e9 / world->rate);
+    access->done = world->free;
+    g_queue_push_tail(&world->inside, access);
+}
+
+static void issue(World *world, guint job)
+{
+    Access *access = g_new0(Access, 1);
+    QosTime wake;
+
+    access->job = job;
+    access->request.job = qos_job_ref(world->jobs[job]);
+    access->request.opcode = QOS_OP_GETATTR;
+    world->running[job]++;
+    if (qos_sched_enter(world->sched, &access->request, world->now, &wake) == QOS_GO)
+        begin_access(world, access);
+    else
+        world->waiting++;
+    world->wake = MIN(world->wake, wake);
+}
+
+static guint world_job(World *world, const char *id, guint nodes, guint processes)
+{
+    guint job = world->count++;
+    world->jobs[job] = qos_account_job(qos_sched_account(world->sched), id, world->now);
+    world->jobs[job]->nodes = nodes;
+    world->processes[job] = processes;
+    return job;
+}
+
+static void set_processes(World *world, guint job, guint processes)
+{
+    world->processes[job] = processes;
+}
+
+static void end_access(World *world, Access *access)
+{
+    guint job = access->job;
+
+    qos_sched_leave(world->sched, &access->request, 0, 0, world->now);
+    qos_job_unref(access->request.job);
+    g_free(access);
+    world->served[job]++;
+    world->running[job]--;
+}
+
+static void dispatch(World *world)
+{
+    Access *access;
+
+    for (guint job = 0; job < world->count; job++) {
+        while (world->running[job] < world->processes[job])
+            issue(world, job);
+    }
+    while ((access = (Access *)qos_sched_next(world->sched, world->now, &world->wake)) != NULL) {
+        world->waiting--;
+        begin_access(world, access);
+    }
+}
+
+static void run(World *world, QosTime duration)
+{
+    QosTime end = world->now + duration;
+
+    dispatch(world);
+    for (;;) {
+        const Access *first = g_queue_peek_head(&world->inside);
+        QosTime next = MIN(first != NULL ? first->done : QOS_NEVER, world->wake);
+        if (next > end)
+            break;
+        world->now = MAX(world->now, next);
+        if (first != NULL && first->done <= world->now)
+            end_access(world, g_queue_pop_head(&world->inside));
+        dispatch(world);
+    }
+    world->now = end;
+}
+
+/* Runs, and forgets what was served before. */
+static void run_anew(World *world, QosTime duration)
+{
+    memset(world->served, 0, sizeof(world->served));
+    run(world, duration);
+}
+
+static void world_clear(World *world)
+{
+    memset(world->processes, 0, sizeof(world->processes));
+    while (world->waiting > 0 || world->inside.length > 0)
+        run(world, QOS_SECOND);
+    for (guint job = 0; job < world->count; job++) {
+        g_assert_cmpuint(world->running[job], ==, 0);
+        qos_job_unref(world->jobs[job]);
+    }
+    qos_sched_free(world->sched);
+}
+
+static void set_adapt(World *world, QosAdaptMode mode, gint64 capacity, QosTime period)
+{
+    QosAdaptConfig config = {.mode = mode, .capacity = capacity, .period = period};
+    g_assert_true(qos_adapt_config_check(&config, NULL));
+    qos_sched_set_adapt(world->sched, &config, world->now);
+}
+
+static void set_rule(World *world, const char *command)
+{
+    GError *error = NULL;
+    QosRules *rules = qos_rules_apply(qos_sched_rules(world->sched), command, world->now, &error);
+    g_assert_no_error(error);
+    qos_sched_set_rules(world->sched, rules, world->now);
+    qos_rules_unref(rules);
+}
+
+static void assert_served(const World *world, guint job, double expected, double tolerance)
+{
+    double got = (double)world->served[job];
+    if (fabs(got - expected) > tolerance)
+        g_error("job %u: served %.0f, not %.0f", job, got, expected);
+}
+
+static QosShareState state_of(const World *world, guint job)
+{
+    QosShareState state;
+    qos_adapt_share_state(qos_sched_adapt(world->sched), world->jobs[job], &state);
+    return state;
+}
+
+/* In proportion to the weights, to a request or two in any second. */
+static void test_weights(void)
+{
+    World world;
+    world_init(&world, &qos_policy_tbf, 16, 1000);
+    set_adapt(&world, QOS_ADAPT_FAIR, 0, PERIOD);
+    set_rule(&world, "start c jobid={c} weight=30");
+    world_job(&world, "a", 10, PROCESSES);
+    world_job(&world, "b", 10, PROCESSES);
+    world_job(&world, "c", 1, PROCESSES);
+    world_job(&world, "d", 50, PROCESSES);
+    run(&world, 3 * QOS_SECOND);
+    for (guint second = 0; second < 20; second++) {
+        run_anew(&world, QOS_SECOND);
+        assert_served(&world, 0, 100, 2);
+        assert_served(&world, 1, 100, 2);
+        assert_served(&world, 2, 300, 3);
+        assert_served(&world, 3, 500, 4);
+    }
+    g_assert_cmpint(state_of(&world, 2).weight, ==, 30);
+    g_assert_cmpint(state_of(&world, 3).record, ==, 0);
+    world_clear(&world);
+}
+
+/* Of few processes, on a store that would queue all that it is given. */
+static void test_few_processes(void)
+{
+    World world;
+    world_init(&world, &qos_policy_tbf, 64, 1000);
+    set_adapt(&world, QOS_ADAPT_FAIR, 0, PERIOD);
+    world_job(&world, "few", 3, 2);
+    world_job(&world, "many", 7, 64);
+    run(&world, 20 * QOS_SECOND);
+    g_assert_cmpuint(qos_adapt_depth(qos_sched_adapt(world.sched)), <=, 4);
+    run_anew(&world, 5 * QOS_SECOND);
+    assert_served(&world, 0, 1500, 15);
+    assert_served(&world, 1, 3500, 15);
+    world_clear(&world);
+}
+
+/* What one leaves is lent at once, whatever the period; it comes back with the first request, and
+ * is repaid. */
+static void test_waking_lender(QosTime period)
+{
+    World world;
+    world_init(&world, &qos_policy_fifo, 16, 1000);
+    set_adapt(&world, QOS_ADAPT_FAIR, 0, period);
+    guint lender = world_job(&world, "lender", 1, 1);
+    guint borrower = world_job(&world, "borrower", 1, PROCESSES);
+    run(&world, MAX(5 * QOS_SECOND, 3 * period));
+    set_processes(&world, lender, 0);
+    run_anew(&world, 5 * QOS_SECOND);
+    assert_served(&world, borrower, 5000, 75); /* less the trials of the depth */
+
+    set_processes(&world, lender, PROCESSES);
+    run_anew(&world, 10 * QOS_MILLISECOND);
+    g_assert_cmpuint(world.served[lender], >=, 3);
+    gint64 owed = state_of(&world, lender).record;
+    run_anew(&world, MAX(QOS_SECOND, 2 * period));
+    double all = (double)(world.served[0] + world.served[1]);
+    g_assert_cmpfloat((double)world.served[borrower], >=, all / 4);
+    run(&world, 20 * QOS_SECOND + 20 * period);
+    if (period <= QOS_SECOND) { /* a longer one sees little of it */
+        g_assert_cmpint(owed, >, 1000 * QOS_COST_UNIT);
+        QosShareState state = state_of(&world, lender);
+        g_assert_cmpint(state.record, <, owed / 10);
+        g_assert_cmpint(state.totals.returned, >, owed / 2);
+        g_assert_cmpint(state_of(&world, borrower).totals.repaid, ==, state.totals.returned);
+        run_anew(&world, 2 * QOS_SECOND);
+        assert_served(&world, lender, 1000, 40); /* even again */
+    }
+    world_clear(&world);
+}
+
+static void test_waking_lenders(void)
+{
+    test_waking_lender(QOS_ADAPT_PERIOD_MIN);
+    test_waking_lender(PERIOD);
+    test_waking_lender(QOS_ADAPT_PERIOD_MAX);
+}
+
+/* A job that comes has its share from the first period on. */
+static void test_newcomer(void)
+{
+    World world;
+    world_init(&world, &qos_policy_fifo, 16, 1000);
+    set_adapt(&world, QOS_ADAPT_FAIR, 0, PERIOD);
+    world_job(&world, "old", 60, PROCESSES);
+    run(&world, 5 * QOS_SECOND);
+    guint new = world_job(&world, "new", 40, PROCESSES);
+    run_anew(&world, PERIOD);
+    assert_served(&world, new, 40, 2);
+    run_anew(&world, QOS_SECOND);
+    assert_served(&world, new, 400, 4);
+    world_clear(&world);
+}
+
+/* A reservation comes before the shares; a ceiling holds whatever is free. */
+static void test_minimum_and_ceiling(void)
+{
+    World world;
+    world_init(&world, &qos_policy_tbf, 16, 1000);
+    set_adapt(&world, QOS_ADAPT_FAIR, 1000, PERIOD);
+    set_rule(&world, "start min jobid={a} min=400");
+    set_rule(&world, "start max jobid={b} rate=50");
+    world_job(&world, "a", 1, PROCESSES);
+    world_job(&world, "b", 9, PROCESSES);
+    world_job(&world, "c", 9, PROCESSES);
+    run(&world, 5 * QOS_SECOND);
+    run_anew(&world, 10 * QOS_SECOND);
+    assert_served(&world, 1, 500, 10);
+    g_assert_cmpuint(world.served[0], >=, 3950);
+    g_assert_cmpuint(world.served[0] + world.served[1] + world.served[2], >=, 9900);
+    world_clear(&world);
+}
+
+/* A capacity that is given is not passed, and is used up. */
+static void test_pace(void)
+{
+    World world;
+    world_init(&world, &qos_policy_fifo, 16, 5000);
+    set_adapt(&world, QOS_ADAPT_FAIR, 500, PERIOD);
+    world_job(&world, "a", 1, PROCESSES);
+    world_job(&world, "b", 3, PROCESSES);
+    run(&world, QOS_SECOND);
+    run_anew(&world, 10 * QOS_SECOND);
+    assert_served(&world, 0, 1250, 5);
+    assert_served(&world, 1, 3750, 10);
+    world_clear(&world);
+}
+
+/* Twenty jobs share ten operations a second. */
+static void test_tiny_capacity(void)
+{
+    for (guint i = 0; i < 2; i++) {
+        World world;
+        world_init(&world, &qos_policy_fifo, 16, 10);
+        set_adapt(&world, QOS_ADAPT_FAIR, i == 0 ? 0 : 10, PERIOD);
+        for (guint job = 0; job < 20; job++) {
+            g_autofree char *id = g_strdup_printf("job%u", job);
+            world_job(&world, id, 1, 2);
+        }
+        run(&world, 60 * QOS_SECOND);
+        run_anew(&world, 400 * QOS_SECOND);
+        for (guint job = 0; job < 20; job++)
+            assert_served(&world, job, 200, 3);
+        world_clear(&world);
+    }
+}
+
+/* Under load, from one mode to another: nothing is lost, and the new law is in force. */
+static void test_modes_switched_live(void)
+{
+    static const QosAdaptMode modes[] = {QOS_ADAPT_FAIR,  QOS_ADAPT_PAPER, QOS_ADAPT_OFF,
+                                         QOS_ADAPT_PAPER, QOS_ADAPT_FAIR,  QOS_ADAPT_OFF,
+                                         QOS_ADAPT_FAIR};
+    World world;
+    world_init(&world, &qos_policy_tbf, 8, 1000);
+    world_job(&world, "a", 1, PROCESSES);
+    world_job(&world, "b", 4, PROCESSES);
+    for (guint i = 0; i < G_N_ELEMENTS(modes); i++) {
+        set_adapt(&world, modes[i], 1000, PERIOD);
+        run(&world, 3 * QOS_SECOND);
+        run_anew(&world, 2 * QOS_SECOND);
+        g_assert_cmpuint(world.served[0] + world.served[1], >=, 1850);
+        if (modes[i] != QOS_ADAPT_OFF)
+            g_assert_cmpuint(world.served[1], >, world.served[0] * 3 / 2);
+        if (modes[i] == QOS_ADAPT_FAIR)
+            assert_served(&world, 0, 400, 10);
+        g_assert_cmpuint(world.running[0] + world.running[1], ==, 2 * PROCESSES);
+    }
+    world_clear(&world);
+}
+
+/* The period changes live: the shares stay. */
+static void test_period_changed_live(void)
+{
+    static const QosTime periods[] = {PERIOD, QOS_ADAPT_PERIOD_MIN, QOS_ADAPT_PERIOD_MAX,
+                                      QOS_SECOND, PERIOD};
+    World world;
+    world_init(&world, &qos_policy_fifo, 16, 1000);
+    world_job(&world, "a", 1, PROCESSES);
+    world_job(&world, "b", 4, PROCESSES);
+    for (guint i = 0; i < G_N_ELEMENTS(periods); i++) {
+        set_adapt(&world, QOS_ADAPT_FAIR, 0, periods[i]);
+        run(&world, i == 0 ? 3 * QOS_SECOND : QOS_SECOND);
+        run_anew(&world, 2 * QOS_SECOND);
+        assert_served(&world, 0, 400, 6);
+    }
+    world_clear(&world);
+}
+
+/* Nobody asked for a while: what was served before is no debt of all that time, and the idle are
+ * gone. */
+static void test_late_tick(void)
+{
+    World world;
+    world_init(&world, &qos_policy_fifo, 16, 1000);
+    set_adapt(&world, QOS_ADAPT_FAIR, 0, PERIOD);
+    guint a = world_job(&world, "a", 1, PROCESSES);
+    guint b = world_job(&world, "b", 1, 0);
+    set_processes(&world, b, PROCESSES);
+    run(&world, 3 * QOS_SECOND);
+    set_processes(&world, a, 0);
+    set_processes(&world, b, 0);
+    run(&world, 50 * QOS_MILLISECOND);
+    world.now += 5 * QOS_SECOND; /* no tick in between */
+    set_processes(&world, a, 1);
+    run(&world, QOS_MILLISECOND);
+    /* of 5 s, each was entitled to half, and nobody took it */
+    g_assert_cmpint(ABS(state_of(&world, a).record), <=, 20 * QOS_COST_UNIT);
+    world.now += 60 * QOS_SECOND;
+    run(&world, QOS_MILLISECOND);
+    g_assert_cmpint(state_of(&world, b).weight, ==, 0);
+    world_clear(&world);
+}
+
+/* All of a job's requests hang: the others go on. */
+static void test_a_job_hangs(void)
+{
+    World world;
+    world_init(&world, &qos_policy_fifo, 16, 1000);
+    set_adapt(&world, QOS_ADAPT_FAIR, 0, PERIOD);
+    guint hung = world_job(&world, "hung", 1, PROCESSES);
+    world_job(&world, "b", 1, PROCESSES);
+    run(&world, 3 * QOS_SECOND);
+    GQueue stuck = G_QUEUE_INIT;
+    for (guint i = 0; i < 2000; i++) { /* what enters of that job does not come back */
+        for (GList *link = world.inside.head, *next; link != NULL; link = next) {
+            next = link->next;
+            if (((Access *)link->data)->job == hung) {
+                g_queue_unlink(&world.inside, link);
+                g_queue_push_tail_link(&stuck, link);
+            }
+        }
+        run(&world, QOS_MILLISECOND);
+    }
+    run_anew(&world, 2 * QOS_SECOND);
+    g_assert_cmpuint(world.served[1], >=, 900);
+    while (stuck.length > 0)
+        g_queue_push_head_link(&world.inside, g_queue_pop_head_link(&stuck));
+    world_clear(&world);
+}
+
+/* Jobs, weights, demands, modes and periods at random: the laws assert their sums in each step;
+ * nothing is lost, the store is never idle while somebody waits, and nobody starves. */
+static void test_random_worlds(void)
+{
+    for (guint seed = 1; seed <= 30; seed++) {
+        GRand *random = g_rand_new_with_seed(seed);
+        World world;
+        g_test_message("seed %u", seed);
+        world_init(&world, &qos_policy_tbf, (guint)g_rand_int_range(random, 1, 40), 1000);
+        set_adapt(&world, QOS_ADAPT_FAIR, 0, g_rand_int_range(random, 5, 1000) * QOS_MILLISECOND);
+        for (guint job = 0; job < 20; job++) {
+            g_autofree char *id = g_strdup_printf("job%u", job);
+            world_job(&world, id, (guint)g_rand_int_range(random, 1, 20), 0);
+        }
+        for (guint change = 0; change < 40; change++) {
+            for (guint job = 0; job < 20; job++) {
+                if (g_rand_int_range(random, 0, 4) == 0)
+                    set_processes(&world, job, (guint)g_rand_int_range(random, 0, 12));
+            }
+            run_anew(&world, 2 * QOS_SECOND);
+            for (guint job = 0; job < 20; job++) {
+                if (world.processes[job] > 0) /* the least has a weight of 1 in 400 */
+                    g_assert_cmpuint(world.served[job], >=, 1);
+            }
+        }
+        world_clear(&world);
+        g_rand_free(random);
+    }
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/adapt/config-check", test_config_check);
     g_test_add_func("/adapt/cost", test_cost);
     g_test_add_func("/adapt/restore", test_restore);
+    g_test_add_func("/adapt/weights", test_weights);
+    g_test_add_func("/adapt/few-processes", test_few_processes);
+    g_test_add_func("/adapt/waking-lender", test_waking_lenders);
+    g_test_add_func("/adapt/newcomer", test_newcomer);
+    g_test_add_func("/adapt/minimum-and-ceiling", test_minimum_and_ceiling);
+    g_test_add_func("/adapt/pace", test_pace);
+    g_test_add_func("/adapt/tiny-capacity", test_tiny_capacity);
+    g_test_add_func("/adapt/modes-live", test_modes_switched_live);
+    g_test_add_func("/adapt/period-live", test_period_changed_live);
+    g_test_add_func("/adapt/late-tick", test_late_tick);
+    g_test_add_func("/adapt/a-job-hangs", test_a_job_hangs);
+    g_test_add_func("/adapt/random-worlds", test_random_worlds);
     return g_test_run();
 }

@@ -1,0 +1,128 @@
+/*
+ * What adaptive sharing does once a period: it lets go whom it has not heard of for ACTIVE_TIME,
+ * and asks the law what each job is to have in the next. fs/adapt.c has the dispatch.
+ *
+ * A period may end late, as nobody wakes an idle mount up: what was served in it is compared with
+ * what the jobs were entitled to in that time.
+ */
+#include "fs/adapt_private.h"
+
+#define ACTIVE_TIME (10 * QOS_SECOND) /* longer than the pauses between bursts */
+#define PAPER_DEPTH 3                 /* Lustre's tbf_depth */
+
+static void drop_idle(QosAdapt *adapt, QosTime now)
+{
+    gboolean has_left = FALSE;
+
+    for (guint i = adapt->jobs->len; i-- > 0;) {
+        const QosJob *job = adapt->jobs->pdata[i];
+        if (now - job->share.seen < ACTIVE_TIME || job->waiting > 0 || job->running > 0)
+            continue;
+        qos_adapt_leave(adapt, i);
+        has_left = TRUE;
+    }
+    if ((has_left || adapt->restored > 0) && adapt->config.mode == QOS_ADAPT_FAIR)
+        qos_fair_write_off((QosFairJob *)(void *)adapt->fair->data, adapt->fair->len);
+}
+
+static void step_fair(QosAdapt *adapt, QosTime elapsed)
+{
+    QosFairJob *jobs = (QosFairJob *)(void *)adapt->fair->data;
+    gint64 capacity = qos_adapt_units(adapt, qos_adapt_capacity(adapt));
+    double weights = 0;
+    gint64 least = 0;
+    gint64 most = 0;
+
+    qos_fair_step(jobs, adapt->fair->len, capacity, adapt->config.period, elapsed);
+    adapt->lender = adapt->borrower = NULL;
+    for (guint i = 0; i < adapt->fair->len; i++) {
+        jobs[i].served = 0;
+        weights += (double)jobs[i].weight;
+        if (jobs[i].flow > most) {
+            most = jobs[i].flow;
+            adapt->lender = adapt->jobs->pdata[i];
+        } else if (jobs[i].flow < least) {
+            least = jobs[i].flow;
+            adapt->borrower = adapt->jobs->pdata[i];
+        }
+    }
+    adapt->level = weights > 0 ? (double)capacity / weights : 0;
+}
+
+/* Gives a job its allocation as a rate; tokens that it has stay, as with a changed rule. */
+static void rule(QosShare *share, gint64 rate, QosTime now)
+{
+    gboolean had_bucket = share->is_ruled && share->bucket.rate > 0;
+
+    share->is_ruled = TRUE;
+    if (rate > 0 && had_bucket)
+        qos_bucket_change(&share->bucket, rate, PAPER_DEPTH, now);
+    else if (rate > 0)
+        qos_bucket_init(&share->bucket, rate, PAPER_DEPTH, now);
+    else
+        share->bucket.rate = 0;
+}
+
+/* Only who sent requests in the period that ends is active (seed 004, III-C1): the others keep
+ * their records, and are not ruled. */
+static void step_paper(QosAdapt *adapt, QosTime elapsed, QosTime now)
+{
+    guint count = 0;
+    double tokens = qos_adapt_capacity(adapt) * (double)adapt->config.period / (double)QOS_SECOND;
+    g_autofree QosPaperJob *active = g_new(QosPaperJob, adapt->paper->len);
+    g_autofree QosJob **jobs = g_new(QosJob *, adapt->paper->len);
+
+    for (guint i = 0; i < adapt->paper->len; i++) {
+        QosPaperJob *paper = &g_array_index(adapt->paper, QosPaperJob, i);
+        QosJob *job = adapt->jobs->pdata[i];
+        job->share.is_ruled = job->share.is_ruled && paper->demand > 0;
+        if (paper->demand > 0) {
+            jobs[count] = job;
+            active[count] = *paper;
+            active[count++].demand =
+                (gint64)((__int128)paper->demand * adapt->config.period / elapsed);
+        } else {
+            paper->allocation = 0;
+        }
+    }
+    qos_paper_allocate(active, count, (gint64)tokens);
+    for (guint i = 0; i < count; i++) {
+        active[i].demand = 0;
+        *qos_adapt_paper_of(adapt, jobs[i]) = active[i];
+        rule(&jobs[i]->share, active[i].allocation * QOS_SECOND / adapt->config.period, now);
+    }
+}
+
+/* The rates have changed: the keys of those that wait for tokens, too. */
+static void reorder(QosAdapt *adapt, QosTime now)
+{
+    for (guint i = 0; i < adapt->jobs->len; i++) {
+        QosShare *share = &((QosJob *)adapt->jobs->pdata[i])->share;
+        if (qos_heap_contains(&share->order))
+            qos_heap_update(&adapt->waiting, &share->order, qos_adapt_order_key(adapt, share, now));
+    }
+}
+
+void qos_adapt_tick(QosAdapt *adapt, QosTime now)
+{
+    if (now < qos_adapt_next_tick(adapt))
+        return;
+    QosTime elapsed = now - adapt->period_start;
+    drop_idle(adapt, now);
+    if (adapt->config.mode == QOS_ADAPT_FAIR) {
+        step_fair(adapt, elapsed);
+    } else {
+        if (adapt->is_throttling && !adapt->capacity.is_saturated)
+            qos_capacity_raise(&adapt->capacity, elapsed);
+        step_paper(adapt, elapsed, now);
+        reorder(adapt, now);
+    }
+    adapt->period_start = now;
+    adapt->is_throttling = FALSE;
+    adapt->restored = 0;
+}
+
+QosTime qos_adapt_next_tick(const QosAdapt *adapt)
+{
+    return adapt->jobs->len > 0 ? adapt->period_start + adapt->config.period : QOS_NEVER;
+}

@@ -1,0 +1,48 @@
+/*
+ * What the two files of adaptive sharing share: adapt.c has the dispatch, adapt_period.c what is
+ * done once a period.
+ */
+#pragma once
+
+#include "fs/account.h"
+#include "fs/adapt.h"
+#include "fs/adapt_fair.h"
+#include "fs/adapt_paper.h"
+#include "fs/capacity.h"
+
+/* State per job, in the job and in the law's array. */
+G_STATIC_ASSERT(sizeof(QosShare) + MAX(sizeof(QosFairJob), sizeof(QosPaperJob)) <= 256);
+
+struct QosAdapt {
+    QosAdaptConfig config;
+    GPtrArray *jobs; /* of QosJob, one reference each: the members */
+    GArray *fair;    /* of QosFairJob, by the same index, in mode fair; */
+    GArray *paper;   /* of QosPaperJob, in mode paper */
+    QosHeap waiting; /* of QosShare.order */
+    gint64 virtual_time;
+    double level;           /* fair: units of entitlement per weight, as of the last step */
+    QosBucket pace;         /* in units, where the capacity is given */
+    const QosJob *lender;   /* fair: who lent most in the last period, */
+    const QosJob *borrower; /* and who borrowed most; members, or NULL */
+    gint64 restored; /* fair: sum of the records, as absolutes, that were restored in this period */
+    QosTime period_start;
+    QosCapacity capacity;
+    gboolean is_throttling; /* paper: in this period, somebody waited for tokens */
+};
+
+static inline QosFairJob *qos_adapt_fair_of(const QosAdapt *adapt, const QosJob *job)
+{
+    return &g_array_index(adapt->fair, QosFairJob, job->share.member - 1);
+}
+
+static inline QosPaperJob *qos_adapt_paper_of(const QosAdapt *adapt, const QosJob *job)
+{
+    return &g_array_index(adapt->paper, QosPaperJob, job->share.member - 1);
+}
+
+/* What so many operations a second bring in a period; at least 1. */
+gint64 qos_adapt_units(const QosAdapt *adapt, double operations_per_second);
+/* Where the job stands in the heap. */
+gint64 qos_adapt_order_key(const QosAdapt *adapt, QosShare *share, QosTime now);
+/* Ends a membership. */
+void qos_adapt_leave(QosAdapt *adapt, guint index);
