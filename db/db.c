@@ -366,10 +366,13 @@ GPtrArray *qos_db_load_jobs(QosDb *db, QosTime wall, GError **error)
 
     pthread_mutex_lock(&db->lock);
     jobs = qos_db_read_jobs_locked(db, wall, error);
-    if (jobs) /* the history has what they did so far */
-        g_array_unref(qos_history_sample(&db->history, jobs, wall));
     pthread_mutex_unlock(&db->lock);
     return jobs;
+}
+
+void qos_db_begin_history(QosDb *db, const GPtrArray *jobs, QosTime wall)
+{
+    g_array_unref(qos_history_sample(&db->history, jobs, wall));
 }
 
 void qos_db_save_jobs(QosDb *db, GPtrArray *jobs, QosTime now, QosTime wall, guint history_days)

@@ -56,6 +56,8 @@ gboolean qos_db_save_shares(QosDb *db, const GArray *shares, GError **error);
 /* Waits until all that was handed over is written, and all tasks are done. */
 void qos_db_flush(QosDb *db);
 
+/* The history has what these jobs did so far; before the first snapshot. */
+void qos_db_begin_history(QosDb *db, const GPtrArray *jobs, QosTime wall);
 /* Lets the database's thread run a task soon, at the latest when the database is closed. */
 void qos_db_ask(QosDb *db, void (*run)(QosDb *db, void *data), void *data);
 /* Reads all of the history, the longer slices first, then by time. It waits for nobody and nobody

@@ -32,18 +32,18 @@ static const struct {
     " ON CONFLICT DO UPDATE SET operations = operations + excluded.operations, "                   \
     "read_bytes = read_bytes + excluded.read_bytes, "                                              \
     "write_bytes = write_bytes + excluded.write_bytes, waits = waits + excluded.waits, "           \
-    "waited = waited + excluded.waited, entitled = entitled + excluded.entitled, "                 \
+    "waited = waited + excluded.waited, "                                                          \
     "lent = lent + excluded.lent, returned = returned + excluded.returned, "                       \
     "borrowed = borrowed + excluded.borrowed, repaid = repaid + excluded.repaid"
 
 #define SUMS                                                                                       \
     "sum(operations) AS operations, sum(read_bytes) AS read_bytes, "                               \
     "sum(write_bytes) AS write_bytes, sum(waits) AS waits, sum(waited) AS waited, "                \
-    "sum(entitled) AS entitled, sum(lent) AS lent, sum(returned) AS returned, "                    \
+    "sum(lent) AS lent, sum(returned) AS returned, "                                               \
     "sum(borrowed) AS borrowed, sum(repaid) AS repaid "
 
 static const char add_sql[] =
-    "INSERT INTO history VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)" ADD_UP;
+    "INSERT INTO history VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)" ADD_UP;
 
 /* ?1, ?2: the step, and the longer one; ?3: up to when, the begin of a longer slice; ?4: how many
  * jobs are told apart. */

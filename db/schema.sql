@@ -71,8 +71,7 @@ CREATE TABLE history (
     write_bytes INTEGER NOT NULL,
     waits       INTEGER NOT NULL,
     waited      INTEGER NOT NULL,  -- nanoseconds
-    entitled    INTEGER NOT NULL,  -- this and what follows: millionths of an operation's base cost
-    lent        INTEGER NOT NULL,
+    lent        INTEGER NOT NULL,  -- this and what follows: millionths of an operation
     returned    INTEGER NOT NULL,
     borrowed    INTEGER NOT NULL,
     repaid      INTEGER NOT NULL,

@@ -578,11 +578,14 @@ void qos_gate_copy_job(QosGate *gate, const QosJob *job, QosJob *ret_copy)
 {
     /* All but the references, which change without the lock. */
     const gsize start = offsetof(QosJob, id);
+    QosShareState share;
 
     ret_copy->references = 0;
     pthread_mutex_lock(&gate->lock);
     memcpy((char *)ret_copy + start, (const char *)job + start, sizeof(*job) - start);
     qos_job_rates(job, qos_gate_now(), &ret_copy->operation_rate, &ret_copy->byte_rate);
+    qos_adapt_share_state(qos_sched_adapt(gate->sched), job, &share);
+    ret_copy->share.totals = share.totals;
     pthread_mutex_unlock(&gate->lock);
 }
 

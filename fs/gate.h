@@ -122,8 +122,8 @@ void qos_gate_set_job_cleanup_interval(QosGate *gate, QosTime interval);
 void qos_gate_state(QosGate *gate, QosSchedState *ret_state);
 /* All jobs, one reference each (free with g_ptr_array_unref); read one with qos_gate_copy_job(). */
 GPtrArray *qos_gate_jobs(QosGate *gate);
-/* A consistent copy of its counters, rates as of now. The copy's `held` and `references` mean
- * nothing. */
+/* A consistent copy of its counters, rates as of now. The copy's `held`, `references` and `share`
+ * mean nothing, but for share.totals, which are as of now too. */
 void qos_gate_copy_job(QosGate *gate, const QosJob *job, QosJob *ret_copy);
 /* Forgets totals: of `id`, or of all where NULL. Returns how many jobs. */
 guint qos_gate_clear_jobs(QosGate *gate, const char *id);

@@ -33,6 +33,10 @@ static gint64 *totals_of(const QosJob *job)
     totals[QOS_HISTORY_WRITE_BYTES] = total(job->write_bytes.sum);
     totals[QOS_HISTORY_WAITS] = total(job->waits);
     totals[QOS_HISTORY_WAITED] = total((guint64)MAX(job->wait_time, 0));
+    totals[QOS_HISTORY_LENT] = total((guint64)MAX(job->share.totals.lent, 0));
+    totals[QOS_HISTORY_RETURNED] = total((guint64)MAX(job->share.totals.returned, 0));
+    totals[QOS_HISTORY_BORROWED] = total((guint64)MAX(job->share.totals.borrowed, 0));
+    totals[QOS_HISTORY_REPAID] = total((guint64)MAX(job->share.totals.repaid, 0));
     return totals;
 }
 

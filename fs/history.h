@@ -18,9 +18,8 @@ typedef enum {
     QOS_HISTORY_READ_BYTES,
     QOS_HISTORY_WRITE_BYTES,
     QOS_HISTORY_WAITS,
-    QOS_HISTORY_WAITED,   /* ns */
-    QOS_HISTORY_ENTITLED, /* this and what follows: of the adaptive sharing, in QOS_COST_UNIT */
-    QOS_HISTORY_LENT,
+    QOS_HISTORY_WAITED, /* ns */
+    QOS_HISTORY_LENT,   /* this and what follows: of the adaptive sharing, in QOS_COST_UNIT */
     QOS_HISTORY_RETURNED,
     QOS_HISTORY_BORROWED,
     QOS_HISTORY_REPAID,

@@ -134,6 +134,18 @@ static gboolean load_shares(QosControl *control, GError **error)
     return shares != NULL;
 }
 
+/* All that was saved; what the jobs do from now on goes into the history. */
+static gboolean load(QosControl *control, GError **error)
+{
+    g_autoptr(GPtrArray) jobs = NULL;
+
+    if (!load_rules_and_jobs(control, error) || !load_shares(control, error))
+        return FALSE;
+    jobs = qos_report_copy_jobs(control->fs->gate);
+    qos_db_begin_history(control->db, jobs, wall_now());
+    return TRUE;
+}
+
 static void init_condition(pthread_cond_t *condition)
 {
     pthread_condattr_t attributes;
@@ -157,8 +169,7 @@ QosControl *qos_control_new(QosFs *fs, QosDb *db, GHashTable *overrides, GError 
     control->errors = g_hash_table_new_full(NULL, NULL, NULL, g_free);
     control->texts = g_hash_table_new_full(NULL, NULL, (GDestroyNotify)g_bytes_unref, NULL);
     qos_tunables_init(&control->tunables);
-    if (!load_tunables(control, overrides, error) ||
-        (db && !(load_rules_and_jobs(control, error) && load_shares(control, error))))
+    if (!load_tunables(control, overrides, error) || (db && !load(control, error)))
         g_clear_pointer(&control, qos_control_free);
     return control;
 }

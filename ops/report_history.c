@@ -9,7 +9,7 @@
 GString *qos_report_history_head(void)
 {
     return g_string_new("time,seconds,job,operations,read_bytes,write_bytes,waits,waited_us,"
-                        "entitled,lent,returned,borrowed,repaid\n");
+                        "lent,returned,borrowed,repaid\n");
 }
 
 void qos_report_append_history(GString *text, const QosHistoryRow *row)
@@ -20,7 +20,7 @@ void qos_report_append_history(GString *text, const QosHistoryRow *row)
     for (guint i = 0; i < QOS_HISTORY_COUNT; i++) {
         gint64 value = row->value[i];
 
-        if (i < QOS_HISTORY_ENTITLED)
+        if (i < QOS_HISTORY_LENT)
             g_string_append_printf(text, ",%" G_GINT64_FORMAT,
                                    i == QOS_HISTORY_WAITED ? value / QOS_MICROSECOND : value);
         else

@@ -80,7 +80,7 @@ gboolean qos_ctl_parse(QosCtl *ctl, const GOptionEntry *options, gpointer data, 
         ctl->directory = directory;
     }
     if (ctl->json && !command->json)
-        return qos_ctl_usage_error(error, "it prints nothing, so it has no --json");
+        return qos_ctl_usage_error(error, "it has no --json");
     if (!check_argument_count(ctl, error))
         return FALSE;
     ctl->mountpoint = qos_ctl_mount_find(ctl->directory, error);

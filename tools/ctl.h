@@ -69,6 +69,8 @@ gboolean qos_ctl_rule_send(QosCtl *ctl, GError **error); /* start, change, stop 
 gboolean qos_ctl_jobs(QosCtl *ctl, GError **error);
 gboolean qos_ctl_why(QosCtl *ctl, GError **error);
 gboolean qos_ctl_clear(QosCtl *ctl, GError **error);
+/* ctl_report.c */
+gboolean qos_ctl_report(QosCtl *ctl, GError **error);
 /* ctl_settings.c */
 gboolean qos_ctl_status(QosCtl *ctl, GError **error);
 gboolean qos_ctl_policy(QosCtl *ctl, GError **error);

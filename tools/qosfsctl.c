@@ -18,6 +18,7 @@ static const QosCtlCommand commands[] = {
     {"status", NULL, "Show the mount, its policy and what is in it", 0, 0, TRUE, qos_ctl_status},
     {"jobs", NULL, "Show the jobs, the busiest first", 0, 0, TRUE, qos_ctl_jobs},
     {"why", "JOB", "Explain what a job waited for", 1, 1, TRUE, qos_ctl_why},
+    {"report", NULL, "Draw what the jobs did over time, as a page", 0, 0, FALSE, qos_ctl_report},
     {"clear", "[JOB]", "Forget the totals of a job, or of all", 0, 1, FALSE, qos_ctl_clear},
     {"rule list", NULL, "Show the rules, in the order of matching", 0, 0, TRUE, qos_ctl_rule_list},
     {"rule start", "NAME CONDITIONS [OPTION=VALUE...]", "Add a rule", 2, G_MAXUINT, FALSE,

@@ -3,6 +3,7 @@ by history_days."""
 import csv
 import io
 import os
+import sys
 import time
 
 import pytest
@@ -11,7 +12,7 @@ from harness import USER, as_job, as_user, wait_until
 
 pytestmark = pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
 
-COLUMNS = ["time", "seconds", "job", "operations", "read_bytes", "write_bytes", "waits", "waited_us", "entitled", "lent",
+COLUMNS = ["time", "seconds", "job", "operations", "read_bytes", "write_bytes", "waits", "waited_us", "lent",
            "returned", "borrowed", "repaid"]
 
 
@@ -112,3 +113,22 @@ def test_damaged_while_mounted(store, mount):
         for _ in range(100):
             qos.report("history")
     (qos.dir / "still there").write_text("x")
+
+
+def test_lent_and_borrowed(store, mount):
+    """What moved between the jobs is there, and a remount counts none of it again."""
+    first = mount(store, "cache=none,adapt=fair,capacity=500,adapt_bytes=0")
+    first.rule("start heavy jobid={heavy} weight=9")
+    (first.dir / "file").write_bytes(b"x" * 65536)
+    as_job("heavy", "cat", first.dir / "file")
+    code = ("import os, sys\nfile = os.open(sys.argv[1], os.O_RDONLY)\n"
+            "for n in range(400):\n    os.pread(file, 1, n)\n")
+    as_job("light", sys.executable, "-c", code, first.dir / "file")
+    first.unmount()
+    second = mount(store, f"db={first.db}")
+    lent, borrowed = (sum(row[name] for row in rows(second)) for name in ("lent", "borrowed"))
+    assert total(second, "light", "borrowed") > 100 < total(second, "heavy", "lent")
+    assert lent == pytest.approx(borrowed, rel=0.01)
+    second.unmount()
+    third = mount(store, f"db={first.db}")
+    assert sum(row["borrowed"] for row in rows(third)) == pytest.approx(borrowed)

@@ -119,7 +119,6 @@ static void test_rows(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
     GArray *rows;
 
     job->requests = 3;
-    job->read_bytes.samples = 1;
     job->read_bytes.sum = G_MAXUINT32;
     save(fixture, START + 5 * QOS_SECOND, 7);
     job->requests = 5;
@@ -128,7 +127,7 @@ static void test_rows(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
     qos_db_close(fixture->db);
 
     open_db(fixture);
-    g_ptr_array_unref(qos_db_load_jobs(fixture->db, START + 12 * QOS_SECOND, NULL));
+    qos_db_begin_history(fixture->db, fixture->jobs, START + 12 * QOS_SECOND);
     save(fixture, START + 15 * QOS_SECOND, 7); /* nothing new */
     job->requests = 9;
     save(fixture, START + 20 * QOS_SECOND, 7);

@@ -1,0 +1,166 @@
+"""qosfsctl report: as CSV, as a page that a browser draws, and what is refused."""
+import csv
+import io
+import json
+import math
+import re
+import sqlite3
+import time
+
+import pytest
+
+from browser import browser
+from harness import USER, Store, as_user
+
+OK, FAILED, USAGE, NOT_FOUND = range(4)
+HOSTILE = ["</script><img src=x onerror=alert(1)>", "\"'><svg onload=alert(2)>", "${alert(3)}<!--", "=1+1", "e\u0301t\u00e9"]
+DAY = 86400
+
+
+def fill(database, jobs=200):
+    """A day of so many jobs, and the hostile ones, an hour ago and before."""
+    now = int(time.time()) // 300 * 300
+    rows = []
+    for number in range(jobs):
+        for begin in range(now - 20 * 3600 + number * 60 // 300 * 300, now - 2 * 3600, 300 + number // 50 * 300):
+            wave = 2 + math.sin((begin - now) / 5000 + number)
+            shared = int(1e6 * number * wave)
+            rows.append((300, begin, f"job.{number}".encode(), int(300 * wave * number), int(1e6 * wave * number), int(9e8 * wave),
+                         number, int(1e10 * wave), shared * (number % 2), 0, shared * (1 - number % 2), 0))
+    rows += [(300, now - 7200, name.encode(), 5, 4096, 0, 0, 0, 0, 0, 0, 0) for name in HOSTILE]
+    rows.append((300, now - 7200, b"", 77, 0, 0, 0, 0, 0, 0, 0, 0))
+    with sqlite3.connect(database) as connection:
+        connection.executemany(f"INSERT INTO history VALUES ({', '.join('?' * 12)})", rows)
+    connection.close()
+
+
+@pytest.fixture(scope="module")
+def filled(world, mounter):
+    """A mount with the history of many jobs, of all these tests; they only read."""
+    store = Store(world.store("tmpfs"), "tmpfs")
+    with mounter(600) as mount:
+        first = mount(store)
+        first.unmount()
+        fill(first.db)
+        yield mount(store, f"db={first.db}")
+
+
+@pytest.fixture
+def qos(new_store, mount):
+    return mount(new_store("tmpfs"))
+
+
+def rows(text):
+    return list(csv.DictReader(io.StringIO(text), strict=True))
+
+
+def embedded(page):
+    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)[1])
+
+
+# --- the command ---
+
+def test_csv(filled):
+    whole = filled.ctl("report", "--csv")
+    assert set(whole.splitlines()) <= set(filled.report("history").splitlines())
+    assert {row["job"] for row in rows(whole)} > {"", *(f"job.{number}" for number in range(200))}
+    two = rows(filled.ctl("report", "--csv", "--job", "job.7", "-J", HOSTILE[0], "--since=1d"))
+    assert {row["job"] for row in two} == {"job.7", r"\x3C/script\x3E\x3Cimg\x20src\x3Dx\x20onerror\x3Dalert\x281\x29\x3E"}
+    recent = rows(filled.ctl("report", "--csv", "--since=3h"))
+    assert 0 < len(recent) < len(rows(whole))
+    assert all(int(row["time"]) + int(row["seconds"]) > time.time() - 3 * 3600 - 60 for row in recent)
+    assert "job.7" not in {row["job"] for row in rows(filled.ctl("report", "--csv", "--since=1h"))}
+
+
+def test_page_is_of_one_piece(filled, tmp_path):
+    filled.ctl("report", "-o", tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text()
+    assert filled.ctl("report").startswith("<!DOCTYPE html>") and len(page) < 2 << 20
+    data = embedded(page)
+    assert data["mountpoint"] == str(filled.dir) and data["source"] == str(filled.store.dir)
+    assert (data["step"], data["count"]) == (300, pytest.approx(DAY / 300, abs=2))
+    assert {job["id"] for job in data["jobs"]} > {*HOSTILE, None, *(f"job.{number}" for number in range(200))}
+    assert page.count("<script") == 2 and "<img" not in page and "http" not in page.replace("http-equiv", "").replace(
+        "http://www.w3.org/2000/svg", "")
+    job = next(job for job in data["jobs"] if job["id"] == "job.7")
+    in_csv = rows(filled.ctl("report", "--csv", "--job", "job.7"))
+    for series in ("operations", "read_bytes", "write_bytes", "waits", "waited_us", "lent"):
+        assert sum(job[series]) == pytest.approx(sum(float(row[series]) for row in in_csv))
+
+
+@pytest.mark.parametrize("arguments, status, words", [
+    (("--since=yesterday",), USAGE, "yesterday"),
+    (("--since=5",), USAGE, "between a minute and 90 days"),
+    (("--since=1000d",), USAGE, "between a minute and 90 days"),
+    (("--since=-1h",), USAGE, "-1h"),
+    (("--sinc=1h",), USAGE, "--sinc"),
+    (("--job",), USAGE, "--job"),
+    (("--job", "job77"), NOT_FOUND, "did you mean 'job.7' or 'job.77'?"),
+    (("--job", "job.7", "--since=1h"), NOT_FOUND, "job.7"),
+    (("--json",), USAGE, "--json"),
+    (("today",), USAGE, "today"),
+    (("-o", "/nonexistent/report.html"), FAILED, "/nonexistent/report.html"),
+    (("-m", "/"), NOT_FOUND, "not on a qosfs mount"),
+])
+def test_mistakes(filled, arguments, status, words):
+    done = filled.ctl("report", *arguments, check=False)
+    assert (done.returncode, done.stdout) == (status, "") and words in done.stderr
+
+
+def test_ordinary_user(filled, tmp_path):
+    """What the other reports show him, this one does too."""
+    text = as_user(USER, USER, [], lambda: filled.ctl("report", "--csv", "--job=job.7"))
+    assert rows(text)[0]["job"] == "job.7"
+
+
+# --- the page, in a browser ---
+
+def filter_jobs(page, text):
+    page.run(f"(() => {{ const box = document.getElementById('filter'); box.value = {json.dumps(text)}; "
+             "box.dispatchEvent(new Event('input')); })()")
+    return page.run("[...document.querySelectorAll('tr.job button')].map(button => button.textContent)")
+
+
+def test_page_in_a_browser(filled, tmp_path):
+    path = tmp_path / "report.html"
+    filled.ctl("report", "-o", path)
+    with browser() as page:
+        page.open(path)
+        assert str(filled.dir) in page.run("document.title")
+        assert page.run("document.querySelectorAll('#overview path').length") == 11  # ten jobs and the others
+        assert " MiB/s" in page.run("document.querySelector('#overview svg').textContent")
+        names = page.run("[...document.querySelectorAll('tr.job button')].map(button => button.textContent)")
+        assert {*HOSTILE, "(others)", *(f"job.{number}" for number in range(200))} < set(names)
+
+        # Sorting by a column, and the other way round.
+        head = "document.querySelectorAll('thead button')"
+        page.run(f"{head}[0].click()")
+        assert filter_jobs(page, "JOB.19") == ["job.19", *(f"job.{number}" for number in range(190, 200))]
+        page.run(f"{head}[0].click()")
+        assert filter_jobs(page, "job.19")[0] == "job.199"
+        assert page.run("document.getElementById('shown').textContent") == f"11 of {len(names)} jobs"
+        assert filter_jobs(page, "<img") == [HOSTILE[0]]
+        assert filter_jobs(page, "no such job") == []
+
+        # A job opens, and closes.
+        filter_jobs(page, "job.19")
+        page.run("document.querySelector('tr.job button').click()")
+        titles = page.run("[...document.querySelectorAll('tr.details h2')].map(title => title.textContent)")
+        assert titles == ["Bandwidth", "Operations", "Requests that wait, on average", "Lent (above) and borrowed (below)"]
+        assert page.run("[...document.querySelectorAll('tr.details svg')].every(chart => chart.clientHeight > 50)")
+        page.run("document.querySelector('tr.job button').click()")
+        assert page.run("document.querySelectorAll('tr.details').length") == 0
+
+        page.run("document.querySelector('input[value=waiting]').click()")
+        assert "wait" in page.run("document.querySelector('#overview h2').textContent")
+        assert page.run("document.querySelectorAll('img, main script, main svg svg, [onload], [onerror]').length") == 0
+        assert page.requests == [path.as_uri()] and page.complaints == []
+
+
+def test_empty_page_in_a_browser(qos, tmp_path):
+    path = tmp_path / "report.html"
+    qos.ctl("report", "--since=1h", "-o", path)
+    with browser() as page:
+        page.open(path, dark=True)
+        assert page.run("document.querySelector('main').textContent") == "No job did anything in this time."
+        assert page.complaints == []

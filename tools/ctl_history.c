@@ -1,0 +1,382 @@
+/*
+ * Reads the history, selects, and adds it up to series. A row keeps its line, so that what is
+ * printed as CSV is what the mount wrote.
+ */
+#include "tools/ctl_history.h"
+
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "tools/ctl_text.h"
+
+#define SLICES_MAX 720
+#define HOUR       3600
+#define DAY        86400
+#define BYTES_UNIT 65536 /* bytes that make a job as large as an operation */
+
+enum { TIME, SECONDS, JOB, SERIES_FIRST, COLUMN_COUNT = 12 };
+#define SERIES_COUNT (COLUMN_COUNT - SERIES_FIRST)
+enum { OPERATIONS, READ_BYTES, WRITE_BYTES }; /* the first series */
+
+static const char *const columns[] = {
+    "time",      "seconds", "job",      "operations", "read_bytes", "write_bytes", "waits",
+    "waited_us", "lent",    "returned", "borrowed",   "repaid",     NULL};
+G_STATIC_ASSERT(G_N_ELEMENTS(columns) == COLUMN_COUNT + 1);
+
+typedef struct {
+    char *line;
+    gint64 begin;
+    gint64 length;
+    char *id;    /* as the job is named; "": those that are not told apart */
+    char *shown; /* for people */
+    double value[SERIES_COUNT];
+} Row;
+
+struct QosCtlHistory {
+    GPtrArray *rows; /* of Row, owned */
+};
+
+static void free_row(gpointer data)
+{
+    Row *row = data;
+    if (!row)
+        return;
+    g_free(row->line);
+    g_free(row->id);
+    g_free(row->shown);
+    g_free(row);
+}
+
+/* --- reading --- */
+
+/* An id without its \xHH; the mount writes a backslash in no other way. */
+static char *decode(const char *id)
+{
+    GString *decoded = g_string_new(NULL);
+    for (; *id; id++) {
+        gboolean escaped =
+            id[0] == '\\' && id[1] == 'x' && g_ascii_isxdigit(id[2]) && g_ascii_isxdigit(id[3]);
+        if (escaped) {
+            int byte = g_ascii_xdigit_value(id[2]) * 16 + g_ascii_xdigit_value(id[3]);
+            g_string_append_c(decoded, (char)byte);
+            id += 3;
+        } else {
+            g_string_append_c(decoded, *id);
+        }
+    }
+    return g_string_free(decoded, FALSE);
+}
+
+static gboolean read_number(const char *text, double *ret_value)
+{
+    char *end;
+    *ret_value = g_ascii_strtod(text, &end);
+    return end != text && !*end && isfinite(*ret_value) && *ret_value >= 0 && *ret_value < 1e18;
+}
+
+/* NULL where the line is no row. */
+static Row *read_row(const char *line)
+{
+    g_auto(GStrv) fields = g_strsplit(line, ",", COLUMN_COUNT + 1);
+    Row *row = g_new0(Row, 1);
+    double begin = 0, length = 0;
+    gboolean good = g_strv_length(fields) == COLUMN_COUNT && read_number(fields[TIME], &begin) &&
+                    read_number(fields[SECONDS], &length) && length >= 1;
+    for (guint i = 0; good && i < SERIES_COUNT; i++)
+        good = read_number(fields[SERIES_FIRST + i], &row->value[i]);
+    if (good) {
+        row->line = g_strdup(line);
+        row->begin = (gint64)begin;
+        row->length = (gint64)length;
+        row->id = decode(fields[JOB]);
+        row->shown = qos_ctl_escape(row->id);
+    } else {
+        g_clear_pointer(&row, free_row);
+    }
+    return row;
+}
+
+static gboolean wrong_line(GError **error, guint number)
+{
+    qos_set_error(error, EPROTO,
+                  "line %u of the mount's history is not what this qosfsctl knows: is it of the "
+                  "same version as the mount?",
+                  number);
+    return FALSE;
+}
+
+QosCtlHistory *qos_ctl_history_parse(const char *text, GError **error)
+{
+    g_autoptr(QosCtlHistory) history = g_new(QosCtlHistory, 1);
+    g_autofree char *header = g_strjoinv(",", (char **)columns);
+    g_auto(GStrv) lines = g_strsplit(text, "\n", -1);
+
+    history->rows = g_ptr_array_new_with_free_func(free_row);
+    if (!lines[0] || !g_str_equal(lines[0], header)) {
+        wrong_line(error, 1);
+        return NULL;
+    }
+    for (guint i = 1; lines[i] && (*lines[i] || lines[i + 1]); i++) {
+        Row *row = read_row(lines[i]);
+        if (!row) {
+            wrong_line(error, i + 1);
+            return NULL;
+        }
+        g_ptr_array_add(history->rows, row);
+    }
+    return g_steal_pointer(&history);
+}
+
+void qos_ctl_history_free(QosCtlHistory *history)
+{
+    if (!history)
+        return;
+    g_ptr_array_unref(history->rows);
+    g_free(history);
+}
+
+/* --- selecting --- */
+
+static gboolean is_named(const Row *row, const char *name)
+{
+    return *row->id && (g_str_equal(row->id, name) || g_str_equal(row->shown, name));
+}
+
+static gboolean is_there(const QosCtlHistory *history, const char *name)
+{
+    for (guint i = 0; i < history->rows->len; i++)
+        if (is_named(history->rows->pdata[i], name))
+            return TRUE;
+    return FALSE;
+}
+
+static gboolean no_such_job(const QosCtlHistory *history, const char *name, GError **error)
+{
+    g_autoptr(GHashTable) ids = g_hash_table_new(g_str_hash, g_str_equal);
+    for (guint i = 0; i < history->rows->len; i++) {
+        Row *row = history->rows->pdata[i];
+        if (*row->id)
+            g_hash_table_add(ids, row->id);
+    }
+    g_autoptr(GPtrArray) names = g_ptr_array_new();
+    GHashTableIter iter;
+    gpointer id;
+    g_hash_table_iter_init(&iter, ids);
+    while (g_hash_table_iter_next(&iter, &id, NULL))
+        g_ptr_array_add(names, id);
+    g_autofree char *hint = qos_ctl_hint(name, names);
+    g_autofree char *shown = qos_ctl_escape(name);
+    qos_set_error(error, ENOENT, "the history of that time has no job '%s'%s", shown, hint);
+    return FALSE;
+}
+
+typedef struct {
+    gint64 from;
+    const char *const *jobs; /* NULL: all */
+} Selection;
+
+static gboolean is_in_time(const Row *row, const Selection *selection)
+{
+    return row->begin + row->length > selection->from;
+}
+
+static gboolean is_of_jobs(const Row *row, const Selection *selection)
+{
+    for (guint i = 0; selection->jobs && selection->jobs[i]; i++)
+        if (is_named(row, selection->jobs[i]))
+            return TRUE;
+    return !selection->jobs;
+}
+
+static void keep(QosCtlHistory *history, gboolean (*is_wanted)(const Row *, const Selection *),
+                 const Selection *selection)
+{
+    GPtrArray *kept = g_ptr_array_new_with_free_func(free_row);
+    for (guint i = 0; i < history->rows->len; i++) {
+        Row *row = history->rows->pdata[i];
+        if (is_wanted(row, selection))
+            g_ptr_array_add(kept, g_steal_pointer(&history->rows->pdata[i]));
+    }
+    g_ptr_array_unref(history->rows);
+    history->rows = kept;
+}
+
+gboolean qos_ctl_history_select(QosCtlHistory *history, gint64 from, const char *const *jobs,
+                                GError **error)
+{
+    Selection selection = {from, jobs};
+    keep(history, is_in_time, &selection);
+    for (guint i = 0; jobs && jobs[i]; i++)
+        if (!is_there(history, jobs[i]))
+            return no_such_job(history, jobs[i], error);
+    keep(history, is_of_jobs, &selection);
+    return TRUE;
+}
+
+char *qos_ctl_history_csv(const QosCtlHistory *history)
+{
+    GString *text = g_string_new(NULL);
+    g_autofree char *header = g_strjoinv(",", (char **)columns);
+    g_string_append_printf(text, "%s\n", header);
+    for (guint i = 0; i < history->rows->len; i++)
+        g_string_append_printf(text, "%s\n", ((const Row *)history->rows->pdata[i])->line);
+    return g_string_free(text, FALSE);
+}
+
+/* --- series --- */
+
+QosCtlSlices qos_ctl_history_slices(gint64 now, gint64 length)
+{
+    gint64 step = length <= HOUR ? 10 : length <= DAY ? 300 : HOUR;
+    while (length / step > SLICES_MAX)
+        step += HOUR;
+    gint64 from = (now - length) / step * step;
+    return (QosCtlSlices){from, step, (guint)((now - from) / step + 1)};
+}
+
+typedef struct {
+    const char *shown; /* NULL: the jobs that are not told apart */
+    double size;
+    double *value[SERIES_COUNT]; /* by slice; NULL: zero throughout */
+} Series;
+
+static void free_series(gpointer data)
+{
+    Series *series = data;
+    for (guint i = 0; i < SERIES_COUNT; i++)
+        g_free(series->value[i]);
+    g_free(series);
+}
+
+static void add(Series *series, guint which, guint slice, double value, guint count)
+{
+    if (value > 0 && !series->value[which])
+        series->value[which] = g_new0(double, count);
+    if (value > 0)
+        series->value[which][slice] += value;
+}
+
+static void add_row(Series *series, const Row *row, const QosCtlSlices *slices)
+{
+    gint64 slice = (row->begin - slices->from) / slices->step;
+    if (row->begin < slices->from || slice >= slices->count)
+        return;
+    for (guint i = 0; i < SERIES_COUNT; i++)
+        add(series, i, (guint)slice, row->value[i], slices->count);
+    series->size +=
+        row->value[OPERATIONS] + (row->value[READ_BYTES] + row->value[WRITE_BYTES]) / BYTES_UNIT;
+}
+
+static int larger_first(gconstpointer a, gconstpointer b)
+{
+    const Series *first = *(const Series *const *)a, *second = *(const Series *const *)b;
+    if (!first->shown != !second->shown)
+        return first->shown ? -1 : 1;
+    return (first->size < second->size) - (first->size > second->size);
+}
+
+/* What is beyond the largest becomes one with those that the mount did not tell apart. */
+static void fold(GPtrArray *all, guint count)
+{
+    if (all->len <= QOS_CTL_HISTORY_JOBS)
+        return;
+    Series *others = all->pdata[QOS_CTL_HISTORY_JOBS];
+    others->shown = NULL;
+    for (guint i = QOS_CTL_HISTORY_JOBS + 1; i < all->len; i++) {
+        const Series *series = all->pdata[i];
+        for (guint j = 0; j < SERIES_COUNT; j++)
+            for (guint k = 0; series->value[j] && k < count; k++)
+                add(others, j, k, series->value[j][k], count);
+    }
+    g_ptr_array_set_size(all, QOS_CTL_HISTORY_JOBS + 1);
+}
+
+static GPtrArray *collect(const QosCtlHistory *history, const QosCtlSlices *slices)
+{
+    GPtrArray *all = g_ptr_array_new_with_free_func(free_series);
+    g_autoptr(GHashTable) by_id = g_hash_table_new(g_str_hash, g_str_equal);
+    for (guint i = 0; i < history->rows->len; i++) {
+        const Row *row = history->rows->pdata[i];
+        Series *series = g_hash_table_lookup(by_id, row->id);
+        if (!series) {
+            series = g_new0(Series, 1);
+            series->shown = *row->id ? row->shown : NULL;
+            g_hash_table_insert(by_id, row->id, series);
+            g_ptr_array_add(all, series);
+        }
+        add_row(series, row, slices);
+    }
+    g_ptr_array_sort(all, larger_first);
+    fold(all, slices->count);
+    return all;
+}
+
+/* --- JSON --- */
+
+void qos_ctl_history_append_string(GString *json, const char *text)
+{
+    g_autofree char *valid = g_utf8_make_valid(text, -1);
+    g_string_append_c(json, '"');
+    for (const char *at = valid; *at; at++) {
+        if ((guchar)*at < ' ' || strchr("\"\\<>&\x7f", *at))
+            g_string_append_printf(json, "\\u%04x", (guint)*at);
+        else
+            g_string_append_c(json, *at);
+    }
+    g_string_append_c(json, '"');
+}
+
+/* FALSE where all is zero. */
+static gboolean find_range(const Series *series, guint count, guint *ret_first, guint *ret_last)
+{
+    gboolean found = FALSE;
+    for (guint i = 0; i < count; i++) {
+        gboolean moved = FALSE;
+        for (guint j = 0; j < SERIES_COUNT && !moved; j++)
+            moved = series->value[j] && series->value[j][i] > 0;
+        if (moved && !found)
+            *ret_first = i;
+        if (moved)
+            *ret_last = i;
+        found = found || moved;
+    }
+    return found;
+}
+
+static void append_series(GString *json, const Series *series, guint first, guint last)
+{
+    g_string_append(json, "{\"id\":");
+    if (series->shown)
+        qos_ctl_history_append_string(json, series->shown);
+    else
+        g_string_append(json, "null");
+    g_string_append_printf(json, ",\"start\":%u", first);
+    for (guint i = 0; i < SERIES_COUNT; i++) {
+        if (!series->value[i])
+            continue;
+        g_string_append_printf(json, ",\"%s\":[", columns[SERIES_FIRST + i]);
+        for (guint j = first; j <= last; j++)
+            g_string_append_printf(json, "%s%.12g", j > first ? "," : "", series->value[i][j]);
+        g_string_append_c(json, ']');
+    }
+    g_string_append_c(json, '}');
+}
+
+void qos_ctl_history_append_jobs(const QosCtlHistory *history, const QosCtlSlices *slices,
+                                 GString *json)
+{
+    g_autoptr(GPtrArray) all = collect(history, slices);
+    const char *separator = "[";
+    for (guint i = 0; i < all->len; i++) {
+        const Series *series = all->pdata[i];
+        guint first = 0, last = 0;
+        if (!find_range(series, slices->count, &first, &last))
+            continue;
+        g_string_append_printf(json, "%s\n", separator);
+        append_series(json, series, first, last);
+        separator = ",";
+    }
+    g_string_append(json, *separator == '[' ? "[]" : "]");
+}
