@@ -3,9 +3,9 @@
  *
  * Replies are counted in windows: of WINDOW and WINDOW_REPLIES at least, so that one tells a
  * hundredth from noise, or of more time where the store is slow. While something waited nearly all
- * the window long, what was served is what the store can: the estimate is the median of the last
- * QOS_CAPACITY_RATES such windows. So a store that stalls spoils one window, which the median
- * ignores, as a window ends by its replies; and a step is followed when half the windows are new.
+ * the window long, what was served is what the store can: the estimate is the mean of the middle
+ * half of the last QOS_CAPACITY_RATES such windows. So a store that stalls spoils one window, which
+ * is left out, as a window ends by its replies; and a step is followed within that many windows.
  * What an idle store served is a lower bound, and raises an estimate below it at once.
  *
  * Latency is no sign of a full store here: a read from the store's cache takes a hundredth of one
@@ -39,6 +39,7 @@
 #define SLOWEST_WINDOW     (2 * QOS_SECOND)
 #define SATURATED_PART     0.9 /* of a window, for what was served to be what the store can */
 #define COMPARABLE_PART    0.5 /* for it to be compared with another depth */
+#define LEAST              2   /* one to be served, one on its way */
 #define LESS_KEEPS         0.98
 #define MORE_BRINGS        1.02
 #define CLEAR_LOSS         0.85
@@ -122,25 +123,32 @@ static int compare_doubles(const void *a, const void *b)
 /* Sorts the values. */
 static double median(double *values, guint count)
 {
+    if (count == 0)
+        return 0;
     qsort(values, count, sizeof(double), compare_doubles);
     return count % 2 == 1 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
 }
 
-static double median_rate(const QosCapacity *capacity)
+/* The mean of the middle half of the windows. */
+static double middle_rate(const QosCapacity *capacity)
 {
     double rates[QOS_CAPACITY_RATES];
     guint count = MIN(capacity->rate_count, QOS_CAPACITY_RATES);
+    double sum = 0;
 
     memcpy(rates, capacity->rates, sizeof(rates));
-    return median(rates, count);
+    qsort(rates, count, sizeof(double), compare_doubles);
+    for (guint i = count / 4; i < count - count / 4; i++)
+        sum += rates[i];
+    return count > 0 ? sum / (count - 2 * (count / 4)) : 0;
 }
 
-/* How far the windows are from their median, as a part of it: the median of that. */
+/* How far the windows are from their middle, as a part of it: the median of that. */
 static double spread(const QosCapacity *capacity)
 {
     double deviations[QOS_CAPACITY_RATES];
     guint count = MIN(capacity->rate_count, QOS_CAPACITY_RATES);
-    double middle = count > 0 ? median_rate(capacity) : 0;
+    double middle = middle_rate(capacity);
 
     if (middle <= 0)
         return 0;
@@ -152,12 +160,11 @@ static double spread(const QosCapacity *capacity)
 /* Of the depths between `too_few` and `enough`, the one to try; 0 where there is none. */
 static guint less(const QosCapacity *capacity)
 {
-    guint low = MAX(capacity->too_few, 1);
+    guint low = MAX(capacity->too_few, LEAST - 1);
 
-    if (capacity->enough - capacity->too_few <=
-        (capacity->too_few > 0 ? capacity->enough / 8 + 1 : 1))
+    if (capacity->enough <= LEAST || capacity->enough - low <= capacity->enough / 8 + 1)
         return 0;
-    return MAX((guint)sqrt((double)low * (double)capacity->enough), capacity->too_few + 1);
+    return MAX((guint)sqrt((double)low * (double)capacity->enough), low + 1);
 }
 
 static void begin_trial(QosCapacity *capacity)
@@ -210,8 +217,8 @@ static void judge(QosCapacity *capacity, double ratio)
     } else if (capacity->pairs == QOS_CAPACITY_PAIRS) {
         double middle = median(capacity->ratios, QOS_CAPACITY_PAIRS);
         double noise = spread(capacity);
-        end_trial(capacity,
-                  is_less ? middle >= MIN(LESS_KEEPS + noise, 1) : middle > MORE_BRINGS + noise);
+        end_trial(capacity, is_less ? middle >= MIN(LESS_KEEPS + noise, 1)
+                                    : middle > MORE_BRINGS + 2 * noise);
     }
 }
 
@@ -223,7 +230,7 @@ static void measured(QosCapacity *capacity, double rate, double saturated_part)
 
     if (!capacity->is_trying && (saturated_part >= SATURATED_PART || rate > capacity->estimate)) {
         capacity->rates[capacity->rate_count++ % QOS_CAPACITY_RATES] = rate;
-        capacity->estimate = saturated_part >= SATURATED_PART ? median_rate(capacity) : rate;
+        capacity->estimate = saturated_part >= SATURATED_PART ? middle_rate(capacity) : rate;
     }
     if (capacity->is_trying) {
         capacity->is_trying = FALSE;

@@ -8,8 +8,8 @@
 
 #include "base/time.h"
 
-#define QOS_CAPACITY_RATES 7 /* of the windows, that the estimate is the median of */
-#define QOS_CAPACITY_PAIRS 3 /* of windows, that a trial of another depth takes */
+#define QOS_CAPACITY_RATES 11 /* of the last windows, that the estimate is made of */
+#define QOS_CAPACITY_PAIRS 3  /* of windows, that a trial of another depth takes */
 
 typedef enum {
     QOS_TRIAL_NONE,
