@@ -459,6 +459,14 @@ void *qos_ring_buffer(gsize size)
     return reader->handling->memory[1].iov_base;
 }
 
+void qos_ring_drop_data(void)
+{
+    const Reader *reader = this_reader;
+
+    if (reader != NULL && reader->handling != NULL)
+        qos_ring_entry_drop_data(reader->handling);
+}
+
 /* libfuse's answer to INIT is where the kernel learns of the ring, which must be able to serve it
  * by then: from there on, nothing comes another way. */
 static void add_to_init(QosRing *ring, struct iovec *parts, int count)

@@ -51,16 +51,28 @@ void qos_ring_entry_free(RingEntry *entry)
     munmap(entry, PAGE + entry->memory[1].iov_len);
 }
 
+/* Gives back the payload's memory beyond `kept` bytes. */
+static void shrink(const RingEntry *entry, gsize kept)
+{
+    const struct iovec *payload = &entry->memory[1];
+
+    if (payload->iov_len > kept)
+        madvise((char *)payload->iov_base + kept, payload->iov_len - kept, MADV_DONTNEED);
+}
+
 /* Gives back what earlier replies filled. Only before the next reply: once the kernel may bring
  * another request, its data may lie there. */
 static void trim(RingEntry *entry)
 {
-    const struct iovec *payload = &entry->memory[1];
-
-    if (entry->headers.payload_size <= PAYLOAD_KEPT && payload->iov_len > PAYLOAD_KEPT)
-        madvise((char *)payload->iov_base + PAYLOAD_KEPT, payload->iov_len - PAYLOAD_KEPT,
-                MADV_DONTNEED);
+    if (entry->headers.payload_size <= PAYLOAD_KEPT)
+        shrink(entry, PAYLOAD_KEPT);
     entry->is_parked = FALSE;
+}
+
+void qos_ring_entry_drop_data(RingEntry *entry)
+{
+    if (entry->headers.payload_size > PAGE)
+        shrink(entry, PAGE);
 }
 
 void qos_ring_entry_prepare(RingEntry *entry, struct io_uring_sqe *sqe)

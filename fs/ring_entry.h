@@ -68,6 +68,9 @@ void qos_ring_entry_prepare(RingEntry *entry, struct io_uring_sqe *sqe);
  * until the reply. */
 FuseInHeader *qos_ring_entry_request(RingEntry *entry, gsize *ret_length);
 
+/* Gives back the memory of the data that the request brought. */
+void qos_ring_entry_drop_data(RingEntry *entry);
+
 /* Fills in a reply as writev() would have taken it. */
 void qos_ring_entry_reply(RingEntry *entry, const struct iovec *parts, int count);
 

@@ -290,6 +290,8 @@ static gboolean keep_data(QosOp *op)
         run_early(op);
     else if (keep == QOS_KEEP_IN_MEMORY && op->park != NULL)
         op->park(op);
+    if (op->entry.request.data > 0)
+        qos_ring_drop_data();
     return keep != QOS_KEEP_NOWHERE;
 }
 

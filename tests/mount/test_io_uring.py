@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from harness import RING_SWITCH, USER, Store, as_job, ring_switched, run, start_job, umount, wait_until
+from harness import RING_SWITCH, USER, Store, as_job, ring_switched, run, running, start_job, umount, wait_until
 
 pytestmark = [
     pytest.mark.parametrize("store", ["tmpfs"], indirect=True),
@@ -38,13 +38,15 @@ for thread in crowd: thread.start()
 for thread in crowd: thread.join()
 """
 
-# So many threads append to the file once, under the kernel's lock of it; before, 1 byte takes all tokens.
+# So many threads write so much to the file once; before, 1 byte takes all tokens. With O_APPEND they do so under the kernel's
+# lock of it.
 WRITERS = """
 import os, sys, threading
-fd = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND)
+path, threads, size, flags = sys.argv[1], *map(int, sys.argv[2:])
+fd = os.open(path, os.O_WRONLY | flags)
 os.write(fd, b"x")
-for _ in range(int(sys.argv[2])):
-    threading.Thread(target=os.write, args=(fd, b"x" * 4096)).start()
+for number in range(threads):
+    threading.Thread(target=os.pwrite, args=(fd, b"x" * size, number * size)).start()
 """
 
 # Reads, looks, makes and removes on each CPU in turn.
@@ -169,16 +171,30 @@ def test_more_come_back_than_readers_may_be(ring):
     guest(qos)
 
 
+def resident(qos):
+    """KiB."""
+    with open(f"/proc/{qos.pid}/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("VmRSS"))
+
+
 def test_memory_of_parked_requests_is_small(ring):
-    def resident():
-        with open(f"/proc/{qos.pid}/status") as status:
-            return next(int(line.split()[1]) for line in status if line.startswith("VmRSS"))
     qos = ring()
-    before = resident()
+    before = resident(qos)
     job = crowd(qos, 400)
-    assert resident() - before < 400 * 64  # KiB; entries have 1 MiB of addresses each
+    assert resident(qos) - before < 400 * 64  # entries have 1 MiB of addresses each
     job.kill()
     job.communicate(timeout=30)
+
+
+def test_data_of_parked_writes_is_kept_once(ring):
+    """Their entries keep none of it."""
+    qos = ring()
+    qos.rule("start tight jobid={writers} bps=1 depth=1:1")
+    os.truncate(qos.dir / "file", 40 << 20)  # writes beyond the end would go one by one
+    before = resident(qos)
+    with running(start_job("writers", sys.executable, "-c", WRITERS, qos.dir / "file", "40", str(1 << 20), "0")):
+        wait_until(lambda: waiting(qos) == 40, what="the writes")
+        assert resident(qos) - before < 60 << 10
 
 
 def test_a_kill_ends_parked_requests(ring):
@@ -197,7 +213,7 @@ def test_a_kill_ends_what_is_asked_for_after_it(ring):
     signal pending, of which the kernel then tells nothing."""
     qos = ring()
     qos.rule("start tight jobid={writers} bps=1 depth=1:1")
-    writers = start_job("writers", sys.executable, "-c", WRITERS, qos.dir / "file", "16")
+    writers = start_job("writers", sys.executable, "-c", WRITERS, qos.dir / "file", "16", str(BLOCK), str(os.O_APPEND))
 
     def at_the_lock():
         states = [stat.read_text().rpartition(")")[2].split()[0] for stat in pathlib.Path(f"/proc/{writers.pid}/task").glob("*/stat")]
