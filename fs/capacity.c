@@ -52,6 +52,7 @@
 #define PATIENCE_MAX       (5 * QOS_SECOND)
 #define GROWTH_PER_SECOND  1.0 /* of the estimate, while it is what holds requests back */
 #define GROWTH_TIME_MAX    QOS_SECOND
+#define ESTIMATE_MAX       1e14 /* units/s, as QOS_ADAPT_CAPACITY_MAX */
 #define WINDOW_REPLIES_MAX (1 << 20)
 
 static void begin_window(QosCapacity *capacity, guint skip, QosTime now)
@@ -289,6 +290,6 @@ void qos_capacity_raise(QosCapacity *capacity, QosTime elapsed)
 {
     double seconds = (double)MIN(elapsed, GROWTH_TIME_MAX) / (double)QOS_SECOND;
 
-    capacity->estimate *= 1 + GROWTH_PER_SECOND * seconds;
+    capacity->estimate = MIN(capacity->estimate * (1 + GROWTH_PER_SECOND * seconds), ESTIMATE_MAX);
     capacity->rate_count = 0; /* they were of a lower one */
 }

@@ -19,6 +19,8 @@
 
 #include "fs/sched_private.h"
 
+#define QUEUE_INSIDE 4 /* so many in the store may wait for each other there */
+
 /* --- slots --- */
 
 /* TRUE where adaptive sharing may let one more of the job into the store. */
@@ -244,7 +246,8 @@ static QosRequest *pick_shared(QosSched *sched, QosTime now, QosTime *wake)
         *wake = MIN(*wake, next_look(sched, now));
     else if (job != NULL)
         request = serve(sched, job, now);
-    qos_adapt_set_waiting(sched->adapt, sched->held > 0, is_full(sched, NULL, now), now);
+    gboolean is_waiting = sched->held > 0 || sched->slots.running >= QUEUE_INSIDE;
+    qos_adapt_set_waiting(sched->adapt, is_waiting, is_full(sched, NULL, now), now);
     return request;
 }
 

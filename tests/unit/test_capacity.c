@@ -172,6 +172,16 @@ static void test_slots(void)
     store_clear(&store);
 }
 
+/* However long it holds requests back. */
+static void test_raise_ends(void)
+{
+    QosCapacity capacity;
+    qos_capacity_init(&capacity, 1000.0 * UNITS, SLOTS, 0);
+    for (guint i = 0; i < 1000; i++)
+        qos_capacity_raise(&capacity, QOS_SECOND);
+    g_assert_cmpfloat(capacity.estimate, ==, 1e14);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -182,5 +192,6 @@ int main(int argc, char **argv)
     g_test_add_func("/capacity/stall", test_stall);
     g_test_add_func("/capacity/idle", test_idle_store_is_no_measure);
     g_test_add_func("/capacity/slots", test_slots);
+    g_test_add_func("/capacity/raise-ends", test_raise_ends);
     return g_test_run();
 }
