@@ -16,11 +16,13 @@ typedef struct {
     gint references; /* atomic: the table's, and the handles' */
     guint64 id;
     int fd; /* a directory on it, for open_by_handle_at(); -1: handles do not open here */
+    QosCloser *closer;
 } Mount;
 
 struct QosMounts {
     pthread_mutex_t lock;
     GHashTable *mounts; /* id -> Mount, one reference each */
+    QosCloser *closer;
 };
 
 struct QosFileHandle {
@@ -42,16 +44,18 @@ static void mount_unref(gpointer data)
 
     if (mount == NULL || !g_atomic_int_dec_and_test(&mount->references))
         return;
+    /* If it was unmounted lazily, this is the end of it. */
     if (mount->fd >= 0)
-        close(mount->fd);
+        qos_closer_give(mount->closer, mount->id, mount->fd);
     g_free(mount);
 }
 
-QosMounts *qos_mounts_new(void)
+QosMounts *qos_mounts_new(QosCloser *closer)
 {
     QosMounts *mounts = g_new0(QosMounts, 1);
 
     pthread_mutex_init(&mounts->lock, NULL);
+    mounts->closer = closer;
     mounts->mounts = g_hash_table_new(g_int64_hash, g_int64_equal);
     return mounts;
 }
@@ -90,7 +94,7 @@ static void add_mount(QosMounts *mounts, guint64 id, int fd)
     Mount *mount = g_new(Mount, 1);
     gboolean is_new;
 
-    *mount = (Mount){.references = 1, .id = id, .fd = fd};
+    *mount = (Mount){.references = 1, .id = id, .fd = fd, .closer = mounts->closer};
     pthread_mutex_lock(&mounts->lock);
     is_new = !g_hash_table_contains(mounts->mounts, &id);
     if (is_new)

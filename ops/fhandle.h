@@ -13,10 +13,13 @@
 
 #include <glib.h>
 
+#include "ops/closer.h"
+
 typedef struct QosMounts QosMounts;
 typedef struct QosFileHandle QosFileHandle;
 
-QosMounts *qos_mounts_new(void);
+/* `closer` is borrowed. */
+QosMounts *qos_mounts_new(QosCloser *closer);
 void qos_mounts_free(QosMounts *mounts); /* NULL is allowed */
 /* `fd` (O_PATH) is the root of the mount `id`, or a directory that stands for it. */
 void qos_mounts_enter(QosMounts *mounts, guint64 id, int fd);

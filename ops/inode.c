@@ -141,7 +141,7 @@ static void free_inode(QosInodes *inodes, QosInode *inode)
     if (inode->is_mount_root)
         qos_mounts_leave(inodes->mounts, inode->key.mount);
     if (inode->fd >= 0)
-        close(inode->fd);
+        qos_closer_give(inodes->closer, inode->key.device, inode->fd);
     qos_file_handle_free(inode->handle);
     g_free(inode);
 }
@@ -195,9 +195,9 @@ void qos_inodes_close_surplus(QosInodes *inodes)
             inodes->open_count--;
         }
         pthread_mutex_unlock(&inodes->lock);
-        put_inode(inodes, inode);
         if (fd >= 0)
-            close(fd);
+            qos_closer_give(inodes->closer, inode->key.device, fd);
+        put_inode(inodes, inode);
     }
 }
 
@@ -327,7 +327,8 @@ QosInodes *qos_inodes_new(const char *source, GError **error)
     inodes->devices = g_array_new(FALSE, FALSE, sizeof(dev_t));
     inodes->open_max = descriptor_limit() / 2;
     inodes->bound = descriptor_limit() / 4 * 3;
-    inodes->mounts = qos_mounts_new();
+    inodes->closer = qos_closer_new();
+    inodes->mounts = qos_mounts_new(inodes->closer);
     inodes->root_device = stat.st_dev;
     if (qos_inodes_examine(inodes, fd, "", &facts) != 0) {
         qos_set_error(error, errno, "cannot qos_inodes_examine %s: %s", source, g_strerror(errno));
@@ -356,6 +357,7 @@ void qos_inodes_free(QosInodes *inodes)
     g_hash_table_unref(inodes->by_key);
     g_array_unref(inodes->devices);
     qos_mounts_free(inodes->mounts);
+    qos_closer_free(inodes->closer);
     pthread_mutex_destroy(&inodes->lock);
     g_free(inodes);
 }

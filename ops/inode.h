@@ -17,7 +17,8 @@
  * Of half the descriptors that the process may open (RLIMIT_NOFILE) inodes become cold. Where the
  * store has no handles, or the daemon may not open them, all stay warm, up to three quarters: then
  * no more files become known (ENFILE) until the kernel forgets some, and the last quarter is for
- * opening those that are.
+ * opening those that are. What is forgotten or becomes cold is closed by threads of its own
+ * (ops/closer.h), and counts until then.
  *
  * All counts change under the table's lock alone; no system call is made under it.
  */

@@ -108,13 +108,17 @@ static QosInode *identify_locked(QosInodes *inodes, const QosInodeKey *key, int 
 
 static gboolean is_full_locked(QosInodes *inodes)
 {
-    return inodes->open_count >= inodes->bound && g_queue_is_empty(&inodes->idle);
+    guint closing = qos_closer_count(inodes->closer);
+
+    return closing >= qos_inodes_closing_max(inodes) ||
+           (inodes->open_count + closing >= inodes->bound && g_queue_is_empty(&inodes->idle));
 }
 
 int qos_inodes_find_room(QosInodes *inodes)
 {
     gboolean is_full;
 
+    qos_closer_wait(inodes->closer, qos_inodes_closing_max(inodes));
     pthread_mutex_lock(&inodes->lock);
     is_full = is_full_locked(inodes);
     pthread_mutex_unlock(&inodes->lock);
@@ -135,6 +139,7 @@ static int count_lookup(QosInodes *inodes, int fd, struct fuse_entry_param *ret_
     }
     if (facts.is_mount_root)
         qos_mounts_enter(inodes->mounts, facts.key.mount, fd);
+    qos_closer_wait(inodes->closer, qos_inodes_closing_max(inodes));
     pthread_mutex_lock(&inodes->lock);
     inode = identify_locked(inodes, &facts.key, fd);
     if (inode == NULL && is_full_locked(inodes)) {

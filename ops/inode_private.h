@@ -61,7 +61,15 @@ struct QosInodes {
     guint bound;    /* at it, no more files become known while none can become cold */
     dev_t root_device;
     QosMounts *mounts;
+    QosCloser *closer;
 };
+
+/* Descriptors that wait to be closed: with so many, who makes more files known waits for closes,
+ * and where these hang gets ENFILE. */
+static inline guint qos_inodes_closing_max(const QosInodes *inodes)
+{
+    return inodes->bound - inodes->open_max;
+}
 
 /* --- inode.c; `_locked`: under the table's lock --- */
 

@@ -11,6 +11,7 @@ import sys
 
 import pytest
 
+import harness
 from harness import BUILD, USER, as_job, is_stopped, run, running, start_job, umount, wait_until
 
 pytestmark = pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
@@ -122,6 +123,38 @@ def test_jobs_that_hang_leave_slots(stoppable):
         assert 28 - 16 < qos.state()["slots"]["stalled"] <= 28
     wait_until(lambda: qos.state()["slots"]["running"] == 0, what="the end")
     assert qos.state()["slots"]["stalled"] == 0
+
+
+# --- closes that nobody waits for ---
+
+FORGOTTEN = 400  # more than there are threads
+
+
+def test_forgetting_takes_no_readers(store, mount, world, monkeypatch):
+    """The kernel forgets removed files, whose last close hangs."""
+    flag = world.folder("flag") / "hang"
+    names = [f"file-{number}" for number in range(FORGOTTEN)]
+    for name in ("file", *names):
+        (store.dir / name).write_text("fine")
+    with monkeypatch.context() as patch:
+        patch.setitem(harness.SANITIZERS, "LD_PRELOAD", str(BUILD / "tests/mount/libhanging-close.so"))
+        patch.setitem(harness.SANITIZERS, "HANGING_CLOSE", str(flag))
+        qos = mount(store, "cache=none,threads=3,slots=2")
+    known = [os.open(qos.dir / name, os.O_PATH) for name in names]
+    for name in names:
+        os.unlink(store.dir / name)
+    flag.touch()
+    try:
+        for name, fd in zip(names, known):
+            os.close(fd)
+            assert not (qos.dir / name).exists()
+        wait_until(lambda: qos.state()["inodes"] <= 2, what="the forgetting")
+        assert as_job("guest", "cat", qos.dir / "file", timeout=60) == "fine"
+        assert len(os.listdir(f"/proc/{qos.pid}/fd")) > FORGOTTEN
+        assert len(os.listdir(f"/proc/{qos.pid}/task")) < 30
+    finally:
+        flag.unlink()
+    wait_until(lambda: len(os.listdir(f"/proc/{qos.pid}/fd")) < 50, what="the closes")
 
 
 # --- the naming of callers ---
