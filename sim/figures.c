@@ -15,7 +15,7 @@
 
 #include "base/error.h"
 
-#define POINTS     150
+#define POINTS     100
 #define JOBS_DRAWN 8
 #define COLORS                                                                                     \
     "set linetype 1 lc rgb '#0072b2' lw 1.5\n"                                                     \

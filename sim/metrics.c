@@ -224,18 +224,29 @@ static void look_at_window(View *view, guint first)
     }
 }
 
+/* The part of the lightest job when as many jobs are busy at once as ever are. */
+static double smallest_share(const QosSimulation *simulation)
+{
+    guint bins = job_at(simulation, 0)->bins->len;
+    g_autofree double *weights = g_new0(double, bins);
+    double smallest = INFINITY;
+    double most = 0;
+
+    for (guint i = 0; i < simulation->jobs->len; i++) {
+        const QosSimulatedJob *job = job_at(simulation, i);
+        smallest = MIN(smallest, (double)job->weight);
+        for (guint bin = 0; bin < bins; bin++)
+            weights[bin] += bin_at(job, bin)->is_busy ? (double)job->weight : 0;
+    }
+    for (guint bin = 0; bin < bins; bin++)
+        most = MAX(most, weights[bin]);
+    return smallest / MAX(most, smallest);
+}
+
 /* Bins in a window. */
 static guint window_length(const QosScenario *scenario, const QosSimulation *simulation)
 {
-    double weights = 0;
-    double smallest = INFINITY;
-
-    for (guint i = 0; i < simulation->jobs->len; i++) {
-        double weight = (double)job_at(simulation, i)->weight;
-        weights += weight;
-        smallest = MIN(smallest, weight);
-    }
-    double rate = scenario->capacity * smallest / weights;
+    double rate = scenario->capacity * smallest_share(simulation);
     double length = MAX(WINDOW_REQUESTS / rate, seconds(WINDOW));
     return (guint)MAX(ceil(length / seconds(scenario->bin) - 1e-9), 1);
 }

@@ -178,7 +178,7 @@ static const struct {
     AIM("tiny", share_error, 0, 0.01),
     AIM("tiny", jain, 0.99, 1),
     AIM("tiny-100", utilization, 0.99, 2),
-    AIM("tiny-100", share_error, 0, 0.01),
+    AIM("tiny-100", share_error, 0, 0.05),
     AIM("tiny-100", jain, 0.99, 1),
     AIM("sizes", utilization, 0.99, 2),
     AIM("sizes", jain, 0.99, 1),
