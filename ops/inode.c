@@ -206,8 +206,10 @@ void qos_inodes_close_surplus(QosInodes *inodes)
 /* Opens the descriptor of a cold inode on loan: >= 0, or -errno. */
 static int warm(QosInodes *inodes, QosInode *inode)
 {
-    int fd = qos_file_handle_open(inode->handle), known;
+    int fd, known;
 
+    qos_closer_wait(inodes->closer, qos_inodes_closing_max(inodes));
+    fd = qos_file_handle_open(inode->handle);
     if (fd < 0)
         return fd;
     pthread_mutex_lock(&inodes->lock);

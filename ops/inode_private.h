@@ -64,8 +64,8 @@ struct QosInodes {
     QosCloser *closer;
 };
 
-/* Descriptors that wait to be closed: with so many, who makes more files known waits for closes,
- * and where these hang gets ENFILE. */
+/* Descriptors that wait to be closed: with so many, who opens more waits for closes, and where
+ * these hang, no more files become known (ENFILE). */
 static inline guint qos_inodes_closing_max(const QosInodes *inodes)
 {
     return inodes->bound - inodes->open_max;
