@@ -135,13 +135,14 @@ static double middle_rate(const QosCapacity *capacity)
 {
     double rates[QOS_CAPACITY_RATES];
     guint count = MIN(capacity->rate_count, QOS_CAPACITY_RATES);
+    guint left_out = count / 4; /* on each side */
     double sum = 0;
 
     memcpy(rates, capacity->rates, sizeof(rates));
     qsort(rates, count, sizeof(double), compare_doubles);
-    for (guint i = count / 4; i < count - count / 4; i++)
+    for (guint i = left_out; i < count - left_out; i++)
         sum += rates[i];
-    return count > 0 ? sum / (count - 2 * (count / 4)) : 0;
+    return count > 0 ? sum / (count - 2 * left_out) : 0;
 }
 
 /* How far the windows are from their middle, as a part of it: the median of that. */
