@@ -404,9 +404,9 @@ void qos_adapt_set_waiting(QosAdapt *adapt, gboolean is_waiting, gboolean is_ful
     qos_capacity_set_saturated(&adapt->capacity, is_waiting && is_measure, now);
 }
 
-void qos_adapt_replied(QosAdapt *adapt, gint64 cost, QosTime now)
+void qos_adapt_replied(QosAdapt *adapt, gint64 cost, guint inside, QosTime now)
 {
-    qos_capacity_replied(&adapt->capacity, cost, now);
+    qos_capacity_replied(&adapt->capacity, cost, inside, now);
 }
 
 /* --- reports --- */

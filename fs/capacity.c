@@ -23,6 +23,7 @@
  *          stay. A clear loss ends the trial at once, within LOSS_WINDOW.
  *   more   half as many again; where it brings MORE_BRINGS, it is what is enough.
  *
+ * Where nothing waits for a slot, all may wait inside: CROWD others there are enough for a trial.
  * In force is a quarter more than what is enough (at least one more): an almost flat curve still
  * rises there. Once the least is found, trials pause; most look for more, as that costs nothing,
  * and shows what a changed store or load needs within a second or two.
@@ -39,15 +40,17 @@
 #define SLOWEST_WINDOW     (2 * QOS_SECOND)
 #define SATURATED_PART     0.9 /* of a window, for what was served to be what the store can */
 #define COMPARABLE_PART    0.5 /* for it to be compared with another depth */
+#define CROWD              3   /* others inside: they may wait for each other there */
 #define LEAST              2   /* one to be served, one on its way */
 #define LESS_KEEPS         0.98
+#define LESS_KEEPS_NOISY   0.99
 #define MORE_BRINGS        1.02
 #define CLEAR_LOSS         0.85
 #define CLEARLY_NO_GAIN    1.01
 #define LOSS_WINDOW        (10 * QOS_MILLISECOND) /* shows a clear one */
 #define PAUSE_WINDOWS      16
-#define LESS_TRIAL_EVERY   16 /* of all trials, once the least depth is known */
-#define PATIENCE           8  /* times what a request spends inside */
+#define LESS_TRIAL_EVERY   8 /* of all trials, once the least depth is known */
+#define PATIENCE           8 /* times what a request spends inside */
 #define PATIENCE_MIN       (20 * QOS_MILLISECOND)
 #define PATIENCE_MAX       (5 * QOS_SECOND)
 #define GROWTH_PER_SECOND  1.0 /* of the estimate, while it is what holds requests back */
@@ -63,6 +66,7 @@ static void begin_window(QosCapacity *capacity, guint skip, QosTime now)
     capacity->idle_since = now;
     capacity->replies = 0;
     capacity->units = 0;
+    capacity->inside = G_MAXUINT;
 }
 
 void qos_capacity_init(QosCapacity *capacity, double estimate, guint slots, QosTime now)
@@ -219,7 +223,7 @@ static void judge(QosCapacity *capacity, double ratio)
     } else if (capacity->pairs == QOS_CAPACITY_PAIRS) {
         double middle = median(capacity->ratios, QOS_CAPACITY_PAIRS);
         double noise = spread(capacity);
-        end_trial(capacity, is_less ? middle >= MIN(LESS_KEEPS + noise, 1)
+        end_trial(capacity, is_less ? middle >= MIN(LESS_KEEPS + noise, LESS_KEEPS_NOISY)
                                     : middle > MORE_BRINGS + 2 * noise);
     }
 }
@@ -228,7 +232,7 @@ static void judge(QosCapacity *capacity, double ratio)
 
 static void measured(QosCapacity *capacity, double rate, double saturated_part)
 {
-    gboolean is_comparable = saturated_part >= COMPARABLE_PART;
+    gboolean is_comparable = saturated_part >= COMPARABLE_PART || capacity->inside >= CROWD;
 
     if (!capacity->is_trying && (saturated_part >= SATURATED_PART || rate > capacity->estimate)) {
         capacity->rates[capacity->rate_count++ % QOS_CAPACITY_RATES] = rate;
@@ -263,7 +267,7 @@ static gboolean is_complete(const QosCapacity *capacity, double rate, QosTime le
            length >= SLOWEST_WINDOW || capacity->replies >= WINDOW_REPLIES_MAX;
 }
 
-void qos_capacity_replied(QosCapacity *capacity, gint64 units, QosTime now)
+void qos_capacity_replied(QosCapacity *capacity, gint64 units, guint inside, QosTime now)
 {
     if (capacity->skip > 0) {
         if (--capacity->skip == 0)
@@ -272,6 +276,7 @@ void qos_capacity_replied(QosCapacity *capacity, gint64 units, QosTime now)
     }
     capacity->units += units;
     capacity->replies++;
+    capacity->inside = MIN(capacity->inside, inside);
     QosTime length = now - capacity->start;
     if (length < LOSS_WINDOW)
         return;

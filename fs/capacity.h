@@ -30,6 +30,7 @@ typedef struct {
     QosTime start;
     guint replies;
     gint64 units;
+    guint inside;     /* the fewest after a reply */
     QosTime interval; /* from one reply to the next, in the last window */
     /* The last windows of saturation. */
     double rates[QOS_CAPACITY_RATES];
@@ -50,8 +51,8 @@ void qos_capacity_init(QosCapacity *capacity, double estimate, guint slots, QosT
 void qos_capacity_set_slots(QosCapacity *capacity, guint slots);
 /* From `now` on something waits that might go but for the depth, or nothing. */
 void qos_capacity_set_saturated(QosCapacity *capacity, gboolean is_saturated, QosTime now);
-/* The store has served a request of so many units. */
-void qos_capacity_replied(QosCapacity *capacity, gint64 units, QosTime now);
+/* The store has served a request of so many units; so many are still inside. */
+void qos_capacity_replied(QosCapacity *capacity, gint64 units, guint inside, QosTime now);
 /* Somebody is kept waiting by the estimate while the store has room, for `elapsed`: it is raised.
  */
 void qos_capacity_raise(QosCapacity *capacity, QosTime elapsed);

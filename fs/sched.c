@@ -19,8 +19,6 @@
 
 #include "fs/sched_private.h"
 
-#define QUEUE_INSIDE 4 /* so many in the store may wait for each other there */
-
 /* --- slots --- */
 
 /* TRUE where adaptive sharing may let one more of the job into the store. */
@@ -246,8 +244,7 @@ static QosRequest *pick_shared(QosSched *sched, QosTime now, QosTime *wake)
         *wake = MIN(*wake, next_look(sched, now));
     else if (job != NULL)
         request = serve(sched, job, now);
-    gboolean is_waiting = sched->held > 0 || sched->slots.running >= QUEUE_INSIDE;
-    qos_adapt_set_waiting(sched->adapt, is_waiting, is_full(sched, NULL, now), now);
+    qos_adapt_set_waiting(sched->adapt, sched->held > 0, is_full(sched, NULL, now), now);
     return request;
 }
 
@@ -480,7 +477,7 @@ static void settle_share(QosSched *sched, const QosRequest *request, guint64 byt
     gint64 cost = qos_adapt_cost(sched->adapt, request->opcode, bytes);
 
     qos_adapt_settle(sched->adapt, request->job, cost - request->cost);
-    qos_adapt_replied(sched->adapt, cost, now);
+    qos_adapt_replied(sched->adapt, cost, sched->slots.running - sched->slots.stalled, now);
 }
 
 void qos_sched_leave(QosSched *sched, QosRequest *request, guint64 bytes, int error, QosTime now)

@@ -59,7 +59,7 @@ static void run(Store *store, QosTime duration)
         store->now = *next;
         g_free(g_queue_pop_head(&store->replies));
         store->served++;
-        qos_capacity_replied(&store->capacity, UNITS, store->now);
+        qos_capacity_replied(&store->capacity, UNITS, store->replies.length, store->now);
     }
     store->now = end;
 }
@@ -94,24 +94,27 @@ static void test_deep_store(void)
     store_clear(&store);
 }
 
-/* Noise of 30 % a request: the throughput stays, for hours. */
-static void test_noise_does_not_walk_it_down(void)
+/* Noise of 30 % a request: the throughput stays, and the depth near what it needs. */
+static void test_noise(void)
 {
     for (guint latency = 0; latency <= 15; latency += 5) {
         Store store;
         double worst = 0;
+        double depths = 0;
         store_init(&store, 2000, latency * QOS_MILLISECOND, 0.3);
         run(&store, 10 * QOS_SECOND);
         guint64 before = store.served;
         for (guint second = 0; second < 1200; second++) {
             run(&store, QOS_SECOND);
             worst = MAX(worst, error_of(&store));
+            depths += qos_capacity_depth(&store.capacity);
         }
-        g_test_message("latency %u ms: %f of the throughput, estimate off by %f, depth %u", latency,
-                       (double)(store.served - before) / 1200 / 2000, worst,
-                       qos_capacity_depth(&store.capacity));
+        g_test_message("latency %u ms: %f of the throughput, estimate off by %f, depth %.1f",
+                       latency, (double)(store.served - before) / 1200 / 2000, worst,
+                       depths / 1200);
         g_assert_cmpuint(store.served - before, >=, 1200 * 2000 / 100 * 99);
         g_assert_cmpfloat(worst, <, 0.1);
+        g_assert_cmpfloat(depths / 1200, <, 4 * latency + 8); /* twice what it needs */
         store_clear(&store);
     }
 }
@@ -150,11 +153,11 @@ static void test_idle_store_is_no_measure(void)
     QosTime now = 0;
     qos_capacity_init(&capacity, 1000.0 * UNITS, SLOTS, now);
     for (guint i = 0; i < 1000; i++)
-        qos_capacity_replied(&capacity, UNITS, now += 10 * QOS_MILLISECOND);
+        qos_capacity_replied(&capacity, UNITS, 0, now += 10 * QOS_MILLISECOND);
     g_assert_cmpfloat(capacity.estimate, ==, 1000.0 * UNITS);
     g_assert_cmpuint(qos_capacity_depth(&capacity), ==, SLOTS);
     for (guint i = 0; i < 1000; i++)
-        qos_capacity_replied(&capacity, UNITS, now += QOS_MILLISECOND / 2);
+        qos_capacity_replied(&capacity, UNITS, 0, now += QOS_MILLISECOND / 2);
     g_assert_cmpfloat(fabs(capacity.estimate / (2000.0 * UNITS) - 1), <, 0.01);
 }
 
@@ -169,6 +172,17 @@ static void test_slots(void)
     run(&store, 5 * QOS_SECOND);
     g_assert_cmpuint(qos_capacity_depth(&store.capacity), ==, 1);
     g_assert_cmpfloat(fabs(store.capacity.estimate / UNITS - 500), <, 5);
+    store_clear(&store);
+}
+
+/* As many slots as requests: nothing waits for one, but they wait for each other. */
+static void test_room_for_all(void)
+{
+    Store store;
+    store_init(&store, 1000, QOS_MILLISECOND, 0);
+    qos_capacity_set_saturated(&store.capacity, FALSE, store.now);
+    run(&store, QOS_SECOND);
+    g_assert_cmpuint(qos_capacity_depth(&store.capacity), <, SLOTS);
     store_clear(&store);
 }
 
@@ -187,11 +201,12 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/capacity/least-depth", test_least_depth);
     g_test_add_func("/capacity/deep-store", test_deep_store);
-    g_test_add_func("/capacity/noise", test_noise_does_not_walk_it_down);
+    g_test_add_func("/capacity/noise", test_noise);
     g_test_add_func("/capacity/steps", test_steps);
     g_test_add_func("/capacity/stall", test_stall);
     g_test_add_func("/capacity/idle", test_idle_store_is_no_measure);
     g_test_add_func("/capacity/slots", test_slots);
+    g_test_add_func("/capacity/room-for-all", test_room_for_all);
     g_test_add_func("/capacity/raise-ends", test_raise_ends);
     return g_test_run();
 }
