@@ -177,10 +177,12 @@ void qos_closer_give(QosCloser *closer, guint64 device, int fd)
     pthread_mutex_unlock(&closer->lock);
 }
 
-void qos_closer_wait(QosCloser *closer, guint most)
+gboolean qos_closer_wait(QosCloser *closer, guint most)
 {
+    gboolean are_fewer;
+
     if (qos_closer_count(closer) < most)
-        return;
+        return TRUE;
     QosTime end = qos_gate_now() + QOS_CLOSER_PATIENCE;
     struct timespec until = {.tv_sec = end / QOS_SECOND, .tv_nsec = end % QOS_SECOND};
 
@@ -189,7 +191,9 @@ void qos_closer_wait(QosCloser *closer, guint most)
            pthread_cond_timedwait(&closer->fewer, &closer->lock, &until) == 0) {
         /* some are closed */
     }
+    are_fewer = qos_closer_count(closer) < most;
     pthread_mutex_unlock(&closer->lock);
+    return are_fewer;
 }
 
 void qos_closer_free(QosCloser *closer)

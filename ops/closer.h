@@ -33,5 +33,6 @@ void qos_closer_free(QosCloser *closer);
 void qos_closer_give(QosCloser *closer, guint64 device, int fd);
 /* Descriptors that are not closed yet. */
 guint qos_closer_count(QosCloser *closer);
-/* Waits until these are fewer than `most`, no longer than QOS_CLOSER_PATIENCE. */
-void qos_closer_wait(QosCloser *closer, guint most);
+/* Waits until these are fewer than `most`; FALSE where that takes longer than QOS_CLOSER_PATIENCE.
+ */
+gboolean qos_closer_wait(QosCloser *closer, guint most);

@@ -208,7 +208,7 @@ static int warm(QosInodes *inodes, QosInode *inode)
 {
     int fd, known;
 
-    qos_closer_wait(inodes->closer, qos_inodes_closing_max(inodes));
+    (void)qos_inodes_await_closes(inodes);
     fd = qos_file_handle_open(inode->handle);
     if (fd < 0)
         return fd;

@@ -18,7 +18,7 @@
  * store has no handles, or the daemon may not open them, all stay warm, up to three quarters: then
  * no more files become known (ENFILE) until the kernel forgets some, and the last quarter is for
  * opening those that are. What is forgotten or becomes cold is closed by threads of its own
- * (ops/closer.h), and counts until then.
+ * (ops/closer.h).
  *
  * All counts change under the table's lock alone; no system call is made under it.
  */

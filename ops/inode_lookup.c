@@ -108,21 +108,17 @@ static QosInode *identify_locked(QosInodes *inodes, const QosInodeKey *key, int 
 
 static gboolean is_full_locked(QosInodes *inodes)
 {
-    guint closing = qos_closer_count(inodes->closer);
-
-    return closing >= qos_inodes_closing_max(inodes) ||
-           (inodes->open_count + closing >= inodes->bound && g_queue_is_empty(&inodes->idle));
+    return inodes->open_count >= inodes->bound && g_queue_is_empty(&inodes->idle);
 }
 
 int qos_inodes_find_room(QosInodes *inodes)
 {
-    gboolean is_full;
+    gboolean is_full, has_room = qos_inodes_await_closes(inodes);
 
-    qos_closer_wait(inodes->closer, qos_inodes_closing_max(inodes));
     pthread_mutex_lock(&inodes->lock);
     is_full = is_full_locked(inodes);
     pthread_mutex_unlock(&inodes->lock);
-    return is_full ? -ENFILE : 0;
+    return is_full || !has_room ? -ENFILE : 0;
 }
 
 /* Counts a look-up of the file that is `fd` (O_PATH, taken over). *ret_known: it was warm. */
@@ -139,10 +135,10 @@ static int count_lookup(QosInodes *inodes, int fd, struct fuse_entry_param *ret_
     }
     if (facts.is_mount_root)
         qos_mounts_enter(inodes->mounts, facts.key.mount, fd);
-    qos_closer_wait(inodes->closer, qos_inodes_closing_max(inodes));
+    gboolean has_room = qos_inodes_await_closes(inodes);
     pthread_mutex_lock(&inodes->lock);
     inode = identify_locked(inodes, &facts.key, fd);
-    if (inode == NULL && is_full_locked(inodes)) {
+    if (inode == NULL && (!has_room || is_full_locked(inodes))) {
         pthread_mutex_unlock(&inodes->lock);
         if (facts.is_mount_root)
             qos_mounts_leave(inodes->mounts, facts.key.mount);

@@ -64,11 +64,11 @@ struct QosInodes {
     QosCloser *closer;
 };
 
-/* Descriptors that wait to be closed: with so many, who opens more waits for closes, and where
- * these hang, no more files become known (ENFILE). */
-static inline guint qos_inodes_closing_max(const QosInodes *inodes)
+/* With an eighth of all descriptors waiting to be closed, who opens more waits. FALSE where these
+ * hang: then no more files become known. */
+static inline gboolean qos_inodes_await_closes(const QosInodes *inodes)
 {
-    return inodes->bound - inodes->open_max;
+    return qos_closer_wait(inodes->closer, (inodes->bound - inodes->open_max) / 2);
 }
 
 /* --- inode.c; `_locked`: under the table's lock --- */
