@@ -434,6 +434,8 @@ gboolean qos_adapt_share_state(const QosAdapt *adapt, const QosJob *job, QosShar
     } else {
         const QosPaperJob *paper = qos_adapt_paper_of(adapt, job);
         ret_state->weight = paper->nodes;
+        ret_state->entitlement =
+            (gint64)(paper->priority * (double)qos_adapt_units(adapt, qos_adapt_capacity(adapt)));
         ret_state->demand = paper->demand * QOS_COST_UNIT;
         ret_state->allocation = paper->allocation * QOS_COST_UNIT;
         ret_state->record = paper->record * QOS_COST_UNIT;
@@ -457,4 +459,13 @@ void qos_adapt_restore(QosAdapt *adapt, QosJob *job, gint64 record, const QosSha
     join(adapt, job, weight_of(job, 0));
     qos_adapt_fair_of(adapt, job)->record = record;
     adapt->restored += ABS(record);
+}
+
+void qos_adapt_clear_totals(QosAdapt *adapt, QosJob *job)
+{
+    job->share.totals = (QosShareTotals){0};
+    if (job->share.member == 0 || adapt->config.mode != QOS_ADAPT_FAIR)
+        return;
+    QosFairJob *fair = qos_adapt_fair_of(adapt, job);
+    fair->lent = fair->returned = fair->borrowed = fair->repaid = 0;
 }

@@ -139,5 +139,7 @@ gboolean qos_adapt_share_state(const QosAdapt *adapt, const struct QosJob *job,
  * QOS_FAIR_UNITS_MAX, count as 0. Without mode fair the record is lost. */
 void qos_adapt_restore(QosAdapt *adapt, struct QosJob *job, gint64 record,
                        const QosShareTotals *totals, QosTime now);
+/* Forgets its totals; its record stays. */
+void qos_adapt_clear_totals(QosAdapt *adapt, struct QosJob *job);
 /* In op/s of base cost: as told, or as found out. */
 double qos_adapt_capacity(const QosAdapt *adapt);

@@ -592,7 +592,7 @@ void qos_gate_copy_job(QosGate *gate, const QosJob *job, QosJob *ret_copy)
 guint qos_gate_clear_jobs(QosGate *gate, const char *id)
 {
     pthread_mutex_lock(&gate->lock);
-    guint count = qos_account_reset(qos_sched_account(gate->sched), id, qos_gate_now());
+    guint count = qos_sched_clear_jobs(gate->sched, id, qos_gate_now());
     pthread_mutex_unlock(&gate->lock);
     return count;
 }

@@ -223,6 +223,8 @@ void qos_sched_set_max_wait(QosSched *sched, QosTime max_wait);
 /* Adaptive sharing of what the policies let go (fs/adapt.h); off in a new scheduler. */
 void qos_sched_set_adapt(QosSched *sched, const QosAdaptConfig *config, QosTime now);
 const QosAdapt *qos_sched_adapt(const QosSched *sched); /* borrowed */
+/* Forgets what `id` did, lent and borrowed (NULL: what all did). Returns the number of jobs. */
+guint qos_sched_clear_jobs(QosSched *sched, const char *id, QosTime now);
 /* qos_adapt_restore() */
 void qos_sched_restore_share(QosSched *sched, QosJob *job, gint64 record,
                              const QosShareTotals *totals, QosTime now);

@@ -169,6 +169,19 @@ void qos_sched_set_adapt(QosSched *sched, const QosAdaptConfig *config, QosTime 
         qos_sched_share_held(sched, now);
 }
 
+guint qos_sched_clear_jobs(QosSched *sched, const char *id, QosTime now)
+{
+    GHashTableIter iter;
+    gpointer job_id, job;
+
+    g_hash_table_iter_init(&iter, sched->account.jobs);
+    while (g_hash_table_iter_next(&iter, &job_id, &job)) {
+        if (id == NULL || strcmp(job_id, id) == 0)
+            qos_adapt_clear_totals(sched->adapt, job);
+    }
+    return qos_account_reset(&sched->account, id, now);
+}
+
 void qos_sched_restore_share(QosSched *sched, QosJob *job, gint64 record,
                              const QosShareTotals *totals, QosTime now)
 {

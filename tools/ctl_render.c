@@ -131,9 +131,9 @@ char *qos_ctl_render_status(JsonObject *state)
                            qos_ctl_state_count(slots, "running"),
                            qos_ctl_state_count(slots, "total"));
     if (qos_ctl_state_count(slots, "held"))
-        g_string_append_printf(text,
-                               ", %" G_GINT64_FORMAT " requests held for their job's share of them",
-                               qos_ctl_state_count(slots, "held"));
+        g_string_append_printf(text, ", %" G_GINT64_FORMAT " requests held for their job's %s",
+                               qos_ctl_state_count(slots, "held"),
+                               qos_ctl_sharing(state) ? "turn" : "share of them");
     g_string_append_c(text, '\n');
     qos_ctl_append_sharing(text, state);
     append_parked(text, state);

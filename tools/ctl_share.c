@@ -40,10 +40,10 @@ static char *count_of(JsonObject *share, const char *member)
     return g_strdup_printf("%.0f", fabs(qos_ctl_state_number(share, member)));
 }
 
-/* TRUE where it would not be printed as 0. */
+/* TRUE where it is worth a sentence. */
 static gboolean is_something(double operations)
 {
-    return fabs(operations) >= 0.5;
+    return fabs(operations) >= 1.5;
 }
 
 void qos_ctl_append_sharing(GString *text, JsonObject *state)

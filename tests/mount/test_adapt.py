@@ -18,8 +18,8 @@ from harness import USER, as_user, job_environment, running, start_job, wait_unt
 
 pytestmark = pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
 
-# Bytes are free: each read costs one.
-FAIR = "cache=none,adapt=fair,capacity=500,adapt_bytes=0"
+# Bytes are free: each request costs one. So few a second that jobs of 16 processes want more on the busiest machine.
+FAIR = "cache=none,adapt=fair,capacity=300,adapt_bytes=0"
 
 
 def reader(qos, job, processes=4, **more):
@@ -38,46 +38,59 @@ def readers(qos, **processes):
     with contextlib.ExitStack() as stack:
         for job, count in processes.items():
             stack.enter_context(running(reader(qos, job, count)))
-        wait_until(lambda: all(reads(qos, job) for job in processes), what="all readers")
+        wait_until(lambda: all(requests(qos, job) for job in processes), what="all readers")
         yield
 
 
-def reads(qos, job):
+def requests(qos, job):
     job = qos.job(job)
-    return job["operations"].get("read", {"samples": 0})["samples"] if job else 0
+    return job["requests"] if job else 0
 
 
-def parts(qos, *jobs, count=600):
-    """What part of the next `count` reads or more each of the jobs got."""
-    before = {job: reads(qos, job) for job in jobs}
+def parts(qos, *jobs, count=500):
+    """What part of the next `count` requests or more each of the jobs got."""
+    before = {job: requests(qos, job) for job in jobs}
 
     def served():
-        now = {job: reads(qos, job) - before[job] for job in jobs}
+        now = {job: requests(qos, job) - before[job] for job in jobs}
         return now if sum(now.values()) >= count else None
-    now = wait_until(served, what=f"{count} reads")
+    now = wait_until(served, what=f"{count} requests")
     return [now[job] / sum(now.values()) for job in jobs]
 
 
 # --- who gets how much ---
 
-@pytest.mark.parametrize("mode", ["fair", "paper"])
+@pytest.mark.parametrize("mode", ["fair", "paper,adapt_period=500ms"])  # paper holds nobody in his first period
 def test_shares_by_weight(store, mount, mode):
     qos = mount(store, FAIR.replace("fair", mode))
     qos.rule("start heavy jobid={heavy} weight=3")
-    with readers(qos, heavy=6, light=6):
-        parts(qos, "heavy", "light", count=200)  # until both are known
-        heavy, light = parts(qos, "heavy", "light", count=1000)
-    assert heavy == pytest.approx(0.75, abs=0.08)
+    with readers(qos, heavy=16, light=16):
+        wait_until(lambda: all((share(qos, job) or {"allocation": 0})["allocation"] > 0 for job in ("heavy", "light")),
+                   what="both jobs' shares")
+        heavy, light = parts(qos, "heavy", "light", count=700)
+    assert heavy == pytest.approx(0.75, abs=0.12)
 
 
 def test_what_is_idle_is_lent(store, mount):
     """A job that could have nine tenths asks for nothing: the other job has all of it."""
-    qos = mount(store, FAIR + ",capacity=2000")
+    qos = mount(store, FAIR + ",capacity=1000")
     qos.rule("start heavy jobid={heavy} weight=9")
     with readers(qos, heavy=1, light=8):
         pass
-    with readers(qos, light=8):
-        wait_until(lambda: qos.job("light")["operation_rate"] > 600, what="more than a tenth of the store")
+    with readers(qos, light=16):
+        wait_until(lambda: qos.job("light")["operation_rate"] > 250, what="more than a tenth of the store")
+
+
+@pytest.mark.parametrize("rule, processes, least, most", [
+    ("weight=9 rate=15", 2, 0.01, 0.2),  # a ceiling, whatever the weight
+    ("weight=1 min=240", 16, 0.65, 0.95),  # a reservation, likewise
+])
+def test_rules_stand(store, mount, rule, processes, least, most):
+    qos = mount(store, FAIR)
+    qos.rule(f"start ruled jobid={{ruled}} {rule}")
+    with readers(qos, ruled=processes, free=16):
+        ruled, _ = parts(qos, "ruled", "free")
+    assert least < ruled < most
 
 
 # --- settings ---
@@ -180,20 +193,22 @@ def test_reports(store, mount):
         table = qos.ctl("jobs")
         why = qos.ctl("why", "light")
         status = qos.ctl("status")
-    assert report["capacity"] == 500 and report["capacity_is"] == "told" and report["period"] == 0.1
+    assert report["capacity"] == 300 and report["capacity_is"] == "told" and report["period"] == 0.1
     shares = {part["job_id"]: part for part in report["shares"]}
     assert shares["heavy"]["weight"] == 9 and shares["light"]["weight"] == 1
     weights = sum(part["weight"] for part in shares.values())  # this process takes part, too
-    assert shares["heavy"]["entitlement"] == pytest.approx(9 * 500 / weights, rel=0.02)
+    assert shares["heavy"]["entitlement"] == pytest.approx(9 * 300 / weights, rel=0.02)
     assert shares["heavy"]["record"] > 0 > shares["light"]["record"]
-    assert shares["heavy"]["lent"] > 0 == shares["heavy"]["borrowed"]
+    assert shares["heavy"]["lent"] > shares["heavy"]["borrowed"]
     assert sum(part["record"] for part in shares.values()) == pytest.approx(0, abs=1)
-    assert sum(part["allocation"] for part in shares.values()) == pytest.approx(500, abs=5)
-    assert state["adapt"] | {"depth": 0} == {"mode": "fair", "capacity": 500, "told": True, "depth": 0, "period": 0.1,
+    assert sum(part["allocation"] for part in shares.values()) == pytest.approx(300, abs=5)
+    assert state["adapt"] | {"depth": 0} == {"mode": "fair", "capacity": 300, "told": True, "depth": 0, "period": 0.1,
                                              "members": len(shares)}
     assert 'qosfs_job_weight{job="heavy"} 9' in metrics and 'qosfs_adapt_info{mode="fair"} 1' in metrics
     assert "RECORD" in table and "sharing   fair" in status
     assert "It borrowed" in why and "still owes" in why
+    qos.ctl("clear", "light")
+    assert share(qos, "light")["borrowed"] < shares["light"]["borrowed"] and share(qos, "light")["record"] < 0
     qos.set("adapt", "off")
     assert yaml.safe_load(qos.report("shares")) == {"adapt": "off"}
     assert "RECORD" not in qos.ctl("jobs") and "qosfs_job_weight" not in qos.report("metrics")
