@@ -42,7 +42,7 @@ typedef struct {
     QosTime issued;
     QosTime done;
     gboolean wakes; /* its job was idle before */
-    GList link;     /* among the waiting, the ones in the store, or the free ones */
+    GList link;     /* among those in the store, or those that can be used anew */
 } Request;
 
 typedef struct {
@@ -59,8 +59,8 @@ typedef struct {
     GHashTable *index; /* name -> index in `jobs` */
     GArray *processes; /* of Process */
     QosHeap timers;
-    GQueue waiting;  /* of Request */
-    GQueue in_store; /* of Request, by the time of its reply */
+    GPtrArray *requests; /* all that were made */
+    GQueue in_store;     /* of Request, by the time of its reply */
     GQueue unused;
 } Simulator;
 
@@ -152,7 +152,6 @@ static void book_issue(const Simulator *sim, Job *job)
 static void book_reply(const Simulator *sim, const Request *request)
 {
     QosSimulatedJob *result = request->process->job->result;
-    QosTime latency = sim->now - request->issued;
     QosTime work = qos_store_work(sim->scenario, request->request.bytes);
     QosBin *bin = bin_at(result, bin_of(sim, sim->now));
 
@@ -163,9 +162,7 @@ static void book_reply(const Simulator *sim, const Request *request)
     result->served++;
     result->bytes += request->request.bytes;
     result->largest = MAX(result->largest, work);
-    result->longest = MAX(result->longest, latency);
     result->last = sim->now;
-    qos_histogram_add(&result->latency, (guint64)latency);
     sim->result->served++;
     sim->result->last = sim->now;
 }
@@ -209,6 +206,8 @@ static Request *request_new(Simulator *sim, Process *process)
     GList *link = g_queue_pop_head_link(&sim->unused);
     Request *request = link != NULL ? link->data : g_new0(Request, 1);
 
+    if (link == NULL)
+        g_ptr_array_add(sim->requests, request);
     request->link.data = request;
     request->process = process;
     request->issued = sim->now;
@@ -234,10 +233,8 @@ static void issue(Simulator *sim, Process *process)
         process->left--;
     if (qos_sched_enter(sim->sched, &request->request, sim->now, &wake) == QOS_GO) {
         start(sim, request);
-    } else {
-        g_queue_push_tail_link(&sim->waiting, &request->link);
-        if (job->job->waiting == 1)
-            mark_clear(sim, job);
+    } else if (job->job->waiting == 1) {
+        mark_clear(sim, job);
     }
     sim->wake = MIN(sim->wake, wake);
 }
@@ -318,7 +315,6 @@ static void dispatch(Simulator *sim)
     while ((next = qos_sched_next(sim->sched, sim->now, &sim->wake)) != NULL) {
         Request *request = (Request *)next;
         Job *job = request->process->job;
-        g_queue_unlink(&sim->waiting, &request->link);
         if (job->job->waiting == 0)
             job->clear_since = sim->now;
         start(sim, request);
@@ -453,10 +449,26 @@ static void add_clients(Simulator *sim, const char *label)
     }
 }
 
+/* Takes back what is still under way at the end. */
+static void take_back(const Simulator *sim, Request *request)
+{
+    switch (request->request.state) {
+    case QOS_REQUEST_QUEUED:
+    case QOS_REQUEST_HELD:
+    case QOS_REQUEST_READY:
+        qos_sched_cancel(sim->sched, &request->request, sim->now);
+        break;
+    case QOS_REQUEST_RUNNING:
+        qos_sched_leave(sim->sched, &request->request, 0, 0, sim->now);
+        break;
+    case QOS_REQUEST_NEW:
+    case QOS_REQUEST_DONE:
+        break;
+    }
+}
+
 static void finish(Simulator *sim)
 {
-    GList *link;
-
     for (guint i = 0; i < sim->jobs->len; i++) {
         Job *job = &g_array_index(sim->jobs, Job, i);
         if (job->outstanding == 0)
@@ -464,16 +476,8 @@ static void finish(Simulator *sim)
         if (job->job->waiting == 0)
             mark_clear(sim, job);
     }
-    while ((link = g_queue_pop_head_link(&sim->waiting)) != NULL) {
-        qos_sched_cancel(sim->sched, &((Request *)link->data)->request, sim->now);
-        g_free(link->data);
-    }
-    while ((link = g_queue_pop_head_link(&sim->in_store)) != NULL) {
-        qos_sched_leave(sim->sched, &((Request *)link->data)->request, 0, 0, sim->now);
-        g_free(link->data);
-    }
-    while ((link = g_queue_pop_head_link(&sim->unused)) != NULL)
-        g_free(link->data);
+    for (guint i = 0; i < sim->requests->len; i++)
+        take_back(sim, sim->requests->pdata[i]);
     for (guint i = 0; i < sim->jobs->len; i++)
         qos_job_unref(g_array_index(sim->jobs, Job, i).job);
 }
@@ -492,6 +496,7 @@ QosSimulation *qos_simulate(const QosScenario *scenario, const QosSharing *shari
     sim.result->capacity = g_array_new(FALSE, FALSE, sizeof(QosSimulatedCapacity));
     sim.jobs = g_array_new(FALSE, FALSE, sizeof(Job));
     sim.index = g_hash_table_new(g_str_hash, g_str_equal);
+    sim.requests = g_ptr_array_new_with_free_func(g_free);
     sim.processes = g_array_new(FALSE, FALSE, sizeof(Process));
     sim.sched = qos_sched_new(sharing->policy, scenario->slots, "sim", 600 * QOS_SECOND, 0);
     qos_heap_init(&sim.timers);
@@ -512,6 +517,7 @@ QosSimulation *qos_simulate(const QosScenario *scenario, const QosSharing *shari
     g_array_unref(sim.jobs);
     g_hash_table_unref(sim.index);
     g_array_unref(sim.processes);
+    g_ptr_array_unref(sim.requests);
     g_rand_free(sim.random);
     return sim.result;
 }

@@ -6,7 +6,6 @@
  */
 #pragma once
 
-#include "base/histogram.h"
 #include "fs/sched.h"
 #include "sim/scenario.h"
 
@@ -36,17 +35,15 @@ typedef struct {
     char *name;
     const char *label; /* the name as written in the scenario: the scenario's */
     gint64 weight;
-    guint64 served;       /* requests */
-    guint64 bytes;        /* sums */
-    GArray *bins;         /* of QosBin, all of the scenario */
-    QosTime largest;      /* work of one request, the largest */
-    QosHistogram latency; /* ns, from issue to reply */
-    QosTime longest;      /* the largest of them */
-    QosTime waking;       /* from the issue of a request after a pause until the store begins with
-                             it, the longest; -1 = there was none */
-    GArray *bursts;       /* of QosTime: how long each burst of each process took */
-    QosTime first;        /* issue, */
-    QosTime last;         /* and reply */
+    guint64 served;  /* requests */
+    guint64 bytes;   /* sums */
+    GArray *bins;    /* of QosBin, all of the scenario */
+    QosTime largest; /* work of one request, the largest */
+    QosTime waking;  /* from the issue of a request after a pause until the store begins with
+                        it, the longest; -1 = there was none */
+    GArray *bursts;  /* of QosTime: how long each burst of each process took */
+    QosTime first;   /* issue, */
+    QosTime last;    /* and reply */
 } QosSimulatedJob;
 
 /* At the end of a bin, in op/s: what the scheduler took the store for, and what it was, 0 in a
