@@ -194,6 +194,13 @@ static QosTime next_delay(const QosSched *sched)
     return qos_time_add(qos_slots_oldest(&sched->slots), qos_adapt_patience(sched->adapt));
 }
 
+/* Takes note of how many are to be inside now. */
+static void refresh_depth(QosSched *sched, QosTime now)
+{
+    if (sched->depth != qos_adapt_depth(sched->adapt))
+        qos_sched_update_ready(sched, now);
+}
+
 /* TRUE where the store has as many inside as it is to have. All of them may be one job's, and hang:
  * while it seems so, half as many again may be there, of jobs that have none. */
 static gboolean is_full(QosSched *sched, const QosJob *job, QosTime now)
@@ -226,6 +233,18 @@ static QosRequest *serve(QosSched *sched, QosJob *job, QosTime now)
     return request;
 }
 
+/* The request whose turn it is of those that are held, if it may go now. */
+static QosRequest *serve_next(QosSched *sched, QosTime now, QosTime *wake)
+{
+    refresh_depth(sched, now);
+    QosJob *job = qos_adapt_next(sched->adapt, now, wake);
+    if (is_full(sched, job, now)) {
+        *wake = MIN(*wake, next_look(sched, now));
+        return NULL;
+    }
+    return job != NULL ? serve(sched, job, now) : NULL;
+}
+
 /* As pick(), with the adaptive sharing on: all that is due takes part, and the job whose turn it
  * is is served. */
 static QosRequest *pick_shared(QosSched *sched, QosTime now, QosTime *wake)
@@ -237,14 +256,10 @@ static QosRequest *pick_shared(QosSched *sched, QosTime now, QosTime *wake)
     drain(sched, sched->current, now, wake);
     qos_adapt_tick(sched->adapt, now);
     *wake = MIN(*wake, qos_adapt_next_tick(sched->adapt));
-    if (sched->depth != qos_adapt_depth(sched->adapt))
-        qos_sched_update_ready(sched, now);
-    QosJob *job = qos_adapt_next(sched->adapt, now, wake);
-    if (is_full(sched, job, now))
-        *wake = MIN(*wake, next_look(sched, now));
-    else if (job != NULL)
-        request = serve(sched, job, now);
-    qos_adapt_set_waiting(sched->adapt, sched->held > 0, is_full(sched, NULL, now), now);
+    if (sched->held > 0)
+        request = serve_next(sched, now, wake);
+    gboolean is_waiting = sched->held > 0;
+    qos_adapt_set_waiting(sched->adapt, is_waiting, is_waiting && is_full(sched, NULL, now), now);
     return request;
 }
 
@@ -331,19 +346,25 @@ static void prepare(QosSched *sched, QosRequest *request, QosTime now)
     request->job->seen = now;
 }
 
+/* TRUE where adaptive sharing lets a request go that comes while none is held. */
+static gboolean may_go(QosSched *sched, QosJob *job, QosTime now)
+{
+    qos_adapt_tick(sched->adapt, now);
+    refresh_depth(sched, now);
+    return !is_full(sched, job, now) && qos_adapt_may_go(sched->adapt, job, now);
+}
+
 /* Lets a request go that nothing stands before and that need not wait: what nearly all are. */
 static gboolean try_now(QosSched *sched, QosRequest *request, QosTime now)
 {
     QosLrs *lrs = sched->current;
 
-    if (qos_sched_is_adaptive(sched)) {
-        qos_adapt_tick(sched->adapt, now);
-        if (is_full(sched, request->job, now) || !qos_adapt_may_go(sched->adapt, request->job, now))
-            return FALSE;
-    }
     if (sched->ready.length > 0 || sched->held > 0 || sched->stopping->len > 0 ||
-        lrs->class->try_now == NULL || !has_free_slot(sched, request->job, now) ||
-        !lrs->class->try_now(lrs->self, request, now))
+        lrs->class->try_now == NULL || !has_free_slot(sched, request->job, now))
+        return FALSE;
+    if (qos_sched_is_adaptive(sched) && !may_go(sched, request->job, now))
+        return FALSE;
+    if (!lrs->class->try_now(lrs->self, request, now))
         return FALSE;
     lrs->running++;
     qos_slots_grant(&sched->slots, request);
