@@ -24,6 +24,7 @@
 #define VALUE_MAX       16384            /* bytes of a value that is set */
 #define XATTR_MAX       65536            /* the kernel's bound on a value */
 #define ERRORS_MAX      256              /* users whose last error is kept */
+#define TEXTS_MAX       (128 << 20)      /* bytes of open files, beyond which users open no more */
 
 #define RULES           "nrs_tbf_rule"
 #define ERROR           "last_error"
@@ -38,6 +39,7 @@ struct QosControl {
     QosTunables tunables;    /* changed with both held */
     GHashTable *errors;      /* uid -> why the last set of that user failed */
     GHashTable *texts;       /* GBytes of the files of .qosfs that are open */
+    gsize texts_size;        /* theirs together */
     pthread_t thread;
     gboolean has_thread;
     pthread_cond_t called; /* for the thread: look at these, and at the tunables */
@@ -187,16 +189,27 @@ void qos_control_free(QosControl *control)
     g_free(control);
 }
 
-void qos_control_keep_text(QosControl *control, GBytes *text)
+gboolean qos_control_keep_text(QosControl *control, GBytes *text, gboolean is_bounded)
 {
+    gsize size = g_bytes_get_size(text);
+    gboolean fits;
+
     pthread_mutex_lock(&control->lock);
-    g_hash_table_add(control->texts, text);
+    fits = !is_bounded || control->texts_size + size <= TEXTS_MAX;
+    if (fits) {
+        g_hash_table_add(control->texts, text);
+        control->texts_size += size;
+    }
     pthread_mutex_unlock(&control->lock);
+    if (!fits)
+        g_bytes_unref(text);
+    return fits;
 }
 
 void qos_control_drop_text(QosControl *control, GBytes *text)
 {
     pthread_mutex_lock(&control->lock);
+    control->texts_size -= g_bytes_get_size(text);
     g_hash_table_remove(control->texts, text);
     pthread_mutex_unlock(&control->lock);
 }

@@ -148,13 +148,16 @@ static GBytes *text_of(const struct fuse_file_info *info)
     return (GBytes *)(uintptr_t)info->fh;
 }
 
-/* Takes over the text. */
+/* Takes over the text. Who may not set may not fill the daemon's memory with open files either. */
 static void answer_open(fuse_req_t request, const struct fuse_file_info *info, GBytes *text)
 {
     QosControl *control = qos_fs(request)->control;
     struct fuse_file_info answer = *info;
 
-    qos_control_keep_text(control, text);
+    if (!qos_control_keep_text(control, text, !qos_control_may_set(request))) {
+        fuse_reply_err(request, ENOMEM);
+        return;
+    }
     answer.fh = (uintptr_t)text;
     answer.direct_io = 1;
     if (fuse_reply_open(request, &answer) < 0) /* the caller is gone: no release will come */

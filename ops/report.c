@@ -83,13 +83,17 @@ void qos_report_free(QosReport *report)
 
 gboolean qos_report_append_id(GString *text, const char *id)
 {
+    static const char digits[] = "0123456789ABCDEF";
     gboolean escaped = FALSE;
 
     for (; *id; id++) {
         if (g_ascii_isalnum(*id) || strchr(".@-_:/", *id)) {
             g_string_append_c(text, *id);
         } else {
-            g_string_append_printf(text, "\\x%02X", (guchar)*id);
+            guchar byte = (guchar)*id;
+            char hex[] = {'\\', 'x', digits[byte >> 4], digits[byte & 15]};
+
+            g_string_append_len(text, hex, sizeof(hex));
             escaped = TRUE;
         }
     }

@@ -6,11 +6,13 @@ import itertools
 import json
 import os
 import pathlib
+import select
 import shutil
 import subprocess
 import tempfile
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+TIMEOUT = 120  # seconds that an answer may take on a slow machine
 
 
 class Page:
@@ -63,6 +65,8 @@ class Page:
 
     def _read(self):
         while b"\0" not in self._buffer:
+            ready, _, _ = select.select([self._answers], [], [], TIMEOUT)
+            assert ready, "the browser does not answer"
             data = os.read(self._answers, 1 << 16)
             assert data, "the browser is gone"
             self._buffer += data
@@ -99,7 +103,7 @@ def browser():
         os.dup2(command_out, 3)
         os.dup2(answer_in, 4)
 
-    with tempfile.TemporaryDirectory(prefix="qosfs-browser-") as profile:
+    with tempfile.TemporaryDirectory(prefix="qosfs-browser-", ignore_cleanup_errors=True) as profile:
         process = subprocess.Popen(
             [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
              "--disable-background-networking", "--remote-debugging-pipe", f"--user-data-dir={profile}", "about:blank"],

@@ -1,8 +1,10 @@
 """The history of the jobs: real work leaves rows in .qosfs/history, they outlive the mount, and their number is bounded
 by history_days."""
 import csv
+import errno
 import io
 import os
+import sqlite3
 import sys
 import time
 
@@ -106,12 +108,11 @@ def test_damaged_while_mounted(store, mount):
     qos.expects_log("database")
     work(qos, "7")
     wait_until(lambda: rows(qos, "7"))
-    with open(qos.db, "r+b") as file:
-        file.seek(0)
-        file.write(os.urandom(os.path.getsize(qos.db)))
+    for path in (qos.db, f"{qos.db}-wal"):
+        with open(path, "r+b") as file:
+            file.write(os.urandom(os.path.getsize(path)))
     with pytest.raises(OSError):
-        for _ in range(100):
-            qos.report("history")
+        qos.report("history")
     (qos.dir / "still there").write_text("x")
 
 
@@ -132,3 +133,28 @@ def test_lent_and_borrowed(store, mount):
     second.unmount()
     third = mount(store, f"db={first.db}")
     assert sum(row["borrowed"] for row in rows(third)) == pytest.approx(borrowed)
+
+
+def test_open_files_are_bounded(store, mount):
+    """An ordinary user cannot fill the daemon's memory by opening a long history again and again; root still reads."""
+    first = mount(store)
+    first.unmount()
+    now = int(time.time()) // 300 * 300 - 7200
+    with sqlite3.connect(first.db) as database:
+        database.executemany("INSERT INTO history VALUES (300, ?, ?, 1, 0, 0, 0, 0, 0, 0, 0, 0)",
+                             [(now - 300 * slice, f"{number:03}{'<' * 60}".encode())
+                              for slice in range(100) for number in range(250)])
+    database.close()
+    qos = mount(store, f"db={first.db}")
+    path = qos.dir / ".qosfs/history"
+
+    def open_many():
+        opened = []
+        with pytest.raises(OSError) as refused:
+            for _ in range(100):
+                opened.append(os.open(path, os.O_RDONLY))
+        return len(opened), refused.value.errno
+
+    size = len(path.read_text())
+    assert as_user(USER, USER, [], open_many) == ((128 << 20) // size, errno.ENOMEM)
+    assert as_user(USER, USER, [], lambda: len(path.read_text())) >= size
