@@ -1,11 +1,10 @@
 /*
- * Reads the history, selects, and adds it up to series. A row keeps its line, so that what is
+ * Reads the history, selects, and adds it up to series. A row knows its line, so that what is
  * printed as CSV is what the mount wrote.
  */
 #include "tools/ctl_history.h"
 
 #include <errno.h>
-#include <math.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -16,7 +15,7 @@
 #define DAY        86400
 #define BYTES_UNIT 65536 /* bytes that make a job as large as an operation */
 
-enum { TIME, SECONDS, JOB, SERIES_FIRST, COLUMN_COUNT = 12 };
+enum { SERIES_FIRST = 3, COLUMN_COUNT = 12 }; /* the columns */
 #define SERIES_COUNT (COLUMN_COUNT - SERIES_FIRST)
 enum { OPERATIONS, READ_BYTES, WRITE_BYTES }; /* the first series */
 
@@ -26,27 +25,35 @@ static const char *const columns[] = {
 G_STATIC_ASSERT(G_N_ELEMENTS(columns) == COLUMN_COUNT + 1);
 
 typedef struct {
-    char *line;
+    char *id;    /* as it is named; "": the jobs that are not told apart */
+    char *shown; /* for people */
+} Job;
+
+typedef struct {
+    const char *line;
     gint64 begin;
     gint64 length;
-    char *id;    /* as the job is named; "": those that are not told apart */
-    char *shown; /* for people */
+    const Job *job;
     double value[SERIES_COUNT];
 } Row;
 
 struct QosCtlHistory {
-    GPtrArray *rows; /* of Row, owned */
+    char *text;       /* the lines, each ended by a NUL */
+    GHashTable *jobs; /* id as it is written -> Job, both owned */
+    GArray *rows;     /* of Row */
 };
 
-static void free_row(gpointer data)
+static void free_job(gpointer data)
 {
-    Row *row = data;
-    if (!row)
-        return;
-    g_free(row->line);
-    g_free(row->id);
-    g_free(row->shown);
-    g_free(row);
+    Job *job = data;
+    g_free(job->id);
+    g_free(job->shown);
+    g_free(job);
+}
+
+static const Row *row_at(const QosCtlHistory *history, guint index)
+{
+    return &g_array_index(history->rows, Row, index);
 }
 
 /* --- reading --- */
@@ -69,33 +76,50 @@ static char *decode(const char *id)
     return g_string_free(decoded, FALSE);
 }
 
-static gboolean read_number(const char *text, double *ret_value)
+/* The job that is written as the field at `text`, of that length. */
+static const Job *find_job(QosCtlHistory *history, const char *text, gsize length)
 {
-    char *end;
-    *ret_value = g_ascii_strtod(text, &end);
-    return end != text && !*end && isfinite(*ret_value) && *ret_value >= 0 && *ret_value < 1e18;
+    g_autofree char *written = g_strndup(text, length);
+    Job *job = g_hash_table_lookup(history->jobs, written);
+    if (!job) {
+        job = g_new(Job, 1);
+        job->id = decode(written);
+        job->shown = qos_ctl_escape(job->id);
+        g_hash_table_insert(history->jobs, g_steal_pointer(&written), job);
+    }
+    return job;
 }
 
-/* NULL where the line is no row. */
-static Row *read_row(const char *line)
+/* The number at *at, which `end` follows; *at is then behind that. */
+static gboolean read_number(const char **at, char end, double *ret_value)
 {
-    g_auto(GStrv) fields = g_strsplit(line, ",", COLUMN_COUNT + 1);
-    Row *row = g_new0(Row, 1);
-    double begin = 0, length = 0;
-    gboolean good = g_strv_length(fields) == COLUMN_COUNT && read_number(fields[TIME], &begin) &&
-                    read_number(fields[SECONDS], &length) && length >= 1;
-    for (guint i = 0; good && i < SERIES_COUNT; i++)
-        good = read_number(fields[SERIES_FIRST + i], &row->value[i]);
-    if (good) {
-        row->line = g_strdup(line);
-        row->begin = (gint64)begin;
-        row->length = (gint64)length;
-        row->id = decode(fields[JOB]);
-        row->shown = qos_ctl_escape(row->id);
-    } else {
-        g_clear_pointer(&row, free_row);
-    }
-    return row;
+    char *rest;
+    if (!g_ascii_isdigit(**at))
+        return FALSE;
+    *ret_value = g_ascii_strtod(*at, &rest);
+    *at = rest + 1;
+    return *rest == end && *ret_value < 1e18;
+}
+
+/* FALSE where the line is no row. */
+static gboolean read_row(QosCtlHistory *history, const char *line, Row *ret_row)
+{
+    const char *at = line;
+    double begin, length;
+    if (!read_number(&at, ',', &begin) || !read_number(&at, ',', &length) || length < 1)
+        return FALSE;
+    const char *comma = strchr(at, ',');
+    if (!comma)
+        return FALSE;
+    *ret_row = (Row){.line = line,
+                     .begin = (gint64)begin,
+                     .length = (gint64)length,
+                     .job = find_job(history, at, (gsize)(comma - at))};
+    at = comma + 1;
+    for (guint i = 0; i < SERIES_COUNT; i++)
+        if (!read_number(&at, i + 1 < SERIES_COUNT ? ',' : '\0', &ret_row->value[i]))
+            return FALSE;
+    return TRUE;
 }
 
 static gboolean wrong_line(GError **error, guint number)
@@ -107,24 +131,40 @@ static gboolean wrong_line(GError **error, guint number)
     return FALSE;
 }
 
+/* The line at *rest, which then is behind it; NULL at the end. */
+static char *next_line(char **rest)
+{
+    char *line = *rest;
+    char *end = strchr(line, '\n');
+    if (!end)
+        return NULL;
+    *end = '\0';
+    *rest = end + 1;
+    return line;
+}
+
 QosCtlHistory *qos_ctl_history_parse(const char *text, GError **error)
 {
     g_autoptr(QosCtlHistory) history = g_new(QosCtlHistory, 1);
     g_autofree char *header = g_strjoinv(",", (char **)columns);
-    g_auto(GStrv) lines = g_strsplit(text, "\n", -1);
+    history->text = g_strdup(text);
+    history->jobs = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, free_job);
+    history->rows = g_array_new(FALSE, FALSE, sizeof(Row));
 
-    history->rows = g_ptr_array_new_with_free_func(free_row);
-    if (!lines[0] || !g_str_equal(lines[0], header)) {
-        wrong_line(error, 1);
-        return NULL;
+    char *rest = history->text;
+    const char *line = next_line(&rest);
+    guint number = 1;
+    gboolean good = line && g_str_equal(line, header);
+    while (good && (line = next_line(&rest))) {
+        Row row;
+        number++;
+        good = read_row(history, line, &row);
+        if (good)
+            g_array_append_val(history->rows, row);
     }
-    for (guint i = 1; lines[i] && (*lines[i] || lines[i + 1]); i++) {
-        Row *row = read_row(lines[i]);
-        if (!row) {
-            wrong_line(error, i + 1);
-            return NULL;
-        }
-        g_ptr_array_add(history->rows, row);
+    if (!good || *rest) {
+        wrong_line(error, number);
+        return NULL;
     }
     return g_steal_pointer(&history);
 }
@@ -133,7 +173,9 @@ void qos_ctl_history_free(QosCtlHistory *history)
 {
     if (!history)
         return;
-    g_ptr_array_unref(history->rows);
+    g_array_unref(history->rows);
+    g_hash_table_unref(history->jobs);
+    g_free(history->text);
     g_free(history);
 }
 
@@ -141,31 +183,27 @@ void qos_ctl_history_free(QosCtlHistory *history)
 
 static gboolean is_named(const Row *row, const char *name)
 {
-    return *row->id && (g_str_equal(row->id, name) || g_str_equal(row->shown, name));
+    const Job *job = row->job;
+    return *job->id && (g_str_equal(job->id, name) || g_str_equal(job->shown, name));
 }
 
 static gboolean is_there(const QosCtlHistory *history, const char *name)
 {
     for (guint i = 0; i < history->rows->len; i++)
-        if (is_named(history->rows->pdata[i], name))
+        if (is_named(row_at(history, i), name))
             return TRUE;
     return FALSE;
 }
 
 static gboolean no_such_job(const QosCtlHistory *history, const char *name, GError **error)
 {
-    g_autoptr(GHashTable) ids = g_hash_table_new(g_str_hash, g_str_equal);
-    for (guint i = 0; i < history->rows->len; i++) {
-        Row *row = history->rows->pdata[i];
-        if (*row->id)
-            g_hash_table_add(ids, row->id);
-    }
+    g_autoptr(GHashTable) seen = g_hash_table_new(NULL, NULL);
     g_autoptr(GPtrArray) names = g_ptr_array_new();
-    GHashTableIter iter;
-    gpointer id;
-    g_hash_table_iter_init(&iter, ids);
-    while (g_hash_table_iter_next(&iter, &id, NULL))
-        g_ptr_array_add(names, id);
+    for (guint i = 0; i < history->rows->len; i++) {
+        const Job *job = row_at(history, i)->job;
+        if (*job->id && g_hash_table_add(seen, (gpointer)job))
+            g_ptr_array_add(names, job->id);
+    }
     g_autofree char *hint = qos_ctl_hint(name, names);
     g_autofree char *shown = qos_ctl_escape(name);
     qos_set_error(error, ENOENT, "the history of that time has no job '%s'%s", shown, hint);
@@ -193,14 +231,11 @@ static gboolean is_of_jobs(const Row *row, const Selection *selection)
 static void keep(QosCtlHistory *history, gboolean (*is_wanted)(const Row *, const Selection *),
                  const Selection *selection)
 {
-    GPtrArray *kept = g_ptr_array_new_with_free_func(free_row);
-    for (guint i = 0; i < history->rows->len; i++) {
-        Row *row = history->rows->pdata[i];
-        if (is_wanted(row, selection))
-            g_ptr_array_add(kept, g_steal_pointer(&history->rows->pdata[i]));
-    }
-    g_ptr_array_unref(history->rows);
-    history->rows = kept;
+    guint kept = 0;
+    for (guint i = 0; i < history->rows->len; i++)
+        if (is_wanted(row_at(history, i), selection))
+            g_array_index(history->rows, Row, kept++) = *row_at(history, i);
+    g_array_set_size(history->rows, kept);
 }
 
 gboolean qos_ctl_history_select(QosCtlHistory *history, gint64 from, const char *const *jobs,
@@ -221,7 +256,7 @@ char *qos_ctl_history_csv(const QosCtlHistory *history)
     g_autofree char *header = g_strjoinv(",", (char **)columns);
     g_string_append_printf(text, "%s\n", header);
     for (guint i = 0; i < history->rows->len; i++)
-        g_string_append_printf(text, "%s\n", ((const Row *)history->rows->pdata[i])->line);
+        g_string_append_printf(text, "%s\n", row_at(history, i)->line);
     return g_string_free(text, FALSE);
 }
 
@@ -296,14 +331,14 @@ static void fold(GPtrArray *all, guint count)
 static GPtrArray *collect(const QosCtlHistory *history, const QosCtlSlices *slices)
 {
     GPtrArray *all = g_ptr_array_new_with_free_func(free_series);
-    g_autoptr(GHashTable) by_id = g_hash_table_new(g_str_hash, g_str_equal);
+    g_autoptr(GHashTable) by_job = g_hash_table_new(NULL, NULL);
     for (guint i = 0; i < history->rows->len; i++) {
-        const Row *row = history->rows->pdata[i];
-        Series *series = g_hash_table_lookup(by_id, row->id);
+        const Row *row = row_at(history, i);
+        Series *series = g_hash_table_lookup(by_job, row->job);
         if (!series) {
             series = g_new0(Series, 1);
-            series->shown = *row->id ? row->shown : NULL;
-            g_hash_table_insert(by_id, row->id, series);
+            series->shown = *row->job->id ? row->job->shown : NULL;
+            g_hash_table_insert(by_job, (gpointer)row->job, series);
             g_ptr_array_add(all, series);
         }
         add_row(series, row, slices);

@@ -22,7 +22,7 @@ def fill(database, jobs=200):
     now = int(time.time()) // 300 * 300
     rows = []
     for number in range(jobs):
-        for begin in range(now - 20 * 3600 + number * 60 // 300 * 300, now - 2 * 3600, 300 + number // 50 * 300):
+        for begin in range(now - 20 * 3600 + number * 60 // 300 * 300, now - 2 * 3600, 900):
             wave = 2 + math.sin((begin - now) / 5000 + number)
             shared = int(1e6 * number * wave)
             rows.append((300, begin, f"job.{number}".encode(), int(300 * wave * number), int(1e6 * wave * number), int(9e8 * wave),
@@ -62,7 +62,8 @@ def embedded(page):
 
 def test_csv(filled):
     whole = filled.ctl("report", "--csv")
-    assert set(whole.splitlines()) <= set(filled.report("history").splitlines())
+    long_ago = [line for line in whole.splitlines() if ",10," not in line]
+    assert long_ago == [line for line in filled.report("history").splitlines() if ",10," not in line]
     assert {row["job"] for row in rows(whole)} > {"", *(f"job.{number}" for number in range(200))}
     two = rows(filled.ctl("report", "--csv", "--job", "job.7", "-J", HOSTILE[0], "--since=1d"))
     assert {row["job"] for row in two} == {"job.7", r"\x3C/script\x3E\x3Cimg\x20src\x3Dx\x20onerror\x3Dalert\x281\x29\x3E"}
