@@ -165,6 +165,7 @@ static const struct {
     AIM("turns", utilization, 0.99, 2),
     AIM("turns", least, 0.5, 1),
     AIM("turns", waking, 0, 0.01),
+    AIM("turns", burst_factor, 0, 2),
     AIM("newcomer", settle, 0, 0.1),
     AIM("newcomer", share_error, 0, 0.01),
     AIM("newcomer", jain, 0.99, 1),
