@@ -37,6 +37,7 @@
 #include "ops/interrupt.h"
 #include "ops/namers.h"
 #include "ops/openers.h"
+#include "ops/root.h"
 #include "ops/toll.h"
 #include "ops/tunable.h"
 
@@ -289,6 +290,11 @@ static gboolean start(Mounter *mounter, GError **error)
     qos_gate_start(fs->gate);
     fs->callers = qos_callers_new(fs->gate);
     fs->namers = qos_namers_new(fs->callers);
+    fs->root = qos_root_new(fs->gate, fs->inodes);
+    if (!fs->root) {
+        qos_set_error(error, EAGAIN, "cannot start a thread");
+        return FALSE;
+    }
     mounter->db = qos_db_open(mounter->options.database, error);
     if (!mounter->db)
         return FALSE;
@@ -343,6 +349,7 @@ static void stop(Mounter *mounter)
     qos_namers_free(fs->namers);
     qos_callers_free(fs->callers);
     qos_openers_free(fs->openers);
+    qos_root_free(fs->root);
     qos_inodes_free(fs->inodes);
     qos_gate_free(fs->gate);
     qos_readers_free(fs->readers);

@@ -233,8 +233,9 @@ void qos_sched_restore_share(QosSched *sched, QosJob *job, gint64 record,
 typedef struct {
     guint slots;
     guint running;
-    guint stalled; /* of these */
-    guint passing; /* in the store without a slot */
+    guint stalled;  /* of these */
+    QosTime oldest; /* since when one of these is in the store: 0 = for long, QOS_NEVER = none is */
+    guint passing;  /* in the store without a slot */
     guint held;
     guint draining; /* queued in policies that are being left */
     guint64 parked_bytes;

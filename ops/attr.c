@@ -14,6 +14,7 @@
 #include "ops/control.h"
 #include "ops/handle.h"
 #include "ops/operations.h"
+#include "ops/root.h"
 #include "ops/toll.h"
 
 typedef struct {
@@ -45,6 +46,8 @@ static int reply_attributes(QosOp *op, fuse_ino_t ino, int fd)
 
     if (fstatat(fd, "", stat, AT_EMPTY_PATH) != 0)
         return -errno;
+    if (ino == FUSE_ROOT_ID)
+        qos_root_note(op->fs->root, stat);
     stat->st_ino = qos_inodes_shown(op->fs->inodes, stat->st_dev, stat->st_ino);
     op->reply.kind = QOS_REPLY_ATTR;
     op->reply.attr.timeout = qos_attr_timeout(op->fs, ino);
@@ -82,9 +85,14 @@ static void meet_toll(QosOp *op)
 void qosfs_op_getattr(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info *info)
 {
     AttrOp *attr;
+    struct stat stat;
 
     if (qos_control_owns(ino)) {
         qos_control_getattr(request, ino);
+        return;
+    }
+    if (ino == FUSE_ROOT_ID && qos_root_recall(qos_fs(request)->root, &stat)) {
+        fuse_reply_attr(request, &stat, 0);
         return;
     }
     attr = attr_op_new(request, ino, QOS_OP_GETATTR, run_getattr);

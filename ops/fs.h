@@ -17,6 +17,7 @@ typedef struct QosInterrupts QosInterrupts; /* ops/interrupt.h */
 typedef struct QosTolls QosTolls;           /* ops/toll.h */
 typedef struct QosBackings QosBackings;     /* ops/backing.h */
 typedef struct QosNamers QosNamers;         /* ops/namers.h */
+typedef struct QosRoot QosRoot;             /* ops/root.h */
 
 /* virtiofsd's words: what the kernel may cache. */
 typedef enum {
@@ -45,6 +46,7 @@ typedef struct QosFs {
     QosCallers *callers;
     QosNamers *namers;
     QosInodes *inodes;
+    QosRoot *root;
     QosHandles *handles;
     QosOpeners *openers;
     QosReaders *readers;

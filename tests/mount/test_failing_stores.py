@@ -3,6 +3,7 @@ files go on. `faulty` is a store that fails as it is told (faulty_store.c), one 
 fail by themselves: full, shut down, read-only, gone, hanging.
 """
 import concurrent.futures
+import contextlib
 import errno
 import fcntl
 import mmap
@@ -361,6 +362,36 @@ def test_source_is_removed(store, mount):
 
 
 # --- hanging ---
+
+ALL = ("getattr", "open", "read", "write", "create", "readdir", "statfs")
+
+
+def test_reports_while_the_whole_store_hangs(faulty, mount_faulty):
+    """The root's attributes too: who walks to .qosfs is told those that were last seen."""
+    qos = mount_faulty()
+    (qos.dir / "file").write_bytes(b"old data")
+    assert qos.state()["slots"]["running"] == 0  # the kernel knows .qosfs from now on
+    attempts = []
+
+    def is_answered():
+        attempts.append(subprocess.Popen(["cat", qos.dir / ".qosfs/state.json"], stdout=subprocess.DEVNULL))
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return attempts[-1].wait(0.5) == 0
+        return False
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        faulty.faults(*((operation, "*", HANG) for operation in ALL))
+        try:
+            hung = pool.submit(read_all, qos.dir / "file")
+            wait_until(is_answered, what="a report")
+            assert qos.state()["slots"]["running"] > 0
+            qos.ctl("status")
+            assert not hung.done()
+        finally:
+            faulty.mend()
+        assert hung.result() == b"old data"
+    assert all(attempt.wait() == 0 for attempt in attempts)
+
+
 
 def test_store_hangs(faulty, mount_faulty):
     """Requests on some files hang (30 s in the long form): who asks for these waits, other files and the reports go on, and each

@@ -1,0 +1,116 @@
+/*
+ * The root's attributes (ops/root.h).
+ */
+#include "ops/root.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+
+struct QosRoot {
+    QosGate *gate;
+    pthread_t thread;
+    QosLoan directory;
+    pthread_mutex_t lock; /* everything below */
+    pthread_cond_t changed;
+    struct stat stat;
+    QosTime asked; /* when the thread asked the store and had no answer yet, 0 = not now */
+    gboolean is_stopping;
+};
+
+/* TRUE where a request has been in the store for long. */
+static gboolean has_delay(QosGate *gate)
+{
+    QosSchedState state;
+
+    qos_gate_state(gate, &state);
+    return qos_gate_now() >= qos_time_add(state.oldest, QOS_ROOT_TIME);
+}
+
+static void ask_locked(QosRoot *root)
+{
+    struct stat stat;
+    gboolean is_known;
+
+    root->asked = qos_gate_now();
+    pthread_mutex_unlock(&root->lock);
+    is_known = fstatat(root->directory.fd, "", &stat, AT_EMPTY_PATH) == 0;
+    pthread_mutex_lock(&root->lock);
+    root->asked = 0;
+    if (is_known)
+        root->stat = stat;
+}
+
+static void *watch(void *arg)
+{
+    QosRoot *root = arg;
+
+    pthread_mutex_lock(&root->lock);
+    while (!root->is_stopping) {
+        QosTime next = qos_gate_now() + QOS_ROOT_TIME;
+        struct timespec until = {.tv_sec = next / QOS_SECOND, .tv_nsec = next % QOS_SECOND};
+
+        if (has_delay(root->gate))
+            ask_locked(root);
+        if (!root->is_stopping)
+            pthread_cond_timedwait(&root->changed, &root->lock, &until);
+    }
+    pthread_mutex_unlock(&root->lock);
+    return NULL;
+}
+
+static void clear(QosRoot *root)
+{
+    qos_loan_return(&root->directory);
+    pthread_cond_destroy(&root->changed);
+    pthread_mutex_destroy(&root->lock);
+    g_free(root);
+}
+
+QosRoot *qos_root_new(QosGate *gate, QosInodes *inodes)
+{
+    QosRoot *root = g_new0(QosRoot, 1);
+    pthread_condattr_t attributes;
+
+    root->gate = gate;
+    pthread_mutex_init(&root->lock, NULL);
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&root->changed, &attributes);
+    pthread_condattr_destroy(&attributes);
+    if (qos_inodes_borrow(inodes, FUSE_ROOT_ID, &root->directory) == 0 &&
+        fstatat(root->directory.fd, "", &root->stat, AT_EMPTY_PATH) == 0 &&
+        pthread_create(&root->thread, NULL, watch, root) == 0)
+        return root;
+    clear(root);
+    return NULL;
+}
+
+void qos_root_free(QosRoot *root)
+{
+    if (root == NULL)
+        return;
+    pthread_mutex_lock(&root->lock);
+    root->is_stopping = TRUE;
+    pthread_cond_signal(&root->changed);
+    pthread_mutex_unlock(&root->lock);
+    pthread_join(root->thread, NULL);
+    clear(root);
+}
+
+void qos_root_note(QosRoot *root, const struct stat *stat)
+{
+    pthread_mutex_lock(&root->lock);
+    root->stat = *stat;
+    pthread_mutex_unlock(&root->lock);
+}
+
+gboolean qos_root_recall(QosRoot *root, struct stat *ret_stat)
+{
+    gboolean is_needed;
+
+    pthread_mutex_lock(&root->lock);
+    is_needed = root->asked != 0 && qos_gate_now() - root->asked >= QOS_ROOT_TIME;
+    *ret_stat = root->stat;
+    pthread_mutex_unlock(&root->lock);
+    return is_needed;
+}
