@@ -129,25 +129,33 @@ static gboolean is_used(const QosExperiment *experiment, const Column *column)
     return FALSE;
 }
 
-static void print_metrics(const QosExperiment *experiment, FILE *out)
+/* How a row of a table is set. */
+typedef struct {
+    const char *begin;
+    const char *between;
+    const char *end;
+    int title_width;
+    int width;
+} Style;
+
+static const Style text_style = {"", " ", "\n", 20, 11};
+static const Style markdown_style = {"| ", " | ", " |\n", 0, 0};
+
+/* The metrics of a run; or, without one, the titles of the columns. */
+static void print_row(const QosExperiment *experiment, const Style *style, const QosRun *run,
+                      FILE *out)
 {
-    fprintf(out, "%-20s", "");
+    g_autofree char *title = run != NULL ? qos_experiment_run_title(experiment, run) : g_strdup("");
+
+    fprintf(out, "%s%-*s", style->begin, style->title_width, title);
     for (guint k = 0; k < G_N_ELEMENTS(columns); k++) {
-        if (is_used(experiment, &columns[k]))
-            fprintf(out, " %11s", columns[k].title);
+        const Column *column = &columns[k];
+        g_autofree char *text =
+            run != NULL ? format(column, &run->metrics, "-") : g_strdup(column->title);
+        if (is_used(experiment, column))
+            fprintf(out, "%s%*s", style->between, style->width, text);
     }
-    fprintf(out, "\n");
-    for (guint i = 0; i < experiment->runs->len; i++) {
-        const QosRun *run = run_at(experiment, i);
-        g_autofree char *title = qos_experiment_run_title(experiment, run);
-        fprintf(out, "%-20s", title);
-        for (guint k = 0; k < G_N_ELEMENTS(columns); k++) {
-            g_autofree char *text = format(&columns[k], &run->metrics, "-");
-            if (is_used(experiment, &columns[k]))
-                fprintf(out, " %11s", text);
-        }
-        fprintf(out, "\n");
-    }
+    fprintf(out, "%s", style->end);
 }
 
 /* op/s of the first jobs. */
@@ -188,7 +196,9 @@ void qos_experiment_print(const QosExperiment *experiment, gboolean with_speed, 
     const QosScenario *scenario = experiment->scenario;
 
     fprintf(out, "%s: %s (seed %u)\n", scenario->name, scenario->title, scenario->seed);
-    print_metrics(experiment, out);
+    print_row(experiment, &text_style, NULL, out);
+    for (guint i = 0; i < experiment->runs->len; i++)
+        print_row(experiment, &text_style, run_at(experiment, i), out);
     print_jobs(experiment, out);
     if (with_speed)
         print_speed(experiment, out);
@@ -238,25 +248,13 @@ void qos_experiment_print_csv(const QosExperiment *experiment, FILE *out)
 
 void qos_experiment_print_markdown(const QosExperiment *experiment, FILE *out)
 {
-    fprintf(out, "## %s (`%s`)\n\n|", experiment->scenario->title, experiment->scenario->name);
-    for (guint k = 0; k < G_N_ELEMENTS(columns); k++) {
-        if (is_used(experiment, &columns[k]))
-            fprintf(out, " | %s", columns[k].title);
-    }
-    fprintf(out, " |\n|---");
+    fprintf(out, "## %s (`%s`)\n\n", experiment->scenario->title, experiment->scenario->name);
+    print_row(experiment, &markdown_style, NULL, out);
+    fprintf(out, "|---");
     for (guint k = 0; k < G_N_ELEMENTS(columns); k++)
         fprintf(out, "%s", is_used(experiment, &columns[k]) ? "|---" : "");
     fprintf(out, "|\n");
-    for (guint i = 0; i < experiment->runs->len; i++) {
-        const QosRun *run = run_at(experiment, i);
-        g_autofree char *title = qos_experiment_run_title(experiment, run);
-        fprintf(out, "| %s", title);
-        for (guint k = 0; k < G_N_ELEMENTS(columns); k++) {
-            g_autofree char *text = format(&columns[k], &run->metrics, "-");
-            if (is_used(experiment, &columns[k]))
-                fprintf(out, " | %s", text);
-        }
-        fprintf(out, " |\n");
-    }
+    for (guint i = 0; i < experiment->runs->len; i++)
+        print_row(experiment, &markdown_style, run_at(experiment, i), out);
     fprintf(out, "\n");
 }
