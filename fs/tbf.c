@@ -75,14 +75,14 @@ struct Queue {
 
 typedef struct {
     const QosPolicyContext *context;
-    guint64 generation;   /* of the rules */
-    guint fields;         /* that the rules look at */
-    GHashTable *flows;    /* Key -> Flow */
-    Flow *recent;         /* the last one used, or NULL: mostly the next one too */
-    GQueue idle;          /* of Flow, least recently used first */
-    GHashTable *queues;   /* Key -> Queue */
-    GHashTable *counters; /* rule id -> QosRuleState */
-    QosHeap heap;         /* of Queue, non-empty, by deadline */
+    guint64 generation;         /* of the rules */
+    guint fields;               /* that the rules look at */
+    GHashTable *flows;          /* Key -> Flow */
+    Flow *recent[QOS_OP_COUNT]; /* the last one used, or NULL: mostly the next one too */
+    GQueue idle;                /* of Flow, least recently used first */
+    GHashTable *queues;         /* Key -> Queue */
+    GHashTable *counters;       /* rule id -> QosRuleState */
+    QosHeap heap;               /* of Queue, non-empty, by deadline */
     GQueue rematching;    /* of QosRequest: queued when the rules changed; their queue is NULL */
     gboolean has_orphans; /* some queue has no flow, but is not as new */
 } Tbf;
@@ -297,7 +297,7 @@ static void bind(Tbf *tbf, Flow *flow, const QosRequest *request, QosTime now)
 static Flow *flow_get(Tbf *tbf, const QosRequest *request, QosTime now)
 {
     Key key = flow_key(tbf, request);
-    Flow *flow = tbf->recent;
+    Flow *flow = tbf->recent[request->opcode];
     if (flow == NULL || !key_equal(&flow->key, &key))
         flow = g_hash_table_lookup(tbf->flows, &key);
     if (flow == NULL) {
@@ -313,7 +313,7 @@ static Flow *flow_get(Tbf *tbf, const QosRequest *request, QosTime now)
         g_queue_push_tail_link(&tbf->idle, &flow->link);
     }
     flow->used = now;
-    tbf->recent = flow;
+    tbf->recent[request->opcode] = flow;
     if (flow->queue == NULL || flow->generation != tbf->generation)
         bind(tbf, flow, request, now);
     return flow;
@@ -589,8 +589,10 @@ static void tbf_expire(void *self, QosTime now)
         g_queue_unlink(&tbf->idle, &flow->link);
         unbind(tbf, flow->queue, now);
         unbind(tbf, flow->dryrun, now);
-        if (flow == tbf->recent)
-            tbf->recent = NULL;
+        for (guint opcode = 0; opcode < QOS_OP_COUNT; opcode++) {
+            if (tbf->recent[opcode] == flow)
+                tbf->recent[opcode] = NULL;
+        }
         g_hash_table_remove(tbf->flows, &flow->key);
     }
     if (tbf->has_orphans)

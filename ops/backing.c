@@ -116,13 +116,15 @@ static void unregister_file(QosBackings *backings, gint32 id)
 static QosBacking *add_locked(QosBackings *backings, const QosInode *inode, gint32 id,
                               const QosCaller *opener)
 {
-    QosBacking *backing = g_new0(QosBacking, 1);
+    QosBacking *backing = g_new(QosBacking, 1);
 
-    backing->backings = backings;
-    backing->inode = inode;
-    backing->id = id;
-    backing->uid = opener->uid;
-    backing->gid = opener->gid;
+    *backing = (QosBacking){
+        .backings = backings,
+        .inode = inode,
+        .id = id,
+        .uid = opener->uid,
+        .gid = opener->gid,
+    };
     g_hash_table_insert(backings->open, (gpointer)inode, backing);
     return backing;
 }

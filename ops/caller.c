@@ -159,8 +159,10 @@ static QosCaller *look_up(QosCallers *callers, const struct fuse_ctx *context, g
         caller = qos_caller_ref(entry->caller);
         *ret_fresh = now - entry->read < QOS_CALLER_FRESH && caller->uid == context->uid &&
                      caller->gid == context->gid && (entry->is_named || !needs_job);
-        g_queue_unlink(&callers->recent, &entry->link);
-        g_queue_push_head_link(&callers->recent, &entry->link);
+        if (entry->link.prev) {
+            g_queue_unlink(&callers->recent, &entry->link);
+            g_queue_push_head_link(&callers->recent, &entry->link);
+        }
     }
     pthread_mutex_unlock(&callers->lock);
     return caller;

@@ -46,15 +46,17 @@ void qos_handles_free(QosHandles *handles)
 
 QosHandle *qos_handle_new(QosHandles *handles, int fd, int flags, QosCaller *caller, QosLoan *file)
 {
-    QosHandle *handle = g_new0(QosHandle, 1);
+    QosHandle *handle = g_new(QosHandle, 1);
 
-    handle->references = 1;
-    handle->handles = handles;
-    handle->link.data = handle;
-    handle->fd = fd;
-    handle->flags = flags;
-    handle->caller = qos_caller_ref(caller);
-    handle->file = *file;
+    *handle = (QosHandle){
+        .references = 1,
+        .handles = handles,
+        .link.data = handle,
+        .fd = fd,
+        .flags = flags,
+        .caller = qos_caller_ref(caller),
+        .file = *file,
+    };
     *file = (QosLoan){.fd = -1};
     pthread_mutex_lock(&handles->lock);
     g_queue_push_head_link(&handles->open, &handle->link);

@@ -93,15 +93,17 @@ static void stop_idling_locked(QosInodes *inodes, QosInode *inode)
 
 QosInode *qos_inode_add_locked(QosInodes *inodes, fuse_ino_t id, const QosFacts *facts, int fd)
 {
-    QosInode *inode = g_new0(QosInode, 1);
+    QosInode *inode = g_new(QosInode, 1);
 
-    inode->id = id;
-    inode->key = facts->key;
-    inode->is_mount_root = facts->is_mount_root;
-    inode->is_directory = S_ISDIR(facts->stat.st_mode);
-    inode->fd = fd;
-    inode->idle.data = inode;
-    inode->stamp.size = -1;
+    *inode = (QosInode){
+        .id = id,
+        .key = facts->key,
+        .is_mount_root = facts->is_mount_root ? 1 : 0,
+        .is_directory = S_ISDIR(facts->stat.st_mode) ? 1 : 0,
+        .fd = fd,
+        .idle.data = inode,
+        .stamp.size = -1,
+    };
     inodes->open_count++;
     g_hash_table_add(inodes->by_id, inode);
     g_hash_table_add(inodes->by_key, &inode->key);

@@ -27,7 +27,7 @@ static struct timespec timespec_from_statx(const struct statx_timestamp *stamp)
 int qos_inodes_examine(QosInodes *inodes, int fd, const char *name, QosFacts *ret_facts)
 {
     int flags = AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT;
-    struct statx statx_buffer = {0}, *x = &statx_buffer;
+    struct statx statx_buffer, *x = &statx_buffer;
     struct stat *stat = &ret_facts->stat;
 
     if (statx(fd, name, flags, STATX_BASIC_STATS | STATX_MNT_ID, x) != 0)
@@ -121,32 +121,28 @@ int qos_inodes_find_room(QosInodes *inodes)
     return is_full || !has_room ? -ENFILE : 0;
 }
 
-/* Counts a look-up of the file that is `fd` (O_PATH, taken over). *ret_known: it was warm. */
-static int count_lookup(QosInodes *inodes, int fd, struct fuse_entry_param *ret_entry,
-                        gboolean *ret_known)
+/* Counts a look-up of the file that is `fd` (O_PATH, taken over) and of which `facts` are.
+ * *ret_known: it was warm. *ret_loan: the file, where that is not NULL. */
+static int count_lookup(QosInodes *inodes, int fd, const QosFacts *facts,
+                        struct fuse_entry_param *ret_entry, gboolean *ret_known, QosLoan *ret_loan)
 {
     QosInode *inode;
-    QosFacts facts = {0};
-    int error = qos_inodes_examine(inodes, fd, "", &facts);
+    gboolean has_surplus;
 
-    if (error != 0) {
-        close(fd);
-        return error;
-    }
-    if (facts.is_mount_root)
-        qos_mounts_enter(inodes->mounts, facts.key.mount, fd);
+    if (facts->is_mount_root)
+        qos_mounts_enter(inodes->mounts, facts->key.mount, fd);
     gboolean has_room = qos_inodes_await_closes(inodes);
     pthread_mutex_lock(&inodes->lock);
-    inode = identify_locked(inodes, &facts.key, fd);
+    inode = identify_locked(inodes, &facts->key, fd);
     if (inode == NULL && (!has_room || is_full_locked(inodes))) {
         pthread_mutex_unlock(&inodes->lock);
-        if (facts.is_mount_root)
-            qos_mounts_leave(inodes->mounts, facts.key.mount);
+        if (facts->is_mount_root)
+            qos_mounts_leave(inodes->mounts, facts->key.mount);
         close(fd);
         return -ENFILE;
     }
     if (inode == NULL) {
-        inode = qos_inode_add_locked(inodes, inodes->next_id++, &facts, fd);
+        inode = qos_inode_add_locked(inodes, inodes->next_id++, facts, fd);
         fd = -1;
     } else if (inode->fd < 0) {
         inode->fd = fd;
@@ -154,14 +150,19 @@ static int count_lookup(QosInodes *inodes, int fd, struct fuse_entry_param *ret_
         fd = -1;
     }
     inode->lookups++;
+    if (ret_loan != NULL) {
+        inode->loans++;
+        *ret_loan = (QosLoan){.inodes = inodes, .inode = inode, .fd = inode->fd};
+    }
     qos_inode_settle_locked(inodes, inode);
-    *ret_entry = (struct fuse_entry_param){.ino = inode->id, .attr = facts.stat};
+    *ret_entry = (struct fuse_entry_param){.ino = inode->id, .attr = facts->stat};
+    has_surplus = inodes->open_count > inodes->open_max;
     pthread_mutex_unlock(&inodes->lock);
 
     *ret_known = fd >= 0;
     if (fd >= 0)
         close(fd);
-    else
+    else if (has_surplus)
         qos_inodes_close_surplus(inodes);
     return 0;
 }
@@ -195,6 +196,7 @@ int qos_inodes_lookup(QosInodes *inodes, const QosLoan *parent, const char *name
                       struct fuse_entry_param *ret_entry)
 {
     gboolean expected = g_atomic_int_get(&parent->inode->finds_known), known;
+    QosFacts facts;
     int error, fd;
 
     if (expected) {
@@ -205,35 +207,51 @@ int qos_inodes_lookup(QosInodes *inodes, const QosLoan *parent, const char *name
     fd = openat(parent->fd, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
         return -errno;
-    error = count_lookup(inodes, fd, ret_entry, &known);
+    error = qos_inodes_examine(inodes, fd, "", &facts);
+    if (error != 0) {
+        close(fd);
+        return error;
+    }
+    error = count_lookup(inodes, fd, &facts, ret_entry, &known, NULL);
     if (error == 0 && known != expected)
         g_atomic_int_set(&parent->inode->finds_known, known);
     return error;
 }
 
-/* An O_PATH descriptor of the open file `fd`: by its name, where that still is this file's, as the
- * way through /proc costs several times as much. */
-static int open_path(int parent, const char *name, int fd)
+/* An O_PATH descriptor of the open file `fd`, and what it is: by its name, where that still is this
+ * file's, as the way through /proc costs several times as much. >= 0, or -errno. */
+static int open_path(QosInodes *inodes, int parent, const char *name, int fd, QosFacts *ret_facts)
 {
     char path[QOS_PROC_PATH_MAX];
-    struct stat opened, named;
+    struct stat opened;
     int path_fd = name != NULL ? openat(parent, name, O_PATH | O_NOFOLLOW | O_CLOEXEC) : -1;
+    int error;
 
     if (path_fd >= 0) {
-        if (fstat(fd, &opened) == 0 && fstat(path_fd, &named) == 0 &&
-            opened.st_dev == named.st_dev && opened.st_ino == named.st_ino)
+        if (fstat(fd, &opened) == 0 && qos_inodes_examine(inodes, path_fd, "", ret_facts) == 0 &&
+            opened.st_dev == ret_facts->stat.st_dev && opened.st_ino == ret_facts->key.number)
             return path_fd;
         close(path_fd);
     }
     qos_proc_path(fd, path);
-    return open(path, O_PATH | O_CLOEXEC);
+    path_fd = open(path, O_PATH | O_CLOEXEC);
+    if (path_fd < 0)
+        return -errno;
+    error = qos_inodes_examine(inodes, path_fd, "", ret_facts);
+    if (error == 0)
+        return path_fd;
+    close(path_fd);
+    return error;
 }
 
 int qos_inodes_adopt(QosInodes *inodes, int parent, const char *name, int fd,
-                     struct fuse_entry_param *ret_entry)
+                     struct fuse_entry_param *ret_entry, QosLoan *ret_loan)
 {
-    int path_fd = open_path(parent, name, fd);
+    QosFacts facts;
+    int path_fd = open_path(inodes, parent, name, fd, &facts);
     gboolean known;
 
-    return path_fd < 0 ? -errno : count_lookup(inodes, path_fd, ret_entry, &known);
+    if (path_fd < 0)
+        return path_fd;
+    return count_lookup(inodes, path_fd, &facts, ret_entry, &known, ret_loan);
 }

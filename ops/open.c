@@ -187,17 +187,13 @@ static int reply_create(QosOp *op, int parent, int fd)
     QosInodes *inodes = op->fs->inodes;
     g_auto(QosLoan) file = {0};
     struct fuse_entry_param entry;
-    int error = qos_inodes_adopt(inodes, parent, create->name, fd, &entry);
+    int error = qos_inodes_adopt(inodes, parent, create->name, fd, &entry, &file);
 
     if (error != 0) {
         close(fd);
         return error;
     }
-    error = qos_inodes_borrow(inodes, entry.ino, &file);
-    if (error == 0)
-        error = reply_open(op, entry.ino, fd, &file);
-    else
-        close(fd);
+    error = reply_open(op, entry.ino, fd, &file);
     if (error != 0) {
         qos_inodes_forget(inodes, entry.ino, 1);
         return error;

@@ -51,10 +51,9 @@ static QosOpenFile *find_locked(QosOpeners *openers, fuse_ino_t ino)
 
 static QosOpenFile *add_file_locked(QosOpeners *openers, fuse_ino_t ino)
 {
-    QosOpenFile *file = g_new0(QosOpenFile, 1);
+    QosOpenFile *file = g_new(QosOpenFile, 1);
 
-    file->ino = ino;
-    file->openers = openers;
+    *file = (QosOpenFile){.ino = ino, .openers = openers};
     g_hash_table_add(openers->files, file);
     return file;
 }
@@ -86,8 +85,8 @@ QosOpenFile *qos_openers_join(QosOpeners *openers, fuse_ino_t ino, QosJob *job,
         file = add_file_locked(openers, ino);
     Opener **link = find_opener_locked(file, job);
     if (*link == NULL) {
-        *link = g_new0(Opener, 1);
-        (*link)->job = qos_job_ref(job);
+        *link = g_new(Opener, 1);
+        **link = (Opener){.job = qos_job_ref(job)};
     }
     (*link)->opens++;
     *ret_shared = note_sharing_locked(file);
