@@ -282,8 +282,7 @@ static gboolean start(Mounter *mounter, GError **error)
     warn_of_bound(mounter);
     fs->handles = qos_handles_new();
     fs->openers = qos_openers_new();
-    /* And one for the request that a reply brings before its thread is back. */
-    fs->readers = qos_readers_new(g_get_num_processors() + 1);
+    fs->readers = qos_readers_new(MAX(g_get_num_processors(), 2));
     fs->gate = qos_gate_new(&qos_policy_tbf, SLOTS_AT_FIRST, CLEANUP_AT_FIRST);
     if (timeout != QOS_NEVER)
         qos_gate_set_max_wait(fs->gate, timeout / 2); /* the other half is for the store */

@@ -27,7 +27,7 @@ static struct timespec timespec_from_statx(const struct statx_timestamp *stamp)
 int qos_inodes_examine(QosInodes *inodes, int fd, const char *name, QosFacts *ret_facts)
 {
     int flags = AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT;
-    struct statx statx_buffer, *x = &statx_buffer;
+    struct statx statx_buffer = {0}, *x = &statx_buffer;
     struct stat *stat = &ret_facts->stat;
 
     if (statx(fd, name, flags, STATX_BASIC_STATS | STATX_MNT_ID, x) != 0)
@@ -196,7 +196,7 @@ int qos_inodes_lookup(QosInodes *inodes, const QosLoan *parent, const char *name
                       struct fuse_entry_param *ret_entry)
 {
     gboolean expected = g_atomic_int_get(&parent->inode->finds_known), known;
-    QosFacts facts;
+    QosFacts facts = {0};
     int error, fd;
 
     if (expected) {
@@ -247,7 +247,7 @@ static int open_path(QosInodes *inodes, int parent, const char *name, int fd, Qo
 int qos_inodes_adopt(QosInodes *inodes, int parent, const char *name, int fd,
                      struct fuse_entry_param *ret_entry, QosLoan *ret_loan)
 {
-    QosFacts facts;
+    QosFacts facts = {0};
     int path_fd = open_path(inodes, parent, name, fd, &facts);
     gboolean known;
 
