@@ -21,12 +21,14 @@
  *   less   between what is enough and what is too few, their geometric mean, so that 64 slots are
  *          found to be 60 too many in three trials; it is enough where LESS_KEEPS of the throughput
  *          stay. A clear loss ends the trial at once, within LOSS_WINDOW.
- *   more   half as many again; where it brings MORE_BRINGS, it is what is enough.
+ *   more   half as many again; where it brings MORE_BRINGS, it is what is enough. A clear gain ends
+ *          the trial at once.
  *
  * Where nothing waits for a slot, all may wait inside: CROWD others there are enough for a trial.
  * In force is a quarter more than what is enough (at least one more): an almost flat curve still
  * rises there. Once the least is found, trials pause; most look for more, as that costs nothing,
- * and shows what a changed store or load needs within a second or two.
+ * and shows what a changed store or load needs within a second or two. What was too few is tried
+ * again, soon, and the more seldom the more often it was.
  */
 #include "fs/capacity.h"
 
@@ -42,14 +44,16 @@
 #define COMPARABLE_PART    0.5 /* for it to be compared with another depth */
 #define CROWD              3   /* others inside: they may wait for each other there */
 #define LEAST              2   /* one to be served, one on its way */
+#define FEW                4   /* below that, there is little to gain from trying again */
 #define LESS_KEEPS         0.98
 #define LESS_KEEPS_NOISY   0.99
 #define MORE_BRINGS        1.02
 #define CLEAR_LOSS         0.85
+#define CLEAR_GAIN         1.2
 #define CLEARLY_NO_GAIN    1.01
 #define LOSS_WINDOW        (10 * QOS_MILLISECOND) /* shows a clear one */
 #define PAUSE_WINDOWS      16
-#define LESS_TRIAL_EVERY   8 /* of all trials, once the least depth is known */
+#define BELIEF_MAX         8 /* trials for more, until what is too few is tried again */
 #define PATIENCE           8 /* times what a request spends inside */
 #define PATIENCE_MIN       (20 * QOS_MILLISECOND)
 #define PATIENCE_MAX       (5 * QOS_SECOND)
@@ -179,19 +183,26 @@ static void begin_trial(QosCapacity *capacity)
 
     capacity->trial = QOS_TRIAL_LESS;
     capacity->candidate = less(capacity);
-    if (capacity->candidate == 0) {
-        gboolean is_for_less = ++capacity->trials % LESS_TRIAL_EVERY == 0;
-        if (is_for_less && capacity->too_few > 0) {
-            capacity->candidate = capacity->too_few; /* it may do by now */
-        } else {
-            capacity->trial = QOS_TRIAL_MORE;
-            capacity->candidate = MIN(MAX(depth * 3 / 2, depth + 1), capacity->slots);
-        }
+    if (capacity->candidate == 0 && capacity->too_few >= FEW && capacity->believed == 0) {
+        capacity->candidate = capacity->too_few; /* it may do by now */
+    } else if (capacity->candidate == 0) {
+        capacity->believed -= capacity->believed > 0 ? 1 : 0;
+        capacity->trial = QOS_TRIAL_MORE;
+        capacity->candidate = MIN(MAX(depth * 3 / 2, depth + 1), capacity->slots);
     }
     if (capacity->candidate == depth)
         capacity->trial = QOS_TRIAL_NONE;
     capacity->pairs = 0;
     capacity->pause = PAUSE_WINDOWS;
+}
+
+/* What was found once may be chance, or the store as it was while its cache took all; what is found
+ * again is believed for twice as long. */
+static void believe_too_few(QosCapacity *capacity, guint depth)
+{
+    capacity->belief = depth == capacity->too_few ? CLAMP(2 * capacity->belief, 1, BELIEF_MAX) : 1;
+    capacity->believed = capacity->belief;
+    capacity->too_few = depth;
 }
 
 static void end_trial(QosCapacity *capacity, gboolean is_good)
@@ -201,9 +212,10 @@ static void end_trial(QosCapacity *capacity, gboolean is_good)
         if (capacity->too_few >= capacity->enough)
             capacity->too_few = 0;
     } else if (capacity->trial == QOS_TRIAL_LESS) {
-        capacity->too_few = capacity->candidate;
+        believe_too_few(capacity, capacity->candidate);
     } else if (is_good) {
         capacity->too_few = capacity->enough;
+        capacity->believed = BELIEF_MAX / 2; /* first see how much more it takes */
         capacity->enough = capacity->candidate;
     }
     /* What was learned calls for the next trial at once. */
@@ -220,6 +232,8 @@ static void judge(QosCapacity *capacity, double ratio)
     capacity->ratios[capacity->pairs++] = ratio;
     if (capacity->pairs == 1 && ratio < (is_less ? CLEAR_LOSS : CLEARLY_NO_GAIN)) {
         end_trial(capacity, FALSE);
+    } else if (capacity->pairs == 1 && !is_less && ratio > CLEAR_GAIN) {
+        end_trial(capacity, TRUE);
     } else if (capacity->pairs == QOS_CAPACITY_PAIRS) {
         double middle = median(capacity->ratios, QOS_CAPACITY_PAIRS);
         double noise = spread(capacity);

@@ -42,8 +42,9 @@ typedef struct {
     double base; /* rate of the window before, at the depth in force */
     double ratios[QOS_CAPACITY_PAIRS];
     guint pairs;
-    guint pause;  /* windows until the next trial */
-    guint trials; /* so far, to take turns */
+    guint pause;    /* windows until the next trial */
+    guint belief;   /* trials for more, before `too_few` is tried again; */
+    guint believed; /* of these, to come */
 } QosCapacity;
 
 /* `estimate`: units/s, before anything was measured. */

@@ -146,6 +146,22 @@ static void test_stall(void)
     store_clear(&store);
 }
 
+/* A store that is quicker until its cache is full makes each depth that is tried next look too
+ * small: that is not believed for long. */
+static void test_cached_burst(void)
+{
+    for (guint length = 50; length <= 500; length += 10) {
+        Store store;
+        store_init(&store, 2000, QOS_MILLISECOND, 0);
+        run(&store, length * QOS_MILLISECOND);
+        store.rate = 1000;
+        run(&store, 8 * QOS_SECOND);
+        g_test_message("%u ms: %u are enough", length, store.capacity.enough);
+        g_assert_cmpuint(store.capacity.enough, <=, 3);
+        store_clear(&store);
+    }
+}
+
 /* While nothing waits, what is served says only that the store can do so much. */
 static void test_idle_store_is_no_measure(void)
 {
@@ -204,6 +220,7 @@ int main(int argc, char **argv)
     g_test_add_func("/capacity/noise", test_noise);
     g_test_add_func("/capacity/steps", test_steps);
     g_test_add_func("/capacity/stall", test_stall);
+    g_test_add_func("/capacity/cached-burst", test_cached_burst);
     g_test_add_func("/capacity/idle", test_idle_store_is_no_measure);
     g_test_add_func("/capacity/slots", test_slots);
     g_test_add_func("/capacity/room-for-all", test_room_for_all);
