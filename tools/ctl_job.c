@@ -122,6 +122,8 @@ static JsonNode *why_node(JsonObject *state, JsonObject *job)
     json_object_set_double_member(why, "now", qos_ctl_state_number(state, "now"));
     json_object_set_object_member(why, "job", json_object_ref(job));
     json_object_set_array_member(why, "rules", rules);
+    if (json_object_has_member(state, "adapt"))
+        json_object_set_member(why, "adapt", json_object_dup_member(state, "adapt"));
     json_node_take_object(node, why);
     return node;
 }

@@ -79,6 +79,13 @@ def test_storm(store, mounter, options):
         weather(mount(store, options))
 
 
+@pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
+def test_storm_while_shared(store, mounter):
+    """By weight, and with a capacity that all want more of."""
+    with mounter(4 * TIMEOUT + 2 * SECONDS) as mount:
+        weather(mount(store, "adapt,adapt_period=5ms,capacity=5000"))
+
+
 def weather(qos):
     before = descriptors(qos)
     qos.rule("start slow jobid={slow} rate=100 depth=5")
