@@ -191,7 +191,7 @@ function follow(picture, plot, cursor, readout, x, layers, format) {
 
 function legendOf(layers, format) {
     const mean = (layer) => format(sum(layer.values) / data.count);
-    return html("ul", {class: "legend"}, ...layers.map((layer) => html("li", {},
+    return html("ul", {class: "legend"}, html("li", {class: "note"}, "On average:"), ...layers.map((layer) => html("li", {},
         html("span", {class: `swatch ${layer.color}`, "aria-hidden": "true"}), `${layer.name} `,
         html("span", {class: "note"}, mean(layer)))));
 }

@@ -4,6 +4,7 @@
  */
 #include <glib.h>
 #include <glib/gstdio.h>
+#include <sqlite3.h>
 #include <string.h>
 
 #include "db/db.h"
@@ -225,6 +226,40 @@ static void test_clock_set_back(Fixture *fixture, G_GNUC_UNUSED gconstpointer da
     g_array_unref(rows);
 }
 
+/* What cannot be written is said once and is missing; the totals are saved all the same, and what
+ * comes later is there. */
+static void test_failing_writes(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
+{
+    QosJob *job = add_job(fixture, "a");
+    sqlite3 *other;
+    GPtrArray *jobs;
+    GArray *rows;
+
+    g_assert_cmpint(sqlite3_open(fixture->path, &other), ==, SQLITE_OK);
+    g_assert_cmpint(sqlite3_exec(other,
+                                 "CREATE TRIGGER full BEFORE INSERT ON history "
+                                 "BEGIN SELECT RAISE(ABORT, 'no room'); END",
+                                 NULL, NULL, NULL),
+                    ==, SQLITE_OK);
+    job->requests = 1;
+    g_test_expect_message("qosfs", G_LOG_LEVEL_WARNING, "*save the history: no room*");
+    save(fixture, START, 7);
+    job->requests = 3;
+    save(fixture, START + 5 * QOS_SECOND, 7);
+    g_test_assert_expected_messages();
+    jobs = qos_db_load_jobs(fixture->db, START, NULL);
+    g_assert_cmpuint(((const QosJob *)g_ptr_array_index(jobs, 0))->requests, ==, 3);
+    g_ptr_array_unref(jobs);
+
+    g_assert_cmpint(sqlite3_exec(other, "DROP TRIGGER full", NULL, NULL, NULL), ==, SQLITE_OK);
+    sqlite3_close(other);
+    job->requests = 7;
+    save(fixture, START + 10 * QOS_SECOND, 7);
+    rows = history(fixture);
+    g_assert_cmpint(operations(rows), ==, 4);
+    g_array_unref(rows);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -234,6 +269,7 @@ int main(int argc, char **argv)
     ADD("compaction", test_compaction);
     ADD("bounded_rows", test_bounded_rows);
     ADD("clock_set_back", test_clock_set_back);
+    ADD("failing_writes", test_failing_writes);
 #undef ADD
     return g_test_run();
 }

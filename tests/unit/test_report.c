@@ -449,6 +449,25 @@ static void assert_check(QosTunable tunable, const char *text, const char *canon
     qos_tunables_clear(&tunables);
 }
 
+/* Sums are whole numbers, waiting is in microseconds, what was lent in operations. */
+static void test_history(void)
+{
+    QosHistoryRow row = {.begin = 1800000000,
+                         .step = 10,
+                         .id = "a,\"b<",
+                         .value = {1, G_GINT64_CONSTANT(1) << 53, 3, 4, 5999, 2500000, 1, 0,
+                                   QOS_COST_UNIT * 1000000}};
+    g_autoptr(GString) text = qos_report_history_head();
+    gsize head = text->len;
+    g_auto(GStrv) columns = g_strsplit(text->str, ",", -1);
+
+    qos_report_append_history(text, &row);
+    g_assert_cmpstr(
+        text->str + head, ==,
+        "1800000000,10,a\\x2C\\x22b\\x3C,1,9007199254740992,3,4,5,2.5,1e-06,0,1000000\n");
+    g_assert_cmpuint(g_strv_length(columns), ==, 3 + QOS_HISTORY_COUNT);
+}
+
 static void test_tunables(void)
 {
     QosTunable found;
@@ -569,6 +588,7 @@ int main(int argc, char **argv)
     g_test_add_func("/report/state", test_state);
     g_test_add_func("/report/shares", test_shares);
     g_test_add_func("/report/share-state", test_share_state);
+    g_test_add_func("/report/history", test_history);
     g_test_add_func("/report/tunables", test_tunables);
     g_test_add_func("/report/adapt-tunables", test_adapt_tunables);
     g_test_add_func("/report/adapt-config", test_adapt_config);
