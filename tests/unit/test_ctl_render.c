@@ -338,7 +338,7 @@ static void test_sharing(void)
         "STORE  REQUESTS  READ  WRITTEN  ERRORS  IDLE\n"
         "lender     0    0 B/s        0     0 s                3    375   +312   +3200  "
         "  0 s         0   0 B      0 B       0   0 s\n"
-        "41         0    0 B/s        9     0 s  (slots)       1    125   -312   -3200  "
+        "41         0    0 B/s        9     0 s  (share)       1    125   -312   -3200  "
         "  0 s         0   0 B      0 B       0   0 s\n");
     g_autofree char *lender = why(state, "lender");
     g_assert_nonnull(strstr(lender,
@@ -348,7 +348,9 @@ static void test_sharing(void)
                             "  It lent 31200 operations in all, and was paid back 28000.\n"
                             "  The others still owe it 3200 operations.\n"));
     g_autofree char *borrower = why(state, "41");
-    g_assert_nonnull(strstr(borrower, "also the wait for the job's turn"));
+    g_assert_nonnull(strstr(borrower, "\nSharing the store made 1 request wait, "));
+    g_assert_nonnull(strstr(borrower, "  They waited for the job's turn, or for a slot.\n"));
+    g_assert_nonnull(strstr(borrower, "and 9 wait for their turn.\n"));
     g_assert_nonnull(strstr(
         borrower, "\nThe store is shared: its weight is 1 of 4, which is 125 op/s of 500 op/s.\n"
                   "  It asks for 900 op/s and is to have 430 op/s: its share is used up; 1 "
