@@ -41,7 +41,7 @@ static gint64 scaled(gint64 quantity, gint64 to, gint64 from)
 
 static gint64 clamped(const QosFairJob *job, double level)
 {
-    double line = floor(level * (double)job->weight);
+    double line = rint(level * (double)job->weight);
     return line >= (double)job->high ? job->high : MAX((gint64)line, job->low);
 }
 
@@ -72,8 +72,11 @@ static double solve_level(const QosFairJob *jobs, guint count, gint64 capacity)
 {
     double low = 0;
     double high = (double)capacity; /* weights are 1 and more: no job can have a higher level */
-    double level = high / (double)count;
+    double weights = 0;
 
+    for (guint i = 0; i < count; i++)
+        weights += (double)jobs[i].weight;
+    double level = high / weights; /* it is that where nobody is at a bound */
     for (guint i = 0; i < LEVEL_STEPS_MAX && low < high; i++) {
         double slope;
         double missing = (double)capacity - level_sum(jobs, count, level, &slope);
@@ -178,8 +181,11 @@ static void split(QosFairJob *jobs, guint count, gint64 total, gint64 sum)
     gint64 given = 0;
 
     for (guint i = 0; i < count; i++) {
+        jobs[i].part = 0;
+        if (jobs[i].high == 0 || total == 0 || sum == 0)
+            continue;
         seen += jobs[i].high;
-        gint64 upto = sum > 0 ? (gint64)((__int128)seen * total / sum) : 0;
+        gint64 upto = (gint64)((__int128)seen * total / sum);
         jobs[i].part = upto - given;
         given = upto;
     }
@@ -316,7 +322,7 @@ static gint64 scaled_rate(const QosFairJob *job)
 {
     gint64 rate = job->entitlement;
 
-    if (job->filling > 0)
+    if (job->filling > 0 && job->allocation != job->filling)
         rate = MAX(scaled(rate, job->allocation, job->filling), kept_entitlement(job));
     return MAX(rate, 1);
 }

@@ -25,10 +25,10 @@
  *          the trial at once.
  *
  * Where nothing waits for a slot, all may wait inside: CROWD others there are enough for a trial.
- * In force is a quarter more than what is enough (at least one more): an almost flat curve still
- * rises there. Once the least is found, trials pause; most look for more, as that costs nothing,
- * and shows what a changed store or load needs within a second or two. What was too few is tried
- * again, soon, and the more seldom the more often it was.
+ * In force is a quarter more than what is enough: an almost flat curve still rises there. Once the
+ * least is found, trials pause; most look for more, as that costs nothing, and shows what a changed
+ * store or load needs within a second or two. What was too few is tried again, soon, and the more
+ * seldom the more often it was.
  */
 #include "fs/capacity.h"
 
@@ -45,8 +45,7 @@
 #define CROWD              3   /* others inside: they may wait for each other there */
 #define LEAST              2   /* one to be served, one on its way */
 #define FEW                4   /* below that, there is little to gain from trying again */
-#define LESS_KEEPS         0.98
-#define LESS_KEEPS_NOISY   0.99
+#define LESS_KEEPS         0.99
 #define MORE_BRINGS        1.02
 #define CLEAR_LOSS         0.85
 #define CLEAR_GAIN         1.2
@@ -92,7 +91,7 @@ void qos_capacity_set_slots(QosCapacity *capacity, guint slots)
 
 guint qos_capacity_depth(const QosCapacity *capacity)
 {
-    guint depth = capacity->enough + MAX(capacity->enough / 4, 1);
+    guint depth = capacity->enough + capacity->enough / 4;
 
     if (capacity->is_trying)
         depth = capacity->candidate;
@@ -237,8 +236,7 @@ static void judge(QosCapacity *capacity, double ratio)
     } else if (capacity->pairs == QOS_CAPACITY_PAIRS) {
         double middle = median(capacity->ratios, QOS_CAPACITY_PAIRS);
         double noise = spread(capacity);
-        end_trial(capacity, is_less ? middle >= MIN(LESS_KEEPS + noise, LESS_KEEPS_NOISY)
-                                    : middle > MORE_BRINGS + 2 * noise);
+        end_trial(capacity, is_less ? middle >= LESS_KEEPS : middle > MORE_BRINGS + 2 * noise);
     }
 }
 
