@@ -38,6 +38,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -48,8 +49,11 @@
 #define CPUS   "/sys/devices/system/cpu/possible"
 
 /* linux/fuse.h */
+#define FUSE_LOOKUP            1
+#define FUSE_MKNOD             8
 #define FUSE_READ              15
 #define FUSE_WRITE             16
+#define FUSE_CREATE            35
 #define FUSE_INTERRUPT         36
 #define FUSE_NOTIFY_REPLY      41
 #define FUSE_NOTIFY_RETRIEVE   5
@@ -110,6 +114,15 @@ typedef struct {
     guint32 flags2;
 } FuseInitOut;
 
+/* struct fuse_entry_out, as far as it matters here. */
+typedef struct {
+    guint64 nodeid;
+    char between[92];
+    guint32 mode;
+} FuseEntryOut;
+
+G_STATIC_ASSERT(offsetof(FuseEntryOut, mode) == 100);
+
 static _Thread_local Reader *this_reader;
 
 static gboolean start_reader_locked(Queue *queue);
@@ -155,7 +168,7 @@ static struct io_uring_sqe *next_command(struct io_uring *uring)
 }
 
 /* Has the kernel make a request of its own for this CPU's queue. It does so for regular files
- * alone, so the one that was read or written last serves. */
+ * alone, so the one serves that was read, written or looked up last. */
 static void ask_for_commit(QosRing *ring)
 {
     struct {
@@ -505,6 +518,17 @@ static void open_queues(QosRing *ring)
     }
 }
 
+/* A file that the kernel learns of by this reply is one to ask for. */
+static void note_file(QosRing *ring, const RingEntry *entry, const struct iovec *parts, int count)
+{
+    guint32 opcode = entry->headers.in.opcode;
+    const FuseEntryOut *out = count > 1 ? parts[1].iov_base : NULL;
+
+    if ((opcode == FUSE_LOOKUP || opcode == FUSE_MKNOD || opcode == FUSE_CREATE) && out != NULL &&
+        parts[1].iov_len >= sizeof(*out) && out->nodeid != 0 && S_ISREG(out->mode))
+        g_atomic_pointer_set(&ring->file, (gsize)out->nodeid);
+}
+
 ssize_t qos_ring_write(QosRing *ring, int fd, struct iovec *parts, int count)
 {
     const FuseOutHeader *out = parts[0].iov_base;
@@ -522,6 +546,7 @@ ssize_t qos_ring_write(QosRing *ring, int fd, struct iovec *parts, int count)
     }
     RingEntry *entry = qos_ring_entry_from(out->unique);
 
+    note_file(ring, entry, parts, count);
     qos_ring_entry_reply(entry, parts, count);
     if (reader != NULL && reader->handling == entry)
         reader->has_reply = TRUE;

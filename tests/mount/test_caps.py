@@ -104,6 +104,7 @@ def stoppable(store, mount, new_store):
 def test_what_hangs_in_the_store_leaves_threads(stoppable, operation):
     """Closes and what holds a lock do not wait; all the more must they not take every thread that reads requests."""
     qos = stoppable("cache=always,slots=16,threads=32")
+    assert as_job("guest", "cat", qos.dir / "file") == "fine"
     with hanging(qos, operation):
         def is_full():
             job = qos.job("hog0")

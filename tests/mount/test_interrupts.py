@@ -144,7 +144,7 @@ def test_forced_unmount_answers_every_kind(qos):
     begin(qos, *clients)
     with pytest.raises(OSError) as caught:  # the connection has ended, the programs still hold the mount
         umount(qos.dir, MNT_FORCE)
-    assert caught.value.errno == errno.EBUSY
+    assert caught.value.errno in (errno.EBUSY, errno.EINVAL)  # the daemon may be quicker to detach it
     for client in clients:
         assert client.end()[-1] in (f"ended -1 {errno.ENOTCONN}", f"ended -1 {errno.ECONNABORTED}")
     qos.unmount()

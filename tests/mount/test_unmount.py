@@ -64,11 +64,11 @@ def assert_ended(qos):
 
 
 def try_umount(path, flags):
-    """While programs are in the mount it may say that it is busy."""
+    """While programs are in the mount it may say that it is busy, and that it is none if its daemon was quicker."""
     try:
         umount(path, flags)
     except OSError as error:
-        assert error.errno == errno.EBUSY
+        assert error.errno in (errno.EBUSY, errno.EINVAL)
 
 
 def test_busy(store, mount, round_number):
