@@ -60,15 +60,26 @@ def parts(qos, *jobs, count=500):
 
 # --- who gets how much ---
 
-@pytest.mark.parametrize("mode", ["fair", "paper,adapt_period=500ms"])  # paper holds nobody in his first period
-def test_shares_by_weight(store, mount, mode):
-    qos = mount(store, FAIR.replace("fair", mode))
+def test_shares_by_weight(store, mount):
+    qos = mount(store, FAIR)
     qos.rule("start heavy jobid={heavy} weight=3")
     with readers(qos, heavy=16, light=16):
-        wait_until(lambda: all((share(qos, job) or {"allocation": 0})["allocation"] > 0 for job in ("heavy", "light")),
-                   what="both jobs' shares")
         heavy, light = parts(qos, "heavy", "light", count=700)
     assert heavy == pytest.approx(0.75, abs=0.12)
+
+
+def test_paper_allocates_by_weight(store, mount):
+    """It holds nobody in a period after one in which he sent nothing, as may happen on a busy machine: so what it allocates is looked
+    at, not what was served."""
+    qos = mount(store, FAIR.replace("fair", "paper,adapt_period=500ms"))
+    qos.rule("start heavy jobid={heavy} weight=3")
+
+    def allocated():
+        part = {share["job_id"]: share["allocation"] for share in yaml.safe_load(qos.report("shares"))["shares"]}
+        heavy, light = part.get("heavy", 0), part.get("light", 0)
+        return light and 0.65 < heavy / (heavy + light) < 0.85
+    with readers(qos, heavy=16, light=16):
+        wait_until(allocated, what="three quarters for the heavy one")
 
 
 def test_what_is_idle_is_lent(store, mount):
