@@ -8,7 +8,8 @@
 #include "fs/adapt_private.h"
 
 #define ACTIVE_TIME (10 * QOS_SECOND) /* longer than the pauses between bursts */
-#define PAPER_DEPTH 3                 /* Lustre's tbf_depth */
+#define NEARLY_ALL  0.9
+#define PAPER_DEPTH 3 /* Lustre's tbf_depth */
 
 static void drop_idle(QosAdapt *adapt, QosTime now)
 {
@@ -47,6 +48,20 @@ static void step_fair(QosAdapt *adapt, QosTime elapsed)
         }
     }
     adapt->level = weights > 0 ? (double)capacity / weights : 0;
+}
+
+/* TRUE where somebody waited for tokens, and it was not for want of slots, nor because others left
+ * theirs: nearly all that the estimate allows was served. */
+static gboolean is_estimate_too_low(const QosAdapt *adapt, QosTime elapsed)
+{
+    double allowed = qos_adapt_capacity(adapt) * (double)elapsed / (double)QOS_SECOND;
+    double served = 0;
+
+    if (!adapt->is_throttling || adapt->capacity.is_saturated)
+        return FALSE;
+    for (guint i = 0; i < adapt->paper->len; i++)
+        served += (double)g_array_index(adapt->paper, QosPaperJob, i).demand;
+    return served >= NEARLY_ALL * allowed;
 }
 
 /* Gives a job its allocation as a rate; tokens that it has stay, as with a changed rule. */
@@ -112,7 +127,7 @@ void qos_adapt_tick(QosAdapt *adapt, QosTime now)
     if (adapt->config.mode == QOS_ADAPT_FAIR) {
         step_fair(adapt, elapsed);
     } else {
-        if (adapt->is_throttling && !adapt->capacity.is_saturated)
+        if (is_estimate_too_low(adapt, elapsed))
             qos_capacity_raise(&adapt->capacity, elapsed);
         step_paper(adapt, elapsed, now);
         reorder(adapt, now);

@@ -6,7 +6,7 @@
  * the window long, what was served is what the store can: the estimate is the mean of the middle
  * half of the last QOS_CAPACITY_RATES such windows. So a store that stalls spoils one window, which
  * is left out, as a window ends by its replies; and a step is followed within that many windows.
- * What an idle store served is a lower bound, and raises an estimate below it at once.
+ * What an idle store served is a lower bound, towards which an estimate below it rises.
  *
  * Latency is no sign of a full store here: a read from the store's cache takes a hundredth of one
  * from its disk, and the mix of them changes by the minute. The signs are what waits (the store is
@@ -40,11 +40,12 @@
 #define SLOW_WINDOW        (500 * QOS_MILLISECOND)
 #define SLOW_REPLIES       8
 #define SLOWEST_WINDOW     (2 * QOS_SECOND)
-#define SATURATED_PART     0.9 /* of a window, for what was served to be what the store can */
-#define COMPARABLE_PART    0.5 /* for it to be compared with another depth */
-#define CROWD              3   /* others inside: they may wait for each other there */
-#define LEAST              2   /* one to be served, one on its way */
-#define FEW                4   /* below that, there is little to gain from trying again */
+#define SATURATED_PART     0.9  /* of a window, for what was served to be what the store can */
+#define BOUND_PART         0.25 /* of the way, for each window: what it tells is noisy */
+#define COMPARABLE_PART    0.5  /* for it to be compared with another depth */
+#define CROWD              3    /* others inside: they may wait for each other there */
+#define LEAST              2    /* one to be served, one on its way */
+#define FEW                4    /* below that, there is little to gain from trying again */
 #define LESS_KEEPS         0.99
 #define MORE_BRINGS        1.02
 #define CLEAR_LOSS         0.85
@@ -246,9 +247,11 @@ static void measured(QosCapacity *capacity, double rate, double saturated_part)
 {
     gboolean is_comparable = saturated_part >= COMPARABLE_PART || capacity->inside >= CROWD;
 
-    if (!capacity->is_trying && (saturated_part >= SATURATED_PART || rate > capacity->estimate)) {
+    if (!capacity->is_trying && saturated_part >= SATURATED_PART) {
         capacity->rates[capacity->rate_count++ % QOS_CAPACITY_RATES] = rate;
-        capacity->estimate = saturated_part >= SATURATED_PART ? middle_rate(capacity) : rate;
+        capacity->estimate = middle_rate(capacity);
+    } else if (rate > capacity->estimate) {
+        capacity->estimate += (rate - capacity->estimate) * BOUND_PART;
     }
     if (capacity->is_trying) {
         capacity->is_trying = FALSE;

@@ -455,6 +455,28 @@ static void test_modes_switched_live(void)
     world_clear(&world);
 }
 
+/* Paper throttles by the estimate: it rises until it does not hold the store back, and no further,
+ * whether the slots are ever all taken or not. */
+static void test_paper_finds_capacity(void)
+{
+    for (guint slots = 8; slots <= 64; slots *= 8) {
+        World world;
+        world_init(&world, &qos_policy_tbf, slots, 2000);
+        set_adapt(&world, QOS_ADAPT_PAPER, 0, PERIOD);
+        world_job(&world, "a", 1, PROCESSES);
+        world_job(&world, "b", 1, PROCESSES);
+        world_job(&world, "c", 3, PROCESSES);
+        world_job(&world, "d", 5, PROCESSES);
+        run(&world, 20 * QOS_SECOND);
+        double capacity = qos_adapt_capacity(qos_sched_adapt(world.sched));
+        g_assert_cmpfloat(capacity, >, 1800);
+        g_assert_cmpfloat(capacity, <, 2600);
+        run_anew(&world, 5 * QOS_SECOND);
+        g_assert_cmpuint(world.served[3], >, world.served[0] * 2);
+        world_clear(&world);
+    }
+}
+
 /* The period changes live: the shares stay. */
 static void test_period_changed_live(void)
 {
@@ -569,6 +591,7 @@ int main(int argc, char **argv)
     g_test_add_func("/adapt/pace", test_pace);
     g_test_add_func("/adapt/tiny-capacity", test_tiny_capacity);
     g_test_add_func("/adapt/modes-live", test_modes_switched_live);
+    g_test_add_func("/adapt/paper-finds-capacity", test_paper_finds_capacity);
     g_test_add_func("/adapt/period-live", test_period_changed_live);
     g_test_add_func("/adapt/late-tick", test_late_tick);
     g_test_add_func("/adapt/a-job-hangs", test_a_job_hangs);

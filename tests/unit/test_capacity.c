@@ -172,7 +172,7 @@ static void test_idle_store_is_no_measure(void)
         qos_capacity_replied(&capacity, UNITS, 0, now += 10 * QOS_MILLISECOND);
     g_assert_cmpfloat(capacity.estimate, ==, 1000.0 * UNITS);
     g_assert_cmpuint(qos_capacity_depth(&capacity), ==, SLOTS);
-    for (guint i = 0; i < 1000; i++)
+    for (guint i = 0; i < 2000; i++)
         qos_capacity_replied(&capacity, UNITS, 0, now += QOS_MILLISECOND / 2);
     g_assert_cmpfloat(fabs(capacity.estimate / (2000.0 * UNITS) - 1), <, 0.01);
 }
