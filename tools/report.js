@@ -27,7 +27,6 @@ const formatBandwidth = (value) => `${formatBytes(value)}/s`;
 const formatCount = (value) => scaled(value, 1000, ["", "k", "M", "G", "T"]);
 const formatRate = (value) => `${formatCount(value)} op/s`;
 const formatShare = (value) => `${formatCount(Math.abs(value))} op/s`;
-const formatNumber = (value) => formatCount(value);
 
 function formatSeconds(value) {
     for (const [length, unit] of [[86400, "d"], [3600, "h"], [60, "min"]])
@@ -36,32 +35,24 @@ function formatSeconds(value) {
     return value < 1 ? `${Number((value * 1000).toPrecision(3))} ms` : `${Number(value.toPrecision(3))} s`;
 }
 
-const days = data.count * data.step > 129600;
+const isLong = data.count * data.step > 129600;
 const clock = new Intl.DateTimeFormat([], {hour: "2-digit", minute: "2-digit", hourCycle: "h23",
-    ...(days ? {day: "numeric", month: "short"} : {})});
+    ...(isLong ? {day: "numeric", month: "short"} : {})});
 const moment = new Intl.DateTimeFormat([], {dateStyle: "medium", timeStyle: "long", hourCycle: "h23"});
 const timeOf = (slice) => new Date((data.from + slice * data.step) * 1000);
 
 /* --- elements --- */
 
-function append(parent, children) {
-    parent.append(...children.filter((child) => child !== null));
-    return parent;
-}
-
-function html(name, attributes = {}, ...children) {
-    const element = document.createElement(name);
+function fill(element, attributes, children) {
     for (const [key, value] of Object.entries(attributes))
         element.setAttribute(key, value);
-    return append(element, children);
+    element.append(...children);
+    return element;
 }
 
-function svg(name, attributes = {}, ...children) {
-    const element = document.createElementNS("http://www.w3.org/2000/svg", name);
-    for (const [key, value] of Object.entries(attributes))
-        element.setAttribute(key, value);
-    return append(element, children);
-}
+const html = (name, attributes = {}, ...children) => fill(document.createElement(name), attributes, children);
+const svg = (name, attributes = {}, ...children) =>
+    fill(document.createElementNS("http://www.w3.org/2000/svg", name), attributes, children);
 
 /* --- series: one value for each slice --- */
 
@@ -88,7 +79,7 @@ const metrics = [
         of: (job) => perSecond(added([seriesOf(job, "read_bytes"), seriesOf(job, "write_bytes")]))},
     {name: "operations", title: "Operations", format: formatRate,
         of: (job) => perSecond(seriesOf(job, "operations"))},
-    {name: "waiting", title: "Requests that wait, on average", format: formatNumber,
+    {name: "waiting", title: "Requests that wait, on average", format: formatCount,
         of: (job) => perSecond(seriesOf(job, "waited_us"), 1e6)},
 ];
 let metric = metrics[0];
@@ -148,7 +139,7 @@ function stack(layers) {
 function timeAxis(x, width, height) {
     const length = data.count * data.step;
     const step = [60, 120, 300, 600, 1800, 3600, 7200, 14400, 21600, 43200, 86400, 172800, 604800, 1209600]
-        .find((each) => length / each <= width / (days ? 110 : 60)) ?? 2592000;
+        .find((each) => length / each <= width / (isLong ? 110 : 60)) ?? 2592000;
     const shift = new Date(data.from * 1000).getTimezoneOffset() * 60;
     const group = svg("g");
     for (let time = Math.ceil((data.from - shift) / step) * step + shift; time <= data.from + length; time += step) {
@@ -237,7 +228,7 @@ function drawOverview() {
     const rest = jobs.filter((job) => !top.includes(job) && size.get(job) > 0);
     const layers = top.map((job, i) => ({name: job.name, values: job.rates[metric.name], color: `c${i}`}));
     if (rest.length > 0)
-        layers.push({name: `${rest.length} other${rest.length > 1 ? "s" : ""}`, color: "others",
+        layers.push({name: "all others", color: "others",
             values: added(rest.map((job) => job.rates[metric.name]))});
     document.getElementById("overview").replaceChildren(layers.length > 0
         ? chart({title: metric.title, format: metric.format, layers, isWide: true})
@@ -267,7 +258,7 @@ function chartsOf(job) {
             {name: "written", values: of("write_bytes"), color: "c1"}]},
         {title: "Operations", format: formatRate, layers: [
             {name: "operations", values: of("operations"), color: "c3"}]},
-        {title: "Requests that wait, on average", format: formatNumber, layers: [
+        {title: "Requests that wait, on average", format: formatCount, layers: [
             {name: "waiting", values: of("waited_us", 1e6), color: "c2"}]},
     ];
     if (isShared)
