@@ -173,81 +173,66 @@ static void fill_demands(QosFairJob *jobs, guint count, gint64 capacity, QosTime
 
 /* --- records --- */
 
-/* Divides `total` in proportion to the `high`s, which add up to `sum`, into `part`s, to the unit;
- * none is larger than its `high` where total <= sum. */
-static void split(QosFairJob *jobs, guint count, gint64 total, gint64 sum)
-{
-    gint64 seen = 0;
-    gint64 given = 0;
+/* Divides `total` in proportion to weights that add up to `sum`, to the unit. */
+typedef struct {
+    gint64 total; /* at most `sum` */
+    gint64 sum;
+    gint64 seen; /* of the weights, so far */
+    gint64 given;
+} Split;
 
-    for (guint i = 0; i < count; i++) {
-        jobs[i].part = 0;
-        if (jobs[i].high == 0 || total == 0 || sum == 0)
-            continue;
-        seen += jobs[i].high;
-        gint64 upto = (gint64)((__int128)seen * total / sum);
-        jobs[i].part = upto - given;
-        given = upto;
-    }
+/* The next one's part, not more than its weight. */
+static gint64 next_part(Split *split, gint64 weight)
+{
+    if (weight == 0 || split->total == 0 || split->sum == 0)
+        return 0;
+    split->seen += weight;
+    gint64 upto = (gint64)((__int128)split->seen * split->total / split->sum);
+    gint64 part = upto - split->given;
+    split->given = upto;
+    return part;
 }
 
-/* Moves `total` on the side of the lenders (sign 1) or of the borrowers (sign -1) towards 0. */
-static void shrink_side(QosFairJob *jobs, guint count, gint64 total, gint64 sum, int sign)
+/* Shrinks what is lent and what is borrowed to `kept` of it, and to the smaller of both. */
+static void shrink_records(QosFairJob *jobs, guint count, double kept)
 {
-    for (guint i = 0; i < count; i++)
-        jobs[i].high = MAX(sign * jobs[i].record, 0);
-    split(jobs, count, total, sum);
-    for (guint i = 0; i < count; i++)
-        jobs[i].record -= sign * jobs[i].part;
-}
-
-/* Shrinks both sides to `target` at most; they are equal afterwards. */
-static void shrink_records(QosFairJob *jobs, guint count, gint64 target)
-{
-    gint64 credit = 0;
-    gint64 debt = 0;
+    Split credit = {0};
+    Split debt = {0};
 
     for (guint i = 0; i < count; i++) {
-        credit += MAX(jobs[i].record, 0);
-        debt += MAX(-jobs[i].record, 0);
+        credit.sum += MAX(jobs[i].record, 0);
+        debt.sum += MAX(-jobs[i].record, 0);
     }
-    target = MIN(target, MIN(credit, debt));
-    shrink_side(jobs, count, credit - target, credit, 1);
-    shrink_side(jobs, count, debt - target, debt, -1);
+    gint64 target = MIN((gint64)((double)credit.sum * kept), MIN(credit.sum, debt.sum));
+    credit.total = credit.sum - target;
+    debt.total = debt.sum - target;
+    for (guint i = 0; i < count; i++) {
+        if (jobs[i].record > 0)
+            jobs[i].record -= next_part(&credit, jobs[i].record);
+        else
+            jobs[i].record += next_part(&debt, -jobs[i].record);
+    }
 }
 
 void qos_fair_write_off(QosFairJob *jobs, guint count)
 {
-    shrink_records(jobs, count, G_MAXINT64);
+    shrink_records(jobs, count, 1);
 }
 
-static void decay_records(QosFairJob *jobs, guint count, QosTime elapsed)
+/* Books what a job gave (> 0) or took (< 0): first against its own debt or claim. */
+static void book(QosFairJob *job, gint64 flow)
 {
-    gint64 credit = 0;
+    gint64 settled = flow > 0 ? CLAMP(-job->record, 0, flow) : CLAMP(job->record, 0, -flow);
 
-    for (guint i = 0; i < count; i++)
-        credit += MAX(jobs[i].record, 0);
-    double kept = exp(-(double)elapsed / (double)RECORD_DECAY);
-    shrink_records(jobs, count, (gint64)((double)credit * kept));
-}
-
-/* Books `part` as given by a lender: first against its own debt. */
-static void book_lent(QosFairJob *job)
-{
-    gint64 repaid = CLAMP(-job->record, 0, job->part);
-    job->repaid += repaid;
-    job->lent += job->part - repaid;
-    job->record += job->part;
-    job->flow = job->part;
-}
-
-static void book_borrowed(QosFairJob *job)
-{
-    gint64 returned = CLAMP(job->record, 0, job->part);
-    job->returned += returned;
-    job->borrowed += job->part - returned;
-    job->record -= job->part;
-    job->flow -= job->part;
+    if (flow > 0) {
+        job->repaid += settled;
+        job->lent += flow - settled;
+    } else {
+        job->returned += settled;
+        job->borrowed += -flow - settled;
+    }
+    job->record += flow;
+    job->flow = flow;
 }
 
 /* What the job was entitled to in the period that ends. */
@@ -263,7 +248,6 @@ static gint64 left(const QosFairJob *job, QosTime period, QosTime elapsed)
 {
     double bound = (double)job->entitlement * (double)RECORD_BOUND / (double)period;
     double room = CLAMP(bound - (double)job->record, 0, (double)QOS_FAIR_UNITS_MAX);
-
     gint64 part = entitled(job, period, elapsed);
     gint64 payment = scaled(MAX(job->filling - job->allocation, 0), elapsed, period);
     gint64 unwanted = MAX(part - job->served - job->waiting, 0);
@@ -271,31 +255,23 @@ static gint64 left(const QosFairJob *job, QosTime period, QosTime elapsed)
     return MIN(MIN(MAX(part - job->served, 0), unwanted + payment), (gint64)room);
 }
 
-static gint64 excess(const QosFairJob *job, QosTime period, QosTime elapsed)
-{
-    return MAX(job->served - entitled(job, period, elapsed), 0);
-}
-
 /* Who was served beyond its entitlement borrowed it from those who left theirs unused. */
 static void settle(QosFairJob *jobs, guint count, QosTime period, QosTime elapsed)
 {
-    gint64 borrowed = 0;
-    gint64 lent = 0;
+    Split lent = {0};
+    Split borrowed = {0};
 
     for (guint i = 0; i < count; i++) {
-        borrowed += excess(&jobs[i], period, elapsed);
-        jobs[i].high = left(&jobs[i], period, elapsed);
-        lent += jobs[i].high;
+        gint64 excess = jobs[i].served - entitled(&jobs[i], period, elapsed);
+        jobs[i].part = excess > 0 ? -excess : left(&jobs[i], period, elapsed);
+        lent.sum += MAX(jobs[i].part, 0);
+        borrowed.sum += MAX(-jobs[i].part, 0);
     }
-    gint64 moved = MIN(borrowed, lent);
-    split(jobs, count, moved, lent);
-    for (guint i = 0; i < count; i++)
-        book_lent(&jobs[i]);
-    for (guint i = 0; i < count; i++)
-        jobs[i].high = excess(&jobs[i], period, elapsed);
-    split(jobs, count, moved, borrowed);
-    for (guint i = 0; i < count; i++)
-        book_borrowed(&jobs[i]);
+    lent.total = borrowed.total = MIN(lent.sum, borrowed.sum);
+    for (guint i = 0; i < count; i++) {
+        gint64 part = jobs[i].part;
+        book(&jobs[i], part > 0 ? next_part(&lent, part) : -next_part(&borrowed, -part));
+    }
 }
 
 /* --- repayment --- */
@@ -330,26 +306,19 @@ static gint64 scaled_rate(const QosFairJob *job)
 /* Moves allocation from borrowers to the lenders that want more, and sets the rates. */
 static void repay(QosFairJob *jobs, guint count)
 {
-    gint64 claims = 0;
-    gint64 payments = 0;
+    Split claims = {0};
+    Split payments = {0};
 
     for (guint i = 0; i < count; i++) {
-        claims += claim(&jobs[i]);
-        payments += payable(&jobs[i]);
+        claims.sum += claim(&jobs[i]);
+        payments.sum += payable(&jobs[i]);
     }
-    gint64 moved = MIN(claims, payments);
+    claims.total = payments.total = MIN(claims.sum, payments.sum);
     for (guint i = 0; i < count; i++) {
-        jobs[i].high = claim(&jobs[i]);
-    }
-    split(jobs, count, moved, claims);
-    for (guint i = 0; i < count; i++)
-        jobs[i].allocation += jobs[i].part;
-    for (guint i = 0; i < count; i++)
-        jobs[i].high = jobs[i].record < 0 ? payable(&jobs[i]) : 0;
-    split(jobs, count, moved, payments);
-    for (guint i = 0; i < count; i++) {
-        jobs[i].allocation -= jobs[i].part;
-        jobs[i].rate = scaled_rate(&jobs[i]);
+        QosFairJob *job = &jobs[i];
+        job->allocation +=
+            job->record > 0 ? next_part(&claims, claim(job)) : -next_part(&payments, payable(job));
+        job->rate = scaled_rate(job);
     }
 }
 
@@ -384,7 +353,7 @@ void qos_fair_step(QosFairJob *jobs, guint count, gint64 capacity, QosTime perio
     if (count == 0)
         return;
     settle(jobs, count, period, elapsed);
-    decay_records(jobs, count, elapsed);
+    shrink_records(jobs, count, exp(-(double)elapsed / (double)RECORD_DECAY));
     set_entitlements(jobs, count, capacity);
     fill_demands(jobs, count, capacity, period, elapsed);
     repay(jobs, count);
