@@ -281,7 +281,7 @@ static RingEntry *rest(Reader *reader)
     pthread_mutex_lock(&queue->lock);
     if (!reader->is_counted)
         queue->resting++;
-    while (!ring->is_stopping) {
+    while (!g_atomic_int_get(&ring->is_stopping)) {
         entry = g_queue_pop_head(&queue->returned);
         if (entry == NULL && g_atomic_int_get(&ring->is_open) &&
             g_atomic_int_get(&queue->waiting) < (gint)ring->depth) {
@@ -380,7 +380,7 @@ static void *read_requests(void *data)
             break;
     }
     io_uring_submit(&reader->uring); /* the last reply */
-    io_uring_queue_exit(&reader->uring);
+    io_uring_unregister_ring_fd(&reader->uring);
     return NULL;
 }
 
@@ -389,7 +389,7 @@ static gboolean start_reader_locked(Queue *queue)
     QosRing *ring = queue->ring;
     Reader *reader;
 
-    if (ring->is_stopping || queue->readers->len >= ring->threads)
+    if (g_atomic_int_get(&ring->is_stopping) || queue->readers->len >= ring->threads)
         return FALSE;
     reader = g_new0(Reader, 1);
     reader->queue = queue;
@@ -429,7 +429,7 @@ static void give_back(QosRing *ring, RingEntry *entry)
         return;
     entry->is_parked = TRUE;
     pthread_mutex_lock(&queue->lock);
-    is_last = ring->is_stopping;
+    is_last = g_atomic_int_get(&ring->is_stopping);
     if (!is_last) {
         g_queue_push_tail(&queue->returned, entry);
         if (queue->returned.length <= queue->resting)
@@ -729,8 +729,12 @@ void qos_ring_free(QosRing *ring)
     for (guint i = 0; i < ring->queue_count; i++) {
         Queue *queue = &ring->queues[i];
 
-        for (guint j = 0; j < queue->readers->len; j++)
-            g_free(g_ptr_array_index(queue->readers, j));
+        for (guint j = 0; j < queue->readers->len; j++) {
+            Reader *reader = g_ptr_array_index(queue->readers, j);
+
+            io_uring_queue_exit(&reader->uring);
+            g_free(reader);
+        }
         g_ptr_array_unref(queue->readers);
         g_ptr_array_unref(queue->entries);
         pthread_cond_destroy(&queue->changed);
