@@ -17,8 +17,9 @@
  * A request for which the kernel holds a lock that other jobs may want (`holds_lock`) does not
  * wait, lest they all wait with it: it goes at once, without a slot if need be, and its class pays
  * later, with the requests that hold nothing. There are two bounds: beyond a debt of QOS_DEBT_MAX
- * it waits like any other, and those behind its lock with it; beyond QOS_PASSING_MAX such requests
- * of one job without a slot, QOS_PASSING_ALL of all, it waits for one of them to end.
+ * (of bytes, QOS_DEBT_BYTES where that is more) it waits like any other, and those behind its lock
+ * with it; beyond QOS_PASSING_MAX such requests of one job without a slot, QOS_PASSING_ALL of all,
+ * it waits for one of them to end.
  *
  * What ends something (a close) waits for no token: it is charged, whatever the debt. But a store
  * that hangs lets it hang too, so that the second bound holds for it, and beyond that it is held.
@@ -52,6 +53,7 @@
 /* Threads that requests may tie up beyond the slots. */
 #define QOS_THREADS_BESIDE (QOS_PASSING_ALL + QOS_STALLED_MAX)
 #define QOS_DEBT_MAX       (300 * QOS_SECOND) /* 64 threads that come at once at 10 op/s owe 32 s */
+#define QOS_DEBT_BYTES     (16 << 20) /* what 64 threads read ahead at once, at however low a rate */
 
 typedef enum {
     QOS_REQUEST_NEW,
@@ -142,8 +144,8 @@ typedef struct QosPolicyClass {
     /* The next epoch begins (seed 003, 4.1); NULL where the policy knows none. */
     void (*start_epoch)(void *self, gint64 epoch, const void *data, gsize length);
     /* Books a request that does not wait, as debt, and sets its `owes`. FALSE, with nothing booked,
-     * where its class owes more than `max_debt` already (in ns of its rate; QOS_NEVER: any). NULL
-     * where the policy does not count. */
+     * where its class owes more than `max_debt` already (in ns of its rate, and of bytes
+     * QOS_DEBT_BYTES at least; QOS_NEVER: any). NULL where the policy does not count. */
     gboolean (*charge)(void *self, QosRequest *request, QosTime max_debt, QosTime now);
     /* Takes a queued request back. */
     void (*cancel)(void *self, QosRequest *request, QosTime now);

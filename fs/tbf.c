@@ -476,13 +476,21 @@ static QosTime tbf_get_next(void *self, QosTime now, QosReadyFunc ready, void *a
     return now;
 }
 
+/* Its tokens are filled up to `now`. */
+static gboolean owes_too_much(const Queue *queue, QosTime max_debt, QosTime now)
+{
+    return (queue->has_operations && qos_bucket_due(&queue->operations, now) - now > max_debt) ||
+           (queue->has_bytes && queue->bytes.tokens <= -QOS_DEBT_BYTES &&
+            qos_bucket_due(&queue->bytes, now) - now > max_debt);
+}
+
 static gboolean tbf_charge(void *self, QosRequest *request, QosTime max_debt, QosTime now)
 {
     Tbf *tbf = self;
     Queue *queue = flow_get(tbf, request, now)->queue;
     QosTime owed = request->is_prepaid ? 0 : tokens_due(queue, now) - now;
 
-    if (owed > max_debt)
+    if (owed > max_debt && owes_too_much(queue, max_debt, now))
         return FALSE;
     request->owes = owed > 0;
     let_go(queue, request, request->is_prepaid ? 0 : 1, now);

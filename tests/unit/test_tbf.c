@@ -361,6 +361,27 @@ static void test_what_holds_a_lock_goes_into_debt(void)
     fixture_clear(&f);
 }
 
+/* At a low rate 300 s are less than what the kernel reads ahead at once, under locks of pages. */
+static void test_a_debt_of_bytes_has_room_for_reading_ahead(void)
+{
+    Fixture f;
+    guint passed = 0;
+    fixture_init(&f, &qos_policy_tbf, 64);
+    fixture_rule(&f, "start r jobid={j} bps=4K depth=1:4K");
+    for (;; passed++) {
+        QosRequest *read = request_new(&f, "j", QOS_OP_READ, 128 << 10);
+        read->holds_lock = TRUE;
+        if (enter(&f, read) == QOS_WAIT) {
+            qos_sched_cancel(f.sched, read, f.now);
+            request_free(read);
+            break;
+        }
+        leave(&f, read);
+    }
+    g_assert_cmpuint(passed, ==, (QOS_DEBT_BYTES >> 17) + 1);
+    fixture_clear(&f);
+}
+
 /* What holds a lock waits for a thread where its job has too many, but for no token. */
 static void test_what_holds_a_lock_waits_for_no_token(void)
 {
@@ -532,6 +553,7 @@ int main(int argc, char **argv)
     g_test_add_func("/tbf/dry-run", test_dry_run);
     g_test_add_func("/tbf/charge-is-debt", test_charge_is_debt);
     g_test_add_func("/tbf/what-holds-a-lock-goes-into-debt", test_what_holds_a_lock_goes_into_debt);
+    g_test_add_func("/tbf/debt-of-bytes", test_a_debt_of_bytes_has_room_for_reading_ahead);
     g_test_add_func("/tbf/what-holds-a-lock-waits-for-no-token",
                     test_what_holds_a_lock_waits_for_no_token);
     g_test_add_func("/tbf/what-is-released-goes-into-debt", test_what_is_released_goes_into_debt);
