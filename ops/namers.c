@@ -33,6 +33,7 @@ struct QosNamers {
     gboolean has_watcher;
     gboolean was_asked; /* since the watcher looked */
     gboolean is_stopping;
+    gboolean is_abandoned; /* the last thread is to free it */
 };
 
 static void *name(void *arg);
@@ -204,9 +205,19 @@ static gboolean is_busy_locked(const QosNamers *namers)
     return namers->was_asked || namers->waiting.length > 0 || namers->reading.length > 0;
 }
 
+static void destroy(QosNamers *namers)
+{
+    pthread_cond_destroy(&namers->ended);
+    pthread_cond_destroy(&namers->watch);
+    pthread_cond_destroy(&namers->work);
+    pthread_mutex_destroy(&namers->lock);
+    g_free(namers);
+}
+
 static void *name(void *arg)
 {
     QosNamers *namers = arg;
+    gboolean is_last;
 
     pthread_setname_np(pthread_self(), "namer"); /* not that of who started it */
     pthread_mutex_lock(&namers->lock);
@@ -225,7 +236,10 @@ static void *name(void *arg)
     }
     namers->threads--;
     pthread_cond_broadcast(&namers->ended);
+    is_last = namers->is_abandoned && namers->threads == 0;
     pthread_mutex_unlock(&namers->lock);
+    if (is_last)
+        destroy(namers);
     return NULL;
 }
 
@@ -281,13 +295,9 @@ void qos_namers_free(QosNamers *namers)
     if (namers == NULL)
         return;
     pthread_mutex_lock(&namers->lock);
-    is_in_use = namers->threads > 0;
+    is_in_use = namers->threads > 0; /* some still read */
+    namers->is_abandoned = is_in_use;
     pthread_mutex_unlock(&namers->lock);
-    if (is_in_use) /* by those who still read: it goes with the process */
-        return;
-    pthread_cond_destroy(&namers->ended);
-    pthread_cond_destroy(&namers->watch);
-    pthread_cond_destroy(&namers->work);
-    pthread_mutex_destroy(&namers->lock);
-    g_free(namers);
+    if (!is_in_use)
+        destroy(namers);
 }
