@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/box.h"
 #include "base/error.h"
 #include "base/units.h"
 #include "fs/rule_private.h"
@@ -45,12 +46,12 @@ static void rule_clear(QosRule *rule)
 
 static void rule_unref(QosRule *rule)
 {
-    g_atomic_rc_box_release_full(rule, (GDestroyNotify)rule_clear);
+    qos_box_unref(rule, (GDestroyNotify)rule_clear);
 }
 
 static QosRule *rule_copy(QosRule *rule)
 {
-    QosRule *copy = g_atomic_rc_box_dup(sizeof *rule, rule);
+    QosRule *copy = qos_box_copy(rule, sizeof *rule);
 
     if (copy->condition != NULL)
         qos_condition_ref(copy->condition);
@@ -74,13 +75,13 @@ static void rules_clear(QosRules *rules)
 
 QosRules *qos_rules_ref(QosRules *rules)
 {
-    return g_atomic_rc_box_acquire(rules);
+    return qos_box_ref(rules);
 }
 
 void qos_rules_unref(QosRules *rules)
 {
     if (rules != NULL)
-        g_atomic_rc_box_release_full(rules, (GDestroyNotify)rules_clear);
+        qos_box_unref(rules, (GDestroyNotify)rules_clear);
 }
 
 static guint per_fields(QosPer per)
@@ -103,7 +104,7 @@ static guint per_fields(QosPer per)
 /* Makes the list of `members`, which it takes over. */
 static QosRules *seal(GPtrArray *members, guint64 next_id)
 {
-    QosRules *rules = g_atomic_rc_box_new0(QosRules);
+    QosRules *rules = qos_box_new0(sizeof(QosRules));
 
     rules->rules = members;
     rules->next_id = next_id;
@@ -125,7 +126,7 @@ static QosRules *seal(GPtrArray *members, guint64 next_id)
 QosRules *qos_rules_new(void)
 {
     GPtrArray *members = g_ptr_array_new_with_free_func((GDestroyNotify)rule_unref);
-    QosRule *fallback = g_atomic_rc_box_new0(QosRule);
+    QosRule *fallback = qos_box_new0(sizeof(QosRule));
 
     fallback->id = DEFAULT_ID;
     fallback->expires = QOS_NEVER;
@@ -137,7 +138,7 @@ QosRules *qos_rules_new(void)
 static gpointer copy_reference(gconstpointer rule, gpointer data)
 {
     (void)data;
-    return g_atomic_rc_box_acquire((gpointer)rule);
+    return qos_box_ref((gpointer)rule);
 }
 
 static GPtrArray *copy_members(const QosRules *rules)
@@ -238,7 +239,7 @@ static gboolean start(GPtrArray *members, QosRuleCommand *command, guint64 id, Q
         place = find(members, command->rank, error);
     if (place < 0)
         return FALSE;
-    rule = g_atomic_rc_box_new0(QosRule);
+    rule = qos_box_new0(sizeof(QosRule));
     rule->id = id;
     g_strlcpy(rule->name, command->name, sizeof rule->name);
     rule->condition = g_steal_pointer(&command->condition);
@@ -331,7 +332,7 @@ QosRules *qos_rules_expire(QosRules *rules, QosTime now)
         QosRule *rule = rules->rules->pdata[i];
 
         if (rule->expires > now)
-            g_ptr_array_add(members, g_atomic_rc_box_acquire(rule));
+            g_ptr_array_add(members, qos_box_ref(rule));
     }
     return seal(members, rules->next_id);
 }

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/box.h"
 #include "base/error.h"
 #include "base/pattern.h"
 
@@ -61,13 +62,13 @@ static void condition_clear(QosCondition *condition)
 
 QosCondition *qos_condition_ref(QosCondition *condition)
 {
-    return g_atomic_rc_box_acquire(condition);
+    return qos_box_ref(condition);
 }
 
 void qos_condition_unref(QosCondition *condition)
 {
     if (condition != NULL)
-        g_atomic_rc_box_release_full(condition, (GDestroyNotify)condition_clear);
+        qos_box_unref(condition, (GDestroyNotify)condition_clear);
 }
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(QosCondition, qos_condition_unref)
 
@@ -266,7 +267,7 @@ static GPtrArray *parse_alternative(const char **at, GString *text, guint *seen,
 
 QosCondition *qos_condition_parse(const char **at, GError **error)
 {
-    g_autoptr(QosCondition) condition = g_atomic_rc_box_new0(QosCondition);
+    g_autoptr(QosCondition) condition = qos_box_new0(sizeof(QosCondition));
     g_autoptr(GString) text = g_string_new(NULL);
 
     condition->alternatives = g_ptr_array_new_with_free_func((GDestroyNotify)g_ptr_array_unref);
