@@ -421,6 +421,7 @@ class Mount:
 
 SANITIZERS = {
     "ASAN_OPTIONS": "detect_stack_use_after_return=1:exitcode=99",
+    "LSAN_OPTIONS": f"print_suppressions=0:suppressions={REPOSITORY}/tests/mount/lsan.supp",
     "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1:exitcode=99",
     "TSAN_OPTIONS": f"exitcode=99:second_deadlock_stack=1:suppressions={REPOSITORY}/tests/mount/tsan.supp",
     # GLib hands pieces of memory from thread to thread under locks that ThreadSanitizer does not see.

@@ -7,7 +7,7 @@
  * for the page to be written, with the process's memory lock held; a second one wants that lock for
  * itself, so that all who come later wait behind it, also those who read /proc/PID/environ. Then
  * COUNT threads ask for the size of FILE: "ready" is printed before, and when a line comes, it
- * begins; then a byte for each answer.
+ * begins; then a byte for each answer. It ends where one is an error.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -43,8 +43,8 @@ static void *ask(void *arg)
     struct stat stat_buffer;
 
     sem_wait(&asks);
-    if (stat(file, &stat_buffer) == 0 && write(STDOUT_FILENO, ".", 1) != 1)
-        abort();
+    if (stat(file, &stat_buffer) != 0 || write(STDOUT_FILENO, ".", 1) != 1)
+        _exit(1);
     return arg;
 }
 
