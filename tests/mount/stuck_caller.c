@@ -12,8 +12,10 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <semaphore.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -23,9 +25,11 @@
 static const char *file;
 static char *page;
 static sem_t unmaps, maps, asks;
+static atomic_int unmapper, mapper; /* thread ids */
 
 static void *unmap(void *arg)
 {
+    unmapper = gettid();
     sem_wait(&unmaps);
     munmap(page, PAGE);
     return arg;
@@ -33,6 +37,7 @@ static void *unmap(void *arg)
 
 static void *map(void *arg)
 {
+    mapper = gettid();
     sem_wait(&maps);
     return mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED ? NULL
                                                                                          : arg;
@@ -46,6 +51,24 @@ static void *ask(void *arg)
     if (stat(file, &stat_buffer) != 0 || write(STDOUT_FILENO, ".", 1) != 1)
         _exit(1);
     return arg;
+}
+
+/* Until the thread waits for what no signal ends, as for a page or the memory lock; its stat can be
+ * read without that lock. */
+static void wait_until_stuck(const atomic_int *tid)
+{
+    char state = 0;
+
+    while (state != 'D') {
+        char path[64];
+        snprintf(path, sizeof(path), "/proc/self/task/%d/stat", *tid);
+        int fd = open(path, O_RDONLY | O_CLOEXEC);
+        char text[64] = "";
+        const char *end = read(fd, text, sizeof(text) - 1) > 0 ? strrchr(text, ')') : NULL;
+        state = end != NULL ? end[2] : 0;
+        close(fd);
+        usleep(1000);
+    }
 }
 
 static void start(void *(*run)(void *))
@@ -83,9 +106,9 @@ int main(int argc, char **argv)
     if (write(STDOUT_FILENO, "ready\n", 6) != 6 || read(STDIN_FILENO, &byte, 1) != 1)
         return 1;
     sem_post(&unmaps);
-    usleep(100000);
+    wait_until_stuck(&unmapper);
     sem_post(&maps);
-    usleep(100000);
+    wait_until_stuck(&mapper);
     for (int i = 0; i < count; i++)
         sem_post(&asks);
     pause();
