@@ -34,19 +34,15 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/error.h"
 #include "fs/ring_entry.h"
-
-#define SWITCH "/sys/module/fuse/parameters/enable_uring"
-#define CPUS   "/sys/devices/system/cpu/possible"
+#include "fs/ring_support.h"
 
 /* linux/fuse.h */
 #define FUSE_LOOKUP            1
@@ -61,8 +57,6 @@
 
 #define PAYLOAD_MIN            8192
 #define OWN_NUMBERS            (G_GUINT64_CONSTANT(1) << 62) /* the kernel's are far below */
-#define COMMANDS               4  /* of one reader at a time; more are sent in several calls */
-#define COMPLETIONS            64 /* the kernel keeps those beyond */
 
 typedef struct {
     QosRing *ring;
@@ -127,45 +121,7 @@ static _Thread_local Reader *this_reader;
 
 static gboolean start_reader_locked(Queue *queue);
 
-/* --- io_urings --- */
-
-/* A reader's own: what the kernel does in its name waits until it asks, and interrupts nothing. */
-#define ONE_READER (IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN)
-
-static int open_uring(struct io_uring *uring, guint flags, int fd)
-{
-    struct io_uring_params parameters = {
-        .flags = IORING_SETUP_SQE128 | IORING_SETUP_SUBMIT_ALL | IORING_SETUP_CQSIZE | flags,
-        .cq_entries = COMPLETIONS,
-    };
-    int error = io_uring_queue_init_params(COMMANDS, uring, &parameters);
-
-    if (error == 0 && fd >= 0) {
-        error = io_uring_register_files(uring, &fd, 1);
-        if (error != 0)
-            io_uring_queue_exit(uring);
-    }
-    return error;
-}
-
-/* Made disabled by another thread, it becomes this thread's. */
-static void adopt_uring(struct io_uring *uring)
-{
-    if (syscall(SYS_io_uring_register, uring->ring_fd, IORING_REGISTER_ENABLE_RINGS, NULL, 0) != 0)
-        g_warning("cannot switch on an io_uring: %s", g_strerror(errno));
-    io_uring_register_ring_fd(uring); /* if not, each use looks up the descriptor */
-}
-
-static struct io_uring_sqe *next_command(struct io_uring *uring)
-{
-    struct io_uring_sqe *sqe = io_uring_get_sqe(uring);
-
-    if (sqe == NULL) {
-        io_uring_submit(uring);
-        sqe = io_uring_get_sqe(uring);
-    }
-    return sqe;
-}
+/* --- entries --- */
 
 /* Has the kernel make a request of its own for this CPU's queue. It does so for regular files
  * alone, so the one serves that was read, written or looked up last. */
@@ -192,7 +148,7 @@ static void send_entry(Reader *reader, RingEntry *entry)
     gboolean is_new = !entry->is_registered;
     gint starved = g_atomic_int_get(&queue->starved);
 
-    qos_ring_entry_prepare(entry, next_command(&reader->uring));
+    qos_ring_entry_prepare(entry, qos_ring_support_next(&reader->uring));
     reader->held++;
     if (is_new) {
         io_uring_submit(&reader->uring);
@@ -207,7 +163,7 @@ static void send_entry(Reader *reader, RingEntry *entry)
 
 static void watch_wake_fd(Reader *reader)
 {
-    struct io_uring_sqe *sqe = next_command(&reader->uring);
+    struct io_uring_sqe *sqe = qos_ring_support_next(&reader->uring);
 
     io_uring_prep_poll_add(sqe, reader->queue->wake_fd, POLLIN);
     io_uring_sqe_set_data(sqe, NULL);
@@ -219,16 +175,6 @@ static void wake(Queue *queue)
 
     if (write(queue->wake_fd, &one, sizeof(one)) < 0)
         g_warning("cannot write to an eventfd: %s", g_strerror(errno));
-}
-
-/* Makes this thread run on that CPU alone; a CPU that is not there has no requests either. */
-static int pin(guint cpu)
-{
-    cpu_set_t set;
-
-    CPU_ZERO(&set);
-    CPU_SET(cpu, &set);
-    return sched_setaffinity(0, sizeof(set), &set) == 0 ? 0 : -errno;
 }
 
 /* --- readers --- */
@@ -365,8 +311,8 @@ static void *read_requests(void *data)
     this_reader = reader;
     g_snprintf(name, sizeof(name), "ring-%u", queue->number);
     pthread_setname_np(pthread_self(), name);
-    pin(queue->number);
-    adopt_uring(&reader->uring);
+    qos_ring_support_pin(queue->number);
+    qos_ring_support_adopt(&reader->uring);
     watch_wake_fd(reader);
     while (!g_atomic_int_get(&ring->is_stopping)) {
         if (reader->held == 0) {
@@ -394,7 +340,7 @@ static gboolean start_reader_locked(Queue *queue)
     reader = g_new0(Reader, 1);
     reader->queue = queue;
     reader->is_counted = TRUE;
-    if (open_uring(&reader->uring, ONE_READER | IORING_SETUP_R_DISABLED, ring->fd) != 0) {
+    if (qos_ring_support_open_disabled(&reader->uring, ring->fd) != 0) {
         g_free(reader);
         return FALSE;
     }
@@ -414,7 +360,7 @@ static gboolean start_reader_locked(Queue *queue)
 static void send_last(QosRing *ring, RingEntry *entry)
 {
     pthread_mutex_lock(&ring->last_lock);
-    qos_ring_entry_prepare(entry, next_command(&ring->last));
+    qos_ring_entry_prepare(entry, qos_ring_support_next(&ring->last));
     io_uring_submit(&ring->last);
     pthread_mutex_unlock(&ring->last_lock);
 }
@@ -589,84 +535,12 @@ ssize_t qos_ring_read(QosRing *ring, int fd, void *buffer, size_t size)
 
 /* --- the ring --- */
 
-/* The last number of a list such as "0-3,8", plus 1; 0 where it cannot be read. */
-static guint count_cpus(void)
-{
-    g_autofree char *text = NULL;
-    const char *last;
-
-    if (!g_file_get_contents(CPUS, &text, NULL, NULL))
-        return 0;
-    last = text + strlen(text);
-    while (last > text && !strchr("-,", last[-1]))
-        last--;
-    return (guint)g_ascii_strtoull(last, NULL, 10) + 1;
-}
-
-/* What the kernel and its administrator allow. */
-static gboolean check_kernel(GError **error)
-{
-    g_autofree char *text = NULL;
-    struct io_uring uring;
-    int result;
-
-    if (!g_file_get_contents(SWITCH, &text, NULL, NULL)) {
-        qos_set_error(error, ENOTSUP,
-                      "this kernel has no FUSE over io_uring (Linux 6.14, CONFIG_FUSE_IO_URING)");
-        return FALSE;
-    }
-    if (*text != 'Y' && *text != '1') {
-        qos_set_error(error, EOPNOTSUPP,
-                      "FUSE over io_uring is switched off in the kernel; echo Y > " SWITCH
-                      ", or fuse.enable_uring=Y on its command line");
-        return FALSE;
-    }
-    result = open_uring(&uring, 0, -1);
-    if (result == 0) {
-        io_uring_queue_exit(&uring);
-        return TRUE;
-    }
-    qos_set_error(error, -result, "cannot make an io_uring: %s%s", g_strerror(-result),
-                  result == -EPERM ? "; see sysctl kernel.io_uring_disabled" : "");
-    return FALSE;
-}
-
-/* A reader must run where the requests are made: on each CPU that is there. */
-static gboolean check_cpus(guint count, GError **error)
-{
-    cpu_set_t before;
-    int result = 0;
-    guint cpu;
-
-    if (count == 0 || count > CPU_SETSIZE) {
-        qos_set_error(error, ENOTSUP,
-                      "FUSE over io_uring: %u CPUs in " CPUS " cannot be dealt with", count);
-        return FALSE;
-    }
-    sched_getaffinity(0, sizeof(before), &before);
-    for (cpu = 0; cpu < count && result == 0; cpu++) {
-        g_autofree char *path = g_strdup_printf("/sys/devices/system/cpu/cpu%u/online", cpu);
-        g_autofree char *text = NULL;
-
-        /* CPU 0 often has no such file: it cannot be switched off */
-        if (g_file_get_contents(path, &text, NULL, NULL) ? *text == '1' : cpu == 0)
-            result = pin(cpu);
-    }
-    sched_setaffinity(0, sizeof(before), &before);
-    if (result != 0)
-        qos_set_error(
-            error, -result,
-            "FUSE over io_uring needs a thread on each CPU, and none may run on CPU %u: %s",
-            cpu - 1, g_strerror(-result));
-    return result == 0;
-}
-
 QosRing *qos_ring_new(guint depth, guint threads, GError **error)
 {
-    guint count = count_cpus();
+    guint count = qos_ring_support_check(error);
     QosRing *ring;
 
-    if (!check_kernel(error) || !check_cpus(count, error))
+    if (count == 0)
         return NULL;
     ring = g_new0(QosRing, 1);
     ring->fd = -1;
@@ -695,7 +569,7 @@ gboolean qos_ring_attach(QosRing *ring, struct fuse_session *session, GError **e
 
     ring->session = session;
     ring->fd = fuse_session_fd(session);
-    result = open_uring(&ring->last, 0, ring->fd);
+    result = qos_ring_support_open(&ring->last, ring->fd);
     if (result == 0)
         return TRUE;
     ring->fd = -1;
