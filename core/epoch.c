@@ -1,0 +1,59 @@
+/*
+ * Epoch handlers: what all of them have in common. core/epoch.h has the contract.
+ */
+#include <errno.h>
+
+#include "core/epoch.h"
+
+void qos_epoch_free(QosEpochHandler *handler)
+{
+    if (handler != NULL)
+        handler->class->free(handler);
+}
+
+static void clear_action(gpointer action)
+{
+    g_clear_pointer(&((QosEpochAction *)action)->message.data, g_bytes_unref);
+}
+
+GArray *qos_epoch_actions_new(void)
+{
+    GArray *actions = g_array_new(FALSE, FALSE, sizeof(QosEpochAction));
+
+    g_array_set_clear_func(actions, clear_action);
+    return actions;
+}
+
+static gboolean is_too_long(GBytes *data)
+{
+    return data != NULL && g_bytes_get_size(data) > QOS_EPOCH_DATA_MAX;
+}
+
+int qos_epoch_next(QosEpochHandler *handler, gint64 epoch, GBytes *data, QosTime now, GArray *out)
+{
+    if (epoch < 0 || epoch > handler->epoch)
+        return -EINVAL;
+    if (is_too_long(data))
+        return -EMSGSIZE;
+    return handler->class->next(handler, epoch, data, now, out);
+}
+
+int qos_epoch_last(QosEpochHandler *handler, gint64 epoch, QosTime now, GArray *out)
+{
+    if (epoch < 0 || epoch > handler->epoch)
+        return -EINVAL;
+    return handler->class->last(handler, epoch, now, out);
+}
+
+gboolean qos_epoch_receive(QosEpochHandler *handler, guint64 from, const QosEpochMessage *message,
+                           QosTime now, GArray *out)
+{
+    if (from == QOS_EPOCH_HERE || is_too_long(message->data))
+        return FALSE;
+    return handler->class->receive(handler, from, message, now, out);
+}
+
+QosTime qos_epoch_tick(QosEpochHandler *handler, QosTime now, GArray *out)
+{
+    return handler->class->tick(handler, now, out);
+}

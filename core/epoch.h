@@ -1,0 +1,145 @@
+/*
+ * Epochs that many schedulers begin together, each with the same data: the epoch handler (EH) of
+ * seed 003, section 5.
+ *
+ * A scheduler (LRS) says that it is ready for the next epoch with qos_epoch_next() and hands in its
+ * policy data. Once all participants are ready, or those that are not have been evicted, each is
+ * called back with the epoch's number and the data of all of them, reduced to one.
+ *
+ *   IDLE     no participant
+ *   WAITING  in an epoch, nobody is ready for the next
+ *   CLOSING  somebody is ready: since then the timeout counts
+ *   PASSED   (of a node in a tree) all are ready, and the parent has their reduction; the seed,
+ *            which leaves open how peers meet, has it as CLOSING
+ *
+ * Two handlers do this, each a table of functions: the local one (core/epoch_local.c) for a
+ * scheduler alone, and a node of a tree (core/epoch_tree.c), which is a participant's own, a
+ * combiner of its children or, at the root, the coordinator.
+ *
+ * Promises, whatever is lost, repeated, delayed or reordered, and whoever crashes:
+ *   - an epoch is never begun with two different data, nor twice by one participant;
+ *   - a participant that has begun an epoch begins the one after it next, or one of a later
+ *     incarnation of the coordinator, unless it was told -ESTALE or -ETIMEDOUT in between;
+ *   - each qos_epoch_next() is answered by one call-back, at the latest when `patience` has passed.
+ *
+ * They rest on numbers that only grow: those of epochs hold the coordinator's incarnation, those of
+ * tickets (one for each READY and LEAVE) the sender's. A START or REFUSE repeats the ticket that it
+ * answers, so that whatever comes late answers nobody.
+ *
+ * Pure: time is an argument; what is to be sent or called back is handed out. Callers lock.
+ */
+#pragma once
+
+#include "base/time.h"
+
+#define QOS_EPOCH_FIRST    0    /* "I know no epoch": the first call, and after an error */
+#define QOS_EPOCH_HERE     0    /* the node number of the scheduler that this handler serves */
+#define QOS_EPOCH_DATA_MAX 4096 /* bytes; seed 003, 5.1 */
+/* The digits of a number below its incarnation: 34 years of a thousand epochs a second. */
+#define QOS_EPOCH_COUNT_BITS      40
+#define QOS_EPOCH_INCARNATION_MAX ((1 << (63 - QOS_EPOCH_COUNT_BITS)) - 1)
+
+typedef enum {
+    QOS_EPOCH_IDLE,
+    QOS_EPOCH_WAITING,
+    QOS_EPOCH_CLOSING,
+    QOS_EPOCH_PASSED
+} QosEpochState;
+
+typedef enum {
+    QOS_EPOCH_READY = 1, /* up: the sender is ready for the epoch after `epoch`, with `data` */
+    QOS_EPOCH_LEAVE,     /* up: it takes part no more */
+    QOS_EPOCH_START,     /* down: `epoch` begins, with `data` */
+    QOS_EPOCH_REFUSE,    /* down: it does not, `epoch` is -errno */
+} QosEpochMessageType;
+
+/* Who sent it and to whom is the transport's to know. */
+typedef struct {
+    QosEpochMessageType type;
+    guint64 ticket; /* the sender's own, or the one that is answered */
+    gint64 epoch;
+    GBytes *data;        /* policy data; NULL = none */
+    gboolean is_swapped; /* `data` is in the other byte order than this machine's */
+} QosEpochMessage;
+
+/*
+ * What is to be done, in order: send `message` to the node `to`; or, where that is QOS_EPOCH_HERE,
+ * call the scheduler back: with `epoch` and the reduced data where it is a START, else with the
+ * -errno in `epoch`:
+ *   -ESTALE     evicted: the peers have begun epochs without it; QOS_EPOCH_FIRST takes it in again
+ *   -ETIMEDOUT  no answer from the peers; taken off the participants
+ *   -EOVERFLOW  the coordinator has no more numbers
+ */
+typedef struct {
+    guint64 to;
+    QosEpochMessage message;
+} QosEpochAction;
+
+/* How policy data of two participants becomes that of both. */
+typedef struct {
+    /* Associative and commutative. Of `combined`, which has room for the longer of the two and is
+     * neither of them, as many bytes count as the shorter has. */
+    void (*combine)(void *combined, const void *a, gsize a_length, const void *b, gsize b_length);
+    /* Turns data from the other byte order to this machine's. */
+    void (*swab)(void *data, gsize length);
+} QosEpochReduction;
+
+typedef struct QosEpochHandler QosEpochHandler;
+
+/* A handler: the functions below, less their checks. */
+typedef struct {
+    int (*next)(QosEpochHandler *handler, gint64 epoch, GBytes *data, QosTime now, GArray *out);
+    int (*last)(QosEpochHandler *handler, gint64 epoch, QosTime now, GArray *out);
+    gboolean (*receive)(QosEpochHandler *handler, guint64 from, const QosEpochMessage *message,
+                        QosTime now, GArray *out);
+    QosTime (*tick)(QosEpochHandler *handler, QosTime now, GArray *out);
+    void (*free)(QosEpochHandler *handler);
+} QosEpochClass;
+
+struct QosEpochHandler {
+    const QosEpochClass *class;
+    QosEpochState state; /* to be read by anyone */
+    gint64 epoch;        /* the latest that began here; 0 = none */
+};
+
+/* For a scheduler alone: the next epoch begins at once, with its own data. */
+QosEpochHandler *qos_epoch_local_new(void);
+
+/*
+ * A node of a tree. The timeout counts from the first child that is ready; a node that has children
+ * with a timeout of their own needs twice theirs, so that nobody is evicted who was ready in time.
+ */
+typedef struct {
+    guint64 parent;      /* QOS_EPOCH_HERE: none, this is the coordinator */
+    guint32 incarnation; /* 1 to QOS_EPOCH_INCARNATION_MAX, greater after each restart */
+    QosTime timeout;     /* > 0; children that are not ready by then are evicted */
+    QosTime retry;       /* > 0; what the parent has not answered is sent again */
+    QosTime patience;    /* > 0; the scheduler here is called back by then */
+    QosEpochReduction reduction;
+} QosEpochConfig;
+/* NULL where `config` is out of bounds. */
+QosEpochHandler *qos_epoch_tree_new(const QosEpochConfig *config);
+
+/* NULL is allowed. */
+void qos_epoch_free(QosEpochHandler *handler);
+
+/* An empty array of QosEpochAction for `out`; emptied or freed, it lets go of what it holds. */
+GArray *qos_epoch_actions_new(void);
+
+/*
+ * The scheduler here is ready for the epoch after `epoch`, the one it is in or QOS_EPOCH_FIRST,
+ * with `data` (a reference is taken; NULL = none). The call-back follows, at once or later. Returns
+ * 0, or -errno and nothing happens: EBUSY where one is still to come, EINVAL where `epoch` has not
+ * begun yet, EMSGSIZE.
+ */
+int qos_epoch_next(QosEpochHandler *handler, gint64 epoch, GBytes *data, QosTime now, GArray *out);
+/* The scheduler here takes part no more; a call-back that is still to come does not come. Returns
+ * 0, or -EINVAL where it does not take part or `epoch` has not begun. */
+int qos_epoch_last(QosEpochHandler *handler, gint64 epoch, QosTime now, GArray *out);
+/* A message has come from the node `from`. FALSE: it is of no use (late, repeated, impossible or
+ * wrong), nothing happened but that an answer may have been repeated. */
+gboolean qos_epoch_receive(QosEpochHandler *handler, guint64 from, const QosEpochMessage *message,
+                           QosTime now, GArray *out);
+/* Does what is due; returns when there will be something. To be called then, and after each call
+ * above to learn when. */
+QosTime qos_epoch_tick(QosEpochHandler *handler, QosTime now, GArray *out);
