@@ -1,0 +1,256 @@
+/*
+ * Owners of resources: who may use what, and how it changes hands (seed 002).
+ *
+ * A QosOwner borrows credits from the owner above it and sublets them to those below. Mounts,
+ * servers and servers of servers are the same thing: a root has nothing above and owns everything,
+ * a mount has nothing below and local users instead. What an owner has of a resource is one
+ * equation,
+ *
+ *     owned = yield(borrowed, join of all sublet)         a part of it held, the rest cached
+ *
+ * and a request is met from what is owned; else it is asked for above, and who has a conflicting
+ * part is called back for just that part. No two owners ever have conflicting credits in use.
+ *
+ * Pure: time is an argument, and what is to be done outside is handed out by qos_owner_output():
+ * messages to send, requests that ended, callbacks to the local user, what to make durable. Whoever
+ * calls any function below takes all outputs after it, and calls qos_owner_tick() at
+ * qos_owner_next(). The caller locks.
+ *
+ * Messages may be lost, repeated, reordered and delayed. Each pair of owners has a session in which
+ * they are numbered, acknowledged and repeated until they are, so that what is received is received
+ * once and in order. A session ends when one of the two restarts, or with its lease.
+ *
+ * A lease covers all that a borrower has. The borrower counts it from when it sent what the lender
+ * acknowledged, less 1 % (QOS_LEASE_DRIFT), the lender from when it received that, and 1 % more: so
+ * a borrower stops using before the lender gives to others, as long as their clocks run at most 1 %
+ * wrong. While a borrower owes the answer to a callback its lease is not renewed; at its end it is
+ * evicted. An owner promises to those below at most half of what is left of its own lease.
+ *
+ * A restarted lender knows nobody: for one lease, its grace, those that it lent to (a durable list)
+ * may reclaim what they had, and nothing else is granted; it ends early when all have come. A
+ * restarted borrower has nothing, and what it had is free at once; if it lent to others, when its
+ * lease ends.
+ */
+#pragma once
+
+#include "base/time.h"
+#include "core/resource.h"
+
+#define QOS_LEASE_DRIFT(duration) ((duration) / 100)
+/* Credits that one message may carry beside its own. */
+#define QOS_CREDIT_BATCH 256
+
+/* Names an owner in the cluster; 0 is nobody. */
+typedef guint64 QosOwnerId;
+
+/* Grows with each grant of a resource, all over the hierarchy: of two conflicting credits the later
+ * one has the larger token. The root's incarnation is in the high bits. */
+typedef guint64 QosToken;
+#define QOS_TOKEN_INCARNATION_SHIFT 44
+
+/* The pool's signal, of core/pool.h; the engine carries it. */
+typedef struct {
+    guint64 sequence; /* 0: none */
+    gint64 rate, floor;
+} QosCreditStamp;
+
+typedef enum {
+    QOS_CREDIT_NON_BLOCK_LOCAL = 1 << 0,  /* deny what is not here */
+    QOS_CREDIT_NON_BLOCK_REMOTE = 1 << 1, /* deny what is not free above */
+    QOS_CREDIT_RESERVE = 1 << 2, /* nobody who comes later and conflicts is served before */
+    QOS_CREDIT_WAIT = 1 << 3,    /* wait for what is not called back, rather than be denied */
+    QOS_CREDIT_LASTING = 1 << 4, /* what is held may be held for long: a file lock */
+    QOS_CREDIT_UPGRADE = 1 << 5, /* set by qos_credit_convert() */
+} QosCreditFlags;
+
+typedef enum {
+    QOS_CREDIT_GRANTED, /* it is held */
+    QOS_CREDIT_WAITING, /* QOS_OUTPUT_DONE will tell */
+    QOS_CREDIT_DENIED,  /* use the lockless mode */
+    QOS_CREDIT_RETRY,   /* the lender is full: come back after some time */
+    QOS_CREDIT_ERROR,   /* there is no lender now */
+} QosCreditVerdict;
+
+typedef struct QosOwner QosOwner;
+typedef struct QosBook QosBook;
+
+/* A local use of a resource. Embedded in the user's request, zeroed; the engine's from
+ * qos_credit_get() until it is denied, put or lost. */
+typedef struct QosHold {
+    gpointer user;         /* the caller's */
+    struct QosHold *after; /* what the caller already has, NULL: nothing: asserts the order of
+                              resources (qos_resource_compare) in debug builds */
+    /* --- */
+    QosCredit credit; /* what is held; of identifiers, which */
+    QosToken token;   /* of the grant */
+    guint flags;
+    QosBook *book; /* NULL: not held */
+    struct QosHold *next;
+} QosHold;
+
+typedef enum {
+    QOS_MESSAGE_HELLO,   /* borrower: a new session, please */
+    QOS_MESSAGE_WELCOME, /* lender: it begins; `flags`: QOS_WELCOME_RECLAIM */
+    QOS_MESSAGE_RESET,   /* lender: I know no such session */
+    /* Numbered: */
+    QOS_MESSAGE_RENEW,    /* borrower: nothing but what every message does */
+    QOS_MESSAGE_ENQUEUE,  /* borrower: `request` wants `credit`; `more` is given back first */
+    QOS_MESSAGE_WITHDRAW, /* borrower: `request` is not wanted any more */
+    QOS_MESSAGE_CANCEL,   /* borrower: keeps of the resource just `credit`; answers callback
+                             `request`, unless 0 */
+    QOS_MESSAGE_RECLAIM,  /* borrower: had `more`; `flags`: QOS_RECLAIM_LAST */
+    QOS_MESSAGE_GRANT,    /* lender: has now `credit`, all in all, for `request` (0: for a claim) */
+    QOS_MESSAGE_DENIED,   /* lender: to `request`; `delay` > 0: come back after that */
+    QOS_MESSAGE_REVOKE,   /* lender: callback `request`: `credit` is wanted by another */
+    QOS_MESSAGE_TYPES,
+} QosMessageType;
+
+enum {
+    QOS_WELCOME_RECLAIM = 1 << 0, /* what was had may be reclaimed */
+    QOS_RECLAIM_LAST = 1 << 0,
+    QOS_CANCEL_BUSY = 1 << 0, /* no answer yet: what is held will be for long */
+    QOS_HELLO_LENDS = 1 << 0, /* others may still use what the borrower had */
+    QOS_HELLO_RECLAIMS = 1 << 1,
+};
+
+/* A credit in a batch. */
+typedef struct {
+    QosResource resource;
+    QosCredit credit;
+    QosToken token;
+} QosCreditItem;
+
+/* The fields above the line are every message's. Bare messages (HELLO, WELCOME, RESET, and an
+ * acknowledgement, which is a RENEW) have sequence 0. Cleared by qos_credit_message_clear(). */
+typedef struct {
+    guint8 type; /* QosMessageType */
+    guint32 flags;
+    guint64 session; /* the borrower's name for the session: its incarnation, and a number */
+    guint32 lender;  /* the lender's incarnation; 0 in HELLO */
+    guint64 sequence;
+    guint64 acknowledged; /* the last sequence received */
+    guint64 renewed;      /* lender: the last sequence whose sending began a lease, ... */
+    QosTime lease;        /* ... of this length */
+    QosToken token;       /* the newest that the sender knows of */
+    QosCreditStamp stamp; /* the sender of bytes fills it in, the receiver takes it */
+    /* --- */
+    guint64 request;
+    QosTime delay;
+    QosResource resource;
+    QosCredit credit;
+    QosToken granted; /* of `credit`: the last grant's */
+    GArray *more;     /* of QosCreditItem; NULL: none */
+} QosCreditMessage;
+
+void qos_credit_message_clear(QosCreditMessage *message);
+/* Appends it. */
+void qos_credit_message_encode(const QosCreditMessage *message, GByteArray *bytes);
+/* Takes one message from all of `bytes`. FALSE, with nothing allocated, if they are not one. */
+gboolean qos_credit_message_decode(QosCreditMessage *message, const guint8 *bytes, gsize length);
+
+typedef struct {
+    QosOwnerId id;
+    guint32 incarnation; /* > 0; the caller has made it durable, and it grows with each start */
+    QosOwnerId above;    /* 0: a root */
+    gboolean lends;      /* may have borrowers */
+    gboolean caches;     /* local users keep using what they have put until they cancel it: a
+                            callback asks them first. Not for those that lend */
+    QosTime lease;       /* given to borrowers */
+    QosTime resend;      /* a message is repeated after this */
+    guint contention; /* conflicts per second on a resource, beyond which it is denied; 0: none */
+    QosTime lockless; /* for so long */
+    gpointer arg;     /* for the functions below, each of which may be NULL */
+    /* What a root owns of a resource; NULL: all of locks and identifiers, nothing of amounts.
+     * Always the same for a resource. */
+    void (*capital)(const QosResource *resource, QosCredit *ret_credit, gpointer arg);
+    /* May the borrower be given a credit on one more resource? FALSE: it is told to come back.
+     * Not asked for conversions and claims. */
+    gboolean (*may_grant)(QosOwnerId borrower, const QosResource *resource, QosTime now,
+                          QosTime *ret_delay, gpointer arg);
+    /* The borrower has a credit on one more resource, by a grant or claim; or on one less. */
+    void (*counted)(QosOwnerId borrower, const QosResource *resource, gboolean is_more,
+                    gpointer arg);
+} QosOwnerConfig;
+
+/* QOS_SECOND-sized defaults: lease 30 s, resend 200 ms, contention 0. */
+void qos_owner_config_init(QosOwnerConfig *config, QosOwnerId id, guint32 incarnation);
+
+/* Begins its session above, or its grace: `clients` are those of the durable list (a root's only).
+ */
+QosOwner *qos_owner_new(const QosOwnerConfig *config, const QosOwnerId *clients, guint count,
+                        QosTime now);
+/* Holds are forgotten. NULL is allowed. */
+void qos_owner_free(QosOwner *owner);
+
+typedef enum {
+    QOS_OUTPUT_SEND,     /* `message` to `peer` */
+    QOS_OUTPUT_DONE,     /* `hold` ended waiting: `verdict`, `delay` */
+    QOS_OUTPUT_CONFLICT, /* another wants `credit` of `resource`: put what is held of it, soon; with
+                            `caches` also drop what is cached of it, and say so by
+                            qos_credit_cancel() */
+    QOS_OUTPUT_LOST,     /* what was had of `resource` is lost, held or not: `credit` */
+    QOS_OUTPUT_SAVE,   /* put `peer` on the durable list of clients, then call qos_owner_saved() */
+    QOS_OUTPUT_FORGET, /* take it off the list */
+} QosOutputKind;
+
+/* Borrowed from the owner: valid until the next call of qos_owner_output(). */
+typedef struct {
+    QosOutputKind kind;
+    QosOwnerId peer;
+    const QosCreditMessage *message;
+    QosHold *hold;
+    QosCreditVerdict verdict;
+    QosTime delay;
+    QosResource resource;
+    QosCredit credit;
+} QosOutput;
+
+/* FALSE: there is none. */
+gboolean qos_owner_output(QosOwner *owner, QosOutput *ret_output);
+
+/* A message from `from`, whose identity the caller vouches for; nothing else in it is trusted. */
+void qos_owner_receive(QosOwner *owner, QosOwnerId from, const QosCreditMessage *message,
+                       QosTime now);
+/* What time brings: repetitions, renewals, ends of leases and of the grace. */
+void qos_owner_tick(QosOwner *owner, QosTime now);
+/* When to call qos_owner_tick(). */
+QosTime qos_owner_next(const QosOwner *owner);
+/* The client is on the durable list. */
+void qos_owner_saved(QosOwner *owner, QosOwnerId client, QosTime now);
+
+/* TRUE while it has a lender whose lease runs; always for a root. What is cached may be used so
+ * long. */
+gboolean qos_owner_is_alive(const QosOwner *owner, QosTime now);
+gboolean qos_owner_in_grace(const QosOwner *owner);
+/* Credits lent, one for each borrower and resource. */
+guint64 qos_owner_lent(const QosOwner *owner);
+/* The newest token that it knows of. */
+QosToken qos_owner_token(const QosOwner *owner);
+
+/*
+ * Uses `want` of `resource` (identifiers: as many as it counts). `want` is copied. What is cached
+ * is held at once. Whoever wants several takes them in the order of resources. A user waits for
+ * nothing that conflicts with what he holds of the same resource himself: that is
+ * qos_credit_convert()'s.
+ */
+QosCreditVerdict qos_credit_get(QosOwner *owner, QosTime now, const QosResource *resource,
+                                const QosCredit *want, guint flags, QosHold *hold);
+/* Of locks: holds `want` instead of what it holds, which it gives up only when it has got it. Of
+ * two that each wait for the other to give up, the later is denied, and keeps what it holds. */
+QosCreditVerdict qos_credit_convert(QosOwner *owner, QosTime now, const QosCredit *want,
+                                    guint flags, QosHold *hold);
+/* Releases what is held, which stays cached; or takes back a request that waits. What is neither,
+ * as after a loss, is let alone. */
+void qos_credit_put(QosOwner *owner, QosTime now, QosHold *hold);
+/* Gives cached credit back that stands against another's use of `theirs`; with the next message if
+ * `lazy`. Also answers QOS_OUTPUT_CONFLICT. FALSE: some of it is held, or lent, and nothing else
+ * was pending. */
+gboolean qos_credit_cancel(QosOwner *owner, QosTime now, const QosResource *resource,
+                           const QosCredit *theirs, gboolean lazy);
+/* What the owner has borrowed of the resource and not lent; cleared by the caller. */
+QosCredit qos_credit_owned(const QosOwner *owner, const QosResource *resource);
+
+/* Every borrower's part: for reports and checks. */
+typedef void (*QosSubletFunc)(QosOwnerId borrower, const QosResource *resource,
+                              const QosCredit *credit, QosToken token, gpointer arg);
+void qos_owner_each_sublet(const QosOwner *owner, QosSubletFunc function, gpointer arg);
