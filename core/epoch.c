@@ -11,9 +11,14 @@ void qos_epoch_free(QosEpochHandler *handler)
         handler->class->free(handler);
 }
 
+void qos_epoch_message_clear(QosEpochMessage *message)
+{
+    g_clear_pointer(&message->data, g_bytes_unref);
+}
+
 static void clear_action(gpointer action)
 {
-    g_clear_pointer(&((QosEpochAction *)action)->message.data, g_bytes_unref);
+    qos_epoch_message_clear(&((QosEpochAction *)action)->message);
 }
 
 GArray *qos_epoch_actions_new(void)
@@ -35,7 +40,9 @@ int qos_epoch_next(QosEpochHandler *handler, gint64 epoch, GBytes *data, QosTime
         return -EINVAL;
     if (is_too_long(data))
         return -EMSGSIZE;
-    return handler->class->next(handler, epoch, data, now, out);
+
+    g_autoptr(GBytes) some = data != NULL ? g_bytes_ref(data) : g_bytes_new(NULL, 0);
+    return handler->class->next(handler, epoch, some, now, out);
 }
 
 int qos_epoch_last(QosEpochHandler *handler, gint64 epoch, QosTime now, GArray *out)

@@ -106,8 +106,9 @@ struct QosEpochHandler {
 QosEpochHandler *qos_epoch_local_new(void);
 
 /*
- * A node of a tree. The timeout counts from the first child that is ready; a node that has children
- * with a timeout of their own needs twice theirs, so that nobody is evicted who was ready in time.
+ * A node of a tree. The timeout counts from the first member that is ready. A node above combiners
+ * needs twice their timeout and the time of messages, so that nobody is evicted who was ready in
+ * time.
  */
 typedef struct {
     guint64 parent;      /* QOS_EPOCH_HERE: none, this is the coordinator */
@@ -143,3 +144,12 @@ gboolean qos_epoch_receive(QosEpochHandler *handler, guint64 from, const QosEpoc
 /* Does what is due; returns when there will be something. To be called then, and after each call
  * above to learn when. */
 QosTime qos_epoch_tick(QosEpochHandler *handler, QosTime now, GArray *out);
+
+#define QOS_EPOCH_HEADER 24 /* bytes of a message without data */
+
+/* Appends `message`. */
+void qos_epoch_encode(const QosEpochMessage *message, GByteArray *bytes);
+/* FALSE where the bytes are not exactly one message. */
+gboolean qos_epoch_decode(const guint8 *bytes, gsize length, QosEpochMessage *ret_message);
+/* Lets go of its data. */
+void qos_epoch_message_clear(QosEpochMessage *message);

@@ -13,9 +13,8 @@ static int local_next(QosEpochHandler *handler, gint64 epoch G_GNUC_UNUSED, GByt
 
     handler->state = QOS_EPOCH_WAITING;
     handler->epoch++;
-    action.message = (QosEpochMessage){.type = QOS_EPOCH_START,
-                                       .epoch = handler->epoch,
-                                       .data = data != NULL ? g_bytes_ref(data) : NULL};
+    action.message = (QosEpochMessage){
+        .type = QOS_EPOCH_START, .epoch = handler->epoch, .data = g_bytes_ref(data)};
     g_array_append_val(out, action);
     return 0;
 }

@@ -1,53 +1,617 @@
 /*
- * Epoch handlers: the local one, with exact values.
+ * Epoch handlers with exact values: the local one, the states of a node against a table, timeouts
+ * stepped by hand, eviction and return, messages as bytes. What a handler hands out is compared as
+ * text, one action after the other: "TO TYPE ticket epoch data;". test_epoch_tree.c has whole
+ * trees.
  */
 #include <errno.h>
+#include <string.h>
 
 #include "core/epoch.h"
 
-static void test_local(void)
-{
-    QosEpochHandler *handler = qos_epoch_local_new();
-    g_autoptr(GArray) out = qos_epoch_actions_new();
-    g_autoptr(GBytes) data = g_bytes_new_static("policy", 6);
-    const QosEpochMessage start = {.type = QOS_EPOCH_START, .epoch = 7, .ticket = 1};
+#define PARENT   9
+#define FIRST(n) (((gint64)(n) << QOS_EPOCH_COUNT_BITS) + 1) /* of the incarnation */
+#define TIMEOUT  (10 * QOS_SECOND)
+#define RETRY    (3 * QOS_SECOND)
+#define PATIENCE (30 * QOS_SECOND)
 
-    g_assert_cmpint(qos_epoch_last(handler, 0, 0, out), ==, -EINVAL);
-    for (gint64 epoch = 0; epoch < 3; epoch++) {
-        g_assert_cmpint(qos_epoch_next(handler, epoch + 1, data, 0, out), ==, -EINVAL);
-        g_assert_cmpint(qos_epoch_next(handler, epoch, data, 0, out), ==, 0);
-        g_assert_cmpint(handler->state, ==, QOS_EPOCH_WAITING);
-        g_assert_cmpuint(out->len, ==, 1);
-        const QosEpochAction *action = &g_array_index(out, QosEpochAction, 0);
-        g_assert_cmpuint(action->to, ==, QOS_EPOCH_HERE);
-        g_assert_cmpint(action->message.type, ==, QOS_EPOCH_START);
-        g_assert_cmpint(action->message.epoch, ==, epoch + 1);
-        g_assert_true(g_bytes_equal(action->message.data, data));
-        g_array_set_size(out, 0);
-    }
-    g_assert_cmpint(qos_epoch_tick(handler, 0, out), ==, QOS_NEVER);
-    g_assert_false(qos_epoch_receive(handler, 5, &start, 0, out));
-    g_assert_cmpint(qos_epoch_last(handler, 3, 0, out), ==, 0);
-    g_assert_cmpint(handler->state, ==, QOS_EPOCH_IDLE);
-    g_assert_cmpint(qos_epoch_last(handler, 3, 0, out), ==, -EINVAL);
-    g_assert_cmpint(qos_epoch_next(handler, QOS_EPOCH_FIRST, NULL, 0, out), ==, 0);
-    g_assert_cmpint(handler->epoch, ==, 4);
-    qos_epoch_free(handler);
+typedef struct {
+    QosEpochHandler *handler;
+    QosTime now;
+    GArray *out;
+} Node;
+
+/* Policy data in these tests is a set of letters: the greater of two at each place. */
+static void combine(void *combined, const void *a, gsize a_length, const void *b, gsize b_length)
+{
+    for (gsize i = 0; i < MIN(a_length, b_length); i++)
+        ((char *)combined)[i] = MAX(((const char *)a)[i], ((const char *)b)[i]);
 }
 
-/* Policy data of more than may be sent is refused. */
+static void swab_letters(void *data, gsize length)
+{
+    for (gsize i = 0; i < length / 2; i++) {
+        char byte = ((char *)data)[i];
+        ((char *)data)[i] = ((char *)data)[length - 1 - i];
+        ((char *)data)[length - 1 - i] = byte;
+    }
+}
+
+static const QosEpochConfig config_template = {
+    .incarnation = 1,
+    .timeout = TIMEOUT,
+    .retry = RETRY,
+    .patience = PATIENCE,
+    .reduction = {combine, swab_letters},
+};
+
+static Node node_new(guint64 parent)
+{
+    QosEpochConfig config = config_template;
+
+    config.parent = parent;
+    return (Node){.handler = qos_epoch_tree_new(&config), .out = qos_epoch_actions_new()};
+}
+
+static void node_clear(Node *node)
+{
+    qos_epoch_free(node->handler);
+    g_array_unref(node->out);
+}
+
+static char *number(gint64 value)
+{
+    if (value < FIRST(1))
+        return g_strdup_printf("%" G_GINT64_FORMAT, value);
+    return g_strdup_printf("%d.%d", (int)(value >> QOS_EPOCH_COUNT_BITS), (int)value);
+}
+
+/* What was handed out since the last call. */
+static char *take(Node *node)
+{
+    static const char *const names[] = {"", "READY", "LEAVE", "START", "REFUSE"};
+    GString *text = g_string_new(NULL);
+
+    for (guint i = 0; i < node->out->len; i++) {
+        const QosEpochAction *action = &g_array_index(node->out, QosEpochAction, i);
+        const QosEpochMessage *message = &action->message;
+        g_autofree char *ticket = number((gint64)message->ticket);
+        g_autofree char *epoch = number(message->epoch);
+        gsize length = 0;
+        const char *data = message->data ? g_bytes_get_data(message->data, &length) : NULL;
+
+        g_string_append_printf(text, "%s%d %s %s %s %.*s;", i > 0 ? " " : "", (int)action->to,
+                               names[message->type], ticket, epoch, (int)length, data ? data : "");
+    }
+    g_array_set_size(node->out, 0);
+    return g_string_free(text, FALSE);
+}
+
+#define assert_out(node, expected)                                                                 \
+    do {                                                                                           \
+        g_autofree char *out_text = take(node);                                                    \
+        g_assert_cmpstr(out_text, ==, expected);                                                   \
+    } while (0)
+
+static gboolean receive(Node *node, guint64 from, QosEpochMessageType type, guint64 ticket,
+                        gint64 epoch, const char *data)
+{
+    g_autoptr(GBytes) bytes = data != NULL ? g_bytes_new_static(data, strlen(data)) : NULL;
+    const QosEpochMessage message = {.type = type, .ticket = ticket, .epoch = epoch, .data = bytes};
+
+    return qos_epoch_receive(node->handler, from, &message, node->now, node->out);
+}
+
+static int next(Node *node, gint64 epoch, const char *data)
+{
+    g_autoptr(GBytes) bytes = data != NULL ? g_bytes_new_static(data, strlen(data)) : NULL;
+
+    return qos_epoch_next(node->handler, epoch, bytes, node->now, node->out);
+}
+
+static QosTime tick(Node *node)
+{
+    return qos_epoch_tick(node->handler, node->now, node->out);
+}
+
+static void test_local(void)
+{
+    Node node = {.handler = qos_epoch_local_new(), .out = qos_epoch_actions_new()};
+
+    g_assert_cmpint(qos_epoch_last(node.handler, 0, 0, node.out), ==, -EINVAL);
+    g_assert_cmpint(next(&node, 1, "a"), ==, -EINVAL);
+    g_assert_cmpint(next(&node, QOS_EPOCH_FIRST, "a"), ==, 0);
+    assert_out(&node, "0 START 0 1 a;");
+    g_assert_cmpint(node.handler->state, ==, QOS_EPOCH_WAITING);
+    g_assert_cmpint(next(&node, 1, NULL), ==, 0);
+    assert_out(&node, "0 START 0 2 ;");
+    g_assert_cmpint(tick(&node), ==, QOS_NEVER);
+    g_assert_false(receive(&node, 5, QOS_EPOCH_START, 0, 7, "x"));
+    g_assert_cmpint(qos_epoch_last(node.handler, 3, 0, node.out), ==, -EINVAL);
+    g_assert_cmpint(qos_epoch_last(node.handler, 2, 0, node.out), ==, 0);
+    g_assert_cmpint(node.handler->state, ==, QOS_EPOCH_IDLE);
+    g_assert_cmpint(qos_epoch_last(node.handler, 2, 0, node.out), ==, -EINVAL);
+    g_assert_cmpint(next(&node, QOS_EPOCH_FIRST, "b"), ==, 0);
+    assert_out(&node, "0 START 0 3 b;");
+    node_clear(&node);
+}
+
 static void test_data_too_long(void)
 {
-    QosEpochHandler *handler = qos_epoch_local_new();
-    g_autoptr(GArray) out = qos_epoch_actions_new();
-    g_autoptr(GBytes) data =
-        g_bytes_new_take(g_malloc0(QOS_EPOCH_DATA_MAX + 1), QOS_EPOCH_DATA_MAX + 1);
-    g_autoptr(GBytes) longest = g_bytes_new_from_bytes(data, 0, QOS_EPOCH_DATA_MAX);
+    Node node = node_new(QOS_EPOCH_HERE);
+    g_autofree char *data = g_strnfill(QOS_EPOCH_DATA_MAX + 1, 'x');
 
-    g_assert_cmpint(qos_epoch_next(handler, QOS_EPOCH_FIRST, data, 0, out), ==, -EMSGSIZE);
-    g_assert_cmpuint(out->len, ==, 0);
-    g_assert_cmpint(qos_epoch_next(handler, QOS_EPOCH_FIRST, longest, 0, out), ==, 0);
+    g_assert_cmpint(next(&node, QOS_EPOCH_FIRST, data), ==, -EMSGSIZE);
+    g_assert_false(receive(&node, 5, QOS_EPOCH_READY, 1, QOS_EPOCH_FIRST, data));
+    g_assert_cmpuint(node.out->len, ==, 0);
+    data[QOS_EPOCH_DATA_MAX] = '\0';
+    g_assert_cmpint(next(&node, QOS_EPOCH_FIRST, data), ==, 0);
+    g_assert_cmpuint(node.out->len, ==, 1);
+    node_clear(&node);
+}
+
+static void test_config(void)
+{
+    QosEpochConfig config = config_template;
+
+    config.incarnation = 0;
+    g_assert_null(qos_epoch_tree_new(&config));
+    config.incarnation = QOS_EPOCH_INCARNATION_MAX + 1;
+    g_assert_null(qos_epoch_tree_new(&config));
+    config.incarnation = QOS_EPOCH_INCARNATION_MAX;
+    config.retry = 0;
+    g_assert_null(qos_epoch_tree_new(&config));
+    config.retry = 1;
+    QosEpochHandler *handler = qos_epoch_tree_new(&config);
+    g_assert_nonnull(handler);
     qos_epoch_free(handler);
+    qos_epoch_free(NULL);
+}
+
+/* --- the states --- */
+
+/* A combiner of the children 5 and 6 in each state; its ticket is 1.1, its epoch 1.1 once it has
+ * one. */
+static Node node_in(QosEpochState state)
+{
+    Node node = node_new(PARENT);
+
+    if (state == QOS_EPOCH_IDLE)
+        return node;
+    receive(&node, 5, QOS_EPOCH_READY, 1, QOS_EPOCH_FIRST, "a");
+    if (state != QOS_EPOCH_PASSED)
+        receive(&node, PARENT, QOS_EPOCH_START, FIRST(1), FIRST(1), "a");
+    if (state == QOS_EPOCH_CLOSING)
+        receive(&node, 6, QOS_EPOCH_READY, 1, QOS_EPOCH_FIRST, "b");
+    g_array_set_size(node.out, 0);
+    g_assert_cmpint(node.handler->state, ==, state);
+    return node;
+}
+
+typedef struct {
+    const char *what;
+    guint64 from;
+    QosEpochMessageType type; /* 0: the timer */
+    guint64 ticket;
+    gint64 epoch;
+    const char *data;
+    struct {
+        QosEpochState state;
+        const char *out; /* NULL: refused */
+    } after[4];          /* IDLE, WAITING, CLOSING, PASSED */
+} Row;
+
+#define I QOS_EPOCH_IDLE
+#define W QOS_EPOCH_WAITING
+#define C QOS_EPOCH_CLOSING
+#define P QOS_EPOCH_PASSED
+
+static const Row rows[] = {
+    {"ready",
+     5,
+     QOS_EPOCH_READY,
+     2,
+     QOS_EPOCH_FIRST,
+     "c",
+     {{P, "9 READY 1.1 0 c;"}, {P, "9 READY 1.2 0 c;"}, {P, "9 READY 1.2 0 c;"}, {P, ""}}},
+    {"another",
+     7,
+     QOS_EPOCH_READY,
+     1,
+     QOS_EPOCH_FIRST,
+     "d",
+     {{P, "9 READY 1.1 0 d;"}, {C, ""}, {C, ""}, {P, ""}}},
+    {"leaves",
+     5,
+     QOS_EPOCH_LEAVE,
+     2,
+     0,
+     NULL,
+     {{I, NULL}, {I, "9 LEAVE 1.2 0 ;"}, {P, "9 READY 1.2 0 b;"}, {I, "9 LEAVE 1.2 0 ;"}}},
+    {"a ready one leaves",
+     6,
+     QOS_EPOCH_LEAVE,
+     2,
+     0,
+     NULL,
+     {{I, NULL}, {W, NULL}, {W, ""}, {P, NULL}}},
+    {"leave, late", 5, QOS_EPOCH_LEAVE, 1, 0, NULL, {{I, NULL}, {W, NULL}, {C, NULL}, {P, NULL}}},
+    {"timer",
+     0,
+     0,
+     0,
+     0,
+     NULL,
+     {{I, ""}, {W, ""}, {P, "9 READY 1.2 0 b;"}, {P, "9 READY 1.1 0 a;"}}},
+    {"start",
+     PARENT,
+     QOS_EPOCH_START,
+     FIRST(1),
+     FIRST(1) + 1,
+     "z",
+     {{I, NULL}, {W, NULL}, {C, NULL}, {W, "5 START 1 1.2 z;"}}},
+    {"start, wrong ticket",
+     PARENT,
+     QOS_EPOCH_START,
+     FIRST(1) + 1,
+     FIRST(1) + 1,
+     "z",
+     {{I, NULL}, {W, NULL}, {C, NULL}, {P, NULL}}},
+    {"start, wrong sender",
+     8,
+     QOS_EPOCH_START,
+     FIRST(1),
+     FIRST(1) + 1,
+     "z",
+     {{I, NULL}, {W, NULL}, {C, NULL}, {P, NULL}}},
+    {"start of no epoch",
+     PARENT,
+     QOS_EPOCH_START,
+     FIRST(1),
+     0,
+     "z",
+     {{I, NULL}, {W, NULL}, {C, NULL}, {P, NULL}}},
+    {"refuse",
+     PARENT,
+     QOS_EPOCH_REFUSE,
+     FIRST(1),
+     -ESTALE,
+     NULL,
+     {{I, NULL}, {W, NULL}, {C, NULL}, {I, "5 REFUSE 1 -116 ; 9 LEAVE 1.2 0 ;"}}},
+    {"refuse without an error",
+     PARENT,
+     QOS_EPOCH_REFUSE,
+     FIRST(1),
+     0,
+     NULL,
+     {{I, NULL}, {W, NULL}, {C, NULL}, {P, NULL}}},
+    {"ready again",
+     5,
+     QOS_EPOCH_READY,
+     1,
+     QOS_EPOCH_FIRST,
+     "a",
+     {{P, "9 READY 1.1 0 a;"}, {W, "5 START 1 1.1 a;"}, {C, "5 START 1 1.1 a;"}, {P, ""}}},
+    {"ready, late",
+     5,
+     QOS_EPOCH_READY,
+     0,
+     QOS_EPOCH_FIRST,
+     "e",
+     {{P, "9 READY 1.1 0 e;"}, {W, NULL}, {C, NULL}, {P, NULL}}},
+    {"parent as child",
+     PARENT,
+     QOS_EPOCH_READY,
+     3,
+     QOS_EPOCH_FIRST,
+     "e",
+     {{I, NULL}, {W, NULL}, {C, NULL}, {P, NULL}}},
+    {"no such message",
+     5,
+     77,
+     3,
+     QOS_EPOCH_FIRST,
+     "e",
+     {{I, NULL}, {W, NULL}, {C, NULL}, {P, NULL}}},
+};
+#undef I
+#undef W
+#undef C
+#undef P
+
+static void test_states(void)
+{
+    for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
+        for (QosEpochState state = QOS_EPOCH_IDLE; state <= QOS_EPOCH_PASSED; state++) {
+            const Row *row = &rows[i];
+            Node node = node_in(state);
+
+            g_test_message("%s in state %d", row->what, state);
+            if (row->type == 0) {
+                node.now = TIMEOUT;
+                tick(&node);
+            } else {
+                gboolean is_taken =
+                    receive(&node, row->from, row->type, row->ticket, row->epoch, row->data);
+                g_assert_true(is_taken ? row->after[state].out != NULL : node.out->len <= 1);
+            }
+            g_assert_cmpint(node.handler->state, ==, row->after[state].state);
+            assert_out(&node, row->after[state].out != NULL ? row->after[state].out : "");
+            node_clear(&node);
+        }
+    }
+}
+
+/* --- coordinator and combiner, step by step --- */
+
+static void test_coordinator(void)
+{
+    Node node = node_new(QOS_EPOCH_HERE);
+
+    /* The first is alone: the first epoch is its own. */
+    receive(&node, 5, QOS_EPOCH_READY, 1, QOS_EPOCH_FIRST, "adz");
+    assert_out(&node, "5 START 1 1.1 adz;");
+    receive(&node, 6, QOS_EPOCH_READY, 1, QOS_EPOCH_FIRST, "cb");
+    assert_out(&node, "");
+    /* The shortest data says how much counts. */
+    receive(&node, 5, QOS_EPOCH_READY, 2, FIRST(1), "bczx");
+    g_autofree char *started = take(&node);
+    g_assert_true(strstr(started, "5 START 2 1.2 cc;") && strstr(started, "6 START 1 1.2 cc;"));
+    g_assert_cmpint(node.handler->epoch, ==, FIRST(1) + 1);
+    g_assert_cmpint(tick(&node), ==, QOS_NEVER);
+    node_clear(&node);
+}
+
+/* The timeout counts from the first that is ready; at its last nanosecond nobody is evicted yet. */
+static void test_eviction(void)
+{
+    Node node = node_new(QOS_EPOCH_HERE);
+
+    for (guint64 child = 5; child <= 7; child++)
+        receive(&node, child, QOS_EPOCH_READY, 1, QOS_EPOCH_FIRST, "a");
+    receive(&node, 5, QOS_EPOCH_READY, 2, FIRST(1), "a");
+    g_array_set_size(node.out, 0); /* all three are in 1.2 */
+
+    node.now = QOS_SECOND;
+    receive(&node, 6, QOS_EPOCH_READY, 2, FIRST(1) + 1, "b");
+    g_assert_cmpint(tick(&node), ==, QOS_SECOND + TIMEOUT);
+    node.now = 5 * QOS_SECOND;
+    receive(&node, 7, QOS_EPOCH_READY, 2, FIRST(1) + 1, "c");
+    node.now = QOS_SECOND + TIMEOUT - 1;
+    g_assert_cmpint(tick(&node), ==, QOS_SECOND + TIMEOUT);
+    assert_out(&node, "");
+    node.now++;
+    g_assert_cmpint(tick(&node), ==, QOS_NEVER);
+    g_autofree char *started = take(&node);
+    g_assert_true(strstr(started, "6 START 2 1.3 c;") && strstr(started, "7 START 2 1.3 c;"));
+    g_assert_null(strstr(started, "5 "));
+
+    /* The evicted one does not know it: it is told, and comes back as one that knows no epoch. */
+    receive(&node, 5, QOS_EPOCH_READY, 3, FIRST(1) + 1, "d");
+    assert_out(&node, "5 REFUSE 3 -116 ;");
+    receive(&node, 5, QOS_EPOCH_READY, 3, FIRST(1) + 1, "d");
+    assert_out(&node, "5 REFUSE 3 -116 ;");
+    g_assert_cmpint(node.handler->state, ==, QOS_EPOCH_WAITING);
+    receive(&node, 5, QOS_EPOCH_READY, 4, QOS_EPOCH_FIRST, "e");
+    g_assert_cmpint(node.handler->state, ==, QOS_EPOCH_CLOSING);
+    receive(&node, 6, QOS_EPOCH_READY, 3, FIRST(1) + 2, "e");
+    receive(&node, 7, QOS_EPOCH_LEAVE, 3, 0, NULL);
+    g_autofree char *returned = take(&node);
+    g_assert_true(strstr(returned, "5 START 4 1.4 e;") && strstr(returned, "6 START 3 1.4 e;"));
+    node_clear(&node);
+}
+
+/* A child that lost its START and gave up is in none of its peers' epochs any more. */
+static void test_child_behind(void)
+{
+    Node node = node_new(QOS_EPOCH_HERE);
+
+    receive(&node, 5, QOS_EPOCH_READY, 1, QOS_EPOCH_FIRST, "a");
+    receive(&node, 5, QOS_EPOCH_READY, 2, FIRST(1), "a");
+    g_array_set_size(node.out, 0);
+    receive(&node, 5, QOS_EPOCH_READY, 3, FIRST(1), "a");
+    assert_out(&node, "5 REFUSE 3 -116 ;");
+    g_assert_cmpint(node.handler->state, ==, QOS_EPOCH_IDLE);
+    node_clear(&node);
+}
+
+/* What was handed in before a child restarted is replaced as long as it was not passed on. */
+static void test_child_restarts(void)
+{
+    Node node = node_in(QOS_EPOCH_CLOSING);
+
+    receive(&node, 6, QOS_EPOCH_READY, 8, QOS_EPOCH_FIRST, "x");
+    receive(&node, 5, QOS_EPOCH_READY, 2, FIRST(1), "c");
+    assert_out(&node, "9 READY 1.2 1.1 x;");
+    receive(&node, 6, QOS_EPOCH_READY, 9, QOS_EPOCH_FIRST, "y");
+    receive(&node, PARENT, QOS_EPOCH_START, FIRST(1) + 1, FIRST(1) + 1, "z");
+    assert_out(&node, "5 START 2 1.2 z;");
+    g_assert_cmpint(node.handler->state, ==, QOS_EPOCH_CLOSING);
+    receive(&node, 5, QOS_EPOCH_LEAVE, 3, 0, NULL);
+    assert_out(&node, "9 READY 1.3 0 y;");
+    node_clear(&node);
+}
+
+/* Whoever waits in an epoch that the others have left behind is told so. */
+static void test_waits_behind(void)
+{
+    Node node = node_in(QOS_EPOCH_PASSED);
+
+    receive(&node, PARENT, QOS_EPOCH_START, FIRST(1), FIRST(1), "a");
+    receive(&node, 5, QOS_EPOCH_READY, 2, FIRST(1), "a");
+    receive(&node, 6, QOS_EPOCH_READY, 1, FIRST(1), "a");
+    g_array_set_size(node.out, 0);
+    receive(&node, PARENT, QOS_EPOCH_START, FIRST(1) + 1, FIRST(1) + 1, "b");
+    g_autofree char *started = take(&node);
+    g_assert_true(strstr(started, "5 START 2 1.2 b;") && strstr(started, "6 REFUSE 1 -116 ;"));
+    g_assert_cmpint(node.handler->state, ==, QOS_EPOCH_WAITING);
+    node_clear(&node);
+}
+
+/* A coordinator that restarted goes on above all numbers of its former life. */
+static void test_coordinator_restarts(void)
+{
+    QosEpochConfig config = config_template;
+    config.incarnation = 2;
+    Node node = {.handler = qos_epoch_tree_new(&config), .out = qos_epoch_actions_new()};
+
+    receive(&node, 5, QOS_EPOCH_READY, 4, FIRST(1) + 6, "a");
+    assert_out(&node, "5 START 4 2.1 a;");
+    receive(&node, 6, QOS_EPOCH_READY, 9, FIRST(1) + 5, "b");
+    receive(&node, 5, QOS_EPOCH_LEAVE, 5, 0, NULL);
+    assert_out(&node, "6 START 9 2.2 b;");
+    node_clear(&node);
+}
+
+static void test_numbers_end(void)
+{
+    Node node = node_new(QOS_EPOCH_HERE);
+
+    node.handler->epoch = FIRST(2) - 2;
+    receive(&node, 5, QOS_EPOCH_READY, 1, QOS_EPOCH_FIRST, "a");
+    assert_out(&node, "5 REFUSE 1 -75 ;");
+    g_assert_cmpint(node.handler->state, ==, QOS_EPOCH_IDLE);
+    node_clear(&node);
+}
+
+/* --- a participant's own node --- */
+
+static void test_participant(void)
+{
+    Node node = node_new(PARENT);
+
+    g_assert_cmpint(qos_epoch_last(node.handler, 0, 0, node.out), ==, -EINVAL);
+    g_assert_cmpint(next(&node, QOS_EPOCH_FIRST, "a"), ==, 0);
+    assert_out(&node, "9 READY 1.1 0 a;");
+    g_assert_cmpint(next(&node, QOS_EPOCH_FIRST, "a"), ==, -EBUSY);
+    g_assert_cmpint(tick(&node), ==, RETRY);
+    g_assert_true(receive(&node, PARENT, QOS_EPOCH_START, FIRST(1), FIRST(1), "b"));
+    assert_out(&node, "0 START 0 1.1 b;");
+    g_assert_false(receive(&node, PARENT, QOS_EPOCH_START, FIRST(1), FIRST(1), "b"));
+    g_assert_cmpint(tick(&node), ==, QOS_NEVER);
+    g_assert_cmpint(next(&node, FIRST(1) + 1, "a"), ==, -EINVAL);
+    g_assert_cmpint(next(&node, FIRST(1), "c"), ==, 0);
+    assert_out(&node, "9 READY 1.2 1.1 c;");
+    /* An epoch that has begun here does not begin again. */
+    g_assert_false(receive(&node, PARENT, QOS_EPOCH_START, FIRST(1) + 1, FIRST(1), "b"));
+    g_assert_true(receive(&node, PARENT, QOS_EPOCH_REFUSE, FIRST(1) + 1, -ESTALE, NULL));
+    assert_out(&node, "0 REFUSE 0 -116 ; 9 LEAVE 1.3 0 ;");
+    g_assert_cmpint(next(&node, QOS_EPOCH_FIRST, "d"), ==, 0);
+    assert_out(&node, "9 READY 1.4 0 d;");
+    /* It leaves while it waits: no call-back. */
+    g_assert_cmpint(qos_epoch_last(node.handler, FIRST(1), 0, node.out), ==, 0);
+    assert_out(&node, "9 LEAVE 1.5 0 ;");
+    g_assert_false(receive(&node, PARENT, QOS_EPOCH_START, FIRST(1) + 3, FIRST(1) + 1, "b"));
+    g_assert_cmpint(tick(&node), ==, QOS_NEVER);
+    node_clear(&node);
+}
+
+/* Cut off: repeated every RETRY, given up after PATIENCE, to the nanosecond. */
+static void test_cut_off(void)
+{
+    Node node = node_new(PARENT);
+
+    node.now = QOS_SECOND;
+    next(&node, QOS_EPOCH_FIRST, "a");
+    for (guint i = 1; i < 10; i++) {
+        assert_out(&node, "9 READY 1.1 0 a;");
+        node.now = QOS_SECOND + i * RETRY - 1;
+        g_assert_cmpint(tick(&node), ==, node.now + 1);
+        assert_out(&node, "");
+        node.now++;
+        g_assert_cmpint(tick(&node), ==, node.now + RETRY);
+    }
+    assert_out(&node, "9 READY 1.1 0 a;");
+    node.now = QOS_SECOND + PATIENCE - 1;
+    g_assert_cmpint(tick(&node), ==, QOS_SECOND + PATIENCE);
+    node.now++;
+    g_assert_cmpint(tick(&node), ==, QOS_NEVER);
+    assert_out(&node, "9 READY 1.1 0 a; 0 REFUSE 0 -110 ; 9 LEAVE 1.2 0 ;");
+    g_assert_cmpint(node.handler->state, ==, QOS_EPOCH_IDLE);
+    node_clear(&node);
+}
+
+/* The scheduler of a node that has children as well is a member like them. */
+static void test_combiner_takes_part(void)
+{
+    Node node = node_in(QOS_EPOCH_WAITING);
+
+    next(&node, QOS_EPOCH_FIRST, "b");
+    receive(&node, 5, QOS_EPOCH_READY, 2, FIRST(1), "a");
+    assert_out(&node, "9 READY 1.2 1.1 b;");
+    receive(&node, PARENT, QOS_EPOCH_START, FIRST(1) + 1, FIRST(1) + 1, "z");
+    g_autofree char *started = take(&node);
+    g_assert_true(strstr(started, "0 START 0 1.2 z;") && strstr(started, "5 START 2 1.2 z;"));
+    /* Evicted, it is told as a child is. */
+    receive(&node, 5, QOS_EPOCH_READY, 3, FIRST(1) + 1, "a");
+    node.now = TIMEOUT;
+    tick(&node);
+    receive(&node, PARENT, QOS_EPOCH_START, FIRST(1) + 2, FIRST(1) + 2, "z");
+    assert_out(&node, "9 READY 1.3 1.2 a; 5 START 3 1.3 z;");
+    g_assert_cmpint(next(&node, FIRST(1) + 1, "b"), ==, 0);
+    assert_out(&node, "0 REFUSE 0 -116 ;");
+    g_assert_cmpint(tick(&node), ==, QOS_NEVER);
+    g_assert_cmpint(next(&node, QOS_EPOCH_FIRST, "b"), ==, 0);
+    node_clear(&node);
+}
+
+/* --- messages as bytes --- */
+
+static void test_swapped(void)
+{
+    Node node = node_new(PARENT);
+    g_autoptr(GBytes) data = g_bytes_new_static("abc", 3);
+    QosEpochMessage ready = {
+        .type = QOS_EPOCH_READY, .ticket = 1, .data = data, .is_swapped = TRUE};
+
+    qos_epoch_receive(node.handler, 5, &ready, 0, node.out);
+    assert_out(&node, "9 READY 1.1 0 cba;");
+    node_clear(&node);
+}
+
+static void test_bytes(void)
+{
+    static const guint8 expected[] = {1,   1,  G_BYTE_ORDER == G_BIG_ENDIAN,
+                                      0,   2,  0,
+                                      0,   0,  8,
+                                      7,   6,  5,
+                                      4,   3,  2,
+                                      1,   2,  0,
+                                      0,   0,  0,
+                                      1,   0,  0,
+                                      'h', 'i'};
+    g_autoptr(GByteArray) bytes = g_byte_array_new();
+    g_autoptr(GBytes) data = g_bytes_new_static("hi", 2);
+    const QosEpochMessage ready = {.type = QOS_EPOCH_READY,
+                                   .ticket = G_GUINT64_CONSTANT(0x0102030405060708),
+                                   .epoch = FIRST(1) + 1,
+                                   .data = data};
+    QosEpochMessage decoded;
+
+    qos_epoch_encode(&ready, bytes);
+    g_assert_cmpmem(bytes->data, bytes->len, expected, sizeof(expected));
+    for (guint length = 0; length < bytes->len; length++)
+        g_assert_false(qos_epoch_decode(bytes->data, length, &decoded));
+    g_assert_true(qos_epoch_decode(bytes->data, bytes->len, &decoded));
+    g_assert_cmpuint(decoded.ticket, ==, ready.ticket);
+    g_assert_cmpint(decoded.epoch, ==, ready.epoch);
+    g_assert_false(decoded.is_swapped);
+    g_assert_true(g_bytes_equal(decoded.data, data));
+    qos_epoch_message_clear(&decoded);
+
+    bytes->data[2] ^= 1;
+    g_assert_true(qos_epoch_decode(bytes->data, bytes->len, &decoded));
+    g_assert_true(decoded.is_swapped);
+    qos_epoch_message_clear(&decoded);
+    /* Each byte of the header but those of the order and the ticket is looked at. */
+    for (guint at = 0; at < 24; at++) {
+        if (at == 2 || (at >= 8 && at < 16) || (at >= 16 && at < 23))
+            continue;
+        guint8 before = bytes->data[at];
+        bytes->data[at] = 0xff;
+        g_assert_false(qos_epoch_decode(bytes->data, bytes->len, &decoded));
+        bytes->data[at] = before;
+    }
 }
 
 int main(int argc, char **argv)
@@ -55,5 +619,19 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/epoch/local", test_local);
     g_test_add_func("/epoch/data-too-long", test_data_too_long);
+    g_test_add_func("/epoch/config", test_config);
+    g_test_add_func("/epoch/states", test_states);
+    g_test_add_func("/epoch/coordinator", test_coordinator);
+    g_test_add_func("/epoch/eviction", test_eviction);
+    g_test_add_func("/epoch/child-behind", test_child_behind);
+    g_test_add_func("/epoch/child-restarts", test_child_restarts);
+    g_test_add_func("/epoch/waits-behind", test_waits_behind);
+    g_test_add_func("/epoch/coordinator-restarts", test_coordinator_restarts);
+    g_test_add_func("/epoch/numbers-end", test_numbers_end);
+    g_test_add_func("/epoch/participant", test_participant);
+    g_test_add_func("/epoch/cut-off", test_cut_off);
+    g_test_add_func("/epoch/combiner-takes-part", test_combiner_takes_part);
+    g_test_add_func("/epoch/swapped", test_swapped);
+    g_test_add_func("/epoch/bytes", test_bytes);
     return g_test_run();
 }
