@@ -93,17 +93,20 @@ typedef struct {
 /* A credit in a message has at most so many spans. */
 #define QOS_CREDIT_SPANS_MAX 4096
 
-/* A value: cleared by qos_credit_clear(). All zeros are the empty credit of any type. */
+/*
+ * A value: cleared by qos_credit_clear(). All zeros are the empty credit of any type; the largest
+ * member is the first one, so that {0} sets them all.
+ */
 typedef struct {
     union {
-        struct {
-            guint32 reads, writes; /* bits; what is written is in `reads` too */
-        };
-        guint64 amount;
         struct {
             QosSpan *spans; /* owned; sorted, disjoint, neighbours of a kind merged; else NULL */
             guint count;
         };
+        struct {
+            guint32 reads, writes; /* bits; what is written is in `reads` too */
+        };
+        guint64 amount;
     };
 } QosCredit;
 
