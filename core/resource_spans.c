@@ -22,16 +22,19 @@ static Table left = {{NONE, NONE, NONE}, {READ, READ, NONE}, {WRITE, READ, NONE}
 static Table clash = {{NONE, NONE, NONE}, {NONE, NONE, READ}, {NONE, READ, READ}};
 
 typedef struct {
-    const QosSpan *next, *end;
+    const QosSpan *next;
+    guint left;
 } Cursor;
 
 /* The rung at `at`, which only grows from call to call, and in `*ret_last` up to where it stays so.
  */
 static guint rung_at(Cursor *cursor, guint64 at, guint64 *ret_last)
 {
-    while (cursor->next < cursor->end && cursor->next->last < at)
+    while (cursor->left > 0 && cursor->next->last < at) {
         cursor->next++;
-    if (cursor->next == cursor->end) {
+        cursor->left--;
+    }
+    if (cursor->left == 0) {
         *ret_last = G_MAXUINT64;
         return NONE;
     }
@@ -53,8 +56,8 @@ typedef struct {
 
 static void walk_start(Walk *walk, const QosCredit *one, const QosCredit *other)
 {
-    *walk = (Walk){.one = {one->spans, one->spans + one->count},
-                   .other = {other->spans, other->spans + other->count},
+    *walk = (Walk){.one = {one->spans, one->count},
+                   .other = {other->spans, other->count},
                    .last = G_MAXUINT64};
 }
 
