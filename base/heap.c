@@ -1,109 +1,124 @@
 /*
- * A binary min-heap over a GPtrArray. Each node knows its place, so that one in the middle is moved
- * or removed by sifting from there. The order is (key, serial): the serial makes it total, hence
+ * A min-heap with four children to an element. The array holds what is compared, (key, serial), so
+ * that no node is looked at on the way, and is half as deep as a binary one: with 10,000 nodes,
+ * each in a cache line of its own, that is most of the time. Each node knows its place, so that one
+ * in the middle is moved or removed by sifting from there. The serial makes the order total, hence
  * stable for equal keys.
  */
 #include "base/heap.h"
 
+#define CHILDREN 4
+
+typedef struct {
+    gint64 key;
+    guint64 serial; /* breaks ties: order of entry */
+    QosHeapNode *node;
+} Entry;
+
 void qos_heap_init(QosHeap *heap)
 {
-    heap->nodes = g_ptr_array_new();
+    heap->entries = g_array_new(FALSE, FALSE, sizeof(Entry));
     heap->serial = 0;
+}
+
+static Entry *entries_of(const QosHeap *heap)
+{
+    return (Entry *)(void *)heap->entries->data;
 }
 
 void qos_heap_clear(QosHeap *heap)
 {
-    while (qos_heap_size(heap) > 0)
-        qos_heap_remove(heap, g_ptr_array_index(heap->nodes, heap->nodes->len - 1));
-    g_clear_pointer(&heap->nodes, g_ptr_array_unref);
+    for (guint i = 0; i < heap->entries->len; i++)
+        entries_of(heap)[i].node->index = 0;
+    g_clear_pointer(&heap->entries, g_array_unref);
 }
 
-static gboolean goes_before(const QosHeapNode *a, const QosHeapNode *b)
+static gboolean goes_before(const Entry *a, const Entry *b)
 {
     return a->key != b->key ? a->key < b->key : a->serial < b->serial;
 }
 
-static QosHeapNode *node_at(const QosHeap *heap, guint place)
+static void put(Entry *entries, guint place, Entry entry)
 {
-    return g_ptr_array_index(heap->nodes, place);
+    entries[place] = entry;
+    entry.node->index = place + 1;
 }
 
-static void put(QosHeap *heap, guint place, QosHeapNode *node)
+/* Puts `entry` into the free `place`, or above it, where those it goes before stand. Returns where.
+ */
+static guint sift_up(const QosHeap *heap, guint place, Entry entry)
 {
-    heap->nodes->pdata[place] = node;
-    node->index = place + 1;
-}
+    Entry *entries = entries_of(heap);
 
-static void sift_up(QosHeap *heap, QosHeapNode *node)
-{
-    guint place = node->index - 1;
-
-    while (place > 0 && goes_before(node, node_at(heap, (place - 1) / 2))) {
-        put(heap, place, node_at(heap, (place - 1) / 2));
-        place = (place - 1) / 2;
+    while (place > 0 && goes_before(&entry, &entries[(place - 1) / CHILDREN])) {
+        put(entries, place, entries[(place - 1) / CHILDREN]);
+        place = (place - 1) / CHILDREN;
     }
-    put(heap, place, node);
+    put(entries, place, entry);
+    return place;
 }
 
-static void sift_down(QosHeap *heap, QosHeapNode *node)
+/* Where the first of the children of `place` is; beyond the end where it has none. */
+static guint least_child(const QosHeap *heap, guint place)
 {
-    guint place = node->index - 1;
+    const Entry *entries = entries_of(heap);
+    guint least = CHILDREN * place + 1;
+    guint end = MIN(least + CHILDREN, heap->entries->len);
 
-    for (;;) {
-        guint child = 2 * place + 1;
+    for (guint child = least + 1; child < end; child++)
+        least = goes_before(&entries[child], &entries[least]) ? child : least;
+    return least;
+}
 
-        if (child >= heap->nodes->len)
-            break;
-        if (child + 1 < heap->nodes->len &&
-            goes_before(node_at(heap, child + 1), node_at(heap, child)))
-            child++;
-        if (!goes_before(node_at(heap, child), node))
-            break;
-        put(heap, place, node_at(heap, child));
+/* Moves the entry at `place` down, below those that go before it. */
+static void sift_down(const QosHeap *heap, guint place)
+{
+    Entry *entries = entries_of(heap);
+    Entry entry = entries[place];
+
+    for (guint child = least_child(heap, place);
+         child < heap->entries->len && goes_before(&entries[child], &entry);
+         child = least_child(heap, place)) {
+        put(entries, place, entries[child]);
         place = child;
     }
-    put(heap, place, node);
+    put(entries, place, entry);
 }
 
 void qos_heap_push(QosHeap *heap, QosHeapNode *node, gint64 key)
 {
     g_return_if_fail(!qos_heap_contains(node));
     node->key = key;
-    node->serial = heap->serial++;
-    g_ptr_array_add(heap->nodes, node);
-    node->index = heap->nodes->len;
-    sift_up(heap, node);
+    g_array_set_size(heap->entries, heap->entries->len + 1);
+    sift_up(heap, heap->entries->len - 1,
+            (Entry){.key = key, .serial = heap->serial++, .node = node});
 }
 
 void qos_heap_update(QosHeap *heap, QosHeapNode *node, gint64 key)
 {
     g_return_if_fail(qos_heap_contains(node));
-    node->key = key;
-    sift_up(heap, node);
-    sift_down(heap, node);
+    Entry entry = entries_of(heap)[node->index - 1];
+    node->key = entry.key = key;
+    sift_down(heap, sift_up(heap, node->index - 1, entry));
 }
 
 void qos_heap_remove(QosHeap *heap, QosHeapNode *node)
 {
-    QosHeapNode *last;
-
     if (!qos_heap_contains(node))
         return;
-    last = g_ptr_array_steal_index(heap->nodes, heap->nodes->len - 1);
-    if (last != node) {
-        put(heap, node->index - 1, last);
-        sift_up(heap, last);
-        sift_down(heap, last);
-    }
+    Entry last = entries_of(heap)[heap->entries->len - 1];
+    g_array_set_size(heap->entries, heap->entries->len - 1);
+    if (last.node != node)
+        sift_down(heap, sift_up(heap, node->index - 1, last));
     node->index = 0;
 }
 
 QosHeapNode *qos_heap_peek(const QosHeap *heap)
 {
-    return heap->nodes->len > 0 ? node_at(heap, 0) : NULL;
+    return heap->entries->len > 0 ? entries_of(heap)->node : NULL;
 }
 
 guint qos_heap_size(const QosHeap *heap)
 {
-    return heap->nodes->len;
+    return heap->entries->len;
 }

@@ -1,20 +1,18 @@
 /*
- * A binary min-heap of elements that embed their place in it, so that nothing is allocated and any
- * element can be moved or removed in O(log n). Elements with equal keys leave in the order in which
- * they entered.
+ * A min-heap of elements that embed their place in it, so that any element can be moved or removed
+ * in O(log n). Elements with equal keys leave in the order in which they entered.
  */
 #pragma once
 
 #include <glib.h>
 
 typedef struct {
-    gint64 key;     /* the order; set by the heap's calls only */
-    guint64 serial; /* breaks ties: order of entry */
-    guint index;    /* place in the array plus one; 0 = not in a heap */
+    gint64 key;  /* the order; set by the heap's calls only */
+    guint index; /* place in the array plus one; 0 = not in a heap */
 } QosHeapNode;
 
 typedef struct {
-    GPtrArray *nodes; /* of QosHeapNode *, not owned */
+    GArray *entries; /* heap.c's own; the nodes in it are not owned */
     guint64 serial;
 } QosHeap;
 

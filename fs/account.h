@@ -46,42 +46,40 @@ typedef struct {
 } QosWait;
 
 typedef struct QosJob {
-    gint references; /* atomic */
-    char id[QOS_JOB_ID_MAX + 1];
+    gint references; /* atomic; first, for qos_gate_copy_job() */
+    /* What each request changes stands together: with thousands of jobs these are cache misses. */
     guint nodes;     /* the job's node count, 0 = unknown */
-    QosTime started; /* first request since the last clear */
+    guint waiting;   /* requests that wait now */
+    guint running;   /* slots held now */
+    guint passing;   /* in the store without a slot */
+    guint filling;   /* requests that wait and fill the kernel's cache */
+    GQueue held;     /* the scheduler's, of QosRequest: due, but the job has its share of slots */
+    GList held_link; /* among the jobs that have held requests */
+    QosShare share;  /* of the adaptive sharing */
     QosTime seen;    /* last request */
+    QosTime store_time; /* sum, ns */
+    QosTime wait_time;  /* sum, ns: all reasons */
+    guint64 requests;
+    guint64 waits;           /* requests that waited */
+    QosTime rate_time;       /* the decaying rates below hold as of this time */
+    guint64 rate_operations; /* since rate_time, not yet in the rates */
+    guint64 rate_bytes;
+    double operation_rate; /* op/s, decaying over about 2 s */
+    double byte_rate;      /* bytes/s */
+    guint wait_count;
+    QosWait wait[QOS_JOB_WAITS_MAX];
 
     QosSample operation[QOS_OP_COUNT]; /* the store's time, us */
     QosSample read_bytes;              /* copies inside the store count as both */
     QosSample write_bytes;
     QosHistogram read_sizes;
     QosHistogram write_sizes;
-    QosTime store_time; /* sum, ns */
-    QosTime wait_time;  /* sum, ns: all reasons */
-    guint64 requests;
-    guint64 waits; /* requests that waited */
+    QosTime started; /* first request since the last clear */
     guint64 errors;
-    QosWait wait[QOS_JOB_WAITS_MAX];
-    guint wait_count;
-
-    guint waiting;           /* requests that wait now */
-    guint running;           /* slots held now */
-    guint passing;           /* in the store without a slot */
-    guint filling;           /* requests that wait and fill the kernel's cache */
-    guint64 parked_bytes;    /* of data, in memory while its request waits */
-    guint64 refused;         /* requests that failed because nothing was left to hold their data */
-    guint passthrough;       /* open files that the kernel reads and writes by itself */
-    QosTime rate_time;       /* the decaying rates below hold as of this time */
-    double operation_rate;   /* op/s, decaying over about 2 s */
-    double byte_rate;        /* bytes/s */
-    guint64 rate_operations; /* since rate_time, not yet in the rates */
-    guint64 rate_bytes;
-
-    /* The scheduler's own. */
-    GQueue held;     /* of QosRequest: due, but the job has its full share of slots */
-    GList held_link; /* among the jobs that have held requests */
-    QosShare share;  /* of the adaptive sharing */
+    guint64 parked_bytes; /* of data, in memory while its request waits */
+    guint64 refused;      /* requests that failed because nothing was left to hold their data */
+    guint passthrough;    /* open files that the kernel reads and writes by itself */
+    char id[QOS_JOB_ID_MAX + 1];
 } QosJob;
 
 typedef struct {

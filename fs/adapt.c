@@ -416,11 +416,21 @@ guint qos_adapt_count(const QosAdapt *adapt)
     return adapt->jobs->len;
 }
 
+gint64 qos_adapt_record(const QosAdapt *adapt, const QosJob *job)
+{
+    if (job->share.member == 0)
+        return 0;
+    return adapt->config.mode == QOS_ADAPT_FAIR
+               ? qos_adapt_fair_of(adapt, job)->record
+               : qos_adapt_paper_of(adapt, job)->record * QOS_COST_UNIT;
+}
+
 gboolean qos_adapt_share_state(const QosAdapt *adapt, const QosJob *job, QosShareState *ret_state)
 {
     *ret_state = (QosShareState){.totals = totals_of(adapt, job)};
     if (job->share.member == 0)
         return FALSE;
+    ret_state->record = qos_adapt_record(adapt, job);
     if (adapt->config.mode == QOS_ADAPT_FAIR) {
         const QosFairJob *fair = qos_adapt_fair_of(adapt, job);
         ret_state->weight = fair->weight;
@@ -428,7 +438,6 @@ gboolean qos_adapt_share_state(const QosAdapt *adapt, const QosJob *job, QosShar
         ret_state->demand = fair->demand;
         ret_state->allocation = fair->allocation;
         ret_state->flow = fair->flow;
-        ret_state->record = fair->record;
         if (fair->flow != 0)
             ret_state->partner = fair->flow > 0 ? adapt->borrower : adapt->lender;
     } else {
@@ -438,7 +447,6 @@ gboolean qos_adapt_share_state(const QosAdapt *adapt, const QosJob *job, QosShar
             (gint64)(paper->priority * (double)qos_adapt_units(adapt, qos_adapt_capacity(adapt)));
         ret_state->demand = paper->demand * QOS_COST_UNIT;
         ret_state->allocation = paper->allocation * QOS_COST_UNIT;
-        ret_state->record = paper->record * QOS_COST_UNIT;
     }
     return TRUE;
 }

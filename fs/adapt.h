@@ -134,6 +134,8 @@ guint qos_adapt_count(const QosAdapt *adapt);
 /* FALSE where the job takes no part: its totals are there even so. */
 gboolean qos_adapt_share_state(const QosAdapt *adapt, const struct QosJob *job,
                                QosShareState *ret_state);
+/* What it lent (> 0) or borrowed (< 0), and is not paid back; in units. */
+gint64 qos_adapt_record(const QosAdapt *adapt, const struct QosJob *job);
 /* Gives a job the record and the totals that it had before a remount. Records that do not add up to
  * 0 are cut in proportion at the next period's end; negative totals, and records of more than
  * QOS_FAIR_UNITS_MAX, count as 0. Without mode fair the record is lost. */

@@ -577,7 +577,7 @@ GPtrArray *qos_gate_jobs(QosGate *gate)
 void qos_gate_copy_job(QosGate *gate, const QosJob *job, QosJob *ret_copy)
 {
     /* All but the references, which change without the lock. */
-    const gsize start = offsetof(QosJob, id);
+    const gsize start = offsetof(QosJob, nodes);
     QosShareState share;
 
     ret_copy->references = 0;

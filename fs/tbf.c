@@ -32,8 +32,9 @@
 #include "fs/bucket.h"
 
 #define IDLE_TIME           (10 * QOS_SECOND) /* longer than the pauses of a job that computes and writes */
-#define REMATCH_BATCH       64 /* keeps one call under some 100 us with 1,000 rules */
-#define MINIMUM_DEPTH_OPS   3  /* Lustre's tbf_depth */
+#define USED_STEP           QOS_SECOND /* of thousands of flows, neighbours in Tbf.idle are cache misses */
+#define REMATCH_BATCH       64         /* keeps one call under some 100 us with 1,000 rules */
+#define MINIMUM_DEPTH_OPS   3          /* Lustre's tbf_depth */
 #define MINIMUM_DEPTH_BYTES 4096
 
 typedef struct Queue Queue;
@@ -53,8 +54,8 @@ typedef struct {
     guint64 generation; /* of the rules that `queue` and `dryrun` were matched by */
     Queue *queue;       /* counted in its `flows` */
     Queue *dryrun;      /* or NULL; likewise */
-    QosTime used;
-    GList link; /* in Tbf.idle */
+    QosTime used;       /* last, to USED_STEP */
+    GList link;         /* in Tbf.idle */
 } Flow;
 
 struct Queue {
@@ -79,7 +80,7 @@ typedef struct {
     guint fields;               /* that the rules look at */
     GHashTable *flows;          /* Key -> Flow */
     Flow *recent[QOS_OP_COUNT]; /* the last one used, or NULL: mostly the next one too */
-    GQueue idle;                /* of Flow, least recently used first */
+    GQueue idle;                /* of Flow, by `used` */
     GHashTable *queues;         /* Key -> Queue */
     GHashTable *counters;       /* rule id -> QosRuleState */
     QosHeap heap;               /* of Queue, non-empty, by deadline */
@@ -308,11 +309,12 @@ static Flow *flow_get(Tbf *tbf, const QosRequest *request, QosTime now)
         flow->link.data = flow;
         g_hash_table_insert(tbf->flows, &flow->key, flow);
         g_queue_push_tail_link(&tbf->idle, &flow->link);
-    } else if (flow->link.next != NULL) {
+        flow->used = now;
+    } else if (now - flow->used >= USED_STEP) {
         g_queue_unlink(&tbf->idle, &flow->link);
         g_queue_push_tail_link(&tbf->idle, &flow->link);
+        flow->used = now;
     }
-    flow->used = now;
     tbf->recent[request->opcode] = flow;
     if (flow->queue == NULL || flow->generation != tbf->generation)
         bind(tbf, flow, request, now);

@@ -178,10 +178,10 @@ static void sample(Simulator *sim)
         g_array_append_val(sim->result->capacity, capacity);
         for (guint i = 0; i < sim->jobs->len; i++) {
             const Job *job = &g_array_index(sim->jobs, Job, i);
-            QosShareState state;
-            QosBin *bin = bin_at(job->result, sim->sampled);
-            if (bin != NULL && qos_adapt_share_state(adapt, job->job, &state))
-                bin->record = state.record;
+            gint64 record = qos_adapt_record(adapt, job->job);
+            QosBin *bin = record != 0 ? bin_at(job->result, sim->sampled) : NULL;
+            if (bin != NULL)
+                bin->record = record;
         }
     }
 }
