@@ -196,7 +196,8 @@ static GBytes *reduce(const Tree *tree)
     return g_bytes_new(sum, length);
 }
 
-/* Makes all members, which are READY, PASSED. Returns the oldest epoch that one of them is in. */
+/* Makes all members, which are READY, PASSED. Returns the oldest epoch that one of them is in; of
+ * the latest incarnation alone, as a coordinator does not know what others of its lives began. */
 static gint64 pass_members(Tree *tree)
 {
     gint64 oldest = QOS_EPOCH_FIRST;
@@ -206,10 +207,10 @@ static gint64 pass_members(Tree *tree)
     g_hash_table_iter_init(&iter, tree->members);
     while (g_hash_table_iter_next(&iter, &key, NULL)) {
         Member *member = key;
+        gint64 later = incarnation_of(member->epoch) - incarnation_of(oldest);
 
         set_member_state(tree, member, MEMBER_PASSED);
-        if (member->epoch != QOS_EPOCH_FIRST &&
-            (oldest == QOS_EPOCH_FIRST || member->epoch < oldest))
+        if (later > 0 || (later == 0 && member->epoch < oldest))
             oldest = member->epoch;
     }
     return oldest;
