@@ -1,0 +1,8 @@
+/*
+ * The trials: for each protocol of core/ a cluster that runs it, and what must hold.
+ */
+#pragma once
+
+#include "sim/cluster.h"
+
+extern const QosTrial qos_trial_epoch;
