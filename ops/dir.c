@@ -36,7 +36,6 @@ typedef struct {
     size_t size;
     off_t offset;
     gboolean plus;
-    GArray *promised; /* of fuse_ino_t: looked up for the reply; NULL = none */
 } DirOp;
 
 /* --- streams --- */
@@ -201,14 +200,10 @@ static void add_entry_plus(DirOp *read_op, char *buffer, size_t size, const stru
     struct fuse_entry_param param = {0};
 
     if (is_dot(entry->d_name) ||
-        qos_inodes_lookup(op->fs->inodes, &op->handle->file, entry->d_name, &param) != 0) {
+        qos_inodes_lookup(op->fs->inodes, &op->handle->file, entry->d_name, &param) != 0)
         param = (struct fuse_entry_param){.attr = *stat};
-    } else {
-        if (read_op->promised == NULL)
-            read_op->promised = g_array_new(FALSE, FALSE, sizeof(fuse_ino_t));
-        g_array_append_val(read_op->promised, param.ino);
+    else
         qos_entry_set_timeouts(op->fs, &param);
-    }
     fuse_add_direntry_plus(op->fuse, buffer, size, entry->d_name, &param, entry->d_off);
 }
 
@@ -281,22 +276,6 @@ static int run_readdir(QosOp *op)
     return 0;
 }
 
-static void undo_readdir(QosOp *op)
-{
-    DirOp *read_op = (DirOp *)op;
-
-    for (guint i = 0; read_op->promised != NULL && i < read_op->promised->len; i++)
-        qos_inodes_forget(op->fs->inodes, g_array_index(read_op->promised, fuse_ino_t, i), 1);
-}
-
-static void clear_readdir(QosOp *op)
-{
-    DirOp *read_op = (DirOp *)op;
-
-    if (read_op->promised != NULL)
-        g_array_unref(read_op->promised);
-}
-
 static void submit_readdir(fuse_req_t request, fuse_ino_t ino, size_t size, off_t offset,
                            struct fuse_file_info *info, gboolean plus)
 {
@@ -311,8 +290,6 @@ static void submit_readdir(fuse_req_t request, fuse_ino_t ino, size_t size, off_
     read_op->size = size;
     read_op->offset = offset;
     read_op->plus = plus;
-    read_op->op.undo = undo_readdir;
-    read_op->op.clear = clear_readdir;
     qos_op_use_handle(&read_op->op, info);
     qos_op_lock_directory(&read_op->op, ino);
     qos_op_submit(&read_op->op);

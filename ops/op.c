@@ -94,56 +94,53 @@ void qos_op_lock_directory(QosOp *op, fuse_ino_t ino)
 
 /* --- the reply --- */
 
-/* 0, or -errno where it did not arrive (the caller was killed, the mount is gone). */
-static int send_reply(QosOp *op)
+/* A reply fails where the connection has ended. All that the kernel knew of us ended with it, so
+ * nothing is to be taken back: look-ups and open files go with their tables. */
+static void send_reply(QosOp *op)
 {
     const QosReply *reply = &op->reply;
 
     switch (reply->kind) {
     case QOS_REPLY_ERROR:
-        return fuse_reply_err(op->fuse, 0);
+        fuse_reply_err(op->fuse, 0);
+        break;
     case QOS_REPLY_NONE:
         fuse_reply_none(op->fuse);
-        return 0;
+        break;
     case QOS_REPLY_ENTRY:
-        return fuse_reply_entry(op->fuse, &reply->entry);
+        fuse_reply_entry(op->fuse, &reply->entry);
+        break;
     case QOS_REPLY_CREATE:
-        return fuse_reply_create(op->fuse, &reply->entry, &reply->info);
+        fuse_reply_create(op->fuse, &reply->entry, &reply->info);
+        break;
     case QOS_REPLY_OPEN:
-        return fuse_reply_open(op->fuse, &reply->info);
+        fuse_reply_open(op->fuse, &reply->info);
+        break;
     case QOS_REPLY_ATTR:
-        return fuse_reply_attr(op->fuse, &reply->attr.stat, reply->attr.timeout);
+        fuse_reply_attr(op->fuse, &reply->attr.stat, reply->attr.timeout);
+        break;
     case QOS_REPLY_STATX:
-        return fuse_reply_statx(op->fuse, 0, (struct statx *)&reply->statx.statx,
-                                reply->statx.timeout);
+        fuse_reply_statx(op->fuse, 0, (struct statx *)&reply->statx.statx, reply->statx.timeout);
+        break;
     case QOS_REPLY_DATA:
-        return fuse_reply_buf(op->fuse, reply->data.bytes, reply->data.length);
+        fuse_reply_buf(op->fuse, reply->data.bytes, reply->data.length);
+        break;
     case QOS_REPLY_WRITE:
-        return fuse_reply_write(op->fuse, reply->count);
+        fuse_reply_write(op->fuse, reply->count);
+        break;
     case QOS_REPLY_XATTR:
-        return fuse_reply_xattr(op->fuse, reply->count);
+        fuse_reply_xattr(op->fuse, reply->count);
+        break;
     case QOS_REPLY_STATFS:
-        return fuse_reply_statfs(op->fuse, &reply->statfs);
+        fuse_reply_statfs(op->fuse, &reply->statfs);
+        break;
     case QOS_REPLY_SEEK:
-        return fuse_reply_lseek(op->fuse, reply->offset);
+        fuse_reply_lseek(op->fuse, reply->offset);
+        break;
     case QOS_REPLY_IOCTL:
-        return fuse_reply_ioctl(op->fuse, reply->ioctl.result, reply->ioctl.bytes,
-                                reply->ioctl.length);
+        fuse_reply_ioctl(op->fuse, reply->ioctl.result, reply->ioctl.bytes, reply->ioctl.length);
+        break;
     }
-    g_assert_not_reached();
-}
-
-/* Takes back what the kernel was to be told, and was not. */
-static void undo_reply(QosOp *op)
-{
-    const QosReply *reply = &op->reply;
-    gboolean has_entry = reply->kind == QOS_REPLY_ENTRY || reply->kind == QOS_REPLY_CREATE;
-
-    qos_handle_unref(reply->handle);
-    if (has_entry && reply->entry.ino != 0)
-        qos_inodes_forget(op->fs->inodes, reply->entry.ino, 1);
-    if (op->undo != NULL)
-        op->undo(op);
 }
 
 static void answer(QosOp *op, int error)
@@ -156,8 +153,7 @@ static void answer(QosOp *op, int error)
     }
     if (op->reply.handle != NULL)
         op->reply.info.fh = (uintptr_t)op->reply.handle;
-    if (send_reply(op) != 0)
-        undo_reply(op);
+    send_reply(op);
 }
 
 /* --- the way through the gate --- */

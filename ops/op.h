@@ -56,8 +56,8 @@ typedef enum {
 typedef struct {
     QosReplyKind kind;
     union {
-        /* ENTRY, CREATE: entry.ino counts as one look-up, taken back if the reply is not delivered;
-         * 0 = there is no such name, which the kernel may remember */
+        /* ENTRY, CREATE: entry.ino counts as one look-up; 0 = there is no such name, which the
+         * kernel may remember */
         struct fuse_entry_param entry;
         struct {
             struct stat stat;
@@ -81,7 +81,7 @@ typedef struct {
         } ioctl;
     };
     struct fuse_file_info info; /* CREATE, OPEN */
-    QosHandle *handle;          /* CREATE, OPEN: released if the reply is not delivered */
+    QosHandle *handle;          /* CREATE, OPEN: the kernel's from now on */
 } QosReply;
 
 /* Why the watch over interrupts has a request on its list. */
@@ -101,9 +101,8 @@ struct QosOp {
     int result;                 /* of what was run before its turn */
     void (*prepare)(QosOp *op); /* NULL, or called once the caller is known */
     void (*park)(QosOp *op);    /* NULL, or moves borrowed arguments; called without locks */
-    void (*undo)(QosOp *op);  /* NULL, or takes back what a reply promised that was not delivered */
-    void (*clear)(QosOp *op); /* NULL, or frees what the operation added to the struct */
-    guint64 moved;            /* bytes, for the books; set by run */
+    void (*clear)(QosOp *op);   /* NULL, or frees what the operation added to the struct */
+    guint64 moved;              /* bytes, for the books; set by run */
     QosReply reply;
     char *room; /* behind the struct, for copies: qos_op_strdup, qos_op_memdup */
     gsize room_left;

@@ -4,8 +4,9 @@
  *     faulty-store DIR FAULTS MOUNTPOINT
  *
  * FAULTS is a file of lines "OPERATION NAME ERRNO": that operation on files of that name ("*": on
- * all) fails, until the line goes. Nothing is cached: each request of a program arrives here. Runs
- * in the foreground until it is unmounted or killed.
+ * all) fails, until the line goes; with 0 it hangs so long, and says so on stdout. Nothing is
+ * cached: each request of a program arrives here. Runs in the foreground until it is unmounted or
+ * killed.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -50,9 +51,11 @@ static int find_fault(const char *operation, const char *path)
 /* 0, or the -errno with which the operation is to fail. */
 static int fault(const char *operation, const char *path)
 {
-    int found;
+    int found = find_fault(operation, path);
 
-    while ((found = find_fault(operation, path)) == HANG)
+    if (found == HANG)
+        printf("%s %s\n", operation, path);
+    for (; found == HANG; found = find_fault(operation, path))
         usleep(10000);
     return found == NONE ? 0 : -found;
 }
@@ -217,6 +220,7 @@ int main(int argc, char **argv)
         fputs("usage: faulty-store DIR FAULTS MOUNTPOINT\n", stderr);
         return 2;
     }
+    setlinebuf(stdout);
     faults = argv[2];
     top = open(argv[1], O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (top < 0) {

@@ -15,7 +15,7 @@ import time
 
 import pytest
 
-from harness import BUILD, MNT_DETACH, Store, run, umount, wait_until
+from harness import BUILD, MNT_DETACH, Store, mount_syscall, run, umount, wait_until
 from syscalls import fallocate
 
 STALL = float(os.environ.get("QOSFS_STALL", 1))  # seconds that a store hangs; 30 in the long form
@@ -46,7 +46,9 @@ class Faulty:
         self.kind = "faulty"
         self._faults = world.folder("faults") / "faults"
         self._faults.touch()
-        self.process = subprocess.Popen([BUILD / "tests/mount/faulty-store", folder, self._faults, self.dir])
+        self._hanging = self._faults.with_suffix(".hanging")
+        with open(self._hanging, "wb") as file:
+            self.process = subprocess.Popen([BUILD / "tests/mount/faulty-store", folder, self._faults, self.dir], stdout=file)
         wait_until(lambda: os.stat(self.dir).st_dev != os.stat(self.dir.parent).st_dev, what="the faulty store")
 
     def fail(self, operation, error, name="*"):
@@ -60,6 +62,10 @@ class Faulty:
 
     def mend(self):
         self.faults()
+
+    def hanging(self):
+        """What has begun to hang so far: a set of operations."""
+        return {line.split()[0] for line in self._hanging.read_text().splitlines()}
 
     def close(self):
         self.process.kill()
@@ -427,3 +433,43 @@ def test_store_hangs(faulty, mount_faulty):
         file.close()
     assert (faulty.behind / "write").read_bytes() == b"new data"
     wait_until(lambda: qos.state()["slots"]["running"] == 0, what="the end of all requests")
+
+
+@pytest.fixture
+def abort(world):
+    """Ends a mount's connection, as an administrator would (fusectl)."""
+    folder = world.folder("connections")
+    mount_syscall("none", folder, "fusectl", "")
+
+    def end(device):
+        (folder / str(os.minor(device)) / "abort").write_text("1")
+    yield end
+    umount(folder)
+
+
+def test_connection_ends_while_the_store_works(faulty, mount_faulty, abort):
+    """Replies that the kernel no longer takes: nobody is told that a request succeeded, and the daemon ends with nothing left of
+    the files that it has just opened, made and looked up."""
+    qos = mount_faulty()
+    device = os.stat(qos.dir).st_dev
+    actions = {"read": read_all, "write": overwrite, "open": read_all, "create": lambda path: path.write_text("new"),
+               "mkdir": os.mkdir, "getattr": os.stat, "readdir": os.listdir}
+    for name in actions:  # a folder each: its lock holds up what else is looked up there
+        (faulty.behind / f"in-{name}").mkdir()
+        if name == "readdir":
+            (faulty.behind / "in-readdir/readdir").mkdir()
+        elif name not in ("create", "mkdir"):
+            (faulty.behind / f"in-{name}" / name).write_bytes(b"old data")
+    with concurrent.futures.ThreadPoolExecutor(len(actions)) as pool:
+        faulty.faults(*((name, name, HANG) for name in actions))
+        try:
+            ended = {name: pool.submit(error_of, lambda name=name, action=action: action(qos.dir / f"in-{name}" / name))
+                     for name, action in actions.items()}
+            wait_until(lambda: faulty.hanging() == actions.keys(), what="the hanging requests")
+            abort(device)
+            told = {name: one.result() for name, one in ended.items()}
+        finally:
+            faulty.mend()
+    assert set(told.values()) <= {errno.ENOTCONN, errno.ECONNABORTED, errno.ECANCELED}, told
+    wait_until(lambda: (faulty.behind / "in-create/create").exists() and (faulty.behind / "in-mkdir/mkdir").exists(), what="the store's work")
+    qos.unmount()
