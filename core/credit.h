@@ -84,8 +84,9 @@ typedef struct QosHold {
     QosCredit credit; /* what is held; of identifiers, which */
     QosToken token;   /* of the grant */
     guint flags;
-    QosBook *book; /* NULL: not held */
-    struct QosHold *next;
+    QosBook *book;                    /* NULL: not held */
+    struct QosCreditRequest *request; /* NULL: does not wait */
+    struct QosHold *next, **at;
 } QosHold;
 
 typedef enum {

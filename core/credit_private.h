@@ -1,0 +1,225 @@
+/*
+ * What the files of the resource manager share:
+ *
+ *   credit.c          the owner, its outputs, and its local users
+ *   credit_request.c  how a request is met: what is free, whom to ask, whom to call back
+ *   credit_receive.c  what the messages of a session do
+ *   credit_session.c  sessions: numbers, repetitions, leases, evictions, the grace
+ *   credit_table.c    the books by resource
+ *   credit_wire.c     messages as bytes
+ */
+#pragma once
+
+#include "base/heap.h"
+#include "core/credit.h"
+
+/* How far the token of a borrower that lends itself may be ahead of its lender's; so far the lender
+ * jumps when it evicts one. The root's leaves room for that of a second level. */
+#define QOS_TOKENS_AHEAD      (1 << 20)
+#define QOS_TOKENS_AHEAD_ROOT (1 << 30)
+
+typedef struct QosPeer QosPeer;
+typedef struct QosSublet QosSublet;
+
+/* A message on its way: kept until it is acknowledged, and until it is handed out. */
+typedef struct {
+    QosCreditMessage message;
+    guint references;
+    QosTime sent; /* first; QOS_NEVER: not yet */
+    GList link;   /* of QosPeer.unacknowledged */
+} QosPacket;
+
+/* A callback to a borrower that is not answered yet. */
+typedef struct {
+    guint64 id;
+    QosCredit wanted;
+    gboolean is_busy; /* held for long; then not in the peer's queue */
+    QosTime since;
+    GList link; /* of QosPeer.callbacks */
+} QosCallback;
+
+struct QosSublet {
+    QosBook *book;
+    QosPeer *peer;
+    QosSublet *next; /* of the book */
+    QosCredit credit;
+    QosToken token;        /* of the last grant */
+    QosCallback *callback; /* NULL: none */
+    GList link;            /* of QosPeer.sublets */
+};
+
+typedef struct QosCreditRequest {
+    QosBook *book;
+    QosPeer *peer; /* NULL: a local user's, with `hold` */
+    QosHold *hold;
+    guint64 id; /* the peer's */
+    QosCredit want;
+    guint flags;
+    guint64 asked;            /* its number above; 0: not asked for */
+    gboolean is_denied_above; /* so that what is missing must be found below */
+    GList book_link;          /* of QosBusy.requests */
+    GList owner_link;         /* of the peer's requests, or the owner's local ones */
+} QosCreditRequest;
+
+/* What only books have where something is going on. */
+typedef struct {
+    GQueue requests;  /* of QosCreditRequest: upgrades, reserved ones, others, each by age */
+    guint64 callback; /* from above; 0: none */
+    QosCredit wanted; /* by it */
+    guint flags;      /* QOS_CREDIT_RESERVE: somebody waits for it who is not to starve */
+    gboolean is_busy; /* the lender knows that it will take long */
+    gboolean is_user_told, has_user_agreed;
+    double heat; /* conflicts per second, as of `heated` */
+    QosTime heated, lockless_until;
+} QosBusy;
+
+struct QosBook {
+    QosResource resource;
+    QosBook *next; /* of the table's chain */
+    QosCredit borrowed;
+    QosToken granted; /* of the last grant from above */
+    QosToken token;   /* of local uses: above those of all that used it before */
+    QosSublet *sublets;
+    QosHold *holds;
+    QosBusy *busy; /* NULL: nothing going on */
+};
+
+typedef enum {
+    QOS_SESSION_NONE,
+    QOS_SESSION_HELLO,  /* above: asked for */
+    QOS_SESSION_SAVING, /* below: when it is on the durable list */
+    QOS_SESSION_OPEN,
+} QosSessionState;
+
+/* The other end of a session: the lender, or a borrower. */
+struct QosPeer {
+    QosOwnerId id;
+    gboolean is_above;
+    QosSessionState state;
+    guint64 session;
+    guint32 lender; /* its incarnation */
+    guint hello_flags;
+    QosTime hello_sent;
+
+    guint64 numbered;      /* the last sequence given to a message */
+    guint64 sent;          /* the last one transmitted */
+    guint64 received;      /* in order */
+    GQueue unacknowledged; /* of QosPacket, by sequence */
+    QosTime resend_at, resend_after;
+    QosTime acknowledge_at;
+
+    QosTime until;   /* the lease's end: mine of the lender's, or of the borrower's as I count it */
+    guint64 renewed; /* below: the sequence that began the lease */
+    QosTime lease;
+    QosTime renew_at; /* above */
+
+    GQueue sublets, requests; /* below: of QosSublet, QosCreditRequest */
+    GQueue callbacks;         /* below: of QosCallback, by age */
+    gboolean is_known;        /* on the durable list */
+    gboolean is_awaited;      /* the grace waits for it */
+    gboolean is_reclaiming;
+    QosHeapNode timer;
+};
+
+/* Linear hashing: grows by one bucket at a time, and moves nothing but that bucket's books. */
+#define QOS_TABLE_SEGMENTS 27
+typedef struct {
+    QosBook **segments[QOS_TABLE_SEGMENTS]; /* the first of 64 buckets, others of as many as all
+                                               before them together */
+    guint buckets;
+    guint books;
+} QosBookTable;
+
+typedef struct QosOutputEntry {
+    struct QosOutputEntry *next;
+    QosOutput output;
+    QosPacket *packet;
+} QosOutputEntry;
+
+struct QosOwner {
+    QosOwnerConfig config;
+    QosBookTable table;
+    QosPeer *above;    /* NULL: a root */
+    GHashTable *peers; /* QosOwnerId -> QosPeer, `above` too */
+    QosHeap timers;    /* of the peers: none is due before */
+    GQueue requests;   /* of QosCreditRequest: local ones that wait */
+    QosToken token;
+    QosToken above_token; /* the newest that came from above */
+    guint64 last_request; /* of requests and callbacks */
+    guint sessions;       /* begun above */
+    guint64 lent;
+    QosTime grace_until; /* 0: none */
+    guint awaited;
+    GArray *lazy; /* of QosCreditItem: for the next message above; NULL: none */
+    QosTime lazy_at;
+    QosOutputEntry *first_output, **last_output;
+    QosOutputEntry *taken; /* by the last qos_owner_output() */
+};
+
+/* credit_table.c */
+void qos_table_init(QosBookTable *table);
+void qos_table_clear(QosBookTable *table); /* it is empty */
+QosBook *qos_table_find(const QosBookTable *table, const QosResource *resource);
+void qos_table_add(QosBookTable *table, QosBook *book);
+void qos_table_remove(QosBookTable *table, QosBook *book);
+/* One after the other, in no order; NULL: the first, or none is left. `book` may be removed after.
+ */
+QosBook *qos_table_next(const QosBookTable *table, const QosBook *book);
+
+/* credit.c */
+static inline const QosResourceType *qos_book_type(const QosBook *book)
+{
+    return qos_resource_type(book->resource.type);
+}
+/* Made if need be. */
+QosBook *qos_book_get(QosOwner *owner, const QosResource *resource);
+/* Drops the book if nothing is in it. */
+void qos_book_tidy(QosOwner *owner, QosBook *book);
+QosOutputEntry *qos_output_add(QosOwner *owner, QosOutputKind kind);
+/* A hold that is no longer. */
+void qos_hold_remove(QosHold *hold);
+void qos_hold_add(QosBook *book, QosHold *hold, QosCredit credit, guint flags);
+
+/* credit_request.c */
+/* Meets a request or lets it wait, as a copy. `want` is the request's. */
+QosCreditVerdict qos_request_start(QosOwner *owner, QosCreditRequest *request, QosTime now,
+                                   QosTime *ret_delay);
+/* Takes it out of its queues, and back from above, and frees it. */
+void qos_request_remove(QosOwner *owner, QosCreditRequest *request, QosTime now);
+/* Tells who waits for it, and removes it. */
+void qos_request_finish(QosOwner *owner, QosCreditRequest *request, QosCreditVerdict verdict,
+                        QosTime delay, QosTime now);
+/* Something changed: answers the callback, serves who waits, drops the book if it is empty. */
+void qos_book_pump(QosOwner *owner, QosBook *book, QosTime now);
+QosBusy *qos_book_busy(QosBook *book);
+/* What is free for `peer`, NULL: for local users. */
+QosCredit qos_book_room(const QosBook *book, const QosPeer *peer);
+QosSublet *qos_sublet_find(const QosBook *book, const QosPeer *peer);
+QosSublet *qos_sublet_add(QosOwner *owner, QosBook *book, QosPeer *peer);
+void qos_sublet_remove(QosOwner *owner, QosSublet *sublet);
+void qos_callback_clear(QosSublet *sublet);
+/* All of what is not held, lent or asked for may be counted on: asserts it in debug builds. */
+void qos_book_check(const QosBook *book);
+
+/* credit_receive.c */
+/* A numbered message of an open session. FALSE: it cannot be. */
+gboolean qos_owner_handle(QosOwner *owner, QosPeer *peer, const QosCreditMessage *message,
+                          QosTime now);
+
+/* credit_session.c */
+QosPeer *qos_peer_get(QosOwner *owner, QosOwnerId id);
+void qos_peer_free(QosPeer *peer);
+void qos_session_begin(QosOwner *owner, gboolean reclaims, QosTime now);
+/* Ends the session above if its lease is over. */
+void qos_session_expire(QosOwner *owner, QosTime now);
+/* Nothing that was borrowed is ours any more. */
+void qos_session_lose(QosOwner *owner, QosTime now);
+/* Numbers the message and sends it; takes what it owns. Only in an open session. */
+void qos_peer_send(QosOwner *owner, QosPeer *peer, QosCreditMessage *message, QosTime now);
+/* Above: renews the lease at the next tick, which is due now. */
+void qos_peer_renew(QosOwner *owner, QosPeer *peer, QosTime now);
+/* Puts what is to be given back lazily into the message. */
+void qos_owner_take_lazy(QosOwner *owner, QosCreditMessage *message);
+void qos_owner_flush_lazy(QosOwner *owner, QosTime now);
+void qos_grace_arrived(QosOwner *owner, QosPeer *peer, QosTime now);
+void qos_packet_unref(QosPacket *packet);

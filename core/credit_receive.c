@@ -1,0 +1,233 @@
+/*
+ * What the numbered messages of a session do. They have come in order; all else that is in them may
+ * be anything: what cannot be is answered by FALSE, which ends the session.
+ */
+#include "core/credit_private.h"
+
+/* The lender's side */
+
+/* The borrower keeps just that. What it gave back before our last grant reached it, it has again.
+ */
+static gboolean take_back(QosOwner *owner, QosPeer *peer, const QosResource *resource,
+                          const QosCredit *keeps, QosToken token, guint64 answered,
+                          gboolean is_busy, QosTime now)
+{
+    QosBook *book = qos_table_find(&owner->table, resource);
+    QosSublet *sublet = book != NULL ? qos_sublet_find(book, peer) : NULL;
+
+    if (sublet == NULL)
+        return TRUE;
+    const QosResourceType *type = qos_book_type(book);
+    QosCallback *callback = sublet->callback;
+    gboolean is_answer = callback != NULL && answered == callback->id;
+    if (token == sublet->token && !type->matches(keeps, &sublet->credit))
+        return FALSE;
+    if (is_answer && is_busy && !callback->is_busy) {
+        callback->is_busy = TRUE;
+        g_queue_unlink(&peer->callbacks, &callback->link);
+    } else if (is_answer && !is_busy) {
+        qos_callback_clear(sublet);
+    }
+    if (token == sublet->token && !type->matches(&sublet->credit, keeps)) {
+        qos_credit_clear(type, &sublet->credit);
+        sublet->credit = qos_credit_copy(type, keeps);
+        book->token = ++owner->token;
+    }
+    if (qos_credit_is_empty(type, &sublet->credit))
+        qos_sublet_remove(owner, sublet);
+    qos_book_pump(owner, book, now);
+    return TRUE;
+}
+
+static gboolean handle_cancels(QosOwner *owner, QosPeer *peer, const GArray *items, QosTime now)
+{
+    for (guint i = 0; items != NULL && i < items->len; i++) {
+        const QosCreditItem *item = &g_array_index(items, QosCreditItem, i);
+        if (!take_back(owner, peer, &item->resource, &item->credit, item->token, 0, FALSE, now))
+            return FALSE;
+    }
+    return TRUE;
+}
+
+static gboolean handle_cancel(QosOwner *owner, QosPeer *peer, const QosCreditMessage *message,
+                              QosTime now)
+{
+    return handle_cancels(owner, peer, message->more, now) &&
+           take_back(owner, peer, &message->resource, &message->credit, message->granted,
+                     message->request, (message->flags & QOS_CANCEL_BUSY) != 0, now);
+}
+
+static gboolean handle_enqueue(QosOwner *owner, QosPeer *peer, const QosCreditMessage *message,
+                               QosTime now)
+{
+    const guint allowed =
+        QOS_CREDIT_NON_BLOCK_REMOTE | QOS_CREDIT_RESERVE | QOS_CREDIT_WAIT | QOS_CREDIT_UPGRADE;
+    QosTime delay = 0;
+
+    if (!handle_cancels(owner, peer, message->more, now))
+        return FALSE;
+    QosBook *book = qos_book_get(owner, &message->resource);
+    QosCreditRequest request = {.book = book,
+                                .peer = peer,
+                                .id = message->request,
+                                .want = qos_credit_copy(qos_book_type(book), &message->credit),
+                                .flags = message->flags & allowed};
+    QosCreditVerdict verdict = qos_request_start(owner, &request, now, &delay);
+    if (verdict != QOS_CREDIT_GRANTED && verdict != QOS_CREDIT_WAITING) {
+        QosCreditMessage reply = {.type = QOS_MESSAGE_DENIED,
+                                  .request = message->request,
+                                  .delay = verdict == QOS_CREDIT_RETRY ? delay : 0,
+                                  .resource = message->resource};
+        qos_peer_send(owner, peer, &reply, now);
+    }
+    return TRUE;
+}
+
+static gboolean handle_withdraw(QosOwner *owner, QosPeer *peer, const QosCreditMessage *message,
+                                QosTime now)
+{
+    QosBook *book = qos_table_find(&owner->table, &message->resource);
+
+    for (GList *link = peer->requests.head; link != NULL; link = link->next) {
+        QosCreditRequest *request = link->data;
+        if (request->id != message->request || request->book != book)
+            continue;
+        qos_request_remove(owner, request, now);
+        qos_book_pump(owner, book, now); /* it may have barred others */
+        break;
+    }
+    return TRUE;
+}
+
+static gboolean claim(QosOwner *owner, QosPeer *peer, const QosCreditItem *item)
+{
+    if (!peer->is_reclaiming ||
+        item->token >> QOS_TOKEN_INCARNATION_SHIFT >= owner->config.incarnation)
+        return FALSE;
+    QosBook *book = qos_book_get(owner, &item->resource);
+    const QosResourceType *type = qos_book_type(book);
+    QosCredit room = qos_book_room(book, peer);
+    gboolean is_free = qos_sublet_find(book, peer) == NULL && type->matches(&item->credit, &room) &&
+                       !qos_credit_is_empty(type, &item->credit);
+
+    qos_credit_clear(type, &room);
+    if (is_free) {
+        QosSublet *sublet = qos_sublet_add(owner, book, peer);
+        sublet->credit = qos_credit_copy(type, &item->credit);
+        sublet->token = item->token;
+        qos_book_check(book);
+    }
+    qos_book_tidy(owner, book);
+    return is_free;
+}
+
+static gboolean handle_reclaim(QosOwner *owner, QosPeer *peer, const QosCreditMessage *message,
+                               QosTime now)
+{
+    for (guint i = 0; message->more != NULL && i < message->more->len; i++) {
+        if (!claim(owner, peer, &g_array_index(message->more, QosCreditItem, i)))
+            return FALSE;
+    }
+    if (message->flags & QOS_RECLAIM_LAST)
+        qos_grace_arrived(owner, peer, now);
+    return TRUE;
+}
+
+/* The borrower's side */
+
+static QosCreditRequest *find_asked(const QosBook *book, guint64 id)
+{
+    if (book == NULL || book->busy == NULL || id == 0)
+        return NULL;
+    for (GList *link = book->busy->requests.head; link != NULL; link = link->next) {
+        QosCreditRequest *request = link->data;
+        if (request->asked == id)
+            return request;
+    }
+    return NULL;
+}
+
+static gboolean handle_grant(QosOwner *owner, const QosCreditMessage *message, QosTime now)
+{
+    QosBook *book = qos_book_get(owner, &message->resource);
+    const QosResourceType *type = qos_book_type(book);
+    QosCreditRequest *request = find_asked(book, message->request);
+
+    if (message->granted <= book->granted || !type->matches(&book->borrowed, &message->credit)) {
+        qos_book_tidy(owner, book);
+        return FALSE;
+    }
+    qos_credit_clear(type, &book->borrowed);
+    book->borrowed = qos_credit_copy(type, &message->credit);
+    book->granted = message->granted;
+    owner->token = MAX(owner->token, message->granted);
+    book->token = owner->token;
+    if (request != NULL)
+        request->asked = 0;
+    qos_book_pump(owner, book, now);
+    return TRUE;
+}
+
+static gboolean handle_denied(QosOwner *owner, const QosCreditMessage *message, QosTime now)
+{
+    QosBook *book = qos_table_find(&owner->table, &message->resource);
+    QosCreditRequest *request = find_asked(book, message->request);
+
+    if (request == NULL)
+        return TRUE;
+    request->asked = 0;
+    if (message->delay > 0)
+        qos_request_finish(owner, request, QOS_CREDIT_RETRY, message->delay, now);
+    else if (qos_book_type(book)->divisible)
+        request->is_denied_above = TRUE;
+    else
+        qos_request_finish(owner, request, QOS_CREDIT_DENIED, 0, now);
+    qos_book_pump(owner, book, now);
+    return TRUE;
+}
+
+static gboolean handle_revoke(QosOwner *owner, const QosCreditMessage *message, QosTime now)
+{
+    if (message->request == 0)
+        return FALSE;
+    QosBook *book = qos_book_get(owner, &message->resource);
+    const QosResourceType *type = qos_book_type(book);
+    QosBusy *busy = qos_book_busy(book);
+    if (type->divisible)
+        qos_credit_clear(type, &busy->wanted); /* the last one says how much */
+    if (!type->matches(&message->credit, &busy->wanted)) {
+        busy->is_user_told = FALSE;
+        busy->has_user_agreed = FALSE;
+    }
+    type->join(&busy->wanted, &message->credit);
+    busy->callback = message->request;
+    busy->flags = message->flags;
+    busy->is_busy = FALSE;
+    qos_book_pump(owner, book, now);
+    return TRUE;
+}
+
+gboolean qos_owner_handle(QosOwner *owner, QosPeer *peer, const QosCreditMessage *message,
+                          QosTime now)
+{
+    switch ((QosMessageType)message->type) {
+    case QOS_MESSAGE_RENEW:
+        return TRUE;
+    case QOS_MESSAGE_ENQUEUE:
+        return handle_enqueue(owner, peer, message, now);
+    case QOS_MESSAGE_WITHDRAW:
+        return handle_withdraw(owner, peer, message, now);
+    case QOS_MESSAGE_CANCEL:
+        return handle_cancel(owner, peer, message, now);
+    case QOS_MESSAGE_RECLAIM:
+        return handle_reclaim(owner, peer, message, now);
+    case QOS_MESSAGE_GRANT:
+        return handle_grant(owner, message, now);
+    case QOS_MESSAGE_DENIED:
+        return handle_denied(owner, message, now);
+    case QOS_MESSAGE_REVOKE:
+        return handle_revoke(owner, message, now);
+    default:
+        return FALSE;
+    }
+}

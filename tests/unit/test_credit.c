@@ -1,0 +1,610 @@
+/*
+ * The resource manager with a root and mounts: every verb, every flag, leases and restarts, with
+ * the time stepped by hand. test_credit_tree.c goes on with deeper trees and random faults.
+ */
+#include "credit_fixture.h"
+
+/* A root and `count` mounts, from 4 on. */
+static void mounts_init(Cluster *c, guint count)
+{
+    cluster_init(c);
+    start(c, 1);
+    for (QosOwnerId id = 4; id < 4 + count; id++) {
+        node_config(c, id, 1);
+        start(c, id);
+    }
+    run(c, 10 * QOS_MILLISECOND);
+    for (QosOwnerId id = 4; id < 4 + count; id++)
+        g_assert_true(qos_owner_is_alive(c->nodes[id].owner, c->now));
+}
+
+static guint32 owned_writes(Cluster *c, QosOwnerId id)
+{
+    QosResource resource = inode(7);
+    return qos_credit_owned(c->nodes[id].owner, &resource).writes;
+}
+
+static guint32 owned_reads(Cluster *c, QosOwnerId id)
+{
+    QosResource resource = inode(7);
+    return qos_credit_owned(c->nodes[id].owner, &resource).reads;
+}
+
+static void test_root_alone(void)
+{
+    Cluster c;
+    Use one, other;
+    cluster_init(&c);
+    start(&c, 1);
+    g_assert_cmpint(get(&c, 1, writing, 0, &one), ==, QOS_CREDIT_GRANTED);
+    g_assert_cmpint(get(&c, 1, writing, 0, &other), ==, QOS_CREDIT_GRANTED); /* they share */
+    g_assert_cmpuint(one.hold.credit.writes, ==, QOS_INODE_ATTRIBUTES);
+    put(&c, 1, &one);
+    put(&c, 1, &one); /* once more changes nothing */
+    put(&c, 1, &other);
+    g_assert_cmpuint(c.messages, ==, 0);
+    cluster_clear(&c);
+}
+
+static void test_cached(void)
+{
+    Cluster c;
+    Use use;
+    mounts_init(&c, 1);
+    g_assert_cmpint(get(&c, 4, writing, QOS_CREDIT_NON_BLOCK_LOCAL, &use), ==, QOS_CREDIT_DENIED);
+    g_assert_cmpint(get(&c, 4, writing, 0, &use), ==, QOS_CREDIT_WAITING);
+    run(&c, 2 * QOS_MILLISECOND);
+    g_assert_cmpint(use.verdict, ==, QOS_CREDIT_GRANTED);
+    put(&c, 4, &use);
+    run(&c, QOS_SECOND);
+    guint64 messages = c.messages;
+    g_assert_cmpint(get(&c, 4, reading, QOS_CREDIT_NON_BLOCK_LOCAL, &use), ==, QOS_CREDIT_GRANTED);
+    g_assert_cmpuint(c.messages, ==, messages);
+    g_assert_cmpuint(qos_owner_lent(c.nodes[1].owner), ==, 1);
+    cluster_clear(&c);
+}
+
+static void test_callback(void)
+{
+    Cluster c;
+    Use one, other;
+    mounts_init(&c, 2);
+    g_assert_cmpint(got(&c, 4, writing, 0, &one), ==, QOS_CREDIT_GRANTED);
+    g_assert_cmpint(got(&c, 5, reading, QOS_CREDIT_NON_BLOCK_REMOTE, &other), ==,
+                    QOS_CREDIT_DENIED);
+    g_assert_cmpint(got(&c, 5, reading, 0, &other), ==, QOS_CREDIT_WAITING);
+    g_assert_cmpuint(c.nodes[4].conflicts, ==, 1);
+    put(&c, 4, &one);
+    run(&c, 3 * QOS_MILLISECOND);
+    g_assert_cmpint(other.verdict, ==, QOS_CREDIT_GRANTED);
+    g_assert_cmpuint(other.hold.token, >, one.hold.token);
+    g_assert_cmpuint(owned_reads(&c, 4), ==, QOS_INODE_ATTRIBUTES); /* only the writing is gone */
+    g_assert_cmpuint(owned_writes(&c, 4), ==, 0);
+    cluster_clear(&c);
+}
+
+/* What is cached is given up at once, or when the user has dropped it. */
+static void test_callback_of_cached(void)
+{
+    for (guint caches = 0; caches < 2; caches++) {
+        Cluster c;
+        Use one, other;
+        QosResource resource = inode(7);
+        cluster_init(&c);
+        start(&c, 1);
+        node_config(&c, 4, 1)->caches = caches;
+        node_config(&c, 5, 1);
+        start(&c, 4);
+        start(&c, 5);
+        run(&c, 10 * QOS_MILLISECOND);
+        g_assert_cmpint(got(&c, 4, writing, 0, &one), ==, QOS_CREDIT_GRANTED);
+        put(&c, 4, &one);
+        get(&c, 5, writing, 0, &other);
+        run(&c, 10 * QOS_MILLISECOND);
+        g_assert_cmpuint(c.nodes[4].conflicts, ==, caches);
+        if (caches) {
+            g_assert_cmpint(other.verdict, ==, QOS_CREDIT_WAITING);
+            qos_credit_cancel(c.nodes[4].owner, c.now, &resource, &writing, FALSE);
+            run(&c, 10 * QOS_MILLISECOND);
+        }
+        g_assert_cmpint(other.verdict, ==, QOS_CREDIT_GRANTED);
+        g_assert_cmpuint(owned_reads(&c, 4), ==, 0);
+        cluster_clear(&c);
+    }
+}
+
+/* Only what another wants is taken. */
+static void test_partial_callback(void)
+{
+    Cluster c;
+    Use one, other;
+    QosResource resource;
+    mounts_init(&c, 2);
+    qos_resource_init(&resource, QOS_RESOURCE_EXTENT, "f", 1);
+    QosCredit whole = qos_credit_span(0, G_MAXUINT64, TRUE);
+    QosCredit part = qos_credit_span(100, 199, TRUE);
+    const QosResourceType *type = qos_resource_type(QOS_RESOURCE_EXTENT);
+    get_of(&c, 4, resource, whole, 0, &one);
+    run(&c, 10 * QOS_MILLISECOND);
+    put(&c, 4, &one);
+    get_of(&c, 5, resource, part, 0, &other);
+    run(&c, 10 * QOS_MILLISECOND);
+    g_assert_cmpint(other.verdict, ==, QOS_CREDIT_GRANTED);
+    QosCredit left = qos_credit_owned(c.nodes[4].owner, &resource);
+    g_autofree char *text = qos_credit_text(type, &left);
+    g_assert_cmpstr(text, ==, "0-99w,200-18446744073709551615w");
+    qos_credit_clear(type, &left);
+    qos_credit_clear(type, &whole);
+    qos_credit_clear(type, &part);
+    cluster_clear(&c);
+}
+
+static void test_cancel(void)
+{
+    Cluster c;
+    Use use;
+    QosResource resource = inode(7);
+    mounts_init(&c, 1);
+    g_assert_cmpint(got(&c, 4, writing, 0, &use), ==, QOS_CREDIT_GRANTED);
+    g_assert_false(qos_credit_cancel(c.nodes[4].owner, c.now, &resource, &writing, FALSE));
+    put(&c, 4, &use);
+    g_assert_true(qos_credit_cancel(c.nodes[4].owner, c.now, &resource, &reading, FALSE));
+    g_assert_cmpuint(owned_writes(&c, 4), ==, 0);
+    g_assert_cmpuint(owned_reads(&c, 4), ==, QOS_INODE_ATTRIBUTES);
+    g_assert_true(qos_credit_cancel(c.nodes[4].owner, c.now, &resource, &writing, FALSE));
+    run(&c, 10 * QOS_MILLISECOND);
+    g_assert_cmpuint(qos_owner_lent(c.nodes[1].owner), ==, 0);
+    cluster_clear(&c);
+}
+
+/* Lazy cancels cost no message of their own. */
+static void test_lazy_cancel(void)
+{
+    Cluster c;
+    Use use;
+    mounts_init(&c, 1);
+    for (guint8 i = 0; i < 100; i++) {
+        get_of(&c, 4, inode(i), writing, 0, &use);
+        run(&c, 5 * QOS_MILLISECOND);
+        put(&c, 4, &use);
+    }
+    run(&c, QOS_SECOND);
+    guint64 messages = c.messages;
+    for (guint8 i = 0; i < 100; i++) {
+        QosResource resource = inode(i);
+        g_assert_true(qos_credit_cancel(c.nodes[4].owner, c.now, &resource, &writing, TRUE));
+    }
+    get_of(&c, 4, inode(200), writing, 0, &use);
+    run(&c, 5 * QOS_MILLISECOND);
+    g_assert_cmpuint(c.messages, ==, messages + 2);
+    g_assert_cmpuint(qos_owner_lent(c.nodes[1].owner), ==, 1);
+    cluster_clear(&c);
+}
+
+static void test_withdraw(void)
+{
+    Cluster c;
+    Use one, other, third;
+    mounts_init(&c, 3);
+    got(&c, 4, reading, 0, &one);
+    got(&c, 5, writing, QOS_CREDIT_RESERVE, &other);
+    g_assert_cmpint(got(&c, 6, reading, 0, &third), ==, QOS_CREDIT_WAITING);
+    put(&c, 5, &other); /* it waits: now nothing bars the third */
+    run(&c, 10 * QOS_MILLISECOND);
+    g_assert_cmpint(third.verdict, ==, QOS_CREDIT_GRANTED);
+    cluster_clear(&c);
+}
+
+/* Readers that come and go, so that there is always one. */
+static guint rounds_until_written(guint flags)
+{
+    Cluster c;
+    Use readers[2], writer;
+    guint round = 0;
+    mounts_init(&c, 3);
+    got(&c, 4, reading, 0, &readers[0]);
+    got(&c, 6, writing, flags, &writer);
+    for (; round < 50 && writer.verdict == QOS_CREDIT_WAITING; round++) {
+        guint next = (round + 1) % 2;
+        get(&c, 4 + next, reading, 0, &readers[next]);
+        run(&c, 5 * QOS_MILLISECOND);
+        put(&c, 4 + round % 2, &readers[round % 2]);
+        run(&c, 5 * QOS_MILLISECOND);
+    }
+    cluster_clear(&c);
+    return round;
+}
+
+static void test_reserve(void)
+{
+    g_assert_cmpuint(rounds_until_written(0), ==, 50);
+    g_assert_cmpuint(rounds_until_written(QOS_CREDIT_RESERVE), ==, 1);
+}
+
+static void test_upgrade(void)
+{
+    Cluster c;
+    Use one, other;
+    mounts_init(&c, 2);
+    got(&c, 4, reading, 0, &one);
+    got(&c, 5, reading, 0, &other);
+    put(&c, 5, &other);
+    g_assert_cmpint(convert(&c, 4, writing, 0, &one), ==, QOS_CREDIT_WAITING);
+    g_assert_cmpuint(one.hold.credit.reads, ==, QOS_INODE_ATTRIBUTES); /* held all the time */
+    run(&c, 10 * QOS_MILLISECOND);
+    g_assert_cmpint(one.verdict, ==, QOS_CREDIT_GRANTED);
+    g_assert_cmpuint(one.hold.credit.writes, ==, QOS_INODE_ATTRIBUTES);
+
+    get(&c, 5, reading, 0, &other);
+    run(&c, 10 * QOS_MILLISECOND);
+    g_assert_cmpint(other.verdict, ==, QOS_CREDIT_WAITING);
+    g_assert_cmpint(convert(&c, 4, reading, 0, &one), ==, QOS_CREDIT_GRANTED); /* down, at once */
+    run(&c, 10 * QOS_MILLISECOND);
+    g_assert_cmpint(other.verdict, ==, QOS_CREDIT_GRANTED);
+    cluster_clear(&c);
+}
+
+static void test_two_upgrades(void)
+{
+    Cluster c;
+    Use one, other;
+    mounts_init(&c, 2);
+    got(&c, 4, reading, 0, &one);
+    got(&c, 5, reading, 0, &other);
+    convert(&c, 4, writing, 0, &one);
+    run(&c, 10 * QOS_MILLISECOND);
+    convert(&c, 5, writing, 0, &other);
+    run(&c, 10 * QOS_MILLISECOND);
+    g_assert_cmpint(one.verdict, ==, QOS_CREDIT_WAITING);
+    g_assert_cmpint(other.verdict, ==, QOS_CREDIT_DENIED);
+    g_assert_cmpuint(other.hold.credit.reads, ==, QOS_INODE_ATTRIBUTES);
+    put(&c, 5, &other);
+    run(&c, 10 * QOS_MILLISECOND);
+    g_assert_cmpint(one.verdict, ==, QOS_CREDIT_GRANTED);
+    cluster_clear(&c);
+}
+
+/* An upgrade is served before who waits for what its owner holds. */
+static void test_upgrade_before_wait(void)
+{
+    Cluster c;
+    Use one, other;
+    mounts_init(&c, 2);
+    got(&c, 4, reading, 0, &one);
+    got(&c, 5, writing, QOS_CREDIT_RESERVE, &other);
+    convert(&c, 4, writing, 0, &one);
+    run(&c, 10 * QOS_MILLISECOND);
+    g_assert_cmpint(one.verdict, ==, QOS_CREDIT_GRANTED);
+    put(&c, 4, &one);
+    run(&c, 10 * QOS_MILLISECOND);
+    g_assert_cmpint(other.verdict, ==, QOS_CREDIT_GRANTED);
+    cluster_clear(&c);
+}
+
+static void test_open_file(void)
+{
+    Cluster c;
+    Use writer, denied, waiting;
+    QosResource file;
+    const QosCredit writes = {.reads = QOS_OPEN_WRITE};
+    const QosCredit executes = {.reads = QOS_OPEN_EXECUTE};
+    mounts_init(&c, 3);
+    qos_resource_init(&file, QOS_RESOURCE_OPEN, "f", 1);
+    get_of(&c, 4, file, writes, 0, &writer);
+    run(&c, 10 * QOS_MILLISECOND);
+    g_assert_cmpint(writer.verdict, ==, QOS_CREDIT_GRANTED);
+    get_of(&c, 5, file, executes, 0, &denied);
+    get_of(&c, 6, file, executes, QOS_CREDIT_WAIT, &waiting);
+    run(&c, 5 * LEASE); /* whoever holds it is asked, says no, and keeps his lease */
+    g_assert_cmpint(denied.verdict, ==, QOS_CREDIT_DENIED);
+    g_assert_cmpint(waiting.verdict, ==, QOS_CREDIT_WAITING);
+    put(&c, 4, &writer);
+    run(&c, 10 * QOS_MILLISECOND);
+    g_assert_cmpint(waiting.verdict, ==, QOS_CREDIT_GRANTED);
+    cluster_clear(&c);
+}
+
+static void test_lasting(void)
+{
+    Cluster c;
+    Use lock, io;
+    mounts_init(&c, 2);
+    got(&c, 4, writing, QOS_CREDIT_LASTING, &lock);
+    g_assert_cmpint(got(&c, 5, writing, 0, &io), ==, QOS_CREDIT_DENIED);
+    /* What does not conflict with those that have been put off is served. */
+    Use again;
+    g_assert_cmpint(get(&c, 4, writing, QOS_CREDIT_LASTING, &again), ==, QOS_CREDIT_GRANTED);
+    cluster_clear(&c);
+}
+
+static void amounts(const QosResource *resource, QosCredit *ret_credit, gpointer arg)
+{
+    if (resource->type == QOS_RESOURCE_QUANTITY)
+        ret_credit->amount = 100;
+    else
+        *ret_credit = qos_credit_span(1000, 1999, TRUE);
+    (void)arg;
+}
+
+static void test_amounts(void)
+{
+    Cluster c;
+    Use first, second, third;
+    QosResource space;
+    cluster_init(&c);
+    c.nodes[1].config.capital = amounts;
+    start(&c, 1);
+    for (QosOwnerId id = 4; id < 7; id++) {
+        node_config(&c, id, 1);
+        start(&c, id);
+    }
+    run(&c, 10 * QOS_MILLISECOND);
+    qos_resource_init_kind(&space, QOS_RESOURCE_QUANTITY, QOS_QUANTITY_GRANT, "store", 5);
+    get_of(&c, 4, space, (QosCredit){.amount = 60}, 0, &first);
+    get_of(&c, 5, space, (QosCredit){.amount = 30}, 0, &second);
+    run(&c, 10 * QOS_MILLISECOND);
+    g_assert_cmpuint(first.hold.credit.amount, ==, 60);
+    g_assert_cmpuint(second.hold.credit.amount, ==, 30);
+    get_of(&c, 6, space, (QosCredit){.amount = 11}, 0, &third);
+    run(&c, 10 * QOS_MILLISECOND);
+    g_assert_cmpint(third.verdict, ==, QOS_CREDIT_DENIED); /* all is held */
+    put(&c, 4, &first);
+    put(&c, 5, &second);
+    run(&c, 10 * QOS_MILLISECOND);
+    get_of(&c, 6, space, (QosCredit){.amount = 95}, 0, &third); /* from both */
+    run(&c, 20 * QOS_MILLISECOND);
+    g_assert_cmpint(third.verdict, ==, QOS_CREDIT_GRANTED);
+    get_of(&c, 4, space, (QosCredit){.amount = 6}, QOS_CREDIT_WAIT, &first);
+    run(&c, 20 * QOS_MILLISECOND);
+    g_assert_cmpint(first.verdict, ==, QOS_CREDIT_WAITING);
+    put(&c, 6, &third);
+    run(&c, 20 * QOS_MILLISECOND);
+    g_assert_cmpint(first.verdict, ==, QOS_CREDIT_GRANTED);
+    cluster_clear(&c);
+}
+
+static void test_identifiers(void)
+{
+    Cluster c;
+    Use uses[3];
+    QosResource fids;
+    QosCredit many = qos_credit_span(0, 399, TRUE);
+    const QosResourceType *type = qos_resource_type(QOS_RESOURCE_IDENTIFIER);
+    cluster_init(&c);
+    c.nodes[1].config.capital = amounts;
+    start(&c, 1);
+    node_config(&c, 4, 1);
+    node_config(&c, 5, 1);
+    start(&c, 4);
+    start(&c, 5);
+    run(&c, 10 * QOS_MILLISECOND);
+    qos_resource_init_kind(&fids, QOS_RESOURCE_IDENTIFIER, QOS_IDENTIFIER_FID, "fs", 2);
+    for (guint i = 0; i < 3; i++)
+        get_of(&c, 4 + i % 2, fids, many, 0, &uses[i]);
+    run(&c, 20 * QOS_MILLISECOND);
+    g_assert_cmpint(uses[0].verdict, ==, QOS_CREDIT_GRANTED);
+    g_assert_cmpint(uses[1].verdict, ==, QOS_CREDIT_GRANTED);
+    g_assert_cmpint(uses[2].verdict, ==, QOS_CREDIT_DENIED);
+    QosCredit common = qos_credit_copy(type, &uses[0].hold.credit);
+    type->intersect(&common, &uses[1].hold.credit);
+    g_assert_true(qos_credit_is_empty(type, &common));
+    g_assert_cmpuint(uses[0].hold.credit.spans[0].first, >=, 1000);
+    qos_credit_clear(type, &common);
+    qos_credit_clear(type, &many);
+    cluster_clear(&c);
+}
+
+static gboolean refuse(QosOwnerId borrower G_GNUC_UNUSED, const QosResource *resource,
+                       QosTime now G_GNUC_UNUSED, QosTime *ret_delay, gpointer arg G_GNUC_UNUSED)
+{
+    *ret_delay = 5 * QOS_SECOND;
+    return resource->name[0] != 9;
+}
+
+static void test_full(void)
+{
+    Cluster c;
+    Use use;
+    cluster_init(&c);
+    c.nodes[1].config.may_grant = refuse;
+    start(&c, 1);
+    node_config(&c, 4, 1);
+    start(&c, 4);
+    run(&c, 10 * QOS_MILLISECOND);
+    get_of(&c, 4, inode(9), reading, 0, &use);
+    run(&c, 10 * QOS_MILLISECOND);
+    g_assert_cmpint(use.verdict, ==, QOS_CREDIT_RETRY);
+    g_assert_cmpint(use.delay, ==, 5 * QOS_SECOND);
+    g_assert_cmpint(got(&c, 4, reading, 0, &use), ==, QOS_CREDIT_GRANTED);
+    cluster_clear(&c);
+}
+
+/* A resource that goes to and fro is denied for a while. */
+static void test_contention(void)
+{
+    Cluster c;
+    Use use;
+    guint granted = 0, denied = 0;
+    cluster_init(&c);
+    c.nodes[1].config.contention = 10;
+    start(&c, 1);
+    for (QosOwnerId id = 4; id < 6; id++) {
+        node_config(&c, id, 1);
+        start(&c, id);
+    }
+    run(&c, 10 * QOS_MILLISECOND);
+    for (guint i = 0; i < 20; i++) {
+        get(&c, 4 + i % 2, writing, 0, &use);
+        run(&c, 10 * QOS_MILLISECOND);
+        granted += use.verdict == QOS_CREDIT_GRANTED;
+        denied += use.verdict == QOS_CREDIT_DENIED;
+        put(&c, 4 + i % 2, &use);
+    }
+    g_assert_cmpuint(granted, >=, 10);
+    g_assert_cmpuint(denied, >=, 3);
+    run(&c, 2 * QOS_SECOND);
+    g_assert_cmpint(got(&c, 4, writing, 0, &use), ==, QOS_CREDIT_GRANTED);
+    put(&c, 4, &use);
+    g_assert_cmpint(got(&c, 5, writing, 0, &use), ==, QOS_CREDIT_GRANTED);
+    cluster_clear(&c);
+}
+
+/* A holder that is cut off stops before another is granted, and learns what it lost. */
+static void test_eviction(void)
+{
+    Cluster c;
+    Use one, other;
+    mounts_init(&c, 2);
+    got(&c, 4, writing, 0, &one);
+    QosToken token = one.hold.token;
+    c.nodes[4].is_deaf = TRUE;
+    get(&c, 5, writing, 0, &other);
+    QosTime cut = c.now;
+    QosTime stopped = 0;
+    while (other.verdict == QOS_CREDIT_WAITING) {
+        run(&c, 10 * QOS_MILLISECOND);
+        if (stopped == 0 && !qos_owner_is_alive(c.nodes[4].owner, c.now))
+            stopped = c.now;
+    }
+    g_assert_cmpint(other.verdict, ==, QOS_CREDIT_GRANTED);
+    g_assert_cmpuint(other.hold.token, >, token);
+    g_assert_cmpint(stopped, >, 0);
+    g_assert_cmpint(c.now - cut, <=, LEASE + LEASE / 50);
+    g_assert_cmpint(c.now - stopped, >=, 0);
+    g_assert_null(one.hold.book);
+    g_assert_cmpuint(c.nodes[4].lost, ==, 1);
+    c.nodes[4].is_deaf = FALSE;
+    run(&c, 5 * QOS_SECOND);
+    put(&c, 5, &other);
+    g_assert_cmpint(got(&c, 4, writing, 0, &one), ==, QOS_CREDIT_GRANTED);
+    cluster_clear(&c);
+}
+
+/* One that lives but does not answer is not renewed. */
+static void test_no_answer(void)
+{
+    Cluster c;
+    Use one, other;
+    mounts_init(&c, 2);
+    got(&c, 4, writing, 0, &one);
+    get(&c, 5, writing, 0, &other);
+    run(&c, LEASE / 2);
+    g_assert_cmpint(other.verdict, ==, QOS_CREDIT_WAITING);
+    run(&c, LEASE);
+    g_assert_cmpint(other.verdict, ==, QOS_CREDIT_GRANTED);
+    g_assert_null(one.hold.book);
+    g_assert_cmpuint(c.nodes[4].lost, ==, 1);
+    cluster_clear(&c);
+}
+
+static void test_leases_are_renewed(void)
+{
+    Cluster c;
+    Use one;
+    mounts_init(&c, 1);
+    got(&c, 4, writing, 0, &one);
+    c.messages = 0;
+    run(&c, 100 * LEASE);
+    g_assert_nonnull(one.hold.book);
+    g_assert_cmpuint(c.messages, <=, 100 * 10); /* four and their answers in each */
+    cluster_clear(&c);
+}
+
+static void test_borrower_restarts(void)
+{
+    Cluster c;
+    Use one, other;
+    mounts_init(&c, 2);
+    got(&c, 4, writing, 0, &one);
+    crash(&c, 4);
+    get(&c, 5, writing, 0, &other);
+    run(&c, 10 * QOS_MILLISECOND);
+    g_assert_cmpint(other.verdict, ==, QOS_CREDIT_WAITING);
+    start(&c, 4);
+    run(&c, 10 * QOS_MILLISECOND);
+    g_assert_cmpint(other.verdict, ==, QOS_CREDIT_GRANTED);
+    cluster_clear(&c);
+}
+
+/* What was had is had again; nothing else is granted until all have come. */
+static void test_lender_restarts(void)
+{
+    Cluster c;
+    Use one, other, late;
+    mounts_init(&c, 3);
+    got(&c, 4, writing, 0, &one);
+    got(&c, 5, reading, 0, &other);
+    QosToken token = one.hold.token;
+    put(&c, 5, &other);
+    g_assert_nonnull(one.hold.book);
+    crash(&c, 1);
+    c.nodes[6].is_deaf = TRUE;
+    start(&c, 1);
+    g_assert_true(qos_owner_in_grace(c.nodes[1].owner));
+    run(&c, 5 * QOS_SECOND);
+    g_assert_true(qos_owner_in_grace(c.nodes[1].owner));
+    g_assert_nonnull(one.hold.book);
+    get(&c, 5, writing, 0, &other);
+    run(&c, 10 * QOS_MILLISECOND);
+    g_assert_cmpint(other.verdict, ==, QOS_CREDIT_WAITING);
+    c.nodes[6].is_deaf = FALSE;
+    run(&c, 5 * QOS_SECOND);
+    g_assert_false(qos_owner_in_grace(c.nodes[1].owner));
+    g_assert_cmpint(other.verdict, ==, QOS_CREDIT_WAITING); /* for who still holds it */
+    g_assert_cmpuint(qos_owner_lent(c.nodes[1].owner), ==, 1);
+    put(&c, 4, &one);
+    run(&c, 10 * QOS_MILLISECOND);
+    g_assert_cmpint(other.verdict, ==, QOS_CREDIT_GRANTED);
+    g_assert_cmpuint(other.hold.token, >, token);
+    g_assert_cmpint(got(&c, 6, writing, QOS_CREDIT_NON_BLOCK_REMOTE, &late), ==, QOS_CREDIT_DENIED);
+    cluster_clear(&c);
+}
+
+static void test_grace_ends(void)
+{
+    Cluster c;
+    Use one, other;
+    mounts_init(&c, 2);
+    got(&c, 4, writing, 0, &one);
+    crash(&c, 1);
+    c.nodes[4].is_deaf = TRUE;
+    start(&c, 1);
+    run(&c, LEASE);
+    g_assert_true(qos_owner_in_grace(c.nodes[1].owner));
+    g_assert_null(one.hold.book);
+    run(&c, LEASE);
+    g_assert_false(qos_owner_in_grace(c.nodes[1].owner));
+    g_assert_cmpint(got(&c, 5, writing, 0, &other), ==, QOS_CREDIT_GRANTED);
+    g_assert_cmpuint(g_hash_table_size(c.nodes[1].clients), ==, 1);
+    cluster_clear(&c);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/credit/root-alone", test_root_alone);
+    g_test_add_func("/credit/cached", test_cached);
+    g_test_add_func("/credit/callback", test_callback);
+    g_test_add_func("/credit/callback-of-cached", test_callback_of_cached);
+    g_test_add_func("/credit/partial-callback", test_partial_callback);
+    g_test_add_func("/credit/cancel", test_cancel);
+    g_test_add_func("/credit/lazy-cancel", test_lazy_cancel);
+    g_test_add_func("/credit/withdraw", test_withdraw);
+    g_test_add_func("/credit/reserve", test_reserve);
+    g_test_add_func("/credit/upgrade", test_upgrade);
+    g_test_add_func("/credit/two-upgrades", test_two_upgrades);
+    g_test_add_func("/credit/upgrade-before-wait", test_upgrade_before_wait);
+    g_test_add_func("/credit/open-file", test_open_file);
+    g_test_add_func("/credit/lasting", test_lasting);
+    g_test_add_func("/credit/amounts", test_amounts);
+    g_test_add_func("/credit/identifiers", test_identifiers);
+    g_test_add_func("/credit/full", test_full);
+    g_test_add_func("/credit/contention", test_contention);
+    g_test_add_func("/credit/eviction", test_eviction);
+    g_test_add_func("/credit/no-answer", test_no_answer);
+    g_test_add_func("/credit/leases-are-renewed", test_leases_are_renewed);
+    g_test_add_func("/credit/borrower-restarts", test_borrower_restarts);
+    g_test_add_func("/credit/lender-restarts", test_lender_restarts);
+    g_test_add_func("/credit/grace-ends", test_grace_ends);
+    return g_test_run();
+}
