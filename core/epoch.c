@@ -29,6 +29,21 @@ GArray *qos_epoch_actions_new(void)
     return actions;
 }
 
+gboolean qos_epoch_take_call_back(GArray *actions, QosEpochMessage *ret_message)
+{
+    for (guint i = 0; i < actions->len; i++) {
+        QosEpochAction *action = &g_array_index(actions, QosEpochAction, i);
+
+        if (action->to != QOS_EPOCH_HERE)
+            continue;
+        *ret_message = action->message;
+        action->message.data = NULL;
+        g_array_remove_index(actions, i);
+        return TRUE;
+    }
+    return FALSE;
+}
+
 static gboolean is_too_long(GBytes *data)
 {
     return data != NULL && g_bytes_get_size(data) > QOS_EPOCH_DATA_MAX;

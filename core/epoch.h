@@ -78,7 +78,7 @@ typedef struct {
 /* How policy data of two participants becomes that of both. */
 typedef struct {
     /* Associative and commutative. Of `combined`, which has room for the longer of the two and is
-     * neither of them, as many bytes count as the shorter has. */
+     * neither of them, as many bytes count as the shorter has. All are aligned for any number. */
     void (*combine)(void *combined, const void *a, gsize a_length, const void *b, gsize b_length);
     /* Turns data from the other byte order to this machine's. */
     void (*swab)(void *data, gsize length);
@@ -124,6 +124,8 @@ QosEpochHandler *qos_epoch_tree_new(const QosEpochConfig *config);
 /* NULL is allowed. */
 void qos_epoch_free(QosEpochHandler *handler);
 
+/* Takes the first call-back out of `actions`, with its data; FALSE where there is none. */
+gboolean qos_epoch_take_call_back(GArray *actions, QosEpochMessage *ret_message);
 /* An empty array of QosEpochAction for `out`; emptied or freed, it lets go of what it holds. */
 GArray *qos_epoch_actions_new(void);
 

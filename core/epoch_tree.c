@@ -169,7 +169,8 @@ static void remove_members(Tree *tree, MemberState state, const QosEpochMessage 
 /* The data of all members, which are READY, as one. */
 static GBytes *reduce(const Tree *tree)
 {
-    guint8 buffer[2][QOS_EPOCH_DATA_MAX]; /* in turns, as combine() reads what it has written */
+    guint64 buffer[2]
+                  [QOS_EPOCH_DATA_MAX / sizeof(guint64)]; /* in turns: combine() reads the other */
     gconstpointer sum = NULL;
     gsize length = 0;
     guint count = 0;

@@ -80,7 +80,7 @@ static void print_help(void)
          "  -o db=PATH                 where rules, tunables and totals are kept\n"
          "  -o foreground              stay in the foreground; also --foreground\n"
          "  -o unconfined              keep all capabilities and system calls, dump core\n"
-         "  -o policy=NAME             fifo, tbf or jrr; short for nrs_policies=NAME");
+         "  -o policy=NAME             fifo, tbf, jrr or grr; short for nrs_policies=NAME");
     for (guint i = 0; i < QOS_TUNABLE_COUNT; i++)
         printf("  -o %s=...%*s%s\n", qos_tunable_names[i], (int)(20 - strlen(qos_tunable_names[i])),
                "", qos_tunable_help(i));

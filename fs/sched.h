@@ -4,8 +4,8 @@
  *
  * A QosRequest is offered with qos_sched_enter(): it may go at once, or it waits. Whoever finishes
  * one calls qos_sched_leave(), and qos_sched_next() hands out what has become due. A policy
- * (`fifo`, `tbf`, `jrr`) decides the order; the scheduler around it bounds the requests inside the
- * store:
+ * (`fifo`, `tbf`, `jrr`, `grr`) decides the order; the scheduler around it bounds the requests
+ * inside the store:
  *
  *   - at most `slots` requests are inside; beyond that, the policy keeps them, in its own order;
  *   - one job has at most `slots` less an eighth (at least one less) inside, so that no job ever
@@ -41,6 +41,7 @@
  */
 #pragma once
 
+#include "core/epoch.h"
 #include "fs/account.h"
 #include "fs/rule.h"
 
@@ -117,9 +118,11 @@ typedef void (*QosReadyFunc)(QosRequest *request, void *arg);
 
 /* What a policy may ask of its scheduler. Owned by the scheduler. */
 typedef struct {
-    QosRules *rules;  /* the rules in force; replaced by qos_sched_set_rules */
-    char *host;       /* this host's name, for conditions on it */
-    QosTime max_wait; /* no request waits longer for a policy, QOS_NEVER = any time */
+    QosRules *rules;         /* the rules in force; replaced by qos_sched_set_rules */
+    char *host;              /* this host's name, for conditions on it */
+    QosTime max_wait;        /* no request waits longer for a policy, QOS_NEVER = any time */
+    QosEpochHandler *epochs; /* shared with the peers' schedulers; NULL = there are none */
+    GArray *epoch_actions;   /* what it hands out; the policy takes the call-backs alone */
 } QosPolicyContext;
 
 /*
@@ -141,8 +144,10 @@ typedef struct QosPolicyClass {
     /* Calls ready() for the one request that is due first, and returns `now`; with none due,
      * returns when to ask again (QOS_NEVER: not before another incoming). */
     QosTime (*get_next)(void *self, QosTime now, QosReadyFunc ready, void *arg);
-    /* The next epoch begins (seed 003, 4.1); NULL where the policy knows none. */
-    void (*start_epoch)(void *self, gint64 epoch, const void *data, gsize length);
+    /* The call-back of qos_epoch_next(), for a policy that asks for epochs (seed 003, 4.1): `epoch`
+     * begins with the reduced `data`, or -errno and no data. NULL where the policy knows none. */
+    void (*start_epoch)(void *self, gint64 epoch, const void *data, gsize length, QosTime now);
+    QosEpochReduction reduction; /* of its policy data */
     /* Books a request that does not wait, as debt, and sets its `owes`. FALSE, with nothing booked,
      * where its class owes more than `max_debt` already (in ns of its rate, and of bytes
      * QOS_DEBT_BYTES at least; QOS_NEVER: any). NULL where the policy does not count. */
@@ -163,6 +168,7 @@ typedef struct QosPolicyClass {
 extern const QosPolicyClass qos_policy_fifo; /* fifo.c: in order of arrival */
 extern const QosPolicyClass qos_policy_tbf;  /* tbf.c: token buckets, by deadline */
 extern const QosPolicyClass qos_policy_jrr;  /* jrr.c: round robin over the jobs */
+extern const QosPolicyClass qos_policy_grr;  /* grr.c: by groups of jobs, in step with the peers */
 
 /* The policy of that name, or NULL. */
 const QosPolicyClass *qos_policy_by_name(const char *name);

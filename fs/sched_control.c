@@ -6,8 +6,8 @@
 
 #include "fs/sched_private.h"
 
-const QosPolicyClass *const qos_policies[] = {&qos_policy_fifo, &qos_policy_jrr, &qos_policy_tbf,
-                                              NULL};
+const QosPolicyClass *const qos_policies[] = {&qos_policy_fifo, &qos_policy_grr, &qos_policy_jrr,
+                                              &qos_policy_tbf, NULL};
 
 const QosPolicyClass *qos_policy_by_name(const char *name)
 {

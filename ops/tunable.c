@@ -33,7 +33,8 @@ static char *check_naming(const QosTunables *tunables, QosTunable tunable, const
 #define YEAR             (365 * 86400)
 
 static const Description descriptions[QOS_TUNABLE_COUNT] = {
-    {"nrs_policies", "tbf", "who goes first: fifo, tbf (the rules) or jrr (jobs in turn)",
+    {"nrs_policies", "tbf",
+     "who goes first: fifo, tbf (the rules), jrr (jobs in turn) or grr (groups of jobs in turn)",
      check_policy, 0, 0},
     {"slots", "64", "requests that may be in the store at a time", check_number, 1, SLOTS_MAX},
     {"jobid_var", QOS_JOBID_VAR_DEFAULT, "where a process's job is found", check_naming, 0, 0},
@@ -129,7 +130,8 @@ static char *check_policy(G_GNUC_UNUSED const QosTunables *tunables,
         if (!policy) {
             policy = qos_policy_by_name(words[i]);
             if (!policy) {
-                qos_set_error(error, EINVAL, "\"%s\" is no policy: use fifo, tbf or jrr", words[i]);
+                qos_set_error(error, EINVAL, "\"%s\" is no policy: use fifo, tbf, jrr or grr",
+                              words[i]);
                 return NULL;
             }
         } else if (strcmp(policy->name, "tbf") != 0 || strcmp(words[i], "jobid") != 0) {
@@ -141,7 +143,7 @@ static char *check_policy(G_GNUC_UNUSED const QosTunables *tunables,
         }
     }
     if (!policy)
-        qos_set_error(error, EINVAL, "no policy given: use fifo, tbf or jrr");
+        qos_set_error(error, EINVAL, "no policy given: use fifo, tbf, jrr or grr");
     return policy ? g_strdup(policy->name) : NULL;
 }
 

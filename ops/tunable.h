@@ -14,7 +14,7 @@
 #include "ops/fs.h"
 
 typedef enum {
-    QOS_TUNABLE_NRS_POLICIES, /* the policy in force: fifo, tbf, jrr */
+    QOS_TUNABLE_NRS_POLICIES, /* the policy in force: fifo, tbf, jrr, grr */
     QOS_TUNABLE_SLOTS,
     QOS_TUNABLE_JOBID_VAR,
     QOS_TUNABLE_JOBID_NAME,

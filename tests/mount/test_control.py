@@ -190,8 +190,8 @@ def test_policies(store, mount):
         return dict(zip(names, [line[-1] for line in words if line[:1] == ["state:"]]))
 
     qos = mount(store)
-    assert states() == {"fifo": "stopped", "tbf": "started", "jrr": "stopped"}
-    for word, name in (("jrr", "jrr"), ("fifo", "fifo"), ("tbf jobid", "tbf"), ("reg jrr", "jrr")):
+    assert states() == {"fifo": "stopped", "grr": "stopped", "tbf": "started", "jrr": "stopped"}
+    for word, name in (("jrr", "jrr"), ("grr", "grr"), ("fifo", "fifo"), ("tbf jobid", "tbf"), ("reg jrr", "jrr")):
         qos.set("nrs_policies", word)
         assert states()[name] == "started"
         assert qos.state()["tunables"]["nrs_policies"] == name

@@ -211,7 +211,7 @@ def test_policy(qos):
         return [policy["name"] for policy in ctl_json(qos, "policy") if policy["state"] == "started"]
 
     assert started() == ["tbf"]
-    for name in ("fifo", "jrr", "tbf"):
+    for name in ("fifo", "grr", "jrr", "tbf"):
         ctl(qos, "policy", name)
         assert started() == [name]
         assert re.search(rf"^{name} +started ", ctl(qos, "policy"), re.MULTILINE)

@@ -42,7 +42,7 @@ def test_switching_lets_nothing_go(store, mount):
     as_job("held", *read(qos, 0))
     held = [start_job("held", *read(qos, n), stdout=subprocess.PIPE) for n in range(1, 10)]
     wait_until(lambda: rule_waiting(qos, "tight") == 9, what="the reads")
-    for name in ("fifo", "jrr"):
+    for name in ("fifo", "grr", "jrr"):
         qos.set("nrs_policies", name)
         assert policies(qos)["tbf"] == ("stopping", 9) and rule_waiting(qos, "tight") == 9
         as_job("held", *read(qos, 0))  # a new one is the new policy's
@@ -70,8 +70,8 @@ def test_switching_under_load(store, mount):
     jobs = [start_job(name, *fio, f"--name={name}", stdout=subprocess.PIPE) for name in ("limited", "free")]
     rounds = 0
     while any(job.poll() is None for job in jobs):
-        qos.set("nrs_policies", ("fifo", "jrr", "tbf")[rounds % 3])
-        qos.set("slots", (1, 2, 16)[rounds // 3 % 3])
+        qos.set("nrs_policies", ("fifo", "jrr", "tbf", "grr")[rounds % 4])
+        qos.set("slots", (1, 2, 16)[rounds // 4 % 3])
         qos.rule(f"change limited rate={3000 + rounds}")
         rounds += 1
     for job in jobs:
@@ -81,13 +81,14 @@ def test_switching_under_load(store, mount):
         assert all(one["error"] == 0 and one["write"]["total_ios"] == 2048 for one in result["jobs"])
     assert rounds > 10
     qos.set("nrs_policies", "tbf")
-    wait_until(lambda: policies(qos) == {"fifo": ("stopped", 0), "jrr": ("stopped", 0), "tbf": ("started", 0)},
+    left = {name: ("stopped", 0) for name in ("fifo", "grr", "jrr")}
+    wait_until(lambda: policies(qos) == left | {"tbf": ("started", 0)},
                what="the end of all that waited")
     wait_until(lambda: all(job["waiting"] == 0 for job in qos.state()["jobs"]), what="the jobs' end")
 
 
 @pytest.mark.parametrize("slots", [1, 2])
-@pytest.mark.parametrize("policy", ["fifo", "jrr", "tbf"])
+@pytest.mark.parametrize("policy", ["fifo", "grr", "jrr", "tbf"])
 def test_few_slots(store, mount, slots, policy):
     make_files(store.dir, 8)
     qos = mount(store, f"cache=none,slots={slots},threads={slots + 1},policy={policy}")
@@ -101,7 +102,7 @@ def test_few_slots(store, mount, slots, policy):
     assert [text.count(bytes([n])) >= 20 * BLOCK for n, text in enumerate(texts)] == [True] * 8
 
 
-@pytest.mark.parametrize("policy", ["fifo", "jrr", "tbf"])
+@pytest.mark.parametrize("policy", ["fifo", "grr", "jrr", "tbf"])
 def test_hanging_store_stops_one_job_alone(store, mount, new_store, policy):
     """All of a job's reads hang in the store. It does not get the last slot: another job goes on."""
     make_files(store.dir, 12)

@@ -219,6 +219,7 @@ int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_data_func("/gate/nothing-is-lost/fifo", &qos_policy_fifo, test_nothing_is_lost);
+    g_test_add_data_func("/gate/nothing-is-lost/grr", &qos_policy_grr, test_nothing_is_lost);
     g_test_add_data_func("/gate/nothing-is-lost/jrr", &qos_policy_jrr, test_nothing_is_lost);
     g_test_add_data_func("/gate/nothing-is-lost/tbf", &qos_policy_tbf, test_nothing_is_lost);
     g_test_add_func("/gate/changes-under-load", test_changes_under_load);

@@ -35,7 +35,8 @@ static void test_goes_at_once_while_slots_are_free(void)
 /* With 16 slots a job has at most 14; what it has beyond is held, and goes as its own leave. */
 static void test_no_job_holds_all_slots(void)
 {
-    static const QosPolicyClass *const all[] = {&qos_policy_fifo, &qos_policy_jrr, &qos_policy_tbf};
+    static const QosPolicyClass *const all[] = {&qos_policy_fifo, &qos_policy_grr, &qos_policy_jrr,
+                                                &qos_policy_tbf};
     for (guint p = 0; p < G_N_ELEMENTS(all); p++) {
         Fixture f;
         QosSchedState state;
@@ -164,7 +165,8 @@ static void test_jrr_takes_turns(void)
 /* What holds a lock goes without a slot, but one job has only so many of these inside. */
 static void test_what_holds_a_lock_needs_no_slot(void)
 {
-    static const QosPolicyClass *const all[] = {&qos_policy_fifo, &qos_policy_jrr, &qos_policy_tbf};
+    static const QosPolicyClass *const all[] = {&qos_policy_fifo, &qos_policy_grr, &qos_policy_jrr,
+                                                &qos_policy_tbf};
     for (guint p = 0; p < G_N_ELEMENTS(all); p++) {
         Fixture f;
         QosRequest *inside[1 + QOS_PASSING_MAX];
@@ -246,7 +248,8 @@ static void test_closes_are_bounded(void)
  */
 static void test_release(void)
 {
-    static const QosPolicyClass *const all[] = {&qos_policy_fifo, &qos_policy_jrr, &qos_policy_tbf};
+    static const QosPolicyClass *const all[] = {&qos_policy_fifo, &qos_policy_grr, &qos_policy_jrr,
+                                                &qos_policy_tbf};
     for (guint p = 0; p < G_N_ELEMENTS(all); p++) {
         Fixture f;
         QosSchedState state;
@@ -380,7 +383,8 @@ static void test_reading_ahead_is_bounded(void)
 
 static void test_cancel(void)
 {
-    static const QosPolicyClass *const all[] = {&qos_policy_fifo, &qos_policy_jrr, &qos_policy_tbf};
+    static const QosPolicyClass *const all[] = {&qos_policy_fifo, &qos_policy_grr, &qos_policy_jrr,
+                                                &qos_policy_tbf};
     for (guint p = 0; p < G_N_ELEMENTS(all); p++) {
         Fixture f;
         QosSchedState state;
