@@ -20,10 +20,14 @@
  * the clients want fits into L, it is stable still, and slower.
  *
  * No dead band: e is 0 at G = L alone, for any L >= 1 (the ones in it are for G = 0, and nothing
- * beside a credit's size). Above L it is e - e^2, which is the same at the fixed point and stronger
- * the further G is from it: at 2 L, SLR nearly halves with each step. Below L it is at most 1: from
- * the least that it can be, which lets a client of average size keep a credit for 1 ms, SLR is at
- * 60 s in 23 steps, and at ten hours in 35.
+ * beside a credit's size). Above L it is
+ *
+ *     e - min(u, 1)^2,   u = e / log(HL / L),   and what HL refused in the step counts into G,
+ *
+ * which is the same at the fixed point, the stronger the further G is from it, and whatever HL is,
+ * SLR is at least cut by 40 % with each step in which G is there: all clients stand still then.
+ * Below L it is at most 1: from the least that it can be, which lets a client of average size keep
+ * a credit for 1 ms, SLR is at 60 s in 23 steps, and at ten hours in 35.
  *
  * A cache fills at the speed of its client, whatever SLR is. Raised all that time, SLR would be far
  * beyond its fixed point at the end (an integrator winds up). So below L it rises only as far as
@@ -49,6 +53,7 @@
 #include "base/units.h"
 
 #define GAIN        0.5
+#define ROOM_MIN    0.1 /* log(HL / L) is taken to be so much at least */
 #define ERROR_MAX   1.0
 #define PLAN_PART   10         /* GP = G + (L - G) / 10 */
 #define GSL_PART    0.05       /* GSL, of L (5.1, point 5) */
@@ -130,6 +135,7 @@ QosPoolVerdict qos_pool_grant(QosPool *pool, QosPoolClient *client, gint64 bytes
 
     if (bytes > config->hard_limit - pool->granted) {
         pool->refused++;
+        pool->step_refused = MIN(pool->step_refused + bytes, QOS_POOL_BYTES_MAX);
         /* SLR falls when the step ends, and within the next one the clients have given back. */
         *ret_retry_after = MAX(step_end(pool) - now, 0) + QOS_POOL_STEP;
         return QOS_POOL_FULL;
@@ -193,10 +199,12 @@ static double shortfall(const QosPool *pool)
 
 static double steady_factor(const QosPool *pool)
 {
-    double error = log1p((double)pool->config.limit) - log1p((double)pool->granted);
+    double limit = log1p((double)pool->config.limit);
+    double error = limit - log1p((double)(pool->granted + pool->step_refused));
+    double room = MAX(log1p((double)pool->config.hard_limit) - limit, ROOM_MIN);
 
     if (error < 0)
-        error -= error * error;
+        error -= MIN(error * error / (room * room), 1);
     else
         error = MIN(error, ERROR_MAX) * binding(pool) * shortfall(pool);
     return exp(GAIN * error);
@@ -236,6 +244,7 @@ static void step(QosPool *pool, QosTime length)
     pool->sequence++;
     pool->step_granted = 0;
     pool->step_cancelled = 0;
+    pool->step_refused = 0;
 
     gboolean is_short = pool->cancel_speed > 0 || room < 0;
     is_short = is_short && age_at_cancel(pool) < AGE_SHORT;

@@ -59,9 +59,10 @@ typedef struct {
     gint64 cancel_speed; /* CS */
     gint64 step_granted; /* both, of the step under way */
     gint64 step_cancelled;
-    double factor;    /* K */
-    double rate;      /* SLR */
-    guint64 sequence; /* of the signal */
+    gint64 step_refused; /* likewise, at HL */
+    double factor;       /* K */
+    double rate;         /* SLR */
+    guint64 sequence;    /* of the signal */
     QosTime step_began;
     guint short_steps; /* for how many steps the cluster has not fitted */
     guint64 refused;   /* grants: HL or a cap */

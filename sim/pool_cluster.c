@@ -14,6 +14,7 @@ QosPoolCluster *qos_pool_cluster_new(const QosPoolConfig *config, guint32 credit
     cluster->random = g_rand_new_with_seed(seed);
     cluster->credit_bytes = credit_bytes;
     cluster->ping = QOS_SECOND;
+    cluster->past[0] = qos_pool_signal(&cluster->pool);
     return cluster;
 }
 
@@ -160,6 +161,14 @@ static guint whole(double *due)
     return count;
 }
 
+static void hear(const QosPoolCluster *cluster, QosPoolMember *member)
+{
+    qos_lockcache_heed(&member->cache, cluster->past[cluster->delay]);
+    if (cluster->is_reordered)
+        qos_lockcache_heed(&member->cache, cluster->past[QOS_POOL_PAST - 1]);
+    member->heard = cluster->now;
+}
+
 static void act(QosPoolCluster *cluster, QosPoolMember *member)
 {
     double seconds = (double)QOS_POOL_TICK / (double)QOS_SECOND;
@@ -174,10 +183,17 @@ static void act(QosPoolCluster *cluster, QosPoolMember *member)
         visit_new(cluster, member);
     gboolean has_asked = scanned > 0 || member->visits - member->hits > misses;
     if (has_asked || cluster->now - member->heard >= cluster->ping) {
-        qos_lockcache_heed(&member->cache, qos_pool_signal(&cluster->pool));
-        member->heard = cluster->now;
+        hear(cluster, member);
     }
     shrink(cluster, member);
+}
+
+static void step(QosPoolCluster *cluster)
+{
+    if (qos_pool_step(&cluster->pool, cluster->now) < cluster->now + QOS_POOL_STEP)
+        return;
+    memmove(cluster->past + 1, cluster->past, sizeof cluster->past - sizeof cluster->past[0]);
+    cluster->past[0] = qos_pool_signal(&cluster->pool);
 }
 
 void qos_pool_cluster_run(QosPoolCluster *cluster, QosTime duration)
@@ -186,6 +202,6 @@ void qos_pool_cluster_run(QosPoolCluster *cluster, QosTime duration)
         cluster->now += QOS_POOL_TICK;
         for (guint i = 0; i < cluster->members->len; i++)
             act(cluster, qos_pool_cluster_member(cluster, i));
-        qos_pool_step(&cluster->pool, cluster->now);
+        step(cluster);
     }
 }

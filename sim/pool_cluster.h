@@ -10,6 +10,7 @@
 #include "fs/lockcache.h"
 
 #define QOS_POOL_TICK (100 * QOS_MILLISECOND)
+#define QOS_POOL_PAST 8
 
 /* What a client does. */
 typedef struct {
@@ -36,8 +37,11 @@ typedef struct {
     QosPool pool;
     GPtrArray *members; /* of QosPoolMember */
     GRand *random;
-    guint32 credit_bytes; /* of an average credit; one has half to one and a half of it */
-    QosTime ping;         /* how long a client goes without hearing the signal */
+    guint32 credit_bytes;  /* of an average credit; one has half to one and a half of it */
+    QosTime ping;          /* how long a client goes without hearing the signal */
+    guint delay;           /* steps by which all signals are late, below QOS_POOL_PAST */
+    gboolean is_reordered; /* a reply is followed by the one of QOS_POOL_PAST steps ago */
+    QosPoolSignal past[QOS_POOL_PAST]; /* of the last steps, the newest first */
     QosTime now;
     gint64 most; /* the largest G there was; the caller may reset it */
 } QosPoolCluster;

@@ -211,11 +211,37 @@ static void test_sequence(void)
 static void test_factor(void)
 {
     double two = log(2);
+    double room = log((4 * L + 1.0) / (L + 1));
+    double part = two / room;
     assert_near(factor_at(&usual, L), 1);
-    assert_near(factor_at(&usual, 2 * L + 1), exp(-0.5 * (two + two * two)));
-    assert_near(factor_at(&usual, 4 * L + 3), exp(-0.5 * (2 * two + 4 * two * two)));
+    assert_near(factor_at(&usual, 2 * L + 1), exp(-0.5 * (two + part * part)));
+    assert_near(factor_at(&usual, 4 * L), exp(-0.5 * (room + 1)));
+    assert_near(factor_at(&usual, 4 * L + 3), exp(-0.5 * (2 * two + 1)));
     assert_near(factor_at(&usual, L / 2), exp(0.5 * log((L + 1.0) / (L / 2 + 1))));
     assert_near(factor_at(&usual, 1), exp(0.5)); /* at most */
+    /* HL close to L: the range in which the law grows strong is no narrower than a tenth. */
+    QosPoolConfig close = {.limit = L, .hard_limit = L};
+    double tenth = log((L + 201.0) / (L + 1)) / 0.1;
+    assert_near(factor_at(&close, L + 200), exp(-0.5 * (0.1 * tenth + tenth * tenth)));
+}
+
+/* What HL refused counts as if it had been granted, in its own step. */
+static void test_refused_counts(void)
+{
+    Fixture f;
+    QosPoolConfig config = {.limit = L, .hard_limit = L};
+    start(&f, &config);
+    qos_pool_adopt(&f.pool, &f.client, L);
+    step(&f);
+    double before = f.pool.rate;
+    g_assert_cmpint(grant(&f, 150), ==, QOS_POOL_FULL);
+    g_assert_cmpint(grant(&f, 50), ==, QOS_POOL_FULL);
+    step(&f);
+    double error = log((L + 201.0) / (L + 1));
+    assert_near(f.pool.rate / before, exp(-0.5 * (error + 100 * error * error)));
+    before = f.pool.rate;
+    step(&f);
+    g_assert_cmpfloat(f.pool.rate, ==, before);
 }
 
 static void test_no_dead_band(void)
@@ -398,11 +424,12 @@ static void test_jumps(void)
     g_assert_cmpint(f.pool.grant_speed, ==, 2 * L / 100);
     g_assert_cmpint(f.pool.cancel_speed, ==, (L - 1) / 100);
     double error = log((L + 2.0) / (L + 1.0));
-    assert_near(f.pool.rate / before, exp(-0.5 * (error + error * error)));
+    double part = error / log((4 * L + 1.0) / (L + 1));
+    assert_near(f.pool.rate / before, exp(-0.5 * (error + part * part)));
     f.now += 3 * HOUR;
     before = f.pool.rate;
     qos_pool_step(&f.pool, f.now);
-    assert_near(f.pool.rate / before, exp(-0.5 * (error + error * error)));
+    assert_near(f.pool.rate / before, exp(-0.5 * (error + part * part)));
     g_assert_cmpuint(f.pool.sequence, ==, 3);
     /* The end of time. */
     QosTime wait;
@@ -524,6 +551,7 @@ int main(int argc, char **argv)
     g_test_add_func("/pool/floor", test_floor);
     g_test_add_func("/pool/sequence", test_sequence);
     g_test_add_func("/pool/factor", test_factor);
+    g_test_add_func("/pool/refused-counts", test_refused_counts);
     g_test_add_func("/pool/no-dead-band", test_no_dead_band);
     g_test_add_func("/pool/monotone", test_monotone);
     g_test_add_func("/pool/rises-as-far-as-it-binds", test_rises_as_far_as_it_binds);
