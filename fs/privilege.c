@@ -103,8 +103,8 @@ gboolean qos_privilege_drop(GError **error)
 static const char *const allowed[] = {
     /* files */
     "close close_range copy_file_range dup dup2 dup3 fadvise64 fallocate fcntl fdatasync "
-    "flock fsync ftruncate getdents64 ioctl lseek open openat openat2 pread64 preadv preadv2 "
-    "pwrite64 pwritev pwritev2 read readv sync_file_range syncfs truncate write writev",
+    "flock fsync ftruncate getdents64 ioctl lseek open open_tree openat openat2 pread64 preadv "
+    "preadv2 pwrite64 pwritev pwritev2 read readv sync_file_range syncfs truncate write writev",
     /* names and attributes */
     "access chmod chown faccessat faccessat2 fchmod fchmodat fchmodat2 fchown fchownat fstat "
     "fstatfs getcwd lchown linkat lstat mkdir mkdirat mknodat name_to_handle_at newfstatat "

@@ -59,10 +59,9 @@ void qos_proc_path(int fd, char path[QOS_PROC_PATH_MAX]);
 int qos_inodes_lookup(QosInodes *inodes, const QosLoan *parent, const char *name,
                       struct fuse_entry_param *ret_entry);
 /* Counts one look-up of the file that `fd` (O_PATH or open; not taken over) is, e.g. after create,
- * link or tmpfile. `name` in the directory `parent` is where it should be, NULL = nowhere. 0 or
- * -errno. *ret_loan, where that is not NULL: the file. */
-int qos_inodes_adopt(QosInodes *inodes, int parent, const char *name, int fd,
-                     struct fuse_entry_param *ret_entry, QosLoan *ret_loan);
+ * link or tmpfile. 0 or -errno. *ret_loan, where that is not NULL: the file. */
+int qos_inodes_adopt(QosInodes *inodes, int fd, struct fuse_entry_param *ret_entry,
+                     QosLoan *ret_loan);
 /* 0, or -ENFILE where no more files can become known: to be asked before one is made. */
 int qos_inodes_find_room(QosInodes *inodes);
 /* Gives back `count` look-ups. */

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sys/mount.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
@@ -218,40 +219,32 @@ int qos_inodes_lookup(QosInodes *inodes, const QosLoan *parent, const char *name
     return error;
 }
 
-/* An O_PATH descriptor of the open file `fd`, and what it is: by its name, where that still is this
- * file's, as the way through /proc costs several times as much. >= 0, or -errno. */
-static int open_path(QosInodes *inodes, int parent, const char *name, int fd, QosFacts *ret_facts)
+/* An O_PATH descriptor of the file that `fd` is: >= 0, or -errno. */
+static int open_path(int fd)
 {
+    int path_fd = open_tree(fd, "", AT_EMPTY_PATH | OPEN_TREE_CLOEXEC);
     char path[QOS_PROC_PATH_MAX];
-    struct stat opened;
-    int path_fd = name != NULL ? openat(parent, name, O_PATH | O_NOFOLLOW | O_CLOEXEC) : -1;
-    int error;
 
-    if (path_fd >= 0) {
-        if (fstat(fd, &opened) == 0 && qos_inodes_examine(inodes, path_fd, "", ret_facts) == 0 &&
-            opened.st_dev == ret_facts->stat.st_dev && opened.st_ino == ret_facts->key.number)
-            return path_fd;
-        close(path_fd);
+    /* Some containers refuse that; this way costs three times as much. */
+    if (path_fd < 0) {
+        qos_proc_path(fd, path);
+        path_fd = open(path, O_PATH | O_CLOEXEC);
     }
-    qos_proc_path(fd, path);
-    path_fd = open(path, O_PATH | O_CLOEXEC);
-    if (path_fd < 0)
-        return -errno;
-    error = qos_inodes_examine(inodes, path_fd, "", ret_facts);
-    if (error == 0)
-        return path_fd;
-    close(path_fd);
-    return error;
+    return path_fd >= 0 ? path_fd : -errno;
 }
 
-int qos_inodes_adopt(QosInodes *inodes, int parent, const char *name, int fd,
-                     struct fuse_entry_param *ret_entry, QosLoan *ret_loan)
+int qos_inodes_adopt(QosInodes *inodes, int fd, struct fuse_entry_param *ret_entry,
+                     QosLoan *ret_loan)
 {
     QosFacts facts = {0};
-    int path_fd = open_path(inodes, parent, name, fd, &facts);
+    int error, path_fd = open_path(fd);
     gboolean known;
 
     if (path_fd < 0)
         return path_fd;
-    return count_lookup(inodes, path_fd, &facts, ret_entry, &known, ret_loan);
+    error = qos_inodes_examine(inodes, path_fd, "", &facts);
+    if (error == 0)
+        return count_lookup(inodes, path_fd, &facts, ret_entry, &known, ret_loan);
+    close(path_fd);
+    return error;
 }

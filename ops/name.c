@@ -237,8 +237,7 @@ static int run_link(QosOp *op)
     qos_proc_path(file.fd, path);
     if (linkat(AT_FDCWD, path, parent.fd, link->name, AT_SYMLINK_FOLLOW) != 0)
         return -errno;
-    error =
-        qos_inodes_adopt(op->fs->inodes, parent.fd, link->name, file.fd, &op->reply.entry, NULL);
+    error = qos_inodes_adopt(op->fs->inodes, file.fd, &op->reply.entry, NULL);
     if (error != 0)
         return error;
     op->reply.kind = QOS_REPLY_ENTRY;

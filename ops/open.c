@@ -180,14 +180,13 @@ void qosfs_op_open(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info *in
 
 /* --- making --- */
 
-/* Answers CREATE with the new file `fd`, which it takes, made in `parent`. */
-static int reply_create(QosOp *op, int parent, int fd)
+/* Answers CREATE with the new file `fd`, which it takes. */
+static int reply_create(QosOp *op, int fd)
 {
-    const OpenOp *create = (OpenOp *)op;
     QosInodes *inodes = op->fs->inodes;
     g_auto(QosLoan) file = {0};
     struct fuse_entry_param entry;
-    int error = qos_inodes_adopt(inodes, parent, create->name, fd, &entry, &file);
+    int error = qos_inodes_adopt(inodes, fd, &entry, &file);
 
     if (error != 0) {
         close(fd);
@@ -255,7 +254,7 @@ static int run_create(QosOp *op)
         return error;
     qos_cred_umask(fuse_req_ctx(op->fuse)->umask);
     fd = create_file(parent.fd, create);
-    return fd < 0 ? fd : reply_create(op, parent.fd, fd);
+    return fd < 0 ? fd : reply_create(op, fd);
 }
 
 void qosfs_op_create(fuse_req_t request, fuse_ino_t parent, const char *name, mode_t mode,
@@ -288,7 +287,7 @@ static int run_tmpfile(QosOp *op)
         return error;
     qos_cred_umask(fuse_req_ctx(op->fuse)->umask);
     fd = openat(parent.fd, ".", flags, create->mode);
-    return fd < 0 ? -errno : reply_create(op, parent.fd, fd);
+    return fd < 0 ? -errno : reply_create(op, fd);
 }
 
 void qosfs_op_tmpfile(fuse_req_t request, fuse_ino_t parent, mode_t mode,
