@@ -376,7 +376,7 @@ def test_reports_while_the_whole_store_hangs(faulty, mount_faulty):
     """The root's attributes too: who walks to .qosfs is told those that were last seen."""
     qos = mount_faulty()
     (qos.dir / "file").write_bytes(b"old data")
-    assert qos.state()["slots"]["running"] == 0  # the kernel knows .qosfs from now on
+    wait_until(lambda: qos.state()["slots"]["running"] == 0, what="the last request's end")  # the kernel knows .qosfs from now on
     attempts = []
 
     def is_answered():
