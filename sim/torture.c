@@ -10,7 +10,7 @@
 
 #include "sim/trial.h"
 
-static const QosTrial *const trials[] = {&qos_trial_epoch, &qos_trial_pool};
+static const QosTrial *const trials[] = {&qos_trial_credit, &qos_trial_epoch, &qos_trial_pool};
 
 typedef struct {
     char *trial; /* NULL: all */

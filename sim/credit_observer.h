@@ -1,0 +1,44 @@
+/*
+ * Sees all owners of a simulated cluster at once, and holds them to what core/credit.h promises.
+ */
+#pragma once
+
+#include "core/credit.h"
+#include "sim/cluster.h"
+
+#define QOS_OBSERVED 6 /* resources */
+
+/* What somebody had or did, under which token. */
+typedef struct {
+    const QosNode *node;
+    QosToken token;
+    QosCredit credit; /* owned */
+} QosObservation;
+
+typedef struct {
+    QosResource resources[QOS_OBSERVED];
+    GArray *grants[QOS_OBSERVED]; /* of QosObservation */
+    GArray *uses[QOS_OBSERVED];   /* that the store took */
+    QosToken newest;              /* of the root */
+    /* The owner of a node, NULL: it is down, or has none. */
+    const QosOwner *(*owner)(const QosNode *node);
+} QosObserver;
+
+void qos_observer_init(QosObserver *observer, const QosOwner *(*owner)(const QosNode *node));
+void qos_observer_clear(QosObserver *observer);
+
+/* `node` may use `credit` now. */
+void qos_observer_granted(QosObserver *observer, const QosNode *node, guint resource,
+                          const QosCredit *credit, QosToken token);
+/* TRUE: the store has taken a use that conflicts with this one, under a later token. */
+gboolean qos_observer_is_late(const QosObserver *observer, const QosNode *node, guint resource,
+                              const QosCredit *credit, QosToken token);
+/* The store has taken it. */
+void qos_observer_used(QosObserver *observer, const QosNode *node, guint resource,
+                       const QosCredit *credit, QosToken token);
+/* After a step of `node`: nobody may use what conflicts with what it may use. */
+void qos_observer_check(QosObserver *observer, const QosNode *node);
+/* At the end: what an owner has, its lender has lent to it. */
+void qos_observer_check_books(QosObserver *observer, QosCluster *cluster);
+
+const QosResourceType *qos_observer_type(const QosObserver *observer, guint resource);

@@ -1,0 +1,497 @@
+/*
+ * Credits in a tree of three levels (core/credit.h): a root that owns everything, servers that
+ * borrow from it and lend to mounts, and users at the mounts who get, convert, use and put. What
+ * they do with a credit goes to the store, which looks at its token.
+ */
+#include <string.h>
+
+#include "base/bytes.h"
+#include "sim/credit_observer.h"
+#include "sim/trial.h"
+
+#define SERVERS  2
+#define MOUNTS   2 /* of each server */
+#define USERS    2 /* of each mount */
+#define QUANTITY 1000
+#define LEASE    (2 * QOS_SECOND)
+
+typedef enum { IDLE, WAITING, CONVERTING, HOLDING } UserState;
+
+typedef struct {
+    QosHold hold;
+    UserState state;
+    guint resource;     /* the observer's number of it */
+    gboolean is_wanted; /* by another: to be put */
+    QosTime due;
+} User;
+
+typedef struct {
+    QosOwner *owner;
+    User users[USERS];
+} State;
+
+typedef struct {
+    QosObserver observer;
+    QosNode *store;
+    const char *broken;
+} World;
+
+static gboolean is_broken(const QosCluster *cluster, const char *rule)
+{
+    return g_strcmp0(((const World *)cluster->arg)->broken, rule) == 0;
+}
+
+static const QosOwner *owner_of(const QosNode *node)
+{
+    const State *state = node->state;
+
+    return state && node != ((const World *)node->cluster->arg)->store ? state->owner : NULL;
+}
+
+/* --- users --- */
+
+static QosTime soon(const QosNode *node, guint milliseconds)
+{
+    return qos_node_now(node) + qos_cluster_random(node->cluster, milliseconds) * QOS_MILLISECOND;
+}
+
+static QosCredit random_want(QosCluster *cluster, const QosResourceType *type)
+{
+    const gboolean writes = qos_cluster_chance(cluster, 400);
+    guint32 bits;
+
+    switch (type->shape) {
+    case QOS_SHAPE_MODES:
+        bits = 1 + qos_cluster_random(cluster, 7);
+        return (QosCredit){.reads = bits, .writes = writes ? bits : 0};
+    case QOS_SHAPE_SPANS:
+        bits = type->divisible ? 0 : qos_cluster_random(cluster, 8);
+        return qos_credit_span(bits, bits + qos_cluster_random(cluster, 4),
+                               writes || type->divisible);
+    default:
+        return (QosCredit){.amount = 1 + qos_cluster_random(cluster, QUANTITY * 2 / 3)};
+    }
+}
+
+/* A request has ended, at once or later. */
+static void settle(QosNode *node, User *user, QosCreditVerdict verdict, QosTime delay)
+{
+    World *world = node->cluster->arg;
+
+    user->due = soon(node, 300);
+    switch (verdict) {
+    case QOS_CREDIT_WAITING:
+        return;
+    case QOS_CREDIT_GRANTED:
+        user->state = HOLDING;
+        qos_observer_granted(&world->observer, node, user->resource, &user->hold.credit,
+                             user->hold.token);
+        break;
+    default:
+        user->state = user->state == CONVERTING && user->hold.book ? HOLDING : IDLE;
+        user->due += delay;
+    }
+    qos_cluster_trace(node->cluster, node, "user %d: verdict %d",
+                      (int)(user - ((State *)node->state)->users), verdict);
+}
+
+static void get(QosNode *node, User *user)
+{
+    static const guint flags[] = {0,
+                                  0,
+                                  0,
+                                  QOS_CREDIT_NON_BLOCK_LOCAL,
+                                  QOS_CREDIT_NON_BLOCK_REMOTE,
+                                  QOS_CREDIT_RESERVE,
+                                  QOS_CREDIT_WAIT};
+    QosCluster *cluster = node->cluster;
+    World *world = cluster->arg;
+    State *state = node->state;
+
+    user->resource = qos_cluster_random(cluster, QOS_OBSERVED);
+    const QosResourceType *type = qos_observer_type(&world->observer, user->resource);
+    QosCredit want = random_want(cluster, type);
+    g_autofree char *text = qos_credit_text(type, &want);
+    qos_cluster_trace(cluster, node, "user %d: get %s %s", (int)(user - state->users), type->name,
+                      text);
+    user->hold = (QosHold){.user = user};
+    user->state = WAITING;
+    user->is_wanted = FALSE;
+    settle(node, user,
+           qos_credit_get(state->owner, qos_node_now(node),
+                          &world->observer.resources[user->resource], &want,
+                          flags[qos_cluster_random(cluster, G_N_ELEMENTS(flags))], &user->hold),
+           0);
+    qos_credit_clear(type, &want);
+}
+
+static void convert(QosNode *node, User *user)
+{
+    World *world = node->cluster->arg;
+    State *state = node->state;
+    const QosResourceType *type = qos_observer_type(&world->observer, user->resource);
+    QosCredit want = random_want(node->cluster, type);
+    g_autofree char *text = qos_credit_text(type, &want);
+
+    qos_cluster_trace(node->cluster, node, "user %d: convert to %s", (int)(user - state->users),
+                      text);
+    user->state = CONVERTING;
+    settle(node, user, qos_credit_convert(state->owner, qos_node_now(node), &want, 0, &user->hold),
+           0);
+    qos_credit_clear(type, &want);
+}
+
+/* Sends what it does under its credit to the store. */
+static void use(QosNode *node, User *user)
+{
+    World *world = node->cluster->arg;
+    GByteArray *bytes = g_byte_array_new();
+
+    qos_bytes_put_u32(bytes, user->resource);
+    qos_bytes_put_u64(bytes, user->hold.token);
+    qos_observer_type(&world->observer, user->resource)->encode(&user->hold.credit, bytes);
+    qos_node_send(node, world->store, g_byte_array_free_to_bytes(bytes));
+    user->due = soon(node, 200);
+}
+
+static void put(QosNode *node, User *user)
+{
+    State *state = node->state;
+
+    qos_cluster_trace(node->cluster, node, "user %d: put", (int)(user - state->users));
+    qos_credit_put(state->owner, qos_node_now(node), &user->hold);
+    user->state = IDLE;
+    user->due = soon(node, 300);
+}
+
+static void act(QosNode *node, User *user)
+{
+    QosCluster *cluster = node->cluster;
+    const State *state = node->state;
+    const guint dice = qos_cluster_random(cluster, 100);
+    const gboolean ends = cluster->now > QOS_CLUSTER_TROUBLE * 5 / 4;
+
+    switch (user->state) {
+    case IDLE:
+        if (ends)
+            user->due = QOS_NEVER;
+        else
+            get(node, user);
+        return;
+    case WAITING: /* some give up */
+        if (dice < 5)
+            put(node, user);
+        else
+            user->due = soon(node, 1000);
+        return;
+    case CONVERTING:
+        user->due = QOS_NEVER;
+        return;
+    case HOLDING:
+        if (!qos_owner_is_alive(state->owner, qos_node_now(node)))
+            user->due = soon(node, 100);
+        else if (dice < 50 && !user->is_wanted && !ends)
+            use(node, user);
+        else if (dice < 60 && !user->is_wanted && !ends &&
+                 user->resource != QOS_RESOURCE_IDENTIFIER &&
+                 user->resource != QOS_RESOURCE_QUANTITY)
+            convert(node, user);
+        else
+            put(node, user);
+    }
+}
+
+/* --- owners --- */
+
+static void save_client(QosNode *node, QosOwnerId client, gboolean is_one)
+{
+    g_autoptr(GArray) clients = g_array_copy(node->saved);
+
+    for (guint i = clients->len; i-- > 0;)
+        if (g_array_index(clients, guint64, i) == client)
+            g_array_remove_index(clients, i);
+    if (is_one)
+        g_array_append_val(clients, client);
+    qos_node_save(node, (const guint64 *)clients->data, clients->len);
+}
+
+static void conflict(QosNode *node, const QosResource *resource)
+{
+    World *world = node->cluster->arg;
+    State *state = node->state;
+
+    for (guint i = 0; i < USERS; i++) {
+        User *user = &state->users[i];
+        if (user->state == HOLDING &&
+            qos_resource_equal(resource, &world->observer.resources[user->resource])) {
+            user->is_wanted = TRUE;
+            user->due = MIN(user->due, soon(node, 200));
+        }
+    }
+}
+
+static void send_message(QosNode *node, QosOwnerId to, const QosCreditMessage *message)
+{
+    GByteArray *bytes = g_byte_array_new();
+
+    qos_credit_message_encode(message, bytes);
+    qos_node_send(node, node->cluster->nodes->pdata[to - 1], g_byte_array_free_to_bytes(bytes));
+}
+
+static void take_output(QosNode *node, const QosOutput *output)
+{
+    State *state = node->state;
+
+    switch (output->kind) {
+    case QOS_OUTPUT_SEND:
+        send_message(node, output->peer, output->message);
+        break;
+    case QOS_OUTPUT_DONE:
+        settle(node, output->hold->user, output->verdict, output->delay);
+        break;
+    case QOS_OUTPUT_CONFLICT:
+        conflict(node, &output->resource);
+        break;
+    case QOS_OUTPUT_LOST:
+        qos_cluster_trace(node->cluster, node, "has lost a credit");
+        break;
+    case QOS_OUTPUT_SAVE:
+        save_client(node, output->peer, TRUE);
+        if (!node->is_doomed)
+            qos_owner_saved(state->owner, output->peer, qos_node_now(node));
+        break;
+    case QOS_OUTPUT_FORGET:
+        save_client(node, output->peer, FALSE);
+        break;
+    }
+}
+
+/* Does what the owner has handed out; then it sleeps until something is due. */
+static void go_on(QosNode *node)
+{
+    State *state = node->state;
+    QosOutput output;
+    QosTime due;
+
+    while (qos_owner_output(state->owner, &output))
+        take_output(node, &output);
+    due = qos_owner_next(state->owner);
+    for (guint i = 0; i < USERS; i++) {
+        User *user = &state->users[i];
+        if (user->state == HOLDING && !user->hold.book) {
+            user->state = IDLE;
+            user->due = soon(node, 300);
+        }
+        due = MIN(due, user->due);
+    }
+    qos_node_wake_at(node, due);
+}
+
+static void capital(const QosResource *resource, QosCredit *ret_credit, gpointer arg G_GNUC_UNUSED)
+{
+    const QosResourceType *type = qos_resource_type(resource->type);
+
+    if (type->shape == QOS_SHAPE_AMOUNT)
+        *ret_credit = (QosCredit){.amount = QUANTITY};
+    else if (type->shape == QOS_SHAPE_SPANS)
+        *ret_credit = qos_credit_span(0, G_MAXUINT64, TRUE);
+    else
+        *ret_credit = (QosCredit){.reads = G_MAXUINT32, .writes = G_MAXUINT32};
+}
+
+static gboolean is_mount(const QosNode *node)
+{
+    return node->parent && node->parent->parent;
+}
+
+static void start(QosNode *node)
+{
+    const gboolean forgets = is_broken(node->cluster, "double-grant");
+    const QosTime grace_used = is_broken(node->cluster, "reclaim") ? 2 * LEASE : 0;
+    State *state = g_new0(State, 1);
+    QosOwnerConfig config;
+
+    qos_owner_config_init(&config, node->number + 1, node->incarnation);
+    config.above = node->parent ? node->parent->number + 1 : 0;
+    config.lends = !is_mount(node);
+    config.lease = LEASE;
+    config.resend = 50 * QOS_MILLISECOND;
+    config.contention = 20;
+    config.lockless = 200 * QOS_MILLISECOND;
+    config.capital = capital;
+    state->owner = qos_owner_new(&config, (const QosOwnerId *)node->saved->data,
+                                 forgets ? 0 : node->saved->len, qos_node_now(node) - grace_used);
+    node->state = state;
+    for (guint i = 0; i < USERS; i++)
+        state->users[i].due = is_mount(node) ? soon(node, 300) : QOS_NEVER;
+    go_on(node);
+}
+
+static void stop(QosNode *node)
+{
+    State *state = node->state;
+
+    qos_owner_free(state->owner);
+    g_free(state);
+}
+
+static void wake(QosNode *node)
+{
+    State *state = node->state;
+    const QosTime now = qos_node_now(node);
+
+    qos_owner_tick(state->owner, now);
+    for (guint i = 0; i < USERS; i++)
+        if (now >= state->users[i].due)
+            act(node, &state->users[i]);
+    go_on(node);
+}
+
+static void receive(QosNode *node, QosNode *from, GBytes *bytes)
+{
+    State *state = node->state;
+    QosCreditMessage message;
+    gsize length;
+    const guint8 *data = g_bytes_get_data(bytes, &length);
+
+    if (!qos_credit_message_decode(&message, data, length)) {
+        qos_cluster_fail(node->cluster, "%s cannot decode a message of %s", node->name, from->name);
+        return;
+    }
+    if (is_broken(node->cluster, "lease-reuse")) /* the lender has it back before it ends */
+        message.lease *= 3;
+    if (is_broken(node->cluster, "reclaim") && message.type == QOS_MESSAGE_WELCOME)
+        message.flags |= QOS_WELCOME_RECLAIM; /* though there is no grace */
+    qos_owner_receive(state->owner, from->number + 1, &message, qos_node_now(node));
+    qos_credit_message_clear(&message);
+    go_on(node);
+}
+
+static char *describe(GBytes *bytes)
+{
+    static const char *const names[] = {"HELLO",   "WELCOME",  "RESET",  "RENEW",
+                                        "ENQUEUE", "WITHDRAW", "CANCEL", "RECLAIM",
+                                        "GRANT",   "DENIED",   "REVOKE"};
+    gsize length;
+    const guint8 *data = g_bytes_get_data(bytes, &length);
+    QosCreditMessage message;
+
+    G_STATIC_ASSERT(G_N_ELEMENTS(names) == QOS_MESSAGE_TYPES);
+    if (!qos_credit_message_decode(&message, data, length))
+        return g_strdup("a use");
+    const QosResourceType *type = qos_resource_type(message.resource.type);
+    g_autofree char *credit = type ? qos_credit_text(type, &message.credit) : g_strdup("");
+    char *text =
+        g_strdup_printf("%s %s %s request %" G_GUINT64_FORMAT ", sequence %" G_GUINT64_FORMAT
+                        ", acknowledged %" G_GUINT64_FORMAT ", token %" G_GINT64_MODIFIER "x",
+                        names[message.type], type ? type->name : "", credit, message.request,
+                        message.sequence, message.acknowledged, message.granted);
+    qos_credit_message_clear(&message);
+    return text;
+}
+
+static const QosNodeClass owner_class = {start, stop, receive, wake, describe};
+
+/* --- the store: it knows no owner, and never forgets which tokens it has seen --- */
+
+static void store_start(QosNode *node)
+{
+    node->state = node;
+}
+
+static void store_stop(QosNode *node G_GNUC_UNUSED)
+{
+}
+
+static void store_receive(QosNode *node, QosNode *from, GBytes *bytes)
+{
+    World *world = node->cluster->arg;
+    gsize length;
+    const guint8 *data = g_bytes_get_data(bytes, &length);
+    QosToken token = 0;
+    guint32 resource = 0;
+    QosCredit credit = {0};
+
+    qos_bytes_take_u32(&data, &length, &resource);
+    qos_bytes_take_u64(&data, &length, &token);
+    const QosResourceType *type = qos_observer_type(&world->observer, resource);
+    type->decode(&credit, &data, &length);
+    if (is_broken(node->cluster, "fencing") ||
+        !qos_observer_is_late(&world->observer, from, resource, &credit, token))
+        qos_observer_used(&world->observer, from, resource, &credit, token);
+    else
+        qos_cluster_trace(node->cluster, node, "refuses it: there was a later token");
+    qos_credit_clear(type, &credit);
+}
+
+static char *store_describe(GBytes *bytes G_GNUC_UNUSED)
+{
+    return g_strdup("a use");
+}
+
+static const QosNodeClass store_class = {store_start, store_stop, store_receive, store_stop,
+                                         store_describe};
+
+/* --- the trial --- */
+
+static void build(QosCluster *cluster, const char *broken)
+{
+    World *world = g_new0(World, 1);
+    QosNode *root = qos_cluster_add(cluster, &owner_class, NULL, "root");
+
+    qos_observer_init(&world->observer, owner_of);
+    world->broken = broken;
+    cluster->arg = world;
+    for (guint i = 0; i < SERVERS; i++) {
+        QosNode *server = qos_cluster_add(cluster, &owner_class, root, "server%u", i);
+        for (guint j = 0; j < MOUNTS; j++)
+            qos_cluster_add(cluster, &owner_class, server, "mount%u", i * MOUNTS + j);
+    }
+    world->store = qos_cluster_add(cluster, &store_class, NULL, "store");
+}
+
+static void clear(QosCluster *cluster)
+{
+    World *world = cluster->arg;
+
+    qos_observer_clear(&world->observer);
+    g_free(world);
+}
+
+static void check(QosCluster *cluster, QosNode *node)
+{
+    World *world = cluster->arg;
+
+    qos_observer_check(&world->observer, node);
+}
+
+/* Each request has ended. */
+static void settled(QosCluster *cluster)
+{
+    World *world = cluster->arg;
+
+    for (guint i = 0; i < cluster->nodes->len; i++) {
+        const QosNode *node = cluster->nodes->pdata[i];
+        const State *state = node->state;
+        if (!owner_of(node))
+            continue;
+        for (guint j = 0; j < USERS; j++)
+            if (state->users[j].state == WAITING || state->users[j].state == CONVERTING)
+                qos_cluster_fail(
+                    cluster, "user %u of %s still waits for %s", j, node->name,
+                    qos_observer_type(&world->observer, state->users[j].resource)->name);
+    }
+    qos_observer_check_books(&world->observer, cluster);
+}
+
+static const char *const rules[] = {"fencing", "lease-reuse", "reclaim", "double-grant", NULL};
+
+const QosTrial qos_trial_credit = {
+    .name = "credit",
+    .promise = "no two usable credits conflict, tokens grow, books agree, requests end",
+    .rules = rules,
+    .build = build,
+    .clear = clear,
+    .check = check,
+    .settled = settled,
+};
