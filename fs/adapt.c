@@ -188,6 +188,7 @@ void qos_adapt_configure(QosAdapt *adapt, const QosAdaptConfig *config, QosTime 
         while (adapt->jobs->len > 0)
             qos_adapt_leave(adapt, adapt->jobs->len - 1);
         adapt->level = 0;
+        qos_capacity_start(&adapt->capacity, now);
     }
     change_period(adapt, config->period);
     adapt->config = *config;
@@ -381,9 +382,9 @@ void qos_adapt_settle(QosAdapt *adapt, QosJob *job, gint64 difference)
 
 /* --- the store --- */
 
-void qos_adapt_set_slots(QosAdapt *adapt, guint slots)
+void qos_adapt_set_slots(QosAdapt *adapt, guint slots, QosTime now)
 {
-    qos_capacity_set_slots(&adapt->capacity, slots);
+    qos_capacity_set_slots(&adapt->capacity, slots, now);
 }
 
 guint qos_adapt_depth(const QosAdapt *adapt)

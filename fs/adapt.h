@@ -113,7 +113,7 @@ void qos_adapt_serve(QosAdapt *adapt, struct QosJob *job, gint64 cost, gint64 we
 void qos_adapt_settle(QosAdapt *adapt, struct QosJob *job, gint64 difference);
 
 /* The store's slots: qos_adapt_depth() is never more. */
-void qos_adapt_set_slots(QosAdapt *adapt, guint slots);
+void qos_adapt_set_slots(QosAdapt *adapt, guint slots, QosTime now);
 /* How many requests are to be in the store, and of one job: as few as it needs for its whole
  * throughput. */
 guint qos_adapt_depth(const QosAdapt *adapt);

@@ -14,9 +14,12 @@
  *
  * The depth is what has to be inside for the whole throughput. More is of no use, and makes a queue
  * in the store in which all jobs wait alike, whatever their share: one with two processes gets two
- * places in it. So the least depth is sought that is enough, by trials: windows at the depth in
- * force and at a candidate alternate, QOS_CAPACITY_PAIRS times, and the median of the ratios of
- * their throughput decides, by how much the windows differ among themselves.
+ * places in it. So the least depth is sought that is enough. It begins with START inside and
+ * doubles, with short windows, while that brings START_GAIN: so the shares hold from the first
+ * request on, and the whole throughput is there in some tenths of a second. Then come trials:
+ * windows at the depth in force and at a candidate alternate, QOS_CAPACITY_PAIRS times, and the
+ * median of the ratios of their throughput decides, by how much the windows differ among
+ * themselves.
  *
  *   less   between what is enough and what is too few, their geometric mean, so that 64 slots are
  *          found to be 60 too many in three trials; it is enough where LESS_KEEPS of the throughput
@@ -48,6 +51,10 @@
 #define FEW                4    /* below that, there is little to gain from trying again */
 #define LESS_KEEPS         0.99
 #define MORE_BRINGS        1.02
+#define START              3
+#define START_WINDOW       (10 * QOS_MILLISECOND)
+#define START_REPLIES      16
+#define START_GAIN         1.2
 #define CLEAR_LOSS         0.85
 #define CLEAR_GAIN         1.2
 #define CLEARLY_NO_GAIN    1.01
@@ -73,21 +80,30 @@ static void begin_window(QosCapacity *capacity, guint skip, QosTime now)
     capacity->inside = G_MAXUINT;
 }
 
-void qos_capacity_init(QosCapacity *capacity, double estimate, guint slots, QosTime now)
+void qos_capacity_start(QosCapacity *capacity, QosTime now)
 {
-    *capacity = (QosCapacity){.estimate = estimate, .slots = slots, .enough = slots};
-    begin_window(capacity, 1, now);
-}
-
-void qos_capacity_set_slots(QosCapacity *capacity, guint slots)
-{
-    if (capacity->slots == slots)
-        return;
-    capacity->slots = capacity->enough = slots;
+    capacity->is_starting = TRUE;
+    capacity->enough = MIN(START, capacity->slots);
     capacity->too_few = 0;
     capacity->trial = QOS_TRIAL_NONE;
     capacity->is_trying = FALSE;
+    capacity->base = 0;
     capacity->pause = 0;
+    begin_window(capacity, 1, now);
+}
+
+void qos_capacity_init(QosCapacity *capacity, double estimate, guint slots, QosTime now)
+{
+    *capacity = (QosCapacity){.estimate = estimate, .slots = slots};
+    qos_capacity_start(capacity, now);
+}
+
+void qos_capacity_set_slots(QosCapacity *capacity, guint slots, QosTime now)
+{
+    if (capacity->slots == slots)
+        return;
+    capacity->slots = slots;
+    qos_capacity_start(capacity, now);
 }
 
 guint qos_capacity_depth(const QosCapacity *capacity)
@@ -241,6 +257,25 @@ static void judge(QosCapacity *capacity, double ratio)
     }
 }
 
+/* A window of the search's beginning has ended, at `enough`. */
+static void start_on(QosCapacity *capacity, double rate)
+{
+    guint half = capacity->enough / 2;
+
+    if (capacity->base > 0 && rate < START_GAIN * capacity->base) {
+        capacity->is_starting = FALSE;
+        capacity->enough = rate < MORE_BRINGS * capacity->base ? half : capacity->enough;
+    } else if (capacity->enough == capacity->slots) {
+        capacity->is_starting = FALSE;
+    } else {
+        if (capacity->base > 0)
+            believe_too_few(capacity, half);
+        capacity->base = rate;
+        capacity->rate_count = 0; /* they were of less than the store can */
+        capacity->enough = MIN(2 * capacity->enough, capacity->slots);
+    }
+}
+
 /* --- windows --- */
 
 static void measured(QosCapacity *capacity, double rate, double saturated_part)
@@ -264,6 +299,10 @@ static void measured(QosCapacity *capacity, double rate, double saturated_part)
     }
     if (!is_comparable)
         return;
+    if (capacity->is_starting) {
+        start_on(capacity, rate);
+        return;
+    }
     if (capacity->pause > 0)
         capacity->pause--;
     if (capacity->trial == QOS_TRIAL_NONE && capacity->pause == 0)
@@ -276,6 +315,9 @@ static gboolean is_complete(const QosCapacity *capacity, double rate, QosTime le
 {
     if (capacity->is_trying && capacity->pairs == 0 && capacity->replies >= WINDOW_REPLIES &&
         length >= LOSS_WINDOW && rate < CLEAR_LOSS * capacity->base)
+        return TRUE;
+    if (capacity->is_starting && length >= START_WINDOW &&
+        capacity->replies >= MAX(START_REPLIES, 2 * qos_capacity_depth(capacity)))
         return TRUE;
     return (length >= WINDOW && capacity->replies >= WINDOW_REPLIES) ||
            (length >= SLOW_WINDOW && capacity->replies >= SLOW_REPLIES) ||

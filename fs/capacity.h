@@ -22,6 +22,7 @@ typedef struct {
     guint slots;     /* the depth is never more */
     guint enough;    /* inside, for the whole throughput; `slots` = nothing less is known to be */
     guint too_few;   /* are known to be too few; 0 = not known */
+    gboolean is_starting; /* `enough` is doubled while that brings anything */
     /* The window. */
     gboolean is_saturated;
     QosTime idle_since; /* where it is not saturated */
@@ -39,7 +40,7 @@ typedef struct {
     QosTrial trial;
     gboolean is_trying; /* its windows alternate: this one is at `candidate` */
     guint candidate;
-    double base; /* rate of the window before, at the depth in force */
+    double base; /* rate of the window before, at the depth in force; 0 = there was none */
     double ratios[QOS_CAPACITY_PAIRS];
     guint pairs;
     guint pause;    /* windows until the next trial */
@@ -49,7 +50,9 @@ typedef struct {
 
 /* `estimate`: units/s, before anything was measured. */
 void qos_capacity_init(QosCapacity *capacity, double estimate, guint slots, QosTime now);
-void qos_capacity_set_slots(QosCapacity *capacity, guint slots);
+void qos_capacity_set_slots(QosCapacity *capacity, guint slots, QosTime now);
+/* The depth has not been in force: the search for it begins anew. */
+void qos_capacity_start(QosCapacity *capacity, QosTime now);
 /* From `now` on something waits that might go but for the depth, or nothing. */
 void qos_capacity_set_saturated(QosCapacity *capacity, gboolean is_saturated, QosTime now);
 /* The store has served a request of so many units; so many are still inside. */

@@ -145,7 +145,7 @@ gboolean qos_sched_passes_through(const QosSched *sched, const QosRequest *reque
 void qos_sched_set_slots(QosSched *sched, guint slots, QosTime now)
 {
     sched->slots.count = MAX(slots, 1);
-    qos_adapt_set_slots(sched->adapt, sched->slots.count);
+    qos_adapt_set_slots(sched->adapt, sched->slots.count, now);
     qos_sched_update_ready(sched, now);
 }
 

@@ -73,11 +73,33 @@ static void test_least_depth(void)
 {
     Store store;
     store_init(&store, 1000, QOS_MILLISECOND, 0);
-    g_assert_cmpuint(qos_capacity_depth(&store.capacity), ==, SLOTS);
     run(&store, 5 * QOS_SECOND);
     g_assert_cmpuint(store.capacity.enough, ==, 2);
     g_assert_cmpfloat(error_of(&store), <, 0.001);
     store_clear(&store);
+}
+
+/* From few inside upwards: a store that needs few is never given many, one that needs many has them
+ * within half a second. */
+static void test_start(void)
+{
+    for (guint latency = 1; latency < 32; latency += 2) {
+        Store store;
+        guint most = 0;
+        store_init(&store, 1000, latency * QOS_MILLISECOND, 0.1);
+        g_assert_cmpuint(qos_capacity_depth(&store.capacity), <=, 5);
+        for (guint i = 0; i < 500; i++) {
+            run(&store, QOS_MILLISECOND);
+            most = MAX(most, qos_capacity_depth(&store.capacity));
+        }
+        guint64 before = store.served;
+        run(&store, QOS_SECOND);
+        g_test_message("latency %u ms: at most %u inside, then %u/s", latency, most,
+                       (guint)(store.served - before));
+        g_assert_cmpuint(most, <=, 4 * latency + 4);
+        g_assert_cmpuint(store.served - before, >=, 850);
+        store_clear(&store);
+    }
 }
 
 /* 16 requests are needed: 15 of latency beside one that is served. */
@@ -171,7 +193,6 @@ static void test_idle_store_is_no_measure(void)
     for (guint i = 0; i < 1000; i++)
         qos_capacity_replied(&capacity, UNITS, 0, now += 10 * QOS_MILLISECOND);
     g_assert_cmpfloat(capacity.estimate, ==, 1000.0 * UNITS);
-    g_assert_cmpuint(qos_capacity_depth(&capacity), ==, SLOTS);
     for (guint i = 0; i < 2000; i++)
         qos_capacity_replied(&capacity, UNITS, 0, now += QOS_MILLISECOND / 2);
     g_assert_cmpfloat(fabs(capacity.estimate / (2000.0 * UNITS) - 1), <, 0.01);
@@ -182,9 +203,9 @@ static void test_slots(void)
     Store store;
     store_init(&store, 1000, QOS_MILLISECOND, 0);
     run(&store, 5 * QOS_SECOND);
-    qos_capacity_set_slots(&store.capacity, 8);
-    g_assert_cmpuint(qos_capacity_depth(&store.capacity), ==, 8);
-    qos_capacity_set_slots(&store.capacity, 1);
+    qos_capacity_set_slots(&store.capacity, 8, store.now);
+    g_assert_cmpuint(qos_capacity_depth(&store.capacity), <=, 8);
+    qos_capacity_set_slots(&store.capacity, 1, store.now);
     run(&store, 5 * QOS_SECOND);
     g_assert_cmpuint(qos_capacity_depth(&store.capacity), ==, 1);
     g_assert_cmpfloat(fabs(store.capacity.estimate / UNITS - 500), <, 5);
@@ -216,6 +237,7 @@ int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/capacity/least-depth", test_least_depth);
+    g_test_add_func("/capacity/start", test_start);
     g_test_add_func("/capacity/deep-store", test_deep_store);
     g_test_add_func("/capacity/noise", test_noise);
     g_test_add_func("/capacity/steps", test_steps);
