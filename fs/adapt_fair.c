@@ -13,7 +13,12 @@
  * far as others left theirs, and these the same sum (mend 11). Who waits for more has left nothing:
  * that one job was served a request more than another is no loan. Records are bounded by
  * RECORD_BOUND, and shrink to a third in RECORD_DECAY: what was lent in the morning does not rule
- * the evening. A borrower keeps five eighths of its entitlement while it repays.
+ * the evening.
+ *
+ * Repayment takes a tenth of an entitlement from who borrowed, and gives as much to who lent, at
+ * most. So what a backlogged job gets is between 0.9 and 1.1 of its entitlement, and Jain's index
+ * over these is 1 - 0.1^2 = 0.99 at least, in any window; a record at its bound, 3 s, is paid back
+ * or decayed to a tenth within 20 s.
  *
  * The levels come from Newton's method on a sum of clamped lines (solve_level()); each step is
  * O(n). The mends are numbered as in docs/adaptbf.md, which has the reasons and the figures.
@@ -24,8 +29,8 @@
 
 #define RECORD_BOUND      (3 * QOS_SECOND)  /* of the lender's entitlement: a burst's worth */
 #define RECORD_DECAY      (20 * QOS_SECOND) /* some bursts of a job that computes and writes */
-#define HEADROOM_FRACTION 8 /* of the demand: a job that grows is not held at what it was */
-#define KEPT_EIGHTHS      5 /* of its entitlement, by who repays: half, and some for bad moments */
+#define HEADROOM_FRACTION 8   /* of the demand: a job that grows is not held at what it was */
+#define REPAID_FRACTION   10  /* of an entitlement, in a period: see above */
 #define LEVEL_STEPS_MAX   200 /* bisection alone needs about 110 for any double */
 
 /* --- levels --- */
@@ -276,18 +281,24 @@ static void settle(QosFairJob *jobs, guint count, QosTime period, QosTime elapse
 
 /* --- repayment --- */
 
+/* What repayment takes from a job in a period, or gives it, at most. */
+static gint64 instalment(const QosFairJob *job)
+{
+    return job->entitlement / REPAID_FRACTION;
+}
+
 /* What a lender may get back in a period: no more than it lent, and than it waits for. */
 static gint64 claim(const QosFairJob *job)
 {
-    return MIN(MAX(job->record, 0), MAX(job->demand - job->allocation, 0));
+    return MIN(MIN(MAX(job->record, 0), MAX(job->demand - job->allocation, 0)), instalment(job));
 }
 
 static gint64 kept_entitlement(const QosFairJob *job)
 {
-    return job->entitlement * KEPT_EIGHTHS / 8;
+    return job->entitlement - instalment(job);
 }
 
-/* What a borrower may pay: no more than it owes, and most of its entitlement stays. */
+/* What a borrower may pay: no more than it owes, and nine tenths of its entitlement stay. */
 static gint64 payable(const QosFairJob *job)
 {
     return MIN(MAX(-job->record, 0), MAX(job->allocation - kept_entitlement(job), 0));

@@ -89,17 +89,34 @@ static void test_lent_and_repaid(void)
     wants(&jobs[1], 600, 5000);
     qos_fair_step(jobs, 2, 1000, PERIOD, PERIOD);
     g_assert_cmpint(jobs[0].record, ==, 198);
-    g_assert_cmpint(jobs[0].allocation, ==, 688); /* y keeps five eighths of its entitlement */
-    g_assert_cmpint(jobs[1].allocation, ==, 312);
-    g_assert_cmpint(jobs[0].rate, ==, 688);
-    g_assert_cmpint(jobs[1].rate, ==, 312);
+    g_assert_cmpint(jobs[0].allocation, ==, 550); /* y pays a tenth of its entitlement */
+    g_assert_cmpint(jobs[1].allocation, ==, 450);
+    g_assert_cmpint(jobs[0].rate, ==, 550);
+    g_assert_cmpint(jobs[1].rate, ==, 450);
 
-    wants(&jobs[0], 688, 5000);
-    wants(&jobs[1], 312, 5000);
-    qos_fair_step(jobs, 2, 1000, PERIOD, PERIOD);
-    g_assert_cmpint(jobs[0].returned, ==, 188);
-    g_assert_cmpint(jobs[1].repaid, ==, 188);
+    for (guint period = 1; period <= 3; period++) {
+        wants(&jobs[0], 550, 5000);
+        wants(&jobs[1], 450, 5000);
+        qos_fair_step(jobs, 2, 1000, PERIOD, PERIOD);
+        g_assert_cmpint(jobs[0].returned, ==, 50 * period);
+        g_assert_cmpint(jobs[1].repaid, ==, 50 * period);
+    }
+    g_assert_cmpint(jobs[0].record, <, 50);
     g_assert_cmpint(jobs[0].allocation, ==, 500 + jobs[0].record); /* the rest */
+}
+
+/* The instalment is a tenth of the smaller entitlement, so that both stay near theirs. */
+static void test_unequal_repayment(void)
+{
+    QosFairJob jobs[] = {job(1, 0, 5000), job(9, 0, 5000)};
+    for (guint lender = 0; lender < 2; lender++) {
+        jobs[lender].record = 3000;
+        jobs[1 - lender].record = -3000;
+        qos_fair_step(jobs, 2, 1000, PERIOD, PERIOD);
+        g_assert_cmpint(jobs[lender].allocation, ==, (lender == 0 ? 100 : 900) + 10);
+        jobs[0].served = 100;
+        jobs[1].served = 900;
+    }
 }
 
 /* An idle lender's record ends at three seconds of its entitlement. */
@@ -200,6 +217,7 @@ int main(int argc, char **argv)
     g_test_add_func("/adapt-fair/reservation", test_reservation);
     g_test_add_func("/adapt-fair/too-many-reservations", test_too_many_reservations);
     g_test_add_func("/adapt-fair/lent-and-repaid", test_lent_and_repaid);
+    g_test_add_func("/adapt-fair/unequal-repayment", test_unequal_repayment);
     g_test_add_func("/adapt-fair/records-bounded", test_records_are_bounded);
     g_test_add_func("/adapt-fair/write-off", test_write_off);
     g_test_add_func("/adapt-fair/random-sequences", test_sums_hold_over_random_sequences);
