@@ -265,14 +265,8 @@ gboolean qos_credit_cancel(QosOwner *owner, QosTime now, const QosResource *reso
     if (is_used_against(book, theirs))
         return FALSE;
     type->yield(&book->borrowed, theirs);
-    if (owner->lazy == NULL)
-        owner->lazy = g_array_new(FALSE, FALSE, sizeof(QosCreditItem));
-    QosCreditItem item = {.resource = *resource,
-                          .credit = qos_credit_copy(type, &book->borrowed),
-                          .token = book->granted};
-    g_array_append_val(owner->lazy, item);
-    owner->lazy_at = MIN(owner->lazy_at, now + owner->config.resend);
-    if (!lazy || owner->lazy->len >= QOS_CREDIT_BATCH)
+    qos_owner_give_back(owner, book, now);
+    if (!lazy)
         qos_owner_flush_lazy(owner, now);
     qos_book_tidy(owner, book);
     return TRUE;

@@ -55,10 +55,9 @@ typedef struct QosCreditRequest {
     guint64 id; /* the peer's */
     QosCredit want;
     guint flags;
-    guint64 asked;            /* its number above; 0: not asked for */
-    gboolean is_denied_above; /* so that what is missing must be found below */
-    GList book_link;          /* of QosBusy.requests */
-    GList owner_link;         /* of the peer's requests, or the owner's local ones */
+    guint64 asked;    /* its number above; 0: not asked for */
+    GList book_link;  /* of QosBusy.requests */
+    GList owner_link; /* of the peer's requests, or the owner's local ones */
 } QosCreditRequest;
 
 /* What only books have where something is going on. */
@@ -189,6 +188,8 @@ void qos_request_remove(QosOwner *owner, QosCreditRequest *request, QosTime now)
 /* Tells who waits for it, and removes it. */
 void qos_request_finish(QosOwner *owner, QosCreditRequest *request, QosCreditVerdict verdict,
                         QosTime delay, QosTime now);
+/* Tries to meet it, whatever stands before it. */
+void qos_request_retry(QosOwner *owner, QosCreditRequest *request, QosTime now);
 /* Something changed: answers the callback, serves who waits, drops the book if it is empty. */
 void qos_book_pump(QosOwner *owner, QosBook *book, QosTime now);
 QosBusy *qos_book_busy(QosBook *book);
@@ -218,6 +219,8 @@ void qos_session_lose(QosOwner *owner, QosTime now);
 void qos_peer_send(QosOwner *owner, QosPeer *peer, QosCreditMessage *message, QosTime now);
 /* Above: renews the lease at the next tick, which is due now. */
 void qos_peer_renew(QosOwner *owner, QosPeer *peer, QosTime now);
+/* What of the book was given up is told above with the next message. */
+void qos_owner_give_back(QosOwner *owner, const QosBook *book, QosTime now);
 /* Puts what is to be given back lazily into the message. */
 void qos_owner_take_lazy(QosOwner *owner, QosCreditMessage *message);
 void qos_owner_flush_lazy(QosOwner *owner, QosTime now);

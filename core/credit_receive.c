@@ -162,8 +162,10 @@ static gboolean handle_grant(QosOwner *owner, const QosCreditMessage *message, Q
     book->granted = message->granted;
     owner->token = MAX(owner->token, message->granted);
     book->token = owner->token;
-    if (request != NULL)
+    if (request != NULL) { /* it comes first: nothing else takes away what came for it */
         request->asked = 0;
+        qos_request_retry(owner, request, now);
+    }
     qos_book_pump(owner, book, now);
     return TRUE;
 }
@@ -176,12 +178,8 @@ static gboolean handle_denied(QosOwner *owner, const QosCreditMessage *message, 
     if (request == NULL)
         return TRUE;
     request->asked = 0;
-    if (message->delay > 0)
-        qos_request_finish(owner, request, QOS_CREDIT_RETRY, message->delay, now);
-    else if (qos_book_type(book)->divisible)
-        request->is_denied_above = TRUE;
-    else
-        qos_request_finish(owner, request, QOS_CREDIT_DENIED, 0, now);
+    qos_request_finish(owner, request, message->delay > 0 ? QOS_CREDIT_RETRY : QOS_CREDIT_DENIED,
+                       message->delay, now);
     qos_book_pump(owner, book, now);
     return TRUE;
 }

@@ -2,8 +2,9 @@
  * How a request is met. What is free for who asks, the room, is what was borrowed less all that
  * others have (qos_book_room). If it is enough, it is granted. Else
  *
- *   1. what was not borrowed is asked for above, by an ENQUEUE of its own (of amounts, what is
- *      missing, until the lender denies it);
+ *   1. what was not borrowed is asked for above, by an ENQUEUE of its own; of an amount all of it,
+ * and what is free is given back with the same message: so no two owners each keep a part of what
+ *      neither has enough of;
  *   2. who has what conflicts is called back: all at once for locks, of amounts the largest holder
  * first;
  *   3. the request waits, and is tried again whenever something changed (qos_book_pump).
@@ -177,9 +178,9 @@ static void tell_user(QosOwner *owner, QosBook *book, const QosCredit *wanted)
     entry->output.credit = qos_credit_copy(qos_book_type(book), wanted);
 }
 
-/* Of amounts: the largest part of somebody but `peer` who was not called back yet. NULL: there is
- * none, and *ret_waits tells whether an answer is due. */
-static QosSublet *largest_sublet(const QosBook *book, const QosPeer *peer, gboolean *ret_waits)
+/* Of amounts: the largest part that was not called back yet; the one who asks may have it too, free
+ * or with those below. NULL: there is none, and *ret_waits tells whether an answer is due. */
+static QosSublet *largest_sublet(const QosBook *book, gboolean *ret_waits)
 {
     QosSublet *largest = NULL;
 
@@ -187,8 +188,7 @@ static QosSublet *largest_sublet(const QosBook *book, const QosPeer *peer, gbool
     for (QosSublet *sublet = book->sublets; sublet != NULL; sublet = sublet->next) {
         if (sublet->callback != NULL)
             *ret_waits |= !sublet->callback->is_busy;
-        else if (sublet->peer != peer &&
-                 (largest == NULL || sublet->credit.amount > largest->credit.amount))
+        else if (largest == NULL || sublet->credit.amount > largest->credit.amount)
             largest = sublet;
     }
     return largest;
@@ -229,11 +229,11 @@ static void serve_shortage(QosOwner *owner, QosBook *book, QosTime now)
     type->diff(&busy->wanted, &given);
     gboolean has_given = !qos_credit_is_empty(type, &given);
     qos_credit_clear(type, &given);
-    if (qos_credit_is_empty(type, &busy->wanted)) {
+    if (qos_credit_is_empty(type, &busy->wanted) || qos_credit_is_empty(type, &book->borrowed)) {
         answer(owner, book, FALSE, now);
         return;
     }
-    QosSublet *sublet = is_called_back(type) ? largest_sublet(book, NULL, &waits) : NULL;
+    QosSublet *sublet = is_called_back(type) ? largest_sublet(book, &waits) : NULL;
     if (sublet != NULL)
         call_back(owner, sublet, &busy->wanted, busy->flags, now);
     else if (!waits && (has_given || !busy->is_busy))
@@ -289,9 +289,11 @@ static void ask(QosOwner *owner, QosCreditRequest *request, const QosCredit *roo
                                 .resource = request->book->resource,
                                 .credit = qos_credit_copy(type, &request->want)};
 
-    if (type->shape == QOS_SHAPE_AMOUNT)
-        type->diff(&message.credit, room);
     message.request = request->asked = ++owner->last_request;
+    if (type->shape == QOS_SHAPE_AMOUNT && room->amount > 0) {
+        type->yield(&request->book->borrowed, room);
+        qos_owner_give_back(owner, request->book, now);
+    }
     qos_owner_take_lazy(owner, &message);
     qos_peer_send(owner, owner->above, &message, now);
 }
@@ -386,8 +388,11 @@ static QosCreditVerdict call_amount_back(QosOwner *owner, QosCreditRequest *requ
     gboolean waits = FALSE;
     QosSublet *sublet = NULL;
 
-    if (is_called_back(type))
-        sublet = largest_sublet(request->book, request->peer, &waits);
+    if (is_called_back(type)) {
+        if (request->want.amount > request->book->borrowed.amount)
+            return QOS_CREDIT_DENIED; /* there is never so much */
+        sublet = largest_sublet(request->book, &waits);
+    }
     if (sublet != NULL) {
         QosCredit shortage = request->want;
         type->diff(&shortage, room);
@@ -403,8 +408,7 @@ static QosCreditVerdict resolve(QosOwner *owner, QosCreditRequest *request, cons
 {
     QosBook *book = request->book;
     const QosResourceType *type = qos_book_type(book);
-    gboolean is_short = type->divisible ? !request->is_denied_above
-                                        : !type->matches(&request->want, &book->borrowed);
+    gboolean is_short = type->divisible || !type->matches(&request->want, &book->borrowed);
 
     if (request->flags & QOS_CREDIT_NON_BLOCK_LOCAL || is_deadlocked(request))
         return QOS_CREDIT_DENIED;
@@ -415,7 +419,7 @@ static QosCreditVerdict resolve(QosOwner *owner, QosCreditRequest *request, cons
             ask(owner, request, room, now);
         return QOS_CREDIT_WAITING;
     }
-    if ((is_short && !type->divisible) || request->flags & QOS_CREDIT_NON_BLOCK_REMOTE)
+    if (request->flags & QOS_CREDIT_NON_BLOCK_REMOTE || (is_short && !type->divisible))
         return QOS_CREDIT_DENIED;
     return type->divisible ? call_amount_back(owner, request, room, now)
                            : call_holders_back(owner, request, now);
@@ -482,8 +486,10 @@ static gboolean is_barred(const QosCreditRequest *request)
 
     if (busy == NULL || request->flags & QOS_CREDIT_UPGRADE)
         return FALSE;
+    if (busy->callback != 0 && type->divisible && !busy->is_busy)
+        return TRUE; /* once busy, it takes what comes free before anybody else */
     if (busy->callback != 0 && (!busy->is_busy || busy->flags & QOS_CREDIT_RESERVE) &&
-        (type->divisible || type->conflicts(&request->want, &busy->wanted)))
+        type->conflicts(&request->want, &busy->wanted))
         return TRUE;
     for (GList *link = busy->requests.head; link != NULL && link->data != request;
          link = link->next) {
@@ -577,6 +583,15 @@ void qos_request_finish(QosOwner *owner, QosCreditRequest *request, QosCreditVer
     qos_request_remove(owner, request, now);
 }
 
+void qos_request_retry(QosOwner *owner, QosCreditRequest *request, QosTime now)
+{
+    QosTime delay = 0;
+    QosCreditVerdict verdict = try_request(owner, request, now, &delay);
+
+    if (verdict != QOS_CREDIT_WAITING)
+        qos_request_finish(owner, request, verdict, delay, now);
+}
+
 void qos_book_pump(QosOwner *owner, QosBook *book, QosTime now)
 {
     if (book->busy != NULL && book->busy->callback != 0)
@@ -584,14 +599,9 @@ void qos_book_pump(QosOwner *owner, QosBook *book, QosTime now)
     if (book->busy != NULL && !qos_owner_in_grace(owner)) {
         GList *next;
         for (GList *link = book->busy->requests.head; link != NULL; link = next) {
-            QosCreditRequest *request = link->data;
-            QosTime delay = 0;
             next = link->next;
-            if (is_barred(request))
-                continue;
-            QosCreditVerdict verdict = try_request(owner, request, now, &delay);
-            if (verdict != QOS_CREDIT_WAITING)
-                qos_request_finish(owner, request, verdict, delay, now);
+            if (!is_barred(link->data))
+                qos_request_retry(owner, link->data, now);
         }
     }
     qos_book_check(book);

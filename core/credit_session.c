@@ -216,6 +216,21 @@ static void forget_dialogue(QosOwner *owner, QosTime now)
     g_ptr_array_unref(asked);
 }
 
+/* After a time in which nothing could be asked or granted. */
+static void pump_all(QosOwner *owner, QosTime now)
+{
+    GPtrArray *books = g_ptr_array_new();
+
+    for (QosBook *book = qos_table_next(&owner->table, NULL); book != NULL;
+         book = qos_table_next(&owner->table, book)) {
+        if (book->busy != NULL)
+            g_ptr_array_add(books, book);
+    }
+    for (guint i = 0; i < books->len; i++)
+        qos_book_pump(owner, books->pdata[i], now);
+    g_ptr_array_unref(books);
+}
+
 void qos_session_begin(QosOwner *owner, gboolean reclaims, QosTime now)
 {
     QosPeer *above = owner->above;
@@ -241,14 +256,13 @@ static void drop_requests(QosOwner *owner, GQueue *requests, QosTime now)
         qos_request_finish(owner, requests->head->data, QOS_CREDIT_ERROR, 0, now);
 }
 
-/* A borrower's session ends; what it had stays. */
-static void close_session(QosOwner *owner, QosPeer *peer, QosTime now)
+/* A borrower's session ends; what it had and wanted stays. */
+static void close_session(QosPeer *peer)
 {
     peer->state = QOS_SESSION_NONE;
     peer->until = 0;
     peer->resend_at = peer->acknowledge_at = QOS_NEVER;
     clear_queue(peer);
-    drop_requests(owner, &peer->requests, now);
 }
 
 static void lose_book(QosOwner *owner, QosBook *book)
@@ -285,8 +299,10 @@ void qos_session_lose(QosOwner *owner, QosTime now)
     }
     g_hash_table_iter_init(&iter, owner->peers);
     while (g_hash_table_iter_next(&iter, NULL, (gpointer *)&peer)) {
-        if (!peer->is_above)
-            close_session(owner, peer, now);
+        if (peer->is_above)
+            continue;
+        close_session(peer);
+        drop_requests(owner, &peer->requests, now);
     }
     drop_requests(owner, &owner->requests, now);
     for (QosBook *book = qos_table_next(&owner->table, NULL), *next; book != NULL; book = next) {
@@ -301,6 +317,20 @@ void qos_session_expire(QosOwner *owner, QosTime now)
         return;
     qos_session_lose(owner, now);
     qos_session_begin(owner, FALSE, now);
+}
+
+void qos_owner_give_back(QosOwner *owner, const QosBook *book, QosTime now)
+{
+    QosCreditItem item = {.resource = book->resource,
+                          .credit = qos_credit_copy(qos_book_type(book), &book->borrowed),
+                          .token = book->granted};
+
+    if (owner->lazy != NULL && owner->lazy->len == QOS_CREDIT_BATCH)
+        qos_owner_flush_lazy(owner, now);
+    if (owner->lazy == NULL)
+        owner->lazy = g_array_new(FALSE, FALSE, sizeof(QosCreditItem));
+    g_array_append_val(owner->lazy, item);
+    owner->lazy_at = MIN(owner->lazy_at, qos_time_add(now, owner->config.resend));
 }
 
 void qos_owner_take_lazy(QosOwner *owner, QosCreditMessage *message)
@@ -370,6 +400,7 @@ static void receive_welcome(QosOwner *owner, const QosCreditMessage *message, Qo
     above->renew_at = qos_time_add(now, above->lease / RENEW_PART);
     if (reclaims) {
         reclaim_all(owner, now);
+        pump_all(owner, now);
         above->renew_at = now; /* the first message behind the claims */
     }
     schedule(owner, above);
@@ -410,10 +441,21 @@ static void renew_lease(QosOwner *owner, QosPeer *peer, guint64 sequence, QosTim
     peer->until = MAX(peer->until, now + lease + QOS_LEASE_DRIFT(lease));
 }
 
-/* All that the peer had is free. */
+static void remove_requests(QosOwner *owner, QosPeer *peer, QosTime now)
+{
+    while (peer->requests.length > 0) {
+        QosCreditRequest *request = peer->requests.head->data;
+        QosBook *book = request->book;
+        qos_request_remove(owner, request, now);
+        qos_book_pump(owner, book, now); /* it may have barred others */
+    }
+}
+
+/* All that the peer had is free, and it waits for nothing. */
 static void take_all(QosOwner *owner, QosPeer *peer, QosTime now)
 {
-    close_session(owner, peer, now);
+    close_session(peer);
+    remove_requests(owner, peer, now);
     if (peer->sublets.length > 0 && peer->hello_flags & QOS_HELLO_LENDS)
         owner->token += owner->above == NULL ? QOS_TOKENS_AHEAD_ROOT : QOS_TOKENS_AHEAD;
     while (peer->sublets.length > 0) {
@@ -429,7 +471,6 @@ static void end_grace(QosOwner *owner, QosTime now)
 {
     GHashTableIter iter;
     QosPeer *peer;
-    GPtrArray *books = g_ptr_array_new();
 
     owner->grace_until = 0;
     owner->awaited = 0;
@@ -442,14 +483,7 @@ static void end_grace(QosOwner *owner, QosTime now)
         }
         peer->is_awaited = FALSE;
     }
-    for (QosBook *book = qos_table_next(&owner->table, NULL); book != NULL;
-         book = qos_table_next(&owner->table, book)) {
-        if (book->busy != NULL)
-            g_ptr_array_add(books, book);
-    }
-    for (guint i = 0; i < books->len; i++)
-        qos_book_pump(owner, books->pdata[i], now);
-    g_ptr_array_unref(books);
+    pump_all(owner, now);
 }
 
 void qos_grace_arrived(QosOwner *owner, QosPeer *peer, QosTime now)
@@ -597,6 +631,7 @@ static void reject(QosOwner *owner, QosPeer *peer, QosTime now)
     clear_queue(peer);
     peer->state = QOS_SESSION_NONE; /* what it has stays its own until its lease ends */
     peer->resend_at = QOS_NEVER;
+    remove_requests(owner, peer, now);
     schedule(owner, peer);
 }
 
