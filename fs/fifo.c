@@ -12,7 +12,7 @@ static void *fifo_init(const QosPolicyContext *context G_GNUC_UNUSED, QosTime no
     return g_new0(Fifo, 1);
 }
 
-static void fifo_shutdown(void *self G_GNUC_UNUSED)
+static void fifo_shutdown(void *self G_GNUC_UNUSED, QosTime now G_GNUC_UNUSED)
 {
 }
 

@@ -47,6 +47,7 @@ typedef struct {
     QosTime epoch_end;
     gint64 epoch;       /* QOS_EPOCH_FIRST: in none */
     gboolean is_asking; /* a call-back is to come */
+    gboolean is_stopping;
     QosEpochHandler *own_epochs;
     GArray *own_actions;
     QosEpochHandler *epochs; /* of these, or the context's */
@@ -134,6 +135,11 @@ static void ask(Grr *grr, QosTime now)
     }
 }
 
+static gboolean is_over(const Grr *grr, QosTime now)
+{
+    return now >= grr->epoch_end || grr->groups[grr->preferred].queued == 0;
+}
+
 /* Takes part in epochs no more until the next request waits. */
 static void leave(Grr *grr, QosTime now)
 {
@@ -182,9 +188,13 @@ static void *grr_init(const QosPolicyContext *context, QosTime now)
     return grr;
 }
 
-/* It leaves the epochs with the last request that it holds. */
-static void grr_shutdown(void *self G_GNUC_UNUSED)
+/* Asks for no more epochs; another policy may, of the same handler. */
+static void grr_shutdown(void *self, QosTime now)
 {
+    Grr *grr = self;
+
+    leave(grr, now);
+    grr->is_stopping = TRUE;
 }
 
 static void grr_fini(void *self)
@@ -211,6 +221,7 @@ static void grr_incoming(void *self, QosRequest *request, QosTime now)
     Grr *grr = self;
     Group *group = group_of(grr, request->job);
 
+    grr->is_stopping = FALSE;
     qos_policy_jrr.incoming(group->jobs, request, now);
     count(grr, group, request, 1);
 }
@@ -234,7 +245,7 @@ static void keep_request(QosRequest *request, void *arg)
 static void stop_waiting(Grr *grr, Group *group, const QosRequest *request, QosTime now)
 {
     count(grr, group, request, -1);
-    if (grr->queued == 0)
+    if (grr->queued == 0 && !grr->is_stopping)
         leave(grr, now);
 }
 
@@ -245,7 +256,7 @@ static QosTime grr_get_next(void *self, QosTime now, QosReadyFunc ready, void *a
 
     if (grr->queued == 0)
         return QOS_NEVER;
-    if (!grr->is_asking && (now >= grr->epoch_end || grr->groups[grr->preferred].queued == 0))
+    if (!grr->is_asking && !grr->is_stopping && is_over(grr, now))
         ask(grr, now);
 
     Group *group = next_group(grr);

@@ -24,7 +24,7 @@ static void *jrr_init(const QosPolicyContext *context G_GNUC_UNUSED, QosTime now
     return jrr;
 }
 
-static void jrr_shutdown(void *self G_GNUC_UNUSED)
+static void jrr_shutdown(void *self G_GNUC_UNUSED, QosTime now G_GNUC_UNUSED)
 {
 }
 

@@ -132,8 +132,9 @@ typedef struct {
 typedef struct QosPolicyClass {
     const char *name;
     void *(*init)(const QosPolicyContext *context, QosTime now);
-    /* No incoming will follow; what is queued is still handed out by get_next. */
-    void (*shutdown)(void *self);
+    /* No incoming will follow, but where it is taken up again; what is queued is still handed out
+     * by get_next. */
+    void (*shutdown)(void *self, QosTime now);
     /* Frees; nothing is queued any more. */
     void (*fini)(void *self);
     /* Lets a request go at once, as incoming and get_next would one after the other: TRUE. FALSE,

@@ -104,7 +104,7 @@ void qos_sched_set_policy(QosSched *sched, const QosPolicyClass *policy, QosTime
     sched->current = take_stopping(sched, policy);
     if (sched->current == NULL)
         sched->current = lrs_new(sched, policy, now);
-    old->class->shutdown(old->self);
+    old->class->shutdown(old->self, now);
     g_ptr_array_add(sched->stopping, old);
     qos_sched_retire(sched, old);
 }

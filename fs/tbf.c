@@ -359,7 +359,7 @@ static void *tbf_init(const QosPolicyContext *context, QosTime now G_GNUC_UNUSED
     return tbf;
 }
 
-static void tbf_shutdown(void *self G_GNUC_UNUSED)
+static void tbf_shutdown(void *self G_GNUC_UNUSED, QosTime now G_GNUC_UNUSED)
 {
 }
 

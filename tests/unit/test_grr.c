@@ -120,7 +120,7 @@ static void cluster_clear(Cluster *cluster)
     for (guint i = 0; i < 2; i++) {
         Mount *mount = &cluster->mounts[i];
 
-        qos_policy_grr.shutdown(mount->policy);
+        qos_policy_grr.shutdown(mount->policy, 0);
         qos_policy_grr.fini(mount->policy);
         qos_epoch_free(mount->handler);
         g_array_unref(mount->out);
@@ -262,6 +262,30 @@ static void test_cut_off(void)
     cluster_clear(&cluster);
 }
 
+/* A policy that is being left takes part no more, and hands out what it holds. */
+static void test_shutdown(void)
+{
+    Cluster cluster;
+
+    cluster_init(&cluster);
+    wait_in(&cluster, 0, "alpha", 2, 3000);
+    wait_in(&cluster, 0, "beta", 2, 1000);
+    serve(&cluster, 0, "beta", 0);
+    g_assert_cmpint(cluster.coordinator->state, ==, QOS_EPOCH_WAITING);
+    qos_policy_grr.shutdown(cluster.mounts[0].policy, 0);
+    deliver(&cluster, 0);
+    g_assert_cmpint(cluster.coordinator->state, ==, QOS_EPOCH_IDLE);
+    serve(&cluster, 0, "alpha", EPOCH);
+    serve(&cluster, 0, "alpha", 2 * EPOCH);
+    g_assert_cmpint(cluster.coordinator->epoch & 0xffff, ==, 1);
+    wait_in(&cluster, 0, "alpha", 1, 1000); /* it is taken up again */
+    serve(&cluster, 0, "alpha", 3 * EPOCH);
+    g_assert_cmpint(cluster.coordinator->epoch & 0xffff, ==, 2);
+    serve(&cluster, 0, "beta", 3 * EPOCH);
+    serve(&cluster, 0, NULL, 3 * EPOCH);
+    cluster_clear(&cluster);
+}
+
 /* --- the reduction --- */
 
 #define NUMBERS 129
@@ -308,6 +332,7 @@ int main(int argc, char **argv)
     g_test_add_func("/grr/nothing-waits", test_nothing_waits);
     g_test_add_func("/grr/peers", test_peers);
     g_test_add_func("/grr/cut-off", test_cut_off);
+    g_test_add_func("/grr/shutdown", test_shutdown);
     g_test_add_func("/grr/reduction", test_reduction);
     return g_test_run();
 }
