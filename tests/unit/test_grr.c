@@ -48,7 +48,12 @@ static void test_alone(void)
         running = then(&f, running, order[i]);
         f.now += EPOCH / 2;
     }
-    /* Time stands still: alpha's group has its turn to the end of what it has, then gamma's. */
+    /* Time stands still: a group has its turn to the end of what it has, and then, at once, the
+     * next has; a new one is first. */
+    queue(&f, "hog", 1);
+    queue(&f, "hog", 1);
+    for (guint i = 0; i < 2; i++)
+        running = then(&f, running, "hog");
     for (guint i = 0; i < 8; i++)
         running = then(&f, running, i % 2 == 0 ? "alpha" : "job34");
     for (guint i = 0; i < 2; i++)
@@ -233,6 +238,30 @@ static void test_peers(void)
         serve(&cluster, 1, "gamma", now);
     serve(&cluster, 1, NULL, now);
     g_assert_cmpint(cluster.coordinator->state, ==, QOS_EPOCH_IDLE);
+    g_assert_cmpint(cluster.coordinator->epoch & 0xffff, ==, 4);
+    cluster_clear(&cluster);
+}
+
+/* Who joins learns whose turns there were, and knows it once the others have left. */
+static void test_turns_are_learned(void)
+{
+    Cluster cluster;
+
+    cluster_init(&cluster);
+    wait_in(&cluster, 0, "alpha", 3, 1000);
+    serve(&cluster, 0, "alpha", 0); /* alpha's turn */
+    wait_in(&cluster, 1, "gamma", 3, 1000);
+    serve(&cluster, 1, "gamma", 0);
+    serve(&cluster, 0, "alpha", EPOCH); /* gamma's turn, in both */
+    serve(&cluster, 0, "alpha", EPOCH);
+    serve(&cluster, 0, NULL, EPOCH);
+    wait_in(&cluster, 1, "alpha", 1, 50000);
+    wait_in(&cluster, 1, "beta", 2, 1000);
+    serve(&cluster, 1, "gamma", 2 * EPOCH); /* asks: alpha had a turn, beta has not */
+    serve(&cluster, 1, "beta", 2 * EPOCH);
+    serve(&cluster, 1, "beta", 2 * EPOCH);
+    serve(&cluster, 1, "alpha", 2 * EPOCH);
+    serve(&cluster, 1, "gamma", 2 * EPOCH);
     cluster_clear(&cluster);
 }
 
@@ -331,6 +360,7 @@ int main(int argc, char **argv)
     g_test_add_func("/grr/alone", test_alone);
     g_test_add_func("/grr/nothing-waits", test_nothing_waits);
     g_test_add_func("/grr/peers", test_peers);
+    g_test_add_func("/grr/turns-are-learned", test_turns_are_learned);
     g_test_add_func("/grr/cut-off", test_cut_off);
     g_test_add_func("/grr/shutdown", test_shutdown);
     g_test_add_func("/grr/reduction", test_reduction);
