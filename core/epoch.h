@@ -37,7 +37,7 @@
 #define QOS_EPOCH_DATA_MAX 4096 /* bytes; seed 003, 5.1 */
 /* The digits of a number below its incarnation: 34 years of a thousand epochs a second. */
 #define QOS_EPOCH_COUNT_BITS      40
-#define QOS_EPOCH_INCARNATION_MAX ((1 << (63 - QOS_EPOCH_COUNT_BITS)) - 1)
+#define QOS_EPOCH_INCARNATION_MAX ((1 << (63 - QOS_EPOCH_COUNT_BITS)) - 2) /* no sum overflows */
 
 typedef enum {
     QOS_EPOCH_IDLE,
