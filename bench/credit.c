@@ -1,0 +1,155 @@
+/*
+ * What the resource manager costs (core/credit.h), without a network:
+ *
+ *     build/bench/bench-credit [CREDITS]
+ *
+ * "get, cached" is qos_credit_get() and qos_credit_put() of what is cached; "grant" is an owner's
+ * part of an uncontended ENQUEUE, from receiving it to handing out the GRANT, the acknowledgement
+ * included. Both by the number of credits that there are, up to CREDITS (1,000,000), taken in an
+ * order that has nothing to do with memory; printed is CPU time. Build with -Dbuildtype=release:
+ * others check the books after each step.
+ */
+#include <malloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "core/credit.h"
+
+#define ROUND 100000 /* operations measured */
+
+typedef struct {
+    QosOwner *root, *mount;
+    QosTime now;
+} Pair;
+
+static double cpu_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
+}
+
+static QosResource resource_of(guint number)
+{
+    guint64 name[3] = {0x1234567812345678, number, 1}; /* store, inode number, generation */
+    QosResource resource;
+
+    qos_resource_init(&resource, QOS_RESOURCE_INODE, name, sizeof(name));
+    return resource;
+}
+
+/* Carries messages to and fro until there are none. */
+static void carry(Pair *pair)
+{
+    QosOutput output;
+    gboolean is_done;
+
+    do {
+        is_done = TRUE;
+        while (qos_owner_output(pair->mount, &output)) {
+            is_done = FALSE;
+            if (output.kind == QOS_OUTPUT_SEND)
+                qos_owner_receive(pair->root, 2, output.message, pair->now);
+        }
+        while (qos_owner_output(pair->root, &output)) {
+            is_done = FALSE;
+            if (output.kind == QOS_OUTPUT_SEND)
+                qos_owner_receive(pair->mount, 1, output.message, pair->now);
+            else if (output.kind == QOS_OUTPUT_SAVE)
+                qos_owner_saved(pair->root, output.peer, pair->now);
+        }
+    } while (!is_done);
+}
+
+static void pair_init(Pair *pair)
+{
+    QosOwnerConfig config;
+
+    pair->now = QOS_SECOND;
+    qos_owner_config_init(&config, 1, 1);
+    config.lends = TRUE;
+    pair->root = qos_owner_new(&config, NULL, 0, pair->now);
+    qos_owner_config_init(&config, 2, 1);
+    config.above = 1;
+    pair->mount = qos_owner_new(&config, NULL, 0, pair->now);
+    carry(pair);
+}
+
+/* An ENQUEUE of a mount's, as it comes to the root; time in the root is added to *cost. */
+static void borrow(Pair *pair, guint number, double *cost)
+{
+    const QosCredit want = {.reads = QOS_INODE_LOOKUP | QOS_INODE_ATTRIBUTES};
+    QosResource resource = resource_of(number);
+    QosHold hold = {0};
+    QosOutput output, reply;
+
+    if (qos_credit_get(pair->mount, pair->now, &resource, &want, 0, &hold) != QOS_CREDIT_WAITING ||
+        !qos_owner_output(pair->mount, &output))
+        abort();
+    double start = cpu_now();
+    qos_owner_receive(pair->root, 2, output.message, pair->now);
+    gboolean has_reply = qos_owner_output(pair->root, &reply);
+    *cost += cpu_now() - start;
+    if (!has_reply)
+        abort();
+    qos_owner_receive(pair->mount, 1, reply.message, pair->now);
+    carry(pair);
+    if (hold.book == NULL)
+        abort();
+    qos_credit_put(pair->mount, pair->now, &hold);
+}
+
+static double clock_cost(void)
+{
+    double start = cpu_now();
+    for (guint i = 0; i < ROUND; i++)
+        cpu_now();
+    return (cpu_now() - start) / ROUND;
+}
+
+static double cached_get(Pair *pair, guint credits)
+{
+    const QosCredit want = {.reads = QOS_INODE_ATTRIBUTES};
+    g_autofree QosResource *resources = g_new(QosResource, ROUND);
+    QosHold hold = {0};
+
+    for (guint i = 0; i < ROUND; i++)
+        resources[i] = resource_of((guint)((guint64)i * 7919 % credits));
+    double start = cpu_now();
+    for (guint i = 0; i < ROUND; i++) {
+        if (qos_credit_get(pair->mount, pair->now, &resources[i], &want, 0, &hold) !=
+            QOS_CREDIT_GRANTED)
+            abort();
+        qos_credit_put(pair->mount, pair->now, &hold);
+    }
+    return (cpu_now() - start) / ROUND;
+}
+
+int main(int argc, char **argv)
+{
+    guint most = argc > 1 ? (guint)strtoul(argv[1], NULL, 10) : 1000000;
+    guint credits = 0;
+    double clock_time = clock_cost();
+    Pair pair;
+
+    pair_init(&pair);
+    size_t before = mallinfo2().uordblks;
+    printf("| credits | get and put, cached, ns | grant, ns | memory of both, bytes a credit |\n"
+           "|---|---|---|---|\n");
+    for (guint goal = 1000; goal <= most; goal *= 10) {
+        double cost = 0;
+        guint first = credits;
+        while (credits < goal) {
+            borrow(&pair, credits++, &cost);
+            pair.now += QOS_MICROSECOND;
+        }
+        cost = cost / (credits - first) - clock_time;
+        double get = cached_get(&pair, credits);
+        printf("| %u | %.0f | %.0f | %.0f |\n", credits, get, cost,
+               (double)(mallinfo2().uordblks - before) / credits);
+    }
+    qos_owner_free(pair.mount);
+    qos_owner_free(pair.root);
+    return 0;
+}
