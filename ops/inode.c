@@ -7,12 +7,14 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -68,6 +70,13 @@ gboolean qos_loan_is_unchanged(const QosLoan *loan, const struct stat *stat)
     *last = now;
     pthread_mutex_unlock(&loan->inodes->lock);
     return unchanged;
+}
+
+gboolean qos_loan_wants_flush(const QosLoan *loan)
+{
+    const QosInodes *inodes = loan->inodes;
+
+    return inodes->root_wants_flush || loan->inode->key.device != inodes->root_device;
 }
 
 /* --- life of an inode; `_locked`: under the table's lock --- */
@@ -310,6 +319,25 @@ static guint descriptor_limit(void)
                                                  : G_MAXINT;
 }
 
+/* A network's file system sends at close() what was written, and says how that went. Of these it is
+ * known that they do not. */
+static gboolean wants_flush(int fd)
+{
+    struct statfs statfs;
+
+    if (fstatfs(fd, &statfs) != 0)
+        return TRUE;
+    switch (statfs.f_type) {
+    case BTRFS_SUPER_MAGIC:
+    case EXT4_SUPER_MAGIC:
+    case TMPFS_MAGIC:
+    case XFS_SUPER_MAGIC:
+        return FALSE;
+    default:
+        return TRUE;
+    }
+}
+
 QosInodes *qos_inodes_new(const char *source, GError **error)
 {
     QosInodes *inodes;
@@ -334,6 +362,7 @@ QosInodes *qos_inodes_new(const char *source, GError **error)
     inodes->closer = qos_closer_new();
     inodes->mounts = qos_mounts_new(inodes->closer);
     inodes->root_device = stat.st_dev;
+    inodes->root_wants_flush = wants_flush(fd);
     if (qos_inodes_examine(inodes, fd, "", &facts) != 0) {
         qos_set_error(error, errno, "cannot qos_inodes_examine %s: %s", source, g_strerror(errno));
         close(fd);

@@ -71,6 +71,10 @@ void qos_inodes_forget(QosInodes *inodes, fuse_ino_t id, guint64 count);
  * are still right. A file that changed within the last clock tick never is. */
 gboolean qos_loan_is_unchanged(const QosLoan *loan, const struct stat *stat);
 
+/* FALSE where the store has nothing to do, and nothing to tell, when a descriptor of the file is
+ * closed and others are left. */
+gboolean qos_loan_wants_flush(const QosLoan *loan);
+
 /* FALSE also where `id` is not known. */
 gboolean qos_inodes_is_directory(QosInodes *inodes, fuse_ino_t id);
 

@@ -60,6 +60,7 @@ struct QosInodes {
     guint open_max; /* beyond it inodes become cold */
     guint bound;    /* at it, no more files become known while none can become cold */
     dev_t root_device;
+    gboolean root_wants_flush; /* see qos_loan_wants_flush() */
     QosMounts *mounts;
     QosCloser *closer;
 };

@@ -54,6 +54,13 @@ static void set_caching(QosOp *op, const QosHandle *handle)
         info->keep_cache = qos_loan_is_unchanged(&handle->file, &stat);
 }
 
+/* Whether each close() is to be told. Where the file may be mapped for writing, it is: that is when
+ * the kernel writes back what was written so. */
+static gboolean wants_flush(const QosOp *op, const QosHandle *handle)
+{
+    return (op->reply.info.flags & O_ACCMODE) == O_RDWR || qos_loan_wants_flush(&handle->file);
+}
+
 /* TRUE where the opener's job is exempt from all that this open allows. */
 static gboolean is_exempt(QosOp *op)
 {
@@ -120,6 +127,7 @@ static int reply_open(QosOp *op, fuse_ino_t ino, int fd, QosLoan *file)
     if (op->fs->config.no_atime)
         qos_handle_spare_atime(handle);
     set_caching(op, handle);
+    info->noflush = !wants_flush(op, handle);
     if (error == 0)
         error = set_backing(op, handle);
     if (error != 0) {

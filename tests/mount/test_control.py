@@ -391,7 +391,7 @@ def test_clear(store, mount):
     qos = mount(store)
     for job in ("7", "8"):
         as_job(job, "touch", qos.dir / "file")
-        qos.wait_booked(job, close=1, flush=2)
+        qos.wait_booked(job, close=1)
     run("sh", "-c", f"echo 7 > {qos.dir}/.qosfs/job_stats")
     assert not qos.job("7") or qos.job("7")["requests"] == 0
     assert qos.job("8")["requests"] > 0

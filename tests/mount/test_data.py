@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from harness import OTHER, USER, as_job, as_user, run, wait_until
+from harness import OTHER, USER, Store, as_job, as_user, run, wait_until
 from syscalls import (FALLOC_FL_COLLAPSE_RANGE, FALLOC_FL_INSERT_RANGE, FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE,
                       FALLOC_FL_ZERO_RANGE, fallocate)
 
@@ -388,3 +388,15 @@ def test_a_file_open_in_two_identities(store, mount):
     assert as_user(USER, USER, [], lambda: (os.pwrite(fd, b"user", 0), os.pread(fd, 4, 0))) == (4, b"user")
     os.close(fd)
     assert (store.dir / "file").stat().st_uid == 0
+
+
+@pytest.mark.parametrize("flags, flushes", [(os.O_RDONLY, 0), (os.O_WRONLY, 0), (os.O_RDWR, 1)])
+def test_a_local_store_is_not_told_of_each_close(store, mount, flags, flushes):
+    """Another one is, and the kernel of those of files that it may have mapped."""
+    (store.dir / "file").touch()
+    near = mount(store)
+    far = mount(Store(near.dir, "qosfs"))
+    for qos, expected in ((near, flushes), (far, 1)):
+        as_job("closer", "python3", "-c", f"import os; os.close(os.open('{qos.dir}/file', {flags}))")
+        qos.wait_booked("closer", close=1, **({"flush": expected} if expected else {}))
+        assert expected or "flush" not in qos.job("closer")["operations"]

@@ -20,7 +20,7 @@ def touch(qos, count):
     """A job that makes files."""
     for number in range(count):
         as_job("worker", "touch", qos.dir / f"file{number}")
-    qos.wait_booked("worker", close=count, flush=2 * count)
+    qos.wait_booked("worker", close=count)
 
 
 def prepare(qos):

@@ -34,7 +34,7 @@ def busy(store, mount):
     qos.rule("start slow jobid={slow} rate=50 depth=1")
     for job in ("slow", "quick:1"):
         as_job(job, sys.executable, "-c", WORK, qos.dir / f"file-{job}")
-        qos.wait_booked(job, close=2, flush=2)
+        qos.wait_booked(job, close=2)
     return qos
 
 
