@@ -260,6 +260,7 @@ static void free_node(gpointer data)
     if (node->state)
         node->class->stop(node);
     g_array_free(node->saved, TRUE);
+    g_free(node->arg);
     g_free(node->name);
     g_free(node);
 }

@@ -16,7 +16,7 @@
 #include "base/time.h"
 #include "sim/fault.h"
 
-#define QOS_CLUSTER_TROUBLE (5 * QOS_SECOND)
+#define QOS_CLUSTER_TROUBLE (4 * QOS_SECOND)
 
 typedef struct QosCluster QosCluster;
 typedef struct QosNode QosNode;
@@ -39,7 +39,7 @@ struct QosNode {
     char *name;
     guint number;
     QosNode *parent;     /* NULL: the root */
-    gpointer arg;        /* the trial's: outlives crashes, for what it knows of the node */
+    gpointer arg;        /* the trial's, freed with the node: what is known of it from outside */
     gpointer state;      /* NULL: down */
     GArray *saved;       /* of guint64, durable: to be changed by qos_node_save() alone */
     guint32 incarnation; /* starts so far */

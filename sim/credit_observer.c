@@ -34,6 +34,8 @@ void qos_observer_clear(QosObserver *observer)
     for (guint i = 0; i < QOS_OBSERVED; i++) {
         free_observations(qos_observer_type(observer, i), observer->grants[i]);
         free_observations(qos_observer_type(observer, i), observer->uses[i]);
+        for (guint j = 0; j < QOS_OBSERVED_NODES; j++)
+            qos_credit_clear(qos_observer_type(observer, i), &observer->usable[j][i]);
     }
 }
 
@@ -96,52 +98,61 @@ void qos_observer_used(QosObserver *observer, const QosNode *node, guint resourc
     note(qos_observer_type(observer, resource), observer->uses[resource], node, credit, token);
 }
 
-/* What the node may use now; to be cleared. In its grace a lender uses nothing, and grants nothing.
- */
-static QosCredit usable(const QosObserver *observer, const QosNode *node, guint resource)
+/* In its grace a lender uses nothing, and grants nothing. */
+static gboolean may_use(const QosObserver *observer, const QosNode *node)
 {
     const QosOwner *owner = observer->owner(node);
 
-    if (!owner || !qos_owner_is_alive(owner, qos_node_now(node)) || qos_owner_in_grace(owner))
-        return (QosCredit){0};
-    return qos_credit_owned(owner, &observer->resources[resource]);
+    return owner && qos_owner_is_alive(owner, qos_node_now(node)) && !qos_owner_in_grace(owner);
 }
 
+static void check_conflict(QosObserver *observer, const QosNode *node, const QosNode *other,
+                           guint resource)
+{
+    const QosResourceType *type = qos_observer_type(observer, resource);
+    const QosCredit *mine = &observer->usable[node->number][resource];
+    const QosCredit *theirs = &observer->usable[other->number][resource];
+
+    if (!type->conflicts(mine, theirs))
+        return;
+    g_autofree char *one = qos_credit_text(type, mine);
+    g_autofree char *two = qos_credit_text(type, theirs);
+    qos_cluster_fail(node->cluster, "%s may use %s of %s, and %s may use %s", node->name, one,
+                     type->name, other->name, two);
+}
+
+/* With all others', if it has changed. Theirs change with their steps, or end with their leases. */
 static void check_resource(QosObserver *observer, const QosNode *node, guint resource)
 {
     const QosResourceType *type = qos_observer_type(observer, resource);
     const GPtrArray *nodes = node->cluster->nodes;
-    QosCredit mine = usable(observer, node, resource), sum = qos_credit_copy(type, &mine);
+    QosCredit *mine = &observer->usable[node->number][resource];
+    QosCredit now = {0};
+    guint64 sum = 0;
 
+    if (may_use(observer, node))
+        now = qos_credit_owned(observer->owner(node), &observer->resources[resource]);
+    const gboolean is_same = qos_credit_equal(type, mine, &now);
+    qos_credit_clear(type, mine);
+    *mine = now;
+    if (is_same)
+        return;
     for (guint i = 0; i < nodes->len; i++) {
         const QosNode *other = nodes->pdata[i];
-        if (other == node)
-            continue;
-        QosCredit theirs = usable(observer, other, resource);
-        if (type->conflicts(&mine, &theirs)) {
-            g_autofree char *one = qos_credit_text(type, &mine);
-            g_autofree char *two = qos_credit_text(type, &theirs);
-            qos_cluster_fail(node->cluster, "%s may use %s of %s, and %s may use %s", node->name,
-                             one, type->name, other->name, two);
-        }
-        if (type->shape == QOS_SHAPE_AMOUNT)
-            type->join(&sum, &theirs);
-        qos_credit_clear(type, &theirs);
+        if (other != node && may_use(observer, other))
+            check_conflict(observer, node, other, resource);
+        if (type->shape == QOS_SHAPE_AMOUNT && may_use(observer, other))
+            sum += observer->usable[i][resource].amount;
     }
-    if (type->shape == QOS_SHAPE_AMOUNT && sum.amount > QUANTITY)
-        qos_cluster_fail(node->cluster, "there are %d, and they have %d", QUANTITY,
-                         (int)sum.amount);
-    qos_credit_clear(type, &mine);
-    qos_credit_clear(type, &sum);
+    if (sum > QUANTITY)
+        qos_cluster_fail(node->cluster, "there are %d, and they have %d", QUANTITY, (int)sum);
 }
 
 void qos_observer_check(QosObserver *observer, const QosNode *node)
 {
     const QosOwner *owner = observer->owner(node);
 
-    if (!owner)
-        return;
-    if (!node->parent) {
+    if (owner && !node->parent) {
         if (qos_owner_token(owner) < observer->newest)
             qos_cluster_fail(node->cluster, "the root's tokens begin anew");
         observer->newest = qos_owner_token(owner);
@@ -180,11 +191,10 @@ void qos_observer_check_books(QosObserver *observer, QosCluster *cluster)
         qos_owner_each_sublet(lender, add_lent, &lent);
         for (guint j = 0; j < QOS_OBSERVED; j++) {
             const QosResourceType *type = qos_observer_type(observer, j);
-            QosCredit mine = usable(observer, node, j);
-            if (!type->matches(&mine, &lent.lent[j]))
+            if (may_use(observer, node) &&
+                !type->matches(&observer->usable[node->number][j], &lent.lent[j]))
                 qos_cluster_fail(cluster, "%s has of %s what %s has not lent to it", node->name,
                                  type->name, node->parent->name);
-            qos_credit_clear(type, &mine);
             qos_credit_clear(type, &lent.lent[j]);
         }
     }

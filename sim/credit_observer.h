@@ -6,7 +6,8 @@
 #include "core/credit.h"
 #include "sim/cluster.h"
 
-#define QOS_OBSERVED 6 /* resources */
+#define QOS_OBSERVED       6 /* resources */
+#define QOS_OBSERVED_NODES 8
 
 /* What somebody had or did, under which token. */
 typedef struct {
@@ -17,9 +18,10 @@ typedef struct {
 
 typedef struct {
     QosResource resources[QOS_OBSERVED];
-    GArray *grants[QOS_OBSERVED]; /* of QosObservation */
-    GArray *uses[QOS_OBSERVED];   /* that the store took */
-    QosToken newest;              /* of the root */
+    QosCredit usable[QOS_OBSERVED_NODES][QOS_OBSERVED]; /* as of the node's last step */
+    GArray *grants[QOS_OBSERVED];                       /* of QosObservation */
+    GArray *uses[QOS_OBSERVED];                         /* that the store took */
+    QosToken newest;                                    /* of the root */
     /* The owner of a node, NULL: it is down, or has none. */
     const QosOwner *(*owner)(const QosNode *node);
 } QosObserver;

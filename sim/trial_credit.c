@@ -13,7 +13,7 @@
 #define MOUNTS   2 /* of each server */
 #define USERS    2 /* of each mount */
 #define QUANTITY 1000
-#define LEASE    (2 * QOS_SECOND)
+#define LEASE    (3 * QOS_SECOND / 2)
 
 typedef enum { IDLE, WAITING, CONVERTING, HOLDING } UserState;
 
