@@ -36,6 +36,7 @@ static const Column columns[] = {
     COLUMN(burst_p99, "p99 s", 1, 3),
     COLUMN(burst_longest, "max s", 1, 3),
     COLUMN(burst_factor, "p99/alone", 1, 2),
+    COLUMN(burst_ideal, "ideal", 1, 2),
     COLUMN(capacity_error, "cap. err. %", 100, 1),
 };
 

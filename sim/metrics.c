@@ -7,6 +7,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "sim/fluid.h"
+
 #define WINDOW          QOS_SECOND
 #define WINDOW_REQUESTS 10               /* of the smallest share, in a window at least */
 #define SETTLED         0.95             /* of the share */
@@ -17,6 +19,7 @@ struct QosReference {
     const QosScenario *scenario;
     QosSimulation *none;
     GHashTable *alone; /* label, the scenario's -> double: median of its bursts alone, seconds */
+    double ideal;      /* QosMetrics.burst_ideal */
 };
 
 /* What a job got in the window, and how it stands. */
@@ -96,6 +99,24 @@ static double median_burst_alone(const QosScenario *scenario, const char *label)
     return quantile(values, 0.5);
 }
 
+/* 99th percentile of what bursts take at best, against alone. */
+static double ideal_factor(const QosReference *reference)
+{
+    g_autoptr(GArray) values = g_array_new(FALSE, FALSE, sizeof(double));
+
+    if (!qos_fluid_is_defined(reference->scenario))
+        return NAN;
+    g_autoptr(GArray) bursts = qos_fluid_bursts(reference->scenario);
+    for (guint i = 0; i < bursts->len; i++) {
+        const QosFluidBurst *burst = &g_array_index(bursts, QosFluidBurst, i);
+        const double *alone = g_hash_table_lookup(reference->alone, burst->label);
+        double factor = burst->took / *alone;
+        g_array_append_val(values, factor);
+    }
+    g_array_sort(values, compare);
+    return quantile(values, 0.99);
+}
+
 QosReference *qos_reference_new(const QosScenario *scenario)
 {
     QosReference *reference = g_new0(QosReference, 1);
@@ -110,6 +131,7 @@ QosReference *qos_reference_new(const QosScenario *scenario)
         double median = median_burst_alone(scenario, client->job);
         g_hash_table_insert(reference->alone, client->job, g_memdup2(&median, sizeof(median)));
     }
+    reference->ideal = ideal_factor(reference);
     return reference;
 }
 
@@ -346,6 +368,7 @@ static void look_at_bursts(const QosReference *reference, const QosSimulation *s
     metrics->burst_p99 = quantile(times, 0.99);
     metrics->burst_longest = quantile(times, 1);
     metrics->burst_factor = quantile(factors, 0.99);
+    metrics->burst_ideal = reference->ideal;
 }
 
 /* Part of the time until the last reply in which the store served. */

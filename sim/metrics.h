@@ -39,6 +39,7 @@ typedef struct {
     double capacity_error; /* where the capacity is found out: the largest of |found / actual - 1|,
                               five seconds after the start and after each change */
     double burst_factor;   /* 99th percentile of what a burst took against its median alone */
+    double burst_ideal;    /* the same with the store divided as a fluid (sim/fluid.h) */
 } QosMetrics;
 
 void qos_metrics(const QosReference *reference, const QosSimulation *simulation,

@@ -235,6 +235,19 @@ static void test_fair(gconstpointer data)
     }
 }
 
+/* Where bursts overlap, no fair division serves them within twice what they take alone: so they are
+ * compared with what they take on a store that is divided like a fluid. */
+static void test_bursts(void)
+{
+    static const char *const scenarios[] = {"iv-e", "iv-f", "turns"};
+
+    for (guint i = 0; i < G_N_ELEMENTS(scenarios); i++) {
+        g_autoptr(QosExperiment) experiment = experiment_of(scenarios[i]);
+        const QosMetrics *metrics = &run_of(experiment, FAIR)->metrics;
+        g_assert_cmpfloat(metrics->burst_factor, <, 1.05 * metrics->burst_ideal);
+    }
+}
+
 /* A test for each scenario that has aims; they stand together. */
 static void add_fair_tests(void)
 {
@@ -253,6 +266,7 @@ int main(int argc, char **argv)
     g_test_add_func("/sim/paper/recompensation", test_paper_recompensation);
     g_test_add_func("/sim/paper/frequency", test_paper_frequency);
     g_test_add_func("/sim/paper/limits", test_paper_limits);
+    g_test_add_func("/sim/bursts", test_bursts);
     add_fair_tests();
     return g_test_run();
 }
