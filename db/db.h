@@ -49,9 +49,9 @@ typedef struct {
 
 /* Of QosDbShare. Rows that are damaged are left out, with a warning that says why. */
 GArray *qos_db_load_shares(QosDb *db, GError **error);
-/* Makes `shares` what is saved, by the caller's thread. A crash of the machine may take back what
- * was saved last. */
-gboolean qos_db_save_shares(QosDb *db, const GArray *shares, GError **error);
+/* Saves `shares`, by the caller's thread; where they are `all`, what is saved of other jobs goes.
+ * The first time they must be all. A crash of the machine may take back what was saved last. */
+gboolean qos_db_save_shares(QosDb *db, const GArray *shares, gboolean all, GError **error);
 
 /* Waits until all that was handed over is written, and all tasks are done. */
 void qos_db_flush(QosDb *db);

@@ -1,9 +1,9 @@
 /*
  * What the jobs have lent and borrowed, in and out of the table `share`.
  *
- * It changes all the time and is saved every second, so what changed is written alone, and without
- * waiting for the disk: a crash of the daemon loses nothing of what was written, one of the machine
- * the last seconds.
+ * It changes with each period of the sharing and is saved as often, so what changed is written
+ * alone, and without waiting for the disk: a crash of the daemon loses nothing of what was written,
+ * one of the machine the last seconds.
  */
 #include <string.h>
 
@@ -29,97 +29,110 @@ static gboolean put(QosDb *db, sqlite3_stmt *statement, const QosDbShare *share,
     return qos_db_run(db, statement, "save the shares", error);
 }
 
-/* Removes those that are not among `current`. */
-static gboolean remove_gone(QosDb *db, sqlite3_stmt *statement, GHashTable *current, GError **error)
+static gboolean put_all(QosDb *db, const GPtrArray *shares, GError **error)
 {
-    GHashTableIter iter;
-    gpointer id;
+    g_autoptr(sqlite3_stmt) statement =
+        qos_db_prepare(db, "INSERT OR REPLACE INTO share VALUES (?, ?, ?, ?, ?, ?)", error);
 
-    g_hash_table_iter_init(&iter, db->shares);
-    while (g_hash_table_iter_next(&iter, &id, NULL)) {
-        if (g_hash_table_contains(current, id))
-            continue;
+    for (guint i = 0; statement && i < shares->len; i++) {
+        if (!put(db, statement, g_ptr_array_index(shares, i), error))
+            return FALSE;
+    }
+    return statement != NULL;
+}
+
+static gboolean remove_all(QosDb *db, const GPtrArray *ids, GError **error)
+{
+    g_autoptr(sqlite3_stmt) statement = qos_db_prepare(db, "DELETE FROM share WHERE id = ?", error);
+
+    for (guint i = 0; statement && i < ids->len; i++) {
+        const char *id = g_ptr_array_index(ids, i);
+
         sqlite3_bind_blob(statement, 1, id, (int)strlen(id), SQLITE_STATIC);
         if (!qos_db_run(db, statement, "save the shares", error))
             return FALSE;
     }
-    return TRUE;
+    return statement != NULL;
 }
 
-/* Writes what differs from what the table holds. */
-static gboolean write_changes(QosDb *db, GHashTable *current, GError **error)
+/* Those that differ from what the table holds, borrowed. */
+static GPtrArray *find_changed(const QosDb *db, const GArray *shares)
 {
-    g_autoptr(sqlite3_stmt) put_one =
-        qos_db_prepare(db, "INSERT OR REPLACE INTO share VALUES (?, ?, ?, ?, ?, ?)", error);
-    g_autoptr(sqlite3_stmt) remove =
-        put_one ? qos_db_prepare(db, "DELETE FROM share WHERE id = ?", error) : NULL;
-    GHashTableIter iter;
-    gpointer id, share;
-
-    if (!remove || (!db->shares && !qos_db_execute(db->sqlite, db->path, "DELETE FROM share",
-                                                   "save the shares", error)))
-        return FALSE;
-    g_hash_table_iter_init(&iter, current);
-    while (g_hash_table_iter_next(&iter, &id, &share)) {
-        const QosDbShare *old = db->shares ? g_hash_table_lookup(db->shares, id) : NULL;
-
-        if (!(old && is_same(old, share)) && !put(db, put_one, share, error))
-            return FALSE;
-    }
-    return !db->shares || remove_gone(db, remove, current, error);
-}
-
-static GHashTable *table_of(const GArray *shares)
-{
-    GHashTable *table = g_hash_table_new_full(g_str_hash, g_str_equal, NULL, g_free);
+    GPtrArray *changed = g_ptr_array_new();
 
     for (guint i = 0; i < shares->len; i++) {
-        QosDbShare *share = g_memdup2(&g_array_index(shares, QosDbShare, i), sizeof(*share));
+        QosDbShare *share = &g_array_index(shares, QosDbShare, i);
+        const QosDbShare *old = db->shares ? g_hash_table_lookup(db->shares, share->job) : NULL;
 
-        g_hash_table_replace(table, share->job, share);
+        if (!(old && is_same(old, share)))
+            g_ptr_array_add(changed, share);
     }
-    return table;
+    return changed;
 }
 
-static gboolean has_changed(GHashTable *old, GHashTable *new)
+/* The ids that the table holds and `shares` has not, borrowed. */
+static GPtrArray *find_gone(const QosDb *db, const GArray *shares)
 {
+    g_autoptr(GHashTable) ids = g_hash_table_new(g_str_hash, g_str_equal);
+    GPtrArray *gone = g_ptr_array_new();
     GHashTableIter iter;
-    gpointer id, share;
+    gpointer id;
 
-    if (!old || g_hash_table_size(old) != g_hash_table_size(new))
-        return TRUE;
-    g_hash_table_iter_init(&iter, new);
-    while (g_hash_table_iter_next(&iter, &id, &share)) {
-        const QosDbShare *other = g_hash_table_lookup(old, id);
-
-        if (!other || !is_same(other, share))
-            return TRUE;
+    if (!db->shares)
+        return gone;
+    for (guint i = 0; i < shares->len; i++)
+        g_hash_table_add(ids, g_array_index(shares, QosDbShare, i).job);
+    g_hash_table_iter_init(&iter, db->shares);
+    while (g_hash_table_iter_next(&iter, &id, NULL)) {
+        if (!g_hash_table_contains(ids, id))
+            g_ptr_array_add(gone, id);
     }
-    return FALSE;
+    return gone;
 }
 
-static gboolean write_locked(QosDb *db, GHashTable *current, GError **error)
+static gboolean write_locked(QosDb *db, const GPtrArray *changed, const GPtrArray *gone,
+                             GError **error)
 {
     gboolean good =
         qos_db_execute(db->sqlite, db->path, "PRAGMA synchronous = NORMAL", "write to it", error) &&
-        qos_db_begin(db, error) && qos_db_finish(db, write_changes(db, current, error), error);
+        qos_db_begin(db, error);
 
+    if (good)
+        good =
+            qos_db_finish(db,
+                          (db->shares || qos_db_execute(db->sqlite, db->path, "DELETE FROM share",
+                                                        "save the shares", error)) &&
+                              remove_all(db, gone, error) && put_all(db, changed, error),
+                          error);
     sqlite3_exec(db->sqlite, "PRAGMA synchronous = FULL", NULL, NULL, NULL);
     return good;
 }
 
-gboolean qos_db_save_shares(QosDb *db, const GArray *shares, GError **error)
+/* They are what the table holds now. */
+static void note(QosDb *db, const GPtrArray *changed, const GPtrArray *gone)
 {
-    g_autoptr(GHashTable) current = table_of(shares);
+    if (!db->shares)
+        db->shares = g_hash_table_new_full(g_str_hash, g_str_equal, NULL, g_free);
+    for (guint i = 0; i < gone->len; i++)
+        g_hash_table_remove(db->shares, g_ptr_array_index(gone, i));
+    for (guint i = 0; i < changed->len; i++) {
+        QosDbShare *share = g_memdup2(g_ptr_array_index(changed, i), sizeof(*share));
+
+        g_hash_table_replace(db->shares, share->job, share);
+    }
+}
+
+gboolean qos_db_save_shares(QosDb *db, const GArray *shares, gboolean all, GError **error)
+{
     gboolean good = TRUE;
 
     pthread_mutex_lock(&db->lock);
-    if (has_changed(db->shares, current)) {
-        good = write_locked(db, current, error);
-        if (good) {
-            g_clear_pointer(&db->shares, g_hash_table_unref);
-            db->shares = g_steal_pointer(&current);
-        }
+    g_autoptr(GPtrArray) changed = find_changed(db, shares);
+    g_autoptr(GPtrArray) gone = all ? find_gone(db, shares) : g_ptr_array_new();
+    if (!db->shares || changed->len > 0 || gone->len > 0) {
+        good = write_locked(db, changed, gone, error);
+        if (good)
+            note(db, changed, gone);
     }
     pthread_mutex_unlock(&db->lock);
     return good;

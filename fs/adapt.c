@@ -111,6 +111,7 @@ void qos_adapt_leave(QosAdapt *adapt, guint index)
 {
     QosJob *job = adapt->jobs->pdata[index];
 
+    adapt->changes.others++;
     qos_heap_remove(&adapt->waiting, &job->share.order);
     job->share.totals = totals_of(adapt, job);
     job->share.member = 0;
@@ -417,6 +418,16 @@ guint qos_adapt_count(const QosAdapt *adapt)
     return adapt->jobs->len;
 }
 
+const QosJob *qos_adapt_member(const QosAdapt *adapt, guint index)
+{
+    return adapt->jobs->pdata[index];
+}
+
+QosShareChanges qos_adapt_changes(const QosAdapt *adapt)
+{
+    return adapt->changes;
+}
+
 gint64 qos_adapt_record(const QosAdapt *adapt, const QosJob *job)
 {
     if (job->share.member == 0)
@@ -457,6 +468,7 @@ void qos_adapt_restore(QosAdapt *adapt, QosJob *job, gint64 record, const QosSha
 {
     if (job->share.member != 0)
         return; /* it has begun anew already */
+    adapt->changes.others++;
     job->share.totals = (QosShareTotals){.lent = MAX(totals->lent, 0),
                                          .returned = MAX(totals->returned, 0),
                                          .borrowed = MAX(totals->borrowed, 0),
@@ -472,6 +484,7 @@ void qos_adapt_restore(QosAdapt *adapt, QosJob *job, gint64 record, const QosSha
 
 void qos_adapt_clear_totals(QosAdapt *adapt, QosJob *job)
 {
+    adapt->changes.others++;
     job->share.totals = (QosShareTotals){0};
     if (job->share.member == 0 || adapt->config.mode != QOS_ADAPT_FAIR)
         return;

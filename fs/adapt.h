@@ -131,6 +131,14 @@ QosTime qos_adapt_next_tick(const QosAdapt *adapt);
 
 /* How many jobs take part. */
 guint qos_adapt_count(const QosAdapt *adapt);
+/* One of them, borrowed; their order changes. */
+const struct QosJob *qos_adapt_member(const QosAdapt *adapt, guint index);
+/* How often the records and totals may have changed. */
+typedef struct {
+    guint64 members; /* of the jobs that take part: once a period */
+    guint64 others;  /* of jobs that take no part any longer, or were told to by somebody */
+} QosShareChanges;
+QosShareChanges qos_adapt_changes(const QosAdapt *adapt);
 /* FALSE where the job takes no part: its totals are there even so. */
 gboolean qos_adapt_share_state(const QosAdapt *adapt, const struct QosJob *job,
                                QosShareState *ret_state);

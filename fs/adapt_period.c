@@ -132,6 +132,7 @@ void qos_adapt_tick(QosAdapt *adapt, QosTime now)
         step_paper(adapt, elapsed, now);
         reorder(adapt, now);
     }
+    adapt->changes.members++;
     adapt->period_start = now;
     adapt->is_throttling = FALSE;
     adapt->restored = 0;

@@ -26,6 +26,7 @@ struct QosAdapt {
     const QosJob *borrower; /* and who borrowed most; members, or NULL */
     gint64 restored; /* fair: sum of the records, as absolutes, that were restored in this period */
     QosTime period_start;
+    QosShareChanges changes;
     QosCapacity capacity;
     gboolean is_throttling; /* paper: in this period, somebody waited for tokens */
 };

@@ -513,12 +513,47 @@ static void add_share(GArray *shares, const QosAdapt *adapt, const QosJob *job)
     g_array_append_val(shares, share);
 }
 
-void qos_gate_adapt(QosGate *gate, QosGateAdapt *ret_adapt)
+static GArray *all_shares_locked(QosGate *gate)
 {
     GArray *shares = g_array_new(FALSE, FALSE, sizeof(QosGateShare));
-    QosSchedState state;
     GHashTableIter iter;
     gpointer job;
+
+    g_hash_table_iter_init(&iter, qos_sched_account(gate->sched)->jobs);
+    while (g_hash_table_iter_next(&iter, NULL, &job))
+        add_share(shares, qos_sched_adapt(gate->sched), job);
+    return shares;
+}
+
+static GArray *members_shares_locked(QosGate *gate)
+{
+    GArray *shares = g_array_new(FALSE, FALSE, sizeof(QosGateShare));
+    const QosAdapt *adapt = qos_sched_adapt(gate->sched);
+
+    for (guint i = 0; i < qos_adapt_count(adapt); i++)
+        add_share(shares, adapt, qos_adapt_member(adapt, i));
+    return shares;
+}
+
+GArray *qos_gate_changed_shares(QosGate *gate, QosShareChanges *seen, gboolean *ret_is_all)
+{
+    GArray *shares = NULL;
+
+    pthread_mutex_lock(&gate->lock);
+    QosShareChanges changes = qos_adapt_changes(qos_sched_adapt(gate->sched));
+    *ret_is_all = changes.others != seen->others;
+    if (*ret_is_all)
+        shares = all_shares_locked(gate);
+    else if (changes.members != seen->members)
+        shares = members_shares_locked(gate);
+    *seen = changes;
+    pthread_mutex_unlock(&gate->lock);
+    return shares;
+}
+
+void qos_gate_adapt(QosGate *gate, QosGateAdapt *ret_adapt)
+{
+    QosSchedState state;
 
     pthread_mutex_lock(&gate->lock);
     const QosAdapt *adapt = qos_sched_adapt(gate->sched);
@@ -528,11 +563,8 @@ void qos_gate_adapt(QosGate *gate, QosGateAdapt *ret_adapt)
         .capacity = qos_adapt_capacity(adapt),
         .depth = MIN(state.slots, qos_adapt_depth(adapt)),
         .members = qos_adapt_count(adapt),
-        .shares = shares,
+        .shares = all_shares_locked(gate),
     };
-    g_hash_table_iter_init(&iter, qos_sched_account(gate->sched)->jobs);
-    while (g_hash_table_iter_next(&iter, NULL, &job))
-        add_share(shares, adapt, job);
     pthread_mutex_unlock(&gate->lock);
 }
 

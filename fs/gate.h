@@ -113,6 +113,9 @@ typedef struct {
 /* Clear with qos_gate_adapt_clear(). */
 void qos_gate_adapt(QosGate *gate, QosGateAdapt *ret_adapt);
 void qos_gate_adapt_clear(QosGateAdapt *adapt);
+/* The shares (of QosGateShare; the caller's) that may have changed since `seen`, which is brought
+ * up to date; NULL if none has. *ret_is_all: they are all that there are, else the members'. */
+GArray *qos_gate_changed_shares(QosGate *gate, QosShareChanges *seen, gboolean *ret_is_all);
 /* Puts back what a job had lent and borrowed before a remount: its record (units) and its totals.
  */
 void qos_gate_restore_share(QosGate *gate, const char *job, gint64 record,

@@ -19,15 +19,15 @@
 #include "base/error.h"
 #include "fs/privilege.h"
 
-#define SAVE_INTERVAL   (5 * QOS_SECOND) /* of totals: what a crash may cost */
-#define SHARES_INTERVAL (1 * QOS_SECOND) /* of what was lent and borrowed, likewise */
-#define VALUE_MAX       16384            /* bytes of a value that is set */
-#define XATTR_MAX       65536            /* the kernel's bound on a value */
-#define ERRORS_MAX      256              /* users whose last error is kept */
-#define TEXTS_MAX       (128 << 20)      /* bytes of open files, beyond which users open no more */
+#define SAVE_INTERVAL (5 * QOS_SECOND) /* of totals: what a crash may cost */
+#define NOT_SAVED     G_MAXUINT64      /* QosShareChanges.others: all is to be saved */
+#define VALUE_MAX     16384            /* bytes of a value that is set */
+#define XATTR_MAX     65536            /* the kernel's bound on a value */
+#define ERRORS_MAX    256              /* users whose last error is kept */
+#define TEXTS_MAX     (128 << 20)      /* bytes of open files, beyond which users open no more */
 
-#define RULES           "nrs_tbf_rule"
-#define ERROR           "last_error"
+#define RULES         "nrs_tbf_rule"
+#define ERROR         "last_error"
 
 struct QosControl {
     QosFs *fs;
@@ -45,7 +45,8 @@ struct QosControl {
     pthread_cond_t called; /* for the thread: look at these, and at the tunables */
     gboolean expired;      /* rules have gone by themselves, and are still in the database */
     gboolean ending;
-    gboolean shares_fail; /* the thread's own: saving them does, and that was said */
+    QosShareChanges saved; /* the thread's own, as the next: what is in the database */
+    gboolean shares_fail;  /* saving them does, and that was said */
 };
 
 static QosTime wall_now(void)
@@ -165,6 +166,7 @@ QosControl *qos_control_new(QosFs *fs, QosDb *db, GHashTable *overrides, GError 
     control->fs = fs;
     control->db = db;
     control->started = wall_now();
+    control->saved.others = NOT_SAVED;
     pthread_mutex_init(&control->setting, NULL);
     pthread_mutex_init(&control->lock, NULL);
     init_condition(&control->called);
@@ -237,27 +239,32 @@ static void save_totals(QosControl *control)
     qos_db_save_jobs(control->db, jobs, qos_gate_now(), wall_now(), history_days);
 }
 
+/* What has changed of what jobs lent and borrowed. */
 static void save_shares(QosControl *control)
 {
     g_autoptr(GArray) shares = g_array_new(FALSE, TRUE, sizeof(QosDbShare));
     g_autoptr(GError) error = NULL;
-    QosGateAdapt adapt;
+    gboolean is_all;
+    g_autoptr(GArray) changed =
+        qos_gate_changed_shares(control->fs->gate, &control->saved, &is_all);
 
-    qos_gate_adapt(control->fs->gate, &adapt);
-    g_array_set_size(shares, adapt.shares->len);
+    if (!changed)
+        return;
+    g_array_set_size(shares, changed->len);
     for (guint i = 0; i < shares->len; i++) {
-        const QosGateShare *share = &g_array_index(adapt.shares, QosGateShare, i);
+        const QosGateShare *share = &g_array_index(changed, QosGateShare, i);
         QosDbShare *saved = &g_array_index(shares, QosDbShare, i);
 
         g_strlcpy(saved->job, share->job, sizeof(saved->job));
         saved->record = share->state.record;
         saved->totals = share->state.totals;
     }
-    qos_gate_adapt_clear(&adapt);
-    if (!qos_db_save_shares(control->db, shares, &error) && !control->shares_fail)
+    if (!qos_db_save_shares(control->db, shares, is_all, &error) && !control->shares_fail)
         g_warning("%s; what jobs lent and borrowed will be saved when that is mended",
                   error->message);
     control->shares_fail = error != NULL;
+    if (error)
+        control->saved.others = NOT_SAVED;
 }
 
 /* So that a clock that is set back does not bring back, at the next mount, what has expired. */
@@ -300,22 +307,28 @@ static void wait_until_locked(QosControl *control, QosTime time)
         pthread_cond_timedwait(&control->called, &control->lock, &until);
 }
 
-static gboolean is_sharing_locked(const QosControl *control)
+/* How often records and totals of shares may change. */
+static QosTime shares_interval_locked(const QosControl *control)
 {
-    return qos_tunables_adapt(&control->tunables).mode != QOS_ADAPT_OFF;
+    QosAdaptConfig config = qos_tunables_adapt(&control->tunables);
+
+    return config.mode == QOS_ADAPT_OFF ? SAVE_INTERVAL : config.period;
 }
 
-/* The thread: totals every few seconds and at the end; what was lent and borrowed every second,
- * while that may change; rules when some have expired. */
+/* The thread: totals every few seconds and at the end; what was lent and borrowed as often as it
+ * may change; rules when some have expired. */
 static void *save_now_and_then(void *data)
 {
     QosControl *control = data;
     QosTime totals = next_save();
-    QosTime shares = qos_gate_now() + SHARES_INTERVAL;
+    QosTime shares = qos_gate_now();
 
     pthread_mutex_lock(&control->lock);
     while (!control->ending) {
-        wait_until_locked(control, is_sharing_locked(control) ? MIN(shares, totals) : totals);
+        QosTime interval = shares_interval_locked(control);
+
+        shares = MIN(shares, qos_gate_now() + interval);
+        wait_until_locked(control, MIN(shares, totals));
         gboolean expired = control->expired;
         QosTime now = qos_gate_now();
 
@@ -323,14 +336,15 @@ static void *save_now_and_then(void *data)
         pthread_mutex_unlock(&control->lock);
         if (expired)
             save_rules(control);
-        if (now >= shares) {
-            save_shares(control);
-            shares = now + SHARES_INTERVAL;
-        }
         if (now >= totals) {
             qos_privilege_report();
             save_totals(control);
             totals = next_save();
+            control->saved.others = NOT_SAVED; /* jobs that are forgotten go */
+        }
+        if (now >= shares) {
+            save_shares(control);
+            shares = MAX(shares + interval, now);
         }
         pthread_mutex_lock(&control->lock);
     }

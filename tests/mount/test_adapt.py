@@ -9,7 +9,9 @@ import json
 import re
 import signal
 import sqlite3
+import statistics
 import subprocess
+import time
 
 import pytest
 import yaml
@@ -263,7 +265,7 @@ def test_records_and_totals_stay(store, mount, end):
     """After a remount and a crash; records decay, and so are less than they were, but not nothing."""
     first = mount(store, FAIR)
     lend(first)
-    wait_until(lambda: saved_shares(first.db).get("light", (0, 0, 0))[2] > 200e6, timeout=3, what="saving them within a second")
+    wait_until(lambda: saved_shares(first.db).get("light", (0, 0, 0))[2] > 200e6, what="saving them")
     before = {job: share(first, job) for job in ("heavy", "light")}
     first.unmount() if end == "unmount" else first.kill(signal.SIGKILL)
     second = mount(store, f"db={first.db}," + FAIR)
@@ -272,6 +274,26 @@ def test_records_and_totals_stay(store, mount, end):
         assert after[job][name] == pytest.approx(before[job][name], rel=0.5) and after[job][name] >= 200
     assert after["heavy"]["record"] > 20 and after["light"]["record"] < -20
     assert abs(sum(part["record"] for part in yaml.safe_load(second.report("shares"))["shares"])) < 1
+
+
+def test_crash_loses_one_period_at_most(store, mount):
+    """What is in the database while the daemon runs is what a crash leaves: at half of the looks or more, and the machine may be busy,
+    no older than some periods of 100 ms."""
+    first = mount(store, FAIR)
+    first.rule("start heavy jobid={heavy} weight=9 rate=5")
+    published, ages = [], []
+    with readers(first, heavy=1, light=8):
+        wait_until(lambda: "light" in saved_shares(first.db), what="saving them")
+        while not published or published[-1][0] < published[0][0] + 3:
+            published.append((time.monotonic(), share(first, "light")["borrowed"]))
+            saved = saved_shares(first.db)["light"][2] / 1e6 + 0.1  # published is what it rounds to
+            newer = [when for when, borrowed in published if borrowed > saved]
+            ages.append(time.monotonic() - newer[0] if newer else 0)
+        assert published[-1][1] > published[0][1] + 30, "nothing was borrowed"
+        assert statistics.median(ages) < 0.3, ages
+        first.kill(signal.SIGKILL)
+    second = mount(store, f"db={first.db}," + FAIR)
+    assert share(second, "light")["borrowed"] >= published[0][1]
 
 
 @pytest.mark.parametrize("damage, words", [

@@ -733,13 +733,18 @@ static GArray *make_shares(guint count, gint64 record)
     return shares;
 }
 
-static void save_shares(QosDb *db, guint count, gint64 record)
+static void save_some_shares(QosDb *db, guint count, gint64 record, gboolean all)
 {
     g_autoptr(GArray) shares = make_shares(count, record);
     g_autoptr(GError) error = NULL;
 
-    g_assert_true(qos_db_save_shares(db, shares, &error));
+    g_assert_true(qos_db_save_shares(db, shares, all, &error));
     g_assert_no_error(error);
+}
+
+static void save_shares(QosDb *db, guint count, gint64 record)
+{
+    save_some_shares(db, count, record, TRUE);
 }
 
 static void assert_shares(QosDb *db, guint count, gint64 record)
@@ -769,6 +774,8 @@ static void test_shares(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
     db = open_good(fixture);
     assert_shares(db, 3, 1001);
     save_shares(db, 2, 7); /* it does not know yet what is there */
+    assert_shares(db, 2, 7);
+    save_some_shares(db, 1, 7, FALSE); /* the others stay */
     assert_shares(db, 2, 7);
     qos_db_close(db);
 }
