@@ -36,13 +36,14 @@
  *
  * The seed's law (`hld`), to the letter: K = K x (1 - (G - GP) / L), in an emergency (GS > GSL)
  * K x (1 - (GP - G) / L)^2, with the GP of the step before. Departures of `steady` from it:
- *   - K does not live on from step to step: with SLR = SLR x K that integrates twice, and cycles.
+ *   - K does not live on from step to step. With SLR = SLR x K that integrates twice: while caches
+ *     fill SLR runs up to its ceiling, and then down to its floor.
  *   - GP bounds how fast SLR rises; it is no target, which is L itself.
- *   - There is no emergency: above L the law is strong, and a burst below L harms nobody. The
- * seed's square has the wrong sign: above GP it raises SLR.
+ *   - HL is the emergency, not GSL: a burst below L harms nobody. The seed's square has the wrong
+ *     sign: above GP it raises SLR, below GP it lowers it, for good if the clients stay busy.
  *   - HL refuses with a time to come back instead of waiting.
  * Beyond the seed are floor and cap, and the sequence of signals. The K of `hld` is bounded, so
- * that it stays a number.
+ * that it stays a number. docs/pool.md shows both laws.
  */
 #include "core/pool.h"
 

@@ -236,7 +236,8 @@ static double hit_ratio(QosPoolCluster *cluster, guint index, guint steps)
     return (double)(member->hits - hits) / (double)(member->visits - visits);
 }
 
-/* A client that comes back to 4,000 files begins to scan: one LRU would miss a fifth of them. */
+/* A client that comes back to 4,000 files begins to scan: with a single queue it would miss a
+ * fifth. */
 static void test_scan_resistance(void)
 {
     g_autoptr(QosPoolCluster) cluster = qos_pool_cluster_new(&usual, SIZE, 1);
@@ -308,11 +309,11 @@ static void test_floor(void)
 
 /* --- signals --- */
 
-/* Those that are five steps late still make no cycle. */
+/* Signals that are four steps late still make no cycle. */
 static void test_late_signals(void)
 {
     g_autoptr(QosPoolCluster) cluster = qos_pool_cluster_new(&usual, SIZE, 1);
-    cluster->delay = 4; /* and one more, as any signal */
+    cluster->delay = 4;
     qos_pool_cluster_add(cluster, 100, &(QosPoolLoad){.scan = 10});
     run(cluster, STEPS);
     qos_pool_cluster_add(cluster, 100, &(QosPoolLoad){.scan = 10});
