@@ -13,6 +13,7 @@
 #define MOUNTS   2 /* of each server */
 #define USERS    2 /* of each mount */
 #define QUANTITY 1000
+#define LENT_MAX 9 /* credits of one owner: two borrowers could have 12 */
 #define LEASE    (3 * QOS_SECOND / 2)
 
 typedef enum { IDLE, WAITING, CONVERTING, HOLDING } UserState;
@@ -28,12 +29,17 @@ typedef struct {
 typedef struct {
     QosOwner *owner;
     User users[USERS];
+    guint lent; /* as the owner tells */
+    /* With caches, what others want of each resource, and when it is to be dropped. */
+    QosCredit wanted[QOS_OBSERVED];
+    QosTime drop[QOS_OBSERVED];
 } State;
 
 typedef struct {
     QosObserver observer;
     QosNode *store;
     const char *broken;
+    gboolean caches; /* the mounts' users go on using what they have put */
 } World;
 
 static gboolean is_broken(const QosCluster *cluster, const char *rule)
@@ -76,6 +82,11 @@ static QosCredit random_want(QosCluster *cluster, const QosResourceType *type)
 /* A request has ended, at once or later. */
 static void settle(QosNode *node, User *user, QosCreditVerdict verdict, QosTime delay)
 {
+    static const char *const verdicts[] = {
+        [QOS_CREDIT_GRANTED] = "granted", [QOS_CREDIT_WAITING] = "waits",
+        [QOS_CREDIT_DENIED] = "denied",   [QOS_CREDIT_RETRY] = "to come back",
+        [QOS_CREDIT_ERROR] = "no lender",
+    };
     World *world = node->cluster->arg;
 
     user->due = soon(node, 300);
@@ -91,8 +102,8 @@ static void settle(QosNode *node, User *user, QosCreditVerdict verdict, QosTime 
         user->state = user->state == CONVERTING && user->hold.book ? HOLDING : IDLE;
         user->due += delay;
     }
-    qos_cluster_trace(node->cluster, node, "user %d: verdict %d",
-                      (int)(user - ((State *)node->state)->users), verdict);
+    qos_cluster_trace(node->cluster, node, "user %d: %s",
+                      (int)(user - ((State *)node->state)->users), verdicts[verdict]);
 }
 
 static void get(QosNode *node, User *user)
@@ -164,6 +175,22 @@ static void put(QosNode *node, User *user)
     user->due = soon(node, 300);
 }
 
+/* Gives back what is cached of a resource, though nobody has asked. */
+static void give_back(QosNode *node, User *user)
+{
+    World *world = node->cluster->arg;
+    State *state = node->state;
+    const guint resource = qos_cluster_random(node->cluster, QOS_OBSERVED);
+    const QosResourceType *type = qos_observer_type(&world->observer, resource);
+    QosCredit theirs = random_want(node->cluster, type);
+
+    qos_cluster_trace(node->cluster, node, "gives back %s", type->name);
+    qos_credit_cancel(state->owner, qos_node_now(node), &world->observer.resources[resource],
+                      &theirs, qos_cluster_chance(node->cluster, 500));
+    qos_credit_clear(type, &theirs);
+    user->due = soon(node, 300);
+}
+
 static void act(QosNode *node, User *user)
 {
     QosCluster *cluster = node->cluster;
@@ -175,6 +202,8 @@ static void act(QosNode *node, User *user)
     case IDLE:
         if (ends)
             user->due = QOS_NEVER;
+        else if (dice < 10)
+            give_back(node, user);
         else
             get(node, user);
         return;
@@ -215,7 +244,8 @@ static void save_client(QosNode *node, QosOwnerId client, gboolean is_one)
     qos_node_save(node, (const guint64 *)clients->data, clients->len);
 }
 
-static void conflict(QosNode *node, const QosResource *resource)
+/* Another wants it: those who hold it put it, and what is cached is dropped. */
+static void conflict(QosNode *node, const QosOutput *output)
 {
     World *world = node->cluster->arg;
     State *state = node->state;
@@ -223,11 +253,29 @@ static void conflict(QosNode *node, const QosResource *resource)
     for (guint i = 0; i < USERS; i++) {
         User *user = &state->users[i];
         if (user->state == HOLDING &&
-            qos_resource_equal(resource, &world->observer.resources[user->resource])) {
+            qos_resource_equal(&output->resource, &world->observer.resources[user->resource])) {
             user->is_wanted = TRUE;
             user->due = MIN(user->due, soon(node, 200));
         }
     }
+    for (guint i = 0; i < QOS_OBSERVED && world->caches; i++) {
+        if (!qos_resource_equal(&output->resource, &world->observer.resources[i]))
+            continue;
+        qos_observer_type(&world->observer, i)->join(&state->wanted[i], &output->credit);
+        state->drop[i] = soon(node, 200);
+    }
+}
+
+static void drop_cached(QosNode *node, guint resource)
+{
+    World *world = node->cluster->arg;
+    State *state = node->state;
+
+    qos_cluster_trace(node->cluster, node, "drops what it has cached");
+    state->drop[resource] = QOS_NEVER;
+    qos_credit_cancel(state->owner, qos_node_now(node), &world->observer.resources[resource],
+                      &state->wanted[resource], FALSE);
+    qos_credit_clear(qos_observer_type(&world->observer, resource), &state->wanted[resource]);
 }
 
 static void send_message(QosNode *node, QosOwnerId to, const QosCreditMessage *message)
@@ -250,7 +298,7 @@ static void take_output(QosNode *node, const QosOutput *output)
         settle(node, output->hold->user, output->verdict, output->delay);
         break;
     case QOS_OUTPUT_CONFLICT:
-        conflict(node, &output->resource);
+        conflict(node, output);
         break;
     case QOS_OUTPUT_LOST:
         qos_cluster_trace(node->cluster, node, "has lost a credit");
@@ -284,6 +332,8 @@ static void go_on(QosNode *node)
         }
         due = MIN(due, user->due);
     }
+    for (guint i = 0; i < QOS_OBSERVED; i++)
+        due = MIN(due, state->drop[i]);
     qos_node_wake_at(node, due);
 }
 
@@ -299,6 +349,24 @@ static void capital(const QosResource *resource, QosCredit *ret_credit, gpointer
         *ret_credit = (QosCredit){.reads = G_MAXUINT32, .writes = G_MAXUINT32};
 }
 
+static gboolean may_grant(QosOwnerId borrower G_GNUC_UNUSED,
+                          const QosResource *resource G_GNUC_UNUSED, QosTime now G_GNUC_UNUSED,
+                          QosTime *ret_delay, gpointer arg)
+{
+    const State *state = arg;
+
+    *ret_delay = 100 * QOS_MILLISECOND;
+    return state->lent < LENT_MAX;
+}
+
+static void counted(QosOwnerId borrower G_GNUC_UNUSED, const QosResource *resource G_GNUC_UNUSED,
+                    gboolean is_more, gpointer arg)
+{
+    State *state = arg;
+
+    state->lent += is_more ? 1 : (guint)-1;
+}
+
 static gboolean is_mount(const QosNode *node)
 {
     return node->parent && node->parent->parent;
@@ -306,6 +374,7 @@ static gboolean is_mount(const QosNode *node)
 
 static void start(QosNode *node)
 {
+    const World *world = node->cluster->arg;
     const gboolean forgets = is_broken(node->cluster, "double-grant");
     const QosTime grace_used = is_broken(node->cluster, "reclaim") ? 2 * LEASE : 0;
     State *state = g_new0(State, 1);
@@ -319,11 +388,17 @@ static void start(QosNode *node)
     config.contention = 20;
     config.lockless = 200 * QOS_MILLISECOND;
     config.capital = capital;
+    config.caches = world->caches && is_mount(node);
+    config.may_grant = may_grant;
+    config.counted = counted;
+    config.arg = state;
     state->owner = qos_owner_new(&config, (const QosOwnerId *)node->saved->data,
                                  forgets ? 0 : node->saved->len, qos_node_now(node) - grace_used);
     node->state = state;
     for (guint i = 0; i < USERS; i++)
         state->users[i].due = is_mount(node) ? soon(node, 300) : QOS_NEVER;
+    for (guint i = 0; i < QOS_OBSERVED; i++)
+        state->drop[i] = QOS_NEVER;
     go_on(node);
 }
 
@@ -331,6 +406,8 @@ static void stop(QosNode *node)
 {
     State *state = node->state;
 
+    for (guint i = 0; i < QOS_OBSERVED; i++)
+        qos_credit_clear(qos_resource_type(i), &state->wanted[i]);
     qos_owner_free(state->owner);
     g_free(state);
 }
@@ -344,6 +421,9 @@ static void wake(QosNode *node)
     for (guint i = 0; i < USERS; i++)
         if (now >= state->users[i].due)
             act(node, &state->users[i]);
+    for (guint i = 0; i < QOS_OBSERVED; i++)
+        if (now >= state->drop[i])
+            drop_cached(node, i);
     go_on(node);
 }
 
@@ -359,7 +439,7 @@ static void receive(QosNode *node, QosNode *from, GBytes *bytes)
         return;
     }
     if (is_broken(node->cluster, "lease-reuse")) /* the lender has it back before it ends */
-        message.lease *= 3;
+        message.lease *= 2;
     if (is_broken(node->cluster, "reclaim") && message.type == QOS_MESSAGE_WELCOME)
         message.flags |= QOS_WELCOME_RECLAIM; /* though there is no grace */
     qos_owner_receive(state->owner, from->number + 1, &message, qos_node_now(node));
@@ -379,15 +459,19 @@ static char *describe(GBytes *bytes)
     G_STATIC_ASSERT(G_N_ELEMENTS(names) == QOS_MESSAGE_TYPES);
     if (!qos_credit_message_decode(&message, data, length))
         return g_strdup("a use");
-    const QosResourceType *type = qos_resource_type(message.resource.type);
-    g_autofree char *credit = type ? qos_credit_text(type, &message.credit) : g_strdup("");
-    char *text =
-        g_strdup_printf("%s %s %s request %" G_GUINT64_FORMAT ", sequence %" G_GUINT64_FORMAT
-                        ", acknowledged %" G_GUINT64_FORMAT ", token %" G_GINT64_MODIFIER "x",
-                        names[message.type], type ? type->name : "", credit, message.request,
-                        message.sequence, message.acknowledged, message.granted);
+    GString *text = g_string_new(names[message.type]);
+    if (message.type >= QOS_MESSAGE_ENQUEUE) {
+        const QosResourceType *type = qos_resource_type(message.resource.type);
+        g_autofree char *credit = qos_credit_text(type, &message.credit);
+        g_string_append_printf(text, " %s %s, request %" G_GUINT64_FORMAT, type->name, credit,
+                               message.request);
+    }
+    g_string_append_printf(text, " (%" G_GUINT64_FORMAT ", acknowledges %" G_GUINT64_FORMAT ")",
+                           message.sequence, message.acknowledged);
+    if (message.granted != 0)
+        g_string_append_printf(text, ", token %" G_GINT64_MODIFIER "x", message.granted);
     qos_credit_message_clear(&message);
-    return text;
+    return g_string_free(text, FALSE);
 }
 
 static const QosNodeClass owner_class = {start, stop, receive, wake, describe};
@@ -441,6 +525,7 @@ static void build(QosCluster *cluster, const char *broken)
 
     qos_observer_init(&world->observer, owner_of);
     world->broken = broken;
+    world->caches = qos_cluster_chance(cluster, 500);
     cluster->arg = world;
     for (guint i = 0; i < SERVERS; i++) {
         QosNode *server = qos_cluster_add(cluster, &owner_class, root, "server%u", i);
@@ -461,8 +546,16 @@ static void clear(QosCluster *cluster)
 static void check(QosCluster *cluster, QosNode *node)
 {
     World *world = cluster->arg;
+    const State *state = node->state;
 
     qos_observer_check(&world->observer, node);
+    if (!owner_of(node))
+        return;
+    if (state->lent != qos_owner_lent(state->owner))
+        qos_cluster_fail(cluster, "%s has lent %d credits, and counted %u", node->name,
+                         (int)qos_owner_lent(state->owner), state->lent);
+    if (state->lent > LENT_MAX)
+        qos_cluster_fail(cluster, "%s has lent %u credits", node->name, state->lent);
 }
 
 /* Each request has ended. */
