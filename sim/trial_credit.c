@@ -39,7 +39,9 @@ typedef struct {
     QosObserver observer;
     QosNode *store;
     const char *broken;
-    gboolean caches; /* the mounts' users go on using what they have put */
+    gboolean caches;       /* the mounts' users go on using what they have put */
+    gboolean is_contended; /* what goes to and fro is soon denied */
+    gboolean is_peopled;   /* there are users at the servers and the root too */
 } World;
 
 static gboolean is_broken(const QosCluster *cluster, const char *rule)
@@ -385,7 +387,7 @@ static void start(QosNode *node)
     config.lends = !is_mount(node);
     config.lease = LEASE;
     config.resend = 50 * QOS_MILLISECOND;
-    config.contention = 20;
+    config.contention = world->is_contended ? 2 : 0;
     config.lockless = 200 * QOS_MILLISECOND;
     config.capital = capital;
     config.caches = world->caches && is_mount(node);
@@ -396,7 +398,7 @@ static void start(QosNode *node)
                                  forgets ? 0 : node->saved->len, qos_node_now(node) - grace_used);
     node->state = state;
     for (guint i = 0; i < USERS; i++)
-        state->users[i].due = is_mount(node) ? soon(node, 300) : QOS_NEVER;
+        state->users[i].due = is_mount(node) || world->is_peopled ? soon(node, 300) : QOS_NEVER;
     for (guint i = 0; i < QOS_OBSERVED; i++)
         state->drop[i] = QOS_NEVER;
     go_on(node);
@@ -526,6 +528,8 @@ static void build(QosCluster *cluster, const char *broken)
     qos_observer_init(&world->observer, owner_of);
     world->broken = broken;
     world->caches = qos_cluster_chance(cluster, 500);
+    world->is_contended = qos_cluster_chance(cluster, 250);
+    world->is_peopled = qos_cluster_chance(cluster, 250);
     cluster->arg = world;
     for (guint i = 0; i < SERVERS; i++) {
         QosNode *server = qos_cluster_add(cluster, &owner_class, root, "server%u", i);

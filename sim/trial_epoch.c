@@ -196,6 +196,18 @@ static void receive(QosNode *node, QosNode *from, GBytes *bytes)
     go_on(node);
 }
 
+/* Leaves its peers, to come back as a new one. */
+static void leave(QosNode *node)
+{
+    State *state = node->state;
+
+    qos_cluster_trace(node->cluster, node, "leaves");
+    if (qos_epoch_last(state->handler, state->epoch, qos_node_now(node), state->actions) != 0)
+        qos_cluster_fail(node->cluster, "%s may not leave", node->name);
+    state->epoch = QOS_EPOCH_FIRST;
+    ((Seen *)node->arg)->is_strict = FALSE;
+}
+
 static void wake(QosNode *node)
 {
     State *state = node->state;
@@ -205,6 +217,8 @@ static void wake(QosNode *node)
         const guint value = qos_cluster_random(node->cluster, 1000);
         const Data data = {value, value};
         g_autoptr(GBytes) bytes = g_bytes_new(&data, sizeof(data));
+        if (state->epoch != QOS_EPOCH_FIRST && qos_cluster_chance(node->cluster, 50))
+            leave(node);
         state->is_waiting = TRUE;
         state->since = now;
         qos_cluster_trace(node->cluster, node, "is ready for the next epoch");
