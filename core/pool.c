@@ -25,10 +25,10 @@
  *     e - min(u, 1)^2,   u = e / log(HL / L),   and what HL refused in the step counts into G,
  *
  * (log(HL / L) no less than 0.1), which is the same at the fixed point and grows with G: where G is
- * at HL, and clients stand still, each step cuts SLR by 40 % or more. How fast G grows is not
- * looked at: with that it would overshoot less, but cycle where signals are late. Below L it is at
- * most 1: from the least that it can be, which lets a client of average size keep a credit for 1
- * ms, SLR is at 60 s in 23 steps, and at ten hours in 35.
+ * at an HL of 1.1 L or more, and clients stand still, each step cuts SLR by 40 % or more. How fast
+ * G grows is not looked at: with that it would overshoot less, but cycle where signals are late.
+ * Below L it is at most 1: from the least that it can be, which lets a client of average size keep
+ * a credit for 1 ms, SLR is at 60 s in 23 steps, and at ten hours in 35.
  *
  * A cache fills at the speed of its client, whatever SLR is. Raised all that time, SLR would be far
  * beyond its fixed point at the end (an integrator winds up). So below L it rises only as far as
