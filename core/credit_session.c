@@ -528,7 +528,9 @@ static void receive_hello(QosOwner *owner, QosPeer *peer, const QosCreditMessage
         !qos_owner_is_alive(owner, now) ||
         lease_for(owner, now) < owner->config.lease / ANSWER_PART)
         return;
-    if (message->session == peer->session) {
+    /* If it ended before anything came, its welcome may have been lost: then it begins again. */
+    if (message->session == peer->session &&
+        (peer->state != QOS_SESSION_NONE || peer->received > 0)) {
         if (peer->state == QOS_SESSION_OPEN && peer->received == 0)
             send_bare(owner, peer, QOS_MESSAGE_WELCOME,
                       peer->is_reclaiming ? QOS_WELCOME_RECLAIM : 0);

@@ -562,7 +562,14 @@ static void check(QosCluster *cluster, QosNode *node)
         qos_cluster_fail(cluster, "%s has lent %u credits", node->name, state->lent);
 }
 
-/* Each request has ended. */
+static gboolean is_cut_off(const QosNode *node)
+{
+    while (node && !node->is_dead)
+        node = node->parent;
+    return node != NULL;
+}
+
+/* Each request has ended, and all that live have lenders again. */
 static void settled(QosCluster *cluster)
 {
     World *world = cluster->arg;
@@ -572,6 +579,8 @@ static void settled(QosCluster *cluster)
         const State *state = node->state;
         if (!owner_of(node))
             continue;
+        if (!is_cut_off(node) && !qos_owner_is_alive(state->owner, qos_node_now(node)))
+            qos_cluster_fail(cluster, "%s has no lender again", node->name);
         for (guint j = 0; j < USERS; j++)
             if (state->users[j].state == WAITING || state->users[j].state == CONVERTING)
                 qos_cluster_fail(
