@@ -18,6 +18,7 @@ typedef struct {
 typedef struct {
     QosOwnerConfig config;
     QosOwner *owner; /* NULL: down */
+    gint64 drift;    /* of its clock, in millionths */
     gboolean is_deaf;
     gboolean agrees; /* to callbacks, at once */
     guint conflicts, lost;
@@ -41,6 +42,21 @@ typedef struct {
     QosCreditVerdict verdict;
     QosTime delay;
 } Use;
+
+/* What the node's clock shows. */
+static QosTime clock_of(const Cluster *c, QosOwnerId id)
+{
+    return c->now + c->now / 1000 * c->nodes[id].drift / 1000;
+}
+
+/* When its clock will show `local`, or a little later. */
+static QosTime time_of(const Cluster *c, QosOwnerId id, QosTime local)
+{
+    if (local == QOS_NEVER)
+        return QOS_NEVER;
+    QosTime wait = MAX(local - clock_of(c, id), 0);
+    return c->now + wait / 1000 * 1000000 / (1000000 + c->nodes[id].drift) * 1000 + 2000;
+}
 
 static void letter_free(Letter *letter)
 {
@@ -88,14 +104,15 @@ static void drain(Cluster *c, QosOwnerId id)
             node->conflicts++;
             node->wanted = output.credit;
             if (node->agrees)
-                qos_credit_cancel(node->owner, c->now, &output.resource, &output.credit, FALSE);
+                qos_credit_cancel(node->owner, clock_of(c, id), &output.resource, &output.credit,
+                                  FALSE);
             break;
         case QOS_OUTPUT_LOST:
             node->lost++;
             break;
         case QOS_OUTPUT_SAVE:
             g_hash_table_add(node->clients, GUINT_TO_POINTER(output.peer));
-            qos_owner_saved(node->owner, output.peer, c->now);
+            qos_owner_saved(node->owner, output.peer, clock_of(c, id));
             break;
         case QOS_OUTPUT_FORGET:
             g_hash_table_remove(node->clients, GUINT_TO_POINTER(output.peer));
@@ -111,7 +128,7 @@ static void deliver(Cluster *c, Letter *letter)
 
     g_assert_true(qos_credit_message_decode(&message, letter->bytes->data, letter->bytes->len));
     if (node->owner != NULL && !node->is_deaf && !c->nodes[letter->from].is_deaf)
-        qos_owner_receive(node->owner, letter->from, &message, c->now);
+        qos_owner_receive(node->owner, letter->from, &message, clock_of(c, letter->to));
     qos_credit_message_clear(&message);
     drain(c, letter->to);
 }
@@ -131,14 +148,17 @@ static gboolean step(Cluster *c, QosTime until)
     if (c->letters->len > 0)
         due = MIN(due, ((const Letter *)c->letters->pdata[first])->due);
     for (QosOwnerId id = 1; id <= NODES; id++) {
-        if (c->nodes[id].owner == NULL || qos_owner_next(c->nodes[id].owner) >= due)
+        if (c->nodes[id].owner == NULL)
             continue;
-        due = qos_owner_next(c->nodes[id].owner);
+        QosTime next = time_of(c, id, qos_owner_next(c->nodes[id].owner));
+        if (next >= due)
+            continue;
+        due = next;
         ticks = id;
     }
     c->now = MAX(c->now, due);
     if (ticks != 0) {
-        qos_owner_tick(c->nodes[ticks].owner, c->now);
+        qos_owner_tick(c->nodes[ticks].owner, clock_of(c, ticks));
         drain(c, ticks);
         return TRUE;
     }
@@ -171,7 +191,7 @@ static void start(Cluster *c, QosOwnerId id)
     g_hash_table_iter_init(&iter, node->clients);
     while (g_hash_table_iter_next(&iter, &client, NULL))
         clients[count++] = GPOINTER_TO_UINT(client);
-    node->owner = qos_owner_new(&node->config, clients, count, c->now);
+    node->owner = qos_owner_new(&node->config, clients, count, clock_of(c, id));
     drain(c, id);
 }
 
@@ -223,11 +243,17 @@ static QosResource inode(guint8 number)
 static const QosCredit reading = {.reads = QOS_INODE_ATTRIBUTES};
 static const QosCredit writing = {.reads = QOS_INODE_ATTRIBUTES, .writes = QOS_INODE_ATTRIBUTES};
 
+static gboolean is_alive(const Cluster *c, QosOwnerId id)
+{
+    return qos_owner_is_alive(c->nodes[id].owner, clock_of(c, id));
+}
+
 static QosCreditVerdict get_of(Cluster *c, QosOwnerId id, QosResource resource, QosCredit want,
                                guint flags, Use *use)
 {
     memset(use, 0, sizeof(*use));
-    use->verdict = qos_credit_get(c->nodes[id].owner, c->now, &resource, &want, flags, &use->hold);
+    use->verdict =
+        qos_credit_get(c->nodes[id].owner, clock_of(c, id), &resource, &want, flags, &use->hold);
     drain(c, id);
     return use->verdict;
 }
@@ -239,14 +265,15 @@ static QosCreditVerdict get(Cluster *c, QosOwnerId id, QosCredit want, guint fla
 
 static QosCreditVerdict convert(Cluster *c, QosOwnerId id, QosCredit want, guint flags, Use *use)
 {
-    use->verdict = qos_credit_convert(c->nodes[id].owner, c->now, &want, flags, &use->hold);
+    use->verdict =
+        qos_credit_convert(c->nodes[id].owner, clock_of(c, id), &want, flags, &use->hold);
     drain(c, id);
     return use->verdict;
 }
 
 static void put(Cluster *c, QosOwnerId id, Use *use)
 {
-    qos_credit_put(c->nodes[id].owner, c->now, &use->hold);
+    qos_credit_put(c->nodes[id].owner, clock_of(c, id), &use->hold);
     drain(c, id);
 }
 
