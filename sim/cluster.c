@@ -154,7 +154,9 @@ static void crash(QosNode *node)
     node->fuse = -1;
     if (!node->is_dead)
         add_event(cluster, START, node,
-                  cluster->now + qos_cluster_random(cluster, 2000) * QOS_MILLISECOND);
+                  cluster->now +
+                      qos_cluster_random(cluster, qos_cluster_chance(cluster, 500) ? 2000 : 100) *
+                          QOS_MILLISECOND);
 }
 
 static void start(QosNode *node)

@@ -10,10 +10,11 @@ static const char *const names[] = {"crash", "death", "cut", "one-way", "pause",
 void qos_faults_choose(QosFaults *faults, GRand *random)
 {
     const gboolean is_wild = g_rand_int_range(random, 0, 5) == 0;
+    const gboolean is_rough = g_rand_int_range(random, 0, 3) == 0;
     const guint32 half = g_rand_int(random), quarter = half & g_rand_int(random);
 
     *faults = (QosFaults){
-        .kinds = quarter & ((1 << G_N_ELEMENTS(names)) - 1),
+        .kinds = (is_rough ? half : quarter) & ((1 << G_N_ELEMENTS(names)) - 1),
         .loss = g_rand_boolean(random) ? (guint)g_rand_int_range(random, 1, 300) : 0,
         .repeat = g_rand_boolean(random) ? (guint)g_rand_int_range(random, 1, 300) : 0,
         .straggle = g_rand_boolean(random) ? (guint)g_rand_int_range(random, 1, 50) : 0,

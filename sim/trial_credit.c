@@ -41,6 +41,7 @@ typedef struct {
     const char *broken;
     gboolean caches;       /* the mounts' users go on using what they have put */
     gboolean is_contended; /* what goes to and fro is soon denied */
+    guint first, hot;      /* the resources in use: the fewer, the more conflicts */
     gboolean is_peopled;   /* there are users at the servers and the root too */
 } World;
 
@@ -121,7 +122,7 @@ static void get(QosNode *node, User *user)
     World *world = cluster->arg;
     State *state = node->state;
 
-    user->resource = qos_cluster_random(cluster, QOS_OBSERVED);
+    user->resource = (world->first + qos_cluster_random(cluster, world->hot)) % QOS_OBSERVED;
     const QosResourceType *type = qos_observer_type(&world->observer, user->resource);
     QosCredit want = random_want(cluster, type);
     g_autofree char *text = qos_credit_text(type, &want);
@@ -221,9 +222,9 @@ static void act(QosNode *node, User *user)
     case HOLDING:
         if (!qos_owner_is_alive(state->owner, qos_node_now(node)))
             user->due = soon(node, 100);
-        else if (dice < 50 && !user->is_wanted && !ends)
+        else if (dice < 40 && !user->is_wanted && !ends)
             use(node, user);
-        else if (dice < 60 && !user->is_wanted && !ends &&
+        else if (dice < 70 && !user->is_wanted && !ends &&
                  user->resource != QOS_RESOURCE_IDENTIFIER &&
                  user->resource != QOS_RESOURCE_QUANTITY)
             convert(node, user);
@@ -527,6 +528,8 @@ static void build(QosCluster *cluster, const char *broken)
 
     qos_observer_init(&world->observer, owner_of);
     world->broken = broken;
+    world->first = qos_cluster_random(cluster, QOS_OBSERVED);
+    world->hot = 1 + qos_cluster_random(cluster, QOS_OBSERVED);
     world->caches = qos_cluster_chance(cluster, 500);
     world->is_contended = qos_cluster_chance(cluster, 250);
     world->is_peopled = qos_cluster_chance(cluster, 250);
