@@ -58,7 +58,8 @@ guint qos_closer_count(QosCloser *closer)
 
 static void *work(void *arg);
 
-/* Somebody is to look for a queue. Where no thread can be made, those that there are look later. */
+/* Somebody is to look for a queue. Where no thread can be made, those that there are look later; so
+ * too at the end, when they are being joined. */
 static void call_locked(QosCloser *closer)
 {
     pthread_t thread;
@@ -70,7 +71,7 @@ static void call_locked(QosCloser *closer)
         closer->awake++;
         closer->calls++;
         pthread_cond_signal(&closer->called);
-    } else if (closer->threads->len < QOS_CLOSERS &&
+    } else if (!closer->is_stopping && closer->threads->len < QOS_CLOSERS &&
                pthread_create(&thread, NULL, work, closer) == 0) {
         closer->awake++;
         g_array_append_val(closer->threads, thread);
