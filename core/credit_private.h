@@ -3,8 +3,11 @@
  *
  *   credit.c          the owner, its outputs, and its local users
  *   credit_request.c  how a request is met: what is free, whom to ask, whom to call back
+ *   credit_callback.c what others have of a resource, and how it is called back
  *   credit_receive.c  what the messages of a session do
- *   credit_session.c  sessions: numbers, repetitions, leases, evictions, the grace
+ *   credit_session.c  sessions: numbers, acknowledgements, repetitions
+ *   credit_borrow.c   the borrower's side of one: its beginning, claims, its loss
+ *   credit_lend.c     the lender's: welcome, leases, eviction, the grace
  *   credit_table.c    the books by resource
  *   credit_wire.c     messages as bytes
  */
@@ -17,6 +20,9 @@
  * jumps when it evicts one. The root's leaves room for that of a second level. */
 #define QOS_TOKENS_AHEAD      (1 << 20)
 #define QOS_TOKENS_AHEAD_ROOT (1 << 30)
+
+#define QOS_RENEW_PART        4  /* of the lease: after which it is renewed */
+#define QOS_RESEND_TIMES      16 /* the interval doubles up to so many times the first */
 
 typedef struct QosPeer QosPeer;
 typedef struct QosSublet QosSublet;
@@ -192,6 +198,13 @@ void qos_request_finish(QosOwner *owner, QosCreditRequest *request, QosCreditVer
 void qos_request_retry(QosOwner *owner, QosCreditRequest *request, QosTime now);
 /* Something changed: answers the callback, serves who waits, drops the book if it is empty. */
 void qos_book_pump(QosOwner *owner, QosBook *book, QosTime now);
+
+/* credit_callback.c */
+static inline gboolean qos_hold_is_lasting(const QosHold *hold)
+{
+    return (hold->flags & QOS_CREDIT_LASTING) != 0;
+}
+gboolean qos_type_is_called_back(const QosResourceType *type);
 QosBusy *qos_book_busy(QosBook *book);
 /* What is free for `peer`, NULL: for local users. */
 QosCredit qos_book_room(const QosBook *book, const QosPeer *peer);
@@ -199,6 +212,17 @@ QosSublet *qos_sublet_find(const QosBook *book, const QosPeer *peer);
 QosSublet *qos_sublet_add(QosOwner *owner, QosBook *book, QosPeer *peer);
 void qos_sublet_remove(QosOwner *owner, QosSublet *sublet);
 void qos_callback_clear(QosSublet *sublet);
+/* Asks the borrower for what conflicts with `wanted`, unless that was done. `flags`: of the
+ * request. */
+void qos_sublet_call_back(QosOwner *owner, QosSublet *sublet, const QosCredit *wanted, guint flags,
+                          QosTime now);
+/* Asks the local user to put what stands against `wanted`, once. */
+void qos_book_tell_user(QosOwner *owner, QosBook *book, const QosCredit *wanted);
+/* Of amounts: the largest part that was not called back yet; the one who asks may have it too, free
+ * or with those below. NULL: there is none, and *ret_waits tells whether an answer is due. */
+QosSublet *qos_book_largest_sublet(const QosBook *book, gboolean *ret_waits);
+/* Answers the callback from above, of which there is one, as far as that is possible now. */
+void qos_book_serve_callback(QosOwner *owner, QosBook *book, QosTime now);
 /* All of what is not held, lent or asked for may be counted on: asserts it in debug builds. */
 void qos_book_check(const QosBook *book);
 
@@ -210,19 +234,47 @@ gboolean qos_owner_handle(QosOwner *owner, QosPeer *peer, const QosCreditMessage
 /* credit_session.c */
 QosPeer *qos_peer_get(QosOwner *owner, QosOwnerId id);
 void qos_peer_free(QosPeer *peer);
+void qos_peer_clear_queue(QosPeer *peer);
+void qos_packet_unref(QosPacket *packet);
+/* From the first number on. */
+void qos_peer_open(QosOwner *owner, QosPeer *peer);
+/* Something of the peer's may be due earlier. */
+void qos_peer_schedule(QosOwner *owner, QosPeer *peer);
+/* Above: renews the lease at the next tick, which is due now. */
+void qos_peer_renew(QosOwner *owner, QosPeer *peer, QosTime now);
+/* Numbers the message and sends it; takes what it owns. Only in an open session. */
+void qos_peer_send(QosOwner *owner, QosPeer *peer, QosCreditMessage *message, QosTime now);
+/* Without a number: nobody minds if it is lost. */
+void qos_peer_send_bare(QosOwner *owner, QosPeer *peer, QosMessageType type, guint flags);
+
+/* credit_borrow.c */
 void qos_session_begin(QosOwner *owner, gboolean reclaims, QosTime now);
+void qos_session_hello(QosOwner *owner, QosTime now);
+void qos_session_welcomed(QosOwner *owner, const QosCreditMessage *message, QosTime now);
+void qos_session_reset(QosOwner *owner, const QosCreditMessage *message, QosTime now);
 /* Ends the session above if its lease is over. */
 void qos_session_expire(QosOwner *owner, QosTime now);
 /* Nothing that was borrowed is ours any more. */
 void qos_session_lose(QosOwner *owner, QosTime now);
-/* Numbers the message and sends it; takes what it owns. Only in an open session. */
-void qos_peer_send(QosOwner *owner, QosPeer *peer, QosCreditMessage *message, QosTime now);
-/* Above: renews the lease at the next tick, which is due now. */
-void qos_peer_renew(QosOwner *owner, QosPeer *peer, QosTime now);
 /* What of the book was given up is told above with the next message. */
 void qos_owner_give_back(QosOwner *owner, const QosBook *book, QosTime now);
 /* Puts what is to be given back lazily into the message. */
 void qos_owner_take_lazy(QosOwner *owner, QosCreditMessage *message);
 void qos_owner_flush_lazy(QosOwner *owner, QosTime now);
+/* After a time in which nothing could be asked or granted. */
+void qos_owner_pump_all(QosOwner *owner, QosTime now);
+
+/* credit_lend.c */
+void qos_peer_greeted(QosOwner *owner, QosPeer *peer, const QosCreditMessage *message, QosTime now);
+/* The message of that number was received. */
+void qos_peer_renew_lease(QosOwner *owner, QosPeer *peer, guint64 sequence, QosTime now);
+/* Its session ends; what it had and wanted stays. */
+void qos_peer_close(QosPeer *peer);
+void qos_peer_remove_requests(QosOwner *owner, QosPeer *peer, QosTime now);
+/* The lease is over. */
+void qos_peer_evict(QosOwner *owner, QosPeer *peer, QosTime now);
+/* Says that the session is not known. */
+void qos_peer_reset(QosOwner *owner, QosPeer *peer, guint64 session);
+void qos_grace_end(QosOwner *owner, QosTime now);
+/* It has claimed all that it had, or never will. */
 void qos_grace_arrived(QosOwner *owner, QosPeer *peer, QosTime now);
-void qos_packet_unref(QosPacket *packet);

@@ -2,11 +2,11 @@
  * How a request is met. What is free for who asks, the room, is what was borrowed less all that
  * others have (qos_book_room). If it is enough, it is granted. Else
  *
- *   1. what was not borrowed is asked for above, by an ENQUEUE of its own; of an amount all of it,
- * and what is free is given back with the same message: so no two owners each keep a part of what
- *      neither has enough of;
- *   2. who has what conflicts is called back: all at once for locks, of amounts the largest holder
- * first;
+ *   1. what was not borrowed is asked for above, by an ENQUEUE of its own; of an amount all of
+ *      it, and what is free is given back with the same message: so no two owners each keep a
+ *      part of what neither has enough of;
+ *   2. who has what conflicts is called back: all at once for locks, of amounts the largest
+ *      holder first (credit_callback.c);
  *   3. the request waits, and is tried again whenever something changed (qos_book_pump).
  *
  * Requests wait in this order: upgrades, since those before whom they would wait wait for what they
@@ -17,265 +17,6 @@
  * conflicts is granted here.
  */
 #include "core/credit_private.h"
-
-static gboolean is_lasting(const QosHold *hold)
-{
-    return (hold->flags & QOS_CREDIT_LASTING) != 0;
-}
-
-/* Identifiers are all alike: nobody is asked for his. */
-static gboolean is_called_back(const QosResourceType *type)
-{
-    return !type->divisible || type->shape == QOS_SHAPE_AMOUNT;
-}
-
-QosBusy *qos_book_busy(QosBook *book)
-{
-    if (book->busy == NULL)
-        book->busy = g_new0(QosBusy, 1);
-    return book->busy;
-}
-
-/* What peers have */
-
-QosSublet *qos_sublet_find(const QosBook *book, const QosPeer *peer)
-{
-    QosSublet *sublet = book->sublets;
-
-    while (sublet != NULL && sublet->peer != peer)
-        sublet = sublet->next;
-    return sublet;
-}
-
-QosSublet *qos_sublet_add(QosOwner *owner, QosBook *book, QosPeer *peer)
-{
-    QosSublet *sublet = g_new0(QosSublet, 1);
-
-    sublet->book = book;
-    sublet->peer = peer;
-    sublet->next = book->sublets;
-    book->sublets = sublet;
-    sublet->link.data = sublet;
-    g_queue_push_tail_link(&peer->sublets, &sublet->link);
-    owner->lent++;
-    if (owner->config.counted != NULL)
-        owner->config.counted(peer->id, &book->resource, TRUE, owner->config.arg);
-    return sublet;
-}
-
-void qos_callback_clear(QosSublet *sublet)
-{
-    QosCallback *callback = sublet->callback;
-
-    if (callback == NULL)
-        return;
-    if (!callback->is_busy)
-        g_queue_unlink(&sublet->peer->callbacks, &callback->link);
-    qos_credit_clear(qos_book_type(sublet->book), &callback->wanted);
-    g_free(callback);
-    sublet->callback = NULL;
-}
-
-void qos_sublet_remove(QosOwner *owner, QosSublet *sublet)
-{
-    QosBook *book = sublet->book;
-    QosSublet **place = &book->sublets;
-
-    while (*place != sublet)
-        place = &(*place)->next;
-    *place = sublet->next;
-    qos_callback_clear(sublet);
-    qos_credit_clear(qos_book_type(book), &sublet->credit);
-    g_queue_unlink(&sublet->peer->sublets, &sublet->link);
-    owner->lent--;
-    if (owner->config.counted != NULL)
-        owner->config.counted(sublet->peer->id, &book->resource, FALSE, owner->config.arg);
-    g_free(sublet);
-}
-
-QosCredit qos_book_room(const QosBook *book, const QosPeer *peer)
-{
-    const QosResourceType *type = qos_book_type(book);
-    QosCredit room = qos_credit_copy(type, &book->borrowed);
-
-    for (const QosSublet *sublet = book->sublets; sublet != NULL; sublet = sublet->next) {
-        if (type->divisible || sublet->peer != peer)
-            type->yield(&room, &sublet->credit);
-    }
-    if (type->divisible || peer != NULL) { /* local users share locks */
-        for (const QosHold *hold = book->holds; hold != NULL; hold = hold->next)
-            type->yield(&room, &hold->credit);
-    }
-    return room;
-}
-
-#ifdef NDEBUG
-void qos_book_check(const QosBook *book G_GNUC_UNUSED)
-{
-}
-#else
-/* All that is lent is borrowed, and nobody's conflicts with another's. */
-void qos_book_check(const QosBook *book)
-{
-    const QosResourceType *type = qos_book_type(book);
-    QosCredit left = qos_credit_copy(type, &book->borrowed);
-
-    for (const QosSublet *sublet = book->sublets; sublet != NULL; sublet = sublet->next) {
-        g_assert(type->matches(&sublet->credit, &book->borrowed));
-        g_assert(!type->divisible || type->matches(&sublet->credit, &left));
-        if (sublet->next != NULL)
-            g_assert(!type->conflicts(&sublet->credit, &sublet->next->credit));
-        type->yield(&left, &sublet->credit);
-    }
-    for (const QosHold *hold = book->holds; hold != NULL; hold = hold->next) {
-        g_assert(type->matches(&hold->credit, &left));
-        if (type->divisible)
-            type->yield(&left, &hold->credit);
-    }
-    qos_credit_clear(type, &left);
-}
-#endif
-
-/* Callbacks */
-
-static void call_back(QosOwner *owner, QosSublet *sublet, const QosCredit *wanted, guint flags,
-                      QosTime now)
-{
-    const QosResourceType *type = qos_book_type(sublet->book);
-    QosCallback *callback = sublet->callback;
-
-    if (callback != NULL && type->matches(wanted, &callback->wanted))
-        return;
-    if (callback == NULL) {
-        callback = sublet->callback = g_new0(QosCallback, 1);
-        callback->link.data = callback;
-        callback->is_busy = TRUE; /* not in the queue */
-    }
-    type->join(&callback->wanted, wanted);
-    callback->id = ++owner->last_request;
-    if (callback->is_busy) {
-        callback->is_busy = FALSE;
-        callback->since = now;
-        g_queue_push_tail_link(&sublet->peer->callbacks, &callback->link);
-    }
-    QosCreditMessage message = {.type = QOS_MESSAGE_REVOKE,
-                                .flags = flags & QOS_CREDIT_RESERVE,
-                                .request = callback->id,
-                                .resource = sublet->book->resource,
-                                .credit = qos_credit_copy(type, wanted)};
-    qos_peer_send(owner, sublet->peer, &message, now);
-}
-
-static void tell_user(QosOwner *owner, QosBook *book, const QosCredit *wanted)
-{
-    QosOutputEntry *entry;
-
-    if (qos_book_busy(book)->is_user_told)
-        return;
-    book->busy->is_user_told = TRUE;
-    entry = qos_output_add(owner, QOS_OUTPUT_CONFLICT);
-    entry->output.resource = book->resource;
-    entry->output.credit = qos_credit_copy(qos_book_type(book), wanted);
-}
-
-/* Of amounts: the largest part that was not called back yet; the one who asks may have it too, free
- * or with those below. NULL: there is none, and *ret_waits tells whether an answer is due. */
-static QosSublet *largest_sublet(const QosBook *book, gboolean *ret_waits)
-{
-    QosSublet *largest = NULL;
-
-    *ret_waits = FALSE;
-    for (QosSublet *sublet = book->sublets; sublet != NULL; sublet = sublet->next) {
-        if (sublet->callback != NULL)
-            *ret_waits |= !sublet->callback->is_busy;
-        else if (largest == NULL || sublet->credit.amount > largest->credit.amount)
-            largest = sublet;
-    }
-    return largest;
-}
-
-/* To above: this is what we keep. */
-static void answer(QosOwner *owner, QosBook *book, gboolean is_busy, QosTime now)
-{
-    const QosResourceType *type = qos_book_type(book);
-    QosBusy *busy = book->busy;
-    QosCreditMessage message = {.type = QOS_MESSAGE_CANCEL,
-                                .flags = is_busy ? QOS_CANCEL_BUSY : 0,
-                                .request = busy->callback,
-                                .resource = book->resource,
-                                .credit = qos_credit_copy(type, &book->borrowed),
-                                .granted = book->granted};
-
-    qos_owner_flush_lazy(owner, now);
-    qos_peer_send(owner, owner->above, &message, now);
-    busy->is_busy = is_busy;
-    if (!is_busy) {
-        busy->callback = 0;
-        qos_credit_clear(type, &busy->wanted);
-        busy->is_user_told = FALSE;
-        busy->has_user_agreed = FALSE;
-    }
-}
-
-static void serve_shortage(QosOwner *owner, QosBook *book, QosTime now)
-{
-    const QosResourceType *type = qos_book_type(book);
-    QosBusy *busy = book->busy;
-    QosCredit given = qos_book_room(book, NULL);
-    gboolean waits = FALSE;
-
-    type->intersect(&given, &busy->wanted);
-    type->yield(&book->borrowed, &given);
-    type->diff(&busy->wanted, &given);
-    gboolean has_given = !qos_credit_is_empty(type, &given);
-    qos_credit_clear(type, &given);
-    if (qos_credit_is_empty(type, &busy->wanted) || qos_credit_is_empty(type, &book->borrowed)) {
-        answer(owner, book, FALSE, now);
-        return;
-    }
-    QosSublet *sublet = is_called_back(type) ? largest_sublet(book, &waits) : NULL;
-    if (sublet != NULL)
-        call_back(owner, sublet, &busy->wanted, busy->flags, now);
-    else if (!waits && (has_given || !busy->is_busy))
-        answer(owner, book, TRUE, now);
-}
-
-/* Answers the callback from above as far as that is possible now. */
-static void serve_callback(QosOwner *owner, QosBook *book, QosTime now)
-{
-    const QosResourceType *type = qos_book_type(book);
-    QosBusy *busy = book->busy;
-    gboolean is_in_use = FALSE;
-    gboolean is_long = FALSE;
-
-    if (type->divisible) {
-        serve_shortage(owner, book, now);
-        return;
-    }
-    for (QosSublet *sublet = book->sublets; sublet != NULL; sublet = sublet->next) {
-        if (!type->conflicts(&sublet->credit, &busy->wanted))
-            continue;
-        call_back(owner, sublet, &busy->wanted, busy->flags, now);
-        is_in_use = TRUE;
-        is_long |= sublet->callback->is_busy;
-    }
-    gboolean asks_user = owner->config.caches && !busy->has_user_agreed &&
-                         type->conflicts(&book->borrowed, &busy->wanted);
-    for (const QosHold *hold = book->holds; hold != NULL; hold = hold->next) {
-        if (!type->conflicts(&hold->credit, &busy->wanted))
-            continue;
-        is_in_use = asks_user = TRUE;
-        is_long |= is_lasting(hold);
-    }
-    if (asks_user)
-        tell_user(owner, book, &busy->wanted);
-    if (!is_in_use && !asks_user) {
-        type->yield(&book->borrowed, &busy->wanted);
-        answer(owner, book, FALSE, now);
-    } else if (is_long && !busy->is_busy) {
-        answer(owner, book, TRUE, now);
-    }
-}
 
 /* Asking above */
 
@@ -368,16 +109,16 @@ static QosCreditVerdict call_holders_back(QosOwner *owner, QosCreditRequest *req
         if (!type->conflicts(&hold->credit, &request->want))
             continue;
         is_local_use = TRUE;
-        is_long |= is_lasting(hold);
+        is_long |= qos_hold_is_lasting(hold);
     }
     if ((is_long && !(request->flags & QOS_CREDIT_WAIT)) || is_contended(owner, request, now))
         return QOS_CREDIT_DENIED;
     for (QosSublet *sublet = book->sublets; sublet != NULL; sublet = sublet->next) {
         if (sublet->peer != request->peer && type->conflicts(&sublet->credit, &request->want))
-            call_back(owner, sublet, &request->want, request->flags, now);
+            qos_sublet_call_back(owner, sublet, &request->want, request->flags, now);
     }
     if (is_local_use)
-        tell_user(owner, book, &request->want);
+        qos_book_tell_user(owner, book, &request->want);
     return QOS_CREDIT_WAITING;
 }
 
@@ -388,15 +129,15 @@ static QosCreditVerdict call_amount_back(QosOwner *owner, QosCreditRequest *requ
     gboolean waits = FALSE;
     QosSublet *sublet = NULL;
 
-    if (is_called_back(type)) {
+    if (qos_type_is_called_back(type)) {
         if (request->want.amount > request->book->borrowed.amount)
             return QOS_CREDIT_DENIED; /* there is never so much */
-        sublet = largest_sublet(request->book, &waits);
+        sublet = qos_book_largest_sublet(request->book, &waits);
     }
     if (sublet != NULL) {
         QosCredit shortage = request->want;
         type->diff(&shortage, room);
-        call_back(owner, sublet, &shortage, request->flags, now);
+        qos_sublet_call_back(owner, sublet, &shortage, request->flags, now);
         return QOS_CREDIT_WAITING;
     }
     return waits || request->flags & QOS_CREDIT_WAIT ? QOS_CREDIT_WAITING : QOS_CREDIT_DENIED;
@@ -595,7 +336,7 @@ void qos_request_retry(QosOwner *owner, QosCreditRequest *request, QosTime now)
 void qos_book_pump(QosOwner *owner, QosBook *book, QosTime now)
 {
     if (book->busy != NULL && book->busy->callback != 0)
-        serve_callback(owner, book, now);
+        qos_book_serve_callback(owner, book, now);
     if (book->busy != NULL && !qos_owner_in_grace(owner)) {
         GList *next;
         for (GList *link = book->busy->requests.head; link != NULL; link = next) {
