@@ -4,6 +4,8 @@
  */
 #include "core/credit_private.h"
 
+#define REQUESTS_MAX 65536 /* of one borrower that wait; further ones are denied */
+
 /* The lender's side */
 
 /* The borrower keeps just that. What it gave back before our last grant reached it, it has again.
@@ -62,17 +64,20 @@ static gboolean handle_enqueue(QosOwner *owner, QosPeer *peer, const QosCreditMe
 {
     const guint allowed =
         QOS_CREDIT_NON_BLOCK_REMOTE | QOS_CREDIT_RESERVE | QOS_CREDIT_WAIT | QOS_CREDIT_UPGRADE;
+    QosCreditVerdict verdict = QOS_CREDIT_DENIED;
     QosTime delay = 0;
 
     if (!handle_cancels(owner, peer, message->more, now))
         return FALSE;
-    QosBook *book = qos_book_get(owner, &message->resource);
-    QosCreditRequest request = {.book = book,
-                                .peer = peer,
-                                .id = message->request,
-                                .want = qos_credit_copy(qos_book_type(book), &message->credit),
-                                .flags = message->flags & allowed};
-    QosCreditVerdict verdict = qos_request_start(owner, &request, now, &delay);
+    if (peer->requests.length < REQUESTS_MAX) {
+        QosBook *book = qos_book_get(owner, &message->resource);
+        QosCreditRequest request = {.book = book,
+                                    .peer = peer,
+                                    .id = message->request,
+                                    .want = qos_credit_copy(qos_book_type(book), &message->credit),
+                                    .flags = message->flags & allowed};
+        verdict = qos_request_start(owner, &request, now, &delay);
+    }
     if (verdict != QOS_CREDIT_GRANTED && verdict != QOS_CREDIT_WAITING) {
         QosCreditMessage reply = {.type = QOS_MESSAGE_DENIED,
                                   .request = message->request,
