@@ -106,7 +106,7 @@ static gboolean insert_waits(Writer *writer, gint64 row, const QosJob *job, GErr
 
         sqlite3_bind_int64(writer->wait, 1, row);
         sqlite3_bind_int(writer->wait, 2, (int)i);
-        sqlite3_bind_text(writer->wait, 3, wait->rule_id ? wait->rule_name : "", -1, SQLITE_STATIC);
+        sqlite3_bind_text(writer->wait, 3, wait->rule_name, -1, SQLITE_STATIC);
         sqlite3_bind_int64(writer->wait, 4, (gint64)wait->count);
         sqlite3_bind_int64(writer->wait, 5, wait->waited);
         sqlite3_bind_int64(writer->wait, 6, wait->longest);

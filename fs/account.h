@@ -22,7 +22,8 @@
 
 /* What stands where a rule's name does, for waits that no rule or no single rule caused; no rule
  * can have these names. */
-#define QOS_WAIT_SLOTS  "(slots)"
+#define QOS_WAIT_SLOTS  "(slots)" /* of the store, or the job's part of them: rule_id 0 */
+#define QOS_WAIT_SHARE  "(share)" /* its turn, while there were slots: rule_id 0 */
 #define QOS_WAIT_OTHERS "(others)"
 
 /* A Lustre statistics line: microseconds for times, bytes for sizes. */
@@ -34,7 +35,7 @@ typedef struct {
     double sum_of_squares; /* a double, because the exact sum overflows in seconds */
 } QosSample;
 
-/* How long a job waited for one rule (or for the slots: rule_id 0). */
+/* How long a job waited for one rule (or for slots, or its share: rule_id 0). */
 typedef struct {
     guint64 rule_id;
     char rule_name[16];

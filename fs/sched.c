@@ -373,10 +373,14 @@ static gboolean try_now(QosSched *sched, QosRequest *request, QosTime now)
     return TRUE;
 }
 
-static void name_wait_for_slots(QosRequest *request)
+/* What it waits for, unless a rule makes it wait. */
+static void name_wait(QosSched *sched, QosRequest *request, QosTime now)
 {
+    gboolean is_turn = qos_sched_is_adaptive(sched) && has_free_slot(sched, request->job, now);
+
     request->wait_rule_id = 0;
-    g_strlcpy(request->wait_rule_name, QOS_WAIT_SLOTS, sizeof(request->wait_rule_name));
+    g_strlcpy(request->wait_rule_name, is_turn ? QOS_WAIT_SHARE : QOS_WAIT_SLOTS,
+              sizeof(request->wait_rule_name));
 }
 
 static void begin_wait(QosRequest *request, QosTime now)
@@ -396,7 +400,7 @@ static QosVerdict admit(QosSched *sched, QosRequest *request, QosTime now)
         book_share(sched, request, now);
         return QOS_GO;
     }
-    name_wait_for_slots(request);
+    name_wait(sched, request, now);
     hold(sched, request, now);
     begin_wait(request, now);
     return QOS_WAIT;
@@ -424,7 +428,7 @@ QosVerdict qos_sched_enter(QosSched *sched, QosRequest *request, QosTime now, Qo
     if (request->fills_cache && request->job->filling >= QOS_FILLING_MAX)
         return qos_sched_charge(sched, request, now);
     request->state = QOS_REQUEST_QUEUED;
-    name_wait_for_slots(request);
+    name_wait(sched, request, now);
     lrs->queued++;
     lrs->class->incoming(lrs->self, request, now);
 

@@ -100,11 +100,6 @@ gboolean qos_report_append_id(GString *text, const char *id)
     return escaped;
 }
 
-const char *qos_report_wait_name(const QosWait *wait)
-{
-    return wait->rule_id ? wait->rule_name : QOS_WAIT_SLOTS;
-}
-
 const char *qos_report_limit(const QosReport *report, const QosJob *job)
 {
     const QosWait *latest = NULL;
@@ -115,7 +110,7 @@ const char *qos_report_limit(const QosReport *report, const QosJob *job)
     }
     if (!latest || (!job->waiting && report->now - latest->last > RECENT))
         return NULL;
-    return qos_report_wait_name(latest);
+    return latest->rule_name;
 }
 
 QosTime qos_report_wall(const QosReport *report, QosTime time)

@@ -120,7 +120,7 @@ static void add_waits(JsonBuilder *builder, const QosReport *report, const QosJo
         const QosWait *wait = &job->wait[i];
 
         json_builder_begin_object(builder);
-        add_text(builder, "rule", qos_report_wait_name(wait));
+        add_text(builder, "rule", wait->rule_name);
         add_number(builder, "count", wait->count);
         add_seconds(builder, "waited", wait->waited);
         add_seconds(builder, "longest", wait->longest);

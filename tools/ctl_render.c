@@ -245,14 +245,10 @@ char *qos_ctl_render_rules(JsonObject *state, const QosCtlStyle *style)
     return qos_ctl_table_print(table, style);
 }
 
-/* What the job waited for last: the name of a rule, "(slots)", or "". Where the store is shared,
- * who waits for a slot waits for his turn. */
-static char *last_wait(JsonObject *state, JsonObject *job)
+/* What the job waited for last: the name of a rule, "(slots)", "(share)", or "". */
+static char *last_wait(JsonObject *job)
 {
     JsonObject *wait = qos_ctl_state_latest_wait(job);
-    if (wait && qos_ctl_sharing(state) &&
-        g_str_equal(qos_ctl_state_text(wait, "rule"), QOS_WAIT_SLOTS))
-        return g_strdup("(share)");
     return wait ? escaped(wait, "rule") : g_strdup("");
 }
 
@@ -279,7 +275,7 @@ static void add_job(QosCtlTable *table, JsonObject *state, JsonObject *job)
     qos_ctl_table_add(table, qos_ctl_format_byte_rate(qos_ctl_state_number(job, "byte_rate")));
     qos_ctl_table_add(table, count_of(job, "waiting"));
     qos_ctl_table_add(table, duration_of(job, "wait_time"));
-    qos_ctl_table_add(table, last_wait(state, job));
+    qos_ctl_table_add(table, last_wait(job));
     add_share(table, job);
     qos_ctl_table_add(table, duration_of(job, "store_time"));
     qos_ctl_table_add(table, count_of(job, "requests"));

@@ -8,9 +8,9 @@
 #include "tools/ctl_render.h"
 
 /* "Rule hog", "The mount's slots", "Other rules", as a sentence begins or goes on. */
-static char *cause(JsonObject *state, const char *name, gboolean begins)
+static char *cause(const char *name, gboolean begins)
 {
-    if (g_str_equal(name, QOS_WAIT_SLOTS) && qos_ctl_sharing(state))
+    if (g_str_equal(name, QOS_WAIT_SHARE))
         return g_strdup(begins ? "Sharing the store" : "their turn");
     if (g_str_equal(name, QOS_WAIT_SLOTS))
         return g_strdup(begins ? "The mount's slots" : "the mount's slots");
@@ -97,7 +97,7 @@ static void append_wait_times(GString *text, JsonObject *state, JsonObject *wait
 {
     gint64 count = qos_ctl_state_count(wait, "count");
     double waited = qos_ctl_state_number(wait, "waited");
-    g_autofree char *who = cause(state, qos_ctl_state_text(wait, "rule"), TRUE);
+    g_autofree char *who = cause(qos_ctl_state_text(wait, "rule"), TRUE);
     g_autofree char *first = ago(state, qos_ctl_state_number(wait, "first"));
     g_autofree char *last = ago(state, qos_ctl_state_number(wait, "last"));
     if (count == 0) {
@@ -119,8 +119,9 @@ static void append_wait(GString *text, JsonObject *state, JsonObject *wait)
     const char *name = qos_ctl_state_text(wait, "rule");
 
     append_wait_times(text, state, wait);
-    if (g_str_equal(name, QOS_WAIT_SLOTS) && qos_ctl_sharing(state))
-        g_string_append(text, "  They waited for the job's turn, or for a slot.\n");
+    if (g_str_equal(name, QOS_WAIT_SHARE))
+        g_string_append(text,
+                        "  The store is shared and had enough to do: it was not the job's turn.\n");
     else if (g_str_equal(name, QOS_WAIT_SLOTS))
         g_string_append_printf(
             text,
@@ -149,7 +150,7 @@ static void append_store(GString *text, JsonObject *job)
 }
 
 /* What it gets and what waits now; for what is a guess: what was waited for last. */
-static void append_now(GString *text, JsonObject *state, JsonObject *job)
+static void append_now(GString *text, JsonObject *job)
 {
     gint64 waiting = qos_ctl_state_count(job, "waiting");
     gint64 running = qos_ctl_state_count(job, "running");
@@ -172,7 +173,7 @@ static void append_now(GString *text, JsonObject *state, JsonObject *job)
     g_string_append_printf(text, " and %" G_GINT64_FORMAT " wait%s", waiting,
                            waiting == 1 ? "s" : "");
     if (latest) {
-        g_autofree char *what = cause(state, qos_ctl_state_text(latest, "rule"), FALSE);
+        g_autofree char *what = cause(qos_ctl_state_text(latest, "rule"), FALSE);
         g_string_append_printf(text, " for %s", what);
     }
     if (rate >= 0.05) {
@@ -245,6 +246,6 @@ char *qos_ctl_render_why(JsonObject *state, JsonObject *job)
     append_passthrough(text, job);
     if (requests > 0)
         append_store(text, job);
-    append_now(text, state, job);
+    append_now(text, job);
     return g_string_free(text, FALSE);
 }

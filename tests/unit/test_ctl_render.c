@@ -317,7 +317,7 @@ static const char shared[] =
     "\"weight\":3,"
     "   \"entitlement\":375,\"demand\":63,\"allocation\":70,\"flow\":312,\"partner\":\"41\","
     "   \"record\":3200,\"lent\":31200,\"returned\":28000,\"borrowed\":0,\"repaid\":0}},"
-    "  {\"id\":\"41\",\"waiting\":9,\"seen\":10,\"wait\":[{\"rule\":\"(slots)\",\"count\":1}],"
+    "  {\"id\":\"41\",\"waiting\":9,\"seen\":10,\"wait\":[{\"rule\":\"(share)\",\"count\":1}],"
     "   \"share\":{\"takes_part\":true,\"weight\":1,\"entitlement\":125,\"demand\":900,"
     "   \"allocation\":430,\"flow\":-312,\"partner\":\"lender\",\"record\":-3200,\"lent\":0,"
     "   \"returned\":0,\"borrowed\":31200,\"repaid\":28000}},"
@@ -349,7 +349,8 @@ static void test_sharing(void)
                             "  The others still owe it 3200 operations.\n"));
     g_autofree char *borrower = why(state, "41");
     g_assert_nonnull(strstr(borrower, "\nSharing the store made 1 request wait, "));
-    g_assert_nonnull(strstr(borrower, "  They waited for the job's turn, or for a slot.\n"));
+    g_assert_nonnull(strstr(
+        borrower, "  The store is shared and had enough to do: it was not the job's turn.\n"));
     g_assert_nonnull(strstr(borrower, "and 9 wait for their turn.\n"));
     g_assert_nonnull(strstr(
         borrower, "\nThe store is shared: its weight is 1 of 4, which is 125 op/s of 500 op/s.\n"

@@ -222,8 +222,7 @@ static void assert_came_back(GPtrArray *jobs, const QosJob *job, QosTime later)
                     sizeof(QosHistogram));
     g_assert_cmpuint(back->wait_count, ==, job->wait_count);
     for (guint i = 0; i < job->wait_count; i++) {
-        g_assert_cmpstr(back->wait[i].rule_name, ==,
-                        job->wait[i].rule_id ? job->wait[i].rule_name : "");
+        g_assert_cmpstr(back->wait[i].rule_name, ==, job->wait[i].rule_name);
         g_assert_cmpuint(back->wait[i].count, ==, job->wait[i].count);
         g_assert_cmpint(back->wait[i].waited, ==, job->wait[i].waited);
         g_assert_cmpint(back->wait[i].longest, ==, job->wait[i].longest);

@@ -32,6 +32,34 @@ static void test_goes_at_once_while_slots_are_free(void)
     fixture_clear(&f);
 }
 
+/* What a second job waits for that may send `capacity` operations a second with the first. */
+static void assert_waits_for(gint64 capacity, guint slots, const char *name)
+{
+    Fixture f;
+    const QosAdaptConfig config = {
+        .mode = QOS_ADAPT_FAIR, .period = QOS_ADAPT_PERIOD, .capacity = capacity};
+
+    fixture_init(&f, &qos_policy_fifo, slots);
+    qos_sched_set_adapt(f.sched, &config, f.now);
+    QosRequest *first = request_new(&f, "first", QOS_OP_READ, 1);
+    g_assert_cmpint(enter(&f, first), ==, QOS_GO);
+    QosRequest *late = request_new(&f, "late", QOS_OP_READ, 1);
+    g_assert_cmpint(enter(&f, late), ==, QOS_WAIT);
+    g_assert_cmpuint(late->job->wait_count, ==, 1);
+    g_assert_cmpstr(late->job->wait[0].rule_name, ==, name);
+    leave(&f, first);
+    f.now += QOS_SECOND;
+    g_assert_true(next(&f) == late);
+    leave(&f, late);
+    fixture_clear(&f);
+}
+
+static void test_share_or_slots(void)
+{
+    assert_waits_for(1, 4, QOS_WAIT_SHARE);
+    assert_waits_for(1000000, 1, QOS_WAIT_SLOTS);
+}
+
 /* With 16 slots a job has at most 14; what it has beyond is held, and goes as its own leave. */
 static void test_no_job_holds_all_slots(void)
 {
@@ -668,6 +696,7 @@ static void test_the_short_way_decides_the_same(void)
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/sched/share-or-slots", test_share_or_slots);
     g_test_add_func("/sched/goes-at-once-while-slots-are-free",
                     test_goes_at_once_while_slots_are_free);
     g_test_add_func("/sched/no-job-holds-all-slots", test_no_job_holds_all_slots);
