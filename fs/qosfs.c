@@ -448,6 +448,7 @@ static gboolean serve(Mounter *mounter, GError **error)
         return FALSE;
     }
     qos_daemon_prepare();
+    qos_proc_enter();
     if (!mounter->options.unconfined && !qos_privilege_drop(error))
         return FALSE;
     qos_cred_init();

@@ -43,9 +43,20 @@ static gboolean key_equal(gconstpointer a, gconstpointer b)
     return memcmp(a, b, sizeof(QosInodeKey)) == 0;
 }
 
+#define PROC_DIRECTORY "/proc/self/fd/"
+
+/* The way there from the working directory. */
+static const char *proc_directory = PROC_DIRECTORY;
+
+void qos_proc_enter(void)
+{
+    if (chdir(PROC_DIRECTORY) == 0)
+        proc_directory = "";
+}
+
 void qos_proc_path(int fd, char path[QOS_PROC_PATH_MAX])
 {
-    snprintf(path, QOS_PROC_PATH_MAX, "/proc/self/fd/%d", fd);
+    snprintf(path, QOS_PROC_PATH_MAX, "%s%d", proc_directory, fd);
 }
 
 /* Modulo 2^64, so that no time is out of range. */

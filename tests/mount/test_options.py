@@ -80,7 +80,7 @@ def test_background(world, store, place, db):
     assert line[-3:-1] == ["fuse.qosfs", str(store.dir)]
     assert "default_permissions" in line[-1] and "allow_other" in line[-1]
     pid = daemon_of(place)
-    assert os.readlink(f"/proc/{pid}/cwd") == "/"
+    assert os.readlink(f"/proc/{pid}/cwd") == f"/proc/{pid}/fd"  # not the starter's
     assert os.getsid(pid) == pid
     assert {os.readlink(f"/proc/{pid}/fd/{fd}") for fd in range(3)} == {"/dev/null"}
 
