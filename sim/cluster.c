@@ -339,12 +339,12 @@ static void run(QosCluster *cluster)
     add_event(cluster, FAULT, NULL, 0);
     add_event(cluster, CALM, NULL, QOS_CLUSTER_TROUBLE);
     while (!cluster->failure && (next = qos_heap_peek(&cluster->events)) != NULL &&
-           next->key < 2 * QOS_CLUSTER_TROUBLE) {
+           next->key < QOS_CLUSTER_END) {
         cluster->now = next->key;
         qos_heap_remove(&cluster->events, next);
         handle(cluster, (Event *)next);
     }
-    cluster->now = 2 * QOS_CLUSTER_TROUBLE;
+    cluster->now = QOS_CLUSTER_END;
     if (!cluster->failure)
         cluster->trial->settled(cluster);
 }

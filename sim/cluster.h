@@ -17,6 +17,8 @@
 #include "sim/fault.h"
 
 #define QOS_CLUSTER_TROUBLE (4 * QOS_SECOND)
+/* Late messages come for 3 s more, and may renew a lease that has to end first. */
+#define QOS_CLUSTER_END (10 * QOS_SECOND)
 
 typedef struct QosCluster QosCluster;
 typedef struct QosNode QosNode;
