@@ -34,6 +34,7 @@
 #pragma once
 
 #include "base/time.h"
+#include "core/pool.h"
 #include "core/resource.h"
 
 #define QOS_LEASE_DRIFT(duration) ((duration) / 100)
@@ -47,12 +48,6 @@ typedef guint64 QosOwnerId;
  * one has the larger token. The root's incarnation is in the high bits. */
 typedef guint64 QosToken;
 #define QOS_TOKEN_INCARNATION_SHIFT 44
-
-/* The pool's signal, of core/pool.h; the engine carries it. */
-typedef struct {
-    guint64 sequence; /* 0: none */
-    gint64 rate, floor;
-} QosCreditStamp;
 
 typedef enum {
     QOS_CREDIT_NON_BLOCK_LOCAL = 1 << 0,  /* deny what is not here */
@@ -133,7 +128,7 @@ typedef struct {
     guint64 renewed;      /* lender: the last sequence whose sending began a lease, ... */
     QosTime lease;        /* ... of this length */
     QosToken token;       /* the newest that the sender knows of */
-    QosCreditStamp stamp; /* the sender of bytes fills it in, the receiver takes it */
+    QosPoolSignal stamp;  /* the sender of bytes fills it in, the receiver takes it */
     /* --- */
     guint64 request;
     QosTime delay;
