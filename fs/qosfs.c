@@ -419,7 +419,7 @@ static gboolean loop(Mounter *mounter, GError **error)
     if (!mounter->options.unconfined && !qos_privilege_filter(error))
         return FALSE;
     if (QOSFS_HAS_READERS && !mounter->ring)
-        qos_readers_attach(mounter->fs.readers, session);
+        qos_readers_attach(session);
     config = fuse_loop_cfg_create();
     fuse_loop_cfg_set_clone_fd(config, mounter->ring == NULL);
     fuse_loop_cfg_set_max_threads(config, mounter->options.threads + QOS_THREADS_BESIDE);

@@ -4,11 +4,7 @@
  * `reading` counts the threads that are in the kernel, or on the way. It is changed without the
  * lock, as two of three threads never need it: only one that finds too many parks, and only the one
  * that was the last looks for a parked one. A thread that parks looks again once it is in the list,
- * so that either it sees that nobody reads, or the last one sees it. `serving` is a hint alone, and
- * so is `service_time`.
- *
- * The last one that calls nobody makes sure that the watch is awake; the watch looks again whether
- * somebody reads once it has said that it sleeps.
+ * so that either it sees that nobody reads, or the last one sees it. `serving` is a hint alone.
  */
 #include "fs/readers.h"
 
@@ -21,41 +17,21 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "fs/gate.h"
 #include "ops/fs.h"
 
 /* The kernel pins each piece of a reply: copying a small one into a single piece costs less. */
 #define SMALL_REPLY 256
 
-/* To call another thread, and then to have one too many, costs about as much as this. */
-#define QUICK (30 * QOS_MICROSECOND)
-/* One request counts for no more than this in the mean, which is of about MEAN_OF requests: so that
- * not each thread that loses the CPU for a while makes the store slow. */
-#define LONGEST        (8 * QUICK)
-#define MEAN_OF        16
-#define WATCH_INTERVAL (500 * QOS_MICROSECOND)
-/* For so many intervals after that, a thread that takes a request calls another: what rarely is
- * slow must not hold up what is quick for more than a small part of the time. */
-#define WARY_INTERVALS 200
-
 struct QosReaders {
     gint most;
     gint reading;         /* atomic */
     gint serving;         /* atomic: threads that have read a request, and did not come back yet */
-    gint taken;           /* atomic: requests that were read */
-    gint service_time;    /* atomic: the mean from a request to its thread's return, ns */
-    gint is_wary;         /* atomic: threads were stuck lately */
-    gint is_watched;      /* atomic, changed under the lock: the watch is awake */
-    pthread_mutex_t lock; /* of all below */
+    pthread_mutex_t lock; /* of `parked` and of what is in it */
     GQueue parked;        /* of Place, the last one first */
-    pthread_cond_t wake;  /* the watch */
-    gboolean is_stopping;
-    gboolean has_watch; /* set before the first reader */
-    pthread_t watch;
 };
 
-/* When this thread read a request; 0 = it has not come back from none yet. */
-static __thread QosTime serving_since;
+/* This thread has read a request. */
+static __thread gboolean is_serving;
 
 /* Where a parked thread waits: on its stack. */
 typedef struct {
@@ -69,15 +45,9 @@ QosReaders *qos_readers_new(guint most)
 {
     QosReaders *readers = g_new0(QosReaders, 1);
 
-    pthread_condattr_t attributes;
-
     readers->most = (gint)most;
     pthread_mutex_init(&readers->lock, NULL);
     g_queue_init(&readers->parked);
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&readers->wake, &attributes);
-    pthread_condattr_destroy(&attributes);
     return readers;
 }
 
@@ -85,14 +55,7 @@ void qos_readers_free(QosReaders *readers)
 {
     if (readers == NULL)
         return;
-    pthread_mutex_lock(&readers->lock);
-    readers->is_stopping = TRUE;
-    pthread_cond_signal(&readers->wake);
-    pthread_mutex_unlock(&readers->lock);
-    if (readers->has_watch)
-        pthread_join(readers->watch, NULL);
     g_assert(readers->parked.length == 0);
-    pthread_cond_destroy(&readers->wake);
     pthread_mutex_destroy(&readers->lock);
     g_free(readers);
 }
@@ -136,123 +99,25 @@ static void park(QosReaders *readers)
     pthread_cleanup_pop(TRUE);
 }
 
-/* TRUE where the thread that has a request will be back soon: then none is called in its stead. */
-static gboolean are_quick(const QosReaders *readers)
-{
-    return readers->has_watch && !g_atomic_int_get(&readers->is_wary) &&
-           g_atomic_int_get(&readers->service_time) < QUICK;
-}
-
-static void note_service_time(QosReaders *readers, QosTime time)
-{
-    gint mean = g_atomic_int_get(&readers->service_time);
-
-    g_atomic_int_set(&readers->service_time, mean + ((gint)MIN(time, LONGEST) - mean) / MEAN_OF);
-}
-
-/* How many may be in the kernel. */
-static gint get_most(const QosReaders *readers, gboolean is_idle)
-{
-    if (are_quick(readers))
-        return MAX(readers->most / 2, 1);
-    return is_idle ? readers->most + 1 : readers->most;
-}
-
 static void begin_reading(QosReaders *readers)
 {
-    gboolean is_idle = FALSE;
+    gboolean is_idle = is_serving && g_atomic_int_dec_and_test(&readers->serving);
 
-    if (serving_since != 0) {
-        is_idle = g_atomic_int_dec_and_test(&readers->serving);
-        note_service_time(readers, qos_gate_now() - serving_since);
-    }
-    if (g_atomic_int_add(&readers->reading, 1) < get_most(readers, is_idle))
+    if (g_atomic_int_add(&readers->reading, 1) < readers->most + (is_idle ? 1 : 0))
         return;
     g_atomic_int_add(&readers->reading, -1);
     park(readers);
 }
 
-/* Nobody reads: the thread itself will, soon, or else the watch calls another. */
-static void wake_watch(QosReaders *readers)
-{
-    if (g_atomic_int_get(&readers->is_watched))
-        return;
-    pthread_mutex_lock(&readers->lock);
-    g_atomic_int_set(&readers->is_watched, TRUE);
-    pthread_cond_signal(&readers->wake);
-    pthread_mutex_unlock(&readers->lock);
-}
-
 static void end_reading(QosReaders *readers)
 {
-    serving_since = qos_gate_now();
+    is_serving = TRUE;
     g_atomic_int_inc(&readers->serving);
-    g_atomic_int_inc(&readers->taken);
     if (!g_atomic_int_dec_and_test(&readers->reading))
         return;
-    if (are_quick(readers)) {
-        wake_watch(readers);
-        return;
-    }
     pthread_mutex_lock(&readers->lock);
     call_locked(readers);
     pthread_mutex_unlock(&readers->lock);
-}
-
-/* --- the watch --- */
-
-static gboolean lacks_reader_locked(QosReaders *readers)
-{
-    return g_atomic_int_get(&readers->reading) == 0 && readers->parked.length > 0;
-}
-
-static void sleep_locked(QosReaders *readers)
-{
-    g_atomic_int_set(&readers->is_watched, FALSE);
-    if (lacks_reader_locked(readers))
-        g_atomic_int_set(&readers->is_watched, TRUE);
-    while (!readers->is_stopping && !g_atomic_int_get(&readers->is_watched))
-        pthread_cond_wait(&readers->wake, &readers->lock);
-}
-
-static void wait_locked(QosReaders *readers)
-{
-    QosTime until = qos_gate_now() + WATCH_INTERVAL;
-    struct timespec time = {.tv_sec = until / QOS_SECOND, .tv_nsec = until % QOS_SECOND};
-
-    while (!readers->is_stopping &&
-           pthread_cond_timedwait(&readers->wake, &readers->lock, &time) == 0) {
-        /* woken for nothing */
-    }
-}
-
-/* Calls a thread where none has read a request for a while: those that have one are stuck. */
-static void *watch(void *arg)
-{
-    QosReaders *readers = arg;
-    guint wary = 0;
-    gint seen = 0;
-
-    pthread_setname_np(pthread_self(), "readers"); /* not that of who started it */
-    pthread_mutex_lock(&readers->lock);
-    while (!readers->is_stopping) {
-        gint taken = g_atomic_int_get(&readers->taken);
-
-        if (taken == seen && lacks_reader_locked(readers)) {
-            call_locked(readers);
-            wary = WARY_INTERVALS;
-        } else if (wary > 0) {
-            wary--;
-        }
-        g_atomic_int_set(&readers->is_wary, wary > 0);
-        if (taken != seen || wary > 0)
-            wait_locked(readers);
-        else
-            sleep_locked(readers);
-        seen = taken;
-    }
-    pthread_mutex_unlock(&readers->lock);
-    return NULL;
 }
 
 /* --- libfuse's hooks --- */
@@ -298,7 +163,7 @@ static int clone_device(int master)
     return fd;
 }
 
-void qos_readers_attach(QosReaders *readers, struct fuse_session *session)
+void qos_readers_attach(struct fuse_session *session)
 {
     static const struct fuse_custom_io io = {
         .read = read_request,
@@ -306,9 +171,6 @@ void qos_readers_attach(QosReaders *readers, struct fuse_session *session)
         .clone_fd = clone_device,
     };
 
-    if (fuse_session_custom_io(session, &io, sizeof(io), fuse_session_fd(session)) != 0) {
+    if (fuse_session_custom_io(session, &io, sizeof(io), fuse_session_fd(session)) != 0)
         g_info("libfuse reads requests by itself");
-        return;
-    }
-    readers->has_watch = pthread_create(&readers->watch, NULL, watch, readers) == 0;
 }

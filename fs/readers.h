@@ -13,11 +13,6 @@
  *
  * One more waits when nobody has a request. A single caller's next request often comes before the
  * thread that answered the last one is back: without that one, each would have to call another.
- *
- * While requests take less than it takes to call a thread, none is called: the one that has the
- * request comes back at once for the next. Then half as many threads wait in the kernel as there
- * are CPUs, because the callers need the others. Should these threads be stuck all the same, a
- * watch calls another within a millisecond.
  */
 #pragma once
 
@@ -30,5 +25,5 @@ typedef struct QosReaders QosReaders;
 QosReaders *qos_readers_new(guint most);
 void qos_readers_free(QosReaders *readers); /* NULL is allowed */
 /* Lets the mounted session, whose user data starts with a QosFs that has `readers`, read through
- * them, and starts the watch: after the daemon's fork. */
-void qos_readers_attach(QosReaders *readers, struct fuse_session *session);
+ * them. */
+void qos_readers_attach(struct fuse_session *session);

@@ -2,7 +2,6 @@
 
 A folder of the store that hangs is another mount whose daemon is stopped.
 """
-import concurrent.futures
 import contextlib
 import errno
 import os
@@ -126,26 +125,6 @@ def test_jobs_that_hang_leave_slots(stoppable):
         assert 28 - 16 < qos.state()["slots"]["stalled"] <= 28
     wait_until(lambda: qos.state()["slots"]["running"] == 0, what="the end")
     assert qos.state()["slots"]["stalled"] == 0
-
-
-def test_one_that_hangs_among_quick_ones(stoppable):
-    """While requests are quick, a thread that has one calls no other to read: it is called where that one is stuck."""
-    qos = stoppable("cache=none")
-    with concurrent.futures.ThreadPoolExecutor() as pool, open(qos.dir / "file", "rb", buffering=0) as fine:
-        for number in range(20):
-            for _ in range(200):
-                os.pread(fine.fileno(), 4, 0)
-            with open(qos.dir / f"slow/file-{number}", "rb", buffering=0) as slow:
-                os.kill(qos.inner.pid, signal.SIGSTOP)
-                try:
-                    wait_until(lambda: is_stopped(qos.inner.pid), what="the stop")
-                    hung = pool.submit(slow.read, 1)
-                    for _ in range(3):
-                        assert pool.submit(os.pread, fine.fileno(), 4, 0).result(30) == b"fine"
-                    assert not hung.done()
-                finally:
-                    os.kill(qos.inner.pid, signal.SIGCONT)
-                assert hung.result() == b"\0"
 
 
 # --- closes that nobody waits for ---
