@@ -91,7 +91,10 @@ static void test_a_device_that_hangs(void)
     /* A few wait for it; where much is to be closed there, another thread comes. */
     for (guint i = 0; i < QOS_CLOSERS_BACKLOG; i++)
         qos_closer_give(closer, HUNG, dup(STDERR_FILENO));
-    g_usleep(10000);
+    /* Until another device's thread has looked what there is to do. */
+    qos_closer_give(closer, FINE, dup(STDERR_FILENO));
+    while (qos_closer_count(closer) > 1 + QOS_CLOSERS_BACKLOG)
+        g_usleep(1000);
     g_assert_cmpuint(qos_closer_count(closer), ==, 1 + QOS_CLOSERS_BACKLOG);
     qos_closer_give(closer, HUNG, dup(STDERR_FILENO));
     while (qos_closer_count(closer) > QOS_CLOSERS_BACKLOG)
