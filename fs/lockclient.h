@@ -1,0 +1,139 @@
+/*
+ * What a mount borrows from the lock server: the credits under which the kernel caches, and the
+ * locks of files across mounts. docs/lockclient.md tells how it works.
+ *
+ * A *use* holds a credit of a resource (core/resource.h) from qos_lockclient_get() to
+ * qos_lockclient_put(). What is put stays cached: the next use of it asks nobody, until another
+ * mount wants it or the cache shrinks. Then `drop` tells to forget what was done under it, and
+ * qos_lockclient_release() says that it is forgotten:
+ *
+ *     get -> use -> put -> (cached) -> get ...                       no message
+ *                          (cached) -> drop -> forget -> release     it may go to another mount
+ *                          (cached) -> lost -> forget                it went already
+ *
+ * What is in use is not dropped: so an answer that is on its way to the kernel, and is put when it
+ * was sent, is never cached there after it was told to forget.
+ *
+ * Without a lender (never reached, away for longer than its lease) a get gives QOS_CREDIT_ERROR:
+ * go on, and cache nothing. qos_lockclient_valid() says for how long what is cached may be used.
+ *
+ * Thread-safe. One thread, the *link*, owns the socket; one mutex, with nothing taken below it and
+ * no callback called under it, guards all else. All callbacks come from the link, without locks;
+ * they must not block, and may call any function below but qos_lockclient_free().
+ */
+#pragma once
+
+#include "core/credit.h"
+
+typedef struct QosLockclient QosLockclient;
+
+/*
+ * Embedded in whatever waits for it; zeroed but for `done` and what is the caller's of `hold`
+ * (`user`; `after`: a use that the caller has already, for the order of resources). From get to put
+ * it stays where it is. A lost use is put like any other.
+ */
+typedef struct QosLockUse {
+    QosHold hold; /* credit and token: what was granted */
+    /* A get or convert that was QOS_CREDIT_WAITING ended: QOS_CREDIT_GRANTED, or as below. From the
+     * link, without locks. */
+    void (*done)(struct QosLockUse *use, QosCreditVerdict verdict);
+} QosLockUse;
+
+typedef struct {
+    const char *server;      /* "unix:PATH", "HOST:PORT" or "[ADDRESS]:PORT" */
+    const char *ca;          /* PEM files, for TCP: whom to believe, NULL: the system's; ... */
+    const char *certificate; /* ... and who the mount is; NULL: with a Unix socket */
+    const char *key;
+    QosOwnerId id;       /* of this mount, always the same; > 0 */
+    guint32 incarnation; /* > 0, and grows with each start */
+    const char *store;   /* names what is mounted: the same on every mount of it */
+    const char *name;    /* for people: "host:/mountpoint" */
+    gpointer arg;        /* for the callbacks, none of which may be NULL */
+    /* What was cached under these credits of the resource is to be forgotten, then
+     * qos_lockclient_release() is to be called with the same two, by any thread; nothing else is
+     * dropped of the resource before that. Nothing that conflicts with it is in use, or will be
+     * before the release where another mount wants it. To a reader go the rights to write alone:
+     * then what is cached for reading stays. */
+    void (*drop)(const QosResource *resource, const QosCredit *credit, gpointer arg);
+    /* They are lost already, whether in use or not: what is cached under them is to be forgotten,
+     * and file locks are gone. Nothing is to be released. */
+    void (*lost)(const QosResource *resource, const QosCredit *credit, gpointer arg);
+    /* There is no lender any more, and what was cached is lost; or there is one again. */
+    void (*changed)(gboolean is_up, gpointer arg);
+} QosLockclientConfig;
+
+/* Begins at once to look for the server, whether it is there or not. The strings are copied.
+ * Errors (QOS_ERROR): an address or file that cannot be. */
+QosLockclient *qos_lockclient_new(const QosLockclientConfig *config, GError **error);
+/* Gives back what it has, if the server is there. No use is held or waits, and no callback comes
+ * after it. NULL is allowed. */
+void qos_lockclient_free(QosLockclient *client);
+
+/*
+ * Uses `want` of the resource (core/credit.h: qos_credit_get). Returns
+ *
+ *     GRANTED       it is held
+ *     WAITING       use->done will be called, perhaps before this returns
+ *     DENIED        by another, or by the lender: go on without caching
+ *     RETRY         the lender is full: likewise; a file lock may be asked for again
+ *     ERROR         there is no lender: likewise
+ *
+ * A credit on another resource may be lost, and an old one given back, meanwhile.
+ */
+QosCreditVerdict qos_lockclient_get(QosLockclient *client, const QosResource *resource,
+                                    const QosCredit *want, guint flags, QosLockUse *use);
+/* Of locks: `want` instead of what is held, which is kept until then (qos_credit_convert). */
+QosCreditVerdict qos_lockclient_convert(QosLockclient *client, const QosCredit *want, guint flags,
+                                        QosLockUse *use);
+/* Ends the use, which does not wait. Of one that was denied or lost: nothing happens. */
+void qos_lockclient_put(QosLockclient *client, QosLockUse *use);
+/* Takes back one that waits: done will not be called. FALSE: it has been called, or is being. */
+gboolean qos_lockclient_withdraw(QosLockclient *client, QosLockUse *use);
+
+/* What `drop` named is forgotten. */
+void qos_lockclient_release(QosLockclient *client, const QosResource *resource,
+                            const QosCredit *credit);
+/* All that is cached is to be given back, the least useful first: `drop` comes for each. Memory is
+ * short: fs/pressure.h. `part`: of the bytes cached, 0 to 1. */
+void qos_lockclient_shrink(QosLockclient *client, double part);
+
+/* For how long from now what is cached may be used, a duration; 0: not at all. Takes no lock. */
+QosTime qos_lockclient_valid(const QosLockclient *client);
+/* Inodes whose numbers share a resource (QOS_RESOURCE_INODES), a power of two, as the server says;
+ * the same as long as anything is cached. 0: there was no server yet. Takes no lock. */
+guint qos_lockclient_group(const QosLockclient *client);
+
+typedef enum {
+    QOS_LOCKCLIENT_CONNECTING, /* no server yet, or not any more: nothing is cached */
+    QOS_LOCKCLIENT_RECOVERING, /* likewise, but the lease still runs */
+    QOS_LOCKCLIENT_REFUSED,    /* the server is there and will not have us: `reason` */
+    QOS_LOCKCLIENT_UP,
+} QosLockclientState;
+
+extern const char *const qos_lockclient_state_names[];
+
+typedef struct {
+    const char *server; /* as given; the client's */
+    QosLockclientState state;
+    char reason[256];     /* of the last failure, for people; "": none since it is up */
+    QosOwnerId id;        /* ours */
+    QosOwnerId server_id; /* 0: none yet */
+    guint32 server_incarnation;
+    QosTime lease; /* as granted; a duration */
+    QosTime valid; /* what is left of it */
+    guint group;
+    guint64 credits;    /* resources of which something is had */
+    gint64 bytes;       /* cached, of the server's memory (core/pool.h) */
+    gint64 rate, floor; /* SLR, and what may be kept whatever it is; 0: none heard */
+    guint64 hits;       /* gets that asked nobody, ... */
+    guint64 misses;     /* ... that asked the server, or waited, ... */
+    guint64 refusals;   /* ... and that went on without a credit */
+    guint64 enqueues; /* messages sent by kind; cancels: credits given back, in whatever message */
+    guint64 cancels;
+    guint64 cancel_messages; /* sent for nothing but cancels */
+    guint64 revocations;     /* callbacks of the server */
+    guint64 evictions;       /* how often all that was had was lost at once */
+    guint64 reconnects;
+} QosLockclientStatus;
+
+void qos_lockclient_status(QosLockclient *client, QosLockclientStatus *ret_status);
