@@ -33,7 +33,7 @@ QosBook *qos_book_get(QosOwner *owner, const QosResource *resource)
 
     if (book != NULL)
         return book;
-    book = g_new0(QosBook, 1);
+    book = g_malloc0(sizeof(QosBook) + owner->config.extra);
     book->resource = *resource;
     if (owner->above == NULL) {
         book->borrowed = capital_of(owner, resource);
@@ -56,9 +56,33 @@ void qos_book_tidy(QosOwner *owner, QosBook *book)
     if (book->busy != NULL || book->sublets != NULL || book->holds != NULL ||
         (owner->above != NULL && !qos_credit_is_empty(type, &book->borrowed)))
         return;
+    if (owner->config.forgotten != NULL)
+        owner->config.forgotten(book + 1, owner->config.arg);
     qos_table_remove(&owner->table, book);
     qos_credit_clear(type, &book->borrowed);
     g_free(book);
+}
+
+gpointer qos_owner_extra(const QosOwner *owner, const QosResource *resource)
+{
+    QosBook *book = qos_table_find(&owner->table, resource);
+
+    return book != NULL ? book + 1 : NULL;
+}
+
+gpointer qos_hold_extra(const QosHold *hold)
+{
+    return hold->book != NULL ? hold->book + 1 : NULL;
+}
+
+const QosResource *qos_extra_resource(gconstpointer extra)
+{
+    return &((const QosBook *)extra - 1)->resource;
+}
+
+gboolean qos_extra_is_held(gconstpointer extra)
+{
+    return ((const QosBook *)extra - 1)->holds != NULL;
 }
 
 QosCredit qos_credit_owned(const QosOwner *owner, const QosResource *resource)
@@ -117,12 +141,14 @@ gboolean qos_owner_output(QosOwner *owner, QosOutput *ret_output)
 
 void qos_hold_add(QosBook *book, QosHold *hold, QosCredit credit, guint flags)
 {
-    if (book->busy != NULL) { /* what the user agreed to give up is in use again */
-        book->busy->is_user_told = FALSE;
+    const QosResourceType *type = qos_book_type(book);
+
+    if (book->busy != NULL && (type->divisible || type->conflicts(&credit, &book->busy->wanted))) {
+        book->busy->is_user_told = FALSE; /* what the user agreed to give up is in use again */
         book->busy->has_user_agreed = FALSE;
     }
     if (hold->at != NULL) { /* a conversion */
-        qos_credit_clear(qos_book_type(book), &hold->credit);
+        qos_credit_clear(type, &hold->credit);
     } else {
         hold->book = book;
         hold->next = book->holds;
@@ -133,7 +159,7 @@ void qos_hold_add(QosBook *book, QosHold *hold, QosCredit credit, guint flags)
     }
     hold->credit = credit;
     hold->token = book->token;
-    hold->flags = flags | (qos_book_type(book)->pinned ? QOS_CREDIT_LASTING : 0);
+    hold->flags = flags | (type->pinned ? QOS_CREDIT_LASTING : 0);
 }
 
 void qos_hold_remove(QosHold *hold)
@@ -333,6 +359,11 @@ void qos_owner_free(QosOwner *owner)
 gboolean qos_owner_is_alive(const QosOwner *owner, QosTime now)
 {
     return owner->above == NULL || now < owner->above->until;
+}
+
+QosTime qos_owner_until(const QosOwner *owner)
+{
+    return owner->above != NULL ? owner->above->until : QOS_NEVER;
 }
 
 gboolean qos_owner_in_grace(const QosOwner *owner)

@@ -163,6 +163,11 @@ typedef struct {
      * Not asked for conversions and claims. */
     gboolean (*may_grant)(QosOwnerId borrower, const QosResource *resource, QosTime now,
                           QosTime *ret_delay, gpointer arg);
+    /* Bytes of the caller's for each resource of which anything is known, zeroed at first: see
+     * qos_owner_extra(). */
+    guint extra;
+    /* Of that resource nothing is known any more: its bytes go. */
+    void (*forgotten)(gpointer extra, gpointer arg);
     /* The borrower has a credit on one more resource, by a grant or claim; or on one less. */
     void (*counted)(QosOwnerId borrower, const QosResource *resource, gboolean is_more,
                     gpointer arg);
@@ -182,8 +187,8 @@ typedef enum {
     QOS_OUTPUT_SEND,     /* `message` to `peer` */
     QOS_OUTPUT_DONE,     /* `hold` ended waiting: `verdict`, `delay` */
     QOS_OUTPUT_CONFLICT, /* another wants `credit` of `resource`: put what is held of it, soon; with
-                            `caches` also drop what is cached of it, and say so by
-                            qos_credit_cancel() */
+                            `caches` nothing of it is held now: drop what is cached of it, and say
+                            so by qos_credit_cancel() */
     QOS_OUTPUT_LOST,     /* what was had of `resource` is lost, held or not: `credit` */
     QOS_OUTPUT_SAVE,   /* put `peer` on the durable list of clients, then call qos_owner_saved() */
     QOS_OUTPUT_FORGET, /* take it off the list */
@@ -217,6 +222,8 @@ void qos_owner_saved(QosOwner *owner, QosOwnerId client, QosTime now);
 /* TRUE while it has a lender whose lease runs; always for a root. What is cached may be used so
  * long. */
 gboolean qos_owner_is_alive(const QosOwner *owner, QosTime now);
+/* When that ends, as far as is known now; 0: it has no lender. */
+QosTime qos_owner_until(const QosOwner *owner);
 gboolean qos_owner_in_grace(const QosOwner *owner);
 /* Credits lent, one for each borrower and resource. */
 guint64 qos_owner_lent(const QosOwner *owner);
@@ -245,6 +252,15 @@ gboolean qos_credit_cancel(QosOwner *owner, QosTime now, const QosResource *reso
                            const QosCredit *theirs, gboolean lazy);
 /* What the owner has borrowed of the resource and not lent; cleared by the caller. */
 QosCredit qos_credit_owned(const QosOwner *owner, const QosResource *resource);
+
+/* The caller's bytes (QosOwnerConfig.extra) of a resource, NULL if nothing is known of it; of one
+ * that is held, NULL if it was lost. Valid until `forgotten`. */
+gpointer qos_owner_extra(const QosOwner *owner, const QosResource *resource);
+gpointer qos_hold_extra(const QosHold *hold);
+/* The resource whose bytes these are. */
+const QosResource *qos_extra_resource(gconstpointer extra);
+/* Whether a local user holds any of it. */
+gboolean qos_extra_is_held(gconstpointer extra);
 
 /* Every borrower's part: for reports and checks. */
 typedef void (*QosSubletFunc)(QosOwnerId borrower, const QosResource *resource,

@@ -242,17 +242,20 @@ void qos_book_serve_callback(QosOwner *owner, QosBook *book, QosTime now)
         is_in_use = TRUE;
         is_long |= sublet->callback->is_busy;
     }
-    gboolean asks_user = owner->config.caches && !busy->has_user_agreed &&
-                         type->conflicts(&book->borrowed, &busy->wanted);
+    gboolean is_held = FALSE;
     for (const QosHold *hold = book->holds; hold != NULL; hold = hold->next) {
         if (!type->conflicts(&hold->credit, &busy->wanted))
             continue;
-        is_in_use = asks_user = TRUE;
+        is_held = TRUE;
         is_long |= qos_hold_is_lasting(hold);
     }
-    if (asks_user)
+    gboolean is_cached = owner->config.caches && !busy->has_user_agreed &&
+                         type->conflicts(&book->borrowed, &busy->wanted);
+    /* Whoever uses it may put more into the cache: that is dropped once nobody does. */
+    if (owner->config.caches ? is_cached && !is_held : is_held)
         qos_book_tell_user(owner, book, &busy->wanted);
-    if (!is_in_use && !asks_user) {
+    is_in_use |= is_held;
+    if (!is_in_use && !is_cached) {
         type->yield(&book->borrowed, &busy->wanted);
         answer(owner, book, FALSE, now);
     } else if (is_long && !busy->is_busy) {

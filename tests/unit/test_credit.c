@@ -113,6 +113,85 @@ static void test_callback_of_cached(void)
     }
 }
 
+/* What is in use is not dropped: who uses it may cache more. Other uses of the resource go on. */
+static void test_callback_of_used(void)
+{
+    Cluster c;
+    Use one, two, other;
+    QosResource resource;
+    cluster_init(&c);
+    start(&c, 1);
+    node_config(&c, 4, 1)->caches = TRUE;
+    node_config(&c, 5, 1);
+    start(&c, 4);
+    start(&c, 5);
+    run(&c, 10 * QOS_MILLISECOND);
+    qos_resource_init(&resource, QOS_RESOURCE_EXTENT, "f", 1);
+    QosCredit whole = qos_credit_span(0, 99, TRUE);
+    QosCredit part = qos_credit_span(10, 19, TRUE);
+    QosCredit rest = qos_credit_span(20, 29, TRUE);
+    get_of(&c, 4, resource, whole, 0, &one);
+    run(&c, 10 * QOS_MILLISECOND);
+    get_of(&c, 5, resource, part, 0, &other);
+    run(&c, 10 * QOS_MILLISECOND);
+    g_assert_cmpuint(c.nodes[4].conflicts, ==, 0);
+    put(&c, 4, &one);
+    g_assert_cmpuint(c.nodes[4].conflicts, ==, 1);
+    g_assert_cmpint(get_of(&c, 4, resource, rest, 0, &two), ==, QOS_CREDIT_GRANTED);
+    g_assert_cmpint(get_of(&c, 4, resource, part, 0, &one), ==, QOS_CREDIT_WAITING);
+    put(&c, 4, &two);
+    g_assert_cmpuint(c.nodes[4].conflicts, ==, 1); /* nothing new to drop */
+    g_assert_cmpint(other.verdict, ==, QOS_CREDIT_WAITING);
+    qos_credit_cancel(c.nodes[4].owner, c.now, &resource, &part, FALSE);
+    run(&c, 10 * QOS_MILLISECOND);
+    g_assert_cmpint(other.verdict, ==, QOS_CREDIT_GRANTED);
+    put(&c, 5, &other);
+    run(&c, 10 * QOS_MILLISECOND);
+    g_assert_cmpint(one.verdict, ==, QOS_CREDIT_GRANTED);
+    put(&c, 4, &one);
+    const QosResourceType *type = qos_resource_type(QOS_RESOURCE_EXTENT);
+    qos_credit_clear(type, &whole);
+    qos_credit_clear(type, &part);
+    qos_credit_clear(type, &rest);
+    cluster_clear(&c);
+}
+
+static void count_forgotten(gpointer extra, gpointer arg)
+{
+    g_assert_cmpint(*(int *)extra, ==, 42);
+    ++*(guint *)arg;
+}
+
+static void test_extra(void)
+{
+    Cluster c;
+    Use use;
+    QosResource resource = inode(7);
+    guint forgotten = 0;
+    mounts_init(&c, 0);
+    QosOwnerConfig *config = node_config(&c, 4, 1);
+    config->extra = sizeof(int);
+    config->forgotten = count_forgotten;
+    config->arg = &forgotten;
+    start(&c, 4);
+    run(&c, 10 * QOS_MILLISECOND);
+    g_assert_null(qos_owner_extra(c.nodes[4].owner, &resource));
+    got(&c, 4, writing, 0, &use);
+    int *extra = qos_hold_extra(&use.hold);
+    g_assert_cmpint(*extra, ==, 0);
+    *extra = 42;
+    g_assert_true(qos_owner_extra(c.nodes[4].owner, &resource) == extra);
+    g_assert_true(qos_resource_equal(qos_extra_resource(extra), &resource));
+    g_assert_true(qos_extra_is_held(extra));
+    put(&c, 4, &use);
+    g_assert_null(qos_hold_extra(&use.hold));
+    g_assert_false(qos_extra_is_held(extra));
+    g_assert_cmpuint(forgotten, ==, 0);
+    qos_credit_cancel(c.nodes[4].owner, c.now, &resource, &writing, TRUE);
+    g_assert_cmpuint(forgotten, ==, 1);
+    cluster_clear(&c);
+}
+
 /* Only what another wants is taken. */
 static void test_partial_callback(void)
 {
@@ -650,6 +729,8 @@ int main(int argc, char **argv)
     g_test_add_func("/credit/cached", test_cached);
     g_test_add_func("/credit/callback", test_callback);
     g_test_add_func("/credit/callback-of-cached", test_callback_of_cached);
+    g_test_add_func("/credit/callback-of-used", test_callback_of_used);
+    g_test_add_func("/credit/extra", test_extra);
     g_test_add_func("/credit/partial-callback", test_partial_callback);
     g_test_add_func("/credit/cancel", test_cancel);
     g_test_add_func("/credit/lazy-cancel", test_lazy_cancel);
