@@ -20,7 +20,9 @@ static QosCredit capital_of(const QosOwner *owner, const QosResource *resource)
     case QOS_SHAPE_MODES:
         return (QosCredit){.reads = G_MAXUINT32, .writes = G_MAXUINT32};
     case QOS_SHAPE_SPANS:
-        return qos_credit_span(0, G_MAXUINT64, TRUE);
+        return qos_credit_span(
+            0, resource->type == QOS_RESOURCE_INODES ? QOS_INODES_GROUP_MAX - 1 : G_MAXUINT64,
+            TRUE);
     case QOS_SHAPE_AMOUNT:
         break;
     }
@@ -49,7 +51,8 @@ void qos_book_tidy(QosOwner *owner, QosBook *book)
     QosBusy *busy = book->busy;
 
     if (busy != NULL && busy->requests.length == 0 && busy->callback == 0 &&
-        (busy->heated == 0 || book->sublets == NULL)) {
+
+        ((busy->heated == 0 && busy->contended == 0) || book->sublets == NULL)) {
         g_free(busy);
         book->busy = NULL;
     }

@@ -171,6 +171,8 @@ typedef struct {
     /* The borrower has a credit on one more resource, by a grant or claim; or on one less. */
     void (*counted)(QosOwnerId borrower, const QosResource *resource, gboolean is_more,
                     gpointer arg);
+    /* What it has of the resource takes so many bytes more (qos_credit_size), or fewer. */
+    void (*resized)(QosOwnerId borrower, const QosResource *resource, gint64 bytes, gpointer arg);
 } QosOwnerConfig;
 
 /* QOS_SECOND-sized defaults: lease 30 s, resend 200 ms, contention 0. */

@@ -102,7 +102,7 @@ static void lose_book(QosOwner *owner, QosBook *book)
     if (book->busy != NULL) {
         qos_credit_clear(type, &book->busy->wanted);
         book->busy->callback = 0;
-        book->busy->heated = 0;
+        book->busy->heated = book->busy->contended = 0;
     }
     qos_book_tidy(owner, book);
 }

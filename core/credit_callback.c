@@ -45,6 +45,15 @@ QosSublet *qos_sublet_add(QosOwner *owner, QosBook *book, QosPeer *peer)
     return sublet;
 }
 
+void qos_sublet_resized(QosOwner *owner, const QosSublet *sublet, gsize before)
+{
+    gint64 change =
+        (gint64)qos_credit_size(qos_book_type(sublet->book), &sublet->credit) - (gint64)before;
+
+    if (change != 0 && owner->config.resized != NULL)
+        owner->config.resized(sublet->peer->id, &sublet->book->resource, change, owner->config.arg);
+}
+
 void qos_callback_clear(QosSublet *sublet)
 {
     QosCallback *callback = sublet->callback;
@@ -67,7 +76,9 @@ void qos_sublet_remove(QosOwner *owner, QosSublet *sublet)
         place = &(*place)->next;
     *place = sublet->next;
     qos_callback_clear(sublet);
+    gsize size = qos_credit_size(qos_book_type(book), &sublet->credit);
     qos_credit_clear(qos_book_type(book), &sublet->credit);
+    qos_sublet_resized(owner, sublet, size);
     g_queue_unlink(&sublet->peer->sublets, &sublet->link);
     owner->lent--;
     if (owner->config.counted != NULL)

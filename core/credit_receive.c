@@ -31,8 +31,10 @@ static gboolean take_back(QosOwner *owner, QosPeer *peer, const QosResource *res
         qos_callback_clear(sublet);
     }
     if (token == sublet->token && !type->matches(&sublet->credit, keeps)) {
+        gsize size = qos_credit_size(type, &sublet->credit);
         qos_credit_clear(type, &sublet->credit);
         sublet->credit = qos_credit_copy(type, keeps);
+        qos_sublet_resized(owner, sublet, size);
         book->token = ++owner->token;
     }
     if (qos_credit_is_empty(type, &sublet->credit))
@@ -120,6 +122,7 @@ static gboolean claim(QosOwner *owner, QosPeer *peer, const QosCreditItem *item)
         QosSublet *sublet = qos_sublet_add(owner, book, peer);
         sublet->credit = qos_credit_copy(type, &item->credit);
         sublet->token = item->token;
+        qos_sublet_resized(owner, sublet, 0);
         qos_book_check(book);
     }
     qos_book_tidy(owner, book);
@@ -203,6 +206,7 @@ static gboolean handle_revoke(QosOwner *owner, const QosCreditMessage *message, 
         busy->has_user_agreed = FALSE;
     }
     type->join(&busy->wanted, &message->credit);
+    qos_book_note_conflict(book, now);
     busy->callback = message->request;
     busy->flags = message->flags;
     busy->is_busy = FALSE;

@@ -113,6 +113,7 @@ static QosCreditVerdict call_holders_back(QosOwner *owner, QosCreditRequest *req
     }
     if ((is_long && !(request->flags & QOS_CREDIT_WAIT)) || is_contended(owner, request, now))
         return QOS_CREDIT_DENIED;
+    qos_book_note_conflict(book, now);
     for (QosSublet *sublet = book->sublets; sublet != NULL; sublet = sublet->next) {
         if (sublet->peer != request->peer && type->conflicts(&sublet->credit, &request->want))
             qos_sublet_call_back(owner, sublet, &request->want, request->flags, now);
@@ -186,7 +187,9 @@ static QosCreditVerdict grant(QosOwner *owner, QosCreditRequest *request, QosCre
             return QOS_CREDIT_RETRY;
         sublet = qos_sublet_add(owner, book, request->peer);
     }
+    gsize size = qos_credit_size(type, &sublet->credit);
     type->join(&sublet->credit, chosen);
+    qos_sublet_resized(owner, sublet, size);
     sublet->token = ++owner->token;
     QosCreditMessage message = {.type = QOS_MESSAGE_GRANT,
                                 .request = request->id,
@@ -209,6 +212,7 @@ static QosCreditVerdict try_request(QosOwner *owner, QosCreditRequest *request, 
     if (!type->choose(&request->want, &room, &chosen)) {
         verdict = resolve(owner, request, &room, now);
     } else if (request->peer != NULL) {
+        qos_request_widen(request, &room, &chosen, now);
         verdict = grant(owner, request, &chosen, now, ret_delay);
         qos_credit_clear(type, &chosen);
     } else {

@@ -13,6 +13,7 @@ static const QosResourceType *const types[QOS_RESOURCE_TYPES] = {
     [QOS_RESOURCE_IDENTIFIER] = &qos_resource_identifier,
     [QOS_RESOURCE_QUANTITY] = &qos_resource_quantity,
     [QOS_RESOURCE_CONFIG] = &qos_resource_config,
+    [QOS_RESOURCE_INODES] = &qos_resource_inodes,
 };
 
 const QosResourceType *qos_resource_type(guint id)
@@ -117,6 +118,11 @@ void qos_credit_clear(const QosResourceType *type, QosCredit *credit)
     if (type->shape == QOS_SHAPE_SPANS)
         g_free(credit->spans);
     *credit = (QosCredit){0};
+}
+
+gsize qos_credit_size(const QosResourceType *type, const QosCredit *credit)
+{
+    return type->shape == QOS_SHAPE_SPANS ? credit->count * sizeof(QosSpan) : 0;
 }
 
 gboolean qos_credit_is_empty(const QosResourceType *type, const QosCredit *credit)

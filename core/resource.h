@@ -39,6 +39,7 @@ typedef enum {
     QOS_RESOURCE_IDENTIFIER, /* spans of identifiers; exclusive, asked for by count */
     QOS_RESOURCE_QUANTITY,   /* amount: space, quota, memory, bandwidth, ... */
     QOS_RESOURCE_CONFIG,     /* modes: the cluster's configuration */
+    QOS_RESOURCE_INODES,     /* spans of inodes, by their places in a group of neighbours */
     QOS_RESOURCE_TYPES,
 } QosResourceTypeId;
 
@@ -48,6 +49,9 @@ enum {
     QOS_INODE_ATTRIBUTES = 1 << 1,
     QOS_INODE_LAYOUT = 1 << 2, /* where its data lie */
 };
+
+/* A group has at most so many inodes: a power of two. */
+#define QOS_INODES_GROUP_MAX 1024
 
 /*
  * The bits of an open file's credit. In `reads` the file is open so, and others may have it so too;
@@ -126,7 +130,8 @@ typedef struct {
     const char *name;
     QosCreditShape shape;
     gboolean divisible; /* parts from several holders meet a shortage: amounts and identifiers */
-    gboolean pinned; /* what is held is not called back; who conflicts with it is denied at once */
+    gboolean pinned;  /* what is held is not called back; who conflicts with it is denied at once */
+    gboolean widened; /* who gets some of it gets all around it that nobody else has or wants */
     /* `have` implies `want`. */
     gboolean (*matches)(const QosCredit *want, const QosCredit *have);
     /* When they are in two different owners' hands. */
@@ -175,6 +180,8 @@ void qos_credit_clear(const QosResourceType *type, QosCredit *credit);
 gboolean qos_credit_is_empty(const QosResourceType *type, const QosCredit *credit);
 gboolean qos_credit_equal(const QosResourceType *type, const QosCredit *one,
                           const QosCredit *other);
+/* The bytes of memory that it takes beside itself: of spans. */
+gsize qos_credit_size(const QosResourceType *type, const QosCredit *credit);
 /* The third part of the total order: where the first span begins, else 0. */
 guint64 qos_credit_offset(const QosResourceType *type, const QosCredit *credit);
 /* For people: "r3w1", "0-99w,200-299r", "4096"; "-" for the empty one; free with g_free. */

@@ -1,5 +1,6 @@
 /*
- * Credits that are ranges of numbers: byte extents (data, fcntl and flock locks) and identifiers.
+ * Credits that are ranges of numbers: byte extents (data, fcntl and flock locks), inodes of a
+ * group, and identifiers.
  *
  * Each number is on a ladder of its own: not at all, read (shared), write (exclusive). An operation
  * is a table over the two rungs, and one sweep applies it: it walks both lists from piece to piece
@@ -269,6 +270,8 @@ static gboolean decode_identifiers(QosCredit *credit, const guint8 **bytes, gsiz
 
 const QosResourceType qos_resource_extent = {
     .name = "extent", SPANS, .choose = choose, .decode = decode};
+const QosResourceType qos_resource_inodes = {
+    .name = "inodes", SPANS, .widened = TRUE, .choose = choose, .decode = decode};
 const QosResourceType qos_resource_identifier = {.name = "identifier",
                                                  SPANS,
                                                  .divisible = TRUE,

@@ -6,7 +6,7 @@
 #include "core/credit.h"
 #include "sim/cluster.h"
 
-#define QOS_OBSERVED       6 /* resources */
+#define QOS_OBSERVED       7 /* resources */
 #define QOS_OBSERVED_NODES 8
 
 /* What somebody had or did, under which token. */

@@ -29,7 +29,8 @@ typedef struct {
 typedef struct {
     QosOwner *owner;
     User users[USERS];
-    guint lent; /* as the owner tells */
+    guint lent;   /* as the owner tells, */
+    gint64 bytes; /* and so many of spans */
     /* With caches, what others want of each resource, and when it is to be dropped. */
     QosCredit wanted[QOS_OBSERVED];
     QosTime drop[QOS_OBSERVED];
@@ -370,6 +371,14 @@ static void counted(QosOwnerId borrower G_GNUC_UNUSED, const QosResource *resour
     state->lent += is_more ? 1 : (guint)-1;
 }
 
+static void resized(QosOwnerId borrower G_GNUC_UNUSED, const QosResource *resource G_GNUC_UNUSED,
+                    gint64 bytes, gpointer arg)
+{
+    State *state = arg;
+
+    state->bytes += bytes;
+}
+
 static gboolean is_mount(const QosNode *node)
 {
     return node->parent && node->parent->parent;
@@ -394,6 +403,7 @@ static void start(QosNode *node)
     config.caches = world->caches && is_mount(node);
     config.may_grant = may_grant;
     config.counted = counted;
+    config.resized = resized;
     config.arg = state;
     state->owner = qos_owner_new(&config, (const QosOwnerId *)node->saved->data,
                                  forgets ? 0 : node->saved->len, qos_node_now(node) - grace_used);
@@ -550,6 +560,12 @@ static void clear(QosCluster *cluster)
     g_free(world);
 }
 
+static void add_bytes(QosOwnerId borrower G_GNUC_UNUSED, const QosResource *resource,
+                      const QosCredit *credit, QosToken token G_GNUC_UNUSED, gpointer bytes)
+{
+    *(gint64 *)bytes += (gint64)qos_credit_size(qos_resource_type(resource->type), credit);
+}
+
 static void check(QosCluster *cluster, QosNode *node)
 {
     World *world = cluster->arg;
@@ -561,6 +577,11 @@ static void check(QosCluster *cluster, QosNode *node)
     if (state->lent != qos_owner_lent(state->owner))
         qos_cluster_fail(cluster, "%s has lent %d credits, and counted %u", node->name,
                          (int)qos_owner_lent(state->owner), state->lent);
+    gint64 bytes = 0;
+    qos_owner_each_sublet(state->owner, add_bytes, &bytes);
+    if (state->bytes != bytes)
+        qos_cluster_fail(cluster, "%s has lent spans of %d bytes, and counted %d", node->name,
+                         (int)bytes, (int)state->bytes);
     if (state->lent > LENT_MAX)
         qos_cluster_fail(cluster, "%s has lent %u credits", node->name, state->lent);
 }

@@ -263,7 +263,8 @@ static QosCreditVerdict get(Cluster *c, QosOwnerId id, QosCredit want, guint fla
     return get_of(c, id, inode(7), want, flags, use);
 }
 
-static QosCreditVerdict convert(Cluster *c, QosOwnerId id, QosCredit want, guint flags, Use *use)
+G_GNUC_UNUSED static QosCreditVerdict convert(Cluster *c, QosOwnerId id, QosCredit want,
+                                              guint flags, Use *use)
 {
     use->verdict =
         qos_credit_convert(c->nodes[id].owner, clock_of(c, id), &want, flags, &use->hold);
@@ -278,7 +279,8 @@ static void put(Cluster *c, QosOwnerId id, Use *use)
 }
 
 /* A get that has ended after `duration`. */
-static QosCreditVerdict got(Cluster *c, QosOwnerId id, QosCredit want, guint flags, Use *use)
+G_GNUC_UNUSED static QosCreditVerdict got(Cluster *c, QosOwnerId id, QosCredit want, guint flags,
+                                          Use *use)
 {
     get(c, id, want, flags, use);
     run(c, 100 * QOS_MILLISECOND);

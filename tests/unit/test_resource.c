@@ -44,7 +44,7 @@ static QosCredit random_credit(Fixture *fixture)
         bits = g_rand_int(random) & (g_rand_boolean(random) ? G_MAXUINT32 : g_rand_int(random));
         return (QosCredit){.reads = bits, .writes = bits & g_rand_int(random)};
     case QOS_SHAPE_SPANS:
-        return random_spans(random, fixture->id == QOS_RESOURCE_EXTENT);
+        return random_spans(random, fixture->id != QOS_RESOURCE_IDENTIFIER);
     default:
         bits = g_rand_int(random) >> g_rand_int_range(random, 0, 32);
         return (QosCredit){.amount = g_rand_boolean(random) ? bits : G_MAXUINT64 - bits};

@@ -1,0 +1,58 @@
+/*
+ * Grants that are wider than what was asked for. Whoever asks for an inode of a group of neighbours
+ * is likely to ask for the others: it gets, of the same kind, all of the group that nobody else has
+ * or waits for, and a mount that is alone asks once for a group. When a second one comes, it calls
+ * back just what it wants, and so the two split the group, if need be down to single inodes.
+ *
+ * A group over which there was a conflict lately is not widened: what is free in it for a moment is
+ * what the others are about to ask for again.
+ */
+#include "core/credit_private.h"
+
+#define CALM (3 * QOS_SECOND) /* without a conflict, before it is widened again */
+
+void qos_book_note_conflict(QosBook *book, QosTime now)
+{
+    if (qos_book_type(book)->widened)
+        qos_book_busy(book)->contended = now;
+}
+
+static gboolean is_calm(QosBook *book, QosTime now)
+{
+    QosBusy *busy = book->busy;
+
+    if (busy == NULL || busy->contended == 0)
+        return TRUE;
+    if (now - busy->contended < CALM)
+        return FALSE;
+    busy->contended = 0;
+    return TRUE;
+}
+
+static gboolean is_exclusive(const QosCredit *want)
+{
+    for (guint i = 0; i < want->count; i++) {
+        if (!want->spans[i].writes)
+            return FALSE;
+    }
+    return TRUE;
+}
+
+void qos_request_widen(const QosCreditRequest *request, const QosCredit *room, QosCredit *chosen,
+                       QosTime now)
+{
+    const QosResourceType *type = qos_book_type(request->book);
+
+    if (!type->widened || !is_calm(request->book, now))
+        return;
+    QosCredit wide = qos_credit_span(0, G_MAXUINT64, is_exclusive(chosen));
+    type->intersect(&wide, room);
+    const QosBusy *busy = request->book->busy;
+    for (const GList *link = busy ? busy->requests.head : NULL; link; link = link->next) {
+        const QosCreditRequest *other = link->data;
+        if (other->peer != request->peer)
+            type->yield(&wide, &other->want);
+    }
+    type->join(chosen, &wide);
+    qos_credit_clear(type, &wide);
+}

@@ -1,0 +1,202 @@
+/*
+ * Groups of inodes: what is granted beyond what was asked for, and how two mounts split a group.
+ */
+#include "credit_fixture.h"
+
+/* A root and two mounts, 4 and 5. */
+static void cluster_start(Cluster *c)
+{
+    cluster_init(c);
+    start(c, 1);
+    for (QosOwnerId id = 4; id <= 5; id++) {
+        node_config(c, id, 1);
+        start(c, id);
+    }
+    run(c, 10 * QOS_MILLISECOND);
+}
+
+static QosResource group(void)
+{
+    QosResource resource;
+
+    qos_resource_init(&resource, QOS_RESOURCE_INODES, "group", 5);
+    return resource;
+}
+
+static QosCreditVerdict ask(Cluster *c, QosOwnerId id, guint64 first, guint64 last, gboolean writes,
+                            Use *use)
+{
+    QosCredit want = qos_credit_span(first, last, writes);
+
+    get_of(c, id, group(), want, 0, use);
+    qos_credit_clear(qos_resource_type(QOS_RESOURCE_INODES), &want);
+    run(c, 20 * QOS_MILLISECOND);
+    return use->verdict;
+}
+
+/* Gets one inode and puts it. */
+static void touch(Cluster *c, QosOwnerId id, guint64 inode_number, gboolean writes)
+{
+    Use use;
+
+    g_assert_cmpint(ask(c, id, inode_number, inode_number, writes, &use), ==, QOS_CREDIT_GRANTED);
+    put(c, id, &use);
+    run(c, 20 * QOS_MILLISECOND);
+}
+
+static void assert_has(Cluster *c, QosOwnerId id, const char *expected)
+{
+    const QosResourceType *type = qos_resource_type(QOS_RESOURCE_INODES);
+    QosResource resource = group();
+    QosCredit owned = qos_credit_owned(c->nodes[id].owner, &resource);
+    g_autofree char *text = qos_credit_text(type, &owned);
+
+    g_assert_cmpstr(text, ==, expected);
+    qos_credit_clear(type, &owned);
+}
+
+/* Who is alone asks once for a group, and once more when it begins to write. */
+static void test_alone(void)
+{
+    Cluster c;
+
+    cluster_start(&c);
+    touch(&c, 4, 7, FALSE);
+    assert_has(&c, 4, "0-1023r");
+    touch(&c, 4, 7, TRUE);
+    assert_has(&c, 4, "0-1023w");
+    run(&c, QOS_SECOND);
+    guint64 messages = c.messages;
+    for (guint i = 0; i < QOS_INODES_GROUP_MAX; i++) {
+        Use use;
+        g_assert_cmpint(ask(&c, 4, i, i, i % 2, &use), ==, QOS_CREDIT_GRANTED);
+        g_assert_cmpuint(use.hold.credit.spans[0].first, ==, i); /* just that is in use */
+        g_assert_cmpuint(use.hold.credit.spans[0].last, ==, i);
+        put(&c, 4, &use);
+    }
+    /* In these 20 s there were renewals of two leases, and their acknowledgements. */
+    g_assert_cmpuint(c.messages - messages, <, 100);
+    g_assert_cmpuint(qos_owner_lent(c.nodes[1].owner), ==, 1);
+    cluster_clear(&c);
+}
+
+static void test_readers_share(void)
+{
+    Cluster c;
+
+    cluster_start(&c);
+    touch(&c, 4, 7, FALSE);
+    touch(&c, 5, 9, FALSE);
+    assert_has(&c, 4, "0-1023r");
+    assert_has(&c, 5, "0-1023r");
+    cluster_clear(&c);
+}
+
+/* The second one gets what it wants, and nothing around it. */
+static void test_split(void)
+{
+    Cluster c;
+
+    cluster_start(&c);
+    touch(&c, 4, 7, TRUE);
+    touch(&c, 5, 100, TRUE);
+    assert_has(&c, 4, "0-99w,101-1023w");
+    assert_has(&c, 5, "100-100w");
+    touch(&c, 5, 102, FALSE);
+    assert_has(&c, 4, "0-99w,101-101w,102-102r,103-1023w");
+    assert_has(&c, 5, "100-100w,102-102r");
+    touch(&c, 4, 100, TRUE); /* it stays with what it wants too */
+    assert_has(&c, 4, "0-101w,102-102r,103-1023w");
+    assert_has(&c, 5, "102-102r");
+    cluster_clear(&c);
+}
+
+/* What comes free in a group in conflict is left for the others, for three seconds. */
+static void test_calm(void)
+{
+    QosCredit all = qos_credit_span(0, G_MAXUINT64, TRUE);
+    QosResource resource = group();
+    Cluster c;
+
+    cluster_start(&c);
+    touch(&c, 4, 7, TRUE);
+    touch(&c, 5, 100, TRUE);
+    qos_credit_cancel(c.nodes[4].owner, clock_of(&c, 4), &resource, &all, FALSE);
+    run(&c, 20 * QOS_MILLISECOND);
+    assert_has(&c, 4, "-");
+    touch(&c, 5, 101, TRUE);
+    assert_has(&c, 5, "100-101w");
+    run(&c, 4 * QOS_SECOND);
+    touch(&c, 5, 102, TRUE);
+    assert_has(&c, 5, "0-1023w");
+    qos_credit_clear(qos_resource_type(QOS_RESOURCE_INODES), &all);
+    cluster_clear(&c);
+}
+
+/* What another waits for is not taken on the way. */
+static void test_others_wait(void)
+{
+    Cluster c;
+    Use held, waits;
+
+    cluster_start(&c);
+    g_assert_cmpint(ask(&c, 4, 5, 5, TRUE, &held), ==, QOS_CREDIT_GRANTED);
+    g_assert_cmpint(ask(&c, 5, 5, 6, TRUE, &waits), ==, QOS_CREDIT_WAITING);
+    assert_has(&c, 4, "0-1023w");
+    put(&c, 4, &held);
+    run(&c, 20 * QOS_MILLISECOND);
+    g_assert_cmpint(waits.verdict, ==, QOS_CREDIT_GRANTED);
+    assert_has(&c, 4, "0-4w,7-1023w");
+    assert_has(&c, 5, "5-6w");
+    cluster_clear(&c);
+}
+
+/* Of two that waited for the end of the grace neither gets what the other wants. */
+static void test_after_grace(void)
+{
+    Cluster c;
+    Use one, other;
+
+    cluster_start(&c);
+    node_config(&c, 6, 1)->caches = TRUE; /* it would be told of a callback */
+    start(&c, 6);
+    run(&c, 10 * QOS_MILLISECOND);
+    crash(&c, 5);
+    crash(&c, 1);
+    start(&c, 1);
+    run(&c, LEASE / 2);
+    g_assert_true(is_alive(&c, 6) && qos_owner_in_grace(c.nodes[1].owner));
+    g_assert_cmpint(ask(&c, 6, 0, 9, TRUE, &one), ==, QOS_CREDIT_WAITING);
+    g_assert_cmpint(ask(&c, 4, 20, 29, TRUE, &other), ==, QOS_CREDIT_WAITING);
+    run(&c, 2 * LEASE);
+    g_assert_cmpint(one.verdict, ==, QOS_CREDIT_GRANTED);
+    g_assert_cmpint(other.verdict, ==, QOS_CREDIT_GRANTED);
+    assert_has(&c, 6, "0-19w,30-1023w");
+    assert_has(&c, 4, "20-29w");
+    g_assert_cmpuint(c.nodes[6].conflicts, ==, 0);
+    cluster_clear(&c);
+}
+
+/* A group has 1,024 inodes: what is beyond is nobody's. */
+static void test_beyond(void)
+{
+    Cluster c;
+    Use use;
+
+    cluster_start(&c);
+    g_assert_cmpint(ask(&c, 4, 1024, 1024, FALSE, &use), ==, QOS_CREDIT_DENIED);
+    cluster_clear(&c);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/credit-widen/alone", test_alone);
+    g_test_add_func("/credit-widen/readers-share", test_readers_share);
+    g_test_add_func("/credit-widen/split", test_split);
+    g_test_add_func("/credit-widen/calm", test_calm);
+    g_test_add_func("/credit-widen/others-wait", test_others_wait);
+    g_test_add_func("/credit-widen/after-grace", test_after_grace);
+    g_test_add_func("/credit-widen/beyond", test_beyond);
+    return g_test_run();
+}
