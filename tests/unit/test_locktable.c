@@ -1,0 +1,335 @@
+/*
+ * Tables of locks: each rule by itself, then random locks of random owners against a plain array of
+ * bytes and a plain search for circles (the seed is printed; QOSFS_SEED replays it).
+ */
+#include <stdlib.h>
+
+#include "fs/locktable.h"
+
+#define BYTES  24
+#define OWNERS 4
+#define FILES  3
+#define ROUNDS 30000
+
+static guint32 seed;
+
+static QosLock lock_of(guint64 owner, guint64 first, guint64 last, gboolean writes)
+{
+    return (QosLock){.owner = owner, .pid = (gint32)owner, .span = {first, last, writes}};
+}
+
+static void set(QosLocktable *table, guint64 owner, guint64 first, guint64 last, gboolean writes)
+{
+    QosLock lock = lock_of(owner, first, last, writes);
+
+    qos_locktable_set(table, &lock);
+}
+
+/* All locks as text: "1:0-9w 2:20-29r". */
+static char *text_of(const QosLocktable *table)
+{
+    GString *text = g_string_new(NULL);
+
+    for (guint i = 0; table->locks != NULL && i < table->locks->len; i++) {
+        const QosLock *lock = &g_array_index(table->locks, QosLock, i);
+        g_string_append_printf(text, "%s%" G_GUINT64_FORMAT ":%" G_GUINT64_FORMAT "-", i ? " " : "",
+                               lock->owner, lock->span.first);
+        g_string_append_printf(text, "%" G_GUINT64_FORMAT "%c", lock->span.last,
+                               lock->span.writes ? 'w' : 'r');
+    }
+    return g_string_free(text, FALSE);
+}
+
+static void assert_text(const QosLocktable *table, const char *expected)
+{
+    g_autofree char *text = text_of(table);
+
+    g_assert_cmpstr(text, ==, expected);
+}
+
+static gboolean is_free(const QosLocktable *table, guint64 owner, guint64 first, guint64 last,
+                        gboolean writes)
+{
+    return qos_locktable_conflict(table, owner, &(QosSpan){first, last, writes}) == NULL;
+}
+
+static void test_split_and_merge(void)
+{
+    QosLocktable table = {0};
+
+    set(&table, 1, 0, 29, FALSE);
+    set(&table, 1, 10, 19, TRUE);
+    assert_text(&table, "1:0-9r 1:10-19w 1:20-29r");
+    set(&table, 1, 10, 19, FALSE);
+    assert_text(&table, "1:0-29r");
+    g_assert_true(qos_locktable_unset(&table, 1, 5, 6));
+    assert_text(&table, "1:0-4r 1:7-29r");
+    set(&table, 1, 5, 6, FALSE);
+    assert_text(&table, "1:0-29r");
+    g_assert_false(qos_locktable_unset(&table, 2, 0, G_MAXUINT64));
+    g_assert_false(qos_locktable_unset(&table, 1, 30, G_MAXUINT64));
+    g_assert_true(qos_locktable_unset(&table, 1, 0, G_MAXUINT64));
+    g_assert_true(qos_locktable_is_empty(&table));
+    set(&table, 1, 0, G_MAXUINT64, TRUE); /* no byte lies before or behind */
+    set(&table, 1, G_MAXUINT64, G_MAXUINT64, FALSE);
+    set(&table, 1, 0, 0, FALSE);
+    assert_text(&table, "1:0-0r 1:1-18446744073709551614w 1:18446744073709551615-"
+                        "18446744073709551615r");
+    qos_locktable_clear(&table);
+}
+
+static void test_conflicts(void)
+{
+    QosLocktable table = {0};
+
+    set(&table, 1, 10, 19, FALSE);
+    set(&table, 2, 15, 29, FALSE);
+    g_assert_true(is_free(&table, 3, 0, 100, FALSE));
+    g_assert_false(is_free(&table, 3, 29, 40, TRUE));
+    g_assert_true(is_free(&table, 3, 30, 40, TRUE));
+    g_assert_false(is_free(&table, 1, 10, 15, TRUE)); /* the other reader */
+    g_assert_true(is_free(&table, 1, 10, 14, TRUE));
+    g_assert_cmpint(qos_locktable_conflict(&table, 3, &(QosSpan){0, 100, TRUE})->pid, ==, 1);
+    set(&table, 1, 10, 14, TRUE);
+    g_assert_false(is_free(&table, 3, 12, 12, FALSE));
+    g_assert_true(is_free(&table, 1, 10, 14, FALSE));
+    qos_locktable_clear(&table);
+}
+
+static void test_handles(void)
+{
+    QosLocktable table = {0};
+    char first, second;
+    QosLock lock = lock_of(1, 0, 9, TRUE);
+
+    lock.handle = &first;
+    qos_locktable_set(&table, &lock);
+    lock = lock_of(2, 20, 29, TRUE);
+    lock.handle = &second;
+    qos_locktable_set(&table, &lock);
+    g_assert_true(qos_locktable_unset_handle(&table, &first));
+    g_assert_false(qos_locktable_unset_handle(&table, &first));
+    g_assert_false(qos_locktable_has_owner(&table, 1));
+    g_assert_true(qos_locktable_has_owner(&table, 2));
+    assert_text(&table, "2:20-29w");
+    qos_locktable_clear(&table);
+}
+
+/* The table does not grow beyond what a message can carry. */
+static void test_room(void)
+{
+    QosLocktable table = {0};
+    guint count = 0;
+
+    for (; qos_locktable_has_room(&table); count++)
+        set(&table, 1, 2 * count, 2 * count, TRUE);
+    g_assert_cmpuint(count, <=, QOS_LOCKTABLE_MAX);
+    g_assert_cmpuint(count, >, QOS_LOCKTABLE_MAX / 2);
+    QosCredit join = qos_locktable_join(&table);
+    g_assert_cmpuint(join.count, ==, count);
+    qos_credit_clear(qos_resource_type(QOS_RESOURCE_EXTENT), &join);
+    qos_locktable_clear(&table);
+}
+
+/* 1 waits for 2, who waits for 3, who would wait for 1: in three files. */
+static void test_deadlock(void)
+{
+    QosLocktable tables[3] = {{0}};
+    QosLockWait waits[3];
+    GQueue queue = G_QUEUE_INIT;
+
+    for (guint i = 0; i < 3; i++)
+        set(&tables[i], (i + 1) % 3 + 1, 0, 0, TRUE);
+    for (guint i = 0; i < 3; i++) {
+        qos_lock_wait_init(&waits[i], &tables[i], i + 1, &(QosSpan){0, 9, TRUE});
+        g_assert_cmpint(qos_lock_wait_is_deadlock(&waits[i], &queue), ==, i == 2);
+        g_queue_push_tail_link(&queue, &waits[i].link);
+    }
+    g_queue_unlink(&queue, &waits[2].link);
+    g_queue_unlink(&queue, &waits[1].link); /* he gave up */
+    g_assert_false(qos_lock_wait_is_deadlock(&waits[2], &queue));
+    for (guint i = 0; i < 3; i++)
+        qos_locktable_clear(&tables[i]);
+}
+
+/* --- against a model --- */
+
+enum { NONE, READ, WRITE };
+
+typedef struct {
+    QosLocktable table;
+    guint8 model[OWNERS][BYTES];
+} File;
+
+typedef struct {
+    GRand *random;
+    File files[FILES];
+} World;
+
+static QosSpan random_span(GRand *random)
+{
+    guint64 first = g_rand_int_range(random, 0, BYTES);
+
+    return (QosSpan){first, g_rand_int_range(random, (gint32)first, BYTES), g_rand_boolean(random)};
+}
+
+static gboolean model_is_in_the_way(const File *file, guint owner, guint other, const QosSpan *span)
+{
+    if (owner == other)
+        return FALSE;
+    for (guint64 i = span->first; i <= span->last; i++) {
+        if (file->model[other][i] == WRITE || (file->model[other][i] == READ && span->writes))
+            return TRUE;
+    }
+    return FALSE;
+}
+
+static gboolean model_conflicts(const File *file, guint owner, const QosSpan *span)
+{
+    for (guint other = 0; other < OWNERS; other++) {
+        if (model_is_in_the_way(file, owner, other, span))
+            return TRUE;
+    }
+    return FALSE;
+}
+
+static void model_set(File *file, guint owner, const QosSpan *span, guint8 value)
+{
+    for (guint64 i = span->first; i <= span->last; i++)
+        file->model[owner][i] = value;
+}
+
+/* What the model says a range to be: the pieces of each owner, as long as they can be. */
+static guint model_pieces(const File *file)
+{
+    guint pieces = 0;
+
+    for (guint owner = 0; owner < OWNERS; owner++) {
+        for (guint i = 0; i < BYTES; i++) {
+            guint8 value = file->model[owner][i];
+            pieces += value != NONE && (i == 0 || file->model[owner][i - 1] != value);
+        }
+    }
+    return pieces;
+}
+
+static void check_file(const File *file)
+{
+    const QosResourceType *type = qos_resource_type(QOS_RESOURCE_EXTENT);
+    const GArray *locks = file->table.locks;
+    QosCredit join = qos_locktable_join(&file->table);
+    guint8 seen[OWNERS][BYTES] = {{0}};
+
+    g_assert_cmpuint(locks != NULL ? locks->len : 0, ==, model_pieces(file));
+    for (guint i = 0; locks != NULL && i < locks->len; i++) {
+        const QosLock *lock = &g_array_index(locks, QosLock, i);
+        g_assert_true(i == 0 || lock[-1].span.first <= lock->span.first);
+        for (guint64 at = lock->span.first; at <= lock->span.last; at++)
+            seen[lock->owner][at] = lock->span.writes ? WRITE : READ;
+    }
+    g_assert_cmpmem(seen, sizeof(seen), file->model, sizeof(file->model));
+    for (guint at = 0; at < BYTES; at++) {
+        guint8 most = NONE;
+        for (guint owner = 0; owner < OWNERS; owner++)
+            most = MAX(most, file->model[owner][at]);
+        QosCredit read = qos_credit_span(at, at, FALSE);
+        QosCredit write = qos_credit_span(at, at, TRUE);
+        g_assert_cmpint(type->matches(&read, &join), ==, most >= READ);
+        g_assert_cmpint(type->matches(&write, &join), ==, most == WRITE);
+        qos_credit_clear(type, &read);
+        qos_credit_clear(type, &write);
+    }
+    qos_credit_clear(type, &join);
+}
+
+static void step(World *world)
+{
+    File *file = &world->files[g_rand_int_range(world->random, 0, FILES)];
+    guint owner = g_rand_int_range(world->random, 0, OWNERS);
+    QosSpan span = random_span(world->random);
+    QosLock lock = lock_of(owner, span.first, span.last, span.writes);
+
+    g_assert_cmpint(qos_locktable_conflict(&file->table, owner, &span) != NULL, ==,
+                    model_conflicts(file, owner, &span));
+    if (g_rand_int_range(world->random, 0, 3) == 0) {
+        qos_locktable_unset(&file->table, owner, span.first, span.last);
+        model_set(file, owner, &span, NONE);
+    } else if (!model_conflicts(file, owner, &span)) {
+        qos_locktable_set(&file->table, &lock);
+        model_set(file, owner, &span, span.writes ? WRITE : READ);
+    }
+    check_file(file);
+}
+
+/* Each owner's wait makes an arrow; a circle through `from` is what Warshall finds. */
+static gboolean model_is_deadlock(const QosLockWait *waits, guint count, guint from)
+{
+    gboolean reaches[OWNERS][OWNERS] = {{0}};
+
+    for (guint i = 0; i < count; i++) {
+        const File *file = (const File *)waits[i].table;
+        for (guint other = 0; other < OWNERS; other++)
+            reaches[waits[i].owner][other] |=
+                model_is_in_the_way(file, waits[i].owner, other, &waits[i].span);
+    }
+    for (guint via = 0; via < OWNERS; via++) {
+        for (guint i = 0; i < OWNERS; i++) {
+            for (guint j = 0; j < OWNERS; j++)
+                reaches[i][j] |= reaches[i][via] && reaches[via][j];
+        }
+    }
+    return reaches[from][from];
+}
+
+/* Threads of a process may wait for several locks. */
+static gboolean check_deadlocks(World *world)
+{
+    QosLockWait waits[OWNERS + 2];
+    GQueue queue = G_QUEUE_INIT;
+    gboolean found = FALSE;
+
+    for (guint i = 0; i < G_N_ELEMENTS(waits); i++) {
+        QosSpan span = random_span(world->random);
+        qos_lock_wait_init(&waits[i],
+                           &world->files[g_rand_int_range(world->random, 0, FILES)].table,
+                           g_rand_int_range(world->random, 0, OWNERS), &span);
+        found = qos_lock_wait_is_deadlock(&waits[i], &queue);
+        g_assert_cmpint(found, ==, model_is_deadlock(waits, i + 1, (guint)waits[i].owner));
+        if (found)
+            break;
+        g_queue_push_tail_link(&queue, &waits[i].link);
+    }
+    return found;
+}
+
+static void test_against_a_model(void)
+{
+    World world = {.random = g_rand_new_with_seed(seed)};
+    guint deadlocks = 0;
+
+    for (guint round = 0; round < ROUNDS; round++) {
+        step(&world);
+        if (round % 10 == 0)
+            deadlocks += check_deadlocks(&world);
+    }
+    g_assert_cmpuint(deadlocks, >, 10);
+    for (guint i = 0; i < FILES; i++)
+        qos_locktable_clear(&world.files[i].table);
+    g_rand_free(world.random);
+}
+
+int main(int argc, char **argv)
+{
+    const char *given = g_getenv("QOSFS_SEED");
+
+    g_test_init(&argc, &argv, NULL);
+    seed = given != NULL ? (guint32)strtoul(given, NULL, 10) : g_random_int();
+    g_test_message("QOSFS_SEED=%u", seed);
+    g_test_add_func("/locktable/split_and_merge", test_split_and_merge);
+    g_test_add_func("/locktable/conflicts", test_conflicts);
+    g_test_add_func("/locktable/handles", test_handles);
+    g_test_add_func("/locktable/room", test_room);
+    g_test_add_func("/locktable/deadlock", test_deadlock);
+    g_test_add_func("/locktable/against_a_model", test_against_a_model);
+    return g_test_run();
+}
