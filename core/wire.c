@@ -1,0 +1,270 @@
+#include "core/wire.h"
+
+#include "base/bytes.h"
+
+#define MAGIC       0x53464f51u /* "QOFS" */
+#define LENGTH_SIZE sizeof(guint32)
+#define COMPACT     65536 /* bytes taken from a reader before what is left is moved to its front */
+
+/* --- writing --- */
+
+/* Returns where the frame begins. */
+static gsize begin(GByteArray *bytes, QosWireType type)
+{
+    gsize at = bytes->len;
+
+    qos_bytes_put_u32(bytes, 0);
+    qos_bytes_put_u8(bytes, (guint8)type);
+    return at;
+}
+
+/* Sets the length of the frame, or message, that begins at `at` and ends with `bytes`. */
+static void end(GByteArray *bytes, gsize at)
+{
+    guint32 length = GUINT32_TO_LE((guint32)(bytes->len - at - LENGTH_SIZE));
+
+    memcpy(bytes->data + at, &length, sizeof(length));
+}
+
+static void put_text(GByteArray *bytes, const char *text)
+{
+    gsize length = strlen(text);
+
+    g_assert(length <= G_MAXUINT8);
+    qos_bytes_put_u8(bytes, (guint8)length);
+    g_byte_array_append(bytes, (const guint8 *)text, (guint)length);
+}
+
+void qos_wire_put_hello(GByteArray *bytes, const QosWireHello *hello)
+{
+    gsize at = begin(bytes, QOS_WIRE_HELLO);
+
+    qos_bytes_put_u32(bytes, MAGIC);
+    qos_bytes_put_u32(bytes, hello->version);
+    qos_bytes_put_u64(bytes, hello->id);
+    qos_bytes_put_u32(bytes, hello->incarnation);
+    put_text(bytes, hello->store);
+    put_text(bytes, hello->name);
+    end(bytes, at);
+}
+
+void qos_wire_put_welcome(GByteArray *bytes, const QosWireWelcome *welcome)
+{
+    gsize at = begin(bytes, QOS_WIRE_WELCOME);
+
+    qos_bytes_put_u32(bytes, welcome->version);
+    qos_bytes_put_u64(bytes, welcome->id);
+    qos_bytes_put_u32(bytes, welcome->incarnation);
+    qos_bytes_put_u32(bytes, (guint32)(welcome->lease / QOS_MILLISECOND));
+    qos_bytes_put_u32(bytes, (guint32)(welcome->resend / QOS_MILLISECOND));
+    qos_bytes_put_u32(bytes, welcome->group);
+    end(bytes, at);
+}
+
+void qos_wire_put_refused(GByteArray *bytes, QosWireRefusal code, const char *reason)
+{
+    g_autofree char *valid = g_utf8_make_valid(reason, -1);
+    g_autoptr(GString) text = g_string_new(NULL);
+    gsize at = begin(bytes, QOS_WIRE_REFUSED);
+
+    for (const char *next = valid; *next != '\0'; next = g_utf8_next_char(next)) {
+        gunichar letter = g_utf8_get_char(next);
+        gsize size = text->len;
+
+        g_string_append_unichar(text, g_unichar_iscntrl(letter) ? ' ' : letter);
+        if (text->len > QOS_WIRE_REASON_MAX) {
+            g_string_truncate(text, size);
+            break;
+        }
+    }
+    qos_bytes_put_u8(bytes, (guint8)code);
+    put_text(bytes, text->str);
+    end(bytes, at);
+}
+
+/* Appends its length, and the message. */
+static void put_message(GByteArray *bytes, const QosCreditMessage *message)
+{
+    gsize at = bytes->len;
+
+    qos_bytes_put_u32(bytes, 0);
+    qos_credit_message_encode(message, bytes);
+    end(bytes, at);
+}
+
+gboolean qos_wire_put_credits(GByteArray *bytes, gsize *batch, const QosCreditMessage *message)
+{
+    gsize old_length = bytes->len, at = *batch;
+
+    if (at == QOS_WIRE_NO_BATCH)
+        at = begin(bytes, QOS_WIRE_CREDITS);
+    put_message(bytes, message);
+    if (*batch != QOS_WIRE_NO_BATCH && bytes->len - at - LENGTH_SIZE > QOS_WIRE_FRAME_MAX) {
+        g_byte_array_set_size(bytes, (guint)old_length);
+        at = begin(bytes, QOS_WIRE_CREDITS);
+        put_message(bytes, message);
+    }
+    if (bytes->len - at - LENGTH_SIZE > QOS_WIRE_FRAME_MAX) {
+        g_byte_array_set_size(bytes, (guint)old_length);
+        return FALSE;
+    }
+    end(bytes, at);
+    *batch = at;
+    return TRUE;
+}
+
+/* --- reading --- */
+
+/* `ret_text` has room for `most` bytes and the NUL. */
+static gboolean take_text(const guint8 **bytes, gsize *length, char *ret_text, gsize most)
+{
+    guint8 size;
+
+    if (!qos_bytes_take_u8(bytes, length, &size) || size > most ||
+        !qos_bytes_take(bytes, length, ret_text, size) ||
+        !g_utf8_validate_len(ret_text, size, NULL))
+        return FALSE;
+    ret_text[size] = '\0';
+    for (const char *next = ret_text; *next != '\0'; next = g_utf8_next_char(next)) {
+        if (g_unichar_iscntrl(g_utf8_get_char(next)))
+            return FALSE;
+    }
+    return TRUE;
+}
+
+gboolean qos_wire_get_hello(const guint8 *payload, gsize length, QosWireHello *ret_hello)
+{
+    QosWireHello hello = {0};
+    guint32 magic;
+
+    if (!qos_bytes_take_u32(&payload, &length, &magic) || magic != MAGIC ||
+        !qos_bytes_take_u32(&payload, &length, &hello.version))
+        return FALSE;
+    if (hello.version == QOS_WIRE_VERSION &&
+        (!qos_bytes_take_u64(&payload, &length, &hello.id) || hello.id == 0 ||
+         !qos_bytes_take_u32(&payload, &length, &hello.incarnation) || hello.incarnation == 0 ||
+         !take_text(&payload, &length, hello.store, QOS_WIRE_STORE_MAX) || hello.store[0] == '\0' ||
+         !take_text(&payload, &length, hello.name, QOS_WIRE_NAME_MAX) || length > 0))
+        return FALSE;
+    *ret_hello = hello;
+    return TRUE;
+}
+
+static gboolean take_milliseconds(const guint8 **bytes, gsize *length, QosTime *ret_duration)
+{
+    guint32 milliseconds;
+
+    if (!qos_bytes_take_u32(bytes, length, &milliseconds) || milliseconds == 0)
+        return FALSE;
+    *ret_duration = milliseconds * QOS_MILLISECOND;
+    return TRUE;
+}
+
+gboolean qos_wire_get_welcome(const guint8 *payload, gsize length, QosWireWelcome *ret_welcome)
+{
+    QosWireWelcome welcome = {0};
+
+    if (!qos_bytes_take_u32(&payload, &length, &welcome.version))
+        return FALSE;
+    if (welcome.version == QOS_WIRE_VERSION &&
+        (!qos_bytes_take_u64(&payload, &length, &welcome.id) || welcome.id == 0 ||
+         !qos_bytes_take_u32(&payload, &length, &welcome.incarnation) || welcome.incarnation == 0 ||
+         !take_milliseconds(&payload, &length, &welcome.lease) ||
+         !take_milliseconds(&payload, &length, &welcome.resend) ||
+         !qos_bytes_take_u32(&payload, &length, &welcome.group) || welcome.group == 0 ||
+         welcome.group > QOS_WIRE_GROUP_MAX || (welcome.group & (welcome.group - 1)) != 0 ||
+         length > 0))
+        return FALSE;
+    *ret_welcome = welcome;
+    return TRUE;
+}
+
+gboolean qos_wire_get_refused(const guint8 *payload, gsize length, QosWireRefused *ret_refused)
+{
+    QosWireRefused refused;
+    guint8 code;
+
+    if (!qos_bytes_take_u8(&payload, &length, &code) || code == 0 || code >= QOS_WIRE_REFUSALS ||
+        !take_text(&payload, &length, refused.reason, QOS_WIRE_REASON_MAX) || length > 0)
+        return FALSE;
+    refused.code = code;
+    *ret_refused = refused;
+    return TRUE;
+}
+
+gboolean qos_wire_get_credits(const guint8 **payload, gsize *length, QosCreditMessage *ret_message)
+{
+    guint32 size;
+
+    if (!qos_bytes_take_u32(payload, length, &size) || size > *length ||
+        !qos_credit_message_decode(ret_message, *payload, size))
+        return FALSE;
+    *payload += size;
+    *length -= size;
+    return TRUE;
+}
+
+const char *qos_wire_refusal_text(QosWireRefusal code)
+{
+    static const char *const texts[QOS_WIRE_REFUSALS] = {
+        [QOS_WIRE_BAD_VERSION] = "wrong version",
+        [QOS_WIRE_OTHER_STORE] = "store differs",
+        [QOS_WIRE_IDENTITY_TAKEN] = "identity taken",
+        [QOS_WIRE_NOT_PERMITTED] = "not permitted",
+        [QOS_WIRE_FULL] = "full",
+        [QOS_WIRE_BROKEN_PROTOCOL] = "protocol error",
+    };
+
+    return code > 0 && code < QOS_WIRE_REFUSALS ? texts[code] : "unknown";
+}
+
+/* --- frames --- */
+
+void qos_wire_reader_init(QosWireReader *reader)
+{
+    *reader = (QosWireReader){.bytes = g_byte_array_new(), .limit = QOS_WIRE_FRAME_MAX};
+}
+
+void qos_wire_reader_clear(QosWireReader *reader)
+{
+    g_clear_pointer(&reader->bytes, g_byte_array_unref);
+}
+
+void qos_wire_reader_feed(QosWireReader *reader, const guint8 *bytes, gsize length)
+{
+    if (reader->taken == reader->bytes->len || reader->taken >= COMPACT) {
+        g_byte_array_remove_range(reader->bytes, 0, (guint)reader->taken);
+        reader->taken = 0;
+    }
+    g_byte_array_append(reader->bytes, bytes, (guint)length);
+}
+
+gsize qos_wire_reader_waiting(const QosWireReader *reader)
+{
+    return reader->bytes->len - reader->taken;
+}
+
+QosWireVerdict qos_wire_reader_next(QosWireReader *reader, QosWireType *ret_type,
+                                    const guint8 **ret_payload, gsize *ret_length)
+{
+    const guint8 *bytes = reader->bytes->data + reader->taken;
+    gsize left = qos_wire_reader_waiting(reader);
+    guint32 length;
+    guint8 type;
+
+    if (!qos_bytes_take_u32(&bytes, &left, &length))
+        return QOS_WIRE_MORE;
+    if (length == 0 || length > reader->limit)
+        return QOS_WIRE_BROKEN;
+    if (!qos_bytes_take_u8(&bytes, &left, &type))
+        return QOS_WIRE_MORE;
+    if (type < QOS_WIRE_HELLO || type > QOS_WIRE_CREDITS)
+        return QOS_WIRE_BROKEN;
+    if (left < length - 1)
+        return QOS_WIRE_MORE;
+    reader->taken += LENGTH_SIZE + length;
+    *ret_type = type;
+    *ret_payload = bytes;
+    *ret_length = length - 1;
+    return QOS_WIRE_FRAME;
+}

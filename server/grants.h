@@ -1,0 +1,50 @@
+/*
+ * What the server decides: who may have which credit. One QosOwner, the root, and around it what a
+ * server knows of its clients. Everything happens in the main loop's thread.
+ *
+ * The sockets (server/listener.h) call the functions below with what came from peers whose identity
+ * they vouch for, and send what comes out. A client is known by its owner id, as long as it has a
+ * connection.
+ */
+#pragma once
+
+#include "core/pool.h"
+#include "core/wire.h"
+
+typedef struct QosGrants QosGrants;
+
+typedef struct {
+    const char *database; /* a directory */
+    QosPoolConfig pool;
+    QosTime lease;
+    QosTime resend;
+    guint group; /* inodes in a resource */
+} QosGrantsConfig;
+
+/* Where output goes. Called from within the functions below and from the main loop; the id is of a
+ * client that is connected. */
+typedef struct {
+    gpointer arg;
+    void (*send)(QosOwnerId id, const QosCreditMessage *message, gpointer arg);
+    /* Closes the connection with that reason; qos_grants_disconnected() is not called. */
+    void (*drop)(QosOwnerId id, QosWireRefusal code, const char *reason, gpointer arg);
+} QosGrantsOutput;
+
+/* NULL with an error (QOS_ERROR) where the server may not start. */
+QosGrants *qos_grants_new(const QosGrantsConfig *config, const QosGrantsOutput *output,
+                          GError **error);
+/* NULL is allowed. */
+void qos_grants_free(QosGrants *grants);
+
+/*
+ * A client said HELLO. `principal` is who is behind it ("uid 0", "CN=node1"), which the sockets
+ * have verified. FALSE: it is refused with *ret_refused, and not connected. It may be connected
+ * already: then this connection replaces the other one, which is not reported as disconnected.
+ */
+gboolean qos_grants_connected(QosGrants *grants, const QosWireHello *hello, const char *principal,
+                              QosWireWelcome *ret_welcome, QosWireRefused *ret_refused);
+/* Messages of a client that is connected, in the order in which they came. They stay the caller's.
+ */
+void qos_grants_received(QosGrants *grants, QosOwnerId id, const QosCreditMessage *messages,
+                         guint count);
+void qos_grants_disconnected(QosGrants *grants, QosOwnerId id);

@@ -1,0 +1,379 @@
+#include "server/options.h"
+
+#include <errno.h>
+#include <gio/gunixsocketaddress.h>
+#include <string.h>
+#include <sys/types.h>
+
+#include "base/error.h"
+#include "base/units.h"
+#include "core/wire.h"
+
+#define GROUP_OF_FILE    "server"
+
+#define LISTEN_DEFAULT   "unix:/run/qosfs/server.sock"
+#define CONTROL_DEFAULT  "/run/qosfs/control.sock"
+#define DATABASE_DEFAULT "/var/lib/qosfs/server"
+
+typedef struct Setting {
+    const char *name;
+    gboolean (*set)(QosServerOptions *options, const struct Setting *setting, const char *value,
+                    GError **error);
+    gsize field; /* in QosServerOptions, for a setter of many */
+    gint64 minimum, maximum;
+    const char *value; /* for --help */
+    const char *help;
+} Setting;
+
+/* --- setters --- */
+
+static gboolean bad_address(const char *value, GError **error)
+{
+    qos_set_error(error, EINVAL,
+                  "listen: \"%s\" is neither unix:/PATH nor tcp:ADDRESS:PORT, with a numeric "
+                  "address such as 0.0.0.0 or [::]",
+                  value);
+    return FALSE;
+}
+
+static gboolean set_listen(QosServerOptions *options, const Setting *setting G_GNUC_UNUSED,
+                           const char *value, GError **error)
+{
+    GSocketAddress *address = NULL;
+    const char *port = strrchr(value, ':');
+
+    if (g_str_has_prefix(value, "unix:/")) {
+        if (strlen(value) - strlen("unix:") >= 108) {
+            qos_set_error(error, EINVAL, "listen: the path \"%s\" is longer than 107 bytes",
+                          value + strlen("unix:"));
+            return FALSE;
+        }
+        address = g_unix_socket_address_new(value + strlen("unix:"));
+    } else if (g_str_has_prefix(value, "tcp:") && port > value + strlen("tcp:")) {
+        g_autofree char *host =
+            g_strndup(value + strlen("tcp:"), (gsize)(port - value) - strlen("tcp:"));
+        gsize length = strlen(host);
+        gint64 number;
+
+        if (!qos_parse_integer("listen: the port", port + 1, 0, G_MAXUINT16, &number, error))
+            return FALSE;
+        if (length > 2 && host[0] == '[' && host[length - 1] == ']') {
+            host[length - 1] = '\0';
+            memmove(host, host + 1, length - 1);
+        }
+        address = g_inet_socket_address_new_from_string(host, (guint)number);
+    }
+    if (address == NULL)
+        return bad_address(value, error);
+    g_ptr_array_add(options->listen, address);
+    return TRUE;
+}
+
+static gboolean set_path(QosServerOptions *options, const Setting *setting, const char *value,
+                         GError **error)
+{
+    char **path = G_STRUCT_MEMBER_P(options, setting->field);
+
+    if (!g_path_is_absolute(value)) {
+        qos_set_error(error, EINVAL, "%s: \"%s\" is not an absolute path", setting->name, value);
+        return FALSE;
+    }
+    g_free(*path);
+    *path = g_strdup(value);
+    return TRUE;
+}
+
+static gboolean set_uid(QosServerOptions *options, const Setting *setting, const char *value,
+                        GError **error)
+{
+    gint64 number;
+
+    if (!qos_parse_integer(setting->name, value, setting->minimum, setting->maximum, &number,
+                           error))
+        return FALSE;
+    uid_t uid = (uid_t)number;
+    g_array_append_val(options->allowed_uids, uid);
+    return TRUE;
+}
+
+static gboolean set_number(QosServerOptions *options, const Setting *setting, const char *value,
+                           GError **error)
+{
+    gint64 number;
+
+    if (!qos_parse_integer(setting->name, value, setting->minimum, setting->maximum, &number,
+                           error))
+        return FALSE;
+    *(guint *)G_STRUCT_MEMBER_P(options, setting->field) = (guint)number;
+    return TRUE;
+}
+
+static gboolean set_group(QosServerOptions *options, const Setting *setting, const char *value,
+                          GError **error)
+{
+    if (!set_number(options, setting, value, error))
+        return FALSE;
+    if ((options->group & (options->group - 1)) == 0)
+        return TRUE;
+    qos_set_error(error, EINVAL, "%s: %s is no power of two", setting->name, value);
+    return FALSE;
+}
+
+static gboolean set_bytes(QosServerOptions *options, const Setting *setting, const char *value,
+                          GError **error)
+{
+    g_autoptr(GError) reason = NULL;
+    gint64 bytes;
+
+    if (!qos_parse_bytes(value, &bytes, &reason)) {
+        qos_set_error(error, EINVAL, "%s: %s", setting->name, reason->message);
+        return FALSE;
+    }
+    *(gint64 *)G_STRUCT_MEMBER_P(options, setting->field) = bytes;
+    return TRUE;
+}
+
+static gboolean set_duration(QosServerOptions *options, const Setting *setting, const char *value,
+                             GError **error)
+{
+    g_autofree char *minimum = qos_format_duration(setting->minimum);
+    g_autofree char *maximum = qos_format_duration(setting->maximum);
+    g_autoptr(GError) reason = NULL;
+    QosTime duration;
+
+    if (!qos_parse_duration(value, &duration, &reason)) {
+        qos_set_error(error, EINVAL, "%s: %s", setting->name, reason->message);
+        return FALSE;
+    }
+    if (duration < setting->minimum || duration > setting->maximum) {
+        qos_set_error(error, EINVAL, "%s: %s is not within %s and %s", setting->name, value,
+                      minimum, maximum);
+        return FALSE;
+    }
+    *(QosTime *)G_STRUCT_MEMBER_P(options, setting->field) = duration;
+    return TRUE;
+}
+
+static gboolean set_law(QosServerOptions *options, const Setting *setting, const char *value,
+                        GError **error)
+{
+    if (!g_str_equal(value, "steady") && !g_str_equal(value, "hld")) {
+        qos_set_error(error, EINVAL, "%s: \"%s\" is neither steady nor hld", setting->name, value);
+        return FALSE;
+    }
+    options->pool.law = g_str_equal(value, "hld") ? QOS_POOL_HLD : QOS_POOL_STEADY;
+    return TRUE;
+}
+
+#define FIELD(name) G_STRUCT_OFFSET(QosServerOptions, name)
+
+static const Setting settings[] = {
+    {"listen", set_listen, 0, 0, 0, "ADDRESS",
+     "unix:/PATH or tcp:ADDRESS:PORT, as often as wanted (" LISTEN_DEFAULT ")"},
+    {"control", set_path, FIELD(control), 0, 0, "PATH", "socket of qosfsctl (" CONTROL_DEFAULT ")"},
+    {"database", set_path, FIELD(database), 0, 0, "DIR",
+     "what must outlive a restart (" DATABASE_DEFAULT ")"},
+    {"tls-ca", set_path, FIELD(tls_authority), 0, 0, "FILE",
+     "PEM: who signs the certificates of clients"},
+    {"tls-cert", set_path, FIELD(tls_certificate), 0, 0, "FILE", "PEM: the server's certificate"},
+    {"tls-key", set_path, FIELD(tls_key), 0, 0, "FILE", "PEM: its key"},
+    {"allow-uid", set_uid, 0, 0, G_MAXUINT32 - 1, "UID",
+     "who may connect by a Unix socket beside root and the server's user"},
+    {"limit", set_bytes, FIELD(pool.limit), 0, 0, "BYTES", "memory for credits: L (1G)"},
+    {"hard-limit", set_bytes, FIELD(pool.hard_limit), 0, 0, "BYTES",
+     "beyond it none is granted: HL (1.25 of the limit)"},
+    {"floor", set_bytes, FIELD(pool.floor), 0, 0, "BYTES",
+     "what each client may keep cached whatever the load (0)"},
+    {"cap", set_bytes, FIELD(pool.cap), 0, 0, "BYTES", "what one client may have (0: no cap)"},
+    {"law", set_law, 0, 0, 0, "NAME", "how the lock rate is set: steady or hld (steady)"},
+    {"lease", set_duration, FIELD(lease), QOS_SECOND, 3600 * QOS_SECOND, "TIME",
+     "how long a silent client keeps what it has (30s)"},
+    {"resend", set_duration, FIELD(resend), 10 * QOS_MILLISECOND, 60 * QOS_SECOND, "TIME",
+     "a message is repeated after this (200ms)"},
+    {"group", set_group, FIELD(group), 1, QOS_WIRE_GROUP_MAX, "N",
+     "inodes in a resource, a power of two (1024)"},
+    {"connections", set_number, FIELD(connections), 1, 65536, "N", "at most (1024)"},
+};
+
+/* --- where settings come from --- */
+
+static gboolean set(QosServerOptions *options, const char *name, const char *value, GError **error)
+{
+    for (guint i = 0; i < G_N_ELEMENTS(settings); i++) {
+        if (g_str_equal(settings[i].name, name))
+            return settings[i].set(options, &settings[i], value, error);
+    }
+    qos_set_error(error, EINVAL, "there is no setting \"%s\"; see --help", name);
+    return FALSE;
+}
+
+static gboolean read_file(QosServerOptions *options, const char *path, GError **error)
+{
+    g_autoptr(GKeyFile) file = g_key_file_new();
+    g_autoptr(GError) reason = NULL;
+    g_auto(GStrv) names = NULL;
+
+    if (g_key_file_load_from_file(file, path, G_KEY_FILE_NONE, &reason))
+        names = g_key_file_get_keys(file, GROUP_OF_FILE, NULL, &reason);
+    for (guint i = 0; names != NULL && names[i] != NULL && reason == NULL; i++) {
+        gboolean is_list = g_str_equal(names[i], "listen") || g_str_equal(names[i], "allow-uid");
+        g_autofree char *value = g_key_file_get_string(file, GROUP_OF_FILE, names[i], &reason);
+        g_auto(GStrv) values = g_strsplit(value != NULL ? value : "", is_list ? ";" : "\n", -1);
+
+        for (guint j = 0; values[j] != NULL && reason == NULL; j++) {
+            if (*g_strstrip(values[j]) != '\0' || !is_list)
+                set(options, names[i], values[j], &reason);
+        }
+    }
+    if (reason == NULL)
+        return TRUE;
+    qos_set_error(error, EINVAL, "%s: %s", path, reason->message);
+    return FALSE;
+}
+
+/* The words --NAME VALUE and --NAME=VALUE, after those of the file. */
+typedef struct {
+    GPtrArray *names, *values; /* owned */
+    char *file;
+} Words;
+
+static void words_clear(Words *words)
+{
+    g_ptr_array_unref(words->names);
+    g_ptr_array_unref(words->values);
+    g_free(words->file);
+}
+
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(Words, words_clear)
+
+static gboolean split_words(Words *words, QosServerOptions *options, int argc, char **argv,
+                            GError **error)
+{
+    for (int i = 1; i < argc; i++) {
+        const char *word = argv[i], *equals = strchr(word, '=');
+
+        if (g_str_equal(word, "--help") || g_str_equal(word, "-h")) {
+            options->help = TRUE;
+        } else if (g_str_equal(word, "--version") || g_str_equal(word, "-V")) {
+            options->version = TRUE;
+        } else if (g_str_equal(word, "--verbose") || g_str_equal(word, "-v")) {
+            options->verbose = TRUE;
+        } else if (!g_str_has_prefix(word, "--")) {
+            qos_set_error(error, EINVAL, "\"%s\" is no option; see --help", word);
+            return FALSE;
+        } else if (equals == NULL && i + 1 == argc) {
+            qos_set_error(error, EINVAL, "%s wants a value; see --help", word);
+            return FALSE;
+        } else {
+            char *name =
+                equals ? g_strndup(word + 2, (gsize)(equals - word - 2)) : g_strdup(word + 2);
+            const char *value = equals ? equals + 1 : argv[++i];
+
+            if (g_str_equal(name, "config")) {
+                g_free(words->file);
+                words->file = g_strdup(value);
+                g_free(name);
+                continue;
+            }
+            g_ptr_array_add(words->names, name);
+            g_ptr_array_add(words->values, g_strdup(value));
+        }
+    }
+    return TRUE;
+}
+
+/* --- the whole --- */
+
+static gboolean is_tcp(const QosServerOptions *options)
+{
+    for (guint i = 0; i < options->listen->len; i++) {
+        if (G_IS_INET_SOCKET_ADDRESS(options->listen->pdata[i]))
+            return TRUE;
+    }
+    return FALSE;
+}
+
+static gboolean complete(QosServerOptions *options, GError **error)
+{
+    guint files = (options->tls_authority != NULL) + (options->tls_certificate != NULL) +
+                  (options->tls_key != NULL);
+
+    if (options->listen->len == 0 && !set(options, "listen", LISTEN_DEFAULT, error))
+        return FALSE;
+    if (options->pool.hard_limit == 0)
+        options->pool.hard_limit =
+            MIN(options->pool.limit + options->pool.limit / 4, QOS_POOL_BYTES_MAX);
+    if (files % 3 != 0) {
+        qos_set_error(error, EINVAL, "of tls-ca, tls-cert and tls-key some are missing");
+        return FALSE;
+    }
+    if (files == 0 && is_tcp(options)) {
+        qos_set_error(error, EINVAL, "to listen on TCP, tls-ca, tls-cert and tls-key are needed");
+        return FALSE;
+    }
+    return qos_pool_config_check(&options->pool, error);
+}
+
+gboolean qos_server_options_parse(QosServerOptions *ret_options, int argc, char **argv,
+                                  GError **error)
+{
+    g_auto(Words) words = {g_ptr_array_new_with_free_func(g_free),
+                           g_ptr_array_new_with_free_func(g_free), NULL};
+    QosServerOptions options = {
+        .listen = g_ptr_array_new_with_free_func(g_object_unref),
+        .control = g_strdup(CONTROL_DEFAULT),
+        .database = g_strdup(DATABASE_DEFAULT),
+        .allowed_uids = g_array_new(FALSE, FALSE, sizeof(uid_t)),
+        .pool = {.limit = G_GINT64_CONSTANT(1) << 30},
+        .lease = 30 * QOS_SECOND,
+        .resend = 200 * QOS_MILLISECOND,
+        .group = QOS_WIRE_GROUP_MAX,
+        .connections = 1024,
+    };
+    gboolean is_right = split_words(&words, &options, argc, argv, error);
+
+    if (is_right && !options.help && !options.version) {
+        is_right = words.file == NULL || read_file(&options, words.file, error);
+        for (guint i = 0; is_right && i < words.names->len; i++)
+            is_right = set(&options, words.names->pdata[i], words.values->pdata[i], error);
+        is_right = is_right && complete(&options, error);
+    }
+    if (!is_right) {
+        qos_server_options_clear(&options);
+        return FALSE;
+    }
+    *ret_options = options;
+    return TRUE;
+}
+
+void qos_server_options_clear(QosServerOptions *options)
+{
+    g_clear_pointer(&options->listen, g_ptr_array_unref);
+    g_clear_pointer(&options->allowed_uids, g_array_unref);
+    g_clear_pointer(&options->control, g_free);
+    g_clear_pointer(&options->database, g_free);
+    g_clear_pointer(&options->tls_authority, g_free);
+    g_clear_pointer(&options->tls_certificate, g_free);
+    g_clear_pointer(&options->tls_key, g_free);
+}
+
+char *qos_server_options_help(void)
+{
+    GString *text = g_string_new("Usage: qosfs-server [--config FILE] [--SETTING VALUE]...\n"
+                                 "\n"
+                                 "Serves mounts that share a store, so that each may cache what no "
+                                 "other changes.\n"
+                                 "\n");
+
+    for (guint i = 0; i < G_N_ELEMENTS(settings); i++) {
+        g_autofree char *words = g_strdup_printf("--%s %s", settings[i].name, settings[i].value);
+        g_string_append_printf(text, "  %-20s %s\n", words, settings[i].help);
+    }
+    g_string_append(text, "\n  -v, --verbose        say more\n"
+                          "  -h, --help           this text\n"
+                          "  -V, --version        the version\n"
+                          "\n"
+                          "FILE has a section [server] with the same settings, NAME=VALUE; several "
+                          "addresses\nand uids are separated by ';'. See qosfs-server(8).\n");
+    return g_string_free(text, FALSE);
+}

@@ -1,0 +1,36 @@
+/*
+ * The settings of qosfs-server (docs/qosfs-server.8): on the command line as --NAME VALUE, in the
+ * file given by --config as NAME=VALUE below [server]. What is on the command line prevails; lists
+ * add up.
+ */
+#pragma once
+
+#include <gio/gio.h>
+
+#include "core/pool.h"
+
+typedef struct {
+    GPtrArray *listen;   /* of GSocketAddress: GUnixSocketAddress, GInetSocketAddress */
+    char *control;       /* the path of the Unix socket for qosfsctl */
+    char *database;      /* a directory */
+    char *tls_authority; /* PEM files; all three, or none */
+    char *tls_certificate;
+    char *tls_key;
+    GArray *allowed_uids; /* of uid_t, beside root and the server's own */
+    QosPoolConfig pool;
+    QosTime lease;
+    QosTime resend;
+    guint group;       /* inodes in a resource */
+    guint connections; /* at most */
+    gboolean verbose;
+    gboolean help; /* or version: the text is printed, nothing else was looked at */
+    gboolean version;
+} QosServerOptions;
+
+/* FALSE with an error (QOS_ERROR, EINVAL) that names the setting and says what it may be; then
+ * there is nothing to clear. */
+gboolean qos_server_options_parse(QosServerOptions *ret_options, int argc, char **argv,
+                                  GError **error);
+void qos_server_options_clear(QosServerOptions *options);
+/* The text for --help; free with g_free(). */
+char *qos_server_options_help(void);

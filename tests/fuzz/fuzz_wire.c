@@ -1,0 +1,126 @@
+/*
+ * The stream between mounts and server, hostile ones too. The input is the stream behind one byte,
+ * which says in what pieces it comes and whether frames of a HELLO's length alone are let in. What
+ * is read is written again to the same bytes, and however the stream is cut, the same comes out.
+ */
+#include <glib.h>
+#include <string.h>
+
+#include "core/wire.h"
+
+#define SHORT_FRAMES 0x80
+
+int LLVMFuzzerTestOneInput(const guint8 *data, gsize size);
+
+static gboolean write_hello(const guint8 *payload, gsize length, GByteArray *bytes)
+{
+    QosWireHello hello;
+
+    if (!qos_wire_get_hello(payload, length, &hello) || hello.version != QOS_WIRE_VERSION)
+        return FALSE;
+    qos_wire_put_hello(bytes, &hello);
+    return TRUE;
+}
+
+static gboolean write_welcome(const guint8 *payload, gsize length, GByteArray *bytes)
+{
+    QosWireWelcome welcome;
+
+    if (!qos_wire_get_welcome(payload, length, &welcome) || welcome.version != QOS_WIRE_VERSION)
+        return FALSE;
+    qos_wire_put_welcome(bytes, &welcome);
+    return TRUE;
+}
+
+static gboolean write_refused(const guint8 *payload, gsize length, GByteArray *bytes)
+{
+    QosWireRefused refused;
+
+    if (!qos_wire_get_refused(payload, length, &refused))
+        return FALSE;
+    g_assert_cmpstr(qos_wire_refusal_text(refused.code), !=, "unknown");
+    qos_wire_put_refused(bytes, refused.code, refused.reason);
+    return TRUE;
+}
+
+static gboolean write_credits(const guint8 *payload, gsize length, GByteArray *bytes)
+{
+    gsize batch = QOS_WIRE_NO_BATCH;
+    QosCreditMessage message;
+
+    while (length > 0) {
+        if (!qos_wire_get_credits(&payload, &length, &message))
+            return FALSE;
+        g_assert_true(qos_wire_put_credits(bytes, &batch, &message));
+        qos_credit_message_clear(&message);
+    }
+    return bytes->len > 0;
+}
+
+static void check_frame(QosWireType type, const guint8 *payload, gsize length)
+{
+    g_autoptr(GByteArray) bytes = g_byte_array_new();
+    gboolean is_written = FALSE;
+
+    switch (type) {
+    case QOS_WIRE_HELLO:
+        is_written = write_hello(payload, length, bytes);
+        break;
+    case QOS_WIRE_WELCOME:
+        is_written = write_welcome(payload, length, bytes);
+        break;
+    case QOS_WIRE_REFUSED:
+        is_written = write_refused(payload, length, bytes);
+        break;
+    case QOS_WIRE_CREDITS:
+        is_written = write_credits(payload, length, bytes);
+        break;
+    }
+    if (is_written) {
+        g_assert_cmpuint(bytes->data[4], ==, type);
+        g_assert_cmpmem(bytes->data + 5, bytes->len - 5, payload, length);
+    }
+}
+
+/* Returns how many frames there are, and what comes behind them. */
+static guint read_stream(const guint8 *data, gsize size, gsize step, guint32 limit,
+                         QosWireVerdict *ret_verdict)
+{
+    QosWireVerdict verdict = QOS_WIRE_MORE;
+    QosWireReader reader;
+    guint count = 0;
+
+    qos_wire_reader_init(&reader);
+    reader.limit = limit;
+    for (gsize at = 0; at < size && verdict == QOS_WIRE_MORE; at += step) {
+        QosWireType type;
+        const guint8 *payload;
+        gsize length;
+
+        qos_wire_reader_feed(&reader, data + at, MIN(step, size - at));
+        while ((verdict = qos_wire_reader_next(&reader, &type, &payload, &length)) ==
+               QOS_WIRE_FRAME) {
+            check_frame(type, payload, length);
+            count++;
+        }
+    }
+    g_assert_true(verdict == QOS_WIRE_BROKEN ||
+                  qos_wire_reader_waiting(&reader) <= (gsize)limit + sizeof(guint32) + step);
+    qos_wire_reader_clear(&reader);
+    *ret_verdict = verdict;
+    return count;
+}
+
+int LLVMFuzzerTestOneInput(const guint8 *data, gsize size)
+{
+    QosWireVerdict whole, cut;
+
+    if (size < 2)
+        return 0;
+    guint32 limit = data[0] & SHORT_FRAMES ? QOS_WIRE_HELLO_MAX : QOS_WIRE_FRAME_MAX;
+    gsize step = (data[0] & ~SHORT_FRAMES) + 1;
+    guint count = read_stream(data + 1, size - 1, size, limit, &whole);
+    g_assert_cmpuint(read_stream(data + 1, size - 1, step, limit, &cut), ==, count);
+    g_assert_cmpint(whole, ==, cut);
+    return 0;
+}
