@@ -37,6 +37,7 @@ sanitizer that was not announced. After kill() nothing is demanded. A test that 
 it fails and does not hang.
 
 small     as mount, with files=300: so many may the daemon open
+cluster   a factory of a lock server and mounts that share it: see cluster.py
 twins     a store and a mount over it, to do the same on both and demand the same outcome: see twins.py. The test runs
           for three actors: root, an ordinary user below root's mount, and one on a mount of his own
 
@@ -60,6 +61,7 @@ import threading
 
 import pytest
 
+from cluster import Cluster
 from harness import Mount, Store, World
 from twins import ACTORS, make_twins
 
@@ -112,8 +114,8 @@ def store(request, new_store):
 def _mounter(timeout=TEST_TIMEOUT):
     mounts = []
 
-    def make(store, options="", user=None, expect_failure=False, arguments=(), place=None):
-        made = Mount(_world, store, options, user, arguments, place)
+    def make(store, options="", user=None, expect_failure=False, arguments=(), place=None, prefix=()):
+        made = Mount(_world, store, options, user, arguments, place, prefix)
         mounts.append(made)
         if expect_failure:
             made.wait_failed()
@@ -167,6 +169,19 @@ def small(mount, monkeypatch):
             patch.setattr(subprocess, "Popen", limited)
             return mount(store, options, **more)
     return make
+
+
+@pytest.fixture
+def cluster(new_store):
+    with contextlib.ExitStack() as servers, _mounter() as mount:
+        def make(store=None, mounts=2, lease=30, tcp=False, options="", server_options=()):
+            made = Cluster(_world, mount, store or new_store(), lease, tcp, options, server_options)
+            servers.callback(made.close)
+            for _ in range(mounts):
+                made.add()
+            made.wait_up()
+            return made
+        yield make
 
 
 @pytest.fixture(params=ACTORS)
