@@ -291,7 +291,7 @@ gboolean qos_credit_cancel(QosOwner *owner, QosTime now, const QosResource *reso
     }
     if (owner->above == NULL)
         return TRUE; /* there is nobody to give it to */
-    if (is_used_against(book, theirs))
+    if (qos_owner_in_grace(owner) || is_used_against(book, theirs))
         return FALSE;
     type->yield(&book->borrowed, theirs);
     qos_owner_give_back(owner, book, now);
@@ -320,25 +320,26 @@ QosOwner *qos_owner_new(const QosOwnerConfig *config, const QosOwnerId *clients,
     g_assert(config->id != 0 && config->incarnation != 0 && !(config->lends && config->caches));
     owner->config = *config;
     owner->token = (guint64)config->incarnation << QOS_TOKEN_INCARNATION_SHIFT;
+    owner->first_token = owner->token;
     owner->last_output = &owner->first_output;
     owner->lazy_at = QOS_NEVER;
     owner->peers =
         g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, (GDestroyNotify)qos_peer_free);
     qos_heap_init(&owner->timers);
     qos_table_init(&owner->table);
-    if (config->above != 0) {
-        owner->token = 0; /* the lender's, when it has welcomed us */
-        owner->above = qos_peer_get(owner, config->above);
-        owner->above->is_above = TRUE;
-        qos_session_begin(owner, FALSE, now);
-        return owner;
-    }
     for (guint i = 0; i < count; i++) {
         QosPeer *peer = qos_peer_get(owner, clients[i]);
         peer->is_known = TRUE;
         peer->is_awaited = TRUE;
         owner->awaited++;
         owner->grace_until = now + config->lease + QOS_LEASE_DRIFT(config->lease);
+    }
+    if (config->above != 0) {
+        owner->token = 0; /* the lender's, when it has welcomed us */
+        owner->is_restoring = config->lends;
+        owner->above = qos_peer_get(owner, config->above);
+        owner->above->is_above = TRUE;
+        qos_session_begin(owner, FALSE, now);
     }
     return owner;
 }

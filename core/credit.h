@@ -28,8 +28,8 @@
  *
  * A restarted lender knows nobody: for one lease, its grace, those that it lent to (a durable list)
  * may reclaim what they had, and nothing else is granted; it ends early when all have come. A
- * restarted borrower has nothing, and what it had is free at once; if it lent to others, when its
- * lease ends.
+ * restarted borrower has nothing, and what it had is free at once; but if it lends, its own lender
+ * first restores to it what it had, so that those below can reclaim it.
  */
 #pragma once
 
@@ -98,15 +98,20 @@ typedef enum {
     QOS_MESSAGE_GRANT,    /* lender: has now `credit`, all in all, for `request` (0: for a claim) */
     QOS_MESSAGE_DENIED,   /* lender: to `request`; `delay` > 0: come back after that */
     QOS_MESSAGE_REVOKE,   /* lender: callback `request`: `credit` is wanted by another */
+    QOS_MESSAGE_RESTORE,  /* lender: had `more` before its restart; `flags`: QOS_RESTORE_LAST */
     QOS_MESSAGE_TYPES,
 } QosMessageType;
 
 enum {
     QOS_WELCOME_RECLAIM = 1 << 0, /* what was had may be reclaimed */
+    QOS_WELCOME_RESTORE = 1 << 1, /* it will be told what it had */
     QOS_RECLAIM_LAST = 1 << 0,
-    QOS_CANCEL_BUSY = 1 << 0, /* no answer yet: what is held will be for long */
-    QOS_HELLO_LENDS = 1 << 0, /* others may still use what the borrower had */
+    QOS_RESTORE_LAST = 1 << 0,
+    QOS_CANCEL_BUSY = 1 << 0,  /* no answer yet: what is held will be for long */
+    QOS_CANCEL_GRACE = 1 << 1, /* no answer yet: who holds it is known when a grace has ended */
+    QOS_HELLO_LENDS = 1 << 0,  /* others may still use what the borrower had */
     QOS_HELLO_RECLAIMS = 1 << 1,
+    QOS_HELLO_RESTORES = 1 << 2, /* it does not know what it had, and others may reclaim it */
 };
 
 /* A credit in a batch. */
@@ -151,7 +156,7 @@ typedef struct {
     gboolean lends;      /* may have borrowers */
     gboolean caches;     /* local users keep using what they have put until they cancel it: a
                             callback asks them first. Not for those that lend */
-    QosTime lease;       /* given to borrowers */
+    QosTime lease;       /* given to borrowers; not shorter than before a restart */
     QosTime resend;      /* a message is repeated after this */
     guint contention; /* conflicts per second on a resource, beyond which it is denied; 0: none */
     QosTime lockless; /* for so long */
@@ -178,8 +183,8 @@ typedef struct {
 /* QOS_SECOND-sized defaults: lease 30 s, resend 200 ms, contention 0. */
 void qos_owner_config_init(QosOwnerConfig *config, QosOwnerId id, guint32 incarnation);
 
-/* Begins its session above, or its grace: `clients` are those of the durable list (a root's only).
- */
+/* Begins its session above, and its grace: `clients` are those of the durable list of one that
+ * lends. */
 QosOwner *qos_owner_new(const QosOwnerConfig *config, const QosOwnerId *clients, guint count,
                         QosTime now);
 /* Holds are forgotten. NULL is allowed. */

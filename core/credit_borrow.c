@@ -71,8 +71,11 @@ void qos_session_begin(QosOwner *owner, gboolean reclaims, QosTime now)
     above->lender = 0;
     above->received = 0;
     above->session = (guint64)owner->config.incarnation << 32 | ++owner->sessions;
-    above->hello_flags =
-        (owner->config.lends ? QOS_HELLO_LENDS : 0) | (reclaims ? QOS_HELLO_RECLAIMS : 0);
+    above->hello_flags = owner->config.lends ? QOS_HELLO_LENDS : 0;
+    if (reclaims)
+        above->hello_flags |= QOS_HELLO_RECLAIMS;
+    else if (owner->is_restoring)
+        above->hello_flags |= QOS_HELLO_RESTORES;
     above->hello_sent = now;
     above->renew_at = above->acknowledge_at = QOS_NEVER;
     above->resend_after = owner->config.resend;
@@ -116,12 +119,15 @@ void qos_session_lose(QosOwner *owner, QosTime now)
     if (owner->above != NULL) {
         owner->above->state = QOS_SESSION_NONE;
         owner->above->until = 0;
+        /* Those that have not come yet may still use what they had. */
+        owner->is_restoring |= qos_owner_in_grace(owner);
     }
     g_hash_table_iter_init(&iter, owner->peers);
     while (g_hash_table_iter_next(&iter, NULL, (gpointer *)&peer)) {
         if (peer->is_above)
             continue;
         qos_peer_close(peer);
+        qos_peer_forget(owner, peer);
         drop_requests(owner, &peer->requests, now);
     }
     drop_requests(owner, &owner->requests, now);
@@ -208,8 +214,11 @@ void qos_session_welcomed(QosOwner *owner, const QosCreditMessage *message, QosT
         return;
     gboolean reclaims = (above->hello_flags & QOS_HELLO_RECLAIMS) &&
                         (message->flags & QOS_WELCOME_RECLAIM) && now < above->until;
+    gboolean restores =
+        (above->hello_flags & QOS_HELLO_RESTORES) && (message->flags & QOS_WELCOME_RESTORE);
     if (!reclaims)
         qos_session_lose(owner, now);
+    owner->is_restoring = restores;
     qos_peer_open(owner, above);
     above->lender = message->lender;
     above->lease = MAX(message->lease, 0);
@@ -217,12 +226,15 @@ void qos_session_welcomed(QosOwner *owner, const QosCreditMessage *message, QosT
     owner->above_token = MAX(owner->above_token, message->token);
     if (!reclaims) /* what is not yet reclaimed has the old lease */
         above->until = above->hello_sent + above->lease - QOS_LEASE_DRIFT(above->lease);
-    above->renew_at = qos_time_add(now, above->lease / QOS_RENEW_PART);
+    if (restores)
+        owner->first_token = message->token;
     if (reclaims) {
         reclaim_all(owner, now);
         qos_owner_pump_all(owner, now);
-        above->renew_at = now; /* the first message behind the claims */
+    } else if (!restores && qos_owner_in_grace(owner)) {
+        qos_grace_end(owner, now); /* there is nothing to reclaim */
     }
+    above->renew_at = now; /* behind the claims; or so that the lender hears that it is heard */
     qos_peer_schedule(owner, above);
 }
 
@@ -232,8 +244,9 @@ void qos_session_reset(QosOwner *owner, const QosCreditMessage *message, QosTime
 
     if (above->state != QOS_SESSION_OPEN || message->session != above->session)
         return;
-    gboolean is_restarted = message->lender > above->lender;
-    if (!is_restarted)
+    /* What was restored in part only cannot be claimed: the lender would take it for all. */
+    gboolean reclaims = message->lender > above->lender && !owner->is_restoring;
+    if (!reclaims)
         qos_session_lose(owner, now);
-    qos_session_begin(owner, is_restarted, now);
+    qos_session_begin(owner, reclaims, now);
 }

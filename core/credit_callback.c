@@ -60,7 +60,7 @@ void qos_callback_clear(QosSublet *sublet)
 
     if (callback == NULL)
         return;
-    if (!callback->is_busy)
+    if (qos_callback_is_due(callback))
         g_queue_unlink(&sublet->peer->callbacks, &callback->link);
     qos_credit_clear(qos_book_type(sublet->book), &callback->wanted);
     g_free(callback);
@@ -146,8 +146,8 @@ void qos_sublet_call_back(QosOwner *owner, QosSublet *sublet, const QosCredit *w
     }
     type->join(&callback->wanted, wanted);
     callback->id = ++owner->last_request;
-    if (callback->is_busy) {
-        callback->is_busy = FALSE;
+    if (!qos_callback_is_due(callback)) {
+        callback->is_busy = callback->is_in_grace = FALSE;
         callback->since = now;
         g_queue_push_tail_link(&sublet->peer->callbacks, &callback->link);
     }
@@ -187,13 +187,13 @@ QosSublet *qos_book_largest_sublet(const QosBook *book, gboolean *ret_waits)
     return largest;
 }
 
-/* To above: this is what we keep. */
-static void answer(QosOwner *owner, QosBook *book, gboolean is_busy, QosTime now)
+/* To above: this is what we keep. `flags`: QOS_CANCEL_BUSY, QOS_CANCEL_GRACE: for now. */
+static void answer(QosOwner *owner, QosBook *book, guint flags, QosTime now)
 {
     const QosResourceType *type = qos_book_type(book);
     QosBusy *busy = book->busy;
     QosCreditMessage message = {.type = QOS_MESSAGE_CANCEL,
-                                .flags = is_busy ? QOS_CANCEL_BUSY : 0,
+                                .flags = flags,
                                 .request = busy->callback,
                                 .resource = book->resource,
                                 .credit = qos_credit_copy(type, &book->borrowed),
@@ -201,13 +201,30 @@ static void answer(QosOwner *owner, QosBook *book, gboolean is_busy, QosTime now
 
     qos_owner_flush_lazy(owner, now);
     qos_peer_send(owner, owner->above, &message, now);
-    busy->is_busy = is_busy;
-    if (!is_busy) {
+    busy->is_busy = flags == QOS_CANCEL_BUSY;
+    busy->is_in_grace = flags == QOS_CANCEL_GRACE;
+    if (flags == 0) {
         busy->callback = 0;
         qos_credit_clear(type, &busy->wanted);
         busy->is_user_told = FALSE;
         busy->has_user_agreed = FALSE;
     }
+}
+
+/* Who holds it is not known before a grace has ended, ours or below: that is nobody's delay. */
+static void put_off(QosOwner *owner, QosBook *book, QosTime now)
+{
+    if (!book->busy->is_busy && !book->busy->is_in_grace)
+        answer(owner, book, QOS_CANCEL_GRACE, now);
+}
+
+static gboolean is_below_in_grace(const QosBook *book)
+{
+    for (const QosSublet *sublet = book->sublets; sublet != NULL; sublet = sublet->next) {
+        if (sublet->callback != NULL && sublet->callback->is_in_grace)
+            return TRUE;
+    }
+    return FALSE;
 }
 
 static void serve_shortage(QosOwner *owner, QosBook *book, QosTime now)
@@ -223,7 +240,7 @@ static void serve_shortage(QosOwner *owner, QosBook *book, QosTime now)
     gboolean has_given = !qos_credit_is_empty(type, &given);
     qos_credit_clear(type, &given);
     if (qos_credit_is_empty(type, &busy->wanted) || qos_credit_is_empty(type, &book->borrowed)) {
-        answer(owner, book, FALSE, now);
+        answer(owner, book, 0, now);
         return;
     }
     QosSublet *sublet =
@@ -231,7 +248,9 @@ static void serve_shortage(QosOwner *owner, QosBook *book, QosTime now)
     if (sublet != NULL)
         qos_sublet_call_back(owner, sublet, &busy->wanted, busy->flags, now);
     else if (!waits && (has_given || !busy->is_busy))
-        answer(owner, book, TRUE, now);
+        answer(owner, book, QOS_CANCEL_BUSY, now);
+    else if (waits && is_below_in_grace(book))
+        put_off(owner, book, now);
 }
 
 /* Answers the callback from above as far as that is possible now. */
@@ -242,6 +261,10 @@ void qos_book_serve_callback(QosOwner *owner, QosBook *book, QosTime now)
     gboolean is_in_use = FALSE;
     gboolean is_long = FALSE;
 
+    if (qos_owner_in_grace(owner)) {
+        put_off(owner, book, now);
+        return;
+    }
     if (type->divisible) {
         serve_shortage(owner, book, now);
         return;
@@ -268,8 +291,10 @@ void qos_book_serve_callback(QosOwner *owner, QosBook *book, QosTime now)
     is_in_use |= is_held;
     if (!is_in_use && !is_cached) {
         type->yield(&book->borrowed, &busy->wanted);
-        answer(owner, book, FALSE, now);
+        answer(owner, book, 0, now);
     } else if (is_long && !busy->is_busy) {
-        answer(owner, book, TRUE, now);
+        answer(owner, book, QOS_CANCEL_BUSY, now);
+    } else if (is_below_in_grace(book)) {
+        put_off(owner, book, now);
     }
 }

@@ -46,13 +46,20 @@ void qos_peer_remove_requests(QosOwner *owner, QosPeer *peer, QosTime now)
     }
 }
 
+/* Beyond all that the peer may have given to others, of which it told us nothing. */
+static void pass_tokens(QosOwner *owner, const QosPeer *peer)
+{
+    if (peer->hello_flags & QOS_HELLO_LENDS)
+        owner->token += owner->above == NULL ? QOS_TOKENS_AHEAD_ROOT : QOS_TOKENS_AHEAD;
+}
+
 /* All that the peer had is free, and it waits for nothing. */
 static void take_all(QosOwner *owner, QosPeer *peer, QosTime now)
 {
     qos_peer_close(peer);
     qos_peer_remove_requests(owner, peer, now);
-    if (peer->sublets.length > 0 && peer->hello_flags & QOS_HELLO_LENDS)
-        owner->token += owner->above == NULL ? QOS_TOKENS_AHEAD_ROOT : QOS_TOKENS_AHEAD;
+    if (peer->sublets.length > 0)
+        pass_tokens(owner, peer);
     while (peer->sublets.length > 0) {
         QosSublet *sublet = peer->sublets.head->data;
         QosBook *book = sublet->book;
@@ -60,6 +67,58 @@ static void take_all(QosOwner *owner, QosPeer *peer, QosTime now)
         book->token = ++owner->token;
         qos_book_pump(owner, book, now);
     }
+}
+
+/* It has restarted, and waits for nothing; what it had stays its own, at least as long as before,
+ * as others may use it. */
+static void keep_all(QosOwner *owner, QosPeer *peer, QosTime now)
+{
+    QosTime until = peer->until;
+
+    qos_peer_close(peer);
+    qos_peer_remove_requests(owner, peer, now);
+    pass_tokens(owner, peer);
+    peer->until = until;
+}
+
+static void send_restored(QosOwner *owner, QosPeer *peer, GArray *items, guint flags, QosTime now)
+{
+    QosCreditMessage message = {.type = QOS_MESSAGE_RESTORE, .flags = flags, .more = items};
+    qos_peer_send(owner, peer, &message, now);
+}
+
+/* Tells it what it had, and calls back again what was called back before it restarted. */
+static void restore_all(QosOwner *owner, QosPeer *peer, QosTime now)
+{
+    GArray *items = g_array_new(FALSE, FALSE, sizeof(QosCreditItem));
+    g_autoptr(GPtrArray) wanted = g_ptr_array_new();
+
+    for (GList *link = peer->sublets.head; link != NULL; link = link->next) {
+        QosSublet *sublet = link->data;
+        QosCreditItem item = {.resource = sublet->book->resource,
+                              .credit =
+                                  qos_credit_copy(qos_book_type(sublet->book), &sublet->credit),
+                              .token = sublet->token};
+        if (items->len == QOS_CREDIT_BATCH) {
+            send_restored(owner, peer, items, 0, now);
+            items = g_array_new(FALSE, FALSE, sizeof(QosCreditItem));
+        }
+        g_array_append_val(items, item);
+        if (sublet->callback != NULL)
+            g_ptr_array_add(wanted, sublet->book);
+        qos_callback_clear(sublet);
+    }
+    send_restored(owner, peer, items, QOS_RESTORE_LAST, now);
+    for (guint i = 0; i < wanted->len; i++)
+        qos_book_pump(owner, wanted->pdata[i], now);
+}
+
+void qos_peer_forget(QosOwner *owner, QosPeer *peer)
+{
+    if (!peer->is_known || peer->is_awaited)
+        return;
+    peer->is_known = FALSE;
+    qos_output_add(owner, QOS_OUTPUT_FORGET)->output.peer = peer->id;
 }
 
 void qos_grace_end(QosOwner *owner, QosTime now)
@@ -71,12 +130,11 @@ void qos_grace_end(QosOwner *owner, QosTime now)
     owner->awaited = 0;
     g_hash_table_iter_init(&iter, owner->peers);
     while (g_hash_table_iter_next(&iter, NULL, (gpointer *)&peer)) {
+        gboolean was_awaited = peer->is_awaited;
         peer->is_reclaiming = FALSE;
-        if (peer->is_awaited && peer->state == QOS_SESSION_NONE) {
-            peer->is_known = FALSE;
-            qos_output_add(owner, QOS_OUTPUT_FORGET)->output.peer = peer->id;
-        }
         peer->is_awaited = FALSE;
+        if (was_awaited && peer->state == QOS_SESSION_NONE)
+            qos_peer_forget(owner, peer);
     }
     qos_owner_pump_all(owner, now);
 }
@@ -91,15 +149,26 @@ void qos_grace_arrived(QosOwner *owner, QosPeer *peer, QosTime now)
         qos_grace_end(owner, now);
 }
 
+/* A HELLO that does not reclaim may be an old one, of one that still uses what it had: only who
+ * goes on with that session has lost it. What he has lent may still be in use. */
+void qos_grace_heard(QosOwner *owner, QosPeer *peer, QosTime now)
+{
+    if (peer->is_awaited && !peer->is_reclaiming && !(peer->hello_flags & QOS_HELLO_LENDS))
+        qos_grace_arrived(owner, peer, now);
+}
+
+/* The grace goes on to its end for one that has not claimed all: he may have an older lease. */
 void qos_peer_evict(QosOwner *owner, QosPeer *peer, QosTime now)
 {
-    if (peer->is_known) {
-        peer->is_known = FALSE;
-        qos_output_add(owner, QOS_OUTPUT_FORGET)->output.peer = peer->id;
-    }
+    qos_peer_forget(owner, peer);
     take_all(owner, peer, now);
-    if (peer->is_awaited && qos_owner_in_grace(owner))
-        qos_grace_arrived(owner, peer, now);
+}
+
+static void send_welcome(QosOwner *owner, QosPeer *peer)
+{
+    qos_peer_send_bare(owner, peer, QOS_MESSAGE_WELCOME,
+                       (peer->is_reclaiming ? QOS_WELCOME_RECLAIM : 0) |
+                           (peer->is_restored ? QOS_WELCOME_RESTORE : 0));
 }
 
 static void welcome(QosOwner *owner, QosPeer *peer, QosTime now)
@@ -108,37 +177,38 @@ static void welcome(QosOwner *owner, QosPeer *peer, QosTime now)
     peer->is_reclaiming =
         qos_owner_in_grace(owner) && peer->is_awaited && peer->hello_flags & QOS_HELLO_RECLAIMS;
     peer->lease = lease_for(owner, now);
-    peer->until = now + peer->lease + QOS_LEASE_DRIFT(peer->lease);
-    qos_peer_send_bare(owner, peer, QOS_MESSAGE_WELCOME,
-                       peer->is_reclaiming ? QOS_WELCOME_RECLAIM : 0);
+    peer->until = MAX(peer->until, now + peer->lease + QOS_LEASE_DRIFT(peer->lease));
+    send_welcome(owner, peer);
+    if (peer->is_restored)
+        restore_all(owner, peer, now);
     qos_peer_schedule(owner, peer);
-    /* What it has lent may still be in use: then the grace goes on. */
-    if (!peer->is_reclaiming && !(peer->hello_flags & QOS_HELLO_LENDS))
-        qos_grace_arrived(owner, peer, now);
 }
 
 void qos_peer_greeted(QosOwner *owner, QosPeer *peer, const QosCreditMessage *message, QosTime now)
 {
     if (message->session < peer->session || !owner->config.lends ||
-        !qos_owner_is_alive(owner, now) ||
+        !qos_owner_is_alive(owner, now) || owner->is_restoring ||
         lease_for(owner, now) < owner->config.lease / ANSWER_PART)
         return;
     /* If it ended before anything came, its welcome may have been lost: then it begins again. */
     if (message->session == peer->session &&
         (peer->state != QOS_SESSION_NONE || peer->received > 0)) {
         if (peer->state == QOS_SESSION_OPEN && peer->received == 0)
-            qos_peer_send_bare(owner, peer, QOS_MESSAGE_WELCOME,
-                               peer->is_reclaiming ? QOS_WELCOME_RECLAIM : 0);
+            send_welcome(owner, peer);
         return;
     }
     gboolean is_restarted = message->session >> 32 != peer->session >> 32;
-    if (is_restarted && peer->hello_flags & QOS_HELLO_LENDS && peer->sublets.length > 0 &&
-        now < peer->until)
+    peer->is_restored = message->flags & QOS_HELLO_RESTORES && peer->sublets.length > 0;
+    if (peer->is_restored)
+        keep_all(owner, peer, now);
+    else if (is_restarted && peer->hello_flags & QOS_HELLO_LENDS && peer->sublets.length > 0 &&
+             now < peer->until)
         return; /* those that it lent to may go on so long; it will say hello again */
-    take_all(owner, peer, now);
+    else
+        take_all(owner, peer, now);
     peer->session = message->session;
     peer->hello_flags = message->flags;
-    if (peer->is_known || owner->above != NULL) {
+    if (peer->is_known) {
         welcome(owner, peer, now);
         return;
     }
@@ -150,8 +220,11 @@ void qos_owner_saved(QosOwner *owner, QosOwnerId client, QosTime now)
 {
     QosPeer *peer = g_hash_table_lookup(owner->peers, &client);
 
-    if (peer == NULL || peer->state != QOS_SESSION_SAVING)
+    if (peer == NULL || peer->state != QOS_SESSION_SAVING) {
+        if (peer == NULL || !peer->is_known) /* it has gone meanwhile */
+            qos_output_add(owner, QOS_OUTPUT_FORGET)->output.peer = client;
         return;
+    }
     peer->is_known = TRUE;
     welcome(owner, peer, now);
 }

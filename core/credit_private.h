@@ -40,9 +40,10 @@ typedef struct {
 typedef struct {
     guint64 id;
     QosCredit wanted;
-    gboolean is_busy; /* held for long; then not in the peer's queue */
+    gboolean is_busy;     /* held for long */
+    gboolean is_in_grace; /* the borrower does not know yet who holds it */
     QosTime since;
-    GList link; /* of QosPeer.callbacks */
+    GList link; /* of QosPeer.callbacks, unless one of these */
 } QosCallback;
 
 struct QosSublet {
@@ -69,11 +70,12 @@ typedef struct QosCreditRequest {
 
 /* What only books have where something is going on. */
 typedef struct {
-    GQueue requests;  /* of QosCreditRequest: upgrades, reserved ones, others, each by age */
-    guint64 callback; /* from above; 0: none */
-    QosCredit wanted; /* by it */
-    guint flags;      /* QOS_CREDIT_RESERVE: somebody waits for it who is not to starve */
-    gboolean is_busy; /* the lender knows that it will take long */
+    GQueue requests;      /* of QosCreditRequest: upgrades, reserved ones, others, each by age */
+    guint64 callback;     /* from above; 0: none */
+    QosCredit wanted;     /* by it */
+    guint flags;          /* QOS_CREDIT_RESERVE: somebody waits for it who is not to starve */
+    gboolean is_busy;     /* the lender knows that it will take long, */
+    gboolean is_in_grace; /* or that a grace is to end first */
     gboolean is_user_told, has_user_agreed;
     double heat; /* conflicts per second, as of `heated` */
     QosTime heated, lockless_until;
@@ -125,6 +127,7 @@ struct QosPeer {
     gboolean is_known;        /* on the durable list */
     gboolean is_awaited;      /* the grace waits for it */
     gboolean is_reclaiming;
+    gboolean is_restored; /* it is being told what it had */
     QosHeapNode timer;
 };
 
@@ -157,7 +160,9 @@ struct QosOwner {
     guint64 lent;
     QosTime grace_until; /* 0: none */
     guint awaited;
-    GArray *lazy; /* of QosCreditItem: for the next message above; NULL: none */
+    QosToken first_token;  /* those given before the restart are smaller */
+    gboolean is_restoring; /* the lender above has not told yet what was had */
+    GArray *lazy;          /* of QosCreditItem: for the next message above; NULL: none */
     QosTime lazy_at;
     QosOutputEntry *first_output, **last_output;
     QosOutputEntry *taken; /* by the last qos_owner_output() */
@@ -212,6 +217,11 @@ void qos_book_note_conflict(QosBook *book, QosTime now);
 static inline gboolean qos_hold_is_lasting(const QosHold *hold)
 {
     return (hold->flags & QOS_CREDIT_LASTING) != 0;
+}
+/* Its answer is awaited: it is in the peer's queue. */
+static inline gboolean qos_callback_is_due(const QosCallback *callback)
+{
+    return !callback->is_busy && !callback->is_in_grace;
 }
 gboolean qos_type_is_called_back(const QosResourceType *type);
 QosBusy *qos_book_busy(QosBook *book);
@@ -286,6 +296,10 @@ void qos_peer_remove_requests(QosOwner *owner, QosPeer *peer, QosTime now);
 void qos_peer_evict(QosOwner *owner, QosPeer *peer, QosTime now);
 /* Says that the session is not known. */
 void qos_peer_reset(QosOwner *owner, QosPeer *peer, guint64 session);
+/* It forgets who is on the durable list. */
+void qos_peer_forget(QosOwner *owner, QosPeer *peer);
 void qos_grace_end(QosOwner *owner, QosTime now);
+/* It is in the session that it was welcomed to. */
+void qos_grace_heard(QosOwner *owner, QosPeer *peer, QosTime now);
 /* It has claimed all that it had, or never will. */
 void qos_grace_arrived(QosOwner *owner, QosPeer *peer, QosTime now);

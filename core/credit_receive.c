@@ -11,8 +11,8 @@
 /* The borrower keeps just that. What it gave back before our last grant reached it, it has again.
  */
 static gboolean take_back(QosOwner *owner, QosPeer *peer, const QosResource *resource,
-                          const QosCredit *keeps, QosToken token, guint64 answered,
-                          gboolean is_busy, QosTime now)
+                          const QosCredit *keeps, QosToken token, guint64 answered, guint flags,
+                          QosTime now)
 {
     QosBook *book = qos_table_find(&owner->table, resource);
     QosSublet *sublet = book != NULL ? qos_sublet_find(book, peer) : NULL;
@@ -21,13 +21,16 @@ static gboolean take_back(QosOwner *owner, QosPeer *peer, const QosResource *res
         return TRUE;
     const QosResourceType *type = qos_book_type(book);
     QosCallback *callback = sublet->callback;
-    gboolean is_answer = callback != NULL && answered == callback->id;
+    const gboolean is_answer = callback != NULL && answered == callback->id;
+    const gboolean is_put_off = (flags & (QOS_CANCEL_BUSY | QOS_CANCEL_GRACE)) != 0;
     if (token == sublet->token && !type->matches(keeps, &sublet->credit))
         return FALSE;
-    if (is_answer && is_busy && !callback->is_busy) {
-        callback->is_busy = TRUE;
-        g_queue_unlink(&peer->callbacks, &callback->link);
-    } else if (is_answer && !is_busy) {
+    if (is_answer && is_put_off) {
+        if (qos_callback_is_due(callback))
+            g_queue_unlink(&peer->callbacks, &callback->link);
+        callback->is_busy = (flags & QOS_CANCEL_BUSY) != 0;
+        callback->is_in_grace = !callback->is_busy;
+    } else if (is_answer) {
         qos_callback_clear(sublet);
     }
     if (token == sublet->token && !type->matches(&sublet->credit, keeps)) {
@@ -47,7 +50,7 @@ static gboolean handle_cancels(QosOwner *owner, QosPeer *peer, const GArray *ite
 {
     for (guint i = 0; items != NULL && i < items->len; i++) {
         const QosCreditItem *item = &g_array_index(items, QosCreditItem, i);
-        if (!take_back(owner, peer, &item->resource, &item->credit, item->token, 0, FALSE, now))
+        if (!take_back(owner, peer, &item->resource, &item->credit, item->token, 0, 0, now))
             return FALSE;
     }
     return TRUE;
@@ -58,7 +61,7 @@ static gboolean handle_cancel(QosOwner *owner, QosPeer *peer, const QosCreditMes
 {
     return handle_cancels(owner, peer, message->more, now) &&
            take_back(owner, peer, &message->resource, &message->credit, message->granted,
-                     message->request, (message->flags & QOS_CANCEL_BUSY) != 0, now);
+                     message->request, message->flags, now);
 }
 
 static gboolean handle_enqueue(QosOwner *owner, QosPeer *peer, const QosCreditMessage *message,
@@ -108,8 +111,7 @@ static gboolean handle_withdraw(QosOwner *owner, QosPeer *peer, const QosCreditM
 
 static gboolean claim(QosOwner *owner, QosPeer *peer, const QosCreditItem *item)
 {
-    if (!peer->is_reclaiming ||
-        item->token >> QOS_TOKEN_INCARNATION_SHIFT >= owner->config.incarnation)
+    if (!peer->is_reclaiming || item->token >= owner->first_token)
         return FALSE;
     QosBook *book = qos_book_get(owner, &item->resource);
     const QosResourceType *type = qos_book_type(book);
@@ -142,6 +144,33 @@ static gboolean handle_reclaim(QosOwner *owner, QosPeer *peer, const QosCreditMe
 }
 
 /* The borrower's side */
+
+/* What it had before it restarted. */
+static gboolean handle_restore(QosOwner *owner, const QosCreditMessage *message, QosTime now)
+{
+    if (!owner->is_restoring)
+        return FALSE;
+    for (guint i = 0; message->more != NULL && i < message->more->len; i++) {
+        const QosCreditItem *item = &g_array_index(message->more, QosCreditItem, i);
+        const QosResourceType *type = qos_resource_type(item->resource.type);
+        QosBook *book = qos_book_get(owner, &item->resource);
+        gboolean is_new =
+            qos_credit_is_empty(type, &book->borrowed) && !qos_credit_is_empty(type, &item->credit);
+        if (is_new) {
+            book->borrowed = qos_credit_copy(type, &item->credit);
+            book->granted = item->token;
+            book->token = owner->token;
+        }
+        qos_book_tidy(owner, book);
+        if (!is_new)
+            return FALSE;
+    }
+    if (message->flags & QOS_RESTORE_LAST) {
+        owner->is_restoring = FALSE;
+        qos_owner_pump_all(owner, now);
+    }
+    return TRUE;
+}
 
 static QosCreditRequest *find_asked(const QosBook *book, guint64 id)
 {
@@ -234,6 +263,8 @@ gboolean qos_owner_handle(QosOwner *owner, QosPeer *peer, const QosCreditMessage
         return handle_denied(owner, message, now);
     case QOS_MESSAGE_REVOKE:
         return handle_revoke(owner, message, now);
+    case QOS_MESSAGE_RESTORE:
+        return handle_restore(owner, message, now);
     default:
         return FALSE;
     }

@@ -244,6 +244,8 @@ static void receive_numbered(QosOwner *owner, QosPeer *peer, const QosCreditMess
         reject(owner, peer, now);
         return;
     }
+    if (!peer->is_above)
+        qos_grace_heard(owner, peer, now);
     if (message->sequence == 0)
         return;
     peer->acknowledge_at = MIN(peer->acknowledge_at, now + owner->config.resend / 4);
@@ -262,7 +264,7 @@ static gboolean is_well_formed(const QosCreditMessage *message, const QosPeer *p
 {
     static const guint from_lender = 1 << QOS_MESSAGE_WELCOME | 1 << QOS_MESSAGE_RESET |
                                      1 << QOS_MESSAGE_GRANT | 1 << QOS_MESSAGE_DENIED |
-                                     1 << QOS_MESSAGE_REVOKE;
+                                     1 << QOS_MESSAGE_REVOKE | 1 << QOS_MESSAGE_RESTORE;
 
     if (message->type == QOS_MESSAGE_RENEW)
         return TRUE;

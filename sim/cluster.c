@@ -195,7 +195,7 @@ static QosTime arrival(QosCluster *cluster, const QosNode *from)
                     G_GINT64_CONSTANT(1000);
 
     if (qos_cluster_chance(cluster, cluster->faults.straggle) || cluster->now < from->slow_until)
-        delay += qos_cluster_random(cluster, 3000) * QOS_MILLISECOND;
+        delay += qos_cluster_random(cluster, QOS_CLUSTER_LATE / QOS_MILLISECOND) * QOS_MILLISECOND;
     return cluster->now + delay;
 }
 
@@ -332,19 +332,26 @@ static void handle(QosCluster *cluster, Event *event)
     free_event(event);
 }
 
+static QosTime end_of(const QosCluster *cluster)
+{
+    return QOS_CLUSTER_TROUBLE + QOS_CLUSTER_LATE +
+           cluster->trial->settles * MILLION / (MILLION - cluster->faults.drift);
+}
+
 static void run(QosCluster *cluster)
 {
+    const QosTime end = end_of(cluster);
     QosHeapNode *next;
 
     add_event(cluster, FAULT, NULL, 0);
     add_event(cluster, CALM, NULL, QOS_CLUSTER_TROUBLE);
     while (!cluster->failure && (next = qos_heap_peek(&cluster->events)) != NULL &&
-           next->key < QOS_CLUSTER_END) {
+           next->key < end) {
         cluster->now = next->key;
         qos_heap_remove(&cluster->events, next);
         handle(cluster, (Event *)next);
     }
-    cluster->now = QOS_CLUSTER_END;
+    cluster->now = end;
     if (!cluster->failure)
         cluster->trial->settled(cluster);
 }

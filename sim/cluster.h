@@ -8,7 +8,8 @@
  * state dies with it, what it has saved does not.
  *
  * A trial is a protocol's cluster, with what must hold after each step. It is disturbed for a
- * while; then the faults end, and it has as long again to settle.
+ * while; then the faults end, and when the last late message has come it has the time to settle
+ * that its protocol needs by the slowest clock.
  */
 #pragma once
 
@@ -17,8 +18,7 @@
 #include "sim/fault.h"
 
 #define QOS_CLUSTER_TROUBLE (4 * QOS_SECOND)
-/* Late messages come for 3 s more, and may renew a lease that has to end first. */
-#define QOS_CLUSTER_END (10 * QOS_SECOND)
+#define QOS_CLUSTER_LATE    (3 * QOS_SECOND) /* of a message, at most */
 
 typedef struct QosCluster QosCluster;
 typedef struct QosNode QosNode;
@@ -62,6 +62,7 @@ typedef struct {
     const char *name;
     const char *promise;      /* what is checked, in words */
     const char *const *rules; /* that can be broken on purpose, to see it caught; ended by NULL */
+    QosTime settles;          /* by its clocks, from the last late message on */
     /* Adds the nodes. `broken` is one of `rules`, or NULL. */
     void (*build)(QosCluster *cluster, const char *broken);
     void (*clear)(QosCluster *cluster);

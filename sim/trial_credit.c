@@ -15,6 +15,10 @@
 #define QUANTITY 1000
 #define LENT_MAX 9 /* credits of one owner: two borrowers could have 12 */
 #define LEASE    (3 * QOS_SECOND / 2)
+#define RESEND   (50 * QOS_MILLISECOND)
+/* At each of two levels below the root, a lease or grace that has to end, and then the longest
+ * interval between two messages that go unanswered. */
+#define SETTLES (2 * (LEASE + QOS_LEASE_DRIFT(LEASE) + 16 * RESEND))
 
 typedef enum { IDLE, WAITING, CONVERTING, HOLDING } UserState;
 
@@ -387,8 +391,9 @@ static gboolean is_mount(const QosNode *node)
 static void start(QosNode *node)
 {
     const World *world = node->cluster->arg;
-    const gboolean forgets = is_broken(node->cluster, "double-grant");
-    const QosTime grace_used = is_broken(node->cluster, "reclaim") ? 2 * LEASE : 0;
+    const char *list_rule = node->parent ? "server-list" : "double-grant";
+    const gboolean forgets = is_broken(node->cluster, list_rule);
+    const QosTime grace_used = !node->parent && is_broken(node->cluster, "reclaim") ? 2 * LEASE : 0;
     State *state = g_new0(State, 1);
     QosOwnerConfig config;
 
@@ -396,7 +401,7 @@ static void start(QosNode *node)
     config.above = node->parent ? node->parent->number + 1 : 0;
     config.lends = !is_mount(node);
     config.lease = LEASE;
-    config.resend = 50 * QOS_MILLISECOND;
+    config.resend = RESEND;
     config.contention = world->is_contended ? 2 : 0;
     config.lockless = 200 * QOS_MILLISECOND;
     config.capital = capital;
@@ -464,7 +469,7 @@ static char *describe(GBytes *bytes)
 {
     static const char *const names[] = {"HELLO",   "WELCOME",  "RESET",  "RENEW",
                                         "ENQUEUE", "WITHDRAW", "CANCEL", "RECLAIM",
-                                        "GRANT",   "DENIED",   "REVOKE"};
+                                        "GRANT",   "DENIED",   "REVOKE", "RESTORE"};
     gsize length;
     const guint8 *data = g_bytes_get_data(bytes, &length);
     QosCreditMessage message;
@@ -614,12 +619,14 @@ static void settled(QosCluster *cluster)
     qos_observer_check_books(&world->observer, cluster);
 }
 
-static const char *const rules[] = {"fencing", "lease-reuse", "reclaim", "double-grant", NULL};
+static const char *const rules[] = {"fencing",      "lease-reuse", "reclaim",
+                                    "double-grant", "server-list", NULL};
 
 const QosTrial qos_trial_credit = {
     .name = "credit",
     .promise = "no two usable credits conflict, tokens grow, books agree, requests end",
     .rules = rules,
+    .settles = SETTLES,
     .build = build,
     .clear = clear,
     .check = check,

@@ -278,6 +278,7 @@ const QosTrial qos_trial_epoch = {
     .promise =
         "an epoch begins with the same data everywhere, once, in order; each call is answered",
     .rules = rules,
+    .settles = PATIENCE + 5 * TIMEOUT,
     .build = build,
     .clear = clear,
     .check = check,

@@ -385,6 +385,7 @@ const QosTrial qos_trial_pool = {
     .name = "pool",
     .promise = "no grant takes G above HL, the books agree, no late SLR is heeded, requests end",
     .rules = rules,
+    .settles = SILENCE + 10 * RESEND,
     .build = build,
     .clear = clear,
     .check = check,

@@ -64,6 +64,8 @@ static void drain(Server *server)
     guint greetings = 0;
 
     while (qos_owner_output(server->owner, &output)) {
+        if (output.kind == QOS_OUTPUT_SAVE)
+            qos_owner_saved(server->owner, output.peer, server->now);
         if (output.kind != QOS_OUTPUT_SEND)
             continue;
         guint peer = peer_of(output.peer);

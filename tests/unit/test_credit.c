@@ -648,6 +648,32 @@ static void test_lender_restarts(void)
     cluster_clear(&c);
 }
 
+/* A copy of the HELLO with which a borrower once began: it says that it has nothing, but that was
+ * long ago. */
+static void test_late_hello(void)
+{
+    Cluster c;
+    Use one, other;
+    mounts_init(&c, 2);
+    got(&c, 4, writing, 0, &one);
+    const QosCreditMessage hello = {.type = QOS_MESSAGE_HELLO,
+                                    .session = G_GUINT64_CONSTANT(1) << 32 | 1};
+    crash(&c, 1);
+    c.nodes[4].is_deaf = TRUE;
+    start(&c, 1);
+    run(&c, 10 * QOS_MILLISECOND);
+    qos_owner_receive(c.nodes[1].owner, 4, &hello, clock_of(&c, 1));
+    run(&c, 3 * QOS_SECOND); /* the other has come */
+    g_assert_nonnull(one.hold.book);
+    g_assert_true(qos_owner_in_grace(c.nodes[1].owner));
+    get(&c, 5, writing, 0, &other);
+    c.nodes[4].is_deaf = FALSE;
+    run(&c, LEASE / 2);
+    g_assert_nonnull(one.hold.book);
+    g_assert_cmpint(other.verdict, ==, QOS_CREDIT_WAITING);
+    cluster_clear(&c);
+}
+
 static void test_grace_ends(void)
 {
     Cluster c;
@@ -752,6 +778,7 @@ int main(int argc, char **argv)
     g_test_add_func("/credit/leases-are-renewed", test_leases_are_renewed);
     g_test_add_func("/credit/borrower-restarts", test_borrower_restarts);
     g_test_add_func("/credit/lender-restarts", test_lender_restarts);
+    g_test_add_func("/credit/late-hello", test_late_hello);
     g_test_add_func("/credit/grace-ends", test_grace_ends);
     g_test_add_func("/credit/rules-broken", test_rules_broken);
     return g_test_run();
