@@ -44,6 +44,17 @@ QosTime qos_gate_now(void)
     return now.tv_sec * QOS_SECOND + now.tv_nsec;
 }
 
+/* Adaptive: whoever finds it taken looks again for a moment before he sleeps, as it is held for
+ * less time than a sleep takes. */
+static void init_lock(pthread_mutex_t *lock)
+{
+    pthread_mutexattr_t attributes;
+    pthread_mutexattr_init(&attributes);
+    pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_ADAPTIVE_NP);
+    pthread_mutex_init(lock, &attributes);
+    pthread_mutexattr_destroy(&attributes);
+}
+
 static void init_condition(pthread_cond_t *condition)
 {
     pthread_condattr_t attributes;
@@ -60,7 +71,7 @@ QosGate *qos_gate_new(const QosPolicyClass *policy, guint slots, QosTime job_cle
     char host[256] = "";
 
     gethostname(host, sizeof(host) - 1);
-    pthread_mutex_init(&gate->lock, NULL);
+    init_lock(&gate->lock);
     init_condition(&gate->lead);
     init_condition(&gate->follow);
     gate->sched = qos_sched_new(policy, slots, host, job_cleanup_interval, now);

@@ -48,7 +48,10 @@
 #define SLOTS_AT_FIRST   64 /* until control has read the tunables */
 #define CLEANUP_AT_FIRST (600 * QOS_SECOND)
 #define THREADS_MIN      128
-#define MAX_IDLE_THREADS 16
+/* More readers wait in the kernel than there are CPUs: while some have lost theirs to callers that
+ * they answered, others would have to be called, each time by futex(2). */
+#define READERS_TO_SPARE 8
+#define READERS_PARKED   8 /* idle beyond these; further ones end */
 
 typedef struct {
     QosFs fs; /* first: libfuse's user data */
@@ -204,6 +207,11 @@ static struct fuse_session *new_session(Mounter *mounter, GError **error)
     return session;
 }
 
+static guint waiting_readers(void)
+{
+    return g_get_num_processors() + READERS_TO_SPARE;
+}
+
 /* The readers: more than the store has slots, and what goes without a slot has readers besides, so
  * that one is free to read whatever the others wait for. */
 static gboolean choose_threads(Mounter *mounter, GError **error)
@@ -282,7 +290,7 @@ static gboolean start(Mounter *mounter, GError **error)
     warn_of_bound(mounter);
     fs->handles = qos_handles_new();
     fs->openers = qos_openers_new();
-    fs->readers = qos_readers_new(MAX(g_get_num_processors(), 2));
+    fs->readers = qos_readers_new(waiting_readers());
     fs->gate = qos_gate_new(&qos_policy_tbf, SLOTS_AT_FIRST, CLEANUP_AT_FIRST);
     if (timeout != QOS_NEVER)
         qos_gate_set_max_wait(fs->gate, timeout / 2); /* the other half is for the store */
@@ -423,7 +431,7 @@ static gboolean loop(Mounter *mounter, GError **error)
     config = fuse_loop_cfg_create();
     fuse_loop_cfg_set_clone_fd(config, mounter->ring == NULL);
     fuse_loop_cfg_set_max_threads(config, mounter->options.threads + QOS_THREADS_BESIDE);
-    fuse_loop_cfg_set_idle_threads(config, MAX_IDLE_THREADS);
+    fuse_loop_cfg_set_idle_threads(config, waiting_readers() + READERS_PARKED);
     mask_signals(SIG_UNBLOCK);
     result = fuse_session_loop_mt(session, config);
     mask_signals(SIG_BLOCK);

@@ -4,7 +4,7 @@
  * `reading` counts the threads that are in the kernel, or on the way. It is changed without the
  * lock, as two of three threads never need it: only one that finds too many parks, and only the one
  * that was the last looks for a parked one. A thread that parks looks again once it is in the list,
- * so that either it sees that nobody reads, or the last one sees it. `serving` is a hint alone.
+ * so that either it sees that nobody reads, or the last one sees it.
  */
 #include "fs/readers.h"
 
@@ -25,13 +25,9 @@
 struct QosReaders {
     gint most;
     gint reading;         /* atomic */
-    gint serving;         /* atomic: threads that have read a request, and did not come back yet */
     pthread_mutex_t lock; /* of `parked` and of what is in it */
     GQueue parked;        /* of Place, the last one first */
 };
-
-/* This thread has read a request. */
-static __thread gboolean is_serving;
 
 /* Where a parked thread waits: on its stack. */
 typedef struct {
@@ -101,9 +97,7 @@ static void park(QosReaders *readers)
 
 static void begin_reading(QosReaders *readers)
 {
-    gboolean is_idle = is_serving && g_atomic_int_dec_and_test(&readers->serving);
-
-    if (g_atomic_int_add(&readers->reading, 1) < readers->most + (is_idle ? 1 : 0))
+    if (g_atomic_int_add(&readers->reading, 1) < readers->most)
         return;
     g_atomic_int_add(&readers->reading, -1);
     park(readers);
@@ -111,8 +105,6 @@ static void begin_reading(QosReaders *readers)
 
 static void end_reading(QosReaders *readers)
 {
-    is_serving = TRUE;
-    g_atomic_int_inc(&readers->serving);
     if (!g_atomic_int_dec_and_test(&readers->reading))
         return;
     pthread_mutex_lock(&readers->lock);

@@ -10,9 +10,6 @@
  * last one parked is the first one called, and it is called only when nobody reads any more: when
  * all the others are busy in the store. So a slow store gets as many threads as it needs, up to
  * libfuse's own limit, and a quick one is served by few that stay warm.
- *
- * One more waits when nobody has a request. A single caller's next request often comes before the
- * thread that answered the last one is back: without that one, each would have to call another.
  */
 #pragma once
 
@@ -21,7 +18,7 @@
 
 typedef struct QosReaders QosReaders;
 
-/* At most `most` (>= 1) threads wait in the kernel, and one more when all are idle. */
+/* At most `most` (>= 1) threads wait in the kernel. */
 QosReaders *qos_readers_new(guint most);
 void qos_readers_free(QosReaders *readers); /* NULL is allowed */
 /* Lets the mounted session, whose user data starts with a QosFs that has `readers`, read through

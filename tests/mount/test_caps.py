@@ -5,6 +5,7 @@ A folder of the store that hangs is another mount whose daemon is stopped.
 import contextlib
 import errno
 import os
+import pathlib
 import re
 import signal
 import subprocess
@@ -125,6 +126,32 @@ def test_jobs_that_hang_leave_slots(stoppable):
         assert 28 - 16 < qos.state()["slots"]["stalled"] <= 28
     wait_until(lambda: qos.state()["slots"]["running"] == 0, what="the end")
     assert qos.state()["slots"]["stalled"] == 0
+
+
+def reads_requests(pid, task):
+    """TRUE where the thread is in a system call on /dev/fuse."""
+    try:
+        _, fd, *_ = (task / "syscall").read_text().split()
+        return os.readlink(f"/proc/{pid}/fd/{int(fd, 16)}") == "/dev/fuse"
+    except (OSError, ValueError):  # it runs, or has ended
+        return False
+
+
+def test_few_readers_wait_in_the_kernel(stoppable):
+    """Of the many that requests which hang take, so many wait for others when these are answered; the rest is parked, or ends."""
+    qos = stoppable("cache=always,slots=64")
+
+    def readers():
+        return [task for task in pathlib.Path(f"/proc/{qos.pid}/task").iterdir() if (task / "comm").read_text() == "fuse_worker\n"]
+
+    def waiting():
+        return sum(reads_requests(qos.pid, task) for task in readers())
+    with hanging(qos, "close"):
+        wait_until(lambda: len(readers()) > 56 + 8, what="a reader for each")
+        assert as_job("guest", "cat", qos.dir / "file", timeout=60) == "fine"
+    wait_until(lambda: qos.job("hog0")["running"] == qos.job("hog0")["waiting"] == 0, what="the end")
+    assert as_job("guest", "cat", qos.dir / "file") == "fine"
+    wait_until(lambda: waiting() == len(os.sched_getaffinity(0)) + 8 < len(readers()), what="the readers to be parked")
 
 
 # --- closes that nobody waits for ---
