@@ -63,10 +63,27 @@ def umount(path, flags=0):
     _check(_libc.umount2(os.fsencode(path), flags), path)
 
 
+def of_threads(pid, name):
+    """That file of /proc of each thread, by the thread's number; without those that end meanwhile."""
+    texts = {}
+    for task in os.listdir(f"/proc/{pid}/task"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            texts[task] = pathlib.Path(f"/proc/{pid}/task/{task}/{name}").read_text().strip()
+    return texts
+
+
+def thread_states(pid):
+    """As in ps(1): a letter for each."""
+    return [stat.rpartition(")")[2].split()[0] for stat in of_threads(pid, "stat").values()]
+
+
+def thread_names(pid):
+    return list(of_threads(pid, "comm").values())
+
+
 def is_stopped(pid):
     """SIGSTOP has reached all its threads."""
-    tasks = pathlib.Path(f"/proc/{pid}/task").iterdir()
-    return {(task / "stat").read_text().rpartition(")")[2].split()[0] for task in tasks} == {"T"}
+    return set(thread_states(pid)) == {"T"}
 
 
 def run(*command, **options):
@@ -407,11 +424,8 @@ class Mount:
 
     def _threads(self):
         """Where the daemon's threads are, for the report of one that hangs."""
-        lines = []
-        for task in pathlib.Path(f"/proc/{self.pid}/task").glob("*"):
-            texts = [(task / name).read_text().strip() for name in ("comm", "wchan", "syscall")]
-            lines.append(f"{task.name} {' '.join(texts)}")
-        return "\n".join(lines)
+        names, places, calls = (of_threads(self.pid, name) for name in ("comm", "wchan", "syscall"))
+        return "\n".join(f"{task} {name} {places.get(task)} {calls.get(task)}" for task, name in names.items())
 
     def _check_log(self):
         bad = [line for line in self.log.splitlines()

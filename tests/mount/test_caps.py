@@ -5,7 +5,6 @@ A folder of the store that hangs is another mount whose daemon is stopped.
 import contextlib
 import errno
 import os
-import pathlib
 import re
 import signal
 import subprocess
@@ -14,7 +13,7 @@ import sys
 import pytest
 
 import harness
-from harness import BUILD, USER, as_job, is_stopped, run, running, start_job, umount, wait_until
+from harness import BUILD, USER, as_job, is_stopped, of_threads, run, running, start_job, thread_names, umount, wait_until
 
 pytestmark = pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
 
@@ -128,13 +127,9 @@ def test_jobs_that_hang_leave_slots(stoppable):
     assert qos.state()["slots"]["stalled"] == 0
 
 
-def reads_requests(pid, task):
-    """TRUE where the thread is in a system call on /dev/fuse."""
-    try:
-        _, fd, *_ = (task / "syscall").read_text().split()
-        return os.readlink(f"/proc/{pid}/fd/{int(fd, 16)}") == "/dev/fuse"
-    except (OSError, ValueError):  # it runs, or has ended
-        return False
+def in_the_kernel(pid):
+    """How many threads wait for a request there."""
+    return sum(place.startswith("fuse_dev_") for place in of_threads(pid, "wchan").values())
 
 
 def test_few_readers_wait_in_the_kernel(stoppable):
@@ -142,16 +137,13 @@ def test_few_readers_wait_in_the_kernel(stoppable):
     qos = stoppable("cache=always,slots=64")
 
     def readers():
-        return [task for task in pathlib.Path(f"/proc/{qos.pid}/task").iterdir() if (task / "comm").read_text() == "fuse_worker\n"]
-
-    def waiting():
-        return sum(reads_requests(qos.pid, task) for task in readers())
+        return thread_names(qos.pid).count("fuse_worker")
     with hanging(qos, "close"):
-        wait_until(lambda: len(readers()) > 56 + 8, what="a reader for each")
+        wait_until(lambda: readers() > 56 + 8, what="a reader for each")
         assert as_job("guest", "cat", qos.dir / "file", timeout=60) == "fine"
     wait_until(lambda: qos.job("hog0")["running"] == qos.job("hog0")["waiting"] == 0, what="the end")
     assert as_job("guest", "cat", qos.dir / "file") == "fine"
-    wait_until(lambda: waiting() == len(os.sched_getaffinity(0)) + 8 < len(readers()), what="the readers to be parked")
+    wait_until(lambda: in_the_kernel(qos.pid) == len(os.sched_getaffinity(0)) + 8 < readers(), what="the readers to be parked")
 
 
 # --- closes that nobody waits for ---

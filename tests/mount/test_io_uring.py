@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from harness import RING_SWITCH, USER, Store, as_job, ring_switched, run, running, start_job, umount, wait_until
+from harness import RING_SWITCH, USER, Store, as_job, ring_switched, run, running, start_job, thread_names, thread_states, umount, wait_until
 
 pytestmark = [
     pytest.mark.parametrize("store", ["tmpfs"], indirect=True),
@@ -75,7 +75,7 @@ def ring(store, mount):
 
 def readers(qos):
     """How many ring readers there are, by CPU."""
-    names = [(task / "comm").read_text().strip() for task in pathlib.Path(f"/proc/{qos.pid}/task").iterdir()]
+    names = thread_names(qos.pid)
     return {name: names.count(name) for name in names if name.startswith("ring-")}
 
 
@@ -216,8 +216,7 @@ def test_a_kill_ends_what_is_asked_for_after_it(ring):
     writers = start_job("writers", sys.executable, "-c", WRITERS, qos.dir / "file", "16", str(BLOCK), str(os.O_APPEND))
 
     def at_the_lock():
-        states = [stat.read_text().rpartition(")")[2].split()[0] for stat in pathlib.Path(f"/proc/{writers.pid}/task").glob("*/stat")]
-        return states.count("D")
+        return thread_states(writers.pid).count("D")
     wait_until(lambda: at_the_lock() == 15, what="the lock to be waited for")
     start = time.monotonic()
     writers.kill()

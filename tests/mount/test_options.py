@@ -13,7 +13,7 @@ import time
 import pytest
 
 from harness import (MNT_DETACH, SANITIZERS, TIMEOUT, USER, _bind, as_user, job_environment, mount_syscall, run,
-                     start_job, umount, wait_until)
+                     start_job, thread_names, umount, wait_until)
 
 pytestmark = pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
 
@@ -402,9 +402,7 @@ def test_threads_are_bounded(store, mount):
     jobs = [start_job(f"job{i}", "sh", "-c", f"for i in $(seq 200); do : >{qos.dir}/f{i}-$i; done") for i in range(8)]
     most = 0
     while any(job.poll() is None for job in jobs):
-        names = [(task / "comm").read_text().strip() for task in pathlib.Path(f"/proc/{qos.pid}/task").iterdir()
-                 if (task / "comm").exists()]
-        most = max(most, names.count("fuse_worker"))
+        most = max(most, thread_names(qos.pid).count("fuse_worker"))
     assert all(job.returncode == 0 for job in jobs)
     assert 1 <= most <= 3 + 320
 

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from harness import REPOSITORY, USER, as_job, as_user, run
+from harness import REPOSITORY, USER, as_job, as_user, of_threads, run
 
 one_store = pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
 
@@ -24,8 +24,7 @@ FILTERED = "2"  # the mode of seccomp
 
 def threads(pid):
     """The status of each thread, as a dict."""
-    return [dict(line.split(":\t") for line in (task / "status").read_text().splitlines() if ":\t" in line)
-            for task in pathlib.Path(f"/proc/{pid}/task").iterdir()]
+    return [dict(line.split(":\t") for line in status.splitlines() if ":\t" in line) for status in of_threads(pid, "status").values()]
 
 
 def capabilities(text):
