@@ -17,15 +17,16 @@
  * places in it. So the least depth is sought that is enough. It begins with START inside and
  * doubles, with short windows, while that brings START_GAIN: so the shares hold from the first
  * request on, and the whole throughput is there in some tenths of a second. Then come trials:
- * windows at the depth in force and at a candidate alternate, QOS_CAPACITY_PAIRS times, and the
- * median of the ratios of their throughput decides, by how much the windows differ among
- * themselves.
+ * windows at the depth in force and at a candidate alternate until AGREE pairs of them say the
+ * same. What the windows differ by among themselves is allowed for: LESS_NOISE and MORE_NOISE times
+ * their spread.
  *
  *   less   between what is enough and what is too few, their geometric mean, so that 64 slots are
  *          found to be 60 too many in three trials; it is enough where LESS_KEEPS of the throughput
  *          stay. A clear loss ends the trial at once, within LOSS_WINDOW.
  *   more   half as many again; where it brings MORE_BRINGS, it is what is enough. A clear gain ends
- *          the trial at once.
+ *          the trial at once. More is compared only with windows in which something was kept
+ *          waiting, else load that arrives would be taken for gain.
  *
  * Where nothing waits for a slot, all may wait inside: CROWD others there are enough for a trial.
  * In force is a quarter more than what is enough: an almost flat curve still rises there. Once the
@@ -48,18 +49,22 @@
 #define COMPARABLE_PART    0.5  /* for it to be compared with another depth */
 #define CROWD              3    /* others inside: they may wait for each other there */
 #define LEAST              2    /* one to be served, one on its way */
-#define FEW                4    /* below that, there is little to gain from trying again */
+#define NOISY              0.02 /* spread: a third stands by, as the second may come too late */
 #define LESS_KEEPS         0.99
+#define LESS_NOISE         0.5
 #define MORE_BRINGS        1.02
+#define MORE_NOISE         3
 #define START              3
 #define START_WINDOW       (10 * QOS_MILLISECOND)
 #define START_REPLIES      16
 #define START_GAIN         1.2
-#define CLEAR_LOSS         0.85
+#define AGREE              2 /* of three, at most */
+#define CLEAR_LOSS         0.9
 #define CLEAR_GAIN         1.2
 #define CLEARLY_NO_GAIN    1.01
 #define LOSS_WINDOW        (10 * QOS_MILLISECOND) /* shows a clear one */
 #define PAUSE_WINDOWS      16
+#define BELIEF_MIN         2
 #define BELIEF_MAX         8 /* trials for more, until what is too few is tried again */
 #define PATIENCE           8 /* times what a request spends inside */
 #define PATIENCE_MIN       (20 * QOS_MILLISECOND)
@@ -183,32 +188,52 @@ static double spread(const QosCapacity *capacity)
     return median(deviations, count);
 }
 
+static guint least(const QosCapacity *capacity)
+{
+    return spread(capacity) > NOISY ? LEAST + 1 : LEAST;
+}
+
 /* Of the depths between `too_few` and `enough`, the one to try; 0 where there is none. */
 static guint less(const QosCapacity *capacity)
 {
-    guint low = MAX(capacity->too_few, LEAST - 1);
+    guint low = MAX(capacity->too_few, least(capacity) - 1);
 
-    if (capacity->enough <= LEAST || capacity->enough - low <= capacity->enough / 8 + 1)
+    if (capacity->enough <= low || capacity->enough - low <= capacity->enough / 8 + 1)
         return 0;
     return MAX((guint)sqrt((double)low * (double)capacity->enough), low + 1);
 }
 
-static void begin_trial(QosCapacity *capacity)
+/* Less where there is something to try, or what was too few may do by now; else more. */
+static void choose_candidate(QosCapacity *capacity)
 {
     guint depth = qos_capacity_depth(capacity);
 
     capacity->trial = QOS_TRIAL_LESS;
     capacity->candidate = less(capacity);
-    if (capacity->candidate == 0 && capacity->too_few >= FEW && capacity->believed == 0) {
-        capacity->candidate = capacity->too_few; /* it may do by now */
-    } else if (capacity->candidate == 0) {
-        capacity->believed -= capacity->believed > 0 ? 1 : 0;
-        capacity->trial = QOS_TRIAL_MORE;
-        capacity->candidate = MIN(MAX(depth * 3 / 2, depth + 1), capacity->slots);
+    if (capacity->candidate > 0)
+        return;
+    if (capacity->too_few >= least(capacity) && capacity->believed == 0) {
+        capacity->candidate = capacity->too_few;
+        return;
     }
-    if (capacity->candidate == depth)
+    capacity->trial = QOS_TRIAL_MORE;
+    capacity->candidate = MIN(MAX(depth * 3 / 2, depth + 1), capacity->slots);
+}
+
+/* Where not all of the last window was saturated, what more seems to bring may be what arrived
+ * meanwhile. */
+static void begin_trial(QosCapacity *capacity, gboolean is_saturated)
+{
+    choose_candidate(capacity);
+    if (capacity->trial == QOS_TRIAL_MORE && !is_saturated) {
         capacity->trial = QOS_TRIAL_NONE;
-    capacity->pairs = 0;
+        return;
+    }
+    if (capacity->trial == QOS_TRIAL_MORE && capacity->believed > 0)
+        capacity->believed--;
+    if (capacity->candidate == qos_capacity_depth(capacity))
+        capacity->trial = QOS_TRIAL_NONE;
+    capacity->pairs = capacity->good = 0;
     capacity->pause = PAUSE_WINDOWS;
 }
 
@@ -216,7 +241,9 @@ static void begin_trial(QosCapacity *capacity)
  * again is believed for twice as long. */
 static void believe_too_few(QosCapacity *capacity, guint depth)
 {
-    capacity->belief = depth == capacity->too_few ? CLAMP(2 * capacity->belief, 1, BELIEF_MAX) : 1;
+    capacity->belief = depth == capacity->too_few
+                           ? CLAMP(2 * capacity->belief, BELIEF_MIN, BELIEF_MAX)
+                           : BELIEF_MIN;
     capacity->believed = capacity->belief;
     capacity->too_few = depth;
 }
@@ -244,28 +271,34 @@ static void end_trial(QosCapacity *capacity, gboolean is_good)
 static void judge(QosCapacity *capacity, double ratio)
 {
     gboolean is_less = capacity->trial == QOS_TRIAL_LESS;
+    double noise = spread(capacity);
+    gboolean is_good = is_less ? ratio >= LESS_KEEPS - LESS_NOISE * noise
+                               : ratio > MORE_BRINGS + MORE_NOISE * noise;
 
-    capacity->ratios[capacity->pairs++] = ratio;
-    if (capacity->pairs == 1 && ratio < (is_less ? CLEAR_LOSS : CLEARLY_NO_GAIN)) {
+    capacity->pairs++;
+    capacity->good += is_good ? 1 : 0;
+    if (capacity->pairs == 1 && ratio < (is_less ? CLEAR_LOSS : CLEARLY_NO_GAIN))
         end_trial(capacity, FALSE);
-    } else if (capacity->pairs == 1 && !is_less && ratio > CLEAR_GAIN) {
+    else if (capacity->pairs == 1 && !is_less && ratio > CLEAR_GAIN)
         end_trial(capacity, TRUE);
-    } else if (capacity->pairs == QOS_CAPACITY_PAIRS) {
-        double middle = median(capacity->ratios, QOS_CAPACITY_PAIRS);
-        double noise = spread(capacity);
-        end_trial(capacity, is_less ? middle >= LESS_KEEPS : middle > MORE_BRINGS + 2 * noise);
-    }
+    else if (capacity->good == AGREE)
+        end_trial(capacity, TRUE);
+    else if (capacity->pairs - capacity->good == AGREE)
+        end_trial(capacity, FALSE);
 }
 
-/* A window of the search's beginning has ended, at `enough`. */
-static void start_on(QosCapacity *capacity, double rate)
+/* A window of the search's beginning has ended, at `enough`. As in begin_trial(), only one that was
+ * saturated is compared with. */
+static void start_on(QosCapacity *capacity, double rate, gboolean is_saturated)
 {
     guint half = capacity->enough / 2;
 
+    if (capacity->base == 0 && !is_saturated)
+        return;
     if (capacity->base > 0 && rate < START_GAIN * capacity->base) {
         capacity->is_starting = FALSE;
         capacity->enough = rate < MORE_BRINGS * capacity->base ? half : capacity->enough;
-    } else if (capacity->enough == capacity->slots) {
+    } else if (capacity->enough == capacity->slots || !is_saturated) {
         capacity->is_starting = FALSE;
     } else {
         if (capacity->base > 0)
@@ -280,9 +313,10 @@ static void start_on(QosCapacity *capacity, double rate)
 
 static void measured(QosCapacity *capacity, double rate, double saturated_part)
 {
+    gboolean is_saturated = saturated_part >= SATURATED_PART;
     gboolean is_comparable = saturated_part >= COMPARABLE_PART || capacity->inside >= CROWD;
 
-    if (!capacity->is_trying && saturated_part >= SATURATED_PART) {
+    if (!capacity->is_trying && is_saturated) {
         capacity->rates[capacity->rate_count++ % QOS_CAPACITY_RATES] = rate;
         capacity->estimate = middle_rate(capacity);
     } else if (rate > capacity->estimate) {
@@ -300,13 +334,15 @@ static void measured(QosCapacity *capacity, double rate, double saturated_part)
     if (!is_comparable)
         return;
     if (capacity->is_starting) {
-        start_on(capacity, rate);
+        start_on(capacity, rate, is_saturated);
         return;
     }
     if (capacity->pause > 0)
         capacity->pause--;
+    if (capacity->trial == QOS_TRIAL_MORE && !is_saturated)
+        capacity->trial = QOS_TRIAL_NONE;
     if (capacity->trial == QOS_TRIAL_NONE && capacity->pause == 0)
-        begin_trial(capacity);
+        begin_trial(capacity, is_saturated);
     capacity->base = rate;
     capacity->is_trying = capacity->trial != QOS_TRIAL_NONE && rate > 0;
 }

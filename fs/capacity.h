@@ -9,7 +9,6 @@
 #include "base/time.h"
 
 #define QOS_CAPACITY_RATES 11 /* of the last windows, that the estimate is made of */
-#define QOS_CAPACITY_PAIRS 3  /* of windows, that a trial of another depth takes */
 
 typedef enum {
     QOS_TRIAL_NONE,
@@ -40,9 +39,9 @@ typedef struct {
     QosTrial trial;
     gboolean is_trying; /* its windows alternate: this one is at `candidate` */
     guint candidate;
-    double base; /* rate of the window before, at the depth in force; 0 = there was none */
-    double ratios[QOS_CAPACITY_PAIRS];
-    guint pairs;
+    double base;    /* rate of the window before, at the depth in force; 0 = there was none */
+    guint pairs;    /* of windows, so far; */
+    guint good;     /* of these, for the candidate */
     guint pause;    /* windows until the next trial */
     guint belief;   /* trials for more, before `too_few` is tried again; */
     guint believed; /* of these, to come */

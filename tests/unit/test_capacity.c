@@ -5,11 +5,13 @@
 #define SLOTS 64
 #define UNITS 1000000 /* of a request */
 
-/* A store that serves one after the other, and takes `latency` besides; something always waits. */
+/* A store that serves one after the other, and takes `latency` besides. Of `load` processes, all
+ * have a request inside or waiting. */
 typedef struct {
     QosCapacity capacity;
     GRand *random;
     double rate; /* requests/s */
+    guint load;
     double noise;
     QosTime latency;
     QosTime now;
@@ -21,13 +23,13 @@ typedef struct {
 static void store_init(Store *store, double rate, QosTime latency, double noise)
 {
     *store = (Store){.rate = rate,
+                     .load = G_MAXUINT, /* something always waits */
                      .noise = noise,
                      .latency = latency,
                      .now = 1000 * QOS_SECOND,
                      .random = g_rand_new_with_seed(7)};
     qos_capacity_init(&store->capacity, 1000.0 * UNITS, SLOTS, store->now);
     g_queue_init(&store->replies);
-    qos_capacity_set_saturated(&store->capacity, TRUE, store->now);
 }
 
 static void store_clear(Store *store)
@@ -38,13 +40,14 @@ static void store_clear(Store *store)
 
 static void fill(Store *store)
 {
-    while (store->replies.length < qos_capacity_depth(&store->capacity)) {
+    while (store->replies.length < MIN(qos_capacity_depth(&store->capacity), store->load)) {
         double seconds =
             1 / store->rate * (1 + store->noise * g_rand_double_range(store->random, -1.7, 1.7));
         store->free = MAX(store->free, store->now) + (QosTime)(MAX(seconds, 1e-9) * 1e9);
         QosTime reply = store->free + store->latency;
         g_queue_push_tail(&store->replies, g_memdup2(&reply, sizeof(reply)));
     }
+    qos_capacity_set_saturated(&store->capacity, store->load > store->replies.length, store->now);
 }
 
 static void run(Store *store, QosTime duration)
@@ -184,6 +187,29 @@ static void test_cached_burst(void)
     }
 }
 
+/* Processes that come, one after the other or in bursts, make a store busier, whatever its depth:
+ * that more is served meanwhile is no gain of the depth. */
+static void test_arriving_load(void)
+{
+    for (guint interval = 5; interval <= 100; interval += 5) {
+        Store store;
+        guint most = 0;
+        store_init(&store, 1000, QOS_MILLISECOND, 0.1);
+        for (store.load = 1; store.load < 32; store.load++)
+            run(&store, interval * QOS_MILLISECOND);
+        run(&store, 2 * QOS_SECOND);
+        g_assert_cmpuint(store.capacity.enough, <=, 4);
+        for (guint burst = 0; burst < 200; burst++) {
+            store.load = burst % 4 == 0 ? 1 : 32;
+            run(&store, interval * QOS_MILLISECOND);
+            most = MAX(most, store.capacity.enough);
+        }
+        g_test_message("at intervals of %u ms: at most %u are enough", interval, most);
+        g_assert_cmpuint(most, <=, 4);
+        store_clear(&store);
+    }
+}
+
 /* While nothing waits, what is served says only that the store can do so much. */
 static void test_idle_store_is_no_measure(void)
 {
@@ -212,12 +238,12 @@ static void test_slots(void)
     store_clear(&store);
 }
 
-/* As many slots as requests: nothing waits for one, but they wait for each other. */
+/* As many slots as processes: all may wait for each other inside, and need not. */
 static void test_room_for_all(void)
 {
     Store store;
     store_init(&store, 1000, QOS_MILLISECOND, 0);
-    qos_capacity_set_saturated(&store.capacity, FALSE, store.now);
+    store.load = SLOTS;
     run(&store, QOS_SECOND);
     g_assert_cmpuint(qos_capacity_depth(&store.capacity), <, SLOTS);
     store_clear(&store);
@@ -243,6 +269,7 @@ int main(int argc, char **argv)
     g_test_add_func("/capacity/steps", test_steps);
     g_test_add_func("/capacity/stall", test_stall);
     g_test_add_func("/capacity/cached-burst", test_cached_burst);
+    g_test_add_func("/capacity/arriving-load", test_arriving_load);
     g_test_add_func("/capacity/idle", test_idle_store_is_no_measure);
     g_test_add_func("/capacity/slots", test_slots);
     g_test_add_func("/capacity/room-for-all", test_room_for_all);
