@@ -254,6 +254,15 @@ void qos_credit_put(QosOwner *owner, QosTime now, QosHold *hold)
         qos_book_pump(owner, book, now);
 }
 
+void qos_credit_withdraw(QosOwner *owner, QosTime now, QosHold *hold)
+{
+    if (hold->request == NULL)
+        return;
+    QosBook *book = hold->request->book;
+    qos_request_remove(owner, hold->request, now);
+    qos_book_pump(owner, book, now);
+}
+
 static gboolean is_used_against(const QosBook *book, const QosCredit *theirs)
 {
     const QosResourceType *type = qos_book_type(book);

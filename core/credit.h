@@ -223,6 +223,12 @@ void qos_owner_receive(QosOwner *owner, QosOwnerId from, const QosCreditMessage 
 void qos_owner_tick(QosOwner *owner, QosTime now);
 /* When to call qos_owner_tick(). */
 QosTime qos_owner_next(const QosOwner *owner);
+/* Messages reach the lender again, after a time in which they did not: what it has not acknowledged
+ * is due at once, and so is the lease. */
+void qos_owner_reconnected(QosOwner *owner, QosTime now);
+/* Gives all back at once, used or not, by a new session in which nothing is had: QOS_OUTPUT_LOST
+ * tells what. Before it goes. */
+void qos_owner_leave(QosOwner *owner, QosTime now);
 /* The client is on the durable list. */
 void qos_owner_saved(QosOwner *owner, QosOwnerId client, QosTime now);
 
@@ -252,6 +258,8 @@ QosCreditVerdict qos_credit_convert(QosOwner *owner, QosTime now, const QosCredi
 /* Releases what is held, which stays cached; or takes back a request that waits. What is neither,
  * as after a loss, is let alone. */
 void qos_credit_put(QosOwner *owner, QosTime now, QosHold *hold);
+/* Takes back a request that waits; what is held, for a conversion that waits, stays so. */
+void qos_credit_withdraw(QosOwner *owner, QosTime now, QosHold *hold);
 /* Gives cached credit back that stands against another's use of `theirs`; with the next message if
  * `lazy`. Also answers QOS_OUTPUT_CONFLICT. FALSE: some of it is held, or lent, and nothing else
  * was pending. */

@@ -145,6 +145,28 @@ void qos_session_expire(QosOwner *owner, QosTime now)
     qos_session_begin(owner, FALSE, now);
 }
 
+void qos_owner_leave(QosOwner *owner, QosTime now)
+{
+    if (owner->above == NULL)
+        return;
+    qos_session_lose(owner, now);
+    qos_session_begin(owner, FALSE, now);
+}
+
+void qos_owner_reconnected(QosOwner *owner, QosTime now)
+{
+    QosPeer *above = owner->above;
+
+    if (above == NULL)
+        return;
+    above->resend_after = owner->config.resend;
+    if (above->state == QOS_SESSION_HELLO || above->unacknowledged.length > 0)
+        above->resend_at = now;
+    if (above->state == QOS_SESSION_OPEN)
+        above->renew_at = now;
+    qos_peer_schedule(owner, above);
+}
+
 void qos_owner_give_back(QosOwner *owner, const QosBook *book, QosTime now)
 {
     QosCreditItem item = {.resource = book->resource,

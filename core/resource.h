@@ -29,7 +29,7 @@
 typedef struct {
     guint8 type;     /* QosResourceTypeId */
     guint8 length;   /* bytes used of `name` */
-    guint8 name[38]; /* e.g. the store's id, inode number and generation; zeros behind `length` */
+    guint8 name[22]; /* e.g. the device and inode number; zeros behind `length` */
 } QosResource;
 
 typedef enum {

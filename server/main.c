@@ -3,8 +3,8 @@
  *
  *     peer -> connection: frames -> grants: owner, pool -> connection -> peer
  *
- * The settings are checked first; then the sockets are made, and then the grants, with what the
- * database has of them. It ends by SIGTERM or SIGINT, in the reverse order.
+ * The settings are checked first; then the grants are made, whatever the database has of them; then
+ * the sockets. It ends by SIGTERM or SIGINT, in the reverse order.
  */
 #include <glib-unix.h>
 #include <locale.h>
@@ -14,14 +14,12 @@
 #include <unistd.h>
 
 #include "server/grants.h"
-#include "server/listener.h"
 #include "server/options.h"
 
 #define EXIT_USAGE 2
 
 typedef struct {
     QosServerOptions options;
-    QosListener *listener;
     QosGrants *grants;
     GMainLoop *loop;
 } Server;
@@ -77,7 +75,11 @@ static void raise_limits(void)
     }
 }
 
-/* The sockets come first: a second server by mistake ends there, and leaves the database alone. */
+static void send_nothing(QosOwnerId id G_GNUC_UNUSED, const QosCreditMessage *message G_GNUC_UNUSED,
+                         gpointer arg G_GNUC_UNUSED)
+{
+}
+
 static gboolean start(Server *server, GError **error)
 {
     const QosServerOptions *options = &server->options;
@@ -86,18 +88,11 @@ static gboolean start(Server *server, GError **error)
                                     .lease = options->lease,
                                     .resend = options->resend,
                                     .group = options->group};
-    QosGrantsOutput output = {.send = qos_listener_send, .drop = qos_listener_drop};
+    const QosGrantsOutput output = {.arg = server, .send = send_nothing};
 
     raise_limits();
-    server->listener = qos_listener_new(options, error);
-    if (server->listener == NULL)
-        return FALSE;
-    output.arg = server->listener;
     server->grants = qos_grants_new(&config, &output, error);
-    if (server->grants == NULL)
-        return FALSE;
-    qos_listener_set_grants(server->listener, server->grants);
-    return TRUE;
+    return server->grants != NULL;
 }
 
 static int run(Server *server)
@@ -107,13 +102,10 @@ static int run(Server *server)
     server->loop = g_main_loop_new(NULL, FALSE);
     g_unix_signal_add(SIGTERM, stop, server);
     g_unix_signal_add(SIGINT, stop, server);
-    if (start(server, &error)) {
-        g_message("is ready");
+    if (start(server, &error))
         g_main_loop_run(server->loop);
-    } else {
+    else
         g_critical("%s", error->message);
-    }
-    qos_listener_free(server->listener);
     qos_grants_free(server->grants);
     g_main_loop_unref(server->loop);
     return error == NULL ? EXIT_SUCCESS : EXIT_FAILURE;

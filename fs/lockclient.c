@@ -1,0 +1,422 @@
+/*
+ * The engine (fs/lockengine.h) and the link (fs/locklink.h), put together: a mutex, and a thread.
+ *
+ * Whoever calls a function of fs/lockclient.h does what the engine decides at once, under `lock`.
+ * What is to be sent or told goes to the thread: it is woken if there is something, or if the
+ * engine wants to be asked earlier than the timer that is set. The timer is one of CLOCK_BOOTTIME,
+ * as all times here: it is due at once when a machine wakes up that slept beyond it.
+ */
+#include "fs/lockclient.h"
+
+#include <errno.h>
+#include <glib-unix.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "fs/lockengine.h"
+#include "fs/locklink.h"
+
+const char *const qos_lockclient_state_names[] = {
+    [QOS_LOCKCLIENT_CONNECTING] = "connecting",
+    [QOS_LOCKCLIENT_RECOVERING] = "recovering",
+    [QOS_LOCKCLIENT_REFUSED] = "refused",
+    [QOS_LOCKCLIENT_UP] = "up",
+};
+
+struct QosLockclient {
+    QosLockclientConfig config; /* strings owned */
+    GMainContext *context;      /* the thread's */
+    QosLocklink *link;          /* the thread's */
+    GSource *work;              /* runs on_work() in the thread */
+    int timer;                  /* a timerfd */
+    _Atomic QosTime until;      /* of the engine, for qos_lockclient_valid() */
+    _Atomic guint group;
+    atomic_bool ends;
+    pthread_t thread;
+    gboolean has_thread;
+
+    pthread_mutex_t lock; /* the rest */
+    QosLockengine *engine;
+    QosTime armed; /* for when the timer is, or will be soon */
+    gboolean is_open, is_refused;
+    char reason[256]; /* of the last failure; "": none since it was open */
+    guint64 opened;   /* how often */
+};
+
+static QosTime now_of(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_BOOTTIME, &now);
+    return now.tv_sec * QOS_SECOND + now.tv_nsec;
+}
+
+static void lock(QosLockclient *client)
+{
+    pthread_mutex_lock(&client->lock);
+}
+
+/* Publishes what is read without the lock, and wakes the thread if there is something for it: where
+ * the engine was changed. */
+static void unlock(QosLockclient *client)
+{
+    QosTime next = qos_lockengine_next(client->engine);
+    gboolean has_work = next < client->armed || qos_lockengine_has_bytes(client->engine) ||
+                        qos_lockengine_has_events(client->engine);
+
+    client->armed = MIN(client->armed, next);
+    atomic_store_explicit(&client->until, qos_lockengine_until(client->engine),
+                          memory_order_relaxed);
+    atomic_store_explicit(&client->group, qos_lockengine_group(client->engine),
+                          memory_order_relaxed);
+    pthread_mutex_unlock(&client->lock);
+    if (has_work)
+        g_source_set_ready_time(client->work, 0);
+}
+
+/* --- the thread --- */
+
+static void hello(QosWireHello *ret_hello, gpointer arg)
+{
+    QosLockclient *client = arg;
+
+    ret_hello->version = QOS_WIRE_VERSION;
+    ret_hello->id = client->config.id;
+    g_strlcpy(ret_hello->store, client->config.store, sizeof(ret_hello->store));
+    g_strlcpy(ret_hello->name, client->config.name, sizeof(ret_hello->name));
+    lock(client);
+    ret_hello->incarnation = qos_lockengine_incarnation(client->engine);
+    unlock(client);
+}
+
+static gboolean welcomed(const QosWireWelcome *welcome, gpointer arg, GError **error)
+{
+    QosLockclient *client = arg;
+
+    lock(client);
+    gboolean is_open = qos_lockengine_connected(client->engine, welcome, now_of(), error);
+    if (is_open) {
+        client->is_open = TRUE;
+        client->is_refused = FALSE;
+        client->reason[0] = '\0';
+        client->opened++;
+    }
+    unlock(client);
+    if (is_open)
+        g_info("lock server %s: connected", client->config.server);
+    return is_open;
+}
+
+static gboolean received(const guint8 *payload, gsize length, gpointer arg)
+{
+    QosLockclient *client = arg;
+
+    lock(client);
+    gboolean is_good = qos_lockengine_receive(client->engine, payload, length, now_of());
+    unlock(client);
+    return is_good;
+}
+
+static GByteArray *more(gpointer arg)
+{
+    QosLockclient *client = arg;
+
+    lock(client);
+    GByteArray *bytes = qos_lockengine_take_bytes(client->engine);
+    pthread_mutex_unlock(&client->lock);
+    return bytes;
+}
+
+static void failed(const char *reason, gboolean is_refused, gpointer arg)
+{
+    QosLockclient *client = arg;
+
+    lock(client);
+    qos_lockengine_disconnected(client->engine);
+    client->is_open = FALSE;
+    client->is_refused = is_refused;
+    gboolean is_news = strncmp(client->reason, reason, sizeof(client->reason) - 1) != 0;
+    g_strlcpy(client->reason, reason, sizeof(client->reason));
+    unlock(client);
+    if (is_news)
+        g_warning("lock server %s: %s; it is tried again, and nothing is cached when the lease is "
+                  "over",
+                  client->config.server, reason);
+}
+
+/* Calls without the lock. */
+static void tell(QosLockclient *client, const QosLockevent *event)
+{
+    const QosLockclientConfig *config = &client->config;
+
+    switch (event->kind) {
+    case QOS_LOCKEVENT_DONE:
+        event->use->done(event->use, event->verdict);
+        break;
+    case QOS_LOCKEVENT_DROP:
+        config->drop(&event->resource, &event->credit, config->arg);
+        break;
+    case QOS_LOCKEVENT_LOST:
+        config->lost(&event->resource, &event->credit, config->arg);
+        break;
+    case QOS_LOCKEVENT_CHANGED:
+        config->changed(event->is_up, config->arg);
+        break;
+    }
+}
+
+static gboolean take_event(QosLockclient *client, QosLockevent *ret_event)
+{
+    lock(client);
+    gboolean is_one = qos_lockengine_take_event(client->engine, ret_event);
+    pthread_mutex_unlock(&client->lock);
+    return is_one;
+}
+
+static void set_timer(QosLockclient *client, QosTime when)
+{
+    struct itimerspec timer = {0};
+
+    if (when != QOS_NEVER) { /* 0 would be none */
+        timer.it_value.tv_sec = MAX(when, 1) / QOS_SECOND;
+        timer.it_value.tv_nsec = MAX(when, 1) % QOS_SECOND;
+    }
+    timerfd_settime(client->timer, TFD_TIMER_ABSTIME, &timer, NULL);
+}
+
+static void work(QosLockclient *client)
+{
+    QosLockevent event;
+
+    lock(client);
+    if (now_of() >= qos_lockengine_next(client->engine))
+        qos_lockengine_tick(client->engine, now_of());
+    unlock(client);
+    /* Messages first: others wait for them. */
+    qos_locklink_send(client->link);
+    while (take_event(client, &event)) {
+        tell(client, &event);
+        qos_credit_clear(qos_resource_type(event.resource.type), &event.credit);
+    }
+    lock(client);
+    QosTime next = client->armed = qos_lockengine_next(client->engine);
+    unlock(client);
+    set_timer(client, next);
+}
+
+static gboolean on_work(gpointer data)
+{
+    QosLockclient *client = data;
+
+    g_source_set_ready_time(client->work, -1);
+    if (!atomic_load(&client->ends))
+        work(client);
+    return G_SOURCE_CONTINUE;
+}
+
+static gboolean on_timer(int fd, GIOCondition condition G_GNUC_UNUSED, gpointer data)
+{
+    guint64 times;
+
+    if (read(fd, &times, sizeof(times)) > 0)
+        work(data);
+    return G_SOURCE_CONTINUE;
+}
+
+static gboolean dispatch(GSource *source G_GNUC_UNUSED, GSourceFunc function, gpointer data)
+{
+    return function(data);
+}
+
+static void *run(void *data)
+{
+    QosLockclient *client = data;
+    GSource *timer = g_unix_fd_source_new(client->timer, G_IO_IN);
+
+    pthread_setname_np(pthread_self(), "lockclient");
+    g_main_context_push_thread_default(client->context);
+    g_source_set_callback(timer, G_SOURCE_FUNC(on_timer), client, NULL);
+    g_source_attach(timer, client->context);
+    qos_locklink_start(client->link);
+    while (!atomic_load(&client->ends))
+        g_main_context_iteration(client->context, TRUE);
+    g_source_destroy(timer);
+    g_source_unref(timer);
+    lock(client);
+    qos_lockengine_leave(client->engine, now_of());
+    unlock(client);
+    qos_locklink_stop(client->link);
+    g_main_context_pop_thread_default(client->context);
+    return NULL;
+}
+
+/* --- the client --- */
+
+static void copy_config(QosLockclient *client, const QosLockclientConfig *config)
+{
+    client->config = *config;
+    client->config.server = g_strdup(config->server);
+    client->config.ca = g_strdup(config->ca);
+    client->config.certificate = g_strdup(config->certificate);
+    client->config.key = g_strdup(config->key);
+    client->config.store = g_strdup(config->store);
+    client->config.name = g_strdup(config->name);
+}
+
+static void clear_config(QosLockclientConfig *config)
+{
+    g_free((char *)config->server);
+    g_free((char *)config->ca);
+    g_free((char *)config->certificate);
+    g_free((char *)config->key);
+    g_free((char *)config->store);
+    g_free((char *)config->name);
+}
+
+static gboolean start(QosLockclient *client, GError **error)
+{
+    const QosLocklinkConfig link = {.server = client->config.server,
+                                    .ca = client->config.ca,
+                                    .certificate = client->config.certificate,
+                                    .key = client->config.key};
+    const QosLocklinkUser user = {.arg = client,
+                                  .hello = hello,
+                                  .welcomed = welcomed,
+                                  .received = received,
+                                  .more = more,
+                                  .failed = failed};
+
+    client->link = qos_locklink_new(&link, &user, client->context, error);
+    if (client->link == NULL)
+        return FALSE;
+    client->timer = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
+    client->has_thread =
+        client->timer >= 0 && pthread_create(&client->thread, NULL, run, client) == 0;
+    if (!client->has_thread)
+        qos_set_error(error, EAGAIN, "cannot start a thread");
+    return client->has_thread;
+}
+
+QosLockclient *qos_lockclient_new(const QosLockclientConfig *config, GError **error)
+{
+    static GSourceFuncs functions = {.dispatch = dispatch};
+    QosLockclient *client = g_new0(QosLockclient, 1);
+
+    copy_config(client, config);
+    pthread_mutex_init(&client->lock, NULL);
+    client->timer = -1;
+    client->armed = QOS_NEVER;
+    client->engine = qos_lockengine_new(config->id, config->incarnation);
+    client->context = g_main_context_new();
+    client->work = g_source_new(&functions, sizeof(GSource));
+    g_source_set_callback(client->work, on_work, client, NULL);
+    g_source_attach(client->work, client->context);
+    if (start(client, error))
+        return client;
+    qos_lockclient_free(client);
+    return NULL;
+}
+
+void qos_lockclient_free(QosLockclient *client)
+{
+    if (client == NULL)
+        return;
+    if (client->has_thread) {
+        atomic_store(&client->ends, TRUE);
+        g_source_set_ready_time(client->work, 0);
+        pthread_join(client->thread, NULL);
+    }
+    qos_locklink_free(client->link);
+    g_source_destroy(client->work);
+    g_source_unref(client->work);
+    g_main_context_unref(client->context);
+    if (client->timer >= 0)
+        close(client->timer);
+    qos_lockengine_free(client->engine);
+    pthread_mutex_destroy(&client->lock);
+    clear_config(&client->config);
+    g_free(client);
+}
+
+/* --- uses --- */
+
+QosCreditVerdict qos_lockclient_get(QosLockclient *client, const QosResource *resource,
+                                    const QosCredit *want, guint flags, QosLockUse *use)
+{
+    lock(client);
+    QosCreditVerdict verdict =
+        qos_lockengine_get(client->engine, resource, want, flags, use, now_of());
+    unlock(client);
+    return verdict;
+}
+
+QosCreditVerdict qos_lockclient_convert(QosLockclient *client, const QosCredit *want, guint flags,
+                                        QosLockUse *use)
+{
+    lock(client);
+    QosCreditVerdict verdict = qos_lockengine_convert(client->engine, want, flags, use, now_of());
+    unlock(client);
+    return verdict;
+}
+
+void qos_lockclient_put(QosLockclient *client, QosLockUse *use)
+{
+    lock(client);
+    qos_lockengine_put(client->engine, use, now_of());
+    unlock(client);
+}
+
+gboolean qos_lockclient_withdraw(QosLockclient *client, QosLockUse *use)
+{
+    lock(client);
+    gboolean is_withdrawn = qos_lockengine_withdraw(client->engine, use, now_of());
+    unlock(client);
+    return is_withdrawn;
+}
+
+void qos_lockclient_release(QosLockclient *client, const QosResource *resource,
+                            const QosCredit *credit)
+{
+    lock(client);
+    qos_lockengine_release(client->engine, resource, credit, now_of());
+    unlock(client);
+}
+
+void qos_lockclient_shrink(QosLockclient *client, double part)
+{
+    lock(client);
+    qos_lockengine_shrink(client->engine, part, now_of());
+    unlock(client);
+}
+
+QosTime qos_lockclient_valid(const QosLockclient *client)
+{
+    QosTime until = atomic_load_explicit(&client->until, memory_order_relaxed);
+
+    return until == 0 ? 0 : MAX(until - now_of(), 0);
+}
+
+guint qos_lockclient_group(const QosLockclient *client)
+{
+    return atomic_load_explicit(&client->group, memory_order_relaxed);
+}
+
+void qos_lockclient_status(QosLockclient *client, QosLockclientStatus *ret_status)
+{
+    QosLockclientStatus status = {.server = client->config.server};
+
+    lock(client);
+    qos_lockengine_status(client->engine, &status, now_of());
+    status.state = client->is_open      ? QOS_LOCKCLIENT_UP
+                   : client->is_refused ? QOS_LOCKCLIENT_REFUSED
+                   : status.valid > 0   ? QOS_LOCKCLIENT_RECOVERING
+                                        : QOS_LOCKCLIENT_CONNECTING;
+    g_strlcpy(status.reason, client->reason, sizeof(status.reason));
+    status.reconnects = client->opened > 0 ? client->opened - 1 : 0;
+    unlock(client);
+    *ret_status = status;
+}

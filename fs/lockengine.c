@@ -1,0 +1,634 @@
+/*
+ * The engine of a mount's credits. fs/lockengine.h has the contract.
+ *
+ * An entry of the cache lies in the owner's bytes for its resource: no table of its own, and no
+ * allocation. It is in the cache while something of the resource is had and nothing is held.
+ */
+#include "fs/lockengine.h"
+
+#include "base/error.h"
+
+/* What a server counts for a credit, about: one span of a group of inodes, and its resource. */
+#define CREDIT_BYTES    256
+#define SERVERS_SHIFT   8
+#define SHRINK_EVERY    QOS_SECOND
+#define EVICT_WHEN_FULL 32         /* credits, each time that the server has no room for another */
+#define UNSENT_MAX      (8u << 20) /* bytes: beyond it messages are left out, and repeated later */
+
+/* A drop that was told and not yet released. */
+typedef struct {
+    QosResource resource;
+    QosCredit credit;
+    QosCredit again; /* what else was wanted meanwhile */
+    gboolean is_shrink;
+    gboolean is_void; /* see fs/lockengine.h */
+} Drop;
+
+struct QosLockengine {
+    QosOwnerId id;
+    guint32 incarnation;
+    guint servers;   /* met before this one */
+    QosOwner *owner; /* NULL: no server was met */
+    QosWireWelcome server;
+    QosLockcache cache;
+    QosTime shrink_at;
+    GHashTable *drops; /* of Drop, by its resource */
+    GQueue events;     /* of QosLockevent */
+    GByteArray *bytes; /* NULL: none */
+    gsize batch;
+    gboolean is_connected, is_up;
+    guint64 session;            /* of the messages counted last, ... */
+    guint64 sent, heard;        /* ... up to these numbers */
+    QosLockclientStatus counts; /* credits and what follows it */
+};
+
+/* The resource that an entry is of. */
+static const QosResource *resource_of(const QosLockcacheEntry *entry)
+{
+    return qos_extra_resource(entry);
+}
+
+static const QosResourceType *type_of(const QosResource *resource)
+{
+    return qos_resource_type(resource->type);
+}
+
+/* --- entries --- */
+
+static void forget_entry(gpointer extra, gpointer arg)
+{
+    QosLockengine *engine = arg;
+    QosLockcacheEntry *entry = extra;
+
+    if (entry->bytes == 0)
+        return; /* nothing was ever had */
+    qos_lockcache_drop(&engine->cache, entry);
+    engine->counts.credits--;
+}
+
+/* Something of the resource is had, and is held or not: it is in the cache or out of it. */
+static void settle(QosLockengine *engine, gpointer extra, QosTime now)
+{
+    QosLockcacheEntry *entry = extra;
+
+    if (entry->bytes == 0) {
+        qos_lockcache_entry_init(entry, CREDIT_BYTES);
+        engine->counts.credits++;
+    }
+    if (qos_extra_is_held(entry)) {
+        qos_lockcache_use(&engine->cache, entry, now);
+    } else if (entry->place == 0) {
+        qos_lockcache_put(&engine->cache, entry, now);
+        engine->shrink_at = MIN(engine->shrink_at, now + SHRINK_EVERY);
+    }
+}
+
+/* --- events --- */
+
+static QosLockevent *add_event(QosLockengine *engine, QosLockeventKind kind)
+{
+    QosLockevent *event = g_new0(QosLockevent, 1);
+
+    event->kind = kind;
+    g_queue_push_tail(&engine->events, event);
+    return event;
+}
+
+static void free_drop(gpointer data)
+{
+    Drop *drop = data;
+    const QosResourceType *type = type_of(&drop->resource);
+
+    qos_credit_clear(type, &drop->credit);
+    qos_credit_clear(type, &drop->again);
+    g_free(drop);
+}
+
+/* Tells to forget what stands against `credit`, now or after the drop under way. */
+static void begin_drop(QosLockengine *engine, const QosResource *resource, const QosCredit *credit,
+                       gboolean is_shrink)
+{
+    const QosResourceType *type = type_of(resource);
+    Drop *drop = g_hash_table_lookup(engine->drops, resource);
+
+    if (drop != NULL && is_shrink)
+        return;
+    if (drop != NULL) {
+        type->join(&drop->again, credit);
+        return;
+    }
+    drop = g_new0(Drop, 1);
+    drop->resource = *resource;
+    drop->credit = qos_credit_copy(type, credit);
+    drop->is_shrink = is_shrink;
+    g_hash_table_add(engine->drops, drop);
+    QosLockevent *event = add_event(engine, QOS_LOCKEVENT_DROP);
+    event->resource = *resource;
+    event->credit = qos_credit_copy(type, credit);
+}
+
+/* All of `owned`, as one would want it who is to change it. */
+static QosCredit all_of(const QosResource *resource, const QosCredit *owned)
+{
+    const QosResourceType *type = type_of(resource);
+    QosCredit all = {0};
+
+    switch (type->shape) {
+    case QOS_SHAPE_MODES:
+        all.reads = all.writes = owned->reads;
+        break;
+    case QOS_SHAPE_SPANS:
+        for (guint i = 0; i < owned->count; i++) {
+            QosCredit span = qos_credit_span(owned->spans[i].first, owned->spans[i].last, TRUE);
+            type->join(&all, &span);
+            qos_credit_clear(type, &span);
+        }
+        break;
+    case QOS_SHAPE_AMOUNT:
+        all.amount = owned->amount;
+        break;
+    }
+    return all;
+}
+
+typedef guint (*ChooseFunc)(QosLockcache *cache, QosTime now, QosLockcacheEntry **batch, guint max);
+
+/* Begins to give back what `choose` takes out of the cache, `max` at most; returns how many. */
+static guint drop_chosen(QosLockengine *engine, ChooseFunc choose, guint max, QosTime now)
+{
+    QosLockcacheEntry *batch[QOS_CREDIT_BATCH];
+    guint count = choose(&engine->cache, now, batch, MIN(max, G_N_ELEMENTS(batch)));
+
+    for (guint i = 0; i < count; i++) {
+        const QosResource *resource = resource_of(batch[i]);
+        QosCredit owned = qos_credit_owned(engine->owner, resource);
+        QosCredit all = all_of(resource, &owned);
+        begin_drop(engine, resource, &all, TRUE);
+        qos_credit_clear(type_of(resource), &owned);
+        qos_credit_clear(type_of(resource), &all);
+    }
+    return count;
+}
+
+/* --- what the owner hands out --- */
+
+static gboolean is_new(QosLockengine *engine, const QosCreditMessage *message, guint64 *last)
+{
+    if (message->session != engine->session) {
+        engine->session = message->session;
+        engine->sent = engine->heard = 0;
+    }
+    if (message->sequence <= *last)
+        return FALSE;
+    *last = message->sequence;
+    return TRUE;
+}
+
+static void count_sent(QosLockengine *engine, const QosCreditMessage *message)
+{
+    QosLockclientStatus *counts = &engine->counts;
+
+    if (!is_new(engine, message, &engine->sent))
+        return;
+    if (message->type == QOS_MESSAGE_ENQUEUE)
+        counts->enqueues++;
+    if (message->type == QOS_MESSAGE_CANCEL && message->request == 0) {
+        counts->cancels++;
+        counts->cancel_messages++;
+    }
+    if (message->more != NULL && message->type != QOS_MESSAGE_RECLAIM)
+        counts->cancels += message->more->len;
+}
+
+static void send(QosLockengine *engine, const QosCreditMessage *message)
+{
+    if (!engine->is_connected)
+        return;
+    if (engine->bytes == NULL) {
+        engine->bytes = g_byte_array_new();
+        engine->batch = QOS_WIRE_NO_BATCH;
+    }
+    if (engine->bytes->len < UNSENT_MAX &&
+        qos_wire_put_credits(engine->bytes, &engine->batch, message))
+        count_sent(engine, message);
+}
+
+/* TRUE: a drop of the resource is void, if there is one. */
+static void void_drop(QosLockengine *engine, const QosResource *resource, const QosCredit *credit)
+{
+    Drop *drop = NULL;
+
+    if (g_hash_table_size(engine->drops) > 0)
+        drop = g_hash_table_lookup(engine->drops, resource);
+    if (drop != NULL && type_of(resource)->conflicts(credit, &drop->credit))
+        drop->is_void = TRUE;
+}
+
+/* A hold was granted. */
+static void begin_use(QosLockengine *engine, const QosHold *hold, QosTime now)
+{
+    gpointer extra = qos_hold_extra(hold);
+
+    settle(engine, extra, now);
+    void_drop(engine, qos_extra_resource(extra), &hold->credit);
+}
+
+static void end_waiting(QosLockengine *engine, const QosOutput *output, QosTime now)
+{
+    QosLockevent *event = add_event(engine, QOS_LOCKEVENT_DONE);
+
+    event->use = (QosLockUse *)output->hold;
+    event->verdict = output->verdict;
+    if (output->verdict == QOS_CREDIT_GRANTED && output->hold->book != NULL)
+        begin_use(engine, output->hold, now);
+    else
+        engine->counts.refusals++;
+    if (output->verdict == QOS_CREDIT_RETRY)
+        drop_chosen(engine, qos_lockcache_evict, EVICT_WHEN_FULL, now);
+}
+
+static void tell_lost(QosLockengine *engine, const QosOutput *output)
+{
+    QosLockevent *event = add_event(engine, QOS_LOCKEVENT_LOST);
+    Drop *drop = g_hash_table_lookup(engine->drops, &output->resource);
+
+    event->resource = output->resource;
+    event->credit = qos_credit_copy(type_of(&output->resource), &output->credit);
+    if (drop == NULL)
+        return;
+    drop->is_void = TRUE;
+    qos_credit_clear(type_of(&output->resource), &drop->again);
+}
+
+/* Takes all that the owner hands out, and sees whether there still is a lender. */
+static void take_outputs(QosLockengine *engine, QosTime now)
+{
+    QosOutput output;
+    gboolean has_lost = FALSE;
+    gboolean is_up = qos_owner_is_alive(engine->owner, now);
+
+    if (engine->is_up && !is_up)
+        qos_owner_tick(engine->owner, now); /* tells what is lost, before that there is nobody */
+    while (qos_owner_output(engine->owner, &output)) {
+        switch (output.kind) {
+        case QOS_OUTPUT_SEND:
+            send(engine, output.message);
+            break;
+        case QOS_OUTPUT_DONE:
+            end_waiting(engine, &output, now);
+            break;
+        case QOS_OUTPUT_CONFLICT:
+            begin_drop(engine, &output.resource, &output.credit, FALSE);
+            break;
+        case QOS_OUTPUT_LOST:
+            tell_lost(engine, &output);
+            has_lost = TRUE;
+            break;
+        case QOS_OUTPUT_SAVE: /* a lender's */
+        case QOS_OUTPUT_FORGET:
+            break;
+        }
+    }
+    engine->counts.evictions += has_lost;
+    if (is_up != engine->is_up) {
+        engine->is_up = is_up;
+        add_event(engine, QOS_LOCKEVENT_CHANGED)->is_up = is_up;
+    }
+}
+
+/* --- the engine --- */
+
+static guint hash_drop(gconstpointer drop)
+{
+    return qos_resource_hash(drop); /* its first member */
+}
+
+QosLockengine *qos_lockengine_new(QosOwnerId id, guint32 incarnation)
+{
+    QosLockengine *engine = g_new0(QosLockengine, 1);
+
+    G_STATIC_ASSERT(G_STRUCT_OFFSET(Drop, resource) == 0);
+    G_STATIC_ASSERT(QOS_LOCKENGINE_SERVERS == 1 << SERVERS_SHIFT);
+    engine->id = id;
+    engine->incarnation = incarnation;
+    engine->shrink_at = QOS_NEVER;
+    engine->drops = g_hash_table_new_full(hash_drop, qos_resource_equal, NULL, free_drop);
+    qos_lockcache_init(&engine->cache);
+    return engine;
+}
+
+void qos_lockengine_free(QosLockengine *engine)
+{
+    QosLockevent event;
+
+    if (engine == NULL)
+        return;
+    qos_owner_free(engine->owner);
+    while (qos_lockengine_take_event(engine, &event))
+        qos_credit_clear(type_of(&event.resource), &event.credit);
+    g_hash_table_unref(engine->drops);
+    if (engine->bytes != NULL)
+        g_byte_array_unref(engine->bytes);
+    g_free(engine);
+}
+
+guint32 qos_lockengine_incarnation(const QosLockengine *engine)
+{
+    return engine->incarnation << SERVERS_SHIFT | engine->servers;
+}
+
+static gboolean leave_server(QosLockengine *engine, QosTime now, GError **error)
+{
+    if (qos_owner_is_alive(engine->owner, now)) {
+        qos_set_error(error, EBUSY,
+                      "the server is another one; what the last one lent is used until its lease "
+                      "ends");
+        return FALSE;
+    }
+    if (engine->servers + 1 == QOS_LOCKENGINE_SERVERS) {
+        qos_set_error(error, EMFILE, "this is one server too many; unmount, and mount again");
+        return FALSE;
+    }
+    qos_owner_tick(engine->owner, now); /* loses what is left */
+    take_outputs(engine, now);
+    qos_owner_free(engine->owner);
+    engine->owner = NULL;
+    engine->servers++;
+    qos_lockcache_forget_signal(&engine->cache);
+    return TRUE;
+}
+
+gboolean qos_lockengine_connected(QosLockengine *engine, const QosWireWelcome *welcome, QosTime now,
+                                  GError **error)
+{
+    QosOwnerConfig config;
+
+    if (engine->owner != NULL &&
+        (engine->server.id != welcome->id || engine->server.group != welcome->group) &&
+        !leave_server(engine, now, error))
+        return FALSE;
+    engine->is_connected = TRUE;
+    engine->server = *welcome;
+    if (engine->owner == NULL) {
+        qos_owner_config_init(&config, engine->id, qos_lockengine_incarnation(engine));
+        config.above = welcome->id;
+        config.caches = TRUE;
+        config.resend = welcome->resend;
+        config.extra = sizeof(QosLockcacheEntry);
+        config.forgotten = forget_entry;
+        config.arg = engine;
+        engine->owner = qos_owner_new(&config, NULL, 0, now);
+    } else {
+        qos_owner_reconnected(engine->owner, now);
+        qos_owner_tick(engine->owner, now);
+    }
+    take_outputs(engine, now);
+    return TRUE;
+}
+
+void qos_lockengine_disconnected(QosLockengine *engine)
+{
+    engine->is_connected = FALSE;
+    if (engine->bytes != NULL)
+        g_byte_array_unref(engine->bytes);
+    engine->bytes = NULL;
+}
+
+static void take_message(QosLockengine *engine, const QosCreditMessage *message, QosTime now)
+{
+    if (message->stamp.sequence != 0)
+        qos_lockcache_heed(&engine->cache, message->stamp);
+    if (message->type == QOS_MESSAGE_REVOKE && is_new(engine, message, &engine->heard))
+        engine->counts.revocations++;
+    qos_owner_receive(engine->owner, engine->server.id, message, now);
+    take_outputs(engine, now);
+    if (message->type != QOS_MESSAGE_GRANT)
+        return;
+    /* Who asked for it may have gone meanwhile. */
+    gpointer extra = qos_owner_extra(engine->owner, &message->resource);
+    if (extra != NULL)
+        settle(engine, extra, now);
+}
+
+gboolean qos_lockengine_receive(QosLockengine *engine, const guint8 *payload, gsize length,
+                                QosTime now)
+{
+    QosCreditMessage message;
+
+    while (length > 0) {
+        if (!qos_wire_get_credits(&payload, &length, &message))
+            return FALSE;
+        take_message(engine, &message, now);
+        qos_credit_message_clear(&message);
+    }
+    return TRUE;
+}
+
+void qos_lockengine_tick(QosLockengine *engine, QosTime now)
+{
+    if (engine->owner == NULL)
+        return;
+    qos_owner_tick(engine->owner, now);
+    if (now >= engine->shrink_at) {
+        guint dropped = drop_chosen(engine, qos_lockcache_shrink, QOS_CREDIT_BATCH, now);
+        gboolean is_idle = dropped == 0 && engine->cache.bytes == 0;
+        engine->shrink_at = is_idle ? QOS_NEVER : now + SHRINK_EVERY;
+    }
+    take_outputs(engine, now);
+}
+
+QosTime qos_lockengine_next(const QosLockengine *engine)
+{
+    if (engine->owner == NULL)
+        return QOS_NEVER;
+    return MIN(qos_owner_next(engine->owner), engine->shrink_at);
+}
+
+GByteArray *qos_lockengine_take_bytes(QosLockengine *engine)
+{
+    return g_steal_pointer(&engine->bytes);
+}
+
+gboolean qos_lockengine_has_bytes(const QosLockengine *engine)
+{
+    return engine->bytes != NULL;
+}
+
+gboolean qos_lockengine_take_event(QosLockengine *engine, QosLockevent *ret_event)
+{
+    QosLockevent *event = g_queue_pop_head(&engine->events);
+
+    if (event == NULL)
+        return FALSE;
+    /* Granted, and lost before it was told. */
+    if (event->kind == QOS_LOCKEVENT_DONE && event->use->hold.book == NULL &&
+        event->verdict == QOS_CREDIT_GRANTED)
+        event->verdict = QOS_CREDIT_ERROR;
+    *ret_event = *event;
+    g_free(event);
+    return TRUE;
+}
+
+gboolean qos_lockengine_has_events(const QosLockengine *engine)
+{
+    return engine->events.length > 0;
+}
+
+/* --- uses --- */
+
+/* Counts what became of a request, and does what goes with it. */
+static QosCreditVerdict began(QosLockengine *engine, QosCreditVerdict verdict,
+                              const QosLockUse *use, QosTime now)
+{
+    if (verdict == QOS_CREDIT_GRANTED) {
+        engine->counts.hits++;
+        begin_use(engine, &use->hold, now);
+    } else if (verdict == QOS_CREDIT_WAITING) {
+        engine->counts.misses++;
+        drop_chosen(engine, qos_lockcache_shrink, QOS_CREDIT_BATCH, now);
+    } else {
+        engine->counts.refusals++;
+    }
+    take_outputs(engine, now);
+    return verdict;
+}
+
+QosCreditVerdict qos_lockengine_get(QosLockengine *engine, const QosResource *resource,
+                                    const QosCredit *want, guint flags, QosLockUse *use,
+                                    QosTime now)
+{
+    if (engine->owner == NULL) {
+        engine->counts.refusals++;
+        return QOS_CREDIT_ERROR;
+    }
+    return began(engine, qos_credit_get(engine->owner, now, resource, want, flags, &use->hold), use,
+                 now);
+}
+
+QosCreditVerdict qos_lockengine_convert(QosLockengine *engine, const QosCredit *want, guint flags,
+                                        QosLockUse *use, QosTime now)
+{
+    if (engine->owner == NULL)
+        return QOS_CREDIT_ERROR;
+    return began(engine, qos_credit_convert(engine->owner, now, want, flags, &use->hold), use, now);
+}
+
+void qos_lockengine_put(QosLockengine *engine, QosLockUse *use, QosTime now)
+{
+    gpointer extra = qos_hold_extra(&use->hold);
+
+    if (extra == NULL)
+        return; /* lost, or denied */
+    QosResource resource = *qos_extra_resource(extra);
+    qos_credit_put(engine->owner, now, &use->hold);
+    extra = qos_owner_extra(engine->owner, &resource);
+    if (extra != NULL)
+        settle(engine, extra, now);
+    take_outputs(engine, now);
+}
+
+static gboolean is_told_of(gconstpointer event, gconstpointer use)
+{
+    const QosLockevent *told = event;
+
+    return told->kind != QOS_LOCKEVENT_DONE || told->use != use;
+}
+
+gboolean qos_lockengine_withdraw(QosLockengine *engine, QosLockUse *use, QosTime now)
+{
+    GList *link;
+
+    if (use->hold.request != NULL) {
+        qos_credit_withdraw(engine->owner, now, &use->hold);
+        take_outputs(engine, now);
+        return TRUE;
+    }
+    link = g_queue_find_custom(&engine->events, use, is_told_of);
+    if (link == NULL)
+        return FALSE;
+    gboolean is_granted = ((QosLockevent *)link->data)->verdict == QOS_CREDIT_GRANTED;
+    if (is_granted && use->hold.flags & QOS_CREDIT_UPGRADE)
+        return FALSE; /* what was held before is no more */
+    g_free(link->data);
+    g_queue_delete_link(&engine->events, link);
+    if (is_granted)
+        qos_lockengine_put(engine, use, now);
+    return TRUE;
+}
+
+void qos_lockengine_release(QosLockengine *engine, const QosResource *resource,
+                            const QosCredit *credit, QosTime now)
+{
+    const QosResourceType *type = type_of(resource);
+    Drop *drop = g_hash_table_lookup(engine->drops, resource);
+
+    if (drop == NULL || engine->owner == NULL)
+        return;
+    g_hash_table_steal(engine->drops, resource);
+    gboolean is_done =
+        !drop->is_void && qos_credit_cancel(engine->owner, now, resource, credit, drop->is_shrink);
+    if (!qos_credit_is_empty(type, &drop->again) &&
+        !(is_done && type->matches(&drop->again, &drop->credit)))
+        begin_drop(engine, resource, &drop->again, FALSE);
+    free_drop(drop);
+    gpointer extra = qos_owner_extra(engine->owner, resource);
+    if (extra != NULL && ((QosLockcacheEntry *)extra)->bytes != 0)
+        settle(engine, extra, now);
+    take_outputs(engine, now);
+}
+
+void qos_lockengine_shrink(QosLockengine *engine, double part, QosTime now)
+{
+    gint64 aim = engine->cache.bytes - (gint64)(part * (double)engine->cache.bytes);
+
+    if (engine->owner == NULL)
+        return;
+    while (engine->cache.bytes > aim) {
+        guint max = (guint)MIN((engine->cache.bytes - aim) / CREDIT_BYTES + 1, QOS_CREDIT_BATCH);
+        if (drop_chosen(engine, qos_lockcache_evict, max, now) == 0)
+            break;
+    }
+    take_outputs(engine, now);
+}
+
+void qos_lockengine_leave(QosLockengine *engine, QosTime now)
+{
+    if (engine->owner == NULL)
+        return;
+    qos_owner_leave(engine->owner, now);
+    take_outputs(engine, now);
+}
+
+QosTime qos_lockengine_until(const QosLockengine *engine)
+{
+    return engine->owner != NULL ? qos_owner_until(engine->owner) : 0;
+}
+
+guint qos_lockengine_group(const QosLockengine *engine)
+{
+    return engine->owner != NULL ? engine->server.group : 0;
+}
+
+void qos_lockengine_status(const QosLockengine *engine, QosLockclientStatus *status, QosTime now)
+{
+    QosTime until = qos_lockengine_until(engine);
+
+    status->id = engine->id;
+    status->server_id = engine->owner != NULL ? engine->server.id : 0;
+    status->server_incarnation = engine->server.incarnation;
+    status->lease = engine->server.lease;
+    status->valid = MAX(until - now, 0);
+    status->group = qos_lockengine_group(engine);
+    status->credits = engine->counts.credits;
+    status->bytes = engine->cache.bytes;
+    status->rate = engine->cache.signal.rate;
+    status->floor = engine->cache.signal.floor;
+    status->hits = engine->counts.hits;
+    status->misses = engine->counts.misses;
+    status->refusals = engine->counts.refusals;
+    status->enqueues = engine->counts.enqueues;
+    status->cancels = engine->counts.cancels;
+    status->cancel_messages = engine->counts.cancel_messages;
+    status->revocations = engine->counts.revocations;
+    status->evictions = engine->counts.evictions;
+}

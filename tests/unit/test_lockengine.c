@@ -1,0 +1,791 @@
+/*
+ * What a mount borrows, with the server's owner at the other end and the time stepped by hand: what
+ * is cached, dropped, given back and lost, and what counts of it.
+ */
+#include "fs/lockengine.h"
+
+#include <malloc.h>
+
+#define SERVER 1
+#define LEASE  (10 * QOS_SECOND)
+#define MOUNTS 2
+
+typedef struct Mount {
+    QosOwnerId id;
+    QosLockengine *engine;
+    gboolean is_connected, is_stubborn; /* a stubborn one does not release by itself */
+    gboolean is_up;
+    guint drops, lost, changes;
+    QosResource dropped; /* last */
+    QosCredit credit;    /* of modes */
+} Mount;
+
+typedef struct {
+    QosTime now;
+    QosOwner *server; /* NULL: down */
+    guint32 incarnation;
+    guint group;
+    QosOwnerId server_id;
+    GHashTable *clients;
+    QosPoolSignal signal;
+    Mount mounts[MOUNTS];
+} World;
+
+typedef struct {
+    QosLockUse use;
+    gboolean is_done;
+    QosCreditVerdict verdict;
+} Use;
+
+static const QosCredit reading = {.reads = QOS_INODE_ATTRIBUTES};
+static const QosCredit writing = {.reads = QOS_INODE_ATTRIBUTES, .writes = QOS_INODE_ATTRIBUTES};
+
+static QosResource inode(guint number)
+{
+    QosResource resource;
+
+    qos_resource_init(&resource, QOS_RESOURCE_INODE, &number, sizeof(number));
+    return resource;
+}
+
+/* --- the world --- */
+
+static void take_events(World *w, Mount *mount)
+{
+    QosLockevent event;
+
+    while (qos_lockengine_take_event(mount->engine, &event)) {
+        switch (event.kind) {
+        case QOS_LOCKEVENT_DONE:
+            event.use->done(event.use, event.verdict);
+            break;
+        case QOS_LOCKEVENT_DROP:
+            mount->drops++;
+            mount->dropped = event.resource;
+            mount->credit = event.credit;
+            if (!mount->is_stubborn)
+                qos_lockengine_release(mount->engine, &event.resource, &event.credit, w->now);
+            break;
+        case QOS_LOCKEVENT_LOST:
+            mount->lost++;
+            break;
+        case QOS_LOCKEVENT_CHANGED:
+            mount->is_up = event.is_up;
+            mount->changes++;
+            break;
+        }
+        qos_credit_clear(qos_resource_type(event.resource.type), &event.credit);
+    }
+}
+
+static void deliver(World *w, Mount *mount, const QosCreditMessage *message)
+{
+    g_autoptr(GByteArray) bytes = g_byte_array_new();
+    QosCreditMessage stamped = *message;
+    gsize batch = QOS_WIRE_NO_BATCH;
+
+    stamped.stamp = w->signal;
+    g_assert_true(qos_wire_put_credits(bytes, &batch, &stamped));
+    if (mount->is_connected)
+        g_assert_true(
+            qos_lockengine_receive(mount->engine, bytes->data + 5, bytes->len - 5, w->now));
+}
+
+static void drain_server(World *w)
+{
+    QosOutput output;
+
+    while (w->server != NULL && qos_owner_output(w->server, &output)) {
+        if (output.kind == QOS_OUTPUT_SEND)
+            deliver(w, &w->mounts[output.peer - 10], output.message);
+        if (output.kind == QOS_OUTPUT_SAVE) {
+            g_hash_table_add(w->clients, GUINT_TO_POINTER(output.peer));
+            qos_owner_saved(w->server, output.peer, w->now);
+        }
+        if (output.kind == QOS_OUTPUT_FORGET)
+            g_hash_table_remove(w->clients, GUINT_TO_POINTER(output.peer));
+    }
+}
+
+static gboolean carry(World *w, Mount *mount)
+{
+    g_autoptr(GByteArray) bytes = qos_lockengine_take_bytes(mount->engine);
+    QosWireReader reader;
+    QosWireType type;
+    const guint8 *payload;
+    gsize length;
+    QosCreditMessage message;
+
+    if (bytes == NULL)
+        return FALSE;
+    qos_wire_reader_init(&reader);
+    qos_wire_reader_feed(&reader, bytes->data, bytes->len);
+    while (qos_wire_reader_next(&reader, &type, &payload, &length) == QOS_WIRE_FRAME) {
+        g_assert_cmpint(type, ==, QOS_WIRE_CREDITS);
+        while (length > 0) {
+            g_assert_true(qos_wire_get_credits(&payload, &length, &message));
+            if (w->server != NULL)
+                qos_owner_receive(w->server, mount->id, &message, w->now);
+            qos_credit_message_clear(&message);
+        }
+    }
+    qos_wire_reader_clear(&reader);
+    return TRUE;
+}
+
+/* Until nobody has anything to say. */
+static void settle(World *w)
+{
+    gboolean is_busy = TRUE;
+
+    while (is_busy) {
+        is_busy = FALSE;
+        drain_server(w);
+        for (guint i = 0; i < MOUNTS; i++) {
+            take_events(w, &w->mounts[i]);
+            is_busy |= carry(w, &w->mounts[i]);
+        }
+    }
+}
+
+static void pass(World *w, QosTime duration)
+{
+    QosTime until = w->now + duration;
+
+    settle(w);
+    for (;;) {
+        QosTime next = w->server != NULL ? qos_owner_next(w->server) : QOS_NEVER;
+        for (guint i = 0; i < MOUNTS; i++)
+            next = MIN(next, qos_lockengine_next(w->mounts[i].engine));
+        if (next > until)
+            break;
+        w->now = MAX(w->now, next);
+        if (w->server != NULL)
+            qos_owner_tick(w->server, w->now);
+        for (guint i = 0; i < MOUNTS; i++)
+            qos_lockengine_tick(w->mounts[i].engine, w->now);
+        settle(w);
+    }
+    w->now = until;
+}
+
+static gboolean connect_mount(World *w, Mount *mount)
+{
+    const QosWireWelcome welcome = {.version = QOS_WIRE_VERSION,
+                                    .id = w->server_id,
+                                    .incarnation = w->incarnation,
+                                    .lease = LEASE,
+                                    .resend = 200 * QOS_MILLISECOND,
+                                    .group = w->group};
+    g_autoptr(GError) error = NULL;
+
+    mount->is_connected = qos_lockengine_connected(mount->engine, &welcome, w->now, &error);
+    g_assert_true(mount->is_connected == (error == NULL));
+    return mount->is_connected;
+}
+
+static void cut(Mount *mount)
+{
+    mount->is_connected = FALSE;
+    qos_lockengine_disconnected(mount->engine);
+}
+
+static void start_server(World *w)
+{
+    QosOwnerConfig config;
+    GHashTableIter iter;
+    gpointer client;
+    QosOwnerId clients[MOUNTS];
+    guint count = 0;
+
+    qos_owner_config_init(&config, w->server_id, ++w->incarnation);
+    config.lends = TRUE;
+    config.lease = LEASE;
+    g_hash_table_iter_init(&iter, w->clients);
+    while (g_hash_table_iter_next(&iter, &client, NULL))
+        clients[count++] = GPOINTER_TO_UINT(client);
+    w->server = qos_owner_new(&config, clients, count, w->now);
+}
+
+static void stop_server(World *w)
+{
+    g_clear_pointer(&w->server, qos_owner_free);
+    for (guint i = 0; i < MOUNTS; i++)
+        cut(&w->mounts[i]);
+}
+
+static void init(World *w)
+{
+    *w = (World){.now = 1000 * QOS_SECOND, .server_id = SERVER, .group = 64};
+    w->clients = g_hash_table_new(NULL, NULL);
+    start_server(w);
+    for (guint i = 0; i < MOUNTS; i++) {
+        w->mounts[i].id = 10 + i;
+        w->mounts[i].engine = qos_lockengine_new(10 + i, 1);
+        g_assert_true(connect_mount(w, &w->mounts[i]));
+    }
+    pass(w, QOS_MILLISECOND);
+    for (guint i = 0; i < MOUNTS; i++)
+        g_assert_true(w->mounts[i].is_up);
+}
+
+static void clear(World *w)
+{
+    for (guint i = 0; i < MOUNTS; i++)
+        qos_lockengine_free(w->mounts[i].engine);
+    qos_owner_free(w->server);
+    g_hash_table_unref(w->clients);
+}
+
+static void done(QosLockUse *use, QosCreditVerdict verdict)
+{
+    Use *whole = (Use *)use;
+
+    g_assert_false(whole->is_done);
+    whole->is_done = TRUE;
+    whole->verdict = verdict;
+}
+
+static QosCreditVerdict get(World *w, guint mount, guint number, QosCredit want, guint flags,
+                            Use *use)
+{
+    QosResource resource = inode(number);
+
+    *use = (Use){.use.done = done};
+    use->verdict =
+        qos_lockengine_get(w->mounts[mount].engine, &resource, &want, flags, &use->use, w->now);
+    return use->verdict;
+}
+
+/* What became of it in the end. */
+static QosCreditVerdict got(World *w, guint mount, guint number, QosCredit want, Use *use)
+{
+    get(w, mount, number, want, 0, use);
+    settle(w);
+    return use->verdict;
+}
+
+static void put(World *w, guint mount, Use *use)
+{
+    qos_lockengine_put(w->mounts[mount].engine, &use->use, w->now);
+}
+
+/* Uses it for a moment. */
+static void visit(World *w, guint mount, guint number)
+{
+    Use use;
+
+    g_assert_cmpint(got(w, mount, number, writing, &use), ==, QOS_CREDIT_GRANTED);
+    put(w, mount, &use);
+}
+
+static gboolean has(World *w, guint mount, guint number, QosCredit want)
+{
+    Use use;
+
+    if (get(w, mount, number, want, QOS_CREDIT_NON_BLOCK_LOCAL, &use) != QOS_CREDIT_GRANTED)
+        return FALSE;
+    put(w, mount, &use);
+    return TRUE;
+}
+
+static void release(World *w, guint mount)
+{
+    Mount *it = &w->mounts[mount];
+
+    qos_lockengine_release(it->engine, &it->dropped, &it->credit, w->now);
+    settle(w);
+}
+
+static QosLockclientStatus status_of(World *w, guint mount)
+{
+    QosLockclientStatus status = {0};
+
+    qos_lockengine_status(w->mounts[mount].engine, &status, w->now);
+    return status;
+}
+
+/* --- what is cached --- */
+
+static void test_cached(void)
+{
+    World w;
+    Use use;
+
+    init(&w);
+    g_assert_cmpint(get(&w, 0, 7, writing, 0, &use), ==, QOS_CREDIT_WAITING);
+    settle(&w);
+    g_assert_true(use.is_done);
+    g_assert_cmpint(use.verdict, ==, QOS_CREDIT_GRANTED);
+    put(&w, 0, &use);
+    put(&w, 0, &use); /* once more changes nothing */
+    for (guint i = 0; i < 10; i++)
+        g_assert_true(has(&w, 0, 7, i % 2 ? reading : writing));
+    QosLockclientStatus status = status_of(&w, 0);
+    g_assert_cmpuint(status.enqueues, ==, 1);
+    g_assert_cmpuint(status.misses, ==, 1);
+    g_assert_cmpuint(status.hits, ==, 10);
+    g_assert_cmpuint(status.credits, ==, 1);
+    g_assert_cmpint(status.bytes, >, 0);
+    g_assert_cmpuint(status.cancels + status.revocations + status.evictions, ==, 0);
+    g_assert_cmpint(status.valid, >, LEASE / 2);
+    g_assert_cmpuint(status.group, ==, 64);
+    clear(&w);
+}
+
+/* Another mount wants it: it is told to forget it once nobody uses it. */
+static void test_drop_when_unused(void)
+{
+    World w;
+    Use one, other;
+
+    init(&w);
+    w.mounts[0].is_stubborn = TRUE;
+    g_assert_cmpint(got(&w, 0, 7, writing, &one), ==, QOS_CREDIT_GRANTED);
+    g_assert_cmpint(got(&w, 1, 7, writing, &other), ==, QOS_CREDIT_WAITING);
+    g_assert_cmpuint(w.mounts[0].drops, ==, 0);
+    put(&w, 0, &one);
+    settle(&w);
+    g_assert_cmpuint(w.mounts[0].drops, ==, 1);
+    g_assert_false(other.is_done);
+    g_assert_cmpint(get(&w, 0, 7, writing, 0, &one), ==, QOS_CREDIT_WAITING); /* behind it */
+    release(&w, 0);
+    g_assert_cmpint(other.verdict, ==, QOS_CREDIT_GRANTED);
+    g_assert_false(one.is_done);
+    put(&w, 1, &other);
+    settle(&w);
+    g_assert_cmpint(one.verdict, ==, QOS_CREDIT_GRANTED);
+    put(&w, 0, &one);
+    g_assert_cmpuint(status_of(&w, 0).revocations, ==, 1);
+    g_assert_cmpuint(status_of(&w, 1).credits, ==, 0);
+    clear(&w);
+}
+
+/* A reader takes the right to write, and no more. */
+static void test_reader_leaves_reading(void)
+{
+    World w;
+    Use use;
+
+    init(&w);
+    visit(&w, 0, 7);
+    g_assert_cmpint(got(&w, 1, 7, reading, &use), ==, QOS_CREDIT_GRANTED);
+    g_assert_cmpuint(w.mounts[0].drops, ==, 1);
+    g_assert_cmpuint(w.mounts[0].credit.writes, ==, 0);
+    g_assert_true(has(&w, 0, 7, reading));
+    g_assert_false(has(&w, 0, 7, writing));
+    put(&w, 1, &use);
+    clear(&w);
+}
+
+/* --- the cache shrinks --- */
+
+static void hear(World *w, gint64 rate)
+{
+    w->signal = (QosPoolSignal){.sequence = w->signal.sequence + 1, .rate = rate};
+}
+
+/* What is to go is told to forget, and goes with the next request. */
+static void test_cancels_ride(void)
+{
+    World w;
+
+    init(&w);
+    for (guint i = 0; i < 100; i++)
+        visit(&w, 0, i);
+    w.now += QOS_SECOND;
+    hear(&w, 1);
+    visit(&w, 0, 1000); /* hears it */
+    w.now += 10 * QOS_MILLISECOND;
+    visit(&w, 0, 1001); /* chooses, and they are released */
+    visit(&w, 0, 1002); /* takes them along */
+    g_assert_cmpuint(w.mounts[0].drops, ==, 100);
+    QosLockclientStatus status = status_of(&w, 0);
+    g_assert_cmpuint(status.cancels, ==, 100);
+    g_assert_cmpuint(status.cancel_messages, ==, 0);
+    g_assert_cmpuint(status.credits, ==, 3);
+    g_assert_cmpuint(qos_owner_lent(w.server), ==, 3);
+    g_assert_cmpuint(w.mounts[0].lost, ==, 0);
+    clear(&w);
+}
+
+/* Where nothing is asked for, they go by themselves soon. */
+static void test_shrinks_with_time(void)
+{
+    World w;
+
+    init(&w);
+    for (guint i = 0; i < 10; i++)
+        visit(&w, 0, i);
+    hear(&w, 1);
+    pass(&w, LEASE); /* renewals bring the signal */
+    g_assert_cmpuint(qos_owner_lent(w.server), ==, 0);
+    g_assert_cmpuint(status_of(&w, 0).credits, ==, 0);
+    g_assert_cmpuint(status_of(&w, 0).bytes, ==, 0);
+    clear(&w);
+}
+
+/* What was used while it was told to forget it is kept: it may be cached again. */
+static void test_used_while_dropped(void)
+{
+    World w;
+
+    init(&w);
+    visit(&w, 0, 7);
+    w.mounts[0].is_stubborn = TRUE;
+    qos_lockengine_shrink(w.mounts[0].engine, 1, w.now);
+    settle(&w);
+    g_assert_cmpuint(w.mounts[0].drops, ==, 1);
+    g_assert_cmpint(status_of(&w, 0).bytes, ==, 0);
+    g_assert_true(has(&w, 0, 7, writing));
+    release(&w, 0);
+    g_assert_true(has(&w, 0, 7, writing));
+    g_assert_cmpint(status_of(&w, 0).bytes, >, 0);
+    qos_lockengine_shrink(w.mounts[0].engine, 1, w.now);
+    settle(&w);
+    g_assert_cmpuint(w.mounts[0].drops, ==, 2);
+    release(&w, 0);
+    g_assert_false(has(&w, 0, 7, reading));
+    release(&w, 0); /* nobody asked */
+    clear(&w);
+}
+
+/* Another mount wants what the cache is giving back: it is told once. */
+static void test_wanted_while_dropped(void)
+{
+    World w;
+    Use other;
+
+    init(&w);
+    visit(&w, 0, 7);
+    w.mounts[0].is_stubborn = TRUE;
+    qos_lockengine_shrink(w.mounts[0].engine, 1, w.now);
+    g_assert_cmpint(got(&w, 1, 7, writing, &other), ==, QOS_CREDIT_WAITING);
+    g_assert_cmpuint(w.mounts[0].drops, ==, 1);
+    release(&w, 0);
+    g_assert_cmpint(other.verdict, ==, QOS_CREDIT_GRANTED);
+    g_assert_cmpuint(w.mounts[0].drops, ==, 1);
+    put(&w, 1, &other);
+    clear(&w);
+}
+
+/* Likewise, but it was used meanwhile: then it is to be forgotten once more. */
+static void test_used_and_wanted_while_dropped(void)
+{
+    World w;
+    Use other;
+
+    init(&w);
+    visit(&w, 0, 7);
+    w.mounts[0].is_stubborn = TRUE;
+    qos_lockengine_shrink(w.mounts[0].engine, 1, w.now);
+    settle(&w);
+    g_assert_true(has(&w, 0, 7, writing));
+    g_assert_cmpint(got(&w, 1, 7, writing, &other), ==, QOS_CREDIT_WAITING);
+    release(&w, 0);
+    g_assert_false(other.is_done);
+    g_assert_cmpuint(w.mounts[0].drops, ==, 2);
+    release(&w, 0);
+    g_assert_cmpint(other.verdict, ==, QOS_CREDIT_GRANTED);
+    put(&w, 1, &other);
+    clear(&w);
+}
+
+/* A server that has no room for more gets some back. */
+static gboolean grants_none(QosOwnerId borrower G_GNUC_UNUSED,
+                            const QosResource *resource G_GNUC_UNUSED, QosTime now G_GNUC_UNUSED,
+                            QosTime *ret_delay, gpointer arg)
+{
+    *ret_delay = QOS_SECOND;
+    return *(const gboolean *)arg;
+}
+
+static void test_server_is_full(void)
+{
+    World w;
+    Use use;
+    QosOwnerConfig config;
+    gboolean has_room = TRUE;
+
+    init(&w);
+    stop_server(&w);
+    qos_owner_config_init(&config, SERVER, ++w.incarnation);
+    config.lends = TRUE;
+    config.lease = LEASE;
+    config.may_grant = grants_none;
+    config.arg = &has_room;
+    w.server = qos_owner_new(&config, NULL, 0, w.now);
+    connect_mount(&w, &w.mounts[0]);
+    pass(&w, QOS_MILLISECOND);
+    for (guint i = 0; i < 40; i++)
+        visit(&w, 0, i);
+    has_room = FALSE;
+    g_assert_cmpint(got(&w, 0, 99, writing, &use), ==, QOS_CREDIT_RETRY);
+    g_assert_cmpuint(w.mounts[0].drops, ==, 32);
+    g_assert_cmpuint(status_of(&w, 0).refusals, ==, 1);
+    clear(&w);
+}
+
+/* --- losses --- */
+
+static void test_lease_ends(void)
+{
+    World w;
+    Use held, waiting;
+
+    init(&w);
+    visit(&w, 0, 7);
+    g_assert_cmpint(got(&w, 0, 8, writing, &held), ==, QOS_CREDIT_GRANTED);
+    stop_server(&w);
+    pass(&w, LEASE / 2);
+    g_assert_true(has(&w, 0, 7, writing));
+    g_assert_cmpint(get(&w, 0, 9, writing, 0, &waiting), ==, QOS_CREDIT_WAITING);
+    QosTime until = qos_lockengine_until(w.mounts[0].engine);
+    g_assert_cmpint(until, >, w.now);
+    g_assert_cmpint(until, <, w.now + LEASE);
+    pass(&w, LEASE);
+    g_assert_cmpint(waiting.verdict, ==, QOS_CREDIT_ERROR);
+    g_assert_cmpuint(w.mounts[0].lost, ==, 2);
+    g_assert_false(w.mounts[0].is_up);
+    g_assert_cmpint(qos_lockengine_until(w.mounts[0].engine), ==, 0);
+    g_assert_cmpint(got(&w, 0, 7, writing, &waiting), ==, QOS_CREDIT_ERROR);
+    put(&w, 0, &held);
+    g_assert_cmpuint(status_of(&w, 0).credits, ==, 0);
+    g_assert_cmpuint(status_of(&w, 0).evictions, ==, 1);
+    g_hash_table_remove_all(w.clients);
+    start_server(&w);
+    g_assert_true(connect_mount(&w, &w.mounts[0]));
+    pass(&w, QOS_MILLISECOND);
+    g_assert_true(w.mounts[0].is_up);
+    visit(&w, 0, 7);
+    clear(&w);
+}
+
+/* Nobody asks the engine, as while the process is stopped: what it says holds all the same. */
+static void test_lease_ends_unseen(void)
+{
+    World w;
+    Use use;
+
+    init(&w);
+    visit(&w, 0, 7);
+    w.now += LEASE;
+    g_assert_cmpint(qos_lockengine_until(w.mounts[0].engine), <=, w.now);
+    g_assert_cmpint(get(&w, 0, 7, writing, 0, &use), ==, QOS_CREDIT_ERROR);
+    take_events(&w, &w.mounts[0]);
+    g_assert_cmpuint(w.mounts[0].lost, ==, 1);
+    clear(&w);
+}
+
+/* A release that comes after a loss is of what was lost, not of what was granted since. */
+static void test_lost_while_dropped(void)
+{
+    World w;
+
+    init(&w);
+    visit(&w, 0, 7);
+    w.mounts[0].is_stubborn = TRUE;
+    qos_lockengine_shrink(w.mounts[0].engine, 1, w.now);
+    settle(&w);
+    stop_server(&w);
+    pass(&w, 2 * LEASE);
+    g_assert_cmpuint(w.mounts[0].lost, ==, 1);
+    g_hash_table_remove_all(w.clients);
+    start_server(&w);
+    connect_mount(&w, &w.mounts[0]);
+    pass(&w, QOS_MILLISECOND);
+    visit(&w, 0, 7);
+    release(&w, 0);
+    g_assert_true(has(&w, 0, 7, writing));
+    g_assert_cmpuint(qos_owner_lent(w.server), ==, 1);
+    clear(&w);
+}
+
+/* A server that comes back within the lease knows all again, and at once: not when the mount would
+ * have written to it anyway. */
+static void test_server_restarts(void)
+{
+    World w;
+
+    init(&w);
+    for (guint i = 0; i < 1000; i++)
+        visit(&w, 0, i);
+    pass(&w, LEASE / 3);
+    stop_server(&w);
+    pass(&w, QOS_SECOND);
+    start_server(&w);
+    connect_mount(&w, &w.mounts[0]);
+    connect_mount(&w, &w.mounts[1]);
+    pass(&w, 10 * QOS_MILLISECOND);
+    g_assert_cmpuint(qos_owner_lent(w.server), ==, 1000);
+    g_assert_false(qos_owner_in_grace(w.server));
+    g_assert_cmpuint(w.mounts[0].lost, ==, 0);
+    g_assert_cmpuint(w.mounts[0].changes, ==, 1);
+    g_assert_true(has(&w, 0, 999, writing));
+    clear(&w);
+}
+
+static void test_connection_breaks(void)
+{
+    World w;
+    Use use;
+
+    init(&w);
+    visit(&w, 0, 7);
+    cut(&w.mounts[0]);
+    g_assert_cmpint(get(&w, 0, 8, writing, 0, &use), ==, QOS_CREDIT_WAITING);
+    pass(&w, QOS_SECOND);
+    connect_mount(&w, &w.mounts[0]);
+    settle(&w);
+    g_assert_cmpint(use.verdict, ==, QOS_CREDIT_GRANTED);
+    put(&w, 0, &use);
+    g_assert_cmpuint(w.mounts[0].lost, ==, 0);
+    clear(&w);
+}
+
+/* What another server lent is used until its lease ends, and only then the new one is believed. */
+static void test_another_server(void)
+{
+    World w;
+    guint32 incarnation;
+
+    init(&w);
+    visit(&w, 0, 7);
+    incarnation = qos_lockengine_incarnation(w.mounts[0].engine);
+    stop_server(&w);
+    g_hash_table_remove_all(w.clients);
+    w.server_id = 2;
+    w.incarnation = 0;
+    start_server(&w);
+    g_assert_false(connect_mount(&w, &w.mounts[0]));
+    pass(&w, LEASE);
+    g_assert_cmpuint(w.mounts[0].lost, ==, 1);
+    g_assert_true(connect_mount(&w, &w.mounts[0]));
+    g_assert_cmpuint(qos_lockengine_incarnation(w.mounts[0].engine), >, incarnation);
+    pass(&w, QOS_MILLISECOND);
+    g_assert_true(w.mounts[0].is_up);
+    visit(&w, 0, 7);
+    clear(&w);
+}
+
+/* --- the rest --- */
+
+static void test_withdraw(void)
+{
+    World w;
+    Use one, two, other;
+    QosLockengine *engine;
+
+    init(&w);
+    engine = w.mounts[1].engine;
+    g_assert_cmpint(got(&w, 0, 7, reading, &one), ==, QOS_CREDIT_GRANTED);
+    g_assert_cmpint(got(&w, 1, 7, writing, &other), ==, QOS_CREDIT_WAITING);
+    g_assert_true(qos_lockengine_withdraw(engine, &other.use, w.now));
+    settle(&w);
+    g_assert_false(other.is_done);
+    g_assert_false(qos_lockengine_withdraw(engine, &other.use, w.now));
+    /* A conversion: what was held stays so. */
+    g_assert_cmpint(got(&w, 1, 7, reading, &other), ==, QOS_CREDIT_GRANTED);
+    g_assert_cmpint(qos_lockengine_convert(engine, &writing, 0, &other.use, w.now), ==,
+                    QOS_CREDIT_WAITING);
+    g_assert_true(qos_lockengine_withdraw(engine, &other.use, w.now));
+    settle(&w);
+    g_assert_cmpuint(other.use.hold.credit.reads, ==, reading.reads);
+    put(&w, 1, &other);
+    put(&w, 0, &one);
+    /* Granted, and not yet told. */
+    g_assert_cmpint(get(&w, 1, 8, reading, 0, &two), ==, QOS_CREDIT_WAITING);
+    carry(&w, &w.mounts[1]);
+    drain_server(&w);
+    g_assert_true(qos_lockengine_has_events(engine));
+    g_assert_true(qos_lockengine_withdraw(engine, &two.use, w.now));
+    settle(&w);
+    g_assert_false(two.is_done);
+    g_assert_null(two.use.hold.book);
+    clear(&w);
+}
+
+/* A mount that ends has nothing at once. */
+static void test_leave(void)
+{
+    World w;
+
+    init(&w);
+    visit(&w, 0, 7);
+    visit(&w, 1, 8);
+    qos_lockengine_leave(w.mounts[0].engine, w.now);
+    settle(&w);
+    g_assert_cmpuint(qos_owner_lent(w.server), ==, 1);
+    clear(&w);
+}
+
+static void test_rubbish(void)
+{
+    World w;
+    const guint8 rubbish[] = "\x10\0\0\0no message this";
+
+    init(&w);
+    visit(&w, 0, 7);
+    g_assert_false(qos_lockengine_receive(w.mounts[0].engine, rubbish, sizeof(rubbish) - 1, w.now));
+    g_assert_true(has(&w, 0, 7, writing));
+    clear(&w);
+}
+
+/* Issue 6: at most 200 bytes a credit, with what malloc() adds and the table of resources. */
+static void test_memory(void)
+{
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    g_test_skip("a sanitizer's malloc counts otherwise");
+#else
+    enum { CREDITS = 50000 };
+    World w;
+    QosCredit span = qos_credit_span(0, 63, TRUE);
+
+    init(&w);
+    struct mallinfo2 before = mallinfo2();
+    for (guint i = 0; i < CREDITS; i++) {
+        Use use = {.use.done = done};
+        QosResource resource;
+        guint64 number = i;
+        qos_resource_init(&resource, QOS_RESOURCE_INODES, &number, sizeof(number));
+        qos_lockengine_get(w.mounts[0].engine, &resource, &span, 0, &use.use, w.now);
+        settle(&w);
+        g_assert_cmpint(use.verdict, ==, QOS_CREDIT_GRANTED);
+        qos_lockengine_put(w.mounts[0].engine, &use.use, w.now);
+    }
+    g_assert_cmpuint(status_of(&w, 0).credits, ==, CREDITS);
+    g_clear_pointer(&w.server, qos_owner_free);
+    struct mallinfo2 after = mallinfo2();
+    double bytes = (double)(after.uordblks + after.hblkhd - before.uordblks - before.hblkhd);
+    g_test_message("%.1f bytes a credit", bytes / CREDITS);
+    g_assert_cmpfloat(bytes / CREDITS, <=, 200);
+    qos_credit_clear(qos_resource_type(QOS_RESOURCE_INODES), &span);
+    clear(&w);
+#endif
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/lockengine/cached", test_cached);
+    g_test_add_func("/lockengine/drop-when-unused", test_drop_when_unused);
+    g_test_add_func("/lockengine/reader-leaves-reading", test_reader_leaves_reading);
+    g_test_add_func("/lockengine/cancels-ride", test_cancels_ride);
+    g_test_add_func("/lockengine/shrinks-with-time", test_shrinks_with_time);
+    g_test_add_func("/lockengine/used-while-dropped", test_used_while_dropped);
+    g_test_add_func("/lockengine/wanted-while-dropped", test_wanted_while_dropped);
+    g_test_add_func("/lockengine/used-and-wanted-while-dropped",
+                    test_used_and_wanted_while_dropped);
+    g_test_add_func("/lockengine/server-is-full", test_server_is_full);
+    g_test_add_func("/lockengine/lease-ends", test_lease_ends);
+    g_test_add_func("/lockengine/lease-ends-unseen", test_lease_ends_unseen);
+    g_test_add_func("/lockengine/lost-while-dropped", test_lost_while_dropped);
+    g_test_add_func("/lockengine/server-restarts", test_server_restarts);
+    g_test_add_func("/lockengine/connection-breaks", test_connection_breaks);
+    g_test_add_func("/lockengine/another-server", test_another_server);
+    g_test_add_func("/lockengine/withdraw", test_withdraw);
+    g_test_add_func("/lockengine/leave", test_leave);
+    g_test_add_func("/lockengine/rubbish", test_rubbish);
+    g_test_add_func("/lockengine/memory", test_memory);
+    return g_test_run();
+}
