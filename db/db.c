@@ -12,6 +12,16 @@
 
 #include "base/error.h"
 #include "db/private.h"
+#include "db/schema.h"
+
+static const QosDbSchema schema = {
+    .application_id = 0x516f5366, /* "QoSf" */
+    .steps = schema_steps,
+    .versions = G_N_ELEMENTS(schema_steps),
+    .program = "qosfs",
+    .user = "mount",
+    .content = "rules",
+};
 
 /* --- errors --- */
 
@@ -171,9 +181,9 @@ QosDb *qos_db_open(const char *path, GError **error)
         qos_set_error(error, errno, "database %s: cannot make its folder: %s", path,
                       g_strerror(errno));
     else
-        db->lock_fd = qos_db_hold_lock(db->path, error);
+        db->lock_fd = qos_db_hold_lock(&schema, db->path, error);
     if (db->lock_fd >= 0)
-        db->sqlite = qos_db_connect(db->path, error);
+        db->sqlite = qos_db_connect(&schema, db->path, error);
     if (db->sqlite) {
         int reason = pthread_create(&db->thread, NULL, work, db);
 

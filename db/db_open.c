@@ -22,23 +22,21 @@
 
 #include "base/error.h"
 #include "db/private.h"
-#include "db/schema.h"
 
-#define APPLICATION_ID 0x516f5366 /* "QoSf" */
-#define VERSION        ((int)G_N_ELEMENTS(schema_steps))
-#define LOCK_PATIENCE  (3 * G_TIME_SPAN_SECOND)
+#define LOCK_PATIENCE (3 * G_TIME_SPAN_SECOND)
 
-static gboolean damaged(const char *path, const char *reason, GError **error)
+static gboolean damaged(const QosDbSchema *schema, const char *path, const char *reason,
+                        GError **error)
 {
     qos_set_error(error, EUCLEAN,
                   "database %s is damaged (%s); it was left as it is: restore it from a copy, or "
-                  "move it away (with its -wal and -shm) to begin without rules",
-                  path, reason);
+                  "move it away (with its -wal and -shm) to begin without %s",
+                  path, reason, schema->content);
     return FALSE;
 }
 
 /* Whose file it is, by its first bytes (sqlite.org/fileformat2.html, section 1.3). */
-static gboolean look_at_header(const char *path, GError **error)
+static gboolean look_at_header(const QosDbSchema *schema, const char *path, GError **error)
 {
     guint8 header[100];
     guint32 id;
@@ -53,11 +51,11 @@ static gboolean look_at_header(const char *path, GError **error)
     if (length < 0)
         return FALSE;
     if ((gsize)length < sizeof(header))
-        return damaged(path, "it is cut short", error);
+        return damaged(schema, path, "it is cut short", error);
     if (memcmp(header, "SQLite format 3", 16) != 0)
-        return damaged(path, "it does not begin as a database", error);
+        return damaged(schema, path, "it does not begin as a database", error);
     memcpy(&id, header + 68, sizeof(id));
-    if (GUINT32_FROM_BE(id) != APPLICATION_ID) {
+    if (GUINT32_FROM_BE(id) != schema->application_id) {
         qos_set_error(error, EINVAL,
                       "%s is a database of another program; it was left as it is: name another "
                       "file",
@@ -94,13 +92,13 @@ static sqlite3 *open_to_look(const char *path, GError **error)
 }
 
 /* Checks the file at `path` and tells its version, leaving it as it is. */
-static gboolean look(const char *path, int *ret_version, GError **error)
+static gboolean look(const QosDbSchema *schema, const char *path, int *ret_version, GError **error)
 {
     g_autoptr(sqlite3) sqlite = NULL;
     g_autoptr(sqlite3_stmt) statement = NULL;
     const char *verdict;
 
-    if (!look_at_header(path, error))
+    if (!look_at_header(schema, path, error))
         return FALSE;
     sqlite = open_to_look(path, error);
     if (!sqlite)
@@ -111,7 +109,7 @@ static gboolean look(const char *path, int *ret_version, GError **error)
                            -1, &statement, NULL) != SQLITE_OK ||
         sqlite3_step(statement) != SQLITE_ROW) {
         if (qos_db_errno(sqlite) == EUCLEAN)
-            return damaged(path, sqlite3_errmsg(sqlite), error);
+            return damaged(schema, path, sqlite3_errmsg(sqlite), error);
         if (sqlite3_extended_errcode(sqlite) == SQLITE_READONLY_ROLLBACK) {
             qos_set_error(error, EUCLEAN,
                           "database %s: another program was cut off while it changed it, and left "
@@ -123,29 +121,31 @@ static gboolean look(const char *path, int *ret_version, GError **error)
     }
     verdict = (const char *)sqlite3_column_text(statement, 0);
     if (g_strcmp0(verdict, "ok") != 0)
-        return damaged(path, verdict ? verdict : "no memory to check it", error);
+        return damaged(schema, path, verdict ? verdict : "no memory to check it", error);
     *ret_version = sqlite3_column_int(statement, 1);
     if (*ret_version < 1)
-        return damaged(path, "it has no version", error);
-    if (*ret_version > VERSION) {
+        return damaged(schema, path, "it has no version", error);
+    if (*ret_version > (int)schema->versions) {
         qos_set_error(error, ENOTSUP,
-                      "database %s has version %d, and this qosfs knows versions up to %d; it was "
-                      "left as it is: use a newer qosfs, or name another file",
-                      path, *ret_version, VERSION);
+                      "database %s has version %d, and this %s knows versions up to %d; it was "
+                      "left as it is: use a newer one, or name another file",
+                      path, *ret_version, schema->program, (int)schema->versions);
         return FALSE;
     }
     return TRUE;
 }
 
 /* Takes the steps from `version` to the newest, all or none. */
-static gboolean migrate(sqlite3 *sqlite, const char *path, int version, GError **error)
+static gboolean migrate(const QosDbSchema *schema, sqlite3 *sqlite, const char *path, int version,
+                        GError **error)
 {
-    g_autofree char *mark = g_strdup_printf(
-        "PRAGMA application_id = %d; PRAGMA user_version = %d; COMMIT", APPLICATION_ID, VERSION);
+    g_autofree char *mark =
+        g_strdup_printf("PRAGMA application_id = %u; PRAGMA user_version = %u; COMMIT",
+                        schema->application_id, schema->versions);
     gboolean good = qos_db_execute(sqlite, path, "BEGIN IMMEDIATE", "write to it", error);
 
-    for (; good && version < VERSION; version++)
-        good = qos_db_execute(sqlite, path, schema_steps[version], "bring it up to date", error);
+    for (; good && version < (int)schema->versions; version++)
+        good = qos_db_execute(sqlite, path, schema->steps[version], "bring it up to date", error);
     good = good && qos_db_execute(sqlite, path, mark, "bring it up to date", error);
     if (!good)
         sqlite3_exec(sqlite, "ROLLBACK", NULL, NULL, NULL);
@@ -170,7 +170,8 @@ static void remove_aside(const char *aside)
     remove_companions(aside);
 }
 
-static gboolean fill_aside(const char *aside, const char *path, GError **error)
+static gboolean fill_aside(const QosDbSchema *schema, const char *aside, const char *path,
+                           GError **error)
 {
     g_autoptr(sqlite3) sqlite = NULL;
     int fd = open(aside, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
@@ -182,13 +183,13 @@ static gboolean fill_aside(const char *aside, const char *path, GError **error)
     close(fd);
     if (sqlite3_open_v2(aside, &sqlite, SQLITE_OPEN_READWRITE, NULL) != SQLITE_OK)
         return qos_db_fail(sqlite, path, "make it", error);
-    return migrate(sqlite, path, 0, error) &&
+    return migrate(schema, sqlite, path, 0, error) &&
            qos_db_execute(sqlite, path, "PRAGMA journal_mode = WAL", "make it", error);
 }
 
 /* Makes the database aside and gives it its name when it is whole, and in WAL mode: changing to
  * that leaves, if it is cut off, what only a writer can mend. */
-static gboolean make(const char *path, GError **error)
+static gboolean make(const QosDbSchema *schema, const char *path, GError **error)
 {
     g_autofree char *aside = g_strconcat(path, ".new", NULL);
     g_autofree char *folder = g_path_get_dirname(path);
@@ -196,7 +197,7 @@ static gboolean make(const char *path, GError **error)
     int fd;
 
     remove_aside(aside);
-    good = fill_aside(aside, path, error);
+    good = fill_aside(schema, aside, path, error);
     remove_companions(path); /* of one that was removed without them: as SQLite does */
     if (good && g_rename(aside, path) < 0) {
         qos_set_error(error, errno, "database %s: cannot make it: %s", path, g_strerror(errno));
@@ -227,7 +228,7 @@ static int lock_patiently(int fd)
     return result;
 }
 
-int qos_db_hold_lock(const char *path, GError **error)
+int qos_db_hold_lock(const QosDbSchema *schema, const char *path, GError **error)
 {
     g_autofree char *name = g_strconcat(path, ".lock", NULL);
     int reason;
@@ -235,29 +236,31 @@ int qos_db_hold_lock(const char *path, GError **error)
 
     if (fd < 0) {
         qos_set_error(error, errno,
-                      "database %s: cannot make %s: %s; a mount writes to its database, so the "
+                      "database %s: cannot make %s: %s; a %s writes to its database, so the "
                       "folder must be writable",
-                      path, name, g_strerror(errno));
+                      path, name, g_strerror(errno), schema->user);
         return -1;
     }
     if (lock_patiently(fd) == 0)
         return fd;
     reason = errno == EWOULDBLOCK ? EBUSY : errno;
-    qos_set_error(error, reason, "database %s: %s", path,
-                  reason == EBUSY ? "another mount uses it; each mount needs its own"
-                                  : g_strerror(reason));
+    if (reason == EBUSY)
+        qos_set_error(error, reason, "database %s: another %s uses it; each %s needs its own", path,
+                      schema->user, schema->user);
+    else
+        qos_set_error(error, reason, "database %s: %s", path, g_strerror(reason));
     close(fd);
     return -1;
 }
 
-sqlite3 *qos_db_connect(const char *path, GError **error)
+sqlite3 *qos_db_connect(const QosDbSchema *schema, const char *path, GError **error)
 {
     g_autoptr(sqlite3) sqlite = NULL;
     int version = 0;
 
-    if (access(path, F_OK) < 0 && errno == ENOENT && !make(path, error))
+    if (access(path, F_OK) < 0 && errno == ENOENT && !make(schema, path, error))
         return NULL;
-    if (!look(path, &version, error))
+    if (!look(schema, path, &version, error))
         return NULL;
     if (sqlite3_open_v2(path, &sqlite, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL) !=
         SQLITE_OK) {
@@ -271,7 +274,7 @@ sqlite3 *qos_db_connect(const char *path, GError **error)
                         "PRAGMA foreign_keys = ON",
                         "write to it", error))
         return NULL;
-    if (version < VERSION && !migrate(sqlite, path, version, error))
+    if (version < (int)schema->versions && !migrate(schema, sqlite, path, version, error))
         return NULL;
     return g_steal_pointer(&sqlite);
 }

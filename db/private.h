@@ -17,6 +17,16 @@
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(sqlite3, sqlite3_close)
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(sqlite3_stmt, sqlite3_finalize)
 
+/* What kind of database it is, and its words for people. */
+typedef struct {
+    guint32 application_id;
+    const char *const *steps; /* to version 1, 2, ... */
+    guint versions;
+    const char *program; /* that makes it, */
+    const char *user;    /* what has one, */
+    const char *content; /* and what is lost without it */
+} QosDbSchema;
+
 typedef struct {
     GPtrArray *jobs; /* of QosJob, owned */
     QosTime now;
@@ -69,9 +79,9 @@ int qos_db_errno(sqlite3 *sqlite);
 /* --- db_open.c --- */
 
 /* Opens the lock file and takes the lock: the descriptor, or -1. */
-int qos_db_hold_lock(const char *path, GError **error);
+int qos_db_hold_lock(const QosDbSchema *schema, const char *path, GError **error);
 /* The checked and current database, made if there is none; the lock is held. */
-sqlite3 *qos_db_connect(const char *path, GError **error);
+sqlite3 *qos_db_connect(const QosDbSchema *schema, const char *path, GError **error);
 
 /* --- db_jobs.c; the caller holds `lock` --- */
 

@@ -1,16 +1,40 @@
+/*
+ * The owner, the pool and the database, joined.
+ *
+ * A credit costs the pool CREDIT_BYTES, with the book of its resource and the records around, and
+ * its spans. The owner asks before it grants a credit on one more resource, and tells what it has
+ * granted, so that what a client reclaims after a restart is counted too.
+ */
 #include "server/grants.h"
 
 #include <errno.h>
 
 #include "base/error.h"
+#include "db/db_server.h"
 
-#define SELF 1 /* the server's owner id */
+/* Of the server's memory, for a credit, with its resource where nobody else has one on it
+ * (tests/unit/test_grants.c measures it). */
+#define CREDIT_BYTES 216
+/* A client at its cap comes back after this, and has given some back by then. */
+#define CAPPED_DELAY (100 * QOS_MILLISECOND)
+#define ADVICE_PAUSE (600 * QOS_SECOND)
 
 struct QosGrants {
-    QosGrantsConfig config;
     QosGrantsOutput output;
+    QosServerSettings configured, settings, next;
+    GHashTable *set; /* name -> text */
+    QosTime resend, started, advised;
+    QosServerDb *db;
     QosOwner *owner;
-    GHashTable *connected; /* QosOwnerId, owned: a set */
+    QosPool pool;
+    QosClients clients;
+    char *store;
+    char *trouble;
+    gboolean is_paid; /* the pool has granted what is counted next */
+    gboolean was_in_grace;
+    guint64 call; /* numbers the calls of the owner */
+    guint64 received[QOS_MESSAGE_TYPES], sent[QOS_MESSAGE_TYPES];
+    guint64 evictions, refused;
     GSource *timer;
 };
 
@@ -19,19 +43,139 @@ static QosTime now_of(void)
     return g_get_monotonic_time() * QOS_MICROSECOND;
 }
 
-/* --- the owner's outputs --- */
+/* --- the pool --- */
+
+/* Has it joined? It has, as long as it has a connection or credits. */
+static void keep_in_pool(QosGrants *grants, QosClient *client)
+{
+    gboolean belongs = client->is_connected || client->credits > 0;
+
+    if (belongs && !client->is_in_pool)
+        qos_pool_join(&grants->pool, &client->pool);
+    else if (!belongs && client->is_in_pool)
+        qos_pool_leave(&grants->pool, &client->pool);
+    client->is_in_pool = belongs;
+    qos_clients_note(&grants->clients, client);
+}
+
+static gboolean may_grant(QosOwnerId borrower, const QosResource *resource G_GNUC_UNUSED,
+                          QosTime now, QosTime *ret_delay, gpointer arg)
+{
+    QosGrants *grants = arg;
+    QosClient *client = qos_clients_find(&grants->clients, borrower);
+
+    keep_in_pool(grants, client);
+    switch (qos_pool_grant(&grants->pool, &client->pool, CREDIT_BYTES, now, ret_delay)) {
+    case QOS_POOL_GRANTED:
+        grants->is_paid = TRUE;
+        return TRUE;
+    case QOS_POOL_CAPPED:
+        *ret_delay = CAPPED_DELAY;
+        return FALSE;
+    case QOS_POOL_FULL:
+        break;
+    }
+    return FALSE;
+}
+
+static void counted(QosOwnerId borrower, const QosResource *resource G_GNUC_UNUSED,
+                    gboolean is_more, gpointer arg)
+{
+    QosGrants *grants = arg;
+    QosClient *client = qos_clients_find(&grants->clients, borrower);
+
+    if (is_more) {
+        client->credits++;
+        keep_in_pool(grants, client);
+        if (!grants->is_paid)
+            qos_pool_adopt(&grants->pool, &client->pool, CREDIT_BYTES);
+        grants->is_paid = FALSE;
+        return;
+    }
+    if (client->lost_call != grants->call)
+        client->lost = 0;
+    client->lost_call = grants->call;
+    client->lost++;
+    client->credits--;
+    qos_pool_cancel(&grants->pool, &client->pool, CREDIT_BYTES);
+    keep_in_pool(grants, client);
+}
+
+static void resized(QosOwnerId borrower, const QosResource *resource G_GNUC_UNUSED, gint64 bytes,
+                    gpointer arg)
+{
+    QosGrants *grants = arg;
+    QosClient *client = qos_clients_find(&grants->clients, borrower);
+
+    if (bytes > 0)
+        qos_pool_adopt(&grants->pool, &client->pool, bytes);
+    else
+        qos_pool_cancel(&grants->pool, &client->pool, -bytes);
+}
+
+static void step_pool(QosGrants *grants, QosTime now)
+{
+    qos_pool_step(&grants->pool, now);
+    if (now < grants->advised)
+        return;
+    g_autofree char *advice = qos_pool_advice(&grants->pool);
+    if (advice) {
+        g_message("%s", advice);
+        grants->advised = now + ADVICE_PAUSE;
+    }
+}
+
+/* --- what the owner puts out --- */
+
+static void send_message(QosGrants *grants, QosClient *client, const QosCreditMessage *message)
+{
+    QosCreditMessage stamped = *message;
+
+    if (!client->is_connected)
+        return; /* the owner repeats it */
+    stamped.stamp = qos_pool_signal(&grants->pool);
+    grants->sent[message->type]++;
+    client->sent++;
+    client->called_back += message->type == QOS_MESSAGE_REVOKE;
+    grants->output.send(client->id, &stamped, grants->output.arg);
+}
+
+/* Its lease has ended, or it did not come back in the grace. */
+static void forget(QosGrants *grants, QosClient *client)
+{
+    guint64 lost = client->lost_call == grants->call ? client->lost : 0;
+
+    client->is_durable = FALSE;
+    qos_server_db_forget_client(grants->db, client->id);
+    if (lost > 0) {
+        grants->evictions++;
+        g_message("%s was not heard of, or did not give back what was called back, until its lease "
+                  "ended: its %" G_GUINT64_FORMAT " credits are free",
+                  client->name, lost);
+    } else {
+        g_info("%s has left", client->name);
+    }
+    qos_clients_note(&grants->clients, client);
+}
 
 static void handle(QosGrants *grants, const QosOutput *output)
 {
+    QosClient *client = qos_clients_find(&grants->clients, output->peer);
+
+    if (!client)
+        return; /* it has long gone */
     switch (output->kind) {
     case QOS_OUTPUT_SEND:
-        if (g_hash_table_contains(grants->connected, &output->peer))
-            grants->output.send(output->peer, output->message, grants->output.arg);
+        send_message(grants, client, output->message);
         break;
     case QOS_OUTPUT_SAVE:
-        qos_owner_saved(grants->owner, output->peer, now_of());
+        client->is_durable = TRUE;
+        qos_server_db_save_client(grants->db, client->id, client->principal, client->name);
         break;
-    default:
+    case QOS_OUTPUT_FORGET:
+        forget(grants, client);
+        break;
+    default: /* of local users, which there are none of */
         break;
     }
 }
@@ -39,21 +183,29 @@ static void handle(QosGrants *grants, const QosOutput *output)
 /* Takes what the owner has put out, and sets the timer. */
 static void settle(QosGrants *grants)
 {
+    QosTime now = now_of();
     QosOutput output;
     QosTime next;
 
     while (qos_owner_output(grants->owner, &output))
         handle(grants, &output);
-    next = qos_owner_next(grants->owner);
-    g_source_set_ready_time(
-        grants->timer, next == QOS_NEVER ? -1 : (next + QOS_MICROSECOND - 1) / QOS_MICROSECOND);
+    grants->call++;
+    if (grants->was_in_grace && !qos_owner_in_grace(grants->owner)) {
+        grants->was_in_grace = FALSE;
+        g_message("the grace is over: %" G_GUINT64_FORMAT " credits were reclaimed",
+                  qos_owner_lent(grants->owner));
+    }
+    next = MIN(qos_owner_next(grants->owner), qos_pool_step(&grants->pool, now));
+    g_source_set_ready_time(grants->timer, (next + QOS_MICROSECOND - 1) / QOS_MICROSECOND);
 }
 
 static gboolean tick(gpointer data)
 {
     QosGrants *grants = data;
+    QosTime now = now_of();
 
-    qos_owner_tick(grants->owner, now_of());
+    step_pool(grants, now);
+    qos_owner_tick(grants->owner, now);
     settle(grants);
     return G_SOURCE_CONTINUE;
 }
@@ -63,23 +215,117 @@ static gboolean dispatch(GSource *source G_GNUC_UNUSED, GSourceFunc function, gp
     return function(data);
 }
 
+/* --- the database --- */
+
+static void client_saved(QosOwnerId id, gpointer arg)
+{
+    QosGrants *grants = arg;
+
+    qos_owner_saved(grants->owner, id, now_of());
+    settle(grants);
+}
+
+static void database_trouble(const char *message, gpointer arg)
+{
+    QosGrants *grants = arg;
+
+    if (message)
+        g_warning("%s; mounts that are new wait until that is mended, all others are served",
+                  message);
+    else
+        g_message("the database works again");
+    g_free(grants->trouble);
+    grants->trouble = g_strdup(message);
+}
+
+/* What was set before, where it still fits the options. */
+static void restore_settings(QosGrants *grants, GHashTable *saved)
+{
+    g_autoptr(GError) error = NULL;
+    GHashTableIter iter;
+    gpointer name, text;
+
+    if (!qos_server_settings_apply(&grants->settings, saved, &error)) {
+        g_warning("what was set by \"qosfsctl server set\" does not go with the options any more, "
+                  "and is ignored: %s",
+                  error->message);
+        return;
+    }
+    g_hash_table_iter_init(&iter, saved);
+    while (g_hash_table_iter_next(&iter, &name, &text))
+        g_hash_table_replace(grants->set, g_strdup(name), g_strdup(text));
+}
+
+/* Those that the grace waits for; free with g_array_unref. */
+static GArray *restore_clients(QosGrants *grants, const GPtrArray *saved)
+{
+    GArray *ids = g_array_new(FALSE, FALSE, sizeof(QosOwnerId));
+
+    for (guint i = 0; i < saved->len; i++) {
+        const QosServerDbClient *old = saved->pdata[i];
+        QosClient *client = qos_clients_add(&grants->clients, old->id, old->principal, old->name);
+        if (!client)
+            break;
+        client->is_durable = TRUE;
+        qos_clients_note(&grants->clients, client);
+        g_array_append_val(ids, old->id);
+    }
+    return ids;
+}
+
 /* --- start and end --- */
 
+static void start_owner(QosGrants *grants, const QosServerRecord *record, QosTime now)
+{
+    g_autoptr(GArray) clients = restore_clients(grants, record->clients);
+    QosOwnerConfig config;
+
+    /* Clients may still use what they have for as long as they were promised. */
+    if (clients->len > 0)
+        grants->settings.lease = MAX(grants->settings.lease, record->lease);
+    qos_server_db_save_lease(grants->db, grants->settings.lease);
+    qos_pool_init(&grants->pool, &grants->settings.pool, (guint64)record->incarnation << 32, now);
+    qos_owner_config_init(&config, record->id, record->incarnation);
+    config.lends = TRUE;
+    config.lease = grants->settings.lease;
+    config.resend = grants->resend;
+    config.arg = grants;
+    config.may_grant = may_grant;
+    config.counted = counted;
+    config.resized = resized;
+    grants->owner = qos_owner_new(&config, (const QosOwnerId *)clients->data, clients->len, now);
+    grants->was_in_grace = qos_owner_in_grace(grants->owner);
+    if (grants->was_in_grace)
+        g_message("the grace begins: until %u mounts have come back, or for %" G_GINT64_FORMAT
+                  " s, nothing new is granted",
+                  clients->len, config.lease / QOS_SECOND);
+}
+
 QosGrants *qos_grants_new(const QosGrantsConfig *config, const QosGrantsOutput *output,
-                          GError **error G_GNUC_UNUSED)
+                          GError **error)
 {
     static GSourceFuncs functions = {.dispatch = dispatch};
     QosGrants *grants = g_new0(QosGrants, 1);
-    QosOwnerConfig owner;
+    const QosServerDbCalls calls = {
+        .saved = client_saved, .trouble = database_trouble, .arg = grants};
+    g_autofree char *path = g_build_filename(config->database, "server.db", NULL);
 
-    grants->config = *config;
+    grants->db = qos_server_db_open(path, &calls, error);
+    if (!grants->db) {
+        g_free(grants);
+        return NULL;
+    }
+    const QosServerRecord *record = qos_server_db_record(grants->db);
     grants->output = *output;
-    grants->connected = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, NULL);
-    qos_owner_config_init(&owner, SELF, 1);
-    owner.lends = TRUE;
-    owner.lease = config->lease;
-    owner.resend = config->resend;
-    grants->owner = qos_owner_new(&owner, NULL, 0, now_of());
+    grants->configured = grants->settings = config->settings;
+    grants->resend = config->resend;
+    grants->started = now_of();
+    grants->store = g_strdup(record->store);
+    grants->set = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
+    restore_settings(grants, record->tunables);
+    grants->next = grants->settings; /* start_owner() may have to lengthen the lease */
+    qos_clients_init(&grants->clients);
+    start_owner(grants, record, grants->started);
     grants->timer = g_source_new(&functions, sizeof(GSource));
     g_source_set_callback(grants->timer, tick, grants, NULL);
     g_source_attach(grants->timer, NULL);
@@ -93,36 +339,223 @@ void qos_grants_free(QosGrants *grants)
         return;
     g_source_destroy(grants->timer);
     g_source_unref(grants->timer);
+    qos_server_db_close(grants->db);
     qos_owner_free(grants->owner);
-    g_hash_table_unref(grants->connected);
+    qos_clients_clear(&grants->clients);
+    g_hash_table_unref(grants->set);
+    g_free(grants->store);
+    g_free(grants->trouble);
     g_free(grants);
 }
 
 /* --- clients --- */
 
-gboolean qos_grants_connected(QosGrants *grants, const QosWireHello *hello,
-                              const char *principal G_GNUC_UNUSED, QosWireWelcome *ret_welcome,
-                              QosWireRefused *ret_refused G_GNUC_UNUSED)
+static gboolean refuse(QosWireRefused *refused, QosWireRefusal code, const char *format, ...)
+    G_GNUC_PRINTF(3, 4);
+
+static gboolean refuse(QosWireRefused *refused, QosWireRefusal code, const char *format, ...)
 {
-    g_hash_table_add(grants->connected, g_memdup2(&hello->id, sizeof(hello->id)));
+    va_list values;
+
+    va_start(values, format);
+    *refused = (QosWireRefused){.code = code};
+    g_vsnprintf(refused->reason, sizeof(refused->reason), format, values);
+    va_end(values);
+    return FALSE;
+}
+
+/* All mounts have the same store in front of them. The first one says which, and so does the next
+ * one when none is left. */
+static gboolean check_store(QosGrants *grants, const QosWireHello *hello, QosWireRefused *refused)
+{
+    if (g_strcmp0(grants->store, hello->store) == 0)
+        return TRUE;
+    if (grants->store && qos_clients_count(&grants->clients) > 0)
+        return refuse(refused, QOS_WIRE_OTHER_STORE,
+                      "the server serves the store %.80s, and this mount is of %.80s",
+                      grants->store, hello->store);
+    g_free(grants->store);
+    grants->store = g_strdup(hello->store);
+    qos_server_db_save_store(grants->db, grants->store);
+    return TRUE;
+}
+
+static gboolean check_client(const QosGrants *grants, const QosWireHello *hello,
+                             const char *principal, QosWireRefused *refused)
+{
+    const QosClient *client = qos_clients_find(&grants->clients, hello->id);
+
+    if (hello->id == qos_server_db_record(grants->db)->id ||
+        (client && !g_str_equal(client->principal, principal)))
+        return refuse(refused, QOS_WIRE_IDENTITY_TAKEN,
+                      "the identity %" G_GINT64_MODIFIER "x is another's", hello->id);
+    if (client && now_of() < client->expelled_until)
+        return refuse(refused, QOS_WIRE_NOT_PERMITTED,
+                      "the administrator has evicted this mount; it may come back when its lease "
+                      "has ended");
+    return TRUE;
+}
+
+/* The client, made if need be; NULL: refused. */
+static QosClient *admit(QosGrants *grants, const QosWireHello *hello, const char *principal,
+                        QosWireRefused *refused)
+{
+    QosClient *client;
+
+    if (!check_client(grants, hello, principal, refused) || !check_store(grants, hello, refused))
+        return NULL;
+    client = qos_clients_find(&grants->clients, hello->id);
+    if (!client)
+        client = qos_clients_add(&grants->clients, hello->id, principal, hello->name);
+    if (!client)
+        refuse(refused, QOS_WIRE_FULL, "the server knows %u mounts, and takes no more",
+               QOS_CLIENTS_MAX);
+    return client;
+}
+
+gboolean qos_grants_connected(QosGrants *grants, const QosWireHello *hello, const char *principal,
+                              QosWireWelcome *ret_welcome, QosWireRefused *ret_refused)
+{
+    const QosServerRecord *record = qos_server_db_record(grants->db);
+    QosClient *client = admit(grants, hello, principal, ret_refused);
+
+    if (!client) {
+        grants->refused++;
+        return FALSE;
+    }
+    if (!g_str_equal(client->name, hello->name)) {
+        qos_client_rename(client, hello->name);
+        if (client->is_durable)
+            qos_server_db_save_client(grants->db, client->id, client->principal, client->name);
+    }
+    client->incarnation = hello->incarnation;
+    client->is_connected = TRUE;
+    client->connected = now_of();
+    keep_in_pool(grants, client);
+    g_info("%s is here (%s)", client->name, principal);
     *ret_welcome = (QosWireWelcome){.version = QOS_WIRE_VERSION,
-                                    .id = SELF,
-                                    .incarnation = 1,
-                                    .lease = grants->config.lease,
-                                    .resend = grants->config.resend,
-                                    .group = grants->config.group};
+                                    .id = record->id,
+                                    .incarnation = record->incarnation,
+                                    .lease = grants->settings.lease,
+                                    .resend = grants->resend,
+                                    .group = grants->settings.group};
     return TRUE;
 }
 
 void qos_grants_received(QosGrants *grants, QosOwnerId id, const QosCreditMessage *messages,
                          guint count)
 {
-    for (guint i = 0; i < count; i++)
-        qos_owner_receive(grants->owner, id, &messages[i], now_of());
+    QosClient *client = qos_clients_find(&grants->clients, id);
+    QosTime now = now_of();
+
+    for (guint i = 0; i < count; i++) {
+        grants->received[messages[i].type]++;
+        qos_owner_receive(grants->owner, id, &messages[i], now);
+    }
+    client->received += count;
     settle(grants);
 }
 
 void qos_grants_disconnected(QosGrants *grants, QosOwnerId id)
 {
-    g_hash_table_remove(grants->connected, &id);
+    QosClient *client = qos_clients_find(&grants->clients, id);
+
+    client->is_connected = FALSE;
+    keep_in_pool(grants, client);
+}
+
+/* --- for the administrator --- */
+
+static guint count_awaited(const QosGrants *grants)
+{
+    GHashTableIter iter;
+    gpointer client;
+    guint count = 0;
+
+    g_hash_table_iter_init(&iter, grants->clients.by_id);
+    while (g_hash_table_iter_next(&iter, NULL, &client))
+        count += ((QosClient *)client)->is_durable && ((QosClient *)client)->incarnation == 0;
+    return count;
+}
+
+void qos_grants_state(const QosGrants *grants, QosGrantsState *ret_state)
+{
+    const QosServerRecord *record = qos_server_db_record(grants->db);
+    gboolean in_grace = qos_owner_in_grace(grants->owner);
+
+    *ret_state = (QosGrantsState){.id = record->id,
+                                  .incarnation = record->incarnation,
+                                  .store = grants->store,
+                                  .started = grants->started,
+                                  .now = now_of(),
+                                  .in_grace = in_grace,
+                                  .awaited = in_grace ? count_awaited(grants) : 0,
+                                  .lent = qos_owner_lent(grants->owner),
+                                  .pool = &grants->pool,
+                                  .clients = &grants->clients,
+                                  .settings = &grants->settings,
+                                  .next = &grants->next,
+                                  .set = grants->set,
+                                  .trouble = grants->trouble,
+                                  .received = grants->received,
+                                  .sent = grants->sent,
+                                  .evictions = grants->evictions,
+                                  .refused = grants->refused};
+}
+
+static GHashTable *copy_set(GHashTable *set)
+{
+    GHashTable *copy = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
+    GHashTableIter iter;
+    gpointer name, text;
+
+    g_hash_table_iter_init(&iter, set);
+    while (g_hash_table_iter_next(&iter, &name, &text))
+        g_hash_table_replace(copy, g_strdup(name), g_strdup(text));
+    return copy;
+}
+
+gboolean qos_grants_set(QosGrants *grants, const char *name, const char *text, GError **error)
+{
+    g_autoptr(GHashTable) set = copy_set(grants->set);
+    QosServerSettings changed = grants->configured;
+    gboolean is_default = g_str_equal(text, "default");
+
+    if (!qos_server_tunable_help(name)) {
+        qos_set_error(error, ENOENT, "there is no tunable \"%s\"", name);
+        return FALSE;
+    }
+    if (is_default)
+        g_hash_table_remove(set, name);
+    else
+        g_hash_table_replace(set, g_strdup(name), g_strdup(text));
+    if (!qos_server_settings_apply(&changed, set, error))
+        return FALSE;
+    g_hash_table_unref(grants->set);
+    grants->set = g_steal_pointer(&set);
+    grants->next = changed;
+    grants->settings.pool = changed.pool;
+    qos_pool_configure(&grants->pool, &changed.pool);
+    qos_server_db_save_tunable(grants->db, name, is_default ? NULL : text);
+    return TRUE;
+}
+
+gboolean qos_grants_expel(QosGrants *grants, QosOwnerId id, GError **error)
+{
+    QosClient *client = qos_clients_find(&grants->clients, id);
+
+    if (!client || !(client->is_connected || client->is_durable)) {
+        qos_set_error(error, ENOENT, "there is no mount %" G_GINT64_MODIFIER "x", id);
+        return FALSE;
+    }
+    if (client->is_connected) {
+        client->is_connected = FALSE;
+        grants->output.drop(id, QOS_WIRE_NOT_PERMITTED, "the administrator has evicted this mount",
+                            grants->output.arg);
+    }
+    client->expelled_until =
+        qos_time_add(now_of(), grants->settings.lease + QOS_LEASE_DRIFT(grants->settings.lease));
+    keep_in_pool(grants, client);
+    g_message("%s was evicted by the administrator", client->name);
+    return TRUE;
 }

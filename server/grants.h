@@ -8,17 +8,16 @@
  */
 #pragma once
 
-#include "core/pool.h"
 #include "core/wire.h"
+#include "server/clients.h"
+#include "server/tunable.h"
 
 typedef struct QosGrants QosGrants;
 
 typedef struct {
-    const char *database; /* a directory */
-    QosPoolConfig pool;
-    QosTime lease;
+    const char *database;       /* a directory */
+    QosServerSettings settings; /* unless others are in the database */
     QosTime resend;
-    guint group; /* inodes in a resource */
 } QosGrantsConfig;
 
 /* Where output goes. Called from within the functions below and from the main loop; the id is of a
@@ -48,3 +47,35 @@ gboolean qos_grants_connected(QosGrants *grants, const QosWireHello *hello, cons
 void qos_grants_received(QosGrants *grants, QosOwnerId id, const QosCreditMessage *messages,
                          guint count);
 void qos_grants_disconnected(QosGrants *grants, QosOwnerId id);
+
+/*
+ * For the administrator.
+ */
+
+/* Borrowed from the grants, until the next call of any function above. */
+typedef struct {
+    QosOwnerId id;
+    guint32 incarnation;
+    const char *store;    /* NULL: no mount has come yet */
+    QosTime started, now; /* monotonic */
+    gboolean in_grace;
+    guint awaited; /* clients that the grace waits for */
+    guint64 lent;  /* credits */
+    const QosPool *pool;
+    const QosClients *clients;
+    const QosServerSettings *settings; /* in force */
+    const QosServerSettings *next;     /* with the next start */
+    GHashTable *set;                   /* name -> text: by the administrator */
+    const char *trouble;               /* of the database; NULL: none */
+    const guint64 *received, *sent;    /* messages, by QosMessageType */
+    guint64 evictions;                 /* of clients that had credits */
+    guint64 refused;                   /* connections, by the grants */
+} QosGrantsState;
+
+void qos_grants_state(const QosGrants *grants, QosGrantsState *ret_state);
+/* Sets a tunable, for good. "default" takes back what was set. FALSE: *error says what is wrong,
+ * and nothing has changed. */
+gboolean qos_grants_set(QosGrants *grants, const char *name, const char *text, GError **error);
+/* Closes the client's connection and lets no other of it in until its lease has ended, and with it
+ * all that it had. FALSE (ENOENT): there is no such client. */
+gboolean qos_grants_expel(QosGrants *grants, QosOwnerId id, GError **error);

@@ -3,8 +3,8 @@
  *
  *     peer -> connection: frames -> grants: owner, pool -> connection -> peer
  *
- * The settings are checked first; then the grants are made, whatever the database has of them; then
- * the sockets. It ends by SIGTERM or SIGINT, in the reverse order.
+ * The settings are checked first; then the sockets are made, and then the grants, with what the
+ * database has of them. It ends by SIGTERM or SIGINT, in the reverse order.
  */
 #include <glib-unix.h>
 #include <locale.h>
@@ -13,14 +13,18 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "server/control.h"
 #include "server/grants.h"
+#include "server/listener.h"
 #include "server/options.h"
 
 #define EXIT_USAGE 2
 
 typedef struct {
     QosServerOptions options;
+    QosListener *listener;
     QosGrants *grants;
+    QosServerControl *control;
     GMainLoop *loop;
 } Server;
 
@@ -75,24 +79,27 @@ static void raise_limits(void)
     }
 }
 
-static void send_nothing(QosOwnerId id G_GNUC_UNUSED, const QosCreditMessage *message G_GNUC_UNUSED,
-                         gpointer arg G_GNUC_UNUSED)
-{
-}
-
+/* The sockets come first: a second server by mistake ends there, and leaves the database alone. */
 static gboolean start(Server *server, GError **error)
 {
     const QosServerOptions *options = &server->options;
-    const QosGrantsConfig config = {.database = options->database,
-                                    .pool = options->pool,
-                                    .lease = options->lease,
-                                    .resend = options->resend,
-                                    .group = options->group};
-    const QosGrantsOutput output = {.arg = server, .send = send_nothing};
+    const QosGrantsConfig config = {
+        .database = options->database,
+        .settings = {.pool = options->pool, .lease = options->lease, .group = options->group},
+        .resend = options->resend};
+    QosGrantsOutput output = {.send = qos_listener_send, .drop = qos_listener_drop};
 
     raise_limits();
+    server->listener = qos_listener_new(options, error);
+    if (server->listener == NULL)
+        return FALSE;
+    output.arg = server->listener;
     server->grants = qos_grants_new(&config, &output, error);
-    return server->grants != NULL;
+    if (server->grants == NULL)
+        return FALSE;
+    qos_listener_set_grants(server->listener, server->grants);
+    server->control = qos_server_control_new(options->control, server->grants, error);
+    return server->control != NULL;
 }
 
 static int run(Server *server)
@@ -102,10 +109,14 @@ static int run(Server *server)
     server->loop = g_main_loop_new(NULL, FALSE);
     g_unix_signal_add(SIGTERM, stop, server);
     g_unix_signal_add(SIGINT, stop, server);
-    if (start(server, &error))
+    if (start(server, &error)) {
+        g_message("is ready");
         g_main_loop_run(server->loop);
-    else
+    } else {
         g_critical("%s", error->message);
+    }
+    qos_server_control_free(server->control);
+    qos_listener_free(server->listener);
     qos_grants_free(server->grants);
     g_main_loop_unref(server->loop);
     return error == NULL ? EXIT_SUCCESS : EXIT_FAILURE;

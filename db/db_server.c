@@ -1,0 +1,420 @@
+/*
+ * The database of a server, and the thread that writes to it.
+ *
+ * What is handed over is a change, by name: "client 17", "store", "tunable limit". A later change
+ * of the same name replaces one that waits, so that a full disk makes the list older, never the
+ * queue longer than there are clients and tunables.
+ */
+#include <errno.h>
+#include <glib/gstdio.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "db/db_server.h"
+#include "db/private.h"
+#include "db/server.h"
+
+#define RETRY G_TIME_SPAN_SECOND
+
+static const QosDbSchema schema = {
+    .application_id = 0x516f5353, /* "QoSS" */
+    .steps = server_steps,
+    .versions = G_N_ELEMENTS(server_steps),
+    .program = "qosfs-server",
+    .user = "server",
+    .content = "the list of its mounts",
+};
+
+typedef struct {
+    const char *sql;
+    QosOwnerId client; /* the first parameter, unless 0 */
+    char *texts[2];    /* the next ones, as many as there are */
+    gboolean is_save;  /* of a client: to be told */
+} Change;
+
+struct QosServerDb {
+    char *path;
+    int lock_fd;
+    QosServerDbCalls calls;
+    QosServerRecord record;
+    sqlite3 *sqlite; /* the thread's, once there is one */
+    GThread *thread;
+    GMainContext *context;
+
+    GMutex lock; /* what follows; not held during SQLite's work, or in calls */
+    GCond changed;
+    GHashTable *pending; /* name -> Change */
+    GArray *saved;       /* of QosOwnerId: to be told */
+    char *trouble;       /* NULL: none */
+    gboolean is_trouble_new;
+    GSource *notice; /* that something is to be told; NULL: nothing */
+    gboolean ending;
+};
+
+static void change_free(Change *change)
+{
+    for (guint i = 0; i < G_N_ELEMENTS(change->texts); i++)
+        g_free(change->texts[i]);
+    g_free(change);
+}
+
+static GHashTable *changes_new(void)
+{
+    return g_hash_table_new_full(g_str_hash, g_str_equal, g_free, (GDestroyNotify)change_free);
+}
+
+static void client_free(QosServerDbClient *client)
+{
+    g_free(client->principal);
+    g_free(client->name);
+    g_free(client);
+}
+
+/* --- telling, in the main context --- */
+
+static gboolean tell(gpointer data)
+{
+    QosServerDb *db = data;
+    g_autoptr(GArray) saved = NULL;
+    g_autofree char *trouble = NULL;
+
+    g_mutex_lock(&db->lock);
+    saved = g_steal_pointer(&db->saved);
+    db->saved = g_array_new(FALSE, FALSE, sizeof(QosOwnerId));
+    trouble = g_strdup(db->trouble);
+    gboolean is_new = db->is_trouble_new;
+    db->is_trouble_new = FALSE;
+    g_clear_pointer(&db->notice, g_source_unref);
+    g_mutex_unlock(&db->lock);
+    if (is_new)
+        db->calls.trouble(trouble, db->calls.arg);
+    for (guint i = 0; i < saved->len; i++)
+        db->calls.saved(g_array_index(saved, QosOwnerId, i), db->calls.arg);
+    return G_SOURCE_REMOVE;
+}
+
+static void notify_locked(QosServerDb *db)
+{
+    if (db->notice || db->ending)
+        return;
+    db->notice = g_idle_source_new();
+    g_source_set_priority(db->notice, G_PRIORITY_DEFAULT);
+    g_source_set_callback(db->notice, tell, db, NULL);
+    g_source_attach(db->notice, db->context);
+}
+
+/* --- writing, in the thread --- */
+
+static gboolean write_change(QosServerDb *db, const Change *change, GError **error)
+{
+    g_autoptr(sqlite3_stmt) statement = NULL;
+    int place = 0;
+
+    if (sqlite3_prepare_v2(db->sqlite, change->sql, -1, &statement, NULL) != SQLITE_OK)
+        return qos_db_fail(db->sqlite, db->path, "use its tables", error);
+    if (change->client)
+        sqlite3_bind_int64(statement, ++place, (sqlite3_int64)change->client);
+    for (guint i = 0; i < G_N_ELEMENTS(change->texts); i++) {
+        if (change->texts[i])
+            sqlite3_bind_text(statement, ++place, change->texts[i], -1, SQLITE_STATIC);
+    }
+    return sqlite3_step(statement) == SQLITE_DONE ||
+           qos_db_fail(db->sqlite, db->path, "write to it", error);
+}
+
+static gboolean write_all(QosServerDb *db, GHashTable *changes, GError **error)
+{
+    GHashTableIter iter;
+    gpointer change;
+    gboolean good = qos_db_execute(db->sqlite, db->path, "BEGIN IMMEDIATE", "write to it", error);
+
+    if (!good)
+        return FALSE;
+    g_hash_table_iter_init(&iter, changes);
+    while (good && g_hash_table_iter_next(&iter, NULL, &change))
+        good = write_change(db, change, error);
+    if (good && qos_db_execute(db->sqlite, db->path, "COMMIT", "write to it", error))
+        return TRUE;
+    sqlite3_exec(db->sqlite, "ROLLBACK", NULL, NULL, NULL);
+    return FALSE;
+}
+
+/* What was not written waits again, unless something newer does. */
+static void put_back_locked(QosServerDb *db, GHashTable *changes)
+{
+    GHashTableIter iter;
+    gpointer name, change;
+
+    g_hash_table_iter_init(&iter, changes);
+    while (g_hash_table_iter_next(&iter, &name, &change)) {
+        if (g_hash_table_contains(db->pending, name))
+            continue;
+        g_hash_table_iter_steal(&iter);
+        g_hash_table_insert(db->pending, name, change);
+    }
+}
+
+static void note_result_locked(QosServerDb *db, GHashTable *changes, const GError *error)
+{
+    GHashTableIter iter;
+    gpointer data;
+
+    if (g_strcmp0(db->trouble, error ? error->message : NULL) != 0) {
+        g_free(db->trouble);
+        db->trouble = error ? g_strdup(error->message) : NULL;
+        db->is_trouble_new = TRUE;
+    }
+    if (error)
+        put_back_locked(db, changes);
+    g_hash_table_iter_init(&iter, changes);
+    while (!error && g_hash_table_iter_next(&iter, NULL, &data)) {
+        const Change *change = data;
+        if (change->is_save)
+            g_array_append_val(db->saved, change->client);
+    }
+    if (db->is_trouble_new || db->saved->len > 0)
+        notify_locked(db);
+}
+
+static gpointer work(gpointer data)
+{
+    QosServerDb *db = data;
+    gint64 retry_at = 0;
+
+    g_mutex_lock(&db->lock);
+    for (;;) {
+        if (!db->ending && g_hash_table_size(db->pending) == 0) {
+            g_cond_wait(&db->changed, &db->lock);
+            continue;
+        }
+        if (!db->ending && db->trouble && g_get_monotonic_time() < retry_at) {
+            g_cond_wait_until(&db->changed, &db->lock, retry_at);
+            continue;
+        }
+        if (g_hash_table_size(db->pending) == 0)
+            break;
+        g_autoptr(GError) error = NULL;
+        g_autoptr(GHashTable) changes = g_steal_pointer(&db->pending);
+        gboolean is_last = db->ending;
+        db->pending = changes_new();
+        g_mutex_unlock(&db->lock);
+        write_all(db, changes, &error);
+        g_mutex_lock(&db->lock);
+        retry_at = g_get_monotonic_time() + RETRY;
+        note_result_locked(db, changes, error);
+        if (error && is_last) {
+            g_warning("%s; the list of mounts is not saved as it was at the end", error->message);
+            break;
+        }
+    }
+    g_mutex_unlock(&db->lock);
+    return NULL;
+}
+
+/* --- opening --- */
+
+/* Calls `take` for each row. */
+static gboolean read_rows(QosServerDb *db, const char *sql,
+                          void (*take)(QosServerRecord *record, sqlite3_stmt *row), GError **error)
+{
+    g_autoptr(sqlite3_stmt) statement = NULL;
+    int result;
+
+    if (sqlite3_prepare_v2(db->sqlite, sql, -1, &statement, NULL) != SQLITE_OK)
+        return qos_db_fail(db->sqlite, db->path, "use its tables", error);
+    while ((result = sqlite3_step(statement)) == SQLITE_ROW)
+        take(&db->record, statement);
+    return result == SQLITE_DONE || qos_db_fail(db->sqlite, db->path, "read it", error);
+}
+
+static char *column_text(sqlite3_stmt *row, int column)
+{
+    return g_strdup((const char *)sqlite3_column_text(row, column));
+}
+
+static void take_server(QosServerRecord *record, sqlite3_stmt *row)
+{
+    record->id = (QosOwnerId)sqlite3_column_int64(row, 0);
+    record->incarnation = (guint32)sqlite3_column_int64(row, 1);
+    g_free(record->store);
+    record->lease = sqlite3_column_int64(row, 2);
+    record->store = column_text(row, 3);
+}
+
+static void take_client(QosServerRecord *record, sqlite3_stmt *row)
+{
+    QosServerDbClient *client = g_new(QosServerDbClient, 1);
+
+    *client = (QosServerDbClient){.id = (QosOwnerId)sqlite3_column_int64(row, 0),
+                                  .principal = column_text(row, 1),
+                                  .name = column_text(row, 2)};
+    g_ptr_array_add(record->clients, client);
+}
+
+static void take_tunable(QosServerRecord *record, sqlite3_stmt *row)
+{
+    g_hash_table_replace(record->tunables, column_text(row, 0), column_text(row, 1));
+}
+
+/* A start of its own, durable before anything is granted under it. Tokens have its number in 20
+ * bits (QOS_TOKEN_INCARNATION_SHIFT). */
+static gboolean begin_incarnation(QosServerDb *db, GError **error)
+{
+    QosServerRecord *record = &db->record;
+    g_autofree char *sql = NULL;
+
+    if (!read_rows(db, "SELECT id, incarnation, lease, store FROM server", take_server, error))
+        return FALSE;
+    if (record->incarnation >= (G_GUINT64_CONSTANT(1) << (64 - QOS_TOKEN_INCARNATION_SHIFT)) - 1) {
+        qos_set_error(error, EOVERFLOW,
+                      "database %s: the server was started too often; move it away to begin anew, "
+                      "when no mount uses it",
+                      db->path);
+        return FALSE;
+    }
+    record->incarnation++;
+    if (record->id == 0) {
+        record->id = (guint64)g_random_int() << 32 | g_random_int_range(1, G_MAXINT32);
+        sql = g_strdup_printf("INSERT INTO server VALUES (%" G_GINT64_FORMAT ", %u, 0, NULL)",
+                              (gint64)record->id, record->incarnation);
+    } else {
+        sql = g_strdup_printf("UPDATE server SET incarnation = %u", record->incarnation);
+    }
+    return qos_db_execute(db->sqlite, db->path, sql, "write to it", error);
+}
+
+static gboolean open_all(QosServerDb *db, GError **error)
+{
+    g_autofree char *folder = g_path_get_dirname(db->path);
+
+    if (g_mkdir_with_parents(folder, 0700) < 0) {
+        qos_set_error(error, errno, "database %s: cannot make its folder: %s", db->path,
+                      g_strerror(errno));
+        return FALSE;
+    }
+    db->lock_fd = qos_db_hold_lock(&schema, db->path, error);
+    if (db->lock_fd < 0)
+        return FALSE;
+    db->sqlite = qos_db_connect(&schema, db->path, error);
+    return db->sqlite && begin_incarnation(db, error) &&
+           read_rows(db, "SELECT id, principal, name FROM client", take_client, error) &&
+           read_rows(db, "SELECT name, value FROM tunable", take_tunable, error);
+}
+
+QosServerDb *qos_server_db_open(const char *path, const QosServerDbCalls *calls, GError **error)
+{
+    QosServerDb *db = g_new0(QosServerDb, 1);
+
+    db->path = g_strdup(path);
+    db->lock_fd = -1;
+    db->calls = *calls;
+    db->context = g_main_context_ref_thread_default();
+    db->record.clients = g_ptr_array_new_with_free_func((GDestroyNotify)client_free);
+    db->record.tunables = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
+    db->pending = changes_new();
+    db->saved = g_array_new(FALSE, FALSE, sizeof(QosOwnerId));
+    g_mutex_init(&db->lock);
+    g_cond_init(&db->changed);
+    if (open_all(db, error))
+        db->thread = g_thread_try_new("database", work, db, error);
+    if (!db->thread)
+        g_clear_pointer(&db, qos_server_db_close);
+    return db;
+}
+
+void qos_server_db_close(QosServerDb *db)
+{
+    if (!db)
+        return;
+    g_mutex_lock(&db->lock);
+    db->ending = TRUE;
+    g_cond_signal(&db->changed);
+    g_mutex_unlock(&db->lock);
+    if (db->thread)
+        g_thread_join(db->thread);
+    if (db->notice) {
+        g_source_destroy(db->notice);
+        g_source_unref(db->notice);
+    }
+    sqlite3_close(db->sqlite);
+    if (db->lock_fd >= 0)
+        close(db->lock_fd);
+    g_hash_table_unref(db->pending);
+    g_array_unref(db->saved);
+    g_free(db->trouble);
+    g_ptr_array_unref(db->record.clients);
+    g_hash_table_unref(db->record.tunables);
+    g_free(db->record.store);
+    g_main_context_unref(db->context);
+    g_mutex_clear(&db->lock);
+    g_cond_clear(&db->changed);
+    g_free(db->path);
+    g_free(db);
+}
+
+const QosServerRecord *qos_server_db_record(const QosServerDb *db)
+{
+    return &db->record;
+}
+
+/* --- changes --- */
+
+/* Takes `name`, and copies the texts. */
+static void hand_over(QosServerDb *db, char *name, Change change)
+{
+    Change *copy = g_memdup2(&change, sizeof(change));
+
+    for (guint i = 0; i < G_N_ELEMENTS(copy->texts); i++)
+        copy->texts[i] = g_strdup(change.texts[i]);
+    g_mutex_lock(&db->lock);
+    for (guint i = db->saved->len; change.client && i-- > 0;) {
+        if (g_array_index(db->saved, QosOwnerId, i) == change.client)
+            g_array_remove_index_fast(db->saved, i); /* that was before */
+    }
+    g_hash_table_replace(db->pending, name, copy);
+    g_cond_signal(&db->changed);
+    g_mutex_unlock(&db->lock);
+}
+
+static char *client_name(QosOwnerId id)
+{
+    return g_strdup_printf("client %" G_GINT64_MODIFIER "x", id);
+}
+
+void qos_server_db_save_client(QosServerDb *db, QosOwnerId id, const char *principal,
+                               const char *name)
+{
+    hand_over(db, client_name(id),
+              (Change){.sql = "INSERT OR REPLACE INTO client VALUES (?, ?, ?)",
+                       .client = id,
+                       .texts = {(char *)principal, (char *)name},
+                       .is_save = TRUE});
+}
+
+void qos_server_db_forget_client(QosServerDb *db, QosOwnerId id)
+{
+    hand_over(db, client_name(id),
+              (Change){.sql = "DELETE FROM client WHERE id = ?", .client = id});
+}
+
+void qos_server_db_save_store(QosServerDb *db, const char *store)
+{
+    hand_over(db, g_strdup("store"),
+              (Change){.sql = "UPDATE server SET store = ?", .texts = {(char *)store}});
+}
+
+void qos_server_db_save_lease(QosServerDb *db, QosTime lease)
+{
+    g_autofree char *text = g_strdup_printf("%" G_GINT64_FORMAT, lease);
+
+    hand_over(db, g_strdup("lease"),
+              (Change){.sql = "UPDATE server SET lease = CAST(? AS INTEGER)", .texts = {text}});
+}
+
+void qos_server_db_save_tunable(QosServerDb *db, const char *name, const char *value)
+{
+    hand_over(db, g_strconcat("tunable ", name, NULL),
+              (Change){.sql = value ? "INSERT OR REPLACE INTO tunable VALUES (?, ?)"
+                                    : "DELETE FROM tunable WHERE name = ?",
+                       .texts = {(char *)name, (char *)value}});
+}

@@ -1,0 +1,50 @@
+/*
+ * The clients of a server: mounts, by owner id. An id belongs to the principal that first used it.
+ *
+ * A client is known as long as it is on the durable list, has a connection or has credits; after
+ * that it is kept for a while, so that nobody else takes its id, until there are too many.
+ */
+#pragma once
+
+#include "core/credit.h"
+
+typedef struct {
+    QosOwnerId id;
+    char *principal;     /* who is behind it, as the sockets have verified */
+    char *name;          /* for people */
+    guint32 incarnation; /* of its last HELLO; 0: none since the server's start */
+    gboolean is_connected;
+    gboolean is_durable; /* on the durable list, or on its way there */
+    gboolean is_in_pool;
+    QosPoolClient pool;
+    QosTime connected;      /* when */
+    QosTime expelled_until; /* by the administrator */
+    guint64 credits;
+    guint64 lost;      /* of these, in the call under way */
+    guint64 lost_call; /* which one */
+    guint64 received, sent;
+    guint64 called_back; /* credits */
+    GList link;          /* of QosClients.idle */
+} QosClient;
+
+/* Embedded. */
+typedef struct {
+    GHashTable *by_id; /* QosOwnerId -> QosClient */
+    GQueue idle;       /* those that only their id is kept of, the oldest first */
+} QosClients;
+
+/* More than a cluster has mounts. */
+#define QOS_CLIENTS_MAX 65536
+
+void qos_clients_init(QosClients *clients);
+void qos_clients_clear(QosClients *clients);
+/* NULL: unknown. */
+QosClient *qos_clients_find(const QosClients *clients, QosOwnerId id);
+/* A new one; of the idle ones the oldest makes way. NULL: there are too many. */
+QosClient *qos_clients_add(QosClients *clients, QosOwnerId id, const char *principal,
+                           const char *name);
+void qos_client_rename(QosClient *client, const char *name);
+/* Something of it has changed: whether only its id is kept. */
+void qos_clients_note(QosClients *clients, QosClient *client);
+/* Those that are more than an id. */
+guint qos_clients_count(const QosClients *clients);

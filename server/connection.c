@@ -1,0 +1,455 @@
+#include "server/connection.h"
+
+#include <string.h>
+
+#define READ_SIZE 65536 /* bytes in one turn */
+#define SLICE     256   /* messages in one turn */
+#define COMPACT   65536 /* bytes sent before what is left is moved to the front */
+
+typedef enum {
+    SECURING,
+    GREETING,
+    OPEN,
+    REFUSED,
+    CLOSED,
+} State;
+
+struct QosConnection {
+    QosConnectionUser user;
+    State state;
+    gboolean has_ended; /* ended() has been called */
+    GSocket *socket;
+    GIOStream *stream;           /* upon it, plain or TLS */
+    GPollableInputStream *input; /* the stream's */
+    GPollableOutputStream *output;
+    GCancellable *cancellable; /* of the handshake */
+    char *origin;
+    char *principal;
+    QosWireHello hello;
+
+    QosWireReader reader;
+    const guint8 *payload; /* of the CREDITS that are being worked on, the reader's */
+    gsize payload_length;
+    GByteArray *out;
+    gsize sent;      /* of `out` */
+    gsize batch;     /* the frame of `out` that takes messages, see qos_wire_put_credits() */
+    gboolean is_due; /* has_output() has been called */
+
+    GSource *readable; /* NULL while there is work, or nothing is to be read */
+    GSource *work;     /* what was read is more than one turn's */
+    GSource *writable; /* NULL unless the peer is slow */
+    GSource *deadline; /* NULL when OPEN */
+};
+
+static void go_on(QosConnection *connection);
+
+/* --- sources --- */
+
+static void source_clear(GSource **source)
+{
+    if (*source == NULL)
+        return;
+    g_source_destroy(*source);
+    g_clear_pointer(source, g_source_unref);
+}
+
+static GSource *source_start(GSource *source, GSourceFunc function, QosConnection *connection)
+{
+    g_source_set_callback(source, function, connection, NULL);
+    g_source_attach(source, NULL);
+    return source;
+}
+
+static gboolean be_late(gpointer data)
+{
+    QosConnection *connection = data;
+
+    qos_connection_close(connection, QOS_WIRE_BROKEN_PROTOCOL,
+                         "neither a handshake nor a HELLO within 10 s");
+    return G_SOURCE_REMOVE;
+}
+
+static void start_deadline(QosConnection *connection)
+{
+    source_clear(&connection->deadline);
+    connection->deadline = source_start(
+        g_timeout_source_new(QOS_CONNECTION_PATIENCE / QOS_MILLISECOND), be_late, connection);
+}
+
+/* --- the end --- */
+
+QosConnection *qos_connection_ref(QosConnection *connection)
+{
+    return g_rc_box_acquire(connection);
+}
+
+static void connection_clear(gpointer data)
+{
+    QosConnection *connection = data;
+
+    qos_wire_reader_clear(&connection->reader);
+    g_byte_array_unref(connection->out);
+    g_object_unref(connection->stream);
+    g_object_unref(connection->socket);
+    g_object_unref(connection->cancellable);
+    g_free(connection->origin);
+    g_free(connection->principal);
+    connection->user.gone(connection->user.arg);
+}
+
+void qos_connection_unref(QosConnection *connection)
+{
+    g_rc_box_release_full(connection, connection_clear);
+}
+
+static void end(QosConnection *connection, QosWireRefusal code, const char *reason)
+{
+    if (connection->has_ended)
+        return;
+    connection->has_ended = TRUE;
+    connection->user.ended(connection, code, reason, connection->user.arg);
+}
+
+/* The socket is closed below TLS, whose own goodbye would wait for the peer. During the handshake
+ * another thread may be using the descriptor, which then stays until that has ended. */
+void qos_connection_close(QosConnection *connection, QosWireRefusal code, const char *reason)
+{
+    gboolean is_securing = connection->state == SECURING;
+
+    if (connection->state == CLOSED)
+        return;
+    connection->state = CLOSED;
+    source_clear(&connection->readable);
+    source_clear(&connection->work);
+    source_clear(&connection->writable);
+    source_clear(&connection->deadline);
+    g_cancellable_cancel(connection->cancellable);
+    g_socket_shutdown(connection->socket, TRUE, TRUE, NULL);
+    if (!is_securing)
+        g_socket_close(connection->socket, NULL);
+    end(connection, code, reason);
+    connection->user.closed(connection, connection->user.arg);
+}
+
+/* --- output --- */
+
+static void announce_output(QosConnection *connection)
+{
+    if (connection->is_due)
+        return;
+    connection->is_due = TRUE;
+    connection->user.has_output(connection, connection->user.arg);
+}
+
+static gboolean be_writable(GObject *stream G_GNUC_UNUSED, gpointer data)
+{
+    QosConnection *connection = qos_connection_ref(data);
+
+    source_clear(&connection->writable);
+    qos_connection_flush(connection);
+    qos_connection_unref(connection);
+    return G_SOURCE_REMOVE;
+}
+
+/* The bytes before `sent` go, when that is cheap. */
+static void compact(QosConnection *connection)
+{
+    if (connection->sent < connection->out->len && connection->sent < COMPACT)
+        return;
+    g_byte_array_remove_range(connection->out, 0, (guint)connection->sent);
+    connection->sent = 0;
+}
+
+void qos_connection_flush(QosConnection *connection)
+{
+    g_autoptr(GError) error = NULL;
+
+    connection->is_due = FALSE;
+    if (connection->state < GREETING || connection->state == CLOSED || connection->writable != NULL)
+        return;
+    while (connection->sent < connection->out->len && error == NULL) {
+        gssize written = g_pollable_output_stream_write_nonblocking(
+            connection->output, connection->out->data + connection->sent,
+            connection->out->len - connection->sent, NULL, &error);
+        connection->sent += (gsize)MAX(written, 0);
+    }
+    connection->batch = QOS_WIRE_NO_BATCH;
+    compact(connection);
+    if (error == NULL) {
+        /* What the peer still sends keeps it from a reset that would overtake what it was told. */
+        if (connection->state == REFUSED)
+            g_socket_shutdown(connection->socket, FALSE, TRUE, NULL);
+    } else if (g_error_matches(error, G_IO_ERROR, G_IO_ERROR_WOULD_BLOCK)) {
+        connection->writable =
+            source_start(g_pollable_output_stream_create_source(connection->output, NULL),
+                         G_SOURCE_FUNC(be_writable), connection);
+    } else {
+        qos_connection_close(connection, 0, NULL);
+    }
+}
+
+void qos_connection_send(QosConnection *connection, const QosCreditMessage *message)
+{
+    if (connection->state != OPEN)
+        return;
+    if (!qos_wire_put_credits(connection->out, &connection->batch, message)) {
+        qos_connection_close(connection, QOS_WIRE_BROKEN_PROTOCOL, "no frame holds its answer");
+        return;
+    }
+    if (connection->out->len - connection->sent > QOS_CONNECTION_QUEUE_MAX) {
+        qos_connection_close(connection, QOS_WIRE_FULL, "it does not read what it is sent");
+        return;
+    }
+    announce_output(connection);
+}
+
+void qos_connection_refuse(QosConnection *connection, QosWireRefusal code, const char *reason)
+{
+    if (connection->state == SECURING) {
+        qos_connection_close(connection, code, reason);
+        return;
+    }
+    if (connection->state != GREETING && connection->state != OPEN)
+        return;
+    source_clear(&connection->work);
+    connection->payload_length = 0;
+    connection->state = REFUSED;
+    qos_wire_put_refused(connection->out, code, reason);
+    connection->batch = QOS_WIRE_NO_BATCH;
+    start_deadline(connection);
+    go_on(connection);
+    announce_output(connection);
+    end(connection, code, reason);
+}
+
+/* --- input --- */
+
+static void be_broken(QosConnection *connection, const char *reason)
+{
+    qos_connection_refuse(connection, QOS_WIRE_BROKEN_PROTOCOL, reason);
+}
+
+static void take_hello(QosConnection *connection, const guint8 *payload, gsize length)
+{
+    QosWireRefused refused = {0};
+    QosWireWelcome welcome = {0};
+    QosWireHello hello;
+
+    if (!qos_wire_get_hello(payload, length, &hello)) {
+        be_broken(connection, "a HELLO that cannot be read");
+        return;
+    }
+    if (hello.version != QOS_WIRE_VERSION) {
+        g_autofree char *reason = g_strdup_printf("version %u was offered, %u is spoken here",
+                                                  hello.version, QOS_WIRE_VERSION);
+        qos_connection_refuse(connection, QOS_WIRE_BAD_VERSION, reason);
+        return;
+    }
+    connection->hello = hello;
+    if (!connection->user.hello(connection, &hello, &welcome, &refused, connection->user.arg)) {
+        qos_connection_refuse(connection, refused.code, refused.reason);
+        return;
+    }
+    connection->state = OPEN;
+    connection->reader.limit = QOS_WIRE_FRAME_MAX;
+    source_clear(&connection->deadline);
+    qos_wire_put_welcome(connection->out, &welcome);
+    announce_output(connection);
+}
+
+/* At most `most` messages of the payload at hand; returns how many. */
+static guint take_credits(QosConnection *connection, guint most)
+{
+    QosCreditMessage messages[SLICE];
+    gboolean is_right = TRUE;
+    guint count = 0;
+
+    while (connection->payload_length > 0 && count < most && is_right) {
+        is_right = qos_wire_get_credits(&connection->payload, &connection->payload_length,
+                                        &messages[count]);
+        count += is_right;
+    }
+    if (count > 0)
+        connection->user.received(connection, messages, count, connection->user.arg);
+    for (guint i = 0; i < count; i++)
+        qos_credit_message_clear(&messages[i]);
+    if (!is_right)
+        be_broken(connection, "CREDITS that cannot be read");
+    return count;
+}
+
+/* FALSE: there is none that is whole. */
+static gboolean take_frame(QosConnection *connection)
+{
+    gboolean is_open = connection->state == OPEN;
+    const guint8 *payload;
+    QosWireType type;
+    QosWireVerdict verdict;
+    gsize length;
+
+    verdict = qos_wire_reader_next(&connection->reader, &type, &payload, &length);
+    if (verdict == QOS_WIRE_BROKEN) {
+        be_broken(connection, "no frame");
+    } else if (verdict == QOS_WIRE_FRAME && type == QOS_WIRE_HELLO && !is_open) {
+        take_hello(connection, payload, length);
+    } else if (verdict == QOS_WIRE_FRAME && type == QOS_WIRE_CREDITS && is_open) {
+        connection->payload = payload;
+        connection->payload_length = length;
+    } else if (verdict == QOS_WIRE_FRAME) {
+        be_broken(connection, type == QOS_WIRE_HELLO     ? "a second HELLO"
+                              : type == QOS_WIRE_CREDITS ? "CREDITS before HELLO"
+                                                         : "a frame that only servers send");
+    }
+    return verdict == QOS_WIRE_FRAME;
+}
+
+/* One turn's part of what has been read. TRUE: there may be more. */
+static gboolean take_turn(QosConnection *connection)
+{
+    guint budget = SLICE;
+
+    while (budget > 0 && (connection->state == GREETING || connection->state == OPEN)) {
+        if (connection->payload_length > 0)
+            budget -= MAX(take_credits(connection, budget), 1);
+        else if (!take_frame(connection))
+            return FALSE;
+        else
+            budget--;
+    }
+    return budget == 0;
+}
+
+static gboolean do_work(gpointer data)
+{
+    QosConnection *connection = qos_connection_ref(data);
+
+    if (!take_turn(connection) && connection->state != CLOSED) {
+        source_clear(&connection->work);
+        go_on(connection);
+    }
+    qos_connection_unref(connection);
+    return G_SOURCE_CONTINUE;
+}
+
+static gboolean be_readable(GObject *stream G_GNUC_UNUSED, gpointer data)
+{
+    QosConnection *connection = qos_connection_ref(data);
+    g_autoptr(GError) error = NULL;
+    guint8 bytes[READ_SIZE];
+    gssize length;
+
+    length = g_pollable_input_stream_read_nonblocking(connection->input, bytes, sizeof(bytes), NULL,
+                                                      &error);
+    if (length > 0 && connection->state != REFUSED) {
+        qos_wire_reader_feed(&connection->reader, bytes, (gsize)length);
+        if (take_turn(connection)) {
+            source_clear(&connection->readable);
+            connection->work = source_start(g_idle_source_new(), do_work, connection);
+            g_source_set_priority(connection->work, G_PRIORITY_DEFAULT);
+        }
+    } else if (length == 0 ||
+               (length < 0 && !g_error_matches(error, G_IO_ERROR, G_IO_ERROR_WOULD_BLOCK))) {
+        qos_connection_close(connection, 0, NULL);
+    }
+    qos_connection_unref(connection);
+    return G_SOURCE_CONTINUE;
+}
+
+/* Reads on. */
+static void go_on(QosConnection *connection)
+{
+    if (connection->readable == NULL)
+        connection->readable =
+            source_start(g_pollable_input_stream_create_source(connection->input, NULL),
+                         G_SOURCE_FUNC(be_readable), connection);
+}
+
+/* --- the beginning --- */
+
+/* The subject is the principal: TLS has verified it. */
+static void be_secure(GObject *tls, GAsyncResult *result, gpointer data)
+{
+    QosConnection *connection = data;
+    g_autoptr(GError) error = NULL;
+    gboolean is_secure = g_tls_connection_handshake_finish(G_TLS_CONNECTION(tls), result, &error);
+    GTlsCertificate *certificate =
+        is_secure ? g_tls_connection_get_peer_certificate(G_TLS_CONNECTION(tls)) : NULL;
+
+    if (certificate != NULL)
+        connection->principal = g_tls_certificate_get_subject_name(certificate);
+    if (connection->state == CLOSED) {
+        g_socket_close(connection->socket, NULL);
+    } else if (connection->principal == NULL || connection->principal[0] == '\0') {
+        qos_connection_close(connection, QOS_WIRE_NOT_PERMITTED,
+                             error != NULL ? error->message : "its certificate has no subject");
+        g_socket_close(connection->socket, NULL);
+    } else {
+        connection->state = GREETING;
+        go_on(connection);
+    }
+    qos_connection_unref(connection);
+}
+
+static char *origin_of(GSocket *socket)
+{
+    g_autoptr(GSocketAddress) address = g_socket_get_remote_address(socket, NULL);
+
+    if (G_IS_INET_SOCKET_ADDRESS(address))
+        return g_socket_connectable_to_string(G_SOCKET_CONNECTABLE(address));
+    return g_strdup("local");
+}
+
+QosConnection *qos_connection_new(GSocket *socket, GTlsConnection *tls, const char *principal,
+                                  const QosConnectionUser *user)
+{
+    QosConnection *connection = g_rc_box_new0(QosConnection);
+
+    connection->user = *user;
+    connection->socket = g_object_ref(socket);
+    connection->stream = tls != NULL
+                             ? G_IO_STREAM(g_object_ref(tls))
+                             : G_IO_STREAM(g_socket_connection_factory_create_connection(socket));
+    connection->input = G_POLLABLE_INPUT_STREAM(g_io_stream_get_input_stream(connection->stream));
+    connection->output =
+        G_POLLABLE_OUTPUT_STREAM(g_io_stream_get_output_stream(connection->stream));
+    connection->cancellable = g_cancellable_new();
+    connection->origin = origin_of(socket);
+    connection->principal = g_strdup(principal);
+    qos_wire_reader_init(&connection->reader);
+    connection->reader.limit = QOS_WIRE_HELLO_MAX;
+    connection->out = g_byte_array_new();
+    connection->batch = QOS_WIRE_NO_BATCH;
+    start_deadline(connection);
+    if (tls != NULL) {
+        g_tls_connection_handshake_async(tls, G_PRIORITY_DEFAULT, connection->cancellable,
+                                         be_secure, qos_connection_ref(connection));
+    } else {
+        connection->state = GREETING;
+        go_on(connection);
+    }
+    return connection;
+}
+
+/* --- what it is --- */
+
+const char *qos_connection_principal(const QosConnection *connection)
+{
+    return connection->principal;
+}
+
+QosOwnerId qos_connection_id(const QosConnection *connection)
+{
+    return connection->hello.id;
+}
+
+char *qos_connection_label(const QosConnection *connection)
+{
+    g_autofree char *name = connection->hello.name[0] != '\0'
+                                ? g_strdup_printf(", %s", connection->hello.name)
+                                : g_strdup("");
+    g_autofree char *principal =
+        connection->principal != NULL ? g_strescape(connection->principal, NULL) : NULL;
+
+    return g_strdup_printf("%s (%s%s)", connection->origin,
+                           principal != NULL ? principal : "unknown", name);
+}

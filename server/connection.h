@@ -1,0 +1,71 @@
+/*
+ * One peer of the server: bytes in, frames, messages; and back.
+ *
+ *     SECURING     TLS only: the handshake; what comes is for nobody but TLS
+ *     GREETING     waits for HELLO
+ *     OPEN         CREDITS
+ *     REFUSED      has been told why; waits until that has arrived, reading nothing
+ *     CLOSED
+ *
+ * The stream is never waited for, and one turn of the loop does a bounded amount of work for each
+ * peer: a piece of input, or some hundred messages. So what is urgent for one peer is never behind
+ * much that comes from another. Within a connection all keep their order, because a session drops
+ * what comes out of order (core/credit_session.c).
+ */
+#pragma once
+
+#include <gio/gio.h>
+
+#include "core/wire.h"
+
+/* From the connection to HELLO; the same from REFUSED to the end. */
+#define QOS_CONNECTION_PATIENCE (10 * QOS_SECOND)
+/* Bytes for a peer that does not read; with more it is dropped. */
+#define QOS_CONNECTION_QUEUE_MAX (4u << 20)
+
+typedef struct QosConnection QosConnection;
+
+/* Who owns connections. */
+typedef struct {
+    gpointer arg;
+    /* It said HELLO. FALSE: refuse it. */
+    gboolean (*hello)(QosConnection *connection, const QosWireHello *hello,
+                      QosWireWelcome *ret_welcome, QosWireRefused *ret_refused, gpointer arg);
+    /* In the order in which they came. */
+    void (*received)(QosConnection *connection, const QosCreditMessage *messages, guint count,
+                     gpointer arg);
+    /* There is output: qos_connection_flush() is to be called soon. */
+    void (*has_output)(QosConnection *connection, gpointer arg);
+    /* It is no client's any more: refused, or closed. Once. `reason` is why, NULL where the peer
+     * just went; `code` is what kind of reason, else 0. */
+    void (*ended)(QosConnection *connection, QosWireRefusal code, const char *reason, gpointer arg);
+    /* Nothing more comes of it. Once, later or at once. */
+    void (*closed)(QosConnection *connection, gpointer arg);
+    /* Its memory is free. */
+    void (*gone)(gpointer arg);
+} QosConnectionUser;
+
+/*
+ * `socket` is non-blocking and connected. `tls` is NULL, or a server's side made upon it, whose
+ * handshake comes first. `principal` is who is there; NULL: what TLS says. Begins at once, in the
+ * main loop.
+ */
+QosConnection *qos_connection_new(GSocket *socket, GTlsConnection *tls, const char *principal,
+                                  const QosConnectionUser *user);
+QosConnection *qos_connection_ref(QosConnection *connection);
+void qos_connection_unref(QosConnection *connection);
+
+/* "uid 0", or a certificate's subject; NULL before that is known. */
+const char *qos_connection_principal(const QosConnection *connection);
+/* Of its HELLO; 0 before. */
+QosOwnerId qos_connection_id(const QosConnection *connection);
+/* For the log: where it comes from, who it is, and its name. Free with g_free(). */
+char *qos_connection_label(const QosConnection *connection);
+
+/* Does nothing unless it is open. */
+void qos_connection_send(QosConnection *connection, const QosCreditMessage *message);
+void qos_connection_flush(QosConnection *connection);
+/* Tells the peer, and closes. Where it cannot be told (no handshake yet), just closes. */
+void qos_connection_refuse(QosConnection *connection, QosWireRefusal code, const char *reason);
+/* Closes at once; `code` and `reason` as for `ended`. */
+void qos_connection_close(QosConnection *connection, QosWireRefusal code, const char *reason);

@@ -1,0 +1,267 @@
+#include "server/control.h"
+
+#include <errno.h>
+#include <glib-unix.h>
+#include <glib/gstdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "server/report.h"
+
+#define REQUEST_MAX 1024 /* bytes */
+#define AT_ONCE     64   /* connections; further ones wait */
+#define PATIENCE    10   /* seconds for a request and its answer */
+
+struct QosServerControl {
+    char *path;
+    QosGrants *grants;
+    int fd;
+    guint watch;  /* of fd; 0: enough connections */
+    GQueue talks; /* of Talk */
+};
+
+/* One connection: the request is read, then the answer written. */
+typedef struct {
+    QosServerControl *control;
+    int fd;
+    guint watch, timeout;
+    GString *request; /* NULL: it was read */
+    char *answer;
+    gsize sent, length; /* of the answer */
+    GList link;
+} Talk;
+
+/* --- requests --- */
+
+static gboolean take_set(QosGrants *grants, char **words, GError **error)
+{
+    if (words[1] && words[2] && !words[3])
+        return qos_grants_set(grants, words[1], words[2], error);
+    qos_set_error(error, EINVAL, "set wants a name and a value");
+    return FALSE;
+}
+
+static gboolean take_evict(QosGrants *grants, char **words, GError **error)
+{
+    guint64 id;
+
+    if (words[1] && !words[2] &&
+        g_ascii_string_to_unsigned(words[1], 16, 1, G_MAXUINT64, &id, NULL))
+        return qos_grants_expel(grants, id, error);
+    qos_set_error(error, EINVAL, "evict wants the id of a mount, in hexadecimal");
+    return FALSE;
+}
+
+/* The answer's text; NULL with *error. */
+static char *serve(QosGrants *grants, const char *request, GError **error)
+{
+    g_auto(GStrv) words = g_strsplit(request, " ", 5);
+
+    if (g_strcmp0(words[0], "state") == 0)
+        return qos_server_report_state(grants);
+    if (g_strcmp0(words[0], "metrics") == 0)
+        return qos_server_report_metrics(grants);
+    if (g_strcmp0(words[0], "set") == 0)
+        return take_set(grants, words, error) ? g_strdup("") : NULL;
+    if (g_strcmp0(words[0], "evict") == 0)
+        return take_evict(grants, words, error) ? g_strdup("") : NULL;
+    qos_set_error(error, EINVAL, "there is no such request");
+    return NULL;
+}
+
+static char *answer_to(QosGrants *grants, const char *request)
+{
+    g_autoptr(GError) error = NULL;
+    g_autofree char *text = serve(grants, request, &error);
+
+    if (error)
+        return g_strdup_printf("%d %s\n", error->code, error->message);
+    return g_strconcat("ok\n", text, NULL);
+}
+
+/* --- a connection --- */
+
+static void listen_again(QosServerControl *control);
+
+static void talk_free(Talk *talk)
+{
+    g_queue_unlink(&talk->control->talks, &talk->link);
+    if (talk->watch)
+        g_source_remove(talk->watch);
+    if (talk->timeout)
+        g_source_remove(talk->timeout);
+    if (talk->request)
+        g_string_free(talk->request, TRUE);
+    g_free(talk->answer);
+    close(talk->fd);
+    g_free(talk);
+}
+
+static void talk_end(Talk *talk)
+{
+    QosServerControl *control = talk->control;
+
+    talk_free(talk);
+    listen_again(control);
+}
+
+static gboolean talk_timed_out(gpointer data)
+{
+    Talk *talk = data;
+
+    talk->timeout = 0;
+    talk_end(talk);
+    return G_SOURCE_REMOVE;
+}
+
+static gboolean talk_write(int fd, GIOCondition condition G_GNUC_UNUSED, gpointer data)
+{
+    Talk *talk = data;
+    ssize_t sent =
+        send(fd, talk->answer + talk->sent, talk->length - talk->sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+
+    if (sent < 0 && (errno == EAGAIN || errno == EINTR))
+        return G_SOURCE_CONTINUE;
+    talk->sent += (gsize)MAX(sent, 0);
+    if (sent > 0 && talk->sent < talk->length)
+        return G_SOURCE_CONTINUE;
+    talk->watch = 0;
+    talk_end(talk);
+    return G_SOURCE_REMOVE;
+}
+
+static gboolean talk_read(int fd, GIOCondition condition G_GNUC_UNUSED, gpointer data)
+{
+    Talk *talk = data;
+    char buffer[REQUEST_MAX];
+    ssize_t length = recv(fd, buffer, sizeof(buffer), MSG_DONTWAIT);
+
+    if (length < 0 && (errno == EAGAIN || errno == EINTR))
+        return G_SOURCE_CONTINUE;
+    g_string_append_len(talk->request, buffer, MAX(length, 0));
+    char *end = memchr(talk->request->str, '\n', talk->request->len);
+    if (length > 0 && !end && talk->request->len <= REQUEST_MAX)
+        return G_SOURCE_CONTINUE;
+    talk->watch = 0;
+    if (!end) {
+        talk_end(talk);
+        return G_SOURCE_REMOVE;
+    }
+    *end = '\0';
+    talk->answer = answer_to(talk->control->grants, talk->request->str);
+    talk->length = strlen(talk->answer);
+    talk->watch = g_unix_fd_add(fd, G_IO_OUT, talk_write, talk);
+    return G_SOURCE_REMOVE;
+}
+
+static gboolean is_permitted(int fd)
+{
+    struct ucred peer;
+    socklen_t length = sizeof(peer);
+
+    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 &&
+           (peer.uid == 0 || peer.uid == geteuid());
+}
+
+static gboolean accept_one(int listening, GIOCondition condition G_GNUC_UNUSED, gpointer data)
+{
+    QosServerControl *control = data;
+    int fd = accept4(listening, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+    if (fd < 0)
+        return G_SOURCE_CONTINUE;
+    if (!is_permitted(fd)) {
+        close(fd);
+        return G_SOURCE_CONTINUE;
+    }
+    Talk *talk = g_new0(Talk, 1);
+    *talk = (Talk){.control = control, .fd = fd, .request = g_string_new(NULL)};
+    talk->link.data = talk;
+    talk->watch = g_unix_fd_add(fd, G_IO_IN, talk_read, talk);
+    talk->timeout = g_timeout_add_seconds(PATIENCE, talk_timed_out, talk);
+    g_queue_push_tail_link(&control->talks, &talk->link);
+    if (control->talks.length < AT_ONCE)
+        return G_SOURCE_CONTINUE;
+    control->watch = 0;
+    return G_SOURCE_REMOVE;
+}
+
+/* --- the socket --- */
+
+static void listen_again(QosServerControl *control)
+{
+    if (control->watch == 0)
+        control->watch = g_unix_fd_add(control->fd, G_IO_IN, accept_one, control);
+}
+
+/* A socket that nobody listens at any more is left over from a server that was killed. */
+static void remove_stale(const struct sockaddr_un *address)
+{
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+    if (fd < 0)
+        return;
+    if (connect(fd, (const struct sockaddr *)address, sizeof(*address)) < 0 &&
+        errno == ECONNREFUSED)
+        g_unlink(address->sun_path);
+    close(fd);
+}
+
+static gboolean open_socket(QosServerControl *control, GError **error)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    g_autofree char *folder = g_path_get_dirname(control->path);
+
+    if (g_strlcpy(address.sun_path, control->path, sizeof(address.sun_path)) >=
+        sizeof(address.sun_path)) {
+        qos_set_error(error, ENAMETOOLONG, "control: the path \"%s\" is longer than 107 bytes",
+                      control->path);
+        return FALSE;
+    }
+    g_mkdir_with_parents(folder, 0755);
+    remove_stale(&address);
+    control->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (control->fd >= 0 &&
+        bind(control->fd, (const struct sockaddr *)&address, sizeof(address)) == 0 &&
+        g_chmod(control->path, 0600) == 0 && listen(control->fd, AT_ONCE) == 0)
+        return TRUE;
+    qos_set_error(error, errno, "control: cannot listen at %s: %s", control->path,
+                  errno == EADDRINUSE ? "another server does" : g_strerror(errno));
+    return FALSE;
+}
+
+QosServerControl *qos_server_control_new(const char *path, QosGrants *grants, GError **error)
+{
+    QosServerControl *control = g_new0(QosServerControl, 1);
+
+    control->path = g_strdup(path);
+    control->grants = grants;
+    control->fd = -1;
+    g_queue_init(&control->talks);
+    if (open_socket(control, error)) {
+        listen_again(control);
+        return control;
+    }
+    if (control->fd >= 0)
+        close(control->fd);
+    g_free(control->path);
+    g_free(control);
+    return NULL;
+}
+
+void qos_server_control_free(QosServerControl *control)
+{
+    if (!control)
+        return;
+    while (control->talks.length > 0)
+        talk_free(control->talks.head->data);
+    if (control->watch)
+        g_source_remove(control->watch);
+    close(control->fd);
+    g_unlink(control->path);
+    g_free(control->path);
+    g_free(control);
+}

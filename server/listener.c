@@ -1,0 +1,475 @@
+#include "server/listener.h"
+
+#include <errno.h>
+#include <gio/gunixsocketaddress.h>
+#include <glib/gstdio.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "server/complaint.h"
+
+#define BACKLOG      128
+#define ACCEPT_TURN  16   /* connections taken in one turn of the loop */
+#define ACCEPT_PAUSE 1000 /* milliseconds, where no descriptor is left */
+
+/* A peer that has vanished, as when its machine lost power, is noticed within a minute. */
+#define KEEPALIVE_IDLE     30 /* seconds */
+#define KEEPALIVE_INTERVAL 10
+#define KEEPALIVE_COUNT    3
+
+/* A socket that listens. */
+typedef struct {
+    QosListener *listener;
+    GSocket *socket;
+    GSource *source; /* accepts, or waits until it may again */
+    char *path;      /* of a Unix socket, else NULL */
+} Door;
+
+struct QosListener {
+    const QosServerOptions *options;
+    QosGrants *grants;
+    GPtrArray *doors;
+    GTlsCertificate *certificate; /* NULL: no TLS */
+    GTlsDatabase *authority;
+    GHashTable *connections; /* a set, each with a reference */
+    GHashTable *clients;     /* QosOwnerId (the connection's) -> its connection, which is OPEN */
+    GQueue strangers;        /* of connections, the oldest first */
+    GPtrArray *due;          /* those with output; references */
+    GSource *flusher;
+    guint living; /* connections that use memory, in `connections` or not */
+    QosListenerStatistics statistics;
+    QosComplaints complaints;
+};
+
+static void start_accepting(Door *door);
+
+static QosTime now_of(void)
+{
+    return g_get_monotonic_time() * QOS_MICROSECOND;
+}
+
+/* --- output --- */
+
+static gboolean flush(gpointer data)
+{
+    QosListener *listener = data;
+    g_autoptr(GPtrArray) due = g_steal_pointer(&listener->due);
+
+    listener->due = g_ptr_array_new_with_free_func((GDestroyNotify)qos_connection_unref);
+    g_source_set_ready_time(listener->flusher, -1);
+    for (guint i = 0; i < due->len; i++)
+        qos_connection_flush(due->pdata[i]);
+    return G_SOURCE_CONTINUE;
+}
+
+static void has_output(QosConnection *connection, gpointer arg)
+{
+    QosListener *listener = arg;
+
+    if (listener->due->len == 0)
+        g_source_set_ready_time(listener->flusher, 0);
+    g_ptr_array_add(listener->due, qos_connection_ref(connection));
+}
+
+static gboolean dispatch(GSource *source G_GNUC_UNUSED, GSourceFunc function, gpointer data)
+{
+    return function(data);
+}
+
+/* Before any input of the next turn: so a turn's messages to a peer are one write. */
+static void start_flusher(QosListener *listener)
+{
+    static GSourceFuncs functions = {.dispatch = dispatch};
+
+    listener->flusher = g_source_new(&functions, sizeof(GSource));
+    g_source_set_priority(listener->flusher, G_PRIORITY_HIGH);
+    g_source_set_callback(listener->flusher, flush, listener, NULL);
+    g_source_attach(listener->flusher, NULL);
+}
+
+void qos_listener_send(QosOwnerId id, const QosCreditMessage *message, gpointer arg)
+{
+    QosListener *listener = arg;
+    QosConnection *connection = g_hash_table_lookup(listener->clients, &id);
+
+    if (connection != NULL)
+        qos_connection_send(connection, message);
+}
+
+/* --- what connections tell --- */
+
+/* The connection is not the client's any more; TRUE if it was. */
+static gboolean take_off(QosListener *listener, QosConnection *connection)
+{
+    QosOwnerId id = qos_connection_id(connection);
+
+    return g_hash_table_lookup(listener->clients, &id) == connection &&
+           g_hash_table_remove(listener->clients, &id);
+}
+
+static gboolean hello(QosConnection *connection, const QosWireHello *message,
+                      QosWireWelcome *ret_welcome, QosWireRefused *ret_refused, gpointer arg)
+{
+    QosListener *listener = arg;
+    g_autofree char *label = qos_connection_label(connection);
+    QosOwnerId *id = g_memdup2(&message->id, sizeof(message->id));
+    QosConnection *old;
+
+    if (!qos_grants_connected(listener->grants, message, qos_connection_principal(connection),
+                              ret_welcome, ret_refused)) {
+        g_free(id);
+        return FALSE;
+    }
+    old = g_hash_table_lookup(listener->clients, id);
+    g_hash_table_replace(listener->clients, id, connection);
+    if (old != NULL)
+        qos_connection_refuse(old, QOS_WIRE_IDENTITY_TAKEN, "it has connected anew");
+    g_queue_remove(&listener->strangers, connection);
+    listener->statistics.welcomed++;
+    g_info("%s is welcome", label);
+    return TRUE;
+}
+
+static void received(QosConnection *connection, const QosCreditMessage *messages, guint count,
+                     gpointer arg)
+{
+    QosListener *listener = arg;
+
+    qos_grants_received(listener->grants, qos_connection_id(connection), messages, count);
+}
+
+static void ended(QosConnection *connection, QosWireRefusal code, const char *reason, gpointer arg)
+{
+    QosListener *listener = arg;
+    g_autofree char *label = qos_connection_label(connection);
+
+    listener->statistics.ended[code]++;
+    if (reason != NULL)
+        qos_complain(&listener->complaints, now_of(), "%s: %s: %s", label,
+                     qos_wire_refusal_text(code), reason);
+    else
+        g_info("%s has gone", label);
+    g_queue_remove(&listener->strangers, connection);
+    if (take_off(listener, connection))
+        qos_grants_disconnected(listener->grants, qos_connection_id(connection));
+}
+
+static void closed(QosConnection *connection, gpointer arg)
+{
+    QosListener *listener = arg;
+
+    g_hash_table_remove(listener->connections, connection);
+}
+
+static void gone(gpointer arg)
+{
+    QosListener *listener = arg;
+
+    listener->living--;
+}
+
+void qos_listener_drop(QosOwnerId id, QosWireRefusal code, const char *reason, gpointer arg)
+{
+    QosListener *listener = arg;
+    QosConnection *connection = g_hash_table_lookup(listener->clients, &id);
+
+    if (connection == NULL)
+        return;
+    g_hash_table_remove(listener->clients, &id);
+    qos_connection_refuse(connection, code, reason);
+}
+
+/* --- who comes --- */
+
+static gboolean is_allowed(const QosListener *listener, uid_t uid)
+{
+    for (guint i = 0; i < listener->options->allowed_uids->len; i++) {
+        if (g_array_index(listener->options->allowed_uids, uid_t, i) == uid)
+            return TRUE;
+    }
+    return uid == 0 || uid == geteuid();
+}
+
+/* The server's side of TLS; a client without a certificate of the authority does not get through.
+ */
+static GTlsConnection *secure(const QosListener *listener, GSocket *socket)
+{
+    g_autoptr(GSocketConnection) base = g_socket_connection_factory_create_connection(socket);
+    GIOStream *tls = g_tls_server_connection_new(G_IO_STREAM(base), listener->certificate, NULL);
+
+    if (tls == NULL)
+        return NULL;
+    g_tls_connection_set_database(G_TLS_CONNECTION(tls), listener->authority);
+    g_tls_connection_set_require_close_notify(G_TLS_CONNECTION(tls), FALSE);
+    g_object_set(tls, "authentication-mode", G_TLS_AUTHENTICATION_REQUIRED, NULL);
+    return G_TLS_CONNECTION(tls);
+}
+
+static void add_connection(QosListener *listener, GSocket *socket, GTlsConnection *tls,
+                           const char *principal)
+{
+    const QosConnectionUser user = {.arg = listener,
+                                    .hello = hello,
+                                    .received = received,
+                                    .has_output = has_output,
+                                    .ended = ended,
+                                    .closed = closed,
+                                    .gone = gone};
+
+    if (listener->strangers.length >= QOS_LISTENER_STRANGERS_MAX)
+        qos_connection_close(g_queue_peek_head(&listener->strangers), QOS_WIRE_FULL,
+                             "too many others wait to say HELLO");
+    QosConnection *connection = qos_connection_new(socket, tls, principal, &user);
+    listener->living++;
+    g_hash_table_add(listener->connections, connection);
+    g_queue_push_tail(&listener->strangers, connection);
+    if (listener->living > listener->options->connections)
+        qos_connection_refuse(connection, QOS_WIRE_FULL, "as many as may be are connected");
+}
+
+static void let_in_local(QosListener *listener, GSocket *socket)
+{
+    g_autoptr(GError) error = NULL;
+    g_autoptr(GCredentials) credentials = g_socket_get_credentials(socket, &error);
+    uid_t uid = credentials != NULL ? g_credentials_get_unix_user(credentials, &error) : (uid_t)-1;
+    g_autofree char *principal = g_strdup_printf("uid %u", uid);
+
+    if (uid != (uid_t)-1 && is_allowed(listener, uid)) {
+        add_connection(listener, socket, NULL, principal);
+        return;
+    }
+    listener->statistics.ended[QOS_WIRE_NOT_PERMITTED]++;
+    qos_complain(&listener->complaints, now_of(), "local (%s): %s", principal,
+                 error != NULL ? error->message : "not permitted: see allow-uid");
+}
+
+static void let_in_remote(QosListener *listener, GSocket *socket)
+{
+    g_autoptr(GTlsConnection) tls = secure(listener, socket);
+
+    g_socket_set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1, NULL);
+    g_socket_set_keepalive(socket, TRUE);
+    g_socket_set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, KEEPALIVE_IDLE, NULL);
+    g_socket_set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, KEEPALIVE_INTERVAL, NULL);
+    g_socket_set_option(socket, IPPROTO_TCP, TCP_KEEPCNT, KEEPALIVE_COUNT, NULL);
+    if (tls != NULL)
+        add_connection(listener, socket, tls, NULL);
+}
+
+/* --- doors --- */
+
+static gboolean accept_again(gpointer data)
+{
+    start_accepting(data);
+    return G_SOURCE_REMOVE;
+}
+
+static void pause_accepting(Door *door)
+{
+    g_source_destroy(door->source);
+    g_source_unref(door->source);
+    door->source = g_timeout_source_new(ACCEPT_PAUSE);
+    g_source_set_callback(door->source, accept_again, door, NULL);
+    g_source_attach(door->source, NULL);
+}
+
+static gboolean accept_some(GSocket *socket, GIOCondition condition G_GNUC_UNUSED, gpointer data)
+{
+    Door *door = data;
+
+    for (guint i = 0; i < ACCEPT_TURN; i++) {
+        g_autoptr(GError) error = NULL;
+        g_autoptr(GSocket) peer = g_socket_accept(socket, NULL, &error);
+
+        if (g_error_matches(error, G_IO_ERROR, G_IO_ERROR_WOULD_BLOCK))
+            break;
+        if (peer == NULL) {
+            qos_complain(&door->listener->complaints, now_of(), "cannot accept a connection: %s",
+                         error->message);
+            pause_accepting(door);
+            break;
+        }
+        g_socket_set_blocking(peer, FALSE);
+        door->listener->statistics.accepted++;
+        if (door->path != NULL)
+            let_in_local(door->listener, peer);
+        else
+            let_in_remote(door->listener, peer);
+    }
+    return G_SOURCE_CONTINUE;
+}
+
+static void start_accepting(Door *door)
+{
+    g_clear_pointer(&door->source, g_source_unref);
+    door->source = g_socket_create_source(door->socket, G_IO_IN, NULL);
+    g_source_set_callback(door->source, G_SOURCE_FUNC(accept_some), door, NULL);
+    g_source_attach(door->source, NULL);
+}
+
+static void door_free(gpointer data)
+{
+    Door *door = data;
+
+    if (door->source != NULL) {
+        g_source_destroy(door->source);
+        g_source_unref(door->source);
+    }
+    g_socket_close(door->socket, NULL);
+    g_object_unref(door->socket);
+    if (door->path != NULL)
+        g_unlink(door->path);
+    g_free(door->path);
+    g_free(door);
+}
+
+/* Removes a socket that nobody listens on, as a killed server leaves it. FALSE: somebody does. */
+static gboolean clear_path(GSocketAddress *address, const char *path, GError **error)
+{
+    g_autofree char *folder = g_path_get_dirname(path);
+    g_autoptr(GSocket) probe = NULL;
+    struct stat buffer;
+
+    g_mkdir_with_parents(folder, 0755);
+    if (g_lstat(path, &buffer) < 0)
+        return TRUE;
+    if (!S_ISSOCK(buffer.st_mode)) {
+        qos_set_error(error, EEXIST, "%s is there, and no socket", path);
+        return FALSE;
+    }
+    probe = g_socket_new(G_SOCKET_FAMILY_UNIX, G_SOCKET_TYPE_STREAM, 0, error);
+    if (probe == NULL)
+        return FALSE;
+    if (g_socket_connect(probe, address, NULL, NULL)) {
+        qos_set_error(error, EADDRINUSE, "%s: another server listens there", path);
+        return FALSE;
+    }
+    g_unlink(path);
+    return TRUE;
+}
+
+static gboolean listen_at(QosListener *listener, GSocketAddress *address, GError **error)
+{
+    g_autofree char *text = g_socket_connectable_to_string(G_SOCKET_CONNECTABLE(address));
+    g_autofree char *path = NULL;
+    g_autoptr(GSocket) socket = NULL;
+    g_autoptr(GSocketAddress) bound = NULL;
+    g_autoptr(GError) reason = NULL;
+    Door *door;
+
+    if (G_IS_UNIX_SOCKET_ADDRESS(address)) {
+        path = g_strdup(g_unix_socket_address_get_path(G_UNIX_SOCKET_ADDRESS(address)));
+        if (!clear_path(address, path, error))
+            return FALSE;
+    }
+    socket = g_socket_new(g_socket_address_get_family(address), G_SOCKET_TYPE_STREAM, 0, &reason);
+    if (socket != NULL) {
+        g_socket_set_blocking(socket, FALSE);
+        g_socket_set_listen_backlog(socket, BACKLOG);
+    }
+    if (socket == NULL || !g_socket_bind(socket, address, TRUE, &reason) ||
+        (path != NULL && g_chmod(path, listener->options->allowed_uids->len > 0 ? 0666 : 0600)) ||
+        !g_socket_listen(socket, &reason) ||
+        (bound = g_socket_get_local_address(socket, &reason)) == NULL) {
+        qos_set_error(error, EADDRNOTAVAIL, "cannot listen on %s: %s", text,
+                      reason != NULL ? reason->message : g_strerror(errno));
+        return FALSE;
+    }
+    g_free(text);
+    text = g_socket_connectable_to_string(G_SOCKET_CONNECTABLE(bound));
+    g_message("listens on %s", text);
+    door = g_new0(Door, 1);
+    *door = (Door){
+        .listener = listener, .socket = g_steal_pointer(&socket), .path = g_steal_pointer(&path)};
+    g_ptr_array_add(listener->doors, door);
+    start_accepting(door);
+    return TRUE;
+}
+
+/* --- start and end --- */
+
+static gboolean load_tls(QosListener *listener, GError **error)
+{
+    const QosServerOptions *options = listener->options;
+    g_autoptr(GError) reason = NULL;
+    const char *file = options->tls_certificate;
+
+    if (file == NULL)
+        return TRUE;
+    if (!g_tls_backend_supports_tls(g_tls_backend_get_default())) {
+        qos_set_error(error, ENOTSUP, "GLib has no TLS here: install glib-networking");
+        return FALSE;
+    }
+    listener->certificate =
+        g_tls_certificate_new_from_files(options->tls_certificate, options->tls_key, &reason);
+    if (listener->certificate != NULL) {
+        file = options->tls_authority;
+        listener->authority = g_tls_file_database_new(file, &reason);
+    }
+    if (reason == NULL)
+        return TRUE;
+    qos_set_error(error, EINVAL, "%s: %s", file, reason->message);
+    return FALSE;
+}
+
+QosListener *qos_listener_new(const QosServerOptions *options, GError **error)
+{
+    QosListener *listener = g_new0(QosListener, 1);
+    gboolean is_up;
+
+    listener->options = options;
+    listener->doors = g_ptr_array_new_with_free_func(door_free);
+    listener->connections = g_hash_table_new_full(g_direct_hash, g_direct_equal,
+                                                  (GDestroyNotify)qos_connection_unref, NULL);
+    listener->clients = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, NULL);
+    listener->due = g_ptr_array_new_with_free_func((GDestroyNotify)qos_connection_unref);
+    start_flusher(listener);
+    is_up = load_tls(listener, error);
+    for (guint i = 0; is_up && i < options->listen->len; i++)
+        is_up = listen_at(listener, options->listen->pdata[i], error);
+    if (is_up)
+        return listener;
+    qos_listener_free(listener);
+    return NULL;
+}
+
+void qos_listener_set_grants(QosListener *listener, QosGrants *grants)
+{
+    listener->grants = grants;
+}
+
+void qos_listener_free(QosListener *listener)
+{
+    GHashTableIter iter;
+    gpointer connection;
+
+    if (listener == NULL)
+        return;
+    g_ptr_array_unref(listener->doors);
+    while (g_hash_table_iter_init(&iter, listener->connections),
+           g_hash_table_iter_next(&iter, &connection, NULL))
+        qos_connection_close(connection, 0, NULL);
+    g_ptr_array_unref(listener->due);
+    while (listener->living > 0) /* a handshake, in a thread, that hears of its end */
+        g_main_context_iteration(NULL, TRUE);
+    g_source_destroy(listener->flusher);
+    g_source_unref(listener->flusher);
+    g_hash_table_unref(listener->connections);
+    g_hash_table_unref(listener->clients);
+    g_clear_object(&listener->certificate);
+    g_clear_object(&listener->authority);
+    g_free(listener);
+}
+
+QosListenerStatistics qos_listener_statistics(const QosListener *listener)
+{
+    QosListenerStatistics statistics = listener->statistics;
+
+    statistics.connections = g_hash_table_size(listener->connections);
+    statistics.strangers = listener->strangers.length;
+    return statistics;
+}

@@ -1,0 +1,41 @@
+/*
+ * The server's sockets: who may connect, who is connected, and what has gone wrong with peers.
+ *
+ *     Unix   the peer's uid is root's, the server's own, or one that is allowed
+ *     TCP    TLS on both sides: the client's certificate is signed by the authority
+ *
+ * The connections are bounded, and so are those of which it is not known yet who they are: where
+ * there are too many of these, the oldest goes.
+ */
+#pragma once
+
+#include "server/connection.h"
+#include "server/grants.h"
+#include "server/options.h"
+
+/* Connections before their HELLO. */
+#define QOS_LISTENER_STRANGERS_MAX 64
+
+typedef struct QosListener QosListener;
+
+typedef struct {
+    guint connections; /* now, all */
+    guint strangers;   /* now, before their HELLO */
+    guint64 accepted;
+    guint64 welcomed;
+    guint64 ended[QOS_WIRE_REFUSALS]; /* by QosWireRefusal; [0]: they just went */
+} QosListenerStatistics;
+
+/* Listens where the options say. NULL with an error (QOS_ERROR) that names the address or file.
+ * `options` stay the caller's, and are there as long. */
+QosListener *qos_listener_new(const QosServerOptions *options, GError **error);
+/* Before the main loop runs. The grants are the caller's. */
+void qos_listener_set_grants(QosListener *listener, QosGrants *grants);
+/* Closes all. NULL is allowed. */
+void qos_listener_free(QosListener *listener);
+
+/* For QosGrantsOutput: `arg` is the listener. */
+void qos_listener_send(QosOwnerId id, const QosCreditMessage *message, gpointer arg);
+void qos_listener_drop(QosOwnerId id, QosWireRefusal code, const char *reason, gpointer arg);
+
+QosListenerStatistics qos_listener_statistics(const QosListener *listener);

@@ -1,0 +1,328 @@
+/*
+ * The state is one JSON object:
+ *
+ *     id, incarnation, store, uptime (s), grace, awaited, database (what is wrong with it; or null)
+ *     pool: limit, hard_limit, granted, planned, grant_speed, cancel_speed, rate, clients, refused,
+ *           advice (or null)
+ *     credits, evictions, refused, messages: {received: {TYPE: n}, sent: {TYPE: n}}
+ *     tunables: {NAME: {value, next, set, help}}
+ *     mounts: [{id, name, principal, connected (s; or null), credits, bytes, received, sent,
+ *           called_back}], the one with the most bytes first
+ *
+ * Metrics have no series for a mount beyond the first MOUNTS_MAX by bytes; the others are summed up
+ * as mount="other".
+ */
+#include "server/report.h"
+
+#include <json-glib/json-glib.h>
+#include <string.h>
+
+#define MOUNTS_MAX 50
+
+static const char *const message_names[] = {
+    "hello",  "welcome", "reset", "renew",  "enqueue", "withdraw",
+    "cancel", "reclaim", "grant", "denied", "revoke",  "restore",
+};
+
+static double seconds(QosTime time)
+{
+    return (double)time / (double)QOS_SECOND;
+}
+
+static gint by_bytes(gconstpointer one, gconstpointer other)
+{
+    const QosClient *a = *(QosClient *const *)one, *b = *(QosClient *const *)other;
+
+    if (a->pool.granted != b->pool.granted)
+        return a->pool.granted > b->pool.granted ? -1 : 1;
+    return a->id < b->id ? -1 : a->id > b->id;
+}
+
+/* Those that are more than an id; free with g_ptr_array_unref. */
+static GPtrArray *sorted_clients(const QosClients *clients)
+{
+    GPtrArray *sorted = g_ptr_array_new();
+    GHashTableIter iter;
+    gpointer data;
+
+    g_hash_table_iter_init(&iter, clients->by_id);
+    while (g_hash_table_iter_next(&iter, NULL, &data)) {
+        const QosClient *client = data;
+        if (client->link.data == NULL)
+            g_ptr_array_add(sorted, data);
+    }
+    g_ptr_array_sort(sorted, by_bytes);
+    return sorted;
+}
+
+/* --- JSON --- */
+
+static void add_text(JsonBuilder *json, const char *name, const char *text)
+{
+    json_builder_set_member_name(json, name);
+    if (text)
+        json_builder_add_string_value(json, text);
+    else
+        json_builder_add_null_value(json);
+}
+
+static void add_count(JsonBuilder *json, const char *name, guint64 count)
+{
+    json_builder_set_member_name(json, name);
+    json_builder_add_int_value(json, (gint64)count);
+}
+
+static void add_number(JsonBuilder *json, const char *name, double number)
+{
+    json_builder_set_member_name(json, name);
+    json_builder_add_double_value(json, number);
+}
+
+static void add_truth(JsonBuilder *json, const char *name, gboolean is_so)
+{
+    json_builder_set_member_name(json, name);
+    json_builder_add_boolean_value(json, is_so);
+}
+
+static void begin(JsonBuilder *json, const char *name)
+{
+    json_builder_set_member_name(json, name);
+    json_builder_begin_object(json);
+}
+
+static void add_id(JsonBuilder *json, QosOwnerId id)
+{
+    char text[17];
+
+    g_snprintf(text, sizeof(text), "%" G_GINT64_MODIFIER "x", id);
+    add_text(json, "id", text); /* more bits than JSON's numbers have */
+}
+
+static void add_pool(JsonBuilder *json, const QosPool *pool)
+{
+    g_autofree char *advice = qos_pool_advice(pool);
+
+    begin(json, "pool");
+    add_count(json, "limit", (guint64)pool->config.limit);
+    add_count(json, "hard_limit", (guint64)pool->config.hard_limit);
+    add_count(json, "granted", (guint64)pool->granted);
+    add_number(json, "planned", pool->planned);
+    add_count(json, "grant_speed", (guint64)pool->grant_speed);
+    add_count(json, "cancel_speed", (guint64)pool->cancel_speed);
+    add_number(json, "rate", pool->rate);
+    add_count(json, "clients", pool->clients);
+    add_count(json, "refused", pool->refused);
+    add_text(json, "advice", advice);
+    json_builder_end_object(json);
+}
+
+static void add_messages(JsonBuilder *json, const char *name, const guint64 *counts)
+{
+    G_STATIC_ASSERT(G_N_ELEMENTS(message_names) == QOS_MESSAGE_TYPES);
+    begin(json, name);
+    for (guint i = 0; i < QOS_MESSAGE_TYPES; i++)
+        add_count(json, message_names[i], counts[i]);
+    json_builder_end_object(json);
+}
+
+static void add_tunables(JsonBuilder *json, const QosGrantsState *state)
+{
+    begin(json, "tunables");
+    for (const char *const *name = qos_server_tunables; *name; name++) {
+        g_autofree char *value = qos_server_tunable_text(state->settings, *name);
+        g_autofree char *next = qos_server_tunable_text(state->next, *name);
+        begin(json, *name);
+        add_text(json, "value", value);
+        add_text(json, "next", next);
+        add_truth(json, "set", g_hash_table_contains(state->set, *name));
+        add_text(json, "help", qos_server_tunable_help(*name));
+        json_builder_end_object(json);
+    }
+    json_builder_end_object(json);
+}
+
+static void add_mount(JsonBuilder *json, const QosClient *client, QosTime now)
+{
+    json_builder_begin_object(json);
+    add_id(json, client->id);
+    add_text(json, "name", client->name);
+    add_text(json, "principal", client->principal);
+    if (client->is_connected)
+        add_number(json, "connected", seconds(now - client->connected));
+    else
+        add_text(json, "connected", NULL);
+    add_count(json, "credits", client->credits);
+    add_count(json, "bytes", (guint64)client->pool.granted);
+    add_count(json, "received", client->received);
+    add_count(json, "sent", client->sent);
+    add_count(json, "called_back", client->called_back);
+    json_builder_end_object(json);
+}
+
+static void add_state(JsonBuilder *json, const QosGrantsState *state)
+{
+    g_autoptr(GPtrArray) clients = sorted_clients(state->clients);
+
+    add_id(json, state->id);
+    add_count(json, "incarnation", state->incarnation);
+    add_text(json, "store", state->store);
+    add_number(json, "uptime", seconds(state->now - state->started));
+    add_truth(json, "grace", state->in_grace);
+    add_count(json, "awaited", state->awaited);
+    add_text(json, "database", state->trouble);
+    add_pool(json, state->pool);
+    add_count(json, "credits", state->lent);
+    add_count(json, "evictions", state->evictions);
+    add_count(json, "refused", state->refused);
+    begin(json, "messages");
+    add_messages(json, "received", state->received);
+    add_messages(json, "sent", state->sent);
+    json_builder_end_object(json);
+    add_tunables(json, state);
+    json_builder_set_member_name(json, "mounts");
+    json_builder_begin_array(json);
+    for (guint i = 0; i < clients->len; i++)
+        add_mount(json, clients->pdata[i], state->now);
+    json_builder_end_array(json);
+}
+
+char *qos_server_report_state(const QosGrants *grants)
+{
+    g_autoptr(JsonBuilder) json = json_builder_new();
+    g_autoptr(JsonGenerator) generator = json_generator_new();
+    g_autoptr(JsonNode) root = NULL;
+    QosGrantsState state;
+
+    qos_grants_state(grants, &state);
+    json_builder_begin_object(json);
+    add_state(json, &state);
+    json_builder_end_object(json);
+    root = json_builder_get_root(json);
+    json_generator_set_root(generator, root);
+    g_autofree char *text = json_generator_to_data(generator, NULL);
+    return g_strconcat(text, "\n", NULL);
+}
+
+/* --- metrics --- */
+
+static void append_head(GString *text, const char *name, const char *type, const char *help)
+{
+    g_string_append_printf(text, "# HELP qosfs_server_%s %s\n# TYPE qosfs_server_%s %s\n", name,
+                           help, name, type);
+}
+
+/* A line; `label` may be NULL. */
+static void append_value(GString *text, const char *name, const char *label, const char *of,
+                         double value)
+{
+    char buffer[G_ASCII_DTOSTR_BUF_SIZE];
+
+    g_string_append_printf(text, "qosfs_server_%s", name);
+    if (label) {
+        g_string_append_printf(text, "{%s=\"", label);
+        for (; *of; of++)
+            g_string_append_printf(text, *of == '\\' || *of == '"' ? "\\%c" : "%c", *of);
+        g_string_append(text, "\"}");
+    }
+    g_string_append_printf(text, " %s\n", g_ascii_formatd(buffer, sizeof(buffer), "%.17g", value));
+}
+
+static void append_one(GString *text, const char *name, const char *type, const char *help,
+                       double value)
+{
+    append_head(text, name, type, help);
+    append_value(text, name, NULL, NULL, value);
+}
+
+static void append_pool(GString *text, const QosPool *pool)
+{
+    append_one(text, "limit_bytes", "gauge", "Memory for credits: L.", (double)pool->config.limit);
+    append_one(text, "hard_limit_bytes", "gauge", "Beyond it none is granted: HL.",
+               (double)pool->config.hard_limit);
+    append_one(text, "granted_bytes", "gauge", "Memory of the credits that are granted: G.",
+               (double)pool->granted);
+    append_one(text, "planned_bytes", "gauge", "G as planned for the next step: GP.",
+               pool->planned);
+    append_one(text, "grant_speed_bytes", "gauge", "Granted in the last second: GS.",
+               (double)pool->grant_speed);
+    append_one(text, "cancel_speed_bytes", "gauge", "Given back in the last second: CS.",
+               (double)pool->cancel_speed);
+    append_one(text, "lock_rate", "gauge", "SLR, in byte-milliseconds.", pool->rate);
+    append_one(text, "grants_refused_total", "counter", "Grants beyond HL or a mount's cap.",
+               (double)pool->refused);
+}
+
+static void append_messages(GString *text, const char *name, const char *help,
+                            const guint64 *counts)
+{
+    append_head(text, name, "counter", help);
+    for (guint i = 0; i < QOS_MESSAGE_TYPES; i++)
+        append_value(text, name, "type", message_names[i], (double)counts[i]);
+}
+
+static void append_mounts(GString *text, const char *name, const char *type, const char *help,
+                          const GPtrArray *clients, double (*value)(const QosClient *client))
+{
+    double other = 0;
+
+    append_head(text, name, type, help);
+    for (guint i = 0; i < clients->len; i++) {
+        const QosClient *client = clients->pdata[i];
+        if (i < MOUNTS_MAX) {
+            g_autofree char *label =
+                g_strdup_printf("%s#%" G_GINT64_MODIFIER "x", client->name, client->id);
+            append_value(text, name, "mount", label, value(client));
+        } else {
+            other += value(client);
+        }
+    }
+    if (clients->len > MOUNTS_MAX)
+        append_value(text, name, "mount", "other", other);
+}
+
+static double credits_of(const QosClient *client)
+{
+    return (double)client->credits;
+}
+
+static double bytes_of(const QosClient *client)
+{
+    return (double)client->pool.granted;
+}
+
+static double called_back_of(const QosClient *client)
+{
+    return (double)client->called_back;
+}
+
+char *qos_server_report_metrics(const QosGrants *grants)
+{
+    GString *text = g_string_new(NULL);
+    QosGrantsState state;
+
+    qos_grants_state(grants, &state);
+    g_autoptr(GPtrArray) clients = sorted_clients(state.clients);
+    append_head(text, "info", "gauge", "The version of qosfs-server.");
+    append_value(text, "info", "version", QOSFS_VERSION, 1);
+    append_one(text, "uptime_seconds", "gauge", "Since its start.",
+               seconds(state.now - state.started));
+    append_one(text, "incarnation", "counter", "Starts over the same database.", state.incarnation);
+    append_one(text, "grace", "gauge", "1: nothing new is granted yet.", state.in_grace ? 1 : 0);
+    append_one(text, "database_failing", "gauge", "1: the database cannot be written to.",
+               state.trouble ? 1 : 0);
+    append_one(text, "mounts", "gauge", "Mounts that are known.", clients->len);
+    append_one(text, "credits", "gauge", "Credits that are granted.", (double)state.lent);
+    append_one(text, "evictions_total", "counter", "Mounts that lost credits with their lease.",
+               (double)state.evictions);
+    append_one(text, "refused_total", "counter", "Mounts that were refused.",
+               (double)state.refused);
+    append_pool(text, state.pool);
+    append_messages(text, "received_total", "Messages received.", state.received);
+    append_messages(text, "sent_total", "Messages sent.", state.sent);
+    append_mounts(text, "mount_credits", "gauge", "A mount's credits.", clients, credits_of);
+    append_mounts(text, "mount_bytes", "gauge", "The memory of a mount's credits.", clients,
+                  bytes_of);
+    append_mounts(text, "mount_called_back_total", "counter", "A mount's credits called back.",
+                  clients, called_back_of);
+    return g_string_free(text, FALSE);
+}

@@ -1,0 +1,11 @@
+/*
+ * What the server says of itself.
+ */
+#pragma once
+
+#include "server/grants.h"
+
+/* JSON for qosfsctl and scripts: one object, ended by a newline; free with g_free. */
+char *qos_server_report_state(const QosGrants *grants);
+/* Prometheus text format; free with g_free. */
+char *qos_server_report_metrics(const QosGrants *grants);

@@ -1,0 +1,185 @@
+#include "server/tunable.h"
+
+#include <errno.h>
+
+#include "base/error.h"
+#include "base/units.h"
+#include "core/wire.h"
+
+typedef struct {
+    const char *help;
+    gboolean (*parse)(QosServerSettings *settings, const char *text, GError **error);
+    char *(*print)(const QosServerSettings *settings);
+    gboolean waits;
+} Tunable;
+
+static gboolean parse_limit(QosServerSettings *settings, const char *text, GError **error)
+{
+    return qos_parse_bytes(text, &settings->pool.limit, error);
+}
+
+static char *print_limit(const QosServerSettings *settings)
+{
+    return qos_format_bytes_exact(settings->pool.limit);
+}
+
+static gboolean parse_hard_limit(QosServerSettings *settings, const char *text, GError **error)
+{
+    return qos_parse_bytes(text, &settings->pool.hard_limit, error);
+}
+
+static char *print_hard_limit(const QosServerSettings *settings)
+{
+    return qos_format_bytes_exact(settings->pool.hard_limit);
+}
+
+static gboolean parse_floor(QosServerSettings *settings, const char *text, GError **error)
+{
+    return qos_parse_bytes(text, &settings->pool.floor, error);
+}
+
+static char *print_floor(const QosServerSettings *settings)
+{
+    return qos_format_bytes_exact(settings->pool.floor);
+}
+
+static gboolean parse_cap(QosServerSettings *settings, const char *text, GError **error)
+{
+    return qos_parse_bytes(text, &settings->pool.cap, error);
+}
+
+static char *print_cap(const QosServerSettings *settings)
+{
+    return qos_format_bytes_exact(settings->pool.cap);
+}
+
+static gboolean parse_law(QosServerSettings *settings, const char *text, GError **error)
+{
+    if (g_str_equal(text, "steady"))
+        settings->pool.law = QOS_POOL_STEADY;
+    else if (g_str_equal(text, "hld"))
+        settings->pool.law = QOS_POOL_HLD;
+    else
+        qos_set_error(error, EINVAL, "\"%s\" is neither steady nor hld", text);
+    return g_str_equal(text, "steady") || g_str_equal(text, "hld");
+}
+
+static char *print_law(const QosServerSettings *settings)
+{
+    return g_strdup(settings->pool.law == QOS_POOL_HLD ? "hld" : "steady");
+}
+
+static gboolean parse_lease(QosServerSettings *settings, const char *text, GError **error)
+{
+    QosTime lease;
+
+    if (!qos_parse_duration(text, &lease, error))
+        return FALSE;
+    if (lease < QOS_SECOND || lease > 3600 * QOS_SECOND) {
+        qos_set_error(error, ERANGE, "%s is not within 1 s and 1 h", text);
+        return FALSE;
+    }
+    settings->lease = lease;
+    return TRUE;
+}
+
+static char *print_lease(const QosServerSettings *settings)
+{
+    return g_strdup_printf("%" G_GINT64_FORMAT "ms", settings->lease / QOS_MILLISECOND);
+}
+
+static gboolean parse_group(QosServerSettings *settings, const char *text, GError **error)
+{
+    gint64 group;
+
+    if (!qos_parse_integer("group", text, 1, QOS_WIRE_GROUP_MAX, &group, error))
+        return FALSE;
+    if ((group & (group - 1)) != 0) {
+        qos_set_error(error, EINVAL, "%s is no power of two", text);
+        return FALSE;
+    }
+    settings->group = (guint)group;
+    return TRUE;
+}
+
+static char *print_group(const QosServerSettings *settings)
+{
+    return g_strdup_printf("%u", settings->group);
+}
+
+const char *const qos_server_tunables[] = {"limit", "hard-limit", "floor", "cap",
+                                           "law",   "lease",      "group", NULL};
+
+static const Tunable tunables[] = {
+    {"memory for credits: L", parse_limit, print_limit, FALSE},
+    {"beyond it no credit is granted: HL; if only the limit is set, 1.25 of that", parse_hard_limit,
+     print_hard_limit, FALSE},
+    {"what each mount may keep cached whatever the load", parse_floor, print_floor, FALSE},
+    {"what one mount may have; 0: no cap", parse_cap, print_cap, FALSE},
+    {"how the lock rate is set: steady or hld", parse_law, print_law, FALSE},
+    {"how long a silent mount keeps what it has; from the next start on, a shorter one when no "
+     "mount is left then",
+     parse_lease, print_lease, TRUE},
+    {"inodes in a resource, a power of two; from the next start on", parse_group, print_group,
+     TRUE},
+};
+
+static const Tunable *find(const char *name)
+{
+    G_STATIC_ASSERT(G_N_ELEMENTS(tunables) + 1 == G_N_ELEMENTS(qos_server_tunables));
+    for (guint i = 0; i < G_N_ELEMENTS(tunables); i++) {
+        if (g_str_equal(qos_server_tunables[i], name))
+            return &tunables[i];
+    }
+    return NULL;
+}
+
+const char *qos_server_tunable_help(const char *name)
+{
+    const Tunable *tunable = find(name);
+
+    return tunable ? tunable->help : NULL;
+}
+
+char *qos_server_tunable_text(const QosServerSettings *settings, const char *name)
+{
+    return find(name)->print(settings);
+}
+
+gboolean qos_server_tunable_waits(const char *name)
+{
+    return find(name)->waits;
+}
+
+gint64 qos_server_hard_limit(gint64 limit)
+{
+    limit = MIN(limit, QOS_POOL_BYTES_MAX);
+    return MIN(limit + limit / 4, QOS_POOL_BYTES_MAX);
+}
+
+gboolean qos_server_settings_apply(QosServerSettings *settings, GHashTable *set, GError **error)
+{
+    QosServerSettings changed = *settings;
+    GHashTableIter iter;
+    gpointer name, text;
+
+    g_hash_table_iter_init(&iter, set);
+    while (g_hash_table_iter_next(&iter, &name, &text)) {
+        const Tunable *tunable = find(name);
+        g_autoptr(GError) reason = NULL;
+        if (!tunable) {
+            qos_set_error(error, ENOENT, "there is no tunable \"%s\"", (char *)name);
+            return FALSE;
+        }
+        if (!tunable->parse(&changed, text, &reason)) {
+            qos_set_error(error, reason->code, "%s: %s", (char *)name, reason->message);
+            return FALSE;
+        }
+    }
+    if (g_hash_table_contains(set, "limit") && !g_hash_table_contains(set, "hard-limit"))
+        changed.pool.hard_limit = qos_server_hard_limit(changed.pool.limit);
+    if (!qos_pool_config_check(&changed.pool, error))
+        return FALSE;
+    *settings = changed;
+    return TRUE;
+}

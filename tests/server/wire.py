@@ -1,0 +1,156 @@
+"""The wire between mounts and server (core/wire.h, core/credit.h) in Python: a peer for tests and benchmarks that knows
+nothing of the program's own code."""
+import socket
+import ssl
+import struct
+
+VERSION = 1
+FRAME_MAX = 1 << 20
+HELLO, WELCOME, REFUSED, CREDITS = 1, 2, 3, 4
+BAD_VERSION, OTHER_STORE, IDENTITY_TAKEN, NOT_PERMITTED, FULL, BROKEN_PROTOCOL = range(1, 7)
+(M_HELLO, M_WELCOME, M_RESET, M_RENEW, M_ENQUEUE, M_WITHDRAW, M_CANCEL, M_RECLAIM, M_GRANT, M_DENIED,
+ M_REVOKE) = range(11)
+INODE = 0  # a type of resource
+
+TIMEOUT = 30  # seconds that an answer may take
+
+
+def frame(kind, payload):
+    return struct.pack("<IB", len(payload) + 1, kind) + payload
+
+
+def text(value):
+    return bytes([len(value)]) + value
+
+
+def hello(owner=4711, version=VERSION, incarnation=1, store=b"test:1", name=b"peer:/qos"):
+    return frame(HELLO, b"QOFS" + struct.pack("<IQI", version, owner, incarnation) + text(store) + text(name))
+
+
+_HEAD = struct.Struct("<BIQIQQQQQQQQQQ")
+
+
+def message(kind, session=0, sequence=0, acknowledged=0, lender=0, request=0, inode=0, reads=0, writes=0, granted=0):
+    """A credit message about an inode's bits, with its length."""
+    head = _HEAD.pack(kind, 0, session, lender, sequence, acknowledged, 0, 0, 0, 0, 0, 0, request, 0)
+    resource = struct.pack("<BBQ", INODE, 8, inode)
+    whole = head + resource + struct.pack("<IIQI", reads, writes, granted, 0)
+    return struct.pack("<I", len(whole)) + whole
+
+
+class Message:
+    """A received one: what tests look at."""
+
+    def __init__(self, payload):
+        (self.kind, self.flags, self.session, self.lender, self.sequence, self.acknowledged, _, self.lease, _, _, _, _,
+         self.request, self.delay) = _HEAD.unpack_from(payload)
+        rest = payload[_HEAD.size:]
+        length = rest[1]
+        self.resource = rest[:2 + length]
+        self.credit = rest[2 + length:]
+        if self.resource[0] == INODE:
+            self.reads, self.writes, self.granted = struct.unpack_from("<IIQ", self.credit)
+
+
+def messages(payload):
+    while payload:
+        length, = struct.unpack_from("<I", payload)
+        yield Message(payload[4:4 + length])
+        payload = payload[4 + length:]
+
+
+class Gone(Exception):
+    """The server has closed the connection."""
+
+
+class Peer:
+    """A connection. `address` is a path, or (host, port) with a TLS context."""
+
+    sessions = 0  # so many have begun: their names grow
+
+    def __init__(self, address, context=None, receive_buffer=None):
+        kind = socket.AF_INET if isinstance(address, tuple) else socket.AF_UNIX
+        self.socket = socket.socket(kind)
+        self.socket.settimeout(TIMEOUT)
+        if receive_buffer:
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        self.socket.connect(address if isinstance(address, tuple) else str(address))
+        if context:
+            self.socket = context.wrap_socket(self.socket)
+        self._bytes = b""
+        self.session = self.sequence = self.received = self.lender = 0
+
+    def close(self):
+        self.socket.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    # --- frames ---
+
+    def send(self, data):
+        self.socket.sendall(data)
+
+    def receive(self):
+        """The next frame: its type and payload. Gone at the end."""
+        while len(self._bytes) < 4 or len(self._bytes) < 4 + struct.unpack_from("<I", self._bytes)[0]:
+            try:
+                data = self.socket.recv(1 << 16)
+            except (ConnectionError, ssl.SSLError) as error:
+                raise Gone from error
+            if not data:
+                raise Gone
+            self._bytes += data
+        length, kind = struct.unpack_from("<IB", self._bytes)
+        payload = self._bytes[5:4 + length]
+        self._bytes = self._bytes[4 + length:]
+        return kind, payload
+
+    def refusal(self):
+        """The code and reason of the REFUSED that comes next, behind which nothing comes."""
+        kind, payload = self.receive()
+        assert kind == REFUSED, (kind, payload)
+        try:
+            raise AssertionError(self.receive())
+        except Gone:
+            return payload[0], payload[2:].decode()
+
+    # --- sessions ---
+
+    def greet(self, owner, **more):
+        """HELLO, and the session's; returns the payload of WELCOME."""
+        self.send(hello(owner, **more))
+        kind, payload = self.receive()
+        assert kind == WELCOME, (kind, payload)
+        Peer.sessions += 1
+        self.session = (more.get("incarnation", 1) << 32) + Peer.sessions
+        self.send(frame(CREDITS, message(M_HELLO, self.session)))
+        welcome = self.next_message(M_WELCOME)
+        self.lender = welcome.lender
+        return payload
+
+    def next_message(self, *kinds):
+        """The next message of these kinds; the numbered ones before are taken note of."""
+        while True:
+            if not getattr(self, "_queue", None):
+                kind, payload = self.receive()
+                assert kind == CREDITS, (kind, payload)
+                self._queue = list(messages(payload))
+            found = self._queue.pop(0)
+            if found.sequence and found.sequence != self.received + 1:
+                continue  # a repetition
+            self.received = max(self.received, found.sequence)
+            if found.kind in kinds:
+                return found
+
+    def numbered(self, kind, **fields):
+        self.sequence += 1
+        return message(kind, self.session, self.sequence, self.received, self.lender, **fields)
+
+    def enqueue(self, inode, reads=1, writes=0):
+        self.send(frame(CREDITS, self.numbered(M_ENQUEUE, request=self.sequence + 1, inode=inode, reads=reads,
+                                               writes=writes)))
+        return self.next_message(M_GRANT, M_DENIED)

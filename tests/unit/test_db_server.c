@@ -1,0 +1,165 @@
+/*
+ * The server's database: what it has again after a restart, and what it does while it cannot write.
+ */
+#include <errno.h>
+#include <glib/gstdio.h>
+#include <sqlite3.h>
+
+#include "base/error.h"
+#include "db/db_server.h"
+
+#define PATIENCE (60 * G_TIME_SPAN_SECOND)
+
+typedef struct {
+    char *folder, *path;
+    QosServerDb *db;
+    GArray *saved; /* of QosOwnerId */
+    char *trouble;
+    guint changes; /* of trouble */
+} Fixture;
+
+static void saved(QosOwnerId client, gpointer arg)
+{
+    g_array_append_val(((Fixture *)arg)->saved, client);
+}
+
+static void trouble(const char *message, gpointer arg)
+{
+    Fixture *fixture = arg;
+
+    g_free(fixture->trouble);
+    fixture->trouble = g_strdup(message);
+    fixture->changes++;
+}
+
+static const QosServerRecord *reopen(Fixture *fixture)
+{
+    const QosServerDbCalls calls = {saved, trouble, fixture};
+    g_autoptr(GError) error = NULL;
+
+    qos_server_db_close(fixture->db);
+    fixture->db = qos_server_db_open(fixture->path, &calls, &error);
+    g_assert_no_error(error);
+    return qos_server_db_record(fixture->db);
+}
+
+static void set_up(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
+{
+    fixture->folder = g_dir_make_tmp("qosfs-db-server-XXXXXX", NULL);
+    fixture->path = g_build_filename(fixture->folder, "deep", "server.db", NULL);
+    fixture->saved = g_array_new(FALSE, FALSE, sizeof(QosOwnerId));
+    reopen(fixture);
+}
+
+static void tear_down(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
+{
+    static const char *const suffixes[] = {"", "-wal", "-shm", ".lock"};
+    g_autofree char *deep = g_path_get_dirname(fixture->path);
+
+    qos_server_db_close(fixture->db);
+    for (guint i = 0; i < G_N_ELEMENTS(suffixes); i++) {
+        g_autofree char *name = g_strconcat(fixture->path, suffixes[i], NULL);
+        g_unlink(name);
+    }
+    g_assert_cmpint(g_rmdir(deep), ==, 0);
+    g_assert_cmpint(g_rmdir(fixture->folder), ==, 0);
+    g_free(fixture->path);
+    g_free(fixture->folder);
+    g_free(fixture->trouble);
+    g_array_unref(fixture->saved);
+}
+
+static gboolean wake(G_GNUC_UNUSED gpointer data)
+{
+    return G_SOURCE_CONTINUE;
+}
+
+/* Until there are so many saved, or so many changes of trouble. */
+static void wait_for(const guint *count, guint wanted)
+{
+    gint64 end = g_get_monotonic_time() + PATIENCE;
+    guint timer = g_timeout_add(50, wake, NULL);
+
+    while (*count < wanted && g_get_monotonic_time() < end)
+        g_main_context_iteration(NULL, TRUE);
+    g_source_remove(timer);
+    g_assert_cmpuint(*count, ==, wanted);
+}
+
+static void test_restart(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
+{
+    const QosOwnerId large = G_MAXUINT64 - 1;
+    const QosServerRecord *record = qos_server_db_record(fixture->db);
+    QosOwnerId id = record->id;
+
+    g_assert_cmpuint(record->incarnation, ==, 1);
+    g_assert_cmpuint(id, !=, 0);
+    g_assert_null(record->store);
+    g_assert_cmpuint(record->clients->len, ==, 0);
+    qos_server_db_save_client(fixture->db, large, "uid 0", "node:/mnt");
+    qos_server_db_save_client(fixture->db, 7, "CN=b", "other");
+    wait_for(&fixture->saved->len, 2);
+    qos_server_db_save_store(fixture->db, "ext4:17");
+    qos_server_db_save_tunable(fixture->db, "limit", "1G");
+    qos_server_db_save_tunable(fixture->db, "cap", "1M");
+    qos_server_db_save_tunable(fixture->db, "cap", NULL);
+    qos_server_db_forget_client(fixture->db, 7);
+
+    record = reopen(fixture);
+    g_assert_cmpuint(record->id, ==, id);
+    g_assert_cmpuint(record->incarnation, ==, 2);
+    g_assert_cmpstr(record->store, ==, "ext4:17");
+    g_assert_cmpuint(record->clients->len, ==, 1);
+    const QosServerDbClient *client = record->clients->pdata[0];
+    g_assert_cmpuint(client->id, ==, large);
+    g_assert_cmpstr(client->principal, ==, "uid 0");
+    g_assert_cmpstr(client->name, ==, "node:/mnt");
+    g_assert_cmpuint(g_hash_table_size(record->tunables), ==, 1);
+    g_assert_cmpstr(g_hash_table_lookup(record->tunables, "limit"), ==, "1G");
+    g_assert_cmpuint(reopen(fixture)->incarnation, ==, 3);
+}
+
+static void test_one_server(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
+{
+    const QosServerDbCalls calls = {saved, trouble, fixture};
+    g_autoptr(GError) error = NULL;
+
+    g_assert_null(qos_server_db_open(fixture->path, &calls, &error));
+    g_assert_error(error, QOS_ERROR, EBUSY);
+    g_assert_nonnull(strstr(error->message, "another server uses it"));
+}
+
+/* While another program keeps the database from being written, what is handed over waits, and the
+ * last word counts. */
+static void test_trouble(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
+{
+    sqlite3 *other = NULL;
+
+    g_assert_cmpint(sqlite3_open(fixture->path, &other), ==, SQLITE_OK);
+    g_assert_cmpint(sqlite3_exec(other, "BEGIN IMMEDIATE", NULL, NULL, NULL), ==, SQLITE_OK);
+    qos_server_db_save_client(fixture->db, 5, "uid 0", "first");
+    wait_for(&fixture->changes, 1);
+    g_assert_nonnull(strstr(fixture->trouble, "cannot write to it"));
+    g_assert_cmpuint(fixture->saved->len, ==, 0);
+    qos_server_db_save_client(fixture->db, 5, "uid 0", "last");
+    qos_server_db_save_client(fixture->db, 6, "uid 0", "gone");
+    qos_server_db_forget_client(fixture->db, 6);
+    g_assert_cmpint(sqlite3_exec(other, "COMMIT", NULL, NULL, NULL), ==, SQLITE_OK);
+    sqlite3_close(other);
+    wait_for(&fixture->changes, 2);
+    g_assert_null(fixture->trouble);
+    wait_for(&fixture->saved->len, 1);
+
+    const QosServerRecord *record = reopen(fixture);
+    g_assert_cmpuint(record->clients->len, ==, 1);
+    g_assert_cmpstr(((const QosServerDbClient *)record->clients->pdata[0])->name, ==, "last");
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add("/db-server/restart", Fixture, NULL, set_up, test_restart, tear_down);
+    g_test_add("/db-server/one-server", Fixture, NULL, set_up, test_one_server, tear_down);
+    g_test_add("/db-server/trouble", Fixture, NULL, set_up, test_trouble, tear_down);
+    return g_test_run();
+}
