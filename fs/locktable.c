@@ -61,6 +61,15 @@ gboolean qos_locktable_has_owner(const QosLocktable *table, guint64 owner)
     return FALSE;
 }
 
+gboolean qos_locktable_has_handle(const QosLocktable *table, gconstpointer handle)
+{
+    for (guint i = 0; i < count_of(table); i++) {
+        if (lock_at(table, i)->handle == handle)
+            return TRUE;
+    }
+    return FALSE;
+}
+
 /* By halves: as many steps for each lock as there are halvings. */
 static QosCredit join_locks(const QosLock *locks, guint count)
 {

@@ -61,6 +61,8 @@ gboolean qos_locktable_unset(QosLocktable *table, guint64 owner, guint64 first, 
 gboolean qos_locktable_unset_handle(QosLocktable *table, gconstpointer handle);
 /* The owner has something. */
 gboolean qos_locktable_has_owner(const QosLocktable *table, guint64 owner);
+/* Something was taken by that open file. */
+gboolean qos_locktable_has_handle(const QosLocktable *table, gconstpointer handle);
 /* All of it as one credit; cleared by the caller. */
 QosCredit qos_locktable_join(const QosLocktable *table);
 

@@ -8,6 +8,7 @@
 
 #include "ops/control.h"
 #include "ops/handle.h"
+#include "ops/locks.h"
 #include "ops/operations.h"
 
 /* Since Linux 6.9; older C libraries do not name it. */
@@ -45,14 +46,24 @@ static DataOp *data_op_new(fuse_req_t request, struct fuse_file_info *info, QosO
     return op;
 }
 
+/* He who had locked the file, and lost that, is not to go on as if he had not (docs/locks.md). */
+static gboolean has_lost_locks(const QosOp *op)
+{
+    return qos_handle_locking(op->handle) != QOS_LOCKING_NONE &&
+           qos_locks_are_lost(op->fs->locks, op->handle);
+}
+
 /* --- read --- */
 
 static int run_read(QosOp *op)
 {
     DataOp *read_op = (DataOp *)op;
     void *buffer = qos_op_buffer(read_op->size);
-    ssize_t length = pread(op->handle->fd, buffer, read_op->size, read_op->offset);
+    ssize_t length;
 
+    if (has_lost_locks(op))
+        return -EIO;
+    length = pread(op->handle->fd, buffer, read_op->size, read_op->offset);
     if (length < 0)
         return -errno;
     op->moved = (guint64)length;
@@ -128,6 +139,8 @@ static int run_write(QosOp *op)
     DataOp *write_op = (DataOp *)op;
     ssize_t length;
 
+    if (has_lost_locks(op))
+        return -EIO;
     if (write_op->kills && qos_cred_is_root()) {
         int error = qos_attr_kill_privileges(op->handle->fd);
 

@@ -18,6 +18,7 @@ typedef struct QosTolls QosTolls;           /* ops/toll.h */
 typedef struct QosBackings QosBackings;     /* ops/backing.h */
 typedef struct QosNamers QosNamers;         /* ops/namers.h */
 typedef struct QosRoot QosRoot;             /* ops/root.h */
+typedef struct QosLocks QosLocks;           /* ops/locks.h */
 
 /* virtiofsd's words: what the kernel may cache. */
 typedef enum {
@@ -54,6 +55,7 @@ typedef struct QosFs {
     QosInterrupts *interrupts;
     QosTolls *tolls;
     QosBackings *backings;
+    QosLocks *locks; /* NULL: no lock server, the kernel keeps the locks of this mount alone */
 } QosFs;
 
 /* The QosFs of a request. */

@@ -74,6 +74,16 @@ void qos_handle_spare_atime(QosHandle *handle)
     qos_cred_lower();
 }
 
+void qos_handle_set_locking(QosHandle *handle, QosLocking locking)
+{
+    gint before = __atomic_load_n(&handle->locking, __ATOMIC_RELAXED);
+
+    while (before < (gint)locking &&
+           !__atomic_compare_exchange_n(&handle->locking, &before, locking, FALSE, __ATOMIC_RELEASE,
+                                        __ATOMIC_RELAXED))
+        ;
+}
+
 QosHandle *qos_handle_ref(QosHandle *handle)
 {
     g_atomic_int_inc(&handle->references);

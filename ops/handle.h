@@ -19,6 +19,13 @@ typedef struct QosDirStream QosDirStream; /* ops/dir.c */
 
 typedef struct QosHandles QosHandles;
 
+/* Of an open file: locks across mounts (ops/locks.h). */
+typedef enum {
+    QOS_LOCKING_NONE,
+    QOS_LOCKING_USED, /* something was locked by it */
+    QOS_LOCKING_LOST, /* and was lost since; for ever */
+} QosLocking;
+
 typedef struct QosHandle {
     gint references; /* atomic */
     QosHandles *handles;
@@ -29,6 +36,7 @@ typedef struct QosHandle {
     QosLoan file;
     QosBackingOpen backing; /* files: how it joins the other opens of its file */
     QosOpenFile *open_file; /* files: shared with other jobs? */
+    gint locking;           /* atomic; files: QosLocking */
     QosDirStream *stream;   /* atomic; directories: where the reading stands, NULL while in use */
 } QosHandle;
 
@@ -42,6 +50,13 @@ QosHandle *qos_handle_new(QosHandles *handles, int fd, int flags, QosCaller *cal
 void qos_handle_spare_atime(QosHandle *handle);
 QosHandle *qos_handle_ref(QosHandle *handle);
 void qos_handle_unref(QosHandle *handle); /* NULL is allowed */
+
+static inline QosLocking qos_handle_locking(const QosHandle *handle)
+{
+    return (QosLocking)__atomic_load_n(&handle->locking, __ATOMIC_ACQUIRE);
+}
+/* Goes up only. */
+void qos_handle_set_locking(QosHandle *handle, QosLocking locking);
 
 /* The kernel's reference, borrowed; NULL where `info` is. */
 static inline QosHandle *qos_handle_from(const struct fuse_file_info *info)

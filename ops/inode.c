@@ -281,6 +281,14 @@ void qos_loan_return(QosLoan *loan)
     *loan = (QosLoan){.fd = -1};
 }
 
+void qos_loan_name(const QosLoan *loan, QosFileName *ret_name)
+{
+    const QosInodeKey *key = &loan->inode->key;
+
+    ret_name->number = key->number;
+    ret_name->device = key->device != loan->inodes->root_device ? key->device : 0;
+}
+
 gboolean qos_inodes_is_directory(QosInodes *inodes, fuse_ino_t id)
 {
     guint64 key = id;

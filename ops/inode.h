@@ -81,6 +81,14 @@ gboolean qos_loan_wants_flush(const QosLoan *loan);
 /* FALSE also where `id` is not known. */
 gboolean qos_inodes_is_directory(QosInodes *inodes, fuse_ino_t id);
 
+/* A file as every mount of the store names it to the lock server. */
+typedef struct {
+    guint64 number; /* the store's inode number */
+    guint64 device; /* 0: that of SRC; else st_dev of what is mounted below */
+} QosFileName;
+
+void qos_loan_name(const QosLoan *loan, QosFileName *ret_name);
+
 /* The inode number to show for file `number` of `device`: unique over all devices below SRC. */
 guint64 qos_inodes_shown(QosInodes *inodes, dev_t device, guint64 number);
 /* Known to the kernel, the root included. */

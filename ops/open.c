@@ -55,10 +55,11 @@ static void set_caching(QosOp *op, const QosHandle *handle)
 }
 
 /* Whether each close() is to be told. Where the file may be mapped for writing, it is: that is when
- * the kernel writes back what was written so. */
+ * the kernel writes back what was written so. So it is with locks across mounts, which it ends. */
 static gboolean wants_flush(const QosOp *op, const QosHandle *handle)
 {
-    return (op->reply.info.flags & O_ACCMODE) == O_RDWR || qos_loan_wants_flush(&handle->file);
+    return op->fs->locks != NULL || (op->reply.info.flags & O_ACCMODE) == O_RDWR ||
+           qos_loan_wants_flush(&handle->file);
 }
 
 /* TRUE where the opener's job is exempt from all that this open allows. */
@@ -314,12 +315,18 @@ void qosfs_op_tmpfile(fuse_req_t request, fuse_ino_t parent, mode_t mode,
 
 /* --- closing --- */
 
+typedef struct {
+    QosOp op;
+    guint64 owner; /* of locks */
+} FlushOp;
+
 /* A close() of one of the caller's descriptors: tells the store, and hears its errors. Where no
  * descriptor is left to close, his close() shall not fail for that. */
 static int run_flush(QosOp *op)
 {
     int copy = dup(op->handle->fd);
 
+    qos_lock_flush(op->fs, op->handle, ((FlushOp *)op)->owner);
     if (copy < 0)
         return fdatasync(op->handle->fd) == 0 ? 0 : -errno;
     return close(copy) == 0 ? 0 : -errno;
@@ -327,20 +334,22 @@ static int run_flush(QosOp *op)
 
 void qosfs_op_flush(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info *info)
 {
-    QosOp *op;
+    FlushOp *flush;
 
     if (qos_control_owns(ino)) {
         fuse_reply_err(request, 0);
         return;
     }
-    op = qos_op_new(request, sizeof(*op), QOS_OP_FLUSH, run_flush);
-    qos_op_use_handle(op, info);
-    qos_op_submit_urgent(op);
+    flush = qos_op_new(request, sizeof(*flush), QOS_OP_FLUSH, run_flush);
+    flush->owner = info->lock_owner;
+    qos_op_use_handle(&flush->op, info);
+    qos_op_submit_urgent(&flush->op);
 }
 
 /* Gives back the kernel's reference; the operation's own is the last. */
 static int run_release(QosOp *op)
 {
+    qos_lock_release(op->fs, op->handle);
     qos_backing_leave(&op->handle->backing);
     qos_handle_unref(op->handle);
     return 0;

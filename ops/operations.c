@@ -1,8 +1,8 @@
 /*
  * The table of operations, and what the mount asks of the kernel at its start.
  *
- * Locks (getlk, setlk, flock) are missing on purpose: the kernel keeps them among the processes of
- * the mount. bmap and poll have no meaning here.
+ * Without a lock server the kernel is not told of getlk, setlk and flock: it keeps locks among the
+ * processes of the mount by itself. bmap and poll have no meaning here.
  */
 #include "ops/operations.h"
 
@@ -41,6 +41,10 @@ static void init(void *user_data, struct fuse_conn_info *connection)
         fuse_set_feature_flag(connection, wanted[i]);
     for (guint i = 0; i < G_N_ELEMENTS(unwanted); i++)
         fuse_unset_feature_flag(connection, unwanted[i]);
+    if (fs->locks != NULL) {
+        fuse_set_feature_flag(connection, FUSE_CAP_POSIX_LOCKS);
+        fuse_set_feature_flag(connection, FUSE_CAP_FLOCK_LOCKS);
+    }
     /* A node id is one file for ever, and so one target. */
     if (fs->config.cache != QOS_CACHE_NONE)
         fuse_set_feature_flag(connection, FUSE_CAP_CACHE_SYMLINKS);
@@ -78,6 +82,9 @@ const struct fuse_lowlevel_ops qosfs_operations = {
     .flush = qosfs_op_flush,
     .release = qosfs_op_release,
     .fsync = qosfs_op_fsync,
+    .getlk = qosfs_op_getlk,
+    .setlk = qosfs_op_setlk,
+    .flock = qosfs_op_flock,
     .fallocate = qosfs_op_fallocate,
     .lseek = qosfs_op_lseek,
     .copy_file_range = qosfs_op_copy_file_range,

@@ -87,3 +87,15 @@ void qosfs_op_removexattr(fuse_req_t request, fuse_ino_t ino, const char *name);
 void qosfs_op_ioctl(fuse_req_t request, fuse_ino_t ino, unsigned int command, void *argument,
                     struct fuse_file_info *info, unsigned flags, const void *input,
                     size_t input_size, size_t output_size);
+
+/* --- lock.c; with a lock server --- */
+void qosfs_op_getlk(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info *info,
+                    struct flock *lock);
+void qosfs_op_setlk(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info *info,
+                    struct flock *lock, int sleep);
+void qosfs_op_flock(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info *info, int operation);
+
+/* A close() of the lock owner's: his record locks on the file end. */
+void qos_lock_flush(const QosFs *fs, const QosHandle *handle, guint64 owner);
+/* The last close of the open file. */
+void qos_lock_release(const QosFs *fs, const QosHandle *handle);

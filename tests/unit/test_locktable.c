@@ -107,7 +107,9 @@ static void test_handles(void)
     lock = lock_of(2, 20, 29, TRUE);
     lock.handle = &second;
     qos_locktable_set(&table, &lock);
+    g_assert_true(qos_locktable_has_handle(&table, &first));
     g_assert_true(qos_locktable_unset_handle(&table, &first));
+    g_assert_false(qos_locktable_has_handle(&table, &first));
     g_assert_false(qos_locktable_unset_handle(&table, &first));
     g_assert_false(qos_locktable_has_owner(&table, 1));
     g_assert_true(qos_locktable_has_owner(&table, 2));

@@ -1,0 +1,111 @@
+/*
+ * fcntl and flock on a mount with a lock server: the requests, as ops/locks.h has them.
+ *
+ * They are about no data of the store, so they pass no gate: they cost no slot and no token.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/file.h>
+
+#include "ops/control.h"
+#include "ops/handle.h"
+#include "ops/locks.h"
+#include "ops/operations.h"
+
+#define WHOLE_FILE ((QosSpan){0, G_MAXINT64, FALSE})
+
+/* libfuse has made l_whence SEEK_SET, and l_len 0 for "to the end". */
+static QosSpan span_of(const struct flock *lock)
+{
+    guint64 first = (guint64)lock->l_start;
+    guint64 last = lock->l_len == 0 ? G_MAXINT64 : first + (guint64)lock->l_len - 1;
+
+    return (QosSpan){first, last, lock->l_type == F_WRLCK};
+}
+
+static void take(fuse_req_t request, const struct fuse_file_info *info, QosLocksKind kind,
+                 QosLocksMode mode, QosSpan span, gint32 pid)
+{
+    QosHandle *handle = qos_handle_from(info);
+    QosLock lock = {.owner = info->lock_owner, .pid = pid, .handle = handle, .span = span};
+    QosFileName name;
+
+    qos_handle_set_locking(handle, QOS_LOCKING_USED);
+    qos_loan_name(&handle->file, &name);
+    qos_locks_take(qos_fs(request)->locks, request, &name, kind, mode, &lock);
+}
+
+static void give(fuse_req_t request, const struct fuse_file_info *info, QosLocksKind kind,
+                 QosSpan span)
+{
+    QosFileName name;
+
+    qos_loan_name(&qos_handle_from(info)->file, &name);
+    qos_locks_give(qos_fs(request)->locks, &name, kind, info->lock_owner, span.first, span.last);
+}
+
+/* TRUE where it was answered: there is nothing to lock in .qosfs. */
+static gboolean refuse(fuse_req_t request, fuse_ino_t ino)
+{
+    if (!qos_control_owns(ino))
+        return FALSE;
+    fuse_reply_err(request, ENOLCK);
+    return TRUE;
+}
+
+void qosfs_op_getlk(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info *info,
+                    struct flock *lock)
+{
+    if (!refuse(request, ino))
+        take(request, info, QOS_LOCKS_RECORD, QOS_LOCKS_TEST, span_of(lock), lock->l_pid);
+}
+
+void qosfs_op_setlk(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info *info,
+                    struct flock *lock, int sleep)
+{
+    if (refuse(request, ino))
+        return;
+    if (lock->l_type == F_UNLCK) {
+        give(request, info, QOS_LOCKS_RECORD, span_of(lock));
+        fuse_reply_err(request, 0);
+        return;
+    }
+    take(request, info, QOS_LOCKS_RECORD, sleep ? QOS_LOCKS_WAIT : QOS_LOCKS_TRY, span_of(lock),
+         lock->l_pid);
+}
+
+void qosfs_op_flock(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info *info, int operation)
+{
+    QosSpan span = WHOLE_FILE;
+
+    if (refuse(request, ino))
+        return;
+    span.writes = (operation & LOCK_EX) != 0;
+    if ((operation & LOCK_UN) != 0) {
+        give(request, info, QOS_LOCKS_WHOLE, span);
+        fuse_reply_err(request, 0);
+        return;
+    }
+    take(request, info, QOS_LOCKS_WHOLE, (operation & LOCK_NB) ? QOS_LOCKS_TRY : QOS_LOCKS_WAIT,
+         span, 0);
+}
+
+void qos_lock_flush(const QosFs *fs, const QosHandle *handle, guint64 owner)
+{
+    QosFileName name;
+
+    if (fs->locks == NULL)
+        return;
+    qos_loan_name(&handle->file, &name);
+    qos_locks_give(fs->locks, &name, QOS_LOCKS_RECORD, owner, 0, G_MAXUINT64);
+}
+
+void qos_lock_release(const QosFs *fs, const QosHandle *handle)
+{
+    QosFileName name;
+
+    if (qos_handle_locking(handle) == QOS_LOCKING_NONE)
+        return;
+    qos_loan_name(&handle->file, &name);
+    qos_locks_close(fs->locks, &name, handle);
+}

@@ -1,0 +1,372 @@
+/*
+ * Locks across mounts: requests, the lock client's callbacks, and the keeper (ops/locks_private.h).
+ *
+ * The keeper is a thread that answers who was interrupted, because that is heard of with libfuse's
+ * lock of the request held, and looks at what waits for nothing but the time.
+ */
+#include <errno.h>
+
+#include "fs/gate.h"
+#include "ops/locks_private.h"
+
+/* --- files --- */
+
+static void name_file(QosResource *resource, const QosFileName *file, QosLocksKind kind)
+{
+    const guint64 numbers[] = {GUINT64_TO_LE(file->number), GUINT64_TO_LE(file->device),
+                               GUINT64_TO_LE(kind)};
+
+    qos_resource_init(resource, QOS_RESOURCE_EXTENT, numbers, sizeof(numbers));
+}
+
+static QosLockedFile *find_locked(QosLocks *locks, const QosFileName *name, QosLocksKind kind)
+{
+    QosResource resource;
+
+    name_file(&resource, name, kind);
+    return g_hash_table_lookup(locks->files, &resource);
+}
+
+static QosLockedFile *get_locked(QosLocks *locks, const QosFileName *name, QosLocksKind kind)
+{
+    QosLockedFile *file = find_locked(locks, name, kind);
+
+    if (file != NULL)
+        return file;
+    file = g_new0(QosLockedFile, 1);
+    name_file(&file->resource, name, kind);
+    g_hash_table_add(locks->files, file);
+    return file;
+}
+
+/* Somebody here gave something up: who waited for it may go on. */
+static void go_on_locked(QosLocks *locks, QosLockedFile *file)
+{
+    qos_locked_file_adjust_locked(locks, file);
+    for (GList *link = file->calls.head, *next; link != NULL; link = next) {
+        QosCall *call = link->data;
+
+        next = link->next;
+        if (call->state == QOS_CALL_BLOCKED)
+            qos_call_advance_locked(call);
+    }
+    qos_locked_file_tidy_locked(locks, file);
+}
+
+/* --- requests --- */
+
+static void end_locked(QosCall *call, int error)
+{
+    QosLockedFile *file = call->file;
+
+    qos_call_finish_locked(call, error);
+    qos_locked_file_tidy_locked(call->locks, file);
+}
+
+/* Any signal ends a wait, as on other file systems: the kernel starts it anew where the signal's
+ * handler wants that. */
+static void interrupted(fuse_req_t request G_GNUC_UNUSED, void *data)
+{
+    QosCall *call = data;
+    QosLocks *locks = call->locks;
+
+    pthread_mutex_lock(&locks->lock);
+    call->is_interrupted = TRUE;
+    if (call->state != QOS_CALL_NEW && call->state != QOS_CALL_ANSWERED &&
+        qos_call_withdraw_locked(call)) {
+        end_locked(call, EINTR);
+        pthread_cond_broadcast(&locks->changed);
+    }
+    pthread_mutex_unlock(&locks->lock);
+}
+
+/* flock(2): a shared lock is given up before an exclusive one is asked for, so that two who want
+ * that do not wait for each other. Where he has an exclusive one, nothing changes. */
+static void give_shared_locked(QosLocks *locks, QosLockedFile *file, const QosLock *lock)
+{
+    const QosSpan shared = {lock->span.first, lock->span.last, FALSE};
+
+    if (lock->span.writes && qos_locktable_has_owner(&file->table, lock->owner) &&
+        qos_locktable_conflict(&file->table, ~lock->owner, &shared) == NULL) {
+        qos_locktable_unset(&file->table, lock->owner, 0, G_MAXUINT64);
+        go_on_locked(locks, file);
+    }
+}
+
+void qos_locks_take(QosLocks *locks, fuse_req_t request, const QosFileName *name, QosLocksKind kind,
+                    QosLocksMode mode, const QosLock *lock)
+{
+    QosCall *call = g_new0(QosCall, 1);
+    QosLockedFile *file;
+
+    call->locks = locks;
+    call->request = request;
+    call->kind = kind;
+    call->mode = mode;
+    call->lock = *lock;
+    call->due = QOS_NEVER;
+    call->link.data = call->due_link.data = call;
+    if (mode == QOS_LOCKS_WAIT)
+        fuse_req_interrupt_func(request, interrupted, call);
+    pthread_mutex_lock(&locks->lock);
+    call->file = file = get_locked(locks, name, kind);
+    g_queue_push_tail_link(&file->calls, &call->link);
+    if (kind == QOS_LOCKS_WHOLE && mode != QOS_LOCKS_TEST)
+        give_shared_locked(locks, file, lock);
+    if (call->is_interrupted)
+        qos_call_finish_locked(call, EINTR);
+    else
+        qos_call_advance_locked(call);
+    qos_locked_file_tidy_locked(locks, file);
+    qos_locks_unlock(locks);
+}
+
+void qos_locks_give(QosLocks *locks, const QosFileName *name, QosLocksKind kind, guint64 owner,
+                    guint64 first, guint64 last)
+{
+    pthread_mutex_lock(&locks->lock);
+    QosLockedFile *file = find_locked(locks, name, kind);
+    if (file != NULL && qos_locktable_unset(&file->table, owner, first, last))
+        go_on_locked(locks, file);
+    qos_locks_unlock(locks);
+}
+
+void qos_locks_close(QosLocks *locks, const QosFileName *name, const QosHandle *handle)
+{
+    pthread_mutex_lock(&locks->lock);
+    for (guint kind = 0; kind < QOS_LOCKS_KINDS; kind++) {
+        QosLockedFile *file = find_locked(locks, name, kind);
+        if (file != NULL && qos_locktable_unset_handle(&file->table, handle))
+            go_on_locked(locks, file);
+    }
+    qos_locks_unlock(locks);
+}
+
+/* The lease is over: what is still in a table here is what qos_locks_lost() is about to hear of. */
+static gboolean has_locked(QosLocks *locks, const QosHandle *handle)
+{
+    gboolean has = FALSE;
+    GHashTableIter iter;
+    gpointer key;
+
+    pthread_mutex_lock(&locks->lock);
+    g_hash_table_iter_init(&iter, locks->files);
+    while (!has && g_hash_table_iter_next(&iter, &key, NULL))
+        has = qos_locktable_has_handle(&((const QosLockedFile *)key)->table, handle);
+    pthread_mutex_unlock(&locks->lock);
+    return has;
+}
+
+gboolean qos_locks_are_lost(QosLocks *locks, const QosHandle *handle)
+{
+    switch (qos_handle_locking(handle)) {
+    case QOS_LOCKING_NONE:
+        return FALSE;
+    case QOS_LOCKING_USED:
+        return qos_lockclient_valid(locks->client) == 0 && has_locked(locks, handle);
+    case QOS_LOCKING_LOST:
+        break;
+    }
+    return TRUE;
+}
+
+/* --- the lock client's callbacks --- */
+
+/* What another mount may have is not in use here, and nothing else is kept of it. */
+void qos_locks_drop(QosLocks *locks, const QosResource *resource, const QosCredit *credit)
+{
+    qos_lockclient_release(locks->client, resource, credit);
+}
+
+static void lose_locked(QosLocks *locks, QosLockedFile *file)
+{
+    const GArray *lost = file->table.locks;
+
+    for (guint i = 0; lost != NULL && i < lost->len; i++)
+        qos_handle_set_locking((QosHandle *)g_array_index(lost, QosLock, i).handle,
+                               QOS_LOCKING_LOST);
+    if (lost != NULL)
+        g_warning("%u locks of a file are lost, because the lock server did not hear of this mount "
+                  "for as long as its lease: reads and writes of who had them fail from now on",
+                  lost->len);
+    qos_locktable_clear(&file->table);
+    go_on_locked(locks, file);
+}
+
+void qos_locks_lost(QosLocks *locks, const QosResource *resource)
+{
+    pthread_mutex_lock(&locks->lock);
+    QosLockedFile *file = g_hash_table_lookup(locks->files, resource);
+    if (file != NULL)
+        lose_locked(locks, file);
+    qos_locks_unlock(locks);
+}
+
+void qos_locks_changed(QosLocks *locks, gboolean is_up)
+{
+    pthread_mutex_lock(&locks->lock);
+    for (GList *link = locks->due.head; is_up && link != NULL; link = link->next) {
+        QosCall *call = link->data;
+        if (call->state == QOS_CALL_POSTPONED)
+            call->due = 0;
+    }
+    pthread_cond_broadcast(&locks->changed);
+    pthread_mutex_unlock(&locks->lock);
+}
+
+/* --- the keeper --- */
+
+static gboolean has_locks_locked(QosLocks *locks, guint64 owner)
+{
+    GHashTableIter iter;
+    gpointer key;
+
+    g_hash_table_iter_init(&iter, locks->files);
+    while (g_hash_table_iter_next(&iter, &key, NULL)) {
+        if (qos_locktable_has_owner(&((const QosLockedFile *)key)->table, owner))
+            return TRUE;
+    }
+    return FALSE;
+}
+
+static void look_locked(QosLocks *locks, QosCall *call)
+{
+    QosLockedFile *file = call->file;
+
+    if (call->state == QOS_CALL_POSTPONED) {
+        qos_call_advance_locked(call);
+        qos_locked_file_tidy_locked(locks, file);
+    } else if (has_locks_locked(locks, call->lock.owner) && qos_call_withdraw_locked(call)) {
+        end_locked(call, EDEADLK);
+    } else {
+        qos_call_set_due_locked(call, qos_gate_now() + QOS_LOCKS_DEADLOCK_AFTER);
+    }
+}
+
+/* Looks at those that are due, and says when the next one is. */
+static QosTime look_at_all_locked(QosLocks *locks)
+{
+    QosTime next = QOS_NEVER;
+    QosTime now = qos_gate_now();
+    GList *link = locks->due.head;
+
+    for (guint i = locks->due.length; i > 0; i--) { /* what is set anew goes to the tail */
+        QosCall *call = link->data;
+
+        link = link->next;
+        if (call->due <= now)
+            look_locked(locks, call);
+    }
+    for (link = locks->due.head; link != NULL; link = link->next)
+        next = MIN(next, ((const QosCall *)link->data)->due);
+    return next;
+}
+
+static void wait_locked(QosLocks *locks, QosTime until)
+{
+    struct timespec time = {.tv_sec = until / QOS_SECOND, .tv_nsec = until % QOS_SECOND};
+
+    if (until == QOS_NEVER)
+        pthread_cond_wait(&locks->changed, &locks->lock);
+    else
+        pthread_cond_timedwait(&locks->changed, &locks->lock, &time);
+}
+
+static void *keep(void *arg)
+{
+    QosLocks *locks = arg;
+
+    pthread_mutex_lock(&locks->lock);
+    while (!locks->is_stopping) {
+        QosTime next = look_at_all_locked(locks);
+
+        if (locks->answered.length == 0) {
+            wait_locked(locks, next);
+            continue;
+        }
+        qos_locks_unlock(locks);
+        pthread_mutex_lock(&locks->lock);
+    }
+    pthread_mutex_unlock(&locks->lock);
+    return NULL;
+}
+
+/* --- the whole --- */
+
+QosLocks *qos_locks_new(void)
+{
+    QosLocks *locks = g_new0(QosLocks, 1);
+    pthread_condattr_t attributes;
+
+    locks->files = g_hash_table_new(qos_resource_hash, qos_resource_equal);
+    pthread_mutex_init(&locks->lock, NULL);
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&locks->changed, &attributes);
+    pthread_condattr_destroy(&attributes);
+    return locks;
+}
+
+int qos_locks_start(QosLocks *locks, QosLockclient *client)
+{
+    int error;
+
+    pthread_mutex_lock(&locks->lock);
+    locks->client = client;
+    error = pthread_create(&locks->keeper, NULL, keep, locks);
+    locks->has_keeper = error == 0;
+    pthread_mutex_unlock(&locks->lock);
+    return -error;
+}
+
+/* Takes back all calls, and what is held. FALSE: a call is being answered by the link. */
+static gboolean clear_locked(QosLocks *locks)
+{
+    gboolean is_clear = TRUE;
+    GHashTableIter iter;
+    gpointer key;
+
+    g_hash_table_iter_init(&iter, locks->files);
+    while (g_hash_table_iter_next(&iter, &key, NULL)) {
+        QosLockedFile *file = key;
+
+        for (GList *link = file->calls.head, *next; link != NULL; link = next) {
+            QosCall *call = link->data;
+            next = link->next;
+            if (qos_call_withdraw_locked(call))
+                qos_call_finish_locked(call, ENOTCONN);
+        }
+        qos_locktable_clear(&file->table);
+        qos_locked_file_adjust_locked(locks, file);
+        is_clear = is_clear && file->calls.length == 0;
+        if (file->calls.length > 0)
+            continue;
+        g_hash_table_iter_remove(&iter);
+        g_free(file);
+    }
+    return is_clear;
+}
+
+void qos_locks_stop(QosLocks *locks)
+{
+    if (locks == NULL || !locks->has_keeper)
+        return;
+    pthread_mutex_lock(&locks->lock);
+    locks->is_stopping = TRUE;
+    pthread_cond_broadcast(&locks->changed);
+    while (!clear_locked(locks))
+        pthread_cond_wait(&locks->changed, &locks->lock);
+    qos_locks_unlock(locks);
+    pthread_join(locks->keeper, NULL);
+    locks->has_keeper = FALSE;
+}
+
+void qos_locks_free(QosLocks *locks)
+{
+    if (locks == NULL)
+        return;
+    g_hash_table_unref(locks->files);
+    pthread_cond_destroy(&locks->changed);
+    pthread_mutex_destroy(&locks->lock);
+    g_free(locks);
+}

@@ -1,0 +1,68 @@
+/*
+ * Who has locked what of a file, when others do so through other mounts (docs/locks.md).
+ *
+ * The processes of this mount have a table of locks for each file and kind (fs/locktable.h), which
+ * settles what they want of one another. What all of them have together the mount must have itself:
+ * it *holds* that as a credit on ranges of the file, of the lock server (fs/lockclient.h). So a
+ * lock takes two steps:
+ *
+ *     nobody here is in the way      else EAGAIN, or wait for his unlock (EDEADLK if that is never)
+ *     the mount may have the range   at once where it has it; else the server is asked, which asks
+ *                                    the mounts that have it: one that only keeps it gives it
+ *
+ * Who waits holds no thread: he is a Call in a list, and answered from whichever thread brings what
+ * he waits for: another's unlock, the server's answer, his interrupt, or the time.
+ *
+ * Locks: `lock`, taken inside libfuse's lock of a request, and before the lock client's; never held
+ * while a request is answered.
+ */
+#pragma once
+
+#include "fs/lockclient.h"
+#include "fs/locktable.h"
+#include "ops/handle.h"
+
+typedef struct QosLocks QosLocks;
+
+/* He who has record locks, and waits for another mount's for so long, is taken to be in a deadlock
+ * (EDEADLK): who waits for whom is known within a mount only. */
+#define QOS_LOCKS_DEADLOCK_AFTER (30 * QOS_SECOND)
+
+typedef enum {
+    QOS_LOCKS_RECORD, /* fcntl, OFD locks included */
+    QOS_LOCKS_WHOLE,  /* flock */
+    QOS_LOCKS_KINDS,
+} QosLocksKind;
+
+typedef enum {
+    QOS_LOCKS_TEST, /* F_GETLK */
+    QOS_LOCKS_TRY,  /* EAGAIN where another is in the way */
+    QOS_LOCKS_WAIT,
+} QosLocksMode;
+
+QosLocks *qos_locks_new(void);
+/* Locks are had of `client` from now on, whose callbacks may call those below since before. Starts
+ * the keeper (after the daemon's fork). 0 or -errno. */
+int qos_locks_start(QosLocks *locks, QosLockclient *client);
+/* Answers who waits (ENOTCONN) and gives all back; no request may follow, callbacks may. */
+void qos_locks_stop(QosLocks *locks);
+void qos_locks_free(QosLocks *locks); /* the client is gone, too; NULL is allowed */
+
+/* Gives the owner the lock, or tells (TEST) who is in the way; answers the request, now or later.
+ * `lock->handle` is the QosHandle by which it is taken. */
+void qos_locks_take(QosLocks *locks, fuse_req_t request, const QosFileName *file, QosLocksKind kind,
+                    QosLocksMode mode, const QosLock *lock);
+/* The owner gives up what he has from `first` to `last`. */
+void qos_locks_give(QosLocks *locks, const QosFileName *file, QosLocksKind kind, guint64 owner,
+                    guint64 first, guint64 last);
+/* The open file is closed for good, and what was locked by it is free. */
+void qos_locks_close(QosLocks *locks, const QosFileName *file, const QosHandle *handle);
+
+/* What was locked by it may be another's by now: nothing is to be read or written by it any more.
+ */
+gboolean qos_locks_are_lost(QosLocks *locks, const QosHandle *handle);
+
+/* The lock client's callbacks, of resources of type QOS_RESOURCE_EXTENT. */
+void qos_locks_drop(QosLocks *locks, const QosResource *resource, const QosCredit *credit);
+void qos_locks_lost(QosLocks *locks, const QosResource *resource);
+void qos_locks_changed(QosLocks *locks, gboolean is_up);

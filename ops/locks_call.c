@@ -1,0 +1,294 @@
+/*
+ * A call's way from state to state (ops/locks_private.h).
+ */
+#include <errno.h>
+#include <fcntl.h>
+
+#include "fs/gate.h"
+#include "ops/locks_private.h"
+
+/* Who does not want to wait for a lock waits so long for a server. */
+#define AWAY_MAX  (10 * QOS_SECOND)
+#define TRY_AGAIN QOS_SECOND
+
+static const QosResourceType *extent_type(void)
+{
+    return qos_resource_type(QOS_RESOURCE_EXTENT);
+}
+
+/* --- files --- */
+
+/* A conversion fails only where all is lost already, which qos_locks_lost() is about to hear. */
+void qos_locked_file_adjust_locked(QosLocks *locks, QosLockedFile *file)
+{
+    QosCredit join;
+
+    if (file->held == NULL)
+        return;
+    if (qos_locktable_is_empty(&file->table)) {
+        qos_lockclient_put(locks->client, file->held);
+        g_clear_pointer(&file->held, g_free);
+        return;
+    }
+    join = qos_locktable_join(&file->table);
+    qos_lockclient_convert(locks->client, &join, QOS_CREDIT_LASTING, file->held);
+    qos_credit_clear(extent_type(), &join);
+}
+
+void qos_locked_file_tidy_locked(QosLocks *locks, QosLockedFile *file)
+{
+    if (!qos_locktable_is_empty(&file->table) || file->calls.length > 0)
+        return;
+    g_hash_table_remove(locks->files, file);
+    g_free(file);
+}
+
+/* --- states --- */
+
+void qos_call_set_due_locked(QosCall *call, QosTime due)
+{
+    QosLocks *locks = call->locks;
+
+    if (call->due != QOS_NEVER)
+        g_queue_unlink(&locks->due, &call->due_link);
+    call->due = due;
+    if (due == QOS_NEVER)
+        return;
+    g_queue_push_tail_link(&locks->due, &call->due_link);
+    pthread_cond_broadcast(&locks->changed);
+}
+
+static void enter_state_locked(QosCall *call, QosCallState state)
+{
+    if (call->state == QOS_CALL_BLOCKED && call->kind == QOS_LOCKS_RECORD)
+        g_queue_unlink(&call->locks->waits, &call->wait.link);
+    qos_call_set_due_locked(call, QOS_NEVER);
+    call->state = state;
+}
+
+void qos_call_finish_locked(QosCall *call, int error)
+{
+    enter_state_locked(call, QOS_CALL_ANSWERED);
+    call->error = error;
+    g_queue_unlink(&call->file->calls, &call->link);
+    call->file = NULL;
+    g_queue_push_tail_link(&call->locks->answered, &call->link);
+}
+
+static void put_use_locked(QosCall *call)
+{
+    if (call->use == NULL)
+        return;
+    qos_lockclient_put(call->locks->client, call->use);
+    g_clear_pointer(&call->use, g_free);
+}
+
+static void block_locked(QosCall *call)
+{
+    GQueue *waits = &call->locks->waits;
+    QosLockWait *wait = &call->wait;
+
+    enter_state_locked(call, QOS_CALL_BLOCKED);
+    if (call->kind != QOS_LOCKS_RECORD)
+        return; /* flock(2) knows no deadlocks */
+    qos_lock_wait_init(wait, &call->file->table, call->lock.owner, &call->lock.span);
+    gboolean is_deadlock = qos_lock_wait_is_deadlock(wait, waits);
+    g_queue_push_tail_link(waits, &wait->link);
+    if (is_deadlock)
+        qos_call_finish_locked(call, EDEADLK);
+}
+
+static void postpone_locked(QosCall *call)
+{
+    QosTime now = qos_gate_now();
+
+    enter_state_locked(call, QOS_CALL_POSTPONED);
+    if (call->give_up == 0)
+        call->give_up = call->mode == QOS_LOCKS_WAIT ? QOS_NEVER : now + AWAY_MAX;
+    if (now >= call->give_up)
+        qos_call_finish_locked(call, ENOLCK);
+    else
+        qos_call_set_due_locked(call, now + TRY_AGAIN);
+}
+
+static void grant_locked(QosCall *call)
+{
+    QosLockedFile *file = call->file;
+
+    if (call->mode != QOS_LOCKS_TEST) {
+        qos_locktable_set(&file->table, &call->lock);
+        if (file->held == NULL)
+            file->held = g_steal_pointer(&call->use);
+        else
+            qos_locked_file_adjust_locked(call->locks, file);
+    }
+    put_use_locked(call);
+    qos_call_finish_locked(call, 0);
+}
+
+/* Another owner of this mount is in the way. */
+static void yield_locked(QosCall *call, const QosLock *other)
+{
+    put_use_locked(call);
+    if (call->is_interrupted) {
+        qos_call_finish_locked(call, EINTR);
+    } else if (call->mode == QOS_LOCKS_TEST) {
+        call->has_other = TRUE;
+        call->other = *other;
+        qos_call_finish_locked(call, 0);
+    } else if (call->mode == QOS_LOCKS_TRY) {
+        qos_call_finish_locked(call, EAGAIN);
+    } else {
+        block_locked(call);
+    }
+}
+
+/* TRUE where its owner reads what he wants to write: of two that do, neither can go on. He is the
+ * only one who has something there. */
+static gboolean upgrades(const QosCall *call)
+{
+    return call->kind == QOS_LOCKS_RECORD && call->lock.span.writes &&
+           qos_locktable_conflict(&call->file->table, ~call->lock.owner, &call->lock.span) != NULL;
+}
+
+/* Another mount is in the way. Who it is there, and with what part, is not known. */
+static void deny_locked(QosCall *call)
+{
+    if (call->mode == QOS_LOCKS_TEST) {
+        call->has_other = TRUE;
+        call->other.span = call->lock.span;
+        call->other.span.writes = TRUE;
+        qos_call_finish_locked(call, 0);
+    } else if (call->mode == QOS_LOCKS_TRY) {
+        qos_call_finish_locked(call, EAGAIN);
+    } else if (upgrades(call)) {
+        qos_call_finish_locked(call, EDEADLK);
+    } else {
+        postpone_locked(call);
+    }
+}
+
+/* The lock client's answer. */
+static void settle_locked(QosCall *call, QosCreditVerdict verdict)
+{
+    if (verdict == QOS_CREDIT_WAITING)
+        return;
+    if (verdict == QOS_CREDIT_GRANTED) {
+        enter_state_locked(call, QOS_CALL_ALLOWED);
+        qos_call_advance_locked(call);
+        return;
+    }
+    g_clear_pointer(&call->use, g_free);
+    if (call->is_interrupted)
+        qos_call_finish_locked(call, EINTR);
+    else if (verdict == QOS_CREDIT_DENIED)
+        deny_locked(call);
+    else
+        postpone_locked(call);
+}
+
+/* From the link, without locks. */
+static void asked(QosLockUse *use, QosCreditVerdict verdict)
+{
+    QosCall *call = use->hold.user;
+    QosLocks *locks = call->locks;
+    QosLockedFile *file;
+
+    pthread_mutex_lock(&locks->lock);
+    file = call->file;
+    settle_locked(call, verdict);
+    qos_locked_file_tidy_locked(locks, file);
+    if (locks->is_stopping)
+        pthread_cond_broadcast(&locks->changed);
+    qos_locks_unlock(locks);
+}
+
+static void ask_locked(QosCall *call)
+{
+    const QosSpan *span = &call->lock.span;
+    QosCredit want = qos_credit_span(span->first, span->last, span->writes);
+    guint flags = call->mode == QOS_LOCKS_TEST ? 0 : QOS_CREDIT_LASTING;
+
+    if (call->mode == QOS_LOCKS_WAIT)
+        flags |= QOS_CREDIT_WAIT;
+    if (upgrades(call))
+        flags |= QOS_CREDIT_UPGRADE;
+    enter_state_locked(call, QOS_CALL_ASKING);
+    call->use = g_new0(QosLockUse, 1);
+    call->use->done = asked;
+    call->use->hold.user = call;
+    if (call->mode == QOS_LOCKS_WAIT && call->kind == QOS_LOCKS_RECORD)
+        qos_call_set_due_locked(call, qos_gate_now() + QOS_LOCKS_DEADLOCK_AFTER);
+    settle_locked(call, qos_lockclient_get(call->locks->client, &call->file->resource, &want, flags,
+                                           call->use));
+    qos_credit_clear(extent_type(), &want);
+}
+
+void qos_call_advance_locked(QosCall *call)
+{
+    const QosLocktable *table = &call->file->table;
+    const QosLock *other = qos_locktable_conflict(table, call->lock.owner, &call->lock.span);
+
+    if (other != NULL) {
+        yield_locked(call, other);
+    } else if (call->mode != QOS_LOCKS_TEST && !qos_locktable_has_room(table)) {
+        put_use_locked(call);
+        qos_call_finish_locked(call, ENOLCK);
+    } else if (call->state == QOS_CALL_ALLOWED) {
+        grant_locked(call);
+    } else {
+        ask_locked(call);
+    }
+}
+
+gboolean qos_call_withdraw_locked(QosCall *call)
+{
+    if (call->state != QOS_CALL_ASKING)
+        return TRUE;
+    if (!qos_lockclient_withdraw(call->locks->client, call->use))
+        return FALSE;
+    g_clear_pointer(&call->use, g_free);
+    return TRUE;
+}
+
+/* --- answers --- */
+
+static void reply(const QosCall *call)
+{
+    struct flock found = {.l_type = F_UNLCK, .l_whence = SEEK_SET};
+    const QosSpan *span = &call->other.span;
+
+    if (call->error != 0 || call->mode != QOS_LOCKS_TEST) {
+        fuse_reply_err(call->request, call->error);
+        return;
+    }
+    if (call->has_other) {
+        found.l_type = span->writes ? F_WRLCK : F_RDLCK;
+        found.l_start = (off_t)span->first;
+        found.l_len = span->last >= G_MAXINT64 ? 0 : (off_t)(span->last - span->first + 1);
+        found.l_pid = call->other.pid;
+    }
+    fuse_reply_lock(call->request, &found);
+}
+
+static void answer(QosCall *call)
+{
+    if (call->mode == QOS_LOCKS_WAIT) /* waits for a call-back under way; none follows */
+        fuse_req_interrupt_func(call->request, NULL, NULL);
+    reply(call);
+    g_free(call);
+}
+
+void qos_locks_unlock(QosLocks *locks)
+{
+    GList *next = locks->answered.head;
+
+    g_queue_init(&locks->answered);
+    pthread_mutex_unlock(&locks->lock);
+    while (next != NULL) {
+        QosCall *call = next->data;
+
+        next = next->next;
+        answer(call);
+    }
+}

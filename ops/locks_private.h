@@ -1,0 +1,85 @@
+/*
+ * What the two files of the locks across mounts share: ops/locks.c has the requests, the lock
+ * client's callbacks and the keeper, ops/locks_call.c takes a call from state to state.
+ *
+ * A call is a request that is not answered yet. Its states, under the lock:
+ *
+ *     ASKING     the server was asked; its answer comes by the use's done()
+ *     ALLOWED    it said yes, for a moment: `use` is held
+ *     BLOCKED    another owner of this mount is in the way; his unlock brings it on
+ *     POSTPONED  there is no server, or it is full: tried again after a while
+ *     ANSWERED   in a list, to be answered without the lock
+ *
+ * A use that was granted for a call becomes the file's own, or joins that: the file holds just what
+ * its table comes to, so that what is unlocked may go to other mounts at once.
+ */
+#pragma once
+
+#include <pthread.h>
+
+#include "ops/locks.h"
+
+typedef enum {
+    QOS_CALL_NEW,
+    QOS_CALL_ASKING,
+    QOS_CALL_ALLOWED,
+    QOS_CALL_BLOCKED,
+    QOS_CALL_POSTPONED,
+    QOS_CALL_ANSWERED,
+} QosCallState;
+
+/* One kind of locks on one file; there while it has locks or calls. */
+typedef struct {
+    QosResource resource; /* first: the key */
+    QosLocktable table;
+    QosLockUse *held; /* what the table comes to; NULL: nothing */
+    GQueue calls;     /* of QosCall, by age */
+} QosLockedFile;
+
+typedef struct {
+    QosLocks *locks;
+    fuse_req_t request;
+    QosLockedFile *file; /* NULL once it is answered */
+    QosLocksKind kind;
+    QosLocksMode mode;
+    QosLock lock;
+    QosCallState state;
+    gboolean is_interrupted;
+    QosLockUse *use;  /* of the server; NULL: none */
+    QosLockWait wait; /* while BLOCKED */
+    QosTime give_up;  /* while POSTPONED; 0: was not yet */
+    QosTime due;      /* when the keeper is to look; QOS_NEVER: not at all */
+    GList link;       /* of the file's calls, then of those to be answered */
+    GList due_link;   /* of QosLocks.due, unless `due` is QOS_NEVER */
+    int error;        /* the answer */
+    gboolean has_other;
+    QosLock other; /* TEST: who is in the way, if anybody */
+} QosCall;
+
+struct QosLocks {
+    pthread_mutex_t lock; /* everything below */
+    pthread_cond_t changed;
+    QosLockclient *client; /* NULL: before the start */
+    GHashTable *files;     /* a set of QosLockedFile.resource */
+    GQueue waits;          /* of QosLockWait: calls for record locks that are BLOCKED */
+    GQueue due;            /* of QosCall */
+    GQueue answered;       /* of QosCall */
+    gboolean has_keeper, is_stopping;
+    pthread_t keeper;
+};
+
+/* Takes the call as far as it comes now. Whoever calls this, or the next, tidies the file. */
+void qos_call_advance_locked(QosCall *call);
+void qos_call_finish_locked(QosCall *call, int error);
+/* When the keeper is to look at it. */
+void qos_call_set_due_locked(QosCall *call, QosTime due);
+/* Takes back what was asked, if anything. FALSE: the server's answer is on its way. */
+gboolean qos_call_withdraw_locked(QosCall *call);
+
+/* What the file holds becomes what its table comes to. */
+void qos_locked_file_adjust_locked(QosLocks *locks, QosLockedFile *file);
+/* Frees it if nothing is in it. */
+void qos_locked_file_tidy_locked(QosLocks *locks, QosLockedFile *file);
+
+/* Unlocks, and answers what is to be answered. */
+void qos_locks_unlock(QosLocks *locks);
