@@ -18,6 +18,7 @@
 struct QosServerControl {
     char *path;
     QosGrants *grants;
+    const QosListener *listener;
     int fd;
     guint watch;  /* of fd; 0: enough connections */
     GQueue talks; /* of Talk */
@@ -56,14 +57,16 @@ static gboolean take_evict(QosGrants *grants, char **words, GError **error)
 }
 
 /* The answer's text; NULL with *error. */
-static char *serve(QosGrants *grants, const char *request, GError **error)
+static char *serve(const QosServerControl *control, const char *request, GError **error)
 {
+    const QosListenerStatistics sockets = qos_listener_statistics(control->listener);
+    QosGrants *grants = control->grants;
     g_auto(GStrv) words = g_strsplit(request, " ", 5);
 
     if (g_strcmp0(words[0], "state") == 0)
-        return qos_server_report_state(grants);
+        return qos_server_report_state(grants, &sockets);
     if (g_strcmp0(words[0], "metrics") == 0)
-        return qos_server_report_metrics(grants);
+        return qos_server_report_metrics(grants, &sockets);
     if (g_strcmp0(words[0], "set") == 0)
         return take_set(grants, words, error) ? g_strdup("") : NULL;
     if (g_strcmp0(words[0], "evict") == 0)
@@ -72,10 +75,10 @@ static char *serve(QosGrants *grants, const char *request, GError **error)
     return NULL;
 }
 
-static char *answer_to(QosGrants *grants, const char *request)
+static char *answer_to(const QosServerControl *control, const char *request)
 {
     g_autoptr(GError) error = NULL;
-    g_autofree char *text = serve(grants, request, &error);
+    g_autofree char *text = serve(control, request, &error);
 
     if (error)
         return g_strdup_printf("%d %s\n", error->code, error->message);
@@ -151,7 +154,7 @@ static gboolean talk_read(int fd, GIOCondition condition G_GNUC_UNUSED, gpointer
         return G_SOURCE_REMOVE;
     }
     *end = '\0';
-    talk->answer = answer_to(talk->control->grants, talk->request->str);
+    talk->answer = answer_to(talk->control, talk->request->str);
     talk->length = strlen(talk->answer);
     talk->watch = g_unix_fd_add(fd, G_IO_OUT, talk_write, talk);
     return G_SOURCE_REMOVE;
@@ -233,12 +236,14 @@ static gboolean open_socket(QosServerControl *control, GError **error)
     return FALSE;
 }
 
-QosServerControl *qos_server_control_new(const char *path, QosGrants *grants, GError **error)
+QosServerControl *qos_server_control_new(const char *path, QosGrants *grants,
+                                         const QosListener *listener, GError **error)
 {
     QosServerControl *control = g_new0(QosServerControl, 1);
 
     control->path = g_strdup(path);
     control->grants = grants;
+    control->listener = listener;
     control->fd = -1;
     g_queue_init(&control->talks);
     if (open_socket(control, error)) {

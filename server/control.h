@@ -14,10 +14,12 @@
 #pragma once
 
 #include "server/grants.h"
+#include "server/listener.h"
 
 typedef struct QosServerControl QosServerControl;
 
 /* Listens at `path`; a socket there that nobody listens at makes way. */
-QosServerControl *qos_server_control_new(const char *path, QosGrants *grants, GError **error);
+QosServerControl *qos_server_control_new(const char *path, QosGrants *grants,
+                                         const QosListener *listener, GError **error);
 /* Removes the socket. NULL is allowed. */
 void qos_server_control_free(QosServerControl *control);

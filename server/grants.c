@@ -34,7 +34,7 @@ struct QosGrants {
     gboolean was_in_grace;
     guint64 call; /* numbers the calls of the owner */
     guint64 received[QOS_MESSAGE_TYPES], sent[QOS_MESSAGE_TYPES];
-    guint64 evictions, refused;
+    guint64 evictions;
     GSource *timer;
 };
 
@@ -419,10 +419,8 @@ gboolean qos_grants_connected(QosGrants *grants, const QosWireHello *hello, cons
     const QosServerRecord *record = qos_server_db_record(grants->db);
     QosClient *client = admit(grants, hello, principal, ret_refused);
 
-    if (!client) {
-        grants->refused++;
+    if (!client)
         return FALSE;
-    }
     if (!g_str_equal(client->name, hello->name)) {
         qos_client_rename(client, hello->name);
         if (client->is_durable)
@@ -499,8 +497,7 @@ void qos_grants_state(const QosGrants *grants, QosGrantsState *ret_state)
                                   .trouble = grants->trouble,
                                   .received = grants->received,
                                   .sent = grants->sent,
-                                  .evictions = grants->evictions,
-                                  .refused = grants->refused};
+                                  .evictions = grants->evictions};
 }
 
 static GHashTable *copy_set(GHashTable *set)

@@ -69,7 +69,6 @@ typedef struct {
     const char *trouble;               /* of the database; NULL: none */
     const guint64 *received, *sent;    /* messages, by QosMessageType */
     guint64 evictions;                 /* of clients that had credits */
-    guint64 refused;                   /* connections, by the grants */
 } QosGrantsState;
 
 void qos_grants_state(const QosGrants *grants, QosGrantsState *ret_state);

@@ -98,7 +98,8 @@ static gboolean start(Server *server, GError **error)
     if (server->grants == NULL)
         return FALSE;
     qos_listener_set_grants(server->listener, server->grants);
-    server->control = qos_server_control_new(options->control, server->grants, error);
+    server->control =
+        qos_server_control_new(options->control, server->grants, server->listener, error);
     return server->control != NULL;
 }
 

@@ -4,7 +4,8 @@
  *     id, incarnation, store, uptime (s), grace, awaited, database (what is wrong with it; or null)
  *     pool: limit, hard_limit, granted, planned, grant_speed, cancel_speed, rate, clients, refused,
  *           advice (or null)
- *     credits, evictions, refused, messages: {received: {TYPE: n}, sent: {TYPE: n}}
+ *     credits, evictions, messages: {received: {TYPE: n}, sent: {TYPE: n}}
+ *     connections: {now, strangers, accepted, welcomed, left, refused: {REASON: n}}
  *     tunables: {NAME: {value, next, set, help}}
  *     mounts: [{id, name, principal, connected (s; or null), credits, bytes, received, sent,
  *           called_back}], the one with the most bytes first
@@ -141,6 +142,21 @@ static void add_tunables(JsonBuilder *json, const QosGrantsState *state)
     json_builder_end_object(json);
 }
 
+static void add_connections(JsonBuilder *json, const QosListenerStatistics *sockets)
+{
+    begin(json, "connections");
+    add_count(json, "now", sockets->connections);
+    add_count(json, "strangers", sockets->strangers);
+    add_count(json, "accepted", sockets->accepted);
+    add_count(json, "welcomed", sockets->welcomed);
+    add_count(json, "left", sockets->ended[0]);
+    begin(json, "refused");
+    for (guint i = 1; i < QOS_WIRE_REFUSALS; i++)
+        add_count(json, qos_wire_refusal_text(i), sockets->ended[i]);
+    json_builder_end_object(json);
+    json_builder_end_object(json);
+}
+
 static void add_mount(JsonBuilder *json, const QosClient *client, QosTime now)
 {
     json_builder_begin_object(json);
@@ -159,7 +175,8 @@ static void add_mount(JsonBuilder *json, const QosClient *client, QosTime now)
     json_builder_end_object(json);
 }
 
-static void add_state(JsonBuilder *json, const QosGrantsState *state)
+static void add_state(JsonBuilder *json, const QosGrantsState *state,
+                      const QosListenerStatistics *sockets)
 {
     g_autoptr(GPtrArray) clients = sorted_clients(state->clients);
 
@@ -173,11 +190,11 @@ static void add_state(JsonBuilder *json, const QosGrantsState *state)
     add_pool(json, state->pool);
     add_count(json, "credits", state->lent);
     add_count(json, "evictions", state->evictions);
-    add_count(json, "refused", state->refused);
     begin(json, "messages");
     add_messages(json, "received", state->received);
     add_messages(json, "sent", state->sent);
     json_builder_end_object(json);
+    add_connections(json, sockets);
     add_tunables(json, state);
     json_builder_set_member_name(json, "mounts");
     json_builder_begin_array(json);
@@ -186,7 +203,7 @@ static void add_state(JsonBuilder *json, const QosGrantsState *state)
     json_builder_end_array(json);
 }
 
-char *qos_server_report_state(const QosGrants *grants)
+char *qos_server_report_state(const QosGrants *grants, const QosListenerStatistics *sockets)
 {
     g_autoptr(JsonBuilder) json = json_builder_new();
     g_autoptr(JsonGenerator) generator = json_generator_new();
@@ -195,7 +212,7 @@ char *qos_server_report_state(const QosGrants *grants)
 
     qos_grants_state(grants, &state);
     json_builder_begin_object(json);
-    add_state(json, &state);
+    add_state(json, &state, sockets);
     json_builder_end_object(json);
     root = json_builder_get_root(json);
     json_generator_set_root(generator, root);
@@ -252,6 +269,20 @@ static void append_pool(GString *text, const QosPool *pool)
                (double)pool->refused);
 }
 
+static void append_connections(GString *text, const QosListenerStatistics *sockets)
+{
+    append_one(text, "connections", "gauge", "Connections now.", sockets->connections);
+    append_one(text, "strangers", "gauge", "Of these, before their first message.",
+               sockets->strangers);
+    append_one(text, "accepted_total", "counter", "Connections.", (double)sockets->accepted);
+    append_one(text, "welcomed_total", "counter", "Of these, mounts that were let in.",
+               (double)sockets->welcomed);
+    append_head(text, "refused_total", "counter", "Connections that the server ended, and why.");
+    for (guint i = 1; i < QOS_WIRE_REFUSALS; i++)
+        append_value(text, "refused_total", "reason", qos_wire_refusal_text(i),
+                     (double)sockets->ended[i]);
+}
+
 static void append_messages(GString *text, const char *name, const char *help,
                             const guint64 *counts)
 {
@@ -295,7 +326,7 @@ static double called_back_of(const QosClient *client)
     return (double)client->called_back;
 }
 
-char *qos_server_report_metrics(const QosGrants *grants)
+char *qos_server_report_metrics(const QosGrants *grants, const QosListenerStatistics *sockets)
 {
     GString *text = g_string_new(NULL);
     QosGrantsState state;
@@ -314,8 +345,7 @@ char *qos_server_report_metrics(const QosGrants *grants)
     append_one(text, "credits", "gauge", "Credits that are granted.", (double)state.lent);
     append_one(text, "evictions_total", "counter", "Mounts that lost credits with their lease.",
                (double)state.evictions);
-    append_one(text, "refused_total", "counter", "Mounts that were refused.",
-               (double)state.refused);
+    append_connections(text, sockets);
     append_pool(text, state.pool);
     append_messages(text, "received_total", "Messages received.", state.received);
     append_messages(text, "sent_total", "Messages sent.", state.sent);

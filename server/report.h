@@ -4,8 +4,9 @@
 #pragma once
 
 #include "server/grants.h"
+#include "server/listener.h"
 
 /* JSON for qosfsctl and scripts: one object, ended by a newline; free with g_free. */
-char *qos_server_report_state(const QosGrants *grants);
+char *qos_server_report_state(const QosGrants *grants, const QosListenerStatistics *sockets);
 /* Prometheus text format; free with g_free. */
-char *qos_server_report_metrics(const QosGrants *grants);
+char *qos_server_report_metrics(const QosGrants *grants, const QosListenerStatistics *sockets);

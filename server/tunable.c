@@ -85,6 +85,8 @@ static gboolean parse_lease(QosServerSettings *settings, const char *text, GErro
 
 static char *print_lease(const QosServerSettings *settings)
 {
+    if (settings->lease % QOS_SECOND == 0)
+        return g_strdup_printf("%" G_GINT64_FORMAT "s", settings->lease / QOS_SECOND);
     return g_strdup_printf("%" G_GINT64_FORMAT "ms", settings->lease / QOS_MILLISECOND);
 }
 

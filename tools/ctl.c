@@ -54,10 +54,14 @@ static void drop_separator(char **arguments)
 gboolean qos_ctl_parse(QosCtl *ctl, const GOptionEntry *options, gpointer data, GError **error)
 {
     const QosCtlCommand *command = ctl->command;
+    gboolean is_server = g_str_has_prefix(command->name, "server ");
     char *directory = NULL;
     const GOptionEntry mount[] = {
         {"mount", 'm', 0, G_OPTION_ARG_FILENAME, &directory, "The mount to talk to", "DIR"},
         {NULL}};
+    const GOptionEntry server[] = {{"socket", 's', 0, G_OPTION_ARG_FILENAME, &ctl->socket,
+                                    "The server's control socket", "PATH"},
+                                   {NULL}};
     const GOptionEntry json[] = {
         {"json", 'j', 0, G_OPTION_ARG_NONE, &ctl->json, "Print JSON", NULL}, {NULL}};
     g_autofree char *name = g_strconcat("qosfsctl ", command->name, NULL);
@@ -66,7 +70,7 @@ gboolean qos_ctl_parse(QosCtl *ctl, const GOptionEntry *options, gpointer data, 
 
     g_set_prgname(name);
     g_option_context_set_summary(context, command->summary);
-    g_option_group_add_entries(group, mount);
+    g_option_group_add_entries(group, is_server ? server : mount);
     if (command->json)
         g_option_group_add_entries(group, json);
     if (options)
@@ -83,6 +87,8 @@ gboolean qos_ctl_parse(QosCtl *ctl, const GOptionEntry *options, gpointer data, 
         return qos_ctl_usage_error(error, "it has no --json");
     if (!check_argument_count(ctl, error))
         return FALSE;
+    if (is_server)
+        return TRUE;
     ctl->mountpoint = qos_ctl_mount_find(ctl->directory, error);
     return ctl->mountpoint != NULL;
 }

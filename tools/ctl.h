@@ -37,6 +37,7 @@ struct QosCtl {
                          alone */
     char *directory;  /* owned; -m, or NULL */
     char *mountpoint; /* owned; found by qos_ctl_parse() */
+    char *socket;     /* owned; --socket, of commands for a server */
     gboolean json;
 };
 
@@ -45,7 +46,7 @@ gboolean qos_ctl_usage_error(GError **error, const char *format, ...) G_GNUC_PRI
 
 /*
  * Parses ctl->arguments by the command's row and its own `options` (ended by {NULL}; may be NULL),
- * and finds the mount. `data` is given to callbacks. Exits for --help.
+ * and finds the mount, where it is for one. `data` is given to callbacks. Exits for --help.
  */
 gboolean qos_ctl_parse(QosCtl *ctl, const GOptionEntry *options, gpointer data, GError **error);
 /* An argument, from 0; NULL beyond the last. */
@@ -71,6 +72,13 @@ gboolean qos_ctl_why(QosCtl *ctl, GError **error);
 gboolean qos_ctl_clear(QosCtl *ctl, GError **error);
 /* ctl_report.c */
 gboolean qos_ctl_report(QosCtl *ctl, GError **error);
+/* ctl_server.c */
+gboolean qos_ctl_server_status(QosCtl *ctl, GError **error);
+gboolean qos_ctl_server_mounts(QosCtl *ctl, GError **error);
+gboolean qos_ctl_server_get(QosCtl *ctl, GError **error);
+gboolean qos_ctl_server_set(QosCtl *ctl, GError **error);
+gboolean qos_ctl_server_metrics(QosCtl *ctl, GError **error);
+gboolean qos_ctl_server_evict(QosCtl *ctl, GError **error);
 /* ctl_settings.c */
 gboolean qos_ctl_status(QosCtl *ctl, GError **error);
 gboolean qos_ctl_policy(QosCtl *ctl, GError **error);

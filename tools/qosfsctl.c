@@ -29,6 +29,18 @@ static const QosCtlCommand commands[] = {
     {"policy", "[NAME]", "Show the policies, or switch to one", 0, 1, TRUE, qos_ctl_policy},
     {"get", "[NAME]", "Show the settings, or one", 0, 1, TRUE, qos_ctl_get},
     {"set", "NAME VALUE", "Change a setting", 1, 2, FALSE, qos_ctl_set},
+    {"server status", NULL, "Show a lock server, its pool and its clients", 0, 0, TRUE,
+     qos_ctl_server_status},
+    {"server mounts", NULL, "Show the mounts of a lock server, the largest first", 0, 0, TRUE,
+     qos_ctl_server_mounts},
+    {"server get", "[NAME]", "Show the settings of a lock server, or one", 0, 1, TRUE,
+     qos_ctl_server_get},
+    {"server set", "NAME VALUE", "Change a setting of a lock server", 1, 2, FALSE,
+     qos_ctl_server_set},
+    {"server metrics", NULL, "Print a lock server's metrics for Prometheus", 0, 0, FALSE,
+     qos_ctl_server_metrics},
+    {"server evict", "ID", "Take all from a mount when its lease ends", 1, 1, FALSE,
+     qos_ctl_server_evict},
 };
 
 /* The command that the first one or two of `words` name; *ret_count is how many. */
@@ -214,5 +226,6 @@ int main(int argc, char **argv)
     g_strfreev(ctl.arguments);
     g_free(ctl.directory);
     g_free(ctl.mountpoint);
+    g_free(ctl.socket);
     return code;
 }

@@ -1,0 +1,374 @@
+/*
+ * qosfsctl server ...: what a qosfs-server says of itself (server/control.h), and its settings.
+ */
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/units.h"
+#include "tools/ctl.h"
+#include "tools/ctl_render.h"
+
+#define SOCKET_DEFAULT "/run/qosfs/control.sock"
+#define PATIENCE       30 /* seconds that a server may take to answer */
+
+/* --- asking --- */
+
+static void set_no_server(GError **error, const char *path, int reason)
+{
+    const char *what = reason == ENOENT || reason == ECONNREFUSED
+                           ? "no qosfs-server listens there; --socket names another"
+                           : g_strerror(reason);
+
+    qos_set_error(error, reason == ECONNREFUSED ? ENOENT : reason, "%s: %s", path, what);
+}
+
+static int connect_to(const char *path, GError **error)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    const struct timeval patience = {.tv_sec = PATIENCE};
+    int fd;
+
+    if (g_strlcpy(address.sun_path, path, sizeof(address.sun_path)) >= sizeof(address.sun_path)) {
+        qos_set_error(error, ENAMETOOLONG, "%s: the path is longer than 107 bytes", path);
+        return -1;
+    }
+    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)) == 0 &&
+        connect(fd, (const struct sockaddr *)&address, sizeof(address)) == 0)
+        return fd;
+    set_no_server(error, path, errno);
+    if (fd >= 0)
+        close(fd);
+    return -1;
+}
+
+/* All that comes until the end; NULL: it was cut off. */
+static GString *read_all(int fd)
+{
+    GString *text = g_string_new(NULL);
+    char buffer[65536];
+    ssize_t length;
+
+    while ((length = recv(fd, buffer, sizeof(buffer), 0)) > 0)
+        g_string_append_len(text, buffer, length);
+    if (length < 0) {
+        int reason = errno;
+        g_string_free(text, TRUE);
+        errno = reason;
+        return NULL;
+    }
+    return text;
+}
+
+/* The answer's text without its first line, which says whether it worked; free with g_free. */
+static char *take_answer(const char *path, GString *answer, GError **error)
+{
+    g_autofree char *text = g_string_free(answer, FALSE);
+    char *line_end = strchr(text, '\n');
+    char *reason;
+
+    if (g_str_has_prefix(text, "ok\n"))
+        return g_strdup(text + strlen("ok\n"));
+    if (!line_end) {
+        qos_set_error(error, EPERM, "%s: only root and the server's own user may ask", path);
+        return NULL;
+    }
+    *line_end = '\0';
+    int code = (int)g_ascii_strtoll(text, &reason, 10);
+    qos_set_error(error, code ? code : EPROTO, "%s", g_strstrip(reason));
+    return NULL;
+}
+
+static char *ask(const QosCtl *ctl, const char *request, GError **error)
+{
+    const char *path = ctl->socket ? ctl->socket : SOCKET_DEFAULT;
+    g_autofree char *line = g_strconcat(request, "\n", NULL);
+    GString *answer = NULL;
+    int fd = connect_to(path, error);
+
+    if (fd < 0)
+        return NULL;
+    if (send(fd, line, strlen(line), MSG_NOSIGNAL) == (ssize_t)strlen(line) || errno == EPIPE)
+        answer = read_all(fd);
+    if (!answer && errno == ECONNRESET)
+        answer = g_string_new(NULL);
+    if (!answer)
+        qos_set_error(error, errno, "%s: the server does not answer: %s", path, g_strerror(errno));
+    close(fd);
+    return answer ? take_answer(path, answer, error) : NULL;
+}
+
+static gboolean has_shape(JsonObject *state)
+{
+    static const char *const objects[] = {"pool", "tunables", "connections"};
+    JsonNode *mounts = json_object_get_member(state, "mounts");
+
+    for (guint i = 0; i < G_N_ELEMENTS(objects); i++) {
+        JsonNode *node = json_object_get_member(state, objects[i]);
+        if (!node || !JSON_NODE_HOLDS_OBJECT(node))
+            return FALSE;
+    }
+    return mounts && JSON_NODE_HOLDS_ARRAY(mounts);
+}
+
+/* A new reference. */
+static JsonObject *read_state(const QosCtl *ctl, GError **error)
+{
+    g_autofree char *text = ask(ctl, "state", error);
+    g_autoptr(JsonNode) root = text ? json_from_string(text, NULL) : NULL;
+
+    if (!text)
+        return NULL;
+    if (root && JSON_NODE_HOLDS_OBJECT(root) && has_shape(json_node_get_object(root)))
+        return json_object_ref(json_node_get_object(root));
+    qos_set_error(error, EPROTO, "what answers is no qosfs-server");
+    return NULL;
+}
+
+/* --- status --- */
+
+static void append_pool(GString *text, JsonObject *pool)
+{
+    gint64 limit = qos_ctl_state_count(pool, "limit");
+    g_autofree char *granted = qos_format_bytes((guint64)qos_ctl_state_count(pool, "granted"));
+    g_autofree char *most = qos_format_bytes((guint64)limit);
+    g_autofree char *hard = qos_format_bytes((guint64)qos_ctl_state_count(pool, "hard_limit"));
+    g_autofree char *in = qos_ctl_format_byte_rate(qos_ctl_state_number(pool, "grant_speed"));
+    g_autofree char *out = qos_ctl_format_byte_rate(qos_ctl_state_number(pool, "cancel_speed"));
+    gint64 refused = qos_ctl_state_count(pool, "refused");
+
+    g_string_append_printf(text, "pool      %s granted of %s (at most %s), %s granted, %s back\n",
+                           granted, most, hard, in, out);
+    g_string_append_printf(text, "rate      %.3g byte-milliseconds\n",
+                           qos_ctl_state_number(pool, "rate"));
+    if (refused > 0)
+        g_string_append_printf(text, "refused   %" G_GINT64_FORMAT " grants for want of room\n",
+                               refused);
+    if (*qos_ctl_state_text(pool, "advice")) {
+        g_autofree char *advice = qos_ctl_escape(qos_ctl_state_text(pool, "advice"));
+        g_string_append_printf(text, "advice    %s\n", advice);
+    }
+}
+
+static gint64 count_refused(JsonObject *state)
+{
+    JsonObject *connections = json_object_get_object_member(state, "connections");
+    JsonObject *refused = json_object_get_object_member(connections, "refused");
+    g_autoptr(GList) reasons = json_object_get_members(refused);
+    gint64 sum = 0;
+
+    for (GList *reason = reasons; reason; reason = reason->next)
+        sum += qos_ctl_state_count(refused, reason->data);
+    return sum;
+}
+
+static char *render_status(JsonObject *state)
+{
+    JsonArray *mounts = json_object_get_array_member(state, "mounts");
+    g_autofree char *store = qos_ctl_escape(qos_ctl_state_text(state, "store"));
+    g_autofree char *trouble = qos_ctl_escape(qos_ctl_state_text(state, "database"));
+    g_autofree char *uptime = qos_ctl_format_seconds(qos_ctl_state_number(state, "uptime"));
+    GString *text = g_string_new(NULL);
+
+    g_string_append_printf(text, "server    %s, start %" G_GINT64_FORMAT ", up %s\n",
+                           qos_ctl_state_text(state, "id"),
+                           qos_ctl_state_count(state, "incarnation"), uptime);
+    g_string_append_printf(text, "store     %s\n",
+                           *store ? store : "not known before a mount comes");
+    if (qos_ctl_state_flag(state, "grace"))
+        g_string_append_printf(text,
+                               "grace     %" G_GINT64_FORMAT " mounts are to come back first\n",
+                               qos_ctl_state_count(state, "awaited"));
+    g_string_append_printf(text, "database  %s\n", *trouble ? trouble : "works");
+    g_string_append_printf(text,
+                           "mounts    %u ('qosfsctl server mounts'), %" G_GINT64_FORMAT
+                           " evicted, %" G_GINT64_FORMAT " refused\n",
+                           json_array_get_length(mounts), qos_ctl_state_count(state, "evictions"),
+                           count_refused(state));
+    g_string_append_printf(text, "credits   %" G_GINT64_FORMAT "\n",
+                           qos_ctl_state_count(state, "credits"));
+    append_pool(text, json_object_get_object_member(state, "pool"));
+    return g_string_free(text, FALSE);
+}
+
+gboolean qos_ctl_server_status(QosCtl *ctl, GError **error)
+{
+    if (!qos_ctl_parse(ctl, NULL, NULL, error))
+        return FALSE;
+    g_autoptr(JsonObject) state = read_state(ctl, error);
+    if (!state)
+        return FALSE;
+    if (ctl->json) {
+        json_object_remove_member(state, "mounts"); /* a command of its own */
+        JsonNode *node = json_node_new(JSON_NODE_OBJECT);
+        json_node_set_object(node, state);
+        qos_ctl_print_json(node, FALSE);
+    } else {
+        qos_ctl_print(render_status(state));
+    }
+    return TRUE;
+}
+
+/* --- mounts --- */
+
+static char *count_of(JsonObject *object, const char *member)
+{
+    return g_strdup_printf("%" G_GINT64_FORMAT, qos_ctl_state_count(object, member));
+}
+
+static char *render_mounts(JsonObject *state, const QosCtlStyle *style)
+{
+    static const QosCtlColumn columns[] = {
+        {.title = "MOUNT", .flexible = TRUE},    {.title = "ID"},
+        {.title = "CONNECTED", .right = TRUE},   {.title = "CREDITS", .right = TRUE},
+        {.title = "BYTES", .right = TRUE},       {.title = "CALLED BACK", .right = TRUE},
+        {.title = "PRINCIPAL", .flexible = TRUE}};
+    g_autoptr(QosCtlTable) table = qos_ctl_table_new(columns, G_N_ELEMENTS(columns));
+    JsonArray *mounts = json_object_get_array_member(state, "mounts");
+
+    for (guint i = 0; i < json_array_get_length(mounts); i++) {
+        JsonObject *mount = json_array_get_object_element(mounts, i);
+        double connected = qos_ctl_state_number(mount, "connected");
+        gboolean is_gone = json_object_get_null_member(mount, "connected");
+        qos_ctl_table_add(table, qos_ctl_escape(qos_ctl_state_text(mount, "name")));
+        qos_ctl_table_add(table, qos_ctl_escape(qos_ctl_state_text(mount, "id")));
+        qos_ctl_table_add(table, is_gone ? g_strdup("-") : qos_ctl_format_seconds(connected));
+        qos_ctl_table_add(table, count_of(mount, "credits"));
+        qos_ctl_table_add(table, qos_format_bytes((guint64)qos_ctl_state_count(mount, "bytes")));
+        qos_ctl_table_add(table, count_of(mount, "called_back"));
+        qos_ctl_table_add(table, qos_ctl_escape(qos_ctl_state_text(mount, "principal")));
+    }
+    return qos_ctl_table_print(table, style);
+}
+
+gboolean qos_ctl_server_mounts(QosCtl *ctl, GError **error)
+{
+    const QosCtlStyle style = qos_ctl_style();
+
+    if (!qos_ctl_parse(ctl, NULL, NULL, error))
+        return FALSE;
+    g_autoptr(JsonObject) state = read_state(ctl, error);
+    if (!state)
+        return FALSE;
+    if (ctl->json)
+        qos_ctl_print_json(qos_ctl_member_node(state, "mounts"), FALSE);
+    else
+        qos_ctl_print(render_mounts(state, &style));
+    return TRUE;
+}
+
+/* --- settings --- */
+
+static gboolean check_name(JsonObject *tunables, const char *name, GError **error)
+{
+    g_autoptr(GPtrArray) names = g_ptr_array_new();
+    g_autoptr(GList) members = json_object_get_members(tunables);
+
+    for (GList *member = members; member; member = member->next) {
+        if (g_str_equal(member->data, name))
+            return TRUE;
+        g_ptr_array_add(names, member->data);
+    }
+    g_autofree char *escaped = qos_ctl_escape(name);
+    g_autofree char *hint = qos_ctl_hint(name, names);
+    qos_set_error(error, ENOENT, "there is no setting '%s'%s%s", escaped, hint,
+                  *hint ? "" : "; 'qosfsctl server get' lists them");
+    return FALSE;
+}
+
+/* "limit=1G", and what is different about the next start. */
+static char *render_setting(JsonObject *tunables, const char *name)
+{
+    JsonObject *tunable = json_object_get_object_member(tunables, name);
+    const char *value = qos_ctl_state_text(tunable, "value");
+    const char *next = qos_ctl_state_text(tunable, "next");
+
+    if (g_str_equal(value, next))
+        return g_strdup_printf("%s=%s\n", name, value);
+    return g_strdup_printf("%s=%s (from the next start on: %s)\n", name, value, next);
+}
+
+static void print_settings(JsonObject *tunables, const char *name)
+{
+    g_autoptr(GList) members = json_object_get_members(tunables);
+
+    if (name) {
+        JsonObject *tunable = json_object_get_object_member(tunables, name);
+        qos_ctl_print(g_strconcat(qos_ctl_state_text(tunable, "value"), "\n", NULL));
+        return;
+    }
+    for (GList *member = members; member; member = member->next)
+        qos_ctl_print(render_setting(tunables, member->data));
+}
+
+gboolean qos_ctl_server_get(QosCtl *ctl, GError **error)
+{
+    if (!qos_ctl_parse(ctl, NULL, NULL, error))
+        return FALSE;
+    g_autoptr(JsonObject) state = read_state(ctl, error);
+    const char *name = qos_ctl_argument(ctl, 0);
+    if (!state)
+        return FALSE;
+    JsonObject *tunables = json_object_get_object_member(state, "tunables");
+    if (name && !check_name(tunables, name, error))
+        return FALSE;
+    if (ctl->json)
+        qos_ctl_print_json(name ? qos_ctl_member_node(tunables, name)
+                                : qos_ctl_member_node(state, "tunables"),
+                           FALSE);
+    else
+        print_settings(tunables, name);
+    return TRUE;
+}
+
+/* Sends `request` and its words, none of which may be more than one. */
+static gboolean command(const QosCtl *ctl, const char *request, const char *first,
+                        const char *second, GError **error)
+{
+    g_autofree char *line = g_strjoin(" ", request, first, second, NULL);
+    const char *const words[] = {first, second ? second : "x"};
+
+    for (guint i = 0; i < G_N_ELEMENTS(words); i++) {
+        if (*words[i] && !strpbrk(words[i], " \n"))
+            continue;
+        g_autofree char *escaped = qos_ctl_escape(words[i]);
+        return qos_ctl_usage_error(error, "'%s' is not one word", escaped);
+    }
+    g_autofree char *answer = ask(ctl, line, error);
+    return answer != NULL;
+}
+
+/* NAME VALUE, or NAME=VALUE as `get` prints it. */
+gboolean qos_ctl_server_set(QosCtl *ctl, GError **error)
+{
+    if (!qos_ctl_parse(ctl, NULL, NULL, error))
+        return FALSE;
+    const char *first = qos_ctl_argument(ctl, 0), *value = qos_ctl_argument(ctl, 1);
+    const char *equals = strchr(first, '=');
+    if (!value && !equals)
+        return qos_ctl_usage_error(error, "which value? It takes %s", ctl->command->parameters);
+    g_autofree char *name = value ? g_strdup(first) : g_strndup(first, (gsize)(equals - first));
+    g_autoptr(JsonObject) state = read_state(ctl, error);
+    return state && check_name(json_object_get_object_member(state, "tunables"), name, error) &&
+           command(ctl, "set", name, value ? value : equals + 1, error);
+}
+
+gboolean qos_ctl_server_metrics(QosCtl *ctl, GError **error)
+{
+    if (!qos_ctl_parse(ctl, NULL, NULL, error))
+        return FALSE;
+    char *text = ask(ctl, "metrics", error);
+    if (text)
+        qos_ctl_print(text);
+    return text != NULL;
+}
+
+gboolean qos_ctl_server_evict(QosCtl *ctl, GError **error)
+{
+    return qos_ctl_parse(ctl, NULL, NULL, error) &&
+           command(ctl, "evict", qos_ctl_argument(ctl, 0), NULL, error);
+}
