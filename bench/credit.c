@@ -6,8 +6,9 @@
  * "get, cached" is qos_credit_get() and qos_credit_put() of what is cached; "grant" is an owner's
  * part of an uncontended ENQUEUE, from receiving it to handing out the GRANT, the acknowledgement
  * included. Both by the number of credits that there are, up to CREDITS (1,000,000), taken in an
- * order that has nothing to do with memory; printed is CPU time. Build with -Dbuildtype=release:
- * others check the books after each step.
+ * order that has nothing to do with memory; printed is CPU time. Then the same of one resource that
+ * many read: what a grant costs to one more. Build with -Dbuildtype=release: others check the books
+ * after each step.
  */
 #include <malloc.h>
 #include <stdio.h>
@@ -126,15 +127,19 @@ static double cached_get(Pair *pair, guint credits)
     return (cpu_now() - start) / ROUND;
 }
 
-int main(int argc, char **argv)
+static size_t memory_used(void)
 {
-    guint most = argc > 1 ? (guint)strtoul(argv[1], NULL, 10) : 1000000;
+    struct mallinfo2 info = mallinfo2();
+    return info.uordblks + info.hblkhd;
+}
+
+static void print_credits(guint most, double clock_time)
+{
     guint credits = 0;
-    double clock_time = clock_cost();
     Pair pair;
 
     pair_init(&pair);
-    size_t before = mallinfo2().uordblks;
+    size_t before = memory_used();
     printf("| credits | get and put, cached, ns | grant, ns | memory of both, bytes a credit |\n"
            "|---|---|---|---|\n");
     for (guint goal = 1000; goal <= most; goal *= 10) {
@@ -147,9 +152,63 @@ int main(int argc, char **argv)
         cost = cost / (credits - first) - clock_time;
         double get = cached_get(&pair, credits);
         printf("| %u | %.0f | %.0f | %.0f |\n", credits, get, cost,
-               (double)(mallinfo2().uordblks - before) / credits);
+               (double)(memory_used() - before) / credits);
     }
     qos_owner_free(pair.mount);
     qos_owner_free(pair.root);
+}
+
+/* A message of borrower `id`'s, and what the lender says to it is dropped. */
+static void receive_from(QosOwner *lender, QosOwnerId id, QosCreditMessage message)
+{
+    QosOutput output;
+
+    message.session = 1;
+    qos_owner_receive(lender, id, &message, QOS_SECOND);
+    while (qos_owner_output(lender, &output)) {
+        if (output.kind == QOS_OUTPUT_SAVE)
+            qos_owner_saved(lender, output.peer, QOS_SECOND);
+    }
+}
+
+static void print_readers(guint most, double clock_time)
+{
+    QosOwnerConfig config;
+    double cost = 0;
+    guint counted = 0;
+
+    qos_owner_config_init(&config, 1, 1);
+    config.lends = TRUE;
+    QosOwner *lender = qos_owner_new(&config, NULL, 0, QOS_SECOND);
+    printf("\n| readers of one resource | grant, ns |\n|---|---|\n");
+    for (guint readers = 0, goal = 10; readers < most;) {
+        QosOwnerId id = 2 + readers++;
+        receive_from(lender, id, (QosCreditMessage){.type = QOS_MESSAGE_HELLO});
+        double start = cpu_now();
+        receive_from(lender, id,
+                     (QosCreditMessage){.type = QOS_MESSAGE_ENQUEUE,
+                                        .lender = 1,
+                                        .sequence = 1,
+                                        .request = 1,
+                                        .resource = resource_of(1),
+                                        .credit = {.reads = QOS_INODE_ATTRIBUTES}});
+        cost += cpu_now() - start - clock_time;
+        counted++;
+        if (readers < goal)
+            continue;
+        printf("| %u | %.0f |\n", readers, cost / counted);
+        cost = counted = 0;
+        goal *= 10;
+    }
+    qos_owner_free(lender);
+}
+
+int main(int argc, char **argv)
+{
+    const guint most = argc > 1 ? (guint)strtoul(argv[1], NULL, 10) : 1000000;
+    const double clock_time = clock_cost();
+
+    print_credits(most, clock_time);
+    print_readers(10000, clock_time);
     return 0;
 }

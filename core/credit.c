@@ -35,13 +35,11 @@ QosBook *qos_book_get(QosOwner *owner, const QosResource *resource)
 
     if (book != NULL)
         return book;
-    book = g_malloc0(sizeof(QosBook) + owner->config.extra);
-    book->resource = *resource;
+    book = qos_table_add(&owner->table, resource);
     if (owner->above == NULL) {
         book->borrowed = capital_of(owner, resource);
         book->token = ++owner->token;
     }
-    qos_table_add(&owner->table, book);
     return book;
 }
 
@@ -50,8 +48,7 @@ void qos_book_tidy(QosOwner *owner, QosBook *book)
     const QosResourceType *type = qos_book_type(book);
     QosBusy *busy = book->busy;
 
-    if (busy != NULL && busy->requests.length == 0 && busy->callback == 0 &&
-
+    if (busy != NULL && busy->requests.length == 0 && busy->callback == 0 && busy->index == NULL &&
         ((busy->heated == 0 && busy->contended == 0) || book->sublets == NULL)) {
         g_free(busy);
         book->busy = NULL;
@@ -61,9 +58,8 @@ void qos_book_tidy(QosOwner *owner, QosBook *book)
         return;
     if (owner->config.forgotten != NULL)
         owner->config.forgotten(book + 1, owner->config.arg);
-    qos_table_remove(&owner->table, book);
     qos_credit_clear(type, &book->borrowed);
-    g_free(book);
+    qos_table_remove(&owner->table, book);
 }
 
 gpointer qos_owner_extra(const QosOwner *owner, const QosResource *resource)
@@ -177,11 +173,12 @@ void qos_hold_remove(QosHold *hold)
 }
 
 /* By far the most frequent case, without the detours of the others. */
-static gboolean hold_cached(QosBook *book, const QosCredit *want, guint flags, QosHold *hold)
+static gboolean hold_cached(const QosOwner *owner, QosBook *book, const QosCredit *want,
+                            guint flags, QosHold *hold)
 {
     const QosResourceType *type = qos_book_type(book);
 
-    if (book->busy != NULL || book->sublets != NULL || type->divisible ||
+    if (book->busy != NULL || type->divisible || (owner->lent > 0 && book->sublets != NULL) ||
         !type->matches(want, &book->borrowed))
         return FALSE;
     qos_hold_add(book, hold, qos_credit_copy(type, want), flags);
@@ -212,7 +209,7 @@ QosCreditVerdict qos_credit_get(QosOwner *owner, QosTime now, const QosResource 
         return QOS_CREDIT_ERROR;
     }
     QosBook *book = qos_table_find(&owner->table, resource);
-    if (book != NULL && !qos_owner_in_grace(owner) && hold_cached(book, want, flags, hold))
+    if (book != NULL && !qos_owner_in_grace(owner) && hold_cached(owner, book, want, flags, hold))
         return QOS_CREDIT_GRANTED;
     return start_local(owner, qos_book_get(owner, resource), want, flags & ~QOS_CREDIT_UPGRADE,
                        hold, now);
@@ -335,7 +332,7 @@ QosOwner *qos_owner_new(const QosOwnerConfig *config, const QosOwnerId *clients,
     owner->peers =
         g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, (GDestroyNotify)qos_peer_free);
     qos_heap_init(&owner->timers);
-    qos_table_init(&owner->table);
+    qos_table_init(&owner->table, config->extra, !config->lends);
     for (guint i = 0; i < count; i++) {
         QosPeer *peer = qos_peer_get(owner, clients[i]);
         peer->is_known = TRUE;

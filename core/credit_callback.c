@@ -1,5 +1,5 @@
 /*
- * What of a book others have, and how it is called back: from those below, from local users, and
+ * How what others have of a book is called back: from those below, from local users, and
  * from us by the lender above. A holder gives just what conflicts, as soon as nobody uses it; one
  * that will use it for long says so at once (busy), and gives it later.
  */
@@ -18,41 +18,7 @@ QosBusy *qos_book_busy(QosBook *book)
     return book->busy;
 }
 
-/* What peers have */
-
-QosSublet *qos_sublet_find(const QosBook *book, const QosPeer *peer)
-{
-    QosSublet *sublet = book->sublets;
-
-    while (sublet != NULL && sublet->peer != peer)
-        sublet = sublet->next;
-    return sublet;
-}
-
-QosSublet *qos_sublet_add(QosOwner *owner, QosBook *book, QosPeer *peer)
-{
-    QosSublet *sublet = g_new0(QosSublet, 1);
-
-    sublet->book = book;
-    sublet->peer = peer;
-    sublet->next = book->sublets;
-    book->sublets = sublet;
-    sublet->link.data = sublet;
-    g_queue_push_tail_link(&peer->sublets, &sublet->link);
-    owner->lent++;
-    if (owner->config.counted != NULL)
-        owner->config.counted(peer->id, &book->resource, TRUE, owner->config.arg);
-    return sublet;
-}
-
-void qos_sublet_resized(QosOwner *owner, const QosSublet *sublet, gsize before)
-{
-    gint64 change =
-        (gint64)qos_credit_size(qos_book_type(sublet->book), &sublet->credit) - (gint64)before;
-
-    if (change != 0 && owner->config.resized != NULL)
-        owner->config.resized(sublet->peer->id, &sublet->book->resource, change, owner->config.arg);
-}
+/* Callbacks */
 
 void qos_callback_clear(QosSublet *sublet)
 {
@@ -66,70 +32,6 @@ void qos_callback_clear(QosSublet *sublet)
     g_free(callback);
     sublet->callback = NULL;
 }
-
-void qos_sublet_remove(QosOwner *owner, QosSublet *sublet)
-{
-    QosBook *book = sublet->book;
-    QosSublet **place = &book->sublets;
-
-    while (*place != sublet)
-        place = &(*place)->next;
-    *place = sublet->next;
-    qos_callback_clear(sublet);
-    gsize size = qos_credit_size(qos_book_type(book), &sublet->credit);
-    qos_credit_clear(qos_book_type(book), &sublet->credit);
-    qos_sublet_resized(owner, sublet, size);
-    g_queue_unlink(&sublet->peer->sublets, &sublet->link);
-    owner->lent--;
-    if (owner->config.counted != NULL)
-        owner->config.counted(sublet->peer->id, &book->resource, FALSE, owner->config.arg);
-    g_free(sublet);
-}
-
-QosCredit qos_book_room(const QosBook *book, const QosPeer *peer)
-{
-    const QosResourceType *type = qos_book_type(book);
-    QosCredit room = qos_credit_copy(type, &book->borrowed);
-
-    for (const QosSublet *sublet = book->sublets; sublet != NULL; sublet = sublet->next) {
-        if (type->divisible || sublet->peer != peer)
-            type->yield(&room, &sublet->credit);
-    }
-    if (type->divisible || peer != NULL) { /* local users share locks */
-        for (const QosHold *hold = book->holds; hold != NULL; hold = hold->next)
-            type->yield(&room, &hold->credit);
-    }
-    return room;
-}
-
-#ifdef NDEBUG
-void qos_book_check(const QosBook *book G_GNUC_UNUSED)
-{
-}
-#else
-/* All that is lent is borrowed, and nobody's conflicts with another's. */
-void qos_book_check(const QosBook *book)
-{
-    const QosResourceType *type = qos_book_type(book);
-    QosCredit left = qos_credit_copy(type, &book->borrowed);
-
-    for (const QosSublet *sublet = book->sublets; sublet != NULL; sublet = sublet->next) {
-        g_assert(type->matches(&sublet->credit, &book->borrowed));
-        g_assert(!type->divisible || type->matches(&sublet->credit, &left));
-        if (sublet->next != NULL)
-            g_assert(!type->conflicts(&sublet->credit, &sublet->next->credit));
-        type->yield(&left, &sublet->credit);
-    }
-    for (const QosHold *hold = book->holds; hold != NULL; hold = hold->next) {
-        g_assert(type->matches(&hold->credit, &left));
-        if (type->divisible)
-            type->yield(&left, &hold->credit);
-    }
-    qos_credit_clear(type, &left);
-}
-#endif
-
-/* Callbacks */
 
 void qos_sublet_call_back(QosOwner *owner, QosSublet *sublet, const QosCredit *wanted, guint flags,
                           QosTime now)

@@ -58,12 +58,11 @@ static void take_all(QosOwner *owner, QosPeer *peer, QosTime now)
 {
     qos_peer_close(peer);
     qos_peer_remove_requests(owner, peer, now);
-    if (peer->sublets.length > 0)
+    if (peer->sublets != NULL)
         pass_tokens(owner, peer);
-    while (peer->sublets.length > 0) {
-        QosSublet *sublet = peer->sublets.head->data;
-        QosBook *book = sublet->book;
-        qos_sublet_remove(owner, sublet);
+    while (peer->sublets != NULL) {
+        QosBook *book = peer->sublets->book;
+        qos_sublet_remove(owner, peer->sublets);
         book->token = ++owner->token;
         qos_book_pump(owner, book, now);
     }
@@ -93,8 +92,7 @@ static void restore_all(QosOwner *owner, QosPeer *peer, QosTime now)
     GArray *items = g_array_new(FALSE, FALSE, sizeof(QosCreditItem));
     g_autoptr(GPtrArray) wanted = g_ptr_array_new();
 
-    for (GList *link = peer->sublets.head; link != NULL; link = link->next) {
-        QosSublet *sublet = link->data;
+    for (QosSublet *sublet = peer->sublets; sublet != NULL; sublet = sublet->peer_next) {
         QosCreditItem item = {.resource = sublet->book->resource,
                               .credit =
                                   qos_credit_copy(qos_book_type(sublet->book), &sublet->credit),
@@ -198,10 +196,10 @@ void qos_peer_greeted(QosOwner *owner, QosPeer *peer, const QosCreditMessage *me
         return;
     }
     gboolean is_restarted = message->session >> 32 != peer->session >> 32;
-    peer->is_restored = message->flags & QOS_HELLO_RESTORES && peer->sublets.length > 0;
+    peer->is_restored = message->flags & QOS_HELLO_RESTORES && peer->sublets != NULL;
     if (peer->is_restored)
         keep_all(owner, peer, now);
-    else if (is_restarted && peer->hello_flags & QOS_HELLO_LENDS && peer->sublets.length > 0 &&
+    else if (is_restarted && peer->hello_flags & QOS_HELLO_LENDS && peer->sublets != NULL &&
              now < peer->until)
         return; /* those that it lent to may go on so long; it will say hello again */
     else

@@ -4,7 +4,8 @@
  *   credit.c          the owner, its outputs, and its local users
  *   credit_request.c  how a request is met: what is free, whom to ask, whom to call back
  *   credit_widen.c    what a grant adds to what was asked for
- *   credit_callback.c what others have of a resource, and how it is called back
+ *   credit_sublet.c   what others have of a resource
+ *   credit_callback.c how it is called back
  *   credit_receive.c  what the messages of a session do
  *   credit_session.c  sessions: numbers, acknowledgements, repetitions
  *   credit_borrow.c   the borrower's side of one: its beginning, claims, its loss
@@ -27,6 +28,7 @@
 
 typedef struct QosPeer QosPeer;
 typedef struct QosSublet QosSublet;
+typedef struct QosSubletIndex QosSubletIndex;
 
 /* A message on its way: kept until it is acknowledged, and until it is handed out. */
 typedef struct {
@@ -49,11 +51,11 @@ typedef struct {
 struct QosSublet {
     QosBook *book;
     QosPeer *peer;
-    QosSublet *next; /* of the book */
+    QosSublet *next, **at;           /* of the book */
+    QosSublet *peer_next, **peer_at; /* of the peer */
     QosCredit credit;
     QosToken token;        /* of the last grant */
     QosCallback *callback; /* NULL: none */
-    GList link;            /* of QosPeer.sublets */
 };
 
 typedef struct QosCreditRequest {
@@ -79,18 +81,20 @@ typedef struct {
     gboolean is_user_told, has_user_agreed;
     double heat; /* conflicts per second, as of `heated` */
     QosTime heated, lockless_until;
-    QosTime contended; /* when somebody was last called back; 0: not lately (credit_widen.c) */
+    QosTime contended;     /* when somebody was last called back; 0: not lately (credit_widen.c) */
+    QosSubletIndex *index; /* of many borrowers; NULL: they are few (credit_sublet.c) */
 } QosBusy;
 
 struct QosBook {
+    /* All that a cached get needs is in the first line. */
     QosResource resource;
-    QosBook *next; /* of the table's chain */
     QosCredit borrowed;
-    QosToken granted; /* of the last grant from above */
-    QosToken token;   /* of local uses: above those of all that used it before */
-    QosSublet *sublets;
+    QosToken token; /* of local uses: above those of all that used it before */
     QosHold *holds;
     QosBusy *busy; /* NULL: nothing going on */
+    /* --- */
+    QosSublet *sublets;
+    QosToken granted; /* of the last grant from above */
 };
 
 typedef enum {
@@ -122,22 +126,33 @@ struct QosPeer {
     QosTime lease;
     QosTime renew_at; /* above */
 
-    GQueue sublets, requests; /* below: of QosSublet, QosCreditRequest */
-    GQueue callbacks;         /* below: of QosCallback, by age */
-    gboolean is_known;        /* on the durable list */
-    gboolean is_awaited;      /* the grace waits for it */
+    QosSublet *sublets;  /* below */
+    GQueue requests;     /* below: of QosCreditRequest */
+    GQueue callbacks;    /* below: of QosCallback, by age */
+    gboolean is_known;   /* on the durable list */
+    gboolean is_awaited; /* the grace waits for it */
     gboolean is_reclaiming;
     gboolean is_restored; /* it is being told what it had */
     QosHeapNode timer;
 };
 
-/* Linear hashing: grows by one bucket at a time, and moves nothing but that bucket's books. */
-#define QOS_TABLE_SEGMENTS 27
 typedef struct {
-    QosBook **segments[QOS_TABLE_SEGMENTS]; /* the first of 64 buckets, others of as many as all
-                                               before them together */
-    guint buckets;
+    guint32 hash;
+    guint32 book; /* its number; 0: none */
+} QosSlot;
+
+typedef struct {
+    QosSlot *slots;
+    guint mask; /* a power of two of them, less 1 */
+} QosSlots;
+
+typedef struct {
+    QosSlots now, before; /* `before`: being emptied; no slots: is not */
+    guint moved, unmoved; /* of `before`: the next slot, and how many there are from it on */
     guint books;
+    gsize stride; /* from one book to the next, bytes */
+    GPtrArray *slabs;
+    guint numbers, free; /* of books: the last one, and the first that is free; 0: none */
 } QosBookTable;
 
 typedef struct QosOutputEntry {
@@ -169,10 +184,13 @@ struct QosOwner {
 };
 
 /* credit_table.c */
-void qos_table_init(QosBookTable *table);
+/* With so many bytes behind each book; and each begins with a line of the cache, or they lie as
+ * close as they can. */
+void qos_table_init(QosBookTable *table, guint extra, gboolean is_fast);
 void qos_table_clear(QosBookTable *table); /* it is empty */
 QosBook *qos_table_find(const QosBookTable *table, const QosResource *resource);
-void qos_table_add(QosBookTable *table, QosBook *book);
+/* Zeroed; there is none of the resource yet. Books stay where they are until they are removed. */
+QosBook *qos_table_add(QosBookTable *table, const QosResource *resource);
 void qos_table_remove(QosBookTable *table, QosBook *book);
 /* One after the other, in no order; NULL: the first, or none is left. `book` may be removed after.
  */
@@ -225,13 +243,6 @@ static inline gboolean qos_callback_is_due(const QosCallback *callback)
 }
 gboolean qos_type_is_called_back(const QosResourceType *type);
 QosBusy *qos_book_busy(QosBook *book);
-/* What is free for `peer`, NULL: for local users. */
-QosCredit qos_book_room(const QosBook *book, const QosPeer *peer);
-QosSublet *qos_sublet_find(const QosBook *book, const QosPeer *peer);
-QosSublet *qos_sublet_add(QosOwner *owner, QosBook *book, QosPeer *peer);
-void qos_sublet_remove(QosOwner *owner, QosSublet *sublet);
-/* Its credit has changed, and took so many bytes before. */
-void qos_sublet_resized(QosOwner *owner, const QosSublet *sublet, gsize before);
 void qos_callback_clear(QosSublet *sublet);
 /* Asks the borrower for what conflicts with `wanted`, unless that was done. `flags`: of the
  * request. */
@@ -244,6 +255,19 @@ void qos_book_tell_user(QosOwner *owner, QosBook *book, const QosCredit *wanted)
 QosSublet *qos_book_largest_sublet(const QosBook *book, gboolean *ret_waits);
 /* Answers the callback from above, of which there is one, as far as that is possible now. */
 void qos_book_serve_callback(QosOwner *owner, QosBook *book, QosTime now);
+/* credit_sublet.c */
+QosSublet *qos_sublet_find(const QosBook *book, const QosPeer *peer);
+QosSublet *qos_sublet_add(QosOwner *owner, QosBook *book, QosPeer *peer);
+void qos_sublet_remove(QosOwner *owner, QosSublet *sublet);
+void qos_sublet_grow(QosOwner *owner, QosSublet *sublet, const QosCredit *more);
+/* It keeps just that. */
+void qos_sublet_keep(QosOwner *owner, QosSublet *sublet, const QosCredit *keeps);
+/* What is free for `peer`, NULL: for local users. */
+QosCredit qos_book_room(const QosBook *book, const QosPeer *peer);
+/* Takes from what is free what meets `want`, as the type does; else FALSE, with all that is free in
+ * *ret_room. If TRUE, there may be more free than is in *ret_room. */
+gboolean qos_book_choose(QosBook *book, const QosPeer *peer, const QosCredit *want,
+                         QosCredit *ret_room, QosCredit *ret_chosen);
 /* All of what is not held, lent or asked for may be counted on: asserts it in debug builds. */
 void qos_book_check(const QosBook *book);
 

@@ -34,10 +34,7 @@ static gboolean take_back(QosOwner *owner, QosPeer *peer, const QosResource *res
         qos_callback_clear(sublet);
     }
     if (token == sublet->token && !type->matches(&sublet->credit, keeps)) {
-        gsize size = qos_credit_size(type, &sublet->credit);
-        qos_credit_clear(type, &sublet->credit);
-        sublet->credit = qos_credit_copy(type, keeps);
-        qos_sublet_resized(owner, sublet, size);
+        qos_sublet_keep(owner, sublet, keeps);
         book->token = ++owner->token;
     }
     if (qos_credit_is_empty(type, &sublet->credit))
@@ -122,9 +119,8 @@ static gboolean claim(QosOwner *owner, QosPeer *peer, const QosCreditItem *item)
     qos_credit_clear(type, &room);
     if (is_free) {
         QosSublet *sublet = qos_sublet_add(owner, book, peer);
-        sublet->credit = qos_credit_copy(type, &item->credit);
+        qos_sublet_grow(owner, sublet, &item->credit);
         sublet->token = item->token;
-        qos_sublet_resized(owner, sublet, 0);
         qos_book_check(book);
     }
     qos_book_tidy(owner, book);

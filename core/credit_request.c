@@ -187,9 +187,7 @@ static QosCreditVerdict grant(QosOwner *owner, QosCreditRequest *request, QosCre
             return QOS_CREDIT_RETRY;
         sublet = qos_sublet_add(owner, book, request->peer);
     }
-    gsize size = qos_credit_size(type, &sublet->credit);
-    type->join(&sublet->credit, chosen);
-    qos_sublet_resized(owner, sublet, size);
+    qos_sublet_grow(owner, sublet, chosen);
     sublet->token = ++owner->token;
     QosCreditMessage message = {.type = QOS_MESSAGE_GRANT,
                                 .request = request->id,
@@ -205,11 +203,10 @@ static QosCreditVerdict try_request(QosOwner *owner, QosCreditRequest *request, 
 {
     QosBook *book = request->book;
     const QosResourceType *type = qos_book_type(book);
-    QosCredit room = qos_book_room(book, request->peer);
-    QosCredit chosen = {0};
+    QosCredit room, chosen = {0};
     QosCreditVerdict verdict;
 
-    if (!type->choose(&request->want, &room, &chosen)) {
+    if (!qos_book_choose(book, request->peer, &request->want, &room, &chosen)) {
         verdict = resolve(owner, request, &room, now);
     } else if (request->peer != NULL) {
         qos_request_widen(request, &room, &chosen, now);

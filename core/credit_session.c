@@ -64,7 +64,7 @@ static QosTime due_of(const QosPeer *peer)
     QosTime due = MIN(peer->resend_at, peer->acknowledge_at);
 
     due = MIN(due, peer->renew_at);
-    if (peer->state == QOS_SESSION_OPEN || peer->sublets.length > 0 ||
+    if (peer->state == QOS_SESSION_OPEN || peer->sublets != NULL ||
         (peer->is_above && peer->until > 0))
         due = MIN(due, peer->until);
     return due;
@@ -301,8 +301,7 @@ static void tick_peer(QosOwner *owner, QosPeer *peer, QosTime now)
 {
     if (peer->is_above) {
         qos_session_expire(owner, now);
-    } else if (now >= peer->until &&
-               (peer->state == QOS_SESSION_OPEN || peer->sublets.length > 0)) {
+    } else if (now >= peer->until && (peer->state == QOS_SESSION_OPEN || peer->sublets != NULL)) {
         qos_peer_evict(owner, peer, now);
     }
     if (now >= peer->renew_at && peer->state == QOS_SESSION_OPEN) {

@@ -1,113 +1,188 @@
 /*
- * The books of an owner by resource: linear hashing. With n buckets, 2^k <= n < 2^(k+1), a book is
- * in bucket hash mod 2^(k+1), or mod 2^k if there is no such bucket. Bucket n is made by splitting
- * bucket n - 2^k, so that no addition moves more than one chain. Tables shrink in use, not in
- * memory.
+ * The books of an owner by resource: open addressing. A slot has a book's hash and its number, so
+ * that a look-up reads one line of slots, and then the book that it looked for. Books lie in slabs:
+ * where they are cached, by whole lines, so that a get reads one; where many are lent, close.
+ *
+ * A table that is three quarters full gets twice as many slots. Those before are emptied little by
+ * little, with each book that is added, and looked at until they are: no addition moves all. They
+ * are emptied by runs, from an empty slot to the next, since a look-up ends at an empty slot.
+ *
+ * What has been taken for books stays until the last of them is removed.
  */
 #include "core/credit_private.h"
 
-#define FIRST_SEGMENT 64
+#define FIRST_SLOTS 64
+#define SLAB        256                /* books */
+#define MOVED       8                  /* slots that are emptied with each addition, at least */
+#define LINE        64                 /* bytes */
+#define FREE        QOS_RESOURCE_TYPES /* the type of a book that is none */
 
-static guint segment_of(guint bucket)
+static QosBook *book_at(const QosBookTable *table, guint number)
 {
-    return bucket < FIRST_SEGMENT ? 0 : g_bit_storage(bucket / FIRST_SEGMENT);
+    guint8 *slab = table->slabs->pdata[(number - 1) / SLAB];
+    return (QosBook *)(gpointer)(slab + (number - 1) % SLAB * table->stride);
 }
 
-static guint segment_start(guint segment)
+void qos_table_init(QosBookTable *table, guint extra, gboolean is_fast)
 {
-    return segment == 0 ? 0 : FIRST_SEGMENT << (segment - 1);
-}
+    const gsize alignment = is_fast ? LINE : G_ALIGNOF(QosBook);
+    const gsize size = sizeof(QosBook) + extra;
 
-static QosBook **bucket_at(const QosBookTable *table, guint bucket)
-{
-    guint segment = segment_of(bucket);
-    return &table->segments[segment][bucket - segment_start(segment)];
-}
-
-static guint bucket_of(const QosBookTable *table, const QosResource *resource)
-{
-    guint hash = qos_resource_hash(resource);
-    guint high = 1U << (g_bit_storage(table->buckets) - 1);
-    guint bucket = hash & (2 * high - 1);
-    return bucket < table->buckets ? bucket : hash & (high - 1);
-}
-
-void qos_table_init(QosBookTable *table)
-{
-    *table = (QosBookTable){.buckets = FIRST_SEGMENT};
-    table->segments[0] = g_new0(QosBook *, FIRST_SEGMENT);
+    G_STATIC_ASSERT(G_STRUCT_OFFSET(QosBook, sublets) <= LINE);
+    *table = (QosBookTable){.stride = (size + alignment - 1) / alignment * alignment,
+                            .slabs = g_ptr_array_new_with_free_func(g_aligned_free)};
+    table->now = (QosSlots){g_new0(QosSlot, FIRST_SLOTS), FIRST_SLOTS - 1};
 }
 
 void qos_table_clear(QosBookTable *table)
 {
-    for (guint i = 0; i < QOS_TABLE_SEGMENTS; i++)
-        g_free(table->segments[i]);
+    g_free(table->now.slots);
+    g_free(table->before.slots);
+    g_ptr_array_unref(table->slabs);
 }
 
-static QosBook **place_of(const QosBookTable *table, const QosResource *resource)
+/* --- slots --- */
+
+static QosSlot *slot_of(const QosBookTable *table, const QosSlots *in, guint hash,
+                        const QosResource *resource)
 {
-    QosBook **place = bucket_at(table, bucket_of(table, resource));
-    while (*place != NULL && !qos_resource_equal(&(*place)->resource, resource))
-        place = &(*place)->next;
-    return place;
+    for (guint i = hash & in->mask; in->slots[i].book != 0; i = (i + 1) & in->mask) {
+        if (in->slots[i].hash == hash &&
+            qos_resource_equal(&book_at(table, in->slots[i].book)->resource, resource))
+            return &in->slots[i];
+    }
+    return NULL;
 }
 
-QosBook *qos_table_find(const QosBookTable *table, const QosResource *resource)
+static void put_in(QosSlots *slots, QosSlot slot)
 {
-    return *place_of(table, resource);
+    guint i = slot.hash & slots->mask;
+
+    while (slots->slots[i].book != 0)
+        i = (i + 1) & slots->mask;
+    slots->slots[i] = slot;
 }
 
-static void add_bucket(QosBookTable *table)
+/* Those behind it that would not be found any more move up. */
+static void take_out(QosSlots *slots, const QosSlot *slot)
 {
-    guint bucket = table->buckets;
-    guint segment = segment_of(bucket);
-    guint split = bucket - (1U << (g_bit_storage(bucket) - 1));
-    QosBook **place;
+    guint mask = slots->mask;
+    guint hole = (guint)(slot - slots->slots);
 
-    if (segment == QOS_TABLE_SEGMENTS)
-        return; /* chains grow instead */
-    if (table->segments[segment] == NULL)
-        table->segments[segment] = g_new0(QosBook *, segment_start(segment));
-    table->buckets++;
-    place = bucket_at(table, split);
-    while (*place != NULL) {
-        QosBook *book = *place;
-        if (bucket_of(table, &book->resource) == split) {
-            place = &book->next;
+    for (guint i = (hole + 1) & mask; slots->slots[i].book != 0; i = (i + 1) & mask) {
+        guint from_home = (i - slots->slots[i].hash) & mask;
+        if (from_home < ((i - hole) & mask))
             continue;
-        }
-        *place = book->next;
-        book->next = *bucket_at(table, bucket);
-        *bucket_at(table, bucket) = book;
+        slots->slots[hole] = slots->slots[i];
+        hole = i;
+    }
+    slots->slots[hole].book = 0;
+}
+
+/* Empties some of the slots before. */
+static void move_some(QosBookTable *table)
+{
+    QosSlots *before = &table->before;
+
+    for (guint i = 0; before->slots != NULL; i++) {
+        QosSlot *slot = &before->slots[table->moved & before->mask];
+        if (i >= MOVED && slot->book == 0)
+            return;
+        if (slot->book != 0)
+            put_in(&table->now, *slot);
+        slot->book = 0;
+        if (--table->unmoved == 0)
+            g_clear_pointer(&before->slots, g_free);
+        table->moved++;
     }
 }
 
-void qos_table_add(QosBookTable *table, QosBook *book)
+static void grow(QosBookTable *table)
 {
-    if (++table->books > table->buckets)
-        add_bucket(table);
-    QosBook **place = bucket_at(table, bucket_of(table, &book->resource));
-    book->next = *place;
-    *place = book;
+    while (table->before.slots != NULL)
+        move_some(table);
+    table->before = table->now;
+    table->now.mask = 2 * table->before.mask + 1;
+    table->now.slots = g_new0(QosSlot, (gsize)table->now.mask + 1);
+    table->unmoved = table->before.mask + 1;
+    table->moved = 0;
+    while (table->before.slots[table->moved].book != 0)
+        table->moved++;
+}
+
+/* --- books --- */
+
+QosBook *qos_table_find(const QosBookTable *table, const QosResource *resource)
+{
+    guint hash = qos_resource_hash(resource);
+    const QosSlot *slot = slot_of(table, &table->now, hash, resource);
+
+    if (slot == NULL && table->before.slots != NULL)
+        slot = slot_of(table, &table->before, hash, resource);
+    return slot != NULL ? book_at(table, slot->book) : NULL;
+}
+
+static guint new_number(QosBookTable *table)
+{
+    guint number = table->free;
+
+    if (number != 0) {
+        table->free = (guint)book_at(table, number)->borrowed.amount;
+        return number;
+    }
+    if (table->numbers == table->slabs->len * SLAB)
+        g_ptr_array_add(table->slabs, g_aligned_alloc(SLAB, table->stride, LINE));
+    return ++table->numbers;
+}
+
+QosBook *qos_table_add(QosBookTable *table, const QosResource *resource)
+{
+    QosSlot slot = {qos_resource_hash(resource), new_number(table)};
+    QosBook *book = book_at(table, slot.book);
+
+    memset(book, 0, table->stride);
+    book->resource = *resource;
+    move_some(table);
+    if (++table->books > table->now.mask / 4 * 3)
+        grow(table);
+    put_in(&table->now, slot);
+    return book;
+}
+
+static guint number_of(const QosBookTable *table, const QosBook *book)
+{
+    guint hash = qos_resource_hash(&book->resource);
+    const QosSlot *slot = slot_of(table, &table->now, hash, &book->resource);
+
+    return (slot != NULL ? slot : slot_of(table, &table->before, hash, &book->resource))->book;
 }
 
 void qos_table_remove(QosBookTable *table, QosBook *book)
 {
-    *place_of(table, &book->resource) = book->next;
-    table->books--;
+    guint hash = qos_resource_hash(&book->resource);
+    QosSlots *in = &table->now;
+    const QosSlot *slot = slot_of(table, in, hash, &book->resource);
+
+    if (slot == NULL) {
+        in = &table->before;
+        slot = slot_of(table, in, hash, &book->resource);
+    }
+    book->resource.type = FREE;
+    book->borrowed.amount = table->free;
+    table->free = slot->book;
+    take_out(in, slot);
+    if (--table->books > 0)
+        return;
+    g_ptr_array_set_size(table->slabs, 0);
+    table->free = table->numbers = 0;
 }
 
 QosBook *qos_table_next(const QosBookTable *table, const QosBook *book)
 {
-    guint bucket = 0;
-
-    if (book != NULL && book->next != NULL)
-        return book->next;
-    if (book != NULL)
-        bucket = bucket_of(table, &book->resource) + 1;
-    for (; bucket < table->buckets; bucket++) {
-        if (*bucket_at(table, bucket) != NULL)
-            return *bucket_at(table, bucket);
+    for (guint i = book != NULL ? number_of(table, book) + 1 : 1; i <= table->numbers; i++) {
+        QosBook *next = book_at(table, i);
+        if (next->resource.type != FREE)
+            return next;
     }
     return NULL;
 }

@@ -243,6 +243,7 @@ static void test_server_and_root_restart(void)
     Cluster c;
     Use use, other;
     tree_init(&c);
+    g_assert_cmpint(got(&c, 4, writing, 0, &use), ==, QOS_CREDIT_GRANTED); /* the last restored */
     for (guint i = 0; i < 2 * QOS_CREDIT_BATCH; i++) {
         QosResource resource;
         qos_resource_init(&resource, QOS_RESOURCE_INODE, &i, sizeof(i));
@@ -250,7 +251,6 @@ static void test_server_and_root_restart(void)
         run(&c, 5 * QOS_MILLISECOND);
         put(&c, 4, &other);
     }
-    g_assert_cmpint(got(&c, 4, writing, 0, &use), ==, QOS_CREDIT_GRANTED); /* the last restored */
     c.nodes[4].is_deaf = TRUE;
     crash(&c, 2);
     start(&c, 2);
