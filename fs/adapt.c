@@ -17,19 +17,20 @@
  *          served to the others in the same instant, by weight, and whoever comes back is served
  *          with the next slot; there is no period to wait for, and who was alone owes nothing for
  *          it but his record. A job that could not be served for want of slots catches up, but not
- *          more than VIRTUAL_LAG_MAX. Where the capacity is given, one bucket for all holds the sum
- *          to it.
+ *          more than VIRTUAL_LAG_MAX.
  *   paper  the key is when the job's bucket has a token; its rate is its allocation, its depth
  *          Lustre's 3. A job without an allocation is not ruled, as by Lustre's fallback queue.
  *
- * The depth of the store, and the capacity where it is not given, are found out (fs/capacity.h).
+ * The depth of the store and its capacity are found out (fs/capacity.h). A capacity that is told is
+ * all that paper gives out. For fair it is what the search begins with, and what entitlements are
+ * made of at least: nobody is held back by it, and a store that is found to serve more has more to
+ * divide. One that serves less may be so for a moment only, and the shares are the same.
  * Paper throttles by the estimate, and would never see the store saturated: there it is raised
  * while somebody waits for tokens and slots are free.
  */
 #include "fs/adapt_private.h"
 
 #define CAPACITY_FIRST      1000                    /* op/s, before anything was measured */
-#define BURST_TIME          (10 * QOS_MILLISECOND)  /* a late wake-up that costs no capacity */
 #define VIRTUAL_LAG_MAX     (100 * QOS_MILLISECOND) /* what a job may catch up that had no slot */
 #define VIRTUAL_ADVANCE_MAX (1000 * QOS_SECOND)     /* keeps virtual times far from overflow */
 
@@ -144,28 +145,6 @@ void qos_adapt_free(QosAdapt *adapt)
 
 /* --- configuration --- */
 
-static gint64 pace_depth(gint64 rate)
-{
-    gint64 depth = (gint64)((__int128)rate * BURST_TIME / QOS_SECOND);
-    return MAX(depth, QOS_COST_UNIT);
-}
-
-static gboolean is_paced(const QosAdapt *adapt)
-{
-    return adapt->config.mode == QOS_ADAPT_FAIR && adapt->config.capacity > 0;
-}
-
-static void set_pace(QosAdapt *adapt, gboolean was_paced, QosTime now)
-{
-    if (!is_paced(adapt))
-        return;
-    gint64 rate = adapt->config.capacity * QOS_COST_UNIT;
-    if (was_paced)
-        qos_bucket_change(&adapt->pace, rate, pace_depth(rate), now);
-    else
-        qos_bucket_init(&adapt->pace, rate, pace_depth(rate), now);
-}
-
 /* Quantities of a period become those of another. */
 static void change_period(QosAdapt *adapt, QosTime period)
 {
@@ -183,18 +162,18 @@ static void change_period(QosAdapt *adapt, QosTime period)
 
 void qos_adapt_configure(QosAdapt *adapt, const QosAdaptConfig *config, QosTime now)
 {
-    gboolean was_paced = is_paced(adapt);
-
     if (config->mode != adapt->config.mode) {
         while (adapt->jobs->len > 0)
             qos_adapt_leave(adapt, adapt->jobs->len - 1);
         adapt->level = 0;
         qos_capacity_start(&adapt->capacity, now);
     }
+    if (config->capacity > 0 &&
+        (config->capacity != adapt->config.capacity || config->mode != adapt->config.mode))
+        qos_capacity_tell(&adapt->capacity, (double)config->capacity * (double)QOS_COST_UNIT);
     change_period(adapt, config->period);
     adapt->config = *config;
     adapt->period_start = now;
-    set_pace(adapt, was_paced, now);
 }
 
 const QosAdaptConfig *qos_adapt_config(const QosAdapt *adapt)
@@ -204,9 +183,12 @@ const QosAdaptConfig *qos_adapt_config(const QosAdapt *adapt)
 
 double qos_adapt_capacity(const QosAdapt *adapt)
 {
-    if (adapt->config.capacity > 0)
-        return (double)adapt->config.capacity;
-    return adapt->capacity.estimate / (double)QOS_COST_UNIT;
+    double told = (double)adapt->config.capacity;
+    double found = adapt->capacity.estimate / (double)QOS_COST_UNIT;
+
+    if (adapt->config.mode == QOS_ADAPT_PAPER && told > 0)
+        return told;
+    return MAX(found, told);
 }
 
 gint64 qos_adapt_cost(const QosAdapt *adapt, QosOpcode opcode, guint64 bytes)
@@ -288,24 +270,14 @@ void qos_adapt_set_ready(QosAdapt *adapt, QosJob *job, gboolean is_ready, QosTim
     qos_heap_push(&adapt->waiting, &share->order, qos_adapt_order_key(adapt, share, now));
 }
 
-/* When something may go at all, as far as the capacity is given. */
-static QosTime pace_due(QosAdapt *adapt, QosTime now)
-{
-    if (!is_paced(adapt))
-        return now;
-    qos_bucket_fill(&adapt->pace, now);
-    return qos_bucket_due(&adapt->pace, now);
-}
-
 QosJob *qos_adapt_next(QosAdapt *adapt, QosTime now, QosTime *ret_wake)
 {
     QosHeapNode *first = qos_heap_peek(&adapt->waiting);
     if (first == NULL)
         return NULL;
-    QosTime due = adapt->config.mode == QOS_ADAPT_FAIR ? pace_due(adapt, now) : first->key;
-    if (due > now) {
+    if (adapt->config.mode == QOS_ADAPT_PAPER && first->key > now) {
         adapt->is_throttling = TRUE;
-        *ret_wake = MIN(*ret_wake, due);
+        *ret_wake = MIN(*ret_wake, first->key);
         return NULL;
     }
     QosShare *share = (QosShare *)((char *)first - G_STRUCT_OFFSET(QosShare, order));
@@ -317,7 +289,7 @@ gboolean qos_adapt_may_go(QosAdapt *adapt, QosJob *job, QosTime now)
     if (qos_heap_peek(&adapt->waiting) != NULL)
         return FALSE;
     if (adapt->config.mode == QOS_ADAPT_FAIR)
-        return pace_due(adapt, now) <= now;
+        return TRUE;
     return qos_adapt_order_key(adapt, &job->share, now) <= now;
 }
 
@@ -328,7 +300,7 @@ static gint64 virtual_advance(const QosAdapt *adapt, const QosFairJob *fair, gin
     return (gint64)CLAMP(advance, -VIRTUAL_ADVANCE_MAX, VIRTUAL_ADVANCE_MAX);
 }
 
-static void serve_fair(QosAdapt *adapt, QosJob *job, gint64 cost, QosTime now)
+static void serve_fair(QosAdapt *adapt, QosJob *job, gint64 cost)
 {
     QosFairJob *fair = qos_adapt_fair_of(adapt, job);
     QosShare *share = &job->share;
@@ -338,10 +310,6 @@ static void serve_fair(QosAdapt *adapt, QosJob *job, gint64 cost, QosTime now)
     adapt->virtual_time = MAX(adapt->virtual_time, share->finish);
     share->finish += virtual_advance(adapt, fair, cost);
     fair->served += cost;
-    if (is_paced(adapt)) {
-        qos_bucket_fill(&adapt->pace, now);
-        qos_bucket_take(&adapt->pace, cost, now);
-    }
 }
 
 /* Paper counts requests, not what they cost. */
@@ -361,7 +329,7 @@ void qos_adapt_serve(QosAdapt *adapt, QosJob *job, gint64 cost, gint64 weight, g
 
     take_part(adapt, job, weight, minimum, now);
     if (adapt->config.mode == QOS_ADAPT_FAIR)
-        serve_fair(adapt, job, cost, now);
+        serve_fair(adapt, job, cost);
     else
         serve_paper(adapt, job, now);
     if (qos_heap_contains(&share->order))

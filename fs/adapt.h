@@ -38,7 +38,8 @@ typedef enum {
 typedef struct {
     QosAdaptMode mode;
     QosTime period;
-    gint64 capacity;       /* op/s of base cost; 0 = found out */
+    gint64 capacity;       /* op/s of base cost: all that paper gives out, and what fair takes the
+                              store for at least; 0 = found out */
     gint64 bytes_per_cost; /* bytes that cost as much as one operation; 0 = bytes are free */
     gint64 data_cost;      /* base of READ, WRITE and copies, in units; 0 = QOS_COST_UNIT */
     gint64 metadata_cost;  /* base of all others, likewise */
@@ -151,5 +152,5 @@ void qos_adapt_restore(QosAdapt *adapt, struct QosJob *job, gint64 record,
                        const QosShareTotals *totals, QosTime now);
 /* Forgets its totals; its record stays. */
 void qos_adapt_clear_totals(QosAdapt *adapt, struct QosJob *job);
-/* In op/s of base cost: as told, or as found out. */
+/* In op/s of base cost: as told, or as found out; fair: the larger. */
 double qos_adapt_capacity(const QosAdapt *adapt);

@@ -21,7 +21,6 @@ struct QosAdapt {
     QosHeap waiting; /* of QosShare.order */
     gint64 virtual_time;
     double level;           /* fair: units of entitlement per weight, as of the last step */
-    QosBucket pace;         /* in units, where the capacity is given */
     const QosJob *lender;   /* fair: who lent most in the last period, */
     const QosJob *borrower; /* and who borrowed most; members, or NULL */
     gint64 restored; /* fair: sum of the records, as absolutes, that were restored in this period */

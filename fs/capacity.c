@@ -103,6 +103,12 @@ void qos_capacity_init(QosCapacity *capacity, double estimate, guint slots, QosT
     qos_capacity_start(capacity, now);
 }
 
+void qos_capacity_tell(QosCapacity *capacity, double estimate)
+{
+    capacity->estimate = estimate;
+    capacity->rate_count = 0;
+}
+
 void qos_capacity_set_slots(QosCapacity *capacity, guint slots, QosTime now)
 {
     if (capacity->slots == slots)

@@ -49,6 +49,8 @@ typedef struct {
 
 /* `estimate`: units/s, before anything was measured. */
 void qos_capacity_init(QosCapacity *capacity, double estimate, guint slots, QosTime now);
+/* Somebody says so: it is taken for that until something is measured. */
+void qos_capacity_tell(QosCapacity *capacity, double estimate);
 void qos_capacity_set_slots(QosCapacity *capacity, guint slots, QosTime now);
 /* The depth has not been in force: the search for it begins anew. */
 void qos_capacity_start(QosCapacity *capacity, QosTime now);

@@ -54,7 +54,7 @@ void qos_report_take_adapt(QosReportAdapt *adapt, QosGate *gate)
         .mode = taken.config.mode,
         .period = taken.config.period,
         .capacity = taken.capacity,
-        .is_told = taken.config.capacity > 0,
+        .is_told = taken.config.capacity > 0 && taken.capacity <= (double)taken.config.capacity,
         .depth = taken.depth,
         .members = taken.members,
         .shares = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free),

@@ -154,6 +154,16 @@ def mount(new_store):  # the stores are cleared after the mounts are gone
 
 
 @pytest.fixture
+def capped(mount):
+    """Makes a store over `store` that serves so few operations a second, in order of arrival: a qosfs of its own."""
+    def make(store, rate=300):
+        below = mount(store, "cache=none,slots=127")
+        below.rule(f"start all jobid={{*}} rate={rate} depth=20 per=rule")
+        return Store(below.dir, store.kind)
+    return make
+
+
+@pytest.fixture
 def small(mount, monkeypatch):
     """As mount, but the daemon may open so many files."""
     def make(store, options="", files=300, **more):

@@ -116,8 +116,9 @@ def test_damaged_while_mounted(store, mount):
     (qos.dir / "still there").write_text("x")
 
 
-def test_lent_and_borrowed(store, mount):
+def test_lent_and_borrowed(store, mount, capped):
     """What moved between the jobs is there, and a remount counts none of it again."""
+    store = capped(store, 500)
     first = mount(store, "cache=none,adapt=fair,capacity=500,adapt_bytes=0")
     first.rule("start heavy jobid={heavy} weight=9")
     (first.dir / "file").write_bytes(b"x" * 65536)

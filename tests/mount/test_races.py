@@ -81,9 +81,9 @@ def test_storm(store, mounter, options):
 
 @pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
 def test_storm_while_shared(store, mounter):
-    """By weight, and with a capacity that all want more of."""
+    """By weight, with short periods."""
     with mounter(4 * TIMEOUT + 2 * SECONDS) as mount:
-        weather(mount(store, "adapt,adapt_period=5ms,capacity=5000"))
+        weather(mount(store, "adapt,adapt_period=5ms"))
 
 
 def weather(qos):

@@ -397,19 +397,30 @@ static void test_minimum_and_ceiling(void)
     world_clear(&world);
 }
 
-/* A capacity that is given is not passed, and is used up. */
-static void test_pace(void)
+/* A capacity that is told holds nobody back: told a tenth, the store is used, and by the shares.
+ * What entitlements are made of rises to what the store is found to serve, and is never less than
+ * told.
+ */
+static void test_told_capacity(void)
 {
-    World world;
-    world_init(&world, &qos_policy_fifo, 16, 5000);
-    set_adapt(&world, QOS_ADAPT_FAIR, 500, PERIOD);
-    world_job(&world, "a", 1, PROCESSES);
-    world_job(&world, "b", 3, PROCESSES);
-    run(&world, QOS_SECOND);
-    run_anew(&world, 10 * QOS_SECOND);
-    assert_served(&world, 0, 1250, 5);
-    assert_served(&world, 1, 3750, 10);
-    world_clear(&world);
+    static const gint64 told[] = {500, 5000, 20000};
+
+    for (guint i = 0; i < G_N_ELEMENTS(told); i++) {
+        World world;
+        world_init(&world, &qos_policy_fifo, 16, 5000);
+        set_adapt(&world, QOS_ADAPT_FAIR, told[i], PERIOD);
+        g_assert_cmpfloat(qos_adapt_capacity(qos_sched_adapt(world.sched)), ==, (double)told[i]);
+        world_job(&world, "a", 1, PROCESSES);
+        world_job(&world, "b", 3, PROCESSES);
+        run(&world, QOS_SECOND);
+        run_anew(&world, 10 * QOS_SECOND);
+        assert_served(&world, 0, 12500, 150);
+        assert_served(&world, 1, 37500, 450);
+        double expected = (double)MAX(told[i], 5000);
+        g_assert_cmpfloat_with_epsilon(qos_adapt_capacity(qos_sched_adapt(world.sched)), expected,
+                                       expected / 50);
+        world_clear(&world);
+    }
 }
 
 /* Twenty jobs share ten operations a second. */
@@ -588,7 +599,7 @@ int main(int argc, char **argv)
     g_test_add_func("/adapt/waking-lender", test_waking_lenders);
     g_test_add_func("/adapt/newcomer", test_newcomer);
     g_test_add_func("/adapt/minimum-and-ceiling", test_minimum_and_ceiling);
-    g_test_add_func("/adapt/pace", test_pace);
+    g_test_add_func("/adapt/told-capacity", test_told_capacity);
     g_test_add_func("/adapt/tiny-capacity", test_tiny_capacity);
     g_test_add_func("/adapt/modes-live", test_modes_switched_live);
     g_test_add_func("/adapt/paper-finds-capacity", test_paper_finds_capacity);
