@@ -2,6 +2,9 @@
 
 #include <string.h>
 
+#include "base/units.h"
+#include "server/handshake.h"
+
 #define READ_SIZE 65536 /* bytes in one turn */
 #define SLICE     256   /* messages in one turn */
 #define COMPACT   65536 /* bytes sent before what is left is moved to the front */
@@ -17,7 +20,8 @@ typedef enum {
 struct QosConnection {
     QosConnectionUser user;
     State state;
-    gboolean has_ended; /* ended() has been called */
+    gboolean has_ended;  /* ended() has been called */
+    gboolean is_shaking; /* a handshake is using the socket */
     GSocket *socket;
     GIOStream *stream;           /* upon it, plain or TLS */
     GPollableInputStream *input; /* the stream's */
@@ -64,16 +68,20 @@ static gboolean be_late(gpointer data)
 {
     QosConnection *connection = data;
 
-    qos_connection_close(connection, QOS_WIRE_BROKEN_PROTOCOL,
-                         "neither a handshake nor a HELLO within 10 s");
+    g_autofree char *patience = qos_format_duration(connection->user.patience);
+    g_autofree char *reason =
+        g_strdup_printf("neither a handshake nor a HELLO within %s", patience);
+
+    qos_connection_close(connection, QOS_WIRE_BROKEN_PROTOCOL, reason);
     return G_SOURCE_REMOVE;
 }
 
 static void start_deadline(QosConnection *connection)
 {
     source_clear(&connection->deadline);
-    connection->deadline = source_start(
-        g_timeout_source_new(QOS_CONNECTION_PATIENCE / QOS_MILLISECOND), be_late, connection);
+    connection->deadline =
+        source_start(g_timeout_source_new((guint)(connection->user.patience / QOS_MILLISECOND)),
+                     be_late, connection);
 }
 
 /* --- the end --- */
@@ -114,8 +122,6 @@ static void end(QosConnection *connection, QosWireRefusal code, const char *reas
  * another thread may be using the descriptor, which then stays until that has ended. */
 void qos_connection_close(QosConnection *connection, QosWireRefusal code, const char *reason)
 {
-    gboolean is_securing = connection->state == SECURING;
-
     if (connection->state == CLOSED)
         return;
     connection->state = CLOSED;
@@ -125,7 +131,7 @@ void qos_connection_close(QosConnection *connection, QosWireRefusal code, const 
     source_clear(&connection->deadline);
     g_cancellable_cancel(connection->cancellable);
     g_socket_shutdown(connection->socket, TRUE, TRUE, NULL);
-    if (!is_securing)
+    if (!connection->is_shaking)
         g_socket_close(connection->socket, NULL);
     end(connection, code, reason);
     connection->user.closed(connection, connection->user.arg);
@@ -366,28 +372,33 @@ static void go_on(QosConnection *connection)
 
 /* --- the beginning --- */
 
-/* The subject is the principal: TLS has verified it. */
-static void be_secure(GObject *tls, GAsyncResult *result, gpointer data)
+static void be_secure(const char *principal, const char *fault, gpointer data)
 {
     QosConnection *connection = data;
-    g_autoptr(GError) error = NULL;
-    gboolean is_secure = g_tls_connection_handshake_finish(G_TLS_CONNECTION(tls), result, &error);
-    GTlsCertificate *certificate =
-        is_secure ? g_tls_connection_get_peer_certificate(G_TLS_CONNECTION(tls)) : NULL;
 
-    if (certificate != NULL)
-        connection->principal = g_tls_certificate_get_subject_name(certificate);
-    if (connection->state == CLOSED) {
-        g_socket_close(connection->socket, NULL);
-    } else if (connection->principal == NULL || connection->principal[0] == '\0') {
-        qos_connection_close(connection, QOS_WIRE_NOT_PERMITTED,
-                             error != NULL ? error->message : "its certificate has no subject");
-        g_socket_close(connection->socket, NULL);
-    } else {
+    connection->is_shaking = FALSE;
+    if (connection->state == SECURING && principal != NULL) {
+        connection->principal = g_strdup(principal);
         connection->state = GREETING;
         go_on(connection);
+    } else {
+        qos_connection_close(connection, QOS_WIRE_NOT_PERMITTED, fault);
+        g_socket_close(connection->socket, NULL);
     }
     qos_connection_unref(connection);
+}
+
+/* It has said something. */
+static gboolean shake_hands(GSocket *socket G_GNUC_UNUSED, GIOCondition condition G_GNUC_UNUSED,
+                            gpointer data)
+{
+    QosConnection *connection = data;
+
+    source_clear(&connection->readable);
+    connection->is_shaking = TRUE;
+    qos_handshake_start(G_TLS_CONNECTION(connection->stream), connection->cancellable, be_secure,
+                        qos_connection_ref(connection));
+    return G_SOURCE_REMOVE;
 }
 
 static char *origin_of(GSocket *socket)
@@ -420,12 +431,12 @@ QosConnection *qos_connection_new(GSocket *socket, GTlsConnection *tls, const ch
     connection->out = g_byte_array_new();
     connection->batch = QOS_WIRE_NO_BATCH;
     start_deadline(connection);
-    if (tls != NULL) {
-        g_tls_connection_handshake_async(tls, G_PRIORITY_DEFAULT, connection->cancellable,
-                                         be_secure, qos_connection_ref(connection));
-    } else {
+    if (tls == NULL) {
         connection->state = GREETING;
         go_on(connection);
+    } else {
+        connection->readable = source_start(g_socket_create_source(socket, G_IO_IN, NULL),
+                                            G_SOURCE_FUNC(shake_hands), connection);
     }
     return connection;
 }

@@ -18,15 +18,15 @@
 
 #include "core/wire.h"
 
-/* From the connection to HELLO; the same from REFUSED to the end. */
-#define QOS_CONNECTION_PATIENCE (10 * QOS_SECOND)
-/* Bytes for a peer that does not read; with more it is dropped. */
-#define QOS_CONNECTION_QUEUE_MAX (4u << 20)
+/* Bytes for a peer that does not read; with more it is dropped. All that a session has under way
+ * (64 messages), be they as long as they may be, is less. */
+#define QOS_CONNECTION_QUEUE_MAX (8u << 20)
 
 typedef struct QosConnection QosConnection;
 
 /* Who owns connections. */
 typedef struct {
+    QosTime patience; /* from the connection to HELLO, and from REFUSED to the end */
     gpointer arg;
     /* It said HELLO. FALSE: refuse it. */
     gboolean (*hello)(QosConnection *connection, const QosWireHello *hello,

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "server/complaint.h"
+#include "server/handshake.h"
 
 #define BACKLOG      128
 #define ACCEPT_TURN  16   /* connections taken in one turn of the loop */
@@ -194,25 +195,11 @@ static gboolean is_allowed(const QosListener *listener, uid_t uid)
     return uid == 0 || uid == geteuid();
 }
 
-/* The server's side of TLS; a client without a certificate of the authority does not get through.
- */
-static GTlsConnection *secure(const QosListener *listener, GSocket *socket)
-{
-    g_autoptr(GSocketConnection) base = g_socket_connection_factory_create_connection(socket);
-    GIOStream *tls = g_tls_server_connection_new(G_IO_STREAM(base), listener->certificate, NULL);
-
-    if (tls == NULL)
-        return NULL;
-    g_tls_connection_set_database(G_TLS_CONNECTION(tls), listener->authority);
-    g_tls_connection_set_require_close_notify(G_TLS_CONNECTION(tls), FALSE);
-    g_object_set(tls, "authentication-mode", G_TLS_AUTHENTICATION_REQUIRED, NULL);
-    return G_TLS_CONNECTION(tls);
-}
-
 static void add_connection(QosListener *listener, GSocket *socket, GTlsConnection *tls,
                            const char *principal)
 {
-    const QosConnectionUser user = {.arg = listener,
+    const QosConnectionUser user = {.patience = listener->options->patience,
+                                    .arg = listener,
                                     .hello = hello,
                                     .received = received,
                                     .has_output = has_output,
@@ -249,7 +236,8 @@ static void let_in_local(QosListener *listener, GSocket *socket)
 
 static void let_in_remote(QosListener *listener, GSocket *socket)
 {
-    g_autoptr(GTlsConnection) tls = secure(listener, socket);
+    g_autoptr(GTlsConnection) tls =
+        qos_handshake_prepare(socket, listener->certificate, listener->authority);
 
     g_socket_set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1, NULL);
     g_socket_set_keepalive(socket, TRUE);

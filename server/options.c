@@ -193,6 +193,8 @@ static const Setting settings[] = {
     {"group", set_group, FIELD(group), 1, QOS_WIRE_GROUP_MAX, "N",
      "inodes in a resource, a power of two (1024)"},
     {"connections", set_number, FIELD(connections), 1, 65536, "N", "at most (1024)"},
+    {"patience", set_duration, FIELD(patience), 100 * QOS_MILLISECOND, 600 * QOS_SECOND, "TIME",
+     "how long a connection may take to say who it is (10s)"},
 };
 
 /* --- where settings come from --- */
@@ -329,6 +331,7 @@ gboolean qos_server_options_parse(QosServerOptions *ret_options, int argc, char 
         .resend = 200 * QOS_MILLISECOND,
         .group = QOS_WIRE_GROUP_MAX,
         .connections = 1024,
+        .patience = 10 * QOS_SECOND,
     };
     gboolean is_right = split_words(&words, &options, argc, argv, error);
 

@@ -22,6 +22,7 @@ typedef struct {
     QosTime resend;
     guint group;       /* inodes in a resource */
     guint connections; /* at most */
+    QosTime patience;  /* with a connection that does not say who it is */
     gboolean verbose;
     gboolean help; /* or version: the text is printed, nothing else was looked at */
     gboolean version;

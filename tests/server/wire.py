@@ -10,7 +10,7 @@ HELLO, WELCOME, REFUSED, CREDITS = 1, 2, 3, 4
 BAD_VERSION, OTHER_STORE, IDENTITY_TAKEN, NOT_PERMITTED, FULL, BROKEN_PROTOCOL = range(1, 7)
 (M_HELLO, M_WELCOME, M_RESET, M_RENEW, M_ENQUEUE, M_WITHDRAW, M_CANCEL, M_RECLAIM, M_GRANT, M_DENIED,
  M_REVOKE) = range(11)
-INODE = 0  # a type of resource
+INODE, EXTENT = 0, 2  # types of resources
 
 TIMEOUT = 30  # seconds that an answer may take
 
@@ -30,11 +30,16 @@ def hello(owner=4711, version=VERSION, incarnation=1, store=b"test:1", name=b"pe
 _HEAD = struct.Struct("<BIQIQQQQQQQQQQ")
 
 
-def message(kind, session=0, sequence=0, acknowledged=0, lender=0, request=0, inode=0, reads=0, writes=0, granted=0):
-    """A credit message about an inode's bits, with its length."""
+def message(kind, session=0, sequence=0, acknowledged=0, lender=0, request=0, inode=0, reads=0, writes=0, granted=0,
+            spans=None):
+    """A credit message, with its length: about an inode's bits, or with `spans`, (first, last, writes), about its data."""
     head = _HEAD.pack(kind, 0, session, lender, sequence, acknowledged, 0, 0, 0, 0, 0, 0, request, 0)
-    resource = struct.pack("<BBQ", INODE, 8, inode)
-    whole = head + resource + struct.pack("<IIQI", reads, writes, granted, 0)
+    resource = struct.pack("<BBQ", INODE if spans is None else EXTENT, 8, inode)
+    if spans is None:
+        credit = struct.pack("<II", reads, writes)
+    else:
+        credit = struct.pack("<I", len(spans)) + b"".join(struct.pack("<QQB", *span) for span in spans)
+    whole = head + resource + credit + struct.pack("<QI", granted, 0)
     return struct.pack("<I", len(whole)) + whole
 
 
@@ -76,7 +81,7 @@ class Peer:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         self.socket.connect(address if isinstance(address, tuple) else str(address))
         if context:
-            self.socket = context.wrap_socket(self.socket)
+            self.socket = context.wrap_socket(self.socket, server_hostname=address[0])
         self._bytes = b""
         self.session = self.sequence = self.received = self.lender = 0
 

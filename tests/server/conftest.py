@@ -1,0 +1,128 @@
+"""Server tests: a real qosfs-server, and peers that speak the wire in Python.
+
+Run with `pytest tests/server`; the program comes from $QOSFS_BUILD (default build/). Needs root, as some peers are
+other users.
+
+server    a factory: server("--lease", "2s", tcp=True, expect_failure=False) starts one, on a Unix socket, with tcp also on
+          127.0.0.1 with TLS. At the end of the test each must end with status 0 on SIGTERM, and its log must hold no
+          error or report of a sanitizer. Warnings about peers are what these tests are about.
+
+A server offers
+    .path .port .log .pid
+    .peer() .secure_peer(certificates)   connections: see wire.py
+    .greet(owner, **hello)               a peer that has a session
+"""
+import pathlib
+import re
+import ssl
+import subprocess
+import sys
+
+import pytest
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "mount"))
+from cluster import Certificates  # noqa: E402
+from harness import BUILD, SANITIZERS, TIMEOUT, job_environment, wait_until  # noqa: E402
+from wire import Peer  # noqa: E402
+
+BAD_LOG = re.compile(r"qosfs-server: error: |CRITICAL|Sanitizer|runtime error")
+
+
+class Server:
+    def __init__(self, folder, number, arguments, certificates):
+        self.path = folder / "socket"
+        self._log_path = folder / f"log{number}"
+        words = ["--listen", f"unix:{self.path}", "--database", folder / "database", "--control", folder / "control",
+                 "--verbose"]
+        if certificates:
+            certificate, key = certificates.make("server", "127.0.0.1")
+            words += ["--listen", "tcp:127.0.0.1:0", "--tls-ca", certificates.folder / "ca.crt", "--tls-cert", certificate,
+                      "--tls-key", key]
+        self._log = open(self._log_path, "ab")
+        self._process = subprocess.Popen(
+            ["setpriv", "--pdeathsig", "KILL", BUILD / "server/qosfs-server", *words, *arguments],
+            stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log, env=job_environment(None, **SANITIZERS))
+        self.pid = self._process.pid
+
+    @property
+    def log(self):
+        return self._log_path.read_text(errors="replace")
+
+    @property
+    def port(self):
+        return int(re.search(r"listens on 127\.0\.0\.1:(\d+)", self.log)[1])
+
+    def wait_ready(self):
+        def ready():
+            assert self._process.poll() is None, f"qosfs-server ended with {self._process.returncode}:\n{self.log}"
+            return "qosfs-server: is ready" in self.log
+        wait_until(ready, what="the server")
+
+    def wait_failed(self):
+        return self._process.wait(TIMEOUT)
+
+    def wait_log(self, text):
+        wait_until(lambda: text in self.log, what=f"the line {text!r}")
+
+    def peer(self, **options):
+        return Peer(self.path, **options)
+
+    def secure_peer(self, context):
+        return Peer(("127.0.0.1", self.port), context)
+
+    def greet(self, owner, **more):
+        peer = self.peer()
+        peer.greet(owner, **more)
+        return peer
+
+    def finish(self):
+        if self._process.poll() is None:
+            self._process.terminate()
+        status = self._process.wait(TIMEOUT)
+        bad = BAD_LOG.search(self.log)
+        assert status == 0 and not bad, f"qosfs-server ended with {status}:\n{self.log}"
+
+    def abort(self):
+        self._process.kill()
+        self._process.wait()
+        self._log.close()
+
+
+@pytest.fixture
+def server(tmp_path):
+    made = []
+
+    def make(*arguments, certificates=None, expect_failure=False):
+        new = Server(tmp_path, len(made), arguments, certificates)
+        made.append(new)
+        if expect_failure:
+            made.remove(new)
+            status = new.wait_failed()
+            new.abort()
+            return status, new.log
+        new.wait_ready()
+        return new
+
+    yield make
+    try:
+        for each in made:
+            each.finish()
+    finally:
+        for each in made:
+            each.abort()
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory):
+    return Certificates(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="session")
+def context(certificates):
+    """A factory of TLS contexts: of a client with a certificate of that authority, or with none."""
+    def make(name="node1", authority=certificates):
+        made = ssl.create_default_context(cafile=certificates.folder / "ca.crt")
+        if name:
+            made.load_cert_chain(*authority.make(name))
+        return made
+    return make

@@ -1,0 +1,245 @@
+"""What a peer may do, and what happens to one that does something else: it is told, and nobody else is disturbed."""
+import contextlib
+import os
+import random
+import socket
+import struct
+
+import pytest
+
+from harness import REPOSITORY, USER, as_user, wait_until
+from wire import (BAD_VERSION, BROKEN_PROTOCOL, CREDITS, FRAME_MAX, FULL, HELLO, IDENTITY_TAKEN, M_CANCEL, M_ENQUEUE, M_GRANT,
+                  M_REVOKE, REFUSED, WELCOME, Gone, Peer, frame, hello, message)
+
+HELLO_MAX = 512
+
+
+def test_a_credit_is_granted(server):
+    with server("--lease", "7s", "--group", "64").greet(10) as peer:
+        granted = peer.enqueue(9, reads=3)
+        assert (granted.kind, granted.reads, granted.writes) == (M_GRANT, 3, 0)
+        assert peer.lender > 0
+
+
+def test_welcome_says_what_a_mount_must_know(server):
+    with server("--lease", "7s", "--resend", "150ms", "--group", "64").peer() as peer:
+        version, _, incarnation, lease, resend, group = struct.unpack("<IQIIII", peer.greet(10))
+        assert (version, lease, resend, group) == (1, 7000, 150, 64)
+        assert incarnation > 0
+
+
+def test_two_clients_take_turns(server):
+    """What one has and another wants is called back."""
+    one = server("--lease", "60s")
+    first, second = one.greet(10), one.greet(20)
+    token = first.enqueue(9, reads=1, writes=1).granted
+    second.send(frame(CREDITS, second.numbered(M_ENQUEUE, request=1, inode=9, reads=1, writes=1)))
+    revoked = first.next_message(M_REVOKE)
+    first.send(frame(CREDITS, first.numbered(M_CANCEL, request=revoked.request, inode=9, granted=token)))
+    assert second.next_message(M_GRANT).writes == 1
+
+
+BROKEN = {
+    "no-frame": (b"GET / HTTP/1.1\r\n\r\n", BROKEN_PROTOCOL),
+    "length-of-zero": (b"\0\0\0\0", BROKEN_PROTOCOL),
+    "long-hello": (struct.pack("<IB", HELLO_MAX + 1, HELLO), BROKEN_PROTOCOL),
+    "oversize": (struct.pack("<IB", 0xFFFFFFFF, HELLO), BROKEN_PROTOCOL),
+    "unknown-type": (frame(99, b"x"), BROKEN_PROTOCOL),
+    "credits-before-hello": (frame(CREDITS, message(M_ENQUEUE)), BROKEN_PROTOCOL),
+    "welcome-of-a-client": (frame(WELCOME, b""), BROKEN_PROTOCOL),
+    "magic": (frame(HELLO, b"SMB2" + bytes(30)), BROKEN_PROTOCOL),
+    "cut-hello": (frame(HELLO, hello(10)[5:-1]), BROKEN_PROTOCOL),
+    "longer-hello": (frame(HELLO, hello(10)[5:] + b"x"), BROKEN_PROTOCOL),
+    "owner-of-zero": (hello(0), BROKEN_PROTOCOL),
+    "control-characters": (hello(10, name=b"a\nb"), BROKEN_PROTOCOL),
+    "no-utf8": (hello(10, name=b"\xff"), BROKEN_PROTOCOL),
+    "wrong-version": (hello(10, version=2), BAD_VERSION),
+    "other-form-of-that-version": (frame(HELLO, b"QOFS" + struct.pack("<I", 77)), BAD_VERSION),
+}
+
+
+def test_what_is_no_hello_is_refused(server):
+    one = server()
+    other = one.greet(10)
+    for name, (data, code) in BROKEN.items():
+        with one.peer() as peer:
+            peer.send(data)
+            assert peer.refusal()[0] == code, name
+    assert other.enqueue(5).kind == M_GRANT
+
+
+BROKEN_LATER = {
+    "second-hello": hello(10),
+    "oversize": struct.pack("<IB", FRAME_MAX + 1, CREDITS),
+    "unknown-type": frame(99, b"x"),
+    "refused-of-a-client": frame(REFUSED, b"\1\0"),
+    "message-of-no-type": frame(CREDITS, struct.pack("<IB", 1, 99)),
+    "message-longer-than-its-frame": frame(CREDITS, struct.pack("<I", 1000) + b"x"),
+    "cut-message": frame(CREDITS, message(M_ENQUEUE)[:-1]),
+    "half-a-length": frame(CREDITS, b"\1\0"),
+}
+
+
+def test_what_is_no_message_is_refused(server):
+    one = server()
+    other = one.greet(10)
+    for owner, (name, data) in enumerate(BROKEN_LATER.items(), start=20):
+        with one.greet(owner) as peer:
+            peer.send(data)
+            assert peer.refusal()[0] == BROKEN_PROTOCOL, name
+    assert other.enqueue(5).kind == M_GRANT
+
+
+def test_what_comes_before_an_error_counts(server):
+    one = server()
+    with one.greet(10) as peer:
+        peer.send(frame(CREDITS, peer.numbered(M_ENQUEUE, request=1, inode=3, reads=1)) + frame(99, b"x"))
+        assert peer.next_message(M_GRANT).reads == 1
+        assert peer.refusal()[0] == BROKEN_PROTOCOL
+
+
+def test_frames_may_come_in_pieces(server):
+    one = server()
+    with one.peer() as peer:
+        data = hello(10)
+        for at in range(len(data)):
+            peer.send(data[at:at + 1])
+        assert peer.receive()[0] == WELCOME
+
+
+def test_many_messages_in_one_frame(server):
+    """More than one turn's work."""
+    one = server("--group", "1")
+    with one.greet(10) as peer:
+        asked = 3000
+        wanted = [peer.numbered(M_ENQUEUE, request=1 + inode, inode=inode, reads=1) for inode in range(asked)]
+        peer.send(frame(CREDITS, b"".join(wanted)))
+        got = set()
+        while len(got) < asked:
+            granted = peer.next_message(M_GRANT)
+            got.add(granted.request)
+            if len(got) % 32 == 0:
+                peer.send(frame(CREDITS, message(3, peer.session, 0, peer.received, peer.lender)))
+        assert got == set(range(1, asked + 1))
+
+
+def test_a_second_connection_replaces_the_first(server):
+    one = server()
+    first = one.greet(10)
+    second = one.greet(10)
+    assert first.refusal() == (IDENTITY_TAKEN, "it has connected anew")
+    assert second.enqueue(5).kind == M_GRANT
+
+
+def test_only_some_users_may_connect(server):
+    def connects(path):
+        with Peer(path) as peer:
+            peer.greet(os.getuid())
+            return True
+
+    one = server("--allow-uid", str(USER))
+    os.chmod(one.path.parent, 0o755)
+    for parent in list(one.path.parents)[1:4]:
+        os.chmod(parent, os.stat(parent).st_mode | 0o111)
+    assert as_user(USER, USER, [], lambda: connects(one.path))
+    with pytest.raises((Gone, ConnectionError)):
+        as_user(USER + 7, USER + 7, [], lambda: connects(one.path))
+    one.wait_log(f"local (uid {USER + 7}): not permitted: see allow-uid")
+
+
+def test_the_socket_is_closed_to_others(server):
+    assert os.stat(server().path).st_mode & 0o777 == 0o600
+
+
+def test_a_silent_peer_is_dropped(server):
+    one = server("--patience", "200ms")
+    with one.peer() as silent, one.peer() as half:
+        half.send(hello(10)[:7])
+        for peer in silent, half:
+            with pytest.raises(Gone):
+                peer.receive()
+    one.wait_log("neither a handshake nor a HELLO within 200.0 ms")
+
+
+def test_the_oldest_stranger_makes_room(server):
+    """64 may be silent; whoever comes after them is served."""
+    one = server()
+    strangers = [one.peer() for _ in range(64)]
+    with one.greet(10) as peer:
+        assert peer.enqueue(1).kind == M_GRANT
+    with pytest.raises(Gone):
+        strangers[0].receive()
+    strangers[63].send(hello(20))
+    assert strangers[63].receive()[0] == WELCOME
+
+
+def test_connections_are_bounded(server):
+    one = server("--connections", "3")
+    peers = [one.greet(owner) for owner in (10, 20, 30)]
+    with one.peer() as more:
+        assert more.refusal() == (FULL, "as many as may be are connected")
+    peers[0].close()
+    wait_until(lambda: "has gone" in one.log, what="the end of a connection")
+    one.greet(40)
+
+
+def test_a_peer_that_does_not_read_is_dropped(server):
+    """It asks for much, and leaves the answers alone, which are repeated; others are served meanwhile."""
+    one = server("--resend", "10ms")
+    other = one.greet(10)
+    spans = [(4 * place, 4 * place + 1, True) for place in range(4096)]
+    with one.peer(receive_buffer=4096) as slow:
+        slow.greet(20)
+        for file in range(64):
+            with contextlib.suppress(ConnectionError):
+                slow.send(frame(CREDITS, slow.numbered(M_ENQUEUE, request=1 + file, inode=file, spans=spans)))
+            assert other.enqueue(file).kind == M_GRANT
+        one.wait_log("it does not read what it is sent")
+    assert other.enqueue(64).kind == M_GRANT
+
+
+def mutated(rng, data):
+    """A stream with some bytes changed, cut out or repeated."""
+    data = bytearray(data)
+    for _ in range(rng.randrange(1, 6)):
+        at = rng.randrange(len(data))
+        change = rng.randrange(4)
+        if change == 0:
+            data[at] = rng.choice((0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)))
+        elif change == 1:
+            del data[at:at + rng.randrange(1, 9)]
+        elif change == 2:
+            data[at:at] = data[at:at + rng.randrange(1, 40)]
+        else:
+            data[at:at] = rng.randbytes(rng.randrange(1, 9))
+        if not data:
+            break
+    return bytes(data)
+
+
+def test_hostile_bytes(server):
+    """Damaged streams, the fuzzer's corpus and noise, each from a peer of its own: the server stays, a good peer is
+    served all the while, and the log does not fill up."""
+    seed = int(os.environ.get("QOSFS_SEED", "6"))
+    rounds = int(os.environ.get("QOSFS_HOSTILE_ROUNDS", "600"))
+    rng = random.Random(seed)
+    one = server()
+    good = one.greet(10)
+    corpus = [path.read_bytes()[1:] for path in sorted((REPOSITORY / "tests/fuzz/wire").iterdir())]
+    whole = hello(20) + frame(CREDITS, message(0, 1 << 32) + message(M_ENQUEUE, 1 << 32, 1, lender=good.lender, inode=7,
+                                                                     reads=3, writes=1))
+    streams = corpus + [rng.randbytes(rng.randrange(1, 400)) for _ in range(50)] + \
+        [mutated(rng, whole) for _ in range(rounds)]
+    for number, stream in enumerate(streams):
+        with one.peer() as hostile:
+            try:
+                hostile.send(stream)
+                hostile.socket.shutdown(socket.SHUT_WR)
+                while True:
+                    hostile.receive()
+            except (Gone, ConnectionError, OSError):
+                pass
+        if number % 10 == 0:
+            assert good.enqueue(1000 + number).kind == M_GRANT, f"seed {seed}"
+    warnings = one.log.count("warning: ")
+    assert 0 < warnings < 200, f"{warnings} lines for {len(streams)} hostile peers"

@@ -1,0 +1,102 @@
+"""qosfs-server's settings, and how it starts and ends."""
+import socket
+import subprocess
+
+import pytest
+
+from harness import BUILD, SANITIZERS, job_environment
+from wire import M_GRANT
+
+WRONG = {
+    "--listen=foo": 'listen: "foo" is neither unix:/PATH nor tcp:ADDRESS:PORT',
+    "--listen=unix:here": 'listen: "unix:here" is neither',
+    "--listen=unix:/" + 107 * "x": "is longer than 107 bytes",
+    "--listen=tcp:localhost:70": 'listen: "tcp:localhost:70" is neither',
+    "--listen=tcp:0.0.0.0:70000": "listen: the port",
+    "--listen=tcp:[::]:7": "to listen on TCP, tls-ca, tls-cert and tls-key are needed",
+    "--tls-ca=/ca": "of tls-ca, tls-cert and tls-key some are missing",
+    "--tls-key=key": 'tls-key: "key" is not an absolute path',
+    "--database=here": 'database: "here" is not an absolute path',
+    "--allow-uid=root": "allow-uid",
+    "--limit=much": "limit: ",
+    "--limit=2T": "pool of credits",
+    "--hard-limit=1": "the hard limit must be from the limit",
+    "--law=martial": 'law: "martial" is neither steady nor hld',
+    "--lease=0s": "lease: 0s is not within 1.00 s and 1 h 0 m",
+    "--lease=soon": "lease: ",
+    "--group=48": "group: 48 is no power of two",
+    "--group=2048": "group",
+    "--connections=0": "connections",
+    "--unheard=of": 'there is no setting "unheard"',
+    "--listen": "--listen wants a value",
+    "more": '"more" is no option',
+    "--config=/nothing/there": "/nothing/there: ",
+}
+
+
+def run_server(*words):
+    return subprocess.run([BUILD / "server/qosfs-server", *words], text=True, capture_output=True, timeout=60,
+                          env=job_environment(None, **SANITIZERS))
+
+
+def test_wrong_settings_are_named():
+    for word, reason in WRONG.items():
+        done = run_server(word)
+        assert done.returncode == 2 and done.stderr.startswith("qosfs-server: ") and reason in done.stderr, (word, done)
+
+
+def test_help_and_version():
+    help_text = run_server("--help")
+    assert help_text.returncode == 0 and "--listen ADDRESS" in help_text.stdout
+    assert run_server("-V").stdout.startswith("qosfs-server ")
+
+
+def test_a_file_of_settings(server, tmp_path):
+    more = tmp_path / "more"
+    file = tmp_path / "server.conf"
+    file.write_text(f"[server]\nlisten = unix:{more}; \nlease=5s\ngroup=2\n")
+    one = server("--config", str(file), "--lease", "9s")
+    assert more.is_socket() and one.path.is_socket()
+    with one.peer() as peer:
+        welcome = peer.greet(10)
+        assert welcome[16:20] == (9000).to_bytes(4, "little")  # what the command line says
+        assert welcome[24:28] == (2).to_bytes(4, "little")
+
+
+@pytest.mark.parametrize("text, reason", [("[server]\nlease=x\n", "lease: "), ("[other]\n", "server"), ("lease", "line"),
+                                          ("[server]\nunheard=1\n", "unheard")])
+def test_a_wrong_file_is_named(tmp_path, text, reason):
+    file = tmp_path / "server.conf"
+    file.write_text(text)
+    done = run_server("--config", file)
+    assert done.returncode == 2 and str(file) in done.stderr and reason in done.stderr
+
+
+def test_a_second_server_leaves_the_first_alone(server, tmp_path):
+    first = server()
+    status, log = server(expect_failure=True)
+    assert status == 1 and "another server listens there" in log
+    with first.greet(10) as peer:
+        assert peer.enqueue(1).kind == M_GRANT
+
+
+def test_a_socket_of_a_killed_server_is_taken_over(server, tmp_path):
+    dead = socket.socket(socket.AF_UNIX)
+    dead.bind(str(tmp_path / "socket"))
+    dead.close()
+    with server().greet(10) as peer:
+        assert peer.enqueue(1).kind == M_GRANT
+
+
+def test_a_file_is_not_taken_for_a_socket(server, tmp_path):
+    (tmp_path / "socket").write_text("precious")
+    status, log = server(expect_failure=True)
+    assert status == 1 and "is there, and no socket" in log
+    assert (tmp_path / "socket").read_text() == "precious"
+
+
+def test_its_sockets_go_with_it(server):
+    one = server()
+    with one.greet(10):
+        one.finish()
+    assert not one.path.exists()

@@ -1,0 +1,110 @@
+"""TCP is for who shows a certificate of the authority, and for nobody else."""
+import socket
+import ssl
+import struct
+
+import pytest
+
+from cluster import Certificates
+from wire import M_GRANT, Gone, Peer, hello
+
+
+def test_a_certificate_lets_in(server, certificates, context):
+    one = server(certificates=certificates)
+    with one.secure_peer(context()) as peer:
+        peer.greet(10)
+        assert peer.enqueue(5).kind == M_GRANT
+    one.wait_log("(CN=node1, peer:/qos) is welcome")
+
+
+def test_many_frames_over_tls(server, certificates, context):
+    one = server(certificates=certificates)
+    with one.secure_peer(context()) as peer:
+        peer.greet(10)
+        for inode in range(300):
+            assert peer.enqueue(inode).kind == M_GRANT
+
+
+def assert_shut_out(peer):
+    """TLS 1.3 tells a client only after its own part that it is not wanted; no WELCOME ever comes."""
+    try:
+        peer.send(hello(10))
+        peer.receive()
+    except (Gone, ssl.SSLError, ConnectionError):
+        return
+    raise AssertionError("it was let in")
+
+
+def test_no_certificate(server, certificates, context):
+    one = server(certificates=certificates)
+    with pytest.raises((ssl.SSLError, ConnectionError, AssertionError), match="(?!it was let in)"):
+        with one.secure_peer(context(name=None)) as peer:
+            assert_shut_out(peer)
+            raise ConnectionError
+    one.wait_log("not permitted")
+    assert "is welcome" not in one.log
+
+
+def test_a_certificate_of_another_authority(server, certificates, context, tmp_path_factory):
+    other = Certificates(tmp_path_factory.mktemp("other"))
+    one = server(certificates=certificates)
+    with pytest.raises((ssl.SSLError, ConnectionError)):
+        with one.secure_peer(context("node1", other)) as peer:
+            assert_shut_out(peer)
+            raise ConnectionError
+    one.wait_log("its certificate is of another authority")
+    assert "is welcome" not in one.log
+
+
+def test_plain_bytes_are_not_looked_at(server, certificates):
+    """What would be a HELLO is nothing but a bad handshake."""
+    one = server(certificates=certificates)
+    with Peer(("127.0.0.1", one.port)) as peer:
+        try:
+            peer.send(hello(10))
+            while peer.socket.recv(4096):
+                pass
+        except ConnectionError:
+            pass
+    one.wait_log("not permitted")
+    assert "is welcome" not in one.log and "protocol error" not in one.log
+
+
+def test_silent_handshakes_let_others_in(server, certificates, context):
+    one = server(certificates=certificates)
+    silent = [socket.create_connection(("127.0.0.1", one.port)) for _ in range(30)]
+    with one.secure_peer(context()) as peer:
+        peer.greet(10)
+        assert peer.enqueue(5).kind == M_GRANT
+    for each in silent:
+        each.close()
+
+
+def test_a_reset_within_the_handshake(server, certificates, context):
+    one = server(certificates=certificates)
+    for _ in range(20):
+        made = socket.create_connection(("127.0.0.1", one.port))
+        made.send(b"\x16\x03\x01")
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        made.close()
+    with one.secure_peer(context()) as peer:
+        peer.greet(10)
+
+
+def test_the_server_ends_while_one_is_in_its_handshake(server, certificates):
+    one = server(certificates=certificates)
+    made = socket.create_connection(("127.0.0.1", one.port))
+    made.send(b"\x16\x03\x01")
+    one.finish()
+    assert made.recv(100) == b""
+
+
+@pytest.mark.parametrize("missing", ["--tls-ca", "--tls-key"])
+def test_files_that_cannot_be_read_are_named(server, certificates, missing, tmp_path):
+    words = {"--tls-ca": certificates.folder / "ca.crt", "--tls-cert": certificates.folder / "ca.crt",
+             "--tls-key": certificates.folder / "ca.key", missing: tmp_path / "nothing"}
+    status, log = server(*(part for word in words.items() for part in word), "--listen", "tcp:127.0.0.1:0",
+                         expect_failure=True)
+    assert status == 1 and str(tmp_path / "nothing") in log
+
+
