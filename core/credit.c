@@ -29,6 +29,26 @@ static QosCredit capital_of(const QosOwner *owner, const QosResource *resource)
     return all;
 }
 
+/* What a root has of the resource. Where it is the same for all of a type, their books share its
+ * spans. */
+static QosCredit root_credit(QosOwner *owner, const QosResource *resource)
+{
+    const QosResourceType *type = qos_resource_type(resource->type);
+    QosCredit *whole = &owner->whole[resource->type];
+
+    if (owner->config.capital != NULL)
+        return capital_of(owner, resource);
+    if (qos_credit_is_empty(type, whole))
+        *whole = capital_of(owner, resource);
+    return *whole;
+}
+
+static void clear_borrowed(const QosOwner *owner, QosBook *book)
+{
+    if (owner->above != NULL || owner->config.capital != NULL)
+        qos_credit_clear(qos_book_type(book), &book->borrowed);
+}
+
 QosBook *qos_book_get(QosOwner *owner, const QosResource *resource)
 {
     QosBook *book = qos_table_find(&owner->table, resource);
@@ -37,7 +57,7 @@ QosBook *qos_book_get(QosOwner *owner, const QosResource *resource)
         return book;
     book = qos_table_add(&owner->table, resource);
     if (owner->above == NULL) {
-        book->borrowed = capital_of(owner, resource);
+        book->borrowed = root_credit(owner, resource);
         book->token = ++owner->token;
     }
     return book;
@@ -58,7 +78,7 @@ void qos_book_tidy(QosOwner *owner, QosBook *book)
         return;
     if (owner->config.forgotten != NULL)
         owner->config.forgotten(book + 1, owner->config.arg);
-    qos_credit_clear(type, &book->borrowed);
+    clear_borrowed(owner, book);
     qos_table_remove(&owner->table, book);
 }
 
@@ -363,6 +383,8 @@ void qos_owner_free(QosOwner *owner)
     qos_heap_clear(&owner->timers);
     g_hash_table_unref(owner->peers);
     qos_table_clear(&owner->table);
+    for (guint i = 0; i < QOS_RESOURCE_TYPES; i++)
+        qos_credit_clear(qos_resource_type(i), &owner->whole[i]);
     g_free(owner);
 }
 

@@ -164,10 +164,11 @@ typedef struct QosOutputEntry {
 struct QosOwner {
     QosOwnerConfig config;
     QosBookTable table;
-    QosPeer *above;    /* NULL: a root */
-    GHashTable *peers; /* QosOwnerId -> QosPeer, `above` too */
-    QosHeap timers;    /* of the peers: none is due before */
-    GQueue requests;   /* of QosCreditRequest: local ones that wait */
+    QosPeer *above;                      /* NULL: a root */
+    GHashTable *peers;                   /* QosOwnerId -> QosPeer, `above` too */
+    QosHeap timers;                      /* of the peers: none is due before */
+    GQueue requests;                     /* of QosCreditRequest: local ones that wait */
+    QosCredit whole[QOS_RESOURCE_TYPES]; /* a root's: what it has of a resource (root_credit) */
     QosToken token;
     QosToken above_token; /* the newest that came from above */
     guint64 last_request; /* of requests and callbacks */

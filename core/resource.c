@@ -122,7 +122,9 @@ void qos_credit_clear(const QosResourceType *type, QosCredit *credit)
 
 gsize qos_credit_size(const QosResourceType *type, const QosCredit *credit)
 {
-    return type->shape == QOS_SHAPE_SPANS ? credit->count * sizeof(QosSpan) : 0;
+    if (type->shape != QOS_SHAPE_SPANS || credit->count == 0)
+        return 0;
+    return credit->count * sizeof(QosSpan) + sizeof(gsize);
 }
 
 gboolean qos_credit_is_empty(const QosResourceType *type, const QosCredit *credit)

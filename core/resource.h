@@ -180,7 +180,7 @@ void qos_credit_clear(const QosResourceType *type, QosCredit *credit);
 gboolean qos_credit_is_empty(const QosResourceType *type, const QosCredit *credit);
 gboolean qos_credit_equal(const QosResourceType *type, const QosCredit *one,
                           const QosCredit *other);
-/* The bytes of memory that it takes beside itself: of spans. */
+/* The bytes of memory that it takes beside itself: of spans, with the allocator's own. */
 gsize qos_credit_size(const QosResourceType *type, const QosCredit *credit);
 /* The third part of the total order: where the first span begins, else 0. */
 guint64 qos_credit_offset(const QosResourceType *type, const QosCredit *credit);

@@ -3,6 +3,7 @@
  * and mints nothing. The mounts are owners in this process, and messages are handed over.
  */
 #include <glib/gstdio.h>
+#include <malloc.h>
 #include <string.h>
 
 #include "server/grants.h"
@@ -15,6 +16,8 @@ typedef struct {
     gboolean is_connected;
     guint lost, done, dropped;
     QosPoolSignal signal;
+    gboolean is_welcome;
+    guint64 sequence; /* the last one received */
 } Mount;
 
 typedef struct {
@@ -74,17 +77,11 @@ static guint64 server_id(const Fixture *fixture)
     return state.id;
 }
 
-/* One turn of everybody. */
-static void turn(Fixture *fixture)
+/* What the server has sent reaches the mounts. */
+static void deliver(Fixture *fixture)
 {
     GByteArray *letter;
 
-    g_main_context_iteration(NULL, FALSE);
-    for (QosOwnerId id = 1; id <= MOUNTS; id++) {
-        if (fixture->mounts[id].owner && now_of() >= qos_owner_next(fixture->mounts[id].owner))
-            qos_owner_tick(fixture->mounts[id].owner, now_of());
-        drain(fixture, id);
-    }
     while ((letter = g_queue_pop_head(&fixture->letters))) {
         QosCreditMessage message;
         QosOwnerId id;
@@ -93,12 +90,26 @@ static void turn(Fixture *fixture)
         g_assert_true(qos_credit_message_decode(&message, letter->data + 8, letter->len - 8));
         if (message.stamp.sequence > mount->signal.sequence)
             mount->signal = message.stamp;
+        mount->sequence = MAX(mount->sequence, message.sequence);
+        mount->is_welcome |= message.type == QOS_MESSAGE_WELCOME;
         if (mount->owner && mount->is_connected)
             qos_owner_receive(mount->owner, server_id(fixture), &message, now_of());
         qos_credit_message_clear(&message);
         g_byte_array_unref(letter);
         drain(fixture, id);
     }
+}
+
+/* One turn of everybody. */
+static void turn(Fixture *fixture)
+{
+    g_main_context_iteration(NULL, FALSE);
+    for (QosOwnerId id = 1; id <= MOUNTS; id++) {
+        if (fixture->mounts[id].owner && now_of() >= qos_owner_next(fixture->mounts[id].owner))
+            qos_owner_tick(fixture->mounts[id].owner, now_of());
+        drain(fixture, id);
+    }
+    deliver(fixture);
     g_usleep(1000);
 }
 
@@ -284,7 +295,7 @@ static void test_counts(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
     g_assert_cmpint(each, >, 100);
     g_assert_cmpint(each, <=, 250);
     take(fixture, 1, QOS_RESOURCE_INODES, 0, 10); /* these have a span each */
-    g_assert_cmpint(state.pool->granted, ==, 110 * each + 10 * (gint64)sizeof(QosSpan));
+    g_assert_cmpint(state.pool->granted, ==, 110 * each + 10 * (gint64)(sizeof(QosSpan) + 8));
     g_assert_cmpuint(state.pool->clients, ==, 1);
     g_assert_cmpuint(fixture->mounts[1].signal.sequence, >=, (guint64)1 << 32);
     g_assert_cmpint(fixture->mounts[1].signal.rate, >, 0);
@@ -443,6 +454,79 @@ static void test_tunables(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
     g_assert_cmpint(state.pool->config.hard_limit, ==, 5 << 18);
 }
 
+static gboolean is_greeted(Fixture *fixture)
+{
+    return fixture->mounts[1].is_welcome;
+}
+
+#define MANY 49500 /* just above 3/4 of 65,536, where the table has most room to spare */
+
+static double memory_used(void)
+{
+    struct mallinfo2 info = mallinfo2();
+
+    return (double)info.uordblks + (double)info.hblkhd;
+}
+
+/* A mount that keeps nothing itself asks for many credits; returns the bytes for each that the
+ * process has more then. */
+static double measure(Fixture *fixture, QosResourceTypeId type, guint64 *sequence)
+{
+    const guint64 session = (guint64)1 << 32 | 1;
+    double before = memory_used();
+
+    for (guint64 i = 0; i < MANY; i++) {
+        QosCreditMessage message = {.type = QOS_MESSAGE_ENQUEUE,
+                                    .session = session,
+                                    .lender = 1,
+                                    .sequence = ++*sequence,
+                                    .acknowledged = fixture->mounts[1].sequence,
+                                    .request = i + 1};
+        qos_resource_init(&message.resource, type, &i, sizeof(i));
+        message.credit = type == QOS_RESOURCE_INODE ? (QosCredit){.reads = 1, .writes = 1}
+                                                    : qos_credit_span(5, 5, TRUE);
+        qos_grants_received(fixture->grants, 1, &message, 1);
+        qos_credit_message_clear(&message);
+        deliver(fixture);
+    }
+    QosCreditMessage last = {.type = QOS_MESSAGE_RENEW,
+                             .session = session,
+                             .lender = 1,
+                             .acknowledged = fixture->mounts[1].sequence};
+    qos_grants_received(fixture->grants, 1, &last, 1);
+    deliver(fixture);
+    return (memory_used() - before) / MANY;
+}
+
+/* No credit takes more than it is counted for, and none more than 250 bytes. */
+static void test_memory(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
+{
+    static const QosResourceTypeId types[] = {QOS_RESOURCE_INODE, QOS_RESOURCE_INODES};
+    const QosCreditMessage hello = {.type = QOS_MESSAGE_HELLO, .session = (guint64)1 << 32 | 1};
+    guint64 sequence = 0;
+    QosWireWelcome welcome;
+    QosWireRefused refused;
+
+    g_assert_true(qos_grants_set(fixture->grants, "limit", "100M", NULL));
+    g_assert_true(say_hello(fixture, 1, "store", "uid 0", &welcome, &refused));
+    fixture->mounts[1].is_connected = TRUE;
+    qos_grants_received(fixture->grants, 1, &hello, 1);
+    run_until(fixture, is_greeted);
+    for (guint i = 0; i < G_N_ELEMENTS(types); i++) {
+        gint64 granted = state_of(fixture).pool->granted;
+        double bytes = measure(fixture, types[i], &sequence);
+        double counted = (double)(state_of(fixture).pool->granted - granted) / MANY;
+        g_test_message("%s: %.1f bytes, counted %.1f", qos_resource_type(types[i])->name, bytes,
+                       counted);
+        g_assert_cmpuint(state_of(fixture).lent, ==, (i + 1) * MANY);
+#ifndef __SANITIZE_ADDRESS__ /* which has memory of its own */
+        g_assert_cmpfloat(bytes, <=, 250);
+        g_assert_cmpfloat(bytes, <=, counted);
+        g_assert_cmpfloat(bytes, >=, counted * 0.7);
+#endif
+    }
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -454,5 +538,6 @@ int main(int argc, char **argv)
     ADD("full", test_full);
     ADD("expulsion", test_expulsion);
     ADD("tunables", test_tunables);
+    ADD("memory", test_memory);
     return g_test_run();
 }
