@@ -59,17 +59,29 @@ static gboolean is_asked_for(const QosCreditRequest *request)
 
 /* Meeting requests */
 
-/* Of two that hold what the other waits for, and neither gives up, one has to. */
+/* What who asks has already; NULL: nothing. */
+static const QosCredit *had_by(const QosCreditRequest *request)
+{
+    if (request->peer == NULL)
+        return request->hold->book != NULL ? &request->hold->credit : NULL;
+    const QosSublet *sublet = qos_sublet_find(request->book, request->peer);
+    return sublet != NULL ? &sublet->credit : NULL;
+}
+
+/* Of two that have what the other waits for, and neither gives up, one has to. */
 static gboolean is_deadlocked(const QosCreditRequest *request)
 {
     const QosResourceType *type = qos_book_type(request->book);
 
-    if (!(request->flags & QOS_CREDIT_UPGRADE) || request->book->busy == NULL)
+    const QosCredit *mine = had_by(request);
+
+    if (!(request->flags & QOS_CREDIT_UPGRADE) || request->book->busy == NULL || mine == NULL)
         return FALSE;
     for (GList *link = request->book->busy->requests.head; link != NULL; link = link->next) {
         const QosCreditRequest *other = link->data;
-        if (other->flags & QOS_CREDIT_UPGRADE && other->peer != request->peer &&
-            type->conflicts(&other->want, &request->want))
+        const QosCredit *theirs = had_by(other);
+        if (other->flags & QOS_CREDIT_UPGRADE && other->peer != request->peer && theirs != NULL &&
+            type->conflicts(&other->want, mine) && type->conflicts(&request->want, theirs))
             return TRUE;
     }
     return FALSE;

@@ -29,6 +29,11 @@ gboolean qos_faults_keep_time(const QosFaults *faults)
     return faults->drift <= QOS_FAULT_DRIFT_BOUND;
 }
 
+gboolean qos_faults_are_none(const QosFaults *faults)
+{
+    return faults->kinds == 0 && faults->loss == 0 && faults->straggle == 0;
+}
+
 char *qos_faults_text(const QosFaults *faults)
 {
     GString *text = g_string_new(NULL);

@@ -30,6 +30,8 @@ typedef struct {
 
 void qos_faults_choose(QosFaults *faults, GRand *random);
 gboolean qos_faults_keep_time(const QosFaults *faults);
+/* Messages are repeated and delayed, but come. */
+gboolean qos_faults_are_none(const QosFaults *faults);
 /* For the trace; free with g_free. */
 char *qos_faults_text(const QosFaults *faults);
 

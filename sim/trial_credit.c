@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "sim/credit_observer.h"
 #include "sim/trial.h"
+#include "sim/trial_credit.h"
 
 #define SERVERS  2
 #define MOUNTS   2 /* of each server */
@@ -16,6 +16,7 @@
 #define LENT_MAX 9 /* credits of one owner: two borrowers could have 12 */
 #define LEASE    (3 * QOS_SECOND / 2)
 #define RESEND   (50 * QOS_MILLISECOND)
+#define PATIENCE (QOS_SECOND / 2) /* in which two that wait for each other are told apart */
 /* At each of two levels below the root, a lease or grace that has to end, and then the longest
  * interval between two messages that go unanswered. */
 #define SETTLES (2 * (LEASE + QOS_LEASE_DRIFT(LEASE) + 16 * RESEND))
@@ -27,6 +28,8 @@ typedef struct {
     UserState state;
     guint resource;     /* the observer's number of it */
     gboolean is_wanted; /* by another: to be put */
+    QosCredit want;     /* of a conversion that waits, */
+    QosTime since;      /* by the cluster's time */
     QosTime due;
 } User;
 
@@ -40,26 +43,12 @@ typedef struct {
     QosTime drop[QOS_OBSERVED];
 } State;
 
-typedef struct {
-    QosObserver observer;
-    QosNode *store;
-    const char *broken;
-    gboolean caches;       /* the mounts' users go on using what they have put */
-    gboolean is_contended; /* what goes to and fro is soon denied */
-    guint first, hot;      /* the resources in use: the fewer, the more conflicts */
-    gboolean is_peopled;   /* there are users at the servers and the root too */
-} World;
-
-static gboolean is_broken(const QosCluster *cluster, const char *rule)
-{
-    return g_strcmp0(((const World *)cluster->arg)->broken, rule) == 0;
-}
-
 static const QosOwner *owner_of(const QosNode *node)
 {
     const State *state = node->state;
 
-    return state && node != ((const World *)node->cluster->arg)->store ? state->owner : NULL;
+    return state && node != ((const QosCreditWorld *)node->cluster->arg)->store ? state->owner
+                                                                                : NULL;
 }
 
 /* --- users --- */
@@ -95,9 +84,11 @@ static void settle(QosNode *node, User *user, QosCreditVerdict verdict, QosTime 
         [QOS_CREDIT_DENIED] = "denied",   [QOS_CREDIT_RETRY] = "to come back",
         [QOS_CREDIT_ERROR] = "no lender",
     };
-    World *world = node->cluster->arg;
+    QosCreditWorld *world = node->cluster->arg;
 
     user->due = soon(node, 300);
+    if (verdict != QOS_CREDIT_WAITING)
+        qos_credit_clear(qos_observer_type(&world->observer, user->resource), &user->want);
     switch (verdict) {
     case QOS_CREDIT_WAITING:
         return;
@@ -124,7 +115,7 @@ static void get(QosNode *node, User *user)
                                   QOS_CREDIT_RESERVE,
                                   QOS_CREDIT_WAIT};
     QosCluster *cluster = node->cluster;
-    World *world = cluster->arg;
+    QosCreditWorld *world = cluster->arg;
     State *state = node->state;
 
     user->resource = (world->first + qos_cluster_random(cluster, world->hot)) % QOS_OBSERVED;
@@ -146,7 +137,7 @@ static void get(QosNode *node, User *user)
 
 static void convert(QosNode *node, User *user)
 {
-    World *world = node->cluster->arg;
+    QosCreditWorld *world = node->cluster->arg;
     State *state = node->state;
     const QosResourceType *type = qos_observer_type(&world->observer, user->resource);
     QosCredit want = random_want(node->cluster, type);
@@ -155,15 +146,16 @@ static void convert(QosNode *node, User *user)
     qos_cluster_trace(node->cluster, node, "user %d: convert to %s", (int)(user - state->users),
                       text);
     user->state = CONVERTING;
+    user->since = node->cluster->now;
+    user->want = want;
     settle(node, user, qos_credit_convert(state->owner, qos_node_now(node), &want, 0, &user->hold),
            0);
-    qos_credit_clear(type, &want);
 }
 
 /* Sends what it does under its credit to the store. */
 static void use(QosNode *node, User *user)
 {
-    World *world = node->cluster->arg;
+    QosCreditWorld *world = node->cluster->arg;
     GByteArray *bytes = g_byte_array_new();
 
     qos_bytes_put_u32(bytes, user->resource);
@@ -186,7 +178,7 @@ static void put(QosNode *node, User *user)
 /* Gives back what is cached of a resource, though nobody has asked. */
 static void give_back(QosNode *node, User *user)
 {
-    World *world = node->cluster->arg;
+    QosCreditWorld *world = node->cluster->arg;
     State *state = node->state;
     const guint resource = qos_cluster_random(node->cluster, QOS_OBSERVED);
     const QosResourceType *type = qos_observer_type(&world->observer, resource);
@@ -255,7 +247,7 @@ static void save_client(QosNode *node, QosOwnerId client, gboolean is_one)
 /* Another wants it: those who hold it put it, and what is cached is dropped. */
 static void conflict(QosNode *node, const QosOutput *output)
 {
-    World *world = node->cluster->arg;
+    QosCreditWorld *world = node->cluster->arg;
     State *state = node->state;
 
     for (guint i = 0; i < USERS; i++) {
@@ -276,7 +268,7 @@ static void conflict(QosNode *node, const QosOutput *output)
 
 static void drop_cached(QosNode *node, guint resource)
 {
-    World *world = node->cluster->arg;
+    QosCreditWorld *world = node->cluster->arg;
     State *state = node->state;
 
     qos_cluster_trace(node->cluster, node, "drops what it has cached");
@@ -390,10 +382,11 @@ static gboolean is_mount(const QosNode *node)
 
 static void start(QosNode *node)
 {
-    const World *world = node->cluster->arg;
+    const QosCreditWorld *world = node->cluster->arg;
     const char *list_rule = node->parent ? "server-list" : "double-grant";
-    const gboolean forgets = is_broken(node->cluster, list_rule);
-    const QosTime grace_used = !node->parent && is_broken(node->cluster, "reclaim") ? 2 * LEASE : 0;
+    const gboolean forgets = qos_credit_world_is_broken(node->cluster, list_rule);
+    const QosTime grace_used =
+        !node->parent && qos_credit_world_is_broken(node->cluster, "reclaim") ? 2 * LEASE : 0;
     State *state = g_new0(State, 1);
     QosOwnerConfig config;
 
@@ -426,6 +419,8 @@ static void stop(QosNode *node)
 
     for (guint i = 0; i < QOS_OBSERVED; i++)
         qos_credit_clear(qos_resource_type(i), &state->wanted[i]);
+    for (guint i = 0; i < USERS; i++)
+        qos_credit_clear(qos_resource_type(state->users[i].resource), &state->users[i].want);
     qos_owner_free(state->owner);
     g_free(state);
 }
@@ -456,9 +451,10 @@ static void receive(QosNode *node, QosNode *from, GBytes *bytes)
         qos_cluster_fail(node->cluster, "%s cannot decode a message of %s", node->name, from->name);
         return;
     }
-    if (is_broken(node->cluster, "lease-reuse")) /* the lender has it back before it ends */
+    if (qos_credit_world_is_broken(node->cluster,
+                                   "lease-reuse")) /* the lender has it back before it ends */
         message.lease *= 2;
-    if (is_broken(node->cluster, "reclaim") && message.type == QOS_MESSAGE_WELCOME)
+    if (qos_credit_world_is_broken(node->cluster, "reclaim") && message.type == QOS_MESSAGE_WELCOME)
         message.flags |= QOS_WELCOME_RECLAIM; /* though there is no grace */
     qos_owner_receive(state->owner, from->number + 1, &message, qos_node_now(node));
     qos_credit_message_clear(&message);
@@ -494,51 +490,11 @@ static char *describe(GBytes *bytes)
 
 static const QosNodeClass owner_class = {start, stop, receive, wake, describe};
 
-/* --- the store: it knows no owner, and never forgets which tokens it has seen --- */
-
-static void store_start(QosNode *node)
-{
-    node->state = node;
-}
-
-static void store_stop(QosNode *node G_GNUC_UNUSED)
-{
-}
-
-static void store_receive(QosNode *node, QosNode *from, GBytes *bytes)
-{
-    World *world = node->cluster->arg;
-    gsize length;
-    const guint8 *data = g_bytes_get_data(bytes, &length);
-    QosToken token = 0;
-    guint32 resource = 0;
-    QosCredit credit = {0};
-
-    qos_bytes_take_u32(&data, &length, &resource);
-    qos_bytes_take_u64(&data, &length, &token);
-    const QosResourceType *type = qos_observer_type(&world->observer, resource);
-    type->decode(&credit, &data, &length);
-    if (is_broken(node->cluster, "fencing") ||
-        !qos_observer_is_late(&world->observer, from, resource, &credit, token))
-        qos_observer_used(&world->observer, from, resource, &credit, token);
-    else
-        qos_cluster_trace(node->cluster, node, "refuses it: there was a later token");
-    qos_credit_clear(type, &credit);
-}
-
-static char *store_describe(GBytes *bytes G_GNUC_UNUSED)
-{
-    return g_strdup("a use");
-}
-
-static const QosNodeClass store_class = {store_start, store_stop, store_receive, store_stop,
-                                         store_describe};
-
 /* --- the trial --- */
 
 static void build(QosCluster *cluster, const char *broken)
 {
-    World *world = g_new0(World, 1);
+    QosCreditWorld *world = g_new0(QosCreditWorld, 1);
     QosNode *root = qos_cluster_add(cluster, &owner_class, NULL, "root");
 
     qos_observer_init(&world->observer, owner_of);
@@ -548,18 +504,19 @@ static void build(QosCluster *cluster, const char *broken)
     world->caches = qos_cluster_chance(cluster, 500);
     world->is_contended = qos_cluster_chance(cluster, 250);
     world->is_peopled = qos_cluster_chance(cluster, 250);
+    world->is_quiet = qos_faults_are_none(&cluster->faults);
     cluster->arg = world;
     for (guint i = 0; i < SERVERS; i++) {
         QosNode *server = qos_cluster_add(cluster, &owner_class, root, "server%u", i);
         for (guint j = 0; j < MOUNTS; j++)
             qos_cluster_add(cluster, &owner_class, server, "mount%u", i * MOUNTS + j);
     }
-    world->store = qos_cluster_add(cluster, &store_class, NULL, "store");
+    world->store = qos_cluster_add(cluster, &qos_credit_store_class, NULL, "store");
 }
 
 static void clear(QosCluster *cluster)
 {
-    World *world = cluster->arg;
+    QosCreditWorld *world = cluster->arg;
 
     qos_observer_clear(&world->observer);
     g_free(world);
@@ -571,9 +528,41 @@ static void add_bytes(QosOwnerId borrower G_GNUC_UNUSED, const QosResource *reso
     *(gint64 *)bytes += (gint64)qos_credit_size(qos_resource_type(resource->type), credit);
 }
 
+/* Each wants to convert what it has, and waits for the other to give that up: one is denied, long
+ * before the end of a lease frees the other. */
+static gboolean wait_for_each_other(const QosCreditWorld *world, const User *one, const User *other,
+                                    QosTime now)
+{
+    const QosResourceType *type = qos_observer_type(&world->observer, one->resource);
+
+    return one->state == CONVERTING && other->state == CONVERTING &&
+           one->resource == other->resource && now - one->since > PATIENCE &&
+           now - other->since > PATIENCE && type->conflicts(&one->want, &other->hold.credit) &&
+           type->conflicts(&other->want, &one->hold.credit);
+}
+
+static void check_waiting(QosCluster *cluster, const QosNode *node)
+{
+    const QosCreditWorld *world = cluster->arg;
+    const State *state = node->state;
+
+    for (guint i = 0; i < cluster->nodes->len; i++) {
+        const QosNode *other = cluster->nodes->pdata[i];
+        if (other == node || !owner_of(other))
+            continue;
+        const State *others = other->state;
+        for (guint j = 0; j < USERS * USERS; j++) {
+            if (wait_for_each_other(world, &state->users[j / USERS], &others->users[j % USERS],
+                                    cluster->now))
+                qos_cluster_fail(cluster, "users of %s and %s wait for each other", node->name,
+                                 other->name);
+        }
+    }
+}
+
 static void check(QosCluster *cluster, QosNode *node)
 {
-    World *world = cluster->arg;
+    QosCreditWorld *world = cluster->arg;
     const State *state = node->state;
 
     qos_observer_check(&world->observer, node);
@@ -589,6 +578,8 @@ static void check(QosCluster *cluster, QosNode *node)
                          (int)bytes, (int)state->bytes);
     if (state->lent > LENT_MAX)
         qos_cluster_fail(cluster, "%s has lent %u credits", node->name, state->lent);
+    if (world->is_quiet)
+        check_waiting(cluster, node);
 }
 
 static gboolean is_cut_off(const QosNode *node)
@@ -601,7 +592,7 @@ static gboolean is_cut_off(const QosNode *node)
 /* Each request has ended, and all that live have lenders again. */
 static void settled(QosCluster *cluster)
 {
-    World *world = cluster->arg;
+    QosCreditWorld *world = cluster->arg;
 
     for (guint i = 0; i < cluster->nodes->len; i++) {
         const QosNode *node = cluster->nodes->pdata[i];

@@ -343,6 +343,36 @@ static void test_two_upgrades(void)
     cluster_clear(&c);
 }
 
+/* Each wants of a file what the other has locked: not the same bytes. */
+static void test_crossed_upgrades(void)
+{
+    Cluster c;
+    Use one, other;
+    QosResource file;
+    QosCredit low = qos_credit_span(2, 3, TRUE), high = qos_credit_span(5, 8, FALSE);
+    QosCredit wants_high = qos_credit_span(5, 8, TRUE), wants_low = qos_credit_span(3, 3, FALSE);
+    const QosResourceType *type = qos_resource_type(QOS_RESOURCE_EXTENT);
+    mounts_init(&c, 2);
+    qos_resource_init(&file, QOS_RESOURCE_EXTENT, "f", 1);
+    get_of(&c, 4, file, low, 0, &one);
+    get_of(&c, 5, file, high, 0, &other);
+    run(&c, 10 * QOS_MILLISECOND);
+    convert(&c, 4, wants_high, 0, &one);
+    run(&c, 10 * QOS_MILLISECOND);
+    convert(&c, 5, wants_low, 0, &other);
+    run(&c, 10 * QOS_MILLISECOND);
+    g_assert_cmpint(one.verdict, ==, QOS_CREDIT_WAITING);
+    g_assert_cmpint(other.verdict, ==, QOS_CREDIT_DENIED);
+    put(&c, 5, &other);
+    run(&c, 10 * QOS_MILLISECOND);
+    g_assert_cmpint(one.verdict, ==, QOS_CREDIT_GRANTED);
+    qos_credit_clear(type, &low);
+    qos_credit_clear(type, &high);
+    qos_credit_clear(type, &wants_low);
+    qos_credit_clear(type, &wants_high);
+    cluster_clear(&c);
+}
+
 /* An upgrade is served before who waits for what its owner holds. */
 static void test_upgrade_before_wait(void)
 {
@@ -764,6 +794,7 @@ int main(int argc, char **argv)
     g_test_add_func("/credit/reserve", test_reserve);
     g_test_add_func("/credit/upgrade", test_upgrade);
     g_test_add_func("/credit/two-upgrades", test_two_upgrades);
+    g_test_add_func("/credit/crossed-upgrades", test_crossed_upgrades);
     g_test_add_func("/credit/upgrade-before-wait", test_upgrade_before_wait);
     g_test_add_func("/credit/open-file", test_open_file);
     g_test_add_func("/credit/lasting", test_lasting);
