@@ -77,7 +77,7 @@ typedef struct QosJob {
     QosHistogram write_sizes;
     QosTime started; /* first request since the last clear */
     guint64 errors;
-    guint64 parked_bytes; /* of data, in memory while its request waits */
+    guint64 parked_bytes; /* of memory that its requests take which wait, with their data */
     guint64 refused;      /* requests that failed because nothing was left to hold their data */
     guint passthrough;    /* open files that the kernel reads and writes by itself */
     char id[QOS_JOB_ID_MAX + 1];

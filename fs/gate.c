@@ -489,6 +489,13 @@ void qos_gate_set_parked_max(QosGate *gate, guint64 bytes)
     pthread_mutex_unlock(&gate->lock);
 }
 
+void qos_gate_set_request_memory(QosGate *gate, guint64 bytes)
+{
+    pthread_mutex_lock(&gate->lock);
+    qos_sched_set_request_memory(gate->sched, bytes);
+    pthread_mutex_unlock(&gate->lock);
+}
+
 void qos_gate_set_max_wait(QosGate *gate, QosTime max_wait)
 {
     pthread_mutex_lock(&gate->lock);

@@ -56,8 +56,8 @@ gboolean qos_gate_enter(QosGate *gate, QosEntry *entry);
 gboolean qos_gate_park(QosGate *gate, QosEntry *entry);
 /* The same for what waits for no token: its cost is booked as debt. */
 gboolean qos_gate_charge(QosGate *gate, QosEntry *entry);
-/* Between enter() and park(): where to keep what the request has in `data` (fs/sched.h). NOWHERE:
- * it was taken back, the caller answers it. */
+/* Between enter() and park(): where to keep the request and its `data` (fs/sched.h). NOWHERE: it
+ * was taken back, the caller answers it. */
 QosKeep qos_gate_keep(QosGate *gate, QosEntry *entry);
 /* After QOS_KEEP_IN_STORE: it is there. */
 void qos_gate_kept(QosGate *gate, QosEntry *entry);
@@ -88,6 +88,7 @@ QosRules *qos_gate_rules(QosGate *gate); /* a new reference; expired rules are g
 gboolean qos_gate_rule_state(QosGate *gate, guint64 rule_id, QosRuleState *ret_state);
 void qos_gate_set_slots(QosGate *gate, guint slots);
 void qos_gate_set_parked_max(QosGate *gate, guint64 bytes);
+void qos_gate_set_request_memory(QosGate *gate, guint64 bytes);
 /* No request waits longer for its tokens (QOS_NEVER = any time): to stay under
  * fs.fuse.default_request_timeout. */
 void qos_gate_set_max_wait(QosGate *gate, QosTime max_wait);

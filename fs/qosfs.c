@@ -48,6 +48,7 @@
 #define SLOTS_AT_FIRST   64 /* until control has read the tunables */
 #define CLEANUP_AT_FIRST (600 * QOS_SECOND)
 #define THREADS_MIN      128
+#define WAITING_MEMORY   1536 /* bytes that a request takes which waits, its open file included */
 /* More readers wait in the kernel than there are CPUs: while some have lost theirs to callers that
  * they answered, others would have to be called, each time by futex(2). */
 #define READERS_TO_SPARE 8
@@ -424,6 +425,8 @@ static gboolean loop(Mounter *mounter, GError **error)
         mounter->device = qos_mountpoint_device(mounter->mountpoint, NULL);
     if (!attach_ring(mounter, error))
         return FALSE;
+    qos_gate_set_request_memory(mounter->fs.gate,
+                                WAITING_MEMORY + (mounter->ring ? QOS_RING_WAITING_MEMORY : 0));
     if (!mounter->options.unconfined && !qos_privilege_filter(error))
         return FALSE;
     if (QOSFS_HAS_READERS && !mounter->ring)

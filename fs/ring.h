@@ -18,6 +18,10 @@
 
 typedef struct QosRing QosRing;
 
+/* Bytes of memory that the entry of a request takes which waits: of what it may grow to
+ * (fs/ring.c), so much is touched. */
+#define QOS_RING_WAITING_MEMORY 8192
+
 typedef enum {
     QOS_RING_OFF,
     QOS_RING_AUTO, /* where the kernel offers it */

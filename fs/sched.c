@@ -291,31 +291,34 @@ static void push_ready(QosSched *sched, QosRequest *request)
     g_queue_push_tail_link(&sched->ready, &request->link);
 }
 
-/* --- data that waits --- */
+/* --- memory of what waits --- */
 
-static gboolean has_room(const QosSched *sched, const QosRequest *request, guint64 bound)
+static gboolean has_room(const QosSched *sched, const QosJob *job, guint64 bytes, guint64 bound)
 {
-    return sched->parked_bytes + request->data <= bound &&
-           request->job->parked_bytes + request->data <= qos_slots_share_of(bound);
+    return sched->parked_bytes + bytes <= bound &&
+           job->parked_bytes + bytes <= qos_slots_share_of(bound);
 }
 
 QosKeep qos_sched_keep(QosSched *sched, QosRequest *request)
 {
-    if (!has_room(sched, request, sched->parked_max / 2)) {
-        if (qos_slots_may_pass(&sched->slots, request->job)) {
-            qos_slots_pass(&sched->slots, request->job, 1);
-            return QOS_KEEP_IN_STORE;
-        }
-        if (!has_room(sched, request, sched->parked_max)) {
-            request->job->refused++;
-            sched->refused++;
-            return QOS_KEEP_NOWHERE;
-        }
+    QosJob *job = request->job;
+    guint64 bytes = sched->request_memory + request->data;
+    gboolean is_early = request->data > 0 && !has_room(sched, job, bytes, sched->parked_max / 2) &&
+                        qos_slots_may_pass(&sched->slots, job);
+
+    if (is_early)
+        bytes -= request->data;
+    if (!request->cannot_fail && !has_room(sched, job, bytes, sched->parked_max)) {
+        job->refused++;
+        sched->refused++;
+        return QOS_KEEP_NOWHERE;
     }
-    request->is_kept = TRUE;
-    sched->parked_bytes += request->data;
-    request->job->parked_bytes += request->data;
-    return QOS_KEEP_IN_MEMORY;
+    if (is_early)
+        qos_slots_pass(&sched->slots, job, 1);
+    request->kept = bytes;
+    sched->parked_bytes += bytes;
+    job->parked_bytes += bytes;
+    return is_early ? QOS_KEEP_IN_STORE : QOS_KEEP_IN_MEMORY;
 }
 
 void qos_sched_kept(QosSched *sched, QosRequest *request)
@@ -323,13 +326,11 @@ void qos_sched_kept(QosSched *sched, QosRequest *request)
     qos_slots_pass(&sched->slots, request->job, -1);
 }
 
-static void drop_data(QosSched *sched, QosRequest *request)
+static void drop_kept(QosSched *sched, QosRequest *request)
 {
-    if (!request->is_kept)
-        return;
-    request->is_kept = FALSE;
-    sched->parked_bytes -= request->data;
-    request->job->parked_bytes -= request->data;
+    sched->parked_bytes -= request->kept;
+    request->job->parked_bytes -= request->kept;
+    request->kept = 0;
 }
 
 /* --- a request's way --- */
@@ -510,7 +511,7 @@ void qos_sched_leave(QosSched *sched, QosRequest *request, guint64 bytes, int er
     QosLrs *lrs = request->lrs;
     give_slot_back(sched, request, now);
     request->state = QOS_REQUEST_DONE;
-    drop_data(sched, request);
+    drop_kept(sched, request);
     if (lrs->class->settle != NULL)
         lrs->class->settle(lrs->self, request, bytes, now);
     if (request->cost > 0)
@@ -539,7 +540,7 @@ void qos_sched_cancel(QosSched *sched, QosRequest *request, QosTime now)
         lrs->running--;
     }
     request->state = QOS_REQUEST_DONE;
-    drop_data(sched, request);
+    drop_kept(sched, request);
     book_wait(request, now);
     qos_sched_retire(sched, lrs);
 }

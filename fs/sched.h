@@ -27,11 +27,12 @@
  * The kernel reads ahead by requests that nobody may be waiting for, and has room for so many.
  * Where QOS_FILLING_MAX of one job wait, further ones go at once, into debt.
  *
- * The data of requests that wait (WRITE) is kept in memory, `parked_max` of it, of which one job
- * has at most seven eighths. Beyond half of either the data goes to the store at once, and it is
- * the answer that waits: so the caller is held to his rule, and his data takes no memory. Only
- * where the store does not take it, as QOS_PASSING_MAX of the job hang there already, memory fills
- * up to the bound, and at the bound such requests fail.
+ * Requests that wait, and their data (WRITE), have `parked_max` of memory, of which one job has at
+ * most seven eighths. Beyond half of either the data goes to the store at once, and it is the
+ * answer that waits: so the caller is held to his rule, and his data takes no memory. Only where
+ * the store does not take it, as QOS_PASSING_MAX of the job hang there already, or where the
+ * requests alone are too many, memory fills up to the bound. At the bound further ones fail, but
+ * for those that end something.
  *
  * Switching the policy loses and releases nothing: the old one takes no more requests and hands out
  * what it holds at its own pace (lustre-tbf.md, defect 6); switching back to one that is still
@@ -79,7 +80,8 @@ typedef struct {
     gboolean fills_cache; /* a READ into the kernel's pages: of these it lets only so many wait */
     gboolean is_toll;     /* it waits until the class of `toll_opcode` has a token (ops/toll.h) */
     QosOpcode toll_opcode;
-    gboolean is_prepaid; /* its thread paid for it at a toll */
+    gboolean is_prepaid;  /* its thread paid for it at a toll */
+    gboolean cannot_fail; /* it ends something: it is kept while it waits, whatever there is */
     /* --- */
     QosRequestState state;
     QosTime arrival; /* when it entered */
@@ -87,7 +89,7 @@ typedef struct {
     gboolean has_slot;
     gboolean has_stalled; /* its slot is given to others besides */
     gboolean is_passing;  /* inside without a slot, because it must not wait */
-    gboolean is_kept;     /* `data` counts as parked */
+    guint64 kept;         /* bytes of it that count as parked */
     gboolean owes;        /* it went without a token: its class is in debt */
     gboolean prepays;   /* a toll in another class: it takes the token of the next `toll_opcode` */
     gint64 weight;      /* of its rule, for adaptive sharing; 0 = none given */
@@ -203,7 +205,7 @@ typedef enum {
     QOS_KEEP_IN_STORE, /* write it now, without a slot, then call qos_sched_kept() */
     QOS_KEEP_NOWHERE,  /* take it back with qos_sched_cancel(): it fails */
 } QosKeep;
-/* Where to keep the data of a request that has to wait. */
+/* Where to keep a request that has to wait, and its data. */
 QosKeep qos_sched_keep(QosSched *sched, QosRequest *request);
 /* Its data is in the store. */
 void qos_sched_kept(QosSched *sched, QosRequest *request);
@@ -226,8 +228,10 @@ QosRules *qos_sched_rules(const QosSched *sched); /* borrowed */
 gboolean qos_sched_passes_through(const QosSched *sched, const QosRequest *request,
                                   QosOpcodeSet opcodes);
 void qos_sched_set_slots(QosSched *sched, guint slots, QosTime now);
-/* Bytes of data that requests which wait may keep in memory. */
+/* Bytes of memory that requests which wait may take, with their data. */
 void qos_sched_set_parked_max(QosSched *sched, guint64 bytes);
+/* Bytes that each of these takes beside its data; 0 in a new scheduler. */
+void qos_sched_set_request_memory(QosSched *sched, guint64 bytes);
 void qos_sched_set_max_wait(QosSched *sched, QosTime max_wait);
 /* Adaptive sharing of what the policies let go (fs/adapt.h); off in a new scheduler. */
 void qos_sched_set_adapt(QosSched *sched, const QosAdaptConfig *config, QosTime now);

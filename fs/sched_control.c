@@ -154,6 +154,11 @@ void qos_sched_set_parked_max(QosSched *sched, guint64 bytes)
     sched->parked_max = bytes;
 }
 
+void qos_sched_set_request_memory(QosSched *sched, guint64 bytes)
+{
+    sched->request_memory = bytes;
+}
+
 void qos_sched_set_max_wait(QosSched *sched, QosTime max_wait)
 {
     sched->context.max_wait = max_wait;

@@ -23,7 +23,8 @@ struct QosSched {
     GQueue ready;        /* of QosRequest: have a slot, wait to be taken */
     QosSlots slots;
     guint held;
-    guint64 parked_max; /* bytes of data that requests which wait may keep */
+    guint64 parked_max;     /* bytes that requests which wait may take, with their data */
+    guint64 request_memory; /* of these each takes so many beside its data */
     guint64 parked_bytes;
     guint64 refused;  /* for want of them */
     GQueue held_jobs; /* of QosJob, by its held_link: have held requests, longest first */

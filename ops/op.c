@@ -276,19 +276,30 @@ static void run_early(QosOp *op)
 }
 
 /* Moves what lies in the reader's buffer to where there is room; FALSE where there is none. */
-static gboolean keep_data(QosOp *op)
+static gboolean keep(QosOp *op)
 {
-    QosKeep keep = QOS_KEEP_IN_MEMORY;
+    QosKeep place = qos_gate_keep(op->fs->gate, &op->entry);
 
-    if (op->entry.request.data > 0)
-        keep = qos_gate_keep(op->fs->gate, &op->entry);
-    if (keep == QOS_KEEP_IN_STORE)
+    if (place == QOS_KEEP_IN_STORE)
         run_early(op);
-    else if (keep == QOS_KEEP_IN_MEMORY && op->park != NULL)
+    else if (place == QOS_KEEP_IN_MEMORY && op->park != NULL)
         op->park(op);
     if (op->entry.request.data > 0)
         qos_ring_drop_data();
-    return keep != QOS_KEEP_NOWHERE;
+    return place != QOS_KEEP_NOWHERE;
+}
+
+static void refuse(QosOp *op)
+{
+    if (op->entry.request.data > 0)
+        g_warning_once("job %s: the store does not take its writes, and all of parked_mib holds "
+                       "what waits: writes fail",
+                       op->entry.request.job->id);
+    else
+        g_warning_once("job %s: so many of its requests wait that they take all of parked_mib: "
+                       "further ones fail",
+                       op->entry.request.job->id);
+    cancel(&op->entry, ENOMEM);
 }
 
 /* Leaves it to the gate, unless it has come due meanwhile. */
@@ -300,11 +311,8 @@ static void park(QosOp *op)
     guint64 lock = request->holds_lock ? 0 : request->lock;
 
     op->parked = TRUE;
-    if (!keep_data(op)) {
-        g_warning_once("job %s: the store does not take its writes, and all of parked_mib holds "
-                       "data that waits: writes fail",
-                       op->entry.request.job->id);
-        cancel(&op->entry, ENOMEM);
+    if (!keep(op)) {
+        refuse(op);
         return;
     }
     if (fs->interrupts != NULL)
@@ -360,7 +368,7 @@ void qos_op_submit(QosOp *op)
 
 void qos_op_submit_urgent(QosOp *op)
 {
-    op->is_urgent = TRUE;
+    op->is_urgent = op->entry.request.cannot_fail = TRUE;
     qos_op_submit(op);
 }
 

@@ -77,7 +77,7 @@ static void append_mount(GString *text, const QosReport *report)
     append_gauge(text, "qosfs_slots_held",
                  "Requests that are due, of jobs that have their full share of slots.",
                  report->slots.held);
-    append_gauge(text, "qosfs_parked_bytes", "Memory that the data of waiting writes takes.",
+    append_gauge(text, "qosfs_parked_bytes", "Memory that waiting requests and their data take.",
                  report->slots.parked_bytes);
     append_head(text, "qosfs_refused_total", "counter",
                 "Writes that failed because no memory was left for their data.");

@@ -43,7 +43,7 @@ static const Description descriptions[QOS_TUNABLE_COUNT] = {
      check_number, 0, YEAR},
     {"metrics_top_jobs", "50", "jobs that the metrics tell apart; the rest is summed up",
      check_number, 0, 10000},
-    {"parked_mib", "512", "memory for the data of writes that wait, in MiB", check_number, 1,
+    {"parked_mib", "512", "memory for requests that wait, with their data, in MiB", check_number, 1,
      PARKED_MIB_MAX},
     {"history_days", "7", "days that the history of the jobs is kept, 0: none is", check_number, 0,
      HISTORY_DAYS_MAX},

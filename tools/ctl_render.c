@@ -95,20 +95,19 @@ static void count_jobs(JsonObject *state, guint *ret_all, guint *ret_active, gui
     }
 }
 
-/* What waits in memory, where anything does or did not find room. */
+/* The memory of what waits, where it is worth a word or was not enough. */
 static void append_parked(GString *text, JsonObject *state)
 {
     gint64 bytes = qos_ctl_state_count(state, "parked_bytes");
     gint64 refused = qos_ctl_state_count(state, "refused");
 
-    if (bytes == 0 && refused == 0)
+    if (bytes < 1 << 20 && refused == 0)
         return;
-    g_string_append_printf(text, "parked    %.1f of %.1f MiB hold data of writes that wait",
-                           (double)bytes / (1 << 20),
-                           (double)qos_ctl_state_count(state, "parked_max") / (1 << 20));
+    g_string_append_printf(
+        text, "parked    %.1f of %.1f MiB hold requests that wait, with their data",
+        (double)bytes / (1 << 20), (double)qos_ctl_state_count(state, "parked_max") / (1 << 20));
     if (refused != 0)
-        g_string_append_printf(text, "; %" G_GINT64_FORMAT " writes failed for want of it",
-                               refused);
+        g_string_append_printf(text, "; %" G_GINT64_FORMAT " failed for want of it", refused);
     g_string_append_c(text, '\n');
 }
 

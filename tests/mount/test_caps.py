@@ -13,7 +13,8 @@ import sys
 import pytest
 
 import harness
-from harness import BUILD, USER, as_job, is_stopped, of_threads, run, running, start_job, thread_names, umount, wait_until
+from harness import (BUILD, RING_SWITCH, USER, as_job, is_stopped, of_threads, ring_switched, run, running, start_job, thread_names,
+                     umount, wait_until)
 
 pytestmark = pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
 
@@ -208,6 +209,8 @@ def test_a_caller_who_cannot_be_named(stoppable):
 
 # --- memory ---
 
+REQUEST, ENTRY = 1536, 8192  # fs/qosfs.c, fs/ring.h: what each takes that waits; over io_uring, besides
+
 def parked(qos):
     return qos.state()["parked_bytes"]
 
@@ -235,7 +238,7 @@ def test_data_that_waits_is_bounded(store, mount):
     with running(start_job("hog", sys.executable, "-c", WRITERS, qos.dir, "51")) as hog:
         wait_until(lambda: qos.job("hog") and qos.job("hog")["waiting"] == 50, what="the writers")
         wait_until(lambda: written(store.dir) == 51 - parked(qos) // MIB, what="what is not in memory")
-        assert 28 <= parked(qos) // MIB <= 50 - 8
+        assert 27 <= parked(qos) // MIB <= 50 - 8
         assert qos.job("hog")["parked_bytes"] == parked(qos)
         qos.rule("stop tight")
         assert hog.wait(60) == 0
@@ -244,16 +247,54 @@ def test_data_that_waits_is_bounded(store, mount):
 
 
 def test_a_store_that_hangs_does_not_fill_memory(stoppable):
-    """At the bound writes fail: those of the job, and none that was acknowledged."""
+    """At the bound writes fail: those of the job, and none that was acknowledged. The requests take the 56th MiB."""
     qos = stoppable("cache=none,slots=16,threads=32,parked_mib=64")
     qos.expects_log("job hog0: the store does not take its writes")
     with hanging(qos, "write"):
-        wait_until(lambda: qos.state()["refused"] == COUNT - 14 - 56 - 8, what="refusals")
-        assert parked(qos) == 56 * MIB
+        wait_until(lambda: qos.state()["refused"] == COUNT - 14 - 55 - 8, what="refusals")
+        assert parked(qos) == 55 * MIB + (55 + 8) * REQUEST
         as_job("guest", "dd", "if=/dev/zero", f"of={qos.dir}/new", "bs=1M", "count=20")
     wait_until(lambda: parked(qos) == 0, what="the end")
-    assert qos.said == [[str(errno.ENOMEM)] * (COUNT - 14 - 56 - 8)]
-    assert written(qos.inner.store.dir) == 14 + 56 + 8
+    assert qos.said == [[str(errno.ENOMEM)] * (COUNT - 14 - 55 - 8)]
+    assert written(qos.inner.store.dir) == 14 + 55 + 8
+
+
+# So many threads read the file once.
+CROWD = """
+import os, sys, threading
+file, refused = os.open(sys.argv[1], os.O_RDONLY), []
+def read():
+    try: os.pread(file, 4096, 0)
+    except OSError as error: refused.append(error.errno)
+crowd = [threading.Thread(target=read) for _ in range(int(sys.argv[2]))]
+for thread in crowd: thread.start()
+for thread in crowd: thread.join()
+print(*refused)
+"""
+CROWDED = 700  # more than 1 MiB has room for
+
+
+@pytest.mark.parametrize("io_uring, size", [("off", REQUEST), ("on", REQUEST + ENTRY)])
+def test_requests_that_wait_are_bounded(store, mount, io_uring, size):
+    """And with them the entries of io_uring: beyond that they fail, and what others have to wait for does not."""
+    if io_uring == "on" and not RING_SWITCH.exists():
+        pytest.skip("this kernel has no FUSE over io_uring")
+    (store.dir / "file").write_bytes(bytes(4096))
+    most = MIB * 7 // 8 // size
+    with ring_switched(io_uring == "on"):
+        qos = mount(store, f"cache=none,parked_mib=1,io_uring={io_uring}")
+    qos.rule("start tight jobid={hog}&opcode={read} bps=1 depth=1:1")
+    qos.rule("start slow jobid={guest}&opcode={read} rate=100 depth=1:1")
+    qos.expects_log("job hog: so many of its requests wait")
+    as_job("hog", "dd", f"if={qos.dir}/file", "of=/dev/null", "bs=4096", "count=1")
+    with running(start_job("hog", sys.executable, "-c", CROWD, qos.dir / "file", str(CROWDED), stdout=subprocess.PIPE, text=True)) as hog:
+        wait_until(lambda: qos.state()["refused"] == CROWDED - most, what="refusals")
+        assert parked(qos) == qos.job("hog")["parked_bytes"] == most * size
+        as_job("guest", "dd", f"if={qos.dir}/file", "of=/dev/null", "bs=512", "iflag=direct", timeout=60)
+        assert qos.job("guest")["waits"] > 0 == qos.job("guest")["refused"]
+        qos.rule("stop tight")
+        assert hog.communicate(timeout=60)[0].split() == [str(errno.ENOMEM)] * (CROWDED - most)
+    wait_until(lambda: parked(qos) == 0, what="the end")
 
 
 # --- the kernel's room for reading ahead ---

@@ -72,17 +72,18 @@ static void test_status(void)
 {
     g_autoptr(JsonObject) state = parse(sample);
     g_autofree char *text = qos_ctl_render_status(state);
-    g_assert_cmpstr(text, ==,
-                    "mount     /lustre on /qos, up 1 h 0 m\n"
-                    "daemon    qosfs 0.1.0, pid 4711\n"
-                    "policy    tbf, 16 requests wait in it\n"
-                    "          fifo, 3 requests still wait in it; it takes no more\n"
-                    "slots     5 of 64 in use, 2 requests held for their job's share of them\n"
-                    "parked    3.0 of 64.0 MiB hold data of writes that wait; 7 writes failed for "
-                    "want of it\n"
-                    "rules     3 ('qosfsctl rule list')\n"
-                    "jobs      3 known, 2 active, 2 waiting ('qosfsctl jobs')\n"
-                    "known     files: 1234, callers: 12\n");
+    g_assert_cmpstr(
+        text, ==,
+        "mount     /lustre on /qos, up 1 h 0 m\n"
+        "daemon    qosfs 0.1.0, pid 4711\n"
+        "policy    tbf, 16 requests wait in it\n"
+        "          fifo, 3 requests still wait in it; it takes no more\n"
+        "slots     5 of 64 in use, 2 requests held for their job's share of them\n"
+        "parked    3.0 of 64.0 MiB hold requests that wait, with their data; 7 failed for "
+        "want of it\n"
+        "rules     3 ('qosfsctl rule list')\n"
+        "jobs      3 known, 2 active, 2 waiting ('qosfsctl jobs')\n"
+        "known     files: 1234, callers: 12\n");
 }
 
 static void test_policies(void)

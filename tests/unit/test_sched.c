@@ -367,6 +367,52 @@ static void test_data_that_waits_is_bounded(void)
     fixture_clear(&f);
 }
 
+/* Each request that waits takes some, too; only a close is kept where none is left. */
+static void test_requests_that_wait_are_bounded(void)
+{
+    enum { UNIT = 1 << 10, ALL = 64 * UNIT, FULL = 56 };
+    Fixture f;
+    QosSchedState state;
+    GQueue waiting = G_QUEUE_INIT;
+    QosKeep keep;
+    fixture_init(&f, &qos_policy_tbf, 4);
+    fixture_rule(&f, "start r jobid={hog} rate=1 depth=1:1");
+    qos_sched_set_parked_max(f.sched, ALL);
+    qos_sched_set_request_memory(f.sched, UNIT);
+    QosRequest *running = request_new(&f, "hog", QOS_OP_READ, UNIT);
+    g_assert_cmpint(enter(&f, running), ==, QOS_GO);
+    do {
+        QosRequest *request = request_new(&f, "hog", QOS_OP_READ, UNIT);
+        request->cannot_fail = waiting.length == FULL + 1;
+        g_assert_cmpint(enter(&f, request), ==, QOS_WAIT);
+        keep = qos_sched_keep(f.sched, request);
+        g_assert_true((keep == QOS_KEEP_NOWHERE) == (waiting.length == FULL));
+        g_queue_push_tail(&waiting, request);
+    } while (waiting.length < FULL + 2);
+    qos_sched_state(f.sched, &state);
+    g_assert_cmpuint(state.parked_bytes, ==, (FULL + 1) * UNIT);
+    g_assert_cmpuint(running->job->parked_bytes, ==, (FULL + 1) * UNIT);
+    g_assert_cmpuint(state.refused, ==, 1);
+
+    /* Data goes to the store at once where half is used up; its answer takes what a request takes.
+     */
+    QosRequest *other = request_new(&f, "other", QOS_OP_WRITE, UNIT);
+    other->data = UNIT;
+    g_assert_cmpint(qos_sched_keep(f.sched, other), ==, QOS_KEEP_IN_STORE);
+    g_assert_cmpuint(other->job->parked_bytes, ==, UNIT);
+    qos_sched_kept(f.sched, other);
+
+    leave(&f, running);
+    for (QosRequest *request; (request = g_queue_pop_head(&waiting)) != NULL;) {
+        qos_sched_cancel(f.sched, request, f.now);
+        request_free(request);
+    }
+    qos_sched_state(f.sched, &state);
+    g_assert_cmpuint(state.parked_bytes, ==, UNIT); /* the other's, which never entered */
+    request_free(other);
+    fixture_clear(&f);
+}
+
 /* Read-ahead that waits takes room in the kernel: beyond so many it goes, as debt. */
 static void test_reading_ahead_is_bounded(void)
 {
@@ -706,6 +752,7 @@ int main(int argc, char **argv)
     g_test_add_func("/sched/closes-are-bounded", test_closes_are_bounded);
     g_test_add_func("/sched/release", test_release);
     g_test_add_func("/sched/data-that-waits-is-bounded", test_data_that_waits_is_bounded);
+    g_test_add_func("/sched/requests-that-wait-are-bounded", test_requests_that_wait_are_bounded);
     g_test_add_func("/sched/reading-ahead-is-bounded", test_reading_ahead_is_bounded);
     g_test_add_func("/sched/cancel", test_cancel);
     g_test_add_func("/sched/switch-under-load", test_switch_under_load);
