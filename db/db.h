@@ -1,6 +1,6 @@
 /*
  * What outlives a mount: rules, tunables, the jobs' totals, their history, and what they lent and
- * borrowed, in SQLite (db/schema.sql), WAL.
+ * borrowed, and the mount's identity, in SQLite (db/schema.sql), WAL.
  *
  * Rules and tunables are written by the caller's thread and are durable on return (they are rare,
  * and set by an administrator who waits for them). Job totals are handed over as a snapshot and
@@ -39,6 +39,12 @@ GPtrArray *qos_db_load_jobs(QosDb *db, QosTime wall, GError **error);
  * of which so many days are kept (0: none, and none is written). Written soon, by the database's
  * thread; a failure is logged once until it works again. */
 void qos_db_save_jobs(QosDb *db, GPtrArray *jobs, QosTime now, QosTime wall, guint history_days);
+
+/* Who the mount is to a lock server (fs/lockclient.h): its id, made the first time, and a number
+ * that grows with each call, from 1 on. When there are no more numbers, there is a new id. Durable
+ * on return. */
+#define QOS_DB_INCARNATION_MAX ((1 << 24) - 1)
+gboolean qos_db_next_identity(QosDb *db, guint64 *ret_id, guint32 *ret_incarnation, GError **error);
 
 /* What a job lent and borrowed, in units of fs/adapt.h. */
 typedef struct {

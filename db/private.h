@@ -3,7 +3,7 @@
  *
  * db.c keeps the connection, the rules and the tunables; db_open.c looks, makes and migrates;
  * db_jobs.c reads and writes the totals, db_history.c the history, db_shares.c what was lent and
- * borrowed.
+ * borrowed, db_identity.c who the mount is.
  */
 #pragma once
 

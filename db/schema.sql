@@ -89,3 +89,12 @@ CREATE TABLE share (
     borrowed INTEGER NOT NULL,     -- from others,
     repaid   INTEGER NOT NULL      -- of that, paid back by it
 ) STRICT, WITHOUT ROWID;
+
+-- version 4
+
+-- Who the mount is to a lock server (fs/lockclient.h): one row.
+CREATE TABLE identity (
+    one         INTEGER PRIMARY KEY CHECK (one = 1),
+    id          INTEGER NOT NULL,  -- random, made once; as signed as SQLite has it
+    incarnation INTEGER NOT NULL   -- how often the mount was started since
+) STRICT;

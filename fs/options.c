@@ -116,6 +116,54 @@ static gboolean set_database(QosOptions *options, const char *value, GError **er
     return TRUE;
 }
 
+static gboolean set_text(const char *name, const char *value, char **text, GError **error)
+{
+    if (!*value) {
+        qos_set_error(error, EINVAL, "option %s: it is empty", name);
+        return FALSE;
+    }
+    g_free(*text);
+    *text = g_strdup(value);
+    return TRUE;
+}
+
+/* A path, made absolute: the daemon works in another directory. */
+static gboolean set_path(const char *name, const char *value, char **path, GError **error)
+{
+    g_autofree char *given = NULL;
+
+    if (!set_text(name, value, path, error))
+        return FALSE;
+    given = *path;
+    *path = g_canonicalize_filename(given, NULL);
+    return TRUE;
+}
+
+static gboolean set_server(QosOptions *options, const char *value, GError **error)
+{
+    return set_text("server", value, &options->sharing.server, error);
+}
+
+static gboolean set_server_ca(QosOptions *options, const char *value, GError **error)
+{
+    return set_path("server_ca", value, &options->sharing.ca, error);
+}
+
+static gboolean set_server_cert(QosOptions *options, const char *value, GError **error)
+{
+    return set_path("server_cert", value, &options->sharing.certificate, error);
+}
+
+static gboolean set_server_key(QosOptions *options, const char *value, GError **error)
+{
+    return set_path("server_key", value, &options->sharing.key, error);
+}
+
+static gboolean set_store(QosOptions *options, const char *value, GError **error)
+{
+    return set_text("store", value, &options->sharing.store, error);
+}
+
 static gboolean set_allow_other(QosOptions *options, const char *value G_GNUC_UNUSED,
                                 GError **error G_GNUC_UNUSED)
 {
@@ -159,6 +207,11 @@ static const Option own_options[] = {
     {"io_uring_depth", set_io_uring_depth, TRUE},
     {"db", set_database, TRUE},
     {"policy", set_policy, TRUE},
+    {"server", set_server, TRUE},
+    {"server_ca", set_server_ca, TRUE},
+    {"server_cert", set_server_cert, TRUE},
+    {"server_key", set_server_key, TRUE},
+    {"store", set_store, TRUE},
     {"allow_other", set_allow_other, FALSE},
     {"noallow_other", set_noallow_other, FALSE},
     {"foreground", set_foreground, FALSE},
@@ -401,6 +454,21 @@ static int parse_word(void *data, const char *text, int key, struct fuse_args *r
     return done ? 0 : -1;
 }
 
+/* What goes with server= is there with it. */
+static gboolean check_sharing(const QosSharingConfig *sharing, GError **error)
+{
+    const char *alone = sharing->ca            ? "server_ca"
+                        : sharing->certificate ? "server_cert"
+                        : sharing->key         ? "server_key"
+                        : sharing->store       ? "store"
+                                               : NULL;
+
+    if (sharing->server || !alone)
+        return TRUE;
+    qos_set_error(error, EINVAL, "option %s: it goes with server=ADDRESS, which is missing", alone);
+    return FALSE;
+}
+
 /* What can be judged only when all is known. */
 static gboolean finish(Parser *parser)
 {
@@ -428,6 +496,8 @@ static gboolean finish(Parser *parser)
                       options->source ? "DIR" : "SRC");
         return FALSE;
     }
+    if (!check_sharing(&options->sharing, &parser->error))
+        return FALSE;
     if (config->attr_timeout < 0)
         config->attr_timeout = timeout;
     if (config->entry_timeout < 0)
@@ -468,6 +538,7 @@ void qos_options_clear(QosOptions *options)
     g_clear_pointer(&options->source, g_free);
     g_clear_pointer(&options->mountpoint, g_free);
     g_clear_pointer(&options->database, g_free);
+    qos_sharing_config_clear(&options->sharing);
     g_clear_pointer(&options->mount_namespace, g_free);
     g_clear_pointer(&options->overrides, g_hash_table_unref);
 }

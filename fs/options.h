@@ -13,12 +13,14 @@
 
 #include "fs/ring.h"
 #include "ops/fs.h"
+#include "ops/sharing.h"
 
 typedef struct {
     char *source; /* SRC and DIR as given */
     char *mountpoint;
-    char *database;        /* db=, or NULL: qos_options_default_database() */
-    char *mount_namespace; /* -N: a pid or the path of a namespace file, or NULL */
+    char *database;           /* db=, or NULL: qos_options_default_database() */
+    QosSharingConfig sharing; /* server= and what goes with it */
+    char *mount_namespace;    /* -N: a pid or the path of a namespace file, or NULL */
     QosFsConfig config;
     gboolean allow_other;
     guint threads; /* readers at most; 0 = not given */

@@ -135,6 +135,11 @@ static const char *const allowed[] = {
 #endif
 };
 
+/* A lock server's: its socket, its name and TLS. */
+static const char network[] = "bind getpeername getsockname getsockopt recvfrom recvmmsg recvmsg "
+                              "sendmmsg setsockopt shutdown "
+                              "socketpair timerfd_settime";
+
 /* The calls that were refused: a bit each, set by the handler. */
 #define NUMBERS 1024
 
@@ -188,9 +193,9 @@ static int allow(scmp_filter_ctx filter, const char *names)
     return error;
 }
 
-static int fill_filter(scmp_filter_ctx filter)
+static int fill_filter(scmp_filter_ctx filter, gboolean has_server)
 {
-    int error = 0;
+    int error = has_server ? allow(filter, network) : 0;
 
     for (guint i = 0; error == 0 && i < G_N_ELEMENTS(allowed); i++)
         error = allow(filter, allowed[i]);
@@ -203,7 +208,7 @@ static int fill_filter(scmp_filter_ctx filter)
     return error;
 }
 
-gboolean qos_privilege_filter(GError **error)
+gboolean qos_privilege_filter(gboolean has_server, GError **error)
 {
     struct sigaction action = {.sa_sigaction = on_refused, .sa_flags = SA_SIGINFO | SA_NODEFER};
     scmp_filter_ctx filter;
@@ -213,7 +218,7 @@ gboolean qos_privilege_filter(GError **error)
         return TRUE;
     sigaction(SIGSYS, &action, NULL);
     filter = seccomp_init(SCMP_ACT_TRAP);
-    result = filter != NULL ? fill_filter(filter) : -ENOMEM;
+    result = filter != NULL ? fill_filter(filter, has_server) : -ENOMEM;
     if (result == 0)
         result = seccomp_attr_set(filter, SCMP_FLTATR_CTL_TSYNC, 1);
     /* No foreign code runs here: older kernels need not slow down all for the sake of the filter.

@@ -15,8 +15,9 @@
 gboolean qos_privilege_drop(GError **error);
 
 /* From now on, for all threads: the known system calls alone. Others fail with ENOSYS. Call it when
- * no program has to be run any more. Errors (QOS_ERROR): the kernel has no such filter. */
-gboolean qos_privilege_filter(GError **error);
+ * no program has to be run any more. `has_server`: those too that the way to a lock server needs.
+ * Errors (QOS_ERROR): the kernel has no such filter. */
+gboolean qos_privilege_filter(gboolean has_server, GError **error);
 
 /* Logs the system calls that failed so since it was last called. */
 void qos_privilege_report(void);

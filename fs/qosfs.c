@@ -23,6 +23,7 @@
 #include "base/error.h"
 #include "db/db.h"
 #include "fs/daemon.h"
+#include "fs/lockclient.h"
 #include "fs/mountpoint.h"
 #include "fs/options.h"
 #include "fs/privilege.h"
@@ -38,6 +39,7 @@
 #include "ops/namers.h"
 #include "ops/openers.h"
 #include "ops/root.h"
+#include "ops/sharing.h"
 #include "ops/toll.h"
 #include "ops/tunable.h"
 
@@ -82,6 +84,11 @@ static void print_help(void)
          "  -o io_uring=auto|on|off    requests by io_uring (off)\n"
          "  -o io_uring_depth=N        readers that wait there at each CPU\n"
          "  -o db=PATH                 where rules, tunables and totals are kept\n"
+         "  -o server=ADDRESS          share SRC with other mounts: unix:PATH or HOST:PORT\n"
+         "  -o server_ca=FILE          over TCP: whom to believe (PEM)\n"
+         "  -o server_cert=FILE        and who this mount is\n"
+         "  -o server_key=FILE\n"
+         "  -o store=NAME              what SRC is called on all mounts\n"
          "  -o foreground              stay in the foreground; also --foreground\n"
          "  -o unconfined              keep all capabilities and system calls, dump core\n"
          "  -o policy=NAME             fifo, tbf, jrr or grr; short for nrs_policies=NAME");
@@ -138,6 +145,20 @@ static gboolean enter_namespace(const char *name, GError **error)
     return entered;
 }
 
+/* The daemon would ask itself, and wait for itself. */
+static gboolean check_socket(const Mounter *mounter, GError **error)
+{
+    const char *server = mounter->options.sharing.server;
+
+    if (server == NULL || !g_str_has_prefix(server, "unix:") ||
+        !is_below(server + strlen("unix:"), mounter->mountpoint))
+        return TRUE;
+    qos_set_error(error, EINVAL,
+                  "the socket \"%s\" would lie below DIR, where the mount hides it from the daemon",
+                  server);
+    return FALSE;
+}
+
 static gboolean resolve_paths(Mounter *mounter, GError **error)
 {
     QosOptions *options = &mounter->options;
@@ -175,7 +196,7 @@ static gboolean resolve_paths(Mounter *mounter, GError **error)
             options->database);
         return FALSE;
     }
-    return TRUE;
+    return check_socket(mounter, error);
 }
 
 /* --- the parts --- */
@@ -275,6 +296,16 @@ static gboolean choose_ring(Mounter *mounter, GError **error)
     return mounter->ring || go_without_ring(mounter, reason, error);
 }
 
+static gboolean start_sharing(Mounter *mounter, GError **error)
+{
+    QosFs *fs = &mounter->fs;
+    const QosSharingConfig *config = &mounter->options.sharing;
+
+    if (config->server)
+        fs->lockclient = qos_sharing_start(fs, mounter->db, config, error);
+    return fs->lockclient || !config->server;
+}
+
 /* Makes everything but the mount. What was made when it fails is taken down by stop(). */
 static gboolean start(Mounter *mounter, GError **error)
 {
@@ -304,7 +335,7 @@ static gboolean start(Mounter *mounter, GError **error)
         return FALSE;
     }
     mounter->db = qos_db_open(mounter->options.database, error);
-    if (!mounter->db)
+    if (!mounter->db || !start_sharing(mounter, error))
         return FALSE;
     fs->control = qos_control_new(fs, mounter->db, mounter->options.overrides, error);
     if (!fs->control || !choose_threads(mounter, error) || !choose_ring(mounter, error))
@@ -352,6 +383,7 @@ static void stop(Mounter *mounter)
     if (fs->session)
         fuse_session_destroy(fs->session);
     qos_control_free(fs->control);
+    qos_lockclient_free(fs->lockclient);
     qos_db_close(mounter->db);
     qos_interrupts_free(fs->interrupts);
     qos_namers_free(fs->namers);
@@ -427,7 +459,8 @@ static gboolean loop(Mounter *mounter, GError **error)
         return FALSE;
     qos_gate_set_request_memory(mounter->fs.gate,
                                 WAITING_MEMORY + (mounter->ring ? QOS_RING_WAITING_MEMORY : 0));
-    if (!mounter->options.unconfined && !qos_privilege_filter(error))
+    if (!mounter->options.unconfined &&
+        !qos_privilege_filter(mounter->fs.lockclient != NULL, error))
         return FALSE;
     if (QOSFS_HAS_READERS && !mounter->ring)
         qos_readers_attach(session);

@@ -16,6 +16,7 @@ typedef struct QosControl QosControl;       /* ops/control.h */
 typedef struct QosInterrupts QosInterrupts; /* ops/interrupt.h */
 typedef struct QosTolls QosTolls;           /* ops/toll.h */
 typedef struct QosBackings QosBackings;     /* ops/backing.h */
+typedef struct QosLockclient QosLockclient; /* fs/lockclient.h */
 typedef struct QosNamers QosNamers;         /* ops/namers.h */
 typedef struct QosRoot QosRoot;             /* ops/root.h */
 typedef struct QosLocks QosLocks;           /* ops/locks.h */
@@ -56,6 +57,7 @@ typedef struct QosFs {
     QosTolls *tolls;
     QosBackings *backings;
     QosLocks *locks; /* NULL: no lock server, the kernel keeps the locks of this mount alone */
+    QosLockclient *lockclient; /* NULL: the mount is alone (no server=) */
 } QosFs;
 
 /* The QosFs of a request. */

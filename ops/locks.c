@@ -13,10 +13,14 @@
 
 static void name_file(QosResource *resource, const QosFileName *file, QosLocksKind kind)
 {
-    const guint64 numbers[] = {GUINT64_TO_LE(file->number), GUINT64_TO_LE(file->device),
-                               GUINT64_TO_LE(kind)};
+    const struct {
+        guint64 number, device;
+        guint8 kind;
+    } __attribute__((packed))
+    name = {GUINT64_TO_LE(file->number), GUINT64_TO_LE(file->device), (guint8)kind};
 
-    qos_resource_init(resource, QOS_RESOURCE_EXTENT, numbers, sizeof(numbers));
+    G_STATIC_ASSERT(sizeof(name) <= sizeof(resource->name));
+    qos_resource_init(resource, QOS_RESOURCE_EXTENT, &name, sizeof(name));
 }
 
 static QosLockedFile *find_locked(QosLocks *locks, const QosFileName *name, QosLocksKind kind)

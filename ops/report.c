@@ -64,6 +64,9 @@ QosReport *qos_report_new(QosFs *fs, const QosTunables *tunables, QosTime starte
     qos_gate_state(fs->gate, &report->slots);
     qos_report_take_adapt(&report->adapt, fs->gate);
     qos_gate_histograms(fs->gate, &report->histograms);
+    report->is_shared = fs->lockclient != NULL;
+    if (report->is_shared)
+        qos_lockclient_status(fs->lockclient, &report->sharing);
     report->wall = g_get_real_time() * QOS_MICROSECOND;
     report->now = qos_gate_now();
     return report;

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "fs/history.h"
+#include "fs/lockclient.h"
 #include "ops/tunable.h"
 
 #define QOS_REPORT_POLICIES_MAX 8
@@ -64,6 +65,8 @@ typedef struct {
     GPtrArray *jobs;           /* of QosJob, copies with g_free, most recently seen first */
     QosGateHistograms histograms;
     QosReportAdapt adapt;
+    gboolean is_shared;          /* with other mounts: */
+    QosLockclientStatus sharing; /* borrowed from the mount */
 } QosReport;
 
 /* `tunables` is copied; `started` as above; `with_jobs` FALSE leaves the list of jobs empty. */

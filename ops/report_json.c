@@ -198,6 +198,34 @@ static void add_adapt(JsonBuilder *builder, const QosReport *report)
     json_builder_end_object(builder);
 }
 
+/* The lock server, where there is to be one. */
+static void add_server(JsonBuilder *builder, const QosLockclientStatus *status)
+{
+    json_builder_set_member_name(builder, "server");
+    json_builder_begin_object(builder);
+    add_text(builder, "address", status->server);
+    add_text(builder, "state", qos_lockclient_state_names[status->state]);
+    add_text(builder, "reason", status->reason);
+    add_seconds(builder, "lease", status->lease);
+    add_seconds(builder, "valid", status->valid);
+    add_number(builder, "incarnation", status->server_incarnation);
+    add_number(builder, "group", status->group);
+    add_number(builder, "credits", status->credits);
+    add_number(builder, "bytes", (guint64)status->bytes);
+    add_number(builder, "rate", (guint64)status->rate);
+    add_number(builder, "floor", (guint64)status->floor);
+    add_number(builder, "hits", status->hits);
+    add_number(builder, "misses", status->misses);
+    add_number(builder, "refusals", status->refusals);
+    add_number(builder, "enqueues", status->enqueues);
+    add_number(builder, "cancels", status->cancels);
+    add_number(builder, "cancel_messages", status->cancel_messages);
+    add_number(builder, "revocations", status->revocations);
+    add_number(builder, "evictions", status->evictions);
+    add_number(builder, "reconnects", status->reconnects);
+    json_builder_end_object(builder);
+}
+
 static void add_mount(JsonBuilder *builder, const QosReport *report)
 {
     add_text(builder, "version", QOSFS_VERSION);
@@ -217,6 +245,8 @@ static void add_mount(JsonBuilder *builder, const QosReport *report)
     add_number(builder, "draining", report->slots.draining);
     json_builder_end_object(builder);
     add_adapt(builder, report);
+    if (report->is_shared)
+        add_server(builder, &report->sharing);
     add_number(builder, "parked_max", report->slots.parked_max);
     add_number(builder, "parked_bytes", report->slots.parked_bytes);
     add_number(builder, "refused", report->slots.refused);

@@ -111,6 +111,31 @@ static void append_parked(GString *text, JsonObject *state)
     g_string_append_c(text, '\n');
 }
 
+/* The lock server, where the mount has one. */
+static void append_server(GString *text, JsonObject *state)
+{
+    if (!json_object_has_member(state, "server"))
+        return;
+    JsonObject *server = json_object_get_object_member(state, "server");
+    g_autofree char *address = escaped(server, "address");
+    g_autofree char *condition = escaped(server, "state");
+    g_autofree char *reason = escaped(server, "reason");
+    g_autofree char *valid = qos_ctl_format_seconds(qos_ctl_state_number(server, "valid"));
+    gboolean is_valid = qos_ctl_state_number(server, "valid") > 0;
+    g_string_append_printf(text, "server    %s: %s", address, condition);
+    if (*reason)
+        g_string_append_printf(text, " (%s)", reason);
+    if (is_valid && !g_str_equal(condition, "up"))
+        g_string_append_printf(text, ", caching for %s more", valid);
+    g_string_append_printf(text, is_valid ? "\n" : ", nothing is cached\n");
+    g_string_append_printf(
+        text,
+        "credits   %" G_GINT64_FORMAT ", %" G_GINT64_FORMAT " hits, %" G_GINT64_FORMAT
+        " misses, %" G_GINT64_FORMAT " called back\n",
+        qos_ctl_state_count(server, "credits"), qos_ctl_state_count(server, "hits"),
+        qos_ctl_state_count(server, "misses"), qos_ctl_state_count(server, "revocations"));
+}
+
 char *qos_ctl_render_status(JsonObject *state)
 {
     JsonObject *slots = json_object_get_object_member(state, "slots");
@@ -136,6 +161,7 @@ char *qos_ctl_render_status(JsonObject *state)
                                qos_ctl_sharing(state) ? "turn" : "share of them");
     g_string_append_c(text, '\n');
     qos_ctl_append_sharing(text, state);
+    append_server(text, state);
     append_parked(text, state);
     g_string_append_printf(text, "rules     %u ('qosfsctl rule list')\n",
                            json_array_get_length(rules));

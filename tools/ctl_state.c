@@ -62,7 +62,8 @@ JsonObject *qos_ctl_state_parse(const char *text, gsize length, GError **error)
     JsonObject *state = json_node_get_object(root);
     if (!check_list(state, "policies", error) || !check_object(state, "slots", error) ||
         !check_object(state, "tunables", error) || !check_list(state, "rules", error) ||
-        !check_jobs(state, error))
+        !check_jobs(state, error) ||
+        (json_object_has_member(state, "server") && !check_object(state, "server", error)))
         return NULL;
     return json_object_ref(state);
 }

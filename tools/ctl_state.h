@@ -2,8 +2,9 @@
  * The mount's state as qosfsctl reads it: .qosfs/state.json (docs/qosfsctl.1, JSON OUTPUT).
  *
  * Parsing checks the shape once, so that those who read the result need not: "rules", "jobs" and
- * "policies" are arrays of objects, "tunables" and "slots" are objects, and so are the parts of a
- * job. A member that is missing counts as 0 or "": an older daemon has fewer.
+ * "policies" are arrays of objects, "tunables", "slots" and, if it is there, "server" are objects,
+ * and so are the parts of a job. A member that is missing counts as 0 or "": an older daemon has
+ * fewer.
  */
 #pragma once
 

@@ -810,7 +810,7 @@ static void test_older(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
 
     g_assert_true(qos_db_save_tunable(db, "slots", "7", &error));
     qos_db_close(db);
-    execute(fixture->path, "DROP TABLE share; DROP TABLE history");
+    execute(fixture->path, "DROP TABLE identity; DROP TABLE share; DROP TABLE history");
     execute(fixture->path, "PRAGMA user_version = 1");
     db = open_good(fixture);
     g_autoptr(GHashTable) tunables = qos_db_load_tunables(db, &error);

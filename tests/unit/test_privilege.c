@@ -65,7 +65,7 @@ static void test_limits(void)
     assert_dropped();
 
     g_assert_cmpint(pthread_create(&before, NULL, wait_and_try, &go), ==, 0);
-    g_assert_true(qos_privilege_filter(&error));
+    g_assert_true(qos_privilege_filter(FALSE, &error));
     g_assert_no_error(error);
     sem_post(&go);
     pthread_join(before, NULL);

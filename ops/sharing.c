@@ -1,0 +1,109 @@
+/*
+ * The mount's lock client. ops/sharing.h has the contract.
+ */
+#include "ops/sharing.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/vfs.h>
+
+#include "base/error.h"
+#include "core/wire.h"
+
+void qos_sharing_config_clear(QosSharingConfig *config)
+{
+    g_clear_pointer(&config->server, g_free);
+    g_clear_pointer(&config->ca, g_free);
+    g_clear_pointer(&config->certificate, g_free);
+    g_clear_pointer(&config->key, g_free);
+    g_clear_pointer(&config->store, g_free);
+}
+
+/* --- names --- */
+
+/* Text for the wire: what is no UTF-8 or controls something becomes another character. */
+static char *make_text(const char *raw, gsize max)
+{
+    g_autofree char *valid = g_utf8_make_valid(raw, -1);
+    g_autoptr(GString) text = g_string_new(NULL);
+
+    for (const char *at = valid; *at != '\0'; at = g_utf8_next_char(at)) {
+        gunichar character = g_utf8_get_char(at);
+        if (text->len + (gsize)(g_utf8_next_char(at) - at) > max)
+            break;
+        g_string_append_unichar(text, g_unichar_iscntrl(character) ? '?' : character);
+    }
+    return g_string_free(g_steal_pointer(&text), FALSE);
+}
+
+/* The same on every mount of the store: the file system's magic number and its id. */
+static char *name_store(const char *source, GError **error)
+{
+    struct statfs about;
+    guint32 id[2];
+
+    G_STATIC_ASSERT(sizeof(about.f_fsid) == sizeof(id));
+    if (statfs(source, &about) != 0) {
+        qos_set_error(error, errno, "cannot ask what \"%s\" is: %s", source, g_strerror(errno));
+        return NULL;
+    }
+    memcpy(id, &about.f_fsid, sizeof(id));
+    if (id[0] == 0 && id[1] == 0) {
+        qos_set_error(error, ENODEV,
+                      "the file system of \"%s\" has no id by which other mounts could tell that "
+                      "theirs is the same: name it with -o store=NAME on each of them",
+                      source);
+        return NULL;
+    }
+    return g_strdup_printf("%" G_GINT64_MODIFIER "x:%08x%08x", (guint64)about.f_type, id[0], id[1]);
+}
+
+/* --- what the client tells --- */
+
+static void drop(const QosResource *resource, const QosCredit *credit, gpointer arg)
+{
+    QosFs *fs = arg;
+
+    /* Nothing is cached under it. */
+    qos_lockclient_release(fs->lockclient, resource, credit);
+}
+
+static void lost(const QosResource *resource G_GNUC_UNUSED, const QosCredit *credit G_GNUC_UNUSED,
+                 gpointer arg G_GNUC_UNUSED)
+{
+}
+
+static void changed(gboolean is_up, gpointer arg)
+{
+    const QosFs *fs = arg;
+
+    if (is_up)
+        g_info("%s: what is cached is valid on all mounts", fs->mountpoint);
+    else
+        g_info("%s: nothing is cached, there is no lock server", fs->mountpoint);
+}
+
+QosLockclient *qos_sharing_start(QosFs *fs, QosDb *db, const QosSharingConfig *config,
+                                 GError **error)
+{
+    g_autofree char *given =
+        config->store ? g_strdup(config->store) : name_store(fs->source, error);
+    g_autofree char *store = NULL;
+    g_autofree char *whole = g_strdup_printf("%s:%s", g_get_host_name(), fs->mountpoint);
+    g_autofree char *name = make_text(whole, QOS_WIRE_NAME_MAX);
+    QosLockclientConfig client = {.server = config->server,
+                                  .ca = config->ca,
+                                  .certificate = config->certificate,
+                                  .key = config->key,
+                                  .name = name,
+                                  .arg = fs,
+                                  .drop = drop,
+                                  .lost = lost,
+                                  .changed = changed};
+
+    if (given == NULL || !qos_db_next_identity(db, &client.id, &client.incarnation, error))
+        return NULL;
+    store = make_text(given, QOS_WIRE_STORE_MAX);
+    client.store = store;
+    return qos_lockclient_new(&client, error);
+}

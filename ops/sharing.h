@@ -1,0 +1,24 @@
+/*
+ * Sharing the store with other mounts (server=): makes the mount's lock client (fs/lockclient.h),
+ * and hands on what it tells to those of the mount whom it concerns.
+ */
+#pragma once
+
+#include "db/db.h"
+#include "fs/lockclient.h"
+#include "ops/fs.h"
+
+/* As the options have them; `server` NULL: the mount is alone. */
+typedef struct {
+    char *server;
+    char *ca, *certificate, *key;
+    char *store; /* NULL: named by its type and its file system's id */
+} QosSharingConfig;
+
+void qos_sharing_config_clear(QosSharingConfig *config);
+
+/* Begins, after the daemon's fork, and before requests come; `fs->source` and `fs->mountpoint` are
+ * known. NULL with an error (QOS_ERROR) where that can never work; a server that is away is not
+ * one. The end is qos_lockclient_free(), when no request is left. */
+QosLockclient *qos_sharing_start(QosFs *fs, QosDb *db, const QosSharingConfig *config,
+                                 GError **error);
