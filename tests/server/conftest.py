@@ -11,6 +11,8 @@ A server offers
     .path .port .log .pid
     .peer() .secure_peer(certificates)   connections: see wire.py
     .greet(owner, **hello)               a peer that has a session
+    .control .ctl(*words, check=True)    the control socket; qosfsctl server ...: its output, or the CompletedProcess
+    .restart()                           SIGKILL, and a new process with the same words
 """
 import pathlib
 import re
@@ -25,24 +27,46 @@ from cluster import Certificates  # noqa: E402
 from harness import BUILD, SANITIZERS, TIMEOUT, job_environment, wait_until  # noqa: E402
 from wire import Peer  # noqa: E402
 
+READY = "qosfs-server: is ready"
 BAD_LOG = re.compile(r"qosfs-server: error: |CRITICAL|Sanitizer|runtime error")
 
 
 class Server:
     def __init__(self, folder, number, arguments, certificates):
         self.path = folder / "socket"
+        self.control = folder / "control"
         self._log_path = folder / f"log{number}"
-        words = ["--listen", f"unix:{self.path}", "--database", folder / "database", "--control", folder / "control",
+        words = ["--listen", f"unix:{self.path}", "--database", folder / "database", "--control", self.control,
                  "--verbose"]
         if certificates:
             certificate, key = certificates.make("server", "127.0.0.1")
             words += ["--listen", "tcp:127.0.0.1:0", "--tls-ca", certificates.folder / "ca.crt", "--tls-cert", certificate,
                       "--tls-key", key]
+        self._words = [*words, *arguments]
         self._log = open(self._log_path, "ab")
+        self._start()
+
+    def _start(self):
+        self._readiness = self.log.count(READY) + 1
         self._process = subprocess.Popen(
-            ["setpriv", "--pdeathsig", "KILL", BUILD / "server/qosfs-server", *words, *arguments],
+            ["setpriv", "--pdeathsig", "KILL", BUILD / "server/qosfs-server", *self._words],
             stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log, env=job_environment(None, **SANITIZERS))
         self.pid = self._process.pid
+
+    def restart(self):
+        self._process.kill()
+        self._process.wait()
+        self._start()
+        self.wait_ready()
+
+    def ctl(self, *words, check=True):
+        command = [BUILD / "tools/qosfsctl", "server", *words, "--socket", self.control]
+        done = subprocess.run(command, text=True, capture_output=True, timeout=TIMEOUT, check=False,
+                              env=job_environment(None, **SANITIZERS))
+        if check:
+            assert done.returncode == 0 and not done.stderr, done
+            return done.stdout
+        return done
 
     @property
     def log(self):
@@ -55,7 +79,7 @@ class Server:
     def wait_ready(self):
         def ready():
             assert self._process.poll() is None, f"qosfs-server ended with {self._process.returncode}:\n{self.log}"
-            return "qosfs-server: is ready" in self.log
+            return self.log.count(READY) >= self._readiness
         wait_until(ready, what="the server")
 
     def wait_failed(self):

@@ -1,0 +1,195 @@
+"""What an administrator sees and sets; what outlives the server; and a full disk below its database."""
+import contextlib
+import json
+import os
+import re
+import socket
+
+import pytest
+
+from harness import USER, run, wait_until
+from wire import CREDITS, M_ENQUEUE, M_GRANT, M_HELLO, M_RENEW, M_WELCOME, NOT_PERMITTED, OTHER_STORE, frame, hello, message
+
+
+def state(server):
+    status = json.loads(server.ctl("status", "--json"))
+    status["mounts"] = json.loads(server.ctl("mounts", "--json"))
+    return status
+
+
+def mounts(server):
+    return {mount["name"]: mount for mount in state(server)["mounts"]}
+
+
+def metric(server, name):
+    return float(re.search(rf"^qosfs_server_{re.escape(name)} (\S+)$", server.ctl("metrics"), re.MULTILINE)[1])
+
+
+def test_mounts_and_what_they_have(server):
+    one = server()
+    assert state(one)["store"] is None and state(one)["mounts"] == []
+    first, second = one.greet(0xabc, name=b"one:/qos"), one.greet(0xdef, name=b"two:/qos")
+    for inode in range(5):
+        first.enqueue(inode)
+    second.enqueue(0)
+    seen = mounts(one)
+    assert list(seen) == ["one:/qos", "two:/qos"]  # the larger first
+    assert (seen["one:/qos"]["id"], seen["one:/qos"]["credits"], seen["two:/qos"]["credits"]) == ("abc", 5, 1)
+    assert seen["one:/qos"]["principal"] == "uid 0" and seen["one:/qos"]["connected"] >= 0
+    now = state(one)
+    assert (now["store"], now["credits"], now["grace"], now["database"]) == ("test:1", 6, False, None)
+    assert now["pool"]["granted"] == sum(mount["bytes"] for mount in now["mounts"]) <= 6 * 250
+    assert now["connections"]["welcomed"] == 2 and now["messages"]["sent"]["grant"] >= 6  # or repeated
+    assert re.search(r"^one:/qos +abc ", one.ctl("mounts"), re.MULTILINE)
+    assert "mounts    2 " in one.ctl("status") and "database  works\n" in one.ctl("status")
+    assert metric(one, "credits") == 6 and metric(one, 'sent_total{type="grant"}') >= 6
+    assert metric(one, 'mount_credits{mount="one:/qos#abc"}') == 5
+    second.close()
+    wait_until(lambda: mounts(one)["two:/qos"]["connected"] is None, what="the second's end")
+    with one.peer() as other:
+        other.send(hello(77, store=b"another"))
+        code, reason = other.refusal()
+        assert code == OTHER_STORE and "test:1" in reason and "another" in reason
+    assert state(one)["connections"]["refused"]["store differs"] == 1
+
+
+def test_settings_outlive_the_server(server):
+    one = server("--limit", "64M")
+    assert one.ctl("get", "limit") == "64M\n" and one.ctl("get", "hard-limit") == "80M\n"
+    one.ctl("set", "limit", "1M")
+    one.ctl("set", "lease=20s")
+    assert one.ctl("get", "hard-limit") == "1280K\n"
+    assert "lease=30s (from the next start on: 20s)\n" in one.ctl("get")
+    assert metric(one, "limit_bytes") == 1 << 20
+    # What was set may be on its way to the disk still: it is there when a client is, that was handed over later.
+    one.greet(5).close()
+    one.restart()
+    assert one.ctl("get", "limit") == "1M\n"
+    assert json.loads(one.ctl("get", "lease", "--json")) | {"help": ""} == {
+        "value": "30s", "next": "20s", "set": True, "help": ""}  # a mount is known that has 30 s
+    one.ctl("set", "limit", "default")
+    assert one.ctl("get", "limit") == "64M\n"
+
+
+@pytest.mark.parametrize("words, status, error", [
+    (("set", "limit", "1P"), 1, "the limit must be from 1 byte to 1 TiB"),
+    (("set", "limmit", "1G"), 3, "did you mean 'limit'?"),
+    (("set", "limit"), 2, "which value?"),
+    (("set", "limit", "1 G"), 2, "'1 G' is not one word"),
+    (("get", "speed"), 3, "'qosfsctl server get' lists them"),
+    (("evict", "99"), 3, "there is no mount 99"),
+    (("evict", "node1"), 1, "in hexadecimal"),
+    (("evict",), 2, "too few arguments"),
+    (("frobnicate",), 2, "there is no command 'server frobnicate'"),
+])
+def test_errors(server, words, status, error):
+    done = server().ctl(*words, check=False)
+    assert done.returncode == status and error in done.stderr and not done.stdout, done
+
+
+def test_who_may_ask(server, tmp_path):
+    one = server()
+    one.control.chmod(0o777)
+    for folder in [tmp_path, *tmp_path.parents][:-1]:
+        folder.chmod(folder.stat().st_mode | 0o011)
+    with socket.socket(socket.AF_UNIX) as stranger:
+        pid = os.fork()
+        if pid == 0:
+            os.setresuid(USER, USER, USER)
+            stranger.connect(str(one.control))
+            with contextlib.suppress(OSError):
+                stranger.send(b"state\n")
+                os._exit(len(stranger.recv(1)))  # 0: it was closed
+            os._exit(0)
+        assert os.waitpid(pid, 0)[1] == 0
+    assert "credits   0\n" in one.ctl("status")
+
+
+def test_hostile_requests(server):
+    """Lines without an end, rubbish, and more connections than it serves at once: others are served."""
+    one = server()
+    with contextlib.ExitStack() as stack:
+        for number in range(60):
+            peer = stack.enter_context(socket.socket(socket.AF_UNIX))
+            peer.connect(str(one.control))
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                peer.send([b"", b"x" * 1000, b"\xff\0\n", b"set limit\n", b"y" * 3000][number % 5])
+        assert "credits   0\n" in one.ctl("status")
+
+
+def test_evicted_mount(server):
+    one = server("--lease", "2s")
+    first = one.greet(0xabc)
+    first.enqueue(1)
+    one.ctl("evict", "abc")
+    assert first.refusal()[0] == NOT_PERMITTED
+    with one.peer() as again:
+        again.send(hello(0xabc))
+        code, reason = again.refusal()
+        assert code == NOT_PERMITTED and "lease" in reason
+    wait_until(lambda: state(one)["credits"] == 0, what="the end of its lease")
+
+    def welcome():
+        with one.peer() as back:
+            back.send(hello(0xabc))
+            return back.receive()[0] != 3
+    wait_until(welcome, what="its coming back")
+    assert state(one)["evictions"] == 1
+
+
+def test_restart_begins_with_a_grace(server):
+    one = server("--lease", "60s")
+    one.greet(1).enqueue(7, writes=1)
+    one.greet(2)
+    one.restart()
+    now = state(one)
+    assert (now["incarnation"], now["grace"], now["awaited"], now["credits"]) == (2, True, 2, 0)
+    assert "grace     2 mounts are to come back first\n" in one.ctl("status")
+    new = one.greet(3)
+    new.send(frame(CREDITS, new.numbered(M_ENQUEUE, request=1, inode=7, reads=1, writes=1)))
+    for owner in (1, 2):  # they have started anew themselves: they claim nothing
+        assert state(one)["grace"] and state(one)["awaited"] == 3 - owner
+        again = one.greet(owner, incarnation=2)
+        again.send(frame(CREDITS, again.numbered(M_RENEW)))  # so it has come back, and this is no late HELLO
+    assert new.next_message(M_GRANT).writes == 1
+    assert not state(one)["grace"]
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    place = tmp_path / "disk"
+    place.mkdir()
+    run("mount", "-t", "tmpfs", "-o", "size=1M", "none", place)
+    yield place
+    run("umount", "-l", place)
+
+
+def fill(place):
+    with open(place / "filler", "wb", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(bytes(4096))
+
+
+def test_full_disk(server, small_disk):
+    """Who is known is served, who is new waits, the log and the status say so; and all goes on when there is room."""
+    one = server("--database", small_disk)
+    first = one.greet(1)
+    fill(small_disk)
+    new = []
+    for owner in range(100, 140):  # until the room that SQLite has is used up
+        peer = one.peer()
+        peer.send(hello(owner))
+        assert peer.receive()[0] == 2
+        peer.session = (1 << 32) + owner
+        peer.send(frame(CREDITS, message(M_HELLO, peer.session)))
+        new.append(peer)
+    wait_until(lambda: metric(one, "database_failing") == 1, what="a full disk")
+    assert "database is full" in state(one)["database"] or "disk is full" in state(one)["database"]
+    assert first.enqueue(7, writes=1).kind == M_GRANT
+    one.wait_log("mounts that are new wait until that is mended")
+    os.unlink(small_disk / "filler")
+    assert all(peer.next_message(M_WELCOME) for peer in new)
+    wait_until(lambda: metric(one, "database_failing") == 0, what="the database's recovery")
+    one.wait_log("the database works again")
+    one.restart()
+    assert state(one)["awaited"] == 41
