@@ -32,32 +32,54 @@ static void test_goes_at_once_while_slots_are_free(void)
     fixture_clear(&f);
 }
 
-/* What a second job waits for that may send `capacity` operations a second with the first. */
-static void assert_waits_for(gint64 capacity, guint slots, const char *name)
+static void assert_waited_for(const QosRequest *request, const char *name)
+{
+    g_assert_cmpuint(request->job->wait_count, ==, 1);
+    g_assert_cmpstr(request->job->wait[0].rule_name, ==, name);
+}
+
+/* With adaptive sharing a job waits for a slot where none is free... */
+static void test_waits_for_slots(void)
 {
     Fixture f;
-    const QosAdaptConfig config = {
-        .mode = QOS_ADAPT_FAIR, .period = QOS_ADAPT_PERIOD, .capacity = capacity};
+    const QosAdaptConfig config = {.mode = QOS_ADAPT_FAIR, .period = QOS_ADAPT_PERIOD};
 
-    fixture_init(&f, &qos_policy_fifo, slots);
+    fixture_init(&f, &qos_policy_fifo, 1);
     qos_sched_set_adapt(f.sched, &config, f.now);
     QosRequest *first = request_new(&f, "first", QOS_OP_READ, 1);
     g_assert_cmpint(enter(&f, first), ==, QOS_GO);
     QosRequest *late = request_new(&f, "late", QOS_OP_READ, 1);
     g_assert_cmpint(enter(&f, late), ==, QOS_WAIT);
-    g_assert_cmpuint(late->job->wait_count, ==, 1);
-    g_assert_cmpstr(late->job->wait[0].rule_name, ==, name);
+    assert_waited_for(late, QOS_WAIT_SLOTS);
     leave(&f, first);
-    f.now += QOS_SECOND;
     g_assert_true(next(&f) == late);
     leave(&f, late);
     fixture_clear(&f);
 }
 
-static void test_share_or_slots(void)
+/* ...and where some are, for its turn: it has a share from the second period on. */
+static void test_waits_for_its_share(void)
 {
-    assert_waits_for(1, 4, QOS_WAIT_SHARE);
-    assert_waits_for(1000000, 1, QOS_WAIT_SLOTS);
+    Fixture f;
+    const QosAdaptConfig config = {
+        .mode = QOS_ADAPT_PAPER, .period = QOS_ADAPT_PERIOD, .capacity = 1};
+    guint sent = 0;
+
+    fixture_init(&f, &qos_policy_fifo, 4);
+    qos_sched_set_adapt(f.sched, &config, f.now);
+    QosRequest *request = request_new(&f, "job", QOS_OP_READ, 1);
+    while (enter(&f, request) == QOS_GO) {
+        leave(&f, request);
+        if (sent == 0)
+            f.now += QOS_ADAPT_PERIOD;
+        g_assert_cmpuint(++sent, <, 20);
+        request = request_new(&f, "job", QOS_OP_READ, 1);
+    }
+    assert_waited_for(request, QOS_WAIT_SHARE);
+    f.now += QOS_SECOND;
+    g_assert_true(next(&f) == request);
+    leave(&f, request);
+    fixture_clear(&f);
 }
 
 /* With 16 slots a job has at most 14; what it has beyond is held, and goes as its own leave. */
@@ -742,7 +764,8 @@ static void test_the_short_way_decides_the_same(void)
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
-    g_test_add_func("/sched/share-or-slots", test_share_or_slots);
+    g_test_add_func("/sched/waits-for-slots", test_waits_for_slots);
+    g_test_add_func("/sched/waits-for-its-share", test_waits_for_its_share);
     g_test_add_func("/sched/goes-at-once-while-slots-are-free",
                     test_goes_at_once_while_slots_are_free);
     g_test_add_func("/sched/no-job-holds-all-slots", test_no_job_holds_all_slots);
