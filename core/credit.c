@@ -231,8 +231,7 @@ QosCreditVerdict qos_credit_get(QosOwner *owner, QosTime now, const QosResource 
     QosBook *book = qos_table_find(&owner->table, resource);
     if (book != NULL && !qos_owner_in_grace(owner) && hold_cached(owner, book, want, flags, hold))
         return QOS_CREDIT_GRANTED;
-    return start_local(owner, qos_book_get(owner, resource), want, flags & ~QOS_CREDIT_UPGRADE,
-                       hold, now);
+    return start_local(owner, qos_book_get(owner, resource), want, flags, hold, now);
 }
 
 QosCreditVerdict qos_credit_convert(QosOwner *owner, QosTime now, const QosCredit *want,
@@ -323,7 +322,12 @@ gboolean qos_credit_cancel(QosOwner *owner, QosTime now, const QosResource *reso
     qos_owner_give_back(owner, book, now);
     if (!lazy)
         qos_owner_flush_lazy(owner, now);
-    qos_book_tidy(owner, book);
+    if (book->busy != NULL && book->busy->callback != 0 && !type->divisible) {
+        book->busy->is_user_told = FALSE; /* of that part of what is wanted */
+        qos_book_pump(owner, book, now);
+    } else {
+        qos_book_tidy(owner, book);
+    }
     return TRUE;
 }
 

@@ -55,7 +55,8 @@ typedef enum {
     QOS_CREDIT_RESERVE = 1 << 2, /* nobody who comes later and conflicts is served before */
     QOS_CREDIT_WAIT = 1 << 3,    /* wait for what is not called back, rather than be denied */
     QOS_CREDIT_LASTING = 1 << 4, /* what is held may be held for long: a file lock */
-    QOS_CREDIT_UPGRADE = 1 << 5, /* set by qos_credit_convert() */
+    QOS_CREDIT_UPGRADE = 1 << 5, /* its user already has, by another hold, what others may wait
+                                    for: it goes first. Set by qos_credit_convert() */
 } QosCreditFlags;
 
 typedef enum {

@@ -34,12 +34,12 @@ void qos_callback_clear(QosSublet *sublet)
 }
 
 void qos_sublet_call_back(QosOwner *owner, QosSublet *sublet, const QosCredit *wanted, guint flags,
-                          QosTime now)
+                          guint64 since, QosTime now)
 {
     const QosResourceType *type = qos_book_type(sublet->book);
     QosCallback *callback = sublet->callback;
 
-    if (callback != NULL && type->matches(wanted, &callback->wanted))
+    if (callback != NULL && callback->id > since && type->matches(wanted, &callback->wanted))
         return;
     if (callback == NULL) {
         callback = sublet->callback = g_new0(QosCallback, 1);
@@ -148,11 +148,42 @@ static void serve_shortage(QosOwner *owner, QosBook *book, QosTime now)
     QosSublet *sublet =
         qos_type_is_called_back(type) ? qos_book_largest_sublet(book, &waits) : NULL;
     if (sublet != NULL)
-        qos_sublet_call_back(owner, sublet, &busy->wanted, busy->flags, now);
+        qos_sublet_call_back(owner, sublet, &busy->wanted, busy->flags, 0, now);
     else if (!waits && (has_given || !busy->is_busy))
         answer(owner, book, QOS_CANCEL_BUSY, now);
     else if (waits && is_below_in_grace(book))
         put_off(owner, book, now);
+}
+
+/* What nobody uses of what is wanted goes, though the rest will be used for long. FALSE: the user
+ * has been asked to drop it, so that it is too early to say what stays. */
+static gboolean give_part(QosBook *book, QosOwner *owner, gboolean *ret_given)
+{
+    const QosResourceType *type = qos_book_type(book);
+    const QosBusy *busy = book->busy;
+    QosCredit part = qos_credit_copy(type, &busy->wanted);
+    gboolean is_for_user = owner->config.caches && !busy->has_user_agreed;
+
+    for (const QosSublet *sublet = book->sublets; sublet != NULL; sublet = sublet->next)
+        type->yield(&part, &sublet->credit);
+    for (const QosHold *hold = book->holds; hold != NULL; hold = hold->next)
+        type->yield(&part, &hold->credit);
+    *ret_given = type->conflicts(&book->borrowed, &part);
+    if (*ret_given && is_for_user)
+        qos_book_tell_user(owner, book, &part);
+    else if (*ret_given)
+        type->yield(&book->borrowed, &part);
+    qos_credit_clear(type, &part);
+    return !*ret_given || !is_for_user;
+}
+
+/* Part of what is wanted will be used for long. */
+static void answer_busy(QosOwner *owner, QosBook *book, QosTime now)
+{
+    gboolean has_given;
+
+    if (give_part(book, owner, &has_given) && (has_given || !book->busy->is_busy))
+        answer(owner, book, QOS_CANCEL_BUSY, now);
 }
 
 /* Answers the callback from above as far as that is possible now. */
@@ -174,7 +205,7 @@ void qos_book_serve_callback(QosOwner *owner, QosBook *book, QosTime now)
     for (QosSublet *sublet = book->sublets; sublet != NULL; sublet = sublet->next) {
         if (!type->conflicts(&sublet->credit, &busy->wanted))
             continue;
-        qos_sublet_call_back(owner, sublet, &busy->wanted, busy->flags, now);
+        qos_sublet_call_back(owner, sublet, &busy->wanted, busy->flags, 0, now);
         is_in_use = TRUE;
         is_long |= sublet->callback->is_busy;
     }
@@ -194,8 +225,8 @@ void qos_book_serve_callback(QosOwner *owner, QosBook *book, QosTime now)
     if (!is_in_use && !is_cached) {
         type->yield(&book->borrowed, &busy->wanted);
         answer(owner, book, 0, now);
-    } else if (is_long && !busy->is_busy) {
-        answer(owner, book, QOS_CANCEL_BUSY, now);
+    } else if (is_long) {
+        answer_busy(owner, book, now);
     } else if (is_below_in_grace(book)) {
         put_off(owner, book, now);
     }

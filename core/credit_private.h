@@ -41,6 +41,7 @@ typedef struct {
 /* A callback to a borrower that is not answered yet. */
 typedef struct {
     guint64 id;
+    guint64 busy_id; /* the last that was answered by "busy" */
     QosCredit wanted;
     gboolean is_busy;     /* held for long */
     gboolean is_in_grace; /* the borrower does not know yet who holds it */
@@ -66,6 +67,7 @@ typedef struct QosCreditRequest {
     QosCredit want;
     guint flags;
     guint64 asked;    /* its number above; 0: not asked for */
+    guint64 since;    /* callbacks of larger numbers were sent after it came */
     GList book_link;  /* of QosBusy.requests */
     GList owner_link; /* of the peer's requests, or the owner's local ones */
 } QosCreditRequest;
@@ -245,10 +247,10 @@ static inline gboolean qos_callback_is_due(const QosCallback *callback)
 gboolean qos_type_is_called_back(const QosResourceType *type);
 QosBusy *qos_book_busy(QosBook *book);
 void qos_callback_clear(QosSublet *sublet);
-/* Asks the borrower for what conflicts with `wanted`, unless that was done. `flags`: of the
- * request. */
+/* Asks the borrower for what conflicts with `wanted`, unless that was done by a callback of a
+ * larger number than `since`. `flags`: of the request. */
 void qos_sublet_call_back(QosOwner *owner, QosSublet *sublet, const QosCredit *wanted, guint flags,
-                          QosTime now);
+                          guint64 since, QosTime now);
 /* Asks the local user to put what stands against `wanted`, once. */
 void qos_book_tell_user(QosOwner *owner, QosBook *book, const QosCredit *wanted);
 /* Of amounts: the largest part that was not called back yet; the one who asks may have it too, free

@@ -25,6 +25,8 @@ static gboolean take_back(QosOwner *owner, QosPeer *peer, const QosResource *res
     const gboolean is_put_off = (flags & (QOS_CANCEL_BUSY | QOS_CANCEL_GRACE)) != 0;
     if (token == sublet->token && !type->matches(keeps, &sublet->credit))
         return FALSE;
+    if (callback != NULL && (flags & QOS_CANCEL_BUSY) != 0 && answered <= callback->id)
+        callback->busy_id = MAX(callback->busy_id, answered);
     if (is_answer && is_put_off) {
         if (qos_callback_is_due(callback))
             g_queue_unlink(&peer->callbacks, &callback->link);

@@ -110,12 +110,14 @@ static QosCreditVerdict call_holders_back(QosOwner *owner, QosCreditRequest *req
 {
     QosBook *book = request->book;
     const QosResourceType *type = qos_book_type(book);
+    /* Who does not wait is to know how it is now: what was busy before may be free. */
+    guint64 since = request->flags & QOS_CREDIT_WAIT ? 0 : request->since;
     gboolean is_local_use = FALSE;
     gboolean is_long = FALSE;
 
     for (QosSublet *sublet = book->sublets; sublet != NULL; sublet = sublet->next) {
         if (sublet->peer != request->peer && type->conflicts(&sublet->credit, &request->want))
-            is_long |= sublet->callback != NULL && sublet->callback->is_busy;
+            is_long |= sublet->callback != NULL && sublet->callback->busy_id > request->since;
     }
     for (const QosHold *hold = book->holds; hold != NULL && request->peer; hold = hold->next) {
         if (!type->conflicts(&hold->credit, &request->want))
@@ -128,7 +130,7 @@ static QosCreditVerdict call_holders_back(QosOwner *owner, QosCreditRequest *req
     qos_book_note_conflict(book, now);
     for (QosSublet *sublet = book->sublets; sublet != NULL; sublet = sublet->next) {
         if (sublet->peer != request->peer && type->conflicts(&sublet->credit, &request->want))
-            qos_sublet_call_back(owner, sublet, &request->want, request->flags, now);
+            qos_sublet_call_back(owner, sublet, &request->want, request->flags, since, now);
     }
     if (is_local_use)
         qos_book_tell_user(owner, book, &request->want);
@@ -150,7 +152,7 @@ static QosCreditVerdict call_amount_back(QosOwner *owner, QosCreditRequest *requ
     if (sublet != NULL) {
         QosCredit shortage = request->want;
         type->diff(&shortage, room);
-        qos_sublet_call_back(owner, sublet, &shortage, request->flags, now);
+        qos_sublet_call_back(owner, sublet, &shortage, request->flags, 0, now);
         return QOS_CREDIT_WAITING;
     }
     return waits || request->flags & QOS_CREDIT_WAIT ? QOS_CREDIT_WAITING : QOS_CREDIT_DENIED;
@@ -286,6 +288,7 @@ QosCreditVerdict qos_request_start(QosOwner *owner, QosCreditRequest *request, Q
     QosBook *book = request->book;
     QosCreditVerdict verdict = QOS_CREDIT_WAITING;
 
+    request->since = owner->last_request;
     if (qos_owner_in_grace(owner) || is_barred(request)) {
         if (request->flags & (QOS_CREDIT_NON_BLOCK_LOCAL | QOS_CREDIT_NON_BLOCK_REMOTE))
             verdict = QOS_CREDIT_DENIED;
@@ -296,6 +299,10 @@ QosCreditVerdict qos_request_start(QosOwner *owner, QosCreditRequest *request, Q
         enqueue(owner, request);
     else
         qos_credit_clear(qos_book_type(book), &request->want);
+    /* The user may have been about to drop what it now holds again: that is no answer any more. */
+    if (verdict == QOS_CREDIT_GRANTED && request->peer == NULL && book->busy != NULL &&
+        book->busy->callback != 0)
+        qos_book_serve_callback(owner, book, now);
     qos_book_check(book);
     qos_book_tidy(owner, book);
     return verdict;

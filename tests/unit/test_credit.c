@@ -426,6 +426,64 @@ static void test_lasting(void)
     cluster_clear(&c);
 }
 
+/* Bytes of a file that are locked at one mount (4) and asked for at another (5), without waiting:
+ * each is told how it is when he asks, not how it was. */
+static QosCreditVerdict try_span(Cluster *c, guint64 first, guint64 last, gboolean writes)
+{
+    const QosResourceType *type = qos_resource_type(QOS_RESOURCE_EXTENT);
+    QosCredit want = qos_credit_span(first, last, writes);
+    QosResource file;
+    Use use;
+
+    qos_resource_init(&file, QOS_RESOURCE_EXTENT, "f", 1);
+    get_of(c, 5, file, want, QOS_CREDIT_LASTING, &use);
+    run(c, 100 * QOS_MILLISECOND);
+    if (use.verdict == QOS_CREDIT_GRANTED)
+        put(c, 5, &use);
+    qos_credit_clear(type, &want);
+    return use.verdict;
+}
+
+static void test_busy_no_more(void)
+{
+    for (guint caches = 0; caches < 2; caches++) {
+        Cluster c;
+        Use lock;
+        QosResource file;
+        QosCredit whole = qos_credit_span(0, 99, TRUE);
+        QosCredit half = qos_credit_span(0, 49, TRUE);
+        QosCredit shared = qos_credit_span(0, 49, FALSE);
+        const QosResourceType *type = qos_resource_type(QOS_RESOURCE_EXTENT);
+
+        cluster_init(&c);
+        start(&c, 1);
+        node_config(&c, 4, 1)->caches = caches;
+        c.nodes[4].agrees = TRUE;
+        node_config(&c, 5, 1);
+        start(&c, 4);
+        start(&c, 5);
+        run(&c, 10 * QOS_MILLISECOND);
+        qos_resource_init(&file, QOS_RESOURCE_EXTENT, "f", 1);
+        get_of(&c, 4, file, whole, QOS_CREDIT_LASTING, &lock);
+        run(&c, 10 * QOS_MILLISECOND);
+        g_assert_cmpint(try_span(&c, 20, 79, TRUE), ==, QOS_CREDIT_DENIED);
+        g_assert_cmpint(try_span(&c, 20, 79, FALSE), ==, QOS_CREDIT_DENIED);
+        convert(&c, 4, half, QOS_CREDIT_LASTING, &lock);
+        g_assert_cmpint(try_span(&c, 40, 79, TRUE), ==, QOS_CREDIT_DENIED);
+        g_assert_cmpint(try_span(&c, 50, 79, TRUE), ==, QOS_CREDIT_GRANTED);
+        g_assert_cmpint(try_span(&c, 90, 99, TRUE), ==, QOS_CREDIT_GRANTED);
+        convert(&c, 4, shared, QOS_CREDIT_LASTING, &lock);
+        g_assert_cmpint(try_span(&c, 20, 30, TRUE), ==, QOS_CREDIT_DENIED);
+        g_assert_cmpint(try_span(&c, 20, 30, FALSE), ==, QOS_CREDIT_GRANTED);
+        put(&c, 4, &lock);
+        g_assert_cmpint(try_span(&c, 0, 99, TRUE), ==, QOS_CREDIT_GRANTED);
+        qos_credit_clear(type, &whole);
+        qos_credit_clear(type, &half);
+        qos_credit_clear(type, &shared);
+        cluster_clear(&c);
+    }
+}
+
 static void amounts(const QosResource *resource, QosCredit *ret_credit, gpointer arg)
 {
     if (resource->type == QOS_RESOURCE_QUANTITY)
@@ -798,6 +856,7 @@ int main(int argc, char **argv)
     g_test_add_func("/credit/upgrade-before-wait", test_upgrade_before_wait);
     g_test_add_func("/credit/open-file", test_open_file);
     g_test_add_func("/credit/lasting", test_lasting);
+    g_test_add_func("/credit/busy-no-more", test_busy_no_more);
     g_test_add_func("/credit/amounts", test_amounts);
     g_test_add_func("/credit/identifiers", test_identifiers);
     g_test_add_func("/credit/full", test_full);
