@@ -98,8 +98,18 @@ static void join(QosAdapt *adapt, QosJob *job, gint64 weight)
 
 static QosShareTotals totals_of(const QosAdapt *adapt, const QosJob *job)
 {
-    if (job->share.member == 0 || adapt->config.mode != QOS_ADAPT_FAIR)
-        return job->share.totals;
+    QosShareTotals totals = job->share.totals;
+
+    if (job->share.member == 0)
+        return totals;
+    if (adapt->config.mode == QOS_ADAPT_PAPER) {
+        const QosPaperJob *paper = qos_adapt_paper_of(adapt, job);
+        totals.lent += paper->lent * QOS_COST_UNIT;
+        totals.returned += paper->returned * QOS_COST_UNIT;
+        totals.borrowed += paper->borrowed * QOS_COST_UNIT;
+        totals.repaid += paper->repaid * QOS_COST_UNIT;
+        return totals;
+    }
     const QosFairJob *fair = qos_adapt_fair_of(adapt, job);
     return (QosShareTotals){.lent = fair->lent,
                             .returned = fair->returned,
@@ -418,6 +428,8 @@ gboolean qos_adapt_share_state(const QosAdapt *adapt, const QosJob *job, QosShar
         ret_state->demand = fair->demand;
         ret_state->allocation = fair->allocation;
         ret_state->flow = fair->flow;
+        if (fair->allocation != fair->filling)
+            ret_state->repayment = fair->rate - fair->entitlement;
         if (fair->flow != 0)
             ret_state->partner = fair->flow > 0 ? adapt->borrower : adapt->lender;
     } else {
@@ -441,21 +453,29 @@ void qos_adapt_restore(QosAdapt *adapt, QosJob *job, gint64 record, const QosSha
                                          .returned = MAX(totals->returned, 0),
                                          .borrowed = MAX(totals->borrowed, 0),
                                          .repaid = MAX(totals->repaid, 0)};
-    if (adapt->config.mode != QOS_ADAPT_FAIR || record == 0 || record > QOS_FAIR_UNITS_MAX ||
+    if (adapt->config.mode == QOS_ADAPT_OFF || record == 0 || record > QOS_FAIR_UNITS_MAX ||
         record < -QOS_FAIR_UNITS_MAX || adapt->restored > QOS_FAIR_UNITS_MAX)
         return;
     job->share.seen = now;
     join(adapt, job, weight_of(job, 0));
-    qos_adapt_fair_of(adapt, job)->record = record;
     adapt->restored += ABS(record);
+    if (adapt->config.mode == QOS_ADAPT_FAIR)
+        qos_adapt_fair_of(adapt, job)->record = record;
+    else
+        qos_adapt_paper_of(adapt, job)->record = record / QOS_COST_UNIT;
 }
 
 void qos_adapt_clear_totals(QosAdapt *adapt, QosJob *job)
 {
     adapt->changes.others++;
     job->share.totals = (QosShareTotals){0};
-    if (job->share.member == 0 || adapt->config.mode != QOS_ADAPT_FAIR)
+    if (job->share.member == 0)
         return;
-    QosFairJob *fair = qos_adapt_fair_of(adapt, job);
-    fair->lent = fair->returned = fair->borrowed = fair->repaid = 0;
+    if (adapt->config.mode == QOS_ADAPT_FAIR) {
+        QosFairJob *fair = qos_adapt_fair_of(adapt, job);
+        fair->lent = fair->returned = fair->borrowed = fair->repaid = 0;
+    } else {
+        QosPaperJob *paper = qos_adapt_paper_of(adapt, job);
+        paper->lent = paper->returned = paper->borrowed = paper->repaid = 0;
+    }
 }

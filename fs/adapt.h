@@ -68,7 +68,7 @@ typedef struct {
         QosBucket bucket; /* paper: its tokens, where it is more */
     };
     QosTime seen;          /* last request */
-    QosShareTotals totals; /* while it takes no part */
+    QosShareTotals totals; /* while it takes no part; paper: before it did */
 } QosShare;
 
 /* What a job has and had, for the reports; in units, per period where it is no total. */
@@ -77,8 +77,10 @@ typedef struct {
     gint64 entitlement;
     gint64 demand;
     gint64 allocation;
-    gint64 flow;   /* in the last period: lent or repaid (> 0), borrowed or got back (< 0) */
-    gint64 record; /* lent (> 0) or borrowed (< 0), and not yet paid back */
+    gint64 repayment; /* fair: what it is to have above its entitlement (> 0), or below it, while
+                         all want theirs, because it is paid back or pays back */
+    gint64 flow;      /* in the last period: lent or repaid (> 0), borrowed or got back (< 0) */
+    gint64 record;    /* lent (> 0) or borrowed (< 0), and not yet paid back */
     QosShareTotals totals;
     const struct QosJob *partner; /* who had most of the other side of `flow`, or NULL; to be looked
                                      at under the caller's lock */
@@ -147,7 +149,7 @@ gboolean qos_adapt_share_state(const QosAdapt *adapt, const struct QosJob *job,
 gint64 qos_adapt_record(const QosAdapt *adapt, const struct QosJob *job);
 /* Gives a job the record and the totals that it had before a remount. Records that do not add up to
  * 0 are cut in proportion at the next period's end; negative totals, and records of more than
- * QOS_FAIR_UNITS_MAX, count as 0. Without mode fair the record is lost. */
+ * QOS_FAIR_UNITS_MAX, count as 0. With mode off the record is lost. */
 void qos_adapt_restore(QosAdapt *adapt, struct QosJob *job, gint64 record,
                        const QosShareTotals *totals, QosTime now);
 /* Forgets its totals; its record stays. */

@@ -78,6 +78,21 @@ static void hand_out(QosPaperJob *jobs, guint count, gint64 tokens, gboolean com
         correct(receivers, receiver_count, missing);
 }
 
+/* Books what a job gives (> 0) or takes (< 0): first against its own debt or claim. */
+static void book(QosPaperJob *job, gint64 flow)
+{
+    gint64 settled = flow > 0 ? CLAMP(-job->record, 0, flow) : CLAMP(job->record, 0, -flow);
+
+    if (flow > 0) {
+        job->repaid += settled;
+        job->lent += flow - settled;
+    } else {
+        job->returned += settled;
+        job->borrowed += -flow - settled;
+    }
+    job->record += flow;
+}
+
 /* 1. Priority-based initial allocation (1, 2). The allocation of the last period is replaced; its
  * utilization (3) is taken first. */
 static void allocate_initially(QosPaperJob *jobs, guint count, gint64 tokens)
@@ -122,7 +137,7 @@ static void redistribute(QosPaperJob *jobs, guint count)
     hand_out(jobs, count, surplus, FALSE);
     for (guint i = 0; i < count; i++) {
         jobs[i].allocation += jobs[i].part - jobs[i].surplus;
-        jobs[i].record += jobs[i].surplus - jobs[i].part;
+        book(&jobs[i], jobs[i].surplus - jobs[i].part);
     }
 }
 
@@ -153,7 +168,7 @@ static gint64 reclaim(QosPaperJob *jobs, guint count, double coefficient)
         double bound = MIN(floor(coefficient * (double)job->allocation), (double)job->allocation);
         gint64 part = (gint64)MIN((double)-job->old_record, bound); /* R2 */
         job->allocation -= part;
-        job->record += part;
+        book(job, part);
         reclaimed += part;
     }
     return reclaimed;
@@ -179,7 +194,7 @@ static void recompensate(QosPaperJob *jobs, guint count)
     hand_out(jobs, count, reclaimed, TRUE);
     for (guint i = 0; i < count; i++) {
         jobs[i].allocation += jobs[i].part;
-        jobs[i].record -= jobs[i].part;
+        book(&jobs[i], -jobs[i].part);
     }
 }
 

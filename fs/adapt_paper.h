@@ -14,6 +14,10 @@ typedef struct {
     gint64 demand;     /* d_x: its requests in the period that ends, >= 0 */
     gint64 allocation; /* alpha_x: of the last period (0 = it had none), then of the next; tokens */
     gint64 record;     /* r_x: tokens lent (> 0) or borrowed (< 0); all records add up to 0 */
+    gint64 lent;       /* since it is active, tokens: to others, */
+    gint64 returned;   /* of that, paid back to it, */
+    gint64 borrowed;   /* from others, */
+    gint64 repaid;     /* of that, paid back by it */
     double remainder;  /* rho_x: the fraction of a token that rounding kept back; 0 for a new job */
     /* Of the computation only. */
     double priority;          /* p_x */

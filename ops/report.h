@@ -27,6 +27,7 @@ typedef struct {
     double entitlement;
     double demand;
     double allocation;
+    double repayment;                 /* to it (> 0) or by it (< 0), beside its entitlement */
     double flow;                      /* lent (> 0) or borrowed (< 0) */
     char partner[QOS_JOB_ID_MAX + 1]; /* who had most of the other side of it; "" = none */
     double record;                    /* lent (> 0) or borrowed (< 0), and not yet paid back */

@@ -145,6 +145,7 @@ static void add_share(JsonBuilder *builder, const QosReportShare *share)
     add_double(builder, "entitlement", share->entitlement);
     add_double(builder, "demand", share->demand);
     add_double(builder, "allocation", share->allocation);
+    add_double(builder, "repayment", share->repayment);
     add_double(builder, "flow", share->flow);
     add_text(builder, "partner", share->partner);
     add_double(builder, "record", share->record);

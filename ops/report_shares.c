@@ -34,6 +34,7 @@ static QosReportShare *new_share(const QosGateShare *share, QosTime period)
         .entitlement = operations(state->entitlement) * a_second,
         .demand = operations(state->demand) * a_second,
         .allocation = operations(state->allocation) * a_second,
+        .repayment = operations(state->repayment) * a_second,
         .flow = operations(state->flow) * a_second,
         .record = operations(state->record),
         .lent = operations(state->totals.lent),
@@ -104,6 +105,7 @@ static void append_share(GString *text, const char *id, const QosReportShare *sh
     append_field(text, "entitlement", share->entitlement);
     append_field(text, "demand", share->demand);
     append_field(text, "allocation", share->allocation);
+    append_field(text, "repayment", share->repayment);
     append_field(text, "flow", share->flow);
     append_id(text, "  partner:", share->partner);
     append_field(text, "record", share->record);

@@ -26,7 +26,8 @@ typedef struct {
 static const Column columns[] = {
     COLUMN(rate, "op/s", 1, 1),
     COLUMN(utilization, "util. %", 100, 2),
-    COLUMN(share_error, "error %", 100, 2),
+    COLUMN(share_error, "share error %", 100, 2),
+    COLUMN(raw_error, "with rep. %", 100, 2),
     COLUMN(jain, "Jain", 1, 4),
     COLUMN(least, "least %", 100, 1),
     COLUMN(settle, "new s", 1, 2),

@@ -25,6 +25,7 @@ struct QosReference {
 /* What a job got in the window, and how it stands. */
 typedef struct {
     double work;
+    double repayment; /* due, sum of the bins */
     guint backlogged; /* bins */
     gboolean is_settled;
     double settle; /* so far */
@@ -169,10 +170,12 @@ static void slide(View *view, guint last)
         const QosSimulatedJob *job = job_at(view->simulation, i);
         Window *window = &view->windows[i];
         window->work += (double)bin_at(job, last)->work;
+        window->repayment += bin_at(job, last)->repayment;
         window->backlogged += bin_at(job, last)->is_backlogged ? 1 : 0;
         if (last < view->length)
             continue;
         window->work -= (double)bin_at(job, last - view->length)->work;
+        window->repayment -= bin_at(job, last - view->length)->repayment;
         window->backlogged -= bin_at(job, last - view->length)->is_backlogged ? 1 : 0;
     }
 }
@@ -191,9 +194,18 @@ static void look_at_newcomer(const View *view, guint index, double part, guint f
     window->is_settled = !is_backlogged(view, index) || part >= SETTLED;
 }
 
+/* What of its share a job is to have in the window, with what is paid back: a part of its weight.
+ */
+static double due_weight(const View *view, guint index)
+{
+    double repayment = view->windows[index].repayment / view->length;
+    return (double)job_at(view->simulation, index)->weight * (1 + repayment);
+}
+
 typedef struct {
     double work; /* of all jobs */
     double weights;
+    double due; /* weights, with what is paid back */
     guint jobs;
     gboolean is_full; /* all, and they have started */
 } Sum;
@@ -209,10 +221,25 @@ static Sum sum_up(const View *view, guint first)
             continue;
         sum.work += view->windows[i].work;
         sum.weights += (double)job->weight;
+        sum.due += due_weight(view, i);
         sum.jobs++;
         sum.is_full = sum.is_full && backlogged && is_started(view, job, first);
     }
     return sum;
+}
+
+/* All jobs are backlogged: how far is this one from what it is to have, a request more or less? */
+static void look_at_error(const View *view, guint index, const Sum *sum)
+{
+    const QosSimulatedJob *job = job_at(view->simulation, index);
+    QosMetrics *metrics = view->metrics;
+    double got = view->windows[index].work;
+    double request = (double)job->largest;
+    double share = sum->work * (double)job->weight / sum->weights;
+    double due = sum->work * due_weight(view, index) / sum->due;
+
+    metrics->share_error = larger(metrics->share_error, MAX(fabs(got - due) - request, 0) / share);
+    metrics->raw_error = larger(metrics->raw_error, MAX(fabs(got - share) - request, 0) / share);
 }
 
 static void look_at_window(View *view, guint first)
@@ -234,8 +261,7 @@ static void look_at_window(View *view, guint first)
             continue;
         view->metrics->least = fmin(view->metrics->least, MIN((got + request) / share, 1));
         if (sum.is_full)
-            view->metrics->share_error =
-                larger(view->metrics->share_error, MAX(fabs(got - share) - request, 0) / share);
+            look_at_error(view, i, &sum);
         parts += got / (double)job->weight;
         squares += pow(got / (double)job->weight, 2);
         count++;
@@ -390,6 +416,7 @@ void qos_metrics(const QosReference *reference, const QosSimulation *simulation,
         .rate = simulation->last > 0 ? (double)simulation->served / seconds(simulation->last) : 0,
         .utilization = use(simulation) / use(reference->none),
         .share_error = NAN,
+        .raw_error = NAN,
         .jain = NAN,
         .least = NAN,
         .settle = NAN,

@@ -23,8 +23,10 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(QosReference, qos_reference_free)
 typedef struct {
     double rate;        /* op/s until the last reply */
     double utilization; /* part of that time in which the store served, against No BW */
-    double share_error; /* the largest of |got / share - 1|, in windows in which every job that was
-                           there was backlogged */
+    double share_error; /* the largest of |got - due| / share, in windows in which every job that
+                           was there was backlogged; due: the share, and what is paid back in the
+                           window by the law (QosShareState.repayment) */
+    double raw_error;   /* the largest of |got / share - 1| in these */
     double jain;        /* of got / weight among the backlogged; the mean of the windows */
     double least;       /* the least of got / share of a backlogged job */
     double settle;      /* longest time from a job's first request, others being backlogged, to the

@@ -167,6 +167,15 @@ static void book_reply(const Simulator *sim, const Request *request)
     sim->result->last = sim->now;
 }
 
+static double repayment_of(const QosAdapt *adapt, const QosJob *job)
+{
+    QosShareState state;
+
+    if (!qos_adapt_share_state(adapt, job, &state) || state.entitlement == 0)
+        return 0;
+    return (double)state.repayment / (double)state.entitlement;
+}
+
 /* Writes down records and capacity at the end of each bin that is over by now. */
 static void sample(Simulator *sim)
 {
@@ -180,8 +189,10 @@ static void sample(Simulator *sim)
             const Job *job = &g_array_index(sim->jobs, Job, i);
             gint64 record = qos_adapt_record(adapt, job->job);
             QosBin *bin = record != 0 ? bin_at(job->result, sim->sampled) : NULL;
-            if (bin != NULL)
-                bin->record = record;
+            if (bin == NULL)
+                continue;
+            bin->record = record;
+            bin->repayment = repayment_of(adapt, job->job);
         }
     }
 }
@@ -340,7 +351,7 @@ static gboolean step(Simulator *sim)
     }
     if (reply == next) {
         complete(sim, g_queue_pop_head_link(&sim->in_store)->data);
-    } else if (act_time == next) {
+    } else if (timer != NULL && act_time == next) {
         qos_heap_remove(&sim->timers, timer);
         act(sim, (Process *)timer); /* its first member */
     }

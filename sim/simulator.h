@@ -25,6 +25,7 @@ typedef struct {
     guint32 issued; /* requests */
     guint32 served;
     QosTime work;            /* of the store's time, for those served; noise left out */
+    double repayment;        /* due to it (> 0) or by it, at its end: part of its entitlement */
     gint64 record;           /* at its end: lent (> 0) or borrowed, in QOS_COST_UNIT */
     guint is_busy : 1;       /* a request was outstanding, */
     guint is_backlogged : 1; /* or waiting in the scheduler, from its begin to its end */

@@ -281,6 +281,17 @@ def test_records_and_totals_stay(store, mount, capped, end):
     assert abs(sum_of_records(second)) < 1
 
 
+def test_paper_counts_and_keeps_what_was_lent(store, mount):
+    first = mount(store, FAIR.replace("fair,capacity=1000", "paper,capacity=300"))
+    first.rule("start heavy jobid={heavy} weight=9 rate=20")
+    with readers(first, heavy=1, light=8):
+        wait_until(lambda: share(first, "light")["borrowed"] > 200, what="borrowing")
+    first.unmount()
+    second = mount(store, f"db={first.db}," + FAIR.replace("fair", "paper"))
+    assert share(second, "light")["borrowed"] > 200 and share(second, "heavy")["lent"] > 0
+    assert share(second, "heavy")["record"] > 0 > share(second, "light")["record"]
+
+
 def test_crash_loses_one_period_at_most(store, mount, capped):
     """What is in the database while the daemon runs is what a crash leaves: at half of the looks or more, and the machine may be busy,
     no older than some periods of 100 ms."""

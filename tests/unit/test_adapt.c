@@ -121,6 +121,33 @@ static void test_restore(void)
     fixture_clear(&fixture);
 }
 
+/* As published, records are of whole tokens; what was lent before is part of the totals. */
+static void test_restore_paper(void)
+{
+    QosAdaptConfig config = {.mode = QOS_ADAPT_PAPER, .period = PERIOD, .capacity = 1000};
+    QosShareState state;
+    Fixture fixture;
+    fixture_init(&fixture, &qos_policy_fifo, 4);
+    qos_sched_set_adapt(fixture.sched, &config, fixture.now);
+    QosJob *lender = job_new(&fixture, "lender");
+    QosJob *borrower = job_new(&fixture, "borrower");
+    restore(&fixture, lender, 30 * QOS_COST_UNIT, 50 * QOS_COST_UNIT);
+    restore(&fixture, borrower, -30 * QOS_COST_UNIT, 0);
+    g_assert_cmpint(record_of(&fixture, lender), ==, 30 * QOS_COST_UNIT);
+    g_assert_cmpint(record_of(&fixture, borrower), ==, -30 * QOS_COST_UNIT);
+    g_assert_true(qos_adapt_share_state(qos_sched_adapt(fixture.sched), lender, &state));
+    g_assert_cmpint(state.totals.lent, ==, 50 * QOS_COST_UNIT);
+
+    /* idle for long: the totals stay */
+    fixture.now += 11 * QOS_SECOND;
+    g_assert_null(next(&fixture));
+    g_assert_false(qos_adapt_share_state(qos_sched_adapt(fixture.sched), lender, &state));
+    g_assert_cmpint(state.totals.lent, ==, 50 * QOS_COST_UNIT);
+    qos_job_unref(lender);
+    qos_job_unref(borrower);
+    fixture_clear(&fixture);
+}
+
 /* --- dispatch: closed-loop jobs on a store that serves one request after the other --- */
 
 #define PROCESSES 16
@@ -594,6 +621,7 @@ int main(int argc, char **argv)
     g_test_add_func("/adapt/config-check", test_config_check);
     g_test_add_func("/adapt/cost", test_cost);
     g_test_add_func("/adapt/restore", test_restore);
+    g_test_add_func("/adapt/restore-paper", test_restore_paper);
     g_test_add_func("/adapt/weights", test_weights);
     g_test_add_func("/adapt/few-processes", test_few_processes);
     g_test_add_func("/adapt/waking-lender", test_waking_lenders);

@@ -350,6 +350,7 @@ static void share(QosReport *report)
                                          .entitlement = 375,
                                          .demand = 60.25,
                                          .allocation = 70,
+                                         .repayment = 37.5,
                                          .flow = 312.5,
                                          .partner = "41",
                                          .record = 3200,
@@ -390,6 +391,7 @@ static void test_shares(void)
                                            "  entitlement:     375.0\n"
                                            "  demand:          60.2\n"
                                            "  allocation:      70.0\n"
+                                           "  repayment:       37.5\n"
                                            "  flow:            312.5\n"
                                            "  partner:         \"41\"\n"
                                            "  record:          3200.0\n"
