@@ -136,9 +136,10 @@ static const char *const allowed[] = {
 };
 
 /* A lock server's: its socket, its name and TLS. */
-static const char network[] = "bind getpeername getsockname getsockopt recvfrom recvmmsg recvmsg "
-                              "sendmmsg setsockopt shutdown "
-                              "socketpair timerfd_settime";
+static const char network[] =
+    "bind getpeername getsockname getsockopt recvfrom recvmmsg recvmsg "
+    "sendmmsg setsockopt shutdown "
+    "sched_getattr sched_setattr socketpair timerfd_settime"; /* GLib's threads set their class */
 
 /* The calls that were refused: a bit each, set by the handler. */
 #define NUMBERS 1024

@@ -802,6 +802,33 @@ static void test_damaged_shares(Fixture *fixture, G_GNUC_UNUSED gconstpointer da
     }
 }
 
+/* The id stays, the number grows; when there are no more, there is a new id. */
+static void test_identity(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
+{
+    g_autoptr(GError) error = NULL;
+    guint64 id = 0, again;
+    guint32 incarnation;
+
+    for (guint32 start = 1; start <= 3; start++) {
+        QosDb *db = open_good(fixture);
+        g_assert_true(qos_db_next_identity(db, &again, &incarnation, &error));
+        g_assert_no_error(error);
+        g_assert_cmpuint(again, !=, 0);
+        g_assert_true(start == 1 || again == id);
+        g_assert_cmpuint(incarnation, ==, start);
+        id = again;
+        qos_db_close(db);
+    }
+    g_autofree char *last =
+        g_strdup_printf("UPDATE identity SET incarnation = %d", QOS_DB_INCARNATION_MAX);
+    execute(fixture->path, last);
+    QosDb *db = open_good(fixture);
+    g_assert_true(qos_db_next_identity(db, &again, &incarnation, &error));
+    g_assert_cmpuint(again, !=, id);
+    g_assert_cmpuint(incarnation, ==, 1);
+    qos_db_close(db);
+}
+
 /* One of version 1 is brought up to date, with all that it has. */
 static void test_older(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
 {
@@ -826,6 +853,7 @@ int main(int argc, char **argv)
 #define ADD(path, test) g_test_add("/db/" path, Fixture, NULL, set_up, test, tear_down)
     g_test_init(&argc, &argv, NULL);
     ADD("rules", test_rules);
+    ADD("identity", test_identity);
     ADD("changed-default", test_changed_default);
     ADD("tunables", test_tunables);
     ADD("jobs", test_jobs);
