@@ -44,11 +44,12 @@ def check_tidy(build):
         if not stamp.exists():
             waiting[source] = stamp
     failed = 0
+    largest_first = sorted(waiting, key=lambda source: -source.stat().st_size)  # so that none is left for the end
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        results = pool.map(lambda source: tidy(build, source), waiting)
-        for stamp, (status, output) in zip(waiting.values(), results):
+        results = pool.map(lambda source: tidy(build, source), largest_first)
+        for source, (status, output) in zip(largest_first, results):
             if status == 0:
-                stamp.touch()
+                waiting[source].touch()
             else:
                 failed += 1
                 print(output, file=sys.stderr)
