@@ -19,6 +19,10 @@
 #include "base/error.h"
 #include "fs/lockengine.h"
 #include "fs/locklink.h"
+#include "fs/pressure.h"
+
+/* Of what is cached, each time that memory is short: gone within seconds, if that lasts. */
+#define PRESSED_PART 0.25
 
 const char *const qos_lockclient_state_names[] = {
     [QOS_LOCKCLIENT_CONNECTING] = "connecting",
@@ -33,6 +37,7 @@ struct QosLockclient {
     QosLocklink *link;          /* the thread's */
     GSource *work;              /* runs on_work() in the thread */
     int timer;                  /* a timerfd */
+    QosPressure *pressure;      /* the thread's */
     _Atomic QosTime until;      /* of the engine, for qos_lockclient_valid() */
     _Atomic guint group;
     atomic_bool ends;
@@ -227,6 +232,12 @@ static gboolean on_timer(int fd, GIOCondition condition G_GNUC_UNUSED, gpointer 
     return G_SOURCE_CONTINUE;
 }
 
+/* Memory is short. */
+static void pressed(gpointer arg)
+{
+    qos_lockclient_shrink(arg, PRESSED_PART);
+}
+
 static gboolean dispatch(GSource *source G_GNUC_UNUSED, GSourceFunc function, gpointer data)
 {
     return function(data);
@@ -289,10 +300,13 @@ static gboolean start(QosLockclient *client, GError **error)
                                   .received = received,
                                   .more = more,
                                   .failed = failed};
+    int places[QOS_PRESSURE_PLACES];
 
     client->link = qos_locklink_new(&link, &user, client->context, error);
     if (client->link == NULL)
         return FALSE;
+    client->pressure =
+        qos_pressure_new(places, qos_pressure_open(places), client->context, pressed, client);
     client->timer = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
     client->has_thread =
         client->timer >= 0 && pthread_create(&client->thread, NULL, run, client) == 0;
@@ -330,6 +344,7 @@ void qos_lockclient_free(QosLockclient *client)
         g_source_set_ready_time(client->work, 0);
         pthread_join(client->thread, NULL);
     }
+    qos_pressure_free(client->pressure);
     qos_locklink_free(client->link);
     g_source_destroy(client->work);
     g_source_unref(client->work);

@@ -93,8 +93,8 @@ gboolean qos_lockclient_withdraw(QosLockclient *client, QosLockUse *use);
 /* What `drop` named is forgotten. */
 void qos_lockclient_release(QosLockclient *client, const QosResource *resource,
                             const QosCredit *credit);
-/* All that is cached is to be given back, the least useful first: `drop` comes for each. Memory is
- * short: fs/pressure.h. `part`: of the bytes cached, 0 to 1. */
+/* So much of what is cached is to be given back, the least useful first: `drop` comes for each.
+ * Memory is short: fs/pressure.h. `part`: of the bytes cached, 0 to 1. */
 void qos_lockclient_shrink(QosLockclient *client, double part);
 
 /* For how long from now what is cached may be used, a duration; 0: not at all. Takes no lock. */

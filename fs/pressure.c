@@ -1,0 +1,102 @@
+/*
+ * Memory pressure. fs/pressure.h has the contract.
+ */
+#include "fs/pressure.h"
+
+#include <fcntl.h>
+#include <glib-unix.h>
+#include <string.h>
+#include <unistd.h>
+
+#define TRIGGER                                                                                    \
+    "some 300000 2000000" /* us of waiting, in us: other windows need CAP_SYS_RESOURCE */
+
+struct QosPressure {
+    int fds[QOS_PRESSURE_PLACES];
+    GSource *sources[QOS_PRESSURE_PLACES];
+    guint count;
+    void (*pressed)(gpointer arg);
+    gpointer arg;
+};
+
+/* A descriptor, or -1: no such file, no PSI, not permitted. */
+static int open_trigger(const char *path)
+{
+    int fd = open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC);
+
+    if (fd < 0 || write(fd, TRIGGER, sizeof(TRIGGER)) == sizeof(TRIGGER))
+        return fd;
+    close(fd);
+    return -1;
+}
+
+/* The pressure of the cgroup (version 2) that the daemon is in, or NULL. The root's is the
+ * machine's. */
+static char *cgroup_path(void)
+{
+    g_autofree char *text = NULL;
+
+    if (!g_file_get_contents("/proc/self/cgroup", &text, NULL, NULL))
+        return NULL;
+    g_auto(GStrv) lines = g_strsplit(text, "\n", -1);
+    for (guint i = 0; lines[i] != NULL; i++) {
+        if (g_str_has_prefix(lines[i], "0::/") && lines[i][strlen("0::/")] != '\0')
+            return g_build_filename("/sys/fs/cgroup", lines[i] + strlen("0::"), "memory.pressure",
+                                    NULL);
+    }
+    return NULL;
+}
+
+guint qos_pressure_open(int ret_fds[QOS_PRESSURE_PLACES])
+{
+    g_autofree char *cgroup = cgroup_path();
+    const char *const places[] = {"/proc/pressure/memory", cgroup};
+    guint count = 0;
+
+    G_STATIC_ASSERT(G_N_ELEMENTS(places) == QOS_PRESSURE_PLACES);
+    for (guint i = 0; i < G_N_ELEMENTS(places); i++) {
+        int fd = places[i] != NULL ? open_trigger(places[i]) : -1;
+        if (fd >= 0)
+            ret_fds[count++] = fd;
+    }
+    return count;
+}
+
+static gboolean on_pressure(int fd G_GNUC_UNUSED, GIOCondition condition, gpointer data)
+{
+    QosPressure *pressure = data;
+
+    if (condition & (G_IO_ERR | G_IO_HUP | G_IO_NVAL))
+        return G_SOURCE_REMOVE; /* the cgroup is no more */
+    pressure->pressed(pressure->arg);
+    return G_SOURCE_CONTINUE;
+}
+
+QosPressure *qos_pressure_new(const int *fds, guint count, GMainContext *context,
+                              void (*pressed)(gpointer arg), gpointer arg)
+{
+    QosPressure *pressure = g_new0(QosPressure, 1);
+
+    pressure->count = count;
+    pressure->pressed = pressed;
+    pressure->arg = arg;
+    for (guint i = 0; i < count; i++) {
+        pressure->fds[i] = fds[i];
+        pressure->sources[i] = g_unix_fd_source_new(fds[i], G_IO_PRI);
+        g_source_set_callback(pressure->sources[i], G_SOURCE_FUNC(on_pressure), pressure, NULL);
+        g_source_attach(pressure->sources[i], context);
+    }
+    return pressure;
+}
+
+void qos_pressure_free(QosPressure *pressure)
+{
+    if (pressure == NULL)
+        return;
+    for (guint i = 0; i < pressure->count; i++) {
+        g_source_destroy(pressure->sources[i]);
+        g_source_unref(pressure->sources[i]);
+        close(pressure->fds[i]);
+    }
+    g_free(pressure);
+}

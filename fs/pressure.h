@@ -1,0 +1,23 @@
+/*
+ * Tells when memory is short: on the machine, or in the daemon's cgroup, by the kernel's pressure
+ * stall information (PSI, Documentation/accounting/psi.rst): tasks waited for memory for 300 ms of
+ * two seconds. Told at most once in two seconds and place, for as long as it lasts.
+ */
+#pragma once
+
+#include <glib.h>
+
+#define QOS_PRESSURE_PLACES 2
+
+typedef struct QosPressure QosPressure;
+
+/* Opens the places that this kernel has: returns how many, descriptors that poll() finds readable
+ * out of band (POLLPRI) when memory is short. Call it before the filter of system calls is there.
+ */
+guint qos_pressure_open(int ret_fds[QOS_PRESSURE_PLACES]);
+
+/* Calls `pressed` in the thread that runs the context. Takes the descriptors. */
+QosPressure *qos_pressure_new(const int *fds, guint count, GMainContext *context,
+                              void (*pressed)(gpointer arg), gpointer arg);
+/* When the context does not run. NULL is allowed. */
+void qos_pressure_free(QosPressure *pressure);
