@@ -228,6 +228,8 @@ QosCreditVerdict qos_credit_get(QosOwner *owner, QosTime now, const QosResource 
         qos_session_expire(owner, now);
         return QOS_CREDIT_ERROR;
     }
+    if (!qos_credit_is_sendable(qos_resource_type(resource->type), want))
+        return QOS_CREDIT_DENIED;
     QosBook *book = qos_table_find(&owner->table, resource);
     if (book != NULL && !qos_owner_in_grace(owner) && hold_cached(owner, book, want, flags, hold))
         return QOS_CREDIT_GRANTED;
@@ -239,7 +241,8 @@ QosCreditVerdict qos_credit_convert(QosOwner *owner, QosTime now, const QosCredi
 {
     QosBook *book = hold->book;
 
-    if (book == NULL || hold->request != NULL || qos_book_type(book)->divisible)
+    if (book == NULL || hold->request != NULL || qos_book_type(book)->divisible ||
+        !qos_credit_is_sendable(qos_book_type(book), want))
         return QOS_CREDIT_DENIED;
     if (!qos_owner_is_alive(owner, now)) {
         qos_session_expire(owner, now);
@@ -318,7 +321,8 @@ gboolean qos_credit_cancel(QosOwner *owner, QosTime now, const QosResource *reso
         return TRUE; /* there is nobody to give it to */
     if (qos_owner_in_grace(owner) || is_used_against(book, theirs))
         return FALSE;
-    type->yield(&book->borrowed, theirs);
+    if (!qos_book_yield(book, theirs))
+        return FALSE;
     qos_owner_give_back(owner, book, now);
     if (!lazy)
         qos_owner_flush_lazy(owner, now);

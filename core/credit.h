@@ -40,6 +40,8 @@
 #define QOS_LEASE_DRIFT(duration) ((duration) / 100)
 /* Credits that one message may carry beside its own. */
 #define QOS_CREDIT_BATCH 256
+/* Spans in these, in all: so that a message has less than 1 MiB. */
+#define QOS_CREDIT_BATCH_SPANS (8 * QOS_CREDIT_SPANS_MAX)
 
 /* Names an owner in the cluster; 0 is nobody. */
 typedef guint64 QosOwnerId;
@@ -245,7 +247,8 @@ guint64 qos_owner_lent(const QosOwner *owner);
 QosToken qos_owner_token(const QosOwner *owner);
 
 /*
- * Uses `want` of `resource` (identifiers: as many as it counts). `want` is copied. What is cached
+ * Uses `want` of `resource` (identifiers: as many as it counts). `want` is copied; denied if it, or
+ * all that is borrowed with it, is in more than QOS_CREDIT_SPANS_MAX pieces. What is cached
  * is held at once. Whoever wants several takes them in the order of resources. A user waits for
  * nothing that conflicts with what he holds of the same resource himself: that is
  * qos_credit_convert()'s.

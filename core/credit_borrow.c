@@ -173,7 +173,7 @@ void qos_owner_give_back(QosOwner *owner, const QosBook *book, QosTime now)
                           .credit = qos_credit_copy(qos_book_type(book), &book->borrowed),
                           .token = book->granted};
 
-    if (owner->lazy != NULL && owner->lazy->len == QOS_CREDIT_BATCH)
+    if (owner->lazy != NULL && !qos_batch_has_room(owner->lazy, &item.resource, &item.credit))
         qos_owner_flush_lazy(owner, now);
     if (owner->lazy == NULL)
         owner->lazy = g_array_new(FALSE, FALSE, sizeof(QosCreditItem));
@@ -219,7 +219,7 @@ static void reclaim_all(QosOwner *owner, QosTime now)
         QosCreditItem item = {.resource = book->resource,
                               .credit = qos_credit_copy(type, &book->borrowed),
                               .token = book->granted};
-        if (items->len == QOS_CREDIT_BATCH) {
+        if (!qos_batch_has_room(items, &item.resource, &item.credit)) {
             send_claims(owner, items, 0, now);
             items = g_array_new(FALSE, FALSE, sizeof(QosCreditItem));
         }

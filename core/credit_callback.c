@@ -172,7 +172,7 @@ static gboolean give_part(QosBook *book, QosOwner *owner, gboolean *ret_given)
     if (*ret_given && is_for_user)
         qos_book_tell_user(owner, book, &part);
     else if (*ret_given)
-        type->yield(&book->borrowed, &part);
+        *ret_given = qos_book_yield(book, &part);
     qos_credit_clear(type, &part);
     return !*ret_given || !is_for_user;
 }
@@ -223,8 +223,10 @@ void qos_book_serve_callback(QosOwner *owner, QosBook *book, QosTime now)
         qos_book_tell_user(owner, book, &busy->wanted);
     is_in_use |= is_held;
     if (!is_in_use && !is_cached) {
-        type->yield(&book->borrowed, &busy->wanted);
-        answer(owner, book, 0, now);
+        if (qos_book_yield(book, &busy->wanted))
+            answer(owner, book, 0, now);
+        else if (!busy->is_busy)
+            answer(owner, book, QOS_CANCEL_BUSY, now);
     } else if (is_long) {
         answer_busy(owner, book, now);
     } else if (is_below_in_grace(book)) {

@@ -97,7 +97,7 @@ static void restore_all(QosOwner *owner, QosPeer *peer, QosTime now)
                               .credit =
                                   qos_credit_copy(qos_book_type(sublet->book), &sublet->credit),
                               .token = sublet->token};
-        if (items->len == QOS_CREDIT_BATCH) {
+        if (!qos_batch_has_room(items, &item.resource, &item.credit)) {
             send_restored(owner, peer, items, 0, now);
             items = g_array_new(FALSE, FALSE, sizeof(QosCreditItem));
         }

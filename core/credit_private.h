@@ -265,6 +265,10 @@ void qos_sublet_remove(QosOwner *owner, QosSublet *sublet);
 void qos_sublet_grow(QosOwner *owner, QosSublet *sublet, const QosCredit *more);
 /* It keeps just that. */
 void qos_sublet_keep(QosOwner *owner, QosSublet *sublet, const QosCredit *keeps);
+/* Takes from what is borrowed what stands against `theirs`, which is not in use; and all that is
+ * not in use, if what is left could not be sent else. FALSE, with nothing taken: it could not even
+ * then. */
+gboolean qos_book_yield(QosBook *book, const QosCredit *theirs);
 /* What is free for `peer`, NULL: for local users. */
 QosCredit qos_book_room(const QosBook *book, const QosPeer *peer);
 /* Takes from what is free what meets `want`, as the type does; else FALSE, with all that is free in
@@ -273,6 +277,11 @@ gboolean qos_book_choose(QosBook *book, const QosPeer *peer, const QosCredit *wa
                          QosCredit *ret_room, QosCredit *ret_chosen);
 /* All of what is not held, lent or asked for may be counted on: asserts it in debug builds. */
 void qos_book_check(const QosBook *book);
+
+/* credit_wire.c */
+/* A batch of QosCreditItem that takes one more fits into a message. */
+gboolean qos_batch_has_room(const GArray *items, const QosResource *resource,
+                            const QosCredit *credit);
 
 /* credit_receive.c */
 /* A numbered message of an open session. FALSE: it cannot be. */

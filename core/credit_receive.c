@@ -233,6 +233,12 @@ static gboolean handle_revoke(QosOwner *owner, const QosCreditMessage *message, 
         busy->has_user_agreed = FALSE;
     }
     type->join(&busy->wanted, &message->credit);
+    if (!qos_credit_is_sendable(type, &busy->wanted)) { /* all between its ends, then */
+        QosCredit whole = qos_credit_span(busy->wanted.spans[0].first,
+                                          busy->wanted.spans[busy->wanted.count - 1].last, TRUE);
+        qos_credit_clear(type, &busy->wanted);
+        busy->wanted = whole;
+    }
     qos_book_note_conflict(book, now);
     busy->callback = message->request;
     busy->flags = message->flags;

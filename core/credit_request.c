@@ -181,6 +181,21 @@ static QosCreditVerdict resolve(QosOwner *owner, QosCreditRequest *request, cons
                            : call_holders_back(owner, request, now);
 }
 
+/* With `more`, what the borrower has can be sent. */
+static gboolean may_have(const QosResourceType *type, const QosSublet *sublet,
+                         const QosCredit *more)
+{
+    if (type->shape != QOS_SHAPE_SPANS || sublet == NULL)
+        return qos_credit_is_sendable(type, more);
+    if (2 * (sublet->credit.count + more->count) < QOS_CREDIT_SPANS_MAX)
+        return TRUE; /* at most so many */
+    QosCredit all = qos_credit_copy(type, &sublet->credit);
+    type->join(&all, more);
+    gboolean is_sendable = qos_credit_is_sendable(type, &all);
+    qos_credit_clear(type, &all);
+    return is_sendable;
+}
+
 /* The one place where a borrower gets more. */
 static QosCreditVerdict grant(QosOwner *owner, QosCreditRequest *request, QosCredit *chosen,
                               QosTime now, QosTime *ret_delay)
@@ -190,6 +205,8 @@ static QosCreditVerdict grant(QosOwner *owner, QosCreditRequest *request, QosCre
     QosSublet *sublet = qos_sublet_find(book, request->peer);
 
     *ret_delay = owner->config.resend;
+    if (!may_have(type, sublet, chosen))
+        return QOS_CREDIT_DENIED;
     if (owner->above != NULL && owner->token - owner->above_token >= QOS_TOKENS_AHEAD / 2) {
         qos_peer_renew(owner, owner->above, now); /* the lender is to come up with us */
         return QOS_CREDIT_RETRY;

@@ -192,6 +192,38 @@ void qos_sublet_remove(QosOwner *owner, QosSublet *sublet)
 
 /* --- what is left --- */
 
+static QosCredit in_use(const QosBook *book)
+{
+    const QosResourceType *type = qos_book_type(book);
+    QosCredit used = {0};
+
+    for (const QosSublet *sublet = book->sublets; sublet != NULL; sublet = sublet->next)
+        type->join(&used, &sublet->credit);
+    for (const QosHold *hold = book->holds; hold != NULL; hold = hold->next)
+        type->join(&used, &hold->credit);
+    return used;
+}
+
+gboolean qos_book_yield(QosBook *book, const QosCredit *theirs)
+{
+    const QosResourceType *type = qos_book_type(book);
+    QosCredit left = qos_credit_copy(type, &book->borrowed);
+
+    type->yield(&left, theirs);
+    if (!qos_credit_is_sendable(type, &left)) {
+        QosCredit used = in_use(book);
+        type->intersect(&left, &used);
+        qos_credit_clear(type, &used);
+    }
+    if (!qos_credit_is_sendable(type, &left)) {
+        qos_credit_clear(type, &left);
+        return FALSE;
+    }
+    qos_credit_clear(type, &book->borrowed);
+    book->borrowed = left;
+    return TRUE;
+}
+
 static void take_holds(const QosBook *book, const QosPeer *peer, QosCredit *room)
 {
     const QosResourceType *type = qos_book_type(book);

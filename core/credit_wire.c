@@ -5,6 +5,24 @@
 #include "base/bytes.h"
 #include "core/credit_private.h"
 
+gboolean qos_batch_has_room(const GArray *items, const QosResource *resource,
+                            const QosCredit *credit)
+{
+    guint spans;
+
+    if (items->len == QOS_CREDIT_BATCH)
+        return FALSE;
+    if (qos_resource_type(resource->type)->shape != QOS_SHAPE_SPANS)
+        return TRUE;
+    spans = credit->count;
+    for (guint i = 0; i < items->len; i++) {
+        const QosCreditItem *item = &g_array_index(items, QosCreditItem, i);
+        if (qos_resource_type(item->resource.type)->shape == QOS_SHAPE_SPANS)
+            spans += item->credit.count;
+    }
+    return spans <= QOS_CREDIT_BATCH_SPANS;
+}
+
 static void item_clear(QosCreditItem *item)
 {
     qos_credit_clear(qos_resource_type(item->resource.type), &item->credit);

@@ -127,6 +127,11 @@ gsize qos_credit_size(const QosResourceType *type, const QosCredit *credit)
     return credit->count * sizeof(QosSpan) + sizeof(gsize);
 }
 
+gboolean qos_credit_is_sendable(const QosResourceType *type, const QosCredit *credit)
+{
+    return type->shape != QOS_SHAPE_SPANS || credit->count <= QOS_CREDIT_SPANS_MAX;
+}
+
 gboolean qos_credit_is_empty(const QosResourceType *type, const QosCredit *credit)
 {
     return type->matches(credit, &(const QosCredit){0});

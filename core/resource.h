@@ -180,6 +180,8 @@ void qos_credit_clear(const QosResourceType *type, QosCredit *credit);
 gboolean qos_credit_is_empty(const QosResourceType *type, const QosCredit *credit);
 gboolean qos_credit_equal(const QosResourceType *type, const QosCredit *one,
                           const QosCredit *other);
+/* It can be sent: it has at most QOS_CREDIT_SPANS_MAX spans. */
+gboolean qos_credit_is_sendable(const QosResourceType *type, const QosCredit *credit);
 /* The bytes of memory that it takes beside itself: of spans, with the allocator's own. */
 gsize qos_credit_size(const QosResourceType *type, const QosCredit *credit);
 /* The third part of the total order: where the first span begins, else 0. */

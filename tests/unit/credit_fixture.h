@@ -34,6 +34,7 @@ typedef struct {
     guint loss, repeat; /* percent */
     QosTime jitter;
     guint64 messages; /* that were sent */
+    guint longest;    /* of them, bytes */
 } Cluster;
 
 /* A hold with what became of it. */
@@ -80,6 +81,7 @@ static void post(Cluster *c, QosOwnerId from, QosOwnerId to, const QosCreditMess
             letter->due += (QosTime)(g_rand_double(c->random) * (double)c->jitter);
         letter->bytes = g_byte_array_new();
         qos_credit_message_encode(message, letter->bytes);
+        c->longest = MAX(c->longest, letter->bytes->len);
         g_ptr_array_add(c->letters, letter);
     }
 }

@@ -373,6 +373,101 @@ static void test_crossed_upgrades(void)
     cluster_clear(&c);
 }
 
+/* `count` single bytes from `first`, each `step` behind the other. */
+static QosCredit comb(guint64 first, guint count, guint64 step)
+{
+    QosCredit credit = {.spans = g_new0(QosSpan, count), .count = count};
+
+    for (guint i = 0; i < count; i++)
+        credit.spans[i] = (QosSpan){first + i * step, first + i * step, TRUE};
+    return credit;
+}
+
+static QosCreditVerdict got_bytes(Cluster *c, QosOwnerId id, QosCredit want, Use *use)
+{
+    QosResource file;
+
+    qos_resource_init(&file, QOS_RESOURCE_EXTENT, "f", 1);
+    get_of(c, id, file, want, 0, use);
+    qos_credit_clear(qos_resource_type(QOS_RESOURCE_EXTENT), &want);
+    run(c, 20 * QOS_MILLISECOND);
+    return use->verdict;
+}
+
+/* What would be in more pieces than can be sent is denied, and what was had stays. */
+static void test_pieces(void)
+{
+    Cluster c;
+    Use many, more, whole;
+    mounts_init(&c, 2);
+    g_assert_cmpint(got_bytes(&c, 4, comb(0, QOS_CREDIT_SPANS_MAX + 1, 2), &more), ==,
+                    QOS_CREDIT_DENIED);
+    g_assert_cmpint(got_bytes(&c, 4, comb(0, QOS_CREDIT_SPANS_MAX, 2), &many), ==,
+                    QOS_CREDIT_GRANTED);
+    g_assert_cmpint(got_bytes(&c, 4, comb(100000, 1, 1), &more), ==, QOS_CREDIT_DENIED);
+    g_assert_nonnull(many.hold.book);
+    put(&c, 4, &many);
+    g_assert_cmpint(got_bytes(&c, 5, qos_credit_span(0, 100000, TRUE), &whole), ==,
+                    QOS_CREDIT_GRANTED);
+    cluster_clear(&c);
+}
+
+/* Who has a whole file cached, and of whom every other byte is wanted, gives back what he does not
+ * use; and if what he uses is in too many pieces itself, the other is denied. */
+static void test_pieces_called_back(void)
+{
+    Cluster c;
+    Use whole, one, two, other;
+    mounts_init(&c, 2);
+    got_bytes(&c, 4, qos_credit_span(0, 100000, TRUE), &whole);
+    got_bytes(&c, 4, comb(0, 3000, 4), &one);
+    put(&c, 4, &whole);
+    g_assert_cmpint(got_bytes(&c, 5, comb(1, QOS_CREDIT_SPANS_MAX, 2), &other), ==,
+                    QOS_CREDIT_GRANTED);
+    g_assert_nonnull(one.hold.book);
+    put(&c, 5, &other);
+    put(&c, 4, &one);
+    got_bytes(&c, 4, qos_credit_span(0, 100000, TRUE), &whole);
+    got_bytes(&c, 4, comb(0, 3000, 4), &one);
+    got_bytes(&c, 4, comb(2, 3000, 4), &two);
+    put(&c, 4, &whole);
+    g_assert_cmpint(got_bytes(&c, 5, comb(1, QOS_CREDIT_SPANS_MAX, 2), &other), ==,
+                    QOS_CREDIT_DENIED);
+    run(&c, 3 * LEASE);
+    g_assert_nonnull(one.hold.book);
+    g_assert_nonnull(two.hold.book);
+    put(&c, 4, &two);
+    run(&c, QOS_SECOND);
+    g_assert_cmpint(got_bytes(&c, 5, comb(1, QOS_CREDIT_SPANS_MAX, 2), &other), ==,
+                    QOS_CREDIT_GRANTED);
+    cluster_clear(&c);
+}
+
+/* A message has less than 1 MiB, however many pieces it tells of. */
+static void test_pieces_in_batches(void)
+{
+    Cluster c;
+    Use use;
+    mounts_init(&c, 1);
+    for (guint i = 0; i < 20; i++) {
+        QosResource file;
+        QosCredit want = comb(0, QOS_CREDIT_SPANS_MAX, 2);
+        qos_resource_init(&file, QOS_RESOURCE_EXTENT, &i, sizeof(i));
+        get_of(&c, 4, file, want, 0, &use);
+        qos_credit_clear(qos_resource_type(QOS_RESOURCE_EXTENT), &want);
+        run(&c, 5 * QOS_MILLISECOND);
+        put(&c, 4, &use);
+    }
+    c.longest = 0;
+    crash(&c, 1);
+    start(&c, 1);
+    run(&c, LEASE / 2);
+    g_assert_cmpuint(qos_owner_lent(c.nodes[1].owner), ==, 20);
+    g_assert_cmpuint(c.longest, <, 1 << 20);
+    g_assert_cmpuint(c.longest, >, 1 << 19);
+    cluster_clear(&c);
+}
+
 /* An upgrade is served before who waits for what its owner holds. */
 static void test_upgrade_before_wait(void)
 {
@@ -854,6 +949,9 @@ int main(int argc, char **argv)
     g_test_add_func("/credit/two-upgrades", test_two_upgrades);
     g_test_add_func("/credit/crossed-upgrades", test_crossed_upgrades);
     g_test_add_func("/credit/upgrade-before-wait", test_upgrade_before_wait);
+    g_test_add_func("/credit/pieces", test_pieces);
+    g_test_add_func("/credit/pieces-called-back", test_pieces_called_back);
+    g_test_add_func("/credit/pieces-in-batches", test_pieces_in_batches);
     g_test_add_func("/credit/open-file", test_open_file);
     g_test_add_func("/credit/lasting", test_lasting);
     g_test_add_func("/credit/busy-no-more", test_busy_no_more);
