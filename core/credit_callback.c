@@ -5,12 +5,6 @@
  */
 #include "core/credit_private.h"
 
-/* Identifiers are all alike: nobody is asked for his. */
-gboolean qos_type_is_called_back(const QosResourceType *type)
-{
-    return !type->divisible || type->shape == QOS_SHAPE_AMOUNT;
-}
-
 QosBusy *qos_book_busy(QosBook *book)
 {
     if (book->busy == NULL)
@@ -73,18 +67,20 @@ void qos_book_tell_user(QosOwner *owner, QosBook *book, const QosCredit *wanted)
     entry->output.credit = qos_credit_copy(qos_book_type(book), wanted);
 }
 
-/* Of amounts: the largest part that was not called back yet; the one who asks may have it too, free
- * or with those below. NULL: there is none, and *ret_waits tells whether an answer is due. */
 QosSublet *qos_book_largest_sublet(const QosBook *book, gboolean *ret_waits)
 {
+    const QosResourceType *type = qos_book_type(book);
     QosSublet *largest = NULL;
+    guint64 most = 0;
 
     *ret_waits = FALSE;
     for (QosSublet *sublet = book->sublets; sublet != NULL; sublet = sublet->next) {
-        if (sublet->callback != NULL)
+        if (sublet->callback != NULL) {
             *ret_waits |= !sublet->callback->is_busy;
-        else if (largest == NULL || sublet->credit.amount > largest->credit.amount)
+        } else if (largest == NULL || qos_credit_count(type, &sublet->credit) > most) {
             largest = sublet;
+            most = qos_credit_count(type, &sublet->credit);
+        }
     }
     return largest;
 }
@@ -129,24 +125,39 @@ static gboolean is_below_in_grace(const QosBook *book)
     return FALSE;
 }
 
+/* Gives what is free of what is wanted, whichever it is. FALSE: nothing is, or can be given. */
+static gboolean give_free(QosBook *book)
+{
+    const QosResourceType *type = qos_book_type(book);
+    QosCredit room = qos_book_room(book, NULL);
+    const guint64 wanted = qos_credit_count(type, &book->busy->wanted);
+    const guint64 count = MIN(wanted, qos_credit_count(type, &room));
+    QosCredit part = qos_credit_of_count(type, count), given = {0};
+    gboolean is_given =
+        count > 0 && type->choose(&part, &room, &given) && qos_book_yield(book, &given);
+
+    if (is_given) {
+        qos_credit_clear(type, &book->busy->wanted);
+        book->busy->wanted = qos_credit_of_count(type, wanted - count);
+    }
+    qos_credit_clear(type, &room);
+    qos_credit_clear(type, &part);
+    qos_credit_clear(type, &given);
+    return is_given;
+}
+
 static void serve_shortage(QosOwner *owner, QosBook *book, QosTime now)
 {
     const QosResourceType *type = qos_book_type(book);
     QosBusy *busy = book->busy;
-    QosCredit given = qos_book_room(book, NULL);
+    const gboolean has_given = give_free(book);
     gboolean waits = FALSE;
 
-    type->intersect(&given, &busy->wanted);
-    type->yield(&book->borrowed, &given);
-    type->diff(&busy->wanted, &given);
-    gboolean has_given = !qos_credit_is_empty(type, &given);
-    qos_credit_clear(type, &given);
     if (qos_credit_is_empty(type, &busy->wanted) || qos_credit_is_empty(type, &book->borrowed)) {
         answer(owner, book, 0, now);
         return;
     }
-    QosSublet *sublet =
-        qos_type_is_called_back(type) ? qos_book_largest_sublet(book, &waits) : NULL;
+    QosSublet *sublet = qos_book_largest_sublet(book, &waits);
     if (sublet != NULL)
         qos_sublet_call_back(owner, sublet, &busy->wanted, busy->flags, 0, now);
     else if (!waits && (has_given || !busy->is_busy))

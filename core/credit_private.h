@@ -244,7 +244,6 @@ static inline gboolean qos_callback_is_due(const QosCallback *callback)
 {
     return !callback->is_busy && !callback->is_in_grace;
 }
-gboolean qos_type_is_called_back(const QosResourceType *type);
 QosBusy *qos_book_busy(QosBook *book);
 void qos_callback_clear(QosSublet *sublet);
 /* Asks the borrower for what conflicts with `wanted`, unless that was done by a callback of a
@@ -253,8 +252,9 @@ void qos_sublet_call_back(QosOwner *owner, QosSublet *sublet, const QosCredit *w
                           guint64 since, QosTime now);
 /* Asks the local user to put what stands against `wanted`, once. */
 void qos_book_tell_user(QosOwner *owner, QosBook *book, const QosCredit *wanted);
-/* Of amounts: the largest part that was not called back yet; the one who asks may have it too, free
- * or with those below. NULL: there is none, and *ret_waits tells whether an answer is due. */
+/* Of divisible types: the largest part that was not called back yet; the one who asks may have it
+ * too, free or with those below. NULL: there is none, and *ret_waits tells whether an answer is
+ * due. */
 QosSublet *qos_book_largest_sublet(const QosBook *book, gboolean *ret_waits);
 /* Answers the callback from above, of which there is one, as far as that is possible now. */
 void qos_book_serve_callback(QosOwner *owner, QosBook *book, QosTime now);

@@ -5,8 +5,8 @@
  *   1. what was not borrowed is asked for above, by an ENQUEUE of its own; of an amount all of
  *      it, and what is free is given back with the same message: so no two owners each keep a
  *      part of what neither has enough of;
- *   2. who has what conflicts is called back: all at once for locks, of amounts the largest
- *      holder first (credit_callback.c);
+ *   2. who has what conflicts is called back: all at once for locks, of amounts and identifiers
+ *      the largest holder first (credit_callback.c);
  *   3. the request waits, and is tried again whenever something changed (qos_book_pump).
  *
  * Requests wait in this order: upgrades, since those before whom they would wait wait for what they
@@ -137,22 +137,21 @@ static QosCreditVerdict call_holders_back(QosOwner *owner, QosCreditRequest *req
     return QOS_CREDIT_WAITING;
 }
 
-static QosCreditVerdict call_amount_back(QosOwner *owner, QosCreditRequest *request,
-                                         const QosCredit *room, QosTime now)
+static QosCreditVerdict call_shortage_back(QosOwner *owner, QosCreditRequest *request,
+                                           const QosCredit *room, QosTime now)
 {
     const QosResourceType *type = qos_book_type(request->book);
+    const guint64 want = qos_credit_count(type, &request->want);
     gboolean waits = FALSE;
-    QosSublet *sublet = NULL;
 
-    if (qos_type_is_called_back(type)) {
-        if (request->want.amount > request->book->borrowed.amount)
-            return QOS_CREDIT_DENIED; /* there is never so much */
-        sublet = qos_book_largest_sublet(request->book, &waits);
-    }
+    if (want > qos_credit_count(type, &request->book->borrowed))
+        return QOS_CREDIT_DENIED; /* there is never so much */
+    QosSublet *sublet = qos_book_largest_sublet(request->book, &waits);
     if (sublet != NULL) {
-        QosCredit shortage = request->want;
-        type->diff(&shortage, room);
+        QosCredit shortage =
+            qos_credit_of_count(type, want - MIN(want, qos_credit_count(type, room)));
         qos_sublet_call_back(owner, sublet, &shortage, request->flags, 0, now);
+        qos_credit_clear(type, &shortage);
         return QOS_CREDIT_WAITING;
     }
     return waits || request->flags & QOS_CREDIT_WAIT ? QOS_CREDIT_WAITING : QOS_CREDIT_DENIED;
@@ -177,7 +176,7 @@ static QosCreditVerdict resolve(QosOwner *owner, QosCreditRequest *request, cons
     }
     if (request->flags & QOS_CREDIT_NON_BLOCK_REMOTE || (is_short && !type->divisible))
         return QOS_CREDIT_DENIED;
-    return type->divisible ? call_amount_back(owner, request, room, now)
+    return type->divisible ? call_shortage_back(owner, request, room, now)
                            : call_holders_back(owner, request, now);
 }
 

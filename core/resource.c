@@ -127,6 +127,28 @@ gsize qos_credit_size(const QosResourceType *type, const QosCredit *credit)
     return credit->count * sizeof(QosSpan) + sizeof(gsize);
 }
 
+guint64 qos_credit_count(const QosResourceType *type, const QosCredit *credit)
+{
+    guint64 count = 0;
+
+    if (type->shape == QOS_SHAPE_AMOUNT)
+        return credit->amount;
+    for (guint i = 0; i < credit->count; i++) {
+        guint64 less_one = credit->spans[i].last - credit->spans[i].first;
+        if (less_one >= G_MAXUINT64 - count)
+            return G_MAXUINT64;
+        count += less_one + 1;
+    }
+    return count;
+}
+
+QosCredit qos_credit_of_count(const QosResourceType *type, guint64 count)
+{
+    if (type->shape == QOS_SHAPE_AMOUNT)
+        return (QosCredit){.amount = count};
+    return count > 0 ? qos_credit_span(0, count - 1, TRUE) : (QosCredit){0};
+}
+
 gboolean qos_credit_is_sendable(const QosResourceType *type, const QosCredit *credit)
 {
     return type->shape != QOS_SHAPE_SPANS || credit->count <= QOS_CREDIT_SPANS_MAX;

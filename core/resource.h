@@ -180,6 +180,10 @@ void qos_credit_clear(const QosResourceType *type, QosCredit *credit);
 gboolean qos_credit_is_empty(const QosResourceType *type, const QosCredit *credit);
 gboolean qos_credit_equal(const QosResourceType *type, const QosCredit *one,
                           const QosCredit *other);
+/* Of divisible types: how much it is (numbers, or the amount), at most G_MAXUINT64; and a credit
+ * that asks for so much, to be cleared. */
+guint64 qos_credit_count(const QosResourceType *type, const QosCredit *credit);
+QosCredit qos_credit_of_count(const QosResourceType *type, guint64 count);
 /* It can be sent: it has at most QOS_CREDIT_SPANS_MAX spans. */
 gboolean qos_credit_is_sendable(const QosResourceType *type, const QosCredit *credit);
 /* The bytes of memory that it takes beside itself: of spans, with the allocator's own. */

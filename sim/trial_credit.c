@@ -9,14 +9,15 @@
 #include "sim/trial.h"
 #include "sim/trial_credit.h"
 
-#define SERVERS  2
-#define MOUNTS   2 /* of each server */
-#define USERS    2 /* of each mount */
-#define QUANTITY 1000
-#define LENT_MAX 9 /* credits of one owner: two borrowers could have 12 */
-#define LEASE    (3 * QOS_SECOND / 2)
-#define RESEND   (50 * QOS_MILLISECOND)
-#define PATIENCE (QOS_SECOND / 2) /* in which two that wait for each other are told apart */
+#define SERVERS     2
+#define MOUNTS      2 /* of each server */
+#define USERS       2 /* of each mount */
+#define QUANTITY    1000
+#define IDENTIFIERS 12
+#define LENT_MAX    9 /* credits of one owner: two borrowers could have 12 */
+#define LEASE       (3 * QOS_SECOND / 2)
+#define RESEND      (50 * QOS_MILLISECOND)
+#define PATIENCE    (QOS_SECOND / 2) /* in which two that wait for each other are told apart */
 /* At each of two levels below the root, a lease or grace that has to end, and then the longest
  * interval between two messages that go unanswered. */
 #define SETTLES (2 * (LEASE + QOS_LEASE_DRIFT(LEASE) + 16 * RESEND))
@@ -343,6 +344,8 @@ static void capital(const QosResource *resource, QosCredit *ret_credit, gpointer
 
     if (type->shape == QOS_SHAPE_AMOUNT)
         *ret_credit = (QosCredit){.amount = QUANTITY};
+    else if (resource->type == QOS_RESOURCE_IDENTIFIER)
+        *ret_credit = qos_credit_span(0, IDENTIFIERS - 1, TRUE);
     else if (type->shape == QOS_SHAPE_SPANS)
         *ret_credit = qos_credit_span(0, G_MAXUINT64, TRUE);
     else

@@ -656,6 +656,44 @@ static void test_identifiers(void)
     cluster_clear(&c);
 }
 
+/* Those that nobody uses are called back when another wants them; those in use are not. */
+static void test_idle_identifiers(void)
+{
+    Cluster c;
+    Use used, idle, wants, more;
+    QosResource fids;
+    QosCredit four = qos_credit_span(0, 399, TRUE), five = qos_credit_span(0, 499, TRUE);
+    const QosResourceType *type = qos_resource_type(QOS_RESOURCE_IDENTIFIER);
+    mounts_init(&c, 0);
+    crash(&c, 1);
+    c.nodes[1].config.capital = amounts;
+    start(&c, 1);
+    for (QosOwnerId id = 4; id < 6; id++) {
+        node_config(&c, id, 1);
+        start(&c, id);
+    }
+    run(&c, 10 * QOS_MILLISECOND);
+    qos_resource_init_kind(&fids, QOS_RESOURCE_IDENTIFIER, QOS_IDENTIFIER_FID, "fs", 2);
+    get_of(&c, 4, fids, four, 0, &used);
+    run(&c, 10 * QOS_MILLISECOND);
+    get_of(&c, 4, fids, four, 0, &idle);
+    run(&c, 10 * QOS_MILLISECOND);
+    put(&c, 4, &idle);
+    get_of(&c, 5, fids, five, 0, &wants);
+    run(&c, 20 * QOS_MILLISECOND);
+    g_assert_cmpint(wants.verdict, ==, QOS_CREDIT_GRANTED);
+    QosCredit left = qos_credit_owned(c.nodes[4].owner, &fids);
+    g_assert_cmpuint(qos_credit_count(type, &left), ==, 500); /* no more than was wanted went */
+    g_assert_true(type->matches(&used.hold.credit, &left));
+    get_of(&c, 5, fids, four, 0, &more);
+    run(&c, 20 * QOS_MILLISECOND);
+    g_assert_cmpint(more.verdict, ==, QOS_CREDIT_DENIED);
+    qos_credit_clear(type, &left);
+    qos_credit_clear(type, &four);
+    qos_credit_clear(type, &five);
+    cluster_clear(&c);
+}
+
 static gboolean refuse(QosOwnerId borrower G_GNUC_UNUSED, const QosResource *resource,
                        QosTime now G_GNUC_UNUSED, QosTime *ret_delay, gpointer arg G_GNUC_UNUSED)
 {
@@ -957,6 +995,7 @@ int main(int argc, char **argv)
     g_test_add_func("/credit/busy-no-more", test_busy_no_more);
     g_test_add_func("/credit/amounts", test_amounts);
     g_test_add_func("/credit/identifiers", test_identifiers);
+    g_test_add_func("/credit/idle-identifiers", test_idle_identifiers);
     g_test_add_func("/credit/full", test_full);
     g_test_add_func("/credit/contention", test_contention);
     g_test_add_data_func("/credit/eviction", GINT_TO_POINTER(0), test_eviction);
