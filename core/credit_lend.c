@@ -6,6 +6,8 @@
 
 /* Of the lease: the age of a callback from which on the lease is not renewed. */
 #define ANSWER_PART 8
+/* Credits that are taken at a time from one that is evicted. */
+#define EVICTED 1024
 
 void qos_peer_close(QosPeer *peer)
 {
@@ -53,19 +55,24 @@ static void pass_tokens(QosOwner *owner, const QosPeer *peer)
         owner->token += owner->above == NULL ? QOS_TOKENS_AHEAD_ROOT : QOS_TOKENS_AHEAD;
 }
 
-/* All that the peer had is free, and it waits for nothing. */
-static void take_all(QosOwner *owner, QosPeer *peer, QosTime now)
+/* The session ends, it waits for nothing, and so many credits that it had are free. */
+static void take(QosOwner *owner, QosPeer *peer, guint count, QosTime now)
 {
     qos_peer_close(peer);
     qos_peer_remove_requests(owner, peer, now);
     if (peer->sublets != NULL)
         pass_tokens(owner, peer);
-    while (peer->sublets != NULL) {
+    for (guint i = 0; i < count && peer->sublets != NULL; i++) {
         QosBook *book = peer->sublets->book;
         qos_sublet_remove(owner, peer->sublets);
         book->token = ++owner->token;
         qos_book_pump(owner, book, now);
     }
+}
+
+static void take_all(QosOwner *owner, QosPeer *peer, QosTime now)
+{
+    take(owner, peer, G_MAXUINT, now);
 }
 
 /* It has restarted, and waits for nothing; what it had stays its own, at least as long as before,
@@ -155,11 +162,13 @@ void qos_grace_heard(QosOwner *owner, QosPeer *peer, QosTime now)
         qos_grace_arrived(owner, peer, now);
 }
 
-/* The grace goes on to its end for one that has not claimed all: he may have an older lease. */
+/* The grace goes on to its end for one that has not claimed all: he may have an older lease. Of who
+ * had much some is taken with each tick, as others are not to wait; the next one is due at once. */
 void qos_peer_evict(QosOwner *owner, QosPeer *peer, QosTime now)
 {
-    qos_peer_forget(owner, peer);
-    take_all(owner, peer, now);
+    take(owner, peer, peer->hello_flags & QOS_HELLO_LENDS ? G_MAXUINT : EVICTED, now);
+    if (peer->sublets == NULL)
+        qos_peer_forget(owner, peer);
 }
 
 static void send_welcome(QosOwner *owner, QosPeer *peer)

@@ -20,8 +20,7 @@ typedef struct {
     QosTime connected;      /* when */
     QosTime expelled_until; /* by the administrator */
     guint64 credits;
-    guint64 lost;      /* of these, in the call under way */
-    guint64 lost_call; /* which one */
+    guint64 lost; /* of these, since it was last heard of */
     guint64 received, sent;
     guint64 called_back; /* credits */
     GList link;          /* of QosClients.idle */

@@ -32,7 +32,6 @@ struct QosGrants {
     char *trouble;
     gboolean is_paid; /* the pool has granted what is counted next */
     gboolean was_in_grace;
-    guint64 call; /* numbers the calls of the owner */
     guint64 received[QOS_MESSAGE_TYPES], sent[QOS_MESSAGE_TYPES];
     guint64 evictions;
     GSource *timer;
@@ -92,9 +91,6 @@ static void counted(QosOwnerId borrower, const QosResource *resource G_GNUC_UNUS
         grants->is_paid = FALSE;
         return;
     }
-    if (client->lost_call != grants->call)
-        client->lost = 0;
-    client->lost_call = grants->call;
     client->lost++;
     client->credits--;
     qos_pool_cancel(&grants->pool, &client->pool, CREDIT_BYTES);
@@ -143,15 +139,13 @@ static void send_message(QosGrants *grants, QosClient *client, const QosCreditMe
 /* Its lease has ended, or it did not come back in the grace. */
 static void forget(QosGrants *grants, QosClient *client)
 {
-    guint64 lost = client->lost_call == grants->call ? client->lost : 0;
-
     client->is_durable = FALSE;
     qos_server_db_forget_client(grants->db, client->id);
-    if (lost > 0) {
+    if (client->lost > 0) {
         grants->evictions++;
         g_message("%s was not heard of, or did not give back what was called back, until its lease "
                   "ended: its %" G_GUINT64_FORMAT " credits are free",
-                  client->name, lost);
+                  client->name, client->lost);
     } else {
         g_info("%s has left", client->name);
     }
@@ -189,7 +183,6 @@ static void settle(QosGrants *grants)
 
     while (qos_owner_output(grants->owner, &output))
         handle(grants, &output);
-    grants->call++;
     if (grants->was_in_grace && !qos_owner_in_grace(grants->owner)) {
         grants->was_in_grace = FALSE;
         g_message("the grace is over: %" G_GUINT64_FORMAT " credits were reclaimed",
@@ -446,6 +439,7 @@ void qos_grants_received(QosGrants *grants, QosOwnerId id, const QosCreditMessag
     QosClient *client = qos_clients_find(&grants->clients, id);
     QosTime now = now_of();
 
+    client->lost = 0;
     for (guint i = 0; i < count; i++) {
         grants->received[messages[i].type]++;
         qos_owner_receive(grants->owner, id, &messages[i], now);

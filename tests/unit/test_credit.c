@@ -969,6 +969,40 @@ static void test_rules_broken(void)
     g_array_unref(items);
 }
 
+/* Who had much does not make others wait: it is taken by and by, and nobody gets it twice. */
+static void test_eviction_by_and_by(void)
+{
+    enum { COUNT = 2500, PART = 1024 };
+    Cluster c;
+    Use other;
+    mounts_init(&c, 2);
+    for (guint number = 0; number < COUNT; number++) {
+        QosResource resource;
+        Use use;
+        qos_resource_init(&resource, QOS_RESOURCE_INODE, &number, sizeof(number));
+        get_of(&c, 4, resource, writing, 0, &use);
+        run(&c, 3 * QOS_MILLISECOND);
+        g_assert_cmpint(use.verdict, ==, QOS_CREDIT_GRANTED);
+        put(&c, 4, &use);
+    }
+    crash(&c, 4);
+    QosOwner *root = c.nodes[1].owner;
+    while (qos_owner_lent(root) == COUNT) {
+        c.now += 10 * QOS_MILLISECOND;
+        run(&c, 0);
+    }
+    g_assert_cmpuint(qos_owner_lent(root), ==, COUNT - PART);
+    g_assert_true(g_hash_table_contains(c.nodes[1].clients, GUINT_TO_POINTER(4)));
+    g_assert_cmpint(qos_owner_next(root), <=, clock_of(&c, 1) + 1);
+    qos_owner_tick(root, clock_of(&c, 1) + 1);
+    g_assert_cmpuint(qos_owner_lent(root), ==, COUNT - 2 * PART);
+    run(&c, QOS_MILLISECOND);
+    g_assert_cmpuint(qos_owner_lent(root), ==, 0);
+    g_assert_false(g_hash_table_contains(c.nodes[1].clients, GUINT_TO_POINTER(4)));
+    g_assert_cmpint(got(&c, 5, writing, 0, &other), ==, QOS_CREDIT_GRANTED);
+    cluster_clear(&c);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -1001,6 +1035,7 @@ int main(int argc, char **argv)
     g_test_add_data_func("/credit/eviction", GINT_TO_POINTER(0), test_eviction);
     g_test_add_data_func("/credit/eviction-late", GINT_TO_POINTER(-10000), test_eviction);
     g_test_add_data_func("/credit/eviction-early", GINT_TO_POINTER(10000), test_eviction);
+    g_test_add_func("/credit/eviction-by-and-by", test_eviction_by_and_by);
     g_test_add_func("/credit/no-answer", test_no_answer);
     g_test_add_func("/credit/leases-are-renewed", test_leases_are_renewed);
     g_test_add_func("/credit/borrower-restarts", test_borrower_restarts);
