@@ -23,7 +23,8 @@ struct QosGate {
     pthread_cond_t lead;   /* the leader: something is due earlier */
     pthread_cond_t follow; /* one of the followers: lead */
     QosSched *sched;
-    GQueue parked; /* of QosEntry, PARKED, oldest first */
+    GQueue parked;  /* of QosEntry, PARKED, oldest first */
+    GQueue resumed; /* of QosEntry, RUNNING, oldest first */
     QosGateHistograms histograms;
 
     GArray *workers; /* of pthread_t */
@@ -143,11 +144,16 @@ static void book_waiting_locked(QosGate *gate, const QosRequest *request)
     gate->histograms.waiting_sum += waited;
 }
 
-/* The next entry that this thread is to run, or NULL with when to look again. */
+/* The next entry that this thread is to run, or NULL with when to look again. What has a slot
+ * already comes first. */
 static QosEntry *take_locked(QosGate *gate, QosTime now, QosTime *wake)
 {
+    GList *resumed = g_queue_pop_head_link(&gate->resumed);
     QosRequest *request;
 
+    *wake = now;
+    if (resumed != NULL)
+        return resumed->data;
     while ((request = qos_sched_next(gate->sched, now, wake)) != NULL) {
         QosEntry *entry = (QosEntry *)request; /* its first member */
         book_waiting_locked(gate, request);
@@ -269,6 +275,17 @@ static QosEntry *take_back_locked(QosGate *gate)
     return entry;
 }
 
+/* What has a slot, and nobody to run it any more. */
+static QosEntry *take_resumed_locked(QosGate *gate)
+{
+    GList *link = g_queue_pop_head_link(&gate->resumed);
+    if (link == NULL)
+        return NULL;
+    QosEntry *entry = link->data;
+    qos_sched_leave(gate->sched, &entry->request, 0, ENOTCONN, qos_gate_now());
+    return entry;
+}
+
 void qos_gate_stop(QosGate *gate)
 {
     QosEntry *entry;
@@ -287,6 +304,14 @@ void qos_gate_stop(QosGate *gate)
     for (guint i = 0; i < gate->workers->len; i++)
         pthread_join(g_array_index(gate->workers, pthread_t, i), NULL);
     g_array_set_size(gate->workers, 0);
+
+    pthread_mutex_lock(&gate->lock);
+    while ((entry = take_resumed_locked(gate)) != NULL) {
+        pthread_mutex_unlock(&gate->lock);
+        entry->cancelled(entry, ENOTCONN);
+        pthread_mutex_lock(&gate->lock);
+    }
+    pthread_mutex_unlock(&gate->lock);
 }
 
 /* --- a request's way --- */
@@ -356,6 +381,15 @@ gboolean qos_gate_charge(QosGate *gate, QosEntry *entry)
         wake_leader_locked(gate, now); /* to learn when what is before it stalls */
     pthread_mutex_unlock(&gate->lock);
     return verdict == QOS_GO;
+}
+
+void qos_gate_resume(QosGate *gate, QosEntry *entry)
+{
+    pthread_mutex_lock(&gate->lock);
+    entry->parked = (GList){.data = entry};
+    g_queue_push_tail_link(&gate->resumed, &entry->parked);
+    wake_leader_locked(gate, 0);
+    pthread_mutex_unlock(&gate->lock);
 }
 
 QosEntry *qos_gate_leave(QosGate *gate, QosEntry *entry, guint64 bytes, int error)

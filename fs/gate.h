@@ -61,6 +61,9 @@ gboolean qos_gate_charge(QosGate *gate, QosEntry *entry);
 QosKeep qos_gate_keep(QosGate *gate, QosEntry *entry);
 /* After QOS_KEEP_IN_STORE: it is there. */
 void qos_gate_kept(QosGate *gate, QosEntry *entry);
+/* A request that may go, and waits for something else with no thread of its own, can go on: a
+ * worker calls its run() again. It keeps its slot meanwhile. Any thread. */
+void qos_gate_resume(QosGate *gate, QosEntry *entry);
 /* After the backing call. `bytes`: moved; `error`: errno or 0. The entry is the caller's again, and
  * another that is due may be returned, to be run by this thread (its run()), or NULL. */
 QosEntry *qos_gate_leave(QosGate *gate, QosEntry *entry, guint64 bytes, int error);

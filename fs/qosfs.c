@@ -30,6 +30,7 @@
 #include "fs/readers.h"
 #include "fs/ring.h"
 #include "ops/backing.h"
+#include "ops/coherence.h"
 #include "ops/control.h"
 #include "ops/cred.h"
 #include "ops/fs.h"
@@ -306,6 +307,18 @@ static gboolean start_sharing(Mounter *mounter, GError **error)
     return fs->lockclient || !config->server;
 }
 
+/* What tells the kernel to forget. */
+static gboolean start_telling(QosFs *fs, GError **error)
+{
+    fs->tolls = qos_tolls_new(fs->session);
+    if (fs->lockclient)
+        fs->coherence = qos_coherence_new(fs);
+    if (fs->tolls && (fs->coherence || !fs->lockclient))
+        return TRUE;
+    qos_set_error(error, EAGAIN, "cannot start a thread");
+    return FALSE;
+}
+
 /* Makes everything but the mount. What was made when it fails is taken down by stop(). */
 static gboolean start(Mounter *mounter, GError **error)
 {
@@ -350,10 +363,7 @@ static gboolean start(Mounter *mounter, GError **error)
     if (!fs->session)
         return FALSE;
     fs->backings = qos_backings_new(fs->session, fs->gate);
-    fs->tolls = qos_tolls_new(fs->session);
-    if (!fs->tolls)
-        qos_set_error(error, EAGAIN, "cannot start a thread");
-    return fs->tolls != NULL;
+    return start_telling(fs, error);
 }
 
 /* For root libfuse would run umount(8), which the filter forbids, on whatever is at the place by
@@ -371,8 +381,11 @@ static void stop(Mounter *mounter)
     QosFs *fs = &mounter->fs;
 
     qos_namers_stop(fs->namers);
+    qos_coherence_stop(fs->coherence);
     if (fs->gate)
         qos_gate_stop(fs->gate);
+    g_clear_pointer(&fs->lockclient, qos_lockclient_free);
+    qos_coherence_free(fs->coherence);
     qos_tolls_free(fs->tolls);
     qos_ring_free(mounter->ring);
     unmount(mounter);
@@ -383,7 +396,6 @@ static void stop(Mounter *mounter)
     if (fs->session)
         fuse_session_destroy(fs->session);
     qos_control_free(fs->control);
-    qos_lockclient_free(fs->lockclient);
     qos_db_close(mounter->db);
     qos_interrupts_free(fs->interrupts);
     qos_namers_free(fs->namers);

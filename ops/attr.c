@@ -11,6 +11,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "ops/coherence.h"
 #include "ops/control.h"
 #include "ops/handle.h"
 #include "ops/operations.h"
@@ -31,13 +32,17 @@ static AttrOp *attr_op_new(fuse_req_t request, fuse_ino_t ino, QosOpcode opcode,
 {
     AttrOp *attr = qos_op_new(request, sizeof(*attr), opcode, run);
 
-    attr->ino = ino;
+    attr->ino = attr->op.node = ino;
     return attr;
 }
 
-double qos_attr_timeout(const QosFs *fs, fuse_ino_t ino)
+double qos_attr_timeout(QosOp *op, fuse_ino_t ino)
 {
-    return qos_tolls_is_closed(fs->tolls, ino) ? 0 : fs->config.attr_timeout;
+    const QosFs *fs = op->fs;
+
+    if (qos_tolls_is_closed(fs->tolls, ino))
+        return 0;
+    return fs->coherence != NULL ? qos_coherence_attr_timeout(op, ino) : fs->config.attr_timeout;
 }
 
 static int reply_attributes(QosOp *op, fuse_ino_t ino, int fd)
@@ -50,7 +55,7 @@ static int reply_attributes(QosOp *op, fuse_ino_t ino, int fd)
         qos_root_note(op->fs->root, stat);
     stat->st_ino = qos_inodes_shown(op->fs->inodes, stat->st_dev, stat->st_ino);
     op->reply.kind = QOS_REPLY_ATTR;
-    op->reply.attr.timeout = qos_attr_timeout(op->fs, ino);
+    op->reply.attr.timeout = qos_attr_timeout(op, ino);
     return 0;
 }
 
@@ -252,7 +257,7 @@ static int run_statx(QosOp *op)
     x->stx_ino =
         qos_inodes_shown(op->fs->inodes, makedev(x->stx_dev_major, x->stx_dev_minor), x->stx_ino);
     op->reply.kind = QOS_REPLY_STATX;
-    op->reply.statx.timeout = qos_attr_timeout(op->fs, attr->ino);
+    op->reply.statx.timeout = qos_attr_timeout(op, attr->ino);
     return 0;
 }
 

@@ -37,11 +37,12 @@ typedef struct {
     int flags;
 } DataOp;
 
-static DataOp *data_op_new(fuse_req_t request, struct fuse_file_info *info, QosOpcode opcode,
-                           int (*run)(QosOp *op))
+static DataOp *data_op_new(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info *info,
+                           QosOpcode opcode, int (*run)(QosOp *op))
 {
     DataOp *op = qos_op_new(request, sizeof(*op), opcode, run);
 
+    op->op.node = ino;
     qos_op_use_handle(&op->op, info);
     return op;
 }
@@ -82,7 +83,7 @@ void qosfs_op_read(fuse_req_t request, fuse_ino_t ino, size_t size, off_t offset
         qos_control_read(request, ino, size, offset, info);
         return;
     }
-    read_op = data_op_new(request, info, QOS_OP_READ, run_read);
+    read_op = data_op_new(request, ino, info, QOS_OP_READ, run_read);
     read_op->size = size;
     read_op->offset = offset;
     read_op->op.entry.request.bytes = size;
@@ -181,7 +182,7 @@ void qosfs_op_write(fuse_req_t request, fuse_ino_t ino, const char *data, size_t
         qos_control_write(request, ino, data, size, offset, info);
         return;
     }
-    write_op = data_op_new(request, info, QOS_OP_WRITE, run_write);
+    write_op = data_op_new(request, ino, info, QOS_OP_WRITE, run_write);
     write_op->data = data;
     write_op->size = size;
     write_op->offset = offset;
@@ -214,7 +215,7 @@ static QosOp *sync_op_new(fuse_req_t request, fuse_ino_t ino, int data_only,
         fuse_reply_err(request, 0);
         return NULL;
     }
-    sync_op = data_op_new(request, info, QOS_OP_SYNC, run_fsync);
+    sync_op = data_op_new(request, ino, info, QOS_OP_SYNC, run_fsync);
     sync_op->mode = data_only;
     return &sync_op->op;
 }
@@ -257,7 +258,7 @@ void qosfs_op_fallocate(fuse_req_t request, fuse_ino_t ino, int mode, off_t offs
         fuse_reply_err(request, EPERM);
         return;
     }
-    allocate = data_op_new(request, info, QOS_OP_FALLOCATE, run_fallocate);
+    allocate = data_op_new(request, ino, info, QOS_OP_FALLOCATE, run_fallocate);
     allocate->mode = mode;
     allocate->offset = offset;
     allocate->size = (size_t)length;
@@ -285,7 +286,7 @@ void qosfs_op_lseek(fuse_req_t request, fuse_ino_t ino, off_t offset, int whence
         fuse_reply_err(request, EINVAL);
         return;
     }
-    seek = data_op_new(request, info, QOS_OP_SEEK, run_lseek);
+    seek = data_op_new(request, ino, info, QOS_OP_SEEK, run_lseek);
     seek->offset = offset;
     seek->mode = whence;
     qos_op_submit(&seek->op);
@@ -317,7 +318,7 @@ void qosfs_op_copy_file_range(fuse_req_t request, fuse_ino_t ino_in, off_t offse
         fuse_reply_err(request, EXDEV);
         return;
     }
-    copy = data_op_new(request, info_in, QOS_OP_COPY, run_copy);
+    copy = data_op_new(request, ino_out, info_in, QOS_OP_COPY, run_copy);
     copy->to = qos_handle_ref(qos_handle_from(info_out));
     copy->offset = offset_in;
     copy->to_offset = offset_out;

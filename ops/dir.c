@@ -136,7 +136,8 @@ static int run_opendir(QosOp *op)
     op->reply.handle->stream = stream_new(fd, FALSE);
     if (op->fs->config.no_atime)
         qos_handle_spare_atime(op->reply.handle);
-    op->reply.info.keep_cache = op->fs->config.cache == QOS_CACHE_ALWAYS;
+    op->reply.info.keep_cache =
+        op->fs->config.cache == QOS_CACHE_ALWAYS && op->fs->coherence == NULL;
     op->reply.info.cache_readdir = op->reply.info.keep_cache;
     return 0;
 }
@@ -203,7 +204,7 @@ static void add_entry_plus(DirOp *read_op, char *buffer, size_t size, const stru
         qos_inodes_lookup(op->fs->inodes, &op->handle->file, entry->d_name, &param) != 0)
         param = (struct fuse_entry_param){.attr = *stat};
     else
-        qos_entry_set_timeouts(op->fs, &param);
+        qos_entry_set_timeouts(op, &param);
     fuse_add_direntry_plus(op->fuse, buffer, size, entry->d_name, &param, entry->d_off);
 }
 
@@ -287,6 +288,7 @@ static void submit_readdir(fuse_req_t request, fuse_ino_t ino, size_t size, off_
     }
     read_op = qos_op_new(request, sizeof(*read_op), QOS_OP_READDIR, run_readdir);
     read_op->ino = ino;
+    read_op->op.node = plus ? ino : 0; /* else the kernel keeps nothing */
     read_op->size = size;
     read_op->offset = offset;
     read_op->plus = plus;

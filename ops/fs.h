@@ -16,6 +16,7 @@ typedef struct QosControl QosControl;       /* ops/control.h */
 typedef struct QosInterrupts QosInterrupts; /* ops/interrupt.h */
 typedef struct QosTolls QosTolls;           /* ops/toll.h */
 typedef struct QosBackings QosBackings;     /* ops/backing.h */
+typedef struct QosCoherence QosCoherence;   /* ops/coherence.h */
 typedef struct QosLockclient QosLockclient; /* fs/lockclient.h */
 typedef struct QosNamers QosNamers;         /* ops/namers.h */
 typedef struct QosRoot QosRoot;             /* ops/root.h */
@@ -58,6 +59,7 @@ typedef struct QosFs {
     QosBackings *backings;
     QosLocks *locks; /* NULL: no lock server, the kernel keeps the locks of this mount alone */
     QosLockclient *lockclient; /* NULL: the mount is alone (no server=) */
+    QosCoherence *coherence;   /* NULL: likewise */
 } QosFs;
 
 /* The QosFs of a request. */

@@ -300,6 +300,79 @@ gboolean qos_inodes_is_directory(QosInodes *inodes, fuse_ino_t id)
     return is_directory;
 }
 
+/* --- names that all mounts of the store know --- */
+
+gboolean qos_inodes_is_shared(const QosInodes *inodes, dev_t device)
+{
+    return device == inodes->root_device;
+}
+
+gboolean qos_inodes_number(QosInodes *inodes, fuse_ino_t id, guint64 *ret_number,
+                           gboolean *ret_may_cache)
+{
+    gboolean is_shared;
+
+    pthread_mutex_lock(&inodes->lock);
+    const QosInode *inode = find_by_id_locked(inodes, id);
+    is_shared = inode != NULL && inode->key.device == inodes->root_device;
+    if (is_shared) {
+        *ret_number = inode->key.number;
+        *ret_may_cache = inode->key.mount == inodes->root_mount;
+    }
+    pthread_mutex_unlock(&inodes->lock);
+    return is_shared;
+}
+
+void qos_inodes_list(QosInodes *inodes, guint64 first, guint64 last, GArray *known)
+{
+    QosInodeKey key = {.mount = inodes->root_mount, .device = inodes->root_device, .number = first};
+
+    pthread_mutex_lock(&inodes->lock);
+    for (;; key.number++) {
+        const QosInode *inode = qos_inode_by_key_locked(inodes, &key);
+
+        if (inode != NULL) {
+            QosKnownInode one = {.id = inode->id,
+                                 .is_directory = inode->is_directory,
+                                 .has_pages = inode->has_pages};
+            g_array_append_val(known, one);
+        }
+        if (key.number == last)
+            break;
+    }
+    pthread_mutex_unlock(&inodes->lock);
+}
+
+gboolean qos_inodes_is_known(QosInodes *inodes, fuse_ino_t id)
+{
+    pthread_mutex_lock(&inodes->lock);
+    const QosInode *inode = find_by_id_locked(inodes, id);
+    gboolean is_known = inode != NULL && inode->lookups > 0;
+    pthread_mutex_unlock(&inodes->lock);
+    return is_known;
+}
+
+gint qos_loan_fill(const QosLoan *loan, gint change)
+{
+    return g_atomic_int_add(&loan->inode->filling, change) + change;
+}
+
+gboolean qos_inodes_is_filling(QosInodes *inodes, fuse_ino_t id)
+{
+    pthread_mutex_lock(&inodes->lock);
+    const QosInode *inode = find_by_id_locked(inodes, id);
+    gboolean is_filling = inode != NULL && g_atomic_int_get(&inode->filling) > 0;
+    pthread_mutex_unlock(&inodes->lock);
+    return is_filling;
+}
+
+void qos_loan_note_pages(const QosLoan *loan)
+{
+    pthread_mutex_lock(&loan->inodes->lock);
+    loan->inode->has_pages = 1;
+    pthread_mutex_unlock(&loan->inodes->lock);
+}
+
 static gboolean is_much_forgotten_locked(QosInodes *inodes)
 {
     inodes->forgotten++;
@@ -389,6 +462,7 @@ QosInodes *qos_inodes_new(const char *source, GError **error)
         return NULL;
     }
     qos_mounts_enter(inodes->mounts, facts.key.mount, fd);
+    inodes->root_mount = facts.key.mount;
     root = qos_inode_add_locked(inodes, FUSE_ROOT_ID, &facts, fd);
     root->lookups = 1;
     root->loans = 1; /* never given back: it stays warm */

@@ -88,6 +88,32 @@ typedef struct {
 } QosFileName;
 
 void qos_loan_name(const QosLoan *loan, QosFileName *ret_name);
+/* Between mounts of a cluster a file goes by its number in the store. FALSE where it has none that
+ * all know: it is unknown, or on another device than the root. *ret_may_cache: whether it is also
+ * reached as the others reach it, and not through a mount of its own below SRC: only so is it
+ * found by its number. */
+gboolean qos_inodes_number(QosInodes *inodes, fuse_ino_t id, guint64 *ret_number,
+                           gboolean *ret_may_cache);
+/* The same for what qos_inodes_number() does not know yet. */
+gboolean qos_inodes_is_shared(const QosInodes *inodes, dev_t device);
+
+/* A file that the kernel knows, or is being told of. */
+typedef struct {
+    fuse_ino_t id;
+    gboolean is_directory;
+    gboolean has_pages; /* it was open through the kernel's page cache */
+} QosKnownInode;
+/* Appends those (QosKnownInode) whose numbers are `first` to `last`. */
+void qos_inodes_list(QosInodes *inodes, guint64 first, guint64 last, GArray *known);
+/* TRUE while the kernel has, or is being told of, look-ups of it. */
+gboolean qos_inodes_is_known(QosInodes *inodes, fuse_ino_t id);
+/* The kernel may have pages of the file from now on. */
+void qos_loan_note_pages(const QosLoan *loan);
+/* Counts the requests for which the kernel keeps pages of the file locked: one more (1), or one
+ * less (-1), and what is left of them. */
+gint qos_loan_fill(const QosLoan *loan, gint change);
+/* Whether there are any. */
+gboolean qos_inodes_is_filling(QosInodes *inodes, fuse_ino_t id);
 
 /* The inode number to show for file `number` of `device`: unique over all devices below SRC. */
 guint64 qos_inodes_shown(QosInodes *inodes, dev_t device, guint64 number);

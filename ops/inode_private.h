@@ -32,12 +32,14 @@ typedef struct {
 struct QosInode {
     guint64 id; /* first: the index by id holds these */
     QosInodeKey key;
+    gint filling;     /* atomic: see qos_loan_fill() */
     gint finds_known; /* atomic; a directory: the last look-up in it was of a warm file */
     /* --- under the table's lock --- */
     guint is_mount_root : 1; /* never changes, like the next */
     guint is_directory : 1;
     guint keeps_fd : 1; /* it has no handle */
     guint is_idle : 1;
+    guint has_pages : 1;
     guint64 lookups;
     guint loans;
     int fd;                /* O_PATH, or -1: cold */
@@ -60,6 +62,7 @@ struct QosInodes {
     guint open_max; /* beyond it inodes become cold */
     guint bound;    /* at it, no more files become known while none can become cold */
     dev_t root_device;
+    guint64 root_mount;        /* as in keys */
     gboolean root_wants_flush; /* see qos_loan_wants_flush() */
     QosMounts *mounts;
     QosCloser *closer;

@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ops/coherence.h"
 #include "ops/fs.h"
 
 #define LOOK_AGAIN  (50 * QOS_MILLISECOND) /* a kill shows within 100 ms */
@@ -155,7 +156,9 @@ static gboolean take_back_locked(QosInterrupts *interrupts, const Suspect *suspe
         return FALSE; /* it runs or has left meanwhile */
     if (suspect->is_killed || (suspect->is_gone && op->watch == QOS_WATCH_INTERRUPTED))
         is_killed = qos_gate_cancel(interrupts->gate, &op->entry);
-    if (is_killed || (op->watch == QOS_WATCH_LOOKED_AT && !suspect->is_signaled))
+    if (!is_killed && suspect->is_killed && qos_coherence_interrupt(op))
+        g_hash_table_remove(interrupts->watching, op); /* a worker answers it */
+    else if (is_killed || (op->watch == QOS_WATCH_LOOKED_AT && !suspect->is_signaled))
         g_hash_table_remove(interrupts->watching, op);
     return is_killed;
 }

@@ -91,6 +91,7 @@ void qosfs_op_ioctl(fuse_req_t request, fuse_ino_t ino, unsigned int number,
         return;
     }
     ioctl_op = qos_op_new(request, sizeof(*ioctl_op), QOS_OP_IOCTL, run_ioctl);
+    ioctl_op->op.node = ino;
     ioctl_op->command = command;
     ioctl_op->output_size = output_size;
     if (command->writes)

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "ops/coherence.h"
 #include "ops/control.h"
 #include "ops/operations.h"
 
@@ -29,7 +30,7 @@ static NameOp *name_op_new(fuse_req_t request, fuse_ino_t parent, const char *na
 {
     NameOp *op = qos_op_new(request, sizeof(*op), opcode, run);
 
-    op->parent = parent;
+    op->parent = op->op.node = parent;
     if (parent != 0)
         qos_op_lock_directory(&op->op, parent);
     op->name = name == NULL ? NULL : qos_op_strdup(&op->op, name);
@@ -49,23 +50,35 @@ static gboolean refuse(fuse_req_t request, fuse_ino_t parent, const char *name, 
 
 /* --- look-ups --- */
 
-void qos_entry_set_timeouts(const QosFs *fs, struct fuse_entry_param *entry)
+static double entry_timeout(const QosOp *op)
 {
-    entry->attr_timeout = qos_attr_timeout(fs, entry->ino);
-    entry->entry_timeout = fs->config.entry_timeout;
+    return op->fs->coherence != NULL ? qos_coherence_entry_timeout(op)
+                                     : op->fs->config.entry_timeout;
+}
+
+void qos_entry_set_timeouts(QosOp *op, struct fuse_entry_param *entry)
+{
+    entry->attr_timeout = entry->ino != 0 ? qos_attr_timeout(op, entry->ino) : 0;
+    entry->entry_timeout = entry_timeout(op);
+}
+
+/* That a name is not there may be remembered where nobody else makes it unseen. */
+static gboolean keeps_absence(const QosOp *op)
+{
+    return op->fs->coherence != NULL ? entry_timeout(op) > 0
+                                     : op->fs->config.cache == QOS_CACHE_ALWAYS;
 }
 
 static int reply_entry(QosOp *op, const QosLoan *parent, const char *name)
 {
     int error = qos_inodes_lookup(op->fs->inodes, parent, name, &op->reply.entry);
 
-    /* That a name is not there may be remembered where nobody else makes it. */
-    if (error == -ENOENT && op->fs->config.cache == QOS_CACHE_ALWAYS)
+    if (error == -ENOENT && keeps_absence(op))
         error = 0;
     if (error != 0)
         return error;
     op->reply.kind = QOS_REPLY_ENTRY;
-    qos_entry_set_timeouts(op->fs, &op->reply.entry);
+    qos_entry_set_timeouts(op, &op->reply.entry);
     return 0;
 }
 
@@ -241,7 +254,7 @@ static int run_link(QosOp *op)
     if (error != 0)
         return error;
     op->reply.kind = QOS_REPLY_ENTRY;
-    qos_entry_set_timeouts(op->fs, &op->reply.entry);
+    qos_entry_set_timeouts(op, &op->reply.entry);
     return 0;
 }
 
@@ -256,7 +269,7 @@ void qosfs_op_link(fuse_req_t request, fuse_ino_t ino, fuse_ino_t parent, const 
         return;
     }
     link = name_op_new(request, parent, name, QOS_OP_LINK, run_link);
-    link->other = ino;
+    link->other = link->op.other_node = ino;
     qos_op_submit(&link->op);
 }
 
@@ -270,6 +283,7 @@ static int remove_name(QosOp *op, int flags)
 
     if (error != 0)
         return error;
+    qos_coherence_touch(op, parent.fd, remove->name);
     return unlinkat(parent.fd, remove->name, flags) == 0 ? 0 : -errno;
 }
 
@@ -306,6 +320,8 @@ static int run_rename(QosOp *op)
         error = qos_inodes_borrow(op->fs->inodes, move->other, &new_parent);
     if (error != 0)
         return error;
+    qos_coherence_touch(op, parent.fd, move->name);
+    qos_coherence_touch(op, new_parent.fd, move->text);
     /* RENAME_WHITEOUT makes a node. */
     qos_cred_umask(fuse_req_ctx(op->fuse)->umask);
     if (renameat2(parent.fd, move->name, new_parent.fd, move->text, move->flags) != 0)
@@ -321,7 +337,7 @@ void qosfs_op_rename(fuse_req_t request, fuse_ino_t parent, const char *name, fu
     if (refuse(request, parent, name, EPERM) || refuse(request, new_parent, new_name, EPERM))
         return;
     move = name_op_new(request, parent, name, QOS_OP_RENAME, run_rename);
-    move->other = new_parent;
+    move->other = move->op.other_node = new_parent;
     move->text = qos_op_strdup(&move->op, new_name);
     move->flags = flags;
     qos_op_submit(&move->op);

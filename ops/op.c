@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "fs/ring.h"
+#include "ops/coherence.h"
 #include "ops/fs.h"
 #include "ops/handle.h"
 #include "ops/inode.h"
@@ -160,24 +161,40 @@ static void answer(QosOp *op, int error)
 
 static void leave_watch(QosOp *op)
 {
-    if (op->parked && op->fs->interrupts != NULL)
+    if (op->is_watched)
         qos_interrupts_unwatch(op->fs->interrupts, op);
+    op->is_watched = FALSE;
 }
 
-/* Makes the backing call and replies. A job in debt that was not stopped because of a lock is to
- * pay before it takes that lock again (ops/toll.h). */
-static int serve(QosOp *op)
+/* Makes the backing call, unless it is not to be made any more. */
+static void run(QosOp *op)
 {
     const QosRequest *request = &op->entry.request;
-    int error = qos_cred_assume(op->caller);
+    int error = qos_coherence_error(op);
 
     if (error == 0)
-        error = op->run(op);
+        error = qos_cred_assume(op->caller);
+    op->result = error == 0 ? op->run(op) : error;
+    op->has_run = TRUE;
     if (request->owes && op->locks != 0)
         qos_tolls_raise(op->fs->tolls, op->locks, request->opcode, op->locks_directory);
-    answer(op, error);
+}
+
+/* Makes the backing call, under the credits that it needs, and replies. A job in debt that was not
+ * stopped because of a lock is to pay before it takes that lock again (ops/toll.h). FALSE: it waits
+ * for a credit, and is not this thread's any more. */
+static gboolean serve(QosOp *op)
+{
+    if (!qos_coherence_enter(op))
+        return FALSE;
+    if (!op->has_run)
+        run(op);
+    if (!qos_coherence_settle(op))
+        return FALSE;
+    answer(op, op->result);
+    qos_coherence_leave(op);
     clear_op(op);
-    return error;
+    return TRUE;
 }
 
 /* Runs a request, and then those that are due when it leaves: they need no other thread. */
@@ -187,8 +204,9 @@ static void run_entries(QosEntry *entry)
         QosOp *op = (QosOp *)entry;
 
         leave_watch(op);
-        int error = serve(op);
-        entry = qos_gate_leave(op->fs->gate, entry, op->moved, -error);
+        if (!serve(op))
+            return;
+        entry = qos_gate_leave(op->fs->gate, entry, op->moved, -op->result);
         free_op(op);
         if (entry != NULL)
             qos_ring_flush();
@@ -203,6 +221,7 @@ static void cancel(QosEntry *entry, int error)
 
     leave_watch(op);
     fuse_reply_err(op->fuse, error);
+    qos_coherence_leave(op);
     clear_op(op);
     free_op(op);
 }
@@ -254,6 +273,8 @@ static void note_lock(QosOp *op)
     else
         request->holds_lock =
             op->locks_directory || qos_openers_has_others(op->fs->openers, op->locks, request->job);
+    if (request->fills_cache && qos_coherence_is_dropping(op->fs, op->locks))
+        request->holds_lock = TRUE;
     if (op->locks_directory && request->opcode != QOS_OP_GETATTR)
         request->is_prepaid =
             qos_tolls_use(op->fs->tolls, op->locks, fuse_req_ctx(op->fuse)->pid, request->opcode);
@@ -286,6 +307,7 @@ static gboolean keep(QosOp *op)
         op->park(op);
     if (op->entry.request.data > 0)
         qos_ring_drop_data();
+    op->is_kept = TRUE;
     return place != QOS_KEEP_NOWHERE;
 }
 
@@ -302,6 +324,24 @@ static void refuse(QosOp *op)
     cancel(&op->entry, ENOMEM);
 }
 
+static void join_watch(QosOp *op)
+{
+    op->is_watched = op->fs->interrupts != NULL;
+    if (op->is_watched)
+        qos_interrupts_watch(op->fs->interrupts, op);
+}
+
+void qos_op_keep(QosOp *op, gboolean is_watched)
+{
+    if (!op->is_kept && op->park != NULL)
+        op->park(op);
+    if (!op->is_kept && op->entry.request.data > 0)
+        qos_ring_drop_data();
+    op->is_kept = TRUE;
+    if (is_watched)
+        join_watch(op);
+}
+
 /* Leaves it to the gate, unless it has come due meanwhile. */
 static void park(QosOp *op)
 {
@@ -315,8 +355,7 @@ static void park(QosOp *op)
         refuse(op);
         return;
     }
-    if (fs->interrupts != NULL)
-        qos_interrupts_watch(fs->interrupts, op);
+    join_watch(op);
     if (qos_gate_park(fs->gate, &op->entry))
         run_entries(&op->entry);
     else if (lock != 0 && qos_openers_has_others(fs->openers, lock, job))
@@ -327,6 +366,7 @@ static void enter(QosOp *op)
 {
     gboolean may_run;
 
+    qos_coherence_begin(op);
     if (op->prepare != NULL)
         op->prepare(op);
     if (!op->is_urgent)

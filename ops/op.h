@@ -36,6 +36,7 @@ typedef struct QosOp QosOp;
 typedef struct QosInode QosInode;       /* ops/inode.h */
 typedef struct QosHandle QosHandle;     /* ops/handle.h */
 typedef struct QosOpenFile QosOpenFile; /* ops/openers.h */
+typedef struct QosClaim QosClaim;       /* ops/coherence.c */
 
 typedef enum {
     QOS_REPLY_ERROR, /* only a status: 0 */
@@ -98,7 +99,8 @@ struct QosOp {
     QosCaller *caller; /* identity and job; a reference */
     QosHandle *handle; /* NULL, or what the operation works on; a reference */
     int (*run)(QosOp *op);
-    int result;                 /* of what was run before its turn */
+    int result;                 /* of run() */
+    gboolean has_run;           /* in its turn */
     void (*prepare)(QosOp *op); /* NULL, or called once the caller is known */
     void (*park)(QosOp *op);    /* NULL, or moves borrowed arguments; called without locks */
     void (*clear)(QosOp *op);   /* NULL, or frees what the operation added to the struct */
@@ -106,12 +108,17 @@ struct QosOp {
     QosReply reply;
     char *room; /* behind the struct, for copies: qos_op_strdup, qos_op_memdup */
     gsize room_left;
-    GSList *strings;  /* copies that found no room there */
-    fuse_ino_t locks; /* 0, or the file or directory of which the kernel holds a lock for it */
+    GSList *strings;       /* copies that found no room there */
+    fuse_ino_t node;       /* what it works on, or in; 0: nothing that others could change */
+    fuse_ino_t other_node; /* link: the file; rename: the new parent; else 0 */
+    QosClaim *claim;       /* NULL, or its credits: ops/coherence.h */
+    fuse_ino_t locks;      /* 0, or the file or directory of which the kernel holds a lock for it */
     gboolean locks_directory;       /* or symbolic link: other jobs may always want it */
     const QosOpenFile *locked_file; /* NULL, or `locks` as one of the operation's handles has it */
     gboolean is_urgent;
     gboolean parked;      /* it was, or it is about to be */
+    gboolean is_kept;     /* nothing of it lies in a reader's buffer */
+    gboolean is_watched;  /* by ops/interrupt.h */
     QosWatch watch;       /* on the list of ops/interrupt.h */
     QosNameless nameless; /* while its caller is being named */
 };
@@ -132,6 +139,10 @@ void qos_op_lock_directory(QosOp *op, fuse_ino_t ino);
 void qos_op_submit(QosOp *op);
 /* For what waits for no token (release, flush): its cost is debt. */
 void qos_op_submit_urgent(QosOp *op);
+
+/* It is going to wait: moves what lies in the reader's buffer. With `is_watched` its caller may be
+ * killed meanwhile. */
+void qos_op_keep(QosOp *op, gboolean is_watched);
 
 /* This thread's buffer of at least `size` bytes, for a reply made in this thread; valid until the
  * next call. */

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "ops/coherence.h"
 #include "ops/control.h"
 #include "ops/handle.h"
 #include "ops/operations.h"
@@ -32,13 +33,13 @@ static OpenOp *open_op_new(fuse_req_t request, fuse_ino_t ino, struct fuse_file_
 {
     OpenOp *op = qos_op_new(request, sizeof(*op), opcode, run);
 
-    op->ino = ino;
+    op->ino = op->op.node = ino;
     op->op.reply.info = *info;
     return op;
 }
 
 /* What the kernel may keep of the file's data. */
-static void set_caching(QosOp *op, const QosHandle *handle)
+static void set_caching(QosOp *op, fuse_ino_t ino, const QosHandle *handle)
 {
     struct fuse_file_info *info = &op->reply.info;
     struct stat stat;
@@ -48,10 +49,15 @@ static void set_caching(QosOp *op, const QosHandle *handle)
     info->keep_cache = FALSE;
     if (info->direct_io)
         return;
-    if (op->fs->config.cache == QOS_CACHE_ALWAYS && !qos_backings_were_used(op->fs->backings))
+    if (op->fs->coherence != NULL) {
+        qos_loan_note_pages(&handle->file);
+        info->keep_cache = qos_coherence_keeps_pages(op, ino);
+    } else if (op->fs->config.cache == QOS_CACHE_ALWAYS &&
+               !qos_backings_were_used(op->fs->backings)) {
         info->keep_cache = TRUE;
-    else if (fstat(handle->fd, &stat) == 0)
+    } else if (fstat(handle->fd, &stat) == 0) {
         info->keep_cache = qos_loan_is_unchanged(&handle->file, &stat);
+    }
 }
 
 /* Whether each close() is to be told. Where the file may be mapped for writing, it is: that is when
@@ -62,7 +68,8 @@ static gboolean wants_flush(const QosOp *op, const QosHandle *handle)
            qos_loan_wants_flush(&handle->file);
 }
 
-/* TRUE where the opener's job is exempt from all that this open allows. */
+/* TRUE where the opener's job is exempt from all that this open allows. With a lock server the
+ * daemon must hear of what is read and written. */
 static gboolean is_exempt(QosOp *op)
 {
     static const QosOpcodeSet allowed[] = {
@@ -72,7 +79,7 @@ static gboolean is_exempt(QosOp *op)
     };
     guint mode = (guint)op->reply.info.flags & O_ACCMODE;
 
-    return mode < G_N_ELEMENTS(allowed) &&
+    return op->fs->coherence == NULL && mode < G_N_ELEMENTS(allowed) &&
            qos_gate_passes_through(op->fs->gate, &op->entry.request, allowed[mode]);
 }
 
@@ -127,7 +134,7 @@ static int reply_open(QosOp *op, fuse_ino_t ino, int fd, QosLoan *file)
         error = qos_attr_kill_privileges(fd);
     if (op->fs->config.no_atime)
         qos_handle_spare_atime(handle);
-    set_caching(op, handle);
+    set_caching(op, ino, handle);
     info->noflush = !wants_flush(op, handle);
     if (error == 0)
         error = set_backing(op, handle);
@@ -208,7 +215,7 @@ static int reply_create(QosOp *op, int fd)
     }
     op->reply.kind = QOS_REPLY_CREATE;
     op->reply.entry = entry;
-    qos_entry_set_timeouts(op->fs, &op->reply.entry);
+    qos_entry_set_timeouts(op, &op->reply.entry);
     return 0;
 }
 
@@ -243,6 +250,9 @@ static int create_file(int parent, const OpenOp *create)
             return fd;
         if (errno != EEXIST || (flags & O_EXCL) != 0)
             return -errno;
+        /* Credits were taken for a new file: the kernel is to look again, and open it. */
+        if (create->op.fs->coherence != NULL)
+            return -ESTALE;
         fd = open_existing(parent, create->name, flags);
         if (fd != -ENOENT)
             return fd;

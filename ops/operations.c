@@ -6,6 +6,8 @@
  */
 #include "ops/operations.h"
 
+#include "ops/coherence.h"
+
 #define MAX_WRITE (1u << 20)
 /* Parked read-ahead must not block other jobs' (fuse.md, "Parking a request"). */
 #define MAX_BACKGROUND 65535 /* the kernel's own bound */
@@ -48,7 +50,9 @@ static void init(void *user_data, struct fuse_conn_info *connection)
     /* A node id is one file for ever, and so one target. */
     if (fs->config.cache != QOS_CACHE_NONE)
         fuse_set_feature_flag(connection, FUSE_CAP_CACHE_SYMLINKS);
-    if (fs->config.cache == QOS_CACHE_ALWAYS)
+    if (fs->coherence != NULL)
+        qos_coherence_meet_kernel(fs->coherence, connection->proto_minor);
+    else if (fs->config.cache == QOS_CACHE_ALWAYS)
         fuse_unset_feature_flag(connection, FUSE_CAP_AUTO_INVAL_DATA);
     connection->max_write = MAX_WRITE;
     connection->max_background = MAX_BACKGROUND;

@@ -19,7 +19,7 @@ void qosfs_op_statfs(fuse_req_t request, fuse_ino_t ino);
 
 /* How long the kernel may believe the attributes of `ino`, in s: not at all where there is a toll.
  */
-double qos_attr_timeout(const QosFs *fs, fuse_ino_t ino);
+double qos_attr_timeout(QosOp *op, fuse_ino_t ino);
 
 /* Takes the suid bit, and the sgid bit of a program, from the file `fd` (open or O_PATH): for a
  * caller without CAP_FSETID whose identity is root's; for others the store does it. 0 or -errno. */
@@ -40,8 +40,8 @@ void qosfs_op_rmdir(fuse_req_t request, fuse_ino_t parent, const char *name);
 void qosfs_op_rename(fuse_req_t request, fuse_ino_t parent, const char *name, fuse_ino_t new_parent,
                      const char *new_name, unsigned flags);
 
-/* Sets how long the kernel may believe an entry. */
-void qos_entry_set_timeouts(const QosFs *fs, struct fuse_entry_param *entry);
+/* Sets how long the kernel may believe an entry of the directory that `op` works in. */
+void qos_entry_set_timeouts(QosOp *op, struct fuse_entry_param *entry);
 
 /* --- open.c --- */
 void qosfs_op_open(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info *info);

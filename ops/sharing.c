@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "core/wire.h"
+#include "ops/coherence.h"
 
 void qos_sharing_config_clear(QosSharingConfig *config)
 {
@@ -64,13 +65,18 @@ static void drop(const QosResource *resource, const QosCredit *credit, gpointer 
 {
     QosFs *fs = arg;
 
-    /* Nothing is cached under it. */
-    qos_lockclient_release(fs->lockclient, resource, credit);
+    if (resource->type == QOS_RESOURCE_INODES)
+        qos_coherence_forget(fs->coherence, resource, credit, FALSE);
+    else
+        qos_lockclient_release(fs->lockclient, resource, credit);
 }
 
-static void lost(const QosResource *resource G_GNUC_UNUSED, const QosCredit *credit G_GNUC_UNUSED,
-                 gpointer arg G_GNUC_UNUSED)
+static void lost(const QosResource *resource, const QosCredit *credit, gpointer arg)
 {
+    QosFs *fs = arg;
+
+    if (resource->type == QOS_RESOURCE_INODES)
+        qos_coherence_forget(fs->coherence, resource, credit, TRUE);
 }
 
 static void changed(gboolean is_up, gpointer arg)

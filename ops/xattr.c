@@ -23,7 +23,7 @@ static XattrOp *xattr_op_new(fuse_req_t request, fuse_ino_t ino, const char *nam
 {
     XattrOp *op = qos_op_new(request, sizeof(*op), opcode, run);
 
-    op->ino = ino;
+    op->ino = op->op.node = ino;
     op->name = name == NULL ? NULL : qos_op_strdup(&op->op, name);
     return op;
 }

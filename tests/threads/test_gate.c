@@ -215,6 +215,38 @@ static void test_rules_expire_by_themselves(void)
     qos_gate_free(shared.gate);
 }
 
+/* An entry that has its slot, and waits for something else without a thread. */
+static TestEntry *enter_and_wait(Shared *shared)
+{
+    TestEntry *entry = new_entry(shared, "waits");
+    g_assert_true(qos_gate_enter(shared->gate, &entry->entry));
+    return entry;
+}
+
+static void test_what_is_resumed_runs(void)
+{
+    Shared shared = {.gate = qos_gate_new(&qos_policy_fifo, 4, QOS_NEVER)};
+    QosSchedState state;
+
+    g_assert_cmpint(qos_gate_start(shared.gate), ==, 0);
+    for (gint i = 1; i <= 100; i++) {
+        TestEntry *entry = enter_and_wait(&shared);
+        qos_gate_state(shared.gate, &state);
+        g_assert_cmpint((gint)state.running, ==, 1); /* it keeps its slot */
+        qos_gate_resume(shared.gate, &entry->entry);
+        wait_for_runs(&shared, i);
+        do
+            qos_gate_state(shared.gate, &state);
+        while (state.running > 0);
+    }
+    TestEntry *late = enter_and_wait(&shared);
+    qos_gate_stop(shared.gate);
+    qos_gate_resume(shared.gate, &late->entry); /* nobody is left to run it */
+    qos_gate_stop(shared.gate);
+    g_assert_cmpint(shared.cancelled, ==, 1);
+    qos_gate_free(shared.gate);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -225,6 +257,7 @@ int main(int argc, char **argv)
     g_test_add_func("/gate/changes-under-load", test_changes_under_load);
     g_test_add_func("/gate/stop-answers-what-waits", test_stop_answers_what_waits);
     g_test_add_func("/gate/cancel-frees-the-place", test_cancel_frees_the_place);
+    g_test_add_func("/gate/what-is-resumed-runs", test_what_is_resumed_runs);
     g_test_add_func("/gate/rules-expire-by-themselves", test_rules_expire_by_themselves);
     return g_test_run();
 }

@@ -1,0 +1,78 @@
+/*
+ * What the kernel may cache of a store that other mounts change too, with a lock server
+ * (docs/coherence.md).
+ *
+ * A credit on an inode covers all that the kernel keeps of it: attributes, ACLs, pages, and of a
+ * directory the names, also those that are not there. What an operation lets the kernel keep it
+ * does under a read credit; what it changes in the store, under a write credit. The table in
+ * coherence.c says which operation needs what. An operation takes its credits when the gate has let
+ * it go, in the order of resources, looks at the store, replies, and puts them: what nobody else
+ * wants is taken again without a message.
+ *
+ *     qos_coherence_begin()    it is here; in the gate it may wait for a token
+ *     qos_coherence_enter()    takes what is known to be needed        may have to wait
+ *     run()                    may qos_coherence_touch() further files
+ *     qos_coherence_settle()   takes the write credits of these        may have to wait
+ *     reply
+ *     qos_coherence_leave()    puts everything; also of one that was cancelled
+ *
+ * To take a write credit after the change does as well as before, as long as it is before the
+ * reply: who looks meanwhile may see either, and who looks later has forgotten what was. So a file
+ * whose number is known only when its directory is held needs no second look-up.
+ *
+ * An operation that waits holds no thread, but its slot in the store; a worker goes on with it.
+ * Where a credit is not to be had (no server, or it is full) the operation goes on, and what it
+ * replies is not cached.
+ *
+ * Nobody waits in a circle. Whoever has a credit in use is in the store, or waits for one later in
+ * the order; no credit is in use while a request waits for tokens or for pages; and what is called
+ * back is forgotten without waiting for any lock that the kernel holds for a request
+ * (ops/invalidator.h).
+ *
+ * Each function does nothing at once, and says TRUE, where the mount has no lock server.
+ */
+#pragma once
+
+#include "fs/lockclient.h"
+#include "ops/op.h"
+
+typedef struct QosCoherence QosCoherence;
+
+/* Of a mount with a lock client and a session. NULL where its threads cannot be started. */
+QosCoherence *qos_coherence_new(const QosFs *fs);
+/* The kernel speaks FUSE 7.`minor`; before the first request. */
+void qos_coherence_meet_kernel(QosCoherence *coherence, guint minor);
+/* No operation waits any more, and none will; nothing is released to the client. Before
+ * qos_gate_stop(). NULL is allowed. */
+void qos_coherence_stop(QosCoherence *coherence);
+/* Stopped, and the client freed. NULL is allowed. */
+void qos_coherence_free(QosCoherence *coherence);
+
+/* As `drop` and `lost` in QosLockclientConfig, of the resources of inodes. */
+void qos_coherence_forget(QosCoherence *coherence, const QosResource *resource,
+                          const QosCredit *credit, gboolean is_lost);
+
+/* It has come: before the gate. */
+void qos_coherence_begin(QosOp *op);
+/* FALSE: it waits, and is not the caller's any more; the gate resumes it. */
+gboolean qos_coherence_enter(QosOp *op);
+gboolean qos_coherence_settle(QosOp *op);
+/* 0, or the -errno with which it is to end without being run. */
+int qos_coherence_error(const QosOp *op);
+void qos_coherence_leave(QosOp *op);
+
+/* Takes back an operation that waits because its caller is killed; it goes on by the gate, and ends
+ * with -EINTR. FALSE: it does not wait. The caller sees to it that it is not freed meanwhile. */
+gboolean qos_coherence_interrupt(QosOp *op);
+
+/* run() is about to change what `name` in the directory `parent` (O_PATH) is. */
+void qos_coherence_touch(QosOp *op, int parent, const char *name);
+
+/* How long the kernel may keep, in s: the attributes of `ino`, at which run() has looked; the names
+ * in the operation's directory. Only with a lock server. */
+double qos_coherence_attr_timeout(QosOp *op, fuse_ino_t ino);
+double qos_coherence_entry_timeout(const QosOp *op);
+/* Whether the kernel may keep its pages of the file that is being opened. Likewise. */
+gboolean qos_coherence_keeps_pages(QosOp *op, fuse_ino_t ino);
+/* Whether a READ that fills pages of the file must not wait: they are being dropped. */
+gboolean qos_coherence_is_dropping(const QosFs *fs, fuse_ino_t ino);

@@ -1,0 +1,301 @@
+/*
+ * Telling the kernel to forget; ops/invalidator.h tells how.
+ */
+#include "ops/invalidator.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <string.h>
+#include <time.h>
+
+#include "ops/inode.h"
+#include "ops/inode_credit.h"
+
+/* When the kernel, which was told of an inode, still does not know it: a program may wait for the
+ * processor before it takes the answer to its look-up. Beyond the last pause the look-up is taken
+ * to have failed. */
+#define DOUBT_FIRST QOS_MILLISECOND
+#define DOUBT_LAST  (4 * QOS_SECOND)
+/* FUSE 7.44, Linux 6.16. */
+#define EPOCH_MINOR 44
+
+typedef struct {
+    QosResource resource;
+    QosCredit credit;
+    gboolean is_lost;
+} Loss;
+
+typedef struct {
+    fuse_ino_t ino; /* first: the table holds these */
+    QosTime next;
+    QosTime pause;
+} Doubt;
+
+struct QosInvalidator {
+    const QosFs *fs;
+    QosPages *pages;
+    pthread_t thread;
+    GArray *known; /* the thread's: QosKnownInode */
+    gboolean has_epochs;
+    gint doubt_count;     /* atomic */
+    pthread_mutex_t lock; /* everything below */
+    pthread_cond_t changed;
+    GArray *losses;     /* of Loss */
+    GHashTable *doubts; /* of Doubt */
+    gboolean is_stopping;
+};
+
+static gboolean tell(const QosInvalidator *invalidator, fuse_ino_t ino)
+{
+    /* An offset below 0: the attributes alone. */
+    return fuse_lowlevel_notify_inval_inode(invalidator->fs->session, ino, -1, 0) != -ENOENT;
+}
+
+/* --- inodes in doubt --- */
+
+static void doubt(QosInvalidator *invalidator, fuse_ino_t ino)
+{
+    Doubt *one = g_new(Doubt, 1);
+
+    *one = (Doubt){.ino = ino, .next = qos_gate_now() + DOUBT_FIRST, .pause = DOUBT_FIRST};
+    pthread_mutex_lock(&invalidator->lock);
+    g_hash_table_replace(invalidator->doubts, one, one);
+    g_atomic_int_set(&invalidator->doubt_count, (gint)g_hash_table_size(invalidator->doubts));
+    pthread_mutex_unlock(&invalidator->lock);
+}
+
+void qos_invalidator_confirm(QosInvalidator *invalidator, fuse_ino_t ino)
+{
+    guint64 key = ino;
+
+    if (g_atomic_int_get(&invalidator->doubt_count) == 0)
+        return;
+    pthread_mutex_lock(&invalidator->lock);
+    gboolean is_doubted = g_hash_table_contains(invalidator->doubts, &key);
+    pthread_mutex_unlock(&invalidator->lock);
+    if (is_doubted)
+        tell(invalidator, ino);
+}
+
+/* Those that are due now; the earliest that is due later. */
+static GArray *due_doubts_locked(QosInvalidator *invalidator, QosTime now, QosTime *ret_next)
+{
+    GArray *due = g_array_new(FALSE, FALSE, sizeof(fuse_ino_t));
+    GHashTableIter iterator;
+    gpointer value;
+
+    *ret_next = QOS_NEVER;
+    g_hash_table_iter_init(&iterator, invalidator->doubts);
+    while (g_hash_table_iter_next(&iterator, NULL, &value)) {
+        const Doubt *one = value;
+
+        if (one->next <= now)
+            g_array_append_val(due, one->ino);
+        else
+            *ret_next = MIN(*ret_next, one->next);
+    }
+    return due;
+}
+
+/* The kernel was told again: whether it knew it. */
+static void settle_doubt_locked(QosInvalidator *invalidator, fuse_ino_t ino, gboolean is_known)
+{
+    guint64 key = ino;
+    Doubt *one = g_hash_table_lookup(invalidator->doubts, &key);
+
+    if (one == NULL)
+        return;
+    one->pause *= 2;
+    one->next = qos_gate_now() + one->pause;
+    if (is_known || one->pause > DOUBT_LAST ||
+        !qos_inodes_is_known(invalidator->fs->inodes, one->ino))
+        g_hash_table_remove(invalidator->doubts, &key);
+    g_atomic_int_set(&invalidator->doubt_count, (gint)g_hash_table_size(invalidator->doubts));
+}
+
+/* Tells again of those that are due; the lock is let go meanwhile. When to look again. */
+static QosTime tell_again_locked(QosInvalidator *invalidator)
+{
+    QosTime next;
+    g_autoptr(GArray) due = due_doubts_locked(invalidator, qos_gate_now(), &next);
+
+    for (guint i = 0; i < due->len; i++) {
+        fuse_ino_t ino = g_array_index(due, fuse_ino_t, i);
+
+        pthread_mutex_unlock(&invalidator->lock);
+        gboolean is_known = tell(invalidator, ino);
+        pthread_mutex_lock(&invalidator->lock);
+        settle_doubt_locked(invalidator, ino, is_known);
+        next = 0;
+    }
+    return next;
+}
+
+/* --- losses --- */
+
+static void forget_inode(QosInvalidator *invalidator, const QosKnownInode *inode)
+{
+    /* First: who is told to ask for the attributes again is to wait for them. */
+    if (inode->has_pages)
+        qos_pages_drop(invalidator->pages, inode->id);
+    if (!tell(invalidator, inode->id) && qos_inodes_is_known(invalidator->fs->inodes, inode->id))
+        doubt(invalidator, inode->id);
+}
+
+/* Those known of what `loss` covers. To one who only reads nothing need be forgotten. */
+static void list_known(QosInvalidator *invalidator, const Loss *loss)
+{
+    const guint group = qos_lockclient_group(invalidator->fs->lockclient);
+    const guint64 base = qos_inode_group_start(&loss->resource, group);
+
+    for (guint i = 0; i < loss->credit.count; i++) {
+        const QosSpan *span = &loss->credit.spans[i];
+
+        if ((loss->is_lost || span->writes) && span->first < group)
+            qos_inodes_list(invalidator->fs->inodes, base + span->first,
+                            base + MIN(span->last, group - 1), invalidator->known);
+    }
+}
+
+static void release(QosInvalidator *invalidator, GArray *losses)
+{
+    const QosResourceType *type = qos_resource_type(QOS_RESOURCE_INODES);
+
+    for (guint i = 0; i < losses->len; i++) {
+        Loss *loss = &g_array_index(losses, Loss, i);
+
+        if (!loss->is_lost)
+            qos_lockclient_release(invalidator->fs->lockclient, &loss->resource, &loss->credit);
+        qos_credit_clear(type, &loss->credit);
+    }
+}
+
+/* All that came meanwhile, so that the epoch is raised once for it. */
+static void forget(QosInvalidator *invalidator, GArray *losses)
+{
+    gboolean has_names = FALSE;
+
+    g_array_set_size(invalidator->known, 0);
+    for (guint i = 0; i < losses->len; i++)
+        list_known(invalidator, &g_array_index(losses, Loss, i));
+    for (guint i = 0; i < invalidator->known->len; i++) {
+        const QosKnownInode *inode = &g_array_index(invalidator->known, QosKnownInode, i);
+
+        forget_inode(invalidator, inode);
+        has_names |= inode->is_directory;
+    }
+    if (has_names && invalidator->has_epochs)
+        fuse_lowlevel_notify_increment_epoch(invalidator->fs->session);
+    release(invalidator, losses);
+}
+
+void qos_invalidator_forget(QosInvalidator *invalidator, const QosResource *resource,
+                            const QosCredit *credit, gboolean is_lost)
+{
+    Loss loss = {.resource = *resource,
+                 .credit = qos_credit_copy(qos_resource_type(resource->type), credit),
+                 .is_lost = is_lost};
+
+    pthread_mutex_lock(&invalidator->lock);
+    g_array_append_val(invalidator->losses, loss);
+    pthread_cond_signal(&invalidator->changed);
+    pthread_mutex_unlock(&invalidator->lock);
+}
+
+void qos_invalidator_meet_kernel(QosInvalidator *invalidator, guint minor)
+{
+    invalidator->has_epochs = minor >= EPOCH_MINOR;
+}
+
+gboolean qos_invalidator_forgets_names(const QosInvalidator *invalidator)
+{
+    return invalidator->has_epochs;
+}
+
+/* --- the thread --- */
+
+static void wait_locked(QosInvalidator *invalidator, QosTime until)
+{
+    const struct timespec time = {.tv_sec = until / QOS_SECOND, .tv_nsec = until % QOS_SECOND};
+
+    if (until == QOS_NEVER)
+        pthread_cond_wait(&invalidator->changed, &invalidator->lock);
+    else
+        pthread_cond_timedwait(&invalidator->changed, &invalidator->lock, &time);
+}
+
+static void *work(void *arg)
+{
+    QosInvalidator *invalidator = arg;
+
+    pthread_setname_np(pthread_self(), "invalidator");
+    pthread_mutex_lock(&invalidator->lock);
+    while (!invalidator->is_stopping) {
+        if (invalidator->losses->len == 0) {
+            QosTime next = tell_again_locked(invalidator);
+
+            if (next != 0 && invalidator->losses->len == 0 && !invalidator->is_stopping)
+                wait_locked(invalidator, next);
+            continue;
+        }
+        GArray *losses = invalidator->losses;
+        invalidator->losses = g_array_new(FALSE, FALSE, sizeof(Loss));
+        pthread_mutex_unlock(&invalidator->lock);
+        forget(invalidator, losses);
+        g_array_unref(losses);
+        pthread_mutex_lock(&invalidator->lock);
+    }
+    pthread_mutex_unlock(&invalidator->lock);
+    return NULL;
+}
+
+static void clear(QosInvalidator *invalidator)
+{
+    for (guint i = 0; i < invalidator->losses->len; i++)
+        qos_credit_clear(qos_resource_type(QOS_RESOURCE_INODES),
+                         &g_array_index(invalidator->losses, Loss, i).credit);
+    g_array_unref(invalidator->losses);
+    g_array_unref(invalidator->known);
+    g_hash_table_unref(invalidator->doubts);
+    pthread_cond_destroy(&invalidator->changed);
+    pthread_mutex_destroy(&invalidator->lock);
+    g_free(invalidator);
+}
+
+QosInvalidator *qos_invalidator_new(const QosFs *fs, QosPages *pages)
+{
+    QosInvalidator *invalidator = g_new0(QosInvalidator, 1);
+    pthread_condattr_t attributes;
+
+    invalidator->fs = fs;
+    invalidator->pages = pages;
+    invalidator->known = g_array_new(FALSE, FALSE, sizeof(QosKnownInode));
+    invalidator->losses = g_array_new(FALSE, FALSE, sizeof(Loss));
+    invalidator->doubts = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, g_free);
+    pthread_mutex_init(&invalidator->lock, NULL);
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&invalidator->changed, &attributes);
+    pthread_condattr_destroy(&attributes);
+    if (pthread_create(&invalidator->thread, NULL, work, invalidator) == 0)
+        return invalidator;
+    clear(invalidator);
+    return NULL;
+}
+
+void qos_invalidator_stop(QosInvalidator *invalidator)
+{
+    if (invalidator == NULL)
+        return;
+    pthread_mutex_lock(&invalidator->lock);
+    invalidator->is_stopping = TRUE;
+    pthread_cond_signal(&invalidator->changed);
+    pthread_mutex_unlock(&invalidator->lock);
+    pthread_join(invalidator->thread, NULL);
+}
+
+void qos_invalidator_free(QosInvalidator *invalidator)
+{
+    if (invalidator != NULL)
+        clear(invalidator);
+}

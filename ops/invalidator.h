@@ -1,0 +1,42 @@
+/*
+ * Tells the kernel to forget what is not covered by a credit any more (docs/coherence.md).
+ *
+ * A thread of its own takes what the lock client says is wanted by others, or lost. Of each inode
+ * of it that the kernel knows, the attributes are forgotten; names by raising the mount's epoch,
+ * which outdates all of them at once; and then the credit is released. None of this waits for
+ * anybody: to forget a single name would wait for the lock of its directory, which a CREATE may
+ * hold that itself waits for a credit, and to drop a page for the READ or WRITE that fills it.
+ * So pages are dropped behind the release, by another thread (ops/pages.h).
+ *
+ * A reply that is on its way to the kernel meanwhile does no harm. What it says of attributes and
+ * names is older than the invalidation by the kernel's own count, and not believed. Only of an
+ * inode that the kernel is just being told of for the first time there is no such count: it is in
+ * doubt, and told again until the kernel knows it, by the thread, or by the next operation on it.
+ *
+ * Lock: `lock`; never held while the kernel is told, or the client called.
+ */
+#pragma once
+
+#include "fs/lockclient.h"
+#include "ops/fs.h"
+#include "ops/pages.h"
+
+typedef struct QosInvalidator QosInvalidator;
+
+/* Starts its thread; NULL where that fails. */
+QosInvalidator *qos_invalidator_new(const QosFs *fs, QosPages *pages);
+/* Ends the thread: nothing is forgotten or released any more. NULL is allowed. */
+void qos_invalidator_stop(QosInvalidator *invalidator);
+/* Stopped. NULL is allowed. */
+void qos_invalidator_free(QosInvalidator *invalidator);
+
+/* The credit is to be released when what is cached under it is forgotten; or, with `is_lost`, is
+ * gone already. Any thread; does not block. */
+void qos_invalidator_forget(QosInvalidator *invalidator, const QosResource *resource,
+                            const QosCredit *credit, gboolean is_lost);
+/* An operation on `ino` has come: the kernel knows it. */
+void qos_invalidator_confirm(QosInvalidator *invalidator, fuse_ino_t ino);
+/* The kernel speaks FUSE 7.`minor`; before the first request. */
+void qos_invalidator_meet_kernel(QosInvalidator *invalidator, guint minor);
+/* FALSE: the kernel (before Linux 6.16) forgets no names, so that it must not keep any. */
+gboolean qos_invalidator_forgets_names(const QosInvalidator *invalidator);

@@ -1,0 +1,39 @@
+/*
+ * Drops the kernel's pages of files that other mounts may have changed (docs/coherence.md).
+ *
+ * To drop a page waits for the READ or WRITE that has it locked, which may itself wait for a credit
+ * that another mount has. So nobody waits for this thread but GETATTR: the kernel, which was told
+ * to forget the attributes, asks for them before it believes a page, and the answer waits until the
+ * old pages are gone. A READ that waits for a token meanwhile goes at once, and one that comes
+ * takes no credit; its pages are dropped too.
+ *
+ * Nor does the kernel's part of it begin while there are such requests: it cannot be interrupted,
+ * so that a daemon that is killed would wait there for its own answer, for ever.
+ *
+ * Lock: `lock`; never held while the kernel is told.
+ */
+#pragma once
+
+#include <fuse_lowlevel.h>
+
+#include "fs/gate.h"
+#include "ops/inode.h"
+
+typedef struct QosPages QosPages;
+
+/* All are borrowed. Starts its thread; NULL where that fails. */
+QosPages *qos_pages_new(struct fuse_session *session, QosGate *gate, QosInodes *inodes);
+/* Resumes what waits, and lets nothing wait any more; NULL is allowed. */
+void qos_pages_stop(QosPages *pages);
+/* Ends the thread. NULL is allowed. */
+void qos_pages_free(QosPages *pages);
+
+/* Drops the pages of `ino` soon. */
+void qos_pages_drop(QosPages *pages, fuse_ino_t ino);
+/* No request keeps pages of some file locked any more. */
+void qos_pages_wake(QosPages *pages);
+/* TRUE until they are dropped. Cheap where there are none to be. */
+gboolean qos_pages_are_old(QosPages *pages, fuse_ino_t ino);
+/* TRUE: they are, and the gate resumes `entry` when they are dropped; it is not the caller's any
+ * more. */
+gboolean qos_pages_await(QosPages *pages, fuse_ino_t ino, QosEntry *entry);

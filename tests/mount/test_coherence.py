@@ -1,0 +1,268 @@
+"""What one mount changes the next call on another sees (docs/coherence.md), and what that costs.
+
+What may be cached is told by counts: of the requests that reach a mount, and of its messages to the lock server.
+"""
+import mmap
+import os
+import signal
+import subprocess
+import threading
+
+from harness import TIMEOUT, running, start_job, wait_until
+
+MESSAGES = ("enqueues", "cancels", "revocations")
+LOCAL = ("getattr", "lookup", "read")  # what the kernel does by itself where it may cache
+
+
+def requests(mount, *names):
+    """How many of these have reached the daemon and are answered."""
+    jobs = mount.state()["jobs"]
+    return sum(job["operations"].get(name, {"samples": 0})["samples"] for job in jobs for name in names or LOCAL)
+
+
+def messages(mount):
+    return sum(mount.state()["server"][name] for name in MESSAGES)
+
+
+def view(folder, *names):
+    """All that a program can see of these."""
+    def look(path):
+        try:
+            about = os.lstat(path)
+        except FileNotFoundError:
+            return None
+        kept = [about.st_mode, about.st_nlink, about.st_uid, about.st_size, about.st_mtime_ns, about.st_ctime_ns]
+        if path.is_dir() and not path.is_symlink():
+            return kept, sorted(set(os.listdir(path)) - {"lost+found"})
+        return kept, path.read_bytes() if path.is_file() else None
+    return {name: look(folder / name) for name in names}
+
+
+def append(path, data):
+    with open(path, "ab") as file:
+        file.write(data)
+
+
+def overwrite(path, data):
+    with open(path, "r+b") as file:
+        file.write(data)
+
+
+NAMES = ("file", "other", "a", "a/file", "a/x", "b", "b/file", "b/x", "link", "new")
+CHANGES = [
+    lambda top: (top / "file").write_text("as long"),
+    lambda top: (top / "file").write_text("shorter or longer"),
+    lambda top: overwrite(top / "file", b"x"),
+    lambda top: append(top / "file", b" and more"),
+    lambda top: os.truncate(top / "file", 3),
+    lambda top: (top / "file").chmod(0o600),
+    lambda top: os.chown(top / "file", 7, 7),
+    lambda top: os.utime(top / "file", (1, 1)),
+    lambda top: os.setxattr(top / "file", "user.name", b"value"),
+    lambda top: os.link(top / "file", top / "a/file"),
+    lambda top: append(top / "a/file", b" by another name"),
+    lambda top: os.rename(top / "a/file", top / "b/file"),
+    lambda top: (top / "b/file").unlink(),
+    lambda top: (top / "new").write_text("new"),
+    lambda top: os.replace(top / "new", top / "other"),
+    lambda top: (top / "new").mkdir(),
+    lambda top: (top / "new").rmdir(),
+    lambda top: (top / "link").symlink_to("file"),
+    lambda top: (top / "link").unlink(),
+    lambda top: (top / "a/x").mkdir(),
+    lambda top: (top / "a/x").rename(top / "b/x"),
+    lambda top: os.rename(top / "b/x", top / "new"),
+    lambda top: os.rmdir(top / "new"),
+]
+
+
+def fill(top):
+    for name in ("a", "b"):
+        (top / name).mkdir()
+    for name in ("file", "other"):
+        (top / name).write_text("as long")
+
+
+def test_each_change_is_seen(cluster):
+    """By mounts that have all of it cached, names that are not there among it."""
+    made = cluster(mounts=3)
+    mounts = made.mounts
+    fill(mounts[0].dir)
+    for number, change in enumerate(CHANGES):
+        for mount in mounts:
+            assert view(mount.dir, *NAMES) == view(made.store.dir, *NAMES), f"before change {number}"
+        change(mounts[number % 3].dir)
+        truth = view(made.store.dir, *NAMES)
+        for mount in (mounts[(number + 1) % 3], mounts[(number + 2) % 3], mounts[number % 3]):
+            assert view(mount.dir, *NAMES) == truth, f"after change {number}"
+
+
+def test_open_files_see_changes(cluster):
+    """By the same descriptor: size, attributes and data, also of a file that is gone."""
+    first, second = (mount.dir for mount in cluster().mounts)
+    (first / "file").write_bytes(b"one" * 4096)
+    with open(second / "file", "rb", buffering=0) as file:
+        for data in (b"two" * 4096, b"three", b"four" * 9000):
+            os.pread(file.fileno(), 16384, 0)
+            (first / "file").write_bytes(data)
+            assert os.fstat(file.fileno()).st_size == len(data)
+            assert os.pread(file.fileno(), 65536, 0) == data
+        times = os.stat(second / "file")
+        overwrite(first / "file", b"F")
+        os.utime(first / "file", ns=(times.st_atime_ns, times.st_mtime_ns))
+        assert os.pread(file.fileno(), 4, 0) == b"Four", "the same size and time, and other data"
+        (first / "file").unlink()
+        assert os.fstat(file.fileno()).st_nlink == 0
+
+
+def test_mapped_files_see_changes(cluster):
+    first, second = (mount.dir for mount in cluster().mounts)
+    (first / "file").write_bytes(b"a" * 8192)
+    with open(second / "file", "r+b") as file, mmap.mmap(file.fileno(), 8192) as memory:
+        assert memory[5000:5001] == b"a"
+        overwrite(first / "file", b"b" * 8192)
+        wait_until(lambda: memory[5000:5001] == b"b", what="the mapping's change")  # no call asks for it
+        memory[0:1] = b"c"
+        memory.flush()
+    assert (first / "file").read_bytes() == b"c" + b"b" * 8191
+
+
+def test_appends_of_two_mounts(cluster):
+    both = cluster().mounts
+    lines = 200
+
+    def write(mount, mark):
+        with open(mount.dir / "log", "ab", buffering=0) as log:
+            for _ in range(lines):
+                log.write(mark * 15 + b"\n")
+    writers = [threading.Thread(target=write, args=pair) for pair in zip(both, (b"1", b"2"))]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    for mount in both:
+        text = (mount.dir / "log").read_bytes().split(b"\n")
+        assert sorted(text) == sorted([b"", *[b"1" * 15] * lines, *[b"2" * 15] * lines])
+
+
+def test_the_kernel_serves_what_is_cached(cluster):
+    """Attributes, names, absent names and data, without a request, as long as nobody changes them."""
+    made = cluster(lease=300)
+    first, second = made.mounts
+    (first.dir / "folder").mkdir()
+    (first.dir / "folder/file").write_text("text")
+
+    def look():
+        (second.dir / "folder/file").stat()
+        assert not (second.dir / "folder/absent").exists()
+        assert (second.dir / "folder/file").read_text() == "text"
+
+    def cost(times):
+        before = requests(second)
+        for _ in range(times):
+            look()
+        return requests(second) - before
+    wait_until(lambda: cost(1) == 0, what="a look that costs nothing")  # what is answered is counted a little later
+    assert cost(100) == 0
+    before = requests(second)
+    (first.dir / "folder/absent").touch()
+    assert (second.dir / "folder/absent").exists()
+    assert requests(second) > before
+
+
+def test_a_lone_mount_asks_once(cluster):
+    """For its neighbourhood, and then no more: what it changes costs no message."""
+    mount, = cluster(mounts=1, lease=300).mounts
+
+    def work(count):
+        for i in range(count):
+            path = mount.dir / f"file{i}"
+            path.write_text("text")
+            os.link(path, mount.dir / f"link{i}")
+            path.chmod(0o600)
+            path.stat()
+            os.rename(path, mount.dir / f"moved{i}")
+            os.unlink(mount.dir / f"link{i}")
+            os.unlink(mount.dir / f"moved{i}")
+    work(1)
+    before = mount.state()["server"]
+    work(100)
+    after = mount.state()["server"]
+    assert after["enqueues"] - before["enqueues"] <= 2  # numbers may run into the next neighbourhood
+    assert all(after[name] == before[name] for name in ("cancels", "revocations"))
+
+
+def test_without_the_server(cluster):
+    """Nothing is cached when the lease is over, so that all is right; with it again, all is as it was."""
+    made = cluster(lease=1)
+    first, second = made.mounts
+    for mount in made.mounts:
+        mount.expects_log("lock server")
+    fill(first.dir)
+    assert view(second.dir, *NAMES) == view(first.dir, *NAMES)
+    made.server.kill()
+    wait_until(lambda: all(mount.state()["server"]["valid"] == 0 for mount in made.mounts), what="the lease's end")
+    for change in CHANGES:
+        change(first.dir)
+        assert view(second.dir, *NAMES) == view(made.store.dir, *NAMES)
+    made.server.start()
+    made.wait_up()
+    (first.dir / "file").write_text("again")
+    assert (second.dir / "file").read_text() == "again"
+    (first.dir / "file").write_text("and again")
+    assert (second.dir / "file").read_text() == "and again"
+
+
+def test_a_stopped_holder(cluster):
+    """It cannot be told: its lease ends, and only then does the change go on; its kernel has forgotten by itself."""
+    made = cluster(lease=2)
+    first, second = made.mounts
+    for mount in made.mounts:
+        mount.expects_log("lock server")
+    made.server.expects_log(".")
+    (first.dir / "file").write_text("old")
+    assert (second.dir / "file").stat().st_size == 3
+    os.kill(second.pid, signal.SIGSTOP)
+    try:
+        (first.dir / "file").write_text("newer")
+        assert (first.dir / "file").read_text() == "newer"
+    finally:
+        os.kill(second.pid, signal.SIGCONT)
+    assert (second.dir / "file").read_text() == "newer"
+    assert (second.dir / "file").stat().st_size == 5
+
+
+def test_who_waits_for_a_stopped_holder(cluster):
+    """May be killed, and does not keep the mount from ending."""
+    made = cluster(lease=60)
+    first, second = made.mounts
+    (first.dir / "file").write_text("old")
+    assert (second.dir / "file").stat().st_size == 3
+    os.kill(second.pid, signal.SIGSTOP)
+    try:
+        for kill in (True, False):
+            before = first.state()["server"]["misses"]
+            with running(start_job(1, "truncate", "-s", "1", first.dir / "file", stderr=subprocess.PIPE)) as program:
+                wait_until(lambda b=before: first.state()["server"]["misses"] > b, what="its request")
+                if kill:
+                    program.kill()
+                else:
+                    first.kill(signal.SIGTERM)
+                assert program.wait(TIMEOUT) != 0
+                program.stderr.close()
+    finally:
+        os.kill(second.pid, signal.SIGCONT)
+    assert (second.dir / "file").read_text() == "old"
+
+
+def test_a_killed_holder(cluster):
+    made = cluster(lease=2)
+    first, second = made.mounts
+    made.server.expects_log(".")
+    (first.dir / "file").write_text("old")
+    assert (second.dir / "file").read_text() == "old"
+    second.kill()
+    (first.dir / "file").write_text("newer")
+    third = made.add()
+    made.wait_up(third)
+    assert (third.dir / "file").read_text() == "newer"
