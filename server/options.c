@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "core/wire.h"
+#include "server/tunable.h"
 
 #define GROUP_OF_FILE    "server"
 
@@ -303,8 +304,7 @@ static gboolean complete(QosServerOptions *options, GError **error)
     if (options->listen->len == 0 && !set(options, "listen", LISTEN_DEFAULT, error))
         return FALSE;
     if (options->pool.hard_limit == 0)
-        options->pool.hard_limit =
-            MIN(options->pool.limit + options->pool.limit / 4, QOS_POOL_BYTES_MAX);
+        options->pool.hard_limit = qos_server_hard_limit(options->pool.limit);
     if (files % 3 != 0) {
         qos_set_error(error, EINVAL, "of tls-ca, tls-cert and tls-key some are missing");
         return FALSE;

@@ -20,6 +20,7 @@ WRONG = {
     "--allow-uid=root": "allow-uid",
     "--limit=much": "limit: ",
     "--limit=2T": "pool of credits",
+    "--limit=8000P": "pool of credits",
     "--hard-limit=1": "the hard limit must be from the limit",
     "--law=martial": 'law: "martial" is neither steady nor hld',
     "--lease=0s": "lease: 0s is not within 1.00 s and 1 h 0 m",
