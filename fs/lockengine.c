@@ -8,8 +8,8 @@
 
 #include "base/error.h"
 
-/* What a server counts for a credit, about: one span of a group of inodes, and its resource. */
-#define CREDIT_BYTES    256
+/* What a server counts for a credit, with its resource and one span. */
+#define CREDIT_BYTES    240
 #define SERVERS_SHIFT   8
 #define SHRINK_EVERY    QOS_SECOND
 #define EVICT_WHEN_FULL 32         /* credits, each time that the server has no room for another */
