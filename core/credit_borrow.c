@@ -128,6 +128,7 @@ void qos_session_lose(QosOwner *owner, QosTime now)
             continue;
         qos_peer_close(peer);
         qos_peer_forget(owner, peer);
+        qos_peer_keep_record(owner, peer, now);
         drop_requests(owner, &peer->requests, now);
     }
     drop_requests(owner, &owner->requests, now);

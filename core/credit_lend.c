@@ -138,8 +138,10 @@ void qos_grace_end(QosOwner *owner, QosTime now)
         gboolean was_awaited = peer->is_awaited;
         peer->is_reclaiming = FALSE;
         peer->is_awaited = FALSE;
-        if (was_awaited && peer->state == QOS_SESSION_NONE)
+        if (was_awaited && peer->state == QOS_SESSION_NONE) {
             qos_peer_forget(owner, peer);
+            qos_peer_keep_record(owner, peer, now);
+        }
     }
     qos_owner_pump_all(owner, now);
 }
@@ -167,8 +169,10 @@ void qos_grace_heard(QosOwner *owner, QosPeer *peer, QosTime now)
 void qos_peer_evict(QosOwner *owner, QosPeer *peer, QosTime now)
 {
     take(owner, peer, peer->hello_flags & QOS_HELLO_LENDS ? G_MAXUINT : EVICTED, now);
-    if (peer->sublets == NULL)
-        qos_peer_forget(owner, peer);
+    if (peer->sublets != NULL)
+        return;
+    qos_peer_forget(owner, peer);
+    qos_peer_keep_record(owner, peer, now);
 }
 
 static void send_welcome(QosOwner *owner, QosPeer *peer)

@@ -123,7 +123,8 @@ struct QosPeer {
     QosTime resend_at, resend_after;
     QosTime acknowledge_at;
 
-    QosTime until;   /* the lease's end: mine of the lender's, or of the borrower's as I count it */
+    QosTime until;   /* the lease's end: mine of the lender's, or of the borrower's as I count it;
+                        without a session, when the record goes; 0: neither */
     guint64 renewed; /* below: the sequence that began the lease */
     QosTime lease;
     QosTime renew_at; /* above */
@@ -291,6 +292,8 @@ gboolean qos_owner_handle(QosOwner *owner, QosPeer *peer, const QosCreditMessage
 /* credit_session.c */
 QosPeer *qos_peer_get(QosOwner *owner, QosOwnerId id);
 void qos_peer_free(QosPeer *peer);
+/* Nothing can refer to it in a lease's time: then it is dropped, if it has no session. */
+void qos_peer_keep_record(QosOwner *owner, QosPeer *peer, QosTime now);
 void qos_peer_clear_queue(QosPeer *peer);
 void qos_packet_unref(QosPacket *packet);
 /* From the first number on. */

@@ -53,6 +53,12 @@ QosPeer *qos_peer_get(QosOwner *owner, QosOwnerId id)
     return peer;
 }
 
+void qos_peer_keep_record(QosOwner *owner, QosPeer *peer, QosTime now)
+{
+    peer->until = qos_time_add(now, owner->config.lease + QOS_LEASE_DRIFT(owner->config.lease));
+    qos_peer_schedule(owner, peer);
+}
+
 void qos_peer_free(QosPeer *peer)
 {
     qos_peer_clear_queue(peer);
@@ -64,10 +70,7 @@ static QosTime due_of(const QosPeer *peer)
     QosTime due = MIN(peer->resend_at, peer->acknowledge_at);
 
     due = MIN(due, peer->renew_at);
-    if (peer->state == QOS_SESSION_OPEN || peer->sublets != NULL ||
-        (peer->is_above && peer->until > 0))
-        due = MIN(due, peer->until);
-    return due;
+    return peer->until > 0 || peer->sublets != NULL ? MIN(due, peer->until) : due;
 }
 
 /* The timer may be early: then the tick finds nothing to do, and sets it right. */
@@ -278,8 +281,10 @@ void qos_owner_receive(QosOwner *owner, QosOwnerId from, const QosCreditMessage 
     QosPeer *peer = g_hash_table_lookup(owner->peers, &from);
 
     qos_session_expire(owner, now);
-    if (peer == NULL && from != owner->config.id && owner->config.lends)
+    if (peer == NULL && from != owner->config.id && owner->config.lends) {
         peer = qos_peer_get(owner, from);
+        qos_peer_keep_record(owner, peer, now);
+    }
     if (peer == NULL || !is_well_formed(message, peer))
         return;
     if (message->type == QOS_MESSAGE_HELLO)
@@ -297,12 +302,19 @@ void qos_owner_receive(QosOwner *owner, QosOwnerId from, const QosCreditMessage 
     qos_peer_schedule(owner, peer);
 }
 
-static void tick_peer(QosOwner *owner, QosPeer *peer, QosTime now)
+/* FALSE: nothing is known of it any more. */
+static gboolean tick_peer(QosOwner *owner, QosPeer *peer, QosTime now)
 {
     if (peer->is_above) {
         qos_session_expire(owner, now);
     } else if (now >= peer->until && (peer->state == QOS_SESSION_OPEN || peer->sublets != NULL)) {
         qos_peer_evict(owner, peer, now);
+    } else if (peer->until > 0 && now >= peer->until) {
+        if (peer->state == QOS_SESSION_NONE && !peer->is_awaited) {
+            qos_peer_forget(owner, peer);
+            return FALSE;
+        }
+        peer->until = 0; /* until it is saved, or the grace ends */
     }
     if (now >= peer->renew_at && peer->state == QOS_SESSION_OPEN) {
         QosCreditMessage message = {.type = QOS_MESSAGE_RENEW};
@@ -317,6 +329,15 @@ static void tick_peer(QosOwner *owner, QosPeer *peer, QosTime now)
     }
     if (now >= peer->acknowledge_at)
         qos_peer_send_bare(owner, peer, QOS_MESSAGE_RENEW, 0);
+    return TRUE;
+}
+
+static void drop_record(QosOwner *owner, QosPeer *peer)
+{
+    const QosOwnerId id = peer->id;
+
+    qos_heap_remove(&owner->timers, &peer->timer);
+    g_hash_table_remove(owner->peers, &id);
 }
 
 void qos_owner_tick(QosOwner *owner, QosTime now)
@@ -329,8 +350,10 @@ void qos_owner_tick(QosOwner *owner, QosTime now)
         qos_owner_flush_lazy(owner, now);
     while ((node = qos_heap_peek(&owner->timers)) != NULL && node->key <= now) {
         QosPeer *peer = (QosPeer *)((char *)node - G_STRUCT_OFFSET(QosPeer, timer));
-        tick_peer(owner, peer, now);
-        qos_heap_update(&owner->timers, node, MAX(due_of(peer), now + 1));
+        if (tick_peer(owner, peer, now))
+            qos_heap_update(&owner->timers, node, MAX(due_of(peer), now + 1));
+        else
+            drop_record(owner, peer);
     }
 }
 

@@ -245,10 +245,49 @@ static void test_extents(void)
     lender_clear(&lender);
 }
 
+/* Each start of a mount is another borrower: of those that have gone nothing is kept. */
+static void test_records(void)
+{
+    const QosCreditMessage hello = {.type = QOS_MESSAGE_HELLO, .session = 1};
+    QosOwnerConfig config;
+    QosOutput output;
+    guint forgotten = 0;
+
+    qos_owner_config_init(&config, 1, 1);
+    config.lends = TRUE;
+    QosOwner *root = qos_owner_new(&config, NULL, 0, QOS_SECOND);
+    for (QosOwnerId id = 100; id < 100 + MANY; id++) {
+        qos_owner_receive(root, id, &hello, QOS_SECOND);
+        while (qos_owner_output(root, &output)) {
+            if (output.kind == QOS_OUTPUT_SAVE && output.peer % 2 == 0)
+                qos_owner_saved(root, output.peer, QOS_SECOND);
+        }
+    }
+    g_assert_cmpuint(g_hash_table_size(root->peers), ==, MANY);
+    for (guint i = 0; i < 10 * MANY && qos_owner_next(root) != QOS_NEVER; i++) {
+        qos_owner_tick(root, qos_owner_next(root));
+        while (qos_owner_output(root, &output))
+            forgotten += output.kind == QOS_OUTPUT_FORGET;
+    }
+    g_assert_cmpuint(forgotten, ==, MANY / 2);
+    g_assert_cmpuint(g_hash_table_size(root->peers), ==, MANY / 2); /* being saved */
+    for (QosOwnerId id = 101; id < 100 + MANY; id += 2)
+        qos_owner_saved(root, id, 100 * QOS_SECOND);
+    for (guint i = 0; i < 10 * MANY && qos_owner_next(root) != QOS_NEVER; i++) {
+        qos_owner_tick(root, qos_owner_next(root));
+        while (qos_owner_output(root, &output))
+            forgotten += output.kind == QOS_OUTPUT_FORGET;
+    }
+    g_assert_cmpuint(forgotten, ==, MANY);
+    g_assert_cmpuint(g_hash_table_size(root->peers), ==, 0);
+    qos_owner_free(root);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/credit-many/books", test_books);
+    g_test_add_func("/credit-many/records", test_records);
     g_test_add_func("/credit-many/readers", test_readers);
     g_test_add_func("/credit-many/upgrade", test_upgrade);
     g_test_add_func("/credit-many/amounts", test_amounts);
