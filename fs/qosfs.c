@@ -37,6 +37,7 @@
 #include "ops/handle.h"
 #include "ops/inode.h"
 #include "ops/interrupt.h"
+#include "ops/locks.h"
 #include "ops/namers.h"
 #include "ops/openers.h"
 #include "ops/root.h"
@@ -302,9 +303,16 @@ static gboolean start_sharing(Mounter *mounter, GError **error)
     QosFs *fs = &mounter->fs;
     const QosSharingConfig *config = &mounter->options.sharing;
 
-    if (config->server)
-        fs->lockclient = qos_sharing_start(fs, mounter->db, config, error);
-    return fs->lockclient || !config->server;
+    if (!config->server)
+        return TRUE;
+    fs->locks = qos_locks_new();
+    fs->lockclient = qos_sharing_start(fs, mounter->db, config, error);
+    if (!fs->lockclient)
+        return FALSE;
+    if (qos_locks_start(fs->locks, fs->lockclient) == 0)
+        return TRUE;
+    qos_set_error(error, EAGAIN, "cannot start a thread");
+    return FALSE;
 }
 
 /* What tells the kernel to forget. */
@@ -380,6 +388,7 @@ static void stop(Mounter *mounter)
 {
     QosFs *fs = &mounter->fs;
 
+    qos_locks_stop(fs->locks);
     qos_namers_stop(fs->namers);
     qos_coherence_stop(fs->coherence);
     if (fs->gate)
@@ -396,6 +405,7 @@ static void stop(Mounter *mounter)
     if (fs->session)
         fuse_session_destroy(fs->session);
     qos_control_free(fs->control);
+    qos_locks_free(fs->locks);
     qos_db_close(mounter->db);
     qos_interrupts_free(fs->interrupts);
     qos_namers_free(fs->namers);

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "core/wire.h"
 #include "ops/coherence.h"
+#include "ops/locks.h"
 
 void qos_sharing_config_clear(QosSharingConfig *config)
 {
@@ -67,6 +68,8 @@ static void drop(const QosResource *resource, const QosCredit *credit, gpointer 
 
     if (resource->type == QOS_RESOURCE_INODES)
         qos_coherence_forget(fs->coherence, resource, credit, FALSE);
+    else if (resource->type == QOS_RESOURCE_EXTENT)
+        qos_locks_drop(fs->locks, resource, credit);
     else
         qos_lockclient_release(fs->lockclient, resource, credit);
 }
@@ -77,12 +80,15 @@ static void lost(const QosResource *resource, const QosCredit *credit, gpointer 
 
     if (resource->type == QOS_RESOURCE_INODES)
         qos_coherence_forget(fs->coherence, resource, credit, TRUE);
+    else if (resource->type == QOS_RESOURCE_EXTENT)
+        qos_locks_lost(fs->locks, resource);
 }
 
 static void changed(gboolean is_up, gpointer arg)
 {
     const QosFs *fs = arg;
 
+    qos_locks_changed(fs->locks, is_up);
     if (is_up)
         g_info("%s: what is cached is valid on all mounts", fs->mountpoint);
     else

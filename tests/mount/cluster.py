@@ -17,6 +17,7 @@ A cluster offers
     .store .server .mounts          a Store, the Server, a list of Mount: see conftest.py
     .add(options="")                one more mount
     .wait_up(*mounts)               until these, or all, have the server's credit
+    .expects_trouble()              the logs may tell of absent peers and ended leases
     .cut(mount) .mend(mount)        with tcp: takes the mount's network away, and gives it back
 The server
     .socket .database .pid          paths; the process id, which changes with start()
@@ -220,6 +221,12 @@ class Cluster:
     def wait_up(self, *mounts):
         for made in mounts or self.mounts:
             wait_until(lambda made=made: made.state()["server"]["state"] == "up", what="the mount's session")
+
+    def expects_trouble(self):
+        """Mounts and server may complain of one another's absence."""
+        self.server.expects_log("warning")
+        for made in self.mounts:
+            made.expects_log("lock server .* is tried again|locks of a file are lost")
 
     def cut(self, made):
         self._network.switch(self._namespaces[made], False)

@@ -1,0 +1,366 @@
+"""fcntl and flock locks between processes on different mounts of a store (docs/locks.md)."""
+import contextlib
+import errno
+import fcntl
+import os
+import random
+import signal
+import struct
+import time
+
+import pytest
+
+from harness import is_stopped, wait_until
+from twins import attempt
+
+LEASE = 3  # s, where it has to end
+KINDS = pytest.mark.parametrize("take", [fcntl.lockf, fcntl.flock])
+TRY = fcntl.LOCK_NB
+
+
+def flock_struct(kind, start, length):
+    return struct.pack("hhqqi0q", kind, os.SEEK_SET, start, length, 0)
+
+
+def ofd_lock(file, kind, start, length):
+    """A record lock of the open file, without waiting."""
+    fcntl.fcntl(file, fcntl.F_OFD_SETLK, flock_struct(kind, start, length))
+
+
+def ofd_test(file, kind, start, length):
+    """Whether another has something in the way."""
+    return struct.unpack_from("h", fcntl.fcntl(file, fcntl.F_OFD_GETLK, flock_struct(kind, start, length)))[0]
+
+
+@pytest.fixture
+def pair(cluster):
+    """Two mounts of a store with a file, and the file on each."""
+    def make(**options):
+        both = cluster(**options)
+        (both.store.dir / "file").write_bytes(b"x" * 100)
+        return both, *(mount.dir / "file" for mount in both.mounts)
+    return make
+
+
+@contextlib.contextmanager
+def child(function):
+    """Runs it in a process; yields (pid, ask), where ask() is its result if it has ended, else None."""
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.close(reader)
+            outcome = attempt(function)
+            os.write(writer, str(outcome).encode())
+        finally:
+            os._exit(0)
+    os.close(writer)
+    status = []
+
+    def ask():
+        if not status and os.waitpid(pid, os.WNOHANG)[0] == pid:
+            status.append(os.read(reader, 100).decode())
+        return status[0] if status else None
+    try:
+        yield pid, ask
+    finally:
+        if not status:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+        os.close(reader)
+
+
+def take_and_leave(take, path):
+    def act():
+        with open(path, "r+b") as file:
+            take(file, fcntl.LOCK_EX)
+    return act
+
+
+def wait_asleep(pid):
+    wait_until(lambda: open(f"/proc/{pid}/wchan").read() not in ("0", ""), what="the child's sleep")
+    wait_until(lambda: open(f"/proc/{pid}/stat").read().split()[2] in "SD", what="the child's sleep")
+
+
+def wait_waiting(mount, enqueues):
+    """Until the mount has asked the server once more: then whoever asked waits."""
+    wait_until(lambda: mount.state()["server"]["enqueues"] > enqueues, what="the request")
+
+
+def enqueues_of(mount):
+    return mount.state()["server"]["enqueues"]
+
+
+@KINDS
+def test_who_comes_later_is_refused(pair, take):
+    _, here, there = pair()
+    with open(here, "r+b") as one, open(there, "r+b") as other:
+        take(one, fcntl.LOCK_EX)
+        assert attempt(take, other, fcntl.LOCK_EX | TRY) == errno.EAGAIN
+        assert attempt(take, other, fcntl.LOCK_SH | TRY) == errno.EAGAIN
+        take(one, fcntl.LOCK_SH)
+        assert attempt(take, other, fcntl.LOCK_SH | TRY) is None
+        assert attempt(take, one, fcntl.LOCK_EX | TRY) == errno.EAGAIN
+        take(other, fcntl.LOCK_UN)
+        assert attempt(take, one, fcntl.LOCK_EX | TRY) is None
+    with open(there, "r+b") as other:  # the close was an unlock
+        assert attempt(take, other, fcntl.LOCK_EX | TRY) is None
+
+
+def test_ranges(pair):
+    _, here, there = pair()
+    with open(here, "r+b") as one, open(there, "r+b") as other:
+        fcntl.lockf(one, fcntl.LOCK_EX, 10, 20)
+        assert attempt(fcntl.lockf, other, fcntl.LOCK_EX | TRY, 10, 30) is None
+        assert attempt(fcntl.lockf, other, fcntl.LOCK_SH | TRY, 1, 29) == errno.EAGAIN
+        fcntl.lockf(one, fcntl.LOCK_UN, 5, 20)  # the rest stays
+        assert attempt(fcntl.lockf, other, fcntl.LOCK_EX | TRY, 15, 10) is None
+        assert attempt(fcntl.lockf, other, fcntl.LOCK_EX | TRY, 16, 10) == errno.EAGAIN
+        found = fcntl.fcntl(other, fcntl.F_GETLK, flock_struct(fcntl.F_RDLCK, 20, 10))
+        assert struct.unpack_from("h", found)[0] == fcntl.F_WRLCK
+        found = fcntl.fcntl(other, fcntl.F_GETLK, flock_struct(fcntl.F_RDLCK, 40, 0))
+        assert struct.unpack_from("h", found)[0] == fcntl.F_UNLCK
+
+
+def test_within_one_mount(pair):
+    """What the kernel did by itself the mount does now."""
+    _, here, _ = pair()
+    with open(here, "r+b") as one:
+        fcntl.lockf(one, fcntl.LOCK_EX, 10, 20)
+
+        def act():
+            with open(here, "r+b") as mine:
+                found = struct.unpack("hhqqi0q", fcntl.fcntl(mine, fcntl.F_GETLK, flock_struct(fcntl.F_RDLCK, 0, 0)))
+                return found[0], found[2], found[3], found[4], attempt(fcntl.lockf, mine, fcntl.LOCK_SH | TRY)
+        with child(act) as (_, ask):
+            assert wait_until(ask) == str((fcntl.F_WRLCK, 20, 10, os.getpid(), errno.EAGAIN))
+        open(here, "rb").close()  # closing any descriptor of the file drops the process's locks
+        with child(lambda: fcntl.lockf(open(here, "r+b"), fcntl.LOCK_EX | TRY)) as (_, ask):
+            assert wait_until(ask) == "None"
+
+
+@KINDS
+@pytest.mark.parametrize("place", ["here", "there"])
+def test_waiting_ends_with_the_lock(pair, take, place):
+    both, here, there = pair()
+    waiter = both.mounts[1]
+    with open(here, "r+b") as one:
+        take(one, fcntl.LOCK_EX)
+        before = enqueues_of(waiter)
+        with child(take_and_leave(take, there if place == "there" else here)) as (pid, ask):
+            if place == "there":
+                wait_waiting(waiter, before)
+            wait_asleep(pid)
+            assert ask() is None
+            for mount in both.mounts:
+                os.listdir(mount.dir)  # they go on meanwhile
+            take(one, fcntl.LOCK_UN)
+            assert wait_until(ask, what="the lock") == "None"
+
+
+@KINDS
+def test_locks_end_with_their_process(pair, take):
+    _, here, there = pair()
+    reader, writer = os.pipe()
+
+    def hold():
+        file = open(here, "r+b")
+        take(file, fcntl.LOCK_EX)
+        os.write(writer, b"x")
+        signal.pause()
+    with child(hold) as (pid, _), child(lambda: os.read(reader, 1) and take_and_leave(take, there)()) as (_, ask):
+        wait_until(lambda: attempt(take, open(there, "r+b"), fcntl.LOCK_EX | TRY) == errno.EAGAIN, what="the lock")
+        assert ask() is None
+        os.kill(pid, signal.SIGKILL)
+        assert wait_until(ask, what="the killed process's lock") == "None"
+    os.close(reader)
+    os.close(writer)
+
+
+@KINDS
+def test_a_signal_ends_the_waiting(pair, take):
+    both, here, there = pair()
+
+    def act():
+        def stop(*_):
+            raise InterruptedError(errno.EINTR, "")
+        signal.signal(signal.SIGUSR1, stop)
+        with open(there, "r+b") as file:
+            take(file, fcntl.LOCK_EX)
+    with open(here, "r+b") as one:
+        take(one, fcntl.LOCK_EX)
+        for number, outcome in ((signal.SIGUSR1, str(errno.EINTR)), (signal.SIGKILL, "")):
+            before = enqueues_of(both.mounts[1])
+            with child(act) as (pid, ask):
+                wait_waiting(both.mounts[1], before)
+                os.kill(pid, number)
+                wait_until(lambda: ask() is not None, what="the waiter's end")
+                assert ask() == outcome
+    with open(there, "r+b") as other:  # nobody waits any more, and nothing was granted to the dead
+        assert attempt(take, other, fcntl.LOCK_EX | TRY) is None
+
+
+def test_two_who_want_to_write_what_both_read(pair):
+    """The later one is told at once; across mounts only this deadlock is known."""
+    both, here, there = pair()
+    with open(here, "r+b") as one, open(there, "r+b") as other:
+        fcntl.lockf(one, fcntl.LOCK_SH)
+        fcntl.lockf(other, fcntl.LOCK_SH)
+        before = enqueues_of(both.mounts[1])
+
+        def act():
+            with open(there, "r+b") as file:
+                fcntl.lockf(file, fcntl.LOCK_SH)
+                os.write(writer, b"x")
+                fcntl.lockf(file, fcntl.LOCK_EX)
+        reader, writer = os.pipe()
+        fcntl.lockf(other, fcntl.LOCK_UN)
+        with child(act) as (_, ask):
+            os.read(reader, 1)
+            wait_waiting(both.mounts[1], before)
+            # Which of them the server hears first is open.
+            outcome = attempt(fcntl.lockf, one, fcntl.LOCK_EX)
+            if outcome == errno.EDEADLK:
+                fcntl.lockf(one, fcntl.LOCK_UN)
+            assert {str(outcome), wait_until(ask, what="the other's end")} == {"None", str(errno.EDEADLK)}
+        os.close(reader)
+        os.close(writer)
+
+
+def test_deadlock_within_a_mount(pair):
+    both, here, _ = pair()
+    second = both.mounts[0].dir / "second"
+    second.write_bytes(b"")
+    with open(here, "r+b") as one, open(second, "r+b") as two:
+        fcntl.lockf(one, fcntl.LOCK_EX)
+
+        def act():
+            with open(second, "r+b") as mine:
+                fcntl.lockf(mine, fcntl.LOCK_EX)
+                os.write(writer, b"x")
+                with open(here, "r+b") as theirs:
+                    fcntl.lockf(theirs, fcntl.LOCK_EX)
+        reader, writer = os.pipe()
+        with child(act) as (pid, ask):
+            os.read(reader, 1)
+            wait_asleep(pid)
+            # It may not be in the table yet: then this waits for it, and it is told.
+            outcome = attempt(fcntl.lockf, two, fcntl.LOCK_EX)
+            if outcome == errno.EDEADLK:
+                fcntl.lockf(one, fcntl.LOCK_UN)
+                assert wait_until(ask) == "None"
+            else:
+                assert (outcome, wait_until(ask)) == (None, str(errno.EDEADLK))
+        os.close(reader)
+        os.close(writer)
+
+
+@KINDS
+def test_a_lone_mount_asks_once(pair, take):
+    both, here, _ = pair()
+    with open(here, "r+b") as one:
+        take(one, fcntl.LOCK_EX)
+        take(one, fcntl.LOCK_UN)
+        before = both.mounts[0].state()["server"]
+        for _ in range(100):
+            take(one, fcntl.LOCK_EX)
+            take(one, fcntl.LOCK_UN)
+        after = both.mounts[0].state()["server"]
+    assert [after[name] - before[name] for name in ("enqueues", "cancels")] == [0, 0]
+
+
+def test_a_killed_mount_loses_its_locks(pair):
+    take = fcntl.flock
+    both, here, there = pair(lease=LEASE)
+    one = open(here, "r+b")
+    take(one, fcntl.LOCK_EX)
+    both.expects_trouble()
+    with child(take_and_leave(take, there)) as (_, ask):
+        both.mounts[0].kill()
+        with contextlib.suppress(OSError):
+            one.close()
+        assert wait_until(ask, what="the dead mount's lock") == "None"
+
+
+def test_locks_outlive_the_server(pair):
+    take = fcntl.flock
+    both, here, there = pair(lease=LEASE)
+    both.expects_trouble()
+    with open(here, "r+b") as one, open(there, "r+b") as other:
+        take(one, fcntl.LOCK_EX)
+        with child(take_and_leave(take, there)) as (_, ask):
+            both.server.kill()
+            assert ask() is None
+            both.server.start()
+            both.wait_up()
+            assert attempt(take, other, fcntl.LOCK_EX | TRY) == errno.EAGAIN
+            one.write(b"y")
+            one.flush()
+            assert ask() is None
+            take(one, fcntl.LOCK_UN)
+            assert wait_until(ask, what="the lock") == "None"
+
+
+def test_who_was_stopped_for_too_long_is_told(pair):
+    """It has lost its locks, and does not write as if it had them."""
+    take = fcntl.lockf
+    both, here, there = pair(lease=LEASE)
+    first = both.mounts[0]
+    both.expects_trouble()
+    with open(here, "r+b", buffering=0) as one, open(here, "r+b", buffering=0) as unlocked, open(there, "r+b") as other:
+        take(one, fcntl.LOCK_EX)
+        os.kill(first.pid, signal.SIGSTOP)
+        wait_until(lambda: is_stopped(first.pid), what="the stop")
+        take(other, fcntl.LOCK_EX)  # when the lease is over
+        os.kill(first.pid, signal.SIGCONT)
+        assert attempt(os.pwrite, one.fileno(), b"stale", 0) == errno.EIO
+        assert there.read_bytes() == b"x" * 100
+        both.wait_up()
+        assert attempt(os.pwrite, one.fileno(), b"stale", 0) == errno.EIO
+        assert attempt(os.pwrite, unlocked.fileno(), b"fresh", 0) == 5
+        take(other, fcntl.LOCK_UN)
+        assert attempt(take, unlocked, fcntl.LOCK_EX | TRY) is None  # and goes on with new files
+
+
+# --- against the kernel ---
+
+def random_moves(seed, files, steps):
+    """Locks and unlocks of random files; their outcomes. OFD locks and flock: each open file is an owner."""
+    chance = random.Random(seed)
+    outcomes = []
+    for _ in range(steps):
+        file = chance.choice(files)
+        if chance.random() < 0.2:
+            outcomes.append(attempt(fcntl.flock, file, chance.choice([fcntl.LOCK_SH, fcntl.LOCK_EX, fcntl.LOCK_UN]) | TRY))
+            continue
+        kind = chance.choice([fcntl.F_RDLCK, fcntl.F_WRLCK, fcntl.F_UNLCK, fcntl.F_UNLCK])
+        start, length = chance.randrange(20), chance.choice([0, 1, 2, 5, 10])
+        if kind != fcntl.F_UNLCK and chance.random() < 0.2:
+            outcomes.append(("test", attempt(ofd_test, file, kind, start, length) != fcntl.F_UNLCK))
+        else:
+            outcomes.append(attempt(ofd_lock, file, kind, start, length))
+    return outcomes
+
+
+def play(seed, paths, steps):
+    with contextlib.ExitStack() as stack:
+        return random_moves(seed, [stack.enter_context(open(path, "r+b")) for path in paths], steps)
+
+
+@pytest.mark.parametrize("mounts", [1, 3])
+def test_as_the_kernel_does(cluster, mounts):
+    """Random locks of open files on several mounts end as those of as many on the store do."""
+    some = cluster(mounts=mounts)
+    for name in ("here", "twin"):
+        (some.store.dir / name).write_bytes(b"")
+    seconds = float(os.environ.get("QOSFS_COHERENCE_SECONDS", 0))
+    end = time.monotonic() + seconds
+    seed = int(os.environ.get("QOSFS_SEED", 1))
+    while True:
+        print(f"QOSFS_SEED={seed}")
+        expected = play(seed, [some.store.dir / "twin"] * 6, 400)
+        assert play(seed, [some.mounts[i % mounts].dir / "here" for i in range(6)], 400) == expected
+        assert {None, errno.EAGAIN, ("test", True), ("test", False)} == set(expected)
+        if time.monotonic() >= end:
+            break
+        seed += 1
