@@ -17,7 +17,7 @@
 #define LENT_MAX    9 /* credits of one owner: two borrowers could have 12 */
 #define LEASE       (3 * QOS_SECOND / 2)
 #define RESEND      (50 * QOS_MILLISECOND)
-#define PATIENCE    (QOS_SECOND / 2) /* in which two that wait for each other are told apart */
+#define PATIENCE    QOS_SECOND /* in which two that wait for each other are told apart */
 /* At each of two levels below the root, a lease or grace that has to end, and then the longest
  * interval between two messages that go unanswered. */
 #define SETTLES (2 * (LEASE + QOS_LEASE_DRIFT(LEASE) + 16 * RESEND))
