@@ -81,33 +81,34 @@ def names_below(top):
     return found
 
 
-def compare(some, names, what):
+def compare(some, top, names, what):
     for name in sorted(names):
-        truth = look(some.store.dir / "top" / name)
+        truth = look(some.store.dir / top / name)
         for mount in some.mounts:
-            seen = look(mount.dir / "top" / name)
+            seen = look(mount.dir / top / name)
             assert seen == truth, f"{what}: {name} through mount {some.mounts.index(mount)}"
 
 
 def play(some, twin, seed, until):
-    """One game in a new folder; nothing changes but through the mounts."""
-    (some.mounts[0].dir / "top").mkdir()
+    """One game in a new folder, of which links lead out; nothing changes but through the mounts."""
+    top = f"game-{seed}/top"
+    (some.mounts[0].dir / top).mkdir(parents=True)
     twin.mkdir()
     roamer, double, way = Roamer(twin, seed), Roamer(twin, seed), random.Random(~seed)
     for step in range(STEPS):
         mount = way.choice(some.mounts)
-        roamer.top = mount.dir / "top"
+        roamer.top = mount.dir / top
         outcome = roamer.step()
         what = f"QOSFS_SEED={seed}, step {step}, {outcome} by mount {some.mounts.index(mount)}"
         assert outcome == double.step(), what
-        compare(some, roamer.touched | {os.path.dirname(name) or "." for name in roamer.touched}, what)
+        compare(some, top, roamer.touched | {os.path.dirname(name) or "." for name in roamer.touched}, what)
         if step % WALK_EACH == 0:
-            compare(some, names_below(some.store.dir / "top"), what)
+            compare(some, top, names_below(some.store.dir / top), what)
         if time.monotonic() > until:
             break
     roamer.close()
     double.close()
-    compare(some, names_below(some.store.dir / "top"), f"QOSFS_SEED={seed}, in the end")
+    compare(some, top, names_below(some.store.dir / top), f"QOSFS_SEED={seed}, in the end")
 
 
 @pytest.mark.parametrize("mounts", [2, 4])
@@ -119,7 +120,6 @@ def test_one_after_the_other(cluster, new_store, mounts):
         play(some, new_store().dir / "top", seed, until)
         if not SECONDS or time.monotonic() > until:
             break
-        os.rename(some.mounts[0].dir / "top", some.mounts[0].dir / f"played-{seed}")
         seed += 1
 
 
