@@ -385,6 +385,21 @@ void qos_lockclient_put(QosLockclient *client, QosLockUse *use)
     unlock(client);
 }
 
+gboolean qos_lockclient_has(QosLockclient *client, const QosResource *resource,
+                            const QosCredit *want)
+{
+    QosLockUse use = {0};
+
+    lock(client);
+    const QosTime now = now_of();
+    gboolean has = qos_lockengine_get(client->engine, resource, want, QOS_CREDIT_NON_BLOCK_LOCAL,
+                                      &use, now) == QOS_CREDIT_GRANTED;
+    if (has)
+        qos_lockengine_put(client->engine, &use, now);
+    unlock(client);
+    return has;
+}
+
 gboolean qos_lockclient_withdraw(QosLockclient *client, QosLockUse *use)
 {
     lock(client);

@@ -90,6 +90,11 @@ void qos_lockclient_put(QosLockclient *client, QosLockUse *use);
 /* Takes back one that waits: done will not be called. FALSE: it has been called, or is being. */
 gboolean qos_lockclient_withdraw(QosLockclient *client, QosLockUse *use);
 
+/* Whether `want` could be held at this moment, without asking; if so, it is as a use that is put at
+ * once. */
+gboolean qos_lockclient_has(QosLockclient *client, const QosResource *resource,
+                            const QosCredit *want);
+
 /* What `drop` named is forgotten. */
 void qos_lockclient_release(QosLockclient *client, const QosResource *resource,
                             const QosCredit *credit);

@@ -91,6 +91,14 @@ struct QosClaim {
     GList link; /* in QosCoherence.waiting; data: the operation, or NULL while it is not */
 };
 
+static QosClaim *claim_new(void)
+{
+    QosClaim *claim = g_malloc(sizeof(*claim)); /* quicker than calloc(), as in ops/op.c */
+
+    memset(claim, 0, sizeof(*claim));
+    return claim;
+}
+
 static void add_part(QosClaim *claim, guint64 number, gboolean writes)
 {
     Part *part = claim->parts;
@@ -170,17 +178,15 @@ static void done(QosLockUse *use, QosCreditVerdict verdict)
 static QosCreditVerdict get(QosOp *op, Part *part, guint flags)
 {
     QosLockclient *client = op->fs->lockclient;
-    const QosResourceType *type = qos_resource_type(QOS_RESOURCE_INODES);
     const guint group = qos_lockclient_group(client);
     QosResource resource;
+    QosSpan span;
 
     if (group == 0)
         return QOS_CREDIT_ERROR; /* there was no server yet */
-    QosCredit want = qos_inode_credit(part->number, group, part->writes, &resource);
+    const QosCredit want = qos_inode_credit(part->number, group, part->writes, &resource, &span);
     part->use = (QosLockUse){.hold.user = op, .done = done};
-    QosCreditVerdict verdict = qos_lockclient_get(client, &resource, &want, flags, &part->use);
-    qos_credit_clear(type, &want);
-    return verdict;
+    return qos_lockclient_get(client, &resource, &want, flags, &part->use);
 }
 
 /* From here on the operation may be another thread's at any time. FALSE: the mount ends. */
@@ -286,7 +292,7 @@ gboolean qos_coherence_enter(QosOp *op)
     if (op->claim == NULL) {
         const Needs needs = needs_of(op);
 
-        op->claim = g_new0(QosClaim, 1);
+        op->claim = claim_new();
         add_node(op, op->node, needs.node);
         add_node(op, op->other_node, needs.other);
         qos_invalidator_confirm(coherence->invalidator, op->node);
@@ -382,14 +388,17 @@ static const Part *find_part(const QosClaim *claim, guint64 number)
 }
 
 /* Whether a credit to read the inode was here since the operation had its own; without asking. */
-static gboolean is_here(QosOp *op, guint64 number)
+static gboolean is_here(const QosOp *op, guint64 number)
 {
-    Part part = {.number = number};
+    QosLockclient *client = op->fs->lockclient;
+    const guint group = qos_lockclient_group(client);
+    QosResource resource;
+    QosSpan span;
 
-    if (get(op, &part, QOS_CREDIT_NON_BLOCK_LOCAL) != QOS_CREDIT_GRANTED)
+    if (group == 0)
         return FALSE;
-    qos_lockclient_put(op->fs->lockclient, &part.use);
-    return was_quiet(op->fs->coherence, op->claim);
+    const QosCredit want = qos_inode_credit(number, group, FALSE, &resource, &span);
+    return qos_lockclient_has(client, &resource, &want) && was_quiet(op->fs->coherence, op->claim);
 }
 
 static gboolean is_covered(QosOp *op, fuse_ino_t ino)

@@ -7,14 +7,15 @@
 
 #include "core/resource.h"
 
-/* `group`: inodes a group (fs/lockclient.h). The credit is cleared by the caller. */
+/* `group`: inodes a group (fs/lockclient.h). The credit is `ret_span`, and needs no clearing. */
 static inline QosCredit qos_inode_credit(guint64 number, guint group, gboolean writes,
-                                         QosResource *ret_resource)
+                                         QosResource *ret_resource, QosSpan *ret_span)
 {
     const guint64 name = GUINT64_TO_BE(number / group);
 
     qos_resource_init(ret_resource, QOS_RESOURCE_INODES, &name, sizeof(name));
-    return qos_credit_span(number % group, number % group, writes);
+    *ret_span = (QosSpan){number % group, number % group, writes};
+    return (QosCredit){.spans = ret_span, .count = 1};
 }
 
 /* The number of a group's first inode. */

@@ -60,12 +60,11 @@ static void set_caching(QosOp *op, fuse_ino_t ino, const QosHandle *handle)
     }
 }
 
-/* Whether each close() is to be told. Where the file may be mapped for writing, it is: that is when
- * the kernel writes back what was written so. So it is with locks across mounts, which it ends. */
-static gboolean wants_flush(const QosOp *op, const QosHandle *handle)
+/* Whether the store is to be told of each close(). Where the file may be mapped for writing, it is:
+ * that is when the kernel writes back what was written so. */
+static gboolean wants_flush(const QosHandle *handle)
 {
-    return op->fs->locks != NULL || (op->reply.info.flags & O_ACCMODE) == O_RDWR ||
-           qos_loan_wants_flush(&handle->file);
+    return (handle->flags & O_ACCMODE) == O_RDWR || qos_loan_wants_flush(&handle->file);
 }
 
 /* TRUE where the opener's job is exempt from all that this open allows. With a lock server the
@@ -135,7 +134,8 @@ static int reply_open(QosOp *op, fuse_ino_t ino, int fd, QosLoan *file)
     if (op->fs->config.no_atime)
         qos_handle_spare_atime(handle);
     set_caching(op, ino, handle);
-    info->noflush = !wants_flush(op, handle);
+    /* A close() ends locks, also those that are had across mounts. */
+    info->noflush = op->fs->locks == NULL && !wants_flush(handle);
     if (error == 0)
         error = set_backing(op, handle);
     if (error != 0) {
@@ -344,9 +344,15 @@ static int run_flush(QosOp *op)
 
 void qosfs_op_flush(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info *info)
 {
+    const QosHandle *handle = qos_handle_from(info);
     FlushOp *flush;
 
     if (qos_control_owns(ino)) {
+        fuse_reply_err(request, 0);
+        return;
+    }
+    if (!wants_flush(handle)) { /* it is for the locks alone, and does not reach the store */
+        qos_lock_flush(qos_fs(request), handle, info->lock_owner);
         fuse_reply_err(request, 0);
         return;
     }

@@ -107,6 +107,22 @@ def test_who_comes_later_is_refused(pair, take):
         assert attempt(take, other, fcntl.LOCK_EX | TRY) is None
 
 
+@pytest.mark.parametrize("flags, kind", [(os.O_RDONLY, fcntl.LOCK_SH), (os.O_WRONLY, fcntl.LOCK_EX), (os.O_RDWR, fcntl.LOCK_EX)])
+def test_any_close_ends_record_locks(pair, flags, kind):
+    """That of a copy of the descriptor too, also where it does not concern the store, which is told of none but the last case's."""
+    both, here, there = pair()
+    with open(os.open(here, flags), "rb", buffering=0) as one, open(there, "r+b") as other:
+        fcntl.lockf(one, kind)
+        assert attempt(fcntl.lockf, other, fcntl.LOCK_EX | TRY) == errno.EAGAIN
+        os.close(os.dup(one.fileno()))
+        assert attempt(fcntl.lockf, other, fcntl.LOCK_EX | TRY) is None
+    stats = both.mounts[0].dir / ".qosfs/job_stats"
+    if flags == os.O_RDWR:
+        wait_until(lambda: "flush:" in stats.read_text(), what="the flush")
+    else:
+        assert "flush:" not in stats.read_text()
+
+
 def test_ranges(pair):
     _, here, there = pair()
     with open(here, "r+b") as one, open(there, "r+b") as other:

@@ -443,6 +443,13 @@ static QosCreditVerdict get(User *user, guint number, const QosCredit *want, Use
     return verdict == QOS_CREDIT_WAITING ? end_waiting(use) : verdict;
 }
 
+static gboolean has(User *user, guint number, const QosCredit *want)
+{
+    QosResource resource = inode(number);
+
+    return qos_lockclient_has(user->client, &resource, want);
+}
+
 static void put(User *user, Use *use)
 {
     qos_lockclient_put(user->client, &use->use);
@@ -462,6 +469,7 @@ static void test_two_mounts(void)
     g_assert_cmpint(qos_lockclient_valid(w.users[0].client), ==, 0);
     g_assert_cmpint(get(&w.users[0], 7, &writing, &one), ==, QOS_CREDIT_ERROR);
     put(&w.users[0], &one);
+    g_assert_false(has(&w.users[0], 7, &reading));
     start_server(&w.server);
     for (guint i = 0; i < CLIENTS; i++)
         wait_for(&w.users[i], &w.users[i].ups, 1);
@@ -469,15 +477,20 @@ static void test_two_mounts(void)
     g_assert_cmpuint(qos_lockclient_group(w.users[0].client), ==, 64);
     g_assert_cmpint(get(&w.users[0], 7, &writing, &one), ==, QOS_CREDIT_GRANTED);
     put(&w.users[0], &one);
+    g_assert_true(has(&w.users[0], 7, &writing));
+    g_assert_false(has(&w.users[1], 7, &reading));
     g_assert_cmpint(begin(&w.users[0], 7, &writing, &one), ==, QOS_CREDIT_GRANTED);
     w.users[0].is_stubborn = TRUE;
     g_assert_cmpint(begin(&w.users[1], 7, &writing, &other), ==, QOS_CREDIT_WAITING);
     put(&w.users[0], &one);
     wait_for(&w.users[0], &w.users[0].drops, 1);
     g_assert_false(other.is_done);
+    g_assert_false(has(&w.users[0], 7, &reading)); /* another waits for it */
     qos_lockclient_release(w.users[0].client, &w.users[0].dropped, &w.users[0].credit);
     g_assert_cmpint(end_waiting(&other), ==, QOS_CREDIT_GRANTED);
     put(&w.users[1], &other);
+    g_assert_false(has(&w.users[0], 7, &reading));
+    g_assert_cmpuint(status_of(&w.users[0]).misses, ==, 1);
     QosLockclientStatus status = status_of(&w.users[0]);
     g_assert_cmpint(status.state, ==, QOS_LOCKCLIENT_UP);
     g_assert_cmpstr(status.reason, ==, "");
