@@ -412,16 +412,24 @@ static gboolean is_covered(QosOp *op, fuse_ino_t ino)
     return part != NULL ? part->is_held : is_here(op, number);
 }
 
-double qos_coherence_attr_timeout(QosOp *op, fuse_ino_t ino)
+/* What a change brings the kernel believes whenever it comes to it, also after it was told to
+ * forget. */
+static gboolean is_believed_late(const QosOp *op)
 {
-    gboolean keeps = is_covered(op, ino) && !qos_pages_are_old(op->fs->coherence->pages, ino);
-
-    return keeps ? valid_seconds(op->fs) : 0;
+    return needs_of_opcode[op->entry.request.opcode].node == CHANGES;
 }
 
 gboolean qos_coherence_keeps_pages(QosOp *op, fuse_ino_t ino)
 {
-    return qos_coherence_attr_timeout(op, ino) > 0;
+    return is_covered(op, ino) && !qos_pages_are_old(op->fs->coherence->pages, ino) &&
+           valid_seconds(op->fs) > 0;
+}
+
+double qos_coherence_attr_timeout(QosOp *op, fuse_ino_t ino)
+{
+    gboolean keeps = !is_believed_late(op) && qos_coherence_keeps_pages(op, ino);
+
+    return keeps ? valid_seconds(op->fs) : 0;
 }
 
 double qos_coherence_entry_timeout(const QosOp *op)
@@ -429,7 +437,9 @@ double qos_coherence_entry_timeout(const QosOp *op)
     guint64 number;
     gboolean may_cache;
 
-    if (!qos_invalidator_forgets_names(op->fs->coherence->invalidator) ||
+    /* The kernel counts a listed name from when it comes to it, not from when it asked. */
+    if (op->entry.request.opcode == QOS_OP_READDIR ||
+        !qos_invalidator_forgets_names(op->fs->coherence->invalidator) ||
         !qos_inodes_number(op->fs->inodes, op->node, &number, &may_cache) || !may_cache)
         return 0;
     const Part *part = find_part(op->claim, number);

@@ -16,6 +16,10 @@
  * to have failed. */
 #define DOUBT_FIRST QOS_MILLISECOND
 #define DOUBT_LAST  (4 * QOS_SECOND)
+/* For so long a release waits for it; looked at after a first pause, and then ever later. */
+#define AWAIT_MAX   QOS_SECOND
+#define AWAIT_FIRST (20 * QOS_MICROSECOND)
+#define AWAIT_LAST  QOS_MILLISECOND
 /* FUSE 7.44, Linux 6.16. */
 #define EPOCH_MINOR 44
 
@@ -133,13 +137,34 @@ static QosTime tell_again_locked(QosInvalidator *invalidator)
 
 /* --- losses --- */
 
-static void forget_inode(QosInvalidator *invalidator, const QosKnownInode *inode)
+/* FALSE: the kernel does not know it yet, or not any more. */
+static gboolean forget_inode(QosInvalidator *invalidator, const QosKnownInode *inode)
 {
     /* First: who is told to ask for the attributes again is to wait for them. */
     if (inode->has_pages)
         qos_pages_drop(invalidator->pages, inode->id);
-    if (!tell(invalidator, inode->id) && qos_inodes_is_known(invalidator->fs->inodes, inode->id))
-        doubt(invalidator, inode->id);
+    return tell(invalidator, inode->id) || !qos_inodes_is_known(invalidator->fs->inodes, inode->id);
+}
+
+/* Those of `known` that are left are on their way to the kernel in a reply, which it will believe
+ * when it comes, or FORGET is on its way to us: one of the two shows soon. */
+static void await_known(QosInvalidator *invalidator, GArray *known)
+{
+    const QosTime end = qos_gate_now() + AWAIT_MAX;
+    QosTime pause = AWAIT_FIRST;
+
+    while (known->len > 0 && qos_gate_now() < end) {
+        g_usleep((gulong)(pause / QOS_MICROSECOND));
+        pause = MIN(2 * pause, AWAIT_LAST);
+        for (guint i = known->len; i > 0; i--) {
+            fuse_ino_t ino = g_array_index(known, QosKnownInode, i - 1).id;
+
+            if (tell(invalidator, ino) || !qos_inodes_is_known(invalidator->fs->inodes, ino))
+                g_array_remove_index_fast(known, i - 1);
+        }
+    }
+    for (guint i = 0; i < known->len; i++)
+        doubt(invalidator, g_array_index(known, QosKnownInode, i).id);
 }
 
 /* Those known of what `loss` covers. To one who only reads nothing need be forgotten. */
@@ -178,12 +203,14 @@ static void forget(QosInvalidator *invalidator, GArray *losses)
     g_array_set_size(invalidator->known, 0);
     for (guint i = 0; i < losses->len; i++)
         list_known(invalidator, &g_array_index(losses, Loss, i));
-    for (guint i = 0; i < invalidator->known->len; i++) {
-        const QosKnownInode *inode = &g_array_index(invalidator->known, QosKnownInode, i);
+    for (guint i = invalidator->known->len; i > 0; i--) {
+        const QosKnownInode *inode = &g_array_index(invalidator->known, QosKnownInode, i - 1);
 
-        forget_inode(invalidator, inode);
         has_names |= inode->is_directory;
+        if (forget_inode(invalidator, inode))
+            g_array_remove_index_fast(invalidator->known, i - 1);
     }
+    await_known(invalidator, invalidator->known);
     if (has_names && invalidator->has_epochs)
         fuse_lowlevel_notify_increment_epoch(invalidator->fs->session);
     release(invalidator, losses);

@@ -4,14 +4,17 @@
  * A thread of its own takes what the lock client says is wanted by others, or lost. Of each inode
  * of it that the kernel knows, the attributes are forgotten; names by raising the mount's epoch,
  * which outdates all of them at once; and then the credit is released. None of this waits for
- * anybody: to forget a single name would wait for the lock of its directory, which a CREATE may
+ * a lock: to forget a single name would wait for the lock of its directory, which a CREATE may
  * hold that itself waits for a credit, and to drop a page for the READ or WRITE that fills it.
  * So pages are dropped behind the release, by another thread (ops/pages.h).
  *
  * A reply that is on its way to the kernel meanwhile does no harm. What it says of attributes and
- * names is older than the invalidation by the kernel's own count, and not believed. Only of an
- * inode that the kernel is just being told of for the first time there is no such count: it is in
- * doubt, and told again until the kernel knows it, by the thread, or by the next operation on it.
+ * names is older than the invalidation by the kernel's own count, and not believed; what has no
+ * such count is given no time-out (ops/coherence.c). Only of an inode that the kernel is just being
+ * told of for the first time there is none either: the release waits until the kernel knows it,
+ * which takes a moment, as the operation that found it waits for no credit any more. Where that
+ * takes too long, it is in doubt, and told again until the kernel knows it, by the thread, or by
+ * the next operation on it.
  *
  * Lock: `lock`; never held while the kernel is told, or the client called.
  */
