@@ -22,27 +22,20 @@ static void clear_lazy(QosOwner *owner)
     qos_credit_message_clear(&message);
 }
 
-/* What was asked of the lender, and what it asked, it knows no more. */
-static void forget_dialogue(QosOwner *owner, QosTime now)
+/* What was asked of the lender, and what it asked, it knows no more. Who waits goes on waiting, and
+ * is asked for again in the next session: others may have what stands against it. */
+static void forget_dialogue(QosOwner *owner)
 {
-    GPtrArray *asked = g_ptr_array_new();
-
     clear_lazy(owner);
-    for (QosBook *book = qos_table_next(&owner->table, NULL), *next; book != NULL; book = next) {
-        next = qos_table_next(&owner->table, book);
+    for (QosBook *book = qos_table_next(&owner->table, NULL); book != NULL;
+         book = qos_table_next(&owner->table, book)) {
         if (book->busy == NULL)
             continue;
         book->busy->callback = 0;
         qos_credit_clear(qos_book_type(book), &book->busy->wanted);
-        for (GList *link = book->busy->requests.head; link != NULL; link = link->next) {
-            QosCreditRequest *request = link->data;
-            if (request->asked != 0)
-                g_ptr_array_add(asked, request);
-        }
+        for (GList *link = book->busy->requests.head; link != NULL; link = link->next)
+            ((QosCreditRequest *)link->data)->asked = 0;
     }
-    for (guint i = 0; i < asked->len; i++)
-        qos_request_finish(owner, asked->pdata[i], QOS_CREDIT_ERROR, 0, now);
-    g_ptr_array_unref(asked);
 }
 
 /* After a time in which nothing could be asked or granted. */
@@ -66,7 +59,7 @@ void qos_session_begin(QosOwner *owner, gboolean reclaims, QosTime now)
 
     above->state = QOS_SESSION_HELLO;
     if (reclaims)
-        forget_dialogue(owner, now);
+        forget_dialogue(owner);
     qos_peer_clear_queue(above);
     above->lender = 0;
     above->received = 0;

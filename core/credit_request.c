@@ -168,9 +168,10 @@ static QosCreditVerdict resolve(QosOwner *owner, QosCreditRequest *request, cons
     if (request->flags & QOS_CREDIT_NON_BLOCK_LOCAL || is_deadlocked(request))
         return QOS_CREDIT_DENIED;
     if (is_short && owner->above != NULL) {
-        if (owner->above->state != QOS_SESSION_OPEN)
+        if (!qos_owner_is_alive(owner, now))
             return QOS_CREDIT_ERROR;
-        if (!is_asked_for(request))
+        /* Else a session is about to begin, with which all are asked for, or the lease to end. */
+        if (owner->above->state == QOS_SESSION_OPEN && !is_asked_for(request))
             ask(owner, request, room, now);
         return QOS_CREDIT_WAITING;
     }

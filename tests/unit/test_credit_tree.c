@@ -228,11 +228,12 @@ static void test_server_claims_wait(void)
     g_ptr_array_set_size(c.letters, (gint)c.letters->len - 1);
     get_of(&c, 4, inode(8), writing, 0, &other);
     run(&c, 20 * QOS_MILLISECOND); /* mount 4 learns that it has restarted, and says hello to it */
-    g_assert_cmpint(other.verdict, ==, QOS_CREDIT_ERROR);
+    g_assert_cmpint(other.verdict, ==, QOS_CREDIT_WAITING);
     g_assert_cmpuint(qos_owner_lent(c.nodes[2].owner), ==, 0);
     run(&c, 3 * QOS_SECOND);
     g_assert_nonnull(use.hold.book);
-    g_assert_cmpuint(qos_owner_lent(c.nodes[2].owner), ==, 1);
+    g_assert_cmpint(other.verdict, ==, QOS_CREDIT_GRANTED);
+    g_assert_cmpuint(qos_owner_lent(c.nodes[2].owner), ==, 2);
     cluster_clear(&c);
 }
 
