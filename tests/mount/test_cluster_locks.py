@@ -103,8 +103,8 @@ def test_who_comes_later_is_refused(pair, take):
         assert attempt(take, one, fcntl.LOCK_EX | TRY) == errno.EAGAIN
         take(other, fcntl.LOCK_UN)
         assert attempt(take, one, fcntl.LOCK_EX | TRY) is None
-    with open(there, "r+b") as other:  # the close was an unlock
-        assert attempt(take, other, fcntl.LOCK_EX | TRY) is None
+    with open(there, "r+b") as other:  # the close was an unlock, of which close(2) does not wait for flock's
+        wait_until(lambda: attempt(take, other, fcntl.LOCK_EX | TRY) is None, what="the unlock")
 
 
 @pytest.mark.parametrize("flags, kind", [(os.O_RDONLY, fcntl.LOCK_SH), (os.O_WRONLY, fcntl.LOCK_EX), (os.O_RDWR, fcntl.LOCK_EX)])
