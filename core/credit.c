@@ -321,8 +321,11 @@ gboolean qos_credit_cancel(QosOwner *owner, QosTime now, const QosResource *reso
         return TRUE; /* there is nobody to give it to */
     if (qos_owner_in_grace(owner) || is_used_against(book, theirs))
         return FALSE;
-    if (!qos_book_yield(book, theirs))
+    if (!qos_book_yield(book, theirs)) {
+        if (book->busy != NULL)
+            book->busy->is_user_told = FALSE; /* it will be, of all, when nobody uses it */
         return FALSE;
+    }
     qos_owner_give_back(owner, book, now);
     if (!lazy)
         qos_owner_flush_lazy(owner, now);

@@ -166,19 +166,39 @@ static void serve_shortage(QosOwner *owner, QosBook *book, QosTime now)
         put_off(owner, book, now);
 }
 
-/* What nobody uses of what is wanted goes, though the rest will be used for long. FALSE: the user
- * has been asked to drop it, so that it is too early to say what stays. */
-static gboolean give_part(QosBook *book, QosOwner *owner, gboolean *ret_given)
+/* Of what is wanted, without what stands against those who use it. */
+static QosCredit unused_part(const QosBook *book)
 {
     const QosResourceType *type = qos_book_type(book);
-    const QosBusy *busy = book->busy;
-    QosCredit part = qos_credit_copy(type, &busy->wanted);
-    gboolean is_for_user = owner->config.caches && !busy->has_user_agreed;
+    QosCredit part = qos_credit_copy(type, &book->busy->wanted);
 
     for (const QosSublet *sublet = book->sublets; sublet != NULL; sublet = sublet->next)
         type->yield(&part, &sublet->credit);
     for (const QosHold *hold = book->holds; hold != NULL; hold = hold->next)
         type->yield(&part, &hold->credit);
+    return part;
+}
+
+/* Of a group, what nobody uses goes at once (qos_credit_cancel): who uses one number of it may wait
+ * for a later one, behind the very ones who want this. */
+static void drop_unused(QosOwner *owner, QosBook *book)
+{
+    const QosResourceType *type = qos_book_type(book);
+    QosCredit part = unused_part(book);
+
+    if (type->conflicts(&book->borrowed, &part))
+        qos_book_tell_user(owner, book, &part);
+    qos_credit_clear(type, &part);
+}
+
+/* What nobody uses of what is wanted goes, though the rest will be used for long. FALSE: the user
+ * has been asked to drop it, so that it is too early to say what stays. */
+static gboolean give_part(QosBook *book, QosOwner *owner, gboolean *ret_given)
+{
+    const QosResourceType *type = qos_book_type(book);
+    QosCredit part = unused_part(book);
+    gboolean is_for_user = owner->config.caches && !book->busy->has_user_agreed;
+
     *ret_given = type->conflicts(&book->borrowed, &part);
     if (*ret_given && is_for_user)
         qos_book_tell_user(owner, book, &part);
@@ -240,6 +260,8 @@ void qos_book_serve_callback(QosOwner *owner, QosBook *book, QosTime now)
             answer(owner, book, QOS_CANCEL_BUSY, now);
     } else if (is_long) {
         answer_busy(owner, book, now);
+    } else if (is_held && type->widened && owner->config.caches) {
+        drop_unused(owner, book);
     } else if (is_below_in_grace(book)) {
         put_off(owner, book, now);
     }

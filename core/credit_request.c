@@ -261,8 +261,11 @@ static gboolean is_barred(const QosCreditRequest *request)
         return FALSE;
     if (busy->callback != 0 && type->divisible && !busy->is_busy)
         return TRUE; /* once busy, it takes what comes free before anybody else */
+    /* What is not here of a group is asked for above, where the order is kept: who has one number
+     * in use, and asks for a later one, would wait for itself. */
     if (busy->callback != 0 && (!busy->is_busy || busy->flags & QOS_CREDIT_RESERVE) &&
-        type->conflicts(&request->want, &busy->wanted))
+        type->conflicts(&request->want, &busy->wanted) &&
+        (!type->widened || type->matches(&request->want, &request->book->borrowed)))
         return TRUE;
     for (GList *link = busy->requests.head; link != NULL && link->data != request;
          link = link->next) {

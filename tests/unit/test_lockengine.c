@@ -764,6 +764,51 @@ static void test_memory(void)
 #endif
 }
 
+static QosCreditVerdict get_one(World *w, guint mount, guint place, Use *use)
+{
+    QosCredit want = qos_credit_span(place, place, TRUE);
+    QosResource resource;
+
+    qos_resource_init(&resource, QOS_RESOURCE_INODES, "group", 5);
+    *use = (Use){.use.done = done};
+    use->verdict = qos_lockengine_get(w->mounts[mount].engine, &resource, &want,
+                                      QOS_CREDIT_RESERVE | QOS_CREDIT_WAIT, &use->use, w->now);
+    qos_credit_clear(qos_resource_type(QOS_RESOURCE_INODES), &want);
+    return use->verdict;
+}
+
+/* Two inodes of a group are called back together, and who uses the first waits for the second: that
+ * one goes, and comes back. */
+static void test_group_in_order(void)
+{
+    World w;
+    Use first, second, others_first, others_second;
+
+    init(&w);
+    get_one(&w, 0, 5, &first);
+    pass(&w, QOS_MILLISECOND);
+    g_assert_cmpint(first.verdict, ==, QOS_CREDIT_GRANTED);
+    g_assert_cmpint(get_one(&w, 1, 5, &others_first), ==, QOS_CREDIT_WAITING);
+    g_assert_cmpint(get_one(&w, 1, 6, &others_second), ==, QOS_CREDIT_WAITING);
+    drain_server(&w);
+    while (carry(&w, &w.mounts[1]))
+        drain_server(&w); /* both callbacks reach the first mount, which has not acted yet */
+    g_assert_cmpint(get_one(&w, 0, 6, &second), ==, QOS_CREDIT_WAITING);
+    pass(&w, QOS_SECOND);
+    g_assert_cmpint(others_first.verdict, ==, QOS_CREDIT_WAITING);
+    g_assert_cmpint(others_second.verdict, ==, QOS_CREDIT_GRANTED);
+    g_assert_cmpint(second.verdict, ==, QOS_CREDIT_WAITING);
+    qos_lockengine_put(w.mounts[1].engine, &others_second.use, w.now);
+    pass(&w, QOS_SECOND);
+    g_assert_cmpint(second.verdict, ==, QOS_CREDIT_GRANTED);
+    qos_lockengine_put(w.mounts[0].engine, &second.use, w.now);
+    qos_lockengine_put(w.mounts[0].engine, &first.use, w.now);
+    pass(&w, QOS_SECOND);
+    g_assert_cmpint(others_first.verdict, ==, QOS_CREDIT_GRANTED);
+    qos_lockengine_put(w.mounts[1].engine, &others_first.use, w.now);
+    clear(&w);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -787,5 +832,6 @@ int main(int argc, char **argv)
     g_test_add_func("/lockengine/leave", test_leave);
     g_test_add_func("/lockengine/rubbish", test_rubbish);
     g_test_add_func("/lockengine/memory", test_memory);
+    g_test_add_func("/lockengine/group-in-order", test_group_in_order);
     return g_test_run();
 }
