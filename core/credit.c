@@ -319,11 +319,10 @@ gboolean qos_credit_cancel(QosOwner *owner, QosTime now, const QosResource *reso
     }
     if (owner->above == NULL)
         return TRUE; /* there is nobody to give it to */
-    if (qos_owner_in_grace(owner) || is_used_against(book, theirs))
-        return FALSE;
-    if (!qos_book_yield(book, theirs)) {
+    if (qos_owner_in_grace(owner) || is_used_against(book, theirs) ||
+        !qos_book_yield(book, theirs)) {
         if (book->busy != NULL)
-            book->busy->is_user_told = FALSE; /* it will be, of all, when nobody uses it */
+            book->busy->is_user_told = FALSE; /* it will be again, when who uses it puts it */
         return FALSE;
     }
     qos_owner_give_back(owner, book, now);
