@@ -17,7 +17,7 @@ typedef struct Mount {
     gboolean is_up;
     guint drops, lost, changes;
     QosResource dropped; /* last */
-    QosCredit credit;    /* of modes */
+    QosCredit credit;    /* and what of it */
 } Mount;
 
 typedef struct {
@@ -61,10 +61,12 @@ static void take_events(World *w, Mount *mount)
             break;
         case QOS_LOCKEVENT_DROP:
             mount->drops++;
-            mount->dropped = event.resource;
-            mount->credit = event.credit;
             if (!mount->is_stubborn)
                 qos_lockengine_release(mount->engine, &event.resource, &event.credit, w->now);
+            qos_credit_clear(qos_resource_type(mount->dropped.type), &mount->credit);
+            mount->dropped = event.resource;
+            mount->credit = event.credit;
+            event.credit = (QosCredit){0};
             break;
         case QOS_LOCKEVENT_LOST:
             mount->lost++;
@@ -231,8 +233,11 @@ static void init(World *w)
 
 static void clear(World *w)
 {
-    for (guint i = 0; i < MOUNTS; i++)
-        qos_lockengine_free(w->mounts[i].engine);
+    for (guint i = 0; i < MOUNTS; i++) {
+        Mount *mount = &w->mounts[i];
+        qos_lockengine_free(mount->engine);
+        qos_credit_clear(qos_resource_type(mount->dropped.type), &mount->credit);
+    }
     qos_owner_free(w->server);
     g_hash_table_unref(w->clients);
 }
@@ -809,6 +814,46 @@ static void test_group_in_order(void)
     clear(&w);
 }
 
+/* A drop that was put together before a number of it came into use again is not carried out: it is
+ * told again. */
+static void test_group_used_while_dropped(void)
+{
+    World w;
+    Use first, second, others[4];
+
+    init(&w);
+    get_one(&w, 0, 5, &first);
+    pass(&w, QOS_MILLISECOND);
+    get_one(&w, 1, 5, &others[0]);
+    get_one(&w, 1, 6, &others[1]);
+    pass(&w, QOS_MILLISECOND);
+    g_assert_cmpint(others[1].verdict, ==, QOS_CREDIT_GRANTED);
+    w.mounts[0].is_stubborn = TRUE;
+    get_one(&w, 0, 6, &second);
+    for (guint i = 2; i < 4; i++) { /* the second joins what is to go after the first */
+        get_one(&w, 1, 5 + i, &others[i]);
+        pass(&w, QOS_MILLISECOND);
+    }
+    g_assert_cmpint(second.verdict, ==, QOS_CREDIT_WAITING);
+    qos_lockengine_put(w.mounts[1].engine, &others[1].use, w.now);
+    pass(&w, QOS_MILLISECOND);
+    g_assert_cmpint(second.verdict, ==, QOS_CREDIT_GRANTED);
+    release(&w, 0);
+    release(&w, 0); /* with what is in use */
+    w.mounts[0].is_stubborn = FALSE;
+    qos_lockengine_put(w.mounts[0].engine, &second.use, w.now);
+    pass(&w, QOS_SECOND);
+    for (guint i = 2; i < 4; i++) {
+        g_assert_cmpint(others[i].verdict, ==, QOS_CREDIT_GRANTED);
+        qos_lockengine_put(w.mounts[1].engine, &others[i].use, w.now);
+    }
+    qos_lockengine_put(w.mounts[0].engine, &first.use, w.now);
+    pass(&w, QOS_SECOND);
+    g_assert_cmpint(others[0].verdict, ==, QOS_CREDIT_GRANTED);
+    qos_lockengine_put(w.mounts[1].engine, &others[0].use, w.now);
+    clear(&w);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -833,5 +878,6 @@ int main(int argc, char **argv)
     g_test_add_func("/lockengine/rubbish", test_rubbish);
     g_test_add_func("/lockengine/memory", test_memory);
     g_test_add_func("/lockengine/group-in-order", test_group_in_order);
+    g_test_add_func("/lockengine/group-used-while-dropped", test_group_used_while_dropped);
     return g_test_run();
 }
