@@ -67,8 +67,8 @@ def test_shares_by_weight(store, mount, capped):
     qos = mount(capped(store), FAIR)
     qos.rule("start heavy jobid={heavy} weight=3")
     with readers(qos, heavy=16, light=16):
-        heavy, light = parts(qos, "heavy", "light", count=700)
-    assert heavy == pytest.approx(0.75, abs=0.12)
+        wait_until(lambda: parts(qos, "heavy", "light")[0] == pytest.approx(0.75, abs=0.08),
+                   what="three quarters for the heavy one, while the machine lets both ask for more than they get")
 
 
 def test_paper_allocates_by_weight(store, mount):
