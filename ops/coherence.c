@@ -18,10 +18,12 @@
 
 /* An answer may be as late as that part of what is left of the lease before the kernel starts to
  * count the time for which it may believe it. */
-#define LATE_PART  2
+#define LATE_PART 2
 
-#define PARTS_MAX  2
+#define PARTS_MAX 2
 
+/* From when the kernel has put data into a page until the WRITE is served: a busy machine's. */
+#define SENT_MAX   QOS_SECOND
 #define STOP_PAUSE 1000 /* us: what others do in a moment */
 
 struct QosCoherence {
@@ -311,10 +313,35 @@ gboolean qos_coherence_enter(QosOp *op)
     return TRUE;
 }
 
+/* TRUE where the kernel's pages are not to be believed after a READ or WRITE. Those that were
+ * filled without a credit nobody would call back. And the kernel puts what is written into a page
+ * before it sends the WRITE: if the page was dropped since, and read again before the WRITE was
+ * made, it shows what was there before. */
+static gboolean leaves_old_pages(const QosOp *op)
+{
+    const QosClaim *claim = op->claim;
+
+    if (claim->count == 0 || !claim->parts[0].is_held)
+        return TRUE;
+    return op->entry.request.opcode == QOS_OP_WRITE &&
+           qos_loan_is_refilled(&op->handle->file, qos_gate_now() - SENT_MAX);
+}
+
+/* Before the reply: who asks for the attributes after it is to wait for the drop. */
+static void settle_pages(const QosOp *op)
+{
+    if (op->entry.request.fills_cache)
+        qos_loan_note_refill(&op->handle->file);
+    if (leaves_old_pages(op))
+        qos_pages_drop(op->fs->coherence->pages, op->node);
+}
+
 gboolean qos_coherence_settle(QosOp *op)
 {
     QosClaim *claim = op->claim;
 
+    if (claim != NULL && locks_pages(op))
+        settle_pages(op);
     if (claim == NULL || (!claim->is_settling && claim->touched_count == 0))
         return TRUE;
     if (!claim->is_settling) {
@@ -332,18 +359,11 @@ int qos_coherence_error(const QosOp *op)
     return op->claim != NULL ? op->claim->error : 0;
 }
 
-/* Its pages are not locked any more. Those that were filled without a credit nobody would call
- * back. */
+/* Its pages are not locked any more. */
 static void leave_pages(const QosOp *op)
 {
-    QosPages *pages = op->fs->coherence->pages;
-    const QosClaim *claim = op->claim;
-    gboolean is_covered = claim != NULL && claim->count > 0 && claim->parts[0].is_held;
-
-    if (op->has_run && !is_covered)
-        qos_pages_drop(pages, op->node);
     if (qos_loan_fill(&op->handle->file, -1) == 0)
-        qos_pages_wake(pages);
+        qos_pages_wake(op->fs->coherence->pages);
 }
 
 void qos_coherence_leave(QosOp *op)

@@ -366,6 +366,33 @@ gboolean qos_inodes_is_filling(QosInodes *inodes, fuse_ino_t id)
     return is_filling;
 }
 
+void qos_inodes_note_drop(QosInodes *inodes, fuse_ino_t id, QosTime now)
+{
+    pthread_mutex_lock(&inodes->lock);
+    QosInode *inode = find_by_id_locked(inodes, id);
+    if (inode != NULL) {
+        inode->dropped = now;
+        g_atomic_int_set(&inode->is_refilled, FALSE);
+    }
+    pthread_mutex_unlock(&inodes->lock);
+}
+
+void qos_loan_note_refill(const QosLoan *loan)
+{
+    g_atomic_int_set(&loan->inode->is_refilled, TRUE);
+}
+
+gboolean qos_loan_is_refilled(const QosLoan *loan, QosTime since)
+{
+    pthread_mutex_lock(&loan->inodes->lock);
+    const QosInode *inode = loan->inode;
+    gboolean is_refilled =
+        inode->dropped != 0 && inode->dropped >= since &&
+        (g_atomic_int_get(&inode->is_refilled) || g_atomic_int_get(&inode->filling) > 1);
+    pthread_mutex_unlock(&loan->inodes->lock);
+    return is_refilled;
+}
+
 void qos_loan_note_pages(const QosLoan *loan)
 {
     pthread_mutex_lock(&loan->inodes->lock);

@@ -28,6 +28,8 @@
 #include <glib.h>
 #include <sys/stat.h>
 
+#include "base/time.h"
+
 #define QOS_INODE_FIRST 64
 
 typedef struct QosInodes QosInodes;
@@ -114,6 +116,13 @@ void qos_loan_note_pages(const QosLoan *loan);
 gint qos_loan_fill(const QosLoan *loan, gint change);
 /* Whether there are any. */
 gboolean qos_inodes_is_filling(QosInodes *inodes, fuse_ino_t id);
+/* The kernel is about to drop its pages of the file. */
+void qos_inodes_note_drop(QosInodes *inodes, fuse_ino_t id, QosTime now);
+/* A READ is about to fill pages of the file. */
+void qos_loan_note_refill(const QosLoan *loan);
+/* Whether pages were dropped at `since` or later, and a READ has filled some since, or another
+ * request than the one that asks is about to. */
+gboolean qos_loan_is_refilled(const QosLoan *loan, QosTime since);
 
 /* The inode number to show for file `number` of `device`: unique over all devices below SRC. */
 guint64 qos_inodes_shown(QosInodes *inodes, dev_t device, guint64 number);

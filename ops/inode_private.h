@@ -33,6 +33,7 @@ struct QosInode {
     guint64 id; /* first: the index by id holds these */
     QosInodeKey key;
     gint filling;     /* atomic: see qos_loan_fill() */
+    gint is_refilled; /* atomic: a READ has filled pages since they were dropped */
     gint finds_known; /* atomic; a directory: the last look-up in it was of a warm file */
     /* --- under the table's lock --- */
     guint is_mount_root : 1; /* never changes, like the next */
@@ -40,6 +41,7 @@ struct QosInode {
     guint keeps_fd : 1; /* it has no handle */
     guint is_idle : 1;
     guint has_pages : 1;
+    QosTime dropped; /* when its pages last were; 0: never */
     guint64 lookups;
     guint loans;
     int fd;                /* O_PATH, or -1: cold */

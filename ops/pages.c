@@ -97,8 +97,10 @@ static void try_locked(QosPages *pages, Drop *drop)
     pthread_mutex_unlock(&pages->lock);
     qos_gate_release(pages->gate, drop->ino);
     gboolean is_filling = qos_inodes_is_filling(pages->inodes, drop->ino);
-    if (!is_filling)
+    if (!is_filling) {
+        qos_inodes_note_drop(pages->inodes, drop->ino, qos_gate_now());
         fuse_lowlevel_notify_inval_inode(pages->session, drop->ino, 0, 0);
+    }
     pthread_mutex_lock(&pages->lock);
     if (is_filling || drop->is_again) {
         g_queue_push_tail(&pages->queue, drop);
