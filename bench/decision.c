@@ -33,7 +33,8 @@ static const Case cases[] = {
     {&qos_policy_tbf, 10000, 0, 1, QOS_ADAPT_OFF}, {&qos_policy_tbf, 10000, 1000, 1, QOS_ADAPT_OFF},
     {&qos_policy_fifo, 16, 0, 16, QOS_ADAPT_OFF},  {&qos_policy_tbf, 16, 16, 16, QOS_ADAPT_OFF},
     {&qos_policy_tbf, 1, 0, 1, QOS_ADAPT_FAIR},    {&qos_policy_tbf, 10000, 0, 1, QOS_ADAPT_FAIR},
-    {&qos_policy_tbf, 16, 16, 16, QOS_ADAPT_FAIR},
+    /* None of adapt=fair with many threads: it lets requests wait for shares of a store that takes
+     * no time, and then it is not the decision that is measured. */
 };
 #define CASES G_N_ELEMENTS(cases)
 
