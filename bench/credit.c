@@ -6,9 +6,11 @@
  * "get, cached" is qos_credit_get() and qos_credit_put() of what is cached; "grant" is an owner's
  * part of an uncontended ENQUEUE, from receiving it to handing out the GRANT, the acknowledgement
  * included. Both by the number of credits that there are, up to CREDITS (1,000,000), taken in an
- * order that has nothing to do with memory; printed is CPU time. Then the same of one resource that
- * many read: what a grant costs to one more. Build with -Dbuildtype=release: others check the books
- * after each step.
+ * order that has nothing to do with memory; printed is CPU time. A get reads two lines of memory
+ * one after the other, a slot's and a book's, so that beside it stands what one such read costs on
+ * this machine: of so many lines of 128 bytes, each told by the one before. Then the same of one
+ * resource that many read: what a grant costs to one more. Build with -Dbuildtype=release: others
+ * check the books after each step.
  */
 #include <malloc.h>
 #include <stdio.h>
@@ -127,6 +129,32 @@ static double cached_get(Pair *pair, guint credits)
     return (cpu_now() - start) / ROUND;
 }
 
+/* Reads so many lines, each of which tells which is the next, in one circle. */
+static double dependent_read(guint lines)
+{
+    typedef struct {
+        guint next;
+        guint8 rest[124]; /* as far from the next as books are */
+    } Line;
+    g_autofree Line *all = g_new(Line, lines);
+    g_autoptr(GRand) random = g_rand_new_with_seed(1);
+    guint at = 0;
+
+    for (guint i = 0; i < lines; i++)
+        all[i].next = i;
+    for (guint i = lines - 1; i > 0; i--) { /* Sattolo: one circle */
+        guint other = (guint)g_rand_int_range(random, 0, (gint32)i);
+        guint next = all[i].next;
+        all[i].next = all[other].next;
+        all[other].next = next;
+    }
+    double start = cpu_now();
+    for (guint i = 0; i < ROUND; i++)
+        at = all[at].next;
+    double cost = (cpu_now() - start) / ROUND;
+    return at < lines ? cost : 0; /* `at` is used, lest the reads are left out */
+}
+
 static size_t memory_used(void)
 {
     struct mallinfo2 info = mallinfo2();
@@ -140,8 +168,9 @@ static void print_credits(guint most, double clock_time)
 
     pair_init(&pair);
     size_t before = memory_used();
-    printf("| credits | get and put, cached, ns | grant, ns | memory of both, bytes a credit |\n"
-           "|---|---|---|---|\n");
+    printf(
+        "| credits | get and put, cached, ns | one read, ns | grant, ns | memory of both, bytes a "
+        "credit |\n|---|---|---|---|---|\n");
     for (guint goal = 1000; goal <= most; goal *= 10) {
         double cost = 0;
         guint first = credits;
@@ -151,7 +180,7 @@ static void print_credits(guint most, double clock_time)
         }
         cost = cost / (credits - first) - clock_time;
         double get = cached_get(&pair, credits);
-        printf("| %u | %.0f | %.0f | %.0f |\n", credits, get, cost,
+        printf("| %u | %.0f | %.0f | %.0f | %.0f |\n", credits, get, dependent_read(credits), cost,
                (double)(memory_used() - before) / credits);
     }
     qos_owner_free(pair.mount);
