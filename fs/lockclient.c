@@ -39,6 +39,7 @@ struct QosLockclient {
     int timer;                  /* a timerfd */
     QosPressure *pressure;      /* the thread's */
     _Atomic QosTime until;      /* of the engine, for qos_lockclient_valid() */
+    _Atomic guint losses;       /* not behind `until` */
     _Atomic guint group;
     atomic_bool ends;
     pthread_t thread;
@@ -74,8 +75,10 @@ static void unlock(QosLockclient *client)
                         qos_lockengine_has_events(client->engine);
 
     client->armed = MIN(client->armed, next);
-    atomic_store_explicit(&client->until, qos_lockengine_until(client->engine),
+    atomic_store_explicit(&client->losses, (guint)qos_lockengine_losses(client->engine),
                           memory_order_relaxed);
+    atomic_store_explicit(&client->until, qos_lockengine_until(client->engine),
+                          memory_order_release);
     atomic_store_explicit(&client->group, qos_lockengine_group(client->engine),
                           memory_order_relaxed);
     pthread_mutex_unlock(&client->lock);
@@ -378,6 +381,15 @@ QosCreditVerdict qos_lockclient_convert(QosLockclient *client, const QosCredit *
     return verdict;
 }
 
+QosCreditVerdict qos_lockclient_postpone(QosLockclient *client, QosLockUse *use,
+                                         QosCreditVerdict verdict, QosTime *since)
+{
+    lock(client);
+    verdict = qos_lockengine_postpone(client->engine, use, verdict, since, now_of());
+    unlock(client);
+    return verdict;
+}
+
 void qos_lockclient_put(QosLockclient *client, QosLockUse *use)
 {
     lock(client);
@@ -425,9 +437,14 @@ void qos_lockclient_shrink(QosLockclient *client, double part)
 
 QosTime qos_lockclient_valid(const QosLockclient *client)
 {
-    QosTime until = atomic_load_explicit(&client->until, memory_order_relaxed);
+    QosTime until = atomic_load_explicit(&client->until, memory_order_acquire);
 
     return until == 0 ? 0 : MAX(until - now_of(), 0);
+}
+
+guint qos_lockclient_losses(const QosLockclient *client)
+{
+    return atomic_load_explicit(&client->losses, memory_order_relaxed);
 }
 
 guint qos_lockclient_group(const QosLockclient *client)

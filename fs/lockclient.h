@@ -15,7 +15,7 @@
  * was sent, is never cached there after it was told to forget.
  *
  * Without a lender (never reached, away for longer than its lease) a get gives QOS_CREDIT_ERROR:
- * go on, and cache nothing. qos_lockclient_valid() says for how long what is cached may be used.
+ * cache nothing. qos_lockclient_valid() says for how long what is cached may be used.
  *
  * Thread-safe. One thread, the *link*, owns the socket; one mutex, with nothing taken below it and
  * no callback called under it, guards all else. All callbacks come from the link, without locks;
@@ -37,7 +37,17 @@ typedef struct QosLockUse {
     /* A get or convert that was QOS_CREDIT_WAITING ended: QOS_CREDIT_GRANTED, or as below. From the
      * link, without locks. */
     void (*done)(struct QosLockUse *use, QosCreditVerdict verdict);
+    /* --- the client's: where it is postponed --- */
+    QosTime delay, due;
+    gboolean waits_for_lender;
+    GList link; /* data: the use, NULL while it is not */
 } QosLockUse;
+
+/* So long a change waits for a server that is full, or denies; ... */
+#define QOS_LOCKCLIENT_FULL (30 * QOS_SECOND)
+/* ... and for one that is away, from when the first found none: a mount that was stopped, or cut
+ * off, has found it again by then. Likewise who does not want to wait for a lock. */
+#define QOS_LOCKCLIENT_AWAY (10 * QOS_SECOND)
 
 typedef struct {
     const char *server;      /* "unix:PATH", "HOST:PORT" or "[ADDRESS]:PORT" */
@@ -74,14 +84,24 @@ void qos_lockclient_free(QosLockclient *client);
  *
  *     GRANTED       it is held
  *     WAITING       use->done will be called, perhaps before this returns
- *     DENIED        by another, or by the lender: go on without caching
- *     RETRY         the lender is full: likewise; a file lock may be asked for again
- *     ERROR         there is no lender: likewise
+ *     DENIED        by another, or by the lender
+ *     RETRY         the lender is full
+ *     ERROR         there is no lender
  *
- * A credit on another resource may be lost, and an old one given back, meanwhile.
+ * Of the last three none says that nobody else has cached anything. Who only reads goes on, and
+ * caches nothing; who is to change something calls qos_lockclient_postpone(). A credit on another
+ * resource may be lost, and an old one given back, meanwhile.
  */
 QosCreditVerdict qos_lockclient_get(QosLockclient *client, const QosResource *resource,
                                     const QosCredit *want, guint flags, QosLockUse *use);
+/*
+ * Of one that was refused, with that verdict, and must not go on without. Its user holds nothing
+ * else meanwhile. Returns WAITING: use->done will be called, with QOS_CREDIT_RETRY, when it is to
+ * be asked for again; or the verdict: there is no hope. *since is 0 at first, and kept by the
+ * caller until it has got what it wants.
+ */
+QosCreditVerdict qos_lockclient_postpone(QosLockclient *client, QosLockUse *use,
+                                         QosCreditVerdict verdict, QosTime *since);
 /* Of locks: `want` instead of what is held, which is kept until then (qos_credit_convert). */
 QosCreditVerdict qos_lockclient_convert(QosLockclient *client, const QosCredit *want, guint flags,
                                         QosLockUse *use);
@@ -104,6 +124,9 @@ void qos_lockclient_shrink(QosLockclient *client, double part);
 
 /* For how long from now what is cached may be used, a duration; 0: not at all. Takes no lock. */
 QosTime qos_lockclient_valid(const QosLockclient *client);
+/* How often all that was had was lost at once: it is as before, and qos_lockclient_valid() was not
+ * 0 just before: what was held then is held. Takes no lock. */
+guint qos_lockclient_losses(const QosLockclient *client);
 /* Inodes whose numbers share a resource (QOS_RESOURCE_INODES), a power of two, as the server says;
  * the same as long as anything is cached. 0: there was no server yet. Takes no lock. */
 guint qos_lockclient_group(const QosLockclient *client);

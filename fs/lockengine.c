@@ -7,6 +7,7 @@
 #include "fs/lockengine.h"
 
 #include "base/error.h"
+#include "fs/lockpatience.h"
 
 /* What a server counts for a credit, with its resource and one span. */
 #define CREDIT_BYTES    240
@@ -31,6 +32,7 @@ struct QosLockengine {
     QosOwner *owner; /* NULL: no server was met */
     QosWireWelcome server;
     QosLockcache cache;
+    QosLockpatience patience;
     QosTime shrink_at;
     GHashTable *drops; /* of Drop, by its resource */
     GQueue events;     /* of QosLockevent */
@@ -239,12 +241,26 @@ static void end_waiting(QosLockengine *engine, const QosOutput *output, QosTime 
 
     event->use = (QosLockUse *)output->hold;
     event->verdict = output->verdict;
+    event->use->delay = output->delay;
     if (output->verdict == QOS_CREDIT_GRANTED && output->hold->book != NULL)
         begin_use(engine, output->hold, now);
     else
         engine->counts.refusals++;
     if (output->verdict == QOS_CREDIT_RETRY)
         drop_chosen(engine, qos_lockcache_evict, EVICT_WHEN_FULL, now);
+}
+
+/* Those that were postponed and are due ask again. */
+static void end_postponed(QosLockengine *engine, QosTime now)
+{
+    QosLockUse *use;
+
+    while ((use = qos_lockpatience_take(&engine->patience, now)) != NULL) {
+        QosLockevent *event = add_event(engine, QOS_LOCKEVENT_DONE);
+
+        event->use = use;
+        event->verdict = QOS_CREDIT_RETRY;
+    }
 }
 
 static void tell_lost(QosLockengine *engine, const QosOutput *output)
@@ -293,7 +309,10 @@ static void take_outputs(QosLockengine *engine, QosTime now)
     if (is_up != engine->is_up) {
         engine->is_up = is_up;
         add_event(engine, QOS_LOCKEVENT_CHANGED)->is_up = is_up;
+        if (is_up)
+            qos_lockpatience_wake(&engine->patience, now);
     }
+    end_postponed(engine, now);
 }
 
 /* --- the engine --- */
@@ -314,6 +333,7 @@ QosLockengine *qos_lockengine_new(QosOwnerId id, guint32 incarnation)
     engine->shrink_at = QOS_NEVER;
     engine->drops = g_hash_table_new_full(hash_drop, qos_resource_equal, NULL, free_drop);
     qos_lockcache_init(&engine->cache);
+    qos_lockpatience_init(&engine->patience);
     return engine;
 }
 
@@ -426,6 +446,7 @@ gboolean qos_lockengine_receive(QosLockengine *engine, const guint8 *payload, gs
 
 void qos_lockengine_tick(QosLockengine *engine, QosTime now)
 {
+    end_postponed(engine, now);
     if (engine->owner == NULL)
         return;
     qos_owner_tick(engine->owner, now);
@@ -439,9 +460,12 @@ void qos_lockengine_tick(QosLockengine *engine, QosTime now)
 
 QosTime qos_lockengine_next(const QosLockengine *engine)
 {
+    QosTime next = qos_lockpatience_next(&engine->patience);
+
     if (engine->owner == NULL)
-        return QOS_NEVER;
-    return MIN(qos_owner_next(engine->owner), engine->shrink_at);
+        return next;
+    next = MIN(next, engine->shrink_at);
+    return MIN(next, qos_owner_next(engine->owner));
 }
 
 GByteArray *qos_lockengine_take_bytes(QosLockengine *engine)
@@ -513,6 +537,16 @@ QosCreditVerdict qos_lockengine_convert(QosLockengine *engine, const QosCredit *
     return began(engine, qos_credit_convert(engine->owner, now, want, flags, &use->hold), use, now);
 }
 
+QosCreditVerdict qos_lockengine_postpone(QosLockengine *engine, QosLockUse *use,
+                                         QosCreditVerdict verdict, QosTime *since, QosTime now)
+{
+    gboolean is_up = engine->owner != NULL && qos_owner_is_alive(engine->owner, now);
+
+    verdict = qos_lockpatience_begin(&engine->patience, use, verdict, since, is_up, now);
+    end_postponed(engine, now);
+    return verdict;
+}
+
 void qos_lockengine_put(QosLockengine *engine, QosLockUse *use, QosTime now)
 {
     gpointer extra = qos_hold_extra(&use->hold);
@@ -538,6 +572,8 @@ gboolean qos_lockengine_withdraw(QosLockengine *engine, QosLockUse *use, QosTime
 {
     GList *link;
 
+    if (qos_lockpatience_remove(&engine->patience, use))
+        return TRUE;
     if (use->hold.request != NULL) {
         qos_credit_withdraw(engine->owner, now, &use->hold);
         take_outputs(engine, now);
@@ -602,6 +638,11 @@ void qos_lockengine_leave(QosLockengine *engine, QosTime now)
 QosTime qos_lockengine_until(const QosLockengine *engine)
 {
     return engine->owner != NULL ? qos_owner_until(engine->owner) : 0;
+}
+
+guint64 qos_lockengine_losses(const QosLockengine *engine)
+{
+    return engine->counts.evictions;
 }
 
 guint qos_lockengine_group(const QosLockengine *engine)

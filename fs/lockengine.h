@@ -74,6 +74,8 @@ QosCreditVerdict qos_lockengine_get(QosLockengine *engine, const QosResource *re
                                     QosTime now);
 QosCreditVerdict qos_lockengine_convert(QosLockengine *engine, const QosCredit *want, guint flags,
                                         QosLockUse *use, QosTime now);
+QosCreditVerdict qos_lockengine_postpone(QosLockengine *engine, QosLockUse *use,
+                                         QosCreditVerdict verdict, QosTime *since, QosTime now);
 void qos_lockengine_put(QosLockengine *engine, QosLockUse *use, QosTime now);
 gboolean qos_lockengine_withdraw(QosLockengine *engine, QosLockUse *use, QosTime now);
 void qos_lockengine_release(QosLockengine *engine, const QosResource *resource,
@@ -84,6 +86,8 @@ void qos_lockengine_leave(QosLockengine *engine, QosTime now);
 
 /* Until when what is cached may be used; 0: not at all. */
 QosTime qos_lockengine_until(const QosLockengine *engine);
+/* How often all that was had was lost. */
+guint64 qos_lockengine_losses(const QosLockengine *engine);
 guint qos_lockengine_group(const QosLockengine *engine);
 /* Fills in what the engine knows; the rest stays as it is. */
 void qos_lockengine_status(const QosLockengine *engine, QosLockclientStatus *status, QosTime now);

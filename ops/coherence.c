@@ -81,14 +81,24 @@ typedef struct {
     gboolean is_held;
 } Part;
 
+typedef enum {
+    BEFORE_CHANGE,
+    LOST_AGAIN, /* what was lost while the store was called is taken once more */
+    TOUCHED,    /* what a name turned out to be */
+} Phase;
+
 struct QosClaim {
     Part parts[PARTS_MAX]; /* in the order of resources */
     guint count, taken;    /* of parts; those before `taken` are held or not to be had */
+    Phase phase;
+    gboolean has_waited, is_postponed;
+    QosCreditVerdict refused; /* what a change needs next; QOS_CREDIT_GRANTED: it is not */
+    QosTime since;            /* that it was first (qos_lockclient_postpone); 0: never */
+    guint losses;             /* of the client's, before the first was taken */
     guint64 touched[PARTS_MAX];
     guint touched_count;
     gint begun;         /* waits for credits, when it had its own; ... */
     gboolean was_quiet; /* ... and none was under way */
-    gboolean is_settling;
     int error;
     GList link; /* in QosCoherence.waiting; data: the operation, or NULL while it is not */
 };
@@ -160,11 +170,27 @@ static void end_wait_locked(QosCoherence *coherence, QosClaim *claim)
     g_atomic_int_add(&coherence->under_way, -1);
 }
 
-/* The wait for the next credit has ended so. */
+/* So much for the next credit. To read, one goes on without; a change is taken care of by
+ * postpone(). */
+static void note_verdict(QosClaim *claim, QosCreditVerdict verdict)
+{
+    Part *part = &claim->parts[claim->taken];
+
+    if (part->writes && verdict != QOS_CREDIT_GRANTED) {
+        claim->refused = verdict;
+        return;
+    }
+    part->is_held = verdict == QOS_CREDIT_GRANTED;
+    claim->taken++;
+}
+
+/* The wait for the next credit, or until it is to be asked for again, has ended so. */
 static void end_wait(QosCoherence *coherence, QosClaim *claim, QosCreditVerdict verdict)
 {
     pthread_mutex_lock(&coherence->lock);
-    claim->parts[claim->taken++].is_held = verdict == QOS_CREDIT_GRANTED;
+    if (!claim->is_postponed)
+        note_verdict(claim, verdict);
+    claim->is_postponed = FALSE;
     end_wait_locked(coherence, claim);
     pthread_mutex_unlock(&coherence->lock);
 }
@@ -196,6 +222,8 @@ static gboolean begin_wait(QosCoherence *coherence, QosOp *op)
 {
     QosClaim *claim = op->claim;
 
+    qos_op_keep(op, claim->phase == BEFORE_CHANGE);
+    claim->has_waited = TRUE;
     pthread_mutex_lock(&coherence->lock);
     gboolean may_wait = !coherence->is_stopping;
     if (may_wait) {
@@ -217,17 +245,52 @@ static gboolean take(QosOp *op, Part *part)
     QosClaim *claim = op->claim;
     QosCreditVerdict verdict = get(op, part, QOS_CREDIT_NON_BLOCK_LOCAL);
 
-    if (verdict == QOS_CREDIT_DENIED) {
-        qos_op_keep(op, !claim->is_settling);
-        if (begin_wait(coherence, op)) {
-            verdict = get(op, part, QOS_CREDIT_RESERVE | QOS_CREDIT_WAIT);
-            if (verdict != QOS_CREDIT_WAITING)
-                end_wait(coherence, claim, verdict);
-            return verdict != QOS_CREDIT_WAITING;
-        }
+    if (verdict == QOS_CREDIT_DENIED && begin_wait(coherence, op)) {
+        verdict = get(op, part, QOS_CREDIT_RESERVE | QOS_CREDIT_WAIT);
+        if (verdict != QOS_CREDIT_WAITING)
+            end_wait(coherence, claim, verdict);
+        return verdict != QOS_CREDIT_WAITING;
     }
-    part->is_held = verdict == QOS_CREDIT_GRANTED;
-    claim->taken++;
+    note_verdict(claim, verdict);
+    return TRUE;
+}
+
+/* There is no hope: without a server a change goes on, as all do then; of one that is there, and
+ * has no room for so long, others may have cached what is to be changed. */
+static void give_up(QosClaim *claim, QosCreditVerdict verdict)
+{
+    if (verdict == QOS_CREDIT_ERROR) {
+        claim->taken = claim->count;
+        return;
+    }
+    g_warning_once("the lock server has had no room for a credit for %d s: changes fail (ENOLCK) "
+                   "until it has; raise its limit, or what one mount may have (cap)",
+                   (int)(QOS_LOCKCLIENT_FULL / QOS_SECOND));
+    claim->error = -ENOLCK;
+}
+
+/* A change was refused a credit: it waits, with none in use, and begins anew. FALSE: it waits. */
+static gboolean postpone(QosOp *op)
+{
+    QosCoherence *coherence = op->fs->coherence;
+    QosClaim *claim = op->claim;
+    QosLockUse *use = &claim->parts[0].use;
+    QosCreditVerdict verdict = claim->refused;
+    const QosTime delay = claim->parts[claim->taken].use.delay;
+
+    put_parts(op->fs, claim);
+    *use = (QosLockUse){.hold.user = op, .done = done, .delay = delay};
+    claim->refused = QOS_CREDIT_GRANTED;
+    claim->is_postponed = TRUE;
+    if (!begin_wait(coherence, op)) {
+        claim->error = -ENOTCONN;
+        return TRUE;
+    }
+    verdict = qos_lockclient_postpone(op->fs->lockclient, use, verdict, &claim->since);
+    if (verdict == QOS_CREDIT_WAITING)
+        return FALSE;
+    end_wait(coherence, claim, verdict);
+    give_up(claim, verdict);
     return TRUE;
 }
 
@@ -235,11 +298,34 @@ static gboolean take_all(QosOp *op)
 {
     QosClaim *claim = op->claim;
 
+    if (claim->taken == 0)
+        claim->losses = qos_lockclient_losses(op->fs->lockclient);
     while (claim->error == 0 && claim->taken < claim->count) {
-        if (!take(op, &claim->parts[claim->taken]))
+        gboolean goes_on = claim->refused != QOS_CREDIT_GRANTED
+                               ? postpone(op)
+                               : take(op, &claim->parts[claim->taken]);
+        if (!goes_on)
             return FALSE;
     }
     return TRUE;
+}
+
+static gboolean holds_any(const QosClaim *claim)
+{
+    gboolean holds = FALSE;
+
+    for (guint i = 0; i < claim->taken; i++)
+        holds |= claim->parts[i].is_held;
+    return holds;
+}
+
+/* What was held may have been lost, and be others' now: the lease has run out, by our clock, since
+ * it was taken, or the server did not know us any more. */
+static gboolean may_have_lost(const QosOp *op)
+{
+    const QosLockclient *client = op->fs->lockclient;
+
+    return qos_lockclient_valid(client) == 0 || qos_lockclient_losses(client) != op->claim->losses;
 }
 
 /* Takes back an operation that waits; it goes on with `error`. FALSE: its credit is coming at this
@@ -289,7 +375,7 @@ gboolean qos_coherence_enter(QosOp *op)
 {
     QosCoherence *coherence = op->fs->coherence;
 
-    if (coherence == NULL || (op->claim != NULL && op->claim->is_settling))
+    if (coherence == NULL || (op->claim != NULL && op->claim->phase != BEFORE_CHANGE))
         return TRUE;
     if (op->claim == NULL) {
         const Needs needs = needs_of(op);
@@ -301,6 +387,12 @@ gboolean qos_coherence_enter(QosOp *op)
     }
     if (!take_all(op))
         return FALSE;
+    /* Who was just woken may have slept for long. */
+    if (op->claim->has_waited && holds_any(op->claim) && may_have_lost(op)) {
+        put_parts(op->fs, op->claim);
+        op->claim->has_waited = FALSE;
+        return qos_coherence_enter(op);
+    }
     if (op->entry.request.opcode == QOS_OP_GETATTR && op->claim->error == 0 &&
         qos_pages_are_old(coherence->pages, op->node)) {
         /* What drops them may wait for others, who may wait for our credit. */
@@ -321,7 +413,7 @@ static gboolean leaves_old_pages(const QosOp *op)
 {
     const QosClaim *claim = op->claim;
 
-    if (claim->count == 0 || !claim->parts[0].is_held)
+    if (claim->count == 0 || !claim->parts[0].is_held || may_have_lost(op))
         return TRUE;
     return op->entry.request.opcode == QOS_OP_WRITE &&
            qos_loan_is_refilled(&op->handle->file, qos_gate_now() - SENT_MAX);
@@ -336,22 +428,50 @@ static void settle_pages(const QosOp *op)
         qos_pages_drop(op->fs->coherence->pages, op->node);
 }
 
+/* A change is in the store, and others may have looked at what was before, and cached it. */
+static gboolean has_lost_change(const QosOp *op)
+{
+    const QosClaim *claim = op->claim;
+    gboolean is_change = FALSE;
+
+    for (guint i = 0; i < claim->count; i++)
+        is_change |= claim->parts[i].writes && claim->parts[i].is_held;
+    return is_change && claim->error == 0 && may_have_lost(op);
+}
+
+static void enter_phase(const QosOp *op, Phase phase)
+{
+    QosClaim *claim = op->claim;
+    const guint count = claim->count;
+
+    put_parts(op->fs, claim);
+    claim->phase = phase;
+    claim->count = 0;
+    for (guint i = 0; i < count && phase == LOST_AGAIN; i++) {
+        if (claim->parts[i].writes)
+            claim->parts[claim->count++] = (Part){.number = claim->parts[i].number, .writes = TRUE};
+    }
+    for (guint i = 0; i < claim->touched_count && phase == TOUCHED; i++)
+        add_part(claim, claim->touched[i], TRUE);
+}
+
 gboolean qos_coherence_settle(QosOp *op)
 {
     QosClaim *claim = op->claim;
 
-    if (claim != NULL && locks_pages(op))
-        settle_pages(op);
-    if (claim == NULL || (!claim->is_settling && claim->touched_count == 0))
+    if (claim == NULL)
         return TRUE;
-    if (!claim->is_settling) {
-        put_parts(op->fs, claim);
-        claim->is_settling = TRUE;
-        claim->count = 0;
-        for (guint i = 0; i < claim->touched_count; i++)
-            add_part(claim, claim->touched[i], TRUE);
+    if (claim->phase == BEFORE_CHANGE) {
+        if (locks_pages(op))
+            settle_pages(op);
+        if (has_lost_change(op))
+            enter_phase(op, LOST_AGAIN);
     }
-    return take_all(op);
+    if (claim->phase == LOST_AGAIN && !take_all(op))
+        return FALSE;
+    if (claim->phase != TOUCHED && claim->touched_count > 0)
+        enter_phase(op, TOUCHED);
+    return claim->phase != TOUCHED || take_all(op);
 }
 
 int qos_coherence_error(const QosOp *op)
@@ -407,6 +527,13 @@ static const Part *find_part(const QosClaim *claim, guint64 number)
     return NULL;
 }
 
+/* No session was lost since the operation has its credits: what is held is. Behind valid_seconds().
+ */
+static gboolean is_undisturbed(const QosOp *op)
+{
+    return qos_lockclient_losses(op->fs->lockclient) == op->claim->losses;
+}
+
 /* Whether a credit to read the inode was here since the operation had its own; without asking. */
 static gboolean is_here(const QosOp *op, guint64 number)
 {
@@ -429,7 +556,7 @@ static gboolean is_covered(QosOp *op, fuse_ino_t ino)
     if (!qos_inodes_number(op->fs->inodes, ino, &number, &may_cache) || !may_cache)
         return FALSE;
     const Part *part = find_part(op->claim, number);
-    return part != NULL ? part->is_held : is_here(op, number);
+    return part != NULL ? part->is_held && is_undisturbed(op) : is_here(op, number);
 }
 
 /* What a change brings the kernel believes whenever it comes to it, also after it was told to
@@ -441,19 +568,22 @@ static gboolean is_believed_late(const QosOp *op)
 
 gboolean qos_coherence_keeps_pages(QosOp *op, fuse_ino_t ino)
 {
-    return is_covered(op, ino) && !qos_pages_are_old(op->fs->coherence->pages, ino) &&
-           valid_seconds(op->fs) > 0;
+    return valid_seconds(op->fs) > 0 && is_covered(op, ino) &&
+           !qos_pages_are_old(op->fs->coherence->pages, ino);
 }
 
 double qos_coherence_attr_timeout(QosOp *op, fuse_ino_t ino)
 {
-    gboolean keeps = !is_believed_late(op) && qos_coherence_keeps_pages(op, ino);
+    const double seconds = valid_seconds(op->fs);
+    gboolean keeps = !is_believed_late(op) && seconds > 0 && is_covered(op, ino) &&
+                     !qos_pages_are_old(op->fs->coherence->pages, ino);
 
-    return keeps ? valid_seconds(op->fs) : 0;
+    return keeps ? seconds : 0;
 }
 
 double qos_coherence_entry_timeout(const QosOp *op)
 {
+    const double seconds = valid_seconds(op->fs);
     guint64 number;
     gboolean may_cache;
 
@@ -463,7 +593,7 @@ double qos_coherence_entry_timeout(const QosOp *op)
         !qos_inodes_number(op->fs->inodes, op->node, &number, &may_cache) || !may_cache)
         return 0;
     const Part *part = find_part(op->claim, number);
-    return part != NULL && part->is_held ? valid_seconds(op->fs) : 0;
+    return part != NULL && part->is_held && is_undisturbed(op) ? seconds : 0;
 }
 
 gboolean qos_coherence_is_dropping(const QosFs *fs, fuse_ino_t ino)

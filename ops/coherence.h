@@ -21,8 +21,9 @@
  * whose number is known only when its directory is held needs no second look-up.
  *
  * An operation that waits holds no thread, but its slot in the store; a worker goes on with it.
- * Where a credit is not to be had (no server, or it is full) the operation goes on, and what it
- * replies is not cached.
+ * Where a credit to read is not to be had (no server, or it is full) the operation goes on, and
+ * what it replies is not cached. A change waits, and asks again: docs/coherence.md says how long,
+ * and what becomes of one whose credit was lost while it was in the store.
  *
  * Nobody waits in a circle. Whoever has a credit in use is in the store, or waits for one later in
  * the order; no credit is in use while a request waits for tokens or for pages; and what is called

@@ -7,8 +7,6 @@
 #include "fs/gate.h"
 #include "ops/locks_private.h"
 
-/* Who does not want to wait for a lock waits so long for a server. */
-#define AWAY_MAX  (10 * QOS_SECOND)
 #define TRY_AGAIN QOS_SECOND
 
 static const QosResourceType *extent_type(void)
@@ -104,7 +102,7 @@ static void postpone_locked(QosCall *call)
 
     enter_state_locked(call, QOS_CALL_POSTPONED);
     if (call->give_up == 0)
-        call->give_up = call->mode == QOS_LOCKS_WAIT ? QOS_NEVER : now + AWAY_MAX;
+        call->give_up = call->mode == QOS_LOCKS_WAIT ? QOS_NEVER : now + QOS_LOCKCLIENT_AWAY;
     if (now >= call->give_up)
         qos_call_finish_locked(call, ENOLCK);
     else
