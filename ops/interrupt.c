@@ -12,24 +12,14 @@
 #include "ops/interrupt.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <pthread.h>
-#include <signal.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "ops/coherence.h"
 #include "ops/fs.h"
+#include "ops/signals.h"
 
-#define LOOK_AGAIN  (50 * QOS_MILLISECOND) /* a kill shows within 100 ms */
-#define LOOK_ON     QOS_MILLISECOND        /* for what a killed program had waiting for a lock */
-
-#define BIT(signal) (G_GUINT64_CONSTANT(1) << ((signal)-1))
-
-/* What a signal does to a process that has not said otherwise, signal(7): all but these end it. */
-#define HARMLESS                                                                                   \
-    (BIT(SIGCHLD) | BIT(SIGCONT) | BIT(SIGSTOP) | BIT(SIGTSTP) | BIT(SIGTTIN) | BIT(SIGTTOU) |     \
-     BIT(SIGURG) | BIT(SIGWINCH))
+#define LOOK_AGAIN (50 * QOS_MILLISECOND) /* a kill shows within 100 ms */
+#define LOOK_ON    QOS_MILLISECOND        /* for what a killed program had waiting for a lock */
 
 struct QosInterrupts {
     QosGate *gate;
@@ -41,53 +31,6 @@ struct QosInterrupts {
     gboolean is_urgent;   /* one of them was interrupted since the last look */
     gboolean is_stopping;
 };
-
-/* --- which signals end a process --- */
-
-/* Reads a mask such as "SigPnd:\t0000000000000100" into the sum of `mask`. */
-static void read_mask(const char *line, const char *name, guint64 *mask)
-{
-    guint64 value;
-    gsize length = strlen(name);
-    if (strncmp(line, name, length) == 0 && sscanf(line + length, " %" SCNx64, &value) == 1)
-        *mask |= value;
-}
-
-typedef struct {
-    QosOp *op; /* only to be found again on the list */
-    pid_t tid;
-    gboolean is_gone;     /* no such thread */
-    gboolean is_signaled; /* a signal that it does not block is pending */
-    gboolean is_killed;   /* one that is to end its call */
-} Suspect;
-
-static void read_signals(Suspect *suspect)
-{
-    char path[32], line[256];
-    guint64 pending = 0, blocked = 0, handled = 0;
-
-    if (suspect->tid == 0)
-        return; /* in a pid namespace that this daemon cannot see: it stays parked */
-    g_snprintf(path, sizeof(path), "/proc/%d/status", (int)suspect->tid);
-    FILE *status = fopen(path, "re");
-    if (status == NULL) {
-        suspect->is_gone = errno == ENOENT || errno == ESRCH;
-        return;
-    }
-    while (fgets(line, sizeof(line), status) != NULL) {
-        read_mask(line, "SigPnd:", &pending);
-        read_mask(line, "ShdPnd:", &pending);
-        read_mask(line, "SigBlk:", &blocked);
-        read_mask(line, "SigIgn:", &handled);
-        read_mask(line, "SigCgt:", &handled);
-    }
-    fclose(status);
-
-    guint64 ends = ~(handled | HARMLESS) | BIT(SIGTERM);
-    pending &= ~blocked | BIT(SIGKILL);
-    suspect->is_signaled = pending != 0;
-    suspect->is_killed = (pending & (ends | BIT(SIGKILL))) != 0;
-}
 
 /* --- the list --- */
 
@@ -127,6 +70,12 @@ void qos_interrupts_unwatch(QosInterrupts *interrupts, QosOp *op)
 
 /* --- the thread --- */
 
+typedef struct {
+    QosOp *op; /* only to be found again on the list */
+    pid_t tid;
+    QosSignals signals;
+} Suspect;
+
 static GArray *list_suspects_locked(QosInterrupts *interrupts)
 {
     GArray *suspects = g_array_new(FALSE, FALSE, sizeof(Suspect));
@@ -154,11 +103,12 @@ static gboolean take_back_locked(QosInterrupts *interrupts, const Suspect *suspe
     if (!g_hash_table_contains(interrupts->watching, op) ||
         fuse_req_ctx(op->fuse)->pid != suspect->tid)
         return FALSE; /* it runs or has left meanwhile */
-    if (suspect->is_killed || (suspect->is_gone && op->watch == QOS_WATCH_INTERRUPTED))
+    if (suspect->signals.is_killed ||
+        (suspect->signals.is_gone && op->watch == QOS_WATCH_INTERRUPTED))
         is_killed = qos_gate_cancel(interrupts->gate, &op->entry);
-    if (!is_killed && suspect->is_killed && qos_coherence_interrupt(op))
+    if (!is_killed && suspect->signals.is_killed && qos_coherence_interrupt(op))
         g_hash_table_remove(interrupts->watching, op); /* a worker answers it */
-    else if (is_killed || (op->watch == QOS_WATCH_LOOKED_AT && !suspect->is_signaled))
+    else if (is_killed || (op->watch == QOS_WATCH_LOOKED_AT && !suspect->signals.is_signaled))
         g_hash_table_remove(interrupts->watching, op);
     return is_killed;
 }
@@ -172,8 +122,10 @@ static gboolean look_locked(QosInterrupts *interrupts)
 
     interrupts->is_urgent = FALSE;
     pthread_mutex_unlock(&interrupts->lock);
-    for (guint i = 0; i < suspects->len; i++)
-        read_signals(&g_array_index(suspects, Suspect, i));
+    for (guint i = 0; i < suspects->len; i++) {
+        Suspect *suspect = &g_array_index(suspects, Suspect, i);
+        suspect->signals = qos_signals_of(suspect->tid);
+    }
     pthread_mutex_lock(&interrupts->lock);
 
     for (guint i = 0; i < suspects->len; i++) {
@@ -243,6 +195,11 @@ QosInterrupts *qos_interrupts_new(QosGate *gate, gboolean may_be_lost)
         return NULL;
     }
     return interrupts;
+}
+
+gboolean qos_interrupts_may_be_lost(const QosInterrupts *interrupts)
+{
+    return interrupts->may_be_lost;
 }
 
 void qos_interrupts_free(QosInterrupts *interrupts)

@@ -23,6 +23,8 @@ typedef struct QosInterrupts QosInterrupts;
 /* `gate` is borrowed. `may_be_lost`: requests come by io_uring. Starts its thread (after the
  * daemon's fork); NULL where that fails. */
 QosInterrupts *qos_interrupts_new(QosGate *gate, gboolean may_be_lost);
+/* As it was made. */
+gboolean qos_interrupts_may_be_lost(const QosInterrupts *interrupts);
 /* Ends the thread; nothing may be watched any more. NULL is allowed. */
 void qos_interrupts_free(QosInterrupts *interrupts);
 

@@ -9,6 +9,7 @@
 
 #include "ops/control.h"
 #include "ops/handle.h"
+#include "ops/interrupt.h"
 #include "ops/locks.h"
 #include "ops/operations.h"
 
@@ -26,13 +27,15 @@ static QosSpan span_of(const struct flock *lock)
 static void take(fuse_req_t request, const struct fuse_file_info *info, QosLocksKind kind,
                  QosLocksMode mode, QosSpan span, gint32 pid)
 {
+    const QosFs *fs = qos_fs(request);
     QosHandle *handle = qos_handle_from(info);
     QosLock lock = {.owner = info->lock_owner, .pid = pid, .handle = handle, .span = span};
     QosFileName name;
 
     qos_handle_set_locking(handle, QOS_LOCKING_USED);
     qos_loan_name(&handle->file, &name);
-    qos_locks_take(qos_fs(request)->locks, request, &name, kind, mode, &lock);
+    qos_locks_take(fs->locks, request, &name, kind, mode, &lock,
+                   qos_interrupts_may_be_lost(fs->interrupts));
 }
 
 static void give(fuse_req_t request, const struct fuse_file_info *info, QosLocksKind kind,

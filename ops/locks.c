@@ -8,6 +8,7 @@
 
 #include "fs/gate.h"
 #include "ops/locks_private.h"
+#include "ops/signals.h"
 
 /* --- files --- */
 
@@ -97,11 +98,28 @@ static void give_shared_locked(QosLocks *locks, QosLockedFile *file, const QosLo
     }
 }
 
-void qos_locks_take(QosLocks *locks, fuse_req_t request, const QosFileName *name, QosLocksKind kind,
-                    QosLocksMode mode, const QosLock *lock)
+/* Who waits, and had a signal before he asked, of which nothing else tells. A signal that another
+ * thread of his process may take is left to that: who is told EINTR without one of his own would
+ * hear of an error that the kernel means for itself. */
+static void look_for_signals(QosCall *call, pid_t caller)
 {
-    QosCall *call = g_new0(QosCall, 1);
+    QosLocks *locks = call->locks;
+
+    pthread_mutex_lock(&locks->lock);
+    gboolean waits = call->state != QOS_CALL_ANSWERED;
+    pthread_mutex_unlock(&locks->lock);
+    if (waits && qos_signals_of(caller).is_its_own)
+        interrupted(NULL, call);
+}
+
+void qos_locks_take(QosLocks *locks, fuse_req_t request, const QosFileName *name, QosLocksKind kind,
+                    QosLocksMode mode, const QosLock *lock, gboolean may_miss_signals)
+{
+    QosCall *call = g_atomic_rc_box_new0(QosCall);
+    pid_t caller = fuse_req_ctx(request)->pid;
     QosLockedFile *file;
+
+    g_atomic_rc_box_acquire(call);
 
     call->locks = locks;
     call->request = request;
@@ -123,6 +141,9 @@ void qos_locks_take(QosLocks *locks, fuse_req_t request, const QosFileName *name
         qos_call_advance_locked(call);
     qos_locked_file_tidy_locked(locks, file);
     qos_locks_unlock(locks);
+    if (mode == QOS_LOCKS_WAIT && may_miss_signals)
+        look_for_signals(call, caller);
+    g_atomic_rc_box_release(call);
 }
 
 void qos_locks_give(QosLocks *locks, const QosFileName *name, QosLocksKind kind, guint64 owner,

@@ -49,9 +49,10 @@ void qos_locks_stop(QosLocks *locks);
 void qos_locks_free(QosLocks *locks); /* the client is gone, too; NULL is allowed */
 
 /* Gives the owner the lock, or tells (TEST) who is in the way; answers the request, now or later.
- * `lock->handle` is the QosHandle by which it is taken. */
+ * `lock->handle` is the QosHandle by which it is taken. `may_miss_signals`: the kernel may not tell
+ * of a signal that the caller had before (ops/signals.h). */
 void qos_locks_take(QosLocks *locks, fuse_req_t request, const QosFileName *file, QosLocksKind kind,
-                    QosLocksMode mode, const QosLock *lock);
+                    QosLocksMode mode, const QosLock *lock, gboolean may_miss_signals);
 /* The owner gives up what he has from `first` to `last`. */
 void qos_locks_give(QosLocks *locks, const QosFileName *file, QosLocksKind kind, guint64 owner,
                     guint64 first, guint64 last);

@@ -274,7 +274,7 @@ static void answer(QosCall *call)
     if (call->mode == QOS_LOCKS_WAIT) /* waits for a call-back under way; none follows */
         fuse_req_interrupt_func(call->request, NULL, NULL);
     reply(call);
-    g_free(call);
+    g_atomic_rc_box_release(call);
 }
 
 void qos_locks_unlock(QosLocks *locks)

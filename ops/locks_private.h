@@ -36,6 +36,7 @@ typedef struct {
     GQueue calls;     /* of QosCall, by age */
 } QosLockedFile;
 
+/* Counted references: its own, until it is answered, and of who looks at it. */
 typedef struct {
     QosLocks *locks;
     fuse_req_t request;

@@ -83,18 +83,22 @@ def fill(top):
         (top / name).write_text("as long")
 
 
-def test_each_change_is_seen(cluster):
-    """By mounts that have all of it cached, names that are not there among it."""
-    made = cluster(mounts=3)
+def check_each_change(made):
+    """Each is seen by mounts that have all of it cached, names that are not there among it."""
     mounts = made.mounts
     fill(mounts[0].dir)
     for number, change in enumerate(CHANGES):
         for mount in mounts:
             assert view(mount.dir, *NAMES) == view(made.store.dir, *NAMES), f"before change {number}"
-        change(mounts[number % 3].dir)
+        turn = number % len(mounts)
+        change(mounts[turn].dir)
         truth = view(made.store.dir, *NAMES)
-        for mount in (mounts[(number + 1) % 3], mounts[(number + 2) % 3], mounts[number % 3]):
+        for mount in mounts[turn + 1:] + mounts[:turn + 1]:
             assert view(mount.dir, *NAMES) == truth, f"after change {number}"
+
+
+def test_each_change_is_seen(cluster):
+    check_each_change(cluster(mounts=3))
 
 
 def test_open_files_see_changes(cluster):
