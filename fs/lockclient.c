@@ -277,6 +277,7 @@ static void copy_config(QosLockclient *client, const QosLockclientConfig *config
     client->config.ca = g_strdup(config->ca);
     client->config.certificate = g_strdup(config->certificate);
     client->config.key = g_strdup(config->key);
+    client->config.munged = g_strdup(config->munged);
     client->config.store = g_strdup(config->store);
     client->config.name = g_strdup(config->name);
 }
@@ -287,6 +288,7 @@ static void clear_config(QosLockclientConfig *config)
     g_free((char *)config->ca);
     g_free((char *)config->certificate);
     g_free((char *)config->key);
+    g_free((char *)config->munged);
     g_free((char *)config->store);
     g_free((char *)config->name);
 }
@@ -296,7 +298,8 @@ static gboolean start(QosLockclient *client, GError **error)
     const QosLocklinkConfig link = {.server = client->config.server,
                                     .ca = client->config.ca,
                                     .certificate = client->config.certificate,
-                                    .key = client->config.key};
+                                    .key = client->config.key,
+                                    .munged = client->config.munged};
     const QosLocklinkUser user = {.arg = client,
                                   .hello = hello,
                                   .welcomed = welcomed,

@@ -50,10 +50,11 @@ typedef struct QosLockUse {
 #define QOS_LOCKCLIENT_AWAY (10 * QOS_SECOND)
 
 typedef struct {
-    const char *server;      /* "unix:PATH", "HOST:PORT" or "[ADDRESS]:PORT" */
-    const char *ca;          /* PEM files, for TCP: whom to believe, NULL: the system's; ... */
-    const char *certificate; /* ... and who the mount is; NULL: with a Unix socket */
+    const char *server;      /* "unix:PATH", "HOST:PORT", "[ADDRESS]:PORT", or "munge:" and these */
+    const char *ca;          /* PEM files, for TLS: whom to believe; ... */
+    const char *certificate; /* ... and who the mount is; NULL: without TLS */
     const char *key;
+    const char *munged;  /* for MUNGE: its munged's socket; NULL: the usual one */
     QosOwnerId id;       /* of this mount, always the same; > 0 */
     guint32 incarnation; /* > 0, and grows with each start */
     const char *store;   /* names what is mounted: the same on every mount of it */

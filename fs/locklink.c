@@ -12,8 +12,10 @@
 #include <netinet/tcp.h>
 #include <string.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include "base/error.h"
+#include "net/munge.h"
 
 #define ATTEMPT_TIME  10   /* s, until there is a WELCOME */
 #define RETRY_FIRST   100  /* ms */
@@ -22,13 +24,14 @@
 #define READ_SIZE     65536
 
 typedef enum { IDLE, CONNECTING, GREETING, OPEN } State;
+typedef enum { LOCAL, TLS, MUNGE } Kind;
 
 struct QosLocklink {
     QosLocklinkConfig config;
     QosLocklinkUser user;
     GMainContext *context;
     GSocketConnectable *address;
-    gboolean has_tls;
+    Kind kind;
 
     State state;
     guint retry;   /* ms, before the next attempt */
@@ -82,9 +85,11 @@ static void close_connection(QosLocklink *link)
     if (link->cancellable != NULL)
         g_cancellable_cancel(link->cancellable);
     g_clear_object(&link->cancellable);
+    /* First of all, so that TLS has nobody to say goodbye to. It is closed with its last reference:
+     * a handshake's thread may still use it. */
+    if (link->connection != NULL)
+        g_socket_shutdown(g_socket_connection_get_socket(link->connection), TRUE, TRUE, NULL);
     g_clear_object(&link->stream);
-    if (link->connection != NULL) /* of TLS too: there is nobody to say goodbye to */
-        g_socket_close(g_socket_connection_get_socket(link->connection), NULL);
     g_clear_object(&link->connection);
     g_clear_pointer(&link->unsent, g_byte_array_unref);
     qos_wire_reader_clear(&link->reader);
@@ -336,21 +341,62 @@ static void secure(QosLocklink *link)
     g_autoptr(GError) error = NULL;
     g_autoptr(GTlsCertificate) certificate = read_certificate(&link->config, &error);
     g_autoptr(GTlsDatabase) database = NULL;
-    g_autoptr(GIOStream) tls = NULL;
+    g_autoptr(GObject) tls = NULL;
 
     if (error == NULL)
         database = read_authorities(&link->config, &error);
     if (error == NULL)
-        tls = g_tls_client_connection_new(G_IO_STREAM(link->connection), link->address, &error);
+        /* With its database at once: else it begins by reading all authorities of the system. */
+        tls = g_initable_new(g_tls_backend_get_client_connection_type(g_tls_backend_get_default()),
+                             NULL, &error, "base-io-stream", link->connection, "server-identity",
+                             link->address, "certificate", certificate, "database", database, NULL);
     if (tls == NULL) {
         fail(link, error->message, FALSE);
         return;
     }
-    g_tls_connection_set_certificate(G_TLS_CONNECTION(tls), certificate);
-    g_tls_connection_set_database(G_TLS_CONNECTION(tls), database);
     link->pending++;
     g_tls_connection_handshake_async(G_TLS_CONNECTION(tls), G_PRIORITY_DEFAULT, link->cancellable,
                                      on_handshake, link);
+}
+
+/* The server's: root's or, where somebody tries it out, the mount's own. */
+static gboolean is_believed(uid_t uid, gconstpointer arg G_GNUC_UNUSED)
+{
+    return uid == 0 || uid == geteuid();
+}
+
+static void shake_hands(GTask *task, gpointer connection, gpointer data, GCancellable *cancellable)
+{
+    const QosLocklink *link = data;
+    GError *error = NULL;
+    uid_t uid;
+
+    if (qos_munge_shake_hands(QOS_MUNGE_MOUNT, g_socket_connection_get_socket(connection),
+                              link->config.munged, is_believed, NULL, &uid, cancellable, &error))
+        g_task_return_boolean(task, TRUE);
+    else
+        g_task_return_error(task, error);
+}
+
+static void on_shaken(GObject *connection, GAsyncResult *result, gpointer data)
+{
+    QosLocklink *link = data;
+    g_autoptr(GError) error = NULL;
+
+    link->pending--;
+    if (g_task_propagate_boolean(G_TASK(result), &error))
+        greet(link, G_IO_STREAM(g_object_ref(connection)));
+    else if (!is_cancelled(error))
+        fail(link, error->message, FALSE);
+}
+
+static void show_credential(QosLocklink *link)
+{
+    g_autoptr(GTask) task = g_task_new(link->connection, link->cancellable, on_shaken, link);
+
+    g_task_set_task_data(task, link, NULL);
+    link->pending++;
+    g_task_run_in_thread(task, shake_hands);
 }
 
 static void on_connected(GObject *client, GAsyncResult *result, gpointer data)
@@ -371,10 +417,17 @@ static void on_connected(GObject *client, GAsyncResult *result, gpointer data)
     if (G_IS_TCP_CONNECTION(connection))
         g_socket_set_option(g_socket_connection_get_socket(connection), IPPROTO_TCP, TCP_NODELAY, 1,
                             NULL);
-    if (link->has_tls)
-        secure(link);
-    else
+    switch (link->kind) {
+    case LOCAL:
         greet(link, G_IO_STREAM(g_object_ref(connection)));
+        break;
+    case TLS:
+        secure(link);
+        break;
+    case MUNGE:
+        show_credential(link);
+        break;
+    }
 }
 
 static void begin(QosLocklink *link)
@@ -408,15 +461,18 @@ static gboolean set_address(QosLocklink *link, const char *server, GError **erro
                       server, sizeof(limit->sun_path) - 1);
         return FALSE;
     }
-    const char *colon = strrchr(server, ':');
-    const char *bracket = strrchr(server, ']');
-    if (colon != NULL && colon != server && colon > bracket)
-        link->address = g_network_address_parse(server, 0, &reason);
+    gboolean is_munge = g_str_has_prefix(server, "munge:");
+    const char *host = is_munge ? server + strlen("munge:") : server;
+    const char *colon = strrchr(host, ':');
+    const char *bracket = strrchr(host, ']');
+    if (colon != NULL && colon != host && colon > bracket)
+        link->address = g_network_address_parse(host, 0, &reason);
     if (link->address == NULL) {
-        qos_set_error(error, EINVAL, "option server=%s: expected unix:PATH or HOST:PORT", server);
+        qos_set_error(error, EINVAL,
+                      "option server=%s: expected unix:PATH, HOST:PORT or munge:HOST:PORT", server);
         return FALSE;
     }
-    link->has_tls = TRUE;
+    link->kind = is_munge ? MUNGE : TLS;
     return TRUE;
 }
 
@@ -457,7 +513,9 @@ QosLocklink *qos_locklink_new(const QosLocklinkConfig *config, const QosLocklink
     link->user = *user;
     link->context = g_main_context_ref(context);
     link->retry = RETRY_FIRST;
-    if (set_address(link, config->server, error) && (!link->has_tls || check_tls(config, error)))
+    if (set_address(link, config->server, error) &&
+        (link->kind != TLS || check_tls(config, error)) &&
+        (link->kind != MUNGE || qos_munge_is_built(error)))
         return link;
     qos_locklink_free(link);
     return NULL;

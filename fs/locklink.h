@@ -1,9 +1,10 @@
 /*
  * The way to the lock server: finds it, says who the mount is, carries frames, and begins anew when
- * it breaks, after 100 ms and up to 5 s. A Unix socket, or TCP with TLS on which both show a
- * certificate.
+ * it breaks, after 100 ms and up to 5 s. A Unix socket, or TCP on which both show who they are: by
+ * certificates, with TLS, or by MUNGE (net/munge.h).
  *
- *     IDLE -> CONNECTING (socket, TLS) -> GREETING (HELLO sent) -> OPEN (WELCOME came) -> IDLE
+ *     IDLE -> CONNECTING (socket, handshake) -> GREETING (HELLO sent) -> OPEN (WELCOME came) ->
+ * IDLE
  *
  * From IDLE to OPEN takes at most 10 s. An open way on which nothing comes for half a lease, in
  * which the mount has asked for two answers at least, is given up.
@@ -41,6 +42,7 @@ typedef struct {
 typedef struct {
     const char *server;
     const char *ca, *certificate, *key;
+    const char *munged;
 } QosLocklinkConfig;
 
 QosLocklink *qos_locklink_new(const QosLocklinkConfig *config, const QosLocklinkUser *user,

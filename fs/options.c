@@ -159,6 +159,11 @@ static gboolean set_server_key(QosOptions *options, const char *value, GError **
     return set_path("server_key", value, &options->sharing.key, error);
 }
 
+static gboolean set_server_munge(QosOptions *options, const char *value, GError **error)
+{
+    return set_path("server_munge", value, &options->sharing.munged, error);
+}
+
 static gboolean set_store(QosOptions *options, const char *value, GError **error)
 {
     return set_text("store", value, &options->sharing.store, error);
@@ -211,6 +216,7 @@ static const Option own_options[] = {
     {"server_ca", set_server_ca, TRUE},
     {"server_cert", set_server_cert, TRUE},
     {"server_key", set_server_key, TRUE},
+    {"server_munge", set_server_munge, TRUE},
     {"store", set_store, TRUE},
     {"allow_other", set_allow_other, FALSE},
     {"noallow_other", set_noallow_other, FALSE},
@@ -460,6 +466,7 @@ static gboolean check_sharing(const QosSharingConfig *sharing, GError **error)
     const char *alone = sharing->ca            ? "server_ca"
                         : sharing->certificate ? "server_cert"
                         : sharing->key         ? "server_key"
+                        : sharing->munged      ? "server_munge"
                         : sharing->store       ? "store"
                                                : NULL;
 

@@ -18,6 +18,7 @@ void qos_sharing_config_clear(QosSharingConfig *config)
     g_clear_pointer(&config->ca, g_free);
     g_clear_pointer(&config->certificate, g_free);
     g_clear_pointer(&config->key, g_free);
+    g_clear_pointer(&config->munged, g_free);
     g_clear_pointer(&config->store, g_free);
 }
 
@@ -107,6 +108,7 @@ QosLockclient *qos_sharing_start(QosFs *fs, QosDb *db, const QosSharingConfig *c
                                   .ca = config->ca,
                                   .certificate = config->certificate,
                                   .key = config->key,
+                                  .munged = config->munged,
                                   .name = name,
                                   .arg = fs,
                                   .drop = drop,

@@ -12,6 +12,7 @@
 typedef struct {
     char *server;
     char *ca, *certificate, *key;
+    char *munged;
     char *store; /* NULL: named by its type and its file system's id */
 } QosSharingConfig;
 

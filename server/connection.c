@@ -1,9 +1,9 @@
 #include "server/connection.h"
 
 #include <string.h>
+#include <sys/socket.h>
 
 #include "base/units.h"
-#include "server/handshake.h"
 
 #define READ_SIZE 65536 /* bytes in one turn */
 #define SLICE     256   /* messages in one turn */
@@ -23,7 +23,8 @@ struct QosConnection {
     gboolean has_ended;  /* ended() has been called */
     gboolean is_shaking; /* a handshake is using the socket */
     GSocket *socket;
-    GIOStream *stream;           /* upon it, plain or TLS */
+    const QosHandshake *handshake;
+    GIOStream *stream;           /* upon the socket, plain or TLS; NULL while SECURING */
     GPollableInputStream *input; /* the stream's */
     GPollableOutputStream *output;
     GCancellable *cancellable; /* of the handshake */
@@ -97,7 +98,7 @@ static void connection_clear(gpointer data)
 
     qos_wire_reader_clear(&connection->reader);
     g_byte_array_unref(connection->out);
-    g_object_unref(connection->stream);
+    g_clear_object(&connection->stream);
     g_object_unref(connection->socket);
     g_object_unref(connection->cancellable);
     g_free(connection->origin);
@@ -372,15 +373,24 @@ static void go_on(QosConnection *connection)
 
 /* --- the beginning --- */
 
-static void be_secure(const char *principal, const char *fault, gpointer data)
+/* Waits for HELLO on that stream. */
+static void be_greeted(QosConnection *connection, GIOStream *stream, const char *principal)
+{
+    connection->stream = g_object_ref(stream);
+    connection->input = G_POLLABLE_INPUT_STREAM(g_io_stream_get_input_stream(stream));
+    connection->output = G_POLLABLE_OUTPUT_STREAM(g_io_stream_get_output_stream(stream));
+    connection->principal = g_strdup(principal);
+    connection->state = GREETING;
+    go_on(connection);
+}
+
+static void be_secure(GIOStream *stream, const char *principal, const char *fault, gpointer data)
 {
     QosConnection *connection = data;
 
     connection->is_shaking = FALSE;
-    if (connection->state == SECURING && principal != NULL) {
-        connection->principal = g_strdup(principal);
-        connection->state = GREETING;
-        go_on(connection);
+    if (connection->state == SECURING && stream != NULL) {
+        be_greeted(connection, stream, principal);
     } else {
         qos_connection_close(connection, QOS_WIRE_NOT_PERMITTED, fault);
         g_socket_close(connection->socket, NULL);
@@ -388,16 +398,20 @@ static void be_secure(const char *principal, const char *fault, gpointer data)
     qos_connection_unref(connection);
 }
 
-/* It has said something. */
-static gboolean shake_hands(GSocket *socket G_GNUC_UNUSED, GIOCondition condition G_GNUC_UNUSED,
-                            gpointer data)
+/* It has said something, or gone without. */
+static gboolean shake_hands(GSocket *socket, GIOCondition condition G_GNUC_UNUSED, gpointer data)
 {
     QosConnection *connection = data;
+    char first;
 
     source_clear(&connection->readable);
+    if (recv(g_socket_get_fd(socket), &first, 1, MSG_PEEK | MSG_DONTWAIT) == 0) {
+        qos_connection_close(connection, 0, NULL);
+        return G_SOURCE_REMOVE;
+    }
     connection->is_shaking = TRUE;
-    qos_handshake_start(G_TLS_CONNECTION(connection->stream), connection->cancellable, be_secure,
-                        qos_connection_ref(connection));
+    qos_handshake_start(connection->handshake, connection->socket, connection->cancellable,
+                        be_secure, qos_connection_ref(connection));
     return G_SOURCE_REMOVE;
 }
 
@@ -410,30 +424,24 @@ static char *origin_of(GSocket *socket)
     return g_strdup("local");
 }
 
-QosConnection *qos_connection_new(GSocket *socket, GTlsConnection *tls, const char *principal,
-                                  const QosConnectionUser *user)
+QosConnection *qos_connection_new(GSocket *socket, const QosHandshake *handshake,
+                                  const char *principal, const QosConnectionUser *user)
 {
     QosConnection *connection = g_rc_box_new0(QosConnection);
 
     connection->user = *user;
     connection->socket = g_object_ref(socket);
-    connection->stream = tls != NULL
-                             ? G_IO_STREAM(g_object_ref(tls))
-                             : G_IO_STREAM(g_socket_connection_factory_create_connection(socket));
-    connection->input = G_POLLABLE_INPUT_STREAM(g_io_stream_get_input_stream(connection->stream));
-    connection->output =
-        G_POLLABLE_OUTPUT_STREAM(g_io_stream_get_output_stream(connection->stream));
+    connection->handshake = handshake;
     connection->cancellable = g_cancellable_new();
     connection->origin = origin_of(socket);
-    connection->principal = g_strdup(principal);
     qos_wire_reader_init(&connection->reader);
     connection->reader.limit = QOS_WIRE_HELLO_MAX;
     connection->out = g_byte_array_new();
     connection->batch = QOS_WIRE_NO_BATCH;
     start_deadline(connection);
-    if (tls == NULL) {
-        connection->state = GREETING;
-        go_on(connection);
+    if (handshake == NULL) {
+        g_autoptr(GSocketConnection) plain = g_socket_connection_factory_create_connection(socket);
+        be_greeted(connection, G_IO_STREAM(plain), principal);
     } else {
         connection->readable = source_start(g_socket_create_source(socket, G_IO_IN, NULL),
                                             G_SOURCE_FUNC(shake_hands), connection);

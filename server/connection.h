@@ -1,7 +1,7 @@
 /*
  * One peer of the server: bytes in, frames, messages; and back.
  *
- *     SECURING     TLS only: the handshake; what comes is for nobody but TLS
+ *     SECURING     TCP only: the handshake; what comes is for nobody else
  *     GREETING     waits for HELLO
  *     OPEN         CREDITS
  *     REFUSED      has been told why; waits until that has arrived, reading nothing
@@ -17,6 +17,7 @@
 #include <gio/gio.h>
 
 #include "core/wire.h"
+#include "server/handshake.h"
 
 /* Bytes for a peer that does not read; with more it is dropped. All that a session has under way
  * (64 messages), be they as long as they may be, is less. */
@@ -46,16 +47,16 @@ typedef struct {
 } QosConnectionUser;
 
 /*
- * `socket` is non-blocking and connected. `tls` is NULL, or a server's side made upon it, whose
- * handshake comes first. `principal` is who is there; NULL: what TLS says. Begins at once, in the
- * main loop.
+ * `socket` is non-blocking and connected. `handshake` comes first, and stays the caller's; NULL:
+ * none. `principal` is who is there; NULL: whom the handshake shows. Begins at once, in the main
+ * loop.
  */
-QosConnection *qos_connection_new(GSocket *socket, GTlsConnection *tls, const char *principal,
-                                  const QosConnectionUser *user);
+QosConnection *qos_connection_new(GSocket *socket, const QosHandshake *handshake,
+                                  const char *principal, const QosConnectionUser *user);
 QosConnection *qos_connection_ref(QosConnection *connection);
 void qos_connection_unref(QosConnection *connection);
 
-/* "uid 0", or a certificate's subject; NULL before that is known. */
+/* "uid 0", "munge uid 0" or a certificate's subject; NULL before that is known. */
 const char *qos_connection_principal(const QosConnection *connection);
 /* Of its HELLO; 0 before. */
 QosOwnerId qos_connection_id(const QosConnection *connection);

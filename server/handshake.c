@@ -1,11 +1,33 @@
 #include "server/handshake.h"
 
+#include <errno.h>
+
+#include "base/error.h"
+#include "net/munge.h"
+
+struct QosHandshake {
+    const QosServerOptions *options;
+    GTlsCertificate *certificate; /* NULL: by MUNGE */
+    GTlsDatabase *authority;
+};
+
+/* One that is under way. */
 typedef struct {
+    const QosHandshake *way;
+    GSocket *socket;
     QosHandshakeDone done;
     gpointer arg;
-    GTlsCertificateFlags faults;
-    gulong judge;
-} Handshake;
+    GTlsCertificateFlags faults; /* TLS: of the peer's certificate */
+    uid_t uid;                   /* MUNGE: the peer's */
+} Attempt;
+
+static void attempt_free(Attempt *attempt)
+{
+    g_object_unref(attempt->socket);
+    g_free(attempt);
+}
+
+/* --- TLS --- */
 
 static const char *certificate_fault(GTlsCertificateFlags faults)
 {
@@ -22,54 +44,157 @@ static gboolean judge_certificate(GTlsConnection *tls G_GNUC_UNUSED,
                                   GTlsCertificate *certificate G_GNUC_UNUSED,
                                   GTlsCertificateFlags faults, gpointer data)
 {
-    Handshake *handshake = data;
+    Attempt *attempt = data;
 
-    handshake->faults = faults;
+    attempt->faults = faults;
     return faults == 0;
 }
 
-static void finish(GObject *tls, GAsyncResult *result, gpointer data)
+static void finish_tls(GObject *tls, GAsyncResult *result, gpointer data)
 {
-    Handshake *handshake = data;
+    Attempt *attempt = data;
     g_autoptr(GError) error = NULL;
     g_autofree char *principal = NULL;
     const char *fault = "its certificate has no subject";
 
-    g_signal_handler_disconnect(tls, handshake->judge);
+    g_signal_handlers_disconnect_by_data(tls, attempt);
     if (g_tls_connection_handshake_finish(G_TLS_CONNECTION(tls), result, &error)) {
         GTlsCertificate *certificate = g_tls_connection_get_peer_certificate(G_TLS_CONNECTION(tls));
         principal = certificate != NULL ? g_tls_certificate_get_subject_name(certificate) : NULL;
     } else {
-        fault = handshake->faults != 0 ? certificate_fault(handshake->faults) : error->message;
+        fault = attempt->faults != 0 ? certificate_fault(attempt->faults) : error->message;
     }
     if (principal != NULL && principal[0] != '\0')
-        handshake->done(principal, NULL, handshake->arg);
+        attempt->done(G_IO_STREAM(tls), principal, NULL, attempt->arg);
     else
-        handshake->done(NULL, fault, handshake->arg);
-    g_free(handshake);
+        attempt->done(NULL, NULL, fault, attempt->arg);
+    attempt_free(attempt);
 }
 
-GTlsConnection *qos_handshake_prepare(GSocket *socket, GTlsCertificate *certificate,
-                                      GTlsDatabase *authority)
+static void start_tls(Attempt *attempt, GIOStream *base, GCancellable *cancellable)
+{
+    g_autoptr(GError) error = NULL;
+    /* With its database at once: else it begins by reading all authorities of the system. */
+    GObject *tls =
+        g_initable_new(g_tls_backend_get_server_connection_type(g_tls_backend_get_default()), NULL,
+                       &error, "base-io-stream", base, "certificate", attempt->way->certificate,
+                       "database", attempt->way->authority, "require-close-notify", FALSE,
+                       "authentication-mode", G_TLS_AUTHENTICATION_REQUIRED, NULL);
+
+    if (tls == NULL) {
+        attempt->done(NULL, NULL, error->message, attempt->arg);
+        attempt_free(attempt);
+        return;
+    }
+    g_signal_connect(tls, "accept-certificate", G_CALLBACK(judge_certificate), attempt);
+    g_tls_connection_handshake_async(G_TLS_CONNECTION(tls), G_PRIORITY_DEFAULT, cancellable,
+                                     finish_tls, attempt);
+    g_object_unref(tls);
+}
+
+/* --- MUNGE --- */
+
+static gboolean is_allowed(uid_t uid, gconstpointer options)
+{
+    return qos_server_options_allow(options, uid);
+}
+
+static void shake_hands(GTask *task, gpointer base G_GNUC_UNUSED, gpointer data,
+                        GCancellable *cancellable)
+{
+    Attempt *attempt = data;
+    const QosServerOptions *options = attempt->way->options;
+    GError *error = NULL;
+
+    if (qos_munge_shake_hands(QOS_MUNGE_SERVER, attempt->socket, options->munge_socket, is_allowed,
+                              options, &attempt->uid, cancellable, &error))
+        g_task_return_boolean(task, TRUE);
+    else
+        g_task_return_error(task, error);
+}
+
+static void finish_munge(GObject *base, GAsyncResult *result, gpointer data)
+{
+    Attempt *attempt = data;
+    g_autoptr(GError) error = NULL;
+    g_autofree char *principal = NULL;
+
+    if (g_task_propagate_boolean(G_TASK(result), &error)) {
+        principal = g_strdup_printf("munge uid %u", attempt->uid);
+        attempt->done(G_IO_STREAM(base), principal, NULL, attempt->arg);
+    } else {
+        attempt->done(NULL, NULL, error->message, attempt->arg);
+    }
+    attempt_free(attempt);
+}
+
+static void start_munge(Attempt *attempt, GIOStream *base, GCancellable *cancellable)
+{
+    g_autoptr(GTask) task = g_task_new(base, cancellable, finish_munge, attempt);
+
+    g_task_set_task_data(task, attempt, NULL);
+    g_task_run_in_thread(task, shake_hands);
+}
+
+/* --- both --- */
+
+void qos_handshake_start(const QosHandshake *handshake, GSocket *socket, GCancellable *cancellable,
+                         QosHandshakeDone done, gpointer arg)
 {
     g_autoptr(GSocketConnection) base = g_socket_connection_factory_create_connection(socket);
-    GIOStream *tls = g_tls_server_connection_new(G_IO_STREAM(base), certificate, NULL);
+    Attempt *attempt = g_new0(Attempt, 1);
 
-    if (tls == NULL)
-        return NULL;
-    g_tls_connection_set_database(G_TLS_CONNECTION(tls), authority);
-    g_tls_connection_set_require_close_notify(G_TLS_CONNECTION(tls), FALSE);
-    g_object_set(tls, "authentication-mode", G_TLS_AUTHENTICATION_REQUIRED, NULL);
-    return G_TLS_CONNECTION(tls);
+    *attempt =
+        (Attempt){.way = handshake, .socket = g_object_ref(socket), .done = done, .arg = arg};
+    if (handshake->certificate != NULL)
+        start_tls(attempt, G_IO_STREAM(base), cancellable);
+    else
+        start_munge(attempt, G_IO_STREAM(base), cancellable);
 }
 
-void qos_handshake_start(GTlsConnection *tls, GCancellable *cancellable, QosHandshakeDone done,
-                         gpointer arg)
+QosHandshake *qos_handshake_new_tls(const QosServerOptions *options, GError **error)
 {
-    Handshake *handshake = g_new0(Handshake, 1);
+    g_autoptr(GTlsCertificate) certificate = NULL;
+    g_autoptr(GError) reason = NULL;
+    const char *file = options->tls_certificate;
+    GTlsDatabase *authority = NULL;
+    QosHandshake *handshake;
 
-    *handshake = (Handshake){.done = done, .arg = arg};
-    handshake->judge =
-        g_signal_connect(tls, "accept-certificate", G_CALLBACK(judge_certificate), handshake);
-    g_tls_connection_handshake_async(tls, G_PRIORITY_DEFAULT, cancellable, finish, handshake);
+    if (!g_tls_backend_supports_tls(g_tls_backend_get_default())) {
+        qos_set_error(error, ENOTSUP, "GLib has no TLS here: install glib-networking");
+        return NULL;
+    }
+    certificate = g_tls_certificate_new_from_files(file, options->tls_key, &reason);
+    if (certificate != NULL) {
+        file = options->tls_authority;
+        authority = g_tls_file_database_new(file, &reason);
+    }
+    if (authority == NULL) {
+        qos_set_error(error, EINVAL, "%s: %s", file, reason->message);
+        return NULL;
+    }
+    handshake = g_new0(QosHandshake, 1);
+    handshake->certificate = g_steal_pointer(&certificate);
+    handshake->authority = authority;
+    return handshake;
+}
+
+QosHandshake *qos_handshake_new_munge(const QosServerOptions *options, GError **error)
+{
+    QosHandshake *handshake;
+
+    if (!qos_munge_is_built(error))
+        return NULL;
+    handshake = g_new0(QosHandshake, 1);
+    handshake->options = options;
+    return handshake;
+}
+
+void qos_handshake_free(QosHandshake *handshake)
+{
+    if (handshake == NULL)
+        return;
+    g_clear_object(&handshake->certificate);
+    g_clear_object(&handshake->authority);
+    g_free(handshake);
 }

@@ -1,19 +1,34 @@
 /*
- * TLS handshakes. GIO waits for the peer in threads that all such tasks share, ten at first and one
- * more every tenth of a second: so a handshake is not to begin before the peer has said something.
+ * How somebody who comes by TCP shows who he is, before a byte of his is looked at:
+ *
+ *     TLS      his certificate is signed by the authority; he is its subject
+ *     MUNGE    his credential is of the same realm (net/munge.h), and of a user who may connect
+ *
+ * A handshake waits for the peer in one of the threads that all of GIO's tasks share, ten at first
+ * and one more every tenth of a second: so it is not to begin before the peer has said something.
  */
 #pragma once
 
 #include <gio/gio.h>
 
-/* Called once, in the main loop. `principal` is the subject of the certificate, which has been
- * verified; NULL: there is no connection, and `fault` says why. */
-typedef void (*QosHandshakeDone)(const char *principal, const char *fault, gpointer arg);
+#include "server/options.h"
 
-/* Makes the server's side of TLS upon a connected socket. The client must show a certificate that
- * the authority has signed. NULL where that is not possible. */
-GTlsConnection *qos_handshake_prepare(GSocket *socket, GTlsCertificate *certificate,
-                                      GTlsDatabase *authority);
-/* Cancelling ends it early. */
-void qos_handshake_start(GTlsConnection *tls, GCancellable *cancellable, QosHandshakeDone done,
-                         gpointer arg);
+/* One of these ways; many handshakes share it. */
+typedef struct QosHandshake QosHandshake;
+
+/* Called once, in the main loop. `stream` is the way to the peer from now on, and `principal` who
+ * he is; both are the caller's own only if referenced or copied. NULL: there is no connection, and
+ * `fault` says why. */
+typedef void (*QosHandshakeDone)(GIOStream *stream, const char *principal, const char *fault,
+                                 gpointer arg);
+
+/* By the files, or the munged, that the options name. NULL with an error (QOS_ERROR) that names
+ * what is not there. `options` stay the caller's, and are there as long. */
+QosHandshake *qos_handshake_new_tls(const QosServerOptions *options, GError **error);
+QosHandshake *qos_handshake_new_munge(const QosServerOptions *options, GError **error);
+/* No handshake is under way any more. NULL is allowed. */
+void qos_handshake_free(QosHandshake *handshake);
+
+/* On a connected socket. Cancelling ends it early. */
+void qos_handshake_start(const QosHandshake *handshake, GSocket *socket, GCancellable *cancellable,
+                         QosHandshakeDone done, gpointer arg);

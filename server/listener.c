@@ -26,20 +26,20 @@
 typedef struct {
     QosListener *listener;
     GSocket *socket;
-    GSource *source; /* accepts, or waits until it may again */
-    char *path;      /* of a Unix socket, else NULL */
+    GSource *source;               /* accepts, or waits until it may again */
+    const QosHandshake *handshake; /* the listener's; NULL: a Unix socket */
+    char *path;                    /* of a Unix socket, else NULL */
 } Door;
 
 struct QosListener {
     const QosServerOptions *options;
     QosGrants *grants;
     GPtrArray *doors;
-    GTlsCertificate *certificate; /* NULL: no TLS */
-    GTlsDatabase *authority;
-    GHashTable *connections; /* a set, each with a reference */
-    GHashTable *clients;     /* QosOwnerId (the connection's) -> its connection, which is OPEN */
-    GQueue strangers;        /* of connections, the oldest first */
-    GPtrArray *due;          /* those with output; references */
+    QosHandshake *tls, *munge; /* NULL where no address asks for them */
+    GHashTable *connections;   /* a set, each with a reference */
+    GHashTable *clients;       /* QosOwnerId (the connection's) -> its connection, which is OPEN */
+    GQueue strangers;          /* of connections, the oldest first */
+    GPtrArray *due;            /* those with output; references */
     GSource *flusher;
     guint living; /* connections that use memory, in `connections` or not */
     QosListenerStatistics statistics;
@@ -186,16 +186,7 @@ void qos_listener_drop(QosOwnerId id, QosWireRefusal code, const char *reason, g
 
 /* --- who comes --- */
 
-static gboolean is_allowed(const QosListener *listener, uid_t uid)
-{
-    for (guint i = 0; i < listener->options->allowed_uids->len; i++) {
-        if (g_array_index(listener->options->allowed_uids, uid_t, i) == uid)
-            return TRUE;
-    }
-    return uid == 0 || uid == geteuid();
-}
-
-static void add_connection(QosListener *listener, GSocket *socket, GTlsConnection *tls,
+static void add_connection(QosListener *listener, GSocket *socket, const QosHandshake *handshake,
                            const char *principal)
 {
     const QosConnectionUser user = {.patience = listener->options->patience,
@@ -210,7 +201,7 @@ static void add_connection(QosListener *listener, GSocket *socket, GTlsConnectio
     if (listener->strangers.length >= QOS_LISTENER_STRANGERS_MAX)
         qos_connection_close(g_queue_peek_head(&listener->strangers), QOS_WIRE_FULL,
                              "too many others wait to say HELLO");
-    QosConnection *connection = qos_connection_new(socket, tls, principal, &user);
+    QosConnection *connection = qos_connection_new(socket, handshake, principal, &user);
     listener->living++;
     g_hash_table_add(listener->connections, connection);
     g_queue_push_tail(&listener->strangers, connection);
@@ -225,7 +216,7 @@ static void let_in_local(QosListener *listener, GSocket *socket)
     uid_t uid = credentials != NULL ? g_credentials_get_unix_user(credentials, &error) : (uid_t)-1;
     g_autofree char *principal = g_strdup_printf("uid %u", uid);
 
-    if (uid != (uid_t)-1 && is_allowed(listener, uid)) {
+    if (uid != (uid_t)-1 && qos_server_options_allow(listener->options, uid)) {
         add_connection(listener, socket, NULL, principal);
         return;
     }
@@ -234,18 +225,14 @@ static void let_in_local(QosListener *listener, GSocket *socket)
                  error != NULL ? error->message : "not permitted: see allow-uid");
 }
 
-static void let_in_remote(QosListener *listener, GSocket *socket)
+static void let_in_remote(QosListener *listener, GSocket *socket, const QosHandshake *handshake)
 {
-    g_autoptr(GTlsConnection) tls =
-        qos_handshake_prepare(socket, listener->certificate, listener->authority);
-
     g_socket_set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1, NULL);
     g_socket_set_keepalive(socket, TRUE);
     g_socket_set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, KEEPALIVE_IDLE, NULL);
     g_socket_set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, KEEPALIVE_INTERVAL, NULL);
     g_socket_set_option(socket, IPPROTO_TCP, TCP_KEEPCNT, KEEPALIVE_COUNT, NULL);
-    if (tls != NULL)
-        add_connection(listener, socket, tls, NULL);
+    add_connection(listener, socket, handshake, NULL);
 }
 
 /* --- doors --- */
@@ -283,10 +270,10 @@ static gboolean accept_some(GSocket *socket, GIOCondition condition G_GNUC_UNUSE
         }
         g_socket_set_blocking(peer, FALSE);
         door->listener->statistics.accepted++;
-        if (door->path != NULL)
+        if (door->handshake == NULL)
             let_in_local(door->listener, peer);
         else
-            let_in_remote(door->listener, peer);
+            let_in_remote(door->listener, peer, door->handshake);
     }
     return G_SOURCE_CONTINUE;
 }
@@ -340,8 +327,9 @@ static gboolean clear_path(GSocketAddress *address, const char *path, GError **e
     return TRUE;
 }
 
-static gboolean listen_at(QosListener *listener, GSocketAddress *address, GError **error)
+static gboolean listen_at(QosListener *listener, const QosServerAddress *where, GError **error)
 {
+    GSocketAddress *address = where->address;
     g_autofree char *text = g_socket_connectable_to_string(G_SOCKET_CONNECTABLE(address));
     g_autofree char *path = NULL;
     g_autoptr(GSocket) socket = NULL;
@@ -349,7 +337,7 @@ static gboolean listen_at(QosListener *listener, GSocketAddress *address, GError
     g_autoptr(GError) reason = NULL;
     Door *door;
 
-    if (G_IS_UNIX_SOCKET_ADDRESS(address)) {
+    if (where->kind == QOS_DOOR_LOCAL) {
         path = g_strdup(g_unix_socket_address_get_path(G_UNIX_SOCKET_ADDRESS(address)));
         if (!clear_path(address, path, error))
             return FALSE;
@@ -371,8 +359,12 @@ static gboolean listen_at(QosListener *listener, GSocketAddress *address, GError
     text = g_socket_connectable_to_string(G_SOCKET_CONNECTABLE(bound));
     g_message("listens on %s", text);
     door = g_new0(Door, 1);
-    *door = (Door){
-        .listener = listener, .socket = g_steal_pointer(&socket), .path = g_steal_pointer(&path)};
+    *door = (Door){.listener = listener,
+                   .socket = g_steal_pointer(&socket),
+                   .handshake = where->kind == QOS_DOOR_TLS     ? listener->tls
+                                : where->kind == QOS_DOOR_MUNGE ? listener->munge
+                                                                : NULL,
+                   .path = g_steal_pointer(&path)};
     g_ptr_array_add(listener->doors, door);
     start_accepting(door);
     return TRUE;
@@ -380,28 +372,20 @@ static gboolean listen_at(QosListener *listener, GSocketAddress *address, GError
 
 /* --- start and end --- */
 
-static gboolean load_tls(QosListener *listener, GError **error)
+static gboolean make_handshakes(QosListener *listener, GError **error)
 {
     const QosServerOptions *options = listener->options;
-    g_autoptr(GError) reason = NULL;
-    const char *file = options->tls_certificate;
+    gboolean is_made = TRUE;
 
-    if (file == NULL)
-        return TRUE;
-    if (!g_tls_backend_supports_tls(g_tls_backend_get_default())) {
-        qos_set_error(error, ENOTSUP, "GLib has no TLS here: install glib-networking");
-        return FALSE;
+    for (guint i = 0; is_made && i < options->listen->len; i++) {
+        QosDoorKind kind = ((const QosServerAddress *)options->listen->pdata[i])->kind;
+
+        if (kind == QOS_DOOR_TLS && listener->tls == NULL)
+            is_made = (listener->tls = qos_handshake_new_tls(options, error)) != NULL;
+        else if (kind == QOS_DOOR_MUNGE && listener->munge == NULL)
+            is_made = (listener->munge = qos_handshake_new_munge(options, error)) != NULL;
     }
-    listener->certificate =
-        g_tls_certificate_new_from_files(options->tls_certificate, options->tls_key, &reason);
-    if (listener->certificate != NULL) {
-        file = options->tls_authority;
-        listener->authority = g_tls_file_database_new(file, &reason);
-    }
-    if (reason == NULL)
-        return TRUE;
-    qos_set_error(error, EINVAL, "%s: %s", file, reason->message);
-    return FALSE;
+    return is_made;
 }
 
 QosListener *qos_listener_new(const QosServerOptions *options, GError **error)
@@ -416,7 +400,7 @@ QosListener *qos_listener_new(const QosServerOptions *options, GError **error)
     listener->clients = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, NULL);
     listener->due = g_ptr_array_new_with_free_func((GDestroyNotify)qos_connection_unref);
     start_flusher(listener);
-    is_up = load_tls(listener, error);
+    is_up = make_handshakes(listener, error);
     for (guint i = 0; is_up && i < options->listen->len; i++)
         is_up = listen_at(listener, options->listen->pdata[i], error);
     if (is_up)
@@ -448,8 +432,8 @@ void qos_listener_free(QosListener *listener)
     g_source_unref(listener->flusher);
     g_hash_table_unref(listener->connections);
     g_hash_table_unref(listener->clients);
-    g_clear_object(&listener->certificate);
-    g_clear_object(&listener->authority);
+    qos_handshake_free(listener->tls);
+    qos_handshake_free(listener->munge);
     g_free(listener);
 }
 

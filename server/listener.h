@@ -2,7 +2,7 @@
  * The server's sockets: who may connect, who is connected, and what has gone wrong with peers.
  *
  *     Unix   the peer's uid is root's, the server's own, or one that is allowed
- *     TCP    TLS on both sides: the client's certificate is signed by the authority
+ *     TCP    TLS or MUNGE, both ways: server/handshake.h
  *
  * The connections are bounded, and so are those of which it is not known yet who they are: where
  * there are too many of these, the oldest goes.

@@ -4,6 +4,7 @@
 #include <gio/gunixsocketaddress.h>
 #include <string.h>
 #include <sys/types.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "base/units.h"
@@ -31,42 +32,69 @@ typedef struct Setting {
 static gboolean bad_address(const char *value, GError **error)
 {
     qos_set_error(error, EINVAL,
-                  "listen: \"%s\" is neither unix:/PATH nor tcp:ADDRESS:PORT, with a numeric "
-                  "address such as 0.0.0.0 or [::]",
+                  "listen: \"%s\" is none of unix:/PATH, tcp:ADDRESS:PORT and munge:ADDRESS:PORT, "
+                  "with a numeric address such as 0.0.0.0 or [::]",
                   value);
     return FALSE;
+}
+
+static void add_address(QosServerOptions *options, QosDoorKind kind, GSocketAddress *address)
+{
+    QosServerAddress *new = g_new(QosServerAddress, 1);
+
+    *new = (QosServerAddress){.kind = kind, .address = address};
+    g_ptr_array_add(options->listen, new);
+}
+
+static void address_free(gpointer data)
+{
+    QosServerAddress *address = data;
+
+    g_object_unref(address->address);
+    g_free(address);
+}
+
+/* ADDRESS:PORT, at `text` in the whole value. */
+static gboolean add_tcp(QosServerOptions *options, QosDoorKind kind, const char *value,
+                        const char *text, GError **error)
+{
+    const char *port = strrchr(text, ':');
+    g_autofree char *host = port != NULL ? g_strndup(text, (gsize)(port - text)) : g_strdup("");
+    gsize length = strlen(host);
+    GSocketAddress *address;
+    gint64 number;
+
+    if (length == 0)
+        return bad_address(value, error);
+    if (!qos_parse_integer("listen: the port", port + 1, 0, G_MAXUINT16, &number, error))
+        return FALSE;
+    if (length > 2 && host[0] == '[' && host[length - 1] == ']') {
+        host[length - 1] = '\0';
+        memmove(host, host + 1, length - 1);
+    }
+    address = g_inet_socket_address_new_from_string(host, (guint)number);
+    if (address == NULL)
+        return bad_address(value, error);
+    add_address(options, kind, address);
+    return TRUE;
 }
 
 static gboolean set_listen(QosServerOptions *options, const Setting *setting G_GNUC_UNUSED,
                            const char *value, GError **error)
 {
-    GSocketAddress *address = NULL;
-    const char *port = strrchr(value, ':');
+    const char *rest = strchr(value, ':');
 
-    if (g_str_has_prefix(value, "unix:/")) {
-        if (strlen(value) - strlen("unix:") >= 108) {
-            qos_set_error(error, EINVAL, "listen: the path \"%s\" is longer than 107 bytes",
-                          value + strlen("unix:"));
-            return FALSE;
-        }
-        address = g_unix_socket_address_new(value + strlen("unix:"));
-    } else if (g_str_has_prefix(value, "tcp:") && port > value + strlen("tcp:")) {
-        g_autofree char *host =
-            g_strndup(value + strlen("tcp:"), (gsize)(port - value) - strlen("tcp:"));
-        gsize length = strlen(host);
-        gint64 number;
-
-        if (!qos_parse_integer("listen: the port", port + 1, 0, G_MAXUINT16, &number, error))
-            return FALSE;
-        if (length > 2 && host[0] == '[' && host[length - 1] == ']') {
-            host[length - 1] = '\0';
-            memmove(host, host + 1, length - 1);
-        }
-        address = g_inet_socket_address_new_from_string(host, (guint)number);
-    }
-    if (address == NULL)
+    if (g_str_has_prefix(value, "tcp:"))
+        return add_tcp(options, QOS_DOOR_TLS, value, rest + 1, error);
+    if (g_str_has_prefix(value, "munge:"))
+        return add_tcp(options, QOS_DOOR_MUNGE, value, rest + 1, error);
+    if (!g_str_has_prefix(value, "unix:/"))
         return bad_address(value, error);
-    g_ptr_array_add(options->listen, address);
+    if (strlen(rest + 1) >= 108) {
+        qos_set_error(error, EINVAL, "listen: the path \"%s\" is longer than 107 bytes", rest + 1);
+        return FALSE;
+    }
+    add_address(options, QOS_DOOR_LOCAL, g_unix_socket_address_new(rest + 1));
     return TRUE;
 }
 
@@ -170,7 +198,8 @@ static gboolean set_law(QosServerOptions *options, const Setting *setting, const
 
 static const Setting settings[] = {
     {"listen", set_listen, 0, 0, 0, "ADDRESS",
-     "unix:/PATH or tcp:ADDRESS:PORT, as often as wanted (" LISTEN_DEFAULT ")"},
+     "unix:/PATH, tcp:ADDRESS:PORT (TLS) or munge:ADDRESS:PORT, as often as wanted (" LISTEN_DEFAULT
+     ")"},
     {"control", set_path, FIELD(control), 0, 0, "PATH", "socket of qosfsctl (" CONTROL_DEFAULT ")"},
     {"database", set_path, FIELD(database), 0, 0, "DIR",
      "what must outlive a restart (" DATABASE_DEFAULT ")"},
@@ -178,8 +207,10 @@ static const Setting settings[] = {
      "PEM: who signs the certificates of clients"},
     {"tls-cert", set_path, FIELD(tls_certificate), 0, 0, "FILE", "PEM: the server's certificate"},
     {"tls-key", set_path, FIELD(tls_key), 0, 0, "FILE", "PEM: its key"},
+    {"munge-socket", set_path, FIELD(munge_socket), 0, 0, "PATH",
+     "where munged listens (its usual place)"},
     {"allow-uid", set_uid, 0, 0, G_MAXUINT32 - 1, "UID",
-     "who may connect by a Unix socket beside root and the server's user"},
+     "who may connect by a Unix socket or MUNGE beside root and the server's user"},
     {"limit", set_bytes, FIELD(pool.limit), 0, 0, "BYTES", "memory for credits: L (1G)"},
     {"hard-limit", set_bytes, FIELD(pool.hard_limit), 0, 0, "BYTES",
      "beyond it none is granted: HL (1.25 of the limit)"},
@@ -287,10 +318,10 @@ static gboolean split_words(Words *words, QosServerOptions *options, int argc, c
 
 /* --- the whole --- */
 
-static gboolean is_tcp(const QosServerOptions *options)
+static gboolean has_door(const QosServerOptions *options, QosDoorKind kind)
 {
     for (guint i = 0; i < options->listen->len; i++) {
-        if (G_IS_INET_SOCKET_ADDRESS(options->listen->pdata[i]))
+        if (((const QosServerAddress *)options->listen->pdata[i])->kind == kind)
             return TRUE;
     }
     return FALSE;
@@ -309,8 +340,8 @@ static gboolean complete(QosServerOptions *options, GError **error)
         qos_set_error(error, EINVAL, "of tls-ca, tls-cert and tls-key some are missing");
         return FALSE;
     }
-    if (files == 0 && is_tcp(options)) {
-        qos_set_error(error, EINVAL, "to listen on TCP, tls-ca, tls-cert and tls-key are needed");
+    if (files == 0 && has_door(options, QOS_DOOR_TLS)) {
+        qos_set_error(error, EINVAL, "to listen on tcp:, tls-ca, tls-cert and tls-key are needed");
         return FALSE;
     }
     return qos_pool_config_check(&options->pool, error);
@@ -322,7 +353,7 @@ gboolean qos_server_options_parse(QosServerOptions *ret_options, int argc, char 
     g_auto(Words) words = {g_ptr_array_new_with_free_func(g_free),
                            g_ptr_array_new_with_free_func(g_free), NULL};
     QosServerOptions options = {
-        .listen = g_ptr_array_new_with_free_func(g_object_unref),
+        .listen = g_ptr_array_new_with_free_func(address_free),
         .control = g_strdup(CONTROL_DEFAULT),
         .database = g_strdup(DATABASE_DEFAULT),
         .allowed_uids = g_array_new(FALSE, FALSE, sizeof(uid_t)),
@@ -358,6 +389,16 @@ void qos_server_options_clear(QosServerOptions *options)
     g_clear_pointer(&options->tls_authority, g_free);
     g_clear_pointer(&options->tls_certificate, g_free);
     g_clear_pointer(&options->tls_key, g_free);
+    g_clear_pointer(&options->munge_socket, g_free);
+}
+
+gboolean qos_server_options_allow(const QosServerOptions *options, uid_t uid)
+{
+    for (guint i = 0; i < options->allowed_uids->len; i++) {
+        if (g_array_index(options->allowed_uids, uid_t, i) == uid)
+            return TRUE;
+    }
+    return uid == 0 || uid == geteuid();
 }
 
 char *qos_server_options_help(void)

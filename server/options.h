@@ -9,13 +9,26 @@
 
 #include "core/pool.h"
 
+/* Who may come in at an address. */
+typedef enum {
+    QOS_DOOR_LOCAL, /* a Unix socket: users whom the kernel names */
+    QOS_DOOR_TLS,   /* TCP: certificates */
+    QOS_DOOR_MUNGE, /* TCP: users whom MUNGE names */
+} QosDoorKind;
+
 typedef struct {
-    GPtrArray *listen;   /* of GSocketAddress: GUnixSocketAddress, GInetSocketAddress */
+    QosDoorKind kind;
+    GSocketAddress *address;
+} QosServerAddress;
+
+typedef struct {
+    GPtrArray *listen;   /* of QosServerAddress */
     char *control;       /* the path of the Unix socket for qosfsctl */
     char *database;      /* a directory */
     char *tls_authority; /* PEM files; all three, or none */
     char *tls_certificate;
     char *tls_key;
+    char *munge_socket;   /* munged's; NULL: the usual one */
     GArray *allowed_uids; /* of uid_t, beside root and the server's own */
     QosPoolConfig pool;
     QosTime lease;
@@ -33,5 +46,7 @@ typedef struct {
 gboolean qos_server_options_parse(QosServerOptions *ret_options, int argc, char **argv,
                                   GError **error);
 void qos_server_options_clear(QosServerOptions *options);
+/* Whether mounts of that user may connect, by a Unix socket or by MUNGE. */
+gboolean qos_server_options_allow(const QosServerOptions *options, uid_t uid);
 /* The text for --help; free with g_free(). */
 char *qos_server_options_help(void);

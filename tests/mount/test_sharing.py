@@ -1,9 +1,14 @@
 """The way of a mount to its lock server: it is found, lost, and found again, and told of; bad addresses are refused."""
+import re
+import shutil
+import socket
 import subprocess
+import threading
 
 import pytest
 
-from harness import BUILD, run, wait_until
+from harness import BUILD, USER, run, wait_until
+from munge import MAGIC, NONCE_LENGTH, Munged, payload, send_credential, take_credential
 
 
 def status(made):
@@ -42,10 +47,89 @@ def test_tls(cluster):
     assert (mount.dir / "file").read_text() == "without"
 
 
+@pytest.fixture
+def realm():
+    one = Munged(b"one key".ljust(64, b"-"))
+    yield one
+    one.close()
+
+
+with_munge = pytest.mark.skipif(not shutil.which("munged"), reason="munged is not installed")
+
+
+@with_munge
+def test_munge(cluster, mount, realm):
+    """A mount of the server's realm; and one of another, with the filter of system calls."""
+    one = cluster(mounts=0, server_options=["--listen", "munge:127.0.0.1:0", "--munge-socket", realm.socket])
+    port = re.search(r"listens on 127\.0\.0\.1:(\d+)", one.server.log)[1]
+    first = mount(one.store, f"server=munge:127.0.0.1:{port},server_munge={realm.socket}")
+    wait_until(lambda: status(first)["state"] == "up", what="the mount's session")
+    stranger = Munged(b"another key".ljust(64, b"-"))
+    try:
+        second = mount(one.store, f"server=munge:127.0.0.1:{port},server_munge={stranger.socket}")
+        second.expects_log("lock server")
+        one.server.expects_log("not permitted")
+        wait_until(lambda: "it closed the connection" in status(second)["reason"], what="its refusal")
+        assert "its MUNGE credential: Invalid credential" in one.server.log
+        assert status(first)["state"] == "up"
+        second.unmount()
+    finally:
+        stranger.close()
+
+
+class FalsePeer:
+    """The other end of a mount's connection."""
+
+    def __init__(self, made):
+        self._socket = made
+        self.send = made.sendall
+
+    def take(self, count):
+        taken = b""
+        while len(taken) < count:
+            data = self._socket.recv(count - len(taken))
+            if not data:
+                raise ConnectionError
+            taken += data
+        return taken
+
+
+@with_munge
+def test_a_server_of_any_user_is_not_believed(new_store, mount, realm):
+    """Somebody of the realm who listens where a mount looks for the server."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    port = listener.getsockname()[1]
+
+    def serve():
+        while True:
+            try:
+                with listener.accept()[0] as made:
+                    peer = FalsePeer(made)
+                    others = peer.take(len(MAGIC) + NONCE_LENGTH)[len(MAGIC):]
+                    peer.send(MAGIC + bytes(NONCE_LENGTH))
+                    assert realm.decode(take_credential(peer)) == (0, payload("mount", others, bytes(NONCE_LENGTH), port))
+                    send_credential(peer, realm.encode(payload("server", others, bytes(NONCE_LENGTH), port), USER))
+                    made.recv(1)
+            except ConnectionError:
+                pass
+            except OSError:
+                return
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    qos = mount(new_store(), f"server=munge:127.0.0.1:{port},server_munge={realm.socket}")
+    qos.expects_log("lock server")
+    wait_until(lambda: f"user {USER} of the MUNGE realm is not permitted" in status(qos)["reason"], what="its refusal")
+    assert status(qos)["state"] != "up"
+    listener.shutdown(socket.SHUT_RDWR)
+    listener.close()
+
+
 @pytest.mark.parametrize("options, message", [
     ("server=unix:relative", "begins with /"),
     ("server=nowhere", "HOST:PORT"),
     ("server=localhost:1", "server_ca"),
+    ("server=munge:nowhere", "munge:HOST:PORT"),
+    ("server_munge=/none", "server=ADDRESS, which is missing"),
     ("server_ca=/etc/passwd", "server=ADDRESS, which is missing"),
     ("server=localhost:1,server_ca=/none,server_cert=/none,server_key=/none", "/none"),
 ])

@@ -3,13 +3,14 @@
 Run with `pytest tests/server`; the program comes from $QOSFS_BUILD (default build/). Needs root, as some peers are
 other users.
 
-server    a factory: server("--lease", "2s", tcp=True, expect_failure=False) starts one, on a Unix socket, with tcp also on
-          127.0.0.1 with TLS. At the end of the test each must end with status 0 on SIGTERM, and its log must hold no
+server    a factory: server("--lease", "2s", certificates=None, munged=None, expect_failure=False) starts one, on a Unix socket,
+          with certificates also on 127.0.0.1 with TLS, with a Munged also there with MUNGE. At the end of the test each must end with status 0 on SIGTERM, and its log must hold no
           error or report of a sanitizer. Warnings about peers are what these tests are about.
 
 A server offers
     .path .port .log .pid
-    .peer() .secure_peer(certificates)   connections: see wire.py
+    .peer() .secure_peer(context)        connections: see wire.py
+    .tcp_peer()                          one by TCP, before any handshake
     .greet(owner, **hello)               a peer that has a session
     .control .ctl(*words, check=True)    the control socket; qosfsctl server ...: its output, or the CompletedProcess
     .restart()                           SIGKILL, and a new process with the same words
@@ -32,7 +33,7 @@ BAD_LOG = re.compile(r"qosfs-server: error: |CRITICAL|Sanitizer|runtime error")
 
 
 class Server:
-    def __init__(self, folder, number, arguments, certificates):
+    def __init__(self, folder, number, arguments, certificates, munged):
         self.path = folder / "socket"
         self.control = folder / "control"
         self._log_path = folder / f"log{number}"
@@ -42,6 +43,8 @@ class Server:
             certificate, key = certificates.make("server", "127.0.0.1")
             words += ["--listen", "tcp:127.0.0.1:0", "--tls-ca", certificates.folder / "ca.crt", "--tls-cert", certificate,
                       "--tls-key", key]
+        if munged:
+            words += ["--listen", "munge:127.0.0.1:0", "--munge-socket", munged.socket]
         self._words = [*words, *arguments]
         self._log = open(self._log_path, "ab")
         self._start()
@@ -94,6 +97,9 @@ class Server:
     def secure_peer(self, context):
         return Peer(("127.0.0.1", self.port), context)
 
+    def tcp_peer(self):
+        return Peer(("127.0.0.1", self.port))
+
     def greet(self, owner, **more):
         peer = self.peer()
         peer.greet(owner, **more)
@@ -116,8 +122,8 @@ class Server:
 def server(tmp_path):
     made = []
 
-    def make(*arguments, certificates=None, expect_failure=False):
-        new = Server(tmp_path, len(made), arguments, certificates)
+    def make(*arguments, certificates=None, munged=None, expect_failure=False):
+        new = Server(tmp_path, len(made), arguments, certificates, munged)
         made.append(new)
         if expect_failure:
             made.remove(new)

@@ -8,12 +8,13 @@ from harness import BUILD, SANITIZERS, job_environment
 from wire import M_GRANT
 
 WRONG = {
-    "--listen=foo": 'listen: "foo" is neither unix:/PATH nor tcp:ADDRESS:PORT',
-    "--listen=unix:here": 'listen: "unix:here" is neither',
+    "--listen=foo": 'listen: "foo" is none of unix:/PATH, tcp:ADDRESS:PORT and munge:ADDRESS:PORT',
+    "--listen=unix:here": 'listen: "unix:here" is none of',
     "--listen=unix:/" + 107 * "x": "is longer than 107 bytes",
-    "--listen=tcp:localhost:70": 'listen: "tcp:localhost:70" is neither',
+    "--listen=tcp:localhost:70": 'listen: "tcp:localhost:70" is none of',
+    "--listen=munge:7988": 'listen: "munge:7988" is none of',
     "--listen=tcp:0.0.0.0:70000": "listen: the port",
-    "--listen=tcp:[::]:7": "to listen on TCP, tls-ca, tls-cert and tls-key are needed",
+    "--listen=tcp:[::]:7": "to listen on tcp:, tls-ca, tls-cert and tls-key are needed",
     "--tls-ca=/ca": "of tls-ca, tls-cert and tls-key some are missing",
     "--tls-key=key": 'tls-key: "key" is not an absolute path',
     "--database=here": 'database: "here" is not an absolute path',

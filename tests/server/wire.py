@@ -99,9 +99,9 @@ class Peer:
     def send(self, data):
         self.socket.sendall(data)
 
-    def receive(self):
-        """The next frame: its type and payload. Gone at the end."""
-        while len(self._bytes) < 4 or len(self._bytes) < 4 + struct.unpack_from("<I", self._bytes)[0]:
+    def take(self, count):
+        """The next bytes. Gone at the end."""
+        while len(self._bytes) < count:
             try:
                 data = self.socket.recv(1 << 16)
             except (ConnectionError, ssl.SSLError) as error:
@@ -109,10 +109,14 @@ class Peer:
             if not data:
                 raise Gone
             self._bytes += data
-        length, kind = struct.unpack_from("<IB", self._bytes)
-        payload = self._bytes[5:4 + length]
-        self._bytes = self._bytes[4 + length:]
-        return kind, payload
+        taken, self._bytes = self._bytes[:count], self._bytes[count:]
+        return taken
+
+    def receive(self):
+        """The next frame: its type and payload."""
+        length, = struct.unpack("<I", self.take(4))
+        kind, *payload = self.take(length)
+        return kind, bytes(payload)
 
     def refusal(self):
         """The code and reason of the REFUSED that comes next, behind which nothing comes."""
