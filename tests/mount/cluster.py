@@ -219,8 +219,11 @@ class Cluster:
         return made
 
     def wait_up(self, *mounts):
+        def is_up(made):
+            server = made.state()["server"]
+            return server["state"] == "up" and server["valid"] > 0
         for made in mounts or self.mounts:
-            wait_until(lambda made=made: made.state()["server"]["state"] == "up", what="the mount's session")
+            wait_until(lambda made=made: is_up(made), what="the mount's session")
 
     def expects_trouble(self):
         """Mounts and server may complain of one another's absence."""
