@@ -33,19 +33,30 @@ typedef struct {
     gboolean has_value;
 } Option;
 
-static gboolean set_cache(QosOptions *options, const char *value, GError **error)
+/* The place of the value among `words`, which end with NULL; `expected` lists them for people. */
+static gboolean find_word(const char *name, const char *value, const char *const *words,
+                          const char *expected, guint *ret_place, GError **error)
 {
-    const char *const names[] = {
-        [QOS_CACHE_AUTO] = "auto", [QOS_CACHE_NONE] = "none", [QOS_CACHE_ALWAYS] = "always"};
-
-    for (guint i = 0; i < G_N_ELEMENTS(names); i++) {
-        if (g_str_equal(value, names[i])) {
-            options->config.cache = (QosCache)i;
+    for (guint i = 0; words[i] != NULL; i++) {
+        if (g_str_equal(value, words[i])) {
+            *ret_place = i;
             return TRUE;
         }
     }
-    qos_set_error(error, EINVAL, "option cache=%s: expected auto, none or always", value);
+    qos_set_error(error, EINVAL, "option %s=%s: expected %s", name, value, expected);
     return FALSE;
+}
+
+static gboolean set_cache(QosOptions *options, const char *value, GError **error)
+{
+    const char *const words[] = {
+        [QOS_CACHE_AUTO] = "auto", [QOS_CACHE_NONE] = "none", [QOS_CACHE_ALWAYS] = "always", NULL};
+    guint place;
+
+    if (!find_word("cache", value, words, "auto, none or always", &place, error))
+        return FALSE;
+    options->config.cache = (QosCache)place;
+    return TRUE;
 }
 
 static gboolean set_timeout(const char *name, const char *value, double *timeout, GError **error)
@@ -82,17 +93,14 @@ static gboolean set_threads(QosOptions *options, const char *value, GError **err
 
 static gboolean set_io_uring(QosOptions *options, const char *value, GError **error)
 {
-    const char *const names[] = {
-        [QOS_RING_OFF] = "off", [QOS_RING_AUTO] = "auto", [QOS_RING_ON] = "on"};
+    const char *const words[] = {
+        [QOS_RING_OFF] = "off", [QOS_RING_AUTO] = "auto", [QOS_RING_ON] = "on", NULL};
+    guint place;
 
-    for (guint i = 0; i < G_N_ELEMENTS(names); i++) {
-        if (g_str_equal(value, names[i])) {
-            options->io_uring = (QosRingMode)i;
-            return TRUE;
-        }
-    }
-    qos_set_error(error, EINVAL, "option io_uring=%s: expected auto, on or off", value);
-    return FALSE;
+    if (!find_word("io_uring", value, words, "auto, on or off", &place, error))
+        return FALSE;
+    options->io_uring = (QosRingMode)place;
+    return TRUE;
 }
 
 static gboolean set_io_uring_depth(QosOptions *options, const char *value, GError **error)
@@ -142,6 +150,19 @@ static gboolean set_path(const char *name, const char *value, char **path, GErro
 static gboolean set_server(QosOptions *options, const char *value, GError **error)
 {
     return set_text("server", value, &options->sharing.server, error);
+}
+
+static gboolean set_locks(QosOptions *options, const char *value, GError **error)
+{
+    const char *const words[] = {
+        [QOS_SHARING_LOCKS_CLUSTER] = "cluster", [QOS_SHARING_LOCKS_LOCAL] = "local", NULL};
+    guint place;
+
+    options->sharing.has_locks =
+        find_word("locks", value, words, "cluster or local", &place, error);
+    if (options->sharing.has_locks)
+        options->sharing.locks = (QosSharingLocks)place;
+    return options->sharing.has_locks;
 }
 
 static gboolean set_server_ca(QosOptions *options, const char *value, GError **error)
@@ -213,6 +234,7 @@ static const Option own_options[] = {
     {"db", set_database, TRUE},
     {"policy", set_policy, TRUE},
     {"server", set_server, TRUE},
+    {"locks", set_locks, TRUE},
     {"server_ca", set_server_ca, TRUE},
     {"server_cert", set_server_cert, TRUE},
     {"server_key", set_server_key, TRUE},
@@ -468,6 +490,7 @@ static gboolean check_sharing(const QosSharingConfig *sharing, GError **error)
                         : sharing->key         ? "server_key"
                         : sharing->munged      ? "server_munge"
                         : sharing->store       ? "store"
+                        : sharing->has_locks   ? "locks"
                                                : NULL;
 
     if (sharing->server || !alone)

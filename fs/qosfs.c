@@ -88,6 +88,7 @@ static void print_help(void)
          "  -o db=PATH                 where rules, tunables and totals are kept\n"
          "  -o server=ADDRESS          share SRC with other mounts: unix:PATH, HOST:PORT (TLS)\n"
          "                             or munge:HOST:PORT\n"
+         "  -o locks=cluster|local     fcntl and flock locks among all mounts, or on this one\n"
          "  -o server_ca=FILE          with TLS: whom to believe (PEM)\n"
          "  -o server_cert=FILE        and who this mount is\n"
          "  -o server_key=FILE\n"
@@ -307,11 +308,12 @@ static gboolean start_sharing(Mounter *mounter, GError **error)
 
     if (!config->server)
         return TRUE;
-    fs->locks = qos_locks_new();
+    if (config->locks == QOS_SHARING_LOCKS_CLUSTER)
+        fs->locks = qos_locks_new();
     fs->lockclient = qos_sharing_start(fs, mounter->db, config, error);
     if (!fs->lockclient)
         return FALSE;
-    if (qos_locks_start(fs->locks, fs->lockclient) == 0)
+    if (!fs->locks || qos_locks_start(fs->locks, fs->lockclient) == 0)
         return TRUE;
     qos_set_error(error, EAGAIN, "cannot start a thread");
     return FALSE;

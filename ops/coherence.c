@@ -367,7 +367,11 @@ static gboolean locks_pages(const QosOp *op)
 
 void qos_coherence_begin(QosOp *op)
 {
-    if (op->fs->coherence != NULL && locks_pages(op))
+    if (op->fs->coherence == NULL)
+        return;
+    if (op->handle != NULL)
+        qos_handle_note_use(op->handle);
+    if (locks_pages(op))
         qos_loan_fill(&op->handle->file, 1);
 }
 
@@ -566,19 +570,39 @@ static gboolean is_believed_late(const QosOp *op)
     return needs_of_opcode[op->entry.request.opcode].node == CHANGES;
 }
 
+static gboolean keeps(QosOp *op, fuse_ino_t ino)
+{
+    return is_covered(op, ino) && !qos_pages_are_old(op->fs->coherence->pages, ino);
+}
+
+/* Those of a new file, which the kernel asks for at once, as it opens the file. Who tells it to
+ * forget them waits until they have arrived (ops/invalidator.h). */
+static gboolean sends_attributes(QosOp *op, fuse_ino_t ino)
+{
+    QosHandle *handle = op->reply.handle;
+
+    if (handle == NULL || !qos_loan_note_sent(&handle->file))
+        return FALSE;
+    if (keeps(op, ino)) {
+        g_atomic_int_set(&handle->is_sent, TRUE);
+        return TRUE;
+    }
+    qos_loan_note_arrived(&handle->file);
+    return FALSE;
+}
+
 gboolean qos_coherence_keeps_pages(QosOp *op, fuse_ino_t ino)
 {
-    return valid_seconds(op->fs) > 0 && is_covered(op, ino) &&
-           !qos_pages_are_old(op->fs->coherence->pages, ino);
+    return valid_seconds(op->fs) > 0 && keeps(op, ino);
 }
 
 double qos_coherence_attr_timeout(QosOp *op, fuse_ino_t ino)
 {
     const double seconds = valid_seconds(op->fs);
-    gboolean keeps = !is_believed_late(op) && seconds > 0 && is_covered(op, ino) &&
-                     !qos_pages_are_old(op->fs->coherence->pages, ino);
 
-    return keeps ? seconds : 0;
+    if (is_believed_late(op))
+        return seconds > 0 && sends_attributes(op, ino) ? seconds : 0;
+    return seconds > 0 && keeps(op, ino) ? seconds : 0;
 }
 
 double qos_coherence_entry_timeout(const QosOp *op)

@@ -37,6 +37,7 @@ typedef struct QosHandle {
     QosBackingOpen backing; /* files: how it joins the other opens of its file */
     QosOpenFile *open_file; /* files: shared with other jobs? */
     gint locking;           /* atomic; files: QosLocking */
+    gint is_sent;           /* atomic; CREATE brought it with attributes, and it was not used yet */
     QosDirStream *stream;   /* atomic; directories: where the reading stands, NULL while in use */
 } QosHandle;
 
@@ -48,6 +49,14 @@ void qos_handles_free(QosHandles *handles);
 QosHandle *qos_handle_new(QosHandles *handles, int fd, int flags, QosCaller *caller, QosLoan *file);
 /* Reading it does not change when it was last read, where the store allows that. */
 void qos_handle_spare_atime(QosHandle *handle);
+/* The kernel names it: it has had the answer to CREATE, if there was one. */
+static inline void qos_handle_note_use(QosHandle *handle)
+{
+    if (g_atomic_int_get(&handle->is_sent)) {
+        g_atomic_int_set(&handle->is_sent, FALSE);
+        qos_loan_note_arrived(&handle->file);
+    }
+}
 QosHandle *qos_handle_ref(QosHandle *handle);
 void qos_handle_unref(QosHandle *handle); /* NULL is allowed */
 

@@ -352,6 +352,42 @@ gboolean qos_inodes_is_known(QosInodes *inodes, fuse_ino_t id)
     return is_known;
 }
 
+gboolean qos_loan_note_sent(const QosLoan *loan)
+{
+    pthread_mutex_lock(&loan->inodes->lock);
+    gboolean is_new = loan->inode->lookups == 1;
+    loan->inode->is_on_its_way = is_new ? 1 : 0;
+    pthread_mutex_unlock(&loan->inodes->lock);
+    return is_new;
+}
+
+void qos_loan_note_arrived(const QosLoan *loan)
+{
+    pthread_mutex_lock(&loan->inodes->lock);
+    loan->inode->is_on_its_way = 0;
+    pthread_mutex_unlock(&loan->inodes->lock);
+}
+
+gboolean qos_inodes_is_on_its_way(QosInodes *inodes, fuse_ino_t id)
+{
+    pthread_mutex_lock(&inodes->lock);
+    const QosInode *inode = find_by_id_locked(inodes, id);
+    gboolean is_on_its_way = inode != NULL && inode->is_on_its_way;
+    pthread_mutex_unlock(&inodes->lock);
+    return is_on_its_way;
+}
+
+gboolean qos_inodes_end_way(QosInodes *inodes, fuse_ino_t id)
+{
+    pthread_mutex_lock(&inodes->lock);
+    QosInode *inode = find_by_id_locked(inodes, id);
+    gboolean was_on_its_way = inode != NULL && inode->is_on_its_way;
+    if (was_on_its_way)
+        inode->is_on_its_way = 0;
+    pthread_mutex_unlock(&inodes->lock);
+    return was_on_its_way;
+}
+
 gint qos_loan_fill(const QosLoan *loan, gint change)
 {
     return g_atomic_int_add(&loan->inode->filling, change) + change;

@@ -109,6 +109,13 @@ typedef struct {
 void qos_inodes_list(QosInodes *inodes, guint64 first, guint64 last, GArray *known);
 /* TRUE while the kernel has, or is being told of, look-ups of it. */
 gboolean qos_inodes_is_known(QosInodes *inodes, fuse_ino_t id);
+/* A CREATE is about to tell the kernel of the file, with attributes to keep. TRUE where the kernel
+ * does not know it yet: then the file is on its way to it until something shows that it arrived. */
+gboolean qos_loan_note_sent(const QosLoan *loan);
+void qos_loan_note_arrived(const QosLoan *loan);
+gboolean qos_inodes_is_on_its_way(QosInodes *inodes, fuse_ino_t id);
+/* It must have arrived by now. FALSE: that was known. */
+gboolean qos_inodes_end_way(QosInodes *inodes, fuse_ino_t id);
 /* The kernel may have pages of the file from now on. */
 void qos_loan_note_pages(const QosLoan *loan);
 /* Counts the requests for which the kernel keeps pages of the file locked: one more (1), or one

@@ -41,7 +41,8 @@ struct QosInode {
     guint keeps_fd : 1; /* it has no handle */
     guint is_idle : 1;
     guint has_pages : 1;
-    QosTime dropped; /* when its pages last were; 0: never */
+    guint is_on_its_way : 1; /* see qos_loan_note_sent() */
+    QosTime dropped;         /* when its pages last were; 0: never */
     guint64 lookups;
     guint loans;
     int fd;                /* O_PATH, or -1: cold */

@@ -20,6 +20,8 @@
 #define AWAIT_MAX   QOS_SECOND
 #define AWAIT_FIRST (20 * QOS_MICROSECOND)
 #define AWAIT_LAST  QOS_MILLISECOND
+/* A new file that was sent to the kernel, and not used for so long, has arrived: it is open. */
+#define AWAIT_USE (100 * QOS_MILLISECOND)
 /* FUSE 7.44, Linux 6.16. */
 #define EPOCH_MINOR 44
 
@@ -137,29 +139,41 @@ static QosTime tell_again_locked(QosInvalidator *invalidator)
 
 /* --- losses --- */
 
-/* FALSE: the kernel does not know it yet, or not any more. */
+/* FALSE: the kernel has yet to come to a reply that tells of it, and will believe that. */
+static gboolean tell_known(QosInvalidator *invalidator, fuse_ino_t ino)
+{
+    QosInodes *inodes = invalidator->fs->inodes;
+
+    if (qos_inodes_is_on_its_way(inodes, ino))
+        return FALSE;
+    return tell(invalidator, ino) || !qos_inodes_is_known(inodes, ino);
+}
+
 static gboolean forget_inode(QosInvalidator *invalidator, const QosKnownInode *inode)
 {
     /* First: who is told to ask for the attributes again is to wait for them. */
     if (inode->has_pages)
         qos_pages_drop(invalidator->pages, inode->id);
-    return tell(invalidator, inode->id) || !qos_inodes_is_known(invalidator->fs->inodes, inode->id);
+    return tell_known(invalidator, inode->id);
 }
 
 /* Those of `known` that are left are on their way to the kernel in a reply, which it will believe
  * when it comes, or FORGET is on its way to us: one of the two shows soon. */
 static void await_known(QosInvalidator *invalidator, GArray *known)
 {
-    const QosTime end = qos_gate_now() + AWAIT_MAX;
+    const QosTime begun = qos_gate_now();
     QosTime pause = AWAIT_FIRST;
 
-    while (known->len > 0 && qos_gate_now() < end) {
+    while (known->len > 0 && qos_gate_now() < begun + AWAIT_MAX) {
         g_usleep((gulong)(pause / QOS_MICROSECOND));
         pause = MIN(2 * pause, AWAIT_LAST);
         for (guint i = known->len; i > 0; i--) {
             fuse_ino_t ino = g_array_index(known, QosKnownInode, i - 1).id;
 
-            if (tell(invalidator, ino) || !qos_inodes_is_known(invalidator->fs->inodes, ino))
+            if (qos_gate_now() >= begun + AWAIT_USE &&
+                qos_inodes_end_way(invalidator->fs->inodes, ino))
+                doubt(invalidator, ino);
+            if (tell_known(invalidator, ino))
                 g_array_remove_index_fast(known, i - 1);
         }
     }

@@ -14,7 +14,8 @@
  * told of for the first time there is none either: the release waits until the kernel knows it,
  * which takes a moment, as the operation that found it waits for no credit any more. Where that
  * takes too long, it is in doubt, and told again until the kernel knows it, by the thread, or by
- * the next operation on it.
+ * the next operation on it. What CREATE brings is believed a little later than the inode is known:
+ * there the release waits until the open file is used, 100 ms at most.
  *
  * Lock: `lock`; never held while the kernel is told, or the client called.
  */

@@ -32,6 +32,7 @@ static void take(fuse_req_t request, const struct fuse_file_info *info, QosLocks
     QosLock lock = {.owner = info->lock_owner, .pid = pid, .handle = handle, .span = span};
     QosFileName name;
 
+    qos_handle_note_use(handle);
     qos_handle_set_locking(handle, QOS_LOCKING_USED);
     qos_loan_name(&handle->file, &name);
     qos_locks_take(fs->locks, request, &name, kind, mode, &lock,

@@ -344,7 +344,7 @@ static int run_flush(QosOp *op)
 
 void qosfs_op_flush(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info *info)
 {
-    const QosHandle *handle = qos_handle_from(info);
+    QosHandle *handle = qos_handle_from(info);
     FlushOp *flush;
 
     if (qos_control_owns(ino)) {
@@ -352,6 +352,7 @@ void qosfs_op_flush(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info *i
         return;
     }
     if (!wants_flush(handle)) { /* it is for the locks alone, and does not reach the store */
+        qos_handle_note_use(handle);
         qos_lock_flush(qos_fs(request), handle, info->lock_owner);
         fuse_reply_err(request, 0);
         return;

@@ -69,7 +69,7 @@ static void drop(const QosResource *resource, const QosCredit *credit, gpointer 
 
     if (resource->type == QOS_RESOURCE_INODES)
         qos_coherence_forget(fs->coherence, resource, credit, FALSE);
-    else if (resource->type == QOS_RESOURCE_EXTENT)
+    else if (resource->type == QOS_RESOURCE_EXTENT && fs->locks != NULL)
         qos_locks_drop(fs->locks, resource, credit);
     else
         qos_lockclient_release(fs->lockclient, resource, credit);
@@ -81,7 +81,7 @@ static void lost(const QosResource *resource, const QosCredit *credit, gpointer 
 
     if (resource->type == QOS_RESOURCE_INODES)
         qos_coherence_forget(fs->coherence, resource, credit, TRUE);
-    else if (resource->type == QOS_RESOURCE_EXTENT)
+    else if (resource->type == QOS_RESOURCE_EXTENT && fs->locks != NULL)
         qos_locks_lost(fs->locks, resource);
 }
 
@@ -89,7 +89,8 @@ static void changed(gboolean is_up, gpointer arg)
 {
     const QosFs *fs = arg;
 
-    qos_locks_changed(fs->locks, is_up);
+    if (fs->locks != NULL)
+        qos_locks_changed(fs->locks, is_up);
     if (is_up)
         g_info("%s: what is cached is valid on all mounts", fs->mountpoint);
     else

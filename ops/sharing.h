@@ -8,9 +8,17 @@
 #include "fs/lockclient.h"
 #include "ops/fs.h"
 
+/* Among whom fcntl and flock locks hold (docs/locks.md). */
+typedef enum {
+    QOS_SHARING_LOCKS_CLUSTER, /* all mounts of the store */
+    QOS_SHARING_LOCKS_LOCAL,   /* the processes of this mount: the kernel keeps them by itself */
+} QosSharingLocks;
+
 /* As the options have them; `server` NULL: the mount is alone. */
 typedef struct {
     char *server;
+    QosSharingLocks locks;
+    gboolean has_locks; /* it was given */
     char *ca, *certificate, *key;
     char *munged;
     char *store; /* NULL: named by its type and its file system's id */

@@ -380,3 +380,42 @@ def test_as_the_kernel_does(cluster, mounts):
         if time.monotonic() >= end:
             break
         seed += 1
+
+
+def closes_while_stopped(mount, path, flags):
+    """Whether close(2) waits for the daemon."""
+    def act():
+        fd = os.open(path, flags)
+        os.kill(mount.pid, signal.SIGSTOP)
+        wait_until(lambda: is_stopped(mount.pid), what="the daemon's stop")
+        os.close(fd)
+    with child(act) as (pid, ask):
+        try:
+            wait_until(lambda: is_stopped(mount.pid), what="the daemon's stop")
+            wait_until(lambda: ask() is not None or "request_wait" in open(f"/proc/{pid}/wchan").read(), what="the close")
+            return ask() is not None
+        finally:
+            os.kill(mount.pid, signal.SIGCONT)
+
+
+@KINDS
+def test_local_locks_hold_within_one_mount(pair, take):
+    both, here, there = pair(options="locks=local")
+    before = [enqueues_of(mount) for mount in both.mounts]
+    with open(here, "r+b") as one, open(there, "r+b") as other:
+        take(one, fcntl.LOCK_EX)
+        assert attempt(take, other, fcntl.LOCK_EX | TRY) is None
+        with child(lambda: take(open(here, "r+b"), fcntl.LOCK_EX | TRY)) as (_, ask):
+            assert wait_until(ask) == str(errno.EAGAIN)
+        after = [enqueues_of(mount) for mount in both.mounts]
+    assert [now - then for now, then in zip(after, before)] <= [2, 2]  # of the file and its folder, if any
+    with child(lambda: take(open(here, "r+b"), fcntl.LOCK_EX | TRY)) as (_, ask):
+        assert wait_until(ask) == "None"
+
+
+@pytest.mark.parametrize("locks, waits", [("cluster", True), ("local", False)])
+def test_local_locks_need_no_word_of_a_close(cluster, locks, waits):
+    one = cluster(mounts=1, options=f"locks={locks}")
+    mount, = one.mounts
+    (mount.dir / "file").touch()
+    assert closes_while_stopped(mount, mount.dir / "file", os.O_WRONLY) is not waits

@@ -2,6 +2,7 @@
 
 What may be cached is told by counts: of the requests that reach a mount, and of its messages to the lock server.
 """
+import itertools
 import mmap
 import os
 import signal
@@ -270,3 +271,30 @@ def test_a_killed_holder(cluster):
     third = made.add()
     made.wait_up(third)
     assert (third.dir / "file").read_text() == "newer"
+
+
+def test_a_new_file_is_known_at_once(cluster):
+    """Its attributes come with it: making files asks for those of their folder alone, as without a server."""
+    mount, = cluster(mounts=1).mounts
+    numbers = itertools.count()
+
+    def getattrs():
+        """For ten files, whose numbers may run into the next neighbourhood."""
+        before = requests(mount, "getattr")
+        for _ in range(10):
+            os.close(os.open(mount.dir / str(next(numbers)), os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+        return requests(mount, "getattr") - before
+    wait_until(lambda: getattrs() <= 11, what="files that are made without asking for their attributes")
+
+
+def test_a_new_file_that_is_not_used(cluster):
+    """Nothing shows that the answer to its CREATE has come: it is told to forget all the same."""
+    here, there = cluster().mounts
+    (here.dir / "first").touch()  # brings the credits of those that come next
+    flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_DIRECT  # no pages, whose drop tells it too
+    fds = [os.open(here.dir / str(number), flags, 0o600) for number in range(5)]
+    for number, fd in enumerate(fds):
+        (there.dir / str(number)).chmod(0o644)
+        assert os.fstat(fd).st_mode & 0o777 == 0o644
+    for fd in fds:
+        os.close(fd)

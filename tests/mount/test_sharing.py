@@ -131,6 +131,8 @@ def test_a_server_of_any_user_is_not_believed(new_store, mount, realm):
     ("server=munge:nowhere", "munge:HOST:PORT"),
     ("server_munge=/none", "server=ADDRESS, which is missing"),
     ("server_ca=/etc/passwd", "server=ADDRESS, which is missing"),
+    ("locks=cluster", "server=ADDRESS, which is missing"),
+    ("server=unix:/none,locks=both", "expected cluster or local"),
     ("server=localhost:1,server_ca=/none,server_cert=/none,server_key=/none", "/none"),
 ])
 def test_bad_addresses(tmp_path, options, message):
