@@ -483,11 +483,21 @@ static void book_wait(QosRequest *request, QosTime now)
                    now - request->arrival, now);
 }
 
+/* Mostly nothing does, and a request that leaves lets no other go. */
+static gboolean does_any_wait(const QosSched *sched)
+{
+    return sched->ready.length > 0 || sched->held > 0 || sched->current->queued > 0 ||
+           sched->stopping->len > 0 || qos_sched_is_adaptive(sched);
+}
+
 QosRequest *qos_sched_next(QosSched *sched, QosTime now, QosTime *ret_wake)
 {
     QosRequest *request;
-    GList *link = g_queue_pop_head_link(&sched->ready);
 
+    *ret_wake = QOS_NEVER;
+    if (!does_any_wait(sched))
+        return NULL;
+    GList *link = g_queue_pop_head_link(&sched->ready);
     *ret_wake = now;
     request = link != NULL ? link->data : pick(sched, now, ret_wake);
     if (request == NULL)

@@ -51,7 +51,8 @@ static void free_op(QosOp *op)
 {
     qos_caller_unref(op->caller);
     qos_job_unref(op->entry.request.job);
-    g_slist_free_full(op->strings, g_free);
+    if (op->strings != NULL)
+        g_slist_free_full(op->strings, g_free);
     g_free(op);
 }
 

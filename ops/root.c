@@ -13,7 +13,7 @@ struct QosRoot {
     pthread_mutex_t lock; /* everything below */
     pthread_cond_t changed;
     struct stat stat;
-    QosTime asked; /* when the thread asked the store and had no answer yet, 0 = not now */
+    QosTime asked; /* atomic: when the thread asked the store and had no answer yet, 0 = not now */
     gboolean is_stopping;
 };
 
@@ -31,11 +31,11 @@ static void ask_locked(QosRoot *root)
     struct stat stat;
     gboolean is_known;
 
-    root->asked = qos_gate_now();
+    __atomic_store_n(&root->asked, qos_gate_now(), __ATOMIC_RELAXED);
     pthread_mutex_unlock(&root->lock);
     is_known = fstatat(root->directory.fd, "", &stat, AT_EMPTY_PATH) == 0;
     pthread_mutex_lock(&root->lock);
-    root->asked = 0;
+    __atomic_store_n(&root->asked, 0, __ATOMIC_RELAXED);
     if (is_known)
         root->stat = stat;
 }
@@ -108,6 +108,8 @@ gboolean qos_root_recall(QosRoot *root, struct stat *ret_stat)
 {
     gboolean is_needed;
 
+    if (__atomic_load_n(&root->asked, __ATOMIC_RELAXED) == 0)
+        return FALSE;
     pthread_mutex_lock(&root->lock);
     is_needed = root->asked != 0 && qos_gate_now() - root->asked >= QOS_ROOT_TIME;
     *ret_stat = root->stat;
