@@ -49,15 +49,16 @@ typedef struct {
 typedef struct QosJob {
     gint references; /* atomic; first, for qos_gate_copy_job() */
     /* What each request changes stands together: with thousands of jobs these are cache misses. */
-    guint nodes;     /* the job's node count, 0 = unknown */
-    guint waiting;   /* requests that wait now */
-    guint running;   /* slots held now */
-    guint passing;   /* in the store without a slot */
-    guint filling;   /* requests that wait and fill the kernel's cache */
-    GQueue held;     /* the scheduler's, of QosRequest: due, but the job has its share of slots */
-    GList held_link; /* among the jobs that have held requests */
-    QosShare share;  /* of the adaptive sharing */
-    QosTime seen;    /* last request */
+    guint nodes;      /* the job's node count, 0 = unknown */
+    guint waiting;    /* requests that wait now */
+    guint running;    /* slots held now */
+    guint passing;    /* in the store without a slot */
+    guint filling;    /* requests that wait and fill the kernel's cache */
+    guint background; /* that wait, and may be the kernel's in the background */
+    GQueue held;      /* the scheduler's, of QosRequest: due, but the job has its share of slots */
+    GList held_link;  /* among the jobs that have held requests */
+    QosShare share;   /* of the adaptive sharing */
+    QosTime seen;     /* last request */
     QosTime store_time; /* sum, ns */
     QosTime wait_time;  /* sum, ns: all reasons */
     guint64 requests;

@@ -182,6 +182,13 @@ void qos_daemon_prepare(void)
     mallopt(M_MXFAST, QUICK_SIZE);
 }
 
+guint qos_daemon_background_room(guint asked)
+{
+    guint64 most = read_number("/sys/module/fuse/parameters/max_user_bgreq");
+
+    return geteuid() == 0 || most == 0 ? asked : (guint)MIN(asked, most);
+}
+
 QosTime qos_daemon_request_timeout(void)
 {
     guint64 usual = read_number("/proc/sys/fs/fuse/default_request_timeout");

@@ -28,5 +28,7 @@ void qos_daemon_is_up(QosDaemon *daemon);
 
 /* As many descriptors as may be had, and no memory reclaim through the own mount. */
 void qos_daemon_prepare(void);
+/* How many requests the kernel lets be under way in the background where `asked` are asked for. */
+guint qos_daemon_background_room(guint asked);
 /* After how long the kernel takes a request's absence as the daemon's death; QOS_NEVER = never. */
 QosTime qos_daemon_request_timeout(void);

@@ -352,7 +352,7 @@ QosKeep qos_gate_keep(QosGate *gate, QosEntry *entry)
     /* What is due already is about to run: memory will do for it, and is not counted. */
     QosKeep keep =
         entry->parking == DUE ? QOS_KEEP_IN_MEMORY : qos_sched_keep(gate->sched, &entry->request);
-    if (keep == QOS_KEEP_NOWHERE) {
+    if (keep == QOS_KEEP_NOWHERE || keep == QOS_KEEP_TOO_MANY) {
         QosTime now = qos_gate_now();
         entry->parking = CANCELLED;
         qos_sched_cancel(gate->sched, &entry->request, now);
@@ -520,6 +520,13 @@ void qos_gate_set_parked_max(QosGate *gate, guint64 bytes)
 {
     pthread_mutex_lock(&gate->lock);
     qos_sched_set_parked_max(gate->sched, bytes);
+    pthread_mutex_unlock(&gate->lock);
+}
+
+void qos_gate_set_background_room(QosGate *gate, guint requests)
+{
+    pthread_mutex_lock(&gate->lock);
+    qos_sched_set_background_room(gate->sched, requests);
     pthread_mutex_unlock(&gate->lock);
 }
 

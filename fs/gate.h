@@ -91,6 +91,7 @@ QosRules *qos_gate_rules(QosGate *gate); /* a new reference; expired rules are g
 gboolean qos_gate_rule_state(QosGate *gate, guint64 rule_id, QosRuleState *ret_state);
 void qos_gate_set_slots(QosGate *gate, guint slots);
 void qos_gate_set_parked_max(QosGate *gate, guint64 bytes);
+void qos_gate_set_background_room(QosGate *gate, guint requests);
 void qos_gate_set_request_memory(QosGate *gate, guint64 bytes);
 /* No request waits longer for its tokens (QOS_NEVER = any time): to stay under
  * fs.fuse.default_request_timeout. */

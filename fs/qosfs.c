@@ -212,6 +212,8 @@ static void init(void *userdata, struct fuse_conn_info *connection)
     Mounter *mounter = userdata;
 
     qosfs_operations.init(userdata, connection);
+    qos_gate_set_background_room(mounter->fs.gate,
+                                 qos_daemon_background_room(connection->max_background));
     g_info("%s is mounted on %s", mounter->source, mounter->mountpoint);
     qos_daemon_is_up(&mounter->daemon);
 }

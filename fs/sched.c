@@ -291,7 +291,34 @@ static void push_ready(QosSched *sched, QosRequest *request)
     g_queue_push_tail_link(&sched->ready, &request->link);
 }
 
-/* --- memory of what waits --- */
+/* --- room for what waits --- */
+
+/* It may be one of those that the kernel sends in the background: read ahead, written back, or
+ * asked for without waiting. It does not tell. */
+static gboolean may_be_background(const QosRequest *request)
+{
+    return request->opcode == QOS_OP_READ || request->opcode == QOS_OP_WRITE;
+}
+
+/* TRUE where so many `more` of these may wait. */
+static gboolean has_background(const QosSched *sched, const QosJob *job, guint more)
+{
+    return sched->background + more <= sched->background_max &&
+           job->background + more <= qos_slots_share_of(sched->background_max);
+}
+
+static void count_waiting(QosSched *sched, const QosRequest *request, gint change)
+{
+    QosJob *job = request->job;
+
+    job->waiting += (guint)change;
+    if (request->fills_cache)
+        job->filling += (guint)change;
+    if (!may_be_background(request))
+        return;
+    job->background += (guint)change;
+    sched->background += (guint)change;
+}
 
 static gboolean has_room(const QosSched *sched, const QosJob *job, guint64 bytes, guint64 bound)
 {
@@ -299,6 +326,14 @@ static gboolean has_room(const QosSched *sched, const QosJob *job, guint64 bytes
            job->parked_bytes + bytes <= qos_slots_share_of(bound);
 }
 
+static QosKeep refuse(QosSched *sched, QosJob *job, QosKeep reason)
+{
+    job->refused++;
+    sched->refused++;
+    return reason;
+}
+
+/* What waits is counted among the background ones already. */
 QosKeep qos_sched_keep(QosSched *sched, QosRequest *request)
 {
     QosJob *job = request->job;
@@ -308,11 +343,10 @@ QosKeep qos_sched_keep(QosSched *sched, QosRequest *request)
 
     if (is_early)
         bytes -= request->data;
-    if (!request->cannot_fail && !has_room(sched, job, bytes, sched->parked_max)) {
-        job->refused++;
-        sched->refused++;
-        return QOS_KEEP_NOWHERE;
-    }
+    if (may_be_background(request) && !has_background(sched, job, 0))
+        return refuse(sched, job, QOS_KEEP_TOO_MANY);
+    if (!request->cannot_fail && !has_room(sched, job, bytes, sched->parked_max))
+        return refuse(sched, job, QOS_KEEP_NOWHERE);
     if (is_early)
         qos_slots_pass(&sched->slots, job, 1);
     request->kept = bytes;
@@ -384,10 +418,9 @@ static void name_wait(QosSched *sched, QosRequest *request, QosTime now)
               sizeof(request->wait_rule_name));
 }
 
-static void begin_wait(QosRequest *request, QosTime now)
+static void begin_wait(QosSched *sched, QosRequest *request, QosTime now)
 {
-    request->job->waiting++;
-    request->job->filling += request->fills_cache ? 1 : 0;
+    count_waiting(sched, request, 1);
     qos_job_waits(request->job, request->wait_rule_id, request->wait_rule_name, now);
 }
 
@@ -403,7 +436,7 @@ static QosVerdict admit(QosSched *sched, QosRequest *request, QosTime now)
     }
     name_wait(sched, request, now);
     hold(sched, request, now);
-    begin_wait(request, now);
+    begin_wait(sched, request, now);
     return QOS_WAIT;
 }
 
@@ -426,7 +459,8 @@ QosVerdict qos_sched_enter(QosSched *sched, QosRequest *request, QosTime now, Qo
         return admit(sched, request, now);
     if (!request->holds_lock && try_now(sched, request, now))
         return QOS_GO;
-    if (request->fills_cache && request->job->filling >= QOS_FILLING_MAX)
+    if (request->fills_cache &&
+        (request->job->filling >= QOS_FILLING_MAX || !has_background(sched, request->job, 1)))
         return qos_sched_charge(sched, request, now);
     request->state = QOS_REQUEST_QUEUED;
     name_wait(sched, request, now);
@@ -443,7 +477,7 @@ QosVerdict qos_sched_enter(QosSched *sched, QosRequest *request, QosTime now, Qo
     }
     if (sched->ready.length > 0)
         *ret_wake = now;
-    begin_wait(request, now);
+    begin_wait(sched, request, now);
     return QOS_WAIT;
 }
 
@@ -475,10 +509,9 @@ void qos_sched_release(QosSched *sched, QosRequest *request, QosTime now)
     }
 }
 
-static void book_wait(QosRequest *request, QosTime now)
+static void book_wait(QosSched *sched, QosRequest *request, QosTime now)
 {
-    request->job->waiting--;
-    request->job->filling -= request->fills_cache ? 1 : 0;
+    count_waiting(sched, request, -1);
     qos_job_waited(request->job, request->wait_rule_id, request->wait_rule_name,
                    now - request->arrival, now);
 }
@@ -503,7 +536,7 @@ QosRequest *qos_sched_next(QosSched *sched, QosTime now, QosTime *ret_wake)
     if (request == NULL)
         return NULL;
     qos_slots_enter(&sched->slots, request, now);
-    book_wait(request, now);
+    book_wait(sched, request, now);
     return request;
 }
 
@@ -551,6 +584,6 @@ void qos_sched_cancel(QosSched *sched, QosRequest *request, QosTime now)
     }
     request->state = QOS_REQUEST_DONE;
     drop_kept(sched, request);
-    book_wait(request, now);
+    book_wait(sched, request, now);
     qos_sched_retire(sched, lrs);
 }

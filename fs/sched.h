@@ -24,8 +24,11 @@
  * What ends something (a close) waits for no token: it is charged, whatever the debt. But a store
  * that hangs lets it hang too, so that the second bound holds for it, and beyond that it is held.
  *
- * The kernel reads ahead by requests that nobody may be waiting for, and has room for so many.
- * Where QOS_FILLING_MAX of one job wait, further ones go at once, into debt.
+ * The kernel has room for so many requests in the background: what it reads ahead or writes back,
+ * and what programs ask for without waiting. Beyond that nobody's go on. So of READs and WRITEs,
+ * which alone may be such (a release that waits is answered before), seven eighths of that room may
+ * wait, and of one job seven eighths of these. Further ones fail; but those by which the kernel
+ * fills its cache go at once, into debt, and do so as soon as QOS_FILLING_MAX of one job wait.
  *
  * Requests that wait, and their data (WRITE), have `parked_max` of memory, of which one job has at
  * most seven eighths. Beyond half of either the data goes to the store at once, and it is the
@@ -46,10 +49,9 @@
 #include "fs/account.h"
 #include "fs/rule.h"
 
-#define QOS_PASSING_MAX 8 /* threads that one job may tie up beyond its slots */
-#define QOS_FILLING_MAX                                                                            \
-    4096                   /* of one job; the kernel lets 65535 wait, or some thousands for users */
-#define QOS_PASSING_ALL 64 /* that all jobs may; a mount has so many more */
+#define QOS_PASSING_MAX 8    /* threads that one job may tie up beyond its slots */
+#define QOS_FILLING_MAX 4096 /* of one job: what is read ahead is not worth more */
+#define QOS_PASSING_ALL 64   /* that all jobs may; a mount has so many more */
 #define QOS_STALL_TIME  (5 * QOS_SECOND)
 #define QOS_STALLED_MAX 256 /* of all jobs; a mount has threads for so many more */
 /* Threads that requests may tie up beyond the slots. */
@@ -204,6 +206,7 @@ typedef enum {
     QOS_KEEP_IN_MEMORY,
     QOS_KEEP_IN_STORE, /* write it now, without a slot, then call qos_sched_kept() */
     QOS_KEEP_NOWHERE,  /* take it back with qos_sched_cancel(): it fails */
+    QOS_KEEP_TOO_MANY, /* likewise; it is not memory that there is too little of */
 } QosKeep;
 /* Where to keep a request that has to wait, and its data. */
 QosKeep qos_sched_keep(QosSched *sched, QosRequest *request);
@@ -230,6 +233,8 @@ gboolean qos_sched_passes_through(const QosSched *sched, const QosRequest *reque
 void qos_sched_set_slots(QosSched *sched, guint slots, QosTime now);
 /* Bytes of memory that requests which wait may take, with their data. */
 void qos_sched_set_parked_max(QosSched *sched, guint64 bytes);
+/* Requests that the kernel lets be under way in the background; no bound in a new scheduler. */
+void qos_sched_set_background_room(QosSched *sched, guint requests);
 /* Bytes that each of these takes beside its data; 0 in a new scheduler. */
 void qos_sched_set_request_memory(QosSched *sched, guint64 bytes);
 void qos_sched_set_max_wait(QosSched *sched, QosTime max_wait);

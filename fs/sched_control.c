@@ -43,6 +43,7 @@ QosSched *qos_sched_new(const QosPolicyClass *policy, guint slots, const char *h
     sched->stopping = g_ptr_array_new();
     sched->slots.count = MAX(slots, 1);
     sched->parked_max = G_MAXUINT64;
+    sched->background_max = G_MAXUINT;
     sched->current = lrs_new(sched, policy, now);
     sched->adapt = qos_adapt_new(sched->slots.count, now);
     sched->depth = sched->slots.count;
@@ -152,6 +153,11 @@ void qos_sched_set_slots(QosSched *sched, guint slots, QosTime now)
 void qos_sched_set_parked_max(QosSched *sched, guint64 bytes)
 {
     sched->parked_max = bytes;
+}
+
+void qos_sched_set_background_room(QosSched *sched, guint requests)
+{
+    sched->background_max = (guint)qos_slots_share_of(requests);
 }
 
 void qos_sched_set_request_memory(QosSched *sched, guint64 bytes)

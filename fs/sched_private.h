@@ -26,7 +26,9 @@ struct QosSched {
     guint64 parked_max;     /* bytes that requests which wait may take, with their data */
     guint64 request_memory; /* of these each takes so many beside its data */
     guint64 parked_bytes;
-    guint64 refused;  /* for want of them */
+    guint background; /* requests that wait, and may be the kernel's in the background */
+    guint background_max;
+    guint64 refused;  /* for want of these or of memory */
     GQueue held_jobs; /* of QosJob, by its held_link: have held requests, longest first */
     QosAdapt *adapt;
     guint depth; /* the adaptive sharing's, as far as the jobs that may be served know of it */

@@ -173,7 +173,7 @@ void qosfs_op_releasedir(fuse_req_t request, fuse_ino_t ino, struct fuse_file_in
     }
     op = qos_op_new(request, sizeof(*op), QOS_OP_CLOSEDIR, run_releasedir);
     qos_op_use_handle(op, info);
-    qos_op_submit_urgent(op);
+    qos_op_submit_release(op);
 }
 
 /* --- readdir, readdirplus --- */

@@ -147,6 +147,9 @@ static void send_reply(QosOp *op)
 
 static void answer(QosOp *op, int error)
 {
+    if (op->is_answered)
+        return;
+    op->is_answered = TRUE;
     if (error == -ENFILE || error == -EMFILE)
         qos_inodes_explain_shortage(op->fs->inodes);
     if (error != 0) {
@@ -221,7 +224,7 @@ static void cancel(QosEntry *entry, int error)
     QosOp *op = (QosOp *)entry;
 
     leave_watch(op);
-    fuse_reply_err(op->fuse, error);
+    answer(op, -error);
     qos_coherence_leave(op);
     clear_op(op);
     free_op(op);
@@ -297,8 +300,8 @@ static void run_early(QosOp *op)
     qos_gate_kept(op->fs->gate, &op->entry);
 }
 
-/* Moves what lies in the reader's buffer to where there is room; FALSE where there is none. */
-static gboolean keep(QosOp *op)
+/* Moves what lies in the reader's buffer to where there is room, if there is any. */
+static QosKeep keep(QosOp *op)
 {
     QosKeep place = qos_gate_keep(op->fs->gate, &op->entry);
 
@@ -309,12 +312,16 @@ static gboolean keep(QosOp *op)
     if (op->entry.request.data > 0)
         qos_ring_drop_data();
     op->is_kept = TRUE;
-    return place != QOS_KEEP_NOWHERE;
+    return place;
 }
 
-static void refuse(QosOp *op)
+static void refuse(QosOp *op, QosKeep reason)
 {
-    if (op->entry.request.data > 0)
+    if (reason == QOS_KEEP_TOO_MANY)
+        g_warning_once("job %s: so many of its reads and writes wait that the kernel's room for "
+                       "requests in the background would fill up: further ones fail",
+                       op->entry.request.job->id);
+    else if (op->entry.request.data > 0)
         g_warning_once("job %s: the store does not take its writes, and all of parked_mib holds "
                        "what waits: writes fail",
                        op->entry.request.job->id);
@@ -327,7 +334,7 @@ static void refuse(QosOp *op)
 
 static void join_watch(QosOp *op)
 {
-    op->is_watched = op->fs->interrupts != NULL;
+    op->is_watched = op->fs->interrupts != NULL && !op->is_answered;
     if (op->is_watched)
         qos_interrupts_watch(op->fs->interrupts, op);
 }
@@ -350,10 +357,14 @@ static void park(QosOp *op)
     const QosRequest *request = &op->entry.request;
     const QosJob *job = request->job;
     guint64 lock = request->holds_lock ? 0 : request->lock;
+    QosKeep place;
 
     op->parked = TRUE;
-    if (!keep(op)) {
-        refuse(op);
+    if (op->is_unawaited)
+        answer(op, 0);
+    place = keep(op);
+    if (place == QOS_KEEP_NOWHERE || place == QOS_KEEP_TOO_MANY) {
+        refuse(op, place);
         return;
     }
     join_watch(op);
@@ -411,6 +422,12 @@ void qos_op_submit_urgent(QosOp *op)
 {
     op->is_urgent = op->entry.request.cannot_fail = TRUE;
     qos_op_submit(op);
+}
+
+void qos_op_submit_release(QosOp *op)
+{
+    op->is_unawaited = TRUE;
+    qos_op_submit_urgent(op);
 }
 
 /* --- the thread's buffer --- */

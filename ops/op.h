@@ -116,6 +116,8 @@ struct QosOp {
     gboolean locks_directory;       /* or symbolic link: other jobs may always want it */
     const QosOpenFile *locked_file; /* NULL, or `locks` as one of the operation's handles has it */
     gboolean is_urgent;
+    gboolean is_unawaited; /* the kernel does nothing with the answer */
+    gboolean is_answered;
     gboolean parked;      /* it was, or it is about to be */
     gboolean is_kept;     /* nothing of it lies in a reader's buffer */
     gboolean is_watched;  /* by ops/interrupt.h */
@@ -139,6 +141,9 @@ void qos_op_lock_directory(QosOp *op, fuse_ino_t ino);
 void qos_op_submit(QosOp *op);
 /* For what waits for no token (release, flush): its cost is debt. */
 void qos_op_submit_urgent(QosOp *op);
+/* The same for a release, of which the kernel awaits no result: one that has to wait is answered
+ * before, lest it take of the kernel's room for requests in the background. */
+void qos_op_submit_release(QosOp *op);
 
 /* It is going to wait: moves what lies in the reader's buffer. With `is_watched` its caller may be
  * killed meanwhile. */

@@ -382,5 +382,5 @@ void qosfs_op_release(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info 
     }
     op = qos_op_new(request, sizeof(*op), QOS_OP_CLOSE, run_release);
     qos_op_use_handle(op, info);
-    qos_op_submit_urgent(op);
+    qos_op_submit_release(op);
 }

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import sys
 import pytest
 
 import harness
-from harness import (BUILD, RING_SWITCH, USER, as_job, is_stopped, of_threads, ring_switched, run, running, start_job, thread_names,
+from harness import (BUILD, RING_SWITCH, USER, as_job, as_user, is_stopped, of_threads, ring_switched, run, running, start_job, thread_names,
                      umount, wait_until)
 
 pytestmark = pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
@@ -101,8 +102,21 @@ def stoppable(store, mount, new_store):
     umount(slow, 2)
 
 
+@pytest.fixture(scope="module")
+def of_connection(world):
+    """A number that the kernel tells of a mount."""
+    folder = world.folder("connections")
+    run("mount", "-t", "fusectl", "fusectl", folder)
+
+    def read(qos, name):
+        device = as_user(qos.user or 0, qos.user or 0, [], lambda: os.stat(qos.dir).st_dev)
+        return int((folder / str(os.minor(device)) / name).read_text())
+    yield read
+    umount(folder)
+
+
 @pytest.mark.parametrize("operation", ["close", "release", "mkdir"])
-def test_what_hangs_in_the_store_leaves_threads(stoppable, operation):
+def test_what_hangs_in_the_store_leaves_threads(stoppable, of_connection, operation):
     """Closes and what holds a lock do not wait; all the more must they not take every thread that reads requests."""
     qos = stoppable("cache=always,slots=16,threads=32")
     assert as_job("guest", "cat", qos.dir / "file") == "fine"
@@ -111,6 +125,8 @@ def test_what_hangs_in_the_store_leaves_threads(stoppable, operation):
             job = qos.job("hog0")
             return job and job["running"] == 14 and job["waiting"] > COUNT - 30
         wait_until(is_full, what="the hanging requests")
+        if operation == "release": # those that wait are no more the kernel's: it has room for so many
+            wait_until(lambda: of_connection(qos, "waiting") <= 14 + 8, what="the early answers")
         for _ in range(20):
             assert as_job("guest", "cat", qos.dir / "file", timeout=60) == "fine"
     wait_until(lambda: qos.job("hog0")["running"] == qos.job("hog0")["waiting"] == 0, what="the end")
@@ -295,6 +311,40 @@ def test_requests_that_wait_are_bounded(store, mount, io_uring, size):
         qos.rule("stop tight")
         assert hog.communicate(timeout=60)[0].split() == [str(errno.ENOMEM)] * (CROWDED - most)
     wait_until(lambda: parked(qos) == 0, what="the end")
+
+
+# --- the kernel's room for requests in the background ---
+
+MORE = 100
+
+
+def share(number):
+    return number - number // 8
+
+
+def test_the_background_is_bounded(world, store, mount, of_connection):
+    """Reads that a job does not wait for: at the kernel's bound nobody's read-ahead would go on. An ordinary user's mount
+    has less room."""
+    def by_user(function):
+        return as_user(USER, USER, [], function)
+
+    def user_job(jobid, *command, **options):
+        return start_job(jobid, *command, user=USER, group=USER, extra_groups=[], stdout=subprocess.PIPE, text=True, **options)
+
+    (store.dir / "file").write_bytes(os.urandom(4 * MIB))
+    os.chown(store.dir, USER, USER)
+    reader = shutil.copy(BUILD / "tests/mount/async-reader", world.folder("reader"))
+    qos = mount(store, user=USER)
+    most = share(share(of_connection(qos, "max_background")))
+    by_user(lambda: qos.rule("start tight jobid={hog}&opcode={read} bps=1 depth=1:1"))
+    qos.expects_log("job hog: so many of its reads and writes wait")
+    with running(user_job("hog", reader, qos.dir / "file", 1 + most + MORE)) as hog:
+        assert hog.stdout.readline() == "asked\n"
+        wait_until(lambda: by_user(qos.state)["refused"] == MORE, what="refusals")
+        with running(user_job("guest", "cmp", qos.dir / "file", store.dir / "file")) as guest:
+            assert guest.wait(60) == 0
+        by_user(lambda: qos.rule("stop tight"))
+        assert hog.communicate(timeout=60)[0].split() == [str(1 + most), *[str(errno.ENOMEM)] * MORE]
 
 
 # --- the kernel's room for reading ahead ---

@@ -435,6 +435,63 @@ static void test_requests_that_wait_are_bounded(void)
     fixture_clear(&f);
 }
 
+/* Keeps a request that has to wait, or takes it back: FALSE. */
+static gboolean keeps(Fixture *f, GQueue *waiting, const char *job, QosOpcode opcode)
+{
+    QosRequest *request = request_new(f, job, opcode, 1);
+    g_assert_cmpint(enter(f, request), ==, QOS_WAIT);
+    QosKeep keep = qos_sched_keep(f->sched, request);
+    if (keep == QOS_KEEP_IN_MEMORY) {
+        g_queue_push_tail(waiting, request);
+        return TRUE;
+    }
+    g_assert_cmpint(keep, ==, QOS_KEEP_TOO_MANY);
+    qos_sched_cancel(f->sched, request, f->now);
+    request_free(request);
+    return FALSE;
+}
+
+/* The kernel has room for so many in the background, and does not tell which are: one job leaves
+ * some to the others, and all some to those that need not wait. */
+static void test_the_background_is_bounded(void)
+{
+    enum { ROOM = 64, ALL = 56, SHARE = 49 };
+    Fixture f;
+    GQueue waiting = G_QUEUE_INIT;
+    fixture_init(&f, &qos_policy_tbf, 4);
+    fixture_rule(&f, "start r jobid={hog other} rate=1 depth=1:1");
+    qos_sched_set_background_room(f.sched, ROOM);
+    QosRequest *first[] = {request_new(&f, "hog", QOS_OP_READ, 1),
+                           request_new(&f, "other", QOS_OP_READ, 1)};
+    for (guint i = 0; i < G_N_ELEMENTS(first); i++) {
+        g_assert_cmpint(enter(&f, first[i]), ==, QOS_GO);
+        leave(&f, first[i]);
+    }
+
+    for (guint i = 0; i < SHARE; i++)
+        g_assert_true(keeps(&f, &waiting, "hog", i % 2 == 0 ? QOS_OP_READ : QOS_OP_WRITE));
+    g_assert_false(keeps(&f, &waiting, "hog", QOS_OP_READ));
+    g_assert_false(keeps(&f, &waiting, "hog", QOS_OP_WRITE));
+    g_assert_true(keeps(&f, &waiting, "hog", QOS_OP_GETATTR)); /* somebody waits for it */
+    QosRequest *ahead = request_new(&f, "hog", QOS_OP_READ, 1);
+    ahead->fills_cache = TRUE;
+    g_assert_cmpint(enter(&f, ahead), ==, QOS_GO);
+    leave(&f, ahead);
+
+    for (guint i = SHARE; i < ALL; i++)
+        g_assert_true(keeps(&f, &waiting, "other", QOS_OP_READ));
+    g_assert_false(keeps(&f, &waiting, "other", QOS_OP_READ));
+    qos_sched_cancel(f.sched, g_queue_peek_head(&waiting), f.now);
+    request_free(g_queue_pop_head(&waiting));
+    g_assert_true(keeps(&f, &waiting, "other", QOS_OP_READ));
+
+    for (QosRequest *request; (request = g_queue_pop_head(&waiting)) != NULL;) {
+        qos_sched_cancel(f.sched, request, f.now);
+        request_free(request);
+    }
+    fixture_clear(&f);
+}
+
 /* Read-ahead that waits takes room in the kernel: beyond so many it goes, as debt. */
 static void test_reading_ahead_is_bounded(void)
 {
@@ -776,6 +833,7 @@ int main(int argc, char **argv)
     g_test_add_func("/sched/release", test_release);
     g_test_add_func("/sched/data-that-waits-is-bounded", test_data_that_waits_is_bounded);
     g_test_add_func("/sched/requests-that-wait-are-bounded", test_requests_that_wait_are_bounded);
+    g_test_add_func("/sched/the-background-is-bounded", test_the_background_is_bounded);
     g_test_add_func("/sched/reading-ahead-is-bounded", test_reading_ahead_is_bounded);
     g_test_add_func("/sched/cancel", test_cancel);
     g_test_add_func("/sched/switch-under-load", test_switch_under_load);
