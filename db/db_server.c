@@ -7,6 +7,8 @@
  */
 #include <errno.h>
 #include <glib/gstdio.h>
+#include <pthread.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -38,11 +40,12 @@ struct QosServerDb {
     QosServerDbCalls calls;
     QosServerRecord record;
     sqlite3 *sqlite; /* the thread's, once there is one */
-    GThread *thread;
+    pthread_t thread;
+    gboolean has_thread;
     GMainContext *context;
 
-    GMutex lock; /* what follows; not held during SQLite's work, or in calls */
-    GCond changed;
+    pthread_mutex_t lock; /* what follows; not held during SQLite's work, or in calls */
+    pthread_cond_t changed;
     GHashTable *pending; /* name -> Change */
     GArray *saved;       /* of QosOwnerId: to be told */
     char *trouble;       /* NULL: none */
@@ -78,14 +81,14 @@ static gboolean tell(gpointer data)
     g_autoptr(GArray) saved = NULL;
     g_autofree char *trouble = NULL;
 
-    g_mutex_lock(&db->lock);
+    pthread_mutex_lock(&db->lock);
     saved = g_steal_pointer(&db->saved);
     db->saved = g_array_new(FALSE, FALSE, sizeof(QosOwnerId));
     trouble = g_strdup(db->trouble);
     gboolean is_new = db->is_trouble_new;
     db->is_trouble_new = FALSE;
     g_clear_pointer(&db->notice, g_source_unref);
-    g_mutex_unlock(&db->lock);
+    pthread_mutex_unlock(&db->lock);
     if (is_new)
         db->calls.trouble(trouble, db->calls.arg);
     for (guint i = 0; i < saved->len; i++)
@@ -181,14 +184,16 @@ static gpointer work(gpointer data)
     QosServerDb *db = data;
     gint64 retry_at = 0;
 
-    g_mutex_lock(&db->lock);
+    pthread_mutex_lock(&db->lock);
     for (;;) {
         if (!db->ending && g_hash_table_size(db->pending) == 0) {
-            g_cond_wait(&db->changed, &db->lock);
+            pthread_cond_wait(&db->changed, &db->lock);
             continue;
         }
         if (!db->ending && db->trouble && g_get_monotonic_time() < retry_at) {
-            g_cond_wait_until(&db->changed, &db->lock, retry_at);
+            const struct timespec until = {.tv_sec = retry_at / G_TIME_SPAN_SECOND,
+                                           .tv_nsec = retry_at % G_TIME_SPAN_SECOND * 1000};
+            pthread_cond_clockwait(&db->changed, &db->lock, CLOCK_MONOTONIC, &until);
             continue;
         }
         if (g_hash_table_size(db->pending) == 0)
@@ -197,9 +202,9 @@ static gpointer work(gpointer data)
         g_autoptr(GHashTable) changes = g_steal_pointer(&db->pending);
         gboolean is_last = db->ending;
         db->pending = changes_new();
-        g_mutex_unlock(&db->lock);
+        pthread_mutex_unlock(&db->lock);
         write_all(db, changes, &error);
-        g_mutex_lock(&db->lock);
+        pthread_mutex_lock(&db->lock);
         retry_at = g_get_monotonic_time() + RETRY;
         note_result_locked(db, changes, error);
         if (error && is_last) {
@@ -207,7 +212,7 @@ static gpointer work(gpointer data)
             break;
         }
     }
-    g_mutex_unlock(&db->lock);
+    pthread_mutex_unlock(&db->lock);
     return NULL;
 }
 
@@ -301,6 +306,15 @@ static gboolean open_all(QosServerDb *db, GError **error)
            read_rows(db, "SELECT name, value FROM tunable", take_tunable, error);
 }
 
+static void start_thread(QosServerDb *db, GError **error)
+{
+    int reason = pthread_create(&db->thread, NULL, work, db);
+
+    db->has_thread = reason == 0;
+    if (!db->has_thread)
+        qos_set_error(error, reason, "cannot start the database's thread: %s", g_strerror(reason));
+}
+
 QosServerDb *qos_server_db_open(const char *path, const QosServerDbCalls *calls, GError **error)
 {
     QosServerDb *db = g_new0(QosServerDb, 1);
@@ -313,11 +327,11 @@ QosServerDb *qos_server_db_open(const char *path, const QosServerDbCalls *calls,
     db->record.tunables = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
     db->pending = changes_new();
     db->saved = g_array_new(FALSE, FALSE, sizeof(QosOwnerId));
-    g_mutex_init(&db->lock);
-    g_cond_init(&db->changed);
+    pthread_mutex_init(&db->lock, NULL);
+    pthread_cond_init(&db->changed, NULL);
     if (open_all(db, error))
-        db->thread = g_thread_try_new("database", work, db, error);
-    if (!db->thread)
+        start_thread(db, error);
+    if (!db->has_thread)
         g_clear_pointer(&db, qos_server_db_close);
     return db;
 }
@@ -326,12 +340,12 @@ void qos_server_db_close(QosServerDb *db)
 {
     if (!db)
         return;
-    g_mutex_lock(&db->lock);
+    pthread_mutex_lock(&db->lock);
     db->ending = TRUE;
-    g_cond_signal(&db->changed);
-    g_mutex_unlock(&db->lock);
-    if (db->thread)
-        g_thread_join(db->thread);
+    pthread_cond_signal(&db->changed);
+    pthread_mutex_unlock(&db->lock);
+    if (db->has_thread)
+        pthread_join(db->thread, NULL);
     if (db->notice) {
         g_source_destroy(db->notice);
         g_source_unref(db->notice);
@@ -346,8 +360,8 @@ void qos_server_db_close(QosServerDb *db)
     g_hash_table_unref(db->record.tunables);
     g_free(db->record.store);
     g_main_context_unref(db->context);
-    g_mutex_clear(&db->lock);
-    g_cond_clear(&db->changed);
+    pthread_mutex_destroy(&db->lock);
+    pthread_cond_destroy(&db->changed);
     g_free(db->path);
     g_free(db);
 }
@@ -366,14 +380,14 @@ static void hand_over(QosServerDb *db, char *name, Change change)
 
     for (guint i = 0; i < G_N_ELEMENTS(copy->texts); i++)
         copy->texts[i] = g_strdup(change.texts[i]);
-    g_mutex_lock(&db->lock);
+    pthread_mutex_lock(&db->lock);
     for (guint i = db->saved->len; change.client && i-- > 0;) {
         if (g_array_index(db->saved, QosOwnerId, i) == change.client)
             g_array_remove_index_fast(db->saved, i); /* that was before */
     }
     g_hash_table_replace(db->pending, name, copy);
-    g_cond_signal(&db->changed);
-    g_mutex_unlock(&db->lock);
+    pthread_cond_signal(&db->changed);
+    pthread_mutex_unlock(&db->lock);
 }
 
 static char *client_name(QosOwnerId id)
