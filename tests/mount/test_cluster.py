@@ -14,12 +14,14 @@ import pickle
 import random
 import signal
 import struct
+import subprocess
 import time
 
 import pytest
 
-from harness import MNT_DETACH, TIMEOUT, is_stopped, run, umount, wait_until
+from harness import MNT_DETACH, TIMEOUT, is_stopped, of_threads, run, running, start_job, umount, wait_until
 from test_agree import Data, Link, Name, check
+from test_coherence import requests
 
 SECONDS = float(os.environ.get("QOSFS_COHERENCE_SECONDS", 0))
 SEED = int(os.environ.get("QOSFS_SEED", 1))
@@ -277,6 +279,38 @@ def test_a_holder_is_stopped(cluster):
             wait_until(lambda v=victim, b=before: evictions(v) > b, what="its notice of what it lost")
             game.go_on()
             game.finish(silent=[victim])
+
+
+def is_waiting(process):
+    """For the answer to a FUSE request."""
+    return "request_wait_answer" in of_threads(process.pid, "wchan").values()
+
+
+def test_a_stopped_holder_is_not_believed(cluster):
+    """Nor by its kernel, though that cannot be told: what it keeps ends with the lease, and who looks then waits."""
+    some = cluster(lease=LEASE)
+    some.expects_trouble()
+    first, second = some.mounts
+    (first.dir / "quiet").write_text("old")
+
+    def is_kept():
+        before = requests(second)
+        (second.dir / "quiet").stat()
+        return requests(second) == before
+    with open(second.dir / "quiet") as file, contextlib.ExitStack() as stack:
+        # By its name, and as an open file. All keep that open until they end: a close waits for the daemon.
+        commands = [["stat", "-Lc", "%s", path] for path in (second.dir / "quiet", f"/dev/fd/{file.fileno()}")]
+        wait_until(is_kept, what="a look that costs nothing")
+        os.kill(second.pid, signal.SIGSTOP)
+        try:
+            wait_until(lambda: is_stopped(second.pid), what="the stop")
+            os.truncate(first.dir / "quiet", 5)
+            looks = [stack.enter_context(running(start_job(1, *command, pass_fds=[file.fileno()], stdout=subprocess.PIPE,
+                                                           text=True))) for command in commands]
+            wait_until(lambda: all(map(is_waiting, looks)), what="the looks")
+        finally:
+            os.kill(second.pid, signal.SIGCONT)
+        assert [look.communicate(timeout=TIMEOUT)[0] for look in looks] == ["5\n", "5\n"]
 
 
 @pytest.mark.skipif(not SECONDS, reason="on a machine with much else to do the cut mount was once not back in 30 s; a long form")
