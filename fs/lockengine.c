@@ -33,6 +33,7 @@ struct QosLockengine {
     QosWireWelcome server;
     QosLockcache cache;
     QosLockpatience patience;
+    guint64 forgotten; /* resources so far: what was found before may be one of them */
     QosTime shrink_at;
     GHashTable *drops; /* of Drop, by its resource */
     GQueue events;     /* of QosLockevent */
@@ -62,6 +63,7 @@ static void forget_entry(gpointer extra, gpointer arg)
     QosLockengine *engine = arg;
     QosLockcacheEntry *entry = extra;
 
+    engine->forgotten++;
     if (entry->bytes == 0)
         return; /* nothing was ever had */
     qos_lockcache_drop(&engine->cache, entry);
@@ -550,12 +552,14 @@ QosCreditVerdict qos_lockengine_postpone(QosLockengine *engine, QosLockUse *use,
 void qos_lockengine_put(QosLockengine *engine, QosLockUse *use, QosTime now)
 {
     gpointer extra = qos_hold_extra(&use->hold);
+    const guint64 forgotten = engine->forgotten;
 
     if (extra == NULL)
         return; /* lost, or denied */
     QosResource resource = *qos_extra_resource(extra);
     qos_credit_put(engine->owner, now, &use->hold);
-    extra = qos_owner_extra(engine->owner, &resource);
+    if (engine->forgotten != forgotten)
+        extra = qos_owner_extra(engine->owner, &resource);
     if (extra != NULL)
         settle(engine, extra, now);
     take_outputs(engine, now);
