@@ -4,6 +4,9 @@
  * each in a cache line of its own, that is most of the time. Each node knows its place, so that one
  * in the middle is moved or removed by sifting from there. The serial makes the order total, hence
  * stable for equal keys.
+ *
+ * Which of four children is least is nothing that a processor could foresee: a comparison is one of
+ * 128 bits, without a branch.
  */
 #include "base/heap.h"
 
@@ -33,9 +36,14 @@ void qos_heap_clear(QosHeap *heap)
     g_clear_pointer(&heap->entries, g_array_unref);
 }
 
-static gboolean goes_before(const Entry *a, const Entry *b)
+static __int128 order_of(const Entry *entry)
 {
-    return a->key != b->key ? a->key < b->key : a->serial < b->serial;
+    return (__int128)entry->key << 64 | entry->serial;
+}
+
+static guint goes_before(const Entry *a, const Entry *b)
+{
+    return order_of(a) < order_of(b);
 }
 
 static void put(Entry *entries, guint place, Entry entry)
@@ -58,14 +66,18 @@ static guint sift_up(const QosHeap *heap, guint place, Entry entry)
     return place;
 }
 
-/* Where the first of the children of `place` is; beyond the end where it has none. */
-static guint least_child(const QosHeap *heap, guint place)
+/* Where the first of the children of `place` is among `count`; beyond them where it has none. */
+static inline guint least_child(const Entry *entries, guint count, guint place)
 {
-    const Entry *entries = entries_of(heap);
-    guint least = CHILDREN * place + 1;
-    guint end = MIN(least + CHILDREN, heap->entries->len);
+    guint first = CHILDREN * place + 1;
+    guint least = first;
 
-    for (guint child = least + 1; child < end; child++)
+    if (first + CHILDREN <= count) {
+        guint left = first + goes_before(&entries[first + 1], &entries[first]);
+        guint right = first + 2 + goes_before(&entries[first + 3], &entries[first + 2]);
+        return goes_before(&entries[right], &entries[left]) ? right : left;
+    }
+    for (guint child = first + 1; child < count; child++)
         least = goes_before(&entries[child], &entries[least]) ? child : least;
     return least;
 }
@@ -74,11 +86,12 @@ static guint least_child(const QosHeap *heap, guint place)
 static void sift_down(const QosHeap *heap, guint place)
 {
     Entry *entries = entries_of(heap);
+    guint count = heap->entries->len;
     Entry entry = entries[place];
 
-    for (guint child = least_child(heap, place);
-         child < heap->entries->len && goes_before(&entries[child], &entry);
-         child = least_child(heap, place)) {
+    for (guint child = least_child(entries, count, place);
+         child < count && goes_before(&entries[child], &entry);
+         child = least_child(entries, count, place)) {
         put(entries, place, entries[child]);
         place = child;
     }
@@ -111,6 +124,18 @@ void qos_heap_remove(QosHeap *heap, QosHeapNode *node)
     if (last.node != node)
         sift_down(heap, sift_up(heap, node->index - 1, last));
     node->index = 0;
+}
+
+void qos_heap_rekey(QosHeap *heap, QosHeapKeyFunc key_of, gpointer arg)
+{
+    Entry *entries = entries_of(heap);
+
+    for (guint i = 0; i < heap->entries->len; i++)
+        entries[i].node->key = entries[i].key = key_of(entries[i].node, arg);
+    for (guint i = heap->entries->len / CHILDREN + 1; i-- > 0;) {
+        if (i < heap->entries->len)
+            sift_down(heap, i);
+    }
 }
 
 QosHeapNode *qos_heap_peek(const QosHeap *heap)

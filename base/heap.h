@@ -26,6 +26,10 @@ void qos_heap_push(QosHeap *heap, QosHeapNode *node, gint64 key);
 void qos_heap_update(QosHeap *heap, QosHeapNode *node, gint64 key);
 /* Does nothing where `node` is not in the heap. */
 void qos_heap_remove(QosHeap *heap, QosHeapNode *node);
+/* Gives each node the key that `key_of` says, in O(n); among equals each keeps its turn of entry.
+ */
+typedef gint64 (*QosHeapKeyFunc)(QosHeapNode *node, gpointer arg);
+void qos_heap_rekey(QosHeap *heap, QosHeapKeyFunc key_of, gpointer arg);
 /* The node with the smallest key, or NULL. */
 QosHeapNode *qos_heap_peek(const QosHeap *heap);
 guint qos_heap_size(const QosHeap *heap);

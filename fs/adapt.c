@@ -290,8 +290,7 @@ QosJob *qos_adapt_next(QosAdapt *adapt, QosTime now, QosTime *ret_wake)
         *ret_wake = MIN(*ret_wake, first->key);
         return NULL;
     }
-    QosShare *share = (QosShare *)((char *)first - G_STRUCT_OFFSET(QosShare, order));
-    return (QosJob *)((char *)share - G_STRUCT_OFFSET(QosJob, share));
+    return (QosJob *)((char *)qos_adapt_share_of(first) - G_STRUCT_OFFSET(QosJob, share));
 }
 
 gboolean qos_adapt_may_go(QosAdapt *adapt, QosJob *job, QosTime now)
@@ -368,13 +367,12 @@ void qos_adapt_set_slots(QosAdapt *adapt, guint slots, QosTime now)
 
 guint qos_adapt_depth(const QosAdapt *adapt)
 {
-    return adapt->config.mode == QOS_ADAPT_FAIR ? qos_capacity_depth(&adapt->capacity)
-                                                : adapt->capacity.slots;
+    return adapt->config.mode == QOS_ADAPT_FAIR ? adapt->capacity.depth : adapt->capacity.slots;
 }
 
 QosTime qos_adapt_patience(const QosAdapt *adapt)
 {
-    return qos_capacity_patience(&adapt->capacity);
+    return adapt->capacity.patience;
 }
 
 /* Paper's tokens hold requests back from a store that has room: it is no measure of the store. */

@@ -108,14 +108,15 @@ static void step_paper(QosAdapt *adapt, QosTime elapsed, QosTime now)
     }
 }
 
-/* The rates have changed: the keys of those that wait for tokens, too. */
-static void reorder(QosAdapt *adapt, QosTime now)
+typedef struct {
+    const QosAdapt *adapt;
+    QosTime now;
+} Moment;
+
+static gint64 key_at(QosHeapNode *order, gpointer arg)
 {
-    for (guint i = 0; i < adapt->jobs->len; i++) {
-        QosShare *share = &((QosJob *)adapt->jobs->pdata[i])->share;
-        if (qos_heap_contains(&share->order))
-            qos_heap_update(&adapt->waiting, &share->order, qos_adapt_order_key(adapt, share, now));
-    }
+    const Moment *moment = arg;
+    return qos_adapt_order_key(moment->adapt, qos_adapt_share_of(order), moment->now);
 }
 
 void qos_adapt_tick(QosAdapt *adapt, QosTime now)
@@ -130,7 +131,8 @@ void qos_adapt_tick(QosAdapt *adapt, QosTime now)
         if (is_estimate_too_low(adapt, elapsed))
             qos_capacity_raise(&adapt->capacity, elapsed);
         step_paper(adapt, elapsed, now);
-        reorder(adapt, now);
+        /* The rates have changed: the keys of those that wait for tokens, too. */
+        qos_heap_rekey(&adapt->waiting, key_at, &(Moment){.adapt = adapt, .now = now});
     }
     adapt->changes.members++;
     adapt->period_start = now;

@@ -40,6 +40,12 @@ static inline QosPaperJob *qos_adapt_paper_of(const QosAdapt *adapt, const QosJo
     return &g_array_index(adapt->paper, QosPaperJob, job->share.member - 1);
 }
 
+/* Whose place in the heap it is. */
+static inline QosShare *qos_adapt_share_of(QosHeapNode *order)
+{
+    return (QosShare *)((char *)order - G_STRUCT_OFFSET(QosShare, order));
+}
+
 /* What so many operations a second bring in a period; at least 1. */
 gint64 qos_adapt_units(const QosAdapt *adapt, double operations_per_second);
 /* Where the job stands in the heap. */

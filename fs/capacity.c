@@ -74,8 +74,22 @@
 #define ESTIMATE_MAX       1e14 /* units/s, as QOS_ADAPT_CAPACITY_MAX */
 #define WINDOW_REPLIES_MAX (1 << 20)
 
+/* The depth that is to be in force. */
+static guint depth_of(const QosCapacity *capacity)
+{
+    guint depth = capacity->enough + capacity->enough / 4;
+
+    if (capacity->is_trying)
+        depth = capacity->candidate;
+    return MIN(depth, capacity->slots);
+}
+
+/* Begins at the depth that is to be in force by now. */
 static void begin_window(QosCapacity *capacity, guint skip, QosTime now)
 {
+    capacity->depth = depth_of(capacity);
+    capacity->patience =
+        CLAMP(PATIENCE * capacity->interval * capacity->depth, PATIENCE_MIN, PATIENCE_MAX);
     capacity->skip = skip;
     capacity->start = now;
     capacity->idle = 0;
@@ -115,22 +129,6 @@ void qos_capacity_set_slots(QosCapacity *capacity, guint slots, QosTime now)
         return;
     capacity->slots = slots;
     qos_capacity_start(capacity, now);
-}
-
-guint qos_capacity_depth(const QosCapacity *capacity)
-{
-    guint depth = capacity->enough + capacity->enough / 4;
-
-    if (capacity->is_trying)
-        depth = capacity->candidate;
-    return MIN(depth, capacity->slots);
-}
-
-QosTime qos_capacity_patience(const QosCapacity *capacity)
-{
-    QosTime inside = capacity->interval * qos_capacity_depth(capacity);
-
-    return CLAMP(PATIENCE * inside, PATIENCE_MIN, PATIENCE_MAX);
 }
 
 void qos_capacity_set_saturated(QosCapacity *capacity, gboolean is_saturated, QosTime now)
@@ -212,7 +210,7 @@ static guint less(const QosCapacity *capacity)
 /* Less where there is something to try, or what was too few may do by now; else more. */
 static void choose_candidate(QosCapacity *capacity)
 {
-    guint depth = qos_capacity_depth(capacity);
+    guint depth = depth_of(capacity);
 
     capacity->trial = QOS_TRIAL_LESS;
     capacity->candidate = less(capacity);
@@ -237,7 +235,7 @@ static void begin_trial(QosCapacity *capacity, gboolean is_saturated)
     }
     if (capacity->trial == QOS_TRIAL_MORE && capacity->believed > 0)
         capacity->believed--;
-    if (capacity->candidate == qos_capacity_depth(capacity))
+    if (capacity->candidate == depth_of(capacity))
         capacity->trial = QOS_TRIAL_NONE;
     capacity->pairs = capacity->good = 0;
     capacity->pause = PAUSE_WINDOWS;
@@ -359,7 +357,7 @@ static gboolean is_complete(const QosCapacity *capacity, double rate, QosTime le
         length >= LOSS_WINDOW && rate < CLEAR_LOSS * capacity->base)
         return TRUE;
     if (capacity->is_starting && length >= START_WINDOW &&
-        capacity->replies >= MAX(START_REPLIES, 2 * qos_capacity_depth(capacity)))
+        capacity->replies >= MAX(START_REPLIES, 2 * capacity->depth))
         return TRUE;
     return (length >= WINDOW && capacity->replies >= WINDOW_REPLIES) ||
            (length >= SLOW_WINDOW && capacity->replies >= SLOW_REPLIES) ||
@@ -383,12 +381,11 @@ void qos_capacity_replied(QosCapacity *capacity, gint64 units, guint inside, Qos
     if (!is_complete(capacity, rate, length))
         return;
     QosTime idle = capacity->idle + (capacity->is_saturated ? 0 : now - capacity->idle_since);
-    guint depth = qos_capacity_depth(capacity);
     capacity->interval = length / capacity->replies;
     measured(capacity, rate, 1 - (double)idle / (double)length);
     /* At another depth, what is inside has come by the last one. */
-    guint next = qos_capacity_depth(capacity);
-    begin_window(capacity, next != depth ? MAX(next, depth) : 0, now);
+    guint next = depth_of(capacity);
+    begin_window(capacity, next != capacity->depth ? MAX(next, capacity->depth) : 0, now);
 }
 
 void qos_capacity_raise(QosCapacity *capacity, QosTime elapsed)

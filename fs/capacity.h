@@ -17,10 +17,12 @@ typedef enum {
 } QosTrial;
 
 typedef struct {
-    double estimate; /* units/s */
-    guint slots;     /* the depth is never more */
-    guint enough;    /* inside, for the whole throughput; `slots` = nothing less is known to be */
-    guint too_few;   /* are known to be too few; 0 = not known */
+    double estimate;  /* units/s */
+    guint depth;      /* requests that are to be inside now, 1 to `slots` */
+    QosTime patience; /* some times what a request spends inside, at that depth */
+    guint slots;      /* the depth is never more */
+    guint enough;     /* inside, for the whole throughput; `slots` = nothing less is known to be */
+    guint too_few;    /* are known to be too few; 0 = not known */
     gboolean is_starting; /* `enough` is doubled while that brings anything */
     /* The window. */
     gboolean is_saturated;
@@ -61,7 +63,3 @@ void qos_capacity_replied(QosCapacity *capacity, gint64 units, guint inside, Qos
 /* Somebody is kept waiting by the estimate while the store has room, for `elapsed`: it is raised.
  */
 void qos_capacity_raise(QosCapacity *capacity, QosTime elapsed);
-/* How many requests are to be inside, 1 to `slots`. */
-guint qos_capacity_depth(const QosCapacity *capacity);
-/* Some times what a request spends inside, at that depth. */
-QosTime qos_capacity_patience(const QosCapacity *capacity);

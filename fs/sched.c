@@ -37,6 +37,7 @@ static void update_ready(QosSched *sched, QosJob *job, QosTime now)
 
 static void give_slot_back(QosSched *sched, QosRequest *request, QosTime now)
 {
+    sched->quiet_until = 0;
     qos_slots_give_back(&sched->slots, request);
     if (request->job->held.length > 0)
         update_ready(sched, request->job, now);
@@ -73,6 +74,7 @@ static void share_held(QosSched *sched, QosRequest *request, QosTime now)
 
 void qos_sched_update_ready(QosSched *sched, QosTime now)
 {
+    sched->quiet_until = 0;
     sched->depth = qos_adapt_depth(sched->adapt);
     for (GList *link = sched->held_jobs.head; link != NULL; link = link->next)
         update_ready(sched, link->data, now);
@@ -207,8 +209,11 @@ static gboolean is_full(QosSched *sched, const QosJob *job, QosTime now)
 {
     guint depth = sched->depth;
 
-    if (job != NULL && job->running == 0 && next_delay(sched) <= now)
-        depth = MIN(depth + depth / 2 + 1, sched->slots.count);
+    if (!qos_slots_are_taken(&sched->slots, depth, now))
+        return FALSE;
+    if (job == NULL || job->running > 0 || next_delay(sched) > now)
+        return TRUE;
+    depth = MIN(depth + depth / 2 + 1, sched->slots.count);
     return qos_slots_are_taken(&sched->slots, depth, now);
 }
 
@@ -233,16 +238,20 @@ static QosRequest *serve(QosSched *sched, QosJob *job, QosTime now)
     return request;
 }
 
-/* The request whose turn it is of those that are held, if it may go now. */
-static QosRequest *serve_next(QosSched *sched, QosTime now, QosTime *wake)
+/* The request whose turn it is of those that are held, if it may go now. *ret_full: the store has
+ * as many inside as it is to have, afterwards. */
+static QosRequest *serve_next(QosSched *sched, QosTime now, QosTime *wake, gboolean *ret_full)
 {
     refresh_depth(sched, now);
     QosJob *job = qos_adapt_next(sched->adapt, now, wake);
-    if (is_full(sched, job, now)) {
+    *ret_full = is_full(sched, job, now);
+    if (*ret_full)
         *wake = MIN(*wake, next_look(sched, now));
+    if (*ret_full || job == NULL)
         return NULL;
-    }
-    return job != NULL ? serve(sched, job, now) : NULL;
+    QosRequest *request = serve(sched, job, now);
+    *ret_full = is_full(sched, NULL, now);
+    return request;
 }
 
 /* As pick(), with the adaptive sharing on: all that is due takes part, and the job whose turn it
@@ -250,6 +259,7 @@ static QosRequest *serve_next(QosSched *sched, QosTime now, QosTime *wake)
 static QosRequest *pick_shared(QosSched *sched, QosTime now, QosTime *wake)
 {
     QosRequest *request = NULL;
+    gboolean is_at_depth = FALSE;
 
     for (guint i = 0; i < sched->stopping->len; i++)
         drain(sched, sched->stopping->pdata[i], now, wake);
@@ -257,19 +267,16 @@ static QosRequest *pick_shared(QosSched *sched, QosTime now, QosTime *wake)
     qos_adapt_tick(sched->adapt, now);
     *wake = MIN(*wake, qos_adapt_next_tick(sched->adapt));
     if (sched->held > 0)
-        request = serve_next(sched, now, wake);
-    gboolean is_waiting = sched->held > 0;
-    qos_adapt_set_waiting(sched->adapt, is_waiting, is_waiting && is_full(sched, NULL, now), now);
+        request = serve_next(sched, now, wake, &is_at_depth);
+    qos_adapt_set_waiting(sched->adapt, sched->held > 0, is_at_depth, now);
     return request;
 }
 
-static QosRequest *pick(QosSched *sched, QosTime now, QosTime *wake)
+/* As pick(), without adaptive sharing. */
+static QosRequest *pick_due(QosSched *sched, QosTime now, QosTime *wake)
 {
     QosRequest *request;
 
-    *wake = QOS_NEVER;
-    if (qos_sched_is_adaptive(sched))
-        return pick_shared(sched, now, wake);
     if (qos_slots_are_taken(&sched->slots, sched->slots.count, now)) {
         *wake = qos_slots_next_stall(&sched->slots);
         return NULL;
@@ -283,6 +290,23 @@ static QosRequest *pick(QosSched *sched, QosTime now, QosTime *wake)
             return request;
     }
     return pick_from(sched, sched->current, now, wake);
+}
+
+/* The next request that may go, and has a slot then; or NULL, with *wake set to when to ask again:
+ * who asks before, and nothing has happened, is told the same. */
+static QosRequest *pick(QosSched *sched, QosTime now, QosTime *wake)
+{
+    QosRequest *request;
+
+    *wake = sched->quiet_until;
+    if (now < sched->quiet_until)
+        return NULL;
+    *wake = QOS_NEVER;
+    request =
+        qos_sched_is_adaptive(sched) ? pick_shared(sched, now, wake) : pick_due(sched, now, wake);
+    if (request == NULL)
+        sched->quiet_until = *wake;
+    return request;
 }
 
 static void push_ready(QosSched *sched, QosRequest *request)
@@ -371,6 +395,7 @@ static void drop_kept(QosSched *sched, QosRequest *request)
 
 static void prepare(QosSched *sched, QosRequest *request, QosTime now)
 {
+    sched->quiet_until = 0;
     request->arrival = request->start = now;
     request->link = (GList){.data = request};
     request->queue = NULL;
@@ -408,14 +433,27 @@ static gboolean try_now(QosSched *sched, QosRequest *request, QosTime now)
     return TRUE;
 }
 
+/* With adaptive sharing, a request that its policy would hand out at once is held right away. */
+static gboolean hold_now(QosSched *sched, QosRequest *request, QosTime now)
+{
+    QosLrs *lrs = sched->current;
+
+    if (!qos_sched_is_adaptive(sched) || sched->stopping->len > 0 || lrs->class->try_now == NULL ||
+        !lrs->class->try_now(lrs->self, request, now))
+        return FALSE;
+    lrs->running++;
+    hold(sched, request, now);
+    return TRUE;
+}
+
 /* What it waits for, unless a rule makes it wait. */
 static void name_wait(QosSched *sched, QosRequest *request, QosTime now)
 {
+    static const char names[][QOS_RULE_NAME_MAX + 1] = {QOS_WAIT_SLOTS, QOS_WAIT_SHARE};
     gboolean is_turn = qos_sched_is_adaptive(sched) && has_free_slot(sched, request->job, now);
 
     request->wait_rule_id = 0;
-    g_strlcpy(request->wait_rule_name, is_turn ? QOS_WAIT_SHARE : QOS_WAIT_SLOTS,
-              sizeof(request->wait_rule_name));
+    memcpy(request->wait_rule_name, names[is_turn ? 1 : 0], sizeof(request->wait_rule_name));
 }
 
 static void begin_wait(QosSched *sched, QosRequest *request, QosTime now)
@@ -462,10 +500,12 @@ QosVerdict qos_sched_enter(QosSched *sched, QosRequest *request, QosTime now, Qo
     if (request->fills_cache &&
         (request->job->filling >= QOS_FILLING_MAX || !has_background(sched, request->job, 1)))
         return qos_sched_charge(sched, request, now);
-    request->state = QOS_REQUEST_QUEUED;
     name_wait(sched, request, now);
-    lrs->queued++;
-    lrs->class->incoming(lrs->self, request, now);
+    if (!hold_now(sched, request, now)) {
+        request->state = QOS_REQUEST_QUEUED;
+        lrs->queued++;
+        lrs->class->incoming(lrs->self, request, now);
+    }
 
     QosRequest *next;
     while ((next = pick(sched, now, ret_wake)) != NULL) {
@@ -494,6 +534,7 @@ void qos_sched_release(QosSched *sched, QosRequest *request, QosTime now)
 {
     QosLrs *lrs = request->lrs;
 
+    sched->quiet_until = 0;
     if (request->state == QOS_REQUEST_QUEUED) {
         lrs->class->cancel(lrs->self, request, now);
         lrs->queued--;
@@ -568,6 +609,7 @@ void qos_sched_cancel(QosSched *sched, QosRequest *request, QosTime now)
 {
     QosLrs *lrs = request->lrs;
 
+    sched->quiet_until = 0;
     if (request->state == QOS_REQUEST_QUEUED) {
         lrs->class->cancel(lrs->self, request, now);
         lrs->queued--;

@@ -102,6 +102,7 @@ void qos_sched_set_policy(QosSched *sched, const QosPolicyClass *policy, QosTime
     if (old->class == policy)
         return;
 
+    sched->quiet_until = 0;
     sched->current = take_stopping(sched, policy);
     if (sched->current == NULL)
         sched->current = lrs_new(sched, policy, now);
@@ -119,6 +120,7 @@ static void tell_rules_changed(QosLrs *lrs, QosTime now)
 void qos_sched_set_rules(QosSched *sched, QosRules *rules, QosTime now)
 {
     QosRules *old = sched->context.rules;
+    sched->quiet_until = 0;
     sched->context.rules = qos_rules_ref(rules);
     tell_rules_changed(sched->current, now);
     for (guint i = 0; i < sched->stopping->len; i++)
@@ -167,6 +169,7 @@ void qos_sched_set_request_memory(QosSched *sched, guint64 bytes)
 
 void qos_sched_set_max_wait(QosSched *sched, QosTime max_wait)
 {
+    sched->quiet_until = 0;
     sched->context.max_wait = max_wait;
 }
 
@@ -196,6 +199,7 @@ guint qos_sched_clear_jobs(QosSched *sched, const char *id, QosTime now)
 void qos_sched_restore_share(QosSched *sched, QosJob *job, gint64 record,
                              const QosShareTotals *totals, QosTime now)
 {
+    sched->quiet_until = 0;
     qos_adapt_restore(sched->adapt, job, record, totals, now);
 }
 

@@ -31,6 +31,7 @@ struct QosSched {
     guint64 refused;  /* for want of these or of memory */
     GQueue held_jobs; /* of QosJob, by its held_link: have held requests, longest first */
     QosAdapt *adapt;
+    QosTime quiet_until; /* nothing more may go before, unless something happens: set to 0 then */
     guint depth; /* the adaptive sharing's, as far as the jobs that may be served know of it */
 };
 

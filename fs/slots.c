@@ -13,22 +13,11 @@ gboolean qos_slots_are_taken(QosSlots *slots, guint depth, QosTime now)
     return slots->running - slots->stalled >= depth;
 }
 
-QosTime qos_slots_oldest(const QosSlots *slots)
-{
-    const GList *oldest = slots->inside.head;
-    return oldest != NULL ? ((const QosRequest *)oldest->data)->start : QOS_NEVER;
-}
-
 QosTime qos_slots_next_stall(const QosSlots *slots)
 {
     if (slots->stalled >= QOS_STALLED_MAX)
         return QOS_NEVER;
     return qos_time_add(qos_slots_oldest(slots), QOS_STALL_TIME);
-}
-
-gboolean qos_slots_may_grant(const QosSlots *slots, const QosJob *job)
-{
-    return job->running < (slots->count == 1 ? 1 : qos_slots_share_of(slots->count));
 }
 
 gboolean qos_slots_may_pass(const QosSlots *slots, const QosJob *job)

@@ -35,9 +35,18 @@ gboolean qos_slots_are_taken(QosSlots *slots, guint depth, QosTime now);
 /* When the next request stalls, so that a slot is free. */
 QosTime qos_slots_next_stall(const QosSlots *slots);
 /* When the oldest request inside that has not stalled went there; QOS_NEVER with none. */
-QosTime qos_slots_oldest(const QosSlots *slots);
+static inline QosTime qos_slots_oldest(const QosSlots *slots)
+{
+    const GList *oldest = slots->inside.head;
+    return oldest != NULL ? ((const QosRequest *)oldest->data)->start : QOS_NEVER;
+}
+
 /* TRUE where the job has less than its share. */
-gboolean qos_slots_may_grant(const QosSlots *slots, const QosJob *job);
+static inline gboolean qos_slots_may_grant(const QosSlots *slots, const QosJob *job)
+{
+    return job->running < (slots->count == 1 ? 1 : qos_slots_share_of(slots->count));
+}
+
 /* TRUE where one more of the job may pass beside the slots. */
 gboolean qos_slots_may_pass(const QosSlots *slots, const QosJob *job);
 

@@ -40,7 +40,7 @@ static void store_clear(Store *store)
 
 static void fill(Store *store)
 {
-    while (store->replies.length < MIN(qos_capacity_depth(&store->capacity), store->load)) {
+    while (store->replies.length < MIN(store->capacity.depth, store->load)) {
         double seconds =
             1 / store->rate * (1 + store->noise * g_rand_double_range(store->random, -1.7, 1.7));
         store->free = MAX(store->free, store->now) + (QosTime)(MAX(seconds, 1e-9) * 1e9);
@@ -90,10 +90,10 @@ static void test_start(void)
         Store store;
         guint most = 0;
         store_init(&store, 1000, latency * QOS_MILLISECOND, 0.1);
-        g_assert_cmpuint(qos_capacity_depth(&store.capacity), <=, 5);
+        g_assert_cmpuint(store.capacity.depth, <=, 5);
         for (guint i = 0; i < 500; i++) {
             run(&store, QOS_MILLISECOND);
-            most = MAX(most, qos_capacity_depth(&store.capacity));
+            most = MAX(most, store.capacity.depth);
         }
         guint64 before = store.served;
         run(&store, QOS_SECOND);
@@ -132,7 +132,7 @@ static void test_noise(void)
         for (guint second = 0; second < 1200; second++) {
             run(&store, QOS_SECOND);
             worst = MAX(worst, error_of(&store));
-            depths += qos_capacity_depth(&store.capacity);
+            depths += store.capacity.depth;
         }
         g_test_message("latency %u ms: %f of the throughput, estimate off by %f, depth %.1f",
                        latency, (double)(store.served - before) / 1200 / 2000, worst,
@@ -154,7 +154,7 @@ static void test_steps(void)
         store.rate = rates[i];
         run(&store, 5 * QOS_SECOND);
         g_test_message("%.0f/s: %.0f, depth %u", rates[i], store.capacity.estimate / UNITS,
-                       qos_capacity_depth(&store.capacity));
+                       store.capacity.depth);
         g_assert_cmpfloat(error_of(&store), <, 0.1);
     }
     store_clear(&store);
@@ -230,10 +230,10 @@ static void test_slots(void)
     store_init(&store, 1000, QOS_MILLISECOND, 0);
     run(&store, 5 * QOS_SECOND);
     qos_capacity_set_slots(&store.capacity, 8, store.now);
-    g_assert_cmpuint(qos_capacity_depth(&store.capacity), <=, 8);
+    g_assert_cmpuint(store.capacity.depth, <=, 8);
     qos_capacity_set_slots(&store.capacity, 1, store.now);
     run(&store, 5 * QOS_SECOND);
-    g_assert_cmpuint(qos_capacity_depth(&store.capacity), ==, 1);
+    g_assert_cmpuint(store.capacity.depth, ==, 1);
     g_assert_cmpfloat(fabs(store.capacity.estimate / UNITS - 500), <, 5);
     store_clear(&store);
 }
@@ -245,7 +245,7 @@ static void test_room_for_all(void)
     store_init(&store, 1000, QOS_MILLISECOND, 0);
     store.load = SLOTS;
     run(&store, QOS_SECOND);
-    g_assert_cmpuint(qos_capacity_depth(&store.capacity), <, SLOTS);
+    g_assert_cmpuint(store.capacity.depth, <, SLOTS);
     store_clear(&store);
 }
 

@@ -39,6 +39,15 @@ static void push(QosHeap *heap, GPtrArray *items, gint64 key, guint64 serial)
     g_ptr_array_add(items, item);
 }
 
+/* Some other key, the same for equals. */
+static gint64 other_key(QosHeapNode *node, gpointer arg)
+{
+    Item *item = (Item *)node; /* its first member */
+
+    item->key = item->key * GPOINTER_TO_INT(arg) % 17;
+    return item->key;
+}
+
 static void test_random(void)
 {
     g_autoptr(GPtrArray) items = g_ptr_array_new_with_free_func(g_free);
@@ -66,6 +75,8 @@ static void test_random(void)
             qos_heap_remove(&heap, &item->node); /* not in it: nothing happens */
             g_ptr_array_remove_fast(items, item);
         }
+        if (step % 100 == 0)
+            qos_heap_rekey(&heap, other_key, GINT_TO_POINTER(g_test_rand_int_range(-9, 9)));
         g_assert_cmpuint(qos_heap_size(&heap), ==, items->len);
         g_assert_true((gpointer)qos_heap_peek(&heap) == (gpointer)smallest(items));
     }

@@ -818,6 +818,46 @@ static void test_the_short_way_decides_the_same(void)
     }
 }
 
+/* Told when to ask again, who asks before is told the same: but not once something has changed. */
+static void test_changes_are_seen_at_once(void)
+{
+    Fixture f;
+    fixture_init(&f, &qos_policy_tbf, 1);
+    fixture_rule(&f, "start slow jobid={a} rate=1 depth=1");
+    QosRequest *first = request_new(&f, "a", QOS_OP_READ, 1);
+    QosRequest *second = request_new(&f, "a", QOS_OP_READ, 1);
+    QosRequest *other = request_new(&f, "b", QOS_OP_READ, 1);
+    QosRequest *last = request_new(&f, "c", QOS_OP_READ, 1);
+
+    g_assert_cmpint(enter(&f, first), ==, QOS_GO);
+    leave(&f, first);
+    g_assert_cmpint(enter(&f, second), ==, QOS_WAIT);
+    g_assert_null(next(&f));
+    g_assert_cmpint(enter(&f, other), ==, QOS_GO);
+    fixture_rule(&f, "stop slow");
+    g_assert_null(next(&f)); /* the slot is taken */
+    qos_sched_set_slots(f.sched, 2, f.now);
+    g_assert_true(next(&f) == second);
+    g_assert_cmpint(enter(&f, last), ==, QOS_WAIT);
+    g_assert_null(next(&f));
+    leave(&f, other);
+    g_assert_true(next(&f) == last);
+    leave(&f, second);
+    leave(&f, last);
+
+    fixture_rule(&f, "start slow jobid={a} rate=1 depth=1");
+    first = request_new(&f, "a", QOS_OP_READ, 1);
+    second = request_new(&f, "a", QOS_OP_READ, 1);
+    g_assert_cmpint(enter(&f, first), ==, QOS_GO);
+    leave(&f, first);
+    g_assert_cmpint(enter(&f, second), ==, QOS_WAIT);
+    g_assert_null(next(&f));
+    fixture_rule(&f, "stop slow");
+    g_assert_true(next(&f) == second);
+    leave(&f, second);
+    fixture_clear(&f);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -839,6 +879,7 @@ int main(int argc, char **argv)
     g_test_add_func("/sched/switch-under-load", test_switch_under_load);
     g_test_add_func("/sched/slots-shrink-under-load", test_slots_shrink_under_load);
     g_test_add_func("/sched/random-sequences", test_random_sequences);
+    g_test_add_func("/sched/changes-are-seen-at-once", test_changes_are_seen_at_once);
     g_test_add_func("/sched/passthrough", test_only_policies_with_rules_pass_through);
     g_test_add_func("/sched/the-short-way-decides-the-same", test_the_short_way_decides_the_same);
     return g_test_run();
