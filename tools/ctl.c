@@ -25,6 +25,19 @@ const char *qos_ctl_argument(const QosCtl *ctl, guint index)
     return index + 1 < g_strv_length(ctl->arguments) ? ctl->arguments[index + 1] : NULL;
 }
 
+gboolean qos_ctl_take_setting(const QosCtl *ctl, char **ret_name, const char **ret_value,
+                              GError **error)
+{
+    const char *first = qos_ctl_argument(ctl, 0), *value = qos_ctl_argument(ctl, 1);
+    const char *equals = strchr(first, '=');
+
+    if (!value && !equals)
+        return qos_ctl_usage_error(error, "which value? It takes %s", ctl->command->parameters);
+    *ret_name = value ? g_strdup(first) : g_strndup(first, (gsize)(equals - first));
+    *ret_value = value ? value : equals + 1;
+    return TRUE;
+}
+
 static gboolean check_argument_count(const QosCtl *ctl, GError **error)
 {
     guint count = g_strv_length(ctl->arguments) - 1;

@@ -52,6 +52,11 @@ gboolean qos_ctl_parse(QosCtl *ctl, const GOptionEntry *options, gpointer data, 
 /* An argument, from 0; NULL beyond the last. */
 const char *qos_ctl_argument(const QosCtl *ctl, guint index);
 
+/* The arguments NAME VALUE, or NAME=VALUE as `get` prints it. The name is the caller's to free, the
+ * value is borrowed of the arguments. */
+gboolean qos_ctl_take_setting(const QosCtl *ctl, char **ret_name, const char **ret_value,
+                              GError **error);
+
 /* Reads the mount's state; a new reference. */
 JsonObject *qos_ctl_read_state(const QosCtl *ctl, GError **error);
 /* Prints and frees. */

@@ -342,19 +342,16 @@ static gboolean command(const QosCtl *ctl, const char *request, const char *firs
     return answer != NULL;
 }
 
-/* NAME VALUE, or NAME=VALUE as `get` prints it. */
 gboolean qos_ctl_server_set(QosCtl *ctl, GError **error)
 {
-    if (!qos_ctl_parse(ctl, NULL, NULL, error))
+    g_autofree char *name = NULL;
+    const char *value;
+
+    if (!qos_ctl_parse(ctl, NULL, NULL, error) || !qos_ctl_take_setting(ctl, &name, &value, error))
         return FALSE;
-    const char *first = qos_ctl_argument(ctl, 0), *value = qos_ctl_argument(ctl, 1);
-    const char *equals = strchr(first, '=');
-    if (!value && !equals)
-        return qos_ctl_usage_error(error, "which value? It takes %s", ctl->command->parameters);
-    g_autofree char *name = value ? g_strdup(first) : g_strndup(first, (gsize)(equals - first));
     g_autoptr(JsonObject) state = read_state(ctl, error);
     return state && check_name(json_object_get_object_member(state, "tunables"), name, error) &&
-           command(ctl, "set", name, value ? value : equals + 1, error);
+           command(ctl, "set", name, value, error);
 }
 
 gboolean qos_ctl_server_metrics(QosCtl *ctl, GError **error)

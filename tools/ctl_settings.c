@@ -101,17 +101,13 @@ gboolean qos_ctl_get(QosCtl *ctl, GError **error)
     return TRUE;
 }
 
-/* NAME VALUE, or NAME=VALUE as `get` prints it. */
 gboolean qos_ctl_set(QosCtl *ctl, GError **error)
 {
-    if (!qos_ctl_parse(ctl, NULL, NULL, error))
+    g_autofree char *name = NULL;
+    const char *value;
+
+    if (!qos_ctl_parse(ctl, NULL, NULL, error) || !qos_ctl_take_setting(ctl, &name, &value, error))
         return FALSE;
-    const char *first = qos_ctl_argument(ctl, 0), *value = qos_ctl_argument(ctl, 1);
-    const char *equals = strchr(first, '=');
-    if (!value && !equals)
-        return qos_ctl_usage_error(error, "which value? It takes %s", ctl->command->parameters);
-    g_autofree char *name = value ? g_strdup(first) : g_strndup(first, (gsize)(equals - first));
-    value = value ? value : equals + 1;
     g_autoptr(JsonObject) state = qos_ctl_read_state(ctl, error);
     if (!state)
         return FALSE;
