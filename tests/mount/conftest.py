@@ -55,6 +55,7 @@ The JobID of a process is read from the environment that it was started with: to
 as_job("7", sys.executable, "-c", CODE).
 """
 import contextlib
+import os
 import shutil
 import subprocess
 import threading
@@ -66,6 +67,7 @@ from harness import Mount, Store, World
 from twins import ACTORS, make_twins
 
 TEST_TIMEOUT = 180  # seconds
+LONG_FORM = float(os.environ.get("QOSFS_COHERENCE_SECONDS", 0))  # of the tests that have one
 
 _world = None
 
@@ -183,7 +185,7 @@ def small(mount, monkeypatch):
 
 @pytest.fixture
 def cluster(new_store):
-    with contextlib.ExitStack() as servers, _mounter() as mount:
+    with contextlib.ExitStack() as servers, _mounter(TEST_TIMEOUT + LONG_FORM) as mount:
         def make(store=None, mounts=2, lease=30, tcp=False, options="", server_options=()):
             made = Cluster(_world, mount, store or new_store(), lease, tcp, options, server_options)
             servers.callback(made.close)
