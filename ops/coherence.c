@@ -46,18 +46,18 @@ typedef struct {
 } Needs;
 
 /* Of what is not here the kernel keeps nothing, and nothing is changed. OPEN and what is looked up
- * or listed are tried for (qos_coherence_attr_timeout). */
+ * are tried for (qos_coherence_attr_timeout). */
 static const Needs needs_of_opcode[QOS_OP_COUNT] = {
-    [QOS_OP_LOOKUP] = {READS, NOTHING},      [QOS_OP_GETATTR] = {READS, NOTHING},
-    [QOS_OP_SETATTR] = {CHANGES, NOTHING},   [QOS_OP_MKNOD] = {CHANGES, NOTHING},
-    [QOS_OP_MKDIR] = {CHANGES, NOTHING},     [QOS_OP_SYMLINK] = {CHANGES, NOTHING},
-    [QOS_OP_LINK] = {CHANGES, CHANGES},      [QOS_OP_UNLINK] = {CHANGES, NOTHING},
-    [QOS_OP_RMDIR] = {CHANGES, NOTHING},     [QOS_OP_RENAME] = {CHANGES, CHANGES},
-    [QOS_OP_CREATE] = {CHANGES, NOTHING},    [QOS_OP_READ] = {READS, NOTHING},
-    [QOS_OP_WRITE] = {CHANGES, NOTHING},     [QOS_OP_READDIR] = {READS, NOTHING},
-    [QOS_OP_GETXATTR] = {READS, NOTHING},    [QOS_OP_SETXATTR] = {CHANGES, NOTHING},
-    [QOS_OP_FALLOCATE] = {CHANGES, NOTHING}, [QOS_OP_REMOVEXATTR] = {CHANGES, NOTHING},
-    [QOS_OP_COPY] = {CHANGES, NOTHING},      [QOS_OP_IOCTL] = {CHANGES, NOTHING},
+    [QOS_OP_LOOKUP] = {READS, NOTHING},        [QOS_OP_GETATTR] = {READS, NOTHING},
+    [QOS_OP_SETATTR] = {CHANGES, NOTHING},     [QOS_OP_MKNOD] = {CHANGES, NOTHING},
+    [QOS_OP_MKDIR] = {CHANGES, NOTHING},       [QOS_OP_SYMLINK] = {CHANGES, NOTHING},
+    [QOS_OP_LINK] = {CHANGES, CHANGES},        [QOS_OP_UNLINK] = {CHANGES, NOTHING},
+    [QOS_OP_RMDIR] = {CHANGES, NOTHING},       [QOS_OP_RENAME] = {CHANGES, CHANGES},
+    [QOS_OP_CREATE] = {CHANGES, NOTHING},      [QOS_OP_READ] = {READS, NOTHING},
+    [QOS_OP_WRITE] = {CHANGES, NOTHING},       [QOS_OP_GETXATTR] = {READS, NOTHING},
+    [QOS_OP_SETXATTR] = {CHANGES, NOTHING},    [QOS_OP_FALLOCATE] = {CHANGES, NOTHING},
+    [QOS_OP_REMOVEXATTR] = {CHANGES, NOTHING}, [QOS_OP_COPY] = {CHANGES, NOTHING},
+    [QOS_OP_IOCTL] = {CHANGES, NOTHING},
 };
 
 static Needs needs_of(const QosOp *op)
@@ -611,9 +611,7 @@ double qos_coherence_entry_timeout(const QosOp *op)
     guint64 number;
     gboolean may_cache;
 
-    /* The kernel counts a listed name from when it comes to it, not from when it asked. */
-    if (op->entry.request.opcode == QOS_OP_READDIR ||
-        !qos_invalidator_forgets_names(op->fs->coherence->invalidator) ||
+    if (!qos_invalidator_forgets_names(op->fs->coherence->invalidator) ||
         !qos_inodes_number(op->fs->inodes, op->node, &number, &may_cache) || !may_cache)
         return 0;
     const Part *part = find_part(op->claim, number);

@@ -288,7 +288,6 @@ static void submit_readdir(fuse_req_t request, fuse_ino_t ino, size_t size, off_
     }
     read_op = qos_op_new(request, sizeof(*read_op), QOS_OP_READDIR, run_readdir);
     read_op->ino = ino;
-    read_op->op.node = plus ? ino : 0; /* else the kernel keeps nothing */
     read_op->size = size;
     read_op->offset = offset;
     read_op->plus = plus;

@@ -175,6 +175,22 @@ def test_the_kernel_serves_what_is_cached(cluster):
     assert requests(second) > before
 
 
+def test_a_list_is_looked_up_once(cluster):
+    """Who lists a directory with attributes again costs no request but the list's own."""
+    made = cluster(mounts=1, lease=300)
+    mount, = made.mounts
+    (mount.dir / "folder").mkdir()
+    for number in range(300):
+        (made.store.dir / f"folder/file{number}").touch()
+
+    def cost():
+        before = requests(mount, "lookup", "getattr")
+        assert sum(entry.stat(follow_symlinks=False).st_size == 0 for entry in os.scandir(mount.dir / "folder")) == 300
+        return requests(mount, "lookup", "getattr") - before
+    assert cost() > 200  # what was answered last may not be counted yet
+    wait_until(lambda: cost() < 5, what="lists without look-ups")  # another's look may come between
+
+
 def test_a_lone_mount_asks_once(cluster):
     """For its neighbourhood, and then no more: what it changes costs no message."""
     mount, = cluster(mounts=1, lease=300).mounts
