@@ -9,6 +9,7 @@
  *               forgets at once: microseconds from asking to having
  *     group     one user asks for inodes in the order of their numbers: how many of these asked the
  *               server
+ *     shared    likewise of inodes that the other client has, all of them, and does not use
  *
  * SERVER is as the mount option server=. The figures are one line each, as NAME VALUE.
  */
@@ -215,6 +216,20 @@ static void group(const Client *client, guint count)
            after.enqueues - before.enqueues);
 }
 
+static void shared(const Client *client, const Client *other, guint count)
+{
+    QosLockclientStatus before, after;
+    guint size = qos_lockclient_group(client->lockclient);
+
+    for (guint i = 0; i < count; i += size)
+        ask_and_wait(other, QOS_RESOURCE_INODES, ((guint64)5 << 32) + i / size, 0);
+    qos_lockclient_status(client->lockclient, &before);
+    for (guint i = 0; i < count; i++)
+        ask_and_wait(client, QOS_RESOURCE_INODES, ((guint64)5 << 32) + i / size, i % size);
+    qos_lockclient_status(client->lockclient, &after);
+    printf("shared_enqueues %" G_GUINT64_FORMAT "\n", after.enqueues - before.enqueues);
+}
+
 int main(int argc, char **argv)
 {
     gint64 count = 20000;
@@ -232,6 +247,7 @@ int main(int argc, char **argv)
     batch(&one, (guint)count * 10);
     take_turns(&one, &other, (guint)count / 4);
     group(&one, (guint)count);
+    shared(&one, &other, (guint)count);
     qos_lockclient_free(one.lockclient);
     qos_lockclient_free(other.lockclient);
     return 0;

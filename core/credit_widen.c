@@ -4,8 +4,9 @@
  * or waits for, and a mount that is alone asks once for a group. When a second one comes, it calls
  * back just what it wants, and so the two split the group, if need be down to single inodes.
  *
- * A group over which there was a conflict lately is not widened: what is free in it for a moment is
- * what the others are about to ask for again.
+ * In a group over which there was a conflict lately, only what is free around it: the piece between
+ * what others have. Who is called back may give more than was wanted (fs/lockyield.h), and so says
+ * where he is not; what is free elsewhere for a moment others are about to ask for again.
  */
 #include "core/credit_private.h"
 
@@ -38,12 +39,30 @@ static gboolean is_exclusive(const QosCredit *want)
     return TRUE;
 }
 
+/* Keeps the pieces of `wide` that `chosen` is in, or next to: places are below 1,024. */
+static void keep_around(QosCredit *wide, const QosCredit *chosen)
+{
+    guint kept = 0;
+
+    for (guint i = 0; i < wide->count; i++) {
+        const QosSpan *piece = &wide->spans[i];
+        gboolean is_near = FALSE;
+        for (guint k = 0; k < chosen->count && !is_near; k++) {
+            const QosSpan *span = &chosen->spans[k];
+            is_near = piece->first <= span->last + 1 && span->first <= piece->last + 1;
+        }
+        if (is_near)
+            wide->spans[kept++] = *piece;
+    }
+    wide->count = kept;
+}
+
 void qos_request_widen(const QosCreditRequest *request, const QosCredit *room, QosCredit *chosen,
                        QosTime now)
 {
     const QosResourceType *type = qos_book_type(request->book);
 
-    if (!type->widened || !is_calm(request->book, now))
+    if (!type->widened)
         return;
     QosCredit wide = qos_credit_span(0, G_MAXUINT64, is_exclusive(chosen));
     type->intersect(&wide, room);
@@ -53,6 +72,8 @@ void qos_request_widen(const QosCreditRequest *request, const QosCredit *room, Q
         if (other->peer != request->peer)
             type->yield(&wide, &other->want);
     }
+    if (!is_calm(request->book, now))
+        keep_around(&wide, chosen);
     type->join(chosen, &wide);
     qos_credit_clear(type, &wide);
 }

@@ -24,6 +24,7 @@ typedef struct {
     guint32 bytes;
     guint8 place;     /* 0: not in the cache */
     guint8 is_proven; /* somebody came back to it */
+    guint8 calls;     /* of others: its user's (fs/lockyield.h) */
 } QosLockcacheEntry;
 
 typedef struct {

@@ -62,9 +62,9 @@ typedef struct {
     gpointer arg;        /* for the callbacks, none of which may be NULL */
     /* What was cached under these credits of the resource is to be forgotten, then
      * qos_lockclient_release() is to be called with the same two, by any thread; nothing else is
-     * dropped of the resource before that. Nothing that conflicts with it is in use, or will be
-     * before the release where another mount wants it. To a reader go the rights to write alone:
-     * then what is cached for reading stays. */
+     * dropped of the resource before that. What another mount wants of it is not in use, nor will
+     * be before the release; what else is used meanwhile stays. To a reader go the rights to write
+     * alone: then what is cached for reading stays. */
     void (*drop)(const QosResource *resource, const QosCredit *credit, gpointer arg);
     /* They are lost already, whether in use or not: what is cached under them is to be forgotten,
      * and file locks are gone. Nothing is to be released. */

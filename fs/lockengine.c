@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "fs/lockpatience.h"
+#include "fs/lockyield.h"
 
 /* What a server counts for a credit, with its resource and one span. */
 #define CREDIT_BYTES    240
@@ -20,7 +21,8 @@
 typedef struct {
     QosResource resource;
     QosCredit credit;
-    QosCredit again; /* what else was wanted meanwhile */
+    QosCredit beside; /* given up too, unless it is used meanwhile (fs/lockyield.h) */
+    QosCredit again;  /* what else was wanted meanwhile */
     gboolean is_shrink;
     gboolean is_void; /* see fs/lockengine.h */
 } Drop;
@@ -104,8 +106,22 @@ static void free_drop(gpointer data)
     const QosResourceType *type = type_of(&drop->resource);
 
     qos_credit_clear(type, &drop->credit);
+    qos_credit_clear(type, &drop->beside);
     qos_credit_clear(type, &drop->again);
     g_free(drop);
+}
+
+/* Of a group that another wants some of. */
+static QosCredit beside(QosLockengine *engine, const QosResource *resource, const QosCredit *credit)
+{
+    QosLockcacheEntry *entry = qos_owner_extra(engine->owner, resource);
+    if (entry == NULL)
+        return (QosCredit){0}; /* nothing is had of it any more */
+    QosCredit owned = qos_credit_owned(engine->owner, resource);
+    QosCredit more = qos_lockyield_beside(&owned, credit, entry->calls);
+    entry->calls += entry->calls < G_MAXUINT8;
+    qos_credit_clear(type_of(resource), &owned);
+    return more;
 }
 
 /* Tells to forget what stands against `credit`, now or after the drop under way. */
@@ -125,10 +141,13 @@ static void begin_drop(QosLockengine *engine, const QosResource *resource, const
     drop->resource = *resource;
     drop->credit = qos_credit_copy(type, credit);
     drop->is_shrink = is_shrink;
+    if (type->widened && !is_shrink)
+        drop->beside = beside(engine, resource, credit);
     g_hash_table_add(engine->drops, drop);
     QosLockevent *event = add_event(engine, QOS_LOCKEVENT_DROP);
     event->resource = *resource;
     event->credit = qos_credit_copy(type, credit);
+    type->join(&event->credit, &drop->beside);
 }
 
 /* All of `owned`, as one would want it who is to change it. */
@@ -224,8 +243,11 @@ static void void_drop(QosLockengine *engine, const QosResource *resource, const 
 
     if (g_hash_table_size(engine->drops) > 0)
         drop = g_hash_table_lookup(engine->drops, resource);
-    if (drop != NULL && type_of(resource)->conflicts(credit, &drop->credit))
-        drop->is_void = TRUE;
+    if (drop == NULL)
+        return;
+    drop->is_void |= type_of(resource)->conflicts(credit, &drop->credit);
+    if (type_of(resource)->conflicts(credit, &drop->beside))
+        qos_credit_clear(type_of(resource), &drop->beside);
 }
 
 /* A hold was granted. */
@@ -278,6 +300,17 @@ static void tell_lost(QosLockengine *engine, const QosOutput *output)
     qos_credit_clear(type_of(&output->resource), &drop->again);
 }
 
+/* It was told, and given up by the same release. */
+static gboolean stands_against(const QosLockengine *engine, const QosOutput *output)
+{
+    const QosResourceType *type = type_of(&output->resource);
+    QosCredit owned = qos_credit_owned(engine->owner, &output->resource);
+    gboolean stands = type->divisible || type->conflicts(&owned, &output->credit);
+
+    qos_credit_clear(type, &owned);
+    return stands;
+}
+
 /* Takes all that the owner hands out, and sees whether there still is a lender. */
 static void take_outputs(QosLockengine *engine, QosTime now)
 {
@@ -296,7 +329,8 @@ static void take_outputs(QosLockengine *engine, QosTime now)
             end_waiting(engine, &output, now);
             break;
         case QOS_OUTPUT_CONFLICT:
-            begin_drop(engine, &output.resource, &output.credit, FALSE);
+            if (stands_against(engine, &output))
+                begin_drop(engine, &output.resource, &output.credit, FALSE);
             break;
         case QOS_OUTPUT_LOST:
             tell_lost(engine, &output);
@@ -502,6 +536,15 @@ gboolean qos_lockengine_has_events(const QosLockengine *engine)
 
 /* --- uses --- */
 
+/* It wants some of the group itself, and gives no more of it than it has to. */
+static void note_miss(QosLockengine *engine, const QosResource *resource)
+{
+    QosLockcacheEntry *entry = qos_owner_extra(engine->owner, resource);
+
+    if (entry != NULL)
+        entry->calls = 0;
+}
+
 /* Counts what became of a request, and does what goes with it. */
 static QosCreditVerdict began(QosLockengine *engine, QosCreditVerdict verdict,
                               const QosLockUse *use, QosTime now)
@@ -527,8 +570,11 @@ QosCreditVerdict qos_lockengine_get(QosLockengine *engine, const QosResource *re
         engine->counts.refusals++;
         return QOS_CREDIT_ERROR;
     }
-    return began(engine, qos_credit_get(engine->owner, now, resource, want, flags, &use->hold), use,
-                 now);
+    const QosCreditVerdict verdict = began(
+        engine, qos_credit_get(engine->owner, now, resource, want, flags, &use->hold), use, now);
+    if (verdict == QOS_CREDIT_WAITING)
+        note_miss(engine, resource);
+    return verdict;
 }
 
 QosCreditVerdict qos_lockengine_convert(QosLockengine *engine, const QosCredit *want, guint flags,
@@ -604,9 +650,12 @@ void qos_lockengine_release(QosLockengine *engine, const QosResource *resource,
 
     if (drop == NULL || engine->owner == NULL)
         return;
+    g_assert(type->matches(&drop->credit, credit));
     g_hash_table_steal(engine->drops, resource);
-    gboolean is_done =
-        !drop->is_void && qos_credit_cancel(engine->owner, now, resource, credit, drop->is_shrink);
+    if (!drop->is_void && !qos_credit_is_empty(type, &drop->beside))
+        qos_credit_cancel(engine->owner, now, resource, &drop->beside, TRUE); /* goes before */
+    gboolean is_done = !drop->is_void && qos_credit_cancel(engine->owner, now, resource,
+                                                           &drop->credit, drop->is_shrink);
     if (!qos_credit_is_empty(type, &drop->again) &&
         !(is_done && type->matches(&drop->again, &drop->credit)))
         begin_drop(engine, resource, &drop->again, FALSE);

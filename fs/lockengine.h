@@ -12,6 +12,9 @@
  *     if the resource was lost meanwhile: what was forgotten is not what is had now;
  *     if any of it was used meanwhile, which happens where the cache shrinks, not where another
  *     waits for it (that one bars new uses): what was cached then was not forgotten.
+ *
+ * Of a group, what goes beside what another waits for (fs/lockyield.h) is void by itself where it
+ * was used.
  */
 #pragma once
 

@@ -1,6 +1,7 @@
 /*
  * Groups of inodes: what is granted beyond what was asked for, and how two mounts split a group.
  */
+#include "core/credit_private.h"
 #include "credit_fixture.h"
 
 /* A root and two mounts, 4 and 5. */
@@ -111,7 +112,7 @@ static void test_split(void)
     cluster_clear(&c);
 }
 
-/* What comes free in a group in conflict is left for the others, for three seconds. */
+/* In a group in conflict just the free piece around it is given, for three seconds. */
 static void test_calm(void)
 {
     QosCredit all = qos_credit_span(0, G_MAXUINT64, TRUE);
@@ -121,14 +122,22 @@ static void test_calm(void)
     cluster_start(&c);
     touch(&c, 4, 7, TRUE);
     touch(&c, 5, 100, TRUE);
+    node_config(&c, 6, 1);
+    start(&c, 6);
+    run(&c, 20 * QOS_MILLISECOND);
+    touch(&c, 6, 500, TRUE);
     qos_credit_cancel(c.nodes[4].owner, clock_of(&c, 4), &resource, &all, FALSE);
     run(&c, 20 * QOS_MILLISECOND);
     assert_has(&c, 4, "-");
-    touch(&c, 5, 101, TRUE);
-    assert_has(&c, 5, "100-101w");
-    run(&c, 4 * QOS_SECOND);
     touch(&c, 5, 102, TRUE);
-    assert_has(&c, 5, "0-1023w");
+    assert_has(&c, 5, "0-499w");
+    run(&c, 4 * QOS_SECOND);
+    touch(&c, 4, 600, FALSE);
+    assert_has(&c, 4, "501-1023r");
+    touch(&c, 4, 600, TRUE);
+    assert_has(&c, 4, "501-1023w");
+    touch(&c, 5, 600, TRUE);
+    assert_has(&c, 5, "0-499w,600-600w");
     qos_credit_clear(qos_resource_type(QOS_RESOURCE_INODES), &all);
     cluster_clear(&c);
 }
@@ -188,6 +197,99 @@ static void test_beyond(void)
     cluster_clear(&c);
 }
 
+/* --- the law itself, against one that goes from place to place --- */
+
+#define PLACES 48
+
+enum { NONE, READ, WRITE };
+
+static QosCredit credit_of(const guint8 *rungs)
+{
+    const QosResourceType *type = qos_resource_type(QOS_RESOURCE_INODES);
+    QosCredit credit = {0};
+
+    for (guint i = 0; i < PLACES; i++) {
+        QosCredit one = qos_credit_span(i, i, rungs[i] == WRITE);
+        if (rungs[i] != NONE)
+            type->join(&credit, &one);
+        qos_credit_clear(type, &one);
+    }
+    return credit;
+}
+
+/* Pieces of chance. */
+static void draw(GRand *random, guint8 *rungs)
+{
+    guint8 rung = NONE;
+
+    for (guint i = 0; i < PLACES; i++) {
+        if (g_rand_int_range(random, 0, 5) == 0)
+            rung = (guint8)g_rand_int_range(random, NONE, WRITE + 1);
+        rungs[i] = rung;
+    }
+}
+
+static void expect(const guint8 *room, const guint8 *wanted, guint place, gboolean writes,
+                   gboolean is_calm, guint8 *ret_rungs)
+{
+    const guint8 kind = writes ? WRITE : READ;
+
+    for (guint i = 0; i < PLACES; i++) {
+        guint8 rung = MIN(room[i], kind);
+        if (wanted[i] == WRITE)
+            rung = NONE;
+        else if (wanted[i] == READ)
+            rung = MIN(rung, READ);
+        ret_rungs[i] = rung;
+    }
+    if (!is_calm) {
+        guint first = place, last = place;
+        guint8 below = place > 0 ? ret_rungs[place - 1] : NONE;
+        guint8 above = place + 1 < PLACES ? ret_rungs[place + 1] : NONE;
+        while (first > 0 && below != NONE && ret_rungs[first - 1] == below)
+            first--;
+        while (last + 1 < PLACES && above != NONE && ret_rungs[last + 1] == above)
+            last++;
+        for (guint i = 0; i < PLACES; i++)
+            ret_rungs[i] = i >= first && i <= last ? ret_rungs[i] : NONE;
+    }
+    ret_rungs[place] = MAX(ret_rungs[place], kind);
+}
+
+static void test_law(void)
+{
+    const QosResourceType *type = qos_resource_type(QOS_RESOURCE_INODES);
+    g_autoptr(GRand) random = g_rand_new_with_seed(6);
+    guint8 room[PLACES], wanted[PLACES], expected[PLACES];
+
+    for (guint round = 0; round < 20000; round++) {
+        const guint place = (guint)g_rand_int_range(random, 0, PLACES);
+        const gboolean is_calm = g_rand_boolean(random);
+        draw(random, room);
+        draw(random, wanted);
+        if (room[place] == NONE)
+            continue; /* then nothing is granted */
+        const gboolean writes = room[place] == WRITE && g_rand_boolean(random);
+        QosBusy busy = {.contended = is_calm ? 0 : QOS_SECOND};
+        QosBook book = {.resource = group(), .busy = &busy};
+        QosCreditRequest other = {.peer = (QosPeer *)&wanted, .want = credit_of(wanted)};
+        const QosCreditRequest request = {.book = &book, .peer = (QosPeer *)&room};
+        other.book_link.data = &other;
+        g_queue_push_tail_link(&busy.requests, &other.book_link);
+        QosCredit free = credit_of(room), chosen = qos_credit_span(place, place, writes);
+        qos_request_widen(&request, &free, &chosen, 2 * QOS_SECOND);
+        expect(room, wanted, place, writes, is_calm, expected);
+        QosCredit right = credit_of(expected);
+        g_autofree char *text = qos_credit_text(type, &chosen);
+        g_autofree char *right_text = qos_credit_text(type, &right);
+        g_assert_cmpstr(text, ==, right_text);
+        qos_credit_clear(type, &right);
+        qos_credit_clear(type, &chosen);
+        qos_credit_clear(type, &free);
+        qos_credit_clear(type, &other.want);
+    }
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -198,5 +300,6 @@ int main(int argc, char **argv)
     g_test_add_func("/credit-widen/others-wait", test_others_wait);
     g_test_add_func("/credit-widen/after-grace", test_after_grace);
     g_test_add_func("/credit-widen/beyond", test_beyond);
+    g_test_add_func("/credit-widen/law", test_law);
     return g_test_run();
 }

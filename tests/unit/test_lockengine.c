@@ -536,6 +536,7 @@ static void test_group_used_while_dropped(void)
     g_assert_cmpint(second.verdict, ==, QOS_CREDIT_GRANTED);
     release(&w, 0);
     release(&w, 0); /* with what is in use */
+    release(&w, 0); /* and without */
     w.mounts[0].is_stubborn = FALSE;
     qos_lockengine_put(w.mounts[0].engine, &second.use, w.now);
     pass(&w, QOS_SECOND);
@@ -547,6 +548,83 @@ static void test_group_used_while_dropped(void)
     pass(&w, QOS_SECOND);
     g_assert_cmpint(others[0].verdict, ==, QOS_CREDIT_GRANTED);
     qos_lockengine_put(w.mounts[1].engine, &others[0].use, w.now);
+    clear(&w);
+}
+
+/* Uses one of the group; how many requests that took. */
+static guint64 visit_one(World *w, guint mount, guint place)
+{
+    guint64 before = status_of(w, mount).enqueues;
+    Use use;
+
+    get_one(w, mount, place, &use);
+    pass(w, QOS_MILLISECOND);
+    g_assert_cmpint(use.verdict, ==, QOS_CREDIT_GRANTED);
+    qos_lockengine_put(w->mounts[mount].engine, &use.use, w->now);
+    pass(w, QOS_MILLISECOND);
+    return status_of(w, mount).enqueues - before;
+}
+
+/* Who looks at a whole group that another has and does not use asks eleven times, not 1,024. */
+static void test_group_goes_over(void)
+{
+    World w;
+
+    init(&w);
+    g_assert_cmpuint(visit_one(&w, 0, 0), ==, 1);
+    for (guint round = 0; round < 4; round++) {
+        guint64 requests = 0;
+        for (guint i = 0; i < QOS_INODES_GROUP_MAX; i++)
+            requests += visit_one(&w, (round + 1) % 2, i);
+        g_assert_cmpuint(requests, ==, 11);
+    }
+    clear(&w);
+}
+
+/* Two that work on the same group in turn part it, and then ask no more. */
+static void test_group_is_parted(void)
+{
+    guint64 requests = 1;
+    World w;
+
+    init(&w);
+    for (guint round = 0; round < 8 && requests > 0; round++) {
+        requests = 0;
+        for (guint i = 0; i < QOS_INODES_GROUP_MAX; i++)
+            requests += visit_one(&w, i % 2, i);
+        g_test_message("%" G_GUINT64_FORMAT " requests", requests);
+    }
+    g_assert_cmpuint(requests, ==, 0);
+    clear(&w);
+}
+
+/* What is used between the call and its release stays, though it lies beside what was wanted. */
+static void test_group_used_beside(void)
+{
+    Use first, wanted, beside, others;
+    World w;
+
+    init(&w);
+    g_assert_cmpuint(visit_one(&w, 0, 0), ==, 1);
+    visit_one(&w, 1, 100); /* now two go at a time */
+    w.mounts[0].is_stubborn = TRUE;
+    get_one(&w, 1, 200, &wanted);
+    pass(&w, QOS_MILLISECOND);
+    g_assert_cmpuint(w.mounts[0].credit.spans[0].last, ==, 201);
+    g_assert_cmpint(get_one(&w, 0, 201, &beside), ==, QOS_CREDIT_GRANTED);
+    qos_lockengine_put(w.mounts[0].engine, &beside.use, w.now);
+    release(&w, 0);
+    pass(&w, QOS_MILLISECOND);
+    g_assert_cmpint(wanted.verdict, ==, QOS_CREDIT_GRANTED);
+    g_assert_cmpint(get_one(&w, 0, 201, &first), ==, QOS_CREDIT_GRANTED); /* it is still here */
+    g_assert_cmpint(get_one(&w, 1, 201, &others), ==, QOS_CREDIT_WAITING);
+    w.mounts[0].is_stubborn = FALSE;
+    pass(&w, QOS_MILLISECOND);
+    qos_lockengine_put(w.mounts[0].engine, &first.use, w.now);
+    pass(&w, QOS_MILLISECOND);
+    g_assert_cmpint(others.verdict, ==, QOS_CREDIT_GRANTED);
+    qos_lockengine_put(w.mounts[1].engine, &others.use, w.now);
+    qos_lockengine_put(w.mounts[1].engine, &wanted.use, w.now);
     clear(&w);
 }
 
@@ -575,5 +653,8 @@ int main(int argc, char **argv)
     g_test_add_func("/lockengine/memory", test_memory);
     g_test_add_func("/lockengine/group-in-order", test_group_in_order);
     g_test_add_func("/lockengine/group-used-while-dropped", test_group_used_while_dropped);
+    g_test_add_func("/lockengine/group-goes-over", test_group_goes_over);
+    g_test_add_func("/lockengine/group-is-parted", test_group_is_parted);
+    g_test_add_func("/lockengine/group-used-beside", test_group_used_beside);
     return g_test_run();
 }

@@ -177,6 +177,21 @@ static void test_denied(void)
     g_assert_false(qos_lockpatience_remove(&patience, &use));
 }
 
+/* The lender came back between the refusal and the wait for it. */
+static void test_there_again(void)
+{
+    QosLockUse use = {.done = told};
+    QosLockpatience patience;
+    QosTime since = 0;
+    const QosTime now = 1000 * QOS_SECOND;
+
+    qos_lockpatience_init(&patience);
+    g_assert_cmpint(qos_lockpatience_begin(&patience, &use, QOS_CREDIT_ERROR, &since, TRUE, now),
+                    ==, QOS_CREDIT_WAITING);
+    g_assert_true(qos_lockpatience_take(&patience, now) == &use);
+    g_assert_null(qos_lockpatience_take(&patience, now));
+}
+
 /* A mount that was stopped, and has lost all to others: what it was about to change waits until the
  * server knows it again, and calls the others back. */
 static void test_stopped(void)
@@ -315,6 +330,7 @@ int main(int argc, char **argv)
     g_test_add_func("/lockpatience/full", test_full);
     g_test_add_func("/lockpatience/full-for-good", test_full_for_good);
     g_test_add_func("/lockpatience/denied", test_denied);
+    g_test_add_func("/lockpatience/there-again", test_there_again);
     g_test_add_func("/lockpatience/stopped", test_stopped);
     g_test_add_func("/lockpatience/lease-ended-unseen", test_lease_ended_unseen);
     g_test_add_func("/lockpatience/no-server", test_no_server);

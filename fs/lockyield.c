@@ -1,0 +1,36 @@
+/*
+ * What goes beside what is wanted. fs/lockyield.h tells the law.
+ */
+#include "fs/lockyield.h"
+
+#define CALLS_MAX 10 /* all of a group of QOS_INODES_GROUP_MAX */
+
+/* The blocks around what is wanted. */
+static QosCredit blocks_around(const QosResourceType *type, const QosCredit *wanted, guint calls)
+{
+    const guint64 inside = ((guint64)1 << MIN(calls, CALLS_MAX)) - 1;
+    QosCredit blocks = {0};
+
+    for (guint i = 0; i < wanted->count; i++) {
+        const QosSpan *span = &wanted->spans[i];
+        QosCredit block = qos_credit_span(span->first & ~inside, span->last | inside, span->writes);
+        type->join(&blocks, &block);
+        qos_credit_clear(type, &block);
+    }
+    return blocks;
+}
+
+QosCredit qos_lockyield_beside(const QosCredit *owned, const QosCredit *wanted, guint calls)
+{
+    const QosResourceType *type = qos_resource_type(QOS_RESOURCE_INODES);
+    QosCredit beside = blocks_around(type, wanted, calls);
+    QosCredit places = qos_credit_copy(type, owned);
+
+    G_STATIC_ASSERT(1 << CALLS_MAX == QOS_INODES_GROUP_MAX);
+    for (guint i = 0; i < places.count; i++)
+        places.spans[i].writes = TRUE; /* whichever way they are owned */
+    type->intersect(&beside, &places);
+    type->diff(&beside, wanted);
+    qos_credit_clear(type, &places);
+    return beside;
+}
