@@ -37,6 +37,7 @@ struct QosLockclient {
     QosLocklink *link;          /* the thread's */
     GSource *work;              /* runs on_work() in the thread */
     int timer;                  /* a timerfd */
+    QosTime set;                /* the thread's: for when the timer is */
     QosPressure *pressure;      /* the thread's */
     _Atomic QosTime until;      /* of the engine, for qos_lockclient_valid() */
     _Atomic guint losses;       /* not behind `until` */
@@ -185,13 +186,23 @@ static gboolean take_event(QosLockclient *client, QosLockevent *ret_event)
     return is_one;
 }
 
-static void set_timer(QosLockclient *client, QosTime when)
+/* One that is earlier than needed stays: nearly each message moves the time when it would be
+ * repeated, and few are. */
+static void set_timer(QosLockclient *client)
 {
     struct itimerspec timer = {0};
 
-    if (when != QOS_NEVER) { /* 0 would be none */
-        timer.it_value.tv_sec = MAX(when, 1) / QOS_SECOND;
-        timer.it_value.tv_nsec = MAX(when, 1) % QOS_SECOND;
+    lock(client);
+    QosTime next = qos_lockengine_next(client->engine);
+    gboolean is_early = client->set <= next && client->set > now_of();
+    client->armed = is_early ? client->set : next;
+    unlock(client);
+    if (is_early)
+        return;
+    client->set = next;
+    if (next != QOS_NEVER) { /* 0 would be none */
+        timer.it_value.tv_sec = MAX(next, 1) / QOS_SECOND;
+        timer.it_value.tv_nsec = MAX(next, 1) % QOS_SECOND;
     }
     timerfd_settime(client->timer, TFD_TIMER_ABSTIME, &timer, NULL);
 }
@@ -210,10 +221,7 @@ static void work(QosLockclient *client)
         tell(client, &event);
         qos_credit_clear(qos_resource_type(event.resource.type), &event.credit);
     }
-    lock(client);
-    QosTime next = client->armed = qos_lockengine_next(client->engine);
-    unlock(client);
-    set_timer(client, next);
+    set_timer(client);
 }
 
 static gboolean on_work(gpointer data)
@@ -329,7 +337,7 @@ QosLockclient *qos_lockclient_new(const QosLockclientConfig *config, GError **er
     copy_config(client, config);
     pthread_mutex_init(&client->lock, NULL);
     client->timer = -1;
-    client->armed = QOS_NEVER;
+    client->armed = client->set = QOS_NEVER;
     client->engine = qos_lockengine_new(config->id, config->incarnation);
     client->context = g_main_context_new();
     client->work = g_source_new(&functions, sizeof(GSource));

@@ -35,6 +35,7 @@ struct QosGrants {
     guint64 received[QOS_MESSAGE_TYPES], sent[QOS_MESSAGE_TYPES];
     guint64 evictions;
     GSource *timer;
+    QosTime armed; /* for when the timer is; 0: it is to be set */
 };
 
 static QosTime now_of(void)
@@ -189,6 +190,9 @@ static void settle(QosGrants *grants)
                   qos_owner_lent(grants->owner));
     }
     next = MIN(qos_owner_next(grants->owner), qos_pool_step(&grants->pool, now));
+    if (next >= grants->armed && grants->armed > now)
+        return; /* early enough: tick() looks again, and to set it would wake the loop */
+    grants->armed = next;
     g_source_set_ready_time(grants->timer, (next + QOS_MICROSECOND - 1) / QOS_MICROSECOND);
 }
 
@@ -197,6 +201,7 @@ static gboolean tick(gpointer data)
     QosGrants *grants = data;
     QosTime now = now_of();
 
+    grants->armed = 0;
     step_pool(grants, now);
     qos_owner_tick(grants->owner, now);
     settle(grants);
