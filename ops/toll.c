@@ -37,8 +37,8 @@ typedef struct {
     guint asked;           /* of a ticket: times that he asked for the attributes */
     gboolean is_spent;     /* of a ticket: he has done what he came for */
     gboolean is_directory; /* of a toll */
-    guint64 raised;        /* of a toll: when, in clock ticks after boot */
-    gboolean is_told;      /* of a toll: the kernel knows */
+    gboolean is_told;      /* of a toll: the kernel knows, ... */
+    guint64 told;          /* ... since then, in clock ticks after boot; else G_MAXUINT64 */
     QosTime closed;        /* of a file's toll: until when nobody's attributes are believed */
     QosOpcode opcode;      /* of a toll: in debt; of a ticket: paid for, QOS_OP_COUNT = none */
 } Pass;
@@ -161,7 +161,7 @@ void qos_tolls_raise(QosTolls *tolls, fuse_ino_t ino, QosOpcode opcode, gboolean
     if (toll == NULL) {
         toll = add(tolls->tolls, ino, 0, now, TOLL_TIME);
         toll->is_directory = is_directory;
-        toll->raised = ticks_after_boot();
+        toll->told = G_MAXUINT64;
     }
     toll->until = now + TOLL_TIME;
     toll->opcode = opcode;
@@ -182,10 +182,11 @@ gboolean qos_tolls_is_closed(QosTolls *tolls, fuse_ino_t ino)
     return is_closed;
 }
 
-/* He may hold or await the directory's lock since before the toll. */
+/* He may hold or await the directory's lock since before the kernel knew of the toll, and so came
+ * by without being asked. */
 static gboolean was_there(const Pass *toll, guint64 start, QosTime now)
 {
-    return start <= toll->raised && now - toll->since < GRACE_TIME;
+    return start <= toll->told && now - toll->since < GRACE_TIME;
 }
 
 QosTollState qos_tolls_meet(QosTolls *tolls, fuse_ino_t ino, pid_t tid, guint64 start,
@@ -265,8 +266,10 @@ static void *tell(void *arg)
         fuse_lowlevel_notify_inval_inode(tolls->session, ino, -1, 0);
         pthread_mutex_lock(&tolls->lock);
         Pass *toll = find_toll(tolls, ino, 0);
-        if (toll != NULL)
+        if (toll != NULL && !toll->is_told) {
             toll->is_told = TRUE;
+            toll->told = ticks_after_boot();
+        }
         pthread_cond_broadcast(&tolls->told);
     }
     pthread_mutex_unlock(&tolls->lock);

@@ -12,8 +12,8 @@
  * Of a directory the kernel asks once more under the lock, to see whether the caller may make or
  * remove a name. So a thread that has paid has a ticket, with which it need not wait again until it
  * has done what it came for: an operation that changes the directory, or TICKET_LOOKUPS look-ups (a
- * makes two), or nothing for TICKET_TIME. Who may have stood in the directory when its toll was
- * raised, and lives since then, has such a ticket once.
+ * makes two), or nothing for TICKET_TIME. Who may have come into the directory before the kernel
+ * knew of its toll, and lives since then, has such a ticket once.
  *
  * Of a file that is in the page cache others read a page in less than a microsecond, and would ask
  * each time. So its toll is closed only for CLOSED_TIME after the job in debt has read or passed,
