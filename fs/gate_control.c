@@ -1,0 +1,254 @@
+/*
+ * What is told to the scheduler and asked of it, each under the gate's lock (fs/gate.h).
+ */
+#include <stddef.h>
+#include <string.h>
+
+#include "fs/gate_private.h"
+
+void qos_gate_set_policy(QosGate *gate, const QosPolicyClass *policy)
+{
+    pthread_mutex_lock(&gate->lock);
+    QosTime now = qos_gate_now();
+    qos_sched_set_policy(gate->sched, policy, now);
+    qos_gate_wake_leader_locked(gate, now);
+    pthread_mutex_unlock(&gate->lock);
+}
+
+QosPolicyState qos_gate_policy_state(QosGate *gate, const QosPolicyClass *policy, guint *ret_queued)
+{
+    pthread_mutex_lock(&gate->lock);
+    QosPolicyState state = qos_sched_policy_state(gate->sched, policy, ret_queued);
+    pthread_mutex_unlock(&gate->lock);
+    return state;
+}
+
+void qos_gate_set_rules(QosGate *gate, QosRules *rules)
+{
+    pthread_mutex_lock(&gate->lock);
+    QosTime now = qos_gate_now();
+    qos_sched_set_rules(gate->sched, rules, now);
+    qos_gate_wake_leader_locked(gate, now);
+    pthread_mutex_unlock(&gate->lock);
+}
+
+QosRules *qos_gate_rules(QosGate *gate)
+{
+    pthread_mutex_lock(&gate->lock);
+    QosRules *rules = qos_rules_ref(qos_sched_rules(gate->sched));
+    pthread_mutex_unlock(&gate->lock);
+    return rules;
+}
+
+gboolean qos_gate_rule_state(QosGate *gate, guint64 rule_id, QosRuleState *ret_state)
+{
+    pthread_mutex_lock(&gate->lock);
+    gboolean found = qos_sched_rule_state(gate->sched, rule_id, ret_state);
+    pthread_mutex_unlock(&gate->lock);
+    return found;
+}
+
+void qos_gate_set_slots(QosGate *gate, guint slots)
+{
+    pthread_mutex_lock(&gate->lock);
+    qos_sched_set_slots(gate->sched, slots, qos_gate_now());
+    qos_gate_wake_leader_locked(gate, qos_gate_now());
+    pthread_mutex_unlock(&gate->lock);
+}
+
+void qos_gate_set_parked_max(QosGate *gate, guint64 bytes)
+{
+    pthread_mutex_lock(&gate->lock);
+    qos_sched_set_parked_max(gate->sched, bytes);
+    pthread_mutex_unlock(&gate->lock);
+}
+
+void qos_gate_set_background_room(QosGate *gate, guint requests)
+{
+    pthread_mutex_lock(&gate->lock);
+    qos_sched_set_background_room(gate->sched, requests);
+    pthread_mutex_unlock(&gate->lock);
+}
+
+void qos_gate_set_request_memory(QosGate *gate, guint64 bytes)
+{
+    pthread_mutex_lock(&gate->lock);
+    qos_sched_set_request_memory(gate->sched, bytes);
+    pthread_mutex_unlock(&gate->lock);
+}
+
+void qos_gate_set_max_wait(QosGate *gate, QosTime max_wait)
+{
+    pthread_mutex_lock(&gate->lock);
+    qos_sched_set_max_wait(gate->sched, max_wait);
+    pthread_mutex_unlock(&gate->lock);
+}
+
+void qos_gate_set_adapt(QosGate *gate, const QosAdaptConfig *config)
+{
+    pthread_mutex_lock(&gate->lock);
+    QosTime now = qos_gate_now();
+    qos_sched_set_adapt(gate->sched, config, now);
+    qos_gate_wake_leader_locked(gate, now);
+    pthread_mutex_unlock(&gate->lock);
+}
+
+static gboolean has_totals(const QosShareTotals *totals)
+{
+    return totals->lent || totals->returned || totals->borrowed || totals->repaid;
+}
+
+static void add_share(GArray *shares, const QosAdapt *adapt, const QosJob *job)
+{
+    QosGateShare share = {0};
+
+    share.takes_part = qos_adapt_share_state(adapt, job, &share.state);
+    if (!share.takes_part && !has_totals(&share.state.totals))
+        return;
+    g_strlcpy(share.job, job->id, sizeof(share.job));
+    if (share.state.partner)
+        g_strlcpy(share.partner, share.state.partner->id, sizeof(share.partner));
+    share.state.partner = NULL;
+    g_array_append_val(shares, share);
+}
+
+static GArray *all_shares_locked(QosGate *gate)
+{
+    GArray *shares = g_array_new(FALSE, FALSE, sizeof(QosGateShare));
+    GHashTableIter iter;
+    gpointer job;
+
+    g_hash_table_iter_init(&iter, qos_sched_account(gate->sched)->jobs);
+    while (g_hash_table_iter_next(&iter, NULL, &job))
+        add_share(shares, qos_sched_adapt(gate->sched), job);
+    return shares;
+}
+
+static GArray *members_shares_locked(QosGate *gate)
+{
+    GArray *shares = g_array_new(FALSE, FALSE, sizeof(QosGateShare));
+    const QosAdapt *adapt = qos_sched_adapt(gate->sched);
+
+    for (guint i = 0; i < qos_adapt_count(adapt); i++)
+        add_share(shares, adapt, qos_adapt_member(adapt, i));
+    return shares;
+}
+
+GArray *qos_gate_changed_shares(QosGate *gate, QosShareChanges *seen, gboolean *ret_is_all)
+{
+    GArray *shares = NULL;
+
+    pthread_mutex_lock(&gate->lock);
+    QosShareChanges changes = qos_adapt_changes(qos_sched_adapt(gate->sched));
+    *ret_is_all = changes.others != seen->others;
+    if (*ret_is_all)
+        shares = all_shares_locked(gate);
+    else if (changes.members != seen->members)
+        shares = members_shares_locked(gate);
+    *seen = changes;
+    pthread_mutex_unlock(&gate->lock);
+    return shares;
+}
+
+void qos_gate_adapt(QosGate *gate, QosGateAdapt *ret_adapt)
+{
+    QosSchedState state;
+
+    pthread_mutex_lock(&gate->lock);
+    const QosAdapt *adapt = qos_sched_adapt(gate->sched);
+    qos_sched_state(gate->sched, &state);
+    *ret_adapt = (QosGateAdapt){
+        .config = *qos_adapt_config(adapt),
+        .capacity = qos_adapt_capacity(adapt),
+        .depth = MIN(state.slots, qos_adapt_depth(adapt)),
+        .members = qos_adapt_count(adapt),
+        .shares = all_shares_locked(gate),
+    };
+    pthread_mutex_unlock(&gate->lock);
+}
+
+void qos_gate_adapt_clear(QosGateAdapt *adapt)
+{
+    g_clear_pointer(&adapt->shares, g_array_unref);
+}
+
+void qos_gate_restore_share(QosGate *gate, const char *id, gint64 record,
+                            const QosShareTotals *totals)
+{
+    pthread_mutex_lock(&gate->lock);
+    QosTime now = qos_gate_now();
+    QosJob *job = qos_account_job(qos_sched_account(gate->sched), id, now);
+    qos_sched_restore_share(gate->sched, job, record, totals, now);
+    qos_job_unref(job);
+    pthread_mutex_unlock(&gate->lock);
+}
+
+void qos_gate_set_job_cleanup_interval(QosGate *gate, QosTime interval)
+{
+    pthread_mutex_lock(&gate->lock);
+    qos_sched_account(gate->sched)->cleanup_interval = interval;
+    pthread_mutex_unlock(&gate->lock);
+}
+
+void qos_gate_state(QosGate *gate, QosSchedState *ret_state)
+{
+    pthread_mutex_lock(&gate->lock);
+    qos_sched_state(gate->sched, ret_state);
+    pthread_mutex_unlock(&gate->lock);
+}
+
+GPtrArray *qos_gate_jobs(QosGate *gate)
+{
+    pthread_mutex_lock(&gate->lock);
+    GPtrArray *jobs = qos_account_list(qos_sched_account(gate->sched));
+    pthread_mutex_unlock(&gate->lock);
+    return jobs;
+}
+
+void qos_gate_copy_job(QosGate *gate, const QosJob *job, QosJob *ret_copy)
+{
+    /* All but the references, which change without the lock. */
+    const gsize start = offsetof(QosJob, nodes);
+    QosShareState share;
+
+    ret_copy->references = 0;
+    pthread_mutex_lock(&gate->lock);
+    memcpy((char *)ret_copy + start, (const char *)job + start, sizeof(*job) - start);
+    qos_job_rates(job, qos_gate_now(), &ret_copy->operation_rate, &ret_copy->byte_rate);
+    qos_adapt_share_state(qos_sched_adapt(gate->sched), job, &share);
+    ret_copy->share.totals = share.totals;
+    pthread_mutex_unlock(&gate->lock);
+}
+
+guint qos_gate_clear_jobs(QosGate *gate, const char *id)
+{
+    pthread_mutex_lock(&gate->lock);
+    guint count = qos_sched_clear_jobs(gate->sched, id, qos_gate_now());
+    pthread_mutex_unlock(&gate->lock);
+    return count;
+}
+
+void qos_gate_restore_job(QosGate *gate, const QosJob *totals)
+{
+    pthread_mutex_lock(&gate->lock);
+    QosTime now = qos_gate_now();
+    QosJob *job = qos_account_job(qos_sched_account(gate->sched), totals->id, now);
+    qos_job_restore(job, totals, now);
+    qos_job_unref(job);
+    pthread_mutex_unlock(&gate->lock);
+}
+
+void qos_gate_histograms(QosGate *gate, QosGateHistograms *ret_histograms)
+{
+    pthread_mutex_lock(&gate->lock);
+    *ret_histograms = gate->histograms;
+    pthread_mutex_unlock(&gate->lock);
+}
+
+void qos_gate_on_expiry(QosGate *gate, void (*expired)(void *arg), void *arg)
+{
+    pthread_mutex_lock(&gate->lock);
+    gate->expired = expired;
+    gate->expired_arg = arg;
+    pthread_mutex_unlock(&gate->lock);
+}

@@ -1,0 +1,32 @@
+/*
+ * What the two files of the gate share: gate.c has a request's way and the workers, gate_control.c
+ * what is told to the scheduler and asked of it.
+ */
+#pragma once
+
+#include <pthread.h>
+
+#include "fs/gate.h"
+
+struct QosGate {
+    pthread_mutex_t lock;  /* everything below */
+    pthread_cond_t lead;   /* the leader: something is due earlier */
+    pthread_cond_t follow; /* one of the followers: lead */
+    QosSched *sched;
+    GQueue parked;  /* of QosEntry, PARKED, oldest first */
+    GQueue resumed; /* of QosEntry, RUNNING, oldest first */
+    QosGateHistograms histograms;
+
+    GArray *workers; /* of pthread_t */
+    guint followers; /* workers that wait for their turn to lead */
+    gboolean has_leader;
+    gboolean named; /* a follower was signalled to lead and is on its way */
+    gboolean is_stopping;
+    QosTime leader_wake;        /* when the leader means to wake */
+    QosTime housekeeping;       /* when next */
+    void (*expired)(void *arg); /* or NULL */
+    void *expired_arg;
+};
+
+/* Something is due at `wake`: the leader must not sleep longer. */
+void qos_gate_wake_leader_locked(QosGate *gate, QosTime wake);
