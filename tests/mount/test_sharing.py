@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from harness import BUILD, USER, run, wait_until
+from harness import BUILD, TIMEOUT, USER, run, wait_until
 from munge import MAGIC, NONCE_LENGTH, Munged, payload, send_credential, take_credential
 
 
@@ -121,6 +121,7 @@ def test_a_server_of_any_user_is_not_believed(new_store, mount, realm):
     wait_until(lambda: f"user {USER} of the MUNGE realm is not permitted" in status(qos)["reason"], what="its refusal")
     assert status(qos)["state"] != "up"
     listener.shutdown(socket.SHUT_RDWR)
+    thread.join(TIMEOUT)  # it asks the realm, which ends next
     listener.close()
 
 
