@@ -39,10 +39,10 @@ static AttrOp *attr_op_new(fuse_req_t request, fuse_ino_t ino, QosOpcode opcode,
 double qos_attr_timeout(QosOp *op, fuse_ino_t ino)
 {
     const QosFs *fs = op->fs;
+    double timeout =
+        fs->coherence != NULL ? qos_coherence_attr_timeout(op, ino) : fs->config.attr_timeout;
 
-    if (qos_tolls_is_closed(fs->tolls, ino))
-        return 0;
-    return fs->coherence != NULL ? qos_coherence_attr_timeout(op, ino) : fs->config.attr_timeout;
+    return qos_tolls_is_closed(fs->tolls, ino) ? 0 : timeout;
 }
 
 static int reply_attributes(QosOp *op, fuse_ino_t ino, int fd)

@@ -18,12 +18,10 @@
 
 /* An answer may be as late as that part of what is left of the lease before the kernel starts to
  * count the time for which it may believe it. */
-#define LATE_PART 2
+#define LATE_PART  2
 
-#define PARTS_MAX 2
+#define PARTS_MAX  2
 
-/* From when the kernel has put data into a page until the WRITE is served: a busy machine's. */
-#define SENT_MAX   QOS_SECOND
 #define STOP_PAUSE 1000 /* us: what others do in a moment */
 
 struct QosCoherence {
@@ -365,14 +363,31 @@ static gboolean locks_pages(const QosOp *op)
     return request->opcode == QOS_OP_WRITE || request->fills_cache;
 }
 
+/* Of pages (ops/inode.h): what was had before something was lost may have been changed since. */
+static gint era(const QosFs *fs)
+{
+    return (gint)qos_lockclient_losses(fs->lockclient) + 1;
+}
+
 void qos_coherence_begin(QosOp *op)
 {
     if (op->fs->coherence == NULL)
         return;
     if (op->handle != NULL)
         qos_handle_note_use(op->handle);
-    if (locks_pages(op))
-        qos_loan_fill(&op->handle->file, 1);
+    if (!locks_pages(op))
+        return;
+    qos_loan_fill(&op->handle->file, 1);
+    if (op->writes != QOS_WRITE_DIRECT)
+        qos_loan_note_fill(&op->handle->file, era(op->fs), op->entry.request.fills_cache);
+}
+
+/* What was lost the invalidator may not have come to yet. */
+static gboolean has_old_pages(const QosFs *fs, fuse_ino_t ino)
+{
+    if (qos_inodes_has_pages_before(fs->inodes, ino, era(fs)))
+        qos_pages_drop(fs->coherence->pages, ino);
+    return qos_pages_are_old(fs->coherence->pages, ino);
 }
 
 gboolean qos_coherence_enter(QosOp *op)
@@ -398,7 +413,7 @@ gboolean qos_coherence_enter(QosOp *op)
         return qos_coherence_enter(op);
     }
     if (op->entry.request.opcode == QOS_OP_GETATTR && op->claim->error == 0 &&
-        qos_pages_are_old(coherence->pages, op->node)) {
+        has_old_pages(op->fs, op->node)) {
         /* What drops them may wait for others, who may wait for our credit. */
         put_parts(op->fs, op->claim);
         if (qos_pages_await(coherence->pages, op->node, &op->entry))
@@ -409,27 +424,34 @@ gboolean qos_coherence_enter(QosOp *op)
     return TRUE;
 }
 
-/* TRUE where the kernel's pages are not to be believed after a READ or WRITE. Those that were
- * filled without a credit nobody would call back. And the kernel puts what is written into a page
- * before it sends the WRITE: if the page was dropped since, and read again before the WRITE was
- * made, it shows what was there before. */
+/* TRUE where pages may show what was there before a WRITE. The kernel puts what is written into
+ * them before it sends the WRITE, or drops them: they may have been dropped since, and read again
+ * before the WRITE was made. */
 static gboolean leaves_old_pages(const QosOp *op)
 {
+    switch (op->writes) {
+    case QOS_WRITE_THROUGH:
+        return qos_loan_end_write(&op->handle->file);
+    case QOS_WRITE_DIRECT:
+        return qos_loan_has_pages(&op->handle->file);
+    case QOS_WRITE_BACK:
+    case QOS_WRITE_NONE:
+        break;
+    }
+    return FALSE;
+}
+
+/* Before the reply: who asks for the attributes after it is to wait for the drop. What was filled
+ * without a credit nobody would call back. */
+static void settle_pages(const QosOp *op)
+{
+    QosPages *pages = op->fs->coherence->pages;
     const QosClaim *claim = op->claim;
 
     if (claim->count == 0 || !claim->parts[0].is_held || may_have_lost(op))
-        return TRUE;
-    return op->entry.request.opcode == QOS_OP_WRITE &&
-           qos_loan_is_refilled(&op->handle->file, qos_gate_now() - SENT_MAX);
-}
-
-/* Before the reply: who asks for the attributes after it is to wait for the drop. */
-static void settle_pages(const QosOp *op)
-{
-    if (op->entry.request.fills_cache)
-        qos_loan_note_refill(&op->handle->file);
-    if (leaves_old_pages(op))
-        qos_pages_drop(op->fs->coherence->pages, op->node);
+        qos_pages_drop(pages, op->node);
+    else if (leaves_old_pages(op))
+        qos_pages_drop_range(pages, op->node, op->write_start, op->write_end);
 }
 
 /* A change is in the store, and others may have looked at what was before, and cached it. */
@@ -572,7 +594,7 @@ static gboolean is_believed_late(const QosOp *op)
 
 static gboolean keeps(QosOp *op, fuse_ino_t ino)
 {
-    return is_covered(op, ino) && !qos_pages_are_old(op->fs->coherence->pages, ino);
+    return is_covered(op, ino) && !has_old_pages(op->fs, ino);
 }
 
 /* Those of a new file, which the kernel asks for at once, as it opens the file. Who tells it to
@@ -591,15 +613,24 @@ static gboolean sends_attributes(QosOp *op, fuse_ino_t ino)
     return FALSE;
 }
 
-gboolean qos_coherence_keeps_pages(QosOp *op, fuse_ino_t ino)
+gboolean qos_coherence_opens(QosOp *op, fuse_ino_t ino, const QosLoan *file)
 {
-    return valid_seconds(op->fs) > 0 && keeps(op, ino);
+    const struct fuse_file_info *info = &op->reply.info;
+    gboolean keeps_pages = !info->direct_io && valid_seconds(op->fs) > 0 && keeps(op, ino);
+
+    if (!info->direct_io)
+        qos_loan_note_pages(file);
+    if (!keeps_pages || (info->flags & O_TRUNC) != 0)
+        qos_inodes_note_drop(op->fs->inodes, ino);
+    return keeps_pages;
 }
 
 double qos_coherence_attr_timeout(QosOp *op, fuse_ino_t ino)
 {
     const double seconds = valid_seconds(op->fs);
 
+    /* By a time of change that is new to it the kernel finds by itself that pages are old. */
+    qos_inodes_note_drop(op->fs->inodes, ino);
     if (is_believed_late(op))
         return seconds > 0 && sends_attributes(op, ino) ? seconds : 0;
     return seconds > 0 && keeps(op, ino) ? seconds : 0;

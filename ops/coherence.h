@@ -35,6 +35,7 @@
 #pragma once
 
 #include "fs/lockclient.h"
+#include "ops/inode.h"
 #include "ops/op.h"
 
 typedef struct QosCoherence QosCoherence;
@@ -74,6 +75,6 @@ void qos_coherence_touch(QosOp *op, int parent, const char *name);
 double qos_coherence_attr_timeout(QosOp *op, fuse_ino_t ino);
 double qos_coherence_entry_timeout(const QosOp *op);
 /* Whether the kernel may keep its pages of the file that is being opened. Likewise. */
-gboolean qos_coherence_keeps_pages(QosOp *op, fuse_ino_t ino);
+gboolean qos_coherence_opens(QosOp *op, fuse_ino_t ino, const QosLoan *file);
 /* Whether a READ that fills pages of the file must not wait: they are being dropped. */
 gboolean qos_coherence_is_dropping(const QosFs *fs, fuse_ino_t ino);

@@ -96,6 +96,19 @@ void qosfs_op_read(fuse_req_t request, fuse_ino_t ino, size_t size, off_t offset
 
 /* --- write --- */
 
+/* Where it appends, others may have done so too: it may come to lie behind what the kernel thinks.
+ */
+static void tell_of_pages(DataOp *write_op, gboolean is_write_back)
+{
+    QosOp *op = &write_op->op;
+    gboolean is_direct =
+        op->fs->config.cache == QOS_CACHE_NONE || (op->handle->flags & O_DIRECT) != 0;
+
+    op->writes = is_write_back ? QOS_WRITE_BACK : is_direct ? QOS_WRITE_DIRECT : QOS_WRITE_THROUGH;
+    op->write_start = write_op->offset;
+    op->write_end = write_op->appends ? G_MAXINT64 : write_op->offset + (gint64)write_op->size;
+}
+
 /* Kernels before 6.9 can write at an offset only through a file that does not append. */
 static ssize_t write_reopened(const DataOp *write_op)
 {
@@ -188,6 +201,7 @@ void qosfs_op_write(fuse_req_t request, fuse_ino_t ino, const char *data, size_t
     write_op->offset = offset;
     write_op->appends = (info->flags & O_APPEND) != 0 && !info->writepage;
     write_op->kills = info->kill_suidgid;
+    tell_of_pages(write_op, info->writepage);
     write_op->op.park = park_write;
     write_op->op.clear = clear_data;
     write_op->op.entry.request.bytes = write_op->op.entry.request.data = size;

@@ -334,7 +334,8 @@ void qos_inodes_list(QosInodes *inodes, guint64 first, guint64 last, GArray *kno
         if (inode != NULL) {
             QosKnownInode one = {.id = inode->id,
                                  .is_directory = inode->is_directory,
-                                 .has_pages = inode->has_pages};
+                                 .has_pages =
+                                     inode->has_pages || g_atomic_int_get(&inode->filled_era) != 0};
             g_array_append_val(known, one);
         }
         if (key.number == last)
@@ -393,40 +394,86 @@ gint qos_loan_fill(const QosLoan *loan, gint change)
     return g_atomic_int_add(&loan->inode->filling, change) + change;
 }
 
-gboolean qos_inodes_is_filling(QosInodes *inodes, fuse_ino_t id)
+/* --- what the kernel has of pages --- */
+
+void qos_loan_note_fill(const QosLoan *loan, gint era, gboolean reads)
+{
+    QosInode *inode = loan->inode;
+
+    if (g_atomic_int_get(&inode->filled_era) == 0)
+        g_atomic_int_compare_and_exchange(&inode->filled_era, 0, era);
+    if (reads)
+        g_atomic_int_compare_and_exchange(&inode->refill, QOS_PAGES_DROPPED, QOS_PAGES_FILLED);
+}
+
+gboolean qos_loan_has_pages(const QosLoan *loan)
+{
+    return g_atomic_int_get(&loan->inode->filled_era) != 0;
+}
+
+gboolean qos_inodes_has_pages_before(QosInodes *inodes, fuse_ino_t id, gint era)
 {
     pthread_mutex_lock(&inodes->lock);
     const QosInode *inode = find_by_id_locked(inodes, id);
-    gboolean is_filling = inode != NULL && g_atomic_int_get(&inode->filling) > 0;
+    gint filled = inode != NULL ? g_atomic_int_get(&inode->filled_era) : 0;
     pthread_mutex_unlock(&inodes->lock);
-    return is_filling;
+    return filled != 0 && filled != era;
 }
 
-void qos_inodes_note_drop(QosInodes *inodes, fuse_ino_t id, QosTime now)
+/* What was filled already stays so. */
+static void note_drop(QosInode *inode)
+{
+    g_atomic_int_compare_and_exchange(&inode->refill, QOS_PAGES_STAY, QOS_PAGES_DROPPED);
+}
+
+void qos_inodes_note_drop(QosInodes *inodes, fuse_ino_t id)
 {
     pthread_mutex_lock(&inodes->lock);
     QosInode *inode = find_by_id_locked(inodes, id);
-    if (inode != NULL) {
-        inode->dropped = now;
-        g_atomic_int_set(&inode->is_refilled, FALSE);
-    }
+    if (inode != NULL)
+        note_drop(inode);
     pthread_mutex_unlock(&inodes->lock);
 }
 
-void qos_loan_note_refill(const QosLoan *loan)
+/* A request that begins meanwhile is counted before it looks at the era. So either the count shows
+ * here, or the request sees that there is none, and sets its own. */
+static gboolean begin_drop(QosInode *inode, gboolean all)
 {
-    g_atomic_int_set(&loan->inode->is_refilled, TRUE);
+    const gint era = g_atomic_int_get(&inode->filled_era);
+
+    if (all)
+        g_atomic_int_set(&inode->filled_era, 0);
+    if (g_atomic_int_get(&inode->filling) > 0) {
+        if (all && era != 0)
+            g_atomic_int_set(&inode->filled_era, era);
+        return FALSE;
+    }
+    if (all)
+        g_atomic_int_set(&inode->refill, QOS_PAGES_DROPPED);
+    else
+        note_drop(inode);
+    return TRUE;
 }
 
-gboolean qos_loan_is_refilled(const QosLoan *loan, QosTime since)
+gboolean qos_inodes_begin_drop(QosInodes *inodes, fuse_ino_t id, gboolean all)
 {
-    pthread_mutex_lock(&loan->inodes->lock);
-    const QosInode *inode = loan->inode;
-    gboolean is_refilled =
-        inode->dropped != 0 && inode->dropped >= since &&
-        (g_atomic_int_get(&inode->is_refilled) || g_atomic_int_get(&inode->filling) > 1);
-    pthread_mutex_unlock(&loan->inodes->lock);
-    return is_refilled;
+    pthread_mutex_lock(&inodes->lock);
+    QosInode *inode = find_by_id_locked(inodes, id);
+    gboolean begins = inode == NULL || begin_drop(inode, all);
+    pthread_mutex_unlock(&inodes->lock);
+    return begins;
+}
+
+/* The kernel makes one buffered write of a file at a time: what is dropped from now on is so for
+ * the next WRITE. */
+gboolean qos_loan_end_write(const QosLoan *loan)
+{
+    gint *refill = &loan->inode->refill;
+
+    if (g_atomic_int_compare_and_exchange(refill, QOS_PAGES_FILLED, QOS_PAGES_STAY))
+        return TRUE;
+    g_atomic_int_compare_and_exchange(refill, QOS_PAGES_DROPPED, QOS_PAGES_STAY);
+    return FALSE;
 }
 
 void qos_loan_note_pages(const QosLoan *loan)

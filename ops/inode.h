@@ -103,7 +103,7 @@ gboolean qos_inodes_is_shared(const QosInodes *inodes, dev_t device);
 typedef struct {
     fuse_ino_t id;
     gboolean is_directory;
-    gboolean has_pages; /* it was open through the kernel's page cache */
+    gboolean has_pages; /* the kernel may have some of the file */
 } QosKnownInode;
 /* Appends those (QosKnownInode) whose numbers are `first` to `last`. */
 void qos_inodes_list(QosInodes *inodes, guint64 first, guint64 last, GArray *known);
@@ -121,15 +121,22 @@ void qos_loan_note_pages(const QosLoan *loan);
 /* Counts the requests for which the kernel keeps pages of the file locked: one more (1), or one
  * less (-1), and what is left of them. */
 gint qos_loan_fill(const QosLoan *loan, gint change);
-/* Whether there are any. */
-gboolean qos_inodes_is_filling(QosInodes *inodes, fuse_ino_t id);
-/* The kernel is about to drop its pages of the file. */
-void qos_inodes_note_drop(QosInodes *inodes, fuse_ino_t id, QosTime now);
-/* A READ is about to fill pages of the file. */
-void qos_loan_note_refill(const QosLoan *loan);
-/* Whether pages were dropped at `since` or later, and a READ has filled some since, or another
- * request than the one that asks is about to. */
-gboolean qos_loan_is_refilled(const QosLoan *loan, QosTime since);
+/* Pages are of an era, > 0: that in which the first was filled since all were dropped. It ends when
+ * something is lost. */
+/* A READ, or with `reads` FALSE a WRITE, is about to fill pages; it is counted already. */
+void qos_loan_note_fill(const QosLoan *loan, gint era, gboolean reads);
+/* Whether the kernel may have any pages of the file, but for those that no request told of yet. */
+gboolean qos_loan_has_pages(const QosLoan *loan);
+/* Whether it has some of another era. */
+gboolean qos_inodes_has_pages_before(QosInodes *inodes, fuse_ino_t id, gint era);
+/* The kernel may drop pages of the file when it takes the answer that is being made. */
+void qos_inodes_note_drop(QosInodes *inodes, fuse_ino_t id);
+/* The kernel is about to be told to drop pages of the file, with `all` each of them. FALSE: it has
+ * some locked for a request. */
+gboolean qos_inodes_begin_drop(QosInodes *inodes, fuse_ino_t id, gboolean all);
+/* A WRITE was made whose data the kernel had put into pages before: whether some may have been
+ * dropped, and filled by a READ, since the WRITE before it. */
+gboolean qos_loan_end_write(const QosLoan *loan);
 
 /* The inode number to show for file `number` of `device`: unique over all devices below SRC. */
 guint64 qos_inodes_shown(QosInodes *inodes, dev_t device, guint64 number);

@@ -28,12 +28,20 @@ typedef struct {
     off_t size;
 } QosStamp;
 
+/* The kernel's pages of a file since its last WRITE. */
+typedef enum {
+    QOS_PAGES_DROPPED, /* some may have been dropped */
+    QOS_PAGES_FILLED,  /* and filled since */
+    QOS_PAGES_STAY,
+} QosRefill;
+
 /* There may be millions: the order leaves no gaps. */
 struct QosInode {
     guint64 id; /* first: the index by id holds these */
     QosInodeKey key;
     gint filling;     /* atomic: see qos_loan_fill() */
-    gint is_refilled; /* atomic: a READ has filled pages since they were dropped */
+    gint filled_era;  /* atomic: of the oldest pages that the kernel may have; 0: it has none */
+    gint refill;      /* atomic: QosRefill */
     gint finds_known; /* atomic; a directory: the last look-up in it was of a warm file */
     /* --- under the table's lock --- */
     guint is_mount_root : 1; /* never changes, like the next */
@@ -42,7 +50,6 @@ struct QosInode {
     guint is_idle : 1;
     guint has_pages : 1;
     guint is_on_its_way : 1; /* see qos_loan_note_sent() */
-    QosTime dropped;         /* when its pages last were; 0: never */
     guint64 lookups;
     guint loans;
     int fd;                /* O_PATH, or -1: cold */

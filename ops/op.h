@@ -92,6 +92,14 @@ typedef enum {
     QOS_WATCH_INTERRUPTED,
 } QosWatch;
 
+/* What has become of the kernel's pages before a WRITE comes. */
+typedef enum {
+    QOS_WRITE_NONE,    /* it is none */
+    QOS_WRITE_THROUGH, /* they show what is written already */
+    QOS_WRITE_DIRECT,  /* they were dropped */
+    QOS_WRITE_BACK,    /* they are what is written, and stay until it is */
+} QosWriteKind;
+
 struct QosOp {
     QosEntry entry; /* first: the gate hands it back */
     QosFs *fs;
@@ -112,7 +120,9 @@ struct QosOp {
     fuse_ino_t node;       /* what it works on, or in; 0: nothing that others could change */
     fuse_ino_t other_node; /* link: the file; rename: the new parent; else 0 */
     QosClaim *claim;       /* NULL, or its credits: ops/coherence.h */
-    fuse_ino_t locks;      /* 0, or the file or directory of which the kernel holds a lock for it */
+    QosWriteKind writes;
+    gint64 write_start, write_end; /* a WRITE's bytes, as far as known before it: [start, end) */
+    fuse_ino_t locks; /* 0, or the file or directory of which the kernel holds a lock for it */
     gboolean locks_directory;       /* or symbolic link: other jobs may always want it */
     const QosOpenFile *locked_file; /* NULL, or `locks` as one of the operation's handles has it */
     gboolean is_urgent;

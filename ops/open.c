@@ -47,17 +47,14 @@ static void set_caching(QosOp *op, fuse_ino_t ino, const QosHandle *handle)
     info->direct_io = op->fs->config.cache == QOS_CACHE_NONE || (info->flags & O_DIRECT) != 0;
     info->parallel_direct_writes = info->direct_io;
     info->keep_cache = FALSE;
-    if (info->direct_io)
+    if (op->fs->coherence != NULL)
+        info->keep_cache = qos_coherence_opens(op, ino, &handle->file);
+    else if (info->direct_io)
         return;
-    if (op->fs->coherence != NULL) {
-        qos_loan_note_pages(&handle->file);
-        info->keep_cache = qos_coherence_keeps_pages(op, ino);
-    } else if (op->fs->config.cache == QOS_CACHE_ALWAYS &&
-               !qos_backings_were_used(op->fs->backings)) {
+    else if (op->fs->config.cache == QOS_CACHE_ALWAYS && !qos_backings_were_used(op->fs->backings))
         info->keep_cache = TRUE;
-    } else if (fstat(handle->fd, &stat) == 0) {
+    else if (fstat(handle->fd, &stat) == 0)
         info->keep_cache = qos_loan_is_unchanged(&handle->file, &stat);
-    }
 }
 
 /* Whether the store is to be told of each close(). Where the file may be mapped for writing, it is:

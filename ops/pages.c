@@ -5,10 +5,15 @@
 
 #include <pthread.h>
 
+/* Bytes of a file: [start, end). */
+typedef struct {
+    gint64 start, end;
+} Range;
+
 typedef struct {
     fuse_ino_t ino; /* first: the table holds these */
     GQueue waiting; /* of QosEntry, by their `parked` */
-    gboolean is_again;
+    Range range;    /* yet to be dropped; empty while that is being done */
 } Drop;
 
 struct QosPages {
@@ -31,23 +36,40 @@ static Drop *find_locked(QosPages *pages, fuse_ino_t ino)
     return g_hash_table_lookup(pages->drops, &key);
 }
 
-void qos_pages_drop(QosPages *pages, fuse_ino_t ino)
+static gboolean is_empty(const Range *range)
+{
+    return range->start >= range->end;
+}
+
+/* What lies between the two is dropped too. */
+static void add_range(Range *range, Range other)
+{
+    if (is_empty(range))
+        *range = other;
+    range->start = MIN(range->start, other.start);
+    range->end = MAX(range->end, other.end);
+}
+
+void qos_pages_drop_range(QosPages *pages, fuse_ino_t ino, gint64 start, gint64 end)
 {
     pthread_mutex_lock(&pages->lock);
     Drop *drop = find_locked(pages, ino);
-    if (drop != NULL) {
-        drop->is_again = TRUE;
-        pages->woken++;
-    } else {
+    if (drop == NULL) {
         drop = g_new0(Drop, 1);
         drop->ino = ino;
         g_hash_table_add(pages->drops, drop);
         g_atomic_int_inc(&pages->count);
         g_queue_push_tail(&pages->queue, drop);
-        pages->woken++;
     }
+    add_range(&drop->range, (Range){start, MAX(end, start + 1)});
+    pages->woken++;
     pthread_cond_signal(&pages->changed);
     pthread_mutex_unlock(&pages->lock);
+}
+
+void qos_pages_drop(QosPages *pages, fuse_ino_t ino)
+{
+    qos_pages_drop_range(pages, ino, 0, G_MAXINT64);
 }
 
 gboolean qos_pages_are_old(QosPages *pages, fuse_ino_t ino)
@@ -90,19 +112,31 @@ void qos_pages_wake(QosPages *pages)
     pthread_mutex_unlock(&pages->lock);
 }
 
-/* Drops the pages of one file, unless some are locked; the lock is let go meanwhile. */
+/* FALSE: some are locked. */
+static gboolean drop_range(QosPages *pages, fuse_ino_t ino, const Range *range)
+{
+    const gboolean is_open = range->end == G_MAXINT64;
+
+    if (!qos_inodes_begin_drop(pages->inodes, ino, is_open && range->start == 0))
+        return FALSE;
+    fuse_lowlevel_notify_inval_inode(pages->session, ino, range->start,
+                                     is_open ? 0 : range->end - range->start);
+    return TRUE;
+}
+
+/* Drops pages of one file, unless some are locked; the lock is let go meanwhile. */
 static void try_locked(QosPages *pages, Drop *drop)
 {
-    drop->is_again = FALSE;
+    const Range range = drop->range;
+
+    drop->range = (Range){0, 0};
     pthread_mutex_unlock(&pages->lock);
     qos_gate_release(pages->gate, drop->ino);
-    gboolean is_filling = qos_inodes_is_filling(pages->inodes, drop->ino);
-    if (!is_filling) {
-        qos_inodes_note_drop(pages->inodes, drop->ino, qos_gate_now());
-        fuse_lowlevel_notify_inval_inode(pages->session, drop->ino, 0, 0);
-    }
+    gboolean is_done = drop_range(pages, drop->ino, &range);
     pthread_mutex_lock(&pages->lock);
-    if (is_filling || drop->is_again) {
+    if (!is_done)
+        add_range(&drop->range, range);
+    if (!is_empty(&drop->range)) {
         g_queue_push_tail(&pages->queue, drop);
         return;
     }

@@ -28,8 +28,10 @@ void qos_pages_stop(QosPages *pages);
 /* Ends the thread. NULL is allowed. */
 void qos_pages_free(QosPages *pages);
 
-/* Drops the pages of `ino` soon. */
+/* Drops the pages of `ino` soon: all, or at least those with the bytes [start, end); `end`
+ * G_MAXINT64: to its end. */
 void qos_pages_drop(QosPages *pages, fuse_ino_t ino);
+void qos_pages_drop_range(QosPages *pages, fuse_ino_t ino, gint64 start, gint64 end);
 /* No request keeps pages of some file locked any more. */
 void qos_pages_wake(QosPages *pages);
 /* TRUE until they are dropped. Cheap where there are none to be. */

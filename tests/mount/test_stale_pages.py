@@ -1,0 +1,143 @@
+"""No page of the kernel's stays that is older than what is in the store (docs/coherence.md, "Pages").
+
+The kernel puts what is written into pages before it sends the WRITE. Here it stops in between for as long as a test wants: the
+second page that is to be written lies in a store that hangs. What becomes of the first page meanwhile is each test's own.
+A page that is too old shows for good after a chmod(): with that the kernel learns the new time of change, by which it
+would find out.
+"""
+import concurrent.futures
+import contextlib
+import mmap
+import os
+import signal
+import threading
+
+import pytest
+
+from harness import is_stopped, of_threads, wait_until
+from test_failing_stores import HANG, Faulty
+
+PAGE = mmap.PAGESIZE
+OLD, NEW = b"old!", b"new!"
+FILES, KNOWN = 8, 2000
+
+
+class HalfWritten:
+    """NEW is being written over two pages of `file`: the first is in the kernel's cache, the second is waited for."""
+
+    def __init__(self, faulty, file):
+        self._faulty = faulty
+        source = faulty.dir / "source"
+        source.write_bytes(NEW * (2 * PAGE // len(NEW)))
+        with open(source, "rb") as memory:
+            self._memory = mmap.mmap(memory.fileno(), 2 * PAGE, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ)
+        self._memory.madvise(mmap.MADV_RANDOM)  # no page but the one that is touched
+        assert self._memory[:4] == NEW
+        faulty.fail("read", HANG, "source")
+        self._writer = threading.Thread(target=os.pwrite, args=(file.fileno(), self._memory, 0))
+        self._writer.start()
+        wait_until(lambda: "read" in faulty.hanging(), what="the second page")
+
+    def finish(self):
+        self._faulty.mend()
+        self._writer.join()
+        self._memory.close()
+
+
+@pytest.fixture
+def half_written(world, new_store):
+    """half_written(file): one, which ends with the test at the latest."""
+    faulty = Faulty(world, new_store().dir)
+    with contextlib.ExitStack() as stack:
+        stack.callback(faulty.close)
+        stack.callback(faulty.mend)
+        yield lambda file: HalfWritten(faulty, file)
+
+
+def first(path):
+    with open(path, "rb") as file:
+        return file.read(len(OLD))
+
+
+def is_new(path):
+    """The page, when the kernel has learned when the file was changed."""
+    os.chmod(path, 0o640)
+    return first(path) == NEW
+
+
+def fill(path):
+    path.write_bytes(OLD * (2 * PAGE // len(OLD)))
+
+
+def test_dropped_for_another_mount(cluster, half_written):
+    """The other changes something meanwhile; the page is read again, and the old data is right then."""
+    one, other = (mount.dir / "file" for mount in cluster().mounts)
+    fill(one)
+    with open(one, "r+b", buffering=0) as file:
+        assert first(one) == OLD
+        write = half_written(file)
+        assert first(one) == NEW
+        other.chmod(0o600)
+        assert first(one) == OLD
+        write.finish()
+    assert is_new(one) and is_new(other)
+
+
+def test_dropped_by_an_open(cluster, half_written):
+    """By one past the page cache. Only a mapping looks meanwhile, for which the kernel asks for no attributes."""
+    one = cluster(mounts=1).mounts[0].dir / "file"
+    fill(one)
+    with open(one, "r+b", buffering=0) as file, mmap.mmap(file.fileno(), PAGE, prot=mmap.PROT_READ) as pages:
+        file.write(OLD)
+        assert pages[:4] == OLD
+        write = half_written(file)
+        assert pages[:4] == NEW
+        os.close(os.open(one, os.O_RDONLY | os.O_DIRECT))
+        assert pages[:4] == OLD
+        write.finish()
+        wait_until(lambda: pages[:4] == NEW, what="the mapping's change")
+    assert is_new(one)
+
+
+def test_dropped_by_attributes(cluster, half_written):
+    """By the kernel itself, which sees for the first time when the change before was."""
+    one = cluster(mounts=1).mounts[0].dir / "file"
+    fill(one)
+    assert first(one) == OLD
+    with open(one, "r+b", buffering=0) as file:
+        file.write(OLD)
+        write = half_written(file)
+        assert os.pread(file.fileno(), len(OLD), 0) == OLD
+        write.finish()
+    assert is_new(one)
+
+
+def test_lost_while_stopped(cluster):
+    """Its lease ended, and another changed what it has: it goes on with requests before it has told the kernel of its loss,
+    of so many files that it takes a while. The times of change are as they were."""
+    some = cluster(lease=2)
+    some.server.expects_log(".")
+    mount, other = some.mounts
+    mount.expects_log("lock server")
+    files = [f"file{number}" for number in range(FILES)]
+    with contextlib.ExitStack() as stack:
+        for name in files:
+            fill(mount.dir / name)
+        for number in range(KNOWN):
+            os.mknod(mount.dir / f"known{number}")
+        opened = [stack.enter_context(open(mount.dir / name, "rb", buffering=0)) for name in files]
+        assert all(os.pread(file.fileno(), len(OLD), 0) == OLD for file in opened)
+        os.kill(mount.pid, signal.SIGSTOP)
+        stack.callback(os.kill, mount.pid, signal.SIGCONT)
+        wait_until(lambda: is_stopped(mount.pid), what="the stop")
+        for name in files:
+            before = os.stat(some.store.dir / name).st_mtime_ns
+            with open(other.dir / name, "r+b") as file:
+                file.write(NEW)
+            os.utime(other.dir / name, ns=(before, before))
+        with concurrent.futures.ThreadPoolExecutor(FILES) as readers:
+            reads = [readers.submit(os.pread, file.fileno(), len(OLD), 0) for file in opened]
+            wait_until(lambda: list(of_threads(os.getpid(), "wchan").values()).count("request_wait_answer") == FILES,
+                       what="their requests")
+            os.kill(mount.pid, signal.SIGCONT)
+            assert [read.result() for read in reads] == [NEW] * FILES
