@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from harness import TIMEOUT, running, start_job, wait_until
+from harness import TIMEOUT, is_stopped, running, start_job, wait_until
 from test_failing_stores import HANG, Faulty
 
 
@@ -96,6 +96,7 @@ def test_a_write_of_a_stopped_mount(cluster):
     with open(first.dir / "file", "wb", buffering=0) as file, open(second.dir / "file", "r+b", buffering=0) as other:
         file.write(b"first")
         os.kill(first.pid, signal.SIGSTOP)
+        wait_until(lambda: is_stopped(first.pid), what="its stop")  # else it may do the write before
         late = threading.Thread(target=os.pwrite, args=(file.fileno(), b"later", 0))
         try:
             late.start()
@@ -128,7 +129,7 @@ def test_a_change_that_is_done_late(slow, cluster):
     change.start()
     try:
         wait_until(lambda: "truncate" in slow.hanging(), what="the change")
-        os.kill(first.pid, signal.SIGSTOP)
+        os.kill(first.pid, signal.SIGSTOP)  # the thread that hangs goes on
         try:
             assert (second.dir / "file").stat().st_size == 4
         finally:
