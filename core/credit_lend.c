@@ -48,7 +48,8 @@ void qos_peer_remove_requests(QosOwner *owner, QosPeer *peer, QosTime now)
     }
 }
 
-/* Beyond all that the peer may have given to others, of which it told us nothing. */
+/* Beyond all that the peer may have given to others, of which it told us nothing: it counts on from
+ * our last token that it heard of, be it by the welcome to a grace in which it claimed nothing. */
 static void pass_tokens(QosOwner *owner, const QosPeer *peer)
 {
     if (peer->hello_flags & QOS_HELLO_LENDS)
@@ -60,7 +61,7 @@ static void take(QosOwner *owner, QosPeer *peer, guint count, QosTime now)
 {
     qos_peer_close(peer);
     qos_peer_remove_requests(owner, peer, now);
-    if (peer->sublets != NULL)
+    if (peer->sublets != NULL || peer->is_reclaiming)
         pass_tokens(owner, peer);
     for (guint i = 0; i < count && peer->sublets != NULL; i++) {
         QosBook *book = peer->sublets->book;
@@ -126,6 +127,14 @@ void qos_peer_forget(QosOwner *owner, QosPeer *peer)
     qos_output_add(owner, QOS_OUTPUT_FORGET)->output.peer = peer->id;
 }
 
+/* What nobody claimed may have been used under tokens as new as those of the passed: in any book. */
+static void renew_tokens(QosOwner *owner)
+{
+    owner->token++;
+    for (QosBook *book = NULL; (book = qos_table_next(&owner->table, book)) != NULL;)
+        book->token = owner->token;
+}
+
 void qos_grace_end(QosOwner *owner, QosTime now)
 {
     GHashTableIter iter;
@@ -136,6 +145,8 @@ void qos_grace_end(QosOwner *owner, QosTime now)
     g_hash_table_iter_init(&iter, owner->peers);
     while (g_hash_table_iter_next(&iter, NULL, (gpointer *)&peer)) {
         gboolean was_awaited = peer->is_awaited;
+        if (peer->is_reclaiming)
+            pass_tokens(owner, peer);
         peer->is_reclaiming = FALSE;
         peer->is_awaited = FALSE;
         if (was_awaited && peer->state == QOS_SESSION_NONE) {
@@ -143,6 +154,7 @@ void qos_grace_end(QosOwner *owner, QosTime now)
             qos_peer_keep_record(owner, peer, now);
         }
     }
+    renew_tokens(owner);
     qos_owner_pump_all(owner, now);
 }
 

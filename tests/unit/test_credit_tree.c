@@ -331,6 +331,34 @@ static void test_root_restarts(void)
     cluster_clear(&c);
 }
 
+/* A server that was welcomed to the grace, and whose claims do not come, lends on under the tokens
+ * that it heard of until its lease ends: what is granted afterwards is above them. */
+static void test_claims_are_lost(void)
+{
+    Cluster c;
+    Use use, other;
+    QosToken token = 0;
+    tree_init(&c);
+    g_assert_cmpint(got(&c, 4, writing, 0, &use), ==, QOS_CREDIT_GRANTED);
+    put(&c, 4, &use);
+    crash(&c, 1);
+    start(&c, 1);
+    const QosToken first = qos_owner_token(c.nodes[1].owner);
+    while (qos_owner_token(c.nodes[2].owner) < first) /* until it is welcomed */
+        g_assert_true(step(&c, c.now + QOS_SECOND));
+    c.nodes[1].is_deaf = TRUE;
+    for (guint i = 0; i < 20; i++) {
+        g_assert_cmpint(got(&c, i % 2 ? 4 : 6, writing, 0, &use), ==, QOS_CREDIT_GRANTED);
+        token = use.hold.token;
+        put(&c, i % 2 ? 4 : 6, &use);
+    }
+    get(&c, 1, writing, 0, &other);
+    run(&c, 2 * LEASE);
+    g_assert_cmpint(other.verdict, ==, QOS_CREDIT_GRANTED);
+    g_assert_cmpuint(other.hold.token, >, token);
+    cluster_clear(&c);
+}
+
 static void quantities(const QosResource *resource, QosCredit *ret_credit,
                        gpointer arg G_GNUC_UNUSED)
 {
@@ -616,6 +644,7 @@ int main(int argc, char **argv)
     g_test_add_func("/credit-tree/server-grace-is-no-delay", test_server_grace_is_no_delay);
     g_test_add_func("/credit-tree/server-comes-late", test_server_comes_late);
     g_test_add_func("/credit-tree/root-restarts", test_root_restarts);
+    g_test_add_func("/credit-tree/claims-are-lost", test_claims_are_lost);
     g_test_add_func("/credit-tree/amounts", test_amounts_below_two_servers);
     g_test_add_data_func("/credit-tree/random", GUINT_TO_POINTER(0), test_random);
     g_test_add_data_func("/credit-tree/random-losses", GUINT_TO_POINTER(1), test_random);
