@@ -127,7 +127,7 @@ void qos_peer_forget(QosOwner *owner, QosPeer *peer)
     qos_output_add(owner, QOS_OUTPUT_FORGET)->output.peer = peer->id;
 }
 
-/* What nobody claimed may have been used under tokens as new as those of the passed: in any book. */
+/* What nobody claimed may have been used under all tokens so far, in any book. */
 static void renew_tokens(QosOwner *owner)
 {
     owner->token++;
