@@ -15,6 +15,7 @@
 #include "ops/inode_credit.h"
 #include "ops/interrupt.h"
 #include "ops/invalidator.h"
+#include "ops/old_pages.h"
 
 /* An answer may be as late as that part of what is left of the lease before the kernel starts to
  * count the time for which it may believe it. */
@@ -355,39 +356,14 @@ gboolean qos_coherence_interrupt(QosOp *op)
 
 /* --- the way of an operation --- */
 
-/* The kernel keeps pages locked for it. */
-static gboolean locks_pages(const QosOp *op)
-{
-    const QosRequest *request = &op->entry.request;
-
-    return request->opcode == QOS_OP_WRITE || request->fills_cache;
-}
-
-/* Of pages (ops/inode.h): what was had before something was lost may have been changed since. */
-static gint era(const QosFs *fs)
-{
-    return (gint)qos_lockclient_losses(fs->lockclient) + 1;
-}
-
 void qos_coherence_begin(QosOp *op)
 {
     if (op->fs->coherence == NULL)
         return;
     if (op->handle != NULL)
         qos_handle_note_use(op->handle);
-    if (!locks_pages(op))
-        return;
-    qos_loan_fill(&op->handle->file, 1);
-    if (op->writes != QOS_WRITE_DIRECT)
-        qos_loan_note_fill(&op->handle->file, era(op->fs), op->entry.request.fills_cache);
-}
-
-/* What was lost the invalidator may not have come to yet. */
-static gboolean has_old_pages(const QosFs *fs, fuse_ino_t ino)
-{
-    if (qos_inodes_has_pages_before(fs->inodes, ino, era(fs)))
-        qos_pages_drop(fs->coherence->pages, ino);
-    return qos_pages_are_old(fs->coherence->pages, ino);
+    if (qos_op_locks_pages(op))
+        qos_old_pages_begin(op);
 }
 
 gboolean qos_coherence_enter(QosOp *op)
@@ -413,7 +389,7 @@ gboolean qos_coherence_enter(QosOp *op)
         return qos_coherence_enter(op);
     }
     if (op->entry.request.opcode == QOS_OP_GETATTR && op->claim->error == 0 &&
-        has_old_pages(op->fs, op->node)) {
+        qos_old_pages_are_there(op->fs, coherence->pages, op->node)) {
         /* What drops them may wait for others, who may wait for our credit. */
         put_parts(op->fs, op->claim);
         if (qos_pages_await(coherence->pages, op->node, &op->entry))
@@ -424,34 +400,12 @@ gboolean qos_coherence_enter(QosOp *op)
     return TRUE;
 }
 
-/* TRUE where pages may show what was there before a WRITE. The kernel puts what is written into
- * them before it sends the WRITE, or drops them: they may have been dropped since, and read again
- * before the WRITE was made. */
-static gboolean leaves_old_pages(const QosOp *op)
+/* It had a credit on op->node, and has it. */
+static gboolean is_node_held(const QosOp *op)
 {
-    switch (op->writes) {
-    case QOS_WRITE_THROUGH:
-        return qos_loan_end_write(&op->handle->file);
-    case QOS_WRITE_DIRECT:
-        return qos_loan_has_pages(&op->handle->file);
-    case QOS_WRITE_BACK:
-    case QOS_WRITE_NONE:
-        break;
-    }
-    return FALSE;
-}
-
-/* Before the reply: who asks for the attributes after it is to wait for the drop. What was filled
- * without a credit nobody would call back. */
-static void settle_pages(const QosOp *op)
-{
-    QosPages *pages = op->fs->coherence->pages;
     const QosClaim *claim = op->claim;
 
-    if (claim->count == 0 || !claim->parts[0].is_held || may_have_lost(op))
-        qos_pages_drop(pages, op->node);
-    else if (leaves_old_pages(op))
-        qos_pages_drop_range(pages, op->node, op->write_start, op->write_end);
+    return claim->count > 0 && claim->parts[0].is_held && !may_have_lost(op);
 }
 
 /* A change is in the store, and others may have looked at what was before, and cached it. */
@@ -488,8 +442,8 @@ gboolean qos_coherence_settle(QosOp *op)
     if (claim == NULL)
         return TRUE;
     if (claim->phase == BEFORE_CHANGE) {
-        if (locks_pages(op))
-            settle_pages(op);
+        if (qos_op_locks_pages(op))
+            qos_old_pages_settle(op, op->fs->coherence->pages, is_node_held(op));
         if (has_lost_change(op))
             enter_phase(op, LOST_AGAIN);
     }
@@ -505,19 +459,12 @@ int qos_coherence_error(const QosOp *op)
     return op->claim != NULL ? op->claim->error : 0;
 }
 
-/* Its pages are not locked any more. */
-static void leave_pages(const QosOp *op)
-{
-    if (qos_loan_fill(&op->handle->file, -1) == 0)
-        qos_pages_wake(op->fs->coherence->pages);
-}
-
 void qos_coherence_leave(QosOp *op)
 {
     if (op->fs->coherence == NULL)
         return;
-    if (locks_pages(op))
-        leave_pages(op);
+    if (qos_op_locks_pages(op))
+        qos_old_pages_leave(op, op->fs->coherence->pages);
     if (op->claim != NULL)
         put_parts(op->fs, op->claim);
     g_clear_pointer(&op->claim, g_free);
@@ -594,7 +541,7 @@ static gboolean is_believed_late(const QosOp *op)
 
 static gboolean keeps(QosOp *op, fuse_ino_t ino)
 {
-    return is_covered(op, ino) && !has_old_pages(op->fs, ino);
+    return is_covered(op, ino) && !qos_old_pages_are_there(op->fs, op->fs->coherence->pages, ino);
 }
 
 /* Those of a new file, which the kernel asks for at once, as it opens the file. Who tells it to

@@ -135,6 +135,12 @@ struct QosOp {
     QosNameless nameless; /* while its caller is being named */
 };
 
+/* TRUE where the kernel keeps pages of op->node locked for it until after the reply. */
+static inline gboolean qos_op_locks_pages(const QosOp *op)
+{
+    return op->entry.request.opcode == QOS_OP_WRITE || op->entry.request.fills_cache;
+}
+
 /* A zeroed struct of `size` bytes that starts with a QosOp; never NULL. */
 gpointer qos_op_new(fuse_req_t request, gsize size, QosOpcode opcode, int (*run)(QosOp *op));
 /* A copy that lives as long as the operation. */

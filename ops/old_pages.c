@@ -1,0 +1,59 @@
+/*
+ * Pages that nobody would call back; ops/old_pages.h tells which.
+ */
+#include "ops/old_pages.h"
+
+#include "fs/lockclient.h"
+#include "ops/handle.h"
+#include "ops/inode.h"
+
+/* Of pages (ops/inode.h): what was had before something was lost may have been changed since. */
+static gint era(const QosFs *fs)
+{
+    return (gint)qos_lockclient_losses(fs->lockclient) + 1;
+}
+
+void qos_old_pages_begin(const QosOp *op)
+{
+    qos_loan_fill(&op->handle->file, 1);
+    if (op->writes != QOS_WRITE_DIRECT)
+        qos_loan_note_fill(&op->handle->file, era(op->fs), op->entry.request.fills_cache);
+}
+
+/* TRUE where pages may show what was there before a WRITE. The kernel puts what is written into
+ * them before it sends the WRITE, or drops them: they may have been dropped since, and read again
+ * before the WRITE was made. */
+static gboolean are_left_by_write(const QosOp *op)
+{
+    switch (op->writes) {
+    case QOS_WRITE_THROUGH:
+        return qos_loan_end_write(&op->handle->file);
+    case QOS_WRITE_DIRECT:
+        return qos_loan_has_pages(&op->handle->file);
+    case QOS_WRITE_BACK:
+    case QOS_WRITE_NONE:
+        break;
+    }
+    return FALSE;
+}
+
+void qos_old_pages_settle(const QosOp *op, QosPages *pages, gboolean is_covered)
+{
+    if (!is_covered)
+        qos_pages_drop(pages, op->node);
+    else if (are_left_by_write(op))
+        qos_pages_drop_range(pages, op->node, op->write_start, op->write_end);
+}
+
+void qos_old_pages_leave(const QosOp *op, QosPages *pages)
+{
+    if (qos_loan_fill(&op->handle->file, -1) == 0)
+        qos_pages_wake(pages);
+}
+
+gboolean qos_old_pages_are_there(const QosFs *fs, QosPages *pages, fuse_ino_t ino)
+{
+    if (qos_inodes_has_pages_before(fs->inodes, ino, era(fs)))
+        qos_pages_drop(pages, ino);
+    return qos_pages_are_old(pages, ino);
+}

@@ -1,0 +1,37 @@
+/*
+ * Which of the kernel's pages may be too old, and are to be dropped, with a lock server
+ * (docs/coherence.md has the table of all cases).
+ *
+ * What is called back while a page is filled or known, the invalidator drops behind the release
+ * (ops/invalidator.h). Here is what no call would reach:
+ *
+ *   - What was filled before something was lost may have been changed by others since. Pages are of
+ *     an era (ops/inode.h), which ends with each loss; those of another era are dropped before
+ *     attributes are answered, also where the invalidator has not come to the loss yet.
+ *   - What a READ filled without a credit, or a WRITE changed without one, is dropped behind it:
+ *     nobody would call it back.
+ *   - A page may have been dropped and filled again between a write into it and its WRITE. It shows
+ *     what was before the WRITE, and is dropped behind it.
+ *
+ * A drop is queued (ops/pages.h) before the reply, so that who asks for the attributes after it
+ * waits until the pages are gone.
+ *
+ *     qos_old_pages_begin()     a request is here that keeps pages locked: qos_op_locks_pages()
+ *     qos_old_pages_settle()    it was made, and is not answered
+ *     qos_old_pages_leave()     it was answered, or cancelled
+ *
+ * No lock of its own; none of these waits.
+ */
+#pragma once
+
+#include "ops/fs.h"
+#include "ops/op.h"
+#include "ops/pages.h"
+
+void qos_old_pages_begin(const QosOp *op);
+/* With `is_covered` the operation had a credit on op->node all the time. */
+void qos_old_pages_settle(const QosOp *op, QosPages *pages, gboolean is_covered);
+void qos_old_pages_leave(const QosOp *op, QosPages *pages);
+
+/* TRUE until what may be too old of `ino` is dropped; queues what was not found before. */
+gboolean qos_old_pages_are_there(const QosFs *fs, QosPages *pages, fuse_ino_t ino);
