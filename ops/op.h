@@ -36,7 +36,7 @@ typedef struct QosOp QosOp;
 typedef struct QosInode QosInode;       /* ops/inode.h */
 typedef struct QosHandle QosHandle;     /* ops/handle.h */
 typedef struct QosOpenFile QosOpenFile; /* ops/openers.h */
-typedef struct QosClaim QosClaim;       /* ops/coherence.c */
+typedef struct QosClaim QosClaim;       /* ops/claim.h */
 
 typedef enum {
     QOS_REPLY_ERROR, /* only a status: 0 */
@@ -119,7 +119,7 @@ struct QosOp {
     GSList *strings;       /* copies that found no room there */
     fuse_ino_t node;       /* what it works on, or in; 0: nothing that others could change */
     fuse_ino_t other_node; /* link: the file; rename: the new parent; else 0 */
-    QosClaim *claim;       /* NULL, or its credits: ops/coherence.h */
+    QosClaim *claim;       /* NULL, or its credits: ops/claim.h */
     QosWriteKind writes;
     gint64 write_start, write_end; /* a WRITE's bytes, as far as known before it: [start, end) */
     fuse_ino_t locks; /* 0, or the file or directory of which the kernel holds a lock for it */

@@ -5,7 +5,7 @@
 #include "fs/lockpatience.h"
 #include "lockengine_fixture.h"
 
-/* What ops/coherence.c does: asks until it has it, or there is no hope. */
+/* What ops/claim.c does: asks until it has it, or there is no hope. */
 typedef struct {
     QosLockUse use;
     World *world;

@@ -1,0 +1,475 @@
+/*
+ * What an operation has of credits; ops/claim.h tells how it comes to them.
+ */
+#include "ops/claim.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "ops/inode_credit.h"
+
+#define PARTS_MAX  2
+
+#define STOP_PAUSE 1000 /* us: what others do in a moment */
+
+struct QosClaims {
+    QosLockclient *client;
+    QosGate *gate;
+    gint begun;           /* atomic: waits for credits so far, modulo 2^32 */
+    gint under_way;       /* atomic: of these */
+    pthread_mutex_t lock; /* the rest */
+    GQueue waiting;       /* of QosOp, by the links of their claims */
+    gboolean is_stopping;
+};
+
+typedef struct {
+    QosLockUse use; /* first; hold.user: the operation */
+    guint64 number;
+    gboolean writes;
+    gboolean is_held;
+} Part;
+
+typedef enum {
+    BEFORE_CHANGE,
+    LOST_AGAIN, /* what was lost while the store was called is taken once more */
+    TOUCHED,    /* what a name turned out to be */
+} Phase;
+
+struct QosClaim {
+    QosClaims *claims;     /* of the mount */
+    Part parts[PARTS_MAX]; /* in the order of resources */
+    guint count, taken;    /* of parts; those before `taken` are held or not to be had */
+    Phase phase;
+    gboolean has_waited, is_postponed;
+    QosCreditVerdict refused; /* what a change needs next; QOS_CREDIT_GRANTED: it is not */
+    QosTime since;            /* that it was first (qos_lockclient_postpone); 0: never */
+    guint losses;             /* of the client's, before the first was taken */
+    guint64 touched[PARTS_MAX];
+    guint touched_count;
+    gint begun;         /* waits for credits, when it had its own; ... */
+    gboolean was_quiet; /* ... and none was under way */
+    int error;
+    GList link; /* in QosClaims.waiting; data: the operation, or NULL while it is not */
+};
+
+QosClaim *qos_claim_new(QosClaims *claims)
+{
+    QosClaim *claim = g_malloc(sizeof(*claim)); /* quicker than calloc(), as in ops/op.c */
+
+    memset(claim, 0, sizeof(*claim));
+    claim->claims = claims;
+    return claim;
+}
+
+void qos_claim_add(QosClaim *claim, guint64 number, gboolean writes)
+{
+    Part *part = claim->parts;
+    guint place = claim->count;
+
+    for (guint i = 0; i < claim->count; i++) {
+        if (part[i].number == number) {
+            part[i].writes |= writes;
+            return;
+        }
+    }
+    for (; place > 0 && part[place - 1].number > number; place--)
+        part[place] = part[place - 1];
+    part[place] = (Part){.number = number, .writes = writes};
+    claim->count++;
+}
+
+static void note_quiet(QosClaim *claim)
+{
+    claim->begun = g_atomic_int_get(&claim->claims->begun);
+    claim->was_quiet = g_atomic_int_get(&claim->claims->under_way) == 0;
+}
+
+/* No credit can have come since note_quiet(). What is here now was here all the time. */
+static gboolean was_quiet(const QosClaim *claim)
+{
+    return claim->was_quiet && claim->begun == g_atomic_int_get(&claim->claims->begun);
+}
+
+void qos_claim_put(QosClaim *claim)
+{
+    for (guint i = 0; i < claim->taken; i++) {
+        if (claim->parts[i].is_held)
+            qos_lockclient_put(claim->claims->client, &claim->parts[i].use);
+        claim->parts[i].is_held = FALSE;
+    }
+    claim->taken = 0;
+}
+
+void qos_claim_free(QosClaim *claim)
+{
+    if (claim == NULL)
+        return;
+    qos_claim_put(claim);
+    g_free(claim);
+}
+
+/* --- taking credits --- */
+
+static void end_wait_locked(QosClaim *claim)
+{
+    g_queue_unlink(&claim->claims->waiting, &claim->link);
+    claim->link.data = NULL;
+    g_atomic_int_add(&claim->claims->under_way, -1);
+}
+
+/* So much for the next credit. To read, one goes on without; a change is taken care of by
+ * postpone(). */
+static void note_verdict(QosClaim *claim, QosCreditVerdict verdict)
+{
+    Part *part = &claim->parts[claim->taken];
+
+    if (part->writes && verdict != QOS_CREDIT_GRANTED) {
+        claim->refused = verdict;
+        return;
+    }
+    part->is_held = verdict == QOS_CREDIT_GRANTED;
+    claim->taken++;
+}
+
+/* The wait for the next credit, or until it is to be asked for again, has ended so. */
+static void end_wait(QosClaim *claim, QosCreditVerdict verdict)
+{
+    QosClaims *claims = claim->claims;
+
+    pthread_mutex_lock(&claims->lock);
+    if (!claim->is_postponed)
+        note_verdict(claim, verdict);
+    claim->is_postponed = FALSE;
+    end_wait_locked(claim);
+    pthread_mutex_unlock(&claims->lock);
+}
+
+static void done(QosLockUse *use, QosCreditVerdict verdict)
+{
+    QosOp *op = use->hold.user;
+
+    end_wait(op->claim, verdict);
+    qos_gate_resume(op->claim->claims->gate, &op->entry);
+}
+
+static QosCreditVerdict get(QosOp *op, Part *part, guint flags)
+{
+    QosLockclient *client = op->claim->claims->client;
+    const guint group = qos_lockclient_group(client);
+    QosResource resource;
+    QosSpan span;
+
+    if (group == 0)
+        return QOS_CREDIT_ERROR; /* there was no server yet */
+    const QosCredit want = qos_inode_credit(part->number, group, part->writes, &resource, &span);
+    part->use = (QosLockUse){.hold.user = op, .done = done};
+    return qos_lockclient_get(client, &resource, &want, flags, &part->use);
+}
+
+/* From here on the operation may be another thread's at any time. FALSE: the mount ends. */
+static gboolean begin_wait(QosOp *op)
+{
+    QosClaim *claim = op->claim;
+    QosClaims *claims = claim->claims;
+
+    qos_op_keep(op, claim->phase == BEFORE_CHANGE);
+    claim->has_waited = TRUE;
+    pthread_mutex_lock(&claims->lock);
+    gboolean may_wait = !claims->is_stopping;
+    if (may_wait) {
+        claim->link.data = op;
+        g_queue_push_tail_link(&claims->waiting, &claim->link);
+    }
+    pthread_mutex_unlock(&claims->lock);
+    if (may_wait) {
+        g_atomic_int_inc(&claims->under_way);
+        g_atomic_int_inc(&claims->begun);
+    }
+    return may_wait;
+}
+
+/* Takes the next credit, or finds that it is not to be had. FALSE: it waits. */
+static gboolean take(QosOp *op, Part *part)
+{
+    QosClaim *claim = op->claim;
+    QosCreditVerdict verdict = get(op, part, QOS_CREDIT_NON_BLOCK_LOCAL);
+
+    if (verdict == QOS_CREDIT_DENIED && begin_wait(op)) {
+        verdict = get(op, part, QOS_CREDIT_RESERVE | QOS_CREDIT_WAIT);
+        if (verdict != QOS_CREDIT_WAITING)
+            end_wait(claim, verdict);
+        return verdict != QOS_CREDIT_WAITING;
+    }
+    note_verdict(claim, verdict);
+    return TRUE;
+}
+
+/* There is no hope: without a server a change goes on, as all do then; of one that is there, and
+ * has no room for so long, others may have cached what is to be changed. */
+static void give_up(QosClaim *claim, QosCreditVerdict verdict)
+{
+    if (verdict == QOS_CREDIT_ERROR) {
+        claim->taken = claim->count;
+        return;
+    }
+    g_warning_once("the lock server has had no room for a credit for %d s: changes fail (ENOLCK) "
+                   "until it has; raise its limit, or what one mount may have (cap)",
+                   (int)(QOS_LOCKCLIENT_FULL / QOS_SECOND));
+    claim->error = -ENOLCK;
+}
+
+/* A change was refused a credit: it waits, with none in use, and begins anew. FALSE: it waits. */
+static gboolean postpone(QosOp *op)
+{
+    QosClaim *claim = op->claim;
+    QosLockUse *use = &claim->parts[0].use;
+    QosCreditVerdict verdict = claim->refused;
+    const QosTime delay = claim->parts[claim->taken].use.delay;
+
+    qos_claim_put(claim);
+    *use = (QosLockUse){.hold.user = op, .done = done, .delay = delay};
+    claim->refused = QOS_CREDIT_GRANTED;
+    claim->is_postponed = TRUE;
+    if (!begin_wait(op)) {
+        claim->error = -ENOTCONN;
+        return TRUE;
+    }
+    verdict = qos_lockclient_postpone(claim->claims->client, use, verdict, &claim->since);
+    if (verdict == QOS_CREDIT_WAITING)
+        return FALSE;
+    end_wait(claim, verdict);
+    give_up(claim, verdict);
+    return TRUE;
+}
+
+static gboolean take_all(QosOp *op)
+{
+    QosClaim *claim = op->claim;
+
+    if (claim->taken == 0)
+        claim->losses = qos_lockclient_losses(claim->claims->client);
+    while (claim->error == 0 && claim->taken < claim->count) {
+        gboolean goes_on = claim->refused != QOS_CREDIT_GRANTED
+                               ? postpone(op)
+                               : take(op, &claim->parts[claim->taken]);
+        if (!goes_on)
+            return FALSE;
+    }
+    return TRUE;
+}
+
+static gboolean holds_any(const QosClaim *claim)
+{
+    gboolean holds = FALSE;
+
+    for (guint i = 0; i < claim->taken; i++)
+        holds |= claim->parts[i].is_held;
+    return holds;
+}
+
+/* What was held may have been lost, and be others' now: the lease has run out, by our clock, since
+ * it was taken, or the server did not know us any more. */
+static gboolean may_have_lost(const QosClaim *claim)
+{
+    const QosLockclient *client = claim->claims->client;
+
+    return qos_lockclient_valid(client) == 0 || qos_lockclient_losses(client) != claim->losses;
+}
+
+gboolean qos_claim_take(QosOp *op)
+{
+    QosClaim *claim = op->claim;
+
+    if (!take_all(op))
+        return FALSE;
+    /* Who was just woken may have slept for long. */
+    if (claim->has_waited && holds_any(claim) && may_have_lost(claim)) {
+        qos_claim_put(claim);
+        claim->has_waited = FALSE;
+        return qos_claim_take(op);
+    }
+    note_quiet(claim);
+    return TRUE;
+}
+
+/* --- after the change --- */
+
+void qos_claim_touch(QosClaim *claim, guint64 number)
+{
+    g_assert(claim->touched_count < PARTS_MAX);
+    claim->touched[claim->touched_count++] = number;
+}
+
+/* A change is in the store, and others may have looked at what was before, and cached it. */
+static gboolean has_lost_change(const QosClaim *claim)
+{
+    gboolean is_change = FALSE;
+
+    for (guint i = 0; i < claim->count; i++)
+        is_change |= claim->parts[i].writes && claim->parts[i].is_held;
+    return is_change && claim->error == 0 && may_have_lost(claim);
+}
+
+static void enter_phase(QosClaim *claim, Phase phase)
+{
+    const guint count = claim->count;
+
+    qos_claim_put(claim);
+    claim->phase = phase;
+    claim->count = 0;
+    for (guint i = 0; i < count && phase == LOST_AGAIN; i++) {
+        if (claim->parts[i].writes)
+            claim->parts[claim->count++] = (Part){.number = claim->parts[i].number, .writes = TRUE};
+    }
+    for (guint i = 0; i < claim->touched_count && phase == TOUCHED; i++)
+        qos_claim_add(claim, claim->touched[i], TRUE);
+}
+
+gboolean qos_claim_settle(QosOp *op)
+{
+    QosClaim *claim = op->claim;
+
+    if (claim->phase == BEFORE_CHANGE && has_lost_change(claim))
+        enter_phase(claim, LOST_AGAIN);
+    if (claim->phase == LOST_AGAIN && !take_all(op))
+        return FALSE;
+    if (claim->phase != TOUCHED && claim->touched_count > 0)
+        enter_phase(claim, TOUCHED);
+    return claim->phase != TOUCHED || take_all(op);
+}
+
+gboolean qos_claim_is_settling(const QosClaim *claim)
+{
+    return claim->phase != BEFORE_CHANGE;
+}
+
+/* --- what is held --- */
+
+static const Part *find_part(const QosClaim *claim, guint64 number)
+{
+    for (guint i = 0; i < claim->count; i++) {
+        if (claim->parts[i].number == number)
+            return &claim->parts[i];
+    }
+    return NULL;
+}
+
+/* What is held is: no session was lost since the first credit was taken. */
+static gboolean is_held(const QosClaim *claim, const Part *part)
+{
+    return part->is_held && qos_lockclient_losses(claim->claims->client) == claim->losses;
+}
+
+/* Whether a credit to read the inode was here since the operation had its own; without asking. */
+static gboolean is_here(const QosClaim *claim, guint64 number)
+{
+    QosLockclient *client = claim->claims->client;
+    const guint group = qos_lockclient_group(client);
+    QosResource resource;
+    QosSpan span;
+
+    if (group == 0)
+        return FALSE;
+    const QosCredit want = qos_inode_credit(number, group, FALSE, &resource, &span);
+    return qos_lockclient_has(client, &resource, &want) && was_quiet(claim);
+}
+
+gboolean qos_claim_holds(const QosClaim *claim, guint64 number)
+{
+    const Part *part = find_part(claim, number);
+
+    return part != NULL && is_held(claim, part);
+}
+
+gboolean qos_claim_covers(const QosClaim *claim, guint64 number)
+{
+    const Part *part = find_part(claim, number);
+
+    return part != NULL ? is_held(claim, part) : is_here(claim, number);
+}
+
+gboolean qos_claim_is_whole(const QosClaim *claim)
+{
+    gboolean is_whole = claim->count > 0;
+
+    for (guint i = 0; i < claim->count; i++)
+        is_whole &= claim->parts[i].is_held;
+    return is_whole && !may_have_lost(claim);
+}
+
+int qos_claim_error(const QosClaim *claim)
+{
+    return claim->error;
+}
+
+/* --- taking operations back --- */
+
+/* Takes back an operation that waits; it goes on with `error`. FALSE: its credit is coming at this
+ * moment, or is yet to be asked for. */
+static gboolean take_back_locked(QosOp *op, int error)
+{
+    QosClaim *claim = op->claim;
+    const QosClaims *claims = claim->claims;
+
+    if (!qos_lockclient_withdraw(claims->client, &claim->parts[claim->taken].use))
+        return FALSE;
+    claim->error = error;
+    end_wait_locked(claim);
+    qos_gate_resume(claims->gate, &op->entry);
+    return TRUE;
+}
+
+gboolean qos_claim_interrupt(QosOp *op)
+{
+    QosClaims *claims = op->claim->claims;
+
+    pthread_mutex_lock(&claims->lock);
+    gboolean is_taken = op->claim->link.data != NULL && take_back_locked(op, -EINTR);
+    pthread_mutex_unlock(&claims->lock);
+    return is_taken;
+}
+
+/* TRUE where some still wait: their credits are coming at this moment, or are yet to be asked for.
+ */
+static gboolean take_back_all(QosClaims *claims)
+{
+    GList *next;
+
+    pthread_mutex_lock(&claims->lock);
+    claims->is_stopping = TRUE;
+    for (GList *link = claims->waiting.head; link != NULL; link = next) {
+        next = link->next;
+        take_back_locked(link->data, -ENOTCONN);
+    }
+    gboolean is_any = !g_queue_is_empty(&claims->waiting);
+    pthread_mutex_unlock(&claims->lock);
+    return is_any;
+}
+
+void qos_claims_stop(QosClaims *claims)
+{
+    while (take_back_all(claims))
+        g_usleep(STOP_PAUSE);
+}
+
+/* --- life --- */
+
+QosClaims *qos_claims_new(QosLockclient *client, QosGate *gate)
+{
+    QosClaims *claims = g_new0(QosClaims, 1);
+
+    claims->client = client;
+    claims->gate = gate;
+    pthread_mutex_init(&claims->lock, NULL);
+    g_queue_init(&claims->waiting);
+    return claims;
+}
+
+void qos_claims_free(QosClaims *claims)
+{
+    if (claims == NULL)
+        return;
+    pthread_mutex_destroy(&claims->lock);
+    g_free(claims);
+}
