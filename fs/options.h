@@ -18,7 +18,7 @@
 typedef struct {
     char *source; /* SRC and DIR as given */
     char *mountpoint;
-    char *database;           /* db=, or NULL: qos_options_default_database() */
+    char *database;           /* db=, or NULL: qos_db_default_path() */
     QosSharingConfig sharing; /* server= and what goes with it */
     char *mount_namespace;    /* -N: a pid or the path of a namespace file, or NULL */
     QosFsConfig config;
@@ -46,7 +46,3 @@ void qos_options_clear(QosOptions *options);
 /* The mount options for libfuse, as one argument for -o, for a store at the absolute path `source`.
  */
 char *qos_options_for_libfuse(const QosOptions *options, const char *source);
-
-/* Where a mount on `mountpoint` (absolute) keeps its database: below /var/lib/qosfs for root, else
- * in the user's state folder. */
-char *qos_options_default_database(const char *mountpoint);

@@ -187,7 +187,7 @@ static gboolean resolve_paths(Mounter *mounter, GError **error)
         return FALSE;
     }
     if (!options->database) {
-        options->database = qos_options_default_database(mounter->mountpoint);
+        options->database = qos_db_default_path(mounter->mountpoint);
     } else {
         g_autofree char *given = g_steal_pointer(&options->database);
 

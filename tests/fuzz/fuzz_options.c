@@ -7,6 +7,7 @@
 #include <glib.h>
 #include <string.h>
 
+#include "db/db.h"
 #include "fs/options.h"
 #include "ops/tunable.h"
 
@@ -30,7 +31,7 @@ static void check_store_name(const QosOptions *options)
 
 static void check_database_name(const char *mountpoint)
 {
-    g_autofree char *path = qos_options_default_database(mountpoint);
+    g_autofree char *path = qos_db_default_path(mountpoint);
     g_autofree char *name = g_path_get_basename(path);
 
     g_assert_true(g_path_is_absolute(path) && g_str_has_suffix(name, ".db"));
