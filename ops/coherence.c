@@ -106,6 +106,8 @@ gboolean qos_coherence_enter(QosOp *op)
             return FALSE;
         return qos_coherence_enter(op);
     }
+    if (qos_op_locks_pages(op))
+        qos_old_pages_enter(op, coherence->pages, qos_claim_is_whole(op->claim));
     return TRUE;
 }
 

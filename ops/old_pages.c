@@ -20,6 +20,13 @@ void qos_old_pages_begin(const QosOp *op)
         qos_loan_note_fill(&op->handle->file, era(op->fs), op->entry.request.fills_cache);
 }
 
+/* Who asks for the attributes from now on waits until the request is answered. */
+void qos_old_pages_enter(const QosOp *op, QosPages *pages, gboolean is_covered)
+{
+    if (!is_covered)
+        qos_pages_drop(pages, op->node);
+}
+
 /* TRUE where pages may show what was there before a WRITE. The kernel puts what is written into
  * them before it sends the WRITE, or drops them: they may have been dropped since, and read again
  * before the WRITE was made. */

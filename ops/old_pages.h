@@ -9,7 +9,8 @@
  *     an era (ops/inode.h), which ends with each loss; those of another era are dropped before
  *     attributes are answered, also where the invalidator has not come to the loss yet.
  *   - What a READ filled without a credit, or a WRITE changed without one, is dropped behind it:
- *     nobody would call it back.
+ *     nobody would call it back. That is queued before the store is looked at: another may change
+ *     the file while the answer is on its way.
  *   - A page may have been dropped and filled again between a write into it and its WRITE. It shows
  *     what was before the WRITE, and is dropped behind it.
  *
@@ -17,6 +18,7 @@
  * waits until the pages are gone.
  *
  *     qos_old_pages_begin()     a request is here that keeps pages locked: qos_op_locks_pages()
+ *     qos_old_pages_enter()     it is about to be made
  *     qos_old_pages_settle()    it was made, and is not answered
  *     qos_old_pages_leave()     it was answered, or cancelled
  *
@@ -29,7 +31,8 @@
 #include "ops/pages.h"
 
 void qos_old_pages_begin(const QosOp *op);
-/* With `is_covered` the operation had a credit on op->node all the time. */
+/* With `is_covered` the operation has a credit on op->node; to settle, had it all the time. */
+void qos_old_pages_enter(const QosOp *op, QosPages *pages, gboolean is_covered);
 void qos_old_pages_settle(const QosOp *op, QosPages *pages, gboolean is_covered);
 void qos_old_pages_leave(const QosOp *op, QosPages *pages);
 

@@ -4,9 +4,9 @@
  *     faulty-store DIR FAULTS MOUNTPOINT
  *
  * FAULTS is a file of lines "OPERATION NAME ERRNO": that operation on files of that name ("*": on
- * all) fails, until the line goes; with 0 it hangs so long, and says so on stdout. Nothing is
- * cached: each request of a program arrives here. Runs in the foreground until it is unmounted or
- * killed.
+ * all) fails, until the line goes; with 0 it hangs so long, and says so on stdout. "answer" is the
+ * end of a read, which has its data by then. Nothing is cached: each request of a program arrives
+ * here. Runs in the foreground until it is unmounted or killed.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -139,7 +139,10 @@ static int op_create(const char *path, mode_t mode, struct fuse_file_info *info)
 static int op_read(const char *path, char *data, size_t size, off_t offset,
                    struct fuse_file_info *info)
 {
-    return fault("read", path) ?: result((int)pread((int)info->fh, data, size, offset));
+    int error = fault("read", path);
+    int length = error == 0 ? result((int)pread((int)info->fh, data, size, offset)) : error;
+
+    return fault("answer", path) ?: length;
 }
 
 static int op_write(const char *path, const char *data, size_t size, off_t offset,

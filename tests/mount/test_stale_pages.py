@@ -1,7 +1,7 @@
 """No page of the kernel's stays that is older than what is in the store (docs/coherence.md, "Pages").
 
-The kernel puts what is written into pages before it sends the WRITE. Here it stops in between for as long as a test wants: the
-second page that is to be written lies in a store that hangs. What becomes of the first page meanwhile is each test's own.
+The kernel puts what is written into pages before it sends the WRITE. In most tests it stops in between for as long as these
+want: the second page that is to be written lies in a store that hangs. What becomes of the first page meanwhile is each one's own.
 A page that is too old shows for good after a chmod(): with that the kernel learns the new time of change, by which it
 would find out.
 """
@@ -10,11 +10,12 @@ import contextlib
 import mmap
 import os
 import signal
+import subprocess
 import threading
 
 import pytest
 
-from harness import is_stopped, of_threads, wait_until
+from harness import is_stopped, of_threads, running, start_job, wait_until
 from test_failing_stores import HANG, Faulty
 
 PAGE = mmap.PAGESIZE
@@ -45,13 +46,18 @@ class HalfWritten:
 
 
 @pytest.fixture
-def half_written(world, new_store):
-    """half_written(file): one, which ends with the test at the latest."""
-    faulty = Faulty(world, new_store().dir)
+def faulty(world, new_store):
+    made = Faulty(world, new_store().dir)
     with contextlib.ExitStack() as stack:
-        stack.callback(faulty.close)
-        stack.callback(faulty.mend)
-        yield lambda file: HalfWritten(faulty, file)
+        stack.callback(made.close)
+        stack.callback(made.mend)
+        yield made
+
+
+@pytest.fixture
+def half_written(faulty):
+    """half_written(file): one, which ends with the test at the latest."""
+    return lambda file: HalfWritten(faulty, file)
 
 
 def first(path):
@@ -110,6 +116,30 @@ def test_dropped_by_attributes(cluster, half_written):
         assert os.pread(file.fileno(), len(OLD), 0) == OLD
         write.finish()
     assert is_new(one)
+
+
+def test_read_without_a_credit(faulty, cluster):
+    """For which the server had no room. It has looked at the store before another changes the file, and is answered behind
+    that: who looks after the change is not to find its page. The time of change is as it was."""
+    some = cluster(store=faulty, options="store=faulty", server_options=("--group", "1", "--floor", "0", "--cap", "1"))
+    mount, other = (mount.dir / "file" for mount in some.mounts)
+    fill(faulty.behind / "file")
+    before = os.stat(faulty.behind / "file").st_mtime_ns
+    with contextlib.ExitStack() as stack:
+        file = stack.enter_context(open(mount, "rb", buffering=0))
+        faulty.fail("answer", HANG, "file")
+        stack.enter_context(running(start_job(1, "cat", mount, stdout=subprocess.DEVNULL)))
+        reader = stack.enter_context(concurrent.futures.ThreadPoolExecutor(1))
+        stack.callback(faulty.mend)
+        wait_until(lambda: "answer" in faulty.hanging(), what="the first read")
+        some.server.ctl("set", "cap=1M")
+        with open(other, "r+b", buffering=0) as changed:
+            changed.write(NEW)
+        os.utime(faulty.behind / "file", ns=(before, before))
+        late = reader.submit(os.pread, file.fileno(), len(NEW), 0)
+        wait_until(lambda: "request_wait_answer" in of_threads(os.getpid(), "wchan").values(), what="its question")
+        faulty.mend()
+        assert late.result() == NEW
 
 
 def test_lost_while_stopped(cluster):
