@@ -205,8 +205,7 @@ class Link:
         return int((folder / "link").read_bytes())
 
 
-# What stands still, in the long form alone: to be tried more often before each check relies on it.
-REGISTERS = [Data, Size, Name, Link] + ([Still] if SECONDS else [])
+REGISTERS = [Data, Still, Size, Name, Link]
 
 
 def act(function, seconds):
