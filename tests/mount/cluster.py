@@ -29,6 +29,7 @@ The server
 At the end of the test the server must end with status 0 on SIGTERM, and its log must hold no warning, error or report of a
 sanitizer that was not announced.
 """
+import json
 import re
 import signal
 import subprocess
@@ -65,7 +66,8 @@ class Network:
         self._holders = []
         self.enter = self._add_namespace()  # the server's
         self.address = "10.98.0.1"
-        self._in(0, "ip", "link", "add", "bridge", "type", "bridge")
+        # Its own: else it takes that of a mount which comes, and those that are there send to the old one.
+        self._in(0, "ip", "link", "add", "bridge", "address", "02:00:00:00:00:01", "type", "bridge")
         self._in(0, "ip", "address", "add", f"{self.address}/16", "dev", "bridge")
         self._in(0, "ip", "link", "set", "bridge", "up")
 
@@ -223,7 +225,19 @@ class Cluster:
             server = made.state()["server"]
             return server["state"] == "up" and server["valid"] > 0
         for made in mounts or self.mounts:
-            wait_until(lambda made=made: is_up(made), what="the mount's session")
+            try:
+                wait_until(lambda made=made: is_up(made), what="the mount's session")
+            except AssertionError:
+                print(self._scene(made))
+                raise
+
+    def _scene(self, made):
+        """Why a mount has no session, for the report."""
+        facts = [json.dumps(made.state()["server"]), made.threads(), self.server.ctl("status"), self.server.ctl("metrics"),
+                 self.server.log, made.log]
+        for words in filter(None, [self._namespaces[made], self._network and self._network.enter]):
+            facts += [run(*words, "ss", "-tnpi"), run(*words, "ip", "neigh"), run(*words, "ip", "-s", "link")]
+        return "\n".join(facts)
 
     def expects_trouble(self):
         """Mounts and server may complain of one another's absence."""

@@ -420,9 +420,9 @@ class Mount:
         try:
             self.exit_status = self._process.wait(TIMEOUT)
         except subprocess.TimeoutExpired:
-            raise AssertionError(f"the daemon does not end:\n{self._threads()}\n{self.log}") from None
+            raise AssertionError(f"the daemon does not end:\n{self.threads()}\n{self.log}") from None
 
-    def _threads(self):
+    def threads(self):
         """Where the daemon's threads are, for the report of one that hangs."""
         names, places, calls = (of_threads(self.pid, name) for name in ("comm", "wchan", "syscall"))
         return "\n".join(f"{task} {name} {places.get(task)} {calls.get(task)}" for task, name in names.items())
