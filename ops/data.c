@@ -87,6 +87,7 @@ void qosfs_op_read(fuse_req_t request, fuse_ino_t ino, size_t size, off_t offset
     read_op->size = size;
     read_op->offset = offset;
     read_op->op.entry.request.bytes = size;
+    read_op->op.is_direct = (info->flags & O_DIRECT) != 0 && info->lock_owner != NO_OWNER;
     if (info->lock_owner == NO_OWNER) {
         read_op->op.entry.request.fills_cache = TRUE;
         qos_op_lock_file(&read_op->op, ino, read_op->op.handle);
@@ -201,6 +202,7 @@ void qosfs_op_write(fuse_req_t request, fuse_ino_t ino, const char *data, size_t
     write_op->offset = offset;
     write_op->appends = (info->flags & O_APPEND) != 0 && !info->writepage;
     write_op->kills = info->kill_suidgid;
+    write_op->op.is_direct = (info->flags & O_DIRECT) != 0 && !info->writepage;
     tell_of_pages(write_op, info->writepage);
     write_op->op.park = park_write;
     write_op->op.clear = clear_data;

@@ -6,6 +6,8 @@
  * those that a signal is to end. An operation leaves the list, under the lock, before it is freed;
  * so what is on the list is alive.
  *
+ * Requests in the background are kept beside the list, by their processes (ops/background.h).
+ *
  * Where interrupts may be lost, each request is on the list from its parking to the next look, and
  * stays there if a signal is pending by then. Most run before.
  */
@@ -14,25 +16,36 @@
 #include <errno.h>
 #include <pthread.h>
 
+#include "ops/background.h"
 #include "ops/coherence.h"
 #include "ops/fs.h"
 #include "ops/signals.h"
 
 #define LOOK_AGAIN (50 * QOS_MILLISECOND) /* a kill shows within 100 ms */
 #define LOOK_ON    QOS_MILLISECOND        /* for what a killed program had waiting for a lock */
+/* Between two looks at the background, lest every interrupt make one. */
+#define LOOK_BEHIND (25 * QOS_MILLISECOND)
 
 struct QosInterrupts {
     QosGate *gate;
     gboolean may_be_lost; /* the kernel passes on no signal that came before its request */
     pthread_t thread;
-    pthread_mutex_t lock; /* everything below, and `watch` of all operations */
+    pthread_mutex_t lock; /* everything below, and `watch` and `background` of all operations */
     pthread_cond_t changed;
     GHashTable *watching; /* of QosOp, parked or about to be */
-    gboolean is_urgent;   /* one of them was interrupted since the last look */
+    QosBackground *background;
+    QosTime behind;     /* when to look at it next, at the earliest */
+    gboolean is_urgent; /* one of `watching` was interrupted since the last look */
     gboolean is_stopping;
 };
 
 /* --- the list --- */
+
+static gboolean is_empty_locked(const QosInterrupts *interrupts)
+{
+    return g_hash_table_size(interrupts->watching) == 0 &&
+           qos_background_is_empty(interrupts->background);
+}
 
 static void add(QosOp *op, QosWatch watch)
 {
@@ -41,7 +54,7 @@ static void add(QosOp *op, QosWatch watch)
     pthread_mutex_lock(&interrupts->lock);
     op->watch = watch;
     interrupts->is_urgent |= watch == QOS_WATCH_INTERRUPTED;
-    if (interrupts->is_urgent || g_hash_table_size(interrupts->watching) == 0)
+    if (interrupts->is_urgent || is_empty_locked(interrupts))
         pthread_cond_signal(&interrupts->changed);
     g_hash_table_add(interrupts->watching, op);
     pthread_mutex_unlock(&interrupts->lock);
@@ -52,8 +65,19 @@ static void add_interrupted(fuse_req_t request G_GNUC_UNUSED, void *data)
     add(data, QOS_WATCH_INTERRUPTED);
 }
 
+static void add_background(QosInterrupts *interrupts, QosOp *op)
+{
+    pthread_mutex_lock(&interrupts->lock);
+    if (is_empty_locked(interrupts))
+        pthread_cond_signal(&interrupts->changed);
+    qos_background_add(interrupts->background, op);
+    pthread_mutex_unlock(&interrupts->lock);
+}
+
 void qos_interrupts_watch(QosInterrupts *interrupts, QosOp *op)
 {
+    if (op->is_direct)
+        add_background(interrupts, op);
     if (interrupts->may_be_lost)
         add(op, QOS_WATCH_NEW);
     fuse_req_interrupt_func(op->fuse, add_interrupted, op);
@@ -65,6 +89,7 @@ void qos_interrupts_unwatch(QosInterrupts *interrupts, QosOp *op)
     fuse_req_interrupt_func(op->fuse, NULL, NULL);
     pthread_mutex_lock(&interrupts->lock);
     g_hash_table_remove(interrupts->watching, op);
+    qos_background_remove(interrupts->background, op);
     pthread_mutex_unlock(&interrupts->lock);
 }
 
@@ -141,10 +166,53 @@ static gboolean look_locked(QosInterrupts *interrupts)
     return were_any;
 }
 
+/* Each of its requests once: what is neither parked nor waits for credits stays. The lock is let go
+ * for the answers. */
+static void take_back_all_locked(QosInterrupts *interrupts, QosBackgroundProcess *process)
+{
+    for (guint left = process->ops.length; left > 0 && process->ops.length > 0; left--) {
+        QosOp *op = process->ops.head->data;
+
+        if (qos_gate_cancel(interrupts->gate, &op->entry)) {
+            pthread_mutex_unlock(&interrupts->lock);
+            op->entry.cancelled(&op->entry, EINTR); /* removes it */
+            pthread_mutex_lock(&interrupts->lock);
+        } else if (qos_coherence_interrupt(op)) {
+            qos_background_remove(interrupts->background, op); /* a worker answers it */
+        } else { /* it is about to run, or to be parked */
+            g_queue_unlink(&process->ops, &op->background);
+            g_queue_push_tail_link(&process->ops, &op->background);
+        }
+    }
+}
+
+/* The same for the background. */
+static void look_behind_locked(QosInterrupts *interrupts)
+{
+    QosTime now = qos_gate_now();
+    QosBackgroundLook look;
+
+    if (qos_background_is_empty(interrupts->background) || now < interrupts->behind)
+        return;
+    interrupts->behind = now + LOOK_BEHIND;
+    qos_background_begin(interrupts->background, &look);
+    pthread_mutex_unlock(&interrupts->lock);
+    qos_background_look(&look);
+    pthread_mutex_lock(&interrupts->lock);
+    qos_background_sort(interrupts->background, &look);
+    for (guint i = 0; i < look.processes->len; i++) {
+        QosBackgroundProcess *process = look.processes->pdata[i];
+
+        if (process->is_killed)
+            take_back_all_locked(interrupts, process);
+    }
+    qos_background_end(interrupts->background, &look);
+}
+
 /* Until something is on the list, and then until it is time to look at it. */
 static void wait_locked(QosInterrupts *interrupts, QosTime pause)
 {
-    while (!interrupts->is_stopping && g_hash_table_size(interrupts->watching) == 0)
+    while (!interrupts->is_stopping && is_empty_locked(interrupts))
         pthread_cond_wait(&interrupts->changed, &interrupts->lock);
 
     QosTime until = qos_gate_now() + pause;
@@ -162,6 +230,7 @@ static void *watch(void *arg)
     while (!interrupts->is_stopping) {
         QosTime pause = look_locked(interrupts) ? LOOK_ON : LOOK_AGAIN;
 
+        look_behind_locked(interrupts);
         if (!interrupts->is_stopping)
             wait_locked(interrupts, pause);
     }
@@ -172,6 +241,7 @@ static void *watch(void *arg)
 static void free_parts(QosInterrupts *interrupts)
 {
     g_hash_table_unref(interrupts->watching);
+    qos_background_free(interrupts->background);
     pthread_cond_destroy(&interrupts->changed);
     pthread_mutex_destroy(&interrupts->lock);
     g_free(interrupts);
@@ -185,6 +255,7 @@ QosInterrupts *qos_interrupts_new(QosGate *gate, gboolean may_be_lost)
     interrupts->gate = gate;
     interrupts->may_be_lost = may_be_lost;
     interrupts->watching = g_hash_table_new(NULL, NULL);
+    interrupts->background = qos_background_new();
     pthread_mutex_init(&interrupts->lock, NULL);
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);

@@ -11,6 +11,10 @@
  * of a thread that is killed while it waits for a lock in the kernel, and asks then. There each
  * parked request is looked at once.
  *
+ * For requests in the background (asynchronous I/O) the kernel sends no INTERRUPT at all, and a
+ * killed program waits for them: as long as some are parked, their processes are looked at every
+ * 50 ms (ops/background.h).
+ *
  * Locks: `lock` of the list; taken inside libfuse's lock of the request, and before the gate's.
  * Never held while /proc is read or a reply is sent.
  */

@@ -128,11 +128,14 @@ struct QosOp {
     gboolean is_urgent;
     gboolean is_unawaited; /* the kernel does nothing with the answer */
     gboolean is_answered;
-    gboolean parked;      /* it was, or it is about to be */
-    gboolean is_kept;     /* nothing of it lies in a reader's buffer */
-    gboolean is_watched;  /* by ops/interrupt.h */
-    QosWatch watch;       /* on the list of ops/interrupt.h */
-    QosNameless nameless; /* while its caller is being named */
+    gboolean parked;          /* it was, or it is about to be */
+    gboolean is_kept;         /* nothing of it lies in a reader's buffer */
+    gboolean is_watched;      /* by ops/interrupt.h */
+    QosWatch watch;           /* on the list of ops/interrupt.h */
+    gboolean is_direct;       /* a READ or WRITE past the kernel's cache, maybe in the background */
+    GQueue *background_queue; /* NULL, or where ops/background.h keeps it */
+    GList background;         /* there */
+    QosNameless nameless;     /* while its caller is being named */
 };
 
 /* TRUE where the kernel keeps pages of op->node locked for it until after the reply. */

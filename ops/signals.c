@@ -1,5 +1,6 @@
 #include "ops/signals.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -12,11 +13,16 @@
     (BIT(SIGCHLD) | BIT(SIGCONT) | BIT(SIGSTOP) | BIT(SIGTSTP) | BIT(SIGTTIN) | BIT(SIGTTOU) |     \
      BIT(SIGURG) | BIT(SIGWINCH))
 
+/* In the flags of /proc/TID/stat. */
+#define TASK_IS_EXITING 0x4   /* PF_EXITING */
+#define TASK_WAS_KILLED 0x400 /* PF_SIGNALED */
+
 typedef struct {
     guint64 own, shared; /* pending: the thread's, the process's */
     guint64 blocked;
     guint64 handled; /* or ignored */
     guint64 threads;
+    guint64 process;
 } Status;
 
 /* Reads a line such as "SigPnd:\t0000000000000100" if it has that name; adds to *sum. */
@@ -33,6 +39,7 @@ static void read_status(FILE *file, Status *status)
     char line[256];
 
     while (fgets(line, sizeof(line), file) != NULL) {
+        read_number(line, "Tgid:", 10, &status->process);
         read_number(line, "Threads:", 10, &status->threads);
         read_number(line, "SigPnd:", 16, &status->own);
         read_number(line, "ShdPnd:", 16, &status->shared);
@@ -42,22 +49,34 @@ static void read_status(FILE *file, Status *status)
     }
 }
 
+/* 0 or an errno. */
+static int read_thread(pid_t thread, Status *ret_status)
+{
+    char path[32];
+    FILE *file;
+
+    g_snprintf(path, sizeof(path), "/proc/%d/status", (int)thread);
+    file = fopen(path, "re");
+    if (file == NULL)
+        return errno;
+    read_status(file, ret_status);
+    fclose(file);
+    return 0;
+}
+
 QosSignals qos_signals_of(pid_t thread)
 {
     QosSignals signals = {0};
     Status status = {0};
-    char path[32];
+    int error;
 
     if (thread == 0)
         return signals;
-    g_snprintf(path, sizeof(path), "/proc/%d/status", (int)thread);
-    FILE *file = fopen(path, "re");
-    if (file == NULL) {
-        signals.is_gone = errno == ENOENT || errno == ESRCH;
+    error = read_thread(thread, &status);
+    if (error != 0) {
+        signals.is_gone = error == ENOENT || error == ESRCH;
         return signals;
     }
-    read_status(file, &status);
-    fclose(file);
 
     guint64 ends = ~(status.handled | HARMLESS) | BIT(SIGTERM) | BIT(SIGKILL);
     guint64 open = ~status.blocked | BIT(SIGKILL);
@@ -66,4 +85,85 @@ QosSignals qos_signals_of(pid_t thread)
     signals.is_its_own = (status.threads == 1 ? pending : status.own & open) != 0;
     signals.is_killed = (pending & ends) != 0;
     return signals;
+}
+
+/* --- processes --- */
+
+typedef struct {
+    guint64 flags;
+    guint64 start;
+    guint64 pending; /* the thread's own */
+} Stat;
+
+/* Of /proc/TID/stat, behind the name, which alone may hold a parenthesis: the fields 9, 22 and 31
+ * of proc(5). FALSE: there is no such thread. */
+static gboolean read_stat(pid_t thread, Stat *ret_stat)
+{
+    char path[32], text[1024];
+    const char *end;
+    FILE *file;
+
+    g_snprintf(path, sizeof(path), "/proc/%d/stat", (int)thread);
+    file = fopen(path, "re");
+    if (file == NULL)
+        return FALSE;
+    text[fread(text, 1, sizeof(text) - 1, file)] = '\0';
+    fclose(file);
+    end = strrchr(text, ')');
+    return end != NULL && sscanf(end + 1,
+                                 " %*s %*s %*s %*s %*s %*s %" G_GUINT64_FORMAT
+                                 " %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s"
+                                 " %" G_GUINT64_FORMAT " %*s %*s %*s %*s %*s %*s %*s %*s"
+                                 " %" G_GUINT64_FORMAT,
+                                 &ret_stat->flags, &ret_stat->start, &ret_stat->pending) == 3;
+}
+
+void qos_signals_process(pid_t thread, QosProcessId *ret_process)
+{
+    Status status = {0};
+    Stat stat;
+
+    *ret_process = (QosProcessId){0};
+    if (thread == 0 || read_thread(thread, &status) != 0 ||
+        !read_stat((pid_t)status.process, &stat))
+        return;
+    ret_process->pid = (pid_t)status.process;
+    ret_process->start = stat.start;
+}
+
+/* A fatal signal becomes a SIGKILL of each thread, which is taken as the thread begins to exit. Who
+ * exits by himself may be killed as he does. */
+static gboolean is_killed(pid_t thread, const Stat *stat)
+{
+    if ((stat->pending & BIT(SIGKILL)) != 0)
+        return TRUE;
+    if ((stat->flags & TASK_IS_EXITING) == 0)
+        return FALSE;
+    return (stat->flags & TASK_WAS_KILLED) != 0 || qos_signals_of(thread).is_killed;
+}
+
+gboolean qos_signals_have_killed(const QosProcessId *process)
+{
+    gboolean are_killed = TRUE;
+    const struct dirent *entry;
+    char path[32];
+    DIR *threads;
+    Stat stat;
+
+    if (!read_stat(process->pid, &stat) || stat.start != process->start ||
+        !is_killed(process->pid, &stat))
+        return FALSE;
+    /* Where a thread calls exec, only the others end. */
+    g_snprintf(path, sizeof(path), "/proc/%d/task", (int)process->pid);
+    threads = opendir(path);
+    if (threads == NULL)
+        return FALSE;
+    while (are_killed && (entry = readdir(threads)) != NULL) {
+        pid_t thread = (pid_t)g_ascii_strtoll(entry->d_name, NULL, 10);
+
+        if (thread > 0 && read_stat(thread, &stat))
+            are_killed = is_killed(thread, &stat);
+    }
+    closedir(threads);
+    return are_killed;
 }

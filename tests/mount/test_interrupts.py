@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from harness import as_job, start_job, umount, wait_until
+from harness import BUILD, as_job, running, start_job, umount, wait_until
 
 pytestmark = pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
 
@@ -137,6 +137,41 @@ def test_killed_after_a_signal_that_changed_nothing(qos, operation):
     assert client.process.returncode == -signal.SIGKILL
     assert time.monotonic() - start < PROMPT
     wait_until(lambda: waiting(qos) == 0, what="the end of the wait")
+
+
+PAGES = 8
+ASYNC = 50  # reads of one program that does not wait for them
+
+
+def direct_reader(qos, how):
+    """A program of job j, by itself or asking in the kernel's background, whose direct reads wait."""
+    if how == "asynchronous":
+        command = [BUILD / "tests/mount/async-reader", qos.dir / "file", str(ASYNC)]
+    else:
+        command = ["dd", f"if={qos.dir / 'file'}", "of=/dev/null", "iflag=direct", f"bs={BLOCK}", "status=none"]
+    return start_job("j", *command, stdout=subprocess.PIPE)
+
+
+@pytest.mark.parametrize("cache", ["auto", "none"])
+@pytest.mark.parametrize("how, number", [("asynchronous", signal.SIGKILL), ("asynchronous", signal.SIGTERM),
+                                         ("direct", signal.SIGKILL)])
+def test_a_kill_ends_direct_reads(store, mount, how, number, cache):
+    """The kernel tells of no signal for what it sends in the background, and the program's exit waits for it."""
+    (store.dir / "file").write_bytes(b"x" * BLOCK * PAGES)
+    qos = mount(store, f"cache={cache}")
+    qos.rule("start tight jobid={j}&opcode={read} bps=1 depth=1:1")
+    as_job("j", "dd", f"if={qos.dir / 'file'}", "of=/dev/null", f"bs={BLOCK}", "count=1", "status=none")
+    with running(direct_reader(qos, "asynchronous")) as other, running(direct_reader(qos, how)) as victim:
+        try:
+            wait_until(lambda: waiting(qos) == ASYNC + (ASYNC if how == "asynchronous" else 1), what="waiting")
+            start = time.monotonic()
+            victim.send_signal(number)
+            assert victim.wait(30) == -number
+            assert time.monotonic() - start < PROMPT
+            wait_until(lambda: waiting(qos) == ASYNC, what="the end of the wait")
+        finally:
+            qos.rule("stop tight")
+        assert other.communicate(timeout=60)[0].split() == [b"asked", str(ASYNC).encode()]
 
 
 def test_forced_unmount_answers_every_kind(qos):
