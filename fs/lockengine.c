@@ -225,8 +225,15 @@ static void count_sent(QosLockengine *engine, const QosCreditMessage *message)
 
 static void send(QosLockengine *engine, const QosCreditMessage *message)
 {
+    QosCreditMessage claims;
+
     if (!engine->is_connected)
         return;
+    if (message->type == QOS_MESSAGE_RECLAIM) {
+        claims = *message;
+        claims.stamp = engine->cache.signal; /* the server goes on from it */
+        message = &claims;
+    }
     if (engine->bytes == NULL) {
         engine->bytes = g_byte_array_new();
         engine->batch = QOS_WIRE_NO_BATCH;

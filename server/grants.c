@@ -32,6 +32,7 @@ struct QosGrants {
     char *trouble;
     gboolean is_paid; /* the pool has granted what is counted next */
     gboolean was_in_grace;
+    guint64 resumed; /* the sequence of the signal that the pool goes on from; 0: none */
     guint64 received[QOS_MESSAGE_TYPES], sent[QOS_MESSAGE_TYPES];
     guint64 evictions;
     GSource *timer;
@@ -110,6 +111,17 @@ static void resized(QosOwnerId borrower, const QosResource *resource G_GNUC_UNUS
         qos_pool_cancel(&grants->pool, &client->pool, -bytes);
 }
 
+/* In the grace: SLR goes on from the newest signal of the server before that a mount has heard,
+ * lest the mounts give back what that one let them keep. */
+static void resume_pool(QosGrants *grants, const QosPoolSignal *heard)
+{
+    if (!qos_owner_in_grace(grants->owner) || heard->sequence <= grants->resumed)
+        return;
+    grants->resumed = heard->sequence;
+    grants->pool.rate = (double)heard->rate;
+    qos_pool_configure(&grants->pool, &grants->settings.pool); /* which bounds it */
+}
+
 static void step_pool(QosGrants *grants, QosTime now)
 {
     qos_pool_step(&grants->pool, now);
@@ -129,8 +141,9 @@ static void send_message(QosGrants *grants, QosClient *client, const QosCreditMe
     QosCreditMessage stamped = *message;
 
     if (!client->is_connected)
-        return; /* the owner repeats it */
-    stamped.stamp = qos_pool_signal(&grants->pool);
+        return;                             /* the owner repeats it */
+    if (!qos_owner_in_grace(grants->owner)) /* before it the pool knows nothing */
+        stamped.stamp = qos_pool_signal(&grants->pool);
     grants->sent[message->type]++;
     client->sent++;
     client->called_back += message->type == QOS_MESSAGE_REVOKE;
@@ -447,6 +460,8 @@ void qos_grants_received(QosGrants *grants, QosOwnerId id, const QosCreditMessag
     client->lost = 0;
     for (guint i = 0; i < count; i++) {
         grants->received[messages[i].type]++;
+        if (messages[i].type == QOS_MESSAGE_RECLAIM)
+            resume_pool(grants, &messages[i].stamp);
         qos_owner_receive(grants->owner, id, &messages[i], now);
     }
     client->received += count;

@@ -8,6 +8,7 @@ changes after the beginning.
 QOSFS_COHERENCE_SECONDS: for so long each, one round after the other; without it one round. QOSFS_SEED: the first round.
 """
 import contextlib
+import json
 import mmap
 import os
 import pickle
@@ -237,6 +238,31 @@ def test_the_server_is_killed(cluster):
             game.go_on()
             game.finish(lease=LONG_LEASE)
         assert not any(map(evictions, some.mounts))
+
+
+def test_all_is_reclaimed(cluster):
+    """Seed 001, 4.2.2: as much is granted after the server's recovery as before it was killed, to the byte, and to each mount."""
+    some = cluster(mounts=2, lease=LONG_LEASE, server_options=["--group", "1"])
+    some.expects_trouble()
+    (some.store.dir / "folder").mkdir()
+    for number in range(1500):  # more than some messages of claims hold
+        (some.store.dir / f"folder/{number}").touch()
+        (some.mounts[number % 2].dir / f"folder/{number}").stat()
+
+    def granted():
+        """G, and of each mount what the server and it itself count."""
+        pool = json.loads(some.server.ctl("status", "--json"))["pool"]
+        lent = {mount["name"].split(":")[1]: mount for mount in json.loads(some.server.ctl("mounts", "--json"))}
+        return pool["granted"], [(lent[str(mount.dir)]["bytes"], lent[str(mount.dir)]["credits"], mount.state()["server"]["credits"])
+                                 for mount in some.mounts]
+    wait_until(lambda: all(lent == had for _, lent, had in granted()[1]), what="mounts and server to agree")
+    before = granted()
+    assert sum(credits for _, credits, _ in before[1]) >= 1500
+    some.server.kill()
+    some.server.start()
+    some.wait_up()
+    assert granted() == before
+    assert not any(map(evictions, some.mounts))
 
 
 def test_the_server_is_away(cluster):

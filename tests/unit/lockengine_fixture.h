@@ -27,6 +27,7 @@ typedef struct {
     QosOwnerId server_id;
     GHashTable *clients;
     QosPoolSignal signal;
+    QosPoolSignal claimed; /* came with the last claims */
     Mount mounts[MOUNTS];
 } World;
 
@@ -125,6 +126,8 @@ static gboolean carry(World *w, Mount *mount)
         g_assert_cmpint(type, ==, QOS_WIRE_CREDITS);
         while (length > 0) {
             g_assert_true(qos_wire_get_credits(&payload, &length, &message));
+            if (message.type == QOS_MESSAGE_RECLAIM)
+                w->claimed = message.stamp;
             if (w->server != NULL)
                 qos_owner_receive(w->server, mount->id, &message, w->now);
             qos_credit_message_clear(&message);

@@ -62,8 +62,12 @@ static void drain(Fixture *fixture, QosOwnerId id)
     QosOutput output;
 
     while (mount->owner && qos_owner_output(mount->owner, &output)) {
-        if (output.kind == QOS_OUTPUT_SEND && mount->is_connected && fixture->grants)
-            qos_grants_received(fixture->grants, id, output.message, 1);
+        if (output.kind == QOS_OUTPUT_SEND && mount->is_connected && fixture->grants) {
+            QosCreditMessage message = *output.message;
+            if (message.type == QOS_MESSAGE_RECLAIM)
+                message.stamp = mount->signal; /* as fs/lockengine.c does */
+            qos_grants_received(fixture->grants, id, &message, 1);
+        }
         mount->lost += output.kind == QOS_OUTPUT_LOST;
         mount->done += output.kind == QOS_OUTPUT_DONE;
     }
@@ -362,6 +366,58 @@ static void test_restart(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
     g_assert_cmpuint(fixture->mounts[1].signal.sequence, >, sequence); /* and heeded */
 }
 
+static gboolean is_first_welcome(Fixture *fixture)
+{
+    return fixture->mounts[1].is_welcome;
+}
+
+/* All have heard the server that there is now. */
+static gboolean all_heard(Fixture *fixture)
+{
+    for (QosOwnerId id = 1; id <= MOUNTS; id++) {
+        if (fixture->mounts[id].signal.sequence >> 32 != state_of(fixture).incarnation)
+            return FALSE;
+    }
+    return TRUE;
+}
+
+static double rate_after_restart(Fixture *fixture)
+{
+    guint64 sequence = fixture->mounts[1].signal.sequence;
+
+    stop_server(fixture);
+    start_server(fixture);
+    fixture->mounts[1].is_welcome = FALSE;
+    connect_mount(fixture, 1);
+    run_until(fixture, is_first_welcome);
+    g_assert_cmpuint(fixture->mounts[1].signal.sequence, ==, sequence);
+    for (QosOwnerId id = 2; id <= MOUNTS; id++)
+        connect_mount(fixture, id);
+    run_until(fixture, is_over);
+    return state_of(fixture).pool->rate;
+}
+
+/* So is SLR: the newest that a mount has heard, within its bounds. In the grace there is none. */
+static void test_restart_goes_on_with_rate(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
+{
+    QosPoolSignal *const heard = &fixture->mounts[2].signal;
+
+    for (QosOwnerId id = 1; id <= MOUNTS; id++)
+        connect_mount(fixture, id);
+    run_until(fixture, all_up);
+    for (QosOwnerId id = 1; id <= MOUNTS; id++)
+        take(fixture, id, QOS_RESOURCE_INODE, 100 * (guint)id, 10);
+    const double first = state_of(fixture).pool->rate;
+    heard->rate = 7 * (gint64)first;
+    heard->sequence += 1000;
+    g_assert_cmpfloat(rate_after_restart(fixture), ==, 7 * first);
+    run_until(fixture, all_heard);
+    g_assert_cmpint(heard->rate, ==, 7 * (gint64)first);
+    for (QosOwnerId id = 1; id <= MOUNTS; id++)
+        fixture->mounts[id].signal.rate = G_MAXINT64;
+    g_assert_cmpfloat(rate_after_restart(fixture), <=, 0x1p62);
+}
+
 /* Beyond HL nothing is granted, and a credit that is given back makes room. */
 static void test_full(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
 {
@@ -535,6 +591,7 @@ int main(int argc, char **argv)
     ADD("counts", test_counts);
     ADD("eviction", test_eviction);
     ADD("restart", test_restart);
+    ADD("restart-goes-on-with-rate", test_restart_goes_on_with_rate);
     ADD("full", test_full);
     ADD("expulsion", test_expulsion);
     ADD("tunables", test_tunables);

@@ -302,13 +302,14 @@ static void test_lost_while_dropped(void)
     clear(&w);
 }
 
-/* A server that comes back within the lease knows all again, and at once: not when the mount would
- * have written to it anyway. */
+/* A server that comes back within the lease knows all again, its rate too, and at once: not when
+ * the mount would have written to it anyway. */
 static void test_server_restarts(void)
 {
     World w;
 
     init(&w);
+    hear(&w, (gint64)1 << 60);
     for (guint i = 0; i < 1000; i++)
         visit(&w, 0, i);
     pass(&w, LEASE / 3);
@@ -322,6 +323,7 @@ static void test_server_restarts(void)
     g_assert_false(qos_owner_in_grace(w.server));
     g_assert_cmpuint(w.mounts[0].lost, ==, 0);
     g_assert_cmpuint(w.mounts[0].changes, ==, 1);
+    g_assert_cmpint(w.claimed.rate, ==, (gint64)1 << 60);
     g_assert_true(has(&w, 0, 999, writing));
     clear(&w);
 }
