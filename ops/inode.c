@@ -15,17 +15,12 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/vfs.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/error.h"
-#include "base/time.h"
 #include "ops/cred.h"
 #include "ops/inode_private.h"
 
-/* The coarsest clock that stamps files: a change this close to now may be followed by one that
- * looks the same. */
-#define STAMP_TICK (20 * QOS_MILLISECOND)
 /* So many inodes forgotten, and more than are left: their memory goes back to the system. */
 #define FORGOTTEN_MANY 10000
 #define EXPLAIN_AGAIN  (60 * G_USEC_PER_SEC)
@@ -59,30 +54,6 @@ void qos_proc_path(int fd, char path[QOS_PROC_PATH_MAX])
     snprintf(path, QOS_PROC_PATH_MAX, "%s%d", proc_directory, fd);
 }
 
-/* Modulo 2^64, so that no time is out of range. */
-static guint64 nanoseconds(struct timespec time)
-{
-    return (guint64)time.tv_sec * QOS_SECOND + (guint64)time.tv_nsec;
-}
-
-gboolean qos_loan_is_unchanged(const QosLoan *loan, const struct stat *stat)
-{
-    QosStamp now = {nanoseconds(stat->st_mtim), nanoseconds(stat->st_ctim), stat->st_size};
-    QosStamp *last = &loan->inode->stamp;
-    struct timespec clock;
-    gboolean unchanged;
-
-    clock_gettime(CLOCK_REALTIME, &clock);
-    if ((gint64)(nanoseconds(clock) - now.changed) < STAMP_TICK)
-        now.size = -1; /* equals nothing */
-
-    pthread_mutex_lock(&loan->inodes->lock);
-    unchanged = now.size >= 0 && memcmp(&now, last, sizeof(now)) == 0;
-    *last = now;
-    pthread_mutex_unlock(&loan->inodes->lock);
-    return unchanged;
-}
-
 gboolean qos_loan_wants_flush(const QosLoan *loan)
 {
     const QosInodes *inodes = loan->inodes;
@@ -92,9 +63,11 @@ gboolean qos_loan_wants_flush(const QosLoan *loan)
 
 /* --- life of an inode; `_locked`: under the table's lock --- */
 
-static QosInode *find_by_id_locked(QosInodes *inodes, guint64 id)
+QosInode *qos_inode_by_id_locked(QosInodes *inodes, fuse_ino_t id)
 {
-    return g_hash_table_lookup(inodes->by_id, &id);
+    guint64 key = id;
+
+    return g_hash_table_lookup(inodes->by_id, &key);
 }
 
 QosInode *qos_inode_by_key_locked(QosInodes *inodes, const QosInodeKey *key)
@@ -255,7 +228,7 @@ int qos_inodes_borrow(QosInodes *inodes, fuse_ino_t id, QosLoan *ret_loan)
     int fd = -1;
 
     pthread_mutex_lock(&inodes->lock);
-    inode = find_by_id_locked(inodes, id);
+    inode = qos_inode_by_id_locked(inodes, id);
     if (inode != NULL) {
         inode->loans++;
         stop_idling_locked(inodes, inode);
@@ -313,7 +286,7 @@ gboolean qos_inodes_number(QosInodes *inodes, fuse_ino_t id, guint64 *ret_number
     gboolean is_shared;
 
     pthread_mutex_lock(&inodes->lock);
-    const QosInode *inode = find_by_id_locked(inodes, id);
+    const QosInode *inode = qos_inode_by_id_locked(inodes, id);
     is_shared = inode != NULL && inode->key.device == inodes->root_device;
     if (is_shared) {
         *ret_number = inode->key.number;
@@ -347,7 +320,7 @@ void qos_inodes_list(QosInodes *inodes, guint64 first, guint64 last, GArray *kno
 gboolean qos_inodes_is_known(QosInodes *inodes, fuse_ino_t id)
 {
     pthread_mutex_lock(&inodes->lock);
-    const QosInode *inode = find_by_id_locked(inodes, id);
+    const QosInode *inode = qos_inode_by_id_locked(inodes, id);
     gboolean is_known = inode != NULL && inode->lookups > 0;
     pthread_mutex_unlock(&inodes->lock);
     return is_known;
@@ -372,7 +345,7 @@ void qos_loan_note_arrived(const QosLoan *loan)
 gboolean qos_inodes_is_on_its_way(QosInodes *inodes, fuse_ino_t id)
 {
     pthread_mutex_lock(&inodes->lock);
-    const QosInode *inode = find_by_id_locked(inodes, id);
+    const QosInode *inode = qos_inode_by_id_locked(inodes, id);
     gboolean is_on_its_way = inode != NULL && inode->is_on_its_way;
     pthread_mutex_unlock(&inodes->lock);
     return is_on_its_way;
@@ -381,106 +354,12 @@ gboolean qos_inodes_is_on_its_way(QosInodes *inodes, fuse_ino_t id)
 gboolean qos_inodes_end_way(QosInodes *inodes, fuse_ino_t id)
 {
     pthread_mutex_lock(&inodes->lock);
-    QosInode *inode = find_by_id_locked(inodes, id);
+    QosInode *inode = qos_inode_by_id_locked(inodes, id);
     gboolean was_on_its_way = inode != NULL && inode->is_on_its_way;
     if (was_on_its_way)
         inode->is_on_its_way = 0;
     pthread_mutex_unlock(&inodes->lock);
     return was_on_its_way;
-}
-
-gint qos_loan_fill(const QosLoan *loan, gint change)
-{
-    return g_atomic_int_add(&loan->inode->filling, change) + change;
-}
-
-/* --- what the kernel has of pages --- */
-
-void qos_loan_note_fill(const QosLoan *loan, gint era, gboolean reads)
-{
-    QosInode *inode = loan->inode;
-
-    if (g_atomic_int_get(&inode->filled_era) == 0)
-        g_atomic_int_compare_and_exchange(&inode->filled_era, 0, era);
-    if (reads)
-        g_atomic_int_compare_and_exchange(&inode->refill, QOS_PAGES_DROPPED, QOS_PAGES_FILLED);
-}
-
-gboolean qos_loan_has_pages(const QosLoan *loan)
-{
-    return g_atomic_int_get(&loan->inode->filled_era) != 0;
-}
-
-gboolean qos_inodes_has_pages_before(QosInodes *inodes, fuse_ino_t id, gint era)
-{
-    pthread_mutex_lock(&inodes->lock);
-    const QosInode *inode = find_by_id_locked(inodes, id);
-    gint filled = inode != NULL ? g_atomic_int_get(&inode->filled_era) : 0;
-    pthread_mutex_unlock(&inodes->lock);
-    return filled != 0 && filled != era;
-}
-
-/* What was filled already stays so. */
-static void note_drop(QosInode *inode)
-{
-    g_atomic_int_compare_and_exchange(&inode->refill, QOS_PAGES_STAY, QOS_PAGES_DROPPED);
-}
-
-void qos_inodes_note_drop(QosInodes *inodes, fuse_ino_t id)
-{
-    pthread_mutex_lock(&inodes->lock);
-    QosInode *inode = find_by_id_locked(inodes, id);
-    if (inode != NULL)
-        note_drop(inode);
-    pthread_mutex_unlock(&inodes->lock);
-}
-
-/* A request that begins meanwhile is counted before it looks at the era. So either the count shows
- * here, or the request sees that there is none, and sets its own. */
-static gboolean begin_drop(QosInode *inode, gboolean all)
-{
-    const gint era = g_atomic_int_get(&inode->filled_era);
-
-    if (all)
-        g_atomic_int_set(&inode->filled_era, 0);
-    if (g_atomic_int_get(&inode->filling) > 0) {
-        if (all && era != 0)
-            g_atomic_int_set(&inode->filled_era, era);
-        return FALSE;
-    }
-    if (all)
-        g_atomic_int_set(&inode->refill, QOS_PAGES_DROPPED);
-    else
-        note_drop(inode);
-    return TRUE;
-}
-
-gboolean qos_inodes_begin_drop(QosInodes *inodes, fuse_ino_t id, gboolean all)
-{
-    pthread_mutex_lock(&inodes->lock);
-    QosInode *inode = find_by_id_locked(inodes, id);
-    gboolean begins = inode == NULL || begin_drop(inode, all);
-    pthread_mutex_unlock(&inodes->lock);
-    return begins;
-}
-
-/* The kernel makes one buffered write of a file at a time: what is dropped from now on is so for
- * the next WRITE. */
-gboolean qos_loan_end_write(const QosLoan *loan)
-{
-    gint *refill = &loan->inode->refill;
-
-    if (g_atomic_int_compare_and_exchange(refill, QOS_PAGES_FILLED, QOS_PAGES_STAY))
-        return TRUE;
-    g_atomic_int_compare_and_exchange(refill, QOS_PAGES_DROPPED, QOS_PAGES_STAY);
-    return FALSE;
-}
-
-void qos_loan_note_pages(const QosLoan *loan)
-{
-    pthread_mutex_lock(&loan->inodes->lock);
-    loan->inode->has_pages = 1;
-    pthread_mutex_unlock(&loan->inodes->lock);
 }
 
 static gboolean is_much_forgotten_locked(QosInodes *inodes)
@@ -498,7 +377,7 @@ void qos_inodes_forget(QosInodes *inodes, fuse_ino_t id, guint64 count)
     gboolean is_much = FALSE;
 
     pthread_mutex_lock(&inodes->lock);
-    inode = find_by_id_locked(inodes, id);
+    inode = qos_inode_by_id_locked(inodes, id);
     if (inode != NULL) {
         inode->lookups -= MIN(count, inode->lookups);
         if (inode->lookups == 0)

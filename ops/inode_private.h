@@ -1,5 +1,5 @@
 /*
- * What inode.c and inode_lookup.c share: the table, and an inode of it.
+ * What inode.c, inode_lookup.c and inode_pages.c share: the table, and an inode of it.
  */
 #pragma once
 
@@ -87,6 +87,8 @@ static inline gboolean qos_inodes_await_closes(const QosInodes *inodes)
 
 /* --- inode.c; `_locked`: under the table's lock --- */
 
+/* The inode that has it, or NULL. */
+QosInode *qos_inode_by_id_locked(QosInodes *inodes, fuse_ino_t id);
 QosInode *qos_inode_by_key_locked(QosInodes *inodes, const QosInodeKey *key);
 /* Takes `fd`. Counts no look-up yet. */
 QosInode *qos_inode_add_locked(QosInodes *inodes, fuse_ino_t id, const QosFacts *facts, int fd);

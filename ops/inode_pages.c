@@ -1,0 +1,130 @@
+/*
+ * What the kernel has of a file's pages (ops/inode.h): whether they are still right, which requests
+ * fill them, and what was dropped.
+ */
+#include <pthread.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/time.h"
+#include "ops/inode_private.h"
+
+/* The coarsest clock that stamps files: a change this close to now may be followed by one that
+ * looks the same. */
+#define STAMP_TICK (20 * QOS_MILLISECOND)
+
+/* Modulo 2^64, so that no time is out of range. */
+static guint64 nanoseconds(struct timespec time)
+{
+    return (guint64)time.tv_sec * QOS_SECOND + (guint64)time.tv_nsec;
+}
+
+gboolean qos_loan_is_unchanged(const QosLoan *loan, const struct stat *stat)
+{
+    QosStamp now = {nanoseconds(stat->st_mtim), nanoseconds(stat->st_ctim), stat->st_size};
+    QosStamp *last = &loan->inode->stamp;
+    struct timespec clock;
+    gboolean unchanged;
+
+    clock_gettime(CLOCK_REALTIME, &clock);
+    if ((gint64)(nanoseconds(clock) - now.changed) < STAMP_TICK)
+        now.size = -1; /* equals nothing */
+
+    pthread_mutex_lock(&loan->inodes->lock);
+    unchanged = now.size >= 0 && memcmp(&now, last, sizeof(now)) == 0;
+    *last = now;
+    pthread_mutex_unlock(&loan->inodes->lock);
+    return unchanged;
+}
+
+gint qos_loan_fill(const QosLoan *loan, gint change)
+{
+    return g_atomic_int_add(&loan->inode->filling, change) + change;
+}
+
+void qos_loan_note_fill(const QosLoan *loan, gint era, gboolean reads)
+{
+    QosInode *inode = loan->inode;
+
+    if (g_atomic_int_get(&inode->filled_era) == 0)
+        g_atomic_int_compare_and_exchange(&inode->filled_era, 0, era);
+    if (reads)
+        g_atomic_int_compare_and_exchange(&inode->refill, QOS_PAGES_DROPPED, QOS_PAGES_FILLED);
+}
+
+gboolean qos_loan_has_pages(const QosLoan *loan)
+{
+    return g_atomic_int_get(&loan->inode->filled_era) != 0;
+}
+
+gboolean qos_inodes_has_pages_before(QosInodes *inodes, fuse_ino_t id, gint era)
+{
+    pthread_mutex_lock(&inodes->lock);
+    const QosInode *inode = qos_inode_by_id_locked(inodes, id);
+    gint filled = inode != NULL ? g_atomic_int_get(&inode->filled_era) : 0;
+    pthread_mutex_unlock(&inodes->lock);
+    return filled != 0 && filled != era;
+}
+
+/* What was filled already stays so. */
+static void note_drop(QosInode *inode)
+{
+    g_atomic_int_compare_and_exchange(&inode->refill, QOS_PAGES_STAY, QOS_PAGES_DROPPED);
+}
+
+void qos_inodes_note_drop(QosInodes *inodes, fuse_ino_t id)
+{
+    pthread_mutex_lock(&inodes->lock);
+    QosInode *inode = qos_inode_by_id_locked(inodes, id);
+    if (inode != NULL)
+        note_drop(inode);
+    pthread_mutex_unlock(&inodes->lock);
+}
+
+/* A request that begins meanwhile is counted before it looks at the era. So either the count shows
+ * here, or the request sees that there is none, and sets its own. */
+static gboolean begin_drop(QosInode *inode, gboolean all)
+{
+    const gint era = g_atomic_int_get(&inode->filled_era);
+
+    if (all)
+        g_atomic_int_set(&inode->filled_era, 0);
+    if (g_atomic_int_get(&inode->filling) > 0) {
+        if (all && era != 0)
+            g_atomic_int_set(&inode->filled_era, era);
+        return FALSE;
+    }
+    if (all)
+        g_atomic_int_set(&inode->refill, QOS_PAGES_DROPPED);
+    else
+        note_drop(inode);
+    return TRUE;
+}
+
+gboolean qos_inodes_begin_drop(QosInodes *inodes, fuse_ino_t id, gboolean all)
+{
+    pthread_mutex_lock(&inodes->lock);
+    QosInode *inode = qos_inode_by_id_locked(inodes, id);
+    gboolean begins = inode == NULL || begin_drop(inode, all);
+    pthread_mutex_unlock(&inodes->lock);
+    return begins;
+}
+
+/* The kernel makes one buffered write of a file at a time: what is dropped from now on is so for
+ * the next WRITE. */
+gboolean qos_loan_end_write(const QosLoan *loan)
+{
+    gint *refill = &loan->inode->refill;
+
+    if (g_atomic_int_compare_and_exchange(refill, QOS_PAGES_FILLED, QOS_PAGES_STAY))
+        return TRUE;
+    g_atomic_int_compare_and_exchange(refill, QOS_PAGES_DROPPED, QOS_PAGES_STAY);
+    return FALSE;
+}
+
+void qos_loan_note_pages(const QosLoan *loan)
+{
+    pthread_mutex_lock(&loan->inodes->lock);
+    loan->inode->has_pages = 1;
+    pthread_mutex_unlock(&loan->inodes->lock);
+}
