@@ -1,7 +1,7 @@
 /*
- * The settings of a mount: the xattrs user.qosfs.* of its root, what is saved of them, and the
- * thread that saves what changes by itself: the jobs' totals, and the rules when some expire. The
- * hidden directory is in control_files.c.
+ * The settings of a mount: the xattrs user.qosfs.* of its root, and what is saved of them. The
+ * thread that saves what changes by itself is in control_saver.c, the hidden directory in
+ * control_files.c.
  *
  * One set runs from its first step to its last under `setting`: parse, save, put in force. It is
  * the one lock that is held while SQLite works: it makes setters, who are administrators, wait for
@@ -9,50 +9,19 @@
  *
  * Order: setting, lock. Neither is held for a reply.
  */
-#include "ops/control.h"
-
 #include <errno.h>
-#include <pthread.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/error.h"
-#include "fs/privilege.h"
+#include "ops/control_private.h"
 
-#define SAVE_INTERVAL (5 * QOS_SECOND) /* of totals: what a crash may cost */
-#define NOT_SAVED     G_MAXUINT64      /* QosShareChanges.others: all is to be saved */
-#define VALUE_MAX     16384            /* bytes of a value that is set */
-#define XATTR_MAX     65536            /* the kernel's bound on a value */
-#define ERRORS_MAX    256              /* users whose last error is kept */
-#define TEXTS_MAX     (128 << 20)      /* bytes of open files, beyond which users open no more */
+#define VALUE_MAX  16384       /* bytes of a value that is set */
+#define XATTR_MAX  65536       /* the kernel's bound on a value */
+#define ERRORS_MAX 256         /* users whose last error is kept */
+#define TEXTS_MAX  (128 << 20) /* bytes of open files, beyond which users open no more */
 
-#define RULES         "nrs_tbf_rule"
-#define ERROR         "last_error"
-
-struct QosControl {
-    QosFs *fs;
-    QosDb *db; /* borrowed; NULL: nothing persists */
-    QosTime started;
-
-    pthread_mutex_t setting; /* above */
-    pthread_mutex_t lock;    /* below */
-    QosTunables tunables;    /* changed with both held */
-    GHashTable *errors;      /* uid -> why the last set of that user failed */
-    GHashTable *texts;       /* GBytes of the files of .qosfs that are open */
-    gsize texts_size;        /* theirs together */
-    pthread_t thread;
-    gboolean has_thread;
-    pthread_cond_t called; /* for the thread: look at these, and at the tunables */
-    gboolean expired;      /* rules have gone by themselves, and are still in the database */
-    gboolean ending;
-    QosShareChanges saved; /* the thread's own, as the next: what is in the database */
-    gboolean shares_fail;  /* saving them does, and that was said */
-};
-
-static QosTime wall_now(void)
-{
-    return g_get_real_time() * QOS_MICROSECOND;
-}
+#define RULES      "nrs_tbf_rule"
+#define ERROR      "last_error"
 
 /* --- loading --- */
 
@@ -113,10 +82,10 @@ static void restore_job(QosControl *control, QosJob *job, const QosRules *rules)
 static gboolean load_rules_and_jobs(QosControl *control, GError **error)
 {
     g_autoptr(GPtrArray) jobs = NULL;
-    QosRules *rules = qos_db_load_rules(control->db, qos_gate_now(), wall_now(), error);
+    QosRules *rules = qos_db_load_rules(control->db, qos_gate_now(), qos_wall_now(), error);
 
     if (rules)
-        jobs = qos_db_load_jobs(control->db, wall_now(), error);
+        jobs = qos_db_load_jobs(control->db, qos_wall_now(), error);
     if (jobs) {
         qos_gate_set_rules(control->fs->gate, rules);
         for (guint i = 0; i < jobs->len; i++)
@@ -146,7 +115,7 @@ static gboolean load(QosControl *control, GError **error)
     if (!load_rules_and_jobs(control, error) || !load_shares(control, error))
         return FALSE;
     jobs = qos_report_copy_jobs(control->fs->gate);
-    qos_db_begin_history(control->db, jobs, wall_now());
+    qos_db_begin_history(control->db, jobs, qos_wall_now());
     return TRUE;
 }
 
@@ -166,8 +135,8 @@ QosControl *qos_control_new(QosFs *fs, QosDb *db, GHashTable *overrides, GError 
 
     control->fs = fs;
     control->db = db;
-    control->started = wall_now();
-    control->saved.others = NOT_SAVED;
+    control->started = qos_wall_now();
+    control->saved.others = QOS_NOT_SAVED;
     pthread_mutex_init(&control->setting, NULL);
     pthread_mutex_init(&control->lock, NULL);
     init_condition(&control->called);
@@ -227,161 +196,6 @@ QosTime qos_control_started(const QosControl *control)
     return control->started;
 }
 
-/* --- saving the totals --- */
-
-static void save_totals(QosControl *control)
-{
-    GPtrArray *jobs = qos_report_copy_jobs(control->fs->gate);
-    guint history_days;
-
-    pthread_mutex_lock(&control->lock);
-    history_days = (guint)qos_tunables_number(&control->tunables, QOS_TUNABLE_HISTORY_DAYS);
-    pthread_mutex_unlock(&control->lock);
-    qos_db_save_jobs(control->db, jobs, qos_gate_now(), wall_now(), history_days);
-}
-
-/* What has changed of what jobs lent and borrowed. */
-static void save_shares(QosControl *control)
-{
-    g_autoptr(GArray) shares = g_array_new(FALSE, TRUE, sizeof(QosDbShare));
-    g_autoptr(GError) error = NULL;
-    gboolean is_all;
-    g_autoptr(GArray) changed =
-        qos_gate_changed_shares(control->fs->gate, &control->saved, &is_all);
-
-    if (!changed)
-        return;
-    g_array_set_size(shares, changed->len);
-    for (guint i = 0; i < shares->len; i++) {
-        const QosGateShare *share = &g_array_index(changed, QosGateShare, i);
-        QosDbShare *saved = &g_array_index(shares, QosDbShare, i);
-
-        g_strlcpy(saved->job, share->job, sizeof(saved->job));
-        saved->record = share->state.record;
-        saved->totals = share->state.totals;
-    }
-    if (!qos_db_save_shares(control->db, shares, is_all, &error) && !control->shares_fail)
-        g_warning("%s; what jobs lent and borrowed will be saved when that is mended",
-                  error->message);
-    control->shares_fail = error != NULL;
-    if (error)
-        control->saved.others = NOT_SAVED;
-}
-
-/* So that a clock that is set back does not bring back, at the next mount, what has expired. */
-static void save_rules(QosControl *control)
-{
-    g_autoptr(GError) error = NULL;
-    QosRules *rules;
-
-    pthread_mutex_lock(&control->setting);
-    rules = qos_gate_rules(control->fs->gate);
-    if (!qos_db_save_rules(control->db, rules, qos_gate_now(), wall_now(), &error))
-        g_warning("%s; rules that have expired are still there", error->message);
-    pthread_mutex_unlock(&control->setting);
-    qos_rules_unref(rules);
-}
-
-/* Called by one of the gate's workers, which must not wait for SQLite. */
-static void rules_have_expired(void *data)
-{
-    QosControl *control = data;
-
-    pthread_mutex_lock(&control->lock);
-    control->expired = TRUE;
-    pthread_cond_signal(&control->called);
-    pthread_mutex_unlock(&control->lock);
-}
-
-/* At whole multiples on the wall's clock, so that two saves fill a slice of the history. */
-static QosTime next_save(void)
-{
-    return qos_gate_now() + SAVE_INTERVAL - wall_now() % SAVE_INTERVAL;
-}
-
-/* Waits for `time`, or a call before it. */
-static void wait_until_locked(QosControl *control, QosTime time)
-{
-    struct timespec until = {.tv_sec = time / QOS_SECOND, .tv_nsec = time % QOS_SECOND};
-
-    if (!control->expired)
-        pthread_cond_timedwait(&control->called, &control->lock, &until);
-}
-
-/* How often records and totals of shares may change. */
-static QosTime shares_interval_locked(const QosControl *control)
-{
-    QosAdaptConfig config = qos_tunables_adapt(&control->tunables);
-
-    return config.mode == QOS_ADAPT_OFF ? SAVE_INTERVAL : config.period;
-}
-
-/* The thread: totals every few seconds and at the end; what was lent and borrowed as often as it
- * may change; rules when some have expired. */
-static void *save_now_and_then(void *data)
-{
-    QosControl *control = data;
-    QosTime totals = next_save();
-    QosTime shares = qos_gate_now();
-
-    pthread_mutex_lock(&control->lock);
-    while (!control->ending) {
-        QosTime interval = shares_interval_locked(control);
-
-        shares = MIN(shares, qos_gate_now() + interval);
-        wait_until_locked(control, MIN(shares, totals));
-        gboolean expired = control->expired;
-        QosTime now = qos_gate_now();
-
-        control->expired = FALSE;
-        pthread_mutex_unlock(&control->lock);
-        if (expired)
-            save_rules(control);
-        if (now >= totals) {
-            qos_privilege_report();
-            save_totals(control);
-            totals = next_save();
-            control->saved.others = NOT_SAVED; /* jobs that are forgotten go */
-        }
-        if (now >= shares) {
-            save_shares(control);
-            shares = MAX(shares + interval, now);
-        }
-        pthread_mutex_lock(&control->lock);
-    }
-    pthread_mutex_unlock(&control->lock);
-    save_totals(control);
-    save_shares(control);
-    return NULL;
-}
-
-void qos_control_start(QosControl *control)
-{
-    if (!control->db)
-        return;
-    control->has_thread = pthread_create(&control->thread, NULL, save_now_and_then, control) == 0;
-    if (!control->has_thread)
-        g_warning("cannot start a thread: the totals of jobs will not be saved");
-    else
-        qos_gate_on_expiry(control->fs->gate, rules_have_expired, control);
-}
-
-void qos_control_stop(QosControl *control)
-{
-    if (control->db) /* what readers of the history wait for */
-        qos_db_flush(control->db);
-    if (!control->has_thread)
-        return;
-    qos_gate_on_expiry(control->fs->gate, NULL, NULL);
-    pthread_mutex_lock(&control->lock);
-    control->ending = TRUE;
-    pthread_cond_signal(&control->called);
-    pthread_mutex_unlock(&control->lock);
-    pthread_join(control->thread, NULL); /* it has saved for the last time */
-    control->has_thread = FALSE;
-    qos_db_flush(control->db);
-}
-
 /* --- setting --- */
 
 gboolean qos_control_may_set(fuse_req_t request)
@@ -396,8 +210,8 @@ static gboolean set_rule(QosControl *control, const char *command, GError **erro
     QosTime now = qos_gate_now();
     QosRules *rules = qos_gate_rules(control->fs->gate);
     QosRules *changed = qos_rules_apply(rules, command, now, error);
-    gboolean good = changed && (!control->db ||
-                                qos_db_save_rules(control->db, changed, now, wall_now(), error));
+    gboolean good = changed && (!control->db || qos_db_save_rules(control->db, changed, now,
+                                                                  qos_wall_now(), error));
 
     if (good)
         qos_gate_set_rules(control->fs->gate, changed);

@@ -1,0 +1,164 @@
+/*
+ * The thread that saves what changes by itself: the jobs' totals, what they lent and borrowed, and
+ * the rules when some have expired.
+ *
+ * Under `setting` it saves rules, as a set does (ops/control.c); nothing else is locked while
+ * SQLite works.
+ */
+#include "fs/privilege.h"
+#include "ops/control_private.h"
+
+#define SAVE_INTERVAL (5 * QOS_SECOND) /* of totals: what a crash may cost */
+
+static void save_totals(QosControl *control)
+{
+    GPtrArray *jobs = qos_report_copy_jobs(control->fs->gate);
+    guint history_days;
+
+    pthread_mutex_lock(&control->lock);
+    history_days = (guint)qos_tunables_number(&control->tunables, QOS_TUNABLE_HISTORY_DAYS);
+    pthread_mutex_unlock(&control->lock);
+    qos_db_save_jobs(control->db, jobs, qos_gate_now(), qos_wall_now(), history_days);
+}
+
+/* What has changed of what jobs lent and borrowed. */
+static void save_shares(QosControl *control)
+{
+    g_autoptr(GArray) shares = g_array_new(FALSE, TRUE, sizeof(QosDbShare));
+    g_autoptr(GError) error = NULL;
+    gboolean is_all;
+    g_autoptr(GArray) changed =
+        qos_gate_changed_shares(control->fs->gate, &control->saved, &is_all);
+
+    if (!changed)
+        return;
+    g_array_set_size(shares, changed->len);
+    for (guint i = 0; i < shares->len; i++) {
+        const QosGateShare *share = &g_array_index(changed, QosGateShare, i);
+        QosDbShare *saved = &g_array_index(shares, QosDbShare, i);
+
+        g_strlcpy(saved->job, share->job, sizeof(saved->job));
+        saved->record = share->state.record;
+        saved->totals = share->state.totals;
+    }
+    if (!qos_db_save_shares(control->db, shares, is_all, &error) && !control->shares_fail)
+        g_warning("%s; what jobs lent and borrowed will be saved when that is mended",
+                  error->message);
+    control->shares_fail = error != NULL;
+    if (error)
+        control->saved.others = QOS_NOT_SAVED;
+}
+
+/* So that a clock that is set back does not bring back, at the next mount, what has expired. */
+static void save_rules(QosControl *control)
+{
+    g_autoptr(GError) error = NULL;
+    QosRules *rules;
+
+    pthread_mutex_lock(&control->setting);
+    rules = qos_gate_rules(control->fs->gate);
+    if (!qos_db_save_rules(control->db, rules, qos_gate_now(), qos_wall_now(), &error))
+        g_warning("%s; rules that have expired are still there", error->message);
+    pthread_mutex_unlock(&control->setting);
+    qos_rules_unref(rules);
+}
+
+/* Called by one of the gate's workers, which must not wait for SQLite. */
+static void rules_have_expired(void *data)
+{
+    QosControl *control = data;
+
+    pthread_mutex_lock(&control->lock);
+    control->expired = TRUE;
+    pthread_cond_signal(&control->called);
+    pthread_mutex_unlock(&control->lock);
+}
+
+/* At whole multiples on the wall's clock, so that two saves fill a slice of the history. */
+static QosTime next_save(void)
+{
+    return qos_gate_now() + SAVE_INTERVAL - qos_wall_now() % SAVE_INTERVAL;
+}
+
+/* Waits for `time`, or a call before it. */
+static void wait_until_locked(QosControl *control, QosTime time)
+{
+    struct timespec until = {.tv_sec = time / QOS_SECOND, .tv_nsec = time % QOS_SECOND};
+
+    if (!control->expired)
+        pthread_cond_timedwait(&control->called, &control->lock, &until);
+}
+
+/* How often records and totals of shares may change. */
+static QosTime shares_interval_locked(const QosControl *control)
+{
+    QosAdaptConfig config = qos_tunables_adapt(&control->tunables);
+
+    return config.mode == QOS_ADAPT_OFF ? SAVE_INTERVAL : config.period;
+}
+
+/* The thread: totals every few seconds and at the end; what was lent and borrowed as often as it
+ * may change; rules when some have expired. */
+static void *save_now_and_then(void *data)
+{
+    QosControl *control = data;
+    QosTime totals = next_save();
+    QosTime shares = qos_gate_now();
+
+    pthread_mutex_lock(&control->lock);
+    while (!control->ending) {
+        QosTime interval = shares_interval_locked(control);
+
+        shares = MIN(shares, qos_gate_now() + interval);
+        wait_until_locked(control, MIN(shares, totals));
+        gboolean expired = control->expired;
+        QosTime now = qos_gate_now();
+
+        control->expired = FALSE;
+        pthread_mutex_unlock(&control->lock);
+        if (expired)
+            save_rules(control);
+        if (now >= totals) {
+            qos_privilege_report();
+            save_totals(control);
+            totals = next_save();
+            control->saved.others = QOS_NOT_SAVED; /* jobs that are forgotten go */
+        }
+        if (now >= shares) {
+            save_shares(control);
+            shares = MAX(shares + interval, now);
+        }
+        pthread_mutex_lock(&control->lock);
+    }
+    pthread_mutex_unlock(&control->lock);
+    save_totals(control);
+    save_shares(control);
+    return NULL;
+}
+
+void qos_control_start(QosControl *control)
+{
+    if (!control->db)
+        return;
+    control->has_thread = pthread_create(&control->thread, NULL, save_now_and_then, control) == 0;
+    if (!control->has_thread)
+        g_warning("cannot start a thread: the totals of jobs will not be saved");
+    else
+        qos_gate_on_expiry(control->fs->gate, rules_have_expired, control);
+}
+
+void qos_control_stop(QosControl *control)
+{
+    if (control->db) /* what readers of the history wait for */
+        qos_db_flush(control->db);
+    if (!control->has_thread)
+        return;
+    qos_gate_on_expiry(control->fs->gate, NULL, NULL);
+    pthread_mutex_lock(&control->lock);
+    control->ending = TRUE;
+    pthread_cond_signal(&control->called);
+    pthread_mutex_unlock(&control->lock);
+    pthread_join(control->thread, NULL); /* it has saved for the last time */
+    control->has_thread = FALSE;
+    qos_db_flush(control->db);
+}
