@@ -2,8 +2,12 @@
  * The table of inodes (ops/inode.h).
  *
  * Two indexes: by node id, and by key. An inode is in the first as long as it lives; it leaves the
- * second early when it is cold and its key is found to be a new file's. `idle` holds the inodes
- * that have a descriptor and no loan, the longest idle last: the candidates for becoming cold.
+ * second early when it is cold and its key is found to be a new file's.
+ *
+ * Which inode becomes cold is told by a clock (second chance), so that a loan changes no list, and
+ * is returned without the lock. On the clock are the inodes that may become cold, also those that
+ * are on loan until the hand meets them: then they leave it until their last loan is returned. One
+ * that was borrowed since the hand came by is spared once.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -24,6 +28,8 @@
 /* So many inodes forgotten, and more than are left: their memory goes back to the system. */
 #define FORGOTTEN_MANY 10000
 #define EXPLAIN_AGAIN  (60 * G_USEC_PER_SEC)
+/* That the hand of the clock spares at a time, lest it turn for long with the lock held. */
+#define SPARED_MAX 64
 
 static guint key_hash(gconstpointer data)
 {
@@ -77,11 +83,33 @@ QosInode *qos_inode_by_key_locked(QosInodes *inodes, const QosInodeKey *key)
     return found == NULL ? NULL : (QosInode *)(found - offsetof(QosInode, key));
 }
 
-static void stop_idling_locked(QosInodes *inodes, QosInode *inode)
+static guint loans_of(guint use)
 {
-    if (inode->is_idle)
-        g_queue_unlink(&inodes->idle, &inode->idle);
-    inode->is_idle = FALSE;
+    return use / QOS_USE_LOAN;
+}
+
+static void add_to_clock_locked(QosInodes *inodes, QosInode *inode)
+{
+    if (!inode->is_on_clock && inode->fd >= 0 && !inode->keeps_fd) {
+        inode->is_on_clock = TRUE;
+        g_queue_push_head_link(&inodes->clock, &inode->clock);
+    }
+    g_atomic_int_and(&inode->use, ~(guint)QOS_USE_SETTLE);
+}
+
+/* Who returns its last loan, or changes its look-ups, adds it again. */
+static void take_off_clock_locked(QosInodes *inodes, QosInode *inode)
+{
+    if (inode->is_on_clock)
+        g_queue_unlink(&inodes->clock, &inode->clock);
+    inode->is_on_clock = FALSE;
+}
+
+void qos_inode_lend_locked(QosInode *inode)
+{
+    g_atomic_int_add(&inode->use, QOS_USE_LOAN);
+    if ((g_atomic_int_get(&inode->use) & QOS_USE_RECENT) == 0)
+        g_atomic_int_or(&inode->use, QOS_USE_RECENT);
 }
 
 QosInode *qos_inode_add_locked(QosInodes *inodes, fuse_ino_t id, const QosFacts *facts, int fd)
@@ -94,7 +122,8 @@ QosInode *qos_inode_add_locked(QosInodes *inodes, fuse_ino_t id, const QosFacts 
         .is_mount_root = facts->is_mount_root ? 1 : 0,
         .is_directory = S_ISDIR(facts->stat.st_mode) ? 1 : 0,
         .fd = fd,
-        .idle.data = inode,
+        .use = QOS_USE_SETTLE,
+        .clock.data = inode,
         .stamp.size = -1,
     };
     inodes->open_count++;
@@ -111,16 +140,13 @@ void qos_inode_detach_key_locked(QosInodes *inodes, QosInode *inode)
 
 QosInode *qos_inode_settle_locked(QosInodes *inodes, QosInode *inode)
 {
-    stop_idling_locked(inodes, inode);
-    if (inode->loans > 0)
-        return NULL;
     if (inode->lookups > 0) {
-        if (inode->fd >= 0 && !inode->keeps_fd) {
-            inode->is_idle = TRUE;
-            g_queue_push_head_link(&inodes->idle, &inode->idle);
-        }
+        add_to_clock_locked(inodes, inode);
         return NULL;
     }
+    if (loans_of(g_atomic_int_or(&inode->use, QOS_USE_SETTLE)) > 0)
+        return NULL;
+    take_off_clock_locked(inodes, inode);
     qos_inode_detach_key_locked(inodes, inode);
     g_hash_table_remove(inodes->by_id, inode);
     if (inode->fd >= 0)
@@ -141,30 +167,60 @@ static void free_inode(QosInodes *inodes, QosInode *inode)
     g_free(inode);
 }
 
-/* Gives back one loan. */
-static void put_inode(QosInodes *inodes, QosInode *inode)
+static void settle(QosInodes *inodes, QosInode *inode)
 {
     QosInode *gone;
 
     pthread_mutex_lock(&inodes->lock);
-    inode->loans--;
+    g_atomic_int_add(&inode->use, -QOS_USE_LOAN);
     gone = qos_inode_settle_locked(inodes, inode);
     pthread_mutex_unlock(&inodes->lock);
     free_inode(inodes, gone);
 }
 
-/* The inode that was idle longest, on loan, or NULL where no descriptor need be closed. */
+/* Gives back one loan: the last one of an inode that nobody has to settle like any other. */
+static void put_inode(QosInodes *inodes, QosInode *inode)
+{
+    guint use = g_atomic_int_get(&inode->use);
+
+    do {
+        if (loans_of(use) == 1 && (use & QOS_USE_SETTLE) != 0) {
+            settle(inodes, inode);
+            return;
+        }
+    } while (!g_atomic_int_compare_and_exchange_full(&inode->use, use, use - QOS_USE_LOAN, &use));
+}
+
+/* Moves the hand of the clock to an inode without loans, and spares some: that one, or NULL. */
+static QosInode *turn_clock_locked(QosInodes *inodes)
+{
+    guint spared = 0;
+    QosInode *inode;
+
+    while ((inode = g_queue_peek_tail(&inodes->clock)) != NULL) {
+        guint use = g_atomic_int_or(&inode->use, QOS_USE_SETTLE);
+
+        take_off_clock_locked(inodes, inode);
+        if (loans_of(use) > 0)
+            continue;
+        if ((use & QOS_USE_RECENT) == 0 || spared++ >= SPARED_MAX)
+            break;
+        g_atomic_int_and(&inode->use, ~(guint)QOS_USE_RECENT);
+        add_to_clock_locked(inodes, inode);
+    }
+    return inode;
+}
+
+/* An inode that has not been used for long, on loan, or NULL where no descriptor need be closed. */
 static QosInode *take_surplus(QosInodes *inodes)
 {
     QosInode *inode = NULL;
 
     pthread_mutex_lock(&inodes->lock);
     if (inodes->open_count > inodes->open_max)
-        inode = g_queue_peek_tail(&inodes->idle);
-    if (inode != NULL) {
-        inode->loans++;
-        stop_idling_locked(inodes, inode);
-    }
+        inode = turn_clock_locked(inodes);
+    if (inode != NULL)
+        qos_inode_lend_locked(inode);
     pthread_mutex_unlock(&inodes->lock);
     return inode;
 }
@@ -177,18 +233,20 @@ void qos_inodes_close_surplus(QosInodes *inodes)
         QosFileHandle *handle = NULL;
         int fd = -1;
 
-        /* Only this list leads here, and the inode is not on it: nobody else sets the handle. */
+        /* Only the clock leads here, to what is not on loan: nobody else sets the handle. */
         if (inode->handle == NULL)
             handle = qos_file_handle_new(inodes->mounts, inode->key.mount, inode->fd);
         pthread_mutex_lock(&inodes->lock);
         if (inode->handle == NULL)
             inode->handle = handle;
         inode->keeps_fd = inode->handle == NULL;
-        if (inode->loans == 1 && !inode->keeps_fd) {
+        if (loans_of(g_atomic_int_get(&inode->use)) == 1 && !inode->keeps_fd) {
             fd = inode->fd;
             inode->fd = -1;
             inodes->open_count--;
         }
+        if (inode->fd < 0 || inode->keeps_fd) /* a look-up may have added it again */
+            take_off_clock_locked(inodes, inode);
         pthread_mutex_unlock(&inodes->lock);
         if (fd >= 0)
             qos_closer_give(inodes->closer, inode->key.device, fd);
@@ -212,6 +270,7 @@ static int warm(QosInodes *inodes, QosInode *inode)
     if (known < 0) {
         inode->fd = fd;
         inodes->open_count++;
+        qos_inode_settle_locked(inodes, inode); /* it is on loan, and stays */
     }
     pthread_mutex_unlock(&inodes->lock);
     if (known < 0) {
@@ -230,8 +289,7 @@ int qos_inodes_borrow(QosInodes *inodes, fuse_ino_t id, QosLoan *ret_loan)
     pthread_mutex_lock(&inodes->lock);
     inode = qos_inode_by_id_locked(inodes, id);
     if (inode != NULL) {
-        inode->loans++;
-        stop_idling_locked(inodes, inode);
+        qos_inode_lend_locked(inode);
         fd = inode->fd;
     }
     pthread_mutex_unlock(&inodes->lock);
@@ -436,7 +494,7 @@ QosInodes *qos_inodes_new(const char *source, GError **error)
     inodes->by_id = g_hash_table_new(g_int64_hash, g_int64_equal);
     inodes->by_key = g_hash_table_new(key_hash, key_equal);
     inodes->next_id = QOS_INODE_FIRST;
-    g_queue_init(&inodes->idle);
+    g_queue_init(&inodes->clock);
     inodes->devices = g_array_new(FALSE, FALSE, sizeof(dev_t));
     inodes->open_max = descriptor_limit() / 2;
     inodes->bound = descriptor_limit() / 4 * 3;
@@ -454,7 +512,7 @@ QosInodes *qos_inodes_new(const char *source, GError **error)
     inodes->root_mount = facts.key.mount;
     root = qos_inode_add_locked(inodes, FUSE_ROOT_ID, &facts, fd);
     root->lookups = 1;
-    root->loans = 1; /* never given back: it stays warm */
+    qos_inode_lend_locked(root); /* never given back: it stays warm */
     return inodes;
 }
 

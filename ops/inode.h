@@ -9,10 +9,10 @@
  * borrows it: the inode stays, and its O_PATH descriptor stays open, until the loan is returned.
  * With no look-up and no loan left the inode goes.
  *
- * The open descriptors are bounded. Of the inodes that nobody borrows, those used longest ago
- * become cold: the descriptor is closed, and the file is found again by the store's file handle
- * (ops/fhandle.h). An open descriptor pins the file, so that its key can be no other file's; of a
- * cold inode the handle tells whether a file that has its key is still the same.
+ * The open descriptors are bounded. Of the inodes that nobody borrows, some that were not used for
+ * long become cold: the descriptor is closed, and the file is found again by the store's file
+ * handle (ops/fhandle.h). An open descriptor pins the file, so that its key can be no other file's;
+ * of a cold inode the handle tells whether a file that has its key is still the same.
  *
  * Of half the descriptors that the process may open (RLIMIT_NOFILE) inodes become cold. Where the
  * store has no handles, or the daemon may not open them, all stay warm, up to three quarters: then
@@ -20,7 +20,8 @@
  * opening those that are. What is forgotten or becomes cold is closed by threads of its own
  * (ops/closer.h).
  *
- * All counts change under the table's lock alone; no system call is made under it.
+ * All counts change under the table's lock, but for loans that are returned; no system call is made
+ * under it.
  */
 #pragma once
 

@@ -109,7 +109,7 @@ static QosInode *identify_locked(QosInodes *inodes, const QosInodeKey *key, int 
 
 static gboolean is_full_locked(QosInodes *inodes)
 {
-    return inodes->open_count >= inodes->bound && g_queue_is_empty(&inodes->idle);
+    return inodes->open_count >= inodes->bound && g_queue_is_empty(&inodes->clock);
 }
 
 int qos_inodes_find_room(QosInodes *inodes)
@@ -152,7 +152,7 @@ static int count_lookup(QosInodes *inodes, int fd, const QosFacts *facts,
     }
     inode->lookups++;
     if (ret_loan != NULL) {
-        inode->loans++;
+        qos_inode_lend_locked(inode);
         *ret_loan = (QosLoan){.inodes = inodes, .inode = inode, .fd = inode->fd};
     }
     qos_inode_settle_locked(inodes, inode);

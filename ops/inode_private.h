@@ -35,10 +35,19 @@ typedef enum {
     QOS_PAGES_STAY,
 } QosRefill;
 
+/* What QosInode.use is made of. */
+enum {
+    QOS_USE_RECENT = 1, /* it was borrowed since the hand of the clock came by */
+    QOS_USE_SETTLE = 2, /* who returns the last loan settles it: the kernel does not know it, or it
+                           has a descriptor and is not on the clock */
+    QOS_USE_LOAN = 4,   /* each loan */
+};
+
 /* There may be millions: the order leaves no gaps. */
 struct QosInode {
     guint64 id; /* first: the index by id holds these */
     QosInodeKey key;
+    guint use;        /* atomic; all but the return of a loan changes it under the table's lock */
     gint filling;     /* atomic: see qos_loan_fill() */
     gint filled_era;  /* atomic: of the oldest pages that the kernel may have; 0: it has none */
     gint refill;      /* atomic: QosRefill */
@@ -47,14 +56,13 @@ struct QosInode {
     guint is_mount_root : 1; /* never changes, like the next */
     guint is_directory : 1;
     guint keeps_fd : 1; /* it has no handle */
-    guint is_idle : 1;
+    guint is_on_clock : 1;
     guint has_pages : 1;
     guint is_on_its_way : 1; /* see qos_loan_note_sent() */
     guint64 lookups;
-    guint loans;
     int fd;                /* O_PATH, or -1: cold */
     QosFileHandle *handle; /* NULL until it is first needed; stays then */
-    GList idle;            /* in the table's list while `is_idle` */
+    GList clock;           /* in the table's while `is_on_clock` */
     QosStamp stamp;
 };
 
@@ -64,7 +72,7 @@ struct QosInodes {
     GHashTable *by_key; /* a set of QosInode.key */
     fuse_ino_t next_id;
     guint forgotten; /* since memory was given back */
-    GQueue idle;
+    GQueue clock;    /* of QosInode; its hand is at the tail */
     guint open_count;
     gint64 explained; /* monotonic us: when the log last told of a shortage */
     GArray *devices;  /* of dev_t: those other than the root's, in the order they were seen */
@@ -92,10 +100,12 @@ QosInode *qos_inode_by_id_locked(QosInodes *inodes, fuse_ino_t id);
 QosInode *qos_inode_by_key_locked(QosInodes *inodes, const QosInodeKey *key);
 /* Takes `fd`. Counts no look-up yet. */
 QosInode *qos_inode_add_locked(QosInodes *inodes, fuse_ino_t id, const QosFacts *facts, int fd);
+/* One loan more. */
+void qos_inode_lend_locked(QosInode *inode);
 /* Its key has become another file's. */
 void qos_inode_detach_key_locked(QosInodes *inodes, QosInode *inode);
-/* Files an inode whose counts have changed: into the list of the idle, or out of the table. Returns
- * it in the latter case, to be freed. */
+/* Files an inode whose counts have changed: onto the clock, or out of the table. Returns it in the
+ * latter case, to be freed. */
 QosInode *qos_inode_settle_locked(QosInodes *inodes, QosInode *inode);
 /* Closes descriptors until they are no more than they may be, as far as there are any to close. */
 void qos_inodes_close_surplus(QosInodes *inodes);
