@@ -4,25 +4,37 @@
 #include "ops/caller.h"
 
 #include <pthread.h>
+#include <time.h>
 
 #define CUT_LOG_MAX 256 /* long ids that are logged */
+#define FRONT       64  /* places */
 
 typedef struct {
     GList link;        /* in `recent` */
     QosCaller *caller; /* a reference; its tid is the key */
-    QosTime read;      /* when /proc was read */
-    gboolean is_named; /* its job was asked for then */
 } Entry;
 
 struct QosCallers {
     QosGate *gate;
-    gboolean has_proc;    /* /proc shows the processes by the pids that requests have */
-    pthread_mutex_t lock; /* of all below */
-    GHashTable *entries;  /* TID -> Entry, owned */
-    GQueue recent;        /* of Entry, the most recently used first */
-    QosJobNaming *naming; /* a reference */
-    GHashTable *cut_ids;  /* that were logged */
+    gboolean has_proc;       /* /proc shows the processes by the pids that requests have */
+    QosCaller *front[FRONT]; /* atomic; references; NULL: none, or being looked at */
+    guint naming_number;     /* atomic; of `naming`, changes with it */
+    pthread_mutex_t lock;    /* of all below */
+    GHashTable *entries;     /* TID -> Entry, owned */
+    GQueue recent;           /* of Entry, the one that was read last first */
+    QosTime swept;           /* when what stands in front was last looked through */
+    QosJobNaming *naming;    /* a reference */
+    GHashTable *cut_ids;     /* that were logged */
 };
+
+/* For what need not be told closer than by a tick: half the price of qos_gate_now(). */
+static QosTime rough_now(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    return now.tv_sec * QOS_SECOND + now.tv_nsec;
+}
 
 /* --- naming the job --- */
 
@@ -108,6 +120,8 @@ void qos_callers_free(QosCallers *callers)
 {
     if (!callers)
         return;
+    for (guint i = 0; i < FRONT; i++)
+        qos_caller_unref(callers->front[i]);
     g_hash_table_unref(callers->entries);
     g_hash_table_unref(callers->cut_ids);
     qos_job_naming_unref(callers->naming);
@@ -115,56 +129,110 @@ void qos_callers_free(QosCallers *callers)
     g_free(callers);
 }
 
+static gboolean is_fresh(QosCallers *callers, const QosCaller *caller,
+                         const struct fuse_ctx *context, gboolean needs_job, QosTime now)
+{
+    return now - caller->read < QOS_CALLER_FRESH && caller->uid == context->uid &&
+           caller->gid == context->gid && (caller->is_named || !needs_job) &&
+           caller->naming == (guint)g_atomic_int_get(&callers->naming_number);
+}
+
+/* --- the front --- */
+
+static QosCaller **place_of(QosCallers *callers, pid_t tid)
+{
+    return &callers->front[(guint)tid % FRONT];
+}
+
+/* Takes `caller` (NULL: none) and frees who stood there. */
+static void put_in_front(QosCaller **place, QosCaller *caller)
+{
+    qos_caller_unref(__atomic_exchange_n(place, caller, __ATOMIC_ACQ_REL));
+}
+
+/* Who stands there and may answer, a new reference, or NULL. */
+static QosCaller *look_in_front(QosCallers *callers, const struct fuse_ctx *context,
+                                gboolean needs_job, QosTime now)
+{
+    QosCaller **place = place_of(callers, context->pid);
+    QosCaller *caller = __atomic_exchange_n(place, NULL, __ATOMIC_ACQ_REL), *nobody = NULL;
+
+    if (caller == NULL)
+        return NULL;
+    if (caller->tid != context->pid || !is_fresh(callers, caller, context, needs_job, now)) {
+        qos_caller_unref(caller); /* the table knows better */
+        return NULL;
+    }
+    qos_caller_ref(caller);
+    if (!__atomic_compare_exchange_n(place, &nobody, caller, FALSE, __ATOMIC_ACQ_REL,
+                                     __ATOMIC_RELAXED))
+        qos_caller_unref(caller);
+    return caller;
+}
+
+/* --- the table --- */
+
 static void drop_locked(QosCallers *callers, Entry *entry)
 {
     g_queue_unlink(&callers->recent, &entry->link);
     g_hash_table_remove(callers->entries, GINT_TO_POINTER(entry->caller->tid));
 }
 
-/* Puts in what was read at `now`, unless jobs are named in another way meanwhile. */
-static void store(QosCallers *callers, const QosJobNaming *naming, QosCaller *caller,
-                  gboolean is_named, QosTime now)
+/* Those who were not read again for long, or are too many. */
+static void drop_old_locked(QosCallers *callers, QosTime now)
 {
-    Entry *entry, *oldest;
+    Entry *oldest;
+
+    while (oldest = g_queue_peek_tail(&callers->recent),
+           oldest != NULL && (callers->recent.length > QOS_CALLER_CACHE_MAX ||
+                              now - oldest->caller->read > QOS_CALLER_IDLE))
+        drop_locked(callers, oldest);
+    if (now - callers->swept < QOS_CALLER_IDLE)
+        return;
+    callers->swept = now;
+    for (guint i = 0; i < FRONT; i++)
+        put_in_front(&callers->front[i], NULL);
+}
+
+/* Puts in who was read just now, unless jobs are named in another way meanwhile. */
+static void store(QosCallers *callers, const QosJobNaming *naming, QosCaller *caller)
+{
+    Entry *entry;
 
     pthread_mutex_lock(&callers->lock);
+    caller->naming = callers->naming_number;
     if (naming == callers->naming) {
         entry = g_hash_table_lookup(callers->entries, GINT_TO_POINTER(caller->tid));
         if (entry)
             drop_locked(callers, entry);
         entry = g_new0(Entry, 1);
-        *entry = (Entry){.caller = qos_caller_ref(caller), .read = now, .is_named = is_named};
-        entry->link.data = entry;
+        *entry = (Entry){.caller = qos_caller_ref(caller), .link.data = entry};
         g_hash_table_insert(callers->entries, GINT_TO_POINTER(caller->tid), entry);
         g_queue_push_head_link(&callers->recent, &entry->link);
-        while (oldest = g_queue_peek_tail(&callers->recent),
-               callers->recent.length > QOS_CALLER_CACHE_MAX ||
-                   now - oldest->read > QOS_CALLER_IDLE)
-            drop_locked(callers, oldest);
+        drop_old_locked(callers, caller->read);
     }
     pthread_mutex_unlock(&callers->lock);
 }
 
 /* What is cached, a new reference, or NULL. *ret_fresh: it may answer. */
 static QosCaller *look_up(QosCallers *callers, const struct fuse_ctx *context, gboolean needs_job,
-                          QosTime now, gboolean *ret_fresh)
+                          gboolean *ret_fresh)
 {
-    QosCaller *caller = NULL;
-    Entry *entry;
+    QosTime now = rough_now();
+    QosCaller *caller = look_in_front(callers, context, needs_job, now);
+    const Entry *entry;
 
-    *ret_fresh = FALSE;
+    *ret_fresh = caller != NULL;
+    if (caller != NULL)
+        return caller;
     pthread_mutex_lock(&callers->lock);
     entry = g_hash_table_lookup(callers->entries, GINT_TO_POINTER(context->pid));
-    if (entry) {
+    if (entry)
         caller = qos_caller_ref(entry->caller);
-        *ret_fresh = now - entry->read < QOS_CALLER_FRESH && caller->uid == context->uid &&
-                     caller->gid == context->gid && (entry->is_named || !needs_job);
-        if (entry->link.prev) {
-            g_queue_unlink(&callers->recent, &entry->link);
-            g_queue_push_head_link(&callers->recent, &entry->link);
-        }
-    }
     pthread_mutex_unlock(&callers->lock);
+    *ret_fresh = caller && is_fresh(callers, caller, context, needs_job, now);
+    if (*ret_fresh)
+        put_in_front(place_of(callers, context->pid), qos_caller_ref(caller));
     return caller;
 }
 
@@ -195,15 +263,17 @@ static QosCaller *name_caller(QosCallers *callers, QosJobNaming *naming,
     QosJob *job = find_job(callers, naming, context, facts, known, how);
     QosCaller *caller = make_caller(context, facts, job);
 
+    caller->read = rough_now();
+    caller->is_named = how != NOT_NOW;
     if (context->pid != 0)
-        store(callers, naming, caller, how != NOT_NOW, qos_gate_now());
+        store(callers, naming, caller);
     return caller;
 }
 
 QosCaller *qos_callers_find(QosCallers *callers, const struct fuse_ctx *context, gboolean needs_job)
 {
     gboolean fresh, is_visible = context->pid != 0 && callers->has_proc;
-    QosCaller *known = look_up(callers, context, needs_job, qos_gate_now(), &fresh);
+    QosCaller *known = look_up(callers, context, needs_job, &fresh);
     QosCaller *caller = NULL;
 
     if (fresh)
@@ -225,7 +295,7 @@ QosCaller *qos_callers_name(QosCallers *callers, const struct fuse_ctx *context,
                             QosJobNaming *naming, QosProcessFacts *facts)
 {
     gboolean fresh;
-    QosCaller *known = look_up(callers, context, TRUE, qos_gate_now(), &fresh);
+    QosCaller *known = look_up(callers, context, TRUE, &fresh);
     QosCaller *caller = name_caller(callers, naming, context, facts, known, BY_FACTS);
 
     qos_caller_unref(known);
@@ -235,7 +305,7 @@ QosCaller *qos_callers_name(QosCallers *callers, const struct fuse_ctx *context,
 QosCaller *qos_callers_guess(QosCallers *callers, const struct fuse_ctx *context)
 {
     gboolean fresh;
-    QosCaller *known = look_up(callers, context, TRUE, qos_gate_now(), &fresh);
+    QosCaller *known = look_up(callers, context, TRUE, &fresh);
 
     if (fresh)
         return known;
@@ -253,6 +323,7 @@ void qos_callers_set_naming(QosCallers *callers, QosJobNaming *naming)
     pthread_mutex_lock(&callers->lock);
     qos_job_naming_unref(callers->naming);
     callers->naming = qos_job_naming_ref(naming);
+    g_atomic_int_inc(&callers->naming_number);
     g_hash_table_remove_all(callers->entries);
     g_queue_init(&callers->recent);
     pthread_mutex_unlock(&callers->lock);

@@ -10,14 +10,19 @@
  * An exiting process has lost its environment before its files are closed: it keeps the job of its
  * last look-up, if the start time says that it is the same process.
  *
- * Bounded: QOS_CALLER_CACHE_MAX entries, the least recently used go first, and so do those that
- * were not used for QOS_CALLER_IDLE, which would keep their jobs from being dropped.
+ * Bounded: QOS_CALLER_CACHE_MAX entries, those that were read longest ago go first, and so do those
+ * that were not read again for QOS_CALLER_IDLE, which would keep their jobs from being dropped.
+ *
+ * Most requests are made by who made one just before. So a few of the last callers stand in front
+ * of the table, each in a place told by his TID: who looks takes him out and puts him back, both by
+ * an atomic exchange, and needs no lock. Who finds the place empty or taken looks into the table.
  *
  * To read the environment of a process may take for ever (ops/process.h), so it is never done by
  * the thread that has the request, but by the namers (ops/namers.h). Where it does not come, the
  * caller keeps the job that he had, or if he is new is named without it.
  *
- * Lock: `lock` in the cache; never held while /proc is read or the gate is asked for the job.
+ * Lock: `lock` in the cache, for all but the front; never held while /proc is read or the gate is
+ * asked for the job.
  */
 #pragma once
 

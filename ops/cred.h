@@ -25,6 +25,10 @@ typedef struct {
     gint group_count;
     gid_t *groups; /* owned */
     QosJob *job;   /* a reference */
+    /* The cache's own. */
+    QosTime read;      /* when /proc was read */
+    gboolean is_named; /* his job was asked for then ... */
+    guint naming;      /* ... by this naming: QosCallers.naming_number */
 } QosCaller;
 
 QosCaller *qos_caller_ref(QosCaller *caller);
