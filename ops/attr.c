@@ -21,11 +21,13 @@
 typedef struct {
     QosOp op;
     fuse_ino_t ino;
-    struct stat stat; /* setattr */
+    const struct stat *stat; /* setattr */
     int to_set;
     int mask; /* access, statx */
     int flags;
 } AttrOp;
+
+QOS_OP_IS_QUICK(AttrOp);
 
 static AttrOp *attr_op_new(fuse_req_t request, fuse_ino_t ino, QosOpcode opcode,
                            int (*run)(QosOp *op))
@@ -129,8 +131,8 @@ int qos_attr_kill_privileges(int fd)
 static int set_size(const AttrOp *attr, int path_fd, const char *path)
 {
     const QosHandle *handle = attr->op.handle;
-    int result = handle != NULL ? ftruncate(handle->fd, attr->stat.st_size)
-                                : truncate(path, attr->stat.st_size);
+    int result = handle != NULL ? ftruncate(handle->fd, attr->stat->st_size)
+                                : truncate(path, attr->stat->st_size);
 
     if (result != 0)
         return -errno;
@@ -152,8 +154,10 @@ static struct timespec time_to_set(int to_set, int set, int now, struct timespec
 static int set_times(const AttrOp *attr, const char *path)
 {
     struct timespec times[2] = {
-        time_to_set(attr->to_set, FUSE_SET_ATTR_ATIME, FUSE_SET_ATTR_ATIME_NOW, attr->stat.st_atim),
-        time_to_set(attr->to_set, FUSE_SET_ATTR_MTIME, FUSE_SET_ATTR_MTIME_NOW, attr->stat.st_mtim),
+        time_to_set(attr->to_set, FUSE_SET_ATTR_ATIME, FUSE_SET_ATTR_ATIME_NOW,
+                    attr->stat->st_atim),
+        time_to_set(attr->to_set, FUSE_SET_ATTR_MTIME, FUSE_SET_ATTR_MTIME_NOW,
+                    attr->stat->st_mtim),
     };
 
     return utimensat(AT_FDCWD, path, times, 0) == 0 ? 0 : -errno;
@@ -165,8 +169,8 @@ static int set_owner(const AttrOp *attr, int fd)
 {
     gboolean sets_uid = (attr->to_set & FUSE_SET_ATTR_UID) != 0;
     gboolean sets_gid = (attr->to_set & FUSE_SET_ATTR_GID) != 0;
-    uid_t uid = sets_uid ? attr->stat.st_uid : (uid_t)-1;
-    gid_t gid = sets_gid ? attr->stat.st_gid : (gid_t)-1;
+    uid_t uid = sets_uid ? attr->stat->st_uid : (uid_t)-1;
+    gid_t gid = sets_gid ? attr->stat->st_gid : (gid_t)-1;
 
     if (!sets_uid && !sets_gid && attr->to_set != 0)
         return 0;
@@ -189,7 +193,7 @@ static int run_setattr(QosOp *op)
     error = set_owner(attr, file.fd);
     if (error != 0)
         return error;
-    if ((to_set & FUSE_SET_ATTR_MODE) != 0 && chmod(path, attr->stat.st_mode & 07777) != 0)
+    if ((to_set & FUSE_SET_ATTR_MODE) != 0 && chmod(path, attr->stat->st_mode & 07777) != 0)
         return -errno;
     if ((to_set & FUSE_SET_ATTR_SIZE) != 0)
         error = set_size(attr, file.fd, path);
@@ -208,7 +212,7 @@ void qosfs_op_setattr(fuse_req_t request, fuse_ino_t ino, struct stat *stat, int
         return;
     }
     attr = attr_op_new(request, ino, QOS_OP_SETATTR, run_setattr);
-    attr->stat = *stat;
+    attr->stat = qos_op_memdup(&attr->op, stat, sizeof(*stat));
     attr->to_set = to_set;
     if (info != NULL)
         qos_op_use_handle(&attr->op, info);

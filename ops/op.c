@@ -18,17 +18,14 @@
 static void run_entries(QosEntry *entry);
 static void cancel(QosEntry *entry, int error);
 
-/* Room for the copies of most names behind the operation: one allocation instead of three. */
-#define COPIES_ROOM 80
-
 gpointer qos_op_new(fuse_req_t request, gsize size, QosOpcode opcode, int (*run)(QosOp *op))
 {
     /* The C library gives malloc() what it has at hand, and calloc() not. */
-    QosOp *op = g_malloc(size + COPIES_ROOM);
+    QosOp *op = g_malloc(size + QOS_OP_ROOM);
 
     memset(op, 0, size);
     op->room = (char *)op + size;
-    op->room_left = COPIES_ROOM;
+    op->room_left = QOS_OP_ROOM;
     op->entry.request.opcode = opcode;
     op->entry.run = run_entries;
     op->entry.cancelled = cancel;
