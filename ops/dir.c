@@ -232,11 +232,9 @@ static size_t add_entry(DirOp *read_op, char *buffer, size_t size, const struct 
 static ssize_t fill_entries(DirOp *read_op, QosDirStream *stream, char *buffer)
 {
     const struct dirent64 *entry = NULL;
-    struct stat directory;
+    const dev_t device = qos_loan_device(&read_op->op.handle->file);
     size_t used = 0;
 
-    if (fstat(stream->fd, &directory) != 0)
-        return -errno;
     for (;;) {
         int error = stream_peek(stream, &entry);
         size_t length;
@@ -246,8 +244,7 @@ static ssize_t fill_entries(DirOp *read_op, QosDirStream *stream, char *buffer)
         if (entry == NULL)
             return (ssize_t)used;
         if (!qos_control_is_name(read_op->ino, entry->d_name)) {
-            length =
-                add_entry(read_op, buffer + used, read_op->size - used, entry, directory.st_dev);
+            length = add_entry(read_op, buffer + used, read_op->size - used, entry, device);
             if (length == 0)
                 return (ssize_t)used;
             used += length;

@@ -320,6 +320,11 @@ void qos_loan_name(const QosLoan *loan, QosFileName *ret_name)
     ret_name->device = key->device != loan->inodes->root_device ? key->device : 0;
 }
 
+dev_t qos_loan_device(const QosLoan *loan)
+{
+    return loan->inode->key.device;
+}
+
 gboolean qos_inodes_is_directory(QosInodes *inodes, fuse_ino_t id)
 {
     guint64 key = id;

@@ -91,6 +91,8 @@ typedef struct {
 } QosFileName;
 
 void qos_loan_name(const QosLoan *loan, QosFileName *ret_name);
+/* The store's, of what is mounted where the file is. */
+dev_t qos_loan_device(const QosLoan *loan);
 /* Between mounts of a cluster a file goes by its number in the store. FALSE where it has none that
  * all know: it is unknown, or on another device than the root. *ret_may_cache: whether it is also
  * reached as the others reach it, and not through a mount of its own below SRC: only so is it
