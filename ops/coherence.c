@@ -11,6 +11,7 @@
 #include "ops/handle.h"
 #include "ops/inode.h"
 #include "ops/invalidator.h"
+#include "ops/lists.h"
 #include "ops/old_pages.h"
 
 /* An answer may be as late as that part of what is left of the lease before the kernel starts to
@@ -20,6 +21,7 @@
 struct QosCoherence {
     const QosFs *fs;
     QosPages *pages;
+    QosLists *lists;
     QosInvalidator *invalidator;
     QosClaims *claims;
 };
@@ -32,8 +34,9 @@ typedef struct {
     Need node, other; /* of op->node and op->other_node */
 } Needs;
 
-/* Of what is not here the kernel keeps nothing, and nothing is changed. OPEN and what is looked up
- * are tried for (qos_coherence_attr_timeout). */
+/* Of what is not here the kernel keeps nothing, and nothing is changed. OPEN and what is looked up,
+ * or listed, are tried for (qos_coherence_attr_timeout). A READDIR without attributes has no node.
+ */
 static const Needs needs_of_opcode[QOS_OP_COUNT] = {
     [QOS_OP_LOOKUP] = {READS, NOTHING},        [QOS_OP_GETATTR] = {READS, NOTHING},
     [QOS_OP_SETATTR] = {CHANGES, NOTHING},     [QOS_OP_MKNOD] = {CHANGES, NOTHING},
@@ -44,7 +47,7 @@ static const Needs needs_of_opcode[QOS_OP_COUNT] = {
     [QOS_OP_WRITE] = {CHANGES, NOTHING},       [QOS_OP_GETXATTR] = {READS, NOTHING},
     [QOS_OP_SETXATTR] = {CHANGES, NOTHING},    [QOS_OP_FALLOCATE] = {CHANGES, NOTHING},
     [QOS_OP_REMOVEXATTR] = {CHANGES, NOTHING}, [QOS_OP_COPY] = {CHANGES, NOTHING},
-    [QOS_OP_IOCTL] = {CHANGES, NOTHING},
+    [QOS_OP_IOCTL] = {CHANGES, NOTHING},       [QOS_OP_READDIR] = {READS, NOTHING},
 };
 
 static Needs needs_of(const QosOp *op)
@@ -72,10 +75,27 @@ static void add_node(const QosOp *op, fuse_ino_t node, Need need)
         qos_claim_add(op->claim, number, need == CHANGES);
 }
 
+/* What shows that lists have arrived (ops/lists.h). */
+static void note_lists(const QosOp *op)
+{
+    const QosCoherence *coherence = op->fs->coherence;
+    const QosOpcode opcode = op->entry.request.opcode;
+    gboolean was_late = FALSE;
+
+    if (opcode != QOS_OP_READ && opcode != QOS_OP_WRITE)
+        was_late = qos_lists_note_arrived(coherence->lists, fuse_req_ctx(op->fuse)->pid, NULL);
+    if (opcode == QOS_OP_READDIR || opcode == QOS_OP_CLOSEDIR)
+        was_late |= qos_lists_note_arrived(coherence->lists, g_atomic_int_get(&op->handle->reader),
+                                           op->handle);
+    if (was_late)
+        qos_invalidator_outdate_names(coherence->invalidator);
+}
+
 void qos_coherence_begin(QosOp *op)
 {
     if (op->fs->coherence == NULL)
         return;
+    note_lists(op);
     if (op->handle != NULL)
         qos_handle_note_use(op->handle);
     if (qos_op_locks_pages(op))
@@ -117,6 +137,8 @@ gboolean qos_coherence_settle(QosOp *op)
         return TRUE;
     if (!qos_claim_is_settling(op->claim) && qos_op_locks_pages(op))
         qos_old_pages_settle(op, op->fs->coherence->pages, qos_claim_is_whole(op->claim));
+    if (op->entry.request.opcode == QOS_OP_READDIR && !qos_claim_is_whole(op->claim))
+        qos_lists_note_late(op->fs->coherence->lists, op->node);
     return qos_claim_settle(op);
 }
 
@@ -232,6 +254,24 @@ double qos_coherence_entry_timeout(const QosOp *op)
     return qos_claim_holds(op->claim, number) ? seconds : 0;
 }
 
+gboolean qos_coherence_lists(QosOp *op)
+{
+    const pid_t reader = fuse_req_ctx(op->fuse)->pid;
+
+    /* Who is in another namespace cannot be told from others. */
+    if (reader == 0 || qos_coherence_entry_timeout(op) == 0)
+        return FALSE;
+    qos_lists_note_sent(op->fs->coherence->lists, reader, op->handle, op->node);
+    g_atomic_int_set(&op->handle->reader, reader);
+    return TRUE;
+}
+
+gboolean qos_coherence_tells(const QosOp *op, guint64 number, gboolean is_new)
+{
+    return !(is_new && qos_inodes_knows(op->fs->inodes, number)) &&
+           qos_claim_covers(op->claim, number);
+}
+
 gboolean qos_coherence_is_dropping(const QosFs *fs, fuse_ino_t ino)
 {
     return fs->coherence != NULL && qos_pages_are_old(fs->coherence->pages, ino);
@@ -251,9 +291,10 @@ QosCoherence *qos_coherence_new(const QosFs *fs)
 
     coherence->fs = fs;
     coherence->claims = qos_claims_new(fs->lockclient, fs->gate);
+    coherence->lists = qos_lists_new();
     coherence->pages = qos_pages_new(fs->session, fs->gate, fs->inodes);
     if (coherence->pages != NULL)
-        coherence->invalidator = qos_invalidator_new(fs, coherence->pages);
+        coherence->invalidator = qos_invalidator_new(fs, coherence->pages, coherence->lists);
     if (coherence->invalidator != NULL)
         return coherence;
     qos_coherence_free(coherence);
@@ -280,6 +321,7 @@ void qos_coherence_free(QosCoherence *coherence)
         return;
     qos_invalidator_free(coherence->invalidator);
     qos_pages_free(coherence->pages);
+    qos_lists_free(coherence->lists);
     qos_claims_free(coherence->claims);
     g_free(coherence);
 }

@@ -78,5 +78,11 @@ double qos_coherence_attr_timeout(QosOp *op, fuse_ino_t ino);
 double qos_coherence_entry_timeout(const QosOp *op);
 /* Whether the kernel may keep its pages of the file that is being opened. Likewise. */
 gboolean qos_coherence_opens(QosOp *op, fuse_ino_t ino, const QosLoan *file);
+/* A list of the names in the operation's directory is about to be made: whether the kernel may keep
+ * those whose files are covered. Likewise. */
+gboolean qos_coherence_lists(QosOp *op);
+/* Whether the list is to tell what it says of the inode `number` of the store; with `is_new` only
+ * where the kernel does not know it. Likewise. */
+gboolean qos_coherence_tells(const QosOp *op, guint64 number, gboolean is_new);
 /* Whether a READ that fills pages of the file must not wait: they are being dropped. */
 gboolean qos_coherence_is_dropping(const QosFs *fs, fuse_ino_t ino);

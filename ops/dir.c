@@ -15,6 +15,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "ops/coherence.h"
 #include "ops/control.h"
 #include "ops/handle.h"
 #include "ops/operations.h"
@@ -36,6 +37,7 @@ typedef struct {
     size_t size;
     off_t offset;
     gboolean plus;
+    gboolean keeps; /* with a lock server: the kernel may keep what the list tells */
 } DirOp;
 
 /* --- streams --- */
@@ -192,6 +194,18 @@ static struct stat stat_of_entry(QosOp *op, const struct dirent64 *entry, dev_t 
     };
 }
 
+/* Whether an entry comes with its attributes. The kernel forgets what it knew of one that does, and
+ * its ACLs: so with a lock server those come that it may keep, and of those that it knows just
+ * where it has asked for some since the last list. */
+static gboolean is_told(const DirOp *read_op, const struct dirent64 *entry)
+{
+    if (is_dot(entry->d_name))
+        return FALSE;
+    return read_op->op.fs->coherence == NULL ||
+           (read_op->keeps &&
+            qos_coherence_tells(&read_op->op, entry->d_ino, read_op->offset == 0));
+}
+
 /* Writes an entry with its attributes and counts its look-up. One that cannot be looked up (it has
  * gone meanwhile, or the directory may be read but not searched) is listed without. */
 static void add_entry_plus(DirOp *read_op, char *buffer, size_t size, const struct dirent64 *entry,
@@ -200,7 +214,7 @@ static void add_entry_plus(DirOp *read_op, char *buffer, size_t size, const stru
     QosOp *op = &read_op->op;
     struct fuse_entry_param param = {0};
 
-    if (is_dot(entry->d_name) ||
+    if (!is_told(read_op, entry) ||
         qos_inodes_lookup(op->fs->inodes, &op->handle->file, entry->d_name, &param) != 0)
         param = (struct fuse_entry_param){.attr = *stat};
     else
@@ -262,6 +276,7 @@ static int run_readdir(QosOp *op)
 
     if (stream == NULL)
         return -errno;
+    read_op->keeps = read_op->plus && op->fs->coherence != NULL && qos_coherence_lists(op);
     length = stream_seek(stream, read_op->offset);
     if (length == 0)
         length = fill_entries(read_op, stream, buffer);
@@ -288,6 +303,8 @@ static void submit_readdir(fuse_req_t request, fuse_ino_t ino, size_t size, off_
     read_op->size = size;
     read_op->offset = offset;
     read_op->plus = plus;
+    if (plus)
+        read_op->op.node = ino;
     qos_op_use_handle(&read_op->op, info);
     qos_op_lock_directory(&read_op->op, ino);
     qos_op_submit(&read_op->op);

@@ -37,6 +37,7 @@ typedef struct QosHandle {
     QosBackingOpen backing; /* files: how it joins the other opens of its file */
     QosOpenFile *open_file; /* files: shared with other jobs? */
     gint locking;           /* atomic; files: QosLocking */
+    gint reader;            /* atomic; directories: the thread that was sent a list last; 0: none */
     gint is_sent;           /* atomic; CREATE brought it with attributes, and it was not used yet */
     QosDirStream *stream;   /* atomic; directories: where the reading stands, NULL while in use */
 } QosHandle;

@@ -389,6 +389,17 @@ gboolean qos_inodes_is_known(QosInodes *inodes, fuse_ino_t id)
     return is_known;
 }
 
+gboolean qos_inodes_knows(QosInodes *inodes, guint64 number)
+{
+    const QosInodeKey key = {inodes->root_mount, inodes->root_device, number};
+
+    pthread_mutex_lock(&inodes->lock);
+    const QosInode *inode = qos_inode_by_key_locked(inodes, &key);
+    gboolean is_known = inode != NULL && inode->lookups > 0;
+    pthread_mutex_unlock(&inodes->lock);
+    return is_known;
+}
+
 gboolean qos_loan_note_sent(const QosLoan *loan)
 {
     pthread_mutex_lock(&loan->inodes->lock);

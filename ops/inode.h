@@ -112,6 +112,8 @@ typedef struct {
 void qos_inodes_list(QosInodes *inodes, guint64 first, guint64 last, GArray *known);
 /* TRUE while the kernel has, or is being told of, look-ups of it. */
 gboolean qos_inodes_is_known(QosInodes *inodes, fuse_ino_t id);
+/* The same of the inode `number` of the store (qos_inodes_number). */
+gboolean qos_inodes_knows(QosInodes *inodes, guint64 number);
 /* A CREATE is about to tell the kernel of the file, with attributes to keep. TRUE where the kernel
  * does not know it yet: then the file is on its way to it until something shows that it arrived. */
 gboolean qos_loan_note_sent(const QosLoan *loan);

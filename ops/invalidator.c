@@ -20,7 +20,8 @@
 #define AWAIT_MAX   QOS_SECOND
 #define AWAIT_FIRST (20 * QOS_MICROSECOND)
 #define AWAIT_LAST  QOS_MILLISECOND
-/* A new file that was sent to the kernel, and not used for so long, has arrived: it is open. */
+/* A new file that was sent to the kernel, and not used for so long, has arrived: it is open. A list
+ * of names, after which its reader has asked for nothing for so long, too. */
 #define AWAIT_USE (100 * QOS_MILLISECOND)
 /* FUSE 7.44, Linux 6.16. */
 #define EPOCH_MINOR 44
@@ -40,6 +41,7 @@ typedef struct {
 struct QosInvalidator {
     const QosFs *fs;
     QosPages *pages;
+    QosLists *lists;
     pthread_t thread;
     GArray *known; /* the thread's: QosKnownInode */
     gboolean has_epochs;
@@ -140,13 +142,14 @@ static QosTime tell_again_locked(QosInvalidator *invalidator)
 /* --- losses --- */
 
 /* FALSE: the kernel has yet to come to a reply that tells of it, and will believe that. */
-static gboolean tell_known(QosInvalidator *invalidator, fuse_ino_t ino)
+static gboolean tell_known(QosInvalidator *invalidator, const QosKnownInode *inode)
 {
     QosInodes *inodes = invalidator->fs->inodes;
 
-    if (qos_inodes_is_on_its_way(inodes, ino))
+    if (qos_inodes_is_on_its_way(inodes, inode->id) ||
+        (inode->is_directory && qos_lists_are_on_their_way(invalidator->lists, inode->id)))
         return FALSE;
-    return tell(invalidator, ino) || !qos_inodes_is_known(inodes, ino);
+    return tell(invalidator, inode->id) || !qos_inodes_is_known(inodes, inode->id);
 }
 
 static gboolean forget_inode(QosInvalidator *invalidator, const QosKnownInode *inode)
@@ -154,7 +157,16 @@ static gboolean forget_inode(QosInvalidator *invalidator, const QosKnownInode *i
     /* First: who is told to ask for the attributes again is to wait for them. */
     if (inode->has_pages)
         qos_pages_drop(invalidator->pages, inode->id);
-    return tell_known(invalidator, inode->id);
+    return tell_known(invalidator, inode);
+}
+
+/* It must have arrived by now. */
+static void end_way(QosInvalidator *invalidator, const QosKnownInode *inode)
+{
+    if (qos_inodes_end_way(invalidator->fs->inodes, inode->id))
+        doubt(invalidator, inode->id);
+    if (inode->is_directory)
+        qos_lists_note_late(invalidator->lists, inode->id);
 }
 
 /* Those of `known` that are left are on their way to the kernel in a reply, which it will believe
@@ -168,12 +180,11 @@ static void await_known(QosInvalidator *invalidator, GArray *known)
         g_usleep((gulong)(pause / QOS_MICROSECOND));
         pause = MIN(2 * pause, AWAIT_LAST);
         for (guint i = known->len; i > 0; i--) {
-            fuse_ino_t ino = g_array_index(known, QosKnownInode, i - 1).id;
+            const QosKnownInode *inode = &g_array_index(known, QosKnownInode, i - 1);
 
-            if (qos_gate_now() >= begun + AWAIT_USE &&
-                qos_inodes_end_way(invalidator->fs->inodes, ino))
-                doubt(invalidator, ino);
-            if (tell_known(invalidator, ino))
+            if (qos_gate_now() >= begun + AWAIT_USE)
+                end_way(invalidator, inode);
+            if (tell_known(invalidator, inode))
                 g_array_remove_index_fast(known, i - 1);
         }
     }
@@ -225,8 +236,8 @@ static void forget(QosInvalidator *invalidator, GArray *losses)
             g_array_remove_index_fast(invalidator->known, i - 1);
     }
     await_known(invalidator, invalidator->known);
-    if (has_names && invalidator->has_epochs)
-        fuse_lowlevel_notify_increment_epoch(invalidator->fs->session);
+    if (has_names)
+        qos_invalidator_outdate_names(invalidator);
     release(invalidator, losses);
 }
 
@@ -241,6 +252,12 @@ void qos_invalidator_forget(QosInvalidator *invalidator, const QosResource *reso
     g_array_append_val(invalidator->losses, loss);
     pthread_cond_signal(&invalidator->changed);
     pthread_mutex_unlock(&invalidator->lock);
+}
+
+void qos_invalidator_outdate_names(QosInvalidator *invalidator)
+{
+    if (invalidator->has_epochs)
+        fuse_lowlevel_notify_increment_epoch(invalidator->fs->session);
 }
 
 void qos_invalidator_meet_kernel(QosInvalidator *invalidator, guint minor)
@@ -303,13 +320,14 @@ static void clear(QosInvalidator *invalidator)
     g_free(invalidator);
 }
 
-QosInvalidator *qos_invalidator_new(const QosFs *fs, QosPages *pages)
+QosInvalidator *qos_invalidator_new(const QosFs *fs, QosPages *pages, QosLists *lists)
 {
     QosInvalidator *invalidator = g_new0(QosInvalidator, 1);
     pthread_condattr_t attributes;
 
     invalidator->fs = fs;
     invalidator->pages = pages;
+    invalidator->lists = lists;
     invalidator->known = g_array_new(FALSE, FALSE, sizeof(QosKnownInode));
     invalidator->losses = g_array_new(FALSE, FALSE, sizeof(Loss));
     invalidator->doubts = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, g_free);

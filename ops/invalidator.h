@@ -15,7 +15,8 @@
  * which takes a moment, as the operation that found it waits for no credit any more. Where that
  * takes too long, it is in doubt, and told again until the kernel knows it, by the thread, or by
  * the next operation on it. What CREATE brings is believed a little later than the inode is known:
- * there the release waits until the open file is used, 100 ms at most.
+ * there the release waits until the open file is used, 100 ms at most. So does that of a directory
+ * of which a list of names with attributes is on its way (ops/lists.h).
  *
  * Lock: `lock`; never held while the kernel is told, or the client called.
  */
@@ -23,12 +24,13 @@
 
 #include "fs/lockclient.h"
 #include "ops/fs.h"
+#include "ops/lists.h"
 #include "ops/pages.h"
 
 typedef struct QosInvalidator QosInvalidator;
 
-/* Starts its thread; NULL where that fails. */
-QosInvalidator *qos_invalidator_new(const QosFs *fs, QosPages *pages);
+/* All are borrowed. Starts its thread; NULL where that fails. */
+QosInvalidator *qos_invalidator_new(const QosFs *fs, QosPages *pages, QosLists *lists);
 /* Ends the thread: nothing is forgotten or released any more. NULL is allowed. */
 void qos_invalidator_stop(QosInvalidator *invalidator);
 /* Stopped. NULL is allowed. */
@@ -40,6 +42,8 @@ void qos_invalidator_forget(QosInvalidator *invalidator, const QosResource *reso
                             const QosCredit *credit, gboolean is_lost);
 /* An operation on `ino` has come: the kernel knows it. */
 void qos_invalidator_confirm(QosInvalidator *invalidator, fuse_ino_t ino);
+/* Outdates all names that the kernel has come to so far. Any thread. */
+void qos_invalidator_outdate_names(QosInvalidator *invalidator);
 /* The kernel speaks FUSE 7.`minor`; before the first request. */
 void qos_invalidator_meet_kernel(QosInvalidator *invalidator, guint minor);
 /* FALSE: the kernel (before Linux 6.16) forgets no names, so that it must not keep any. */

@@ -35,15 +35,6 @@ static const guint64 unwanted[] = {
     FUSE_CAP_POSIX_LOCKS, FUSE_CAP_FLOCK_LOCKS, FUSE_CAP_OVER_IO_URING,
 };
 
-/* A name that comes with a list is counted by the kernel from when it comes to it, not from when it
- * asked: it could keep none, and would look each up again at once, and with each list anew. */
-static void meet_with_server(QosCoherence *coherence, struct fuse_conn_info *connection)
-{
-    fuse_unset_feature_flag(connection, FUSE_CAP_READDIRPLUS);
-    fuse_unset_feature_flag(connection, FUSE_CAP_READDIRPLUS_AUTO);
-    qos_coherence_meet_kernel(coherence, connection->proto_minor);
-}
-
 static void init(void *user_data, struct fuse_conn_info *connection)
 {
     const QosFs *fs = user_data;
@@ -60,7 +51,7 @@ static void init(void *user_data, struct fuse_conn_info *connection)
     if (fs->config.cache != QOS_CACHE_NONE)
         fuse_set_feature_flag(connection, FUSE_CAP_CACHE_SYMLINKS);
     if (fs->coherence != NULL)
-        meet_with_server(fs->coherence, connection);
+        qos_coherence_meet_kernel(fs->coherence, connection->proto_minor);
     else if (fs->config.cache == QOS_CACHE_ALWAYS)
         fuse_unset_feature_flag(connection, FUSE_CAP_AUTO_INVAL_DATA);
     connection->max_write = MAX_WRITE;

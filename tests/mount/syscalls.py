@@ -51,6 +51,11 @@ def fchownat(folder, path, uid, gid, flags):
     check(_libc.fchownat(folder, os.fsencode(path), uid, gid, flags))
 
 
+def getdents(folder, buffer):
+    """getdents64(2) into a writable buffer: the bytes that came."""
+    return check(_libc.getdents64(folder, (ctypes.c_char * len(buffer)).from_buffer(buffer), len(buffer)))
+
+
 def sync_file_range(fd, offset, length, flags):
     check(_libc.sync_file_range(fd, ctypes.c_long(offset), ctypes.c_long(length), flags))
 
