@@ -7,25 +7,15 @@
 #include "fs/lockengine.h"
 
 #include "base/error.h"
+#include "fs/lockdrops.h"
+#include "fs/lockoutbox.h"
 #include "fs/lockpatience.h"
-#include "fs/lockyield.h"
 
 /* What a server counts for a credit, with its resource and one span. */
 #define CREDIT_BYTES    240
 #define SERVERS_SHIFT   8
 #define SHRINK_EVERY    QOS_SECOND
-#define EVICT_WHEN_FULL 32         /* credits, each time that the server has no room for another */
-#define UNSENT_MAX      (8u << 20) /* bytes: beyond it messages are left out, and repeated later */
-
-/* A drop that was told and not yet released. */
-typedef struct {
-    QosResource resource;
-    QosCredit credit;
-    QosCredit beside; /* given up too, unless it is used meanwhile (fs/lockyield.h) */
-    QosCredit again;  /* what else was wanted meanwhile */
-    gboolean is_shrink;
-    gboolean is_void; /* see fs/lockengine.h */
-} Drop;
+#define EVICT_WHEN_FULL 32 /* credits, each time that the server has no room for another */
 
 struct QosLockengine {
     QosOwnerId id;
@@ -37,14 +27,11 @@ struct QosLockengine {
     QosLockpatience patience;
     guint64 forgotten; /* resources so far: what was found before may be one of them */
     QosTime shrink_at;
-    GHashTable *drops; /* of Drop, by its resource */
-    GQueue events;     /* of QosLockevent */
-    GByteArray *bytes; /* NULL: none */
-    gsize batch;
-    gboolean is_connected, is_up;
-    guint64 session;            /* of the messages counted last, ... */
-    guint64 sent, heard;        /* ... up to these numbers */
-    QosLockclientStatus counts; /* credits and what follows it */
+    QosLockdrops drops;
+    GQueue events; /* of QosLockevent */
+    QosLockoutbox outbox;
+    gboolean is_up;
+    QosLockclientStatus counts; /* credits, hits, misses, refusals, evictions */
 };
 
 /* The resource that an entry is of. */
@@ -100,54 +87,17 @@ static QosLockevent *add_event(QosLockengine *engine, QosLockeventKind kind)
     return event;
 }
 
-static void free_drop(gpointer data)
-{
-    Drop *drop = data;
-    const QosResourceType *type = type_of(&drop->resource);
-
-    qos_credit_clear(type, &drop->credit);
-    qos_credit_clear(type, &drop->beside);
-    qos_credit_clear(type, &drop->again);
-    g_free(drop);
-}
-
-/* Of a group that another wants some of. */
-static QosCredit beside(QosLockengine *engine, const QosResource *resource, const QosCredit *credit)
-{
-    QosLockcacheEntry *entry = qos_owner_extra(engine->owner, resource);
-    if (entry == NULL)
-        return (QosCredit){0}; /* nothing is had of it any more */
-    QosCredit owned = qos_credit_owned(engine->owner, resource);
-    QosCredit more = qos_lockyield_beside(&owned, credit, entry->calls);
-    entry->calls += entry->calls < G_MAXUINT8;
-    qos_credit_clear(type_of(resource), &owned);
-    return more;
-}
-
 /* Tells to forget what stands against `credit`, now or after the drop under way. */
 static void begin_drop(QosLockengine *engine, const QosResource *resource, const QosCredit *credit,
                        gboolean is_shrink)
 {
-    const QosResourceType *type = type_of(resource);
-    Drop *drop = g_hash_table_lookup(engine->drops, resource);
+    QosCredit told;
 
-    if (drop != NULL && is_shrink)
+    if (!qos_lockdrops_begin(&engine->drops, engine->owner, resource, credit, is_shrink, &told))
         return;
-    if (drop != NULL) {
-        type->join(&drop->again, credit);
-        return;
-    }
-    drop = g_new0(Drop, 1);
-    drop->resource = *resource;
-    drop->credit = qos_credit_copy(type, credit);
-    drop->is_shrink = is_shrink;
-    if (type->widened && !is_shrink)
-        drop->beside = beside(engine, resource, credit);
-    g_hash_table_add(engine->drops, drop);
     QosLockevent *event = add_event(engine, QOS_LOCKEVENT_DROP);
     event->resource = *resource;
-    event->credit = qos_credit_copy(type, credit);
-    type->join(&event->credit, &drop->beside);
+    event->credit = told;
 }
 
 /* All of `owned`, as one would want it who is to change it. */
@@ -195,75 +145,13 @@ static guint drop_chosen(QosLockengine *engine, ChooseFunc choose, guint max, Qo
 
 /* --- what the owner hands out --- */
 
-static gboolean is_new(QosLockengine *engine, const QosCreditMessage *message, guint64 *last)
-{
-    if (message->session != engine->session) {
-        engine->session = message->session;
-        engine->sent = engine->heard = 0;
-    }
-    if (message->sequence <= *last)
-        return FALSE;
-    *last = message->sequence;
-    return TRUE;
-}
-
-static void count_sent(QosLockengine *engine, const QosCreditMessage *message)
-{
-    QosLockclientStatus *counts = &engine->counts;
-
-    if (!is_new(engine, message, &engine->sent))
-        return;
-    if (message->type == QOS_MESSAGE_ENQUEUE)
-        counts->enqueues++;
-    if (message->type == QOS_MESSAGE_CANCEL && message->request == 0) {
-        counts->cancels++;
-        counts->cancel_messages++;
-    }
-    if (message->more != NULL && message->type != QOS_MESSAGE_RECLAIM)
-        counts->cancels += message->more->len;
-}
-
-static void send(QosLockengine *engine, const QosCreditMessage *message)
-{
-    QosCreditMessage claims;
-
-    if (!engine->is_connected)
-        return;
-    if (message->type == QOS_MESSAGE_RECLAIM) {
-        claims = *message;
-        claims.stamp = engine->cache.signal; /* the server goes on from it */
-        message = &claims;
-    }
-    if (engine->bytes == NULL) {
-        engine->bytes = g_byte_array_new();
-        engine->batch = QOS_WIRE_NO_BATCH;
-    }
-    if (engine->bytes->len < UNSENT_MAX &&
-        qos_wire_put_credits(engine->bytes, &engine->batch, message))
-        count_sent(engine, message);
-}
-
-/* TRUE: a drop of the resource is void, if there is one. */
-static void void_drop(QosLockengine *engine, const QosResource *resource, const QosCredit *credit)
-{
-    Drop *drop = NULL;
-
-    if (g_hash_table_size(engine->drops) > 0)
-        drop = g_hash_table_lookup(engine->drops, resource);
-    if (drop == NULL)
-        return;
-    drop->is_void |= type_of(resource)->conflicts(credit, &drop->credit);
-    if (type_of(resource)->conflicts(credit, &drop->beside))
-        qos_credit_clear(type_of(resource), &drop->beside);
-}
-
 /* A hold was granted. */
 static void begin_use(QosLockengine *engine, const QosHold *hold, QosTime now)
 {
     gpointer extra = qos_hold_extra(hold);
 
     settle(engine, extra, now);
-    void_drop(engine, qos_extra_resource(extra), &hold->credit);
+    qos_lockdrops_note_use(&engine->drops, qos_extra_resource(extra), &hold->credit);
 }
 
 static void end_waiting(QosLockengine *engine, const QosOutput *output, QosTime now)
@@ -297,14 +185,10 @@ static void end_postponed(QosLockengine *engine, QosTime now)
 static void tell_lost(QosLockengine *engine, const QosOutput *output)
 {
     QosLockevent *event = add_event(engine, QOS_LOCKEVENT_LOST);
-    Drop *drop = g_hash_table_lookup(engine->drops, &output->resource);
 
     event->resource = output->resource;
     event->credit = qos_credit_copy(type_of(&output->resource), &output->credit);
-    if (drop == NULL)
-        return;
-    drop->is_void = TRUE;
-    qos_credit_clear(type_of(&output->resource), &drop->again);
+    qos_lockdrops_note_loss(&engine->drops, &output->resource);
 }
 
 /* It was told, and given up by the same release. */
@@ -330,7 +214,7 @@ static void take_outputs(QosLockengine *engine, QosTime now)
     while (qos_owner_output(engine->owner, &output)) {
         switch (output.kind) {
         case QOS_OUTPUT_SEND:
-            send(engine, output.message);
+            qos_lockoutbox_add(&engine->outbox, output.message, engine->cache.signal);
             break;
         case QOS_OUTPUT_DONE:
             end_waiting(engine, &output, now);
@@ -360,21 +244,15 @@ static void take_outputs(QosLockengine *engine, QosTime now)
 
 /* --- the engine --- */
 
-static guint hash_drop(gconstpointer drop)
-{
-    return qos_resource_hash(drop); /* its first member */
-}
-
 QosLockengine *qos_lockengine_new(QosOwnerId id, guint32 incarnation)
 {
     QosLockengine *engine = g_new0(QosLockengine, 1);
 
-    G_STATIC_ASSERT(G_STRUCT_OFFSET(Drop, resource) == 0);
     G_STATIC_ASSERT(QOS_LOCKENGINE_SERVERS == 1 << SERVERS_SHIFT);
     engine->id = id;
     engine->incarnation = incarnation;
     engine->shrink_at = QOS_NEVER;
-    engine->drops = g_hash_table_new_full(hash_drop, qos_resource_equal, NULL, free_drop);
+    qos_lockdrops_init(&engine->drops);
     qos_lockcache_init(&engine->cache);
     qos_lockpatience_init(&engine->patience);
     return engine;
@@ -389,9 +267,8 @@ void qos_lockengine_free(QosLockengine *engine)
     qos_owner_free(engine->owner);
     while (qos_lockengine_take_event(engine, &event))
         qos_credit_clear(type_of(&event.resource), &event.credit);
-    g_hash_table_unref(engine->drops);
-    if (engine->bytes != NULL)
-        g_byte_array_unref(engine->bytes);
+    qos_lockdrops_clear(&engine->drops);
+    qos_lockoutbox_close(&engine->outbox);
     g_free(engine);
 }
 
@@ -430,7 +307,7 @@ gboolean qos_lockengine_connected(QosLockengine *engine, const QosWireWelcome *w
         (engine->server.id != welcome->id || engine->server.group != welcome->group) &&
         !leave_server(engine, now, error))
         return FALSE;
-    engine->is_connected = TRUE;
+    qos_lockoutbox_open(&engine->outbox);
     engine->server = *welcome;
     if (engine->owner == NULL) {
         qos_owner_config_init(&config, engine->id, qos_lockengine_incarnation(engine));
@@ -451,18 +328,14 @@ gboolean qos_lockengine_connected(QosLockengine *engine, const QosWireWelcome *w
 
 void qos_lockengine_disconnected(QosLockengine *engine)
 {
-    engine->is_connected = FALSE;
-    if (engine->bytes != NULL)
-        g_byte_array_unref(engine->bytes);
-    engine->bytes = NULL;
+    qos_lockoutbox_close(&engine->outbox);
 }
 
 static void take_message(QosLockengine *engine, const QosCreditMessage *message, QosTime now)
 {
     if (message->stamp.sequence != 0)
         qos_lockcache_heed(&engine->cache, message->stamp);
-    if (message->type == QOS_MESSAGE_REVOKE && is_new(engine, message, &engine->heard))
-        engine->counts.revocations++;
+    qos_lockoutbox_note_heard(&engine->outbox, message);
     qos_owner_receive(engine->owner, engine->server.id, message, now);
     take_outputs(engine, now);
     if (message->type != QOS_MESSAGE_GRANT)
@@ -513,12 +386,12 @@ QosTime qos_lockengine_next(const QosLockengine *engine)
 
 GByteArray *qos_lockengine_take_bytes(QosLockengine *engine)
 {
-    return g_steal_pointer(&engine->bytes);
+    return qos_lockoutbox_take(&engine->outbox);
 }
 
 gboolean qos_lockengine_has_bytes(const QosLockengine *engine)
 {
-    return engine->bytes != NULL;
+    return engine->outbox.bytes != NULL;
 }
 
 gboolean qos_lockengine_take_event(QosLockengine *engine, QosLockevent *ret_event)
@@ -542,15 +415,6 @@ gboolean qos_lockengine_has_events(const QosLockengine *engine)
 }
 
 /* --- uses --- */
-
-/* It wants some of the group itself, and gives no more of it than it has to. */
-static void note_miss(QosLockengine *engine, const QosResource *resource)
-{
-    QosLockcacheEntry *entry = qos_owner_extra(engine->owner, resource);
-
-    if (entry != NULL)
-        entry->calls = 0;
-}
 
 /* Counts what became of a request, and does what goes with it. */
 static QosCreditVerdict began(QosLockengine *engine, QosCreditVerdict verdict,
@@ -580,7 +444,7 @@ QosCreditVerdict qos_lockengine_get(QosLockengine *engine, const QosResource *re
     const QosCreditVerdict verdict = began(
         engine, qos_credit_get(engine->owner, now, resource, want, flags, &use->hold), use, now);
     if (verdict == QOS_CREDIT_WAITING)
-        note_miss(engine, resource);
+        qos_lockdrops_note_miss(engine->owner, resource);
     return verdict;
 }
 
@@ -653,20 +517,14 @@ void qos_lockengine_release(QosLockengine *engine, const QosResource *resource,
                             const QosCredit *credit, QosTime now)
 {
     const QosResourceType *type = type_of(resource);
-    Drop *drop = g_hash_table_lookup(engine->drops, resource);
+    QosCredit again;
 
-    if (drop == NULL || engine->owner == NULL)
+    if (engine->owner == NULL ||
+        !qos_lockdrops_release(&engine->drops, engine->owner, resource, credit, now, &again))
         return;
-    g_assert(type->matches(&drop->credit, credit));
-    g_hash_table_steal(engine->drops, resource);
-    if (!drop->is_void && !qos_credit_is_empty(type, &drop->beside))
-        qos_credit_cancel(engine->owner, now, resource, &drop->beside, TRUE); /* goes before */
-    gboolean is_done = !drop->is_void && qos_credit_cancel(engine->owner, now, resource,
-                                                           &drop->credit, drop->is_shrink);
-    if (!qos_credit_is_empty(type, &drop->again) &&
-        !(is_done && type->matches(&drop->again, &drop->credit)))
-        begin_drop(engine, resource, &drop->again, FALSE);
-    free_drop(drop);
+    if (!qos_credit_is_empty(type, &again))
+        begin_drop(engine, resource, &again, FALSE);
+    qos_credit_clear(type, &again);
     gpointer extra = qos_owner_extra(engine->owner, resource);
     if (extra != NULL && ((QosLockcacheEntry *)extra)->bytes != 0)
         settle(engine, extra, now);
@@ -727,9 +585,9 @@ void qos_lockengine_status(const QosLockengine *engine, QosLockclientStatus *sta
     status->hits = engine->counts.hits;
     status->misses = engine->counts.misses;
     status->refusals = engine->counts.refusals;
-    status->enqueues = engine->counts.enqueues;
-    status->cancels = engine->counts.cancels;
-    status->cancel_messages = engine->counts.cancel_messages;
-    status->revocations = engine->counts.revocations;
+    status->enqueues = engine->outbox.enqueues;
+    status->cancels = engine->outbox.cancels;
+    status->cancel_messages = engine->outbox.cancel_messages;
+    status->revocations = engine->outbox.revocations;
     status->evictions = engine->counts.evictions;
 }

@@ -1,0 +1,34 @@
+/*
+ * What a mount has to say to the server: messages, collected as frames until somebody sends them.
+ * And how much the two have said to one another.
+ *
+ * What is repeated, because no answer came, counts once. Pure; the caller locks.
+ */
+#pragma once
+
+#include "core/wire.h"
+
+/* Embedded; zeroed at first. */
+typedef struct {
+    gboolean is_open;        /* there is a connection */
+    GByteArray *bytes;       /* NULL: none */
+    gsize batch;             /* the frame that takes messages, see qos_wire_put_credits() */
+    guint64 session;         /* of the messages counted last, ... */
+    guint64 sent, heard;     /* ... up to these numbers */
+    guint64 enqueues;        /* messages */
+    guint64 cancels;         /* credits given back, in whatever message */
+    guint64 cancel_messages; /* messages for nothing but cancels */
+    guint64 revocations;     /* messages of the server */
+} QosLockoutbox;
+
+/* From now on there is somebody to send to. */
+void qos_lockoutbox_open(QosLockoutbox *outbox);
+/* Nobody: what is there goes, and so does what is added. It is repeated on the next connection. */
+void qos_lockoutbox_close(QosLockoutbox *outbox);
+/* `heard` is the last signal of a server, which one that restarts goes on from: claims tell it. */
+void qos_lockoutbox_add(QosLockoutbox *outbox, const QosCreditMessage *message,
+                        QosPoolSignal heard);
+/* Frames, or NULL; free with g_byte_array_unref(). */
+GByteArray *qos_lockoutbox_take(QosLockoutbox *outbox);
+/* The server has said this. */
+void qos_lockoutbox_note_heard(QosLockoutbox *outbox, const QosCreditMessage *message);
