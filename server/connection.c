@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 
 #include "base/units.h"
+#include "net/input.h"
 
 #define READ_SIZE 65536 /* bytes in one turn */
 #define SLICE     256   /* messages in one turn */
@@ -334,6 +335,7 @@ static gboolean do_work(gpointer data)
         source_clear(&connection->work);
         go_on(connection);
     }
+    connection->user.has_turned(connection->user.arg);
     qos_connection_unref(connection);
     return G_SOURCE_CONTINUE;
 }
@@ -354,6 +356,7 @@ static gboolean be_readable(GObject *stream G_GNUC_UNUSED, gpointer data)
             connection->work = source_start(g_idle_source_new(), do_work, connection);
             g_source_set_priority(connection->work, G_PRIORITY_DEFAULT);
         }
+        connection->user.has_turned(connection->user.arg);
     } else if (length == 0 ||
                (length < 0 && !g_error_matches(error, G_IO_ERROR, G_IO_ERROR_WOULD_BLOCK))) {
         qos_connection_close(connection, 0, NULL);
@@ -367,7 +370,7 @@ static void go_on(QosConnection *connection)
 {
     if (connection->readable == NULL)
         connection->readable =
-            source_start(g_pollable_input_stream_create_source(connection->input, NULL),
+            source_start(qos_input_source_new(connection->stream, connection->socket),
                          G_SOURCE_FUNC(be_readable), connection);
 }
 

@@ -35,8 +35,10 @@ typedef struct {
     /* In the order in which they came. */
     void (*received)(QosConnection *connection, const QosCreditMessage *messages, guint count,
                      gpointer arg);
-    /* There is output: qos_connection_flush() is to be called soon. */
+    /* There is output: qos_connection_flush() is to be called before the loop waits. */
     void (*has_output)(QosConnection *connection, gpointer arg);
+    /* A turn's input has been worked on: what it brought may go out, to whomever. */
+    void (*has_turned)(gpointer arg);
     /* It is no client's any more: refused, or closed. Once. `reason` is why, NULL where the peer
      * just went; `code` is what kind of reason, else 0. */
     void (*ended)(QosConnection *connection, QosWireRefusal code, const char *reason, gpointer arg);

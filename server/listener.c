@@ -55,40 +55,53 @@ static QosTime now_of(void)
 
 /* --- output --- */
 
-static gboolean flush(gpointer data)
+/* After a peer's turn: so its messages to each other peer are one write. */
+static void flush(gpointer arg)
 {
-    QosListener *listener = data;
-    g_autoptr(GPtrArray) due = g_steal_pointer(&listener->due);
+    QosListener *listener = arg;
 
-    listener->due = g_ptr_array_new_with_free_func((GDestroyNotify)qos_connection_unref);
-    g_source_set_ready_time(listener->flusher, -1);
-    for (guint i = 0; i < due->len; i++)
-        qos_connection_flush(due->pdata[i]);
-    return G_SOURCE_CONTINUE;
+    while (listener->due->len > 0) {
+        g_autoptr(GPtrArray) due = g_steal_pointer(&listener->due);
+        listener->due = g_ptr_array_new_with_free_func((GDestroyNotify)qos_connection_unref);
+        for (guint i = 0; i < due->len; i++)
+            qos_connection_flush(due->pdata[i]);
+    }
 }
 
 static void has_output(QosConnection *connection, gpointer arg)
 {
     QosListener *listener = arg;
 
-    if (listener->due->len == 0)
-        g_source_set_ready_time(listener->flusher, 0);
     g_ptr_array_add(listener->due, qos_connection_ref(connection));
 }
 
-static gboolean dispatch(GSource *source G_GNUC_UNUSED, GSourceFunc function, gpointer data)
+typedef struct {
+    GSource source;
+    QosListener *listener;
+} Flusher;
+
+static gboolean has_due(GSource *source, gint *timeout)
 {
-    return function(data);
+    *timeout = -1;
+    return ((Flusher *)source)->listener->due->len > 0;
 }
 
-/* Before any input of the next turn: so a turn's messages to a peer are one write. */
+static gboolean flush_rest(GSource *source, GSourceFunc function G_GNUC_UNUSED,
+                           gpointer data G_GNUC_UNUSED)
+{
+    flush(((Flusher *)source)->listener);
+    return G_SOURCE_CONTINUE;
+}
+
+/* What else there is, of the owner's timer, the database, the administrator: before the loop waits,
+ * and before any other input. It is looked for, as to be told would wake the loop each time. */
 static void start_flusher(QosListener *listener)
 {
-    static GSourceFuncs functions = {.dispatch = dispatch};
+    static GSourceFuncs functions = {.prepare = has_due, .dispatch = flush_rest};
 
-    listener->flusher = g_source_new(&functions, sizeof(GSource));
+    listener->flusher = g_source_new(&functions, sizeof(Flusher));
+    ((Flusher *)listener->flusher)->listener = listener;
     g_source_set_priority(listener->flusher, G_PRIORITY_HIGH);
-    g_source_set_callback(listener->flusher, flush, listener, NULL);
     g_source_attach(listener->flusher, NULL);
 }
 
@@ -194,6 +207,7 @@ static void add_connection(QosListener *listener, GSocket *socket, const QosHand
                                     .hello = hello,
                                     .received = received,
                                     .has_output = has_output,
+                                    .has_turned = flush,
                                     .ended = ended,
                                     .closed = closed,
                                     .gone = gone};
@@ -425,11 +439,11 @@ void qos_listener_free(QosListener *listener)
     while (g_hash_table_iter_init(&iter, listener->connections),
            g_hash_table_iter_next(&iter, &connection, NULL))
         qos_connection_close(connection, 0, NULL);
+    g_source_destroy(listener->flusher);
+    g_source_unref(listener->flusher);
     g_ptr_array_unref(listener->due);
     while (listener->living > 0) /* a handshake, in a thread, that hears of its end */
         g_main_context_iteration(NULL, TRUE);
-    g_source_destroy(listener->flusher);
-    g_source_unref(listener->flusher);
     g_hash_table_unref(listener->connections);
     g_hash_table_unref(listener->clients);
     qos_handshake_free(listener->tls);
