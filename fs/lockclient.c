@@ -1,10 +1,13 @@
 /*
  * The engine (fs/lockengine.h) and the link (fs/locklink.h), put together: a mutex, and a thread.
  *
- * Whoever calls a function of fs/lockclient.h does what the engine decides at once, under `lock`.
- * What is to be sent or told goes to the thread: it is woken if there is something, or if the
- * engine wants to be asked earlier than the timer that is set. The timer is one of CLOCK_BOOTTIME,
- * as all times here: it is due at once when a machine wakes up that slept beyond it.
+ * Whoever calls a function of fs/lockclient.h does what the engine decides at once, under `lock`,
+ * and sends what there is to send, after it. What is to be told goes to the thread, which is woken
+ * for it, for what the socket has no room for, and if the engine wants to be asked earlier than the
+ * timer that is set. As long as the thread is awake all is left to it: it sends what has gathered
+ * at once, and tells, before it sleeps. So an answer is told by the thread that has read it, and a
+ * lone request wakes nobody here. The timer is one of CLOCK_BOOTTIME, as all times here: it is due
+ * at once when a machine wakes up that slept beyond it.
  */
 #include "fs/lockclient.h"
 
@@ -35,7 +38,6 @@ struct QosLockclient {
     QosLockclientConfig config; /* strings owned */
     GMainContext *context;      /* the thread's */
     QosLocklink *link;          /* the thread's */
-    GSource *work;              /* runs on_work() in the thread */
     int timer;                  /* a timerfd */
     QosTime set;                /* the thread's: for when the timer is */
     QosPressure *pressure;      /* the thread's */
@@ -48,7 +50,8 @@ struct QosLockclient {
 
     pthread_mutex_t lock; /* the rest */
     QosLockengine *engine;
-    QosTime armed; /* for when the timer is, or will be soon */
+    QosTime armed;     /* for when the timer is, or will be soon */
+    gboolean is_awake; /* the thread: it looks at all of the engine before it sleeps */
     gboolean is_open, is_refused;
     char reason[256]; /* of the last failure; "": none since it was open */
     guint64 opened;   /* how often */
@@ -67,15 +70,9 @@ static void lock(QosLockclient *client)
     pthread_mutex_lock(&client->lock);
 }
 
-/* Publishes what is read without the lock, and wakes the thread if there is something for it: where
- * the engine was changed. */
-static void unlock(QosLockclient *client)
+/* Publishes what is read without the lock: where the engine was changed, by the thread. */
+static void publish_and_unlock(QosLockclient *client)
 {
-    QosTime next = qos_lockengine_next(client->engine);
-    gboolean has_work = next < client->armed || qos_lockengine_has_bytes(client->engine) ||
-                        qos_lockengine_has_events(client->engine);
-
-    client->armed = MIN(client->armed, next);
     atomic_store_explicit(&client->losses, (guint)qos_lockengine_losses(client->engine),
                           memory_order_relaxed);
     atomic_store_explicit(&client->until, qos_lockengine_until(client->engine),
@@ -83,8 +80,24 @@ static void unlock(QosLockclient *client)
     atomic_store_explicit(&client->group, qos_lockengine_group(client->engine),
                           memory_order_relaxed);
     pthread_mutex_unlock(&client->lock);
-    if (has_work)
-        g_source_set_ready_time(client->work, 0);
+}
+
+/* The same by any thread: sends what there is, and leaves the rest to the thread. */
+static void unlock(QosLockclient *client)
+{
+    const QosTime next = qos_lockengine_next(client->engine);
+    gboolean wakes = FALSE, sends = FALSE;
+
+    if (!client->is_awake) {
+        wakes = next < client->armed || qos_lockengine_has_events(client->engine);
+        sends = qos_lockengine_has_bytes(client->engine);
+        client->is_awake = wakes;
+    }
+    publish_and_unlock(client);
+    if (sends)
+        wakes |= !qos_locklink_try_send(client->link);
+    if (wakes)
+        g_main_context_wakeup(client->context);
 }
 
 /* --- the thread --- */
@@ -99,7 +112,7 @@ static void hello(QosWireHello *ret_hello, gpointer arg)
     g_strlcpy(ret_hello->name, client->config.name, sizeof(ret_hello->name));
     lock(client);
     ret_hello->incarnation = qos_lockengine_incarnation(client->engine);
-    unlock(client);
+    publish_and_unlock(client);
 }
 
 static gboolean welcomed(const QosWireWelcome *welcome, gpointer arg, GError **error)
@@ -114,7 +127,7 @@ static gboolean welcomed(const QosWireWelcome *welcome, gpointer arg, GError **e
         client->reason[0] = '\0';
         client->opened++;
     }
-    unlock(client);
+    publish_and_unlock(client);
     if (is_open)
         g_info("lock server %s: connected", client->config.server);
     return is_open;
@@ -126,7 +139,7 @@ static gboolean received(const guint8 *payload, gsize length, gpointer arg)
 
     lock(client);
     gboolean is_good = qos_lockengine_receive(client->engine, payload, length, now_of());
-    unlock(client);
+    publish_and_unlock(client);
     return is_good;
 }
 
@@ -150,7 +163,7 @@ static void failed(const char *reason, gboolean is_refused, gpointer arg)
     client->is_refused = is_refused;
     gboolean is_news = strncmp(client->reason, reason, sizeof(client->reason) - 1) != 0;
     g_strlcpy(client->reason, reason, sizeof(client->reason));
-    unlock(client);
+    publish_and_unlock(client);
     if (is_news)
         g_warning("lock server %s: %s; it is tried again, and nothing is cached when the lease is "
                   "over",
@@ -188,17 +201,10 @@ static gboolean take_event(QosLockclient *client, QosLockevent *ret_event)
 
 /* One that is earlier than needed stays: nearly each message moves the time when it would be
  * repeated, and few are. */
-static void set_timer(QosLockclient *client)
+static void set_timer(QosLockclient *client, QosTime next)
 {
     struct itimerspec timer = {0};
 
-    lock(client);
-    QosTime next = qos_lockengine_next(client->engine);
-    gboolean is_early = client->set <= next && client->set > now_of();
-    client->armed = is_early ? client->set : next;
-    unlock(client);
-    if (is_early)
-        return;
     client->set = next;
     if (next != QOS_NEVER) { /* 0 would be none */
         timer.it_value.tv_sec = MAX(next, 1) / QOS_SECOND;
@@ -207,39 +213,50 @@ static void set_timer(QosLockclient *client)
     timerfd_settime(client->timer, TFD_TIMER_ABSTIME, &timer, NULL);
 }
 
-static void work(QosLockclient *client)
+/* TRUE: nothing is left to do before the timer, and others do what they have to themselves.
+ * `waits`: what is to be sent waits for the socket. */
+static gboolean try_sleep(QosLockclient *client, gboolean waits)
+{
+    const QosTime now = now_of();
+
+    lock(client);
+    const QosTime next = qos_lockengine_next(client->engine);
+    const gboolean is_set = client->set <= next && client->set > now;
+    client->is_awake = qos_lockengine_has_events(client->engine) || next <= now ||
+                       (qos_lockengine_has_bytes(client->engine) && !waits);
+    const gboolean sleeps = !client->is_awake;
+    client->armed = is_set ? client->set : next;
+    pthread_mutex_unlock(&client->lock);
+    if (!is_set)
+        set_timer(client, next);
+    return sleeps;
+}
+
+/* Does what there is to do. TRUE: the thread may sleep. */
+static gboolean work(QosLockclient *client)
 {
     QosLockevent event;
 
     lock(client);
+    client->is_awake = TRUE;
     if (now_of() >= qos_lockengine_next(client->engine))
         qos_lockengine_tick(client->engine, now_of());
-    unlock(client);
+    publish_and_unlock(client);
     /* Messages first: others wait for them. */
-    qos_locklink_send(client->link);
+    gboolean waits = !qos_locklink_send(client->link);
     while (take_event(client, &event)) {
         tell(client, &event);
         qos_credit_clear(qos_resource_type(event.resource.type), &event.credit);
     }
-    set_timer(client);
+    return try_sleep(client, waits);
 }
 
-static gboolean on_work(gpointer data)
-{
-    QosLockclient *client = data;
-
-    g_source_set_ready_time(client->work, -1);
-    if (!atomic_load(&client->ends))
-        work(client);
-    return G_SOURCE_CONTINUE;
-}
-
-static gboolean on_timer(int fd, GIOCondition condition G_GNUC_UNUSED, gpointer data)
+static gboolean on_timer(int fd, GIOCondition condition G_GNUC_UNUSED, gpointer data G_GNUC_UNUSED)
 {
     guint64 times;
 
-    if (read(fd, &times, sizeof(times)) > 0)
-        work(data);
+    /* Nothing, if it was set anew meanwhile. What it was due for, work() finds. */
+    G_GNUC_UNUSED gssize length = read(fd, &times, sizeof(times));
     return G_SOURCE_CONTINUE;
 }
 
@@ -249,28 +266,27 @@ static void pressed(gpointer arg)
     qos_lockclient_shrink(arg, PRESSED_PART);
 }
 
-static gboolean dispatch(GSource *source G_GNUC_UNUSED, GSourceFunc function, gpointer data)
-{
-    return function(data);
-}
-
 static void *run(void *data)
 {
     QosLockclient *client = data;
     GSource *timer = g_unix_fd_source_new(client->timer, G_IO_IN);
+    gboolean sleeps = FALSE;
 
     pthread_setname_np(pthread_self(), "lockclient");
     g_main_context_push_thread_default(client->context);
     g_source_set_callback(timer, G_SOURCE_FUNC(on_timer), client, NULL);
     g_source_attach(timer, client->context);
     qos_locklink_start(client->link);
-    while (!atomic_load(&client->ends))
-        g_main_context_iteration(client->context, TRUE);
+    while (!atomic_load(&client->ends)) {
+        g_main_context_iteration(client->context, sleeps);
+        sleeps = work(client);
+    }
     g_source_destroy(timer);
     g_source_unref(timer);
     lock(client);
+    client->is_awake = TRUE;
     qos_lockengine_leave(client->engine, now_of());
-    unlock(client);
+    publish_and_unlock(client);
     qos_locklink_stop(client->link);
     g_main_context_pop_thread_default(client->context);
     return NULL;
@@ -331,7 +347,6 @@ static gboolean start(QosLockclient *client, GError **error)
 
 QosLockclient *qos_lockclient_new(const QosLockclientConfig *config, GError **error)
 {
-    static GSourceFuncs functions = {.dispatch = dispatch};
     QosLockclient *client = g_new0(QosLockclient, 1);
 
     copy_config(client, config);
@@ -340,9 +355,6 @@ QosLockclient *qos_lockclient_new(const QosLockclientConfig *config, GError **er
     client->armed = client->set = QOS_NEVER;
     client->engine = qos_lockengine_new(config->id, config->incarnation);
     client->context = g_main_context_new();
-    client->work = g_source_new(&functions, sizeof(GSource));
-    g_source_set_callback(client->work, on_work, client, NULL);
-    g_source_attach(client->work, client->context);
     if (start(client, error))
         return client;
     qos_lockclient_free(client);
@@ -355,13 +367,11 @@ void qos_lockclient_free(QosLockclient *client)
         return;
     if (client->has_thread) {
         atomic_store(&client->ends, TRUE);
-        g_source_set_ready_time(client->work, 0);
+        g_main_context_wakeup(client->context);
         pthread_join(client->thread, NULL);
     }
     qos_pressure_free(client->pressure);
     qos_locklink_free(client->link);
-    g_source_destroy(client->work);
-    g_source_unref(client->work);
     g_main_context_unref(client->context);
     if (client->timer >= 0)
         close(client->timer);

@@ -17,9 +17,10 @@
  * Without a lender (never reached, away for longer than its lease) a get gives QOS_CREDIT_ERROR:
  * cache nothing. qos_lockclient_valid() says for how long what is cached may be used.
  *
- * Thread-safe. One thread, the *link*, owns the socket; one mutex, with nothing taken below it and
- * no callback called under it, guards all else. All callbacks come from the link, without locks;
- * they must not block, and may call any function below but qos_lockclient_free().
+ * Thread-safe. One thread, the *link*, reads the socket and tells what came of it: all callbacks
+ * come from it, without locks; they must not block, and may call any function below but
+ * qos_lockclient_free(). Who asks or releases sends that himself, where the socket takes it at once
+ * (fs/locklink.h). No function below waits for anything but these two's locks.
  */
 #pragma once
 

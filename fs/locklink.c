@@ -6,46 +6,46 @@
  */
 #include "fs/locklink.h"
 
-#include <errno.h>
-#include <gio/gunixsocketaddress.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <string.h>
-#include <sys/un.h>
-#include <unistd.h>
+#include <pthread.h>
 
-#include "base/error.h"
-#include "net/munge.h"
+#include "base/units.h"
+#include "net/input.h"
 
-#define ATTEMPT_TIME  10   /* s, until there is a WELCOME */
-#define RETRY_FIRST   100  /* ms */
-#define RETRY_LAST    5000 /* ms */
-#define SILENCE_LEAST G_TIME_SPAN_SECOND
+#define ATTEMPT_TIME  10     /* s, until there is a WELCOME; ... */
+#define ATTEMPT_TEXT  "10 s" /* ... for people */
+#define RETRY_FIRST   100    /* ms */
+#define RETRY_LAST    5000   /* ms */
+#define SILENCE_LEAST QOS_SECOND
 #define READ_SIZE     65536
 
 typedef enum { IDLE, CONNECTING, GREETING, OPEN } State;
-typedef enum { LOCAL, TLS, MUNGE } Kind;
 
 struct QosLocklink {
-    QosLocklinkConfig config;
     QosLocklinkUser user;
+    QosLockaddress address;
     GMainContext *context;
-    GSocketConnectable *address;
-    Kind kind;
 
+    /* The context's thread alone: */
     State state;
     guint retry;   /* ms, before the next attempt */
     guint pending; /* calls of GIO's that have not ended */
     GCancellable *cancellable;
     GSocketConnection *connection;
-    GIOStream *stream;  /* the connection, or TLS on it; NULL: none */
-    GSource *timer;     /* the next attempt; or the end of this one, or of silence */
-    GSource *input;     /* waits for bytes */
-    GSource *output;    /* waits for room; NULL: all is sent */
-    GByteArray *unsent; /* NULL: none */
-    gsize sent;         /* of these */
-    gint64 silence;     /* us, that an open link may keep; */
+    GSource *timer;  /* the next attempt; or the end of this one, or of silence */
+    GSource *input;  /* waits for bytes */
+    GSource *output; /* waits for room; NULL: all is sent */
+    QosTime silence; /* that an open link may keep, a duration; ... */
+    QosTime heard;   /* ... since it said something */
     QosWireReader reader;
+
+    pthread_mutex_t sending; /* the rest; held across a write that does not wait */
+    GIOStream *stream;       /* the connection, or TLS on it; NULL: none */
+    gboolean is_open;        /* what the user has is sent */
+    gboolean is_full;        /* it is left to `output` */
+    GByteArray *unsent;      /* NULL: none */
+    gsize sent;              /* of these */
 };
 
 static void begin(QosLocklink *link);
@@ -71,8 +71,18 @@ static GSource *attach(QosLocklink *link, GSource *source, GSourceFunc function)
 
 static void set_timer(QosLocklink *link, guint milliseconds, GSourceFunc function)
 {
-    drop_source(&link->timer);
+    drop_source(&link->timer); /* which may be the one that calls */
     link->timer = attach(link, g_timeout_source_new(milliseconds), function);
+}
+
+static void lock(QosLocklink *link)
+{
+    pthread_mutex_lock(&link->sending);
+}
+
+static void unlock(QosLocklink *link)
+{
+    pthread_mutex_unlock(&link->sending);
 }
 
 /* --- the end of a connection --- */
@@ -89,9 +99,12 @@ static void close_connection(QosLocklink *link)
      * a handshake's thread may still use it. */
     if (link->connection != NULL)
         g_socket_shutdown(g_socket_connection_get_socket(link->connection), TRUE, TRUE, NULL);
-    g_clear_object(&link->stream);
+    lock(link);
+    g_autoptr(GIOStream) stream = g_steal_pointer(&link->stream);
+    g_autoptr(GByteArray) unsent = g_steal_pointer(&link->unsent);
+    link->is_open = link->is_full = FALSE;
+    unlock(link);
     g_clear_object(&link->connection);
-    g_clear_pointer(&link->unsent, g_byte_array_unref);
     qos_wire_reader_clear(&link->reader);
     link->state = IDLE;
 }
@@ -115,17 +128,53 @@ static void fail(QosLocklink *link, const char *reason, gboolean is_refused)
 
 static gboolean on_late(gpointer data)
 {
-    fail(data, "it did not answer in time", FALSE);
+    QosLocklink *link = data;
+
+    fail(link,
+         link->connection == NULL
+             ? "no connection came about within " ATTEMPT_TEXT ": see whether it runs, and "
+               "whether the way there is open (routes, firewalls)"
+             : "it was reached, and has not welcomed the mount within " ATTEMPT_TEXT ": see "
+               "whether it is stopped or overloaded",
+         FALSE);
+    return G_SOURCE_REMOVE;
+}
+
+/* --- silence --- */
+
+static QosTime now_of(void)
+{
+    return g_get_monotonic_time() * QOS_MICROSECOND;
+}
+
+static gboolean on_silence(gpointer data);
+
+static void wait_for_silence(QosLocklink *link, QosTime rest)
+{
+    set_timer(link, (guint)(rest / QOS_MILLISECOND) + 1, on_silence);
+}
+
+/* It is due as if nothing had come since it was set: to move it with all that comes would wake the
+ * loop each time. */
+static gboolean on_silence(gpointer data)
+{
+    QosLocklink *link = data;
+    const QosTime rest = link->heard + link->silence - now_of();
+
+    if (rest > 0) {
+        wait_for_silence(link, rest);
+        return G_SOURCE_REMOVE;
+    }
+    g_autofree char *silence = qos_format_duration(link->silence);
+    g_autofree char *reason =
+        g_strdup_printf("it fell silent, for %s: see whether it is stopped or overloaded, whether "
+                        "its log complains of its database, and whether the network is cut",
+                        silence);
+    fail(link, reason, FALSE);
     return G_SOURCE_REMOVE;
 }
 
 /* --- reading --- */
-
-/* Something came: the time for the next begins anew. */
-static void listen_on(QosLocklink *link)
-{
-    g_source_set_ready_time(link->timer, g_get_monotonic_time() + link->silence);
-}
 
 static gboolean take_welcome(QosLocklink *link, const guint8 *payload, gsize length)
 {
@@ -140,14 +189,18 @@ static gboolean take_welcome(QosLocklink *link, const guint8 *payload, gsize len
         fail(link, "it speaks another version", FALSE);
         return FALSE;
     }
-    link->silence = MAX(welcome.lease / 2 / QOS_MICROSECOND, SILENCE_LEAST);
-    listen_on(link);
+    link->silence = MAX(welcome.lease / 2, SILENCE_LEAST);
+    link->heard = now_of();
+    wait_for_silence(link, link->silence);
     if (!link->user.welcomed(&welcome, link->user.arg, &error)) {
         fail(link, error->message, FALSE);
         return FALSE;
     }
     link->state = OPEN;
     link->retry = RETRY_FIRST;
+    lock(link);
+    link->is_open = TRUE;
+    unlock(link);
     qos_locklink_send(link);
     return link->state == OPEN;
 }
@@ -207,26 +260,28 @@ static gboolean on_input(GObject *stream, gpointer data)
     qos_wire_reader_feed(&link->reader, bytes, (gsize)length);
     if (!take_frames(link))
         return G_SOURCE_REMOVE;
-    if (link->state == OPEN)
-        listen_on(link);
+    link->heard = now_of();
     return G_SOURCE_CONTINUE;
 }
 
 /* --- writing --- */
 
-static gboolean on_output(GObject *stream, gpointer data);
+/* Of which nothing is sent. NULL: none. */
+static GByteArray *next_unsent(QosLocklink *link)
+{
+    link->sent = 0;
+    return link->user.more(link->user.arg);
+}
 
-/* TRUE: all is sent. */
-static gboolean write_some(QosLocklink *link, GError **error)
+/* FALSE, with *error: not all is sent. What was begun goes before all else, whoever goes on. */
+static gboolean write_locked(QosLocklink *link, GError **error)
 {
     GPollableOutputStream *stream =
         G_POLLABLE_OUTPUT_STREAM(g_io_stream_get_output_stream(link->stream));
 
     for (;;) {
-        if (link->unsent == NULL && link->state == OPEN) {
-            link->unsent = link->user.more(link->user.arg);
-            link->sent = 0;
-        }
+        if (link->unsent == NULL && link->is_open)
+            link->unsent = next_unsent(link);
         if (link->unsent == NULL)
             return TRUE;
         gssize length = g_pollable_output_stream_write_nonblocking(
@@ -239,15 +294,25 @@ static gboolean write_some(QosLocklink *link, GError **error)
     }
 }
 
+gboolean qos_locklink_try_send(QosLocklink *link)
+{
+    lock(link);
+    gboolean is_done = !link->is_open || link->is_full || write_locked(link, NULL);
+    unlock(link);
+    return is_done;
+}
+
 /* FALSE: what there is waits for nothing. */
 static gboolean keep_sending(QosLocklink *link)
 {
     g_autoptr(GError) error = NULL;
 
-    if (write_some(link, &error))
-        return FALSE;
-    if (g_error_matches(error, G_IO_ERROR, G_IO_ERROR_WOULD_BLOCK))
-        return TRUE;
+    lock(link);
+    gboolean is_done = write_locked(link, &error);
+    link->is_full = g_error_matches(error, G_IO_ERROR, G_IO_ERROR_WOULD_BLOCK);
+    unlock(link);
+    if (is_done || link->is_full)
+        return !is_done;
     fail(link, error->message, FALSE);
     return FALSE;
 }
@@ -262,15 +327,18 @@ static gboolean on_output(GObject *stream G_GNUC_UNUSED, gpointer data)
     return G_SOURCE_REMOVE;
 }
 
-void qos_locklink_send(QosLocklink *link)
+gboolean qos_locklink_send(QosLocklink *link)
 {
-    if (link->stream == NULL || link->output != NULL || !keep_sending(link))
-        return;
+    if (link->output != NULL)
+        return FALSE;
+    if (link->stream == NULL || !keep_sending(link))
+        return TRUE;
     link->output =
         attach(link,
                g_pollable_output_stream_create_source(
                    G_POLLABLE_OUTPUT_STREAM(g_io_stream_get_output_stream(link->stream)), NULL),
                G_SOURCE_FUNC(on_output));
+    return FALSE;
 }
 
 /* --- the beginning of a connection --- */
@@ -281,16 +349,17 @@ static void greet(QosLocklink *link, GIOStream *stream)
     QosWireHello hello = {0};
 
     link->state = GREETING;
-    link->stream = stream;
     link->user.hello(&hello, link->user.arg);
+    lock(link);
+    link->stream = stream;
     link->unsent = g_byte_array_new();
     link->sent = 0;
     qos_wire_put_hello(link->unsent, &hello);
+    unlock(link);
     qos_wire_reader_init(&link->reader);
-    link->input = attach(link,
-                         g_pollable_input_stream_create_source(
-                             G_POLLABLE_INPUT_STREAM(g_io_stream_get_input_stream(stream)), NULL),
-                         G_SOURCE_FUNC(on_input));
+    link->input =
+        attach(link, qos_input_source_new(stream, g_socket_connection_get_socket(link->connection)),
+               G_SOURCE_FUNC(on_input));
     qos_locklink_send(link);
 }
 
@@ -311,68 +380,27 @@ static void on_handshake(GObject *tls, GAsyncResult *result, gpointer data)
         fail(link, error->message, FALSE);
 }
 
-/* Our certificate, or NULL with an error. */
-static GTlsCertificate *read_certificate(const QosLocklinkConfig *config, GError **error)
-{
-    g_autoptr(GError) reason = NULL;
-    GTlsCertificate *certificate =
-        g_tls_certificate_new_from_files(config->certificate, config->key, &reason);
-
-    if (certificate == NULL)
-        qos_set_error(error, EINVAL, "server_cert=%s, server_key=%s: %s", config->certificate,
-                      config->key, reason->message);
-    return certificate;
-}
-
-/* Whom to believe, or NULL with an error. */
-static GTlsDatabase *read_authorities(const QosLocklinkConfig *config, GError **error)
-{
-    g_autofree char *path = g_canonicalize_filename(config->ca, NULL);
-    g_autoptr(GError) reason = NULL;
-    GTlsDatabase *database = g_tls_file_database_new(path, &reason);
-
-    if (database == NULL)
-        qos_set_error(error, EINVAL, "server_ca=%s: %s", config->ca, reason->message);
-    return database;
-}
-
 static void secure(QosLocklink *link)
 {
     g_autoptr(GError) error = NULL;
-    g_autoptr(GTlsCertificate) certificate = read_certificate(&link->config, &error);
-    g_autoptr(GTlsDatabase) database = NULL;
-    g_autoptr(GObject) tls = NULL;
+    g_autoptr(GTlsConnection) tls =
+        qos_lockaddress_secure(&link->address, link->connection, &error);
 
-    if (error == NULL)
-        database = read_authorities(&link->config, &error);
-    if (error == NULL)
-        /* With its database at once: else it begins by reading all authorities of the system. */
-        tls = g_initable_new(g_tls_backend_get_client_connection_type(g_tls_backend_get_default()),
-                             NULL, &error, "base-io-stream", link->connection, "server-identity",
-                             link->address, "certificate", certificate, "database", database, NULL);
     if (tls == NULL) {
         fail(link, error->message, FALSE);
         return;
     }
     link->pending++;
-    g_tls_connection_handshake_async(G_TLS_CONNECTION(tls), G_PRIORITY_DEFAULT, link->cancellable,
-                                     on_handshake, link);
-}
-
-/* The server's: root's or, where somebody tries it out, the mount's own. */
-static gboolean is_believed(uid_t uid, gconstpointer arg G_GNUC_UNUSED)
-{
-    return uid == 0 || uid == geteuid();
+    g_tls_connection_handshake_async(tls, G_PRIORITY_DEFAULT, link->cancellable, on_handshake,
+                                     link);
 }
 
 static void shake_hands(GTask *task, gpointer connection, gpointer data, GCancellable *cancellable)
 {
     const QosLocklink *link = data;
     GError *error = NULL;
-    uid_t uid;
 
-    if (qos_munge_shake_hands(QOS_MUNGE_MOUNT, g_socket_connection_get_socket(connection),
-                              link->config.munged, is_believed, NULL, &uid, cancellable, &error))
+    if (qos_lockaddress_shake_hands(&link->address, connection, cancellable, &error))
         g_task_return_boolean(task, TRUE);
     else
         g_task_return_error(task, error);
@@ -417,14 +445,14 @@ static void on_connected(GObject *client, GAsyncResult *result, gpointer data)
     if (G_IS_TCP_CONNECTION(connection))
         g_socket_set_option(g_socket_connection_get_socket(connection), IPPROTO_TCP, TCP_NODELAY, 1,
                             NULL);
-    switch (link->kind) {
-    case LOCAL:
+    switch (link->address.kind) {
+    case QOS_LOCKADDRESS_LOCAL:
         greet(link, G_IO_STREAM(g_object_ref(connection)));
         break;
-    case TLS:
+    case QOS_LOCKADDRESS_TLS:
         secure(link);
         break;
-    case MUNGE:
+    case QOS_LOCKADDRESS_MUNGE:
         show_credential(link);
         break;
     }
@@ -439,83 +467,22 @@ static void begin(QosLocklink *link)
     set_timer(link, ATTEMPT_TIME * 1000, on_late);
     g_socket_client_set_enable_proxy(client, FALSE);
     link->pending++;
-    g_socket_client_connect_async(client, link->address, link->cancellable, on_connected, link);
+    g_socket_client_connect_async(client, link->address.place, link->cancellable, on_connected,
+                                  link);
 }
 
 /* --- the link --- */
-
-static gboolean set_address(QosLocklink *link, const char *server, GError **error)
-{
-    g_autoptr(GError) reason = NULL;
-
-    if (g_str_has_prefix(server, "unix:")) {
-        const char *path = server + strlen("unix:");
-        struct sockaddr_un *limit = NULL;
-        if (*path == '/' && strlen(path) < sizeof(limit->sun_path)) {
-            link->address = G_SOCKET_CONNECTABLE(g_unix_socket_address_new(path));
-            return TRUE;
-        }
-        qos_set_error(error, EINVAL,
-                      "option server=%s: the path of a Unix socket begins with / and has at most "
-                      "%zu characters",
-                      server, sizeof(limit->sun_path) - 1);
-        return FALSE;
-    }
-    gboolean is_munge = g_str_has_prefix(server, "munge:");
-    const char *host = is_munge ? server + strlen("munge:") : server;
-    const char *colon = strrchr(host, ':');
-    const char *bracket = strrchr(host, ']');
-    if (colon != NULL && colon != host && colon > bracket)
-        link->address = g_network_address_parse(host, 0, &reason);
-    if (link->address == NULL) {
-        qos_set_error(error, EINVAL,
-                      "option server=%s: expected unix:PATH, HOST:PORT or munge:HOST:PORT", server);
-        return FALSE;
-    }
-    link->kind = is_munge ? MUNGE : TLS;
-    return TRUE;
-}
-
-/* Reads the files once, so that a mistake shows where it was made. They are read again for each
- * connection: certificates are renewed. */
-static gboolean check_tls(const QosLocklinkConfig *config, GError **error)
-{
-    g_autoptr(GTlsCertificate) certificate = NULL;
-    g_autoptr(GTlsDatabase) database = NULL;
-
-    if (config->ca == NULL || config->certificate == NULL || config->key == NULL) {
-        qos_set_error(
-            error, EINVAL,
-            "option server=%s: TCP needs TLS, and that the options server_ca, server_cert "
-            "and server_key",
-            config->server);
-        return FALSE;
-    }
-    if (!g_tls_backend_supports_tls(g_tls_backend_get_default())) {
-        qos_set_error(error, ENOTSUP,
-                      "option server=%s: GIO has no TLS here: install "
-                      "glib-networking",
-                      config->server);
-        return FALSE;
-    }
-    certificate = read_certificate(config, error);
-    if (certificate != NULL)
-        database = read_authorities(config, error);
-    return database != NULL;
-}
 
 QosLocklink *qos_locklink_new(const QosLocklinkConfig *config, const QosLocklinkUser *user,
                               GMainContext *context, GError **error)
 {
     QosLocklink *link = g_new0(QosLocklink, 1);
 
-    link->config = *config;
     link->user = *user;
     link->context = g_main_context_ref(context);
     link->retry = RETRY_FIRST;
-    if (set_address(link, config->server, error) &&
-        (link->kind != TLS || check_tls(config, error)) &&
-        (link->kind != MUNGE || qos_munge_is_built(error)))
+    pthread_mutex_init(&link->sending, NULL);
+    if (qos_lockaddress_init(&link->address, config, error))
         return link;
     qos_locklink_free(link);
     return NULL;
@@ -533,14 +500,17 @@ static void send_last(QosLocklink *link)
 
     drop_source(&link->output);
     g_socket_set_timeout(g_socket_connection_get_socket(link->connection), QOS_LOCKLINK_PATIENCE);
-    if (link->unsent == NULL)
-        link->unsent = link->user.more(link->user.arg);
-    while (link->unsent != NULL &&
-           g_output_stream_write_all(stream, link->unsent->data + link->sent,
-                                     link->unsent->len - link->sent, NULL, NULL, NULL)) {
-        g_byte_array_unref(link->unsent);
-        link->unsent = link->user.more(link->user.arg);
-        link->sent = 0;
+    lock(link);
+    link->is_open = FALSE; /* this thread alone sends */
+    g_autoptr(GByteArray) unsent = g_steal_pointer(&link->unsent);
+    unlock(link);
+    if (unsent == NULL)
+        unsent = next_unsent(link);
+    while (unsent != NULL &&
+           g_output_stream_write_all(stream, unsent->data + link->sent, unsent->len - link->sent,
+                                     NULL, NULL, NULL)) {
+        g_byte_array_unref(unsent);
+        unsent = next_unsent(link);
     }
 }
 
@@ -557,7 +527,8 @@ void qos_locklink_free(QosLocklink *link)
 {
     if (link == NULL)
         return;
-    g_clear_object(&link->address);
+    qos_lockaddress_clear(&link->address);
     g_main_context_unref(link->context);
+    pthread_mutex_destroy(&link->sending);
     g_free(link);
 }

@@ -9,14 +9,15 @@
  * From IDLE to OPEN takes at most 10 s. An open way on which nothing comes for half a lease, in
  * which the mount has asked for two answers at least, is given up.
  *
- * Not thread-safe: all in the thread that runs the main context, which also calls the functions of
- * QosLocklinkUser. Nothing blocks, but for the end (QOS_LOCKLINK_PATIENCE).
+ * All is for the thread that runs the main context, which also calls the functions of
+ * QosLocklinkUser, but for qos_locklink_try_send(): any thread sends by it what it has to say, and
+ * need not wake that one. One lock keeps what they send in order; it is held across a write that
+ * does not wait, and across `more`. Nothing blocks, but for the end (QOS_LOCKLINK_PATIENCE).
  */
 #pragma once
 
-#include <gio/gio.h>
-
 #include "core/wire.h"
+#include "fs/lockaddress.h"
 
 #define QOS_LOCKLINK_PATIENCE 1 /* s, for the last bytes */
 
@@ -31,26 +32,22 @@ typedef struct {
     gboolean (*welcomed)(const QosWireWelcome *welcome, gpointer arg, GError **error);
     /* The payload of CREDITS. FALSE: it is broken. */
     gboolean (*received)(const guint8 *payload, gsize length, gpointer arg);
-    /* Frames to send, or NULL; the link takes them over. */
+    /* Frames to send, or NULL; the link takes them over. From any thread that sends. */
     GByteArray *(*more)(gpointer arg);
     /* It broke, or did not come about; for people. `is_refused`: the server said why. */
     void (*failed)(const char *reason, gboolean is_refused, gpointer arg);
 } QosLocklinkUser;
 
-/* See QosLockclientConfig. Strings are the caller's, and stay. Errors (QOS_ERROR): what can never
- * work. Nothing happens before qos_locklink_start(). */
-typedef struct {
-    const char *server;
-    const char *ca, *certificate, *key;
-    const char *munged;
-} QosLocklinkConfig;
-
+/* The strings of `config` are the caller's, and stay. Errors (QOS_ERROR): what can never work.
+ * Nothing happens before qos_locklink_start(). */
 QosLocklink *qos_locklink_new(const QosLocklinkConfig *config, const QosLocklinkUser *user,
                               GMainContext *context, GError **error);
 /* From here on in the context's thread, of which it is the default one. */
 void qos_locklink_start(QosLocklink *link);
-/* There may be more to send. */
-void qos_locklink_send(QosLocklink *link);
+/* There may be more to send. FALSE: some waits for room, and goes by itself. */
+gboolean qos_locklink_send(QosLocklink *link);
+/* The same, for any thread. FALSE: the link's own is to call qos_locklink_send() for the rest. */
+gboolean qos_locklink_try_send(QosLocklink *link);
 /* Sends what there is if it can, and closes. */
 void qos_locklink_stop(QosLocklink *link);
 /* After qos_locklink_stop(), if it was started. NULL is allowed. */

@@ -371,7 +371,7 @@ def fill_disk_and_play(cluster, disk):
             game.wait_moment()
             fill(disk / "filler")
             late = some.add()
-            late.expects_log("lock server .* did not answer in time")
+            late.expects_log("lock server .* fell silent, for ")
             game.add_reader(late)
             wait_until(lambda: "mounts that are new wait" in some.server.log, what="the server's complaint")
             game.go_on()

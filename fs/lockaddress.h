@@ -1,0 +1,42 @@
+/*
+ * Where the lock server is, as the mount's options say, and by what both show who they are.
+ */
+#pragma once
+
+#include <gio/gio.h>
+
+/* See QosLockclientConfig. */
+typedef struct {
+    const char *server;
+    const char *ca, *certificate, *key;
+    const char *munged;
+} QosLocklinkConfig;
+
+typedef enum {
+    QOS_LOCKADDRESS_LOCAL, /* a Unix socket: the kernel says who is there */
+    QOS_LOCKADDRESS_TLS,
+    QOS_LOCKADDRESS_MUNGE,
+} QosLockaddressKind;
+
+/* Embedded. */
+typedef struct {
+    QosLocklinkConfig config; /* its strings are the caller's */
+    QosLockaddressKind kind;
+    GSocketConnectable *place;
+} QosLockaddress;
+
+/* FALSE, with *error (QOS_ERROR): it can never work. Reads the files once, so that a mistake shows
+ * where it was made. */
+gboolean qos_lockaddress_init(QosLockaddress *address, const QosLocklinkConfig *config,
+                              GError **error);
+/* Also after a failed init. */
+void qos_lockaddress_clear(QosLockaddress *address);
+
+/* TLS upon the connection, before its handshake; a reference. Reads the files again: certificates
+ * are renewed. NULL, with *error: it cannot be. */
+GTlsConnection *qos_lockaddress_secure(const QosLockaddress *address, GSocketConnection *connection,
+                                       GError **error);
+/* By MUNGE: shows who the mount is, and that the server is root's or the mount's own user's. Waits
+ * for both, or until `cancellable`. FALSE, with *error: it did not succeed. */
+gboolean qos_lockaddress_shake_hands(const QosLockaddress *address, GSocketConnection *connection,
+                                     GCancellable *cancellable, GError **error);

@@ -1,0 +1,407 @@
+/*
+ * The way to the lock server (fs/locklink.h), with a peer at its other end that speaks bytes: what
+ * many threads send arrives in order however slowly it is read, and what is told of a server that
+ * cannot be reached, says no welcome, or falls silent.
+ */
+#include <arpa/inet.h>
+#include <glib/gstdio.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "fs/locklink.h"
+#include "net/munge.h"
+
+#define PATIENCE (60 * G_TIME_SPAN_SECOND)
+#define THREADS  4
+#define PIECES   64   /* that each thread sends */
+#define WORDS    4096 /* in a piece: all together are more than a socket holds */
+
+/* --- links: with a thread that runs them --- */
+
+typedef struct {
+    GMainContext *context;
+    pthread_t thread;
+    atomic_bool ends;
+    GPtrArray *links; /* of Link */
+} Runner;
+
+typedef struct {
+    QosLocklink *link;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    gboolean is_welcome;
+    char *reason;             /* of the first failure; NULL: none */
+    guint32 added, handed_on; /* words to be sent, and handed to the link */
+} Link;
+
+static void hello(QosWireHello *ret_hello, gpointer arg G_GNUC_UNUSED)
+{
+    *ret_hello = (QosWireHello){.version = QOS_WIRE_VERSION, .id = 1, .incarnation = 1};
+    g_strlcpy(ret_hello->store, "store", sizeof(ret_hello->store));
+}
+
+static gboolean welcomed(const QosWireWelcome *welcome G_GNUC_UNUSED, gpointer arg,
+                         GError **error G_GNUC_UNUSED)
+{
+    Link *link = arg;
+
+    pthread_mutex_lock(&link->lock);
+    link->is_welcome = TRUE;
+    pthread_cond_broadcast(&link->changed);
+    pthread_mutex_unlock(&link->lock);
+    return TRUE;
+}
+
+static gboolean received(const guint8 *payload G_GNUC_UNUSED, gsize length G_GNUC_UNUSED,
+                         gpointer arg G_GNUC_UNUSED)
+{
+    return TRUE;
+}
+
+static GByteArray *more(gpointer arg)
+{
+    Link *link = arg;
+    GByteArray *bytes = NULL;
+
+    pthread_mutex_lock(&link->lock);
+    if (link->handed_on < link->added)
+        bytes = g_byte_array_new();
+    for (; link->handed_on < link->added; link->handed_on++)
+        g_byte_array_append(bytes, (const guint8 *)&link->handed_on, sizeof(link->handed_on));
+    pthread_mutex_unlock(&link->lock);
+    return bytes;
+}
+
+static void failed(const char *reason, gboolean is_refused G_GNUC_UNUSED, gpointer arg)
+{
+    Link *link = arg;
+
+    pthread_mutex_lock(&link->lock);
+    if (link->reason == NULL)
+        link->reason = g_strdup(reason);
+    pthread_cond_broadcast(&link->changed);
+    pthread_mutex_unlock(&link->lock);
+}
+
+static void *run(void *data)
+{
+    Runner *runner = data;
+
+    g_main_context_push_thread_default(runner->context);
+    for (guint i = 0; i < runner->links->len; i++)
+        qos_locklink_start(((Link *)runner->links->pdata[i])->link);
+    while (!atomic_load(&runner->ends))
+        g_main_context_iteration(runner->context, TRUE);
+    for (guint i = 0; i < runner->links->len; i++)
+        qos_locklink_stop(((Link *)runner->links->pdata[i])->link);
+    g_main_context_pop_thread_default(runner->context);
+    return NULL;
+}
+
+static void link_free(gpointer data)
+{
+    Link *link = data;
+
+    qos_locklink_free(link->link);
+    pthread_mutex_destroy(&link->lock);
+    pthread_cond_destroy(&link->changed);
+    g_free(link->reason);
+    g_free(link);
+}
+
+static void init(Runner *runner)
+{
+    runner->context = g_main_context_new();
+    runner->links = g_ptr_array_new_with_free_func(link_free);
+    atomic_store(&runner->ends, FALSE);
+}
+
+/* `server` stays. */
+static Link *add(Runner *runner, const char *server)
+{
+    const QosLocklinkConfig config = {.server = server};
+    g_autoptr(GError) error = NULL;
+    Link *link = g_new0(Link, 1);
+    const QosLocklinkUser user = {.arg = link,
+                                  .hello = hello,
+                                  .welcomed = welcomed,
+                                  .received = received,
+                                  .more = more,
+                                  .failed = failed};
+
+    pthread_mutex_init(&link->lock, NULL);
+    pthread_cond_init(&link->changed, NULL);
+    link->link = qos_locklink_new(&config, &user, runner->context, &error);
+    g_assert_no_error(error);
+    g_ptr_array_add(runner->links, link);
+    return link;
+}
+
+static void start(Runner *runner)
+{
+    g_assert_cmpint(pthread_create(&runner->thread, NULL, run, runner), ==, 0);
+}
+
+static void clear(Runner *runner)
+{
+    atomic_store(&runner->ends, TRUE);
+    g_main_context_wakeup(runner->context);
+    pthread_join(runner->thread, NULL);
+    g_ptr_array_unref(runner->links);
+    g_main_context_unref(runner->context);
+}
+
+static void wait_for(Link *link, gboolean (*is_so)(const Link *link))
+{
+    const gint64 end = g_get_real_time() + PATIENCE;
+    const struct timespec limit = {.tv_sec = end / G_TIME_SPAN_SECOND};
+
+    pthread_mutex_lock(&link->lock);
+    while (!is_so(link))
+        g_assert_cmpint(pthread_cond_timedwait(&link->changed, &link->lock, &limit), ==, 0);
+    pthread_mutex_unlock(&link->lock);
+}
+
+static gboolean is_welcome(const Link *link)
+{
+    return link->is_welcome;
+}
+
+static gboolean has_failed(const Link *link)
+{
+    return link->reason != NULL;
+}
+
+/* --- the peer: a Unix socket --- */
+
+typedef struct {
+    char *folder;
+    char *server; /* "unix:" and its path */
+    int listener;
+    int socket; /* -1: nobody has come */
+} Peer;
+
+static const char *path_of(const Peer *peer)
+{
+    return peer->server + strlen("unix:");
+}
+
+static void peer_init(Peer *peer)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+
+    peer->folder = g_dir_make_tmp("locklink-XXXXXX", NULL);
+    peer->server = g_strdup_printf("unix:%s/socket", peer->folder);
+    peer->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    peer->socket = -1;
+    g_strlcpy(address.sun_path, path_of(peer), sizeof(address.sun_path));
+    g_assert_cmpint(bind(peer->listener, (struct sockaddr *)&address, sizeof(address)), ==, 0);
+    g_assert_cmpint(listen(peer->listener, 1), ==, 0);
+}
+
+static void peer_clear(Peer *peer)
+{
+    if (peer->socket >= 0)
+        close(peer->socket);
+    close(peer->listener);
+    g_unlink(path_of(peer));
+    g_rmdir(peer->folder);
+    g_free(peer->server);
+    g_free(peer->folder);
+}
+
+static void receive(Peer *peer, void *bytes, gsize length)
+{
+    g_assert_cmpint(recv(peer->socket, bytes, length, MSG_WAITALL), ==, (gssize)length);
+}
+
+static void welcome(Peer *peer, QosTime lease)
+{
+    const QosWireWelcome welcome = {.version = QOS_WIRE_VERSION,
+                                    .id = 99,
+                                    .incarnation = 1,
+                                    .lease = lease,
+                                    .resend = QOS_SECOND,
+                                    .group = 64};
+    const struct timeval patience = {.tv_sec = PATIENCE / G_TIME_SPAN_SECOND};
+    g_autoptr(GByteArray) bytes = g_byte_array_new();
+    guint8 frame[QOS_WIRE_HELLO_MAX];
+    guint32 length;
+
+    peer->socket = accept4(peer->listener, NULL, NULL, SOCK_CLOEXEC);
+    g_assert_cmpint(peer->socket, >=, 0);
+    setsockopt(peer->socket, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+    receive(peer, &length, sizeof(length));
+    length = GUINT32_FROM_LE(length);
+    g_assert_cmpuint(length, <=, sizeof(frame));
+    receive(peer, frame, length);
+    qos_wire_put_welcome(bytes, &welcome);
+    g_assert_cmpint(send(peer->socket, bytes->data, bytes->len, MSG_NOSIGNAL), ==, bytes->len);
+}
+
+/* --- what is sent --- */
+
+static gboolean send_rest(gpointer link)
+{
+    qos_locklink_send(link);
+    return G_SOURCE_REMOVE;
+}
+
+typedef struct {
+    Runner *runner;
+    Link *link;
+} Sender;
+
+/* As fs/lockclient.c does it. */
+static void *send_pieces(void *data)
+{
+    const Sender *sender = data;
+    Link *link = sender->link;
+
+    for (guint i = 0; i < PIECES; i++) {
+        pthread_mutex_lock(&link->lock);
+        link->added += WORDS;
+        pthread_mutex_unlock(&link->lock);
+        if (!qos_locklink_try_send(link->link))
+            g_main_context_invoke(sender->runner->context, send_rest, link->link);
+    }
+    return NULL;
+}
+
+static void check_words(Peer *peer, guint32 first, guint32 count)
+{
+    for (guint32 i = 0; i < count; i += WORDS) {
+        guint32 words[WORDS];
+        receive(peer, words, sizeof(words));
+        for (guint32 k = 0; k < WORDS; k++)
+            g_assert_cmpuint(words[k], ==, first + i + k);
+    }
+}
+
+/* A peer that reads as they send; then one that reads when all have sent, and none has waited. */
+static void test_many_send(void)
+{
+    const guint32 all = THREADS * PIECES * WORDS;
+    pthread_t threads[THREADS];
+    Runner runner;
+    Peer peer;
+
+    init(&runner);
+    peer_init(&peer);
+    Link *link = add(&runner, peer.server);
+    Sender sender = {&runner, link};
+    start(&runner);
+    welcome(&peer, 3600 * QOS_SECOND);
+    wait_for(link, is_welcome);
+    for (guint round = 0; round < 2; round++) {
+        for (guint i = 0; i < THREADS; i++)
+            g_assert_cmpint(pthread_create(&threads[i], NULL, send_pieces, &sender), ==, 0);
+        if (round == 0)
+            check_words(&peer, 0, all);
+        for (guint i = 0; i < THREADS; i++)
+            pthread_join(threads[i], NULL);
+        if (round == 1)
+            check_words(&peer, all, all);
+    }
+    g_assert_null(link->reason);
+    clear(&runner);
+    peer_clear(&peer);
+}
+
+/* --- what is told --- */
+
+/* A TCP socket to which no connection comes about: its queue is full. Free with close(). */
+static void be_full(int *ret_sockets, guint count, guint *ret_port)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t length = sizeof(address);
+
+    for (guint i = 0; i < count; i++)
+        ret_sockets[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    g_assert_cmpint(bind(ret_sockets[0], (struct sockaddr *)&address, length), ==, 0);
+    g_assert_cmpint(listen(ret_sockets[0], 0), ==, 0);
+    g_assert_cmpint(getsockname(ret_sockets[0], (struct sockaddr *)&address, &length), ==, 0);
+    for (guint i = 1; i < count; i++)
+        (void)connect(ret_sockets[i], (struct sockaddr *)&address, sizeof(address));
+    *ret_port = ntohs(address.sin_port);
+}
+
+static void check_reason(Link *link, const char *begin)
+{
+    wait_for(link, has_failed);
+    g_assert_true(g_str_has_prefix(link->reason, begin));
+    g_assert_nonnull(strstr(link->reason, ": see whether "));
+}
+
+/* All at once, as the first two take ten seconds. */
+static void test_reasons(void)
+{
+    g_autofree char *full = NULL;
+    int sockets[5];
+    guint port;
+    Runner runner;
+    Peer mute, silent;
+    Link *unreached = NULL;
+
+    init(&runner);
+    peer_init(&mute);
+    peer_init(&silent);
+    be_full(sockets, G_N_ELEMENTS(sockets), &port);
+    full = g_strdup_printf("munge:127.0.0.1:%u", port);
+    if (qos_munge_is_built(NULL))
+        unreached = add(&runner, full);
+    Link *unwelcome = add(&runner, mute.server);
+    Link *fallen_silent = add(&runner, silent.server);
+    start(&runner);
+    welcome(&silent, 2 * QOS_SECOND);
+    check_reason(fallen_silent, "it fell silent, for 1.00 s: ");
+    check_reason(unwelcome, "it was reached, and has not welcomed the mount within 10 s: ");
+    if (unreached != NULL)
+        check_reason(unreached, "no connection came about within 10 s: ");
+    clear(&runner);
+    peer_clear(&mute);
+    peer_clear(&silent);
+    for (guint i = 0; i < G_N_ELEMENTS(sockets); i++)
+        close(sockets[i]);
+}
+
+static void test_bad_addresses(void)
+{
+    static const QosLocklinkConfig configs[] = {
+        {.server = "unix:relative"},
+        {.server = "host"},
+        {.server = ":1"},
+        {.server = "host:1"}, /* no certificates */
+        {.server = "host:1", .ca = "/no/such", .certificate = "/no/such", .key = "/no/such"},
+    };
+    static const char *const messages[] = {"*begins with /*", "*HOST:PORT*", "*HOST:PORT*",
+                                           "*server_ca*", "*/no/such*"};
+
+    for (guint i = 0; i < G_N_ELEMENTS(configs); i++) {
+        g_autoptr(GMainContext) context = g_main_context_new();
+        g_autoptr(GError) error = NULL;
+        const QosLocklinkUser user = {0};
+        g_assert_null(qos_locklink_new(&configs[i], &user, context, &error));
+        g_assert_true(g_pattern_match_simple(messages[i], error->message));
+    }
+}
+
+/* GLib is not built for ThreadSanitizer: what it does itself is not looked at. */
+const char *__tsan_default_options(void);
+const char *__tsan_default_options(void)
+{
+    return "ignore_noninstrumented_modules=1";
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/locklink/many-send", test_many_send);
+    g_test_add_func("/locklink/reasons", test_reasons);
+    g_test_add_func("/locklink/bad-addresses", test_bad_addresses);
+    return g_test_run();
+}
