@@ -56,7 +56,6 @@
 /* More readers wait in the kernel than there are CPUs: while some have lost theirs to callers that
  * they answered, others would have to be called, each time by futex(2). */
 #define READERS_TO_SPARE 8
-#define READERS_PARKED   8 /* idle beyond these; further ones end */
 
 typedef struct {
     QosFs fs; /* first: libfuse's user data */
@@ -64,8 +63,9 @@ typedef struct {
     QosOptions options;
     char *source; /* SRC and DIR, absolute, without symbolic links */
     char *mountpoint;
-    char *device;  /* of root's mount, while there is one that was not unmounted */
-    QosRing *ring; /* NULL: all requests come by /dev/fuse */
+    sigset_t signals; /* this thread's mask while it waits for the end */
+    char *device;     /* of root's mount, while there is one that was not unmounted */
+    QosRing *ring;    /* NULL: all requests come by /dev/fuse */
     QosDb *db;
 } Mounter;
 
@@ -236,11 +236,6 @@ static struct fuse_session *new_session(Mounter *mounter, GError **error)
     return session;
 }
 
-static guint waiting_readers(void)
-{
-    return g_get_num_processors() + READERS_TO_SPARE;
-}
-
 /* The readers: more than the store has slots, and what goes without a slot has readers besides, so
  * that one is free to read whatever the others wait for. */
 static gboolean choose_threads(Mounter *mounter, GError **error)
@@ -251,6 +246,8 @@ static gboolean choose_threads(Mounter *mounter, GError **error)
     if (mounter->options.threads == 0)
         mounter->options.threads = MAX(2 * state.slots, THREADS_MIN);
     mounter->fs.threads = mounter->options.threads;
+    mounter->fs.readers = qos_readers_new(g_get_num_processors() + READERS_TO_SPARE,
+                                          mounter->options.threads + QOS_THREADS_BESIDE);
     if (mounter->options.threads > state.slots)
         return TRUE;
     qos_set_error(
@@ -311,7 +308,7 @@ static gboolean start_sharing(Mounter *mounter, GError **error)
     if (!config->server)
         return TRUE;
     if (config->locks == QOS_SHARING_LOCKS_CLUSTER)
-        fs->locks = qos_locks_new();
+        fs->locks = qos_locks_new(fs->interrupt_table);
     fs->lockclient = qos_sharing_start(fs, mounter->db, config, error);
     if (!fs->lockclient)
         return FALSE;
@@ -349,7 +346,7 @@ static gboolean start(Mounter *mounter, GError **error)
     warn_of_bound(mounter);
     fs->handles = qos_handles_new();
     fs->openers = qos_openers_new();
-    fs->readers = qos_readers_new(waiting_readers());
+    fs->interrupt_table = qos_interrupt_table_new();
     fs->gate = qos_gate_new(&qos_policy_tbf, SLOTS_AT_FIRST, CLEANUP_AT_FIRST);
     if (timeout != QOS_NEVER)
         qos_gate_set_max_wait(fs->gate, timeout / 2); /* the other half is for the store */
@@ -367,7 +364,7 @@ static gboolean start(Mounter *mounter, GError **error)
     fs->control = qos_control_new(fs, mounter->db, mounter->options.overrides, error);
     if (!fs->control || !choose_threads(mounter, error) || !choose_ring(mounter, error))
         return FALSE;
-    fs->interrupts = qos_interrupts_new(fs->gate, mounter->ring != NULL);
+    fs->interrupts = qos_interrupts_new(fs->gate, fs->interrupt_table, mounter->ring != NULL);
     if (!fs->interrupts) {
         qos_set_error(error, EAGAIN, "cannot start a thread");
         return FALSE;
@@ -421,27 +418,26 @@ static void stop(Mounter *mounter)
     qos_inodes_free(fs->inodes);
     qos_gate_free(fs->gate);
     qos_readers_free(fs->readers);
+    qos_interrupt_table_free(fs->interrupt_table);
     qos_privilege_report();
 }
 
 /* --- the mount --- */
 
-/* Signals that end the mount are for this thread alone: elsewhere they would interrupt calls on the
- * store. */
-static void mask_signals(int how)
+/* Signals that end the mount are for this thread alone, while it waits for the end: elsewhere they
+ * would interrupt calls on the store. *ret_waiting: its mask then. */
+static void block_signals(sigset_t *ret_waiting)
 {
+    static const int ends[] = {SIGTERM, SIGINT, SIGHUP};
     sigset_t signals;
 
+    pthread_sigmask(SIG_SETMASK, NULL, ret_waiting);
     sigemptyset(&signals);
-    sigaddset(&signals, SIGTERM);
-    sigaddset(&signals, SIGINT);
-    sigaddset(&signals, SIGHUP);
-    pthread_sigmask(how, &signals, NULL);
-}
-
-static ssize_t read_device(int fd, void *buffer, size_t size, void *userdata)
-{
-    return qos_ring_read(((Mounter *)userdata)->ring, fd, buffer, size);
+    for (guint i = 0; i < G_N_ELEMENTS(ends); i++) {
+        sigaddset(&signals, ends[i]);
+        sigdelset(ret_waiting, ends[i]);
+    }
+    pthread_sigmask(SIG_BLOCK, &signals, NULL);
 }
 
 static ssize_t write_device(int fd, struct iovec *parts, int count, void *userdata)
@@ -452,7 +448,7 @@ static ssize_t write_device(int fd, struct iovec *parts, int count, void *userda
 /* Puts the ring, if there is one, between the mounted session and the kernel. */
 static gboolean attach_ring(Mounter *mounter, GError **error)
 {
-    const struct fuse_custom_io io = {.read = read_device, .writev = write_device};
+    const struct fuse_custom_io io = {.read = qos_readers_read, .writev = write_device};
     struct fuse_session *session = mounter->fs.session;
     GError *reason = NULL;
     int result;
@@ -473,7 +469,6 @@ static gboolean attach_ring(Mounter *mounter, GError **error)
 static gboolean loop(Mounter *mounter, GError **error)
 {
     struct fuse_session *session = mounter->fs.session;
-    struct fuse_loop_config *config;
     int result;
 
     if (fuse_set_signal_handlers(session) != 0 ||
@@ -491,19 +486,13 @@ static gboolean loop(Mounter *mounter, GError **error)
         !qos_privilege_filter(mounter->fs.lockclient != NULL, error))
         return FALSE;
     if (QOSFS_HAS_READERS && !mounter->ring)
-        qos_readers_attach(session);
-    config = fuse_loop_cfg_create();
-    fuse_loop_cfg_set_clone_fd(config, mounter->ring == NULL);
-    fuse_loop_cfg_set_max_threads(config, mounter->options.threads + QOS_THREADS_BESIDE);
-    fuse_loop_cfg_set_idle_threads(config, waiting_readers() + READERS_PARKED);
-    mask_signals(SIG_UNBLOCK);
-    result = fuse_session_loop_mt(session, config);
-    mask_signals(SIG_BLOCK);
+        qos_readers_attach(mounter->fs.readers, session);
+    result = qos_readers_run(mounter->fs.readers, session, mounter->fs.interrupt_table,
+                             &mounter->signals);
     qos_ring_stop(mounter->ring);
-    fuse_loop_cfg_destroy(config);
     fuse_remove_signal_handlers(session);
-    /* Above 0: a signal. ECONNABORTED: the unmount met a request half read. */
-    if (result >= 0 || result == -ECONNABORTED)
+    /* ECONNABORTED: the unmount met a request half read. */
+    if (result == 0 || result == -ECONNABORTED)
         return TRUE;
     qos_set_error(error, -result, "the mount on \"%s\" ended: %s", mounter->mountpoint,
                   g_strerror(-result));
@@ -524,7 +513,7 @@ static gboolean serve(Mounter *mounter, GError **error)
     if (!mounter->options.unconfined && !qos_privilege_drop(error))
         return FALSE;
     qos_cred_init();
-    mask_signals(SIG_BLOCK);
+    block_signals(&mounter->signals);
     done = start(mounter, error) && (mounter->options.fake || loop(mounter, error));
     stop(mounter);
     return done;

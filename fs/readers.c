@@ -1,32 +1,66 @@
 /*
- * The readers (fs/readers.h), by libfuse's hooks for reading and writing its device.
+ * The readers (fs/readers.h).
  *
  * `reading` counts the threads that are in the kernel, or on the way. It is changed without the
  * lock, as two of three threads never need it: only one that finds too many parks, and only the one
- * that was the last looks for a parked one. A thread that parks looks again once it is in the list,
- * so that either it sees that nobody reads, or the last one sees it.
+ * that was the last calls a parked one, or makes another. A thread that parks looks again once it
+ * is in the list, so that either it sees that nobody reads, or the last one sees it.
+ *
+ * A thread ends where enough are parked already. Its descriptor stays: requests that came by it may
+ * still wait. The next thread takes it over.
+ *
+ * At the end the threads are cancelled, which they allow while they wait, in the kernel or parked.
  */
 #include "fs/readers.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fuse.h>
+#include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include "ops/fs.h"
+#include "ops/interrupt_table.h"
 
+#define PAGE       4096
+#define PARKED_MAX 8 /* further ones end */
+/* The kernel counts requests by twos: these bits last for years. */
+#define NUMBER_BITS 48
 /* The kernel pins each piece of a reply: copying a small one into a single piece costs less. */
 #define SMALL_REPLY 256
+/* What comes before the data of a WRITE, which is to begin a page. */
+#define WRITE_HEAD (sizeof(struct fuse_in_header) + sizeof(struct fuse_write_in))
+
+typedef struct {
+    QosReaders *readers;
+    guint number; /* by which replies find `fd`; 0: the session's */
+    int fd;
+    pthread_t thread;
+    gboolean is_running;
+    char *memory; /* of its thread */
+    GList link;   /* in `unused` */
+} Reader;
 
 struct QosReaders {
-    gint most;
+    guint waiting, most;
+    gboolean has_clones;
+    struct fuse_session *session;
+    QosInterruptTable *interrupts;
+    int done;             /* eventfd: the session has ended */
+    gint error;           /* atomic: -errno of the first that failed */
     gint reading;         /* atomic */
-    pthread_mutex_t lock; /* of `parked` and of what is in it */
+    Reader *all;          /* from 1 on */
+    pthread_mutex_t lock; /* everything below, and `is_running` of all */
+    guint made;           /* of `all`, with a descriptor */
+    GQueue unused;        /* of Reader: their threads have ended */
     GQueue parked;        /* of Place, the last one first */
+    gboolean is_stopping;
 };
 
 /* Where a parked thread waits: on its stack. */
@@ -37,13 +71,15 @@ typedef struct {
     QosReaders *readers;
 } Place;
 
-QosReaders *qos_readers_new(guint most)
+QosReaders *qos_readers_new(guint waiting, guint most)
 {
     QosReaders *readers = g_new0(QosReaders, 1);
 
-    readers->most = (gint)most;
+    readers->waiting = waiting;
+    readers->most = most;
+    readers->all = g_new0(Reader, most + 1);
+    readers->done = -1;
     pthread_mutex_init(&readers->lock, NULL);
-    g_queue_init(&readers->parked);
     return readers;
 }
 
@@ -51,98 +87,23 @@ void qos_readers_free(QosReaders *readers)
 {
     if (readers == NULL)
         return;
-    g_assert(readers->parked.length == 0);
+    for (guint i = 1; i <= readers->made; i++) {
+        g_aligned_free(readers->all[i].memory);
+        if (readers->all[i].number != 0)
+            close(readers->all[i].fd);
+    }
+    if (readers->done >= 0)
+        close(readers->done);
     pthread_mutex_destroy(&readers->lock);
+    g_free(readers->all);
     g_free(readers);
 }
 
-/* Calls the thread that parked last to read. */
-static void call_locked(QosReaders *readers)
-{
-    GList *link = g_queue_pop_head_link(&readers->parked);
+/* --- who reads --- */
 
-    if (link == NULL)
-        return;
-    Place *place = link->data;
-    place->is_parked = FALSE;
-    g_atomic_int_inc(&readers->reading);
-    pthread_cond_signal(&place->called);
-}
+static void *read_requests(void *data);
 
-/* Also when libfuse cancels the thread at the end of the session. */
-static void leave_place(void *arg)
-{
-    Place *place = arg;
-
-    if (place->is_parked)
-        g_queue_unlink(&place->readers->parked, &place->link);
-    pthread_mutex_unlock(&place->readers->lock);
-    pthread_cond_destroy(&place->called);
-}
-
-static void park(QosReaders *readers)
-{
-    Place place = {.readers = readers, .is_parked = TRUE, .called = PTHREAD_COND_INITIALIZER};
-
-    place.link.data = &place;
-    pthread_mutex_lock(&readers->lock);
-    g_queue_push_head_link(&readers->parked, &place.link);
-    if (g_atomic_int_get(&readers->reading) == 0)
-        call_locked(readers);
-    pthread_cleanup_push(leave_place, &place);
-    while (place.is_parked)
-        pthread_cond_wait(&place.called, &readers->lock);
-    pthread_cleanup_pop(TRUE);
-}
-
-static void begin_reading(QosReaders *readers)
-{
-    if (g_atomic_int_add(&readers->reading, 1) < readers->most)
-        return;
-    g_atomic_int_add(&readers->reading, -1);
-    park(readers);
-}
-
-static void end_reading(QosReaders *readers)
-{
-    if (!g_atomic_int_dec_and_test(&readers->reading))
-        return;
-    pthread_mutex_lock(&readers->lock);
-    call_locked(readers);
-    pthread_mutex_unlock(&readers->lock);
-}
-
-/* --- libfuse's hooks --- */
-
-static ssize_t read_request(int fd, void *buffer, size_t size, void *user_data)
-{
-    QosReaders *readers = ((const QosFs *)user_data)->readers;
-    ssize_t length;
-    int error;
-
-    begin_reading(readers);
-    length = read(fd, buffer, size);
-    error = errno;
-    end_reading(readers);
-    errno = error;
-    return length;
-}
-
-static ssize_t write_reply(int fd, struct iovec *vector, int count, void *user_data G_GNUC_UNUSED)
-{
-    char reply[SMALL_REPLY] __attribute__((aligned(SMALL_REPLY)));
-    size_t length = 0;
-
-    for (int i = 0; i < count; i++) {
-        if (vector[i].iov_len > sizeof(reply) - length)
-            return writev(fd, vector, count);
-        memcpy(reply + length, vector[i].iov_base, vector[i].iov_len);
-        length += vector[i].iov_len;
-    }
-    return write(fd, reply, length);
-}
-
-/* As libfuse does it: each thread has a descriptor of its own. */
+/* As libfuse does it. */
 static int clone_device(int master)
 {
     guint32 source = (guint32)master;
@@ -155,14 +116,269 @@ static int clone_device(int master)
     return fd;
 }
 
-void qos_readers_attach(struct fuse_session *session)
+/* One without a thread, or NULL. */
+static Reader *get_reader_locked(QosReaders *readers)
 {
-    static const struct fuse_custom_io io = {
-        .read = read_request,
-        .writev = write_reply,
-        .clone_fd = clone_device,
-    };
+    GList *link = g_queue_pop_head_link(&readers->unused);
+    Reader *reader;
 
-    if (fuse_session_custom_io(session, &io, sizeof(io), fuse_session_fd(session)) != 0)
-        g_info("libfuse reads requests by itself");
+    if (link != NULL)
+        return link->data;
+    if (readers->made == readers->most)
+        return NULL;
+    reader = &readers->all[++readers->made];
+    reader->readers = readers;
+    reader->link.data = reader;
+    reader->fd = readers->has_clones ? clone_device(fuse_session_fd(readers->session)) : -1;
+    if (reader->fd >= 0)
+        reader->number = readers->made;
+    else
+        reader->fd = fuse_session_fd(readers->session);
+    return reader;
+}
+
+/* Makes a thread that reads, already counted. 0 or -errno. */
+static int start_locked(QosReaders *readers)
+{
+    Reader *reader = readers->is_stopping ? NULL : get_reader_locked(readers);
+    int error;
+
+    if (reader == NULL)
+        return -EAGAIN;
+    g_atomic_int_inc(&readers->reading);
+    error = pthread_create(&reader->thread, NULL, read_requests, reader);
+    reader->is_running = error == 0;
+    if (error != 0) {
+        g_atomic_int_add(&readers->reading, -1);
+        g_queue_push_head_link(&readers->unused, &reader->link);
+    }
+    return -error;
+}
+
+/* Calls the thread that parked last to read. FALSE: there is none. */
+static gboolean call_locked(QosReaders *readers)
+{
+    GList *link = g_queue_pop_head_link(&readers->parked);
+
+    if (link == NULL)
+        return FALSE;
+    Place *place = link->data;
+    place->is_parked = FALSE;
+    g_atomic_int_inc(&readers->reading);
+    pthread_cond_signal(&place->called);
+    return TRUE;
+}
+
+/* Also when the thread is cancelled. */
+static void leave_place(void *arg)
+{
+    Place *place = arg;
+
+    if (place->is_parked)
+        g_queue_unlink(&place->readers->parked, &place->link);
+    pthread_mutex_unlock(&place->readers->lock);
+    pthread_cond_destroy(&place->called);
+}
+
+/* TRUE: it was called, and counted. FALSE: it is to end. */
+static gboolean park(QosReaders *readers)
+{
+    Place place = {.readers = readers, .is_parked = TRUE, .called = PTHREAD_COND_INITIALIZER};
+
+    place.link.data = &place;
+    pthread_mutex_lock(&readers->lock);
+    if (readers->parked.length >= PARKED_MAX && g_atomic_int_get(&readers->reading) > 0) {
+        pthread_mutex_unlock(&readers->lock);
+        return FALSE;
+    }
+    g_queue_push_head_link(&readers->parked, &place.link);
+    if (g_atomic_int_get(&readers->reading) == 0)
+        call_locked(readers);
+    pthread_cleanup_push(leave_place, &place);
+    pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, NULL);
+    while (place.is_parked)
+        pthread_cond_wait(&place.called, &readers->lock);
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
+    pthread_cleanup_pop(TRUE);
+    return TRUE;
+}
+
+/* FALSE: the thread is to end. */
+static gboolean begin_reading(QosReaders *readers)
+{
+    if (g_atomic_int_add(&readers->reading, 1) < (gint)readers->waiting)
+        return TRUE;
+    g_atomic_int_add(&readers->reading, -1);
+    return park(readers);
+}
+
+static void end_reading(QosReaders *readers)
+{
+    if (!g_atomic_int_dec_and_test(&readers->reading))
+        return;
+    pthread_mutex_lock(&readers->lock);
+    if (!call_locked(readers))
+        start_locked(readers); /* if not, who is done with his request reads */
+    pthread_mutex_unlock(&readers->lock);
+}
+
+/* --- a request --- */
+
+static void end_session(QosReaders *readers, int error)
+{
+    guint64 one = 1;
+
+    g_atomic_int_compare_and_exchange(&readers->error, 0, -error);
+    fuse_session_exit(readers->session);
+    if (write(readers->done, &one, sizeof(one)) < 0)
+        g_warning("cannot write to an eventfd: %s", g_strerror(errno));
+}
+
+static void hand_on(Reader *reader, struct fuse_in_header *header, gsize length)
+{
+    QosReaders *readers = reader->readers;
+    struct fuse_buf message = {.mem = header, .size = length};
+
+    if (header->opcode == FUSE_INTERRUPT) {
+        const struct fuse_interrupt_in *interrupt = (const struct fuse_interrupt_in *)(header + 1);
+
+        qos_interrupt_table_receive(readers->interrupts, interrupt->unique);
+        return;
+    }
+    qos_interrupt_table_set_number(header->unique);
+    header->unique |= (guint64)reader->number << NUMBER_BITS;
+    fuse_session_process_buf(readers->session, &message);
+}
+
+/* Reads one request and serves it; FALSE when the session has ended. */
+static gboolean serve(Reader *reader, struct fuse_in_header *header, gsize size)
+{
+    QosReaders *readers = reader->readers;
+    ssize_t length;
+    int error;
+
+    pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, NULL);
+    length = read(reader->fd, header, size);
+    error = errno;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
+    end_reading(readers);
+    if (fuse_session_exited(readers->session))
+        return FALSE;
+    if (length >= (ssize_t)sizeof(*header)) {
+        hand_on(reader, header, (gsize)length);
+        return TRUE;
+    }
+    if (length >= 0)
+        error = EIO;
+    else if (error == ENOENT || error == EINTR || error == EAGAIN) /* taken back by its caller */
+        return TRUE;
+    end_session(readers, error == ENODEV ? 0 : error); /* unmounted, or aborted */
+    return FALSE;
+}
+
+/* The thread ends, but not the session. */
+static void leave(Reader *reader)
+{
+    QosReaders *readers = reader->readers;
+
+    g_aligned_free(g_steal_pointer(&reader->memory));
+    pthread_mutex_lock(&readers->lock);
+    if (!readers->is_stopping) { /* else it is about to be joined */
+        pthread_detach(reader->thread);
+        reader->is_running = FALSE;
+        g_queue_push_head_link(&readers->unused, &reader->link);
+    }
+    pthread_mutex_unlock(&readers->lock);
+}
+
+static void *read_requests(void *data)
+{
+    Reader *reader = data;
+    const gsize size = PAGE + QOS_MAX_WRITE;
+    gboolean is_counted = TRUE;
+
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
+    pthread_setname_np(pthread_self(), "reader");
+    reader->memory = g_aligned_alloc(1, PAGE + size, PAGE);
+    while (is_counted || begin_reading(reader->readers)) {
+        is_counted = FALSE;
+        if (!serve(reader, (struct fuse_in_header *)(reader->memory + PAGE - WRITE_HEAD), size))
+            break;
+    }
+    leave(reader);
+    return NULL;
+}
+
+/* --- the replies --- */
+
+static ssize_t write_reply(int fd, struct iovec *vector, int count, void *user_data)
+{
+    const QosReaders *readers = ((const QosFs *)user_data)->readers;
+    struct fuse_out_header *header = vector[0].iov_base;
+    guint number = (guint)(header->unique >> NUMBER_BITS);
+    char reply[SMALL_REPLY] __attribute__((aligned(SMALL_REPLY)));
+    size_t length = 0;
+
+    if (number != 0) {
+        fd = readers->all[number].fd;
+        header->unique &= (G_GUINT64_CONSTANT(1) << NUMBER_BITS) - 1;
+    }
+    for (int i = 0; i < count; i++) {
+        if (vector[i].iov_len > sizeof(reply) - length)
+            return writev(fd, vector, count);
+        memcpy(reply + length, vector[i].iov_base, vector[i].iov_len);
+        length += vector[i].iov_len;
+    }
+    return write(fd, reply, length);
+}
+
+ssize_t qos_readers_read(int fd, void *buffer, size_t size, void *user_data G_GNUC_UNUSED)
+{
+    return read(fd, buffer, size);
+}
+
+void qos_readers_attach(QosReaders *readers, struct fuse_session *session)
+{
+    static const struct fuse_custom_io io = {.read = qos_readers_read, .writev = write_reply};
+
+    readers->has_clones =
+        fuse_session_custom_io(session, &io, sizeof(io), fuse_session_fd(session)) == 0;
+}
+
+/* --- the session --- */
+
+/* The threads that there are; none is made any more. */
+static void join_all(QosReaders *readers)
+{
+    pthread_mutex_lock(&readers->lock);
+    readers->is_stopping = TRUE;
+    pthread_mutex_unlock(&readers->lock);
+    for (guint i = 1; i <= readers->made; i++) {
+        if (readers->all[i].is_running)
+            pthread_cancel(readers->all[i].thread);
+    }
+    for (guint i = 1; i <= readers->made; i++) {
+        if (readers->all[i].is_running)
+            pthread_join(readers->all[i].thread, NULL);
+    }
+}
+
+int qos_readers_run(QosReaders *readers, struct fuse_session *session,
+                    QosInterruptTable *interrupts, const sigset_t *signals)
+{
+    struct pollfd done = {.events = POLLIN};
+    int result;
+
+    readers->session = session;
+    readers->interrupts = interrupts;
+    readers->done = done.fd = eventfd(0, EFD_CLOEXEC);
+    if (readers->done < 0)
+        return -errno;
+    pthread_mutex_lock(&readers->lock);
+    result = start_locked(readers);
+    pthread_mutex_unlock(&readers->lock);
+    while (result == 0 && !fuse_session_exited(session))
+        ppoll(&done, 1, NULL, signals);
+    join_all(readers);
+    return result != 0 ? result : g_atomic_int_get(&readers->error);
 }

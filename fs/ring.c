@@ -26,8 +26,8 @@
  * asks for a request of the kernel's own, which comes by this queue, and whose reply is a commit
  * (NOTIFY_RETRIEVE of no bytes of a file).
  *
- * FORGET and INTERRUPT keep coming by /dev/fuse, so libfuse's loop goes on beside the ring. Its
- * requests are ours: a reply is known by its number, which is a token of the entry.
+ * FORGET and INTERRUPT keep coming by /dev/fuse, so fs/readers.c goes on beside the ring. A reply
+ * is known to be ours by its number, which is a token of the entry.
  */
 #include "fs/ring.h"
 
@@ -43,6 +43,7 @@
 #include "base/error.h"
 #include "fs/ring_entry.h"
 #include "fs/ring_support.h"
+#include "ops/interrupt_table.h"
 
 /* linux/fuse.h */
 #define FUSE_LOOKUP            1
@@ -50,7 +51,6 @@
 #define FUSE_READ              15
 #define FUSE_WRITE             16
 #define FUSE_CREATE            35
-#define FUSE_INTERRUPT         36
 #define FUSE_NOTIFY_REPLY      41
 #define FUSE_NOTIFY_RETRIEVE   5
 #define FUSE_OVER_IO_URING_EXT (1u << (41 - 32))
@@ -196,6 +196,7 @@ static void handle(Reader *reader, RingEntry *entry)
         reader->has_reply = TRUE;
     } else {
         buffer.mem = request;
+        qos_interrupt_table_set_number(entry->headers.commit_id);
         fuse_session_process_buf(ring->session, &buffer);
     }
     if (reader->has_reply)
@@ -499,38 +500,6 @@ ssize_t qos_ring_write(QosRing *ring, int fd, struct iovec *parts, int count)
     else
         give_back(ring, entry);
     return length_of(parts, count);
-}
-
-/* The token of the request of that number; the number itself where there is none. */
-static guint64 find_token(QosRing *ring, guint64 number)
-{
-    guint64 found = 0;
-
-    for (guint i = 0; i < ring->queue_count && found == 0; i++) {
-        Queue *queue = &ring->queues[i];
-
-        pthread_mutex_lock(&queue->lock);
-        for (guint j = 0; j < queue->entries->len && found == 0; j++) {
-            const RingEntry *entry = g_ptr_array_index(queue->entries, j);
-
-            if (entry->headers.commit_id == number)
-                found = qos_ring_entry_token(entry);
-        }
-        pthread_mutex_unlock(&queue->lock);
-    }
-    return found != 0 ? found : number;
-}
-
-ssize_t qos_ring_read(QosRing *ring, int fd, void *buffer, size_t size)
-{
-    ssize_t length = read(fd, buffer, size);
-    FuseInHeader *header = buffer;
-    guint64 *interrupted = (guint64 *)(header + 1); /* struct fuse_interrupt_in */
-
-    if (length >= (ssize_t)(sizeof(*header) + sizeof(*interrupted)) &&
-        header->opcode == FUSE_INTERRUPT)
-        *interrupted = find_token(ring, *interrupted);
-    return length;
 }
 
 /* --- the ring --- */

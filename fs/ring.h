@@ -3,7 +3,7 @@
  * and its wake-up on another CPU. fs/ring.c says how it works; docs/io_uring.md, why so.
  *
  *     ring = qos_ring_new(depth, threads, &error);         where the kernel and this build have it
- *     fuse_session_custom_io(session, ...)                 with qos_ring_read, qos_ring_write
+ *     fuse_session_custom_io(session, ...)                 with qos_ring_write
  * inside qos_ring_attach(ring, session)                       before the loop
  *     ... the loop: INIT, FORGET and INTERRUPT still come by /dev/fuse ...
  *     qos_ring_stop(ring)                                  after the loop
@@ -38,8 +38,7 @@ void qos_ring_stop(QosRing *ring);
 /* NULL is fine. No reply may follow. */
 void qos_ring_free(QosRing *ring);
 
-/* For libfuse (struct fuse_custom_io): as read(2) and writev(2) of /dev/fuse. */
-ssize_t qos_ring_read(QosRing *ring, int fd, void *buffer, size_t size);
+/* For libfuse (struct fuse_custom_io): as writev(2) of /dev/fuse. */
 ssize_t qos_ring_write(QosRing *ring, int fd, struct iovec *parts, int count);
 
 /* This thread's reply, if it still holds one, does not wait for the end of its handler. To be

@@ -16,9 +16,8 @@
  * many, and those that serve without a pause are few. */
 #define PAYLOAD_KEPT (16 * PAGE)
 
-/* The kernel's numbers are small and even, and so are our tokens but for the first bit. */
-#define TOKEN      (G_GUINT64_CONSTANT(1) << 63)
-#define TOKEN_MARK ((guint64)PAGE - 2)
+/* The kernel's numbers are small. */
+#define TOKEN (G_GUINT64_CONSTANT(1) << 63)
 
 /* struct fuse_uring_cmd_req */
 typedef struct {
@@ -139,7 +138,7 @@ void qos_ring_entry_reply(RingEntry *entry, const struct iovec *parts, int count
 
 guint64 qos_ring_entry_token(const RingEntry *entry)
 {
-    return TOKEN | (guintptr)entry | (entry->headers.commit_id & TOKEN_MARK);
+    return TOKEN | (guintptr)entry;
 }
 
 gboolean qos_ring_is_token(guint64 unique)
@@ -149,6 +148,5 @@ gboolean qos_ring_is_token(guint64 unique)
 
 RingEntry *qos_ring_entry_from(guint64 token)
 {
-    return (RingEntry *)(guintptr)(token &
-                                   ~(TOKEN | TOKEN_MARK)); /* NOLINT(performance-no-int-to-ptr) */
+    return (RingEntry *)(guintptr)(token & ~TOKEN); /* NOLINT(performance-no-int-to-ptr) */
 }

@@ -27,11 +27,6 @@ void qos_ring_free(QosRing *ring G_GNUC_UNUSED)
 {
 }
 
-ssize_t qos_ring_read(QosRing *ring G_GNUC_UNUSED, int fd, void *buffer, size_t size)
-{
-    return read(fd, buffer, size);
-}
-
 ssize_t qos_ring_write(QosRing *ring G_GNUC_UNUSED, int fd, struct iovec *parts, int count)
 {
     return writev(fd, parts, count);

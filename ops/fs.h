@@ -8,19 +8,20 @@
 #include "fs/gate.h"
 #include "ops/caller.h"
 
-typedef struct QosInodes QosInodes;         /* ops/inode.h */
-typedef struct QosHandles QosHandles;       /* ops/handle.h */
-typedef struct QosOpeners QosOpeners;       /* ops/openers.h */
-typedef struct QosReaders QosReaders;       /* fs/readers.h */
-typedef struct QosControl QosControl;       /* ops/control.h */
-typedef struct QosInterrupts QosInterrupts; /* ops/interrupt.h */
-typedef struct QosTolls QosTolls;           /* ops/toll.h */
-typedef struct QosBackings QosBackings;     /* ops/backing.h */
-typedef struct QosCoherence QosCoherence;   /* ops/coherence.h */
-typedef struct QosLockclient QosLockclient; /* fs/lockclient.h */
-typedef struct QosNamers QosNamers;         /* ops/namers.h */
-typedef struct QosRoot QosRoot;             /* ops/root.h */
-typedef struct QosLocks QosLocks;           /* ops/locks.h */
+typedef struct QosInodes QosInodes;                 /* ops/inode.h */
+typedef struct QosHandles QosHandles;               /* ops/handle.h */
+typedef struct QosOpeners QosOpeners;               /* ops/openers.h */
+typedef struct QosReaders QosReaders;               /* fs/readers.h */
+typedef struct QosControl QosControl;               /* ops/control.h */
+typedef struct QosInterrupts QosInterrupts;         /* ops/interrupt.h */
+typedef struct QosInterruptTable QosInterruptTable; /* ops/interrupt_table.h */
+typedef struct QosTolls QosTolls;                   /* ops/toll.h */
+typedef struct QosBackings QosBackings;             /* ops/backing.h */
+typedef struct QosCoherence QosCoherence;           /* ops/coherence.h */
+typedef struct QosLockclient QosLockclient;         /* fs/lockclient.h */
+typedef struct QosNamers QosNamers;                 /* ops/namers.h */
+typedef struct QosRoot QosRoot;                     /* ops/root.h */
+typedef struct QosLocks QosLocks;                   /* ops/locks.h */
 
 /* virtiofsd's words: what the kernel may cache. */
 typedef enum {
@@ -38,6 +39,8 @@ typedef struct {
     gboolean no_atime; /* reading does not change when a file was last read */
 } QosFsConfig;
 
+#define QOS_MAX_WRITE (1u << 20) /* bytes of data in one request */
+
 typedef struct QosFs {
     QosFsConfig config; /* does not change while mounted */
     const char *source; /* SRC, absolute */
@@ -54,6 +57,7 @@ typedef struct QosFs {
     QosOpeners *openers;
     QosReaders *readers;
     QosControl *control;
+    QosInterruptTable *interrupt_table;
     QosInterrupts *interrupts;
     QosTolls *tolls;
     QosBackings *backings;

@@ -1,10 +1,10 @@
 /*
  * The watch over interrupted requests; ops/interrupt.h says why there must be one.
  *
- * libfuse's call-back only puts the request on the list and wakes the thread. The thread reads the
- * pending signals of all callers on the list without the lock, and takes back through the gate
- * those that a signal is to end. An operation leaves the list, under the lock, before it is freed;
- * so what is on the list is alive.
+ * The call-back of an interrupt only puts the request on the list and wakes the thread. The thread
+ * reads the pending signals of all callers on the list without the lock, and takes back through the
+ * gate those that a signal is to end. An operation leaves the list, under the lock, before it is
+ * freed; so what is on the list is alive.
  *
  * Requests in the background are kept beside the list, by their processes (ops/background.h).
  *
@@ -28,6 +28,7 @@
 
 struct QosInterrupts {
     QosGate *gate;
+    QosInterruptTable *table;
     gboolean may_be_lost; /* the kernel passes on no signal that came before its request */
     pthread_t thread;
     pthread_mutex_t lock; /* everything below, and `watch` and `background` of all operations */
@@ -60,7 +61,7 @@ static void add(QosOp *op, QosWatch watch)
     pthread_mutex_unlock(&interrupts->lock);
 }
 
-static void add_interrupted(fuse_req_t request G_GNUC_UNUSED, void *data)
+static void add_interrupted(gpointer data)
 {
     add(data, QOS_WATCH_INTERRUPTED);
 }
@@ -80,13 +81,12 @@ void qos_interrupts_watch(QosInterrupts *interrupts, QosOp *op)
         add_background(interrupts, op);
     if (interrupts->may_be_lost)
         add(op, QOS_WATCH_NEW);
-    fuse_req_interrupt_func(op->fuse, add_interrupted, op);
+    qos_interrupt_table_listen(interrupts->table, op->number, add_interrupted, op);
 }
 
 void qos_interrupts_unwatch(QosInterrupts *interrupts, QosOp *op)
 {
-    /* Waits for a call-back under way; none follows. */
-    fuse_req_interrupt_func(op->fuse, NULL, NULL);
+    qos_interrupt_table_ignore(interrupts->table, op->number);
     pthread_mutex_lock(&interrupts->lock);
     g_hash_table_remove(interrupts->watching, op);
     qos_background_remove(interrupts->background, op);
@@ -247,12 +247,13 @@ static void free_parts(QosInterrupts *interrupts)
     g_free(interrupts);
 }
 
-QosInterrupts *qos_interrupts_new(QosGate *gate, gboolean may_be_lost)
+QosInterrupts *qos_interrupts_new(QosGate *gate, QosInterruptTable *table, gboolean may_be_lost)
 {
     QosInterrupts *interrupts = g_new0(QosInterrupts, 1);
     pthread_condattr_t attributes;
 
     interrupts->gate = gate;
+    interrupts->table = table;
     interrupts->may_be_lost = may_be_lost;
     interrupts->watching = g_hash_table_new(NULL, NULL);
     interrupts->background = qos_background_new();

@@ -15,18 +15,19 @@
  * killed program waits for them: as long as some are parked, their processes are looked at every
  * 50 ms (ops/background.h).
  *
- * Locks: `lock` of the list; taken inside libfuse's lock of the request, and before the gate's.
+ * Locks: `lock` of the list; taken inside that of the table of interrupts, and before the gate's.
  * Never held while /proc is read or a reply is sent.
  */
 #pragma once
 
+#include "ops/interrupt_table.h"
 #include "ops/op.h"
 
 typedef struct QosInterrupts QosInterrupts;
 
-/* `gate` is borrowed. `may_be_lost`: requests come by io_uring. Starts its thread (after the
- * daemon's fork); NULL where that fails. */
-QosInterrupts *qos_interrupts_new(QosGate *gate, gboolean may_be_lost);
+/* `gate` and `table` are borrowed. `may_be_lost`: requests come by io_uring. Starts its thread
+ * (after the daemon's fork); NULL where that fails. */
+QosInterrupts *qos_interrupts_new(QosGate *gate, QosInterruptTable *table, gboolean may_be_lost);
 /* As it was made. */
 gboolean qos_interrupts_may_be_lost(const QosInterrupts *interrupts);
 /* Ends the thread; nothing may be watched any more. NULL is allowed. */

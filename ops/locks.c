@@ -70,7 +70,7 @@ static void end_locked(QosCall *call, int error)
 
 /* Any signal ends a wait, as on other file systems: the kernel starts it anew where the signal's
  * handler wants that. */
-static void interrupted(fuse_req_t request G_GNUC_UNUSED, void *data)
+static void interrupted(gpointer data)
 {
     QosCall *call = data;
     QosLocks *locks = call->locks;
@@ -109,7 +109,7 @@ static void look_for_signals(QosCall *call, pid_t caller)
     gboolean waits = call->state != QOS_CALL_ANSWERED;
     pthread_mutex_unlock(&locks->lock);
     if (waits && qos_signals_of(caller).is_its_own)
-        interrupted(NULL, call);
+        interrupted(call);
 }
 
 void qos_locks_take(QosLocks *locks, fuse_req_t request, const QosFileName *name, QosLocksKind kind,
@@ -123,13 +123,14 @@ void qos_locks_take(QosLocks *locks, fuse_req_t request, const QosFileName *name
 
     call->locks = locks;
     call->request = request;
+    call->number = qos_interrupt_table_number();
     call->kind = kind;
     call->mode = mode;
     call->lock = *lock;
     call->due = QOS_NEVER;
     call->link.data = call->due_link.data = call;
     if (mode == QOS_LOCKS_WAIT)
-        fuse_req_interrupt_func(request, interrupted, call);
+        qos_interrupt_table_listen(locks->interrupts, call->number, interrupted, call);
     pthread_mutex_lock(&locks->lock);
     call->file = file = get_locked(locks, name, kind);
     g_queue_push_tail_link(&file->calls, &call->link);
@@ -318,11 +319,12 @@ static void *keep(void *arg)
 
 /* --- the whole --- */
 
-QosLocks *qos_locks_new(void)
+QosLocks *qos_locks_new(QosInterruptTable *interrupts)
 {
     QosLocks *locks = g_new0(QosLocks, 1);
     pthread_condattr_t attributes;
 
+    locks->interrupts = interrupts;
     locks->files = g_hash_table_new(qos_resource_hash, qos_resource_equal);
     pthread_mutex_init(&locks->lock, NULL);
     pthread_condattr_init(&attributes);

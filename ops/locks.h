@@ -21,6 +21,7 @@
 #include "fs/lockclient.h"
 #include "fs/locktable.h"
 #include "ops/handle.h"
+#include "ops/interrupt_table.h"
 
 typedef struct QosLocks QosLocks;
 
@@ -40,7 +41,7 @@ typedef enum {
     QOS_LOCKS_WAIT,
 } QosLocksMode;
 
-QosLocks *qos_locks_new(void);
+QosLocks *qos_locks_new(QosInterruptTable *interrupts);
 /* Locks are had of `client` from now on, whose callbacks may call those below since before. Starts
  * the keeper (after the daemon's fork). 0 or -errno. */
 int qos_locks_start(QosLocks *locks, QosLockclient *client);

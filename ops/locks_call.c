@@ -271,8 +271,8 @@ static void reply(const QosCall *call)
 
 static void answer(QosCall *call)
 {
-    if (call->mode == QOS_LOCKS_WAIT) /* waits for a call-back under way; none follows */
-        fuse_req_interrupt_func(call->request, NULL, NULL);
+    if (call->mode == QOS_LOCKS_WAIT)
+        qos_interrupt_table_ignore(call->locks->interrupts, call->number);
     reply(call);
     g_atomic_rc_box_release(call);
 }

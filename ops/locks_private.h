@@ -40,6 +40,7 @@ typedef struct {
 typedef struct {
     QosLocks *locks;
     fuse_req_t request;
+    guint64 number;      /* the kernel's, of the request */
     QosLockedFile *file; /* NULL once it is answered */
     QosLocksKind kind;
     QosLocksMode mode;
@@ -60,11 +61,12 @@ typedef struct {
 struct QosLocks {
     pthread_mutex_t lock; /* everything below */
     pthread_cond_t changed;
-    QosLockclient *client; /* NULL: before the start */
-    GHashTable *files;     /* a set of QosLockedFile.resource */
-    GQueue waits;          /* of QosLockWait: calls for record locks that are BLOCKED */
-    GQueue due;            /* of QosCall */
-    GQueue answered;       /* of QosCall */
+    QosInterruptTable *interrupts; /* has a lock of its own */
+    QosLockclient *client;         /* NULL: before the start */
+    GHashTable *files;             /* a set of QosLockedFile.resource */
+    GQueue waits;                  /* of QosLockWait: calls for record locks that are BLOCKED */
+    GQueue due;                    /* of QosCall */
+    GQueue answered;               /* of QosCall */
     gboolean has_keeper, is_stopping;
     pthread_t keeper;
 };

@@ -31,6 +31,7 @@ gpointer qos_op_new(fuse_req_t request, gsize size, QosOpcode opcode, int (*run)
     op->entry.cancelled = cancel;
     op->fs = qos_fs(request);
     op->fuse = request;
+    op->number = qos_interrupt_table_number();
     op->run = run;
     return op;
 }

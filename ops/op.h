@@ -57,9 +57,12 @@ typedef enum {
 typedef struct {
     QosReplyKind kind;
     union {
-        /* ENTRY, CREATE: entry.ino counts as one look-up; 0 = there is no such name, which the
-         * kernel may remember */
-        struct fuse_entry_param entry;
+        struct {
+            /* ENTRY, CREATE: entry.ino counts as one look-up; 0 = there is no such name, which the
+             * kernel may remember */
+            struct fuse_entry_param entry;
+            struct fuse_file_info info; /* CREATE, OPEN; of these from the beginning */
+        };
         struct {
             struct stat stat;
             double timeout;
@@ -81,8 +84,7 @@ typedef struct {
             size_t length;
         } ioctl;
     };
-    struct fuse_file_info info; /* CREATE, OPEN */
-    QosHandle *handle;          /* CREATE, OPEN: the kernel's from now on */
+    QosHandle *handle; /* CREATE, OPEN: the kernel's from now on */
 } QosReply;
 
 /* Why the watch over interrupts has a request on its list. */
@@ -104,6 +106,7 @@ struct QosOp {
     QosEntry entry; /* first: the gate hands it back */
     QosFs *fs;
     fuse_req_t fuse;
+    guint64 number;    /* the kernel's, of the request */
     QosCaller *caller; /* identity and job; a reference */
     QosHandle *handle; /* NULL, or what the operation works on; a reference */
     int (*run)(QosOp *op);

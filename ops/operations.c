@@ -8,7 +8,6 @@
 
 #include "ops/coherence.h"
 
-#define MAX_WRITE (1u << 20)
 /* Parked read-ahead must not block other jobs' (fuse.md, "Parking a request"). */
 #define MAX_BACKGROUND 65535 /* the kernel's own bound */
 
@@ -54,7 +53,8 @@ static void init(void *user_data, struct fuse_conn_info *connection)
         qos_coherence_meet_kernel(fs->coherence, connection->proto_minor);
     else if (fs->config.cache == QOS_CACHE_ALWAYS)
         fuse_unset_feature_flag(connection, FUSE_CAP_AUTO_INVAL_DATA);
-    connection->max_write = MAX_WRITE;
+    connection->no_interrupt = 1; /* libfuse hears of none: fs/readers.c */
+    connection->max_write = QOS_MAX_WRITE;
     connection->max_background = MAX_BACKGROUND;
     connection->congestion_threshold = MAX_BACKGROUND - MAX_BACKGROUND / 4;
     connection->time_gran = 1;

@@ -154,7 +154,7 @@ def test_few_readers_wait_in_the_kernel(stoppable):
     qos = stoppable("cache=always,slots=64")
 
     def readers():
-        return thread_names(qos.pid).count("fuse_worker")
+        return thread_names(qos.pid).count("reader")
     with hanging(qos, "close"):
         wait_until(lambda: readers() > 56 + 8, what="a reader for each")
         assert as_job("guest", "cat", qos.dir / "file", timeout=60) == "fine"

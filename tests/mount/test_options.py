@@ -402,7 +402,7 @@ def test_threads_are_bounded(store, mount):
     jobs = [start_job(f"job{i}", "sh", "-c", f"for i in $(seq 200); do : >{qos.dir}/f{i}-$i; done") for i in range(8)]
     most = 0
     while any(job.poll() is None for job in jobs):
-        most = max(most, thread_names(qos.pid).count("fuse_worker"))
+        most = max(most, thread_names(qos.pid).count("reader"))
     assert all(job.returncode == 0 for job in jobs)
     assert 1 <= most <= 3 + 320
 

@@ -1,0 +1,91 @@
+/*
+ * The table of those that listen for interrupts (ops/interrupt_table.h).
+ */
+#include "ops/interrupt_table.h"
+
+#include <pthread.h>
+
+typedef struct {
+    guint64 number; /* first: the key */
+    void (*func)(gpointer data);
+    gpointer data;
+} Listener;
+
+struct QosInterruptTable {
+    pthread_mutex_t lock;                /* everything below */
+    GHashTable *listeners;               /* number -> Listener, owned */
+    guint64 early[QOS_EARLY_INTERRUPTS]; /* 0 = none */
+    guint next_early;
+};
+
+static _Thread_local guint64 this_number;
+
+QosInterruptTable *qos_interrupt_table_new(void)
+{
+    QosInterruptTable *table = g_new0(QosInterruptTable, 1);
+
+    pthread_mutex_init(&table->lock, NULL);
+    table->listeners = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, g_free);
+    return table;
+}
+
+void qos_interrupt_table_free(QosInterruptTable *table)
+{
+    if (table == NULL)
+        return;
+    g_hash_table_unref(table->listeners);
+    pthread_mutex_destroy(&table->lock);
+    g_free(table);
+}
+
+static gboolean was_early_locked(QosInterruptTable *table, guint64 number)
+{
+    for (guint i = 0; i < QOS_EARLY_INTERRUPTS && table->early[i] != 0; i++) {
+        if (table->early[i] == number)
+            return TRUE;
+    }
+    return FALSE;
+}
+
+void qos_interrupt_table_listen(QosInterruptTable *table, guint64 number,
+                                void (*func)(gpointer data), gpointer data)
+{
+    Listener *listener = g_new(Listener, 1);
+
+    *listener = (Listener){number, func, data};
+    pthread_mutex_lock(&table->lock);
+    g_hash_table_replace(table->listeners, &listener->number, listener);
+    if (was_early_locked(table, number))
+        func(data);
+    pthread_mutex_unlock(&table->lock);
+}
+
+void qos_interrupt_table_ignore(QosInterruptTable *table, guint64 number)
+{
+    pthread_mutex_lock(&table->lock);
+    g_hash_table_remove(table->listeners, &number);
+    pthread_mutex_unlock(&table->lock);
+}
+
+void qos_interrupt_table_receive(QosInterruptTable *table, guint64 number)
+{
+    pthread_mutex_lock(&table->lock);
+    const Listener *listener = g_hash_table_lookup(table->listeners, &number);
+    if (listener != NULL) {
+        listener->func(listener->data);
+    } else {
+        table->early[table->next_early] = number;
+        table->next_early = (table->next_early + 1) % QOS_EARLY_INTERRUPTS;
+    }
+    pthread_mutex_unlock(&table->lock);
+}
+
+void qos_interrupt_table_set_number(guint64 number)
+{
+    this_number = number;
+}
+
+guint64 qos_interrupt_table_number(void)
+{
+    return this_number;
+}
