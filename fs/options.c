@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/near.h"
 #include "base/time.h"
 #include "base/units.h"
 
@@ -300,53 +301,21 @@ static gboolean set_mount_flag(QosOptions *options, const char *name)
 
 /* --- mistyped names --- */
 
-/* How many characters must be changed, put in or left out to make `b` of `a` (Levenshtein). */
-static guint edit_distance(const char *a, const char *b)
-{
-    guint length = (guint)strlen(b);
-    g_autofree guint *row = g_new(guint, length + 1);
-
-    for (guint j = 0; j <= length; j++)
-        row[j] = j;
-    for (guint i = 1; *a; a++, i++) {
-        guint diagonal = row[0];
-
-        row[0] = i;
-        for (guint j = 1; j <= length; j++) {
-            guint above = row[j];
-
-            row[j] = MIN(MIN(above, row[j - 1]) + 1, diagonal + (*a != b[j - 1]));
-            diagonal = above;
-        }
-    }
-    return row[length];
-}
-
-static void consider(const char *name, const char *candidate, guint *best, const char **nearest)
-{
-    guint distance = edit_distance(name, candidate);
-
-    if (distance < *best) {
-        *best = distance;
-        *nearest = candidate;
-    }
-}
-
 /* The known option that `name` was probably meant to be, or NULL. */
 static const char *nearest_option(const char *name, const char *const *tunables)
 {
-    guint best = 2 + (guint)strlen(name) / 4; /* what is further off would be a guess */
-    const char *nearest = NULL;
+    QosNear near;
 
+    qos_near_init(&near, name);
     for (guint i = 0; i < G_N_ELEMENTS(own_options); i++)
-        consider(name, own_options[i].name, &best, &nearest);
+        qos_near_consider(&near, own_options[i].name);
     for (guint i = 0; i < G_N_ELEMENTS(mount_flags); i++)
-        consider(name, mount_flags[i].name, &best, &nearest);
+        qos_near_consider(&near, mount_flags[i].name);
     for (guint i = 0; i < G_N_ELEMENTS(ignored_options); i++)
-        consider(name, ignored_options[i], &best, &nearest);
+        qos_near_consider(&near, ignored_options[i]);
     for (; *tunables; tunables++)
-        consider(name, *tunables, &best, &nearest);
-    return nearest;
+        qos_near_consider(&near, *tunables);
+    return near.nearest;
 }
 
 /* --- the command line --- */

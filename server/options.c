@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/near.h"
 #include "base/units.h"
 #include "core/wire.h"
 #include "server/tunable.h"
@@ -231,14 +232,29 @@ static const Setting settings[] = {
 
 /* --- where settings come from --- */
 
-static gboolean set(QosServerOptions *options, const char *name, const char *value, GError **error)
+static const Setting *find_setting(const char *name, GError **error)
 {
+    QosNear near;
+
+    qos_near_init(&near, name);
     for (guint i = 0; i < G_N_ELEMENTS(settings); i++) {
         if (g_str_equal(settings[i].name, name))
-            return settings[i].set(options, &settings[i], value, error);
+            return &settings[i];
+        qos_near_consider(&near, settings[i].name);
     }
-    qos_set_error(error, EINVAL, "there is no setting \"%s\"; see --help", name);
-    return FALSE;
+    if (near.nearest != NULL)
+        qos_set_error(error, EINVAL, "there is no setting \"%s\"; did you mean \"%s\"?", name,
+                      near.nearest);
+    else
+        qos_set_error(error, EINVAL, "there is no setting \"%s\"; see --help", name);
+    return NULL;
+}
+
+static gboolean set(QosServerOptions *options, const char *name, const char *value, GError **error)
+{
+    const Setting *setting = find_setting(name, error);
+
+    return setting != NULL && setting->set(options, setting, value, error);
 }
 
 static gboolean read_file(QosServerOptions *options, const char *path, GError **error)

@@ -1,8 +1,7 @@
 /*
  * Escaping, hints and tables.
  *
- * A hint is taken from the names whose edit distance (insert, delete, replace, swap two neighbours)
- * to what was typed is at most a third of its length, or which contain it.
+ * A hint is taken from the names that are near to what was typed, or contain it.
  *
  * A table that is too wide first has its flexible columns cut, the widest first, down to
  * FLEXIBLE_MIN; then columns are left out from the right. Widths are those of a terminal: wide
@@ -11,6 +10,8 @@
 #include "tools/ctl_text.h"
 
 #include <string.h>
+
+#include "base/near.h"
 
 #define HINTS_MAX    5
 #define FLEXIBLE_MIN 12
@@ -33,30 +34,6 @@ char *qos_ctl_escape(const char *text)
     return g_string_free(escaped, FALSE);
 }
 
-/* The edit distance of two byte strings, or anything above `limit` where it is larger. */
-static guint distance(const char *a, const char *b, guint limit)
-{
-    guint rows = (guint)strlen(a), columns = (guint)strlen(b);
-    if (MAX(rows, columns) - MIN(rows, columns) > limit)
-        return limit + 1;
-    guint width = columns + 1;
-    g_autofree guint *cost = g_new(guint, (gsize)(rows + 1) * width);
-    for (guint i = 0; i <= rows; i++) {
-        for (guint j = 0; j <= columns; j++) {
-            guint *here = &cost[i * width + j];
-            if (!i || !j) {
-                *here = i + j;
-                continue;
-            }
-            guint replace = here[-(gssize)width - 1] + (a[i - 1] != b[j - 1]);
-            *here = MIN(replace, MIN(here[-(gssize)width], here[-1]) + 1);
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
-                *here = MIN(*here, here[-2 * (gssize)width - 2] + 1);
-        }
-    }
-    return cost[rows * width + columns];
-}
-
 typedef struct {
     const char *name;
     guint distance;
@@ -72,13 +49,14 @@ static int compare_near(gconstpointer a, gconstpointer b)
 
 char *qos_ctl_hint(const char *name, const GPtrArray *names)
 {
-    guint length = (guint)strlen(name), limit = MAX(1, length / 3);
+    gsize length = strlen(name);
+    guint limit = qos_near_limit(name);
     if (!length)
         return g_strdup("");
     g_autoptr(GArray) near = g_array_new(FALSE, FALSE, sizeof(Near));
     for (guint i = 0; i < names->len; i++) {
         Near candidate = {g_ptr_array_index(names, i), 0};
-        candidate.distance = distance(name, candidate.name, limit);
+        candidate.distance = qos_near_distance(name, candidate.name, limit);
         if (candidate.distance <= limit || (length > 1 && strstr(candidate.name, name)))
             g_array_append_val(near, candidate);
     }
