@@ -333,12 +333,12 @@ def test_the_background_is_bounded(world, store, mount, of_connection):
 
     (store.dir / "file").write_bytes(os.urandom(4 * MIB))
     os.chown(store.dir, USER, USER)
-    reader = shutil.copy(BUILD / "tests/mount/async-reader", world.folder("reader"))
+    reader = shutil.copy(BUILD / "tests/mount/async-io", world.folder("reader"))
     qos = mount(store, user=USER)
     most = share(share(of_connection(qos, "max_background")))
     by_user(lambda: qos.rule("start tight jobid={hog}&opcode={read} bps=1 depth=1:1"))
     qos.expects_log("job hog: so many of its reads and writes wait")
-    with running(user_job("hog", reader, qos.dir / "file", 1 + most + MORE)) as hog:
+    with running(user_job("hog", reader, "read", qos.dir / "file", 1 + most + MORE)) as hog:
         assert hog.stdout.readline() == "asked\n"
         wait_until(lambda: by_user(qos.state)["refused"] == MORE, what="refusals")
         with running(user_job("guest", "cmp", qos.dir / "file", store.dir / "file")) as guest:

@@ -146,7 +146,7 @@ ASYNC = 50  # reads of one program that does not wait for them
 def direct_reader(qos, how):
     """A program of job j, by itself or asking in the kernel's background, whose direct reads wait."""
     if how == "asynchronous":
-        command = [BUILD / "tests/mount/async-reader", qos.dir / "file", str(ASYNC)]
+        command = [BUILD / "tests/mount/async-io", "read", qos.dir / "file", str(ASYNC)]
     else:
         command = ["dd", f"if={qos.dir / 'file'}", "of=/dev/null", "iflag=direct", f"bs={BLOCK}", "status=none"]
     return start_job("j", *command, stdout=subprocess.PIPE)

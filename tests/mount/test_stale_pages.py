@@ -15,7 +15,7 @@ import threading
 
 import pytest
 
-from harness import is_stopped, of_threads, running, start_job, wait_until
+from harness import BUILD, TIMEOUT, is_stopped, of_threads, running, start_job, wait_until
 from test_failing_stores import HANG, Faulty
 
 PAGE = mmap.PAGESIZE
@@ -116,6 +116,26 @@ def test_dropped_by_attributes(cluster, half_written):
         assert os.pread(file.fileno(), len(OLD), 0) == OLD
         write.finish()
     assert is_new(one)
+
+
+def test_dropped_by_a_direct_write(faulty, cluster):
+    """By the kernel, for a write past the page cache that is in the store while the page is read again. For one that
+    its program waits for, newer kernels drop the page behind it, too."""
+    path = cluster(store=faulty, options="store=faulty", mounts=1).mounts[0].dir / "file"
+    fill(faulty.behind / "file")
+    with contextlib.ExitStack() as stack:
+        file = stack.enter_context(open(path, "rb", buffering=0))
+        faulty.fail("write", HANG, "file")
+        writer = stack.enter_context(running(start_job(1, BUILD / "tests/mount/async-io", "write", path, 1,
+                                                       stdout=subprocess.PIPE, text=True)))
+        stack.callback(faulty.mend)
+        wait_until(lambda: "write" in faulty.hanging(), what="the write")
+        assert writer.stdout.readline() == "asked\n"
+        assert os.pread(file.fileno(), len(OLD), 0) == OLD
+        faulty.mend()
+        assert writer.communicate(timeout=TIMEOUT)[0] == "1\n"
+        os.chmod(path, 0o640)
+        assert first(path) == bytes(len(OLD))
 
 
 def test_read_without_a_credit(faulty, cluster):

@@ -1,10 +1,11 @@
 /*
- * Reads without waiting: many requests of one thread at a time.
+ * Reads or writes without waiting: many requests of one thread at a time.
  *
- *     async-reader FILE COUNT
+ *     async-io read|write FILE COUNT
  *
- * Asks COUNT times at once for the first page of FILE, past the kernel's cache, and prints "asked";
- * then waits for all the answers and prints how many were whole, and the errno of each that failed.
+ * Asks COUNT times at once for the first page of FILE, or to make it zeros, past the kernel's
+ * cache, and prints "asked"; then waits for all the answers and prints how many were whole, and the
+ * errno of each that failed.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -12,6 +13,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -39,8 +41,9 @@ static void print_answers(const struct io_event *events, long count)
 
 int main(int argc, char **argv)
 {
-    long count = argc == 3 ? atol(argv[2]) : 0;
-    int file = count > 0 ? open(argv[1], O_RDONLY | O_DIRECT) : -1;
+    long count = argc == 4 ? atol(argv[3]) : 0;
+    int writes = argc == 4 && strcmp(argv[1], "write") == 0;
+    int file = count > 0 ? open(argv[2], (writes ? O_WRONLY : O_RDONLY) | O_DIRECT) : -1;
     struct iocb *request = calloc((size_t)count, sizeof(*request));
     struct iocb **requests = calloc((size_t)count, sizeof(*requests));
     struct io_event *events = calloc((size_t)count, sizeof(*events));
@@ -49,11 +52,12 @@ int main(int argc, char **argv)
     long asked = 0;
 
     if (file < 0 || !request || !requests || !events || !page)
-        return complain("async-reader FILE COUNT");
+        return complain("async-io read|write FILE COUNT");
+    memset(page, 0, PAGE);
     if (syscall(SYS_io_setup, count, &context) != 0)
         return complain("io_setup");
     for (long i = 0; i < count; i++) {
-        request[i] = (struct iocb){.aio_lio_opcode = IOCB_CMD_PREAD,
+        request[i] = (struct iocb){.aio_lio_opcode = writes ? IOCB_CMD_PWRITE : IOCB_CMD_PREAD,
                                    .aio_fildes = (uint32_t)file,
                                    .aio_buf = (uintptr_t)page,
                                    .aio_nbytes = PAGE};
