@@ -99,7 +99,7 @@ void qos_coherence_begin(QosOp *op)
     if (op->handle != NULL)
         qos_handle_note_use(op->handle);
     if (qos_op_locks_pages(op))
-        qos_old_pages_begin(op);
+        qos_old_pages_begin(op, op->fs->coherence->pages);
 }
 
 gboolean qos_coherence_enter(QosOp *op)
@@ -119,7 +119,7 @@ gboolean qos_coherence_enter(QosOp *op)
     if (!qos_claim_take(op))
         return FALSE;
     if (op->entry.request.opcode == QOS_OP_GETATTR && qos_claim_error(op->claim) == 0 &&
-        qos_old_pages_are_there(op->fs, coherence->pages, op->node)) {
+        qos_old_pages_hold(op, coherence->pages)) {
         /* What drops them may wait for others, who may wait for our credit. */
         qos_claim_put(op->claim);
         if (qos_pages_await(coherence->pages, op->node, &op->entry))

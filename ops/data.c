@@ -89,6 +89,8 @@ void qosfs_op_read(fuse_req_t request, fuse_ino_t ino, size_t size, off_t offset
     read_op->size = size;
     read_op->offset = offset;
     read_op->op.entry.request.bytes = size;
+    read_op->op.start = offset;
+    read_op->op.end = (gint64)size > G_MAXINT64 - offset ? G_MAXINT64 : offset + (gint64)size;
     read_op->op.is_direct = (info->flags & O_DIRECT) != 0 && info->lock_owner != NO_OWNER;
     if (info->lock_owner == NO_OWNER) {
         read_op->op.entry.request.fills_cache = TRUE;
@@ -108,8 +110,8 @@ static void tell_of_pages(DataOp *write_op, gboolean is_write_back)
         op->fs->config.cache == QOS_CACHE_NONE || (op->handle->flags & O_DIRECT) != 0;
 
     op->writes = is_write_back ? QOS_WRITE_BACK : is_direct ? QOS_WRITE_DIRECT : QOS_WRITE_THROUGH;
-    op->write_start = write_op->offset;
-    op->write_end = write_op->appends ? G_MAXINT64 : write_op->offset + (gint64)write_op->size;
+    op->start = write_op->offset;
+    op->end = write_op->appends ? G_MAXINT64 : write_op->offset + (gint64)write_op->size;
 }
 
 /* Kernels before 6.9 can write at an offset only through a file that does not append. */

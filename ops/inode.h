@@ -136,9 +136,10 @@ gboolean qos_loan_has_pages(const QosLoan *loan);
 gboolean qos_inodes_has_pages_before(QosInodes *inodes, fuse_ino_t id, gint era);
 /* The kernel may drop pages of the file when it takes the answer that is being made. */
 void qos_inodes_note_drop(QosInodes *inodes, fuse_ino_t id);
-/* The kernel is about to be told to drop pages of the file, with `all` each of them. FALSE: it has
- * some locked for a request. */
-gboolean qos_inodes_begin_drop(QosInodes *inodes, fuse_ino_t id, gboolean all);
+/* What qos_loan_fill() has counted of it; 0 where it is not known. */
+gint qos_inodes_filling(QosInodes *inodes, fuse_ino_t id);
+/* The kernel is about to be told to drop pages of the file, with `all` each of them. */
+void qos_inodes_begin_drop(QosInodes *inodes, fuse_ino_t id, gboolean all);
 /* A WRITE was made whose data the kernel had put into pages before: whether some may have been
  * dropped, and filled by a READ, since the WRITE before it. */
 gboolean qos_loan_end_write(const QosLoan *loan);

@@ -81,33 +81,39 @@ void qos_inodes_note_drop(QosInodes *inodes, fuse_ino_t id)
     pthread_mutex_unlock(&inodes->lock);
 }
 
-/* A request that begins meanwhile is counted before it looks at the era. So either the count shows
- * here, or the request sees that there is none, and sets its own. */
-static gboolean begin_drop(QosInode *inode, gboolean all)
+gint qos_inodes_filling(QosInodes *inodes, fuse_ino_t id)
+{
+    pthread_mutex_lock(&inodes->lock);
+    const QosInode *inode = qos_inode_by_id_locked(inodes, id);
+    const gint filling = inode != NULL ? g_atomic_int_get(&inode->filling) : 0;
+    pthread_mutex_unlock(&inodes->lock);
+    return filling;
+}
+
+/* FALSE: some are being filled, and stay. A request that begins meanwhile is counted before it
+ * looks at the era. So either the count shows here, or the request sees that there is none, and
+ * sets its own. */
+static gboolean end_era(QosInode *inode)
 {
     const gint era = g_atomic_int_get(&inode->filled_era);
 
-    if (all)
-        g_atomic_int_set(&inode->filled_era, 0);
-    if (g_atomic_int_get(&inode->filling) > 0) {
-        if (all && era != 0)
-            g_atomic_int_set(&inode->filled_era, era);
-        return FALSE;
-    }
-    if (all)
-        g_atomic_int_set(&inode->refill, QOS_PAGES_DROPPED);
-    else
-        note_drop(inode);
-    return TRUE;
+    g_atomic_int_set(&inode->filled_era, 0);
+    if (g_atomic_int_get(&inode->filling) == 0)
+        return TRUE;
+    if (era != 0)
+        g_atomic_int_set(&inode->filled_era, era);
+    return FALSE;
 }
 
-gboolean qos_inodes_begin_drop(QosInodes *inodes, fuse_ino_t id, gboolean all)
+void qos_inodes_begin_drop(QosInodes *inodes, fuse_ino_t id, gboolean all)
 {
     pthread_mutex_lock(&inodes->lock);
     QosInode *inode = qos_inode_by_id_locked(inodes, id);
-    gboolean begins = inode == NULL || begin_drop(inode, all);
+    if (inode != NULL && all && end_era(inode))
+        g_atomic_int_set(&inode->refill, QOS_PAGES_DROPPED);
+    else if (inode != NULL)
+        note_drop(inode);
     pthread_mutex_unlock(&inodes->lock);
-    return begins;
 }
 
 /* The kernel makes one buffered write of a file at a time: what is dropped from now on is so for

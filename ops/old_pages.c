@@ -13,11 +13,22 @@ static gint era(const QosFs *fs)
     return (gint)qos_lockclient_losses(fs->lockclient) + 1;
 }
 
-void qos_old_pages_begin(const QosOp *op)
+/* For a WRITE past the page cache none is. */
+static gboolean has_locked(const QosOp *op)
 {
+    return op->writes != QOS_WRITE_DIRECT;
+}
+
+/* A WRITE through the page cache may have locked a page that it does not cover whole, and whose
+ * rest is old: who waits, waits for it too. There is one at a time of a file. */
+void qos_old_pages_begin(const QosOp *op, QosPages *pages)
+{
+    if (!has_locked(op))
+        return;
     qos_loan_fill(&op->handle->file, 1);
-    if (op->writes != QOS_WRITE_DIRECT)
-        qos_loan_note_fill(&op->handle->file, era(op->fs), op->entry.request.fills_cache);
+    qos_loan_note_fill(&op->handle->file, era(op->fs), op->entry.request.fills_cache);
+    if (op->writes != QOS_WRITE_THROUGH)
+        qos_pages_note_locked(pages, op->node, op, op->start, op->end);
 }
 
 /* Who asks for the attributes from now on waits until the request is answered. */
@@ -49,13 +60,13 @@ void qos_old_pages_settle(const QosOp *op, QosPages *pages, gboolean is_covered)
     if (!is_covered)
         qos_pages_drop(pages, op->node);
     else if (are_left_by_write(op))
-        qos_pages_drop_range(pages, op->node, op->write_start, op->write_end);
+        qos_pages_drop_range(pages, op->node, op->start, op->end);
 }
 
 void qos_old_pages_leave(const QosOp *op, QosPages *pages)
 {
-    if (qos_loan_fill(&op->handle->file, -1) == 0)
-        qos_pages_wake(pages);
+    if (has_locked(op))
+        qos_pages_end_locked(pages, op->node, &op->handle->file, op);
 }
 
 gboolean qos_old_pages_are_there(const QosFs *fs, QosPages *pages, fuse_ino_t ino)
@@ -63,4 +74,14 @@ gboolean qos_old_pages_are_there(const QosFs *fs, QosPages *pages, fuse_ino_t in
     if (qos_inodes_has_pages_before(fs->inodes, ino, era(fs)))
         qos_pages_drop(pages, ino);
     return qos_pages_are_old(pages, ino);
+}
+
+gboolean qos_old_pages_hold(QosOp *op, QosPages *pages)
+{
+    const gint now = era(op->fs);
+
+    if (op->awaited_era == now || !qos_old_pages_are_there(op->fs, pages, op->node))
+        return FALSE;
+    op->awaited_era = now;
+    return TRUE;
 }

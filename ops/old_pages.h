@@ -30,7 +30,7 @@
 #include "ops/op.h"
 #include "ops/pages.h"
 
-void qos_old_pages_begin(const QosOp *op);
+void qos_old_pages_begin(const QosOp *op, QosPages *pages);
 /* With `is_covered` the operation has a credit on op->node; to settle, had it all the time. */
 void qos_old_pages_enter(const QosOp *op, QosPages *pages, gboolean is_covered);
 void qos_old_pages_settle(const QosOp *op, QosPages *pages, gboolean is_covered);
@@ -38,3 +38,6 @@ void qos_old_pages_leave(const QosOp *op, QosPages *pages);
 
 /* TRUE until what may be too old of `ino` is dropped; queues what was not found before. */
 gboolean qos_old_pages_are_there(const QosFs *fs, QosPages *pages, fuse_ino_t ino);
+/* TRUE where a GETATTR is to wait for that (qos_pages_await): once, and again where something was
+ * lost meanwhile. What came behind it is not too old for it. */
+gboolean qos_old_pages_hold(QosOp *op, QosPages *pages);

@@ -124,8 +124,9 @@ struct QosOp {
     fuse_ino_t other_node; /* link: the file; rename: the new parent; else 0 */
     QosClaim *claim;       /* NULL, or its credits: ops/claim.h */
     QosWriteKind writes;
-    gint64 write_start, write_end; /* a WRITE's bytes, as far as known before it: [start, end) */
-    fuse_ino_t locks; /* 0, or the file or directory of which the kernel holds a lock for it */
+    gint awaited_era;  /* 0, or that in which it has waited for old pages (ops/old_pages.h) */
+    gint64 start, end; /* of a READ or WRITE, as far as known before it: the bytes [start, end) */
+    fuse_ino_t locks;  /* 0, or the file or directory of which the kernel holds a lock for it */
     gboolean locks_directory;       /* or symbolic link: other jobs may always want it */
     const QosOpenFile *locked_file; /* NULL, or `locks` as one of the operation's handles has it */
     gboolean is_urgent;

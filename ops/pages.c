@@ -4,16 +4,26 @@
 #include "ops/pages.h"
 
 #include <pthread.h>
+#include <unistd.h>
 
 /* Bytes of a file: [start, end). */
 typedef struct {
     gint64 start, end;
 } Range;
 
+/* What the kernel has locked for a request. */
+typedef struct {
+    gconstpointer request;
+    Range range;
+} Locked;
+
 typedef struct {
     fuse_ino_t ino; /* first: the table holds these */
-    GQueue waiting; /* of QosEntry, by their `parked` */
     Range range;    /* yet to be dropped; empty while that is being done */
+    GQueue served;  /* who waits for what is being dropped: of QosEntry, by their `parked` */
+    GQueue waiting; /* who waits for the next time */
+    GArray *later;  /* of Locked: for requests behind the first of `waiting` */
+    GQueue last;    /* who came behind some of these */
 } Drop;
 
 struct QosPages {
@@ -50,20 +60,38 @@ static void add_range(Range *range, Range other)
     range->end = MAX(range->end, other.end);
 }
 
+static Drop *add_locked(QosPages *pages, fuse_ino_t ino)
+{
+    Drop *drop = g_new0(Drop, 1);
+
+    drop->ino = ino;
+    drop->later = g_array_new(FALSE, FALSE, sizeof(Locked));
+    g_hash_table_add(pages->drops, drop);
+    g_atomic_int_inc(&pages->count);
+    g_queue_push_tail(&pages->queue, drop);
+    return drop;
+}
+
+static void drop_free(gpointer data)
+{
+    Drop *drop = data;
+
+    g_array_unref(drop->later);
+    g_free(drop);
+}
+
+static void wake_locked(QosPages *pages)
+{
+    pages->woken++;
+    pthread_cond_signal(&pages->changed);
+}
+
 void qos_pages_drop_range(QosPages *pages, fuse_ino_t ino, gint64 start, gint64 end)
 {
     pthread_mutex_lock(&pages->lock);
-    Drop *drop = find_locked(pages, ino);
-    if (drop == NULL) {
-        drop = g_new0(Drop, 1);
-        drop->ino = ino;
-        g_hash_table_add(pages->drops, drop);
-        g_atomic_int_inc(&pages->count);
-        g_queue_push_tail(&pages->queue, drop);
-    }
+    Drop *drop = find_locked(pages, ino) ?: add_locked(pages, ino);
     add_range(&drop->range, (Range){start, MAX(end, start + 1)});
-    pages->woken++;
-    pthread_cond_signal(&pages->changed);
+    wake_locked(pages);
     pthread_mutex_unlock(&pages->lock);
 }
 
@@ -89,10 +117,71 @@ gboolean qos_pages_await(QosPages *pages, fuse_ino_t ino, QosEntry *entry)
     pthread_mutex_lock(&pages->lock);
     Drop *drop = pages->is_stopping ? NULL : find_locked(pages, ino);
     if (drop != NULL)
-        g_queue_push_tail(&drop->waiting, entry);
+        g_queue_push_tail(drop->later->len == 0 ? &drop->waiting : &drop->last, entry);
     pthread_mutex_unlock(&pages->lock);
     return drop != NULL;
 }
+
+/* --- what is locked --- */
+
+/* Who was counted before the drop began shows in the count, and who is later sees the drop. */
+void qos_pages_note_locked(QosPages *pages, fuse_ino_t ino, gconstpointer request, gint64 start,
+                           gint64 end)
+{
+    const Locked locked = {request, {start, end}};
+
+    if (g_atomic_int_get(&pages->count) == 0)
+        return;
+    pthread_mutex_lock(&pages->lock);
+    Drop *drop = find_locked(pages, ino);
+    if (drop != NULL && !g_queue_is_empty(&drop->waiting)) {
+        g_array_append_val(drop->later, locked);
+        wake_locked(pages);
+    }
+    pthread_mutex_unlock(&pages->lock);
+}
+
+static void forget_locked(Drop *drop, gconstpointer request)
+{
+    for (guint i = 0; i < drop->later->len; i++) {
+        if (g_array_index(drop->later, Locked, i).request == request) {
+            g_array_remove_index_fast(drop->later, i);
+            return;
+        }
+    }
+}
+
+/* A drop may have begun since it was counted off. */
+static void wake(QosPages *pages, fuse_ino_t ino)
+{
+    if (g_atomic_int_get(&pages->count) == 0)
+        return;
+    pthread_mutex_lock(&pages->lock);
+    if (find_locked(pages, ino) != NULL)
+        wake_locked(pages);
+    pthread_mutex_unlock(&pages->lock);
+}
+
+/* Without a drop it is on no list; with one, count and list change together. */
+void qos_pages_end_locked(QosPages *pages, fuse_ino_t ino, const QosLoan *file,
+                          gconstpointer request)
+{
+    if (g_atomic_int_get(&pages->count) == 0) {
+        qos_loan_fill(file, -1);
+        wake(pages, ino);
+        return;
+    }
+    pthread_mutex_lock(&pages->lock);
+    Drop *drop = find_locked(pages, ino);
+    if (drop != NULL)
+        forget_locked(drop, request);
+    const gint left = qos_loan_fill(file, -1);
+    if (drop != NULL && left <= (gint)drop->later->len)
+        wake_locked(pages);
+    pthread_mutex_unlock(&pages->lock);
+}
+
+/* --- dropping --- */
 
 static void resume(QosGate *gate, GQueue *waiting)
 {
@@ -102,57 +191,104 @@ static void resume(QosGate *gate, GQueue *waiting)
         qos_gate_resume(gate, entry);
 }
 
-void qos_pages_wake(QosPages *pages)
+static void resume_all(QosGate *gate, Drop *drop)
 {
-    if (g_atomic_int_get(&pages->count) == 0)
-        return;
-    pthread_mutex_lock(&pages->lock);
-    pages->woken++;
-    pthread_cond_signal(&pages->changed);
-    pthread_mutex_unlock(&pages->lock);
+    resume(gate, &drop->served);
+    resume(gate, &drop->waiting);
+    resume(gate, &drop->last);
 }
 
-/* FALSE: some are locked. */
-static gboolean drop_range(QosPages *pages, fuse_ino_t ino, const Range *range)
+static void tell(const QosPages *pages, fuse_ino_t ino, Range range)
 {
-    const gboolean is_open = range->end == G_MAXINT64;
-
-    if (!qos_inodes_begin_drop(pages->inodes, ino, is_open && range->start == 0))
-        return FALSE;
-    fuse_lowlevel_notify_inval_inode(pages->session, ino, range->start,
-                                     is_open ? 0 : range->end - range->start);
-    return TRUE;
+    if (!is_empty(&range))
+        fuse_lowlevel_notify_inval_inode(pages->session, ino, range.start,
+                                         range.end == G_MAXINT64 ? 0 : range.end - range.start);
 }
 
-/* Drops pages of one file, unless some are locked; the lock is let go meanwhile. */
-static void try_locked(QosPages *pages, Drop *drop)
+static gint compare_starts(gconstpointer a, gconstpointer b)
+{
+    const Locked *first = a, *second = b;
+
+    return (first->range.start > second->range.start) - (first->range.start < second->range.start);
+}
+
+static gint64 round_up(gint64 value, gint64 unit)
+{
+    const gint64 rest = value % unit;
+
+    return rest == 0 ? value : value > G_MAXINT64 - unit ? G_MAXINT64 : value + unit - rest;
+}
+
+/* Drops the pages with bytes of `range`, but for those with bytes of `left_out` (of Locked). */
+static void drop_but(const QosPages *pages, fuse_ino_t ino, Range range, GArray *left_out)
+{
+    const gint64 page = sysconf(_SC_PAGESIZE);
+
+    qos_inodes_begin_drop(pages->inodes, ino,
+                          range.start == 0 && range.end == G_MAXINT64 && left_out->len == 0);
+    g_array_sort(left_out, compare_starts);
+    for (guint i = 0; i < left_out->len; i++) {
+        const Range kept = g_array_index(left_out, Locked, i).range;
+
+        tell(pages, ino, (Range){range.start, MIN(range.end, kept.start - kept.start % page)});
+        range.start = MAX(range.start, round_up(kept.end, page));
+    }
+    tell(pages, ino, range);
+}
+
+/* What is to be dropped now; what is left out of it (of Locked) is to be dropped later. */
+static Range begin_locked(Drop *drop, GArray **ret_left_out)
 {
     const Range range = drop->range;
 
+    *ret_left_out = drop->later;
+    drop->later = g_array_new(FALSE, FALSE, sizeof(Locked));
     drop->range = (Range){0, 0};
+    for (guint i = 0; i < (*ret_left_out)->len; i++)
+        add_range(&drop->range, g_array_index(*ret_left_out, Locked, i).range);
+    drop->served = drop->waiting;
+    drop->waiting = drop->last;
+    g_queue_init(&drop->last);
+    return range;
+}
+
+/* Drops pages of one file, unless some are locked for earlier requests; the lock is let go
+ * meanwhile. FALSE: some are. */
+static gboolean try_locked(QosPages *pages, Drop *drop)
+{
+    g_autoptr(GArray) left_out = NULL;
+
     pthread_mutex_unlock(&pages->lock);
     qos_gate_release(pages->gate, drop->ino);
-    gboolean is_done = drop_range(pages, drop->ino, &range);
     pthread_mutex_lock(&pages->lock);
-    if (!is_done)
-        add_range(&drop->range, range);
+    if (qos_inodes_filling(pages->inodes, drop->ino) > (gint)drop->later->len) {
+        g_queue_push_tail(&pages->queue, drop);
+        return FALSE;
+    }
+    const Range range = begin_locked(drop, &left_out);
+    pthread_mutex_unlock(&pages->lock);
+    drop_but(pages, drop->ino, range, left_out);
+    pthread_mutex_lock(&pages->lock);
+    resume(pages->gate, &drop->served);
     if (!is_empty(&drop->range)) {
         g_queue_push_tail(&pages->queue, drop);
-        return;
+        return TRUE;
     }
-    resume(pages->gate, &drop->waiting);
+    resume_all(pages->gate, drop);
     g_hash_table_remove(pages->drops, &drop->ino);
     g_atomic_int_add(&pages->count, -1);
+    return TRUE;
 }
 
 /* One look at all; FALSE where none could be dropped, and nothing has changed meanwhile. */
 static gboolean look_locked(QosPages *pages)
 {
     const guint woken = pages->woken, count = g_queue_get_length(&pages->queue);
+    gboolean is_any = FALSE;
 
     for (guint i = 0; i < count && !pages->is_stopping; i++)
-        try_locked(pages, g_queue_pop_head(&pages->queue));
-    return g_queue_get_length(&pages->queue) < count || pages->woken != woken;
+        is_any |= try_locked(pages, g_queue_pop_head(&pages->queue));
+    return is_any || pages->woken != woken;
 }
 
 static void *work(void *arg)
@@ -187,7 +323,7 @@ QosPages *qos_pages_new(struct fuse_session *session, QosGate *gate, QosInodes *
     pages->inodes = inodes;
     pthread_mutex_init(&pages->lock, NULL);
     pthread_cond_init(&pages->changed, NULL);
-    pages->drops = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, g_free);
+    pages->drops = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, drop_free);
     g_queue_init(&pages->queue);
     if (pthread_create(&pages->thread, NULL, work, pages) == 0)
         return pages;
@@ -206,7 +342,7 @@ void qos_pages_stop(QosPages *pages)
     pages->is_stopping = TRUE;
     g_hash_table_iter_init(&iterator, pages->drops);
     while (g_hash_table_iter_next(&iterator, &drop, NULL))
-        resume(pages->gate, &((Drop *)drop)->waiting);
+        resume_all(pages->gate, drop);
     pthread_cond_signal(&pages->changed);
     pthread_mutex_unlock(&pages->lock);
 }

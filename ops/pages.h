@@ -8,9 +8,12 @@
  * takes no credit; its pages are dropped too.
  *
  * Nor does the kernel's part of it begin while there are such requests: it cannot be interrupted,
- * so that a daemon that is killed would wait there for its own answer, for ever.
+ * so that a daemon that is killed would wait there for its own answer, for ever. There may be some
+ * all the time, as the next comes before the last has ended. So who waits does so for those alone
+ * that were there before him; what is locked for later ones is left out then, and dropped
+ * afterwards. Nothing in it is too old for him: the kernel sends a READ for what it does not have.
  *
- * Lock: `lock`; never held while the kernel is told.
+ * Lock: `lock`, taken before that of the inodes; never held while the kernel is told.
  */
 #pragma once
 
@@ -32,10 +35,15 @@ void qos_pages_free(QosPages *pages);
  * G_MAXINT64: to its end. */
 void qos_pages_drop(QosPages *pages, fuse_ino_t ino);
 void qos_pages_drop_range(QosPages *pages, fuse_ino_t ino, gint64 start, gint64 end);
-/* No request keeps pages of some file locked any more. */
-void qos_pages_wake(QosPages *pages);
+/* A request that was counted (qos_loan_fill) has [start, end) of `ino` locked and nothing else, and
+ * what the kernel had there is gone. */
+void qos_pages_note_locked(QosPages *pages, fuse_ino_t ino, gconstpointer request, gint64 start,
+                           gint64 end);
+/* A request, noted or not, has pages of `ino`, which is `file`, locked no more: counts it off. */
+void qos_pages_end_locked(QosPages *pages, fuse_ino_t ino, const QosLoan *file,
+                          gconstpointer request);
 /* TRUE until they are dropped. Cheap where there are none to be. */
 gboolean qos_pages_are_old(QosPages *pages, fuse_ino_t ino);
-/* TRUE: they are, and the gate resumes `entry` when they are dropped; it is not the caller's any
- * more. */
+/* TRUE: they are, and the gate resumes `entry` when those are dropped that are old now; it is not
+ * the caller's any more. */
 gboolean qos_pages_await(QosPages *pages, fuse_ino_t ino, QosEntry *entry);

@@ -86,6 +86,19 @@ def is_stopped(pid):
     return set(thread_states(pid)) == {"T"}
 
 
+def wait_idle(*pids):
+    """Until none of their threads has anything to do: between two looks none has run, and none wants to."""
+    def look():
+        threads = [one for pid in pids for one in of_threads(pid, "status").items()]
+        return [(task, [line for line in status.splitlines() if line.startswith(("State", "voluntary", "nonvoluntary"))])
+                for task, status in threads]
+
+    def is_idle():
+        before = look()
+        return look() == before and not any("R (running)" in state for _, (state, *_) in before)
+    wait_until(is_idle, what="idle threads")
+
+
 def run(*command, **options):
     """Runs a program that must succeed; its standard output."""
     done = subprocess.run([str(word) for word in command], text=True, capture_output=True, **options)

@@ -67,6 +67,10 @@ class Faulty:
         """What has begun to hang so far: a set of operations."""
         return {line.split()[0] for line in self._hanging.read_text().splitlines()}
 
+    def hangs(self):
+        """How many have begun to hang so far."""
+        return len(self._hanging.read_text().splitlines())
+
     def close(self):
         self.process.kill()
         self.process.wait()

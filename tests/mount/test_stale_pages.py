@@ -15,7 +15,7 @@ import threading
 
 import pytest
 
-from harness import BUILD, TIMEOUT, is_stopped, of_threads, running, start_job, wait_until
+from harness import BUILD, TIMEOUT, is_stopped, of_threads, running, start_job, wait_idle, wait_until
 from test_failing_stores import HANG, Faulty
 
 PAGE = mmap.PAGESIZE
@@ -160,6 +160,48 @@ def test_read_without_a_credit(faulty, cluster):
         wait_until(lambda: "request_wait_answer" in of_threads(os.getpid(), "wchan").values(), what="its question")
         faulty.mend()
         assert late.result() == NEW
+
+
+def test_attributes_do_not_wait_for_later_reads(faulty, cluster):
+    """Of reads without a credit, of which none ends here before the next has begun. Who asks for the attributes waits for
+    those before him alone."""
+    some = cluster(store=faulty, options="store=faulty", server_options=("--group", "1", "--floor", "0", "--cap", "1"), mounts=1)
+    path = some.mounts[0].dir / "file"
+    (faulty.behind / "file").write_bytes(bytes(4 * PAGE))
+    with contextlib.ExitStack() as stack:
+        askers = stack.enter_context(concurrent.futures.ThreadPoolExecutor(2))
+        file = stack.enter_context(open(path, "rb", buffering=0))
+        stack.callback(faulty.mend)
+
+        def hang(where, *still, begin=None):
+            """What is in the store goes on to where it is to hang now; the kernel may begin to read a page."""
+            before = faulty.hangs()
+            faulty.faults(*((one, "file", HANG) for one in (where, *still)))
+            if begin is not None:
+                os.posix_fadvise(file.fileno(), begin * PAGE, PAGE, os.POSIX_FADV_WILLNEED)
+            wait_until(lambda: faulty.hangs() > before, what=f"the read that hangs at its {where}")
+
+        def ask(others=0):
+            asked = askers.submit(os.fstat, file.fileno())  # one request
+            wait_until(lambda: list(of_threads(os.getpid(), "wchan").values()).count("request_wait_answer") > others,
+                       what="the question")
+            wait_idle(some.mounts[0].pid, some.server.pid)
+            return asked
+
+        hang("answer", begin=0)
+        first = ask()
+        hang("read", "answer", begin=1)
+        late = ask(others=1)
+        assert not first.done()
+        faulty.fail("read", HANG, "file")
+        first.result(TIMEOUT)
+        wait_idle(some.mounts[0].pid, some.server.pid)
+        assert not late.done()
+        hang("answer")
+        hang("read", "answer", begin=2)
+        faulty.fail("read", HANG, "file")
+        late.result(TIMEOUT)
+        assert faulty.hangs() == 4
 
 
 def test_lost_while_stopped(cluster):
