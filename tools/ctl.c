@@ -113,6 +113,11 @@ JsonObject *qos_ctl_read_state(const QosCtl *ctl, GError **error)
     return text ? qos_ctl_state_parse(text, length, error) : NULL;
 }
 
+JsonObject *qos_ctl_parse_and_read(QosCtl *ctl, GError **error)
+{
+    return qos_ctl_parse(ctl, NULL, NULL, error) ? qos_ctl_read_state(ctl, error) : NULL;
+}
+
 void qos_ctl_print(char *text)
 {
     fputs(text, stdout);

@@ -59,6 +59,8 @@ gboolean qos_ctl_take_setting(const QosCtl *ctl, char **ret_name, const char **r
 
 /* Reads the mount's state; a new reference. */
 JsonObject *qos_ctl_read_state(const QosCtl *ctl, GError **error);
+/* Both, for a command without options of its own. */
+JsonObject *qos_ctl_parse_and_read(QosCtl *ctl, GError **error);
 /* Prints and frees. */
 void qos_ctl_print(char *text);
 /* Prints as JSON and frees `node`: indented; as one line where `compact`. */

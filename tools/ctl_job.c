@@ -130,9 +130,7 @@ static JsonNode *why_node(JsonObject *state, JsonObject *job)
 
 gboolean qos_ctl_why(QosCtl *ctl, GError **error)
 {
-    if (!qos_ctl_parse(ctl, NULL, NULL, error))
-        return FALSE;
-    g_autoptr(JsonObject) state = qos_ctl_read_state(ctl, error);
+    g_autoptr(JsonObject) state = qos_ctl_parse_and_read(ctl, error);
     JsonObject *job = state ? find_job(state, qos_ctl_argument(ctl, 0), error) : NULL;
     if (!job)
         return FALSE;

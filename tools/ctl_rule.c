@@ -7,9 +7,7 @@
 
 gboolean qos_ctl_rule_list(QosCtl *ctl, GError **error)
 {
-    if (!qos_ctl_parse(ctl, NULL, NULL, error))
-        return FALSE;
-    g_autoptr(JsonObject) state = qos_ctl_read_state(ctl, error);
+    g_autoptr(JsonObject) state = qos_ctl_parse_and_read(ctl, error);
     if (!state)
         return FALSE;
     QosCtlStyle style = qos_ctl_style();

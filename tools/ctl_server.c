@@ -21,6 +21,8 @@ static void set_no_server(GError **error, const char *path, int reason)
 {
     const char *what = reason == ENOENT || reason == ECONNREFUSED
                            ? "no qosfs-server listens there; --socket names another"
+                       : reason == EACCES || reason == EPERM
+                           ? "permission denied; only root and the server's own user may ask it"
                            : g_strerror(reason);
 
     qos_set_error(error, reason == ECONNREFUSED ? ENOENT : reason, "%s: %s", path, what);
@@ -129,6 +131,12 @@ static JsonObject *read_state(const QosCtl *ctl, GError **error)
     return NULL;
 }
 
+/* Of a command without options of its own. */
+static JsonObject *parse_and_read(QosCtl *ctl, GError **error)
+{
+    return qos_ctl_parse(ctl, NULL, NULL, error) ? read_state(ctl, error) : NULL;
+}
+
 /* --- status --- */
 
 static void append_pool(GString *text, JsonObject *pool)
@@ -197,9 +205,7 @@ static char *render_status(JsonObject *state)
 
 gboolean qos_ctl_server_status(QosCtl *ctl, GError **error)
 {
-    if (!qos_ctl_parse(ctl, NULL, NULL, error))
-        return FALSE;
-    g_autoptr(JsonObject) state = read_state(ctl, error);
+    g_autoptr(JsonObject) state = parse_and_read(ctl, error);
     if (!state)
         return FALSE;
     if (ctl->json) {
@@ -249,9 +255,7 @@ gboolean qos_ctl_server_mounts(QosCtl *ctl, GError **error)
 {
     const QosCtlStyle style = qos_ctl_style();
 
-    if (!qos_ctl_parse(ctl, NULL, NULL, error))
-        return FALSE;
-    g_autoptr(JsonObject) state = read_state(ctl, error);
+    g_autoptr(JsonObject) state = parse_and_read(ctl, error);
     if (!state)
         return FALSE;
     if (ctl->json)
@@ -307,9 +311,7 @@ static void print_settings(JsonObject *tunables, const char *name)
 
 gboolean qos_ctl_server_get(QosCtl *ctl, GError **error)
 {
-    if (!qos_ctl_parse(ctl, NULL, NULL, error))
-        return FALSE;
-    g_autoptr(JsonObject) state = read_state(ctl, error);
+    g_autoptr(JsonObject) state = parse_and_read(ctl, error);
     const char *name = qos_ctl_argument(ctl, 0);
     if (!state)
         return FALSE;

@@ -28,9 +28,7 @@ static JsonNode *status_node(JsonObject *state)
 
 gboolean qos_ctl_status(QosCtl *ctl, GError **error)
 {
-    if (!qos_ctl_parse(ctl, NULL, NULL, error))
-        return FALSE;
-    g_autoptr(JsonObject) state = qos_ctl_read_state(ctl, error);
+    g_autoptr(JsonObject) state = qos_ctl_parse_and_read(ctl, error);
     if (!state)
         return FALSE;
     if (ctl->json)
@@ -42,9 +40,7 @@ gboolean qos_ctl_status(QosCtl *ctl, GError **error)
 
 gboolean qos_ctl_policy(QosCtl *ctl, GError **error)
 {
-    if (!qos_ctl_parse(ctl, NULL, NULL, error))
-        return FALSE;
-    g_autoptr(JsonObject) state = qos_ctl_read_state(ctl, error);
+    g_autoptr(JsonObject) state = qos_ctl_parse_and_read(ctl, error);
     if (!state)
         return FALSE;
     const char *name = qos_ctl_argument(ctl, 0);
@@ -81,9 +77,7 @@ static gboolean check_tunable(JsonObject *state, const char *name, GError **erro
 
 gboolean qos_ctl_get(QosCtl *ctl, GError **error)
 {
-    if (!qos_ctl_parse(ctl, NULL, NULL, error))
-        return FALSE;
-    g_autoptr(JsonObject) state = qos_ctl_read_state(ctl, error);
+    g_autoptr(JsonObject) state = qos_ctl_parse_and_read(ctl, error);
     if (!state)
         return FALSE;
     const char *name = qos_ctl_argument(ctl, 0);

@@ -165,6 +165,15 @@ def start_job(jobid, *command, **options):
     return subprocess.Popen([str(word) for word in command], **options)
 
 
+def error_of(function, *arguments):
+    """The errno with which it fails, or None where it works."""
+    try:
+        function(*arguments)
+    except OSError as error:
+        return error.errno
+    return None
+
+
 @contextlib.contextmanager
 def running(process):
     """A process that ends with the block, whatever becomes of it."""

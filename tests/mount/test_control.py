@@ -8,7 +8,7 @@ import stat
 
 import pytest
 
-from harness import USER, as_job, as_user, run
+from harness import USER, as_job, as_user, error_of, run
 from twins import attempt
 
 RULES = "user.qosfs.nrs_tbf_rule"
@@ -237,28 +237,21 @@ def test_reading_and_removing(store, mount):
 
 def try_everything(qos):
     """What an unprivileged user is told: operation -> errno, or None where it worked."""
-    def attempt(function, *arguments):
-        try:
-            function(*arguments)
-        except OSError as error:
-            return error.errno
-        return None
-
     hidden = qos.dir / ".qosfs"
     return {
-        "rule": attempt(qos.rule, "start evil uid={0} rate=1"),
-        "slots": attempt(qos.set, "slots", 1),
-        "policy": attempt(qos.set, "nrs_policies", "fifo"),
-        "unknown": attempt(qos.set, "unknown", 1),
-        "clear": attempt((hidden / "job_stats").write_text, "clear"),
-        "write": attempt((hidden / "rules").write_text, "x"),
-        "create": attempt((hidden / "new").write_text, "x"),
-        "mkdir": attempt((hidden / "new").mkdir),
-        "unlink": attempt((hidden / "jobs").unlink),
-        "chmod": attempt((hidden / "jobs").chmod, 0o777),
-        "rmdir": attempt(hidden.rmdir),
-        "read": attempt((hidden / "state.json").read_text),
-        "get": attempt(qos.get, "slots"),
+        "rule": error_of(qos.rule, "start evil uid={0} rate=1"),
+        "slots": error_of(qos.set, "slots", 1),
+        "policy": error_of(qos.set, "nrs_policies", "fifo"),
+        "unknown": error_of(qos.set, "unknown", 1),
+        "clear": error_of((hidden / "job_stats").write_text, "clear"),
+        "write": error_of((hidden / "rules").write_text, "x"),
+        "create": error_of((hidden / "new").write_text, "x"),
+        "mkdir": error_of((hidden / "new").mkdir),
+        "unlink": error_of((hidden / "jobs").unlink),
+        "chmod": error_of((hidden / "jobs").chmod, 0o777),
+        "rmdir": error_of(hidden.rmdir),
+        "read": error_of((hidden / "state.json").read_text),
+        "get": error_of(qos.get, "slots"),
         "last_error": qos.get("last_error"),
     }
 

@@ -15,21 +15,12 @@ import time
 
 import pytest
 
-from harness import BUILD, MNT_DETACH, Store, mount_syscall, run, umount, wait_until
+from harness import BUILD, MNT_DETACH, Store, error_of, mount_syscall, run, umount, wait_until
 from syscalls import fallocate
 
 STALL = float(os.environ.get("QOSFS_STALL", 1))  # seconds that a store hangs; 30 in the long form
 HANG = 0
 CACHES = ["cache=auto", "cache=none", "cache=always"]
-
-
-def error_of(action):
-    """The errno, or 0."""
-    try:
-        action()
-    except OSError as error:
-        return error.errno
-    return 0
 
 
 def fails(error):
@@ -246,7 +237,7 @@ def test_full(small, mount, options, block):
     os.truncate(qos.dir / "sparse", 0)
 
     # ext4 frees what was removed in the background.
-    wait_until(lambda: error_of(lambda: (qos.dir / "again").write_bytes(written[:1 << 20])) == 0, what="room for a new file")
+    wait_until(lambda: error_of(lambda: (qos.dir / "again").write_bytes(written[:1 << 20])) is None, what="room for a new file")
     assert read_all(small.dir / "again") == written[:1 << 20]
 
 
@@ -264,7 +255,7 @@ def test_no_more_inodes(world, mount):
         assert len(os.listdir(qos.dir)) == len(os.listdir(folder)) > 20
         os.unlink(qos.dir / "0")
         # The inode is free when the daemon closes it, which is when the kernel has forgotten it.
-        wait_until(lambda: error_of(lambda: os.mkdir(qos.dir / "more")) == 0, what="a free inode")
+        wait_until(lambda: error_of(lambda: os.mkdir(qos.dir / "more")) is None, what="a free inode")
         qos.unmount()
     finally:
         umount(folder, MNT_DETACH)

@@ -11,7 +11,7 @@ import struct
 import pytest
 
 import syscalls
-from harness import OTHER, USER, _bind, as_job, as_user, umount
+from harness import OTHER, USER, _bind, as_job, as_user, error_of, umount
 
 REFUSED = {errno.EPERM, errno.EACCES}
 FS_IOC_GETFLAGS, FS_IOC_SETFLAGS, FICLONE, FIFREEZE, TCGETS, FIONREAD = \
@@ -19,15 +19,6 @@ FS_IOC_GETFLAGS, FS_IOC_SETFLAGS, FICLONE, FIFREEZE, TCGETS, FIONREAD = \
 FILES = ("job_stats", "jobs", "rules", "metrics", "state.json")
 
 pytestmark = pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
-
-
-def attempt(function, *arguments):
-    """The errno with which it is refused, or None where it worked."""
-    try:
-        function(*arguments)
-    except OSError as error:
-        return error.errno
-    return None
 
 
 def with_fd(path, flags, function):
@@ -57,15 +48,15 @@ def settings(qos):
         "none": ("", b"1"),
         "last_error": ("last_error", b"x"),
     }
-    results = {name: attempt(os.setxattr, qos.dir, f"user.qosfs.{key}", value)
+    results = {name: error_of(os.setxattr, qos.dir, f"user.qosfs.{key}", value)
                for name, (key, value) in values.items() if key}
     for flags in (os.XATTR_CREATE, os.XATTR_REPLACE):
-        results[f"flags {flags}"] = attempt(os.setxattr, qos.dir, "user.qosfs.slots", b"1", flags)
+        results[f"flags {flags}"] = error_of(os.setxattr, qos.dir, "user.qosfs.slots", b"1", flags)
     fd = os.open(qos.dir, os.O_RDONLY)
-    results["by descriptor"] = attempt(os.setxattr, fd, "user.qosfs.slots", b"1")
+    results["by descriptor"] = error_of(os.setxattr, fd, "user.qosfs.slots", b"1")
     os.close(fd)
-    results["clear"] = attempt(write, b"clear")
-    results["clear one"] = attempt(write, b"innocent")
+    results["clear"] = error_of(write, b"clear")
+    results["clear one"] = error_of(write, b"innocent")
     return results
 
 
@@ -77,42 +68,42 @@ def changes(qos, own):
     own_file.write_text("own")
     own_folder.mkdir()
     results = {
-        "remove xattr": attempt(os.removexattr, qos.dir, "user.qosfs.slots"),
-        "remove rules": attempt(os.removexattr, qos.dir, "user.qosfs.nrs_tbf_rule"),
-        "create": attempt(os.open, hidden / "new", os.O_CREAT | os.O_WRONLY),
-        "create without a name": attempt(os.open, hidden, os.O_TMPFILE | os.O_RDWR),
-        "mkdir": attempt(os.mkdir, hidden / "new"),
-        "mknod": attempt(os.mknod, hidden / "new"),
-        "fifo": attempt(os.mkfifo, hidden / "new"),
-        "socket": attempt(bind, hidden / "new"),
-        "symlink": attempt(os.symlink, "x", hidden / "new"),
-        "link in": attempt(os.link, own_file, hidden / "new"),
-        "rename in": attempt(os.rename, own_file, hidden / "new"),
-        "rename folder in": attempt(os.rename, own_folder, hidden / "new"),
-        "rename away": attempt(os.rename, hidden, own / "taken"),
-        "exchange": attempt(syscalls.renameat2, own_folder, hidden, syscalls.RENAME_EXCHANGE),
+        "remove xattr": error_of(os.removexattr, qos.dir, "user.qosfs.slots"),
+        "remove rules": error_of(os.removexattr, qos.dir, "user.qosfs.nrs_tbf_rule"),
+        "create": error_of(os.open, hidden / "new", os.O_CREAT | os.O_WRONLY),
+        "create without a name": error_of(os.open, hidden, os.O_TMPFILE | os.O_RDWR),
+        "mkdir": error_of(os.mkdir, hidden / "new"),
+        "mknod": error_of(os.mknod, hidden / "new"),
+        "fifo": error_of(os.mkfifo, hidden / "new"),
+        "socket": error_of(bind, hidden / "new"),
+        "symlink": error_of(os.symlink, "x", hidden / "new"),
+        "link in": error_of(os.link, own_file, hidden / "new"),
+        "rename in": error_of(os.rename, own_file, hidden / "new"),
+        "rename folder in": error_of(os.rename, own_folder, hidden / "new"),
+        "rename away": error_of(os.rename, hidden, own / "taken"),
+        "exchange": error_of(syscalls.renameat2, own_folder, hidden, syscalls.RENAME_EXCHANGE),
     }
     for path in (hidden, *(hidden / name for name in FILES)):
         name = path.name
         results |= {
-            f"chmod {name}": attempt(os.chmod, path, 0o777),
-            f"chown {name}": attempt(os.chown, path, os.getuid(), os.getgid()),
-            f"utime {name}": attempt(os.utime, path, (1, 1)),
-            f"acl {name}": attempt(os.setxattr, path, "system.posix_acl_access",
-                                   struct.pack("<I", 2) + struct.pack("<HHI", 1, 7, 0xffffffff) +
-                                   struct.pack("<HHI", 4, 7, 0xffffffff) + struct.pack("<HHI", 32, 7, 0xffffffff)),
-            f"xattr {name}": attempt(os.setxattr, path, "user.x", b"x"),
-            f"control xattr {name}": attempt(os.setxattr, path, "user.qosfs.slots", b"1"),
-            f"trusted {name}": attempt(os.setxattr, path, "trusted.x", b"x"),
-            f"remove xattr {name}": attempt(os.removexattr, path, "user.x"),
+            f"chmod {name}": error_of(os.chmod, path, 0o777),
+            f"chown {name}": error_of(os.chown, path, os.getuid(), os.getgid()),
+            f"utime {name}": error_of(os.utime, path, (1, 1)),
+            f"acl {name}": error_of(os.setxattr, path, "system.posix_acl_access",
+                                    struct.pack("<I", 2) + struct.pack("<HHI", 1, 7, 0xffffffff) +
+                                    struct.pack("<HHI", 4, 7, 0xffffffff) + struct.pack("<HHI", 32, 7, 0xffffffff)),
+            f"xattr {name}": error_of(os.setxattr, path, "user.x", b"x"),
+            f"control xattr {name}": error_of(os.setxattr, path, "user.qosfs.slots", b"1"),
+            f"trusted {name}": error_of(os.setxattr, path, "trusted.x", b"x"),
+            f"remove xattr {name}": error_of(os.removexattr, path, "user.x"),
         }
     for name in FILES:
         path = hidden / name
         results |= {
-            f"unlink {name}": attempt(os.unlink, path),
-            f"rename {name}": attempt(os.rename, path, own / "taken"),
-            f"rename over {name}": attempt(os.rename, own_file, path),
-            f"link {name}": attempt(os.link, path, own / "linked"),
+            f"unlink {name}": error_of(os.unlink, path),
+            f"rename {name}": error_of(os.rename, path, own / "taken"),
+            f"rename over {name}": error_of(os.rename, own_file, path),
+            f"link {name}": error_of(os.link, path, own / "linked"),
         }
     assert own_file.read_text() == "own" and sorted(os.listdir(own)) == ["file", "folder"]
     return results
@@ -135,23 +126,23 @@ def oddities(qos, own):
         fd = os.open(path, os.O_RDONLY)
         for name, request in (("getflags", FS_IOC_GETFLAGS), ("setflags", FS_IOC_SETFLAGS), ("tty", TCGETS),
                               ("ready", FIONREAD), ("freeze", FIFREEZE), ("unknown", 0xC0DE0001)):
-            results[f"{name} {path.name}"] = attempt(fcntl.ioctl, fd, request, bytearray(8))
+            results[f"{name} {path.name}"] = error_of(fcntl.ioctl, fd, request, bytearray(8))
         results[f"xattrs {path.name}"] = None if os.listxattr(fd) == [] else "listed"
-        results[f"get {path.name}"] = attempt(os.getxattr, fd, "user.qosfs.slots")
+        results[f"get {path.name}"] = error_of(os.getxattr, fd, "user.qosfs.slots")
         os.close(fd)
     for name in FILES:
         path = hidden / name
         results |= {
-            f"truncating open {name}": attempt(with_fd, path, os.O_RDONLY | os.O_TRUNC, os.fstat),
-            f"direct {name}": attempt(with_fd, path, os.O_RDONLY | os.O_DIRECT, lambda fd: os.read(fd, 512)),
-            f"as a folder {name}": attempt(os.open, path, os.O_RDONLY | os.O_DIRECTORY),
-            f"readlink {name}": attempt(os.readlink, path),
-            f"seek {name}": attempt(with_fd, path, os.O_RDONLY, lambda fd: os.lseek(fd, 0, os.SEEK_DATA)),
-            f"far {name}": attempt(with_fd, path, os.O_RDONLY, lambda fd: os.pread(fd, 100, (1 << 62))),
-            f"allocate {name}": attempt(with_fd, path, os.O_RDONLY, lambda fd: os.posix_fallocate(fd, 0, 4096)),
-            f"lock {name}": attempt(with_fd, path, os.O_RDONLY, lambda fd: fcntl.flock(fd, fcntl.LOCK_EX)),
-            f"sync {name}": attempt(with_fd, path, os.O_RDONLY, os.fsync),
-            f"copy {name}": attempt(copy, path, own / "copy"),
+            f"truncating open {name}": error_of(with_fd, path, os.O_RDONLY | os.O_TRUNC, os.fstat),
+            f"direct {name}": error_of(with_fd, path, os.O_RDONLY | os.O_DIRECT, lambda fd: os.read(fd, 512)),
+            f"as a folder {name}": error_of(os.open, path, os.O_RDONLY | os.O_DIRECTORY),
+            f"readlink {name}": error_of(os.readlink, path),
+            f"seek {name}": error_of(with_fd, path, os.O_RDONLY, lambda fd: os.lseek(fd, 0, os.SEEK_DATA)),
+            f"far {name}": error_of(with_fd, path, os.O_RDONLY, lambda fd: os.pread(fd, 100, (1 << 62))),
+            f"allocate {name}": error_of(with_fd, path, os.O_RDONLY, lambda fd: os.posix_fallocate(fd, 0, 4096)),
+            f"lock {name}": error_of(with_fd, path, os.O_RDONLY, lambda fd: fcntl.flock(fd, fcntl.LOCK_EX)),
+            f"sync {name}": error_of(with_fd, path, os.O_RDONLY, os.fsync),
+            f"copy {name}": error_of(copy, path, own / "copy"),
         }
     return results
 
@@ -232,10 +223,10 @@ def test_shut_out_of_a_users_mount(store, mount):
     qos = mount(store, user=USER)
     for user in (OTHER, 0):
         told = as_user(user, user, [], lambda: {
-            "set": attempt(os.setxattr, qos.dir, "user.qosfs.slots", b"1"),
-            "get": attempt(os.getxattr, qos.dir, "user.qosfs.slots"),
-            "list": attempt(os.listdir, qos.dir),
-            "read": attempt(os.open, qos.dir / ".qosfs/jobs", os.O_RDONLY),
+            "set": error_of(os.setxattr, qos.dir, "user.qosfs.slots", b"1"),
+            "get": error_of(os.getxattr, qos.dir, "user.qosfs.slots"),
+            "list": error_of(os.listdir, qos.dir),
+            "read": error_of(os.open, qos.dir / ".qosfs/jobs", os.O_RDONLY),
         })
         assert_refused(told, {errno.EACCES})
 
@@ -270,13 +261,13 @@ def test_log_is_not_flooded(store, mount):
     def insist():
         told = set()
         for number in range(2000):
-            told.add(attempt(os.setxattr, qos.dir, f"user.qosfs.{number}", b"%\n\x1b" * 100))
-            told.add(attempt(os.getxattr, qos.dir, f"user.qosfs.{number}"))
+            told.add(error_of(os.setxattr, qos.dir, f"user.qosfs.{number}", b"%\n\x1b" * 100))
+            told.add(error_of(os.getxattr, qos.dir, f"user.qosfs.{number}"))
         return told
 
     assert as_user(USER, USER, [], insist) == {errno.EPERM, errno.ENODATA}
     for number in range(300):
-        attempt(as_user, USER + number, USER, [], lambda: qos.set("slots", 1))
+        error_of(as_user, USER + number, USER, [], lambda: qos.set("slots", 1))
     assert picture(qos) == before
     assert qos.log == ""
 
@@ -287,14 +278,14 @@ def test_the_daemon_itself(store, mount):
     (qos.dir / "file").write_text("x")
     proc = pathlib.Path(f"/proc/{qos.pid}")
     told = as_user(USER, USER, [], lambda: {
-        "memory": attempt(os.open, proc / "mem", os.O_RDONLY),
-        "environment": attempt((proc / "environ").read_bytes),
-        "descriptors": attempt(os.listdir, proc / "fd"),
-        "a file of the store": attempt(os.readlink, proc / "fd/3"),
-        "signal": attempt(os.kill, qos.pid, signal.SIGTERM),
-        "database": attempt(qos.db.read_bytes),
-        "log of the database": attempt(pathlib.Path(f"{qos.db}-wal").read_bytes),
-        "lock": attempt(os.open, f"{qos.db}.lock", os.O_RDWR),
+        "memory": error_of(os.open, proc / "mem", os.O_RDONLY),
+        "environment": error_of((proc / "environ").read_bytes),
+        "descriptors": error_of(os.listdir, proc / "fd"),
+        "a file of the store": error_of(os.readlink, proc / "fd/3"),
+        "signal": error_of(os.kill, qos.pid, signal.SIGTERM),
+        "database": error_of(qos.db.read_bytes),
+        "log of the database": error_of(pathlib.Path(f"{qos.db}-wal").read_bytes),
+        "lock": error_of(os.open, f"{qos.db}.lock", os.O_RDWR),
     })
     assert_refused(told)
     assert (qos.dir / "file").read_text() == "x"
