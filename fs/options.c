@@ -505,6 +505,14 @@ static gboolean finish(Parser *parser)
     return TRUE;
 }
 
+/* An option that takes an argument is the last word: fuse_opt would say so besides. */
+static gboolean lacks_argument(int argc, char **argv)
+{
+    const char *last = argc > 1 ? argv[argc - 1] : "";
+
+    return g_str_equal(last, "-o") || g_str_equal(last, "-t") || g_str_equal(last, "-N");
+}
+
 gboolean qos_options_parse(QosOptions *ret_options, int argc, char **argv,
                            const char *const *tunables, GError **error)
 {
@@ -516,13 +524,17 @@ gboolean qos_options_parse(QosOptions *ret_options, int argc, char **argv,
         .overrides = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free),
     };
     Parser parser = {.options = &options, .tunables = tunables};
-    gboolean done = fuse_opt_parse(&args, &parser, words, parse_word) == 0 && finish(&parser);
+    gboolean done = FALSE;
 
+    if (lacks_argument(argc, argv))
+        qos_set_error(&parser.error, EINVAL, "option %s needs an argument", argv[argc - 1]);
+    else
+        done = fuse_opt_parse(&args, &parser, words, parse_word) == 0 && finish(&parser);
     fuse_opt_free_args(&args);
     g_free(parser.unknown);
     if (!done) {
         if (!parser.error)
-            qos_set_error(&parser.error, EINVAL, "the last option needs an argument");
+            qos_set_error(&parser.error, EINVAL, "the command line is not understood");
         g_propagate_error(error, parser.error);
         qos_options_clear(&options);
         return FALSE;

@@ -98,8 +98,8 @@ static void print_help(void)
          "  -o unconfined              keep all capabilities and system calls, dump core\n"
          "  -o policy=NAME             fifo, tbf, jrr or grr; short for nrs_policies=NAME");
     for (guint i = 0; i < QOS_TUNABLE_COUNT; i++)
-        printf("  -o %s=...%*s%s\n", qos_tunable_names[i], (int)(20 - strlen(qos_tunable_names[i])),
-               "", qos_tunable_help(i));
+        printf("  -o %s=...%*s %s\n", qos_tunable_names[i],
+               MAX(0, 19 - (int)strlen(qos_tunable_names[i])), "", qos_tunable_help(i));
     puts("  -o ro,nosuid,nodev,noexec,noatime,...   as for any mount\n"
          "\n"
          "  -f  do all but the mount    -s  ignore unknown options    -v  say more\n"

@@ -263,7 +263,10 @@ static gboolean read_file(QosServerOptions *options, const char *path, GError **
     g_autoptr(GError) reason = NULL;
     g_auto(GStrv) names = NULL;
 
-    if (g_key_file_load_from_file(file, path, G_KEY_FILE_NONE, &reason))
+    if (g_key_file_load_from_file(file, path, G_KEY_FILE_NONE, &reason) &&
+        !g_key_file_has_group(file, GROUP_OF_FILE))
+        qos_set_error(&reason, EINVAL, "it has no section [" GROUP_OF_FILE "]");
+    if (reason == NULL)
         names = g_key_file_get_keys(file, GROUP_OF_FILE, NULL, &reason);
     for (guint i = 0; names != NULL && names[i] != NULL && reason == NULL; i++) {
         gboolean is_list = g_str_equal(names[i], "listen") || g_str_equal(names[i], "allow-uid");

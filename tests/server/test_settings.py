@@ -29,7 +29,8 @@ WRONG = {
     "--group=48": "group: 48 is no power of two",
     "--group=2048": "group",
     "--connections=0": "connections",
-    "--unheard=of": 'there is no setting "unheard"',
+    "--unheard=of": 'there is no setting "unheard"; see --help',
+    "--limmit=1G": 'there is no setting "limmit"; did you mean "limit"?',
     "--listen": "--listen wants a value",
     "more": '"more" is no option',
     "--config=/nothing/there": "/nothing/there: ",
@@ -65,7 +66,7 @@ def test_a_file_of_settings(server, tmp_path):
         assert welcome[24:28] == (2).to_bytes(4, "little")
 
 
-@pytest.mark.parametrize("text, reason", [("[server]\nlease=x\n", "lease: "), ("[other]\n", "server"), ("lease", "line"),
+@pytest.mark.parametrize("text, reason", [("[server]\nlease=x\n", "lease: "), ("[other]\n", "no section [server]"), ("lease", "line"),
                                           ("[server]\nunheard=1\n", "unheard")])
 def test_a_wrong_file_is_named(tmp_path, text, reason):
     file = tmp_path / "server.conf"
