@@ -1,6 +1,7 @@
 /*
- * What the two files of the scheduler share: sched.c has a request's way, sched_control.c what is
- * told to the scheduler and asked of it.
+ * What the files of the scheduler share: sched.c has a request's way, sched_pick.c which of those
+ * that wait goes next, sched_room.c the room for them, sched_control.c what is told to the
+ * scheduler and asked of it.
  */
 #pragma once
 
@@ -37,10 +38,34 @@ struct QosSched {
 
 /* Frees a policy that is being left and has nothing more to do. */
 void qos_sched_retire(QosSched *sched, QosLrs *lrs);
+
+/* --- sched_pick.c --- */
+
+/* The next request that may go, and has a slot then; or NULL, with *wake set to when to ask again:
+ * who asks before, and nothing has happened, is told the same. */
+QosRequest *qos_sched_pick(QosSched *sched, QosTime now, QosTime *wake);
+/* A request that is due waits in its job, for a slot or its turn; it does so no more. */
+void qos_sched_hold(QosSched *sched, QosRequest *request, QosTime now);
+void qos_sched_unhold(QosSched *sched, QosRequest *request, QosTime now);
+/* TRUE where adaptive sharing lets a request go that comes while none is held. */
+gboolean qos_sched_may_go(QosSched *sched, QosJob *job, QosTime now);
+/* Books a request that goes. */
+void qos_sched_book_share(QosSched *sched, QosRequest *request, QosTime now);
+/* Tells the adaptive sharing whether the job may be served: it has held requests, and slots. */
+void qos_sched_update_job(QosSched *sched, QosJob *job, QosTime now);
 /* The slots or the depth have changed: which jobs may be served has, too. */
 void qos_sched_update_ready(QosSched *sched, QosTime now);
 /* Adaptive sharing was turned on: what is held takes part from now on. */
 void qos_sched_share_held(QosSched *sched, QosTime now);
+
+/* --- sched_room.c --- */
+
+/* TRUE where so many `more` requests that may be the kernel's in the background may wait. */
+gboolean qos_sched_has_background(const QosSched *sched, const QosJob *job, guint more);
+/* One more of its kind waits (1), or one less (-1). */
+void qos_sched_count_waiting(QosSched *sched, const QosRequest *request, gint change);
+/* It needs no room any more. */
+void qos_sched_drop_kept(QosSched *sched, QosRequest *request);
 
 static inline gboolean qos_sched_is_adaptive(const QosSched *sched)
 {

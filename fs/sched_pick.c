@@ -1,0 +1,274 @@
+/*
+ * Which of the requests that wait goes next (fs/sched_private.h).
+ *
+ * qos_sched_pick() asks the policies for what is due as long as a slot is free: those that are
+ * being left first, as what they hold is older. A request whose job has its full share of slots is
+ * held in the job, and goes before all that the policies keep once its job is below its share
+ * again: it was due before them.
+ *
+ * With adaptive sharing (fs/adapt.h) all that is due is held in the jobs, and pick_shared() serves
+ * the job whose turn it is.
+ */
+#include "fs/sched_private.h"
+
+/* TRUE where adaptive sharing may let one more of the job into the store. */
+static gboolean may_be_served(const QosSched *sched, const QosJob *job)
+{
+    return qos_slots_may_grant(&sched->slots, job) && job->running < sched->depth;
+}
+
+void qos_sched_update_job(QosSched *sched, QosJob *job, QosTime now)
+{
+    if (qos_sched_is_adaptive(sched))
+        qos_adapt_set_ready(sched->adapt, job, job->held.length > 0 && may_be_served(sched, job),
+                            now);
+}
+
+/* Counts a held request with the adaptive sharing. */
+static void share_held(QosSched *sched, QosRequest *request, QosTime now)
+{
+    request->cost = qos_adapt_cost(sched->adapt, request->opcode, request->bytes);
+    qos_adapt_wait(sched->adapt, request->job, request->cost, request->weight, request->minimum,
+                   now);
+}
+
+void qos_sched_update_ready(QosSched *sched, QosTime now)
+{
+    sched->quiet_until = 0;
+    sched->depth = qos_adapt_depth(sched->adapt);
+    for (GList *link = sched->held_jobs.head; link != NULL; link = link->next)
+        qos_sched_update_job(sched, link->data, now);
+}
+
+void qos_sched_share_held(QosSched *sched, QosTime now)
+{
+    for (GList *link = sched->held_jobs.head; link != NULL; link = link->next) {
+        QosJob *job = link->data;
+        for (GList *held = job->held.head; held != NULL; held = held->next)
+            share_held(sched, held->data, now);
+        qos_sched_update_job(sched, job, now);
+    }
+}
+
+void qos_sched_book_share(QosSched *sched, QosRequest *request, QosTime now)
+{
+    if (!qos_sched_is_adaptive(sched))
+        return;
+    if (request->cost == 0) /* else it was held */
+        request->cost = qos_adapt_cost(sched->adapt, request->opcode, request->bytes);
+    qos_adapt_serve(sched->adapt, request->job, request->cost, request->weight, request->minimum,
+                    now);
+}
+
+void qos_sched_hold(QosSched *sched, QosRequest *request, QosTime now)
+{
+    QosJob *job = request->job;
+    if (job->held.length == 0) {
+        job->held_link = (GList){.data = job};
+        g_queue_push_tail_link(&sched->held_jobs, &job->held_link);
+    }
+    request->state = QOS_REQUEST_HELD;
+    g_queue_push_tail_link(&job->held, &request->link);
+    sched->held++;
+    if (!qos_sched_is_adaptive(sched))
+        return;
+    share_held(sched, request, now);
+    if (job->held.length == 1)
+        qos_sched_update_job(sched, job, now);
+}
+
+void qos_sched_unhold(QosSched *sched, QosRequest *request, QosTime now)
+{
+    QosJob *job = request->job;
+    g_queue_unlink(&job->held, &request->link);
+    sched->held--;
+    if (job->held.length == 0)
+        g_queue_unlink(&sched->held_jobs, &job->held_link);
+    if (!qos_sched_is_adaptive(sched))
+        return;
+    qos_adapt_stop_waiting(sched->adapt, job, request->cost);
+    if (job->held.length == 0)
+        qos_sched_update_job(sched, job, now);
+}
+
+static void take_ready(QosRequest *request, void *arg)
+{
+    *(QosRequest **)arg = request;
+}
+
+/* The first request of `lrs` that is due and whose job may have a slot; it has one then. */
+static QosRequest *pick_from(QosSched *sched, QosLrs *lrs, QosTime now, QosTime *wake)
+{
+    while (lrs->queued > 0) {
+        QosRequest *request = NULL;
+        QosTime next = lrs->class->get_next(lrs->self, now, take_ready, &request);
+        if (request == NULL) {
+            *wake = MIN(*wake, next);
+            return NULL;
+        }
+        lrs->queued--;
+        lrs->running++;
+        if (qos_slots_may_grant(&sched->slots, request->job)) {
+            qos_slots_grant(&sched->slots, request);
+            return request;
+        }
+        qos_sched_hold(sched, request, now);
+    }
+    return NULL;
+}
+
+/* The first held request whose job may have a slot again; it has one then. A job is at its share
+ * while others find a slot free, so that few jobs are looked at. */
+static QosRequest *pick_held(QosSched *sched, QosTime now)
+{
+    for (GList *link = sched->held_jobs.head; link != NULL; link = link->next) {
+        QosJob *job = link->data;
+        if (qos_slots_may_grant(&sched->slots, job)) {
+            QosRequest *request = job->held.head->data;
+            qos_sched_unhold(sched, request, now);
+            qos_slots_grant(&sched->slots, request);
+            return request;
+        }
+    }
+    return NULL;
+}
+
+/* Gives all that is due in `lrs` to the jobs, for the adaptive sharing to choose from. */
+static void drain(QosSched *sched, QosLrs *lrs, QosTime now, QosTime *wake)
+{
+    while (lrs->queued > 0) {
+        QosRequest *request = NULL;
+        QosTime next = lrs->class->get_next(lrs->self, now, take_ready, &request);
+        if (request == NULL) {
+            *wake = MIN(*wake, next);
+            return;
+        }
+        lrs->queued--;
+        lrs->running++;
+        qos_sched_hold(sched, request, now);
+    }
+}
+
+/* When the oldest request inside will have been there for so long that it seems to hang. */
+static QosTime next_delay(const QosSched *sched)
+{
+    return qos_time_add(qos_slots_oldest(&sched->slots), qos_adapt_patience(sched->adapt));
+}
+
+/* Takes note of how many are to be inside now. */
+static void refresh_depth(QosSched *sched, QosTime now)
+{
+    if (sched->depth != qos_adapt_depth(sched->adapt))
+        qos_sched_update_ready(sched, now);
+}
+
+/* TRUE where the store has as many inside as it is to have. All of them may be one job's, and hang:
+ * while it seems so, half as many again may be there, of jobs that have none. */
+static gboolean is_full(QosSched *sched, const QosJob *job, QosTime now)
+{
+    guint depth = sched->depth;
+
+    if (!qos_slots_are_taken(&sched->slots, depth, now))
+        return FALSE;
+    if (job == NULL || job->running > 0 || next_delay(sched) > now)
+        return TRUE;
+    depth = MIN(depth + depth / 2 + 1, sched->slots.count);
+    return qos_slots_are_taken(&sched->slots, depth, now);
+}
+
+/* When a full store may take one more without any reply. */
+static QosTime next_look(const QosSched *sched, QosTime now)
+{
+    QosTime delay = next_delay(sched);
+
+    return MIN(qos_slots_next_stall(&sched->slots), delay > now ? delay : QOS_NEVER);
+}
+
+/* Lets the first request of the job go that it holds. */
+static QosRequest *serve(QosSched *sched, QosJob *job, QosTime now)
+{
+    QosRequest *request = job->held.head->data;
+
+    qos_sched_book_share(sched, request, now);
+    qos_sched_unhold(sched, request, now);
+    qos_slots_grant(&sched->slots, request);
+    if (!may_be_served(sched, job))
+        qos_sched_update_job(sched, job, now);
+    return request;
+}
+
+/* The request whose turn it is of those that are held, if it may go now. *ret_full: the store has
+ * as many inside as it is to have, afterwards. */
+static QosRequest *serve_next(QosSched *sched, QosTime now, QosTime *wake, gboolean *ret_full)
+{
+    refresh_depth(sched, now);
+    QosJob *job = qos_adapt_next(sched->adapt, now, wake);
+    *ret_full = is_full(sched, job, now);
+    if (*ret_full)
+        *wake = MIN(*wake, next_look(sched, now));
+    if (*ret_full || job == NULL)
+        return NULL;
+    QosRequest *request = serve(sched, job, now);
+    *ret_full = is_full(sched, NULL, now);
+    return request;
+}
+
+/* As qos_sched_pick(), with the adaptive sharing on: all that is due takes part, and the job whose
+ * turn it is is served. */
+static QosRequest *pick_shared(QosSched *sched, QosTime now, QosTime *wake)
+{
+    QosRequest *request = NULL;
+    gboolean is_at_depth = FALSE;
+
+    for (guint i = 0; i < sched->stopping->len; i++)
+        drain(sched, sched->stopping->pdata[i], now, wake);
+    drain(sched, sched->current, now, wake);
+    qos_adapt_tick(sched->adapt, now);
+    *wake = MIN(*wake, qos_adapt_next_tick(sched->adapt));
+    if (sched->held > 0)
+        request = serve_next(sched, now, wake, &is_at_depth);
+    qos_adapt_set_waiting(sched->adapt, sched->held > 0, is_at_depth, now);
+    return request;
+}
+
+/* As qos_sched_pick(), without adaptive sharing. */
+static QosRequest *pick_due(QosSched *sched, QosTime now, QosTime *wake)
+{
+    QosRequest *request;
+
+    if (qos_slots_are_taken(&sched->slots, sched->slots.count, now)) {
+        *wake = qos_slots_next_stall(&sched->slots);
+        return NULL;
+    }
+    request = pick_held(sched, now);
+    if (request != NULL)
+        return request;
+    for (guint i = 0; i < sched->stopping->len; i++) {
+        request = pick_from(sched, sched->stopping->pdata[i], now, wake);
+        if (request != NULL)
+            return request;
+    }
+    return pick_from(sched, sched->current, now, wake);
+}
+
+QosRequest *qos_sched_pick(QosSched *sched, QosTime now, QosTime *wake)
+{
+    QosRequest *request;
+
+    *wake = sched->quiet_until;
+    if (now < sched->quiet_until)
+        return NULL;
+    *wake = QOS_NEVER;
+    request =
+        qos_sched_is_adaptive(sched) ? pick_shared(sched, now, wake) : pick_due(sched, now, wake);
+    if (request == NULL)
+        sched->quiet_until = *wake;
+    return request;
+}
+
+gboolean qos_sched_may_go(QosSched *sched, QosJob *job, QosTime now)
+{
+    qos_adapt_tick(sched->adapt, now);
+    refresh_depth(sched, now);
+    return !is_full(sched, job, now) && qos_adapt_may_go(sched->adapt, job, now);
+}

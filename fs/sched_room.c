@@ -1,0 +1,78 @@
+/*
+ * Room for requests that wait, and for their data (fs/sched.h).
+ */
+#include "fs/sched_private.h"
+
+/* It may be one of those that the kernel sends in the background: read ahead, written back, or
+ * asked for without waiting. It does not tell. */
+static gboolean may_be_background(const QosRequest *request)
+{
+    return request->opcode == QOS_OP_READ || request->opcode == QOS_OP_WRITE;
+}
+
+/* TRUE where so many `more` of these may wait. */
+gboolean qos_sched_has_background(const QosSched *sched, const QosJob *job, guint more)
+{
+    return sched->background + more <= sched->background_max &&
+           job->background + more <= qos_slots_share_of(sched->background_max);
+}
+
+void qos_sched_count_waiting(QosSched *sched, const QosRequest *request, gint change)
+{
+    QosJob *job = request->job;
+
+    job->waiting += (guint)change;
+    if (request->fills_cache)
+        job->filling += (guint)change;
+    if (!may_be_background(request))
+        return;
+    job->background += (guint)change;
+    sched->background += (guint)change;
+}
+
+static gboolean has_room(const QosSched *sched, const QosJob *job, guint64 bytes, guint64 bound)
+{
+    return sched->parked_bytes + bytes <= bound &&
+           job->parked_bytes + bytes <= qos_slots_share_of(bound);
+}
+
+static QosKeep refuse(QosSched *sched, QosJob *job, QosKeep reason)
+{
+    job->refused++;
+    sched->refused++;
+    return reason;
+}
+
+/* What waits is counted among the background ones already. */
+QosKeep qos_sched_keep(QosSched *sched, QosRequest *request)
+{
+    QosJob *job = request->job;
+    guint64 bytes = sched->request_memory + request->data;
+    gboolean is_early = request->data > 0 && !has_room(sched, job, bytes, sched->parked_max / 2) &&
+                        qos_slots_may_pass(&sched->slots, job);
+
+    if (is_early)
+        bytes -= request->data;
+    if (may_be_background(request) && !qos_sched_has_background(sched, job, 0))
+        return refuse(sched, job, QOS_KEEP_TOO_MANY);
+    if (!request->cannot_fail && !has_room(sched, job, bytes, sched->parked_max))
+        return refuse(sched, job, QOS_KEEP_NOWHERE);
+    if (is_early)
+        qos_slots_pass(&sched->slots, job, 1);
+    request->kept = bytes;
+    sched->parked_bytes += bytes;
+    job->parked_bytes += bytes;
+    return is_early ? QOS_KEEP_IN_STORE : QOS_KEEP_IN_MEMORY;
+}
+
+void qos_sched_kept(QosSched *sched, QosRequest *request)
+{
+    qos_slots_pass(&sched->slots, request->job, -1);
+}
+
+void qos_sched_drop_kept(QosSched *sched, QosRequest *request)
+{
+    sched->parked_bytes -= request->kept;
+    request->job->parked_bytes -= request->kept;
+    request->kept = 0;
+}

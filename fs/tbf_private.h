@@ -1,0 +1,73 @@
+/*
+ * What the two files of the policy `tbf` share: tbf_class.c has the classes, how a request finds
+ * its own, and how they come and go; tbf.c who goes when.
+ */
+#pragma once
+
+#include "base/heap.h"
+#include "fs/bucket.h"
+#include "fs/sched.h"
+
+typedef struct QosTbfQueue QosTbfQueue;
+
+/* What decides a class or a flow; unused fields are zero. */
+typedef struct {
+    guint64 rule_id; /* 0 in a flow */
+    QosJob *job;
+    guint32 uid;
+    guint32 gid;
+    guint32 opcode; /* plus one */
+    guint32 padding;
+} QosTbfKey;
+
+typedef struct {
+    QosTbfKey key;       /* holds a reference to the job */
+    guint64 generation;  /* of the rules that `queue` and `dryrun` were matched by */
+    QosTbfQueue *queue;  /* counted in its `flows` */
+    QosTbfQueue *dryrun; /* or NULL; likewise */
+    QosTime used;        /* last, to USED_STEP */
+    GList link;          /* in QosTbf.idle */
+} QosTbfFlow;
+
+struct QosTbfQueue {
+    QosTbfKey key; /* holds a reference to the job */
+    char rule_name[QOS_RULE_NAME_MAX + 1];
+    gboolean has_operations;
+    gboolean has_bytes;
+    QosBucket operations;
+    QosBucket bytes;
+    gint64 weight;          /* for fs/adapt.h; 0 = not given */
+    gint64 minimum;         /* likewise, op/s */
+    QosRuleState *counters; /* owned by QosTbf.counters */
+    GQueue requests;        /* of QosRequest, by its link */
+    QosHeapNode heap;
+    guint flows;   /* bound to it */
+    guint running; /* let go, to be settled */
+};
+
+typedef struct {
+    const QosPolicyContext *context;
+    guint64 generation;               /* of the rules */
+    guint fields;                     /* that the rules look at */
+    GHashTable *flows;                /* QosTbfKey -> QosTbfFlow */
+    QosTbfFlow *recent[QOS_OP_COUNT]; /* the last one used, or NULL: mostly the next one too */
+    GQueue idle;                      /* of QosTbfFlow, by `used` */
+    GHashTable *queues;               /* QosTbfKey -> QosTbfQueue */
+    GHashTable *counters;             /* rule id -> QosRuleState */
+    QosHeap heap;                     /* of QosTbfQueue, non-empty, by deadline */
+    GQueue rematching;    /* of QosRequest: queued when the rules changed; their queue is NULL */
+    gboolean has_orphans; /* some queue has no flow, but is not as new */
+} QosTbf;
+
+/* The tables of a zeroed `tbf`. */
+void qos_tbf_classes_init(QosTbf *tbf);
+void qos_tbf_classes_clear(QosTbf *tbf);
+
+/* The flow of a request, matched by the rules in force. */
+QosTbfFlow *qos_tbf_flow(QosTbf *tbf, const QosRequest *request, QosTime now);
+/* The rule of a queue was changed; what it has of tokens stays. */
+void qos_tbf_queue_set_rule(QosTbfQueue *queue, const QosRule *rule, QosTime now);
+/* Forgets the counters of rules that are gone, with all their queues. */
+void qos_tbf_forget_counters(QosTbf *tbf);
+/* QosPolicyClass.expire: frees flows that have been idle, and the queues that only they kept. */
+void qos_tbf_expire(void *self, QosTime now);
