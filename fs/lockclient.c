@@ -449,6 +449,14 @@ void qos_lockclient_release(QosLockclient *client, const QosResource *resource,
     unlock(client);
 }
 
+gboolean qos_lockclient_spare(QosLockclient *client, const QosResource *resource, guint times)
+{
+    lock(client);
+    gboolean is_spared = qos_lockengine_spare(client->engine, resource, times, now_of());
+    unlock(client);
+    return is_spared;
+}
+
 void qos_lockclient_shrink(QosLockclient *client, double part)
 {
     lock(client);

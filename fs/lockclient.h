@@ -120,6 +120,10 @@ gboolean qos_lockclient_has(QosLockclient *client, const QosResource *resource,
 /* What `drop` named is forgotten. */
 void qos_lockclient_release(QosLockclient *client, const QosResource *resource,
                             const QosCredit *credit);
+/* Keeps what `drop` named, instead of that: where only the cache is to shrink, and it was spared
+ * less than `times` since it was last used; at most 255. It is as if it had been used just now.
+ * FALSE: it is to be forgotten. */
+gboolean qos_lockclient_spare(QosLockclient *client, const QosResource *resource, guint times);
 /* So much of what is cached is to be given back, the least useful first: `drop` comes for each.
  * Memory is short: fs/pressure.h. `part`: of the bytes cached, 0 to 1. */
 void qos_lockclient_shrink(QosLockclient *client, double part);

@@ -112,6 +112,20 @@ void qos_lockdrops_note_use(QosLockdrops *drops, const QosResource *resource,
         qos_credit_clear(type, &drop->beside);
 }
 
+gboolean qos_lockdrops_spare(QosLockdrops *drops, QosOwner *owner, const QosResource *resource,
+                             guint times)
+{
+    const Drop *drop = find(drops, resource);
+    QosLockcacheEntry *entry = qos_owner_extra(owner, resource);
+
+    if (drop == NULL || !drop->is_shrink || !qos_credit_is_empty(type_of(resource), &drop->again) ||
+        entry == NULL || entry->bytes == 0 || entry->spared >= MIN(times, G_MAXUINT8))
+        return FALSE;
+    entry->spared++;
+    g_hash_table_remove(drops->by_resource, resource);
+    return TRUE;
+}
+
 void qos_lockdrops_note_loss(QosLockdrops *drops, const QosResource *resource)
 {
     Drop *drop = find(drops, resource);

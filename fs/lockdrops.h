@@ -30,6 +30,10 @@ void qos_lockdrops_note_miss(QosOwner *owner, const QosResource *resource);
 /* `credit` of the resource is used: what is to go of it stays. */
 void qos_lockdrops_note_use(QosLockdrops *drops, const QosResource *resource,
                             const QosCredit *credit);
+/* Ends a drop by which only the cache is to shrink, and nothing goes, unless another wants some of
+ * it by now, or it was spared `times` times since its last use. TRUE: something of it is had. */
+gboolean qos_lockdrops_spare(QosLockdrops *drops, QosOwner *owner, const QosResource *resource,
+                             guint times);
 /* All of the resource is lost. */
 void qos_lockdrops_note_loss(QosLockdrops *drops, const QosResource *resource);
 /* What was told is forgotten, and goes back to where it is from. FALSE: nothing was told.

@@ -148,9 +148,10 @@ static guint drop_chosen(QosLockengine *engine, ChooseFunc choose, guint max, Qo
 /* A hold was granted. */
 static void begin_use(QosLockengine *engine, const QosHold *hold, QosTime now)
 {
-    gpointer extra = qos_hold_extra(hold);
+    QosLockcacheEntry *extra = qos_hold_extra(hold);
 
     settle(engine, extra, now);
+    extra->spared = 0;
     qos_lockdrops_note_use(&engine->drops, qos_extra_resource(extra), &hold->credit);
 }
 
@@ -529,6 +530,16 @@ void qos_lockengine_release(QosLockengine *engine, const QosResource *resource,
     if (extra != NULL && ((QosLockcacheEntry *)extra)->bytes != 0)
         settle(engine, extra, now);
     take_outputs(engine, now);
+}
+
+gboolean qos_lockengine_spare(QosLockengine *engine, const QosResource *resource, guint times,
+                              QosTime now)
+{
+    if (engine->owner == NULL ||
+        !qos_lockdrops_spare(&engine->drops, engine->owner, resource, times))
+        return FALSE;
+    settle(engine, qos_owner_extra(engine->owner, resource), now);
+    return TRUE;
 }
 
 void qos_lockengine_shrink(QosLockengine *engine, double part, QosTime now)

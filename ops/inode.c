@@ -127,6 +127,7 @@ QosInode *qos_inode_add_locked(QosInodes *inodes, fuse_ino_t id, const QosFacts 
         .stamp.size = -1,
     };
     inodes->open_count++;
+    inodes->directories += inode->is_directory;
     g_hash_table_add(inodes->by_id, inode);
     g_hash_table_add(inodes->by_key, &inode->key);
     return inode;
@@ -149,6 +150,7 @@ QosInode *qos_inode_settle_locked(QosInodes *inodes, QosInode *inode)
     take_off_clock_locked(inodes, inode);
     qos_inode_detach_key_locked(inodes, inode);
     g_hash_table_remove(inodes->by_id, inode);
+    inodes->directories -= inode->is_directory;
     if (inode->fd >= 0)
         inodes->open_count--;
     return inode;
@@ -589,6 +591,14 @@ guint qos_inodes_count(QosInodes *inodes)
 
     pthread_mutex_lock(&inodes->lock);
     count = g_hash_table_size(inodes->by_id);
+    pthread_mutex_unlock(&inodes->lock);
+    return count;
+}
+
+guint qos_inodes_by_directory(QosInodes *inodes)
+{
+    pthread_mutex_lock(&inodes->lock);
+    guint count = g_hash_table_size(inodes->by_id) / inodes->directories; /* one is the root */
     pthread_mutex_unlock(&inodes->lock);
     return count;
 }

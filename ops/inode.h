@@ -148,6 +148,8 @@ gboolean qos_loan_end_write(const QosLoan *loan);
 guint64 qos_inodes_shown(QosInodes *inodes, dev_t device, guint64 number);
 /* Known to the kernel, the root included. */
 guint qos_inodes_count(QosInodes *inodes);
+/* Of these, how many for each directory. */
+guint qos_inodes_by_directory(QosInodes *inodes);
 /* How many files of SRC can be known at a time, where they have no handles that open; else 0. */
 guint qos_inodes_bound(QosInodes *inodes);
 /* Says in the log why no more files become known or open; once a minute at most. */

@@ -74,8 +74,9 @@ struct QosInodes {
     guint forgotten; /* since memory was given back */
     GQueue clock;    /* of QosInode; its hand is at the tail */
     guint open_count;
-    gint64 explained; /* monotonic us: when the log last told of a shortage */
-    GArray *devices;  /* of dev_t: those other than the root's, in the order they were seen */
+    guint directories; /* of those known */
+    gint64 explained;  /* monotonic us: when the log last told of a shortage */
+    GArray *devices;   /* of dev_t: those other than the root's, in the order they were seen */
     /* --- read-only --- */
     guint open_max; /* beyond it inodes become cold */
     guint bound;    /* at it, no more files become known while none can become cold */

@@ -30,6 +30,7 @@ typedef struct {
     QosResource resource;
     QosCredit credit;
     gboolean is_lost;
+    gboolean is_spared;
 } Loss;
 
 typedef struct {
@@ -207,6 +208,22 @@ static void list_known(QosInvalidator *invalidator, const Loss *loss)
     }
 }
 
+/* A directory is worth as much as what is in it. Where one is among those known from `first` on,
+ * and the credit may stay, it does, and nothing of it is forgotten. */
+static void spare(QosInvalidator *invalidator, Loss *loss, guint first)
+{
+    const QosFs *fs = invalidator->fs;
+    gboolean has_names = FALSE;
+
+    for (guint i = first; i < invalidator->known->len; i++)
+        has_names |= g_array_index(invalidator->known, QosKnownInode, i).is_directory;
+    loss->is_spared =
+        has_names && !loss->is_lost &&
+        qos_lockclient_spare(fs->lockclient, &loss->resource, qos_inodes_by_directory(fs->inodes));
+    if (loss->is_spared)
+        g_array_set_size(invalidator->known, first);
+}
+
 static void release(QosInvalidator *invalidator, GArray *losses)
 {
     const QosResourceType *type = qos_resource_type(QOS_RESOURCE_INODES);
@@ -214,7 +231,7 @@ static void release(QosInvalidator *invalidator, GArray *losses)
     for (guint i = 0; i < losses->len; i++) {
         Loss *loss = &g_array_index(losses, Loss, i);
 
-        if (!loss->is_lost)
+        if (!loss->is_lost && !loss->is_spared)
             qos_lockclient_release(invalidator->fs->lockclient, &loss->resource, &loss->credit);
         qos_credit_clear(type, &loss->credit);
     }
@@ -226,8 +243,13 @@ static void forget(QosInvalidator *invalidator, GArray *losses)
     gboolean has_names = FALSE;
 
     g_array_set_size(invalidator->known, 0);
-    for (guint i = 0; i < losses->len; i++)
-        list_known(invalidator, &g_array_index(losses, Loss, i));
+    for (guint i = 0; i < losses->len; i++) {
+        Loss *loss = &g_array_index(losses, Loss, i);
+        const guint first = invalidator->known->len;
+
+        list_known(invalidator, loss);
+        spare(invalidator, loss, first);
+    }
     for (guint i = invalidator->known->len; i > 0; i--) {
         const QosKnownInode *inode = &g_array_index(invalidator->known, QosKnownInode, i - 1);
 

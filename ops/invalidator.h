@@ -8,6 +8,10 @@
  * hold that itself waits for a credit, and to drop a page for the READ or WRITE that fills it.
  * So pages are dropped behind the release, by another thread (ops/pages.h).
  *
+ * To forget a directory's names costs a look-up of all names of the mount. So where only the cache
+ * is to shrink, a credit that covers a directory stays as many times as a directory has files on
+ * average.
+ *
  * A reply that is on its way to the kernel meanwhile does no harm. What it says of attributes and
  * names is older than the invalidation by the kernel's own count, and not believed; what has no
  * such count is given no time-out (ops/coherence.c). Only of an inode that the kernel is just being

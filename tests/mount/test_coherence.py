@@ -238,6 +238,25 @@ def test_a_list_that_is_taken_late(cluster, mount, new_store):
     assert seen == [(True, ["a", "c"])]
 
 
+def test_a_small_cache_keeps_names(cluster):
+    """What gives back one file's credit after the other keeps those of its folders: their names cost no look-up again."""
+    mount, = cluster(mounts=1, lease=300, server_options=("--group", "1", "--cap", str(50 * 240))).mounts
+    (mount.dir / "folder").mkdir()
+    files = [mount.dir / f"folder/{number}" for number in range(200)]
+    for file in files:
+        os.mknod(file)
+
+    def cost(name):
+        before = requests(mount, name)
+        for file in files:
+            file.stat()
+        return requests(mount, name) - before
+    cost("lookup")
+    assert cost("getattr") > 100, "the cache is small"
+    assert cost("lookup") < 20
+    assert mount.state()["server"]["cancels"] > 300
+
+
 def test_a_lone_mount_asks_once(cluster):
     """For its neighbourhood, and then no more: what it changes costs no message."""
     mount, = cluster(mounts=1, lease=300).mounts

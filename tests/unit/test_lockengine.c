@@ -151,6 +151,64 @@ static void test_used_while_dropped(void)
     clear(&w);
 }
 
+static gboolean shrinks_and_spares(World *w, guint times)
+{
+    const QosResource resource = inode(7);
+    const guint drops = w->mounts[0].drops;
+
+    qos_lockengine_shrink(w->mounts[0].engine, 1, w->now);
+    settle(w);
+    g_assert_cmpuint(w->mounts[0].drops, ==, drops + 1);
+    return qos_lockengine_spare(w->mounts[0].engine, &resource, times, w->now);
+}
+
+/* It stays so many times, counted from its last use, unless another mount wants it. */
+static void test_spared(void)
+{
+    const QosResource resource = inode(7);
+    World w;
+    Use other;
+
+    init(&w);
+    visit(&w, 0, 7);
+    w.mounts[0].is_stubborn = TRUE;
+    g_assert_false(
+        qos_lockengine_spare(w.mounts[0].engine, &resource, 9, w.now)); /* nobody asked */
+    for (guint round = 0; round < 2; round++) {
+        g_assert_true(shrinks_and_spares(&w, 2));
+        g_assert_cmpint(status_of(&w, 0).bytes, >, 0);
+        g_assert_true(shrinks_and_spares(&w, 2));
+        g_assert_false(shrinks_and_spares(&w, 2));
+        g_assert_true(has(&w, 0, 7, writing)); /* a use */
+        release(&w, 0);
+    }
+    g_assert_cmpint(got(&w, 1, 7, writing, &other), ==, QOS_CREDIT_WAITING);
+    g_assert_false(qos_lockengine_spare(w.mounts[0].engine, &resource, 9, w.now));
+    release(&w, 0);
+    g_assert_cmpint(other.verdict, ==, QOS_CREDIT_GRANTED);
+    put(&w, 1, &other);
+    clear(&w);
+}
+
+/* Nor if it does while that is told. */
+static void test_wanted_before_it_is_spared(void)
+{
+    const QosResource resource = inode(7);
+    World w;
+    Use other;
+
+    init(&w);
+    visit(&w, 0, 7);
+    w.mounts[0].is_stubborn = TRUE;
+    qos_lockengine_shrink(w.mounts[0].engine, 1, w.now);
+    g_assert_cmpint(got(&w, 1, 7, writing, &other), ==, QOS_CREDIT_WAITING);
+    g_assert_false(qos_lockengine_spare(w.mounts[0].engine, &resource, 9, w.now));
+    release(&w, 0);
+    g_assert_cmpint(other.verdict, ==, QOS_CREDIT_GRANTED);
+    put(&w, 1, &other);
+    clear(&w);
+}
+
 /* Another mount wants what the cache is giving back: it is told once. */
 static void test_wanted_while_dropped(void)
 {
@@ -638,6 +696,8 @@ int main(int argc, char **argv)
     g_test_add_func("/lockengine/reader-leaves-reading", test_reader_leaves_reading);
     g_test_add_func("/lockengine/cancels-ride", test_cancels_ride);
     g_test_add_func("/lockengine/shrinks-with-time", test_shrinks_with_time);
+    g_test_add_func("/lockengine/spared", test_spared);
+    g_test_add_func("/lockengine/wanted-before-it-is-spared", test_wanted_before_it_is_spared);
     g_test_add_func("/lockengine/used-while-dropped", test_used_while_dropped);
     g_test_add_func("/lockengine/wanted-while-dropped", test_wanted_while_dropped);
     g_test_add_func("/lockengine/used-and-wanted-while-dropped",
