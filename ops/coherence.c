@@ -62,6 +62,13 @@ static Needs needs_of(const QosOp *op)
     return needs_of_opcode[request->opcode];
 }
 
+/* FALSE: nothing is to be taken, tried or looked at later. */
+static gboolean needs_claim(const QosOp *op, Needs needs)
+{
+    return needs.node != NOTHING || needs.other != NOTHING ||
+           op->entry.request.opcode == QOS_OP_OPEN || qos_op_locks_pages(op);
+}
+
 /* --- the way of an operation --- */
 
 static void add_node(const QosOp *op, fuse_ino_t node, Need need)
@@ -111,10 +118,12 @@ gboolean qos_coherence_enter(QosOp *op)
     if (op->claim == NULL) {
         const Needs needs = needs_of(op);
 
+        qos_invalidator_confirm(coherence->invalidator, op->node);
+        if (!needs_claim(op, needs))
+            return TRUE;
         op->claim = qos_claim_new(coherence->claims);
         add_node(op, op->node, needs.node);
         add_node(op, op->other_node, needs.other);
-        qos_invalidator_confirm(coherence->invalidator, op->node);
     }
     if (!qos_claim_take(op))
         return FALSE;
