@@ -1,7 +1,9 @@
 """What a peer may do, and what happens to one that does something else: it is told, and nobody else is disturbed."""
 import contextlib
 import os
+import pathlib
 import random
+import re
 import socket
 import struct
 
@@ -121,6 +123,20 @@ def test_many_messages_in_one_frame(server):
             if len(got) % 32 == 0:
                 peer.send(frame(CREDITS, message(3, peer.session, 0, peer.received, peer.lender)))
         assert got == set(range(1, asked + 1))
+
+
+def test_a_request_wakes_the_server_once(server):
+    """Its loop tells itself nothing by its eventfd meanwhile, which it writes now and then for its timer: sockets are not counted here."""
+    one = server("--group", "1")
+
+    def writes():
+        return int(re.search(r"syscw: (\d+)", pathlib.Path(f"/proc/{one.pid}/io").read_text())[1])
+    with one.greet(10) as peer:
+        peer.enqueue(0)
+        before = writes()
+        for inode in range(1, 301):
+            peer.enqueue(inode)
+        assert writes() - before < 300
 
 
 def test_a_second_connection_replaces_the_first(server):
