@@ -7,7 +7,8 @@
  * waiting requests; a job that nobody but the table holds is dropped after it was idle for the
  * cleanup interval, as Lustre does (600 s).
  *
- * Locking: everything but `id` and `references` belongs to the gate's lock. Pure: no lock in here.
+ * Locking: everything but `id` and what is atomic belongs to the gate's lock. Pure: no lock in
+ * here.
  */
 #pragma once
 
@@ -47,7 +48,9 @@ typedef struct {
 } QosWait;
 
 typedef struct QosJob {
-    gint references; /* atomic; first, for qos_gate_copy_job() */
+    gint references;     /* atomic; first, as the next two, for qos_gate_copy_job() */
+    guint open_files;    /* atomic; files and directories that it has open (ops/handle.h) */
+    guint opens_refused; /* atomic; since it had too many of them */
     /* What each request changes stands together: with thousands of jobs these are cache misses. */
     guint nodes;      /* the job's node count, 0 = unknown */
     guint waiting;    /* requests that wait now */

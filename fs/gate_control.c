@@ -207,11 +207,13 @@ GPtrArray *qos_gate_jobs(QosGate *gate)
 
 void qos_gate_copy_job(QosGate *gate, const QosJob *job, QosJob *ret_copy)
 {
-    /* All but the references, which change without the lock. */
+    /* The atomic ones, which change without the lock, come before it. */
     const gsize start = offsetof(QosJob, nodes);
     QosShareState share;
 
     ret_copy->references = 0;
+    ret_copy->open_files = (guint)g_atomic_int_get(&job->open_files);
+    ret_copy->opens_refused = (guint)g_atomic_int_get(&job->opens_refused);
     pthread_mutex_lock(&gate->lock);
     memcpy((char *)ret_copy + start, (const char *)job + start, sizeof(*job) - start);
     qos_job_rates(job, qos_gate_now(), &ret_copy->operation_rate, &ret_copy->byte_rate);

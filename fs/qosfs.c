@@ -344,7 +344,7 @@ static gboolean start(Mounter *mounter, GError **error)
     if (!fs->inodes)
         return FALSE;
     warn_of_bound(mounter);
-    fs->handles = qos_handles_new();
+    fs->handles = qos_handles_new(qos_inodes_left_to_open(fs->inodes));
     fs->openers = qos_openers_new();
     fs->interrupt_table = qos_interrupt_table_new();
     fs->gate = qos_gate_new(&qos_policy_tbf, SLOTS_AT_FIRST, CLEANUP_AT_FIRST);

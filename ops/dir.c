@@ -123,9 +123,12 @@ static int run_opendir(QosOp *op)
     DirOp *open_op = (DirOp *)op;
     char path[QOS_PROC_PATH_MAX];
     g_auto(QosLoan) file = {0};
+    g_autoptr(QosHandle) handle = NULL;
     int error = qos_inodes_borrow(op->fs->inodes, open_op->ino, &file);
     int fd;
 
+    if (error == 0)
+        error = qos_op_new_handle(op, &handle);
     if (error != 0)
         return error;
     /* By this path and not as ".": that would demand the search permission. */
@@ -134,10 +137,11 @@ static int run_opendir(QosOp *op)
     if (fd < 0)
         return -errno;
     op->reply.kind = QOS_REPLY_OPEN;
-    op->reply.handle = qos_handle_new(op->fs->handles, fd, op->reply.info.flags, op->caller, &file);
-    op->reply.handle->stream = stream_new(fd, FALSE);
+    qos_handle_set_file(handle, fd, op->reply.info.flags, &file);
+    handle->stream = stream_new(fd, FALSE);
     if (op->fs->config.no_atime)
-        qos_handle_spare_atime(op->reply.handle);
+        qos_handle_spare_atime(handle);
+    op->reply.handle = g_steal_pointer(&handle);
     op->reply.info.keep_cache =
         op->fs->config.cache == QOS_CACHE_ALWAYS && op->fs->coherence == NULL;
     op->reply.info.cache_readdir = op->reply.info.keep_cache;

@@ -3,31 +3,39 @@
  */
 #include "ops/handle.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <unistd.h>
 
 struct QosHandles {
-    pthread_mutex_t lock;
-    GQueue open; /* of QosHandle */
+    guint most;
+    pthread_mutex_t lock; /* what follows */
+    GQueue open;          /* of QosHandle */
 };
 
-QosHandles *qos_handles_new(void)
+QosHandles *qos_handles_new(guint most)
 {
     QosHandles *handles = g_new0(QosHandles, 1);
 
+    handles->most = most;
     pthread_mutex_init(&handles->lock, NULL);
     g_queue_init(&handles->open);
     return handles;
 }
 
-static void free_handle(QosHandle *handle)
+static void close_file(QosHandle *handle)
 {
-    close(handle->fd);
+    if (handle->fd >= 0)
+        close(handle->fd);
     qos_backing_leave(&handle->backing);
     qos_openers_leave(handle->open_file, handle->caller->job);
     qos_loan_return(&handle->file);
     qos_dir_stream_free(handle->stream);
+}
+
+static void free_handle(QosHandle *handle)
+{
     qos_caller_unref(handle->caller);
     g_free(handle);
 }
@@ -38,30 +46,67 @@ void qos_handles_free(QosHandles *handles)
 
     if (handles == NULL)
         return;
-    while ((link = g_queue_pop_head_link(&handles->open)) != NULL)
+    while ((link = g_queue_pop_head_link(&handles->open)) != NULL) {
+        close_file(link->data);
         free_handle(link->data);
+    }
     pthread_mutex_destroy(&handles->lock);
     g_free(handles);
 }
 
-QosHandle *qos_handle_new(QosHandles *handles, int fd, int flags, QosCaller *caller, QosLoan *file)
+/* 0, -EMFILE or -ENFILE. */
+static int take_place_locked(QosHandles *handles, QosJob *job)
+{
+    const guint left = handles->most - handles->open.length;
+    const guint has = (guint)g_atomic_int_get(&job->open_files);
+
+    if (left == 0)
+        return -ENFILE;
+    if (has > QOS_HANDLES_SHARE * (left - 1))
+        return -EMFILE;
+    g_atomic_int_inc(&job->open_files);
+    return 0;
+}
+
+static void note_refusal(const QosHandles *handles, QosJob *job)
+{
+    if (g_atomic_int_add(&job->opens_refused, 1) == 0)
+        g_warning(
+            "job %s: it has %d files open, and is refused more (EMFILE) until it closes some; "
+            "the daemon can open %u for all jobs. Raise the limit of open files "
+            "(RLIMIT_NOFILE)",
+            job->id, g_atomic_int_get(&job->open_files), handles->most);
+}
+
+int qos_handle_new(QosHandles *handles, QosCaller *caller, QosHandle **ret_handle)
 {
     QosHandle *handle = g_new(QosHandle, 1);
+    int error;
 
     *handle = (QosHandle){
-        .references = 1,
-        .handles = handles,
-        .link.data = handle,
-        .fd = fd,
-        .flags = flags,
-        .caller = qos_caller_ref(caller),
-        .file = *file,
-    };
-    *file = (QosLoan){.fd = -1};
+        .references = 1, .handles = handles, .link.data = handle, .fd = -1, .caller = caller};
     pthread_mutex_lock(&handles->lock);
-    g_queue_push_head_link(&handles->open, &handle->link);
+    error = take_place_locked(handles, caller->job);
+    if (error == 0)
+        g_queue_push_head_link(&handles->open, &handle->link);
     pthread_mutex_unlock(&handles->lock);
-    return handle;
+    if (error != 0) {
+        g_free(handle);
+        if (error == -EMFILE)
+            note_refusal(handles, caller->job);
+        return error;
+    }
+    qos_caller_ref(caller);
+    *ret_handle = handle;
+    return 0;
+}
+
+void qos_handle_set_file(QosHandle *handle, int fd, int flags, QosLoan *file)
+{
+    handle->fd = fd;
+    handle->flags = flags;
+    handle->file = *file;
+    *file = (QosLoan){.fd = -1};
 }
 
 /* O_NOATIME is for the owner alone, but here it is the mount's will. */
@@ -97,8 +142,10 @@ void qos_handle_unref(QosHandle *handle)
     if (handle == NULL || !g_atomic_int_dec_and_test(&handle->references))
         return;
     handles = handle->handles;
+    close_file(handle); /* which may take its time: it has its place until then */
     pthread_mutex_lock(&handles->lock);
     g_queue_unlink(&handles->open, &handle->link);
+    g_atomic_int_add(&handle->caller->job->open_files, -1);
     pthread_mutex_unlock(&handles->lock);
     free_handle(handle);
 }

@@ -6,7 +6,13 @@
  * holds another. It keeps its inode on loan, so that an open file that is unlinked stays reachable.
  * All are listed, because the kernel does not wait for the last RELEASE when it unmounts.
  *
- * Lock: `lock` of the list.
+ * Each takes a descriptor of the daemon's, of which there are so many (`most`). One job may have
+ * QOS_HANDLES_SHARE times as many open as it leaves to others: alone, seven eighths of all, and
+ * each further job that takes what it can leaves some to the next (a dynamic threshold: Choudhury
+ * and Hahne, "Dynamic queue length thresholds for shared-memory packet switches", 1998). So a
+ * handle is made before its file is opened: what is refused has made or truncated nothing.
+ *
+ * Lock: `lock` of the list; also for QosJob.open_files.
  */
 #pragma once
 
@@ -19,6 +25,8 @@ typedef struct QosDirStream QosDirStream; /* ops/dir.c */
 
 typedef struct QosHandles QosHandles;
 
+#define QOS_HANDLES_SHARE 7
+
 /* Of an open file: locks across mounts (ops/locks.h). */
 typedef enum {
     QOS_LOCKING_NONE,
@@ -29,8 +37,8 @@ typedef enum {
 typedef struct QosHandle {
     gint references; /* atomic */
     QosHandles *handles;
-    GList link; /* in the list */
-    int fd;
+    GList link;        /* in the list */
+    int fd;            /* -1: not yet */
     int flags;         /* of the open, as the store knows them */
     QosCaller *caller; /* who opened it, with the job; a reference */
     QosLoan file;
@@ -42,12 +50,16 @@ typedef struct QosHandle {
     QosDirStream *stream;   /* atomic; directories: where the reading stands, NULL while in use */
 } QosHandle;
 
-QosHandles *qos_handles_new(void);
+/* At most `most` are open at a time. */
+QosHandles *qos_handles_new(guint most);
 /* Closes those that are still open; no operation may be under way. NULL is allowed. */
 void qos_handles_free(QosHandles *handles);
 
-/* Takes `fd` and the loan; references `caller`. */
-QosHandle *qos_handle_new(QosHandles *handles, int fd, int flags, QosCaller *caller, QosLoan *file);
+/* A place for what `caller`, who is referenced, is about to open: 0, or -EMFILE where his job has
+ * its share, which is logged once for each job, or -ENFILE where none is left. */
+int qos_handle_new(QosHandles *handles, QosCaller *caller, QosHandle **ret_handle);
+/* It is open. Takes `fd` and the loan. */
+void qos_handle_set_file(QosHandle *handle, int fd, int flags, QosLoan *file);
 /* Reading it does not change when it was last read, where the store allows that. */
 void qos_handle_spare_atime(QosHandle *handle);
 /* The kernel names it: it has had the answer to CREATE, if there was one. */
@@ -60,6 +72,7 @@ static inline void qos_handle_note_use(QosHandle *handle)
 }
 QosHandle *qos_handle_ref(QosHandle *handle);
 void qos_handle_unref(QosHandle *handle); /* NULL is allowed */
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(QosHandle, qos_handle_unref)
 
 static inline QosLocking qos_handle_locking(const QosHandle *handle)
 {

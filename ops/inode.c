@@ -564,6 +564,13 @@ guint qos_inodes_bound(QosInodes *inodes)
     return handle != NULL ? 0 : inodes->bound;
 }
 
+guint qos_inodes_left_to_open(QosInodes *inodes)
+{
+    const guint known = qos_inodes_bound(inodes) == 0 ? inodes->open_max : inodes->bound;
+
+    return descriptor_limit() - descriptor_limit() / 8 - known;
+}
+
 void qos_inodes_explain_shortage(QosInodes *inodes)
 {
     gint64 now = g_get_monotonic_time();

@@ -16,9 +16,9 @@
  *
  * Of half the descriptors that the process may open (RLIMIT_NOFILE) inodes become cold. Where the
  * store has no handles, or the daemon may not open them, all stay warm, up to three quarters: then
- * no more files become known (ENFILE) until the kernel forgets some, and the last quarter is for
- * opening those that are. What is forgotten or becomes cold is closed by threads of its own
- * (ops/closer.h).
+ * no more files become known (ENFILE) until the kernel forgets some. An eighth is for what the
+ * daemon opens for itself, and the rest for open files (ops/handle.h). What is forgotten or becomes
+ * cold is closed by threads of its own (ops/closer.h).
  *
  * All counts change under the table's lock, but for loans that are returned; no system call is made
  * under it.
@@ -152,6 +152,9 @@ guint qos_inodes_count(QosInodes *inodes);
 guint qos_inodes_by_directory(QosInodes *inodes);
 /* How many files of SRC can be known at a time, where they have no handles that open; else 0. */
 guint qos_inodes_bound(QosInodes *inodes);
+/* How many descriptors are left for open files, beside those of files that are known and an eighth
+ * that the daemon needs itself. */
+guint qos_inodes_left_to_open(QosInodes *inodes);
 /* Says in the log why no more files become known or open; once a minute at most. */
 void qos_inodes_explain_shortage(QosInodes *inodes);
 /* Descriptors held open. */

@@ -75,6 +75,14 @@ gpointer qos_op_memdup(QosOp *op, const void *bytes, gsize size)
     return copy;
 }
 
+int qos_op_new_handle(QosOp *op, QosHandle **ret_handle)
+{
+    int error = qos_handle_new(op->fs->handles, op->caller, ret_handle);
+
+    op->is_over_share = error == -EMFILE;
+    return error;
+}
+
 void qos_op_use_handle(QosOp *op, const struct fuse_file_info *info)
 {
     op->handle = qos_handle_ref(qos_handle_from(info));
@@ -148,7 +156,7 @@ static void answer(QosOp *op, int error)
     if (op->is_answered)
         return;
     op->is_answered = TRUE;
-    if (error == -ENFILE || error == -EMFILE)
+    if (error == -ENFILE || (error == -EMFILE && !op->is_over_share))
         qos_inodes_explain_shortage(op->fs->inodes);
     if (error != 0) {
         fuse_reply_err(op->fuse, -error);

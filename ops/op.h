@@ -128,6 +128,7 @@ struct QosOp {
     gint64 start, end; /* of a READ or WRITE, as far as known before it: the bytes [start, end) */
     fuse_ino_t locks;  /* 0, or the file or directory of which the kernel holds a lock for it */
     gboolean locks_directory;       /* or symbolic link: other jobs may always want it */
+    gboolean is_over_share;         /* its job may open no more: it was told of that */
     const QosOpenFile *locked_file; /* NULL, or `locks` as one of the operation's handles has it */
     gboolean is_urgent;
     gboolean is_unawaited; /* the kernel does nothing with the answer */
@@ -160,6 +161,8 @@ gpointer qos_op_new(fuse_req_t request, gsize size, QosOpcode opcode, int (*run)
 /* A copy that lives as long as the operation. */
 const char *qos_op_strdup(QosOp *op, const char *text);
 gpointer qos_op_memdup(QosOp *op, const void *bytes, gsize size);
+/* A handle for what the caller is about to open: 0, or -errno (ops/handle.h). */
+int qos_op_new_handle(QosOp *op, QosHandle **ret_handle);
 /* It works on the open file or directory of `info`. */
 void qos_op_use_handle(QosOp *op, const struct fuse_file_info *info);
 /* While it is under way the kernel holds a lock of the file `ino`, open as `handle` or, with NULL,

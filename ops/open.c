@@ -121,13 +121,14 @@ static void join_openers(QosOp *op, fuse_ino_t ino, QosHandle *handle)
         qos_gate_release(op->fs->gate, ino);
 }
 
-/* The store's file, open, as the answer to OPEN or CREATE. Takes `fd` and `file`. */
-static int reply_open(QosOp *op, fuse_ino_t ino, int fd, QosLoan *file)
+/* The store's file, open, as the answer to OPEN or CREATE. Takes all three, the handle also where
+ * it fails. */
+static int reply_open(QosOp *op, fuse_ino_t ino, QosHandle *handle, int fd, QosLoan *file)
 {
     struct fuse_file_info *info = &op->reply.info;
-    QosHandle *handle = qos_handle_new(op->fs->handles, fd, info->flags, op->caller, file);
     int error = 0;
 
+    qos_handle_set_file(handle, fd, info->flags, file);
     if (info->kill_suidgid && (info->flags & O_TRUNC) != 0 && qos_cred_is_root())
         error = qos_attr_kill_privileges(fd);
     if (op->fs->config.no_atime)
@@ -172,16 +173,19 @@ static int run_open(QosOp *op)
 {
     OpenOp *open_op = (OpenOp *)op;
     g_auto(QosLoan) file = {0};
+    g_autoptr(QosHandle) handle = NULL;
     int error = qos_inodes_borrow(op->fs->inodes, open_op->ino, &file);
     int fd;
 
+    if (error == 0)
+        error = qos_op_new_handle(op, &handle);
     if (error != 0)
         return error;
     fd = open_file(file.fd, op->reply.info.flags);
     if (fd < 0)
         return fd;
     op->reply.kind = QOS_REPLY_OPEN;
-    return reply_open(op, open_op->ino, fd, &file);
+    return reply_open(op, open_op->ino, g_steal_pointer(&handle), fd, &file);
 }
 
 void qosfs_op_open(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info *info)
@@ -195,8 +199,8 @@ void qosfs_op_open(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info *in
 
 /* --- making --- */
 
-/* Answers CREATE with the new file `fd`, which it takes. */
-static int reply_create(QosOp *op, int fd)
+/* Answers CREATE with the new file `fd`. Takes both. */
+static int reply_create(QosOp *op, QosHandle *handle, int fd)
 {
     QosInodes *inodes = op->fs->inodes;
     g_auto(QosLoan) file = {0};
@@ -205,9 +209,10 @@ static int reply_create(QosOp *op, int fd)
 
     if (error != 0) {
         close(fd);
+        qos_handle_unref(handle);
         return error;
     }
-    error = reply_open(op, entry.ino, fd, &file);
+    error = reply_open(op, entry.ino, handle, fd, &file);
     if (error != 0) {
         qos_inodes_forget(inodes, entry.ino, 1);
         return error;
@@ -263,16 +268,19 @@ static int run_create(QosOp *op)
 {
     OpenOp *create = (OpenOp *)op;
     g_auto(QosLoan) parent = {0};
+    g_autoptr(QosHandle) handle = NULL;
     int error = qos_inodes_borrow(op->fs->inodes, create->ino, &parent);
     int fd;
 
     if (error == 0)
         error = qos_inodes_find_room(op->fs->inodes);
+    if (error == 0)
+        error = qos_op_new_handle(op, &handle);
     if (error != 0)
         return error;
     qos_cred_umask(fuse_req_ctx(op->fuse)->umask);
     fd = create_file(parent.fd, create);
-    return fd < 0 ? fd : reply_create(op, fd);
+    return fd < 0 ? fd : reply_create(op, g_steal_pointer(&handle), fd);
 }
 
 void qosfs_op_create(fuse_req_t request, fuse_ino_t parent, const char *name, mode_t mode,
@@ -296,16 +304,19 @@ static int run_tmpfile(QosOp *op)
     OpenOp *create = (OpenOp *)op;
     int flags = (op->reply.info.flags & ~(O_CREAT | O_NOFOLLOW | O_DIRECT)) | O_TMPFILE | O_CLOEXEC;
     g_auto(QosLoan) parent = {0};
+    g_autoptr(QosHandle) handle = NULL;
     int error = qos_inodes_borrow(op->fs->inodes, create->ino, &parent);
     int fd;
 
     if (error == 0)
         error = qos_inodes_find_room(op->fs->inodes);
+    if (error == 0)
+        error = qos_op_new_handle(op, &handle);
     if (error != 0)
         return error;
     qos_cred_umask(fuse_req_ctx(op->fuse)->umask);
     fd = openat(parent.fd, ".", flags, create->mode);
-    return fd < 0 ? -errno : reply_create(op, fd);
+    return fd < 0 ? -errno : reply_create(op, g_steal_pointer(&handle), fd);
 }
 
 void qosfs_op_tmpfile(fuse_req_t request, fuse_ino_t parent, mode_t mode,

@@ -173,6 +173,8 @@ static void add_job(JsonBuilder *builder, const QosReport *report, const QosJob 
     add_number(builder, "parked_bytes", job->parked_bytes);
     add_number(builder, "refused", job->refused);
     add_number(builder, "passthrough", job->passthrough);
+    add_number(builder, "open_files", job->open_files);
+    add_number(builder, "opens_refused", job->opens_refused);
     add_double(builder, "operation_rate", job->operation_rate);
     add_double(builder, "byte_rate", job->byte_rate);
     add_number(builder, "read_bytes", job->read_bytes.sum);

@@ -195,6 +195,20 @@ static void append_passthrough(GString *text, JsonObject *job)
                                files);
 }
 
+/* What one job may have open is bounded. */
+static void append_refused_opens(GString *text, JsonObject *job)
+{
+    gint64 refused = qos_ctl_state_count(job, "opens_refused");
+    gint64 files = qos_ctl_state_count(job, "open_files");
+
+    if (refused > 0)
+        g_string_append_printf(text,
+                               "%" G_GINT64_FORMAT
+                               " open%s failed (EMFILE), as the daemon keeps some descriptors for "
+                               "other jobs; it has %" G_GINT64_FORMAT " file%s open.\n",
+                               refused, plural(refused), files, plural(files));
+}
+
 static int compare_waits(gconstpointer a, gconstpointer b)
 {
     double first = qos_ctl_state_number(*(JsonObject *const *)a, "waited");
@@ -244,6 +258,7 @@ char *qos_ctl_render_why(JsonObject *state, JsonObject *job)
     qos_ctl_append_share(text, state, job);
     g_string_append_c(text, '\n');
     append_passthrough(text, job);
+    append_refused_opens(text, job);
     if (requests > 0)
         append_store(text, job);
     append_now(text, job);

@@ -313,6 +313,72 @@ def test_requests_that_wait_are_bounded(store, mount, io_uring, size):
     wait_until(lambda: parked(qos) == 0, what="the end")
 
 
+# --- descriptors for open files ---
+
+# Opens files, new and old, and folders until that fails; then what is refused has done nothing.
+OPENER = """
+import itertools, os, sys
+folder, name = sys.argv[1:]
+ways = [("file", os.O_RDONLY), (".", os.O_RDONLY | os.O_DIRECTORY), (name + "-{}", os.O_CREAT | os.O_RDWR)]
+held = []
+try:
+    for path, flags in itertools.cycle(ways):
+        held.append(os.open(f"{folder}/{path}".format(len(held)), flags))
+except OSError as error:
+    print(len(held), error.errno, flush=True)
+for path, flags in (("refused", os.O_CREAT | os.O_WRONLY), ("file", os.O_TRUNC | os.O_WRONLY), (".", os.O_TMPFILE | os.O_WRONLY)):
+    try: os.close(os.open(f"{folder}/{path}", flags))
+    except OSError as error: print(error.errno, flush=True)
+sys.stdin.readline()
+"""
+
+
+def most_of(left):
+    """How many a job opens that has opened none (ops/handle.h)."""
+    return 7 * (left - 1) // 8 + 1
+
+
+@pytest.mark.parametrize("user", [0, USER])
+def test_open_files_are_bounded(store, small, user):
+    """Jobs that open files without end leave some of the daemon's descriptors to others, also two of them."""
+    def by_user(function):
+        return as_user(user, user, [], function)
+
+    def hogging(jobid):
+        return running(start_job(jobid, sys.executable, "-c", OPENER, qos.dir, jobid, user=user, group=user, extra_groups=[],
+                                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
+
+    def guest(*command):
+        wait_until(lambda: not is_open("guest"), what="what the guest had open")
+        return as_job("guest", *command, user=user, group=user, extra_groups=[])
+
+    def is_open(jobid):
+        return (by_user(lambda: qos.job(jobid)) or {"open_files": 0})["open_files"]
+
+    (store.dir / "file").write_text("fine")
+    for path in (store.dir, store.dir / "file"):
+        os.chown(path, user, user)
+    qos = small(store, user=user or None)
+    qos.expects_log("at most 225 files|job hog.: it has")
+    left = 300 - 300 // 8 - (225 if user else 150)
+    with hogging("hog1") as hog:
+        opened = most_of(left)
+        assert hog.stdout.readline().split() == [str(opened), str(errno.EMFILE)]
+        assert [hog.stdout.readline() for _ in range(3)] == [f"{errno.EMFILE}\n"] * 3
+        assert (store.dir / "file").read_text() == "fine" and not (store.dir / "refused").exists()
+        with hogging("hog2") as other:
+            assert other.stdout.readline().split() == [str(most_of(left - opened)), str(errno.EMFILE)]
+            assert guest("cat", qos.dir / "file") == "fine"
+        wait_until(lambda: not is_open("hog2"), what="the end of one")
+        assert "refused" not in guest("ls", qos.dir)
+        guest("touch", qos.dir / "refused")
+        assert is_open("hog1") == opened
+        why = by_user(lambda: qos.ctl("why", "hog1"))
+        assert f"4 opens failed (EMFILE), as the daemon keeps some descriptors for other jobs; it has {opened} files open." in why
+    wait_until(lambda: not is_open("hog1"), what="the end")
+    assert qos.log.count("job hog1: it has") == 1 and "too many files at once" not in qos.log
+
+
 # --- the kernel's room for requests in the background ---
 
 MORE = 100

@@ -249,6 +249,16 @@ static void test_why_passthrough(void)
     g_assert_nonnull(strstr(text, "the kernel itself reads and writes 3 of its open files"));
 }
 
+static void test_why_refused_opens(void)
+{
+    g_autoptr(JsonObject) state =
+        parse("{\"now\":10,\"policies\":[],\"slots\":{},\"tunables\":{},\"rules\":[],"
+              "\"jobs\":[{\"id\":\"j\",\"open_files\":98,\"opens_refused\":1,\"wait\":[]}]}");
+    g_autofree char *text = why(state, "j");
+    g_assert_nonnull(strstr(text, "\n1 open failed (EMFILE)"));
+    g_assert_nonnull(strstr(text, "; it has 98 files open.\n"));
+}
+
 /* All that ever waited still waits: there is no time to tell yet. */
 static void test_why_first_wait(void)
 {
@@ -380,6 +390,7 @@ int main(int argc, char **argv)
     g_test_add_func("/ctl/render/why/sharer", test_why_sharer);
     g_test_add_func("/ctl/render/why/others", test_why_others);
     g_test_add_func("/ctl/render/why/passthrough", test_why_passthrough);
+    g_test_add_func("/ctl/render/why/refused_opens", test_why_refused_opens);
     g_test_add_func("/ctl/render/why/first-wait", test_why_first_wait);
     g_test_add_func("/ctl/render/sparse", test_sparse);
     g_test_add_func("/ctl/render/wrong-shape", test_wrong_shape);
