@@ -300,13 +300,13 @@ def test_requests_that_wait_are_bounded(store, mount, io_uring, size):
     with ring_switched(io_uring == "on"):
         qos = mount(store, f"cache=none,parked_mib=1,io_uring={io_uring}")
     qos.rule("start tight jobid={hog}&opcode={read} bps=1 depth=1:1")
-    qos.rule("start slow jobid={guest}&opcode={read} rate=100 depth=1:1")
+    qos.rule("start slow jobid={guest}&opcode={read} rate=2 depth=1:1")
     qos.expects_log("job hog: so many of its requests wait")
     as_job("hog", "dd", f"if={qos.dir}/file", "of=/dev/null", "bs=4096", "count=1")
     with running(start_job("hog", sys.executable, "-c", CROWD, qos.dir / "file", str(CROWDED), stdout=subprocess.PIPE, text=True)) as hog:
         wait_until(lambda: qos.state()["refused"] == CROWDED - most, what="refusals")
         assert parked(qos) == qos.job("hog")["parked_bytes"] == most * size
-        as_job("guest", "dd", f"if={qos.dir}/file", "of=/dev/null", "bs=512", "iflag=direct", timeout=60)
+        as_job("guest", "dd", f"if={qos.dir}/file", "of=/dev/null", "bs=1024", "iflag=direct", timeout=60)
         assert qos.job("guest")["waits"] > 0 == qos.job("guest")["refused"]
         qos.rule("stop tight")
         assert hog.communicate(timeout=60)[0].split() == [str(errno.ENOMEM)] * (CROWDED - most)
