@@ -396,6 +396,7 @@ static void stop(Mounter *mounter)
     qos_coherence_stop(fs->coherence);
     if (fs->gate)
         qos_gate_stop(fs->gate);
+    qos_interrupts_stop(fs->interrupts);
     g_clear_pointer(&fs->lockclient, qos_lockclient_free);
     qos_coherence_free(fs->coherence);
     qos_tolls_free(fs->tolls);

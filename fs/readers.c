@@ -25,6 +25,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "fs/kernel_order.h"
 #include "ops/fs.h"
 #include "ops/interrupt_table.h"
 
@@ -239,6 +240,7 @@ static void hand_on(Reader *reader, struct fuse_in_header *header, gsize length)
     QosReaders *readers = reader->readers;
     struct fuse_buf message = {.mem = header, .size = length};
 
+    qos_kernel_order_request();
     if (header->opcode == FUSE_INTERRUPT) {
         const struct fuse_interrupt_in *interrupt = (const struct fuse_interrupt_in *)(header + 1);
 
@@ -319,6 +321,7 @@ static ssize_t write_reply(int fd, struct iovec *vector, int count, void *user_d
     char reply[SMALL_REPLY] __attribute__((aligned(SMALL_REPLY)));
     size_t length = 0;
 
+    qos_kernel_order_reply();
     if (number != 0) {
         fd = readers->all[number].fd;
         header->unique &= (G_GUINT64_CONSTANT(1) << NUMBER_BITS) - 1;

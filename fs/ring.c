@@ -41,6 +41,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "fs/kernel_order.h"
 #include "fs/ring_private.h"
 
 /* linux/fuse.h */
@@ -166,6 +167,7 @@ ssize_t qos_ring_write(QosRing *ring, int fd, struct iovec *parts, int count)
     gboolean is_init = out->unique != 0 && !g_atomic_int_get(&ring->is_open);
     ssize_t length;
 
+    qos_kernel_order_reply();
     if (!qos_ring_is_token(out->unique)) {
         if (is_init)
             add_to_init(ring, parts, count);

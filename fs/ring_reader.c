@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "fs/kernel_order.h"
 #include "fs/ring_private.h"
 #include "ops/interrupt_table.h"
 
@@ -83,6 +84,7 @@ static void handle(QosRingReader *reader, RingEntry *entry)
     struct fuse_buf buffer = {0};
     FuseInHeader *request = qos_ring_entry_request(entry, &buffer.size);
 
+    qos_kernel_order_request();
     reader->handling = entry;
     reader->has_reply = FALSE;
     if (request->opcode == FUSE_READ || request->opcode == FUSE_WRITE)

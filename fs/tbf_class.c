@@ -6,10 +6,9 @@
 
 #include "fs/tbf_private.h"
 
-#define IDLE_TIME (10 * QOS_SECOND) /* longer than the pauses of a job that computes and writes */
-#define USED_STEP QOS_SECOND  /* of thousands of flows, neighbours in QosTbf.idle are cache misses \
-                               */
-#define MINIMUM_DEPTH_OPS   3 /* Lustre's tbf_depth */
+#define IDLE_TIME           (10 * QOS_SECOND) /* longer than the pauses of a job that computes and writes */
+#define USED_STEP           QOS_SECOND /* of thousands of flows, neighbours in `idle` are cache misses */
+#define MINIMUM_DEPTH_OPS   3          /* Lustre's tbf_depth */
 #define MINIMUM_DEPTH_BYTES 4096
 
 /* --- keys --- */

@@ -274,7 +274,7 @@ gboolean qos_interrupts_may_be_lost(const QosInterrupts *interrupts)
     return interrupts->may_be_lost;
 }
 
-void qos_interrupts_free(QosInterrupts *interrupts)
+void qos_interrupts_stop(QosInterrupts *interrupts)
 {
     if (interrupts == NULL)
         return;
@@ -283,5 +283,10 @@ void qos_interrupts_free(QosInterrupts *interrupts)
     pthread_cond_signal(&interrupts->changed);
     pthread_mutex_unlock(&interrupts->lock);
     pthread_join(interrupts->thread, NULL);
-    free_parts(interrupts);
+}
+
+void qos_interrupts_free(QosInterrupts *interrupts)
+{
+    if (interrupts != NULL)
+        free_parts(interrupts);
 }

@@ -30,7 +30,9 @@ typedef struct QosInterrupts QosInterrupts;
 QosInterrupts *qos_interrupts_new(QosGate *gate, QosInterruptTable *table, gboolean may_be_lost);
 /* As it was made. */
 gboolean qos_interrupts_may_be_lost(const QosInterrupts *interrupts);
-/* Ends the thread; nothing may be watched any more. NULL is allowed. */
+/* Ends the thread, once it has answered what it took back. NULL is allowed. */
+void qos_interrupts_stop(QosInterrupts *interrupts);
+/* Stopped; nothing may be watched any more. NULL is allowed. */
 void qos_interrupts_free(QosInterrupts *interrupts);
 
 /* Watches a request that is about to be parked. Call it before qos_gate_park(), with no lock held.
