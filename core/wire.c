@@ -204,6 +204,91 @@ gboolean qos_wire_get_credits(const guint8 **payload, gsize *length, QosCreditMe
     return TRUE;
 }
 
+/* --- waits --- */
+
+void qos_wire_wait_clear(QosWireWait *wait)
+{
+    for (guint i = 0; wait->items != NULL && i < wait->items->len; i++)
+        qos_credit_clear(qos_resource_type(QOS_RESOURCE_EXTENT),
+                         &g_array_index(wait->items, QosCreditItem, i).credit);
+    g_clear_pointer(&wait->items, g_array_unref);
+}
+
+gboolean qos_wire_put_wait(GByteArray *bytes, const QosWireWait *wait)
+{
+    gsize at = begin(bytes, QOS_WIRE_WAIT);
+    guint count = wait->items != NULL ? wait->items->len : 0;
+
+    qos_bytes_put_u64(bytes, wait->id);
+    qos_bytes_put_u64(bytes, wait->owner);
+    qos_bytes_put_u32(bytes, count);
+    for (guint i = 0; i < count; i++) {
+        const QosCreditItem *item = &g_array_index(wait->items, QosCreditItem, i);
+        qos_resource_encode(&item->resource, bytes);
+        qos_resource_type(QOS_RESOURCE_EXTENT)->encode(&item->credit, bytes);
+    }
+    end(bytes, at);
+    if (count <= QOS_WIRE_WAIT_MAX && bytes->len - at - LENGTH_SIZE <= QOS_WIRE_FRAME_MAX)
+        return TRUE;
+    g_byte_array_set_size(bytes, (guint)at);
+    return FALSE;
+}
+
+/* Appends it to `items`. */
+static gboolean take_lock(const guint8 **bytes, gsize *length, GArray *items)
+{
+    const QosResourceType *type = qos_resource_type(QOS_RESOURCE_EXTENT);
+    QosCreditItem item = {0};
+
+    if (!qos_resource_decode(&item.resource, bytes, length) ||
+        item.resource.type != QOS_RESOURCE_EXTENT || !type->decode(&item.credit, bytes, length))
+        return FALSE;
+    g_array_append_val(items, item);
+    return !qos_credit_is_empty(type, &item.credit);
+}
+
+gboolean qos_wire_get_wait(const guint8 *payload, gsize length, QosWireWait *ret_wait)
+{
+    QosWireWait wait = {0};
+    guint32 count;
+
+    if (!qos_bytes_take_u64(&payload, &length, &wait.id) ||
+        !qos_bytes_take_u64(&payload, &length, &wait.owner) ||
+        !qos_bytes_take_u32(&payload, &length, &count) || count == 1 || count > QOS_WIRE_WAIT_MAX)
+        return FALSE;
+    if (count > 0)
+        wait.items = g_array_new(FALSE, FALSE, sizeof(QosCreditItem));
+    gboolean is_whole = TRUE;
+    for (guint i = 0; is_whole && i < count; i++)
+        is_whole = take_lock(&payload, &length, wait.items);
+    if (!is_whole || length > 0) {
+        qos_wire_wait_clear(&wait);
+        return FALSE;
+    }
+    *ret_wait = wait;
+    return TRUE;
+}
+
+void qos_wire_put_deadlock(GByteArray *bytes, guint64 wait)
+{
+    gsize at = begin(bytes, QOS_WIRE_DEADLOCK);
+
+    qos_bytes_put_u64(bytes, wait);
+    end(bytes, at);
+}
+
+gboolean qos_wire_get_deadlock(const guint8 *payload, gsize length, guint64 *ret_wait)
+{
+    guint64 wait;
+
+    if (!qos_bytes_take_u64(&payload, &length, &wait) || length > 0)
+        return FALSE;
+    *ret_wait = wait;
+    return TRUE;
+}
+
+/* --- words --- */
+
 const char *qos_wire_refusal_text(QosWireRefusal code)
 {
     static const char *const texts[QOS_WIRE_REFUSALS] = {
@@ -258,7 +343,7 @@ QosWireVerdict qos_wire_reader_next(QosWireReader *reader, QosWireType *ret_type
         return QOS_WIRE_BROKEN;
     if (!qos_bytes_take_u8(&bytes, &left, &type))
         return QOS_WIRE_MORE;
-    if (type < QOS_WIRE_HELLO || type > QOS_WIRE_CREDITS)
+    if (type < QOS_WIRE_HELLO || type > QOS_WIRE_DEADLOCK)
         return QOS_WIRE_BROKEN;
     if (left < length - 1)
         return QOS_WIRE_MORE;

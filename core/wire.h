@@ -7,6 +7,8 @@
  *     HELLO who I am         -->
  *                            <--           WELCOME, or REFUSED, after which it closes
  *     CREDITS                <->           CREDITS          messages of core/credit.h, in batches
+ *     WAIT                   -->                            a process waits for a file lock
+ *                            <--           DEADLOCK         it would wait for ever
  *
  * Texts are a length and so many bytes of UTF-8 without control characters. Nothing that arrives
  * can make a decoder assert or allocate more than it has read. What does not decode is the peer's
@@ -31,6 +33,8 @@ typedef enum {
     QOS_WIRE_WELCOME,
     QOS_WIRE_REFUSED,
     QOS_WIRE_CREDITS,
+    QOS_WIRE_WAIT,
+    QOS_WIRE_DEADLOCK,
 } QosWireType;
 
 typedef struct {
@@ -65,6 +69,19 @@ typedef struct {
     char reason[QOS_WIRE_REASON_MAX + 1];
 } QosWireRefused;
 
+/* The items of a WAIT: what somebody waits for, and what he has. */
+#define QOS_WIRE_WAIT_MAX 1024
+
+/* A process of the mount waits for a lock of a file (QOS_RESOURCE_EXTENT), and has others. */
+typedef struct {
+    guint64 id;    /* of the wait; one that is known is as told from now on */
+    guint64 owner; /* the mount's name for who waits */
+    GArray *items; /* of QosCreditItem, without tokens: what he waits for, then what he has, none
+                      empty; NULL: he waits no more */
+} QosWireWait;
+
+void qos_wire_wait_clear(QosWireWait *wait);
+
 /* Writing. Texts are of the struct's size and valid; lease and resend are less than 2^32 ms. */
 void qos_wire_put_hello(GByteArray *bytes, const QosWireHello *hello);
 void qos_wire_put_welcome(GByteArray *bytes, const QosWireWelcome *welcome);
@@ -81,6 +98,11 @@ void qos_wire_put_refused(GByteArray *bytes, QosWireRefusal code, const char *re
  */
 gboolean qos_wire_put_credits(GByteArray *bytes, gsize *batch, const QosCreditMessage *message);
 
+/* FALSE, with nothing appended, where it has more items than QOS_WIRE_WAIT_MAX, or is too long for
+ * a frame. */
+gboolean qos_wire_put_wait(GByteArray *bytes, const QosWireWait *wait);
+void qos_wire_put_deadlock(GByteArray *bytes, guint64 wait);
+
 /* Reading a payload. FALSE, with nothing set, where it is not one. */
 gboolean qos_wire_get_hello(const guint8 *payload, gsize length, QosWireHello *ret_hello);
 gboolean qos_wire_get_welcome(const guint8 *payload, gsize length, QosWireWelcome *ret_welcome);
@@ -88,6 +110,10 @@ gboolean qos_wire_get_refused(const guint8 *payload, gsize length, QosWireRefuse
 /* Takes the first message from the front of the payload of CREDITS; call it while *length > 0. The
  * message is cleared by the caller. */
 gboolean qos_wire_get_credits(const guint8 **payload, gsize *length, QosCreditMessage *ret_message);
+
+/* The wait is cleared by the caller. */
+gboolean qos_wire_get_wait(const guint8 *payload, gsize length, QosWireWait *ret_wait);
+gboolean qos_wire_get_deadlock(const guint8 *payload, gsize length, guint64 *ret_wait);
 
 /* "store differs", for logs and messages; never NULL. */
 const char *qos_wire_refusal_text(QosWireRefusal code);

@@ -143,6 +143,17 @@ static gboolean received(const guint8 *payload, gsize length, gpointer arg)
     return is_good;
 }
 
+static gboolean deadlocked(const guint8 *payload, gsize length, gpointer arg)
+{
+    const QosLockclient *client = arg;
+    guint64 wait;
+
+    if (!qos_wire_get_deadlock(payload, length, &wait))
+        return FALSE;
+    client->config.deadlocked(wait, client->config.arg);
+    return TRUE;
+}
+
 static GByteArray *more(gpointer arg)
 {
     QosLockclient *client = arg;
@@ -328,6 +339,7 @@ static gboolean start(QosLockclient *client, GError **error)
                                   .hello = hello,
                                   .welcomed = welcomed,
                                   .received = received,
+                                  .deadlocked = deadlocked,
                                   .more = more,
                                   .failed = failed};
     int places[QOS_PRESSURE_PLACES];
@@ -461,6 +473,20 @@ void qos_lockclient_shrink(QosLockclient *client, double part)
 {
     lock(client);
     qos_lockengine_shrink(client->engine, part, now_of());
+    unlock(client);
+}
+
+void qos_lockclient_set_wait(QosLockclient *client, const QosWireWait *wait)
+{
+    lock(client);
+    qos_lockengine_set_wait(client->engine, wait);
+    unlock(client);
+}
+
+void qos_lockclient_end_wait(QosLockclient *client, guint64 id)
+{
+    lock(client);
+    qos_lockengine_end_wait(client->engine, id);
     unlock(client);
 }
 

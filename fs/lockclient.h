@@ -24,7 +24,7 @@
  */
 #pragma once
 
-#include "core/credit.h"
+#include "core/wire.h"
 
 typedef struct QosLockclient QosLockclient;
 
@@ -70,6 +70,8 @@ typedef struct {
     /* They are lost already, whether in use or not: what is cached under them is to be forgotten,
      * and file locks are gone. Nothing is to be released. */
     void (*lost)(const QosResource *resource, const QosCredit *credit, gpointer arg);
+    /* The wait of that id (qos_lockclient_set_wait) would never end. */
+    void (*deadlocked)(guint64 wait, gpointer arg);
     /* There is no lender any more, and what was cached is lost; or there is one again. */
     void (*changed)(gboolean is_up, gpointer arg);
 } QosLockclientConfig;
@@ -127,6 +129,13 @@ gboolean qos_lockclient_spare(QosLockclient *client, const QosResource *resource
 /* So much of what is cached is to be given back, the least useful first: `drop` comes for each.
  * Memory is short: fs/pressure.h. `part`: of the bytes cached, 0 to 1. */
 void qos_lockclient_shrink(QosLockclient *client, double part);
+
+/* A process waits for a lock of a file, here or by a use that waits, and has others; or what it has
+ * is another by now. Where that closes a circle of such waits, of all mounts, `deadlocked` is
+ * called. */
+void qos_lockclient_set_wait(QosLockclient *client, const QosWireWait *wait);
+/* It waits no more. */
+void qos_lockclient_end_wait(QosLockclient *client, guint64 id);
 
 /* For how long from now what is cached may be used, a duration; 0: not at all. Takes no lock. */
 QosTime qos_lockclient_valid(const QosLockclient *client);

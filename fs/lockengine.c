@@ -10,6 +10,7 @@
 #include "fs/lockdrops.h"
 #include "fs/lockoutbox.h"
 #include "fs/lockpatience.h"
+#include "fs/lockwaits.h"
 
 /* What a server counts for a credit, with its resource and one span. */
 #define CREDIT_BYTES    240
@@ -30,6 +31,7 @@ struct QosLockengine {
     QosLockdrops drops;
     GQueue events; /* of QosLockevent */
     QosLockoutbox outbox;
+    QosLockwaits waits;
     gboolean is_up;
     QosLockclientStatus counts; /* credits, hits, misses, refusals, evictions */
 };
@@ -256,6 +258,7 @@ QosLockengine *qos_lockengine_new(QosOwnerId id, guint32 incarnation)
     qos_lockdrops_init(&engine->drops);
     qos_lockcache_init(&engine->cache);
     qos_lockpatience_init(&engine->patience);
+    qos_lockwaits_init(&engine->waits);
     return engine;
 }
 
@@ -270,6 +273,7 @@ void qos_lockengine_free(QosLockengine *engine)
         qos_credit_clear(type_of(&event.resource), &event.credit);
     qos_lockdrops_clear(&engine->drops);
     qos_lockoutbox_close(&engine->outbox);
+    qos_lockwaits_clear(&engine->waits);
     g_free(engine);
 }
 
@@ -309,6 +313,7 @@ gboolean qos_lockengine_connected(QosLockengine *engine, const QosWireWelcome *w
         !leave_server(engine, now, error))
         return FALSE;
     qos_lockoutbox_open(&engine->outbox);
+    qos_lockwaits_renew(&engine->waits);
     engine->server = *welcome;
     if (engine->owner == NULL) {
         qos_owner_config_init(&config, engine->id, qos_lockengine_incarnation(engine));
@@ -385,14 +390,30 @@ QosTime qos_lockengine_next(const QosLockengine *engine)
     return MIN(next, qos_owner_next(engine->owner));
 }
 
+static gboolean has_waits(const QosLockengine *engine)
+{
+    return engine->outbox.is_open && qos_lockwaits_has_frames(&engine->waits);
+}
+
 GByteArray *qos_lockengine_take_bytes(QosLockengine *engine)
 {
-    return qos_lockoutbox_take(&engine->outbox);
+    GByteArray *bytes = qos_lockoutbox_take(&engine->outbox);
+
+    if (!has_waits(engine))
+        return bytes;
+    /* Before what is given back for which others may wait (server/deadlocks.h). */
+    GByteArray *all = g_byte_array_new();
+    qos_lockwaits_take(&engine->waits, all);
+    if (bytes != NULL) {
+        g_byte_array_append(all, bytes->data, bytes->len);
+        g_byte_array_unref(bytes);
+    }
+    return all;
 }
 
 gboolean qos_lockengine_has_bytes(const QosLockengine *engine)
 {
-    return engine->outbox.bytes != NULL;
+    return engine->outbox.bytes != NULL || has_waits(engine);
 }
 
 gboolean qos_lockengine_take_event(QosLockengine *engine, QosLockevent *ret_event)
@@ -554,6 +575,16 @@ void qos_lockengine_shrink(QosLockengine *engine, double part, QosTime now)
             break;
     }
     take_outputs(engine, now);
+}
+
+void qos_lockengine_set_wait(QosLockengine *engine, const QosWireWait *wait)
+{
+    qos_lockwaits_set(&engine->waits, wait);
+}
+
+void qos_lockengine_end_wait(QosLockengine *engine, guint64 id)
+{
+    qos_lockwaits_end(&engine->waits, id);
 }
 
 void qos_lockengine_leave(QosLockengine *engine, QosTime now)

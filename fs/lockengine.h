@@ -86,6 +86,9 @@ void qos_lockengine_release(QosLockengine *engine, const QosResource *resource,
 gboolean qos_lockengine_spare(QosLockengine *engine, const QosResource *resource, guint times,
                               QosTime now);
 void qos_lockengine_shrink(QosLockengine *engine, double part, QosTime now);
+/* Somebody waits for a file lock who has others; he waits no more (fs/lockwaits.h). */
+void qos_lockengine_set_wait(QosLockengine *engine, const QosWireWait *wait);
+void qos_lockengine_end_wait(QosLockengine *engine, guint64 id);
 /* The mount ends: all goes back at once. */
 void qos_lockengine_leave(QosLockengine *engine, QosTime now);
 

@@ -218,6 +218,9 @@ static gboolean take_frame(QosLocklink *link, QosWireType type, const guint8 *pa
     if (type == QOS_WIRE_CREDITS && link->state == OPEN &&
         link->user.received(payload, length, link->user.arg))
         return TRUE;
+    if (type == QOS_WIRE_DEADLOCK && link->state == OPEN &&
+        link->user.deadlocked(payload, length, link->user.arg))
+        return TRUE;
     fail(link, "what it says makes no sense", FALSE);
     return FALSE;
 }

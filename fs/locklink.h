@@ -32,6 +32,8 @@ typedef struct {
     gboolean (*welcomed)(const QosWireWelcome *welcome, gpointer arg, GError **error);
     /* The payload of CREDITS. FALSE: it is broken. */
     gboolean (*received)(const guint8 *payload, gsize length, gpointer arg);
+    /* The payload of DEADLOCK; likewise. */
+    gboolean (*deadlocked)(const guint8 *payload, gsize length, gpointer arg);
     /* Frames to send, or NULL; the link takes them over. From any thread that sends. */
     GByteArray *(*more)(gpointer arg);
     /* It broke, or did not come about; for people. `is_refused`: the server said why. */

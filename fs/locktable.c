@@ -4,6 +4,11 @@
  */
 #include "fs/locktable.h"
 
+static GArray *array_new(void)
+{
+    return g_array_new(FALSE, FALSE, sizeof(QosLock));
+}
+
 static guint count_of(const QosLocktable *table)
 {
     return table->locks != NULL ? table->locks->len : 0;
@@ -94,6 +99,17 @@ QosCredit qos_locktable_join(const QosLocktable *table)
     return join_locks(count > 0 ? lock_at(table, 0) : NULL, count);
 }
 
+QosCredit qos_locktable_of_owner(const QosLocktable *table, guint64 owner)
+{
+    g_autoptr(GArray) his = array_new();
+
+    for (guint i = 0; i < count_of(table); i++) {
+        if (lock_at(table, i)->owner == owner)
+            g_array_append_val(his, *lock_at(table, i));
+    }
+    return join_locks((const QosLock *)his->data, his->len);
+}
+
 /* --- changing --- */
 
 static void insert(GArray *locks, const QosLock *lock)
@@ -119,11 +135,6 @@ static void insert_rest(GArray *locks, const QosLock *lock, guint64 first, guint
         rest.span.last = lock->span.last;
         insert(locks, &rest);
     }
-}
-
-static GArray *array_new(void)
-{
-    return g_array_new(FALSE, FALSE, sizeof(QosLock));
 }
 
 /* A table without locks has no array. */

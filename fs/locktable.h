@@ -16,7 +16,8 @@
  * held off by it.
  *
  * A wait is a deadlock if whom it waits for waits, directly or by others, for its owner. Only what
- * waits and is held here is known.
+ * waits and is held here is known; of circles over several mounts the server knows
+ * (server/deadlocks.h).
  *
  * Sources: fcntl(2), flock(2). Pure; the caller locks.
  */
@@ -63,6 +64,8 @@ gboolean qos_locktable_unset_handle(QosLocktable *table, gconstpointer handle);
 gboolean qos_locktable_has_owner(const QosLocktable *table, guint64 owner);
 /* Something was taken by that open file. */
 gboolean qos_locktable_has_handle(const QosLocktable *table, gconstpointer handle);
+/* What the owner has, as one credit; cleared by the caller. */
+QosCredit qos_locktable_of_owner(const QosLocktable *table, guint64 owner);
 /* All of it as one credit; cleared by the caller. */
 QosCredit qos_locktable_join(const QosLocktable *table);
 

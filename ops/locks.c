@@ -40,6 +40,7 @@ static QosLockedFile *get_locked(QosLocks *locks, const QosFileName *name, QosLo
         return file;
     file = g_new0(QosLockedFile, 1);
     name_file(&file->resource, name, kind);
+    file->kind = kind;
     g_hash_table_add(locks->files, file);
     return file;
 }
@@ -152,8 +153,10 @@ void qos_locks_give(QosLocks *locks, const QosFileName *name, QosLocksKind kind,
 {
     pthread_mutex_lock(&locks->lock);
     QosLockedFile *file = find_locked(locks, name, kind);
-    if (file != NULL && qos_locktable_unset(&file->table, owner, first, last))
+    if (file != NULL && qos_locktable_unset(&file->table, owner, first, last)) {
+        qos_locks_tell_owner_locked(locks, owner);
         go_on_locked(locks, file);
+    }
     qos_locks_unlock(locks);
 }
 
@@ -162,8 +165,10 @@ void qos_locks_close(QosLocks *locks, const QosFileName *name, const QosHandle *
     pthread_mutex_lock(&locks->lock);
     for (guint kind = 0; kind < QOS_LOCKS_KINDS; kind++) {
         QosLockedFile *file = find_locked(locks, name, kind);
-        if (file != NULL && qos_locktable_unset_handle(&file->table, handle))
-            go_on_locked(locks, file);
+        if (file == NULL || !qos_locktable_unset_handle(&file->table, handle))
+            continue;
+        qos_locks_tell_all_locked(locks);
+        go_on_locked(locks, file);
     }
     qos_locks_unlock(locks);
 }
@@ -216,6 +221,7 @@ static void lose_locked(QosLocks *locks, QosLockedFile *file)
                   "for as long as its lease: reads and writes of who had them fail from now on",
                   lost->len);
     qos_locktable_clear(&file->table);
+    qos_locks_tell_all_locked(locks);
     go_on_locked(locks, file);
 }
 
@@ -240,33 +246,25 @@ void qos_locks_changed(QosLocks *locks, gboolean is_up)
     pthread_mutex_unlock(&locks->lock);
 }
 
-/* --- the keeper --- */
-
-static gboolean has_locks_locked(QosLocks *locks, guint64 owner)
+void qos_locks_deadlocked(QosLocks *locks, guint64 wait)
 {
-    GHashTableIter iter;
-    gpointer key;
+    QosCall *call;
 
-    g_hash_table_iter_init(&iter, locks->files);
-    while (g_hash_table_iter_next(&iter, &key, NULL)) {
-        if (qos_locktable_has_owner(&((const QosLockedFile *)key)->table, owner))
-            return TRUE;
-    }
-    return FALSE;
+    pthread_mutex_lock(&locks->lock);
+    call = qos_locks_find_told_locked(locks, wait);
+    if (call != NULL && qos_call_withdraw_locked(call))
+        end_locked(call, EDEADLK);
+    qos_locks_unlock(locks);
 }
 
-static void look_locked(QosLocks *locks, QosCall *call)
+/* --- the keeper --- */
+
+static void try_again_locked(QosLocks *locks, QosCall *call)
 {
     QosLockedFile *file = call->file;
 
-    if (call->state == QOS_CALL_POSTPONED) {
-        qos_call_advance_locked(call);
-        qos_locked_file_tidy_locked(locks, file);
-    } else if (has_locks_locked(locks, call->lock.owner) && qos_call_withdraw_locked(call)) {
-        end_locked(call, EDEADLK);
-    } else {
-        qos_call_set_due_locked(call, qos_gate_now() + QOS_LOCKS_DEADLOCK_AFTER);
-    }
+    qos_call_advance_locked(call);
+    qos_locked_file_tidy_locked(locks, file);
 }
 
 /* Looks at those that are due, and says when the next one is. */
@@ -281,7 +279,7 @@ static QosTime look_at_all_locked(QosLocks *locks)
 
         link = link->next;
         if (call->due <= now)
-            look_locked(locks, call);
+            try_again_locked(locks, call);
     }
     for (link = locks->due.head; link != NULL; link = link->next)
         next = MIN(next, ((const QosCall *)link->data)->due);

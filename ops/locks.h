@@ -6,12 +6,14 @@
  * it *holds* that as a credit on ranges of the file, of the lock server (fs/lockclient.h). So a
  * lock takes two steps:
  *
- *     nobody here is in the way      else EAGAIN, or wait for his unlock (EDEADLK if that is never)
+ *     nobody here is in the way      else EAGAIN, or wait for his unlock
  *     the mount may have the range   at once where it has it; else the server is asked, which asks
  *                                    the mounts that have it: one that only keeps it gives it
  *
  * Who waits holds no thread: he is a Call in a list, and answered from whichever thread brings what
- * he waits for: another's unlock, the server's answer, his interrupt, or the time.
+ * he waits for: another's unlock, the server's answer, his interrupt, or the time. Who never would
+ * get it is told (EDEADLK): of circles within the mount at once, of others by the server, which is
+ * told of those who wait and have locks.
  *
  * Locks: `lock`, taken inside libfuse's lock of a request, and before the lock client's; never held
  * while a request is answered.
@@ -24,10 +26,6 @@
 #include "ops/interrupt_table.h"
 
 typedef struct QosLocks QosLocks;
-
-/* He who has record locks, and waits for another mount's for so long, is taken to be in a deadlock
- * (EDEADLK): who waits for whom is known within a mount only. */
-#define QOS_LOCKS_DEADLOCK_AFTER (30 * QOS_SECOND)
 
 typedef enum {
     QOS_LOCKS_RECORD, /* fcntl, OFD locks included */
@@ -68,3 +66,5 @@ gboolean qos_locks_are_lost(QosLocks *locks, const QosHandle *handle);
 void qos_locks_drop(QosLocks *locks, const QosResource *resource, const QosCredit *credit);
 void qos_locks_lost(QosLocks *locks, const QosResource *resource);
 void qos_locks_changed(QosLocks *locks, gboolean is_up);
+/* And of any: the wait that the server was told of by that id. */
+void qos_locks_deadlocked(QosLocks *locks, guint64 wait);

@@ -58,8 +58,7 @@ void qos_call_set_due_locked(QosCall *call, QosTime due)
 
 static void enter_state_locked(QosCall *call, QosCallState state)
 {
-    if (call->state == QOS_CALL_BLOCKED && call->kind == QOS_LOCKS_RECORD)
-        g_queue_unlink(&call->locks->waits, &call->wait.link);
+    qos_call_end_wait_locked(call);
     qos_call_set_due_locked(call, QOS_NEVER);
     call->state = state;
 }
@@ -83,17 +82,11 @@ static void put_use_locked(QosCall *call)
 
 static void block_locked(QosCall *call)
 {
-    GQueue *waits = &call->locks->waits;
-    QosLockWait *wait = &call->wait;
-
     enter_state_locked(call, QOS_CALL_BLOCKED);
-    if (call->kind != QOS_LOCKS_RECORD)
-        return; /* flock(2) knows no deadlocks */
-    qos_lock_wait_init(wait, &call->file->table, call->lock.owner, &call->lock.span);
-    gboolean is_deadlock = qos_lock_wait_is_deadlock(wait, waits);
-    g_queue_push_tail_link(waits, &wait->link);
-    if (is_deadlock)
+    if (qos_call_is_deadlock_locked(call))
         qos_call_finish_locked(call, EDEADLK);
+    else
+        qos_call_begin_wait_locked(call);
 }
 
 static void postpone_locked(QosCall *call)
@@ -119,6 +112,7 @@ static void grant_locked(QosCall *call)
             file->held = g_steal_pointer(&call->use);
         else
             qos_locked_file_adjust_locked(call->locks, file);
+        qos_locks_tell_owner_locked(call->locks, call->lock.owner);
     }
     put_use_locked(call);
     qos_call_finish_locked(call, 0);
@@ -169,8 +163,6 @@ static void deny_locked(QosCall *call)
 /* The lock client's answer. */
 static void settle_locked(QosCall *call, QosCreditVerdict verdict)
 {
-    if (verdict == QOS_CREDIT_WAITING)
-        return;
     if (verdict == QOS_CREDIT_GRANTED) {
         enter_state_locked(call, QOS_CALL_ALLOWED);
         qos_call_advance_locked(call);
@@ -215,11 +207,13 @@ static void ask_locked(QosCall *call)
     call->use = g_new0(QosLockUse, 1);
     call->use->done = asked;
     call->use->hold.user = call;
-    if (call->mode == QOS_LOCKS_WAIT && call->kind == QOS_LOCKS_RECORD)
-        qos_call_set_due_locked(call, qos_gate_now() + QOS_LOCKS_DEADLOCK_AFTER);
-    settle_locked(call, qos_lockclient_get(call->locks->client, &call->file->resource, &want, flags,
-                                           call->use));
+    QosCreditVerdict verdict =
+        qos_lockclient_get(call->locks->client, &call->file->resource, &want, flags, call->use);
     qos_credit_clear(extent_type(), &want);
+    if (verdict == QOS_CREDIT_WAITING)
+        qos_call_begin_wait_locked(call);
+    else
+        settle_locked(call, verdict);
 }
 
 void qos_call_advance_locked(QosCall *call)

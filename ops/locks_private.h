@@ -1,6 +1,7 @@
 /*
- * What the two files of the locks across mounts share: ops/locks.c has the requests, the lock
- * client's callbacks and the keeper, ops/locks_call.c takes a call from state to state.
+ * What the files of the locks across mounts share: ops/locks.c has the requests, the lock client's
+ * callbacks and the keeper, ops/locks_call.c takes a call from state to state, ops/locks_wait.c
+ * knows who waits for a record lock.
  *
  * A call is a request that is not answered yet. Its states, under the lock:
  *
@@ -31,6 +32,7 @@ typedef enum {
 /* One kind of locks on one file; there while it has locks or calls. */
 typedef struct {
     QosResource resource; /* first: the key */
+    QosLocksKind kind;
     QosLocktable table;
     QosLockUse *held; /* what the table comes to; NULL: nothing */
     GQueue calls;     /* of QosCall, by age */
@@ -48,7 +50,9 @@ typedef struct {
     QosCallState state;
     gboolean is_interrupted;
     QosLockUse *use;  /* of the server; NULL: none */
-    QosLockWait wait; /* while BLOCKED */
+    QosLockWait wait; /* for a record lock, while BLOCKED, or ASKING for as long as it takes */
+    gboolean waits;   /* it is in QosLocks.waits */
+    guint64 told;     /* by which number the server was told of the wait; 0: it was not */
     QosTime give_up;  /* while POSTPONED; 0: was not yet */
     QosTime due;      /* when the keeper is to look; QOS_NEVER: not at all */
     GList link;       /* of the file's calls, then of those to be answered */
@@ -64,9 +68,10 @@ struct QosLocks {
     QosInterruptTable *interrupts; /* has a lock of its own */
     QosLockclient *client;         /* NULL: before the start */
     GHashTable *files;             /* a set of QosLockedFile.resource */
-    GQueue waits;                  /* of QosLockWait: calls for record locks that are BLOCKED */
-    GQueue due;                    /* of QosCall */
-    GQueue answered;               /* of QosCall */
+    GQueue waits;                  /* of QosCall.wait */
+    guint64 last_told;
+    GQueue due;      /* of QosCall */
+    GQueue answered; /* of QosCall */
     gboolean has_keeper, is_stopping;
     pthread_t keeper;
 };
@@ -78,6 +83,18 @@ void qos_call_finish_locked(QosCall *call, int error);
 void qos_call_set_due_locked(QosCall *call, QosTime due);
 /* Takes back what was asked, if anything. FALSE: the server's answer is on its way. */
 gboolean qos_call_withdraw_locked(QosCall *call);
+
+/* A call for a record lock that is BLOCKED now would be so for ever. */
+gboolean qos_call_is_deadlock_locked(QosCall *call);
+/* It waits, and the server is told so if it is one for a record lock; and no more. */
+void qos_call_begin_wait_locked(QosCall *call);
+void qos_call_end_wait_locked(QosCall *call);
+/* The owner has other locks than before, or anybody: the server is told of those who wait. Before
+ * what was given up goes to other mounts. */
+void qos_locks_tell_owner_locked(QosLocks *locks, guint64 owner);
+void qos_locks_tell_all_locked(QosLocks *locks);
+/* NULL: it waits no more. */
+QosCall *qos_locks_find_told_locked(const QosLocks *locks, guint64 wait);
 
 /* What the file holds becomes what its table comes to. */
 void qos_locked_file_adjust_locked(QosLocks *locks, QosLockedFile *file);

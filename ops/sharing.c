@@ -97,6 +97,14 @@ static void changed(gboolean is_up, gpointer arg)
         g_info("%s: nothing is cached, there is no lock server", fs->mountpoint);
 }
 
+static void deadlocked(guint64 wait, gpointer arg)
+{
+    const QosFs *fs = arg;
+
+    if (fs->locks != NULL)
+        qos_locks_deadlocked(fs->locks, wait);
+}
+
 QosLockclient *qos_sharing_start(QosFs *fs, QosDb *db, const QosSharingConfig *config,
                                  GError **error)
 {
@@ -114,6 +122,7 @@ QosLockclient *qos_sharing_start(QosFs *fs, QosDb *db, const QosSharingConfig *c
                                   .arg = fs,
                                   .drop = drop,
                                   .lost = lost,
+                                  .deadlocked = deadlocked,
                                   .changed = changed};
 
     if (given == NULL || !qos_db_next_identity(db, &client.id, &client.incarnation, error))

@@ -196,6 +196,15 @@ void qos_connection_flush(QosConnection *connection)
     }
 }
 
+/* There is more of it. */
+static void bound_output(QosConnection *connection)
+{
+    if (connection->out->len - connection->sent > QOS_CONNECTION_QUEUE_MAX)
+        qos_connection_close(connection, QOS_WIRE_FULL, "it does not read what it is sent");
+    else
+        announce_output(connection);
+}
+
 void qos_connection_send(QosConnection *connection, const QosCreditMessage *message)
 {
     if (connection->state != OPEN)
@@ -204,11 +213,7 @@ void qos_connection_send(QosConnection *connection, const QosCreditMessage *mess
         qos_connection_close(connection, QOS_WIRE_BROKEN_PROTOCOL, "no frame holds its answer");
         return;
     }
-    if (connection->out->len - connection->sent > QOS_CONNECTION_QUEUE_MAX) {
-        qos_connection_close(connection, QOS_WIRE_FULL, "it does not read what it is sent");
-        return;
-    }
-    announce_output(connection);
+    bound_output(connection);
 }
 
 void qos_connection_refuse(QosConnection *connection, QosWireRefusal code, const char *reason)
@@ -286,6 +291,40 @@ static guint take_credits(QosConnection *connection, guint most)
     return count;
 }
 
+static void take_wait(QosConnection *connection, const guint8 *payload, gsize length)
+{
+    QosWireWait wait;
+
+    if (!qos_wire_get_wait(payload, length, &wait)) {
+        be_broken(connection, "a WAIT that cannot be read");
+        return;
+    }
+    if (connection->user.waits(connection, &wait, connection->user.arg)) {
+        qos_wire_put_deadlock(connection->out, wait.id);
+        connection->batch = QOS_WIRE_NO_BATCH;
+        bound_output(connection);
+    }
+    qos_wire_wait_clear(&wait);
+}
+
+/* Why a frame of that type cannot come now. */
+static const char *misplaced(QosWireType type)
+{
+    switch (type) {
+    case QOS_WIRE_HELLO:
+        return "a second HELLO";
+    case QOS_WIRE_CREDITS:
+        return "CREDITS before HELLO";
+    case QOS_WIRE_WAIT:
+        return "WAIT before HELLO";
+    case QOS_WIRE_WELCOME:
+    case QOS_WIRE_REFUSED:
+    case QOS_WIRE_DEADLOCK:
+        break;
+    }
+    return "a frame that only servers send";
+}
+
 /* FALSE: there is none that is whole. */
 static gboolean take_frame(QosConnection *connection)
 {
@@ -303,10 +342,10 @@ static gboolean take_frame(QosConnection *connection)
     } else if (verdict == QOS_WIRE_FRAME && type == QOS_WIRE_CREDITS && is_open) {
         connection->payload = payload;
         connection->payload_length = length;
+    } else if (verdict == QOS_WIRE_FRAME && type == QOS_WIRE_WAIT && is_open) {
+        take_wait(connection, payload, length);
     } else if (verdict == QOS_WIRE_FRAME) {
-        be_broken(connection, type == QOS_WIRE_HELLO     ? "a second HELLO"
-                              : type == QOS_WIRE_CREDITS ? "CREDITS before HELLO"
-                                                         : "a frame that only servers send");
+        be_broken(connection, misplaced(type));
     }
     return verdict == QOS_WIRE_FRAME;
 }

@@ -3,7 +3,7 @@
  *
  *     SECURING     TCP only: the handshake; what comes is for nobody else
  *     GREETING     waits for HELLO
- *     OPEN         CREDITS
+ *     OPEN         CREDITS, WAIT
  *     REFUSED      has been told why; waits until that has arrived, reading nothing
  *     CLOSED
  *
@@ -35,6 +35,8 @@ typedef struct {
     /* In the order in which they came. */
     void (*received)(QosConnection *connection, const QosCreditMessage *messages, guint count,
                      gpointer arg);
+    /* A process of it waits; the items may be taken. TRUE: for ever. */
+    gboolean (*waits)(QosConnection *connection, QosWireWait *wait, gpointer arg);
     /* There is output: qos_connection_flush() is to be called before the loop waits. */
     void (*has_output)(QosConnection *connection, gpointer arg);
     /* A turn's input has been worked on: what it brought may go out, to whomever. */

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "db/db_server.h"
+#include "server/deadlocks.h"
 
 /* Of the server's memory, for a credit, with its resource where nobody else has one on it
  * (tests/unit/test_grants.c measures it). */
@@ -28,13 +29,14 @@ struct QosGrants {
     QosOwner *owner;
     QosPool pool;
     QosClients clients;
+    QosDeadlocks *waits;
     char *store;
     char *trouble;
     gboolean is_paid; /* the pool has granted what is counted next */
     gboolean was_in_grace;
     guint64 resumed; /* the sequence of the signal that the pool goes on from; 0: none */
     guint64 received[QOS_MESSAGE_TYPES], sent[QOS_MESSAGE_TYPES];
-    guint64 evictions;
+    guint64 evictions, deadlocks;
     GSource *timer;
     QosTime armed; /* for when the timer is; 0: it is to be set */
 };
@@ -336,6 +338,7 @@ QosGrants *qos_grants_new(const QosGrantsConfig *config, const QosGrantsOutput *
     restore_settings(grants, record->tunables);
     grants->next = grants->settings; /* start_owner() may have to lengthen the lease */
     qos_clients_init(&grants->clients);
+    grants->waits = qos_deadlocks_new();
     start_owner(grants, record, grants->started);
     grants->timer = g_source_new(&functions, sizeof(GSource));
     g_source_set_callback(grants->timer, tick, grants, NULL);
@@ -353,6 +356,7 @@ void qos_grants_free(QosGrants *grants)
     qos_server_db_close(grants->db);
     qos_owner_free(grants->owner);
     qos_clients_clear(&grants->clients);
+    qos_deadlocks_free(grants->waits);
     g_hash_table_unref(grants->set);
     g_free(grants->store);
     g_free(grants->trouble);
@@ -441,6 +445,7 @@ gboolean qos_grants_connected(QosGrants *grants, const QosWireHello *hello, cons
     client->is_connected = TRUE;
     client->connected = now_of();
     keep_in_pool(grants, client);
+    qos_deadlocks_forget(grants->waits, client->id);
     g_info("%s is here (%s)", client->name, principal);
     *ret_welcome = (QosWireWelcome){.version = QOS_WIRE_VERSION,
                                     .id = record->id,
@@ -468,12 +473,24 @@ void qos_grants_received(QosGrants *grants, QosOwnerId id, const QosCreditMessag
     settle(grants);
 }
 
+gboolean qos_grants_waits(QosGrants *grants, QosOwnerId id, QosWireWait *wait)
+{
+    gboolean is_deadlock = qos_deadlocks_tell(grants->waits, id, wait);
+
+    grants->deadlocks += is_deadlock;
+    return is_deadlock;
+}
+
+static void disconnect(QosGrants *grants, QosClient *client)
+{
+    client->is_connected = FALSE;
+    qos_deadlocks_forget(grants->waits, client->id);
+    keep_in_pool(grants, client);
+}
+
 void qos_grants_disconnected(QosGrants *grants, QosOwnerId id)
 {
-    QosClient *client = qos_clients_find(&grants->clients, id);
-
-    client->is_connected = FALSE;
-    keep_in_pool(grants, client);
+    disconnect(grants, qos_clients_find(&grants->clients, id));
 }
 
 /* --- for the administrator --- */
@@ -511,7 +528,9 @@ void qos_grants_state(const QosGrants *grants, QosGrantsState *ret_state)
                                   .trouble = grants->trouble,
                                   .received = grants->received,
                                   .sent = grants->sent,
-                                  .evictions = grants->evictions};
+                                  .evictions = grants->evictions,
+                                  .waits = qos_deadlocks_count(grants->waits),
+                                  .deadlocks = grants->deadlocks};
 }
 
 static GHashTable *copy_set(GHashTable *set)
@@ -560,7 +579,7 @@ gboolean qos_grants_expel(QosGrants *grants, QosOwnerId id, GError **error)
         return FALSE;
     }
     if (client->is_connected) {
-        client->is_connected = FALSE;
+        disconnect(grants, client);
         grants->output.drop(id, QOS_WIRE_NOT_PERMITTED, "the administrator has evicted this mount",
                             grants->output.arg);
     }

@@ -46,6 +46,9 @@ gboolean qos_grants_connected(QosGrants *grants, const QosWireHello *hello, cons
  */
 void qos_grants_received(QosGrants *grants, QosOwnerId id, const QosCreditMessage *messages,
                          guint count);
+/* A process of a client that is connected waits for a file lock (server/deadlocks.h); takes the
+ * items. TRUE: for ever. */
+gboolean qos_grants_waits(QosGrants *grants, QosOwnerId id, QosWireWait *wait);
 void qos_grants_disconnected(QosGrants *grants, QosOwnerId id);
 
 /*
@@ -69,6 +72,8 @@ typedef struct {
     const char *trouble;               /* of the database; NULL: none */
     const guint64 *received, *sent;    /* messages, by QosMessageType */
     guint64 evictions;                 /* of clients that had credits */
+    guint waits;                       /* for file locks, of processes that have others */
+    guint64 deadlocks;                 /* of these */
 } QosGrantsState;
 
 void qos_grants_state(const QosGrants *grants, QosGrantsState *ret_state);

@@ -156,6 +156,13 @@ static void received(QosConnection *connection, const QosCreditMessage *messages
     qos_grants_received(listener->grants, qos_connection_id(connection), messages, count);
 }
 
+static gboolean waits(QosConnection *connection, QosWireWait *wait, gpointer arg)
+{
+    QosListener *listener = arg;
+
+    return qos_grants_waits(listener->grants, qos_connection_id(connection), wait);
+}
+
 static void ended(QosConnection *connection, QosWireRefusal code, const char *reason, gpointer arg)
 {
     QosListener *listener = arg;
@@ -206,6 +213,7 @@ static void add_connection(QosListener *listener, GSocket *socket, const QosHand
                                     .arg = listener,
                                     .hello = hello,
                                     .received = received,
+                                    .waits = waits,
                                     .has_output = has_output,
                                     .has_turned = flush,
                                     .ended = ended,

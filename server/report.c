@@ -5,6 +5,7 @@
  *     pool: limit, hard_limit, granted, planned, grant_speed, cancel_speed, rate, clients, refused,
  *           advice (or null)
  *     credits, evictions, messages: {received: {TYPE: n}, sent: {TYPE: n}}
+ *     waits, deadlocks: of processes that lock files
  *     connections: {now, strangers, accepted, welcomed, left, refused: {REASON: n}}
  *     tunables: {NAME: {value, next, set, help}}
  *     mounts: [{id, name, principal, connected (s; or null), credits, bytes, received, sent,
@@ -190,6 +191,8 @@ static void add_state(JsonBuilder *json, const QosGrantsState *state,
     add_pool(json, state->pool);
     add_count(json, "credits", state->lent);
     add_count(json, "evictions", state->evictions);
+    add_count(json, "waits", state->waits);
+    add_count(json, "deadlocks", state->deadlocks);
     begin(json, "messages");
     add_messages(json, "received", state->received);
     add_messages(json, "sent", state->sent);
@@ -345,6 +348,10 @@ char *qos_server_report_metrics(const QosGrants *grants, const QosListenerStatis
     append_one(text, "credits", "gauge", "Credits that are granted.", (double)state.lent);
     append_one(text, "evictions_total", "counter", "Mounts that lost credits with their lease.",
                (double)state.evictions);
+    append_one(text, "lock_waits", "gauge", "Processes that wait for a file lock, and have others.",
+               state.waits);
+    append_one(text, "deadlocks_total", "counter", "Of these, who would have waited for ever.",
+               (double)state.deadlocks);
     append_connections(text, sockets);
     append_pool(text, state.pool);
     append_messages(text, "received_total", "Messages received.", state.received);

@@ -57,6 +57,27 @@ static gboolean write_credits(const guint8 *payload, gsize length, GByteArray *b
     return bytes->len > 0;
 }
 
+static gboolean write_wait(const guint8 *payload, gsize length, GByteArray *bytes)
+{
+    QosWireWait wait;
+
+    if (!qos_wire_get_wait(payload, length, &wait))
+        return FALSE;
+    g_assert_true(qos_wire_put_wait(bytes, &wait));
+    qos_wire_wait_clear(&wait);
+    return TRUE;
+}
+
+static gboolean write_deadlock(const guint8 *payload, gsize length, GByteArray *bytes)
+{
+    guint64 wait;
+
+    if (!qos_wire_get_deadlock(payload, length, &wait))
+        return FALSE;
+    qos_wire_put_deadlock(bytes, wait);
+    return TRUE;
+}
+
 static void check_frame(QosWireType type, const guint8 *payload, gsize length)
 {
     g_autoptr(GByteArray) bytes = g_byte_array_new();
@@ -74,6 +95,12 @@ static void check_frame(QosWireType type, const guint8 *payload, gsize length)
         break;
     case QOS_WIRE_CREDITS:
         is_written = write_credits(payload, length, bytes);
+        break;
+    case QOS_WIRE_WAIT:
+        is_written = write_wait(payload, length, bytes);
+        break;
+    case QOS_WIRE_DEADLOCK:
+        is_written = write_deadlock(payload, length, bytes);
         break;
     }
     if (is_written) {

@@ -4,6 +4,7 @@ import errno
 import fcntl
 import os
 import random
+import re
 import signal
 import struct
 import time
@@ -217,7 +218,7 @@ def test_a_signal_ends_the_waiting(pair, take):
 
 
 def test_two_who_want_to_write_what_both_read(pair):
-    """The later one is told at once; across mounts only this deadlock is known."""
+    """The later one is told at once."""
     both, here, there = pair()
     with open(here, "r+b") as one, open(there, "r+b") as other:
         fcntl.lockf(one, fcntl.LOCK_SH)
@@ -336,6 +337,113 @@ def test_who_was_stopped_for_too_long_is_told(pair):
         assert attempt(os.pwrite, unlocked.fileno(), b"fresh", 0) == 5
         take(other, fcntl.LOCK_UN)
         assert attempt(take, unlocked, fcntl.LOCK_EX | TRY) is None  # and goes on with new files
+
+
+# --- circles ---
+
+def server_metric(some, name):
+    return int(re.search(rf"^qosfs_server_{name} (\d+)$", some.server.ctl("metrics"), re.MULTILINE)[1])
+
+
+def wait_told(some, count):
+    """Until the server knows of so many who wait and have locks."""
+    wait_until(lambda: server_metric(some, "lock_waits") == count, what=f"the server's notice of {count} waits")
+
+
+@contextlib.contextmanager
+def locker(has, wants):
+    """A process that locks files, then waits for another's lock when told to; yields (begin, ask)."""
+    ready, is_ready = os.pipe()
+    told, tell = os.pipe()
+
+    def act():
+        files = [open(path, "r+b") for path in (*has, wants)]
+        for file in files[:-1]:
+            fcntl.lockf(file, fcntl.LOCK_EX | TRY)
+        os.write(is_ready, b"x")
+        os.read(told, 1)
+        fcntl.lockf(files[-1], fcntl.LOCK_EX)
+    try:
+        with child(act) as (_, ask):
+            assert os.read(ready, 1) == b"x"
+            yield lambda: os.write(tell, b"x"), ask
+    finally:
+        for fd in (ready, is_ready, told, tell):
+            os.close(fd)
+
+
+@pytest.fixture
+def many(cluster):
+    """Some mounts of a store with some files, and a function that names file n on mount m."""
+    def make(**options):
+        some = cluster(**options)
+        for number in range(6):
+            (some.store.dir / f"file{number}").write_bytes(b"")
+        return some, lambda mount, number: some.mounts[mount].dir / f"file{number}"
+    return make
+
+
+@pytest.mark.parametrize("mounts", [2, 4])
+def test_a_circle_over_mounts(many, mounts):
+    """Who closes it is told at once, and the others go on when he has given up."""
+    some, path = many(mounts=mounts)
+    with contextlib.ExitStack() as stack:
+        lockers = [stack.enter_context(locker([path(n, n)], path(n, (n + 1) % mounts))) for n in range(mounts)]
+        for number, (begin, _) in enumerate(lockers[:-1]):
+            begin()
+            wait_told(some, number + 1)
+        assert not any(ask() for _, ask in lockers)
+        begin, ask = lockers[-1]
+        begin()
+        assert wait_until(ask, what="the deadlock") == str(errno.EDEADLK)
+        for _, ask in lockers[:-1]:
+            assert wait_until(ask, what="the lock") == "None"
+    assert server_metric(some, "deadlocks_total") == 1
+    wait_told(some, 0)
+
+
+def test_a_circle_partly_within_a_mount(many):
+    """The third waits for the second within their mount, who waits for the first beyond it."""
+    some, path = many()
+    with locker([path(0, 0)], path(0, 1)) as (first, ask_first), locker([path(1, 2)], path(1, 0)) as (second, ask_second), \
+            locker([path(1, 1)], path(1, 2)) as (third, ask_third):
+        third()
+        wait_told(some, 1)
+        second()
+        wait_told(some, 2)
+        first()
+        assert wait_until(ask_first, what="the deadlock") == str(errno.EDEADLK)
+        assert wait_until(ask_second, what="the first's lock") == "None"
+        assert wait_until(ask_third, what="the second's lock") == "None"
+
+
+def test_a_circle_of_mounts_is_none_of_processes(many):
+    """Each mount waits for the other, but nobody waits for himself."""
+    some, path = many()
+    with locker([path(0, 0)], path(0, 1)) as (first, ask_first), locker([path(1, 1)], path(1, 5)) as (holder, ask_holder), \
+            locker([path(1, 2)], path(1, 0)) as (second, ask_second):
+        first()
+        second()
+        wait_told(some, 2)
+        assert server_metric(some, "deadlocks_total") == 0
+        assert not ask_first() and not ask_second()
+        holder()
+        assert [wait_until(ask, what="the locks") for ask in (ask_holder, ask_first, ask_second)] == ["None"] * 3
+    assert server_metric(some, "deadlocks_total") == 0
+
+
+def test_a_restarted_server_knows_who_waits(many):
+    some, path = many(lease=60)
+    some.expects_trouble()
+    with locker([path(0, 0)], path(0, 1)) as (first, ask_first), locker([path(1, 1)], path(1, 0)) as (second, ask_second):
+        first()
+        wait_told(some, 1)
+        some.server.kill()
+        some.server.start()
+        wait_told(some, 1)
+        second()
+        assert wait_until(ask_second, what="the deadlock") == str(errno.EDEADLK)
+        assert wait_until(ask_first, what="the lock") == "None"
 
 
 # --- against the kernel ---

@@ -10,8 +10,8 @@ import struct
 import pytest
 
 from harness import REPOSITORY, USER, as_user, wait_until
-from wire import (BAD_VERSION, BROKEN_PROTOCOL, CREDITS, FRAME_MAX, FULL, HELLO, IDENTITY_TAKEN, M_CANCEL, M_ENQUEUE, M_GRANT,
-                  M_REVOKE, REFUSED, WELCOME, Gone, Peer, frame, hello, message)
+from wire import (BAD_VERSION, BROKEN_PROTOCOL, CREDITS, DEADLOCK, FRAME_MAX, FULL, HELLO, IDENTITY_TAKEN, INODE, M_CANCEL, M_ENQUEUE, M_GRANT,
+                  M_REVOKE, REFUSED, WAIT, WELCOME, Gone, Peer, frame, hello, message, wait)
 
 HELLO_MAX = 512
 
@@ -48,6 +48,7 @@ BROKEN = {
     "oversize": (struct.pack("<IB", 0xFFFFFFFF, HELLO), BROKEN_PROTOCOL),
     "unknown-type": (frame(99, b"x"), BROKEN_PROTOCOL),
     "credits-before-hello": (frame(CREDITS, message(M_ENQUEUE)), BROKEN_PROTOCOL),
+    "wait-before-hello": (wait(1, 1, 1, 2), BROKEN_PROTOCOL),
     "welcome-of-a-client": (frame(WELCOME, b""), BROKEN_PROTOCOL),
     "magic": (frame(HELLO, b"SMB2" + bytes(30)), BROKEN_PROTOCOL),
     "cut-hello": (frame(HELLO, hello(10)[5:-1]), BROKEN_PROTOCOL),
@@ -75,6 +76,11 @@ BROKEN_LATER = {
     "oversize": struct.pack("<IB", FRAME_MAX + 1, CREDITS),
     "unknown-type": frame(99, b"x"),
     "refused-of-a-client": frame(REFUSED, b"\1\0"),
+    "deadlock-of-a-client": frame(DEADLOCK, bytes(8)),
+    "cut-wait": frame(WAIT, wait(1, 1, 1, 2)[5:-1]),
+    "longer-wait": frame(WAIT, wait(1, 1, 1, 2)[5:] + b"x"),
+    "wait-of-who-has-nothing": wait(1, 1, 1),
+    "wait-for-no-lock": wait(1, 1, 1, 2, kind=INODE),
     "message-of-no-type": frame(CREDITS, struct.pack("<IB", 1, 99)),
     "message-longer-than-its-frame": frame(CREDITS, struct.pack("<I", 1000) + b"x"),
     "cut-message": frame(CREDITS, message(M_ENQUEUE)[:-1]),
@@ -90,6 +96,19 @@ def test_what_is_no_message_is_refused(server):
             peer.send(data)
             assert peer.refusal()[0] == BROKEN_PROTOCOL, name
     assert other.enqueue(5).kind == M_GRANT
+
+
+def test_who_closes_a_circle_is_told(server):
+    one = server()
+    first, second = one.greet(10), one.greet(11)
+    first.send(wait(1, 1, 100, 200))
+    assert first.enqueue(5).kind == M_GRANT  # it has been read
+    second.send(wait(7, 1, 200, 100))
+    while (told := second.receive())[0] == CREDITS:
+        pass
+    assert told == (DEADLOCK, struct.pack("<Q", 7))
+    second.send(wait(8, 1, 300, 400) + wait(1, 1))  # no circle; and the end of what it never told of
+    assert second.enqueue(6).kind == M_GRANT
 
 
 def test_what_comes_before_an_error_counts(server):
@@ -243,7 +262,7 @@ def test_hostile_bytes(server):
     good = one.greet(10)
     corpus = [path.read_bytes()[1:] for path in sorted((REPOSITORY / "tests/fuzz/wire").iterdir())]
     whole = hello(20) + frame(CREDITS, message(0, 1 << 32) + message(M_ENQUEUE, 1 << 32, 1, lender=good.lender, inode=7,
-                                                                     reads=3, writes=1))
+                                                                     reads=3, writes=1)) + wait(1, 1, 100, 200)
     streams = corpus + [rng.randbytes(rng.randrange(1, 400)) for _ in range(50)] + \
         [mutated(rng, whole) for _ in range(rounds)]
     for number, stream in enumerate(streams):

@@ -6,7 +6,7 @@ import struct
 
 VERSION = 1
 FRAME_MAX = 1 << 20
-HELLO, WELCOME, REFUSED, CREDITS = 1, 2, 3, 4
+HELLO, WELCOME, REFUSED, CREDITS, WAIT, DEADLOCK = range(1, 7)
 BAD_VERSION, OTHER_STORE, IDENTITY_TAKEN, NOT_PERMITTED, FULL, BROKEN_PROTOCOL = range(1, 7)
 (M_HELLO, M_WELCOME, M_RESET, M_RENEW, M_ENQUEUE, M_WITHDRAW, M_CANCEL, M_RECLAIM, M_GRANT, M_DENIED,
  M_REVOKE) = range(11)
@@ -41,6 +41,12 @@ def message(kind, session=0, sequence=0, acknowledged=0, lender=0, request=0, in
         credit = struct.pack("<I", len(spans)) + b"".join(struct.pack("<QQB", *span) for span in spans)
     whole = head + resource + credit + struct.pack("<QI", granted, 0)
     return struct.pack("<I", len(whole)) + whole
+
+
+def wait(number, owner, *inodes, kind=EXTENT):
+    """A frame: the owner waits for all of the first, and has all of the others."""
+    items = [struct.pack("<BBQIQQB", kind, 8, inode, 1, 0, 99, 1) for inode in inodes]
+    return frame(WAIT, struct.pack("<QQI", number, owner, len(items)) + b"".join(items))
 
 
 class Message:

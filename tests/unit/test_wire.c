@@ -190,6 +190,82 @@ static void test_welcome_limits(void)
     }
 }
 
+static gboolean get_wait(const guint8 *payload, gsize length, gpointer result)
+{
+    QosWireWait wait = {0};
+    gboolean is_one = qos_wire_get_wait(payload, length, &wait);
+
+    *(guint64 *)result = wait.id;
+    qos_wire_wait_clear(&wait);
+    return is_one;
+}
+
+static gboolean get_deadlock(const guint8 *payload, gsize length, gpointer result)
+{
+    return qos_wire_get_deadlock(payload, length, result);
+}
+
+static void add_lock(GArray *items, QosResourceTypeId type, guint8 file, QosCredit credit)
+{
+    QosCreditItem item = {.credit = credit};
+
+    qos_resource_init(&item.resource, type, &file, sizeof(file));
+    g_array_append_val(items, item);
+}
+
+static void test_wait(void)
+{
+    g_autoptr(GByteArray) bytes = g_byte_array_new();
+    QosWireWait wait = {5, 6, g_array_new(FALSE, FALSE, sizeof(QosCreditItem))}, found;
+    gsize length;
+
+    add_lock(wait.items, QOS_RESOURCE_EXTENT, 1, qos_credit_span(10, 19, TRUE));
+    add_lock(wait.items, QOS_RESOURCE_EXTENT, 2, qos_credit_span(0, 9, FALSE));
+    g_assert_true(qos_wire_put_wait(bytes, &wait));
+    qos_wire_wait_clear(&wait);
+    const guint8 *payload = payload_of(bytes, QOS_WIRE_WAIT, &length);
+    assert_exact(payload, length, get_wait);
+    g_assert_true(qos_wire_get_wait(payload, length, &found));
+    g_assert_cmpuint(found.id, ==, 5);
+    g_assert_cmpuint(found.owner, ==, 6);
+    g_assert_cmpuint(found.items->len, ==, 2);
+    const QosCreditItem *item = &g_array_index(found.items, QosCreditItem, 1);
+    g_assert_cmpuint(item->resource.name[0], ==, 2);
+    g_assert_cmpuint(item->credit.spans[0].last, ==, 9);
+    g_assert_false(item->credit.spans[0].writes);
+    qos_wire_wait_clear(&found);
+    g_byte_array_set_size(bytes, 0);
+    g_assert_true(qos_wire_put_wait(bytes, &(QosWireWait){.id = 5}));
+    payload = payload_of(bytes, QOS_WIRE_WAIT, &length);
+    g_assert_true(qos_wire_get_wait(payload, length, &found));
+    g_assert_null(found.items);
+    g_byte_array_set_size(bytes, 0);
+    qos_wire_put_deadlock(bytes, 5);
+    payload = payload_of(bytes, QOS_WIRE_DEADLOCK, &length);
+    assert_exact(payload, length, get_deadlock);
+}
+
+/* It waits for something, and has something, and both are locks of files. */
+static void test_wait_limits(void)
+{
+    for (guint i = 0; i < 3; i++) {
+        g_autoptr(GByteArray) bytes = g_byte_array_new();
+        QosWireWait wait = {5, 6, g_array_new(FALSE, FALSE, sizeof(QosCreditItem))};
+        guint64 id;
+        gsize length;
+
+        add_lock(wait.items, QOS_RESOURCE_EXTENT, 1, qos_credit_span(0, 9, TRUE));
+        if (i == 1)
+            add_lock(wait.items, QOS_RESOURCE_INODES, 1, qos_credit_span(0, 9, TRUE));
+        if (i == 2)
+            add_lock(wait.items, QOS_RESOURCE_EXTENT, 1, (QosCredit){0});
+        g_assert_true(qos_wire_put_wait(bytes, &wait));
+        qos_wire_wait_clear(&wait);
+        const guint8 *payload = payload_of(bytes, QOS_WIRE_WAIT, &length);
+        g_assert_false(get_wait(payload, length, &id));
+    }
+}
+
 static void test_refused(void)
 {
     g_autoptr(GByteArray) bytes = g_byte_array_new();
@@ -432,6 +508,8 @@ int main(int argc, char **argv)
     g_test_add_func("/wire/other-version", test_other_version);
     g_test_add_func("/wire/welcome", test_welcome);
     g_test_add_func("/wire/welcome/limits", test_welcome_limits);
+    g_test_add_func("/wire/wait", test_wait);
+    g_test_add_func("/wire/wait-limits", test_wait_limits);
     g_test_add_func("/wire/refused", test_refused);
     g_test_add_func("/wire/refused/is-cut", test_reason_is_cut);
     g_test_add_func("/wire/credits", test_credits);
