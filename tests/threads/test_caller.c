@@ -226,6 +226,16 @@ static void test_cached(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
     qos_caller_unref(other_gid);
 }
 
+/* Also one who was asked for just before. */
+static void test_named_anew(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
+{
+    name_by(fixture, "nodelocal", "one");
+    for (guint i = 0; i < 3; i++)
+        check_job(fixture, getpid(), 1, "one", 0);
+    name_by(fixture, "nodelocal", "other");
+    check_job(fixture, getpid(), 1, "other", 0);
+}
+
 static void test_gone_and_unseen(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
 {
     QosCaller *first = get(fixture, PID_NEVER, 1000, 7);
@@ -316,6 +326,7 @@ int main(int argc, char **argv)
     ADD("groups", test_groups);
     ADD("many-groups", test_many_groups);
     ADD("cached", test_cached);
+    ADD("named-anew", test_named_anew);
     ADD("gone-and-unseen", test_gone_and_unseen);
     ADD("exiting-keeps-its-job", test_exiting_keeps_its_job);
     ADD("bounded", test_bounded);

@@ -191,6 +191,47 @@ static void test_cold_inodes(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
         qos_inodes_forget(fixture->inodes, ids[number], 1);
 }
 
+static void test_last_loan_ends_the_inode(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
+{
+    ino_t file;
+    fuse_ino_t id = look_up(fixture, 3, &file);
+    QosLoan first, second;
+
+    g_assert_cmpint(qos_inodes_borrow(fixture->inodes, id, &first), ==, 0);
+    g_assert_cmpint(qos_inodes_borrow(fixture->inodes, id, &second), ==, 0);
+    qos_inodes_forget(fixture->inodes, id, 1);
+    qos_loan_return(&first);
+    g_assert_cmpuint(qos_inodes_count(fixture->inodes), ==, 2);
+    qos_loan_return(&second);
+    g_assert_cmpuint(qos_inodes_count(fixture->inodes), ==, 1);
+}
+
+/* More are on loan than may stay open: when they are returned, they become cold like others. */
+static void test_returned_inodes_become_cold(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
+{
+    enum { LENT = DESCRIPTORS / 2 + 10 };
+    QosLoan loans[LENT];
+    fuse_ino_t ids[LENT + 1];
+    ino_t file;
+
+    if (!qos_cred_may_search()) {
+        g_test_skip("file handles need CAP_DAC_READ_SEARCH");
+        return;
+    }
+    for (int number = 0; number < LENT; number++) {
+        ids[number] = look_up(fixture, number, &file);
+        g_assert_cmpint(qos_inodes_borrow(fixture->inodes, ids[number], &loans[number]), ==, 0);
+    }
+    ids[LENT] = look_up(fixture, LENT, &file); /* a reason to look for one to become cold */
+    g_assert_cmpuint(qos_inodes_open_count(fixture->inodes), >, LENT);
+    for (int number = 0; number < LENT; number++)
+        qos_loan_return(&loans[number]);
+    qos_inodes_forget(fixture->inodes, look_up(fixture, LENT + 1, &file), 1);
+    g_assert_cmpuint(qos_inodes_open_count(fixture->inodes), <=, DESCRIPTORS / 2);
+    for (int number = 0; number <= LENT; number++)
+        qos_inodes_forget(fixture->inodes, ids[number], 1);
+}
+
 /* Opens all it can, and looks up: an error, and no harm. */
 static void test_no_descriptor_left(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
 {
@@ -213,7 +254,9 @@ int main(int argc, char **argv)
     ADD("many-threads", test_many_threads);
     ADD("ids-are-used-once", test_ids_are_used_once);
     ADD("loan-keeps-the-inode", test_loan_keeps_the_inode);
+    ADD("last-loan-ends-the-inode", test_last_loan_ends_the_inode);
     ADD("cold-inodes", test_cold_inodes);
+    ADD("returned-inodes-become-cold", test_returned_inodes_become_cold);
     ADD("no-descriptor-left", test_no_descriptor_left);
     return g_test_run();
 }
