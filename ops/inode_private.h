@@ -1,5 +1,5 @@
 /*
- * What inode.c, inode_lookup.c and inode_pages.c share: the table, and an inode of it.
+ * What the units inode*.c share: the table, and an inode of it.
  */
 #pragma once
 
