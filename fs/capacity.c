@@ -29,10 +29,13 @@
  *          waiting, else load that arrives would be taken for gain.
  *
  * Where nothing waits for a slot, all may wait inside: CROWD others there are enough for a trial.
- * In force is a quarter more than what is enough: an almost flat curve still rises there. Once the
- * least is found, trials pause; most look for more, as that costs nothing, and shows what a changed
- * store or load needs within a second or two. What was too few is tried again, soon, and the more
- * seldom the more often it was.
+ * In force is a quarter more than what is enough: an almost flat curve still rises there. Where
+ * windows differ by much, no few of them tell a fourth request inside from chance, and yet it is
+ * worth a hundredth: it is there without a trial.
+ *
+ * Once the least is found, trials pause; most look for more, as that costs nothing, and shows what
+ * a changed store or load needs within a second or two. What was too few is tried again, soon, and
+ * the more seldom the more often it was.
  */
 #include "fs/capacity.h"
 
@@ -49,7 +52,8 @@
 #define COMPARABLE_PART    0.5  /* for it to be compared with another depth */
 #define CROWD              3    /* others inside: they may wait for each other there */
 #define LEAST              2    /* one to be served, one on its way */
-#define NOISY              0.02 /* spread: a third stands by, as the second may come too late */
+#define NOISY              0.02 /* spread: a third stands by, as the second may come too late, */
+#define VERY_NOISY         0.03 /* and a fourth, as two may pass while one is served */
 #define LESS_KEEPS         0.99
 #define LESS_NOISE         0.5
 #define MORE_BRINGS        1.02
@@ -74,10 +78,67 @@
 #define ESTIMATE_MAX       1e14 /* units/s, as QOS_ADAPT_CAPACITY_MAX */
 #define WINDOW_REPLIES_MAX (1 << 20)
 
+/* --- the noise --- */
+
+static int compare_doubles(const void *a, const void *b)
+{
+    const double *left = a;
+    const double *right = b;
+    return (*left > *right) - (*left < *right);
+}
+
+/* Sorts the values. */
+static double median(double *values, guint count)
+{
+    if (count == 0)
+        return 0;
+    qsort(values, count, sizeof(double), compare_doubles);
+    return count % 2 == 1 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
+}
+
+/* The mean of the middle half of the windows. */
+static double middle_rate(const QosCapacity *capacity)
+{
+    double rates[QOS_CAPACITY_RATES];
+    guint count = MIN(capacity->rate_count, QOS_CAPACITY_RATES);
+    guint left_out = count / 4; /* on each side */
+    double sum = 0;
+
+    memcpy(rates, capacity->rates, sizeof(rates));
+    qsort(rates, count, sizeof(double), compare_doubles);
+    for (guint i = left_out; i < count - left_out; i++)
+        sum += rates[i];
+    return count > 0 ? sum / (count - 2 * left_out) : 0;
+}
+
+/* How far the windows are from their middle, as a part of it: the median of that. */
+static double spread(const QosCapacity *capacity)
+{
+    double deviations[QOS_CAPACITY_RATES];
+    guint count = MIN(capacity->rate_count, QOS_CAPACITY_RATES);
+    double middle = middle_rate(capacity);
+
+    if (middle <= 0)
+        return 0;
+    for (guint i = 0; i < count; i++)
+        deviations[i] = fabs(capacity->rates[i] / middle - 1);
+    return median(deviations, count);
+}
+
+/* What is to be inside whatever the trials say. */
+static guint least(const QosCapacity *capacity)
+{
+    double noise = spread(capacity);
+
+    return LEAST + (noise > NOISY ? 1 : 0) + (noise > VERY_NOISY ? 1 : 0);
+}
+
+/* --- the depth in force --- */
+
 /* The depth that is to be in force. */
 static guint depth_of(const QosCapacity *capacity)
 {
-    guint depth = capacity->enough + capacity->enough / 4;
+    guint depth = MAX(capacity->enough + capacity->enough / 4, least(capacity));
 
     if (capacity->is_trying)
         depth = capacity->candidate;
@@ -146,56 +207,6 @@ void qos_capacity_set_saturated(QosCapacity *capacity, gboolean is_saturated, Qo
 }
 
 /* --- trials --- */
-
-static int compare_doubles(const void *a, const void *b)
-{
-    const double *left = a;
-    const double *right = b;
-    return (*left > *right) - (*left < *right);
-}
-
-/* Sorts the values. */
-static double median(double *values, guint count)
-{
-    if (count == 0)
-        return 0;
-    qsort(values, count, sizeof(double), compare_doubles);
-    return count % 2 == 1 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
-}
-
-/* The mean of the middle half of the windows. */
-static double middle_rate(const QosCapacity *capacity)
-{
-    double rates[QOS_CAPACITY_RATES];
-    guint count = MIN(capacity->rate_count, QOS_CAPACITY_RATES);
-    guint left_out = count / 4; /* on each side */
-    double sum = 0;
-
-    memcpy(rates, capacity->rates, sizeof(rates));
-    qsort(rates, count, sizeof(double), compare_doubles);
-    for (guint i = left_out; i < count - left_out; i++)
-        sum += rates[i];
-    return count > 0 ? sum / (count - 2 * left_out) : 0;
-}
-
-/* How far the windows are from their middle, as a part of it: the median of that. */
-static double spread(const QosCapacity *capacity)
-{
-    double deviations[QOS_CAPACITY_RATES];
-    guint count = MIN(capacity->rate_count, QOS_CAPACITY_RATES);
-    double middle = middle_rate(capacity);
-
-    if (middle <= 0)
-        return 0;
-    for (guint i = 0; i < count; i++)
-        deviations[i] = fabs(capacity->rates[i] / middle - 1);
-    return median(deviations, count);
-}
-
-static guint least(const QosCapacity *capacity)
-{
-    return spread(capacity) > NOISY ? LEAST + 1 : LEAST;
-}
 
 /* Of the depths between `too_few` and `enough`, the one to try; 0 where there is none. */
 static guint less(const QosCapacity *capacity)

@@ -325,6 +325,25 @@ static void test_found_depth(void)
     }
 }
 
+/* Noise neither hides what the store needs inside nor what it can serve, whatever its turns. */
+static void test_noise(void)
+{
+    for (guint seed = 1; seed <= 16; seed++) {
+        g_autoptr(GPtrArray) sharings = g_ptr_array_new();
+        QosScenario *scenario = shipped_scenario("auto-noise");
+
+        scenario->seed = seed;
+        g_ptr_array_add(sharings, (gpointer)&qos_sharings[FAIR]);
+        g_autoptr(QosExperiment) experiment = qos_experiment_run(scenario, sharings);
+        const QosMetrics *metrics = &run_of(experiment, 0)->metrics;
+        g_test_message("seed %u: %.4f used, capacity %.3f off", seed, metrics->utilization,
+                       metrics->capacity_error);
+        g_assert_cmpfloat(metrics->utilization, >=, 0.99);
+        g_assert_cmpfloat(metrics->capacity_error, <=, 0.1);
+        g_assert_cmpfloat(metrics->share_error, <=, 0.01);
+    }
+}
+
 /* A test for each scenario that has aims; they stand together. */
 static void add_fair_tests(void)
 {
@@ -346,6 +365,7 @@ int main(int argc, char **argv)
     g_test_add_func("/sim/bursts", test_bursts);
     g_test_add_func("/sim/crowd", test_crowd);
     g_test_add_func("/sim/found-depth", test_found_depth);
+    g_test_add_func("/sim/noise", test_noise);
     add_fair_tests();
     return g_test_run();
 }
