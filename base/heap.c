@@ -1,9 +1,10 @@
 /*
  * A min-heap with four children to an element. The array holds what is compared, (key, serial), so
  * that no node is looked at on the way, and is half as deep as a binary one: with 10,000 nodes,
- * each in a cache line of its own, that is most of the time. Each node knows its place, so that one
- * in the middle is moved or removed by sifting from there. The serial makes the order total, hence
- * stable for equal keys.
+ * each in a cache line of its own, that is most of the time. Nor is a node told where it is moved
+ * to: it has a small number while it is in the heap, by which `places` has that, so that one in the
+ * middle is moved or removed by sifting from there. The serial makes the order total, hence stable
+ * for equal keys.
  *
  * Which of four children is least is nothing that a processor could foresee: a comparison is one of
  * 128 bits, without a branch.
@@ -15,12 +16,15 @@
 typedef struct {
     gint64 key;
     guint64 serial; /* breaks ties: order of entry */
-    QosHeapNode *node;
+    guint id;       /* of the node, less one */
 } Entry;
 
 void qos_heap_init(QosHeap *heap)
 {
     heap->entries = g_array_new(FALSE, FALSE, sizeof(Entry));
+    heap->nodes = g_ptr_array_new();
+    heap->places = g_array_new(FALSE, FALSE, sizeof(guint));
+    heap->unused = 0;
     heap->serial = 0;
 }
 
@@ -29,12 +33,48 @@ static Entry *entries_of(const QosHeap *heap)
     return (Entry *)(void *)heap->entries->data;
 }
 
+static guint *places_of(const QosHeap *heap)
+{
+    return (guint *)(void *)heap->places->data;
+}
+
+static QosHeapNode *node_of(const QosHeap *heap, const Entry *entry)
+{
+    return heap->nodes->pdata[entry->id];
+}
+
 void qos_heap_clear(QosHeap *heap)
 {
     for (guint i = 0; i < heap->entries->len; i++)
-        entries_of(heap)[i].node->index = 0;
+        node_of(heap, &entries_of(heap)[i])->id = 0;
     g_clear_pointer(&heap->entries, g_array_unref);
+    g_clear_pointer(&heap->nodes, g_ptr_array_unref);
+    g_clear_pointer(&heap->places, g_array_unref);
 }
+
+/* --- ids --- */
+
+static void take_id(QosHeap *heap, QosHeapNode *node)
+{
+    if (heap->unused == 0) {
+        g_ptr_array_add(heap->nodes, node);
+        g_array_set_size(heap->places, heap->nodes->len);
+        node->id = heap->nodes->len;
+        return;
+    }
+    node->id = heap->unused;
+    heap->unused = places_of(heap)[node->id - 1];
+    heap->nodes->pdata[node->id - 1] = node;
+}
+
+static void give_id_back(QosHeap *heap, QosHeapNode *node)
+{
+    places_of(heap)[node->id - 1] = heap->unused;
+    heap->unused = node->id;
+    node->id = 0;
+}
+
+/* --- order --- */
 
 static __int128 order_of(const Entry *entry)
 {
@@ -46,10 +86,10 @@ static guint goes_before(const Entry *a, const Entry *b)
     return order_of(a) < order_of(b);
 }
 
-static void put(Entry *entries, guint place, Entry entry)
+static void put(Entry *entries, guint *places, guint place, Entry entry)
 {
     entries[place] = entry;
-    entry.node->index = place + 1;
+    places[entry.id] = place;
 }
 
 /* Puts `entry` into the free `place`, or above it, where those it goes before stand. Returns where.
@@ -57,12 +97,13 @@ static void put(Entry *entries, guint place, Entry entry)
 static guint sift_up(const QosHeap *heap, guint place, Entry entry)
 {
     Entry *entries = entries_of(heap);
+    guint *places = places_of(heap);
 
     while (place > 0 && goes_before(&entry, &entries[(place - 1) / CHILDREN])) {
-        put(entries, place, entries[(place - 1) / CHILDREN]);
+        put(entries, places, place, entries[(place - 1) / CHILDREN]);
         place = (place - 1) / CHILDREN;
     }
-    put(entries, place, entry);
+    put(entries, places, place, entry);
     return place;
 }
 
@@ -86,52 +127,60 @@ static inline guint least_child(const Entry *entries, guint count, guint place)
 static void sift_down(const QosHeap *heap, guint place)
 {
     Entry *entries = entries_of(heap);
+    guint *places = places_of(heap);
     guint count = heap->entries->len;
     Entry entry = entries[place];
 
     for (guint child = least_child(entries, count, place);
          child < count && goes_before(&entries[child], &entry);
          child = least_child(entries, count, place)) {
-        put(entries, place, entries[child]);
+        put(entries, places, place, entries[child]);
         place = child;
     }
-    put(entries, place, entry);
+    put(entries, places, place, entry);
 }
+
+/* --- calls --- */
 
 void qos_heap_push(QosHeap *heap, QosHeapNode *node, gint64 key)
 {
     g_return_if_fail(!qos_heap_contains(node));
     node->key = key;
+    take_id(heap, node);
     g_array_set_size(heap->entries, heap->entries->len + 1);
     sift_up(heap, heap->entries->len - 1,
-            (Entry){.key = key, .serial = heap->serial++, .node = node});
+            (Entry){.key = key, .serial = heap->serial++, .id = node->id - 1});
 }
 
 void qos_heap_update(QosHeap *heap, QosHeapNode *node, gint64 key)
 {
     g_return_if_fail(qos_heap_contains(node));
-    Entry entry = entries_of(heap)[node->index - 1];
+    guint place = places_of(heap)[node->id - 1];
+    Entry entry = entries_of(heap)[place];
     node->key = entry.key = key;
-    sift_down(heap, sift_up(heap, node->index - 1, entry));
+    sift_down(heap, sift_up(heap, place, entry));
 }
 
 void qos_heap_remove(QosHeap *heap, QosHeapNode *node)
 {
     if (!qos_heap_contains(node))
         return;
+    guint place = places_of(heap)[node->id - 1];
     Entry last = entries_of(heap)[heap->entries->len - 1];
     g_array_set_size(heap->entries, heap->entries->len - 1);
-    if (last.node != node)
-        sift_down(heap, sift_up(heap, node->index - 1, last));
-    node->index = 0;
+    if (last.id != node->id - 1)
+        sift_down(heap, sift_up(heap, place, last));
+    give_id_back(heap, node);
 }
 
 void qos_heap_rekey(QosHeap *heap, QosHeapKeyFunc key_of, gpointer arg)
 {
     Entry *entries = entries_of(heap);
 
-    for (guint i = 0; i < heap->entries->len; i++)
-        entries[i].node->key = entries[i].key = key_of(entries[i].node, arg);
+    for (guint i = 0; i < heap->entries->len; i++) {
+        QosHeapNode *node = node_of(heap, &entries[i]);
+        node->key = entries[i].key = key_of(node, arg);
+    }
     for (guint i = heap->entries->len / CHILDREN + 1; i-- > 0;) {
         if (i < heap->entries->len)
             sift_down(heap, i);
@@ -140,7 +189,7 @@ void qos_heap_rekey(QosHeap *heap, QosHeapKeyFunc key_of, gpointer arg)
 
 QosHeapNode *qos_heap_peek(const QosHeap *heap)
 {
-    return heap->entries->len > 0 ? entries_of(heap)->node : NULL;
+    return heap->entries->len > 0 ? node_of(heap, entries_of(heap)) : NULL;
 }
 
 guint qos_heap_size(const QosHeap *heap)

@@ -7,12 +7,16 @@
 #include <glib.h>
 
 typedef struct {
-    gint64 key;  /* the order; set by the heap's calls only */
-    guint index; /* place in the array plus one; 0 = not in a heap */
+    gint64 key; /* the order; set by the heap's calls only */
+    guint id;   /* in the heap that it is in; 0 = in none */
 } QosHeapNode;
 
+/* All heap.c's own; the nodes in it are not owned. */
 typedef struct {
-    GArray *entries; /* heap.c's own; the nodes in it are not owned */
+    GArray *entries;
+    GPtrArray *nodes; /* by id, less one */
+    GArray *places;   /* of guint, likewise: in `entries`; of ids that are free, another such */
+    guint unused;     /* an id that is free, the first of them; 0 = there is none */
     guint64 serial;
 } QosHeap;
 
@@ -36,5 +40,5 @@ guint qos_heap_size(const QosHeap *heap);
 
 static inline gboolean qos_heap_contains(const QosHeapNode *node)
 {
-    return node->index != 0;
+    return node->id != 0;
 }

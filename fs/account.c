@@ -11,10 +11,11 @@
 
 #define RATE_CONSTANT (2 * QOS_SECOND)        /* a burst is forgotten to 1/e after this */
 #define RATE_STEP     (100 * QOS_MILLISECOND) /* well below the constant: the error is under 3 % */
+#define CACHE_LINE    64
 
 static void job_free(QosJob *job)
 {
-    g_free(job);
+    g_aligned_free(job);
 }
 
 QosJob *qos_job_ref(QosJob *job)
@@ -55,7 +56,7 @@ QosJob *qos_account_job(QosAccount *account, const char *id, QosTime now)
     QosJob *job = qos_account_find(account, cut);
     if (job != NULL)
         return job;
-    job = g_new0(QosJob, 1);
+    job = g_aligned_alloc0(1, sizeof(QosJob), CACHE_LINE);
     job->references = 1;
     memcpy(job->id, cut, sizeof(cut));
     job->started = job->seen = job->rate_time = now;

@@ -51,16 +51,15 @@ typedef struct QosJob {
     gint references;     /* atomic; first, as the next two, for qos_gate_copy_job() */
     guint open_files;    /* atomic; files and directories that it has open (ops/handle.h) */
     guint opens_refused; /* atomic; since it had too many of them */
-    /* What each request changes stands together: with thousands of jobs these are cache misses. */
+    /* What each request changes stands together, in four cache lines and one of `wait`: with
+     * thousands of jobs these are cache misses. */
     guint nodes;      /* the job's node count, 0 = unknown */
     guint waiting;    /* requests that wait now */
     guint running;    /* slots held now */
-    guint passing;    /* in the store without a slot */
-    guint filling;    /* requests that wait and fill the kernel's cache */
-    guint background; /* that wait, and may be the kernel's in the background */
-    GQueue held;      /* the scheduler's, of QosRequest: due, but the job has its share of slots */
-    GList held_link;  /* among the jobs that have held requests */
+    guint background; /* requests that wait, and may be the kernel's in the background */
+    guint wait_count; /* of `wait`, in use */
     QosShare share;   /* of the adaptive sharing */
+    GQueue held;      /* the scheduler's, of QosRequest: due, but the job has its share of slots */
     QosTime seen;     /* last request */
     QosTime store_time; /* sum, ns */
     QosTime wait_time;  /* sum, ns: all reasons */
@@ -71,9 +70,11 @@ typedef struct QosJob {
     guint64 rate_bytes;
     double operation_rate; /* op/s, decaying over about 2 s */
     double byte_rate;      /* bytes/s */
-    guint wait_count;
+    GList held_link;       /* among the jobs that have held requests */
     QosWait wait[QOS_JOB_WAITS_MAX];
 
+    guint passing;                     /* in the store without a slot */
+    guint filling;                     /* requests that wait and fill the kernel's cache */
     QosSample operation[QOS_OP_COUNT]; /* the store's time, us */
     QosSample read_bytes;              /* copies inside the store count as both */
     QosSample write_bytes;

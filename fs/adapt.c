@@ -39,6 +39,7 @@ QosAdapt *qos_adapt_new(guint slots, QosTime now)
     QosAdapt *adapt = g_new0(QosAdapt, 1);
     adapt->config = (QosAdaptConfig){.mode = QOS_ADAPT_OFF, .period = QOS_ADAPT_PERIOD};
     adapt->jobs = g_ptr_array_new();
+    adapt->seen = g_array_new(FALSE, TRUE, sizeof(QosTime));
     adapt->fair = g_array_new(FALSE, TRUE, sizeof(QosFairJob));
     adapt->paper = g_array_new(FALSE, TRUE, sizeof(QosPaperJob));
     qos_capacity_init(&adapt->capacity, CAPACITY_FIRST * (double)QOS_COST_UNIT, slots, now);
@@ -69,19 +70,20 @@ static gint64 provisional_rate(QosAdapt *adapt, gint64 weight)
     return (gint64)CLAMP(adapt->level * (double)weight, 1, (double)QOS_FAIR_UNITS_MAX);
 }
 
-static void join(QosAdapt *adapt, QosJob *job, gint64 weight)
+static void join(QosAdapt *adapt, QosJob *job, gint64 weight, QosTime now)
 {
     QosShare *share = &job->share;
 
     if (adapt->jobs->len == 0)
-        adapt->period_start = job->share.seen;
+        adapt->period_start = now;
     g_ptr_array_add(adapt->jobs, qos_job_ref(job));
+    g_array_append_val(adapt->seen, now);
     share->member = adapt->jobs->len;
     share->is_ruled = FALSE;
     if (adapt->config.mode == QOS_ADAPT_FAIR) {
         share->finish = adapt->virtual_time;
         gint64 rate = provisional_rate(adapt, weight);
-        QosTime left = MAX(adapt->period_start + adapt->config.period - job->share.seen, 0);
+        QosTime left = MAX(adapt->period_start + adapt->config.period - now, 0);
         QosFairJob fair = {.weight = weight,
                            .rate = rate,
                            .entitlement = (gint64)((__int128)rate * left / adapt->config.period),
@@ -131,6 +133,7 @@ void qos_adapt_leave(QosAdapt *adapt, guint index)
     if (adapt->borrower == job)
         adapt->borrower = NULL;
     g_ptr_array_remove_index_fast(adapt->jobs, index);
+    g_array_remove_index_fast(adapt->seen, index);
     if (adapt->config.mode == QOS_ADAPT_FAIR)
         g_array_remove_index_fast(adapt->fair, index);
     else
@@ -147,6 +150,7 @@ void qos_adapt_free(QosAdapt *adapt)
     while (adapt->jobs->len > 0)
         qos_adapt_leave(adapt, adapt->jobs->len - 1);
     g_ptr_array_unref(adapt->jobs);
+    g_array_unref(adapt->seen);
     g_array_unref(adapt->fair);
     g_array_unref(adapt->paper);
     qos_heap_clear(&adapt->waiting);
@@ -225,9 +229,9 @@ gint64 qos_adapt_order_key(const QosAdapt *adapt, QosShare *share, QosTime now)
 static void take_part(QosAdapt *adapt, QosJob *job, gint64 weight, gint64 minimum, QosTime now)
 {
     weight = weight_of(job, weight);
-    job->share.seen = now;
     if (job->share.member == 0)
-        join(adapt, job, weight);
+        join(adapt, job, weight, now);
+    *qos_adapt_seen_of(adapt, job) = now;
     if (adapt->config.mode == QOS_ADAPT_FAIR) {
         QosFairJob *fair = qos_adapt_fair_of(adapt, job);
         fair->weight = weight;
@@ -250,10 +254,10 @@ void qos_adapt_wait(QosAdapt *adapt, QosJob *job, gint64 cost, gint64 weight, gi
 }
 
 /* A job may have lost its membership while requests of it waited: another mode was chosen. */
-static void ensure_member(QosAdapt *adapt, QosJob *job)
+static void ensure_member(QosAdapt *adapt, QosJob *job, QosTime now)
 {
     if (job->share.member == 0)
-        join(adapt, job, weight_of(job, 0));
+        join(adapt, job, weight_of(job, 0), now);
 }
 
 void qos_adapt_stop_waiting(QosAdapt *adapt, QosJob *job, gint64 cost)
@@ -274,7 +278,7 @@ void qos_adapt_set_ready(QosAdapt *adapt, QosJob *job, gboolean is_ready, QosTim
     }
     if (qos_heap_contains(&share->order))
         return;
-    ensure_member(adapt, job);
+    ensure_member(adapt, job, now);
     if (adapt->config.mode == QOS_ADAPT_FAIR)
         share->finish = MAX(share->finish, adapt->virtual_time - VIRTUAL_LAG_MAX);
     qos_heap_push(&adapt->waiting, &share->order, qos_adapt_order_key(adapt, share, now));
@@ -305,6 +309,10 @@ gboolean qos_adapt_may_go(QosAdapt *adapt, QosJob *job, QosTime now)
 /* How far `cost` takes a job in virtual time: what it would take alone at its rate. */
 static gint64 virtual_advance(const QosAdapt *adapt, const QosFairJob *fair, gint64 cost)
 {
+    gint64 product;
+
+    if (!__builtin_mul_overflow(cost, adapt->config.period, &product))
+        return CLAMP(product / fair->rate, -VIRTUAL_ADVANCE_MAX, VIRTUAL_ADVANCE_MAX);
     __int128 advance = (__int128)cost * adapt->config.period / fair->rate;
     return (gint64)CLAMP(advance, -VIRTUAL_ADVANCE_MAX, VIRTUAL_ADVANCE_MAX);
 }
@@ -454,8 +462,7 @@ void qos_adapt_restore(QosAdapt *adapt, QosJob *job, gint64 record, const QosSha
     if (adapt->config.mode == QOS_ADAPT_OFF || record == 0 || record > QOS_FAIR_UNITS_MAX ||
         record < -QOS_FAIR_UNITS_MAX || adapt->restored > QOS_FAIR_UNITS_MAX)
         return;
-    job->share.seen = now;
-    join(adapt, job, weight_of(job, 0));
+    join(adapt, job, weight_of(job, 0), now);
     adapt->restored += ABS(record);
     if (adapt->config.mode == QOS_ADAPT_FAIR)
         qos_adapt_fair_of(adapt, job)->record = record;

@@ -67,7 +67,6 @@ typedef struct {
         gint64 finish;    /* fair: virtual time at which what it was served would end, ns */
         QosBucket bucket; /* paper: its tokens, where it is more */
     };
-    QosTime seen;          /* last request */
     QosShareTotals totals; /* while it takes no part; paper: before it did */
 } QosShare;
 

@@ -22,13 +22,13 @@ typedef struct {
     gint64 minimum; /* reserved, >= 0 */
     gint64 served;  /* in the period that ends */
     gint64 waiting; /* at its end */
-    /* The outcome of the last step, read by the next. For a new job, what it is taken to have been
-     * entitled to since it came, and zeros. */
+    gint64 rate;    /* > 0: its speed in the dispatcher, relative to the others' */
+    /* The outcome of the last step, as the rate, read by the next. For a new job, what it is taken
+     * to have been entitled to since it came, and zeros. */
     gint64 entitlement; /* its part of the capacity when all want theirs */
     gint64 demand;      /* served + waiting */
     gint64 filling;     /* expected for the next period by demand, */
     gint64 allocation;  /* and with repayments */
-    gint64 rate;        /* > 0: its speed in the dispatcher, relative to the others' */
     gint64 record;      /* lent (> 0) or borrowed (< 0), and not yet paid back */
     gint64 flow;        /* what the last step added to it */
     gint64 lent;        /* totals, each >= 0: lent to others, */

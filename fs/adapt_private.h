@@ -16,7 +16,8 @@ G_STATIC_ASSERT(sizeof(QosShare) + MAX(sizeof(QosFairJob), sizeof(QosPaperJob)) 
 struct QosAdapt {
     QosAdaptConfig config;
     GPtrArray *jobs; /* of QosJob, one reference each: the members */
-    GArray *fair;    /* of QosFairJob, by the same index, in mode fair; */
+    GArray *seen;    /* of QosTime, by the same index: their last requests */
+    GArray *fair;    /* of QosFairJob, likewise, in mode fair; */
     GArray *paper;   /* of QosPaperJob, in mode paper */
     QosHeap waiting; /* of QosShare.order */
     gint64 virtual_time;
@@ -29,6 +30,11 @@ struct QosAdapt {
     QosCapacity capacity;
     gboolean is_throttling; /* paper: in this period, somebody waited for tokens */
 };
+
+static inline QosTime *qos_adapt_seen_of(const QosAdapt *adapt, const QosJob *job)
+{
+    return &g_array_index(adapt->seen, QosTime, job->share.member - 1);
+}
 
 static inline QosFairJob *qos_adapt_fair_of(const QosAdapt *adapt, const QosJob *job)
 {

@@ -30,19 +30,20 @@ typedef struct {
 } QosTbfFlow;
 
 struct QosTbfQueue {
-    QosTbfKey key; /* holds a reference to the job */
-    char rule_name[QOS_RULE_NAME_MAX + 1];
-    gboolean has_operations;
-    gboolean has_bytes;
-    QosBucket operations;
-    QosBucket bytes;
+    /* What each request looks at, in one cache line. */
+    GQueue requests;        /* of QosRequest, by its link */
+    QosRuleState *counters; /* owned by QosTbf.counters */
     gint64 weight;          /* for fs/adapt.h; 0 = not given */
     gint64 minimum;         /* likewise, op/s */
-    QosRuleState *counters; /* owned by QosTbf.counters */
-    GQueue requests;        /* of QosRequest, by its link */
+    guint running;          /* let go, to be settled */
+    guint flows;            /* bound to it */
+    gboolean has_operations;
+    gboolean has_bytes;
     QosHeapNode heap;
-    guint flows;   /* bound to it */
-    guint running; /* let go, to be settled */
+    QosBucket operations;
+    QosBucket bytes;
+    QosTbfKey key; /* holds a reference to the job */
+    char rule_name[QOS_RULE_NAME_MAX + 1];
 };
 
 typedef struct {

@@ -17,10 +17,21 @@
 
 #define EXPIRE_INTERVAL (5 * QOS_SECOND)        /* as the gate's housekeeping */
 #define PAUSE           (100 * QOS_MILLISECOND) /* who was idle for so long wakes */
+#define CACHE_LINE      64
+
+/* What a job did since the last bin was over. These of all jobs stand together: with thousands of
+ * them, bins are cache misses. */
+typedef struct {
+    guint32 issued;
+    guint32 served;
+    QosTime work;
+    QosBin *bin; /* where it is to be written */
+} Tally;
 
 typedef struct {
-    QosSimulatedJob *result;
+    QosSimulatedJob result; /* its end is changed by each request */
     QosJob *job;
+    guint index; /* in `jobs` */
     guint outstanding;
     QosTime idle_since;  /* with none outstanding; */
     QosTime clear_since; /* with none waiting in the scheduler */
@@ -36,14 +47,20 @@ typedef struct {
     QosTime burst;    /* start of this burst */
 } Process;
 
-typedef struct {
+typedef struct Request {
     QosRequest request; /* first: the scheduler hands it out */
     Process *process;
-    QosTime issued;
+    Job *job; /* its */
     QosTime done;
-    gboolean wakes; /* its job was idle before */
-    GList link;     /* among those in the store, or those that can be used anew */
+    struct Request *next; /* among those in the store, or those that can be used anew */
+    gboolean wakes;       /* its job was idle before */
 } Request;
+
+/* In order of arrival. */
+typedef struct {
+    Request *first;
+    Request *last;
+} Line;
 
 typedef struct {
     const QosScenario *scenario;
@@ -56,12 +73,13 @@ typedef struct {
     QosStore store;
     guint sampled;     /* bins that have their records */
     GArray *jobs;      /* of Job */
+    GArray *tallies;   /* of Tally, by the same index */
     GHashTable *index; /* name -> index in `jobs` */
     GArray *processes; /* of Process */
     QosHeap timers;
     GPtrArray *requests; /* all that were made */
-    GQueue in_store;     /* of Request, by the time of its reply */
-    GQueue unused;
+    Line in_store;       /* by the time of the reply */
+    Request *unused;
 } Simulator;
 
 const QosSharing qos_sharings[] = {
@@ -89,21 +107,21 @@ static QosBin *bin_at(const QosSimulatedJob *job, guint index)
     return index < job->bins->len ? &g_array_index(job->bins, QosBin, index) : NULL;
 }
 
-static QosSimulatedJob *result_new(const QosScenario *scenario, char *name, const char *label)
+/* Takes `name`. */
+static QosSimulatedJob begin_result(const QosScenario *scenario, char *name, const char *label)
 {
-    QosSimulatedJob *result = g_new0(QosSimulatedJob, 1);
     guint bins = bin_count(scenario);
+    QosSimulatedJob result = {.name = name,
+                              .label = label,
+                              .weight = qos_scenario_weight(scenario, label),
+                              .bins = g_array_sized_new(FALSE, TRUE, sizeof(QosBin), bins),
+                              .bursts = g_array_new(FALSE, FALSE, sizeof(QosTime)),
+                              .first = QOS_NEVER,
+                              .waking = -1};
 
-    result->name = name;
-    result->label = label;
-    result->weight = qos_scenario_weight(scenario, label);
-    result->bins = g_array_sized_new(FALSE, TRUE, sizeof(QosBin), bins);
-    g_array_set_size(result->bins, bins);
+    g_array_set_size(result.bins, bins);
     for (guint i = 0; i < bins; i++)
-        bin_at(result, i)->is_busy = bin_at(result, i)->is_backlogged = TRUE;
-    result->bursts = g_array_new(FALSE, FALSE, sizeof(QosTime));
-    result->first = QOS_NEVER;
-    result->waking = -1;
+        bin_at(&result, i)->is_busy = bin_at(&result, i)->is_backlogged = TRUE;
     return result;
 }
 
@@ -121,7 +139,7 @@ static void mark_clear(const Simulator *sim, const Job *job)
     if (job->clear_since == sim->now)
         return;
     for (guint i = bin_of(sim, job->clear_since); i <= bin_of(sim, sim->now - 1); i++) {
-        QosBin *bin = bin_at(job->result, i);
+        QosBin *bin = bin_at(&job->result, i);
         if (bin != NULL)
             bin->is_backlogged = FALSE;
     }
@@ -133,36 +151,36 @@ static void mark_idle(const Simulator *sim, const Job *job)
     if (job->idle_since == sim->now)
         return;
     for (guint i = bin_of(sim, job->idle_since); i <= bin_of(sim, sim->now - 1); i++) {
-        QosBin *bin = bin_at(job->result, i);
+        QosBin *bin = bin_at(&job->result, i);
         if (bin != NULL)
             bin->is_busy = FALSE;
     }
 }
 
+static Tally *tally_of(const Simulator *sim, const Job *job)
+{
+    return &g_array_index(sim->tallies, Tally, job->index);
+}
+
 static void book_issue(const Simulator *sim, Job *job)
 {
-    QosBin *bin = bin_at(job->result, bin_of(sim, sim->now));
-
-    if (bin != NULL)
-        bin->issued++;
-    job->result->first = MIN(job->result->first, sim->now);
+    tally_of(sim, job)->issued++;
+    job->result.first = MIN(job->result.first, sim->now);
     sim->result->requests++;
 }
 
 static void book_reply(const Simulator *sim, const Request *request)
 {
-    QosSimulatedJob *result = request->process->job->result;
+    Job *job = request->job;
+    Tally *tally = tally_of(sim, job);
     QosTime work = qos_store_work(sim->scenario, request->request.bytes);
-    QosBin *bin = bin_at(result, bin_of(sim, sim->now));
 
-    if (bin != NULL) {
-        bin->served++;
-        bin->work += work;
-    }
-    result->served++;
-    result->bytes += request->request.bytes;
-    result->largest = MAX(result->largest, work);
-    result->last = sim->now;
+    tally->served++;
+    tally->work += work;
+    job->result.served++;
+    job->result.bytes += request->request.bytes;
+    job->result.largest = MAX(job->result.largest, work);
+    job->result.last = sim->now;
     sim->result->served++;
     sim->result->last = sim->now;
 }
@@ -176,7 +194,28 @@ static double repayment_of(const QosAdapt *adapt, const QosJob *job)
     return (double)state.repayment / (double)state.entitlement;
 }
 
-/* Writes down records and capacity at the end of each bin that is over by now. */
+/* Ends the bin for each job. */
+static void end_bin(const Simulator *sim)
+{
+    const QosAdapt *adapt = qos_sched_adapt(sim->sched);
+    gboolean has_records = qos_adapt_count(adapt) > 0;
+
+    for (guint i = 0; i < sim->jobs->len; i++) {
+        Tally *tally = &g_array_index(sim->tallies, Tally, i);
+        QosBin *bin = tally->bin;
+        bin->issued = tally->issued;
+        bin->served = tally->served;
+        bin->work = tally->work;
+        *tally = (Tally){.bin = bin + 1};
+        if (!has_records)
+            continue;
+        const QosJob *job = g_array_index(sim->jobs, Job, i).job;
+        bin->record = qos_adapt_record(adapt, job);
+        bin->repayment = bin->record != 0 ? repayment_of(adapt, job) : 0;
+    }
+}
+
+/* Writes down what was, at the end of each bin that is over by now. */
 static void sample(Simulator *sim)
 {
     const QosAdapt *adapt = qos_sched_adapt(sim->sched);
@@ -185,15 +224,7 @@ static void sample(Simulator *sim)
         QosSimulatedCapacity capacity = {.estimate = qos_adapt_capacity(adapt),
                                          .actual = qos_store_capacity(&sim->store, sim->now)};
         g_array_append_val(sim->result->capacity, capacity);
-        for (guint i = 0; i < sim->jobs->len; i++) {
-            const Job *job = &g_array_index(sim->jobs, Job, i);
-            gint64 record = qos_adapt_record(adapt, job->job);
-            QosBin *bin = record != 0 ? bin_at(job->result, sim->sampled) : NULL;
-            if (bin == NULL)
-                continue;
-            bin->record = record;
-            bin->repayment = repayment_of(adapt, job->job);
-        }
+        end_bin(sim);
     }
 }
 
@@ -201,31 +232,39 @@ static void sample(Simulator *sim)
 
 static void start(Simulator *sim, Request *request)
 {
-    QosSimulatedJob *result = request->process->job->result;
     QosService service = qos_store_take(&sim->store, request->request.bytes, sim->now);
 
     if (request->wakes)
-        result->waking = MAX(result->waking, service.begin - request->issued);
+        request->job->result.waking =
+            MAX(request->job->result.waking, service.begin - request->request.arrival);
     request->done = service.reply;
-    g_queue_push_tail_link(&sim->in_store, &request->link);
+    request->next = NULL;
+    if (sim->in_store.first == NULL)
+        sim->in_store.first = request;
+    else
+        sim->in_store.last->next = request;
+    sim->in_store.last = request;
 }
 
 /* --- clients --- */
 
 static Request *request_new(Simulator *sim, Process *process)
 {
-    GList *link = g_queue_pop_head_link(&sim->unused);
-    Request *request = link != NULL ? link->data : g_new0(Request, 1);
+    Request *request = sim->unused;
+    Job *job = process->job;
 
-    if (link == NULL)
+    if (request != NULL) {
+        sim->unused = request->next;
+    } else {
+        request = g_aligned_alloc(1, sizeof(Request), CACHE_LINE);
         g_ptr_array_add(sim->requests, request);
-    request->link.data = request;
+    }
     request->process = process;
-    request->issued = sim->now;
-    request->wakes = process->job->outstanding == 0 && process->job->result->first != QOS_NEVER &&
-                     sim->now - process->job->idle_since >= PAUSE;
+    request->job = job;
+    request->wakes = job->outstanding == 0 && job->result.first != QOS_NEVER &&
+                     sim->now - job->idle_since >= PAUSE;
     request->request =
-        (QosRequest){.job = process->job->job,
+        (QosRequest){.job = job->job,
                      .opcode = process->client->size > 0 ? QOS_OP_WRITE : QOS_OP_GETATTR,
                      .bytes = (guint64)process->client->size};
     return request;
@@ -293,7 +332,7 @@ static void go_on(Simulator *sim, Process *process)
 
     if (client->burst > 0 && process->burst_left == 0) {
         QosTime took = sim->now - process->burst;
-        g_array_append_val(process->job->result->bursts, took);
+        g_array_append_val(process->job->result.bursts, took);
         next = client->every > 0 ? MAX(process->burst + client->every, sim->now)
                                  : sim->now + client->pause;
     }
@@ -311,9 +350,10 @@ static void complete(Simulator *sim, Request *request)
 
     qos_sched_leave(sim->sched, &request->request, request->request.bytes, 0, sim->now);
     book_reply(sim, request);
-    g_queue_push_head_link(&sim->unused, &request->link);
-    if (--process->job->outstanding == 0)
-        process->job->idle_since = sim->now;
+    request->next = sim->unused;
+    sim->unused = request;
+    if (--request->job->outstanding == 0)
+        request->job->idle_since = sim->now;
     go_on(sim, process);
 }
 
@@ -325,7 +365,7 @@ static void dispatch(Simulator *sim)
 
     while ((next = qos_sched_next(sim->sched, sim->now, &sim->wake)) != NULL) {
         Request *request = (Request *)next;
-        Job *job = request->process->job;
+        Job *job = request->job;
         if (job->job->waiting == 0)
             job->clear_since = sim->now;
         start(sim, request);
@@ -335,7 +375,7 @@ static void dispatch(Simulator *sim)
 /* The next event: TRUE where there is one before the end. */
 static gboolean step(Simulator *sim)
 {
-    const Request *first = g_queue_peek_head(&sim->in_store);
+    Request *first = sim->in_store.first;
     QosHeapNode *timer = qos_heap_peek(&sim->timers);
     QosTime reply = first != NULL ? first->done : QOS_NEVER;
     QosTime act_time = timer != NULL ? timer->key : QOS_NEVER;
@@ -349,8 +389,9 @@ static gboolean step(Simulator *sim)
         qos_sched_expire(sim->sched, sim->now);
         sim->expire = sim->now + EXPIRE_INTERVAL;
     }
-    if (reply == next) {
-        complete(sim, g_queue_pop_head_link(&sim->in_store)->data);
+    if (first != NULL && reply == next) {
+        sim->in_store.first = first->next;
+        complete(sim, first);
     } else if (timer != NULL && act_time == next) {
         qos_heap_remove(&sim->timers, timer);
         act(sim, (Process *)timer); /* its first member */
@@ -368,9 +409,9 @@ static void set_static_rules(Simulator *sim)
     double weights = 0;
 
     for (guint i = 0; i < sim->jobs->len; i++)
-        weights += (double)g_array_index(sim->jobs, Job, i).result->weight;
+        weights += (double)g_array_index(sim->jobs, Job, i).result.weight;
     for (guint i = 0; i < sim->jobs->len; i++) {
-        const QosSimulatedJob *job = g_array_index(sim->jobs, Job, i).result;
+        const QosSimulatedJob *job = &g_array_index(sim->jobs, Job, i).result;
         double rate = sim->scenario->capacity * (double)job->weight / weights;
         if (!g_hash_table_add(ruled, (gpointer)job->label))
             continue;
@@ -408,13 +449,15 @@ static guint job_index(Simulator *sim, char *name, const char *label)
         g_free(name);
         return GPOINTER_TO_UINT(known);
     }
-    Job job = {.result = result_new(sim->scenario, name, label)};
-    job.job = qos_account_job(qos_sched_account(sim->sched), name, 0);
-    job.job->nodes = (guint)job.result->weight;
-    g_ptr_array_add(sim->result->jobs, job.result);
+    Job job = {.result = begin_result(sim->scenario, name, label),
+               .index = sim->jobs->len,
+               .job = qos_account_job(qos_sched_account(sim->sched), name, 0)};
+    job.job->nodes = (guint)job.result.weight;
+    Tally tally = {.bin = bin_at(&job.result, 0)};
     g_array_append_val(sim->jobs, job);
-    g_hash_table_insert(sim->index, name, GUINT_TO_POINTER(sim->jobs->len - 1));
-    return sim->jobs->len - 1;
+    g_array_append_val(sim->tallies, tally);
+    g_hash_table_insert(sim->index, name, GUINT_TO_POINTER(job.index));
+    return job.index;
 }
 
 static void add_processes(Simulator *sim, const QosClient *client, guint job)
@@ -478,7 +521,7 @@ static void take_back(const Simulator *sim, Request *request)
     }
 }
 
-static void finish(Simulator *sim)
+static void finish(const Simulator *sim)
 {
     for (guint i = 0; i < sim->jobs->len; i++) {
         Job *job = &g_array_index(sim->jobs, Job, i);
@@ -487,10 +530,15 @@ static void finish(Simulator *sim)
         if (job->job->waiting == 0)
             mark_clear(sim, job);
     }
+    if (sim->sampled < bin_count(sim->scenario)) /* it is cut off */
+        end_bin(sim);
     for (guint i = 0; i < sim->requests->len; i++)
         take_back(sim, sim->requests->pdata[i]);
-    for (guint i = 0; i < sim->jobs->len; i++)
-        qos_job_unref(g_array_index(sim->jobs, Job, i).job);
+    for (guint i = 0; i < sim->jobs->len; i++) {
+        Job *job = &g_array_index(sim->jobs, Job, i);
+        qos_job_unref(job->job);
+        g_ptr_array_add(sim->result->jobs, g_memdup2(&job->result, sizeof(job->result)));
+    }
 }
 
 QosSimulation *qos_simulate(const QosScenario *scenario, const QosSharing *sharing,
@@ -506,8 +554,9 @@ QosSimulation *qos_simulate(const QosScenario *scenario, const QosSharing *shari
     sim.result->jobs = g_ptr_array_new_with_free_func((GDestroyNotify)(void (*)(void))result_free);
     sim.result->capacity = g_array_new(FALSE, FALSE, sizeof(QosSimulatedCapacity));
     sim.jobs = g_array_new(FALSE, FALSE, sizeof(Job));
+    sim.tallies = g_array_new(FALSE, FALSE, sizeof(Tally));
     sim.index = g_hash_table_new(g_str_hash, g_str_equal);
-    sim.requests = g_ptr_array_new_with_free_func(g_free);
+    sim.requests = g_ptr_array_new_with_free_func(g_aligned_free);
     sim.processes = g_array_new(FALSE, FALSE, sizeof(Process));
     sim.sched = qos_sched_new(sharing->policy, scenario->slots, "sim", 600 * QOS_SECOND, 0);
     qos_heap_init(&sim.timers);
@@ -526,6 +575,7 @@ QosSimulation *qos_simulate(const QosScenario *scenario, const QosSharing *shari
     qos_heap_clear(&sim.timers);
     qos_sched_free(sim.sched);
     g_array_unref(sim.jobs);
+    g_array_unref(sim.tallies);
     g_hash_table_unref(sim.index);
     g_array_unref(sim.processes);
     g_ptr_array_unref(sim.requests);

@@ -36,13 +36,13 @@ typedef struct {
     char *name;
     const char *label; /* the name as written in the scenario: the scenario's */
     gint64 weight;
-    guint64 served;  /* requests */
-    guint64 bytes;   /* sums */
     GArray *bins;    /* of QosBin, all of the scenario */
-    QosTime largest; /* work of one request, the largest */
+    GArray *bursts;  /* of QosTime: how long each burst of each process took */
     QosTime waking;  /* from the issue of a request after a pause until the store begins with
                         it, the longest; -1 = there was none */
-    GArray *bursts;  /* of QosTime: how long each burst of each process took */
+    guint64 served;  /* requests */
+    guint64 bytes;   /* sums */
+    QosTime largest; /* work of one request, the largest */
     QosTime first;   /* issue, */
     QosTime last;    /* and reply */
 } QosSimulatedJob;
