@@ -173,13 +173,13 @@ def test_attributes_do_not_wait_for_later_reads(faulty, cluster):
         file = stack.enter_context(open(path, "rb", buffering=0))
         stack.callback(faulty.mend)
 
-        def hang(where, *still, begin=None):
-            """What is in the store goes on to where it is to hang now; the kernel may begin to read a page."""
+        def hang(where, *still, begin=None, count=1):
+            """What is in the store goes on to where it is to hang now, so many; the kernel may begin to read a page."""
             before = faulty.hangs()
             faulty.faults(*((one, "file", HANG) for one in (where, *still)))
             if begin is not None:
                 os.posix_fadvise(file.fileno(), begin * PAGE, PAGE, os.POSIX_FADV_WILLNEED)
-            wait_until(lambda: faulty.hangs() > before, what=f"the read that hangs at its {where}")
+            wait_until(lambda: faulty.hangs() == before + count, what=f"the read that hangs at its {where}")
 
         def ask(others=0):
             asked = askers.submit(os.fstat, file.fileno())  # one request
@@ -190,6 +190,7 @@ def test_attributes_do_not_wait_for_later_reads(faulty, cluster):
 
         hang("answer", begin=0)
         first = ask()
+        hang("read", "answer", begin=3)
         hang("read", "answer", begin=1)
         late = ask(others=1)
         assert not first.done()
@@ -197,11 +198,11 @@ def test_attributes_do_not_wait_for_later_reads(faulty, cluster):
         first.result(TIMEOUT)
         wait_idle(some.mounts[0].pid, some.server.pid)
         assert not late.done()
-        hang("answer")
+        hang("answer", count=2)
         hang("read", "answer", begin=2)
         faulty.fail("read", HANG, "file")
         late.result(TIMEOUT)
-        assert faulty.hangs() == 4
+        assert faulty.hangs() == 6
 
 
 def test_lost_while_stopped(cluster):
