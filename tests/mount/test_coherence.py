@@ -177,8 +177,8 @@ def test_the_kernel_serves_what_is_cached(cluster):
         for _ in range(times):
             look()
         return requests(second) - before
-    wait_until(lambda: cost(1) == 0, what="a look that costs nothing")  # what is answered is counted a little later
-    assert cost(100) == 0
+    # What is answered is counted a little later, and another test may make the kernel drop what it has.
+    wait_until(lambda: cost(100) == 0, what="looks that cost nothing")
     before = requests(second)
     (first.dir / "folder/absent").touch()
     assert (second.dir / "folder/absent").exists()
@@ -189,18 +189,25 @@ def test_a_list_brings_attributes(cluster):
     """Who lists a directory with attributes costs no request but the list's own; who does so again, neither."""
     made = cluster(mounts=1, lease=300)
     mount, = made.mounts
-    (mount.dir / "folder").mkdir()
-    for number in range(300):
-        (made.store.dir / f"folder/file{number}").touch()
-    for number in 0, 299:  # brings the credits of all
-        (mount.dir / f"folder/file{number}").stat()
+    names = (f"folder{number}" for number in itertools.count())
 
-    def cost():
+    def make():
+        name = next(names)
+        (mount.dir / name).mkdir()
+        for number in range(300):
+            (made.store.dir / name / str(number)).touch()
+        for number in 0, 299:  # brings the credits of all
+            (mount.dir / name / str(number)).stat()
+        return mount.dir / name
+
+    def cost(folder):
         before = requests(mount, "lookup", "getattr")
-        assert sum(entry.stat(follow_symlinks=False).st_size == 0 for entry in os.scandir(mount.dir / "folder")) == 300
+        assert sum(entry.stat(follow_symlinks=False).st_size == 0 for entry in os.scandir(folder)) == 300
         return requests(mount, "lookup", "getattr") - before
-    assert cost() < 20  # another's look may come between
-    wait_until(lambda: cost() < 5, what="lists without look-ups")
+    # Another's look may come between, or another test make the kernel drop names.
+    wait_until(lambda: cost(make()) < 20, what="a first list without look-ups")
+    folder = make()
+    wait_until(lambda: cost(folder) < 5, what="lists without look-ups")
 
 
 def test_a_list_that_is_taken_late(cluster, mount, new_store):
@@ -253,7 +260,7 @@ def test_a_small_cache_keeps_names(cluster):
         return requests(mount, name) - before
     cost("lookup")
     assert cost("getattr") > 100, "the cache is small"
-    assert cost("lookup") < 20
+    wait_until(lambda: cost("lookup") < 20, what="a pass without look-ups")  # another test may have made the kernel drop names
     assert mount.state()["server"]["cancels"] > 300
 
 
