@@ -100,10 +100,12 @@ static void close_connection(QosLocklink *link)
     if (link->connection != NULL)
         g_socket_shutdown(g_socket_connection_get_socket(link->connection), TRUE, TRUE, NULL);
     lock(link);
-    g_autoptr(GIOStream) stream = g_steal_pointer(&link->stream);
-    g_autoptr(GByteArray) unsent = g_steal_pointer(&link->unsent);
+    GIOStream *stream = g_steal_pointer(&link->stream);
+    GByteArray *unsent = g_steal_pointer(&link->unsent);
     link->is_open = link->is_full = FALSE;
     unlock(link);
+    g_clear_object(&stream);
+    g_clear_pointer(&unsent, g_byte_array_unref);
     g_clear_object(&link->connection);
     qos_wire_reader_clear(&link->reader);
     link->state = IDLE;
