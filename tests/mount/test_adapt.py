@@ -117,7 +117,7 @@ def test_what_is_idle_is_lent(store, mount, capped):
 
 @pytest.mark.parametrize("rule, processes, least, most", [
     ("weight=9 rate=15", 2, 0.01, 0.2),  # a ceiling, whatever the weight
-    ("weight=1 min=800", 16, 0.65, 0.95),  # a reservation, likewise
+    ("weight=1 min=800", 16, 0.58, 0.95),  # a reservation, likewise: a half without
 ])
 def test_rules_stand(store, mount, capped, rule, processes, least, most):
     qos = mount(capped(store), FAIR)
