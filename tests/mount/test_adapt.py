@@ -118,7 +118,7 @@ def test_what_is_idle_is_lent(store, mount, capped):
 def test_a_reservation_comes_before_shares(store, mount, capped):
     qos = mount(capped(store, 150), FAIR)
     qos.rule("start reserved jobid={reserved} min=800")
-    with readers(qos, reserved=48, free=48):
+    with readers(qos, reserved=24, free=24):
         reserved, _ = contended_parts(qos, "reserved", "free", count=150)
     assert reserved > 0.7  # nine tenths; a half without
 
