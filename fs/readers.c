@@ -89,7 +89,6 @@ void qos_readers_free(QosReaders *readers)
     if (readers == NULL)
         return;
     for (guint i = 1; i <= readers->made; i++) {
-        g_aligned_free(readers->all[i].memory);
         if (readers->all[i].number != 0)
             close(readers->all[i].fd);
     }
@@ -278,9 +277,10 @@ static gboolean serve(Reader *reader, struct fuse_in_header *header, gsize size)
     return FALSE;
 }
 
-/* The thread ends, but not the session. */
-static void leave(Reader *reader)
+/* The thread ends: by itself, or cancelled. */
+static void leave(void *data)
 {
+    Reader *reader = data;
     QosReaders *readers = reader->readers;
 
     g_aligned_free(g_steal_pointer(&reader->memory));
@@ -297,17 +297,15 @@ static void *read_requests(void *data)
 {
     Reader *reader = data;
     const gsize size = PAGE + QOS_MAX_WRITE;
-    gboolean is_counted = TRUE;
 
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
     pthread_setname_np(pthread_self(), "reader");
     reader->memory = g_aligned_alloc(1, PAGE + size, PAGE);
-    while (is_counted || begin_reading(reader->readers)) {
-        is_counted = FALSE;
-        if (!serve(reader, (struct fuse_in_header *)(reader->memory + PAGE - WRITE_HEAD), size))
-            break;
-    }
-    leave(reader);
+    struct fuse_in_header *header = (struct fuse_in_header *)(reader->memory + PAGE - WRITE_HEAD);
+    pthread_cleanup_push(leave, reader);
+    while (serve(reader, header, size) && begin_reading(reader->readers))
+        ;
+    pthread_cleanup_pop(TRUE);
     return NULL;
 }
 
