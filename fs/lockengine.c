@@ -4,43 +4,13 @@
  * An entry of the cache lies in the owner's bytes for its resource: no table of its own, and no
  * allocation. It is in the cache while something of the resource is had and nothing is held.
  */
-#include "fs/lockengine.h"
+#include "fs/lockengine_private.h"
 
 #include "base/error.h"
-#include "fs/lockdrops.h"
-#include "fs/lockoutbox.h"
-#include "fs/lockpatience.h"
-#include "fs/lockwaits.h"
 
-/* What a server counts for a credit, with its resource and one span. */
-#define CREDIT_BYTES    240
 #define SERVERS_SHIFT   8
 #define SHRINK_EVERY    QOS_SECOND
 #define EVICT_WHEN_FULL 32 /* credits, each time that the server has no room for another */
-
-struct QosLockengine {
-    QosOwnerId id;
-    guint32 incarnation;
-    guint servers;   /* met before this one */
-    QosOwner *owner; /* NULL: no server was met */
-    QosWireWelcome server;
-    QosLockcache cache;
-    QosLockpatience patience;
-    guint64 forgotten; /* resources so far: what was found before may be one of them */
-    QosTime shrink_at;
-    QosLockdrops drops;
-    GQueue events; /* of QosLockevent */
-    QosLockoutbox outbox;
-    QosLockwaits waits;
-    gboolean is_up;
-    QosLockclientStatus counts; /* credits, hits, misses, refusals, evictions */
-};
-
-/* The resource that an entry is of. */
-static const QosResource *resource_of(const QosLockcacheEntry *entry)
-{
-    return qos_extra_resource(entry);
-}
 
 static const QosResourceType *type_of(const QosResource *resource)
 {
@@ -61,13 +31,12 @@ static void forget_entry(gpointer extra, gpointer arg)
     engine->counts.credits--;
 }
 
-/* Something of the resource is had, and is held or not: it is in the cache or out of it. */
-static void settle(QosLockengine *engine, gpointer extra, QosTime now)
+void qos_lockengine_settle(QosLockengine *engine, gpointer extra, QosTime now)
 {
     QosLockcacheEntry *entry = extra;
 
     if (entry->bytes == 0) {
-        qos_lockcache_entry_init(entry, CREDIT_BYTES);
+        qos_lockcache_entry_init(entry, QOS_LOCKENGINE_CREDIT_BYTES);
         engine->counts.credits++;
     }
     if (qos_extra_is_held(entry)) {
@@ -80,69 +49,13 @@ static void settle(QosLockengine *engine, gpointer extra, QosTime now)
 
 /* --- events --- */
 
-static QosLockevent *add_event(QosLockengine *engine, QosLockeventKind kind)
+QosLockevent *qos_lockengine_add_event(QosLockengine *engine, QosLockeventKind kind)
 {
     QosLockevent *event = g_new0(QosLockevent, 1);
 
     event->kind = kind;
     g_queue_push_tail(&engine->events, event);
     return event;
-}
-
-/* Tells to forget what stands against `credit`, now or after the drop under way. */
-static void begin_drop(QosLockengine *engine, const QosResource *resource, const QosCredit *credit,
-                       gboolean is_shrink)
-{
-    QosCredit told;
-
-    if (!qos_lockdrops_begin(&engine->drops, engine->owner, resource, credit, is_shrink, &told))
-        return;
-    QosLockevent *event = add_event(engine, QOS_LOCKEVENT_DROP);
-    event->resource = *resource;
-    event->credit = told;
-}
-
-/* All of `owned`, as one would want it who is to change it. */
-static QosCredit all_of(const QosResource *resource, const QosCredit *owned)
-{
-    const QosResourceType *type = type_of(resource);
-    QosCredit all = {0};
-
-    switch (type->shape) {
-    case QOS_SHAPE_MODES:
-        all.reads = all.writes = owned->reads;
-        break;
-    case QOS_SHAPE_SPANS:
-        for (guint i = 0; i < owned->count; i++) {
-            QosCredit span = qos_credit_span(owned->spans[i].first, owned->spans[i].last, TRUE);
-            type->join(&all, &span);
-            qos_credit_clear(type, &span);
-        }
-        break;
-    case QOS_SHAPE_AMOUNT:
-        all.amount = owned->amount;
-        break;
-    }
-    return all;
-}
-
-typedef guint (*ChooseFunc)(QosLockcache *cache, QosTime now, QosLockcacheEntry **batch, guint max);
-
-/* Begins to give back what `choose` takes out of the cache, `max` at most; returns how many. */
-static guint drop_chosen(QosLockengine *engine, ChooseFunc choose, guint max, QosTime now)
-{
-    QosLockcacheEntry *batch[QOS_CREDIT_BATCH];
-    guint count = choose(&engine->cache, now, batch, MIN(max, G_N_ELEMENTS(batch)));
-
-    for (guint i = 0; i < count; i++) {
-        const QosResource *resource = resource_of(batch[i]);
-        QosCredit owned = qos_credit_owned(engine->owner, resource);
-        QosCredit all = all_of(resource, &owned);
-        begin_drop(engine, resource, &all, TRUE);
-        qos_credit_clear(type_of(resource), &owned);
-        qos_credit_clear(type_of(resource), &all);
-    }
-    return count;
 }
 
 /* --- what the owner hands out --- */
@@ -152,14 +65,14 @@ static void begin_use(QosLockengine *engine, const QosHold *hold, QosTime now)
 {
     QosLockcacheEntry *extra = qos_hold_extra(hold);
 
-    settle(engine, extra, now);
+    qos_lockengine_settle(engine, extra, now);
     extra->spared = 0;
     qos_lockdrops_note_use(&engine->drops, qos_extra_resource(extra), &hold->credit);
 }
 
 static void end_waiting(QosLockengine *engine, const QosOutput *output, QosTime now)
 {
-    QosLockevent *event = add_event(engine, QOS_LOCKEVENT_DONE);
+    QosLockevent *event = qos_lockengine_add_event(engine, QOS_LOCKEVENT_DONE);
 
     event->use = (QosLockUse *)output->hold;
     event->verdict = output->verdict;
@@ -169,7 +82,7 @@ static void end_waiting(QosLockengine *engine, const QosOutput *output, QosTime 
     else
         engine->counts.refusals++;
     if (output->verdict == QOS_CREDIT_RETRY)
-        drop_chosen(engine, qos_lockcache_evict, EVICT_WHEN_FULL, now);
+        qos_lockengine_drop(engine, qos_lockcache_evict, EVICT_WHEN_FULL, now);
 }
 
 /* Those that were postponed and are due ask again. */
@@ -178,7 +91,7 @@ static void end_postponed(QosLockengine *engine, QosTime now)
     QosLockUse *use;
 
     while ((use = qos_lockpatience_take(&engine->patience, now)) != NULL) {
-        QosLockevent *event = add_event(engine, QOS_LOCKEVENT_DONE);
+        QosLockevent *event = qos_lockengine_add_event(engine, QOS_LOCKEVENT_DONE);
 
         event->use = use;
         event->verdict = QOS_CREDIT_RETRY;
@@ -187,7 +100,7 @@ static void end_postponed(QosLockengine *engine, QosTime now)
 
 static void tell_lost(QosLockengine *engine, const QosOutput *output)
 {
-    QosLockevent *event = add_event(engine, QOS_LOCKEVENT_LOST);
+    QosLockevent *event = qos_lockengine_add_event(engine, QOS_LOCKEVENT_LOST);
 
     event->resource = output->resource;
     event->credit = qos_credit_copy(type_of(&output->resource), &output->credit);
@@ -205,8 +118,7 @@ static gboolean stands_against(const QosLockengine *engine, const QosOutput *out
     return stands;
 }
 
-/* Takes all that the owner hands out, and sees whether there still is a lender. */
-static void take_outputs(QosLockengine *engine, QosTime now)
+void qos_lockengine_take_outputs(QosLockengine *engine, QosTime now)
 {
     QosOutput output;
     gboolean has_lost = FALSE;
@@ -224,7 +136,7 @@ static void take_outputs(QosLockengine *engine, QosTime now)
             break;
         case QOS_OUTPUT_CONFLICT:
             if (stands_against(engine, &output))
-                begin_drop(engine, &output.resource, &output.credit, FALSE);
+                qos_lockengine_begin_drop(engine, &output.resource, &output.credit, FALSE);
             break;
         case QOS_OUTPUT_LOST:
             tell_lost(engine, &output);
@@ -238,7 +150,7 @@ static void take_outputs(QosLockengine *engine, QosTime now)
     engine->counts.evictions += has_lost;
     if (is_up != engine->is_up) {
         engine->is_up = is_up;
-        add_event(engine, QOS_LOCKEVENT_CHANGED)->is_up = is_up;
+        qos_lockengine_add_event(engine, QOS_LOCKEVENT_CHANGED)->is_up = is_up;
         if (is_up)
             qos_lockpatience_wake(&engine->patience, now);
     }
@@ -295,7 +207,7 @@ static gboolean leave_server(QosLockengine *engine, QosTime now, GError **error)
         return FALSE;
     }
     qos_owner_tick(engine->owner, now); /* loses what is left */
-    take_outputs(engine, now);
+    qos_lockengine_take_outputs(engine, now);
     qos_owner_free(engine->owner);
     engine->owner = NULL;
     engine->servers++;
@@ -328,7 +240,7 @@ gboolean qos_lockengine_connected(QosLockengine *engine, const QosWireWelcome *w
         qos_owner_reconnected(engine->owner, now);
         qos_owner_tick(engine->owner, now);
     }
-    take_outputs(engine, now);
+    qos_lockengine_take_outputs(engine, now);
     return TRUE;
 }
 
@@ -343,13 +255,13 @@ static void take_message(QosLockengine *engine, const QosCreditMessage *message,
         qos_lockcache_heed(&engine->cache, message->stamp);
     qos_lockoutbox_note_heard(&engine->outbox, message);
     qos_owner_receive(engine->owner, engine->server.id, message, now);
-    take_outputs(engine, now);
+    qos_lockengine_take_outputs(engine, now);
     if (message->type != QOS_MESSAGE_GRANT)
         return;
     /* Who asked for it may have gone meanwhile. */
     gpointer extra = qos_owner_extra(engine->owner, &message->resource);
     if (extra != NULL)
-        settle(engine, extra, now);
+        qos_lockengine_settle(engine, extra, now);
 }
 
 gboolean qos_lockengine_receive(QosLockengine *engine, const guint8 *payload, gsize length,
@@ -373,11 +285,11 @@ void qos_lockengine_tick(QosLockengine *engine, QosTime now)
         return;
     qos_owner_tick(engine->owner, now);
     if (now >= engine->shrink_at) {
-        guint dropped = drop_chosen(engine, qos_lockcache_shrink, QOS_CREDIT_BATCH, now);
+        guint dropped = qos_lockengine_drop(engine, qos_lockcache_shrink, QOS_CREDIT_BATCH, now);
         gboolean is_idle = dropped == 0 && engine->cache.bytes == 0;
         engine->shrink_at = is_idle ? QOS_NEVER : now + SHRINK_EVERY;
     }
-    take_outputs(engine, now);
+    qos_lockengine_take_outputs(engine, now);
 }
 
 QosTime qos_lockengine_next(const QosLockengine *engine)
@@ -447,11 +359,11 @@ static QosCreditVerdict began(QosLockengine *engine, QosCreditVerdict verdict,
         begin_use(engine, &use->hold, now);
     } else if (verdict == QOS_CREDIT_WAITING) {
         engine->counts.misses++;
-        drop_chosen(engine, qos_lockcache_shrink, QOS_CREDIT_BATCH, now);
+        qos_lockengine_drop(engine, qos_lockcache_shrink, QOS_CREDIT_BATCH, now);
     } else {
         engine->counts.refusals++;
     }
-    take_outputs(engine, now);
+    qos_lockengine_take_outputs(engine, now);
     return verdict;
 }
 
@@ -500,8 +412,8 @@ void qos_lockengine_put(QosLockengine *engine, QosLockUse *use, QosTime now)
     if (engine->forgotten != forgotten)
         extra = qos_owner_extra(engine->owner, &resource);
     if (extra != NULL)
-        settle(engine, extra, now);
-    take_outputs(engine, now);
+        qos_lockengine_settle(engine, extra, now);
+    qos_lockengine_take_outputs(engine, now);
 }
 
 static gboolean is_told_of(gconstpointer event, gconstpointer use)
@@ -519,7 +431,7 @@ gboolean qos_lockengine_withdraw(QosLockengine *engine, QosLockUse *use, QosTime
         return TRUE;
     if (use->hold.request != NULL) {
         qos_credit_withdraw(engine->owner, now, &use->hold);
-        take_outputs(engine, now);
+        qos_lockengine_take_outputs(engine, now);
         return TRUE;
     }
     link = g_queue_find_custom(&engine->events, use, is_told_of);
@@ -533,48 +445,6 @@ gboolean qos_lockengine_withdraw(QosLockengine *engine, QosLockUse *use, QosTime
     if (is_granted)
         qos_lockengine_put(engine, use, now);
     return TRUE;
-}
-
-void qos_lockengine_release(QosLockengine *engine, const QosResource *resource,
-                            const QosCredit *credit, QosTime now)
-{
-    const QosResourceType *type = type_of(resource);
-    QosCredit again;
-
-    if (engine->owner == NULL ||
-        !qos_lockdrops_release(&engine->drops, engine->owner, resource, credit, now, &again))
-        return;
-    if (!qos_credit_is_empty(type, &again))
-        begin_drop(engine, resource, &again, FALSE);
-    qos_credit_clear(type, &again);
-    gpointer extra = qos_owner_extra(engine->owner, resource);
-    if (extra != NULL && ((QosLockcacheEntry *)extra)->bytes != 0)
-        settle(engine, extra, now);
-    take_outputs(engine, now);
-}
-
-gboolean qos_lockengine_spare(QosLockengine *engine, const QosResource *resource, guint times,
-                              QosTime now)
-{
-    if (engine->owner == NULL ||
-        !qos_lockdrops_spare(&engine->drops, engine->owner, resource, times))
-        return FALSE;
-    settle(engine, qos_owner_extra(engine->owner, resource), now);
-    return TRUE;
-}
-
-void qos_lockengine_shrink(QosLockengine *engine, double part, QosTime now)
-{
-    gint64 aim = engine->cache.bytes - (gint64)(part * (double)engine->cache.bytes);
-
-    if (engine->owner == NULL)
-        return;
-    while (engine->cache.bytes > aim) {
-        guint max = (guint)MIN((engine->cache.bytes - aim) / CREDIT_BYTES + 1, QOS_CREDIT_BATCH);
-        if (drop_chosen(engine, qos_lockcache_evict, max, now) == 0)
-            break;
-    }
-    take_outputs(engine, now);
 }
 
 void qos_lockengine_set_wait(QosLockengine *engine, const QosWireWait *wait)
@@ -592,7 +462,7 @@ void qos_lockengine_leave(QosLockengine *engine, QosTime now)
     if (engine->owner == NULL)
         return;
     qos_owner_leave(engine->owner, now);
-    take_outputs(engine, now);
+    qos_lockengine_take_outputs(engine, now);
 }
 
 QosTime qos_lockengine_until(const QosLockengine *engine)

@@ -1,0 +1,109 @@
+/*
+ * The drops of a mount's engine (fs/lockengine.h): what it is told to forget, because another wants
+ * it or the cache is to shrink, and what becomes of it.
+ */
+#include "fs/lockengine_private.h"
+
+static const QosResourceType *type_of(const QosResource *resource)
+{
+    return qos_resource_type(resource->type);
+}
+
+/* --- what is to go --- */
+
+void qos_lockengine_begin_drop(QosLockengine *engine, const QosResource *resource,
+                               const QosCredit *credit, gboolean is_shrink)
+{
+    QosCredit told;
+
+    if (!qos_lockdrops_begin(&engine->drops, engine->owner, resource, credit, is_shrink, &told))
+        return;
+    QosLockevent *event = qos_lockengine_add_event(engine, QOS_LOCKEVENT_DROP);
+    event->resource = *resource;
+    event->credit = told;
+}
+
+/* All of `owned`, as one would want it who is to change it. */
+static QosCredit all_of(const QosResource *resource, const QosCredit *owned)
+{
+    const QosResourceType *type = type_of(resource);
+    QosCredit all = {0};
+
+    switch (type->shape) {
+    case QOS_SHAPE_MODES:
+        all.reads = all.writes = owned->reads;
+        break;
+    case QOS_SHAPE_SPANS:
+        for (guint i = 0; i < owned->count; i++) {
+            QosCredit span = qos_credit_span(owned->spans[i].first, owned->spans[i].last, TRUE);
+            type->join(&all, &span);
+            qos_credit_clear(type, &span);
+        }
+        break;
+    case QOS_SHAPE_AMOUNT:
+        all.amount = owned->amount;
+        break;
+    }
+    return all;
+}
+
+guint qos_lockengine_drop(QosLockengine *engine, QosLockengineChoose choose, guint max, QosTime now)
+{
+    QosLockcacheEntry *batch[QOS_CREDIT_BATCH];
+    guint count = choose(&engine->cache, now, batch, MIN(max, G_N_ELEMENTS(batch)));
+
+    for (guint i = 0; i < count; i++) {
+        const QosResource *resource = qos_extra_resource(batch[i]);
+        QosCredit owned = qos_credit_owned(engine->owner, resource);
+        QosCredit all = all_of(resource, &owned);
+        qos_lockengine_begin_drop(engine, resource, &all, TRUE);
+        qos_credit_clear(type_of(resource), &owned);
+        qos_credit_clear(type_of(resource), &all);
+    }
+    return count;
+}
+
+/* --- what becomes of it --- */
+
+void qos_lockengine_release(QosLockengine *engine, const QosResource *resource,
+                            const QosCredit *credit, QosTime now)
+{
+    const QosResourceType *type = type_of(resource);
+    QosCredit again;
+
+    if (engine->owner == NULL ||
+        !qos_lockdrops_release(&engine->drops, engine->owner, resource, credit, now, &again))
+        return;
+    if (!qos_credit_is_empty(type, &again))
+        qos_lockengine_begin_drop(engine, resource, &again, FALSE);
+    qos_credit_clear(type, &again);
+    gpointer extra = qos_owner_extra(engine->owner, resource);
+    if (extra != NULL && ((QosLockcacheEntry *)extra)->bytes != 0)
+        qos_lockengine_settle(engine, extra, now);
+    qos_lockengine_take_outputs(engine, now);
+}
+
+gboolean qos_lockengine_spare(QosLockengine *engine, const QosResource *resource, guint times,
+                              QosTime now)
+{
+    if (engine->owner == NULL ||
+        !qos_lockdrops_spare(&engine->drops, engine->owner, resource, times))
+        return FALSE;
+    qos_lockengine_settle(engine, qos_owner_extra(engine->owner, resource), now);
+    return TRUE;
+}
+
+void qos_lockengine_shrink(QosLockengine *engine, double part, QosTime now)
+{
+    gint64 aim = engine->cache.bytes - (gint64)(part * (double)engine->cache.bytes);
+
+    if (engine->owner == NULL)
+        return;
+    while (engine->cache.bytes > aim) {
+        guint max = (guint)MIN((engine->cache.bytes - aim) / QOS_LOCKENGINE_CREDIT_BYTES + 1,
+                               QOS_CREDIT_BATCH);
+        if (qos_lockengine_drop(engine, qos_lockcache_evict, max, now) == 0)
+            break;
+    }
+    qos_lockengine_take_outputs(engine, now);
+}

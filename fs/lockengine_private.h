@@ -1,0 +1,51 @@
+/*
+ * What the units lockengine*.c share.
+ */
+#pragma once
+
+#include "fs/lockdrops.h"
+#include "fs/lockengine.h"
+#include "fs/lockoutbox.h"
+#include "fs/lockpatience.h"
+#include "fs/lockwaits.h"
+
+/* What a server counts for a credit, with its resource and one span. */
+#define QOS_LOCKENGINE_CREDIT_BYTES 240
+
+struct QosLockengine {
+    QosOwnerId id;
+    guint32 incarnation;
+    guint servers;   /* met before this one */
+    QosOwner *owner; /* NULL: no server was met */
+    QosWireWelcome server;
+    QosLockcache cache;
+    QosLockpatience patience;
+    guint64 forgotten; /* resources so far: what was found before may be one of them */
+    QosTime shrink_at;
+    QosLockdrops drops;
+    GQueue events; /* of QosLockevent */
+    QosLockoutbox outbox;
+    QosLockwaits waits;
+    gboolean is_up;
+    QosLockclientStatus counts; /* credits, hits, misses, refusals, evictions */
+};
+
+/* Something of the resource that `extra` is of is had, and is held or not: it is in the cache or
+ * out of it. */
+void qos_lockengine_settle(QosLockengine *engine, gpointer extra, QosTime now);
+/* The engine's, zeroed but for its kind. */
+QosLockevent *qos_lockengine_add_event(QosLockengine *engine, QosLockeventKind kind);
+/* Takes all that the owner hands out, and sees whether there still is a lender. */
+void qos_lockengine_take_outputs(QosLockengine *engine, QosTime now);
+
+/* Tells to forget what stands against `credit`, now or after the drop under way. */
+void qos_lockengine_begin_drop(QosLockengine *engine, const QosResource *resource,
+                               const QosCredit *credit, gboolean is_shrink);
+
+/* Of fs/lockcache.h. */
+typedef guint (*QosLockengineChoose)(QosLockcache *cache, QosTime now, QosLockcacheEntry **batch,
+                                     guint max);
+
+/* Begins to give back what `choose` takes out of the cache, `max` at most; returns how many. */
+guint qos_lockengine_drop(QosLockengine *engine, QosLockengineChoose choose, guint max,
+                          QosTime now);
