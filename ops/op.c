@@ -197,6 +197,7 @@ static gboolean serve(QosOp *op)
 {
     if (!qos_coherence_enter(op))
         return FALSE;
+    leave_watch(op); /* it was about to wait, and its credit came at that moment */
     if (!op->has_run)
         run(op);
     if (!qos_coherence_settle(op))

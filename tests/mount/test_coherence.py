@@ -160,6 +160,27 @@ def test_appends_of_two_mounts(cluster):
         assert sorted(text) == sorted([b"", *[b"1" * 15] * lines, *[b"2" * 15] * lines])
 
 
+def test_direct_writes_of_two_mounts(cluster):
+    """Of several that ask for the same credit, some find it there before they have begun to wait."""
+    both = cluster().mounts
+    (both[0].dir / "file").write_bytes(bytes(65536))
+
+    def write(mount, place):
+        page = mmap.mmap(-1, 4096)
+        page.write(bytes([place]) * 4096)
+        file = os.open(mount.dir / "file", os.O_WRONLY | os.O_DIRECT)
+        for _ in range(3000):
+            assert os.pwrite(file, page, place * 4096) == 4096
+        os.close(file)
+    writers = [threading.Thread(target=write, args=(mount, 2 * number + which))
+               for which, mount in enumerate(both) for number in range(8)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert (both[0].dir / "file").read_bytes() == b"".join(bytes([place]) * 4096 for place in range(16))
+
+
 def test_the_kernel_serves_what_is_cached(cluster):
     """Attributes, names, absent names and data, without a request, as long as nobody changes them."""
     made = cluster(lease=300)
