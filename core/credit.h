@@ -256,7 +256,8 @@ QosToken qos_owner_token(const QosOwner *owner);
 QosCreditVerdict qos_credit_get(QosOwner *owner, QosTime now, const QosResource *resource,
                                 const QosCredit *want, guint flags, QosHold *hold);
 /* Of locks: holds `want` instead of what it holds, which it gives up only when it has got it. Of
- * two that each wait for the other to give up, the later is denied, and keeps what it holds. */
+ * those that wait for each other in a circle, the one that closes it is denied, and keeps what it
+ * holds. */
 QosCreditVerdict qos_credit_convert(QosOwner *owner, QosTime now, const QosCredit *want,
                                     guint flags, QosHold *hold);
 /* Releases what is held, which stays cached; or takes back a request that waits. What is neither,

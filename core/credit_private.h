@@ -66,10 +66,11 @@ typedef struct QosCreditRequest {
     guint64 id; /* the peer's */
     QosCredit want;
     guint flags;
-    guint64 asked;    /* its number above; 0: not asked for */
-    guint64 since;    /* callbacks of larger numbers were sent after it came */
-    GList book_link;  /* of QosBusy.requests */
-    GList owner_link; /* of the peer's requests, or the owner's local ones */
+    gboolean is_followed; /* by a look for a circle, while it lasts */
+    guint64 asked;        /* its number above; 0: not asked for */
+    guint64 since;        /* callbacks of larger numbers were sent after it came */
+    GList book_link;      /* of QosBusy.requests */
+    GList owner_link;     /* of the peer's requests, or the owner's local ones */
 } QosCreditRequest;
 
 /* What only books have where something is going on. */

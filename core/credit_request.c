@@ -18,6 +18,10 @@
  */
 #include "core/credit_private.h"
 
+/* A look for a circle of upgrades compares so many pairs at most, lest a borrower that sends
+ * thousands of them stops all others: a circle farther away ends when one of its users gives up. */
+#define CIRCLE_STEPS_MAX 16384
+
 /* Asking above */
 
 static void ask(QosOwner *owner, QosCreditRequest *request, const QosCredit *room, QosTime now)
@@ -68,23 +72,52 @@ static const QosCredit *had_by(const QosCreditRequest *request)
     return sublet != NULL ? &sublet->credit : NULL;
 }
 
-/* Of two that have what the other waits for, and neither gives up, one has to. */
-static gboolean is_deadlocked(const QosCreditRequest *request)
+/* An upgrade waits for another one: it wants what the other has, and will keep until it has got
+ * what it wants itself. */
+static gboolean waits_for(const QosCreditRequest *request, const QosCreditRequest *other)
 {
-    const QosResourceType *type = qos_book_type(request->book);
+    const QosCredit *theirs = had_by(other);
 
-    const QosCredit *mine = had_by(request);
+    return other->peer != request->peer && theirs != NULL &&
+           qos_book_type(request->book)->conflicts(&request->want, theirs);
+}
 
-    if (!(request->flags & QOS_CREDIT_UPGRADE) || request->book->busy == NULL || mine == NULL)
-        return FALSE;
-    for (GList *link = request->book->busy->requests.head; link != NULL; link = link->next) {
-        const QosCreditRequest *other = link->data;
-        const QosCredit *theirs = had_by(other);
-        if (other->flags & QOS_CREDIT_UPGRADE && other->peer != request->peer && theirs != NULL &&
-            type->conflicts(&other->want, mine) && type->conflicts(&request->want, theirs))
+/* Adds whom `last` waits for. TRUE: one of them waits for the first, which closes the circle. */
+static gboolean follow(GPtrArray *circle, const QosCreditRequest *last, guint *steps)
+{
+    const GQueue *requests = &last->book->busy->requests;
+
+    for (GList *link = requests->head; link != NULL; link = link->next) {
+        QosCreditRequest *other = link->data;
+        if (!(other->flags & QOS_CREDIT_UPGRADE) || ++*steps > CIRCLE_STEPS_MAX)
+            return FALSE; /* upgrades are in front */
+        if (other->is_followed || !waits_for(last, other))
+            continue;
+        other->is_followed = TRUE;
+        g_ptr_array_add(circle, other);
+        if (waits_for(other, circle->pdata[0]))
             return TRUE;
     }
     return FALSE;
+}
+
+/* Of upgrades that wait for each other in a circle none gives up what it has: the one that closes
+ * it has to. They are followed from this one on, the nearest first, each of them once. */
+static gboolean is_deadlocked(QosCreditRequest *request)
+{
+    gboolean is_closed = FALSE;
+    guint steps = 0;
+
+    if (!(request->flags & QOS_CREDIT_UPGRADE) || request->book->busy == NULL)
+        return FALSE;
+    g_autoptr(GPtrArray) circle = g_ptr_array_new();
+    g_ptr_array_add(circle, request);
+    request->is_followed = TRUE;
+    for (guint i = 0; i < circle->len && !is_closed; i++)
+        is_closed = follow(circle, circle->pdata[i], &steps);
+    for (guint i = 0; i < circle->len; i++)
+        ((QosCreditRequest *)circle->pdata[i])->is_followed = FALSE;
+    return is_closed;
 }
 
 /* Whether the resource goes to and fro so fast that doing without is better. */

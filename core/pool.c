@@ -123,6 +123,12 @@ void qos_pool_configure(QosPool *pool, const QosPoolConfig *config)
     pool->sequence++;
 }
 
+void qos_pool_resume(QosPool *pool, gint64 rate)
+{
+    set_rate(pool, (double)rate);
+    pool->sequence++;
+}
+
 /* --- counting --- */
 
 static QosTime step_end(const QosPool *pool)

@@ -81,6 +81,9 @@ gboolean qos_pool_config_check(const QosPoolConfig *config, GError **error);
 void qos_pool_init(QosPool *pool, const QosPoolConfig *config, guint64 sequence, QosTime now);
 /* Another configuration from now on; what is granted stays granted. */
 void qos_pool_configure(QosPool *pool, const QosPoolConfig *config);
+/* SLR goes on from `rate`, the newest that clients have heard from the server before this one, lest
+ * they give back what that one let them keep. */
+void qos_pool_resume(QosPool *pool, gint64 rate);
 
 void qos_pool_join(QosPool *pool, QosPoolClient *client);
 /* The client has gone, and with it all that it had. */

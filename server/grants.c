@@ -113,15 +113,13 @@ static void resized(QosOwnerId borrower, const QosResource *resource G_GNUC_UNUS
         qos_pool_cancel(&grants->pool, &client->pool, -bytes);
 }
 
-/* In the grace: SLR goes on from the newest signal of the server before that a mount has heard,
- * lest the mounts give back what that one let them keep. */
+/* In the grace, from the newest signal of the server before that any mount has heard. */
 static void resume_pool(QosGrants *grants, const QosPoolSignal *heard)
 {
     if (!qos_owner_in_grace(grants->owner) || heard->sequence <= grants->resumed)
         return;
     grants->resumed = heard->sequence;
-    grants->pool.rate = (double)heard->rate;
-    qos_pool_configure(&grants->pool, &grants->settings.pool); /* which bounds it */
+    qos_pool_resume(&grants->pool, heard->rate);
 }
 
 static void step_pool(QosGrants *grants, QosTime now)

@@ -373,6 +373,40 @@ static void test_crossed_upgrades(void)
     cluster_clear(&c);
 }
 
+/* Each of four wants the byte that the next one has, and the last one that of the first. */
+static void test_circle_of_upgrades(void)
+{
+    enum { MOUNTS = 4 };
+    const QosResourceType *type = qos_resource_type(QOS_RESOURCE_EXTENT);
+    Cluster c;
+    Use uses[MOUNTS];
+    QosCredit bytes[MOUNTS];
+    QosResource file;
+    mounts_init(&c, MOUNTS);
+    qos_resource_init(&file, QOS_RESOURCE_EXTENT, "f", 1);
+    for (guint i = 0; i < MOUNTS; i++) {
+        bytes[i] = qos_credit_span(i, i, TRUE);
+        get_of(&c, 4 + i, file, bytes[i], 0, &uses[i]);
+    }
+    run(&c, 10 * QOS_MILLISECOND);
+    for (guint i = 0; i < MOUNTS; i++) {
+        g_assert_cmpint(uses[i].verdict, ==, QOS_CREDIT_GRANTED);
+        convert(&c, 4 + i, bytes[(i + 1) % MOUNTS], 0, &uses[i]);
+        run(&c, 10 * QOS_MILLISECOND);
+    }
+    for (guint i = 0; i < MOUNTS - 1; i++)
+        g_assert_cmpint(uses[i].verdict, ==, QOS_CREDIT_WAITING);
+    g_assert_cmpint(uses[MOUNTS - 1].verdict, ==, QOS_CREDIT_DENIED);
+    for (guint i = MOUNTS; i-- > 1;) { /* as each gives up, the one before it goes on */
+        put(&c, 4 + i, &uses[i]);
+        run(&c, 10 * QOS_MILLISECOND);
+        g_assert_cmpint(uses[i - 1].verdict, ==, QOS_CREDIT_GRANTED);
+    }
+    for (guint i = 0; i < MOUNTS; i++)
+        qos_credit_clear(type, &bytes[i]);
+    cluster_clear(&c);
+}
+
 /* `count` single bytes from `first`, each `step` behind the other. */
 static QosCredit comb(guint64 first, guint count, guint64 step)
 {
@@ -1018,6 +1052,7 @@ int main(int argc, char **argv)
     g_test_add_func("/credit/upgrade", test_upgrade);
     g_test_add_func("/credit/two-upgrades", test_two_upgrades);
     g_test_add_func("/credit/crossed-upgrades", test_crossed_upgrades);
+    g_test_add_func("/credit/circle-of-upgrades", test_circle_of_upgrades);
     g_test_add_func("/credit/upgrade-before-wait", test_upgrade_before_wait);
     g_test_add_func("/credit/pieces", test_pieces);
     g_test_add_func("/credit/pieces-called-back", test_pieces_called_back);

@@ -206,6 +206,20 @@ static void test_sequence(void)
     g_assert_cmpuint(qos_pool_signal(&f.pool).sequence, ==, 1000);
 }
 
+static void test_resume(void)
+{
+    Fixture f;
+    start(&f, &usual);
+    guint64 first = qos_pool_signal(&f.pool).sequence;
+    qos_pool_resume(&f.pool, 5 * L);
+    g_assert_cmpint(qos_pool_signal(&f.pool).rate, ==, 5 * L);
+    g_assert_cmpuint(qos_pool_signal(&f.pool).sequence, ==, first + 1);
+    qos_pool_resume(&f.pool, -1); /* it may be anything: a mount says it */
+    g_assert_cmpint(qos_pool_signal(&f.pool).rate, ==, L);
+    qos_pool_resume(&f.pool, G_MAXINT64);
+    g_assert_cmpint(qos_pool_signal(&f.pool).rate, ==, L * G_GINT64_CONSTANT(36000000));
+}
+
 /* --- the law --- */
 
 static void test_factor(void)
@@ -550,6 +564,7 @@ int main(int argc, char **argv)
     g_test_add_func("/pool/cap", test_cap);
     g_test_add_func("/pool/floor", test_floor);
     g_test_add_func("/pool/sequence", test_sequence);
+    g_test_add_func("/pool/resume", test_resume);
     g_test_add_func("/pool/factor", test_factor);
     g_test_add_func("/pool/refused-counts", test_refused_counts);
     g_test_add_func("/pool/no-dead-band", test_no_dead_band);
