@@ -198,7 +198,7 @@ static void start(Cluster *c, QosOwnerId id)
 }
 
 /* Without a word. */
-static void crash(Cluster *c, QosOwnerId id)
+G_GNUC_UNUSED static void crash(Cluster *c, QosOwnerId id)
 {
     g_clear_pointer(&c->nodes[id].owner, qos_owner_free);
     c->nodes[id].config.incarnation++;
@@ -287,4 +287,18 @@ G_GNUC_UNUSED static QosCreditVerdict got(Cluster *c, QosOwnerId id, QosCredit w
     get(c, id, want, flags, use);
     run(c, 100 * QOS_MILLISECOND);
     return use->verdict;
+}
+
+/* A root and `count` mounts, from 4 on. */
+G_GNUC_UNUSED static void mounts_init(Cluster *c, guint count)
+{
+    cluster_init(c);
+    start(c, 1);
+    for (QosOwnerId id = 4; id < 4 + count; id++) {
+        node_config(c, id, 1);
+        start(c, id);
+    }
+    run(c, 10 * QOS_MILLISECOND);
+    for (QosOwnerId id = 4; id < 4 + count; id++)
+        g_assert_true(is_alive(c, id));
 }
