@@ -350,20 +350,27 @@ static gboolean take_frame(QosConnection *connection)
     return verdict == QOS_WIRE_FRAME;
 }
 
-/* One turn's part of what has been read. TRUE: there may be more. */
+static gboolean takes_frames(const QosConnection *connection)
+{
+    return connection->state == GREETING || connection->state == OPEN;
+}
+
+/* One turn's part of what has been read. TRUE: there may be more for the next one. FALSE also where
+ * it has ended meanwhile: then nothing may be started that would outlive it. */
 static gboolean take_turn(QosConnection *connection)
 {
     guint budget = SLICE;
 
-    while (budget > 0 && (connection->state == GREETING || connection->state == OPEN)) {
-        if (connection->payload_length > 0)
-            budget -= MAX(take_credits(connection, budget), 1);
-        else if (!take_frame(connection))
+    while (takes_frames(connection)) {
+        if (budget == 0)
+            return TRUE;
+        guint taken = connection->payload_length > 0 ? take_credits(connection, budget)
+                                                     : (guint)take_frame(connection);
+        if (taken == 0)
             return FALSE;
-        else
-            budget--;
+        budget -= taken;
     }
-    return budget == 0;
+    return FALSE;
 }
 
 static gboolean do_work(gpointer data)

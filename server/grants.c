@@ -192,8 +192,8 @@ static void handle(QosGrants *grants, const QosOutput *output)
 static void settle(QosGrants *grants)
 {
     QosTime now = now_of();
+    QosTime step, next;
     QosOutput output;
-    QosTime next;
 
     while (qos_owner_output(grants->owner, &output))
         handle(grants, &output);
@@ -202,7 +202,8 @@ static void settle(QosGrants *grants)
         g_message("the grace is over: %" G_GUINT64_FORMAT " credits were reclaimed",
                   qos_owner_lent(grants->owner));
     }
-    next = MIN(qos_owner_next(grants->owner), qos_pool_step(&grants->pool, now));
+    step = qos_pool_step(&grants->pool, now);
+    next = MIN(qos_owner_next(grants->owner), step);
     if (next >= grants->armed && grants->armed > now)
         return; /* early enough: tick() looks again, and to set it would wake the loop */
     grants->armed = next;
