@@ -10,17 +10,19 @@
 
 #include "base/error.h"
 #include "server/report.h"
+#include "server/socket_path.h"
 
 #define REQUEST_MAX 1024 /* bytes */
 #define AT_ONCE     64   /* connections; further ones wait */
 #define PATIENCE    10   /* seconds for a request and its answer */
+#define PAUSE       1    /* seconds, where no descriptor is left */
 
 struct QosServerControl {
     char *path;
     QosGrants *grants;
     const QosListener *listener;
     int fd;
-    guint watch;  /* of fd; 0: enough connections */
+    guint watch;  /* of fd, or a pause; 0: enough connections */
     GQueue talks; /* of Talk */
 };
 
@@ -169,13 +171,27 @@ static gboolean is_permitted(int fd)
            (peer.uid == 0 || peer.uid == geteuid());
 }
 
+static gboolean end_pause(gpointer data)
+{
+    QosServerControl *control = data;
+
+    control->watch = 0;
+    listen_again(control);
+    return G_SOURCE_REMOVE;
+}
+
 static gboolean accept_one(int listening, GIOCondition condition G_GNUC_UNUSED, gpointer data)
 {
     QosServerControl *control = data;
     int fd = accept4(listening, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
-    if (fd < 0)
+    if (fd < 0 && (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED))
         return G_SOURCE_CONTINUE;
+    if (fd < 0) { /* whoever waits there would wake the loop again at once */
+        g_warning("control: cannot accept a connection: %s", g_strerror(errno));
+        control->watch = g_timeout_add_seconds(PAUSE, end_pause, control);
+        return G_SOURCE_REMOVE;
+    }
     if (!is_permitted(fd)) {
         close(fd);
         return G_SOURCE_CONTINUE;
@@ -200,39 +216,20 @@ static void listen_again(QosServerControl *control)
         control->watch = g_unix_fd_add(control->fd, G_IO_IN, accept_one, control);
 }
 
-/* A socket that nobody listens at any more is left over from a server that was killed. */
-static void remove_stale(const struct sockaddr_un *address)
-{
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-
-    if (fd < 0)
-        return;
-    if (connect(fd, (const struct sockaddr *)address, sizeof(*address)) < 0 &&
-        errno == ECONNREFUSED)
-        g_unlink(address->sun_path);
-    close(fd);
-}
-
 static gboolean open_socket(QosServerControl *control, GError **error)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    g_autofree char *folder = g_path_get_dirname(control->path);
 
-    if (g_strlcpy(address.sun_path, control->path, sizeof(address.sun_path)) >=
-        sizeof(address.sun_path)) {
-        qos_set_error(error, ENAMETOOLONG, "control: the path \"%s\" is longer than 107 bytes",
-                      control->path);
+    if (!qos_socket_path_clear(control->path, error))
         return FALSE;
-    }
-    g_mkdir_with_parents(folder, 0755);
-    remove_stale(&address);
+    g_strlcpy(address.sun_path, control->path, sizeof(address.sun_path));
     control->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (control->fd >= 0 &&
         bind(control->fd, (const struct sockaddr *)&address, sizeof(address)) == 0 &&
         g_chmod(control->path, 0600) == 0 && listen(control->fd, AT_ONCE) == 0)
         return TRUE;
     qos_set_error(error, errno, "control: cannot listen at %s: %s", control->path,
-                  errno == EADDRINUSE ? "another server does" : g_strerror(errno));
+                  g_strerror(errno));
     return FALSE;
 }
 

@@ -18,7 +18,7 @@
 
 typedef struct QosServerControl QosServerControl;
 
-/* Listens at `path`; a socket there that nobody listens at makes way. */
+/* Listens at `path` (server/socket_path.h). NULL with an error (QOS_ERROR) that names it. */
 QosServerControl *qos_server_control_new(const char *path, QosGrants *grants,
                                          const QosListener *listener, GError **error);
 /* Removes the socket. NULL is allowed. */

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "server/complaint.h"
 #include "server/handshake.h"
+#include "server/socket_path.h"
 
 #define BACKLOG      128
 #define ACCEPT_TURN  16   /* connections taken in one turn of the loop */
@@ -324,31 +325,6 @@ static void door_free(gpointer data)
     g_free(door);
 }
 
-/* Removes a socket that nobody listens on, as a killed server leaves it. FALSE: somebody does. */
-static gboolean clear_path(GSocketAddress *address, const char *path, GError **error)
-{
-    g_autofree char *folder = g_path_get_dirname(path);
-    g_autoptr(GSocket) probe = NULL;
-    struct stat buffer;
-
-    g_mkdir_with_parents(folder, 0755);
-    if (g_lstat(path, &buffer) < 0)
-        return TRUE;
-    if (!S_ISSOCK(buffer.st_mode)) {
-        qos_set_error(error, EEXIST, "%s is there, and no socket", path);
-        return FALSE;
-    }
-    probe = g_socket_new(G_SOCKET_FAMILY_UNIX, G_SOCKET_TYPE_STREAM, 0, error);
-    if (probe == NULL)
-        return FALSE;
-    if (g_socket_connect(probe, address, NULL, NULL)) {
-        qos_set_error(error, EADDRINUSE, "%s: another server listens there", path);
-        return FALSE;
-    }
-    g_unlink(path);
-    return TRUE;
-}
-
 static gboolean listen_at(QosListener *listener, const QosServerAddress *where, GError **error)
 {
     GSocketAddress *address = where->address;
@@ -361,7 +337,7 @@ static gboolean listen_at(QosListener *listener, const QosServerAddress *where, 
 
     if (where->kind == QOS_DOOR_LOCAL) {
         path = g_strdup(g_unix_socket_address_get_path(G_UNIX_SOCKET_ADDRESS(address)));
-        if (!clear_path(address, path, error))
+        if (!qos_socket_path_clear(path, error))
             return FALSE;
     }
     socket = g_socket_new(g_socket_address_get_family(address), G_SOCKET_TYPE_STREAM, 0, &reason);

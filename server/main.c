@@ -84,9 +84,7 @@ static gboolean start(Server *server, GError **error)
 {
     const QosServerOptions *options = &server->options;
     const QosGrantsConfig config = {
-        .database = options->database,
-        .settings = {.pool = options->pool, .lease = options->lease, .group = options->group},
-        .resend = options->resend};
+        .database = options->database, .settings = options->settings, .resend = options->resend};
     QosGrantsOutput output = {.send = qos_listener_send, .drop = qos_listener_drop};
 
     raise_limits();

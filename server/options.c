@@ -10,7 +10,7 @@
 #include "base/near.h"
 #include "base/units.h"
 #include "core/wire.h"
-#include "server/tunable.h"
+#include "server/socket_path.h"
 
 #define GROUP_OF_FILE    "server"
 
@@ -80,6 +80,15 @@ static gboolean add_tcp(QosServerOptions *options, QosDoorKind kind, const char 
     return TRUE;
 }
 
+static gboolean check_socket_path(const char *name, const char *path, GError **error)
+{
+    if (strlen(path) <= QOS_SOCKET_PATH_MAX)
+        return TRUE;
+    qos_set_error(error, EINVAL, "%s: the path \"%s\" is longer than %d bytes", name, path,
+                  QOS_SOCKET_PATH_MAX);
+    return FALSE;
+}
+
 static gboolean set_listen(QosServerOptions *options, const Setting *setting G_GNUC_UNUSED,
                            const char *value, GError **error)
 {
@@ -91,10 +100,8 @@ static gboolean set_listen(QosServerOptions *options, const Setting *setting G_G
         return add_tcp(options, QOS_DOOR_MUNGE, value, rest + 1, error);
     if (!g_str_has_prefix(value, "unix:/"))
         return bad_address(value, error);
-    if (strlen(rest + 1) >= 108) {
-        qos_set_error(error, EINVAL, "listen: the path \"%s\" is longer than 107 bytes", rest + 1);
+    if (!check_socket_path("listen", rest + 1, error))
         return FALSE;
-    }
     add_address(options, QOS_DOOR_LOCAL, g_unix_socket_address_new(rest + 1));
     return TRUE;
 }
@@ -111,6 +118,13 @@ static gboolean set_path(QosServerOptions *options, const Setting *setting, cons
     g_free(*path);
     *path = g_strdup(value);
     return TRUE;
+}
+
+static gboolean set_control(QosServerOptions *options, const Setting *setting, const char *value,
+                            GError **error)
+{
+    return set_path(options, setting, value, error) &&
+           check_socket_path(setting->name, value, error);
 }
 
 static gboolean set_uid(QosServerOptions *options, const Setting *setting, const char *value,
@@ -138,31 +152,6 @@ static gboolean set_number(QosServerOptions *options, const Setting *setting, co
     return TRUE;
 }
 
-static gboolean set_group(QosServerOptions *options, const Setting *setting, const char *value,
-                          GError **error)
-{
-    if (!set_number(options, setting, value, error))
-        return FALSE;
-    if ((options->group & (options->group - 1)) == 0)
-        return TRUE;
-    qos_set_error(error, EINVAL, "%s: %s is no power of two", setting->name, value);
-    return FALSE;
-}
-
-static gboolean set_bytes(QosServerOptions *options, const Setting *setting, const char *value,
-                          GError **error)
-{
-    g_autoptr(GError) reason = NULL;
-    gint64 bytes;
-
-    if (!qos_parse_bytes(value, &bytes, &reason)) {
-        qos_set_error(error, EINVAL, "%s: %s", setting->name, reason->message);
-        return FALSE;
-    }
-    *(gint64 *)G_STRUCT_MEMBER_P(options, setting->field) = bytes;
-    return TRUE;
-}
-
 static gboolean set_duration(QosServerOptions *options, const Setting *setting, const char *value,
                              GError **error)
 {
@@ -184,15 +173,11 @@ static gboolean set_duration(QosServerOptions *options, const Setting *setting, 
     return TRUE;
 }
 
-static gboolean set_law(QosServerOptions *options, const Setting *setting, const char *value,
-                        GError **error)
+/* What may also be set while it runs. */
+static gboolean set_tunable(QosServerOptions *options, const Setting *setting, const char *value,
+                            GError **error)
 {
-    if (!g_str_equal(value, "steady") && !g_str_equal(value, "hld")) {
-        qos_set_error(error, EINVAL, "%s: \"%s\" is neither steady nor hld", setting->name, value);
-        return FALSE;
-    }
-    options->pool.law = g_str_equal(value, "hld") ? QOS_POOL_HLD : QOS_POOL_STEADY;
-    return TRUE;
+    return qos_server_tunable_set(&options->settings, setting->name, value, error);
 }
 
 #define FIELD(name) G_STRUCT_OFFSET(QosServerOptions, name)
@@ -201,7 +186,8 @@ static const Setting settings[] = {
     {"listen", set_listen, 0, 0, 0, "ADDRESS",
      "unix:/PATH, tcp:ADDRESS:PORT (TLS) or munge:ADDRESS:PORT, as often as wanted (" LISTEN_DEFAULT
      ")"},
-    {"control", set_path, FIELD(control), 0, 0, "PATH", "socket of qosfsctl (" CONTROL_DEFAULT ")"},
+    {"control", set_control, FIELD(control), 0, 0, "PATH",
+     "socket of qosfsctl (" CONTROL_DEFAULT ")"},
     {"database", set_path, FIELD(database), 0, 0, "DIR",
      "what must outlive a restart (" DATABASE_DEFAULT ")"},
     {"tls-ca", set_path, FIELD(tls_authority), 0, 0, "FILE",
@@ -212,19 +198,17 @@ static const Setting settings[] = {
      "where munged listens (its usual place)"},
     {"allow-uid", set_uid, 0, 0, G_MAXUINT32 - 1, "UID",
      "who may connect by a Unix socket or MUNGE beside root and the server's user"},
-    {"limit", set_bytes, FIELD(pool.limit), 0, 0, "BYTES", "memory for credits: L (1G)"},
-    {"hard-limit", set_bytes, FIELD(pool.hard_limit), 0, 0, "BYTES",
+    {"limit", set_tunable, 0, 0, 0, "BYTES", "memory for credits: L (1G)"},
+    {"hard-limit", set_tunable, 0, 0, 0, "BYTES",
      "beyond it none is granted: HL (1.25 of the limit)"},
-    {"floor", set_bytes, FIELD(pool.floor), 0, 0, "BYTES",
+    {"floor", set_tunable, 0, 0, 0, "BYTES",
      "what each client may keep cached whatever the load (0)"},
-    {"cap", set_bytes, FIELD(pool.cap), 0, 0, "BYTES", "what one client may have (0: no cap)"},
-    {"law", set_law, 0, 0, 0, "NAME", "how the lock rate is set: steady or hld (steady)"},
-    {"lease", set_duration, FIELD(lease), QOS_SECOND, 3600 * QOS_SECOND, "TIME",
-     "how long a silent client keeps what it has (30s)"},
+    {"cap", set_tunable, 0, 0, 0, "BYTES", "what one client may have (0: no cap)"},
+    {"law", set_tunable, 0, 0, 0, "NAME", "how the lock rate is set: steady or hld (steady)"},
+    {"lease", set_tunable, 0, 0, 0, "TIME", "how long a silent client keeps what it has (30s)"},
     {"resend", set_duration, FIELD(resend), 10 * QOS_MILLISECOND, 60 * QOS_SECOND, "TIME",
      "a message is repeated after this (200ms)"},
-    {"group", set_group, FIELD(group), 1, QOS_WIRE_GROUP_MAX, "N",
-     "inodes in a resource, a power of two (1024)"},
+    {"group", set_tunable, 0, 0, 0, "N", "inodes in a resource, a power of two (1024)"},
     {"connections", set_number, FIELD(connections), 1, 65536, "N", "at most (1024)"},
     {"patience", set_duration, FIELD(patience), 100 * QOS_MILLISECOND, 600 * QOS_SECOND, "TIME",
      "how long a connection may take to say who it is (10s)"},
@@ -353,8 +337,8 @@ static gboolean complete(QosServerOptions *options, GError **error)
 
     if (options->listen->len == 0 && !set(options, "listen", LISTEN_DEFAULT, error))
         return FALSE;
-    if (options->pool.hard_limit == 0)
-        options->pool.hard_limit = qos_server_hard_limit(options->pool.limit);
+    if (options->settings.pool.hard_limit == 0)
+        options->settings.pool.hard_limit = qos_server_hard_limit(options->settings.pool.limit);
     if (files % 3 != 0) {
         qos_set_error(error, EINVAL, "of tls-ca, tls-cert and tls-key some are missing");
         return FALSE;
@@ -363,7 +347,7 @@ static gboolean complete(QosServerOptions *options, GError **error)
         qos_set_error(error, EINVAL, "to listen on tcp:, tls-ca, tls-cert and tls-key are needed");
         return FALSE;
     }
-    return qos_pool_config_check(&options->pool, error);
+    return qos_pool_config_check(&options->settings.pool, error);
 }
 
 gboolean qos_server_options_parse(QosServerOptions *ret_options, int argc, char **argv,
@@ -376,10 +360,10 @@ gboolean qos_server_options_parse(QosServerOptions *ret_options, int argc, char 
         .control = g_strdup(CONTROL_DEFAULT),
         .database = g_strdup(DATABASE_DEFAULT),
         .allowed_uids = g_array_new(FALSE, FALSE, sizeof(uid_t)),
-        .pool = {.limit = G_GINT64_CONSTANT(1) << 30},
-        .lease = 30 * QOS_SECOND,
+        .settings = {.pool = {.limit = G_GINT64_CONSTANT(1) << 30},
+                     .lease = 30 * QOS_SECOND,
+                     .group = QOS_WIRE_GROUP_MAX},
         .resend = 200 * QOS_MILLISECOND,
-        .group = QOS_WIRE_GROUP_MAX,
         .connections = 1024,
         .patience = 10 * QOS_SECOND,
     };

@@ -7,7 +7,7 @@
 
 #include <gio/gio.h>
 
-#include "core/pool.h"
+#include "server/tunable.h"
 
 /* Who may come in at an address. */
 typedef enum {
@@ -30,10 +30,8 @@ typedef struct {
     char *tls_key;
     char *munge_socket;   /* munged's; NULL: the usual one */
     GArray *allowed_uids; /* of uid_t, beside root and the server's own */
-    QosPoolConfig pool;
-    QosTime lease;
-    QosTime resend;
-    guint group;       /* inodes in a resource */
+    QosServerSettings settings;
+    QosTime resend;    /* of a message that is not acknowledged */
     guint connections; /* at most */
     QosTime patience;  /* with a connection that does not say who it is */
     gboolean verbose;

@@ -10,7 +10,6 @@ typedef struct {
     const char *help;
     gboolean (*parse)(QosServerSettings *settings, const char *text, GError **error);
     char *(*print)(const QosServerSettings *settings);
-    gboolean waits;
 } Tunable;
 
 static gboolean parse_limit(QosServerSettings *settings, const char *text, GError **error)
@@ -94,7 +93,7 @@ static gboolean parse_group(QosServerSettings *settings, const char *text, GErro
 {
     gint64 group;
 
-    if (!qos_parse_integer("group", text, 1, QOS_WIRE_GROUP_MAX, &group, error))
+    if (!qos_parse_integer("the number of inodes", text, 1, QOS_WIRE_GROUP_MAX, &group, error))
         return FALSE;
     if ((group & (group - 1)) != 0) {
         qos_set_error(error, EINVAL, "%s is no power of two", text);
@@ -113,17 +112,16 @@ const char *const qos_server_tunables[] = {"limit", "hard-limit", "floor", "cap"
                                            "law",   "lease",      "group", NULL};
 
 static const Tunable tunables[] = {
-    {"memory for credits: L", parse_limit, print_limit, FALSE},
+    {"memory for credits: L", parse_limit, print_limit},
     {"beyond it no credit is granted: HL; if only the limit is set, 1.25 of that", parse_hard_limit,
-     print_hard_limit, FALSE},
-    {"what each mount may keep cached whatever the load", parse_floor, print_floor, FALSE},
-    {"what one mount may have; 0: no cap", parse_cap, print_cap, FALSE},
-    {"how the lock rate is set: steady or hld", parse_law, print_law, FALSE},
+     print_hard_limit},
+    {"what each mount may keep cached whatever the load", parse_floor, print_floor},
+    {"what one mount may have; 0: no cap", parse_cap, print_cap},
+    {"how the lock rate is set: steady or hld", parse_law, print_law},
     {"how long a silent mount keeps what it has; from the next start on, a shorter one when no "
      "mount is left then",
-     parse_lease, print_lease, TRUE},
-    {"inodes in a resource, a power of two; from the next start on", parse_group, print_group,
-     TRUE},
+     parse_lease, print_lease},
+    {"inodes in a resource, a power of two; from the next start on", parse_group, print_group},
 };
 
 static const Tunable *find(const char *name)
@@ -148,15 +146,26 @@ char *qos_server_tunable_text(const QosServerSettings *settings, const char *nam
     return find(name)->print(settings);
 }
 
-gboolean qos_server_tunable_waits(const char *name)
-{
-    return find(name)->waits;
-}
-
 gint64 qos_server_hard_limit(gint64 limit)
 {
     limit = MIN(limit, QOS_POOL_BYTES_MAX);
     return MIN(limit + limit / 4, QOS_POOL_BYTES_MAX);
+}
+
+gboolean qos_server_tunable_set(QosServerSettings *settings, const char *name, const char *text,
+                                GError **error)
+{
+    const Tunable *tunable = find(name);
+    g_autoptr(GError) reason = NULL;
+
+    if (!tunable) {
+        qos_set_error(error, ENOENT, "there is no tunable \"%s\"", name);
+        return FALSE;
+    }
+    if (tunable->parse(settings, text, &reason))
+        return TRUE;
+    qos_set_error(error, reason->code, "%s: %s", name, reason->message);
+    return FALSE;
 }
 
 gboolean qos_server_settings_apply(QosServerSettings *settings, GHashTable *set, GError **error)
@@ -167,16 +176,8 @@ gboolean qos_server_settings_apply(QosServerSettings *settings, GHashTable *set,
 
     g_hash_table_iter_init(&iter, set);
     while (g_hash_table_iter_next(&iter, &name, &text)) {
-        const Tunable *tunable = find(name);
-        g_autoptr(GError) reason = NULL;
-        if (!tunable) {
-            qos_set_error(error, ENOENT, "there is no tunable \"%s\"", (char *)name);
+        if (!qos_server_tunable_set(&changed, name, text, error))
             return FALSE;
-        }
-        if (!tunable->parse(&changed, text, &reason)) {
-            qos_set_error(error, reason->code, "%s: %s", (char *)name, reason->message);
-            return FALSE;
-        }
     }
     if (g_hash_table_contains(set, "limit") && !g_hash_table_contains(set, "hard-limit"))
         changed.pool.hard_limit = qos_server_hard_limit(changed.pool.limit);

@@ -9,8 +9,8 @@
 
 typedef struct {
     QosPoolConfig pool;
-    QosTime lease;
-    guint group;
+    QosTime lease; /* a second to an hour */
+    guint group;   /* inodes in a resource: a power of two, at most QOS_WIRE_GROUP_MAX */
 } QosServerSettings;
 
 /* Their names, ended by NULL. */
@@ -20,10 +20,12 @@ extern const char *const qos_server_tunables[];
 const char *qos_server_tunable_help(const char *name);
 /* Its value; free with g_free. */
 char *qos_server_tunable_text(const QosServerSettings *settings, const char *name);
-/* TRUE: it takes effect with the next start. */
-gboolean qos_server_tunable_waits(const char *name);
+/* Sets one, in `settings` alone. FALSE with *error (QOS_ERROR) that names it: EINVAL or ERANGE, the
+ * text will not do; ENOENT, there is none of that name. */
+gboolean qos_server_tunable_set(QosServerSettings *settings, const char *name, const char *text,
+                                GError **error);
 /* HL where only L is given. */
 gint64 qos_server_hard_limit(gint64 limit);
-/* `settings` with what was set (name -> text), all or nothing. FALSE with *error (QOS_ERROR) that
- * names the tunable; ENOENT: there is none of a name. */
+/* `settings` with what was set (name -> text), all or nothing; errors as of one, and ERANGE where
+ * they do not go together. */
 gboolean qos_server_settings_apply(QosServerSettings *settings, GHashTable *set, GError **error);

@@ -3,6 +3,7 @@ import contextlib
 import json
 import os
 import re
+import resource
 import socket
 
 import pytest
@@ -114,6 +115,20 @@ def test_hostile_requests(server):
             peer.connect(str(one.control))
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                 peer.send([b"", b"x" * 1000, b"\xff\0\n", b"set limit\n", b"y" * 3000][number % 5])
+        assert "credits   0\n" in one.ctl("status")
+
+
+def test_no_descriptor_is_left(server):
+    """It says so, waits, and answers when there is one again."""
+    one = server()
+    taken = {int(name) for name in os.listdir(f"/proc/{one.pid}/fd")}
+    limits = resource.prlimit(one.pid, resource.RLIMIT_NOFILE)
+    least = min(set(range(len(taken) + 1)) - taken)
+    resource.prlimit(one.pid, resource.RLIMIT_NOFILE, (least, limits[1]))
+    with socket.socket(socket.AF_UNIX) as asking:
+        asking.connect(str(one.control))
+        one.wait_log("control: cannot accept a connection: Too many open files")
+        resource.prlimit(one.pid, resource.RLIMIT_NOFILE, limits)
         assert "credits   0\n" in one.ctl("status")
 
 

@@ -11,6 +11,7 @@ WRONG = {
     "--listen=foo": 'listen: "foo" is none of unix:/PATH, tcp:ADDRESS:PORT and munge:ADDRESS:PORT',
     "--listen=unix:here": 'listen: "unix:here" is none of',
     "--listen=unix:/" + 107 * "x": "is longer than 107 bytes",
+    "--control=/" + 107 * "x": "control: the path",
     "--listen=tcp:localhost:70": 'listen: "tcp:localhost:70" is none of',
     "--listen=munge:7988": 'listen: "munge:7988" is none of',
     "--listen=tcp:0.0.0.0:70000": "listen: the port",
@@ -24,10 +25,10 @@ WRONG = {
     "--limit=8000P": "pool of credits",
     "--hard-limit=1": "the hard limit must be from the limit",
     "--law=martial": 'law: "martial" is neither steady nor hld',
-    "--lease=0s": "lease: 0s is not within 1.00 s and 1 h 0 m",
+    "--lease=0s": "lease: 0s is not within 1 s and 1 h",
     "--lease=soon": "lease: ",
     "--group=48": "group: 48 is no power of two",
-    "--group=2048": "group",
+    "--group=2048": "group: the number of inodes: 2048 is not between 1 and 1024",
     "--connections=0": "connections",
     "--unheard=of": 'there is no setting "unheard"; see --help',
     "--limmit=1G": 'there is no setting "limmit"; did you mean "limit"?',
@@ -103,3 +104,19 @@ def test_its_sockets_go_with_it(server):
     with one.greet(10):
         one.finish()
     assert not one.path.exists()
+
+
+def test_the_control_socket_takes_the_place_of_no_file(server, tmp_path):
+    """A mistyped path costs no file."""
+    (tmp_path / "control").write_text("precious")
+    status, log = server(expect_failure=True)
+    assert status == 1 and f"{tmp_path / 'control'} is there, and no socket" in log
+    assert (tmp_path / "control").read_text() == "precious"
+
+
+def test_one_control_socket_for_one_server(server, tmp_path):
+    first = server()
+    first.path.unlink()
+    status, log = server("--database", str(tmp_path / "another"), expect_failure=True)
+    assert status == 1 and f"{first.control}: another server listens there" in log
+    assert "credits   0\n" in first.ctl("status")
