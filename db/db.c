@@ -126,7 +126,8 @@ static gboolean write_snapshot(QosDb *db, const QosDbSnapshot *snapshot, gboolea
         qos_db_write_history_locked(db, rows, snapshot->wall, snapshot->history_days, &error);
     pthread_mutex_unlock(&db->lock);
     if (error && !is_warned)
-        g_warning("%s; the totals and the history of jobs will be saved when that is mended",
+        g_warning("%s; the totals of jobs will be saved when that is mended, and their history has "
+                  "a gap until then",
                   error->message);
     return !error;
 }
