@@ -166,7 +166,6 @@ static void *work(void *data)
 QosDb *qos_db_open(const char *path, GError **error)
 {
     QosDb *db = g_new0(QosDb, 1);
-    g_autofree char *folder = g_path_get_dirname(path);
     char *real;
 
     db->lock_fd = -1;
@@ -178,11 +177,7 @@ QosDb *qos_db_open(const char *path, GError **error)
     real = realpath(path, NULL); /* so that two names of one file are one lock */
     db->path = g_strdup(real ? real : path);
     free(real);
-    if (g_mkdir_with_parents(folder, 0755) < 0)
-        qos_set_error(error, errno, "database %s: cannot make its folder: %s", path,
-                      g_strerror(errno));
-    else
-        db->lock_fd = qos_db_hold_lock(&schema, db->path, error);
+    db->lock_fd = qos_db_hold_lock(&schema, db->path, error);
     if (db->lock_fd >= 0)
         db->sqlite = qos_db_connect(&schema, db->path, error);
     if (db->sqlite) {

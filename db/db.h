@@ -19,9 +19,9 @@ typedef struct QosDb QosDb;
 /* Where a mount on `mountpoint` (absolute) keeps its database: below /var/lib/qosfs for root, else
  * in the user's state folder. */
 char *qos_db_default_path(const char *mountpoint);
-/* Opens or makes the database at `path` (its folder too), and brings an older version up to date.
- * Starts a thread, and SQLite does not survive a fork: after the daemon's. Errors: QOS_ERROR with
- * the path, the reason, and what to do. Another mount that uses it: EBUSY. */
+/* Opens or makes the database at `path`, whose folder must be there, and brings an older version up
+ * to date. Starts a thread, and SQLite does not survive a fork: after the daemon's. Errors:
+ * QOS_ERROR with the path, the reason, and what to do. Another mount that uses it: EBUSY. */
 QosDb *qos_db_open(const char *path, GError **error);
 void qos_db_close(QosDb *db); /* writes what is pending; NULL is allowed */
 

@@ -228,17 +228,36 @@ static int lock_patiently(int fd)
     return result;
 }
 
+static void set_no_lock_file(const QosDbSchema *schema, const char *path, const char *name,
+                             int reason, GError **error)
+{
+    g_autofree char *folder = g_path_get_dirname(path);
+
+    if (reason == ENOENT)
+        qos_set_error(error, reason,
+                      "database %s: there is no folder %s: make it first (mkdir), or name another "
+                      "place",
+                      path, folder);
+    else
+        qos_set_error(error, reason,
+                      "database %s: cannot make %s: %s; a %s writes to its database, so the "
+                      "folder must be writable",
+                      path, name, g_strerror(reason), schema->user);
+}
+
 int qos_db_hold_lock(const QosDbSchema *schema, const char *path, GError **error)
 {
     g_autofree char *name = g_strconcat(path, ".lock", NULL);
     int reason;
-    int fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    int fd;
 
+    /* To another program's file a .lock may mean something: /etc/passwd.lock keeps passwd(1) out.
+     */
+    if (access(path, F_OK) == 0 && !look_at_header(schema, path, error))
+        return -1;
+    fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (fd < 0) {
-        qos_set_error(error, errno,
-                      "database %s: cannot make %s: %s; a %s writes to its database, so the "
-                      "folder must be writable",
-                      path, name, g_strerror(errno), schema->user);
+        set_no_lock_file(schema, path, name, errno, error);
         return -1;
     }
     if (lock_patiently(fd) == 0)

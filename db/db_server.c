@@ -290,13 +290,6 @@ static gboolean begin_incarnation(QosServerDb *db, GError **error)
 
 static gboolean open_all(QosServerDb *db, GError **error)
 {
-    g_autofree char *folder = g_path_get_dirname(db->path);
-
-    if (g_mkdir_with_parents(folder, 0700) < 0) {
-        qos_set_error(error, errno, "database %s: cannot make its folder: %s", db->path,
-                      g_strerror(errno));
-        return FALSE;
-    }
     db->lock_fd = qos_db_hold_lock(&schema, db->path, error);
     if (db->lock_fd < 0)
         return FALSE;

@@ -40,7 +40,7 @@ typedef struct {
     gpointer arg;
 } QosServerDbCalls;
 
-/* Opens or makes the database at `path`, and its folder. */
+/* Opens or makes the database at `path`, whose folder must be there. */
 QosServerDb *qos_server_db_open(const char *path, const QosServerDbCalls *calls, GError **error);
 /* Tries once more to write what is pending; calls nothing any more. NULL is allowed. */
 void qos_server_db_close(QosServerDb *db);

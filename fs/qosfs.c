@@ -164,6 +164,32 @@ static gboolean check_socket(const Mounter *mounter, GError **error)
     return FALSE;
 }
 
+/* Where the database is: the folder of the usual place is made, another one is to be there. */
+static gboolean resolve_database(Mounter *mounter, GError **error)
+{
+    QosOptions *options = &mounter->options;
+    g_autofree char *given = g_steal_pointer(&options->database);
+    g_autofree char *folder = NULL;
+
+    options->database =
+        given ? g_canonicalize_filename(given, NULL) : qos_db_default_path(mounter->mountpoint);
+    if (is_below(options->database, mounter->mountpoint)) {
+        qos_set_error(
+            error, EINVAL,
+            "the database \"%s\" would lie below DIR, where the mount hides it from the daemon; "
+            "choose another place with -o db=PATH",
+            options->database);
+        return FALSE;
+    }
+    folder = g_path_get_dirname(options->database);
+    if (given || g_mkdir_with_parents(folder, 0755) == 0)
+        return TRUE;
+    qos_set_error(error, errno,
+                  "database %s: cannot make its folder: %s; choose another place with -o db=PATH",
+                  options->database, g_strerror(errno));
+    return FALSE;
+}
+
 static gboolean resolve_paths(Mounter *mounter, GError **error)
 {
     QosOptions *options = &mounter->options;
@@ -186,22 +212,7 @@ static gboolean resolve_paths(Mounter *mounter, GError **error)
             mounter->mountpoint, mounter->source);
         return FALSE;
     }
-    if (!options->database) {
-        options->database = qos_db_default_path(mounter->mountpoint);
-    } else {
-        g_autofree char *given = g_steal_pointer(&options->database);
-
-        options->database = g_canonicalize_filename(given, NULL);
-    }
-    if (is_below(options->database, mounter->mountpoint)) {
-        qos_set_error(
-            error, EINVAL,
-            "the database \"%s\" would lie below DIR, where the mount hides it from the daemon; "
-            "choose another place with -o db=PATH",
-            options->database);
-        return FALSE;
-    }
-    return check_socket(mounter, error);
+    return resolve_database(mounter, error) && check_socket(mounter, error);
 }
 
 /* --- the parts --- */

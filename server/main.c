@@ -6,13 +6,17 @@
  * The settings are checked first; then the sockets are made, and then the grants, with what the
  * database has of them. It ends by SIGTERM or SIGINT, in the reverse order.
  */
+#include <errno.h>
+#include <gio/gunixsocketaddress.h>
 #include <glib-unix.h>
+#include <glib/gstdio.h>
 #include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/error.h"
 #include "server/control.h"
 #include "server/grants.h"
 #include "server/listener.h"
@@ -79,6 +83,45 @@ static void raise_limits(void)
     }
 }
 
+/* The usual folders are made where they are missing. Another one is there, or is mistyped: to make
+ * it would be a socket that nobody finds, or a database without the mounts that have credits. */
+static gboolean find_folder(const char *setting, const char *folder, int mode, GError **error)
+{
+    gboolean is_usual = g_str_equal(folder, QOS_SERVER_RUN_FOLDER) ||
+                        g_str_equal(folder, QOS_SERVER_DATABASE_FOLDER);
+
+    if (g_file_test(folder, G_FILE_TEST_IS_DIR) ||
+        (is_usual && g_mkdir_with_parents(folder, mode) == 0))
+        return TRUE;
+    if (is_usual)
+        qos_set_error(error, errno, "%s: cannot make the folder %s: %s", setting, folder,
+                      g_strerror(errno));
+    else
+        qos_set_error(error, ENOENT,
+                      "%s: there is no folder %s: make it first (mkdir), or correct the setting",
+                      setting, folder);
+    return FALSE;
+}
+
+static gboolean find_folders(const QosServerOptions *options, GError **error)
+{
+    g_autofree char *control = g_path_get_dirname(options->control);
+
+    for (guint i = 0; i < options->listen->len; i++) {
+        const QosServerAddress *where = options->listen->pdata[i];
+        g_autofree char *folder = NULL;
+
+        if (where->kind != QOS_DOOR_LOCAL)
+            continue;
+        folder = g_path_get_dirname(
+            g_unix_socket_address_get_path(G_UNIX_SOCKET_ADDRESS(where->address)));
+        if (!find_folder("listen", folder, 0755, error))
+            return FALSE;
+    }
+    return find_folder("control", control, 0755, error) &&
+           find_folder("database", options->database, 0700, error);
+}
+
 /* The sockets come first: a second server by mistake ends there, and leaves the database alone. */
 static gboolean start(Server *server, GError **error)
 {
@@ -88,6 +131,8 @@ static gboolean start(Server *server, GError **error)
     QosGrantsOutput output = {.send = qos_listener_send, .drop = qos_listener_drop};
 
     raise_limits();
+    if (!find_folders(options, error))
+        return FALSE;
     server->listener = qos_listener_new(options, error);
     if (server->listener == NULL)
         return FALSE;

@@ -12,11 +12,10 @@
 #include "core/wire.h"
 #include "server/socket_path.h"
 
-#define GROUP_OF_FILE    "server"
+#define GROUP_OF_FILE   "server"
 
-#define LISTEN_DEFAULT   "unix:/run/qosfs/server.sock"
-#define CONTROL_DEFAULT  "/run/qosfs/control.sock"
-#define DATABASE_DEFAULT "/var/lib/qosfs/server"
+#define LISTEN_DEFAULT  "unix:" QOS_SERVER_RUN_FOLDER "/server.sock"
+#define CONTROL_DEFAULT QOS_SERVER_RUN_FOLDER "/control.sock"
 
 typedef struct Setting {
     const char *name;
@@ -189,7 +188,7 @@ static const Setting settings[] = {
     {"control", set_control, FIELD(control), 0, 0, "PATH",
      "socket of qosfsctl (" CONTROL_DEFAULT ")"},
     {"database", set_path, FIELD(database), 0, 0, "DIR",
-     "what must outlive a restart (" DATABASE_DEFAULT ")"},
+     "what must outlive a restart (" QOS_SERVER_DATABASE_FOLDER ")"},
     {"tls-ca", set_path, FIELD(tls_authority), 0, 0, "FILE",
      "PEM: who signs the certificates of clients"},
     {"tls-cert", set_path, FIELD(tls_certificate), 0, 0, "FILE", "PEM: the server's certificate"},
@@ -358,7 +357,7 @@ gboolean qos_server_options_parse(QosServerOptions *ret_options, int argc, char 
     QosServerOptions options = {
         .listen = g_ptr_array_new_with_free_func(address_free),
         .control = g_strdup(CONTROL_DEFAULT),
-        .database = g_strdup(DATABASE_DEFAULT),
+        .database = g_strdup(QOS_SERVER_DATABASE_FOLDER),
         .allowed_uids = g_array_new(FALSE, FALSE, sizeof(uid_t)),
         .settings = {.pool = {.limit = G_GINT64_CONSTANT(1) << 30},
                      .lease = 30 * QOS_SECOND,

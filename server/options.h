@@ -9,6 +9,10 @@
 
 #include "server/tunable.h"
 
+/* Where sockets and the database are if nobody says otherwise. */
+#define QOS_SERVER_RUN_FOLDER      "/run/qosfs"
+#define QOS_SERVER_DATABASE_FOLDER "/var/lib/qosfs/server"
+
 /* Who may come in at an address. */
 typedef enum {
     QOS_DOOR_LOCAL, /* a Unix socket: users whom the kernel names */

@@ -32,13 +32,10 @@ static gboolean cannot(const char *path, const char *what, int reason, GError **
 
 gboolean qos_socket_path_clear(const char *path, GError **error)
 {
-    g_autofree char *folder = g_path_get_dirname(path);
     GStatBuf status;
     int answer;
 
     G_STATIC_ASSERT(QOS_SOCKET_PATH_MAX < sizeof(((struct sockaddr_un *)NULL)->sun_path));
-    if (g_mkdir_with_parents(folder, 0755) < 0)
-        return cannot(path, "make its folder", errno, error);
     if (g_lstat(path, &status) < 0)
         return errno == ENOENT || cannot(path, "look at it", errno, error);
     /* connect(2) refuses any other file as it refuses a socket that nobody listens on. */

@@ -37,6 +37,7 @@ class Server:
         self.path = folder / "socket"
         self.control = folder / "control"
         self._log_path = folder / f"log{number}"
+        (folder / "database").mkdir(exist_ok=True)
         words = ["--listen", f"unix:{self.path}", "--database", folder / "database", "--control", self.control,
                  "--verbose"]
         if certificates:

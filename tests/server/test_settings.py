@@ -99,6 +99,14 @@ def test_a_file_is_not_taken_for_a_socket(server, tmp_path):
     assert (tmp_path / "socket").read_text() == "precious"
 
 
+def test_a_mistyped_folder_is_not_made(server, tmp_path):
+    for setting, value in (("listen", f"unix:{tmp_path}/typo/socket"), ("control", f"{tmp_path}/typo/control"),
+                           ("database", f"{tmp_path}/typo")):
+        status, log = server(f"--{setting}", value, expect_failure=True)
+        assert status == 1 and f"{setting}: there is no folder {tmp_path}/typo: make it first" in log
+        assert not (tmp_path / "typo").exists()
+
+
 def test_its_sockets_go_with_it(server):
     one = server()
     with one.greet(10):
@@ -117,6 +125,7 @@ def test_the_control_socket_takes_the_place_of_no_file(server, tmp_path):
 def test_one_control_socket_for_one_server(server, tmp_path):
     first = server()
     first.path.unlink()
+    (tmp_path / "another").mkdir()
     status, log = server("--database", str(tmp_path / "another"), expect_failure=True)
     assert status == 1 and f"{first.control}: another server listens there" in log
     assert "credits   0\n" in first.ctl("status")

@@ -474,8 +474,11 @@ static void test_hot_journal(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
 
 static void test_foreign(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
 {
+    g_autofree char *lock = g_strconcat(fixture->path, ".lock", NULL);
+
     execute(fixture->path, "CREATE TABLE addresses (name TEXT)");
     assert_refused_and_untouched(fixture, EINVAL, "another program");
+    g_assert_false(g_file_test(lock, G_FILE_TEST_EXISTS)); /* as /etc/passwd.lock would be */
     g_unlink(fixture->path);
     g_assert_true(g_file_set_contents(fixture->path, "[rules]\n", -1, NULL));
     assert_refused_and_untouched(fixture, EUCLEAN, "damaged");
@@ -568,6 +571,15 @@ static void test_locked_by_another(Fixture *fixture, G_GNUC_UNUSED gconstpointer
 }
 
 /* --- the file system says no --- */
+
+static void test_no_folder(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
+{
+    g_autofree char *folder = g_build_filename(fixture->folder, "typo", NULL);
+    g_autofree char *path = g_build_filename(folder, "x.db", NULL);
+
+    assert_refused(path, ENOENT, "make it first");
+    g_assert_false(g_file_test(folder, G_FILE_TEST_EXISTS));
+}
 
 static void test_unwritable_folder(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
 {
@@ -870,6 +882,7 @@ int main(int argc, char **argv)
     ADD("daemon-that-ends", test_daemon_that_ends);
     ADD("removed-without-its-log", test_removed_without_its_log);
     ADD("locked-by-another", test_locked_by_another);
+    ADD("no-folder", test_no_folder);
     ADD("unwritable-folder", test_unwritable_folder);
     ADD("full-disk", test_full_disk);
     ADD("shares", test_shares);

@@ -46,7 +46,7 @@ static const QosServerRecord *reopen(Fixture *fixture)
 static void set_up(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
 {
     fixture->folder = g_dir_make_tmp("qosfs-db-server-XXXXXX", NULL);
-    fixture->path = g_build_filename(fixture->folder, "deep", "server.db", NULL);
+    fixture->path = g_build_filename(fixture->folder, "server.db", NULL);
     fixture->saved = g_array_new(FALSE, FALSE, sizeof(QosOwnerId));
     reopen(fixture);
 }
@@ -54,14 +54,12 @@ static void set_up(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
 static void tear_down(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
 {
     static const char *const suffixes[] = {"", "-wal", "-shm", ".lock"};
-    g_autofree char *deep = g_path_get_dirname(fixture->path);
 
     qos_server_db_close(fixture->db);
     for (guint i = 0; i < G_N_ELEMENTS(suffixes); i++) {
         g_autofree char *name = g_strconcat(fixture->path, suffixes[i], NULL);
         g_unlink(name);
     }
-    g_assert_cmpint(g_rmdir(deep), ==, 0);
     g_assert_cmpint(g_rmdir(fixture->folder), ==, 0);
     g_free(fixture->path);
     g_free(fixture->folder);
