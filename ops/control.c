@@ -52,7 +52,7 @@ static gboolean load_tunables(QosControl *control, GHashTable *overrides, GError
         char *checked = text ? qos_tunables_check(&control->tunables, i, text, &reason) : NULL;
 
         if (reason) {
-            qos_set_error(error, reason->code, "%s %s=%s: %s", source, name, text, reason->message);
+            qos_set_error(error, reason->code, "%s %s", source, reason->message);
             return FALSE;
         }
         if (checked)

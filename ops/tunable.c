@@ -130,20 +130,21 @@ static char *check_policy(G_GNUC_UNUSED const QosTunables *tunables,
         if (!policy) {
             policy = qos_policy_by_name(words[i]);
             if (!policy) {
-                qos_set_error(error, EINVAL, "\"%s\" is no policy: use fifo, tbf, jrr or grr",
+                qos_set_error(error, EINVAL,
+                              "nrs_policies: \"%s\" is no policy: use fifo, tbf, jrr or grr",
                               words[i]);
                 return NULL;
             }
         } else if (strcmp(policy->name, "tbf") != 0 || strcmp(words[i], "jobid") != 0) {
             qos_set_error(error, EINVAL,
-                          "\"%s\" after %s is not understood: what forms a class is chosen for "
-                          "each rule, by per=",
+                          "nrs_policies: \"%s\" after %s is not understood: what forms a class "
+                          "is chosen for each rule, by per=",
                           words[i], policy->name);
             return NULL;
         }
     }
     if (!policy)
-        qos_set_error(error, EINVAL, "no policy given: use fifo, tbf, jrr or grr");
+        qos_set_error(error, EINVAL, "nrs_policies: no policy given: use fifo, tbf, jrr or grr");
     return policy ? g_strdup(policy->name) : NULL;
 }
 

@@ -36,9 +36,11 @@ static gboolean parse_mode(const char *text, QosAdaptMode *ret_mode, GError **er
 /* A decimal number of operations: "0.5"; *ret_cost in units, never 0. */
 static gboolean parse_cost(const char *text, gint64 *ret_cost, GError **error)
 {
-    double cost = g_ascii_strtod(text, NULL);
+    char *end;
+    double cost = g_ascii_strtod(text, &end);
 
-    if (!*text || text[strspn(text, "0123456789.")] != '\0') {
+    /* Nor "0x1", "inf" or "1e3". */
+    if (end == text || *end != '\0' || text[strspn(text, "0123456789.")] != '\0') {
         qos_set_error(error, EINVAL, "\"%s\" is no number of operations, such as 0.5", text);
         return FALSE;
     }

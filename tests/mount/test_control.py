@@ -161,6 +161,7 @@ def test_tunables(store, mount):
     ("slots", "", errno.EINVAL),
     ("nrs_policies", "crrn", errno.EINVAL),
     ("nrs_policies", "tbf nid", errno.EINVAL),
+    ("adapt_metadata", "1.2.3", errno.EINVAL),
     ("jobid_var", "cgroup:(", errno.EINVAL),
     ("job_cleanup_interval", "-1", errno.ERANGE),
     ("last_error", "none", errno.EPERM),

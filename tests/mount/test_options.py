@@ -158,11 +158,11 @@ def test_bad_usage(world, store, words, reason):
 
 
 @pytest.mark.parametrize("option, reason", [
-    ("policy=fair", '"fair" is no policy'),
+    ("policy=fair", 'error: option nrs_policies: "fair" is no policy'),
     ("nrs_policies=fair", '"fair" is no policy'),
     ("slots=0", "slots"),
-    ("slots=x", "slots"),
-    ("jobid_var=1st", 'jobid_var "1st"'),
+    ("slots=x", 'error: option slots: "x" is no whole number'),
+    ("jobid_var=1st", 'error: option jobid_var "1st"'),
     ("jobid_var=cgroup:(", 'jobid_var "cgroup:("'),
     ("jobid_name=%q", 'jobid_name "%q"'),
     ("slots=4,threads=4", "option threads=4: there are 4 slots"),
@@ -430,6 +430,13 @@ def test_database_below_the_mount(world, store, place):
     assert done.returncode == FAILED
     assert "would lie below DIR" in done.stderr
     assert os.listdir(place) == []
+
+
+def test_mistyped_folder_of_the_database(world, store, place, db):
+    done = command(world, store.dir, place, "-o", f"db={db.parent}/typo/qosfs.db")
+    assert done.returncode == FAILED
+    assert f"there is no folder {db.parent}/typo: make it first" in done.stderr
+    assert os.listdir(db.parent) == []
 
 
 def test_relative_paths(world, store, place, db):
