@@ -13,7 +13,8 @@
 #include "tools/ctl_render.h"
 
 #define SOCKET_DEFAULT "/run/qosfs/control.sock"
-#define PATIENCE       30 /* seconds that a server may take to answer */
+#define PATIENCE       30    /* seconds that a server may take to answer */
+#define AGE_MAX        86400 /* s: beyond a day it does not matter how long a credit may stay */
 
 /* --- asking --- */
 
@@ -139,6 +140,21 @@ static JsonObject *parse_and_read(QosCtl *ctl, GError **error)
 
 /* --- status --- */
 
+/* What SLR is to a mount of average size: bytes that it has cached x milliseconds without use
+ * (core/pool.h). */
+static void append_age(GString *text, JsonObject *pool)
+{
+    double granted = qos_ctl_state_number(pool, "granted");
+    double clients = qos_ctl_state_number(pool, "clients");
+    double age = granted > 0 ? qos_ctl_state_number(pool, "rate") * clients / granted / 1000 : 0;
+    g_autofree char *shown = qos_ctl_format_seconds(MIN(age, AGE_MAX));
+
+    if (age > 0)
+        g_string_append_printf(text,
+                               "idle      credits go back after %s%s without use, on average\n",
+                               age > AGE_MAX ? "more than " : "", shown);
+}
+
 static void append_pool(GString *text, JsonObject *pool)
 {
     gint64 limit = qos_ctl_state_count(pool, "limit");
@@ -151,8 +167,7 @@ static void append_pool(GString *text, JsonObject *pool)
 
     g_string_append_printf(text, "pool      %s granted of %s (at most %s), %s granted, %s back\n",
                            granted, most, hard, in, out);
-    g_string_append_printf(text, "rate      %.3g byte-milliseconds\n",
-                           qos_ctl_state_number(pool, "rate"));
+    append_age(text, pool);
     if (refused > 0)
         g_string_append_printf(text, "refused   %" G_GINT64_FORMAT " grants for want of room\n",
                                refused);

@@ -44,10 +44,18 @@ static int compare_near(gconstpointer a, gconstpointer b)
     const Near *first = a, *second = b;
     if (first->distance != second->distance)
         return first->distance < second->distance ? -1 : 1;
+    gsize length = strlen(first->name), other = strlen(second->name);
+    if (length != other)
+        return length < other ? -1 : 1;
     return strcmp(first->name, second->name);
 }
 
 char *qos_ctl_hint(const char *name, const GPtrArray *names)
+{
+    return qos_ctl_hint_of(NULL, name, names);
+}
+
+char *qos_ctl_hint_of(const char *group, const char *name, const GPtrArray *names)
 {
     gsize length = strlen(name);
     guint limit = qos_near_limit(name);
@@ -67,7 +75,8 @@ char *qos_ctl_hint(const char *name, const GPtrArray *names)
     for (guint i = 0; i < count; i++) {
         g_autofree char *escaped = qos_ctl_escape(g_array_index(near, Near, i).name);
         const char *before = i == 0 ? "; did you mean " : i + 1 == count ? " or " : ", ";
-        g_string_append_printf(hint, "%s'%s'%s", before, escaped, i + 1 == count ? "?" : "");
+        g_string_append_printf(hint, "%s'%s%s%s'%s", before, group ? group : "", group ? " " : "",
+                               escaped, i + 1 == count ? "?" : "");
     }
     return g_string_free(hint, FALSE);
 }

@@ -12,6 +12,9 @@ char *qos_ctl_escape(const char *text);
 /* "; did you mean 'jobs'?" or "; did you mean 'a', 'b' or 'c'?", escaped, of the names near to
  * `name`; "" where none is. `names` holds const char *. Free with g_free. */
 char *qos_ctl_hint(const char *name, const GPtrArray *names);
+/* The same with the word `group` (or NULL) and a blank before each name: "; did you mean 'rule
+ * start'?" */
+char *qos_ctl_hint_of(const char *group, const char *name, const GPtrArray *names);
 
 /* Where text goes to; all 0 for a file or a pipe. */
 typedef struct {

@@ -103,7 +103,7 @@ static gboolean unknown_command(char **words, GError **error)
             g_ptr_array_add(candidates, g_strdup(commands[i].name));
     const char *wrong = words[in_group];
     g_autofree char *escaped = qos_ctl_escape(wrong);
-    g_autofree char *hint = qos_ctl_hint(wrong, candidates);
+    g_autofree char *hint = qos_ctl_hint_of(in_group ? words[0] : NULL, wrong, candidates);
     return qos_ctl_usage_error(error, "there is no command '%s%s%s'%s%s", in_group ? first : "",
                                in_group ? " " : "", escaped,
                                *hint ? hint : "; there are: ", *hint ? "" : list);

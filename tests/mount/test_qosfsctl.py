@@ -102,7 +102,7 @@ def test_rule_life(qos):
     (("stop",), USAGE, "NAME"),
     (("stop", "hog", "shell"), USAGE, "shell"),
     (("add", "hog"), USAGE, "start"),
-    (("strat", "hog", "jobid={x}"), USAGE, "did you mean 'start'?"),
+    (("strat", "hog", "jobid={x}"), USAGE, "did you mean 'rule start'?"),
     ((), USAGE, "list, start, change, stop"),
 ])
 def test_rule_errors(qos, arguments, status, words):
@@ -279,6 +279,7 @@ def test_hostile_job(qos):
 @pytest.mark.parametrize("arguments, words", [
     ((), "which command?"),
     (("stauts",), "did you mean 'status'?"),
+    (("stat",), "did you mean 'status' or 'server status'?"),
     (("frobnicate",), "there is no command 'frobnicate'; there are: status, jobs, "),
     (("list",), "did you mean 'rule list'?"),
     (("rules",), "did you mean 'rule'?"),

@@ -42,7 +42,9 @@ def test_mounts_and_what_they_have(server):
     assert now["pool"]["granted"] == sum(mount["bytes"] for mount in now["mounts"]) <= 6 * 250
     assert now["connections"]["welcomed"] == 2 and now["messages"]["sent"]["grant"] >= 6  # or repeated
     assert re.search(r"^one:/qos +abc ", one.ctl("mounts"), re.MULTILINE)
-    assert "mounts    2 " in one.ctl("status") and "database  works\n" in one.ctl("status")
+    text = one.ctl("status")
+    assert "mounts    2 " in text and "database  works\n" in text
+    assert re.search(r"^idle      credits go back after (more than )?\d.* [smhd] without use, on average$", text, re.MULTILINE)
     assert metric(one, "credits") == 6 and metric(one, 'sent_total{type="grant"}') >= 6
     assert metric(one, 'mount_credits{mount="one:/qos#abc"}') == 5
     second.close()
