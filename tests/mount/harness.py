@@ -81,6 +81,14 @@ def thread_names(pid):
     return list(of_threads(pid, "comm").values())
 
 
+def is_running(pid):
+    """Whether the process is there and no zombie."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
 def is_stopped(pid):
     """SIGSTOP has reached all its threads."""
     return set(thread_states(pid)) == {"T"}

@@ -1,4 +1,4 @@
-"""The command line: every option, mistyped ones, what mount(8) and fstab pass, the background, and the end."""
+"""The command line: every option, mistyped ones, what mount(8) and fstab pass, and the background."""
 import contextlib
 import errno
 import os
@@ -7,17 +7,15 @@ import re
 import select
 import signal
 import subprocess
-import sys
 import time
 
 import pytest
 
-from harness import (MNT_DETACH, SANITIZERS, TIMEOUT, USER, _bind, as_user, job_environment, mount_syscall, run,
-                     start_job, thread_names, umount, wait_until)
+from harness import (MNT_DETACH, SANITIZERS, TIMEOUT, USER, _bind, as_user, is_running, job_environment, mount_syscall,
+                     run, start_job, thread_names, umount, wait_until)
 
 pytestmark = pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
 
-MNT_FORCE = 1
 USAGE, FAILED = 1, 32  # exit codes, as mount(8) has them
 
 
@@ -37,14 +35,6 @@ def entry(path, pid="self"):
 def daemon_of(path):
     """The daemon's process id, by the report of the mount."""
     return int(re.search(r'"pid":(\d+)', (path / ".qosfs/state.json").read_text())[1])
-
-
-def is_running(pid):
-    """Whether the process is there and no zombie."""
-    try:
-        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 @pytest.fixture
@@ -89,41 +79,6 @@ def test_verbose(world, store, place, db):
     done = command(world, store.dir, place, "-v", "-o", f"db={db}")
     assert done.returncode == 0
     assert f"{store.dir} is mounted on {place}" in done.stderr
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_signal_ends_the_mount(store, mount, number):
-    qos = mount(store)
-    qos.kill(number)
-    assert qos.exit_status == 0 and qos.log == ""
-
-
-READ_OFTEN = """
-import errno, os, sys
-try:
-    while True:
-        os.listdir(sys.argv[1])
-except OSError as error:
-    print(errno.errorcode[error.errno])
-"""
-
-
-def test_signal_answers_all_that_waits(store, mount):
-    """Programs that wait for their turn when the daemon is ended get an error, at once."""
-    qos = mount(store)
-    qos.rule("start slow jobid={slow} rate=1 depth=1")
-    jobs = []
-    for number in range(4):
-        (store.dir / str(number)).mkdir()
-        jobs.append(start_job("slow", sys.executable, "-c", READ_OFTEN, qos.dir / str(number), stdout=subprocess.PIPE,
-                              text=True))
-    wait_until(lambda: (qos.job("slow") or {}).get("waiting", 0) == 4, what="four that wait")
-    begin = time.monotonic()
-    qos.kill(signal.SIGTERM)
-    assert qos.exit_status == 0 and qos.log == ""
-    for job in jobs:
-        assert job.communicate(timeout=TIMEOUT)[0].strip() in ("ENOTCONN", "ECONNABORTED")
-    assert time.monotonic() - begin < 3  # a dozen and more were due later
 
 
 # --- what is refused ---
@@ -610,46 +565,6 @@ def test_fstab_user(installed, world, store, db):
     pid = daemon_of(place)
     run("umount", place)
     wait_until(lambda: not is_running(pid))
-
-
-# --- ends that are not in order ---
-
-
-def waiting_reader(qos):
-    """A program that lists the mount until it gets an error, or its input has an end; it waits for its turn now."""
-    code = ("import errno, os, select, sys\n"
-            "os.chdir(sys.argv[1])\n"
-            "try:\n"
-            "    while not select.select([0], [], [], 0)[0]: os.listdir('.')\n"
-            "except OSError as error: print(errno.errorcode[error.errno])\n"
-            "else: print('served')\n")
-    qos.rule("start slow jobid={slow} rate=1 depth=1")
-    reader = start_job("slow", sys.executable, "-c", code, qos.dir, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                       text=True)
-    wait_until(lambda: (qos.job("slow") or {}).get("waiting", 0) == 1, what="one that waits")
-    return reader
-
-
-def test_forced_unmount(store, mount):
-    """umount -f: what waits gets an error, and the daemon ends in good order."""
-    qos = mount(store)
-    reader = waiting_reader(qos)
-    try:
-        umount(qos.dir, MNT_FORCE)
-    except OSError as error:  # the connection has ended, but the program still holds the mount
-        assert error.errno == errno.EBUSY
-    assert reader.communicate(timeout=TIMEOUT)[0].strip() in ("ENOTCONN", "ECONNABORTED")
-    qos.unmount()
-
-
-def test_lazy_unmount(store, mount):
-    """umount -l: who is in there is served until he leaves, then the daemon ends."""
-    qos = mount(store)
-    reader = waiting_reader(qos)
-    umount(qos.dir, MNT_DETACH)
-    assert is_running(qos.pid)
-    assert reader.communicate(timeout=TIMEOUT)[0].strip() == "served"
-    qos.unmount()
 
 
 def test_request_timeout_of_the_kernel(world, store, mount):

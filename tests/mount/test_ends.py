@@ -1,0 +1,71 @@
+"""How a mount ends that is in use, or is not unmounted in order: by a signal, by force, lazily."""
+import errno
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from harness import MNT_DETACH, TIMEOUT, is_running, start_job, umount, wait_until
+
+pytestmark = pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
+
+MNT_FORCE = 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_signal_ends_the_mount(store, mount, number):
+    qos = mount(store)
+    qos.kill(number)
+    assert qos.exit_status == 0 and qos.log == ""
+
+
+def test_signal_answers_all_that_waits(store, mount):
+    """Programs that wait for their turn when the daemon is ended get an error, at once."""
+    qos = mount(store)
+    qos.rule("start slow jobid={slow} bps=1K")  # the first write is a minute's, and the others wait for that
+    jobs = [start_job("slow", "dd", "if=/dev/zero", f"of={qos.dir}/{number}", "bs=64K", "count=2", stderr=subprocess.PIPE,
+                      text=True) for number in range(4)]
+    wait_until(lambda: (qos.job("slow") or {}).get("waiting", 0) == 4, what="four that wait")
+    qos.kill(signal.SIGTERM)
+    assert qos.exit_status == 0 and qos.log == ""
+    for job in jobs:
+        error = job.communicate(timeout=TIMEOUT)[1]
+        assert "Transport endpoint is not connected" in error or "Software caused connection abort" in error
+
+
+def waiting_reader(qos):
+    """A program that lists the mount until it gets an error, or its input has an end; it waits for its turn now."""
+    code = ("import errno, os, select, sys\n"
+            "os.chdir(sys.argv[1])\n"
+            "try:\n"
+            "    while not select.select([0], [], [], 0)[0]: os.listdir('.')\n"
+            "except OSError as error: print(errno.errorcode[error.errno])\n"
+            "else: print('served')\n")
+    qos.rule("start slow jobid={slow} rate=1 depth=1")
+    reader = start_job("slow", sys.executable, "-c", code, qos.dir, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                       text=True)
+    wait_until(lambda: (qos.job("slow") or {}).get("waiting", 0) == 1, what="one that waits")
+    return reader
+
+
+def test_forced_unmount(store, mount):
+    """umount -f: what waits gets an error, and the daemon ends in good order."""
+    qos = mount(store)
+    reader = waiting_reader(qos)
+    try:
+        umount(qos.dir, MNT_FORCE)
+    except OSError as error:  # the connection has ended, but the program still holds the mount
+        assert error.errno == errno.EBUSY
+    assert reader.communicate(timeout=TIMEOUT)[0].strip() in ("ENOTCONN", "ECONNABORTED")
+    qos.unmount()
+
+
+def test_lazy_unmount(store, mount):
+    """umount -l: who is in there is served until he leaves, then the daemon ends."""
+    qos = mount(store)
+    reader = waiting_reader(qos)
+    umount(qos.dir, MNT_DETACH)
+    assert is_running(qos.pid)
+    assert reader.communicate(timeout=TIMEOUT)[0].strip() == "served"
+    qos.unmount()
