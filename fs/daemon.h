@@ -12,7 +12,8 @@ typedef struct {
     int verdict; /* a pipe to the waiting starter, or -1 */
 } QosDaemon;
 
-/* Takes over g_log() and libfuse's log: they go to stderr, one line each. `daemon` must stay. */
+/* Takes over g_log() and libfuse's log: they go to stderr, one line each; and standard streams that
+ * are closed, as /dev/null. First of all. `daemon` must stay. */
 void qos_daemon_init(QosDaemon *daemon, gboolean verbose);
 
 /*

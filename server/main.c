@@ -7,6 +7,7 @@
  * database has of them. It ends by SIGTERM or SIGINT, in the reverse order.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <gio/gunixsocketaddress.h>
 #include <glib-unix.h>
 #include <glib/gstdio.h>
@@ -63,6 +64,19 @@ static GLogWriterOutput write_log(GLogLevelFlags level, const GLogField *fields,
 }
 
 /* --- start and end --- */
+
+/* Lest a socket takes the place of a standard stream that the starter has closed, and the log goes
+ * to a peer. */
+static void open_standard_streams(void)
+{
+    int fd;
+
+    do
+        fd = open("/dev/null", O_RDWR);
+    while (fd >= STDIN_FILENO && fd <= STDERR_FILENO);
+    if (fd >= 0)
+        close(fd);
+}
 
 static gboolean stop(gpointer data)
 {
@@ -172,6 +186,7 @@ int main(int argc, char **argv)
     Server server = {0};
     int status = EXIT_SUCCESS;
 
+    open_standard_streams();
     setlocale(LC_ALL, "");
     signal(SIGPIPE, SIG_IGN);
     if (!qos_server_options_parse(&server.options, argc, argv, &error)) {

@@ -75,6 +75,17 @@ def test_background(world, store, place, db):
     assert {os.readlink(f"/proc/{pid}/fd/{fd}") for fd in range(3)} == {"/dev/null"}
 
 
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_streams(world, store, place, db, closed):
+    """Started without some of the standard streams, it takes nothing of its own for one of them."""
+    (store.dir / "file").write_text("content")
+    run("bash", "-c", f'exec "$@" {closed}', "bash", world.programs / "mount.qosfs", store.dir, place, "-o", f"db={db}",
+        env=job_environment(None, **SANITIZERS))
+    assert (place / "file").read_text() == "content"
+    pid = daemon_of(place)
+    assert {os.readlink(f"/proc/{pid}/fd/{fd}") for fd in range(3)} == {"/dev/null"}
+
+
 def test_verbose(world, store, place, db):
     done = command(world, store.dir, place, "-v", "-o", f"db={db}")
     assert done.returncode == 0
