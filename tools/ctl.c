@@ -3,10 +3,12 @@
  */
 #include "tools/ctl.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "base/error.h"
 #include "tools/ctl_mount.h"
 #include "tools/ctl_state.h"
 
@@ -36,6 +38,31 @@ gboolean qos_ctl_take_setting(const QosCtl *ctl, char **ret_name, const char **r
     *ret_name = value ? g_strdup(first) : g_strndup(first, (gsize)(equals - first));
     *ret_value = value ? value : equals + 1;
     return TRUE;
+}
+
+gboolean qos_ctl_no_such(GError **error, const char *what, const char *name, const GPtrArray *names,
+                         const char *lister)
+{
+    g_autofree char *escaped = qos_ctl_escape(name);
+    g_autofree char *hint = qos_ctl_hint(name, names);
+
+    if (*hint)
+        qos_set_error(error, ENOENT, "there is no %s '%s'%s", what, escaped, hint);
+    else
+        qos_set_error(error, ENOENT, "there is no %s '%s'; '%s' lists them", what, escaped, lister);
+    return FALSE;
+}
+
+gboolean qos_ctl_check_setting(JsonObject *tunables, const char *name, const char *lister,
+                               GError **error)
+{
+    if (json_object_has_member(tunables, name))
+        return TRUE;
+    g_autoptr(GPtrArray) names = g_ptr_array_new();
+    g_autoptr(GList) members = json_object_get_members(tunables);
+    for (GList *member = members; member; member = member->next)
+        g_ptr_array_add(names, member->data);
+    return qos_ctl_no_such(error, "setting", name, names, lister);
 }
 
 static gboolean check_argument_count(const QosCtl *ctl, GError **error)

@@ -57,6 +57,14 @@ const char *qos_ctl_argument(const QosCtl *ctl, guint index);
 gboolean qos_ctl_take_setting(const QosCtl *ctl, char **ret_name, const char **ret_value,
                               GError **error);
 
+/* Sets `error` to QOS_ERROR ENOENT: there is no `what` of that name, but of `names` (const char *)
+ * those like it, or else the command `lister` that lists them. Always FALSE. */
+gboolean qos_ctl_no_such(GError **error, const char *what, const char *name, const GPtrArray *names,
+                         const char *lister);
+/* Is the setting among `tunables`? Errors as of qos_ctl_no_such(). */
+gboolean qos_ctl_check_setting(JsonObject *tunables, const char *name, const char *lister,
+                               GError **error);
+
 /* Reads the mount's state; a new reference. */
 JsonObject *qos_ctl_read_state(const QosCtl *ctl, GError **error);
 /* Both, for a command without options of its own. */

@@ -101,8 +101,9 @@ static JsonObject *find_job(JsonObject *state, const char *id, GError **error)
     if (job)
         return job;
     g_autoptr(GPtrArray) ids = qos_ctl_state_names(state, "jobs", "id");
+    g_autofree char *escaped = qos_ctl_escape(id);
     g_autofree char *hint = qos_ctl_hint(id, ids);
-    qos_set_error(error, ENOENT, "no job '%s' has used this mount lately%s%s", id, hint,
+    qos_set_error(error, ENOENT, "no job '%s' has used this mount lately%s%s", escaped, hint,
                   *hint ? "" : "; 'qosfsctl jobs' lists those that have");
     return NULL;
 }

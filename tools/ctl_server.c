@@ -13,7 +13,8 @@
 #include "tools/ctl_render.h"
 
 #define SOCKET_DEFAULT "/run/qosfs/control.sock"
-#define PATIENCE       30    /* seconds that a server may take to answer */
+#define PATIENCE       30 /* seconds that a server may take to answer */
+#define NO_ANSWER      "it has not answered within 30 s: see whether it is stopped or overloaded"
 #define AGE_MAX        86400 /* s: beyond a day it does not matter how long a credit may stay */
 
 /* --- asking --- */
@@ -24,7 +25,8 @@ static void set_no_server(GError **error, const char *path, int reason)
                            ? "no qosfs-server listens there; --socket names another"
                        : reason == EACCES || reason == EPERM
                            ? "permission denied; only root and the server's own user may ask it"
-                           : g_strerror(reason);
+                       : reason == EAGAIN ? NO_ANSWER
+                                          : g_strerror(reason);
 
     qos_set_error(error, reason == ECONNREFUSED ? ENOENT : reason, "%s: %s", path, what);
 }
@@ -41,6 +43,7 @@ static int connect_to(const char *path, GError **error)
     }
     fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)) == 0 &&
+        setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience)) == 0 &&
         connect(fd, (const struct sockaddr *)&address, sizeof(address)) == 0)
         return fd;
     set_no_server(error, path, errno);
@@ -100,22 +103,26 @@ static char *ask(const QosCtl *ctl, const char *request, GError **error)
     if (!answer && errno == ECONNRESET)
         answer = g_string_new(NULL);
     if (!answer)
-        qos_set_error(error, errno, "%s: the server does not answer: %s", path, g_strerror(errno));
+        set_no_server(error, path, errno);
     close(fd);
     return answer ? take_answer(path, answer, error) : NULL;
 }
 
+static gboolean has_object(JsonObject *parent, const char *member)
+{
+    JsonNode *node = json_object_get_member(parent, member);
+
+    return node && JSON_NODE_HOLDS_OBJECT(node);
+}
+
 static gboolean has_shape(JsonObject *state)
 {
-    static const char *const objects[] = {"pool", "tunables", "connections"};
     JsonNode *mounts = json_object_get_member(state, "mounts");
 
-    for (guint i = 0; i < G_N_ELEMENTS(objects); i++) {
-        JsonNode *node = json_object_get_member(state, objects[i]);
-        if (!node || !JSON_NODE_HOLDS_OBJECT(node))
-            return FALSE;
-    }
-    return mounts && JSON_NODE_HOLDS_ARRAY(mounts);
+    return has_object(state, "pool") && has_object(state, "tunables") &&
+           has_object(state, "connections") &&
+           has_object(json_object_get_object_member(state, "connections"), "refused") && mounts &&
+           JSON_NODE_HOLDS_ARRAY(mounts);
 }
 
 /* A new reference. */
@@ -282,21 +289,10 @@ gboolean qos_ctl_server_mounts(QosCtl *ctl, GError **error)
 
 /* --- settings --- */
 
-static gboolean check_name(JsonObject *tunables, const char *name, GError **error)
+static gboolean check_setting(JsonObject *state, const char *name, GError **error)
 {
-    g_autoptr(GPtrArray) names = g_ptr_array_new();
-    g_autoptr(GList) members = json_object_get_members(tunables);
-
-    for (GList *member = members; member; member = member->next) {
-        if (g_str_equal(member->data, name))
-            return TRUE;
-        g_ptr_array_add(names, member->data);
-    }
-    g_autofree char *escaped = qos_ctl_escape(name);
-    g_autofree char *hint = qos_ctl_hint(name, names);
-    qos_set_error(error, ENOENT, "there is no setting '%s'%s%s", escaped, hint,
-                  *hint ? "" : "; 'qosfsctl server get' lists them");
-    return FALSE;
+    return qos_ctl_check_setting(json_object_get_object_member(state, "tunables"), name,
+                                 "qosfsctl server get", error);
 }
 
 /* "limit=1G", and what is different about the next start. */
@@ -331,7 +327,7 @@ gboolean qos_ctl_server_get(QosCtl *ctl, GError **error)
     if (!state)
         return FALSE;
     JsonObject *tunables = json_object_get_object_member(state, "tunables");
-    if (name && !check_name(tunables, name, error))
+    if (name && !check_setting(state, name, error))
         return FALSE;
     if (ctl->json)
         qos_ctl_print_json(name ? qos_ctl_member_node(tunables, name)
@@ -367,8 +363,7 @@ gboolean qos_ctl_server_set(QosCtl *ctl, GError **error)
     if (!qos_ctl_parse(ctl, NULL, NULL, error) || !qos_ctl_take_setting(ctl, &name, &value, error))
         return FALSE;
     g_autoptr(JsonObject) state = read_state(ctl, error);
-    return state && check_name(json_object_get_object_member(state, "tunables"), name, error) &&
-           command(ctl, "set", name, value, error);
+    return state && check_setting(state, name, error) && command(ctl, "set", name, value, error);
 }
 
 gboolean qos_ctl_server_metrics(QosCtl *ctl, GError **error)

@@ -4,10 +4,8 @@
  * Names are looked up in the mount's state before anything is set, so that a mistyped one is an
  * error with a hint, and never an xattr that the mount does not know.
  */
-#include <errno.h>
 #include <string.h>
 
-#include "base/error.h"
 #include "tools/ctl.h"
 #include "tools/ctl_mount.h"
 #include "tools/ctl_render.h"
@@ -52,27 +50,9 @@ gboolean qos_ctl_policy(QosCtl *ctl, GError **error)
         return TRUE;
     if (!qos_ctl_state_named(state, "policies", name)) {
         g_autoptr(GPtrArray) names = qos_ctl_state_names(state, "policies", "name");
-        g_autofree char *hint = qos_ctl_hint(name, names);
-        qos_set_error(error, ENOENT, "there is no policy '%s'%s%s", name, hint,
-                      *hint ? "" : "; 'qosfsctl policy' lists them");
-        return FALSE;
+        return qos_ctl_no_such(error, "policy", name, names, "qosfsctl policy");
     }
     return qos_ctl_mount_set(ctl->mountpoint, "nrs_policies", name, error);
-}
-
-static gboolean check_tunable(JsonObject *state, const char *name, GError **error)
-{
-    JsonObject *tunables = json_object_get_object_member(state, "tunables");
-    if (json_object_has_member(tunables, name))
-        return TRUE;
-    g_autoptr(GPtrArray) names = g_ptr_array_new();
-    g_autoptr(GList) members = json_object_get_members(tunables);
-    for (GList *member = members; member; member = member->next)
-        g_ptr_array_add(names, member->data);
-    g_autofree char *hint = qos_ctl_hint(name, names);
-    qos_set_error(error, ENOENT, "there is no setting '%s'%s%s", name, hint,
-                  *hint ? "" : "; 'qosfsctl get' lists them");
-    return FALSE;
 }
 
 gboolean qos_ctl_get(QosCtl *ctl, GError **error)
@@ -82,7 +62,7 @@ gboolean qos_ctl_get(QosCtl *ctl, GError **error)
         return FALSE;
     const char *name = qos_ctl_argument(ctl, 0);
     JsonObject *tunables = json_object_get_object_member(state, "tunables");
-    if (name && !check_tunable(state, name, error))
+    if (name && !qos_ctl_check_setting(tunables, name, "qosfsctl get", error))
         return FALSE;
     if (ctl->json && name)
         qos_ctl_print_json(json_object_dup_member(tunables, name), FALSE);
@@ -103,8 +83,8 @@ gboolean qos_ctl_set(QosCtl *ctl, GError **error)
     if (!qos_ctl_parse(ctl, NULL, NULL, error) || !qos_ctl_take_setting(ctl, &name, &value, error))
         return FALSE;
     g_autoptr(JsonObject) state = qos_ctl_read_state(ctl, error);
-    if (!state)
-        return FALSE;
-    return check_tunable(state, name, error) &&
+    return state &&
+           qos_ctl_check_setting(json_object_get_object_member(state, "tunables"), name,
+                                 "qosfsctl get", error) &&
            qos_ctl_mount_set(ctl->mountpoint, name, value, error);
 }

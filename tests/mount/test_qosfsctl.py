@@ -276,6 +276,11 @@ def test_hostile_job(qos):
     assert shown == named
 
 
+@pytest.mark.parametrize("arguments", [("why",), ("policy",), ("get",)])
+def test_what_there_is_not_is_shown_escaped(qos, arguments):
+    assert r"'a\x1b[2Jb'" in ctl(qos, *arguments, "a\x1b[2Jb", status=NOT_FOUND)
+
+
 @pytest.mark.parametrize("arguments, words", [
     ((), "which command?"),
     (("stauts",), "did you mean 'status'?"),
