@@ -120,34 +120,35 @@ static void append_counter(GString *text, const char *name, const char *help, gu
     append_value(text, (double)value);
 }
 
-static void append_server(GString *text, const QosLockclientStatus *status)
+static void append_lockclient(GString *text, const QosLockclientStatus *status)
 {
-    append_gauge(text, "qosfs_server_up", "1 while there is a connection to the lock server.",
+    append_gauge(text, "qosfs_lockclient_up", "1 while there is a connection to the lock server.",
                  status->state == QOS_LOCKCLIENT_UP);
-    append_gauge(text, "qosfs_server_valid_seconds",
+    append_gauge(text, "qosfs_lockclient_valid_seconds",
                  "For how long what is cached may be used without the server; 0: not at all.",
                  seconds(status->valid));
-    append_gauge(text, "qosfs_server_credits", "Resources of which the mount has credits.",
+    append_gauge(text, "qosfs_lockclient_credits", "Resources of which the mount has credits.",
                  (double)status->credits);
-    append_gauge(text, "qosfs_server_cached_bytes",
+    append_gauge(text, "qosfs_lockclient_cached_bytes",
                  "What the credits that are not in use take at the server.", (double)status->bytes);
-    append_gauge(text, "qosfs_server_lock_rate", "The server's SLR, in byte-milliseconds.",
+    append_gauge(text, "qosfs_lockclient_lock_rate", "The server's SLR, in byte-milliseconds.",
                  (double)status->rate);
-    append_counter(text, "qosfs_server_hits_total", "Uses of credits that asked nobody.",
+    append_counter(text, "qosfs_lockclient_hits_total", "Uses of credits that asked nobody.",
                    status->hits);
-    append_counter(text, "qosfs_server_misses_total", "Uses that asked the server, or waited.",
+    append_counter(text, "qosfs_lockclient_misses_total", "Uses that asked the server, or waited.",
                    status->misses);
-    append_counter(text, "qosfs_server_refusals_total", "Uses that went on without a credit.",
+    append_counter(text, "qosfs_lockclient_refusals_total", "Uses that went on without a credit.",
                    status->refusals);
-    append_counter(text, "qosfs_server_enqueues_total", "Requests for credits.", status->enqueues);
-    append_counter(text, "qosfs_server_cancels_total", "Credits given back.", status->cancels);
-    append_counter(text, "qosfs_server_cancel_messages_total",
+    append_counter(text, "qosfs_lockclient_enqueues_total", "Requests for credits.",
+                   status->enqueues);
+    append_counter(text, "qosfs_lockclient_cancels_total", "Credits given back.", status->cancels);
+    append_counter(text, "qosfs_lockclient_cancel_messages_total",
                    "Messages sent for nothing but to give back.", status->cancel_messages);
-    append_counter(text, "qosfs_server_revocations_total", "Credits that the server called back.",
-                   status->revocations);
-    append_counter(text, "qosfs_server_evictions_total", "Times that all was lost.",
+    append_counter(text, "qosfs_lockclient_revocations_total",
+                   "Credits that the server called back.", status->revocations);
+    append_counter(text, "qosfs_lockclient_evictions_total", "Times that all was lost.",
                    status->evictions);
-    append_counter(text, "qosfs_server_reconnects_total", "Connections after the first.",
+    append_counter(text, "qosfs_lockclient_reconnects_total", "Connections after the first.",
                    status->reconnects);
 }
 
@@ -405,7 +406,7 @@ GString *qos_report_metrics(const QosReport *report)
     append_mount(text, report);
     append_adapt(text, report);
     if (report->is_shared)
-        append_server(text, &report->sharing);
+        append_lockclient(text, &report->sharing);
     append_rules(text, report);
     append_jobs(text, report);
     append_histograms(text, report);

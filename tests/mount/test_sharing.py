@@ -30,7 +30,7 @@ def test_server_is_killed(cluster):
     one.wait_up()
     assert (mount.dir / "file").read_text() == "text"
     assert status(mount)["reconnects"] == 1 and status(mount)["evictions"] == 0
-    assert "qosfs_server_up 1" in (mount.dir / ".qosfs/metrics").read_text().splitlines()
+    assert "qosfs_lockclient_up 1" in (mount.dir / ".qosfs/metrics").read_text().splitlines()
 
 
 def test_tls(cluster):
