@@ -47,6 +47,7 @@ struct QosLockclient {
     atomic_bool ends;
     pthread_t thread;
     gboolean has_thread;
+    QosLockgrips *grips; /* the engine's */
 
     pthread_mutex_t lock; /* the rest */
     QosLockengine *engine;
@@ -366,6 +367,7 @@ QosLockclient *qos_lockclient_new(const QosLockclientConfig *config, GError **er
     client->timer = -1;
     client->armed = client->set = QOS_NEVER;
     client->engine = qos_lockengine_new(config->id, config->incarnation);
+    client->grips = qos_lockengine_grips(client->engine);
     client->context = g_main_context_new();
     if (start(client, error))
         return client;
@@ -395,12 +397,57 @@ void qos_lockclient_free(QosLockclient *client)
 
 /* --- uses --- */
 
+/* Ends a use by a grip. */
+static void let_go(QosLockclient *client, QosLockUse *use)
+{
+    QosLockgrip *grip = g_steal_pointer(&use->grip);
+
+    if (!qos_lockgrip_unmark(grip, use->mark))
+        return;
+    lock(client);
+    qos_lockengine_narrow(client->engine, grip, now_of());
+    unlock(client);
+}
+
+/* The lease is looked at last, so that whoever slept before finds out. */
+static gboolean is_gripped(const QosLockclient *client, const QosResource *resource,
+                           const QosCredit *want)
+{
+    return qos_lockgrips_is_open(client->grips, resource, want) && qos_lockclient_valid(client) > 0;
+}
+
+/* Without the lock. FALSE: the engine is to be asked. */
+static gboolean try_grip(QosLockclient *client, const QosResource *resource, const QosCredit *want,
+                         QosLockUse *use)
+{
+    use->grip = qos_lockgrips_mark(client->grips, resource, want, &use->mark);
+    if (use->grip == NULL)
+        return FALSE;
+    if (is_gripped(client, resource, want))
+        return TRUE;
+    let_go(client, use);
+    return FALSE;
+}
+
+/* What is here is likely to be used again. */
+static QosCreditVerdict get_locked(QosLockclient *client, const QosResource *resource,
+                                   const QosCredit *want, guint flags, QosLockUse *use, QosTime now)
+{
+    const QosCreditVerdict verdict =
+        qos_lockengine_get(client->engine, resource, want, flags, use, now);
+
+    if (verdict == QOS_CREDIT_GRANTED && resource->type == QOS_RESOURCE_INODES)
+        qos_lockengine_grip(client->engine, resource, now);
+    return verdict;
+}
+
 QosCreditVerdict qos_lockclient_get(QosLockclient *client, const QosResource *resource,
                                     const QosCredit *want, guint flags, QosLockUse *use)
 {
+    if (try_grip(client, resource, want, use))
+        return QOS_CREDIT_GRANTED;
     lock(client);
-    QosCreditVerdict verdict =
-        qos_lockengine_get(client->engine, resource, want, flags, use, now_of());
+    const QosCreditVerdict verdict = get_locked(client, resource, want, flags, use, now_of());
     unlock(client);
     return verdict;
 }
@@ -425,6 +472,10 @@ QosCreditVerdict qos_lockclient_postpone(QosLockclient *client, QosLockUse *use,
 
 void qos_lockclient_put(QosLockclient *client, QosLockUse *use)
 {
+    if (use->grip != NULL) {
+        let_go(client, use);
+        return;
+    }
     lock(client);
     qos_lockengine_put(client->engine, use, now_of());
     unlock(client);
@@ -435,10 +486,12 @@ gboolean qos_lockclient_has(QosLockclient *client, const QosResource *resource,
 {
     QosLockUse use = {0};
 
+    if (is_gripped(client, resource, want))
+        return TRUE;
     lock(client);
     const QosTime now = now_of();
-    gboolean has = qos_lockengine_get(client->engine, resource, want, QOS_CREDIT_NON_BLOCK_LOCAL,
-                                      &use, now) == QOS_CREDIT_GRANTED;
+    gboolean has = get_locked(client, resource, want, QOS_CREDIT_NON_BLOCK_LOCAL, &use, now) ==
+                   QOS_CREDIT_GRANTED;
     if (has)
         qos_lockengine_put(client->engine, &use, now);
     unlock(client);

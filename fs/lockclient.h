@@ -17,6 +17,9 @@
  * Without a lender (never reached, away for longer than its lease) a get gives QOS_CREDIT_ERROR:
  * cache nothing. qos_lockclient_valid() says for how long what is cached may be used.
  *
+ * Of inodes, where the mount has a whole group of them and nobody else wants any, a use begins and
+ * ends without a lock (fs/lockgrips.h).
+ *
  * Thread-safe. One thread, the *link*, reads the socket and tells what came of it: all callbacks
  * come from it, without locks; they must not block, and may call any function below but
  * qos_lockclient_free(). Who asks or releases sends that himself, where the socket takes it at once
@@ -38,7 +41,10 @@ typedef struct QosLockUse {
     /* A get or convert that was QOS_CREDIT_WAITING ended: QOS_CREDIT_GRANTED, or as below. From the
      * link, without locks. */
     void (*done)(struct QosLockUse *use, QosCreditVerdict verdict);
-    /* --- the client's: where it is postponed --- */
+    /* --- the client's --- */
+    struct QosLockgrip *grip; /* NULL, or by what it holds, without `hold` (fs/lockgrips.h) */
+    guint mark;
+    /* where it is postponed */
     QosTime delay, due;
     gboolean waits_for_lender;
     GList link; /* data: the use, NULL while it is not */

@@ -9,7 +9,6 @@
 #include "base/error.h"
 
 #define SERVERS_SHIFT   8
-#define SHRINK_EVERY    QOS_SECOND
 #define EVICT_WHEN_FULL 32 /* credits, each time that the server has no room for another */
 
 static const QosResourceType *type_of(const QosResource *resource)
@@ -43,7 +42,7 @@ void qos_lockengine_settle(QosLockengine *engine, gpointer extra, QosTime now)
         qos_lockcache_use(&engine->cache, entry, now);
     } else if (entry->place == 0) {
         qos_lockcache_put(&engine->cache, entry, now);
-        engine->shrink_at = MIN(engine->shrink_at, now + SHRINK_EVERY);
+        engine->shrink_at = MIN(engine->shrink_at, now + QOS_LOCKENGINE_SHRINK_EVERY);
     }
 }
 
@@ -85,6 +84,18 @@ static void end_waiting(QosLockengine *engine, const QosOutput *output, QosTime 
         qos_lockengine_drop(engine, qos_lockcache_evict, EVICT_WHEN_FULL, now);
 }
 
+gboolean qos_lockengine_hold(QosLockengine *engine, const QosResource *resource,
+                             const QosCredit *want, QosHold *hold, QosTime now)
+{
+    const gboolean is_held = qos_credit_get(engine->owner, now, resource, want,
+                                            QOS_CREDIT_NON_BLOCK_LOCAL, hold) == QOS_CREDIT_GRANTED;
+
+    if (is_held)
+        begin_use(engine, hold, now);
+    qos_lockengine_take_outputs(engine, now);
+    return is_held;
+}
+
 /* Those that were postponed and are due ask again. */
 static void end_postponed(QosLockengine *engine, QosTime now)
 {
@@ -105,6 +116,7 @@ static void tell_lost(QosLockengine *engine, const QosOutput *output)
     event->resource = output->resource;
     event->credit = qos_credit_copy(type_of(&output->resource), &output->credit);
     qos_lockdrops_note_loss(&engine->drops, &output->resource);
+    qos_lockgrips_shut(&engine->grips, &output->resource);
 }
 
 /* It was told, and given up by the same release. */
@@ -254,6 +266,8 @@ static void take_message(QosLockengine *engine, const QosCreditMessage *message,
     if (message->stamp.sequence != 0)
         qos_lockcache_heed(&engine->cache, message->stamp);
     qos_lockoutbox_note_heard(&engine->outbox, message);
+    if (message->type == QOS_MESSAGE_REVOKE)
+        qos_lockengine_shut_grip(engine, &message->resource, now);
     qos_owner_receive(engine->owner, engine->server.id, message, now);
     qos_lockengine_take_outputs(engine, now);
     if (message->type != QOS_MESSAGE_GRANT)
@@ -285,9 +299,10 @@ void qos_lockengine_tick(QosLockengine *engine, QosTime now)
         return;
     qos_owner_tick(engine->owner, now);
     if (now >= engine->shrink_at) {
+        qos_lockengine_shut_grips(engine, now);
         guint dropped = qos_lockengine_drop(engine, qos_lockcache_shrink, QOS_CREDIT_BATCH, now);
         gboolean is_idle = dropped == 0 && engine->cache.bytes == 0;
-        engine->shrink_at = is_idle ? QOS_NEVER : now + SHRINK_EVERY;
+        engine->shrink_at = is_idle ? QOS_NEVER : now + QOS_LOCKENGINE_SHRINK_EVERY;
     }
     qos_lockengine_take_outputs(engine, now);
 }
@@ -400,20 +415,25 @@ QosCreditVerdict qos_lockengine_postpone(QosLockengine *engine, QosLockUse *use,
     return verdict;
 }
 
-void qos_lockengine_put(QosLockengine *engine, QosLockUse *use, QosTime now)
+void qos_lockengine_unhold(QosLockengine *engine, QosHold *hold, QosTime now)
 {
-    gpointer extra = qos_hold_extra(&use->hold);
+    gpointer extra = qos_hold_extra(hold);
     const guint64 forgotten = engine->forgotten;
 
     if (extra == NULL)
         return; /* lost, or denied */
     QosResource resource = *qos_extra_resource(extra);
-    qos_credit_put(engine->owner, now, &use->hold);
+    qos_credit_put(engine->owner, now, hold);
     if (engine->forgotten != forgotten)
         extra = qos_owner_extra(engine->owner, &resource);
     if (extra != NULL)
         qos_lockengine_settle(engine, extra, now);
     qos_lockengine_take_outputs(engine, now);
+}
+
+void qos_lockengine_put(QosLockengine *engine, QosLockUse *use, QosTime now)
+{
+    qos_lockengine_unhold(engine, &use->hold, now);
 }
 
 static gboolean is_told_of(gconstpointer event, gconstpointer use)
@@ -494,7 +514,7 @@ void qos_lockengine_status(const QosLockengine *engine, QosLockclientStatus *sta
     status->bytes = engine->cache.bytes;
     status->rate = engine->cache.signal.rate;
     status->floor = engine->cache.signal.floor;
-    status->hits = engine->counts.hits;
+    status->hits = engine->counts.hits + qos_lockgrips_uses(&engine->grips);
     status->misses = engine->counts.misses;
     status->refusals = engine->counts.refusals;
     status->enqueues = engine->outbox.enqueues;

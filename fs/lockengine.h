@@ -21,6 +21,7 @@
 #include "core/wire.h"
 #include "fs/lockcache.h"
 #include "fs/lockclient.h"
+#include "fs/lockgrips.h"
 
 /* So many servers, each with another id, may follow upon one another in the life of a mount. */
 #define QOS_LOCKENGINE_SERVERS 256
@@ -86,6 +87,12 @@ void qos_lockengine_release(QosLockengine *engine, const QosResource *resource,
 gboolean qos_lockengine_spare(QosLockengine *engine, const QosResource *resource, guint times,
                               QosTime now);
 void qos_lockengine_shrink(QosLockengine *engine, double part, QosTime now);
+/* For uses without the lock (fs/lockgrips.h). Lives as long as the engine; takes no lock. */
+QosLockgrips *qos_lockengine_grips(QosLockengine *engine);
+/* Behind a use of an inode of the group `resource`: opens a grip on it, if all of it is had. */
+void qos_lockengine_grip(QosLockengine *engine, const QosResource *resource, QosTime now);
+/* A use by a grip that is shut has ended. */
+void qos_lockengine_narrow(QosLockengine *engine, QosLockgrip *grip, QosTime now);
 /* Somebody waits for a file lock who has others; he waits no more (fs/lockwaits.h). */
 void qos_lockengine_set_wait(QosLockengine *engine, const QosWireWait *wait);
 void qos_lockengine_end_wait(QosLockengine *engine, guint64 id);

@@ -95,10 +95,10 @@ gboolean qos_lockengine_spare(QosLockengine *engine, const QosResource *resource
 
 void qos_lockengine_shrink(QosLockengine *engine, double part, QosTime now)
 {
-    gint64 aim = engine->cache.bytes - (gint64)(part * (double)engine->cache.bytes);
-
     if (engine->owner == NULL)
         return;
+    qos_lockengine_shut_grips(engine, now);
+    const gint64 aim = engine->cache.bytes - (gint64)(part * (double)engine->cache.bytes);
     while (engine->cache.bytes > aim) {
         guint max = (guint)MIN((engine->cache.bytes - aim) / QOS_LOCKENGINE_CREDIT_BYTES + 1,
                                QOS_CREDIT_BATCH);

@@ -5,12 +5,15 @@
 
 #include "fs/lockdrops.h"
 #include "fs/lockengine.h"
+#include "fs/lockgrips.h"
 #include "fs/lockoutbox.h"
 #include "fs/lockpatience.h"
 #include "fs/lockwaits.h"
 
 /* What a server counts for a credit, with its resource and one span. */
 #define QOS_LOCKENGINE_CREDIT_BYTES 240
+/* How often the cache is looked through; so long a grip is open. */
+#define QOS_LOCKENGINE_SHRINK_EVERY QOS_SECOND
 
 struct QosLockengine {
     QosOwnerId id;
@@ -26,6 +29,7 @@ struct QosLockengine {
     GQueue events; /* of QosLockevent */
     QosLockoutbox outbox;
     QosLockwaits waits;
+    QosLockgrips grips;
     gboolean is_up;
     QosLockclientStatus counts; /* credits, hits, misses, refusals, evictions */
 };
@@ -37,6 +41,16 @@ void qos_lockengine_settle(QosLockengine *engine, gpointer extra, QosTime now);
 QosLockevent *qos_lockengine_add_event(QosLockengine *engine, QosLockeventKind kind);
 /* Takes all that the owner hands out, and sees whether there still is a lender. */
 void qos_lockengine_take_outputs(QosLockengine *engine, QosTime now);
+
+/* Holds what is here of the resource. FALSE: it is not to be had at once. */
+gboolean qos_lockengine_hold(QosLockengine *engine, const QosResource *resource,
+                             const QosCredit *want, QosHold *hold, QosTime now);
+/* Puts it; of what was lost nothing happens. */
+void qos_lockengine_unhold(QosLockengine *engine, QosHold *hold, QosTime now);
+
+/* No use of the resource begins by its grip any more; of none. */
+void qos_lockengine_shut_grip(QosLockengine *engine, const QosResource *resource, QosTime now);
+void qos_lockengine_shut_grips(QosLockengine *engine, QosTime now);
 
 /* Tells to forget what stands against `credit`, now or after the drop under way. */
 void qos_lockengine_begin_drop(QosLockengine *engine, const QosResource *resource,
