@@ -6,6 +6,7 @@
  */
 #include "fs/account.h"
 
+#include <errno.h>
 #include <math.h>
 #include <string.h>
 
@@ -136,6 +137,14 @@ void qos_job_rates(const QosJob *job, QosTime now, double *ret_operations, doubl
     *ret_bytes = (job->byte_rate + (double)job->rate_bytes * weight) * decay;
 }
 
+/* An answer that a program asks for and lives with: a name that is not there, an attribute that a
+ * file does not have. With these each new file would be an error. */
+static gboolean is_answer(QosOpcode opcode, int error)
+{
+    return (opcode == QOS_OP_LOOKUP && error == ENOENT) ||
+           (opcode == QOS_OP_GETXATTR && (error == ENODATA || error == EOPNOTSUPP));
+}
+
 void qos_job_served(QosJob *job, QosOpcode opcode, QosTime store_time, guint64 bytes, int error,
                     QosTime now)
 {
@@ -143,7 +152,7 @@ void qos_job_served(QosJob *job, QosOpcode opcode, QosTime store_time, guint64 b
     job->store_time += store_time;
     job->seen = now;
     add_sample(&job->operation[opcode], (guint64)store_time / QOS_MICROSECOND);
-    if (error != 0)
+    if (error != 0 && !is_answer(opcode, error))
         job->errors++;
     if (error == 0 && (opcode == QOS_OP_READ || opcode == QOS_OP_COPY)) {
         add_sample(&job->read_bytes, bytes);

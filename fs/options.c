@@ -482,10 +482,17 @@ static gboolean finish(Parser *parser)
         g_autofree char *name = g_strndup(parser->unknown, strcspn(parser->unknown, "="));
         const char *nearest = nearest_option(name, parser->tunables);
 
-        qos_set_error(&parser->error, EINVAL,
-                      nearest ? "unknown option \"%s\"; did you mean \"%s\"?"
-                              : "unknown option \"%s\"",
-                      parser->unknown, nearest);
+        if (g_str_equal(name, "remount"))
+            qos_set_error(&parser->error, EINVAL,
+                          "option remount: there is none; 'qosfsctl set' changes tunables while "
+                          "mounted, for all else umount it and mount it anew");
+        else if (nearest)
+            qos_set_error(&parser->error, EINVAL, "unknown option \"%s\"; did you mean \"%s\"?",
+                          parser->unknown, nearest);
+        else
+            qos_set_error(&parser->error, EINVAL,
+                          "unknown option \"%s\"; 'mount.qosfs --help' lists them",
+                          parser->unknown);
         return FALSE;
     }
     if (!options->mountpoint) {

@@ -205,8 +205,11 @@ static Term *parse_term(const char **at, GString *text, GError **error)
     if (name == NULL) {
         qos_set_error(error, EINVAL,
                       "expected conditions FIELD={VALUE ...} at %s; fields are jobid, uid, gid, "
-                      "opcode and host",
-                      quoted);
+                      "opcode and host%s",
+                      quoted,
+                      g_str_has_prefix(*at, "nid=")
+                          ? " (a mount serves one node, so that there is no nid)"
+                          : "");
         return NULL;
     }
     length = strcspn(*at, "{}");

@@ -175,7 +175,11 @@ static gboolean parse_name(const char *text, char *ret_name, GError **error)
                       QOS_RULE_NAME_MAX);
         return FALSE;
     }
-    if (length == 0 || strspn(text, NAME_LETTER) != length) {
+    if (length == 0) {
+        qos_set_error(error, EINVAL, "the name of a rule is missing");
+        return FALSE;
+    }
+    if (strspn(text, NAME_LETTER) != length) {
         qos_set_error(error, EINVAL, "%s: a rule's name consists of A-Z, a-z, 0-9 and _", quoted);
         return FALSE;
     }
@@ -212,11 +216,13 @@ static gboolean parse_option(QosRuleCommand *command, const char *word, GError *
 {
     g_autofree char *quoted = qos_rule_quote(word);
     gsize length = strcspn(word, "=");
-    const char *value = word[length] == '=' ? word + length + 1 : "1";
+    const char *value = word[length] == '=' ? word + length + 1 : NULL;
     guint i = find_option(word, length);
 
-    if (i == G_N_ELEMENTS(options) || (word[length] != '=' && (options[i].option & SWITCHES) == 0))
+    if (i == G_N_ELEMENTS(options))
         return unknown_option(word, error);
+    if (value == NULL)
+        value = (options[i].option & SWITCHES) != 0 ? "1" : "";
     if ((command->given & options[i].option) != 0) {
         qos_set_error(error, EINVAL, "%s: %s= is given twice", quoted, options[i].name);
         return FALSE;

@@ -156,7 +156,6 @@ QosHandshake *qos_handshake_new_tls(const QosServerOptions *options, GError **er
 {
     g_autoptr(GTlsCertificate) certificate = NULL;
     g_autoptr(GError) reason = NULL;
-    const char *file = options->tls_certificate;
     GTlsDatabase *authority = NULL;
     QosHandshake *handshake;
 
@@ -164,13 +163,16 @@ QosHandshake *qos_handshake_new_tls(const QosServerOptions *options, GError **er
         qos_set_error(error, ENOTSUP, "GLib has no TLS here: install glib-networking");
         return NULL;
     }
-    certificate = g_tls_certificate_new_from_files(file, options->tls_key, &reason);
-    if (certificate != NULL) {
-        file = options->tls_authority;
-        authority = g_tls_file_database_new(file, &reason);
+    certificate =
+        g_tls_certificate_new_from_files(options->tls_certificate, options->tls_key, &reason);
+    if (certificate == NULL) {
+        qos_set_error(error, EINVAL, "tls-cert=%s, tls-key=%s: %s", options->tls_certificate,
+                      options->tls_key, reason->message);
+        return NULL;
     }
+    authority = g_tls_file_database_new(options->tls_authority, &reason);
     if (authority == NULL) {
-        qos_set_error(error, EINVAL, "%s: %s", file, reason->message);
+        qos_set_error(error, EINVAL, "tls-ca=%s: %s", options->tls_authority, reason->message);
         return NULL;
     }
     handshake = g_new0(QosHandshake, 1);

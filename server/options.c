@@ -282,6 +282,19 @@ static void words_clear(Words *words)
 
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(Words, words_clear)
 
+/* Takes over `name`. */
+static void take_word(Words *words, char *name, const char *value)
+{
+    if (g_str_equal(name, "config")) {
+        g_free(words->file);
+        g_free(name);
+        words->file = g_strdup(value);
+    } else {
+        g_ptr_array_add(words->names, name);
+        g_ptr_array_add(words->values, g_strdup(value));
+    }
+}
+
 static gboolean split_words(Words *words, QosServerOptions *options, int argc, char **argv,
                             GError **error)
 {
@@ -297,22 +310,15 @@ static gboolean split_words(Words *words, QosServerOptions *options, int argc, c
         } else if (!g_str_has_prefix(word, "--")) {
             qos_set_error(error, EINVAL, "\"%s\" is no option; see --help", word);
             return FALSE;
-        } else if (equals == NULL && i + 1 == argc) {
+        } else if (equals != NULL) {
+            take_word(words, g_strndup(word + 2, (gsize)(equals - word - 2)), equals + 1);
+        } else if (!g_str_equal(word, "--config") && find_setting(word + 2, error) == NULL) {
+            return FALSE;
+        } else if (i + 1 == argc || g_str_has_prefix(argv[i + 1], "--")) {
             qos_set_error(error, EINVAL, "%s wants a value; see --help", word);
             return FALSE;
         } else {
-            char *name =
-                equals ? g_strndup(word + 2, (gsize)(equals - word - 2)) : g_strdup(word + 2);
-            const char *value = equals ? equals + 1 : argv[++i];
-
-            if (g_str_equal(name, "config")) {
-                g_free(words->file);
-                words->file = g_strdup(value);
-                g_free(name);
-                continue;
-            }
-            g_ptr_array_add(words->names, name);
-            g_ptr_array_add(words->values, g_strdup(value));
+            take_word(words, g_strdup(word + 2), argv[++i]);
         }
     }
     return TRUE;

@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/xattr.h>
@@ -23,6 +24,7 @@
 
 #define XATTR_PREFIX "user.qosfs."
 #define READ_SIZE    65536
+#define PATIENCE     10 /* s that a mount may take to answer before the user is told */
 
 /* A line of mountinfo: "36 35 98:0 /root /mountpoint options [optional...] - type source
  * superoptions". */
@@ -106,6 +108,10 @@ GPtrArray *qos_ctl_mount_all(const char *mountinfo)
 /* First by name alone: a mount whose daemon is gone can not be resolved. */
 static char *find_by_directory(const char *mountinfo, const char *directory, GError **error)
 {
+    if (!*directory) {
+        qos_set_error(error, ENOENT, "--mount: the name of the directory is empty");
+        return NULL;
+    }
     g_autofree char *lexical = g_canonicalize_filename(directory, NULL);
     char *mountpoint = qos_ctl_mount_containing(mountinfo, lexical);
     if (mountpoint)
@@ -119,7 +125,9 @@ static char *find_by_directory(const char *mountinfo, const char *directory, GEr
     mountpoint = qos_ctl_mount_containing(mountinfo, resolved);
     free(resolved);
     if (!mountpoint)
-        qos_set_error(error, ENOENT, "%s is not on a qosfs mount", shown);
+        qos_set_error(error, ENOENT,
+                      "%s is not on a qosfs mount; 'findmnt -t fuse.qosfs' lists those there are",
+                      shown);
     return mountpoint;
 }
 
@@ -194,6 +202,59 @@ static gboolean fail(GError **error, int code, const char *mountpoint, const cha
     return FALSE;
 }
 
+/* --- a mount that does not answer --- */
+
+/* From watch_begin() to watch_end() the mount is asked. The kernel lets nobody wait for a bounded
+ * time, so a thread counts, and says once what keeps the user waiting. */
+typedef struct {
+    const char *mountpoint;
+    GThread *thread;
+    GMutex lock;
+    GCond ended;
+    gboolean is_over;
+} Watch;
+
+static gpointer watch(gpointer data)
+{
+    Watch *watch = data;
+    gint64 end = g_get_monotonic_time() + PATIENCE * G_USEC_PER_SEC;
+    gboolean in_time = TRUE;
+
+    g_mutex_lock(&watch->lock);
+    while (!watch->is_over && in_time)
+        in_time = g_cond_wait_until(&watch->ended, &watch->lock, end);
+    g_mutex_unlock(&watch->lock);
+    if (!in_time)
+        fprintf(stderr,
+                "%s: %s has not answered for %d s: its daemon is stopped, or hangs "
+                "('pgrep -a mount.qosfs' shows it); still waiting\n",
+                g_get_prgname(), watch->mountpoint, PATIENCE);
+    return NULL;
+}
+
+static void watch_begin(Watch *self, const char *mountpoint)
+{
+    *self = (Watch){.mountpoint = mountpoint};
+    g_mutex_init(&self->lock);
+    g_cond_init(&self->ended);
+    self->thread = g_thread_new("watch", watch, self);
+}
+
+static void watch_end(Watch *self)
+{
+    g_mutex_lock(&self->lock);
+    self->is_over = TRUE;
+    g_cond_signal(&self->ended);
+    g_mutex_unlock(&self->lock);
+    g_thread_join(self->thread);
+    g_mutex_clear(&self->lock);
+    g_cond_clear(&self->ended);
+}
+
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(Watch, watch_end)
+
+/* --- asking --- */
+
 static int open_file(const char *mountpoint, const char *name, int flags, const char *doing,
                      GError **error)
 {
@@ -211,6 +272,8 @@ char *qos_ctl_mount_read(const char *mountpoint, const char *name, gsize *ret_le
                          GError **error)
 {
     g_autofree char *doing = g_strdup_printf("read .qosfs/%s", name);
+    g_auto(Watch) watch;
+    watch_begin(&watch, mountpoint);
     int fd = open_file(mountpoint, name, O_RDONLY, doing, error);
     if (fd < 0)
         return NULL;
@@ -231,6 +294,8 @@ gboolean qos_ctl_mount_write(const char *mountpoint, const char *name, const cha
                              GError **error)
 {
     g_autofree char *doing = g_strdup_printf("write .qosfs/%s", name);
+    g_auto(Watch) watch;
+    watch_begin(&watch, mountpoint);
     int fd = open_file(mountpoint, name, O_WRONLY, doing, error);
     if (fd < 0)
         return FALSE;
@@ -256,6 +321,8 @@ gboolean qos_ctl_mount_set(const char *mountpoint, const char *name, const char 
                            GError **error)
 {
     g_autofree char *xattr = g_strconcat(XATTR_PREFIX, name, NULL);
+    g_auto(Watch) watch;
+    watch_begin(&watch, mountpoint);
     if (!setxattr(mountpoint, xattr, value, strlen(value), 0))
         return TRUE;
     int code = errno;

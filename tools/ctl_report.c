@@ -5,7 +5,9 @@
  * this is built; here the data is put into it.
  */
 #include <errno.h>
+#include <glib/gstdio.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -72,18 +74,43 @@ static char *make_page(const QosCtl *ctl, const QosCtlHistory *history, gint64 n
     return g_string_free(page, FALSE);
 }
 
+/* What is no file keeps its place: /dev/null, /dev/stdout, a pipe. */
+static gboolean write_into(const char *path, const char *text, GError **error)
+{
+    FILE *file = fopen(path, "we");
+    gboolean good = file && fputs(text, file) >= 0;
+    int reason = errno;
+    if (file && fclose(file) != 0 && good) {
+        good = FALSE;
+        reason = errno;
+    }
+    if (!good)
+        qos_set_error(error, reason, "cannot write the report: %s: %s", path, g_strerror(reason));
+    return good;
+}
+
+/* A file is replaced as a whole, so that nobody sees half of it. */
+static gboolean replace(const char *path, const char *text, GError **error)
+{
+    g_autoptr(GError) reason = NULL;
+    if (g_file_set_contents_full(path, text, -1, G_FILE_SET_CONTENTS_CONSISTENT, 0666, &reason))
+        return TRUE;
+    qos_set_error(error, EIO, "cannot write the report: %s", reason->message);
+    return FALSE;
+}
+
 /* Takes over `text`. */
 static gboolean put(const ReportOptions *options, char *text, GError **error)
 {
-    g_autoptr(GError) reason = NULL;
+    const char *path = options->file;
+    GStatBuf status;
     gboolean good = TRUE;
-    if (!options->file)
+    if (!path)
         fputs(text, stdout);
+    else if (g_lstat(path, &status) == 0 && !S_ISREG(status.st_mode))
+        good = write_into(path, text, error);
     else
-        good = g_file_set_contents_full(options->file, text, -1, G_FILE_SET_CONTENTS_CONSISTENT,
-                                        0666, &reason);
-    if (!good)
-        qos_set_error(error, EIO, "cannot write the report: %s", reason->message);
+        good = replace(path, text, error);
     g_free(text);
     return good;
 }
@@ -117,6 +144,8 @@ gboolean qos_ctl_report(QosCtl *ctl, GError **error)
     if (good && !options.csv && !options.file && isatty(STDOUT_FILENO))
         good = qos_ctl_usage_error(error, "the report is a page for a browser: name a file with "
                                           "'-o report.html'");
+    if (good && options.file && !*options.file)
+        good = qos_ctl_usage_error(error, "--output: the name of the file is empty");
     good = good && report(ctl, &options, error);
     g_strfreev(options.jobs);
     g_free(options.file);

@@ -150,7 +150,7 @@ static gboolean parse_leading_options(QosCtl *ctl, gboolean *ret_version, GError
     const GOptionEntry entries[] = {
         {"mount", 'm', 0, G_OPTION_ARG_FILENAME, &ctl->directory, "The mount to talk to", "DIR"},
         {"json", 'j', 0, G_OPTION_ARG_NONE, &ctl->json, "Print JSON", NULL},
-        {"version", 0, 0, G_OPTION_ARG_NONE, ret_version, "Print the version", NULL},
+        {"version", 'V', 0, G_OPTION_ARG_NONE, ret_version, "Print the version", NULL},
         {NULL}};
     g_autoptr(GOptionContext) context = g_option_context_new("COMMAND [ARGUMENT...]");
     g_autofree char *list = command_list();

@@ -11,7 +11,7 @@ import termios
 
 import pytest
 
-from harness import SANITIZERS, USER, as_job, job_environment, start_job, wait_until
+from harness import REPOSITORY, SANITIZERS, USER, as_job, is_stopped, job_environment, run, start_job, wait_until
 
 OK, FAILED, USAGE, NOT_FOUND = range(4)
 
@@ -93,6 +93,8 @@ def test_rule_life(qos):
     (("start", "a", "color={red}"), FAILED, "color"),
     (("start", "a", "jobid={x}", "rate=fast"), FAILED, "fast"),
     (("start", "a_name_too_long_", "jobid={x}"), FAILED, "a_name_too_long_"),
+    (("start", "a", "nid={1@tcp}"), FAILED, "a mount serves one node"),
+    (("start", "a", "jobid={x}", "rate"), FAILED, '"rate": rate= takes operations a second'),
     (("change", "hog", "speed=5"), FAILED, "speed"),
     (("change", "nobody", "rate=5"), NOT_FOUND, "nobody"),
     (("stop", "nobody"), NOT_FOUND, "nobody"),
@@ -164,6 +166,22 @@ def test_watch_ends_with_the_daemon(world, qos):
     _, error = watch.communicate(timeout=60)
     assert watch.returncode == FAILED and "is gone" in error
     qos.kill()
+
+
+def test_a_daemon_that_hangs(world, qos, tmp_path):
+    """Who waits for it is told what for, once."""
+    os.kill(qos.pid, signal.SIGSTOP)
+    try:
+        wait_until(lambda: is_stopped(qos.pid))
+        with open(tmp_path / "error", "w") as error:
+            status = start(world, qos, "status", stdout=subprocess.PIPE, stderr=error)
+        wait_until((tmp_path / "error").read_text, timeout=60, what="a word about it")
+    finally:
+        os.kill(qos.pid, signal.SIGCONT)
+    text, _ = status.communicate(timeout=60)
+    assert status.returncode == OK and text.startswith("mount ")
+    error = (tmp_path / "error").read_text()
+    assert f"{qos.dir} has not answered for 10 s: its daemon is stopped, or hangs" in error and error.count("\n") == 1
 
 
 def test_why(qos):
@@ -289,6 +307,7 @@ def test_what_there_is_not_is_shown_escaped(qos, arguments):
     (("list",), "did you mean 'rule list'?"),
     (("rules",), "did you mean 'rule'?"),
     (("rule", "frobnicate"), "there is no command 'rule frobnicate'; there are: list, start, change, stop"),
+    (("report", "-o", ""), "--output: the name of the file is empty"),
     (("why", "--", "--all", "x"), "'x'"),
     (("status", "now"), "'now'"),
     (("status", "--colour"), "--colour"),
@@ -297,6 +316,28 @@ def test_what_there_is_not_is_shown_escaped(qos, arguments):
 ])
 def test_usage(qos, arguments, words):
     assert words in ctl(qos, *arguments, status=USAGE)
+
+
+@pytest.mark.parametrize("words, offered", [
+    (("",), {"status", "rule", "server", "set"}),
+    (("rule", "sto"), {"stop"}),
+    (("server", ""), {"status", "mounts", "get", "set", "metrics", "evict"}),
+    (("jobs", "--w"), {"--watch"}),
+    (("-m", "DIR", "rule", "stop", "h"), {"hog"}),
+    (("--mount", "=", "DIR", "why", "a"), {r"a\ b"}),
+    (("-m", "DIR", "get", "slo"), {"slots"}),
+    (("-m", "DIR", "policy", "f"), {"fifo"}),
+    (("-m", "DIR/.qo"), set()),
+])
+def test_completion(world, qos, words, offered):
+    qos.rule("start hog jobid={x} rate=1")
+    as_job("a b", "touch", qos.dir / "x")
+    code = 'timeout() { shift; "$@"; }; source "$0"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _qosfsctl; printf "%s\\n" "${COMPREPLY[@]}"'
+    words = [word.replace("DIR", str(qos.dir)) for word in words]
+    text = run("bash", "-c", code, REPOSITORY / "dist/qosfsctl.bash", world.programs / "qosfsctl", *words,
+               env=job_environment(None, **SANITIZERS))
+    got = set(filter(None, text.splitlines()))
+    assert offered <= got if words == [""] else offered == got
 
 
 def test_help(qos):

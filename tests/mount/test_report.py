@@ -3,14 +3,16 @@ import csv
 import io
 import json
 import math
+import os
 import re
 import sqlite3
+import subprocess
 import time
 
 import pytest
 
 from browser import browser
-from harness import USER, Store, as_user
+from harness import USER, Store, as_user, running
 
 OK, FAILED, USAGE, NOT_FOUND = range(4)
 HOSTILE = ["</script><img src=x onerror=alert(1)>", "\"'><svg onload=alert(2)>", "${alert(3)}<!--", "=1+1", "e\u0301t\u00e9"]
@@ -106,6 +108,21 @@ def test_page_is_of_one_piece(filled, tmp_path):
 def test_mistakes(filled, arguments, status, words):
     done = filled.ctl("report", *arguments, check=False)
     assert (done.returncode, done.stdout) == (status, "") and words in done.stderr
+
+
+def test_what_is_no_file_keeps_its_place(filled, tmp_path):
+    """As /dev/null and /dev/stdout."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with open(tmp_path / "copy", "wb") as copy, running(subprocess.Popen(["cat", pipe], stdout=copy)) as reader:
+        filled.ctl("report", "--csv", "-o", pipe, timeout=60)
+        assert reader.wait(60) == 0
+    assert pipe.is_fifo() and (tmp_path / "copy").read_text().startswith("time,")
+    full = tmp_path / "full"
+    full.symlink_to("/dev/full")
+    done = filled.ctl("report", "--csv", "-o", full, check=False)
+    assert done.returncode == 1 and f"cannot write the report: {full}: No space left" in done.stderr
+    assert full.is_symlink()
 
 
 def test_ordinary_user(filled, tmp_path):

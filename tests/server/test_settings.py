@@ -33,6 +33,8 @@ WRONG = {
     "--unheard=of": 'there is no setting "unheard"; see --help',
     "--limmit=1G": 'there is no setting "limmit"; did you mean "limit"?',
     "--listen": "--listen wants a value",
+    "--unheard": 'there is no setting "unheard"; see --help',
+    "--limit=1G --lease --verbose": "--lease wants a value",
     "more": '"more" is no option',
     "--config=/nothing/there": "/nothing/there: ",
 }
@@ -45,7 +47,7 @@ def run_server(*words):
 
 def test_wrong_settings_are_named():
     for word, reason in WRONG.items():
-        done = run_server(word)
+        done = run_server(*word.split())
         assert done.returncode == 2 and done.stderr.startswith("qosfs-server: ") and reason in done.stderr, (word, done)
 
 

@@ -109,6 +109,6 @@ def test_files_that_cannot_be_read_are_named(server, certificates, missing, tmp_
              "--tls-key": certificates.folder / "ca.key", missing: tmp_path / "nothing"}
     status, log = server(*(part for word in words.items() for part in word), "--listen", "tcp:127.0.0.1:0",
                          expect_failure=True)
-    assert status == 1 and str(tmp_path / "nothing") in log
+    assert status == 1 and f"{missing[2:]}={tmp_path / 'nothing'}" in log
 
 

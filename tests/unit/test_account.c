@@ -136,6 +136,14 @@ static void test_errors(void)
     g_assert_cmpuint(job.requests, ==, 2);
     g_assert_cmpuint(job.errors, ==, 2);
     g_assert_cmpint(job.store_time, ==, 10 * QOS_MICROSECOND);
+    /* What each new file meets is none. */
+    qos_job_served(&job, QOS_OP_LOOKUP, 0, 0, ENOENT, START);
+    qos_job_served(&job, QOS_OP_GETXATTR, 0, 0, ENODATA, START);
+    qos_job_served(&job, QOS_OP_GETXATTR, 0, 0, EOPNOTSUPP, START);
+    g_assert_cmpuint(job.errors, ==, 2);
+    qos_job_served(&job, QOS_OP_LOOKUP, 0, 0, EACCES, START);
+    qos_job_served(&job, QOS_OP_OPEN, 0, 0, ENOENT, START);
+    g_assert_cmpuint(job.errors, ==, 4);
     check_sample(&job.operation[QOS_OP_READ], 1, 5, 5, 5, 25);
     check_sample(&job.read_bytes, 0, 0, 0, 0, 0);
     check_sample(&job.write_bytes, 0, 0, 0, 0, 0);
