@@ -94,7 +94,7 @@ static double measure(const Case *what, guint requests)
     qos_gate_set_adapt(gate, &(QosAdaptConfig){.mode = what->adapt, .period = QOS_ADAPT_PERIOD});
     for (guint i = 0; i < what->jobs; i++) {
         g_autofree char *id = g_strdup_printf("j%u.%u", i, i % 1000);
-        jobs[i] = qos_gate_job(gate, id, 0);
+        jobs[i] = qos_gate_job(gate, NULL, id, 0);
     }
     Runner warm = {gate, jobs, what->jobs, 0, what->jobs};
     run(&warm);

@@ -31,16 +31,41 @@ void qos_job_unref(QosJob *job)
         job_free(job);
 }
 
+/* It leaves the table: the last reference, unless the account ends. */
+static void drop_job(gpointer data)
+{
+    QosJob *job = data;
+
+    if (job->maker != NULL)
+        job->maker->jobs--;
+    job->maker = NULL;
+    qos_job_unref(job);
+}
+
 void qos_account_init(QosAccount *account, QosTime cleanup_interval)
 {
-    account->jobs = g_hash_table_new_full(g_str_hash, g_str_equal, NULL,
-                                          (GDestroyNotify)(void (*)(void))qos_job_unref);
+    account->users = g_hash_table_new_full(NULL, NULL, NULL, g_free);
+    account->jobs = g_hash_table_new_full(g_str_hash, g_str_equal, NULL, drop_job);
     account->cleanup_interval = cleanup_interval;
 }
 
 void qos_account_clear(QosAccount *account)
 {
     g_clear_pointer(&account->jobs, g_hash_table_unref);
+    g_clear_pointer(&account->users, g_hash_table_unref);
+}
+
+QosUser *qos_account_user(QosAccount *account, guint32 uid)
+{
+    QosUser *user = g_hash_table_lookup(account->users, GUINT_TO_POINTER(uid));
+
+    if (user != NULL)
+        return user;
+    user = g_new0(QosUser, 1);
+    user->uid = uid;
+    g_queue_init(&user->held);
+    g_hash_table_insert(account->users, GUINT_TO_POINTER(uid), user);
+    return user;
 }
 
 QosJob *qos_account_find(QosAccount *account, const char *id)
@@ -49,21 +74,33 @@ QosJob *qos_account_find(QosAccount *account, const char *id)
     return job != NULL ? qos_job_ref(job) : NULL;
 }
 
-QosJob *qos_account_job(QosAccount *account, const char *id, QosTime now)
+QosJob *qos_account_job_for(QosAccount *account, QosUser *user, const char *id, QosTime now)
 {
-    char cut[QOS_JOB_ID_MAX + 1];
-    g_strlcpy(cut, id, sizeof(cut));
+    char name[QOS_JOB_ID_MAX + 1];
+    g_strlcpy(name, id, sizeof(name));
 
-    QosJob *job = qos_account_find(account, cut);
+    QosJob *job = qos_account_find(account, name);
+    if (job == NULL && user != NULL && user->jobs >= QOS_USER_JOBS_MAX) {
+        g_snprintf(name, sizeof(name), "%u", user->uid);
+        job = qos_account_find(account, name);
+    }
     if (job != NULL)
         return job;
     job = g_aligned_alloc0(1, sizeof(QosJob), CACHE_LINE);
     job->references = 1;
-    memcpy(job->id, cut, sizeof(cut));
+    memcpy(job->id, name, sizeof(name));
     job->started = job->seen = job->rate_time = now;
     g_queue_init(&job->held);
+    job->maker = user;
+    if (user != NULL)
+        user->jobs++;
     g_hash_table_insert(account->jobs, job->id, job);
     return qos_job_ref(job);
+}
+
+QosJob *qos_account_job(QosAccount *account, const char *id, QosTime now)
+{
+    return qos_account_job_for(account, NULL, id, now);
 }
 
 static void add_sample(QosSample *sample, guint64 value)

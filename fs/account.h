@@ -1,11 +1,16 @@
 /*
  * The jobs of a mount and what each of them did, waited for and got: the source of job_stats, of
- * the metrics and of `qosfsctl why`.
+ * the metrics and of `qosfsctl why`; and the users of whom they are.
  *
  * A QosJob is interned: one for each JobID, found by name only when a caller is first seen, and by
  * pointer from then on. References are held by the table, open handles, the cache of callers and
  * waiting requests; a job that nobody but the table holds is dropped after it was idle for the
  * cleanup interval, as Lustre does (600 s).
+ *
+ * What one job may take of what all share is bounded (fs/sched.h). A JobID costs nothing where it
+ * is a variable of the environment: so a QosUser stands above all the jobs that he works for, and
+ * has bounds of his own. A uid costs something, and an entry is small: it stays as long as the
+ * account does. Who has subordinate uids (subuid(5)) is as many users.
  *
  * Locking: everything but `id` and what is atomic belongs to the gate's lock. Pure: no lock in
  * here.
@@ -27,6 +32,9 @@
 #define QOS_WAIT_SHARE  "(share)" /* its turn, while there were slots: rule_id 0 */
 #define QOS_WAIT_OTHERS "(others)"
 
+/* Jobs that are made for one user, some 3 KiB each; any further one is named by his uid alone. */
+#define QOS_USER_JOBS_MAX 4096
+
 /* A Lustre statistics line: microseconds for times, bytes for sizes. */
 typedef struct {
     guint64 samples;
@@ -47,6 +55,24 @@ typedef struct {
     QosTime last;
 } QosWait;
 
+/* What is taken of what all share, by one job or by one user. */
+typedef struct {
+    guint running;        /* slots held now */
+    guint background;     /* requests that wait, and may be the kernel's in the background */
+    guint passing;        /* in the store without a slot */
+    guint64 parked_bytes; /* of memory that requests take which wait, with their data */
+} QosUse;
+
+/* A user, with all the jobs that he works for. */
+typedef struct {
+    guint32 uid;
+    guint open_files;    /* atomic, as in a job */
+    guint opens_refused; /* atomic */
+    guint jobs;          /* that were made for him and are there */
+    QosUse use;
+    GQueue held; /* the scheduler's, of QosRequest: due, but the user has his share of slots */
+} QosUser;
+
 typedef struct QosJob {
     gint references;     /* atomic; first, as the next two, for qos_gate_copy_job() */
     guint open_files;    /* atomic; files and directories that it has open (ops/handle.h) */
@@ -55,8 +81,6 @@ typedef struct QosJob {
      * thousands of jobs these are cache misses. */
     guint nodes;      /* the job's node count, 0 = unknown */
     guint waiting;    /* requests that wait now */
-    guint running;    /* slots held now */
-    guint background; /* requests that wait, and may be the kernel's in the background */
     guint wait_count; /* of `wait`, in use */
     QosShare share;   /* of the adaptive sharing */
     GQueue held;      /* the scheduler's, of QosRequest: due, but the job has its share of slots */
@@ -71,9 +95,9 @@ typedef struct QosJob {
     double operation_rate; /* op/s, decaying over about 2 s */
     double byte_rate;      /* bytes/s */
     GList held_link;       /* among the jobs that have held requests */
+    QosUse use;            /* the first two are in these lines, the others beyond */
     QosWait wait[QOS_JOB_WAITS_MAX];
 
-    guint passing;                     /* in the store without a slot */
     guint filling;                     /* requests that wait and fill the kernel's cache */
     QosSample operation[QOS_OP_COUNT]; /* the store's time, us */
     QosSample read_bytes;              /* copies inside the store count as both */
@@ -82,13 +106,14 @@ typedef struct QosJob {
     QosHistogram write_sizes;
     QosTime started; /* first request since the last clear */
     guint64 errors;
-    guint64 parked_bytes; /* of memory that its requests take which wait, with their data */
-    guint64 refused;      /* requests that failed because nothing was left to hold their data */
-    guint passthrough;    /* open files that the kernel reads and writes by itself */
+    guint64 refused;   /* requests that failed because nothing was left to hold their data */
+    guint passthrough; /* open files that the kernel reads and writes by itself */
+    QosUser *maker;    /* for whom it was made; NULL: for one whom nothing bounds */
     char id[QOS_JOB_ID_MAX + 1];
 } QosJob;
 
 typedef struct {
+    GHashTable *users;        /* uid -> QosUser, owned */
     GHashTable *jobs;         /* id -> QosJob, one reference each */
     QosTime cleanup_interval; /* idle jobs are dropped after this; 0 = never */
 } QosAccount;
@@ -96,8 +121,13 @@ typedef struct {
 void qos_account_init(QosAccount *account, QosTime cleanup_interval);
 void qos_account_clear(QosAccount *account);
 
+/* The user, made if need be; borrowed from the account. */
+QosUser *qos_account_user(QosAccount *account, guint32 uid);
 /* The job named `id` (cut to QOS_JOB_ID_MAX), made if need be. A new reference. */
 QosJob *qos_account_job(QosAccount *account, const char *id, QosTime now);
+/* The same for `user`, or instead of a further one the job that is named by his uid. NULL: one whom
+ * nothing bounds. */
+QosJob *qos_account_job_for(QosAccount *account, QosUser *user, const char *id, QosTime now);
 /* NULL where there is none; a new reference. */
 QosJob *qos_account_find(QosAccount *account, const char *id);
 QosJob *qos_job_ref(QosJob *job);

@@ -417,10 +417,20 @@ gboolean qos_gate_cancel(QosGate *gate, QosEntry *entry)
     return is_parked;
 }
 
-QosJob *qos_gate_job(QosGate *gate, const char *id, guint nodes)
+QosUser *qos_gate_user(QosGate *gate, guint32 uid)
 {
     pthread_mutex_lock(&gate->lock);
-    QosJob *job = qos_account_job(qos_sched_account(gate->sched), id, qos_gate_now());
+    QosUser *user = qos_account_user(qos_sched_account(gate->sched), uid);
+    pthread_mutex_unlock(&gate->lock);
+    return user;
+}
+
+QosJob *qos_gate_job(QosGate *gate, QosUser *user, const char *id, guint nodes)
+{
+    QosAccount *account = qos_sched_account(gate->sched);
+
+    pthread_mutex_lock(&gate->lock);
+    QosJob *job = qos_account_job_for(account, user, id, qos_gate_now());
     if (nodes > 0)
         job->nodes = nodes;
     pthread_mutex_unlock(&gate->lock);

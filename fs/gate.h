@@ -74,8 +74,10 @@ void qos_gate_release(QosGate *gate, guint64 lock);
  * not called). */
 gboolean qos_gate_cancel(QosGate *gate, QosEntry *entry);
 
-/* The job of that name; a new reference. `nodes` 0 = unknown. */
-QosJob *qos_gate_job(QosGate *gate, const char *id, guint nodes);
+/* The user; borrowed from the gate. */
+QosUser *qos_gate_user(QosGate *gate, guint32 uid);
+/* The job of that name for `user` (qos_account_job_for); a new reference. `nodes` 0 = unknown. */
+QosJob *qos_gate_job(QosGate *gate, QosUser *user, const char *id, guint nodes);
 
 /* qos_sched_passes_through() by the rules in force. */
 gboolean qos_gate_passes_through(QosGate *gate, const QosRequest *request, QosOpcodeSet opcodes);

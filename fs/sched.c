@@ -21,11 +21,13 @@ static void give_slot_back(QosSched *sched, QosRequest *request, QosTime now)
     qos_slots_give_back(&sched->slots, request);
     if (request->job->held.length > 0)
         qos_sched_update_job(sched, request->job, now);
+    if (request->user != NULL)
+        qos_sched_recall(sched, request->user, now);
 }
 
-static gboolean has_free_slot(QosSched *sched, const QosJob *job, QosTime now)
+static gboolean has_free_slot(QosSched *sched, const QosRequest *request, QosTime now)
 {
-    return qos_slots_may_grant(&sched->slots, job) &&
+    return qos_slots_may_grant(&sched->slots, request) &&
            !qos_slots_are_taken(&sched->slots, sched->slots.count, now);
 }
 
@@ -33,14 +35,14 @@ static gboolean has_free_slot(QosSched *sched, const QosJob *job, QosTime now)
  * beside them. FALSE where those beside are too many already. */
 static gboolean squeeze_in(QosSched *sched, QosRequest *request, QosTime now)
 {
-    if (has_free_slot(sched, request->job, now)) {
+    if (has_free_slot(sched, request, now)) {
         qos_slots_grant(&sched->slots, request);
         return TRUE;
     }
-    if (!qos_slots_may_pass(&sched->slots, request->job))
+    if (!qos_slots_may_pass(&sched->slots, request))
         return FALSE;
     request->is_passing = TRUE;
-    qos_slots_pass(&sched->slots, request->job, 1);
+    qos_slots_pass(&sched->slots, request, 1);
     return TRUE;
 }
 
@@ -60,7 +62,7 @@ static void prepare(QosSched *sched, QosRequest *request, QosTime now)
     request->queue = NULL;
     request->lrs = sched->current;
     request->has_slot = request->is_passing = request->has_stalled = FALSE;
-    request->owes = request->prepays = FALSE;
+    request->owes = request->prepays = request->is_with_user = FALSE;
     request->weight = request->minimum = request->cost = 0;
     request->job->seen = now;
 }
@@ -71,7 +73,7 @@ static gboolean try_now(QosSched *sched, QosRequest *request, QosTime now)
     QosLrs *lrs = sched->current;
 
     if (sched->ready.length > 0 || sched->held > 0 || sched->stopping->len > 0 ||
-        lrs->class->try_now == NULL || !has_free_slot(sched, request->job, now))
+        lrs->class->try_now == NULL || !has_free_slot(sched, request, now))
         return FALSE;
     if (qos_sched_is_adaptive(sched) && !qos_sched_may_go(sched, request->job, now))
         return FALSE;
@@ -101,7 +103,7 @@ static gboolean hold_now(QosSched *sched, QosRequest *request, QosTime now)
 static void name_wait(QosSched *sched, QosRequest *request, QosTime now)
 {
     static const char names[][QOS_RULE_NAME_MAX + 1] = {QOS_WAIT_SLOTS, QOS_WAIT_SHARE};
-    gboolean is_turn = qos_sched_is_adaptive(sched) && has_free_slot(sched, request->job, now);
+    gboolean is_turn = qos_sched_is_adaptive(sched) && has_free_slot(sched, request, now);
 
     request->wait_rule_id = 0;
     memcpy(request->wait_rule_name, names[is_turn ? 1 : 0], sizeof(request->wait_rule_name));
@@ -148,8 +150,8 @@ QosVerdict qos_sched_enter(QosSched *sched, QosRequest *request, QosTime now, Qo
         return admit(sched, request, now);
     if (!request->holds_lock && try_now(sched, request, now))
         return QOS_GO;
-    if (request->fills_cache && (request->job->filling >= QOS_FILLING_MAX ||
-                                 !qos_sched_has_background(sched, request->job, 1)))
+    if (request->fills_cache &&
+        (request->job->filling >= QOS_FILLING_MAX || !qos_sched_has_background(sched, request, 1)))
         return qos_sched_charge(sched, request, now);
     name_wait(sched, request, now);
     if (!hold_now(sched, request, now)) {
@@ -267,6 +269,8 @@ void qos_sched_cancel(QosSched *sched, QosRequest *request, QosTime now)
     } else {
         if (request->state == QOS_REQUEST_HELD) {
             qos_sched_unhold(sched, request, now);
+            if (request->user != NULL) /* it may have been recalled */
+                qos_sched_recall(sched, request->user, now);
         } else {
             g_queue_unlink(&sched->ready, &request->link);
             give_slot_back(sched, request, now);

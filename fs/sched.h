@@ -12,14 +12,16 @@
  * holds them all; what is due beyond that is held in the job, in order, and goes as the job's own
  * leave;
  *   - a request that the store has not answered for QOS_STALL_TIME takes no slot from other jobs
- * any more (fs/slots.h).
+ * any more (fs/slots.h);
+ *   - one user has at most as many inside, with all his jobs, as two jobs; what is due beyond that
+ * is held with the user, and goes as his own leave.
  *
  * A request for which the kernel holds a lock that other jobs may want (`holds_lock`) does not
  * wait, lest they all wait with it: it goes at once, without a slot if need be, and its class pays
  * later, with the requests that hold nothing. There are two bounds: beyond a debt of QOS_DEBT_MAX
  * (of bytes, QOS_DEBT_BYTES where that is more) it waits like any other, and those behind its lock
- * with it; beyond QOS_PASSING_MAX such requests of one job without a slot, QOS_PASSING_ALL of all,
- * it waits for one of them to end.
+ * with it; beyond QOS_PASSING_MAX such requests of one job without a slot, QOS_PASSING_USER of one
+ * user, QOS_PASSING_ALL of all, it waits for one of them to end.
  *
  * What ends something (a close) waits for no token: it is charged, whatever the debt. But a store
  * that hangs lets it hang too, so that the second bound holds for it, and beyond that it is held.
@@ -27,15 +29,16 @@
  * The kernel has room for so many requests in the background: what it reads ahead or writes back,
  * and what programs ask for without waiting. Beyond that nobody's go on. So of READs and WRITEs,
  * which alone may be such (a release that waits is answered before), seven eighths of that room may
- * wait, and of one job seven eighths of these. Further ones fail; but those by which the kernel
- * fills its cache go at once, into debt, and do so as soon as QOS_FILLING_MAX of one job wait.
+ * wait, of one job seven eighths of these, and of one user fifteen sixteenths. Further ones fail;
+ * but those by which the kernel fills its cache go at once, into debt, and do so as soon as
+ * QOS_FILLING_MAX of one job wait.
  *
  * Requests that wait, and their data (WRITE), have `parked_max` of memory, of which one job has at
- * most seven eighths. Beyond half of either the data goes to the store at once, and it is the
- * answer that waits: so the caller is held to his rule, and his data takes no memory. Only where
- * the store does not take it, as QOS_PASSING_MAX of the job hang there already, or where the
- * requests alone are too many, memory fills up to the bound. At the bound further ones fail, but
- * for those that end something.
+ * most seven eighths, and one user fifteen sixteenths. Beyond half of either the data goes to the
+ * store at once, and it is the answer that waits: so the caller is held to his rule, and his data
+ * takes no memory. Only where the store does not take it, as QOS_PASSING_MAX of the job hang there
+ * already, or where the requests alone are too many, memory fills up to the bound. At the bound
+ * further ones fail, but for those that end something.
  *
  * Switching the policy loses and releases nothing: the old one takes no more requests and hands out
  * what it holds at its own pace (lustre-tbf.md, defect 6); switching back to one that is still
@@ -49,11 +52,12 @@
 #include "fs/account.h"
 #include "fs/rule.h"
 
-#define QOS_PASSING_MAX 8    /* threads that one job may tie up beyond its slots */
-#define QOS_FILLING_MAX 4096 /* of one job: what is read ahead is not worth more */
-#define QOS_PASSING_ALL 64   /* that all jobs may; a mount has so many more */
-#define QOS_STALL_TIME  (5 * QOS_SECOND)
-#define QOS_STALLED_MAX 256 /* of all jobs; a mount has threads for so many more */
+#define QOS_PASSING_MAX  8    /* threads that one job may tie up beyond its slots */
+#define QOS_FILLING_MAX  4096 /* of one job: what is read ahead is not worth more */
+#define QOS_PASSING_USER 32
+#define QOS_PASSING_ALL  64 /* that all jobs may; a mount has so many more */
+#define QOS_STALL_TIME   (5 * QOS_SECOND)
+#define QOS_STALLED_MAX  256 /* of all jobs; a mount has threads for so many more */
 /* Threads that requests may tie up beyond the slots. */
 #define QOS_THREADS_BESIDE (QOS_PASSING_ALL + QOS_STALLED_MAX)
 #define QOS_DEBT_MAX       (300 * QOS_SECOND) /* 64 threads that come at once at 10 op/s owe 32 s */
@@ -62,7 +66,7 @@
 typedef enum {
     QOS_REQUEST_NEW,
     QOS_REQUEST_QUEUED,  /* in a policy */
-    QOS_REQUEST_HELD,    /* due, held for its job's share of slots */
+    QOS_REQUEST_HELD,    /* due, held for its job's or its user's share of slots */
     QOS_REQUEST_READY,   /* due, has a slot or passes, to be taken by qos_sched_next() */
     QOS_REQUEST_RUNNING, /* in the store */
     QOS_REQUEST_DONE,
@@ -77,6 +81,7 @@ typedef struct {
     guint64 bytes;        /* what it will move; corrected by leave */
     guint64 data;         /* bytes that are to be kept for it while it waits */
     QosJob *job;          /* a reference of the request's */
+    QosUser *user;        /* who works for it; NULL: one whom nothing bounds */
     guint64 lock;         /* of what the kernel holds a lock for it, 0 = of nothing */
     gboolean holds_lock;  /* and other jobs may want it: it must not wait */
     gboolean fills_cache; /* a READ into the kernel's pages: of these it lets only so many wait */
@@ -93,11 +98,13 @@ typedef struct {
     gboolean is_passing;  /* inside without a slot, because it must not wait */
     guint64 kept;         /* bytes of it that count as parked */
     gboolean owes;        /* it went without a token: its class is in debt */
-    gboolean prepays;   /* a toll in another class: it takes the token of the next `toll_opcode` */
-    gint64 weight;      /* of its rule, for adaptive sharing; 0 = none given */
-    gint64 minimum;     /* likewise, op/s */
-    gint64 cost;        /* that adaptive sharing knows of, 0 = none */
-    GList link;         /* in a queue of the policy, in job->held, among the ready or inside */
+    gboolean prepays; /* a toll in another class: it takes the token of the next `toll_opcode` */
+    gint64 weight;    /* of its rule, for adaptive sharing; 0 = none given */
+    gint64 minimum;   /* likewise, op/s */
+    gint64 cost;      /* that adaptive sharing knows of, 0 = none */
+    gboolean is_with_user; /* where it is held */
+    GList link;         /* in a queue of the policy, in job->held or user->held, among the ready or
+                           inside */
     gpointer queue;     /* the policy's own: where it keeps or kept it */
     struct QosLrs *lrs; /* the policy that took it, until it leaves */
     guint64 wait_rule_id; /* what it waits or waited for, 0 = the slots */

@@ -145,10 +145,25 @@ gboolean qos_sched_passes_through(const QosSched *sched, const QosRequest *reque
            qos_rules_pass_through(sched->context.rules, &subject, opcodes);
 }
 
+/* What is held with users waits in its jobs again. */
+static void recall_all(QosSched *sched, QosTime now)
+{
+    GHashTableIter iter;
+    gpointer value;
+
+    g_hash_table_iter_init(&iter, sched->account.users);
+    while (g_hash_table_iter_next(&iter, NULL, &value)) {
+        QosUser *user = value;
+        for (guint left = user->held.length; left > 0; left--)
+            qos_sched_recall(sched, user, now);
+    }
+}
+
 void qos_sched_set_slots(QosSched *sched, guint slots, QosTime now)
 {
     sched->slots.count = MAX(slots, 1);
     qos_adapt_set_slots(sched->adapt, sched->slots.count, now);
+    recall_all(sched, now);
     qos_sched_update_ready(sched, now);
 }
 

@@ -4,7 +4,8 @@
  * qos_sched_pick() asks the policies for what is due as long as a slot is free: those that are
  * being left first, as what they hold is older. A request whose job has its full share of slots is
  * held in the job, and goes before all that the policies keep once its job is below its share
- * again: it was due before them.
+ * again: it was due before them. One whose user has his share is held with him; it comes back to
+ * its job once one of his has left. So nobody has to look at it, or past it, meanwhile.
  *
  * With adaptive sharing (fs/adapt.h) all that is due is held in the jobs, and pick_shared() serves
  * the job whose turn it is.
@@ -14,7 +15,7 @@
 /* TRUE where adaptive sharing may let one more of the job into the store. */
 static gboolean may_be_served(const QosSched *sched, const QosJob *job)
 {
-    return qos_slots_may_grant(&sched->slots, job) && job->running < sched->depth;
+    return qos_slots_job_may(&sched->slots, job) && job->use.running < sched->depth;
 }
 
 void qos_sched_update_job(QosSched *sched, QosJob *job, QosTime now)
@@ -60,14 +61,14 @@ void qos_sched_book_share(QosSched *sched, QosRequest *request, QosTime now)
                     now);
 }
 
-void qos_sched_hold(QosSched *sched, QosRequest *request, QosTime now)
+static void hold_in_job(QosSched *sched, QosRequest *request, QosTime now)
 {
     QosJob *job = request->job;
     if (job->held.length == 0) {
         job->held_link = (GList){.data = job};
         g_queue_push_tail_link(&sched->held_jobs, &job->held_link);
     }
-    request->state = QOS_REQUEST_HELD;
+    request->is_with_user = FALSE;
     g_queue_push_tail_link(&job->held, &request->link);
     sched->held++;
     if (!qos_sched_is_adaptive(sched))
@@ -77,11 +78,33 @@ void qos_sched_hold(QosSched *sched, QosRequest *request, QosTime now)
         qos_sched_update_job(sched, job, now);
 }
 
+static void hold_with_user(QosSched *sched, QosRequest *request)
+{
+    request->is_with_user = TRUE;
+    g_queue_push_tail_link(&request->user->held, &request->link);
+    sched->held++;
+}
+
+/* What its job does not let go anyway need not wait for its user. */
+void qos_sched_hold(QosSched *sched, QosRequest *request, QosTime now)
+{
+    request->state = QOS_REQUEST_HELD;
+    if (qos_slots_job_may(&sched->slots, request->job) &&
+        !qos_slots_user_may(&sched->slots, request->user))
+        hold_with_user(sched, request);
+    else
+        hold_in_job(sched, request, now);
+}
+
 void qos_sched_unhold(QosSched *sched, QosRequest *request, QosTime now)
 {
     QosJob *job = request->job;
-    g_queue_unlink(&job->held, &request->link);
     sched->held--;
+    if (request->is_with_user) {
+        g_queue_unlink(&request->user->held, &request->link);
+        return;
+    }
+    g_queue_unlink(&job->held, &request->link);
     if (job->held.length == 0)
         g_queue_unlink(&sched->held_jobs, &job->held_link);
     if (!qos_sched_is_adaptive(sched))
@@ -89,6 +112,33 @@ void qos_sched_unhold(QosSched *sched, QosRequest *request, QosTime now)
     qos_adapt_stop_waiting(sched->adapt, job, request->cost);
     if (job->held.length == 0)
         qos_sched_update_job(sched, job, now);
+}
+
+/* Past those that their jobs do not let go: these wait there. */
+void qos_sched_recall(QosSched *sched, QosUser *user, QosTime now)
+{
+    gboolean may_go = FALSE;
+
+    while (!may_go && user->held.length > 0 && qos_slots_user_may(&sched->slots, user)) {
+        QosRequest *request = user->held.head->data;
+        may_go = qos_slots_job_may(&sched->slots, request->job);
+        qos_sched_unhold(sched, request, now);
+        hold_in_job(sched, request, now);
+    }
+}
+
+/* The first request that the job holds and whose user may have a slot, or NULL; those before it
+ * are held with their users from now on. */
+static QosRequest *first_held(QosSched *sched, QosJob *job, QosTime now)
+{
+    while (job->held.length > 0) {
+        QosRequest *request = job->held.head->data;
+        if (qos_slots_user_may(&sched->slots, request->user))
+            return request;
+        qos_sched_unhold(sched, request, now);
+        hold_with_user(sched, request);
+    }
+    return NULL;
 }
 
 static void take_ready(QosRequest *request, void *arg)
@@ -108,7 +158,7 @@ static QosRequest *pick_from(QosSched *sched, QosLrs *lrs, QosTime now, QosTime 
         }
         lrs->queued--;
         lrs->running++;
-        if (qos_slots_may_grant(&sched->slots, request->job)) {
+        if (qos_slots_may_grant(&sched->slots, request)) {
             qos_slots_grant(&sched->slots, request);
             return request;
         }
@@ -121,10 +171,12 @@ static QosRequest *pick_from(QosSched *sched, QosLrs *lrs, QosTime now, QosTime 
  * while others find a slot free, so that few jobs are looked at. */
 static QosRequest *pick_held(QosSched *sched, QosTime now)
 {
-    for (GList *link = sched->held_jobs.head; link != NULL; link = link->next) {
+    for (GList *link = sched->held_jobs.head, *next_link; link != NULL; link = next_link) {
         QosJob *job = link->data;
-        if (qos_slots_may_grant(&sched->slots, job)) {
-            QosRequest *request = job->held.head->data;
+        next_link = link->next; /* it may leave the list */
+        QosRequest *request =
+            qos_slots_job_may(&sched->slots, job) ? first_held(sched, job, now) : NULL;
+        if (request != NULL) {
             qos_sched_unhold(sched, request, now);
             qos_slots_grant(&sched->slots, request);
             return request;
@@ -170,7 +222,7 @@ static gboolean is_full(QosSched *sched, const QosJob *job, QosTime now)
 
     if (!qos_slots_are_taken(&sched->slots, depth, now))
         return FALSE;
-    if (job == NULL || job->running > 0 || next_delay(sched) > now)
+    if (job == NULL || job->use.running > 0 || next_delay(sched) > now)
         return TRUE;
     depth = MIN(depth + depth / 2 + 1, sched->slots.count);
     return qos_slots_are_taken(&sched->slots, depth, now);
@@ -202,7 +254,10 @@ static QosRequest *serve(QosSched *sched, QosJob *job, QosTime now)
 static QosRequest *serve_next(QosSched *sched, QosTime now, QosTime *wake, gboolean *ret_full)
 {
     refresh_depth(sched, now);
-    QosJob *job = qos_adapt_next(sched->adapt, now, wake);
+    QosJob *job;
+    do
+        job = qos_adapt_next(sched->adapt, now, wake);
+    while (job != NULL && first_held(sched, job, now) == NULL);
     *ret_full = is_full(sched, job, now);
     if (*ret_full)
         *wake = MIN(*wake, next_look(sched, now));

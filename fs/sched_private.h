@@ -44,9 +44,12 @@ void qos_sched_retire(QosSched *sched, QosLrs *lrs);
 /* The next request that may go, and has a slot then; or NULL, with *wake set to when to ask again:
  * who asks before, and nothing has happened, is told the same. */
 QosRequest *qos_sched_pick(QosSched *sched, QosTime now, QosTime *wake);
-/* A request that is due waits in its job, for a slot or its turn; it does so no more. */
+/* A request that is due waits in its job, for a slot or its turn, or with its user; it does so no
+ * more. */
 void qos_sched_hold(QosSched *sched, QosRequest *request, QosTime now);
 void qos_sched_unhold(QosSched *sched, QosRequest *request, QosTime now);
+/* The user has less inside, or more may be: of what is held with him one more waits in its job. */
+void qos_sched_recall(QosSched *sched, QosUser *user, QosTime now);
 /* TRUE where adaptive sharing lets a request go that comes while none is held. */
 gboolean qos_sched_may_go(QosSched *sched, QosJob *job, QosTime now);
 /* Books a request that goes. */
@@ -61,7 +64,7 @@ void qos_sched_share_held(QosSched *sched, QosTime now);
 /* --- sched_room.c --- */
 
 /* TRUE where so many `more` requests that may be the kernel's in the background may wait. */
-gboolean qos_sched_has_background(const QosSched *sched, const QosJob *job, guint more);
+gboolean qos_sched_has_background(const QosSched *sched, const QosRequest *request, guint more);
 /* One more of its kind waits (1), or one less (-1). */
 void qos_sched_count_waiting(QosSched *sched, const QosRequest *request, gint change);
 /* It needs no room any more. */

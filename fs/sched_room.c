@@ -11,10 +11,14 @@ static gboolean may_be_background(const QosRequest *request)
 }
 
 /* TRUE where so many `more` of these may wait. */
-gboolean qos_sched_has_background(const QosSched *sched, const QosJob *job, guint more)
+gboolean qos_sched_has_background(const QosSched *sched, const QosRequest *request, guint more)
 {
-    return sched->background + more <= sched->background_max &&
-           job->background + more <= qos_slots_share_of(sched->background_max);
+    const guint most = sched->background_max;
+
+    return sched->background + more <= most &&
+           request->job->use.background + more <= qos_slots_share_of(most) &&
+           (request->user == NULL ||
+            request->user->use.background + more <= qos_slots_users_share_of(most));
 }
 
 void qos_sched_count_waiting(QosSched *sched, const QosRequest *request, gint change)
@@ -26,14 +30,31 @@ void qos_sched_count_waiting(QosSched *sched, const QosRequest *request, gint ch
         job->filling += (guint)change;
     if (!may_be_background(request))
         return;
-    job->background += (guint)change;
+    job->use.background += (guint)change;
+    if (request->user != NULL)
+        request->user->use.background += (guint)change;
     sched->background += (guint)change;
 }
 
-static gboolean has_room(const QosSched *sched, const QosJob *job, guint64 bytes, guint64 bound)
+static gboolean has_room(const QosSched *sched, const QosRequest *request, guint64 bytes,
+                         guint64 bound)
 {
     return sched->parked_bytes + bytes <= bound &&
-           job->parked_bytes + bytes <= qos_slots_share_of(bound);
+           request->job->use.parked_bytes + bytes <= qos_slots_share_of(bound) &&
+           (request->user == NULL ||
+            request->user->use.parked_bytes + bytes <= qos_slots_users_share_of(bound));
+}
+
+/* It takes so many bytes from now on. */
+static void take_room(QosSched *sched, QosRequest *request, guint64 bytes)
+{
+    const guint64 more = bytes - request->kept;
+
+    request->kept = bytes;
+    sched->parked_bytes += more;
+    request->job->use.parked_bytes += more;
+    if (request->user != NULL)
+        request->user->use.parked_bytes += more;
 }
 
 static QosKeep refuse(QosSched *sched, QosJob *job, QosKeep reason)
@@ -48,31 +69,29 @@ QosKeep qos_sched_keep(QosSched *sched, QosRequest *request)
 {
     QosJob *job = request->job;
     guint64 bytes = sched->request_memory + request->data;
-    gboolean is_early = request->data > 0 && !has_room(sched, job, bytes, sched->parked_max / 2) &&
-                        qos_slots_may_pass(&sched->slots, job);
+    gboolean is_early = request->data > 0 &&
+                        !has_room(sched, request, bytes, sched->parked_max / 2) &&
+                        qos_slots_may_pass(&sched->slots, request);
 
     if (is_early)
         bytes -= request->data;
-    if (may_be_background(request) && !qos_sched_has_background(sched, job, 0))
+    if (may_be_background(request) && !qos_sched_has_background(sched, request, 0))
         return refuse(sched, job, QOS_KEEP_TOO_MANY);
-    if (!request->cannot_fail && !has_room(sched, job, bytes, sched->parked_max))
+    if (!request->cannot_fail && !has_room(sched, request, bytes, sched->parked_max))
         return refuse(sched, job, QOS_KEEP_NOWHERE);
     if (is_early)
-        qos_slots_pass(&sched->slots, job, 1);
-    request->kept = bytes;
-    sched->parked_bytes += bytes;
-    job->parked_bytes += bytes;
+        qos_slots_pass(&sched->slots, request, 1);
+    take_room(sched, request, bytes);
     return is_early ? QOS_KEEP_IN_STORE : QOS_KEEP_IN_MEMORY;
 }
 
 void qos_sched_kept(QosSched *sched, QosRequest *request)
 {
-    qos_slots_pass(&sched->slots, request->job, -1);
+    qos_slots_pass(&sched->slots, request, -1);
 }
 
 void qos_sched_drop_kept(QosSched *sched, QosRequest *request)
 {
-    sched->parked_bytes -= request->kept;
-    request->job->parked_bytes -= request->kept;
-    request->kept = 0;
+    if (request->kept > 0)
+        take_room(sched, request, 0);
 }

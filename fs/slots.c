@@ -20,22 +20,32 @@ QosTime qos_slots_next_stall(const QosSlots *slots)
     return qos_time_add(qos_slots_oldest(slots), QOS_STALL_TIME);
 }
 
-gboolean qos_slots_may_pass(const QosSlots *slots, const QosJob *job)
+gboolean qos_slots_may_pass(const QosSlots *slots, const QosRequest *request)
 {
-    return job->passing < QOS_PASSING_MAX && slots->passing < QOS_PASSING_ALL;
+    return request->job->use.passing < QOS_PASSING_MAX && slots->passing < QOS_PASSING_ALL &&
+           (request->user == NULL || request->user->use.passing < QOS_PASSING_USER);
+}
+
+static void run(QosSlots *slots, const QosRequest *request, gint change)
+{
+    slots->running += (guint)change;
+    request->job->use.running += (guint)change;
+    if (request->user != NULL)
+        request->user->use.running += (guint)change;
 }
 
 void qos_slots_grant(QosSlots *slots, QosRequest *request)
 {
     request->has_slot = TRUE;
-    slots->running++;
-    request->job->running++;
+    run(slots, request, 1);
 }
 
-void qos_slots_pass(QosSlots *slots, QosJob *job, gint change)
+void qos_slots_pass(QosSlots *slots, const QosRequest *request, gint change)
 {
     slots->passing += (guint)change;
-    job->passing += (guint)change;
+    request->job->use.passing += (guint)change;
+    if (request->user != NULL)
+        request->user->use.passing += (guint)change;
 }
 
 void qos_slots_enter(QosSlots *slots, QosRequest *request, QosTime now)
@@ -49,10 +59,9 @@ void qos_slots_enter(QosSlots *slots, QosRequest *request, QosTime now)
 void qos_slots_give_back(QosSlots *slots, QosRequest *request)
 {
     if (request->is_passing)
-        qos_slots_pass(slots, request->job, -1);
+        qos_slots_pass(slots, request, -1);
     if (request->has_slot) {
-        slots->running--;
-        request->job->running--;
+        run(slots, request, -1);
         if (request->has_stalled)
             slots->stalled--;
         else if (request->state == QOS_REQUEST_RUNNING)

@@ -7,6 +7,9 @@
  * up to QOS_STALLED_MAX such requests. So each further job that hangs takes its own share of these,
  * and the store is given no more requests than it answers.
  *
+ * A user, with however many jobs, has as much as two jobs that hang in full: further jobs of his
+ * have to wait for these, and other users go on.
+ *
  * What is inside stands in a queue in the order of its start, so that only its head has to be
  * looked at, and only when all slots are taken.
  *
@@ -30,6 +33,12 @@ static inline guint64 qos_slots_share_of(guint64 all)
     return all - MAX(all / 8, 1);
 }
 
+/* And one user with all his jobs: he leaves half as much to other users. */
+static inline guint64 qos_slots_users_share_of(guint64 all)
+{
+    return all - MAX(all / 16, 1);
+}
+
 /* TRUE where `depth` slots are taken; finds out which requests have stalled. */
 gboolean qos_slots_are_taken(QosSlots *slots, guint depth, QosTime now);
 /* When the next request stalls, so that a slot is free. */
@@ -41,18 +50,37 @@ static inline QosTime qos_slots_oldest(const QosSlots *slots)
     return oldest != NULL ? ((const QosRequest *)oldest->data)->start : QOS_NEVER;
 }
 
-/* TRUE where the job has less than its share. */
-static inline gboolean qos_slots_may_grant(const QosSlots *slots, const QosJob *job)
+/* The slots that one job may have. */
+static inline guint qos_slots_of_job(const QosSlots *slots)
 {
-    return job->running < (slots->count == 1 ? 1 : qos_slots_share_of(slots->count));
+    return slots->count == 1 ? 1 : (guint)qos_slots_share_of(slots->count);
 }
 
-/* TRUE where one more of the job may pass beside the slots. */
-gboolean qos_slots_may_pass(const QosSlots *slots, const QosJob *job);
+/* TRUE where the job has less than its share... */
+static inline gboolean qos_slots_job_may(const QosSlots *slots, const QosJob *job)
+{
+    return job->use.running < qos_slots_of_job(slots);
+}
+
+/* ...and where the user has, if there is one: as many as slots are left for, if all his hang. */
+static inline gboolean qos_slots_user_may(const QosSlots *slots, const QosUser *user)
+{
+    return user == NULL ||
+           user->use.running < MIN(2 * qos_slots_of_job(slots),
+                                   (guint)qos_slots_share_of(slots->count + QOS_STALLED_MAX));
+}
+
+static inline gboolean qos_slots_may_grant(const QosSlots *slots, const QosRequest *request)
+{
+    return qos_slots_job_may(slots, request->job) && qos_slots_user_may(slots, request->user);
+}
+
+/* TRUE where one more of its job and user may pass beside the slots. */
+gboolean qos_slots_may_pass(const QosSlots *slots, const QosRequest *request);
 
 void qos_slots_grant(QosSlots *slots, QosRequest *request);
-/* One more of the job passes beside the slots (1), or one less (-1). */
-void qos_slots_pass(QosSlots *slots, QosJob *job, gint change);
+/* It passes beside the slots (1), or does so no more (-1). */
+void qos_slots_pass(QosSlots *slots, const QosRequest *request, gint change);
 /* A request that was let in goes to the store now. */
 void qos_slots_enter(QosSlots *slots, QosRequest *request, QosTime now);
 /* Takes back what it was let in by, whether it entered or not. */

@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 #include <time.h>
+#include <unistd.h>
 
 #define CUT_LOG_MAX 256 /* long ids that are logged */
 #define FRONT       64  /* places */
@@ -16,6 +17,7 @@ typedef struct {
 
 struct QosCallers {
     QosGate *gate;
+    uid_t own;               /* the daemon's */
     gboolean has_proc;       /* /proc shows the processes by the pids that requests have */
     QosCaller *front[FRONT]; /* atomic; references; NULL: none, or being looked at */
     guint naming_number;     /* atomic; of `naming`, changes with it */
@@ -54,7 +56,7 @@ static void log_cut_id(QosCallers *callers, const char *id)
 }
 
 static QosJob *name_job(QosCallers *callers, const QosJobNaming *naming,
-                        const struct fuse_ctx *context, const QosProcessFacts *facts)
+                        const struct fuse_ctx *context, const QosProcessFacts *facts, QosUser *user)
 {
     QosProcess process = {
         .comm = facts->comm,
@@ -70,14 +72,22 @@ static QosJob *name_job(QosCallers *callers, const QosJobNaming *naming,
 
     if (qos_job_name_process(naming, &process, id, &nodes))
         log_cut_id(callers, id);
-    return qos_gate_job(callers->gate, id, nodes);
+    return qos_gate_job(callers->gate, user, id, nodes);
+}
+
+/* Root and the daemon's own user take what they want anyway. */
+static QosUser *find_user(const QosCallers *callers, uid_t uid)
+{
+    return uid == 0 || uid == callers->own ? NULL : qos_gate_user(callers->gate, uid);
 }
 
 /* Takes over `job` and the groups of `facts`. */
-static QosCaller *make_caller(const struct fuse_ctx *context, QosProcessFacts *facts, QosJob *job)
+static QosCaller *make_caller(const struct fuse_ctx *context, QosProcessFacts *facts, QosUser *user,
+                              QosJob *job)
 {
     QosCaller *caller = g_new0(QosCaller, 1);
 
+    caller->user = user;
     caller->references = 1;
     caller->tid = context->pid;
     caller->start = facts->start;
@@ -104,6 +114,7 @@ QosCallers *qos_callers_new(QosGate *gate)
     QosCallers *callers = g_new0(QosCallers, 1);
 
     callers->gate = gate;
+    callers->own = getuid();
     callers->has_proc = qos_process_is_visible();
     if (!callers->has_proc)
         g_warning("/proc is not that of this pid namespace: jobs are named by uid alone");
@@ -246,22 +257,23 @@ typedef enum {
 /* The job of who is known by `facts` now, and was `known` before (or NULL): a reference, or NULL
  * where none is needed. */
 static QosJob *find_job(QosCallers *callers, const QosJobNaming *naming,
-                        const struct fuse_ctx *context, const QosProcessFacts *facts,
+                        const struct fuse_ctx *context, const QosProcessFacts *facts, QosUser *user,
                         const QosCaller *known, How how)
 {
     gboolean is_same = known && facts->start != 0 && facts->start == known->start;
 
     if (is_same && known->job && (facts->exiting || how != BY_FACTS))
         return qos_job_ref(known->job);
-    return how == NOT_NOW ? NULL : name_job(callers, naming, context, facts);
+    return how == NOT_NOW ? NULL : name_job(callers, naming, context, facts, user);
 }
 
 static QosCaller *name_caller(QosCallers *callers, QosJobNaming *naming,
                               const struct fuse_ctx *context, QosProcessFacts *facts,
                               const QosCaller *known, How how)
 {
-    QosJob *job = find_job(callers, naming, context, facts, known, how);
-    QosCaller *caller = make_caller(context, facts, job);
+    QosUser *user = find_user(callers, context->uid);
+    QosJob *job = find_job(callers, naming, context, facts, user, known, how);
+    QosCaller *caller = make_caller(context, facts, user, job);
 
     caller->read = rough_now();
     caller->is_named = how != NOT_NOW;

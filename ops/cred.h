@@ -25,6 +25,7 @@ typedef struct {
     gint group_count;
     gid_t *groups; /* owned */
     QosJob *job;   /* a reference */
+    QosUser *user; /* the gate's; NULL: one whom nothing bounds */
     /* The cache's own. */
     QosTime read;      /* when /proc was read */
     gboolean is_named; /* his job was asked for then ... */

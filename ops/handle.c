@@ -54,46 +54,70 @@ void qos_handles_free(QosHandles *handles)
     g_free(handles);
 }
 
-/* 0, -EMFILE or -ENFILE. */
-static int take_place_locked(QosHandles *handles, QosJob *job)
+/* 0, -EMFILE or -ENFILE. *ret_user: it is his user's share that is taken. */
+static int take_place_locked(QosHandles *handles, const QosCaller *caller, gboolean *ret_user)
 {
     const guint left = handles->most - handles->open.length;
-    const guint has = (guint)g_atomic_int_get(&job->open_files);
+    QosJob *job = caller->job;
+    QosUser *user = caller->user;
 
+    *ret_user = FALSE;
     if (left == 0)
         return -ENFILE;
-    if (has > QOS_HANDLES_SHARE * (left - 1))
+    if ((guint)g_atomic_int_get(&job->open_files) > QOS_HANDLES_SHARE * (left - 1))
+        return -EMFILE;
+    *ret_user = user != NULL &&
+                (guint)g_atomic_int_get(&user->open_files) > QOS_HANDLES_USER_SHARE * (left - 1);
+    if (*ret_user)
         return -EMFILE;
     g_atomic_int_inc(&job->open_files);
+    if (user != NULL)
+        g_atomic_int_inc(&user->open_files);
     return 0;
 }
 
-static void note_refusal(const QosHandles *handles, QosJob *job)
+static void give_place_back_locked(const QosCaller *caller)
 {
-    if (g_atomic_int_add(&job->opens_refused, 1) == 0)
-        g_warning(
-            "job %s: it has %d files open, and is refused more (EMFILE) until it closes some; "
-            "the daemon can open %u for all jobs. Raise the limit of open files "
-            "(RLIMIT_NOFILE)",
-            job->id, g_atomic_int_get(&job->open_files), handles->most);
+    g_atomic_int_add(&caller->job->open_files, -1);
+    if (caller->user != NULL)
+        g_atomic_int_add(&caller->user->open_files, -1);
+}
+
+#define WHAT_HELPS "the daemon can open %u for all. Raise the limit of open files (RLIMIT_NOFILE)"
+
+/* `by_user`: his share is taken, and not the job's. */
+static void note_refusal(const QosHandles *handles, const QosCaller *caller, gboolean by_user)
+{
+    QosJob *job = caller->job;
+    QosUser *user = caller->user;
+
+    if (g_atomic_int_add(&job->opens_refused, 1) == 0 && !by_user)
+        g_warning("job %s: it has %d files open, and is refused more (EMFILE) until it closes "
+                  "some; " WHAT_HELPS,
+                  job->id, g_atomic_int_get(&job->open_files), handles->most);
+    if (by_user && g_atomic_int_add(&user->opens_refused, 1) == 0)
+        g_warning("user %u: his jobs have %d files open, and are refused more (EMFILE) until they "
+                  "close some; " WHAT_HELPS,
+                  user->uid, g_atomic_int_get(&user->open_files), handles->most);
 }
 
 int qos_handle_new(QosHandles *handles, QosCaller *caller, QosHandle **ret_handle)
 {
     QosHandle *handle = g_new(QosHandle, 1);
+    gboolean by_user;
     int error;
 
     *handle = (QosHandle){
         .references = 1, .handles = handles, .link.data = handle, .fd = -1, .caller = caller};
     pthread_mutex_lock(&handles->lock);
-    error = take_place_locked(handles, caller->job);
+    error = take_place_locked(handles, caller, &by_user);
     if (error == 0)
         g_queue_push_head_link(&handles->open, &handle->link);
     pthread_mutex_unlock(&handles->lock);
     if (error != 0) {
         g_free(handle);
         if (error == -EMFILE)
-            note_refusal(handles, caller->job);
+            note_refusal(handles, caller, by_user);
         return error;
     }
     qos_caller_ref(caller);
@@ -145,7 +169,7 @@ void qos_handle_unref(QosHandle *handle)
     close_file(handle); /* which may take its time: it has its place until then */
     pthread_mutex_lock(&handles->lock);
     g_queue_unlink(&handles->open, &handle->link);
-    g_atomic_int_add(&handle->caller->job->open_files, -1);
+    give_place_back_locked(handle->caller);
     pthread_mutex_unlock(&handles->lock);
     free_handle(handle);
 }

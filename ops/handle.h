@@ -9,10 +9,11 @@
  * Each takes a descriptor of the daemon's, of which there are so many (`most`). One job may have
  * QOS_HANDLES_SHARE times as many open as it leaves to others: alone, seven eighths of all, and
  * each further job that takes what it can leaves some to the next (a dynamic threshold: Choudhury
- * and Hahne, "Dynamic queue length thresholds for shared-memory packet switches", 1998). So a
+ * and Hahne, "Dynamic queue length thresholds for shared-memory packet switches", 1998). One user
+ * may have QOS_HANDLES_USER_SHARE times as many in the same way, whatever jobs he names. So a
  * handle is made before its file is opened: what is refused has made or truncated nothing.
  *
- * Lock: `lock` of the list; also for QosJob.open_files.
+ * Lock: `lock` of the list; also for `open_files` of jobs and users.
  */
 #pragma once
 
@@ -25,7 +26,8 @@ typedef struct QosDirStream QosDirStream; /* ops/dir.c */
 
 typedef struct QosHandles QosHandles;
 
-#define QOS_HANDLES_SHARE 7
+#define QOS_HANDLES_SHARE      7
+#define QOS_HANDLES_USER_SHARE 15
 
 /* Of an open file: locks across mounts (ops/locks.h). */
 typedef enum {
@@ -56,7 +58,7 @@ QosHandles *qos_handles_new(guint most);
 void qos_handles_free(QosHandles *handles);
 
 /* A place for what `caller`, who is referenced, is about to open: 0, or -EMFILE where his job has
- * its share, which is logged once for each job, or -ENFILE where none is left. */
+ * its share or he has his, which is logged once for each, or -ENFILE where none is left. */
 int qos_handle_new(QosHandles *handles, QosCaller *caller, QosHandle **ret_handle);
 /* It is open. Takes `fd` and the loan. */
 void qos_handle_set_file(QosHandle *handle, int fd, int flags, QosLoan *file);

@@ -266,6 +266,7 @@ static void set_caller(QosOp *op, QosCaller *caller)
     request->uid = caller->uid;
     request->gid = caller->gid;
     request->job = qos_job_ref(op->handle != NULL ? op->handle->caller->job : caller->job);
+    request->user = op->handle != NULL ? op->handle->caller->user : caller->user;
 }
 
 /* What holds a lock that other jobs may want does not wait: the lock of a directory, or of a file
@@ -325,17 +326,20 @@ static QosKeep keep(QosOp *op)
 static void refuse(QosOp *op, QosKeep reason)
 {
     if (reason == QOS_KEEP_TOO_MANY)
-        g_warning_once("job %s: so many of its reads and writes wait that the kernel's room for "
-                       "requests in the background would fill up: further ones fail",
-                       op->entry.request.job->id);
+        g_warning_once(
+            "job %s: so many of its reads and writes wait, or of all its user's, that the "
+            "kernel's room for requests in the background would fill up: further ones "
+            "fail",
+            op->entry.request.job->id);
     else if (op->entry.request.data > 0)
         g_warning_once("job %s: the store does not take its writes, and all of parked_mib holds "
                        "what waits: writes fail",
                        op->entry.request.job->id);
     else
-        g_warning_once("job %s: so many of its requests wait that they take all of parked_mib: "
-                       "further ones fail",
-                       op->entry.request.job->id);
+        g_warning_once(
+            "job %s: so many of its requests wait, or of all its user's, that they take all "
+            "of parked_mib: further ones fail",
+            op->entry.request.job->id);
     cancel(&op->entry, ENOMEM);
 }
 

@@ -169,8 +169,8 @@ static void add_job(JsonBuilder *builder, const QosReport *report, const QosJob 
     add_seconds(builder, "wait_time", job->wait_time);
     add_seconds(builder, "store_time", job->store_time);
     add_number(builder, "waiting", job->waiting);
-    add_number(builder, "running", job->running);
-    add_number(builder, "parked_bytes", job->parked_bytes);
+    add_number(builder, "running", job->use.running);
+    add_number(builder, "parked_bytes", job->use.parked_bytes);
     add_number(builder, "refused", job->refused);
     add_number(builder, "passthrough", job->passthrough);
     add_number(builder, "open_files", job->open_files);

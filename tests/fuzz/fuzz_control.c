@@ -188,7 +188,7 @@ static void add_job(const char *name)
     guint nodes;
 
     qos_job_name_process(naming, &process, id, &nodes);
-    qos_job_unref(qos_gate_job(kernel.fs.gate, id, nodes));
+    qos_job_unref(qos_gate_job(kernel.fs.gate, NULL, id, nodes));
 }
 
 static void run_record(const char *record, gsize size)

@@ -59,7 +59,7 @@ static TestEntry *new_entry(Shared *shared, const char *job)
     TestEntry *entry = g_new0(TestEntry, 1);
     entry->entry.run = run_entry;
     entry->entry.cancelled = cancel_entry;
-    entry->entry.request.job = qos_gate_job(shared->gate, job, 0);
+    entry->entry.request.job = qos_gate_job(shared->gate, NULL, job, 0);
     entry->entry.request.opcode = QOS_OP_READ;
     entry->entry.request.bytes = 1;
     entry->gate = shared->gate;

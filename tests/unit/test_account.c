@@ -374,7 +374,7 @@ static void test_reset(void)
     QosJob *held = qos_account_job(&account, "a", START);
     held->nodes = 4;
     held->waiting = 3;
-    held->running = 2;
+    held->use.running = 2;
 
     g_assert_cmpuint(qos_account_reset(&account, "nobody", START), ==, 0);
     g_assert_cmpuint(qos_account_reset(&account, "a", START + 5), ==, 1);
@@ -386,14 +386,14 @@ static void test_reset(void)
     g_assert_cmpint(held->started, ==, START + 5);
     g_assert_cmpuint(held->nodes, ==, 4);
     g_assert_cmpuint(held->waiting, ==, 3);
-    g_assert_cmpuint(held->running, ==, 2);
+    g_assert_cmpuint(held->use.running, ==, 2);
 
     QosJob *other = qos_account_find(&account, "b");
     g_assert_cmpuint(other->requests, ==, 2);
     qos_job_unref(other);
     g_assert_cmpuint(qos_account_reset(&account, NULL, START + 6), ==, 2);
     g_assert_null(qos_account_find(&account, "b")); /* nobody held it */
-    held->waiting = held->running = 0;
+    held->waiting = held->use.running = 0;
     qos_job_unref(held);
     qos_account_clear(&account);
 }

@@ -261,7 +261,7 @@ static void test_closes_are_bounded(void)
             g_assert_true((verdict == QOS_GO) ==
                           (close[job][i]->has_slot || close[job][i]->is_passing));
         }
-        g_assert_cmpuint(close[job][0]->job->passing, <=, QOS_PASSING_MAX);
+        g_assert_cmpuint(close[job][0]->job->use.passing, <=, QOS_PASSING_MAX);
     }
     qos_sched_state(f.sched, &state);
     g_assert_cmpuint(state.running, ==, SLOTS); /* three of the first job, one of the second */
@@ -355,7 +355,7 @@ static void test_data_that_waits_is_bounded(void)
     g_assert_cmpuint(in_store, ==, QOS_PASSING_MAX);
     qos_sched_state(f.sched, &state);
     g_assert_cmpuint(state.parked_bytes, ==, FULL * UNIT);
-    g_assert_cmpuint(running->job->parked_bytes, ==, FULL * UNIT);
+    g_assert_cmpuint(running->job->use.parked_bytes, ==, FULL * UNIT);
     g_assert_cmpuint(state.refused, ==, 1);
 
     /* What is left is for others. */
@@ -368,7 +368,7 @@ static void test_data_that_waits_is_bounded(void)
     /* Once the store has taken one, it may have another. */
     QosRequest *stored = g_queue_peek_nth(&waiting, SHARE);
     qos_sched_kept(f.sched, stored);
-    g_assert_cmpuint(running->job->passing, ==, QOS_PASSING_MAX - 1);
+    g_assert_cmpuint(running->job->use.passing, ==, QOS_PASSING_MAX - 1);
 
     for (guint i = 1; i < QOS_PASSING_MAX; i++)
         qos_sched_kept(f.sched, g_queue_peek_nth(&waiting, SHARE + i));
@@ -413,7 +413,7 @@ static void test_requests_that_wait_are_bounded(void)
     } while (waiting.length < FULL + 2);
     qos_sched_state(f.sched, &state);
     g_assert_cmpuint(state.parked_bytes, ==, (FULL + 1) * UNIT);
-    g_assert_cmpuint(running->job->parked_bytes, ==, (FULL + 1) * UNIT);
+    g_assert_cmpuint(running->job->use.parked_bytes, ==, (FULL + 1) * UNIT);
     g_assert_cmpuint(state.refused, ==, 1);
 
     /* Data goes to the store at once where half is used up; its answer takes what a request takes.
@@ -421,7 +421,7 @@ static void test_requests_that_wait_are_bounded(void)
     QosRequest *other = request_new(&f, "other", QOS_OP_WRITE, UNIT);
     other->data = UNIT;
     g_assert_cmpint(qos_sched_keep(f.sched, other), ==, QOS_KEEP_IN_STORE);
-    g_assert_cmpuint(other->job->parked_bytes, ==, UNIT);
+    g_assert_cmpuint(other->job->use.parked_bytes, ==, UNIT);
     qos_sched_kept(f.sched, other);
 
     leave(&f, running);

@@ -1,0 +1,108 @@
+"""What one user can take of the mount is bounded, however many jobs he says that he is.
+
+He forges a thousand JobIDs, and tries to take it all; another user works.
+"""
+import contextlib
+import errno
+import os
+import shutil
+import signal
+import subprocess
+
+import pytest
+
+from harness import BUILD, OTHER, USER, as_job, is_stopped, run, running, start_job, umount, wait_until
+
+pytestmark = pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
+
+JOBS = 1000
+MIB = 1 << 20
+REQUEST = 1536  # fs/qosfs.c: what each takes that waits
+
+
+def guest(qos, *command):
+    return as_job("guest", *command, user=OTHER, group=OTHER, extra_groups=[], timeout=60)
+
+
+@pytest.fixture
+def forged_jobs(world):
+    """The program, where he can reach it."""
+    return shutil.copy(BUILD / "tests/mount/forged-jobs", world.folder("forged"))
+
+
+@contextlib.contextmanager
+def forging(program, operation, path, count=JOBS):
+    with running(start_job("12345678", program, str(count), operation, path, user=USER, group=USER, extra_groups=[],
+                           stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)) as hog:
+        yield hog
+
+
+def end(hog):
+    said, _ = hog.communicate("end\n", timeout=60)
+    assert hog.returncode == 0
+    return said
+
+
+def test_slots(store, mount, new_store, forged_jobs):
+    """All that he reads hangs in the store: two jobs' worth of it at a time."""
+    below = new_store("tmpfs")
+    (below.dir / "file").write_bytes(bytes(4096))
+    (store.dir / "file").write_text("fine")
+    inner = mount(below)
+    slow = store.dir / "slow"
+    slow.mkdir()
+    run("mount", "--bind", inner.dir, slow)
+    try:
+        qos = mount(store, "cache=none,slots=16,threads=32")
+        with forging(forged_jobs, "read", qos.dir / "slow/file") as hog:
+            assert hog.stdout.readline() == "ready\n"
+            os.kill(inner.pid, signal.SIGSTOP)
+            try:
+                wait_until(lambda: is_stopped(inner.pid), what="the stop")
+                hog.stdin.write("go\n")
+                hog.stdin.flush()
+                wait_until(lambda: qos.state()["slots"]["running"] == 28, what="the hanging requests")
+                for _ in range(5):
+                    assert guest(qos, "cat", qos.dir / "file") == "fine"
+                wait_until(lambda: qos.state()["slots"]["running"] == 28, what="the end of the guest's requests")
+            finally:
+                os.kill(inner.pid, signal.SIGCONT)
+            assert end(hog) == "0\n"
+        wait_until(lambda: qos.state()["slots"]["running"] == 0, what="the end")
+    finally:
+        umount(slow, 2)
+
+
+def test_memory(store, mount, forged_jobs):
+    """All that he reads waits: there is room for some of another user's."""
+    most = MIB * 15 // 16 // REQUEST
+    (store.dir / "file").write_bytes(bytes(4096))
+    qos = mount(store, "cache=none,parked_mib=1")
+    qos.rule("start tight jobid={0*}&opcode={read} bps=1 depth=1:1 per=rule")
+    qos.rule("start slow jobid={guest}&opcode={read} rate=2 depth=1:1")
+    qos.expects_log("so many of its requests")
+    with forging(forged_jobs, "read", qos.dir / "file") as hog:
+        assert hog.stdout.readline() == "ready\n"
+        hog.stdin.write("go\n")
+        hog.stdin.flush()
+        wait_until(lambda: qos.state()["refused"] == JOBS - 1 - most, what="refusals")
+        assert qos.state()["parked_bytes"] == most * REQUEST
+        guest(qos, "dd", f"if={qos.dir}/file", "of=/dev/null", "bs=1024", "iflag=direct")
+        assert qos.job("guest")["waits"] > 0 == qos.job("guest")["refused"]
+        qos.rule("stop tight")
+        assert end(hog) == f"{JOBS - 1 - most}\n"
+    wait_until(lambda: qos.state()["parked_bytes"] == 0, what="the end")
+
+
+def test_open_files(store, small, forged_jobs):
+    """He opens as many files as he can."""
+    left = 300 - 300 // 8 - 150
+    (store.dir / "file").write_text("fine")
+    qos = small(store)
+    qos.expects_log(f"user {USER}: his jobs have|job .*: it has")
+    with forging(forged_jobs, "open", qos.dir / "file", 100) as hog:
+        assert hog.stdout.readline().split() == [str(15 * (left - 1) // 16 + 1), str(errno.EMFILE)]
+        for _ in range(5):
+            assert guest(qos, "cat", qos.dir / "file") == "fine"
+        end(hog)
+    assert qos.log.count(f"user {USER}: his jobs have") == 1 and "too many files at once" not in qos.log

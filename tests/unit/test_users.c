@@ -1,0 +1,326 @@
+/*
+ * One user with many jobs: what each of them may take, he may not take many times over.
+ */
+#include "sched_fixture.h"
+
+#include "fs/slots.h"
+
+static QosUser *user_of(Fixture *f, guint32 uid)
+{
+    return qos_account_user(qos_sched_account(f->sched), uid);
+}
+
+static QosRequest *request_of(Fixture *f, QosUser *user, guint job, QosOpcode opcode)
+{
+    g_autofree char *id = g_strdup_printf("job%u", job);
+    QosRequest *request = request_new(f, id, opcode, 1);
+
+    request->user = user;
+    return request;
+}
+
+static void set_fair(Fixture *f)
+{
+    const QosAdaptConfig config = {
+        .mode = QOS_ADAPT_FAIR, .period = QOS_ADAPT_PERIOD, .capacity = 100000};
+
+    qos_sched_set_adapt(f->sched, &config, f->now);
+}
+
+/* Takes out what goes, and leaves it in the store. */
+static void let_go(Fixture *f, GQueue *inside)
+{
+    for (QosRequest *due; (due = next(f)) != NULL;)
+        g_queue_push_tail(inside, due);
+}
+
+static void offer(Fixture *f, QosRequest *request, GQueue *inside)
+{
+    if (enter(f, request) == QOS_GO)
+        g_queue_push_tail(inside, request);
+}
+
+/* All that he does hangs, in 100 jobs: others go on, once he has as much inside as two jobs. */
+static void check_hanging(const QosPolicyClass *policy, gboolean is_fair)
+{
+    enum { SLOTS = 16, JOBS = 100, MOST = 28 };
+    Fixture f;
+    GQueue inside = G_QUEUE_INIT;
+    QosSchedState state;
+    fixture_init(&f, policy, SLOTS);
+    if (is_fair)
+        set_fair(&f);
+    QosUser *hog = user_of(&f, 1001);
+    for (guint i = 0; i < JOBS; i++)
+        offer(&f, request_of(&f, hog, i, QOS_OP_READ), &inside);
+    for (guint i = 0; i < MOST; i++) { /* adaptive sharing may let in one at a time */
+        f.now += QOS_STALL_TIME;
+        let_go(&f, &inside);
+    }
+    g_assert_cmpuint(inside.length, ==, MOST);
+    g_assert_cmpuint(hog->use.running, ==, MOST);
+    g_assert_cmpuint(hog->held.length, ==, JOBS - MOST);
+
+    for (guint i = 0; i < JOBS; i++) {
+        QosUser *guest = i % 2 == 0 ? NULL : user_of(&f, 1002);
+        QosRequest *request = request_of(&f, guest, i, QOS_OP_READ); /* a job of his, too */
+        offer(&f, request, &inside);
+        let_go(&f, &inside);
+        g_assert_true(g_queue_remove(&inside, request));
+        leave(&f, request);
+    }
+
+    /* As his end, his further ones go; some he gives up. */
+    for (guint i = 0; i < 10; i++) {
+        QosRequest *held = hog->held.tail->data;
+        qos_sched_cancel(f.sched, held, f.now);
+        request_free(held);
+    }
+    guint left = 0;
+    for (QosRequest *done; (done = g_queue_pop_head(&inside)) != NULL; left++) {
+        leave(&f, done);
+        f.now += QOS_MILLISECOND;
+        let_go(&f, &inside);
+        g_assert_cmpuint(hog->use.running, <=, MOST);
+    }
+    g_assert_cmpuint(left, ==, JOBS - 10);
+    qos_sched_state(f.sched, &state);
+    g_assert_cmpuint(state.running + state.held + hog->use.running, ==, 0);
+    fixture_clear(&f);
+}
+
+static void test_what_hangs_leaves_slots(void)
+{
+    for (guint i = 0; qos_policies[i] != NULL; i++) {
+        check_hanging(qos_policies[i], FALSE);
+        check_hanging(qos_policies[i], TRUE);
+    }
+}
+
+/* What is held with him goes as soon as there are more slots. */
+static void test_more_slots(void)
+{
+    enum { JOBS = 20 };
+    Fixture f;
+    GQueue inside = G_QUEUE_INIT;
+    fixture_init(&f, &qos_policy_tbf, 4);
+    QosUser *user = user_of(&f, 1001);
+    for (guint i = 0; i < JOBS; i++)
+        offer(&f, request_of(&f, user, i, QOS_OP_READ), &inside);
+    for (guint i = 0; i < 3; i++) {
+        f.now += QOS_STALL_TIME;
+        let_go(&f, &inside);
+    }
+    g_assert_cmpuint(inside.length, ==, 6);
+    qos_sched_set_slots(f.sched, 64, f.now);
+    let_go(&f, &inside);
+    g_assert_cmpuint(inside.length, ==, JOBS);
+    for (QosRequest *done; (done = g_queue_pop_head(&inside)) != NULL;)
+        leave(&f, done);
+    fixture_clear(&f);
+}
+
+/* With any number of slots he may use them all as long as nothing hangs, unless they are so many
+ * that what may stall leaves none. */
+static void test_shares(void)
+{
+    for (guint count = 1; count < 3000; count++) {
+        QosSlots slots = {.count = count};
+        QosUser user = {.use.running = count - 1};
+        guint most = count + QOS_STALLED_MAX;
+
+        g_assert_true(qos_slots_user_may(&slots, &user) || count > 7 * most / 8);
+        user.use.running = most - most / 8;
+        g_assert_false(qos_slots_user_may(&slots, &user));
+    }
+}
+
+/* What must not wait, and what ends something. */
+static void test_passing_is_bounded(void)
+{
+    enum { JOBS = 20 };
+    Fixture f;
+    GQueue inside = G_QUEUE_INIT;
+    fixture_init(&f, &qos_policy_tbf, 1);
+    QosUser *hog = user_of(&f, 1001), *guest = user_of(&f, 1002);
+    for (guint i = 0; i < JOBS; i++) {
+        for (guint k = 0; k < QOS_PASSING_MAX; k++) {
+            QosRequest *close = request_of(&f, hog, i, QOS_OP_CLOSE);
+            if (qos_sched_charge(f.sched, close, f.now) == QOS_GO)
+                g_queue_push_tail(&inside, close);
+        }
+    }
+    g_assert_cmpuint(hog->use.passing, ==, QOS_PASSING_USER);
+    QosRequest *other = request_of(&f, guest, JOBS, QOS_OP_CLOSE);
+    g_assert_cmpint(qos_sched_charge(f.sched, other, f.now), ==, QOS_GO);
+    leave(&f, other);
+    guint left = 0;
+    for (QosRequest *done; (done = g_queue_pop_head(&inside)) != NULL; left++) {
+        leave(&f, done);
+        let_go(&f, &inside);
+    }
+    g_assert_cmpuint(left, ==, JOBS * QOS_PASSING_MAX);
+    g_assert_cmpuint(hog->use.passing + hog->use.running + hog->held.length, ==, 0);
+    fixture_clear(&f);
+}
+
+/* Keeps a request of `user` that has to wait, or takes it back: FALSE. */
+static gboolean keeps(Fixture *f, GQueue *waiting, QosUser *user, guint job, QosKeep refusal)
+{
+    QosRequest *request = request_of(f, user, job, QOS_OP_READ);
+
+    g_assert_cmpint(enter(f, request), ==, QOS_WAIT);
+    QosKeep keep = qos_sched_keep(f->sched, request);
+    if (keep == QOS_KEEP_IN_MEMORY) {
+        g_queue_push_tail(waiting, request);
+        return TRUE;
+    }
+    g_assert_cmpint(keep, ==, refusal);
+    qos_sched_cancel(f->sched, request, f->now);
+    request_free(request);
+    return FALSE;
+}
+
+/* His jobs wait, as many as there is room for; another user's wait too, and are not refused. */
+static void check_room(Fixture *f, guint most, guint all, QosKeep refusal)
+{
+    GQueue waiting = G_QUEUE_INIT;
+    QosUser *hog = user_of(f, 1001), *guest = user_of(f, 1002);
+    guint job = 0;
+
+    fixture_rule(f, "start r jobid={*} rate=1 depth=1:1");
+    QosRequest *running[] = {request_of(f, NULL, 0, QOS_OP_READ)};
+    g_assert_cmpint(enter(f, running[0]), ==, QOS_GO);
+    while (keeps(f, &waiting, hog, job++ % 8, refusal))
+        ;
+    g_assert_cmpuint(waiting.length, ==, most);
+    while (keeps(f, &waiting, guest, 8, refusal))
+        ;
+    g_assert_cmpuint(waiting.length, ==, all);
+    for (QosRequest *request; (request = g_queue_pop_head(&waiting)) != NULL;) {
+        qos_sched_cancel(f->sched, request, f->now);
+        request_free(request);
+    }
+    leave(f, running[0]);
+    g_assert_cmpuint(hog->use.parked_bytes + hog->use.background, ==, 0);
+    g_assert_cmpuint(guest->use.parked_bytes + guest->use.background, ==, 0);
+    fixture_clear(f);
+}
+
+static void test_memory_is_bounded(void)
+{
+    Fixture f;
+
+    fixture_init(&f, &qos_policy_tbf, 1);
+    qos_sched_set_parked_max(f.sched, 64 << 10);
+    qos_sched_set_request_memory(f.sched, 1 << 10);
+    check_room(&f, 60, 64, QOS_KEEP_NOWHERE);
+}
+
+static void test_the_background_is_bounded(void)
+{
+    Fixture f;
+
+    fixture_init(&f, &qos_policy_tbf, 1);
+    qos_sched_set_background_room(f.sched, 74); /* of which 65 may wait */
+    check_room(&f, 61, 65, QOS_KEEP_TOO_MANY);
+}
+
+/* JobIDs cost nothing: beyond so many all further ones are one job. */
+static void test_jobs_are_bounded(void)
+{
+    QosAccount account;
+    qos_account_init(&account, QOS_SECOND);
+    QosUser *user = qos_account_user(&account, 1001);
+    g_assert_true(user == qos_account_user(&account, 1001));
+    QosJob *first = qos_account_job_for(&account, user, "0", 0);
+    for (guint i = 1; i < QOS_USER_JOBS_MAX + 100; i++) {
+        g_autofree char *id = g_strdup_printf("%u", i + 1000000);
+        QosJob *job = qos_account_job_for(&account, user, id, 0);
+        g_assert_cmpstr(job->id, ==, i < QOS_USER_JOBS_MAX ? id : "1001");
+        qos_job_unref(job);
+    }
+    g_assert_cmpuint(g_hash_table_size(account.jobs), ==, QOS_USER_JOBS_MAX + 1);
+
+    /* What is there is found, and others' jobs are made. */
+    QosJob *found = qos_account_job_for(&account, user, "0", 0);
+    g_assert_true(found == first);
+    qos_job_unref(found);
+    QosJob *other = qos_account_job_for(&account, qos_account_user(&account, 1002), "other", 0);
+    g_assert_cmpstr(other->id, ==, "other");
+    qos_job_unref(other);
+    qos_job_unref(qos_account_job_for(&account, NULL, "root's", 0));
+
+    /* Those that end make room. */
+    qos_account_expire(&account, 2 * QOS_SECOND);
+    g_assert_cmpuint(user->jobs, ==, 1);
+    QosJob *later = qos_account_job_for(&account, user, "later", 0);
+    g_assert_cmpstr(later->id, ==, "later");
+    qos_job_unref(later);
+    qos_job_unref(first);
+    qos_account_clear(&account);
+}
+
+/* Random users, jobs, hangs and ends: nothing is lost, and nobody has more than he may. */
+static void check_soak(guint32 seed)
+{
+    enum { STEPS = 4000, USERS = 3, JOBS = 12, SLOTS = 8, MOST = 14 };
+    Fixture f;
+    QosSchedState state;
+    GQueue inside = G_QUEUE_INIT, waiting = G_QUEUE_INIT;
+    g_autoptr(GRand) random = g_rand_new_with_seed(seed);
+    fixture_init(&f, qos_policies[seed % 4], SLOTS);
+    for (guint step = 0; step < STEPS || inside.length + waiting.length > 0; step++) {
+        guint kind = (guint)g_rand_int_range(random, 0, 8);
+        if (step % 1000 == 500 && seed % 3 == 0)
+            set_fair(&f);
+        f.now += kind == 0 ? QOS_STALL_TIME : QOS_MILLISECOND;
+        if (kind < 4 && step < STEPS) {
+            guint user = (guint)g_rand_int_range(random, 0, USERS);
+            QosRequest *request = request_of(&f, user == 0 ? NULL : user_of(&f, 1000 + user),
+                                             (guint)g_rand_int_range(random, 0, JOBS), QOS_OP_READ);
+            gboolean goes = kind == 3 ? qos_sched_charge(f.sched, request, f.now) == QOS_GO
+                                      : enter(&f, request) == QOS_GO;
+            g_queue_push_tail(goes ? &inside : &waiting, request);
+        } else if (kind == 4 && waiting.length > 0) {
+            QosRequest *request = g_queue_pop_nth(
+                &waiting, (guint)g_rand_int_range(random, 0, (gint32)waiting.length));
+            qos_sched_cancel(f.sched, request, f.now);
+            request_free(request);
+        } else if (kind == 5 && waiting.length > 0) {
+            qos_sched_release(f.sched, waiting.head->data, f.now);
+        } else if (kind > 5 && inside.length > 0 && (step >= STEPS || step % 3 == 0)) {
+            leave(&f, g_queue_pop_nth(&inside,
+                                      (guint)g_rand_int_range(random, 0, (gint32)inside.length)));
+        }
+        for (QosRequest *due; (due = next(&f)) != NULL;) {
+            g_assert_true(g_queue_remove(&waiting, due));
+            g_queue_push_tail(&inside, due);
+        }
+        for (guint user = 1; user < USERS; user++)
+            g_assert_cmpuint(user_of(&f, 1000 + user)->use.running, <=, MOST);
+    }
+    qos_sched_state(f.sched, &state);
+    g_assert_cmpuint(state.running + state.passing + state.held, ==, 0);
+    fixture_clear(&f);
+}
+
+static void test_soak(void)
+{
+    for (guint32 seed = 0; seed < 12; seed++)
+        check_soak(seed);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/users/what-hangs-leaves-slots", test_what_hangs_leaves_slots);
+    g_test_add_func("/users/more-slots", test_more_slots);
+    g_test_add_func("/users/shares", test_shares);
+    g_test_add_func("/users/passing-is-bounded", test_passing_is_bounded);
+    g_test_add_func("/users/memory-is-bounded", test_memory_is_bounded);
+    g_test_add_func("/users/the-background-is-bounded", test_the_background_is_bounded);
+    g_test_add_func("/users/jobs-are-bounded", test_jobs_are_bounded);
+    g_test_add_func("/users/soak", test_soak);
+    return g_test_run();
+}
