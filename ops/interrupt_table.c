@@ -12,9 +12,10 @@ typedef struct {
 } Listener;
 
 struct QosInterruptTable {
-    pthread_mutex_t lock;                /* everything below */
-    GHashTable *listeners;               /* number -> Listener, owned */
-    guint64 early[QOS_EARLY_INTERRUPTS]; /* 0 = none */
+    pthread_mutex_t lock;  /* everything below */
+    GHashTable *listeners; /* number -> Listener, owned */
+    GHashTable *early;     /* a set of numbers, in `ring` */
+    guint64 *ring;         /* of QOS_EARLY_INTERRUPTS: the latest; 0 = none */
     guint next_early;
 };
 
@@ -26,6 +27,8 @@ QosInterruptTable *qos_interrupt_table_new(void)
 
     pthread_mutex_init(&table->lock, NULL);
     table->listeners = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, g_free);
+    table->early = g_hash_table_new(g_int64_hash, g_int64_equal);
+    table->ring = g_new0(guint64, QOS_EARLY_INTERRUPTS); /* the system gives what is used of it */
     return table;
 }
 
@@ -33,18 +36,23 @@ void qos_interrupt_table_free(QosInterruptTable *table)
 {
     if (table == NULL)
         return;
+    g_hash_table_unref(table->early);
     g_hash_table_unref(table->listeners);
+    g_free(table->ring);
     pthread_mutex_destroy(&table->lock);
     g_free(table);
 }
 
-static gboolean was_early_locked(QosInterruptTable *table, guint64 number)
+/* Instead of the one that came longest ago. */
+static void remember_locked(QosInterruptTable *table, guint64 number)
 {
-    for (guint i = 0; i < QOS_EARLY_INTERRUPTS && table->early[i] != 0; i++) {
-        if (table->early[i] == number)
-            return TRUE;
-    }
-    return FALSE;
+    guint64 *place = &table->ring[table->next_early];
+
+    if (*place != 0)
+        g_hash_table_remove(table->early, place);
+    *place = number;
+    g_hash_table_add(table->early, place);
+    table->next_early = (table->next_early + 1) % QOS_EARLY_INTERRUPTS;
 }
 
 void qos_interrupt_table_listen(QosInterruptTable *table, guint64 number,
@@ -55,7 +63,7 @@ void qos_interrupt_table_listen(QosInterruptTable *table, guint64 number,
     *listener = (Listener){number, func, data};
     pthread_mutex_lock(&table->lock);
     g_hash_table_replace(table->listeners, &listener->number, listener);
-    if (was_early_locked(table, number))
+    if (g_hash_table_contains(table->early, &number))
         func(data);
     pthread_mutex_unlock(&table->lock);
 }
@@ -71,12 +79,10 @@ void qos_interrupt_table_receive(QosInterruptTable *table, guint64 number)
 {
     pthread_mutex_lock(&table->lock);
     const Listener *listener = g_hash_table_lookup(table->listeners, &number);
-    if (listener != NULL) {
+    if (listener != NULL)
         listener->func(listener->data);
-    } else {
-        table->early[table->next_early] = number;
-        table->next_early = (table->next_early + 1) % QOS_EARLY_INTERRUPTS;
-    }
+    else
+        remember_locked(table, number);
     pthread_mutex_unlock(&table->lock);
 }
 

@@ -5,9 +5,11 @@
  * those that are parked, or wait for a lock. So only these are in the table, while libfuse's own
  * lists all requests, under one lock that each takes twice.
  *
- * An interrupt may come before its request listens. So the last QOS_EARLY_INTERRUPTS for which
- * nobody listened are remembered. Numbers are never used again: most of these stand for requests
- * that had nothing to wait for, and go as others come.
+ * An interrupt may come before its request listens: most often while the request's caller is being
+ * named, which takes a second at most (ops/namers.h), and a killed job may have a thousand such. So
+ * the last QOS_EARLY_INTERRUPTS for which nobody listened are remembered: more than the kernel
+ * sends in that second, as each takes a call and its kill. Numbers are never used again: most of
+ * these stand for requests that had nothing to wait for, and go as others come.
  *
  * Locks: `lock`, the outermost of all; call-backs are called with it held.
  */
@@ -15,7 +17,7 @@
 
 #include <glib.h>
 
-#define QOS_EARLY_INTERRUPTS 256
+#define QOS_EARLY_INTERRUPTS 65536
 
 typedef struct QosInterruptTable QosInterruptTable;
 

@@ -41,9 +41,25 @@ static void test_early(void)
     qos_interrupt_table_listen(table, last, count, &newest);
     qos_interrupt_table_listen(table, last - 2 * (QOS_EARLY_INTERRUPTS - 1), count, &oldest);
     qos_interrupt_table_listen(table, last + 2, count, &other);
+    qos_interrupt_table_listen(table, last - 2 * QOS_EARLY_INTERRUPTS, count, &other);
     g_assert_cmpint(newest, ==, 1);
     g_assert_cmpint(oldest, ==, 1);
     g_assert_cmpint(other, ==, 0);
+    qos_interrupt_table_free(table);
+}
+
+/* A job of many programs is killed as it begins: none of them is forgotten. */
+static void test_many(void)
+{
+    enum { PROGRAMS = 10000 };
+    QosInterruptTable *table = qos_interrupt_table_new();
+    gint killed = 0;
+
+    for (guint64 number = 2; number <= 2 * PROGRAMS; number += 2)
+        qos_interrupt_table_receive(table, number);
+    for (guint64 number = 2; number <= 2 * PROGRAMS; number += 2)
+        qos_interrupt_table_listen(table, number, count, &killed);
+    g_assert_cmpint(killed, ==, PROGRAMS);
     qos_interrupt_table_free(table);
 }
 
@@ -97,6 +113,7 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/interrupt-table/listening", test_listening);
     g_test_add_func("/interrupt-table/early", test_early);
+    g_test_add_func("/interrupt-table/many", test_many);
     g_test_add_func("/interrupt-table/contest", test_contest);
     return g_test_run();
 }
