@@ -405,6 +405,11 @@ int qos_claim_error(const QosClaim *claim)
 
 /* --- taking operations back --- */
 
+void qos_claim_fail(QosClaim *claim, int error)
+{
+    claim->error = error;
+}
+
 /* Takes back an operation that waits; it goes on with `error`. FALSE: its credit is coming at this
  * moment, or is yet to be asked for. */
 static gboolean take_back_locked(QosOp *op, int error)

@@ -61,6 +61,9 @@ gboolean qos_claim_is_settling(const QosClaim *claim);
 /* 0, or the -errno with which the operation is to end without being run. */
 int qos_claim_error(const QosClaim *claim);
 
+/* It waits for no credit, and is to end with `error` (-errno). */
+void qos_claim_fail(QosClaim *claim, int error);
+
 /* Takes back an operation that waits: it goes on, with -EINTR. FALSE: it does not wait. Any thread;
  * op->claim stays meanwhile. */
 gboolean qos_claim_interrupt(QosOp *op);

@@ -4,6 +4,7 @@
  */
 #include "ops/coherence.h"
 
+#include <errno.h>
 #include <fcntl.h>
 
 #include "ops/claim.h"
@@ -131,6 +132,7 @@ gboolean qos_coherence_enter(QosOp *op)
         qos_old_pages_hold(op, coherence->pages)) {
         /* What drops them may wait for others, who may wait for our credit. */
         qos_claim_put(op->claim);
+        qos_op_keep(op, TRUE);
         if (qos_pages_await(coherence->pages, op->node, &op->entry))
             return FALSE;
         return qos_coherence_enter(op);
@@ -165,9 +167,20 @@ void qos_coherence_leave(QosOp *op)
     g_clear_pointer(&op->claim, qos_claim_free);
 }
 
+/* A GETATTR that waits for pages to be dropped. */
+static gboolean interrupt_pages(QosOp *op)
+{
+    if (!qos_pages_withdraw(op->fs->coherence->pages, op->node, &op->entry))
+        return FALSE;
+    qos_claim_fail(op->claim, -EINTR);
+    qos_gate_resume(op->fs->gate, &op->entry);
+    return TRUE;
+}
+
 gboolean qos_coherence_interrupt(QosOp *op)
 {
-    return op->fs->coherence != NULL && op->claim != NULL && qos_claim_interrupt(op);
+    return op->fs->coherence != NULL && op->claim != NULL &&
+           (qos_claim_interrupt(op) || interrupt_pages(op));
 }
 
 void qos_coherence_touch(QosOp *op, int parent, const char *name)

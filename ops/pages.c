@@ -122,6 +122,17 @@ gboolean qos_pages_await(QosPages *pages, fuse_ino_t ino, QosEntry *entry)
     return drop != NULL;
 }
 
+gboolean qos_pages_withdraw(QosPages *pages, fuse_ino_t ino, QosEntry *entry)
+{
+    pthread_mutex_lock(&pages->lock);
+    Drop *drop = find_locked(pages, ino);
+    gboolean waits = drop != NULL &&
+                     (g_queue_remove(&drop->served, entry) ||
+                      g_queue_remove(&drop->waiting, entry) || g_queue_remove(&drop->last, entry));
+    pthread_mutex_unlock(&pages->lock);
+    return waits;
+}
+
 /* --- what is locked --- */
 
 /* Who was counted before the drop began shows in the count, and who is later sees the drop. */

@@ -47,3 +47,6 @@ gboolean qos_pages_are_old(QosPages *pages, fuse_ino_t ino);
 /* TRUE: they are, and the gate resumes `entry` when those are dropped that are old now; it is not
  * the caller's any more. */
 gboolean qos_pages_await(QosPages *pages, fuse_ino_t ino, QosEntry *entry);
+/* Takes back an `entry` that waits: it is the caller's again. FALSE: it is resumed already, or is
+ * yet to wait. */
+gboolean qos_pages_withdraw(QosPages *pages, fuse_ino_t ino, QosEntry *entry);

@@ -11,6 +11,7 @@ import mmap
 import os
 import signal
 import subprocess
+import sys
 import threading
 
 import pytest
@@ -203,6 +204,26 @@ def test_attributes_do_not_wait_for_later_reads(faulty, cluster):
         faulty.fail("read", HANG, "file")
         late.result(TIMEOUT)
         assert faulty.hangs() == 6
+
+
+def test_a_kill_ends_the_wait(faulty, cluster):
+    """Of who asks for the attributes while a read without a credit hangs: its page is to be dropped first."""
+    some = cluster(store=faulty, options="store=faulty", server_options=("--group", "1", "--floor", "0", "--cap", "1"), mounts=1)
+    path = some.mounts[0].dir / "file"
+    fill(faulty.behind / "file")
+    with contextlib.ExitStack() as stack:
+        file = stack.enter_context(open(path, "rb", buffering=0))
+        stack.callback(faulty.mend)
+        faulty.fail("answer", HANG, "file")
+        os.posix_fadvise(file.fileno(), 0, PAGE, os.POSIX_FADV_WILLNEED)
+        wait_until(lambda: "answer" in faulty.hanging(), what="the read")
+        asker = stack.enter_context(running(start_job(1, sys.executable, "-c", "import os; os.fstat(0)", stdin=file)))
+        stack.callback(faulty.mend)  # else it could not end
+        wait_until(lambda: "request_wait_answer" in of_threads(asker.pid, "wchan").values(), what="its question")
+        wait_idle(some.mounts[0].pid, some.server.pid)
+        asker.kill()
+        assert asker.wait(TIMEOUT) == -signal.SIGKILL
+        assert "answer" in faulty.hanging()
 
 
 def test_lost_while_stopped(cluster):
