@@ -15,7 +15,5 @@ typedef struct {
 
 void qos_histogram_add(QosHistogram *histogram, guint64 value);
 guint64 qos_histogram_total(const QosHistogram *histogram);
-/* The upper bound of the bucket in which the value of rank `fraction` (0..1) lies; 0 when empty. */
-guint64 qos_histogram_quantile(const QosHistogram *histogram, double fraction);
 /* The upper bound of bucket `index`. */
 guint64 qos_histogram_bound(guint index);

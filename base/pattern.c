@@ -26,7 +26,7 @@ typedef struct {
 } Interval;
 
 struct QosPattern {
-    char *text;
+    char *text; /* as it was given, for errors */
     char *literal; /* NULL where there is a star or a range */
     GArray *elements;
     GArray *intervals;
@@ -216,9 +216,4 @@ gboolean qos_pattern_matches(const QosPattern *pattern, const char *text)
 const char *qos_pattern_literal(const QosPattern *pattern)
 {
     return pattern->literal;
-}
-
-const char *qos_pattern_text(const QosPattern *pattern)
-{
-    return pattern->text;
 }

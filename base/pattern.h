@@ -24,5 +24,3 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(QosPattern, qos_pattern_free)
 gboolean qos_pattern_matches(const QosPattern *pattern, const char *text);
 /* The only text that matches, where the pattern has neither `*` nor a range; else NULL. */
 const char *qos_pattern_literal(const QosPattern *pattern);
-/* As it was given; owned by the pattern. */
-const char *qos_pattern_text(const QosPattern *pattern);

@@ -382,16 +382,6 @@ void qos_job_naming_unref(QosJobNaming *naming)
     g_free(naming);
 }
 
-const char *qos_job_naming_var(const QosJobNaming *naming)
-{
-    return naming->var;
-}
-
-const char *qos_job_naming_name(const QosJobNaming *naming)
-{
-    return naming->name;
-}
-
 gboolean qos_job_naming_wants_environment(const QosJobNaming *naming)
 {
     return naming->source == FROM_VARIABLE;

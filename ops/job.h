@@ -37,8 +37,6 @@ QosJobNaming *qos_job_naming_ref(QosJobNaming *naming);
 void qos_job_naming_unref(QosJobNaming *naming); /* NULL is allowed */
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(QosJobNaming, qos_job_naming_unref)
 
-const char *qos_job_naming_var(const QosJobNaming *naming);
-const char *qos_job_naming_name(const QosJobNaming *naming);
 /* What must be read to name a process. */
 gboolean qos_job_naming_wants_environment(const QosJobNaming *naming);
 gboolean qos_job_naming_wants_cgroup(const QosJobNaming *naming);

@@ -43,7 +43,8 @@ void qos_locked_file_tidy_locked(QosLocks *locks, QosLockedFile *file)
 
 /* --- states --- */
 
-void qos_call_set_due_locked(QosCall *call, QosTime due)
+/* When the keeper is to look at it. */
+static void set_due_locked(QosCall *call, QosTime due)
 {
     QosLocks *locks = call->locks;
 
@@ -59,7 +60,7 @@ void qos_call_set_due_locked(QosCall *call, QosTime due)
 static void enter_state_locked(QosCall *call, QosCallState state)
 {
     qos_call_end_wait_locked(call);
-    qos_call_set_due_locked(call, QOS_NEVER);
+    set_due_locked(call, QOS_NEVER);
     call->state = state;
 }
 
@@ -99,7 +100,7 @@ static void postpone_locked(QosCall *call)
     if (now >= call->give_up)
         qos_call_finish_locked(call, ENOLCK);
     else
-        qos_call_set_due_locked(call, now + TRY_AGAIN);
+        set_due_locked(call, now + TRY_AGAIN);
 }
 
 static void grant_locked(QosCall *call)

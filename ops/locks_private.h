@@ -79,8 +79,6 @@ struct QosLocks {
 /* Takes the call as far as it comes now. Whoever calls this, or the next, tidies the file. */
 void qos_call_advance_locked(QosCall *call);
 void qos_call_finish_locked(QosCall *call, int error);
-/* When the keeper is to look at it. */
-void qos_call_set_due_locked(QosCall *call, QosTime due);
 /* Takes back what was asked, if anything. FALSE: the server's answer is on its way. */
 gboolean qos_call_withdraw_locked(QosCall *call);
 

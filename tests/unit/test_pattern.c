@@ -14,7 +14,6 @@ static gboolean matches(const char *pattern_text, const char *text)
     g_autoptr(QosPattern) pattern = qos_pattern_new(pattern_text, strlen(pattern_text), &error);
 
     g_assert_no_error(error);
-    g_assert_cmpstr(qos_pattern_text(pattern), ==, pattern_text);
     return qos_pattern_matches(pattern, text);
 }
 
@@ -134,7 +133,7 @@ static void test_length_is_respected(void)
     g_autoptr(QosPattern) pattern = qos_pattern_new("dd.0 dd.1", 4, NULL);
 
     g_assert_true(qos_pattern_matches(pattern, "dd.0"));
-    g_assert_cmpstr(qos_pattern_text(pattern), ==, "dd.0");
+    g_assert_cmpstr(qos_pattern_literal(pattern), ==, "dd.0");
 }
 
 /* Patterns for which a recursive matcher needs exponential time: it would not end before the test's
