@@ -11,7 +11,6 @@
 #include "base/error.h"
 #include "base/time.h"
 
-#define FRACTION_DIGITS 18
 #define FRACTION_UNIT   G_GINT64_CONSTANT(1000000000000000000)
 
 typedef struct {
