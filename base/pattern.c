@@ -26,7 +26,7 @@ typedef struct {
 } Interval;
 
 struct QosPattern {
-    char *text; /* as it was given, for errors */
+    char *text;    /* as it was given, for errors */
     char *literal; /* NULL where there is a star or a range */
     GArray *elements;
     GArray *intervals;

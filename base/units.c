@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "base/time.h"
 
-#define FRACTION_UNIT   G_GINT64_CONSTANT(1000000000000000000)
+#define FRACTION_UNIT G_GINT64_CONSTANT(1000000000000000000)
 
 typedef struct {
     const char *name;

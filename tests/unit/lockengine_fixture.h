@@ -312,3 +312,9 @@ G_GNUC_UNUSED static QosLockclientStatus status_of(World *w, guint mount)
     qos_lockengine_status(w->mounts[mount].engine, &status, w->now);
     return status;
 }
+
+/* The server's next signal. */
+static inline void hear(World *w, gint64 rate)
+{
+    w->signal = (QosPoolSignal){.sequence = w->signal.sequence + 1, .rate = rate};
+}

@@ -1,0 +1,179 @@
+/*
+ * What a mount borrows of a group of inodes: who parts it with others, and what is used of it while
+ * it is called back.
+ */
+#include "lockengine_fixture.h"
+
+static QosCreditVerdict get_one(World *w, guint mount, guint place, Use *use)
+{
+    QosCredit want = qos_credit_span(place, place, TRUE);
+    QosResource resource;
+
+    qos_resource_init(&resource, QOS_RESOURCE_INODES, "group", 5);
+    *use = (Use){.use.done = done};
+    use->verdict = qos_lockengine_get(w->mounts[mount].engine, &resource, &want,
+                                      QOS_CREDIT_RESERVE | QOS_CREDIT_WAIT, &use->use, w->now);
+    qos_credit_clear(qos_resource_type(QOS_RESOURCE_INODES), &want);
+    return use->verdict;
+}
+
+/* Two inodes of a group are called back together, and who uses the first waits for the second: that
+ * one goes, and comes back. */
+static void test_group_in_order(void)
+{
+    World w;
+    Use first, second, others_first, others_second;
+
+    init(&w);
+    get_one(&w, 0, 5, &first);
+    pass(&w, QOS_MILLISECOND);
+    g_assert_cmpint(first.verdict, ==, QOS_CREDIT_GRANTED);
+    g_assert_cmpint(get_one(&w, 1, 5, &others_first), ==, QOS_CREDIT_WAITING);
+    g_assert_cmpint(get_one(&w, 1, 6, &others_second), ==, QOS_CREDIT_WAITING);
+    drain_server(&w);
+    while (carry(&w, &w.mounts[1]))
+        drain_server(&w); /* both callbacks reach the first mount, which has not acted yet */
+    g_assert_cmpint(get_one(&w, 0, 6, &second), ==, QOS_CREDIT_WAITING);
+    pass(&w, QOS_SECOND);
+    g_assert_cmpint(others_first.verdict, ==, QOS_CREDIT_WAITING);
+    g_assert_cmpint(others_second.verdict, ==, QOS_CREDIT_GRANTED);
+    g_assert_cmpint(second.verdict, ==, QOS_CREDIT_WAITING);
+    qos_lockengine_put(w.mounts[1].engine, &others_second.use, w.now);
+    pass(&w, QOS_SECOND);
+    g_assert_cmpint(second.verdict, ==, QOS_CREDIT_GRANTED);
+    qos_lockengine_put(w.mounts[0].engine, &second.use, w.now);
+    qos_lockengine_put(w.mounts[0].engine, &first.use, w.now);
+    pass(&w, QOS_SECOND);
+    g_assert_cmpint(others_first.verdict, ==, QOS_CREDIT_GRANTED);
+    qos_lockengine_put(w.mounts[1].engine, &others_first.use, w.now);
+    clear(&w);
+}
+
+/* A drop that was put together before a number of it came into use again is not carried out: it is
+ * told again. */
+static void test_group_used_while_dropped(void)
+{
+    World w;
+    Use first, second, others[4];
+
+    init(&w);
+    get_one(&w, 0, 5, &first);
+    pass(&w, QOS_MILLISECOND);
+    get_one(&w, 1, 5, &others[0]);
+    get_one(&w, 1, 6, &others[1]);
+    pass(&w, QOS_MILLISECOND);
+    g_assert_cmpint(others[1].verdict, ==, QOS_CREDIT_GRANTED);
+    w.mounts[0].is_stubborn = TRUE;
+    get_one(&w, 0, 6, &second);
+    for (guint i = 2; i < 4; i++) { /* the second joins what is to go after the first */
+        get_one(&w, 1, 5 + i, &others[i]);
+        pass(&w, QOS_MILLISECOND);
+    }
+    g_assert_cmpint(second.verdict, ==, QOS_CREDIT_WAITING);
+    qos_lockengine_put(w.mounts[1].engine, &others[1].use, w.now);
+    pass(&w, QOS_MILLISECOND);
+    g_assert_cmpint(second.verdict, ==, QOS_CREDIT_GRANTED);
+    release(&w, 0);
+    release(&w, 0); /* with what is in use */
+    release(&w, 0); /* and without */
+    w.mounts[0].is_stubborn = FALSE;
+    qos_lockengine_put(w.mounts[0].engine, &second.use, w.now);
+    pass(&w, QOS_SECOND);
+    for (guint i = 2; i < 4; i++) {
+        g_assert_cmpint(others[i].verdict, ==, QOS_CREDIT_GRANTED);
+        qos_lockengine_put(w.mounts[1].engine, &others[i].use, w.now);
+    }
+    qos_lockengine_put(w.mounts[0].engine, &first.use, w.now);
+    pass(&w, QOS_SECOND);
+    g_assert_cmpint(others[0].verdict, ==, QOS_CREDIT_GRANTED);
+    qos_lockengine_put(w.mounts[1].engine, &others[0].use, w.now);
+    clear(&w);
+}
+
+/* Uses one of the group; how many requests that took. */
+static guint64 visit_one(World *w, guint mount, guint place)
+{
+    guint64 before = status_of(w, mount).enqueues;
+    Use use;
+
+    get_one(w, mount, place, &use);
+    pass(w, QOS_MILLISECOND);
+    g_assert_cmpint(use.verdict, ==, QOS_CREDIT_GRANTED);
+    qos_lockengine_put(w->mounts[mount].engine, &use.use, w->now);
+    pass(w, QOS_MILLISECOND);
+    return status_of(w, mount).enqueues - before;
+}
+
+/* Who looks at a whole group that another has and does not use asks eleven times, not 1,024. */
+static void test_group_goes_over(void)
+{
+    World w;
+
+    init(&w);
+    g_assert_cmpuint(visit_one(&w, 0, 0), ==, 1);
+    for (guint round = 0; round < 4; round++) {
+        guint64 requests = 0;
+        for (guint i = 0; i < QOS_INODES_GROUP_MAX; i++)
+            requests += visit_one(&w, (round + 1) % 2, i);
+        g_assert_cmpuint(requests, ==, 11);
+    }
+    clear(&w);
+}
+
+/* Two that work on the same group in turn part it, and then ask no more. */
+static void test_group_is_parted(void)
+{
+    guint64 requests = 1;
+    World w;
+
+    init(&w);
+    for (guint round = 0; round < 8 && requests > 0; round++) {
+        requests = 0;
+        for (guint i = 0; i < QOS_INODES_GROUP_MAX; i++)
+            requests += visit_one(&w, i % 2, i);
+        g_test_message("%" G_GUINT64_FORMAT " requests", requests);
+    }
+    g_assert_cmpuint(requests, ==, 0);
+    clear(&w);
+}
+
+/* What is used between the call and its release stays, though it lies beside what was wanted. */
+static void test_group_used_beside(void)
+{
+    Use first, wanted, beside, others;
+    World w;
+
+    init(&w);
+    g_assert_cmpuint(visit_one(&w, 0, 0), ==, 1);
+    visit_one(&w, 1, 100); /* now two go at a time */
+    w.mounts[0].is_stubborn = TRUE;
+    get_one(&w, 1, 200, &wanted);
+    pass(&w, QOS_MILLISECOND);
+    g_assert_cmpuint(w.mounts[0].credit.spans[0].last, ==, 201);
+    g_assert_cmpint(get_one(&w, 0, 201, &beside), ==, QOS_CREDIT_GRANTED);
+    qos_lockengine_put(w.mounts[0].engine, &beside.use, w.now);
+    release(&w, 0);
+    pass(&w, QOS_MILLISECOND);
+    g_assert_cmpint(wanted.verdict, ==, QOS_CREDIT_GRANTED);
+    g_assert_cmpint(get_one(&w, 0, 201, &first), ==, QOS_CREDIT_GRANTED); /* it is still here */
+    g_assert_cmpint(get_one(&w, 1, 201, &others), ==, QOS_CREDIT_WAITING);
+    w.mounts[0].is_stubborn = FALSE;
+    pass(&w, QOS_MILLISECOND);
+    qos_lockengine_put(w.mounts[0].engine, &first.use, w.now);
+    pass(&w, QOS_MILLISECOND);
+    g_assert_cmpint(others.verdict, ==, QOS_CREDIT_GRANTED);
+    qos_lockengine_put(w.mounts[1].engine, &others.use, w.now);
+    qos_lockengine_put(w.mounts[1].engine, &wanted.use, w.now);
+    clear(&w);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/lockengine/group-in-order", test_group_in_order);
+    g_test_add_func("/lockengine/group-used-while-dropped", test_group_used_while_dropped);
+    g_test_add_func("/lockengine/group-goes-over", test_group_goes_over);
+    g_test_add_func("/lockengine/group-is-parted", test_group_is_parted);
+    g_test_add_func("/lockengine/group-used-beside", test_group_used_beside);
+    return g_test_run();
+}
