@@ -370,9 +370,8 @@ void qos_gate_resume(QosGate *gate, QosEntry *entry)
     pthread_mutex_unlock(&gate->lock);
 }
 
-QosEntry *qos_gate_leave(QosGate *gate, QosEntry *entry, guint64 bytes, int error)
+gboolean qos_gate_leave(QosGate *gate, QosEntry *entry, guint64 bytes, int error)
 {
-    QosTime wake;
     const QosRequest *request = &entry->request;
     QosTime now = qos_gate_now();
     QosTime latency = now - request->start;
@@ -381,9 +380,24 @@ QosEntry *qos_gate_leave(QosGate *gate, QosEntry *entry, guint64 bytes, int erro
     qos_histogram_add(&gate->histograms.latency[request->opcode], (guint64)MAX(latency, 0));
     gate->histograms.latency_sum[request->opcode] += latency;
     qos_sched_leave(gate->sched, &entry->request, bytes, error, now);
-    QosEntry *next = gate->is_stopping ? NULL : take_locked(gate, now, &wake);
-    if (next == NULL && !gate->is_stopping)
-        qos_gate_wake_leader_locked(gate, wake);
+    gboolean do_others_wait = gate->resumed.length > 0 || qos_sched_has_waiting(gate->sched);
+    if (!do_others_wait)
+        qos_gate_wake_leader_locked(gate, qos_sched_next_period(gate->sched));
+    pthread_mutex_unlock(&gate->lock);
+    return do_others_wait;
+}
+
+QosEntry *qos_gate_next(QosGate *gate)
+{
+    QosTime wake;
+    QosEntry *next = NULL;
+
+    pthread_mutex_lock(&gate->lock);
+    if (!gate->is_stopping) {
+        next = take_locked(gate, qos_gate_now(), &wake);
+        if (next == NULL)
+            qos_gate_wake_leader_locked(gate, wake);
+    }
     pthread_mutex_unlock(&gate->lock);
     return next;
 }

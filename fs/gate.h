@@ -64,9 +64,13 @@ void qos_gate_kept(QosGate *gate, QosEntry *entry);
 /* A request that may go, and waits for something else with no thread of its own, can go on: a
  * worker calls its run() again. It keeps its slot meanwhile. Any thread. */
 void qos_gate_resume(QosGate *gate, QosEntry *entry);
-/* After the backing call. `bytes`: moved; `error`: errno or 0. The entry is the caller's again, and
- * another that is due may be returned, to be run by this thread (its run()), or NULL. */
-QosEntry *qos_gate_leave(QosGate *gate, QosEntry *entry, guint64 bytes, int error);
+/* After the backing call, and best before the reply: a thread that has replied may lose its CPU to
+ * the caller, and its slot would be taken all the while. `bytes`: moved; `error`: errno or 0. The
+ * entry is the caller's again. TRUE where others wait: the thread calls qos_gate_next() when it has
+ * replied. */
+gboolean qos_gate_leave(QosGate *gate, QosEntry *entry, guint64 bytes, int error);
+/* Another that is due, to be run by this thread (its run()), or NULL. */
+QosEntry *qos_gate_next(QosGate *gate);
 /* Other jobs want the lock `lock` (QosRequest.lock): what waits while the kernel holds it goes at
  * once, unless it met a bound. */
 void qos_gate_release(QosGate *gate, guint64 lock);

@@ -210,11 +210,15 @@ static void book_wait(QosSched *sched, QosRequest *request, QosTime now)
                    now - request->arrival, now);
 }
 
-/* Mostly nothing does, and a request that leaves lets no other go. */
-static gboolean does_any_wait(const QosSched *sched)
+gboolean qos_sched_has_waiting(const QosSched *sched)
 {
     return sched->ready.length > 0 || sched->held > 0 || sched->current->queued > 0 ||
-           sched->stopping->len > 0 || qos_sched_is_adaptive(sched);
+           sched->stopping->len > 0;
+}
+
+QosTime qos_sched_next_period(const QosSched *sched)
+{
+    return qos_sched_is_adaptive(sched) ? qos_adapt_next_tick(sched->adapt) : QOS_NEVER;
 }
 
 QosRequest *qos_sched_next(QosSched *sched, QosTime now, QosTime *ret_wake)
@@ -222,7 +226,7 @@ QosRequest *qos_sched_next(QosSched *sched, QosTime now, QosTime *ret_wake)
     QosRequest *request;
 
     *ret_wake = QOS_NEVER;
-    if (!does_any_wait(sched))
+    if (!qos_sched_has_waiting(sched) && !qos_sched_is_adaptive(sched))
         return NULL;
     GList *link = g_queue_pop_head_link(&sched->ready);
     *ret_wake = now;

@@ -219,6 +219,10 @@ typedef enum {
 QosKeep qos_sched_keep(QosSched *sched, QosRequest *request);
 /* Its data is in the store. */
 void qos_sched_kept(QosSched *sched, QosRequest *request);
+/* TRUE where some wait: qos_sched_next() may hand one out. */
+gboolean qos_sched_has_waiting(const QosSched *sched);
+/* When qos_sched_next() is to be asked though nothing waits. */
+QosTime qos_sched_next_period(const QosSched *sched);
 /* The next waiting request that may go now (it has a slot then), or NULL with *ret_wake set to when
  * to ask again (QOS_NEVER: after the next enter or leave). */
 QosRequest *qos_sched_next(QosSched *sched, QosTime now, QosTime *ret_wake);

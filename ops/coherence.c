@@ -158,6 +158,11 @@ int qos_coherence_error(const QosOp *op)
     return op->claim != NULL ? qos_claim_error(op->claim) : 0;
 }
 
+gboolean qos_coherence_needs_file(const QosOp *op)
+{
+    return op->fs->coherence != NULL && qos_op_locks_pages(op);
+}
+
 void qos_coherence_leave(QosOp *op)
 {
     if (op->fs->coherence == NULL)

@@ -64,6 +64,8 @@ gboolean qos_coherence_settle(QosOp *op);
 /* 0, or the -errno with which it is to end without being run. */
 int qos_coherence_error(const QosOp *op);
 void qos_coherence_leave(QosOp *op);
+/* Whether leave() looks at the file that the operation has open. */
+gboolean qos_coherence_needs_file(const QosOp *op);
 
 /* Takes back an operation that waits because its caller is killed; it goes on by the gate, and ends
  * with -EINTR. FALSE: it does not wait. The caller sees to it that it is not freed meanwhile. */

@@ -42,7 +42,7 @@ static void clear_op(QosOp *op)
 {
     if (op->clear != NULL)
         op->clear(op);
-    qos_handle_unref(op->handle);
+    g_clear_pointer(&op->handle, qos_handle_unref);
 }
 
 static void free_op(QosOp *op)
@@ -190,9 +190,9 @@ static void run(QosOp *op)
         qos_tolls_raise(op->fs->tolls, op->locks, request->opcode, op->locks_directory);
 }
 
-/* Makes the backing call, under the credits that it needs, and replies. A job in debt that was not
- * stopped because of a lock is to pay before it takes that lock again (ops/toll.h). FALSE: it waits
- * for a credit, and is not this thread's any more. */
+/* Makes the backing call, under the credits that it needs. A job in debt that was not stopped
+ * because of a lock is to pay before it takes that lock again (ops/toll.h). FALSE: it waits for a
+ * credit, and is not this thread's any more. */
 static gboolean serve(QosOp *op)
 {
     if (!qos_coherence_enter(op))
@@ -200,25 +200,46 @@ static gboolean serve(QosOp *op)
     leave_watch(op); /* it was about to wait, and its credit came at that moment */
     if (!op->has_run)
         run(op);
-    if (!qos_coherence_settle(op))
-        return FALSE;
-    answer(op, op->result);
-    qos_coherence_leave(op);
-    clear_op(op);
-    return TRUE;
+    return qos_coherence_settle(op);
 }
 
-/* Runs a request, and then those that are due when it leaves: they need no other thread. */
+static void reply(QosOp *op)
+{
+    answer(op, op->result);
+    qos_coherence_leave(op);
+}
+
+/* Leaves the gate and replies: in this order, so that its slot is the store's time alone. Who waits
+ * for the reply may get this thread's CPU, and send his next request, before it is back. The file
+ * is given back first, as that may close it, but for two: nobody is to wait for the close of a
+ * release, and while the kernel has pages locked for it, others look at the file. FALSE: nobody
+ * waits at the gate. */
+static gboolean finish(QosOp *op)
+{
+    gboolean replies_first = op->is_unawaited || qos_coherence_needs_file(op);
+    gboolean do_others_wait;
+
+    if (replies_first)
+        reply(op);
+    clear_op(op);
+    do_others_wait = qos_gate_leave(op->fs->gate, &op->entry, op->moved, -op->result);
+    if (!replies_first)
+        reply(op);
+    free_op(op);
+    return do_others_wait;
+}
+
+/* Runs a request, and then those that are due when it has left: they need no other thread. */
 static void run_entries(QosEntry *entry)
 {
     while (entry != NULL && entry->run == run_entries) {
         QosOp *op = (QosOp *)entry;
+        QosGate *gate = op->fs->gate;
 
         leave_watch(op);
         if (!serve(op))
             return;
-        entry = qos_gate_leave(op->fs->gate, entry, op->moved, -op->result);
-        free_op(op);
+        entry = finish(op) ? qos_gate_next(gate) : NULL;
         if (entry != NULL)
             qos_ring_flush();
     }

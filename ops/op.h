@@ -15,7 +15,7 @@
  * qos_op_submit() finds the caller and the job (on an open handle these are the opener's, if it is
  * the same user or the kernel itself; the job always; where that takes reading his environment, a
  * namer goes on with the request), passes the gate, takes on the caller's
- * identity, calls run(), sends op->reply (the only place that replies, in op.c), leaves the gate
+ * identity, calls run(), leaves the gate, sends op->reply (the only place that replies, in op.c)
  * and frees the operation. Where the gate says "wait", park() moves what lies in the reader's
  * buffer, and a worker does the rest later. Names are copied by the handler (qos_op_strdup), so
  * only WRITE needs it. Where memory is short for what a request brought (entry.request.data), run()

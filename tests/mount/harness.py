@@ -350,8 +350,8 @@ class Mount:
         return next((job for job in self.state()["jobs"] if job["id"] == str(jobid)), None)
 
     def wait_booked(self, jobid, **operations):
-        """Waits until all that the job did is in its totals: a request is booked after its reply, and a close comes
-        when its program may be gone. So many of these `operations`, which hold no slot, and none that does."""
+        """Waits until all that the job did is in its totals: with a lock server a write is booked after its reply, and
+        a close comes when its program may be gone. So many of these `operations`, which hold no slot, and none that does."""
         def is_booked():
             job = self.job(jobid)
             booked = {name: value["samples"] for name, value in job["operations"].items()} if job else {}

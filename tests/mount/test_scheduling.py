@@ -4,6 +4,7 @@ As in test_rules.py, a rule of one byte a second makes a job wait until the test
 is another mount with such a rule for one user.
 """
 import json
+import os
 import subprocess
 
 import pytest
@@ -100,6 +101,18 @@ def test_few_slots(store, mount, slots, policy):
     texts = [job.communicate(timeout=100)[0] for job in jobs]
     assert [job.returncode for job in jobs] == [0] * 8
     assert [text.count(bytes([n])) >= 20 * BLOCK for n, text in enumerate(texts)] == [True] * 8
+
+
+def test_a_reply_holds_no_slot(store, mount):
+    """Who has his reply finds the slot free, also where he takes the CPU from the thread that replied."""
+    make_files(store.dir, 1)
+    pinned = ["taskset", "--cpu-list", str(max(os.sched_getaffinity(0)))]
+    qos = mount(store, "cache=none,slots=1", prefix=pinned)
+    as_job("alone", *pinned, "chrt", "--fifo", "1",
+           "dd", f"if={qos.dir}/file0", "of=/dev/null", "bs=1", f"count={BLOCK}", "status=none")
+    job = qos.job("alone")
+    assert job["operations"]["read"]["samples"] >= BLOCK
+    assert job["waits"] == 0
 
 
 @pytest.mark.parametrize("policy", ["fifo", "grr", "jrr", "tbf"])

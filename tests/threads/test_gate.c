@@ -40,9 +40,10 @@ static void run_entry(QosEntry *base)
             most = g_atomic_int_get(entry->most);
         g_atomic_int_inc(entry->runs);
         g_atomic_int_add(entry->inside, -1);
-        QosEntry *following = qos_gate_leave(entry->gate, base, 1, 0);
+        QosGate *gate = entry->gate;
+        gboolean do_others_wait = qos_gate_leave(gate, base, 1, 0);
         free_entry(entry);
-        base = following;
+        base = do_others_wait ? qos_gate_next(gate) : NULL;
     }
 }
 
