@@ -1,0 +1,278 @@
+/*
+ * What one job may have waiting or in the store beside its slots, and what goes or fails beyond.
+ */
+#include "sched_fixture.h"
+
+/* Jobs whose closes hang: each has so many inside beside the slots, and all have so many. */
+static void test_closes_are_bounded(void)
+{
+    enum { JOBS = QOS_PASSING_ALL / QOS_PASSING_MAX + 2, CLOSES = 20, SLOTS = 4 };
+    Fixture f;
+    QosSchedState state;
+    QosRequest *close[JOBS][CLOSES];
+    fixture_init(&f, &qos_policy_tbf, SLOTS);
+    for (guint job = 0; job < JOBS; job++) {
+        g_autofree char *name = g_strdup_printf("job%u", job);
+        for (guint i = 0; i < CLOSES; i++) {
+            close[job][i] = request_new(&f, name, QOS_OP_CLOSE, 0);
+            QosVerdict verdict = qos_sched_charge(f.sched, close[job][i], f.now);
+            g_assert_true((verdict == QOS_GO) ==
+                          (close[job][i]->has_slot || close[job][i]->is_passing));
+        }
+        g_assert_cmpuint(close[job][0]->job->use.passing, <=, QOS_PASSING_MAX);
+    }
+    qos_sched_state(f.sched, &state);
+    g_assert_cmpuint(state.running, ==, SLOTS); /* three of the first job, one of the second */
+    g_assert_cmpuint(state.passing, ==, QOS_PASSING_ALL);
+    g_assert_cmpuint(state.held, ==, JOBS * CLOSES - SLOTS - QOS_PASSING_ALL);
+
+    QosRequest *lookup = request_new(&f, "guest", QOS_OP_LOOKUP, 0);
+    lookup->holds_lock = TRUE;
+    g_assert_cmpint(enter(&f, lookup), ==, QOS_WAIT);
+
+    /* All go in the end: what is held, as slots come free. */
+    GQueue inside = G_QUEUE_INIT;
+    for (guint job = 0; job < JOBS; job++) {
+        for (guint i = 0; i < CLOSES; i++) {
+            if (close[job][i]->state == QOS_REQUEST_RUNNING)
+                g_queue_push_tail(&inside, close[job][i]);
+        }
+    }
+    guint left = 0;
+    for (QosRequest *done; (done = g_queue_pop_head(&inside)) != NULL; left++) {
+        leave(&f, done);
+        for (QosRequest *due; (due = next(&f)) != NULL;) {
+            g_assert_true(due->has_slot);
+            g_queue_push_tail(&inside, due);
+        }
+    }
+    g_assert_cmpuint(left, ==, JOBS * CLOSES + 1);
+    qos_sched_state(f.sched, &state);
+    g_assert_cmpuint(state.running + state.passing + state.held, ==, 0);
+    fixture_clear(&f);
+}
+
+/* All of them, in their order, by turns. */
+static void serve_or_cancel(Fixture *f, GQueue *waiting)
+{
+    for (QosRequest *request; (request = g_queue_pop_head(waiting)) != NULL;) {
+        if (waiting->length % 2 == 0) {
+            qos_sched_cancel(f->sched, request, f->now);
+            request_free(request);
+        } else {
+            f->now += 2 * QOS_SECOND;
+            g_assert_true(next(f) == request);
+            leave(f, request);
+        }
+    }
+}
+
+/* Data that waits: in memory up to half, then in the store by so many, then in memory up to all. */
+static void test_data_that_waits_is_bounded(void)
+{
+    enum { UNIT = 1 << 10, ALL = 64 * UNIT, SHARE = 28, FULL = 56 };
+    Fixture f;
+    QosSchedState state;
+    GQueue waiting = G_QUEUE_INIT;
+    guint in_memory = 0, in_store = 0;
+    QosKeep keep;
+    fixture_init(&f, &qos_policy_tbf, 4);
+    fixture_rule(&f, "start r jobid={hog} rate=1 depth=1:1");
+    qos_sched_set_parked_max(f.sched, ALL);
+    QosRequest *running = request_new(&f, "hog", QOS_OP_WRITE, UNIT);
+    g_assert_cmpint(enter(&f, running), ==, QOS_GO);
+    do {
+        QosRequest *request = request_new(&f, "hog", QOS_OP_WRITE, UNIT);
+        request->data = UNIT;
+        g_assert_cmpint(enter(&f, request), ==, QOS_WAIT);
+        keep = qos_sched_keep(f.sched, request);
+        in_memory += keep == QOS_KEEP_IN_MEMORY;
+        in_store += keep == QOS_KEEP_IN_STORE;
+        if (in_store == 1 && keep == QOS_KEEP_IN_STORE)
+            g_assert_cmpuint(in_memory, ==, SHARE);
+        g_queue_push_tail(&waiting, request);
+    } while (keep != QOS_KEEP_NOWHERE);
+    g_assert_cmpuint(in_memory, ==, FULL);
+    g_assert_cmpuint(in_store, ==, QOS_PASSING_MAX);
+    qos_sched_state(f.sched, &state);
+    g_assert_cmpuint(state.parked_bytes, ==, FULL * UNIT);
+    g_assert_cmpuint(running->job->use.parked_bytes, ==, FULL * UNIT);
+    g_assert_cmpuint(state.refused, ==, 1);
+
+    /* What is left is for others. */
+    QosRequest *other = request_new(&f, "other", QOS_OP_WRITE, UNIT);
+    other->data = (64 - FULL) * UNIT;
+    g_assert_cmpint(qos_sched_keep(f.sched, other), ==, QOS_KEEP_IN_STORE);
+    qos_sched_kept(f.sched, other);
+    request_free(other);
+
+    /* Once the store has taken one, it may have another. */
+    QosRequest *stored = g_queue_peek_nth(&waiting, SHARE);
+    qos_sched_kept(f.sched, stored);
+    g_assert_cmpuint(running->job->use.passing, ==, QOS_PASSING_MAX - 1);
+
+    for (guint i = 1; i < QOS_PASSING_MAX; i++)
+        qos_sched_kept(f.sched, g_queue_peek_nth(&waiting, SHARE + i));
+    leave(&f, running);
+    serve_or_cancel(&f, &waiting);
+    qos_sched_state(f.sched, &state);
+    g_assert_cmpuint(state.parked_bytes, ==, 0);
+    g_assert_cmpuint(state.passing, ==, 0);
+    fixture_clear(&f);
+}
+
+/* Each request that waits takes some, too; only a close is kept where none is left. */
+static void test_requests_that_wait_are_bounded(void)
+{
+    enum { UNIT = 1 << 10, ALL = 64 * UNIT, FULL = 56 };
+    Fixture f;
+    QosSchedState state;
+    GQueue waiting = G_QUEUE_INIT;
+    QosKeep keep;
+    fixture_init(&f, &qos_policy_tbf, 4);
+    fixture_rule(&f, "start r jobid={hog} rate=1 depth=1:1");
+    qos_sched_set_parked_max(f.sched, ALL);
+    qos_sched_set_request_memory(f.sched, UNIT);
+    QosRequest *running = request_new(&f, "hog", QOS_OP_READ, UNIT);
+    g_assert_cmpint(enter(&f, running), ==, QOS_GO);
+    do {
+        QosRequest *request = request_new(&f, "hog", QOS_OP_READ, UNIT);
+        request->cannot_fail = waiting.length == FULL + 1;
+        g_assert_cmpint(enter(&f, request), ==, QOS_WAIT);
+        keep = qos_sched_keep(f.sched, request);
+        g_assert_true((keep == QOS_KEEP_NOWHERE) == (waiting.length == FULL));
+        g_queue_push_tail(&waiting, request);
+    } while (waiting.length < FULL + 2);
+    qos_sched_state(f.sched, &state);
+    g_assert_cmpuint(state.parked_bytes, ==, (FULL + 1) * UNIT);
+    g_assert_cmpuint(running->job->use.parked_bytes, ==, (FULL + 1) * UNIT);
+    g_assert_cmpuint(state.refused, ==, 1);
+
+    /* Data goes to the store at once where half is used up; its answer takes what a request takes.
+     */
+    QosRequest *other = request_new(&f, "other", QOS_OP_WRITE, UNIT);
+    other->data = UNIT;
+    g_assert_cmpint(qos_sched_keep(f.sched, other), ==, QOS_KEEP_IN_STORE);
+    g_assert_cmpuint(other->job->use.parked_bytes, ==, UNIT);
+    qos_sched_kept(f.sched, other);
+
+    leave(&f, running);
+    for (QosRequest *request; (request = g_queue_pop_head(&waiting)) != NULL;) {
+        qos_sched_cancel(f.sched, request, f.now);
+        request_free(request);
+    }
+    qos_sched_state(f.sched, &state);
+    g_assert_cmpuint(state.parked_bytes, ==, UNIT); /* the other's, which never entered */
+    request_free(other);
+    fixture_clear(&f);
+}
+
+/* Keeps a request that has to wait, or takes it back: FALSE. */
+static gboolean keeps(Fixture *f, GQueue *waiting, const char *job, QosOpcode opcode)
+{
+    QosRequest *request = request_new(f, job, opcode, 1);
+    g_assert_cmpint(enter(f, request), ==, QOS_WAIT);
+    QosKeep keep = qos_sched_keep(f->sched, request);
+    if (keep == QOS_KEEP_IN_MEMORY) {
+        g_queue_push_tail(waiting, request);
+        return TRUE;
+    }
+    g_assert_cmpint(keep, ==, QOS_KEEP_TOO_MANY);
+    qos_sched_cancel(f->sched, request, f->now);
+    request_free(request);
+    return FALSE;
+}
+
+/* The kernel has room for so many in the background, and does not tell which are: one job leaves
+ * some to the others, and all some to those that need not wait. */
+static void test_the_background_is_bounded(void)
+{
+    enum { ROOM = 64, ALL = 56, SHARE = 49 };
+    Fixture f;
+    GQueue waiting = G_QUEUE_INIT;
+    fixture_init(&f, &qos_policy_tbf, 4);
+    fixture_rule(&f, "start r jobid={hog other} rate=1 depth=1:1");
+    qos_sched_set_background_room(f.sched, ROOM);
+    QosRequest *first[] = {request_new(&f, "hog", QOS_OP_READ, 1),
+                           request_new(&f, "other", QOS_OP_READ, 1)};
+    for (guint i = 0; i < G_N_ELEMENTS(first); i++) {
+        g_assert_cmpint(enter(&f, first[i]), ==, QOS_GO);
+        leave(&f, first[i]);
+    }
+
+    for (guint i = 0; i < SHARE; i++)
+        g_assert_true(keeps(&f, &waiting, "hog", i % 2 == 0 ? QOS_OP_READ : QOS_OP_WRITE));
+    g_assert_false(keeps(&f, &waiting, "hog", QOS_OP_READ));
+    g_assert_false(keeps(&f, &waiting, "hog", QOS_OP_WRITE));
+    g_assert_true(keeps(&f, &waiting, "hog", QOS_OP_GETATTR)); /* somebody waits for it */
+    QosRequest *ahead = request_new(&f, "hog", QOS_OP_READ, 1);
+    ahead->fills_cache = TRUE;
+    g_assert_cmpint(enter(&f, ahead), ==, QOS_GO);
+    leave(&f, ahead);
+
+    for (guint i = SHARE; i < ALL; i++)
+        g_assert_true(keeps(&f, &waiting, "other", QOS_OP_READ));
+    g_assert_false(keeps(&f, &waiting, "other", QOS_OP_READ));
+    qos_sched_cancel(f.sched, g_queue_peek_head(&waiting), f.now);
+    request_free(g_queue_pop_head(&waiting));
+    g_assert_true(keeps(&f, &waiting, "other", QOS_OP_READ));
+
+    for (QosRequest *request; (request = g_queue_pop_head(&waiting)) != NULL;) {
+        qos_sched_cancel(f.sched, request, f.now);
+        request_free(request);
+    }
+    fixture_clear(&f);
+}
+
+/* Read-ahead that waits takes room in the kernel: beyond so many it goes, as debt. */
+static void test_reading_ahead_is_bounded(void)
+{
+    enum { MORE = 10 };
+    Fixture f;
+    GQueue waiting = G_QUEUE_INIT;
+    fixture_init(&f, &qos_policy_tbf, 4);
+    fixture_rule(&f, "start r jobid={hog} rate=1 depth=1:1");
+    for (guint i = 0; i <= QOS_FILLING_MAX; i++) {
+        QosRequest *request = request_new(&f, "hog", QOS_OP_READ, 1);
+        request->fills_cache = TRUE;
+        if (enter(&f, request) == QOS_WAIT)
+            g_queue_push_tail(&waiting, request);
+        else
+            leave(&f, request);
+    }
+    g_assert_cmpuint(waiting.length, ==, QOS_FILLING_MAX);
+    for (guint i = 0; i < MORE; i++) {
+        QosRequest *request = request_new(&f, "hog", QOS_OP_READ, 1);
+        request->fills_cache = i != 0; /* one that fills nothing waits as ever */
+        g_assert_cmpint(enter(&f, request), ==, i == 0 ? QOS_WAIT : QOS_GO);
+        if (i == 0)
+            g_queue_push_tail(&waiting, request);
+        else
+            leave(&f, request);
+    }
+    f.now += (MORE - 1) * QOS_SECOND; /* their debt */
+    g_assert_null(next(&f));
+    f.now += QOS_SECOND;
+    QosRequest *first = next(&f);
+    g_assert_true(first == g_queue_pop_head(&waiting));
+    g_assert_cmpuint(first->job->filling, ==, QOS_FILLING_MAX - 1);
+    leave(&f, first);
+    for (QosRequest *request; (request = g_queue_pop_head(&waiting)) != NULL;) {
+        qos_sched_cancel(f.sched, request, f.now);
+        if (waiting.length == 0)
+            g_assert_cmpuint(request->job->filling, ==, 0);
+        request_free(request);
+    }
+    fixture_clear(&f);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/sched/closes-are-bounded", test_closes_are_bounded);
+    g_test_add_func("/sched/data-that-waits-is-bounded", test_data_that_waits_is_bounded);
+    g_test_add_func("/sched/requests-that-wait-are-bounded", test_requests_that_wait_are_bounded);
+    g_test_add_func("/sched/the-background-is-bounded", test_the_background_is_bounded);
+    g_test_add_func("/sched/reading-ahead-is-bounded", test_reading_ahead_is_bounded);
+    return g_test_run();
+}
