@@ -283,11 +283,22 @@ static int warm(QosInodes *inodes, QosInode *inode)
     return known;
 }
 
+/* All paths lead through the root. It is on loan for ever, and stays as it is. */
+static void borrow_root(QosInodes *inodes, QosLoan *ret_loan)
+{
+    g_atomic_int_add(&inodes->root->use, QOS_USE_LOAN);
+    *ret_loan = (QosLoan){.inodes = inodes, .inode = inodes->root, .fd = inodes->root->fd};
+}
+
 int qos_inodes_borrow(QosInodes *inodes, fuse_ino_t id, QosLoan *ret_loan)
 {
     QosInode *inode;
     int fd = -1;
 
+    if (id == FUSE_ROOT_ID) {
+        borrow_root(inodes, ret_loan);
+        return 0;
+    }
     pthread_mutex_lock(&inodes->lock);
     inode = qos_inode_by_id_locked(inodes, id);
     if (inode != NULL) {
@@ -398,7 +409,6 @@ static gboolean wants_flush(int fd)
 QosInodes *qos_inodes_new(const char *source, GError **error)
 {
     QosInodes *inodes;
-    QosInode *root;
     struct stat stat;
     QosFacts facts = {0};
     int fd = open(source, O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -428,9 +438,9 @@ QosInodes *qos_inodes_new(const char *source, GError **error)
     }
     qos_mounts_enter(inodes->mounts, facts.key.mount, fd);
     inodes->root_mount = facts.key.mount;
-    root = qos_inode_add_locked(inodes, FUSE_ROOT_ID, &facts, fd);
-    root->lookups = 1;
-    qos_inode_lend_locked(root); /* never given back: it stays warm */
+    inodes->root = qos_inode_add_locked(inodes, FUSE_ROOT_ID, &facts, fd);
+    inodes->root->lookups = 1;
+    qos_inode_lend_locked(inodes->root); /* never given back: it stays warm */
     return inodes;
 }
 

@@ -47,7 +47,8 @@ enum {
 struct QosInode {
     guint64 id; /* first: the index by id holds these */
     QosInodeKey key;
-    guint use;        /* atomic; all but the return of a loan changes it under the table's lock */
+    guint use;        /* atomic; all but the return of a loan changes it under the table's lock, and
+                         all but a loan of the root */
     gint filling;     /* atomic: see qos_loan_fill() */
     gint filled_era;  /* atomic: of the oldest pages that the kernel may have; 0: it has none */
     gint refill;      /* atomic: QosRefill */
@@ -80,6 +81,7 @@ struct QosInodes {
     /* --- read-only --- */
     guint open_max; /* beyond it inodes become cold */
     guint bound;    /* at it, no more files become known while none can become cold */
+    QosInode *root;
     dev_t root_device;
     guint64 root_mount;        /* as in keys */
     gboolean root_wants_flush; /* see qos_loan_wants_flush() */
