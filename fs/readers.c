@@ -28,12 +28,14 @@
 #include "fs/kernel_order.h"
 #include "ops/fs.h"
 #include "ops/interrupt_table.h"
+#include "ops/op.h"
 
 #define PAGE       4096
 #define PARKED_MAX 8 /* further ones end */
 /* The kernel counts requests by twos: these bits last for years. */
 #define NUMBER_BITS 48
-/* The kernel pins each piece of a reply: copying a small one into a single piece costs less. */
+/* The kernel looks up and pins each piece of a reply: copying a small one into a single piece costs
+ * less. */
 #define SMALL_REPLY 256
 /* What comes before the data of a WRITE, which is to begin a page. */
 #define WRITE_HEAD (sizeof(struct fuse_in_header) + sizeof(struct fuse_write_in))
@@ -311,6 +313,18 @@ static void *read_requests(void *data)
 
 /* --- the replies --- */
 
+/* What lies in the thread's buffer goes in one piece too. */
+static ssize_t write_large(int fd, const struct iovec *vector, int count)
+{
+    const struct iovec *header = &vector[0], *data = &vector[1];
+    char *place = count == 2 ? qos_op_buffer_head(data->iov_base, header->iov_len) : NULL;
+
+    if (place == NULL)
+        return writev(fd, vector, count);
+    memcpy(place, header->iov_base, header->iov_len);
+    return write(fd, place, header->iov_len + data->iov_len);
+}
+
 static ssize_t write_reply(int fd, struct iovec *vector, int count, void *user_data)
 {
     const QosReaders *readers = ((const QosFs *)user_data)->readers;
@@ -326,7 +340,7 @@ static ssize_t write_reply(int fd, struct iovec *vector, int count, void *user_d
     }
     for (int i = 0; i < count; i++) {
         if (vector[i].iov_len > sizeof(reply) - length)
-            return writev(fd, vector, count);
+            return write_large(fd, vector, count);
         memcpy(reply + length, vector[i].iov_base, vector[i].iov_len);
         length += vector[i].iov_len;
     }

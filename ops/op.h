@@ -185,6 +185,9 @@ void qos_op_keep(QosOp *op, gboolean is_watched);
 /* This thread's buffer of at least `size` bytes, for a reply made in this thread; valid until the
  * next call. */
 void *qos_op_buffer(gsize size);
+/* The `size` bytes (at most a page) before it, for the header of that reply; NULL where `bytes` are
+ * not this thread's buffer. */
+void *qos_op_buffer_head(const void *bytes, gsize size);
 
 /* What all the FUSE handlers share: the table for fuse_session_new(), filled by the units of ops/.
  */
