@@ -27,7 +27,8 @@ int qos_daemon_background(QosDaemon *daemon);
 /* The mount is there: lets the starter go. Any thread; nothing in the foreground. */
 void qos_daemon_is_up(QosDaemon *daemon);
 
-/* As many descriptors as may be had, and no memory reclaim through the own mount. */
+/* As many descriptors as may be had, no memory reclaim through the own mount, and what makes each
+ * request cheaper. Before threads are made. */
 void qos_daemon_prepare(void);
 /* How many requests the kernel lets be under way in the background where `asked` are asked for. */
 guint qos_daemon_background_room(guint asked);
