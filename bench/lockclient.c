@@ -21,8 +21,9 @@
 #include "base/units.h"
 #include "fs/lockclient.h"
 
-#define UNDER_WAY 4096
-#define PATIENCE  30 /* seconds that anything may take */
+#define UNDER_WAY  4096
+#define PATIENCE   30              /* seconds that anything may take */
+#define ATTENDANCE QOS_MILLISECOND /* as a mount has it (ops/claim.c) */
 
 typedef struct {
     QosLockclient *lockclient;
@@ -101,9 +102,9 @@ static void done(QosLockUse *use, QosCreditVerdict verdict)
     sem_post(ended->ended);
 }
 
-/* The credit number `number`; with `ended` it may be waited for. */
+/* The credit number `number`; with `ended` it may be waited for, and was for `patience`. */
 static void ask(const Client *client, QosResourceTypeId type, guint64 number, guint64 offset,
-                Use *use, sem_t *ended)
+                QosTime patience, Use *use, sem_t *ended)
 {
     QosCredit want = qos_credit_span(offset, offset, TRUE);
     QosCreditVerdict verdict;
@@ -111,7 +112,7 @@ static void ask(const Client *client, QosResourceTypeId type, guint64 number, gu
 
     *use = (Use){.use.done = done, .ended = ended};
     qos_resource_init(&resource, type, &number, sizeof(number));
-    verdict = qos_lockclient_get(client->lockclient, &resource, &want, 0, &use->use);
+    verdict = qos_lockclient_await(client->lockclient, &resource, &want, 0, &use->use, patience);
     if (verdict != QOS_CREDIT_WAITING) /* else done() has been called, or will be */
         done(&use->use, verdict);
     qos_credit_clear(qos_resource_type(type), &want);
@@ -135,7 +136,7 @@ static double ask_and_wait(const Client *client, QosResourceTypeId type, guint64
 
     sem_init(&ended, 0, 0);
     clock_gettime(CLOCK_MONOTONIC, &before);
-    ask(client, type, number, offset, &use, &ended);
+    ask(client, type, number, offset, ATTENDANCE, &use, &ended);
     wait_for(&ended, "a credit took more than 30 s");
     clock_gettime(CLOCK_MONOTONIC, &after);
     end(client, &use);
@@ -185,7 +186,8 @@ static void batch(const Client *client, guint count)
             end(client, &uses[place]);
         }
         if (i < count)
-            ask(client, QOS_RESOURCE_EXTENT, (guint64)2 << 32 | i, 0, &uses[place], &ended[place]);
+            ask(client, QOS_RESOURCE_EXTENT, (guint64)2 << 32 | i, 0, 0, &uses[place],
+                &ended[place]);
     }
     printf("batch_per_second %.0f\n",
            (double)count * 1e6 / (double)(g_get_monotonic_time() - start));

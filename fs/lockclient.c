@@ -3,26 +3,26 @@
  *
  * Whoever calls a function of fs/lockclient.h does what the engine decides at once, under `lock`,
  * and sends what there is to send, after it. What is to be told goes to the thread, which is woken
- * for it, for what the socket has no room for, and if the engine wants to be asked earlier than the
- * timer that is set. As long as the thread is awake all is left to it: it sends what has gathered
- * at once, and tells, before it sleeps. So an answer is told by the thread that has read it, and a
- * lone request wakes nobody here. The timer is one of CLOCK_BOOTTIME, as all times here: it is due
- * at once when a machine wakes up that slept beyond it.
+ * for it, and for what the socket has no room for. As long as the thread is awake all is left to
+ * it: it sends what has gathered at once, and tells, before it sleeps. So an answer is told by the
+ * thread that has read it, and a lone request wakes nobody here.
+ *
+ * Who attends (qos_lockclient_await) reads in place of the thread, and then works in its place:
+ * all is left to him, until he finds nothing more to do. One works at a time (`worker`), so that
+ * what is told is told in order.
+ *
+ * The timer is one of CLOCK_BOOTTIME, as all times here: it is due at once when a machine wakes up
+ * that slept beyond it.
  */
-#include "fs/lockclient.h"
+#include "fs/lockclient_private.h"
 
 #include <errno.h>
 #include <glib-unix.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <string.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
 #include "base/error.h"
-#include "fs/lockengine.h"
-#include "fs/locklink.h"
-#include "fs/pressure.h"
 
 /* Of what is cached, each time that memory is short: gone within seconds, if that lasts. */
 #define PRESSED_PART 0.25
@@ -34,31 +34,7 @@ const char *const qos_lockclient_state_names[] = {
     [QOS_LOCKCLIENT_UP] = "up",
 };
 
-struct QosLockclient {
-    QosLockclientConfig config; /* strings owned */
-    GMainContext *context;      /* the thread's */
-    QosLocklink *link;          /* the thread's */
-    int timer;                  /* a timerfd */
-    QosTime set;                /* the thread's: for when the timer is */
-    QosPressure *pressure;      /* the thread's */
-    _Atomic QosTime until;      /* of the engine, for qos_lockclient_valid() */
-    _Atomic guint losses;       /* not behind `until` */
-    _Atomic guint group;
-    atomic_bool ends;
-    pthread_t thread;
-    gboolean has_thread;
-    QosLockgrips *grips; /* the engine's */
-
-    pthread_mutex_t lock; /* the rest */
-    QosLockengine *engine;
-    QosTime armed;     /* for when the timer is, or will be soon */
-    gboolean is_awake; /* the thread: it looks at all of the engine before it sleeps */
-    gboolean is_open, is_refused;
-    char reason[256]; /* of the last failure; "": none since it was open */
-    guint64 opened;   /* how often */
-};
-
-static QosTime now_of(void)
+QosTime qos_lockclient_now(void)
 {
     struct timespec now;
 
@@ -66,7 +42,7 @@ static QosTime now_of(void)
     return now.tv_sec * QOS_SECOND + now.tv_nsec;
 }
 
-static void lock(QosLockclient *client)
+void qos_lockclient_lock(QosLockclient *client)
 {
     pthread_mutex_lock(&client->lock);
 }
@@ -83,21 +59,44 @@ static void publish_and_unlock(QosLockclient *client)
     pthread_mutex_unlock(&client->lock);
 }
 
-/* The same by any thread: sends what there is, and leaves the rest to the thread. */
-static void unlock(QosLockclient *client)
+static void set_timer_locked(QosLockclient *client, QosTime next)
+{
+    struct itimerspec timer = {0};
+
+    client->armed = next;
+    if (next != QOS_NEVER) { /* 0 would be none */
+        timer.it_value.tv_sec = MAX(next, 1) / QOS_SECOND;
+        timer.it_value.tv_nsec = MAX(next, 1) % QOS_SECOND;
+    }
+    timerfd_settime(client->timer, TFD_TIMER_ABSTIME, &timer, NULL);
+}
+
+/* There is something that the thread alone does. */
+static void call_thread(QosLockclient *client)
+{
+    qos_lockclient_lock(client);
+    if (client->worker == QOS_LOCKCLIENT_NOBODY)
+        client->worker = QOS_LOCKCLIENT_THREAD;
+    pthread_mutex_unlock(&client->lock);
+    g_main_context_wakeup(client->context);
+}
+
+void qos_lockclient_unlock(QosLockclient *client)
 {
     const QosTime next = qos_lockengine_next(client->engine);
     gboolean wakes = FALSE, sends = FALSE;
 
-    if (!client->is_awake) {
-        wakes = next < client->armed || qos_lockengine_has_events(client->engine);
+    if (client->worker == QOS_LOCKCLIENT_NOBODY) {
+        if (next < client->armed)
+            set_timer_locked(client, next);
+        wakes = qos_lockengine_has_events(client->engine);
         sends = qos_lockengine_has_bytes(client->engine);
-        client->is_awake = wakes;
+        client->worker = wakes ? QOS_LOCKCLIENT_THREAD : QOS_LOCKCLIENT_NOBODY;
     }
     publish_and_unlock(client);
-    if (sends)
-        wakes |= !qos_locklink_try_send(client->link);
-    if (wakes)
+    if (sends && !qos_locklink_try_send(client->link))
+        call_thread(client);
+    else if (wakes)
         g_main_context_wakeup(client->context);
 }
 
@@ -111,7 +110,7 @@ static void hello(QosWireHello *ret_hello, gpointer arg)
     ret_hello->id = client->config.id;
     g_strlcpy(ret_hello->store, client->config.store, sizeof(ret_hello->store));
     g_strlcpy(ret_hello->name, client->config.name, sizeof(ret_hello->name));
-    lock(client);
+    qos_lockclient_lock(client);
     ret_hello->incarnation = qos_lockengine_incarnation(client->engine);
     publish_and_unlock(client);
 }
@@ -120,8 +119,9 @@ static gboolean welcomed(const QosWireWelcome *welcome, gpointer arg, GError **e
 {
     QosLockclient *client = arg;
 
-    lock(client);
-    gboolean is_open = qos_lockengine_connected(client->engine, welcome, now_of(), error);
+    qos_lockclient_lock(client);
+    gboolean is_open =
+        qos_lockengine_connected(client->engine, welcome, qos_lockclient_now(), error);
     if (is_open) {
         client->is_open = TRUE;
         client->is_refused = FALSE;
@@ -138,8 +138,12 @@ static gboolean received(const guint8 *payload, gsize length, gpointer arg)
 {
     QosLockclient *client = arg;
 
-    lock(client);
-    gboolean is_good = qos_lockengine_receive(client->engine, payload, length, now_of());
+    qos_lockclient_lock(client);
+    if (client->worker == QOS_LOCKCLIENT_NOBODY)
+        client->worker =
+            QOS_LOCKCLIENT_THREAD; /* which reads, then: what came is told by nobody else */
+    gboolean is_good =
+        qos_lockengine_receive(client->engine, payload, length, qos_lockclient_now());
     publish_and_unlock(client);
     return is_good;
 }
@@ -159,7 +163,7 @@ static GByteArray *more(gpointer arg)
 {
     QosLockclient *client = arg;
 
-    lock(client);
+    qos_lockclient_lock(client);
     GByteArray *bytes = qos_lockengine_take_bytes(client->engine);
     pthread_mutex_unlock(&client->lock);
     return bytes;
@@ -169,7 +173,7 @@ static void failed(const char *reason, gboolean is_refused, gpointer arg)
 {
     QosLockclient *client = arg;
 
-    lock(client);
+    qos_lockclient_lock(client);
     qos_lockengine_disconnected(client->engine);
     client->is_open = FALSE;
     client->is_refused = is_refused;
@@ -189,6 +193,7 @@ static void tell(QosLockclient *client, const QosLockevent *event)
 
     switch (event->kind) {
     case QOS_LOCKEVENT_DONE:
+        g_atomic_int_set(&event->use->is_over, TRUE);
         event->use->done(event->use, event->verdict);
         break;
     case QOS_LOCKEVENT_DROP:
@@ -205,62 +210,65 @@ static void tell(QosLockclient *client, const QosLockevent *event)
 
 static gboolean take_event(QosLockclient *client, QosLockevent *ret_event)
 {
-    lock(client);
+    qos_lockclient_lock(client);
     gboolean is_one = qos_lockengine_take_event(client->engine, ret_event);
     pthread_mutex_unlock(&client->lock);
     return is_one;
 }
 
-/* One that is earlier than needed stays: nearly each message moves the time when it would be
- * repeated, and few are. */
-static void set_timer(QosLockclient *client, QosTime next)
-{
-    struct itimerspec timer = {0};
-
-    client->set = next;
-    if (next != QOS_NEVER) { /* 0 would be none */
-        timer.it_value.tv_sec = MAX(next, 1) / QOS_SECOND;
-        timer.it_value.tv_nsec = MAX(next, 1) % QOS_SECOND;
-    }
-    timerfd_settime(client->timer, TFD_TIMER_ABSTIME, &timer, NULL);
-}
-
 /* TRUE: nothing is left to do before the timer, and others do what they have to themselves.
  * `waits`: what is to be sent waits for the socket. */
-static gboolean try_sleep(QosLockclient *client, gboolean waits)
+static gboolean try_rest(QosLockclient *client, gboolean waits)
 {
-    const QosTime now = now_of();
+    const QosTime now = qos_lockclient_now();
 
-    lock(client);
+    qos_lockclient_lock(client);
     const QosTime next = qos_lockengine_next(client->engine);
-    const gboolean is_set = client->set <= next && client->set > now;
-    client->is_awake = qos_lockengine_has_events(client->engine) || next <= now ||
-                       (qos_lockengine_has_bytes(client->engine) && !waits);
-    const gboolean sleeps = !client->is_awake;
-    client->armed = is_set ? client->set : next;
+    const gboolean rests = !qos_lockengine_has_events(client->engine) && next > now &&
+                           (!qos_lockengine_has_bytes(client->engine) || waits);
+    /* One that is earlier than needed stays: nearly each message moves the time when it would be
+     * repeated, and few are. */
+    if (client->armed > next || client->armed <= now)
+        set_timer_locked(client, next);
+    if (rests)
+        client->worker = QOS_LOCKCLIENT_NOBODY;
     pthread_mutex_unlock(&client->lock);
-    if (!is_set)
-        set_timer(client, next);
-    return sleeps;
+    return rests;
+}
+
+/* Does what the clock asks for. FALSE: another works. */
+static gboolean begin_work(QosLockclient *client, QosLockclientWorker worker)
+{
+    qos_lockclient_lock(client);
+    const gboolean is_mine = client->worker == QOS_LOCKCLIENT_NOBODY || client->worker == worker;
+    if (is_mine) {
+        client->worker = worker;
+        if (qos_lockclient_now() >= qos_lockengine_next(client->engine))
+            qos_lockengine_tick(client->engine, qos_lockclient_now());
+    }
+    publish_and_unlock(client);
+    return is_mine;
+}
+
+static void tell_all(QosLockclient *client)
+{
+    QosLockevent event;
+
+    while (take_event(client, &event)) {
+        tell(client, &event);
+        qos_credit_clear(qos_resource_type(event.resource.type), &event.credit);
+    }
 }
 
 /* Does what there is to do. TRUE: the thread may sleep. */
 static gboolean work(QosLockclient *client)
 {
-    QosLockevent event;
-
-    lock(client);
-    client->is_awake = TRUE;
-    if (now_of() >= qos_lockengine_next(client->engine))
-        qos_lockengine_tick(client->engine, now_of());
-    publish_and_unlock(client);
+    if (!begin_work(client, QOS_LOCKCLIENT_THREAD))
+        return TRUE;
     /* Messages first: others wait for them. */
     gboolean waits = !qos_locklink_send(client->link);
-    while (take_event(client, &event)) {
-        tell(client, &event);
-        qos_credit_clear(qos_resource_type(event.resource.type), &event.credit);
-    }
-    return try_sleep(client, waits);
+    tell_all(client);
+    return try_rest(client, waits);
 }
 
 static gboolean on_timer(int fd, GIOCondition condition G_GNUC_UNUSED, gpointer data G_GNUC_UNUSED)
@@ -270,6 +278,37 @@ static gboolean on_timer(int fd, GIOCondition condition G_GNUC_UNUSED, gpointer 
     /* Nothing, if it was set anew meanwhile. What it was due for, work() finds. */
     G_GNUC_UNUSED gssize length = read(fd, &times, sizeof(times));
     return G_SOURCE_CONTINUE;
+}
+
+/* Reads what is there, and does what comes of it. FALSE: the rest is the thread's. */
+static gboolean attend_once(QosLockclient *client)
+{
+    gboolean waits;
+
+    if (!begin_work(client, QOS_LOCKCLIENT_ATTENDANT))
+        return FALSE;
+    const gboolean goes_on = qos_lockinput_read(qos_locklink_input(client->link));
+    do {
+        waits = !qos_locklink_try_send(client->link);
+        tell_all(client);
+    } while (!try_rest(client, waits) && begin_work(client, QOS_LOCKCLIENT_ATTENDANT));
+    if (waits)
+        call_thread(client);
+    return goes_on && !waits;
+}
+
+void qos_lockclient_attend(QosLockclient *client, const QosLockUse *use, QosTime patience)
+{
+    const QosTime end = qos_lockclient_now() + patience;
+
+    qos_lockclient_lock(client);
+    gboolean goes_on = client->worker == QOS_LOCKCLIENT_NOBODY;
+    pthread_mutex_unlock(&client->lock);
+    while (goes_on && !g_atomic_int_get(&use->is_over)) {
+        const QosTime rest = end - qos_lockclient_now();
+        goes_on = rest > 0 && qos_lockinput_wait(qos_locklink_input(client->link), rest) &&
+                  attend_once(client);
+    }
 }
 
 /* Memory is short. */
@@ -295,9 +334,9 @@ static void *run(void *data)
     }
     g_source_destroy(timer);
     g_source_unref(timer);
-    lock(client);
-    client->is_awake = TRUE;
-    qos_lockengine_leave(client->engine, now_of());
+    qos_lockclient_lock(client);
+    client->worker = QOS_LOCKCLIENT_THREAD;
+    qos_lockengine_leave(client->engine, qos_lockclient_now());
     publish_and_unlock(client);
     qos_locklink_stop(client->link);
     g_main_context_pop_thread_default(client->context);
@@ -365,7 +404,7 @@ QosLockclient *qos_lockclient_new(const QosLockclientConfig *config, GError **er
     copy_config(client, config);
     pthread_mutex_init(&client->lock, NULL);
     client->timer = -1;
-    client->armed = client->set = QOS_NEVER;
+    client->armed = QOS_NEVER;
     client->engine = qos_lockengine_new(config->id, config->incarnation);
     client->grips = qos_lockengine_grips(client->engine);
     client->context = g_main_context_new();
@@ -393,185 +432,4 @@ void qos_lockclient_free(QosLockclient *client)
     pthread_mutex_destroy(&client->lock);
     clear_config(&client->config);
     g_free(client);
-}
-
-/* --- uses --- */
-
-/* Ends a use by a grip. */
-static void let_go(QosLockclient *client, QosLockUse *use)
-{
-    QosLockgrip *grip = g_steal_pointer(&use->grip);
-
-    if (!qos_lockgrip_unmark(grip, use->mark))
-        return;
-    lock(client);
-    qos_lockengine_narrow(client->engine, grip, now_of());
-    unlock(client);
-}
-
-/* The lease is looked at last, so that whoever slept before finds out. */
-static gboolean is_gripped(const QosLockclient *client, const QosResource *resource,
-                           const QosCredit *want)
-{
-    return qos_lockgrips_is_open(client->grips, resource, want) && qos_lockclient_valid(client) > 0;
-}
-
-/* Without the lock. FALSE: the engine is to be asked. */
-static gboolean try_grip(QosLockclient *client, const QosResource *resource, const QosCredit *want,
-                         QosLockUse *use)
-{
-    use->grip = qos_lockgrips_mark(client->grips, resource, want, &use->mark);
-    if (use->grip == NULL)
-        return FALSE;
-    if (is_gripped(client, resource, want))
-        return TRUE;
-    let_go(client, use);
-    return FALSE;
-}
-
-/* What is here is likely to be used again. */
-static QosCreditVerdict get_locked(QosLockclient *client, const QosResource *resource,
-                                   const QosCredit *want, guint flags, QosLockUse *use, QosTime now)
-{
-    const QosCreditVerdict verdict =
-        qos_lockengine_get(client->engine, resource, want, flags, use, now);
-
-    if (verdict == QOS_CREDIT_GRANTED && resource->type == QOS_RESOURCE_INODES)
-        qos_lockengine_grip(client->engine, resource, now);
-    return verdict;
-}
-
-QosCreditVerdict qos_lockclient_get(QosLockclient *client, const QosResource *resource,
-                                    const QosCredit *want, guint flags, QosLockUse *use)
-{
-    if (try_grip(client, resource, want, use))
-        return QOS_CREDIT_GRANTED;
-    lock(client);
-    const QosCreditVerdict verdict = get_locked(client, resource, want, flags, use, now_of());
-    unlock(client);
-    return verdict;
-}
-
-QosCreditVerdict qos_lockclient_convert(QosLockclient *client, const QosCredit *want, guint flags,
-                                        QosLockUse *use)
-{
-    lock(client);
-    QosCreditVerdict verdict = qos_lockengine_convert(client->engine, want, flags, use, now_of());
-    unlock(client);
-    return verdict;
-}
-
-QosCreditVerdict qos_lockclient_postpone(QosLockclient *client, QosLockUse *use,
-                                         QosCreditVerdict verdict, QosTime *since)
-{
-    lock(client);
-    verdict = qos_lockengine_postpone(client->engine, use, verdict, since, now_of());
-    unlock(client);
-    return verdict;
-}
-
-void qos_lockclient_put(QosLockclient *client, QosLockUse *use)
-{
-    if (use->grip != NULL) {
-        let_go(client, use);
-        return;
-    }
-    lock(client);
-    qos_lockengine_put(client->engine, use, now_of());
-    unlock(client);
-}
-
-gboolean qos_lockclient_has(QosLockclient *client, const QosResource *resource,
-                            const QosCredit *want)
-{
-    QosLockUse use = {0};
-
-    if (is_gripped(client, resource, want))
-        return TRUE;
-    lock(client);
-    const QosTime now = now_of();
-    gboolean has = get_locked(client, resource, want, QOS_CREDIT_NON_BLOCK_LOCAL, &use, now) ==
-                   QOS_CREDIT_GRANTED;
-    if (has)
-        qos_lockengine_put(client->engine, &use, now);
-    unlock(client);
-    return has;
-}
-
-gboolean qos_lockclient_withdraw(QosLockclient *client, QosLockUse *use)
-{
-    lock(client);
-    gboolean is_withdrawn = qos_lockengine_withdraw(client->engine, use, now_of());
-    unlock(client);
-    return is_withdrawn;
-}
-
-void qos_lockclient_release(QosLockclient *client, const QosResource *resource,
-                            const QosCredit *credit)
-{
-    lock(client);
-    qos_lockengine_release(client->engine, resource, credit, now_of());
-    unlock(client);
-}
-
-gboolean qos_lockclient_spare(QosLockclient *client, const QosResource *resource, guint times)
-{
-    lock(client);
-    gboolean is_spared = qos_lockengine_spare(client->engine, resource, times, now_of());
-    unlock(client);
-    return is_spared;
-}
-
-void qos_lockclient_shrink(QosLockclient *client, double part)
-{
-    lock(client);
-    qos_lockengine_shrink(client->engine, part, now_of());
-    unlock(client);
-}
-
-void qos_lockclient_set_wait(QosLockclient *client, const QosWireWait *wait)
-{
-    lock(client);
-    qos_lockengine_set_wait(client->engine, wait);
-    unlock(client);
-}
-
-void qos_lockclient_end_wait(QosLockclient *client, guint64 id)
-{
-    lock(client);
-    qos_lockengine_end_wait(client->engine, id);
-    unlock(client);
-}
-
-QosTime qos_lockclient_valid(const QosLockclient *client)
-{
-    QosTime until = atomic_load_explicit(&client->until, memory_order_acquire);
-
-    return until == 0 ? 0 : MAX(until - now_of(), 0);
-}
-
-guint qos_lockclient_losses(const QosLockclient *client)
-{
-    return atomic_load_explicit(&client->losses, memory_order_relaxed);
-}
-
-guint qos_lockclient_group(const QosLockclient *client)
-{
-    return atomic_load_explicit(&client->group, memory_order_relaxed);
-}
-
-void qos_lockclient_status(QosLockclient *client, QosLockclientStatus *ret_status)
-{
-    QosLockclientStatus status = {.server = client->config.server};
-
-    lock(client);
-    qos_lockengine_status(client->engine, &status, now_of());
-    status.state = client->is_open      ? QOS_LOCKCLIENT_UP
-                   : client->is_refused ? QOS_LOCKCLIENT_REFUSED
-                   : status.valid > 0   ? QOS_LOCKCLIENT_RECOVERING
-                                        : QOS_LOCKCLIENT_CONNECTING;
-    g_strlcpy(status.reason, client->reason, sizeof(status.reason));
-    status.reconnects = client->opened > 0 ? client->opened - 1 : 0;
-    unlock(client);
-    *ret_status = status;
 }

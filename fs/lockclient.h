@@ -20,10 +20,11 @@
  * Of inodes, where the mount has a whole group of them and nobody else wants any, a use begins and
  * ends without a lock (fs/lockgrips.h).
  *
- * Thread-safe. One thread, the *link*, reads the socket and tells what came of it: all callbacks
- * come from it, without locks; they must not block, and may call any function below but
- * qos_lockclient_free(). Who asks or releases sends that himself, where the socket takes it at once
- * (fs/locklink.h). No function below waits for anything but these two's locks.
+ * Thread-safe. One thread, the *link*, reads the socket and tells what came of it, unless somebody
+ * does so in its place (qos_lockclient_await): all callbacks come from these two, one at a time,
+ * without locks; they must not block, and may call any function below but qos_lockclient_free() and
+ * qos_lockclient_await(). Who asks or releases sends that himself, where the socket takes it at
+ * once (fs/locklink.h). No function below waits for anything but these two's locks.
  */
 #pragma once
 
@@ -38,12 +39,13 @@ typedef struct QosLockclient QosLockclient;
  */
 typedef struct QosLockUse {
     QosHold hold; /* credit and token: what was granted */
-    /* A get or convert that was QOS_CREDIT_WAITING ended: QOS_CREDIT_GRANTED, or as below. From the
-     * link, without locks. */
+    /* A get or convert that was QOS_CREDIT_WAITING ended: QOS_CREDIT_GRANTED, or as below. As the
+     * callbacks of QosLockclientConfig. */
     void (*done)(struct QosLockUse *use, QosCreditVerdict verdict);
     /* --- the client's --- */
     struct QosLockgrip *grip; /* NULL, or by what it holds, without `hold` (fs/lockgrips.h) */
     guint mark;
+    gint is_over; /* atomic: `done` was called, or is being; or it was withdrawn */
     /* where it is postponed */
     QosTime delay, due;
     gboolean waits_for_lender;
@@ -104,6 +106,16 @@ void qos_lockclient_free(QosLockclient *client);
  */
 QosCreditVerdict qos_lockclient_get(QosLockclient *client, const QosResource *resource,
                                     const QosCredit *want, guint flags, QosLockUse *use);
+/*
+ * As qos_lockclient_get(), for who can wait a little with his thread, which holds no locks: where
+ * it is WAITING he reads what the server says himself, in place of the link, until his wait is
+ * over, or for `patience` at most, a duration; and makes the callbacks that come of it, his own
+ * `done` among them. So the answer wakes nobody else. Or it returns at once: where somebody else
+ * reads, or nobody but the link can (TLS). The use stays until this returns.
+ */
+QosCreditVerdict qos_lockclient_await(QosLockclient *client, const QosResource *resource,
+                                      const QosCredit *want, guint flags, QosLockUse *use,
+                                      QosTime patience);
 /*
  * Of one that was refused, with that verdict, and must not go on without. Its user holds nothing
  * else meanwhile. Returns WAITING: use->done will be called, with QOS_CREDIT_RETRY, when it is to

@@ -11,14 +11,13 @@
 #include <pthread.h>
 
 #include "base/units.h"
-#include "net/input.h"
+#include "fs/lockinput.h"
 
 #define ATTEMPT_TIME  10     /* s, until there is a WELCOME; ... */
 #define ATTEMPT_TEXT  "10 s" /* ... for people */
 #define RETRY_FIRST   100    /* ms */
 #define RETRY_LAST    5000   /* ms */
 #define SILENCE_LEAST QOS_SECOND
-#define READ_SIZE     65536
 
 typedef enum { IDLE, CONNECTING, GREETING, OPEN } State;
 
@@ -34,11 +33,9 @@ struct QosLocklink {
     GCancellable *cancellable;
     GSocketConnection *connection;
     GSource *timer;  /* the next attempt; or the end of this one, or of silence */
-    GSource *input;  /* waits for bytes */
     GSource *output; /* waits for room; NULL: all is sent */
     QosTime silence; /* that an open link may keep, a duration; ... */
-    QosTime heard;   /* ... since it said something */
-    QosWireReader reader;
+    QosLockinput input;
 
     pthread_mutex_t sending; /* the rest; held across a write that does not wait */
     GIOStream *stream;       /* the connection, or TLS on it; NULL: none */
@@ -90,7 +87,6 @@ static void unlock(QosLocklink *link)
 static void close_connection(QosLocklink *link)
 {
     drop_source(&link->timer);
-    drop_source(&link->input);
     drop_source(&link->output);
     if (link->cancellable != NULL)
         g_cancellable_cancel(link->cancellable);
@@ -99,6 +95,7 @@ static void close_connection(QosLocklink *link)
      * a handshake's thread may still use it. */
     if (link->connection != NULL)
         g_socket_shutdown(g_socket_connection_get_socket(link->connection), TRUE, TRUE, NULL);
+    qos_lockinput_close(&link->input);
     lock(link);
     GIOStream *stream = g_steal_pointer(&link->stream);
     GByteArray *unsent = g_steal_pointer(&link->unsent);
@@ -107,7 +104,6 @@ static void close_connection(QosLocklink *link)
     g_clear_object(&stream);
     g_clear_pointer(&unsent, g_byte_array_unref);
     g_clear_object(&link->connection);
-    qos_wire_reader_clear(&link->reader);
     link->state = IDLE;
 }
 
@@ -161,7 +157,7 @@ static void wait_for_silence(QosLocklink *link, QosTime rest)
 static gboolean on_silence(gpointer data)
 {
     QosLocklink *link = data;
-    const QosTime rest = link->heard + link->silence - now_of();
+    const QosTime rest = qos_lockinput_heard(&link->input) + link->silence - now_of();
 
     if (rest > 0) {
         wait_for_silence(link, rest);
@@ -192,7 +188,6 @@ static gboolean take_welcome(QosLocklink *link, const guint8 *payload, gsize len
         return FALSE;
     }
     link->silence = MAX(welcome.lease / 2, SILENCE_LEAST);
-    link->heard = now_of();
     wait_for_silence(link, link->silence);
     if (!link->user.welcomed(&welcome, link->user.arg, &error)) {
         fail(link, error->message, FALSE);
@@ -200,6 +195,7 @@ static gboolean take_welcome(QosLocklink *link, const guint8 *payload, gsize len
     }
     link->state = OPEN;
     link->retry = RETRY_FIRST;
+    qos_lockinput_share(&link->input);
     lock(link);
     link->is_open = TRUE;
     unlock(link);
@@ -207,66 +203,36 @@ static gboolean take_welcome(QosLocklink *link, const guint8 *payload, gsize len
     return link->state == OPEN;
 }
 
-static gboolean take_frame(QosLocklink *link, QosWireType type, const guint8 *payload, gsize length)
+/* By whoever reads. */
+static gboolean take(QosWireType type, const guint8 *payload, gsize length, gpointer arg)
 {
+    const QosLocklink *link = arg;
+
+    if (link->state != OPEN)
+        return FALSE;
+    if (type == QOS_WIRE_CREDITS)
+        return link->user.received(payload, length, link->user.arg);
+    return type == QOS_WIRE_DEADLOCK && link->user.deadlocked(payload, length, link->user.arg);
+}
+
+/* FALSE: there is no connection any more. */
+static gboolean take_rest(QosWireType type, const guint8 *payload, gsize length, gpointer arg)
+{
+    QosLocklink *link = arg;
     QosWireRefused refused;
 
     if (type == QOS_WIRE_WELCOME)
         return take_welcome(link, payload, length);
-    if (type == QOS_WIRE_REFUSED && qos_wire_get_refused(payload, length, &refused)) {
+    if (type == QOS_WIRE_REFUSED && qos_wire_get_refused(payload, length, &refused))
         fail(link, refused.reason, TRUE);
-        return FALSE;
-    }
-    if (type == QOS_WIRE_CREDITS && link->state == OPEN &&
-        link->user.received(payload, length, link->user.arg))
-        return TRUE;
-    if (type == QOS_WIRE_DEADLOCK && link->state == OPEN &&
-        link->user.deadlocked(payload, length, link->user.arg))
-        return TRUE;
-    fail(link, "what it says makes no sense", FALSE);
+    else
+        fail(link, QOS_LOCKINPUT_NONSENSE, FALSE);
     return FALSE;
 }
 
-/* FALSE: there is no connection any more. */
-static gboolean take_frames(QosLocklink *link)
+static void ended(const char *reason, gpointer arg)
 {
-    for (;;) {
-        QosWireType type;
-        const guint8 *payload;
-        gsize length;
-        switch (qos_wire_reader_next(&link->reader, &type, &payload, &length)) {
-        case QOS_WIRE_MORE:
-            return TRUE;
-        case QOS_WIRE_BROKEN:
-            fail(link, "what it says makes no sense", FALSE);
-            return FALSE;
-        case QOS_WIRE_FRAME:
-            break;
-        }
-        if (!take_frame(link, type, payload, length))
-            return FALSE;
-    }
-}
-
-static gboolean on_input(GObject *stream, gpointer data)
-{
-    QosLocklink *link = data;
-    g_autoptr(GError) error = NULL;
-    guint8 bytes[READ_SIZE];
-
-    gssize length = g_pollable_input_stream_read_nonblocking(G_POLLABLE_INPUT_STREAM(stream), bytes,
-                                                             sizeof(bytes), NULL, &error);
-    if (g_error_matches(error, G_IO_ERROR, G_IO_ERROR_WOULD_BLOCK))
-        return G_SOURCE_CONTINUE;
-    if (length <= 0) {
-        fail(link, error != NULL ? error->message : "it closed the connection", FALSE);
-        return G_SOURCE_REMOVE;
-    }
-    qos_wire_reader_feed(&link->reader, bytes, (gsize)length);
-    if (!take_frames(link))
-        return G_SOURCE_REMOVE;
-    link->heard = now_of();
-    return G_SOURCE_CONTINUE;
+    fail(arg, reason, FALSE);
 }
 
 /* --- writing --- */
@@ -361,10 +327,8 @@ static void greet(QosLocklink *link, GIOStream *stream)
     link->sent = 0;
     qos_wire_put_hello(link->unsent, &hello);
     unlock(link);
-    qos_wire_reader_init(&link->reader);
-    link->input =
-        attach(link, qos_input_source_new(stream, g_socket_connection_get_socket(link->connection)),
-               G_SOURCE_FUNC(on_input));
+    qos_lockinput_open(&link->input, stream, g_socket_connection_get_socket(link->connection),
+                       link->context);
     qos_locklink_send(link);
 }
 
@@ -482,8 +446,11 @@ QosLocklink *qos_locklink_new(const QosLocklinkConfig *config, const QosLocklink
                               GMainContext *context, GError **error)
 {
     QosLocklink *link = g_new0(QosLocklink, 1);
+    const QosLockinputUser reader = {
+        .arg = link, .take = take, .take_rest = take_rest, .ended = ended};
 
     link->user = *user;
+    qos_lockinput_init(&link->input, &reader);
     link->context = g_main_context_ref(context);
     link->retry = RETRY_FIRST;
     pthread_mutex_init(&link->sending, NULL);
@@ -496,6 +463,11 @@ QosLocklink *qos_locklink_new(const QosLocklinkConfig *config, const QosLocklink
 void qos_locklink_start(QosLocklink *link)
 {
     begin(link);
+}
+
+QosLockinput *qos_locklink_input(QosLocklink *link)
+{
+    return &link->input;
 }
 
 /* What there is, if it goes soon. */
@@ -533,6 +505,7 @@ void qos_locklink_free(QosLocklink *link)
     if (link == NULL)
         return;
     qos_lockaddress_clear(&link->address);
+    qos_lockinput_clear(&link->input);
     g_main_context_unref(link->context);
     pthread_mutex_destroy(&link->sending);
     g_free(link);

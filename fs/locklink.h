@@ -10,14 +10,16 @@
  * which the mount has asked for two answers at least, is given up.
  *
  * All is for the thread that runs the main context, which also calls the functions of
- * QosLocklinkUser, but for qos_locklink_try_send(): any thread sends by it what it has to say, and
- * need not wake that one. One lock keeps what they send in order; it is held across a write that
- * does not wait, and across `more`. Nothing blocks, but for the end (QOS_LOCKLINK_PATIENCE).
+ * QosLocklinkUser, with two exceptions that spare it to be woken. By qos_locklink_try_send() any
+ * thread sends what it has to say: one lock keeps that in order, and is held across a write that
+ * does not wait, and across `more`. And who waits for an answer may read it (fs/lockinput.h).
+ * Nothing blocks, but for the end (QOS_LOCKLINK_PATIENCE).
  */
 #pragma once
 
 #include "core/wire.h"
 #include "fs/lockaddress.h"
+#include "fs/lockinput.h"
 
 #define QOS_LOCKLINK_PATIENCE 1 /* s, for the last bytes */
 
@@ -30,7 +32,7 @@ typedef struct {
     void (*hello)(QosWireHello *ret_hello, gpointer arg);
     /* It is open. FALSE: it is not wanted, for the reason in *error. */
     gboolean (*welcomed)(const QosWireWelcome *welcome, gpointer arg, GError **error);
-    /* The payload of CREDITS. FALSE: it is broken. */
+    /* The payload of CREDITS. FALSE: it is broken. From any thread that reads, as the next. */
     gboolean (*received)(const guint8 *payload, gsize length, gpointer arg);
     /* The payload of DEADLOCK; likewise. */
     gboolean (*deadlocked)(const guint8 *payload, gsize length, gpointer arg);
@@ -50,6 +52,8 @@ void qos_locklink_start(QosLocklink *link);
 gboolean qos_locklink_send(QosLocklink *link);
 /* The same, for any thread. FALSE: the link's own is to call qos_locklink_send() for the rest. */
 gboolean qos_locklink_try_send(QosLocklink *link);
+/* For any thread that waits for an answer. */
+QosLockinput *qos_locklink_input(QosLocklink *link);
 /* Sends what there is if it can, and closes. */
 void qos_locklink_stop(QosLocklink *link);
 /* After qos_locklink_stop(), if it was started. NULL is allowed. */

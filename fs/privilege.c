@@ -137,7 +137,7 @@ static const char *const allowed[] = {
 
 /* A lock server's: its socket, its name and TLS. */
 static const char network[] =
-    "bind getpeername getsockname getsockopt recvfrom recvmmsg recvmsg "
+    "bind epoll_create1 epoll_ctl getpeername getsockname getsockopt recvfrom recvmmsg recvmsg "
     "sendmmsg setsockopt shutdown "
     "sched_getattr sched_setattr socketpair timerfd_settime"; /* GLib's threads set their class */
 

@@ -8,6 +8,7 @@
 
 #include <gio/gio.h>
 
-/* As g_pollable_input_stream_create_source() makes one: of the stream's input, which is the
- * socket's own or TLS upon it. Its callback runs no main loop. */
-GSource *qos_input_source_new(GIOStream *stream, GSocket *socket);
+/* As g_pollable_input_stream_create_source() makes one: of the stream's input, which is a socket's
+ * own or TLS upon it. `fd`: the socket, or what can be read while that can. Its callback runs no
+ * main loop. */
+GSource *qos_input_source_new(GIOStream *stream, int fd);

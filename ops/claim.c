@@ -7,9 +7,13 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "fs/ring.h"
 #include "ops/inode_credit.h"
 
-#define PARTS_MAX  2
+#define PARTS_MAX 2
+
+/* What nobody else has in use comes in less: so long a request waits for it with its thread. */
+#define ATTENDANCE QOS_MILLISECOND
 
 #define STOP_PAUSE 1000 /* us: what others do in a moment */
 
@@ -42,6 +46,7 @@ struct QosClaim {
     guint count, taken;    /* of parts; those before `taken` are held or not to be had */
     Phase phase;
     gboolean has_waited, is_postponed;
+    gboolean is_attended;     /* under the lock: a thread waits with it, and goes on */
     QosCreditVerdict refused; /* what a change needs next; QOS_CREDIT_GRANTED: it is not */
     QosTime since;            /* that it was first (qos_lockclient_postpone); 0: never */
     guint losses;             /* of the client's, before the first was taken */
@@ -133,27 +138,44 @@ static void note_verdict(QosClaim *claim, QosCreditVerdict verdict)
 }
 
 /* The wait for the next credit, or until it is to be asked for again, has ended so. */
+static void note_wait_locked(QosClaim *claim, QosCreditVerdict verdict)
+{
+    if (!claim->is_postponed)
+        note_verdict(claim, verdict);
+    claim->is_postponed = FALSE;
+    end_wait_locked(claim);
+}
+
+/* It has ended at once, and the operation is this thread's still. */
 static void end_wait(QosClaim *claim, QosCreditVerdict verdict)
 {
     QosClaims *claims = claim->claims;
 
     pthread_mutex_lock(&claims->lock);
-    if (!claim->is_postponed)
-        note_verdict(claim, verdict);
-    claim->is_postponed = FALSE;
-    end_wait_locked(claim);
+    note_wait_locked(claim, verdict);
     pthread_mutex_unlock(&claims->lock);
+}
+
+/* The operation's wait has ended: a worker goes on with it, if no thread waits with it. */
+static void go_on_locked(QosOp *op)
+{
+    if (!op->claim->is_attended)
+        qos_gate_resume(op->claim->claims->gate, &op->entry);
 }
 
 static void done(QosLockUse *use, QosCreditVerdict verdict)
 {
     QosOp *op = use->hold.user;
+    QosClaims *claims = op->claim->claims;
 
-    end_wait(op->claim, verdict);
-    qos_gate_resume(op->claim->claims->gate, &op->entry);
+    pthread_mutex_lock(&claims->lock);
+    note_wait_locked(op->claim, verdict);
+    go_on_locked(op);
+    pthread_mutex_unlock(&claims->lock);
 }
 
-static QosCreditVerdict get(QosOp *op, Part *part, guint flags)
+/* For the answer this thread waits for `patience` at most. */
+static QosCreditVerdict get(QosOp *op, Part *part, guint flags, QosTime patience)
 {
     QosLockclient *client = op->claim->claims->client;
     const guint group = qos_lockclient_group(client);
@@ -164,17 +186,18 @@ static QosCreditVerdict get(QosOp *op, Part *part, guint flags)
         return QOS_CREDIT_ERROR; /* there was no server yet */
     const QosCredit want = qos_inode_credit(part->number, group, part->writes, &resource, &span);
     part->use = (QosLockUse){.hold.user = op, .done = done};
-    return qos_lockclient_get(client, &resource, &want, flags, &part->use);
+    return qos_lockclient_await(client, &resource, &want, flags, &part->use, patience);
 }
 
 /* From here on the operation may be another thread's at any time. FALSE: the mount ends. */
-static gboolean begin_wait(QosOp *op)
+static gboolean begin_wait(QosOp *op, gboolean is_attended)
 {
     QosClaim *claim = op->claim;
     QosClaims *claims = claim->claims;
 
     qos_op_keep(op, claim->phase == BEFORE_CHANGE);
     claim->has_waited = TRUE;
+    claim->is_attended = is_attended;
     pthread_mutex_lock(&claims->lock);
     gboolean may_wait = !claims->is_stopping;
     if (may_wait) {
@@ -189,17 +212,32 @@ static gboolean begin_wait(QosOp *op)
     return may_wait;
 }
 
+/* The thread that waited with the operation does so no more. TRUE: its wait has ended, and the
+ * thread goes on with it. FALSE: it waits on, and may be another thread's. */
+static gboolean end_attendance(QosClaim *claim)
+{
+    QosClaims *claims = claim->claims;
+
+    pthread_mutex_lock(&claims->lock);
+    claim->is_attended = FALSE;
+    const gboolean is_over = claim->link.data == NULL;
+    pthread_mutex_unlock(&claims->lock);
+    return is_over;
+}
+
 /* Takes the next credit, or finds that it is not to be had. FALSE: it waits. */
 static gboolean take(QosOp *op, Part *part)
 {
     QosClaim *claim = op->claim;
-    QosCreditVerdict verdict = get(op, part, QOS_CREDIT_NON_BLOCK_LOCAL);
+    QosCreditVerdict verdict = get(op, part, QOS_CREDIT_NON_BLOCK_LOCAL, 0);
 
-    if (verdict == QOS_CREDIT_DENIED && begin_wait(op)) {
-        verdict = get(op, part, QOS_CREDIT_RESERVE | QOS_CREDIT_WAIT);
-        if (verdict != QOS_CREDIT_WAITING)
-            end_wait(claim, verdict);
-        return verdict != QOS_CREDIT_WAITING;
+    if (verdict == QOS_CREDIT_DENIED && begin_wait(op, TRUE)) {
+        qos_ring_flush();
+        verdict = get(op, part, QOS_CREDIT_RESERVE | QOS_CREDIT_WAIT, ATTENDANCE);
+        if (verdict == QOS_CREDIT_WAITING)
+            return end_attendance(claim);
+        end_wait(claim, verdict);
+        return TRUE;
     }
     note_verdict(claim, verdict);
     return TRUE;
@@ -231,7 +269,7 @@ static gboolean postpone(QosOp *op)
     *use = (QosLockUse){.hold.user = op, .done = done, .delay = delay};
     claim->refused = QOS_CREDIT_GRANTED;
     claim->is_postponed = TRUE;
-    if (!begin_wait(op)) {
+    if (!begin_wait(op, FALSE)) {
         claim->error = -ENOTCONN;
         return TRUE;
     }
@@ -421,7 +459,7 @@ static gboolean take_back_locked(QosOp *op, int error)
         return FALSE;
     claim->error = error;
     end_wait_locked(claim);
-    qos_gate_resume(claims->gate, &op->entry);
+    go_on_locked(op);
     return TRUE;
 }
 

@@ -4,7 +4,8 @@
  * A claim is of two inodes at most. Their credits are taken one after the other, in the order of
  * resources. An operation whose next credit is not here waits for it, with those that it has in
  * use: whoever waits for these has none that comes later, so that nobody waits in a circle. While
- * it waits it holds no thread; the gate resumes it, and it is taken up where it was.
+ * it waits it holds no thread; the gate resumes it, and it is taken up where it was. Only for a
+ * millisecond at first it keeps its thread, which reads the answer (qos_lockclient_await).
  *
  * Who reads and is refused goes on without that credit. A change that is refused puts what it has
  * and waits until it is to ask again, all anew (qos_lockclient_postpone); where there is no hope it

@@ -20,12 +20,12 @@
  * reply: who looks meanwhile may see either, and who looks later has forgotten what was. So a file
  * whose number is known only when its directory is held needs no second look-up.
  *
- * An operation that waits holds no thread (ops/claim.h), but its slot in the store; a worker goes
- * on with it. Where a credit to read is not to be had (no server, or it is full) the operation goes
- * on, and what it replies is not cached. A change waits, and asks again: docs/coherence.md says how
- * long, and what becomes of one whose credit was lost while it was in the store. Pages that no call
- * for a credit would reach are found on the way (ops/old_pages.h): they are gone before attributes
- * are answered.
+ * An operation that waits for long holds no thread (ops/claim.h), but its slot in the store; a
+ * worker goes on with it. Where a credit to read is not to be had (no server, or it is full) the
+ * operation goes on, and what it replies is not cached. A change waits, and asks again:
+ * docs/coherence.md says how long, and what becomes of one whose credit was lost while it was in
+ * the store. Pages that no call for a credit would reach are found on the way (ops/old_pages.h):
+ * they are gone before attributes are answered.
  *
  * Nobody waits in a circle. Whoever has a credit in use is in the store, or waits for one later in
  * the order; no credit is in use while a request waits for tokens or for pages; and what is called

@@ -197,7 +197,7 @@ static gboolean serve(QosOp *op)
 {
     if (!qos_coherence_enter(op))
         return FALSE;
-    leave_watch(op); /* it was about to wait, and its credit came at that moment */
+    leave_watch(op); /* its credit came while this thread waited with it, or before */
     if (!op->has_run)
         run(op);
     return qos_coherence_settle(op);

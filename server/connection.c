@@ -415,9 +415,9 @@ static gboolean be_readable(GObject *stream G_GNUC_UNUSED, gpointer data)
 static void go_on(QosConnection *connection)
 {
     if (connection->readable == NULL)
-        connection->readable =
-            source_start(qos_input_source_new(connection->stream, connection->socket),
-                         G_SOURCE_FUNC(be_readable), connection);
+        connection->readable = source_start(
+            qos_input_source_new(connection->stream, g_socket_get_fd(connection->socket)),
+            G_SOURCE_FUNC(be_readable), connection);
 }
 
 /* --- the beginning --- */

@@ -5,6 +5,8 @@ What may be cached is told by counts: of the requests that reach a mount, and of
 import itertools
 import mmap
 import os
+import pathlib
+import re
 import signal
 import subprocess
 import threading
@@ -305,6 +307,30 @@ def test_a_lone_mount_asks_once(cluster):
     after = mount.state()["server"]
     assert after["enqueues"] - before["enqueues"] <= 2  # numbers may run into the next neighbourhood
     assert all(after[name] == before[name] for name in ("cancels", "revocations"))
+
+
+def sleeps(mount, name):
+    """How often the daemon's threads of that name have slept."""
+    tasks = [task for task in pathlib.Path(f"/proc/{mount.pid}/task").iterdir() if (task / "comm").read_text().strip() == name]
+    return sum(int(re.search(r"^voluntary_ctxt_switches:\s*(\d+)", (task / "status").read_text(), re.MULTILINE)[1]) for task in tasks)
+
+
+def test_who_asks_takes_the_answer(cluster):
+    """A reader waits for the server's answer himself: neither the link nor a worker wakes up for it, unless it takes long."""
+    mount, = cluster(mounts=1, lease=300, server_options=("--group", "1")).mounts
+    numbers = itertools.count()
+
+    def most_wake_nobody():
+        files = [mount.store.dir / f"file{next(numbers)}" for _ in range(50)]
+        for file in files:
+            file.touch()
+        before = [sleeps(mount, name) for name in ("lockclient", "worker")], mount.state()["server"]["enqueues"]
+        for file in files:
+            (mount.dir / file.name).stat()
+        after = [sleeps(mount, name) for name in ("lockclient", "worker")], mount.state()["server"]["enqueues"]
+        assert after[1] - before[1] >= 50
+        return all(late - early < 25 for early, late in zip(before[0], after[0]))
+    wait_until(most_wake_nobody, what="answers that wake nobody else")
 
 
 def test_without_the_server(cluster):

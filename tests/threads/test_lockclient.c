@@ -255,6 +255,7 @@ typedef struct {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     QosLockclient *client;
+    QosTime patience; /* that who asks waits for the answer with his thread */
     gboolean is_stubborn;
     gint drops, lost, ups, downs;
     QosResource dropped;
@@ -267,6 +268,7 @@ typedef struct {
     pthread_cond_t changed;
     gboolean is_done;
     QosCreditVerdict verdict;
+    pthread_t teller;
     long slept; /* how often the thread that tells has, in its life */
 } Use;
 
@@ -411,6 +413,7 @@ static void done(QosLockUse *use, QosCreditVerdict verdict)
 
     getrusage(RUSAGE_THREAD, &usage);
     pthread_mutex_lock(&whole->lock);
+    whole->teller = pthread_self();
     whole->slept = usage.ru_nvcsw;
     whole->is_done = TRUE;
     whole->verdict = verdict;
@@ -426,7 +429,7 @@ static QosCreditVerdict begin(User *user, guint number, const QosCredit *want, U
     use->use.done = done;
     pthread_mutex_init(&use->lock, NULL);
     pthread_cond_init(&use->changed, NULL);
-    return qos_lockclient_get(user->client, &resource, want, 0, &use->use);
+    return qos_lockclient_await(user->client, &resource, want, 0, &use->use, user->patience);
 }
 
 static QosCreditVerdict end_waiting(Use *use)
@@ -549,6 +552,7 @@ static void test_many_threads(void)
 
     init(&w, 30 * QOS_SECOND, GOOD);
     start_server(&w.server);
+    w.users[0].patience = QOS_MILLISECOND;
     for (guint i = 0; i < CLIENTS; i++)
         wait_for(&w.users[i], &w.users[i].ups, 1);
     for (guint i = 0; i < THREADS; i++) {
@@ -578,6 +582,99 @@ static void test_a_request_wakes_once(void)
             first = use.slept;
     }
     g_assert_cmpint(use.slept - first, <, ROUNDS * 5 / 4);
+    clear(&w);
+}
+
+/* Who waits for the answer reads it: nobody else wakes up for it, unless he is awake anyway. */
+static void test_who_awaits_reads(void)
+{
+    World w;
+    Use use;
+    guint by_others = 0;
+
+    init(&w, 30 * QOS_SECOND, GOOD);
+    start_server(&w.server);
+    wait_for(&w.users[0], &w.users[0].ups, 1);
+    w.users[0].patience = 60 * QOS_SECOND;
+    for (guint i = 0; i < ROUNDS; i++) {
+        g_assert_cmpint(get(&w.users[0], i, &writing, &use), ==, QOS_CREDIT_GRANTED);
+        by_others += !pthread_equal(use.teller, pthread_self());
+        put(&w.users[0], &use);
+    }
+    g_assert_cmpuint(by_others, <, ROUNDS / 4);
+    clear(&w);
+}
+
+typedef struct {
+    User *user;
+    Use use;
+    QosCreditVerdict verdict;
+} Awaiting;
+
+static void *await(void *data)
+{
+    Awaiting *awaiting = data;
+
+    awaiting->verdict = begin(awaiting->user, 7, &writing, &awaiting->use);
+    return NULL;
+}
+
+/* The second user awaits for an hour what the first does not give. */
+static void begin_hour(World *w, Use *held, Awaiting *awaiting, pthread_t *thread)
+{
+    for (guint i = 0; i < CLIENTS; i++)
+        wait_for(&w->users[i], &w->users[i].ups, 1);
+    w->users[0].is_stubborn = TRUE;
+    g_assert_cmpint(get(&w->users[0], 7, &writing, held), ==, QOS_CREDIT_GRANTED);
+    put(&w->users[0], held);
+    w->users[1].patience = 3600 * QOS_SECOND;
+    *awaiting = (Awaiting){.user = &w->users[1]};
+    g_assert_cmpint(pthread_create(thread, NULL, await, awaiting), ==, 0);
+    wait_for(&w->users[0], &w->users[0].drops, 1);
+}
+
+/* His thread is free at once when the server has gone, and what he waits for comes all the same. */
+static void test_server_leaves_who_awaits(void)
+{
+    pthread_t thread;
+    Awaiting awaiting;
+    World w;
+    Use held;
+
+    init(&w, 60 * QOS_SECOND, GOOD);
+    start_server(&w.server);
+    begin_hour(&w, &held, &awaiting, &thread);
+    stop_server(&w.server);
+    pthread_join(thread, NULL);
+    g_assert_cmpint(awaiting.verdict, ==, QOS_CREDIT_WAITING);
+    g_assert_false(awaiting.use.is_done);
+    start_server(&w.server);
+    qos_lockclient_release(w.users[0].client, &w.users[0].dropped, &w.users[0].credit);
+    g_assert_cmpint(end_waiting(&awaiting.use), ==, QOS_CREDIT_GRANTED);
+    put(&w.users[1], &awaiting.use);
+    clear(&w);
+}
+
+/* While one awaits, others of his mount ask, are answered, and let go. */
+static void test_others_beside_who_awaits(void)
+{
+    pthread_t thread;
+    Awaiting awaiting;
+    World w;
+    Use held, use;
+
+    init(&w, 60 * QOS_SECOND, GOOD);
+    start_server(&w.server);
+    begin_hour(&w, &held, &awaiting, &thread);
+    for (guint i = 100; i < 200; i++) {
+        g_assert_cmpint(get(&w.users[1], i, &writing, &use), ==, QOS_CREDIT_GRANTED);
+        put(&w.users[1], &use);
+        qos_lockclient_shrink(w.users[1].client, 0.5);
+    }
+    qos_lockclient_release(w.users[0].client, &w.users[0].dropped, &w.users[0].credit);
+    pthread_join(thread, NULL);
+    g_assert_cmpint(end_waiting(&awaiting.use), ==, QOS_CREDIT_GRANTED);
+    put(&w.users[1], &awaiting.use);
     clear(&w);
 }
 
@@ -701,6 +798,9 @@ int main(int argc, char **argv)
     g_test_add_func("/lockclient/two-mounts", test_two_mounts);
     g_test_add_func("/lockclient/many-threads", test_many_threads);
     g_test_add_func("/lockclient/a-request-wakes-once", test_a_request_wakes_once);
+    g_test_add_func("/lockclient/who-awaits-reads", test_who_awaits_reads);
+    g_test_add_func("/lockclient/server-leaves-who-awaits", test_server_leaves_who_awaits);
+    g_test_add_func("/lockclient/others-beside-who-awaits", test_others_beside_who_awaits);
     g_test_add_func("/lockclient/server-restarts", test_server_restarts);
     g_test_add_func("/lockclient/server-stays-away", test_server_stays_away);
     g_test_add_func("/lockclient/bad-manners", test_bad_manners);

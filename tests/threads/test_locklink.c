@@ -1,7 +1,7 @@
 /*
  * The way to the lock server (fs/locklink.h), with a peer at its other end that speaks bytes: what
- * many threads send arrives in order however slowly it is read, and what is told of a server that
- * cannot be reached, says no welcome, or falls silent.
+ * many threads send arrives in order however slowly it is read, what is told of a server that
+ * cannot be reached, says no welcome, or falls silent, and who reads what it says.
  */
 #include <arpa/inet.h>
 #include <glib/gstdio.h>
@@ -36,6 +36,8 @@ typedef struct {
     gboolean is_welcome;
     char *reason;             /* of the first failure; NULL: none */
     guint32 added, handed_on; /* words to be sent, and handed to the link */
+    guint64 heard;            /* the last DEADLOCK; 0: none */
+    pthread_t teller;         /* who has told it */
 } Link;
 
 static void hello(QosWireHello *ret_hello, gpointer arg G_GNUC_UNUSED)
@@ -59,6 +61,20 @@ static gboolean welcomed(const QosWireWelcome *welcome G_GNUC_UNUSED, gpointer a
 static gboolean received(const guint8 *payload G_GNUC_UNUSED, gsize length G_GNUC_UNUSED,
                          gpointer arg G_GNUC_UNUSED)
 {
+    return TRUE;
+}
+
+static gboolean deadlocked(const guint8 *payload, gsize length, gpointer arg)
+{
+    Link *link = arg;
+    guint64 wait;
+
+    g_assert_true(qos_wire_get_deadlock(payload, length, &wait));
+    pthread_mutex_lock(&link->lock);
+    link->heard = wait;
+    link->teller = pthread_self();
+    pthread_cond_broadcast(&link->changed);
+    pthread_mutex_unlock(&link->lock);
     return TRUE;
 }
 
@@ -130,6 +146,7 @@ static Link *add(Runner *runner, const char *server)
                                   .hello = hello,
                                   .welcomed = welcomed,
                                   .received = received,
+                                  .deadlocked = deadlocked,
                                   .more = more,
                                   .failed = failed};
 
@@ -369,6 +386,113 @@ static void test_reasons(void)
         close(sockets[i]);
 }
 
+/* --- who reads --- */
+
+static void say(Peer *peer, const void *bytes, gsize length)
+{
+    g_assert_cmpint(send(peer->socket, bytes, length, MSG_NOSIGNAL), ==, (gssize)length);
+}
+
+static void say_refused(Peer *peer)
+{
+    g_autoptr(GByteArray) bytes = g_byte_array_new();
+
+    qos_wire_put_refused(bytes, QOS_WIRE_FULL, "there is no room");
+    say(peer, bytes->data, bytes->len);
+    shutdown(peer->socket, SHUT_RDWR);
+}
+
+static void say_rubbish(Peer *peer)
+{
+    say(peer, "\5\0\0\0\xeerubbish", 12);
+}
+
+static void say_goodbye(Peer *peer)
+{
+    shutdown(peer->socket, SHUT_RDWR);
+}
+
+static void say_nothing(Peer *peer G_GNUC_UNUSED)
+{
+}
+
+/* The link's thread may have its turn. */
+static QosLockinput *take_over(Link *link)
+{
+    const gint64 end = g_get_monotonic_time() + PATIENCE;
+    QosLockinput *input = qos_locklink_input(link->link);
+
+    while (!qos_lockinput_take_over(input)) {
+        g_assert_cmpint(g_get_monotonic_time(), <, end);
+        g_usleep(100);
+    }
+    return input;
+}
+
+static gboolean has_heard_all(const Link *link)
+{
+    return link->heard == 2;
+}
+
+/* Two messages: the first, and the first half of the second, is read by this thread, and the rest
+ * by the link's. */
+static void share_reading(Peer *peer, Link *link)
+{
+    g_autoptr(GByteArray) bytes = g_byte_array_new();
+    QosLockinput *input = take_over(link);
+
+    qos_wire_put_deadlock(bytes, 1);
+    qos_wire_put_deadlock(bytes, 2);
+    g_assert_false(qos_lockinput_take_over(input));
+    say(peer, bytes->data, bytes->len * 3 / 4);
+    g_assert_true(qos_lockinput_wait(input, PATIENCE * QOS_MICROSECOND));
+    g_assert_true(qos_lockinput_read(input));
+    g_assert_cmpuint(link->heard, ==, 1);
+    g_assert_true(pthread_equal(link->teller, pthread_self()));
+    qos_lockinput_hand_back(input);
+    say(peer, bytes->data + bytes->len * 3 / 4, bytes->len - bytes->len * 3 / 4);
+    wait_for(link, has_heard_all);
+    g_assert_false(pthread_equal(link->teller, pthread_self()));
+}
+
+/* What ends a connection is the link's, whoever reads it: nobody is left waiting. */
+static void test_taken_over(void)
+{
+    static const struct {
+        void (*say)(Peer *peer);
+        const char *reason;
+    } ends[] = {
+        {say_refused, "there is no room"},
+        {say_rubbish, "what it says makes no sense"},
+        {say_goodbye, "it closed the connection"},
+        {say_nothing, "it fell silent, for 1.00 s: "},
+    };
+
+    for (guint i = 0; i < G_N_ELEMENTS(ends); i++) {
+        Runner runner;
+        Peer peer;
+        init(&runner);
+        peer_init(&peer);
+        Link *link = add(&runner, peer.server);
+        start(&runner);
+        welcome(&peer, (ends[i].say == say_nothing ? 2 : 3600) * QOS_SECOND);
+        wait_for(link, is_welcome);
+        if (ends[i].say != say_nothing)
+            share_reading(&peer, link);
+        QosLockinput *input = take_over(link);
+        ends[i].say(&peer);
+        do
+            g_assert_true(qos_lockinput_wait(input, PATIENCE * QOS_MICROSECOND));
+        while (qos_lockinput_read(input));
+        qos_lockinput_hand_back(input);
+        wait_for(link, has_failed);
+        g_assert_true(g_str_has_prefix(link->reason, ends[i].reason));
+        g_assert_false(qos_lockinput_take_over(input));
+        clear(&runner);
+        peer_clear(&peer);
+    }
+}
+
 static void test_bad_addresses(void)
 {
     static const QosLocklinkConfig configs[] = {
@@ -402,6 +526,7 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/locklink/many-send", test_many_send);
     g_test_add_func("/locklink/reasons", test_reasons);
+    g_test_add_func("/locklink/taken-over", test_taken_over);
     g_test_add_func("/locklink/bad-addresses", test_bad_addresses);
     return g_test_run();
 }
