@@ -337,9 +337,13 @@ gboolean qos_control_setxattr(fuse_req_t request, const char *name, const char *
 
 gboolean qos_control_removexattr(fuse_req_t request, const char *name)
 {
+    g_autoptr(GError) error = NULL;
+
     if (!g_str_has_prefix(name, QOS_XATTR_PREFIX))
         return FALSE;
-    fuse_reply_err(request, EPERM);
+    qos_set_error(&error, EPERM, "%s cannot be removed, only set", name);
+    keep_error(qos_fs(request)->control, fuse_req_ctx(request)->uid, error);
+    fuse_reply_err(request, error->code);
     return TRUE;
 }
 

@@ -168,7 +168,11 @@ static char *check_naming(const QosTunables *tunables, QosTunable tunable, const
 char *qos_tunables_check(const QosTunables *tunables, QosTunable tunable, const char *text,
                          GError **error)
 {
-    return descriptions[tunable].check(tunables, tunable, text, error);
+    const Description *description = &descriptions[tunable];
+
+    if (strcmp(text, "default") == 0)
+        text = description->initial;
+    return description->check(tunables, tunable, text, error);
 }
 
 /* --- putting in force --- */

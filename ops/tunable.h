@@ -47,8 +47,9 @@ void qos_tunables_init(QosTunables *tunables);
 void qos_tunables_clear(QosTunables *tunables);
 void qos_tunables_copy(QosTunables *copy, const QosTunables *tunables);
 
-/* The canonical form of `text` as a value of `tunable` among the others of the set; free with
- * g_free. NULL with a QOS_ERROR (EINVAL, ERANGE) that names it and says what is wrong. */
+/* The canonical form of `text`, which may be "default", as a value of `tunable` among the others of
+ * the set; free with g_free. NULL with a QOS_ERROR (EINVAL, ERANGE) that names it and says what is
+ * wrong. */
 char *qos_tunables_check(const QosTunables *tunables, QosTunable tunable, const char *text,
                          GError **error);
 /* Replaces one by a text that was checked, which is taken over. */

@@ -261,6 +261,8 @@ def test_all_is_reclaimed(cluster):
     some.server.kill()
     some.server.start()
     some.wait_up()
+    # A mount is up when it is welcome; the grace ends when the server has all claims.
+    wait_until(lambda: not json.loads(some.server.ctl("status", "--json"))["grace"], what="all claims")
     assert granted() == before
     assert not any(map(evictions, some.mounts))
 

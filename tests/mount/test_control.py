@@ -231,6 +231,7 @@ def test_reading_and_removing(store, mount):
     qos = mount(store)
     assert refused(os.getxattr, qos.dir, "user.qosfs.no_such_thing") == errno.ENODATA
     assert refused(os.removexattr, qos.dir, "user.qosfs.slots") == errno.EPERM
+    assert "user.qosfs.slots cannot be removed" in qos.get("last_error")
     assert refused(os.removexattr, qos.dir, RULES) == errno.EPERM
 
 

@@ -248,6 +248,10 @@ def test_settings(qos):
     ctl(qos, "set", "slots", "12")
     assert ctl(qos, "get", "slots") == "12\n"
     assert qos.state()["slots"]["total"] == 12
+    ctl(qos, "set", "slots", "default")
+    ctl(qos, "set", "jobid_name=default")
+    assert ctl(qos, "get", "slots") == "64\n" and ctl(qos, "get", "jobid_name") == "%j?%e.%u\n"
+    ctl(qos, "set", "slots", "12")
 
     assert "did you mean 'slots'?" in ctl(qos, "set", "slot", "1", status=NOT_FOUND)
     ctl(qos, "get", "colour", status=NOT_FOUND)
