@@ -15,14 +15,19 @@ static gboolean is_whole(const QosLockengine *engine, const QosCredit *owned)
            owned->spans[0].last >= engine->server.group - 1;
 }
 
+/* One that only reads makes room for one that writes, too. */
 void qos_lockengine_grip(QosLockengine *engine, const QosResource *resource, QosTime now)
 {
-    QosLockgrip *grip = qos_lockgrips_find_free(&engine->grips, resource);
+    QosLockgrip *grip = qos_lockgrips_find(&engine->grips, resource);
 
-    if (grip == NULL || engine->owner == NULL || engine->server.group < QOS_LOCKGRIP_MARKS)
+    if (engine->owner == NULL || engine->server.group < QOS_LOCKGRIP_MARKS ||
+        (grip->hold.book != NULL && !qos_lockgrip_only_reads(grip, resource)))
         return;
     QosCredit owned = qos_credit_owned(engine->owner, resource);
-    if (is_whole(engine, &owned) &&
+    const gboolean is_all = is_whole(engine, &owned);
+    if (is_all && owned.spans[0].writes)
+        qos_lockengine_shut_grip(engine, resource, now);
+    if (is_all && grip->hold.book == NULL &&
         qos_lockengine_hold(engine, resource, &owned, &grip->hold, now)) {
         qos_lockgrip_open(grip, resource, owned.spans[0].writes);
         engine->shrink_at = MIN(engine->shrink_at, now + QOS_LOCKENGINE_SHRINK_EVERY);

@@ -98,11 +98,14 @@ gboolean qos_lockgrips_is_open(QosLockgrips *grips, const QosResource *resource,
 
 /* --- under the engine's lock --- */
 
-QosLockgrip *qos_lockgrips_find_free(QosLockgrips *grips, const QosResource *resource)
+QosLockgrip *qos_lockgrips_find(QosLockgrips *grips, const QosResource *resource)
 {
-    QosLockgrip *grip = grip_of(grips, name_of(resource));
+    return grip_of(grips, name_of(resource));
+}
 
-    return grip->hold.book == NULL ? grip : NULL;
+gboolean qos_lockgrip_only_reads(const QosLockgrip *grip, const QosResource *resource)
+{
+    return atomic_load(&grip->allows) == READS && atomic_load(&grip->group) == name_of(resource);
 }
 
 void qos_lockgrip_open(QosLockgrip *grip, const QosResource *resource, gboolean writes)

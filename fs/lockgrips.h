@@ -55,8 +55,10 @@ gboolean qos_lockgrips_is_open(QosLockgrips *grips, const QosResource *resource,
 
 /* --- */
 
-/* That for the group, where nothing is held by it; else NULL. */
-QosLockgrip *qos_lockgrips_find_free(QosLockgrips *grips, const QosResource *resource);
+/* That for the group, which may be another's now. */
+QosLockgrip *qos_lockgrips_find(QosLockgrips *grips, const QosResource *resource);
+/* It is open on the group, and only to read. */
+gboolean qos_lockgrip_only_reads(const QosLockgrip *grip, const QosResource *resource);
 /* All of the group is held: `writes`, or to read. */
 void qos_lockgrip_open(QosLockgrip *grip, const QosResource *resource, gboolean writes);
 /* NULL where there is none of the resource. The grip is to be narrowed. */

@@ -72,15 +72,40 @@ static gboolean needs_claim(const QosOp *op, Needs needs)
 
 /* --- the way of an operation --- */
 
-static void add_node(const QosOp *op, fuse_ino_t node, Need need)
+/* The inode as the operation has it on loan by an open file; else NULL. */
+static const QosLoan *loan_of(const QosOp *op, fuse_ino_t ino)
+{
+    const QosHandle *handle = op->handle != NULL ? op->handle : op->reply.handle;
+
+    return handle != NULL && qos_loan_is_of(&handle->file, ino) ? &handle->file : NULL;
+}
+
+static gboolean find_number(const QosOp *op, fuse_ino_t node, guint64 *ret_number,
+                            gboolean *ret_may_cache)
+{
+    const QosLoan *loan = loan_of(op, node);
+
+    return loan != NULL ? qos_loan_number(loan, ret_number, ret_may_cache)
+                        : qos_inodes_number(op->fs->inodes, node, ret_number, ret_may_cache);
+}
+
+static void add(const QosOp *op, guint64 number, gboolean may_cache, Need need)
+{
+    if (may_cache || need == CHANGES)
+        qos_claim_add(op->claim, number, need == CHANGES);
+}
+
+static void add_nodes(QosOp *op, Needs needs)
 {
     guint64 number;
     gboolean may_cache;
 
-    if (need != NOTHING && node != 0 &&
-        qos_inodes_number(op->fs->inodes, node, &number, &may_cache) &&
-        (may_cache || need == CHANGES))
-        qos_claim_add(op->claim, number, need == CHANGES);
+    if (needs.node != NOTHING && op->node != 0 &&
+        find_number(op, op->node, &op->node_number, &op->caches_node))
+        add(op, op->node_number, op->caches_node, needs.node);
+    if (needs.other != NOTHING && op->other_node != 0 &&
+        find_number(op, op->other_node, &number, &may_cache))
+        add(op, number, may_cache, needs.other);
 }
 
 /* What shows that lists have arrived (ops/lists.h). */
@@ -123,8 +148,7 @@ gboolean qos_coherence_enter(QosOp *op)
         if (!needs_claim(op, needs))
             return TRUE;
         op->claim = qos_claim_new(coherence->claims);
-        add_node(op, op->node, needs.node);
-        add_node(op, op->other_node, needs.other);
+        add_nodes(op, needs);
     }
     if (!qos_claim_take(op))
         return FALSE;
@@ -208,16 +232,6 @@ static double valid_seconds(const QosFs *fs)
     return (double)qos_lockclient_valid(fs->lockclient) / (double)(LATE_PART * QOS_SECOND);
 }
 
-static gboolean is_covered(QosOp *op, fuse_ino_t ino)
-{
-    guint64 number;
-    gboolean may_cache;
-
-    if (!qos_inodes_number(op->fs->inodes, ino, &number, &may_cache) || !may_cache)
-        return FALSE;
-    return qos_claim_covers(op->claim, number);
-}
-
 /* What a change brings the kernel believes whenever it comes to it, also after it was told to
  * forget. */
 static gboolean is_believed_late(const QosOp *op)
@@ -225,20 +239,33 @@ static gboolean is_believed_late(const QosOp *op)
     return needs_of_opcode[op->entry.request.opcode].node == CHANGES;
 }
 
-static gboolean keeps(QosOp *op, fuse_ino_t ino)
+/* By a time of change that is new to it the kernel finds by itself that pages are old. */
+static gboolean look(QosOp *op, fuse_ino_t ino, QosInodeLook *ret_look)
 {
-    return is_covered(op, ino) && !qos_old_pages_are_there(op->fs, op->fs->coherence->pages, ino);
+    const QosLoan *loan = loan_of(op, ino);
+
+    if (loan == NULL)
+        return qos_inodes_look(op->fs->inodes, ino, ret_look);
+    qos_loan_note_drop(loan);
+    qos_loan_look(loan, ret_look);
+    return TRUE;
+}
+
+static gboolean keeps(QosOp *op, fuse_ino_t ino, const QosInodeLook *seen)
+{
+    return seen->may_cache && qos_claim_covers(op->claim, seen->number) &&
+           !qos_old_pages_are_there(op->fs, op->fs->coherence->pages, ino, seen->filled_era);
 }
 
 /* Those of a new file, which the kernel asks for at once, as it opens the file. Who tells it to
  * forget them waits until they have arrived (ops/invalidator.h). */
-static gboolean sends_attributes(QosOp *op, fuse_ino_t ino)
+static gboolean sends_attributes(QosOp *op, fuse_ino_t ino, const QosInodeLook *seen)
 {
     QosHandle *handle = op->reply.handle;
 
     if (handle == NULL || !qos_loan_note_sent(&handle->file))
         return FALSE;
-    if (keeps(op, ino)) {
+    if (keeps(op, ino, seen)) {
         g_atomic_int_set(&handle->is_sent, TRUE);
         return TRUE;
     }
@@ -249,36 +276,40 @@ static gboolean sends_attributes(QosOp *op, fuse_ino_t ino)
 gboolean qos_coherence_opens(QosOp *op, fuse_ino_t ino, const QosLoan *file)
 {
     const struct fuse_file_info *info = &op->reply.info;
-    gboolean keeps_pages = !info->direct_io && valid_seconds(op->fs) > 0 && keeps(op, ino);
+    gboolean keeps_pages = FALSE;
 
+    if (!info->direct_io && valid_seconds(op->fs) > 0) {
+        QosInodeLook seen;
+
+        qos_loan_look(file, &seen);
+        keeps_pages = keeps(op, ino, &seen);
+    }
     if (!info->direct_io)
         qos_loan_note_pages(file);
     if (!keeps_pages || (info->flags & O_TRUNC) != 0)
-        qos_inodes_note_drop(op->fs->inodes, ino);
+        qos_loan_note_drop(file);
     return keeps_pages;
 }
 
 double qos_coherence_attr_timeout(QosOp *op, fuse_ino_t ino)
 {
     const double seconds = valid_seconds(op->fs);
+    QosInodeLook seen;
 
-    /* By a time of change that is new to it the kernel finds by itself that pages are old. */
-    qos_inodes_note_drop(op->fs->inodes, ino);
+    if (!look(op, ino, &seen) || seconds == 0)
+        return 0;
     if (is_believed_late(op))
-        return seconds > 0 && sends_attributes(op, ino) ? seconds : 0;
-    return seconds > 0 && keeps(op, ino) ? seconds : 0;
+        return sends_attributes(op, ino, &seen) ? seconds : 0;
+    return keeps(op, ino, &seen) ? seconds : 0;
 }
 
 double qos_coherence_entry_timeout(const QosOp *op)
 {
     const double seconds = valid_seconds(op->fs);
-    guint64 number;
-    gboolean may_cache;
 
-    if (!qos_invalidator_forgets_names(op->fs->coherence->invalidator) ||
-        !qos_inodes_number(op->fs->inodes, op->node, &number, &may_cache) || !may_cache)
+    if (!qos_invalidator_forgets_names(op->fs->coherence->invalidator) || !op->caches_node)
         return 0;
-    return qos_claim_holds(op->claim, number) ? seconds : 0;
+    return qos_claim_holds(op->claim, op->node_number) ? seconds : 0;
 }
 
 gboolean qos_coherence_lists(QosOp *op)

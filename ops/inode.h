@@ -99,6 +99,7 @@ dev_t qos_loan_device(const QosLoan *loan);
  * found by its number. */
 gboolean qos_inodes_number(QosInodes *inodes, fuse_ino_t id, guint64 *ret_number,
                            gboolean *ret_may_cache);
+gboolean qos_loan_number(const QosLoan *loan, guint64 *ret_number, gboolean *ret_may_cache);
 /* The same for what qos_inodes_number() does not know yet. */
 gboolean qos_inodes_is_shared(const QosInodes *inodes, dev_t device);
 
@@ -132,10 +133,22 @@ gint qos_loan_fill(const QosLoan *loan, gint change);
 void qos_loan_note_fill(const QosLoan *loan, gint era, gboolean reads);
 /* Whether the kernel may have any pages of the file, but for those that no request told of yet. */
 gboolean qos_loan_has_pages(const QosLoan *loan);
-/* Whether it has some of another era. */
-gboolean qos_inodes_has_pages_before(QosInodes *inodes, fuse_ino_t id, gint era);
+/* That of the oldest of them; 0 where there are none, or the file is not known. */
+gint qos_inodes_filled_era(QosInodes *inodes, fuse_ino_t id);
 /* The kernel may drop pages of the file when it takes the answer that is being made. */
-void qos_inodes_note_drop(QosInodes *inodes, fuse_ino_t id);
+void qos_loan_note_drop(const QosLoan *loan);
+/* What an answer about a file depends on. */
+typedef struct {
+    guint64 number;     /* as qos_inodes_number() */
+    gboolean may_cache; /* FALSE also where it has none */
+    gint filled_era;    /* as qos_inodes_filled_era() */
+} QosInodeLook;
+
+void qos_loan_look(const QosLoan *loan, QosInodeLook *ret_look);
+/* The same with qos_loan_note_drop(), at one look. FALSE: it is not known. */
+gboolean qos_inodes_look(QosInodes *inodes, fuse_ino_t id, QosInodeLook *ret_look);
+/* The loan is one of the inode `id`. */
+gboolean qos_loan_is_of(const QosLoan *loan, fuse_ino_t id);
 /* What qos_loan_fill() has counted of it; 0 where it is not known. */
 gint qos_inodes_filling(QosInodes *inodes, fuse_ino_t id);
 /* The kernel is about to be told to drop pages of the file, with `all` each of them. */

@@ -57,13 +57,13 @@ gboolean qos_loan_has_pages(const QosLoan *loan)
     return g_atomic_int_get(&loan->inode->filled_era) != 0;
 }
 
-gboolean qos_inodes_has_pages_before(QosInodes *inodes, fuse_ino_t id, gint era)
+gint qos_inodes_filled_era(QosInodes *inodes, fuse_ino_t id)
 {
     pthread_mutex_lock(&inodes->lock);
     const QosInode *inode = qos_inode_by_id_locked(inodes, id);
-    gint filled = inode != NULL ? g_atomic_int_get(&inode->filled_era) : 0;
+    const gint filled = inode != NULL ? g_atomic_int_get(&inode->filled_era) : 0;
     pthread_mutex_unlock(&inodes->lock);
-    return filled != 0 && filled != era;
+    return filled;
 }
 
 /* What was filled already stays so. */
@@ -72,13 +72,32 @@ static void note_drop(QosInode *inode)
     g_atomic_int_compare_and_exchange(&inode->refill, QOS_PAGES_STAY, QOS_PAGES_DROPPED);
 }
 
-void qos_inodes_note_drop(QosInodes *inodes, fuse_ino_t id)
+void qos_loan_note_drop(const QosLoan *loan)
+{
+    note_drop(loan->inode);
+}
+
+static void look(const QosInodes *inodes, const QosInode *inode, QosInodeLook *ret_look)
+{
+    *ret_look = (QosInodeLook){.filled_era = g_atomic_int_get(&inode->filled_era)};
+    qos_inode_number(inodes, inode, &ret_look->number, &ret_look->may_cache);
+}
+
+gboolean qos_inodes_look(QosInodes *inodes, fuse_ino_t id, QosInodeLook *ret_look)
 {
     pthread_mutex_lock(&inodes->lock);
     QosInode *inode = qos_inode_by_id_locked(inodes, id);
-    if (inode != NULL)
+    if (inode != NULL) {
         note_drop(inode);
+        look(inodes, inode, ret_look);
+    }
     pthread_mutex_unlock(&inodes->lock);
+    return inode != NULL;
+}
+
+void qos_loan_look(const QosLoan *loan, QosInodeLook *ret_look)
+{
+    look(loan->inodes, loan->inode, ret_look);
 }
 
 gint qos_inodes_filling(QosInodes *inodes, fuse_ino_t id)

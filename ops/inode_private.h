@@ -113,6 +113,12 @@ QosInode *qos_inode_settle_locked(QosInodes *inodes, QosInode *inode);
 /* Closes descriptors until they are no more than they may be, as far as there are any to close. */
 void qos_inodes_close_surplus(QosInodes *inodes);
 
+/* --- inode_shared.c --- */
+
+/* As qos_inodes_number(); takes no lock, for what of an inode never changes. */
+gboolean qos_inode_number(const QosInodes *inodes, const QosInode *inode, guint64 *ret_number,
+                          gboolean *ret_may_cache);
+
 /* --- inode_lookup.c --- */
 
 /* What `name` in the directory `fd` is, or `fd` itself where it is "": 0, or -errno. */

@@ -11,20 +11,35 @@ gboolean qos_inodes_is_shared(const QosInodes *inodes, dev_t device)
     return device == inodes->root_device;
 }
 
+gboolean qos_inode_number(const QosInodes *inodes, const QosInode *inode, guint64 *ret_number,
+                          gboolean *ret_may_cache)
+{
+    if (inode->key.device != inodes->root_device)
+        return FALSE;
+    *ret_number = inode->key.number;
+    *ret_may_cache = inode->key.mount == inodes->root_mount;
+    return TRUE;
+}
+
 gboolean qos_inodes_number(QosInodes *inodes, fuse_ino_t id, guint64 *ret_number,
                            gboolean *ret_may_cache)
 {
-    gboolean is_shared;
-
     pthread_mutex_lock(&inodes->lock);
     const QosInode *inode = qos_inode_by_id_locked(inodes, id);
-    is_shared = inode != NULL && inode->key.device == inodes->root_device;
-    if (is_shared) {
-        *ret_number = inode->key.number;
-        *ret_may_cache = inode->key.mount == inodes->root_mount;
-    }
+    const gboolean is_shared =
+        inode != NULL && qos_inode_number(inodes, inode, ret_number, ret_may_cache);
     pthread_mutex_unlock(&inodes->lock);
     return is_shared;
+}
+
+gboolean qos_loan_number(const QosLoan *loan, guint64 *ret_number, gboolean *ret_may_cache)
+{
+    return qos_inode_number(loan->inodes, loan->inode, ret_number, ret_may_cache);
+}
+
+gboolean qos_loan_is_of(const QosLoan *loan, fuse_ino_t id)
+{
+    return loan->inode != NULL && loan->inode->id == id;
 }
 
 void qos_inodes_list(QosInodes *inodes, guint64 first, guint64 last, GArray *known)

@@ -42,6 +42,7 @@ static QosLockedFile *get_locked(QosLocks *locks, const QosFileName *name, QosLo
     name_file(&file->resource, name, kind);
     file->kind = kind;
     g_hash_table_add(locks->files, file);
+    g_atomic_int_inc(&locks->file_count);
     return file;
 }
 
@@ -151,6 +152,10 @@ void qos_locks_take(QosLocks *locks, fuse_req_t request, const QosFileName *name
 void qos_locks_give(QosLocks *locks, const QosFileName *name, QosLocksKind kind, guint64 owner,
                     guint64 first, guint64 last)
 {
+    /* Each close() comes here, and few files are ever locked. Who locked one was answered before
+     * he gives that up, and it was counted before. */
+    if (g_atomic_int_get(&locks->file_count) == 0)
+        return;
     pthread_mutex_lock(&locks->lock);
     QosLockedFile *file = find_locked(locks, name, kind);
     if (file != NULL && qos_locktable_unset(&file->table, owner, first, last)) {

@@ -38,6 +38,7 @@ void qos_locked_file_tidy_locked(QosLocks *locks, QosLockedFile *file)
     if (!qos_locktable_is_empty(&file->table) || file->calls.length > 0)
         return;
     g_hash_table_remove(locks->files, file);
+    g_atomic_int_add(&locks->file_count, -1);
     g_free(file);
 }
 

@@ -63,6 +63,7 @@ typedef struct {
 } QosCall;
 
 struct QosLocks {
+    gint file_count;      /* atomic: in `files` */
     pthread_mutex_t lock; /* everything below */
     pthread_cond_t changed;
     QosInterruptTable *interrupts; /* has a lock of its own */

@@ -69,9 +69,9 @@ void qos_old_pages_leave(const QosOp *op, QosPages *pages)
         qos_pages_end_locked(pages, op->node, &op->handle->file, op);
 }
 
-gboolean qos_old_pages_are_there(const QosFs *fs, QosPages *pages, fuse_ino_t ino)
+gboolean qos_old_pages_are_there(const QosFs *fs, QosPages *pages, fuse_ino_t ino, gint filled_era)
 {
-    if (qos_inodes_has_pages_before(fs->inodes, ino, era(fs)))
+    if (filled_era != 0 && filled_era != era(fs))
         qos_pages_drop(pages, ino);
     return qos_pages_are_old(pages, ino);
 }
@@ -80,7 +80,9 @@ gboolean qos_old_pages_hold(QosOp *op, QosPages *pages)
 {
     const gint now = era(op->fs);
 
-    if (op->awaited_era == now || !qos_old_pages_are_there(op->fs, pages, op->node))
+    if (op->awaited_era == now ||
+        !qos_old_pages_are_there(op->fs, pages, op->node,
+                                 qos_inodes_filled_era(op->fs->inodes, op->node)))
         return FALSE;
     op->awaited_era = now;
     return TRUE;

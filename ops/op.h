@@ -123,6 +123,8 @@ struct QosOp {
     fuse_ino_t node;       /* what it works on, or in; 0: nothing that others could change */
     fuse_ino_t other_node; /* link: the file; rename: the new parent; else 0 */
     QosClaim *claim;       /* NULL, or its credits: ops/claim.h */
+    guint64 node_number;   /* with a claim: `node` in the store (qos_inodes_number), ... */
+    gboolean caches_node;  /* ... where the kernel may keep what it is told of it */
     QosWriteKind writes;
     gint awaited_era;  /* 0, or that in which it has waited for old pages (ops/old_pages.h) */
     gint64 start, end; /* of a READ or WRITE, as far as known before it: the bytes [start, end) */

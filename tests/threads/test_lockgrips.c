@@ -134,7 +134,7 @@ static void test_readers(void)
     clear(&w);
 }
 
-/* What is had to read is no grip to write by. */
+/* What is had to read is no grip to write by, until it is had to write. */
 static void test_group_to_read(void)
 {
     World w;
@@ -143,6 +143,8 @@ static void test_group_to_read(void)
     visit_place(&w, 5, FALSE);
     g_assert_true(is_open(&w, FALSE));
     g_assert_false(is_open(&w, TRUE));
+    visit_place(&w, 6, TRUE); /* now it is had to write */
+    g_assert_true(is_open(&w, TRUE));
     clear(&w);
 }
 
