@@ -1,9 +1,23 @@
 /*
  * qosfsctl rule: the rules, listed and changed in Lustre's command language (qosfs-rules(7)).
  */
+#include <stdio.h>
+
 #include "tools/ctl.h"
 #include "tools/ctl_mount.h"
 #include "tools/ctl_render.h"
+
+/* Rules hold under the policy tbf alone: who looks at them or sets them is told where another is in
+ * force. */
+static void note_policy(JsonObject *state)
+{
+    JsonObject *tbf = qos_ctl_state_named(state, "policies", "tbf");
+    if (tbf && !g_str_equal(qos_ctl_state_text(tbf, "state"), "started"))
+        fprintf(stderr,
+                "%s: note: the policy is not tbf, so that no rule is in force; 'qosfsctl policy "
+                "tbf' changes that\n",
+                g_get_prgname());
+}
 
 gboolean qos_ctl_rule_list(QosCtl *ctl, GError **error)
 {
@@ -15,6 +29,8 @@ gboolean qos_ctl_rule_list(QosCtl *ctl, GError **error)
         qos_ctl_print_json(qos_ctl_member_node(state, "rules"), FALSE);
     else
         qos_ctl_print(qos_ctl_render_rules(state, &style));
+    fflush(stdout);
+    note_policy(state);
     return TRUE;
 }
 
@@ -27,5 +43,10 @@ gboolean qos_ctl_rule_send(QosCtl *ctl, GError **error)
     const char *verb = ctl->command->name + sizeof("rule ") - 1;
     g_autofree char *words = g_strjoinv(" ", ctl->arguments + 1);
     g_autofree char *command = g_strdup_printf("%s %s", verb, words);
-    return qos_ctl_mount_set(ctl->mountpoint, "nrs_tbf_rule", command, error);
+    if (!qos_ctl_mount_set(ctl->mountpoint, "nrs_tbf_rule", command, error))
+        return FALSE;
+    g_autoptr(JsonObject) state = qos_ctl_read_state(ctl, NULL);
+    if (state)
+        note_policy(state);
+    return TRUE;
 }

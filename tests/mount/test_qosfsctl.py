@@ -239,6 +239,18 @@ def test_policy(qos):
     assert started() == ["tbf"]
 
 
+def test_rules_of_another_policy(qos):
+    """They are kept, and who sets or lists them is told that they are not in force."""
+    def notes(*words):
+        done = qos.ctl("rule", *words, check=False)
+        assert done.returncode == OK
+        return done.stderr
+    assert notes("start", "hog", "jobid={x}", "rate=5") == notes("list") == ""
+    ctl(qos, "policy", "jrr")
+    for words in (("change", "hog", "rate=6"), ("list",)):
+        assert f"qosfsctl rule {words[0]}: note: the policy is not tbf, so that no rule is in force" in notes(*words)
+
+
 def test_settings(qos):
     lines = ctl(qos, "get").splitlines()
     assert "slots=64" in lines and "jobid_var=auto" in lines
