@@ -311,6 +311,15 @@ static gboolean choose_ring(Mounter *mounter, GError **error)
     return mounter->ring || go_without_ring(mounter, reason, error);
 }
 
+/* Always FALSE. */
+static gboolean no_thread(GError **error)
+{
+    qos_set_error(error, EAGAIN,
+                  "cannot start a thread; see the limits of processes (ulimit -u, pids.max of the "
+                  "cgroup) and of memory");
+    return FALSE;
+}
+
 static gboolean start_sharing(Mounter *mounter, GError **error)
 {
     QosFs *fs = &mounter->fs;
@@ -325,8 +334,7 @@ static gboolean start_sharing(Mounter *mounter, GError **error)
         return FALSE;
     if (!fs->locks || qos_locks_start(fs->locks, fs->lockclient) == 0)
         return TRUE;
-    qos_set_error(error, EAGAIN, "cannot start a thread");
-    return FALSE;
+    return no_thread(error);
 }
 
 /* What tells the kernel to forget. */
@@ -337,8 +345,7 @@ static gboolean start_telling(QosFs *fs, GError **error)
         fs->coherence = qos_coherence_new(fs);
     if (fs->tolls && (fs->coherence || !fs->lockclient))
         return TRUE;
-    qos_set_error(error, EAGAIN, "cannot start a thread");
-    return FALSE;
+    return no_thread(error);
 }
 
 /* Makes everything but the mount. What was made when it fails is taken down by stop(). */
@@ -365,10 +372,8 @@ static gboolean start(Mounter *mounter, GError **error)
     fs->callers = qos_callers_new(fs->gate);
     fs->namers = qos_namers_new(fs->callers);
     fs->root = qos_root_new(fs->gate, fs->inodes);
-    if (!fs->root) {
-        qos_set_error(error, EAGAIN, "cannot start a thread");
-        return FALSE;
-    }
+    if (!fs->root)
+        return no_thread(error);
     mounter->db = qos_db_open(mounter->options.database, error);
     if (!mounter->db || !start_sharing(mounter, error))
         return FALSE;
@@ -376,10 +381,8 @@ static gboolean start(Mounter *mounter, GError **error)
     if (!fs->control || !choose_threads(mounter, error) || !choose_ring(mounter, error))
         return FALSE;
     fs->interrupts = qos_interrupts_new(fs->gate, fs->interrupt_table, mounter->ring != NULL);
-    if (!fs->interrupts) {
-        qos_set_error(error, EAGAIN, "cannot start a thread");
-        return FALSE;
-    }
+    if (!fs->interrupts)
+        return no_thread(error);
     qos_control_start(fs->control);
     fs->session = new_session(mounter, error);
     if (!fs->session)

@@ -4,6 +4,7 @@ import errno
 import os
 import pathlib
 import re
+import resource
 import select
 import signal
 import subprocess
@@ -459,6 +460,22 @@ def test_ordinary_user(store, mount):
     assert "nosuid" in line[5] and "nodev" in line[5]
     with pytest.raises(PermissionError):
         os.listdir(qos.dir)  # not even root
+
+
+def test_too_few_threads(world, store, place):
+    """Whichever part finds no thread any more, all that is there already goes in good order, and the reason is told."""
+    user = 54321  # nobody else's, as all processes of a user count
+    folder = world.folder("db")
+    os.chown(folder, user, user)
+    environment = job_environment(None, **SANITIZERS)
+    environment["ASAN_OPTIONS"] += ":detect_leaks=0"  # that needs a process of its own
+    for limit in [*range(1, 8), 64]:
+        done = command(world, "-f", store.dir, place, "-o", f"db={folder}/qosfs.db", user=user, group=user, extra_groups=[],
+                       env=environment,
+                       preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NPROC, (limit, limit)))
+        assert (done.returncode, "cannot start" in done.stderr) in ((FAILED, True), (0, False)), (limit, done)
+        assert "Sanitizer" not in done.stderr, (limit, done)
+    assert done.returncode == 0, done
 
 
 # --- the words of mount(8) ---
