@@ -28,8 +28,9 @@
 
 /* What stands where a rule's name does, for waits that no rule or no single rule caused; no rule
  * can have these names. */
-#define QOS_WAIT_SLOTS  "(slots)" /* of the store, or the job's part of them: rule_id 0 */
-#define QOS_WAIT_SHARE  "(share)" /* its turn, while there were slots: rule_id 0 */
+#define QOS_WAIT_SLOTS  "(slots)"  /* of the store, or the job's part of them: rule_id 0 */
+#define QOS_WAIT_SHARE  "(share)"  /* its turn, while there were slots: rule_id 0 */
+#define QOS_WAIT_CREDIT "(credit)" /* that another mount has, or old pages to go: rule_id 0 */
 #define QOS_WAIT_OTHERS "(others)"
 
 /* Jobs that are made for one user, some 3 KiB each; any further one is named by his uid alone. */

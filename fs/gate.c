@@ -361,6 +361,23 @@ gboolean qos_gate_charge(QosGate *gate, QosEntry *entry)
     return verdict == QOS_GO;
 }
 
+void qos_gate_pause(QosGate *gate, QosEntry *entry)
+{
+    pthread_mutex_lock(&gate->lock);
+    QosTime now = qos_gate_now();
+    qos_sched_pause(gate->sched, &entry->request, now);
+    if (qos_sched_has_waiting(gate->sched))
+        qos_gate_wake_leader_locked(gate, now);
+    pthread_mutex_unlock(&gate->lock);
+}
+
+void qos_gate_go_on(QosGate *gate, QosEntry *entry)
+{
+    pthread_mutex_lock(&gate->lock);
+    qos_sched_go_on(gate->sched, &entry->request, qos_gate_now());
+    pthread_mutex_unlock(&gate->lock);
+}
+
 void qos_gate_resume(QosGate *gate, QosEntry *entry)
 {
     pthread_mutex_lock(&gate->lock);

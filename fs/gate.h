@@ -61,8 +61,12 @@ gboolean qos_gate_charge(QosGate *gate, QosEntry *entry);
 QosKeep qos_gate_keep(QosGate *gate, QosEntry *entry);
 /* After QOS_KEEP_IN_STORE: it is there. */
 void qos_gate_kept(QosGate *gate, QosEntry *entry);
-/* A request that may go, and waits for something else with no thread of its own, can go on: a
- * worker calls its run() again. It keeps its slot meanwhile. Any thread. */
+/* A request that may go is about to wait for something else (a credit, old pages), with no thread
+ * of its own: its slot is free meanwhile, as what it waits for may need others to go first. */
+void qos_gate_pause(QosGate *gate, QosEntry *entry);
+/* It has waited, or need not: it is about to go to the store. */
+void qos_gate_go_on(QosGate *gate, QosEntry *entry);
+/* What it waited for is there: a worker calls its run() again. Any thread. */
 void qos_gate_resume(QosGate *gate, QosEntry *entry);
 /* After the backing call, and best before the reply: a thread that has replied may lose its CPU to
  * the caller, and its slot would be taken all the while. `bytes`: moved; `error`: errno or 0. The

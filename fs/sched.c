@@ -99,14 +99,24 @@ static gboolean hold_now(QosSched *sched, QosRequest *request, QosTime now)
     return TRUE;
 }
 
+/* What no rule makes it wait for. */
+typedef enum { SLOTS, SHARE, CREDIT } Cause;
+
+static void set_cause(QosRequest *request, Cause cause)
+{
+    static const char names[][QOS_RULE_NAME_MAX + 1] = {QOS_WAIT_SLOTS, QOS_WAIT_SHARE,
+                                                        QOS_WAIT_CREDIT};
+
+    request->wait_rule_id = 0;
+    memcpy(request->wait_rule_name, names[cause], sizeof(request->wait_rule_name));
+}
+
 /* What it waits for, unless a rule makes it wait. */
 static void name_wait(QosSched *sched, QosRequest *request, QosTime now)
 {
-    static const char names[][QOS_RULE_NAME_MAX + 1] = {QOS_WAIT_SLOTS, QOS_WAIT_SHARE};
     gboolean is_turn = qos_sched_is_adaptive(sched) && has_free_slot(sched, request, now);
 
-    request->wait_rule_id = 0;
-    memcpy(request->wait_rule_name, names[is_turn ? 1 : 0], sizeof(request->wait_rule_name));
+    set_cause(request, is_turn ? SHARE : SLOTS);
 }
 
 static void begin_wait(QosSched *sched, QosRequest *request, QosTime now)
@@ -238,6 +248,28 @@ QosRequest *qos_sched_next(QosSched *sched, QosTime now, QosTime *ret_wake)
     return request;
 }
 
+void qos_sched_pause(QosSched *sched, QosRequest *request, QosTime now)
+{
+    if (!qos_sched_keep_paused(sched, request))
+        return;
+    give_slot_back(sched, request, now);
+    request->state = QOS_REQUEST_PAUSED;
+    request->arrival = now;
+    set_cause(request, CREDIT);
+    begin_wait(sched, request, now);
+}
+
+void qos_sched_go_on(QosSched *sched, QosRequest *request, QosTime now)
+{
+    if (request->state != QOS_REQUEST_PAUSED)
+        return;
+    book_wait(sched, request, now);
+    qos_slots_grant(&sched->slots, request);
+    qos_slots_enter(&sched->slots, request, now);
+    if (request->job->held.length > 0)
+        qos_sched_update_job(sched, request->job, now);
+}
+
 /* Books what a request that went has cost indeed. */
 static void settle_share(QosSched *sched, const QosRequest *request, guint64 bytes, QosTime now)
 {
@@ -250,6 +282,7 @@ static void settle_share(QosSched *sched, const QosRequest *request, guint64 byt
 void qos_sched_leave(QosSched *sched, QosRequest *request, guint64 bytes, int error, QosTime now)
 {
     QosLrs *lrs = request->lrs;
+    qos_sched_go_on(sched, request, now);
     give_slot_back(sched, request, now);
     request->state = QOS_REQUEST_DONE;
     qos_sched_drop_kept(sched, request);

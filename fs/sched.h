@@ -69,6 +69,7 @@ typedef enum {
     QOS_REQUEST_HELD,    /* due, held for its job's or its user's share of slots */
     QOS_REQUEST_READY,   /* due, has a slot or passes, to be taken by qos_sched_next() */
     QOS_REQUEST_RUNNING, /* in the store */
+    QOS_REQUEST_PAUSED,  /* it was let go, and waits for what is not the store's to give */
     QOS_REQUEST_DONE,
 } QosRequestState;
 
@@ -91,7 +92,7 @@ typedef struct {
     gboolean cannot_fail; /* it ends something: it is kept while it waits, whatever there is */
     /* --- */
     QosRequestState state;
-    QosTime arrival; /* when it entered */
+    QosTime arrival; /* when it entered, or was paused */
     QosTime start;   /* when it went */
     gboolean has_slot;
     gboolean has_stalled; /* its slot is given to others besides */
@@ -206,6 +207,13 @@ QosVerdict qos_sched_charge(QosSched *sched, QosRequest *request, QosTime now);
 /* Other jobs want the lock of a request that waits (`lock`): it waits for no token any more. Not
  * for a request that `holds_lock`: that one met a bound. */
 void qos_sched_release(QosSched *sched, QosRequest *request, QosTime now);
+/* A running request is to wait for what is not the store's to give, and which may need others of
+ * its job to go first: its slot is free meanwhile. Without room among those that wait it keeps it.
+ */
+void qos_sched_pause(QosSched *sched, QosRequest *request, QosTime now);
+/* It goes on, with a slot, whether one is free or not: it was let go. Nothing, if it is not paused.
+ */
+void qos_sched_go_on(QosSched *sched, QosRequest *request, QosTime now);
 /* A running request is done: `bytes` were moved, `error` is its errno or 0. Books it with its job.
  */
 void qos_sched_leave(QosSched *sched, QosRequest *request, guint64 bytes, int error, QosTime now);

@@ -67,6 +67,8 @@ void qos_sched_share_held(QosSched *sched, QosTime now);
 gboolean qos_sched_has_background(const QosSched *sched, const QosRequest *request, guint more);
 /* One more of its kind waits (1), or one less (-1). */
 void qos_sched_count_waiting(QosSched *sched, const QosRequest *request, gint change);
+/* Takes room for a running request that is to wait. FALSE: there is none. */
+gboolean qos_sched_keep_paused(QosSched *sched, QosRequest *request);
 /* It needs no room any more. */
 void qos_sched_drop_kept(QosSched *sched, QosRequest *request);
 

@@ -85,6 +85,17 @@ QosKeep qos_sched_keep(QosSched *sched, QosRequest *request)
     return is_early ? QOS_KEEP_IN_STORE : QOS_KEEP_IN_MEMORY;
 }
 
+gboolean qos_sched_keep_paused(QosSched *sched, QosRequest *request)
+{
+    const guint64 bytes = MAX(sched->request_memory + request->data, request->kept);
+
+    if ((may_be_background(request) && !qos_sched_has_background(sched, request, 1)) ||
+        !has_room(sched, request, bytes - request->kept, sched->parked_max))
+        return FALSE;
+    take_room(sched, request, bytes);
+    return TRUE;
+}
+
 void qos_sched_kept(QosSched *sched, QosRequest *request)
 {
     qos_slots_pass(&sched->slots, request, -1);

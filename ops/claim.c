@@ -195,7 +195,7 @@ static gboolean begin_wait(QosOp *op, gboolean is_attended)
     QosClaim *claim = op->claim;
     QosClaims *claims = claim->claims;
 
-    qos_op_keep(op, claim->phase == BEFORE_CHANGE);
+    qos_op_pause(op, claim->phase == BEFORE_CHANGE);
     claim->has_waited = TRUE;
     claim->is_attended = is_attended;
     pthread_mutex_lock(&claims->lock);

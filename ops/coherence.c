@@ -156,7 +156,7 @@ gboolean qos_coherence_enter(QosOp *op)
         qos_old_pages_hold(op, coherence->pages)) {
         /* What drops them may wait for others, who may wait for our credit. */
         qos_claim_put(op->claim);
-        qos_op_keep(op, TRUE);
+        qos_op_pause(op, TRUE);
         if (qos_pages_await(coherence->pages, op->node, &op->entry))
             return FALSE;
         return qos_coherence_enter(op);

@@ -73,7 +73,8 @@ static void restore_job(QosControl *control, QosJob *job, const QosRules *rules)
         if (!*wait->rule_name) /* as older versions saved it */
             g_strlcpy(wait->rule_name, QOS_WAIT_SLOTS, sizeof(wait->rule_name));
         else if (!g_str_equal(wait->rule_name, QOS_WAIT_SLOTS) &&
-                 !g_str_equal(wait->rule_name, QOS_WAIT_SHARE))
+                 !g_str_equal(wait->rule_name, QOS_WAIT_SHARE) &&
+                 !g_str_equal(wait->rule_name, QOS_WAIT_CREDIT))
             wait->rule_id = rule ? rule->id : G_MAXUINT64;
     }
     qos_gate_restore_job(control->fs->gate, job);

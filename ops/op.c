@@ -176,6 +176,15 @@ static void leave_watch(QosOp *op)
     op->is_watched = FALSE;
 }
 
+/* Also of one that was about to wait, and need not. */
+static void end_wait(QosOp *op)
+{
+    leave_watch(op);
+    if (op->is_paused)
+        qos_gate_go_on(op->fs->gate, &op->entry);
+    op->is_paused = FALSE;
+}
+
 /* Makes the backing call, unless it is not to be made any more. */
 static void run(QosOp *op)
 {
@@ -197,7 +206,7 @@ static gboolean serve(QosOp *op)
 {
     if (!qos_coherence_enter(op))
         return FALSE;
-    leave_watch(op); /* its credit came while this thread waited with it, or before */
+    end_wait(op);
     if (!op->has_run)
         run(op);
     return qos_coherence_settle(op);
@@ -371,8 +380,11 @@ static void join_watch(QosOp *op)
         qos_interrupts_watch(op->fs->interrupts, op);
 }
 
-void qos_op_keep(QosOp *op, gboolean is_watched)
+void qos_op_pause(QosOp *op, gboolean is_watched)
 {
+    if (!op->is_paused)
+        qos_gate_pause(op->fs->gate, &op->entry);
+    op->is_paused = TRUE;
     if (!op->is_kept && op->park != NULL)
         op->park(op);
     if (!op->is_kept && op->entry.request.data > 0)

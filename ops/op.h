@@ -137,6 +137,7 @@ struct QosOp {
     gboolean is_answered;
     gboolean parked;          /* it was, or it is about to be */
     gboolean is_kept;         /* nothing of it lies in a reader's buffer */
+    gboolean is_paused;       /* its slot is given to others */
     gboolean is_watched;      /* by ops/interrupt.h */
     QosWatch watch;           /* on the list of ops/interrupt.h */
     gboolean is_direct;       /* a READ or WRITE past the kernel's cache, maybe in the background */
@@ -180,9 +181,9 @@ void qos_op_submit_urgent(QosOp *op);
  * before, lest it take of the kernel's room for requests in the background. */
 void qos_op_submit_release(QosOp *op);
 
-/* It is going to wait: moves what lies in the reader's buffer. With `is_watched` its caller may be
- * killed meanwhile. */
-void qos_op_keep(QosOp *op, gboolean is_watched);
+/* In the gate's turn it is going to wait for something else: gives its slot back, and moves what
+ * lies in the reader's buffer. With `is_watched` its caller may be killed meanwhile. */
+void qos_op_pause(QosOp *op, gboolean is_watched);
 
 /* This thread's buffer of at least `size` bytes, for a reply made in this thread; valid until the
  * next call. */

@@ -513,6 +513,7 @@ static void take_back(const Simulator *sim, Request *request)
         qos_sched_cancel(sim->sched, &request->request, sim->now);
         break;
     case QOS_REQUEST_RUNNING:
+    case QOS_REQUEST_PAUSED:
         qos_sched_leave(sim->sched, &request->request, 0, 0, sim->now);
         break;
     case QOS_REQUEST_NEW:

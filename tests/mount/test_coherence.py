@@ -12,7 +12,7 @@ import subprocess
 import threading
 import time
 
-from harness import TIMEOUT, is_stopped, running, start_job, wait_until
+from harness import TIMEOUT, as_job, is_stopped, running, start_job, wait_until
 from syscalls import getdents
 
 MESSAGES = ("enqueues", "cancels", "revocations")
@@ -394,6 +394,29 @@ def test_who_waits_for_a_stopped_holder(cluster):
     finally:
         os.kill(second.pid, signal.SIGCONT)
     assert (second.dir / "file").read_text() == "old"
+
+
+def test_who_waits_for_a_credit_holds_no_slot(cluster):
+    """What it waits for may need others of its job to go first: of two slots a job has one."""
+    made = cluster(lease=60, options="slots=2", server_options=("--group", "1"))
+    first, second = made.mounts
+    (first.dir / "mine").write_text("mine")
+    (first.dir / "file").write_text("old")
+    assert (second.dir / "file").stat().st_size == 3
+    os.kill(second.pid, signal.SIGSTOP)
+    wait_until(lambda: is_stopped(second.pid), what="its stop")
+    try:
+        with running(start_job(1, "truncate", "-s", "1", first.dir / "file")) as program:
+            wait_until(lambda: (first.job(1) or {"waiting": 0})["waiting"] == 1, what="its wait")
+            assert first.state()["slots"]["running"] == 0
+            assert as_job(1, "cat", first.dir / "mine") == "mine"
+            assert program.poll() is None
+            assert "What other mounts have cached" in first.ctl("why", "1")
+            os.kill(second.pid, signal.SIGCONT)
+            assert program.wait(TIMEOUT) == 0
+        assert "(credit)" in [wait["rule"] for wait in first.job(1)["wait"]]
+    finally:
+        os.kill(second.pid, signal.SIGCONT)
 
 
 def test_a_killed_holder(cluster):
