@@ -89,7 +89,7 @@ static gboolean parse_arguments(Program *program, char ***arguments, GError **er
          "Draw the scenarios' figures there, and write metrics.md and metrics.csv", "DIR"},
         {"speed", 0, 0, G_OPTION_ARG_NONE, &program->speed, "Print how fast each run was", NULL},
         {"list", 'l', 0, G_OPTION_ARG_NONE, &program->list, "List the scenarios", NULL},
-        {"version", 0, 0, G_OPTION_ARG_NONE, &program->version, "Print the version", NULL},
+        {"version", 'V', 0, G_OPTION_ARG_NONE, &program->version, "Print the version", NULL},
         {G_OPTION_REMAINING, 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &program->scenarios, NULL, NULL},
         {NULL}};
     g_autoptr(GOptionContext) context = g_option_context_new("[SCENARIO...]");
