@@ -219,7 +219,8 @@ static void add_entry_plus(DirOp *read_op, char *buffer, size_t size, const stru
     struct fuse_entry_param param = {0};
 
     if (!is_told(read_op, entry) ||
-        qos_inodes_lookup(op->fs->inodes, &op->handle->file, entry->d_name, &param) != 0)
+        qos_inodes_lookup(op->fs->inodes, &op->handle->file, entry->d_name, op->entry.request.user,
+                          &param) != 0)
         param = (struct fuse_entry_param){.attr = *stat};
     else
         qos_entry_set_timeouts(op, &param);

@@ -112,7 +112,8 @@ void qos_inode_lend_locked(QosInode *inode)
         g_atomic_int_or(&inode->use, QOS_USE_RECENT);
 }
 
-QosInode *qos_inode_add_locked(QosInodes *inodes, fuse_ino_t id, const QosFacts *facts, int fd)
+QosInode *qos_inode_add_locked(QosInodes *inodes, fuse_ino_t id, const QosFacts *facts, int fd,
+                               QosUser *user)
 {
     QosInode *inode = g_new(QosInode, 1);
 
@@ -122,6 +123,7 @@ QosInode *qos_inode_add_locked(QosInodes *inodes, fuse_ino_t id, const QosFacts 
         .is_mount_root = facts->is_mount_root ? 1 : 0,
         .is_directory = S_ISDIR(facts->stat.st_mode) ? 1 : 0,
         .fd = fd,
+        .user = user,
         .use = QOS_USE_SETTLE,
         .clock.data = inode,
         .stamp.size = -1,
@@ -139,6 +141,13 @@ void qos_inode_detach_key_locked(QosInodes *inodes, QosInode *inode)
         g_hash_table_remove(inodes->by_key, &inode->key);
 }
 
+static void set_keeps_fd_locked(QosInode *inode, gboolean keeps_fd)
+{
+    if (inode->user != NULL)
+        inode->user->known_files += (guint)keeps_fd - inode->keeps_fd;
+    inode->keeps_fd = keeps_fd ? 1 : 0;
+}
+
 QosInode *qos_inode_settle_locked(QosInodes *inodes, QosInode *inode)
 {
     if (inode->lookups > 0) {
@@ -151,6 +160,7 @@ QosInode *qos_inode_settle_locked(QosInodes *inodes, QosInode *inode)
     qos_inode_detach_key_locked(inodes, inode);
     g_hash_table_remove(inodes->by_id, inode);
     inodes->directories -= inode->is_directory;
+    set_keeps_fd_locked(inode, FALSE);
     if (inode->fd >= 0)
         inodes->open_count--;
     return inode;
@@ -241,7 +251,7 @@ void qos_inodes_close_surplus(QosInodes *inodes)
         pthread_mutex_lock(&inodes->lock);
         if (inode->handle == NULL)
             inode->handle = handle;
-        inode->keeps_fd = inode->handle == NULL;
+        set_keeps_fd_locked(inode, inode->handle == NULL);
         if (loans_of(g_atomic_int_get(&inode->use)) == 1 && !inode->keeps_fd) {
             fd = inode->fd;
             inode->fd = -1;
@@ -438,7 +448,7 @@ QosInodes *qos_inodes_new(const char *source, GError **error)
     }
     qos_mounts_enter(inodes->mounts, facts.key.mount, fd);
     inodes->root_mount = facts.key.mount;
-    inodes->root = qos_inode_add_locked(inodes, FUSE_ROOT_ID, &facts, fd);
+    inodes->root = qos_inode_add_locked(inodes, FUSE_ROOT_ID, &facts, fd, NULL);
     inodes->root->lookups = 1;
     qos_inode_lend_locked(inodes->root); /* never given back: it stays warm */
     return inodes;

@@ -16,7 +16,9 @@
  *
  * Of half the descriptors that the process may open (RLIMIT_NOFILE) inodes become cold. Where the
  * store has no handles, or the daemon may not open them, all stay warm, up to three quarters: then
- * no more files become known (ENFILE) until the kernel forgets some. An eighth is for what the
+ * no more files become known (ENFILE) until the kernel forgets some; and of one user's finding, no
+ * more than QOS_INODES_USER_SHARE times as many as he leaves to others (EMFILE), as the kernel
+ * keeps what he walked through. An eighth is for what the
  * daemon opens for itself, and the rest for open files (ops/handle.h). What is forgotten or becomes
  * cold is closed by threads of its own (ops/closer.h).
  *
@@ -30,8 +32,10 @@
 #include <sys/stat.h>
 
 #include "base/time.h"
+#include "fs/account.h"
 
-#define QOS_INODE_FIRST 64
+#define QOS_INODE_FIRST       64
+#define QOS_INODES_USER_SHARE 15
 
 typedef struct QosInodes QosInodes;
 typedef struct QosInode QosInode;
@@ -61,15 +65,17 @@ void qos_proc_enter(void);
 void qos_proc_path(int fd, char path[QOS_PROC_PATH_MAX]);
 
 /* Looks `name` up in `parent` under this thread's identity, and counts one look-up: fills
- * entry->ino, attr and the generation, not the time-outs. 0 or -errno. */
-int qos_inodes_lookup(QosInodes *inodes, const QosLoan *parent, const char *name,
+ * entry->ino, attr and the generation, not the time-outs. 0 or -errno. `user`: of whose finding it
+ * is, if nobody has found it before; NULL: one whom nothing bounds. */
+int qos_inodes_lookup(QosInodes *inodes, const QosLoan *parent, const char *name, QosUser *user,
                       struct fuse_entry_param *ret_entry);
 /* Counts one look-up of the file that `fd` (O_PATH or open; not taken over) is, e.g. after create,
  * link or tmpfile. 0 or -errno. *ret_loan, where that is not NULL: the file. */
-int qos_inodes_adopt(QosInodes *inodes, int fd, struct fuse_entry_param *ret_entry,
+int qos_inodes_adopt(QosInodes *inodes, int fd, QosUser *user, struct fuse_entry_param *ret_entry,
                      QosLoan *ret_loan);
-/* 0, or -ENFILE where no more files can become known: to be asked before one is made. */
-int qos_inodes_find_room(QosInodes *inodes);
+/* 0, or -ENFILE where no more files can become known, -EMFILE where none of the user's finding: to
+ * be asked before one is made. */
+int qos_inodes_find_room(QosInodes *inodes, const QosUser *user);
 /* Gives back `count` look-ups. */
 void qos_inodes_forget(QosInodes *inodes, fuse_ino_t id, guint64 count);
 

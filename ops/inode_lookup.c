@@ -112,38 +112,51 @@ static gboolean is_full_locked(QosInodes *inodes)
     return inodes->open_count >= inodes->bound && g_queue_is_empty(&inodes->clock);
 }
 
-int qos_inodes_find_room(QosInodes *inodes)
+/* 0, or why the user finds no more files: -ENFILE or -EMFILE. */
+static int find_room_locked(QosInodes *inodes, const QosUser *user)
 {
-    gboolean is_full, has_room = qos_inodes_await_closes(inodes);
+    if (is_full_locked(inodes))
+        return -ENFILE;
+    if (user != NULL && inodes->open_count < inodes->bound &&
+        user->known_files > QOS_INODES_USER_SHARE * (inodes->bound - inodes->open_count - 1))
+        return -EMFILE;
+    return 0;
+}
+
+int qos_inodes_find_room(QosInodes *inodes, const QosUser *user)
+{
+    gboolean has_room = qos_inodes_await_closes(inodes);
 
     pthread_mutex_lock(&inodes->lock);
-    is_full = is_full_locked(inodes);
+    int error = find_room_locked(inodes, user);
     pthread_mutex_unlock(&inodes->lock);
-    return is_full || !has_room ? -ENFILE : 0;
+    return has_room ? error : -ENFILE;
 }
 
 /* Counts a look-up of the file that is `fd` (O_PATH, taken over) and of which `facts` are.
  * *ret_known: it was warm. *ret_loan: the file, where that is not NULL. */
-static int count_lookup(QosInodes *inodes, int fd, const QosFacts *facts,
+static int count_lookup(QosInodes *inodes, int fd, const QosFacts *facts, QosUser *user,
                         struct fuse_entry_param *ret_entry, gboolean *ret_known, QosLoan *ret_loan)
 {
     QosInode *inode;
     gboolean has_surplus;
+    int error;
 
     if (facts->is_mount_root)
         qos_mounts_enter(inodes->mounts, facts->key.mount, fd);
     gboolean has_room = qos_inodes_await_closes(inodes);
     pthread_mutex_lock(&inodes->lock);
     inode = identify_locked(inodes, &facts->key, fd);
-    if (inode == NULL && (!has_room || is_full_locked(inodes))) {
+    error = inode != NULL ? 0 : has_room ? find_room_locked(inodes, user) : -ENFILE;
+    if (error != 0) {
         pthread_mutex_unlock(&inodes->lock);
         if (facts->is_mount_root)
             qos_mounts_leave(inodes->mounts, facts->key.mount);
         close(fd);
-        return -ENFILE;
+        return error;
     }
     if (inode == NULL) {
-        inode = qos_inode_add_locked(inodes, inodes->next_id++, facts, fd);
+        inode = qos_inode_add_locked(inodes, inodes->next_id++, facts, fd, user);
         fd = -1;
     } else if (inode->fd < 0) {
         inode->fd = fd;
@@ -193,7 +206,7 @@ static int count_warm_lookup(QosInodes *inodes, const QosLoan *parent, const cha
 
 /* A new file costs openat() and statx(), a warm one only the latter: what the last look-up in the
  * directory found is what this one expects, as programs walk a directory. */
-int qos_inodes_lookup(QosInodes *inodes, const QosLoan *parent, const char *name,
+int qos_inodes_lookup(QosInodes *inodes, const QosLoan *parent, const char *name, QosUser *user,
                       struct fuse_entry_param *ret_entry)
 {
     gboolean expected = g_atomic_int_get(&parent->inode->finds_known), known;
@@ -213,7 +226,7 @@ int qos_inodes_lookup(QosInodes *inodes, const QosLoan *parent, const char *name
         close(fd);
         return error;
     }
-    error = count_lookup(inodes, fd, &facts, ret_entry, &known, NULL);
+    error = count_lookup(inodes, fd, &facts, user, ret_entry, &known, NULL);
     if (error == 0 && known != expected)
         g_atomic_int_set(&parent->inode->finds_known, known);
     return error;
@@ -233,7 +246,7 @@ static int open_path(int fd)
     return path_fd >= 0 ? path_fd : -errno;
 }
 
-int qos_inodes_adopt(QosInodes *inodes, int fd, struct fuse_entry_param *ret_entry,
+int qos_inodes_adopt(QosInodes *inodes, int fd, QosUser *user, struct fuse_entry_param *ret_entry,
                      QosLoan *ret_loan)
 {
     QosFacts facts = {0};
@@ -244,7 +257,7 @@ int qos_inodes_adopt(QosInodes *inodes, int fd, struct fuse_entry_param *ret_ent
         return path_fd;
     error = qos_inodes_examine(inodes, path_fd, "", &facts);
     if (error == 0)
-        return count_lookup(inodes, path_fd, &facts, ret_entry, &known, ret_loan);
+        return count_lookup(inodes, path_fd, &facts, user, ret_entry, &known, ret_loan);
     close(path_fd);
     return error;
 }

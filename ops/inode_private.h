@@ -63,6 +63,7 @@ struct QosInode {
     guint64 lookups;
     int fd;                /* O_PATH, or -1: cold */
     QosFileHandle *handle; /* NULL until it is first needed; stays then */
+    QosUser *user;         /* who found it; NULL: one whom nothing bounds */
     GList clock;           /* in the table's while `is_on_clock` */
     QosStamp stamp;
 };
@@ -102,7 +103,8 @@ static inline gboolean qos_inodes_await_closes(const QosInodes *inodes)
 QosInode *qos_inode_by_id_locked(QosInodes *inodes, fuse_ino_t id);
 QosInode *qos_inode_by_key_locked(QosInodes *inodes, const QosInodeKey *key);
 /* Takes `fd`. Counts no look-up yet. */
-QosInode *qos_inode_add_locked(QosInodes *inodes, fuse_ino_t id, const QosFacts *facts, int fd);
+QosInode *qos_inode_add_locked(QosInodes *inodes, fuse_ino_t id, const QosFacts *facts, int fd,
+                               QosUser *user);
 /* One loan more. */
 void qos_inode_lend_locked(QosInode *inode);
 /* Its key has become another file's. */

@@ -73,7 +73,8 @@ static gboolean keeps_absence(const QosOp *op)
 
 static int reply_entry(QosOp *op, const QosLoan *parent, const char *name)
 {
-    int error = qos_inodes_lookup(op->fs->inodes, parent, name, &op->reply.entry);
+    int error =
+        qos_inodes_lookup(op->fs->inodes, parent, name, op->entry.request.user, &op->reply.entry);
 
     if (error == -ENOENT && keeps_absence(op))
         error = 0;
@@ -178,7 +179,7 @@ static int run_make(QosOp *op, int (*make_in)(const NameOp *make, int parent))
     int error = qos_inodes_borrow(op->fs->inodes, make->parent, &parent);
 
     if (error == 0)
-        error = qos_inodes_find_room(op->fs->inodes);
+        error = qos_inodes_find_room(op->fs->inodes, op->entry.request.user);
     if (error != 0)
         return error;
     qos_cred_umask(fuse_req_ctx(op->fuse)->umask);
@@ -252,7 +253,8 @@ static int run_link(QosOp *op)
     qos_proc_path(file.fd, path);
     if (linkat(AT_FDCWD, path, parent.fd, link->name, AT_SYMLINK_FOLLOW) != 0)
         return -errno;
-    error = qos_inodes_adopt(op->fs->inodes, file.fd, &op->reply.entry, NULL);
+    error =
+        qos_inodes_adopt(op->fs->inodes, file.fd, op->entry.request.user, &op->reply.entry, NULL);
     if (error != 0)
         return error;
     op->reply.kind = QOS_REPLY_ENTRY;

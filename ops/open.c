@@ -205,7 +205,7 @@ static int reply_create(QosOp *op, QosHandle *handle, int fd)
     QosInodes *inodes = op->fs->inodes;
     g_auto(QosLoan) file = {0};
     struct fuse_entry_param entry;
-    int error = qos_inodes_adopt(inodes, fd, &entry, &file);
+    int error = qos_inodes_adopt(inodes, fd, op->entry.request.user, &entry, &file);
 
     if (error != 0) {
         close(fd);
@@ -273,7 +273,7 @@ static int run_create(QosOp *op)
     int fd;
 
     if (error == 0)
-        error = qos_inodes_find_room(op->fs->inodes);
+        error = qos_inodes_find_room(op->fs->inodes, op->entry.request.user);
     if (error == 0)
         error = qos_op_new_handle(op, &handle);
     if (error != 0)
@@ -309,7 +309,7 @@ static int run_tmpfile(QosOp *op)
     int fd;
 
     if (error == 0)
-        error = qos_inodes_find_room(op->fs->inodes);
+        error = qos_inodes_find_room(op->fs->inodes, op->entry.request.user);
     if (error == 0)
         error = qos_op_new_handle(op, &handle);
     if (error != 0)

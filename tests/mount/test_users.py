@@ -8,10 +8,11 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 
 import pytest
 
-from harness import BUILD, OTHER, USER, as_job, is_stopped, run, running, start_job, umount, wait_until
+from harness import BUILD, OTHER, USER, Store, as_job, is_stopped, run, running, start_job, umount, wait_until
 
 pytestmark = pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
 
@@ -92,6 +93,40 @@ def test_memory(store, mount, forged_jobs):
         qos.rule("stop tight")
         assert end(hog) == f"{JOBS - 1 - most}\n"
     wait_until(lambda: qos.state()["parked_bytes"] == 0, what="the end")
+
+
+KNOW = """
+import os, sys
+known = 0
+try:
+    for number in range(int(sys.argv[2])):
+        os.stat(f"{sys.argv[1]}-{number}")
+        known += 1
+except OSError as error:
+    print(known, error.errno)
+try:
+    open(f"{sys.argv[1]}-new", "w")
+except OSError as error:
+    print(error.errno)
+"""
+
+
+def test_known_files(mount, small, store):
+    """He walks through a store that has no file handles; the kernel keeps all that he has seen."""
+    timeouts = "attr_timeout=1000,entry_timeout=1000"
+    for number in range(300):
+        (store.dir / f"his-{number}").touch()
+    for number in range(5):
+        (store.dir / f"other-{number}").write_text("fine")
+    store.dir.chmod(0o777)
+    qos = small(Store(mount(store, timeouts).dir, "qosfs"), timeouts)
+    qos.expects_log("at most 225 files|too many files at once")
+    said = as_job("hog", sys.executable, "-c", KNOW, qos.dir / "his", "300", user=USER, group=USER, extra_groups=[])
+    known, error, *made = said.split()
+    assert 225 * 15 // 16 - 5 <= int(known) <= 225 * 15 // 16 + 1 and [error, *made] == [str(errno.EMFILE)] * 2
+    assert not (store.dir / "his-new").exists()
+    for number in range(5):
+        assert guest(qos, "cat", qos.dir / f"other-{number}") == "fine"
 
 
 def test_open_files(store, small, forged_jobs):

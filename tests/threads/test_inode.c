@@ -76,7 +76,7 @@ static fuse_ino_t look_up(Fixture *fixture, int number, ino_t *ret_file)
     g_snprintf(name, sizeof(name), "%d", number);
     /* On a machine that is busy enough closes seem to hang (QOS_CLOSER_PATIENCE). */
     for (int i = 0; i < PATIENCE && error == -ENFILE; i++)
-        error = qos_inodes_lookup(fixture->inodes, &fixture->root, name, &entry);
+        error = qos_inodes_lookup(fixture->inodes, &fixture->root, name, NULL, &entry);
     g_assert_cmpint(error, ==, 0);
     *ret_file = entry.attr.st_ino;
     return entry.ino;
@@ -246,7 +246,8 @@ static void test_no_descriptor_left(Fixture *fixture, G_GNUC_UNUSED gconstpointe
 
     while ((fds[count] = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0)
         count++;
-    g_assert_cmpint(qos_inodes_lookup(fixture->inodes, &fixture->root, "1", &entry), ==, -EMFILE);
+    g_assert_cmpint(qos_inodes_lookup(fixture->inodes, &fixture->root, "1", NULL, &entry), ==,
+                    -EMFILE);
     while (count > 0)
         close(fds[--count]);
     qos_inodes_forget(fixture->inodes, look_up(fixture, 1, &file), 1);
