@@ -10,9 +10,10 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/prefetch.h"
+
 #define RATE_CONSTANT (2 * QOS_SECOND)        /* a burst is forgotten to 1/e after this */
 #define RATE_STEP     (100 * QOS_MILLISECOND) /* well below the constant: the error is under 3 % */
-#define CACHE_LINE    64
 
 static void job_free(QosJob *job)
 {
@@ -86,7 +87,7 @@ QosJob *qos_account_job_for(QosAccount *account, QosUser *user, const char *id, 
     }
     if (job != NULL)
         return job;
-    job = g_aligned_alloc0(1, sizeof(QosJob), CACHE_LINE);
+    job = g_aligned_alloc0(1, sizeof(QosJob), QOS_CACHE_LINE);
     job->references = 1;
     memcpy(job->id, name, sizeof(name));
     job->started = job->seen = job->rate_time = now;
@@ -101,6 +102,11 @@ QosJob *qos_account_job_for(QosAccount *account, QosUser *user, const char *id, 
 QosJob *qos_account_job(QosAccount *account, const char *id, QosTime now)
 {
     return qos_account_job_for(account, NULL, id, now);
+}
+
+void qos_job_prefetch(const QosJob *job)
+{
+    qos_prefetch(job, G_STRUCT_OFFSET(QosJob, wait[1]));
 }
 
 static void add_sample(QosSample *sample, guint64 value)

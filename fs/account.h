@@ -94,12 +94,13 @@ typedef struct QosJob {
     QosTime rate_time;       /* the decaying rates below hold as of this time */
     guint64 rate_operations; /* since rate_time, not yet in the rates */
     guint64 rate_bytes;
-    double operation_rate; /* op/s, decaying over about 2 s */
-    double byte_rate;      /* bytes/s */
-    GList held_link;       /* among the jobs that have held requests */
-    QosUse use;            /* the first two are in these lines, the others beyond */
+    double operation_rate;   /* op/s, decaying over about 2 s */
+    double byte_rate;        /* bytes/s */
+    struct QosTbfFlow *flow; /* of the policy tbf: the last one of a request of the job, or NULL */
+    QosUse use;
     QosWait wait[QOS_JOB_WAITS_MAX];
 
+    GList held_link;                   /* among the jobs that have held requests */
     guint filling;                     /* requests that wait and fill the kernel's cache */
     QosSample operation[QOS_OP_COUNT]; /* the store's time, us */
     QosSample read_bytes;              /* copies inside the store count as both */
@@ -135,6 +136,8 @@ QosJob *qos_account_find(QosAccount *account, const char *id);
 QosJob *qos_job_ref(QosJob *job);
 void qos_job_unref(QosJob *job); /* NULL is allowed */
 
+/* Fetches what a request of the job changes, which follows before long (base/prefetch.h). */
+void qos_job_prefetch(const QosJob *job);
 /* Books a request that begins to wait for `rule_id`, so that why shows while it lasts. */
 void qos_job_waits(QosJob *job, guint64 rule_id, const char *rule_name, QosTime now);
 /* Books that it stopped, after `waited` ns. */

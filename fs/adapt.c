@@ -28,6 +28,7 @@
  * Paper throttles by the estimate, and would never see the store saturated: there it is raised
  * while somebody waits for tokens and slots are free.
  */
+#include "base/prefetch.h"
 #include "fs/adapt_private.h"
 
 #define CAPACITY_FIRST      1000                    /* op/s, before anything was measured */
@@ -284,6 +285,28 @@ void qos_adapt_set_ready(QosAdapt *adapt, QosJob *job, gboolean is_ready, QosTim
     qos_heap_push(&adapt->waiting, &share->order, qos_adapt_order_key(adapt, share, now));
 }
 
+static QosJob *job_of(QosHeapNode *order)
+{
+    return (QosJob *)((char *)qos_adapt_share_of(order) - G_STRUCT_OFFSET(QosJob, share));
+}
+
+const QosJob *qos_adapt_first(const QosAdapt *adapt)
+{
+    QosHeapNode *first = qos_heap_peek(&adapt->waiting);
+    return first != NULL ? job_of(first) : NULL;
+}
+
+void qos_adapt_prefetch(const QosAdapt *adapt, const QosJob *job)
+{
+    if (job->share.member == 0)
+        return;
+    qos_prefetch(qos_adapt_seen_of(adapt, job), sizeof(QosTime));
+    if (adapt->config.mode == QOS_ADAPT_FAIR)
+        qos_prefetch(qos_adapt_fair_of(adapt, job), sizeof(QosFairJob));
+    else
+        qos_prefetch(qos_adapt_paper_of(adapt, job), sizeof(QosPaperJob));
+}
+
 QosJob *qos_adapt_next(QosAdapt *adapt, QosTime now, QosTime *ret_wake)
 {
     QosHeapNode *first = qos_heap_peek(&adapt->waiting);
@@ -294,7 +317,7 @@ QosJob *qos_adapt_next(QosAdapt *adapt, QosTime now, QosTime *ret_wake)
         *ret_wake = MIN(*ret_wake, first->key);
         return NULL;
     }
-    return (QosJob *)((char *)qos_adapt_share_of(first) - G_STRUCT_OFFSET(QosJob, share));
+    return job_of(first);
 }
 
 gboolean qos_adapt_may_go(QosAdapt *adapt, QosJob *job, QosTime now)

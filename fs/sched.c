@@ -293,6 +293,8 @@ void qos_sched_leave(QosSched *sched, QosRequest *request, guint64 bytes, int er
     lrs->running--;
     qos_sched_retire(sched, lrs);
     qos_job_served(request->job, request->opcode, now - request->start, bytes, error, now);
+    if (sched->held > 0)
+        qos_sched_prefetch_next(sched);
 }
 
 void qos_sched_cancel(QosSched *sched, QosRequest *request, QosTime now)

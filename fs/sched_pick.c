@@ -10,6 +10,7 @@
  * With adaptive sharing (fs/adapt.h) all that is due is held in the jobs, and pick_shared() serves
  * the job whose turn it is.
  */
+#include "base/prefetch.h"
 #include "fs/sched_private.h"
 
 /* TRUE where adaptive sharing may let one more of the job into the store. */
@@ -236,6 +237,35 @@ static QosTime next_look(const QosSched *sched, QosTime now)
     return MIN(qos_slots_next_stall(&sched->slots), delay > now ? delay : QOS_NEVER);
 }
 
+/* Whose turn is next is known while the store serves. Its job is fetched as soon as it is known;
+ * what the job refers to, when that is there: as a request leaves, before another is picked. */
+static void prefetch_next_job(const QosSched *sched)
+{
+    const QosJob *next = qos_adapt_first(sched->adapt);
+
+    if (next != NULL)
+        qos_job_prefetch(next);
+}
+
+void qos_sched_prefetch_next(const QosSched *sched)
+{
+    const QosJob *next = qos_adapt_first(sched->adapt);
+
+    if (next == NULL || next->held.length == 0)
+        return;
+    const GList *first = next->held.head;
+    qos_prefetch(first->data, sizeof(QosRequest));
+    qos_adapt_prefetch(sched->adapt, next);
+}
+
+/* What is booked when the request leaves the store. */
+static void prefetch_leave(const QosRequest *request)
+{
+    if (request->queue != NULL)
+        qos_prefetch(request->queue, QOS_CACHE_LINE);
+    qos_prefetch(&request->job->operation[request->opcode], sizeof(QosSample));
+}
+
 /* Lets the first request of the job go that it holds. */
 static QosRequest *serve(QosSched *sched, QosJob *job, QosTime now)
 {
@@ -246,6 +276,8 @@ static QosRequest *serve(QosSched *sched, QosJob *job, QosTime now)
     qos_slots_grant(&sched->slots, request);
     if (!may_be_served(sched, job))
         qos_sched_update_job(sched, job, now);
+    prefetch_leave(request);
+    prefetch_next_job(sched);
     return request;
 }
 

@@ -3,9 +3,10 @@
  *
  * Definitions. A flow is what requests have in common as far as the rules can see: job, uid, gid,
  * opcode, less the fields that no rule looks at. A flow is matched against the rules once for each
- * list of rules, and remembers its queue: so a request costs one hash look-up, however many rules
- * and jobs there are. A queue is a class: one rule, and one value of what the rule is `per`; it has
- * the buckets and, while requests wait, stands in a heap by its deadline:
+ * list of rules, and remembers its queue, as a job remembers its last flow: so a request costs one
+ * hash look-up at most, however many rules and jobs there are. A queue is a class: one rule, and
+ * one value of what the rule is `per`; it has the buckets and, while requests wait, stands in a
+ * heap by its deadline:
  *
  *     deadline = max(arrival of its first request, when each of its buckets has a token)
  *                and at most that arrival + max_wait

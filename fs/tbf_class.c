@@ -178,10 +178,20 @@ static void bind(QosTbf *tbf, QosTbfFlow *flow, const QosRequest *request, QosTi
     unbind(tbf, old_dryrun, now);
 }
 
+/* Where the flow used last is kept, which mostly is the next one too: with the job, where no rule
+ * looks at the opcode; else one for each opcode. */
+static QosTbfFlow **recent_flow(QosTbf *tbf, const QosTbfKey *key, QosOpcode opcode)
+{
+    if (key->job != NULL && key->opcode == 0)
+        return &key->job->flow;
+    return &tbf->recent[opcode];
+}
+
 QosTbfFlow *qos_tbf_flow(QosTbf *tbf, const QosRequest *request, QosTime now)
 {
     QosTbfKey key = flow_key(tbf, request);
-    QosTbfFlow *flow = tbf->recent[request->opcode];
+    QosTbfFlow **recent = recent_flow(tbf, &key, request->opcode);
+    QosTbfFlow *flow = *recent;
     if (flow == NULL || !key_equal(&flow->key, &key))
         flow = g_hash_table_lookup(tbf->flows, &key);
     if (flow == NULL) {
@@ -198,7 +208,7 @@ QosTbfFlow *qos_tbf_flow(QosTbf *tbf, const QosRequest *request, QosTime now)
         g_queue_push_tail_link(&tbf->idle, &flow->link);
         flow->used = now;
     }
-    tbf->recent[request->opcode] = flow;
+    *recent = flow;
     if (flow->queue == NULL || flow->generation != tbf->generation)
         bind(tbf, flow, request, now);
     return flow;
@@ -206,6 +216,8 @@ QosTbfFlow *qos_tbf_flow(QosTbf *tbf, const QosRequest *request, QosTime now)
 
 static void flow_free(QosTbfFlow *flow)
 {
+    if (flow->key.job != NULL && flow->key.job->flow == flow)
+        flow->key.job->flow = NULL;
     qos_job_unref(flow->key.job);
     g_free(flow);
 }

@@ -20,7 +20,7 @@ typedef struct {
     guint32 padding;
 } QosTbfKey;
 
-typedef struct {
+typedef struct QosTbfFlow {
     QosTbfKey key;       /* holds a reference to the job */
     guint64 generation;  /* of the rules that `queue` and `dryrun` were matched by */
     QosTbfQueue *queue;  /* counted in its `flows` */
@@ -51,7 +51,7 @@ typedef struct {
     guint64 generation;               /* of the rules */
     guint fields;                     /* that the rules look at */
     GHashTable *flows;                /* QosTbfKey -> QosTbfFlow */
-    QosTbfFlow *recent[QOS_OP_COUNT]; /* the last one used, or NULL: mostly the next one too */
+    QosTbfFlow *recent[QOS_OP_COUNT]; /* see recent_flow() */
     GQueue idle;                      /* of QosTbfFlow, by `used` */
     GHashTable *queues;               /* QosTbfKey -> QosTbfQueue */
     GHashTable *counters;             /* rule id -> QosRuleState */

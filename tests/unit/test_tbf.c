@@ -262,7 +262,16 @@ static void test_change_gives_no_burst(void)
     fixture_clear(&f);
 }
 
-/* An idle class goes, one in debt stays: idling does not pay. */
+static gboolean has_flow(Fixture *f, const char *id)
+{
+    QosJob *job = qos_account_find(qos_sched_account(f->sched), id);
+    gboolean has = job->flow != NULL;
+    qos_job_unref(job);
+    return has;
+}
+
+/* An idle class goes, one in debt stays: idling does not pay. Nor does a job remember what is gone.
+ */
 static void test_idle_classes_go(void)
 {
     Fixture f;
@@ -275,9 +284,11 @@ static void test_idle_classes_go(void)
     g_assert_cmpuint(burst(&f, "j2", 0, QOS_OP_READ, 1), ==, 1);
     g_assert_true(qos_sched_rule_state(f.sched, id, &state));
     g_assert_cmpuint(state.buckets, ==, 2);
+    g_assert_true(has_flow(&f, "j1"));
 
     f.now += 20 * QOS_SECOND;
     qos_sched_expire(f.sched, f.now);
+    g_assert_false(has_flow(&f, "j1"));
     qos_sched_rule_state(f.sched, id, &state);
     g_assert_cmpuint(state.buckets, ==, 1);
     g_assert_cmpuint(burst(&f, "j1", 0, QOS_OP_READ, 200), ==, 20);
