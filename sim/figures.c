@@ -85,7 +85,7 @@ static double point_seconds(const Figure *figure)
 
 static const QosBin *bin_at(const QosSimulatedJob *job, guint index)
 {
-    return &g_array_index(job->bins, QosBin, MIN(index, job->bins->len - 1));
+    return qos_timeline_bin(&job->bins, MIN(index, job->bins.count - 1));
 }
 
 /* One line a point: its time, and for each job what it was served, in op/s. */
@@ -329,7 +329,7 @@ gboolean qos_figures_draw(const QosExperiment *experiment, const char *directory
 {
     const QosScenario *scenario = experiment->scenario;
     const QosSimulation *first = ((const QosRun *)experiment->runs->pdata[0])->simulation;
-    guint bins = ((const QosSimulatedJob *)first->jobs->pdata[0])->bins->len;
+    guint bins = ((const QosSimulatedJob *)first->jobs->pdata[0])->bins.count;
     Figure figure = {.experiment = experiment,
                      .jobs = MIN(first->jobs->len, JOBS_DRAWN),
                      .step = (bins + POINTS - 1) / POINTS,

@@ -48,7 +48,7 @@ static const QosSimulatedJob *job_at(const QosSimulation *simulation, guint inde
 
 static const QosBin *bin_at(const QosSimulatedJob *job, guint index)
 {
-    return &g_array_index(job->bins, QosBin, index);
+    return qos_timeline_bin(&job->bins, index);
 }
 
 static double seconds(QosTime time)
@@ -275,19 +275,20 @@ static void look_at_window(View *view, guint first)
 /* The part of the lightest job when as many jobs are busy at once as ever are. */
 static double smallest_share(const QosSimulation *simulation)
 {
-    guint bins = job_at(simulation, 0)->bins->len;
-    g_autofree double *weights = g_new0(double, bins);
+    guint bins = job_at(simulation, 0)->bins.count;
     double smallest = INFINITY;
     double most = 0;
 
-    for (guint i = 0; i < simulation->jobs->len; i++) {
-        const QosSimulatedJob *job = job_at(simulation, i);
-        smallest = MIN(smallest, (double)job->weight);
-        for (guint bin = 0; bin < bins; bin++)
-            weights[bin] += bin_at(job, bin)->is_busy ? (double)job->weight : 0;
+    for (guint i = 0; i < simulation->jobs->len; i++)
+        smallest = MIN(smallest, (double)job_at(simulation, i)->weight);
+    for (guint bin = 0; bin < bins; bin++) {
+        double weights = 0;
+        for (guint i = 0; i < simulation->jobs->len; i++) {
+            const QosSimulatedJob *job = job_at(simulation, i);
+            weights += bin_at(job, bin)->is_busy ? (double)job->weight : 0;
+        }
+        most = MAX(most, weights);
     }
-    for (guint bin = 0; bin < bins; bin++)
-        most = MAX(most, weights[bin]);
     return smallest / MAX(most, smallest);
 }
 
@@ -301,7 +302,7 @@ static guint window_length(const QosScenario *scenario, const QosSimulation *sim
 
 static void look_at_windows(View *view)
 {
-    guint bins = job_at(view->simulation, 0)->bins->len;
+    guint bins = job_at(view->simulation, 0)->bins.count;
     g_autofree Window *windows = g_new0(Window, view->simulation->jobs->len);
 
     view->windows = windows;
@@ -326,13 +327,13 @@ static double repayment(const QosScenario *scenario, const QosSimulatedJob *job,
 {
     gint64 record = bin_at(job, first - 1)->record;
 
-    for (guint i = first; i < job->bins->len; i++) {
+    for (guint i = first; i < job->bins.count; i++) {
         if (!bin_at(job, i)->is_busy)
             return NAN;
         if ((double)bin_at(job, i)->record <= REPAID * (double)record)
             return seconds((QosTime)(i - first + 1) * scenario->bin);
     }
-    return seconds((QosTime)(job->bins->len - first) * scenario->bin);
+    return seconds((QosTime)(job->bins.count - first) * scenario->bin);
 }
 
 /* A record worth being looked at: a tenth of a second of the capacity, the whole of it. */
@@ -342,7 +343,7 @@ static void look_at_lender(const View *view, const QosSimulatedJob *job)
 
     if (job->waking >= 0)
         view->metrics->waking = larger(view->metrics->waking, seconds(job->waking));
-    for (guint i = 1; i < job->bins->len; i++) {
+    for (guint i = 1; i < job->bins.count; i++) {
         if (bin_at(job, i)->is_busy && !bin_at(job, i - 1)->is_busy &&
             (double)bin_at(job, i - 1)->record >= least)
             view->metrics->repayment =

@@ -13,26 +13,23 @@
 #include <string.h>
 
 #include "base/heap.h"
+#include "base/prefetch.h"
 #include "sim/store.h"
 
 #define EXPIRE_INTERVAL (5 * QOS_SECOND)        /* as the gate's housekeeping */
 #define PAUSE           (100 * QOS_MILLISECOND) /* who was idle for so long wakes */
-#define CACHE_LINE      64
 
-/* What a job did since the last bin was over. These of all jobs stand together: with thousands of
- * them, bins are cache misses. */
+/* What a request of a job changes is one cache line, and of a process another: with thousands of
+ * jobs these are what a simulation waits for. */
 typedef struct {
-    guint32 issued;
-    guint32 served;
-    QosTime work;
-    QosBin *bin; /* where it is to be written */
-} Tally;
-
-typedef struct {
-    QosSimulatedJob result; /* its end is changed by each request */
     QosJob *job;
-    guint index; /* in `jobs` */
+    guint index; /* of its result, in `jobs` */
     guint outstanding;
+    guint32 issued; /* since the last bin was over, */
+    guint32 served;
+    QosTime work;        /* likewise */
+    guint64 bytes;       /* in all */
+    QosTime last;        /* reply */
     QosTime idle_since;  /* with none outstanding; */
     QosTime clear_since; /* with none waiting in the scheduler */
 } Job;
@@ -44,8 +41,11 @@ typedef struct {
     QosTime stop;
     guint64 left;     /* requests to issue, G_MAXUINT64 = no end */
     guint burst_left; /* to issue in this burst */
-    QosTime burst;    /* start of this burst */
+    gboolean has_replied;
+    QosTime burst; /* start of this burst */
 } Process;
+
+G_STATIC_ASSERT(sizeof(Job) <= QOS_CACHE_LINE && sizeof(Process) <= QOS_CACHE_LINE);
 
 typedef struct Request {
     QosRequest request; /* first: the scheduler hands it out */
@@ -72,23 +72,15 @@ typedef struct {
     QosTime expire;
     QosStore store;
     guint sampled;     /* bins that have their records */
-    GArray *jobs;      /* of Job */
-    GArray *tallies;   /* of Tally, by the same index */
-    GHashTable *index; /* name -> index in `jobs` */
-    GArray *processes; /* of Process */
+    Job *jobs;         /* as many as there are results */
+    GHashTable *index; /* name -> Job */
+    Process *processes;
+    guint process_count;
     QosHeap timers;
     GPtrArray *requests; /* all that were made */
     Line in_store;       /* by the time of the reply */
     Request *unused;
 } Simulator;
-
-const QosSharing qos_sharings[] = {
-    {.name = "none", .title = "No BW", .policy = &qos_policy_fifo},
-    {.name = "static", .title = "Static BW", .policy = &qos_policy_tbf, .is_static = TRUE},
-    {.name = "paper", .title = "AdapTBF", .policy = &qos_policy_tbf, .adapt = QOS_ADAPT_PAPER},
-    {.name = "fair", .title = "fair", .policy = &qos_policy_tbf, .adapt = QOS_ADAPT_FAIR},
-    {.name = NULL},
-};
 
 /* --- results --- */
 
@@ -102,35 +94,44 @@ static guint bin_count(const QosScenario *scenario)
     return (guint)((scenario->duration + scenario->bin - 1) / scenario->bin);
 }
 
-static QosBin *bin_at(const QosSimulatedJob *job, guint index)
-{
-    return index < job->bins->len ? &g_array_index(job->bins, QosBin, index) : NULL;
-}
-
 /* Takes `name`. */
-static QosSimulatedJob begin_result(const QosScenario *scenario, char *name, const char *label)
+static QosSimulatedJob *result_new(const QosScenario *scenario, char *name, const char *label)
 {
-    guint bins = bin_count(scenario);
-    QosSimulatedJob result = {.name = name,
-                              .label = label,
-                              .weight = qos_scenario_weight(scenario, label),
-                              .bins = g_array_sized_new(FALSE, TRUE, sizeof(QosBin), bins),
-                              .bursts = g_array_new(FALSE, FALSE, sizeof(QosTime)),
-                              .first = QOS_NEVER,
-                              .waking = -1};
+    QosSimulatedJob *result = g_new(QosSimulatedJob, 1);
 
-    g_array_set_size(result.bins, bins);
-    for (guint i = 0; i < bins; i++)
-        bin_at(&result, i)->is_busy = bin_at(&result, i)->is_backlogged = TRUE;
+    *result = (QosSimulatedJob){.name = name,
+                                .label = label,
+                                .weight = qos_scenario_weight(scenario, label),
+                                .bursts = g_array_new(FALSE, FALSE, sizeof(QosTime)),
+                                .first = QOS_NEVER,
+                                .waking = -1};
     return result;
 }
 
 static void result_free(QosSimulatedJob *result)
 {
-    g_array_unref(result->bins);
     g_array_unref(result->bursts);
     g_free(result->name);
     g_free(result);
+}
+
+static QosSimulatedJob *result_of(const Simulator *sim, const Job *job)
+{
+    return sim->result->jobs->pdata[job->index];
+}
+
+static void begin_bins(const Simulator *sim)
+{
+    guint jobs = sim->result->jobs->len;
+    guint count = bin_count(sim->scenario);
+    gsize all = (gsize)jobs * count;
+
+    sim->result->bins = g_new0(QosBin, all);
+    for (gsize i = 0; i < all; i++)
+        sim->result->bins[i].is_busy = sim->result->bins[i].is_backlogged = TRUE;
+    for (guint i = 0; i < jobs; i++)
+        result_of(sim, &sim->jobs[i])->bins =
+            (QosTimeline){.first = &sim->result->bins[i], .step = jobs, .count = count};
 }
 
 /* Nothing of the job waited from clear_since to now. */
@@ -138,11 +139,8 @@ static void mark_clear(const Simulator *sim, const Job *job)
 {
     if (job->clear_since == sim->now)
         return;
-    for (guint i = bin_of(sim, job->clear_since); i <= bin_of(sim, sim->now - 1); i++) {
-        QosBin *bin = bin_at(&job->result, i);
-        if (bin != NULL)
-            bin->is_backlogged = FALSE;
-    }
+    for (guint i = bin_of(sim, job->clear_since); i <= bin_of(sim, sim->now - 1); i++)
+        qos_timeline_bin(&result_of(sim, job)->bins, i)->is_backlogged = FALSE;
 }
 
 /* It wanted nothing from idle_since to now. */
@@ -150,37 +148,24 @@ static void mark_idle(const Simulator *sim, const Job *job)
 {
     if (job->idle_since == sim->now)
         return;
-    for (guint i = bin_of(sim, job->idle_since); i <= bin_of(sim, sim->now - 1); i++) {
-        QosBin *bin = bin_at(&job->result, i);
-        if (bin != NULL)
-            bin->is_busy = FALSE;
-    }
-}
-
-static Tally *tally_of(const Simulator *sim, const Job *job)
-{
-    return &g_array_index(sim->tallies, Tally, job->index);
-}
-
-static void book_issue(const Simulator *sim, Job *job)
-{
-    tally_of(sim, job)->issued++;
-    job->result.first = MIN(job->result.first, sim->now);
-    sim->result->requests++;
+    for (guint i = bin_of(sim, job->idle_since); i <= bin_of(sim, sim->now - 1); i++)
+        qos_timeline_bin(&result_of(sim, job)->bins, i)->is_busy = FALSE;
 }
 
 static void book_reply(const Simulator *sim, const Request *request)
 {
     Job *job = request->job;
-    Tally *tally = tally_of(sim, job);
     QosTime work = qos_store_work(sim->scenario, request->request.bytes);
 
-    tally->served++;
-    tally->work += work;
-    job->result.served++;
-    job->result.bytes += request->request.bytes;
-    job->result.largest = MAX(job->result.largest, work);
-    job->result.last = sim->now;
+    job->served++;
+    job->work += work;
+    job->bytes += request->request.bytes;
+    job->last = sim->now;
+    if (!request->process->has_replied) { /* its requests are all of one size */
+        QosSimulatedJob *result = result_of(sim, job);
+        result->largest = MAX(result->largest, work);
+        request->process->has_replied = TRUE;
+    }
     sim->result->served++;
     sim->result->last = sim->now;
 }
@@ -200,18 +185,19 @@ static void end_bin(const Simulator *sim)
     const QosAdapt *adapt = qos_sched_adapt(sim->sched);
     gboolean has_records = qos_adapt_count(adapt) > 0;
 
-    for (guint i = 0; i < sim->jobs->len; i++) {
-        Tally *tally = &g_array_index(sim->tallies, Tally, i);
-        QosBin *bin = tally->bin;
-        bin->issued = tally->issued;
-        bin->served = tally->served;
-        bin->work = tally->work;
-        *tally = (Tally){.bin = bin + 1};
+    for (guint i = 0; i < sim->result->jobs->len; i++) {
+        Job *job = &sim->jobs[i];
+        QosBin *bin = qos_timeline_bin(&result_of(sim, job)->bins, sim->sampled);
+        bin->issued = job->issued;
+        bin->served = job->served;
+        bin->work = job->work;
+        result_of(sim, job)->served += job->served;
+        job->issued = job->served = 0;
+        job->work = 0;
         if (!has_records)
             continue;
-        const QosJob *job = g_array_index(sim->jobs, Job, i).job;
-        bin->record = qos_adapt_record(adapt, job);
-        bin->repayment = bin->record != 0 ? repayment_of(adapt, job) : 0;
+        bin->record = qos_adapt_record(adapt, job->job);
+        bin->repayment = bin->record != 0 ? repayment_of(adapt, job->job) : 0;
     }
 }
 
@@ -234,9 +220,12 @@ static void start(Simulator *sim, Request *request)
 {
     QosService service = qos_store_take(&sim->store, request->request.bytes, sim->now);
 
-    if (request->wakes)
-        request->job->result.waking =
-            MAX(request->job->result.waking, service.begin - request->request.arrival);
+    if (request->wakes) {
+        QosSimulatedJob *result = result_of(sim, request->job);
+        result->waking = MAX(result->waking, service.begin - request->request.arrival);
+    }
+    qos_prefetch(request->process, sizeof(Process)); /* for the reply */
+    qos_prefetch(request->job, sizeof(Job));
     request->done = service.reply;
     request->next = NULL;
     if (sim->in_store.first == NULL)
@@ -256,18 +245,27 @@ static Request *request_new(Simulator *sim, Process *process)
     if (request != NULL) {
         sim->unused = request->next;
     } else {
-        request = g_aligned_alloc(1, sizeof(Request), CACHE_LINE);
+        request = g_aligned_alloc0(1, sizeof(Request), QOS_CACHE_LINE);
         g_ptr_array_add(sim->requests, request);
     }
     request->process = process;
     request->job = job;
-    request->wakes = job->outstanding == 0 && job->result.first != QOS_NEVER &&
-                     sim->now - job->idle_since >= PAUSE;
-    request->request =
-        (QosRequest){.job = job->job,
-                     .opcode = process->client->size > 0 ? QOS_OP_WRITE : QOS_OP_GETATTR,
-                     .bytes = (guint64)process->client->size};
+    request->wakes = FALSE;
+    request->request.job = job->job;
+    request->request.opcode = process->client->size > 0 ? QOS_OP_WRITE : QOS_OP_GETATTR;
+    request->request.bytes = (guint64)process->client->size;
     return request;
+}
+
+/* A request of a job that has none outstanding. */
+static void wake_up(const Simulator *sim, Request *request)
+{
+    const Job *job = request->job;
+    QosSimulatedJob *result = result_of(sim, job);
+
+    request->wakes = result->first != QOS_NEVER && sim->now - job->idle_since >= PAUSE;
+    result->first = MIN(result->first, sim->now);
+    mark_idle(sim, job);
 }
 
 static void issue(Simulator *sim, Process *process)
@@ -277,8 +275,9 @@ static void issue(Simulator *sim, Process *process)
     QosTime wake;
 
     if (job->outstanding++ == 0)
-        mark_idle(sim, job);
-    book_issue(sim, job);
+        wake_up(sim, request);
+    job->issued++;
+    sim->result->requests++;
     if (process->left != G_MAXUINT64)
         process->left--;
     if (qos_sched_enter(sim->sched, &request->request, sim->now, &wake) == QOS_GO) {
@@ -332,7 +331,7 @@ static void go_on(Simulator *sim, Process *process)
 
     if (client->burst > 0 && process->burst_left == 0) {
         QosTime took = sim->now - process->burst;
-        g_array_append_val(process->job->result.bursts, took);
+        g_array_append_val(result_of(sim, process->job)->bursts, took);
         next = client->every > 0 ? MAX(process->burst + client->every, sim->now)
                                  : sim->now + client->pause;
     }
@@ -365,9 +364,8 @@ static void dispatch(Simulator *sim)
 
     while ((next = qos_sched_next(sim->sched, sim->now, &sim->wake)) != NULL) {
         Request *request = (Request *)next;
-        Job *job = request->job;
-        if (job->job->waiting == 0)
-            job->clear_since = sim->now;
+        if (next->job->waiting == 0)
+            request->job->clear_since = sim->now;
         start(sim, request);
     }
 }
@@ -400,107 +398,74 @@ static gboolean step(Simulator *sim)
     return TRUE;
 }
 
-/* As an administrator who knows all jobs would write them: its part of the capacity for each. One
- * rule serves all copies of a job, each has a bucket of its own. */
-static void set_static_rules(Simulator *sim)
+/* The job named so, made if need be. Takes `name`. */
+static Job *job_named(Simulator *sim, char *name, const char *label)
 {
-    g_autoptr(GHashTable) ruled = g_hash_table_new(g_str_hash, g_str_equal);
-    QosRules *rules = qos_rules_ref(qos_sched_rules(sim->sched));
-    double weights = 0;
+    Job *job = g_hash_table_lookup(sim->index, name);
 
-    for (guint i = 0; i < sim->jobs->len; i++)
-        weights += (double)g_array_index(sim->jobs, Job, i).result.weight;
-    for (guint i = 0; i < sim->jobs->len; i++) {
-        const QosSimulatedJob *job = &g_array_index(sim->jobs, Job, i).result;
-        double rate = sim->scenario->capacity * (double)job->weight / weights;
-        if (!g_hash_table_add(ruled, (gpointer)job->label))
-            continue;
-        g_autofree char *command = g_strdup_printf(
-            "start j%u jobid={%s%s} rate=%.0f", i, job->label,
-            strcmp(job->name, job->label) == 0 ? "" : ".*", CLAMP(rate, 1, (double)QOS_RATE_MAX));
-        QosRules *next = qos_rules_apply(rules, command, 0, NULL);
-        g_assert(next != NULL);
-        qos_rules_unref(rules);
-        rules = next;
-    }
-    qos_sched_set_rules(sim->sched, rules, 0);
-    qos_rules_unref(rules);
-}
-
-static void set_adapt(Simulator *sim)
-{
-    const QosScenario *scenario = sim->scenario;
-    QosAdaptConfig config = {
-        .mode = sim->result->sharing->adapt,
-        .period = scenario->period,
-        .capacity = (gint64)scenario->told_capacity,
-        .bytes_per_cost =
-            scenario->bandwidth > 0 ? (gint64)(scenario->bandwidth / scenario->capacity) : 0};
-
-    qos_sched_set_adapt(sim->sched, &config, 0);
-}
-
-/* The job named so, made if need be; its index. */
-static guint job_index(Simulator *sim, char *name, const char *label)
-{
-    gpointer known;
-
-    if (g_hash_table_lookup_extended(sim->index, name, NULL, &known)) {
+    if (job != NULL) {
         g_free(name);
-        return GPOINTER_TO_UINT(known);
+        return job;
     }
-    Job job = {.result = begin_result(sim->scenario, name, label),
-               .index = sim->jobs->len,
-               .job = qos_account_job(qos_sched_account(sim->sched), name, 0)};
-    job.job->nodes = (guint)job.result.weight;
-    Tally tally = {.bin = bin_at(&job.result, 0)};
-    g_array_append_val(sim->jobs, job);
-    g_array_append_val(sim->tallies, tally);
-    g_hash_table_insert(sim->index, name, GUINT_TO_POINTER(job.index));
-    return job.index;
+    QosSimulatedJob *result = result_new(sim->scenario, name, label);
+    guint index = sim->result->jobs->len;
+    job = &sim->jobs[index];
+    *job = (Job){.job = qos_account_job(qos_sched_account(sim->sched), name, 0), .index = index};
+    job->job->nodes = (guint)result->weight;
+    g_ptr_array_add(sim->result->jobs, result);
+    g_hash_table_insert(sim->index, name, job);
+    return job;
 }
 
-static void add_processes(Simulator *sim, const QosClient *client, guint job)
+static void add_processes(Simulator *sim, const QosClient *client, Job *job)
 {
     QosTime delay =
         client->spread > 0 ? (QosTime)(g_rand_double(sim->random) * (double)client->spread) : 0;
     QosTime begin = client->start + delay;
 
     for (guint i = 0; i < client->processes; i++) {
-        Process process = {.timer.key = begin,
-                           .client = client,
-                           .job = GUINT_TO_POINTER(job),
-                           .stop = MIN(client->stop, qos_time_add(begin, client->life)),
-                           .left = client->requests > 0 ? client->requests : G_MAXUINT64};
-        g_array_append_val(sim->processes, process);
+        Process *process = &sim->processes[sim->process_count++];
+        *process = (Process){.client = client,
+                             .job = job,
+                             .stop = MIN(client->stop, qos_time_add(begin, client->life)),
+                             .left = client->requests > 0 ? client->requests : G_MAXUINT64};
+        set_timer(sim, process, begin);
     }
 }
 
-/* The jobs of a client and their processes; of its copies only the first `copies`. */
+/* How many copies of a client's job there are; with `label`, only its first counts. */
+static guint copies_of(const QosClient *client, const char *label)
+{
+    if (label == NULL)
+        return client->jobs;
+    return strcmp(label, client->job) == 0 ? 1 : 0;
+}
+
 static void add_client(Simulator *sim, const QosClient *client, guint copies)
 {
     for (guint copy = 0; copy < copies; copy++) {
         char *name =
             client->jobs == 1 ? g_strdup(client->job) : g_strdup_printf("%s.%u", client->job, copy);
-        add_processes(sim, client, job_index(sim, name, client->job));
+        add_processes(sim, client, job_named(sim, name, client->job));
     }
 }
 
 static void add_clients(Simulator *sim, const char *label)
 {
-    for (guint i = 0; i < sim->scenario->clients->len; i++) {
-        const QosClient *client = sim->scenario->clients->pdata[i];
-        if (label == NULL || strcmp(label, client->job) == 0)
-            add_client(sim, client, label == NULL ? client->jobs : 1);
+    const GPtrArray *clients = sim->scenario->clients;
+    guint jobs = 0; /* at most: some clients may have one in common */
+    guint processes = 0;
+
+    for (guint i = 0; i < clients->len; i++) {
+        const QosClient *client = clients->pdata[i];
+        jobs += copies_of(client, label);
+        processes += copies_of(client, label) * client->processes;
     }
-    /* The arrays do not move any more. */
-    for (guint i = 0; i < sim->processes->len; i++) {
-        Process *process = &g_array_index(sim->processes, Process, i);
-        QosTime begin = process->timer.key;
-        process->job = &g_array_index(sim->jobs, Job, GPOINTER_TO_UINT(process->job));
-        process->timer = (QosHeapNode){0};
-        set_timer(sim, process, begin);
-    }
+    sim->jobs = g_aligned_alloc0(MAX(jobs, 1), sizeof(Job), QOS_CACHE_LINE);
+    sim->processes = g_aligned_alloc0(MAX(processes, 1), sizeof(Process), QOS_CACHE_LINE);
+    for (guint i = 0; i < clients->len; i++)
+        add_client(sim, clients->pdata[i], copies_of(clients->pdata[i], label));
+    begin_bins(sim);
 }
 
 /* Takes back what is still under way at the end. */
@@ -524,8 +489,8 @@ static void take_back(const Simulator *sim, Request *request)
 
 static void finish(const Simulator *sim)
 {
-    for (guint i = 0; i < sim->jobs->len; i++) {
-        Job *job = &g_array_index(sim->jobs, Job, i);
+    for (guint i = 0; i < sim->result->jobs->len; i++) {
+        Job *job = &sim->jobs[i];
         if (job->outstanding == 0)
             mark_idle(sim, job);
         if (job->job->waiting == 0)
@@ -535,10 +500,12 @@ static void finish(const Simulator *sim)
         end_bin(sim);
     for (guint i = 0; i < sim->requests->len; i++)
         take_back(sim, sim->requests->pdata[i]);
-    for (guint i = 0; i < sim->jobs->len; i++) {
-        Job *job = &g_array_index(sim->jobs, Job, i);
+    for (guint i = 0; i < sim->result->jobs->len; i++) {
+        Job *job = &sim->jobs[i];
+        QosSimulatedJob *result = result_of(sim, job);
+        result->bytes = job->bytes;
+        result->last = job->last;
         qos_job_unref(job->job);
-        g_ptr_array_add(sim->result->jobs, g_memdup2(&job->result, sizeof(job->result)));
     }
 }
 
@@ -554,18 +521,13 @@ QosSimulation *qos_simulate(const QosScenario *scenario, const QosSharing *shari
     sim.result->sharing = sharing;
     sim.result->jobs = g_ptr_array_new_with_free_func((GDestroyNotify)(void (*)(void))result_free);
     sim.result->capacity = g_array_new(FALSE, FALSE, sizeof(QosSimulatedCapacity));
-    sim.jobs = g_array_new(FALSE, FALSE, sizeof(Job));
-    sim.tallies = g_array_new(FALSE, FALSE, sizeof(Tally));
     sim.index = g_hash_table_new(g_str_hash, g_str_equal);
     sim.requests = g_ptr_array_new_with_free_func(g_aligned_free);
-    sim.processes = g_array_new(FALSE, FALSE, sizeof(Process));
     sim.sched = qos_sched_new(sharing->policy, scenario->slots, "sim", 600 * QOS_SECOND, 0);
     qos_heap_init(&sim.timers);
     qos_store_init(&sim.store, scenario, sim.random);
-    set_adapt(&sim);
     add_clients(&sim, label);
-    if (sharing->is_static)
-        set_static_rules(&sim);
+    qos_sharing_apply(sharing, scenario, sim.result->jobs, sim.sched);
     while (step(&sim)) {
         /* until the end */
     }
@@ -575,10 +537,9 @@ QosSimulation *qos_simulate(const QosScenario *scenario, const QosSharing *shari
     finish(&sim);
     qos_heap_clear(&sim.timers);
     qos_sched_free(sim.sched);
-    g_array_unref(sim.jobs);
-    g_array_unref(sim.tallies);
+    g_aligned_free(sim.jobs);
     g_hash_table_unref(sim.index);
-    g_array_unref(sim.processes);
+    g_aligned_free(sim.processes);
     g_ptr_array_unref(sim.requests);
     g_rand_free(sim.random);
     return sim.result;
@@ -589,6 +550,7 @@ void qos_simulation_free(QosSimulation *simulation)
     if (simulation == NULL)
         return;
     g_ptr_array_unref(simulation->jobs);
+    g_free(simulation->bins);
     g_array_unref(simulation->capacity);
     g_free(simulation);
 }

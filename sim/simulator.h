@@ -6,19 +6,7 @@
  */
 #pragma once
 
-#include "fs/sched.h"
-#include "sim/scenario.h"
-
-/* A way to share the store. */
-typedef struct {
-    const char *name;  /* "none", "static", ... : on the command line */
-    const char *title; /* "No BW", ...: in tables and figures */
-    const QosPolicyClass *policy;
-    QosAdaptMode adapt;
-    gboolean is_static; /* one rule a job: its weight's part of the capacity */
-} QosSharing;
-
-extern const QosSharing qos_sharings[]; /* ended by a NULL name */
+#include "sim/sharing.h"
 
 /* A piece of a job's timeline, as long as the scenario says. */
 typedef struct {
@@ -31,20 +19,32 @@ typedef struct {
     guint is_backlogged : 1; /* or waiting in the scheduler, from its begin to its end */
 } QosBin;
 
+/* The bins of a job. Those of all jobs at one time stand side by side, as they are written. */
+typedef struct {
+    QosBin *first;
+    guint step; /* from one to the next */
+    guint count;
+} QosTimeline;
+
+static inline QosBin *qos_timeline_bin(const QosTimeline *timeline, guint index)
+{
+    return &timeline->first[(gsize)index * timeline->step];
+}
+
 /* What one job got. */
 typedef struct {
     char *name;
     const char *label; /* the name as written in the scenario: the scenario's */
     gint64 weight;
-    GArray *bins;    /* of QosBin, all of the scenario */
-    GArray *bursts;  /* of QosTime: how long each burst of each process took */
-    QosTime waking;  /* from the issue of a request after a pause until the store begins with
-                        it, the longest; -1 = there was none */
-    guint64 served;  /* requests */
-    guint64 bytes;   /* sums */
-    QosTime largest; /* work of one request, the largest */
-    QosTime first;   /* issue, */
-    QosTime last;    /* and reply */
+    QosTimeline bins; /* of the whole scenario */
+    GArray *bursts;   /* of QosTime: how long each burst of each process took */
+    QosTime waking;   /* from the issue of a request after a pause until the store begins with
+                         it, the longest; -1 = there was none */
+    guint64 served;   /* requests */
+    guint64 bytes;    /* sums */
+    QosTime largest;  /* work of one request, the largest */
+    QosTime first;    /* issue, */
+    QosTime last;     /* and reply */
 } QosSimulatedJob;
 
 /* At the end of a bin, in op/s: what the scheduler took the store for, and what it was, 0 in a
@@ -57,6 +57,7 @@ typedef struct {
 typedef struct {
     const QosSharing *sharing;
     GPtrArray *jobs; /* of QosSimulatedJob, owned, in order of the scenario */
+    QosBin *bins;    /* of all of them */
     guint64 served;
     guint64 requests; /* issued */
     QosTime busy;     /* how long the store served, until the end */

@@ -39,8 +39,7 @@ static void fixture_init(Fixture *fixture, const char *more)
                                  .largest = 10 * QOS_MILLISECOND,
                                  .waking = -1,
                                  .last = 10 * QOS_SECOND};
-        job->bins = g_array_new(FALSE, TRUE, sizeof(QosBin));
-        g_array_set_size(job->bins, BINS);
+        job->bins = (QosTimeline){.first = g_new0(QosBin, BINS), .step = 1, .count = BINS};
         job->bursts = g_array_new(FALSE, FALSE, sizeof(QosTime));
         g_ptr_array_add(fixture->simulation.jobs, job);
     }
@@ -49,7 +48,7 @@ static void fixture_init(Fixture *fixture, const char *more)
 static void fixture_clear(Fixture *fixture)
 {
     for (guint i = 0; i < 2; i++) {
-        g_array_unref(fixture->jobs[i].bins);
+        g_free(fixture->jobs[i].bins.first);
         g_array_unref(fixture->jobs[i].bursts);
     }
     g_ptr_array_unref(fixture->simulation.jobs);
@@ -62,7 +61,7 @@ static void fixture_clear(Fixture *fixture)
 static void serve(Fixture *fixture, guint job, guint first, guint end, double requests)
 {
     for (guint i = first; i < end; i++) {
-        QosBin *bin = &g_array_index(fixture->jobs[job].bins, QosBin, i);
+        QosBin *bin = qos_timeline_bin(&fixture->jobs[job].bins, i);
         bin->work = (QosTime)(requests * 10 * (double)QOS_MILLISECOND);
         bin->is_busy = bin->is_backlogged = TRUE;
     }
@@ -136,7 +135,7 @@ static void test_not_backlogged(void)
     serve(&fixture, 0, 0, BINS, 1);
     serve(&fixture, 1, 0, BINS, 9);
     for (guint i = 0; i < BINS; i += 9)
-        g_array_index(fixture.jobs[0].bins, QosBin, i).is_backlogged = FALSE;
+        qos_timeline_bin(&fixture.jobs[0].bins, i)->is_backlogged = FALSE;
     QosMetrics metrics = metrics_of(&fixture);
     g_assert_true(isnan(metrics.share_error));
     g_assert_true(isnan(metrics.jain));
@@ -169,15 +168,15 @@ static void test_repayment(void)
     serve(&fixture, 0, 40, BINS, 5);
     serve(&fixture, 1, 0, BINS, 5);
     for (guint i = 0; i < BINS; i++)
-        g_array_index(fixture.jobs[0].bins, QosBin, i).record = (i < 40   ? 20
-                                                                 : i < 51 ? 10
-                                                                          : 2) *
-                                                                QOS_COST_UNIT;
+        qos_timeline_bin(&fixture.jobs[0].bins, i)->record = (i < 40   ? 20
+                                                              : i < 51 ? 10
+                                                                       : 2) *
+                                                             QOS_COST_UNIT;
     g_assert_cmpfloat_with_epsilon(metrics_of(&fixture).repayment, 1.2, 1e-9);
     /* Who wants no more before is not waited for. */
-    g_array_index(fixture.jobs[0].bins, QosBin, 45).is_busy = FALSE;
+    qos_timeline_bin(&fixture.jobs[0].bins, 45)->is_busy = FALSE;
     for (guint i = 45; i < BINS; i++)
-        g_array_index(fixture.jobs[0].bins, QosBin, i).record = 0;
+        qos_timeline_bin(&fixture.jobs[0].bins, i)->record = 0;
     g_assert_true(isnan(metrics_of(&fixture).repayment));
     fixture_clear(&fixture);
 }

@@ -41,13 +41,13 @@ static double rate_in(const QosSimulatedJob *job, guint begin, guint end)
     guint served = 0;
 
     for (guint i = begin * 10; i < end * 10; i++)
-        served += g_array_index(job->bins, QosBin, i).served;
+        served += qos_timeline_bin(&job->bins, i)->served;
     return (double)served / (end - begin);
 }
 
 static gint64 record_at(const QosSimulatedJob *job, guint second)
 {
-    return g_array_index(job->bins, QosBin, second * 10 - 1).record;
+    return qos_timeline_bin(&job->bins, second * 10 - 1)->record;
 }
 
 #define assert_near(value, expected, part)                                                         \

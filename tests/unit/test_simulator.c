@@ -103,9 +103,9 @@ static void test_closed_loop(void)
     g_assert_cmpint(job->first, ==, QOS_SECOND);
     g_assert_cmpint(job->last, ==, QOS_SECOND + 499 * 10 * QOS_MILLISECOND + 2 * QOS_MILLISECOND);
     g_assert_cmpint(simulation->busy, ==, 500 * QOS_MILLISECOND);
-    g_assert_cmpuint(g_array_index(job->bins, QosBin, 10).served, ==, 10);
-    g_assert_cmpuint(g_array_index(job->bins, QosBin, 9).served, ==, 0);
-    g_assert_cmpint(g_array_index(job->bins, QosBin, 10).work, ==, 10 * QOS_MILLISECOND);
+    g_assert_cmpuint(qos_timeline_bin(&job->bins, 10)->served, ==, 10);
+    g_assert_cmpuint(qos_timeline_bin(&job->bins, 9)->served, ==, 0);
+    g_assert_cmpint(qos_timeline_bin(&job->bins, 10)->work, ==, 10 * QOS_MILLISECOND);
 }
 
 /* Every second from the start; and a second after each end. */
@@ -167,8 +167,10 @@ static void assert_same(const QosSimulation *left, const QosSimulation *right)
     for (guint i = 0; i < left->jobs->len; i++) {
         const QosSimulatedJob *a = job_of(left, i);
         const QosSimulatedJob *b = job_of(right, i);
-        g_assert_cmpmem(a->bins->data, a->bins->len * sizeof(QosBin), b->bins->data,
-                        b->bins->len * sizeof(QosBin));
+        g_assert_cmpuint(a->bins.count, ==, b->bins.count);
+        for (guint bin = 0; bin < a->bins.count; bin++)
+            g_assert_cmpmem(qos_timeline_bin(&a->bins, bin), sizeof(QosBin),
+                            qos_timeline_bin(&b->bins, bin), sizeof(QosBin));
         g_assert_cmpint(a->last, ==, b->last);
     }
 }
@@ -193,14 +195,14 @@ static void test_repeats(void)
 static void assert_bins(const QosScenario *scenario, const QosSimulation *simulation)
 {
     g_autofree gint64 *open = g_new0(gint64, simulation->jobs->len);
-    guint bins = job_of(simulation, 0)->bins->len;
+    guint bins = job_of(simulation, 0)->bins.count;
     guint64 served = 0;
 
     for (guint bin = 0; bin < bins; bin++) {
         gint64 records = 0;
         guint in_bin = 0;
         for (guint i = 0; i < simulation->jobs->len; i++) {
-            const QosBin *it = &g_array_index(job_of(simulation, i)->bins, QosBin, bin);
+            const QosBin *it = qos_timeline_bin(&job_of(simulation, i)->bins, bin);
             open[i] += (gint64)it->issued - it->served;
             g_assert_cmpint(open[i], >=, 0);
             g_assert_true(!it->is_backlogged || it->is_busy);

@@ -1,0 +1,59 @@
+/*
+ * No BW is a queue in order of arrival. Static BW is what an administrator would write who knows
+ * all jobs. The others share adaptively, with what the scenario tells of the capacity.
+ */
+#include "sim/sharing.h"
+
+#include <string.h>
+
+#include "sim/simulator.h"
+
+const QosSharing qos_sharings[] = {
+    {.name = "none", .title = "No BW", .policy = &qos_policy_fifo},
+    {.name = "static", .title = "Static BW", .policy = &qos_policy_tbf, .is_static = TRUE},
+    {.name = "paper", .title = "AdapTBF", .policy = &qos_policy_tbf, .adapt = QOS_ADAPT_PAPER},
+    {.name = "fair", .title = "fair", .policy = &qos_policy_tbf, .adapt = QOS_ADAPT_FAIR},
+    {.name = NULL},
+};
+
+/* Its part of the capacity for each job. One rule serves all copies of a job, each has a bucket of
+ * its own. */
+static void set_static_rules(const QosScenario *scenario, const GPtrArray *jobs, QosSched *sched)
+{
+    g_autoptr(GHashTable) ruled = g_hash_table_new(g_str_hash, g_str_equal);
+    QosRules *rules = qos_rules_ref(qos_sched_rules(sched));
+    double weights = 0;
+
+    for (guint i = 0; i < jobs->len; i++)
+        weights += (double)((const QosSimulatedJob *)jobs->pdata[i])->weight;
+    for (guint i = 0; i < jobs->len; i++) {
+        const QosSimulatedJob *job = jobs->pdata[i];
+        double rate = scenario->capacity * (double)job->weight / weights;
+        if (!g_hash_table_add(ruled, (gpointer)job->label))
+            continue;
+        g_autofree char *command = g_strdup_printf(
+            "start j%u jobid={%s%s} rate=%.0f", i, job->label,
+            strcmp(job->name, job->label) == 0 ? "" : ".*", CLAMP(rate, 1, (double)QOS_RATE_MAX));
+        QosRules *next = qos_rules_apply(rules, command, 0, NULL);
+        g_assert(next != NULL);
+        qos_rules_unref(rules);
+        rules = next;
+    }
+    qos_sched_set_rules(sched, rules, 0);
+    qos_rules_unref(rules);
+}
+
+void qos_sharing_apply(const QosSharing *sharing, const QosScenario *scenario,
+                       const GPtrArray *jobs, QosSched *sched)
+{
+    QosAdaptConfig config = {
+        .mode = sharing->adapt,
+        .period = scenario->period,
+        .capacity = (gint64)scenario->told_capacity,
+        .bytes_per_cost =
+            scenario->bandwidth > 0 ? (gint64)(scenario->bandwidth / scenario->capacity) : 0};
+
+    qos_sched_set_adapt(sched, &config, 0);
+    if (sharing->is_static)
+        set_static_rules(scenario, jobs, sched);
+}
