@@ -91,7 +91,7 @@ void qos_lockengine_shrink(QosLockengine *engine, double part, QosTime now);
 QosLockgrips *qos_lockengine_grips(QosLockengine *engine);
 /* Behind a use of an inode of the group `resource`: opens a grip on it, if all of it is had. */
 void qos_lockengine_grip(QosLockengine *engine, const QosResource *resource, QosTime now);
-/* A use by a grip that is shut has ended. */
+/* A use has ended by a grip that was shut. */
 void qos_lockengine_narrow(QosLockengine *engine, QosLockgrip *grip, QosTime now);
 /* Somebody waits for a file lock who has others; he waits no more (fs/lockwaits.h). */
 void qos_lockengine_set_wait(QosLockengine *engine, const QosWireWait *wait);

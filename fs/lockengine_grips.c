@@ -39,8 +39,8 @@ void qos_lockengine_narrow(QosLockengine *engine, QosLockgrip *grip, QosTime now
 {
     const QosResourceType *type = qos_resource_type(QOS_RESOURCE_INODES);
 
-    if (grip->hold.book == NULL)
-        return; /* lost, or given up */
+    if (grip->hold.book == NULL || !qos_lockgrip_is_shut(grip))
+        return; /* lost, or given up; and perhaps open again since the use ended */
     QosCredit used = qos_lockgrip_used(grip);
     if (qos_credit_is_empty(type, &used)) {
         qos_lockengine_unhold(engine, &grip->hold, now);

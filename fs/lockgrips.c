@@ -103,6 +103,11 @@ QosLockgrip *qos_lockgrips_find(QosLockgrips *grips, const QosResource *resource
     return grip_of(grips, name_of(resource));
 }
 
+gboolean qos_lockgrip_is_shut(const QosLockgrip *grip)
+{
+    return atomic_load(&grip->allows) == SHUT;
+}
+
 gboolean qos_lockgrip_only_reads(const QosLockgrip *grip, const QosResource *resource)
 {
     return atomic_load(&grip->allows) == READS && atomic_load(&grip->group) == name_of(resource);

@@ -57,6 +57,7 @@ gboolean qos_lockgrips_is_open(QosLockgrips *grips, const QosResource *resource,
 
 /* That for the group, which may be another's now. */
 QosLockgrip *qos_lockgrips_find(QosLockgrips *grips, const QosResource *resource);
+gboolean qos_lockgrip_is_shut(const QosLockgrip *grip);
 /* It is open on the group, and only to read. */
 gboolean qos_lockgrip_only_reads(const QosLockgrip *grip, const QosResource *resource);
 /* All of the group is held: `writes`, or to read. */

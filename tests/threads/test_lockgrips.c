@@ -246,6 +246,31 @@ static void test_too_late(void)
     clear(&w);
 }
 
+/* Who comes to narrow it when it is open again, for somebody else, leaves it as it is. */
+static void test_narrowed_late(void)
+{
+    Grip old, used;
+    Use wanted;
+    World w;
+
+    init(&w);
+    visit_place(&w, 5, TRUE);
+    g_assert_true(begin(&w, 7, TRUE, &old));
+    pass(&w, 2 * QOS_SECOND);
+    g_assert_true(qos_lockgrip_unmark(old.grip, old.mark)); /* and sleeps */
+    qos_lockengine_narrow(w.mounts[0].engine, old.grip, w.now);
+    visit_place(&w, 5, TRUE);
+    qos_lockengine_narrow(w.mounts[0].engine, old.grip, w.now);
+    g_assert_true(begin(&w, 9, TRUE, &used));
+    get_place(&w, 1, 9, TRUE, &wanted);
+    settle(&w);
+    g_assert_cmpint(wanted.verdict, ==, QOS_CREDIT_WAITING);
+    g_assert_true(end(&w, &used));
+    g_assert_cmpint(wanted.verdict, ==, QOS_CREDIT_GRANTED);
+    put(&w, 1, &wanted);
+    clear(&w);
+}
+
 /* --- threads --- */
 
 typedef struct {
@@ -352,6 +377,7 @@ int main(int argc, char **argv)
     g_test_add_func("/lockgrips/lost", test_lost);
     g_test_add_func("/lockgrips/no-room", test_no_room);
     g_test_add_func("/lockgrips/too-late", test_too_late);
+    g_test_add_func("/lockgrips/narrowed-late", test_narrowed_late);
     g_test_add_func("/lockgrips/threads", test_threads);
     return g_test_run();
 }
