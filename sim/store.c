@@ -42,7 +42,8 @@ static double noise_factor(const QosStore *store)
 
     if (noise <= 0)
         return 1;
-    return MAX(1 + noise * sqrt(3) * g_rand_double_range(store->random, -1, 1), LEAST_TIME);
+    double factor = 1 + noise * sqrt(3) * g_rand_double_range(store->random, -1, 1);
+    return MAX(factor, LEAST_TIME);
 }
 
 static QosTime end_of_stall(const QosScenario *scenario, QosTime time)
@@ -66,8 +67,9 @@ QosService qos_store_take(QosStore *store, guint64 bytes, QosTime now)
     QosTime begin = end_of_stall(store->scenario, MAX(now, store->free));
 
     follow_steps(store, begin);
-    double time = (double)qos_store_work(store->scenario, bytes) / store->speed;
-    QosTime service = (QosTime)CLAMP(time * noise_factor(store), 1, (double)SERVICE_MAX);
+    double time =
+        (double)qos_store_work(store->scenario, bytes) / store->speed * noise_factor(store);
+    QosTime service = (QosTime)CLAMP(time, 1, (double)SERVICE_MAX);
     store->free = begin + service;
     store->busy += service;
     return (QosService){.begin = begin, .reply = store->free + store->scenario->latency};

@@ -305,24 +305,31 @@ static void test_crowd(void)
 }
 
 /* While the depth of the store is sought, the jobs of one process have nearly what they have where
- * it is known: in a short run, and whatever the noise. */
+ * it is known, in a short run: nine tenths with nine seeds of ten, as there is chance in what the
+ * noise lets a search see, and with any of them most of it. */
 static void test_found_depth(void)
 {
+    enum { SEEDS = 64 };
     g_autoptr(QosScenario) scenario = shipped_scenario("auto-iv-f");
     guint slots = scenario->slots;
+    guint missed = 0;
 
-    for (scenario->seed = 1; scenario->seed <= 16; scenario->seed++) {
+    for (scenario->seed = 1; scenario->seed <= SEEDS; scenario->seed++) {
+        double least = 1;
         scenario->slots = 3; /* enough, and no room for a search */
         g_autoptr(QosSimulation) known = qos_simulate(scenario, &qos_sharings[FAIR], NULL);
         scenario->slots = slots;
         g_autoptr(QosSimulation) found = qos_simulate(scenario, &qos_sharings[FAIR], NULL);
         for (guint i = 0; i < 3; i++) {
-            double rate = qos_experiment_job_rate(found->jobs->pdata[i]);
-            double expected = qos_experiment_job_rate(known->jobs->pdata[i]);
-            g_test_message("seed %u, J%u: %.0f of %.0f", scenario->seed, i + 1, rate, expected);
-            g_assert_cmpfloat(rate, >=, 0.9 * expected);
+            double rate = qos_experiment_job_rate(found->jobs->pdata[i]) /
+                          qos_experiment_job_rate(known->jobs->pdata[i]);
+            least = MIN(least, rate);
         }
+        g_test_message("seed %u: %.2f", scenario->seed, least);
+        g_assert_cmpfloat(least, >=, 0.7);
+        missed += least < 0.9;
     }
+    g_assert_cmpuint(missed, <=, SEEDS / 10);
 }
 
 /* Noise neither hides what the store needs inside nor what it can serve, whatever its turns. */

@@ -84,6 +84,23 @@ static void test_store_noise(void)
     g_assert_cmpfloat_with_epsilon(sqrt(squares / count - mean * mean), 0.3, 0.01);
 }
 
+/* A part of the draws would be below nothing: those take the least time that there is. */
+static void test_store_noise_at_most(void)
+{
+    g_autoptr(QosScenario) scenario = scenario_of(STORE "noise=1\n[client a]\n");
+    g_autoptr(GRand) random = g_rand_new_with_seed(7);
+    const guint count = 20000;
+    QosStore store;
+
+    qos_store_init(&store, scenario, random);
+    for (guint i = 0; i < count; i++) {
+        QosTime before = store.busy;
+        qos_store_take(&store, 0, 0);
+        g_assert_cmpint(store.busy, >, before);
+    }
+    g_assert_cmpint(store.busy, >, count * QOS_MILLISECOND);
+}
+
 static const QosSimulatedJob *job_of(const QosSimulation *simulation, guint index)
 {
     return simulation->jobs->pdata[index];
@@ -235,6 +252,7 @@ int main(int argc, char **argv)
     g_test_add_func("/simulator/store-steps", test_store_steps);
     g_test_add_func("/simulator/store-stalls", test_store_stalls);
     g_test_add_func("/simulator/store-noise", test_store_noise);
+    g_test_add_func("/simulator/store-noise-at-most", test_store_noise_at_most);
     g_test_add_func("/simulator/closed-loop", test_closed_loop);
     g_test_add_func("/simulator/bursts", test_bursts);
     g_test_add_func("/simulator/open-loop", test_open_loop);
