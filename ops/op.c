@@ -185,6 +185,27 @@ static void end_wait(QosOp *op)
     op->is_paused = FALSE;
 }
 
+static void note_change(const QosOp *op)
+{
+    switch (op->entry.request.opcode) {
+    case QOS_OP_RENAME:
+        qos_tolls_note_change(op->fs->tolls, op->other_node);
+        qos_tolls_note_change(op->fs->tolls, op->node);
+        break;
+    case QOS_OP_CREATE:
+    case QOS_OP_MKNOD:
+    case QOS_OP_MKDIR:
+    case QOS_OP_SYMLINK:
+    case QOS_OP_LINK:
+    case QOS_OP_UNLINK:
+    case QOS_OP_RMDIR:
+        qos_tolls_note_change(op->fs->tolls, op->node);
+        break;
+    default:
+        break;
+    }
+}
+
 /* Makes the backing call, unless it is not to be made any more. */
 static void run(QosOp *op)
 {
@@ -195,6 +216,7 @@ static void run(QosOp *op)
         error = qos_cred_assume(op->caller);
     op->result = error == 0 ? op->run(op) : error;
     op->has_run = TRUE;
+    note_change(op);
     if (request->owes && op->locks != 0)
         qos_tolls_raise(op->fs->tolls, op->locks, request->opcode, op->locks_directory);
 }

@@ -13,7 +13,9 @@
 /* How long a toll stands: it outlives the pause of a job that pays one operation a second. */
 #define TOLL_TIME (2 * QOS_SECOND)
 /* How long a thread may queue for the directory's lock. */
-#define TICKET_TIME    (5 * QOS_SECOND)
+#define TICKET_TIME (5 * QOS_SECOND)
+/* Directories whose last change is remembered: of two in one place that of the later. */
+#define CHANGES        64
 #define GRACE_TIME     TICKET_TIME /* no longer: a ticket is remembered so long */
 #define TICKET_LOOKUPS 3
 /* More than any operation asks for; who does nothing else pays too. */
@@ -43,10 +45,17 @@ typedef struct {
     QosOpcode opcode;      /* of a toll: in debt; of a ticket: paid for, QOS_OP_COUNT = none */
 } Pass;
 
+/* Both atomic, each by itself: one that is read half is a change too many or too few. */
+typedef struct {
+    fuse_ino_t ino;
+    QosTime time;
+} Change;
+
 struct QosTolls {
     struct fuse_session *session;
     pthread_t thread;
-    QosTime last;         /* atomic: when the last toll runs out */
+    QosTime last; /* atomic: when the last toll runs out */
+    Change changes[CHANGES];
     pthread_mutex_t lock; /* everything below */
     pthread_cond_t changed;
     pthread_cond_t told; /* the kernel knows of another toll */
@@ -182,6 +191,23 @@ gboolean qos_tolls_is_closed(QosTolls *tolls, fuse_ino_t ino)
     return is_closed;
 }
 
+void qos_tolls_note_change(QosTolls *tolls, fuse_ino_t ino)
+{
+    Change *change = &tolls->changes[ino % CHANGES];
+
+    __atomic_store_n(&change->time, qos_gate_now(), __ATOMIC_RELAXED);
+    __atomic_store_n(&change->ino, ino, __ATOMIC_RELEASE);
+}
+
+/* He may have come by, with what the kernel believed then, and have waited for the lock since. */
+static gboolean has_changed(QosTolls *tolls, fuse_ino_t ino)
+{
+    const Change *change = &tolls->changes[ino % CHANGES];
+
+    return __atomic_load_n(&change->ino, __ATOMIC_ACQUIRE) == ino &&
+           qos_gate_now() - __atomic_load_n(&change->time, __ATOMIC_RELAXED) < GRACE_TIME;
+}
+
 /* He may hold or await the directory's lock since before the kernel knew of the toll, and so came
  * by without being asked. */
 static gboolean was_there(const Pass *toll, guint64 start, QosTime now)
@@ -192,7 +218,7 @@ static gboolean was_there(const Pass *toll, guint64 start, QosTime now)
 QosTollState qos_tolls_meet(QosTolls *tolls, fuse_ino_t ino, pid_t tid, guint64 start,
                             QosOpcode *ret_opcode)
 {
-    QosTollState state = QOS_TOLL_NONE;
+    QosTollState state = has_changed(tolls, ino) ? QOS_TOLL_FREE : QOS_TOLL_NONE;
 
     if (!has_tolls(tolls))
         return state;

@@ -15,6 +15,11 @@
  * makes two), or nothing for TICKET_TIME. Who may have come into the directory before the kernel
  * knew of its toll, and lives since then, has such a ticket once.
  *
+ * Where there is no toll, as the job has come into debt by something else, by a write, he may hold
+ * the lock too: if the directory has changed while he waited for it, the kernel asks him. So for
+ * GRACE_TIME after a change whoever asks goes at once, and if his job is in debt, that is what
+ * raises the toll.
+ *
  * Of a file that is in the page cache others read a page in less than a microsecond, and would ask
  * each time. So its toll is closed only for CLOSED_TIME after the job in debt has read or passed,
  * which is when it comes to read again; in between the kernel may believe what others were told.
@@ -46,13 +51,17 @@ void qos_tolls_free(QosTolls *tolls);
 /* A job whose operation `opcode` is in debt works in the directory, or on the file, `ino`. */
 void qos_tolls_raise(QosTolls *tolls, fuse_ino_t ino, QosOpcode opcode, gboolean is_directory);
 
+/* The directory `ino` was changed: the kernel asks for its attributes anew, also who waits for its
+ * lock. Before the reply. */
+void qos_tolls_note_change(QosTolls *tolls, fuse_ino_t ino);
+
 /* TRUE where the kernel must not believe the attributes of `ino` now. Cheap where there is no toll
  * at all. */
 gboolean qos_tolls_is_closed(QosTolls *tolls, fuse_ino_t ino);
 
 typedef enum {
     QOS_TOLL_NONE,
-    QOS_TOLL_FREE, /* he has a ticket: he may hold the lock */
+    QOS_TOLL_FREE, /* he may hold the lock */
     QOS_TOLL_DUE,
 } QosTollState;
 /* What `tid`, who lives since `start` (QosCaller), meets who asks for the attributes of `ino`. DUE:

@@ -49,6 +49,21 @@ def test_a_throttled_job_blocks_nobody_in_a_shared_folder(store, mount, options)
         assert float(as_job("guest", sys.executable, "-c", GUEST, str(qos.dir))) < 5
 
 
+def test_debt_by_writes_blocks_nobody_in_a_shared_folder(store, mount):
+    """Who makes files when its job has just come into debt by a write is asked for under the folder's lock, and has met
+    no toll."""
+    qos = mount(store)
+    qos.rule("start slow jobid={slow} bps=1K")  # the second write is a minute's
+    for turn in range(4):
+        with contextlib.ExitStack() as stack:
+            for number in range(6):
+                stack.enter_context(running(start_job("slow", "dd", "if=/dev/zero", f"of={qos.dir}/{turn}-{number}", "bs=64K",
+                                                      "count=2", stderr=subprocess.DEVNULL)))
+            for _ in range(20):
+                as_job("guest", "ls", "-l", qos.dir, timeout=30)
+        (qos.dir / f"guest-{turn}").touch()
+
+
 def counted(qos, rule):
     return next(each["requests"] for each in qos.state()["rules"] if each["name"] == rule)
 
