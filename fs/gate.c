@@ -391,12 +391,12 @@ gboolean qos_gate_leave(QosGate *gate, QosEntry *entry, guint64 bytes, int error
 {
     const QosRequest *request = &entry->request;
     QosTime now = qos_gate_now();
-    QosTime latency = now - request->start;
 
     pthread_mutex_lock(&gate->lock);
+    qos_sched_leave(gate->sched, &entry->request, bytes, error, now);
+    const QosTime latency = now - request->start;
     qos_histogram_add(&gate->histograms.latency[request->opcode], (guint64)MAX(latency, 0));
     gate->histograms.latency_sum[request->opcode] += latency;
-    qos_sched_leave(gate->sched, &entry->request, bytes, error, now);
     gboolean do_others_wait = gate->resumed.length > 0 || qos_sched_has_waiting(gate->sched);
     if (!do_others_wait)
         qos_gate_wake_leader_locked(gate, qos_sched_next_period(gate->sched));

@@ -263,9 +263,11 @@ void qos_sched_go_on(QosSched *sched, QosRequest *request, QosTime now)
 {
     if (request->state != QOS_REQUEST_PAUSED)
         return;
+    const QosTime before = request->arrival - request->start; /* in the store */
     book_wait(sched, request, now);
     qos_slots_grant(&sched->slots, request);
     qos_slots_enter(&sched->slots, request, now);
+    request->start -= before;
     if (request->job->held.length > 0)
         qos_sched_update_job(sched, request->job, now);
 }

@@ -93,7 +93,7 @@ typedef struct {
     /* --- */
     QosRequestState state;
     QosTime arrival; /* when it entered, or was paused */
-    QosTime start;   /* when it went */
+    QosTime start;   /* when it went; later by the time for which it was paused */
     gboolean has_slot;
     gboolean has_stalled; /* its slot is given to others besides */
     gboolean is_passing;  /* inside without a slot, because it must not wait */
