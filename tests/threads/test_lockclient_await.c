@@ -1,0 +1,141 @@
+/*
+ * Who waits with his own thread for what the lock server says (qos_lockclient_await() with a
+ * patience): who wakes up for the answer, and what becomes of him and of others meanwhile.
+ */
+#include "lockclient_fixture.h"
+
+#define ROUNDS 500
+
+/* A lone request is sent by who makes it: the link wakes for the answer alone. Twice for each, if
+ * it had to send; somewhat more than once, where the two want the same lock. */
+static void test_a_request_wakes_once(void)
+{
+    World w;
+    Use use;
+    long first = 0;
+
+    init(&w, 30 * QOS_SECOND, GOOD);
+    start_server(&w.server);
+    wait_for(&w.users[0], &w.users[0].ups, 1);
+    for (guint i = 0; i < ROUNDS; i++) {
+        g_assert_cmpint(get(&w.users[0], i, &writing, &use), ==, QOS_CREDIT_GRANTED);
+        put(&w.users[0], &use);
+        if (i == 0)
+            first = use.slept;
+    }
+    g_assert_cmpint(use.slept - first, <, ROUNDS * 5 / 4);
+    clear(&w);
+}
+
+/* Who waits for the answer reads it: nobody else wakes up for it, unless he is awake anyway. */
+static void test_who_awaits_reads(void)
+{
+    World w;
+    Use use;
+    guint by_others = 0;
+
+    init(&w, 30 * QOS_SECOND, GOOD);
+    start_server(&w.server);
+    wait_for(&w.users[0], &w.users[0].ups, 1);
+    w.users[0].patience = 60 * QOS_SECOND;
+    for (guint i = 0; i < ROUNDS; i++) {
+        g_assert_cmpint(get(&w.users[0], i, &writing, &use), ==, QOS_CREDIT_GRANTED);
+        by_others += !pthread_equal(use.teller, pthread_self());
+        put(&w.users[0], &use);
+    }
+    g_assert_cmpuint(by_others, <, ROUNDS / 4);
+    clear(&w);
+}
+
+/* --- an hour's patience --- */
+
+typedef struct {
+    World w;
+    pthread_t thread; /* of who awaits */
+    Use use;
+    QosCreditVerdict verdict; /* at the end of the thread */
+} Hour;
+
+static void *await(void *data)
+{
+    Hour *hour = data;
+
+    hour->verdict = begin(&hour->w.users[1], 7, &writing, &hour->use);
+    return NULL;
+}
+
+/* The second user awaits for an hour what the first does not give. */
+static void begin_hour(Hour *hour)
+{
+    World *w = &hour->w;
+    Use held;
+
+    init(w, 60 * QOS_SECOND, GOOD);
+    start_server(&w->server);
+    wait_until_up(w);
+    w->users[0].is_stubborn = TRUE;
+    g_assert_cmpint(get(&w->users[0], 7, &writing, &held), ==, QOS_CREDIT_GRANTED);
+    put(&w->users[0], &held);
+    w->users[1].patience = 3600 * QOS_SECOND;
+    g_assert_cmpint(pthread_create(&hour->thread, NULL, await, hour), ==, 0);
+    wait_for(&w->users[0], &w->users[0].drops, 1);
+}
+
+/* The first gives it, and the second has it. */
+static void give(Hour *hour)
+{
+    World *w = &hour->w;
+
+    qos_lockclient_release(w->users[0].client, &w->users[0].dropped, &w->users[0].credit);
+    g_assert_cmpint(end_waiting(&hour->use), ==, QOS_CREDIT_GRANTED);
+}
+
+static void end_hour(Hour *hour)
+{
+    put(&hour->w.users[1], &hour->use);
+    clear(&hour->w);
+}
+
+/* His thread is free at once when the server has gone, and what he waits for comes all the same. */
+static void test_server_leaves_who_awaits(void)
+{
+    Hour hour;
+
+    begin_hour(&hour);
+    stop_server(&hour.w.server);
+    pthread_join(hour.thread, NULL);
+    g_assert_cmpint(hour.verdict, ==, QOS_CREDIT_WAITING);
+    g_assert_false(hour.use.is_done);
+    start_server(&hour.w.server);
+    give(&hour);
+    end_hour(&hour);
+}
+
+/* While one awaits, others of his mount ask, are answered, and let go. */
+static void test_others_beside_who_awaits(void)
+{
+    Hour hour;
+    User *user = &hour.w.users[1];
+    Use use;
+
+    begin_hour(&hour);
+    for (guint i = 100; i < 200; i++) {
+        g_assert_cmpint(get(user, i, &writing, &use), ==, QOS_CREDIT_GRANTED);
+        put(user, &use);
+        qos_lockclient_shrink(user->client, 0.5);
+    }
+    give(&hour);
+    pthread_join(hour.thread, NULL);
+    end_hour(&hour);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    expect_warnings();
+    g_test_add_func("/lockclient-await/a-request-wakes-once", test_a_request_wakes_once);
+    g_test_add_func("/lockclient-await/who-awaits-reads", test_who_awaits_reads);
+    g_test_add_func("/lockclient-await/server-leaves-who-awaits", test_server_leaves_who_awaits);
+    g_test_add_func("/lockclient-await/others-beside-who-awaits", test_others_beside_who_awaits);
+    return g_test_run();
+}
