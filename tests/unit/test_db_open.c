@@ -25,6 +25,18 @@ static void assert_refused(const char *path, int code, const char *reason)
         g_error("\"%s\" does not tell of %s and \"%s\"", error->message, path, reason);
 }
 
+/* A daemon does that to the database, and is killed. */
+static void do_and_die(const Fixture *fixture, void (*act)(const char *path))
+{
+    pid_t child = fork();
+
+    if (child == 0) {
+        act(fixture->path);
+        raise(SIGKILL);
+    }
+    waitpid(child, NULL, 0);
+}
+
 /* --- what is no good is refused, and stays as it is --- */
 
 static GBytes *content(const char *path)
@@ -130,42 +142,40 @@ static void test_newer(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
     assert_refused_and_untouched(fixture, ENOTSUP, "version 99");
 }
 
+static void make_newer(const char *path)
+{
+    sqlite3 *sqlite;
+
+    execute(path, "PRAGMA journal_mode = WAL");
+    sqlite3_open(path, &sqlite);
+    sqlite3_exec(sqlite, "PRAGMA user_version = 99", NULL, NULL, NULL);
+}
+
 /* The newer version stands in the write-ahead log of a daemon that was killed. */
 static void test_newer_in_log(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
 {
-    pid_t child;
-
     fill(fixture);
-    child = fork();
-    if (child == 0) {
-        execute(fixture->path, "PRAGMA journal_mode = WAL");
-        sqlite3 *sqlite;
-        sqlite3_open(fixture->path, &sqlite);
-        sqlite3_exec(sqlite, "PRAGMA user_version = 99", NULL, NULL, NULL);
-        raise(SIGKILL);
-    }
-    waitpid(child, NULL, 0);
+    do_and_die(fixture, make_newer);
     assert_refused_and_untouched(fixture, ENOTSUP, "version 99");
+}
+
+static void begin_change(const char *path)
+{
+    sqlite3 *sqlite;
+
+    sqlite3_open(path, &sqlite);
+    sqlite3_exec(sqlite,
+                 "PRAGMA journal_mode = DELETE; PRAGMA cache_size = 1; BEGIN;"
+                 "CREATE TABLE big AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 "
+                 "FROM n LIMIT 5000) SELECT i, randomblob(100) FROM n",
+                 NULL, NULL, NULL);
 }
 
 /* A change without WAL that was cut off can only be taken back by writing: not ours to do. */
 static void test_hot_journal(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
 {
-    pid_t child;
-
     fill(fixture);
-    child = fork();
-    if (child == 0) {
-        sqlite3 *sqlite;
-        sqlite3_open(fixture->path, &sqlite);
-        sqlite3_exec(sqlite,
-                     "PRAGMA journal_mode = DELETE; PRAGMA cache_size = 1; BEGIN;"
-                     "CREATE TABLE big AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 "
-                     "FROM n LIMIT 5000) SELECT i, randomblob(100) FROM n",
-                     NULL, NULL, NULL);
-        raise(SIGKILL);
-    }
-    waitpid(child, NULL, 0);
+    do_and_die(fixture, begin_change);
     assert_refused_and_untouched(fixture, EUCLEAN, "takes that back");
     execute(fixture->path, "PRAGMA quick_check");
     qos_db_close(open_good(fixture));
@@ -231,19 +241,18 @@ static void test_daemon_that_ends(Fixture *fixture, G_GNUC_UNUSED gconstpointer 
     pthread_join(thread, NULL);
 }
 
+static void save_slots(const char *path)
+{
+    qos_db_save_tunable(qos_db_open(path, NULL), "slots", "4", NULL);
+}
+
 /* A database that was removed does not come back out of the log that was left. */
 static void test_removed_without_its_log(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
 {
     g_autoptr(GHashTable) tunables = NULL;
-    pid_t child = fork();
     QosDb *db;
 
-    if (child == 0) {
-        db = qos_db_open(fixture->path, NULL);
-        qos_db_save_tunable(db, "slots", "4", NULL);
-        raise(SIGKILL);
-    }
-    waitpid(child, NULL, 0);
+    do_and_die(fixture, save_slots);
     g_unlink(fixture->path);
     db = open_good(fixture);
     tunables = qos_db_load_tunables(db, NULL);

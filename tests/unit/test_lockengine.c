@@ -135,10 +135,7 @@ static void test_lost_while_dropped(void)
 {
     World w;
 
-    init(&w);
-    visit(&w, 0, 7);
-    w.mounts[0].is_stubborn = TRUE;
-    qos_lockengine_shrink(w.mounts[0].engine, 1, w.now);
+    start_dropping(&w);
     settle(&w);
     stop_server(&w);
     pass(&w, 2 * LEASE);

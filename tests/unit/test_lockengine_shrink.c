@@ -4,6 +4,14 @@
  */
 #include "lockengine_fixture.h"
 
+/* What was dropped is released, and the second mount, which waited for it, has had it. */
+static void end_dropping(World *w, Use *other)
+{
+    release(w, 0);
+    g_assert_cmpint(other->verdict, ==, QOS_CREDIT_GRANTED);
+    put(w, 1, other);
+}
+
 /* What is to go is told to forget, and goes with the next request. */
 static void test_cancels_ride(void)
 {
@@ -49,10 +57,7 @@ static void test_used_while_dropped(void)
 {
     World w;
 
-    init(&w);
-    visit(&w, 0, 7);
-    w.mounts[0].is_stubborn = TRUE;
-    qos_lockengine_shrink(w.mounts[0].engine, 1, w.now);
+    start_dropping(&w);
     settle(&w);
     g_assert_cmpuint(w.mounts[0].drops, ==, 1);
     g_assert_cmpint(status_of(&w, 0).bytes, ==, 0);
@@ -102,9 +107,7 @@ static void test_spared(void)
     }
     g_assert_cmpint(got(&w, 1, 7, writing, &other), ==, QOS_CREDIT_WAITING);
     g_assert_false(qos_lockengine_spare(w.mounts[0].engine, &resource, 9, w.now));
-    release(&w, 0);
-    g_assert_cmpint(other.verdict, ==, QOS_CREDIT_GRANTED);
-    put(&w, 1, &other);
+    end_dropping(&w, &other);
     clear(&w);
 }
 
@@ -115,15 +118,10 @@ static void test_wanted_before_it_is_spared(void)
     World w;
     Use other;
 
-    init(&w);
-    visit(&w, 0, 7);
-    w.mounts[0].is_stubborn = TRUE;
-    qos_lockengine_shrink(w.mounts[0].engine, 1, w.now);
+    start_dropping(&w);
     g_assert_cmpint(got(&w, 1, 7, writing, &other), ==, QOS_CREDIT_WAITING);
     g_assert_false(qos_lockengine_spare(w.mounts[0].engine, &resource, 9, w.now));
-    release(&w, 0);
-    g_assert_cmpint(other.verdict, ==, QOS_CREDIT_GRANTED);
-    put(&w, 1, &other);
+    end_dropping(&w, &other);
     clear(&w);
 }
 
@@ -133,16 +131,11 @@ static void test_wanted_while_dropped(void)
     World w;
     Use other;
 
-    init(&w);
-    visit(&w, 0, 7);
-    w.mounts[0].is_stubborn = TRUE;
-    qos_lockengine_shrink(w.mounts[0].engine, 1, w.now);
+    start_dropping(&w);
     g_assert_cmpint(got(&w, 1, 7, writing, &other), ==, QOS_CREDIT_WAITING);
     g_assert_cmpuint(w.mounts[0].drops, ==, 1);
-    release(&w, 0);
-    g_assert_cmpint(other.verdict, ==, QOS_CREDIT_GRANTED);
+    end_dropping(&w, &other);
     g_assert_cmpuint(w.mounts[0].drops, ==, 1);
-    put(&w, 1, &other);
     clear(&w);
 }
 
@@ -152,19 +145,14 @@ static void test_used_and_wanted_while_dropped(void)
     World w;
     Use other;
 
-    init(&w);
-    visit(&w, 0, 7);
-    w.mounts[0].is_stubborn = TRUE;
-    qos_lockengine_shrink(w.mounts[0].engine, 1, w.now);
+    start_dropping(&w);
     settle(&w);
     g_assert_true(has(&w, 0, 7, writing));
     g_assert_cmpint(got(&w, 1, 7, writing, &other), ==, QOS_CREDIT_WAITING);
     release(&w, 0);
     g_assert_false(other.is_done);
     g_assert_cmpuint(w.mounts[0].drops, ==, 2);
-    release(&w, 0);
-    g_assert_cmpint(other.verdict, ==, QOS_CREDIT_GRANTED);
-    put(&w, 1, &other);
+    end_dropping(&w, &other);
     clear(&w);
 }
 
