@@ -302,3 +302,20 @@ G_GNUC_UNUSED static void mounts_init(Cluster *c, guint count)
     for (QosOwnerId id = 4; id < 4 + count; id++)
         g_assert_true(is_alive(c, id));
 }
+
+/* The root's: all of what is free of conflict, and 1000 of each amount. */
+static inline void quantities(const QosResource *resource, QosCredit *ret_credit,
+                              gpointer arg G_GNUC_UNUSED)
+{
+    switch (qos_resource_type(resource->type)->shape) {
+    case QOS_SHAPE_MODES:
+        *ret_credit = (QosCredit){.reads = G_MAXUINT32, .writes = G_MAXUINT32};
+        break;
+    case QOS_SHAPE_SPANS:
+        *ret_credit = qos_credit_span(0, G_MAXUINT64, TRUE);
+        break;
+    case QOS_SHAPE_AMOUNT:
+        ret_credit->amount = 1000;
+        break;
+    }
+}
