@@ -5,6 +5,10 @@
 
 #include "fs/rule.h"
 
+#include <string.h>
+
+#include "base/error.h"
+
 #define NOW (7 * QOS_SECOND)
 
 /* The whole list as text, without the times of expiry. */
@@ -41,6 +45,22 @@ static inline void apply(QosRules **rules, const char *command)
     expect_list(*rules, before); /* the old list stays as it is */
     qos_rules_unref(*rules);
     *rules = changed;
+}
+
+/* The message tells of `words`, and nothing is changed. */
+static inline void refuse(QosRules *rules, const char *command, int code, const char *words)
+{
+    g_autoptr(GError) error = NULL;
+    g_autofree char *before = dump(rules);
+
+    g_assert_null(qos_rules_apply(rules, command, NOW, &error));
+    g_assert_error(error, QOS_ERROR, code);
+    g_assert_true(g_utf8_validate(error->message, -1, NULL));
+    g_assert_cmpuint(strlen(error->message), <, 1000);
+    if (strstr(error->message, words) == NULL)
+        g_error("\"%s\" does not mention \"%s\"", error->message, words);
+    expect_list(rules, before);
+    g_assert_null(qos_rules_apply(rules, command, NOW, NULL));
 }
 
 /* The rule that governs a request of `job`. */
