@@ -224,19 +224,46 @@ static void test_second_daemon(Fixture *fixture, G_GNUC_UNUSED gconstpointer dat
     qos_db_close(db);
 }
 
-static void *close_soon(void *db)
+/* By how many descriptors of this process. */
+static guint times_open(const char *path)
 {
-    g_usleep(G_TIME_SPAN_SECOND / 5);
-    qos_db_close(db);
+    GDir *folder = g_dir_open("/proc/self/fd", 0, NULL);
+    guint count = 0;
+    const char *name;
+
+    while ((name = g_dir_read_name(folder))) {
+        g_autofree char *link = g_build_filename("/proc/self/fd", name, NULL);
+        g_autofree char *target = g_file_read_link(link, NULL);
+        count += g_strcmp0(target, path) == 0;
+    }
+    g_dir_close(folder);
+    return count;
+}
+
+typedef struct {
+    QosDb *db;
+    char *lock;
+} Ending;
+
+/* Once another waits for its lock. */
+static void *close_at_last(void *data)
+{
+    Ending *ending = data;
+
+    while (times_open(ending->lock) < 2)
+        g_usleep(1000);
+    qos_db_close(ending->db);
     return NULL;
 }
 
 /* A mount that is just ending is waited for. */
 static void test_daemon_that_ends(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
 {
+    g_autofree char *lock = g_strconcat(fixture->path, ".lock", NULL);
+    Ending ending = {.db = open_good(fixture), .lock = lock};
     pthread_t thread;
 
-    g_assert_cmpint(pthread_create(&thread, NULL, close_soon, open_good(fixture)), ==, 0);
+    g_assert_cmpint(pthread_create(&thread, NULL, close_at_last, &ending), ==, 0);
     qos_db_close(open_good(fixture));
     pthread_join(thread, NULL);
 }
