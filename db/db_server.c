@@ -15,6 +15,7 @@
 #include "db/db_server.h"
 #include "db/private.h"
 #include "db/server.h"
+#include "fs/condition.h"
 
 #define RETRY G_TIME_SPAN_SECOND
 
@@ -191,9 +192,7 @@ static gpointer work(gpointer data)
             continue;
         }
         if (!db->ending && db->trouble && g_get_monotonic_time() < retry_at) {
-            const struct timespec until = {.tv_sec = retry_at / G_TIME_SPAN_SECOND,
-                                           .tv_nsec = retry_at % G_TIME_SPAN_SECOND * 1000};
-            pthread_cond_clockwait(&db->changed, &db->lock, CLOCK_MONOTONIC, &until);
+            qos_condition_wait_until(&db->changed, &db->lock, retry_at * QOS_MICROSECOND);
             continue;
         }
         if (g_hash_table_size(db->pending) == 0)

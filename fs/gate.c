@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "fs/condition.h"
 #include "fs/gate_private.h"
 
 #define HOUSEKEEPING_INTERVAL                                                                      \
@@ -35,15 +36,6 @@ static void init_lock(pthread_mutex_t *lock)
     pthread_mutexattr_destroy(&attributes);
 }
 
-static void init_condition(pthread_cond_t *condition)
-{
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(condition, &attributes);
-    pthread_condattr_destroy(&attributes);
-}
-
 QosGate *qos_gate_new(const QosPolicyClass *policy, guint slots, QosTime job_cleanup_interval)
 {
     QosGate *gate = g_new0(QosGate, 1);
@@ -52,8 +44,8 @@ QosGate *qos_gate_new(const QosPolicyClass *policy, guint slots, QosTime job_cle
 
     gethostname(host, sizeof(host) - 1);
     init_lock(&gate->lock);
-    init_condition(&gate->lead);
-    init_condition(&gate->follow);
+    pthread_cond_init(&gate->lead, NULL);
+    pthread_cond_init(&gate->follow, NULL);
     gate->sched = qos_sched_new(policy, slots, host, job_cleanup_interval, now);
     gate->workers = g_array_new(FALSE, FALSE, sizeof(pthread_t));
     gate->housekeeping = now + HOUSEKEEPING_INTERVAL;
@@ -177,15 +169,12 @@ static void keep_house_locked(QosGate *gate, QosTime now)
 
 static void lead_locked(QosGate *gate, QosTime wake)
 {
-    struct timespec until;
-
     wake = MIN(wake, gate->housekeeping);
     wake = MIN(wake, qos_rules_next_expiry(qos_sched_rules(gate->sched)));
-    until = (struct timespec){.tv_sec = wake / QOS_SECOND, .tv_nsec = wake % QOS_SECOND};
     gate->has_leader = TRUE;
     gate->leader_wake = wake;
     while (!gate->is_stopping && gate->leader_wake == wake &&
-           pthread_cond_timedwait(&gate->lead, &gate->lock, &until) == 0) {
+           qos_condition_wait_until(&gate->lead, &gate->lock, wake)) {
         /* woken for nothing: leader_wake did not change */
     }
     gate->has_leader = FALSE;

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "fs/condition.h"
 #include "fs/gate.h"
 
 #define GATHERING_US 1000
@@ -38,13 +39,9 @@ struct QosCloser {
 QosCloser *qos_closer_new(void)
 {
     QosCloser *closer = g_new0(QosCloser, 1);
-    pthread_condattr_t attributes;
 
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC); /* that of qos_gate_now() */
-    pthread_cond_init(&closer->fewer, &attributes);
-    pthread_condattr_destroy(&attributes);
     pthread_mutex_init(&closer->lock, NULL);
+    pthread_cond_init(&closer->fewer, NULL);
     pthread_cond_init(&closer->called, NULL);
     closer->queues = g_ptr_array_new();
     closer->threads = g_array_new(FALSE, FALSE, sizeof(pthread_t));
@@ -184,12 +181,11 @@ gboolean qos_closer_wait(QosCloser *closer, guint most)
 
     if (qos_closer_count(closer) < most)
         return TRUE;
-    QosTime end = qos_gate_now() + QOS_CLOSER_PATIENCE;
-    struct timespec until = {.tv_sec = end / QOS_SECOND, .tv_nsec = end % QOS_SECOND};
+    const QosTime until = qos_gate_now() + QOS_CLOSER_PATIENCE;
 
     pthread_mutex_lock(&closer->lock);
     while (qos_closer_count(closer) >= most &&
-           pthread_cond_timedwait(&closer->fewer, &closer->lock, &until) == 0) {
+           qos_condition_wait_until(&closer->fewer, &closer->lock, until)) {
         /* some are closed */
     }
     are_fewer = qos_closer_count(closer) < most;

@@ -120,16 +120,6 @@ static gboolean load(QosControl *control, GError **error)
     return TRUE;
 }
 
-static void init_condition(pthread_cond_t *condition)
-{
-    pthread_condattr_t attributes;
-
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC); /* that of qos_gate_now() */
-    pthread_cond_init(condition, &attributes);
-    pthread_condattr_destroy(&attributes);
-}
-
 QosControl *qos_control_new(QosFs *fs, QosDb *db, GHashTable *overrides, GError **error)
 {
     QosControl *control = g_new0(QosControl, 1);
@@ -140,7 +130,7 @@ QosControl *qos_control_new(QosFs *fs, QosDb *db, GHashTable *overrides, GError 
     control->saved.others = QOS_NOT_SAVED;
     pthread_mutex_init(&control->setting, NULL);
     pthread_mutex_init(&control->lock, NULL);
-    init_condition(&control->called);
+    pthread_cond_init(&control->called, NULL);
     control->errors = g_hash_table_new_full(NULL, NULL, NULL, g_free);
     control->texts = g_hash_table_new_full(NULL, NULL, (GDestroyNotify)g_bytes_unref, NULL);
     qos_tunables_init(&control->tunables);

@@ -5,6 +5,7 @@
  * Under `setting` it saves rules, as a set does (ops/control.c); nothing else is locked while
  * SQLite works.
  */
+#include "fs/condition.h"
 #include "fs/privilege.h"
 #include "ops/control_private.h"
 
@@ -83,10 +84,8 @@ static QosTime next_save(void)
 /* Waits for `time`, or a call before it. */
 static void wait_until_locked(QosControl *control, QosTime time)
 {
-    struct timespec until = {.tv_sec = time / QOS_SECOND, .tv_nsec = time % QOS_SECOND};
-
     if (!control->expired)
-        pthread_cond_timedwait(&control->called, &control->lock, &until);
+        qos_condition_wait_until(&control->called, &control->lock, time);
 }
 
 /* How often records and totals of shares may change. */
@@ -107,9 +106,10 @@ static void *save_now_and_then(void *data)
 
     pthread_mutex_lock(&control->lock);
     while (!control->ending) {
-        QosTime interval = shares_interval_locked(control);
+        const QosTime interval = shares_interval_locked(control);
+        const QosTime latest = qos_gate_now() + interval;
 
-        shares = MIN(shares, qos_gate_now() + interval);
+        shares = MIN(shares, latest);
         wait_until_locked(control, MIN(shares, totals));
         gboolean expired = control->expired;
         QosTime now = qos_gate_now();

@@ -16,6 +16,7 @@
 #include <errno.h>
 #include <pthread.h>
 
+#include "fs/condition.h"
 #include "ops/background.h"
 #include "ops/coherence.h"
 #include "ops/fs.h"
@@ -215,11 +216,11 @@ static void wait_locked(QosInterrupts *interrupts, QosTime pause)
     while (!interrupts->is_stopping && is_empty_locked(interrupts))
         pthread_cond_wait(&interrupts->changed, &interrupts->lock);
 
-    QosTime until = qos_gate_now() + pause;
-    struct timespec time = {.tv_sec = until / QOS_SECOND, .tv_nsec = until % QOS_SECOND};
-    int result = 0;
-    while (result == 0 && !interrupts->is_stopping && !interrupts->is_urgent)
-        result = pthread_cond_timedwait(&interrupts->changed, &interrupts->lock, &time);
+    const QosTime until = qos_gate_now() + pause;
+    while (!interrupts->is_stopping && !interrupts->is_urgent &&
+           qos_condition_wait_until(&interrupts->changed, &interrupts->lock, until)) {
+        /* not yet */
+    }
 }
 
 static void *watch(void *arg)
@@ -250,7 +251,6 @@ static void free_parts(QosInterrupts *interrupts)
 QosInterrupts *qos_interrupts_new(QosGate *gate, QosInterruptTable *table, gboolean may_be_lost)
 {
     QosInterrupts *interrupts = g_new0(QosInterrupts, 1);
-    pthread_condattr_t attributes;
 
     interrupts->gate = gate;
     interrupts->table = table;
@@ -258,10 +258,7 @@ QosInterrupts *qos_interrupts_new(QosGate *gate, QosInterruptTable *table, gbool
     interrupts->watching = g_hash_table_new(NULL, NULL);
     interrupts->background = qos_background_new();
     pthread_mutex_init(&interrupts->lock, NULL);
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&interrupts->changed, &attributes);
-    pthread_condattr_destroy(&attributes);
+    pthread_cond_init(&interrupts->changed, NULL);
     if (pthread_create(&interrupts->thread, NULL, watch, interrupts) != 0) {
         free_parts(interrupts);
         return NULL;

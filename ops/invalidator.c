@@ -6,8 +6,8 @@
 #include <errno.h>
 #include <pthread.h>
 #include <string.h>
-#include <time.h>
 
+#include "fs/condition.h"
 #include "ops/inode.h"
 #include "ops/inode_credit.h"
 
@@ -294,16 +294,6 @@ gboolean qos_invalidator_forgets_names(const QosInvalidator *invalidator)
 
 /* --- the thread --- */
 
-static void wait_locked(QosInvalidator *invalidator, QosTime until)
-{
-    const struct timespec time = {.tv_sec = until / QOS_SECOND, .tv_nsec = until % QOS_SECOND};
-
-    if (until == QOS_NEVER)
-        pthread_cond_wait(&invalidator->changed, &invalidator->lock);
-    else
-        pthread_cond_timedwait(&invalidator->changed, &invalidator->lock, &time);
-}
-
 static void *work(void *arg)
 {
     QosInvalidator *invalidator = arg;
@@ -315,7 +305,7 @@ static void *work(void *arg)
             QosTime next = tell_again_locked(invalidator);
 
             if (next != 0 && invalidator->losses->len == 0 && !invalidator->is_stopping)
-                wait_locked(invalidator, next);
+                qos_condition_wait_until(&invalidator->changed, &invalidator->lock, next);
             continue;
         }
         GArray *losses = invalidator->losses;
@@ -345,7 +335,6 @@ static void clear(QosInvalidator *invalidator)
 QosInvalidator *qos_invalidator_new(const QosFs *fs, QosPages *pages, QosLists *lists)
 {
     QosInvalidator *invalidator = g_new0(QosInvalidator, 1);
-    pthread_condattr_t attributes;
 
     invalidator->fs = fs;
     invalidator->pages = pages;
@@ -354,10 +343,7 @@ QosInvalidator *qos_invalidator_new(const QosFs *fs, QosPages *pages, QosLists *
     invalidator->losses = g_array_new(FALSE, FALSE, sizeof(Loss));
     invalidator->doubts = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, g_free);
     pthread_mutex_init(&invalidator->lock, NULL);
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&invalidator->changed, &attributes);
-    pthread_condattr_destroy(&attributes);
+    pthread_cond_init(&invalidator->changed, NULL);
     if (pthread_create(&invalidator->thread, NULL, work, invalidator) == 0)
         return invalidator;
     clear(invalidator);

@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 
+#include "fs/condition.h"
 #include "fs/gate.h"
 #include "ops/locks_private.h"
 #include "ops/signals.h"
@@ -291,16 +292,6 @@ static QosTime look_at_all_locked(QosLocks *locks)
     return next;
 }
 
-static void wait_locked(QosLocks *locks, QosTime until)
-{
-    struct timespec time = {.tv_sec = until / QOS_SECOND, .tv_nsec = until % QOS_SECOND};
-
-    if (until == QOS_NEVER)
-        pthread_cond_wait(&locks->changed, &locks->lock);
-    else
-        pthread_cond_timedwait(&locks->changed, &locks->lock, &time);
-}
-
 static void *keep(void *arg)
 {
     QosLocks *locks = arg;
@@ -310,7 +301,7 @@ static void *keep(void *arg)
         QosTime next = look_at_all_locked(locks);
 
         if (locks->answered.length == 0) {
-            wait_locked(locks, next);
+            qos_condition_wait_until(&locks->changed, &locks->lock, next);
             continue;
         }
         qos_locks_unlock(locks);
@@ -325,15 +316,11 @@ static void *keep(void *arg)
 QosLocks *qos_locks_new(QosInterruptTable *interrupts)
 {
     QosLocks *locks = g_new0(QosLocks, 1);
-    pthread_condattr_t attributes;
 
     locks->interrupts = interrupts;
     locks->files = g_hash_table_new(qos_resource_hash, qos_resource_equal);
     pthread_mutex_init(&locks->lock, NULL);
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&locks->changed, &attributes);
-    pthread_condattr_destroy(&attributes);
+    pthread_cond_init(&locks->changed, NULL);
     return locks;
 }
 

@@ -6,6 +6,7 @@
  * one watches meanwhile, as it may not come back. While nothing is asked for, nobody watches.
  */
 #include "ops/namers.h"
+#include "fs/condition.h"
 
 #include <pthread.h>
 
@@ -41,16 +42,12 @@ static void *name(void *arg);
 QosNamers *qos_namers_new(QosCallers *callers)
 {
     QosNamers *namers = g_new0(QosNamers, 1);
-    pthread_condattr_t attributes;
 
     namers->callers = callers;
     pthread_mutex_init(&namers->lock, NULL);
     pthread_cond_init(&namers->work, NULL);
     pthread_cond_init(&namers->ended, NULL);
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&namers->watch, &attributes);
-    pthread_condattr_destroy(&attributes);
+    pthread_cond_init(&namers->watch, NULL);
     return namers;
 }
 
@@ -191,12 +188,9 @@ static gboolean serve_one_locked(QosNamers *namers)
 
 static void watch_locked(QosNamers *namers)
 {
-    QosTime end = qos_gate_now() + WATCH_INTERVAL;
-    struct timespec until = {.tv_sec = end / QOS_SECOND, .tv_nsec = end % QOS_SECOND};
-
     namers->has_watcher = TRUE;
     namers->was_asked = FALSE;
-    pthread_cond_timedwait(&namers->watch, &namers->lock, &until);
+    qos_condition_wait_until(&namers->watch, &namers->lock, qos_gate_now() + WATCH_INTERVAL);
     namers->has_watcher = FALSE;
 }
 

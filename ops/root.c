@@ -2,6 +2,7 @@
  * The root's attributes (ops/root.h).
  */
 #include "ops/root.h"
+#include "fs/condition.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -46,13 +47,12 @@ static void *watch(void *arg)
 
     pthread_mutex_lock(&root->lock);
     while (!root->is_stopping) {
-        QosTime next = qos_gate_now() + QOS_ROOT_TIME;
-        struct timespec until = {.tv_sec = next / QOS_SECOND, .tv_nsec = next % QOS_SECOND};
+        const QosTime until = qos_gate_now() + QOS_ROOT_TIME;
 
         if (has_delay(root->gate))
             ask_locked(root);
         if (!root->is_stopping)
-            pthread_cond_timedwait(&root->changed, &root->lock, &until);
+            qos_condition_wait_until(&root->changed, &root->lock, until);
     }
     pthread_mutex_unlock(&root->lock);
     return NULL;
@@ -69,14 +69,10 @@ static void clear(QosRoot *root)
 QosRoot *qos_root_new(QosGate *gate, QosInodes *inodes)
 {
     QosRoot *root = g_new0(QosRoot, 1);
-    pthread_condattr_t attributes;
 
     root->gate = gate;
     pthread_mutex_init(&root->lock, NULL);
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&root->changed, &attributes);
-    pthread_condattr_destroy(&attributes);
+    pthread_cond_init(&root->changed, NULL);
     if (qos_inodes_borrow(inodes, FUSE_ROOT_ID, &root->directory) == 0 &&
         fstatat(root->directory.fd, "", &root->stat, AT_EMPTY_PATH) == 0 &&
         pthread_create(&root->thread, NULL, watch, root) == 0)

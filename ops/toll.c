@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "fs/condition.h"
 #include "fs/gate.h"
 
 /* How long a toll stands: it outlives the pause of a job that pays one operation a second. */
@@ -131,8 +132,6 @@ static gboolean has_tolls(QosTolls *tolls)
  * long; the toll may be gone then. */
 static void close_locked(QosTolls *tolls, Pass *toll, QosTime now)
 {
-    const QosTime end = now + TELLING_TIME;
-    const struct timespec until = {.tv_sec = end / QOS_SECOND, .tv_nsec = end % QOS_SECOND};
     const fuse_ino_t ino = toll->key.ino;
 
     if (!is_closed_at(toll, now)) {
@@ -142,7 +141,7 @@ static void close_locked(QosTolls *tolls, Pass *toll, QosTime now)
     }
     toll->closed = now + CLOSED_TIME;
     while (toll != NULL && !toll->is_told &&
-           pthread_cond_timedwait(&tolls->told, &tolls->lock, &until) == 0)
+           qos_condition_wait_until(&tolls->told, &tolls->lock, now + TELLING_TIME))
         toll = find_toll(tolls, ino, now);
 }
 
@@ -302,17 +301,6 @@ static void *tell(void *arg)
     return NULL;
 }
 
-static void init_conditions(QosTolls *tolls)
-{
-    pthread_condattr_t attributes;
-
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&tolls->changed, NULL);
-    pthread_cond_init(&tolls->told, &attributes);
-    pthread_condattr_destroy(&attributes);
-}
-
 static void clear(QosTolls *tolls)
 {
     g_hash_table_unref(tolls->tickets);
@@ -330,7 +318,8 @@ QosTolls *qos_tolls_new(struct fuse_session *session)
 
     tolls->session = session;
     pthread_mutex_init(&tolls->lock, NULL);
-    init_conditions(tolls);
+    pthread_cond_init(&tolls->changed, NULL);
+    pthread_cond_init(&tolls->told, NULL);
     tolls->tolls = g_hash_table_new_full(key_hash, key_equal, NULL, g_free);
     tolls->tickets = g_hash_table_new_full(key_hash, key_equal, NULL, g_free);
     tolls->news = g_array_new(FALSE, FALSE, sizeof(fuse_ino_t));
