@@ -88,10 +88,7 @@ static void join(QosAdapt *adapt, QosJob *job, gint64 weight, QosTime now)
         QosFairJob fair = {.weight = weight,
                            .rate = rate,
                            .entitlement = (gint64)((__int128)rate * left / adapt->config.period),
-                           .lent = share->totals.lent,
-                           .returned = share->totals.returned,
-                           .borrowed = share->totals.borrowed,
-                           .repaid = share->totals.repaid};
+                           .totals = share->totals};
         g_array_append_val(adapt->fair, fair);
     } else {
         QosPaperJob paper = {.nodes = weight};
@@ -106,18 +103,14 @@ static QosShareTotals totals_of(const QosAdapt *adapt, const QosJob *job)
     if (job->share.member == 0)
         return totals;
     if (adapt->config.mode == QOS_ADAPT_PAPER) {
-        const QosPaperJob *paper = qos_adapt_paper_of(adapt, job);
-        totals.lent += paper->lent * QOS_COST_UNIT;
-        totals.returned += paper->returned * QOS_COST_UNIT;
-        totals.borrowed += paper->borrowed * QOS_COST_UNIT;
-        totals.repaid += paper->repaid * QOS_COST_UNIT;
+        const QosShareTotals *tokens = &qos_adapt_paper_of(adapt, job)->totals;
+        totals.lent += tokens->lent * QOS_COST_UNIT;
+        totals.returned += tokens->returned * QOS_COST_UNIT;
+        totals.borrowed += tokens->borrowed * QOS_COST_UNIT;
+        totals.repaid += tokens->repaid * QOS_COST_UNIT;
         return totals;
     }
-    const QosFairJob *fair = qos_adapt_fair_of(adapt, job);
-    return (QosShareTotals){.lent = fair->lent,
-                            .returned = fair->returned,
-                            .borrowed = fair->borrowed,
-                            .repaid = fair->repaid};
+    return qos_adapt_fair_of(adapt, job)->totals;
 }
 
 /* The last member takes the place of the one that leaves. */
@@ -499,11 +492,8 @@ void qos_adapt_clear_totals(QosAdapt *adapt, QosJob *job)
     job->share.totals = (QosShareTotals){0};
     if (job->share.member == 0)
         return;
-    if (adapt->config.mode == QOS_ADAPT_FAIR) {
-        QosFairJob *fair = qos_adapt_fair_of(adapt, job);
-        fair->lent = fair->returned = fair->borrowed = fair->repaid = 0;
-    } else {
-        QosPaperJob *paper = qos_adapt_paper_of(adapt, job);
-        paper->lent = paper->returned = paper->borrowed = paper->repaid = 0;
-    }
+    if (adapt->config.mode == QOS_ADAPT_FAIR)
+        qos_adapt_fair_of(adapt, job)->totals = (QosShareTotals){0};
+    else
+        qos_adapt_paper_of(adapt, job)->totals = (QosShareTotals){0};
 }

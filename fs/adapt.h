@@ -15,6 +15,7 @@
 #include "base/opcode.h"
 #include "base/time.h"
 #include "fs/bucket.h"
+#include "fs/share_totals.h"
 
 struct QosJob;
 
@@ -25,7 +26,6 @@ struct QosJob;
 #define QOS_ADAPT_CAPACITY_MAX G_GINT64_CONSTANT(100000000) /* op/s */
 #define QOS_ADAPT_COST_MIN     (QOS_COST_UNIT / 1000)       /* of an operation's base */
 #define QOS_ADAPT_COST_MAX     (QOS_COST_UNIT * 1000)
-#define QOS_ADAPT_BYTES        G_GINT64_CONSTANT(65536) /* a usual `bytes_per_cost` */
 #define QOS_ADAPT_BYTES_MAX    (G_GINT64_CONSTANT(1) << 40)
 
 typedef enum {
@@ -49,14 +49,6 @@ typedef struct {
 gboolean qos_adapt_config_check(const QosAdaptConfig *config, GError **error);
 /* What a request costs, in units. */
 gint64 qos_adapt_config_cost(const QosAdaptConfig *config, QosOpcode opcode, guint64 bytes);
-
-/* What a job has lent and borrowed since it began, in units; outlives its taking part. */
-typedef struct {
-    gint64 lent;     /* to others, */
-    gint64 returned; /* of that, paid back to it, */
-    gint64 borrowed; /* from others, */
-    gint64 repaid;   /* of that, paid back by it */
-} QosShareTotals;
 
 /* One job's part in it; embedded in the job. */
 typedef struct {

@@ -224,18 +224,10 @@ void qos_fair_write_off(QosFairJob *jobs, guint count)
     shrink_records(jobs, count, 1);
 }
 
-/* Books what a job gave (> 0) or took (< 0): first against its own debt or claim. */
+/* Books what a job gave (> 0) or took (< 0). */
 static void book(QosFairJob *job, gint64 flow)
 {
-    gint64 settled = flow > 0 ? CLAMP(-job->record, 0, flow) : CLAMP(job->record, 0, -flow);
-
-    if (flow > 0) {
-        job->repaid += settled;
-        job->lent += flow - settled;
-    } else {
-        job->returned += settled;
-        job->borrowed += -flow - settled;
-    }
+    qos_share_totals_book(&job->totals, job->record, flow);
     job->record += flow;
     job->flow = flow;
 }

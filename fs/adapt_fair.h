@@ -13,6 +13,7 @@
 #pragma once
 
 #include "base/time.h"
+#include "fs/share_totals.h"
 
 #define QOS_FAIR_UNITS_MAX (G_GINT64_CONSTANT(1) << 50) /* of any quantity: doubles hold these */
 
@@ -31,10 +32,7 @@ typedef struct {
     gint64 allocation;  /* and with repayments */
     gint64 record;      /* lent (> 0) or borrowed (< 0), and not yet paid back */
     gint64 flow;        /* what the last step added to it */
-    gint64 lent;        /* totals, each >= 0: lent to others, */
-    gint64 returned;    /* of that, paid back to it, */
-    gint64 borrowed;    /* borrowed from others, */
-    gint64 repaid;      /* of that, paid back by it */
+    QosShareTotals totals;
     /* Of the computation only. */
     gint64 low;
     gint64 high;

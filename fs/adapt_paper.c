@@ -78,18 +78,10 @@ static void hand_out(QosPaperJob *jobs, guint count, gint64 tokens, gboolean com
         correct(receivers, receiver_count, missing);
 }
 
-/* Books what a job gives (> 0) or takes (< 0): first against its own debt or claim. */
+/* Books what a job gives (> 0) or takes (< 0). */
 static void book(QosPaperJob *job, gint64 flow)
 {
-    gint64 settled = flow > 0 ? CLAMP(-job->record, 0, flow) : CLAMP(job->record, 0, -flow);
-
-    if (flow > 0) {
-        job->repaid += settled;
-        job->lent += flow - settled;
-    } else {
-        job->returned += settled;
-        job->borrowed += -flow - settled;
-    }
+    qos_share_totals_book(&job->totals, job->record, flow);
     job->record += flow;
 }
 

@@ -8,17 +8,16 @@
 
 #include <glib.h>
 
+#include "fs/share_totals.h"
+
 /* One active job on the storage target. The caller keeps it from one period to the next. */
 typedef struct {
-    gint64 nodes;      /* n_x, 1 to QOS_PAPER_NODES_MAX */
+    gint64 nodes;      /* n_x, 1 to 2^31 */
     gint64 demand;     /* d_x: its requests in the period that ends, >= 0 */
     gint64 allocation; /* alpha_x: of the last period (0 = it had none), then of the next; tokens */
     gint64 record;     /* r_x: tokens lent (> 0) or borrowed (< 0); all records add up to 0 */
-    gint64 lent;       /* since it is active, tokens: to others, */
-    gint64 returned;   /* of that, paid back to it, */
-    gint64 borrowed;   /* from others, */
-    gint64 repaid;     /* of that, paid back by it */
-    double remainder;  /* rho_x: the fraction of a token that rounding kept back; 0 for a new job */
+    QosShareTotals totals; /* since it is active, tokens */
+    double remainder; /* rho_x: the fraction of a token that rounding kept back; 0 for a new job */
     /* Of the computation only. */
     double priority;          /* p_x */
     double utilization;       /* u_x */
@@ -30,8 +29,6 @@ typedef struct {
     gboolean is_compensated;  /* x in J+ */
     gboolean is_reclaimed_of; /* x in J- */
 } QosPaperJob;
-
-#define QOS_PAPER_NODES_MAX (G_GINT64_CONSTANT(1) << 31)
 
 /* Allocates `tokens` (T_i x delta t, >= 0) to the `count` jobs that sent requests in the period.
  * Their allocations add up to `tokens`, and none is negative. */

@@ -80,8 +80,8 @@ static void test_lent_and_repaid(void)
     wants(&jobs[0], 100, 0);
     wants(&jobs[1], 700, 5000); /* 200 of the 400 that x left was used by nobody */
     qos_fair_step(jobs, 2, 1000, PERIOD, PERIOD);
-    g_assert_cmpint(jobs[0].lent, ==, 200);
-    g_assert_cmpint(jobs[1].borrowed, ==, 200);
+    g_assert_cmpint(jobs[0].totals.lent, ==, 200);
+    g_assert_cmpint(jobs[1].totals.borrowed, ==, 200);
     g_assert_cmpint(jobs[0].record, ==, -jobs[1].record);
     g_assert_cmpint(jobs[0].record, ==, 199); /* 100 ms of the decay */
 
@@ -98,8 +98,8 @@ static void test_lent_and_repaid(void)
         wants(&jobs[0], 550, 5000);
         wants(&jobs[1], 450, 5000);
         qos_fair_step(jobs, 2, 1000, PERIOD, PERIOD);
-        g_assert_cmpint(jobs[0].returned, ==, 50 * period);
-        g_assert_cmpint(jobs[1].repaid, ==, 50 * period);
+        g_assert_cmpint(jobs[0].totals.returned, ==, 50 * period);
+        g_assert_cmpint(jobs[1].totals.repaid, ==, 50 * period);
     }
     g_assert_cmpint(jobs[0].record, <, 50);
     g_assert_cmpint(jobs[0].allocation, ==, 500 + jobs[0].record); /* the rest */

@@ -35,8 +35,8 @@ static void test_redistribution(void)
     g_assert_cmpint(jobs[1].allocation, ==, 50 + 39);
     g_assert_cmpint(jobs[0].record, ==, 39);
     g_assert_cmpint(jobs[1].record, ==, -39);
-    g_assert_cmpint(jobs[0].lent, ==, 39);
-    g_assert_cmpint(jobs[1].borrowed, ==, 39);
+    g_assert_cmpint(jobs[0].totals.lent, ==, 39);
+    g_assert_cmpint(jobs[1].totals.borrowed, ==, 39);
 }
 
 /*
@@ -52,8 +52,8 @@ static void test_recompensation(void)
     g_assert_cmpint(jobs[1].allocation, ==, 35);
     g_assert_cmpint(jobs[0].record, ==, 15);
     g_assert_cmpint(jobs[1].record, ==, -15);
-    g_assert_cmpint(jobs[0].returned, ==, 15);
-    g_assert_cmpint(jobs[1].repaid, ==, 15);
+    g_assert_cmpint(jobs[0].totals.returned, ==, 15);
+    g_assert_cmpint(jobs[1].totals.repaid, ==, 15);
 }
 
 /* The remainders make up for it: three jobs share ten tokens, and each gets its third in the end.
@@ -128,8 +128,10 @@ static void test_sums_hold_over_random_sequences(void)
                 g_assert_cmpint(jobs[i].allocation, >=, 0);
                 sum += jobs[i].allocation;
                 records += jobs[i].record;
-                g_assert_cmpint(jobs[i].lent - jobs[i].returned, ==, MAX(jobs[i].record, 0));
-                g_assert_cmpint(jobs[i].borrowed - jobs[i].repaid, ==, MAX(-jobs[i].record, 0));
+                g_assert_cmpint(jobs[i].totals.lent - jobs[i].totals.returned, ==,
+                                MAX(jobs[i].record, 0));
+                g_assert_cmpint(jobs[i].totals.borrowed - jobs[i].totals.repaid, ==,
+                                MAX(-jobs[i].record, 0));
             }
             g_assert_cmpint(sum, ==, tokens);
             g_assert_cmpint(records, ==, 0);

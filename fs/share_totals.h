@@ -1,0 +1,19 @@
+/*
+ * What a job has lent and borrowed since it began. It outlives the job's taking part in the
+ * sharing, and a remount.
+ */
+#pragma once
+
+#include <glib.h>
+
+/* In units of who keeps it, each >= 0. */
+typedef struct {
+    gint64 lent;     /* to others, */
+    gint64 returned; /* of that, paid back to it, */
+    gint64 borrowed; /* from others, */
+    gint64 repaid;   /* of that, paid back by it */
+} QosShareTotals;
+
+/* Books what a job gave (`flow` > 0) or took (< 0): first against its own debt or claim, which
+ * `record` was before (lent > 0, borrowed < 0, and not yet paid back). */
+void qos_share_totals_book(QosShareTotals *totals, gint64 record, gint64 flow);
