@@ -25,6 +25,8 @@
 #include <syslog.h>
 #include <unistd.h>
 
+#include "net/standard_streams.h"
+
 #define EXIT_DIED 32 /* mount(8): mount failure */
 
 /* libfuse allocates 128 bytes for each request, by calloc(), which passes by the C library's cache
@@ -85,22 +87,9 @@ static void log_of_libfuse(enum fuse_log_level level, const char *format, va_lis
            format, arguments);
 }
 
-/* Lest a socket or somebody's file takes the place of a standard stream that the starter has
- * closed, and the log goes there. */
-static void open_standard_streams(void)
-{
-    int fd;
-
-    do
-        fd = open("/dev/null", O_RDWR);
-    while (fd >= STDIN_FILENO && fd <= STDERR_FILENO);
-    if (fd >= 0)
-        close(fd);
-}
-
 void qos_daemon_init(QosDaemon *daemon, gboolean verbose)
 {
-    open_standard_streams();
+    qos_standard_streams_open();
     *daemon = (QosDaemon){.verbose = verbose, .verdict = -1};
     g_log_set_writer_func(write_log, daemon, NULL);
     fuse_set_log_func(log_of_libfuse);

@@ -7,7 +7,6 @@
  * database has of them. It ends by SIGTERM or SIGINT, in the reverse order.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <gio/gunixsocketaddress.h>
 #include <glib-unix.h>
 #include <glib/gstdio.h>
@@ -18,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "net/standard_streams.h"
 #include "server/control.h"
 #include "server/grants.h"
 #include "server/listener.h"
@@ -64,19 +64,6 @@ static GLogWriterOutput write_log(GLogLevelFlags level, const GLogField *fields,
 }
 
 /* --- start and end --- */
-
-/* Lest a socket takes the place of a standard stream that the starter has closed, and the log goes
- * to a peer. */
-static void open_standard_streams(void)
-{
-    int fd;
-
-    do
-        fd = open("/dev/null", O_RDWR);
-    while (fd >= STDIN_FILENO && fd <= STDERR_FILENO);
-    if (fd >= 0)
-        close(fd);
-}
 
 static gboolean stop(gpointer data)
 {
@@ -186,7 +173,7 @@ int main(int argc, char **argv)
     Server server = {0};
     int status = EXIT_SUCCESS;
 
-    open_standard_streams();
+    qos_standard_streams_open();
     setlocale(LC_ALL, "");
     signal(SIGPIPE, SIG_IGN);
     if (!qos_server_options_parse(&server.options, argc, argv, &error)) {
