@@ -173,9 +173,12 @@ void qos_lockclient_end_wait(QosLockclient *client, guint64 id)
 
 QosTime qos_lockclient_valid(const QosLockclient *client)
 {
-    QosTime until = atomic_load_explicit(&client->until, memory_order_acquire);
+    const QosTime until = atomic_load_explicit(&client->until, memory_order_acquire);
 
-    return until == 0 ? 0 : MAX(until - qos_lockclient_now(), 0);
+    if (until == 0)
+        return 0;
+    const QosTime left = until - qos_lockclient_now();
+    return MAX(left, 0);
 }
 
 guint qos_lockclient_losses(const QosLockclient *client)

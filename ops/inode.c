@@ -421,7 +421,7 @@ QosInodes *qos_inodes_new(const char *source, GError **error)
     QosInodes *inodes;
     struct stat stat;
     QosFacts facts = {0};
-    int fd = open(source, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    int result, fd = open(source, O_PATH | O_DIRECTORY | O_CLOEXEC);
 
     if (fd < 0 || fstat(fd, &stat) != 0) {
         qos_set_error(error, errno, "cannot open the directory %s: %s", source, g_strerror(errno));
@@ -440,8 +440,9 @@ QosInodes *qos_inodes_new(const char *source, GError **error)
     inodes->mounts = qos_mounts_new(inodes->closer);
     inodes->root_device = stat.st_dev;
     inodes->root_wants_flush = wants_flush(fd);
-    if (qos_inodes_examine(inodes, fd, "", &facts) != 0) {
-        qos_set_error(error, errno, "cannot qos_inodes_examine %s: %s", source, g_strerror(errno));
+    result = qos_inodes_examine(inodes, fd, "", &facts);
+    if (result != 0) {
+        qos_set_error(error, -result, "cannot ask what %s is: %s", source, g_strerror(-result));
         close(fd);
         qos_inodes_free(inodes);
         return NULL;

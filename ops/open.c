@@ -241,7 +241,7 @@ static int open_existing(int parent, const char *name, int flags)
     return fd;
 }
 
-static int create_file(int parent, const OpenOp *create)
+static int make_named(int parent, const OpenOp *create)
 {
     int flags = create->op.reply.info.flags;
     int fd = -ESTALE;
@@ -264,7 +264,8 @@ static int create_file(int parent, const OpenOp *create)
     return fd;
 }
 
-static int run_create(QosOp *op)
+/* CREATE and TMPFILE: `make` returns the new file's descriptor, or -errno. */
+static int run_make(QosOp *op, int (*make)(int parent, const OpenOp *create))
 {
     OpenOp *create = (OpenOp *)op;
     g_auto(QosLoan) parent = {0};
@@ -279,8 +280,13 @@ static int run_create(QosOp *op)
     if (error != 0)
         return error;
     qos_cred_umask(fuse_req_ctx(op->fuse)->umask);
-    fd = create_file(parent.fd, create);
+    fd = make(parent.fd, create);
     return fd < 0 ? fd : reply_create(op, g_steal_pointer(&handle), fd);
+}
+
+static int run_create(QosOp *op)
+{
+    return run_make(op, make_named);
 }
 
 void qosfs_op_create(fuse_req_t request, fuse_ino_t parent, const char *name, mode_t mode,
@@ -299,24 +305,17 @@ void qosfs_op_create(fuse_req_t request, fuse_ino_t parent, const char *name, mo
     qos_op_submit(&create->op);
 }
 
+static int make_unnamed(int parent, const OpenOp *create)
+{
+    int flags = create->op.reply.info.flags & ~(O_CREAT | O_NOFOLLOW | O_DIRECT);
+    int fd = openat(parent, ".", flags | O_TMPFILE | O_CLOEXEC, create->mode);
+
+    return fd < 0 ? -errno : fd;
+}
+
 static int run_tmpfile(QosOp *op)
 {
-    OpenOp *create = (OpenOp *)op;
-    int flags = (op->reply.info.flags & ~(O_CREAT | O_NOFOLLOW | O_DIRECT)) | O_TMPFILE | O_CLOEXEC;
-    g_auto(QosLoan) parent = {0};
-    g_autoptr(QosHandle) handle = NULL;
-    int error = qos_inodes_borrow(op->fs->inodes, create->ino, &parent);
-    int fd;
-
-    if (error == 0)
-        error = qos_inodes_find_room(op->fs->inodes, op->entry.request.user);
-    if (error == 0)
-        error = qos_op_new_handle(op, &handle);
-    if (error != 0)
-        return error;
-    qos_cred_umask(fuse_req_ctx(op->fuse)->umask);
-    fd = openat(parent.fd, ".", flags, create->mode);
-    return fd < 0 ? -errno : reply_create(op, g_steal_pointer(&handle), fd);
+    return run_make(op, make_unnamed);
 }
 
 void qosfs_op_tmpfile(fuse_req_t request, fuse_ino_t parent, mode_t mode,

@@ -28,16 +28,26 @@ static XattrOp *xattr_op_new(fuse_req_t request, fuse_ino_t ino, const char *nam
     return op;
 }
 
+/* The file's path, good while it is lent: setxattr() and the like take no descriptor that has
+ * O_PATH. 0, or -errno. */
+static int borrow_path(const QosOp *op, fuse_ino_t ino, QosLoan *file, char path[QOS_PROC_PATH_MAX])
+{
+    const int error = qos_inodes_borrow(op->fs->inodes, ino, file);
+
+    if (error == 0)
+        qos_proc_path(file->fd, path);
+    return error;
+}
+
 static int run_setxattr(QosOp *op)
 {
     XattrOp *xattr = (XattrOp *)op;
     char path[QOS_PROC_PATH_MAX];
     g_auto(QosLoan) file = {0};
-    int error = qos_inodes_borrow(op->fs->inodes, xattr->ino, &file);
+    int error = borrow_path(op, xattr->ino, &file, path);
 
     if (error != 0)
         return error;
-    qos_proc_path(file.fd, path);
     return setxattr(path, xattr->name, xattr->value, xattr->size, xattr->flags) == 0 ? 0 : -errno;
 }
 
@@ -79,12 +89,11 @@ static int run_getxattr(QosOp *op)
     char path[QOS_PROC_PATH_MAX];
     void *value = qos_op_buffer(xattr->size);
     g_auto(QosLoan) file = {0};
-    int error = qos_inodes_borrow(op->fs->inodes, xattr->ino, &file);
+    int error = borrow_path(op, xattr->ino, &file, path);
     ssize_t length;
 
     if (error != 0)
         return error;
-    qos_proc_path(file.fd, path);
     length = getxattr(path, xattr->name, value, xattr->size);
     if (length < 0)
         return -errno;
@@ -115,12 +124,11 @@ static ssize_t list_store(QosOp *op, fuse_ino_t ino, char *names)
 {
     char path[QOS_PROC_PATH_MAX];
     g_auto(QosLoan) file = {0};
-    int error = qos_inodes_borrow(op->fs->inodes, ino, &file);
+    int error = borrow_path(op, ino, &file, path);
     ssize_t length;
 
     if (error != 0)
         return error;
-    qos_proc_path(file.fd, path);
     length = listxattr(path, names, XATTR_LIST_MAX);
     if (length >= 0)
         return length;
@@ -172,11 +180,10 @@ static int run_removexattr(QosOp *op)
     XattrOp *xattr = (XattrOp *)op;
     char path[QOS_PROC_PATH_MAX];
     g_auto(QosLoan) file = {0};
-    int error = qos_inodes_borrow(op->fs->inodes, xattr->ino, &file);
+    int error = borrow_path(op, xattr->ino, &file, path);
 
     if (error != 0)
         return error;
-    qos_proc_path(file.fd, path);
     return removexattr(path, xattr->name) == 0 ? 0 : -errno;
 }
 
