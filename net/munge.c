@@ -113,14 +113,14 @@ static char *make_payload(const Handshake *handshake, QosMungeRole role, GError 
                            mount_nonce, server_nonce, address);
 }
 
-static munge_ctx_t make_context(const Handshake *handshake)
+static munge_ctx_t make_context(const char *munged)
 {
     munge_ctx_t context = munge_ctx_create();
 
     if (context == NULL)
         g_error("no memory");
-    if (handshake->munged != NULL)
-        munge_ctx_set(context, MUNGE_OPT_SOCKET, handshake->munged);
+    if (munged != NULL)
+        munge_ctx_set(context, MUNGE_OPT_SOCKET, munged);
     return context;
 }
 
@@ -141,7 +141,7 @@ static gboolean send_credential(const Handshake *handshake, GError **error)
 
     if (payload == NULL)
         return FALSE;
-    munge_ctx_t context = make_context(handshake);
+    munge_ctx_t context = make_context(handshake->munged);
     munge_err_t fault = munge_encode(&credential, context, payload, (int)strlen(payload));
     if (fault != EMUNGE_SUCCESS) {
         qos_set_error(error, EACCES, "no MUNGE credential: %s", fault_of(context, fault));
@@ -170,7 +170,7 @@ static gboolean check_credential(const Handshake *handshake, const char *credent
 
     if (expected == NULL)
         return FALSE;
-    munge_ctx_t context = make_context(handshake);
+    munge_ctx_t context = make_context(handshake->munged);
     munge_err_t fault = munge_decode(credential, context, &payload, &length, ret_uid, NULL);
     if (fault != EMUNGE_SUCCESS)
         qos_set_error(error, EACCES, "its MUNGE credential: %s", fault_of(context, fault));
@@ -208,6 +208,19 @@ static gboolean receive_credential(const Handshake *handshake, uid_t *ret_uid, G
 gboolean qos_munge_is_built(G_GNUC_UNUSED GError **error)
 {
     return TRUE;
+}
+
+gboolean qos_munge_answers(const char *munged, GError **error)
+{
+    munge_ctx_t context = make_context(munged);
+    char *credential = NULL;
+    munge_err_t fault = munge_encode(&credential, context, NULL, 0);
+
+    if (fault != EMUNGE_SUCCESS)
+        qos_set_error(error, EACCES, "no MUNGE credential: %s", fault_of(context, fault));
+    free(credential);
+    munge_ctx_destroy(context);
+    return fault == EMUNGE_SUCCESS;
 }
 
 gboolean qos_munge_shake_hands(QosMungeRole role, GSocket *socket, const char *munged,

@@ -27,6 +27,10 @@ typedef enum { QOS_MUNGE_MOUNT, QOS_MUNGE_SERVER } QosMungeRole;
 /* FALSE with an error (QOS_ERROR, ENOTSUP): this program was built without it. */
 gboolean qos_munge_is_built(GError **error);
 
+/* Has munged, on its socket as below, make a credential. FALSE with an error for people: there is
+ * none, or it does not answer. Blocks. */
+gboolean qos_munge_answers(const char *munged, GError **error);
+
 /*
  * The handshake on `socket`, which is connected, and may be non-blocking. `munged` is the path of
  * munged's socket; NULL: the usual one. TRUE: the peer is user *ret_uid of the realm, has been told

@@ -136,6 +136,39 @@ static void start_munge(Attempt *attempt, GIOStream *base, GCancellable *cancell
     g_task_run_in_thread(task, shake_hands);
 }
 
+/* A munged that is not there may come, and mounts may have other ways in, so that the server starts
+ * all the same. */
+static void tell_of_munged(GObject *source G_GNUC_UNUSED, GAsyncResult *result,
+                           gpointer data G_GNUC_UNUSED)
+{
+    g_autoptr(GError) error = NULL;
+
+    if (!g_task_propagate_boolean(G_TASK(result), &error))
+        g_warning("listen=munge: %s; mounts that come this way are refused until munged runs here "
+                  "(systemctl start munge), or munge-socket= names its socket",
+                  error->message);
+}
+
+static void ask_munged(GTask *task, gpointer source G_GNUC_UNUSED, gpointer munged,
+                       GCancellable *cancellable G_GNUC_UNUSED)
+{
+    GError *error = NULL;
+
+    if (qos_munge_answers(munged, &error))
+        g_task_return_boolean(task, TRUE);
+    else
+        g_task_return_error(task, error);
+}
+
+/* In a thread: a munged that hangs is to keep nobody waiting. */
+static void look_for_munged(const char *munged)
+{
+    g_autoptr(GTask) task = g_task_new(NULL, NULL, tell_of_munged, NULL);
+
+    g_task_set_task_data(task, g_strdup(munged), g_free);
+    g_task_run_in_thread(task, ask_munged);
+}
+
 /* --- both --- */
 
 void qos_handshake_start(const QosHandshake *handshake, GSocket *socket, GCancellable *cancellable,
@@ -189,6 +222,7 @@ QosHandshake *qos_handshake_new_munge(const QosServerOptions *options, GError **
         return NULL;
     handshake = g_new0(QosHandshake, 1);
     handshake->options = options;
+    look_for_munged(options->munge_socket);
     return handshake;
 }
 

@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import socket
+import types
 
 import pytest
 
@@ -148,6 +149,14 @@ def test_who_says_nothing_or_half(server, realm):
         peer.greet(10)
     for each in silent:
         each.close()
+
+
+def test_no_munged(server, tmp_path):
+    """The log tells of it at once; who comes another way is served."""
+    one = server(munged=types.SimpleNamespace(socket=tmp_path / "none"))
+    one.wait_log(f'warning: listen=munge: no MUNGE credential: Failed to access "{tmp_path / "none"}"')
+    with one.greet(10) as local:
+        assert local.enqueue(5).kind == M_GRANT
 
 
 def test_munged_does_not_answer(server):
