@@ -5,6 +5,7 @@ import fcntl
 import os
 import random
 import re
+import select
 import signal
 import struct
 import time
@@ -183,10 +184,11 @@ def test_locks_end_with_their_process(pair, take):
     def hold():
         file = open(here, "r+b")
         take(file, fcntl.LOCK_EX)
-        os.write(writer, b"x")
+        os.write(writer, b"xx")  # one for who waits, and one that stays
         signal.pause()
     with child(hold) as (pid, _), child(lambda: os.read(reader, 1) and take_and_leave(take, there)()) as (_, ask):
-        wait_until(lambda: attempt(take, open(there, "r+b"), fcntl.LOCK_EX | TRY) == errno.EAGAIN, what="the lock")
+        wait_until(lambda: select.select([reader], [], [], 0)[0], what="the lock")
+        assert attempt(take, open(there, "r+b"), fcntl.LOCK_EX | TRY) == errno.EAGAIN
         assert ask() is None
         os.kill(pid, signal.SIGKILL)
         assert wait_until(ask, what="the killed process's lock") == "None"
