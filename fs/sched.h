@@ -19,9 +19,10 @@
  * A request for which the kernel holds a lock that other jobs may want (`holds_lock`) does not
  * wait, lest they all wait with it: it goes at once, without a slot if need be, and its class pays
  * later, with the requests that hold nothing. There are two bounds: beyond a debt of QOS_DEBT_MAX
- * (of bytes, QOS_DEBT_BYTES where that is more) it waits like any other, and those behind its lock
- * with it; beyond QOS_PASSING_MAX such requests of one job without a slot, QOS_PASSING_USER of one
- * user, QOS_PASSING_ALL of all, it waits for one of them to end.
+ * (of bytes, QOS_DEBT_BYTES where that is more) it waits until its class owes no more than that,
+ * and those behind its lock with it, so that they go on at the job's rate; beyond QOS_PASSING_MAX
+ * such requests of one job without a slot, QOS_PASSING_USER of one user, QOS_PASSING_ALL of all, it
+ * waits for one of them to end.
  *
  * What ends something (a close) waits for no token: it is charged, whatever the debt. But a store
  * that hangs lets it hang too, so that the second bound holds for it, and beyond that it is held.

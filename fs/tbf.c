@@ -14,6 +14,10 @@
  * A class without a bucket has the arrival as its deadline, so that a store with all slots taken is
  * shared in order of deadlines too; saved tokens count (lustre-tbf.md, defect 2).
  *
+ * What holds a lock goes into debt, and waits only where its class owes QOS_DEBT_MAX already. Then
+ * it is due as soon as the class owes no more than that, before all that hold nothing: so those who
+ * want the lock get on at the rule's rate, and do not stand until the debt is paid.
+ *
  * Rules change by a new list. Flows are matched again when they are next used. What is queued is
  * put aside in `rematching`, and each get_next gives up to REMATCH_BATCH of it to the queues where
  * it belongs now, with the old arrival (defect 3: a change of rank reaches what is there). Queues
@@ -35,17 +39,38 @@
 
 /* --- tokens and deadlines --- */
 
+static void fill(QosTbfQueue *queue, QosTime now)
+{
+    if (queue->has_operations)
+        qos_bucket_fill(&queue->operations, now);
+    if (queue->has_bytes)
+        qos_bucket_fill(&queue->bytes, now);
+}
+
 /* When both buckets have a token, `now` at the earliest. */
 static QosTime tokens_due(QosTbfQueue *queue, QosTime now)
 {
     QosTime due = now;
-    if (queue->has_operations) {
-        qos_bucket_fill(&queue->operations, now);
+    fill(queue, now);
+    if (queue->has_operations)
         due = qos_bucket_due(&queue->operations, now);
-    }
-    if (queue->has_bytes) {
-        qos_bucket_fill(&queue->bytes, now);
+    if (queue->has_bytes)
         due = MAX(due, qos_bucket_due(&queue->bytes, now));
+    return due;
+}
+
+/* When the class owes no more than `max_debt`, or QOS_DEBT_BYTES; `now` at the earliest. */
+static QosTime debt_due(QosTbfQueue *queue, QosTime max_debt, QosTime now)
+{
+    QosTime due = now;
+    fill(queue, now);
+    if (queue->has_operations)
+        due = MAX(due, qos_bucket_due(&queue->operations, now) - max_debt);
+    if (queue->has_bytes) {
+        QosBucket ahead = queue->bytes;
+        ahead.tokens += QOS_DEBT_BYTES;
+        due = MAX(due,
+                  MIN(qos_bucket_due(&queue->bytes, now) - max_debt, qos_bucket_due(&ahead, now)));
     }
     return due;
 }
@@ -58,15 +83,34 @@ static void take_tokens(QosTbfQueue *queue, gint64 operations, gint64 bytes, Qos
         qos_bucket_take(&queue->bytes, bytes, now);
 }
 
+/* Where a request of the class waits. */
+static GQueue *line_of(QosTbfQueue *queue, const QosRequest *request)
+{
+    return request->holds_lock ? &queue->lock_holders : &queue->requests;
+}
+
+static guint count_waiting(const QosTbfQueue *queue)
+{
+    return queue->lock_holders.length + queue->requests.length;
+}
+
+/* The next to go, or NULL. */
+static QosRequest *first_of(const QosTbfQueue *queue)
+{
+    const GList *head =
+        queue->lock_holders.length > 0 ? queue->lock_holders.head : queue->requests.head;
+    return head != NULL ? head->data : NULL;
+}
+
 /* Puts the queue where it belongs in the heap. */
 static void reschedule(QosTbf *tbf, QosTbfQueue *queue, QosTime now)
 {
-    if (queue->requests.length == 0) {
+    const QosRequest *first = first_of(queue);
+    if (first == NULL) {
         qos_heap_remove(&tbf->heap, &queue->heap);
         return;
     }
-    const QosRequest *first = queue->requests.head->data;
-    QosTime due = tokens_due(queue, now);
+    QosTime due = first->holds_lock ? debt_due(queue, QOS_DEBT_MAX, now) : tokens_due(queue, now);
     QosTime deadline = due <= now ? first->arrival : due;
     deadline = MIN(deadline, qos_time_add(first->arrival, tbf->context->max_wait));
     if (qos_heap_contains(&queue->heap))
@@ -118,12 +162,12 @@ static void tbf_fini(void *self)
 static void enqueue(QosTbf *tbf, QosTbfQueue *queue, QosRequest *request, QosTime now)
 {
     request->queue = queue;
-    g_queue_push_tail_link(&queue->requests, &request->link);
+    g_queue_push_tail_link(line_of(queue, request), &request->link);
     queue->counters->waiting++;
-    if (queue->requests.length == 1)
+    if (first_of(queue) == request)
         reschedule(tbf, queue, now);
     gboolean is_limited = queue->has_operations || queue->has_bytes;
-    if (queue->heap.key > now || (is_limited && queue->requests.length > 1)) {
+    if (queue->heap.key > now || (is_limited && count_waiting(queue) > 1)) {
         request->wait_rule_id = queue->key.rule_id;
         memcpy(request->wait_rule_name, queue->rule_name, sizeof(request->wait_rule_name));
     }
@@ -163,7 +207,7 @@ static gboolean tbf_try_now(void *self, QosRequest *request, QosTime now)
     if (request->is_toll || tbf->rematching.length > 0 || (root != NULL && root->key <= now))
         return FALSE;
     const QosTbfFlow *flow = qos_tbf_flow(tbf, request, now);
-    if (flow->queue->requests.length > 0 || tokens_due(flow->queue, now) > now)
+    if (count_waiting(flow->queue) > 0 || tokens_due(flow->queue, now) > now)
         return FALSE;
     try_dryrun(flow->dryrun, request, now);
     let_go(flow->queue, request, 1, now);
@@ -179,9 +223,9 @@ static void tbf_incoming(void *self, QosRequest *request, QosTime now)
 
 static void dequeue(QosTbf *tbf, QosTbfQueue *queue, QosRequest *request)
 {
-    g_queue_unlink(&queue->requests, &request->link);
+    g_queue_unlink(line_of(queue, request), &request->link);
     queue->counters->waiting--;
-    if (queue->requests.length == 0)
+    if (count_waiting(queue) == 0)
         qos_heap_remove(&tbf->heap, &queue->heap);
 }
 
@@ -208,8 +252,9 @@ static QosTime tbf_get_next(void *self, QosTime now, QosReadyFunc ready, void *a
     }
 
     QosTbfQueue *queue = (QosTbfQueue *)((char *)root - G_STRUCT_OFFSET(QosTbfQueue, heap));
-    QosRequest *request = queue->requests.head->data;
+    QosRequest *request = first_of(queue);
     dequeue(tbf, queue, request);
+    request->owes = request->holds_lock && tokens_due(queue, now) > now;
     let_go(queue, request, 1, now);
     if (now > request->arrival && request->wait_rule_id != 0) {
         queue->counters->waits++;
@@ -220,21 +265,15 @@ static QosTime tbf_get_next(void *self, QosTime now, QosReadyFunc ready, void *a
     return now;
 }
 
-/* Its tokens are filled up to `now`. */
-static gboolean owes_too_much(const QosTbfQueue *queue, QosTime max_debt, QosTime now)
-{
-    return (queue->has_operations && qos_bucket_due(&queue->operations, now) - now > max_debt) ||
-           (queue->has_bytes && queue->bytes.tokens <= -QOS_DEBT_BYTES &&
-            qos_bucket_due(&queue->bytes, now) - now > max_debt);
-}
-
 static gboolean tbf_charge(void *self, QosRequest *request, QosTime max_debt, QosTime now)
 {
     QosTbf *tbf = self;
     QosTbfQueue *queue = qos_tbf_flow(tbf, request, now)->queue;
     QosTime owed = request->is_prepaid ? 0 : tokens_due(queue, now) - now;
 
-    if (owed > max_debt && owes_too_much(queue, max_debt, now))
+    if (!request->is_prepaid && max_debt < QOS_NEVER &&
+        (queue->lock_holders.length > 0 ||
+         (owed > max_debt && debt_due(queue, max_debt, now) > now)))
         return FALSE;
     request->owes = owed > 0;
     let_go(queue, request, request->is_prepaid ? 0 : 1, now);
@@ -272,8 +311,8 @@ static void tbf_cancel(void *self, QosRequest *request, QosTime now)
 
 static void put_aside(QosTbf *tbf, QosTbfQueue *queue)
 {
-    while (queue->requests.length > 0) {
-        QosRequest *request = queue->requests.head->data;
+    QosRequest *request;
+    while ((request = first_of(queue)) != NULL) {
         dequeue(tbf, queue, request);
         request->queue = NULL;
         g_queue_push_tail_link(&tbf->rematching, &request->link);

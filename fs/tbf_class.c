@@ -75,22 +75,27 @@ static gint64 bytes_depth(const QosRule *rule)
                                  : qos_bucket_default_depth(rule->bps, MINIMUM_DEPTH_BYTES);
 }
 
-/* Gives a bucket the rule's rate; one that was there keeps its tokens. */
-static void set_bucket(QosBucket *bucket, gboolean *has, gint64 rate, gint64 depth, QosTime now)
+/* Gives a bucket the rule's rate; one that was there keeps its tokens, but owes no more than a lock
+ * may make it owe: a debt made at a high rate would take a low one days. */
+static void set_bucket(QosBucket *bucket, gboolean *has, gint64 rate, gint64 depth,
+                       gint64 least_debt, QosTime now)
 {
-    if (rate == 0)
-        *has = FALSE;
-    else if (*has)
+    const gint64 most_debt = MAX(least_debt, rate * (QOS_DEBT_MAX / QOS_SECOND));
+
+    if (rate != 0 && *has) {
         qos_bucket_change(bucket, rate, depth, now);
-    else
+        bucket->tokens = MAX(bucket->tokens, -most_debt);
+    } else if (rate != 0) {
         qos_bucket_init(bucket, rate, depth, now);
+    }
     *has = rate != 0;
 }
 
 void qos_tbf_queue_set_rule(QosTbfQueue *queue, const QosRule *rule, QosTime now)
 {
-    set_bucket(&queue->operations, &queue->has_operations, rule->rate, operations_depth(rule), now);
-    set_bucket(&queue->bytes, &queue->has_bytes, rule->bps, bytes_depth(rule), now);
+    set_bucket(&queue->operations, &queue->has_operations, rule->rate, operations_depth(rule), 0,
+               now);
+    set_bucket(&queue->bytes, &queue->has_bytes, rule->bps, bytes_depth(rule), QOS_DEBT_BYTES, now);
     queue->weight = rule->weight;
     queue->minimum = rule->minimum;
 }

@@ -31,7 +31,7 @@ typedef struct QosTbfFlow {
 
 struct QosTbfQueue {
     /* What each request looks at, in one cache line. */
-    GQueue requests;        /* of QosRequest, by its link */
+    GQueue requests;        /* of QosRequest, by its link: wait for a token */
     QosRuleState *counters; /* owned by QosTbf.counters */
     gint64 weight;          /* for fs/adapt.h; 0 = not given */
     gint64 minimum;         /* likewise, op/s */
@@ -42,7 +42,8 @@ struct QosTbfQueue {
     QosHeapNode heap;
     QosBucket operations;
     QosBucket bytes;
-    QosTbfKey key; /* holds a reference to the job */
+    GQueue lock_holders; /* likewise: wait until the class owes no more than it may */
+    QosTbfKey key;       /* holds a reference to the job */
     char rule_name[QOS_RULE_NAME_MAX + 1];
 };
 

@@ -129,8 +129,8 @@ os.close(fd)
 """
 
 
-def start_hog(qos, name, way, flags=os.O_RDWR):
-    qos.rule("start hog jobid={hog} bps=4K")
+def start_hog(qos, name, way, flags=os.O_RDWR, bps="4K"):
+    qos.rule(f"start hog jobid={{hog}} bps={bps}")
     return running(start_job("hog", sys.executable, "-c", HOG, qos.dir / name, way, flags))
 
 
@@ -161,6 +161,17 @@ def test_a_throttled_job_blocks_nobody_on_a_shared_file(store, mount, way, is_sh
         stack.enter_context(start_hog(qos, "file", way))
         wait_parked(qos, 16 if is_shared_before else 1)
         assert longest_step(qos, "file", USE_FILE) < WAIT / 4
+
+
+@pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
+def test_a_throttled_job_that_owes_all_it_may_slows_others_alone(store, mount):
+    """It does nothing but write to a shared file, and so pays nothing, until it owes 300 s; those behind its lock then go
+    on at its rate, and do not stand for so long."""
+    qos = mount(store)
+    (store.dir / "file").write_bytes(bytes(1 << 20))
+    with open(qos.dir / "file", "rb"), start_hog(qos, "file", "os.pwrite(fd, bytes(4096), 0)", bps="64K"):
+        wait_parked(qos, 1)
+        assert longest_step(qos, "file", "fd = os.open(path, os.O_RDWR)\nos.pwrite(fd, b'x', 0)\nos.close(fd)") < WAIT / 4
 
 
 @pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
