@@ -264,10 +264,11 @@ int qos_db_hold_lock(const QosDbSchema *schema, const char *path, GError **error
         return fd;
     reason = errno == EWOULDBLOCK ? EBUSY : errno;
     if (reason == EBUSY)
-        qos_set_error(error, reason,
-                      "database %s: another %s uses it: it is running already, or this one needs "
-                      "a database of its own",
-                      path, schema->user);
+        qos_set_error(
+            error, reason,
+            "database %s: another %s uses it: it is running already (a mount is as long as "
+            "any container has it), or this one needs a database of its own",
+            path, schema->user);
     else
         qos_set_error(error, reason, "database %s: %s", path, g_strerror(reason));
     close(fd);

@@ -47,8 +47,8 @@ static gboolean check_tls(const QosLocklinkConfig *config, GError **error)
     if (config->ca == NULL || config->certificate == NULL || config->key == NULL) {
         qos_set_error(
             error, EINVAL,
-            "option server=%s: TCP needs TLS, and that the options server_ca, server_cert "
-            "and server_key",
+            "option server=%s: TCP is with TLS: give server_ca=FILE, server_cert=FILE and "
+            "server_key=FILE too",
             config->server);
         return FALSE;
     }
@@ -114,18 +114,22 @@ static GSocketConnectable *local_place(const char *server, GError **error)
     return NULL;
 }
 
-/* `host` is what follows "munge:" in `server`, or all of it. */
+/* `host` is what follows "munge:" in `server`, or all of it. Only an address in brackets has
+ * colons. */
 static GSocketConnectable *remote_place(const char *server, const char *host, GError **error)
 {
     const char *colon = strrchr(host, ':');
     const char *bracket = strrchr(host, ']');
+    const char *last = bracket != NULL ? bracket + 1 : strchr(host, ':');
     GSocketConnectable *place = NULL;
 
-    if (colon != NULL && colon != host && colon > bracket)
+    if (colon != NULL && colon != host && colon == last)
         place = g_network_address_parse(host, 0, NULL);
     if (place == NULL)
         qos_set_error(error, EINVAL,
-                      "option server=%s: expected unix:PATH, HOST:PORT or munge:HOST:PORT", server);
+                      "option server=%s: expected unix:PATH, HOST:PORT or munge:HOST:PORT, an IPv6 "
+                      "address in []",
+                      server);
     return place;
 }
 

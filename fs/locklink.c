@@ -12,6 +12,7 @@
 
 #include "base/units.h"
 #include "fs/lockinput.h"
+#include "net/certificate.h"
 
 #define ATTEMPT_TIME  10     /* s, until there is a WELCOME; ... */
 #define ATTEMPT_TEXT  "10 s" /* ... for people */
@@ -124,6 +125,18 @@ static void fail(QosLocklink *link, const char *reason, gboolean is_refused)
     link->user.failed(reason, is_refused, link->user.arg);
 }
 
+/* The connection ended. Whom TLS or MUNGE does not let in is told no reason. */
+static void lose(QosLocklink *link, const char *reason)
+{
+    g_autofree char *unwelcome =
+        g_strdup_printf("it did not welcome the mount (%s): its log tells why", reason);
+
+    gboolean may_be_shut_out =
+        link->state == GREETING && link->address.kind != QOS_LOCKADDRESS_LOCAL;
+
+    fail(link, may_be_shut_out ? unwelcome : reason, FALSE);
+}
+
 static gboolean on_late(gpointer data)
 {
     QosLocklink *link = data;
@@ -232,7 +245,7 @@ static gboolean take_rest(QosWireType type, const guint8 *payload, gsize length,
 
 static void ended(const char *reason, gpointer arg)
 {
-    fail(arg, reason, FALSE);
+    lose(arg, reason);
 }
 
 /* --- writing --- */
@@ -284,7 +297,7 @@ static gboolean keep_sending(QosLocklink *link)
     unlock(link);
     if (is_done || link->is_full)
         return !is_done;
-    fail(link, error->message, FALSE);
+    lose(link, error->message);
     return FALSE;
 }
 
@@ -343,10 +356,13 @@ static void on_handshake(GObject *tls, GAsyncResult *result, gpointer data)
     g_autoptr(GError) error = NULL;
 
     link->pending--;
-    if (g_tls_connection_handshake_finish(G_TLS_CONNECTION(tls), result, &error))
+    if (g_tls_connection_handshake_finish(G_TLS_CONNECTION(tls), result, &error)) {
         greet(link, G_IO_STREAM(g_object_ref(tls)));
-    else if (!is_cancelled(error))
-        fail(link, error->message, FALSE);
+    } else if (!is_cancelled(error)) {
+        GTlsCertificateFlags faults =
+            g_tls_connection_get_peer_certificate_errors(G_TLS_CONNECTION(tls));
+        fail(link, faults != 0 ? qos_certificate_fault(faults) : error->message, FALSE);
+    }
 }
 
 static void secure(QosLocklink *link)

@@ -301,6 +301,12 @@ static gboolean set_mount_flag(QosOptions *options, const char *name)
 
 /* --- mistyped names --- */
 
+/* Else it is rather the end of a value with a comma in it: cgroup:/job_([0-9]{1,9}). */
+static gboolean is_name(const char *text)
+{
+    return text[strspn(text, "abcdefghijklmnopqrstuvwxyz_")] == '\0';
+}
+
 /* The known option that `name` was probably meant to be, or NULL. */
 static const char *nearest_option(const char *name, const char *const *tunables)
 {
@@ -491,8 +497,9 @@ static gboolean finish(Parser *parser)
                           parser->unknown, nearest);
         else
             qos_set_error(&parser->error, EINVAL,
-                          "unknown option \"%s\"; 'mount.qosfs --help' lists them",
-                          parser->unknown);
+                          "unknown option \"%s\"; 'mount.qosfs --help' lists them%s",
+                          parser->unknown,
+                          is_name(name) ? "" : ", and a comma within a value is written \\,");
         return FALSE;
     }
     if (!options->mountpoint) {

@@ -3,6 +3,7 @@
 #include <errno.h>
 
 #include "base/error.h"
+#include "net/certificate.h"
 #include "net/munge.h"
 
 struct QosHandshake {
@@ -29,15 +30,6 @@ static void attempt_free(Attempt *attempt)
 
 /* --- TLS --- */
 
-static const char *certificate_fault(GTlsCertificateFlags faults)
-{
-    return faults & G_TLS_CERTIFICATE_UNKNOWN_CA      ? "its certificate is of another authority"
-           : faults & G_TLS_CERTIFICATE_EXPIRED       ? "its certificate has expired"
-           : faults & G_TLS_CERTIFICATE_NOT_ACTIVATED ? "its certificate is not valid yet"
-           : faults & G_TLS_CERTIFICATE_REVOKED       ? "its certificate has been revoked"
-                                                      : "its certificate will not do";
-}
-
 /* A server is asked about each certificate, whatever the authority's database says of it. In the
  * handshake's thread. */
 static gboolean judge_certificate(GTlsConnection *tls G_GNUC_UNUSED,
@@ -62,7 +54,7 @@ static void finish_tls(GObject *tls, GAsyncResult *result, gpointer data)
         GTlsCertificate *certificate = g_tls_connection_get_peer_certificate(G_TLS_CONNECTION(tls));
         principal = certificate != NULL ? g_tls_certificate_get_subject_name(certificate) : NULL;
     } else {
-        fault = attempt->faults != 0 ? certificate_fault(attempt->faults) : error->message;
+        fault = attempt->faults != 0 ? qos_certificate_fault(attempt->faults) : error->message;
     }
     if (principal != NULL && principal[0] != '\0')
         attempt->done(G_IO_STREAM(tls), principal, NULL, attempt->arg);

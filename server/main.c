@@ -97,6 +97,8 @@ static gboolean find_folder(const char *setting, const char *folder, int mode, G
     if (is_usual)
         qos_set_error(error, errno, "%s: cannot make the folder %s: %s", setting, folder,
                       g_strerror(errno));
+    else if (g_file_test(folder, G_FILE_TEST_EXISTS))
+        qos_set_error(error, ENOTDIR, "%s: %s is no folder: correct the setting", setting, folder);
     else
         qos_set_error(error, ENOENT,
                       "%s: there is no folder %s: make it first (mkdir), or correct the setting",

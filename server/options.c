@@ -38,20 +38,30 @@ static gboolean bad_address(const char *value, GError **error)
     return FALSE;
 }
 
-static void add_address(QosServerOptions *options, QosDoorKind kind, GSocketAddress *address)
-{
-    QosServerAddress *new = g_new(QosServerAddress, 1);
-
-    *new = (QosServerAddress){.kind = kind, .address = address};
-    g_ptr_array_add(options->listen, new);
-}
-
 static void address_free(gpointer data)
 {
     QosServerAddress *address = data;
 
     g_object_unref(address->address);
+    g_free(address->value);
     g_free(address);
+}
+
+/* One that both the file and the command line have is one. */
+static void add_address(QosServerOptions *options, const char *value, QosDoorKind kind,
+                        GSocketAddress *address)
+{
+    QosServerAddress *new = g_new(QosServerAddress, 1);
+
+    *new = (QosServerAddress){.kind = kind, .value = g_strdup(value), .address = address};
+    for (guint i = 0; i < options->listen->len; i++) {
+        const QosServerAddress *other = options->listen->pdata[i];
+        if (g_str_equal(other->value, value)) {
+            address_free(new);
+            return;
+        }
+    }
+    g_ptr_array_add(options->listen, new);
 }
 
 /* ADDRESS:PORT, at `text` in the whole value. */
@@ -75,7 +85,7 @@ static gboolean add_tcp(QosServerOptions *options, QosDoorKind kind, const char 
     address = g_inet_socket_address_new_from_string(host, (guint)number);
     if (address == NULL)
         return bad_address(value, error);
-    add_address(options, kind, address);
+    add_address(options, value, kind, address);
     return TRUE;
 }
 
@@ -101,7 +111,7 @@ static gboolean set_listen(QosServerOptions *options, const Setting *setting G_G
         return bad_address(value, error);
     if (!check_socket_path("listen", rest + 1, error))
         return FALSE;
-    add_address(options, QOS_DOOR_LOCAL, g_unix_socket_address_new(rest + 1));
+    add_address(options, value, QOS_DOOR_LOCAL, g_unix_socket_address_new(rest + 1));
     return TRUE;
 }
 
@@ -249,6 +259,9 @@ static gboolean read_file(QosServerOptions *options, const char *path, GError **
     if (g_key_file_load_from_file(file, path, G_KEY_FILE_NONE, &reason) &&
         !g_key_file_has_group(file, GROUP_OF_FILE))
         qos_set_error(&reason, EINVAL, "it has no section [" GROUP_OF_FILE "]");
+    if (reason != NULL && reason->domain == G_KEY_FILE_ERROR)
+        g_prefix_error(&reason,
+                       "expected a line [" GROUP_OF_FILE "], and below it SETTING=VALUE: ");
     if (reason == NULL)
         names = g_key_file_get_keys(file, GROUP_OF_FILE, NULL, &reason);
     for (guint i = 0; names != NULL && names[i] != NULL && reason == NULL; i++) {

@@ -22,6 +22,7 @@ typedef enum {
 
 typedef struct {
     QosDoorKind kind;
+    char *value; /* as it was given */
     GSocketAddress *address;
 } QosServerAddress;
 

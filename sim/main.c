@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/units.h"
+#include "base/words.h"
 #include "sim/experiment.h"
 #include "sim/figures.h"
 
@@ -102,6 +103,7 @@ static gboolean parse_arguments(Program *program, char ***arguments, GError **er
                  " in its name) or the name of a shipped one; all of these by\ndefault. See also "
                  "qosfs-sim(1).");
     g_option_context_add_main_entries(context, entries, NULL);
+    qos_words_split(arguments, entries);
     return g_option_context_parse_strv(context, arguments, error) &&
            choose_sharings(program, error);
 }

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/words.h"
 #include "tools/ctl_mount.h"
 #include "tools/ctl_state.h"
 
@@ -110,11 +111,14 @@ gboolean qos_ctl_parse(QosCtl *ctl, const GOptionEntry *options, gpointer data, 
 
     g_set_prgname(name);
     g_option_context_set_summary(context, command->summary);
-    g_option_group_add_entries(group, is_server ? server : mount);
-    if (command->json)
-        g_option_group_add_entries(group, json);
-    if (options)
-        g_option_group_add_entries(group, options);
+    const GOptionEntry *const tables[] = {is_server ? server : mount, command->json ? json : NULL,
+                                          options};
+    for (guint i = 0; i < G_N_ELEMENTS(tables); i++) {
+        if (!tables[i])
+            continue;
+        g_option_group_add_entries(group, tables[i]);
+        qos_words_split(&ctl->arguments, tables[i]);
+    }
     g_option_context_set_main_group(context, group);
     if (!g_option_context_parse_strv(context, &ctl->arguments, error))
         return FALSE;

@@ -171,8 +171,15 @@ char *qos_ctl_mount_find(const char *option, GError **error)
     return find_only_one(mountinfo, error);
 }
 
-/* Says why the mount could not be asked; `doing` is what was tried. Always FALSE. */
-static gboolean fail(GError **error, int code, const char *mountpoint, const char *doing)
+static const char who_may_read[] =
+    "without the option allow_other only the user who mounted it may "
+    "use it, not even root";
+static const char who_may_change[] = "only root and the user who mounted it may change it";
+
+/* Says why the mount could not be asked; `doing` is what was tried, `who` may do it. Always FALSE.
+ */
+static gboolean fail(GError **error, int code, const char *mountpoint, const char *doing,
+                     const char *who)
 {
     switch (code) {
     case ENOTCONN:
@@ -185,9 +192,8 @@ static gboolean fail(GError **error, int code, const char *mountpoint, const cha
         break;
     case EPERM:
     case EACCES:
-        qos_set_error(error, code,
-                      "%s: cannot %s: %s; only root and the user who mounted it may change it",
-                      mountpoint, doing, g_strerror(code));
+        qos_set_error(error, code, "%s: cannot %s: %s; %s", mountpoint, doing, g_strerror(code),
+                      who);
         break;
     case EROFS:
         qos_set_error(error, code,
@@ -256,7 +262,7 @@ G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(Watch, watch_end)
 /* --- asking --- */
 
 static int open_file(const char *mountpoint, const char *name, int flags, const char *doing,
-                     GError **error)
+                     const char *who, GError **error)
 {
     g_autofree char *path = g_build_filename(mountpoint, ".qosfs", name, NULL);
     int fd = open(path, flags | O_CLOEXEC | O_NOFOLLOW);
@@ -264,7 +270,7 @@ static int open_file(const char *mountpoint, const char *name, int flags, const 
         qos_set_error(error, EPROTO, "%s: there is no .qosfs/%s; is it a mount of another version?",
                       mountpoint, name);
     else if (fd < 0)
-        fail(error, errno, mountpoint, doing);
+        fail(error, errno, mountpoint, doing, who);
     return fd;
 }
 
@@ -274,7 +280,7 @@ char *qos_ctl_mount_read(const char *mountpoint, const char *name, gsize *ret_le
     g_autofree char *doing = g_strdup_printf("read .qosfs/%s", name);
     g_auto(Watch) watch;
     watch_begin(&watch, mountpoint);
-    int fd = open_file(mountpoint, name, O_RDONLY, doing, error);
+    int fd = open_file(mountpoint, name, O_RDONLY, doing, who_may_read, error);
     if (fd < 0)
         return NULL;
     GString *text = g_string_new(NULL);
@@ -283,7 +289,7 @@ char *qos_ctl_mount_read(const char *mountpoint, const char *name, gsize *ret_le
     while ((length = read(fd, buffer, READ_SIZE)) > 0 || (length < 0 && errno == EINTR))
         g_string_append_len(text, buffer, MAX(length, 0));
     if (length < 0)
-        fail(error, errno, mountpoint, doing);
+        fail(error, errno, mountpoint, doing, who_may_read);
     close(fd);
     if (ret_length)
         *ret_length = text->len;
@@ -296,14 +302,14 @@ gboolean qos_ctl_mount_write(const char *mountpoint, const char *name, const cha
     g_autofree char *doing = g_strdup_printf("write .qosfs/%s", name);
     g_auto(Watch) watch;
     watch_begin(&watch, mountpoint);
-    int fd = open_file(mountpoint, name, O_WRONLY, doing, error);
+    int fd = open_file(mountpoint, name, O_WRONLY, doing, who_may_change, error);
     if (fd < 0)
         return FALSE;
     ssize_t length = write(fd, text, strlen(text));
     int code = length < 0 ? errno : 0;
     if (close(fd) < 0 && !code)
         code = errno;
-    return code ? fail(error, code, mountpoint, doing) : TRUE;
+    return code ? fail(error, code, mountpoint, doing, who_may_change) : TRUE;
 }
 
 /* The mount's own words for its last refusal, one line; NULL where it has none. */
@@ -331,7 +337,7 @@ gboolean qos_ctl_mount_set(const char *mountpoint, const char *name, const char 
     if (code != EACCES && code != EROFS && code != ENOTCONN)
         reason = last_error(mountpoint);
     if (!reason)
-        return fail(error, code, mountpoint, doing);
+        return fail(error, code, mountpoint, doing, who_may_change);
     qos_set_error(error, code, "%s", reason);
     return FALSE;
 }

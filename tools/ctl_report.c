@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <glib/gstdio.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -89,13 +90,16 @@ static gboolean write_into(const char *path, const char *text, GError **error)
     return good;
 }
 
-/* A file is replaced as a whole, so that nobody sees half of it. */
+/* A file is replaced as a whole, so that nobody sees half of it. GLib's words name the new one,
+ * whose name says nothing to people, and end with what strerror(3) says. */
 static gboolean replace(const char *path, const char *text, GError **error)
 {
     g_autoptr(GError) reason = NULL;
     if (g_file_set_contents_full(path, text, -1, G_FILE_SET_CONTENTS_CONSISTENT, 0666, &reason))
         return TRUE;
-    qos_set_error(error, EIO, "cannot write the report: %s", reason->message);
+    const char *colon = strrchr(reason->message, ':');
+    qos_set_error(error, EIO, "cannot write the report: %s%s", path,
+                  colon ? colon : reason->message);
     return FALSE;
 }
 

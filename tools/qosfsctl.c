@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/words.h"
 #include "tools/ctl.h"
 
 static const QosCtlCommand commands[] = {
@@ -158,6 +159,7 @@ static gboolean parse_leading_options(QosCtl *ctl, gboolean *ret_version, GError
     g_option_context_set_description(context, list);
     g_option_context_add_main_entries(context, entries, NULL);
     g_option_context_set_strict_posix(context, TRUE);
+    qos_words_split(&ctl->arguments, entries);
     return g_option_context_parse_strv(context, &ctl->arguments, error);
 }
 

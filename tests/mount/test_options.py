@@ -106,6 +106,7 @@ def test_verbose(world, store, place, db):
     (["/tmp", "/mnt", "-o", "cahce=none"], 'unknown option "cahce=none"; did you mean "cache"?'),
     (["/tmp", "/mnt", "-o", "ro,slts=4"], 'unknown option "slts=4"; did you mean "slots"?'),
     (["/tmp", "/mnt", "-o", "alow_other"], 'did you mean "allow_other"?'),
+    (["/tmp", "/mnt", "-o", "jobid_var=cgroup:/job_([0-9]{1,9})"], 'a comma within a value is written \\,\n'),
     (["/tmp", "/mnt", "-o", "qwertyuiop"], 'unknown option "qwertyuiop"; \'mount.qosfs --help\' lists them\n'),
     (["/tmp", "/mnt", "-o", "remount,ro"], "umount it and mount it anew"),
     (["/tmp", "/mnt", "-o", "cache"], "option cache needs a value"),

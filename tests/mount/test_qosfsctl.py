@@ -129,7 +129,7 @@ def test_jobs(qos):
     assert jobs["quiet"]["waits"] == 0 and jobs["quiet"]["wait"] == []
 
     assert [job["id"] for job in ctl_json(qos, "jobs", "--limit=1")] == ["busy"]
-    assert len(ctl(qos, "jobs", "-n", "1").splitlines()) == 2
+    assert len(ctl(qos, "jobs", "-n1").splitlines()) == 2
     ctl(qos, "jobs", "-n", "-1", status=USAGE)
     ctl(qos, "jobs", "-n", "many", status=USAGE)
     ctl(qos, "jobs", "busy", status=USAGE)
@@ -396,6 +396,8 @@ def test_own_mount(new_store, mount):
     ctl(qos, "set", "slots", "8", **him)
     assert ctl(qos, "get", "slots", **him) == "8\n"
     ctl(qos, "clear", "--all", **him)
+    refused = ctl(qos, "status", status=FAILED)  # root, whom the kernel keeps out
+    assert "without the option allow_other only the user who mounted it may use it" in refused
 
 
 def test_read_only_mount(new_store, mount):

@@ -128,6 +128,9 @@ def test_a_server_of_any_user_is_not_believed(new_store, mount, realm):
 @pytest.mark.parametrize("options, message", [
     ("server=unix:relative", "begins with /"),
     ("server=nowhere", "HOST:PORT"),
+    ("server=tcp:localhost:1", "expected unix:PATH, HOST:PORT or"),
+    ("server=::1:7988", "an IPv6 address in []"),
+    ("server=[::1]:7988", "server_ca"),
     ("server=localhost:1", "server_ca"),
     ("server=munge:nowhere", "munge:HOST:PORT"),
     ("server_munge=/none", "server=ADDRESS, which is missing"),

@@ -61,7 +61,7 @@ def test_a_file_of_settings(server, tmp_path):
     more = tmp_path / "more"
     file = tmp_path / "server.conf"
     file.write_text(f"[server]\nlisten = unix:{more}; \nlease=5s\ngroup=2\n")
-    one = server("--config", str(file), "--lease", "9s")
+    one = server("--config", str(file), "--lease", "9s", "--listen", f"unix:{more}")
     assert more.is_socket() and one.path.is_socket()
     with one.peer() as peer:
         welcome = peer.greet(10)
@@ -69,7 +69,7 @@ def test_a_file_of_settings(server, tmp_path):
         assert welcome[24:28] == (2).to_bytes(4, "little")
 
 
-@pytest.mark.parametrize("text, reason", [("[server]\nlease=x\n", "lease: "), ("[other]\n", "no section [server]"), ("lease", "line"),
+@pytest.mark.parametrize("text, reason", [("[server]\nlease=x\n", "lease: "), ("[other]\n", "no section [server]"), ("lease", "expected a line [server]"),
                                           ("[server]\nunheard=1\n", "unheard")])
 def test_a_wrong_file_is_named(tmp_path, text, reason):
     file = tmp_path / "server.conf"
@@ -107,6 +107,9 @@ def test_a_mistyped_folder_is_not_made(server, tmp_path):
         status, log = server(f"--{setting}", value, expect_failure=True)
         assert status == 1 and f"{setting}: there is no folder {tmp_path}/typo: make it first" in log
         assert not (tmp_path / "typo").exists()
+    (tmp_path / "file").touch()
+    status, log = server("--database", str(tmp_path / "file"), expect_failure=True)
+    assert status == 1 and f"database: {tmp_path}/file is no folder" in log
 
 
 def test_its_sockets_go_with_it(server):

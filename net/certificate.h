@@ -1,0 +1,10 @@
+/*
+ * What is wrong with the other side's certificate, in words that people can act upon.
+ */
+#pragma once
+
+#include <gio/gio.h>
+
+/* The gravest of `faults`, of which there is one at least: "its certificate has expired". Static.
+ */
+const char *qos_certificate_fault(GTlsCertificateFlags faults);

@@ -1,0 +1,53 @@
+"""What a mount says of a lock server with which TLS does not come about: what is wrong, not that something is."""
+import re
+
+import pytest
+
+from cluster import Certificates, Server
+from harness import wait_until
+
+HOME = "127.0.0.1"
+
+
+@pytest.fixture
+def authorities(world):
+    """Whom both sides believe, and somebody else."""
+    return Certificates(world.folder("authority")), Certificates(world.folder("other-authority"))
+
+
+def play(world, mount, new_store, authority, server_pair, mount_pair):
+    """The reason that the mount gives; the server's log."""
+    authorities = authority.folder / "ca.crt"
+    server = Server(world, 30, ["--listen", f"tcp:{HOME}:0", "--tls-ca", authorities, "--tls-cert", server_pair[0],
+                                "--tls-key", server_pair[1]])
+    try:
+        server.expects_log("not permitted")
+        port = re.search(rf"listens on {HOME}:(\d+)", server.log)[1]
+        made = mount(new_store("tmpfs"), f"server={HOME}:{port},server_ca={authorities},server_cert={mount_pair[0]},"
+                            f"server_key={mount_pair[1]}")
+        made.expects_log("lock server .* is tried again")
+        wait_until(lambda: "certificate" in server.log or "certificate" in made.state()["server"]["reason"],
+                   what="the verdict")
+        wait_until(lambda: made.state()["server"]["reason"] != "", what="the mount's reason")
+        assert made.state()["server"]["state"] == "connecting"
+        return made.state()["server"]["reason"], server.log
+    finally:
+        server.finish()
+
+
+@pytest.mark.parametrize("whose, host, days, reason", [
+    (0, HOME, -1, "its certificate has expired"),
+    (0, "127.0.0.2", 2, "its certificate is not for that host (subjectAltName)"),
+    (1, HOME, 2, "its certificate is of another authority"),
+])
+def test_the_servers_certificate(world, mount, new_store, authorities, whose, host, days, reason):
+    pair = authorities[whose].make("server", host, days)
+    assert play(world, mount, new_store, authorities[0], pair, authorities[0].make("node"))[0] == reason
+
+
+def test_the_mounts_certificate(world, mount, new_store, authorities):
+    """TLS does not tell who was refused why; his log says where to look."""
+    pair = authorities[0].make("server", HOME)
+    reason, log = play(world, mount, new_store, authorities[0], pair, authorities[1].make("node"))
+    assert reason.startswith("it did not welcome the mount (") and reason.endswith("): its log tells why")
+    assert "its certificate is of another authority" in log
