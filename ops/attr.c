@@ -76,14 +76,21 @@ static int run_getattr(QosOp *op)
     return error != 0 ? error : reply_attributes(op, attr->ino, file.fd);
 }
 
-/* A job in debt waits here, before it takes a lock, and not when it has a directory's. */
+/* A job in debt waits here, before it takes a lock, and not when it has a directory's; nor a
+ * file's: by an open file the kernel asks before a read through its pages, but also, under the
+ * lock, to seek to the end. Who has not read by it is taken to seek. */
 static void meet_toll(QosOp *op)
 {
     const AttrOp *attr = (AttrOp *)op;
     QosRequest *request = &op->entry.request;
-    QosTollState state = qos_tolls_meet(op->fs->tolls, attr->ino, fuse_req_ctx(op->fuse)->pid,
-                                        op->caller->start, &request->toll_opcode);
+    QosTollState state;
 
+    if (op->handle != NULL && !qos_handle_has_read(op->handle)) {
+        qos_op_lock_file(op, attr->ino, op->handle);
+        return;
+    }
+    state = qos_tolls_meet(op->fs->tolls, attr->ino, fuse_req_ctx(op->fuse)->pid, op->caller->start,
+                           &request->toll_opcode);
     request->is_toll = state == QOS_TOLL_DUE;
     if (state == QOS_TOLL_FREE)
         qos_op_lock_directory(op, attr->ino);

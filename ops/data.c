@@ -94,6 +94,7 @@ void qosfs_op_read(fuse_req_t request, fuse_ino_t ino, size_t size, off_t offset
     read_op->op.is_direct = (info->flags & O_DIRECT) != 0 && info->lock_owner != NO_OWNER;
     if (info->lock_owner == NO_OWNER) {
         read_op->op.entry.request.fills_cache = TRUE;
+        qos_handle_note_read(read_op->op.handle);
         qos_op_lock_file(&read_op->op, ino, read_op->op.handle);
     }
     qos_op_submit(&read_op->op);
@@ -309,6 +310,7 @@ void qosfs_op_lseek(fuse_req_t request, fuse_ino_t ino, off_t offset, int whence
     seek = data_op_new(request, ino, info, QOS_OP_SEEK, run_lseek);
     seek->offset = offset;
     seek->mode = whence;
+    qos_op_lock_file(&seek->op, ino, seek->op.handle);
     qos_op_submit(&seek->op);
 }
 

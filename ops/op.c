@@ -339,7 +339,10 @@ static void note_lock(QosOp *op)
             op->locks_directory || qos_openers_has_others(op->fs->openers, op->locks, request->job);
     if (request->fills_cache && qos_coherence_is_dropping(op->fs, op->locks))
         request->holds_lock = TRUE;
-    if (op->locks_directory && request->opcode != QOS_OP_GETATTR)
+    /* The kernel asks for attributes and ACLs for what its thread came for, as often as it likes.
+     */
+    if (op->locks_directory && request->opcode != QOS_OP_GETATTR &&
+        request->opcode != QOS_OP_GETXATTR)
         request->is_prepaid =
             qos_tolls_use(op->fs->tolls, op->locks, fuse_req_ctx(op->fuse)->pid, request->opcode);
 }

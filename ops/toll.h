@@ -10,10 +10,11 @@
  * other job passes.
  *
  * Of a directory the kernel asks once more under the lock, to see whether the caller may make or
- * remove a name. So a thread that has paid has a ticket, with which it need not wait again until it
- * has done what it came for: an operation that changes the directory, or TICKET_LOOKUPS look-ups (a
- * makes two), or nothing for TICKET_TIME. Who may have come into the directory before the kernel
- * knew of its toll, and lives since then, has such a ticket once.
+ * remove a name; where he does not own it, for its ACL too (GETXATTR), which never waits. So a
+ * thread that has paid has a ticket, with which it need not wait again until it has done what it
+ * came for: an operation that changes the directory, or TICKET_LOOKUPS look-ups (a makes two), or
+ * nothing for TICKET_TIME. Who may have come into the directory before the kernel knew of its toll,
+ * and lives since then, has such a ticket once.
  *
  * Where there is no toll, as the job has come into debt by something else, by a write, he may hold
  * the lock too: if the directory has changed while he waited for it, the kernel asks him. So for

@@ -18,6 +18,11 @@ typedef struct {
     int flags;
 } XattrOp;
 
+/* Those that the kernel asks for by itself when it has the file's lock: before a write, and to see
+ * whether who does not own a directory may make or remove a name there. */
+static const char *const asked_under_lock[] = {"security.capability", "system.posix_acl_access",
+                                               NULL};
+
 static XattrOp *xattr_op_new(fuse_req_t request, fuse_ino_t ino, const char *name, QosOpcode opcode,
                              int (*run)(QosOp *op))
 {
@@ -113,8 +118,7 @@ void qosfs_op_getxattr(fuse_req_t request, fuse_ino_t ino, const char *name, siz
         return;
     xattr = xattr_op_new(request, ino, name, QOS_OP_GETXATTR, run_getxattr);
     xattr->size = size;
-    /* The kernel asks by itself before a write, when it has the file's lock. */
-    if (strcmp(name, "security.capability") == 0)
+    if (g_strv_contains(asked_under_lock, name))
         qos_op_lock_file(&xattr->op, ino, NULL);
     qos_op_submit(&xattr->op);
 }
