@@ -2,8 +2,12 @@
  * The ioctls about a file's flags, project and version: what chattr, lsattr and xfs_io use. Each is
  * named here, with what its argument really is: the kernel derives the sizes from the command's
  * number, which says "long" where these calls read and write an int.
+ *
+ * The kernel opens the file for each of them by itself; where one sets something it holds the
+ * file's lock from before that open until the end.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/fs.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -74,6 +78,14 @@ static int run_ioctl(QosOp *op)
     return 0;
 }
 
+/* What programs open has O_LARGEFILE besides, but for those of 32 bits, to which it does no harm.
+ */
+void qos_ioctl_note_open(QosOp *op, fuse_ino_t ino, const struct fuse_file_info *info)
+{
+    if (info->flags == O_RDONLY)
+        qos_op_lock_file(op, ino, NULL);
+}
+
 void qosfs_op_ioctl(fuse_req_t request, fuse_ino_t ino, unsigned int number,
                     G_GNUC_UNUSED void *argument, struct fuse_file_info *info,
                     G_GNUC_UNUSED unsigned flags, const void *input, size_t input_size,
@@ -97,5 +109,6 @@ void qosfs_op_ioctl(fuse_req_t request, fuse_ino_t ino, unsigned int number,
     if (command->writes)
         memcpy(&ioctl_op->argument, input, command->size);
     qos_op_use_handle(&ioctl_op->op, info);
+    qos_op_lock_file(&ioctl_op->op, ino, ioctl_op->op.handle);
     qos_op_submit(&ioctl_op->op);
 }

@@ -190,11 +190,15 @@ static int run_open(QosOp *op)
 
 void qosfs_op_open(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info *info)
 {
+    OpenOp *open_op;
+
     if (qos_control_owns(ino)) {
         qos_control_open(request, ino, info);
         return;
     }
-    qos_op_submit(&open_op_new(request, ino, info, QOS_OP_OPEN, run_open)->op);
+    open_op = open_op_new(request, ino, info, QOS_OP_OPEN, run_open);
+    qos_ioctl_note_open(&open_op->op, ino, info);
+    qos_op_submit(&open_op->op);
 }
 
 /* --- making --- */

@@ -88,6 +88,9 @@ void qosfs_op_ioctl(fuse_req_t request, fuse_ino_t ino, unsigned int command, vo
                     struct fuse_file_info *info, unsigned flags, const void *input,
                     size_t input_size, size_t output_size);
 
+/* An OPEN or OPENDIR is about to be submitted: it may be the kernel's own for such a call. */
+void qos_ioctl_note_open(QosOp *op, fuse_ino_t ino, const struct fuse_file_info *info);
+
 /* --- lock.c; with a lock server --- */
 void qosfs_op_getlk(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info *info,
                     struct flock *lock);

@@ -159,6 +159,7 @@ def longest_step(qos, name, steps):
     "os.posix_fallocate(fd, 0, 1 << 20); os.fstat(fd)",
     "os.lseek(fd, 0, os.SEEK_DATA); os.fstat(fd)",
     "os.lseek(fd, 0, os.SEEK_END); os.fstat(fd)",
+    "import fcntl; fcntl.ioctl(fd, 0x40086602, bytes(4)); os.fstat(fd)",  # FS_IOC_SETFLAGS
     "os.chmod(path, 0o640); os.fstat(fd)"])
 def test_a_throttled_job_blocks_nobody_on_a_shared_file(store, mount, way, is_shared_before):
     """The kernel holds a lock of the file, or of its pages: such requests wait only while no other job has it open."""
