@@ -54,6 +54,8 @@ static void publish_and_unlock(QosLockclient *client)
                           memory_order_relaxed);
     atomic_store_explicit(&client->until, qos_lockengine_until(client->engine),
                           memory_order_release);
+    atomic_store_explicit(&client->grants, (guint)qos_lockengine_grants(client->engine),
+                          memory_order_release);
     atomic_store_explicit(&client->group, qos_lockengine_group(client->engine),
                           memory_order_relaxed);
     pthread_mutex_unlock(&client->lock);

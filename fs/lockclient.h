@@ -160,6 +160,9 @@ QosTime qos_lockclient_valid(const QosLockclient *client);
 /* How often all that was had was lost at once: it is as before, and qos_lockclient_valid() was not
  * 0 just before: what was held then is held. Takes no lock. */
 guint qos_lockclient_losses(const QosLockclient *client);
+/* How often credits on inodes have come of the server, modulo 2^32: as long as it is the same,
+ * those that are here were here all the time. Takes no lock. */
+guint qos_lockclient_grants(const QosLockclient *client);
 /* Inodes whose numbers share a resource (QOS_RESOURCE_INODES), a power of two, as the server says;
  * the same as long as anything is cached. 0: there was no server yet. Takes no lock. */
 guint qos_lockclient_group(const QosLockclient *client);

@@ -26,6 +26,7 @@ struct QosLockclient {
     QosPressure *pressure;      /* the thread's */
     _Atomic QosTime until;      /* of the engine, for qos_lockclient_valid() */
     _Atomic guint losses;       /* not behind `until` */
+    _Atomic guint grants;       /* not behind what is had */
     _Atomic guint group;
     atomic_bool ends;
     pthread_t thread;

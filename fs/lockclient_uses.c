@@ -186,6 +186,11 @@ guint qos_lockclient_losses(const QosLockclient *client)
     return atomic_load_explicit(&client->losses, memory_order_relaxed);
 }
 
+guint qos_lockclient_grants(const QosLockclient *client)
+{
+    return atomic_load_explicit(&client->grants, memory_order_acquire);
+}
+
 guint qos_lockclient_group(const QosLockclient *client)
 {
     return atomic_load_explicit(&client->group, memory_order_relaxed);

@@ -272,6 +272,7 @@ static void take_message(QosLockengine *engine, const QosCreditMessage *message,
     qos_lockengine_take_outputs(engine, now);
     if (message->type != QOS_MESSAGE_GRANT)
         return;
+    engine->grants += message->resource.type == QOS_RESOURCE_INODES;
     /* Who asked for it may have gone meanwhile. */
     gpointer extra = qos_owner_extra(engine->owner, &message->resource);
     if (extra != NULL)
@@ -493,6 +494,11 @@ QosTime qos_lockengine_until(const QosLockengine *engine)
 guint64 qos_lockengine_losses(const QosLockengine *engine)
 {
     return engine->counts.evictions;
+}
+
+guint64 qos_lockengine_grants(const QosLockengine *engine)
+{
+    return engine->grants;
 }
 
 guint qos_lockengine_group(const QosLockengine *engine)

@@ -103,6 +103,8 @@ void qos_lockengine_leave(QosLockengine *engine, QosTime now);
 QosTime qos_lockengine_until(const QosLockengine *engine);
 /* How often all that was had was lost. */
 guint64 qos_lockengine_losses(const QosLockengine *engine);
+/* How often credits on inodes have come, whether who asked still waits for them or not. */
+guint64 qos_lockengine_grants(const QosLockengine *engine);
 guint qos_lockengine_group(const QosLockengine *engine);
 /* Fills in what the engine knows; the rest stays as it is. */
 void qos_lockengine_status(const QosLockengine *engine, QosLockclientStatus *status, QosTime now);

@@ -24,6 +24,7 @@ struct QosLockengine {
     QosLockcache cache;
     QosLockpatience patience;
     guint64 forgotten; /* resources so far: what was found before may be one of them */
+    guint64 grants;    /* on inodes so far */
     QosTime shrink_at;
     QosLockdrops drops;
     GQueue events; /* of QosLockevent */

@@ -20,8 +20,6 @@
 struct QosClaims {
     QosLockclient *client;
     QosGate *gate;
-    gint begun;           /* atomic: waits for credits so far, modulo 2^32 */
-    gint under_way;       /* atomic: of these */
     pthread_mutex_t lock; /* the rest */
     GQueue waiting;       /* of QosOp, by the links of their claims */
     gboolean is_stopping;
@@ -52,8 +50,7 @@ struct QosClaim {
     guint losses;             /* of the client's, before the first was taken */
     guint64 touched[PARTS_MAX];
     guint touched_count;
-    gint begun;         /* waits for credits, when it had its own; ... */
-    gboolean was_quiet; /* ... and none was under way */
+    guint grants; /* the client's, when it had its own */
     int error;
     GList link; /* in QosClaims.waiting; data: the operation, or NULL while it is not */
 };
@@ -84,18 +81,6 @@ void qos_claim_add(QosClaim *claim, guint64 number, gboolean writes)
     claim->count++;
 }
 
-static void note_quiet(QosClaim *claim)
-{
-    claim->begun = g_atomic_int_get(&claim->claims->begun);
-    claim->was_quiet = g_atomic_int_get(&claim->claims->under_way) == 0;
-}
-
-/* No credit can have come since note_quiet(). What is here now was here all the time. */
-static gboolean was_quiet(const QosClaim *claim)
-{
-    return claim->was_quiet && claim->begun == g_atomic_int_get(&claim->claims->begun);
-}
-
 void qos_claim_put(QosClaim *claim)
 {
     for (guint i = 0; i < claim->taken; i++) {
@@ -120,7 +105,6 @@ static void end_wait_locked(QosClaim *claim)
 {
     g_queue_unlink(&claim->claims->waiting, &claim->link);
     claim->link.data = NULL;
-    g_atomic_int_add(&claim->claims->under_way, -1);
 }
 
 /* So much for the next credit. To read, one goes on without; a change is taken care of by
@@ -205,10 +189,6 @@ static gboolean begin_wait(QosOp *op, gboolean is_attended)
         g_queue_push_tail_link(&claims->waiting, &claim->link);
     }
     pthread_mutex_unlock(&claims->lock);
-    if (may_wait) {
-        g_atomic_int_inc(&claims->under_way);
-        g_atomic_int_inc(&claims->begun);
-    }
     return may_wait;
 }
 
@@ -327,7 +307,7 @@ gboolean qos_claim_take(QosOp *op)
         claim->has_waited = FALSE;
         return qos_claim_take(op);
     }
-    note_quiet(claim);
+    claim->grants = qos_lockclient_grants(claim->claims->client);
     return TRUE;
 }
 
@@ -399,7 +379,8 @@ static gboolean is_held(const QosClaim *claim, const Part *part)
     return part->is_held && qos_lockclient_losses(claim->claims->client) == claim->losses;
 }
 
-/* Whether a credit to read the inode was here since the operation had its own; without asking. */
+/* Whether a credit to read the inode was here since the operation had its own; without asking. One
+ * may come without anybody who waits for it: he was killed, or another's answer did for him too. */
 static gboolean is_here(const QosClaim *claim, guint64 number)
 {
     QosLockclient *client = claim->claims->client;
@@ -410,7 +391,8 @@ static gboolean is_here(const QosClaim *claim, guint64 number)
     if (group == 0)
         return FALSE;
     const QosCredit want = qos_inode_credit(number, group, FALSE, &resource, &span);
-    return qos_lockclient_has(client, &resource, &want) && was_quiet(claim);
+    return qos_lockclient_has(client, &resource, &want) &&
+           qos_lockclient_grants(client) == claim->grants;
 }
 
 gboolean qos_claim_holds(const QosClaim *claim, guint64 number)

@@ -49,6 +49,27 @@ static void test_group_in_order(void)
     clear(&w);
 }
 
+/* Who asked was killed, and his credit comes all the same: that is counted, as what was looked at
+ * before without it may have been changed by others since. */
+static void test_group_comes_for_nobody(void)
+{
+    World w;
+    Use killed, next;
+
+    init(&w);
+    QosLockengine *engine = w.mounts[0].engine;
+    g_assert_cmpint(get_one(&w, 0, 5, &killed), ==, QOS_CREDIT_WAITING);
+    carry(&w, &w.mounts[0]); /* the server has granted it */
+    g_assert_true(qos_lockengine_withdraw(engine, &killed.use, w.now));
+    g_assert_cmpuint(qos_lockengine_grants(engine), ==, 0);
+    settle(&w);
+    g_assert_false(killed.is_done);
+    g_assert_cmpint(get_one(&w, 0, 6, &next), ==, QOS_CREDIT_GRANTED);
+    g_assert_cmpuint(qos_lockengine_grants(engine), ==, 1);
+    qos_lockengine_put(engine, &next.use, w.now);
+    clear(&w);
+}
+
 /* A drop that was put together before a number of it came into use again is not carried out: it is
  * told again. */
 static void test_group_used_while_dropped(void)
@@ -171,6 +192,7 @@ int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/lockengine/group-in-order", test_group_in_order);
+    g_test_add_func("/lockengine/group-comes-for-nobody", test_group_comes_for_nobody);
     g_test_add_func("/lockengine/group-used-while-dropped", test_group_used_while_dropped);
     g_test_add_func("/lockengine/group-goes-over", test_group_goes_over);
     g_test_add_func("/lockengine/group-is-parted", test_group_is_parted);
