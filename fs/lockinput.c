@@ -129,7 +129,9 @@ static void set_waiting(const QosLockinput *input, gboolean waits)
 gboolean qos_lockinput_take_over(QosLockinput *input)
 {
     lock(input);
-    gboolean is_mine = input->may_take_over && input->turn == QOS_LOCKINPUT_UNREAD;
+    /* What is left lies among the reader's bytes, which are not to move. */
+    gboolean is_mine =
+        input->may_take_over && input->turn == QOS_LOCKINPUT_UNREAD && !input->has_rest;
     if (is_mine) {
         input->turn = QOS_LOCKINPUT_TAKEN_OVER;
         set_waiting(input, FALSE);

@@ -88,7 +88,8 @@ QosTime qos_lockinput_heard(const QosLockinput *input);
 
 /* --- for any thread --- */
 
-/* FALSE: it is somebody's turn, or cannot be another's than the context's thread. */
+/* FALSE: it is somebody's turn, or cannot be another's than the context's thread: also where
+ * something is left for that. */
 gboolean qos_lockinput_take_over(QosLockinput *input);
 /* Whether there is something to read, now or within `timeout`, a duration. */
 gboolean qos_lockinput_wait(QosLockinput *input, QosTime timeout);
