@@ -504,6 +504,8 @@ static gboolean loop(Mounter *mounter, GError **error)
         qos_readers_attach(mounter->fs.readers, session);
     result = qos_readers_run(mounter->fs.readers, session, mounter->fs.interrupt_table,
                              &mounter->signals);
+    qos_coherence_end_drops(mounter->fs.coherence);
+    qos_readers_stop(mounter->fs.readers);
     qos_ring_stop(mounter->ring);
     fuse_remove_signal_handlers(session);
     /* ECONNABORTED: the unmount met a request half read. */

@@ -58,6 +58,7 @@ struct QosReaders {
     int done;             /* eventfd: the session has ended */
     gint error;           /* atomic: -errno of the first that failed */
     gint reading;         /* atomic */
+    gint is_over;         /* atomic: no further request is read */
     Reader *all;          /* from 1 on */
     pthread_mutex_t lock; /* everything below, and `is_running` of all */
     guint made;           /* of `all`, with a descriptor */
@@ -265,16 +266,14 @@ static gboolean serve(Reader *reader, struct fuse_in_header *header, gsize size)
     error = errno;
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
     end_reading(readers);
-    if (fuse_session_exited(readers->session))
-        return FALSE;
     if (length >= (ssize_t)sizeof(*header)) {
         hand_on(reader, header, (gsize)length);
-        return TRUE;
+        return !g_atomic_int_get(&readers->is_over);
     }
     if (length >= 0)
         error = EIO;
     else if (error == ENOENT || error == EINTR || error == EAGAIN) /* taken back by its caller */
-        return TRUE;
+        return !g_atomic_int_get(&readers->is_over);
     end_session(readers, error == ENODEV ? 0 : error); /* unmounted, or aborted */
     return FALSE;
 }
@@ -363,10 +362,11 @@ void qos_readers_attach(QosReaders *readers, struct fuse_session *session)
 /* --- the session --- */
 
 /* The threads that there are; none is made any more. */
-static void join_all(QosReaders *readers)
+void qos_readers_stop(QosReaders *readers)
 {
     pthread_mutex_lock(&readers->lock);
     readers->is_stopping = TRUE;
+    g_atomic_int_set(&readers->is_over, TRUE);
     pthread_mutex_unlock(&readers->lock);
     for (guint i = 1; i <= readers->made; i++) {
         if (readers->all[i].is_running)
@@ -394,6 +394,5 @@ int qos_readers_run(QosReaders *readers, struct fuse_session *session,
     pthread_mutex_unlock(&readers->lock);
     while (result == 0 && !fuse_session_exited(session))
         ppoll(&done, 1, NULL, signals);
-    join_all(readers);
     return result != 0 ? result : g_atomic_int_get(&readers->error);
 }

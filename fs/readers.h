@@ -37,7 +37,9 @@ void qos_readers_attach(QosReaders *readers, struct fuse_session *session);
 ssize_t qos_readers_read(int fd, void *buffer, size_t size, void *user_data);
 /* Reads and serves requests until the session ends: by the unmount, or by a signal whose handler
  * says so (fuse_set_signal_handlers()), which `signals`, the mask of this thread meanwhile, lets
- * through. Who listens in `interrupts` hears of these. Returns once all threads have ended: 0, or
- * the -errno of the device. */
+ * through. Who listens in `interrupts` hears of these. Returns 0, or the -errno of the device. What
+ * comes after a signal is served all the same, until they are stopped. */
 int qos_readers_run(QosReaders *readers, struct fuse_session *session,
                     QosInterruptTable *interrupts, const sigset_t *signals);
+/* Behind qos_readers_run(): ends the threads. */
+void qos_readers_stop(QosReaders *readers);

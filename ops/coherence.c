@@ -364,6 +364,12 @@ void qos_coherence_meet_kernel(QosCoherence *coherence, guint minor)
     qos_invalidator_meet_kernel(coherence->invalidator, minor);
 }
 
+void qos_coherence_end_drops(QosCoherence *coherence)
+{
+    if (coherence != NULL)
+        qos_pages_end_drops(coherence->pages);
+}
+
 void qos_coherence_stop(QosCoherence *coherence)
 {
     if (coherence == NULL)

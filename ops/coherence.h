@@ -46,6 +46,9 @@ typedef struct QosCoherence QosCoherence;
 QosCoherence *qos_coherence_new(const QosFs *fs);
 /* The kernel speaks FUSE 7.`minor`; before the first request. */
 void qos_coherence_meet_kernel(QosCoherence *coherence, guint minor);
+/* The mount ends: no pages are dropped any more. While requests are still served, as the kernel may
+ * be waiting for one. NULL is allowed. */
+void qos_coherence_end_drops(QosCoherence *coherence);
 /* No operation waits any more, and none will; nothing is released to the client. Before
  * qos_gate_stop(). NULL is allowed. */
 void qos_coherence_stop(QosCoherence *coherence);

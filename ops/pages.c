@@ -6,6 +6,10 @@
 #include <pthread.h>
 #include <unistd.h>
 
+/* It may send a million WRITEs of what a mapping has changed before it has dropped that; or wait
+ * for a READ whose job is far in debt, which the end of the gate answers. */
+#define END_PATIENCE (30 * QOS_SECOND)
+
 /* Bytes of a file: [start, end). */
 typedef struct {
     gint64 start, end;
@@ -34,9 +38,11 @@ struct QosPages {
     gint count;           /* atomic: of drops */
     pthread_mutex_t lock; /* everything below */
     pthread_cond_t changed;
-    GHashTable *drops; /* of Drop */
-    GQueue queue;      /* the same, those that are not being done */
-    guint woken;       /* how often */
+    GHashTable *drops;             /* of Drop */
+    GQueue queue;                  /* the same, those that are not being done */
+    guint woken;                   /* how often */
+    gboolean is_ending, has_ended; /* the thread */
+    pthread_cond_t ended;
     gboolean is_stopping;
 };
 
@@ -272,7 +278,7 @@ static gboolean try_locked(QosPages *pages, Drop *drop)
     pthread_mutex_unlock(&pages->lock);
     qos_gate_release(pages->gate, drop->ino);
     pthread_mutex_lock(&pages->lock);
-    if (qos_inodes_filling(pages->inodes, drop->ino) > (gint)drop->later->len) {
+    if (pages->is_ending || qos_inodes_filling(pages->inodes, drop->ino) > (gint)drop->later->len) {
         g_queue_push_tail(&pages->queue, drop);
         return FALSE;
     }
@@ -297,7 +303,7 @@ static gboolean look_locked(QosPages *pages)
     const guint woken = pages->woken, count = g_queue_get_length(&pages->queue);
     gboolean is_any = FALSE;
 
-    for (guint i = 0; i < count && !pages->is_stopping; i++)
+    for (guint i = 0; i < count && !pages->is_ending; i++)
         is_any |= try_locked(pages, g_queue_pop_head(&pages->queue));
     return is_any || pages->woken != woken;
 }
@@ -308,10 +314,12 @@ static void *work(void *arg)
 
     pthread_setname_np(pthread_self(), "pages");
     pthread_mutex_lock(&pages->lock);
-    while (!pages->is_stopping) {
-        if (!look_locked(pages) && !pages->is_stopping)
+    while (!pages->is_ending) {
+        if (!look_locked(pages) && !pages->is_ending)
             pthread_cond_wait(&pages->changed, &pages->lock);
     }
+    pages->has_ended = TRUE;
+    pthread_cond_signal(&pages->ended);
     pthread_mutex_unlock(&pages->lock);
     return NULL;
 }
@@ -320,6 +328,7 @@ static void clear(QosPages *pages)
 {
     g_queue_clear(&pages->queue);
     g_hash_table_unref(pages->drops);
+    pthread_cond_destroy(&pages->ended);
     pthread_cond_destroy(&pages->changed);
     pthread_mutex_destroy(&pages->lock);
     g_free(pages);
@@ -328,18 +337,42 @@ static void clear(QosPages *pages)
 QosPages *qos_pages_new(struct fuse_session *session, QosGate *gate, QosInodes *inodes)
 {
     QosPages *pages = g_new0(QosPages, 1);
+    pthread_condattr_t attributes;
 
     pages->session = session;
     pages->gate = gate;
     pages->inodes = inodes;
     pthread_mutex_init(&pages->lock, NULL);
     pthread_cond_init(&pages->changed, NULL);
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&pages->ended, &attributes);
+    pthread_condattr_destroy(&attributes);
     pages->drops = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, drop_free);
     g_queue_init(&pages->queue);
     if (pthread_create(&pages->thread, NULL, work, pages) == 0)
         return pages;
     clear(pages);
     return NULL;
+}
+
+static void end_locked(QosPages *pages)
+{
+    pages->is_ending = TRUE;
+    pthread_cond_signal(&pages->changed);
+}
+
+void qos_pages_end_drops(QosPages *pages)
+{
+    const QosTime until = qos_gate_now() + END_PATIENCE;
+    const struct timespec time = {.tv_sec = until / QOS_SECOND, .tv_nsec = until % QOS_SECOND};
+    int result = 0;
+
+    pthread_mutex_lock(&pages->lock);
+    end_locked(pages);
+    while (!pages->has_ended && result == 0)
+        result = pthread_cond_timedwait(&pages->ended, &pages->lock, &time);
+    pthread_mutex_unlock(&pages->lock);
 }
 
 void qos_pages_stop(QosPages *pages)
@@ -354,7 +387,7 @@ void qos_pages_stop(QosPages *pages)
     g_hash_table_iter_init(&iterator, pages->drops);
     while (g_hash_table_iter_next(&iterator, &drop, NULL))
         resume_all(pages->gate, drop);
-    pthread_cond_signal(&pages->changed);
+    end_locked(pages);
     pthread_mutex_unlock(&pages->lock);
 }
 

@@ -26,6 +26,10 @@ typedef struct QosPages QosPages;
 
 /* All are borrowed. Starts its thread; NULL where that fails. */
 QosPages *qos_pages_new(struct fuse_session *session, QosGate *gate, QosInodes *inodes);
+/* Lets no further drop begin, and waits until the kernel is done with the one under way, but not
+ * for long: for what a READ or WRITE has locked that is yet to be read from the kernel, it would
+ * wait for ever once requests are not served any more. */
+void qos_pages_end_drops(QosPages *pages);
 /* Resumes what waits, and lets nothing wait any more; NULL is allowed. */
 void qos_pages_stop(QosPages *pages);
 /* Ends the thread. NULL is allowed. */

@@ -22,6 +22,14 @@ from test_failing_stores import HANG, Faulty
 PAGE = mmap.PAGESIZE
 OLD, NEW = b"old!", b"new!"
 FILES, KNOWN = 8, 2000
+# Pages that were changed by a mapping: the kernel sends a WRITE for each before it drops it.
+DIRTY_PAGES = 8192
+MAKE_DIRTY = ("import mmap, sys\n"
+              "file = open(sys.argv[1], 'r+b')\n"
+              "pages = mmap.mmap(file.fileno(), 0)\n"
+              "for at in range(0, len(pages), mmap.PAGESIZE): pages[at:at + 4] = b'new!'\n"
+              "print(flush=True)\n"
+              "sys.stdin.read()\n")
 
 
 class HalfWritten:
@@ -224,6 +232,20 @@ def test_a_kill_ends_the_wait(faulty, cluster):
         asker.kill()
         assert asker.wait(TIMEOUT) == -signal.SIGKILL
         assert "answer" in faulty.hanging()
+
+
+def test_a_signal_while_pages_are_dropped(cluster):
+    """The kernel waits for the daemon's answers while it drops them, and cannot be interrupted."""
+    some = cluster()
+    mount, other = some.mounts
+    (mount.dir / "file").write_bytes(bytes(DIRTY_PAGES * PAGE))
+    with running(start_job(1, sys.executable, "-c", MAKE_DIRTY, mount.dir / "file", stdin=subprocess.PIPE,
+                           stdout=subprocess.PIPE)) as program:
+        program.stdout.readline()
+        (other.dir / "file").chmod(0o600)
+        wait_until(lambda: first(some.store.dir / "file") == NEW, what="the first WRITE")
+        mount.kill(signal.SIGTERM)
+        assert mount.exit_status == 0 and mount.log == ""
 
 
 def test_lost_while_stopped(cluster):
