@@ -62,7 +62,7 @@ static void prepare(QosSched *sched, QosRequest *request, QosTime now)
     request->queue = NULL;
     request->lrs = sched->current;
     request->has_slot = request->is_passing = request->has_stalled = FALSE;
-    request->owes = request->prepays = request->is_with_user = FALSE;
+    request->owes = request->prepays = request->is_with_user = request->is_stored = FALSE;
     request->weight = request->minimum = request->cost = 0;
     request->job->seen = now;
 }
@@ -299,25 +299,46 @@ void qos_sched_leave(QosSched *sched, QosRequest *request, guint64 bytes, int er
         qos_sched_prefetch_next(sched);
 }
 
+/* It was written while it waited, and is taken back before its turn: its class owes for it. */
+static void book_stored(QosSched *sched, QosRequest *request, QosTime now)
+{
+    QosLrs *lrs = request->lrs;
+
+    if (request->state == QOS_REQUEST_QUEUED) {
+        lrs->running++;
+        if (lrs->class->charge != NULL)
+            lrs->class->charge(lrs->self, request, QOS_NEVER, now);
+    }
+    if (request->state != QOS_REQUEST_READY)
+        qos_sched_book_share(sched, request, now);
+    qos_job_served(request->job, request->opcode, 0, request->bytes, 0, now);
+}
+
 void qos_sched_cancel(QosSched *sched, QosRequest *request, QosTime now)
 {
     QosLrs *lrs = request->lrs;
+    const gboolean is_settled = request->state != QOS_REQUEST_QUEUED || request->is_stored;
 
     sched->quiet_until = 0;
     if (request->state == QOS_REQUEST_QUEUED) {
         lrs->class->cancel(lrs->self, request, now);
         lrs->queued--;
-    } else {
-        if (request->state == QOS_REQUEST_HELD) {
-            qos_sched_unhold(sched, request, now);
-            if (request->user != NULL) /* it may have been recalled */
-                qos_sched_recall(sched, request->user, now);
-        } else {
-            g_queue_unlink(&sched->ready, &request->link);
-            give_slot_back(sched, request, now);
-        }
+    }
+    if (request->is_stored)
+        book_stored(sched, request, now);
+    if (request->state == QOS_REQUEST_HELD) {
+        qos_sched_unhold(sched, request, now);
+        if (request->user != NULL) /* it may have been recalled */
+            qos_sched_recall(sched, request->user, now);
+    } else if (request->state == QOS_REQUEST_READY) {
+        g_queue_unlink(&sched->ready, &request->link);
+        give_slot_back(sched, request, now);
+        if (!request->is_stored)
+            qos_adapt_settle(sched->adapt, request->job, -request->cost);
+    }
+    if (is_settled) {
         if (lrs->class->settle != NULL)
-            lrs->class->settle(lrs->self, request, 0, now);
+            lrs->class->settle(lrs->self, request, request->is_stored ? request->bytes : 0, now);
         lrs->running--;
     }
     request->state = QOS_REQUEST_DONE;

@@ -98,6 +98,7 @@ typedef struct {
     gboolean has_slot;
     gboolean has_stalled; /* its slot is given to others besides */
     gboolean is_passing;  /* inside without a slot, because it must not wait */
+    gboolean is_stored;   /* what it is to write was written while it waited */
     guint64 kept;         /* bytes of it that count as parked */
     gboolean owes;        /* it went without a token: its class is in debt */
     gboolean prepays; /* a toll in another class: it takes the token of the next `toll_opcode` */
@@ -235,7 +236,8 @@ QosTime qos_sched_next_period(const QosSched *sched);
 /* The next waiting request that may go now (it has a slot then), or NULL with *ret_wake set to when
  * to ask again (QOS_NEVER: after the next enter or leave). */
 QosRequest *qos_sched_next(QosSched *sched, QosTime now, QosTime *ret_wake);
-/* Takes back a request that waits: it never enters the store. Its waiting is booked. */
+/* Takes back a request that waits: it never enters the store. Its waiting is booked, and what its
+ * data cost that is there already. */
 void qos_sched_cancel(QosSched *sched, QosRequest *request, QosTime now);
 /* Frees what has been idle and jobs that are gone; to be called every few seconds. */
 void qos_sched_expire(QosSched *sched, QosTime now);

@@ -98,6 +98,7 @@ gboolean qos_sched_keep_paused(QosSched *sched, QosRequest *request)
 
 void qos_sched_kept(QosSched *sched, QosRequest *request)
 {
+    request->is_stored = TRUE;
     qos_slots_pass(&sched->slots, request, -1);
 }
 

@@ -60,7 +60,7 @@ static void serve_or_cancel(Fixture *f, GQueue *waiting)
             qos_sched_cancel(f->sched, request, f->now);
             request_free(request);
         } else {
-            f->now += 2 * QOS_SECOND;
+            f->now += 60 * QOS_SECOND; /* what was cancelled is owed too */
             g_assert_true(next(f) == request);
             leave(f, request);
         }
@@ -118,6 +118,80 @@ static void test_data_that_waits_is_bounded(void)
     qos_sched_state(f.sched, &state);
     g_assert_cmpuint(state.parked_bytes, ==, 0);
     g_assert_cmpuint(state.passing, ==, 0);
+    fixture_clear(&f);
+}
+
+/* Who is killed while the answer to what was written early waits has had it all the same. */
+static void test_what_was_written_early_is_paid_for(const void *data)
+{
+    const gboolean is_held = GPOINTER_TO_INT(data);
+    enum { UNIT = 1 << 10, SLOTS = 4 };
+    QosRequest *running[SLOTS - 1];
+    Fixture f;
+    fixture_init(&f, &qos_policy_tbf, SLOTS);
+    fixture_rule(&f, is_held ? "start r jobid={hog} bps=4096 depth=1000:1M"
+                             : "start r jobid={hog} bps=4096 depth=3:3K");
+    qos_sched_set_parked_max(f.sched, UNIT);
+    for (guint i = 0; i < G_N_ELEMENTS(running); i++) {
+        running[i] = request_new(&f, "hog", QOS_OP_WRITE, UNIT);
+        g_assert_cmpint(enter(&f, running[i]), ==, QOS_GO);
+    }
+    QosJob *job = qos_job_ref(running[0]->job);
+
+    /* All bytes of ten seconds, in ten requests. */
+    for (guint i = 0; i < 10; i++) {
+        QosRequest *request = request_new(&f, "hog", QOS_OP_WRITE, 4096);
+        request->data = 4096;
+        g_assert_cmpint(enter(&f, request), ==, QOS_WAIT);
+        g_assert_cmpint(request->state, ==, is_held ? QOS_REQUEST_HELD : QOS_REQUEST_QUEUED);
+        g_assert_cmpint(qos_sched_keep(f.sched, request), ==, QOS_KEEP_IN_STORE);
+        qos_sched_kept(f.sched, request);
+        qos_sched_cancel(f.sched, request, f.now);
+        request_free(request);
+    }
+    g_assert_cmpuint(job->write_bytes.sum, ==, 10 * 4096);
+    for (guint i = 0; i < G_N_ELEMENTS(running); i++)
+        leave(&f, running[i]);
+    QosRuleState state;
+    g_assert_true(qos_sched_rule_state(
+        f.sched, qos_rules_by_name(qos_sched_rules(f.sched), "r")->id, &state));
+    g_assert_cmpuint(state.bytes, ==, 3 * UNIT + 10 * 4096);
+    if (!is_held) {
+        QosRequest *later = request_new(&f, "hog", QOS_OP_WRITE, UNIT);
+        g_assert_cmpint(enter(&f, later), ==, QOS_WAIT);
+        f.now += 9 * QOS_SECOND;
+        g_assert_null(next(&f));
+        f.now += 2 * QOS_SECOND;
+        g_assert_true(next(&f) == later);
+        leave(&f, later);
+    }
+    qos_job_unref(job);
+    fixture_clear(&f);
+}
+
+/* Who is taken back when his turn has come keeps his share. */
+static void test_what_is_taken_back_costs_nothing(void)
+{
+    const QosAdaptConfig config = {
+        .mode = QOS_ADAPT_FAIR, .period = QOS_ADAPT_PERIOD, .capacity = 1000};
+    QosRequest *requests[3];
+    Fixture f;
+    fixture_init(&f, &qos_policy_tbf, 1);
+    qos_sched_set_adapt(f.sched, &config, f.now);
+    for (guint i = 0; i < G_N_ELEMENTS(requests); i++)
+        requests[i] = request_new(&f, "job", QOS_OP_READ, 0);
+    g_assert_cmpint(enter(&f, requests[0]), ==, QOS_GO);
+    g_assert_cmpint(enter(&f, requests[1]), ==, QOS_WAIT);
+    leave(&f, requests[0]);
+    const gint64 finish = requests[1]->job->share.finish;
+    g_assert_cmpint(enter(&f, requests[2]), ==, QOS_WAIT);
+    g_assert_cmpint(requests[1]->state, ==, QOS_REQUEST_READY);
+    g_assert_cmpint(requests[1]->job->share.finish, >, finish);
+    qos_sched_cancel(f.sched, requests[1], f.now);
+    g_assert_cmpint(requests[1]->job->share.finish, ==, finish);
+    request_free(requests[1]);
+    g_assert_true(next(&f) == requests[2]);
+    leave(&f, requests[2]);
     fixture_clear(&f);
 }
 
@@ -271,6 +345,12 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/sched/closes-are-bounded", test_closes_are_bounded);
     g_test_add_func("/sched/data-that-waits-is-bounded", test_data_that_waits_is_bounded);
+    g_test_add_data_func("/sched/what-was-written-early-is-paid-for/queued", GINT_TO_POINTER(FALSE),
+                         test_what_was_written_early_is_paid_for);
+    g_test_add_data_func("/sched/what-was-written-early-is-paid-for/held", GINT_TO_POINTER(TRUE),
+                         test_what_was_written_early_is_paid_for);
+    g_test_add_func("/sched/what-is-taken-back-costs-nothing",
+                    test_what_is_taken_back_costs_nothing);
     g_test_add_func("/sched/requests-that-wait-are-bounded", test_requests_that_wait_are_bounded);
     g_test_add_func("/sched/the-background-is-bounded", test_the_background_is_bounded);
     g_test_add_func("/sched/reading-ahead-is-bounded", test_reading_ahead_is_bounded);
