@@ -340,7 +340,7 @@ char *qos_server_report_metrics(const QosGrants *grants, const QosListenerStatis
     append_value(text, "info", "version", QOSFS_VERSION, 1);
     append_one(text, "uptime_seconds", "gauge", "Since its start.",
                seconds(state.now - state.started));
-    append_one(text, "incarnation", "counter", "Starts over the same database.", state.incarnation);
+    append_one(text, "incarnation", "gauge", "Starts over the same database.", state.incarnation);
     append_one(text, "grace", "gauge", "1: nothing new is granted yet.", state.in_grace ? 1 : 0);
     append_one(text, "database_failing", "gauge", "1: the database cannot be written to.",
                state.trouble ? 1 : 0);

@@ -15,7 +15,8 @@ static char *cause(const char *name, gboolean begins)
     if (g_str_equal(name, QOS_WAIT_SLOTS))
         return g_strdup(begins ? "The mount's slots" : "the mount's slots");
     if (g_str_equal(name, QOS_WAIT_CREDIT))
-        return g_strdup(begins ? "What other mounts have cached" : "what other mounts have cached");
+        return g_strdup(begins ? "What other mounts may have cached"
+                               : "what other mounts may have cached");
     if (g_str_equal(name, QOS_WAIT_OTHERS))
         return g_strdup(begins ? "Other rules" : "one of many rules");
     g_autofree char *escaped = qos_ctl_escape(name);
@@ -132,7 +133,8 @@ static void append_wait(GString *text, JsonObject *state, JsonObject *wait)
             qos_ctl_state_count(json_object_get_object_member(state, "slots"), "total"));
     else if (g_str_equal(name, QOS_WAIT_CREDIT))
         g_string_append(text,
-                        "  The lock server had to call back a credit of another mount first.\n");
+                        "  The lock server was asked for a credit first, and may have had to call "
+                        "it back from another mount.\n");
     else if (!g_str_equal(name, QOS_WAIT_OTHERS))
         append_rule(text, state, name);
 }

@@ -411,7 +411,7 @@ def test_who_waits_for_a_credit_holds_no_slot(cluster):
             assert first.state()["slots"]["running"] == 0
             assert as_job(1, "cat", first.dir / "mine") == "mine"
             assert program.poll() is None
-            assert "What other mounts have cached" in first.ctl("why", "1")
+            assert "What other mounts may have cached" in first.ctl("why", "1")
             os.kill(second.pid, signal.SIGCONT)
             assert program.wait(TIMEOUT) == 0
         assert "(credit)" in [wait["rule"] for wait in first.job(1)["wait"]]

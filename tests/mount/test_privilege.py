@@ -138,3 +138,11 @@ def test_the_unit_has_the_same_bounds():
     unit = (REPOSITORY / "dist" / "qosfs@.service.in").read_text().replace("\\\n", "")
     line = re.search(r"^CapabilityBoundingSet=(.*)", unit, re.MULTILINE)[1]
     assert {name.lower().removeprefix("cap_") for name in line.split()} == KEPT
+
+
+def test_the_unit_lets_a_mount_reach_its_lock_server():
+    """By a Unix socket or over the network, both of which server= may name."""
+    unit = (REPOSITORY / "dist" / "qosfs@.service.in").read_text()
+    families = re.search(r"^RestrictAddressFamilies=(.*)", unit, re.MULTILINE)[1]
+    assert set(families.split()) == {"AF_UNIX", "AF_INET", "AF_INET6"}
+    assert not re.search(r"^(IPAddressDeny|PrivateNetwork)=", unit, re.MULTILINE)
