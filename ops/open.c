@@ -227,18 +227,29 @@ static int reply_create(QosOp *op, QosHandle *handle, int fd)
     return 0;
 }
 
-/* Opens a file that somebody else made meanwhile; special files and symbolic links are for the
- * kernel, which looks again on -ESTALE. */
-static int open_existing(int parent, const char *name, int flags)
+/* Another user's file in a sticky folder may have been put there to be written to by who means to
+ * make his own (fs.protected_regular). */
+static gboolean may_be_trap(int parent, const struct stat *file, uid_t caller)
+{
+    struct stat folder;
+
+    return file->st_uid != caller &&
+           (fstat(parent, &folder) != 0 || (folder.st_mode & S_ISVTX) != 0);
+}
+
+/* Opens a file that somebody else made meanwhile; special files, symbolic links and traps are for
+ * the kernel to judge, which looks again on -ESTALE. */
+static int open_existing(int parent, const OpenOp *create)
 {
     struct stat stat;
-    int path_fd = openat(parent, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    int path_fd = openat(parent, create->name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
     int fd;
 
     if (path_fd < 0)
         return -errno;
-    if (fstat(path_fd, &stat) == 0 && S_ISREG(stat.st_mode))
-        fd = open_file(path_fd, flags);
+    if (fstat(path_fd, &stat) == 0 && S_ISREG(stat.st_mode) &&
+        !may_be_trap(parent, &stat, create->op.caller->uid))
+        fd = open_file(path_fd, create->op.reply.info.flags);
     else
         fd = -ESTALE;
     close(path_fd);
@@ -261,7 +272,7 @@ static int make_named(int parent, const OpenOp *create)
         /* Credits were taken for a new file: the kernel is to look again, and open it. */
         if (create->op.fs->coherence != NULL)
             return -ESTALE;
-        fd = open_existing(parent, create->name, flags);
+        fd = open_existing(parent, create);
         if (fd != -ENOENT)
             return fd;
     }

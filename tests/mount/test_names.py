@@ -6,7 +6,7 @@ import stat
 
 import pytest
 
-from harness import OTHER, USER, as_user
+from harness import OTHER, USER, as_job, as_user
 from syscalls import (AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_FOLLOW, RENAME_EXCHANGE, RENAME_NOREPLACE, RENAME_WHITEOUT,
                       linkat, renameat2)
 
@@ -428,6 +428,19 @@ def test_create_of_what_somebody_else_made(store, mount):
         open(qos.dir / "folder", "w")
     with open(os.open(qos.dir / "pipe", os.O_RDWR | os.O_CREAT | os.O_NONBLOCK), "wb") as pipe:
         assert stat.S_ISFIFO(os.fstat(pipe.fileno()).st_mode)
+
+
+def test_create_of_anothers_file_in_a_sticky_folder(store, mount):
+    """That is for the kernel to allow (fs.protected_regular): it is to look again, and open the file."""
+    qos = mount(store, "cache=always")
+    for name, owner in (("mine", 0), ("theirs", USER)):
+        assert not os.path.exists(qos.dir / name)
+        write(store.dir / name, "")
+        os.chown(store.dir / name, owner, owner)
+        as_job(name, "sh", "-c", f"echo line >>{qos.dir / name}")
+        assert (store.dir / name).read_text() == "line\n"
+    assert "open" not in qos.job("mine")["operations"]
+    assert qos.job("theirs")["operations"]["open"]["samples"] == 1
 
 
 def test_names_that_went_on_the_store(store, mount):
