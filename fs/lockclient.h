@@ -28,6 +28,7 @@
  */
 #pragma once
 
+#include "base/heap.h"
 #include "core/wire.h"
 
 typedef struct QosLockclient QosLockclient;
@@ -47,9 +48,9 @@ typedef struct QosLockUse {
     guint mark;
     gint is_over; /* atomic: `done` was called, or is being; or it was withdrawn */
     /* where it is postponed */
-    QosTime delay, due;
+    QosTime delay;
     gboolean waits_for_lender;
-    GList link; /* data: the use, NULL while it is not */
+    QosHeapNode due; /* in the heap while it is; key: when it is to ask again */
 } QosLockUse;
 
 /* So long a change waits for a server that is full, or denies; ... */

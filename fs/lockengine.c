@@ -196,6 +196,7 @@ void qos_lockengine_free(QosLockengine *engine)
     while (qos_lockengine_take_event(engine, &event))
         qos_credit_clear(type_of(&event.resource), &event.credit);
     qos_lockdrops_clear(&engine->drops);
+    qos_lockpatience_clear(&engine->patience);
     qos_lockoutbox_close(&engine->outbox);
     qos_lockwaits_clear(&engine->waits);
     g_free(engine);

@@ -8,7 +8,18 @@
 
 void qos_lockpatience_init(QosLockpatience *patience)
 {
-    *patience = (QosLockpatience){.waiting = G_QUEUE_INIT};
+    *patience = (QosLockpatience){0};
+    qos_heap_init(&patience->waiting);
+}
+
+void qos_lockpatience_clear(QosLockpatience *patience)
+{
+    qos_heap_clear(&patience->waiting);
+}
+
+static QosLockUse *use_of(QosHeapNode *node)
+{
+    return (QosLockUse *)((char *)node - G_STRUCT_OFFSET(QosLockUse, due));
 }
 
 /* When to ask again; QOS_NEVER: not any more. */
@@ -37,53 +48,47 @@ QosCreditVerdict qos_lockpatience_begin(QosLockpatience *patience, QosLockUse *u
     if (*since == 0)
         *since = now;
     use->waits_for_lender = verdict == QOS_CREDIT_ERROR;
-    use->due = use->waits_for_lender ? due_without_lender(patience, is_up, now)
-                                     : due_when_full(use->delay, *since, now);
-    if (use->due == QOS_NEVER)
+    const QosTime due = use->waits_for_lender ? due_without_lender(patience, is_up, now)
+                                              : due_when_full(use->delay, *since, now);
+    if (due == QOS_NEVER)
         return verdict;
-    use->link.data = use;
-    g_queue_push_tail_link(&patience->waiting, &use->link);
+    qos_heap_push(&patience->waiting, &use->due, due);
     return QOS_CREDIT_WAITING;
 }
 
 gboolean qos_lockpatience_remove(QosLockpatience *patience, QosLockUse *use)
 {
-    if (use->link.data == NULL)
-        return FALSE;
-    g_queue_unlink(&patience->waiting, &use->link);
-    use->link.data = NULL;
-    return TRUE;
+    const gboolean waits = qos_heap_contains(&use->due);
+
+    qos_heap_remove(&patience->waiting, &use->due);
+    return waits;
+}
+
+/* Who waits for a lender is due now. */
+static gint64 due_with_lender(QosHeapNode *node, gpointer now)
+{
+    return use_of(node)->waits_for_lender ? *(const QosTime *)now : node->key;
 }
 
 void qos_lockpatience_wake(QosLockpatience *patience, QosTime now)
 {
     patience->away = 0;
-    for (GList *link = patience->waiting.head; link != NULL; link = link->next) {
-        QosLockUse *use = link->data;
-
-        if (use->waits_for_lender)
-            use->due = now;
-    }
+    qos_heap_rekey(&patience->waiting, due_with_lender, &now);
 }
 
 QosLockUse *qos_lockpatience_take(QosLockpatience *patience, QosTime now)
 {
-    for (GList *link = patience->waiting.head; link != NULL; link = link->next) {
-        QosLockUse *use = link->data;
+    QosHeapNode *first = qos_heap_peek(&patience->waiting);
 
-        if (use->due > now)
-            continue;
-        qos_lockpatience_remove(patience, use);
-        return use;
-    }
-    return NULL;
+    if (first == NULL || first->key > now)
+        return NULL;
+    qos_heap_remove(&patience->waiting, first);
+    return use_of(first);
 }
 
 QosTime qos_lockpatience_next(const QosLockpatience *patience)
 {
-    QosTime next = QOS_NEVER;
+    const QosHeapNode *first = qos_heap_peek(&patience->waiting);
 
-    for (const GList *link = patience->waiting.head; link != NULL; link = link->next)
-        next = MIN(next, ((const QosLockUse *)link->data)->due);
-    return next;
+    return first != NULL ? first->key : QOS_NEVER;
 }

@@ -15,11 +15,13 @@
 #include "fs/lockclient.h"
 
 typedef struct {
-    GQueue waiting; /* of QosLockUse */
-    QosTime away;   /* when the first found no lender; 0: there is one, or nobody asked since */
+    QosHeap waiting; /* of QosLockUse, by when they are due */
+    QosTime away;    /* when the first found no lender; 0: there is one, or nobody asked since */
 } QosLockpatience;
 
 void qos_lockpatience_init(QosLockpatience *patience);
+/* Who still waits is let alone. */
+void qos_lockpatience_clear(QosLockpatience *patience);
 /* As qos_lockclient_postpone(); is_up: there is a lender. */
 QosCreditVerdict qos_lockpatience_begin(QosLockpatience *patience, QosLockUse *use,
                                         QosCreditVerdict verdict, QosTime *since, gboolean is_up,

@@ -175,6 +175,7 @@ static void test_denied(void)
     g_assert_cmpint(now, ==, begun + QOS_LOCKCLIENT_FULL);
     g_assert_cmpuint(asked, ==, 301);
     g_assert_false(qos_lockpatience_remove(&patience, &use));
+    qos_lockpatience_clear(&patience);
 }
 
 /* The lender came back between the refusal and the wait for it. */
@@ -190,6 +191,7 @@ static void test_there_again(void)
                     ==, QOS_CREDIT_WAITING);
     g_assert_true(qos_lockpatience_take(&patience, now) == &use);
     g_assert_null(qos_lockpatience_take(&patience, now));
+    qos_lockpatience_clear(&patience);
 }
 
 /* A mount that was stopped, and has lost all to others: what it was about to change waits until the
