@@ -202,6 +202,18 @@ static void test_why_escaped(void)
     g_assert_null(qos_ctl_state_job(state, "evil"));
 }
 
+/* Of a state, at 10 s, with these rules and a job "j" of which that is told. */
+static char *why_of(const char *rules, const char *job)
+{
+    g_autofree char *json =
+        g_strdup_printf("{\"now\":10,\"policies\":[],\"slots\":{},\"tunables\":{},"
+                        "\"rules\":[%s],\"jobs\":[{\"id\":\"j\",%s}]}",
+                        rules, job);
+    g_autoptr(JsonObject) state = parse(json);
+
+    return why(state, "j");
+}
+
 /* What each `per` says of who shares a rule. */
 static void test_why_sharer(void)
 {
@@ -216,13 +228,9 @@ static void test_why_sharer(void)
          "  It allows 100 op/s to each job for each kind of operation; it is for uid={1}.\n"},
     };
     for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
-        g_autofree char *json = g_strdup_printf(
-            "{\"now\":10,\"policies\":[],\"slots\":{},\"tunables\":{},"
-            "\"rules\":[{\"name\":\"r\",\"conditions\":\"uid={1}\",\"rate\":100,\"per\":\"%s\"}],"
-            "\"jobs\":[{\"id\":\"j\",\"waits\":1,\"wait\":[{\"rule\":\"r\"}]}]}",
-            cases[i][0]);
-        g_autoptr(JsonObject) state = parse(json);
-        g_autofree char *text = why(state, "j");
+        g_autofree char *rule = g_strdup_printf(
+            "{\"name\":\"r\",\"conditions\":\"uid={1}\",\"rate\":100,\"per\":\"%s\"}", cases[i][0]);
+        g_autofree char *text = why_of(rule, "\"waits\":1,\"wait\":[{\"rule\":\"r\"}]");
         g_assert_nonnull(strstr(text, cases[i][1]));
     }
 }
@@ -230,11 +238,8 @@ static void test_why_sharer(void)
 /* What a job waited for beyond the rules that are told apart. */
 static void test_why_others(void)
 {
-    g_autoptr(JsonObject) state =
-        parse("{\"now\":10,\"policies\":[],\"slots\":{},\"tunables\":{},\"rules\":[],"
-              "\"jobs\":[{\"id\":\"j\",\"waits\":1,\"waiting\":1,"
-              "\"wait\":[{\"rule\":\"(others)\",\"count\":2}]}]}");
-    g_autofree char *text = why(state, "j");
+    g_autofree char *text =
+        why_of("", "\"waits\":1,\"waiting\":1,\"wait\":[{\"rule\":\"(others)\",\"count\":2}]");
     g_assert_nonnull(strstr(text, "\nOther rules made 2 requests wait, "));
     g_assert_nonnull(strstr(text, "1 waits for one of many rules.\n"));
     g_assert_null(strstr(text, "any more"));
@@ -242,19 +247,13 @@ static void test_why_others(void)
 
 static void test_why_passthrough(void)
 {
-    g_autoptr(JsonObject) state =
-        parse("{\"now\":10,\"policies\":[],\"slots\":{},\"tunables\":{},\"rules\":[],"
-              "\"jobs\":[{\"id\":\"j\",\"passthrough\":3,\"wait\":[]}]}");
-    g_autofree char *text = why(state, "j");
+    g_autofree char *text = why_of("", "\"passthrough\":3,\"wait\":[]");
     g_assert_nonnull(strstr(text, "the kernel itself reads and writes 3 of its open files"));
 }
 
 static void test_why_refused_opens(void)
 {
-    g_autoptr(JsonObject) state =
-        parse("{\"now\":10,\"policies\":[],\"slots\":{},\"tunables\":{},\"rules\":[],"
-              "\"jobs\":[{\"id\":\"j\",\"open_files\":98,\"opens_refused\":1,\"wait\":[]}]}");
-    g_autofree char *text = why(state, "j");
+    g_autofree char *text = why_of("", "\"open_files\":98,\"opens_refused\":1,\"wait\":[]");
     g_assert_nonnull(strstr(text, "\n1 open failed (EMFILE)"));
     g_assert_nonnull(strstr(text, "; it has 98 files open.\n"));
 }
@@ -262,12 +261,10 @@ static void test_why_refused_opens(void)
 /* All that ever waited still waits: there is no time to tell yet. */
 static void test_why_first_wait(void)
 {
-    g_autoptr(JsonObject) state =
-        parse("{\"now\":10,\"policies\":[],\"slots\":{},\"tunables\":{},"
-              "\"rules\":[{\"name\":\"r\",\"conditions\":\"*\",\"rate\":1,\"per\":\"rule\"}],"
-              "\"jobs\":[{\"id\":\"j\",\"started\":4,\"waiting\":3,\"wait\":"
-              "[{\"rule\":\"r\",\"count\":0,\"first\":4,\"last\":8}]}]}");
-    g_autofree char *text = why(state, "j");
+    g_autofree char *text =
+        why_of("{\"name\":\"r\",\"conditions\":\"*\",\"rate\":1,\"per\":\"rule\"}",
+               "\"started\":4,\"waiting\":3,"
+               "\"wait\":[{\"rule\":\"r\",\"count\":0,\"first\":4,\"last\":8}]");
     g_assert_cmpstr(text, ==,
                     "Job j waits for the first time, and still does. First seen 6 s ago.\n"
                     "\n"
