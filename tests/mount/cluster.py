@@ -47,10 +47,11 @@ class Certificates:
         run("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
             "-subj", "/CN=qosfs test authority", "-keyout", folder / "ca.key", "-out", folder / "ca.crt")
 
-    def make(self, name, address=None, days=2):
-        """(certificate, key) of that name, and of that address if it is a server's; it ends in so many days."""
+    def make(self, name, address=None, days=2, subject=None):
+        """(certificate, key) of that name, and of that address if it is a server's; it ends in so many days. `subject`: other
+        than of that name."""
         key, request, certificate = (self.folder / f"{name}.{kind}" for kind in ("key", "csr", "crt"))
-        run("openssl", "req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", f"/CN={name}",
+        run("openssl", "req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", subject or f"/CN={name}",
             "-keyout", key, "-out", request)
         extensions = self.folder / f"{name}.ext"
         extensions.write_text(f"subjectAltName=IP:{address}\n" if address else "basicConstraints=CA:FALSE\n")

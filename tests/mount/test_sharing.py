@@ -127,6 +127,7 @@ def test_a_server_of_any_user_is_not_believed(new_store, mount, realm):
 
 @pytest.mark.parametrize("options, message", [
     ("server=unix:relative", "begins with /"),
+    (f"server=unix:/{107 * 'x'}", "at most 107 characters"),
     ("server=nowhere", "HOST:PORT"),
     ("server=tcp:localhost:1", "expected unix:PATH, HOST:PORT or"),
     ("server=::1:7988", "an IPv6 address in []"),

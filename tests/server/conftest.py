@@ -151,9 +151,9 @@ def certificates(tmp_path_factory):
 @pytest.fixture(scope="session")
 def context(certificates):
     """A factory of TLS contexts: of a client with a certificate of that authority, or with none."""
-    def make(name="node1", authority=certificates):
+    def make(name="node1", authority=certificates, **more):
         made = ssl.create_default_context(cafile=certificates.folder / "ca.crt")
         if name:
-            made.load_cert_chain(*authority.make(name))
+            made.load_cert_chain(*authority.make(name, **more))
         return made
     return make

@@ -120,6 +120,15 @@ def test_hostile_requests(server):
         assert "credits   0\n" in one.ctl("status")
 
 
+def test_a_request_without_an_end_is_cut_off(server):
+    one = server()
+    with socket.socket(socket.AF_UNIX) as peer:
+        peer.connect(str(one.control))
+        with pytest.raises((BrokenPipeError, ConnectionResetError)):
+            for _ in range(16):  # more than the socket holds
+                peer.sendall(b"x" * 65536)
+
+
 def test_no_descriptor_is_left(server):
     """It says so, waits, and answers when there is one again."""
     one = server()

@@ -198,12 +198,13 @@ def test_a_silent_peer_is_dropped(server):
 
 def test_the_oldest_stranger_makes_room(server):
     """64 may be silent; whoever comes after them is served."""
-    one = server()
+    one = server("--patience", "10m")
     strangers = [one.peer() for _ in range(64)]
     with one.greet(10) as peer:
         assert peer.enqueue(1).kind == M_GRANT
     with pytest.raises(Gone):
         strangers[0].receive()
+    one.wait_log("too many others wait to say HELLO")
     strangers[63].send(hello(20))
     assert strangers[63].receive()[0] == WELCOME
 

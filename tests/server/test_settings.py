@@ -26,6 +26,7 @@ WRONG = {
     "--hard-limit=1": "the hard limit must be from the limit",
     "--law=martial": 'law: "martial" is neither steady nor hld',
     "--lease=0s": "lease: 0s is not within 1 s and 1 h",
+    "--lease=3601s": "lease: 3601s is not within 1 s and 1 h",
     "--lease=soon": "lease: ",
     "--group=48": "group: 48 is no power of two",
     "--group=2048": "group: the number of inodes: 2048 is not between 1 and 1024",

@@ -37,6 +37,16 @@ static void pass(Fixture *fixture, fuse_ino_t ino, pid_t tid, QosOpcode prepaid)
     qos_tolls_pass(fixture->tolls, ino, tid, prepaid, TRUE);
 }
 
+/* Who comes soon after a change may have waited for the lock since before it. */
+static void test_after_a_change(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
+{
+    QosOpcode opcode;
+
+    qos_tolls_note_change(fixture->tolls, FOLDER);
+    g_assert_cmpint(qos_tolls_meet(fixture->tolls, FOLDER, TID, 0, &opcode), ==, QOS_TOLL_FREE);
+    g_assert_cmpint(meet(fixture, FILE_, TID), ==, QOS_TOLL_NONE);
+}
+
 static void test_no_toll(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
 {
     g_assert_cmpint(meet(fixture, FOLDER, TID), ==, QOS_TOLL_NONE);
@@ -155,6 +165,7 @@ int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     add("/toll/no-toll", test_no_toll);
+    add("/toll/after-a-change", test_after_a_change);
     add("/toll/a-ticket-is-good-for-one-change", test_a_ticket_is_good_for_one_change);
     add("/toll/a-ticket-is-good-for-some-looks", test_a_ticket_is_good_for_some_looks);
     add("/toll/a-ticket-does-not-last", test_a_ticket_does_not_last);

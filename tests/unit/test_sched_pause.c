@@ -94,6 +94,27 @@ static void test_no_room(void)
     fixture_clear(&f);
 }
 
+/* Nor does a read where the kernel has no room in the background for one more that waits. */
+static void test_no_background(void)
+{
+    Fixture f;
+    fixture_init(&f, &qos_policy_fifo, 3);
+    qos_sched_set_background_room(f.sched, 1); /* which others keep */
+    QosRequest *read = request_new(&f, "reader", QOS_OP_READ, 1);
+    QosRequest *look = request_new(&f, "looker", QOS_OP_GETATTR, 1);
+    g_assert_cmpint(enter(&f, read), ==, QOS_GO);
+    g_assert_cmpint(enter(&f, look), ==, QOS_GO);
+    pause_now(&f, look);
+    g_assert_cmpuint(running(&f), ==, 1);
+    pause_now(&f, read);
+    g_assert_cmpuint(running(&f), ==, 1);
+    qos_sched_go_on(f.sched, look, f.now);
+    qos_sched_go_on(f.sched, read, f.now);
+    leave(&f, look);
+    leave(&f, read);
+    fixture_clear(&f);
+}
+
 /* The mount ends before it goes on. */
 static void test_leaves_paused(void)
 {
@@ -120,6 +141,7 @@ int main(int argc, char **argv)
     g_test_add_func("/sched-pause/its-job-goes-on", test_its_job_goes_on);
     g_test_add_func("/sched-pause/depth", test_depth);
     g_test_add_func("/sched-pause/no-room", test_no_room);
+    g_test_add_func("/sched-pause/no-background", test_no_background);
     g_test_add_func("/sched-pause/leaves-paused", test_leaves_paused);
     return g_test_run();
 }
