@@ -36,6 +36,7 @@ At the end of the test each is unmounted, must end with status 0, and its log mu
 sanitizer that was not announced. After kill() nothing is demanded. A test that takes too long loses its daemons, so that
 it fails and does not hang.
 
+faulty    a store that fails or hangs as it is told: see faulty.py
 small     as mount, with files=300: so many may the daemon open
 cluster   a factory of a lock server and mounts that share it: see cluster.py
 twins     a store and a mount over it, to do the same on both and demand the same outcome: see twins.py. The test runs
@@ -63,6 +64,7 @@ import threading
 import pytest
 
 from cluster import Cluster
+from faulty import Faulty
 from harness import Mount, Store, World
 from twins import ACTORS, make_twins
 
@@ -163,6 +165,16 @@ def capped(mount):
         below.rule(f"start all jobid={{*}} rate={rate} depth=20 per=rule")
         return Store(below.dir, store.kind)
     return make
+
+
+@pytest.fixture
+def faulty(new_store):
+    """A store that fails as it is told: see faulty.py."""
+    made = Faulty(_world, new_store().dir)
+    with contextlib.ExitStack() as stack:
+        stack.callback(made.close)
+        stack.callback(made.mend)
+        yield made
 
 
 @pytest.fixture

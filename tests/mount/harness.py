@@ -11,9 +11,9 @@ import pickle
 import re
 import shutil
 import signal
+import sqlite3
 import stat
 import subprocess
-import sys
 import tempfile
 import time
 import traceback
@@ -182,6 +182,31 @@ def error_of(function, *arguments):
     return None
 
 
+def outcome_of(function, *arguments, **options):
+    """The value, or the name of the errno with which it fails."""
+    try:
+        return function(*arguments, **options)
+    except OSError as error:
+        return errno.errorcode[error.errno]
+
+
+def drop_caches():
+    """The kernel forgets the files that nobody uses."""
+    pathlib.Path("/proc/sys/vm/drop_caches").write_text("2")
+
+
+def query(database, command, *values):
+    """The rows of a database that a daemon may be using."""
+    with contextlib.closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:
+        return connection.execute(command, values).fetchall()
+
+
+def saved_requests(database, job):
+    """How many requests of the job the database knows of."""
+    rows = query(database, "SELECT requests FROM job WHERE id = ?", job.encode())
+    return rows[0][0] if rows else 0
+
+
 @contextlib.contextmanager
 def running(process):
     """A process that ends with the block, whatever becomes of it."""
@@ -348,6 +373,27 @@ class Mount:
     def job(self, jobid):
         """The job's part of state(), or None."""
         return next((job for job in self.state()["jobs"] if job["id"] == str(jobid)), None)
+
+    def rule_state(self, name):
+        """The rule's part of state()."""
+        return next(rule for rule in self.state()["rules"] if rule["name"] == name)
+
+    def resident(self):
+        """The daemon's memory, KiB."""
+        return int(re.search(r"VmRSS:\s*(\d+)", pathlib.Path(f"/proc/{self.pid}/status").read_text())[1])
+
+    def cpu_time(self):
+        """The CPU time that the daemon has taken so far, seconds."""
+        fields = pathlib.Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def store_descriptors(self):
+        """How many files of the store the daemon holds open."""
+        count = 0
+        for link in pathlib.Path(f"/proc/{self.pid}/fd").iterdir():
+            with contextlib.suppress(FileNotFoundError):
+                count += os.readlink(link).startswith(str(self.store.dir))
+        return count
 
     def wait_booked(self, jobid, **operations):
         """Waits until all that the job did is in its totals: with a lock server a write is booked after its reply, and

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from harness import GONE, USER, as_user, start_job, wait_until
+from harness import GONE, USER, as_user, saved_requests, start_job, wait_until
 
 pytestmark = pytest.mark.parametrize("user", [None, USER])
 
@@ -24,12 +24,6 @@ while True:
     print(number, flush=True)
     number += 1
 """
-
-
-def saved_requests(path, job):
-    with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
-        row = database.execute("SELECT requests FROM job WHERE id = ?", (job.encode(),)).fetchone()
-    return row[0] if row else 0
 
 
 def check_database(path):

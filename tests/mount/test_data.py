@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from harness import OTHER, USER, Store, as_job, as_user, run, wait_until
+from harness import OTHER, USER, Store, as_job, as_user, outcome_of, run, wait_until
 from syscalls import (FALLOC_FL_COLLAPSE_RANGE, FALLOC_FL_INSERT_RANGE, FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE,
                       FALLOC_FL_ZERO_RANGE, fallocate)
 
@@ -17,14 +17,6 @@ def noise(size, seed=0):
     return hashlib.shake_128(b"%d" % seed).digest(size)
 
 
-def call(action, *arguments):
-    """The value, or the name of the errno."""
-    try:
-        return action(*arguments)
-    except OSError as error:
-        return errno.errorcode[error.errno]
-
-
 def test_open_flags(twins):
     def act(top):
         found = []
@@ -33,9 +25,9 @@ def test_open_flags(twins):
                       os.O_RDWR | os.O_DSYNC, os.O_RDWR | os.O_NONBLOCK, os.O_RDONLY | os.O_NOATIME,
                       os.O_RDWR | os.O_CREAT, os.O_RDWR | os.O_CREAT | os.O_EXCL, os.O_RDONLY | os.O_DIRECTORY,
                       os.O_RDONLY | os.O_NOFOLLOW, os.O_RDWR | os.O_TRUNC):
-            fd = call(os.open, top / "file", flags, 0o644)
+            fd = outcome_of(os.open, top / "file", flags, 0o644)
             found.append((flags, fd if isinstance(fd, str) else (
-                call(os.pread, fd, 4, 2), call(os.pwrite, fd, b"ab", 4), call(os.read, fd, 100))))
+                outcome_of(os.pread, fd, 4, 2), outcome_of(os.pwrite, fd, b"ab", 4), outcome_of(os.read, fd, 100))))
             if not isinstance(fd, str):
                 os.close(fd)
         return found
@@ -219,7 +211,7 @@ def test_seek_to_data_and_holes(twins):
             os.pwrite(file.fileno(), noise(65536), 3 << 20)
             os.ftruncate(file.fileno(), 5 << 20)
             os.fsync(file.fileno())
-            return [call(os.lseek, file.fileno(), offset, whence)
+            return [outcome_of(os.lseek, file.fileno(), offset, whence)
                     for whence in (os.SEEK_DATA, os.SEEK_HOLE)
                     for offset in (0, 1 << 20, (1 << 20) + 70000, 3 << 20, 4 << 20, 5 << 20, 6 << 20)]
     assert twins(act)[:2] == [1 << 20, 1 << 20]
@@ -242,7 +234,7 @@ def test_fallocate(twins, mode):
             os.pwrite(fd, noise(1 << 20), 0)
             os.fsync(fd)
             for offset, length in ((65536, 131072), (1 << 20, 65536), (4096, 8192), (5, 3), (0, 0), (-1, 5)):
-                found.append((call(fallocate, fd, mode, offset, length), os.fstat(fd).st_size, os.fstat(fd).st_blocks,
+                found.append((outcome_of(fallocate, fd, mode, offset, length), os.fstat(fd).st_size, os.fstat(fd).st_blocks,
                               hashlib.sha256((top / "file").read_bytes()).hexdigest()))
         return found
     twins(act)
@@ -295,8 +287,8 @@ def test_copy_file_range(twins):
             calls.append(done)
             calls.append(os.copy_file_range(source.fileno(), target.fileno(), 100, 50 << 20, 0))
             calls.append(os.copy_file_range(source.fileno(), target.fileno(), 100, 5, 1000))
-            calls.append(call(os.copy_file_range, source.fileno(), source.fileno(), 100, 0, 50))
-            calls.append(call(os.copy_file_range, target.fileno(), source.fileno(), 100, 0, 50))
+            calls.append(outcome_of(os.copy_file_range, source.fileno(), source.fileno(), 100, 0, 50))
+            calls.append(outcome_of(os.copy_file_range, target.fileno(), source.fileno(), 100, 0, 50))
         return calls, hashlib.sha256((top / "to").read_bytes()).hexdigest()
     assert twins(act)[0][:3] == [40 << 20, 0, 100]
 

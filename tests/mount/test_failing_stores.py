@@ -15,64 +15,17 @@ import time
 
 import pytest
 
-from harness import BUILD, MNT_DETACH, Store, error_of, mount_syscall, run, umount, wait_until
+from faulty import HANG
+from harness import MNT_DETACH, Store, error_of, mount_syscall, run, umount, wait_until
 from syscalls import fallocate
 
 STALL = float(os.environ.get("QOSFS_STALL", 1))  # seconds that a store hangs; 30 in the long form
-HANG = 0
 CACHES = ["cache=auto", "cache=none", "cache=always"]
 
 
 def fails(error):
     """The block must fail with this errno."""
     return pytest.raises(OSError, match=rf"\[Errno {error}\]")
-
-
-class Faulty:
-    """A store and its faults."""
-
-    def __init__(self, world, folder):
-        self.behind = folder
-        self.dir = world.folder("faulty")
-        self.kind = "faulty"
-        self._faults = world.folder("faults") / "faults"
-        self._faults.touch()
-        self._hanging = self._faults.with_suffix(".hanging")
-        with open(self._hanging, "wb") as file:
-            self.process = subprocess.Popen([BUILD / "tests/mount/faulty-store", folder, self._faults, self.dir], stdout=file)
-        wait_until(lambda: os.stat(self.dir).st_dev != os.stat(self.dir.parent).st_dev, what="the faulty store")
-
-    def fail(self, operation, error, name="*"):
-        self.faults((operation, name, error))
-
-    def faults(self, *lines):
-        """Of (operation, name, errno); HANG for errno."""
-        new = self._faults.with_suffix(".new")
-        new.write_text("".join(f"{operation} {name} {error}\n" for operation, name, error in lines))
-        new.rename(self._faults)
-
-    def mend(self):
-        self.faults()
-
-    def hanging(self):
-        """What has begun to hang so far: a set of operations."""
-        return {line.split()[0] for line in self._hanging.read_text().splitlines()}
-
-    def hangs(self):
-        """How many have begun to hang so far."""
-        return len(self._hanging.read_text().splitlines())
-
-    def close(self):
-        self.process.kill()
-        self.process.wait()
-        umount(self.dir, MNT_DETACH)
-
-
-@pytest.fixture
-def faulty(world, new_store):
-    made = Faulty(world, new_store().dir)
-    yield made
-    made.close()
 
 
 @pytest.fixture
@@ -128,6 +81,16 @@ CALLS = {
     "readdir": lambda path: os.listdir(path.parent),
     "statfs": os.statvfs,
 }
+
+
+def test_a_store_without_xattrs(faulty, mount_faulty):
+    """The mount's own are there all the same."""
+    qos = mount_faulty()
+    (qos.dir / "file").touch()
+    for path in (faulty.dir, qos.dir / "file"):
+        with fails(errno.EOPNOTSUPP):
+            os.listxattr(path)
+    assert "user.qosfs.slots" in os.listxattr(qos.dir)
 
 
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ESHUTDOWN])

@@ -8,16 +8,14 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
-from harness import BUILD, as_job, running, start_job, umount, wait_until
+from harness import BUILD, TIMEOUT, as_job, running, start_job, umount, wait_until
 
 pytestmark = pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
 
 BLOCK = 4096
-PROMPT = 5  # seconds; the daemon looks every 50 ms
 MNT_FORCE = 1
 OPERATIONS = ["read", "write", "stat", "create", "readdir"]
 
@@ -69,11 +67,12 @@ class Waiting:
         return any(mask >> (number - 1) & 1 for mask in masks)
 
     def end(self):
-        return self.process.communicate(timeout=30)[0].splitlines()
+        """Soon: by the rule it would wait for more than an hour."""
+        return self.process.communicate(timeout=TIMEOUT)[0].splitlines()
 
 
 def waiting(qos):
-    return next(rule["waiting"] for rule in qos.state()["rules"] if rule["name"] == "tight")
+    return qos.rule_state("tight")["waiting"]
 
 
 def begin(qos, *clients):
@@ -97,11 +96,9 @@ def qos(store, mount):
 def test_what_ends_a_program_ends_the_wait(store, qos, operation, number):
     client = Waiting(qos, operation)
     begin(qos, client)
-    start = time.monotonic()
     client.process.send_signal(number)
     client.end()
     assert client.process.returncode == -number
-    assert time.monotonic() - start < PROMPT
     wait_until(lambda: waiting(qos) == 0, what="the end of the wait")
     assert os.listdir(store.dir) == ["file"]
     assert (store.dir / "file").read_bytes() == b"x" * BLOCK
@@ -131,11 +128,9 @@ def test_killed_after_a_signal_that_changed_nothing(qos, operation):
     begin(qos, client)
     client.process.send_signal(signal.SIGUSR1)
     wait_until(lambda: client.signal_is_pending(signal.SIGUSR1), what="the signal")
-    start = time.monotonic()
     client.process.kill()
     client.end()
     assert client.process.returncode == -signal.SIGKILL
-    assert time.monotonic() - start < PROMPT
     wait_until(lambda: waiting(qos) == 0, what="the end of the wait")
 
 
@@ -164,10 +159,8 @@ def test_a_kill_ends_direct_reads(store, mount, how, number, cache):
     with running(direct_reader(qos, "asynchronous")) as other, running(direct_reader(qos, how)) as victim:
         try:
             wait_until(lambda: waiting(qos) == ASYNC + (ASYNC if how == "asynchronous" else 1), what="waiting")
-            start = time.monotonic()
             victim.send_signal(number)
-            assert victim.wait(30) == -number
-            assert time.monotonic() - start < PROMPT
+            assert victim.wait(TIMEOUT) == -number
             wait_until(lambda: waiting(qos) == ASYNC, what="the end of the wait")
         finally:
             qos.rule("stop tight")
@@ -186,20 +179,9 @@ def test_forced_unmount_answers_every_kind(qos):
     assert qos.exit_status == 0
 
 
-def store_descriptors(store, qos):
-    """How many files of the store the daemon holds open."""
-    count = 0
-    for fd in os.listdir(f"/proc/{qos.pid}/fd"):
-        try:
-            count += os.readlink(f"/proc/{qos.pid}/fd/{fd}").startswith(str(store.dir))
-        except FileNotFoundError:
-            pass
-    return count
-
-
 def test_storm_of_kills_leaves_nothing(store, qos):
     """Killed before, in and after their waits, again and again: no request, inode lock or descriptor stays."""
-    before = store_descriptors(store, qos)
+    before = qos.store_descriptors()
     for number in range(4):
         clients = [Waiting(qos, operation) for operation in OPERATIONS]
         begin(qos, *clients)
@@ -212,5 +194,5 @@ def test_storm_of_kills_leaves_nothing(store, qos):
             client.end()
     wait_until(lambda: qos.state()["jobs"] and qos.job("j")["waiting"] == 0 == qos.job("j")["running"], what="the end")
     as_job("k", "rm", "-f", qos.dir / "new", qos.dir / "file")
-    wait_until(lambda: store_descriptors(store, qos) == before, what="the end of all descriptors")
+    wait_until(lambda: qos.store_descriptors() == before, what="the end of all descriptors")
     assert os.listdir(store.dir) == []

@@ -32,10 +32,6 @@ def jobs(qos):
     return {job["id"] for job in qos.state()["jobs"]}
 
 
-def rule_requests(qos, name):
-    return next(rule["requests"] for rule in qos.state()["rules"] if rule["name"] == name)
-
-
 def stat_in(qos, environment, *prefix, **options):
     """stat(1) of the mount's file by a program with that environment."""
     run(*prefix, "stat", qos.dir / "file", env={"PATH": os.environ["PATH"]} | environment, **options)
@@ -105,7 +101,7 @@ def test_rule_on_a_variable(qos):
     qos.rule("start one jobid={one} rate=5000")
     stat_in(qos, {"J": "one"})
     stat_in(qos, {"J": "two"})
-    wait_until(lambda: rule_requests(qos, "one") == requests(qos, "one") > 0, what="equal books")
+    wait_until(lambda: qos.rule_state("one")["requests"] == requests(qos, "one") > 0, what="equal books")
 
 
 # --- from elsewhere ---

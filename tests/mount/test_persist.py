@@ -7,7 +7,7 @@ import sqlite3
 
 import pytest
 
-from harness import USER, as_job, run, wait_until
+from harness import USER, as_job, query, run, saved_requests, wait_until
 
 pytestmark = pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
 
@@ -78,12 +78,6 @@ def test_what_a_job_waited_for(store, mount):
         assert [(wait["rule"], wait["count"]) for wait in after] == [(wait["rule"], wait["count"]) for wait in waits]
 
 
-def saved_requests(path, job):
-    with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as database:
-        row = database.execute("SELECT requests FROM job WHERE id = ?", (job.encode(),)).fetchone()
-    return row[0] if row else 0
-
-
 def test_crash(store, mount):
     """Killed, the mount has lost no rule and no tunable, and of totals the last seconds at most."""
     first = mount(store)
@@ -125,8 +119,7 @@ def test_expired_while_mounted(store, mount):
     wait_until(lambda: rule_names(qos) == ["later", "default"], what="the expiry")
 
     def saved():
-        with sqlite3.connect(f"file:{qos.db}?mode=ro", uri=True) as database:
-            return [name for name, in database.execute("SELECT name FROM rule ORDER BY position")]
+        return [name for name, in query(qos.db, "SELECT name FROM rule ORDER BY position")]
 
     wait_until(lambda: saved() == ["later", "default"], what="saving that")
 

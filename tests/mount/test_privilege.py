@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from harness import REPOSITORY, USER, as_job, as_user, of_threads, run
+from harness import REPOSITORY, USER, as_job, as_user, of_threads
 
 one_store = pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
 

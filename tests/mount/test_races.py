@@ -16,13 +16,9 @@ import threading
 
 import pytest
 
-from harness import TIMEOUT, as_job, start_job, wait_until
+from harness import TIMEOUT, as_job, drop_caches, start_job, wait_until
 
 SECONDS = int(os.environ.get("QOSFS_STRESS_SECONDS", "3"))
-
-
-def drop_caches():
-    pathlib.Path("/proc/sys/vm/drop_caches").write_text("2")
 
 
 @contextlib.contextmanager

@@ -5,10 +5,8 @@ import signal
 import subprocess
 import threading
 
-import pytest
-
+from faulty import HANG
 from harness import TIMEOUT, is_stopped, running, start_job, wait_until
-from test_failing_stores import HANG, Faulty
 
 
 def status(mount):
@@ -109,26 +107,18 @@ def test_a_write_of_a_stopped_mount(cluster):
         assert os.pread(other.fileno(), 9, 0) == b"later"
 
 
-@pytest.fixture
-def slow(world, new_store):
-    """A store that hangs as it is told."""
-    made = Faulty(world, new_store().dir)
-    yield made
-    made.close()
-
-
-def test_a_change_that_is_done_late(slow, cluster):
+def test_a_change_that_is_done_late(faulty, cluster):
     """It was in the store when its mount lost the credit to one who then looked: that one sees it as soon as it is complete."""
-    made = cluster(store=slow, lease=2, options="store=slow")
+    made = cluster(store=faulty, lease=2, options="store=slow")
     first, second = made.mounts
     made.expects_trouble()
     made.server.expects_log(".")
     (first.dir / "file").write_text("long")
-    slow.fail("truncate", HANG, "file")
+    faulty.fail("truncate", HANG, "file")
     change = threading.Thread(target=os.truncate, args=(first.dir / "file", 1))
     change.start()
     try:
-        wait_until(lambda: "truncate" in slow.hanging(), what="the change")
+        wait_until(lambda: "truncate" in faulty.hanging(), what="the change")
         os.kill(first.pid, signal.SIGSTOP)  # the thread that hangs goes on
         try:
             assert (second.dir / "file").stat().st_size == 4
@@ -137,6 +127,6 @@ def test_a_change_that_is_done_late(slow, cluster):
         wait_until(lambda: status(first)["evictions"] == 1 and status(first)["state"] == "up", what="its return")
         assert (second.dir / "file").stat().st_size == 4
     finally:
-        slow.mend()
+        faulty.mend()
         change.join(TIMEOUT)
     assert (second.dir / "file").stat().st_size == 1

@@ -4,7 +4,6 @@ import math
 import re
 import sqlite3
 import sys
-import time
 
 import pytest
 import yaml
@@ -224,9 +223,9 @@ def test_ten_thousand_jobs_and_a_thousand_rules(store, mount):
     database.close()
 
     qos = mount(store, f"db={first.db},cache=none")
-    start = time.monotonic()
+    before = qos.cpu_time()
     texts = {name: qos.report(name) for name in ("job_stats", "jobs", "rules", "metrics", "state.json")}
-    assert time.monotonic() - start < 20, "some 0.3 s, and much more under a sanitizer"
+    assert qos.cpu_time() - before < 20, "some 0.3 s, and much more under a sanitizer"
     names = [f"job{n}" for n in range(10000)]
     assert set(re.findall(r"^- job_id: +(job\d+)$", texts["job_stats"], re.MULTILINE)) == set(names)
     assert set(re.findall(r"^job\d+", texts["jobs"], re.MULTILINE)) == set(names)

@@ -35,15 +35,11 @@ def writing(qos, name="file"):
     return ["dd", "if=/dev/zero", f"of={qos.dir / name}", f"bs={BLOCK}", "count=1", "conv=notrunc", "status=none"]
 
 
-def rule(qos, name):
-    return next(rule for rule in qos.state()["rules"] if rule["name"] == name)
-
-
 def begin(qos, name, job, command, **identity):
     """Starts a program: it, and whether it waits for the rule."""
-    before = rule(qos, name)["waiting"]
+    before = qos.rule_state(name)["waiting"]
     process = start_job(job, *command, **identity)
-    wait_until(lambda: process.poll() is not None or rule(qos, name)["waiting"] > before, what="going or waiting")
+    wait_until(lambda: process.poll() is not None or qos.rule_state(name)["waiting"] > before, what="going or waiting")
     return process, process.poll() is None
 
 
@@ -111,19 +107,19 @@ HOST = socket.gethostname()
 def test_conditions(qos, conditions, matches):
     qos.rule(f"start r {conditions} rate=none")
     as_job("node12.a", *reading(qos), **SAME)
-    assert (rule(qos, "r")["requests"] > 0) == matches
+    assert (qos.rule_state("r")["requests"] > 0) == matches
 
 
 def test_newest_first_and_rank(qos):
     qos.rule("start a jobid={j} rate=none")
     qos.rule("start b jobid={j*} rate=none")
     as_job("j", *reading(qos))
-    assert rule(qos, "a")["requests"] == 0 and rule(qos, "b")["requests"] > 0
+    assert qos.rule_state("a")["requests"] == 0 and qos.rule_state("b")["requests"] > 0
     qos.rule("change a rank=b")
-    before = rule(qos, "b")["requests"]
+    before = qos.rule_state("b")["requests"]
     as_job("j", *reading(qos))
-    assert rule(qos, "a")["requests"] > 0
-    assert rule(qos, "b")["requests"] - before <= 1, "the first program's close may come late"
+    assert qos.rule_state("a")["requests"] > 0
+    assert qos.rule_state("b")["requests"] - before <= 1, "the first program's close may come late"
 
 
 def test_default_bounds_what_nothing_else_matches(qos):
@@ -160,7 +156,7 @@ def test_dry_run_delays_nothing(qos):
     qos.rule(f"start dry jobid={{j}}&opcode={{data}} {SPENT} dryrun=1")
     for _ in range(5):
         as_job("j", *reading(qos))
-    state = rule(qos, "dry")
+    state = qos.rule_state("dry")
     assert state["requests"] == 5 and state["dryrun_waits"] == 4 and state["waits"] == 0
     assert qos.job("j")["waits"] == 0
     qos.rule("change dry dryrun=0")
@@ -208,7 +204,7 @@ def test_killed_while_it_waits(qos):
     for process in processes:
         process.kill()
     assert [process.wait(60) for process in processes] == [-9] * 5
-    wait_until(lambda: rule(qos, "tight")["waiting"] == 0, what="the end of the waits")
+    wait_until(lambda: qos.rule_state("tight")["waiting"] == 0, what="the end of the waits")
 
 
 def test_reason_is_there_for_a_shell(qos):

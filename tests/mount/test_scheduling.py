@@ -31,10 +31,6 @@ def policies(qos):
     return {policy["name"]: (policy["state"], policy["queued"]) for policy in qos.state()["policies"]}
 
 
-def rule_waiting(qos, name):
-    return next(rule["waiting"] for rule in qos.state()["rules"] if rule["name"] == name)
-
-
 def test_switching_lets_nothing_go(store, mount):
     """lustre-tbf.md, defect 6: what a policy held when it was left still waits for its tokens."""
     make_files(store.dir, 10)
@@ -42,10 +38,10 @@ def test_switching_lets_nothing_go(store, mount):
     qos.rule(f"start tight jobid={{held}}&opcode={{read}} {SPENT}")
     as_job("held", *read(qos, 0))
     held = [start_job("held", *read(qos, n), stdout=subprocess.PIPE) for n in range(1, 10)]
-    wait_until(lambda: rule_waiting(qos, "tight") == 9, what="the reads")
+    wait_until(lambda: qos.rule_state("tight")["waiting"] == 9, what="the reads")
     for name in ("fifo", "grr", "jrr"):
         qos.set("nrs_policies", name)
-        assert policies(qos)["tbf"] == ("stopping", 9) and rule_waiting(qos, "tight") == 9
+        assert policies(qos)["tbf"] == ("stopping", 9) and qos.rule_state("tight")["waiting"] == 9
         as_job("held", *read(qos, 0))  # a new one is the new policy's
     wait_until(lambda: policies(qos)["fifo"][0] == "stopped", what="the end of fifo")  # a reply comes before its end
     qos.set("nrs_policies", "tbf")
@@ -124,7 +120,7 @@ def test_hanging_store_stops_one_job_alone(store, mount, new_store, policy):
     as_job("x", *read(inner, 0), user=USER, group=USER)
     qos = mount(inner, f"cache=none,slots=4,threads=5,policy={policy}")
     hung = [start_job("hung", *read(qos, n), user=USER, group=USER, stdout=subprocess.PIPE) for n in range(10)]
-    wait_until(lambda: rule_waiting(inner, "hang") == 3 and qos.job("hung")["waiting"] == 7, what="the hanging reads")
+    wait_until(lambda: inner.rule_state("hang")["waiting"] == 3 and qos.job("hung")["waiting"] == 7, what="the hanging reads")
     # What was answered a moment ago may still be about to give its slot back.
     wait_until(lambda: (qos.state()["slots"]["running"], qos.state()["slots"]["held"]) == (3, 7), what="three slots")
     for number in range(12):

@@ -16,8 +16,8 @@ import threading
 
 import pytest
 
+from faulty import HANG
 from harness import BUILD, TIMEOUT, is_stopped, of_threads, running, start_job, wait_idle, wait_until
-from test_failing_stores import HANG, Faulty
 
 PAGE = mmap.PAGESIZE
 OLD, NEW = b"old!", b"new!"
@@ -52,15 +52,6 @@ class HalfWritten:
         self._faulty.mend()
         self._writer.join()
         self._memory.close()
-
-
-@pytest.fixture
-def faulty(world, new_store):
-    made = Faulty(world, new_store().dir)
-    with contextlib.ExitStack() as stack:
-        stack.callback(made.close)
-        stack.callback(made.mend)
-        yield made
 
 
 @pytest.fixture

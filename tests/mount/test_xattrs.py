@@ -7,7 +7,7 @@ import struct
 
 import pytest
 
-from harness import run
+from harness import outcome_of, run
 from syscalls import check
 from twins import attempt
 
@@ -17,14 +17,6 @@ FS_IOC_FSGETXATTR, FS_IOC_FSSETXATTR = 0x801c581f, 0x401c5820
 NODUMP, APPEND, NOATIME = 0x40, 0x20, 0x80
 
 
-def call(action, *arguments, **options):
-    """The value, or the name of the errno."""
-    try:
-        return action(*arguments, **options)
-    except OSError as error:
-        return errno.errorcode[error.errno]
-
-
 @pytest.mark.parametrize("kind", ["file", "folder"])
 def test_values_of_every_size(twins, kind):
     def act(top):
@@ -32,15 +24,15 @@ def test_values_of_every_size(twins, kind):
         path.touch() if kind == "file" else path.mkdir()
         found = []
         for size in (0, 1, 100, 1000, 3900, 5000, 65535, 65536, 65537):
-            found.append((size, call(os.setxattr, path, "user.value", b"v" * size),
-                          call(os.getxattr, path, "user.value") == b"v" * size))
-        found.append(call(os.setxattr, path, "user.value", b"new", os.XATTR_CREATE))
-        found.append(call(os.setxattr, path, "user.none", b"new", os.XATTR_REPLACE))
-        found.append(call(os.setxattr, path, "user.value", b"new", os.XATTR_REPLACE))
-        found.append(call(os.listxattr, path))
-        found.append(call(os.removexattr, path, "user.value"))
-        found.append(call(os.removexattr, path, "user.value"))
-        found.append(call(os.getxattr, path, "user.value"))
+            found.append((size, outcome_of(os.setxattr, path, "user.value", b"v" * size),
+                          outcome_of(os.getxattr, path, "user.value") == b"v" * size))
+        found.append(outcome_of(os.setxattr, path, "user.value", b"new", os.XATTR_CREATE))
+        found.append(outcome_of(os.setxattr, path, "user.none", b"new", os.XATTR_REPLACE))
+        found.append(outcome_of(os.setxattr, path, "user.value", b"new", os.XATTR_REPLACE))
+        found.append(outcome_of(os.listxattr, path))
+        found.append(outcome_of(os.removexattr, path, "user.value"))
+        found.append(outcome_of(os.removexattr, path, "user.value"))
+        found.append(outcome_of(os.getxattr, path, "user.value"))
         return found
     twins(act)
 
@@ -50,8 +42,8 @@ def test_values_of_every_size(twins, kind):
 def test_names(twins, name):
     def act(top):
         (top / "file").touch()
-        return [call(os.setxattr, top / "file", name, b"value"), call(os.getxattr, top / "file", name),
-                sorted(call(os.listxattr, top / "file")), call(os.removexattr, top / "file", name)]
+        return [outcome_of(os.setxattr, top / "file", name, b"value"), outcome_of(os.getxattr, top / "file", name),
+                sorted(outcome_of(os.listxattr, top / "file")), outcome_of(os.removexattr, top / "file", name)]
     twins(act)
 
 
@@ -60,9 +52,9 @@ def test_of_links_and_special_files(twins, name):
     def act(top):
         os.symlink("target", top / "link")
         os.mkfifo(top / "pipe")
-        return [(call(os.setxattr, top / path, name, b"value", follow_symlinks=False),
-                 call(os.getxattr, top / path, name, follow_symlinks=False),
-                 call(os.listxattr, top / path, follow_symlinks=False)) for path in ("link", "pipe")]
+        return [(outcome_of(os.setxattr, top / path, name, b"value", follow_symlinks=False),
+                 outcome_of(os.getxattr, top / path, name, follow_symlinks=False),
+                 outcome_of(os.listxattr, top / path, follow_symlinks=False)) for path in ("link", "pipe")]
     twins(act)
 
 
@@ -121,15 +113,15 @@ def test_flags(twins, kind):
         path = top / "it"
         path.touch() if kind == "file" else path.mkdir()
         fd = os.open(path, os.O_RDONLY)
-        found = [call(ioctl, fd, FS_IOC_GETFLAGS, 4)]
+        found = [outcome_of(ioctl, fd, FS_IOC_GETFLAGS, 4)]
         for flags in (NODUMP, NODUMP | NOATIME, 0, APPEND):
-            found += [call(ioctl, fd, FS_IOC_SETFLAGS, 4, flags), call(ioctl, fd, FS_IOC_GETFLAGS, 4)]
-        call(ioctl, fd, FS_IOC_SETFLAGS, 4, 0)
-        known = call(ioctl, fd, FS_IOC_FSGETXATTR, 28)
+            found += [outcome_of(ioctl, fd, FS_IOC_SETFLAGS, 4, flags), outcome_of(ioctl, fd, FS_IOC_GETFLAGS, 4)]
+        outcome_of(ioctl, fd, FS_IOC_SETFLAGS, 4, 0)
+        known = outcome_of(ioctl, fd, FS_IOC_FSGETXATTR, 28)
         found.append(known)
         if isinstance(known, bytes):
-            found += [call(ioctl, fd, FS_IOC_FSSETXATTR, 28, struct.pack("I", 0x80) + known[4:]),
-                      call(ioctl, fd, FS_IOC_FSGETXATTR, 28)]
+            found += [outcome_of(ioctl, fd, FS_IOC_FSSETXATTR, 28, struct.pack("I", 0x80) + known[4:]),
+                      outcome_of(ioctl, fd, FS_IOC_FSGETXATTR, 28)]
         os.close(fd)
         return found
     twins(act)
@@ -140,7 +132,7 @@ def test_version(twins):
     def act(top):
         with open(top / "file", "w+") as file:
             version = ioctl(file.fileno(), FS_IOC_GETVERSION, 4)
-            return len(version), call(ioctl, file.fileno(), FS_IOC_SETVERSION, 4, 77) == bytes([77, 0, 0, 0]), \
+            return len(version), outcome_of(ioctl, file.fileno(), FS_IOC_SETVERSION, 4, 77) == bytes([77, 0, 0, 0]), \
                 struct.unpack("I", ioctl(file.fileno(), FS_IOC_GETVERSION, 4))[0] == 77
     twins(act)
 
