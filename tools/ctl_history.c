@@ -250,6 +250,14 @@ gboolean qos_ctl_history_select(QosCtlHistory *history, gint64 from, const char 
     return TRUE;
 }
 
+gint64 qos_ctl_history_begin(const QosCtlHistory *history)
+{
+    gint64 begin = G_MAXINT64;
+    for (guint i = 0; i < history->rows->len; i++)
+        begin = MIN(begin, row_at(history, i)->begin);
+    return begin;
+}
+
 char *qos_ctl_history_csv(const QosCtlHistory *history)
 {
     GString *text = g_string_new(NULL);

@@ -22,6 +22,9 @@ void qos_ctl_history_free(QosCtlHistory *history); /* NULL is allowed */
 gboolean qos_ctl_history_select(QosCtlHistory *history, gint64 from, const char *const *jobs,
                                 GError **error);
 
+/* When the earliest of what is left begins, in s since 1970; G_MAXINT64: nothing is left. */
+gint64 qos_ctl_history_begin(const QosCtlHistory *history);
+
 /* The lines that are left, as the mount wrote them. */
 char *qos_ctl_history_csv(const QosCtlHistory *history);
 

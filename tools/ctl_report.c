@@ -21,11 +21,12 @@
 #include "tools/report_page.h"
 
 #define SINCE_DEFAULT G_GINT64_CONSTANT(86400) /* s */
+#define SINCE_LEAST   600 /* s: on a page of less than that there is little to see */
 #define SINCE_MIN     60
 #define SINCE_MAX     (90 * G_GINT64_CONSTANT(86400)) /* the longest that a mount keeps it */
 
 typedef struct {
-    gint64 since; /* s */
+    gint64 since; /* s; 0: not given */
     char **jobs;
     char *file;
     gboolean csv;
@@ -119,25 +120,35 @@ static gboolean put(const ReportOptions *options, char *text, GError **error)
     return good;
 }
 
+/* How far back the page goes where nobody says: no further than the history. */
+static gint64 usual_length(const QosCtlHistory *history, gint64 now)
+{
+    gint64 begin = MIN(qos_ctl_history_begin(history), now);
+    return CLAMP(now - begin, SINCE_LEAST, SINCE_DEFAULT);
+}
+
 static gboolean report(const QosCtl *ctl, const ReportOptions *options, GError **error)
 {
     gint64 now = g_get_real_time() / G_USEC_PER_SEC;
     g_autofree char *text = qos_ctl_mount_read(ctl->mountpoint, "history", NULL, error);
     g_autoptr(QosCtlHistory) history = text ? qos_ctl_history_parse(text, error) : NULL;
-    if (!history || !qos_ctl_history_select(history, now - options->since,
-                                            (const char *const *)options->jobs, error))
+    gint64 since = options->since ? options->since : SINCE_DEFAULT;
+    if (!history ||
+        !qos_ctl_history_select(history, now - since, (const char *const *)options->jobs, error))
         return FALSE;
-    char *made = options->csv ? qos_ctl_history_csv(history)
-                              : make_page(ctl, history, now, options->since, error);
+    if (!options->since)
+        since = usual_length(history, now);
+    char *made =
+        options->csv ? qos_ctl_history_csv(history) : make_page(ctl, history, now, since, error);
     return made && put(options, made, error);
 }
 
 gboolean qos_ctl_report(QosCtl *ctl, GError **error)
 {
-    ReportOptions options = {.since = SINCE_DEFAULT};
+    ReportOptions options = {0};
     const GOptionEntry entries[] = {
         {"since", 's', 0, G_OPTION_ARG_CALLBACK, (gpointer)parse_since,
-         "Go back so long: 1h, 7d (1d)", "TIME"},
+         "Go back so long: 1h, 7d (1d, or to the begin of the history)", "TIME"},
         {"job", 'J', 0, G_OPTION_ARG_STRING_ARRAY, &options.jobs,
          "This job alone; may be given again", "JOB"},
         {"csv", 'c', 0, G_OPTION_ARG_NONE, &options.csv, "CSV instead of a page", NULL},
