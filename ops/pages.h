@@ -8,7 +8,8 @@
  * takes no credit; its pages are dropped too.
  *
  * Nor does the kernel's part of it begin while there are such requests: it cannot be interrupted,
- * so that a daemon that is killed would wait there for its own answer, for ever. There may be some
+ * so that a daemon that is killed would wait there for its own answer, for ever. (Of what a mapping
+ * has changed the kernel sends WRITEs while it drops it: there that is left.) There may be some
  * all the time, as the next comes before the last has ended. So who waits does so for those alone
  * that were there before him; what is locked for later ones is left out then, and dropped
  * afterwards. Nothing in it is too old for him: the kernel sends a READ for what it does not have.
