@@ -47,6 +47,7 @@ QosGate *qos_gate_new(const QosPolicyClass *policy, guint slots, QosTime job_cle
     pthread_cond_init(&gate->lead, NULL);
     pthread_cond_init(&gate->follow, NULL);
     gate->sched = qos_sched_new(policy, slots, host, job_cleanup_interval, now);
+    gate->parked = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, g_free);
     gate->workers = g_array_new(FALSE, FALSE, sizeof(pthread_t));
     gate->housekeeping = now + HOUSEKEEPING_INTERVAL;
     gate->leader_wake = QOS_NEVER;
@@ -59,11 +60,49 @@ void qos_gate_free(QosGate *gate)
         return;
     g_assert(gate->workers->len == 0);
     qos_sched_free(gate->sched);
+    g_hash_table_unref(gate->parked);
     g_array_unref(gate->workers);
     pthread_cond_destroy(&gate->follow);
     pthread_cond_destroy(&gate->lead);
     pthread_mutex_destroy(&gate->lock);
     g_free(gate);
+}
+
+/* --- what is parked --- */
+
+static QosGateLine *find_line_locked(QosGate *gate, const QosEntry *entry)
+{
+    const guint64 lock = entry->request.holds_lock ? 0 : entry->request.lock;
+
+    return g_hash_table_lookup(gate->parked, &lock);
+}
+
+static void park_locked(QosGate *gate, QosEntry *entry)
+{
+    QosGateLine *line = find_line_locked(gate, entry);
+
+    if (line == NULL) {
+        line = g_new0(QosGateLine, 1);
+        line->lock = entry->request.holds_lock ? 0 : entry->request.lock;
+        line->link.data = line;
+        g_hash_table_add(gate->parked, line);
+        g_queue_push_tail_link(&gate->lines, &line->link);
+    }
+    entry->parking = PARKED;
+    entry->parked = (GList){.data = entry};
+    g_queue_push_tail_link(&line->entries, &entry->parked);
+}
+
+static void unpark_locked(QosGate *gate, QosEntry *entry, int parking)
+{
+    QosGateLine *line = find_line_locked(gate, entry);
+
+    entry->parking = parking;
+    g_queue_unlink(&line->entries, &entry->parked);
+    if (line->entries.length > 0)
+        return;
+    g_queue_unlink(&gate->lines, &line->link);
+    g_hash_table_remove(gate->parked, line);
 }
 
 /* --- workers --- */
@@ -128,8 +167,7 @@ static QosEntry *take_locked(QosGate *gate, QosTime now, QosTime *wake)
         QosEntry *entry = (QosEntry *)request; /* its first member */
         book_waiting_locked(gate, request);
         if (entry->parking == PARKED) {
-            entry->parking = RUNNING;
-            g_queue_unlink(&gate->parked, &entry->parked);
+            unpark_locked(gate, entry, RUNNING);
             return entry;
         }
         entry->parking = DUE; /* its reader is moving the data, and will run it */
@@ -229,15 +267,15 @@ int qos_gate_start(QosGate *gate)
     return error;
 }
 
-/* Takes back the oldest parked entry, or returns NULL. */
+/* Takes back a parked entry, or returns NULL. */
 static QosEntry *take_back_locked(QosGate *gate)
 {
-    GList *link = gate->parked.head;
-    if (link == NULL)
+    const QosGateLine *line = g_queue_peek_head(&gate->lines);
+
+    if (line == NULL)
         return NULL;
-    QosEntry *entry = link->data;
-    g_queue_unlink(&gate->parked, &entry->parked);
-    entry->parking = CANCELLED;
+    QosEntry *entry = line->entries.head->data;
+    unpark_locked(gate, entry, CANCELLED);
     qos_sched_cancel(gate->sched, &entry->request, qos_gate_now());
     return entry;
 }
@@ -302,13 +340,10 @@ gboolean qos_gate_park(QosGate *gate, QosEntry *entry)
 {
     pthread_mutex_lock(&gate->lock);
     gboolean is_due = entry->parking == DUE;
-    if (is_due) {
+    if (is_due)
         entry->parking = RUNNING;
-    } else {
-        entry->parking = PARKED;
-        entry->parked = (GList){.data = entry};
-        g_queue_push_tail_link(&gate->parked, &entry->parked);
-    }
+    else
+        park_locked(gate, entry);
     pthread_mutex_unlock(&gate->lock);
     return is_due;
 }
@@ -412,13 +447,11 @@ void qos_gate_release(QosGate *gate, guint64 lock)
 {
     pthread_mutex_lock(&gate->lock);
     QosTime now = qos_gate_now();
-    for (GList *link = gate->parked.head; link != NULL; link = link->next) {
-        QosRequest *request = &((QosEntry *)link->data)->request;
-        if (request->lock == lock && !request->holds_lock) {
-            qos_sched_release(gate->sched, request, now);
-            qos_gate_wake_leader_locked(gate, now);
-        }
-    }
+    const QosGateLine *line = g_hash_table_lookup(gate->parked, &lock);
+    for (GList *link = line != NULL ? line->entries.head : NULL; link != NULL; link = link->next)
+        qos_sched_release(gate->sched, &((QosEntry *)link->data)->request, now);
+    if (line != NULL)
+        qos_gate_wake_leader_locked(gate, now);
     pthread_mutex_unlock(&gate->lock);
 }
 
@@ -428,8 +461,7 @@ gboolean qos_gate_cancel(QosGate *gate, QosEntry *entry)
     gboolean is_parked = entry->parking == PARKED;
     if (is_parked) {
         QosTime now = qos_gate_now();
-        g_queue_unlink(&gate->parked, &entry->parked);
-        entry->parking = CANCELLED;
+        unpark_locked(gate, entry, CANCELLED);
         qos_sched_cancel(gate->sched, &entry->request, now);
         qos_gate_wake_leader_locked(gate, now); /* it may have had a slot */
     }

@@ -38,7 +38,7 @@ struct QosEntry {
     void (*cancelled)(QosEntry *entry, int error);
     /* The gate's own, under its lock. */
     int parking;
-    GList parked; /* among the parked entries */
+    GList parked; /* in its QosGateLine */
 };
 
 /* `policy` and `slots` as for qos_sched_new(). The gate starts without threads. */

@@ -190,6 +190,46 @@ static void test_cancel_frees_the_place(void)
     qos_gate_free(shared.gate);
 }
 
+static TestEntry *park_with_lock(Shared *shared, guint64 lock)
+{
+    TestEntry *entry = new_entry(shared, "slow");
+    entry->entry.request.lock = lock;
+    g_assert_false(qos_gate_enter(shared->gate, &entry->entry));
+    g_assert_false(qos_gate_park(shared->gate, &entry->entry));
+    return entry;
+}
+
+/* What waits with a lock goes when others want that lock, and nothing else does. */
+static void test_a_lock_is_released(void)
+{
+    Shared shared = {.gate = qos_gate_new(&qos_policy_tbf, 8, 600 * QOS_SECOND)};
+    TestEntry *with_other_lock, *without, *cancelled;
+
+    g_assert_cmpint(qos_gate_start(shared.gate), ==, 0);
+    set_rule(shared.gate, "start slow jobid={slow} bps=1 depth=1:1");
+    submit(&shared, "slow");
+    submit(&shared, "slow");
+    cancelled = park_with_lock(&shared, 7);
+    with_other_lock = park_with_lock(&shared, 8);
+    without = park_with_lock(&shared, 0);
+    for (guint i = 0; i < 3; i++)
+        park_with_lock(&shared, 7);
+    g_assert_true(qos_gate_cancel(shared.gate, &cancelled->entry));
+    free_entry(cancelled);
+    gint before = g_atomic_int_get(&shared.runs);
+    qos_gate_release(shared.gate, 9);
+    qos_gate_release(shared.gate, 7);
+    wait_for_runs(&shared, before + 3);
+    qos_gate_release(shared.gate, 7);
+    g_assert_true(qos_gate_cancel(shared.gate, &with_other_lock->entry));
+    g_assert_true(qos_gate_cancel(shared.gate, &without->entry));
+    free_entry(with_other_lock);
+    free_entry(without);
+    qos_gate_stop(shared.gate);
+    g_assert_cmpint(shared.runs + shared.cancelled, ==, 5);
+    qos_gate_free(shared.gate);
+}
+
 static void count_expiry(void *arg)
 {
     g_atomic_int_inc((gint *)arg);
@@ -259,6 +299,7 @@ int main(int argc, char **argv)
     g_test_add_func("/gate/changes-under-load", test_changes_under_load);
     g_test_add_func("/gate/stop-answers-what-waits", test_stop_answers_what_waits);
     g_test_add_func("/gate/cancel-frees-the-place", test_cancel_frees_the_place);
+    g_test_add_func("/gate/a-lock-is-released", test_a_lock_is_released);
     g_test_add_func("/gate/what-is-resumed-runs", test_what_is_resumed_runs);
     g_test_add_func("/gate/rules-expire-by-themselves", test_rules_expire_by_themselves);
     return g_test_run();
