@@ -3,6 +3,7 @@
  */
 #include "base/error.h"
 
+#include <errno.h>
 #include <stdarg.h>
 
 G_DEFINE_QUARK(qos - error - quark, qos_error)
@@ -17,4 +18,11 @@ void qos_set_error(GError **error, int errno_code, const char *format, ...)
     va_start(arguments, format);
     *error = g_error_new_valist(QOS_ERROR, errno_code, format, arguments);
     va_end(arguments);
+}
+
+void qos_set_thread_error(GError **error)
+{
+    qos_set_error(error, EAGAIN,
+                  "cannot start a thread; see the limits of processes (ulimit -u, pids.max of the "
+                  "cgroup) and of memory");
 }

@@ -6,7 +6,6 @@
  * held; so a slow disk makes the totals older, never the queue longer.
  */
 #include <errno.h>
-#include <glib/gstdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -181,12 +180,9 @@ QosDb *qos_db_open(const char *path, GError **error)
     if (db->lock_fd >= 0)
         db->sqlite = qos_db_connect(&schema, db->path, error);
     if (db->sqlite) {
-        int reason = pthread_create(&db->thread, NULL, work, db);
-
-        db->has_thread = reason == 0;
-        if (reason != 0)
-            qos_set_error(error, reason, "database %s: cannot start its thread: %s", path,
-                          g_strerror(reason));
+        db->has_thread = pthread_create(&db->thread, NULL, work, db) == 0;
+        if (!db->has_thread)
+            qos_set_thread_error(error);
     }
     if (!db->has_thread)
         g_clear_pointer(&db, qos_db_close);

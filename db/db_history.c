@@ -15,7 +15,6 @@
  */
 #include <string.h>
 
-#include "base/error.h"
 #include "db/private.h"
 
 #define HOUR 3600

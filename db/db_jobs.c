@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/error.h"
 #include "db/private.h"
 
 /* What of a job tells whether its row is still right. */

@@ -6,7 +6,6 @@
  * queue longer than there are clients and tunables.
  */
 #include <errno.h>
-#include <glib/gstdio.h>
 #include <pthread.h>
 #include <time.h>
 #include <unistd.h>
@@ -300,11 +299,9 @@ static gboolean open_all(QosServerDb *db, GError **error)
 
 static void start_thread(QosServerDb *db, GError **error)
 {
-    int reason = pthread_create(&db->thread, NULL, work, db);
-
-    db->has_thread = reason == 0;
+    db->has_thread = pthread_create(&db->thread, NULL, work, db) == 0;
     if (!db->has_thread)
-        qos_set_error(error, reason, "cannot start the database's thread: %s", g_strerror(reason));
+        qos_set_thread_error(error);
 }
 
 QosServerDb *qos_server_db_open(const char *path, const QosServerDbCalls *calls, GError **error)

@@ -7,7 +7,6 @@
  */
 #include <string.h>
 
-#include "base/error.h"
 #include "db/private.h"
 #include "fs/adapt_fair.h"
 

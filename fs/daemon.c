@@ -7,7 +7,6 @@
  */
 #include "fs/daemon.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <fuse_log.h>
 #include <malloc.h>

@@ -395,7 +395,7 @@ static gboolean start(QosLockclient *client, GError **error)
     client->has_thread =
         client->timer >= 0 && pthread_create(&client->thread, NULL, run, client) == 0;
     if (!client->has_thread)
-        qos_set_error(error, EAGAIN, "cannot start a thread");
+        qos_set_thread_error(error);
     return client->has_thread;
 }
 

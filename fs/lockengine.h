@@ -19,7 +19,6 @@
 #pragma once
 
 #include "core/wire.h"
-#include "fs/lockcache.h"
 #include "fs/lockclient.h"
 #include "fs/lockgrips.h"
 

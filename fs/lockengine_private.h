@@ -3,6 +3,7 @@
  */
 #pragma once
 
+#include "fs/lockcache.h"
 #include "fs/lockdrops.h"
 #include "fs/lockengine.h"
 #include "fs/lockgrips.h"

@@ -7,7 +7,6 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#include "base/units.h"
 #include "net/input.h"
 
 #define READ_SIZE 65536

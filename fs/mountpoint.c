@@ -67,7 +67,7 @@ void qos_mountpoint_detach(const char *path, const char *device)
     if (g_strcmp0(topmost, device) == 0 &&
         umount2(path, MNT_FORCE | MNT_DETACH | UMOUNT_NOFOLLOW) != 0 &&
         errno != EINVAL) /* somebody else was quicker */
-        g_warning("cannot unmount \"%s\": %s", path, g_strerror(errno));
+        g_warning("cannot unmount \"%s\": %s; umount -l takes it away", path, g_strerror(errno));
 }
 
 /* --- dead mounts --- */

@@ -158,9 +158,11 @@ static gboolean check_socket(const Mounter *mounter, GError **error)
     if (server == NULL || !g_str_has_prefix(server, "unix:") ||
         !is_below(server + strlen("unix:"), mounter->mountpoint))
         return TRUE;
-    qos_set_error(error, EINVAL,
-                  "the socket \"%s\" would lie below DIR, where the mount hides it from the daemon",
-                  server);
+    qos_set_error(
+        error, EINVAL,
+        "the socket \"%s\" would lie below DIR, where the mount hides it from the daemon; "
+        "have the server listen elsewhere",
+        server);
     return FALSE;
 }
 
@@ -314,9 +316,7 @@ static gboolean choose_ring(Mounter *mounter, GError **error)
 /* Always FALSE. */
 static gboolean no_thread(GError **error)
 {
-    qos_set_error(error, EAGAIN,
-                  "cannot start a thread; see the limits of processes (ulimit -u, pids.max of the "
-                  "cgroup) and of memory");
+    qos_set_thread_error(error);
     return FALSE;
 }
 
@@ -371,9 +371,9 @@ static gboolean start(Mounter *mounter, GError **error)
     qos_gate_start(fs->gate);
     fs->callers = qos_callers_new(fs->gate);
     fs->namers = qos_namers_new(fs->callers);
-    fs->root = qos_root_new(fs->gate, fs->inodes);
+    fs->root = qos_root_new(fs->gate, fs->inodes, error);
     if (!fs->root)
-        return no_thread(error);
+        return FALSE;
     mounter->db = qos_db_open(mounter->options.database, error);
     if (!mounter->db || !start_sharing(mounter, error))
         return FALSE;

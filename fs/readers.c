@@ -234,7 +234,7 @@ static void end_session(QosReaders *readers, int error)
     g_atomic_int_compare_and_exchange(&readers->error, 0, -error);
     fuse_session_exit(readers->session);
     if (write(readers->done, &one, sizeof(one)) < 0)
-        g_warning("cannot write to an eventfd: %s", g_strerror(errno));
+        g_warning("cannot wake the end of the session (eventfd): %s", g_strerror(errno));
 }
 
 static void hand_on(Reader *reader, struct fuse_in_header *header, gsize length)

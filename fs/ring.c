@@ -33,9 +33,7 @@
  */
 #include "fs/ring.h"
 
-#include <errno.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/eventfd.h>
 #include <sys/stat.h>
 #include <unistd.h>

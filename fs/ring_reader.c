@@ -73,7 +73,7 @@ void qos_ring_wake(QosRingQueue *queue)
     guint64 one = 1;
 
     if (write(queue->wake_fd, &one, sizeof(one)) < 0)
-        g_warning("cannot write to an eventfd: %s", g_strerror(errno));
+        g_warning("io_uring: cannot wake a reader (eventfd): %s", g_strerror(errno));
 }
 
 /* --- readers --- */
@@ -154,7 +154,7 @@ static void take_returned(QosRingReader *reader)
     guint64 count;
 
     if (read(queue->wake_fd, &count, sizeof(count)) < 0 && errno != EAGAIN)
-        g_warning("cannot read an eventfd: %s", g_strerror(errno));
+        g_warning("io_uring: cannot read what woke a reader (eventfd): %s", g_strerror(errno));
     pthread_mutex_lock(&queue->lock);
     while (queue->returned.length > queue->resting)
         g_queue_push_tail(&taken, g_queue_pop_head(&queue->returned));
@@ -192,7 +192,7 @@ static gboolean serve(QosRingReader *reader)
         return FALSE;
     }
     if (result < 0) {
-        g_warning("the kernel refuses an entry of queue %u: %s", queue->number,
+        g_warning("io_uring: the kernel refuses an entry of queue %u: %s", queue->number,
                   g_strerror(-result));
         return TRUE;
     }

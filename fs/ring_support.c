@@ -56,7 +56,7 @@ int qos_ring_support_open_disabled(struct io_uring *uring, int fd)
 void qos_ring_support_adopt(struct io_uring *uring)
 {
     if (syscall(SYS_io_uring_register, uring->ring_fd, IORING_REGISTER_ENABLE_RINGS, NULL, 0) != 0)
-        g_warning("cannot switch on an io_uring: %s", g_strerror(errno));
+        g_warning("io_uring: cannot switch a queue on: %s", g_strerror(errno));
     io_uring_register_ring_fd(uring); /* if not, each use looks up the descriptor */
 }
 

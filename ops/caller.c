@@ -117,7 +117,9 @@ QosCallers *qos_callers_new(QosGate *gate)
     callers->own = getuid();
     callers->has_proc = qos_process_is_visible();
     if (!callers->has_proc)
-        g_warning("/proc is not that of this pid namespace: jobs are named by uid alone");
+        g_warning(
+            "/proc is not that of this pid namespace: jobs are named by uid alone. Mount one there "
+            "(mount -t proc proc /proc), then mount qosfs anew");
     pthread_mutex_init(&callers->lock, NULL);
     callers->entries = g_hash_table_new_full(NULL, NULL, NULL, free_entry);
     g_queue_init(&callers->recent);

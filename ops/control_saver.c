@@ -142,7 +142,8 @@ void qos_control_start(QosControl *control)
         return;
     control->has_thread = pthread_create(&control->thread, NULL, save_now_and_then, control) == 0;
     if (!control->has_thread)
-        g_warning("cannot start a thread: the totals of jobs will not be saved");
+        g_warning("cannot start a thread: the totals of jobs will not be saved. See the limits of "
+                  "processes (ulimit -u, pids.max of the cgroup) and of memory, and mount anew");
     else
         qos_gate_on_expiry(control->fs->gate, rules_have_expired, control);
 }

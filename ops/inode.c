@@ -22,7 +22,6 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "ops/cred.h"
 #include "ops/inode_private.h"
 
 /* So many inodes forgotten, and more than are left: their memory goes back to the system. */

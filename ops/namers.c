@@ -6,9 +6,10 @@
  * one watches meanwhile, as it may not come back. While nothing is asked for, nobody watches.
  */
 #include "ops/namers.h"
-#include "fs/condition.h"
 
 #include <pthread.h>
+
+#include "fs/condition.h"
 
 #define WATCH_INTERVAL (250 * QOS_MILLISECOND)
 #define RESTING_MAX    2 /* further ones end */

@@ -384,16 +384,19 @@ static void refuse(QosOp *op, QosKeep reason)
         g_warning_once(
             "job %s: so many of its reads and writes wait, or of all its user's, that the "
             "kernel's room for requests in the background would fill up: further ones "
-            "fail",
+            "fail (ENOMEM) until some are served",
             op->entry.request.job->id);
     else if (op->entry.request.data > 0)
-        g_warning_once("job %s: the store does not take its writes, and all of parked_mib holds "
-                       "what waits: writes fail",
-                       op->entry.request.job->id);
+        g_warning_once(
+            "job %s: the store does not take its writes, and all of parked_mib holds "
+            "what waits: writes fail (ENOMEM) until some are served. See the store, or raise "
+            "parked_mib",
+            op->entry.request.job->id);
     else
         g_warning_once(
             "job %s: so many of its requests wait, or of all its user's, that they take all "
-            "of parked_mib: further ones fail",
+            "of parked_mib: further ones fail (ENOMEM) until some are served. Raise parked_mib "
+            "if the machine has the memory",
             op->entry.request.job->id);
     cancel(&op->entry, ENOMEM);
 }

@@ -2,10 +2,13 @@
  * The root's attributes (ops/root.h).
  */
 #include "ops/root.h"
-#include "fs/condition.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+
+#include "base/error.h"
+#include "fs/condition.h"
 
 struct QosRoot {
     QosGate *gate;
@@ -66,17 +69,23 @@ static void clear(QosRoot *root)
     g_free(root);
 }
 
-QosRoot *qos_root_new(QosGate *gate, QosInodes *inodes)
+QosRoot *qos_root_new(QosGate *gate, QosInodes *inodes, GError **error)
 {
     QosRoot *root = g_new0(QosRoot, 1);
+    int result = qos_inodes_borrow(inodes, FUSE_ROOT_ID, &root->directory);
 
     root->gate = gate;
     pthread_mutex_init(&root->lock, NULL);
     pthread_cond_init(&root->changed, NULL);
-    if (qos_inodes_borrow(inodes, FUSE_ROOT_ID, &root->directory) == 0 &&
-        fstatat(root->directory.fd, "", &root->stat, AT_EMPTY_PATH) == 0 &&
-        pthread_create(&root->thread, NULL, watch, root) == 0)
+    if (result == 0 && fstatat(root->directory.fd, "", &root->stat, AT_EMPTY_PATH) != 0)
+        result = -errno;
+    if (result != 0)
+        qos_set_error(error, -result, "cannot ask the store for its root's attributes: %s",
+                      g_strerror(-result));
+    else if (pthread_create(&root->thread, NULL, watch, root) == 0)
         return root;
+    else
+        qos_set_thread_error(error);
     clear(root);
     return NULL;
 }

@@ -18,8 +18,9 @@
 
 typedef struct QosRoot QosRoot;
 
-/* Both are borrowed. Starts its thread (after the daemon's fork); NULL where that fails. */
-QosRoot *qos_root_new(QosGate *gate, QosInodes *inodes);
+/* Both are borrowed. Starts its thread (after the daemon's fork); NULL with an error where
+ * there is none, or the store does not tell the attributes. */
+QosRoot *qos_root_new(QosGate *gate, QosInodes *inodes, GError **error);
 /* Ends the thread. NULL is allowed. */
 void qos_root_free(QosRoot *root);
 

@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <gio/gunixsocketaddress.h>
 #include <glib-unix.h>
-#include <glib/gstdio.h>
 #include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>

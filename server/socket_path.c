@@ -40,12 +40,15 @@ gboolean qos_socket_path_clear(const char *path, GError **error)
         return errno == ENOENT || cannot(path, "look at it", errno, error);
     /* connect(2) refuses any other file as it refuses a socket that nobody listens on. */
     if (!S_ISSOCK(status.st_mode)) {
-        qos_set_error(error, EEXIST, "%s is there, and no socket", path);
+        qos_set_error(error, EEXIST,
+                      "%s is there, and no socket: remove it, or correct the setting", path);
         return FALSE;
     }
     answer = knock(path);
     if (answer == 0 || answer == EAGAIN) {
-        qos_set_error(error, EADDRINUSE, "%s: another server listens there", path);
+        qos_set_error(
+            error, EADDRINUSE,
+            "%s: another server listens there: end that one, or give this one another place", path);
         return FALSE;
     }
     if (answer != ECONNREFUSED)

@@ -2,9 +2,7 @@
  * qosfsctl jobs, why and clear: what the jobs did and waited for.
  */
 #include <errno.h>
-#include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "base/error.h"
 #include "base/time.h"

@@ -135,7 +135,10 @@ static JsonObject *read_state(const QosCtl *ctl, GError **error)
         return NULL;
     if (root && JSON_NODE_HOLDS_OBJECT(root) && has_shape(json_node_get_object(root)))
         return json_object_ref(json_node_get_object(root));
-    qos_set_error(error, EPROTO, "what answers is no qosfs-server");
+    qos_set_error(
+        error, EPROTO,
+        "%s: what answers there is no qosfs-server of this version; --socket names another",
+        ctl->socket ? ctl->socket : SOCKET_DEFAULT);
     return NULL;
 }
 

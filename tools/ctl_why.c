@@ -2,7 +2,6 @@
  * Why a job is as slow as it is, in sentences: how long it waited and for what, what the rule
  * allows it, how much was the store's own time, and what waits now.
  */
-#include "base/time.h"
 #include "base/units.h"
 #include "fs/account.h"
 #include "tools/ctl_render.h"
