@@ -25,7 +25,7 @@
 static const struct {
     gint64 step; /* s */
     gint64 keep; /* s; 0: the days that are asked for */
-} levels[] = {{QOS_HISTORY_STEP, HOUR}, {300, DAY}, {HOUR, 0}};
+} levels[] = {{QOS_HISTORY_STEP, HOUR}, {QOS_HISTORY_DAY_STEP, DAY}, {HOUR, 0}};
 
 #define ADD_UP                                                                                     \
     " ON CONFLICT DO UPDATE SET operations = operations + excluded.operations, "                   \

@@ -10,8 +10,9 @@
 
 #include "fs/account.h"
 
-#define QOS_HISTORY_STEP 10  /* s */
-#define QOS_HISTORY_JOBS 256 /* that a sample tells apart */
+#define QOS_HISTORY_STEP     10  /* s */
+#define QOS_HISTORY_DAY_STEP 300 /* s; of slices older than an hour. Older than a day: an hour */
+#define QOS_HISTORY_JOBS     256 /* that a sample tells apart */
 
 typedef enum {
     QOS_HISTORY_OPERATIONS,

@@ -392,8 +392,11 @@ static gboolean start(QosLockclient *client, GError **error)
     client->pressure =
         qos_pressure_new(places, qos_pressure_open(places), client->context, pressed, client);
     client->timer = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
-    client->has_thread =
-        client->timer >= 0 && pthread_create(&client->thread, NULL, run, client) == 0;
+    if (client->timer < 0) {
+        qos_set_error(error, errno, "cannot make a timer: %s", g_strerror(errno));
+        return FALSE;
+    }
+    client->has_thread = pthread_create(&client->thread, NULL, run, client) == 0;
     if (!client->has_thread)
         qos_set_thread_error(error);
     return client->has_thread;

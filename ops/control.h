@@ -63,7 +63,7 @@ gboolean qos_control_may_set(fuse_req_t request);
 /* When it was mounted, ns since 1970. */
 QosTime qos_control_started(const QosControl *control);
 
-/* TRUE for `.qosfs` in the root: names.c refuses to make, remove or rename it (EPERM; EEXIST for
+/* TRUE for `.qosfs` in the root: ops/name.c refuses to make, remove or rename it (EPERM; EEXIST for
  * making). */
 gboolean qos_control_is_name(fuse_ino_t parent, const char *name);
 

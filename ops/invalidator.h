@@ -24,7 +24,8 @@
  * there the release waits until the open file is used, 100 ms at most. So does that of a directory
  * of which a list of names with attributes is on its way (ops/lists.h).
  *
- * Lock: `lock`; never held while the kernel is told, or the client called.
+ * Lock: `lock`, taken before that of the inodes; never held while the kernel is told, or the client
+ * called.
  */
 #pragma once
 

@@ -15,6 +15,12 @@ static void add_text(JsonBuilder *builder, const char *name, const char *value)
     json_builder_add_string_value(builder, valid);
 }
 
+static void add_boolean(JsonBuilder *builder, const char *name, gboolean value)
+{
+    json_builder_set_member_name(builder, name);
+    json_builder_add_boolean_value(builder, value);
+}
+
 static void add_number(JsonBuilder *builder, const char *name, guint64 value)
 {
     json_builder_set_member_name(builder, name);
@@ -81,10 +87,8 @@ static void add_rule(JsonBuilder *builder, const QosReport *report, const QosRul
     } else {
         add_seconds(builder, "expires_in", MAX(rule->expires - report->now, 0));
     }
-    json_builder_set_member_name(builder, "dryrun");
-    json_builder_add_boolean_value(builder, rule->dryrun);
-    json_builder_set_member_name(builder, "passthrough");
-    json_builder_add_boolean_value(builder, rule->passthrough);
+    add_boolean(builder, "dryrun", rule->dryrun);
+    add_boolean(builder, "passthrough", rule->passthrough);
     add_number(builder, "buckets", state->buckets);
     add_number(builder, "waiting", state->waiting);
     add_number(builder, "requests", state->requests);
@@ -139,8 +143,7 @@ static void add_share(JsonBuilder *builder, const QosReportShare *share)
         return;
     }
     json_builder_begin_object(builder);
-    json_builder_set_member_name(builder, "takes_part");
-    json_builder_add_boolean_value(builder, share->takes_part);
+    add_boolean(builder, "takes_part", share->takes_part);
     add_number(builder, "weight", (guint64)share->weight);
     add_double(builder, "entitlement", share->entitlement);
     add_double(builder, "demand", share->demand);
@@ -193,8 +196,7 @@ static void add_adapt(JsonBuilder *builder, const QosReport *report)
     json_builder_begin_object(builder);
     add_text(builder, "mode", qos_report_adapt_mode(report));
     add_double(builder, "capacity", adapt->capacity);
-    json_builder_set_member_name(builder, "told");
-    json_builder_add_boolean_value(builder, adapt->is_told);
+    add_boolean(builder, "told", adapt->is_told);
     add_number(builder, "depth", adapt->depth);
     add_seconds(builder, "period", adapt->period);
     add_number(builder, "members", adapt->members);

@@ -50,6 +50,22 @@ static void append_gauge(GString *text, const char *name, const char *help, doub
     append_value(text, value);
 }
 
+static void append_counter(GString *text, const char *name, const char *help, guint64 value)
+{
+    append_head(text, name, "counter", help);
+    g_string_append(text, name);
+    append_value(text, (double)value);
+}
+
+/* One of several of a name, told apart by a label. */
+static void append_labelled(GString *text, const char *name, const char *label, const char *which,
+                            double value)
+{
+    g_string_append(text, name);
+    append_label(text, label, which);
+    append_value(text, value);
+}
+
 static double seconds(QosTime time)
 {
     return (double)time / (double)QOS_SECOND;
@@ -60,9 +76,7 @@ static double seconds(QosTime time)
 static void append_mount(GString *text, const QosReport *report)
 {
     append_head(text, "qosfs_info", "gauge", "The version of qosfs.");
-    g_string_append(text, "qosfs_info");
-    append_label(text, "version", QOSFS_VERSION);
-    append_value(text, 1);
+    append_labelled(text, "qosfs_info", "version", QOSFS_VERSION, 1);
     append_gauge(text, "qosfs_start_time_seconds", "When it was mounted, since 1970.",
                  seconds(report->started));
     append_gauge(text, "qosfs_slots", "Requests that may be in the store at a time.",
@@ -79,19 +93,16 @@ static void append_mount(GString *text, const QosReport *report)
                  report->slots.held);
     append_gauge(text, "qosfs_parked_bytes", "Memory that waiting requests and their data take.",
                  report->slots.parked_bytes);
-    append_head(text, "qosfs_refused_total", "counter",
-                "Writes that failed because no memory was left for their data.");
-    g_string_append(text, "qosfs_refused_total");
-    append_value(text, report->slots.refused);
+    append_counter(text, "qosfs_refused_total",
+                   "Writes that failed because no memory was left for their data.",
+                   report->slots.refused);
     append_gauge(text, "qosfs_inodes", "Files that the kernel knows.", report->inodes);
     append_gauge(text, "qosfs_callers", "Callers that are remembered.", report->callers);
     append_gauge(text, "qosfs_jobs", "Jobs that are remembered.", report->jobs->len);
     append_head(text, "qosfs_policy_queued", "gauge", "Requests that wait in a policy.");
-    for (guint i = 0; i < report->policy_count; i++) {
-        g_string_append(text, "qosfs_policy_queued");
-        append_label(text, "policy", report->policies[i].policy->name);
-        append_value(text, report->policies[i].queued);
-    }
+    for (guint i = 0; i < report->policy_count; i++)
+        append_labelled(text, "qosfs_policy_queued", "policy", report->policies[i].policy->name,
+                        report->policies[i].queued);
 }
 
 static void append_adapt(GString *text, const QosReport *report)
@@ -99,9 +110,7 @@ static void append_adapt(GString *text, const QosReport *report)
     const QosReportAdapt *adapt = &report->adapt;
 
     append_head(text, "qosfs_adapt_info", "gauge", "How the store is shared.");
-    g_string_append(text, "qosfs_adapt_info");
-    append_label(text, "mode", qos_report_adapt_mode(report));
-    append_value(text, 1);
+    append_labelled(text, "qosfs_adapt_info", "mode", qos_report_adapt_mode(report), 1);
     if (adapt->mode == QOS_ADAPT_OFF)
         return;
     append_gauge(text, "qosfs_adapt_capacity", "Operations a second, as told or estimated.",
@@ -112,13 +121,6 @@ static void append_adapt(GString *text, const QosReport *report)
 }
 
 /* --- the lock server --- */
-
-static void append_counter(GString *text, const char *name, const char *help, guint64 value)
-{
-    append_head(text, name, "counter", help);
-    g_string_append(text, name);
-    append_value(text, (double)value);
-}
 
 static void append_lockclient(GString *text, const QosLockclientStatus *status)
 {
@@ -202,9 +204,8 @@ static void append_rules(GString *text, const QosReport *report)
         for (guint i = 0; i < qos_rules_count(report->rules); i++) {
             const QosRule *rule = qos_rules_get(report->rules, i);
 
-            g_string_append(text, metric->name);
-            append_label(text, "rule", rule->name);
-            append_value(text, metric->value(rule, &report->rule_states[i]));
+            append_labelled(text, metric->name, "rule", rule->name,
+                            metric->value(rule, &report->rule_states[i]));
         }
     }
 }
@@ -321,19 +322,13 @@ static void append_job_metric(GString *text, const QosReport *report, const JobM
         const QosReportShare *share = qos_report_share(report, job->id);
         double value = metric->value(job, share ? share : &none);
 
-        if (i >= named) {
+        if (i < named)
+            append_labelled(text, metric->name, "job", job->id, value);
+        else
             rest += value;
-            continue;
-        }
-        g_string_append(text, metric->name);
-        append_label(text, "job", job->id);
-        append_value(text, value);
     }
-    if (named < ranked->len) {
-        g_string_append(text, metric->name);
-        append_label(text, "job", OTHER);
-        append_value(text, rest);
-    }
+    if (named < ranked->len)
+        append_labelled(text, metric->name, "job", OTHER, rest);
 }
 
 static void append_jobs(GString *text, const QosReport *report)

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "fs/history.h"
 #include "tools/ctl_text.h"
 
 #define SLICES_MAX 720
@@ -272,7 +273,7 @@ char *qos_ctl_history_csv(const QosCtlHistory *history)
 
 QosCtlSlices qos_ctl_history_slices(gint64 now, gint64 length)
 {
-    gint64 step = length <= HOUR ? 10 : length <= DAY ? 300 : HOUR;
+    gint64 step = length <= HOUR ? QOS_HISTORY_STEP : length <= DAY ? QOS_HISTORY_DAY_STEP : HOUR;
     while (length / step > SLICES_MAX)
         step += HOUR;
     gint64 from = (now - length) / step * step;
