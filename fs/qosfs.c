@@ -488,7 +488,11 @@ static gboolean loop(Mounter *mounter, GError **error)
 
     if (fuse_set_signal_handlers(session) != 0 ||
         fuse_session_mount(session, mounter->mountpoint) != 0) {
-        qos_set_error(error, EIO, "cannot mount on \"%s\"", mounter->mountpoint);
+        qos_set_error(error, EIO, "cannot mount on \"%s\"%s", mounter->mountpoint,
+                      access("/dev/fuse", R_OK | W_OK) == 0
+                          ? ""
+                          : ": /dev/fuse is missing (modprobe fuse), or closed to you (chmod 666 "
+                            "/dev/fuse, or let root mount)");
         return FALSE;
     }
     if (geteuid() == 0)

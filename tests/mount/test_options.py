@@ -7,6 +7,7 @@ import re
 import resource
 import select
 import signal
+import stat
 import subprocess
 import time
 
@@ -414,6 +415,19 @@ def bound(source, target):
         yield
     finally:
         umount(target, MNT_DETACH)
+
+
+def test_who_may_not_use_the_device_is_told(world, store, place):
+    """libfuse has said what failed; this says what to do."""
+    folder = world.folder("closed")
+    node = folder / "fuse"
+    os.mknod(node, stat.S_IFCHR | 0o600, os.makedev(10, 229))
+    for path in (place, folder):
+        os.chown(path, USER, USER)
+    with bound(node, "/dev/fuse"):
+        done = command(world, store.dir, place, "-o", f"db={folder}/db", user=USER, group=USER, extra_groups=[])
+    assert done.returncode == FAILED
+    assert "/dev/fuse is missing (modprobe fuse), or closed to you" in done.stderr.splitlines()[-1]
 
 
 def test_default_database_of_root(world, store, place):
