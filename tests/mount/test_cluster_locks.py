@@ -288,6 +288,21 @@ def test_a_lone_mount_asks_once(pair, take):
     assert [after[name] - before[name] for name in ("enqueues", "cancels")] == [0, 0]
 
 
+def test_who_has_a_shared_lock_keeps_it(pair):
+    """Who asks for it again does not give it up meanwhile to one who waits for all of it."""
+    take = fcntl.flock
+    _, here, _ = pair()
+    with open(here, "r+b") as one:
+        take(one, fcntl.LOCK_EX)  # so that its mount may give it to the other without the server
+        take(one, fcntl.LOCK_SH)
+        with child(take_and_leave(take, here)) as (pid, ask):
+            wait_asleep(pid)
+            assert attempt(take, one, fcntl.LOCK_SH | TRY) is None
+            assert ask() is None
+            take(one, fcntl.LOCK_UN)
+            assert wait_until(ask, what="the lock") == "None"
+
+
 def test_a_killed_mount_loses_its_locks(pair):
     take = fcntl.flock
     both, here, there = pair(lease=LEASE)

@@ -2,13 +2,14 @@
 import contextlib
 import json
 import os
+import pathlib
 import re
 import resource
 import socket
 
 import pytest
 
-from harness import USER, run, wait_until
+from harness import TIMEOUT, USER, run, wait_until
 from wire import CREDITS, M_ENQUEUE, M_GRANT, M_HELLO, M_RENEW, M_WELCOME, NOT_PERMITTED, OTHER_STORE, REFUSED, WELCOME, frame, hello, message
 
 
@@ -109,7 +110,7 @@ def test_who_may_ask(server, tmp_path):
 
 
 def test_hostile_requests(server):
-    """Lines without an end, rubbish, and more connections than it serves at once: others are served."""
+    """Lines without an end, and rubbish: others are served."""
     one = server()
     with contextlib.ExitStack() as stack:
         for number in range(60):
@@ -118,6 +119,23 @@ def test_hostile_requests(server):
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                 peer.send([b"", b"x" * 1000, b"\xff\0\n", b"set limit\n", b"y" * 3000][number % 5])
         assert "credits   0\n" in one.ctl("status")
+
+
+def test_so_many_are_served_at_once(server):
+    """64; the others wait for one to end."""
+    one = server()
+    descriptors = pathlib.Path(f"/proc/{one.pid}/fd")
+    most = len(os.listdir(descriptors)) + 64
+    with contextlib.ExitStack() as stack:
+        peers = [stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(100)]
+        for peer in peers:
+            peer.connect(str(one.control))
+            peer.settimeout(TIMEOUT)
+        wait_until(lambda: len(os.listdir(descriptors)) >= most, what="as many as it serves")
+        for peer in peers[:20]:
+            peer.sendall(b"state\n")
+            assert peer.recv(3) == b"ok\n"
+            assert len(os.listdir(descriptors)) <= most
 
 
 def test_a_request_without_an_end_is_cut_off(server):

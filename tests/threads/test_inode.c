@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <glib/gstdio.h>
 #include <sys/resource.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "ops/cred.h"
@@ -164,6 +165,18 @@ static void test_loan_keeps_the_inode(Fixture *fixture, G_GNUC_UNUSED gconstpoin
     g_assert_cmpuint(qos_inodes_count(fixture->inodes), ==, 1);
 }
 
+/* Files below a submount have numbers that no file of the store has: large ones are spread. */
+static void test_numbers_of_submounts(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
+{
+    const dev_t below = makedev(4000, 1);
+    const guint64 large = (guint64)1 << 48 | 5;
+
+    g_assert_cmpuint(qos_inodes_shown(fixture->inodes, below, 5), !=, 5);
+    g_assert_cmpuint(qos_inodes_shown(fixture->inodes, below, large), !=, 5);
+    g_assert_cmpuint(qos_inodes_shown(fixture->inodes, below, large), !=,
+                     qos_inodes_shown(fixture->inodes, below, 5));
+}
+
 static void test_cold_inodes(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
 {
     fuse_ino_t ids[FILES];
@@ -192,6 +205,16 @@ static void test_cold_inodes(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
     g_assert_cmpint(qos_inodes_borrow(fixture->inodes, ids[0], &loan), ==, -ESTALE);
     make_file(fixture->path, 0);
     qos_inodes_forget(fixture->inodes, look_up(fixture, 0, &files[0]), 1);
+    /* Also where nobody asked for it before another file got its number, as on most file systems.
+     */
+    for (int number = 1; number < 10; number++) {
+        g_autofree char *name = g_strdup_printf("%s/%d", fixture->path, number);
+        g_unlink(name);
+        make_file(fixture->path, number);
+        fuse_ino_t id = look_up(fixture, number, &files[number]);
+        g_assert_cmpuint(id, !=, ids[number]);
+        qos_inodes_forget(fixture->inodes, id, 1);
+    }
     for (int number = 0; number < FILES; number++)
         qos_inodes_forget(fixture->inodes, ids[number], 1);
 }
@@ -290,6 +313,7 @@ int main(int argc, char **argv)
     ADD("ids-are-used-once", test_ids_are_used_once);
     ADD("loan-keeps-the-inode", test_loan_keeps_the_inode);
     ADD("last-loan-ends-the-inode", test_last_loan_ends_the_inode);
+    ADD("numbers-of-submounts", test_numbers_of_submounts);
     ADD("cold-inodes", test_cold_inodes);
     ADD("returned-inodes-become-cold", test_returned_inodes_become_cold);
     ADD("no-descriptor-left", test_no_descriptor_left);
