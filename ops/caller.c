@@ -207,6 +207,13 @@ static void drop_old_locked(QosCallers *callers, QosTime now)
         put_in_front(&callers->front[i], NULL);
 }
 
+void qos_callers_expire(QosCallers *callers, QosTime now)
+{
+    pthread_mutex_lock(&callers->lock);
+    drop_old_locked(callers, now);
+    pthread_mutex_unlock(&callers->lock);
+}
+
 /* Puts in who was read just now, unless jobs are named in another way meanwhile. */
 static void store(QosCallers *callers, const QosJobNaming *naming, QosCaller *caller)
 {

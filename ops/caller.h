@@ -59,4 +59,7 @@ QosCaller *qos_callers_guess(QosCallers *callers, const struct fuse_ctx *context
 void qos_callers_set_naming(QosCallers *callers, QosJobNaming *naming);
 /* The naming in force; a new reference. */
 QosJobNaming *qos_callers_naming(QosCallers *callers);
+/* Forgets who was not read for QOS_CALLER_IDLE; to be called now and then, as on an idle mount
+ * nobody comes whose look-up would do it. */
+void qos_callers_expire(QosCallers *callers, QosTime now);
 guint qos_callers_count(QosCallers *callers);

@@ -1,6 +1,7 @@
 /*
  * The thread that saves what changes by itself: the jobs' totals, what they lent and borrowed, and
- * the rules when some have expired.
+ * the rules when some have expired. It also sees to it that callers are forgotten, and their jobs
+ * with them, while nobody calls.
  *
  * Under `setting` it saves rules, as a set does (ops/control.c); nothing else is locked while
  * SQLite works.
@@ -120,6 +121,7 @@ static void *save_now_and_then(void *data)
             save_rules(control);
         if (now >= totals) {
             qos_privilege_report();
+            qos_callers_expire(control->fs->callers, now);
             save_totals(control);
             totals = next_save();
             control->saved.others = QOS_NOT_SAVED; /* jobs that are forgotten go */

@@ -268,6 +268,23 @@ static void test_exiting_keeps_its_job(Fixture *fixture, gconstpointer data G_GN
     waitpid(pid, NULL, 0);
 }
 
+/* Also where nobody else comes: else the jobs of an idle mount would stay. */
+static void test_idle_are_forgotten(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
+{
+    QosCaller *caller = get(fixture, getpid(), 1, 7);
+    QosJob *job = qos_job_ref(caller->job);
+    const QosTime read = caller->read;
+
+    qos_caller_unref(caller);
+    qos_caller_unref(get(fixture, getpid(), 1, 7)); /* he stands in front now */
+    qos_callers_expire(fixture->callers, read + QOS_CALLER_IDLE);
+    g_assert_cmpuint(qos_callers_count(fixture->callers), ==, 1);
+    qos_callers_expire(fixture->callers, read + 2 * QOS_CALLER_IDLE);
+    g_assert_cmpuint(qos_callers_count(fixture->callers), ==, 0);
+    g_assert_cmpint(g_atomic_int_get(&job->references), ==, 2); /* the account's, and this */
+    qos_job_unref(job);
+}
+
 static void test_bounded(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
 {
     for (pid_t i = 0; i < QOS_CALLER_CACHE_MAX + 1000; i++)
@@ -329,6 +346,7 @@ int main(int argc, char **argv)
     ADD("named-anew", test_named_anew);
     ADD("gone-and-unseen", test_gone_and_unseen);
     ADD("exiting-keeps-its-job", test_exiting_keeps_its_job);
+    ADD("idle-are-forgotten", test_idle_are_forgotten);
     ADD("bounded", test_bounded);
     ADD("long-id-is-logged-once", test_long_id_is_logged_once);
     ADD("threads", test_threads);
