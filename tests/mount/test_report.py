@@ -104,7 +104,7 @@ def test_page_is_of_one_piece(filled, tmp_path):
     (("--job", "job.7", "--since=1h"), NOT_FOUND, "job.7"),
     (("--json",), USAGE, "--json"),
     (("today",), USAGE, "today"),
-    (("-o", "/nonexistent/report.html"), FAILED, "/nonexistent/report.html: No such file"),
+    (("-o", "/proc/none/report.html"), FAILED, "/proc/none/report.html: No such file"),
     (("-m", "/"), NOT_FOUND, "not on a qosfs mount"),
 ])
 def test_mistakes(filled, arguments, status, words):
