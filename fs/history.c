@@ -5,8 +5,7 @@
 
 #include <string.h>
 
-#define TOTAL_MAX  (G_GINT64_CONSTANT(1) << 53) /* a year of sums stays below 2^63 */
-#define BYTES_UNIT 65536                        /* bytes that make a job as large as an operation */
+#define TOTAL_MAX (G_GINT64_CONSTANT(1) << 53) /* a year of sums stays below 2^63 */
 
 void qos_history_init(QosHistory *history)
 {
@@ -59,7 +58,8 @@ static gboolean difference(const gint64 *before, const gint64 *now, gint64 *ret_
 static gint64 size_of(const QosHistoryRow *row)
 {
     return row->value[QOS_HISTORY_OPERATIONS] +
-           (row->value[QOS_HISTORY_READ_BYTES] + row->value[QOS_HISTORY_WRITE_BYTES]) / BYTES_UNIT;
+           (row->value[QOS_HISTORY_READ_BYTES] + row->value[QOS_HISTORY_WRITE_BYTES]) /
+               QOS_HISTORY_BYTES_UNIT;
 }
 
 static gint larger_first(gconstpointer a, gconstpointer b)

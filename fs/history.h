@@ -13,6 +13,8 @@
 #define QOS_HISTORY_STEP     10  /* s */
 #define QOS_HISTORY_DAY_STEP 300 /* s; of slices older than an hour. Older than a day: an hour */
 #define QOS_HISTORY_JOBS     256 /* that a sample tells apart */
+/* Bytes that make a job as large as an operation. */
+#define QOS_HISTORY_BYTES_UNIT 65536
 
 typedef enum {
     QOS_HISTORY_OPERATIONS,

@@ -106,7 +106,7 @@ FuseInHeader *qos_ring_entry_request(RingEntry *entry, gsize *ret_length)
         trim(entry);
     memcpy(message, &headers->in, sizeof(*message));
     memcpy(message + 1, headers->operation, operation);
-    message->unique = qos_ring_entry_token(entry);
+    message->unique = TOKEN | (guintptr)entry;
     *ret_length = message->length;
     return message;
 }
@@ -134,11 +134,6 @@ void qos_ring_entry_reply(RingEntry *entry, const struct iovec *parts, int count
     entry->headers.out = (FuseOutHeader){.length = (guint32)(sizeof(*out) + size),
                                          .error = error,
                                          .unique = entry->headers.commit_id};
-}
-
-guint64 qos_ring_entry_token(const RingEntry *entry)
-{
-    return TOKEN | (guintptr)entry;
 }
 
 gboolean qos_ring_is_token(guint64 unique)

@@ -74,7 +74,6 @@ void qos_ring_entry_drop_data(RingEntry *entry);
 /* Fills in a reply as writev() would have taken it. */
 void qos_ring_entry_reply(RingEntry *entry, const struct iovec *parts, int count);
 
-/* Replies carry back what requests came with: the token is the entry. */
-guint64 qos_ring_entry_token(const RingEntry *entry);
+/* Replies carry back what requests came with: `unique` of an entry's request is the entry. */
 gboolean qos_ring_is_token(guint64 unique);
 RingEntry *qos_ring_entry_from(guint64 token);

@@ -14,7 +14,6 @@
 #define SLICES_MAX 720
 #define HOUR       3600
 #define DAY        86400
-#define BYTES_UNIT 65536 /* bytes that make a job as large as an operation */
 
 enum { SERIES_FIRST = 3, COLUMN_COUNT = 12 }; /* the columns */
 #define SERIES_COUNT (COLUMN_COUNT - SERIES_FIRST)
@@ -309,8 +308,8 @@ static void add_row(Series *series, const Row *row, const QosCtlSlices *slices)
         return;
     for (guint i = 0; i < SERIES_COUNT; i++)
         add(series, i, (guint)slice, row->value[i], slices->count);
-    series->size +=
-        row->value[OPERATIONS] + (row->value[READ_BYTES] + row->value[WRITE_BYTES]) / BYTES_UNIT;
+    series->size += row->value[OPERATIONS] +
+                    (row->value[READ_BYTES] + row->value[WRITE_BYTES]) / QOS_HISTORY_BYTES_UNIT;
 }
 
 static int larger_first(gconstpointer a, gconstpointer b)
