@@ -38,6 +38,7 @@
 #include "ops/inode.h"
 #include "ops/interrupt.h"
 #include "ops/locks.h"
+#include "ops/looks.h"
 #include "ops/namers.h"
 #include "ops/openers.h"
 #include "ops/root.h"
@@ -364,6 +365,7 @@ static gboolean start(Mounter *mounter, GError **error)
     warn_of_bound(mounter);
     fs->handles = qos_handles_new(qos_inodes_left_to_open(fs->inodes));
     fs->openers = qos_openers_new();
+    fs->looks = qos_looks_new();
     fs->interrupt_table = qos_interrupt_table_new();
     fs->gate = qos_gate_new(&qos_policy_tbf, SLOTS_AT_FIRST, CLEANUP_AT_FIRST);
     if (timeout != QOS_NEVER)
@@ -429,6 +431,7 @@ static void stop(Mounter *mounter)
     qos_namers_free(fs->namers);
     qos_callers_free(fs->callers);
     qos_openers_free(fs->openers);
+    qos_looks_free(fs->looks);
     qos_root_free(fs->root);
     qos_inodes_free(fs->inodes);
     qos_gate_free(fs->gate);

@@ -14,6 +14,7 @@
 #include "ops/coherence.h"
 #include "ops/control.h"
 #include "ops/handle.h"
+#include "ops/looks.h"
 #include "ops/operations.h"
 #include "ops/root.h"
 #include "ops/toll.h"
@@ -47,6 +48,15 @@ double qos_attr_timeout(QosOp *op, fuse_ino_t ino)
     return qos_tolls_is_closed(fs->tolls, ino) ? 0 : timeout;
 }
 
+void qos_attr_note_look(QosOp *op, fuse_ino_t ino, mode_t mode, struct timespec modified,
+                        off_t size)
+{
+    const QosFs *fs = op->fs;
+
+    if (S_ISREG(mode) && fs->coherence == NULL && qos_looks_note(fs->looks, ino, modified, size))
+        qos_gate_release(fs->gate, ino);
+}
+
 static int reply_attributes(QosOp *op, fuse_ino_t ino, int fd)
 {
     struct stat *stat = &op->reply.attr.stat;
@@ -58,6 +68,7 @@ static int reply_attributes(QosOp *op, fuse_ino_t ino, int fd)
     stat->st_ino = qos_inodes_shown(op->fs->inodes, stat->st_dev, stat->st_ino);
     op->reply.kind = QOS_REPLY_ATTR;
     op->reply.attr.timeout = qos_attr_timeout(op, ino);
+    qos_attr_note_look(op, ino, stat->st_mode, stat->st_mtim, stat->st_size);
     return 0;
 }
 
@@ -269,6 +280,9 @@ static int run_statx(QosOp *op)
         qos_inodes_shown(op->fs->inodes, makedev(x->stx_dev_major, x->stx_dev_minor), x->stx_ino);
     op->reply.kind = QOS_REPLY_STATX;
     op->reply.statx.timeout = qos_attr_timeout(op, attr->ino);
+    qos_attr_note_look(op, attr->ino, x->stx_mode,
+                       (struct timespec){x->stx_mtime.tv_sec, x->stx_mtime.tv_nsec},
+                       (off_t)x->stx_size);
     return 0;
 }
 

@@ -11,6 +11,7 @@
 typedef struct QosInodes QosInodes;                 /* ops/inode.h */
 typedef struct QosHandles QosHandles;               /* ops/handle.h */
 typedef struct QosOpeners QosOpeners;               /* ops/openers.h */
+typedef struct QosLooks QosLooks;                   /* ops/looks.h */
 typedef struct QosReaders QosReaders;               /* fs/readers.h */
 typedef struct QosControl QosControl;               /* ops/control.h */
 typedef struct QosInterrupts QosInterrupts;         /* ops/interrupt.h */
@@ -55,6 +56,7 @@ typedef struct QosFs {
     QosRoot *root;
     QosHandles *handles;
     QosOpeners *openers;
+    QosLooks *looks;
     QosReaders *readers;
     QosControl *control;
     QosInterruptTable *interrupt_table;

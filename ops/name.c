@@ -62,6 +62,9 @@ void qos_entry_set_timeouts(QosOp *op, struct fuse_entry_param *entry)
 {
     entry->attr_timeout = entry->ino != 0 ? qos_attr_timeout(op, entry->ino) : 0;
     entry->entry_timeout = entry_timeout(op);
+    if (entry->ino != 0)
+        qos_attr_note_look(op, entry->ino, entry->attr.st_mode, entry->attr.st_mtim,
+                           entry->attr.st_size);
 }
 
 /* That a name is not there may be remembered where nobody else makes it unseen. */

@@ -13,6 +13,7 @@
 #include "ops/handle.h"
 #include "ops/inode.h"
 #include "ops/interrupt.h"
+#include "ops/looks.h"
 #include "ops/toll.h"
 
 static void run_entries(QosEntry *entry);
@@ -174,6 +175,9 @@ static void leave_watch(QosOp *op)
     if (op->is_watched)
         qos_interrupts_unwatch(op->fs->interrupts, op);
     op->is_watched = FALSE;
+    if (op->keeps_pages)
+        qos_looks_go_on(op->fs->looks, op->locks);
+    op->keeps_pages = FALSE;
 }
 
 /* Also of one that was about to wait, and need not. */
@@ -321,6 +325,28 @@ static void set_caller(QosOp *op, QosCaller *caller)
     request->user = op->handle != NULL ? op->handle->caller->user : caller->user;
 }
 
+/* For so long after news of a file the kernel may be at dropping its pages, and wait for requests
+ * on them; those that it writes back for that are many. */
+#define NEWS_TIME      QOS_SECOND
+#define NEWS_BACK_TIME (10 * QOS_SECOND)
+
+/* Where a WRITE ends that news of the file count for only within its size; else 0. */
+static gint64 end_of_write(const QosOp *op)
+{
+    return op->writes == QOS_WRITE_THROUGH ? op->end : 0;
+}
+
+static QosTime news_time(const QosOp *op)
+{
+    return op->writes == QOS_WRITE_BACK ? NEWS_BACK_TIME : NEWS_TIME;
+}
+
+/* TRUE where the kernel keeps pages for it. */
+static gboolean keeps_pages(const QosOp *op)
+{
+    return qos_op_locks_pages(op) && op->writes != QOS_WRITE_DIRECT;
+}
+
 /* What holds a lock that other jobs may want does not wait: the lock of a directory, or of a file
  * that they have open. In a directory its thread is to pay again for the next (ops/toll.h). */
 static void note_lock(QosOp *op)
@@ -337,7 +363,9 @@ static void note_lock(QosOp *op)
     else
         request->holds_lock =
             op->locks_directory || qos_openers_has_others(op->fs->openers, op->locks, request->job);
-    if (request->fills_cache && qos_coherence_is_dropping(op->fs, op->locks))
+    op->is_awaited = keeps_pages(op) && qos_looks_is_awaited(op->fs->looks, op->locks,
+                                                             end_of_write(op), news_time(op));
+    if (op->is_awaited || (request->fills_cache && qos_coherence_is_dropping(op->fs, op->locks)))
         request->holds_lock = TRUE;
     /* The kernel asks for attributes and ACLs for what its thread came for, as often as it likes.
      */
@@ -428,7 +456,9 @@ static void park(QosOp *op)
     QosFs *fs = op->fs;
     const QosRequest *request = &op->entry.request;
     const QosJob *job = request->job;
-    guint64 lock = request->holds_lock ? 0 : request->lock;
+    const guint64 lock = request->holds_lock ? 0 : request->lock;
+    const gboolean keeps = lock != 0 && keeps_pages(op);
+    const gint64 end = end_of_write(op);
     QosKeep place;
 
     op->parked = TRUE;
@@ -439,11 +469,23 @@ static void park(QosOp *op)
         refuse(op, place);
         return;
     }
+    if (keeps)
+        qos_looks_wait(fs->looks, lock, end);
+    op->keeps_pages = keeps;
     join_watch(op);
     if (qos_gate_park(fs->gate, &op->entry))
         run_entries(&op->entry);
-    else if (lock != 0 && qos_openers_has_others(fs->openers, lock, job))
-        qos_gate_release(fs->gate, lock); /* he who opened it meanwhile may not have met it */
+    else if (lock != 0 && (qos_openers_has_others(fs->openers, lock, job) ||
+                           (keeps && qos_looks_has_news(fs->looks, lock, end))))
+        qos_gate_release(fs->gate, lock); /* who wants it since may not have met it */
+}
+
+/* Who looks waits for all pages that are written back or read ahead, however many, so that these
+ * are not bounded by what the class owes; but for what a program writes itself, page by page. */
+static gboolean is_charged(const QosOp *op)
+{
+    return op->is_urgent || (op->writes == QOS_WRITE_BACK && op->entry.request.holds_lock) ||
+           (op->is_awaited && op->writes != QOS_WRITE_THROUGH);
 }
 
 static void enter(QosOp *op)
@@ -455,8 +497,8 @@ static void enter(QosOp *op)
         op->prepare(op);
     if (!op->is_urgent)
         note_lock(op);
-    may_run = op->is_urgent ? qos_gate_charge(op->fs->gate, &op->entry)
-                            : qos_gate_enter(op->fs->gate, &op->entry);
+    may_run = is_charged(op) ? qos_gate_charge(op->fs->gate, &op->entry)
+                             : qos_gate_enter(op->fs->gate, &op->entry);
     if (may_run)
         run_entries(&op->entry);
     else

@@ -139,6 +139,8 @@ struct QosOp {
     gboolean is_kept;         /* nothing of it lies in a reader's buffer */
     gboolean is_paused;       /* its slot is given to others */
     gboolean is_watched;      /* by ops/interrupt.h */
+    gboolean keeps_pages;     /* it waits, as ops/looks.h knows, ... */
+    gboolean is_awaited;      /* ... or does not, because of a look */
     QosWatch watch;           /* on the list of ops/interrupt.h */
     gboolean is_direct;       /* a READ or WRITE past the kernel's cache, maybe in the background */
     GQueue *background_queue; /* NULL, or where ops/background.h keeps it */

@@ -20,6 +20,10 @@ void qosfs_op_statfs(fuse_req_t request, fuse_ino_t ino);
 /* How long the kernel may believe the attributes of `ino`, in s: not at all where there is a toll.
  */
 double qos_attr_timeout(QosOp *op, fuse_ino_t ino);
+/* The kernel is about to be told these attributes of `ino`: what it may come to wait for goes on
+ * (ops/looks.h). */
+void qos_attr_note_look(QosOp *op, fuse_ino_t ino, mode_t mode, struct timespec modified,
+                        off_t size);
 
 /* Takes the suid bit, and the sgid bit of a program, from the file `fd` (open or O_PATH): for a
  * caller without CAP_FSETID whose identity is root's; for others the store does it. 0 or -errno. */

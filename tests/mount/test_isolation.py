@@ -179,11 +179,43 @@ def test_a_throttled_job_that_owes_all_it_may_slows_others_alone(store, mount):
         assert longest_step(qos, "file", "fd = os.open(path, os.O_RDWR)\nos.pwrite(fd, b'x', 0)\nos.close(fd)") < WAIT / 4
 
 
+# Has the file in memory and has written to it, waits for a line, and writes so much that what follows, the changed pages,
+# waits for a minute.
+WRITER = """
+import mmap, os, sys
+fd = os.open(sys.argv[1], os.O_RDWR)
+pages = mmap.mmap(fd, 1 << 20)
+pages[::4096]
+os.pwrite(fd, b"x" * 64, 0)
+print("ready", flush=True)
+sys.stdin.readline()
+os.pwrite(fd, bytes(1 << 18), 0)
+for place in range(0, 1 << 20, 8192): pages[place] = 1
+pages.flush()
+"""
+LOOK = "[entry.stat() for entry in os.scandir(path)]\nos.close(os.open(path + '/new', os.O_CREAT | os.O_WRONLY))"
+
+
+@pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
+def test_a_throttled_job_blocks_nobody_who_looks_at_its_file(store, mount):
+    """On news of a file the kernel drops its pages, and waits for those that are written, with the directory's lock."""
+    qos = mount(store)
+    (store.dir / "file").write_bytes(bytes(1 << 20))
+    command = sys.executable, "-c", WRITER, qos.dir / "file"
+    with running(start_job("hog", *command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)) as hog:
+        hog.stdout.readline()
+        qos.rule("start hog jobid={hog} bps=4K")
+        print(file=hog.stdin, flush=True)
+        wait_parked(qos, 1)
+        assert longest_step(qos, "", LOOK) < WAIT / 4
+
+
 @pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
 def test_a_file_of_its_own_is_throttled_as_ever(store, mount):
     """Nobody else has it open: its writes wait, and no debt is made."""
     qos = mount(store)
     (store.dir / "file").write_bytes(bytes(1 << 20))
+    os.utime(store.dir / "file", (1, 1))
     with start_hog(qos, "file", "os.pwrite(fd, b'x' * 64, number * 4096)"):
         wait_parked(qos, 1)
         longest_step(qos, "", "os.listdir(path)")
