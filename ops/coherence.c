@@ -161,8 +161,6 @@ gboolean qos_coherence_enter(QosOp *op)
             return FALSE;
         return qos_coherence_enter(op);
     }
-    if (op->entry.request.opcode == QOS_OP_GETXATTR)
-        qos_inodes_note_believed(op->fs->inodes, op->node);
     if (qos_op_locks_pages(op))
         qos_old_pages_enter(op, coherence->pages, qos_claim_is_whole(op->claim));
     return TRUE;
@@ -248,7 +246,7 @@ static gboolean look(QosOp *op, fuse_ino_t ino, QosInodeLook *ret_look)
 
     if (loan == NULL)
         return qos_inodes_look(op->fs->inodes, ino, ret_look);
-    qos_loan_note_answer(loan);
+    qos_loan_note_drop(loan);
     qos_loan_look(loan, ret_look);
     return TRUE;
 }

@@ -117,11 +117,6 @@ typedef struct {
 } QosKnownInode;
 /* Appends those (QosKnownInode) whose numbers are `first` to `last`. */
 void qos_inodes_list(QosInodes *inodes, guint64 first, guint64 last, GArray *known);
-/* The kernel may believe attributes or ACLs of the file from now on. */
-void qos_inodes_note_believed(QosInodes *inodes, fuse_ino_t id);
-/* The kernel is about to be told to forget the file. FALSE: it believes nothing of it, and has no
- * pages of it, since it was last told so. Always TRUE of a directory. */
-gboolean qos_inodes_begin_forget(QosInodes *inodes, fuse_ino_t id);
 /* TRUE while the kernel has, or is being told of, look-ups of it. */
 gboolean qos_inodes_is_known(QosInodes *inodes, fuse_ino_t id);
 /* The same of the inode `number` of the store (qos_inodes_number). */
@@ -148,8 +143,6 @@ gboolean qos_loan_has_pages(const QosLoan *loan);
 gint qos_inodes_filled_era(QosInodes *inodes, fuse_ino_t id);
 /* The kernel may drop pages of the file when it takes the answer that is being made. */
 void qos_loan_note_drop(const QosLoan *loan);
-/* The same, and an answer tells of its attributes: the kernel may believe them. */
-void qos_loan_note_answer(const QosLoan *loan);
 /* What an answer about a file depends on. */
 typedef struct {
     guint64 number;     /* as qos_inodes_number() */
@@ -158,7 +151,7 @@ typedef struct {
 } QosInodeLook;
 
 void qos_loan_look(const QosLoan *loan, QosInodeLook *ret_look);
-/* The same with qos_loan_note_answer(), at one look. FALSE: it is not known. */
+/* The same with qos_loan_note_drop(), at one look. FALSE: it is not known. */
 gboolean qos_inodes_look(QosInodes *inodes, fuse_ino_t id, QosInodeLook *ret_look);
 /* The loan is one of the inode `id`. */
 gboolean qos_loan_is_of(const QosLoan *loan, fuse_ino_t id);

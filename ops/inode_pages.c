@@ -77,17 +77,6 @@ void qos_loan_note_drop(const QosLoan *loan)
     note_drop(loan->inode);
 }
 
-static void note_answer(QosInode *inode)
-{
-    note_drop(inode);
-    qos_inode_note_believed(inode);
-}
-
-void qos_loan_note_answer(const QosLoan *loan)
-{
-    note_answer(loan->inode);
-}
-
 static void look(const QosInodes *inodes, const QosInode *inode, QosInodeLook *ret_look)
 {
     *ret_look = (QosInodeLook){.filled_era = g_atomic_int_get(&inode->filled_era)};
@@ -99,7 +88,7 @@ gboolean qos_inodes_look(QosInodes *inodes, fuse_ino_t id, QosInodeLook *ret_loo
     pthread_mutex_lock(&inodes->lock);
     QosInode *inode = qos_inode_by_id_locked(inodes, id);
     if (inode != NULL) {
-        note_answer(inode);
+        note_drop(inode);
         look(inodes, inode, ret_look);
     }
     pthread_mutex_unlock(&inodes->lock);

@@ -47,15 +47,12 @@ enum {
 struct QosInode {
     guint64 id; /* first: the index by id holds these */
     QosInodeKey key;
-    guint use;       /* atomic; all but the return of a loan changes it under the table's lock, and
-                        all but a loan of the root */
-    gint filling;    /* atomic: see qos_loan_fill() */
-    gint filled_era; /* atomic: of the oldest pages that the kernel may have; 0: it has none */
-    gint refill;     /* atomic: QosRefill */
-    union {
-        gint finds_known; /* atomic; a directory: the last look-up in it was of a warm file */
-        gint is_believed; /* atomic; all others: see qos_inodes_begin_forget() */
-    };
+    guint use;        /* atomic; all but the return of a loan changes it under the table's lock, and
+                         all but a loan of the root */
+    gint filling;     /* atomic: see qos_loan_fill() */
+    gint filled_era;  /* atomic: of the oldest pages that the kernel may have; 0: it has none */
+    gint refill;      /* atomic: QosRefill */
+    gint finds_known; /* atomic; a directory: the last look-up in it was of a warm file */
     /* --- under the table's lock --- */
     guint is_mount_root : 1; /* never changes, like the next */
     guint is_directory : 1;
@@ -120,8 +117,6 @@ void qos_inodes_close_surplus(QosInodes *inodes);
 
 /* --- inode_shared.c --- */
 
-/* As qos_inodes_note_believed(); takes no lock. */
-void qos_inode_note_believed(QosInode *inode);
 /* As qos_inodes_number(); takes no lock, for what of an inode never changes. */
 gboolean qos_inode_number(const QosInodes *inodes, const QosInode *inode, guint64 *ret_number,
                           gboolean *ret_may_cache);

@@ -63,33 +63,6 @@ void qos_inodes_list(QosInodes *inodes, guint64 first, guint64 last, GArray *kno
     pthread_mutex_unlock(&inodes->lock);
 }
 
-void qos_inode_note_believed(QosInode *inode)
-{
-    if (!inode->is_directory)
-        g_atomic_int_set(&inode->is_believed, TRUE);
-}
-
-void qos_inodes_note_believed(QosInodes *inodes, fuse_ino_t id)
-{
-    pthread_mutex_lock(&inodes->lock);
-    QosInode *inode = qos_inode_by_id_locked(inodes, id);
-    if (inode != NULL)
-        qos_inode_note_believed(inode);
-    pthread_mutex_unlock(&inodes->lock);
-}
-
-gboolean qos_inodes_begin_forget(QosInodes *inodes, fuse_ino_t id)
-{
-    pthread_mutex_lock(&inodes->lock);
-    QosInode *inode = qos_inode_by_id_locked(inodes, id);
-    const gboolean is_known =
-        inode != NULL && (inode->is_directory ||
-                          g_atomic_int_compare_and_exchange(&inode->is_believed, TRUE, FALSE) ||
-                          g_atomic_int_get(&inode->filled_era) != 0);
-    pthread_mutex_unlock(&inodes->lock);
-    return is_known;
-}
-
 gboolean qos_inodes_is_known(QosInodes *inodes, fuse_ino_t id)
 {
     pthread_mutex_lock(&inodes->lock);

@@ -1,14 +1,12 @@
 /*
- * Tells the kernel to forget what is not covered by a credit any more (docs/coherence.md), where it
- * was answered something of it since it was last told.
+ * Tells the kernel to forget what is not covered by a credit any more (docs/coherence.md).
  *
  * A thread of its own takes what the lock client says is wanted by others, or lost. Of each inode
  * of it that the kernel knows, the attributes are forgotten; names by raising the mount's epoch,
  * which outdates all of them at once; and then the credit is released. None of this waits for
  * a lock: to forget a single name would wait for the lock of its directory, which a CREATE may
  * hold that itself waits for a credit, and to drop a page for the READ or WRITE that fills it.
- * So pages are dropped by another thread (ops/pages.h), and the release waits until the kernel was
- * told to, not until it has done so.
+ * So pages are dropped behind the release, by another thread (ops/pages.h).
  *
  * To forget a directory's names costs a look-up of all names of the mount. So where only the cache
  * is to shrink, a credit that covers a directory stays as many times as a directory has files on

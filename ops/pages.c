@@ -4,14 +4,11 @@
 #include "ops/pages.h"
 
 #include <pthread.h>
-#include <time.h>
 #include <unistd.h>
 
 /* It may send a million WRITEs of what a mapping has changed before it has dropped that; or wait
  * for a READ whose job is far in debt, which the end of the gate answers. */
 #define END_PATIENCE (30 * QOS_SECOND)
-/* A page that is locked may keep the kernel for long. It has counted what it was told before. */
-#define TOLD_MAX (100 * QOS_MILLISECOND)
 
 /* Bytes of a file: [start, end). */
 typedef struct {
@@ -46,11 +43,6 @@ struct QosPages {
     guint woken;                   /* how often */
     gboolean is_ending, has_ended; /* the thread */
     pthread_cond_t ended;
-    pthread_cond_t looked;
-    guint64 looks;  /* at all of the queue, that are done */
-    guint64 needed; /* so many, until it has come to all that was queued */
-    gboolean is_looking;
-    QosTime telling_since; /* 0: the kernel is not being told */
     gboolean is_stopping;
 };
 
@@ -94,11 +86,9 @@ static void drop_free(gpointer data)
     g_free(drop);
 }
 
-/* A look that has begun may not come to what is queued now; another one follows it. */
 static void wake_locked(QosPages *pages)
 {
     pages->woken++;
-    pages->needed = pages->looks + (pages->is_looking ? 2 : 1);
     pthread_cond_signal(&pages->changed);
 }
 
@@ -114,25 +104,6 @@ void qos_pages_drop_range(QosPages *pages, fuse_ino_t ino, gint64 start, gint64 
 void qos_pages_drop(QosPages *pages, fuse_ino_t ino)
 {
     qos_pages_drop_range(pages, ino, 0, G_MAXINT64);
-}
-
-void qos_pages_await_told(QosPages *pages)
-{
-    QosTime until = qos_gate_now() + TOLD_MAX;
-
-    pthread_mutex_lock(&pages->lock);
-    const guint64 needed = pages->needed;
-    while (pages->looks < needed && !pages->is_ending) {
-        const struct timespec time = {.tv_sec = until / QOS_SECOND, .tv_nsec = until % QOS_SECOND};
-
-        if (pthread_cond_timedwait(&pages->looked, &pages->lock, &time) == 0)
-            continue;
-        const QosTime now = qos_gate_now();
-        if (pages->telling_since != 0 && now >= pages->telling_since + TOLD_MAX)
-            break;
-        until = now + TOLD_MAX;
-    }
-    pthread_mutex_unlock(&pages->lock);
 }
 
 gboolean qos_pages_are_old(QosPages *pages, fuse_ino_t ino)
@@ -312,11 +283,9 @@ static gboolean try_locked(QosPages *pages, Drop *drop)
         return FALSE;
     }
     const Range range = begin_locked(drop, &left_out);
-    pages->telling_since = qos_gate_now();
     pthread_mutex_unlock(&pages->lock);
     drop_but(pages, drop->ino, range, left_out);
     pthread_mutex_lock(&pages->lock);
-    pages->telling_since = 0;
     resume(pages->gate, &drop->served);
     if (!is_empty(&drop->range)) {
         g_queue_push_tail(&pages->queue, drop);
@@ -334,12 +303,8 @@ static gboolean look_locked(QosPages *pages)
     const guint woken = pages->woken, count = g_queue_get_length(&pages->queue);
     gboolean is_any = FALSE;
 
-    pages->is_looking = TRUE;
     for (guint i = 0; i < count && !pages->is_ending; i++)
         is_any |= try_locked(pages, g_queue_pop_head(&pages->queue));
-    pages->is_looking = FALSE;
-    pages->looks++;
-    pthread_cond_broadcast(&pages->looked);
     return is_any || pages->woken != woken;
 }
 
@@ -364,7 +329,6 @@ static void clear(QosPages *pages)
     g_queue_clear(&pages->queue);
     g_hash_table_unref(pages->drops);
     pthread_cond_destroy(&pages->ended);
-    pthread_cond_destroy(&pages->looked);
     pthread_cond_destroy(&pages->changed);
     pthread_mutex_destroy(&pages->lock);
     g_free(pages);
@@ -383,7 +347,6 @@ QosPages *qos_pages_new(struct fuse_session *session, QosGate *gate, QosInodes *
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_cond_init(&pages->ended, &attributes);
-    pthread_cond_init(&pages->looked, &attributes);
     pthread_condattr_destroy(&attributes);
     pages->drops = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, drop_free);
     g_queue_init(&pages->queue);
@@ -397,7 +360,6 @@ static void end_locked(QosPages *pages)
 {
     pages->is_ending = TRUE;
     pthread_cond_signal(&pages->changed);
-    pthread_cond_broadcast(&pages->looked);
 }
 
 void qos_pages_end_drops(QosPages *pages)

@@ -276,35 +276,6 @@ static void test_no_descriptor_left(Fixture *fixture, G_GNUC_UNUSED gconstpointe
     qos_inodes_forget(fixture->inodes, look_up(fixture, 1, &file), 1);
 }
 
-/* As a lock server's mount tells the kernel of it. */
-static void test_forgets_what_is_believed(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
-{
-    struct fuse_entry_param entry;
-    QosInodeLook seen;
-    QosLoan file;
-
-    g_assert_cmpint(qos_inodes_lookup(fixture->inodes, &fixture->root, "1", NULL, &entry), ==, 0);
-    g_assert_false(qos_inodes_begin_forget(fixture->inodes, entry.ino));
-    g_assert_true(qos_inodes_look(fixture->inodes, entry.ino, &seen));
-    g_assert_true(qos_inodes_begin_forget(fixture->inodes, entry.ino));
-    g_assert_false(qos_inodes_begin_forget(fixture->inodes, entry.ino));
-    qos_inodes_note_believed(fixture->inodes, entry.ino);
-    g_assert_true(qos_inodes_begin_forget(fixture->inodes, entry.ino));
-
-    g_assert_cmpint(qos_inodes_borrow(fixture->inodes, entry.ino, &file), ==, 0);
-    qos_loan_note_answer(&file);
-    g_assert_true(qos_inodes_begin_forget(fixture->inodes, entry.ino));
-    qos_loan_note_fill(&file, 1, TRUE);
-    g_assert_true(qos_inodes_begin_forget(fixture->inodes, entry.ino));
-    g_assert_true(qos_inodes_begin_forget(fixture->inodes, entry.ino));
-    qos_inodes_begin_drop(fixture->inodes, entry.ino, TRUE);
-    g_assert_false(qos_inodes_begin_forget(fixture->inodes, entry.ino));
-    qos_loan_return(&file);
-    qos_inodes_forget(fixture->inodes, entry.ino, 1);
-    g_assert_false(qos_inodes_begin_forget(fixture->inodes, entry.ino));
-    g_assert_true(qos_inodes_begin_forget(fixture->inodes, FUSE_ROOT_ID));
-}
-
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -317,6 +288,5 @@ int main(int argc, char **argv)
     ADD("cold-inodes", test_cold_inodes);
     ADD("returned-inodes-become-cold", test_returned_inodes_become_cold);
     ADD("no-descriptor-left", test_no_descriptor_left);
-    ADD("forgets-what-is-believed", test_forgets_what_is_believed);
     return g_test_run();
 }
