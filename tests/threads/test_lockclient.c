@@ -188,8 +188,8 @@ static void test_bad_manners(void)
     }
 }
 
-/* A client that ends while it connects, waits, or has never seen a server. The pauses await nothing:
- * they spread the ends over what a beginning takes. */
+/* A client that ends while it connects, waits, or has never seen a server. The pauses await
+ * nothing: they spread the ends over what a beginning takes. */
 static void test_ends_at_any_time(void)
 {
     for (guint i = 0; i < 20; i++) {
