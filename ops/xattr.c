@@ -9,6 +9,8 @@
 #include "ops/control.h"
 #include "ops/operations.h"
 
+#define CAPABILITIES "security.capability"
+
 typedef struct {
     QosOp op;
     fuse_ino_t ino;
@@ -20,8 +22,7 @@ typedef struct {
 
 /* Those that the kernel asks for by itself when it has the file's lock: before a write, and to see
  * whether who does not own a directory may make or remove a name there. */
-static const char *const asked_under_lock[] = {"security.capability", "system.posix_acl_access",
-                                               NULL};
+static const char *const asked_under_lock[] = {CAPABILITIES, "system.posix_acl_access", NULL};
 
 static XattrOp *xattr_op_new(fuse_req_t request, fuse_ino_t ino, const char *name, QosOpcode opcode,
                              int (*run)(QosOp *op))
@@ -179,6 +180,21 @@ void qosfs_op_listxattr(fuse_req_t request, fuse_ino_t ino, size_t size)
     qos_op_submit(&xattr->op);
 }
 
+/* Who changes a file that has capabilities takes them away, and the kernel asks for that in his
+ * name. Who calls removexattr(2) has shown it CAP_SETFCAP before it asks, and the store lets him:
+ * so where the store refuses, this is the kernel's. An ordinary user's daemon cannot do it, and
+ * need not, as the store does it at the change that follows; to root it does not say that it has.
+ */
+static int drop_capabilities(const QosOp *op, const char *path)
+{
+    int error;
+
+    qos_cred_raise();
+    error = removexattr(path, CAPABILITIES) == 0 ? 0 : -errno;
+    qos_cred_lower();
+    return error == -EPERM && op->caller->uid != 0 ? 0 : error;
+}
+
 static int run_removexattr(QosOp *op)
 {
     XattrOp *xattr = (XattrOp *)op;
@@ -188,7 +204,10 @@ static int run_removexattr(QosOp *op)
 
     if (error != 0)
         return error;
-    return removexattr(path, xattr->name) == 0 ? 0 : -errno;
+    if (removexattr(path, xattr->name) == 0)
+        return 0;
+    return errno == EPERM && g_str_equal(xattr->name, CAPABILITIES) ? drop_capabilities(op, path)
+                                                                    : -errno;
 }
 
 void qosfs_op_removexattr(fuse_req_t request, fuse_ino_t ino, const char *name)

@@ -1,6 +1,8 @@
 """Whose rights count: the caller's, with all his groups, on every folder of the way."""
 import errno
+import mmap
 import os
+import struct
 import subprocess
 import sys
 
@@ -216,6 +218,34 @@ def test_mount_of_an_ordinary_user_is_his(store, mount):
     assert (store.dir / "his" / "file").stat().st_uid == USER
     # Nobody else gets in, root included: FUSE's own rule.
     assert as_user(OTHER, OTHER, [], lambda: attempt(os.listdir, qos.dir)) == errno.EACCES
+
+
+# VFS_CAP_REVISION_2, effective, cap_net_raw permitted
+CAPABILITY = struct.pack("<5I", 0x02000001, 1 << 13, 0, 0, 0)
+CHANGES = {
+    "write": lambda path: os.write(os.open(path, os.O_WRONLY), b"x"),
+    "direct": lambda path: os.pwritev(os.open(path, os.O_WRONLY | os.O_DIRECT), [mmap.mmap(-1, 4096)], 0),
+    "truncate": lambda path: os.truncate(path, 3),
+    "O_TRUNC": lambda path: os.close(os.open(path, os.O_WRONLY | os.O_TRUNC)),
+    "fallocate": lambda path: os.posix_fallocate(os.open(path, os.O_WRONLY), 0, 8192),
+    "chown": lambda path: os.chown(path, -1, USER),
+    "removexattr": lambda path: os.removexattr(path, "security.capability"),
+}
+
+
+@pytest.mark.parametrize("user", [None, USER], ids=["roots", "his own"])
+def test_who_changes_a_program_takes_its_capabilities(store, mount, user):
+    """Without the right to take them himself: the kernel does, with what he changes."""
+    qos = mount(store, user=user)
+    for name, change in CHANGES.items():
+        for top in (store.dir / "native", store.dir / "through"):
+            write(top).chmod(0o777)
+            os.chown(top, USER, USER)
+            os.setxattr(top, "security.capability", CAPABILITY)
+        expected = as_user(USER, USER, [], lambda change=change: attempt(change, store.dir / "native"))
+        assert as_user(USER, USER, [], lambda change=change: attempt(change, qos.dir / "through")) == expected, name
+        assert os.listxattr(store.dir / "through") == os.listxattr(store.dir / "native"), name
+        assert expected == errno.EPERM if name == "removexattr" else os.listxattr(store.dir / "through") == [], name
 
 
 @pytest.mark.parametrize("store", ["ext4"], indirect=True)
