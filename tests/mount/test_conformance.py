@@ -16,7 +16,6 @@ from harness import USER, Store, as_user, umount
 from harness import run as run_program
 from twins import tree
 
-TIMEOUT = 900  # s, for all that one mount serves
 TIMEOUT = 600  # s, for all that one mount serves
 OPTIONS = "attr_timeout=1h,entry_timeout=1h"  # what is shown late shall not come in time where the machine is slow
 TABLE = table()
@@ -95,7 +94,7 @@ def test_call(stage, name):
     wrong = [f"{name}: {case.title}: {line}" for number, case in enumerate(cases)
              for line in judge(case, stage, expected[number], found[number])]
     assert not wrong, "\n".join(wrong)
-    differing = {str(number) for number, case in enumerate(cases) 
+    differing = {str(number) for number, case in enumerate(cases)
                  if case.difference_of(*stage.where).outcome is not None}
     facts = [{path: facts for path, facts in tree(top).items() if path.split(b"/")[0].decode() not in differing}
              for top in made]
