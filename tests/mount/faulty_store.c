@@ -85,6 +85,35 @@ static int op_mkdir(const char *path, mode_t mode)
     return fault("mkdir", path) ?: result(mkdirat(top, below(path), mode));
 }
 
+static int op_mknod(const char *path, mode_t mode, dev_t device)
+{
+    return fault("mknod", path) ?: result(mknodat(top, below(path), mode, device));
+}
+
+static int op_symlink(const char *target, const char *path)
+{
+    return fault("symlink", path) ?: result(symlinkat(target, top, below(path)));
+}
+
+static int op_link(const char *from, const char *to)
+{
+    return fault("link", from) ?: result(linkat(top, below(from), top, below(to), 0));
+}
+
+static int op_readlink(const char *path, char *target, size_t size)
+{
+    ssize_t length = readlinkat(top, below(path), target, size - 1);
+
+    if (length >= 0)
+        target[length] = '\0';
+    return fault("readlink", path) ?: length < 0 ? -errno : 0;
+}
+
+static int op_rmdir(const char *path)
+{
+    return fault("rmdir", path) ?: result(unlinkat(top, below(path), AT_REMOVEDIR));
+}
+
 static int op_unlink(const char *path)
 {
     return fault("unlink", path) ?: result(unlinkat(top, below(path), 0));
@@ -101,6 +130,20 @@ static int op_chmod(const char *path, mode_t mode, struct fuse_file_info *info)
 {
     (void)info;
     return fault("chmod", path) ?: result(fchmodat(top, below(path), mode, 0));
+}
+
+static int op_chown(const char *path, uid_t user, gid_t group, struct fuse_file_info *info)
+{
+    (void)info;
+    return fault("chown", path)
+               ?: result(fchownat(top, below(path), user, group, AT_SYMLINK_NOFOLLOW));
+}
+
+static int op_utimens(const char *path, const struct timespec times[2], struct fuse_file_info *info)
+{
+    (void)info;
+    return fault("utimens", path)
+               ?: result(utimensat(top, below(path), times, AT_SYMLINK_NOFOLLOW));
 }
 
 static int truncate_file(const char *path, off_t size)
@@ -198,10 +241,17 @@ static int op_readdir(const char *path, void *buffer, fuse_fill_dir_t fill, off_
 static const struct fuse_operations operations = {
     .init = init,
     .getattr = op_getattr,
+    .readlink = op_readlink,
+    .mknod = op_mknod,
     .mkdir = op_mkdir,
+    .symlink = op_symlink,
+    .link = op_link,
+    .rmdir = op_rmdir,
     .unlink = op_unlink,
     .rename = op_rename,
     .chmod = op_chmod,
+    .chown = op_chown,
+    .utimens = op_utimens,
     .truncate = op_truncate,
     .open = op_open,
     .create = op_create,

@@ -16,7 +16,7 @@ import time
 import pytest
 
 from faulty import HANG
-from harness import MNT_DETACH, Store, error_of, mount_syscall, run, umount, wait_until
+from harness import MNT_DETACH, USER, Store, error_of, mount_syscall, run, umount, wait_until
 from syscalls import fallocate
 
 STALL = float(os.environ.get("QOSFS_STALL", 1))  # seconds that a store hangs; 30 in the long form
@@ -74,6 +74,13 @@ CALLS = {
     "write": overwrite,
     "truncate": lambda path: os.truncate(path, 1),
     "chmod": lambda path: os.chmod(path, 0o600),
+    "chown": lambda path: os.chown(path, USER, USER),
+    "utimens": lambda path: os.utime(path, (1, 1)),
+    "link": lambda path: os.link(path, path.with_name("linked")),
+    "symlink": lambda path: os.symlink("x", path.with_name("symlinked")),
+    "readlink": lambda path: os.readlink(path.with_name("pointer")),
+    "mknod": lambda path: os.mkfifo(path.with_name("pipe")),
+    "rmdir": lambda path: os.rmdir(path.with_name("empty")),
     "unlink": os.unlink,
     "rename": lambda path: os.rename(path, path.with_name("renamed")),
     "create": lambda path: path.with_name("created").write_text("x"),
@@ -81,6 +88,9 @@ CALLS = {
     "readdir": lambda path: os.listdir(path.parent),
     "statfs": os.statvfs,
 }
+# What the store is asked for, where that is not the file.
+ASKED = {"create": "created", "mkdir": "folder", "readdir": "readdir", "symlink": "symlinked", "readlink": "pointer", "mknod": "pipe",
+         "rmdir": "empty"}
 
 
 def test_a_store_without_xattrs(faulty, mount_faulty):
@@ -99,11 +109,11 @@ def test_errno_passes(faulty, mount_faulty, error):
     qos = mount_faulty()
     for operation, call in CALLS.items():
         folder = faulty.behind / operation
-        folder.mkdir()
+        (folder / "empty").mkdir(parents=True)
+        (folder / "pointer").symlink_to("file")
         for name in ("file", "other"):
             (folder / name).write_bytes(b"old data")
-        faulty.fail(operation, error, operation if operation == "readdir" else
-                    {"create": "created", "mkdir": "folder"}.get(operation, "file"))
+        faulty.fail(operation, error, ASKED.get(operation, "file"))
         with fails(error):
             call(qos.dir / operation / "file")
         overwrite(qos.dir / operation / "other")
@@ -261,7 +271,8 @@ def test_store_turns_read_only(image, mount):
     qos = mount(Store(folder, "ext4"))
     with open(qos.dir / "file", "rb") as file:
         run("mount", "-o", "remount,ro", folder)
-        for call in (overwrite, os.unlink, CALLS["create"], CALLS["mkdir"], CALLS["rename"], CALLS["chmod"], CALLS["truncate"]):
+        for call in (overwrite, *(CALLS[name] for name in ("unlink", "create", "mkdir", "mknod", "symlink", "link", "rename", "chmod",
+                                                           "chown", "utimens", "truncate"))):
             with fails(errno.EROFS):
                 call(qos.dir / "file")
         assert file.read() == b"old data" and os.listdir(qos.dir) == os.listdir(folder)
