@@ -194,6 +194,12 @@ static int op_write(const char *path, const char *data, size_t size, off_t offse
     return fault("write", path) ?: result((int)pwrite((int)info->fh, data, size, offset));
 }
 
+static int op_fallocate(const char *path, int mode, off_t offset, off_t length,
+                        struct fuse_file_info *info)
+{
+    return fault("fallocate", path) ?: result(fallocate((int)info->fh, mode, offset, length));
+}
+
 static int op_flush(const char *path, struct fuse_file_info *info)
 {
     (void)info;
@@ -257,6 +263,7 @@ static const struct fuse_operations operations = {
     .create = op_create,
     .read = op_read,
     .write = op_write,
+    .fallocate = op_fallocate,
     .flush = op_flush,
     .fsync = op_fsync,
     .release = op_release,

@@ -18,6 +18,7 @@ from twins import attempt
 LEASE = 3  # s, where it has to end
 KINDS = pytest.mark.parametrize("take", [fcntl.lockf, fcntl.flock])
 TRY = fcntl.LOCK_NB
+MOST_RANGES = 1023
 
 
 def flock_struct(kind, start, length):
@@ -138,6 +139,19 @@ def test_ranges(pair):
         assert struct.unpack_from("h", found)[0] == fcntl.F_WRLCK
         found = fcntl.fcntl(other, fcntl.F_GETLK, flock_struct(fcntl.F_RDLCK, 40, 0))
         assert struct.unpack_from("h", found)[0] == fcntl.F_UNLCK
+
+
+def test_so_many_ranges_of_one_file(pair):
+    """As many as docs/locks.md says; whoever is refused has all that he had."""
+    _, here, there = pair()
+    with open(here, "r+b") as one, open(there, "r+b") as other:
+        for number in range(MOST_RANGES):
+            fcntl.lockf(one, fcntl.LOCK_EX, 1, 2 * number)
+        assert attempt(fcntl.lockf, one, fcntl.LOCK_EX, 1, 2 * MOST_RANGES) == errno.ENOLCK
+        assert attempt(fcntl.lockf, other, fcntl.LOCK_EX | TRY, 1, 2 * MOST_RANGES - 2) == errno.EAGAIN
+        assert attempt(fcntl.lockf, other, fcntl.LOCK_EX | TRY, 1, 2 * MOST_RANGES) is None
+        fcntl.lockf(one, fcntl.LOCK_UN)
+        assert attempt(fcntl.lockf, other, fcntl.LOCK_EX | TRY) is None
 
 
 def test_within_one_mount(pair):

@@ -5,6 +5,7 @@ a mount of his own ("owner"). `python3 tests/mount/conformance` prints the table
 """
 import errno
 import os
+import pathlib
 import shutil
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from conformance import (ANY, OK, changes, prepare, run, table, wait_for_the_next_tick, without, without_times,
                          words_of)
 from conformance import attributes, data, files, names, others, readonly  # noqa: F401: they fill the table
+from conformance.posix import elsewhere, named
 from harness import USER, Store, as_user, umount
 from harness import run as run_program
 from twins import tree
@@ -99,6 +101,16 @@ def test_call(stage, name):
     facts = [{path: facts for path, facts in tree(top).items() if path.split(b"/")[0].decode() not in differing}
              for top in made]
     assert facts[0] == facts[1]
+
+
+def test_each_error_that_posix_names():
+    """It is in the table, or in the list of those that are elsewhere: in one of them. And the tests that are named there exist."""
+    places = elsewhere()
+    assert {error for error, is_in_table in named(TABLE) if not is_in_table} == set(places)
+    here = pathlib.Path(__file__).parent
+    for where in filter(lambda where: "::" in where, places.values()):
+        file, _, test = where.partition("::")
+        assert f"def {test}(" in (here / file).read_text(), where
 
 
 @pytest.mark.parametrize("store", ["ext4"], indirect=True)

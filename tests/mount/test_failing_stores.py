@@ -67,12 +67,18 @@ def overwrite(path):
         file.write(b"new")
 
 
+def reserve(path):
+    with open(path, "r+b") as file:
+        fallocate(file.fileno(), 0, 0, 4096)
+
+
 CALLS = {
     "getattr": os.lstat,
     "open": read_all,
     "read": read_all,
     "write": overwrite,
     "truncate": lambda path: os.truncate(path, 1),
+    "fallocate": reserve,
     "chmod": lambda path: os.chmod(path, 0o600),
     "chown": lambda path: os.chown(path, USER, USER),
     "utimens": lambda path: os.utime(path, (1, 1)),

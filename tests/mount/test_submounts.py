@@ -68,6 +68,23 @@ def test_names_do_not_cross_devices(store, mount, below):
     assert (store.dir / "copied").read_text() == "x"
 
 
+@pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
+def test_what_is_a_mount_point_stays(store, mount):
+    """As on any file system: it can neither be removed nor renamed."""
+    qos = mount(store)
+    (qos.dir / "folder").mkdir()
+    (qos.dir / "file").touch()
+    run("mount", "-t", "tmpfs", "above", qos.dir / "folder")
+    run("mount", "--bind", "/dev/null", qos.dir / "file")
+    try:
+        assert attempt(os.rmdir, qos.dir / "folder") == attempt(os.unlink, qos.dir / "file") == errno.EBUSY
+        for name in ("folder", "file"):
+            assert attempt(os.rename, qos.dir / name, qos.dir / "new") == errno.EBUSY
+    finally:
+        run("umount", qos.dir / "folder", qos.dir / "file")
+    assert sorted(os.listdir(store.dir)) == ["file", "folder"]
+
+
 def test_mounted_while_mounted(store, mount):
     """What is mounted over a folder later is seen, when the kernel asks again."""
     (store.dir / "folder").mkdir()

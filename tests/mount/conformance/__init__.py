@@ -80,7 +80,7 @@ def table():
 
 NAMES = (".", "file", "other", "folder", "folder/inside", "folder/new", "empty", "link", "dangling", "loop", "to_folder",
          "pipe", "socket", "closed", "closed/inside", "fixed", "fixed/inside", "fixed/new", "secret", "foreign", "shared",
-         "sticky", "sticky/foreign", "sticky/mine", "suid", "foreign_suid", "setgid", "setgid/new", "script", "new",
+         "sticky", "sticky/foreign", "sticky/folder", "sticky/mine", "suid", "foreign_suid", "setgid", "setgid/new", "script", "new",
          "none")
 
 
@@ -92,7 +92,7 @@ def _write(path, mode=0o644, text="0123456789"):
 def prepare(at, uid):
     """Makes the objects of a case below `at`, which belong to `uid` but for those of OTHER."""
     at.mkdir()
-    for name in ("folder", "empty", "closed", "fixed", "sticky", "setgid"):
+    for name in ("folder", "empty", "closed", "fixed", "sticky", "sticky/folder", "setgid"):
         (at / name).mkdir()
     for name in ("file", "other", "folder/inside", "closed/inside", "fixed/inside", "sticky/mine"):
         _write(at / name)
@@ -110,7 +110,7 @@ def prepare(at, uid):
         _write(at / name)
         os.chown(at / name, OTHER, OTHER)
         (at / name).chmod(mode)
-    for name in ("sticky", "setgid"):
+    for name in ("sticky", "sticky/folder", "setgid"):
         os.chown(at / name, OTHER, OTHER)
     for name, mode in (("suid", 0o6755), ("closed", 0), ("fixed", 0o555), ("sticky", 0o1777), ("setgid", 0o2777)):
         (at / name).chmod(mode)

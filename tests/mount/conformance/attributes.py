@@ -168,6 +168,7 @@ def pathconf():
         yield name, ANY, lambda at, name=name: os.pathconf(at / "folder", name), ""
     yield "fpathconf of what is not open", EBADF, lambda at: os.fpathconf(CLOSED_FD, "PC_NAME_MAX")
     yield "a name that there is not", EINVAL, lambda at: os.pathconf(at / "file", 9999)
+    yield from paths.of_existing(lambda at, path: os.pathconf(path, "PC_NAME_MAX"))
 
 
 def set_x(at, flags=0):

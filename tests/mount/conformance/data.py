@@ -300,6 +300,7 @@ def map_pages():
     yield "what is open to read, to write", EACCES, lambda at: mapping(reading(at), prot=both)
     yield "what is open to write", EACCES, lambda at: mapping(os.open(at / "file", os.O_WRONLY), prot=mmap.PROT_WRITE)
     yield "O_APPEND, to write", ANY, lambda at: bytes(mapping(writing(at, flags=os.O_APPEND), prot=both))
+    yield "what is not open", EBADF, lambda at: mapping(CLOSED_FD)
     yield "a folder", ENODEV, lambda at: mmap.mmap(folder_fd(at), 4096, prot=mmap.PROT_READ, flags=mmap.MAP_SHARED)
     yield "at an offset inside a page", EINVAL, lambda at: (os.truncate(at / "file", 10000), mapping(reading(at), offset=5))
     yield "to execute", OK, lambda at: bytes(mapping(reading(at), prot=mmap.PROT_READ | mmap.PROT_EXEC))

@@ -69,6 +69,7 @@ def readlink():
     for name in ("file", "folder", "pipe"):
         yield f"of a {name}", EINVAL, lambda at, name=name: os.readlink(at / name)
     yield "by the descriptor of a folder", OK, lambda at: os.readlink("link", dir_fd=folder_fd(at))
+    yield "relative to what is not open", EBADF, lambda at: os.readlink("link", dir_fd=CLOSED_FD)
     yield "by its own descriptor", OK, lambda at: os.readlink("", dir_fd=os.open(at / "link", os.O_PATH | os.O_NOFOLLOW))
     yield from paths.of_existing(lambda at, path: os.readlink(path), root=EINVAL)
 
@@ -218,7 +219,7 @@ def rmdir():
     yield "the dot-dot", ENOTEMPTY, lambda at: os.rmdir(f"{at}/empty/..")
     for name in ("file", "link", "to_folder", "pipe"):
         yield f"a {name}", ENOTDIR, lambda at, name=name: os.rmdir(at / name)
-    yield "in a sticky folder, another's", ANY, lambda at: os.rmdir(at / "sticky/foreign")
+    yield "in a sticky folder, another's", not_root(EPERM), lambda at: os.rmdir(at / "sticky/folder")
     yield "by the descriptor of a folder", OK, lambda at: os.rmdir("empty", dir_fd=folder_fd(at))
     yield "relative to what is not open", EBADF, lambda at: os.rmdir("empty", dir_fd=CLOSED_FD)
     yield from paths.of_removing(lambda at, path: os.rmdir(path), root=ENOTDIR)
@@ -249,6 +250,7 @@ def mkfifo():
         fd = os.open(at / "pipe", os.O_RDWR)
         return os.write(fd, b"data"), os.read(fd, 10)
     yield "carries data", OK, talk, "pipe:amc", differences.PIPE
+    yield "relative to what is not open", EBADF, lambda at: os.mkfifo("new", dir_fd=CLOSED_FD)
     yield from paths.of_making(lambda at, path: os.mkfifo(path))
 
 
@@ -274,4 +276,12 @@ def bind_socket():
     yield "a name that is taken", EADDRINUSE, lambda at: bind(at, at / "file")
     yield "a missing folder", ENOENT, lambda at: bind(at, at / "none/x")
     yield "a file as a folder", ENOTDIR, lambda at: bind(at, at / "file/x")
+    yield "a loop", ELOOP, lambda at: bind(at, at / "loop/x")
+
+    def twice(at):
+        os.chdir(at)
+        with socket.socket(socket.AF_UNIX) as bound:
+            bound.bind("new")
+            bound.bind("none")
+    yield "a socket that has a name", EINVAL, twice
     yield "a folder without write permission", not_root(EACCES), lambda at: bind(at, at / "fixed/new")

@@ -3,7 +3,7 @@ import array
 import fcntl
 import os
 import struct
-from errno import EACCES, EAGAIN, EBADF, EINVAL, ELOOP, ENOENT, ENOTDIR, ENOTTY, EWOULDBLOCK
+from errno import EACCES, EAGAIN, EBADF, EINVAL, ELOOP, ENOENT, ENOTDIR, ENOTTY, EOVERFLOW, EWOULDBLOCK
 
 from conformance import ANY, CLOSED_FD, OK, call, differences, not_root, paths
 from conformance.names import folder_fd
@@ -12,6 +12,7 @@ from twins import attempt
 
 FS_IOC_GETFLAGS, FS_IOC_SETFLAGS, FICLONE, FIDEDUPERANGE, TCGETS = 0x80086601, 0x40086602, 0x40049409, 0xc0189436, 0x5401
 F_OFD_GETLK, F_OFD_SETLK = 36, 37
+MAX_OFFSET = (1 << 63) - 1
 
 
 @call("readdir")
@@ -26,6 +27,7 @@ def readdir():
     yield "of a file", ENOTDIR, lambda at: os.listdir(at / "file")
     yield "of a file's descriptor", ENOTDIR, lambda at: os.listdir(os.open(at / "file", os.O_RDONLY))
     yield "of what may not be read", not_root(EACCES), lambda at: os.listdir(at / "closed")
+    yield "of what is not open", EBADF, lambda at: os.listdir(CLOSED_FD)
     yield "seekdir back to telldir's place", OK, seek
     yield "rewinddir sees what is new", OK, rewind
     yield from paths.of_existing(lambda at, path: os.listdir(path), root=ENOTDIR)
@@ -142,6 +144,7 @@ def record_locks():
     yield "to write what is open to read", EBADF, lambda at: fcntl.lockf(os.open(at / "file", os.O_RDONLY), fcntl.LOCK_EX)
     yield "to read what is open to write", EBADF, lambda at: fcntl.lockf(os.open(at / "file", os.O_WRONLY), fcntl.LOCK_SH)
     yield "before the beginning", EINVAL, lambda at: fcntl.lockf(os.open(at / "file", os.O_RDWR), fcntl.LOCK_EX, 5, -3)
+    yield "beyond the largest offset", EOVERFLOW, lambda at: fcntl.lockf(os.open(at / "file", os.O_RDWR), fcntl.LOCK_EX, 5, MAX_OFFSET)
     yield "of what is not open", EBADF, lambda at: fcntl.lockf(CLOSED_FD, fcntl.LOCK_EX)
 
     def ofd(second, start, length=5):
@@ -190,6 +193,7 @@ def control():
     yield "F_SETFL O_APPEND", OK, lambda at: (
         fd := os.open(at / "file", os.O_RDWR), fcntl.fcntl(fd, fcntl.F_SETFL, os.O_APPEND), os.write(fd, b"x"),
         (at / "file").read_bytes())[1:]
+    yield "F_DUPFD beyond what may be open", EINVAL, lambda at: fcntl.fcntl(os.open(at / "file", os.O_RDONLY), fcntl.F_DUPFD, 1 << 30)
     yield "F_GETFL of what is not open", EBADF, lambda at: fcntl.fcntl(CLOSED_FD, fcntl.F_GETFL)
     yield "F_SETLEASE", ANY, lambda at: fcntl.fcntl(os.open(at / "file", os.O_RDONLY), fcntl.F_SETLEASE, fcntl.F_RDLCK)
     yield "F_GETPIPE_SZ of a file", EBADF, lambda at: fcntl.fcntl(os.open(at / "file", os.O_RDONLY), 1032)
