@@ -190,11 +190,42 @@ static void recompensate(QosPaperJob *jobs, guint count)
     }
 }
 
+static gint64 sum_of_records(const QosPaperJob *jobs, guint count)
+{
+    gint64 sum = 0;
+
+    for (guint i = 0; i < count; i++)
+        sum += jobs[i].record;
+    return sum;
+}
+
+#ifndef NDEBUG
+/* Jobs that are not active have records too: so what the sum is must stay. */
+static void assert_sums(const QosPaperJob *jobs, guint count, gint64 tokens, gint64 records)
+{
+    gint64 allocations = 0;
+
+    for (guint i = 0; i < count; i++) {
+        g_assert(jobs[i].allocation >= 0);
+        allocations += jobs[i].allocation;
+    }
+    g_assert(allocations == tokens && sum_of_records(jobs, count) == records);
+}
+#else
+static void assert_sums(G_GNUC_UNUSED const QosPaperJob *jobs, G_GNUC_UNUSED guint count,
+                        G_GNUC_UNUSED gint64 tokens, G_GNUC_UNUSED gint64 records)
+{
+}
+#endif
+
 void qos_paper_allocate(QosPaperJob *jobs, guint count, gint64 tokens)
 {
+    const gint64 records = sum_of_records(jobs, count);
+
     if (count == 0)
         return;
     allocate_initially(jobs, count, tokens);
     redistribute(jobs, count);
     recompensate(jobs, count);
+    assert_sums(jobs, count, tokens, records);
 }
