@@ -1,5 +1,7 @@
 """What a peer may do, and what happens to one that does something else: it is told, and nobody else is disturbed."""
+import collections
 import contextlib
+import json
 import os
 import pathlib
 import random
@@ -11,9 +13,15 @@ import pytest
 
 from harness import REPOSITORY, USER, as_user, wait_until
 from wire import (BAD_VERSION, BROKEN_PROTOCOL, CREDITS, DEADLOCK, FRAME_MAX, FULL, HELLO, IDENTITY_TAKEN, INODE, M_CANCEL, M_ENQUEUE, M_GRANT,
-                  M_REVOKE, REFUSED, WAIT, WELCOME, Gone, Peer, frame, hello, message, wait)
+                  M_HELLO, M_RECLAIM, M_RENEW, M_RESET, M_REVOKE, M_WELCOME, REFUSED, WAIT, WELCOME, Gone, Peer, frame, hello, message, wait)
 
 HELLO_MAX = 512
+
+
+def counted(server):
+    """How many connections it has ended, by reason; and how many sessions."""
+    state = json.loads(server.ctl("status", "--json"))
+    return {reason: count for reason, count in state["connections"]["refused"].items() if count}, state["messages"]["sent"]["reset"]
 
 
 def test_a_credit_is_granted(server):
@@ -69,6 +77,8 @@ def test_what_is_no_hello_is_refused(server):
             peer.send(data)
             assert peer.refusal()[0] == code, name
     assert other.enqueue(5).kind == M_GRANT
+    codes = collections.Counter(code for _, code in BROKEN.values())
+    assert counted(one) == ({"protocol error": codes[BROKEN_PROTOCOL], "wrong version": codes[BAD_VERSION]}, 0)
 
 
 BROKEN_LATER = {
@@ -96,6 +106,44 @@ def test_what_is_no_message_is_refused(server):
             peer.send(data)
             assert peer.refusal()[0] == BROKEN_PROTOCOL, name
     assert other.enqueue(5).kind == M_GRANT
+    assert counted(one) == ({"protocol error": len(BROKEN_LATER)}, 0)
+
+
+# What no lender has said, of a peer that has one credit, by its last grant.
+RULES_BROKEN = {
+    "a token that nobody was given": lambda granted: {"kind": M_RENEW, "token": 1 << 62},
+    "keeps more than it has": lambda granted: {"kind": M_CANCEL, "inode": 9, "reads": 3, "writes": 1, "granted": granted},
+    "a claim outside of a grace": lambda granted: {"kind": M_RECLAIM, "more": [(8, 1, granted)]},
+    "a claim of what it has": lambda granted: {"kind": M_RECLAIM, "more": [(9, 1, granted)]},
+}
+
+
+def test_who_breaks_a_rule_loses_his_session(server):
+    """And nothing else: his connection stays, what he has is his until his lease ends, and he may begin anew."""
+    one = server("--lease", "60s", "--group", "1")
+    other = one.greet(10)
+    for owner, (name, broken) in enumerate(RULES_BROKEN.items(), start=20):
+        peer = one.greet(owner)
+        token = peer.enqueue(9, reads=1).granted
+        peer.send(frame(CREDITS, peer.numbered(**broken(token))))
+        assert peer.next_message(M_RESET).session == peer.session, name
+        assert other.enqueue(owner).kind == M_GRANT
+        assert counted(one) == ({}, owner - 19)
+        peer.send(frame(CREDITS, message(M_HELLO, peer.session + 1)))
+        assert peer.next_message(M_WELCOME).session == peer.session + 1
+
+
+def test_a_stale_token_takes_nothing_back(server):
+    """A cancel that names an earlier grant was overtaken by a later one: that stays."""
+    one = server("--lease", "60s", "--group", "1")
+    first, second = one.greet(10), one.greet(20)
+    stale = first.enqueue(9, reads=1).granted
+    assert first.enqueue(9, reads=1, writes=1).granted > stale
+    first.send(frame(CREDITS, first.numbered(M_CANCEL, inode=9, granted=stale)))
+    assert first.enqueue(8).kind == M_GRANT  # it has been read
+    second.send(frame(CREDITS, second.numbered(M_ENQUEUE, request=1, inode=9, reads=1)))
+    first.next_message(M_REVOKE)  # it has all that it had
+    assert counted(one) == ({}, 0)
 
 
 def test_who_closes_a_circle_is_told(server):
@@ -180,6 +228,25 @@ def test_only_some_users_may_connect(server):
     with pytest.raises((Gone, ConnectionError)):
         as_user(USER + 7, USER + 7, [], lambda: connects(one.path))
     one.wait_log(f"local (uid {USER + 7}): not permitted: see allow-uid")
+
+
+def test_an_identity_of_somebody_else(server):
+    """Of another user's mount, which goes on; and of the server itself."""
+    one = server("--allow-uid", str(USER))
+    first = one.greet(10)
+    own, = struct.unpack_from("<Q", one.peer().greet(30), 4)
+    os.chmod(one.path.parent, 0o755)
+    for parent in list(one.path.parents)[1:4]:
+        os.chmod(parent, os.stat(parent).st_mode | 0o111)
+
+    def refused_as(owner):
+        with one.peer() as peer:
+            peer.send(hello(owner))
+            return peer.refusal()
+    assert as_user(USER, USER, [], lambda: refused_as(10)) == (IDENTITY_TAKEN, "the identity a is another's")
+    assert refused_as(own)[0] == IDENTITY_TAKEN
+    assert first.enqueue(5).kind == M_GRANT
+    assert counted(one) == ({"identity taken": 2}, 0)
 
 
 def test_the_socket_is_closed_to_others(server):

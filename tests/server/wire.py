@@ -31,15 +31,17 @@ _HEAD = struct.Struct("<BIQIQQQQQQQQQQ")
 
 
 def message(kind, session=0, sequence=0, acknowledged=0, lender=0, request=0, inode=0, reads=0, writes=0, granted=0,
-            spans=None):
-    """A credit message, with its length: about an inode's bits, or with `spans`, (first, last, writes), about its data."""
-    head = _HEAD.pack(kind, 0, session, lender, sequence, acknowledged, 0, 0, 0, 0, 0, 0, request, 0)
+            token=0, spans=None, more=()):
+    """A credit message, with its length: about an inode's bits, or with `spans`, (first, last, writes), about its data. `more`
+    are claims, (inode, reads, token)."""
+    head = _HEAD.pack(kind, 0, session, lender, sequence, acknowledged, 0, 0, token, 0, 0, 0, request, 0)
     resource = struct.pack("<BBQ", INODE if spans is None else EXTENT, 8, inode)
     if spans is None:
         credit = struct.pack("<II", reads, writes)
     else:
         credit = struct.pack("<I", len(spans)) + b"".join(struct.pack("<QQB", *span) for span in spans)
-    whole = head + resource + credit + struct.pack("<QI", granted, 0)
+    claims = b"".join(struct.pack("<BBQIIQ", INODE, 8, claimed, reads, 0, token) for claimed, reads, token in more)
+    whole = head + resource + credit + struct.pack("<QI", granted, len(more)) + claims
     return struct.pack("<I", len(whole)) + whole
 
 
