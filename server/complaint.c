@@ -1,6 +1,7 @@
 #include "server/complaint.h"
 
-void qos_complain(QosComplaints *complaints, QosTime now, const char *format, ...)
+void qos_complain(QosComplaints *complaints, GLogLevelFlags level, QosTime now, const char *format,
+                  ...)
 {
     g_autofree char *text = NULL;
     va_list arguments;
@@ -14,9 +15,9 @@ void qos_complain(QosComplaints *complaints, QosTime now, const char *format, ..
     text = g_strdup_vprintf(format, arguments);
     va_end(arguments);
     if (complaints->suppressed > 0)
-        g_warning("%s (%" G_GUINT64_FORMAT " such lines were left out)", text,
-                  complaints->suppressed);
+        g_log(G_LOG_DOMAIN, level, "%s (%" G_GUINT64_FORMAT " such lines were left out)", text,
+              complaints->suppressed);
     else
-        g_warning("%s", text);
+        g_log(G_LOG_DOMAIN, level, "%s", text);
     complaints->suppressed = 0;
 }

@@ -15,6 +15,7 @@ typedef struct {
     QosTime paid;       /* up to when lines have been taken: at most a burst ahead of now */
 } QosComplaints;
 
-/* Zeroed at first. The line that ends a silence says how many were left out. */
-void qos_complain(QosComplaints *complaints, QosTime now, const char *format, ...)
-    G_GNUC_PRINTF(3, 4);
+/* Zeroed at first; `level` is that of GLib. The line that ends a silence says how many were left
+ * out. */
+void qos_complain(QosComplaints *complaints, GLogLevelFlags level, QosTime now, const char *format,
+                  ...) G_GNUC_PRINTF(4, 5);

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "db/db_server.h"
+#include "server/complaint.h"
 #include "server/deadlocks.h"
 
 /* Of the server's memory, for a credit, with its resource where nobody else has one on it
@@ -37,6 +38,7 @@ struct QosGrants {
     guint64 resumed; /* the sequence of the signal that the pool goes on from; 0: none */
     guint64 received[QOS_MESSAGE_TYPES], sent[QOS_MESSAGE_TYPES];
     guint64 evictions, deadlocks;
+    QosComplaints complaints; /* of mounts whose leases ended */
     GSource *timer;
     QosTime armed; /* for when the timer is; 0: it is to be set */
 };
@@ -157,9 +159,10 @@ static void forget(QosGrants *grants, QosClient *client)
     qos_server_db_forget_client(grants->db, client->id);
     if (client->lost > 0) {
         grants->evictions++;
-        g_message("%s was not heard of, or did not give back what was called back, until its lease "
-                  "ended: its %" G_GUINT64_FORMAT " credits are free",
-                  client->name, client->lost);
+        qos_complain(&grants->complaints, G_LOG_LEVEL_MESSAGE, now_of(),
+                     "%s was not heard of, or did not give back what was called back, until its "
+                     "lease ended: its %" G_GUINT64_FORMAT " credits are free",
+                     client->name, client->lost);
     } else {
         g_info("%s has left", client->name);
     }

@@ -170,7 +170,7 @@ static void ended(QosConnection *connection, QosWireRefusal code, const char *re
 
     listener->statistics.ended[code]++;
     if (reason != NULL)
-        qos_complain(&listener->complaints, now_of(), "%s: %s: %s", label,
+        qos_complain(&listener->complaints, G_LOG_LEVEL_WARNING, now_of(), "%s: %s: %s", label,
                      qos_wire_refusal_text(code), reason);
     else
         g_info("%s has gone", label);
@@ -243,7 +243,7 @@ static void let_in_local(QosListener *listener, GSocket *socket)
         return;
     }
     listener->statistics.ended[QOS_WIRE_NOT_PERMITTED]++;
-    qos_complain(&listener->complaints, now_of(), "local (%s): %s", principal,
+    qos_complain(&listener->complaints, G_LOG_LEVEL_WARNING, now_of(), "local (%s): %s", principal,
                  error != NULL ? error->message : "not permitted: see allow-uid");
 }
 
@@ -285,8 +285,8 @@ static gboolean accept_some(GSocket *socket, GIOCondition condition G_GNUC_UNUSE
         if (g_error_matches(error, G_IO_ERROR, G_IO_ERROR_WOULD_BLOCK))
             break;
         if (peer == NULL) {
-            qos_complain(&door->listener->complaints, now_of(), "cannot accept a connection: %s",
-                         error->message);
+            qos_complain(&door->listener->complaints, G_LOG_LEVEL_WARNING, now_of(),
+                         "cannot accept a connection: %s", error->message);
             pause_accepting(door);
             break;
         }

@@ -6,10 +6,12 @@ import pathlib
 import re
 import resource
 import socket
+import time
 
 import pytest
 
 from harness import TIMEOUT, USER, run, wait_until
+from prometheus import parse_metrics
 from wire import CREDITS, M_ENQUEUE, M_GRANT, M_HELLO, M_RENEW, M_WELCOME, NOT_PERMITTED, OTHER_STORE, REFUSED, WELCOME, frame, hello, message
 
 
@@ -55,6 +57,28 @@ def test_mounts_and_what_they_have(server):
         code, reason = other.refusal()
         assert code == OTHER_STORE and "test:1" in reason and "another" in reason
     assert state(one)["connections"]["refused"]["store differs"] == 1
+
+
+def test_metrics_are_well_formed(server):
+    """Whatever mounts call themselves."""
+    one = server()
+    names = ['one"two', "back\\slash", "{a=b}", "spaces and # signs", "\u00fc"]
+    for owner, name in enumerate(names, start=10):
+        one.greet(owner, name=name.encode()).enqueue(owner)
+    samples = parse_metrics(one.ctl("metrics"))["qosfs_server_mount_credits"][1]
+    assert len(samples) == len(names) and all(value >= 1 for value in samples.values())
+
+
+def test_a_crowd_that_does_not_come_back_fills_no_log(server):
+    """Of a peer that connects by many names, takes a credit by each, and is gone: all are counted; 20 are named, and one a second."""
+    one = server("--lease", "1s", "--group", "1")
+    begun = time.monotonic()
+    for owner in range(100, 200):
+        with one.greet(owner) as peer:
+            assert peer.enqueue(owner).kind == M_GRANT
+    wait_until(lambda: metric(one, "evictions_total") == 100, what="the end of all leases")
+    assert metric(one, "credits") == 0
+    assert 0 < one.log.count("was not heard of") <= 20 + time.monotonic() - begun
 
 
 def test_settings_outlive_the_server(server):
