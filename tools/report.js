@@ -187,9 +187,13 @@ function legendOf(layers, format) {
         html("span", {class: "note"}, mean(layer)))));
 }
 
-/* A figure of layers {name, values, color, below}, wide or of half the width. */
+const pageWidth = () => document.documentElement.clientWidth;
+
+/* A figure of layers {name, values, color, below}, wide or of half the width, and no wider than the page, so that its
+ * words can be read on a telephone. */
 function chart({title, format, layers, isWide}) {
-    const left = 84, width = (isWide ? 1080 : 520) - left - 10, height = isWide ? 240 : 130;
+    const room = Math.max(pageWidth() - (isWide ? 32 : 64), 240);
+    const left = 84, width = Math.min(isWide ? 1080 : 520, room) - left - 10, height = isWide ? 240 : 130;
     const stacked = stack(layers);
     const peak = (pick) => stacked.reduce((most, layer) => layer.high.reduce(pick, most), 0);
     const most = peak((a, b) => Math.max(a, b)), least = peak((a, b) => Math.min(a, b));
@@ -352,6 +356,14 @@ if (jobs.length > 0) {
     drawHead();
     drawRows();
     document.getElementById("filter").addEventListener("input", drawRows);
+    let drawnFor = pageWidth();
+    addEventListener("resize", () => {
+        if (pageWidth() === drawnFor)
+            return;
+        drawnFor = pageWidth();
+        drawOverview();
+        drawRows();
+    });
 } else {
     document.querySelector("main").replaceChildren(html("p", {}, "No job did anything in this time."));
 }

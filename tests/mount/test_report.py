@@ -173,8 +173,15 @@ def test_page_in_a_browser(filled, tmp_path):
 
         page.run("document.querySelector('input[value=waiting]').click()")
         assert "wait" in page.run("document.querySelector('#overview h2').textContent")
+
+        # On a telephone the words of the figures can be read, and the page does not move sideways.
+        page.open(path, width=390)
+        page.run("document.querySelector('tr.job button').click()")
+        scales = page.run("[...document.querySelectorAll('figure > svg')].map(svg => svg.clientWidth / svg.viewBox.baseVal.width)")
+        assert len(scales) == 5 and min(scales) > 0.9
+        assert page.run("document.documentElement.scrollWidth") <= 390
         assert page.run("document.querySelectorAll('img, main script, main svg svg, [onload], [onerror]').length") == 0
-        assert page.requests == [path.as_uri()] and page.complaints == []
+        assert set(page.requests) == {path.as_uri()} and page.complaints == []
 
 
 def test_empty_page_in_a_browser(qos, tmp_path):
