@@ -12,9 +12,20 @@ typedef struct {
     char *(*print)(const QosServerSettings *settings);
 } Tunable;
 
+#define LIMIT_MIN 1024 /* four credits; less is a forgotten letter */
+
 static gboolean parse_limit(QosServerSettings *settings, const char *text, GError **error)
 {
-    return qos_parse_bytes(text, &settings->pool.limit, error);
+    gint64 limit;
+
+    if (!qos_parse_bytes(text, &limit, error))
+        return FALSE;
+    if (limit < LIMIT_MIN) {
+        qos_set_error(error, ERANGE, "%s is less than 1K; a letter makes it more, as in 4G", text);
+        return FALSE;
+    }
+    settings->pool.limit = limit;
+    return TRUE;
 }
 
 static char *print_limit(const QosServerSettings *settings)

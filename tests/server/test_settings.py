@@ -21,6 +21,7 @@ WRONG = {
     "--database=here": 'database: "here" is not an absolute path',
     "--allow-uid=root": "allow-uid",
     "--limit=much": "limit: ",
+    "--limit=4": "limit: 4 is less than 1K",
     "--limit=2T": "pool of credits",
     "--limit=8000P": "pool of credits",
     "--hard-limit=1": "the hard limit must be from the limit",
