@@ -60,6 +60,13 @@ char *qos_mountpoint_device(const char *path, char **ret_type)
     return g_strdup(words[DEVICE]);
 }
 
+gboolean qos_mountpoint_is_taken(const char *path)
+{
+    g_autofree char *type = NULL, *device = qos_mountpoint_device(path, &type);
+
+    return device && g_strcmp0(type, TYPE) == 0;
+}
+
 void qos_mountpoint_detach(const char *path, const char *device)
 {
     g_autofree char *topmost = qos_mountpoint_device(path, NULL);
@@ -110,9 +117,7 @@ gboolean qos_mountpoint_clear(const char *path, GError **error)
 {
     while (is_dead(path)) {
         char *place = resolve(path);
-        g_autofree char *type = NULL;
-        g_autofree char *device = place ? qos_mountpoint_device(place, &type) : NULL;
-        gboolean cleared = device && g_strcmp0(type, TYPE) == 0 && unmount_dead(place);
+        gboolean cleared = place && qos_mountpoint_is_taken(place) && unmount_dead(place);
 
         free(place);
         if (!cleared) {

@@ -9,6 +9,9 @@
  * where there is none. *ret_type (may be NULL): the type of its file system, to be freed. */
 char *qos_mountpoint_device(const char *path, char **ret_type);
 
+/* Whether the topmost mount on `path` (as above) is one of qosfs. */
+gboolean qos_mountpoint_is_taken(const char *path);
+
 /* Ends the connection of root's own mount on `path` and detaches it, if `device` is still the
  * topmost there. Programs that are in the mount get ENOTCONN. */
 void qos_mountpoint_detach(const char *path, const char *device);

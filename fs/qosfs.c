@@ -377,6 +377,8 @@ static gboolean start(Mounter *mounter, GError **error)
     if (!fs->root)
         return FALSE;
     mounter->db = qos_db_open(mounter->options.database, error);
+    if (!mounter->db && qos_mountpoint_is_taken(mounter->mountpoint))
+        g_prefix_error(error, "qosfs is mounted on \"%s\" already; ", mounter->mountpoint);
     if (!mounter->db || !start_sharing(mounter, error))
         return FALSE;
     fs->control = qos_control_new(fs, mounter->db, mounter->options.overrides, error);

@@ -382,6 +382,8 @@ def test_database_in_use(world, store, mount, place):
     assert done.returncode == FAILED
     assert str(qos.db) in done.stderr and "another mount uses it" in done.stderr
     assert entry(place) is None
+    done = command(world, store.dir, qos.dir, "-o", f"db={qos.db}")
+    assert done.returncode == FAILED and f'qosfs is mounted on "{qos.dir}" already; database ' in done.stderr
     assert qos.get("slots") == "64"
 
 
