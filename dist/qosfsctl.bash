@@ -26,9 +26,24 @@ _qosfsctl_names()
     esac
 }
 
+# What may follow the first argument of the command "$2": a rule's options. What follows = is the user's to know.
+_qosfsctl_more()
+{
+    local word=$1 command=$2
+    shift 2
+    case $command,${COMP_WORDS[COMP_CWORD]}${COMP_WORDS[COMP_CWORD - 1]} in
+    *=*) ;;
+    'rule start',* | 'rule change',*)
+        compopt -o nospace 2>/dev/null
+        # shellcheck disable=SC2086 # the words of a command
+        _qosfsctl_offer "$word" < <("$@" help $command 2>/dev/null | sed -nE 's/^  ([a-z]+=).*/\1/p')
+        ;;
+    esac
+}
+
 _qosfsctl()
 {
-    local word=${COMP_WORDS[COMP_CWORD]} command='' known next option='' i
+    local word=${COMP_WORDS[COMP_CWORD]} command='' known next option='' arguments=0 i
     local -a call=(timeout 1 "${COMP_WORDS[0]}")
     COMPREPLY=()
     known=$("${call[@]}" help 2>/dev/null | sed -nE '/^Commands:/,$ s/^  (([a-z]+ )*[a-z]+)( [[A-Z].*|  .*)$/\1/p')
@@ -43,7 +58,10 @@ _qosfsctl()
         ,-* | ,help) ;;
         *)
             next="${command:+$command }${COMP_WORDS[i]}"
-            grep -qE "^$next( |$)" <<<"$known" || break # an argument
+            if ! grep -qE "^$next( |$)" <<<"$known"; then
+                arguments=$((COMP_CWORD - i))
+                break
+            fi
             command=$next
             ;;
         esac
@@ -59,6 +77,8 @@ _qosfsctl()
         if [[ $word == -* ]]; then
             # shellcheck disable=SC2086 # the words of a command
             _qosfsctl_offer "$word" < <("${call[@]}" help $command 2>/dev/null | grep -oE -- '(^| )--?[A-Za-z]+' | tr -d ' ')
+        elif [ "$arguments" -gt 0 ]; then
+            _qosfsctl_more "$word" "$command" "${call[@]}"
         elif grep -qxF "$command" <<<"$known"; then
             _qosfsctl_offer "$word" < <(_qosfsctl_names "$command" "${call[@]}" 2>/dev/null)
         else

@@ -42,15 +42,13 @@ gboolean qos_ctl_take_setting(const QosCtl *ctl, char **ret_name, const char **r
 }
 
 gboolean qos_ctl_no_such(GError **error, const char *what, const char *name, const GPtrArray *names,
-                         const char *lister)
+                         const char *advice)
 {
     g_autofree char *escaped = qos_ctl_escape(name);
     g_autofree char *hint = qos_ctl_hint(name, names);
 
-    if (*hint)
-        qos_set_error(error, ENOENT, "there is no %s '%s'%s", what, escaped, hint);
-    else
-        qos_set_error(error, ENOENT, "there is no %s '%s'; '%s' lists them", what, escaped, lister);
+    qos_set_error(error, ENOENT, "there is no %s '%s'%s%s", what, escaped, *hint ? hint : "; ",
+                  *hint ? "" : advice);
     return FALSE;
 }
 
@@ -63,7 +61,9 @@ gboolean qos_ctl_check_setting(JsonObject *tunables, const char *name, const cha
     g_autoptr(GList) members = json_object_get_members(tunables);
     for (GList *member = members; member; member = member->next)
         g_ptr_array_add(names, member->data);
-    return qos_ctl_no_such(error, "setting", name, names, lister);
+    g_autofree char *advice =
+        g_strdup_printf("'%s' lists those that can be changed while it runs", lister);
+    return qos_ctl_no_such(error, "setting", name, names, advice);
 }
 
 static gboolean check_argument_count(const QosCtl *ctl, GError **error)
@@ -111,6 +111,7 @@ gboolean qos_ctl_parse(QosCtl *ctl, const GOptionEntry *options, gpointer data, 
 
     g_set_prgname(name);
     g_option_context_set_summary(context, command->summary);
+    g_option_context_set_description(context, command->details);
     const GOptionEntry *const tables[] = {is_server ? server : mount, command->json ? json : NULL,
                                           options};
     for (guint i = 0; i < G_N_ELEMENTS(tables); i++) {

@@ -25,7 +25,8 @@ typedef struct {
     const char *name;       /* one word or two */
     const char *parameters; /* as --help shows them; NULL = none */
     const char *summary;
-    guint minimum; /* how many arguments */
+    const char *details; /* what --help says below the options; NULL = nothing */
+    guint minimum;       /* how many arguments */
     guint maximum;
     gboolean json; /* has --json */
     gboolean (*run)(QosCtl *ctl, GError **error);
@@ -58,10 +59,11 @@ gboolean qos_ctl_take_setting(const QosCtl *ctl, char **ret_name, const char **r
                               GError **error);
 
 /* Sets `error` to QOS_ERROR ENOENT: there is no `what` of that name, but of `names` (const char *)
- * those like it, or else the command `lister` that lists them. Always FALSE. */
+ * those like it, or else `advice`. Always FALSE. */
 gboolean qos_ctl_no_such(GError **error, const char *what, const char *name, const GPtrArray *names,
-                         const char *lister);
-/* Is the setting among `tunables`? Errors as of qos_ctl_no_such(). */
+                         const char *advice);
+/* Is the setting among `tunables`, which the command `lister` lists? Errors as of
+ * qos_ctl_no_such(). */
 gboolean qos_ctl_check_setting(JsonObject *tunables, const char *name, const char *lister,
                                GError **error);
 

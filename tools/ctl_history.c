@@ -58,24 +58,6 @@ static const Row *row_at(const QosCtlHistory *history, guint index)
 
 /* --- reading --- */
 
-/* An id without its \xHH; the mount writes a backslash in no other way. */
-static char *decode(const char *id)
-{
-    GString *decoded = g_string_new(NULL);
-    for (; *id; id++) {
-        gboolean escaped =
-            id[0] == '\\' && id[1] == 'x' && g_ascii_isxdigit(id[2]) && g_ascii_isxdigit(id[3]);
-        if (escaped) {
-            int byte = g_ascii_xdigit_value(id[2]) * 16 + g_ascii_xdigit_value(id[3]);
-            g_string_append_c(decoded, (char)byte);
-            id += 3;
-        } else {
-            g_string_append_c(decoded, *id);
-        }
-    }
-    return g_string_free(decoded, FALSE);
-}
-
 /* The job that is written as the field at `text`, of that length. */
 static const Job *find_job(QosCtlHistory *history, const char *text, gsize length)
 {
@@ -83,7 +65,7 @@ static const Job *find_job(QosCtlHistory *history, const char *text, gsize lengt
     Job *job = g_hash_table_lookup(history->jobs, written);
     if (!job) {
         job = g_new(Job, 1);
-        job->id = decode(written);
+        job->id = qos_ctl_unescape(written);
         job->shown = qos_ctl_escape(job->id);
         g_hash_table_insert(history->jobs, g_steal_pointer(&written), job);
     }

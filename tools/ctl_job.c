@@ -129,8 +129,13 @@ static JsonNode *why_node(JsonObject *state, JsonObject *job)
 
 gboolean qos_ctl_why(QosCtl *ctl, GError **error)
 {
-    g_autoptr(JsonObject) state = qos_ctl_parse_and_read(ctl, error);
-    JsonObject *job = state ? find_job(state, qos_ctl_argument(ctl, 0), error) : NULL;
+    if (!qos_ctl_parse(ctl, NULL, NULL, error))
+        return FALSE;
+    const char *id = qos_ctl_argument(ctl, 0);
+    if (!id)
+        return qos_ctl_usage_error(error, "which job? 'qosfsctl jobs' lists them");
+    g_autoptr(JsonObject) state = qos_ctl_read_state(ctl, error);
+    JsonObject *job = state ? find_job(state, id, error) : NULL;
     if (!job)
         return FALSE;
     if (ctl->json)

@@ -64,8 +64,8 @@ static void append_policies(GString *text, JsonObject *state)
     static const struct {
         const char *phase, *label, *words;
     } lines[] = {
-        {"started", "policy    ", "requests wait in it"},
-        {"stopping", "          ", "requests still wait in it; it takes no more"},
+        {"started", "policy    ", ""},
+        {"stopping", "          ", "; it takes no more"},
     };
     JsonArray *policies = json_object_get_array_member(state, "policies");
     for (guint i = 0; i < G_N_ELEMENTS(lines); i++) {
@@ -74,8 +74,9 @@ static void append_policies(GString *text, JsonObject *state)
             if (!g_str_equal(qos_ctl_state_text(policy, "state"), lines[i].phase))
                 continue;
             g_autofree char *name = escaped(policy, "name");
-            g_string_append_printf(text, "%s%s, %" G_GINT64_FORMAT " %s\n", lines[i].label, name,
-                                   qos_ctl_state_count(policy, "queued"), lines[i].words);
+            g_string_append_printf(text, "%s%s, waiting requests: %" G_GINT64_FORMAT "%s\n",
+                                   lines[i].label, name, qos_ctl_state_count(policy, "queued"),
+                                   lines[i].words);
         }
     }
 }
@@ -156,9 +157,9 @@ char *qos_ctl_render_status(JsonObject *state)
                            qos_ctl_state_count(slots, "running"),
                            qos_ctl_state_count(slots, "total"));
     if (qos_ctl_state_count(slots, "held"))
-        g_string_append_printf(text, ", %" G_GINT64_FORMAT " requests held for their job's %s",
-                               qos_ctl_state_count(slots, "held"),
-                               qos_ctl_sharing(state) ? "turn" : "share of them");
+        g_string_append_printf(text, ", requests held for their job's %s: %" G_GINT64_FORMAT,
+                               qos_ctl_sharing(state) ? "turn" : "share of them",
+                               qos_ctl_state_count(slots, "held"));
     g_string_append_c(text, '\n');
     qos_ctl_append_sharing(text, state);
     append_server(text, state);

@@ -50,7 +50,7 @@ gboolean qos_ctl_policy(QosCtl *ctl, GError **error)
         return TRUE;
     if (!qos_ctl_state_named(state, "policies", name)) {
         g_autoptr(GPtrArray) names = qos_ctl_state_names(state, "policies", "name");
-        return qos_ctl_no_such(error, "policy", name, names, "qosfsctl policy");
+        return qos_ctl_no_such(error, "policy", name, names, "'qosfsctl policy' lists them");
     }
     return qos_ctl_mount_set(ctl->mountpoint, "nrs_policies", name, error);
 }

@@ -113,17 +113,17 @@ JsonObject *qos_ctl_state_named(JsonObject *state, const char *list, const char 
 JsonObject *qos_ctl_state_job(JsonObject *state, const char *id)
 {
     JsonArray *jobs = json_object_get_array_member(state, "jobs");
-    JsonObject *printed_alike = NULL;
+    JsonObject *meant = NULL;
+    g_autofree char *plain = qos_ctl_unescape(id);
     for (guint i = 0; i < json_array_get_length(jobs); i++) {
         JsonObject *job = json_array_get_object_element(jobs, i);
         const char *job_id = qos_ctl_state_text(job, "id");
         if (g_str_equal(job_id, id))
             return job;
-        g_autofree char *printed = qos_ctl_escape(job_id);
-        if (g_str_equal(printed, id))
-            printed_alike = job;
+        if (g_str_equal(job_id, plain))
+            meant = job;
     }
-    return printed_alike;
+    return meant;
 }
 
 JsonObject *qos_ctl_state_latest_wait(JsonObject *job)

@@ -23,7 +23,7 @@ const char *qos_ctl_state_text(JsonObject *object, const char *member);
 /* The element of the array `list` ("rules", "policies") whose "name" is `name`, or NULL. Borrowed.
  */
 JsonObject *qos_ctl_state_named(JsonObject *state, const char *list, const char *name);
-/* The job of that id, as it is or as it is printed (qos_ctl_escape()), or NULL. Borrowed. */
+/* The job of that id, as it is or as it is printed, with \xHH, or NULL. Borrowed. */
 JsonObject *qos_ctl_state_job(JsonObject *state, const char *id);
 /* Of what the job waited for ("wait"), what it waited for last, or NULL. Borrowed. */
 JsonObject *qos_ctl_state_latest_wait(JsonObject *job);

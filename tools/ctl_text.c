@@ -34,6 +34,23 @@ char *qos_ctl_escape(const char *text)
     return g_string_free(escaped, FALSE);
 }
 
+char *qos_ctl_unescape(const char *text)
+{
+    GString *plain = g_string_new(NULL);
+    for (; *text; text++) {
+        gboolean escaped = text[0] == '\\' && text[1] == 'x' && g_ascii_isxdigit(text[2]) &&
+                           g_ascii_isxdigit(text[3]);
+        if (escaped) {
+            int byte = g_ascii_xdigit_value(text[2]) * 16 + g_ascii_xdigit_value(text[3]);
+            g_string_append_c(plain, (char)byte);
+            text += 3;
+        } else {
+            g_string_append_c(plain, *text);
+        }
+    }
+    return g_string_free(plain, FALSE);
+}
+
 typedef struct {
     const char *name;
     guint distance;

@@ -9,6 +9,11 @@
  * g_free. */
 char *qos_ctl_escape(const char *text);
 
+/* `text` without its \xHH, as qos_ctl_escape() and the mount's reports write them; free with
+ * g_free.
+ */
+char *qos_ctl_unescape(const char *text);
+
 /* "; did you mean 'jobs'?" or "; did you mean 'a', 'b' or 'c'?", escaped, of the names near to
  * `name`; "" where none is. `names` holds const char *. Free with g_free. */
 char *qos_ctl_hint(const char *name, const GPtrArray *names);

@@ -116,6 +116,22 @@ static void append_wait_times(GString *text, JsonObject *state, JsonObject *wait
                            longest, first, last);
 }
 
+/* Requests waited for the lock server, which may be away itself. */
+static void append_credit(GString *text, JsonObject *state)
+{
+    g_string_append(text,
+                    "  The lock server was asked for a credit first, and may have had to call "
+                    "it back from another mount.\n");
+    if (!json_object_has_member(state, "server"))
+        return;
+    JsonObject *server = json_object_get_object_member(state, "server");
+    g_autofree char *condition = qos_ctl_escape(qos_ctl_state_text(server, "state"));
+    g_autofree char *reason = qos_ctl_escape(qos_ctl_state_text(server, "reason"));
+    if (!g_str_equal(condition, "up"))
+        g_string_append_printf(text, "  Now the mount is without it: %s%s%s%s.\n", condition,
+                               *reason ? " (" : "", reason, *reason ? ")" : "");
+}
+
 static void append_wait(GString *text, JsonObject *state, JsonObject *wait)
 {
     const char *name = qos_ctl_state_text(wait, "rule");
@@ -131,9 +147,7 @@ static void append_wait(GString *text, JsonObject *state, JsonObject *wait)
             " requests may be in the store at once, and one job has no more than its share.\n",
             qos_ctl_state_count(json_object_get_object_member(state, "slots"), "total"));
     else if (g_str_equal(name, QOS_WAIT_CREDIT))
-        g_string_append(text,
-                        "  The lock server was asked for a credit first, and may have had to call "
-                        "it back from another mount.\n");
+        append_credit(text, state);
     else if (!g_str_equal(name, QOS_WAIT_OTHERS))
         append_rule(text, state, name);
 }

@@ -15,32 +15,65 @@
 #include "base/words.h"
 #include "tools/ctl.h"
 
+/* The options of a rule; completion in bash takes their names from here. */
+#define RULE_OPTIONS                                                                               \
+    "Options of the rule:\n"                                                                       \
+    "  rate=N|none         operations a second, to 999999\n"                                       \
+    "  bps=BYTES|none      bytes a second: 500K, 20M, 1.5G\n"                                      \
+    "  depth=OPS[:BYTES]   what may be saved up for a burst; auto: what 80 ms bring\n"             \
+    "  per=CLASS           what may have that much each: jobid (the default), uid, gid or\n"       \
+    "                      jobid+opcode; or with rule all of them together\n"                      \
+    "  rank=RULE           its place in the list: just before RULE\n"                              \
+    "  weight=N|none       a job's share of the store, with adapt, to 10000\n"                     \
+    "  min=N|none          operations a second that it has before shares are made\n"               \
+    "  expire=TIME|none    it goes by itself: 30s, 10m, 2h, 1d\n"                                  \
+    "  dryrun=0|1          it delays nothing, and counts what it would have delayed\n"             \
+    "  passthrough=0|1     the kernel itself reads and writes these files, uncounted\n"
+
+static const char rule_start_help[] =
+    "Conditions are FIELD={VALUE ...}, joined by & (and) or , (or), in quotes:\n"
+    "  jobid, host         patterns: {dd.* job[1-128]}\n"
+    "  uid, gid            numbers: {1000 2000-2999}\n"
+    "  opcode              {data}, {meta}, {*}, or such as {read write}\n"
+    "\n" RULE_OPTIONS "\n"
+    "For example:\n"
+    "  qosfsctl rule start hog 'jobid={dd.*}&opcode={data}' bps=20M expire=2h\n"
+    "Rules are tried from the newest to the oldest; see qosfs-rules(7).";
+static const char rule_change_help[] =
+    RULE_OPTIONS "\n"
+                 "For example:\n"
+                 "  qosfsctl rule change hog rate=100 expire=none\n"
+                 "See also qosfs-rules(7).";
+
 static const QosCtlCommand commands[] = {
-    {"status", NULL, "Show the mount, its policy and what is in it", 0, 0, TRUE, qos_ctl_status},
-    {"jobs", NULL, "Show the jobs, the busiest first", 0, 0, TRUE, qos_ctl_jobs},
-    {"why", "JOB", "Explain what a job waited for", 1, 1, TRUE, qos_ctl_why},
-    {"report", NULL, "Draw what the jobs did over time, as a page", 0, 0, FALSE, qos_ctl_report},
-    {"clear", "[JOB]", "Forget the totals of a job, or of all", 0, 1, FALSE, qos_ctl_clear},
-    {"rule list", NULL, "Show the rules, in the order of matching", 0, 0, TRUE, qos_ctl_rule_list},
-    {"rule start", "NAME CONDITIONS [OPTION=VALUE...]", "Add a rule", 2, G_MAXUINT, FALSE,
-     qos_ctl_rule_send},
-    {"rule change", "NAME OPTION=VALUE...", "Change a rule's options", 2, G_MAXUINT, FALSE,
-     qos_ctl_rule_send},
-    {"rule stop", "NAME", "Remove a rule", 1, 1, FALSE, qos_ctl_rule_send},
-    {"policy", "[NAME]", "Show the policies, or switch to one", 0, 1, TRUE, qos_ctl_policy},
-    {"get", "[NAME]", "Show the settings, or one", 0, 1, TRUE, qos_ctl_get},
-    {"set", "NAME VALUE", "Change a setting", 1, 2, FALSE, qos_ctl_set},
-    {"server status", NULL, "Show a lock server, its pool and its clients", 0, 0, TRUE,
+    {"status", NULL, "Show the mount, its policy and what is in it", NULL, 0, 0, TRUE,
+     qos_ctl_status},
+    {"jobs", NULL, "Show the jobs, the busiest first", NULL, 0, 0, TRUE, qos_ctl_jobs},
+    {"why", "JOB", "Explain what a job waited for", NULL, 0, 1, TRUE, qos_ctl_why},
+    {"report", NULL, "Draw what the jobs did over time, as a page", NULL, 0, 0, FALSE,
+     qos_ctl_report},
+    {"clear", "[JOB]", "Forget the totals of a job, or of all", NULL, 0, 1, FALSE, qos_ctl_clear},
+    {"rule list", NULL, "Show the rules, in the order of matching", NULL, 0, 0, TRUE,
+     qos_ctl_rule_list},
+    {"rule start", "NAME CONDITIONS [OPTION=VALUE...]", "Add a rule", rule_start_help, 2, G_MAXUINT,
+     FALSE, qos_ctl_rule_send},
+    {"rule change", "NAME OPTION=VALUE...", "Change a rule's options", rule_change_help, 2,
+     G_MAXUINT, FALSE, qos_ctl_rule_send},
+    {"rule stop", "NAME", "Remove a rule", NULL, 1, 1, FALSE, qos_ctl_rule_send},
+    {"policy", "[NAME]", "Show the policies, or switch to one", NULL, 0, 1, TRUE, qos_ctl_policy},
+    {"get", "[NAME]", "Show the settings, or one", NULL, 0, 1, TRUE, qos_ctl_get},
+    {"set", "NAME VALUE", "Change a setting", NULL, 1, 2, FALSE, qos_ctl_set},
+    {"server status", NULL, "Show a lock server, its pool and its clients", NULL, 0, 0, TRUE,
      qos_ctl_server_status},
-    {"server mounts", NULL, "Show the mounts of a lock server, the largest first", 0, 0, TRUE,
+    {"server mounts", NULL, "Show the mounts of a lock server, the largest first", NULL, 0, 0, TRUE,
      qos_ctl_server_mounts},
-    {"server get", "[NAME]", "Show the settings of a lock server, or one", 0, 1, TRUE,
+    {"server get", "[NAME]", "Show the settings of a lock server, or one", NULL, 0, 1, TRUE,
      qos_ctl_server_get},
-    {"server set", "NAME VALUE", "Change a setting of a lock server", 1, 2, FALSE,
+    {"server set", "NAME VALUE", "Change a setting of a lock server", NULL, 1, 2, FALSE,
      qos_ctl_server_set},
-    {"server metrics", NULL, "Print a lock server's metrics for Prometheus", 0, 0, FALSE,
+    {"server metrics", NULL, "Print a lock server's metrics for Prometheus", NULL, 0, 0, FALSE,
      qos_ctl_server_metrics},
-    {"server evict", "ID", "Take all from a mount when its lease ends", 1, 1, FALSE,
+    {"server evict", "ID", "Take all from a mount when its lease ends", NULL, 1, 1, FALSE,
      qos_ctl_server_evict},
 };
 

@@ -59,7 +59,7 @@ def test_status(qos):
     text = ctl(qos, "status")
     assert f"mount     {qos.store.dir} on {qos.dir}, up " in text
     assert f", pid {qos.pid}\n" in text
-    assert "policy    tbf, 0 requests wait in it\n" in text
+    assert "policy    tbf, waiting requests: 0\n" in text
     assert re.search(r"^slots +\d+ of 64 in use$", text, re.MULTILINE)
 
     state = ctl_json(qos, "status")
@@ -220,7 +220,7 @@ def test_why_without_waiting(qos):
     assert "did you mean '1234'?" in ctl(qos, "why", "123", status=NOT_FOUND)
     assert "'qosfsctl jobs' lists" in ctl(qos, "why", "something", status=NOT_FOUND)
     assert "'-x'" in ctl(qos, "why", "--", "-x", status=NOT_FOUND)
-    ctl(qos, "why", status=USAGE)
+    assert "'qosfsctl jobs' lists them" in ctl(qos, "why", status=USAGE)
     ctl(qos, "why", "1234", "1235", status=USAGE)
 
 
@@ -340,6 +340,10 @@ def test_usage(qos, arguments, words):
     (("server", ""), {"status", "mounts", "get", "set", "metrics", "evict"}),
     (("jobs", "--w"), {"--watch"}),
     (("-m", "DIR", "rule", "stop", "h"), {"hog"}),
+    (("-m", "DIR", "rule", "change", "hog", "r"), {"rate=", "rank="}),
+    (("-m", "DIR", "rule", "start", "new", "uid={1}", "bps", "=", "1M", "e"), {"expire="}),
+    (("-m", "DIR", "rule", "change", "hog", "rate", "="), set()),
+    (("-m", "DIR", "set", "slots", ""), set()),
     (("--mount", "=", "DIR", "why", "a"), {r"a\ b"}),
     (("-m", "DIR", "get", "slo"), {"slots"}),
     (("-m", "DIR", "policy", "f"), {"fifo"}),
@@ -364,6 +368,8 @@ def test_help(qos):
     for command in commands:
         assert ctl(qos, *command.split(), "--help").startswith(f"Usage:\n  qosfsctl {command} ")
     assert ctl(qos, "help", "rule", "start") == ctl(qos, "rule", "start", "--help")
+    done = ctl(qos, "rule", "start", "new", "uid={1}", "unheard=of", status=FAILED)
+    assert re.findall(r"^  ([a-z]+=)", ctl(qos, "rule", "start", "--help"), re.MULTILINE) == re.findall(r"\b[a-z]+=(?=[, ]|$)", done)
     assert ctl(qos, "rule", "--help").startswith("Commands:\n  rule list ")
     assert ctl(qos, "help", "rule") == ctl(qos, "rule", "-h")
     assert re.fullmatch(r"qosfsctl \d+\.\d+\.\d+\n", ctl(qos, "--version"))

@@ -104,7 +104,7 @@ def test_settings_outlive_the_server(server):
     (("set", "limmit", "1G"), 3, "did you mean 'limit'?"),
     (("set", "limit"), 2, "which value?"),
     (("set", "limit", "1 G"), 2, "'1 G' is not one word"),
-    (("get", "speed"), 3, "'qosfsctl server get' lists them"),
+    (("get", "speed"), 3, "'qosfsctl server get' lists those that can be changed while it runs"),
     (("evict", "99"), 3, "there is no mount 99"),
     (("evict", "node1"), 1, "in hexadecimal"),
     (("evict",), 2, "too few arguments"),

@@ -76,9 +76,9 @@ static void test_status(void)
         text, ==,
         "mount     /lustre on /qos, up 1 h 0 m\n"
         "daemon    qosfs 0.1.0, pid 4711\n"
-        "policy    tbf, 16 requests wait in it\n"
-        "          fifo, 3 requests still wait in it; it takes no more\n"
-        "slots     5 of 64 in use, 2 requests held for their job's share of them\n"
+        "policy    tbf, waiting requests: 16\n"
+        "          fifo, waiting requests: 3; it takes no more\n"
+        "slots     5 of 64 in use, requests held for their job's share of them: 2\n"
         "parked    3.0 of 64.0 MiB hold requests that wait, with their data; 7 failed for "
         "want of it\n"
         "rules     3 ('qosfsctl rule list')\n"
@@ -197,8 +197,11 @@ static void test_why_escaped(void)
     g_assert_nonnull(strstr(text, "and 1 waits for rule gone: at this rate that takes 5.00 s.\n"));
     for (const char *at = text; *at; at++)
         g_assert_true(g_ascii_isprint(*at) || *at == '\n');
-    g_autofree char *raw = why(state, "evil\033[31m\n");
-    g_assert_cmpstr(raw, ==, text);
+    static const char *const alike[] = {"evil\033[31m\n", "\\x65vil\\x1B\\x5B31m\\x0A"};
+    for (guint i = 0; i < G_N_ELEMENTS(alike); i++) {
+        g_autofree char *same = why(state, alike[i]);
+        g_assert_cmpstr(same, ==, text);
+    }
     g_assert_null(qos_ctl_state_job(state, "evil"));
 }
 
@@ -243,6 +246,27 @@ static void test_why_others(void)
     g_assert_nonnull(strstr(text, "\nOther rules made 2 requests wait, "));
     g_assert_nonnull(strstr(text, "1 waits for one of many rules.\n"));
     g_assert_null(strstr(text, "any more"));
+}
+
+/* Who waits for the lock server learns that it is away. */
+static void test_why_credit(void)
+{
+    static const char *const cases[][2] = {
+        {"\"state\":\"up\",\"reason\":\"\"", NULL},
+        {"\"state\":\"connecting\",\"reason\":\"refused\"", "connecting (refused).\n"},
+        {"\"state\":\"recovering\"", "recovering.\n"},
+    };
+    for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
+        g_autofree char *json = g_strdup_printf(
+            "{\"now\":10,\"policies\":[],\"slots\":{},\"tunables\":{},\"rules\":[],\"server\":{%s},"
+            "\"jobs\":[{\"id\":\"j\",\"waits\":1,\"wait\":[{\"rule\":\"(credit)\",\"count\":1}]}]}",
+            cases[i][0]);
+        g_autoptr(JsonObject) state = parse(json);
+        g_autofree char *text = why(state, "j");
+        const char *away = strstr(text, "  Now the mount is without it: ");
+        g_assert_nonnull(strstr(text, "  The lock server was asked for a credit first"));
+        g_assert_true(cases[i][1] ? away && strstr(away, cases[i][1]) : !away);
+    }
 }
 
 static void test_why_passthrough(void)
@@ -386,6 +410,7 @@ int main(int argc, char **argv)
     g_test_add_func("/ctl/render/why/escaped", test_why_escaped);
     g_test_add_func("/ctl/render/why/sharer", test_why_sharer);
     g_test_add_func("/ctl/render/why/others", test_why_others);
+    g_test_add_func("/ctl/render/why/credit", test_why_credit);
     g_test_add_func("/ctl/render/why/passthrough", test_why_passthrough);
     g_test_add_func("/ctl/render/why/refused_opens", test_why_refused_opens);
     g_test_add_func("/ctl/render/why/first-wait", test_why_first_wait);
