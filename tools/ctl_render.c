@@ -271,6 +271,28 @@ char *qos_ctl_render_rules(JsonObject *state, const QosCtlStyle *style)
     return qos_ctl_table_print(table, style);
 }
 
+char *qos_ctl_render_rule_commands(JsonObject *state)
+{
+    JsonArray *rules = json_object_get_array_member(state, "rules");
+    GString *text = g_string_new(NULL);
+    /* The newest is tried first, so that the last one is to be started first. */
+    for (guint i = json_array_get_length(rules); i-- > 0;) {
+        JsonObject *rule = json_array_get_object_element(rules, i);
+        g_autofree char *name = escaped(rule, "name");
+        g_autofree char *conditions = escaped(rule, "conditions");
+        g_autofree char *options = escaped(rule, "options");
+        double rest = qos_ctl_state_number(rule, "expires_in");
+        if (g_str_equal(name, "default"))
+            g_string_append_printf(text, "change default %s", options);
+        else
+            g_string_append_printf(text, "start %s %s %s", name, conditions, options);
+        if (rest > 0)
+            g_string_append_printf(text, " expire=%.0f", MAX(rest, 1));
+        g_string_append_c(text, '\n');
+    }
+    return g_string_free(text, FALSE);
+}
+
 /* What the job waited for last: the name of a rule, "(slots)", "(share)", or "". */
 static char *last_wait(JsonObject *job)
 {

@@ -13,6 +13,8 @@ char *qos_ctl_render_tunables(JsonObject *state);
 /* The value alone; `name` exists. */
 char *qos_ctl_render_tunable(JsonObject *state, const char *name);
 char *qos_ctl_render_rules(JsonObject *state, const QosCtlStyle *style);
+/* The commands that make these rules on a mount that has none, a line each. */
+char *qos_ctl_render_rule_commands(JsonObject *state);
 /* The busiest `limit` jobs (0 = all), the busiest first. */
 char *qos_ctl_render_jobs(JsonObject *state, guint limit, const QosCtlStyle *style);
 /* One line that sums the mount up, above a live table. */

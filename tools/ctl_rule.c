@@ -21,11 +21,23 @@ static void note_policy(JsonObject *state)
 
 gboolean qos_ctl_rule_list(QosCtl *ctl, GError **error)
 {
-    g_autoptr(JsonObject) state = qos_ctl_parse_and_read(ctl, error);
+    gboolean commands = FALSE;
+    const GOptionEntry entries[] = {
+        {"commands", 'c', 0, G_OPTION_ARG_NONE, &commands,
+         "Print the commands that make these rules anew", NULL},
+        {NULL},
+    };
+    if (!qos_ctl_parse(ctl, entries, NULL, error))
+        return FALSE;
+    if (commands && ctl->json)
+        return qos_ctl_usage_error(error, "give --commands or --json, not both");
+    g_autoptr(JsonObject) state = qos_ctl_read_state(ctl, error);
     if (!state)
         return FALSE;
     QosCtlStyle style = qos_ctl_style();
-    if (ctl->json)
+    if (commands)
+        qos_ctl_print(qos_ctl_render_rule_commands(state));
+    else if (ctl->json)
         qos_ctl_print_json(qos_ctl_member_node(state, "rules"), FALSE);
     else
         qos_ctl_print(qos_ctl_render_rules(state, &style));

@@ -87,6 +87,23 @@ def test_rule_life(qos):
     assert [rule["name"] for rule in ctl_json(qos, "rule", "list")] == ["default"]
 
 
+def test_rules_are_carried_over(qos, new_store, mount):
+    """`rule list --commands` makes the same rules on another mount."""
+    for command in ("start meta opcode={meta}&uid={0 7} rate=2000 per=uid", "start exempt jobid={backup.*} passthrough",
+                    r"start odd jobid={a\*b é*},host={x} bps=1.5G depth=auto:8M dryrun=1", "start old gid={5} weight=7 min=3 expire=1d",
+                    "change meta rank=old", "change default rate=10000 bps=1G"):
+        qos.rule(command)
+    other = mount(new_store("tmpfs"))
+    for line in ctl(qos, "rule", "list", "--commands").splitlines():
+        other.rule(line)
+    columns = "name", "conditions", "options"
+    lists = [[[rule[column] for column in columns] for rule in ctl_json(each, "rule", "list")] for each in (qos, other)]
+    assert lists[0] == lists[1] and [name for name, *_ in lists[0]] == ["meta", "old", "odd", "exempt", "default"]
+    rest = ctl_json(other, "rule", "list")[1]["expires_in"]
+    assert 86400 - 600 < rest <= 86400
+    assert "not both" in ctl(qos, "rule", "list", "-c", "--json", status=USAGE)
+
+
 @pytest.mark.parametrize("arguments, status, words", [
     (("start", "hog", "jobid={x}"), FAILED, "hog"),             # it exists
     (("start", "a", "rate=5"), FAILED, "rate"),                 # no conditions
