@@ -33,6 +33,27 @@ def test_server_is_killed(cluster):
     assert "qosfs_lockclient_up 1" in (mount.dir / ".qosfs/metrics").read_text().splitlines()
 
 
+def test_a_mount_of_another_store_is_refused(cluster, mount, new_store):
+    """It is told the names of both, goes on without caching, and may come when no mount of the first is known any more."""
+    one = cluster(mounts=1, lease=2)
+    first, = one.mounts
+    one.wait_up()
+    one.server.expects_log("store differs")
+    second = mount(new_store("ext4"), f"server=unix:{one.server.socket}")
+    second.expects_log("lock server .* this mount is of")
+    reason = wait_until(lambda: status(second)["reason"], what="its refusal")
+    names = re.search("the server serves the store (.*), and this mount is of (.*)", reason).groups()
+    assert names[0] != names[1] and names[0] in one.server.ctl("status")
+    assert status(second)["state"] != "up" and status(second)["valid"] == 0 and reason in second.ctl("status")
+    for text in ("text", "changed"):  # nothing of it is cached
+        (second.store.dir / "file").write_text(text)
+        assert (second.dir / "file").read_text() == text
+    assert status(first)["state"] == "up"
+    first.unmount()
+    one.mounts.clear()
+    wait_until(lambda: status(second)["state"] == "up", what="the other store's turn")
+
+
 def test_tls(cluster):
     """The same over TCP, with the filter of system calls; a cut wire is noticed and mended."""
     one = cluster(mounts=1, tcp=True, lease=2)
