@@ -210,7 +210,7 @@ def test_evicted_mount(server):
 
 def test_restart_begins_with_a_grace(server):
     one = server("--lease", "60s")
-    one.greet(1).enqueue(7, writes=1)
+    token = one.greet(1).enqueue(7, writes=1).granted
     one.greet(2)
     one.restart()
     now = state(one)
@@ -222,7 +222,8 @@ def test_restart_begins_with_a_grace(server):
         assert state(one)["grace"] and state(one)["awaited"] == 3 - owner
         again = one.greet(owner, incarnation=2)
         again.send(frame(CREDITS, again.numbered(M_RENEW)))  # so it has come back, and this is no late HELLO
-    assert new.next_message(M_GRANT).writes == 1
+    granted = new.next_message(M_GRANT)
+    assert granted.writes == 1 and granted.granted > token
     assert not state(one)["grace"]
 
 
