@@ -19,6 +19,19 @@ static void note_policy(JsonObject *state)
                 g_get_prgname());
 }
 
+/* Likewise for shares of a store that nobody shares. */
+static void note_sharing(JsonObject *state, const char *name)
+{
+    JsonObject *rule = qos_ctl_state_named(state, "rules", name);
+    gboolean wants =
+        rule && (qos_ctl_state_count(rule, "weight") > 0 || qos_ctl_state_count(rule, "min") > 0);
+    if (wants && !qos_ctl_sharing(state))
+        fprintf(stderr,
+                "%s: note: the store is not shared, so that weight= and min= do nothing; 'qosfsctl "
+                "set adapt fair' changes that\n",
+                g_get_prgname());
+}
+
 gboolean qos_ctl_rule_list(QosCtl *ctl, GError **error)
 {
     gboolean commands = FALSE;
@@ -58,7 +71,9 @@ gboolean qos_ctl_rule_send(QosCtl *ctl, GError **error)
     if (!qos_ctl_mount_set(ctl->mountpoint, "nrs_tbf_rule", command, error))
         return FALSE;
     g_autoptr(JsonObject) state = qos_ctl_read_state(ctl, NULL);
-    if (state)
+    if (state) {
         note_policy(state);
+        note_sharing(state, qos_ctl_argument(ctl, 0));
+    }
     return TRUE;
 }

@@ -268,6 +268,19 @@ def test_rules_of_another_policy(qos):
         assert f"qosfsctl rule {words[0]}: note: the policy is not tbf, so that no rule is in force" in notes(*words)
 
 
+def test_shares_of_a_store_that_is_not_shared(qos):
+    """Who sets weight= or min= is told that they do nothing."""
+    def note(*words):
+        done = qos.ctl("rule", *words, check=False)
+        assert done.returncode == OK
+        return done.stderr
+    assert "the store is not shared, so that weight= and min= do nothing" in note("start", "hog", "jobid={x}", "weight=5")
+    assert "do nothing" in note("change", "hog", "min=5", "weight=none")
+    assert note("change", "hog", "min=none") == ""
+    ctl(qos, "set", "adapt", "fair")
+    assert note("change", "hog", "weight=5") == ""
+
+
 def test_settings(qos):
     lines = ctl(qos, "get").splitlines()
     assert "slots=64" in lines and "jobid_var=auto" in lines
