@@ -129,15 +129,17 @@ static void add_messages(JsonBuilder *json, const char *name, const guint64 *cou
 
 static void add_tunables(JsonBuilder *json, const QosGrantsState *state)
 {
+    const char *name;
+
     begin(json, "tunables");
-    for (const char *const *name = qos_server_tunables; *name; name++) {
-        g_autofree char *value = qos_server_tunable_text(state->settings, *name);
-        g_autofree char *next = qos_server_tunable_text(state->next, *name);
-        begin(json, *name);
+    for (guint i = 0; (name = qos_server_tunable_name(i)) != NULL; i++) {
+        g_autofree char *value = qos_server_tunable_text(state->settings, name);
+        g_autofree char *next = qos_server_tunable_text(state->next, name);
+        begin(json, name);
         add_text(json, "value", value);
         add_text(json, "next", next);
-        add_truth(json, "set", g_hash_table_contains(state->set, *name));
-        add_text(json, "help", qos_server_tunable_help(*name));
+        add_truth(json, "set", g_hash_table_contains(state->set, name));
+        add_text(json, "help", qos_server_tunable_help(name));
         json_builder_end_object(json);
     }
     json_builder_end_object(json);

@@ -6,64 +6,41 @@
 #include "base/units.h"
 #include "core/wire.h"
 
-typedef struct {
-    const char *help;
-    gboolean (*parse)(QosServerSettings *settings, const char *text, GError **error);
-    char *(*print)(const QosServerSettings *settings);
-} Tunable;
-
 #define LIMIT_MIN 1024 /* four credits; less is a forgotten letter */
 
-static gboolean parse_limit(QosServerSettings *settings, const char *text, GError **error)
-{
-    gint64 limit;
+typedef struct Tunable {
+    const char *name;
+    const char *help;
+    gboolean (*parse)(QosServerSettings *settings, const struct Tunable *tunable, const char *text,
+                      GError **error);
+    char *(*print)(const QosServerSettings *settings, const struct Tunable *tunable);
+    gsize field; /* in QosServerSettings, of a number of bytes */
+} Tunable;
 
-    if (!qos_parse_bytes(text, &limit, error))
+static gboolean parse_bytes(QosServerSettings *settings, const Tunable *tunable, const char *text,
+                            GError **error)
+{
+    return qos_parse_bytes(text, G_STRUCT_MEMBER_P(settings, tunable->field), error);
+}
+
+static gboolean parse_limit(QosServerSettings *settings, const Tunable *tunable, const char *text,
+                            GError **error)
+{
+    if (!parse_bytes(settings, tunable, text, error))
         return FALSE;
-    if (limit < LIMIT_MIN) {
-        qos_set_error(error, ERANGE, "%s is less than 1K; a letter makes it more, as in 4G", text);
-        return FALSE;
-    }
-    settings->pool.limit = limit;
-    return TRUE;
+    if (settings->pool.limit >= LIMIT_MIN)
+        return TRUE;
+    qos_set_error(error, ERANGE, "%s is less than 1K; a letter makes it more, as in 4G", text);
+    return FALSE;
 }
 
-static char *print_limit(const QosServerSettings *settings)
+static char *print_bytes(const QosServerSettings *settings, const Tunable *tunable)
 {
-    return qos_format_bytes_exact(settings->pool.limit);
+    return qos_format_bytes_exact(G_STRUCT_MEMBER(gint64, settings, tunable->field));
 }
 
-static gboolean parse_hard_limit(QosServerSettings *settings, const char *text, GError **error)
-{
-    return qos_parse_bytes(text, &settings->pool.hard_limit, error);
-}
-
-static char *print_hard_limit(const QosServerSettings *settings)
-{
-    return qos_format_bytes_exact(settings->pool.hard_limit);
-}
-
-static gboolean parse_floor(QosServerSettings *settings, const char *text, GError **error)
-{
-    return qos_parse_bytes(text, &settings->pool.floor, error);
-}
-
-static char *print_floor(const QosServerSettings *settings)
-{
-    return qos_format_bytes_exact(settings->pool.floor);
-}
-
-static gboolean parse_cap(QosServerSettings *settings, const char *text, GError **error)
-{
-    return qos_parse_bytes(text, &settings->pool.cap, error);
-}
-
-static char *print_cap(const QosServerSettings *settings)
-{
-    return qos_format_bytes_exact(settings->pool.cap);
-}
-
-static gboolean parse_law(QosServerSettings *settings, const char *text, GError **error)
+static gboolean parse_law(QosServerSettings *settings, const Tunable *tunable G_GNUC_UNUSED,
+                          const char *text, GError **error)
 {
     if (g_str_equal(text, "steady"))
         settings->pool.law = QOS_POOL_STEADY;
@@ -74,12 +51,13 @@ static gboolean parse_law(QosServerSettings *settings, const char *text, GError 
     return g_str_equal(text, "steady") || g_str_equal(text, "hld");
 }
 
-static char *print_law(const QosServerSettings *settings)
+static char *print_law(const QosServerSettings *settings, const Tunable *tunable G_GNUC_UNUSED)
 {
     return g_strdup(settings->pool.law == QOS_POOL_HLD ? "hld" : "steady");
 }
 
-static gboolean parse_lease(QosServerSettings *settings, const char *text, GError **error)
+static gboolean parse_lease(QosServerSettings *settings, const Tunable *tunable G_GNUC_UNUSED,
+                            const char *text, GError **error)
 {
     QosTime lease;
 
@@ -93,14 +71,15 @@ static gboolean parse_lease(QosServerSettings *settings, const char *text, GErro
     return TRUE;
 }
 
-static char *print_lease(const QosServerSettings *settings)
+static char *print_lease(const QosServerSettings *settings, const Tunable *tunable G_GNUC_UNUSED)
 {
     if (settings->lease % QOS_SECOND == 0)
         return g_strdup_printf("%" G_GINT64_FORMAT "s", settings->lease / QOS_SECOND);
     return g_strdup_printf("%" G_GINT64_FORMAT "ms", settings->lease / QOS_MILLISECOND);
 }
 
-static gboolean parse_group(QosServerSettings *settings, const char *text, GError **error)
+static gboolean parse_group(QosServerSettings *settings, const Tunable *tunable G_GNUC_UNUSED,
+                            const char *text, GError **error)
 {
     gint64 group;
 
@@ -114,35 +93,41 @@ static gboolean parse_group(QosServerSettings *settings, const char *text, GErro
     return TRUE;
 }
 
-static char *print_group(const QosServerSettings *settings)
+static char *print_group(const QosServerSettings *settings, const Tunable *tunable G_GNUC_UNUSED)
 {
     return g_strdup_printf("%u", settings->group);
 }
 
-const char *const qos_server_tunables[] = {"limit", "hard-limit", "floor", "cap",
-                                           "law",   "lease",      "group", NULL};
+#define FIELD(name) G_STRUCT_OFFSET(QosServerSettings, name)
 
 static const Tunable tunables[] = {
-    {"memory for credits: L", parse_limit, print_limit},
-    {"beyond it no credit is granted: HL; if only the limit is set, 1.25 of that", parse_hard_limit,
-     print_hard_limit},
-    {"what each mount may keep cached whatever the load", parse_floor, print_floor},
-    {"what one mount may have; 0: no cap", parse_cap, print_cap},
-    {"how the lock rate is set: steady or hld", parse_law, print_law},
-    {"how long a silent mount keeps what it has; from the next start on, a shorter one when no "
+    {"limit", "memory for credits: L", parse_limit, print_bytes, FIELD(pool.limit)},
+    {"hard-limit", "beyond it no credit is granted: HL; if only the limit is set, 1.25 of that",
+     parse_bytes, print_bytes, FIELD(pool.hard_limit)},
+    {"floor", "what each mount may keep cached whatever the load", parse_bytes, print_bytes,
+     FIELD(pool.floor)},
+    {"cap", "what one mount may have; 0: no cap", parse_bytes, print_bytes, FIELD(pool.cap)},
+    {"law", "how the lock rate is set: steady or hld", parse_law, print_law, 0},
+    {"lease",
+     "how long a silent mount keeps what it has; from the next start on, a shorter one when no "
      "mount is left then",
-     parse_lease, print_lease},
-    {"inodes in a resource, a power of two; from the next start on", parse_group, print_group},
+     parse_lease, print_lease, 0},
+    {"group", "inodes in a resource, a power of two; from the next start on", parse_group,
+     print_group, 0},
 };
 
 static const Tunable *find(const char *name)
 {
-    G_STATIC_ASSERT(G_N_ELEMENTS(tunables) + 1 == G_N_ELEMENTS(qos_server_tunables));
     for (guint i = 0; i < G_N_ELEMENTS(tunables); i++) {
-        if (g_str_equal(qos_server_tunables[i], name))
+        if (g_str_equal(tunables[i].name, name))
             return &tunables[i];
     }
     return NULL;
+}
+
+const char *qos_server_tunable_name(guint index)
+{
+    return index < G_N_ELEMENTS(tunables) ? tunables[index].name : NULL;
 }
 
 const char *qos_server_tunable_help(const char *name)
@@ -154,7 +139,9 @@ const char *qos_server_tunable_help(const char *name)
 
 char *qos_server_tunable_text(const QosServerSettings *settings, const char *name)
 {
-    return find(name)->print(settings);
+    const Tunable *tunable = find(name);
+
+    return tunable->print(settings, tunable);
 }
 
 gint64 qos_server_hard_limit(gint64 limit)
@@ -173,7 +160,7 @@ gboolean qos_server_tunable_set(QosServerSettings *settings, const char *name, c
         qos_set_error(error, ENOENT, "there is no tunable \"%s\"", name);
         return FALSE;
     }
-    if (tunable->parse(settings, text, &reason))
+    if (tunable->parse(settings, tunable, text, &reason))
         return TRUE;
     qos_set_error(error, reason->code, "%s: %s", name, reason->message);
     return FALSE;

@@ -13,9 +13,8 @@ typedef struct {
     guint group;   /* inodes in a resource: a power of two, at most QOS_WIRE_GROUP_MAX */
 } QosServerSettings;
 
-/* Their names, ended by NULL. */
-extern const char *const qos_server_tunables[];
-
+/* The names of all, from 0 on; NULL: there is no further one. */
+const char *qos_server_tunable_name(guint index);
 /* What it is for, in one line; NULL: there is no such tunable. */
 const char *qos_server_tunable_help(const char *name);
 /* Its value; free with g_free. */
