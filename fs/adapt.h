@@ -32,7 +32,10 @@ typedef enum {
     QOS_ADAPT_OFF,
     QOS_ADAPT_PAPER, /* fs/adapt_paper.h; counts requests, whatever they cost */
     QOS_ADAPT_FAIR,  /* fs/adapt_fair.h */
+    QOS_ADAPT_MODES,
 } QosAdaptMode;
+
+extern const char *const qos_adapt_mode_names[QOS_ADAPT_MODES]; /* as people set and read them */
 
 /* What a request costs: base(class of its opcode) + bytes / bytes_per_cost. */
 typedef struct {

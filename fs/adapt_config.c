@@ -6,6 +6,12 @@
 #include "base/error.h"
 #include "fs/adapt.h"
 
+const char *const qos_adapt_mode_names[QOS_ADAPT_MODES] = {
+    [QOS_ADAPT_OFF] = "off",
+    [QOS_ADAPT_PAPER] = "paper",
+    [QOS_ADAPT_FAIR] = "fair",
+};
+
 static gboolean check_cost(const char *what, gint64 cost, GError **error)
 {
     if (cost == 0 || (cost >= QOS_ADAPT_COST_MIN && cost <= QOS_ADAPT_COST_MAX))

@@ -285,6 +285,7 @@ typedef struct {
 void qos_sched_state(const QosSched *sched, QosSchedState *ret_state);
 /* Requests queued in `policy`, and whether it is in force, draining or off. */
 typedef enum { QOS_POLICY_STOPPED, QOS_POLICY_STARTED, QOS_POLICY_STOPPING } QosPolicyState;
+extern const char *const qos_policy_state_names[]; /* by state, as in reports */
 QosPolicyState qos_sched_policy_state(const QosSched *sched, const QosPolicyClass *policy,
                                       guint *ret_queued);
 

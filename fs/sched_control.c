@@ -9,6 +9,12 @@
 const QosPolicyClass *const qos_policies[] = {&qos_policy_fifo, &qos_policy_grr, &qos_policy_jrr,
                                               &qos_policy_tbf, NULL};
 
+const char *const qos_policy_state_names[] = {
+    [QOS_POLICY_STOPPED] = "stopped",
+    [QOS_POLICY_STARTED] = "started",
+    [QOS_POLICY_STOPPING] = "stopping",
+};
+
 const QosPolicyClass *qos_policy_by_name(const char *name)
 {
     for (guint i = 0; qos_policies[i] != NULL; i++) {

@@ -111,7 +111,5 @@ gboolean qos_report_append_id(GString *text, const char *id);
 const char *qos_report_limit(const QosReport *report, const QosJob *job);
 /* The part of a job in the adaptive sharing; NULL where it has none, or sharing is off. */
 const QosReportShare *qos_report_share(const QosReport *report, const char *id);
-/* "off", "paper" or "fair". */
-const char *qos_report_adapt_mode(const QosReport *report);
 /* ns since 1970 of a monotonic time. */
 QosTime qos_report_wall(const QosReport *report, QosTime time);

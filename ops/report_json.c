@@ -46,18 +46,12 @@ static void add_moment(JsonBuilder *builder, const char *name, const QosReport *
 
 static void add_policies(JsonBuilder *builder, const QosReport *report)
 {
-    static const char *const states[] = {
-        [QOS_POLICY_STOPPED] = "stopped",
-        [QOS_POLICY_STARTED] = "started",
-        [QOS_POLICY_STOPPING] = "stopping",
-    };
-
     json_builder_set_member_name(builder, "policies");
     json_builder_begin_array(builder);
     for (guint i = 0; i < report->policy_count; i++) {
         json_builder_begin_object(builder);
         add_text(builder, "name", report->policies[i].policy->name);
-        add_text(builder, "state", states[report->policies[i].state]);
+        add_text(builder, "state", qos_policy_state_names[report->policies[i].state]);
         add_number(builder, "queued", report->policies[i].queued);
         json_builder_end_object(builder);
     }
@@ -194,7 +188,7 @@ static void add_adapt(JsonBuilder *builder, const QosReport *report)
 
     json_builder_set_member_name(builder, "adapt");
     json_builder_begin_object(builder);
-    add_text(builder, "mode", qos_report_adapt_mode(report));
+    add_text(builder, "mode", qos_adapt_mode_names[adapt->mode]);
     add_double(builder, "capacity", adapt->capacity);
     add_boolean(builder, "told", adapt->is_told);
     add_number(builder, "depth", adapt->depth);

@@ -110,7 +110,7 @@ static void append_adapt(GString *text, const QosReport *report)
     const QosReportAdapt *adapt = &report->adapt;
 
     append_head(text, "qosfs_adapt_info", "gauge", "How the store is shared.");
-    append_labelled(text, "qosfs_adapt_info", "mode", qos_report_adapt_mode(report), 1);
+    append_labelled(text, "qosfs_adapt_info", "mode", qos_adapt_mode_names[adapt->mode], 1);
     if (adapt->mode == QOS_ADAPT_OFF)
         return;
     append_gauge(text, "qosfs_adapt_capacity", "Operations a second, as told or estimated.",

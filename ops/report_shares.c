@@ -6,17 +6,6 @@
 
 #include "ops/report.h"
 
-const char *qos_report_adapt_mode(const QosReport *report)
-{
-    static const char *const names[] = {
-        [QOS_ADAPT_OFF] = "off",
-        [QOS_ADAPT_PAPER] = "paper",
-        [QOS_ADAPT_FAIR] = "fair",
-    };
-
-    return names[report->adapt.mode];
-}
-
 static double operations(gint64 units)
 {
     return (double)units / (double)QOS_COST_UNIT;
@@ -121,7 +110,7 @@ GString *qos_report_shares(const QosReport *report)
     char number[G_ASCII_DTOSTR_BUF_SIZE];
     GString *text = g_string_new(NULL);
 
-    g_string_append_printf(text, "%-19s\"%s\"\n", "adapt:", qos_report_adapt_mode(report));
+    g_string_append_printf(text, "%-19s\"%s\"\n", "adapt:", qos_adapt_mode_names[adapt->mode]);
     if (adapt->mode == QOS_ADAPT_OFF)
         return text;
     g_string_append_printf(

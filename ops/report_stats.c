@@ -138,18 +138,13 @@ static void append_policy(GString *text, const char *name, const char *state, gb
 
 GString *qos_report_nrs_policies(const QosReport *report)
 {
-    static const char *const states[] = {
-        [QOS_POLICY_STOPPED] = "stopped",
-        [QOS_POLICY_STARTED] = "started",
-        [QOS_POLICY_STOPPING] = "stopping",
-    };
     GString *text = g_string_new("regular_requests:\n");
 
     for (guint i = 0; i < report->policy_count; i++) {
         const QosReportPolicy *policy = &report->policies[i];
         gboolean in_force = policy->state == QOS_POLICY_STARTED;
 
-        append_policy(text, policy->policy->name, states[policy->state],
+        append_policy(text, policy->policy->name, qos_policy_state_names[policy->state],
                       policy->policy == &qos_policy_fifo, policy->queued,
                       in_force ? report->slots.running : 0);
     }

@@ -17,14 +17,8 @@
 
 static gboolean parse_mode(const char *text, QosAdaptMode *ret_mode, GError **error)
 {
-    static const char *const names[] = {
-        [QOS_ADAPT_OFF] = "off",
-        [QOS_ADAPT_PAPER] = "paper",
-        [QOS_ADAPT_FAIR] = "fair",
-    };
-
-    for (guint i = 0; i < G_N_ELEMENTS(names); i++) {
-        if (strcmp(text, names[i]) == 0) {
+    for (guint i = 0; i < QOS_ADAPT_MODES; i++) {
+        if (strcmp(text, qos_adapt_mode_names[i]) == 0) {
             *ret_mode = (QosAdaptMode)i;
             return TRUE;
         }
