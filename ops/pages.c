@@ -6,6 +6,8 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include "fs/condition.h"
+
 /* It may send a million WRITEs of what a mapping has changed before it has dropped that; or wait
  * for a READ whose job is far in debt, which the end of the gate answers. */
 #define END_PATIENCE (30 * QOS_SECOND)
@@ -337,17 +339,13 @@ static void clear(QosPages *pages)
 QosPages *qos_pages_new(struct fuse_session *session, QosGate *gate, QosInodes *inodes)
 {
     QosPages *pages = g_new0(QosPages, 1);
-    pthread_condattr_t attributes;
 
     pages->session = session;
     pages->gate = gate;
     pages->inodes = inodes;
     pthread_mutex_init(&pages->lock, NULL);
     pthread_cond_init(&pages->changed, NULL);
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&pages->ended, &attributes);
-    pthread_condattr_destroy(&attributes);
+    pthread_cond_init(&pages->ended, NULL);
     pages->drops = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, drop_free);
     g_queue_init(&pages->queue);
     if (pthread_create(&pages->thread, NULL, work, pages) == 0)
@@ -365,13 +363,12 @@ static void end_locked(QosPages *pages)
 void qos_pages_end_drops(QosPages *pages)
 {
     const QosTime until = qos_gate_now() + END_PATIENCE;
-    const struct timespec time = {.tv_sec = until / QOS_SECOND, .tv_nsec = until % QOS_SECOND};
-    int result = 0;
 
     pthread_mutex_lock(&pages->lock);
     end_locked(pages);
-    while (!pages->has_ended && result == 0)
-        result = pthread_cond_timedwait(&pages->ended, &pages->lock, &time);
+    while (!pages->has_ended && qos_condition_wait_until(&pages->ended, &pages->lock, until)) {
+        /* not yet */
+    }
     pthread_mutex_unlock(&pages->lock);
 }
 
