@@ -229,21 +229,15 @@ static gboolean leaves_a_reader(const QosControl *control, QosTunable tunable, c
 static gboolean set_tunable(QosControl *control, QosTunable tunable, const char *text,
                             GError **error)
 {
-    char *checked = qos_tunables_check(&control->tunables, tunable, text, error);
+    g_autofree char *checked = qos_tunables_check(&control->tunables, tunable, text, error);
 
-    if (!checked)
+    if (!checked || !leaves_a_reader(control, tunable, checked, error))
         return FALSE;
-    if (!leaves_a_reader(control, tunable, checked, error)) {
-        g_free(checked);
-        return FALSE;
-    }
     if (control->db &&
-        !qos_db_save_tunable(control->db, qos_tunable_names[tunable], checked, error)) {
-        g_free(checked);
+        !qos_db_save_tunable(control->db, qos_tunable_names[tunable], checked, error))
         return FALSE;
-    }
     pthread_mutex_lock(&control->lock);
-    qos_tunables_take(&control->tunables, tunable, checked);
+    qos_tunables_take(&control->tunables, tunable, g_steal_pointer(&checked));
     pthread_cond_signal(&control->called);
     pthread_mutex_unlock(&control->lock);
     qos_tunables_apply(&control->tunables, tunable, control->fs);
