@@ -35,12 +35,12 @@ struct QosBacking {
 };
 
 struct QosBackings {
-    pthread_mutex_t lock;
-    GHashTable *open; /* QosInode -> QosBacking */
     struct fuse_session *session;
     QosGate *gate;
-    gint has_warned; /* atomic; likewise */
-    gint were_used;
+    gint has_warned;      /* atomic */
+    gint were_used;       /* atomic */
+    pthread_mutex_t lock; /* the rest */
+    GHashTable *open;     /* QosInode -> QosBacking */
 };
 
 QosBackings *qos_backings_new(struct fuse_session *session, QosGate *gate)

@@ -20,9 +20,9 @@ typedef struct {
 } Mount;
 
 struct QosMounts {
-    pthread_mutex_t lock;
-    GHashTable *mounts; /* id -> Mount, one reference each */
     QosCloser *closer;
+    pthread_mutex_t lock; /* the rest */
+    GHashTable *mounts;   /* id -> Mount, one reference each */
 };
 
 struct QosFileHandle {

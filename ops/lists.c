@@ -15,9 +15,9 @@ typedef struct {
 } List;
 
 struct QosLists {
-    gint count; /* atomic: in `sent` */
-    pthread_mutex_t lock;
-    GHashTable *sent; /* of List */
+    gint count;           /* atomic: in `sent` */
+    pthread_mutex_t lock; /* the rest */
+    GHashTable *sent;     /* of List */
 };
 
 QosLists *qos_lists_new(void)

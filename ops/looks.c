@@ -34,9 +34,9 @@ typedef struct {
 
 struct QosLooks {
     File files[FILES];
-    gint count; /* atomic: requests in `waiting` */
-    pthread_mutex_t lock;
-    GHashTable *waiting; /* ino -> Waiting */
+    gint count;           /* atomic: requests in `waiting` */
+    pthread_mutex_t lock; /* of `waiting` */
+    GHashTable *waiting;  /* ino -> Waiting */
 };
 
 QosLooks *qos_looks_new(void)

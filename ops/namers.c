@@ -24,7 +24,7 @@ typedef struct {
 
 struct QosNamers {
     QosCallers *callers;
-    pthread_mutex_t lock;
+    pthread_mutex_t lock; /* everything below */
     pthread_cond_t work;  /* those who rest: something is to be done */
     pthread_cond_t watch; /* the same for the one who watches */
     pthread_cond_t ended; /* a thread has */
