@@ -27,16 +27,22 @@ typedef struct {
     GQueue inside; /* of QosRequest: in the store, not stalled, the oldest first */
 } QosSlots;
 
-/* What one job may have of `all`: an eighth, at least one, is left to the others. */
+/* `all` less a part of it, at least one; of nothing nothing. */
+static inline guint64 qos_slots_less(guint64 all, guint64 part)
+{
+    return all == 0 ? 0 : all - MAX(part, 1);
+}
+
+/* What one job may have of `all`: an eighth is left to the others. */
 static inline guint64 qos_slots_share_of(guint64 all)
 {
-    return all - MAX(all / 8, 1);
+    return qos_slots_less(all, all / 8);
 }
 
 /* And one user with all his jobs: he leaves half as much to other users. */
 static inline guint64 qos_slots_users_share_of(guint64 all)
 {
-    return all - MAX(all / 16, 1);
+    return qos_slots_less(all, all / 16);
 }
 
 /* TRUE where `depth` slots are taken; finds out which requests have stalled. */

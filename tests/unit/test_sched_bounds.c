@@ -295,6 +295,8 @@ static void test_the_background_is_bounded(void)
         qos_sched_cancel(f.sched, request, f.now);
         request_free(request);
     }
+    qos_sched_set_background_room(f.sched, 0);
+    g_assert_false(keeps(&f, &waiting, "hog", QOS_OP_READ));
     fixture_clear(&f);
 }
 
