@@ -1,28 +1,45 @@
 /*
- * Which jobs have which files open; ops/openers.h tells what for. A file is in the table while it
- * is open, with one opener for each job: mostly one.
+ * Which jobs have which files open; ops/openers.h tells what for. A file is in its table while it
+ * is open, and so is each job that has it open in the other: a thousand jobs on one file are found
+ * as one is.
  */
 #include "ops/openers.h"
 
 #include <pthread.h>
 
-typedef struct Opener {
-    struct Opener *next;
-    QosJob *job; /* a reference */
-    guint opens;
-} Opener;
-
 struct QosOpenFile {
     guint64 ino; /* first: the table holds these */
     QosOpeners *openers;
-    Opener *first;
+    guint jobs;     /* that have it open */
     gint is_shared; /* atomic */
 };
 
+/* A job that has a file open. */
+typedef struct {
+    QosOpenFile *file; /* the key, with the next */
+    QosJob *job;       /* a reference */
+    guint opens;
+} Opener;
+
 struct QosOpeners {
-    pthread_mutex_t lock; /* everything below, and the open files */
+    pthread_mutex_t lock; /* everything below, and what is in it */
     GHashTable *files;    /* a set of QosOpenFile.ino */
+    GHashTable *jobs;     /* a set of Opener */
 };
+
+static guint opener_hash(gconstpointer data)
+{
+    const Opener *opener = data;
+
+    return g_direct_hash(opener->file) * 31 + g_direct_hash(opener->job);
+}
+
+static gboolean opener_equal(gconstpointer a, gconstpointer b)
+{
+    const Opener *one = a, *other = b;
+
+    return one->file == other->file && one->job == other->job;
+}
 
 QosOpeners *qos_openers_new(void)
 {
@@ -30,6 +47,7 @@ QosOpeners *qos_openers_new(void)
 
     pthread_mutex_init(&openers->lock, NULL);
     openers->files = g_hash_table_new(g_int64_hash, g_int64_equal);
+    openers->jobs = g_hash_table_new(opener_hash, opener_equal);
     return openers;
 }
 
@@ -37,12 +55,13 @@ void qos_openers_free(QosOpeners *openers)
 {
     if (openers == NULL)
         return;
+    g_hash_table_unref(openers->jobs);
     g_hash_table_unref(openers->files);
     pthread_mutex_destroy(&openers->lock);
     g_free(openers);
 }
 
-static QosOpenFile *find_locked(QosOpeners *openers, fuse_ino_t ino)
+static QosOpenFile *find_file_locked(QosOpeners *openers, fuse_ino_t ino)
 {
     guint64 key = ino;
 
@@ -58,64 +77,66 @@ static QosOpenFile *add_file_locked(QosOpeners *openers, fuse_ino_t ino)
     return file;
 }
 
-/* Where the opener of that job hangs, or would. */
-static Opener **find_opener_locked(QosOpenFile *file, const QosJob *job)
+static Opener *find_opener_locked(QosOpenFile *file, const QosJob *job)
 {
-    Opener **link = &file->first;
+    const Opener key = {.file = file, .job = (QosJob *)job};
 
-    while (*link != NULL && (*link)->job != job)
-        link = &(*link)->next;
-    return link;
+    return g_hash_table_lookup(file->openers->jobs, &key);
 }
 
-/* TRUE where it is shared and was not. */
-static gboolean note_sharing_locked(QosOpenFile *file)
+/* There is one job more (1) or less (-1). TRUE where it is shared and was not. */
+static gboolean count_job_locked(QosOpenFile *file, gint change)
 {
-    gint is_shared = file->first != NULL && file->first->next != NULL;
-
+    file->jobs += (guint)change;
+    gint is_shared = file->jobs > 1;
     return __atomic_exchange_n(&file->is_shared, is_shared, __ATOMIC_RELAXED) < is_shared;
 }
 
 QosOpenFile *qos_openers_join(QosOpeners *openers, fuse_ino_t ino, QosJob *job,
                               gboolean *ret_shared)
 {
+    *ret_shared = FALSE;
     pthread_mutex_lock(&openers->lock);
-    QosOpenFile *file = find_locked(openers, ino);
-    if (file == NULL)
-        file = add_file_locked(openers, ino);
-    Opener **link = find_opener_locked(file, job);
-    if (*link == NULL) {
-        *link = g_new(Opener, 1);
-        **link = (Opener){.job = qos_job_ref(job)};
+    QosOpenFile *file = find_file_locked(openers, ino) ?: add_file_locked(openers, ino);
+    Opener *opener = find_opener_locked(file, job);
+    if (opener == NULL) {
+        opener = g_new(Opener, 1);
+        *opener = (Opener){.file = file, .job = qos_job_ref(job)};
+        g_hash_table_add(openers->jobs, opener);
+        *ret_shared = count_job_locked(file, 1);
     }
-    (*link)->opens++;
-    *ret_shared = note_sharing_locked(file);
+    opener->opens++;
     pthread_mutex_unlock(&openers->lock);
     return file;
 }
 
+static void remove_opener_locked(Opener *opener)
+{
+    QosOpenFile *file = opener->file;
+
+    g_hash_table_remove(file->openers->jobs, opener);
+    count_job_locked(file, -1);
+    if (file->jobs > 0)
+        return;
+    g_hash_table_remove(file->openers->files, file);
+    g_free(file);
+}
+
 void qos_openers_leave(QosOpenFile *file, QosJob *job)
 {
-    Opener *gone = NULL;
-
     if (file == NULL)
         return;
     QosOpeners *openers = file->openers;
     pthread_mutex_lock(&openers->lock);
-    Opener **link = find_opener_locked(file, job);
-    if (*link != NULL && --(*link)->opens == 0) {
-        gone = *link;
-        *link = gone->next;
-        note_sharing_locked(file);
-    }
-    if (file->first == NULL) {
-        g_hash_table_remove(openers->files, file);
-        g_free(file);
-    }
+    Opener *opener = find_opener_locked(file, job);
+    gboolean is_last = --opener->opens == 0;
+    if (is_last)
+        remove_opener_locked(opener);
     pthread_mutex_unlock(&openers->lock);
-    if (gone != NULL)
-        qos_job_unref(gone->job);
-    g_free(gone);
+    if (!is_last)
+        return;
+    qos_job_unref(job);
+    g_free(opener);
 }
 
 gboolean qos_open_file_is_shared(const QosOpenFile *file)
@@ -126,8 +147,9 @@ gboolean qos_open_file_is_shared(const QosOpenFile *file)
 gboolean qos_openers_has_others(QosOpeners *openers, fuse_ino_t ino, const QosJob *job)
 {
     pthread_mutex_lock(&openers->lock);
-    const QosOpenFile *file = find_locked(openers, ino);
-    gboolean has_others = file != NULL && (file->is_shared || file->first->job != job);
+    QosOpenFile *file = find_file_locked(openers, ino);
+    gboolean has_others =
+        file != NULL && (file->is_shared || find_opener_locked(file, job) == NULL);
     pthread_mutex_unlock(&openers->lock);
     return has_others;
 }
