@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "db/private.h"
+#include "db/db_private.h"
 #include "db/schema.h"
 
 static const QosDbSchema schema = {

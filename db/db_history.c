@@ -15,7 +15,7 @@
  */
 #include <string.h>
 
-#include "db/private.h"
+#include "db/db_private.h"
 
 #define HOUR 3600
 #define DAY  86400

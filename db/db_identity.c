@@ -6,7 +6,7 @@
 #include <sys/random.h>
 
 #include "base/error.h"
-#include "db/private.h"
+#include "db/db_private.h"
 
 /* 0 or -errno */
 static int choose_id(guint64 *ret_id)
@@ -21,7 +21,8 @@ static int choose_id(guint64 *ret_id)
 /* What was saved; an id of 0 where nothing was. */
 static gboolean load(QosDb *db, guint64 *ret_id, gint64 *ret_incarnation, GError **error)
 {
-    sqlite3_stmt *statement = qos_db_prepare(db, "SELECT id, incarnation FROM identity", error);
+    g_autoptr(sqlite3_stmt) statement =
+        qos_db_prepare(db, "SELECT id, incarnation FROM identity", error);
     GError *reason = NULL;
 
     if (statement == NULL)
@@ -30,7 +31,6 @@ static gboolean load(QosDb *db, guint64 *ret_id, gint64 *ret_incarnation, GError
         *ret_id = (guint64)sqlite3_column_int64(statement, 0);
         *ret_incarnation = sqlite3_column_int64(statement, 1);
     }
-    sqlite3_finalize(statement);
     if (reason != NULL)
         g_propagate_error(error, reason);
     return reason == NULL;
@@ -38,17 +38,14 @@ static gboolean load(QosDb *db, guint64 *ret_id, gint64 *ret_incarnation, GError
 
 static gboolean save(QosDb *db, guint64 id, gint64 incarnation, GError **error)
 {
-    sqlite3_stmt *statement =
+    g_autoptr(sqlite3_stmt) statement =
         qos_db_prepare(db, "INSERT OR REPLACE INTO identity VALUES (1, ?, ?)", error);
-    gboolean good = FALSE;
 
-    if (statement != NULL) {
-        sqlite3_bind_int64(statement, 1, (gint64)id);
-        sqlite3_bind_int64(statement, 2, incarnation);
-        good = qos_db_run(db, statement, "save the mount's identity", error);
-    }
-    sqlite3_finalize(statement);
-    return good;
+    if (statement == NULL)
+        return FALSE;
+    sqlite3_bind_int64(statement, 1, (gint64)id);
+    sqlite3_bind_int64(statement, 2, incarnation);
+    return qos_db_run(db, statement, "save the mount's identity", error);
 }
 
 gboolean qos_db_next_identity(QosDb *db, guint64 *ret_id, guint32 *ret_incarnation, GError **error)

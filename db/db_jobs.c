@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "db/private.h"
+#include "db/db_private.h"
 
 /* What of a job tells whether its row is still right. */
 typedef struct {

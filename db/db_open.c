@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "db/private.h"
+#include "db/db_private.h"
 
 #define LOCK_PATIENCE (3 * G_TIME_SPAN_SECOND)
 

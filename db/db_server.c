@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "db/db_private.h"
 #include "db/db_server.h"
-#include "db/private.h"
 #include "db/server.h"
 #include "fs/condition.h"
 

@@ -7,7 +7,7 @@
  */
 #include <string.h>
 
-#include "db/private.h"
+#include "db/db_private.h"
 #include "fs/adapt_fair.h"
 
 static gboolean is_same(const QosDbShare *a, const QosDbShare *b)
