@@ -163,11 +163,6 @@ void qos_ctl_print_json(JsonNode *node, gboolean compact)
     json_node_unref(node);
 }
 
-JsonNode *qos_ctl_member_node(JsonObject *object, const char *name)
-{
-    return json_object_dup_member(object, name);
-}
-
 QosCtlStyle qos_ctl_style(void)
 {
     struct winsize size;

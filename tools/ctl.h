@@ -75,8 +75,6 @@ JsonObject *qos_ctl_parse_and_read(QosCtl *ctl, GError **error);
 void qos_ctl_print(char *text);
 /* Prints as JSON and frees `node`: indented; as one line where `compact`. */
 void qos_ctl_print_json(JsonNode *node, gboolean compact);
-/* A node around a new reference to the member `name` of `object`. */
-JsonNode *qos_ctl_member_node(JsonObject *object, const char *name);
 /* How standard output wants its text. */
 QosCtlStyle qos_ctl_style(void);
 

@@ -284,7 +284,7 @@ gboolean qos_ctl_server_mounts(QosCtl *ctl, GError **error)
     if (!state)
         return FALSE;
     if (ctl->json)
-        qos_ctl_print_json(qos_ctl_member_node(state, "mounts"), FALSE);
+        qos_ctl_print_json(json_object_dup_member(state, "mounts"), FALSE);
     else
         qos_ctl_print(render_mounts(state, &style));
     return TRUE;
@@ -333,8 +333,8 @@ gboolean qos_ctl_server_get(QosCtl *ctl, GError **error)
     if (name && !check_setting(state, name, error))
         return FALSE;
     if (ctl->json)
-        qos_ctl_print_json(name ? qos_ctl_member_node(tunables, name)
-                                : qos_ctl_member_node(state, "tunables"),
+        qos_ctl_print_json(name ? json_object_dup_member(tunables, name)
+                                : json_object_dup_member(state, "tunables"),
                            FALSE);
     else
         print_settings(tunables, name);

@@ -43,7 +43,7 @@ gboolean qos_ctl_policy(QosCtl *ctl, GError **error)
         return FALSE;
     const char *name = qos_ctl_argument(ctl, 0);
     if (!name && ctl->json)
-        qos_ctl_print_json(qos_ctl_member_node(state, "policies"), FALSE);
+        qos_ctl_print_json(json_object_dup_member(state, "policies"), FALSE);
     else if (!name)
         qos_ctl_print(qos_ctl_render_policies(state));
     if (!name)
@@ -67,7 +67,7 @@ gboolean qos_ctl_get(QosCtl *ctl, GError **error)
     if (ctl->json && name)
         qos_ctl_print_json(json_object_dup_member(tunables, name), FALSE);
     else if (ctl->json)
-        qos_ctl_print_json(qos_ctl_member_node(state, "tunables"), FALSE);
+        qos_ctl_print_json(json_object_dup_member(state, "tunables"), FALSE);
     else if (name)
         qos_ctl_print(qos_ctl_render_tunable(state, name));
     else
