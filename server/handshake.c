@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "net/certificate.h"
 #include "net/munge.h"
+#include "server/own_certificate.h"
 
 struct QosHandshake {
     const QosServerOptions *options;
@@ -188,8 +189,7 @@ QosHandshake *qos_handshake_new_tls(const QosServerOptions *options, GError **er
         qos_set_error(error, ENOTSUP, "GLib has no TLS here: install glib-networking");
         return NULL;
     }
-    certificate =
-        g_tls_certificate_new_from_files(options->tls_certificate, options->tls_key, &reason);
+    certificate = qos_own_certificate_read(options->tls_certificate, options->tls_key, &reason);
     if (certificate == NULL) {
         qos_set_error(error, EINVAL, "tls-cert=%s, tls-key=%s: %s", options->tls_certificate,
                       options->tls_key, reason->message);

@@ -23,8 +23,8 @@ typedef void (*QosHandshakeDone)(GIOStream *stream, const char *principal, const
                                  gpointer arg);
 
 /* By the files, or the munged, that the options name. NULL with an error (QOS_ERROR) that names
- * what is not there; of a munged that does not answer a line in the log, soon after, says so.
- * `options` stay the caller's, and are there as long. */
+ * what is not there, or does not belong together; of a munged that does not answer a line in the
+ * log, soon after, says so. `options` stay the caller's, and are there as long. */
 QosHandshake *qos_handshake_new_tls(const QosServerOptions *options, GError **error);
 QosHandshake *qos_handshake_new_munge(const QosServerOptions *options, GError **error);
 /* No handshake is under way any more. NULL is allowed. */

@@ -88,6 +88,14 @@ def test_a_second_server_leaves_the_first_alone(server, tmp_path):
         assert peer.enqueue(1).kind == M_GRANT
 
 
+def test_a_certificate_of_another_key_is_refused(server, certificates):
+    certificate, _ = certificates.make("one", "127.0.0.1")
+    _, key = certificates.make("other", "127.0.0.1")
+    status, log = server("--listen", "tcp:127.0.0.1:0", "--tls-ca", certificates.folder / "ca.crt", "--tls-cert", certificate,
+                         "--tls-key", key, expect_failure=True)
+    assert status == 1 and f"tls-cert={certificate}, tls-key={key}: they do not work together (" in log
+
+
 def test_a_socket_of_a_killed_server_is_taken_over(server, tmp_path):
     dead = socket.socket(socket.AF_UNIX)
     dead.bind(str(tmp_path / "socket"))
