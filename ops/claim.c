@@ -158,7 +158,7 @@ static void done(QosLockUse *use, QosCreditVerdict verdict)
     pthread_mutex_unlock(&claims->lock);
 }
 
-/* For the answer this thread waits for `patience` at most. */
+/* For the answer this thread waits for `patience` at most; 0: not at all. */
 static QosCreditVerdict get(QosOp *op, Part *part, guint flags, QosTime patience)
 {
     QosLockclient *client = op->claim->claims->client;
@@ -170,7 +170,9 @@ static QosCreditVerdict get(QosOp *op, Part *part, guint flags, QosTime patience
         return QOS_CREDIT_ERROR; /* there was no server yet */
     const QosCredit want = qos_inode_credit(part->number, group, part->writes, &resource, &span);
     part->use = (QosLockUse){.hold.user = op, .done = done};
-    return qos_lockclient_await(client, &resource, &want, flags, &part->use, patience);
+    return patience == 0
+               ? qos_lockclient_get(client, &resource, &want, flags, &part->use)
+               : qos_lockclient_await(client, &resource, &want, flags, &part->use, patience);
 }
 
 /* From here on the operation may be another thread's at any time. FALSE: the mount ends. */
@@ -415,7 +417,12 @@ gboolean qos_claim_is_whole(const QosClaim *claim)
 
     for (guint i = 0; i < claim->count; i++)
         is_whole &= claim->parts[i].is_held;
-    return is_whole && !may_have_lost(claim);
+    return is_whole;
+}
+
+gboolean qos_claim_stayed_whole(const QosClaim *claim)
+{
+    return qos_claim_is_whole(claim) && !may_have_lost(claim);
 }
 
 int qos_claim_error(const QosClaim *claim)

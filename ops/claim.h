@@ -69,8 +69,10 @@ void qos_claim_fail(QosClaim *claim, int error);
  * op->claim stays meanwhile. */
 gboolean qos_claim_interrupt(QosOp *op);
 
-/* TRUE where there is something to hold, and all of it is held and not lost, by our clock. */
+/* Behind qos_claim_take(): TRUE where there is something to hold, and all of it was had. */
 gboolean qos_claim_is_whole(const QosClaim *claim);
+/* Behind the call on the store: the same, and nothing was lost since, by our clock. */
+gboolean qos_claim_stayed_whole(const QosClaim *claim);
 /* TRUE where a credit on the inode is held, and no session was lost since. Behind a look at
  * qos_lockclient_valid(). */
 gboolean qos_claim_holds(const QosClaim *claim, guint64 number);

@@ -171,8 +171,8 @@ gboolean qos_coherence_settle(QosOp *op)
     if (op->claim == NULL)
         return TRUE;
     if (!qos_claim_is_settling(op->claim) && qos_op_locks_pages(op))
-        qos_old_pages_settle(op, op->fs->coherence->pages, qos_claim_is_whole(op->claim));
-    if (op->entry.request.opcode == QOS_OP_READDIR && !qos_claim_is_whole(op->claim))
+        qos_old_pages_settle(op, op->fs->coherence->pages, qos_claim_stayed_whole(op->claim));
+    if (op->entry.request.opcode == QOS_OP_READDIR && !qos_claim_stayed_whole(op->claim))
         qos_lists_note_late(op->fs->coherence->lists, op->node);
     return qos_claim_settle(op);
 }

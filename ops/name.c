@@ -60,18 +60,10 @@ static double entry_timeout(const QosOp *op)
 
 void qos_entry_set_timeouts(QosOp *op, struct fuse_entry_param *entry)
 {
-    entry->attr_timeout = entry->ino != 0 ? qos_attr_timeout(op, entry->ino) : 0;
+    entry->attr_timeout = qos_attr_timeout(op, entry->ino);
     entry->entry_timeout = entry_timeout(op);
-    if (entry->ino != 0)
-        qos_attr_note_look(op, entry->ino, entry->attr.st_mode, entry->attr.st_mtim,
-                           entry->attr.st_size);
-}
-
-/* That a name is not there may be remembered where nobody else makes it unseen. */
-static gboolean keeps_absence(const QosOp *op)
-{
-    return op->fs->coherence != NULL ? entry_timeout(op) > 0
-                                     : op->fs->config.cache == QOS_CACHE_ALWAYS;
+    qos_attr_note_look(op, entry->ino, entry->attr.st_mode, entry->attr.st_mtim,
+                       entry->attr.st_size);
 }
 
 static int reply_entry(QosOp *op, const QosLoan *parent, const char *name)
@@ -79,12 +71,23 @@ static int reply_entry(QosOp *op, const QosLoan *parent, const char *name)
     int error =
         qos_inodes_lookup(op->fs->inodes, parent, name, op->entry.request.user, &op->reply.entry);
 
-    if (error == -ENOENT && keeps_absence(op))
-        error = 0;
     if (error != 0)
         return error;
     op->reply.kind = QOS_REPLY_ENTRY;
     qos_entry_set_timeouts(op, &op->reply.entry);
+    return 0;
+}
+
+/* That a name is not there the kernel may remember where nobody else makes it unseen. */
+static int reply_absence(QosOp *op)
+{
+    const gboolean may_keep = op->fs->coherence != NULL || op->fs->config.cache == QOS_CACHE_ALWAYS;
+    const double timeout = may_keep ? entry_timeout(op) : 0;
+
+    if (timeout == 0)
+        return -ENOENT;
+    op->reply.kind = QOS_REPLY_ENTRY;
+    op->reply.entry = (struct fuse_entry_param){.entry_timeout = timeout};
     return 0;
 }
 
@@ -94,7 +97,10 @@ static int run_lookup(QosOp *op)
     g_auto(QosLoan) parent = {0};
     int error = qos_inodes_borrow(op->fs->inodes, lookup->parent, &parent);
 
-    return error != 0 ? error : reply_entry(op, &parent, lookup->name);
+    if (error != 0)
+        return error;
+    error = reply_entry(op, &parent, lookup->name);
+    return error == -ENOENT ? reply_absence(op) : error;
 }
 
 void qosfs_op_lookup(fuse_req_t request, fuse_ino_t parent, const char *name)
