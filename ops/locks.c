@@ -47,17 +47,11 @@ static QosLockedFile *get_locked(QosLocks *locks, const QosFileName *name, QosLo
     return file;
 }
 
-/* Somebody here gave something up: who waited for it may go on. */
+/* Somebody here gave something up. */
 static void go_on_locked(QosLocks *locks, QosLockedFile *file)
 {
     qos_locked_file_adjust_locked(locks, file);
-    for (GList *link = file->calls.head, *next; link != NULL; link = next) {
-        QosCall *call = link->data;
-
-        next = link->next;
-        if (call->state == QOS_CALL_BLOCKED)
-            qos_call_advance_locked(call);
-    }
+    file->is_eased = TRUE;
     qos_locked_file_tidy_locked(locks, file);
 }
 

@@ -33,8 +33,24 @@ void qos_locked_file_adjust_locked(QosLocks *locks, QosLockedFile *file)
     qos_credit_clear(extent_type(), &join);
 }
 
+/* One that goes on may give something up in its turn. */
+static void bring_on_locked(QosLockedFile *file)
+{
+    while (file->is_eased) {
+        file->is_eased = FALSE;
+        for (GList *link = file->calls.head, *next; link != NULL; link = next) {
+            QosCall *call = link->data;
+
+            next = link->next;
+            if (call->state == QOS_CALL_BLOCKED)
+                qos_call_advance_locked(call);
+        }
+    }
+}
+
 void qos_locked_file_tidy_locked(QosLocks *locks, QosLockedFile *file)
 {
+    bring_on_locked(file);
     if (!qos_locktable_is_empty(&file->table) || file->calls.length > 0)
         return;
     g_hash_table_remove(locks->files, file);
@@ -104,11 +120,20 @@ static void postpone_locked(QosCall *call)
         set_due_locked(call, now + TRY_AGAIN);
 }
 
+/* He has something there to write, and keeps it to read. Nobody else has it to write, so that only
+ * his own can be in the way. */
+static gboolean eases(const QosCall *call)
+{
+    return !call->lock.span.writes &&
+           qos_locktable_conflict(&call->file->table, ~call->lock.owner, &call->lock.span) != NULL;
+}
+
 static void grant_locked(QosCall *call)
 {
     QosLockedFile *file = call->file;
 
     if (call->mode != QOS_LOCKS_TEST) {
+        file->is_eased |= eases(call);
         qos_locktable_set(&file->table, &call->lock);
         if (file->held == NULL)
             file->held = g_steal_pointer(&call->use);

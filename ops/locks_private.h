@@ -7,7 +7,7 @@
  *
  *     ASKING     the server was asked; its answer comes by the use's done()
  *     ALLOWED    it said yes, for a moment: `use` is held
- *     BLOCKED    another owner of this mount is in the way; his unlock brings it on
+ *     BLOCKED    another owner of this mount is in the way; what he gives up brings it on
  *     POSTPONED  there is no server, or it is full: tried again after a while
  *     ANSWERED   in a list, to be answered without the lock
  *
@@ -34,8 +34,9 @@ typedef struct {
     QosResource resource; /* first: the key */
     QosLocksKind kind;
     QosLocktable table;
-    QosLockUse *held; /* what the table comes to; NULL: nothing */
-    GQueue calls;     /* of QosCall, by age */
+    QosLockUse *held;  /* what the table comes to; NULL: nothing */
+    GQueue calls;      /* of QosCall, by age */
+    gboolean is_eased; /* somebody here gave something up: who waited for it may go on */
 } QosLockedFile;
 
 /* Counted references: its own, until it is answered, and of who looks at it. */
@@ -97,7 +98,7 @@ QosCall *qos_locks_find_told_locked(const QosLocks *locks, guint64 wait);
 
 /* What the file holds becomes what its table comes to. */
 void qos_locked_file_adjust_locked(QosLocks *locks, QosLockedFile *file);
-/* Frees it if nothing is in it. */
+/* Brings on who waited for what was given up; frees the file if nothing is in it. */
 void qos_locked_file_tidy_locked(QosLocks *locks, QosLockedFile *file);
 
 /* Unlocks, and answers what is to be answered. */

@@ -73,10 +73,10 @@ def child(function):
         os.close(reader)
 
 
-def take_and_leave(take, path):
+def take_and_leave(take, path, how=fcntl.LOCK_EX):
     def act():
         with open(path, "r+b") as file:
-            take(file, fcntl.LOCK_EX)
+            take(file, how)
     return act
 
 
@@ -173,20 +173,21 @@ def test_within_one_mount(pair):
 
 @KINDS
 @pytest.mark.parametrize("place", ["here", "there"])
-def test_waiting_ends_with_the_lock(pair, take, place):
+@pytest.mark.parametrize("left, wanted", [(fcntl.LOCK_UN, fcntl.LOCK_EX), (fcntl.LOCK_SH, fcntl.LOCK_SH)])
+def test_waiting_ends_with_the_lock(pair, take, place, left, wanted):
     both, here, there = pair()
     waiter = both.mounts[1]
     with open(here, "r+b") as one:
         take(one, fcntl.LOCK_EX)
         before = enqueues_of(waiter)
-        with child(take_and_leave(take, there if place == "there" else here)) as (pid, ask):
+        with child(take_and_leave(take, there if place == "there" else here, wanted)) as (pid, ask):
             if place == "there":
                 wait_waiting(waiter, before)
             wait_asleep(pid)
             assert ask() is None
             for mount in both.mounts:
                 os.listdir(mount.dir)  # they go on meanwhile
-            take(one, fcntl.LOCK_UN)
+            take(one, left)
             assert wait_until(ask, what="the lock") == "None"
 
 
@@ -230,7 +231,7 @@ def test_a_signal_ends_the_waiting(pair, take):
                 wait_until(lambda: ask() is not None, what="the waiter's end")
                 assert ask() == outcome
     with open(there, "r+b") as other:  # nobody waits any more, and nothing was granted to the dead
-        assert attempt(take, other, fcntl.LOCK_EX | TRY) is None
+        wait_until(lambda: attempt(take, other, fcntl.LOCK_EX | TRY) is None, what="the unlock")
 
 
 def test_two_who_want_to_write_what_both_read(pair):
