@@ -6,6 +6,8 @@ import pathlib
 import re
 import sys
 
+from names import missing_units
+
 TOP = pathlib.Path(__file__).resolve().parents[2]
 TAGS = """
 R.M0.LAYOUT.LAYID.RESOURCE
@@ -42,17 +44,6 @@ def texts(folder, suffix):
     return "".join(path.read_text() for path in sorted((TOP / folder).glob(f"*{suffix}")))
 
 
-def missing_tests(names):
-    """A test's name is in the sources whole; or its beginning is, where a loop adds the rest: words that are there."""
-    sources = texts("tests/unit", ".c")
-    words = sources + texts("core", ".c") + texts("sim", ".c")
-    loops = re.findall(r'"(/[^"%]+/)["%]', sources)
-
-    def is_made(name):
-        return any(all(f'"{word}"' in words for word in name.removeprefix(loop).split("/")) for loop in loops if name.startswith(loop))
-    return [name for name in names if f'"{name}"' not in sources and not is_made(name)]
-
-
 def main():
     page = (TOP / "docs/resources.md").read_text()
     rows = [line.split("|") for line in page.splitlines() if line.startswith("| [")]
@@ -63,7 +54,7 @@ def main():
         "each has a type, a function and a test": [row[1] for row in rows if len(row) != 7 or not all(map(str.strip, row[2:6]))],
         "the functions exist": [name for name in names if name.startswith("qos_") and f"{name}(" not in headers],
         "the kinds exist": [name for name in names if name.startswith("QOS_") and name not in headers],
-        "the tests exist": missing_tests(name for name in names if name.startswith("/")),
+        "the tests exist": missing_units(name for name in names if name.startswith("/")),
     }
     print(f"1..{len(wrong)}")
     for number, (what, found) in enumerate(wrong.items(), 1):

@@ -1,0 +1,198 @@
+"""Signals to programs whose request waits: what ends a program ends the wait, anything else changes nothing.
+
+As in test_rules.py, a job in debt waits for an hour or until the test lifts the rule. So what ends was ended by
+the signal.
+"""
+import errno
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from harness import BUILD, TIMEOUT, as_job, running, start_job, umount, wait_until
+
+pytestmark = pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
+
+BLOCK = 4096
+MNT_FORCE = 1
+OPERATIONS = ["read", "write", "stat", "create", "readdir"]
+
+# Python's own functions repeat what fails with EINTR; the C library's do not.
+CLIENT = """
+import ctypes, os, signal, sys
+operation, top, restart = sys.argv[1:]
+libc = ctypes.CDLL(None, use_errno=True)
+libc.opendir.restype = ctypes.c_void_p
+path = os.fsencode(top + "/file")
+fd = os.open(path, os.O_RDWR)
+buffer = ctypes.create_string_buffer(4096)
+calls = {
+    "read": lambda: libc.pread(fd, buffer, 4096, 0),
+    "write": lambda: libc.pwrite(fd, buffer, 4096, 0),
+    "stat": lambda: libc.stat(path, buffer),
+    "create": lambda: min(libc.open(os.fsencode(top + "/new"), os.O_CREAT | os.O_WRONLY, 0o644), 0),
+    "readdir": lambda: 0 if libc.opendir(os.fsencode(top)) else -1,
+}
+for number in (signal.SIGUSR1, signal.SIGCHLD):
+    signal.signal(number, lambda *_: print("handled", flush=True))
+    signal.siginterrupt(number, restart == "interrupt")
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+print("ready", flush=True)
+sys.stdin.readline()
+result = calls[operation]()
+error = ctypes.get_errno() if result < 0 else 0
+print("ended", result, error, flush=True)
+"""
+
+
+class Waiting:
+    """A program of job j whose `operation` waits."""
+
+    def __init__(self, qos, operation, restart="interrupt"):
+        self.process = start_job("j", sys.executable, "-c", CLIENT, operation, qos.dir, restart,
+                                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._qos = qos
+
+    def begin(self):
+        before = waiting(self._qos)
+        self.process.stdin.write("go\n")
+        self.process.stdin.flush()
+        wait_until(lambda: waiting(self._qos) > before, what="waiting")
+
+    def signal_is_pending(self, number):
+        with open(f"/proc/{self.process.pid}/status") as status:
+            masks = [int(line.split()[1], 16) for line in status if line.startswith(("SigPnd:", "ShdPnd:"))]
+        return any(mask >> (number - 1) & 1 for mask in masks)
+
+    def end(self):
+        """Soon: by the rule it would wait for more than an hour."""
+        return self.process.communicate(timeout=TIMEOUT)[0].splitlines()
+
+
+def waiting(qos):
+    return qos.rule_state("tight")["waiting"]
+
+
+def begin(qos, *clients):
+    """Brings job j into debt, and then makes its programs wait."""
+    for client in clients:
+        assert client.process.stdout.readline() == "ready\n"
+    qos.rule("start tight jobid={j} bps=1 depth=1:1")
+    as_job("j", "dd", f"if={qos.dir / 'file'}", "of=/dev/null", f"bs={BLOCK}", "count=1", "status=none")
+    for client in clients:
+        client.begin()
+
+
+@pytest.fixture
+def qos(store, mount):
+    (store.dir / "file").write_bytes(b"x" * BLOCK)
+    return mount(store, "cache=none")
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGALRM])
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_what_ends_a_program_ends_the_wait(store, qos, operation, number):
+    client = Waiting(qos, operation)
+    begin(qos, client)
+    import time; t = time.monotonic(); client.process.send_signal(number)
+    client.end()
+    print("MS", operation, number, round((time.monotonic() - t) * 1000, 1)); assert client.process.returncode == -number
+    wait_until(lambda: waiting(qos) == 0, what="the end of the wait")
+    assert os.listdir(store.dir) == ["file"]
+    assert (store.dir / "file").read_bytes() == b"x" * BLOCK
+
+
+@pytest.mark.parametrize("restart", ["interrupt", "restart"])
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_handlers_see_no_eintr(qos, operation, restart):
+    """With SA_RESTART and without: file systems do not return EINTR, and programs do not expect it."""
+    client = Waiting(qos, operation, restart)
+    begin(qos, client)
+    for number in (signal.SIGUSR1, signal.SIGCHLD, signal.SIGWINCH):
+        import time; t = time.monotonic(); client.process.send_signal(number)
+    wait_until(lambda: client.signal_is_pending(signal.SIGUSR1), what="the signal")
+    assert waiting(qos) == 1
+    qos.rule("stop tight")
+    result = str(BLOCK) if operation in ("read", "write") else "0"
+    lines = client.end()
+    assert sorted(lines) == [f"ended {result} 0", "handled", "handled"]
+    assert client.process.returncode == 0
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_killed_after_a_signal_that_changed_nothing(qos, operation):
+    """The kernel tells of an interrupt once: the second signal must be found."""
+    client = Waiting(qos, operation)
+    begin(qos, client)
+    client.process.send_signal(signal.SIGUSR1)
+    wait_until(lambda: client.signal_is_pending(signal.SIGUSR1), what="the signal")
+    client.process.kill()
+    client.end()
+    assert client.process.returncode == -signal.SIGKILL
+    wait_until(lambda: waiting(qos) == 0, what="the end of the wait")
+
+
+PAGES = 8
+ASYNC = 50  # reads of one program that does not wait for them
+
+
+def direct_reader(qos, how):
+    """A program of job j, by itself or asking in the kernel's background, whose direct reads wait."""
+    if how == "asynchronous":
+        command = [BUILD / "tests/mount/async-io", "read", qos.dir / "file", str(ASYNC)]
+    else:
+        command = ["dd", f"if={qos.dir / 'file'}", "of=/dev/null", "iflag=direct", f"bs={BLOCK}", "status=none"]
+    return start_job("j", *command, stdout=subprocess.PIPE)
+
+
+@pytest.mark.parametrize("cache", ["auto", "none"])
+@pytest.mark.parametrize("how, number", [("asynchronous", signal.SIGKILL), ("asynchronous", signal.SIGTERM),
+                                         ("direct", signal.SIGKILL)])
+def test_a_kill_ends_direct_reads(store, mount, how, number, cache):
+    """The kernel tells of no signal for what it sends in the background, and the program's exit waits for it."""
+    (store.dir / "file").write_bytes(b"x" * BLOCK * PAGES)
+    qos = mount(store, f"cache={cache}")
+    qos.rule("start tight jobid={j}&opcode={read} bps=1 depth=1:1")
+    as_job("j", "dd", f"if={qos.dir / 'file'}", "of=/dev/null", f"bs={BLOCK}", "count=1", "status=none")
+    with running(direct_reader(qos, "asynchronous")) as other, running(direct_reader(qos, how)) as victim:
+        try:
+            wait_until(lambda: waiting(qos) == ASYNC + (ASYNC if how == "asynchronous" else 1), what="waiting")
+            victim.send_signal(number)
+            assert victim.wait(TIMEOUT) == -number
+            wait_until(lambda: waiting(qos) == ASYNC, what="the end of the wait")
+        finally:
+            qos.rule("stop tight")
+        assert other.communicate(timeout=60)[0].split() == [b"asked", str(ASYNC).encode()]
+
+
+def test_forced_unmount_answers_every_kind(qos):
+    clients = [Waiting(qos, operation) for operation in OPERATIONS]
+    begin(qos, *clients)
+    with pytest.raises(OSError) as caught:  # the connection has ended, the programs still hold the mount
+        umount(qos.dir, MNT_FORCE)
+    assert caught.value.errno in (errno.EBUSY, errno.EINVAL)  # the daemon may be quicker to detach it
+    for client in clients:
+        assert client.end()[-1] in (f"ended -1 {errno.ENOTCONN}", f"ended -1 {errno.ECONNABORTED}")
+    qos.unmount()
+    assert qos.exit_status == 0
+
+
+def test_storm_of_kills_leaves_nothing(store, qos):
+    """Killed before, in and after their waits, again and again: no request, inode lock or descriptor stays."""
+    before = qos.store_descriptors()
+    for number in range(4):
+        clients = [Waiting(qos, operation) for operation in OPERATIONS]
+        begin(qos, *clients)
+        for client in clients[number:]:
+            client.process.kill()
+        qos.rule("stop tight")
+        for client in clients[:number]:
+            client.process.kill()
+        for client in clients:
+            client.end()
+    wait_until(lambda: qos.state()["jobs"] and qos.job("j")["waiting"] == 0 == qos.job("j")["running"], what="the end")
+    as_job("k", "rm", "-f", qos.dir / "new", qos.dir / "file")
+    wait_until(lambda: qos.store_descriptors() == before, what="the end of all descriptors")
+    assert os.listdir(store.dir) == []
