@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <string.h>
 #include <sys/mount.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
@@ -17,6 +18,12 @@
 /* Bits of an inode number on other devices than the root's; the device's place is above them. */
 #define NUMBER_BITS 48
 
+/* Of Linux 6.10, whose headers are not everywhere; older kernels do not tell it. */
+#ifndef STATX_SUBVOL
+#define STATX_SUBVOL 0x8000U
+#endif
+#define SUBVOLUME_OFFSET 0xa0 /* of stx_subvol in struct statx */
+
 /* --- attributes --- */
 
 static struct timespec timespec_from_statx(const struct statx_timestamp *stamp)
@@ -24,14 +31,24 @@ static struct timespec timespec_from_statx(const struct statx_timestamp *stamp)
     return (struct timespec){.tv_sec = stamp->tv_sec, .tv_nsec = stamp->tv_nsec};
 }
 
-/* One call tells the attributes and the mount, which stat() does not know. */
+static guint64 subvolume_from_statx(const struct statx *x)
+{
+    guint64 volume = 0;
+
+    G_STATIC_ASSERT(sizeof(*x) >= SUBVOLUME_OFFSET + sizeof(volume));
+    if ((x->stx_mask & STATX_SUBVOL) != 0)
+        memcpy(&volume, (const char *)x + SUBVOLUME_OFFSET, sizeof(volume));
+    return volume;
+}
+
+/* One call tells the attributes, the mount and the subvolume, which stat() does not know. */
 int qos_inodes_examine(QosInodes *inodes, int fd, const char *name, QosFacts *ret_facts)
 {
     int flags = AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT;
     struct statx statx_buffer = {0}, *x = &statx_buffer;
     struct stat *stat = &ret_facts->stat;
 
-    if (statx(fd, name, flags, STATX_BASIC_STATS | STATX_MNT_ID, x) != 0)
+    if (statx(fd, name, flags, STATX_BASIC_STATS | STATX_MNT_ID | STATX_SUBVOL, x) != 0)
         return -errno;
     *stat = (struct stat){
         .st_dev = makedev(x->stx_dev_major, x->stx_dev_minor),
@@ -48,7 +65,8 @@ int qos_inodes_examine(QosInodes *inodes, int fd, const char *name, QosFacts *re
         .st_mtim = timespec_from_statx(&x->stx_mtime),
         .st_ctim = timespec_from_statx(&x->stx_ctime),
     };
-    ret_facts->key = (QosInodeKey){.device = stat->st_dev, .number = x->stx_ino};
+    ret_facts->key = (QosInodeKey){
+        .device = stat->st_dev, .volume = subvolume_from_statx(x), .number = x->stx_ino};
     /* Kernels before 5.8 do not tell. */
     ret_facts->key.mount = (x->stx_mask & STATX_MNT_ID) != 0 ? x->stx_mnt_id : stat->st_dev;
     ret_facts->is_mount_root =

@@ -11,6 +11,8 @@
 typedef struct {
     guint64 mount;
     guint64 device;
+    guint64 volume; /* of btrfs, which gives the device number of a subvolume that is deleted to the
+                       next one while files of the former are open; else 0 */
     guint64 number;
 } QosInodeKey;
 

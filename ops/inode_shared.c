@@ -42,9 +42,18 @@ gboolean qos_loan_is_of(const QosLoan *loan, fuse_ino_t id)
     return loan->inode != NULL && loan->inode->id == id;
 }
 
+/* The key of the file that all mounts know by `number`. */
+static QosInodeKey key_of(const QosInodes *inodes, guint64 number)
+{
+    QosInodeKey key = inodes->root->key;
+
+    key.number = number;
+    return key;
+}
+
 void qos_inodes_list(QosInodes *inodes, guint64 first, guint64 last, GArray *known)
 {
-    QosInodeKey key = {.mount = inodes->root_mount, .device = inodes->root_device, .number = first};
+    QosInodeKey key = key_of(inodes, first);
 
     pthread_mutex_lock(&inodes->lock);
     for (;; key.number++) {
@@ -74,7 +83,7 @@ gboolean qos_inodes_is_known(QosInodes *inodes, fuse_ino_t id)
 
 gboolean qos_inodes_knows(QosInodes *inodes, guint64 number)
 {
-    const QosInodeKey key = {inodes->root_mount, inodes->root_device, number};
+    const QosInodeKey key = key_of(inodes, number);
 
     pthread_mutex_lock(&inodes->lock);
     const QosInode *inode = qos_inode_by_key_locked(inodes, &key);

@@ -285,6 +285,12 @@ class World:
                 file.truncate(2 << 30)
             run("mkfs.ext4", "-q", "-E", "root_owner=0:0", image)
             run("mount", "-t", "ext4", "-o", "loop,acl,user_xattr", image, path)
+        elif kind == "btrfs":
+            image = self.root / "btrfs.image"
+            with open(image, "wb") as file:
+                file.truncate(256 << 20)
+            run("mkfs.btrfs", "-q", image)
+            run("mount", "-t", "btrfs", "-o", "loop", image, path)
         else:
             raise ValueError(kind)
         return path
@@ -310,7 +316,7 @@ def ring_switched(on):
 
 
 class Store(collections.namedtuple("Store", "dir kind")):
-    """A place to mount over: `dir`, a Path, and `kind`, 'tmpfs' or 'ext4'."""
+    """A place to mount over: `dir`, a Path, and `kind`, 'tmpfs', 'ext4' or 'btrfs'."""
 
 
 class Mount:

@@ -113,3 +113,17 @@ def test_one_device_in_two_places(store, mount):
         assert len(run("find", qos.dir, "-name", "file").split()) == 2
     finally:
         run("umount", "-l", store.dir / "twice")
+
+
+@pytest.mark.parametrize("store", ["btrfs"], indirect=True)
+def test_a_subvolume_in_the_place_of_a_deleted_one(store, mount):
+    """It has the device number of the former, whose files are known yet, and their inode numbers."""
+    qos = mount(store, "entry_timeout=0,attr_timeout=0")
+    for text in ("first", "second", "third"):
+        run("btrfs", "subvolume", "create", store.dir / "volume")
+        (store.dir / "volume" / "file").write_text(text)
+        assert (qos.dir / "volume" / "file").read_text() == text
+        (qos.dir / "volume" / "new").write_text(text)
+        assert (store.dir / "volume" / "new").read_text() == text
+        run("btrfs", "subvolume", "delete", store.dir / "volume")
+        assert os.listdir(qos.dir) == []
