@@ -8,63 +8,12 @@
  */
 #include <string.h>
 
+#include "base/prometheus.h"
 #include "ops/report.h"
 
 #define LATENCY_FIRST 10 /* 2^10 ns = 1 us: the buckets that are told apart */
 #define LATENCY_LAST  36 /* 2^36 ns = 69 s */
 #define OTHER         "other"
-
-/* Appends `{label="value"}`, escaped as the format demands. */
-static void append_label(GString *text, const char *label, const char *value)
-{
-    g_string_append_printf(text, "{%s=\"", label);
-    for (; *value; value++) {
-        if (*value == '\\' || *value == '"')
-            g_string_append_printf(text, "\\%c", *value);
-        else if (*value == '\n')
-            g_string_append(text, "\\n");
-        else
-            g_string_append_c(text, *value);
-    }
-    g_string_append(text, "\"}");
-}
-
-static void append_value(GString *text, double value)
-{
-    char buffer[G_ASCII_DTOSTR_BUF_SIZE];
-
-    g_string_append_c(text, ' ');
-    g_string_append(text, g_ascii_formatd(buffer, sizeof(buffer), "%.17g", value));
-    g_string_append_c(text, '\n');
-}
-
-static void append_head(GString *text, const char *name, const char *type, const char *help)
-{
-    g_string_append_printf(text, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
-}
-
-static void append_gauge(GString *text, const char *name, const char *help, double value)
-{
-    append_head(text, name, "gauge", help);
-    g_string_append(text, name);
-    append_value(text, value);
-}
-
-static void append_counter(GString *text, const char *name, const char *help, guint64 value)
-{
-    append_head(text, name, "counter", help);
-    g_string_append(text, name);
-    append_value(text, (double)value);
-}
-
-/* One of several of a name, told apart by a label. */
-static void append_labelled(GString *text, const char *name, const char *label, const char *which,
-                            double value)
-{
-    g_string_append(text, name);
-    append_label(text, label, which);
-    append_value(text, value);
-}
 
 static double seconds(QosTime time)
 {
@@ -75,83 +24,91 @@ static double seconds(QosTime time)
 
 static void append_mount(GString *text, const QosReport *report)
 {
-    append_head(text, "qosfs_info", "gauge", "The version of qosfs.");
-    append_labelled(text, "qosfs_info", "version", QOSFS_VERSION, 1);
-    append_gauge(text, "qosfs_start_time_seconds", "When it was mounted, since 1970.",
-                 seconds(report->started));
-    append_gauge(text, "qosfs_slots", "Requests that may be in the store at a time.",
-                 report->slots.slots);
-    append_gauge(text, "qosfs_slots_running", "Requests in the store.", report->slots.running);
-    append_gauge(text, "qosfs_slots_stalled",
-                 "Of these, requests that the store has not answered for long.",
-                 report->slots.stalled);
-    append_gauge(text, "qosfs_slots_passing",
-                 "Requests in the store without a slot, as they must not wait.",
-                 report->slots.passing);
-    append_gauge(text, "qosfs_slots_held",
-                 "Requests that are due, of jobs that have their full share of slots.",
-                 report->slots.held);
-    append_gauge(text, "qosfs_parked_bytes", "Memory that waiting requests and their data take.",
-                 report->slots.parked_bytes);
-    append_counter(text, "qosfs_refused_total",
-                   "Writes that failed because no memory was left for their data.",
-                   report->slots.refused);
-    append_gauge(text, "qosfs_inodes", "Files that the kernel knows.", report->inodes);
-    append_gauge(text, "qosfs_callers", "Callers that are remembered.", report->callers);
-    append_gauge(text, "qosfs_jobs", "Jobs that are remembered.", report->jobs->len);
-    append_head(text, "qosfs_policy_queued", "gauge", "Requests that wait in a policy.");
+    qos_prometheus_head(text, "qosfs_info", "gauge", "The version of qosfs.");
+    qos_prometheus_value(text, "qosfs_info", "version", QOSFS_VERSION, 1);
+    qos_prometheus_one(text, "qosfs_start_time_seconds", "gauge",
+                       "When it was mounted, since 1970.", seconds(report->started));
+    qos_prometheus_one(text, "qosfs_slots", "gauge", "Requests that may be in the store at a time.",
+                       report->slots.slots);
+    qos_prometheus_one(text, "qosfs_slots_running", "gauge", "Requests in the store.",
+                       report->slots.running);
+    qos_prometheus_one(text, "qosfs_slots_stalled", "gauge",
+                       "Of these, requests that the store has not answered for long.",
+                       report->slots.stalled);
+    qos_prometheus_one(text, "qosfs_slots_passing", "gauge",
+                       "Requests in the store without a slot, as they must not wait.",
+                       report->slots.passing);
+    qos_prometheus_one(text, "qosfs_slots_held", "gauge",
+                       "Requests that are due, of jobs that have their full share of slots.",
+                       report->slots.held);
+    qos_prometheus_one(text, "qosfs_parked_bytes", "gauge",
+                       "Memory that waiting requests and their data take.",
+                       report->slots.parked_bytes);
+    qos_prometheus_one(text, "qosfs_refused_total", "counter",
+                       "Writes that failed because no memory was left for their data.",
+                       report->slots.refused);
+    qos_prometheus_one(text, "qosfs_inodes", "gauge", "Files that the kernel knows.",
+                       report->inodes);
+    qos_prometheus_one(text, "qosfs_callers", "gauge", "Callers that are remembered.",
+                       report->callers);
+    qos_prometheus_one(text, "qosfs_jobs", "gauge", "Jobs that are remembered.", report->jobs->len);
+    qos_prometheus_head(text, "qosfs_policy_queued", "gauge", "Requests that wait in a policy.");
     for (guint i = 0; i < report->policy_count; i++)
-        append_labelled(text, "qosfs_policy_queued", "policy", report->policies[i].policy->name,
-                        report->policies[i].queued);
+        qos_prometheus_value(text, "qosfs_policy_queued", "policy",
+                             report->policies[i].policy->name, report->policies[i].queued);
 }
 
 static void append_adapt(GString *text, const QosReport *report)
 {
     const QosReportAdapt *adapt = &report->adapt;
 
-    append_head(text, "qosfs_adapt_info", "gauge", "How the store is shared.");
-    append_labelled(text, "qosfs_adapt_info", "mode", qos_adapt_mode_names[adapt->mode], 1);
+    qos_prometheus_head(text, "qosfs_adapt_info", "gauge", "How the store is shared.");
+    qos_prometheus_value(text, "qosfs_adapt_info", "mode", qos_adapt_mode_names[adapt->mode], 1);
     if (adapt->mode == QOS_ADAPT_OFF)
         return;
-    append_gauge(text, "qosfs_adapt_capacity", "Operations a second, as told or estimated.",
-                 adapt->capacity);
-    append_gauge(text, "qosfs_adapt_depth", "Requests that sharing has in the store at most.",
-                 adapt->depth);
-    append_gauge(text, "qosfs_adapt_members", "Jobs that take part.", adapt->members);
+    qos_prometheus_one(text, "qosfs_adapt_capacity", "gauge",
+                       "Operations a second, as told or estimated.", adapt->capacity);
+    qos_prometheus_one(text, "qosfs_adapt_depth", "gauge",
+                       "Requests that sharing has in the store at most.", adapt->depth);
+    qos_prometheus_one(text, "qosfs_adapt_members", "gauge", "Jobs that take part.",
+                       adapt->members);
 }
 
 /* --- the lock server --- */
 
 static void append_lockclient(GString *text, const QosLockclientStatus *status)
 {
-    append_gauge(text, "qosfs_lockclient_up", "1 while there is a connection to the lock server.",
-                 status->state == QOS_LOCKCLIENT_UP);
-    append_gauge(text, "qosfs_lockclient_valid_seconds",
-                 "For how long what is cached may be used without the server; 0: not at all.",
-                 seconds(status->valid));
-    append_gauge(text, "qosfs_lockclient_credits", "Resources of which the mount has credits.",
-                 (double)status->credits);
-    append_gauge(text, "qosfs_lockclient_cached_bytes",
-                 "What the credits that are not in use take at the server.", (double)status->bytes);
-    append_gauge(text, "qosfs_lockclient_lock_rate", "The server's SLR, in byte-milliseconds.",
-                 (double)status->rate);
-    append_counter(text, "qosfs_lockclient_hits_total", "Uses of credits that asked nobody.",
-                   status->hits);
-    append_counter(text, "qosfs_lockclient_misses_total", "Uses that asked the server, or waited.",
-                   status->misses);
-    append_counter(text, "qosfs_lockclient_refusals_total", "Uses that went on without a credit.",
-                   status->refusals);
-    append_counter(text, "qosfs_lockclient_enqueues_total", "Requests for credits.",
-                   status->enqueues);
-    append_counter(text, "qosfs_lockclient_cancels_total", "Credits given back.", status->cancels);
-    append_counter(text, "qosfs_lockclient_cancel_messages_total",
-                   "Messages sent for nothing but to give back.", status->cancel_messages);
-    append_counter(text, "qosfs_lockclient_revocations_total",
-                   "Credits that the server called back.", status->revocations);
-    append_counter(text, "qosfs_lockclient_evictions_total", "Times that all was lost.",
-                   status->evictions);
-    append_counter(text, "qosfs_lockclient_reconnects_total", "Connections after the first.",
-                   status->reconnects);
+    qos_prometheus_one(text, "qosfs_lockclient_up", "gauge",
+                       "1 while there is a connection to the lock server.",
+                       status->state == QOS_LOCKCLIENT_UP);
+    qos_prometheus_one(text, "qosfs_lockclient_valid_seconds", "gauge",
+                       "For how long what is cached may be used without the server; 0: not at all.",
+                       seconds(status->valid));
+    qos_prometheus_one(text, "qosfs_lockclient_credits", "gauge",
+                       "Resources of which the mount has credits.", (double)status->credits);
+    qos_prometheus_one(text, "qosfs_lockclient_cached_bytes", "gauge",
+                       "What the credits that are not in use take at the server.",
+                       (double)status->bytes);
+    qos_prometheus_one(text, "qosfs_lockclient_lock_rate", "gauge",
+                       "The server's SLR, in byte-milliseconds.", (double)status->rate);
+    qos_prometheus_one(text, "qosfs_lockclient_hits_total", "counter",
+                       "Uses of credits that asked nobody.", status->hits);
+    qos_prometheus_one(text, "qosfs_lockclient_misses_total", "counter",
+                       "Uses that asked the server, or waited.", status->misses);
+    qos_prometheus_one(text, "qosfs_lockclient_refusals_total", "counter",
+                       "Uses that went on without a credit.", status->refusals);
+    qos_prometheus_one(text, "qosfs_lockclient_enqueues_total", "counter", "Requests for credits.",
+                       status->enqueues);
+    qos_prometheus_one(text, "qosfs_lockclient_cancels_total", "counter", "Credits given back.",
+                       status->cancels);
+    qos_prometheus_one(text, "qosfs_lockclient_cancel_messages_total", "counter",
+                       "Messages sent for nothing but to give back.", status->cancel_messages);
+    qos_prometheus_one(text, "qosfs_lockclient_revocations_total", "counter",
+                       "Credits that the server called back.", status->revocations);
+    qos_prometheus_one(text, "qosfs_lockclient_evictions_total", "counter",
+                       "Times that all was lost.", status->evictions);
+    qos_prometheus_one(text, "qosfs_lockclient_reconnects_total", "counter",
+                       "Connections after the first.", status->reconnects);
 }
 
 /* --- rules --- */
@@ -200,12 +157,12 @@ static void append_rules(GString *text, const QosReport *report)
     for (guint m = 0; m < G_N_ELEMENTS(rule_metrics); m++) {
         const RuleMetric *metric = &rule_metrics[m];
 
-        append_head(text, metric->name, metric->type, metric->help);
+        qos_prometheus_head(text, metric->name, metric->type, metric->help);
         for (guint i = 0; i < qos_rules_count(report->rules); i++) {
             const QosRule *rule = qos_rules_get(report->rules, i);
 
-            append_labelled(text, metric->name, "rule", rule->name,
-                            metric->value(rule, &report->rule_states[i]));
+            qos_prometheus_value(text, metric->name, "rule", rule->name,
+                                 metric->value(rule, &report->rule_states[i]));
         }
     }
 }
@@ -316,19 +273,19 @@ static void append_job_metric(GString *text, const QosReport *report, const JobM
     static const QosReportShare none;
     double rest = 0;
 
-    append_head(text, metric->name, metric->type, metric->help);
+    qos_prometheus_head(text, metric->name, metric->type, metric->help);
     for (guint i = 0; i < ranked->len; i++) {
         const QosJob *job = g_ptr_array_index(ranked, i);
         const QosReportShare *share = qos_report_share(report, job->id);
         double value = metric->value(job, share ? share : &none);
 
         if (i < named)
-            append_labelled(text, metric->name, "job", job->id, value);
+            qos_prometheus_value(text, metric->name, "job", job->id, value);
         else
             rest += value;
     }
     if (named < ranked->len)
-        append_labelled(text, metric->name, "job", OTHER, rest);
+        qos_prometheus_value(text, metric->name, "job", OTHER, rest);
 }
 
 static void append_jobs(GString *text, const QosReport *report)
@@ -348,50 +305,49 @@ static void append_jobs(GString *text, const QosReport *report)
 
 /* --- histograms --- */
 
-/* `label` is `operation="read",` or empty. */
-static void append_histogram(GString *text, const char *name, const char *label,
+/* Of one `operation`, or (NULL) of no one in particular. */
+static void append_histogram(GString *text, const char *name, const char *operation,
                              const QosHistogram *histogram, QosTime sum)
 {
+    const char *label = operation ? "operation" : NULL;
+    g_autofree char *labels =
+        operation ? g_strdup_printf("operation=\"%s\",", operation) : g_strdup("");
+    g_autofree char *name_of_sum = g_strconcat(name, "_sum", NULL);
+    g_autofree char *name_of_count = g_strconcat(name, "_count", NULL);
     guint64 total = qos_histogram_total(histogram);
     guint64 count = 0;
     char buffer[G_ASCII_DTOSTR_BUF_SIZE];
-    gsize length = strlen(label);
 
     for (guint i = 0; i <= LATENCY_LAST; i++) {
         count += histogram->count[i];
         if (i < LATENCY_FIRST)
             continue;
-        g_string_append_printf(text, "%s_bucket{%sle=\"%s\"} %" G_GUINT64_FORMAT "\n", name, label,
+        g_string_append_printf(text, "%s_bucket{%sle=\"%s\"} %" G_GUINT64_FORMAT "\n", name, labels,
                                g_ascii_formatd(buffer, sizeof(buffer), "%.12g",
                                                seconds((QosTime)qos_histogram_bound(i))),
                                count);
     }
-    g_string_append_printf(text, "%s_bucket{%sle=\"+Inf\"} %" G_GUINT64_FORMAT "\n", name, label,
+    g_string_append_printf(text, "%s_bucket{%sle=\"+Inf\"} %" G_GUINT64_FORMAT "\n", name, labels,
                            total);
-    for (guint i = 0; i < 2; i++) {
-        g_string_append_printf(text, "%s_%s", name, i == 0 ? "sum" : "count");
-        if (length)
-            g_string_append_printf(text, "{%.*s}", (int)length - 1, label);
-        append_value(text, i == 0 ? seconds(sum) : (double)total);
-    }
+    qos_prometheus_value(text, name_of_sum, label, operation, seconds(sum));
+    qos_prometheus_value(text, name_of_count, label, operation, (double)total);
 }
 
 static void append_histograms(GString *text, const QosReport *report)
 {
     const QosGateHistograms *histograms = &report->histograms;
 
-    append_head(text, "qosfs_operation_seconds", "histogram",
-                "The time that the store took, by operation.");
+    qos_prometheus_head(text, "qosfs_operation_seconds", "histogram",
+                        "The time that the store took, by operation.");
     for (guint i = 0; i < QOS_OP_COUNT; i++) {
-        g_autofree char *label = g_strdup_printf("operation=\"%s\",", qos_opcode_name(i));
-
         if (qos_histogram_total(&histograms->latency[i]))
-            append_histogram(text, "qosfs_operation_seconds", label, &histograms->latency[i],
-                             histograms->latency_sum[i]);
+            append_histogram(text, "qosfs_operation_seconds", qos_opcode_name(i),
+                             &histograms->latency[i], histograms->latency_sum[i]);
     }
-    append_head(text, "qosfs_wait_seconds", "histogram",
-                "How long the requests that waited did so.");
-    append_histogram(text, "qosfs_wait_seconds", "", &histograms->waiting, histograms->waiting_sum);
+    qos_prometheus_head(text, "qosfs_wait_seconds", "histogram",
+                        "How long the requests that waited did so.");
+    append_histogram(text, "qosfs_wait_seconds", NULL, &histograms->waiting,
+                     histograms->waiting_sum);
 }
 
 GString *qos_report_metrics(const QosReport *report)

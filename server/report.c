@@ -17,7 +17,8 @@
 #include "server/report.h"
 
 #include <json-glib/json-glib.h>
-#include <string.h>
+
+#include "base/prometheus.h"
 
 #define MOUNTS_MAX 50
 
@@ -227,73 +228,49 @@ char *qos_server_report_state(const QosGrants *grants, const QosListenerStatisti
 
 /* --- metrics --- */
 
-static void append_head(GString *text, const char *name, const char *type, const char *help)
-{
-    g_string_append_printf(text, "# HELP qosfs_server_%s %s\n# TYPE qosfs_server_%s %s\n", name,
-                           help, name, type);
-}
-
-/* A line; `label` may be NULL. */
-static void append_value(GString *text, const char *name, const char *label, const char *of,
-                         double value)
-{
-    char buffer[G_ASCII_DTOSTR_BUF_SIZE];
-
-    g_string_append_printf(text, "qosfs_server_%s", name);
-    if (label) {
-        g_string_append_printf(text, "{%s=\"", label);
-        for (; *of; of++)
-            g_string_append_printf(text, *of == '\\' || *of == '"' ? "\\%c" : "%c", *of);
-        g_string_append(text, "\"}");
-    }
-    g_string_append_printf(text, " %s\n", g_ascii_formatd(buffer, sizeof(buffer), "%.17g", value));
-}
-
-static void append_one(GString *text, const char *name, const char *type, const char *help,
-                       double value)
-{
-    append_head(text, name, type, help);
-    append_value(text, name, NULL, NULL, value);
-}
-
 static void append_pool(GString *text, const QosPool *pool)
 {
-    append_one(text, "limit_bytes", "gauge", "Memory for credits: L.", (double)pool->config.limit);
-    append_one(text, "hard_limit_bytes", "gauge", "Beyond it none is granted: HL.",
-               (double)pool->config.hard_limit);
-    append_one(text, "granted_bytes", "gauge", "Memory of the credits that are granted: G.",
-               (double)pool->granted);
-    append_one(text, "planned_bytes", "gauge", "G as planned for the next step: GP.",
-               pool->planned);
-    append_one(text, "grant_speed_bytes", "gauge", "Granted in the last second: GS.",
-               (double)pool->grant_speed);
-    append_one(text, "cancel_speed_bytes", "gauge", "Given back in the last second: CS.",
-               (double)pool->cancel_speed);
-    append_one(text, "lock_rate", "gauge", "SLR, in byte-milliseconds.", pool->rate);
-    append_one(text, "grants_refused_total", "counter", "Grants beyond HL or a mount's cap.",
-               (double)pool->refused);
+    qos_prometheus_one(text, "qosfs_server_limit_bytes", "gauge", "Memory for credits: L.",
+                       (double)pool->config.limit);
+    qos_prometheus_one(text, "qosfs_server_hard_limit_bytes", "gauge",
+                       "Beyond it none is granted: HL.", (double)pool->config.hard_limit);
+    qos_prometheus_one(text, "qosfs_server_granted_bytes", "gauge",
+                       "Memory of the credits that are granted: G.", (double)pool->granted);
+    qos_prometheus_one(text, "qosfs_server_planned_bytes", "gauge",
+                       "G as planned for the next step: GP.", pool->planned);
+    qos_prometheus_one(text, "qosfs_server_grant_speed_bytes", "gauge",
+                       "Granted in the last second: GS.", (double)pool->grant_speed);
+    qos_prometheus_one(text, "qosfs_server_cancel_speed_bytes", "gauge",
+                       "Given back in the last second: CS.", (double)pool->cancel_speed);
+    qos_prometheus_one(text, "qosfs_server_lock_rate", "gauge", "SLR, in byte-milliseconds.",
+                       pool->rate);
+    qos_prometheus_one(text, "qosfs_server_grants_refused_total", "counter",
+                       "Grants beyond HL or a mount's cap.", (double)pool->refused);
 }
 
 static void append_connections(GString *text, const QosListenerStatistics *sockets)
 {
-    append_one(text, "connections", "gauge", "Connections now.", sockets->connections);
-    append_one(text, "strangers", "gauge", "Of these, before their first message.",
-               sockets->strangers);
-    append_one(text, "accepted_total", "counter", "Connections.", (double)sockets->accepted);
-    append_one(text, "welcomed_total", "counter", "Of these, mounts that were let in.",
-               (double)sockets->welcomed);
-    append_head(text, "refused_total", "counter", "Connections that the server ended, and why.");
+    qos_prometheus_one(text, "qosfs_server_connections", "gauge", "Connections now.",
+                       sockets->connections);
+    qos_prometheus_one(text, "qosfs_server_strangers", "gauge",
+                       "Of these, before their first message.", sockets->strangers);
+    qos_prometheus_one(text, "qosfs_server_accepted_total", "counter", "Connections.",
+                       (double)sockets->accepted);
+    qos_prometheus_one(text, "qosfs_server_welcomed_total", "counter",
+                       "Of these, mounts that were let in.", (double)sockets->welcomed);
+    qos_prometheus_head(text, "qosfs_server_refused_total", "counter",
+                        "Connections that the server ended, and why.");
     for (guint i = 1; i < QOS_WIRE_REFUSALS; i++)
-        append_value(text, "refused_total", "reason", qos_wire_refusal_text(i),
-                     (double)sockets->ended[i]);
+        qos_prometheus_value(text, "qosfs_server_refused_total", "reason", qos_wire_refusal_text(i),
+                             (double)sockets->ended[i]);
 }
 
 static void append_messages(GString *text, const char *name, const char *help,
                             const guint64 *counts)
 {
-    append_head(text, name, "counter", help);
+    qos_prometheus_head(text, name, "counter", help);
     for (guint i = 0; i < QOS_MESSAGE_TYPES; i++)
-        append_value(text, name, "type", message_names[i], (double)counts[i]);
+        qos_prometheus_value(text, name, "type", message_names[i], (double)counts[i]);
 }
 
 static void append_mounts(GString *text, const char *name, const char *type, const char *help,
@@ -301,19 +278,19 @@ static void append_mounts(GString *text, const char *name, const char *type, con
 {
     double other = 0;
 
-    append_head(text, name, type, help);
+    qos_prometheus_head(text, name, type, help);
     for (guint i = 0; i < clients->len; i++) {
         const QosClient *client = clients->pdata[i];
         if (i < MOUNTS_MAX) {
             g_autofree char *label =
                 g_strdup_printf("%s#%" G_GINT64_MODIFIER "x", client->name, client->id);
-            append_value(text, name, "mount", label, value(client));
+            qos_prometheus_value(text, name, "mount", label, value(client));
         } else {
             other += value(client);
         }
     }
     if (clients->len > MOUNTS_MAX)
-        append_value(text, name, "mount", "other", other);
+        qos_prometheus_value(text, name, "mount", "other", other);
 }
 
 static double credits_of(const QosClient *client)
@@ -338,30 +315,35 @@ char *qos_server_report_metrics(const QosGrants *grants, const QosListenerStatis
 
     qos_grants_state(grants, &state);
     g_autoptr(GPtrArray) clients = sorted_clients(state.clients);
-    append_head(text, "info", "gauge", "The version of qosfs-server.");
-    append_value(text, "info", "version", QOSFS_VERSION, 1);
-    append_one(text, "uptime_seconds", "gauge", "Since its start.",
-               seconds(state.now - state.started));
-    append_one(text, "incarnation", "gauge", "Starts over the same database.", state.incarnation);
-    append_one(text, "grace", "gauge", "1: nothing new is granted yet.", state.in_grace ? 1 : 0);
-    append_one(text, "database_failing", "gauge", "1: the database cannot be written to.",
-               state.trouble ? 1 : 0);
-    append_one(text, "mounts", "gauge", "Mounts that are known.", clients->len);
-    append_one(text, "credits", "gauge", "Credits that are granted.", (double)state.lent);
-    append_one(text, "evictions_total", "counter", "Mounts that lost credits with their lease.",
-               (double)state.evictions);
-    append_one(text, "lock_waits", "gauge", "Processes that wait for a file lock, and have others.",
-               state.waits);
-    append_one(text, "deadlocks_total", "counter", "Of these, who would have waited for ever.",
-               (double)state.deadlocks);
+    qos_prometheus_head(text, "qosfs_server_info", "gauge", "The version of qosfs-server.");
+    qos_prometheus_value(text, "qosfs_server_info", "version", QOSFS_VERSION, 1);
+    qos_prometheus_one(text, "qosfs_server_uptime_seconds", "gauge", "Since its start.",
+                       seconds(state.now - state.started));
+    qos_prometheus_one(text, "qosfs_server_incarnation", "gauge", "Starts over the same database.",
+                       state.incarnation);
+    qos_prometheus_one(text, "qosfs_server_grace", "gauge", "1: nothing new is granted yet.",
+                       state.in_grace ? 1 : 0);
+    qos_prometheus_one(text, "qosfs_server_database_failing", "gauge",
+                       "1: the database cannot be written to.", state.trouble ? 1 : 0);
+    qos_prometheus_one(text, "qosfs_server_mounts", "gauge", "Mounts that are known.",
+                       clients->len);
+    qos_prometheus_one(text, "qosfs_server_credits", "gauge", "Credits that are granted.",
+                       (double)state.lent);
+    qos_prometheus_one(text, "qosfs_server_evictions_total", "counter",
+                       "Mounts that lost credits with their lease.", (double)state.evictions);
+    qos_prometheus_one(text, "qosfs_server_lock_waits", "gauge",
+                       "Processes that wait for a file lock, and have others.", state.waits);
+    qos_prometheus_one(text, "qosfs_server_deadlocks_total", "counter",
+                       "Of these, who would have waited for ever.", (double)state.deadlocks);
     append_connections(text, sockets);
     append_pool(text, state.pool);
-    append_messages(text, "received_total", "Messages received.", state.received);
-    append_messages(text, "sent_total", "Messages sent.", state.sent);
-    append_mounts(text, "mount_credits", "gauge", "A mount's credits.", clients, credits_of);
-    append_mounts(text, "mount_bytes", "gauge", "The memory of a mount's credits.", clients,
-                  bytes_of);
-    append_mounts(text, "mount_called_back_total", "counter", "A mount's credits called back.",
-                  clients, called_back_of);
+    append_messages(text, "qosfs_server_received_total", "Messages received.", state.received);
+    append_messages(text, "qosfs_server_sent_total", "Messages sent.", state.sent);
+    append_mounts(text, "qosfs_server_mount_credits", "gauge", "A mount's credits.", clients,
+                  credits_of);
+    append_mounts(text, "qosfs_server_mount_bytes", "gauge", "The memory of a mount's credits.",
+                  clients, bytes_of);
+    append_mounts(text, "qosfs_server_mount_called_back_total", "counter",
+                  "A mount's credits called back.", clients, called_back_of);
     return g_string_free(text, FALSE);
 }

@@ -1,0 +1,39 @@
+#include "base/prometheus.h"
+
+/* Appends `{label="of"}`, escaped as the format demands. */
+static void append_label(GString *text, const char *label, const char *of)
+{
+    g_string_append_printf(text, "{%s=\"", label);
+    for (; *of != '\0'; of++) {
+        if (*of == '\\' || *of == '"')
+            g_string_append_printf(text, "\\%c", *of);
+        else if (*of == '\n')
+            g_string_append(text, "\\n");
+        else
+            g_string_append_c(text, *of);
+    }
+    g_string_append(text, "\"}");
+}
+
+void qos_prometheus_head(GString *text, const char *name, const char *type, const char *help)
+{
+    g_string_append_printf(text, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+}
+
+void qos_prometheus_value(GString *text, const char *name, const char *label, const char *of,
+                          double value)
+{
+    char number[G_ASCII_DTOSTR_BUF_SIZE];
+
+    g_string_append(text, name);
+    if (label != NULL)
+        append_label(text, label, of);
+    g_string_append_printf(text, " %s\n", g_ascii_formatd(number, sizeof(number), "%.17g", value));
+}
+
+void qos_prometheus_one(GString *text, const char *name, const char *type, const char *help,
+                        double value)
+{
+    qos_prometheus_head(text, name, type, help);
+    qos_prometheus_value(text, name, NULL, NULL, value);
+}
