@@ -40,13 +40,13 @@ struct QosRing {
     guint depth;
     guint threads;
     gsize payload_size;
-    gsize own_requests;   /* atomic: how many ask_for_commit() has made */
-    gsize file;           /* atomic: the node id of a file that the kernel knows */
-    gboolean is_open;     /* atomic: the kernel knows of the ring */
-    gboolean is_over;     /* atomic: the connection has ended, and with it all requests */
-    gboolean is_stopping; /* atomic */
-    pthread_mutex_t last_lock;
-    struct io_uring last; /* for replies once there are no readers */
+    gsize own_requests;        /* atomic: how many ask_for_commit() has made */
+    gsize file;                /* atomic: the node id of a file that the kernel knows */
+    gboolean is_open;          /* atomic: the kernel knows of the ring */
+    gboolean is_over;          /* atomic: the connection has ended, and with it all requests */
+    gboolean is_stopping;      /* atomic */
+    pthread_mutex_t last_lock; /* of `last` */
+    struct io_uring last;      /* for replies once there are no readers */
     guint queue_count;
     QosRingQueue *queues;
 };
