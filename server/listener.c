@@ -324,43 +324,65 @@ static void door_free(gpointer data)
     g_free(door);
 }
 
-static gboolean listen_at(QosListener *listener, const QosServerAddress *where, GError **error)
+/* Listens at the address, which is `path` where it is a Unix socket's, and says so. */
+static GSocket *open_socket(const QosListener *listener, GSocketAddress *address, const char *path,
+                            GError **error)
 {
-    GSocketAddress *address = where->address;
+    const int mode = listener->options->allowed_uids->len > 0 ? 0666 : 0600;
     g_autofree char *text = g_socket_connectable_to_string(G_SOCKET_CONNECTABLE(address));
-    g_autofree char *path = NULL;
-    g_autoptr(GSocket) socket = NULL;
     g_autoptr(GSocketAddress) bound = NULL;
     g_autoptr(GError) reason = NULL;
-    Door *door;
+    g_autoptr(GSocket) socket =
+        g_socket_new(g_socket_address_get_family(address), G_SOCKET_TYPE_STREAM, 0, &reason);
 
-    if (where->kind == QOS_DOOR_LOCAL) {
-        path = g_strdup(g_unix_socket_address_get_path(G_UNIX_SOCKET_ADDRESS(address)));
-        if (!qos_socket_path_clear(path, error))
-            return FALSE;
-    }
-    socket = g_socket_new(g_socket_address_get_family(address), G_SOCKET_TYPE_STREAM, 0, &reason);
     if (socket != NULL) {
         g_socket_set_blocking(socket, FALSE);
         g_socket_set_listen_backlog(socket, BACKLOG);
     }
     if (socket == NULL || !g_socket_bind(socket, address, TRUE, &reason) ||
-        (path != NULL && g_chmod(path, listener->options->allowed_uids->len > 0 ? 0666 : 0600)) ||
-        !g_socket_listen(socket, &reason) ||
+        (path != NULL && g_chmod(path, mode) != 0) || !g_socket_listen(socket, &reason) ||
         (bound = g_socket_get_local_address(socket, &reason)) == NULL) {
         qos_set_error(error, EADDRNOTAVAIL, "cannot listen on %s: %s", text,
                       reason != NULL ? reason->message : g_strerror(errno));
-        return FALSE;
+        return NULL;
     }
     g_free(text);
-    text = g_socket_connectable_to_string(G_SOCKET_CONNECTABLE(bound));
+    text =
+        g_socket_connectable_to_string(G_SOCKET_CONNECTABLE(bound)); /* the port, if any would do */
     g_message("listens on %s", text);
+    return g_steal_pointer(&socket);
+}
+
+static const QosHandshake *handshake_at(const QosListener *listener, QosDoorKind kind)
+{
+    switch (kind) {
+    case QOS_DOOR_LOCAL:
+        break;
+    case QOS_DOOR_TLS:
+        return listener->tls;
+    case QOS_DOOR_MUNGE:
+        return listener->munge;
+    }
+    return NULL;
+}
+
+static gboolean listen_at(QosListener *listener, const QosServerAddress *where, GError **error)
+{
+    g_autofree char *path = NULL;
+    GSocket *socket;
+    Door *door;
+
+    if (where->kind == QOS_DOOR_LOCAL)
+        path = g_strdup(g_unix_socket_address_get_path(G_UNIX_SOCKET_ADDRESS(where->address)));
+    if (path != NULL && !qos_socket_path_clear(path, error))
+        return FALSE;
+    socket = open_socket(listener, where->address, path, error);
+    if (socket == NULL)
+        return FALSE;
     door = g_new0(Door, 1);
     *door = (Door){.listener = listener,
-                   .socket = g_steal_pointer(&socket),
-                   .handshake = where->kind == QOS_DOOR_TLS     ? listener->tls
-                                : where->kind == QOS_DOOR_MUNGE ? listener->munge
-                                                                : NULL,
+                   .socket = socket,
+                   .handshake = handshake_at(listener, where->kind),
                    .path = g_steal_pointer(&path)};
     g_ptr_array_add(listener->doors, door);
     start_accepting(door);
