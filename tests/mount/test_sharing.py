@@ -42,7 +42,7 @@ def test_a_mount_of_another_store_is_refused(cluster, mount, new_store):
     second = mount(new_store("ext4"), f"server=unix:{one.server.socket}")
     second.expects_log("lock server .* this mount is of")
     reason = wait_until(lambda: status(second)["reason"], what="its refusal")
-    names = re.search("the server serves the store (.*), and this mount is of (.*)", reason).groups()
+    names = re.search("the server serves the store (.*), and this mount is of (.*); if these are one, ", reason).groups()
     assert names[0] != names[1] and names[0] in one.server.ctl("status")
     assert status(second)["state"] != "up" and status(second)["valid"] == 0 and reason in second.ctl("status")
     for text in ("text", "changed"):  # nothing of it is cached
