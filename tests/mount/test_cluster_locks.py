@@ -143,7 +143,7 @@ def test_ranges(pair):
 
 def test_so_many_ranges_of_one_file(pair):
     """As many as docs/locks.md says; whoever is refused has all that he had."""
-    _, here, there = pair()
+    _, here, there = pair(lease=300)
     with open(here, "r+b") as one, open(there, "r+b") as other:
         for number in range(MOST_RANGES):
             fcntl.lockf(one, fcntl.LOCK_EX, 1, 2 * number)

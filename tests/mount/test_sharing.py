@@ -34,8 +34,8 @@ def test_server_is_killed(cluster):
 
 
 def test_a_mount_of_another_store_is_refused(cluster, mount, new_store):
-    """It is told the names of both, goes on without caching, and may come when no mount of the first is known any more."""
-    one = cluster(mounts=1, lease=2)
+    """It is told the names of both, and goes on without caching."""
+    one = cluster(mounts=1, lease=300)
     first, = one.mounts
     one.wait_up()
     one.server.expects_log("store differs")
@@ -49,9 +49,6 @@ def test_a_mount_of_another_store_is_refused(cluster, mount, new_store):
         (second.store.dir / "file").write_text(text)
         assert (second.dir / "file").read_text() == text
     assert status(first)["state"] == "up"
-    first.unmount()
-    one.mounts.clear()
-    wait_until(lambda: status(second)["state"] == "up", what="the other store's turn")
 
 
 def test_tls(cluster):
