@@ -15,7 +15,6 @@
 #include <malloc.h>
 #include <pthread.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/vfs.h>
@@ -54,9 +53,17 @@ void qos_proc_enter(void)
         proc_directory = "";
 }
 
+/* By hand: with snprintf() it was a tenth of all that is done for an OPEN. */
 void qos_proc_path(int fd, char path[QOS_PROC_PATH_MAX])
 {
-    snprintf(path, QOS_PROC_PATH_MAX, "%s%d", proc_directory, fd);
+    char *place = g_stpcpy(path, proc_directory);
+    int scale = 1;
+
+    while (fd / scale >= 10)
+        scale *= 10;
+    for (; scale > 0; scale /= 10)
+        *place++ = (char)('0' + fd / scale % 10);
+    *place = '\0';
 }
 
 gboolean qos_loan_wants_flush(const QosLoan *loan)
