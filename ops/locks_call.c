@@ -162,14 +162,6 @@ static void yield_locked(QosCall *call, const QosLock *other)
     }
 }
 
-/* TRUE where its owner reads what he wants to write: of two that do, neither can go on. He is the
- * only one who has something there. */
-static gboolean upgrades(const QosCall *call)
-{
-    return call->kind == QOS_LOCKS_RECORD && call->lock.span.writes &&
-           qos_locktable_conflict(&call->file->table, ~call->lock.owner, &call->lock.span) != NULL;
-}
-
 /* Another mount is in the way. Who it is there, and with what part, is not known. */
 static void deny_locked(QosCall *call)
 {
@@ -180,8 +172,6 @@ static void deny_locked(QosCall *call)
         qos_call_finish_locked(call, 0);
     } else if (call->mode == QOS_LOCKS_TRY) {
         qos_call_finish_locked(call, EAGAIN);
-    } else if (upgrades(call)) {
-        qos_call_finish_locked(call, EDEADLK);
     } else {
         postpone_locked(call);
     }
@@ -228,8 +218,6 @@ static void ask_locked(QosCall *call)
 
     if (call->mode == QOS_LOCKS_WAIT)
         flags |= QOS_CREDIT_WAIT;
-    if (upgrades(call))
-        flags |= QOS_CREDIT_UPGRADE;
     enter_state_locked(call, QOS_CALL_ASKING);
     call->use = g_new0(QosLockUse, 1);
     call->use->done = asked;

@@ -464,6 +464,26 @@ def test_a_circle_of_mounts_is_none_of_processes(many):
     assert server_metric(some, "deadlocks_total") == 0
 
 
+def test_mounts_that_read_for_one_another_are_no_circle(pair):
+    """On each mount one process waits to write what it reads, and what somebody on the other reads who does not wait."""
+    both, here, there = pair()
+
+    def want_to_write(path, place):
+        with open(path, "r+b") as file:
+            fcntl.lockf(file, fcntl.LOCK_SH, 1, place)
+            fcntl.lockf(file, fcntl.LOCK_EX, 1, place)
+    with open(here, "r+b") as one, open(there, "r+b") as other:
+        fcntl.lockf(one, fcntl.LOCK_SH, 1, 10)
+        fcntl.lockf(other, fcntl.LOCK_SH, 1, 0)
+        with child(lambda: want_to_write(here, 0)) as (_, ask_first), child(lambda: want_to_write(there, 10)) as (_, ask_second):
+            wait_told(both, 2)
+            assert server_metric(both, "deadlocks_total") == 0
+            assert not ask_first() and not ask_second()
+            fcntl.lockf(one, fcntl.LOCK_UN)
+            fcntl.lockf(other, fcntl.LOCK_UN)
+            assert [wait_until(ask, what="the lock") for ask in (ask_first, ask_second)] == ["None"] * 2
+
+
 def test_a_restarted_server_knows_who_waits(many):
     some, path = many(lease=60)
     some.expects_trouble()
