@@ -11,6 +11,10 @@
 #include "fs/condition.h"
 #include "fs/gate.h"
 
+/* All these times are of a clock that stands while the daemon does (used_time()): its process may
+ * be stopped, or the machine, or so busy that nobody gets on, and who queues for a lock still does.
+ */
+
 /* How long a toll stands: it outlives the pause of a job that pays one operation a second. */
 #define TOLL_TIME (2 * QOS_SECOND)
 /* How long a thread may queue for the directory's lock. */
@@ -23,6 +27,8 @@
 #define TICKET_ASKS 16
 /* Within that who passed at a file has read there, and comes to read again. */
 #define CLOSED_TIME (2 * QOS_MILLISECOND)
+/* Of a time in which no request came no more counts. */
+#define PAUSE_MAX (100 * QOS_MILLISECOND)
 /* Beyond it, what keeps the kernel may be the very request whose reply waits to be sent. */
 #define TELLING_TIME (20 * QOS_MILLISECOND)
 
@@ -55,7 +61,9 @@ typedef struct {
 struct QosTolls {
     struct fuse_session *session;
     pthread_t thread;
-    QosTime last; /* atomic: when the last toll runs out */
+    QosTime last;   /* atomic: when the last toll runs out */
+    QosTime seen;   /* atomic: when a request last came, to 1 ms; by the daemon's clock */
+    QosTime paused; /* atomic, written under the lock, before `seen`: what did not count so far */
     Change changes[CHANGES];
     pthread_mutex_t lock; /* everything below */
     pthread_cond_t changed;
@@ -66,6 +74,35 @@ struct QosTolls {
     QosTime swept;
     gboolean is_stopping;
 };
+
+static QosTime used_time_locked(QosTolls *tolls)
+{
+    const QosTime now = qos_gate_now(), seen = __atomic_load_n(&tolls->seen, __ATOMIC_ACQUIRE);
+    const QosTime pause = now - seen - PAUSE_MAX;
+
+    if (pause > 0) {
+        __atomic_store_n(&tolls->paused, tolls->paused + pause, __ATOMIC_RELAXED);
+        __atomic_store_n(&tolls->seen, now, __ATOMIC_RELEASE);
+    }
+    return now - tolls->paused;
+}
+
+/* The same without the lock, which it takes after a pause alone. */
+static QosTime used_time(QosTolls *tolls)
+{
+    QosTime seen = __atomic_load_n(&tolls->seen, __ATOMIC_ACQUIRE), now = qos_gate_now();
+
+    if (now - seen > PAUSE_MAX) {
+        pthread_mutex_lock(&tolls->lock);
+        now = used_time_locked(tolls);
+        pthread_mutex_unlock(&tolls->lock);
+        return now;
+    }
+    if (now - seen >= QOS_MILLISECOND)
+        __atomic_compare_exchange_n(&tolls->seen, &seen, now, FALSE, __ATOMIC_RELEASE,
+                                    __ATOMIC_RELAXED);
+    return now - __atomic_load_n(&tolls->paused, __ATOMIC_RELAXED);
+}
 
 static guint key_hash(gconstpointer data)
 {
@@ -125,7 +162,7 @@ static gboolean is_closed_at(const Pass *toll, QosTime now)
 static gboolean has_tolls(QosTolls *tolls)
 {
     QosTime last = __atomic_load_n(&tolls->last, __ATOMIC_RELAXED);
-    return last != 0 && last > qos_gate_now();
+    return last != 0 && last > used_time(tolls);
 }
 
 /* Whoever comes has to ask from now on. Waits until the kernel has been told, if that does not take
@@ -140,8 +177,9 @@ static void close_locked(QosTolls *tolls, Pass *toll, QosTime now)
         pthread_cond_signal(&tolls->changed);
     }
     toll->closed = now + CLOSED_TIME;
+    const QosTime end = qos_gate_now() + TELLING_TIME;
     while (toll != NULL && !toll->is_told &&
-           qos_condition_wait_until(&tolls->told, &tolls->lock, now + TELLING_TIME))
+           qos_condition_wait_until(&tolls->told, &tolls->lock, end))
         toll = find_toll(tolls, ino, now);
 }
 
@@ -157,7 +195,7 @@ static guint64 ticks_after_boot(void)
 
 void qos_tolls_raise(QosTolls *tolls, fuse_ino_t ino, QosOpcode opcode, gboolean is_directory)
 {
-    QosTime now = qos_gate_now();
+    QosTime now = used_time(tolls);
 
     pthread_mutex_lock(&tolls->lock);
     if (now - tolls->swept >= TICKET_TIME) {
@@ -183,7 +221,7 @@ gboolean qos_tolls_is_closed(QosTolls *tolls, fuse_ino_t ino)
     if (!has_tolls(tolls))
         return FALSE;
     pthread_mutex_lock(&tolls->lock);
-    QosTime now = qos_gate_now();
+    QosTime now = used_time_locked(tolls);
     const Pass *toll = find_toll(tolls, ino, now);
     gboolean is_closed = toll != NULL && is_closed_at(toll, now);
     pthread_mutex_unlock(&tolls->lock);
@@ -194,7 +232,7 @@ void qos_tolls_note_change(QosTolls *tolls, fuse_ino_t ino)
 {
     Change *change = &tolls->changes[ino % CHANGES];
 
-    __atomic_store_n(&change->time, qos_gate_now(), __ATOMIC_RELAXED);
+    __atomic_store_n(&change->time, used_time(tolls), __ATOMIC_RELAXED);
     __atomic_store_n(&change->ino, ino, __ATOMIC_RELEASE);
 }
 
@@ -204,7 +242,7 @@ static gboolean has_changed(QosTolls *tolls, fuse_ino_t ino)
     const Change *change = &tolls->changes[ino % CHANGES];
 
     return __atomic_load_n(&change->ino, __ATOMIC_ACQUIRE) == ino &&
-           qos_gate_now() - __atomic_load_n(&change->time, __ATOMIC_RELAXED) < GRACE_TIME;
+           used_time(tolls) - __atomic_load_n(&change->time, __ATOMIC_RELAXED) < GRACE_TIME;
 }
 
 /* He may hold or await the directory's lock since before the kernel knew of the toll, and so came
@@ -222,7 +260,7 @@ QosTollState qos_tolls_meet(QosTolls *tolls, fuse_ino_t ino, pid_t tid, guint64 
     if (!has_tolls(tolls))
         return state;
     pthread_mutex_lock(&tolls->lock);
-    QosTime now = qos_gate_now();
+    QosTime now = used_time_locked(tolls);
     const Pass *toll = find_toll(tolls, ino, now);
     Pass *ticket = find_ticket(tolls, toll, tid, now);
     if (ticket != NULL && ++ticket->asked > TICKET_ASKS)
@@ -242,7 +280,7 @@ void qos_tolls_pass(QosTolls *tolls, fuse_ino_t ino, pid_t tid, QosOpcode prepai
     if (!has_tolls(tolls))
         return;
     pthread_mutex_lock(&tolls->lock);
-    QosTime now = qos_gate_now();
+    QosTime now = used_time_locked(tolls);
     Pass *toll = find_toll(tolls, ino, now);
     Pass *ticket = find_ticket(tolls, toll, tid, now);
     if (ticket != NULL && !ticket->is_spent)
@@ -262,7 +300,7 @@ gboolean qos_tolls_use(QosTolls *tolls, fuse_ino_t ino, pid_t tid, QosOpcode opc
     if (!has_tolls(tolls))
         return FALSE;
     pthread_mutex_lock(&tolls->lock);
-    QosTime now = qos_gate_now();
+    QosTime now = used_time_locked(tolls);
     Pass *ticket = find_ticket(tolls, find_toll(tolls, ino, now), tid, now);
     if (ticket != NULL && !ticket->is_spent) {
         is_prepaid = ticket->opcode == opcode;
@@ -317,6 +355,7 @@ QosTolls *qos_tolls_new(struct fuse_session *session)
     QosTolls *tolls = g_new0(QosTolls, 1);
 
     tolls->session = session;
+    tolls->seen = qos_gate_now();
     pthread_mutex_init(&tolls->lock, NULL);
     pthread_cond_init(&tolls->changed, NULL);
     pthread_cond_init(&tolls->told, NULL);

@@ -29,6 +29,9 @@
  * that is not the class of GETATTR: then he pays for the operation that he came for, which is free
  * when he does it.
  *
+ * These times are of use: a pause in which no request comes counts 100 ms, however long it is. The
+ * daemon, or the machine, may have stood still, and who queued for a lock before still does.
+ *
  * A thread of its own tells the kernel to forget what it believes: a notification must not be sent
  * from a handler. Who raises the toll waits for that before he replies, so that nobody of his job
  * slips by meanwhile.

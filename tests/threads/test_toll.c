@@ -47,6 +47,22 @@ static void test_after_a_change(Fixture *fixture, gconstpointer data G_GNUC_UNUS
     g_assert_cmpint(meet(fixture, FILE_, TID), ==, QOS_TOLL_NONE);
 }
 
+/* Whoever queued for the lock still does when the daemon, or the machine, has stood still. */
+static void test_after_a_pause(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
+{
+    QosOpcode opcode;
+
+    qos_tolls_note_change(fixture->tolls, FILE_ + 1);
+    qos_tolls_raise(fixture->tolls, FOLDER, QOS_OP_CREATE, TRUE);
+    pass(fixture, FOLDER, TID, QOS_OP_COUNT);
+    g_assert_cmpint(meet(fixture, FOLDER, TID), ==, QOS_TOLL_FREE);
+
+    g_usleep(5100 * 1000); /* longer than each of them would be spared */
+    g_assert_cmpint(qos_tolls_meet(fixture->tolls, FILE_ + 1, TID, 0, &opcode), ==, QOS_TOLL_FREE);
+    g_assert_cmpint(meet(fixture, FOLDER, TID), ==, QOS_TOLL_FREE);
+    g_assert_cmpint(meet(fixture, FOLDER, TID + 1), ==, QOS_TOLL_FREE);
+}
+
 static void test_no_toll(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
 {
     g_assert_cmpint(meet(fixture, FOLDER, TID), ==, QOS_TOLL_NONE);
@@ -166,6 +182,7 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     add("/toll/no-toll", test_no_toll);
     add("/toll/after-a-change", test_after_a_change);
+    add("/toll/after-a-pause", test_after_a_pause);
     add("/toll/a-ticket-is-good-for-one-change", test_a_ticket_is_good_for_one_change);
     add("/toll/a-ticket-is-good-for-some-looks", test_a_ticket_is_good_for_some_looks);
     add("/toll/a-ticket-does-not-last", test_a_ticket_does_not_last);
