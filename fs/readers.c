@@ -28,7 +28,7 @@
 #include "fs/kernel_order.h"
 #include "ops/fs.h"
 #include "ops/interrupt_table.h"
-#include "ops/op.h"
+#include "ops/reply_buffer.h"
 
 #define PAGE       4096
 #define PARKED_MAX 8 /* further ones end */
@@ -316,7 +316,7 @@ static void *read_requests(void *data)
 static ssize_t write_large(int fd, const struct iovec *vector, int count)
 {
     const struct iovec *header = &vector[0], *data = &vector[1];
-    char *place = count == 2 ? qos_op_buffer_head(data->iov_base, header->iov_len) : NULL;
+    char *place = count == 2 ? qos_reply_buffer_head(data->iov_base, header->iov_len) : NULL;
 
     if (place == NULL)
         return writev(fd, vector, count);

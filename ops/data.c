@@ -10,6 +10,7 @@
 #include "ops/handle.h"
 #include "ops/locks.h"
 #include "ops/operations.h"
+#include "ops/reply_buffer.h"
 
 /* Since Linux 6.9; older C libraries do not name it. */
 #ifndef RWF_NOAPPEND
@@ -61,7 +62,7 @@ static gboolean has_lost_locks(const QosOp *op)
 static int run_read(QosOp *op)
 {
     DataOp *read_op = (DataOp *)op;
-    void *buffer = qos_op_buffer(read_op->size);
+    void *buffer = qos_reply_buffer(read_op->size);
     ssize_t length;
 
     if (has_lost_locks(op))

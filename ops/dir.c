@@ -19,6 +19,7 @@
 #include "ops/control.h"
 #include "ops/handle.h"
 #include "ops/operations.h"
+#include "ops/reply_buffer.h"
 
 #define STREAM_BYTES 32768
 
@@ -276,7 +277,7 @@ static ssize_t fill_entries(DirOp *read_op, QosDirStream *stream, char *buffer)
 static int run_readdir(QosOp *op)
 {
     DirOp *read_op = (DirOp *)op;
-    char *buffer = qos_op_buffer(read_op->size);
+    char *buffer = qos_reply_buffer(read_op->size);
     QosDirStream *stream = take_stream(op->handle);
     ssize_t length;
 

@@ -13,6 +13,7 @@
 #include "ops/coherence.h"
 #include "ops/control.h"
 #include "ops/operations.h"
+#include "ops/reply_buffer.h"
 
 typedef struct {
     QosOp op;
@@ -130,7 +131,7 @@ void qosfs_op_forget_multi(fuse_req_t request, size_t count, struct fuse_forget_
 static int run_readlink(QosOp *op)
 {
     NameOp *link = (NameOp *)op;
-    char *target = qos_op_buffer(PATH_MAX);
+    char *target = qos_reply_buffer(PATH_MAX);
     g_auto(QosLoan) file = {0};
     int error = qos_inodes_borrow(op->fs->inodes, link->other, &file);
     ssize_t length;

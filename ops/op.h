@@ -72,7 +72,7 @@ typedef struct {
             double timeout;
         } statx;
         struct {
-            const void *bytes; /* the operation's own, or the thread's buffer */
+            const void *bytes; /* the operation's own, or the thread's (ops/reply_buffer.h) */
             size_t length;
         } data;
         size_t count; /* WRITE, XATTR */
@@ -186,13 +186,6 @@ void qos_op_submit_release(QosOp *op);
 /* In the gate's turn it is going to wait for something else: gives its slot back, and moves what
  * lies in the reader's buffer. With `is_watched` its caller may be killed meanwhile. */
 void qos_op_pause(QosOp *op, gboolean is_watched);
-
-/* This thread's buffer of at least `size` bytes, for a reply made in this thread; valid until the
- * next call. */
-void *qos_op_buffer(gsize size);
-/* The `size` bytes (at most a page) before it, for the header of that reply; NULL where `bytes` are
- * not this thread's buffer. */
-void *qos_op_buffer_head(const void *bytes, gsize size);
 
 /* What all the FUSE handlers share: the table for fuse_session_new(), filled by the units of ops/.
  */

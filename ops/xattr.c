@@ -8,6 +8,7 @@
 
 #include "ops/control.h"
 #include "ops/operations.h"
+#include "ops/reply_buffer.h"
 
 #define CAPABILITIES "security.capability"
 
@@ -93,7 +94,7 @@ static int run_getxattr(QosOp *op)
 {
     XattrOp *xattr = (XattrOp *)op;
     char path[QOS_PROC_PATH_MAX];
-    void *value = qos_op_buffer(xattr->size);
+    void *value = qos_reply_buffer(xattr->size);
     g_auto(QosLoan) file = {0};
     int error = borrow_path(op, xattr->ino, &file, path);
     ssize_t length;
@@ -144,7 +145,7 @@ static ssize_t list_store(QosOp *op, fuse_ino_t ino, char *names)
 static int run_listxattr(QosOp *op)
 {
     XattrOp *xattr = (XattrOp *)op;
-    char *names = qos_op_buffer(2 * XATTR_LIST_MAX);
+    char *names = qos_reply_buffer(2 * XATTR_LIST_MAX);
     ssize_t length = list_store(op, xattr->ino, names);
 
     if (length < 0)
