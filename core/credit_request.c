@@ -43,10 +43,13 @@ static void ask(QosOwner *owner, QosCreditRequest *request, const QosCredit *roo
     qos_peer_send(owner, owner->above, &message, now);
 }
 
-/* Somebody else's answer from above will do for this one too. */
+/* Somebody else's answer from above will do for this one too: of who asked for as much or more, and
+ * where that answer may be long in coming (QOS_CREDIT_WAIT), for just as much, since less may be
+ * free already. */
 static gboolean is_asked_for(const QosCreditRequest *request)
 {
     const QosResourceType *type = qos_book_type(request->book);
+    gboolean may_take_long = request->flags & QOS_CREDIT_WAIT;
 
     if (request->asked != 0)
         return TRUE;
@@ -55,7 +58,8 @@ static gboolean is_asked_for(const QosCreditRequest *request)
     for (GList *link = request->book->busy->requests.head; link != NULL; link = link->next) {
         const QosCreditRequest *other = link->data;
         if (other->asked != 0 && other->flags == request->flags &&
-            type->matches(&request->want, &other->want))
+            type->matches(&request->want, &other->want) &&
+            (!may_take_long || type->matches(&other->want, &request->want)))
             return TRUE;
     }
     return FALSE;

@@ -191,6 +191,19 @@ def test_waiting_ends_with_the_lock(pair, take, place, left, wanted):
             assert wait_until(ask, what="the lock") == "None"
 
 
+def test_waiting_for_part_of_what_another_awaits(pair):
+    """Of a mount's processes one waits for bytes that are not free, the other for such that are."""
+    both, here, there = pair()
+    with open(here, "r+b") as one:
+        fcntl.lockf(one, fcntl.LOCK_EX, 2, 0)
+        before = enqueues_of(both.mounts[1])
+        with child(take_and_leave(lambda file, how: fcntl.lockf(file, how, 8, 0), there)):
+            wait_waiting(both.mounts[1], before)
+            with child(take_and_leave(lambda file, how: fcntl.lockf(file, how, 1, 4), there)) as (_, ask):
+                assert wait_until(ask, what="the free bytes") == "None"
+            fcntl.lockf(one, fcntl.LOCK_UN)
+
+
 @KINDS
 def test_locks_end_with_their_process(pair, take):
     _, here, there = pair()

@@ -153,6 +153,31 @@ static QosCreditVerdict try_span(Cluster *c, guint64 first, guint64 last, gboole
     return use.verdict;
 }
 
+/* Who waits for some bytes waits for no other waiter of his mount who wants more. */
+static void test_part_of_what_another_awaits(void)
+{
+    const guint lock = QOS_CREDIT_LASTING | QOS_CREDIT_WAIT;
+    QosCredit spans[] = {qos_credit_span(0, 1, TRUE), qos_credit_span(1, 7, TRUE),
+                         qos_credit_span(2, 2, FALSE)};
+    Use there, all, part;
+    QosResource file;
+    Cluster c;
+
+    mounts_init(&c, 2);
+    qos_resource_init(&file, QOS_RESOURCE_EXTENT, "f", 1);
+    get_of(&c, 4, file, spans[0], lock, &there);
+    run(&c, 100 * QOS_MILLISECOND);
+    get_of(&c, 5, file, spans[1], lock, &all);
+    run(&c, 100 * QOS_MILLISECOND);
+    get_of(&c, 5, file, spans[2], lock, &part);
+    run(&c, 100 * QOS_MILLISECOND);
+    g_assert_cmpint(all.verdict, ==, QOS_CREDIT_WAITING);
+    g_assert_cmpint(part.verdict, ==, QOS_CREDIT_GRANTED);
+    for (guint i = 0; i < G_N_ELEMENTS(spans); i++)
+        qos_credit_clear(qos_resource_type(QOS_RESOURCE_EXTENT), &spans[i]);
+    cluster_clear(&c);
+}
+
 static void test_busy_no_more(void)
 {
     for (guint caches = 0; caches < 2; caches++) {
@@ -316,6 +341,7 @@ int main(int argc, char **argv)
     g_test_add_func("/credit/pieces-in-batches", test_pieces_in_batches);
     g_test_add_func("/credit/open-file", test_open_file);
     g_test_add_func("/credit/lasting", test_lasting);
+    g_test_add_func("/credit/part-of-what-another-awaits", test_part_of_what_another_awaits);
     g_test_add_func("/credit/busy-no-more", test_busy_no_more);
     g_test_add_func("/credit/amounts", test_amounts);
     g_test_add_func("/credit/identifiers", test_identifiers);
