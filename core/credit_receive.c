@@ -182,6 +182,20 @@ static QosCreditRequest *find_asked(const QosBook *book, guint64 id)
     return NULL;
 }
 
+/* Who called before this was granted is done with it, or asks again: messages come in order. Else
+ * what comes while the callback is answered bit by bit would go back at once. */
+static void end_want(QosBook *book, const QosCredit *granted)
+{
+    const QosResourceType *type = qos_book_type(book);
+
+    if (book->busy == NULL || book->busy->callback == 0 || type->divisible)
+        return;
+    QosCredit gained = qos_credit_copy(type, granted);
+    type->diff(&gained, &book->borrowed);
+    type->yield(&book->busy->wanted, &gained);
+    qos_credit_clear(type, &gained);
+}
+
 static gboolean handle_grant(QosOwner *owner, const QosCreditMessage *message, QosTime now)
 {
     QosBook *book = qos_book_get(owner, &message->resource);
@@ -192,6 +206,7 @@ static gboolean handle_grant(QosOwner *owner, const QosCreditMessage *message, Q
         qos_book_tidy(owner, book);
         return FALSE;
     }
+    end_want(book, &message->credit);
     qos_credit_clear(type, &book->borrowed);
     book->borrowed = qos_credit_copy(type, &message->credit);
     book->granted = message->granted;

@@ -188,6 +188,40 @@ static void test_group_used_beside(void)
     clear(&w);
 }
 
+/* What another has had and left since it called for it is not wanted any more, though it has not
+ * got all that it called for. */
+static void test_group_wanted_once(void)
+{
+    Use held, first, second, again;
+    World w;
+
+    init(&w);
+    g_assert_cmpuint(visit_one(&w, 0, 0), ==, 1);
+    g_assert_cmpint(get_one(&w, 0, 200, &held), ==, QOS_CREDIT_GRANTED);
+    get_one(&w, 1, 200, &first);
+    get_one(&w, 1, 201, &second);
+    pass(&w, QOS_MILLISECOND);
+    g_assert_cmpint(first.verdict, ==, QOS_CREDIT_WAITING);
+    g_assert_cmpint(second.verdict, ==, QOS_CREDIT_GRANTED);
+    qos_lockengine_put(w.mounts[1].engine, &second.use, w.now);
+    get_one(&w, 0, 201, &again);
+    pass(&w, QOS_MILLISECOND);
+    g_assert_cmpint(again.verdict, ==, QOS_CREDIT_GRANTED);
+    qos_lockengine_put(w.mounts[0].engine, &again.use, w.now);
+    w.mounts[0].is_stubborn = TRUE;
+    qos_lockengine_put(w.mounts[0].engine, &held.use, w.now);
+    pass(&w, QOS_MILLISECOND);
+    g_assert_cmpuint(w.mounts[0].credit.count, ==, 1);
+    g_assert_cmpuint(w.mounts[0].credit.spans[0].first, ==, 200);
+    g_assert_cmpuint(w.mounts[0].credit.spans[0].last, ==, 200);
+    release(&w, 0);
+    w.mounts[0].is_stubborn = FALSE;
+    pass(&w, QOS_MILLISECOND);
+    g_assert_cmpint(first.verdict, ==, QOS_CREDIT_GRANTED);
+    qos_lockengine_put(w.mounts[1].engine, &first.use, w.now);
+    clear(&w);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -197,5 +231,6 @@ int main(int argc, char **argv)
     g_test_add_func("/lockengine/group-goes-over", test_group_goes_over);
     g_test_add_func("/lockengine/group-is-parted", test_group_is_parted);
     g_test_add_func("/lockengine/group-used-beside", test_group_used_beside);
+    g_test_add_func("/lockengine/group-wanted-once", test_group_wanted_once);
     return g_test_run();
 }
