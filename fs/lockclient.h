@@ -141,6 +141,10 @@ gboolean qos_lockclient_has(QosLockclient *client, const QosResource *resource,
 /* What `drop` named is forgotten. */
 void qos_lockclient_release(QosLockclient *client, const QosResource *resource,
                             const QosCredit *credit);
+/* Keeps this part of what `drop` named, where no other mount waits for it (fs/lockyield.h): it need
+ * not be forgotten. FALSE: one does, or may. Before the release. */
+gboolean qos_lockclient_keep(QosLockclient *client, const QosResource *resource,
+                             const QosCredit *credit);
 /* Keeps what `drop` named, instead of that: where only the cache is to shrink, and it was spared
  * less than `times` since it was last used; at most 255. It is as if it had been used just now.
  * FALSE: it is to be forgotten. */

@@ -141,6 +141,15 @@ void qos_lockclient_release(QosLockclient *client, const QosResource *resource,
     qos_lockclient_unlock(client);
 }
 
+gboolean qos_lockclient_keep(QosLockclient *client, const QosResource *resource,
+                             const QosCredit *credit)
+{
+    qos_lockclient_lock(client);
+    gboolean is_kept = qos_lockengine_keep(client->engine, resource, credit);
+    qos_lockclient_unlock(client);
+    return is_kept;
+}
+
 gboolean qos_lockclient_spare(QosLockclient *client, const QosResource *resource, guint times)
 {
     qos_lockclient_lock(client);

@@ -112,6 +112,18 @@ void qos_lockdrops_note_use(QosLockdrops *drops, const QosResource *resource,
         qos_credit_clear(type, &drop->beside);
 }
 
+gboolean qos_lockdrops_keep(QosLockdrops *drops, const QosResource *resource,
+                            const QosCredit *credit)
+{
+    const QosResourceType *type = type_of(resource);
+    Drop *drop = find(drops, resource);
+
+    if (drop == NULL || drop->is_shrink || type->conflicts(credit, &drop->credit))
+        return FALSE;
+    type->diff(&drop->beside, credit);
+    return TRUE;
+}
+
 gboolean qos_lockdrops_spare(QosLockdrops *drops, QosOwner *owner, const QosResource *resource,
                              guint times)
 {

@@ -30,6 +30,10 @@ void qos_lockdrops_note_miss(QosOwner *owner, const QosResource *resource);
 /* `credit` of the resource is used: what is to go of it stays. */
 void qos_lockdrops_note_use(QosLockdrops *drops, const QosResource *resource,
                             const QosCredit *credit);
+/* Nobody wants `credit`, which was told beside what another wants: it stays, and need not be
+ * forgotten. FALSE: it goes, or nothing was told. */
+gboolean qos_lockdrops_keep(QosLockdrops *drops, const QosResource *resource,
+                            const QosCredit *credit);
 /* Ends a drop by which only the cache is to shrink, and nothing goes, unless another wants some of
  * it by now, or it was spared `times` times since its last use. TRUE: something of it is had. */
 gboolean qos_lockdrops_spare(QosLockdrops *drops, QosOwner *owner, const QosResource *resource,

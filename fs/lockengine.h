@@ -83,6 +83,8 @@ void qos_lockengine_put(QosLockengine *engine, QosLockUse *use, QosTime now);
 gboolean qos_lockengine_withdraw(QosLockengine *engine, QosLockUse *use, QosTime now);
 void qos_lockengine_release(QosLockengine *engine, const QosResource *resource,
                             const QosCredit *credit, QosTime now);
+gboolean qos_lockengine_keep(QosLockengine *engine, const QosResource *resource,
+                             const QosCredit *credit);
 gboolean qos_lockengine_spare(QosLockengine *engine, const QosResource *resource, guint times,
                               QosTime now);
 void qos_lockengine_shrink(QosLockengine *engine, double part, QosTime now);

@@ -83,6 +83,12 @@ void qos_lockengine_release(QosLockengine *engine, const QosResource *resource,
     qos_lockengine_take_outputs(engine, now);
 }
 
+gboolean qos_lockengine_keep(QosLockengine *engine, const QosResource *resource,
+                             const QosCredit *credit)
+{
+    return qos_lockdrops_keep(&engine->drops, resource, credit);
+}
+
 gboolean qos_lockengine_spare(QosLockengine *engine, const QosResource *resource, guint times,
                               QosTime now)
 {

@@ -112,8 +112,10 @@ gboolean qos_inodes_is_shared(const QosInodes *inodes, dev_t device);
 /* A file that the kernel knows, or is being told of. */
 typedef struct {
     fuse_ino_t id;
+    guint64 number; /* as qos_inodes_number() */
     gboolean is_directory;
-    gboolean has_pages; /* the kernel may have some of the file */
+    gboolean has_pages;  /* the kernel may have some of the file */
+    gboolean is_on_loan; /* it is open, for one */
 } QosKnownInode;
 /* Appends those (QosKnownInode) whose numbers are `first` to `last`. */
 void qos_inodes_list(QosInodes *inodes, guint64 first, guint64 last, GArray *known);

@@ -61,6 +61,8 @@ void qos_inodes_list(QosInodes *inodes, guint64 first, guint64 last, GArray *kno
 
         if (inode != NULL) {
             QosKnownInode one = {.id = inode->id,
+                                 .number = key.number,
+                                 .is_on_loan = g_atomic_int_get(&inode->use) >= QOS_USE_LOAN,
                                  .is_directory = inode->is_directory,
                                  .has_pages =
                                      inode->has_pages || g_atomic_int_get(&inode->filled_era) != 0};

@@ -224,6 +224,24 @@ static void spare(QosInvalidator *invalidator, Loss *loss, guint first)
         g_array_set_size(invalidator->known, first);
 }
 
+/* What is open and nobody wants, but would go along (fs/lockyield.h), stays: the kernel would take
+ * no size from its answer to whoever reads it just now (docs/coherence.md). */
+static void keep_open(QosInvalidator *invalidator, const Loss *loss, guint first)
+{
+    const QosFs *fs = invalidator->fs;
+    const guint group = qos_lockclient_group(fs->lockclient);
+
+    for (guint i = invalidator->known->len; i > first && !loss->is_lost; i--) {
+        const QosKnownInode *inode = &g_array_index(invalidator->known, QosKnownInode, i - 1);
+        QosResource resource;
+        QosSpan span;
+        const QosCredit credit = qos_inode_credit(inode->number, group, TRUE, &resource, &span);
+
+        if (inode->is_on_loan && qos_lockclient_keep(fs->lockclient, &resource, &credit))
+            g_array_remove_index_fast(invalidator->known, i - 1);
+    }
+}
+
 static void release(QosInvalidator *invalidator, GArray *losses)
 {
     const QosResourceType *type = qos_resource_type(QOS_RESOURCE_INODES);
@@ -249,6 +267,7 @@ static void forget(QosInvalidator *invalidator, GArray *losses)
 
         list_known(invalidator, loss);
         spare(invalidator, loss, first);
+        keep_open(invalidator, loss, first);
     }
     for (guint i = invalidator->known->len; i > 0; i--) {
         const QosKnownInode *inode = &g_array_index(invalidator->known, QosKnownInode, i - 1);

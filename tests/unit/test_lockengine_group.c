@@ -222,6 +222,45 @@ static void test_group_wanted_once(void)
     clear(&w);
 }
 
+static gboolean keep_one(World *w, guint mount, guint place)
+{
+    QosCredit credit = qos_credit_span(place, place, TRUE);
+    QosResource resource;
+
+    qos_resource_init(&resource, QOS_RESOURCE_INODES, "group", 5);
+    const gboolean is_kept = qos_lockengine_keep(w->mounts[mount].engine, &resource, &credit);
+    qos_credit_clear(qos_resource_type(QOS_RESOURCE_INODES), &credit);
+    return is_kept;
+}
+
+/* What the mount says that it keeps stays, if nobody wants it; the rest goes along. */
+static void test_group_kept_beside(void)
+{
+    Use wanted, kept;
+    World w;
+
+    init(&w);
+    g_assert_cmpuint(visit_one(&w, 0, 0), ==, 1);
+    g_assert_false(keep_one(&w, 0, 5)); /* nothing was told */
+    visit_one(&w, 1, 100);
+    visit_one(&w, 1, 104); /* now four go at a time */
+    w.mounts[0].is_stubborn = TRUE;
+    get_one(&w, 1, 200, &wanted);
+    pass(&w, QOS_MILLISECOND);
+    g_assert_cmpuint(w.mounts[0].credit.spans[0].last, ==, 203);
+    g_assert_true(keep_one(&w, 0, 203));
+    g_assert_false(keep_one(&w, 0, 200));
+    release(&w, 0);
+    pass(&w, QOS_MILLISECOND);
+    g_assert_cmpint(wanted.verdict, ==, QOS_CREDIT_GRANTED);
+    qos_lockengine_put(w.mounts[1].engine, &wanted.use, w.now);
+    w.mounts[0].is_stubborn = FALSE;
+    g_assert_cmpint(get_one(&w, 0, 203, &kept), ==, QOS_CREDIT_GRANTED);
+    qos_lockengine_put(w.mounts[0].engine, &kept.use, w.now);
+    g_assert_cmpuint(visit_one(&w, 1, 202), ==, 0);
+    clear(&w);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -232,5 +271,6 @@ int main(int argc, char **argv)
     g_test_add_func("/lockengine/group-is-parted", test_group_is_parted);
     g_test_add_func("/lockengine/group-used-beside", test_group_used_beside);
     g_test_add_func("/lockengine/group-wanted-once", test_group_wanted_once);
+    g_test_add_func("/lockengine/group-kept-beside", test_group_kept_beside);
     return g_test_run();
 }
