@@ -2,6 +2,7 @@
 
 What may be cached is told by counts: of the requests that reach a mount, and of its messages to the lock server.
 """
+import contextlib
 import itertools
 import mmap
 import os
@@ -9,13 +10,15 @@ import pathlib
 import re
 import signal
 import subprocess
+import sys
 import threading
 import time
 
-from harness import TIMEOUT, as_job, is_stopped, running, start_job, wait_until
+from harness import TIMEOUT, as_job, is_stopped, of_threads, running, start_job, wait_until
 from syscalls import getdents
 
 MESSAGES = ("enqueues", "cancels", "revocations")
+APPENDS = 200
 LOCAL = ("getattr", "lookup", "read")  # what the kernel does by itself where it may cache
 
 
@@ -130,6 +133,24 @@ def test_open_files_see_changes(cluster):
         assert os.pread(file.fileno(), 4, 0) == b"Four", "the same size and time, and other data"
         (first / "file").unlink()
         assert os.fstat(file.fileno()).st_nlink == 0
+
+
+def test_the_new_end_is_seen(cluster):
+    """By a read that no other call comes before, while the thread that drops a mount's pages gets next to no processor: an answer
+    of which the kernel was sent for before it was told of these it would not believe, and go on with the old end."""
+    some = cluster()
+    mount, other = some.mounts
+    with contextlib.ExitStack() as stack:
+        writer = stack.enter_context(open(other.dir / "file", "wb", buffering=0))
+        reader = stack.enter_context(open(mount.dir / "file", "rb", buffering=0))
+        threads = {name: int(number) for number, name in of_threads(mount.pid, "comm").items()}
+        processor = min(os.sched_getaffinity(0))
+        os.sched_setaffinity(threads["pages"], {processor})
+        os.setpriority(os.PRIO_PROCESS, threads["pages"], 10)
+        stack.enter_context(running(start_job(None, "taskset", "--cpu-list", processor, sys.executable, "-c", "while True: pass")))
+        for count in range(APPENDS):
+            writer.write(b"%4d" % count)
+            assert os.read(reader.fileno(), 100) == b"%4d" % count
 
 
 def test_mapped_files_see_changes(cluster):
