@@ -258,7 +258,7 @@ static void release(QosInvalidator *invalidator, GArray *losses)
 /* All that came meanwhile, so that the epoch is raised once for it. */
 static void forget(QosInvalidator *invalidator, GArray *losses)
 {
-    gboolean has_names = FALSE;
+    gboolean has_names = FALSE, has_pages = FALSE;
 
     g_array_set_size(invalidator->known, 0);
     for (guint i = 0; i < losses->len; i++) {
@@ -273,12 +273,15 @@ static void forget(QosInvalidator *invalidator, GArray *losses)
         const QosKnownInode *inode = &g_array_index(invalidator->known, QosKnownInode, i - 1);
 
         has_names |= inode->is_directory;
+        has_pages |= inode->has_pages;
         if (forget_inode(invalidator, inode))
             g_array_remove_index_fast(invalidator->known, i - 1);
     }
     await_known(invalidator, invalidator->known);
     if (has_names)
         qos_invalidator_outdate_names(invalidator);
+    if (has_pages)
+        qos_pages_await_told(invalidator->pages);
     release(invalidator, losses);
 }
 

@@ -6,7 +6,8 @@
  * which outdates all of them at once; and then the credit is released. None of this waits for
  * a lock: to forget a single name would wait for the lock of its directory, which a CREATE may
  * hold that itself waits for a credit, and to drop a page for the READ or WRITE that fills it.
- * So pages are dropped behind the release, by another thread (ops/pages.h).
+ * So pages are dropped by another thread (ops/pages.h), and the release waits until the kernel was
+ * told to, but not for what keeps it from that.
  *
  * To forget a directory's names costs a look-up of all names of the mount. So where only the cache
  * is to shrink, a credit that covers a directory stays as many times as a directory has files on

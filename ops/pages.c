@@ -11,6 +11,10 @@
 /* It may send a million WRITEs of what a mapping has changed before it has dropped that; or wait
  * for a READ whose job is far in debt, which the end of the gate answers. */
 #define END_PATIENCE (30 * QOS_SECOND)
+/* What a mapping has changed it writes first, perhaps under the very credit that is to be released;
+ * and a page may be locked by a request that is yet to be read. What it is told counts from the
+ * beginning. */
+#define TOLD_MAX (10 * QOS_MILLISECOND)
 
 /* Bytes of a file: [start, end). */
 typedef struct {
@@ -45,6 +49,11 @@ struct QosPages {
     guint woken;                   /* how often */
     gboolean is_ending, has_ended; /* the thread */
     pthread_cond_t ended;
+    pthread_cond_t looked;
+    guint64 looks;  /* at all of the queue, that are done */
+    guint64 needed; /* so many, until it has come to all that was queued */
+    gboolean is_looking;
+    QosTime stuck_at; /* when the kernel, which is being told, has taken too long; else QOS_NEVER */
     gboolean is_stopping;
 };
 
@@ -88,9 +97,11 @@ static void drop_free(gpointer data)
     g_free(drop);
 }
 
+/* A look that has begun may not come to what is queued now; another one follows it. */
 static void wake_locked(QosPages *pages)
 {
     pages->woken++;
+    pages->needed = pages->looks + (pages->is_looking ? 2 : 1);
     pthread_cond_signal(&pages->changed);
 }
 
@@ -106,6 +117,16 @@ void qos_pages_drop_range(QosPages *pages, fuse_ino_t ino, gint64 start, gint64 
 void qos_pages_drop(QosPages *pages, fuse_ino_t ino)
 {
     qos_pages_drop_range(pages, ino, 0, G_MAXINT64);
+}
+
+void qos_pages_await_told(QosPages *pages)
+{
+    pthread_mutex_lock(&pages->lock);
+    const guint64 needed = pages->needed;
+    while (pages->looks < needed && !pages->is_ending && qos_gate_now() < pages->stuck_at)
+        qos_condition_wait_until(&pages->looked, &pages->lock,
+                                 MIN(pages->stuck_at, qos_gate_now() + TOLD_MAX));
+    pthread_mutex_unlock(&pages->lock);
 }
 
 gboolean qos_pages_are_old(QosPages *pages, fuse_ino_t ino)
@@ -285,9 +306,11 @@ static gboolean try_locked(QosPages *pages, Drop *drop)
         return FALSE;
     }
     const Range range = begin_locked(drop, &left_out);
+    pages->stuck_at = qos_gate_now() + TOLD_MAX;
     pthread_mutex_unlock(&pages->lock);
     drop_but(pages, drop->ino, range, left_out);
     pthread_mutex_lock(&pages->lock);
+    pages->stuck_at = QOS_NEVER;
     resume(pages->gate, &drop->served);
     if (!is_empty(&drop->range)) {
         g_queue_push_tail(&pages->queue, drop);
@@ -305,8 +328,12 @@ static gboolean look_locked(QosPages *pages)
     const guint woken = pages->woken, count = g_queue_get_length(&pages->queue);
     gboolean is_any = FALSE;
 
+    pages->is_looking = TRUE;
     for (guint i = 0; i < count && !pages->is_ending; i++)
         is_any |= try_locked(pages, g_queue_pop_head(&pages->queue));
+    pages->is_looking = FALSE;
+    pages->looks++;
+    pthread_cond_broadcast(&pages->looked);
     return is_any || pages->woken != woken;
 }
 
@@ -331,6 +358,7 @@ static void clear(QosPages *pages)
     g_queue_clear(&pages->queue);
     g_hash_table_unref(pages->drops);
     pthread_cond_destroy(&pages->ended);
+    pthread_cond_destroy(&pages->looked);
     pthread_cond_destroy(&pages->changed);
     pthread_mutex_destroy(&pages->lock);
     g_free(pages);
@@ -343,9 +371,11 @@ QosPages *qos_pages_new(struct fuse_session *session, QosGate *gate, QosInodes *
     pages->session = session;
     pages->gate = gate;
     pages->inodes = inodes;
+    pages->stuck_at = QOS_NEVER;
     pthread_mutex_init(&pages->lock, NULL);
     pthread_cond_init(&pages->changed, NULL);
     pthread_cond_init(&pages->ended, NULL);
+    pthread_cond_init(&pages->looked, NULL);
     pages->drops = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, drop_free);
     g_queue_init(&pages->queue);
     if (pthread_create(&pages->thread, NULL, work, pages) == 0)
@@ -358,6 +388,7 @@ static void end_locked(QosPages *pages)
 {
     pages->is_ending = TRUE;
     pthread_cond_signal(&pages->changed);
+    pthread_cond_broadcast(&pages->looked);
 }
 
 void qos_pages_end_drops(QosPages *pages)

@@ -40,6 +40,9 @@ void qos_pages_free(QosPages *pages);
  * G_MAXINT64: to its end. */
 void qos_pages_drop(QosPages *pages, fuse_ino_t ino);
 void qos_pages_drop_range(QosPages *pages, fuse_ino_t ino, gint64 start, gint64 end);
+/* Waits until the kernel was told to drop all that is queued, but for what is locked for requests.
+ * Where the kernel does not come back from one of them, 10 ms at most. */
+void qos_pages_await_told(QosPages *pages);
 /* A request that was counted (qos_loan_fill) has [start, end) of `ino` locked and nothing else, and
  * what the kernel had there is gone. */
 void qos_pages_note_locked(QosPages *pages, fuse_ino_t ino, gconstpointer request, gint64 start,
