@@ -54,11 +54,16 @@ static void wait_for(sem_t *semaphore, const char *what)
 
 /* --- the client --- */
 
-static void drop(const QosResource *resource, const QosCredit *credit, gpointer arg)
+static void drop(const QosResource *resource, const QosCredit *credit,
+                 gboolean is_wanted G_GNUC_UNUSED, gpointer arg)
 {
     const Client *client = arg;
 
     qos_lockclient_release(client->lockclient, resource, credit);
+}
+
+static void wanted(const QosResource *resource G_GNUC_UNUSED, gpointer arg G_GNUC_UNUSED)
+{
 }
 
 static void lost(const QosResource *resource G_GNUC_UNUSED, const QosCredit *credit G_GNUC_UNUSED,
@@ -81,6 +86,7 @@ static void client_start(Client *client, const char *server)
                                         .name = "bench-lockclient",
                                         .arg = client,
                                         .drop = drop,
+                                        .wanted = wanted,
                                         .lost = lost,
                                         .changed = changed};
 

@@ -199,7 +199,10 @@ static void tell(QosLockclient *client, const QosLockevent *event)
         event->use->done(event->use, event->verdict);
         break;
     case QOS_LOCKEVENT_DROP:
-        config->drop(&event->resource, &event->credit, config->arg);
+        config->drop(&event->resource, &event->credit, event->is_wanted, config->arg);
+        break;
+    case QOS_LOCKEVENT_WANTED:
+        config->wanted(&event->resource, config->arg);
         break;
     case QOS_LOCKEVENT_LOST:
         config->lost(&event->resource, &event->credit, config->arg);

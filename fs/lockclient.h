@@ -74,8 +74,12 @@ typedef struct {
      * qos_lockclient_release() is to be called with the same two, by any thread; nothing else is
      * dropped of the resource before that. What another mount wants of it is not in use, nor will
      * be before the release; what else is used meanwhile stays. To a reader go the rights to write
-     * alone: then what is cached for reading stays. */
-    void (*drop)(const QosResource *resource, const QosCredit *credit, gpointer arg);
+     * alone: then what is cached for reading stays. Unless it `is_wanted` the cache is only to
+     * shrink: that comes after all that is. */
+    void (*drop)(const QosResource *resource, const QosCredit *credit, gboolean is_wanted,
+                 gpointer arg);
+    /* So is by now what was dropped of the resource to shrink the cache, if it is not released. */
+    void (*wanted)(const QosResource *resource, gpointer arg);
     /* They are lost already, whether in use or not: what is cached under them is to be forgotten,
      * and file locks are gone. Nothing is to be released. */
     void (*lost)(const QosResource *resource, const QosCredit *credit, gpointer arg);

@@ -12,7 +12,8 @@ typedef struct {
     QosCredit beside; /* given up too, unless it is used meanwhile (fs/lockyield.h) */
     QosCredit again;  /* what else was wanted meanwhile */
     gboolean is_shrink;
-    gboolean is_void; /* see fs/lockengine.h */
+    gboolean is_wanted; /* of one to shrink: by another, meanwhile */
+    gboolean is_void;   /* see fs/lockengine.h */
 } Drop;
 
 static const QosResourceType *type_of(const QosResource *resource)
@@ -88,6 +89,16 @@ gboolean qos_lockdrops_begin(QosLockdrops *drops, QosOwner *owner, const QosReso
     g_hash_table_add(drops->by_resource, drop);
     *ret_told = qos_credit_copy(type, credit);
     type->join(ret_told, &drop->beside);
+    return TRUE;
+}
+
+gboolean qos_lockdrops_note_wanted(QosLockdrops *drops, const QosResource *resource)
+{
+    Drop *drop = find(drops, resource);
+
+    if (drop == NULL || !drop->is_shrink || drop->is_wanted)
+        return FALSE;
+    drop->is_wanted = TRUE;
     return TRUE;
 }
 

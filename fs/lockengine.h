@@ -30,6 +30,7 @@ typedef struct QosLockengine QosLockengine;
 typedef enum {
     QOS_LOCKEVENT_DONE, /* call use->done(use, verdict) */
     QOS_LOCKEVENT_DROP, /* the configuration's callbacks of these names */
+    QOS_LOCKEVENT_WANTED,
     QOS_LOCKEVENT_LOST,
     QOS_LOCKEVENT_CHANGED,
 } QosLockeventKind;
@@ -39,6 +40,7 @@ typedef struct {
     QosLockUse *use;
     QosCreditVerdict verdict;
     gboolean is_up;
+    gboolean is_wanted; /* DROP */
     QosResource resource;
     QosCredit credit; /* cleared by who takes the event */
 } QosLockevent;

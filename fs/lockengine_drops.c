@@ -16,11 +16,14 @@ void qos_lockengine_begin_drop(QosLockengine *engine, const QosResource *resourc
 {
     QosCredit told;
 
-    if (!qos_lockdrops_begin(&engine->drops, engine->owner, resource, credit, is_shrink, &told))
-        return;
-    QosLockevent *event = qos_lockengine_add_event(engine, QOS_LOCKEVENT_DROP);
-    event->resource = *resource;
-    event->credit = told;
+    if (qos_lockdrops_begin(&engine->drops, engine->owner, resource, credit, is_shrink, &told)) {
+        QosLockevent *event = qos_lockengine_add_event(engine, QOS_LOCKEVENT_DROP);
+        event->resource = *resource;
+        event->credit = told;
+        event->is_wanted = !is_shrink;
+    } else if (!is_shrink && qos_lockdrops_note_wanted(&engine->drops, resource)) {
+        qos_lockengine_add_event(engine, QOS_LOCKEVENT_WANTED)->resource = *resource;
+    }
 }
 
 /* All of `owned`, as one would want it who is to change it. */

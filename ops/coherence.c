@@ -338,9 +338,14 @@ gboolean qos_coherence_is_dropping(const QosFs *fs, fuse_ino_t ino)
 /* --- life --- */
 
 void qos_coherence_forget(QosCoherence *coherence, const QosResource *resource,
-                          const QosCredit *credit, gboolean is_lost)
+                          const QosCredit *credit, QosLossKind kind)
 {
-    qos_invalidator_forget(coherence->invalidator, resource, credit, is_lost);
+    qos_invalidator_forget(coherence->invalidator, resource, credit, kind);
+}
+
+void qos_coherence_hurry(QosCoherence *coherence, const QosResource *resource)
+{
+    qos_invalidator_hurry(coherence->invalidator, resource);
 }
 
 QosCoherence *qos_coherence_new(const QosFs *fs)

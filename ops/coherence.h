@@ -38,6 +38,7 @@
 
 #include "fs/lockclient.h"
 #include "ops/inode.h"
+#include "ops/invalidator.h"
 #include "ops/op.h"
 
 typedef struct QosCoherence QosCoherence;
@@ -55,9 +56,10 @@ void qos_coherence_stop(QosCoherence *coherence);
 /* Stopped, and the client freed. NULL is allowed. */
 void qos_coherence_free(QosCoherence *coherence);
 
-/* As `drop` and `lost` in QosLockclientConfig, of the resources of inodes. */
+/* As `drop`, `lost` and `wanted` in QosLockclientConfig, of the resources of inodes. */
 void qos_coherence_forget(QosCoherence *coherence, const QosResource *resource,
-                          const QosCredit *credit, gboolean is_lost);
+                          const QosCredit *credit, QosLossKind kind);
+void qos_coherence_hurry(QosCoherence *coherence, const QosResource *resource);
 
 /* It has come: before the gate. */
 void qos_coherence_begin(QosOp *op);

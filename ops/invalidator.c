@@ -23,13 +23,15 @@
 /* A new file that was sent to the kernel, and not used for so long, has arrived: it is open. A list
  * of names, after which its reader has asked for nothing for so long, too. */
 #define AWAIT_USE (100 * QOS_MILLISECOND)
+/* Groups, some 10 ms where all their inodes are known. */
+#define SHRINK_SLICE 16
 /* FUSE 7.44, Linux 6.16. */
 #define EPOCH_MINOR 44
 
 typedef struct {
     QosResource resource;
     QosCredit credit;
-    gboolean is_lost;
+    QosLossKind kind;
     gboolean is_spared;
 } Loss;
 
@@ -49,7 +51,8 @@ struct QosInvalidator {
     gint doubt_count;     /* atomic */
     pthread_mutex_t lock; /* everything below */
     pthread_cond_t changed;
-    GArray *losses;     /* of Loss */
+    GArray *losses;     /* of Loss; what is wanted or lost */
+    GArray *shrinks;    /* of Loss; the rest */
     GHashTable *doubts; /* of Doubt */
     gboolean is_stopping;
 };
@@ -202,7 +205,7 @@ static void list_known(QosInvalidator *invalidator, const Loss *loss)
     for (guint i = 0; i < loss->credit.count; i++) {
         const QosSpan *span = &loss->credit.spans[i];
 
-        if ((loss->is_lost || span->writes) && span->first < group)
+        if ((loss->kind == QOS_LOSS_LOST || span->writes) && span->first < group)
             qos_inodes_list(invalidator->fs->inodes, base + span->first,
                             base + MIN(span->last, group - 1), invalidator->known);
     }
@@ -218,7 +221,7 @@ static void spare(QosInvalidator *invalidator, Loss *loss, guint first)
     for (guint i = first; i < invalidator->known->len; i++)
         has_names |= g_array_index(invalidator->known, QosKnownInode, i).is_directory;
     loss->is_spared =
-        has_names && !loss->is_lost &&
+        has_names && loss->kind != QOS_LOSS_LOST &&
         qos_lockclient_spare(fs->lockclient, &loss->resource, qos_inodes_by_directory(fs->inodes));
     if (loss->is_spared)
         g_array_set_size(invalidator->known, first);
@@ -231,7 +234,7 @@ static void keep_open(QosInvalidator *invalidator, const Loss *loss, guint first
     const QosFs *fs = invalidator->fs;
     const guint group = qos_lockclient_group(fs->lockclient);
 
-    for (guint i = invalidator->known->len; i > first && !loss->is_lost; i--) {
+    for (guint i = invalidator->known->len; i > first && loss->kind != QOS_LOSS_LOST; i--) {
         const QosKnownInode *inode = &g_array_index(invalidator->known, QosKnownInode, i - 1);
         QosResource resource;
         QosSpan span;
@@ -249,7 +252,7 @@ static void release(QosInvalidator *invalidator, GArray *losses)
     for (guint i = 0; i < losses->len; i++) {
         Loss *loss = &g_array_index(losses, Loss, i);
 
-        if (!loss->is_lost && !loss->is_spared)
+        if (loss->kind != QOS_LOSS_LOST && !loss->is_spared)
             qos_lockclient_release(invalidator->fs->lockclient, &loss->resource, &loss->credit);
         qos_credit_clear(type, &loss->credit);
     }
@@ -286,15 +289,30 @@ static void forget(QosInvalidator *invalidator, GArray *losses)
 }
 
 void qos_invalidator_forget(QosInvalidator *invalidator, const QosResource *resource,
-                            const QosCredit *credit, gboolean is_lost)
+                            const QosCredit *credit, QosLossKind kind)
 {
     Loss loss = {.resource = *resource,
                  .credit = qos_credit_copy(qos_resource_type(resource->type), credit),
-                 .is_lost = is_lost};
+                 .kind = kind};
 
     pthread_mutex_lock(&invalidator->lock);
-    g_array_append_val(invalidator->losses, loss);
+    g_array_append_val(kind == QOS_LOSS_SHRINK ? invalidator->shrinks : invalidator->losses, loss);
     pthread_cond_signal(&invalidator->changed);
+    pthread_mutex_unlock(&invalidator->lock);
+}
+
+void qos_invalidator_hurry(QosInvalidator *invalidator, const QosResource *resource)
+{
+    pthread_mutex_lock(&invalidator->lock);
+    for (guint i = 0; i < invalidator->shrinks->len; i++) {
+        const Loss loss = g_array_index(invalidator->shrinks, Loss, i);
+
+        if (!qos_resource_equal(&loss.resource, resource))
+            continue;
+        g_array_append_val(invalidator->losses, loss);
+        g_array_remove_index(invalidator->shrinks, i);
+        break; /* there is one drop of a resource at a time */
+    }
     pthread_mutex_unlock(&invalidator->lock);
 }
 
@@ -316,6 +334,24 @@ gboolean qos_invalidator_forgets_names(const QosInvalidator *invalidator)
 
 /* --- the thread --- */
 
+/* What comes next, freed by the caller; NULL: nothing. */
+static GArray *take_losses_locked(QosInvalidator *invalidator)
+{
+    GArray *taken = invalidator->losses;
+
+    if (taken->len > 0) {
+        invalidator->losses = g_array_new(FALSE, FALSE, sizeof(Loss));
+        return taken;
+    }
+    const guint count = MIN(invalidator->shrinks->len, SHRINK_SLICE);
+    if (count == 0)
+        return NULL;
+    taken = g_array_new(FALSE, FALSE, sizeof(Loss));
+    g_array_append_vals(taken, invalidator->shrinks->data, count);
+    g_array_remove_range(invalidator->shrinks, 0, count);
+    return taken;
+}
+
 static void *work(void *arg)
 {
     QosInvalidator *invalidator = arg;
@@ -323,15 +359,16 @@ static void *work(void *arg)
     pthread_setname_np(pthread_self(), "invalidator");
     pthread_mutex_lock(&invalidator->lock);
     while (!invalidator->is_stopping) {
-        if (invalidator->losses->len == 0) {
+        GArray *losses = take_losses_locked(invalidator);
+
+        if (losses == NULL) {
             QosTime next = tell_again_locked(invalidator);
 
-            if (next != 0 && invalidator->losses->len == 0 && !invalidator->is_stopping)
+            if (next != 0 && invalidator->losses->len == 0 && invalidator->shrinks->len == 0 &&
+                !invalidator->is_stopping)
                 qos_condition_wait_until(&invalidator->changed, &invalidator->lock, next);
             continue;
         }
-        GArray *losses = invalidator->losses;
-        invalidator->losses = g_array_new(FALSE, FALSE, sizeof(Loss));
         pthread_mutex_unlock(&invalidator->lock);
         forget(invalidator, losses);
         g_array_unref(losses);
@@ -341,12 +378,18 @@ static void *work(void *arg)
     return NULL;
 }
 
+static void free_losses(GArray *losses)
+{
+    for (guint i = 0; i < losses->len; i++)
+        qos_credit_clear(qos_resource_type(QOS_RESOURCE_INODES),
+                         &g_array_index(losses, Loss, i).credit);
+    g_array_unref(losses);
+}
+
 static void clear(QosInvalidator *invalidator)
 {
-    for (guint i = 0; i < invalidator->losses->len; i++)
-        qos_credit_clear(qos_resource_type(QOS_RESOURCE_INODES),
-                         &g_array_index(invalidator->losses, Loss, i).credit);
-    g_array_unref(invalidator->losses);
+    free_losses(invalidator->losses);
+    free_losses(invalidator->shrinks);
     g_array_unref(invalidator->known);
     g_hash_table_unref(invalidator->doubts);
     pthread_cond_destroy(&invalidator->changed);
@@ -363,6 +406,7 @@ QosInvalidator *qos_invalidator_new(const QosFs *fs, QosPages *pages, QosLists *
     invalidator->lists = lists;
     invalidator->known = g_array_new(FALSE, FALSE, sizeof(QosKnownInode));
     invalidator->losses = g_array_new(FALSE, FALSE, sizeof(Loss));
+    invalidator->shrinks = g_array_new(FALSE, FALSE, sizeof(Loss));
     invalidator->doubts = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, g_free);
     pthread_mutex_init(&invalidator->lock, NULL);
     pthread_cond_init(&invalidator->changed, NULL);

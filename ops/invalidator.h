@@ -9,6 +9,9 @@
  * So pages are dropped by another thread (ops/pages.h), and the release waits until the kernel was
  * told to, but not for what keeps it from that.
  *
+ * What only the cache gives up waits until nothing else does, and is done in slices, so that no
+ * other mount waits for the clearing up of this one.
+ *
  * To forget a directory's names costs a look-up of all names of the mount. So where only the cache
  * is to shrink, a credit that covers a directory stays as many times as a directory has files on
  * average.
@@ -35,6 +38,12 @@
 
 typedef struct QosInvalidator QosInvalidator;
 
+typedef enum {
+    QOS_LOSS_WANTED, /* by another mount, which waits */
+    QOS_LOSS_SHRINK, /* only the cache is to shrink: behind the others */
+    QOS_LOSS_LOST,   /* it is gone already */
+} QosLossKind;
+
 /* All are borrowed. Starts its thread; NULL where that fails. */
 QosInvalidator *qos_invalidator_new(const QosFs *fs, QosPages *pages, QosLists *lists);
 /* Ends the thread: nothing is forgotten or released any more. NULL is allowed. */
@@ -42,10 +51,13 @@ void qos_invalidator_stop(QosInvalidator *invalidator);
 /* Stopped. NULL is allowed. */
 void qos_invalidator_free(QosInvalidator *invalidator);
 
-/* The credit is to be released when what is cached under it is forgotten; or, with `is_lost`, is
- * gone already. Any thread; does not block. */
+/* What is cached under the credit is to be forgotten; then the credit is released, unless it is
+ * lost. Any thread; does not block. */
 void qos_invalidator_forget(QosInvalidator *invalidator, const QosResource *resource,
-                            const QosCredit *credit, gboolean is_lost);
+                            const QosCredit *credit, QosLossKind kind);
+/* Another mount wants what was to shrink the cache of the resource: it comes before the rest of
+ * that, if it was not begun. Likewise. */
+void qos_invalidator_hurry(QosInvalidator *invalidator, const QosResource *resource);
 /* An operation on `ino` has come: the kernel knows it. */
 void qos_invalidator_confirm(QosInvalidator *invalidator, fuse_ino_t ino);
 /* Outdates all names that the kernel has come to so far. Any thread. */

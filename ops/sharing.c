@@ -63,16 +63,26 @@ static char *name_store(const char *source, GError **error)
 
 /* --- what the client tells --- */
 
-static void drop(const QosResource *resource, const QosCredit *credit, gpointer arg)
+static void drop(const QosResource *resource, const QosCredit *credit, gboolean is_wanted,
+                 gpointer arg)
 {
     QosFs *fs = arg;
 
     if (resource->type == QOS_RESOURCE_INODES)
-        qos_coherence_forget(fs->coherence, resource, credit, FALSE);
+        qos_coherence_forget(fs->coherence, resource, credit,
+                             is_wanted ? QOS_LOSS_WANTED : QOS_LOSS_SHRINK);
     else if (resource->type == QOS_RESOURCE_EXTENT && fs->locks != NULL)
         qos_locks_drop(fs->locks, resource, credit);
     else
         qos_lockclient_release(fs->lockclient, resource, credit);
+}
+
+static void wanted(const QosResource *resource, gpointer arg)
+{
+    const QosFs *fs = arg;
+
+    if (resource->type == QOS_RESOURCE_INODES)
+        qos_coherence_hurry(fs->coherence, resource);
 }
 
 static void lost(const QosResource *resource, const QosCredit *credit, gpointer arg)
@@ -80,7 +90,7 @@ static void lost(const QosResource *resource, const QosCredit *credit, gpointer 
     QosFs *fs = arg;
 
     if (resource->type == QOS_RESOURCE_INODES)
-        qos_coherence_forget(fs->coherence, resource, credit, TRUE);
+        qos_coherence_forget(fs->coherence, resource, credit, QOS_LOSS_LOST);
     else if (resource->type == QOS_RESOURCE_EXTENT && fs->locks != NULL)
         qos_locks_lost(fs->locks, resource);
 }
@@ -121,6 +131,7 @@ QosLockclient *qos_sharing_start(QosFs *fs, QosDb *db, const QosSharingConfig *c
                                   .name = name,
                                   .arg = fs,
                                   .drop = drop,
+                                  .wanted = wanted,
                                   .lost = lost,
                                   .deadlocked = deadlocked,
                                   .changed = changed};

@@ -291,7 +291,8 @@ static void note(User *user, gint *counter)
     pthread_mutex_unlock(&user->lock);
 }
 
-static void drop(const QosResource *resource, const QosCredit *credit, gpointer arg)
+static void drop(const QosResource *resource, const QosCredit *credit,
+                 G_GNUC_UNUSED gboolean is_wanted, gpointer arg)
 {
     User *user = arg;
 
@@ -303,6 +304,10 @@ static void drop(const QosResource *resource, const QosCredit *credit, gpointer 
     note(user, &user->drops);
     if (!is_stubborn)
         qos_lockclient_release(user->client, resource, credit);
+}
+
+static void wanted(G_GNUC_UNUSED const QosResource *resource, G_GNUC_UNUSED gpointer arg)
+{
 }
 
 static void lost(const QosResource *resource G_GNUC_UNUSED, const QosCredit *credit G_GNUC_UNUSED,
@@ -376,6 +381,7 @@ static void init(World *w, QosTime lease, Manner manner)
                                             .name = "host:/mount",
                                             .arg = user,
                                             .drop = drop,
+                                            .wanted = wanted,
                                             .lost = lost,
                                             .changed = changed};
         g_autoptr(GError) error = NULL;

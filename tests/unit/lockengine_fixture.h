@@ -14,7 +14,7 @@ typedef struct Mount {
     QosLockengine *engine;
     gboolean is_connected, is_stubborn; /* a stubborn one does not release by itself */
     gboolean is_up;
-    guint drops, lost, changes;
+    guint drops, wanted, lost, changes;
     QosResource dropped; /* last */
     QosCredit credit;    /* and what of it */
 } Mount;
@@ -67,6 +67,9 @@ static void take_events(World *w, Mount *mount)
             mount->dropped = event.resource;
             mount->credit = event.credit;
             event.credit = (QosCredit){0};
+            break;
+        case QOS_LOCKEVENT_WANTED:
+            mount->wanted++;
             break;
         case QOS_LOCKEVENT_LOST:
             mount->lost++;

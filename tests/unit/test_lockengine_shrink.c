@@ -62,6 +62,7 @@ static void test_used_while_dropped(void)
     g_assert_cmpuint(w.mounts[0].drops, ==, 1);
     g_assert_cmpint(status_of(&w, 0).bytes, ==, 0);
     g_assert_true(has(&w, 0, 7, writing));
+    g_assert_cmpuint(w.mounts[0].wanted, ==, 0);
     release(&w, 0);
     g_assert_true(has(&w, 0, 7, writing));
     g_assert_cmpint(status_of(&w, 0).bytes, >, 0);
@@ -134,6 +135,7 @@ static void test_wanted_while_dropped(void)
     start_dropping(&w);
     g_assert_cmpint(got(&w, 1, 7, writing, &other), ==, QOS_CREDIT_WAITING);
     g_assert_cmpuint(w.mounts[0].drops, ==, 1);
+    g_assert_cmpuint(w.mounts[0].wanted, ==, 1); /* so that it makes haste */
     end_dropping(&w, &other);
     g_assert_cmpuint(w.mounts[0].drops, ==, 1);
     clear(&w);
