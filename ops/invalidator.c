@@ -234,7 +234,7 @@ static void keep_open(QosInvalidator *invalidator, const Loss *loss, guint first
     const QosFs *fs = invalidator->fs;
     const guint group = qos_lockclient_group(fs->lockclient);
 
-    for (guint i = invalidator->known->len; i > first && loss->kind != QOS_LOSS_LOST; i--) {
+    for (guint i = invalidator->known->len; i > first && loss->kind == QOS_LOSS_WANTED; i--) {
         const QosKnownInode *inode = &g_array_index(invalidator->known, QosKnownInode, i - 1);
         QosResource resource;
         QosSpan span;
