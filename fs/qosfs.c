@@ -341,7 +341,7 @@ static gboolean start_sharing(Mounter *mounter, GError **error)
 /* What tells the kernel to forget. */
 static gboolean start_telling(QosFs *fs, GError **error)
 {
-    fs->tolls = qos_tolls_new(fs->session);
+    fs->tolls = qos_tolls_new(fs->session, qos_gate_now);
     if (fs->lockclient)
         fs->coherence = qos_coherence_new(fs);
     if (fs->tolls && (fs->coherence || !fs->lockclient))

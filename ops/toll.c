@@ -60,6 +60,7 @@ typedef struct {
 
 struct QosTolls {
     struct fuse_session *session;
+    QosTime (*clock)(void);
     pthread_t thread;
     QosTime last;   /* atomic: when the last toll runs out */
     QosTime seen;   /* atomic: when a request last came, to 1 ms; by the daemon's clock */
@@ -77,7 +78,7 @@ struct QosTolls {
 
 static QosTime used_time_locked(QosTolls *tolls)
 {
-    const QosTime now = qos_gate_now(), seen = __atomic_load_n(&tolls->seen, __ATOMIC_ACQUIRE);
+    const QosTime now = tolls->clock(), seen = __atomic_load_n(&tolls->seen, __ATOMIC_ACQUIRE);
     const QosTime pause = now - seen - PAUSE_MAX;
 
     if (pause > 0) {
@@ -90,7 +91,7 @@ static QosTime used_time_locked(QosTolls *tolls)
 /* The same without the lock, which it takes after a pause alone. */
 static QosTime used_time(QosTolls *tolls)
 {
-    QosTime seen = __atomic_load_n(&tolls->seen, __ATOMIC_ACQUIRE), now = qos_gate_now();
+    QosTime seen = __atomic_load_n(&tolls->seen, __ATOMIC_ACQUIRE), now = tolls->clock();
 
     if (now - seen > PAUSE_MAX) {
         pthread_mutex_lock(&tolls->lock);
@@ -350,12 +351,13 @@ static void clear(QosTolls *tolls)
     g_free(tolls);
 }
 
-QosTolls *qos_tolls_new(struct fuse_session *session)
+QosTolls *qos_tolls_new(struct fuse_session *session, QosTime (*clock)(void))
 {
     QosTolls *tolls = g_new0(QosTolls, 1);
 
     tolls->session = session;
-    tolls->seen = qos_gate_now();
+    tolls->clock = clock;
+    tolls->seen = clock();
     pthread_mutex_init(&tolls->lock, NULL);
     pthread_cond_init(&tolls->changed, NULL);
     pthread_cond_init(&tolls->told, NULL);

@@ -44,11 +44,13 @@
 #include <glib.h>
 
 #include "base/opcode.h"
+#include "base/time.h"
 
 typedef struct QosTolls QosTolls;
 
-/* `session` is borrowed. Starts its thread (after the daemon's fork); NULL where that fails. */
-QosTolls *qos_tolls_new(struct fuse_session *session);
+/* `session` is borrowed. `clock` is qos_gate_now(), or a test's. Starts its thread (after the
+ * daemon's fork); NULL where that fails. */
+QosTolls *qos_tolls_new(struct fuse_session *session, QosTime (*clock)(void));
 /* Ends the thread. The session must still be there. NULL is allowed. */
 void qos_tolls_free(QosTolls *tolls);
 

@@ -4,17 +4,29 @@
  */
 #include "ops/toll.h"
 
+#include "fs/gate.h"
+
 #define FOLDER 5
 #define FILE_  6
 #define TID    100
+
+#define STEP   (50 * QOS_MILLISECOND) /* shorter than a pause */
 
 typedef struct {
     QosTolls *tolls;
 } Fixture;
 
+static QosTime skew;
+
+static QosTime now(void)
+{
+    return qos_gate_now() + skew;
+}
+
 static void set_up(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
 {
-    fixture->tolls = qos_tolls_new(NULL);
+    skew = 0;
+    fixture->tolls = qos_tolls_new(NULL, now);
     g_assert_nonnull(fixture->tolls);
 }
 
@@ -47,6 +59,31 @@ static void test_after_a_change(Fixture *fixture, gconstpointer data G_GNUC_UNUS
     g_assert_cmpint(meet(fixture, FILE_, TID), ==, QOS_TOLL_NONE);
 }
 
+/* Time passes, with requests all the while. */
+static void use_for(Fixture *fixture, QosTime time)
+{
+    for (QosTime passed = 0; passed < time; passed += STEP) {
+        skew += STEP;
+        meet(fixture, FILE_, TID);
+    }
+}
+
+/* Each counts as queueing for so long as somebody may. */
+static void test_time_passes(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
+{
+    QosOpcode opcode;
+
+    qos_tolls_note_change(fixture->tolls, FILE_ + 1);
+    qos_tolls_raise(fixture->tolls, FOLDER, QOS_OP_CREATE, TRUE);
+    use_for(fixture, QOS_SECOND);
+    g_assert_cmpint(meet(fixture, FOLDER, TID), ==, QOS_TOLL_FREE);
+    use_for(fixture, 2 * QOS_SECOND);
+    g_assert_cmpint(meet(fixture, FOLDER, TID), ==, QOS_TOLL_NONE);
+    g_assert_cmpint(qos_tolls_meet(fixture->tolls, FILE_ + 1, TID, 0, &opcode), ==, QOS_TOLL_FREE);
+    use_for(fixture, 3 * QOS_SECOND);
+    g_assert_cmpint(qos_tolls_meet(fixture->tolls, FILE_ + 1, TID, 0, &opcode), ==, QOS_TOLL_NONE);
+}
+
 /* Whoever queued for the lock still does when the daemon, or the machine, has stood still. */
 static void test_after_a_pause(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
 {
@@ -57,7 +94,7 @@ static void test_after_a_pause(Fixture *fixture, gconstpointer data G_GNUC_UNUSE
     pass(fixture, FOLDER, TID, QOS_OP_COUNT);
     g_assert_cmpint(meet(fixture, FOLDER, TID), ==, QOS_TOLL_FREE);
 
-    g_usleep(5100 * 1000); /* longer than each of them would be spared */
+    skew += 3600 * QOS_SECOND;
     g_assert_cmpint(qos_tolls_meet(fixture->tolls, FILE_ + 1, TID, 0, &opcode), ==, QOS_TOLL_FREE);
     g_assert_cmpint(meet(fixture, FOLDER, TID), ==, QOS_TOLL_FREE);
     g_assert_cmpint(meet(fixture, FOLDER, TID + 1), ==, QOS_TOLL_FREE);
@@ -182,6 +219,7 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     add("/toll/no-toll", test_no_toll);
     add("/toll/after-a-change", test_after_a_change);
+    add("/toll/time-passes", test_time_passes);
     add("/toll/after-a-pause", test_after_a_pause);
     add("/toll/a-ticket-is-good-for-one-change", test_a_ticket_is_good_for_one_change);
     add("/toll/a-ticket-is-good-for-some-looks", test_a_ticket_is_good_for_some_looks);
