@@ -78,7 +78,8 @@ typedef struct {
      * shrink: that comes after all that is. */
     void (*drop)(const QosResource *resource, const QosCredit *credit, gboolean is_wanted,
                  gpointer arg);
-    /* So is by now what was dropped of the resource to shrink the cache, if it is not released. */
+    /* So is by now what was dropped of the resource to shrink the cache, if it is not released. May
+     * be told again. */
     void (*wanted)(const QosResource *resource, gpointer arg);
     /* They are lost already, whether in use or not: what is cached under them is to be forgotten,
      * and file locks are gone. Nothing is to be released. */

@@ -12,8 +12,7 @@ typedef struct {
     QosCredit beside; /* given up too, unless it is used meanwhile (fs/lockyield.h) */
     QosCredit again;  /* what else was wanted meanwhile */
     gboolean is_shrink;
-    gboolean is_wanted; /* of one to shrink: by another, meanwhile */
-    gboolean is_void;   /* see fs/lockengine.h */
+    gboolean is_void; /* see fs/lockengine.h */
 } Drop;
 
 static const QosResourceType *type_of(const QosResource *resource)
@@ -92,14 +91,11 @@ gboolean qos_lockdrops_begin(QosLockdrops *drops, QosOwner *owner, const QosReso
     return TRUE;
 }
 
-gboolean qos_lockdrops_note_wanted(QosLockdrops *drops, const QosResource *resource)
+gboolean qos_lockdrops_is_shrink(const QosLockdrops *drops, const QosResource *resource)
 {
-    Drop *drop = find(drops, resource);
+    const Drop *drop = find(drops, resource);
 
-    if (drop == NULL || !drop->is_shrink || drop->is_wanted)
-        return FALSE;
-    drop->is_wanted = TRUE;
-    return TRUE;
+    return drop != NULL && drop->is_shrink;
 }
 
 void qos_lockdrops_note_miss(QosOwner *owner, const QosResource *resource)

@@ -25,9 +25,8 @@ void qos_lockdrops_clear(QosLockdrops *drops);
  */
 gboolean qos_lockdrops_begin(QosLockdrops *drops, QosOwner *owner, const QosResource *resource,
                              const QosCredit *credit, gboolean is_shrink, QosCredit *ret_told);
-/* The cache was to shrink by what is under way of the resource, and now another wants some of it.
- */
-gboolean qos_lockdrops_note_wanted(QosLockdrops *drops, const QosResource *resource);
+/* One is under way of the resource, by which only the cache is to shrink. */
+gboolean qos_lockdrops_is_shrink(const QosLockdrops *drops, const QosResource *resource);
 /* The mount asks for some of the resource itself: a group's next drop is of just what is wanted. */
 void qos_lockdrops_note_miss(QosOwner *owner, const QosResource *resource);
 /* `credit` of the resource is used: what is to go of it stays. */

@@ -21,7 +21,7 @@ void qos_lockengine_begin_drop(QosLockengine *engine, const QosResource *resourc
         event->resource = *resource;
         event->credit = told;
         event->is_wanted = !is_shrink;
-    } else if (!is_shrink && qos_lockdrops_note_wanted(&engine->drops, resource)) {
+    } else if (!is_shrink && qos_lockdrops_is_shrink(&engine->drops, resource)) {
         qos_lockengine_add_event(engine, QOS_LOCKEVENT_WANTED)->resource = *resource;
     }
 }

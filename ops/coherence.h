@@ -29,16 +29,16 @@
  *
  * Nobody waits in a circle. Whoever has a credit in use is in the store, or waits for one later in
  * the order; no credit is in use while a request waits for tokens or for pages; and what is called
- * back is forgotten without waiting for any lock that the kernel holds for a request
- * (ops/invalidator.h).
+ * back is forgotten without waiting, but for moments, for a lock that the kernel holds for a
+ * request (ops/invalidator.h).
  *
  * Each function does nothing at once, and says TRUE, where the mount has no lock server.
  */
 #pragma once
 
 #include "fs/lockclient.h"
+#include "fs/losses.h"
 #include "ops/inode.h"
-#include "ops/invalidator.h"
 #include "ops/op.h"
 
 typedef struct QosCoherence QosCoherence;

@@ -23,17 +23,8 @@
 /* A new file that was sent to the kernel, and not used for so long, has arrived: it is open. A list
  * of names, after which its reader has asked for nothing for so long, too. */
 #define AWAIT_USE (100 * QOS_MILLISECOND)
-/* Groups, some 10 ms where all their inodes are known. */
-#define SHRINK_SLICE 16
 /* FUSE 7.44, Linux 6.16. */
 #define EPOCH_MINOR 44
-
-typedef struct {
-    QosResource resource;
-    QosCredit credit;
-    QosLossKind kind;
-    gboolean is_spared;
-} Loss;
 
 typedef struct {
     fuse_ino_t ino; /* first: the table holds these */
@@ -51,8 +42,7 @@ struct QosInvalidator {
     gint doubt_count;     /* atomic */
     pthread_mutex_t lock; /* everything below */
     pthread_cond_t changed;
-    GArray *losses;     /* of Loss; what is wanted or lost */
-    GArray *shrinks;    /* of Loss; the rest */
+    QosLosses losses;
     GHashTable *doubts; /* of Doubt */
     gboolean is_stopping;
 };
@@ -197,7 +187,7 @@ static void await_known(QosInvalidator *invalidator, GArray *known)
 }
 
 /* Those known of what `loss` covers. To one who only reads nothing need be forgotten. */
-static void list_known(QosInvalidator *invalidator, const Loss *loss)
+static void list_known(QosInvalidator *invalidator, const QosLoss *loss)
 {
     const guint group = qos_lockclient_group(invalidator->fs->lockclient);
     const guint64 base = qos_inode_group_start(&loss->resource, group);
@@ -213,7 +203,7 @@ static void list_known(QosInvalidator *invalidator, const Loss *loss)
 
 /* A directory is worth as much as what is in it. Where one is among those known from `first` on,
  * and the credit may stay, it does, and nothing of it is forgotten. */
-static void spare(QosInvalidator *invalidator, Loss *loss, guint first)
+static void spare(QosInvalidator *invalidator, QosLoss *loss, guint first)
 {
     const QosFs *fs = invalidator->fs;
     gboolean has_names = FALSE;
@@ -229,7 +219,7 @@ static void spare(QosInvalidator *invalidator, Loss *loss, guint first)
 
 /* What is open and nobody wants, but would go along (fs/lockyield.h), stays: the kernel would take
  * no size from its answer to whoever reads it just now (docs/coherence.md). */
-static void keep_open(QosInvalidator *invalidator, const Loss *loss, guint first)
+static void keep_open(QosInvalidator *invalidator, const QosLoss *loss, guint first)
 {
     const QosFs *fs = invalidator->fs;
     const guint group = qos_lockclient_group(fs->lockclient);
@@ -245,27 +235,24 @@ static void keep_open(QosInvalidator *invalidator, const Loss *loss, guint first
     }
 }
 
-static void release(QosInvalidator *invalidator, GArray *losses)
+static void release(QosInvalidator *invalidator, const GArray *losses)
 {
-    const QosResourceType *type = qos_resource_type(QOS_RESOURCE_INODES);
-
     for (guint i = 0; i < losses->len; i++) {
-        Loss *loss = &g_array_index(losses, Loss, i);
+        const QosLoss *loss = &g_array_index(losses, QosLoss, i);
 
         if (loss->kind != QOS_LOSS_LOST && !loss->is_spared)
             qos_lockclient_release(invalidator->fs->lockclient, &loss->resource, &loss->credit);
-        qos_credit_clear(type, &loss->credit);
     }
 }
 
-/* All that came meanwhile, so that the epoch is raised once for it. */
+/* All that is urgent together, so that the epoch is raised once for it. */
 static void forget(QosInvalidator *invalidator, GArray *losses)
 {
     gboolean has_names = FALSE, has_pages = FALSE;
 
     g_array_set_size(invalidator->known, 0);
     for (guint i = 0; i < losses->len; i++) {
-        Loss *loss = &g_array_index(losses, Loss, i);
+        QosLoss *loss = &g_array_index(losses, QosLoss, i);
         const guint first = invalidator->known->len;
 
         list_known(invalidator, loss);
@@ -291,12 +278,8 @@ static void forget(QosInvalidator *invalidator, GArray *losses)
 void qos_invalidator_forget(QosInvalidator *invalidator, const QosResource *resource,
                             const QosCredit *credit, QosLossKind kind)
 {
-    Loss loss = {.resource = *resource,
-                 .credit = qos_credit_copy(qos_resource_type(resource->type), credit),
-                 .kind = kind};
-
     pthread_mutex_lock(&invalidator->lock);
-    g_array_append_val(kind == QOS_LOSS_SHRINK ? invalidator->shrinks : invalidator->losses, loss);
+    qos_losses_add(&invalidator->losses, resource, credit, kind);
     pthread_cond_signal(&invalidator->changed);
     pthread_mutex_unlock(&invalidator->lock);
 }
@@ -304,15 +287,7 @@ void qos_invalidator_forget(QosInvalidator *invalidator, const QosResource *reso
 void qos_invalidator_hurry(QosInvalidator *invalidator, const QosResource *resource)
 {
     pthread_mutex_lock(&invalidator->lock);
-    for (guint i = 0; i < invalidator->shrinks->len; i++) {
-        const Loss loss = g_array_index(invalidator->shrinks, Loss, i);
-
-        if (!qos_resource_equal(&loss.resource, resource))
-            continue;
-        g_array_append_val(invalidator->losses, loss);
-        g_array_remove_index(invalidator->shrinks, i);
-        break; /* there is one drop of a resource at a time */
-    }
+    qos_losses_hurry(&invalidator->losses, resource);
     pthread_mutex_unlock(&invalidator->lock);
 }
 
@@ -334,24 +309,6 @@ gboolean qos_invalidator_forgets_names(const QosInvalidator *invalidator)
 
 /* --- the thread --- */
 
-/* What comes next, freed by the caller; NULL: nothing. */
-static GArray *take_losses_locked(QosInvalidator *invalidator)
-{
-    GArray *taken = invalidator->losses;
-
-    if (taken->len > 0) {
-        invalidator->losses = g_array_new(FALSE, FALSE, sizeof(Loss));
-        return taken;
-    }
-    const guint count = MIN(invalidator->shrinks->len, SHRINK_SLICE);
-    if (count == 0)
-        return NULL;
-    taken = g_array_new(FALSE, FALSE, sizeof(Loss));
-    g_array_append_vals(taken, invalidator->shrinks->data, count);
-    g_array_remove_range(invalidator->shrinks, 0, count);
-    return taken;
-}
-
 static void *work(void *arg)
 {
     QosInvalidator *invalidator = arg;
@@ -359,37 +316,27 @@ static void *work(void *arg)
     pthread_setname_np(pthread_self(), "invalidator");
     pthread_mutex_lock(&invalidator->lock);
     while (!invalidator->is_stopping) {
-        GArray *losses = take_losses_locked(invalidator);
+        GArray *losses = qos_losses_take(&invalidator->losses);
 
         if (losses == NULL) {
             QosTime next = tell_again_locked(invalidator);
 
-            if (next != 0 && invalidator->losses->len == 0 && invalidator->shrinks->len == 0 &&
-                !invalidator->is_stopping)
+            if (next != 0 && qos_losses_is_empty(&invalidator->losses) && !invalidator->is_stopping)
                 qos_condition_wait_until(&invalidator->changed, &invalidator->lock, next);
             continue;
         }
         pthread_mutex_unlock(&invalidator->lock);
         forget(invalidator, losses);
-        g_array_unref(losses);
+        qos_losses_free(losses);
         pthread_mutex_lock(&invalidator->lock);
     }
     pthread_mutex_unlock(&invalidator->lock);
     return NULL;
 }
 
-static void free_losses(GArray *losses)
-{
-    for (guint i = 0; i < losses->len; i++)
-        qos_credit_clear(qos_resource_type(QOS_RESOURCE_INODES),
-                         &g_array_index(losses, Loss, i).credit);
-    g_array_unref(losses);
-}
-
 static void clear(QosInvalidator *invalidator)
 {
-    free_losses(invalidator->losses);
-    free_losses(invalidator->shrinks);
+    qos_losses_clear(&invalidator->losses);
     g_array_unref(invalidator->known);
     g_hash_table_unref(invalidator->doubts);
     pthread_cond_destroy(&invalidator->changed);
@@ -405,8 +352,7 @@ QosInvalidator *qos_invalidator_new(const QosFs *fs, QosPages *pages, QosLists *
     invalidator->pages = pages;
     invalidator->lists = lists;
     invalidator->known = g_array_new(FALSE, FALSE, sizeof(QosKnownInode));
-    invalidator->losses = g_array_new(FALSE, FALSE, sizeof(Loss));
-    invalidator->shrinks = g_array_new(FALSE, FALSE, sizeof(Loss));
+    qos_losses_init(&invalidator->losses);
     invalidator->doubts = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, g_free);
     pthread_mutex_init(&invalidator->lock, NULL);
     pthread_cond_init(&invalidator->changed, NULL);

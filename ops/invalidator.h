@@ -9,8 +9,7 @@
  * So pages are dropped by another thread (ops/pages.h), and the release waits until the kernel was
  * told to, but not for what keeps it from that.
  *
- * What only the cache gives up waits until nothing else does, and is done in slices, so that no
- * other mount waits for the clearing up of this one.
+ * fs/losses.h tells what comes first.
  *
  * To forget a directory's names costs a look-up of all names of the mount. So where only the cache
  * is to shrink, a credit that covers a directory stays as many times as a directory has files on
@@ -32,17 +31,12 @@
 #pragma once
 
 #include "fs/lockclient.h"
+#include "fs/losses.h"
 #include "ops/fs.h"
 #include "ops/lists.h"
 #include "ops/pages.h"
 
 typedef struct QosInvalidator QosInvalidator;
-
-typedef enum {
-    QOS_LOSS_WANTED, /* by another mount, which waits */
-    QOS_LOSS_SHRINK, /* only the cache is to shrink: behind the others */
-    QOS_LOSS_LOST,   /* it is gone already */
-} QosLossKind;
 
 /* All are borrowed. Starts its thread; NULL where that fails. */
 QosInvalidator *qos_invalidator_new(const QosFs *fs, QosPages *pages, QosLists *lists);

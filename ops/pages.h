@@ -2,10 +2,10 @@
  * Drops the kernel's pages of files that other mounts may have changed (docs/coherence.md).
  *
  * To drop a page waits for the READ or WRITE that has it locked, which may itself wait for a credit
- * that another mount has. So nobody waits for this thread but GETATTR: the kernel, which was told
- * to forget the attributes, asks for them before it believes a page, and the answer waits until the
- * old pages are gone. A READ that waits for a token meanwhile goes at once, and one that comes
- * takes no credit; its pages are dropped too.
+ * that another mount has. So nobody waits for this thread but GETATTR, and a release for moments:
+ * the kernel, which was told to forget the attributes, asks for them before it believes a page, and
+ * the answer waits until the old pages are gone. A READ that waits for a token meanwhile goes at
+ * once, and one that comes takes no credit; its pages are dropped too.
  *
  * Nor does the kernel's part of it begin while there are such requests: it cannot be interrupted,
  * so that a daemon that is killed would wait there for its own answer, for ever. (Of what a mapping
