@@ -6,6 +6,7 @@ import pathlib
 import re
 import resource
 import socket
+import stat
 import time
 
 import pytest
@@ -117,6 +118,7 @@ def test_errors(server, words, status, error):
 
 def test_who_may_ask(server, tmp_path):
     one = server()
+    assert stat.S_IMODE(one.control.stat().st_mode) == 0o600
     one.control.chmod(0o777)
     for folder in [tmp_path, *tmp_path.parents][:-1]:
         folder.chmod(folder.stat().st_mode | 0o011)
