@@ -141,7 +141,7 @@ static void queue_free(QosTbfQueue *queue)
 /* TRUE where the queue could be made again as it is. */
 static gboolean queue_is_as_new(const QosTbfQueue *queue, QosTime now)
 {
-    return queue->requests.length == 0 && queue->running == 0 &&
+    return queue->lock_holders.length == 0 && queue->requests.length == 0 && queue->running == 0 &&
            (!queue->has_operations || qos_bucket_is_full(&queue->operations, now)) &&
            (!queue->has_bytes || qos_bucket_is_full(&queue->bytes, now));
 }

@@ -85,13 +85,16 @@ static void test_default_is_unlimited_until_given_a_rate(void)
     fixture_clear(&f);
 }
 
-/* How many of `count` requests of `job` go at once. */
+#define BURST_BYTES 10
+
+/* How many of `count` requests of `job` go at once. Ten users are a group. */
 static guint burst(Fixture *f, const char *job, guint32 uid, QosOpcode opcode, guint count)
 {
     guint went = 0;
     for (guint i = 0; i < count; i++) {
-        QosRequest *request = request_new(f, job, opcode, 0);
+        QosRequest *request = request_new(f, job, opcode, BURST_BYTES);
         request->uid = uid;
+        request->gid = uid / 10;
         if (enter(f, request) == QOS_GO) {
             went++;
             leave(f, request);
@@ -108,10 +111,10 @@ static void test_classes(void)
 {
     static const struct {
         const char *per;
-        guint first, other_job, other_user, other_opcode;
+        guint first, other_job, other_user, other_group, other_opcode;
     } cases[] = {
-        {"jobid", 5, 5, 0, 0}, {"uid", 5, 0, 5, 0},          {"gid", 5, 0, 0, 0},
-        {"rule", 5, 0, 0, 0},  {"jobid+opcode", 5, 5, 0, 5},
+        {"jobid", 5, 5, 0, 0, 0}, {"uid", 5, 0, 5, 5, 0},          {"gid", 5, 0, 0, 5, 0},
+        {"rule", 5, 0, 0, 0, 0},  {"jobid+opcode", 5, 5, 0, 0, 5},
     };
     for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
         Fixture f;
@@ -122,6 +125,7 @@ static void test_classes(void)
         g_assert_cmpuint(burst(&f, "a", 1, QOS_OP_READ, 9), ==, cases[i].first);
         g_assert_cmpuint(burst(&f, "b", 1, QOS_OP_READ, 9), ==, cases[i].other_job);
         g_assert_cmpuint(burst(&f, "a", 2, QOS_OP_READ, 9), ==, cases[i].other_user);
+        g_assert_cmpuint(burst(&f, "a", 11, QOS_OP_READ, 9), ==, cases[i].other_group);
         g_assert_cmpuint(burst(&f, "a", 1, QOS_OP_WRITE, 9), ==, cases[i].other_opcode);
         fixture_clear(&f);
     }
@@ -131,6 +135,7 @@ static void test_classes(void)
 static void test_deadlines_order_the_classes(void)
 {
     Fixture f;
+    QosRuleState state;
     QosTime wake;
     fixture_init(&f, &qos_policy_tbf, 64);
     fixture_rule(&f, "start slow jobid={slow} rate=1 depth=1");
@@ -152,6 +157,10 @@ static void test_deadlines_order_the_classes(void)
     g_assert_true(qos_sched_next(f.sched, f.now, &wake) == slow[1]);
     g_assert_cmpuint(slow[1]->job->wait[0].count, ==, 1);
     g_assert_cmpstr(slow[1]->job->wait[0].rule_name, ==, "slow");
+    g_assert_true(qos_sched_rule_state(
+        f.sched, qos_rules_by_name(qos_sched_rules(f.sched), "slow")->id, &state));
+    g_assert_cmpuint(state.waits, ==, 1);
+    g_assert_cmpint(state.waited, ==, QOS_SECOND);
     for (guint i = 0; i < 2; i++) {
         leave(&f, slow[i]);
         leave(&f, fast[i]);
@@ -314,7 +323,9 @@ static void test_dry_run(void)
     g_assert_cmpuint(burst(&f, "j", 0, QOS_OP_READ, 40), ==, 40);
     g_assert_true(qos_sched_rule_state(f.sched, dry, &state));
     g_assert_cmpuint(state.requests, ==, 40);
+    g_assert_cmpuint(state.bytes, ==, 40 * BURST_BYTES);
     g_assert_cmpuint(state.dryrun_waits, ==, 30);
+    g_assert_cmpuint(state.dryrun_bytes, ==, 30 * BURST_BYTES);
     g_assert_cmpuint(state.waits, ==, 0);
     qos_sched_rule_state(f.sched, real, &state);
     g_assert_cmpuint(state.requests, ==, 40);
@@ -488,15 +499,20 @@ static void test_a_toll_pays_for_another_class(void)
 static void test_settle(void)
 {
     Fixture f;
+    QosRuleState state;
     fixture_init(&f, &qos_policy_tbf, 64);
     fixture_rule(&f, "start r jobid={j} bps=1M depth=1:1M");
+    guint64 id = qos_rules_by_name(qos_sched_rules(f.sched), "r")->id;
     QosRequest *copy = request_new(&f, "j", QOS_OP_COPY, G_GUINT64_CONSTANT(1) << 40);
     g_assert_cmpint(enter(&f, copy), ==, QOS_GO);
+    QosRequest *after = request_new(&f, "j", QOS_OP_READ, 4096);
+    g_assert_cmpint(enter(&f, after), ==, QOS_WAIT);
     qos_sched_leave(f.sched, copy, 1000, 0, f.now);
     request_free(copy);
-    QosRequest *after = request_new(&f, "j", QOS_OP_READ, 4096);
-    g_assert_cmpint(enter(&f, after), ==, QOS_GO);
+    g_assert_true(next(&f) == after);
     leave(&f, after);
+    g_assert_true(qos_sched_rule_state(f.sched, id, &state));
+    g_assert_cmpuint(state.bytes, ==, 1000 + 4096);
     fixture_clear(&f);
 }
 

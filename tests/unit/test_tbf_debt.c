@@ -124,6 +124,53 @@ static void test_a_lower_rate_forgives(void)
     fixture_clear(&f);
 }
 
+static guint count_classes(Fixture *f, const char *rule)
+{
+    QosRuleState state;
+    g_assert_true(qos_sched_rule_state(
+        f->sched, qos_rules_by_name(qos_sched_rules(f->sched), rule)->id, &state));
+    return state.buckets;
+}
+
+/* A class that holds nothing back is forgotten when it is idle, but not while something waits in it
+ * for a slot: least of all what holds a lock, and came there as its rule was stopped. */
+static void test_what_waits_keeps_its_class(void)
+{
+    Fixture f;
+    QosTime due;
+    QosRequest *others[2], *lock_holders[2];
+    fixture_init(&f, &qos_policy_tbf, 2); /* a job's share: 1 */
+    fixture_rule(&f, "start r jobid={j k} rate=10 depth=5 per=rule");
+    lock_holders[0] = fill_debt(&f, QOS_OP_CREATE, 0, &due);
+    f.now++; /* the others come later */
+    lock_holders[1] = request_new(&f, "k", QOS_OP_CREATE, 0);
+    lock_holders[1]->holds_lock = TRUE;
+    g_assert_cmpint(enter(&f, lock_holders[1]), ==, QOS_WAIT);
+    for (guint i = 0; i < 2; i++) {
+        others[i] = request_new(&f, i == 0 ? "a" : "b", QOS_OP_READ, 0);
+        g_assert_cmpint(enter(&f, others[i]), ==, QOS_GO);
+    }
+    QosRequest *reader = request_new(&f, "c", QOS_OP_READ, 0);
+    g_assert_cmpint(enter(&f, reader), ==, QOS_WAIT);
+    fixture_rule(&f, "stop r");
+    leave(&f, others[0]);
+    g_assert_true(next(&f) == lock_holders[0]);
+    g_assert_null(next(&f)); /* both slots are taken */
+
+    f.now += 20 * QOS_SECOND;
+    g_assert_cmpuint(count_classes(&f, "default"), ==, 5);
+    qos_sched_expire(f.sched, f.now);
+    g_assert_cmpuint(count_classes(&f, "default"), ==, 4); /* without that of job a */
+    leave(&f, others[1]);
+    leave(&f, lock_holders[0]);
+    QosRequest *last[] = {next(&f), next(&f)};
+    g_assert_true(last[0] == lock_holders[1] || last[1] == lock_holders[1]);
+    g_assert_true(last[0] == reader || last[1] == reader);
+    for (guint i = 0; i < 2; i++)
+        leave(&f, last[i]);
+    fixture_clear(&f);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -131,5 +178,6 @@ int main(int argc, char **argv)
     g_test_add_func("/tbf-debt/no-lock-goes-before-another", test_no_lock_goes_before_another);
     g_test_add_func("/tbf-debt/bytes", test_bytes);
     g_test_add_func("/tbf-debt/a-lower-rate-forgives", test_a_lower_rate_forgives);
+    g_test_add_func("/tbf-debt/what-waits-keeps-its-class", test_what_waits_keeps_its_class);
     return g_test_run();
 }
