@@ -1,5 +1,5 @@
 /*
- * What the units of db/ share; nobody else includes this, or sqlite3.h.
+ * What the units of db/ share; nobody else but their tests includes this, or sqlite3.h.
  *
  * db.c keeps the connection, the rules and the tunables; db_open.c looks, makes and migrates;
  * db_jobs.c reads and writes the totals, db_history.c the history, db_shares.c what was lent and

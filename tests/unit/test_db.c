@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "db/db_private.h"
 #include "db_fixture.h"
 
 /* --- rules, tunables, totals --- */
@@ -242,12 +243,26 @@ static void assert_shares(QosDb *db, guint count, gint64 record)
                         &g_array_index(expected, QosDbShare, i), sizeof(QosDbShare));
 }
 
+/* That of the shares waits for no disk; all that is written after it does. */
+static void assert_durable(QosDb *db)
+{
+    sqlite3_stmt *statement = NULL;
+
+    g_assert_cmpint(sqlite3_prepare_v2(db->sqlite, "PRAGMA synchronous", -1, &statement, NULL), ==,
+                    SQLITE_OK);
+    g_assert_cmpint(sqlite3_step(statement), ==, SQLITE_ROW);
+    g_assert_cmpint(sqlite3_column_int(statement, 0), ==, 2); /* FULL */
+    sqlite3_finalize(statement);
+}
+
 static void test_shares(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
 {
     QosDb *db = open_good(fixture);
 
+    assert_durable(db);
     assert_shares(db, 0, 0);
     save_shares(db, 5, 1000);
+    assert_durable(db);
     assert_shares(db, 5, 1000);
     save_shares(db, 3, 1001); /* changed, and two are gone */
     save_shares(db, 3, 1001);

@@ -127,16 +127,33 @@ static void test_one_server(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
     g_assert_nonnull(strstr(error->message, "another server uses it"));
 }
 
+typedef struct {
+    QosServerDb *db;
+    guint count;
+} Renamer;
+
+static gboolean rename_client(gpointer data)
+{
+    Renamer *renamer = data;
+    g_autofree char *name = g_strdup_printf("name %u", ++renamer->count);
+
+    qos_server_db_save_client(renamer->db, 7, "uid 0", name);
+    return G_SOURCE_CONTINUE;
+}
+
 /* While another program keeps the database from being written, what is handed over waits, and the
  * last word counts. */
 static void test_trouble(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
 {
+    Renamer renamer = {.db = fixture->db};
     sqlite3 *other = NULL;
 
     g_assert_cmpint(sqlite3_open(fixture->path, &other), ==, SQLITE_OK);
     g_assert_cmpint(sqlite3_exec(other, "BEGIN IMMEDIATE", NULL, NULL, NULL), ==, SQLITE_OK);
     qos_server_db_save_client(fixture->db, 5, "uid 0", "first");
+    guint timer = g_timeout_add(20, rename_client, &renamer); /* also while it tries to write */
     wait_for(&fixture->changes, 1);
+    g_source_remove(timer);
     g_assert_nonnull(strstr(fixture->trouble, "cannot write to it"));
     g_assert_cmpuint(fixture->saved->len, ==, 0);
     qos_server_db_save_client(fixture->db, 5, "uid 0", "last");
@@ -146,11 +163,13 @@ static void test_trouble(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
     sqlite3_close(other);
     wait_for(&fixture->changes, 2);
     g_assert_null(fixture->trouble);
-    wait_for(&fixture->saved->len, 1);
+    wait_for(&fixture->saved->len, 2);
 
     const QosServerRecord *record = reopen(fixture);
-    g_assert_cmpuint(record->clients->len, ==, 1);
+    g_autofree char *newest = g_strdup_printf("name %u", renamer.count);
+    g_assert_cmpuint(record->clients->len, ==, 2);
     g_assert_cmpstr(((const QosServerDbClient *)record->clients->pdata[0])->name, ==, "last");
+    g_assert_cmpstr(((const QosServerDbClient *)record->clients->pdata[1])->name, ==, newest);
 }
 
 int main(int argc, char **argv)

@@ -44,6 +44,7 @@ static void test_differences(void)
     job->write_bytes.sum += 7;
     job->waits += 2;
     job->wait_time += 8;
+    job->share.totals = (QosShareTotals){.lent = 9, .returned = 10, .borrowed = 11, .repaid = 12};
     rows = qos_history_sample(&history, jobs, START + 10 * QOS_SECOND + 5);
     g_assert_cmpuint(rows->len, ==, 2);
     g_assert_cmpint(find(rows, "new")->value[QOS_HISTORY_OPERATIONS], ==, 3);
@@ -55,6 +56,10 @@ static void test_differences(void)
     g_assert_cmpint(row->value[QOS_HISTORY_WRITE_BYTES], ==, 7);
     g_assert_cmpint(row->value[QOS_HISTORY_WAITS], ==, 2);
     g_assert_cmpint(row->value[QOS_HISTORY_WAITED], ==, 8);
+    g_assert_cmpint(row->value[QOS_HISTORY_LENT], ==, 9);
+    g_assert_cmpint(row->value[QOS_HISTORY_RETURNED], ==, 10);
+    g_assert_cmpint(row->value[QOS_HISTORY_BORROWED], ==, 11);
+    g_assert_cmpint(row->value[QOS_HISTORY_REPAID], ==, 12);
     g_array_unref(rows);
 
     /* Nothing happened; then the totals were cleared, and began anew. */

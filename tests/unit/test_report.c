@@ -35,7 +35,8 @@ static QosReport *new_report(const char *const *commands)
     report->mountpoint = "/mnt";
     report->pid = 77;
     qos_tunables_init(&report->tunables);
-    report->slots = (QosSchedState){.slots = 64, .running = 3, .held = 2, .draining = 1};
+    report->slots = (QosSchedState){
+        .slots = 64, .running = 3, .held = 2, .draining = 1, .stalled = 5, .passing = 6};
     report->policies[0] = (QosReportPolicy){&qos_policy_fifo, QOS_POLICY_STOPPING, 4};
     report->policies[1] = (QosReportPolicy){&qos_policy_tbf, QOS_POLICY_STARTED, 5};
     report->policy_count = 2;
@@ -65,6 +66,65 @@ static void assert_line(const GString *text, const char *line)
 
     if (!strstr(text->str, framed))
         g_error("no line \"%s\" in:\n%s", line, text->str);
+}
+
+/* The line of each of "NAME=VALUE ...". */
+static void assert_metrics(const GString *text, const char *prefix, const char *labels,
+                           const char *figures)
+{
+    g_auto(GStrv) words = g_strsplit_set(figures, " =", -1);
+
+    for (guint i = 0; words[i]; i += 2) {
+        g_autofree char *line =
+            g_strdup_printf("%s%s%s %s", prefix, words[i], labels, words[i + 1]);
+
+        assert_line(text, line);
+    }
+}
+
+/* The members "NAME=VALUE ...". */
+static void assert_members(JsonObject *object, const char *figures)
+{
+    g_auto(GStrv) words = g_strsplit_set(figures, " =", -1);
+
+    for (guint i = 0; words[i]; i += 2) {
+        g_test_message("%s", words[i]);
+        g_assert_cmpfloat(json_object_get_double_member(object, words[i]), ==,
+                          g_ascii_strtod(words[i + 1], NULL));
+    }
+}
+
+/* Values of their own for all that a rule and a job count. */
+static void count_in_rule(QosRuleState *state)
+{
+    *state = (QosRuleState){.buckets = 2,
+                            .waiting = 3,
+                            .requests = 4,
+                            .bytes = 5,
+                            .waits = 6,
+                            .waited = QOS_SECOND / 2,
+                            .dryrun_waits = 7,
+                            .dryrun_bytes = 8};
+}
+
+static void count_in_job(QosJob *job)
+{
+    job->nodes = 2;
+    job->errors = 3;
+    job->waits = 4;
+    job->wait_time = 5 * QOS_SECOND;
+    job->store_time = 6 * QOS_SECOND;
+    job->waiting = 7;
+    job->use.running = 8;
+    job->use.parked_bytes = 9;
+    job->refused = 10;
+    job->passthrough = 11;
+    job->open_files = 12;
+    job->opens_refused = 13;
+    job->operation_rate = 14.5;
+    job->byte_rate = 15.5;
+    job->read_bytes.sum = 16;
+    job->write_bytes.sum = 17;
 }
 
 static void test_job_stats(void)
@@ -237,7 +297,6 @@ static void test_metrics(void)
         new_report((const char *[]){"start a jobid={x} rate=100 bps=1K", NULL});
     GString *text;
 
-    report->rule_states[0].waited = QOS_SECOND / 2;
     report->histograms.latency[QOS_OP_READ].count[5] = 2;
     report->histograms.latency[QOS_OP_READ].count[11] = 3;
     report->histograms.latency[QOS_OP_READ].count[40] = 1;
@@ -245,9 +304,6 @@ static void test_metrics(void)
     add_job(report, "a\"b\\c")->requests = 7;
     text = qos_report_metrics(report);
     assert_line(text, "# TYPE qosfs_rule_wait_seconds_total counter");
-    assert_line(text, "qosfs_rule_wait_seconds_total{rule=\"a\"} 0.5");
-    assert_line(text, "qosfs_rule_rate_limit{rule=\"a\"} 100");
-    assert_line(text, "qosfs_rule_bytes_limit{rule=\"a\"} 1024");
     assert_line(text, "qosfs_job_requests_total{job=\"a\\\"b\\\\c\"} 7");
     assert_line(text, "qosfs_policy_queued{policy=\"fifo\"} 4");
     assert_line(text, "qosfs_operation_seconds_bucket{operation=\"read\",le=\"1.024e-06\"} 2");
@@ -260,6 +316,26 @@ static void test_metrics(void)
     assert_line(text, "qosfs_wait_seconds_count 0");
     g_assert_null(strstr(text->str, "operation=\"write\""));
     g_assert_null(strstr(text->str, "job=\"other\""));
+    g_string_free(text, TRUE);
+}
+
+/* Each figure stands under its name. */
+static void test_metrics_of_all(void)
+{
+    g_autoptr(QosReport) report =
+        new_report((const char *[]){"start a jobid={x} rate=100 bps=1K", NULL});
+    GString *text;
+
+    count_in_rule(&report->rule_states[0]);
+    count_in_job(add_job(report, "j"));
+    text = qos_report_metrics(report);
+    assert_metrics(text, "qosfs_rule_", "{rule=\"a\"}",
+                   "rate_limit=100 bytes_limit=1024 buckets=2 waiting=3 requests_total=4 "
+                   "bytes_total=5 waits_total=6 wait_seconds_total=0.5 dryrun_waits_total=7 "
+                   "dryrun_bytes_total=8");
+    assert_metrics(text, "qosfs_job_", "{job=\"j\"}",
+                   "errors_total=3 waits_total=4 wait_seconds_total=5 store_seconds_total=6 "
+                   "waiting=7 running=8 passthrough=11 read_bytes_total=16 write_bytes_total=17");
     g_string_free(text, TRUE);
 }
 
@@ -289,27 +365,29 @@ static void test_metrics_top(void)
     g_string_free(text, TRUE);
 }
 
-static void test_state(void)
+/* state.json, parsed; `parser` keeps it. */
+static JsonObject *state_of(const QosReport *report, JsonParser *parser)
 {
-    g_autoptr(QosReport) report = new_report((const char *[]){
-        "start a jobid={x} rate=100 bps=1K depth=5:2K per=rule weight=2 min=3 expire=4 dryrun=1",
-        NULL});
-    g_autoptr(JsonParser) parser = json_parser_new();
     g_autoptr(GError) error = NULL;
-    QosJob *job = add_job(report, "a\"b");
-    GString *text;
-    JsonObject *state, *rule, *json_job, *wait;
+    GString *text = qos_report_state(report);
 
-    job->requests = G_MAXUINT64;
-    job->operation[QOS_OP_OPEN] = (QosSample){3, 1, 2, 1500000, 5};
-    job->wait_count = 1;
-    job->wait[0] =
-        (QosWait){0, QOS_WAIT_SLOTS, 4, 5 * QOS_SECOND, 2 * QOS_SECOND, NOW - QOS_SECOND, NOW};
-    text = qos_report_state(report);
     json_parser_load_from_data(parser, text->str, (gssize)text->len, &error);
     g_assert_no_error(error);
     g_string_free(text, TRUE);
-    state = json_node_get_object(json_parser_get_root(parser));
+    return json_node_get_object(json_parser_get_root(parser));
+}
+
+static JsonObject *element_of(JsonObject *object, const char *list, guint index)
+{
+    return json_array_get_object_element(json_object_get_array_member(object, list), index);
+}
+
+static void test_state(void)
+{
+    g_autoptr(QosReport) report = new_report(NULL);
+    g_autoptr(JsonParser) parser = json_parser_new();
+    JsonObject *state = state_of(report, parser);
+
     g_assert_cmpstr(json_object_get_string_member(state, "source"), ==,
                     "/sr\xef\xbf\xbd"
                     "c");
@@ -318,27 +396,60 @@ static void test_state(void)
     g_assert_cmpstr(
         json_object_get_string_member(json_object_get_object_member(state, "tunables"), "slots"),
         ==, "64");
-    g_assert_cmpint(
-        json_object_get_int_member(json_object_get_object_member(state, "slots"), "held"), ==, 2);
-    rule = json_array_get_object_element(json_object_get_array_member(state, "rules"), 0);
+    assert_members(json_object_get_object_member(state, "slots"),
+                   "total=64 running=3 held=2 draining=1 stalled=5 passing=6");
+}
+
+static void test_state_of_rules(void)
+{
+    g_autoptr(QosReport) report = new_report((const char *[]){
+        "start a jobid={x} rate=100 bps=1K depth=5:2K per=rule weight=2 min=3 expire=4 dryrun=1",
+        NULL});
+    g_autoptr(JsonParser) parser = json_parser_new();
+    JsonObject *state, *rule;
+
+    count_in_rule(&report->rule_states[0]);
+    state = state_of(report, parser);
+    rule = element_of(state, "rules", 0);
+    assert_members(rule,
+                   "rate=100 bps=1024 depth_ops=5 depth_bytes=2048 weight=2 min=3 expires_in=4 "
+                   "buckets=2 waiting=3 requests=4 bytes=5 waits=6 waited=0.5 dryrun_waits=7 "
+                   "dryrun_bytes=8");
     g_assert_cmpstr(json_object_get_string_member(rule, "per"), ==, "rule");
-    g_assert_cmpint(json_object_get_int_member(rule, "depth_bytes"), ==, 2048);
-    g_assert_cmpfloat(json_object_get_double_member(rule, "expires_in"), ==, 4);
     g_assert_true(json_object_get_boolean_member(rule, "dryrun"));
     g_assert_false(json_object_get_boolean_member(rule, "passthrough"));
-    rule = json_array_get_object_element(json_object_get_array_member(state, "rules"), 1);
-    g_assert_true(json_object_get_null_member(rule, "expires_in"));
-    json_job = json_array_get_object_element(json_object_get_array_member(state, "jobs"), 0);
+    g_assert_true(json_object_get_null_member(element_of(state, "rules", 1), "expires_in"));
+}
+
+static void test_state_of_jobs(void)
+{
+    g_autoptr(QosReport) report = new_report(NULL);
+    g_autoptr(JsonParser) parser = json_parser_new();
+    QosJob *job = add_job(report, "a\"b");
+    JsonObject *json_job, *operations;
+
+    count_in_job(job);
+    job->requests = G_MAXUINT64;
+    job->operation[QOS_OP_OPEN] = (QosSample){3, 1, 2, 1500000, 5};
+    job->wait_count = 1;
+    job->wait[0] =
+        (QosWait){0, QOS_WAIT_SLOTS, 4, 5 * QOS_SECOND, 2 * QOS_SECOND, NOW - QOS_SECOND, NOW};
+    json_job = element_of(state_of(report, parser), "jobs", 0);
     g_assert_cmpstr(json_object_get_string_member(json_job, "id"), ==, "a\"b");
     g_assert_cmpint(json_object_get_int_member(json_job, "requests"), ==, G_MAXINT64);
-    g_assert_cmpfloat(json_object_get_double_member(
-                          json_object_get_object_member(
-                              json_object_get_object_member(json_job, "operations"), "open"),
-                          "seconds"),
-                      ==, 1.5);
-    wait = json_array_get_object_element(json_object_get_array_member(json_job, "wait"), 0);
-    g_assert_cmpstr(json_object_get_string_member(wait, "rule"), ==, QOS_WAIT_SLOTS);
-    g_assert_cmpfloat(json_object_get_double_member(wait, "waited"), ==, 5);
+    assert_members(json_job,
+                   "nodes=2 errors=3 waits=4 wait_time=5 store_time=6 waiting=7 running=8 "
+                   "parked_bytes=9 refused=10 passthrough=11 open_files=12 opens_refused=13 "
+                   "operation_rate=14.5 byte_rate=15.5 read_bytes=16 write_bytes=17");
+    operations = json_object_get_object_member(json_job, "operations");
+    g_assert_cmpfloat(
+        json_object_get_double_member(json_object_get_object_member(operations, "open"), "seconds"),
+        ==, 1.5);
+    g_assert_cmpstr(json_object_get_string_member(element_of(json_job, "wait", 0), "rule"), ==,
+                    QOS_WAIT_SLOTS);
+    assert_members(element_of(json_job, "wait", 0),
+                   "count=4 waited=5 longest=2 first=1599999999.000000042 "
+                   "last=1600000000.000000042");
 }
 
 /* --- adaptive sharing --- */
@@ -402,9 +513,10 @@ static void test_shares(void)
     text = qos_report_metrics(report);
     assert_line(text, "qosfs_adapt_info{mode=\"fair\"} 1");
     assert_line(text, "qosfs_adapt_capacity 500");
-    assert_line(text, "qosfs_job_entitlement{job=\"a b\"} 375");
     assert_line(text, "qosfs_job_entitlement{job=\"idle\"} 0");
-    assert_line(text, "qosfs_job_lent_total{job=\"a b\"} 31200");
+    assert_metrics(text, "qosfs_job_", "{job=\"a b\"}",
+                   "weight=3 entitlement=375 demand=60.25 allocation=70 record=3200 "
+                   "lent_total=31200 returned_total=28000 borrowed_total=1.5 repaid_total=0.5");
     g_string_free(text, TRUE);
 }
 
@@ -412,28 +524,21 @@ static void test_share_state(void)
 {
     g_autoptr(QosReport) report = new_report(NULL);
     g_autoptr(JsonParser) parser = json_parser_new();
-    g_autoptr(GError) error = NULL;
     JsonObject *state, *part;
-    JsonArray *jobs;
-    GString *text;
 
     add_job(report, "a b");
     add_job(report, "idle");
     share(report);
-    text = qos_report_state(report);
-    json_parser_load_from_data(parser, text->str, (gssize)text->len, &error);
-    g_assert_no_error(error);
-    g_string_free(text, TRUE);
-    state = json_node_get_object(json_parser_get_root(parser));
+    state = state_of(report, parser);
     part = json_object_get_object_member(state, "adapt");
     g_assert_cmpstr(json_object_get_string_member(part, "mode"), ==, "fair");
     g_assert_cmpfloat(json_object_get_double_member(part, "period"), ==, 0.1);
-    jobs = json_object_get_array_member(state, "jobs");
-    g_assert_true(json_object_get_null_member(json_array_get_object_element(jobs, 1), "share"));
-    part = json_object_get_object_member(json_array_get_object_element(jobs, 0), "share");
-    g_assert_cmpint(json_object_get_int_member(part, "weight"), ==, 3);
-    g_assert_cmpfloat(json_object_get_double_member(part, "flow"), ==, 312.5);
+    g_assert_true(json_object_get_null_member(element_of(state, "jobs", 1), "share"));
+    part = json_object_get_object_member(element_of(state, "jobs", 0), "share");
     g_assert_cmpstr(json_object_get_string_member(part, "partner"), ==, "41");
+    assert_members(part,
+                   "weight=3 entitlement=375 demand=60.25 allocation=70 repayment=37.5 "
+                   "flow=312.5 record=3200 lent=31200 returned=28000 borrowed=1.5 repaid=0.5");
 }
 
 /* Sums are whole numbers, waiting is in microseconds, what was lent in operations. */
@@ -467,8 +572,11 @@ int main(int argc, char **argv)
     g_test_add_func("/report/limit", test_limit);
     g_test_add_func("/report/rules", test_rules);
     g_test_add_func("/report/metrics", test_metrics);
+    g_test_add_func("/report/metrics-of-all", test_metrics_of_all);
     g_test_add_func("/report/metrics-top", test_metrics_top);
     g_test_add_func("/report/state", test_state);
+    g_test_add_func("/report/state-of-rules", test_state_of_rules);
+    g_test_add_func("/report/state-of-jobs", test_state_of_jobs);
     g_test_add_func("/report/shares", test_shares);
     g_test_add_func("/report/share-state", test_share_state);
     g_test_add_func("/report/history", test_history);
