@@ -145,9 +145,9 @@ static gboolean is_same_owner(const Waiter *one, const Waiter *other)
     return one->mount == other->mount && one->owner == other->owner;
 }
 
-/* Adds those whom `waiter` waits for to `reached`. FALSE: too many locks were looked at. */
+/* Adds those whom `waiter` waits for to `reached`. FALSE: too many ranges were compared. */
 static gboolean follow(QosDeadlocks *deadlocks, const Waiter *waiter, GPtrArray *reached,
-                       guint *steps)
+                       guint *ranges)
 {
     const QosResourceType *type = qos_resource_type(QOS_RESOURCE_EXTENT);
     const QosCreditItem *wanted = item_of(waiter, 0);
@@ -155,11 +155,13 @@ static gboolean follow(QosDeadlocks *deadlocks, const Waiter *waiter, GPtrArray 
 
     for (guint i = 0; file != NULL && i < file->locks->len; i++) {
         const Lock *lock = &g_array_index(file->locks, Lock, i);
+        const QosCredit *theirs = &item_of(lock->waiter, lock->item)->credit;
 
-        if (++*steps > QOS_DEADLOCKS_STEPS_MAX)
+        *ranges += wanted->credit.count + theirs->count;
+        if (*ranges > QOS_DEADLOCKS_RANGES_MAX)
             return FALSE;
         if (lock->waiter->looked_at == deadlocks->searches || is_same_owner(lock->waiter, waiter) ||
-            !type->conflicts(&wanted->credit, &item_of(lock->waiter, lock->item)->credit))
+            !type->conflicts(&wanted->credit, theirs))
             continue;
         lock->waiter->looked_at = deadlocks->searches;
         g_ptr_array_add(reached, lock->waiter);
@@ -170,15 +172,15 @@ static gboolean follow(QosDeadlocks *deadlocks, const Waiter *waiter, GPtrArray 
 static gboolean waits_for_itself(QosDeadlocks *deadlocks, const Waiter *waiter)
 {
     g_autoptr(GPtrArray) reached = g_ptr_array_new();
-    guint steps = 0;
+    guint ranges = 0;
 
     deadlocks->searches++;
-    if (!follow(deadlocks, waiter, reached, &steps))
+    if (!follow(deadlocks, waiter, reached, &ranges))
         return FALSE;
     for (guint i = 0; i < reached->len; i++) {
         if (is_same_owner(reached->pdata[i], waiter))
             return TRUE;
-        if (!follow(deadlocks, reached->pdata[i], reached, &steps))
+        if (!follow(deadlocks, reached->pdata[i], reached, &ranges))
             return FALSE;
     }
     return FALSE;

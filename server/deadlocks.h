@@ -19,8 +19,9 @@
 
 /* What is kept of one mount, in locks; of what is beyond, no circle is found. */
 #define QOS_DEADLOCKS_LOCKS_MAX 65536
-/* Locks that are looked at for one wait; a circle behind more of them is not found. */
-#define QOS_DEADLOCKS_STEPS_MAX 16384
+/* Ranges that are compared for one wait, what is waited for again with each lock: a circle behind
+ * more of them is not found. */
+#define QOS_DEADLOCKS_RANGES_MAX 32768
 
 typedef struct QosDeadlocks QosDeadlocks;
 

@@ -135,6 +135,48 @@ static void test_bounds(void)
     qos_deadlocks_free(deadlocks);
 }
 
+/* Of a file that `others` have a byte each of, and the one who closes the circle the last: whether
+ * it is found by who waits for `ranges` of it. */
+static gboolean is_found(guint ranges, guint others)
+{
+    const QosResourceType *type = qos_resource_type(QOS_RESOURCE_EXTENT);
+    const guint64 last = 2 * QOS_CREDIT_SPANS_MAX;
+    QosDeadlocks *deadlocks = qos_deadlocks_new();
+    QosWireWait wait;
+
+    for (guint i = 0; i < others; i++) {
+        wait = wait_of(i, i);
+        add(&wait, 3, 0, 0, TRUE);
+        add(&wait, 1, last + 2 + i, last + 2 + i, TRUE);
+        g_assert_false(qos_deadlocks_tell(deadlocks, 1, &wait));
+    }
+    wait = wait_of(1, 1);
+    add(&wait, 2, 0, 0, TRUE);
+    add(&wait, 1, last, last, TRUE);
+    g_assert_false(qos_deadlocks_tell(deadlocks, 2, &wait));
+    wait = wait_of(1, 1);
+    add(&wait, 1, last, last, TRUE);
+    add(&wait, 2, 0, 0, TRUE);
+    for (guint i = 1; i < ranges; i++) {
+        QosCredit more = qos_credit_span(2 * i, 2 * i, TRUE);
+        type->join(&g_array_index(wait.items, QosCreditItem, 0).credit, &more);
+        qos_credit_clear(type, &more);
+    }
+    gboolean is_deadlock = qos_deadlocks_tell(deadlocks, 3, &wait);
+    qos_wire_wait_clear(&wait);
+    qos_deadlocks_free(deadlocks);
+    return is_deadlock;
+}
+
+/* What a wait costs the server is bounded by ranges, of which one lock may have thousands. */
+static void test_cost(void)
+{
+    g_assert_true(is_found(1, QOS_DEADLOCKS_RANGES_MAX / 2 - 2)); /* two more close it */
+    g_assert_false(is_found(1, QOS_DEADLOCKS_RANGES_MAX / 2 - 1));
+    g_assert_true(is_found(1000, QOS_DEADLOCKS_RANGES_MAX / 1001 - 1));
+    g_assert_false(is_found(1000, QOS_DEADLOCKS_RANGES_MAX / 1001));
+}
+
 /* --- against a plain search --- */
 
 typedef struct {
@@ -212,6 +254,7 @@ int main(int argc, char **argv)
     g_test_add_func("/deadlocks/ranges", test_ranges);
     g_test_add_func("/deadlocks/owner-waits-twice", test_owner_waits_twice);
     g_test_add_func("/deadlocks/bounds", test_bounds);
+    g_test_add_func("/deadlocks/cost", test_cost);
     g_test_add_func("/deadlocks/random", test_random);
     return g_test_run();
 }
