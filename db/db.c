@@ -165,7 +165,6 @@ static void *work(void *data)
 QosDb *qos_db_open(const char *path, GError **error)
 {
     QosDb *db = g_new0(QosDb, 1);
-    char *real;
 
     db->lock_fd = -1;
     pthread_mutex_init(&db->lock, NULL);
@@ -173,9 +172,7 @@ QosDb *qos_db_open(const char *path, GError **error)
     pthread_cond_init(&db->queue_changed, NULL);
     g_queue_init(&db->tasks);
     qos_history_init(&db->history);
-    real = realpath(path, NULL); /* so that two names of one file are one lock */
-    db->path = g_strdup(real ? real : path);
-    free(real);
+    db->path = qos_db_real_path(path);
     db->lock_fd = qos_db_hold_lock(&schema, db->path, error);
     if (db->lock_fd >= 0)
         db->sqlite = qos_db_connect(&schema, db->path, error);
@@ -254,12 +251,12 @@ static QosRules *load_rules(QosDb *db, QosTime now, QosTime wall, GError **error
         g_autofree char *expiry = NULL;
 
         if (sqlite3_column_type(statement, 2) != SQLITE_NULL) {
-            gint64 left = sqlite3_column_int64(statement, 2) - wall;
+            gint64 end = sqlite3_column_int64(statement, 2);
 
-            if (left <= 0)
+            if (end <= wall)
                 continue;
             expiry = g_strdup_printf(" expire=%" G_GINT64_FORMAT ".%09" G_GINT64_FORMAT,
-                                     left / QOS_SECOND, left % QOS_SECOND);
+                                     (end - wall) / QOS_SECOND, (end - wall) % QOS_SECOND);
         }
         rules = restore_rule(rules, name, command, expiry, now, &reason);
         if (!rules) {
@@ -300,7 +297,7 @@ static gboolean insert_rules(QosDb *db, QosRules *rules, QosTime now, QosTime wa
         if (rule->expires == QOS_NEVER)
             sqlite3_bind_null(statement, 4);
         else
-            sqlite3_bind_int64(statement, 4, wall + (rule->expires - now));
+            sqlite3_bind_int64(statement, 4, qos_time_add(wall, MAX(rule->expires - now, 0)));
         if (!qos_db_run(db, statement, "save the rules", error))
             return FALSE;
     }

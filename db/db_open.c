@@ -16,6 +16,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <glib/gstdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <unistd.h>
@@ -41,7 +42,7 @@ static gboolean look_at_header(const QosDbSchema *schema, const char *path, GErr
     guint8 header[100];
     guint32 id;
     ssize_t length;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO is to keep nobody waiting */
 
     length = fd < 0 ? -1 : pread(fd, header, sizeof(header), 0);
     if (length < 0)
@@ -243,6 +244,15 @@ static void set_no_lock_file(const QosDbSchema *schema, const char *path, const 
                       "database %s: cannot make %s: %s; a %s writes to its database, so the "
                       "folder must be writable",
                       path, name, g_strerror(reason), schema->user);
+}
+
+char *qos_db_real_path(const char *path)
+{
+    char *real = realpath(path, NULL); /* NULL: there is none yet, or the look at it will tell */
+    char *name = g_strdup(real ? real : path);
+
+    free(real);
+    return name;
 }
 
 int qos_db_hold_lock(const QosDbSchema *schema, const char *path, GError **error)

@@ -1,9 +1,9 @@
 /*
  * What the units of db/ share; nobody else but their tests includes this, or sqlite3.h.
  *
- * db.c keeps the connection, the rules and the tunables; db_open.c looks, makes and migrates;
- * db_jobs.c reads and writes the totals, db_history.c the history, db_shares.c what was lent and
- * borrowed, db_identity.c who the mount is.
+ * db.c keeps a mount's connection, the rules and the tunables; db_jobs.c reads and writes the
+ * totals, db_history.c the history, db_shares.c what was lent and borrowed, db_identity.c who the
+ * mount is. db_server.c is all that a server keeps. db_open.c looks, makes and migrates for both.
  */
 #pragma once
 
@@ -43,8 +43,8 @@ struct QosDb {
     char *path;
     int lock_fd;
 
-    pthread_mutex_t
-        lock; /* the connection, `shares` and `written`; held during SQLite's work, and only here */
+    /* Guards the connection, `shares` and `written`; the one lock held during SQLite's work. */
+    pthread_mutex_t lock;
     sqlite3 *sqlite;
     GHashTable *shares;  /* id -> QosDbShare, what the table `share` holds; NULL: not known */
     GHashTable *written; /* id -> what the table `job` holds of it (db_jobs.c); NULL: not known */
@@ -78,6 +78,8 @@ int qos_db_errno(sqlite3 *sqlite);
 
 /* --- db_open.c --- */
 
+/* The name that the lock goes by: two names of one file are one. Free with g_free(). */
+char *qos_db_real_path(const char *path);
 /* Opens the lock file and takes the lock: the descriptor, or -1. */
 int qos_db_hold_lock(const QosDbSchema *schema, const char *path, GError **error);
 /* The checked and current database, made if there is none; the lock is held. */

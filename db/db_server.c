@@ -308,7 +308,7 @@ QosServerDb *qos_server_db_open(const char *path, const QosServerDbCalls *calls,
 {
     QosServerDb *db = g_new0(QosServerDb, 1);
 
-    db->path = g_strdup(path);
+    db->path = qos_db_real_path(path);
     db->lock_fd = -1;
     db->calls = *calls;
     db->context = g_main_context_ref_thread_default();

@@ -52,6 +52,25 @@ static void test_rules(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
     qos_db_close(db);
 }
 
+/* Where the clock has no more numbers, it ends with them. */
+static void test_late_expiry(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
+{
+    QosRules *rules = apply(qos_rules_new(), "start late uid={1} rate=5 expire=100000d");
+    QosDb *db = open_good(fixture);
+
+    g_assert_true(qos_db_save_rules(db, rules, NOW, WALL, NULL));
+    qos_rules_unref(rules);
+    rules = qos_db_load_rules(db, NOW, WALL, NULL);
+    g_assert_cmpint(qos_rules_by_name(rules, "late")->expires, ==, NOW + (QOS_NEVER - WALL));
+    qos_rules_unref(rules);
+    execute(fixture->path,
+            "UPDATE rule SET expires = -9223372036854775807 - 1 WHERE name = 'late'");
+    rules = qos_db_load_rules(db, NOW, WALL, NULL);
+    g_assert_null(qos_rules_by_name(rules, "late"));
+    qos_rules_unref(rules);
+    qos_db_close(db);
+}
+
 static void test_changed_default(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
 {
     g_autoptr(GError) error = NULL;
@@ -352,6 +371,7 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     ADD("rules", test_rules);
     ADD("identity", test_identity);
+    ADD("late-expiry", test_late_expiry);
     ADD("changed-default", test_changed_default);
     ADD("tunables", test_tunables);
     ADD("jobs", test_jobs);

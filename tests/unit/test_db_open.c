@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -191,6 +192,12 @@ static void test_foreign(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
     g_unlink(fixture->path);
     g_assert_true(g_file_set_contents(fixture->path, "[rules]\n", -1, NULL));
     assert_refused_and_untouched(fixture, EUCLEAN, "damaged");
+}
+
+static void test_fifo(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
+{
+    g_assert_cmpint(mkfifo(fixture->path, 0600), ==, 0);
+    assert_refused(fixture->path, ESPIPE, "cannot read it");
 }
 
 static void test_refused_rule(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
@@ -473,6 +480,7 @@ int main(int argc, char **argv)
     ADD("newer-in-log", test_newer_in_log);
     ADD("hot-journal", test_hot_journal);
     ADD("foreign", test_foreign);
+    ADD("fifo", test_fifo);
     ADD("refused-rule", test_refused_rule);
     ADD("second-daemon", test_second_daemon);
     ADD("daemon-that-ends", test_daemon_that_ends);

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <glib/gstdio.h>
 #include <sqlite3.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "db/db_server.h"
@@ -120,11 +121,14 @@ static void test_restart(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
 static void test_one_server(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
 {
     const QosServerDbCalls calls = {saved, trouble, fixture};
+    g_autofree char *link = g_build_filename(fixture->folder, "link.db", NULL);
     g_autoptr(GError) error = NULL;
 
-    g_assert_null(qos_server_db_open(fixture->path, &calls, &error));
+    g_assert_cmpint(symlink(fixture->path, link), ==, 0);
+    g_assert_null(qos_server_db_open(link, &calls, &error)); /* the same, by another name */
     g_assert_error(error, QOS_ERROR, EBUSY);
     g_assert_nonnull(strstr(error->message, "another server uses it"));
+    g_unlink(link);
 }
 
 typedef struct {
