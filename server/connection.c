@@ -72,7 +72,9 @@ static gboolean be_late(gpointer data)
 
     g_autofree char *patience = qos_format_duration(connection->user.patience);
     g_autofree char *reason =
-        g_strdup_printf("neither a handshake nor a HELLO within %s", patience);
+        g_strdup_printf(connection->state == SECURING ? "its handshake did not end within %s"
+                                                      : "it said no HELLO within %s",
+                        patience);
 
     qos_connection_close(connection, QOS_WIRE_BROKEN_PROTOCOL, reason);
     return G_SOURCE_REMOVE;
@@ -196,7 +198,7 @@ void qos_connection_flush(QosConnection *connection)
     }
 }
 
-/* There is more of it. */
+/* Something was appended: announces it, unless the peer has left too much unread. */
 static void bound_output(QosConnection *connection)
 {
     if (connection->out->len - connection->sent > QOS_CONNECTION_QUEUE_MAX)

@@ -10,6 +10,7 @@
 #include <gio/gunixsocketaddress.h>
 #include <glib-unix.h>
 #include <locale.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>

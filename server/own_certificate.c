@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "base/error.h"
 
@@ -29,12 +30,15 @@ static gboolean accept_any(GTlsConnection *tls G_GNUC_UNUSED, GTlsCertificate *p
     return TRUE;
 }
 
+/* Takes the descriptor. */
 static GIOStream *plain_stream(int fd, GError **error)
 {
     g_autoptr(GSocket) socket = g_socket_new_from_fd(fd, error);
 
-    return socket != NULL ? G_IO_STREAM(g_socket_connection_factory_create_connection(socket))
-                          : NULL;
+    if (socket != NULL)
+        return G_IO_STREAM(g_socket_connection_factory_create_connection(socket));
+    close(fd);
+    return NULL;
 }
 
 static gboolean open_sides(Trial *trial, GTlsCertificate *certificate, GError **error)
@@ -60,7 +64,7 @@ static gboolean open_sides(Trial *trial, GTlsCertificate *certificate, GError **
     return TRUE;
 }
 
-/* The other side would wait for what does not come. */
+/* Where one side fails, the other is cancelled: it would wait for what does not come. */
 static void end_side(GObject *side, GAsyncResult *result, gpointer data)
 {
     Trial *trial = data;
