@@ -4,8 +4,6 @@
  */
 #include "sim/credit_observer.h"
 
-#define QUANTITY 1000 /* of it there is so much in all */
-
 const QosResourceType *qos_observer_type(const QosObserver *observer, guint resource)
 {
     return qos_resource_type(observer->resources[resource].type);
@@ -144,8 +142,9 @@ static void check_resource(QosObserver *observer, const QosNode *node, guint res
         if (type->shape == QOS_SHAPE_AMOUNT && may_use(observer, other))
             sum += observer->usable[i][resource].amount;
     }
-    if (sum > QUANTITY)
-        qos_cluster_fail(node->cluster, "there are %d, and they have %d", QUANTITY, (int)sum);
+    if (sum > QOS_OBSERVED_AMOUNT)
+        qos_cluster_fail(node->cluster, "there are %d, and they have %d", QOS_OBSERVED_AMOUNT,
+                         (int)sum);
 }
 
 void qos_observer_check(QosObserver *observer, const QosNode *node)

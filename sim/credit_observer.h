@@ -6,8 +6,9 @@
 #include "core/credit.h"
 #include "sim/cluster.h"
 
-#define QOS_OBSERVED       7 /* resources */
-#define QOS_OBSERVED_NODES 8
+#define QOS_OBSERVED        7 /* resources */
+#define QOS_OBSERVED_NODES  8
+#define QOS_OBSERVED_AMOUNT 1000 /* of the quantity, in all */
 
 /* What somebody had or did, under which token. */
 typedef struct {

@@ -29,8 +29,9 @@
 
 typedef struct {
     const QosExperiment *experiment;
-    guint jobs; /* that are drawn */
-    guint step; /* bins in a point */
+    const char *title; /* the scenario's, quoted */
+    guint jobs;        /* that are drawn */
+    guint step;        /* bins in a point */
     guint points;
     GString *program;
 } Figure;
@@ -64,6 +65,20 @@ static void add(const Figure *figure, const char *format, ...)
     va_start(arguments, format);
     g_string_append_vprintf(figure->program, format, arguments);
     va_end(arguments);
+}
+
+/* What stands for `text` between a pair of '; free with g_free. */
+static char *quoted(const char *text)
+{
+    GString *inside = g_string_new(NULL);
+
+    for (; *text != '\0'; text++) {
+        if (*text == '\'')
+            g_string_append(inside, "''");
+        else
+            g_string_append_c(inside, g_ascii_iscntrl(*text) ? ' ' : *text);
+    }
+    return g_string_free(inside, FALSE);
 }
 
 static void begin(Figure *figure, const char *name, guint width, guint height)
@@ -142,8 +157,7 @@ static void draw_timeline(Figure *figure, const char *name)
         "set multiplot layout %u,2 title '%s' noenhanced\n"
         "set xlabel 'time (s)'\nset ylabel 'served (op/s)'\nset xrange [0:%g]\nset yrange [0:%g]\n"
         "set key outside bottom center horizontal\n",
-        rows, figure->experiment->scenario->title,
-        (double)figure->experiment->scenario->duration / (double)QOS_SECOND,
+        rows, figure->title, (double)figure->experiment->scenario->duration / (double)QOS_SECOND,
         1.1 * figure->experiment->scenario->capacity);
     for (guint run = 0; run < run_count(figure); run++) {
         g_autofree char *title = run_title(figure, run);
@@ -204,7 +218,7 @@ static void draw_bars(Figure *figure, const char *name)
         "set key outside bottom center horizontal\n"
         "set title '(a) from the first request to the last reply'\nset ylabel 'served (op/s)'\n"
         "set yrange [0:*]\n",
-        figure->experiment->scenario->title);
+        figure->title);
     plot_bars(figure, "rates", 0);
     if (run_count(figure) > 1) {
         add(figure,
@@ -248,8 +262,7 @@ static void draw_records(Figure *figure, const char *name)
         "set xlabel 'time (s)'\nset ylabel 'record: lent > 0 (op)'\nset y2label 'demand (op/s)'\n"
         "set ytics nomirror\nset y2tics\nset xrange [0:%g]\nset y2range [0:*]\n"
         "set key outside bottom center horizontal maxcols 2\n",
-        rows, figure->experiment->scenario->title,
-        (double)figure->experiment->scenario->duration / (double)QOS_SECOND);
+        rows, figure->title, (double)figure->experiment->scenario->duration / (double)QOS_SECOND);
     for (guint i = 0; i < figure->jobs; i++)
         plot_record(figure, i);
     add(figure, "unset multiplot\n");
@@ -273,7 +286,7 @@ static void draw_rates(Figure *figure, const char *name)
         "EOD\nset title '%s'\nset logscale x\nset xlabel 'period (ms)'\n"
         "set ylabel 'served, all jobs (op/s)'\nset key outside bottom center horizontal\n"
         "set offsets graph 0.05, graph 0.05, graph 0.1, graph 0.1\nplot ",
-        figure->experiment->scenario->title);
+        figure->title);
     last = NULL;
     for (guint i = 0; i < run_count(figure); i++) {
         const QosRun *run = run_at(figure, i);
@@ -330,7 +343,9 @@ gboolean qos_figures_draw(const QosExperiment *experiment, const char *directory
     const QosScenario *scenario = experiment->scenario;
     const QosSimulation *first = ((const QosRun *)experiment->runs->pdata[0])->simulation;
     guint bins = ((const QosSimulatedJob *)first->jobs->pdata[0])->bins.count;
+    g_autofree char *title = quoted(scenario->title);
     Figure figure = {.experiment = experiment,
+                     .title = title,
                      .jobs = MIN(first->jobs->len, JOBS_DRAWN),
                      .step = (bins + POINTS - 1) / POINTS,
                      .program = g_string_new(NULL)};

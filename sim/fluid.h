@@ -3,9 +3,9 @@
  *
  * At every instant each job has its weight's part of the store, and what one does not use goes to
  * the others (weighted max-min); within a job, so do its processes. A process that waits for its
- * replies uses no more than work / (work + latency + think) of the store. What a burst takes
- * beyond this is the scheduler's doing, the rest is the overlap's; but for some per cent, as bursts
- * that end at other times begin at other times.
+ * replies uses no more than work / (work + latency + think) of the store. A burst takes longer here
+ * than alone because it overlaps with others; what it takes beyond this is the scheduler's doing,
+ * to some per cent, as bursts that end at other times also begin at other times.
  */
 #pragma once
 

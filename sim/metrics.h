@@ -34,7 +34,7 @@ typedef struct {
     double waking;      /* longest time from the first request after a pause until the store begins
                            with it */
     double repayment;   /* longest time from when a lender has requests outstanding all the time to
-                           when nine tenths of   its record are paid back */
+                           when nine tenths of its record are paid back */
     double burst_median;
     double burst_p99;
     double burst_longest;

@@ -12,14 +12,14 @@
 #include "base/units.h"
 #include "fs/adapt.h"
 
-#define MINUTE           (60 * QOS_SECOND)
-#define DAY              (24 * 60 * MINUTE)
-#define WEIGHT_MAX       1000000
-#define PROCESSES_MAX    1000000   /* of a client, and of all */
-#define BINS_MAX         100000000 /* of all jobs */
-#define JOB_NAME_MAX     40
-#define JOB_NAME_LETTERS G_CSET_A_2_Z G_CSET_a_2_z G_CSET_DIGITS "-_."
-#define LIST_MAX         1000 /* steps or periods */
+#define MINUTE          (60 * QOS_SECOND)
+#define DAY             (24 * 60 * MINUTE)
+#define WEIGHT_MAX      1000000
+#define PROCESSES_MAX   1000000   /* of a client, and of all */
+#define BINS_MAX        100000000 /* of all jobs */
+#define NAME_MAX_LENGTH 40
+#define NAME_LETTERS    G_CSET_A_2_Z G_CSET_a_2_z G_CSET_DIGITS "-_."
+#define LIST_MAX        1000 /* steps or periods */
 
 typedef enum { TEXT, DURATION, BYTES, COUNT, COUNT64, REAL, CAPACITY, STEPS, PERIODS } Kind;
 
@@ -295,6 +295,14 @@ static void client_free(QosClient *client)
     g_free(client);
 }
 
+/* Of a job, or a figure: what a rule, a file and a figure take as it is. */
+static gboolean is_name(const char *text)
+{
+    gsize length = strlen(text);
+
+    return length > 0 && length <= NAME_MAX_LENGTH && strspn(text, NAME_LETTERS) == length;
+}
+
 static gboolean check_client(const QosClient *client, const char *group, GError **error)
 {
     const char *problem = NULL;
@@ -305,8 +313,7 @@ static gboolean check_client(const QosClient *client, const char *group, GError 
         problem = "every and pause want burst";
     else if (client->rate > 0 && (client->burst > 0 || client->think > 0))
         problem = "rate= does not wait: leave out burst and think";
-    else if (strlen(client->job) == 0 || strlen(client->job) > JOB_NAME_MAX ||
-             strspn(client->job, JOB_NAME_LETTERS) != strlen(client->job))
+    else if (!is_name(client->job))
         problem = "a job's name is 1 to 40 of letters, digits, -, _ and .";
     if (problem != NULL)
         qos_set_error(error, EINVAL, "[%s] %s", group, problem);
@@ -401,6 +408,23 @@ static gboolean check_jobs(const QosScenario *scenario, GError **error)
     return TRUE;
 }
 
+static gboolean check_figures(const QosScenario *scenario, GError **error)
+{
+    const char *const names[] = {scenario->timeline, scenario->bars, scenario->records,
+                                 scenario->rates};
+
+    for (guint i = 0; i < G_N_ELEMENTS(names); i++) {
+        if (names[i] != NULL && !is_name(names[i])) {
+            qos_set_error(error, EINVAL,
+                          "[figures] \"%s\": a figure's name is 1 to 40 of letters, digits, -, _ "
+                          "and .",
+                          names[i]);
+            return FALSE;
+        }
+    }
+    return TRUE;
+}
+
 static gboolean check_size(const QosScenario *scenario, GError **error)
 {
     double jobs = 0;
@@ -437,7 +461,8 @@ static gboolean check(const QosScenario *scenario, GError **error)
         problem = "[store] stall_every must be longer than stall_length";
     if (problem != NULL)
         qos_set_error(error, EINVAL, "%s", problem);
-    return problem == NULL && check_jobs(scenario, error) && check_size(scenario, error);
+    return problem == NULL && check_jobs(scenario, error) && check_figures(scenario, error) &&
+           check_size(scenario, error);
 }
 
 static char *name_of(const char *path)

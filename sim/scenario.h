@@ -62,7 +62,7 @@ typedef struct {
     QosTime period;       /* the one that it is run with; by whoever runs it */
     GHashTable *weights;  /* JobID (of the client's `job`) -> guint */
     GPtrArray *clients;   /* of QosClient, owned */
-    /* The figures that are drawn of it: names of files, without suffix; NULL = none. */
+    /* The figures that are drawn of it: names of files, without folder and suffix; NULL = none. */
     char *timeline; /* what each job gets, by time */
     char *bars;     /* in all, and against No BW */
     char *records;  /* and demand, by time */

@@ -5,9 +5,11 @@
  * The last line says how many seeds were run; a seed that fails is printed with the command that
  * shows what happened, and the status is 1.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/error.h"
 #include "sim/trial.h"
 
 static const QosTrial *const trials[] = {&qos_trial_credit, &qos_trial_epoch, &qos_trial_pool};
@@ -39,7 +41,13 @@ static gboolean parse_arguments(Program *program, int *argc, char ***argv, GErro
     g_option_context_set_summary(context, "Runs the protocols of qosfs in clusters that fail.");
     g_option_context_set_description(context, description->str);
     g_option_context_add_main_entries(context, entries, NULL);
-    return g_option_context_parse(context, argc, argv, error);
+    if (!g_option_context_parse(context, argc, argv, error))
+        return FALSE;
+    if (*argc > 1)
+        qos_set_error(error, EINVAL, "\"%s\" is no option; see --help", (*argv)[1]);
+    else if (program->seeds < 1)
+        qos_set_error(error, EINVAL, "--seeds: at least 1");
+    return *error == NULL;
 }
 
 /* TRUE: `trial` is one to run. */
@@ -67,23 +75,18 @@ static gboolean run_seed(const Program *program, const QosTrial *trial, guint64 
     return FALSE;
 }
 
-int main(int argc, char **argv)
+/* Up to the first seed that fails; returns the status of the program. */
+static int run_all(const Program *program)
 {
-    Program program = {.seed = 1, .seeds = 1};
-    g_autoptr(GError) error = NULL;
     guint64 steps = 0;
     guint64 runs = 0;
 
-    if (!parse_arguments(&program, &argc, &argv, &error)) {
-        fprintf(stderr, "qosfs-torture: %s\n", error->message);
-        return 2;
-    }
-    for (gint64 i = 0; i < program.seeds; i++)
+    for (gint64 i = 0; i < program->seeds; i++)
         for (guint j = 0; j < G_N_ELEMENTS(trials); j++) {
-            if (!is_chosen(&program, trials[j]))
+            if (!is_chosen(program, trials[j]))
                 continue;
             runs++;
-            if (!run_seed(&program, trials[j], (guint64)(program.seed + i), &steps))
+            if (!run_seed(program, trials[j], (guint64)program->seed + (guint64)i, &steps))
                 return 1;
         }
     if (runs == 0) {
@@ -92,7 +95,20 @@ int main(int argc, char **argv)
     }
     printf("%" G_GUINT64_FORMAT " runs, %" G_GUINT64_FORMAT " steps: nothing failed\n", runs,
            steps);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    Program program = {.seed = 1, .seeds = 1};
+    g_autoptr(GError) error = NULL;
+    int status = 2;
+
+    if (parse_arguments(&program, &argc, &argv, &error))
+        status = run_all(&program);
+    else
+        fprintf(stderr, "qosfs-torture: %s\n", error->message);
     g_free(program.trial);
     g_free(program.broken);
-    return 0;
+    return status;
 }

@@ -12,7 +12,6 @@
 #define SERVERS     2
 #define MOUNTS      2 /* of each server */
 #define USERS       2 /* of each mount */
-#define QUANTITY    1000
 #define IDENTIFIERS 12
 #define LENT_MAX    9 /* credits of one owner: two borrowers could have 12 */
 #define LEASE       (3 * QOS_SECOND / 2)
@@ -73,7 +72,7 @@ static QosCredit random_want(QosCluster *cluster, const QosResourceType *type)
         return qos_credit_span(bits, bits + qos_cluster_random(cluster, 4),
                                writes || type->divisible);
     default:
-        return (QosCredit){.amount = 1 + qos_cluster_random(cluster, QUANTITY * 2 / 3)};
+        return (QosCredit){.amount = 1 + qos_cluster_random(cluster, QOS_OBSERVED_AMOUNT * 2 / 3)};
     }
 }
 
@@ -343,7 +342,7 @@ static void capital(const QosResource *resource, QosCredit *ret_credit, gpointer
     const QosResourceType *type = qos_resource_type(resource->type);
 
     if (type->shape == QOS_SHAPE_AMOUNT)
-        *ret_credit = (QosCredit){.amount = QUANTITY};
+        *ret_credit = (QosCredit){.amount = QOS_OBSERVED_AMOUNT};
     else if (resource->type == QOS_RESOURCE_IDENTIFIER)
         *ret_credit = qos_credit_span(0, IDENTIFIERS - 1, TRUE);
     else if (type->shape == QOS_SHAPE_SPANS)

@@ -138,6 +138,9 @@ static const struct {
     {STORE CLIENT "job=a,b\n", "[client a] a job's name"},
     {STORE CLIENT "job=abcdefghijklmnopqrstuvwxyzabcdefghijklmno\n", "[client a] a job's name"},
     {STORE CLIENT "start=\n", "[client a] start: "},
+    {STORE CLIENT "[figures]\nbars=\n", "[figures] \"\": a figure's name"},
+    {STORE CLIENT "[figures]\nrates=../a\n", "[figures] \"../a\": a figure's name"},
+    {STORE CLIENT "[figures]\nrecords=a'b\n", "[figures] \"a'b\": a figure's name"},
 };
 
 static void test_wrong_files(void)

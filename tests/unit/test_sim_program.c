@@ -151,12 +151,17 @@ static void test_figures(void)
         return;
     }
     g_autofree char *folder = g_dir_make_tmp("qosfs-figures-XXXXXX", NULL);
-    g_autofree char *line = g_strdup_printf("--figures %s/new iv-d iv-e iv-f iv-h", folder);
+    g_autofree char *own = g_build_filename(folder, "own.ini", NULL);
+    g_autofree char *line = g_strdup_printf("--figures %s/new iv-d iv-e iv-f iv-h %s", folder, own);
     g_autofree char *figures = g_build_filename(folder, "new", NULL);
+    g_assert_true(g_file_set_contents(own,
+                                      "[scenario]\ntitle=One's own\nduration=1s\n"
+                                      "[store]\ncapacity=100\n[client a]\n[figures]\nbars=own\n",
+                                      -1, NULL));
     g_auto(Result) result = run(line);
 
-    g_assert_cmpint(result.status, ==, 0);
     g_assert_cmpstr(result.err, ==, "");
+    g_assert_cmpint(result.status, ==, 0);
     for (guint i = 3; i <= 9; i++) {
         g_autofree char *name = g_strdup_printf("figure-%u.svg", i);
         assert_holds(figures, name, "(op/s)");
@@ -164,10 +169,11 @@ static void test_figures(void)
         assert_holds(figures, name, "AdapTBF");
     }
     assert_holds(figures, "figure-7.svg", "record, AdapTBF");
+    assert_holds(figures, "own.svg", "One's own");
     assert_holds(figures, "metrics.md", "## Re-compensation (IV-F)");
     assert_holds(figures, "metrics.csv", "iv-h,1,fair,0.010,,");
     remove_folder(figures);
-    g_rmdir(folder);
+    remove_folder(folder);
 }
 
 int main(int argc, char **argv)
