@@ -1,7 +1,7 @@
 /*
  * Fetching memory into the caches a while before it is used. Where thousands of jobs take turns,
- * what one of them needs is in no cache any more when its turn comes, and each line of it costs as
- * much as hundreds of instructions; of lines that were asked for before, nobody waits for any.
+ * what one of them needs has left the caches when its turn comes, and to wait for a line of it
+ * costs as much as hundreds of instructions. Lines that were asked for in time are there.
  */
 #pragma once
 

@@ -1,5 +1,5 @@
 /*
- * Time, durations and exact products of them.
+ * Time and durations, in nanoseconds.
  */
 #pragma once
 

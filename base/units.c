@@ -25,12 +25,12 @@ static const Unit duration_units[] = {
     {"m", 60 * QOS_SECOND}, {"h", 60 * 60 * QOS_SECOND}, {"d", 24 * 60 * 60 * QOS_SECOND},
 };
 
-/* A number with an optional fraction; *ret_unit is what follows it. */
+/* A number with an optional fraction. */
 typedef struct {
     gint64 whole;
     gint64 fraction; /* of FRACTION_UNIT */
     gboolean overflow;
-    const char *rest;
+    const char *rest; /* what follows it: the unit */
 } Decimal;
 
 /* FALSE where `text` does not begin with a decimal number. */

@@ -183,7 +183,7 @@ typedef struct {
     void (*resized)(QosOwnerId borrower, const QosResource *resource, gint64 bytes, gpointer arg);
 } QosOwnerConfig;
 
-/* QOS_SECOND-sized defaults: lease 30 s, resend 200 ms, contention 0. */
+/* Defaults: a lease of 30 s, resend 200 ms, no bound on contention, lockless for 1 s. */
 void qos_owner_config_init(QosOwnerConfig *config, QosOwnerId id, guint32 incarnation);
 
 /* Begins its session above, and its grace: `clients` are those of the durable list of one that

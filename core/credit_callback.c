@@ -1,7 +1,7 @@
 /*
- * How what others have of a book is called back: from those below, from local users, and
- * from us by the lender above. A holder gives just what conflicts, as soon as nobody uses it; one
- * that will use it for long says so at once (busy), and gives it later.
+ * How what somebody has of a resource is called back: by us from those below and from local users,
+ * and from us by the lender above. A holder gives just what conflicts, as soon as nobody uses it;
+ * one that will use it for long says so at once (busy), and gives it later.
  */
 #include "core/credit_private.h"
 

@@ -29,7 +29,7 @@ typedef struct {
 /* Embedded. */
 typedef struct {
     GHashTable *by_id; /* QosOwnerId -> QosClient */
-    GQueue idle;       /* those that only their id is kept of, the oldest first */
+    GQueue idle;       /* those of which only the id is kept, the longest idle first */
 } QosClients;
 
 /* More than a cluster has mounts. */
@@ -43,7 +43,8 @@ QosClient *qos_clients_find(const QosClients *clients, QosOwnerId id);
 QosClient *qos_clients_add(QosClients *clients, QosOwnerId id, const char *principal,
                            const char *name);
 void qos_client_rename(QosClient *client, const char *name);
-/* Something of it has changed: whether only its id is kept. */
+/* To be called when it was connected or disconnected, put on the durable list or taken off, or has
+ * got or lost credits: finds out whether only its id is kept from now on. */
 void qos_clients_note(QosClients *clients, QosClient *client);
-/* Those that are more than an id. */
+/* How many there are of which more than the id is kept. */
 guint qos_clients_count(const QosClients *clients);

@@ -1,12 +1,12 @@
 /*
- * What the server has to say about its peers: counted, each kind, and logged at a bounded rate, so
- * that nobody can fill the log.
+ * What the server has to say about its peers, logged at a bounded rate, so that nobody can fill the
+ * log. (The connections that it ended are counted by reason: QosListenerStatistics.)
  */
 #pragma once
 
 #include "base/time.h"
 
-/* Lines that may come at once, and how long it takes until there is one more. */
+/* So many lines may come at once, and then one in each period. */
 #define QOS_COMPLAINT_BURST  20
 #define QOS_COMPLAINT_PERIOD QOS_SECOND
 

@@ -23,9 +23,12 @@
 
 struct QosGrants {
     QosGrantsOutput output;
-    QosServerSettings configured, settings, next;
-    GHashTable *set; /* name -> text */
-    QosTime resend, started, advised;
+    QosServerSettings configured; /* by the options */
+    QosServerSettings settings;   /* in force */
+    QosServerSettings next;       /* with the next start */
+    GHashTable *set;              /* name -> text: by the administrator */
+    QosTime resend, started;
+    QosTime advised; /* no advice in the log before */
     QosServerDb *db;
     QosOwner *owner;
     QosPool pool;
@@ -50,7 +53,7 @@ static QosTime now_of(void)
 
 /* --- the pool --- */
 
-/* Has it joined? It has, as long as it has a connection or credits. */
+/* Lets the client join or leave: it is in the pool as long as it has a connection or credits. */
 static void keep_in_pool(QosGrants *grants, QosClient *client)
 {
     gboolean belongs = client->is_connected || client->credits > 0;
@@ -115,7 +118,8 @@ static void resized(QosOwnerId borrower, const QosResource *resource G_GNUC_UNUS
         qos_pool_cancel(&grants->pool, &client->pool, -bytes);
 }
 
-/* In the grace, from the newest signal of the server before that any mount has heard. */
+/* In the grace the pool goes on from the newest signal of the server before this one that a mount
+ * has heard. */
 static void resume_pool(QosGrants *grants, const QosPoolSignal *heard)
 {
     if (!qos_owner_in_grace(grants->owner) || heard->sequence <= grants->resumed)
@@ -144,7 +148,7 @@ static void send_message(QosGrants *grants, QosClient *client, const QosCreditMe
 
     if (!client->is_connected)
         return;                             /* the owner repeats it */
-    if (!qos_owner_in_grace(grants->owner)) /* before it the pool knows nothing */
+    if (!qos_owner_in_grace(grants->owner)) /* until its end the pool knows not what is granted */
         stamped.stamp = qos_pool_signal(&grants->pool);
     grants->sent[message->type]++;
     client->sent++;

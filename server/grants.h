@@ -3,8 +3,7 @@
  * server knows of its clients. Everything happens in the main loop's thread.
  *
  * The sockets (server/listener.h) call the functions below with what came from peers whose identity
- * they vouch for, and send what comes out. A client is known by its owner id, as long as it has a
- * connection.
+ * they vouch for, and send what comes out. A client is named by its owner id.
  */
 #pragma once
 
@@ -80,6 +79,6 @@ void qos_grants_state(const QosGrants *grants, QosGrantsState *ret_state);
 /* Sets a tunable, for good. "default" takes back what was set. FALSE: *error says what is wrong,
  * and nothing has changed. */
 gboolean qos_grants_set(QosGrants *grants, const char *name, const char *text, GError **error);
-/* Closes the client's connection and lets no other of it in until its lease has ended, and with it
- * all that it had. FALSE (ENOENT): there is no such client. */
+/* Closes the client's connection, and lets it connect again only when its lease has ended, by which
+ * all that it had is free. FALSE (ENOENT): there is no such client. */
 gboolean qos_grants_expel(QosGrants *grants, QosOwnerId id, GError **error);

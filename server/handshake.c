@@ -31,8 +31,8 @@ static void attempt_free(Attempt *attempt)
 
 /* --- TLS --- */
 
-/* A server is asked about each certificate, whatever the authority's database says of it. In the
- * handshake's thread. */
+/* GIO asks a server about each certificate, also about one that the authority's database accepts.
+ * Runs in the handshake's thread. */
 static gboolean judge_certificate(GTlsConnection *tls G_GNUC_UNUSED,
                                   GTlsCertificate *certificate G_GNUC_UNUSED,
                                   GTlsCertificateFlags faults, gpointer data)

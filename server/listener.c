@@ -93,8 +93,9 @@ static gboolean flush_rest(GSource *source, GSourceFunc function G_GNUC_UNUSED,
     return G_SOURCE_CONTINUE;
 }
 
-/* What else there is, of the owner's timer, the database, the administrator: before the loop waits,
- * and before any other input. It is looked for, as to be told would wake the loop each time. */
+/* Flushes what comes out by itself (of the owner's timer, the database, the administrator) before
+ * the loop waits or reads anything else. It is a source that looks whether there is something: one
+ * that has to be told would wake the loop each time. */
 static void start_flusher(QosListener *listener)
 {
     static GSourceFuncs functions = {.prepare = has_due, .dispatch = flush_rest};
