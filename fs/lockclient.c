@@ -23,6 +23,8 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/units.h"
+#include "fs/condition.h"
 
 /* Of what is cached, each time that memory is short: gone within seconds, if that lasts. */
 #define PRESSED_PART 0.25
@@ -117,6 +119,12 @@ static void hello(QosWireHello *ret_hello, gpointer arg)
     publish_and_unlock(client);
 }
 
+static void end_try_locked(QosLockclient *client)
+{
+    client->is_tried = TRUE;
+    pthread_cond_broadcast(&client->tried);
+}
+
 static gboolean welcomed(const QosWireWelcome *welcome, gpointer arg, GError **error)
 {
     QosLockclient *client = arg;
@@ -129,6 +137,7 @@ static gboolean welcomed(const QosWireWelcome *welcome, gpointer arg, GError **e
         client->is_refused = FALSE;
         client->reason[0] = '\0';
         client->opened++;
+        end_try_locked(client);
     }
     publish_and_unlock(client);
     if (is_open)
@@ -171,6 +180,14 @@ static GByteArray *more(gpointer arg)
     return bytes;
 }
 
+/* What the mount does without the server, for who reads the log, or has just mounted. */
+static void warn(const QosLockclient *client, const char *reason, gboolean has_lease)
+{
+    g_warning("lock server %s: %s; it is tried again, and %s", client->config.server, reason,
+              has_lease ? "nothing is cached when the lease is over"
+                        : "meanwhile the mount works and caches nothing (see 'qosfsctl status')");
+}
+
 static void failed(const char *reason, gboolean is_refused, gpointer arg)
 {
     QosLockclient *client = arg;
@@ -180,12 +197,14 @@ static void failed(const char *reason, gboolean is_refused, gpointer arg)
     client->is_open = FALSE;
     client->is_refused = is_refused;
     gboolean is_news = strncmp(client->reason, reason, sizeof(client->reason) - 1) != 0;
+    gboolean has_lease = client->opened > 0;
     g_strlcpy(client->reason, reason, sizeof(client->reason));
     publish_and_unlock(client);
     if (is_news)
-        g_warning("lock server %s: %s; it is tried again, and nothing is cached when the lease is "
-                  "over",
-                  client->config.server, reason);
+        warn(client, reason, has_lease);
+    qos_lockclient_lock(client);
+    end_try_locked(client); /* behind the warning: who waits goes where nobody reads it */
+    pthread_mutex_unlock(&client->lock);
 }
 
 /* Calls without the lock. */
@@ -411,6 +430,7 @@ QosLockclient *qos_lockclient_new(const QosLockclientConfig *config, GError **er
 
     copy_config(client, config);
     pthread_mutex_init(&client->lock, NULL);
+    pthread_cond_init(&client->tried, NULL);
     client->timer = -1;
     client->armed = QOS_NEVER;
     client->engine = qos_lockengine_new(config->id, config->incarnation);
@@ -420,6 +440,21 @@ QosLockclient *qos_lockclient_new(const QosLockclientConfig *config, GError **er
         return client;
     qos_lockclient_free(client);
     return NULL;
+}
+
+void qos_lockclient_await_first(QosLockclient *client, QosTime patience)
+{
+    const QosTime until = g_get_monotonic_time() * QOS_MICROSECOND + patience;
+    g_autofree char *waited = qos_format_duration(patience);
+    g_autofree char *reason = g_strdup_printf("it has not answered within %s", waited);
+
+    qos_lockclient_lock(client);
+    while (!client->is_tried && qos_condition_wait_until(&client->tried, &client->lock, until)) {
+    }
+    const gboolean is_tried = client->is_tried;
+    pthread_mutex_unlock(&client->lock);
+    if (!is_tried)
+        warn(client, reason, FALSE);
 }
 
 void qos_lockclient_free(QosLockclient *client)
@@ -437,6 +472,7 @@ void qos_lockclient_free(QosLockclient *client)
     if (client->timer >= 0)
         close(client->timer);
     qos_lockengine_free(client->engine);
+    pthread_cond_destroy(&client->tried);
     pthread_mutex_destroy(&client->lock);
     clear_config(&client->config);
     g_free(client);

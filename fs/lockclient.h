@@ -93,6 +93,9 @@ typedef struct {
 /* Begins at once to look for the server, whether it is there or not. The strings are copied.
  * Errors (QOS_ERROR): an address or file that cannot be. */
 QosLockclient *qos_lockclient_new(const QosLockclientConfig *config, GError **error);
+/* Waits until the first attempt to reach the server has ended, and has been logged where it failed;
+ * or for `patience`, a duration, and logs that. */
+void qos_lockclient_await_first(QosLockclient *client, QosTime patience);
 /* Gives back what it has, if the server is there. No use is held or waits, and no callback comes
  * after it. NULL is allowed. */
 void qos_lockclient_free(QosLockclient *client);

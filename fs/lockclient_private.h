@@ -38,8 +38,10 @@ struct QosLockclient {
     QosTime armed; /* for when the timer is */
     QosLockclientWorker worker;
     gboolean is_open, is_refused;
-    char reason[256]; /* of the last failure; "": none since it was open */
-    guint64 opened;   /* how often */
+    gboolean is_tried;    /* the first attempt has ended; ... */
+    pthread_cond_t tried; /* ... for who waits for that */
+    char reason[256];     /* of the last failure; "": none since it was open */
+    guint64 opened;       /* how often */
 };
 
 QosTime qos_lockclient_now(void);

@@ -412,6 +412,15 @@ static void show_credential(QosLocklink *link)
     g_task_run_in_thread(task, shake_hands);
 }
 
+/* Why no connection came about, for people. */
+static const char *connect_fault(const GError *error)
+{
+    return g_error_matches(error, G_IO_ERROR, G_IO_ERROR_CONNECTION_REFUSED) ||
+                   g_error_matches(error, G_IO_ERROR, G_IO_ERROR_NOT_FOUND)
+               ? "no qosfs-server listens there"
+               : error->message;
+}
+
 static void on_connected(GObject *client, GAsyncResult *result, gpointer data)
 {
     QosLocklink *link = data;
@@ -422,7 +431,7 @@ static void on_connected(GObject *client, GAsyncResult *result, gpointer data)
     link->pending--;
     if (connection == NULL) {
         if (!is_cancelled(error))
-            fail(link, error->message, FALSE);
+            fail(link, connect_fault(error), FALSE);
         return;
     }
     link->connection = connection;

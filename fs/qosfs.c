@@ -53,7 +53,9 @@
 #define SLOTS_AT_FIRST   64 /* until control has read the tunables */
 #define CLEANUP_AT_FIRST (600 * QOS_SECOND)
 #define THREADS_MIN      128
-#define WAITING_MEMORY   1536 /* bytes that a request takes which waits, its open file included */
+/* So long the start waits for a lock server, so that who mounts hears what is wrong with it. */
+#define SERVER_PATIENCE (5 * QOS_SECOND)
+#define WAITING_MEMORY  1536 /* bytes that a request takes which waits, its open file included */
 /* More readers wait in the kernel than there are CPUs: while some have lost theirs to callers that
  * they answered, others would have to be called, each time by futex(2). */
 #define READERS_TO_SPARE 8
@@ -392,7 +394,11 @@ static gboolean start(Mounter *mounter, GError **error)
     if (!fs->session)
         return FALSE;
     fs->backings = qos_backings_new(fs->session, fs->gate);
-    return start_telling(fs, error);
+    if (!start_telling(fs, error))
+        return FALSE;
+    if (fs->lockclient)
+        qos_lockclient_await_first(fs->lockclient, SERVER_PATIENCE);
+    return TRUE;
 }
 
 /* For root libfuse would run umount(8), which the filter forbids, on whatever is at the place by

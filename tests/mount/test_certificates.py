@@ -23,9 +23,10 @@ def play(world, mount, new_store, authority, server_pair, mount_pair):
     try:
         server.expects_log("not permitted")
         port = re.search(rf"listens on {HOME}:(\d+)", server.log)[1]
-        made = mount(new_store("tmpfs"), f"server={HOME}:{port},server_ca={authorities},server_cert={mount_pair[0]},"
+        made = mount(new_store("tmpfs"), arguments=["-v"], options=f"server={HOME}:{port},server_ca={authorities},server_cert={mount_pair[0]},"
                             f"server_key={mount_pair[1]}")
         made.expects_log("lock server .* is tried again")
+        assert 0 < made.log.find("lock server ") < made.log.find(" is mounted on ")  # to who mounts
         wait_until(lambda: "certificate" in server.log or "certificate" in made.state()["server"]["reason"],
                    what="the verdict")
         wait_until(lambda: made.state()["server"]["reason"] != "", what="the mount's reason")

@@ -7,6 +7,7 @@ import re
 import resource
 import select
 import signal
+import socket
 import stat
 import subprocess
 import time
@@ -92,6 +93,22 @@ def test_verbose(world, store, place, db):
     done = command(world, store.dir, place, "-v", "-o", f"db={db}")
     assert done.returncode == 0
     assert f"{store.dir} is mounted on {place}" in done.stderr
+
+
+@pytest.mark.parametrize("path, reason", [("none", "no qosfs-server listens there"),
+                                          ("silent", "it has not answered within 5.00 s")])
+def test_a_server_that_is_away(world, store, place, db, path, reason):
+    """Where the mount is made it is said, in a line; it is made all the same."""
+    (store.dir / "file").write_text("content")
+    address = f"{db.parent}/{path}"
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(f"{db.parent}/silent")
+        silent.listen()
+        done = command(world, store.dir, place, "-o", f"db={db},store=x,server=unix:{address}")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr == (f"mount.qosfs: warning: lock server unix:{address}: {reason}; it is tried again, and "
+                           "meanwhile the mount works and caches nothing (see 'qosfsctl status')\n")
+    assert (place / "file").read_text() == "content"
 
 
 # --- what is refused ---
