@@ -115,8 +115,11 @@ static gboolean set_io_uring_depth(QosOptions *options, const char *value, GErro
 
 static gboolean set_database(QosOptions *options, const char *value, GError **error)
 {
-    if (!*value) {
-        qos_set_error(error, EINVAL, "option db: the path is empty");
+    if (!strchr(value, '/')) { /* "none" is no file's name; and /etc/fstab has no folder */
+        qos_set_error(error, EINVAL,
+                      "option db=%s: expected a path with a / in it; a mount always has a "
+                      "database, and one below /run goes with the next boot",
+                      value);
         return FALSE;
     }
     g_free(options->database);

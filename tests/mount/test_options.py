@@ -135,7 +135,8 @@ def test_a_server_that_is_away(world, store, place, db, path, reason):
     (["/tmp", "/mnt", "-o", "entry_timeout=soon"], "option entry_timeout=soon"),
     (["/tmp", "/mnt", "-o", "threads=0"], "option threads: 0"),
     (["/tmp", "/mnt", "-o", "threads=many"], "option threads"),
-    (["/tmp", "/mnt", "-o", "db="], "option db: the path is empty"),
+    (["/tmp", "/mnt", "-o", "db="], "option db=: expected a path with a / in it"),
+    (["/tmp", "/mnt", "-o", "db=none"], "option db=none: expected a path with a / in it; a mount always has a database"),
 ])
 def test_bad_usage(world, store, words, reason):
     done = command(world, *words)
@@ -420,7 +421,7 @@ def test_mistyped_folder_of_the_database(world, store, place, db):
 
 def test_relative_paths(world, store, place, db):
     """They mean what they meant to the starter, though the daemon lives in /."""
-    done = command(world, os.path.relpath(store.dir, db.parent), os.path.relpath(place, db.parent), "-o", "db=x.db",
+    done = command(world, os.path.relpath(store.dir, db.parent), os.path.relpath(place, db.parent), "-o", "db=./x.db",
                    cwd=db.parent)
     assert done.returncode == 0, done.stderr
     assert entry(place)[-2] == str(store.dir)
