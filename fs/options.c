@@ -227,6 +227,15 @@ static gboolean set_policy(QosOptions *options, const char *value, GError **erro
     return TRUE;
 }
 
+static gboolean refuse_remount(QosOptions *options G_GNUC_UNUSED, const char *value G_GNUC_UNUSED,
+                               GError **error)
+{
+    qos_set_error(error, EINVAL,
+                  "option remount: there is none; 'qosfsctl set' changes tunables while mounted, "
+                  "for all else umount it and mount it anew");
+    return FALSE;
+}
+
 static const Option own_options[] = {
     {"cache", set_cache, TRUE},
     {"attr_timeout", set_attr_timeout, TRUE},
@@ -247,6 +256,7 @@ static const Option own_options[] = {
     {"noallow_other", set_noallow_other, FALSE},
     {"foreground", set_foreground, FALSE},
     {"unconfined", set_unconfined, FALSE},
+    {"remount", refuse_remount, FALSE},
 };
 
 /* Those that mount(2) knows as flags. The first of each pair is how libfuse is told. */
@@ -276,8 +286,10 @@ static const struct {
 static const char *const ignored_options[] = {
     "defaults", "auto",  "noauto",  "user",    "nouser", "users",    "nousers", "owner",
     "noowner",  "group", "nogroup", "_netdev", "nofail", "relatime", "loud",    "silent"};
+/* The kernel shows the last three of every mount by FUSE. */
 static const char *const ignored_prefixes[] = {
-    "x-", "X-", "user=", "comment=", "uhelper=", "helper="};
+    "x-",      "X-",       "user=",     "comment=",           "uhelper=",
+    "helper=", "user_id=", "group_id=", "default_permissions"};
 
 static gboolean is_ignored(const char *text)
 {
@@ -491,11 +503,7 @@ static gboolean finish(Parser *parser)
         g_autofree char *name = g_strndup(parser->unknown, strcspn(parser->unknown, "="));
         const char *nearest = nearest_option(name, parser->tunables);
 
-        if (g_str_equal(name, "remount"))
-            qos_set_error(&parser->error, EINVAL,
-                          "option remount: there is none; 'qosfsctl set' changes tunables while "
-                          "mounted, for all else umount it and mount it anew");
-        else if (nearest)
+        if (nearest)
             qos_set_error(&parser->error, EINVAL, "unknown option \"%s\"; did you mean \"%s\"?",
                           parser->unknown, nearest);
         else

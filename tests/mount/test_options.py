@@ -1,6 +1,7 @@
 """The command line: every option, mistyped ones, what mount(8) and fstab pass, and the background."""
 import contextlib
 import errno
+import json
 import os
 import pathlib
 import re
@@ -14,8 +15,8 @@ import time
 
 import pytest
 
-from harness import (MNT_DETACH, SANITIZERS, TIMEOUT, USER, _bind, as_job, as_user, is_running, job_environment, mount_syscall,
-                     run, start_job, thread_names, umount, wait_until)
+from harness import (BUILD, MNT_DETACH, SANITIZERS, TIMEOUT, USER, _bind, as_job, as_user, is_running, job_environment,
+                     mount_syscall, run, start_job, thread_names, umount, wait_until)
 
 pytestmark = pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
 
@@ -553,13 +554,16 @@ def test_namespace(world, store, place, db):
 
 @pytest.fixture
 def installed(world):
-    """mount.qosfs is where mount(8) looks for its helpers: a copy of /usr/sbin lies over it, for this test."""
+    """What is to be installed of mount(8)'s helpers is where it looks: a copy of /usr/sbin lies over it, for this test."""
     real, copy = world.folder("sbin-real"), world.folder("sbin-copy")
+    places = json.loads((BUILD / "meson-info/intro-installed.json").read_text()).values()
+    helpers = [path.name for path in map(pathlib.Path, places) if path.match("sbin/mount.*")]
     with bound("/usr/sbin", real):
         for name in os.listdir(real):
             (copy / name).symlink_to(real / name)
-        (copy / "mount.qosfs").unlink(missing_ok=True)
-        (copy / "mount.qosfs").symlink_to(world.programs / "mount.qosfs")
+        for name in helpers:
+            (copy / name).unlink(missing_ok=True)
+            (copy / name).symlink_to(world.programs / "mount.qosfs")
         with bound(copy, "/usr/sbin"):
             yield
 
@@ -588,6 +592,15 @@ def test_mount_t_qosfs_flags(installed, store, place, db):
     assert done.returncode != 0 and 'unknown option "bogus"' in done.stderr
     assert mount8("-n", "-s", "-v", "-t", "qosfs", "-o", f"bogus,db={db}", store.dir, place).returncode == 0
     assert entry(place)
+
+
+def test_mount_as_the_kernel_shows_it(installed, store, place, db):
+    """What /proc/mounts says mounts it too; a remount, which has that from there, is told what to do instead."""
+    shown = "rw,relatime,user_id=0,group_id=0,default_permissions,allow_other"
+    done = mount8("-t", "fuse.qosfs", "-o", f"{shown},db={db}", store.dir, place)
+    assert (done.returncode, done.stderr) == (0, "")
+    done = mount8("-o", "remount,ro", place)
+    assert done.returncode != 0 and done.stderr.startswith("mount.qosfs: error: option remount: there is none; 'qosfsctl set'")
 
 
 def test_fstab(installed, world, store, place, db):
