@@ -26,7 +26,7 @@
 #define SINCE_MAX     (90 * G_GINT64_CONSTANT(86400)) /* the longest that a mount keeps it */
 
 typedef struct {
-    gint64 since; /* s; 0: not given */
+    gint64 since; /* s */
     char **jobs;
     char *file;
     gboolean csv;
@@ -120,11 +120,11 @@ static gboolean put(const ReportOptions *options, char *text, GError **error)
     return good;
 }
 
-/* How far back the page goes where nobody says: no further than the history. */
-static gint64 usual_length(const QosCtlHistory *history, gint64 now)
+/* How far back the page goes: no further than the history. */
+static gint64 page_length(const QosCtlHistory *history, gint64 now, gint64 since)
 {
     gint64 begin = MIN(qos_ctl_history_begin(history), now);
-    return CLAMP(now - begin, SINCE_LEAST, SINCE_DEFAULT);
+    return MIN(since, MAX(now - begin, SINCE_LEAST));
 }
 
 static gboolean report(const QosCtl *ctl, const ReportOptions *options, GError **error)
@@ -132,23 +132,21 @@ static gboolean report(const QosCtl *ctl, const ReportOptions *options, GError *
     gint64 now = g_get_real_time() / G_USEC_PER_SEC;
     g_autofree char *text = qos_ctl_mount_read(ctl->mountpoint, "history", NULL, error);
     g_autoptr(QosCtlHistory) history = text ? qos_ctl_history_parse(text, error) : NULL;
-    gint64 since = options->since ? options->since : SINCE_DEFAULT;
-    if (!history ||
-        !qos_ctl_history_select(history, now - since, (const char *const *)options->jobs, error))
+    if (!history || !qos_ctl_history_select(history, now - options->since,
+                                            (const char *const *)options->jobs, error))
         return FALSE;
-    if (!options->since)
-        since = usual_length(history, now);
+    gint64 length = page_length(history, now, options->since);
     char *made =
-        options->csv ? qos_ctl_history_csv(history) : make_page(ctl, history, now, since, error);
+        options->csv ? qos_ctl_history_csv(history) : make_page(ctl, history, now, length, error);
     return made && put(options, made, error);
 }
 
 gboolean qos_ctl_report(QosCtl *ctl, GError **error)
 {
-    ReportOptions options = {0};
+    ReportOptions options = {.since = SINCE_DEFAULT};
     const GOptionEntry entries[] = {
         {"since", 's', 0, G_OPTION_ARG_CALLBACK, (gpointer)parse_since,
-         "Go back so long: 1h, 7d (1d, or to the begin of the history)", "TIME"},
+         "Go back so long, if there is a history: 1h, 7d (1d)", "TIME"},
         {"job", 'J', 0, G_OPTION_ARG_STRING_ARRAY, &options.jobs,
          "This job alone; may be given again", "JOB"},
         {"csv", 'c', 0, G_OPTION_ARG_NONE, &options.csv, "CSV instead of a page", NULL},
