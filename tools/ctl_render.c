@@ -279,13 +279,13 @@ char *qos_ctl_render_rule_commands(JsonObject *state)
     for (guint i = json_array_get_length(rules); i-- > 0;) {
         JsonObject *rule = json_array_get_object_element(rules, i);
         g_autofree char *name = escaped(rule, "name");
-        g_autofree char *conditions = escaped(rule, "conditions");
+        g_autofree char *conditions = g_shell_quote(qos_ctl_state_text(rule, "conditions"));
         g_autofree char *options = escaped(rule, "options");
         double rest = qos_ctl_state_number(rule, "expires_in");
         if (g_str_equal(name, "default"))
-            g_string_append_printf(text, "change default %s", options);
+            g_string_append_printf(text, "qosfsctl rule change default %s", options);
         else
-            g_string_append_printf(text, "start %s %s %s", name, conditions, options);
+            g_string_append_printf(text, "qosfsctl rule start %s %s %s", name, conditions, options);
         if (rest > 0)
             g_string_append_printf(text, " expire=%.0f", MAX(rest, 1));
         g_string_append_c(text, '\n');

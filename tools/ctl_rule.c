@@ -37,7 +37,7 @@ gboolean qos_ctl_rule_list(QosCtl *ctl, GError **error)
     gboolean commands = FALSE;
     const GOptionEntry entries[] = {
         {"commands", 'c', 0, G_OPTION_ARG_NONE, &commands,
-         "Print the commands that make these rules anew", NULL},
+         "Print the commands that make these rules anew, for a shell", NULL},
         {NULL},
     };
     if (!qos_ctl_parse(ctl, entries, NULL, error))

@@ -87,15 +87,15 @@ def test_rule_life(qos):
     assert [rule["name"] for rule in ctl_json(qos, "rule", "list")] == ["default"]
 
 
-def test_rules_are_carried_over(qos, new_store, mount):
-    """`rule list --commands` makes the same rules on another mount."""
+def test_rules_are_carried_over(world, qos, new_store, mount):
+    """A shell makes of `rule list --commands` the same rules on another mount."""
     for command in ("start meta opcode={meta}&uid={0 7} rate=2000 per=uid", "start exempt jobid={backup.*} passthrough",
                     r"start odd jobid={a\*b é*},host={x} bps=1.5G depth=auto:8M dryrun=1", "start old gid={5} weight=7 min=3 expire=1d",
                     "change meta rank=old", "change default rate=10000 bps=1G"):
         qos.rule(command)
     other = mount(new_store("tmpfs"))
-    for line in ctl(qos, "rule", "list", "--commands").splitlines():
-        other.rule(line)
+    run("sh", "-e", input=ctl(qos, "rule", "list", "--commands"), cwd=other.dir,
+        env=job_environment(None, **SANITIZERS) | {"PATH": f"{world.programs}:/usr/bin:/bin"})
     columns = "name", "conditions", "options"
     lists = [[[rule[column] for column in columns] for rule in ctl_json(each, "rule", "list")] for each in (qos, other)]
     assert lists[0] == lists[1] and [name for name, *_ in lists[0]] == ["meta", "old", "odd", "exempt", "default"]
