@@ -89,9 +89,9 @@ static void print_help(void)
          "  -o io_uring=auto|on|off    requests by io_uring (off)\n"
          "  -o io_uring_depth=N        readers that wait there at each CPU\n"
          "  -o db=PATH                 where rules, tunables and totals are kept\n"
-         "  -o server=ADDRESS          share SRC with other mounts: unix:PATH, HOST:PORT (TLS)\n"
-         "                             or munge:HOST:PORT\n"
-         "  -o locks=cluster|local     fcntl and flock locks among all mounts, or on this one\n"
+         "  -o server=ADDRESS          share SRC with other mounts: unix:PATH,\n"
+         "                             HOST:PORT (TLS) or munge:HOST:PORT\n"
+         "  -o locks=cluster|local     fcntl and flock locks among all mounts, or here\n"
          "  -o server_ca=FILE          with TLS: whom to believe (PEM)\n"
          "  -o server_cert=FILE        and who this mount is\n"
          "  -o server_key=FILE\n"
@@ -101,8 +101,8 @@ static void print_help(void)
          "  -o unconfined              keep all capabilities and system calls, dump core\n"
          "  -o policy=NAME             fifo, tbf, jrr or grr; short for nrs_policies=NAME");
     for (guint i = 0; i < QOS_TUNABLE_COUNT; i++)
-        printf("  -o %s=...%*s %s\n", qos_tunable_names[i],
-               MAX(0, 19 - (int)strlen(qos_tunable_names[i])), "", qos_tunable_help(i));
+        printf("  -o %s=%*s %s\n", qos_tunable_names[i],
+               MAX(0, 22 - (int)strlen(qos_tunable_names[i])), "", qos_tunable_help(i));
     puts("  -o ro,nosuid,nodev,noexec,noatime,...   as for any mount\n"
          "\n"
          "  -f  do all but the mount    -s  ignore unknown options    -v  say more\n"

@@ -17,6 +17,8 @@
 #define LISTEN_DEFAULT  "unix:" QOS_SERVER_RUN_FOLDER "/server.sock"
 #define CONTROL_DEFAULT QOS_SERVER_RUN_FOLDER "/control.sock"
 
+#define HELP_INDENT     "                       "
+
 typedef struct Setting {
     const char *name;
     gboolean (*set)(QosServerOptions *options, const struct Setting *setting, const char *value,
@@ -193,8 +195,8 @@ static gboolean set_tunable(QosServerOptions *options, const Setting *setting, c
 
 static const Setting settings[] = {
     {"listen", set_listen, 0, 0, 0, "ADDRESS",
-     "unix:/PATH, tcp:ADDRESS:PORT (TLS) or munge:ADDRESS:PORT, as often as wanted (" LISTEN_DEFAULT
-     ")"},
+     "unix:/PATH, tcp:ADDRESS:PORT (TLS) or munge:ADDRESS:PORT;\n" HELP_INDENT
+     "may be given again (" LISTEN_DEFAULT ")"},
     {"control", set_control, FIELD(control), 0, 0, "PATH",
      "socket of qosfsctl (" CONTROL_DEFAULT ")"},
     {"database", set_path, FIELD(database), 0, 0, "DIR",
@@ -206,7 +208,7 @@ static const Setting settings[] = {
     {"munge-socket", set_path, FIELD(munge_socket), 0, 0, "PATH",
      "where munged listens (its usual place)"},
     {"allow-uid", set_uid, 0, 0, G_MAXUINT32 - 1, "UID",
-     "who may connect by a Unix socket or MUNGE beside root and the server's user"},
+     "who may connect beside root, by a Unix socket or MUNGE"},
     {"limit", set_tunable, 0, 0, 0, "BYTES", "memory for credits: L (1G)"},
     {"hard-limit", set_tunable, 0, 0, 0, "BYTES",
      "beyond it none is granted: HL (1.25 of the limit)"},
@@ -434,11 +436,12 @@ char *qos_server_options_help(void)
         g_autofree char *words = g_strdup_printf("--%s %s", settings[i].name, settings[i].value);
         g_string_append_printf(text, "  %-20s %s\n", words, settings[i].help);
     }
-    g_string_append(text, "\n  -v, --verbose        say more\n"
-                          "  -h, --help           this text\n"
-                          "  -V, --version        the version\n"
-                          "\n"
-                          "FILE has a section [server] with the same settings, NAME=VALUE; several "
-                          "addresses\nand uids are separated by ';'. See qosfs-server(8).\n");
+    g_string_append(text,
+                    "\n  -v, --verbose        say more\n"
+                    "  -h, --help           this text\n"
+                    "  -V, --version        the version\n"
+                    "\n"
+                    "FILE has a section [server] with the same settings, NAME=VALUE; several\n"
+                    "addresses and uids are separated by ';'. See qosfs-server(8).\n");
     return g_string_free(text, FALSE);
 }

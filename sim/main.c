@@ -81,13 +81,13 @@ static gboolean parse_arguments(Program *program, char ***arguments, GError **er
 {
     const GOptionEntry entries[] = {
         {"policy", 'p', 0, G_OPTION_ARG_STRING, &program->policies,
-         "Of none, static, paper and fair; all by default", "NAME[,NAME...]"},
+         "Of none, static, paper and fair (all)", "NAME[,NAME...]"},
         {"seed", 's', 0, G_OPTION_ARG_STRING, &program->seed, "In place of the scenario's", "N"},
         {"period", 't', 0, G_OPTION_ARG_STRING, &program->periods,
          "In place of the scenario's; one run for each", "TIME[,TIME...]"},
         {"csv", 0, 0, G_OPTION_ARG_NONE, &program->csv, "Print CSV", NULL},
         {"figures", 'f', 0, G_OPTION_ARG_FILENAME, &program->figures,
-         "Draw the scenarios' figures there, and write metrics.md and metrics.csv", "DIR"},
+         "Draw figures there, and write metrics.*", "DIR"},
         {"speed", 0, 0, G_OPTION_ARG_NONE, &program->speed, "Print how fast each run was", NULL},
         {"list", 'l', 0, G_OPTION_ARG_NONE, &program->list, "List the scenarios", NULL},
         {"version", 'V', 0, G_OPTION_ARG_NONE, &program->version, "Print the version", NULL},
@@ -96,11 +96,11 @@ static gboolean parse_arguments(Program *program, char ***arguments, GError **er
     g_autoptr(GOptionContext) context = g_option_context_new("[SCENARIO...]");
 
     g_option_context_set_summary(
-        context, "Runs scenarios with the scheduler of qosfs in virtual time, and shows what each "
-                 "job gets.");
+        context, "Runs scenarios with the scheduler of qosfs in virtual time, and shows what\n"
+                 "each job gets.");
     g_option_context_set_description(
         context, "A SCENARIO is a file (with a / or " SUFFIX
-                 " in its name) or the name of a shipped one; all of these by\ndefault. See also "
+                 " in its name) or the name of a shipped\none; all of these by default. See also "
                  "qosfs-sim(1).");
     g_option_context_add_main_entries(context, entries, NULL);
     qos_words_split(arguments, entries);

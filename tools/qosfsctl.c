@@ -15,14 +15,16 @@
 #include "base/words.h"
 #include "tools/ctl.h"
 
+#define SYNOPSIS_WIDTH 21
+
 /* The options of a rule; completion in bash takes their names from here. */
 #define RULE_OPTIONS                                                                               \
     "Options of the rule:\n"                                                                       \
     "  rate=N|none         operations a second, to 999999\n"                                       \
     "  bps=BYTES|none      bytes a second: 500K, 20M, 1.5G\n"                                      \
     "  depth=OPS[:BYTES]   what may be saved up for a burst; auto: what 80 ms bring\n"             \
-    "  per=CLASS           what may have that much each: jobid (the default), uid, gid or\n"       \
-    "                      jobid+opcode; or with rule all of them together\n"                      \
+    "  per=CLASS           what may have that much each: jobid (the default), uid,\n"              \
+    "                      gid or jobid+opcode; or with rule all of them together\n"               \
     "  rank=RULE           its place in the list: just before RULE\n"                              \
     "  weight=N|none       a job's share of the store, with adapt, to 10000\n"                     \
     "  min=N|none          operations a second that it has before shares are made\n"               \
@@ -143,14 +145,20 @@ static gboolean unknown_command(char **words, GError **error)
                                *hint ? hint : "; there are: ", *hint ? "" : list);
 }
 
-/* The commands whose name begins with `prefix`, a line each. */
+/* The commands whose name begins with `prefix`: a line each, or two, to fit a terminal. */
 static void append_commands(GString *text, const char *prefix)
 {
     for (guint i = 0; i < G_N_ELEMENTS(commands); i++) {
         const QosCtlCommand *command = &commands[i];
         g_autofree char *synopsis = g_strjoin(" ", command->name, command->parameters, NULL);
-        if (g_str_has_prefix(command->name, prefix))
-            g_string_append_printf(text, "  %-48s %s\n", synopsis, command->summary);
+        if (!g_str_has_prefix(command->name, prefix))
+            continue;
+        if (strlen(synopsis) <= SYNOPSIS_WIDTH)
+            g_string_append_printf(text, "  %-*s  %s\n", SYNOPSIS_WIDTH, synopsis,
+                                   command->summary);
+        else
+            g_string_append_printf(text, "  %s\n%*s%s\n", synopsis, SYNOPSIS_WIDTH + 4, "",
+                                   command->summary);
     }
 }
 
@@ -158,7 +166,7 @@ static char *command_list(void)
 {
     GString *text = g_string_new("Commands:\n");
     append_commands(text, "");
-    g_string_append(text, "\n'qosfsctl COMMAND --help' tells the options of a command; see also "
+    g_string_append(text, "\n'qosfsctl COMMAND --help' tells the options of a command; see also\n"
                           "qosfsctl(1) and qosfs-rules(7).");
     return g_string_free(text, FALSE);
 }

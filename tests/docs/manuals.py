@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """`manuals.py PROGRAM...`: what --help of a program names its manual has, and the other way round: options, commands of
-qosfsctl with the options of each, and the options of rules. Reported as TAP.
+qosfsctl with the options of each, and the options of rules; and it fits a terminal. Reported as TAP.
 """
 import pathlib
 import re
@@ -8,6 +8,8 @@ import subprocess
 import sys
 
 DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
+WIDTH = 80  # of a terminal
+too_wide = []  # lines of --help
 OPTION = re.compile(r"(?<![\w-])--?[A-Za-z][\w-]*")  # -m, --mount
 
 
@@ -42,7 +44,9 @@ class Manual:
 
 
 def help_of(program, *command):
-    return subprocess.run([program, *command, "--help"], check=True, capture_output=True, text=True, timeout=60).stdout
+    text = subprocess.run([program, *command, "--help"], check=True, capture_output=True, text=True, timeout=60).stdout
+    too_wide.extend(line for line in text.splitlines() if len(line) > WIDTH)
+    return text
 
 
 def differences(said, written, what):
@@ -109,7 +113,8 @@ def main():
     print(f"1..{len(sys.argv) - 1}")
     for number, program in enumerate(sys.argv[1:], 1):
         name = pathlib.Path(program).name
-        found = checks[name](program)
+        too_wide.clear()
+        found = checks[name](program) + [f"wider than {WIDTH}: {line}" for line in too_wide]
         print(f"{'not ' if found else ''}ok {number} {name}")
         for line in found:
             print(f"# {line}")

@@ -392,7 +392,7 @@ def test_completion(world, qos, words, offered):
 
 def test_help(qos):
     text = ctl(qos, "--help")
-    commands = re.findall(r"^  ((?:rule |server )?[a-z]+) .*[A-Z][a-z]+ .*$", text.split("Commands:")[1], re.MULTILINE)
+    commands = re.findall(r"^  ((?:rule |server )?[a-z]+) ", text.split("Commands:")[1], re.MULTILINE)
     assert {"status", "jobs", "why", "clear", "rule list", "rule start", "policy", "get", "set"} <= set(commands)
     assert ctl(qos, "help") == text
     for command in commands:
