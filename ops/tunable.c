@@ -103,12 +103,15 @@ static char *check_number(G_GNUC_UNUSED const QosTunables *tunables, QosTunable 
                           const char *text, GError **error)
 {
     const Description *description = &descriptions[tunable];
+    g_autoptr(GError) reason = NULL;
     gint64 value;
 
-    if (!qos_parse_integer(description->name, text, description->minimum, description->maximum,
-                           &value, error))
-        return NULL;
-    return g_strdup_printf("%" G_GINT64_FORMAT, value);
+    if (qos_parse_integer(description->name, text, description->minimum, description->maximum,
+                          &value, &reason))
+        return g_strdup_printf("%" G_GINT64_FORMAT, value);
+    /* of what, in which unit: "10m" and "1G" are right for others */
+    qos_set_error(error, reason->code, "%s (%s)", reason->message, description->help);
+    return NULL;
 }
 
 /*

@@ -151,6 +151,7 @@ def test_bad_usage(world, store, words, reason):
     ("nrs_policies=fair", '"fair" is no policy'),
     ("slots=0", "slots"),
     ("slots=x", 'error: option slots: "x" is no whole number'),
+    ("job_cleanup_interval=10m", '"10m" is no whole number (seconds until an idle job is forgotten, 0: never)'),
     ("jobid_var=1st", 'error: option jobid_var "1st"'),
     ("jobid_var=cgroup:(", 'jobid_var "cgroup:("'),
     ("jobid_name=%q", 'jobid_name "%q"'),
