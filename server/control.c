@@ -54,7 +54,8 @@ static gboolean take_evict(QosGrants *grants, char **words, GError **error)
     if (words[1] && !words[2] &&
         g_ascii_string_to_unsigned(words[1], 16, 1, G_MAXUINT64, &id, NULL))
         return qos_grants_expel(grants, id, error);
-    qos_set_error(error, EINVAL, "evict wants the id of a mount, in hexadecimal");
+    qos_set_error(error, EINVAL,
+                  "evict wants the id of a mount, as 'qosfsctl server mounts' has it");
     return FALSE;
 }
 

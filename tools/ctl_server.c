@@ -2,6 +2,7 @@
  * qosfsctl server ...: what a qosfs-server says of itself (server/control.h), and its settings.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -358,6 +359,20 @@ static gboolean command(const QosCtl *ctl, const char *request, const char *firs
     return answer != NULL;
 }
 
+/* Who sets what the server takes up later is told. */
+static void note_next_start(const QosCtl *ctl, const char *name)
+{
+    g_autoptr(JsonObject) state = read_state(ctl, NULL);
+    if (!state)
+        return;
+    JsonObject *tunables = json_object_get_object_member(state, "tunables");
+    JsonObject *tunable = json_object_get_object_member(tunables, name);
+    const char *value = qos_ctl_state_text(tunable, "value");
+    if (!g_str_equal(value, qos_ctl_state_text(tunable, "next")))
+        fprintf(stderr, "%s: note: that holds from the server's next start on, until then %s=%s\n",
+                g_get_prgname(), name, value);
+}
+
 gboolean qos_ctl_server_set(QosCtl *ctl, GError **error)
 {
     g_autofree char *name = NULL;
@@ -366,7 +381,10 @@ gboolean qos_ctl_server_set(QosCtl *ctl, GError **error)
     if (!qos_ctl_parse(ctl, NULL, NULL, error) || !qos_ctl_take_setting(ctl, &name, &value, error))
         return FALSE;
     g_autoptr(JsonObject) state = read_state(ctl, error);
-    return state && check_setting(state, name, error) && command(ctl, "set", name, value, error);
+    if (!state || !check_setting(state, name, error) || !command(ctl, "set", name, value, error))
+        return FALSE;
+    note_next_start(ctl, name);
+    return TRUE;
 }
 
 gboolean qos_ctl_server_metrics(QosCtl *ctl, GError **error)
