@@ -16,9 +16,8 @@
  */
 #include "server/report.h"
 
-#include <json-glib/json-glib.h>
-
 #include "base/prometheus.h"
+#include "net/report_json.h"
 
 #define MOUNTS_MAX 50
 
@@ -60,71 +59,38 @@ static GPtrArray *sorted_clients(const QosClients *clients)
 
 /* --- JSON --- */
 
-static void add_text(JsonBuilder *json, const char *name, const char *text)
-{
-    json_builder_set_member_name(json, name);
-    if (text)
-        json_builder_add_string_value(json, text);
-    else
-        json_builder_add_null_value(json);
-}
-
-static void add_count(JsonBuilder *json, const char *name, guint64 count)
-{
-    json_builder_set_member_name(json, name);
-    json_builder_add_int_value(json, (gint64)count);
-}
-
-static void add_number(JsonBuilder *json, const char *name, double number)
-{
-    json_builder_set_member_name(json, name);
-    json_builder_add_double_value(json, number);
-}
-
-static void add_truth(JsonBuilder *json, const char *name, gboolean is_so)
-{
-    json_builder_set_member_name(json, name);
-    json_builder_add_boolean_value(json, is_so);
-}
-
-static void begin(JsonBuilder *json, const char *name)
-{
-    json_builder_set_member_name(json, name);
-    json_builder_begin_object(json);
-}
-
 static void add_id(JsonBuilder *json, QosOwnerId id)
 {
     char text[17];
 
     g_snprintf(text, sizeof(text), "%" G_GINT64_MODIFIER "x", id);
-    add_text(json, "id", text); /* more bits than JSON's numbers have */
+    qos_json_add_text(json, "id", text); /* more bits than JSON's numbers have */
 }
 
 static void add_pool(JsonBuilder *json, const QosPool *pool)
 {
     g_autofree char *advice = qos_pool_advice(pool);
 
-    begin(json, "pool");
-    add_count(json, "limit", (guint64)pool->config.limit);
-    add_count(json, "hard_limit", (guint64)pool->config.hard_limit);
-    add_count(json, "granted", (guint64)pool->granted);
-    add_number(json, "planned", pool->planned);
-    add_count(json, "grant_speed", (guint64)pool->grant_speed);
-    add_count(json, "cancel_speed", (guint64)pool->cancel_speed);
-    add_number(json, "rate", pool->rate);
-    add_count(json, "clients", pool->clients);
-    add_count(json, "refused", pool->refused);
-    add_text(json, "advice", advice);
+    qos_json_begin_object(json, "pool");
+    qos_json_add_count(json, "limit", (guint64)pool->config.limit);
+    qos_json_add_count(json, "hard_limit", (guint64)pool->config.hard_limit);
+    qos_json_add_count(json, "granted", (guint64)pool->granted);
+    qos_json_add_number(json, "planned", pool->planned);
+    qos_json_add_count(json, "grant_speed", (guint64)pool->grant_speed);
+    qos_json_add_count(json, "cancel_speed", (guint64)pool->cancel_speed);
+    qos_json_add_number(json, "rate", pool->rate);
+    qos_json_add_count(json, "clients", pool->clients);
+    qos_json_add_count(json, "refused", pool->refused);
+    qos_json_add_text(json, "advice", advice);
     json_builder_end_object(json);
 }
 
 static void add_messages(JsonBuilder *json, const char *name, const guint64 *counts)
 {
     G_STATIC_ASSERT(G_N_ELEMENTS(message_names) == QOS_MESSAGE_TYPES);
-    begin(json, name);
+    qos_json_begin_object(json, name);
     for (guint i = 0; i < QOS_MESSAGE_TYPES; i++)
-        add_count(json, message_names[i], counts[i]);
+        qos_json_add_count(json, message_names[i], counts[i]);
     json_builder_end_object(json);
 }
 
@@ -132,15 +98,15 @@ static void add_tunables(JsonBuilder *json, const QosGrantsState *state)
 {
     const char *name;
 
-    begin(json, "tunables");
+    qos_json_begin_object(json, "tunables");
     for (guint i = 0; (name = qos_server_tunable_name(i)) != NULL; i++) {
         g_autofree char *value = qos_server_tunable_text(state->settings, name);
         g_autofree char *next = qos_server_tunable_text(state->next, name);
-        begin(json, name);
-        add_text(json, "value", value);
-        add_text(json, "next", next);
-        add_truth(json, "set", g_hash_table_contains(state->set, name));
-        add_text(json, "help", qos_server_tunable_help(name));
+        qos_json_begin_object(json, name);
+        qos_json_add_text(json, "value", value);
+        qos_json_add_text(json, "next", next);
+        qos_json_add_boolean(json, "set", g_hash_table_contains(state->set, name));
+        qos_json_add_text(json, "help", qos_server_tunable_help(name));
         json_builder_end_object(json);
     }
     json_builder_end_object(json);
@@ -148,15 +114,15 @@ static void add_tunables(JsonBuilder *json, const QosGrantsState *state)
 
 static void add_connections(JsonBuilder *json, const QosListenerStatistics *sockets)
 {
-    begin(json, "connections");
-    add_count(json, "now", sockets->connections);
-    add_count(json, "strangers", sockets->strangers);
-    add_count(json, "accepted", sockets->accepted);
-    add_count(json, "welcomed", sockets->welcomed);
-    add_count(json, "left", sockets->ended[0]);
-    begin(json, "refused");
+    qos_json_begin_object(json, "connections");
+    qos_json_add_count(json, "now", sockets->connections);
+    qos_json_add_count(json, "strangers", sockets->strangers);
+    qos_json_add_count(json, "accepted", sockets->accepted);
+    qos_json_add_count(json, "welcomed", sockets->welcomed);
+    qos_json_add_count(json, "left", sockets->ended[0]);
+    qos_json_begin_object(json, "refused");
     for (guint i = 1; i < QOS_WIRE_REFUSALS; i++)
-        add_count(json, qos_wire_refusal_text(i), sockets->ended[i]);
+        qos_json_add_count(json, qos_wire_refusal_text(i), sockets->ended[i]);
     json_builder_end_object(json);
     json_builder_end_object(json);
 }
@@ -165,17 +131,17 @@ static void add_mount(JsonBuilder *json, const QosClient *client, QosTime now)
 {
     json_builder_begin_object(json);
     add_id(json, client->id);
-    add_text(json, "name", client->name);
-    add_text(json, "principal", client->principal);
+    qos_json_add_text(json, "name", client->name);
+    qos_json_add_text(json, "principal", client->principal);
     if (client->is_connected)
-        add_number(json, "connected", seconds(now - client->connected));
+        qos_json_add_number(json, "connected", seconds(now - client->connected));
     else
-        add_text(json, "connected", NULL);
-    add_count(json, "credits", client->credits);
-    add_count(json, "bytes", (guint64)client->pool.granted);
-    add_count(json, "received", client->received);
-    add_count(json, "sent", client->sent);
-    add_count(json, "called_back", client->called_back);
+        qos_json_add_text(json, "connected", NULL);
+    qos_json_add_count(json, "credits", client->credits);
+    qos_json_add_count(json, "bytes", (guint64)client->pool.granted);
+    qos_json_add_count(json, "received", client->received);
+    qos_json_add_count(json, "sent", client->sent);
+    qos_json_add_count(json, "called_back", client->called_back);
     json_builder_end_object(json);
 }
 
@@ -185,25 +151,24 @@ static void add_state(JsonBuilder *json, const QosGrantsState *state,
     g_autoptr(GPtrArray) clients = sorted_clients(state->clients);
 
     add_id(json, state->id);
-    add_count(json, "incarnation", state->incarnation);
-    add_text(json, "store", state->store);
-    add_number(json, "uptime", seconds(state->now - state->started));
-    add_truth(json, "grace", state->in_grace);
-    add_count(json, "awaited", state->awaited);
-    add_text(json, "database", state->trouble);
+    qos_json_add_count(json, "incarnation", state->incarnation);
+    qos_json_add_text(json, "store", state->store);
+    qos_json_add_number(json, "uptime", seconds(state->now - state->started));
+    qos_json_add_boolean(json, "grace", state->in_grace);
+    qos_json_add_count(json, "awaited", state->awaited);
+    qos_json_add_text(json, "database", state->trouble);
     add_pool(json, state->pool);
-    add_count(json, "credits", state->lent);
-    add_count(json, "evictions", state->evictions);
-    add_count(json, "waits", state->waits);
-    add_count(json, "deadlocks", state->deadlocks);
-    begin(json, "messages");
+    qos_json_add_count(json, "credits", state->lent);
+    qos_json_add_count(json, "evictions", state->evictions);
+    qos_json_add_count(json, "waits", state->waits);
+    qos_json_add_count(json, "deadlocks", state->deadlocks);
+    qos_json_begin_object(json, "messages");
     add_messages(json, "received", state->received);
     add_messages(json, "sent", state->sent);
     json_builder_end_object(json);
     add_connections(json, sockets);
     add_tunables(json, state);
-    json_builder_set_member_name(json, "mounts");
-    json_builder_begin_array(json);
+    qos_json_begin_array(json, "mounts");
     for (guint i = 0; i < clients->len; i++)
         add_mount(json, clients->pdata[i], state->now);
     json_builder_end_array(json);
