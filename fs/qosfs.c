@@ -372,7 +372,8 @@ static gboolean start(Mounter *mounter, GError **error)
     fs->gate = qos_gate_new(&qos_policy_tbf, SLOTS_AT_FIRST, CLEANUP_AT_FIRST);
     if (timeout != QOS_NEVER)
         qos_gate_set_max_wait(fs->gate, timeout / 2); /* the other half is for the store */
-    qos_gate_start(fs->gate);
+    if (qos_gate_start(fs->gate) != 0)
+        return no_thread(error);
     fs->callers = qos_callers_new(fs->gate);
     fs->namers = qos_namers_new(fs->callers);
     fs->root = qos_root_new(fs->gate, fs->inodes, error);

@@ -33,6 +33,7 @@
  */
 #include "fs/ring.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <sys/eventfd.h>
 #include <sys/stat.h>
@@ -185,10 +186,27 @@ ssize_t qos_ring_write(QosRing *ring, int fd, struct iovec *parts, int count)
 
 /* --- the ring --- */
 
+/* 0 or -errno: without its eventfd nobody could wake the queue's readers. */
+static int init_queue(QosRing *ring, guint number)
+{
+    QosRingQueue *queue = &ring->queues[number];
+
+    queue->ring = ring;
+    queue->number = (guint16)number;
+    queue->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    int result = queue->wake_fd >= 0 ? 0 : -errno;
+    pthread_mutex_init(&queue->lock, NULL);
+    pthread_cond_init(&queue->changed, NULL);
+    queue->readers = g_ptr_array_new();
+    queue->entries = g_ptr_array_new_with_free_func((GDestroyNotify)qos_ring_entry_free);
+    return result;
+}
+
 QosRing *qos_ring_new(guint depth, guint threads, GError **error)
 {
     guint count = qos_ring_support_check(error);
     QosRing *ring;
+    int result = 0;
 
     if (count == 0)
         return NULL;
@@ -200,17 +218,17 @@ QosRing *qos_ring_new(guint depth, guint threads, GError **error)
     ring->queues = g_new0(QosRingQueue, count);
     pthread_mutex_init(&ring->last_lock, NULL);
     for (guint i = 0; i < count; i++) {
-        QosRingQueue *queue = &ring->queues[i];
+        int queue_result = init_queue(ring, i);
 
-        queue->ring = ring;
-        queue->number = (guint16)i;
-        queue->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-        pthread_mutex_init(&queue->lock, NULL);
-        pthread_cond_init(&queue->changed, NULL);
-        queue->readers = g_ptr_array_new();
-        queue->entries = g_ptr_array_new_with_free_func((GDestroyNotify)qos_ring_entry_free);
+        if (queue_result != 0)
+            result = queue_result;
     }
-    return ring;
+    if (result == 0)
+        return ring;
+    qos_set_error(error, -result, "cannot make an eventfd for each of %u CPUs: %s", count,
+                  g_strerror(-result));
+    qos_ring_free(ring);
+    return NULL;
 }
 
 gboolean qos_ring_attach(QosRing *ring, struct fuse_session *session, GError **error)
@@ -263,7 +281,8 @@ void qos_ring_free(QosRing *ring)
         g_ptr_array_unref(queue->entries);
         pthread_cond_destroy(&queue->changed);
         pthread_mutex_destroy(&queue->lock);
-        close(queue->wake_fd);
+        if (queue->wake_fd >= 0)
+            close(queue->wake_fd);
     }
     if (ring->fd >= 0)
         io_uring_queue_exit(&ring->last);

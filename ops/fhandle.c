@@ -139,8 +139,11 @@ void qos_mounts_enter(QosMounts *mounts, guint64 id, int fd)
     Mount *known = find_mount(mounts, id);
     int mount_fd, opened;
 
-    mount_unref(known);
-    if (known != NULL || !qos_cred_may_search())
+    if (known != NULL) {
+        mount_unref(known);
+        return;
+    }
+    if (!qos_cred_may_search())
         return;
     /* open_by_handle_at() takes no O_PATH descriptor. */
     qos_cred_raise();

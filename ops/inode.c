@@ -356,10 +356,8 @@ dev_t qos_loan_device(const QosLoan *loan)
 
 gboolean qos_inodes_is_directory(QosInodes *inodes, fuse_ino_t id)
 {
-    guint64 key = id;
-
     pthread_mutex_lock(&inodes->lock);
-    const QosInode *inode = g_hash_table_lookup(inodes->by_id, &key);
+    const QosInode *inode = qos_inode_by_id_locked(inodes, id);
     gboolean is_directory = inode != NULL && inode->is_directory;
     pthread_mutex_unlock(&inodes->lock);
     return is_directory;
@@ -431,6 +429,8 @@ QosInodes *qos_inodes_new(const char *source, GError **error)
 
     if (fd < 0 || fstat(fd, &stat) != 0) {
         qos_set_error(error, errno, "cannot open the directory %s: %s", source, g_strerror(errno));
+        if (fd >= 0)
+            close(fd);
         return NULL;
     }
     inodes = g_new0(QosInodes, 1);
@@ -487,8 +487,10 @@ guint qos_inodes_bound(QosInodes *inodes)
 
     if (qos_inodes_borrow(inodes, FUSE_ROOT_ID, &root) == 0)
         handle = qos_file_handle_new(inodes->mounts, root.inode->key.mount, root.fd);
+    if (handle == NULL)
+        return inodes->bound;
     qos_file_handle_free(handle);
-    return handle != NULL ? 0 : inodes->bound;
+    return 0;
 }
 
 guint qos_inodes_left_to_open(QosInodes *inodes)

@@ -187,11 +187,13 @@ static void close_locked(QosTolls *tolls, Pass *toll, QosTime now)
 /* The clock that the start of threads is told by. */
 static guint64 ticks_after_boot(void)
 {
+    const guint64 ticks_per_second = (guint64)sysconf(_SC_CLK_TCK);
     struct timespec now;
 
     clock_gettime(CLOCK_BOOTTIME, &now);
-    return (guint64)(now.tv_sec * QOS_SECOND + now.tv_nsec) * (guint64)sysconf(_SC_CLK_TCK) /
-           QOS_SECOND;
+    /* The nanoseconds apart: a product with all of them would overflow after six years. */
+    return (guint64)now.tv_sec * ticks_per_second +
+           (guint64)now.tv_nsec * ticks_per_second / QOS_SECOND;
 }
 
 void qos_tolls_raise(QosTolls *tolls, fuse_ino_t ino, QosOpcode opcode, gboolean is_directory)
