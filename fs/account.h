@@ -23,8 +23,8 @@
 #include "fs/adapt.h"
 
 #define QOS_JOB_ID_MAX 63 /* bytes, without the terminator; Lustre has 31 */
-#define QOS_JOB_WAITS_MAX                                                                          \
-    8 /* rules that one job's waiting is told apart by; the rest is summed up */
+/* Rules that one job's waiting is told apart by; the rest is summed up. */
+#define QOS_JOB_WAITS_MAX 8
 
 /* What stands where a rule's name does, for waits that no rule or no single rule caused; no rule
  * can have these names. */
@@ -109,7 +109,7 @@ typedef struct QosJob {
     QosHistogram write_sizes;
     QosTime started; /* first request since the last clear */
     guint64 errors;
-    guint64 refused;   /* requests that failed because nothing was left to hold their data */
+    guint64 refused;   /* requests that failed because there was no room for them to wait */
     guint passthrough; /* open files that the kernel reads and writes by itself */
     QosUser *maker;    /* for whom it was made; NULL: for one whom nothing bounds */
     char id[QOS_JOB_ID_MAX + 1];

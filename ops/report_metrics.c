@@ -45,7 +45,7 @@ static void append_mount(GString *text, const QosReport *report)
                        "Memory that waiting requests and their data take.",
                        report->slots.parked_bytes);
     qos_prometheus_one(text, "qosfs_refused_total", "counter",
-                       "Writes that failed because no memory was left for their data.",
+                       "Requests that failed because there was no room for them to wait.",
                        report->slots.refused);
     qos_prometheus_one(text, "qosfs_inodes", "gauge", "Files that the kernel knows.",
                        report->inodes);

@@ -96,7 +96,7 @@ static void count_jobs(JsonObject *state, guint *ret_all, guint *ret_active, gui
     }
 }
 
-/* The memory of what waits, where it is worth a word or was not enough. */
+/* The memory of what waits, where it is worth a word or there was no room for more. */
 static void append_parked(GString *text, JsonObject *state)
 {
     gint64 bytes = qos_ctl_state_count(state, "parked_bytes");
@@ -108,7 +108,7 @@ static void append_parked(GString *text, JsonObject *state)
         text, "parked    %.1f of %.1f MiB hold requests that wait, with their data",
         (double)bytes / (1 << 20), (double)qos_ctl_state_count(state, "parked_max") / (1 << 20));
     if (refused != 0)
-        g_string_append_printf(text, "; %" G_GINT64_FORMAT " failed for want of it", refused);
+        g_string_append_printf(text, "; %" G_GINT64_FORMAT " failed for want of room", refused);
     g_string_append_c(text, '\n');
 }
 

@@ -80,7 +80,7 @@ static void test_status(void)
         "          fifo, waiting requests: 3; it takes no more\n"
         "slots     5 of 64 in use, requests held for their job's share of them: 2\n"
         "parked    3.0 of 64.0 MiB hold requests that wait, with their data; 7 failed for "
-        "want of it\n"
+        "want of room\n"
         "rules     3 ('qosfsctl rule list')\n"
         "jobs      3 known, 2 active, 2 waiting ('qosfsctl jobs')\n"
         "known     files: 1234, callers: 12\n");
