@@ -12,9 +12,8 @@
 #include "fs/condition.h"
 #include "fs/gate_private.h"
 
-#define HOUSEKEEPING_INTERVAL                                                                      \
-    (5 * QOS_SECOND) /* idle classes and jobs live on for 10 s and more                            \
-                      */
+/* Idle classes and jobs live on for 10 s and more. */
+#define HOUSEKEEPING_INTERVAL (5 * QOS_SECOND)
 
 enum { ARRIVING, DUE, PARKED, RUNNING, CANCELLED };
 

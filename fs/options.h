@@ -4,8 +4,7 @@
  *
  * Options are split by libfuse's fuse_opt, so that a comma in a value is written `\,`. A tunable
  * (see ops/tunable.h) is an option by its name (`policy` is short for `nrs_policies`); its value is
- * judged by who puts it in force. What
- * concerns mount(8) alone is ignored.
+ * judged by who puts it in force. What concerns mount(8) alone is ignored.
  */
 #pragma once
 

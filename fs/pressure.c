@@ -8,8 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define TRIGGER                                                                                    \
-    "some 300000 2000000" /* us of waiting, in us: other windows need CAP_SYS_RESOURCE */
+/* us of waiting, in a window of us: other windows need CAP_SYS_RESOURCE. */
+#define TRIGGER "some 300000 2000000"
 
 struct QosPressure {
     int fds[QOS_PRESSURE_PLACES];

@@ -19,5 +19,5 @@ gboolean qos_privilege_drop(GError **error);
  * Errors (QOS_ERROR): the kernel has no such filter. */
 gboolean qos_privilege_filter(gboolean has_server, GError **error);
 
-/* Logs the system calls that failed so since it was last called. */
+/* Logs the system calls that failed so, each of them once. One thread at a time. */
 void qos_privilege_report(void);

@@ -9,12 +9,12 @@
  *
  *   - at most `slots` requests are inside; beyond that, the policy keeps them, in its own order;
  *   - one job has at most `slots` less an eighth (at least one less) inside, so that no job ever
- * holds them all; what is due beyond that is held in the job, in order, and goes as the job's own
- * leave;
+ *     holds them all; what is due beyond that is held in the job, in order, and goes as the job's
+ *     own leave;
  *   - a request that the store has not answered for QOS_STALL_TIME takes no slot from other jobs
- * any more (fs/slots.h);
+ *     any more (fs/slots.h);
  *   - one user has at most as many inside, with all his jobs, as two jobs; what is due beyond that
- * is held with the user, and goes as his own leave.
+ *     is held with the user, and goes as his own leave.
  *
  * A request for which the kernel holds a lock that other jobs may want (`holds_lock`) does not
  * wait, lest they all wait with it: it goes at once, without a slot if need be, and its class pays

@@ -181,8 +181,10 @@ static int set_times(const AttrOp *attr, const char *path)
     return utimensat(AT_FDCWD, path, times, 0) == 0 ? 0 : -errno;
 }
 
-/* To set nothing is how the kernel passes on chown(-1, -1), which takes suid and sgid bits away;
- * and the same of a writer who is not the owner, whose write will do it: so that may fail. */
+/* A SETATTR of nothing at all has two meanings. One is chown(-1, -1), which takes suid and sgid
+ * bits away; the other is that the kernel wants them gone before somebody writes. He need not own
+ * the file, and may be refused: then it is the write that takes them away. So a failure is no
+ * error. */
 static int set_owner(const AttrOp *attr, int fd)
 {
     gboolean sets_uid = (attr->to_set & FUSE_SET_ATTR_UID) != 0;

@@ -20,7 +20,7 @@ typedef struct QosBackground QosBackground;
 
 /* One look. The processes in it live until it is freed. */
 typedef struct {
-    GHashTable *threads;  /* thread -> QosProcessId, owned: which were new. start 0: it has gone */
+    GHashTable *threads;  /* threads of new requests -> their QosProcessId, owned; start 0: gone */
     GPtrArray *processes; /* of QosBackgroundProcess, borrowed */
 } QosBackgroundLook;
 
@@ -38,12 +38,12 @@ void qos_background_add(QosBackground *background, QosOp *op);
 /* Does nothing to what is not in it. */
 void qos_background_remove(QosBackground *background, QosOp *op);
 
-/* Whom to look at. One look at a time. */
+/* Lists whom to look at. One look at a time. */
 void qos_background_begin(QosBackground *background, QosBackgroundLook *ret_look);
-/* Looks, and needs no lock. */
+/* Reads /proc: the only step that is made without the lock. */
 void qos_background_look(QosBackgroundLook *look);
-/* Gives the new requests to the processes that were found. Then processes[].is_killed says whose
- * requests are to be taken back. */
+/* Gives the new requests to the processes that were found. From then on `is_killed` of each in
+ * look->processes says whether its requests are to be taken back. */
 void qos_background_sort(QosBackground *background, const QosBackgroundLook *look);
 /* Also forgets the processes that have no request any more. */
 void qos_background_end(QosBackground *background, QosBackgroundLook *look);

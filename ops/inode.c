@@ -341,12 +341,9 @@ void qos_loan_return(QosLoan *loan)
     *loan = (QosLoan){.fd = -1};
 }
 
-void qos_loan_name(const QosLoan *loan, QosFileName *ret_name)
+gboolean qos_loan_is_of(const QosLoan *loan, fuse_ino_t id)
 {
-    const QosInodeKey *key = &loan->inode->key;
-
-    ret_name->number = key->number;
-    ret_name->device = key->device != loan->inodes->root_device ? key->device : 0;
+    return loan->inode != NULL && loan->inode->id == id;
 }
 
 dev_t qos_loan_device(const QosLoan *loan)

@@ -14,13 +14,13 @@
  * handle (ops/fhandle.h). An open descriptor pins the file, so that its key can be no other file's;
  * of a cold inode the handle tells whether a file that has its key is still the same.
  *
- * Of half the descriptors that the process may open (RLIMIT_NOFILE) inodes become cold. Where the
- * store has no handles, or the daemon may not open them, all stay warm, up to three quarters: then
- * no more files become known (ENFILE) until the kernel forgets some; and of one user's finding, no
- * more than QOS_INODES_USER_SHARE times as many as he leaves to others (EMFILE), as the kernel
- * keeps what he walked through. An eighth is for what the
- * daemon opens for itself, and the rest for open files (ops/handle.h). What is forgotten or becomes
- * cold is closed by threads of its own (ops/closer.h).
+ * Once inodes hold half of the descriptors that the process may open (RLIMIT_NOFILE), some become
+ * cold. Where the store has no handles, or the daemon may not open them, all stay warm, up to three
+ * quarters: then no more files become known (ENFILE) until the kernel forgets some; and of one
+ * user's finding, no more than QOS_INODES_USER_SHARE times as many as he leaves to others (EMFILE),
+ * as the kernel keeps what he walked through. An eighth is for what the daemon opens for itself,
+ * and the rest for open files (ops/handle.h). What is forgotten or becomes cold is closed by
+ * threads of its own (ops/closer.h).
  *
  * All counts change under the table's lock, but for loans that are returned; no system call is made
  * under it.
@@ -89,84 +89,15 @@ gboolean qos_loan_wants_flush(const QosLoan *loan);
 
 /* FALSE also where `id` is not known. */
 gboolean qos_inodes_is_directory(QosInodes *inodes, fuse_ino_t id);
-
-/* A file as every mount of the store names it to the lock server. */
-typedef struct {
-    guint64 number; /* the store's inode number */
-    guint64 device; /* 0: that of SRC; else st_dev of what is mounted below */
-} QosFileName;
-
-void qos_loan_name(const QosLoan *loan, QosFileName *ret_name);
-/* The store's, of what is mounted where the file is. */
-dev_t qos_loan_device(const QosLoan *loan);
-/* Between mounts of a cluster a file goes by its number in the store. FALSE where it has none that
- * all know: it is unknown, or on another device than the root. *ret_may_cache: whether it is also
- * reached as the others reach it, and not through a mount of its own below SRC: only so is it
- * found by its number. */
-gboolean qos_inodes_number(QosInodes *inodes, fuse_ino_t id, guint64 *ret_number,
-                           gboolean *ret_may_cache);
-gboolean qos_loan_number(const QosLoan *loan, guint64 *ret_number, gboolean *ret_may_cache);
-/* The same for what qos_inodes_number() does not know yet. */
-gboolean qos_inodes_is_shared(const QosInodes *inodes, dev_t device);
-
-/* A file that the kernel knows, or is being told of. */
-typedef struct {
-    fuse_ino_t id;
-    guint64 number; /* as qos_inodes_number() */
-    gboolean is_directory;
-    gboolean has_pages;  /* the kernel may have some of the file */
-    gboolean is_on_loan; /* it is open, for one */
-} QosKnownInode;
-/* Appends those (QosKnownInode) whose numbers are `first` to `last`. */
-void qos_inodes_list(QosInodes *inodes, guint64 first, guint64 last, GArray *known);
-/* TRUE while the kernel has, or is being told of, look-ups of it. */
-gboolean qos_inodes_is_known(QosInodes *inodes, fuse_ino_t id);
-/* The same of the inode `number` of the store (qos_inodes_number). */
-gboolean qos_inodes_knows(QosInodes *inodes, guint64 number);
-/* A CREATE is about to tell the kernel of the file, with attributes to keep. TRUE where the kernel
- * does not know it yet: then the file is on its way to it until something shows that it arrived. */
-gboolean qos_loan_note_sent(const QosLoan *loan);
-void qos_loan_note_arrived(const QosLoan *loan);
-gboolean qos_inodes_is_on_its_way(QosInodes *inodes, fuse_ino_t id);
-/* It must have arrived by now. FALSE: that was known. */
-gboolean qos_inodes_end_way(QosInodes *inodes, fuse_ino_t id);
-/* The kernel may have pages of the file from now on. */
-void qos_loan_note_pages(const QosLoan *loan);
-/* Counts the requests for which the kernel keeps pages of the file locked: one more (1), or one
- * less (-1), and what is left of them. */
-gint qos_loan_fill(const QosLoan *loan, gint change);
-/* Pages are of an era, > 0: that in which the first was filled since all were dropped. It ends when
- * something is lost. */
-/* A READ, or with `reads` FALSE a WRITE, is about to fill pages; it is counted already. */
-void qos_loan_note_fill(const QosLoan *loan, gint era, gboolean reads);
-/* Whether the kernel may have any pages of the file, but for those that no request told of yet. */
-gboolean qos_loan_has_pages(const QosLoan *loan);
-/* That of the oldest of them; 0 where there are none, or the file is not known. */
-gint qos_inodes_filled_era(QosInodes *inodes, fuse_ino_t id);
-/* The kernel may drop pages of the file when it takes the answer that is being made. */
-void qos_loan_note_drop(const QosLoan *loan);
-/* What an answer about a file depends on. */
-typedef struct {
-    guint64 number;     /* as qos_inodes_number() */
-    gboolean may_cache; /* FALSE also where it has none */
-    gint filled_era;    /* as qos_inodes_filled_era() */
-} QosInodeLook;
-
-void qos_loan_look(const QosLoan *loan, QosInodeLook *ret_look);
-/* The same with qos_loan_note_drop(), at one look. FALSE: it is not known. */
-gboolean qos_inodes_look(QosInodes *inodes, fuse_ino_t id, QosInodeLook *ret_look);
 /* The loan is one of the inode `id`. */
 gboolean qos_loan_is_of(const QosLoan *loan, fuse_ino_t id);
-/* What qos_loan_fill() has counted of it; 0 where it is not known. */
-gint qos_inodes_filling(QosInodes *inodes, fuse_ino_t id);
-/* The kernel is about to be told to drop pages of the file, with `all` each of them. */
-void qos_inodes_begin_drop(QosInodes *inodes, fuse_ino_t id, gboolean all);
-/* A WRITE was made whose data the kernel had put into pages before: whether some may have been
- * dropped, and filled by a READ, since the WRITE before it. */
-gboolean qos_loan_end_write(const QosLoan *loan);
-
+/* The store's device where the file is: SRC's own, or that of what is mounted below it. */
+dev_t qos_loan_device(const QosLoan *loan);
 /* The inode number to show for file `number` of `device`: unique over all devices below SRC. */
 guint64 qos_inodes_shown(QosInodes *inodes, dev_t device, guint64 number);
+
+/* --- how many there are --- */
+
 /* Known to the kernel, the root included. */
 guint qos_inodes_count(QosInodes *inodes);
 /* Of these, how many for each directory. */
@@ -180,3 +111,85 @@ guint qos_inodes_left_to_open(QosInodes *inodes);
 void qos_inodes_explain_shortage(QosInodes *inodes);
 /* Descriptors held open. */
 guint qos_inodes_open_count(QosInodes *inodes);
+
+/* --- inode_shared.c: with a lock server, how other mounts know a file --- */
+
+/* A file as every mount of the store names it to the lock server. */
+typedef struct {
+    guint64 number; /* the store's inode number */
+    guint64 device; /* 0: that of SRC; else st_dev of what is mounted below */
+} QosFileName;
+
+void qos_loan_name(const QosLoan *loan, QosFileName *ret_name);
+
+/* The number by which credits on the file go: its inode number in the store. FALSE where it has
+ * none that all mounts know: it is unknown here, or on another device than the root.
+ * *ret_may_cache: whether it is also reached as the others reach it, and not through a mount of its
+ * own below SRC: only so is it found by its number. */
+gboolean qos_inodes_number(QosInodes *inodes, fuse_ino_t id, guint64 *ret_number,
+                           gboolean *ret_may_cache);
+gboolean qos_loan_number(const QosLoan *loan, guint64 *ret_number, gboolean *ret_may_cache);
+/* TRUE where files on `device` have such numbers. */
+gboolean qos_inodes_is_shared(const QosInodes *inodes, dev_t device);
+
+/* A file that the kernel knows, or is being told of. */
+typedef struct {
+    fuse_ino_t id;
+    guint64 number; /* as qos_inodes_number() */
+    gboolean is_directory;
+    gboolean has_pages;  /* the kernel may have some of the file */
+    gboolean is_on_loan; /* it is open, for one */
+} QosKnownInode;
+/* Appends those (QosKnownInode) whose numbers are `first` to `last`. */
+void qos_inodes_list(QosInodes *inodes, guint64 first, guint64 last, GArray *known);
+/* TRUE while the kernel has, or is being told of, look-ups of the inode: by its node id, or by its
+ * number in the store (qos_inodes_number). */
+gboolean qos_inodes_is_known(QosInodes *inodes, fuse_ino_t id);
+gboolean qos_inodes_knows(QosInodes *inodes, guint64 number);
+
+/* A CREATE is about to tell the kernel of the file, with attributes to keep. TRUE where the kernel
+ * does not know it yet: then the file is on its way to it until something shows that it arrived. */
+gboolean qos_loan_note_sent(const QosLoan *loan);
+/* It has arrived. */
+void qos_loan_note_arrived(const QosLoan *loan);
+gboolean qos_inodes_is_on_its_way(QosInodes *inodes, fuse_ino_t id);
+/* It is taken to have arrived. FALSE where it was not on its way any more. */
+gboolean qos_inodes_end_way(QosInodes *inodes, fuse_ino_t id);
+
+/* --- inode_pages.c: with a lock server, what the kernel has of the file's pages ---
+ *
+ * Pages are of an era, > 0 (ops/old_pages.h): that in which the first of them was filled since all
+ * were dropped. An era ends when credits are lost: pages of an earlier one may be too old. */
+
+/* The kernel may have pages of the file from now on. */
+void qos_loan_note_pages(const QosLoan *loan);
+/* Counts the requests for which the kernel keeps pages of the file locked: one more (1), or one
+ * less (-1). Returns how many they are then. */
+gint qos_loan_fill(const QosLoan *loan, gint change);
+/* That count; 0 where the file is not known. */
+gint qos_inodes_filling(QosInodes *inodes, fuse_ino_t id);
+/* A READ, or with `reads` FALSE a WRITE, is about to fill pages; it is counted already. */
+void qos_loan_note_fill(const QosLoan *loan, gint era, gboolean reads);
+/* Whether the kernel may have any pages of the file, but for those that no request told of yet. */
+gboolean qos_loan_has_pages(const QosLoan *loan);
+/* The era of the oldest of them; 0 where there are none, or the file is not known. */
+gint qos_inodes_filled_era(QosInodes *inodes, fuse_ino_t id);
+
+/* The kernel may drop pages of the file when it takes the answer that is being made. */
+void qos_loan_note_drop(const QosLoan *loan);
+/* The kernel is about to be told to drop pages of the file, with `all` each of them. */
+void qos_inodes_begin_drop(QosInodes *inodes, fuse_ino_t id, gboolean all);
+/* A WRITE was made whose data the kernel had put into pages before: whether some may have been
+ * dropped, and filled by a READ, since the WRITE before it. */
+gboolean qos_loan_end_write(const QosLoan *loan);
+
+/* What an answer about a file depends on. */
+typedef struct {
+    guint64 number;     /* as qos_inodes_number() */
+    gboolean may_cache; /* FALSE also where it has none */
+    gint filled_era;    /* as qos_inodes_filled_era() */
+} QosInodeLook;
+
+void qos_loan_look(const QosLoan *loan, QosInodeLook *ret_look);
+/* The same with qos_loan_note_drop(), at one look. FALSE: it is not known. */
+gboolean qos_inodes_look(QosInodes *inodes, fuse_ino_t id, QosInodeLook *ret_look);

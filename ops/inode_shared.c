@@ -6,6 +6,14 @@
 
 #include "ops/inode_private.h"
 
+void qos_loan_name(const QosLoan *loan, QosFileName *ret_name)
+{
+    const QosInodeKey *key = &loan->inode->key;
+
+    ret_name->number = key->number;
+    ret_name->device = key->device != loan->inodes->root_device ? key->device : 0;
+}
+
 gboolean qos_inodes_is_shared(const QosInodes *inodes, dev_t device)
 {
     return device == inodes->root_device;
@@ -35,11 +43,6 @@ gboolean qos_inodes_number(QosInodes *inodes, fuse_ino_t id, guint64 *ret_number
 gboolean qos_loan_number(const QosLoan *loan, guint64 *ret_number, gboolean *ret_may_cache)
 {
     return qos_inode_number(loan->inodes, loan->inode, ret_number, ret_may_cache);
-}
-
-gboolean qos_loan_is_of(const QosLoan *loan, fuse_ino_t id)
-{
-    return loan->inode != NULL && loan->inode->id == id;
 }
 
 /* The key of the file that all mounts know by `number`. */

@@ -332,7 +332,7 @@ static gboolean set_source(QosJobNaming *naming, GError **error)
                           reason ? reason->message : "the regular expression is empty");
             return FALSE;
         }
-    } else if (is_variable_name(var) && !g_str_equal(var, "session")) {
+    } else if (is_variable_name(var) && !g_str_equal(var, "session")) { /* Lustre's, not built */
         naming->own_variable[0] = var;
         naming->variables = naming->own_variable;
     } else {

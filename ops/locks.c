@@ -1,8 +1,8 @@
 /*
  * Locks across mounts: requests, the lock client's callbacks, and the keeper (ops/locks_private.h).
  *
- * The keeper is a thread that answers who was interrupted, because that is heard of with libfuse's
- * lock of the request held, and looks at what waits for nothing but the time.
+ * The keeper is a thread that answers who was interrupted, because that is heard of with the lock
+ * of the table of interrupts held, and looks at what waits for nothing but the time.
  */
 #include <errno.h>
 

@@ -15,8 +15,8 @@
  * get it is told (EDEADLK): of circles within the mount at once, of others by the server, which is
  * told of those who wait and have locks.
  *
- * Locks: `lock`, taken inside libfuse's lock of a request, and before the lock client's; never held
- * while a request is answered.
+ * Locks: `lock`, taken inside that of the table of interrupts, and before the lock client's; never
+ * held while a request is answered.
  */
 #pragma once
 

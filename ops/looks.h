@@ -29,12 +29,14 @@ void qos_looks_free(QosLooks *looks);
 /* The kernel is about to be told of the regular file `ino`. TRUE: of requests that wait some keep
  * its pages, and the kernel may come to wait for them. */
 gboolean qos_looks_note(QosLooks *looks, fuse_ino_t ino, struct timespec modified, off_t size);
-/* A request that keeps pages of `ino` is about to wait; it does so no more. `end`: of a WRITE, else
- * 0. */
+/* A request that keeps pages of `ino` is about to wait. `end`: where a WRITE ends in the file, as
+ * it does not matter beyond the file's end; 0 for any other. Likewise below. */
 void qos_looks_wait(QosLooks *looks, fuse_ino_t ino, gint64 end);
+/* It does not wait any more. */
 void qos_looks_go_on(QosLooks *looks, fuse_ino_t ino);
-/* TRUE where the kernel is just being told news of `ino`, which it minds while such a request is
- * under way: for one that waits since, as he who told them may not have met it. */
+/* TRUE where the kernel is just being told news of `ino`, for which it may wait for such a request.
+ * To be asked after qos_looks_wait(): who brought the news may have looked before that. */
 gboolean qos_looks_has_news(QosLooks *looks, fuse_ino_t ino, gint64 end);
-/* TRUE where it was told them less than `within` ago, and requests that waited were let go. */
+/* TRUE where news were told less than `within` ago while requests waited, which were let go then.
+ */
 gboolean qos_looks_is_awaited(QosLooks *looks, fuse_ino_t ino, gint64 end, QosTime within);

@@ -2,8 +2,8 @@
  * Which of the kernel's pages may be too old, and are to be dropped, with a lock server
  * (docs/coherence.md has the table of all cases).
  *
- * What is called back while a page is filled or known, the invalidator drops
- * (ops/invalidator.h). Here is what no call would reach:
+ * What is called back while a page is filled or known, the invalidator drops (ops/invalidator.h).
+ * Here is what no call would reach:
  *
  *   - What was filled before something was lost may have been changed by others since. Pages are of
  *     an era (ops/inode.h), which ends with each loss; those of another era are dropped before

@@ -12,14 +12,16 @@
  *         qos_op_submit(&seek->op);
  *     }
  *
- * qos_op_submit() finds the caller and the job (on an open handle these are the opener's, if it is
- * the same user or the kernel itself; the job always; where that takes reading his environment, a
- * namer goes on with the request), passes the gate, takes on the caller's
- * identity, calls run(), leaves the gate, sends op->reply (the only place that replies, in op.c)
- * and frees the operation. Where the gate says "wait", park() moves what lies in the reader's
- * buffer, and a worker does the rest later. Names are copied by the handler (qos_op_strdup), so
- * only WRITE needs it. Where memory is short for what a request brought (entry.request.data), run()
- * is called at once, and a worker sends the answer when it is due.
+ * qos_op_submit() finds the caller and the job, passes the gate, takes on the caller's identity,
+ * calls run(), leaves the gate, sends op->reply (the only place that replies, in op.c) and frees
+ * the operation. On an open handle the job is the opener's, and so is the identity, unless another
+ * user asks. Where finding the job takes reading the caller's environment, a namer goes on with the
+ * request.
+ *
+ * Where the gate says "wait", park() moves what lies in the reader's buffer, and a worker does the
+ * rest later. Names are copied by the handler (qos_op_strdup), so only WRITE needs it. Where memory
+ * is short for what a request brought (entry.request.data), run() is called at once, and a worker
+ * sends the answer when it is due.
  *
  * run() returns 0 with op->reply filled, or -errno. It holds no lock across a system call.
  */

@@ -106,8 +106,7 @@ void qos_report_adapt_clear(QosReportAdapt *adapt);
 
 /* Appends a job id, bytes outside Lustre's set as \xHH. TRUE where some were. */
 gboolean qos_report_append_id(GString *text, const char *id);
-/* The rule that holds the job up now or did within 10 s (or "(slots)", "(share)",
- * "(credit)"), or NULL. */
+/* The rule that holds the job up now or did within 10 s (or one of QOS_WAIT_*), or NULL. */
 const char *qos_report_limit(const QosReport *report, const QosJob *job);
 /* The part of a job in the adaptive sharing; NULL where it has none, or sharing is off. */
 const QosReportShare *qos_report_share(const QosReport *report, const char *id);

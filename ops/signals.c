@@ -25,13 +25,14 @@ typedef struct {
     guint64 process;
 } Status;
 
-/* Reads a line such as "SigPnd:\t0000000000000100" if it has that name; adds to *sum. */
-static void read_number(const char *line, const char *name, int base, guint64 *sum)
+/* Reads a line such as "SigPnd:\t0000000000000100", if it has that name, into *bits, beside what is
+ * there. */
+static void read_number(const char *line, const char *name, guint base, guint64 *bits)
 {
     gsize length = strlen(name);
 
     if (strncmp(line, name, length) == 0)
-        *sum |= g_ascii_strtoull(line + length, NULL, (guint)base);
+        *bits |= g_ascii_strtoull(line + length, NULL, base);
 }
 
 static void read_status(FILE *file, Status *status)

@@ -16,21 +16,22 @@
  * nothing for TICKET_TIME. Who may have come into the directory before the kernel knew of its toll,
  * and lives since then, has such a ticket once.
  *
- * Where there is no toll, as the job has come into debt by something else, by a write, he may hold
- * the lock too: if the directory has changed while he waited for it, the kernel asks him. So for
- * GRACE_TIME after a change whoever asks goes at once, and if his job is in debt, that is what
- * raises the toll.
+ * Whoever asks may hold the lock also where there is no toll yet, as his job came into debt by
+ * something else, by a write: the kernel asks under the lock if the directory has changed while he
+ * waited for it. So for GRACE_TIME after a change nobody waits who asks; if his job is in debt, his
+ * request raises the toll.
  *
  * Of a file that is in the page cache others read a page in less than a microsecond, and would ask
  * each time. So its toll is closed only for CLOSED_TIME after the job in debt has read or passed,
  * which is when it comes to read again; in between the kernel may believe what others were told.
  *
  * Who waits there needs a token of the class that is in debt. Where rules tell operations apart,
- * that is not the class of GETATTR: then he pays for the operation that he came for, which is free
- * when he does it.
+ * that is not the class of GETATTR: then he pays for the operation that he came for, which costs
+ * nothing any more when he does it.
  *
- * These times are of use: a pause in which no request comes counts 100 ms, however long it is. The
- * daemon, or the machine, may have stood still, and who queued for a lock before still does.
+ * These times run while the mount is used: a pause in which no request comes counts 100 ms, however
+ * long it is. The daemon, or the machine, may have stood still, and who queued for a lock before
+ * still does.
  *
  * A thread of its own tells the kernel to forget what it believes: a notification must not be sent
  * from a handler. Who raises the toll waits for that before he replies, so that nobody of his job
