@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#define TOTAL_MAX (G_GINT64_CONSTANT(1) << 53) /* a year of sums stays below 2^63 */
+#define VALUE_MAX (G_GINT64_CONSTANT(1) << 53) /* of a row: a year of sums stays below 2^63 */
 
 void qos_history_init(QosHistory *history)
 {
@@ -20,7 +20,7 @@ void qos_history_clear(QosHistory *history)
 
 static gint64 total(guint64 value)
 {
-    return (gint64)MIN(value, (guint64)TOTAL_MAX);
+    return (gint64)MIN(value, (guint64)G_MAXINT64);
 }
 
 static gint64 *totals_of(const QosJob *job)
@@ -49,7 +49,7 @@ static gboolean difference(const gint64 *before, const gint64 *now, gint64 *ret_
             before = NULL;
     }
     for (guint i = 0; i < QOS_HISTORY_COUNT; i++) {
-        ret_values[i] = now[i] - (before ? before[i] : 0);
+        ret_values[i] = MIN(now[i] - (before ? before[i] : 0), VALUE_MAX);
         moved = moved || ret_values[i] > 0;
     }
     return moved;

@@ -81,7 +81,7 @@ static void test_differences(void)
     qos_history_clear(&history);
 }
 
-/* Absurd totals stay below what sums of them can hold. */
+/* Absurd totals make rows below what sums of them can hold; what large ones grow by is seen. */
 static void test_bounds(void)
 {
     g_autoptr(GPtrArray) jobs = g_ptr_array_new_with_free_func(g_free);
@@ -97,6 +97,15 @@ static void test_bounds(void)
         g_assert_cmpint(find(rows, "a")->value[i], >=, 0);
         g_assert_cmpint(find(rows, "a")->value[i], <=, G_GINT64_CONSTANT(1) << 53);
     }
+    g_array_unref(rows);
+
+    /* 100 processes of a job that wait all the time do so for a day in each quarter of an hour. */
+    job->wait_time = 365 * 24 * 3600 * QOS_SECOND;
+    g_array_unref(qos_history_sample(&history, jobs, START + 10 * QOS_SECOND));
+    job->wait_time += 1000 * QOS_SECOND;
+    rows = qos_history_sample(&history, jobs, START + 20 * QOS_SECOND);
+    g_assert_nonnull(find(rows, "a"));
+    g_assert_cmpint(find(rows, "a")->value[QOS_HISTORY_WAITED], ==, 1000 * QOS_SECOND);
     g_array_unref(rows);
     qos_history_clear(&history);
 }
