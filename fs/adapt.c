@@ -104,10 +104,10 @@ static QosShareTotals totals_of(const QosAdapt *adapt, const QosJob *job)
         return totals;
     if (adapt->config.mode == QOS_ADAPT_PAPER) {
         const QosShareTotals *tokens = &qos_adapt_paper_of(adapt, job)->totals;
-        totals.lent += tokens->lent * QOS_COST_UNIT;
-        totals.returned += tokens->returned * QOS_COST_UNIT;
-        totals.borrowed += tokens->borrowed * QOS_COST_UNIT;
-        totals.repaid += tokens->repaid * QOS_COST_UNIT;
+        totals.lent = qos_share_total(totals.lent, tokens->lent * QOS_COST_UNIT);
+        totals.returned = qos_share_total(totals.returned, tokens->returned * QOS_COST_UNIT);
+        totals.borrowed = qos_share_total(totals.borrowed, tokens->borrowed * QOS_COST_UNIT);
+        totals.repaid = qos_share_total(totals.repaid, tokens->repaid * QOS_COST_UNIT);
         return totals;
     }
     return qos_adapt_fair_of(adapt, job)->totals;

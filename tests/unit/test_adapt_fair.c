@@ -132,6 +132,19 @@ static void test_records_are_bounded(void)
     g_assert_cmpint(jobs[0].record, ==, -jobs[1].record);
 }
 
+/* Damaged ones, or those of ages. */
+static void test_totals_end(void)
+{
+    QosFairJob jobs[] = {job(1, 0, 0), job(1, 0, 5000)};
+    jobs[0].totals.lent = jobs[1].totals.borrowed = G_MAXINT64 - 1;
+    qos_fair_step(jobs, 2, 1000, PERIOD, PERIOD);
+    wants(&jobs[1], 1000, 5000);
+    qos_fair_step(jobs, 2, 1000, PERIOD, PERIOD);
+    g_assert_cmpint(jobs[0].flow, ==, 500);
+    g_assert_cmpint(jobs[0].totals.lent, ==, G_MAXINT64);
+    g_assert_cmpint(jobs[1].totals.borrowed, ==, G_MAXINT64);
+}
+
 /* One of the borrowers goes: the lender's claim on it goes too. */
 static void test_write_off(void)
 {
@@ -219,6 +232,7 @@ int main(int argc, char **argv)
     g_test_add_func("/adapt-fair/lent-and-repaid", test_lent_and_repaid);
     g_test_add_func("/adapt-fair/unequal-repayment", test_unequal_repayment);
     g_test_add_func("/adapt-fair/records-bounded", test_records_are_bounded);
+    g_test_add_func("/adapt-fair/totals-end", test_totals_end);
     g_test_add_func("/adapt-fair/write-off", test_write_off);
     g_test_add_func("/adapt-fair/random-sequences", test_sums_hold_over_random_sequences);
     return g_test_run();
