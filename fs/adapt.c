@@ -351,7 +351,7 @@ static void serve_paper(QosAdapt *adapt, QosJob *job, QosTime now)
     qos_adapt_paper_of(adapt, job)->demand++;
     if (job->share.is_ruled && job->share.bucket.rate > 0) {
         qos_bucket_fill(&job->share.bucket, now);
-        qos_bucket_take(&job->share.bucket, 1, now);
+        qos_bucket_take(&job->share.bucket, QOS_PAPER_TOKEN, now);
     }
 }
 

@@ -18,6 +18,8 @@
  *   R3  (24) read literally loses what the old remainder added: rho = alpha + rho_old - floor.
  *   R4  (7) and (19) divide by a sum of factors that is 0 where no demand is left: nothing moves.
  *   R5  "reduce allocated tokens by one" in the excess case passes over jobs that have none.
+ *   R6  (2) divides a whole number of tokens: what T x period has beyond them is given out in the
+ *       next periods (fs/adapt_period.c), and with it what rounding a rate to tokens/s would lose.
  *
  * What it cannot do well is measured in docs/adaptbf.md; reference: seed 004.
  */

@@ -5,11 +5,12 @@
  * A period may end late, as nobody wakes an idle mount up: what was served in it is compared with
  * what the jobs were entitled to in that time.
  */
+#include <math.h>
+
 #include "fs/adapt_private.h"
 
 #define ACTIVE_TIME (10 * QOS_SECOND) /* longer than the pauses between bursts */
 #define NEARLY_ALL  0.9
-#define PAPER_DEPTH 3 /* Lustre's tbf_depth */
 
 static void drop_idle(QosAdapt *adapt, QosTime now)
 {
@@ -66,17 +67,29 @@ static gboolean is_estimate_too_low(const QosAdapt *adapt, QosTime elapsed)
 }
 
 /* Gives a job its allocation as a rate; tokens that it has stay, as with a changed rule. */
-static void rule(QosShare *share, gint64 rate, QosTime now)
+static void rule(QosShare *share, gint64 allocation, QosTime period, QosTime now)
 {
+    const gint64 rate = (gint64)((__int128)allocation * QOS_PAPER_TOKEN * QOS_SECOND / period);
     gboolean had_bucket = share->is_ruled && share->bucket.rate > 0;
 
     share->is_ruled = TRUE;
     if (rate > 0 && had_bucket)
-        qos_bucket_change(&share->bucket, rate, PAPER_DEPTH, now);
+        qos_bucket_change(&share->bucket, rate, QOS_PAPER_DEPTH, now);
     else if (rate > 0)
-        qos_bucket_init(&share->bucket, rate, PAPER_DEPTH, now);
+        qos_bucket_init(&share->bucket, rate, QOS_PAPER_DEPTH, now);
     else
         share->bucket.rate = 0;
+}
+
+/* What a period gives out, in whole tokens; what is left of one goes with the next (R6). */
+static gint64 take_tokens(QosAdapt *adapt)
+{
+    double tokens = qos_adapt_capacity(adapt) * (double)adapt->config.period / (double)QOS_SECOND +
+                    adapt->token_part;
+    double whole = floor(tokens);
+
+    adapt->token_part = tokens - whole;
+    return (gint64)whole;
 }
 
 /* Only who sent requests in the period that ends is active (seed 004, III-C1): the others keep
@@ -84,7 +97,6 @@ static void rule(QosShare *share, gint64 rate, QosTime now)
 static void step_paper(QosAdapt *adapt, QosTime elapsed, QosTime now)
 {
     guint count = 0;
-    double tokens = qos_adapt_capacity(adapt) * (double)adapt->config.period / (double)QOS_SECOND;
     g_autofree QosPaperJob *active = g_new(QosPaperJob, adapt->paper->len);
     g_autofree QosJob **jobs = g_new(QosJob *, adapt->paper->len);
 
@@ -101,11 +113,12 @@ static void step_paper(QosAdapt *adapt, QosTime elapsed, QosTime now)
             paper->allocation = 0;
         }
     }
-    qos_paper_allocate(active, count, (gint64)tokens);
+    if (count > 0)
+        qos_paper_allocate(active, count, take_tokens(adapt));
     for (guint i = 0; i < count; i++) {
         active[i].demand = 0;
         *qos_adapt_paper_of(adapt, jobs[i]) = active[i];
-        rule(&jobs[i]->share, active[i].allocation * QOS_SECOND / adapt->config.period, now);
+        rule(&jobs[i]->share, active[i].allocation, adapt->config.period, now);
     }
 }
 

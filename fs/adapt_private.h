@@ -10,6 +10,11 @@
 #include "fs/adapt_paper.h"
 #include "fs/capacity.h"
 
+/* Paper's buckets hold parts of tokens, so that few of them in a long period are a rate, too. One
+ * that lets a request go at the first part is as deep as Lustre's tbf_depth, three whole ones. */
+#define QOS_PAPER_TOKEN QOS_COST_UNIT
+#define QOS_PAPER_DEPTH (2 * QOS_PAPER_TOKEN + 1)
+
 /* State per job, in the job and in the law's array. */
 G_STATIC_ASSERT(sizeof(QosShare) + MAX(sizeof(QosFairJob), sizeof(QosPaperJob)) <= 256);
 
@@ -29,6 +34,7 @@ struct QosAdapt {
     QosShareChanges changes;
     QosCapacity capacity;
     gboolean is_throttling; /* paper: in this period, somebody waited for tokens */
+    double token_part;      /* paper: of a token, that no period has given out yet */
 };
 
 static inline QosTime *qos_adapt_seen_of(const QosAdapt *adapt, const QosJob *job)

@@ -386,6 +386,35 @@ static void test_paper_finds_capacity(void)
     }
 }
 
+/* As many tokens as T x period is, although that is no whole number in a short period, and so few a
+ * job in a long one that they are no whole rate. */
+static void test_paper_gives_out_all(void)
+{
+    static const struct {
+        gint64 capacity;
+        QosTime period;
+    } cases[] = {{363, 30 * QOS_MILLISECOND}, {47, 2 * QOS_SECOND}, {3, QOS_ADAPT_PERIOD_MAX}};
+
+    for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
+        World world;
+        world_init(&world, &qos_policy_tbf, 8, 100000);
+        set_adapt(&world, QOS_ADAPT_PAPER, cases[i].capacity, cases[i].period);
+        for (guint job = 0; job < 5; job++) {
+            g_autofree char *id = g_strdup_printf("job%u", job);
+            world_job(&world, id, 1, PROCESSES);
+        }
+        run(&world, 50 * QOS_SECOND);
+        run_anew(&world, 200 * QOS_SECOND);
+        double expected = (double)cases[i].capacity * 200;
+        double all = 0;
+        for (guint job = 0; job < world.count; job++)
+            all += (double)world.served[job];
+        g_test_message("%.0f of %.0f", all, expected);
+        g_assert_cmpfloat_with_epsilon(all, expected, expected / 100);
+        world_clear(&world);
+    }
+}
+
 /* The period changes live: the shares stay. */
 static void test_period_changed_live(void)
 {
@@ -526,6 +555,7 @@ int main(int argc, char **argv)
     g_test_add_func("/adapt/tiny-capacity", test_tiny_capacity);
     g_test_add_func("/adapt/modes-live", test_modes_switched_live);
     g_test_add_func("/adapt/paper-finds-capacity", test_paper_finds_capacity);
+    g_test_add_func("/adapt/paper-gives-out-all", test_paper_gives_out_all);
     g_test_add_func("/adapt/period-live", test_period_changed_live);
     g_test_add_func("/adapt/late-tick", test_late_tick);
     g_test_add_func("/adapt/a-job-hangs", test_a_job_hangs);
