@@ -15,11 +15,14 @@
  * The depth is what has to be inside for the whole throughput. More is of no use, and makes a queue
  * in the store in which all jobs wait alike, whatever their share: one with two processes gets two
  * places in it. So the least depth is sought that is enough. It begins with START inside and
- * doubles, with short windows, while that brings START_GAIN: so the shares hold from the first
- * request on, and the whole throughput is there in some tenths of a second. Then come trials:
- * windows at the depth in force and at a candidate alternate until AGREE pairs of them say the
- * same. What the windows differ by among themselves is allowed for: LESS_NOISE and MORE_NOISE times
- * their spread.
+ * doubles, with short windows, while that brings START_GAIN; a gain of less than START_SURE takes
+ * as many more inside, not twice as many. So the shares hold from the first request on, and the
+ * whole throughput is there in some tenths of a second. Then come trials: windows at the depth in
+ * force and at a candidate alternate, and what the candidate serves beyond its goal adds up, until
+ * it is more than chance makes of so many pairs, or there were PAIRS_MAX. What chance makes is
+ * known by how far each window was beside the estimate before it: the mean of the middle half of
+ * the last QOS_CAPACITY_ERRORS is the noise. LESS_NOISE and MORE_NOISE times that are allowed for
+ * in the goal.
  *
  *   less   between what is enough and what is too few, their geometric mean, so that 64 slots are
  *          found to be 60 too many in three trials; it is enough where LESS_KEEPS of the throughput
@@ -29,9 +32,9 @@
  *          waiting, else load that arrives would be taken for gain.
  *
  * Where nothing waits for a slot, all may wait inside: CROWD others there are enough for a trial.
- * In force is a quarter more than what is enough: an almost flat curve still rises there. Where
- * windows differ by much, no few of them tell a fourth request inside from chance, and yet it is
- * worth a hundredth: it is there without a trial.
+ * In force is a quarter more than what is enough: an almost flat curve still rises there. In much
+ * noise no few windows tell a fourth request inside from chance, and yet it is worth a hundredth:
+ * it is there without a trial.
  *
  * Once the least is found, trials pause; most look for more, as that costs nothing, and shows what
  * a changed store or load needs within a second or two. What was too few is tried again, soon, and
@@ -52,7 +55,7 @@
 #define COMPARABLE_PART    0.5  /* for it to be compared with another depth */
 #define CROWD              3    /* others inside: they may wait for each other there */
 #define LEAST              2    /* one to be served, one on its way */
-#define NOISY              0.02 /* spread: a third stands by, as the second may come too late, */
+#define NOISY              0.02 /* a third stands by, as the second may come too late, */
 #define VERY_NOISY         0.03 /* and a fourth, as two may pass while one is served */
 #define LESS_KEEPS         0.99
 #define LESS_NOISE         0.5
@@ -62,7 +65,10 @@
 #define START_WINDOW       (10 * QOS_MILLISECOND)
 #define START_REPLIES      16
 #define START_GAIN         1.2
-#define AGREE              2 /* of three, at most */
+#define START_SURE         1.1 /* so short windows differ by half of that anyway */
+#define CHANCE             3   /* times the noise: 1.4 standard deviations of a pair's ratio */
+#define SEEN_MIN           6 /* pairs, and errors before: until then little is known of the noise */
+#define PAIRS_MAX          10
 #define CLEAR_LOSS         0.9
 #define CLEAR_GAIN         1.2
 #define CLEARLY_NO_GAIN    1.01
@@ -87,58 +93,55 @@ static int compare_doubles(const void *a, const void *b)
     return (*left > *right) - (*left < *right);
 }
 
-/* Sorts the values. */
-static double median(double *values, guint count)
+/* The mean of the middle half of them; 0 of none. */
+static double middle(const double *values, guint count)
 {
-    if (count == 0)
-        return 0;
-    qsort(values, count, sizeof(double), compare_doubles);
-    return count % 2 == 1 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
-}
-
-/* The mean of the middle half of the windows. */
-static double middle_rate(const QosCapacity *capacity)
-{
-    double rates[QOS_CAPACITY_RATES];
-    guint count = MIN(capacity->rate_count, QOS_CAPACITY_RATES);
+    double sorted[QOS_CAPACITY_ERRORS];
     guint left_out = count / 4; /* on each side */
     double sum = 0;
 
-    memcpy(rates, capacity->rates, sizeof(rates));
-    qsort(rates, count, sizeof(double), compare_doubles);
+    memcpy(sorted, values, count * sizeof(double));
+    qsort(sorted, count, sizeof(double), compare_doubles);
     for (guint i = left_out; i < count - left_out; i++)
-        sum += rates[i];
+        sum += sorted[i];
     return count > 0 ? sum / (count - 2 * left_out) : 0;
 }
 
-/* How far the windows are from their middle, as a part of it: the median of that. */
-static double spread(const QosCapacity *capacity)
+/* A window of saturation served so much, at the depth in force. */
+static void add_rate(QosCapacity *capacity, double rate)
 {
-    double deviations[QOS_CAPACITY_RATES];
-    guint count = MIN(capacity->rate_count, QOS_CAPACITY_RATES);
-    double middle = middle_rate(capacity);
+    if (capacity->rate_count > 0 && capacity->estimate > 0) {
+        capacity->errors[capacity->error_count++ % QOS_CAPACITY_ERRORS] =
+            fabs(rate / capacity->estimate - 1);
+        capacity->noise = middle(capacity->errors, MIN(capacity->error_count, QOS_CAPACITY_ERRORS));
+    }
+    capacity->rates[capacity->rate_count++ % QOS_CAPACITY_RATES] = rate;
+    capacity->estimate = middle(capacity->rates, MIN(capacity->rate_count, QOS_CAPACITY_RATES));
+}
 
-    if (middle <= 0)
-        return 0;
-    for (guint i = 0; i < count; i++)
-        deviations[i] = fabs(capacity->rates[i] / middle - 1);
-    return median(deviations, count);
+static void forget_noise(QosCapacity *capacity)
+{
+    capacity->error_count = 0;
+    capacity->noise = 0;
 }
 
 /* What is to be inside whatever the trials say. */
 static guint least(const QosCapacity *capacity)
 {
-    double noise = spread(capacity);
-
-    return LEAST + (noise > NOISY ? 1 : 0) + (noise > VERY_NOISY ? 1 : 0);
+    return LEAST + (capacity->noise > NOISY ? 1 : 0) + (capacity->noise > VERY_NOISY ? 1 : 0);
 }
 
 /* --- the depth in force --- */
 
+static guint with_reserve(guint enough)
+{
+    return enough + enough / 4;
+}
+
 /* The depth that is to be in force. */
 static guint depth_of(const QosCapacity *capacity)
 {
-    guint depth = MAX(capacity->enough + capacity->enough / 4, least(capacity));
+    guint depth = MAX(with_reserve(capacity->enough), least(capacity));
 
     if (capacity->is_trying)
         depth = capacity->candidate;
@@ -169,6 +172,7 @@ void qos_capacity_start(QosCapacity *capacity, QosTime now)
     capacity->is_trying = FALSE;
     capacity->base = 0;
     capacity->pause = 0;
+    forget_noise(capacity);
     begin_window(capacity, 1, now);
 }
 
@@ -248,7 +252,8 @@ static void begin_trial(QosCapacity *capacity, gboolean is_saturated)
         capacity->believed--;
     if (capacity->candidate == depth_of(capacity))
         capacity->trial = QOS_TRIAL_NONE;
-    capacity->pairs = capacity->good = 0;
+    capacity->pairs = 0;
+    capacity->surplus = 0;
     capacity->pause = PAUSE_WINDOWS;
 }
 
@@ -282,24 +287,23 @@ static void end_trial(QosCapacity *capacity, gboolean is_good)
     capacity->trial = QOS_TRIAL_NONE;
 }
 
-/* A window at the candidate has ended, after one at the depth in force. */
+/* A window at the candidate has ended, after one at the depth in force. One pair is enough where it
+ * is clear. */
 static void judge(QosCapacity *capacity, double ratio)
 {
     gboolean is_less = capacity->trial == QOS_TRIAL_LESS;
-    double noise = spread(capacity);
-    gboolean is_good = is_less ? ratio >= LESS_KEEPS - LESS_NOISE * noise
-                               : ratio > MORE_BRINGS + MORE_NOISE * noise;
+    double noise = capacity->noise;
+    double goal = is_less ? LESS_KEEPS - LESS_NOISE * noise : MORE_BRINGS + MORE_NOISE * noise;
+    double chance = CHANCE * noise * sqrt(++capacity->pairs);
+    gboolean is_enough = capacity->pairs > 1 && capacity->pairs + capacity->error_count >= SEEN_MIN;
+    gboolean is_clear =
+        ratio < (is_less ? CLEAR_LOSS : CLEARLY_NO_GAIN) || (!is_less && ratio > CLEAR_GAIN);
 
-    capacity->pairs++;
-    capacity->good += is_good ? 1 : 0;
-    if (capacity->pairs == 1 && ratio < (is_less ? CLEAR_LOSS : CLEARLY_NO_GAIN))
-        end_trial(capacity, FALSE);
-    else if (capacity->pairs == 1 && !is_less && ratio > CLEAR_GAIN)
-        end_trial(capacity, TRUE);
-    else if (capacity->good == AGREE)
-        end_trial(capacity, TRUE);
-    else if (capacity->pairs - capacity->good == AGREE)
-        end_trial(capacity, FALSE);
+    capacity->surplus += ratio - goal;
+    if ((is_enough || is_clear) && fabs(capacity->surplus) > chance)
+        end_trial(capacity, capacity->surplus > 0);
+    else if (capacity->pairs == PAIRS_MAX)
+        end_trial(capacity, is_less && capacity->surplus > 0);
 }
 
 /* A window of the search's beginning has ended, at `enough`. As in begin_trial(), only one that was
@@ -311,8 +315,11 @@ static void start_on(QosCapacity *capacity, double rate, gboolean is_saturated)
     if (capacity->base == 0 && !is_saturated)
         return;
     if (capacity->base > 0 && rate < START_GAIN * capacity->base) {
+        double ratio = rate / capacity->base;
         capacity->is_starting = FALSE;
-        capacity->enough = rate < MORE_BRINGS * capacity->base ? half : capacity->enough;
+        guint needed = (guint)lrint(with_reserve(half) * ratio);
+        if (ratio < START_SURE)
+            capacity->enough = CLAMP(needed, half, capacity->enough);
     } else if (capacity->enough == capacity->slots || !is_saturated) {
         capacity->is_starting = FALSE;
     } else {
@@ -320,6 +327,7 @@ static void start_on(QosCapacity *capacity, double rate, gboolean is_saturated)
             believe_too_few(capacity, half);
         capacity->base = rate;
         capacity->rate_count = 0; /* they were of less than the store can */
+        forget_noise(capacity);
         capacity->enough = MIN(2 * capacity->enough, capacity->slots);
     }
 }
@@ -332,8 +340,7 @@ static void measured(QosCapacity *capacity, double rate, double saturated_part)
     gboolean is_comparable = saturated_part >= COMPARABLE_PART || capacity->inside >= CROWD;
 
     if (!capacity->is_trying && is_saturated) {
-        capacity->rates[capacity->rate_count++ % QOS_CAPACITY_RATES] = rate;
-        capacity->estimate = middle_rate(capacity);
+        add_rate(capacity, rate);
     } else if (rate > capacity->estimate) {
         capacity->estimate += (rate - capacity->estimate) * BOUND_PART;
     }

@@ -8,7 +8,8 @@
 
 #include "base/time.h"
 
-#define QOS_CAPACITY_RATES 11 /* of the last windows, that the estimate is made of */
+#define QOS_CAPACITY_RATES  11 /* of the last windows, that the estimate is made of */
+#define QOS_CAPACITY_ERRORS 48 /* of the last estimates, that tell the noise */
 
 typedef enum {
     QOS_TRIAL_NONE,
@@ -36,14 +37,17 @@ typedef struct {
     QosTime interval; /* from one reply to the next, in the last window */
     /* The last windows of saturation. */
     double rates[QOS_CAPACITY_RATES];
-    guint rate_count; /* ever; the next is at rate_count % QOS_CAPACITY_RATES */
+    guint rate_count;                   /* ever; the next is at rate_count % QOS_CAPACITY_RATES */
+    double errors[QOS_CAPACITY_ERRORS]; /* by what part they were beside the estimate before, */
+    guint error_count;                  /* likewise */
+    double noise;                       /* the usual error */
     /* The trial of another depth. */
     QosTrial trial;
     gboolean is_trying; /* its windows alternate: this one is at `candidate` */
     guint candidate;
     double base;    /* rate of the window before, at the depth in force; 0 = there was none */
     guint pairs;    /* of windows, so far; */
-    guint good;     /* of these, for the candidate */
+    double surplus; /* what the candidate served in them beyond its goal, in parts of `base` */
     guint pause;    /* windows until the next trial */
     guint belief;   /* trials for more, before `too_few` is tried again; */
     guint believed; /* of these, to come */

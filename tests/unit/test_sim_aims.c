@@ -305,14 +305,12 @@ static void test_crowd(void)
 }
 
 /* While the depth of the store is sought, the jobs of one process have nearly what they have where
- * it is known, in a short run: nine tenths with nine seeds of ten, as there is chance in what the
- * noise lets a search see, and with any of them most of it. */
+ * it is known, in a short run, whatever the turns of the noise. */
 static void test_found_depth(void)
 {
     enum { SEEDS = 64 };
     g_autoptr(QosScenario) scenario = shipped_scenario("auto-iv-f");
     guint slots = scenario->slots;
-    guint missed = 0;
 
     for (scenario->seed = 1; scenario->seed <= SEEDS; scenario->seed++) {
         double least = 1;
@@ -326,10 +324,8 @@ static void test_found_depth(void)
             least = MIN(least, rate);
         }
         g_test_message("seed %u: %.2f", scenario->seed, least);
-        g_assert_cmpfloat(least, >=, 0.7);
-        missed += least < 0.9;
+        g_assert_cmpfloat(least, >=, 0.9);
     }
-    g_assert_cmpuint(missed, <=, SEEDS / 10);
 }
 
 /* Noise neither hides what the store needs inside nor what it can serve, whatever its turns. */
