@@ -43,6 +43,8 @@ gboolean qos_adapt_config_check(const QosAdaptConfig *config, GError **error)
            check_cost("metadata", config->metadata_cost, error);
 }
 
+G_STATIC_ASSERT(QOS_ADAPT_BYTES_MAX <= G_MAXINT64 / QOS_COST_UNIT);
+
 gint64 qos_adapt_config_cost(const QosAdaptConfig *config, QosOpcode opcode, guint64 bytes)
 {
     gint64 base = qos_opcode_is_data(opcode) ? config->data_cost : config->metadata_cost;
@@ -54,5 +56,5 @@ gint64 qos_adapt_config_cost(const QosAdaptConfig *config, QosOpcode opcode, gui
     if (config->bytes_per_cost == 0)
         return base;
     bytes = MIN(bytes, (guint64)QOS_ADAPT_BYTES_MAX);
-    return base + (gint64)((__int128)bytes * QOS_COST_UNIT / config->bytes_per_cost);
+    return base + (gint64)bytes * QOS_COST_UNIT / config->bytes_per_cost;
 }

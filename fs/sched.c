@@ -275,9 +275,12 @@ void qos_sched_go_on(QosSched *sched, QosRequest *request, QosTime now)
 /* Books what a request that went has cost indeed. */
 static void settle_share(QosSched *sched, const QosRequest *request, guint64 bytes, QosTime now)
 {
-    gint64 cost = qos_adapt_cost(sched->adapt, request->opcode, bytes);
+    gint64 cost = request->cost;
 
-    qos_adapt_settle(sched->adapt, request->job, cost - request->cost);
+    if (bytes != request->bytes) {
+        cost = qos_adapt_cost(sched->adapt, request->opcode, bytes);
+        qos_adapt_settle(sched->adapt, request->job, cost - request->cost);
+    }
     qos_adapt_replied(sched->adapt, cost, sched->slots.running - sched->slots.stalled, now);
 }
 
