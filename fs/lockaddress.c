@@ -114,6 +114,19 @@ static GSocketConnectable *local_place(const char *server, GError **error)
     return NULL;
 }
 
+/* Takes `place`. To TLS a numeric address is no host's name: servers refuse one with colons. */
+static GSocketConnectable *numeric_place(GSocketConnectable *place)
+{
+    GNetworkAddress *named = G_NETWORK_ADDRESS(place);
+    GSocketAddress *numeric = g_inet_socket_address_new_from_string(
+        g_network_address_get_hostname(named), g_network_address_get_port(named));
+
+    if (numeric == NULL)
+        return place;
+    g_object_unref(place);
+    return G_SOCKET_CONNECTABLE(numeric);
+}
+
 /* `host` is what follows "munge:" in `server`, or all of it. Only an address in brackets has
  * colons. */
 static GSocketConnectable *remote_place(const char *server, const char *host, GError **error)
@@ -130,7 +143,7 @@ static GSocketConnectable *remote_place(const char *server, const char *host, GE
                       "option server=%s: expected unix:PATH, HOST:PORT or munge:HOST:PORT, an IPv6 "
                       "address in []",
                       server);
-    return place;
+    return place != NULL ? numeric_place(place) : NULL;
 }
 
 gboolean qos_lockaddress_init(QosLockaddress *address, const QosLocklinkConfig *config,

@@ -1,5 +1,6 @@
-"""What a mount says of a lock server with which TLS does not come about: what is wrong, not that something is."""
+"""TLS between a mount and a lock server: by what addresses it comes about, and what the mount says where it does not."""
 import re
+import socket
 
 import pytest
 
@@ -52,3 +53,27 @@ def test_the_mounts_certificate(world, mount, new_store, authorities):
     reason, log = play(world, mount, new_store, authorities[0], pair, authorities[1].make("node"))
     assert reason.startswith("it did not welcome the mount (") and reason.endswith("): its log tells why")
     assert "its certificate is of another authority" in log
+
+
+@pytest.mark.parametrize("address", [HOME, "::1"])
+def test_an_address_as_the_host(world, mount, new_store, authorities, address):
+    """To TLS it is no name of a host; the certificate is for it all the same."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        socket.create_server((address, 0), family=family).close()
+    except OSError as error:
+        pytest.skip(f"{address}: {error}")
+    shown = f"[{address}]" if ":" in address else address
+    certificate, key = authorities[0].make("server", address)
+    mine, my_key = authorities[0].make("node")
+    server = Server(world, 30, ["--listen", f"tcp:{shown}:0", "--tls-ca", authorities[0].folder / "ca.crt", "--tls-cert", certificate,
+                                "--tls-key", key])
+    try:
+        port = re.search(rf"listens on {re.escape(shown)}:(\d+)", server.log)[1]
+        made = mount(new_store("tmpfs"), f"server={shown}:{port},server_ca={authorities[0].folder}/ca.crt,server_cert={mine},"
+                                         f"server_key={my_key}")
+        wait_until(lambda: made.state()["server"]["state"] == "up" or made.state()["server"]["reason"], what="the verdict")
+        assert made.state()["server"]["reason"] == ""
+        made.unmount()
+    finally:
+        server.finish()
