@@ -13,6 +13,7 @@ UNIT = re.compile(r"`(/[a-z_-]+/[a-z0-9_/-]+)`")
 
 @functools.cache
 def texts(folder, suffix):
+    """All files of `folder` whose names end so, one after another."""
     return "".join(path.read_text() for path in sorted((TOP / folder).glob(f"*{suffix}")))
 
 

@@ -2,13 +2,11 @@
 """docs/resources.md maps each requirement of seed 002 to what meets it: none is missing, and the functions and tests that
 it names exist. Reported as TAP.
 """
-import pathlib
 import re
 import sys
 
-from names import missing_units
+from names import TOP, missing_units, texts
 
-TOP = pathlib.Path(__file__).resolve().parents[2]
 TAGS = """
 R.M0.LAYOUT.LAYID.RESOURCE
 R.M0.RESOURCE
@@ -38,10 +36,6 @@ r.resource.storage-bandwidth
 r.resource.cluster-configuration
 r.resource.power
 """.split()
-
-
-def texts(folder, suffix):
-    return "".join(path.read_text() for path in sorted((TOP / folder).glob(f"*{suffix}")))
 
 
 def main():
