@@ -23,7 +23,8 @@
 #include "server/listener.h"
 #include "server/options.h"
 
-#define EXIT_USAGE 2
+#define EXIT_USAGE        2
+#define OTHER_DESCRIPTORS 160 /* its own, of 64 who ask, and of 64 handshakes with munged */
 
 typedef struct {
     QosServerOptions options;
@@ -73,15 +74,24 @@ static gboolean stop(gpointer data)
     return G_SOURCE_CONTINUE;
 }
 
-/* A connection is a descriptor, and the shell's usual limit is lower than `connections`. */
-static void raise_limits(void)
+/* A connection is a descriptor, and the shell's usual limit is lower than `connections`. Where the
+ * hard limit is lower too, there are fewer: else nobody could ask at the control socket any more.
+ */
+static void provide_descriptors(QosServerOptions *options)
 {
     struct rlimit files;
 
-    if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
-        files.rlim_cur = files.rlim_max;
-        setrlimit(RLIMIT_NOFILE, &files);
-    }
+    if (getrlimit(RLIMIT_NOFILE, &files) != 0)
+        return;
+    files.rlim_cur = files.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &files);
+    if (files.rlim_max >= options->connections + OTHER_DESCRIPTORS)
+        return;
+    guint most = files.rlim_max > OTHER_DESCRIPTORS ? (guint)files.rlim_max - OTHER_DESCRIPTORS : 1;
+    g_warning("connections=%u: there will be %u at most, as a process may have %" G_GUINT64_FORMAT
+              " descriptors here: raise that limit (ulimit -Hn, LimitNOFILE= of the unit)",
+              options->connections, most, (guint64)files.rlim_max);
+    options->connections = most;
 }
 
 /* The usual folders are made where they are missing. Another one is there, or is mistyped: to make
@@ -128,12 +138,12 @@ static gboolean find_folders(const QosServerOptions *options, GError **error)
 /* The sockets come first: a second server by mistake ends there, and leaves the database alone. */
 static gboolean start(Server *server, GError **error)
 {
-    const QosServerOptions *options = &server->options;
+    QosServerOptions *options = &server->options;
     const QosGrantsConfig config = {
         .database = options->database, .settings = options->settings, .resend = options->resend};
     QosGrantsOutput output = {.send = qos_listener_send, .drop = qos_listener_drop};
 
-    raise_limits();
+    provide_descriptors(options);
     if (!find_folders(options, error))
         return FALSE;
     server->listener = qos_listener_new(options, error);

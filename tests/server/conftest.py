@@ -3,8 +3,8 @@
 Run with `pytest tests/server`; the program comes from $QOSFS_BUILD (default build/). Needs root, as some peers are
 other users.
 
-server    a factory: server("--lease", "2s", certificates=None, munged=None, expect_failure=False) starts one, on a Unix socket,
-          with certificates also on 127.0.0.1 with TLS, with a Munged also there with MUNGE. At the end of the test each must end with status 0 on SIGTERM, and its log must hold no
+server    a factory: server("--lease", "2s", certificates=None, munged=None, descriptors=None, expect_failure=False) starts one, on a Unix socket,
+          with certificates also on 127.0.0.1 with TLS, with a Munged also there with MUNGE; `descriptors`: as many at most. At the end of the test each must end with status 0 on SIGTERM, and its log must hold no
           error or report of a sanitizer. Warnings about peers are what these tests are about.
 
 A server offers
@@ -33,7 +33,7 @@ BAD_LOG = re.compile(r"qosfs-server: error: |CRITICAL|Sanitizer|runtime error")
 
 
 class Server:
-    def __init__(self, folder, number, arguments, certificates, munged):
+    def __init__(self, folder, number, arguments, certificates, munged, descriptors):
         self.path = folder / "socket"
         self.control = folder / "control"
         self._log_path = folder / f"log{number}"
@@ -47,13 +47,14 @@ class Server:
         if munged:
             words += ["--listen", "munge:127.0.0.1:0", "--munge-socket", munged.socket]
         self._words = [*words, *arguments]
+        self._limit = ["prlimit", f"--nofile={descriptors}"] if descriptors else []
         self._log = open(self._log_path, "ab")
         self._start()
 
     def _start(self):
         self._readiness = self.log.count(READY) + 1
         self._process = subprocess.Popen(
-            ["setpriv", "--pdeathsig", "KILL", BUILD / "server/qosfs-server", *self._words],
+            ["setpriv", "--pdeathsig", "KILL", *self._limit, BUILD / "server/qosfs-server", *self._words],
             stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log, env=job_environment(None, **SANITIZERS))
         self.pid = self._process.pid
 
@@ -123,8 +124,8 @@ class Server:
 def server(tmp_path):
     made = []
 
-    def make(*arguments, certificates=None, munged=None, expect_failure=False):
-        new = Server(tmp_path, len(made), arguments, certificates, munged)
+    def make(*arguments, certificates=None, munged=None, descriptors=None, expect_failure=False):
+        new = Server(tmp_path, len(made), arguments, certificates, munged, descriptors)
         made.append(new)
         if expect_failure:
             made.remove(new)

@@ -13,7 +13,7 @@ import pytest
 
 from harness import TIMEOUT, USER, run, wait_until
 from prometheus import parse_metrics
-from wire import CREDITS, M_ENQUEUE, M_GRANT, M_HELLO, M_RENEW, M_WELCOME, NOT_PERMITTED, OTHER_STORE, REFUSED, WELCOME, frame, hello, message
+from wire import CREDITS, FULL, M_ENQUEUE, M_GRANT, M_HELLO, M_RENEW, M_WELCOME, NOT_PERMITTED, OTHER_STORE, REFUSED, WELCOME, frame, hello, message
 
 
 def state(server):
@@ -184,6 +184,18 @@ def test_no_descriptor_is_left(server):
         asking.connect(str(one.control))
         one.wait_log("control: cannot accept a connection: Too many open files")
         resource.prlimit(one.pid, resource.RLIMIT_NOFILE, limits)
+        assert "credits   0\n" in one.ctl("status")
+
+
+def test_few_descriptors_are_few_connections(server):
+    """Who administers is served still, however low the limit."""
+    one = server(descriptors=200)
+    assert "connections=1024: there will be 40 at most, as a process may have 200 descriptors here" in one.log
+    with contextlib.ExitStack() as stack:
+        for owner in range(1, 41):
+            stack.enter_context(one.greet(owner))
+        with one.peer() as more:
+            assert more.refusal()[0] == FULL
         assert "credits   0\n" in one.ctl("status")
 
 
