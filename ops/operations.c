@@ -34,6 +34,14 @@ static const guint64 unwanted[] = {
     FUSE_CAP_POSIX_LOCKS, FUSE_CAP_FLOCK_LOCKS, FUSE_CAP_OVER_IO_URING,
 };
 
+/* Whether the kernel may keep what a list tells of files. A name that is never to be believed it
+ * drops at once, and looks it up again for who wants more than the name. */
+static gboolean are_lists_kept(const QosFs *fs)
+{
+    return fs->coherence != NULL ? fs->config.cache != QOS_CACHE_NONE
+                                 : fs->config.entry_timeout > 0;
+}
+
 static void init(void *user_data, struct fuse_conn_info *connection)
 {
     const QosFs *fs = user_data;
@@ -42,6 +50,8 @@ static void init(void *user_data, struct fuse_conn_info *connection)
         fuse_set_feature_flag(connection, wanted[i]);
     for (guint i = 0; i < G_N_ELEMENTS(unwanted); i++)
         fuse_unset_feature_flag(connection, unwanted[i]);
+    if (!are_lists_kept(fs))
+        fuse_unset_feature_flag(connection, FUSE_CAP_READDIRPLUS);
     if (fs->locks != NULL) {
         fuse_set_feature_flag(connection, FUSE_CAP_POSIX_LOCKS);
         fuse_set_feature_flag(connection, FUSE_CAP_FLOCK_LOCKS);

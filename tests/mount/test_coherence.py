@@ -231,7 +231,7 @@ def test_the_kernel_serves_what_is_cached(cluster):
 
 def test_a_list_brings_attributes(cluster):
     """Who lists a directory with attributes costs no request but the list's own; who does so again, neither."""
-    made = cluster(mounts=1, lease=300)
+    made = cluster(mounts=1, lease=300, options="entry_timeout=0")  # which means nothing here
     mount, = made.mounts
     names = (f"folder{number}" for number in itertools.count())
 

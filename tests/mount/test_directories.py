@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from harness import USER, as_user, run
+from harness import USER, as_job, as_user, run
 from syscalls import Directory
 
 CACHES = ["cache=auto", "cache=none", "cache=always"]
@@ -39,6 +39,19 @@ def test_lists_what_the_store_lists(store, mount, options, count):
         assert types[0] == types[1]
     expected, found = (run("ls", "-lniU", "--time-style=full-iso", top) for top in (store.dir, qos.dir))
     assert found == expected
+
+
+def test_names_that_are_not_kept_come_without_attributes(new_store, mount, cluster):
+    """So more of them fit into an answer, and none of the files is looked up, told of, and forgotten at once."""
+    store = new_store()
+    fill(store.dir, 500)
+
+    def cost(qos):
+        as_job("list", "ls", "-U", qos.dir)
+        return qos.job("list")["operations"]["readdir"]["samples"]
+    kept, not_kept, nothing = (cost(mount(store, options)) for options in ("entry_timeout=1h", "entry_timeout=0", "cache=none"))
+    shared, = cluster(store, mounts=1, options="cache=none,entry_timeout=1h").mounts  # with a server the time-out means nothing
+    assert cost(shared) == nothing == not_kept < kept
 
 
 def test_long_names(store, mount):
@@ -194,7 +207,7 @@ def test_walk_by_many_at_once(store, mount):
     for number in range(30):
         (store.dir / "stands" / str(number)).mkdir(parents=True)
         fill(store.dir / "stands" / str(number), 30)
-    qos = mount(store, "entry_timeout=0,attr_timeout=0")
+    qos = mount(store, "entry_timeout=1ms,attr_timeout=0")
     child = os.fork()
     if child == 0:
         for _ in range(15):
