@@ -68,6 +68,7 @@ void qos_book_tidy(QosOwner *owner, QosBook *book)
     const QosResourceType *type = qos_book_type(book);
     QosBusy *busy = book->busy;
 
+    qos_book_check(book);
     if (busy != NULL && busy->requests.length == 0 && busy->callback == 0 && busy->index == NULL &&
         ((busy->heated == 0 && busy->contended == 0) || book->sublets == NULL)) {
         g_free(busy);

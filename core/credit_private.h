@@ -208,7 +208,8 @@ static inline const QosResourceType *qos_book_type(const QosBook *book)
 }
 /* Made if need be. */
 QosBook *qos_book_get(QosOwner *owner, const QosResource *resource);
-/* Drops the book if nothing is in it. */
+/* At the end of each step that may give somebody more of the book, or leave it with less: checks
+ * that it is right (qos_book_check), and drops it if nothing is in it. */
 void qos_book_tidy(QosOwner *owner, QosBook *book);
 QosOutputEntry *qos_output_add(QosOwner *owner, QosOutputKind kind);
 /* A hold that is no longer. */
@@ -277,7 +278,8 @@ QosCredit qos_book_room(const QosBook *book, const QosPeer *peer);
  * *ret_room. If TRUE, there may be more free than is in *ret_room. */
 gboolean qos_book_choose(QosBook *book, const QosPeer *peer, const QosCredit *want,
                          QosCredit *ret_room, QosCredit *ret_chosen);
-/* All of what is not held, lent or asked for may be counted on: asserts it in debug builds. */
+/* In debug builds asserts that all that is lent and held is borrowed, and that nobody has what
+ * conflicts with another's. */
 void qos_book_check(const QosBook *book);
 
 /* credit_wire.c */

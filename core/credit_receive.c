@@ -123,7 +123,6 @@ static gboolean claim(QosOwner *owner, QosPeer *peer, const QosCreditItem *item)
         QosSublet *sublet = qos_sublet_add(owner, book, peer);
         qos_sublet_grow(owner, sublet, &item->credit);
         sublet->token = item->token;
-        qos_book_check(book);
     }
     qos_book_tidy(owner, book);
     return is_free;

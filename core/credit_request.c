@@ -360,7 +360,6 @@ QosCreditVerdict qos_request_start(QosOwner *owner, QosCreditRequest *request, Q
     if (verdict == QOS_CREDIT_GRANTED && request->peer == NULL && book->busy != NULL &&
         book->busy->callback != 0)
         qos_book_serve_callback(owner, book, now);
-    qos_book_check(book);
     qos_book_tidy(owner, book);
     return verdict;
 }
@@ -422,6 +421,5 @@ void qos_book_pump(QosOwner *owner, QosBook *book, QosTime now)
                 qos_request_retry(owner, link->data, now);
         }
     }
-    qos_book_check(book);
     qos_book_tidy(owner, book);
 }

@@ -298,18 +298,15 @@ void qos_book_check(const QosBook *book G_GNUC_UNUSED)
 {
 }
 #else
-/* All that is lent is borrowed, and nobody's conflicts with another's. */
+/* Each has no more than those before him leave: so none conflicts with any other. */
 void qos_book_check(const QosBook *book)
 {
     const QosResourceType *type = qos_book_type(book);
     QosCredit left = qos_credit_copy(type, &book->borrowed);
 
     for (const QosSublet *sublet = book->sublets; sublet != NULL; sublet = sublet->next) {
-        g_assert(type->matches(&sublet->credit, &book->borrowed));
-        g_assert(!type->divisible || type->matches(&sublet->credit, &left));
+        g_assert(type->matches(&sublet->credit, &left));
         g_assert(!index_of(book) || type->matches(&sublet->credit, &index_of(book)->joined));
-        if (sublet->next != NULL)
-            g_assert(!type->conflicts(&sublet->credit, &sublet->next->credit));
         type->yield(&left, &sublet->credit);
     }
     for (const QosHold *hold = book->holds; hold != NULL; hold = hold->next) {
