@@ -225,8 +225,8 @@ void qos_request_remove(QosOwner *owner, QosCreditRequest *request, QosTime now)
 /* Tells who waits for it, and removes it. */
 void qos_request_finish(QosOwner *owner, QosCreditRequest *request, QosCreditVerdict verdict,
                         QosTime delay, QosTime now);
-/* Tries to meet it, whatever stands before it. */
-void qos_request_retry(QosOwner *owner, QosCreditRequest *request, QosTime now);
+/* Tries to meet it, whatever stands before it. FALSE: it waits on; else it has ended. */
+gboolean qos_request_retry(QosOwner *owner, QosCreditRequest *request, QosTime now);
 /* Something changed: answers the callback, serves who waits, drops the book if it is empty. */
 void qos_book_pump(QosOwner *owner, QosBook *book, QosTime now);
 

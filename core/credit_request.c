@@ -80,10 +80,10 @@ static const QosCredit *had_by(const QosCreditRequest *request)
  * what it wants itself. */
 static gboolean waits_for(const QosCreditRequest *request, const QosCreditRequest *other)
 {
+    if (other->peer == request->peer)
+        return FALSE;
     const QosCredit *theirs = had_by(other);
-
-    return other->peer != request->peer && theirs != NULL &&
-           qos_book_type(request->book)->conflicts(&request->want, theirs);
+    return theirs != NULL && qos_book_type(request->book)->conflicts(&request->want, theirs);
 }
 
 /* Adds whom `last` waits for. TRUE: one of them waits for the first, which closes the circle. */
@@ -288,8 +288,37 @@ static QosCreditVerdict try_request(QosOwner *owner, QosCreditRequest *request, 
     return verdict;
 }
 
-/* Something else comes first: a callback from above, or who has reserved before. */
-static gboolean is_barred(const QosCreditRequest *request)
+/* Of those in a queue that have reserved: the first, and the first of another borrower than it. */
+typedef struct {
+    const GList *first, *other;
+} Reservations;
+
+static void note_reservation(Reservations *reserved, const GList *link)
+{
+    const QosCreditRequest *request = link->data;
+
+    if (!(request->flags & QOS_CREDIT_RESERVE))
+        return;
+    if (reserved->first == NULL)
+        reserved->first = link;
+    else if (reserved->other == NULL &&
+             request->peer != ((const QosCreditRequest *)reserved->first->data)->peer)
+        reserved->other = link;
+}
+
+/* Where those begin that may bar one of the borrower: who has reserved much does not go through all
+ * of it for each. */
+static const GList *reserved_before(const Reservations *reserved, const QosPeer *peer)
+{
+    const GList *first = reserved->first;
+
+    return first != NULL && ((const QosCreditRequest *)first->data)->peer == peer ? reserved->other
+                                                                                  : first;
+}
+
+/* Something else comes first: a callback from above, or who has reserved before. `from`: the first
+ * in the queue that may have; NULL: nobody has. */
+static gboolean is_barred(const QosCreditRequest *request, const GList *from)
 {
     const QosBusy *busy = request->book->busy;
     const QosResourceType *type = qos_book_type(request->book);
@@ -304,9 +333,10 @@ static gboolean is_barred(const QosCreditRequest *request)
         type->conflicts(&request->want, &busy->wanted) &&
         (!type->widened || type->matches(&request->want, &request->book->borrowed)))
         return TRUE;
-    for (GList *link = busy->requests.head; link != NULL && link->data != request;
-         link = link->next) {
+    for (const GList *link = from; link != NULL && link->data != request; link = link->next) {
         const QosCreditRequest *other = link->data;
+        if (!(other->flags & (QOS_CREDIT_UPGRADE | QOS_CREDIT_RESERVE)))
+            return FALSE; /* nor has anybody behind it */
         if (other->flags & QOS_CREDIT_RESERVE && other->peer != request->peer &&
             (type->divisible || type->conflicts(&request->want, &other->want)))
             return TRUE;
@@ -346,7 +376,8 @@ QosCreditVerdict qos_request_start(QosOwner *owner, QosCreditRequest *request, Q
     QosCreditVerdict verdict = QOS_CREDIT_WAITING;
 
     request->since = owner->last_request;
-    if (qos_owner_in_grace(owner) || is_barred(request)) {
+    if (qos_owner_in_grace(owner) ||
+        is_barred(request, book->busy != NULL ? book->busy->requests.head : NULL)) {
         if (request->flags & (QOS_CREDIT_NON_BLOCK_LOCAL | QOS_CREDIT_NON_BLOCK_REMOTE))
             verdict = QOS_CREDIT_DENIED;
     } else {
@@ -400,26 +431,37 @@ void qos_request_finish(QosOwner *owner, QosCreditRequest *request, QosCreditVer
     qos_request_remove(owner, request, now);
 }
 
-void qos_request_retry(QosOwner *owner, QosCreditRequest *request, QosTime now)
+gboolean qos_request_retry(QosOwner *owner, QosCreditRequest *request, QosTime now)
 {
     QosTime delay = 0;
     QosCreditVerdict verdict = try_request(owner, request, now, &delay);
 
-    if (verdict != QOS_CREDIT_WAITING)
-        qos_request_finish(owner, request, verdict, delay, now);
+    if (verdict == QOS_CREDIT_WAITING)
+        return FALSE;
+    qos_request_finish(owner, request, verdict, delay, now);
+    return TRUE;
+}
+
+/* Tries to meet them in their order. */
+static void serve_requests(QosOwner *owner, QosBook *book, QosTime now)
+{
+    Reservations reserved = {NULL, NULL};
+    GList *next;
+
+    for (GList *link = book->busy->requests.head; link != NULL; link = next) {
+        QosCreditRequest *request = link->data;
+        next = link->next;
+        if (is_barred(request, reserved_before(&reserved, request->peer)) ||
+            !qos_request_retry(owner, request, now))
+            note_reservation(&reserved, link);
+    }
 }
 
 void qos_book_pump(QosOwner *owner, QosBook *book, QosTime now)
 {
     if (book->busy != NULL && book->busy->callback != 0)
         qos_book_serve_callback(owner, book, now);
-    if (book->busy != NULL && !qos_owner_in_grace(owner)) {
-        GList *next;
-        for (GList *link = book->busy->requests.head; link != NULL; link = next) {
-            next = link->next;
-            if (!is_barred(link->data))
-                qos_request_retry(owner, link->data, now);
-        }
-    }
+    if (book->busy != NULL && !qos_owner_in_grace(owner))
+        serve_requests(owner, book, now);
     qos_book_tidy(owner, book);
 }

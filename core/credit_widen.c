@@ -57,6 +57,27 @@ static void keep_around(QosCredit *wide, const QosCredit *chosen)
     wide->count = kept;
 }
 
+/* What others wait for stays theirs. Once nothing is left but what the borrower has anyhow, it is
+ * all the same what else they wait for. */
+static void leave_to_others(const QosCreditRequest *request, QosCredit *wide)
+{
+    const QosResourceType *type = qos_book_type(request->book);
+    const QosSublet *sublet = qos_sublet_find(request->book, request->peer);
+    const QosCredit had = sublet != NULL ? sublet->credit : (QosCredit){0};
+    const GList *link = request->book->busy != NULL ? request->book->busy->requests.head : NULL;
+
+    if (type->matches(wide, &had))
+        return;
+    for (; link != NULL; link = link->next) {
+        const QosCreditRequest *other = link->data;
+        if (other->peer == request->peer || !type->conflicts(wide, &other->want))
+            continue;
+        type->yield(wide, &other->want);
+        if (type->matches(wide, &had))
+            return;
+    }
+}
+
 void qos_request_widen(const QosCreditRequest *request, const QosCredit *room, QosCredit *chosen,
                        QosTime now)
 {
@@ -66,12 +87,7 @@ void qos_request_widen(const QosCreditRequest *request, const QosCredit *room, Q
         return;
     QosCredit wide = qos_credit_span(0, G_MAXUINT64, is_exclusive(chosen));
     type->intersect(&wide, room);
-    const QosBusy *busy = request->book->busy;
-    for (const GList *link = busy ? busy->requests.head : NULL; link; link = link->next) {
-        const QosCreditRequest *other = link->data;
-        if (other->peer != request->peer)
-            type->yield(&wide, &other->want);
-    }
+    leave_to_others(request, &wide);
     if (!is_calm(request->book, now))
         keep_around(&wide, chosen);
     type->join(chosen, &wide);
