@@ -3,15 +3,11 @@
  * borrow from it and lend to mounts, and users at the mounts who get, convert, use and put. What
  * they do with a credit goes to the store, which looks at its token.
  */
-#include <string.h>
-
-#include "base/bytes.h"
-#include "sim/trial.h"
 #include "sim/trial_credit.h"
+#include "sim/trial.h"
 
 #define SERVERS     2
 #define MOUNTS      2 /* of each server */
-#define USERS       2 /* of each mount */
 #define IDENTIFIERS 12
 #define LENT_MAX    9 /* credits of one owner: two borrowers could have 12 */
 #define LEASE       (3 * QOS_SECOND / 2)
@@ -21,213 +17,12 @@
  * interval between two messages that go unanswered. */
 #define SETTLES (2 * (LEASE + QOS_LEASE_DRIFT(LEASE) + 16 * RESEND))
 
-typedef enum { IDLE, WAITING, CONVERTING, HOLDING } UserState;
-
-typedef struct {
-    QosHold hold;
-    UserState state;
-    guint resource;     /* the observer's number of it */
-    gboolean is_wanted; /* by another: to be put */
-    QosCredit want;     /* of a conversion that waits, */
-    QosTime since;      /* by the cluster's time */
-    QosTime due;
-} User;
-
-typedef struct {
-    QosOwner *owner;
-    User users[USERS];
-    guint lent;   /* as the owner tells, */
-    gint64 bytes; /* and so many of spans */
-    /* With caches, what others want of each resource, and when it is to be dropped. */
-    QosCredit wanted[QOS_OBSERVED];
-    QosTime drop[QOS_OBSERVED];
-} State;
-
 static const QosOwner *owner_of(const QosNode *node)
 {
-    const State *state = node->state;
+    const QosCreditNode *state = node->state;
 
     return state && node != ((const QosCreditWorld *)node->cluster->arg)->store ? state->owner
                                                                                 : NULL;
-}
-
-/* --- users --- */
-
-static QosTime soon(const QosNode *node, guint milliseconds)
-{
-    return qos_node_now(node) + qos_cluster_random(node->cluster, milliseconds) * QOS_MILLISECOND;
-}
-
-static QosCredit random_want(QosCluster *cluster, const QosResourceType *type)
-{
-    const gboolean writes = qos_cluster_chance(cluster, 400);
-    guint32 bits;
-
-    switch (type->shape) {
-    case QOS_SHAPE_MODES:
-        bits = 1 + qos_cluster_random(cluster, 7);
-        return (QosCredit){.reads = bits, .writes = writes ? bits : 0};
-    case QOS_SHAPE_SPANS:
-        bits = type->divisible ? 0 : qos_cluster_random(cluster, 8);
-        return qos_credit_span(bits, bits + qos_cluster_random(cluster, 4),
-                               writes || type->divisible);
-    default:
-        return (QosCredit){.amount = 1 + qos_cluster_random(cluster, QOS_OBSERVED_AMOUNT * 2 / 3)};
-    }
-}
-
-/* A request has ended, at once or later. */
-static void settle(QosNode *node, User *user, QosCreditVerdict verdict, QosTime delay)
-{
-    static const char *const verdicts[] = {
-        [QOS_CREDIT_GRANTED] = "granted", [QOS_CREDIT_WAITING] = "waits",
-        [QOS_CREDIT_DENIED] = "denied",   [QOS_CREDIT_RETRY] = "to come back",
-        [QOS_CREDIT_ERROR] = "no lender",
-    };
-    QosCreditWorld *world = node->cluster->arg;
-
-    user->due = soon(node, 300);
-    if (verdict != QOS_CREDIT_WAITING)
-        qos_credit_clear(qos_observer_type(&world->observer, user->resource), &user->want);
-    switch (verdict) {
-    case QOS_CREDIT_WAITING:
-        return;
-    case QOS_CREDIT_GRANTED:
-        user->state = HOLDING;
-        qos_observer_granted(&world->observer, node, user->resource, &user->hold.credit,
-                             user->hold.token);
-        break;
-    default:
-        user->state = user->state == CONVERTING && user->hold.book ? HOLDING : IDLE;
-        user->due += delay;
-    }
-    qos_cluster_trace(node->cluster, node, "user %d: %s",
-                      (int)(user - ((State *)node->state)->users), verdicts[verdict]);
-}
-
-static void get(QosNode *node, User *user)
-{
-    static const guint flags[] = {0,
-                                  0,
-                                  0,
-                                  QOS_CREDIT_NON_BLOCK_LOCAL,
-                                  QOS_CREDIT_NON_BLOCK_REMOTE,
-                                  QOS_CREDIT_RESERVE,
-                                  QOS_CREDIT_WAIT};
-    QosCluster *cluster = node->cluster;
-    QosCreditWorld *world = cluster->arg;
-    State *state = node->state;
-
-    user->resource = (world->first + qos_cluster_random(cluster, world->hot)) % QOS_OBSERVED;
-    const QosResourceType *type = qos_observer_type(&world->observer, user->resource);
-    QosCredit want = random_want(cluster, type);
-    g_autofree char *text = qos_credit_text(type, &want);
-    qos_cluster_trace(cluster, node, "user %d: get %s %s", (int)(user - state->users), type->name,
-                      text);
-    user->hold = (QosHold){.user = user};
-    user->state = WAITING;
-    user->is_wanted = FALSE;
-    settle(node, user,
-           qos_credit_get(state->owner, qos_node_now(node),
-                          &world->observer.resources[user->resource], &want,
-                          flags[qos_cluster_random(cluster, G_N_ELEMENTS(flags))], &user->hold),
-           0);
-    qos_credit_clear(type, &want);
-}
-
-static void convert(QosNode *node, User *user)
-{
-    QosCreditWorld *world = node->cluster->arg;
-    State *state = node->state;
-    const QosResourceType *type = qos_observer_type(&world->observer, user->resource);
-    QosCredit want = random_want(node->cluster, type);
-    g_autofree char *text = qos_credit_text(type, &want);
-
-    qos_cluster_trace(node->cluster, node, "user %d: convert to %s", (int)(user - state->users),
-                      text);
-    user->state = CONVERTING;
-    user->since = node->cluster->now;
-    user->want = want;
-    settle(node, user, qos_credit_convert(state->owner, qos_node_now(node), &want, 0, &user->hold),
-           0);
-}
-
-/* Sends what it does under its credit to the store. */
-static void use(QosNode *node, User *user)
-{
-    QosCreditWorld *world = node->cluster->arg;
-    GByteArray *bytes = g_byte_array_new();
-
-    qos_bytes_put_u32(bytes, user->resource);
-    qos_bytes_put_u64(bytes, user->hold.token);
-    qos_observer_type(&world->observer, user->resource)->encode(&user->hold.credit, bytes);
-    qos_node_send(node, world->store, g_byte_array_free_to_bytes(bytes));
-    user->due = soon(node, 200);
-}
-
-static void put(QosNode *node, User *user)
-{
-    State *state = node->state;
-
-    qos_cluster_trace(node->cluster, node, "user %d: put", (int)(user - state->users));
-    qos_credit_put(state->owner, qos_node_now(node), &user->hold);
-    user->state = IDLE;
-    user->due = soon(node, 300);
-}
-
-/* Gives back what is cached of a resource, though nobody has asked. */
-static void give_back(QosNode *node, User *user)
-{
-    QosCreditWorld *world = node->cluster->arg;
-    State *state = node->state;
-    const guint resource = qos_cluster_random(node->cluster, QOS_OBSERVED);
-    const QosResourceType *type = qos_observer_type(&world->observer, resource);
-    QosCredit theirs = random_want(node->cluster, type);
-
-    qos_cluster_trace(node->cluster, node, "gives back %s", type->name);
-    qos_credit_cancel(state->owner, qos_node_now(node), &world->observer.resources[resource],
-                      &theirs, qos_cluster_chance(node->cluster, 500));
-    qos_credit_clear(type, &theirs);
-    user->due = soon(node, 300);
-}
-
-static void act(QosNode *node, User *user)
-{
-    QosCluster *cluster = node->cluster;
-    const State *state = node->state;
-    const guint dice = qos_cluster_random(cluster, 100);
-    const gboolean ends = cluster->now > QOS_CLUSTER_TROUBLE * 5 / 4;
-
-    switch (user->state) {
-    case IDLE:
-        if (ends)
-            user->due = QOS_NEVER;
-        else if (dice < 10)
-            give_back(node, user);
-        else
-            get(node, user);
-        return;
-    case WAITING: /* some give up */
-        if (dice < 5)
-            put(node, user);
-        else
-            user->due = soon(node, 1000);
-        return;
-    case CONVERTING:
-        user->due = QOS_NEVER;
-        return;
-    case HOLDING:
-        if (!qos_owner_is_alive(state->owner, qos_node_now(node)))
-            user->due = soon(node, 100);
-        else if (dice < 40 && !user->is_wanted && !ends)
-            use(node, user);
-        else if (dice < 70 && !user->is_wanted && !ends &&
-                 user->resource != QOS_RESOURCE_IDENTIFIER &&
-                 user->resource != QOS_RESOURCE_QUANTITY)
-            convert(node, user);
-        else
-            put(node, user);
-    }
 }
 
 /* --- owners --- */
@@ -248,28 +43,28 @@ static void save_client(QosNode *node, QosOwnerId client, gboolean is_one)
 static void conflict(QosNode *node, const QosOutput *output)
 {
     QosCreditWorld *world = node->cluster->arg;
-    State *state = node->state;
+    QosCreditNode *state = node->state;
 
-    for (guint i = 0; i < USERS; i++) {
-        User *user = &state->users[i];
-        if (user->state == HOLDING &&
+    for (guint i = 0; i < QOS_CREDIT_USERS; i++) {
+        QosCreditUser *user = &state->users[i];
+        if (user->state == QOS_USER_HOLDING &&
             qos_resource_equal(&output->resource, &world->observer.resources[user->resource])) {
             user->is_wanted = TRUE;
-            user->due = MIN(user->due, soon(node, 200));
+            user->due = MIN(user->due, qos_credit_soon(node, 200));
         }
     }
     for (guint i = 0; i < QOS_OBSERVED && world->caches; i++) {
         if (!qos_resource_equal(&output->resource, &world->observer.resources[i]))
             continue;
         qos_observer_type(&world->observer, i)->join(&state->wanted[i], &output->credit);
-        state->drop[i] = soon(node, 200);
+        state->drop[i] = qos_credit_soon(node, 200);
     }
 }
 
 static void drop_cached(QosNode *node, guint resource)
 {
     QosCreditWorld *world = node->cluster->arg;
-    State *state = node->state;
+    QosCreditNode *state = node->state;
 
     qos_cluster_trace(node->cluster, node, "drops what it has cached");
     state->drop[resource] = QOS_NEVER;
@@ -288,14 +83,14 @@ static void send_message(QosNode *node, QosOwnerId to, const QosCreditMessage *m
 
 static void take_output(QosNode *node, const QosOutput *output)
 {
-    State *state = node->state;
+    QosCreditNode *state = node->state;
 
     switch (output->kind) {
     case QOS_OUTPUT_SEND:
         send_message(node, output->peer, output->message);
         break;
     case QOS_OUTPUT_DONE:
-        settle(node, output->hold->user, output->verdict, output->delay);
+        qos_credit_user_settle(node, output->hold->user, output->verdict, output->delay);
         break;
     case QOS_OUTPUT_CONFLICT:
         conflict(node, output);
@@ -317,18 +112,18 @@ static void take_output(QosNode *node, const QosOutput *output)
 /* Does what the owner has handed out; then it sleeps until something is due. */
 static void go_on(QosNode *node)
 {
-    State *state = node->state;
+    QosCreditNode *state = node->state;
     QosOutput output;
     QosTime due;
 
     while (qos_owner_output(state->owner, &output))
         take_output(node, &output);
     due = qos_owner_next(state->owner);
-    for (guint i = 0; i < USERS; i++) {
-        User *user = &state->users[i];
-        if (user->state == HOLDING && !user->hold.book) {
-            user->state = IDLE;
-            user->due = soon(node, 300);
+    for (guint i = 0; i < QOS_CREDIT_USERS; i++) {
+        QosCreditUser *user = &state->users[i];
+        if (user->state == QOS_USER_HOLDING && !user->hold.book) {
+            user->state = QOS_USER_IDLE;
+            user->due = qos_credit_soon(node, 300);
         }
         due = MIN(due, user->due);
     }
@@ -355,7 +150,7 @@ static gboolean may_grant(QosOwnerId borrower G_GNUC_UNUSED,
                           const QosResource *resource G_GNUC_UNUSED, QosTime now G_GNUC_UNUSED,
                           QosTime *ret_delay, gpointer arg)
 {
-    const State *state = arg;
+    const QosCreditNode *state = arg;
 
     *ret_delay = 100 * QOS_MILLISECOND;
     return state->lent < LENT_MAX;
@@ -364,7 +159,7 @@ static gboolean may_grant(QosOwnerId borrower G_GNUC_UNUSED,
 static void counted(QosOwnerId borrower G_GNUC_UNUSED, const QosResource *resource G_GNUC_UNUSED,
                     gboolean is_more, gpointer arg)
 {
-    State *state = arg;
+    QosCreditNode *state = arg;
 
     state->lent += is_more ? 1 : (guint)-1;
 }
@@ -372,7 +167,7 @@ static void counted(QosOwnerId borrower G_GNUC_UNUSED, const QosResource *resour
 static void resized(QosOwnerId borrower G_GNUC_UNUSED, const QosResource *resource G_GNUC_UNUSED,
                     gint64 bytes, gpointer arg)
 {
-    State *state = arg;
+    QosCreditNode *state = arg;
 
     state->bytes += bytes;
 }
@@ -389,7 +184,7 @@ static void start(QosNode *node)
     const gboolean forgets = qos_credit_world_is_broken(node->cluster, list_rule);
     const QosTime grace_used =
         !node->parent && qos_credit_world_is_broken(node->cluster, "reclaim") ? 2 * LEASE : 0;
-    State *state = g_new0(State, 1);
+    QosCreditNode *state = g_new0(QosCreditNode, 1);
     QosOwnerConfig config;
 
     qos_owner_config_init(&config, node->number + 1, node->incarnation);
@@ -408,8 +203,9 @@ static void start(QosNode *node)
     state->owner = qos_owner_new(&config, (const QosOwnerId *)node->saved->data,
                                  forgets ? 0 : node->saved->len, qos_node_now(node) - grace_used);
     node->state = state;
-    for (guint i = 0; i < USERS; i++)
-        state->users[i].due = is_mount(node) || world->is_peopled ? soon(node, 300) : QOS_NEVER;
+    for (guint i = 0; i < QOS_CREDIT_USERS; i++)
+        state->users[i].due =
+            is_mount(node) || world->is_peopled ? qos_credit_soon(node, 300) : QOS_NEVER;
     for (guint i = 0; i < QOS_OBSERVED; i++)
         state->drop[i] = QOS_NEVER;
     go_on(node);
@@ -417,11 +213,11 @@ static void start(QosNode *node)
 
 static void stop(QosNode *node)
 {
-    State *state = node->state;
+    QosCreditNode *state = node->state;
 
     for (guint i = 0; i < QOS_OBSERVED; i++)
         qos_credit_clear(qos_resource_type(i), &state->wanted[i]);
-    for (guint i = 0; i < USERS; i++)
+    for (guint i = 0; i < QOS_CREDIT_USERS; i++)
         qos_credit_clear(qos_resource_type(state->users[i].resource), &state->users[i].want);
     qos_owner_free(state->owner);
     g_free(state);
@@ -429,13 +225,13 @@ static void stop(QosNode *node)
 
 static void wake(QosNode *node)
 {
-    State *state = node->state;
+    QosCreditNode *state = node->state;
     const QosTime now = qos_node_now(node);
 
     qos_owner_tick(state->owner, now);
-    for (guint i = 0; i < USERS; i++)
+    for (guint i = 0; i < QOS_CREDIT_USERS; i++)
         if (now >= state->users[i].due)
-            act(node, &state->users[i]);
+            qos_credit_user_act(node, &state->users[i]);
     for (guint i = 0; i < QOS_OBSERVED; i++)
         if (now >= state->drop[i])
             drop_cached(node, i);
@@ -444,7 +240,7 @@ static void wake(QosNode *node)
 
 static void receive(QosNode *node, QosNode *from, GBytes *bytes)
 {
-    State *state = node->state;
+    QosCreditNode *state = node->state;
     QosCreditMessage message;
     gsize length;
     const guint8 *data = g_bytes_get_data(bytes, &length);
@@ -532,12 +328,12 @@ static void add_bytes(QosOwnerId borrower G_GNUC_UNUSED, const QosResource *reso
 
 /* Each wants to convert what it has, and waits for the other to give that up: one is denied, long
  * before the end of a lease frees the other. */
-static gboolean wait_for_each_other(const QosCreditWorld *world, const User *one, const User *other,
-                                    QosTime now)
+static gboolean wait_for_each_other(const QosCreditWorld *world, const QosCreditUser *one,
+                                    const QosCreditUser *other, QosTime now)
 {
     const QosResourceType *type = qos_observer_type(&world->observer, one->resource);
 
-    return one->state == CONVERTING && other->state == CONVERTING &&
+    return one->state == QOS_USER_CONVERTING && other->state == QOS_USER_CONVERTING &&
            one->resource == other->resource && now - one->since > PATIENCE &&
            now - other->since > PATIENCE && type->conflicts(&one->want, &other->hold.credit) &&
            type->conflicts(&other->want, &one->hold.credit);
@@ -546,16 +342,16 @@ static gboolean wait_for_each_other(const QosCreditWorld *world, const User *one
 static void check_waiting(QosCluster *cluster, const QosNode *node)
 {
     const QosCreditWorld *world = cluster->arg;
-    const State *state = node->state;
+    const QosCreditNode *state = node->state;
 
     for (guint i = 0; i < cluster->nodes->len; i++) {
         const QosNode *other = cluster->nodes->pdata[i];
         if (other == node || !owner_of(other))
             continue;
-        const State *others = other->state;
-        for (guint j = 0; j < USERS * USERS; j++) {
-            if (wait_for_each_other(world, &state->users[j / USERS], &others->users[j % USERS],
-                                    cluster->now))
+        const QosCreditNode *others = other->state;
+        for (guint j = 0; j < QOS_CREDIT_USERS * QOS_CREDIT_USERS; j++) {
+            if (wait_for_each_other(world, &state->users[j / QOS_CREDIT_USERS],
+                                    &others->users[j % QOS_CREDIT_USERS], cluster->now))
                 qos_cluster_fail(cluster, "users of %s and %s wait for each other", node->name,
                                  other->name);
         }
@@ -565,7 +361,7 @@ static void check_waiting(QosCluster *cluster, const QosNode *node)
 static void check(QosCluster *cluster, QosNode *node)
 {
     QosCreditWorld *world = cluster->arg;
-    const State *state = node->state;
+    const QosCreditNode *state = node->state;
 
     qos_observer_check(&world->observer, node);
     if (!owner_of(node))
@@ -598,13 +394,14 @@ static void settled(QosCluster *cluster)
 
     for (guint i = 0; i < cluster->nodes->len; i++) {
         const QosNode *node = cluster->nodes->pdata[i];
-        const State *state = node->state;
+        const QosCreditNode *state = node->state;
         if (!owner_of(node))
             continue;
         if (!is_cut_off(node) && !qos_owner_is_alive(state->owner, qos_node_now(node)))
             qos_cluster_fail(cluster, "%s has no lender again", node->name);
-        for (guint j = 0; j < USERS; j++)
-            if (state->users[j].state == WAITING || state->users[j].state == CONVERTING)
+        for (guint j = 0; j < QOS_CREDIT_USERS; j++)
+            if (state->users[j].state == QOS_USER_WAITING ||
+                state->users[j].state == QOS_USER_CONVERTING)
                 qos_cluster_fail(
                     cluster, "user %u of %s still waits for %s", j, node->name,
                     qos_observer_type(&world->observer, state->users[j].resource)->name);
