@@ -147,6 +147,8 @@ typedef struct {
 } QosCreditMessage;
 
 void qos_credit_message_clear(QosCreditMessage *message);
+/* Only lenders send messages of that type. */
+gboolean qos_credit_message_is_lenders(const QosCreditMessage *message);
 /* Appends it. */
 void qos_credit_message_encode(const QosCreditMessage *message, GByteArray *bytes);
 /* Takes one message from all of `bytes`. FALSE, with nothing allocated, if they are not one. */

@@ -263,16 +263,22 @@ static void receive_numbered(QosOwner *owner, QosPeer *peer, const QosCreditMess
         reject(owner, peer, now);
 }
 
+gboolean qos_credit_message_is_lenders(const QosCreditMessage *message)
+{
+    static const guint types = 1 << QOS_MESSAGE_WELCOME | 1 << QOS_MESSAGE_RESET |
+                               1 << QOS_MESSAGE_GRANT | 1 << QOS_MESSAGE_DENIED |
+                               1 << QOS_MESSAGE_REVOKE | 1 << QOS_MESSAGE_RESTORE;
+
+    return (types >> message->type & 1) != 0;
+}
+
+/* It is of a type that the peer may send. */
 static gboolean is_well_formed(const QosCreditMessage *message, const QosPeer *peer)
 {
-    static const guint from_lender = 1 << QOS_MESSAGE_WELCOME | 1 << QOS_MESSAGE_RESET |
-                                     1 << QOS_MESSAGE_GRANT | 1 << QOS_MESSAGE_DENIED |
-                                     1 << QOS_MESSAGE_REVOKE | 1 << QOS_MESSAGE_RESTORE;
-
     if (message->type == QOS_MESSAGE_RENEW)
         return TRUE;
     return message->type < QOS_MESSAGE_TYPES &&
-           ((from_lender >> message->type & 1) != 0) == peer->is_above;
+           qos_credit_message_is_lenders(message) == peer->is_above;
 }
 
 void qos_owner_receive(QosOwner *owner, QosOwnerId from, const QosCreditMessage *message,

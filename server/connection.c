@@ -272,24 +272,34 @@ static void take_hello(QosConnection *connection, const guint8 *payload, gsize l
     announce_output(connection);
 }
 
+/* The next message of the payload at hand; or what is wrong with it, and then there is none. */
+static const char *take_message(QosConnection *connection, QosCreditMessage *ret_message)
+{
+    if (!qos_wire_get_credits(&connection->payload, &connection->payload_length, ret_message))
+        return "CREDITS that cannot be read";
+    if (!qos_credit_message_is_lenders(ret_message))
+        return NULL;
+    qos_credit_message_clear(ret_message);
+    return "a message that only servers send";
+}
+
 /* At most `most` messages of the payload at hand; returns how many. */
 static guint take_credits(QosConnection *connection, guint most)
 {
     QosCreditMessage messages[SLICE];
-    gboolean is_right = TRUE;
+    const char *fault = NULL;
     guint count = 0;
 
-    while (connection->payload_length > 0 && count < most && is_right) {
-        is_right = qos_wire_get_credits(&connection->payload, &connection->payload_length,
-                                        &messages[count]);
-        count += is_right;
+    while (connection->payload_length > 0 && count < most && fault == NULL) {
+        fault = take_message(connection, &messages[count]);
+        count += fault == NULL;
     }
     if (count > 0)
         connection->user.received(connection, messages, count, connection->user.arg);
     for (guint i = 0; i < count; i++)
         qos_credit_message_clear(&messages[i]);
-    if (!is_right)
-        be_broken(connection, "CREDITS that cannot be read");
+    if (fault != NULL)
+        be_broken(connection, fault);
     return count;
 }
 

@@ -12,8 +12,9 @@ import struct
 import pytest
 
 from harness import REPOSITORY, USER, as_user, wait_until
-from wire import (BAD_VERSION, BROKEN_PROTOCOL, CREDITS, DEADLOCK, FRAME_MAX, FULL, HELLO, IDENTITY_TAKEN, INODE, M_CANCEL, M_ENQUEUE, M_GRANT,
-                  M_HELLO, M_RECLAIM, M_RENEW, M_RESET, M_REVOKE, M_WELCOME, REFUSED, WAIT, WELCOME, Gone, Peer, frame, hello, message, wait)
+from wire import (BAD_VERSION, BROKEN_PROTOCOL, CREDITS, DEADLOCK, FRAME_MAX, FULL, HELLO, IDENTITY_TAKEN, INODE, M_CANCEL, M_DENIED, M_ENQUEUE,
+                  M_GRANT, M_HELLO, M_RECLAIM, M_RENEW, M_RESET, M_RESTORE, M_REVOKE, M_WELCOME, REFUSED, WAIT, WELCOME, Gone, Peer, frame, hello,
+                  message, wait)
 
 HELLO_MAX = 512
 
@@ -107,6 +108,21 @@ def test_what_is_no_message_is_refused(server):
             assert peer.refusal()[0] == BROKEN_PROTOCOL, name
     assert other.enqueue(5).kind == M_GRANT
     assert counted(one) == ({"protocol error": len(BROKEN_LATER)}, 0)
+
+
+def test_what_only_servers_say_is_refused(server):
+    """Also of a peer that numbers it rightly; what he said before it counts."""
+    one = server("--group", "1")
+    other = one.greet(10)
+    kinds = M_WELCOME, M_RESET, M_GRANT, M_DENIED, M_REVOKE, M_RESTORE
+    for owner, kind in enumerate(kinds, start=20):
+        with one.greet(owner) as peer:
+            asked = peer.numbered(M_ENQUEUE, request=1, inode=owner, reads=1)
+            peer.send(frame(CREDITS, asked + peer.numbered(kind, request=1, inode=owner, reads=1)))
+            assert peer.next_message(M_GRANT).reads == 1
+            assert peer.refusal() == (BROKEN_PROTOCOL, "a message that only servers send"), kind
+    assert other.enqueue(5).kind == M_GRANT
+    assert counted(one) == ({"protocol error": len(kinds)}, 0)
 
 
 # What no lender has said, of a peer that has one credit, by its last grant.
