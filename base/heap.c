@@ -191,8 +191,3 @@ QosHeapNode *qos_heap_peek(const QosHeap *heap)
 {
     return heap->entries->len > 0 ? node_of(heap, entries_of(heap)) : NULL;
 }
-
-guint qos_heap_size(const QosHeap *heap)
-{
-    return heap->entries->len;
-}

@@ -87,16 +87,6 @@ gboolean qos_resource_decode(QosResource *resource, const guint8 **bytes, gsize 
     return TRUE;
 }
 
-char *qos_resource_text(const QosResource *resource)
-{
-    GString *text = g_string_new(qos_resource_type(resource->type)->name);
-
-    g_string_append_c(text, ':');
-    for (guint i = 0; i < resource->length; i++)
-        g_string_append_printf(text, "%02x", resource->name[i]);
-    return g_string_free(text, FALSE);
-}
-
 QosCredit qos_credit_span(guint64 first, guint64 last, gboolean writes)
 {
     const QosSpan span = {.first = first, .last = last, .writes = writes};

@@ -169,8 +169,6 @@ gboolean qos_resource_equal(gconstpointer one, gconstpointer other);
 void qos_resource_encode(const QosResource *resource, GByteArray *bytes);
 /* FALSE where the bytes at the front are not a resource of a known type. */
 gboolean qos_resource_decode(QosResource *resource, const guint8 **bytes, gsize *length);
-/* For people: "inode:0a0b"; free with g_free. */
-char *qos_resource_text(const QosResource *resource);
 
 /* One span; free with qos_credit_clear(). */
 QosCredit qos_credit_span(guint64 first, guint64 last, gboolean writes);

@@ -535,13 +535,3 @@ guint qos_inodes_by_directory(QosInodes *inodes)
     pthread_mutex_unlock(&inodes->lock);
     return count;
 }
-
-guint qos_inodes_open_count(QosInodes *inodes)
-{
-    guint count;
-
-    pthread_mutex_lock(&inodes->lock);
-    count = inodes->open_count;
-    pthread_mutex_unlock(&inodes->lock);
-    return count;
-}

@@ -109,8 +109,6 @@ guint qos_inodes_bound(QosInodes *inodes);
 guint qos_inodes_left_to_open(QosInodes *inodes);
 /* Says in the log why no more files become known or open; once a minute at most. */
 void qos_inodes_explain_shortage(QosInodes *inodes);
-/* Descriptors held open. */
-guint qos_inodes_open_count(QosInodes *inodes);
 
 /* --- inode_shared.c: with a lock server, how other mounts know a file --- */
 

@@ -21,7 +21,6 @@ static void check_resource(const guint8 *data, gsize size)
         return;
     qos_resource_encode(&resource, bytes);
     g_assert_cmpmem(bytes->data, bytes->len, data, size - length);
-    g_free(qos_resource_text(&resource));
 }
 
 static void check_same_bytes(const QosResourceType *type, const QosCredit *credit,

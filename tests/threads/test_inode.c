@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "ops/cred.h"
-#include "ops/inode.h"
+#include "ops/inode_private.h"
 
 #define FILES       200
 #define DESCRIPTORS 120 /* that the process may open: the table keeps half of them */
@@ -41,6 +41,15 @@ static void make_file(const char *folder, int number)
     g_assert_true(g_file_set_contents(path, path, -1, NULL));
 }
 
+/* Descriptors that the table holds open. */
+static guint open_count(QosInodes *inodes)
+{
+    pthread_mutex_lock(&inodes->lock);
+    guint count = inodes->open_count;
+    pthread_mutex_unlock(&inodes->lock);
+    return count;
+}
+
 static void set_up(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
 {
     fixture->path = g_dir_make_tmp("qosfs-inode-XXXXXX", NULL);
@@ -57,7 +66,7 @@ static void tear_down(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
 {
     qos_loan_return(&fixture->root);
     g_assert_cmpuint(qos_inodes_count(fixture->inodes), ==, 1);
-    g_assert_cmpuint(qos_inodes_open_count(fixture->inodes), ==, 1);
+    g_assert_cmpuint(open_count(fixture->inodes), ==, 1);
     qos_inodes_free(fixture->inodes);
     for (int number = 0; number < FILES; number++) {
         g_autofree char *path = g_strdup_printf("%s/%d", fixture->path, number);
@@ -188,14 +197,14 @@ static void test_cold_inodes(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
     }
     for (int number = 0; number < FILES; number++)
         ids[number] = look_up(fixture, number, &files[number]);
-    g_assert_cmpuint(qos_inodes_open_count(fixture->inodes), <=, DESCRIPTORS / 2);
+    g_assert_cmpuint(open_count(fixture->inodes), <=, DESCRIPTORS / 2);
     for (int number = 0; number < FILES; number++)
         check_loan(fixture, ids[number], files[number]);
     for (int number = 0; number < FILES; number++) {
         g_assert_cmpuint(look_up(fixture, number, &files[number]), ==, ids[number]);
         qos_inodes_forget(fixture->inodes, ids[number], 1);
     }
-    g_assert_cmpuint(qos_inodes_open_count(fixture->inodes), <=, DESCRIPTORS / 2);
+    g_assert_cmpuint(open_count(fixture->inodes), <=, DESCRIPTORS / 2);
 
     /* The first is cold now: gone with its file, whatever gets its number. */
     g_autofree char *path = g_strdup_printf("%s/0", fixture->path);
@@ -251,11 +260,11 @@ static void test_returned_inodes_become_cold(Fixture *fixture, G_GNUC_UNUSED gco
         g_assert_cmpint(qos_inodes_borrow(fixture->inodes, ids[number], &loans[number]), ==, 0);
     }
     ids[LENT] = look_up(fixture, LENT, &file); /* a reason to look for one to become cold */
-    g_assert_cmpuint(qos_inodes_open_count(fixture->inodes), >, LENT);
+    g_assert_cmpuint(open_count(fixture->inodes), >, LENT);
     for (int number = 0; number < LENT; number++)
         qos_loan_return(&loans[number]);
     qos_inodes_forget(fixture->inodes, look_up(fixture, LENT + 1, &file), 1);
-    g_assert_cmpuint(qos_inodes_open_count(fixture->inodes), <=, DESCRIPTORS / 2);
+    g_assert_cmpuint(open_count(fixture->inodes), <=, DESCRIPTORS / 2);
     for (int number = 0; number <= LENT; number++)
         qos_inodes_forget(fixture->inodes, ids[number], 1);
 }
