@@ -218,12 +218,23 @@ static QosCreditVerdict start_local(QosOwner *owner, QosBook *book, const QosCre
     return qos_request_start(owner, &request, now, &delay);
 }
 
+/* In the order in which whoever wants several credits takes them (core/resource.h). */
+static gboolean may_follow(const QosHold *before, const QosResource *resource,
+                           const QosCredit *want)
+{
+    const QosResourceType *type = qos_resource_type(resource->type);
+    const gint order =
+        before->book != NULL ? qos_resource_compare(&before->book->resource, resource) : -1;
+
+    return order < 0 || (order == 0 &&
+                         qos_credit_offset(type, &before->credit) <= qos_credit_offset(type, want));
+}
+
 QosCreditVerdict qos_credit_get(QosOwner *owner, QosTime now, const QosResource *resource,
                                 const QosCredit *want, guint flags, QosHold *hold)
 {
     g_assert(hold->book == NULL && hold->request == NULL);
-    g_assert(hold->after == NULL || hold->after->book == NULL ||
-             qos_resource_compare(&hold->after->book->resource, resource) <= 0);
+    g_assert(hold->after == NULL || may_follow(hold->after, resource, want));
 
     if (!qos_owner_is_alive(owner, now)) {
         qos_session_expire(owner, now);

@@ -76,8 +76,8 @@ typedef struct QosBook QosBook;
  * qos_credit_get() until it is denied, put or lost. */
 typedef struct QosHold {
     gpointer user;         /* the caller's */
-    struct QosHold *after; /* what the caller already has, NULL: nothing: asserts the order of
-                              resources (qos_resource_compare) in debug builds */
+    struct QosHold *after; /* what the caller already has, NULL: nothing: asserts the order
+                              (qos_resource_compare, then qos_credit_offset) */
     /* --- */
     QosCredit credit; /* what is held; of identifiers, which */
     QosToken token;   /* of the grant */

@@ -170,6 +170,8 @@ static QosCreditVerdict get(QosOp *op, Part *part, guint flags, QosTime patience
         return QOS_CREDIT_ERROR; /* there was no server yet */
     const QosCredit want = qos_inode_credit(part->number, group, part->writes, &resource, &span);
     part->use = (QosLockUse){.hold.user = op, .done = done};
+    if (part > op->claim->parts)
+        part->use.hold.after = &part[-1].use.hold;
     return patience == 0
                ? qos_lockclient_get(client, &resource, &want, flags, &part->use)
                : qos_lockclient_await(client, &resource, &want, flags, &part->use, patience);

@@ -247,6 +247,38 @@ static void test_lazy_cancel(void)
     cluster_clear(&c);
 }
 
+static void take_two(gboolean is_rising)
+{
+    Cluster c;
+    Use one, other;
+    mounts_init(&c, 1);
+    QosResource file = inode(7);
+    file.type = QOS_RESOURCE_EXTENT;
+    QosCredit low = qos_credit_span(5, 6, TRUE), high = qos_credit_span(8, 9, TRUE);
+    get_of(&c, 4, file, is_rising ? low : high, 0, &one);
+    run(&c, 10 * QOS_MILLISECOND);
+    other = (Use){.hold.after = &one.hold};
+    qos_credit_get(c.nodes[4].owner, c.now, &file, is_rising ? &high : &low, 0, &other.hold);
+    run(&c, 10 * QOS_MILLISECOND);
+    g_assert_nonnull(other.hold.book);
+    qos_credit_clear(qos_resource_type(QOS_RESOURCE_EXTENT), &low);
+    qos_credit_clear(qos_resource_type(QOS_RESOURCE_EXTENT), &high);
+    cluster_clear(&c);
+}
+
+/* Whoever takes what comes first after what comes later is told by an assertion. */
+static void test_order(void)
+{
+    if (g_test_subprocess()) {
+        take_two(FALSE);
+        return;
+    }
+    take_two(TRUE);
+    g_test_trap_subprocess(NULL, 0, G_TEST_SUBPROCESS_DEFAULT);
+    g_test_trap_assert_failed();
+    g_test_trap_assert_stderr("*may_follow*");
+}
+
 static void test_withdraw(void)
 {
     Cluster c;
@@ -409,6 +441,7 @@ int main(int argc, char **argv)
     g_test_add_func("/credit/partial-callback", test_partial_callback);
     g_test_add_func("/credit/cancel", test_cancel);
     g_test_add_func("/credit/lazy-cancel", test_lazy_cancel);
+    g_test_add_func("/credit/order", test_order);
     g_test_add_func("/credit/withdraw", test_withdraw);
     g_test_add_func("/credit/reserve", test_reserve);
     g_test_add_func("/credit/full", test_full);
