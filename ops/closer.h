@@ -26,7 +26,8 @@ typedef struct QosCloser QosCloser;
 
 /* Starts without threads. */
 QosCloser *qos_closer_new(void);
-/* Returns when all is closed. NULL is allowed. */
+/* Returns when all is closed; but what no thread could be started for is left to the end of the
+ * process. NULL is allowed. */
 void qos_closer_free(QosCloser *closer);
 
 /* Takes `fd`, of a file on `device`. */

@@ -48,7 +48,7 @@ def _check(result, *names):
         raise OSError(error, os.strerror(error), *map(str, names))
 
 
-def _bind(source, target):
+def bind_mount(source, target):
     _check(_libc.mount(os.fsencode(source), os.fsencode(target), None, MS_BIND, None), target)
 
 
@@ -250,14 +250,14 @@ class World:
         node = self.root / "fuse"
         os.mknod(node, stat.S_IFCHR | 0o666, os.makedev(10, 229))
         node.chmod(0o666)
-        _bind(node, "/dev/fuse")
+        bind_mount(node, "/dev/fuse")
 
     def _add_users(self):
         for name, lines in (("passwd", "qosfs-{0}:x:{0}:{0}::/:/bin/sh\n"), ("group", "qosfs-{0}:x:{0}:\n")):
             original = pathlib.Path("/etc", name)
             extended = self.root / name
             extended.write_text(original.read_text() + lines.format(USER) + lines.format(OTHER))
-            _bind(extended, original)
+            bind_mount(extended, original)
 
     def folder(self, name, mode=0o755):
         """A new empty folder."""

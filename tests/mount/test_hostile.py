@@ -11,7 +11,7 @@ import struct
 import pytest
 
 import syscalls
-from harness import OTHER, USER, _bind, as_job, as_user, error_of, umount
+from harness import OTHER, USER, as_job, as_user, bind_mount, error_of, umount
 
 REFUSED = {errno.EPERM, errno.EACCES}
 FS_IOC_GETFLAGS, FS_IOC_SETFLAGS, FICLONE, FIFREEZE, TCGETS, FIONREAD = \
@@ -193,7 +193,7 @@ def test_other_below_a_users_mount(store, mount, world):
     """Also root is no owner of a user's mount, but may."""
     conf = world.folder("conf") / "fuse.conf"
     conf.write_text("user_allow_other\n")
-    _bind(conf, "/etc/fuse.conf")
+    bind_mount(conf, "/etc/fuse.conf")
     try:
         os.chown(store.dir, USER, USER)
         qos = mount(store, "allow_other", user=USER)

@@ -15,8 +15,8 @@ import time
 
 import pytest
 
-from harness import (BUILD, MNT_DETACH, SANITIZERS, TIMEOUT, USER, _bind, as_job, as_user, is_running, job_environment,
-                     mount_syscall, run, start_job, thread_names, umount, wait_until)
+from harness import (BUILD, MNT_DETACH, SANITIZERS, TIMEOUT, USER, as_job, as_user, bind_mount, is_running,
+                     job_environment, mount_syscall, run, start_job, thread_names, umount, wait_until)
 
 pytestmark = pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
 
@@ -432,7 +432,7 @@ def test_relative_paths(world, store, place, db):
 
 @contextlib.contextmanager
 def bound(source, target):
-    _bind(source, target)
+    bind_mount(source, target)
     try:
         yield
     finally:
