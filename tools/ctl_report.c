@@ -120,11 +120,11 @@ static gboolean put(const ReportOptions *options, char *text, GError **error)
     return good;
 }
 
-/* How far back the page goes: no further than the history. */
+/* How far back the page goes: no further than the history, where there is one. */
 static gint64 page_length(const QosCtlHistory *history, gint64 now, gint64 since)
 {
-    gint64 begin = MIN(qos_ctl_history_begin(history), now);
-    return MIN(since, MAX(now - begin, SINCE_LEAST));
+    gint64 begin = qos_ctl_history_begin(history);
+    return begin > now ? since : MIN(since, MAX(now - begin, SINCE_LEAST));
 }
 
 static gboolean report(const QosCtl *ctl, const ReportOptions *options, GError **error)

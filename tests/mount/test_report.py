@@ -189,6 +189,8 @@ def test_page_in_a_browser(filled, tmp_path):
 def test_empty_page_in_a_browser(qos, tmp_path):
     path = tmp_path / "report.html"
     qos.ctl("report", "--since=1h", "-o", path)
+    data = embedded(path.read_text())
+    assert data["count"] * data["step"] == pytest.approx(3600, abs=20)  # of which it says that nothing was done
     with browser() as page:
         page.open(path, dark=True)
         assert page.run("document.querySelector('main').textContent") == "No job did anything in this time."
