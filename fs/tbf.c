@@ -218,7 +218,10 @@ static void tbf_incoming(void *self, QosRequest *request, QosTime now)
 {
     QosTbf *tbf = self;
     try_dryrun(qos_tbf_flow(tbf, request, now)->dryrun, request, now);
-    enqueue(tbf, waiting_queue(tbf, request, now), request, now);
+    if (tbf->rematching.length > 0) /* it does not overtake them */
+        g_queue_push_tail_link(&tbf->rematching, &request->link);
+    else
+        enqueue(tbf, waiting_queue(tbf, request, now), request, now);
 }
 
 static void dequeue(QosTbf *tbf, QosTbfQueue *queue, QosRequest *request)

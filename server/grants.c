@@ -469,7 +469,6 @@ void qos_grants_received(QosGrants *grants, QosOwnerId id, const QosCreditMessag
     QosClient *client = qos_clients_find(&grants->clients, id);
     QosTime now = now_of();
 
-    client->lost = 0;
     for (guint i = 0; i < count; i++) {
         grants->received[messages[i].type]++;
         if (messages[i].type == QOS_MESSAGE_RECLAIM)
@@ -477,6 +476,7 @@ void qos_grants_received(QosGrants *grants, QosOwnerId id, const QosCreditMessag
         qos_owner_receive(grants->owner, id, &messages[i], now);
     }
     client->received += count;
+    client->lost = 0; /* what it has given back is not lost */
     settle(grants);
 }
 

@@ -13,7 +13,8 @@ import pytest
 
 from harness import TIMEOUT, USER, run, wait_until
 from prometheus import parse_metrics
-from wire import CREDITS, FULL, M_ENQUEUE, M_GRANT, M_HELLO, M_RENEW, M_WELCOME, NOT_PERMITTED, OTHER_STORE, REFUSED, WELCOME, frame, hello, message
+from wire import (CREDITS, FULL, M_CANCEL, M_ENQUEUE, M_GRANT, M_HELLO, M_RENEW, M_WELCOME, NOT_PERMITTED, OTHER_STORE,
+                  REFUSED, WELCOME, frame, hello, message)
 
 
 def state(server):
@@ -80,6 +81,25 @@ def test_a_crowd_that_does_not_come_back_fills_no_log(server):
     wait_until(lambda: metric(one, "evictions_total") == 100, what="the end of all leases")
     assert metric(one, "credits") == 0
     assert 0 < one.log.count("was not heard of") <= 20 + time.monotonic() - begun
+
+
+def test_who_has_given_all_back_is_not_evicted(server):
+    one = server("--lease", "2s", "--group", "1")
+    with one.greet(5, name=b"tidy") as peer:
+        granted = peer.enqueue(7).granted
+        peer.send(frame(CREDITS, peer.numbered(M_CANCEL, inode=7, granted=granted)))
+        wait_until(lambda: metric(one, "credits") == 0, what="the cancel")
+    wait_until(lambda: "tidy has left" in one.log, what="the end of its lease")
+    assert metric(one, "evictions_total") == 0
+
+
+def test_a_mount_may_come_back_by_another_name(server):
+    one = server("--lease", "60s")
+    one.greet(5, name=b"old").enqueue(1)
+    one.greet(5, name=b"new")
+    one.greet(6)  # whatever was handed over before is on the disk by now
+    one.restart()
+    assert "new" in mounts(one) and "old" not in mounts(one)
 
 
 def test_settings_outlive_the_server(server):

@@ -6,12 +6,13 @@ import os
 import pathlib
 import random
 import re
+import resource
 import socket
 import struct
 
 import pytest
 
-from harness import REPOSITORY, USER, as_user, wait_until
+from harness import REPOSITORY, USER, as_user, wait_idle, wait_until
 from wire import (BAD_VERSION, BROKEN_PROTOCOL, CREDITS, DEADLOCK, FRAME_MAX, FULL, HELLO, IDENTITY_TAKEN, INODE, M_CANCEL, M_DENIED, M_ENQUEUE,
                   M_GRANT, M_HELLO, M_RECLAIM, M_RENEW, M_RESET, M_RESTORE, M_REVOKE, M_WELCOME, REFUSED, WAIT, WELCOME, Gone, Peer, frame, hello,
                   message, wait)
@@ -173,6 +174,40 @@ def test_who_closes_a_circle_is_told(server):
     assert told == (DEADLOCK, struct.pack("<Q", 7))
     second.send(wait(8, 1, 300, 400) + wait(1, 1))  # no circle; and the end of what it never told of
     assert second.enqueue(6).kind == M_GRANT
+
+
+def test_no_descriptor_is_left(server):
+    """It says so, sleeps before it tries again, and lets in who waits when there is one."""
+    one = server()
+    taken = {int(name) for name in os.listdir(f"/proc/{one.pid}/fd")}
+    limits = resource.prlimit(one.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(one.pid, resource.RLIMIT_NOFILE, (min(set(range(len(taken) + 1)) - taken), limits[1]))
+    with one.peer() as peer:
+        one.wait_log("cannot accept a connection")
+        wait_idle(one.pid)
+        resource.prlimit(one.pid, resource.RLIMIT_NOFILE, limits)
+        peer.send(hello(10))
+        assert peer.receive()[0] == WELCOME
+
+
+def test_who_is_gone_waits_no_more(server):
+    """Neither when it has connected anew, nor when its connection has ended."""
+    one = server()
+
+    def waits():
+        return json.loads(one.ctl("status", "--json"))["waits"]
+
+    def begin_wait():
+        peer = one.greet(10)
+        assert waits() == 0
+        peer.send(wait(1, 1, 100, 200))
+        assert peer.enqueue(5).kind == M_GRANT  # it has been read
+        assert waits() == 1
+        return peer
+    first, second = begin_wait(), begin_wait()
+    assert first.refusal()[0] == IDENTITY_TAKEN
+    second.close()
+    wait_until(lambda: waits() == 0, what="the second's end")
 
 
 def test_what_comes_before_an_error_counts(server):

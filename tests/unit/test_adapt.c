@@ -253,6 +253,41 @@ static void test_waking_lender(QosTime period)
     world_clear(&world);
 }
 
+/* Who waits for longer than anybody is remembered is not forgotten. */
+static void test_a_slow_store(void)
+{
+    World world;
+    world_init(&world, &qos_policy_fifo, 2, 0.05);
+    set_adapt(&world, QOS_ADAPT_FAIR, 0, PERIOD);
+    world_job(&world, "many", 1, PROCESSES);
+    guint one = world_job(&world, "one", 1, 1);
+    run(&world, 400 * QOS_SECOND);
+    g_assert_cmpuint(world.served[one], >=, 3);
+    world_clear(&world);
+}
+
+/* What was lent and borrowed is told also when neither takes part any more. */
+static void test_totals_stay(void)
+{
+    World world;
+    world_init(&world, &qos_policy_fifo, 16, 1000);
+    set_adapt(&world, QOS_ADAPT_FAIR, 0, PERIOD);
+    guint lender = world_job(&world, "lender", 1, 1);
+    guint borrower = world_job(&world, "borrower", 1, PROCESSES);
+    run(&world, 2 * QOS_SECOND);
+    set_processes(&world, lender, 0);
+    run(&world, 2 * QOS_SECOND);
+    set_processes(&world, borrower, 0);
+    run(&world, QOS_SECOND);
+    gint64 lent = state_of(&world, lender).totals.lent;
+    g_assert_cmpint(lent, >, 100 * QOS_COST_UNIT);
+    run(&world, 20 * QOS_SECOND);
+    g_assert_cmpuint(qos_adapt_count(qos_sched_adapt(world.sched)), ==, 0);
+    g_assert_cmpint(state_of(&world, lender).totals.lent, ==, lent);
+    g_assert_cmpint(state_of(&world, borrower).totals.borrowed, ==, lent);
+    world_clear(&world);
+}
+
 static void test_waking_lenders(void)
 {
     test_waking_lender(QOS_ADAPT_PERIOD_MIN);
@@ -549,6 +584,8 @@ int main(int argc, char **argv)
     g_test_add_func("/adapt/weights", test_weights);
     g_test_add_func("/adapt/few-processes", test_few_processes);
     g_test_add_func("/adapt/waking-lender", test_waking_lenders);
+    g_test_add_func("/adapt/totals-stay", test_totals_stay);
+    g_test_add_func("/adapt/slow-store", test_a_slow_store);
     g_test_add_func("/adapt/newcomer", test_newcomer);
     g_test_add_func("/adapt/minimum-and-ceiling", test_minimum_and_ceiling);
     g_test_add_func("/adapt/told-capacity", test_told_capacity);

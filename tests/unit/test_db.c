@@ -301,6 +301,7 @@ static void test_damaged_shares(Fixture *fixture, G_GNUC_UNUSED gconstpointer da
     static const char *const damages[][2] = {
         {"UPDATE share SET lent = -1 WHERE id = CAST('job1' AS BLOB)",
          "*job \"job1\"*a total is negative*"},
+        {"UPDATE share SET repaid = -1 WHERE id = CAST('job1' AS BLOB)", "*a total is negative*"},
         {"UPDATE share SET record = 9223372036854775807 WHERE id = CAST('job1' AS BLOB)",
          "*job \"job1\"*out of range*"},
         {"UPDATE share SET id = zeroblob(64) WHERE id = CAST('job1' AS BLOB)", "*id is too long*"},
@@ -317,6 +318,43 @@ static void test_damaged_shares(Fixture *fixture, G_GNUC_UNUSED gconstpointer da
         g_test_assert_expected_messages();
         qos_db_close(db);
     }
+}
+
+/* What could not be written is written with the next, also where it has not changed since. */
+static void test_shares_after_a_failure(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
+{
+    g_autoptr(GArray) shares = make_shares(2, 7);
+    g_autoptr(GError) error = NULL;
+    QosDb *db = open_good(fixture);
+
+    execute(fixture->path, "CREATE TRIGGER full BEFORE INSERT ON share "
+                           "BEGIN SELECT RAISE(ABORT, 'no room'); END");
+    g_assert_false(qos_db_save_shares(db, shares, TRUE, &error));
+    g_assert_nonnull(strstr(error->message, "no room"));
+    assert_shares(db, 0, 0);
+    execute(fixture->path, "DROP TRIGGER full");
+    save_shares(db, 2, 7);
+    assert_shares(db, 2, 7);
+    qos_db_close(db);
+}
+
+/* More of a job than there is room for. */
+static void test_damaged_jobs(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
+{
+    g_autofree QosJob *job = new_job("a", 1000);
+    QosDb *db = open_good(fixture);
+
+    save_jobs(db, (const QosJob *[]){job}, 1);
+    execute(fixture->path,
+            "WITH RECURSIVE places(n) AS (VALUES(100) UNION ALL SELECT n + 1 FROM places "
+            "WHERE n < 10000) INSERT INTO job_wait SELECT job, n, 'r', 1, 1, 1, 1, 1 FROM job, "
+            "places");
+    execute(fixture->path, "UPDATE job_counter SET histogram = '4000000000:1 1:5 100000:1'");
+    g_autoptr(GPtrArray) jobs = load_jobs(db, WALL);
+    const QosJob *back = g_ptr_array_index(jobs, 0);
+    g_assert_cmpuint(back->wait_count, ==, QOS_JOB_WAITS_MAX);
+    g_assert_cmpuint(back->read_sizes.count[1], ==, 5);
+    qos_db_close(db);
 }
 
 /* The id stays, the number grows; when there are no more, there is a new id. */
@@ -379,6 +417,8 @@ int main(int argc, char **argv)
     ADD("close-writes", test_close_writes);
     ADD("shares", test_shares);
     ADD("damaged-shares", test_damaged_shares);
+    ADD("shares-after-a-failure", test_shares_after_a_failure);
+    ADD("damaged-jobs", test_damaged_jobs);
     ADD("older", test_older);
     return g_test_run();
 }

@@ -141,6 +141,8 @@ static void test_newer(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
     fill(fixture);
     execute(fixture->path, "PRAGMA user_version = 99");
     assert_refused_and_untouched(fixture, ENOTSUP, "version 99");
+    execute(fixture->path, "PRAGMA user_version = 0");
+    assert_refused_and_untouched(fixture, EUCLEAN, "it has no version");
 }
 
 static void make_newer(const char *path)

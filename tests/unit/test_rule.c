@@ -191,7 +191,7 @@ static const struct {
     {"start b uid={bob}", EINVAL, "bob"},
     {"start b uid={-1}", EINVAL, "-1"},
     {"start b uid={4294967296}", EINVAL, "4294967296"},
-    {"start b uid={99999999999999999999999}", EINVAL, "99999999999999999999999"},
+    {"start b uid={18446744073709551617}", EINVAL, "18446744073709551617"},
     {"start b uid={5-}", EINVAL, "5-"},
     {"start b uid={9-5}", EINVAL, "9-5"},
     {"start b gid={[5-9}", EINVAL, "[5-9"},

@@ -329,6 +329,11 @@ static void test_dry_run(void)
     g_assert_cmpuint(state.waits, ==, 0);
     qos_sched_rule_state(f.sched, real, &state);
     g_assert_cmpuint(state.requests, ==, 40);
+
+    f.now += 3600 * QOS_SECOND; /* it goes as any other */
+    qos_sched_expire(f.sched, f.now);
+    qos_sched_rule_state(f.sched, dry, &state);
+    g_assert_cmpuint(state.buckets, ==, 0);
     fixture_clear(&f);
 }
 
