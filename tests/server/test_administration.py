@@ -84,7 +84,7 @@ def test_a_crowd_that_does_not_come_back_fills_no_log(server):
 
 
 def test_who_has_given_all_back_is_not_evicted(server):
-    one = server("--lease", "2s", "--group", "1")
+    one = server("--lease", "5s", "--group", "1")
     with one.greet(5, name=b"tidy") as peer:
         granted = peer.enqueue(7).granted
         peer.send(frame(CREDITS, peer.numbered(M_CANCEL, inode=7, granted=granted)))
@@ -250,6 +250,9 @@ def test_restart_begins_with_a_grace(server):
     now = state(one)
     assert (now["incarnation"], now["grace"], now["awaited"], now["credits"]) == (2, True, 2, 0)
     assert "grace     2 mounts are to come back first\n" in one.ctl("status")
+    with one.peer() as other:  # those that are awaited have their store
+        other.send(hello(77, store=b"another"))
+        assert other.refusal()[0] == OTHER_STORE
     new = one.greet(3)
     new.send(frame(CREDITS, new.numbered(M_ENQUEUE, request=1, inode=7, reads=1, writes=1)))
     for owner in (1, 2):  # they have started anew themselves: they claim nothing

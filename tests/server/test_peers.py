@@ -161,6 +161,8 @@ def test_a_stale_token_takes_nothing_back(server):
     second.send(frame(CREDITS, second.numbered(M_ENQUEUE, request=1, inode=9, reads=1)))
     first.next_message(M_REVOKE)  # it has all that it had
     assert counted(one) == ({}, 0)
+    called_back = {mount["id"]: mount["called_back"] for mount in json.loads(one.ctl("mounts", "--json"))}
+    assert called_back["a"] >= 1 and called_back["14"] == 0
 
 
 def test_who_closes_a_circle_is_told(server):
