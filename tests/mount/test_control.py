@@ -1,5 +1,6 @@
 """Rules and tunables by xattr, and the hidden directory: who may do what, what is refused and why."""
 import concurrent.futures
+import contextlib
 import errno
 import fcntl
 import os
@@ -8,7 +9,7 @@ import stat
 
 import pytest
 
-from harness import USER, as_job, as_user, error_of, run
+from harness import USER, as_job, as_user, error_of, run, wait_until
 from twins import attempt
 
 RULES = "user.qosfs.nrs_tbf_rule"
@@ -268,6 +269,28 @@ def test_others_may_read_alone(store, mount):
     assert {code for code in told.values()} <= {errno.EPERM, errno.EACCES}
     assert rule_lines(qos) == ["default * 0"] and qos.get("slots") == "64"
     assert qos.get("last_error") == "", "the error of another user was shown"
+
+
+def test_readers_fill_no_memory(store, mount):
+    """What users keep open of .qosfs is bounded, and there is room again when they have closed."""
+    os.chmod(store.dir, 0o777)
+    qos = mount(store)
+    values = " ".join(f"{number:060}" for number in range(260))
+    for number in range(25):
+        qos.rule(f"start r{number} jobid={{{values}}} rate=1")
+
+    def open_one():
+        return os.open(qos.dir / ".qosfs/rules", os.O_RDONLY)
+
+    def open_many():
+        files = []
+        with contextlib.suppress(OSError):
+            while len(files) < 900:
+                files.append(open_one())
+        return len(files), error_of(open_one)
+    count, code = as_user(USER, USER, [], open_many)
+    assert 10 < count < 900 and code == errno.ENOMEM
+    wait_until(lambda: as_user(USER, USER, [], lambda: error_of(open_one)) is None, what="room for others")
 
 
 def test_owner_may_set(store, mount):

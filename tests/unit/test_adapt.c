@@ -266,6 +266,27 @@ static void test_a_slow_store(void)
     world_clear(&world);
 }
 
+/* A saved record comes back as it was, and goes where nobody is left who owes it. */
+static void test_restored(void)
+{
+    static const QosAdaptMode modes[] = {QOS_ADAPT_FAIR, QOS_ADAPT_PAPER};
+    const gint64 record = 5 * QOS_COST_UNIT;
+
+    for (guint i = 0; i < G_N_ELEMENTS(modes); i++) {
+        World world;
+        world_init(&world, &qos_policy_fifo, 16, 1000);
+        set_adapt(&world, modes[i], 0, PERIOD);
+        guint job = world_job(&world, "lender", 1, 1);
+        qos_sched_restore_share(world.sched, world.jobs[job], record,
+                                &(QosShareTotals){.lent = record}, world.now);
+        g_assert_cmpint(state_of(&world, job).record, ==, record);
+        run(&world, QOS_SECOND);
+        if (modes[i] == QOS_ADAPT_FAIR)
+            g_assert_cmpint(state_of(&world, job).record, ==, 0);
+        world_clear(&world);
+    }
+}
+
 /* What was lent and borrowed is told also when neither takes part any more. */
 static void test_totals_stay(void)
 {
@@ -277,6 +298,8 @@ static void test_totals_stay(void)
     run(&world, 2 * QOS_SECOND);
     set_processes(&world, lender, 0);
     run(&world, 2 * QOS_SECOND);
+    g_assert_true(state_of(&world, lender).partner == world.jobs[borrower]);
+    g_assert_true(state_of(&world, borrower).partner == world.jobs[lender]);
     set_processes(&world, borrower, 0);
     run(&world, QOS_SECOND);
     gint64 lent = state_of(&world, lender).totals.lent;
@@ -585,6 +608,7 @@ int main(int argc, char **argv)
     g_test_add_func("/adapt/few-processes", test_few_processes);
     g_test_add_func("/adapt/waking-lender", test_waking_lenders);
     g_test_add_func("/adapt/totals-stay", test_totals_stay);
+    g_test_add_func("/adapt/restored", test_restored);
     g_test_add_func("/adapt/slow-store", test_a_slow_store);
     g_test_add_func("/adapt/newcomer", test_newcomer);
     g_test_add_func("/adapt/minimum-and-ceiling", test_minimum_and_ceiling);
