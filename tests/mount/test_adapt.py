@@ -169,6 +169,8 @@ def test_settings_persist(store, mount):
     ("adapt_period", "soon", errno.EINVAL),
     ("adapt_bytes", "2T", errno.ERANGE),
     ("adapt_bytes", "-1", errno.EINVAL),
+    ("adapt_metadata", "0", errno.ERANGE),
+    ("adapt_metadata", "1e3", errno.EINVAL),
 ])
 def test_bad_setting_changes_nothing_and_says_why(store, mount, name, value, code):
     qos = mount(store, FAIR)
