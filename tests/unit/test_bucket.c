@@ -77,6 +77,23 @@ static void test_large_request_leaves_debt(void)
     g_assert_cmpint(bucket.carry, ==, 0);
 }
 
+/* A third of a second is no whole number of ns: due is when the token is there, and not before.
+ * What is left of it where the bucket was full is not saved. */
+static void test_due_is_not_early(void)
+{
+    QosBucket bucket;
+    qos_bucket_init(&bucket, 3, 1, 0);
+    qos_bucket_take(&bucket, 1, 0);
+    QosTime due = qos_bucket_due(&bucket, 0);
+    g_assert_cmpint(due, ==, 333333334);
+    qos_bucket_fill(&bucket, due - 1);
+    g_assert_cmpint(bucket.tokens, ==, 0);
+    qos_bucket_fill(&bucket, due);
+    g_assert_cmpint(bucket.tokens, ==, 1);
+    qos_bucket_take(&bucket, 1, HOUR);
+    g_assert_cmpint(qos_bucket_due(&bucket, HOUR), ==, HOUR + 333333334);
+}
+
 /* The same bytes in blocks of any size take the same time. */
 static void test_block_size_does_not_matter(void)
 {
@@ -158,6 +175,7 @@ int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/bucket/no-residue-is-lost", test_no_residue_is_lost);
+    g_test_add_func("/bucket/due-is-not-early", test_due_is_not_early);
     g_test_add_func("/bucket/greedy-client-gets-the-rate", test_greedy_client_gets_the_rate);
     g_test_add_func("/bucket/late-wake-ups-are-made-good", test_late_wake_ups_are_made_good);
     g_test_add_func("/bucket/large-request-leaves-debt", test_large_request_leaves_debt);

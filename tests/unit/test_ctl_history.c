@@ -85,7 +85,7 @@ static void test_select(void)
     g_assert_nonnull(strstr(error->message, "'old'"));
     g_clear_error(&error);
 
-    g_assert_true(qos_ctl_history_select(history, 7500, named, &error));
+    g_assert_true(qos_ctl_history_select(history, 7505, named, &error)); /* within a slice */
     g_autofree char *two = qos_ctl_history_csv(history);
     g_assert_cmpstr(two, ==,
                     HEADER "7500,10,b\\x3Cc\\x20\\xFF,2,0,131072,0,0,0,0,0,0\n"
@@ -107,6 +107,7 @@ static void test_refused(void)
         HEADER "7500,10,a,1e300,0,0,0,0,0,0,0,0\n",
         HEADER "7500,10,a,nan,0,0,0,0,0,0,0,0\n",
         HEADER "\n7500,10,a,1,0,0,0,0,0,0,0,0\n",
+        HEADER "7500,10,a,1,0,0,0,0,0,0,0,0", /* cut off */
     };
     for (guint i = 0; i < G_N_ELEMENTS(wrong); i++) {
         g_autoptr(GError) error = NULL;
@@ -149,6 +150,8 @@ static void test_others(void)
     double sum = 0;
     g_assert_cmpuint(json_array_get_length(jobs), ==, QOS_CTL_HISTORY_JOBS + 1);
     g_assert_cmpstr(id(jobs, 0), ==, "j4999");
+    g_assert_true(json_object_get_null_member(
+        json_array_get_object_element(jobs, QOS_CTL_HISTORY_JOBS), "id"));
     for (guint i = 0; i < json_array_get_length(jobs); i++)
         sum += value(jobs, i, "operations", 0);
     g_assert_cmpfloat(sum, ==, 5000.0 * 5001 / 2);

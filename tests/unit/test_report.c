@@ -307,6 +307,7 @@ static void test_metrics(void)
     assert_line(text, "qosfs_job_requests_total{job=\"a\\\"b\\\\c\"} 7");
     assert_line(text, "qosfs_policy_queued{policy=\"fifo\"} 4");
     assert_line(text, "qosfs_operation_seconds_bucket{operation=\"read\",le=\"1.024e-06\"} 2");
+    g_assert_null(strstr(text->str, "le=\"5.12e-07\"")); /* that is the first */
     assert_line(text, "qosfs_operation_seconds_bucket{operation=\"read\",le=\"2.048e-06\"} 5");
     assert_line(text, "qosfs_operation_seconds_bucket{operation=\"read\",le=\"68.719476736\"} 5");
     assert_line(text, "qosfs_operation_seconds_bucket{operation=\"read\",le=\"+Inf\"} 6");
