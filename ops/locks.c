@@ -112,12 +112,11 @@ static void look_for_signals(QosCall *call, pid_t caller)
 void qos_locks_take(QosLocks *locks, fuse_req_t request, const QosFileName *name, QosLocksKind kind,
                     QosLocksMode mode, const QosLock *lock, gboolean may_miss_signals)
 {
-    QosCall *call = g_atomic_rc_box_new0(QosCall);
+    QosCall *call = g_new0(QosCall, 1);
     pid_t caller = fuse_req_ctx(request)->pid;
     QosLockedFile *file;
 
-    g_atomic_rc_box_acquire(call);
-
+    call->references = 2;
     call->locks = locks;
     call->request = request;
     call->number = qos_interrupt_table_number();
@@ -141,7 +140,7 @@ void qos_locks_take(QosLocks *locks, fuse_req_t request, const QosFileName *name
     qos_locks_unlock(locks);
     if (mode == QOS_LOCKS_WAIT && may_miss_signals)
         look_for_signals(call, caller);
-    g_atomic_rc_box_release(call);
+    qos_call_unref(call);
 }
 
 void qos_locks_give(QosLocks *locks, const QosFileName *name, QosLocksKind kind, guint64 owner,

@@ -90,6 +90,12 @@ void qos_call_finish_locked(QosCall *call, int error)
     g_queue_push_tail_link(&call->locks->answered, &call->link);
 }
 
+void qos_call_unref(QosCall *call)
+{
+    if (g_atomic_int_dec_and_test(&call->references))
+        g_free(call);
+}
+
 static void put_use_locked(QosCall *call)
 {
     if (call->use == NULL)
@@ -283,7 +289,7 @@ static void answer(QosCall *call)
     if (call->mode == QOS_LOCKS_WAIT)
         qos_interrupt_table_ignore(call->locks->interrupts, call->number);
     reply(call);
-    g_atomic_rc_box_release(call);
+    qos_call_unref(call);
 }
 
 void qos_locks_unlock(QosLocks *locks)

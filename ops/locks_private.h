@@ -39,8 +39,8 @@ typedef struct {
     gboolean is_eased; /* somebody here gave something up: who waited for it may go on */
 } QosLockedFile;
 
-/* Counted references: its own, until it is answered, and of who looks at it. */
 typedef struct {
+    gint references; /* atomic: its own, until it is answered, and of who looks at it */
     QosLocks *locks;
     fuse_req_t request;
     guint64 number;      /* the kernel's, of the request */
@@ -81,6 +81,7 @@ struct QosLocks {
 /* Takes the call as far as it comes now. Whoever calls this, or the next, tidies the file. */
 void qos_call_advance_locked(QosCall *call);
 void qos_call_finish_locked(QosCall *call, int error);
+void qos_call_unref(QosCall *call);
 /* Takes back what was asked, if anything. FALSE: the server's answer is on its way. */
 gboolean qos_call_withdraw_locked(QosCall *call);
 
