@@ -55,6 +55,20 @@ static Drop *find(const QosLockdrops *drops, const QosResource *resource)
     return g_hash_table_lookup(drops->by_resource, resource);
 }
 
+/* Of nothing else does the kernel believe anything: what is wanted may have gone already, or not be
+ * here yet. To be told of that would take from its answer who is asking for it just now
+ * (docs/coherence.md). */
+static void cut_to_owned(QosOwner *owner, const QosResource *resource, QosCredit *told)
+{
+    const QosResourceType *type = type_of(resource);
+    QosCredit places = qos_credit_owned(owner, resource);
+
+    for (guint i = 0; i < places.count; i++)
+        places.spans[i].writes = TRUE; /* whichever way they are owned */
+    type->intersect(told, &places);
+    qos_credit_clear(type, &places);
+}
+
 /* Of a group that another wants some of. */
 static QosCredit beside(QosOwner *owner, const QosResource *resource, const QosCredit *credit)
 {
@@ -88,6 +102,8 @@ gboolean qos_lockdrops_begin(QosLockdrops *drops, QosOwner *owner, const QosReso
     g_hash_table_add(drops->by_resource, drop);
     *ret_told = qos_credit_copy(type, credit);
     type->join(ret_told, &drop->beside);
+    if (type->widened)
+        cut_to_owned(owner, resource, ret_told);
     return TRUE;
 }
 
@@ -163,7 +179,7 @@ gboolean qos_lockdrops_release(QosLockdrops *drops, QosOwner *owner, const QosRe
 
     if (drop == NULL)
         return FALSE;
-    g_assert(type->matches(&drop->credit, credit));
+    g_assert(type->widened || type->matches(&drop->credit, credit));
     g_hash_table_steal(drops->by_resource, resource);
     if (!drop->is_void && !qos_credit_is_empty(type, &drop->beside))
         qos_credit_cancel(owner, now, resource, &drop->beside, TRUE); /* goes before */

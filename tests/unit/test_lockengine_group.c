@@ -222,6 +222,34 @@ static void test_group_wanted_once(void)
     clear(&w);
 }
 
+/* What was called for and has gone already need not be forgotten again. */
+static void test_group_told_of_what_it_has(void)
+{
+    Use held, first, second;
+    World w;
+
+    init(&w);
+    g_assert_cmpuint(visit_one(&w, 0, 0), ==, 1);
+    g_assert_cmpint(get_one(&w, 0, 200, &held), ==, QOS_CREDIT_GRANTED);
+    get_one(&w, 1, 200, &first);
+    get_one(&w, 1, 201, &second);
+    pass(&w, QOS_MILLISECOND);
+    g_assert_cmpint(first.verdict, ==, QOS_CREDIT_WAITING);
+    g_assert_cmpint(second.verdict, ==, QOS_CREDIT_GRANTED);
+    w.mounts[0].is_stubborn = TRUE;
+    qos_lockengine_put(w.mounts[0].engine, &held.use, w.now);
+    pass(&w, QOS_MILLISECOND);
+    g_assert_cmpuint(w.mounts[0].credit.count, ==, 1);
+    g_assert_cmpuint(w.mounts[0].credit.spans[0].first, ==, 200);
+    g_assert_cmpuint(w.mounts[0].credit.spans[0].last, ==, 200);
+    release(&w, 0);
+    pass(&w, QOS_MILLISECOND);
+    g_assert_cmpint(first.verdict, ==, QOS_CREDIT_GRANTED);
+    qos_lockengine_put(w.mounts[1].engine, &first.use, w.now);
+    qos_lockengine_put(w.mounts[1].engine, &second.use, w.now);
+    clear(&w);
+}
+
 static gboolean keep_one(World *w, guint mount, guint place)
 {
     QosCredit credit = qos_credit_span(place, place, TRUE);
@@ -271,6 +299,7 @@ int main(int argc, char **argv)
     g_test_add_func("/lockengine/group-is-parted", test_group_is_parted);
     g_test_add_func("/lockengine/group-used-beside", test_group_used_beside);
     g_test_add_func("/lockengine/group-wanted-once", test_group_wanted_once);
+    g_test_add_func("/lockengine/group-told-of-what-it-has", test_group_told_of_what_it_has);
     g_test_add_func("/lockengine/group-kept-beside", test_group_kept_beside);
     return g_test_run();
 }
