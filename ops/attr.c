@@ -45,7 +45,7 @@ double qos_attr_timeout(QosOp *op, fuse_ino_t ino)
     double timeout =
         fs->coherence != NULL ? qos_coherence_attr_timeout(op, ino) : fs->config.attr_timeout;
 
-    return qos_tolls_is_closed(fs->tolls, ino) ? 0 : timeout;
+    return timeout > 0 && qos_tolls_may_believe(fs->tolls, ino) ? timeout : 0;
 }
 
 void qos_attr_note_look(QosOp *op, fuse_ino_t ino, mode_t mode, struct timespec modified,

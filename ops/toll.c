@@ -46,6 +46,7 @@ typedef struct {
     guint asked;           /* of a ticket: times that he asked for the attributes */
     gboolean is_spent;     /* of a ticket: he has done what he came for */
     gboolean is_directory; /* of a toll */
+    gboolean is_believed;  /* of a file's toll: the kernel may believe what somebody was answered */
     gboolean is_told;      /* of a toll: the kernel knows, ... */
     guint64 told;          /* ... since then, in clock ticks after boot; else G_MAXUINT64 */
     QosTime closed;        /* of a file's toll: until when nobody's attributes are believed */
@@ -167,13 +168,14 @@ static gboolean has_tolls(QosTolls *tolls)
 }
 
 /* Whoever comes has to ask from now on. Waits until the kernel has been told, if that does not take
- * long; the toll may be gone then. */
+ * long; the toll may be gone then. Where it believes nothing it is not told: it takes no size from
+ * an answer to what was asked before, and the next one told may be just about to get such. */
 static void close_locked(QosTolls *tolls, Pass *toll, QosTime now)
 {
     const fuse_ino_t ino = toll->key.ino;
 
-    if (!is_closed_at(toll, now)) {
-        toll->is_told = FALSE;
+    if (!is_closed_at(toll, now) && toll->is_believed) {
+        toll->is_told = toll->is_believed = FALSE;
         g_array_append_val(tolls->news, ino);
         pthread_cond_signal(&tolls->changed);
     }
@@ -210,6 +212,7 @@ void qos_tolls_raise(QosTolls *tolls, fuse_ino_t ino, QosOpcode opcode, gboolean
     if (toll == NULL) {
         toll = add(tolls->tolls, ino, 0, now, TOLL_TIME);
         toll->is_directory = is_directory;
+        toll->is_believed = TRUE; /* of what was before there was a toll */
         toll->told = G_MAXUINT64;
     }
     toll->until = now + TOLL_TIME;
@@ -219,16 +222,18 @@ void qos_tolls_raise(QosTolls *tolls, fuse_ino_t ino, QosOpcode opcode, gboolean
     pthread_mutex_unlock(&tolls->lock);
 }
 
-gboolean qos_tolls_is_closed(QosTolls *tolls, fuse_ino_t ino)
+gboolean qos_tolls_may_believe(QosTolls *tolls, fuse_ino_t ino)
 {
     if (!has_tolls(tolls))
-        return FALSE;
+        return TRUE;
     pthread_mutex_lock(&tolls->lock);
     QosTime now = used_time_locked(tolls);
-    const Pass *toll = find_toll(tolls, ino, now);
+    Pass *toll = find_toll(tolls, ino, now);
     gboolean is_closed = toll != NULL && is_closed_at(toll, now);
+    if (toll != NULL && !is_closed)
+        toll->is_believed = TRUE;
     pthread_mutex_unlock(&tolls->lock);
-    return is_closed;
+    return !is_closed;
 }
 
 void qos_tolls_note_change(QosTolls *tolls, fuse_ino_t ino)

@@ -24,6 +24,8 @@
  * Of a file that is in the page cache others read a page in less than a microsecond, and would ask
  * each time. So its toll is closed only for CLOSED_TIME after the job in debt has read or passed,
  * which is when it comes to read again; in between the kernel may believe what others were told.
+ * Only where it was told something since is it told to forget: by that news it would ignore the
+ * very answer that lets the job pass, and its read would end at the file's old end.
  *
  * Who waits there needs a token of the class that is in debt. Where rules tell operations apart,
  * that is not the class of GETATTR: then he pays for the operation that he came for, which costs
@@ -62,9 +64,9 @@ void qos_tolls_raise(QosTolls *tolls, fuse_ino_t ino, QosOpcode opcode, gboolean
  * lock. Before the reply. */
 void qos_tolls_note_change(QosTolls *tolls, fuse_ino_t ino);
 
-/* TRUE where the kernel must not believe the attributes of `ino` now. Cheap where there is no toll
- * at all. */
-gboolean qos_tolls_is_closed(QosTolls *tolls, fuse_ino_t ino);
+/* An answer is about to tell the kernel the attributes of `ino`. TRUE: it may believe them for a
+ * while. Cheap where there is no toll at all. */
+gboolean qos_tolls_may_believe(QosTolls *tolls, fuse_ino_t ino);
 
 typedef enum {
     QOS_TOLL_NONE,

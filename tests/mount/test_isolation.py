@@ -222,6 +222,41 @@ def test_a_file_of_its_own_is_throttled_as_ever(store, mount):
         assert "write" not in qos.job("hog")["operations"]
 
 
+# Comes into debt by reads of the file's beginning; then reads what is appended, as soon as it has seen that.
+FOLLOW = """
+import os, sys
+fd = os.open(sys.argv[1], os.O_RDONLY)
+def read_ahead():
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    os.pread(fd, 1 << 16, 0)
+read_ahead()
+size = os.fstat(fd).st_size
+print(flush=True)
+for line in sys.stdin:
+    while (now := os.fstat(fd).st_size) == size:
+        pass
+    print(len(os.pread(fd, 1 << 20, size)), flush=True)
+    read_ahead()
+    size = now
+"""
+
+
+@pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
+def test_a_throttled_job_reads_what_others_append(store, mount):
+    """The kernel takes the size from an answer only where it was told nothing of the file since it asked."""
+    qos = mount(store)
+    (store.dir / "file").write_bytes(bytes(1 << 17))
+    qos.rule("start slow jobid={slow} rate=20")
+    command = sys.executable, "-c", FOLLOW, qos.dir / "file"
+    with running(start_job("slow", *command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)) as slow:
+        slow.stdout.readline()
+        for length in [5000, 1, 70000, 300]:
+            with open(store.dir / "file", "ab") as file:
+                file.write(b"x" * length)
+            print(file=slow.stdin, flush=True)
+            assert int(slow.stdout.readline()) == length
+
+
 @pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
 def test_a_throttled_job_blocks_nobody_at_a_symbolic_link(store, mount):
     """The kernel locks its page while it reads the link."""
