@@ -19,9 +19,9 @@ void qos_lockdrops_clear(QosLockdrops *drops);
 
 /*
  * `credit` of what the owner has of the resource stands against another, or `is_shrink`: is to be
- * given back. TRUE: *ret_told is to be forgotten, and is cleared by the caller: `credit`; of a group
- * what is had of it, and what goes beside it (fs/lockyield.h). FALSE: one is under way; what is
- * wanted besides comes after it.
+ * given back. TRUE: *ret_told is to be forgotten, and is cleared by the caller: `credit`; of a
+ * group what is had of it, and what goes beside it (fs/lockyield.h). FALSE: one is under way; what
+ * is wanted besides comes after it.
  */
 gboolean qos_lockdrops_begin(QosLockdrops *drops, QosOwner *owner, const QosResource *resource,
                              const QosCredit *credit, gboolean is_shrink, QosCredit *ret_told);
