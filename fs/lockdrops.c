@@ -55,18 +55,28 @@ static Drop *find(const QosLockdrops *drops, const QosResource *resource)
     return g_hash_table_lookup(drops->by_resource, resource);
 }
 
+/* The same ranges, whichever way they are had. */
+static QosCredit places_of(const QosResourceType *type, const QosCredit *credit)
+{
+    QosCredit places = qos_credit_copy(type, credit);
+
+    for (guint i = 0; i < places.count; i++)
+        places.spans[i].writes = TRUE;
+    return places;
+}
+
 /* Of nothing else does the kernel believe anything: what is wanted may have gone already, or not be
  * here yet. To be told of that would take from its answer who is asking for it just now
  * (docs/coherence.md). */
 static void cut_to_owned(QosOwner *owner, const QosResource *resource, QosCredit *told)
 {
     const QosResourceType *type = type_of(resource);
-    QosCredit places = qos_credit_owned(owner, resource);
+    QosCredit owned = qos_credit_owned(owner, resource);
+    QosCredit places = places_of(type, &owned);
 
-    for (guint i = 0; i < places.count; i++)
-        places.spans[i].writes = TRUE; /* whichever way they are owned */
     type->intersect(told, &places);
     qos_credit_clear(type, &places);
+    qos_credit_clear(type, &owned);
 }
 
 /* Of a group that another wants some of. */
@@ -122,6 +132,17 @@ void qos_lockdrops_note_miss(QosOwner *owner, const QosResource *resource)
         entry->calls = 0;
 }
 
+/* What another waits for is used only once it has come anew, behind him: it is his no more, and the
+ * rest goes. */
+static void keep_used(Drop *drop, const QosCredit *used)
+{
+    const QosResourceType *type = type_of(&drop->resource);
+    QosCredit places = places_of(type, used);
+
+    type->diff(&drop->credit, &places);
+    qos_credit_clear(type, &places);
+}
+
 void qos_lockdrops_note_use(QosLockdrops *drops, const QosResource *resource,
                             const QosCredit *credit)
 {
@@ -130,7 +151,11 @@ void qos_lockdrops_note_use(QosLockdrops *drops, const QosResource *resource,
 
     if (drop == NULL)
         return;
-    drop->is_void |= type->conflicts(credit, &drop->credit);
+    const gboolean is_told = type->conflicts(credit, &drop->credit);
+    if (is_told && !drop->is_shrink && type->shape == QOS_SHAPE_SPANS)
+        keep_used(drop, credit);
+    else
+        drop->is_void |= is_told;
     if (type->conflicts(credit, &drop->beside))
         qos_credit_clear(type, &drop->beside);
 }
@@ -183,8 +208,8 @@ gboolean qos_lockdrops_release(QosLockdrops *drops, QosOwner *owner, const QosRe
     g_hash_table_steal(drops->by_resource, resource);
     if (!drop->is_void && !qos_credit_is_empty(type, &drop->beside))
         qos_credit_cancel(owner, now, resource, &drop->beside, TRUE); /* goes before */
-    gboolean is_done =
-        !drop->is_void && qos_credit_cancel(owner, now, resource, &drop->credit, drop->is_shrink);
+    gboolean is_done = !drop->is_void && !qos_credit_is_empty(type, &drop->credit) &&
+                       qos_credit_cancel(owner, now, resource, &drop->credit, drop->is_shrink);
     *ret_again = drop->again;
     drop->again = (QosCredit){0};
     if (is_done && type->matches(ret_again, &drop->credit))

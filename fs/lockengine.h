@@ -10,11 +10,12 @@
  * drop is void
  *
  *     if the resource was lost meanwhile: what was forgotten is not what is had now;
- *     if any of it was used meanwhile, which happens where the cache shrinks, not where another
- *     waits for it (that one bars new uses): what was cached then was not forgotten.
+ *     if any of it was used meanwhile, where the cache shrinks: what was cached then was not
+ *     forgotten.
  *
- * Of a group, what goes beside what another waits for (fs/lockyield.h) is void by itself where it
- * was used.
+ * Where another waits for it, he bars new uses. But part of it may have gone to him before, have
+ * come back and be used: that stays, and the rest goes. Of a group, what goes beside what another
+ * waits for (fs/lockyield.h) is void by itself where it was used.
  */
 #pragma once
 

@@ -111,6 +111,38 @@ static void test_group_used_while_dropped(void)
     clear(&w);
 }
 
+/* What has gone is asked for again, and comes, while the rest of what is wanted is forgotten: that
+ * goes all the same. */
+static void test_group_regained_while_dropped(void)
+{
+    Use mine, first, second;
+    World w;
+
+    init(&w);
+    g_assert_cmpint(get_one(&w, 0, 4, &mine), ==, QOS_CREDIT_WAITING);
+    pass(&w, QOS_MILLISECOND);
+    qos_lockengine_put(w.mounts[0].engine, &mine.use, w.now);
+    w.mounts[0].is_stubborn = TRUE;
+    get_one(&w, 1, 6, &first);
+    pass(&w, QOS_MILLISECOND);
+    get_one(&w, 1, 5, &second);
+    pass(&w, QOS_MILLISECOND);
+    release(&w, 0);
+    pass(&w, QOS_MILLISECOND);
+    g_assert_cmpint(first.verdict, ==, QOS_CREDIT_GRANTED);
+    g_assert_cmpint(second.verdict, ==, QOS_CREDIT_WAITING);
+    g_assert_cmpint(get_one(&w, 0, 6, &mine), ==, QOS_CREDIT_WAITING);
+    qos_lockengine_put(w.mounts[1].engine, &first.use, w.now);
+    pass(&w, QOS_MILLISECOND);
+    g_assert_cmpint(mine.verdict, ==, QOS_CREDIT_GRANTED);
+    release(&w, 0);
+    pass(&w, QOS_MILLISECOND);
+    g_assert_cmpint(second.verdict, ==, QOS_CREDIT_GRANTED);
+    qos_lockengine_put(w.mounts[0].engine, &mine.use, w.now);
+    qos_lockengine_put(w.mounts[1].engine, &second.use, w.now);
+    clear(&w);
+}
+
 /* Uses one of the group; how many requests that took. */
 static guint64 visit_one(World *w, guint mount, guint place)
 {
@@ -295,6 +327,7 @@ int main(int argc, char **argv)
     g_test_add_func("/lockengine/group-in-order", test_group_in_order);
     g_test_add_func("/lockengine/group-comes-for-nobody", test_group_comes_for_nobody);
     g_test_add_func("/lockengine/group-used-while-dropped", test_group_used_while_dropped);
+    g_test_add_func("/lockengine/group-regained-while-dropped", test_group_regained_while_dropped);
     g_test_add_func("/lockengine/group-goes-over", test_group_goes_over);
     g_test_add_func("/lockengine/group-is-parted", test_group_is_parted);
     g_test_add_func("/lockengine/group-used-beside", test_group_used_beside);
