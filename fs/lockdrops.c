@@ -55,16 +55,6 @@ static Drop *find(const QosLockdrops *drops, const QosResource *resource)
     return g_hash_table_lookup(drops->by_resource, resource);
 }
 
-/* The same ranges, whichever way they are had. */
-static QosCredit places_of(const QosResourceType *type, const QosCredit *credit)
-{
-    QosCredit places = qos_credit_copy(type, credit);
-
-    for (guint i = 0; i < places.count; i++)
-        places.spans[i].writes = TRUE;
-    return places;
-}
-
 /* Of nothing else does the kernel believe anything: what is wanted may have gone already, or not be
  * here yet. To be told of that would take from its answer who is asking for it just now
  * (docs/coherence.md). */
@@ -72,10 +62,10 @@ static void cut_to_owned(QosOwner *owner, const QosResource *resource, QosCredit
 {
     const QosResourceType *type = type_of(resource);
     QosCredit owned = qos_credit_owned(owner, resource);
-    QosCredit places = places_of(type, &owned);
+    QosCredit all = qos_lockyield_all(type, &owned);
 
-    type->intersect(told, &places);
-    qos_credit_clear(type, &places);
+    type->intersect(told, &all);
+    qos_credit_clear(type, &all);
     qos_credit_clear(type, &owned);
 }
 
@@ -137,10 +127,10 @@ void qos_lockdrops_note_miss(QosOwner *owner, const QosResource *resource)
 static void keep_used(Drop *drop, const QosCredit *used)
 {
     const QosResourceType *type = type_of(&drop->resource);
-    QosCredit places = places_of(type, used);
+    QosCredit all = qos_lockyield_all(type, used);
 
-    type->diff(&drop->credit, &places);
-    qos_credit_clear(type, &places);
+    type->diff(&drop->credit, &all);
+    qos_credit_clear(type, &all);
 }
 
 void qos_lockdrops_note_use(QosLockdrops *drops, const QosResource *resource,
@@ -152,7 +142,7 @@ void qos_lockdrops_note_use(QosLockdrops *drops, const QosResource *resource,
     if (drop == NULL)
         return;
     const gboolean is_told = type->conflicts(credit, &drop->credit);
-    if (is_told && !drop->is_shrink && type->shape == QOS_SHAPE_SPANS)
+    if (is_told && !drop->is_shrink)
         keep_used(drop, credit);
     else
         drop->is_void |= is_told;

@@ -3,6 +3,7 @@
  * it or the cache is to shrink, and what becomes of it.
  */
 #include "fs/lockengine_private.h"
+#include "fs/lockyield.h"
 
 static const QosResourceType *type_of(const QosResource *resource)
 {
@@ -26,30 +27,6 @@ void qos_lockengine_begin_drop(QosLockengine *engine, const QosResource *resourc
     }
 }
 
-/* All of `owned`, as one would want it who is to change it. */
-static QosCredit all_of(const QosResource *resource, const QosCredit *owned)
-{
-    const QosResourceType *type = type_of(resource);
-    QosCredit all = {0};
-
-    switch (type->shape) {
-    case QOS_SHAPE_MODES:
-        all.reads = all.writes = owned->reads;
-        break;
-    case QOS_SHAPE_SPANS:
-        for (guint i = 0; i < owned->count; i++) {
-            QosCredit span = qos_credit_span(owned->spans[i].first, owned->spans[i].last, TRUE);
-            type->join(&all, &span);
-            qos_credit_clear(type, &span);
-        }
-        break;
-    case QOS_SHAPE_AMOUNT:
-        all.amount = owned->amount;
-        break;
-    }
-    return all;
-}
-
 guint qos_lockengine_drop(QosLockengine *engine, QosLockengineChoose choose, guint max, QosTime now)
 {
     QosLockcacheEntry *batch[QOS_CREDIT_BATCH];
@@ -58,7 +35,7 @@ guint qos_lockengine_drop(QosLockengine *engine, QosLockengineChoose choose, gui
     for (guint i = 0; i < count; i++) {
         const QosResource *resource = qos_extra_resource(batch[i]);
         QosCredit owned = qos_credit_owned(engine->owner, resource);
-        QosCredit all = all_of(resource, &owned);
+        QosCredit all = qos_lockyield_all(type_of(resource), &owned);
         qos_lockengine_begin_drop(engine, resource, &all, TRUE);
         qos_credit_clear(type_of(resource), &owned);
         qos_credit_clear(type_of(resource), &all);

@@ -24,13 +24,33 @@ QosCredit qos_lockyield_beside(const QosCredit *owned, const QosCredit *wanted, 
 {
     const QosResourceType *type = qos_resource_type(QOS_RESOURCE_INODES);
     QosCredit beside = blocks_around(type, wanted, calls);
-    QosCredit places = qos_credit_copy(type, owned);
+    QosCredit all = qos_lockyield_all(type, owned);
 
     G_STATIC_ASSERT(1 << CALLS_MAX == QOS_INODES_GROUP_MAX);
-    for (guint i = 0; i < places.count; i++)
-        places.spans[i].writes = TRUE; /* whichever way they are owned */
-    type->intersect(&beside, &places);
+    type->intersect(&beside, &all);
     type->diff(&beside, wanted);
-    qos_credit_clear(type, &places);
+    qos_credit_clear(type, &all);
     return beside;
+}
+
+QosCredit qos_lockyield_all(const QosResourceType *type, const QosCredit *owned)
+{
+    QosCredit all = {0};
+
+    switch (type->shape) {
+    case QOS_SHAPE_MODES:
+        all.reads = all.writes = owned->reads;
+        break;
+    case QOS_SHAPE_SPANS:
+        for (guint i = 0; i < owned->count; i++) {
+            QosCredit span = qos_credit_span(owned->spans[i].first, owned->spans[i].last, TRUE);
+            type->join(&all, &span);
+            qos_credit_clear(type, &span);
+        }
+        break;
+    case QOS_SHAPE_AMOUNT:
+        all.amount = owned->amount;
+        break;
+    }
+    return all;
 }

@@ -17,3 +17,9 @@
  * Both are spans; cleared by the caller.
  */
 QosCredit qos_lockyield_beside(const QosCredit *owned, const QosCredit *wanted, guint calls);
+
+/*
+ * All that is `owned`, in whichever way, as one would want it who is to change it: what another's
+ * wish for it conflicts with. Cleared by the caller.
+ */
+QosCredit qos_lockyield_all(const QosResourceType *type, const QosCredit *owned);
