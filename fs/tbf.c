@@ -12,7 +12,7 @@
  *                and at most that arrival + max_wait
  *
  * A class without a bucket has the arrival as its deadline, so that a store with all slots taken is
- * shared in order of deadlines too; saved tokens count (lustre-tbf.md, defect 2).
+ * shared in order of deadlines too; saved tokens count (docs/rules.md, "Unlike Lustre").
  *
  * What holds a lock goes into debt, and waits only where its class owes QOS_DEBT_MAX already. Then
  * it is due as soon as the class owes no more than that, before all that hold nothing: so those who
@@ -20,7 +20,7 @@
  *
  * Rules change by a new list. Flows are matched again when they are next used. What is queued is
  * put aside in `rematching`, and each get_next gives up to REMATCH_BATCH of it to the queues where
- * it belongs now, with the old arrival (defect 3: a change of rank reaches what is there). Queues
+ * it belongs now, with the old arrival (so a change of rank reaches what is there). Queues
  * outlive a change of their rule, by the rule's id, and keep their tokens.
  *
  * A flow idle for IDLE_TIME goes, and a queue once no flow refers to it and its buckets are full:

@@ -1,6 +1,6 @@
 /*
  * An open file or directory: its descriptor in the store, who opened it, and so which job pays for
- * what is done on it (fuse.md, "Who is calling").
+ * what is done on it (ops/op.h).
  *
  * The kernel holds one reference from OPEN to RELEASE, in fuse_file_info.fh; each operation on it
  * holds another. It keeps its inode on loan, so that an open file that is unlinked stays reachable.

@@ -2,9 +2,10 @@
  * Which jobs have which files open.
  *
  * While a request on a file is under way the kernel holds a lock of the file or of its pages. Where
- * other jobs have the file open too, it must not wait, lest they wait with it (fuse.md, "Parking a
- * request"); a file of one job alone is nobody else's business. So each open file knows whether it
- * is shared, and who opens it as the second job is told, because requests on it may be waiting.
+ * other jobs have the file open too, it must not wait, lest they wait with it
+ * (docs/architecture.md, "What holds a lock does not wait"); a file of one job alone is nobody
+ * else's business. So each open file knows whether it is shared, and who opens it as the second job
+ * is told, because requests on it may be waiting.
  *
  * Lock: `lock` of the openers.
  */

@@ -8,7 +8,8 @@
 
 #include "ops/coherence.h"
 
-/* Parked read-ahead must not block other jobs' (fuse.md, "Parking a request"). */
+/* Parked read-ahead must not block other jobs' (docs/architecture.md, "What one job can take, and
+ * one user"). */
 #define MAX_BACKGROUND 65535 /* the kernel's own bound */
 
 /* Asked for where the kernel has it. */

@@ -1,5 +1,5 @@
 /*
- * Where a job in debt pays (fuse.md, "Parking a request").
+ * Where a job in debt pays (docs/architecture.md, "What holds a lock does not wait").
  *
  * A request for which the kernel holds a lock that other jobs may want goes at once, also where
  * its job has no token left (fs/sched.h, `holds_lock`). A job that does nothing else would never

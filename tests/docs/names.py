@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The tests that README.md and docs/ name exist. Reported as TAP."""
+"""What README.md, docs/ and the comments name exists: tests, files, pages and their sections. Reported as TAP."""
 import functools
 import pathlib
 import re
@@ -9,6 +9,10 @@ TOP = pathlib.Path(__file__).resolve().parents[2]
 PYTHON = re.compile(r"\b(test_\w+\.py)(?:::(test_\w+))?")
 FOLDERS = ("data", "dev", "etc", "lustre", "mnt", "proc", "qos", "run", "sys", "tmp", "usr", "var")  # of paths in these pages
 UNIT = re.compile(r"`(/[a-z_-]+/[a-z0-9_/-]+)`")
+SOURCES = ("base", "bench", "core", "db", "fs", "net", "ops", "server", "sim", "tests", "tools")
+FILE = re.compile(rf"\b(?<!/)((?:{'|'.join(SOURCES)})/\w+\.(?:[ch]|sql)|tests/\w+/\w+\.(?:[ch]|py))\b")
+PAGE = re.compile(r"\b(?<![\"/])(?:docs/)?([\w-]+\.md)\b(?:\)?, \"([^\"]+)\")?")
+LINE_BREAK = re.compile(r"\n(?:#include.*\n)*[ *#]*")  # the compiler looks for what is included
 
 
 @functools.cache
@@ -37,6 +41,26 @@ def missing_python(names):
             if name[0] not in files or (name[1] and f"def {name[1]}(" not in files[name[0]])]
 
 
+@functools.cache
+def headings(page):
+    """Of a page of docs/ or README.md; None where there is no such page."""
+    path = TOP / page if page == "README.md" else TOP / "docs" / page
+    return set(re.findall(r"^#+ (.*)$", path.read_text(), re.MULTILINE)) if path.exists() else None
+
+
+def missing_places(text):
+    """Files that are not there, and pages or their sections."""
+    text = LINE_BREAK.sub(" ", text)
+    files = [name for name in dict.fromkeys(FILE.findall(text)) if not (TOP / name).exists()]
+    return files + [", ".join(filter(None, place)) for place in dict.fromkeys(PAGE.findall(text))
+                    if headings(place[0]) is None or (place[1] and place[1] not in headings(place[0]))]
+
+
+def sources():
+    paths = (path for folder in SOURCES for path in (TOP / folder).rglob("*") if path.suffix in (".c", ".h", ".py", ".sql"))
+    return sorted(path for path in paths if path != pathlib.Path(__file__).resolve())
+
+
 def is_unit(name):
     """And no path of a file."""
     return name.split("/")[1] not in FOLDERS
@@ -44,16 +68,15 @@ def is_unit(name):
 
 def main():
     pages = [TOP / "README.md", *sorted((TOP / "docs").glob("*.md"))]
-    print(f"1..{len(pages)}")
-    failed = False
-    for number, page in enumerate(pages, 1):
-        text = page.read_text()
-        found = missing_python(dict.fromkeys(PYTHON.findall(text))) + missing_units(filter(is_unit, dict.fromkeys(UNIT.findall(text))))
-        print(f"{'not ' if found else ''}ok {number} {page.name}")
-        for name in found:
+    found = {page.name: missing_python(dict.fromkeys(PYTHON.findall(text))) + missing_units(filter(is_unit, dict.fromkeys(UNIT.findall(text)))) +
+             missing_places(text) for page, text in ((page, page.read_text()) for page in pages)}
+    found["the sources"] = [f"{path.relative_to(TOP)}: {name}" for path in sources() for name in missing_places(path.read_text())]
+    print(f"1..{len(found)}")
+    for number, (place, names) in enumerate(found.items(), 1):
+        print(f"{'not ' if names else ''}ok {number} {place}")
+        for name in names:
             print(f"# {name}")
-        failed |= bool(found)
-    return failed
+    return any(found.values())
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ def policies(qos):
 
 
 def test_switching_lets_nothing_go(store, mount):
-    """lustre-tbf.md, defect 6: what a policy held when it was left still waits for its tokens."""
+    """What a policy held when it was left still waits for its tokens (docs/rules.md, "Unlike Lustre")."""
     make_files(store.dir, 10)
     qos = mount(store, "cache=none")
     qos.rule(f"start tight jobid={{held}}&opcode={{read}} {SPENT}")
