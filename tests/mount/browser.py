@@ -31,9 +31,9 @@ class Page:
             self._call(f"{domain}.enable")
         self.requests = []
 
-    def open(self, path, width=1200, height=1600, dark=False):
+    def open(self, path, width=1200, height=1600, dark=False, media=""):
         self._call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
-        self._call("Emulation.setEmulatedMedia",
+        self._call("Emulation.setEmulatedMedia", media=media,
                    features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])
         self._loaded = False
         self._call("Page.navigate", url=pathlib.Path(path).as_uri())

@@ -182,6 +182,12 @@ def test_page_in_a_browser(filled, tmp_path):
         scales = page.run("[...document.querySelectorAll('figure > svg')].map(svg => svg.clientWidth / svg.viewBox.baseVal.width)")
         assert len(scales) == 5 and min(scales) > 0.9
         assert page.run("document.documentElement.scrollWidth") <= 390
+
+        # A sheet of A4 or Letter has all columns, and is white whatever the screen is.
+        page.open(path, width=717, dark=True, media="print")
+        assert page.run("(box => box.scrollWidth - box.clientWidth)(document.querySelector('.scroll'))") == 0
+        assert page.run("getComputedStyle(document.querySelector('.scroll')).overflowX") == "visible"  # else the head is not repeated
+        assert page.run("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
         assert page.run("document.querySelectorAll('img, main script, main svg svg, [onload], [onerror]').length") == 0
         assert set(page.requests) == {path.as_uri()} and page.complaints == []
 
