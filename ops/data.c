@@ -59,21 +59,26 @@ static gboolean has_lost_locks(const QosOp *op)
 
 /* --- read --- */
 
+/* Where the kernel fills its pages it takes a short answer for the end of the file, and shows zeros
+ * to who has mapped it. So the store is asked what comes behind: nothing, more, or an error. */
 static int run_read(QosOp *op)
 {
     DataOp *read_op = (DataOp *)op;
-    void *buffer = qos_reply_buffer(read_op->size);
+    char *buffer = qos_reply_buffer(read_op->size);
     ssize_t length;
 
     if (has_lost_locks(op))
         return -EIO;
-    length = pread(op->handle->fd, buffer, read_op->size, read_op->offset);
-    if (length < 0)
-        return -errno;
-    op->moved = (guint64)length;
+    do {
+        length = pread(op->handle->fd, buffer + op->moved, read_op->size - op->moved,
+                       read_op->offset + (off_t)op->moved);
+        if (length < 0)
+            return -errno;
+        op->moved += (guint64)length;
+    } while (op->entry.request.fills_cache && length > 0 && op->moved < read_op->size);
     op->reply.kind = QOS_REPLY_DATA;
     op->reply.data.bytes = buffer;
-    op->reply.data.length = (size_t)length;
+    op->reply.data.length = op->moved;
     return 0;
 }
 
@@ -117,7 +122,7 @@ static void tell_of_pages(DataOp *write_op, gboolean is_write_back)
 }
 
 /* Kernels before 6.9 can write at an offset only through a file that does not append. */
-static ssize_t write_reopened(const DataOp *write_op)
+static ssize_t write_reopened(const DataOp *write_op, const struct iovec *data, off_t offset)
 {
     char path[QOS_PROC_PATH_MAX];
     ssize_t length;
@@ -129,32 +134,35 @@ static ssize_t write_reopened(const DataOp *write_op)
     qos_cred_lower();
     if (fd < 0)
         return -1;
-    length = pwrite(fd, write_op->data, write_op->size, write_op->offset);
+    length = pwrite(fd, data->iov_base, data->iov_len, offset);
     error = errno;
     close(fd);
     errno = error;
     return length;
 }
 
-/* A file opened with O_APPEND appends, whatever the offset. Two things differ from how it was
- * opened: the pages of a mapping are written back to their place, and fcntl(F_SETFL) changes the
- * flag. */
+/* What has not moved yet. A file opened with O_APPEND appends, whatever the offset. Two things
+ * differ from how it was opened: the pages of a mapping are written back to their place, and
+ * fcntl(F_SETFL) changes the flag. */
 static ssize_t write_data(const DataOp *write_op)
 {
     const QosHandle *handle = write_op->op.handle;
-    struct iovec vector = {(void *)write_op->data, write_op->size};
+    size_t moved = write_op->op.moved;
+    struct iovec data = {(char *)write_op->data + moved, write_op->size - moved};
+    off_t offset = write_op->offset + (off_t)moved;
     gboolean appends = (handle->flags & O_APPEND) != 0;
     ssize_t length;
 
     if (write_op->appends == appends)
-        return pwrite(handle->fd, write_op->data, write_op->size, write_op->offset);
-    length = pwritev2(handle->fd, &vector, 1, write_op->offset,
-                      write_op->appends ? RWF_APPEND : RWF_NOAPPEND);
+        return pwrite(handle->fd, data.iov_base, data.iov_len, offset);
+    length = pwritev2(handle->fd, &data, 1, offset, write_op->appends ? RWF_APPEND : RWF_NOAPPEND);
     if (length < 0 && errno == EOPNOTSUPP && appends)
-        length = write_reopened(write_op);
+        length = write_reopened(write_op, &data, offset);
     return length;
 }
 
+/* Of pages that the kernel writes back it looks at the error alone, and takes the rest of a short
+ * write for written. So the store is offered that too, until it has taken all or says why not. */
 static int run_write(QosOp *op)
 {
     DataOp *write_op = (DataOp *)op;
@@ -168,12 +176,16 @@ static int run_write(QosOp *op)
         if (error != 0)
             return error;
     }
-    length = write_data(write_op);
-    if (length < 0)
-        return -errno;
-    op->moved = (guint64)length;
+    do {
+        length = write_data(write_op);
+        if (length < 0)
+            return -errno;
+        op->moved += (guint64)length;
+    } while (op->writes == QOS_WRITE_BACK && length > 0 && op->moved < write_op->size);
+    if (op->writes == QOS_WRITE_BACK && op->moved < write_op->size)
+        return -EIO;
     op->reply.kind = QOS_REPLY_WRITE;
-    op->reply.count = (size_t)length;
+    op->reply.count = op->moved;
     return 0;
 }
 

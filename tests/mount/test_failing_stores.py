@@ -11,12 +11,13 @@ import os
 import stat
 import subprocess
 import sys
+import tempfile
 import time
 
 import pytest
 
 from faulty import HANG
-from harness import MNT_DETACH, USER, Store, error_of, mount_syscall, run, umount, wait_until
+from harness import MNT_DETACH, USER, Store, as_user, error_of, mount_syscall, run, umount, wait_until
 from syscalls import fallocate
 
 STALL = float(os.environ.get("QOSFS_STALL", 1))  # seconds that a store hangs; 30 in the long form
@@ -163,6 +164,58 @@ def test_mapping_tells_at_msync(faulty, mount_faulty, options, error):
         assert (faulty.behind / "file").read_bytes()[:3] == b"two"
 
 
+# --- in part ---
+
+BLOCK = mmap.PAGESIZE
+
+
+def read_on(path):
+    """How much can be read of the file from its beginning, how that ends, and what a mapping says of what is there."""
+    with open(path, "rb", buffering=0) as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as pages, memoryview(pages) as view:
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        try:
+            while file.read(16 * BLOCK):
+                pass
+            return file.tell(), None, None
+        except OSError as error:
+            with tempfile.TemporaryFile(buffering=0) as copy:  # not by Python, which would die of a SIGBUS
+                return file.tell(), error.errno, error_of(lambda: copy.write(view[file.tell():]))
+
+
+@pytest.mark.parametrize("store", ["btrfs"], indirect=True)
+@pytest.mark.parametrize("options", CACHES)
+def test_a_block_that_cannot_be_read(world, store, mount, options):
+    """Its sum is wrong. A read that reaches it ends before it, which is not the file's end."""
+    qos = mount(store, options)
+    for bad in (0, 3, 40):
+        blocks = [os.urandom(BLOCK) for _ in range(64)]
+        with open(store.dir / "file", "wb") as file:
+            file.write(b"".join(blocks))
+            os.fsync(file.fileno())
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        with open(world.root / "btrfs.image", "r+b") as image, mmap.mmap(image.fileno(), 0) as device:
+            device[device.find(blocks[bad])] ^= 1
+        assert read_on(qos.dir / "file") == read_on(store.dir / "file") == (bad * BLOCK, errno.EIO, errno.EFAULT)
+        with open(qos.dir / "file", "rb") as file:
+            assert file.read(bad * BLOCK) == b"".join(blocks[:bad])
+
+
+@pytest.mark.parametrize("small", ["tmpfs"], indirect=True)
+@pytest.mark.parametrize("options", CACHES)
+def test_a_mapping_that_is_taken_in_part(small, mount, options):
+    """The kernel writes all of it back at once, and looks only whether that has failed."""
+    (small.dir / "file").touch()
+    os.truncate(small.dir / "file", 100 * BLOCK)
+    fill(small.dir / "filler", BLOCK)
+    os.truncate(small.dir / "filler", os.path.getsize(small.dir / "filler") - 50 * BLOCK)
+    qos = mount(small, options)
+    with open(qos.dir / "file", "r+b") as file, mmap.mmap(file.fileno(), 0) as pages:
+        pages[:] = b"x" * len(pages)
+        with fails(errno.ENOSPC):
+            pages.flush()
+    assert read_all(small.dir / "file").count(b"x") >= 50 * BLOCK
+
+
 # --- full ---
 
 @pytest.fixture(params=["tmpfs", "ext4"])
@@ -177,11 +230,11 @@ def small(request, world, image):
     umount(folder, MNT_DETACH)
 
 
-def fill(path, block):
+def fill(path, block, error=errno.ENOSPC):
     """Writes until the store is full: the open file and what was acknowledged."""
     fd = os.open(path, os.O_CREAT | os.O_RDWR)
     written = bytearray()
-    with fails(errno.ENOSPC):
+    with fails(error):
         while True:
             data = os.urandom(block)
             written += data[:os.write(fd, data)]
@@ -218,6 +271,45 @@ def test_full(small, mount, options, block):
     # ext4 frees what was removed in the background.
     wait_until(lambda: error_of(lambda: (qos.dir / "again").write_bytes(written[:1 << 20])) is None, what="room for a new file")
     assert read_all(small.dir / "again") == written[:1 << 20]
+
+
+@pytest.mark.parametrize("store", ["btrfs"], indirect=True)
+@pytest.mark.parametrize("options", CACHES)
+def test_quota(store, mount, options):
+    """A real one, of two folders alike, one of which is used through the mount."""
+    def act(top):
+        (top / "sparse").touch()
+        os.truncate(top / "sparse", 8 << 20)
+        fd, written = fill(top / "file", 100_000, errno.EDQUOT)
+        os.fsync(fd)
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        is_there = read_all(top / "file") == written
+        with open(top / "sparse", "r+b") as file:
+            errors = [error_of(call) for call in (
+                lambda: fallocate(fd, 0, len(written), 8 << 20), lambda: os.copy_file_range(fd, file.fileno(), 4 << 20, 0),
+                lambda: os.mkdir(top / "folder"), lambda: os.symlink("x", top / "link"), lambda: os.link(top / "file", top / "linked"))]
+        os.close(fd)
+        return len(written), is_there, errors
+
+    volumes = [store.dir / name for name in ("native", "mounted")]
+    run("btrfs", "quota", "enable", store.dir)
+    try:
+        for volume in volumes:
+            run("btrfs", "subvolume", "create", volume)
+            run("btrfs", "qgroup", "limit", "6M", volume)
+            volume.chmod(0o777)
+        os.sync()
+        qos = mount(Store(volumes[1], store.kind), options)
+        found = as_user(USER, USER, [], lambda: act(qos.dir))
+        assert found == as_user(USER, USER, [], lambda: act(volumes[0]))
+        assert found[0] > 4 << 20 and found[1:] == (True, [errno.EDQUOT] * 5)
+        with open(qos.dir / "sparse", "r+b") as file, mmap.mmap(file.fileno(), 0) as pages:
+            pages[:] = b"x" * len(pages)
+            with fails(errno.EDQUOT):
+                pages.flush()
+        qos.unmount()
+    finally:
+        run("btrfs", "quota", "disable", store.dir)
 
 
 def test_no_more_inodes(world, mount):
