@@ -32,6 +32,7 @@ typedef struct {
     char *copy;       /* owned */
     gboolean appends; /* write */
     gboolean kills;   /* write: suid and sgid bits */
+    int sync;         /* write: RWF_SYNC or RWF_DSYNC, if the open did not ask for it */
     int mode;         /* fallocate; lseek: whence; fsync: data only */
     QosHandle *to;    /* copy: a reference */
     off_t to_offset;
@@ -121,6 +122,17 @@ static void tell_of_pages(DataOp *write_op, gboolean is_write_back)
     op->end = write_op->appends ? G_MAXINT64 : write_op->offset + (gint64)write_op->size;
 }
 
+/* A write past the page cache that is to be on the disk when it returns says so, and no FSYNC comes
+ * behind it. Behind others one does. */
+static int sync_of_write(const DataOp *write_op, int flags)
+{
+    int asked = flags & ~write_op->op.handle->flags & O_SYNC;
+
+    if (write_op->op.writes != QOS_WRITE_DIRECT || asked == 0)
+        return 0;
+    return asked == O_DSYNC ? RWF_DSYNC : RWF_SYNC;
+}
+
 /* Kernels before 6.9 can write at an offset only through a file that does not append. */
 static ssize_t write_reopened(const DataOp *write_op, const struct iovec *data, off_t offset)
 {
@@ -134,7 +146,7 @@ static ssize_t write_reopened(const DataOp *write_op, const struct iovec *data, 
     qos_cred_lower();
     if (fd < 0)
         return -1;
-    length = pwrite(fd, data->iov_base, data->iov_len, offset);
+    length = pwritev2(fd, data, 1, offset, write_op->sync);
     error = errno;
     close(fd);
     errno = error;
@@ -151,12 +163,15 @@ static ssize_t write_data(const DataOp *write_op)
     struct iovec data = {(char *)write_op->data + moved, write_op->size - moved};
     off_t offset = write_op->offset + (off_t)moved;
     gboolean appends = (handle->flags & O_APPEND) != 0;
+    int flags = write_op->sync;
     ssize_t length;
 
-    if (write_op->appends == appends)
+    if (write_op->appends != appends)
+        flags |= write_op->appends ? RWF_APPEND : RWF_NOAPPEND;
+    if (flags == 0)
         return pwrite(handle->fd, data.iov_base, data.iov_len, offset);
-    length = pwritev2(handle->fd, &data, 1, offset, write_op->appends ? RWF_APPEND : RWF_NOAPPEND);
-    if (length < 0 && errno == EOPNOTSUPP && appends)
+    length = pwritev2(handle->fd, &data, 1, offset, flags);
+    if (length < 0 && errno == EOPNOTSUPP && (flags & RWF_NOAPPEND) != 0)
         length = write_reopened(write_op, &data, offset);
     return length;
 }
@@ -222,6 +237,7 @@ void qosfs_op_write(fuse_req_t request, fuse_ino_t ino, const char *data, size_t
     write_op->kills = info->kill_suidgid;
     write_op->op.is_direct = (info->flags & O_DIRECT) != 0 && !info->writepage;
     tell_of_pages(write_op, info->writepage);
+    write_op->sync = sync_of_write(write_op, info->flags);
     write_op->op.park = park_write;
     write_op->op.clear = clear_data;
     write_op->op.entry.request.bytes = write_op->op.entry.request.data = size;

@@ -6,7 +6,8 @@
  * FAULTS is a file of lines "OPERATION NAME ERRNO": that operation on files of that name ("*": on
  * all) fails, until the line goes; with 0 it hangs so long, and says so on stdout. "answer" is the
  * end of a read, which has its data by then. Nothing is cached: each request of a program arrives
- * here. Runs in the foreground until it is unmounted or killed.
+ * here. "sync-write" is one that is to be on the disk when it returns. Runs in the foreground until
+ * it is unmounted or killed.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -191,7 +192,11 @@ static int op_read(const char *path, char *data, size_t size, off_t offset,
 static int op_write(const char *path, const char *data, size_t size, off_t offset,
                     struct fuse_file_info *info)
 {
-    return fault("write", path) ?: result((int)pwrite((int)info->fh, data, size, offset));
+    int error = fault("write", path);
+
+    if (error == 0 && (info->flags & O_DSYNC) != 0)
+        error = fault("sync-write", path);
+    return error ?: result((int)pwrite((int)info->fh, data, size, offset));
 }
 
 static int op_fallocate(const char *path, int mode, off_t offset, off_t length,

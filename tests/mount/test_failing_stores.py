@@ -146,6 +146,24 @@ def test_sync_and_close_tell(faulty, mount_faulty, options, error):
             os.close(fd)
 
 
+@pytest.mark.parametrize("options, flags", [("cache=none", 0), ("cache=auto", os.O_DIRECT), ("cache=auto", 0)])
+def test_a_synced_write_tells(faulty, mount_faulty, options, flags):
+    """One that is to be on the disk when it returns, by its own flag, also where it appends, which the open did not ask for."""
+    qos = mount_faulty(options)
+    block = mmap.mmap(-1, mmap.PAGESIZE)
+    with open(os.open(qos.dir / "file", os.O_CREAT | os.O_RDWR | flags), "r+b", buffering=0) as file:
+        fd = file.fileno()
+        faulty.faults(("sync-write", "file", errno.EIO), ("fsync", "file", errno.EIO))
+        for more in (0, os.O_APPEND):
+            fcntl.fcntl(fd, fcntl.F_SETFL, flags | more)
+            os.pwritev(fd, [block], 0)
+            for sync in (os.RWF_DSYNC, os.RWF_SYNC):
+                with fails(errno.EIO):
+                    os.pwritev(fd, [block], 0, sync)
+        faulty.mend()
+        assert os.pwritev(fd, [block], 0, os.RWF_SYNC) == len(block)
+
+
 @pytest.mark.parametrize("options", CACHES)
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC, errno.EDQUOT])
 def test_mapping_tells_at_msync(faulty, mount_faulty, options, error):
