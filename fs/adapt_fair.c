@@ -27,6 +27,8 @@
 
 #include <math.h>
 
+#include "fs/split.h"
+
 #define RECORD_BOUND      (3 * QOS_SECOND)  /* of the lender's entitlement: a burst's worth */
 #define RECORD_DECAY      (20 * QOS_SECOND) /* some bursts of a job that computes and writes */
 #define HEADROOM_FRACTION 8   /* of the demand: a job that grows is not held at what it was */
@@ -178,31 +180,11 @@ static void fill_demands(QosFairJob *jobs, guint count, gint64 capacity, QosTime
 
 /* --- records --- */
 
-/* Divides `total` in proportion to weights that add up to `sum`, to the unit. */
-typedef struct {
-    gint64 total; /* at most `sum` */
-    gint64 sum;
-    gint64 seen; /* of the weights, so far */
-    gint64 given;
-} Split;
-
-/* The next one's part, not more than its weight. */
-static gint64 next_part(Split *split, gint64 weight)
-{
-    if (weight == 0 || split->total == 0 || split->sum == 0)
-        return 0;
-    split->seen += weight;
-    gint64 upto = (gint64)((__int128)split->seen * split->total / split->sum);
-    gint64 part = upto - split->given;
-    split->given = upto;
-    return part;
-}
-
 /* Shrinks what is lent and what is borrowed to `kept` of it, and to the smaller of both. */
 static void shrink_records(QosFairJob *jobs, guint count, double kept)
 {
-    Split credit = {0};
-    Split debt = {0};
+    QosSplit credit = {0};
+    QosSplit debt = {0};
 
     for (guint i = 0; i < count; i++) {
         credit.sum += MAX(jobs[i].record, 0);
@@ -213,9 +195,9 @@ static void shrink_records(QosFairJob *jobs, guint count, double kept)
     debt.total = debt.sum - target;
     for (guint i = 0; i < count; i++) {
         if (jobs[i].record > 0)
-            jobs[i].record -= next_part(&credit, jobs[i].record);
+            jobs[i].record -= qos_split_next(&credit, jobs[i].record);
         else
-            jobs[i].record += next_part(&debt, -jobs[i].record);
+            jobs[i].record += qos_split_next(&debt, -jobs[i].record);
     }
 }
 
@@ -255,8 +237,8 @@ static gint64 left(const QosFairJob *job, QosTime period, QosTime elapsed)
 /* Who was served beyond its entitlement borrowed it from those who left theirs unused. */
 static void settle(QosFairJob *jobs, guint count, QosTime period, QosTime elapsed)
 {
-    Split lent = {0};
-    Split borrowed = {0};
+    QosSplit lent = {0};
+    QosSplit borrowed = {0};
 
     for (guint i = 0; i < count; i++) {
         gint64 excess = jobs[i].served - entitled(&jobs[i], period, elapsed);
@@ -267,7 +249,7 @@ static void settle(QosFairJob *jobs, guint count, QosTime period, QosTime elapse
     lent.total = borrowed.total = MIN(lent.sum, borrowed.sum);
     for (guint i = 0; i < count; i++) {
         gint64 part = jobs[i].part;
-        book(&jobs[i], part > 0 ? next_part(&lent, part) : -next_part(&borrowed, -part));
+        book(&jobs[i], part > 0 ? qos_split_next(&lent, part) : -qos_split_next(&borrowed, -part));
     }
 }
 
@@ -309,8 +291,8 @@ static gint64 scaled_rate(const QosFairJob *job)
 /* Moves allocation from borrowers to the lenders that want more, and sets the rates. */
 static void repay(QosFairJob *jobs, guint count)
 {
-    Split claims = {0};
-    Split payments = {0};
+    QosSplit claims = {0};
+    QosSplit payments = {0};
 
     for (guint i = 0; i < count; i++) {
         claims.sum += claim(&jobs[i]);
@@ -319,8 +301,8 @@ static void repay(QosFairJob *jobs, guint count)
     claims.total = payments.total = MIN(claims.sum, payments.sum);
     for (guint i = 0; i < count; i++) {
         QosFairJob *job = &jobs[i];
-        job->allocation +=
-            job->record > 0 ? next_part(&claims, claim(job)) : -next_part(&payments, payable(job));
+        job->allocation += job->record > 0 ? qos_split_next(&claims, claim(job))
+                                           : -qos_split_next(&payments, payable(job));
         job->rate = scaled_rate(job);
     }
 }

@@ -20,6 +20,8 @@
  *   R5  "reduce allocated tokens by one" in the excess case passes over jobs that have none.
  *   R6  (2) divides a whole number of tokens: what T x period has beyond them is given out in the
  *       next periods (fs/adapt_period.c), and with it what rounding a rate to tokens/s would lose.
+ *   R7  Jobs end, and their records with them: what the others lent to them, or borrowed, is
+ *       written off, so that the records still add up to 0 and nobody pays who owes nobody.
  *
  * What it cannot do well is measured in docs/adaptbf.md; reference: seed 004.
  */
@@ -27,6 +29,8 @@
 
 #include <math.h>
 #include <stdlib.h>
+
+#include "fs/split.h"
 
 /* Largest remainder first; the order of the jobs breaks ties, so that a run can be repeated. */
 static int by_remainder(const void *a, const void *b)
@@ -189,6 +193,24 @@ static void recompensate(QosPaperJob *jobs, guint count)
     for (guint i = 0; i < count; i++) {
         jobs[i].allocation += jobs[i].part;
         book(&jobs[i], -jobs[i].part);
+    }
+}
+
+void qos_paper_write_off(QosPaperJob *jobs, guint count)
+{
+    QosSplit lent = {0};
+    QosSplit borrowed = {0};
+
+    for (guint i = 0; i < count; i++) {
+        lent.sum += MAX(jobs[i].record, 0);
+        borrowed.sum += MAX(-jobs[i].record, 0);
+    }
+    lent.total = MAX(lent.sum - borrowed.sum, 0);
+    borrowed.total = MAX(borrowed.sum - lent.sum, 0);
+    for (guint i = 0; i < count; i++) {
+        gint64 record = jobs[i].record;
+        jobs[i].record -=
+            record > 0 ? qos_split_next(&lent, record) : -qos_split_next(&borrowed, -record);
     }
 }
 

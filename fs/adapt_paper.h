@@ -33,3 +33,7 @@ typedef struct {
 /* Allocates `tokens` (T_i x delta t, >= 0) to the `count` jobs that sent requests in the period.
  * Their allocations add up to `tokens`, and none is negative. */
 void qos_paper_allocate(QosPaperJob *jobs, guint count, gint64 tokens);
+
+/* Makes the records add up to 0 again where some of the jobs have gone: the others' claims on them,
+ * or debts to them, are written off, each in proportion. */
+void qos_paper_write_off(QosPaperJob *jobs, guint count);

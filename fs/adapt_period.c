@@ -24,8 +24,12 @@ static void drop_idle(QosAdapt *adapt, QosTime now)
         qos_adapt_leave(adapt, i);
         has_left = TRUE;
     }
-    if ((has_left || adapt->restored > 0) && adapt->config.mode == QOS_ADAPT_FAIR)
+    if (!has_left && adapt->restored == 0)
+        return;
+    if (adapt->config.mode == QOS_ADAPT_FAIR)
         qos_fair_write_off((QosFairJob *)(void *)adapt->fair->data, adapt->fair->len);
+    else
+        qos_paper_write_off((QosPaperJob *)(void *)adapt->paper->data, adapt->paper->len);
 }
 
 static void step_fair(QosAdapt *adapt, QosTime elapsed)
@@ -92,6 +96,21 @@ static gint64 take_tokens(QosAdapt *adapt)
     return (gint64)whole;
 }
 
+#ifndef NDEBUG
+static void assert_paper_records(const QosAdapt *adapt)
+{
+    gint64 sum = 0;
+
+    for (guint i = 0; i < adapt->paper->len; i++)
+        sum += g_array_index(adapt->paper, QosPaperJob, i).record;
+    g_assert(sum == 0);
+}
+#else
+static void assert_paper_records(G_GNUC_UNUSED const QosAdapt *adapt)
+{
+}
+#endif
+
 /* Only who sent requests in the period that ends is active (seed 004, III-C1): the others keep
  * their records, and are not ruled. */
 static void step_paper(QosAdapt *adapt, QosTime elapsed, QosTime now)
@@ -120,6 +139,7 @@ static void step_paper(QosAdapt *adapt, QosTime elapsed, QosTime now)
         *qos_adapt_paper_of(adapt, jobs[i]) = active[i];
         rule(&jobs[i]->share, active[i].allocation, adapt->config.period, now);
     }
+    assert_paper_records(adapt);
 }
 
 typedef struct {

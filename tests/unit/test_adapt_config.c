@@ -121,7 +121,8 @@ static void test_restore(void)
     fixture_clear(&fixture);
 }
 
-/* As published, records are of whole tokens; what was lent before is part of the totals. */
+/* As published, records are of whole tokens; what was lent before is part of the totals. What does
+ * not add up is lost. */
 static void test_restore_paper(void)
 {
     QosAdaptConfig config = {.mode = QOS_ADAPT_PAPER, .period = PERIOD, .capacity = 1000};
@@ -132,11 +133,15 @@ static void test_restore_paper(void)
     QosJob *lender = job_new(&fixture, "lender");
     QosJob *borrower = job_new(&fixture, "borrower");
     restore(&fixture, lender, 30 * QOS_COST_UNIT, 50 * QOS_COST_UNIT);
-    restore(&fixture, borrower, -30 * QOS_COST_UNIT, 0);
+    restore(&fixture, borrower, -40 * QOS_COST_UNIT, 0);
     g_assert_cmpint(record_of(&fixture, lender), ==, 30 * QOS_COST_UNIT);
-    g_assert_cmpint(record_of(&fixture, borrower), ==, -30 * QOS_COST_UNIT);
+    g_assert_cmpint(record_of(&fixture, borrower), ==, -40 * QOS_COST_UNIT);
     g_assert_true(qos_adapt_share_state(qos_sched_adapt(fixture.sched), lender, &state));
     g_assert_cmpint(state.totals.lent, ==, 50 * QOS_COST_UNIT);
+    fixture.now += PERIOD;
+    g_assert_null(next(&fixture));
+    g_assert_cmpint(record_of(&fixture, lender), ==, 30 * QOS_COST_UNIT);
+    g_assert_cmpint(record_of(&fixture, borrower), ==, -30 * QOS_COST_UNIT);
 
     /* idle for long: the totals stay */
     fixture.now += 11 * QOS_SECOND;

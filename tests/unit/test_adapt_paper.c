@@ -102,6 +102,26 @@ static void test_no_demand(void)
     qos_paper_allocate(jobs, 0, 100);
 }
 
+/* What nobody is there to pay, or to be paid, goes in proportion and to the token (R7). */
+static void test_write_off(void)
+{
+    static const gint64 cases[][2][3] = {{{30, -20, -40}, {30, -10, -20}},
+                                         {{7, 5, -4}, {3, 1, -4}},
+                                         {{9, 0, 1}, {0, 0, 0}},
+                                         {{0, -1, 0}, {0, 0, 0}},
+                                         {{6, -2, -4}, {6, -2, -4}}};
+
+    for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
+        QosPaperJob jobs[3];
+        for (guint k = 0; k < 3; k++)
+            jobs[k] = job(1, 0, 0, cases[i][0][k]);
+        qos_paper_write_off(jobs, 3);
+        for (guint k = 0; k < 3; k++)
+            g_assert_cmpint(jobs[k].record, ==, cases[i][1][k]);
+    }
+    qos_paper_write_off(NULL, 0);
+}
+
 /* Whatever the jobs ask for: no negative allocation, sum = T x period, records add up to 0. */
 static void test_sums_hold_over_random_sequences(void)
 {
@@ -150,6 +170,7 @@ int main(int argc, char **argv)
     g_test_add_func("/adapt-paper/new-job", test_new_job);
     g_test_add_func("/adapt-paper/reclaim-bounded", test_reclaim_is_bounded_by_the_allocation);
     g_test_add_func("/adapt-paper/no-demand", test_no_demand);
+    g_test_add_func("/adapt-paper/write-off", test_write_off);
     g_test_add_func("/adapt-paper/random-sequences", test_sums_hold_over_random_sequences);
     return g_test_run();
 }
