@@ -434,7 +434,7 @@ QosInodes *qos_inodes_new(const char *source, GError **error)
     pthread_mutex_init(&inodes->lock, NULL);
     inodes->by_id = g_hash_table_new(g_int64_hash, g_int64_equal);
     inodes->by_key = g_hash_table_new(key_hash, key_equal);
-    inodes->next_id = QOS_INODE_FIRST;
+    inodes->next_id = QOS_INODE_FIRST + ((guint64)g_random_int() << 30);
     g_queue_init(&inodes->clock);
     inodes->devices = g_array_new(FALSE, FALSE, sizeof(dev_t));
     inodes->open_max = descriptor_limit() / 2;

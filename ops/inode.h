@@ -3,7 +3,9 @@
  *
  * An inode of the table stands for one file of the store, keyed by (mount, device, inode number),
  * and named to the kernel by a node id: a 64-bit number that only grows, so that none is ever used
- * for two files. The root is 1; other ids below QOS_INODE_FIRST belong to control.
+ * for two files. It starts somewhere else at each mount: older kernels (before 6.9) let NFS export
+ * any FUSE mount, and a client's old handle, of which the id is part, must not become another file.
+ * The root is 1; other ids below QOS_INODE_FIRST belong to control.
  *
  * Life: a look-up that is answered counts one; FORGET gives them back. Whoever works on a file
  * borrows it: the inode stays, and its O_PATH descriptor stays open, until the loan is returned.

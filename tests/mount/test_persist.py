@@ -1,4 +1,5 @@
 """What is there again after a remount or a crash, and what is refused because the database is no good."""
+import ctypes
 import errno
 import hashlib
 import os
@@ -10,6 +11,9 @@ import pytest
 from harness import USER, as_job, query, run, saved_requests, wait_until
 
 pytestmark = pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
+
+AT_FDCWD, AT_HANDLE_FID = -100, 0x200
+HANDLE_MAX = 128
 
 
 def rule_names(qos):
@@ -58,6 +62,29 @@ def test_remount(store, mount):
     assert rule_names(first) == ["second", "third", "first", "default"]
     first.unmount()
     assert_all_there(mount(store, f"db={first.db}"), state)
+
+
+def file_handle(path, flags):
+    """name_to_handle_at(2): what an NFS server would give to its clients."""
+    handle = ctypes.create_string_buffer(HANDLE_MAX.to_bytes(4, "little"), 8 + HANDLE_MAX)
+    mount_id = ctypes.c_int()
+    if ctypes.CDLL(None, use_errno=True).name_to_handle_at(AT_FDCWD, os.fsencode(path), handle, ctypes.byref(mount_id), flags) != 0:
+        raise OSError(ctypes.get_errno(), "name_to_handle_at")
+    return handle.raw[8:8 + int.from_bytes(handle.raw[:4], "little")]
+
+
+def test_a_handle_is_no_other_files_after_a_remount(store, mount):
+    """NFS exports no mount, but kernels before 6.9 let it: an old handle must be stale."""
+    (store.dir / "file").touch()
+    handles = set()
+    for _ in range(3):
+        qos = mount(store)
+        with pytest.raises(OSError) as caught:
+            file_handle(qos.dir / "file", 0)
+        assert caught.value.errno == errno.EOPNOTSUPP
+        handles.add(file_handle(qos.dir / "file", AT_HANDLE_FID))
+        qos.unmount()
+    assert len(handles) == 3
 
 
 def test_what_a_job_waited_for(store, mount):
