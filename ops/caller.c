@@ -59,7 +59,7 @@ static QosJob *name_job(QosCallers *callers, const QosJobNaming *naming,
                         const struct fuse_ctx *context, const QosProcessFacts *facts, QosUser *user)
 {
     QosProcess process = {
-        .comm = facts->comm,
+        .comm = facts->stat.comm,
         .environment = facts->environment,
         .environment_length = facts->environment_length,
         .cgroup = facts->cgroup,
@@ -90,7 +90,7 @@ static QosCaller *make_caller(const struct fuse_ctx *context, QosProcessFacts *f
     caller->user = user;
     caller->references = 1;
     caller->tid = context->pid;
-    caller->start = facts->start;
+    caller->start = facts->stat.start;
     caller->uid = context->uid;
     caller->gid = context->gid;
     caller->group_count = facts->group_count;
@@ -269,9 +269,9 @@ static QosJob *find_job(QosCallers *callers, const QosJobNaming *naming,
                         const struct fuse_ctx *context, const QosProcessFacts *facts, QosUser *user,
                         const QosCaller *known, How how)
 {
-    gboolean is_same = known && facts->start != 0 && facts->start == known->start;
+    gboolean is_same = known && facts->stat.start != 0 && facts->stat.start == known->start;
 
-    if (is_same && known->job && (facts->exiting || how != BY_FACTS))
+    if (is_same && known->job && (facts->stat.is_exiting || how != BY_FACTS))
         return qos_job_ref(known->job);
     return how == NOT_NOW ? NULL : name_job(callers, naming, context, facts, user);
 }

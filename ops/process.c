@@ -11,8 +11,11 @@
 
 #include "ops/cred.h"
 
-#define PROC_FILE_MAX   (1 << 20) /* read no more of a file; an environment may be larger */
-#define TASK_IS_EXITING 0x4       /* PF_EXITING, in the flags of /proc/TID/stat */
+#define PROC_FILE_MAX (1 << 20) /* read no more of a file; an environment may be larger */
+
+/* Of the flags in /proc/TID/stat. */
+#define TASK_IS_EXITING 0x4   /* PF_EXITING */
+#define TASK_WAS_KILLED 0x400 /* PF_SIGNALED */
 
 /* The text of a file in `directory`, ended by NUL, or NULL. */
 static char *read_file(int directory, const char *name, gsize *ret_length)
@@ -39,28 +42,33 @@ static char *read_file(int directory, const char *name, gsize *ret_length)
 }
 
 /* "TID (comm) state ...": comm may itself hold parentheses and blanks, but nothing after it does.
- */
+ * Of the fields of proc(5) behind it, 9, 22 and 31. */
+gboolean qos_process_parse_stat(char *text, QosProcessStat *ret_stat)
+{
+    char *begin = strchr(text, '('), *end = strrchr(text, ')');
+    guint flags;
+
+    if (begin == NULL || end == NULL ||
+        sscanf(end + 1,
+               " %*s %*s %*s %*s %*s %*s %u"
+               " %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %" G_GUINT64_FORMAT
+               " %*s %*s %*s %*s %*s %*s %*s %*s %" G_GUINT64_FORMAT,
+               &flags, &ret_stat->start, &ret_stat->pending) != 3)
+        return FALSE;
+    *end = '\0';
+    ret_stat->comm = begin + 1;
+    ret_stat->is_exiting = (flags & TASK_IS_EXITING) != 0;
+    ret_stat->was_killed = (flags & TASK_WAS_KILLED) != 0;
+    return TRUE;
+}
+
 static void read_stat(int directory, QosProcessFacts *facts)
 {
     gsize length;
-    char *begin, *end;
-    guint flags;
-    unsigned long long start;
 
-    facts->stat = read_file(directory, "stat", &length);
-    begin = facts->stat ? strchr(facts->stat, '(') : NULL;
-    end = facts->stat ? strrchr(facts->stat, ')') : NULL;
-    if (!begin || !end)
-        return;
-    *end = '\0';
-    facts->comm = begin + 1;
-    /* Fields 3 to 22 of proc(5): of these, flags (9) and starttime (22). */
-    if (sscanf(end + 1,
-               " %*c %*d %*d %*d %*d %*d %u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
-               &flags, &start) == 2) {
-        facts->exiting = (flags & TASK_IS_EXITING) != 0;
-        facts->start = start;
-    }
+    facts->text = read_file(directory, "stat", &length);
+    if (facts->text == NULL || !qos_process_parse_stat(facts->text, &facts->stat))
+        facts->stat = (QosProcessStat){0};
 }
 
 static void read_groups(int directory, QosProcessFacts *facts)
@@ -117,7 +125,7 @@ void qos_process_read(pid_t tid, gboolean environment, gboolean cgroup, QosProce
 
 void qos_process_clear(QosProcessFacts *facts)
 {
-    g_free(facts->stat);
+    g_free(facts->text);
     g_free(facts->environment);
     g_free(facts->cgroup);
     g_free(facts->groups);

@@ -13,12 +13,22 @@
 #include <glib.h>
 #include <sys/types.h>
 
+/* What /proc/TID/stat says of a thread. */
+typedef struct {
+    const char *comm; /* in the text that was parsed */
+    guint64 start;    /* in clock ticks after boot */
+    guint64 pending;  /* signals, each a bit: its own */
+    gboolean is_exiting;
+    gboolean was_killed; /* and exits by a signal */
+} QosProcessStat;
+
+/* `text`: the whole file, ended by NUL; it is changed. FALSE: it is no such file. */
+gboolean qos_process_parse_stat(char *text, QosProcessStat *ret_stat);
+
 /* All NULL or 0 of a process that is gone or may not be seen. */
 typedef struct {
-    char *stat; /* `comm` points into it */
-    const char *comm;
-    guint64 start; /* of the thread, in clock ticks after boot */
-    gboolean exiting;
+    QosProcessStat stat;
+    char *text; /* `stat.comm` is in it */
     char *environment;
     gsize environment_length;
     char *cgroup;

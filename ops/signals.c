@@ -6,16 +6,14 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ops/process.h"
+
 #define BIT(signal) (G_GUINT64_CONSTANT(1) << ((signal)-1))
 
 /* What a signal does to a process that has not said otherwise, signal(7): all but these end it. */
 #define HARMLESS                                                                                   \
     (BIT(SIGCHLD) | BIT(SIGCONT) | BIT(SIGSTOP) | BIT(SIGTSTP) | BIT(SIGTTIN) | BIT(SIGTTOU) |     \
      BIT(SIGURG) | BIT(SIGWINCH))
-
-/* In the flags of /proc/TID/stat. */
-#define TASK_IS_EXITING 0x4   /* PF_EXITING */
-#define TASK_WAS_KILLED 0x400 /* PF_SIGNALED */
 
 typedef struct {
     guint64 own, shared; /* pending: the thread's, the process's */
@@ -90,18 +88,10 @@ QosSignals qos_signals_of(pid_t thread)
 
 /* --- processes --- */
 
-typedef struct {
-    guint64 flags;
-    guint64 start;
-    guint64 pending; /* the thread's own */
-} Stat;
-
-/* Of /proc/TID/stat, behind the name, which alone may hold a parenthesis: the fields 9, 22 and 31
- * of proc(5). FALSE: there is no such thread. */
-static gboolean read_stat(pid_t thread, Stat *ret_stat)
+/* FALSE: there is no such thread. *ret_stat has no name. */
+static gboolean read_stat(pid_t thread, QosProcessStat *ret_stat)
 {
     char path[32], text[1024];
-    const char *end;
     FILE *file;
 
     g_snprintf(path, sizeof(path), "/proc/%d/stat", (int)thread);
@@ -110,19 +100,16 @@ static gboolean read_stat(pid_t thread, Stat *ret_stat)
         return FALSE;
     text[fread(text, 1, sizeof(text) - 1, file)] = '\0';
     fclose(file);
-    end = strrchr(text, ')');
-    return end != NULL && sscanf(end + 1,
-                                 " %*s %*s %*s %*s %*s %*s %" G_GUINT64_FORMAT
-                                 " %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s"
-                                 " %" G_GUINT64_FORMAT " %*s %*s %*s %*s %*s %*s %*s %*s"
-                                 " %" G_GUINT64_FORMAT,
-                                 &ret_stat->flags, &ret_stat->start, &ret_stat->pending) == 3;
+    if (!qos_process_parse_stat(text, ret_stat))
+        return FALSE;
+    ret_stat->comm = NULL;
+    return TRUE;
 }
 
 void qos_signals_process(pid_t thread, QosProcessId *ret_process)
 {
     Status status = {0};
-    Stat stat;
+    QosProcessStat stat;
 
     *ret_process = (QosProcessId){0};
     if (thread == 0 || read_thread(thread, &status) != 0 ||
@@ -134,13 +121,13 @@ void qos_signals_process(pid_t thread, QosProcessId *ret_process)
 
 /* A fatal signal becomes a SIGKILL of each thread, which is taken as the thread begins to exit. Who
  * exits by himself may be killed as he does. */
-static gboolean is_killed(pid_t thread, const Stat *stat)
+static gboolean is_killed(pid_t thread, const QosProcessStat *stat)
 {
     if ((stat->pending & BIT(SIGKILL)) != 0)
         return TRUE;
-    if ((stat->flags & TASK_IS_EXITING) == 0)
+    if (!stat->is_exiting)
         return FALSE;
-    return (stat->flags & TASK_WAS_KILLED) != 0 || qos_signals_of(thread).is_killed;
+    return stat->was_killed || qos_signals_of(thread).is_killed;
 }
 
 gboolean qos_signals_have_killed(const QosProcessId *process)
@@ -149,7 +136,7 @@ gboolean qos_signals_have_killed(const QosProcessId *process)
     const struct dirent *entry;
     char path[32];
     DIR *threads;
-    Stat stat;
+    QosProcessStat stat;
 
     if (!read_stat(process->pid, &stat) || stat.start != process->start ||
         !is_killed(process->pid, &stat))
