@@ -16,6 +16,7 @@
 #include "base/near.h"
 #include "base/time.h"
 #include "base/units.h"
+#include "fs/mount_options.h"
 
 #define THREADS_MAX    4096
 #define DEPTH_USUAL    2
@@ -259,61 +260,6 @@ static const Option own_options[] = {
     {"remount", refuse_remount, FALSE},
 };
 
-/* Those that mount(2) knows as flags. The first of each pair is how libfuse is told. */
-static const struct {
-    const char *name;
-    unsigned long flag;
-    gboolean on;
-} mount_flags[] = {
-    {"ro", MS_RDONLY, TRUE},
-    {"rw", MS_RDONLY, FALSE},
-    {"nosuid", MS_NOSUID, TRUE},
-    {"suid", MS_NOSUID, FALSE},
-    {"nodev", MS_NODEV, TRUE},
-    {"dev", MS_NODEV, FALSE},
-    {"noexec", MS_NOEXEC, TRUE},
-    {"exec", MS_NOEXEC, FALSE},
-    {"noatime", MS_NOATIME, TRUE},
-    {"atime", MS_NOATIME, FALSE},
-    {"nodiratime", MS_NODIRATIME, TRUE},
-    {"diratime", MS_NODIRATIME, FALSE},
-    {"sync", MS_SYNCHRONOUS, TRUE},
-    {"async", MS_SYNCHRONOUS, FALSE},
-    {"dirsync", MS_DIRSYNC, TRUE},
-};
-
-/* Those that are mount(8)'s own, or how every mount is. */
-static const char *const ignored_options[] = {
-    "defaults", "auto",  "noauto",  "user",    "nouser", "users",    "nousers", "owner",
-    "noowner",  "group", "nogroup", "_netdev", "nofail", "relatime", "loud",    "silent"};
-/* The kernel shows the last three of every mount by FUSE. */
-static const char *const ignored_prefixes[] = {
-    "x-",      "X-",       "user=",     "comment=",           "uhelper=",
-    "helper=", "user_id=", "group_id=", "default_permissions"};
-
-static gboolean is_ignored(const char *text)
-{
-    for (guint i = 0; i < G_N_ELEMENTS(ignored_options); i++)
-        if (g_str_equal(text, ignored_options[i]))
-            return TRUE;
-    for (guint i = 0; i < G_N_ELEMENTS(ignored_prefixes); i++)
-        if (g_str_has_prefix(text, ignored_prefixes[i]))
-            return TRUE;
-    return FALSE;
-}
-
-static gboolean set_mount_flag(QosOptions *options, const char *name)
-{
-    for (guint i = 0; i < G_N_ELEMENTS(mount_flags); i++) {
-        if (g_str_equal(name, mount_flags[i].name)) {
-            options->flags = mount_flags[i].on ? options->flags | mount_flags[i].flag
-                                               : options->flags & ~mount_flags[i].flag;
-            return TRUE;
-        }
-    }
-    return FALSE;
-}
-
 /* --- mistyped names --- */
 
 /* Else it is rather the end of a value with a comma in it: cgroup:/job_([0-9]{1,9}). */
@@ -330,10 +276,7 @@ static const char *nearest_option(const char *name, const char *const *tunables)
     qos_near_init(&near, name);
     for (guint i = 0; i < G_N_ELEMENTS(own_options); i++)
         qos_near_consider(&near, own_options[i].name);
-    for (guint i = 0; i < G_N_ELEMENTS(mount_flags); i++)
-        qos_near_consider(&near, mount_flags[i].name);
-    for (guint i = 0; i < G_N_ELEMENTS(ignored_options); i++)
-        qos_near_consider(&near, ignored_options[i]);
+    qos_mount_options_consider(&near);
     for (; *tunables; tunables++)
         qos_near_consider(&near, *tunables);
     return near.nearest;
@@ -405,7 +348,7 @@ static gboolean parse_option(Parser *parser, const char *text)
             qos_set_error(&parser->error, EINVAL, "option %s needs a value: %s=...", name, name);
         return value != NULL;
     }
-    if (!*text || set_mount_flag(parser->options, text) || is_ignored(text))
+    if (!*text || qos_mount_options_take(text, &parser->options->flags))
         return TRUE;
     if (!parser->unknown)
         parser->unknown = g_strdup(text);
@@ -591,10 +534,7 @@ char *qos_options_for_libfuse(const QosOptions *options, const char *source)
     }
     if (options->allow_other)
         g_string_append(text, ",allow_other");
-    for (guint i = 0; i < G_N_ELEMENTS(mount_flags); i++) {
-        if (mount_flags[i].on && (options->flags & mount_flags[i].flag))
-            g_string_append_printf(text, ",%s", mount_flags[i].name);
-    }
+    qos_mount_options_append(text, options->flags);
     /* libfuse begins with nosuid,nodev; a mount of root's is as any other file system's. */
     if (geteuid() == 0 && !(options->flags & MS_NOSUID))
         g_string_append(text, ",suid");
