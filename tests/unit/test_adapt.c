@@ -1,160 +1,12 @@
 /*
- * Who gets how much: closed-loop jobs under adaptive sharing, in virtual time, on a store that
- * serves one request after the other.
+ * Who gets how much under adaptive sharing.
  */
 #include <math.h>
-#include <string.h>
 
-#include "fs/sched.h"
+#include "adapt_fixture.h"
 
 #define PERIOD    (100 * QOS_MILLISECOND)
 #define PROCESSES 16
-
-typedef struct {
-    QosRequest request; /* first */
-    guint job;
-    QosTime done;
-} Access;
-
-typedef struct {
-    QosSched *sched;
-    QosTime now;
-    QosTime wake;
-    double rate;   /* of the store, requests/s */
-    QosTime free;  /* when it has served all that it has */
-    GQueue inside; /* of Access, by time of reply */
-    guint waiting;
-    gboolean never_idle; /* the store is not, while somebody waits */
-    guint count;
-    QosJob *jobs[40];
-    guint processes[40]; /* that are to be there; */
-    guint running[40];   /* and are */
-    guint parked[40];    /* of these that wait */
-    gboolean paused[40]; /* none waited, once */
-    guint64 served[40];
-} World;
-
-static void world_init(World *world, const QosPolicyClass *policy, guint slots, double rate)
-{
-    *world = (World){.now = 1000 * QOS_SECOND, .wake = QOS_NEVER, .rate = rate};
-    world->sched = qos_sched_new(policy, slots, "node7", 600 * QOS_SECOND, world->now);
-}
-
-static void begin_access(World *world, Access *access)
-{
-    world->free = MAX(world->free, world->now) + (QosTime)(1e9 / world->rate);
-    access->done = world->free;
-    g_queue_push_tail(&world->inside, access);
-}
-
-static void park(World *world, const Access *access, gint change)
-{
-    world->waiting += (guint)change;
-    world->parked[access->job] += (guint)change;
-}
-
-static void issue(World *world, guint job)
-{
-    Access *access = g_new0(Access, 1);
-    QosTime wake;
-
-    access->job = job;
-    access->request.job = qos_job_ref(world->jobs[job]);
-    access->request.opcode = QOS_OP_GETATTR;
-    world->running[job]++;
-    if (qos_sched_enter(world->sched, &access->request, world->now, &wake) == QOS_GO)
-        begin_access(world, access);
-    else
-        park(world, access, 1);
-    world->wake = MIN(world->wake, wake);
-}
-
-static guint world_job(World *world, const char *id, guint nodes, guint processes)
-{
-    guint job = world->count++;
-    world->jobs[job] = qos_account_job(qos_sched_account(world->sched), id, world->now);
-    world->jobs[job]->nodes = nodes;
-    world->processes[job] = processes;
-    return job;
-}
-
-static void set_processes(World *world, guint job, guint processes)
-{
-    world->processes[job] = processes;
-}
-
-static void end_access(World *world, Access *access)
-{
-    guint job = access->job;
-
-    qos_sched_leave(world->sched, &access->request, 0, 0, world->now);
-    qos_job_unref(access->request.job);
-    g_free(access);
-    world->served[job]++;
-    world->running[job]--;
-}
-
-static void dispatch(World *world)
-{
-    Access *access;
-
-    for (guint job = 0; job < world->count; job++) {
-        while (world->running[job] < world->processes[job])
-            issue(world, job);
-    }
-    while ((access = (Access *)qos_sched_next(world->sched, world->now, &world->wake)) != NULL) {
-        park(world, access, -1);
-        begin_access(world, access);
-    }
-    g_assert_true(!world->never_idle || world->waiting == 0 || world->inside.length > 0);
-    for (guint job = 0; job < world->count; job++)
-        world->paused[job] |= world->parked[job] == 0;
-}
-
-static void run(World *world, QosTime duration)
-{
-    QosTime end = world->now + duration;
-
-    dispatch(world);
-    for (;;) {
-        const Access *first = g_queue_peek_head(&world->inside);
-        QosTime next = MIN(first != NULL ? first->done : QOS_NEVER, world->wake);
-        if (next > end)
-            break;
-        world->now = MAX(world->now, next);
-        if (first != NULL && first->done <= world->now)
-            end_access(world, g_queue_pop_head(&world->inside));
-        dispatch(world);
-    }
-    world->now = end;
-}
-
-/* Runs, and forgets what was served before. */
-static void run_anew(World *world, QosTime duration)
-{
-    memset(world->served, 0, sizeof(world->served));
-    memset(world->paused, 0, sizeof(world->paused));
-    run(world, duration);
-}
-
-static void world_clear(World *world)
-{
-    memset(world->processes, 0, sizeof(world->processes));
-    while (world->waiting > 0 || world->inside.length > 0)
-        run(world, QOS_SECOND);
-    for (guint job = 0; job < world->count; job++) {
-        g_assert_cmpuint(world->running[job], ==, 0);
-        qos_job_unref(world->jobs[job]);
-    }
-    qos_sched_free(world->sched);
-}
-
-static void set_adapt(World *world, QosAdaptMode mode, gint64 capacity, QosTime period)
-{
-    QosAdaptConfig config = {.mode = mode, .capacity = capacity, .period = period};
-    g_assert_true(qos_adapt_config_check(&config, NULL));
-    qos_sched_set_adapt(world->sched, &config, world->now);
-}
 
 static void set_rule(World *world, const char *command)
 {
@@ -543,64 +395,6 @@ static void test_a_job_hangs(void)
     world_clear(&world);
 }
 
-/* The mode, the period, weights and demands. */
-static void change_at_random(World *world, GRand *random)
-{
-    if (g_rand_int_range(random, 0, 4) == 0) {
-        world->never_idle = g_rand_int_range(random, 0, 4) > 0;
-        set_adapt(world, world->never_idle ? QOS_ADAPT_FAIR : QOS_ADAPT_PAPER, 0,
-                  g_rand_int_range(random, 5, 1000) * QOS_MILLISECOND);
-    }
-    for (guint job = 0; job < world->count; job++) {
-        if (g_rand_int_range(random, 0, 4) == 0)
-            set_processes(world, job, (guint)g_rand_int_range(random, 0, 12));
-        if (g_rand_int_range(random, 0, 16) == 0)
-            world->jobs[job]->nodes = (guint)g_rand_int_range(random, 1, 20);
-    }
-}
-
-/* Whoever waits all the time gets half of what he is entitled to, or more, where all want theirs;
- * and who wants something gets something. */
-static void assert_nobody_starves(const World *world, double served)
-{
-    double nodes = 0;
-
-    for (guint job = 0; job < world->count; job++)
-        nodes += world->jobs[job]->nodes;
-    for (guint job = 0; job < world->count; job++) {
-        double least = world->paused[job] ? 1 : served * world->jobs[job]->nodes / nodes / 2;
-        if (world->processes[job] > 0)
-            g_assert_cmpfloat((double)world->served[job], >=, least);
-    }
-}
-
-/* Jobs, weights, demands, modes and periods at random: the laws assert their sums in each step;
- * nothing is lost, the store is never idle while somebody waits, and nobody starves. */
-static void test_random_worlds(void)
-{
-    for (guint seed = 1; seed <= 30; seed++) {
-        GRand *random = g_rand_new_with_seed(seed);
-        World world;
-        g_test_message("seed %u", seed);
-        world_init(&world, &qos_policy_tbf, (guint)g_rand_int_range(random, 1, 40), 1000);
-        set_adapt(&world, QOS_ADAPT_FAIR, 0, g_rand_int_range(random, 5, 1000) * QOS_MILLISECOND);
-        for (guint job = 0; job < 20; job++) {
-            g_autofree char *id = g_strdup_printf("job%u", job);
-            world_job(&world, id, (guint)g_rand_int_range(random, 1, 20), 0);
-        }
-        world.never_idle = TRUE;
-        for (guint change = 0; change < 40; change++) {
-            change_at_random(&world, random);
-            run_anew(&world, 2 * QOS_SECOND);
-            if (world.never_idle)
-                assert_nobody_starves(&world, 2000);
-        }
-        world.never_idle = FALSE;
-        world_clear(&world);
-        g_rand_free(random);
-    }
-}
-
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -620,6 +414,5 @@ int main(int argc, char **argv)
     g_test_add_func("/adapt/period-live", test_period_changed_live);
     g_test_add_func("/adapt/late-tick", test_late_tick);
     g_test_add_func("/adapt/a-job-hangs", test_a_job_hangs);
-    g_test_add_func("/adapt/random-worlds", test_random_worlds);
     return g_test_run();
 }
