@@ -220,6 +220,30 @@ static void test_group_used_beside(void)
     clear(&w);
 }
 
+/* The second calls for two of what the first has, and uses one of: the other one goes at once. */
+static void call_for_two(World *w, Use *held, Use *first, Use *second)
+{
+    g_assert_cmpuint(visit_one(w, 0, 0), ==, 1);
+    g_assert_cmpint(get_one(w, 0, 200, held), ==, QOS_CREDIT_GRANTED);
+    get_one(w, 1, 200, first);
+    get_one(w, 1, 201, second);
+    pass(w, QOS_MILLISECOND);
+    g_assert_cmpint(first->verdict, ==, QOS_CREDIT_WAITING);
+    g_assert_cmpint(second->verdict, ==, QOS_CREDIT_GRANTED);
+}
+
+/* The first uses it no more: that one alone is to be forgotten. */
+static void give_up_held(World *w, Use *held)
+{
+    w->mounts[0].is_stubborn = TRUE;
+    qos_lockengine_put(w->mounts[0].engine, &held->use, w->now);
+    pass(w, QOS_MILLISECOND);
+    g_assert_cmpuint(w->mounts[0].credit.count, ==, 1);
+    g_assert_cmpuint(w->mounts[0].credit.spans[0].first, ==, 200);
+    g_assert_cmpuint(w->mounts[0].credit.spans[0].last, ==, 200);
+    release(w, 0);
+}
+
 /* What another has had and left since it called for it is not wanted any more, though it has not
  * got all that it called for. */
 static void test_group_wanted_once(void)
@@ -228,25 +252,13 @@ static void test_group_wanted_once(void)
     World w;
 
     init(&w);
-    g_assert_cmpuint(visit_one(&w, 0, 0), ==, 1);
-    g_assert_cmpint(get_one(&w, 0, 200, &held), ==, QOS_CREDIT_GRANTED);
-    get_one(&w, 1, 200, &first);
-    get_one(&w, 1, 201, &second);
-    pass(&w, QOS_MILLISECOND);
-    g_assert_cmpint(first.verdict, ==, QOS_CREDIT_WAITING);
-    g_assert_cmpint(second.verdict, ==, QOS_CREDIT_GRANTED);
+    call_for_two(&w, &held, &first, &second);
     qos_lockengine_put(w.mounts[1].engine, &second.use, w.now);
     get_one(&w, 0, 201, &again);
     pass(&w, QOS_MILLISECOND);
     g_assert_cmpint(again.verdict, ==, QOS_CREDIT_GRANTED);
     qos_lockengine_put(w.mounts[0].engine, &again.use, w.now);
-    w.mounts[0].is_stubborn = TRUE;
-    qos_lockengine_put(w.mounts[0].engine, &held.use, w.now);
-    pass(&w, QOS_MILLISECOND);
-    g_assert_cmpuint(w.mounts[0].credit.count, ==, 1);
-    g_assert_cmpuint(w.mounts[0].credit.spans[0].first, ==, 200);
-    g_assert_cmpuint(w.mounts[0].credit.spans[0].last, ==, 200);
-    release(&w, 0);
+    give_up_held(&w, &held);
     w.mounts[0].is_stubborn = FALSE;
     pass(&w, QOS_MILLISECOND);
     g_assert_cmpint(first.verdict, ==, QOS_CREDIT_GRANTED);
@@ -261,20 +273,8 @@ static void test_group_told_of_what_it_has(void)
     World w;
 
     init(&w);
-    g_assert_cmpuint(visit_one(&w, 0, 0), ==, 1);
-    g_assert_cmpint(get_one(&w, 0, 200, &held), ==, QOS_CREDIT_GRANTED);
-    get_one(&w, 1, 200, &first);
-    get_one(&w, 1, 201, &second);
-    pass(&w, QOS_MILLISECOND);
-    g_assert_cmpint(first.verdict, ==, QOS_CREDIT_WAITING);
-    g_assert_cmpint(second.verdict, ==, QOS_CREDIT_GRANTED);
-    w.mounts[0].is_stubborn = TRUE;
-    qos_lockengine_put(w.mounts[0].engine, &held.use, w.now);
-    pass(&w, QOS_MILLISECOND);
-    g_assert_cmpuint(w.mounts[0].credit.count, ==, 1);
-    g_assert_cmpuint(w.mounts[0].credit.spans[0].first, ==, 200);
-    g_assert_cmpuint(w.mounts[0].credit.spans[0].last, ==, 200);
-    release(&w, 0);
+    call_for_two(&w, &held, &first, &second);
+    give_up_held(&w, &held);
     pass(&w, QOS_MILLISECOND);
     g_assert_cmpint(first.verdict, ==, QOS_CREDIT_GRANTED);
     qos_lockengine_put(w.mounts[1].engine, &first.use, w.now);
