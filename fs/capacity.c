@@ -310,22 +310,23 @@ static void judge(QosCapacity *capacity, double ratio)
  * saturated is compared with. */
 static void start_on(QosCapacity *capacity, double rate, gboolean is_saturated)
 {
-    guint half = capacity->enough / 2;
+    const guint before = capacity->base_enough;
 
     if (capacity->base == 0 && !is_saturated)
         return;
     if (capacity->base > 0 && rate < START_GAIN * capacity->base) {
         double ratio = rate / capacity->base;
         capacity->is_starting = FALSE;
-        guint needed = (guint)lrint(with_reserve(half) * ratio);
+        guint needed = (guint)lrint(with_reserve(before) * ratio);
         if (ratio < START_SURE)
-            capacity->enough = CLAMP(needed, half, capacity->enough);
+            capacity->enough = CLAMP(needed, before, capacity->enough);
     } else if (capacity->enough == capacity->slots || !is_saturated) {
         capacity->is_starting = FALSE;
     } else {
         if (capacity->base > 0)
-            believe_too_few(capacity, half);
+            believe_too_few(capacity, before);
         capacity->base = rate;
+        capacity->base_enough = capacity->enough;
         capacity->rate_count = 0; /* they were of less than the store can */
         forget_noise(capacity);
         capacity->enough = MIN(2 * capacity->enough, capacity->slots);

@@ -45,12 +45,13 @@ typedef struct {
     QosTrial trial;
     gboolean is_trying; /* its windows alternate: this one is at `candidate` */
     guint candidate;
-    double base;    /* rate of the window before, at the depth in force; 0 = there was none */
-    guint pairs;    /* of windows, so far; */
-    double surplus; /* what the candidate served in them beyond its goal, in parts of `base` */
-    guint pause;    /* windows until the next trial */
-    guint belief;   /* trials for more, before `too_few` is tried again; */
-    guint believed; /* of these, to come */
+    double base;       /* rate of the window before, at the depth in force; 0 = there was none */
+    guint base_enough; /* while it is starting: `enough` in that window */
+    guint pairs;       /* of windows, so far; */
+    double surplus;    /* what the candidate served in them beyond its goal, in parts of `base` */
+    guint pause;       /* windows until the next trial */
+    guint belief;      /* trials for more, before `too_few` is tried again; */
+    guint believed;    /* of these, to come */
 } QosCapacity;
 
 /* `estimate`: units/s, before anything was measured. */

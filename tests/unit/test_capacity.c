@@ -105,6 +105,18 @@ static void test_start(void)
     }
 }
 
+/* The last step upwards ends at `slots`, and is shorter than the others: it leaves no fewer inside
+ * than there were before it. */
+static void test_start_ends_at_slots(void)
+{
+    Store store;
+    store_init(&store, 1000, SLOTS * QOS_MILLISECOND, 0);
+    while (store.capacity.is_starting)
+        run(&store, QOS_MILLISECOND);
+    g_assert_cmpuint(store.capacity.enough, >=, 48);
+    store_clear(&store);
+}
+
 /* 16 requests are needed: 15 of latency beside one that is served. */
 static void test_deep_store(void)
 {
@@ -264,6 +276,7 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/capacity/least-depth", test_least_depth);
     g_test_add_func("/capacity/start", test_start);
+    g_test_add_func("/capacity/start-ends-at-slots", test_start_ends_at_slots);
     g_test_add_func("/capacity/deep-store", test_deep_store);
     g_test_add_func("/capacity/noise", test_noise);
     g_test_add_func("/capacity/steps", test_steps);
