@@ -1,0 +1,104 @@
+/*
+ * qosfs-torture as a program: a seed that fails is printed with the command that shows it, and that
+ * command shows it again and again. The build names the program (QOSFS_TORTURE).
+ */
+#include <glib.h>
+#include <string.h>
+
+#define NAME "qosfs-torture"
+
+typedef struct {
+    char *out;
+    char *err;
+    int status; /* exit code */
+} Result;
+
+static void result_clear(Result *result)
+{
+    g_free(result->out);
+    g_free(result->err);
+}
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(Result, result_clear)
+
+/* `line` is what a shell would be given after the program's name. */
+static Result run(const char *line)
+{
+    g_autofree char *command = g_strdup_printf("%s %s", g_getenv("QOSFS_TORTURE"), line);
+    g_autoptr(GError) error = NULL;
+    Result result = {0};
+    int status;
+
+    g_spawn_command_line_sync(command, &result.out, &result.err, &status, &error);
+    g_assert_no_error(error);
+    if (!g_spawn_check_wait_status(status, &error)) {
+        g_assert_true(error->domain == G_SPAWN_EXIT_ERROR);
+        result.status = error->code;
+    }
+    return result;
+}
+
+static void test_nothing_fails(void)
+{
+    g_auto(Result) result = run("--seeds 3");
+
+    g_assert_cmpint(result.status, ==, 0);
+    g_assert_true(g_str_has_prefix(result.out, "9 runs, "));
+    g_assert_true(g_str_has_suffix(result.out, " steps: nothing failed\n"));
+}
+
+/* A rule of each trial is broken. `seen`: a message of the trace. */
+static void test_failure_is_shown(void)
+{
+    static const struct {
+        const char *trial, *rule, *seen;
+    } cases[] = {
+        {"credit", "fencing", "-> server0: ENQUEUE "},
+        {"epoch", "incarnation", "-> root: READY epoch "},
+        {"pool", "late-slr", "-> server: ENQUEUE "},
+    };
+
+    for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
+        g_autofree char *line = g_strdup_printf("--break %s --seeds 2000", cases[i].rule);
+        g_auto(Result) found = run(line);
+        g_assert_cmpint(found.status, ==, 1);
+        g_auto(GStrv) lines = g_strsplit(found.out, "\n", -1);
+        g_assert_cmpuint(g_strv_length(lines), ==, 3); /* the last one is empty */
+        g_autofree char *trial = g_strconcat(cases[i].trial, ", seed ", NULL);
+        g_assert_true(g_str_has_prefix(lines[0], trial));
+        const char *failure = strstr(lines[0], ": ");
+        const char *command = strstr(lines[1], NAME " ");
+        g_assert_true(failure != NULL && command != NULL);
+
+        g_auto(Result) first = run(command + strlen(NAME " "));
+        g_auto(Result) second = run(command + strlen(NAME " "));
+        g_autofree char *failed = g_strconcat(" FAILED", failure, "\n", NULL);
+        g_assert_cmpint(first.status, ==, 1);
+        g_assert_nonnull(strstr(first.out, failed));
+        g_assert_true(g_str_has_suffix(first.out, found.out));
+        g_assert_cmpstr(first.out, ==, second.out);
+        g_assert_nonnull(strstr(first.out, cases[i].seen));
+    }
+}
+
+static void test_wrong_arguments(void)
+{
+    static const char *const lines[] = {
+        "--seeds 0", "--seed x", "--trial credits", "--break late", "--trial pool --break fencing",
+        "5"};
+
+    for (guint i = 0; i < G_N_ELEMENTS(lines); i++) {
+        g_auto(Result) result = run(lines[i]);
+        g_test_message("%s: %s", lines[i], result.err);
+        g_assert_cmpint(result.status, ==, 2);
+        g_assert_true(g_str_has_prefix(result.err, NAME ": "));
+    }
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/torture-program/nothing-fails", test_nothing_fails);
+    g_test_add_func("/torture-program/failure-is-shown", test_failure_is_shown);
+    g_test_add_func("/torture-program/wrong-arguments", test_wrong_arguments);
+    return g_test_run();
+}
