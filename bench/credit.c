@@ -8,9 +8,10 @@
  * included. Both by the number of credits that there are, up to CREDITS (1,000,000), taken in an
  * order that has nothing to do with memory; printed is CPU time. A get reads two lines of memory
  * one after the other, a slot's and a book's, so that beside it stands what one such read costs on
- * this machine: of so many lines of 128 bytes, each told by the one before. Then the same of one
- * resource that many read: what a grant costs to one more. Build with -Dbuildtype=release: others
- * check the books after each step.
+ * this machine: of so many lines of 128 bytes, each told by the one before. Then a get of an inode
+ * by a mount that has the credits of whole groups, by the number of files; the same in one that is
+ * in pieces; and what a grant of one resource costs that many read already. Build with
+ * -Dbuildtype=release: others check the books after each step.
  */
 #include <malloc.h>
 #include <stdio.h>
@@ -39,6 +40,15 @@ static QosResource resource_of(guint number)
     QosResource resource;
 
     qos_resource_init(&resource, QOS_RESOURCE_INODE, name, sizeof(name));
+    return resource;
+}
+
+static QosResource group_of(guint number)
+{
+    guint64 name[2] = {0x1234567812345678, number}; /* store, first inode number / their number */
+    QosResource resource;
+
+    qos_resource_init(&resource, QOS_RESOURCE_INODES, name, sizeof(name));
     return resource;
 }
 
@@ -80,14 +90,12 @@ static void pair_init(Pair *pair)
 }
 
 /* An ENQUEUE of a mount's, as it comes to the root; time in the root is added to *cost. */
-static void borrow(Pair *pair, guint number, double *cost)
+static void borrow(Pair *pair, const QosResource *resource, const QosCredit *want, double *cost)
 {
-    const QosCredit want = {.reads = QOS_INODE_LOOKUP | QOS_INODE_ATTRIBUTES};
-    QosResource resource = resource_of(number);
     QosHold hold = {0};
     QosOutput output, reply;
 
-    if (qos_credit_get(pair->mount, pair->now, &resource, &want, 0, &hold) != QOS_CREDIT_WAITING ||
+    if (qos_credit_get(pair->mount, pair->now, resource, want, 0, &hold) != QOS_CREDIT_WAITING ||
         !qos_owner_output(pair->mount, &output))
         abort();
     double start = cpu_now();
@@ -136,7 +144,7 @@ static double dependent_read(guint lines)
         guint next;
         guint8 rest[124]; /* as far from the next as books are */
     } Line;
-    g_autofree Line *all = g_new(Line, lines);
+    g_autofree Line *all = g_new0(Line, lines);
     g_autoptr(GRand) random = g_rand_new_with_seed(1);
     guint at = 0;
 
@@ -163,6 +171,7 @@ static size_t memory_used(void)
 
 static void print_credits(guint most, double clock_time)
 {
+    const QosCredit want = {.reads = QOS_INODE_LOOKUP | QOS_INODE_ATTRIBUTES};
     guint credits = 0;
     Pair pair;
 
@@ -175,7 +184,8 @@ static void print_credits(guint most, double clock_time)
         double cost = 0;
         guint first = credits;
         while (credits < goal) {
-            borrow(&pair, credits++, &cost);
+            QosResource resource = resource_of(credits++);
+            borrow(&pair, &resource, &want, &cost);
             pair.now += QOS_MICROSECOND;
         }
         cost = cost / (credits - first) - clock_time;
@@ -185,6 +195,84 @@ static void print_credits(guint most, double clock_time)
     }
     qos_owner_free(pair.mount);
     qos_owner_free(pair.root);
+}
+
+/* Of one inode each time; all files in no order. */
+static double cached_inode(Pair *pair, guint files)
+{
+    g_autofree guint *numbers = g_new(guint, ROUND);
+    g_autoptr(GRand) random = g_rand_new_with_seed(1);
+    QosHold hold = {0};
+
+    for (guint i = 0; i < ROUND; i++)
+        numbers[i] = (guint)g_rand_int_range(random, 0, (gint32)files);
+    double start = cpu_now();
+    for (guint i = 0; i < ROUND; i++) {
+        const guint place = numbers[i] % QOS_INODES_GROUP_MAX;
+        QosResource group = group_of(numbers[i] / QOS_INODES_GROUP_MAX);
+        QosSpan span = {.first = place, .last = place};
+        const QosCredit want = {.spans = &span, .count = 1};
+        if (qos_credit_get(pair->mount, pair->now, &group, &want, 0, &hold) != QOS_CREDIT_GRANTED)
+            abort();
+        qos_credit_put(pair->mount, pair->now, &hold);
+    }
+    return (cpu_now() - start) / ROUND;
+}
+
+/* A hundred times as many files: up to a tenth as many credits. */
+static void print_groups(guint most)
+{
+    QosSpan first = {0};
+    const QosCredit want = {.spans = &first, .count = 1};
+    guint credits = 0;
+    double cost = 0;
+    Pair pair;
+
+    pair_init(&pair);
+    printf(
+        "\n| files | credits on groups of %u | get and put of one, cached, ns |\n|---|---|---|\n",
+        QOS_INODES_GROUP_MAX);
+    for (guint64 files = 1000; files <= 100 * (guint64)most && files <= G_MAXINT32; files *= 10) {
+        while ((guint64)credits * QOS_INODES_GROUP_MAX < files) {
+            QosResource group = group_of(credits++);
+            borrow(&pair, &group, &want, &cost);
+            pair.now += QOS_MICROSECOND;
+        }
+        printf("| %" G_GUINT64_FORMAT " | %u | %.0f |\n", files, credits,
+               cached_inode(&pair, (guint)files));
+    }
+    qos_owner_free(pair.mount);
+    qos_owner_free(pair.root);
+}
+
+/* Of one number of a credit that is in pieces. */
+static void print_pieces(void)
+{
+    QosSpan spans[QOS_INODES_GROUP_MAX / 2];
+    double cost = 0;
+
+    printf("\n| pieces of a credit | get and put of one, cached, ns |\n|---|---|\n");
+    for (guint count = 1; count <= G_N_ELEMENTS(spans); count *= 2) {
+        const QosCredit all = {.spans = spans, .count = count};
+        QosResource file = resource_of(1);
+        QosHold hold = {0};
+        Pair pair;
+        file.type = QOS_RESOURCE_EXTENT; /* as a group, but nothing is added to what is asked for */
+        for (guint i = 0; i < count; i++)
+            spans[i] = (QosSpan){.first = 2 * i, .last = 2 * i};
+        pair_init(&pair);
+        borrow(&pair, &file, &all, &cost);
+        double start = cpu_now();
+        for (guint i = 0; i < ROUND; i++) {
+            const QosCredit want = {.spans = &spans[i % count], .count = 1};
+            if (qos_credit_get(pair.mount, pair.now, &file, &want, 0, &hold) != QOS_CREDIT_GRANTED)
+                abort();
+            qos_credit_put(pair.mount, pair.now, &hold);
+        }
+        printf("| %u | %.0f |\n", count, (cpu_now() - start) / ROUND);
+        qos_owner_free(pair.mount);
+        qos_owner_free(pair.root);
+    }
 }
 
 /* A message of borrower `id`'s, and what the lender says to it is dropped. */
@@ -238,6 +326,8 @@ int main(int argc, char **argv)
     const double clock_time = clock_cost();
 
     print_credits(most, clock_time);
+    print_groups(most);
+    print_pieces();
     print_readers(10000, clock_time);
     return 0;
 }
