@@ -150,9 +150,9 @@ static gboolean received(const guint8 *payload, gsize length, gpointer arg)
     QosLockclient *client = arg;
 
     qos_lockclient_lock(client);
+    /* Nobody else reads, then, but the thread; and what came, nobody else is to tell. */
     if (client->worker == QOS_LOCKCLIENT_NOBODY)
-        client->worker =
-            QOS_LOCKCLIENT_THREAD; /* which reads, then: what came is told by nobody else */
+        client->worker = QOS_LOCKCLIENT_THREAD;
     gboolean is_good =
         qos_lockengine_receive(client->engine, payload, length, qos_lockclient_now());
     publish_and_unlock(client);

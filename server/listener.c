@@ -348,8 +348,8 @@ static GSocket *open_socket(const QosListener *listener, GSocketAddress *address
         return NULL;
     }
     g_free(text);
-    text =
-        g_socket_connectable_to_string(G_SOCKET_CONNECTABLE(bound)); /* the port, if any would do */
+    /* With the port, where any would do. */
+    text = g_socket_connectable_to_string(G_SOCKET_CONNECTABLE(bound));
     g_message("listens on %s", text);
     return g_steal_pointer(&socket);
 }
