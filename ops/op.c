@@ -152,6 +152,18 @@ static void send_reply(QosOp *op)
     }
 }
 
+/* What the kernel is told of the store's errno. It would take ENOSYS for the daemon's, and ask no
+ * more for what it asked, of any file: it would go on without having opened them. Those that are
+ * for kernels alone, which some stores let out, it does not take for an answer. */
+static int told_error(int error)
+{
+    const int kernel_first = 512, kernel_notsupp = 524;
+
+    if (error == ENOSYS || error == kernel_notsupp)
+        return EOPNOTSUPP;
+    return error < kernel_first ? error : EIO;
+}
+
 static void answer(QosOp *op, int error)
 {
     if (op->is_answered)
@@ -160,7 +172,7 @@ static void answer(QosOp *op, int error)
     if (error == -ENFILE || (error == -EMFILE && !op->is_over_share))
         qos_inodes_explain_shortage(op->fs->inodes);
     if (error != 0) {
-        fuse_reply_err(op->fuse, -error);
+        fuse_reply_err(op->fuse, told_error(-error));
         return;
     }
     if (op->reply.handle != NULL)

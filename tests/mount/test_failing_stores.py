@@ -17,7 +17,7 @@ import time
 import pytest
 
 from faulty import HANG
-from harness import MNT_DETACH, USER, Store, as_user, error_of, mount_syscall, run, umount, wait_until
+from harness import MNT_DETACH, USER, Store, as_user, error_of, mount_syscall, run, running, umount, wait_until
 from syscalls import fallocate
 
 STALL = float(os.environ.get("QOSFS_STALL", 1))  # seconds that a store hangs; 30 in the long form
@@ -127,6 +127,35 @@ def test_errno_passes(faulty, mount_faulty, error):
         assert read_all(qos.dir / operation / "other") == b"new data"
         faulty.mend()
         call(qos.dir / operation / "file")
+
+
+def test_a_store_that_does_not_know_a_call(faulty, mount_faulty):
+    """ENOSYS would tell the kernel that the mount does not: it would open no file any more, and work on none that is open."""
+    qos = mount_faulty("cache=none,entry_timeout=60,attr_timeout=60")
+    (qos.dir / "folder").mkdir()
+    (qos.dir / "folder/file").write_bytes(b"old data")
+    for call, path in ((read_all, qos.dir / "folder/file"), (os.listdir, qos.dir / "folder")):
+        os.stat(path)
+        faulty.fail("getattr", errno.ENOSYS)  # which the store is asked for when its file is opened
+        with fails(errno.EOPNOTSUPP):
+            call(path)
+        faulty.mend()
+        assert call(path) in (b"old data", ["file"])
+
+
+@pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
+@pytest.mark.parametrize("error, told", [(524, errno.EOPNOTSUPP), (528, errno.EIO)])
+def test_an_errno_for_kernels_alone(store, mount, error, told):
+    """Of those that some stores let out; neither libfuse nor the kernel takes one for an answer."""
+    qos = mount(store, "unconfined")  # strace calls what the filter does not know
+    (qos.dir / "file").write_bytes(b"data")
+    command = ["strace", "-f", "-p", str(qos.pid), "-o", "/dev/null", "-e", "trace=fsync", "-e", f"inject=fsync:error={error}"]
+    with open(qos.dir / "file", "rb") as file:
+        with running(subprocess.Popen(command, stderr=subprocess.DEVNULL)) as strace:
+            wait_until(lambda: error_of(lambda: os.fsync(file.fileno())) == told, what="the store's error")
+            strace.terminate()
+            strace.wait()
+        os.fsync(file.fileno())
 
 
 @pytest.mark.parametrize("options", CACHES)
