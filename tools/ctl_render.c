@@ -300,18 +300,20 @@ static char *last_wait(JsonObject *job)
     return wait ? escaped(wait, "rule") : g_strdup("");
 }
 
-/* What it is entitled to, what it lends (or borrows, below 0) a second, and what of that is not
- * paid back; nothing where it has no share. */
+/* What it is entitled to, asks for and is to have, what it lends (or borrows, below 0) a second,
+ * and what of that is not paid back; nothing where it has no share. */
 static void add_share(QosCtlTable *table, JsonObject *job)
 {
     JsonObject *share = qos_ctl_share(job);
     if (!share) {
-        for (guint i = 0; i < 4; i++)
+        for (guint i = 0; i < 6; i++)
             qos_ctl_table_add(table, g_strdup(""));
         return;
     }
     qos_ctl_table_add(table, count_of(share, "weight"));
     qos_ctl_table_add(table, qos_ctl_format_rate(qos_ctl_state_number(share, "entitlement")));
+    qos_ctl_table_add(table, qos_ctl_format_rate(qos_ctl_state_number(share, "demand")));
+    qos_ctl_table_add(table, qos_ctl_format_rate(qos_ctl_state_number(share, "allocation")));
     qos_ctl_table_add(table, g_strdup_printf("%+.0f", qos_ctl_state_number(share, "flow")));
     qos_ctl_table_add(table, g_strdup_printf("%+.0f", qos_ctl_state_number(share, "record")));
 }
@@ -344,6 +346,8 @@ char *qos_ctl_render_jobs(JsonObject *state, guint limit, const QosCtlStyle *sty
         {.title = "FOR"},
         {.title = "WEIGHT", .right = TRUE, .optional = TRUE},
         {.title = "SHARE", .right = TRUE, .optional = TRUE},
+        {.title = "DEMAND", .right = TRUE, .optional = TRUE},
+        {.title = "ALLOCATED", .right = TRUE, .optional = TRUE},
         {.title = "LENDS", .right = TRUE, .optional = TRUE},
         {.title = "RECORD", .right = TRUE, .optional = TRUE},
         {.title = "STORE", .right = TRUE},

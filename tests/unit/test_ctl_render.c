@@ -366,12 +366,12 @@ static void test_sharing(void)
     g_autofree char *jobs = qos_ctl_render_jobs(state, 2, &(QosCtlStyle){0});
     g_assert_cmpstr(
         jobs, ==,
-        "JOB     OP/S  BYTES/S  WAITING  WAITED  FOR      WEIGHT  SHARE  LENDS  RECORD  "
-        "STORE  REQUESTS  READ  WRITTEN  ERRORS  IDLE\n"
-        "lender     0    0 B/s        0     0 s                3    375   +312   +3200  "
-        "  0 s         0   0 B      0 B       0   0 s\n"
-        "41         0    0 B/s        9     0 s  (share)       1    125   -312   -3200  "
-        "  0 s         0   0 B      0 B       0   0 s\n");
+        "JOB     OP/S  BYTES/S  WAITING  WAITED  FOR      WEIGHT  SHARE  DEMAND  ALLOCATED  "
+        "LENDS  RECORD  STORE  REQUESTS  READ  WRITTEN  ERRORS  IDLE\n"
+        "lender     0    0 B/s        0     0 s                3    375      63         70  "
+        " +312   +3200    0 s         0   0 B      0 B       0   0 s\n"
+        "41         0    0 B/s        9     0 s  (share)       1    125     900        430  "
+        " -312   -3200    0 s         0   0 B      0 B       0   0 s\n");
     g_autofree char *lender = why(state, "lender");
     g_assert_nonnull(strstr(lender,
                             "\nThe store is shared: its weight is 3 of 4, which is 375 op/s "
