@@ -15,8 +15,10 @@
 #define QOS_PAPER_TOKEN QOS_COST_UNIT
 #define QOS_PAPER_DEPTH (2 * QOS_PAPER_TOKEN + 1)
 
-/* State per job, in the job and in the law's array. */
-G_STATIC_ASSERT(sizeof(QosShare) + MAX(sizeof(QosFairJob), sizeof(QosPaperJob)) <= 256);
+/* State per job, in the job and in the arrays: the law's, `jobs` and `seen`. */
+G_STATIC_ASSERT(sizeof(QosShare) + MAX(sizeof(QosFairJob), sizeof(QosPaperJob)) + sizeof(QosJob *) +
+                    sizeof(QosTime) <=
+                256);
 
 struct QosAdapt {
     QosAdaptConfig config;
