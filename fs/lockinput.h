@@ -56,6 +56,7 @@ typedef struct {
     int socket, epoll; /* -1: none */
 
     /* Whoever's turn it is: */
+    guint asleep; /* so many waits are to sleep at once */
     QosWireReader reader;
     gboolean has_rest; /* what was found last is left to the context's thread: */
     QosWireVerdict found;
