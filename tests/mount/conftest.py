@@ -65,7 +65,7 @@ import pytest
 
 from cluster import Cluster
 from faulty import Faulty
-from harness import Mount, Store, World
+from harness import Mount, Store, World, daemon_of, entry, is_running, umount, wait_until
 from twins import ACTORS, make_twins
 
 TEST_TIMEOUT = 180  # seconds
@@ -211,3 +211,20 @@ def cluster(new_store):
 @pytest.fixture(params=ACTORS)
 def twins(request, store, mount):
     return make_twins(request.param, store, mount)
+
+
+@pytest.fixture
+def place(world):
+    """A folder to mount on; at the end, nothing is mounted there and no daemon of it runs."""
+    path = world.folder("place")
+    yield path
+    while entry(path):
+        pid = daemon_of(path)
+        umount(path)
+        wait_until(lambda: not is_running(pid), what="the end of the daemon")
+
+
+@pytest.fixture
+def db(world):
+    """The path of a database."""
+    return world.folder("db") / "qosfs.db"

@@ -524,3 +524,36 @@ SANITIZERS = {
     # GLib hands pieces of memory from thread to thread under locks that ThreadSanitizer does not see.
     "G_SLICE": "always-malloc",
 }
+
+
+# --- mounting by hand ---
+
+USAGE, FAILED = 1, 32  # exit codes, as mount(8) has them
+
+
+def mount_qosfs(world, *arguments, **options):
+    """Runs mount.qosfs to its end. Its output must end too: the daemon does not keep it."""
+    options.setdefault("env", job_environment(None, **SANITIZERS))
+    return subprocess.run([str(word) for word in (world.programs / "mount.qosfs", *arguments)], text=True,
+                          capture_output=True, timeout=TIMEOUT, **options)
+
+
+def entry(path, pid="self"):
+    """The line of mountinfo for a mountpoint, split, or None; the last where several are stacked."""
+    lines = [line.split() for line in pathlib.Path(f"/proc/{pid}/mountinfo").read_text().splitlines()]
+    return next((line for line in reversed(lines) if line[4] == str(path)), None)
+
+
+def daemon_of(path):
+    """The daemon's process id, by the report of the mount."""
+    return int(re.search(r'"pid":(\d+)', (path / ".qosfs/state.json").read_text())[1])
+
+
+@contextlib.contextmanager
+def bound(source, target):
+    """`source` lies over `target`."""
+    bind_mount(source, target)
+    try:
+        yield
+    finally:
+        umount(target, MNT_DETACH)

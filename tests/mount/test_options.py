@@ -1,7 +1,5 @@
-"""The command line: every option, mistyped ones, what mount(8) and fstab pass, and the background."""
-import contextlib
+"""The command line: every option, mistyped ones, and the background."""
 import errno
-import json
 import os
 import pathlib
 import re
@@ -10,51 +8,14 @@ import select
 import signal
 import socket
 import stat
-import subprocess
 import time
 
 import pytest
 
-from harness import (BUILD, MNT_DETACH, SANITIZERS, TIMEOUT, USER, as_job, as_user, bind_mount, is_running,
-                     job_environment, mount_syscall, run, start_job, thread_names, umount, wait_until)
+from harness import (FAILED, MNT_DETACH, SANITIZERS, TIMEOUT, USAGE, USER, as_job, as_user, bound, daemon_of, entry,
+                     is_running, job_environment, mount_qosfs, mount_syscall, run, start_job, thread_names, umount, wait_until)
 
 pytestmark = pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
-
-USAGE, FAILED = 1, 32  # exit codes, as mount(8) has them
-
-
-def command(world, *arguments, **options):
-    """Runs mount.qosfs to its end. Its output must end too: the daemon does not keep it."""
-    options.setdefault("env", job_environment(None, **SANITIZERS))
-    return subprocess.run([str(word) for word in (world.programs / "mount.qosfs", *arguments)], text=True,
-                          capture_output=True, timeout=TIMEOUT, **options)
-
-
-def entry(path, pid="self"):
-    """The line of mountinfo for a mountpoint, split, or None; the last where several are stacked."""
-    lines = [line.split() for line in pathlib.Path(f"/proc/{pid}/mountinfo").read_text().splitlines()]
-    return next((line for line in reversed(lines) if line[4] == str(path)), None)
-
-
-def daemon_of(path):
-    """The daemon's process id, by the report of the mount."""
-    return int(re.search(r'"pid":(\d+)', (path / ".qosfs/state.json").read_text())[1])
-
-
-@pytest.fixture
-def place(world):
-    """A folder to mount on; at the end, nothing is mounted there and no daemon of it runs."""
-    path = world.folder("place")
-    yield path
-    while entry(path):
-        pid = daemon_of(path)
-        umount(path)
-        wait_until(lambda: not is_running(pid), what="the end of the daemon")
-
-
-@pytest.fixture
-def db(world):
-    return world.folder("db") / "qosfs.db"
 
 
 # --- the background ---
@@ -64,7 +25,7 @@ def test_background(world, store, place, db):
     """The command returns when the mount answers; it says nothing, and holds nothing of its starter's."""
     reader, writer = os.pipe()
     (store.dir / "file").write_text("content")
-    done = command(world, store.dir, place, "-o", f"db={db}", pass_fds=[writer])
+    done = mount_qosfs(world, store.dir, place, "-o", f"db={db}", pass_fds=[writer])
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     os.close(writer)
     assert select.select([reader], [], [], 0)[0] and os.read(reader, 1) == b""  # the daemon has not kept the other end
@@ -91,7 +52,7 @@ def test_closed_streams(world, store, place, db, closed):
 
 
 def test_verbose(world, store, place, db):
-    done = command(world, store.dir, place, "-v", "-o", f"db={db}")
+    done = mount_qosfs(world, store.dir, place, "-v", "-o", f"db={db}")
     assert done.returncode == 0
     assert f"{store.dir} is mounted on {place}" in done.stderr
 
@@ -105,7 +66,7 @@ def test_a_server_that_is_away(world, store, place, db, path, reason):
     with socket.socket(socket.AF_UNIX) as silent:
         silent.bind(f"{db.parent}/silent")
         silent.listen()
-        done = command(world, store.dir, place, "-o", f"db={db},store=x,server=unix:{address}")
+        done = mount_qosfs(world, store.dir, place, "-o", f"db={db},store=x,server=unix:{address}")
     assert (done.returncode, done.stdout) == (0, "")
     assert done.stderr == (f"mount.qosfs: warning: lock server unix:{address}: {reason}; it is tried again, and "
                            "meanwhile the mount works and caches nothing (see 'qosfsctl status')\n")
@@ -140,7 +101,7 @@ def test_a_server_that_is_away(world, store, place, db, path, reason):
     (["/tmp", "/mnt", "-o", "db=none"], "option db=none: expected a path with a / in it; a mount always has a database"),
 ])
 def test_bad_usage(world, store, words, reason):
-    done = command(world, *words)
+    done = mount_qosfs(world, *words)
     assert done.returncode == USAGE
     assert reason in done.stderr and done.stderr.count("\n") == 1, done.stderr
     assert done.stdout == ""
@@ -160,7 +121,7 @@ def test_bad_usage(world, store, words, reason):
 ])
 def test_bad_values(world, store, place, db, option, reason):
     """What only the parts of the mount can judge: nothing is mounted."""
-    done = command(world, store.dir, place, "-o", f"db={db},{option}")
+    done = mount_qosfs(world, store.dir, place, "-o", f"db={db},{option}")
     assert done.returncode == FAILED
     assert reason in done.stderr, done.stderr
     assert entry(place) is None
@@ -182,7 +143,7 @@ def test_bad_places(world, store, place, db, background):
             ("/", place, "lies below SRC"),
     ]:
         words = [source, directory, "-o", f"db={db}" + ("" if background else ",foreground")]
-        done = command(world, *words)
+        done = mount_qosfs(world, *words)
         assert done.returncode == FAILED, words
         assert reason in done.stderr, done.stderr
         assert done.stderr.count("\n") == 1
@@ -200,7 +161,7 @@ def test_dead_mount_makes_way(world, store, mount, db, user, slash):
     wait_until(lambda: not is_running(dead.pid))
     who = {} if user is None else {"user": user, "group": user, "extra_groups": []}
     os.chown(db.parent, user or 0, user or 0)
-    done = command(world, store.dir, f"{dead.dir}{slash}", "-o", f"db={db}", **who)
+    done = mount_qosfs(world, store.dir, f"{dead.dir}{slash}", "-o", f"db={db}", **who)
     assert done.returncode == 0, done.stderr
     assert "cleared away" in done.stderr
     places = [line.split()[4] for line in pathlib.Path("/proc/self/mountinfo").read_text().splitlines()]
@@ -219,7 +180,7 @@ def test_dead_mount_of_another_program(world, store, db):
     mount_syscall("other", place, "fuse.other", options)
     os.close(fuse)
     try:
-        done = command(world, store.dir, place, "-o", f"db={db}")
+        done = mount_qosfs(world, store.dir, place, "-o", f"db={db}")
         assert done.returncode == FAILED
         assert "has died: umount it first" in done.stderr
         assert entry(place)[-3] == "fuse.other"
@@ -233,7 +194,7 @@ def test_dead_mount_of_another_user(world, store, mount, db):
     os.kill(qos.pid, signal.SIGKILL)
     wait_until(lambda: not is_running(qos.pid))
     os.chown(db.parent, USER, USER)
-    done = command(world, store.dir, qos.dir, "-o", f"db={db}", user=USER, group=USER, extra_groups=[])
+    done = mount_qosfs(world, store.dir, qos.dir, "-o", f"db={db}", user=USER, group=USER, extra_groups=[])
     assert done.returncode == FAILED
     assert "has died: umount it first" in done.stderr
     assert entry(qos.dir)[-3] == "fuse.qosfs"
@@ -244,7 +205,7 @@ def test_sibling_with_the_same_prefix(world, store, db):
     """`/a/bc` does not lie below `/a/b`."""
     sibling = pathlib.Path(f"{store.dir}-sibling")
     sibling.mkdir()
-    assert command(world, store.dir, sibling, "-f", "-o", f"db={db}").returncode == 0
+    assert mount_qosfs(world, store.dir, sibling, "-f", "-o", f"db={db}").returncode == 0
     sibling.rmdir()
 
 
@@ -253,7 +214,7 @@ def test_sibling_with_the_same_prefix(world, store, db):
 
 def test_over_itself(store, mount, world, db):
     (store.dir / "file").write_text("below")
-    assert command(world, store.dir, store.dir, "-o", f"db={db}").returncode == 0
+    assert mount_qosfs(world, store.dir, store.dir, "-o", f"db={db}").returncode == 0
     assert entry(store.dir)[-3] == "fuse.qosfs"
     pid = daemon_of(store.dir)
     assert (store.dir / "file").read_text() == "below"
@@ -371,7 +332,7 @@ def test_a_store_with_a_strange_name(new_store, mount, store, world, place, db):
     strange = store.dir / "a, b\\c\n"
     strange.mkdir()
     (strange / "file").touch()
-    assert command(world, strange, place, "-o", f"db={db}").returncode == 0
+    assert mount_qosfs(world, strange, place, "-o", f"db={db}").returncode == 0
     assert (place / "file").exists()
     assert entry(place)[-2] == str(strange).replace("\\", r"\134").replace(" ", r"\040").replace("\n", r"\012")
 
@@ -398,24 +359,24 @@ def test_descriptors_are_raised(store, mount):
 
 def test_database_in_use(world, store, mount, place):
     qos = mount(store)
-    done = command(world, store.dir, place, "-o", f"db={qos.db}")
+    done = mount_qosfs(world, store.dir, place, "-o", f"db={qos.db}")
     assert done.returncode == FAILED
     assert str(qos.db) in done.stderr and "another mount uses it" in done.stderr
     assert entry(place) is None
-    done = command(world, store.dir, qos.dir, "-o", f"db={qos.db}")
+    done = mount_qosfs(world, store.dir, qos.dir, "-o", f"db={qos.db}")
     assert done.returncode == FAILED and f'qosfs is mounted on "{qos.dir}" already; database ' in done.stderr
     assert qos.get("slots") == "64"
 
 
 def test_database_below_the_mount(world, store, place):
-    done = command(world, store.dir, place, "-o", f"db={place}/x/qosfs.db")
+    done = mount_qosfs(world, store.dir, place, "-o", f"db={place}/x/qosfs.db")
     assert done.returncode == FAILED
     assert "would lie below DIR" in done.stderr
     assert os.listdir(place) == []
 
 
 def test_mistyped_folder_of_the_database(world, store, place, db):
-    done = command(world, store.dir, place, "-o", f"db={db.parent}/typo/qosfs.db")
+    done = mount_qosfs(world, store.dir, place, "-o", f"db={db.parent}/typo/qosfs.db")
     assert done.returncode == FAILED
     assert f"there is no folder {db.parent}/typo: make it first" in done.stderr
     assert os.listdir(db.parent) == []
@@ -423,20 +384,11 @@ def test_mistyped_folder_of_the_database(world, store, place, db):
 
 def test_relative_paths(world, store, place, db):
     """They mean what they meant to the starter, though the daemon lives in /."""
-    done = command(world, os.path.relpath(store.dir, db.parent), os.path.relpath(place, db.parent), "-o", "db=./x.db",
+    done = mount_qosfs(world, os.path.relpath(store.dir, db.parent), os.path.relpath(place, db.parent), "-o", "db=./x.db",
                    cwd=db.parent)
     assert done.returncode == 0, done.stderr
     assert entry(place)[-2] == str(store.dir)
     assert (db.parent / "x.db").exists()
-
-
-@contextlib.contextmanager
-def bound(source, target):
-    bind_mount(source, target)
-    try:
-        yield
-    finally:
-        umount(target, MNT_DETACH)
 
 
 def test_who_may_not_use_the_device_is_told(world, store, place):
@@ -447,7 +399,7 @@ def test_who_may_not_use_the_device_is_told(world, store, place):
     for path in (place, folder):
         os.chown(path, USER, USER)
     with bound(node, "/dev/fuse"):
-        done = command(world, store.dir, place, "-o", f"db={folder}/db", user=USER, group=USER, extra_groups=[])
+        done = mount_qosfs(world, store.dir, place, "-o", f"db={folder}/db", user=USER, group=USER, extra_groups=[])
     assert done.returncode == FAILED
     assert "/dev/fuse is missing (modprobe fuse), or closed to you" in done.stderr.splitlines()[-1]
 
@@ -455,7 +407,7 @@ def test_who_may_not_use_the_device_is_told(world, store, place):
 def test_default_database_of_root(world, store, place):
     """/var/lib/qosfs, by the name that systemd-escape would give."""
     with bound(world.folder("var-lib"), "/var/lib"):
-        assert command(world, store.dir, place).returncode == 0
+        assert mount_qosfs(world, store.dir, place).returncode == 0
         name = str(place).strip("/").replace("-", r"\x2d").replace("/", "-")
         assert pathlib.Path("/var/lib/qosfs", f"{name}.db").exists()
         umount(place)
@@ -469,7 +421,7 @@ def test_default_database_of_a_user(world, store):
                              ({"HOME": str(home)}, home / ".local/state")):
         environment = job_environment(None, **SANITIZERS)
         environment.pop("XDG_STATE_HOME", None)
-        done = command(world, store.dir, place, user=USER, group=USER, extra_groups=[], env=environment | variables)
+        done = mount_qosfs(world, store.dir, place, user=USER, group=USER, extra_groups=[], env=environment | variables)
         assert done.returncode == 0, done.stderr
         assert [path.suffix for path in (state / "qosfs").glob("*.db")] == [".db"]
         pid = as_user(USER, USER, [], lambda: daemon_of(place))
@@ -497,142 +449,12 @@ def test_too_few_threads(world, store, place):
     environment = job_environment(None, **SANITIZERS)
     environment["ASAN_OPTIONS"] += ":detect_leaks=0"  # that needs a process of its own
     for limit in [*range(1, 8), 64]:
-        done = command(world, "-f", store.dir, place, "-o", f"db={folder}/qosfs.db", user=user, group=user, extra_groups=[],
+        done = mount_qosfs(world, "-f", store.dir, place, "-o", f"db={folder}/qosfs.db", user=user, group=user, extra_groups=[],
                        env=environment,
                        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NPROC, (limit, limit)))
         assert (done.returncode, "cannot start" in done.stderr) in ((FAILED, True), (0, False)), (limit, done)
         assert "Sanitizer" not in done.stderr, (limit, done)
     assert done.returncode == 0, done
-
-
-# --- the words of mount(8) ---
-
-
-def test_fake(world, store, place, db):
-    assert command(world, store.dir, place, "-f", "-o", f"db={db}").returncode == 0
-    assert entry(place) is None
-    done = command(world, store.dir, place, "-f", "-o", f"db={db},policy=fair")
-    assert done.returncode == FAILED and "no policy" in done.stderr
-
-
-def test_sloppy(world, store, place, db):
-    options = ["-o", f"bogus,db={db},more=1"]
-    assert command(world, store.dir, place, *options).returncode == USAGE
-    assert command(world, store.dir, place, *options, "-s", "-n").returncode == 0
-    assert entry(place)
-
-
-def test_type(world, store, place, db):
-    assert command(world, store.dir, place, "-t", "qosfs", "-o", f"db={db}").returncode == 0
-    assert entry(place)
-
-
-def test_help_and_version(world, store):
-    done = command(world, "--help")
-    assert done.returncode == 0 and done.stderr == ""
-    for word in ("SRC DIR", "cache=", "threads=", "jobid_var=", "slots=", "policy=", "-f"):
-        assert word in done.stdout
-    assert command(world, "-h").stdout == done.stdout
-    done = command(world, "-V")
-    assert done.returncode == 0 and re.fullmatch(r"qosfs [0-9.]+, libfuse [0-9.]+\n", done.stdout)
-    assert command(world, "--version").stdout == done.stdout
-
-
-def test_namespace(world, store, place, db):
-    """-N mounts in the mount namespace of another process."""
-    with subprocess.Popen(["unshare", "-m", "--propagation", "private", "sh", "-c", "echo; cat"],
-                          stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
-        other.stdout.readline()
-        done = command(world, store.dir, place, "-N", other.pid, "-o", f"db={db}")
-        assert done.returncode == 0, done.stderr
-        assert entry(place, other.pid)[-3] == "fuse.qosfs"
-        assert entry(place) is None
-        run("nsenter", "-m", f"--target={other.pid}", "umount", place)
-        other.stdin.close()
-    done = command(world, store.dir, place, "-N", "/nonexistent", "-o", f"db={db}")
-    assert done.returncode == FAILED and 'cannot enter the namespace "/nonexistent"' in done.stderr
-
-
-@pytest.fixture
-def installed(world):
-    """What is to be installed of mount(8)'s helpers is where it looks: a copy of /usr/sbin lies over it, for this test."""
-    real, copy = world.folder("sbin-real"), world.folder("sbin-copy")
-    places = json.loads((BUILD / "meson-info/intro-installed.json").read_text()).values()
-    helpers = [path.name for path in map(pathlib.Path, places) if path.match("sbin/mount.*")]
-    with bound("/usr/sbin", real):
-        for name in os.listdir(real):
-            (copy / name).symlink_to(real / name)
-        for name in helpers:
-            (copy / name).unlink(missing_ok=True)
-            (copy / name).symlink_to(world.programs / "mount.qosfs")
-        with bound(copy, "/usr/sbin"):
-            yield
-
-
-def mount8(*arguments):
-    return subprocess.run(["mount", *map(str, arguments)], text=True, capture_output=True, timeout=TIMEOUT,
-                          env=job_environment(None, **SANITIZERS))
-
-
-def test_mount_t_qosfs(installed, store, place, db):
-    done = mount8("-t", "qosfs", "-o", f"ro,noexec,_netdev,x-test,db={db},slots=5", store.dir, place)
-    assert (done.returncode, done.stderr) == (0, "")
-    line = entry(place)
-    assert line[-3:-1] == ["fuse.qosfs", str(store.dir)]
-    assert {"ro", "noexec"} <= set(line[5].split(","))
-    assert os.getxattr(place, "user.qosfs.slots") == b"5"
-    pid = daemon_of(place)
-    run("umount", place)
-    wait_until(lambda: not is_running(pid))
-
-
-def test_mount_t_qosfs_flags(installed, store, place, db):
-    assert mount8("-f", "-t", "qosfs", "-o", f"db={db}", store.dir, place).returncode == 0
-    assert entry(place) is None
-    done = mount8("-t", "qosfs", "-o", f"bogus,db={db}", store.dir, place)
-    assert done.returncode != 0 and 'unknown option "bogus"' in done.stderr
-    assert mount8("-n", "-s", "-v", "-t", "qosfs", "-o", f"bogus,db={db}", store.dir, place).returncode == 0
-    assert entry(place)
-
-
-def test_mount_as_the_kernel_shows_it(installed, store, place, db):
-    """What /proc/mounts says mounts it too; a remount, which has that from there, is told what to do instead."""
-    shown = "rw,relatime,user_id=0,group_id=0,default_permissions,allow_other"
-    done = mount8("-t", "fuse.qosfs", "-o", f"{shown},db={db}", store.dir, place)
-    assert (done.returncode, done.stderr) == (0, "")
-    done = mount8("-o", "remount,ro", place)
-    assert done.returncode != 0 and done.stderr.startswith("mount.qosfs: error: option remount: there is none; 'qosfsctl set'")
-
-
-def test_fstab(installed, world, store, place, db):
-    """A line of fstab, with a blank and a comma in its values, mounted by name and by mount -a."""
-    strange = store.dir / "with blank"
-    strange.mkdir()
-    fstab = world.folder("fstab") / "fstab"
-    source = str(strange).replace(" ", r"\040")
-    fstab.write_text(f"{source} {place} qosfs rw,nodev,nofail,_netdev,x-systemd.requires=/,db={db},"
-                     "jobid_var=cgroup:job_([0-9]{1\\,8}) 0 0\n")
-    for words in (["-T", fstab, place], ["-a", "-T", fstab]):
-        done = mount8(*words)
-        assert done.returncode == 0, done.stderr
-        assert entry(place)[-2] == source
-        assert os.getxattr(place, "user.qosfs.jobid_var") == b"cgroup:job_([0-9]{1,8})"
-        pid = daemon_of(place)
-        run("umount", place)
-        wait_until(lambda: not is_running(pid))
-
-
-def test_fstab_user(installed, world, store, db):
-    """`user` in fstab is understood when mount(8) passes it on."""
-    place = world.folder("place")
-    fstab = world.folder("fstab") / "fstab"
-    fstab.write_text(f"{store.dir} {place} qosfs user,noauto,db={db} 0 0\n")
-    done = mount8("-T", fstab, place)
-    assert done.returncode == 0, done.stderr
-    assert {"nosuid", "nodev", "noexec"} <= set(entry(place)[5].split(","))
-    pid = daemon_of(place)
-    run("umount", place)
-    wait_until(lambda: not is_running(pid))
 
 
 def test_request_timeout_of_the_kernel(world, store, mount):

@@ -1,0 +1,143 @@
+"""What mount(8) and fstab pass to mount.qosfs."""
+import json
+import os
+import pathlib
+import re
+import subprocess
+
+import pytest
+
+from harness import (BUILD, FAILED, SANITIZERS, TIMEOUT, USAGE, bound, daemon_of, entry, is_running, job_environment, mount_qosfs, run,
+                     wait_until)
+
+pytestmark = pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
+
+
+def test_fake(world, store, place, db):
+    assert mount_qosfs(world, store.dir, place, "-f", "-o", f"db={db}").returncode == 0
+    assert entry(place) is None
+    done = mount_qosfs(world, store.dir, place, "-f", "-o", f"db={db},policy=fair")
+    assert done.returncode == FAILED and "no policy" in done.stderr
+
+
+def test_sloppy(world, store, place, db):
+    options = ["-o", f"bogus,db={db},more=1"]
+    assert mount_qosfs(world, store.dir, place, *options).returncode == USAGE
+    assert mount_qosfs(world, store.dir, place, *options, "-s", "-n").returncode == 0
+    assert entry(place)
+
+
+def test_type(world, store, place, db):
+    assert mount_qosfs(world, store.dir, place, "-t", "qosfs", "-o", f"db={db}").returncode == 0
+    assert entry(place)
+
+
+def test_help_and_version(world, store):
+    done = mount_qosfs(world, "--help")
+    assert done.returncode == 0 and done.stderr == ""
+    for word in ("SRC DIR", "cache=", "threads=", "jobid_var=", "slots=", "policy=", "-f"):
+        assert word in done.stdout
+    assert mount_qosfs(world, "-h").stdout == done.stdout
+    done = mount_qosfs(world, "-V")
+    assert done.returncode == 0 and re.fullmatch(r"qosfs [0-9.]+, libfuse [0-9.]+\n", done.stdout)
+    assert mount_qosfs(world, "--version").stdout == done.stdout
+
+
+def test_namespace(world, store, place, db):
+    """-N mounts in the mount namespace of another process."""
+    with subprocess.Popen(["unshare", "-m", "--propagation", "private", "sh", "-c", "echo; cat"],
+                          stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        other.stdout.readline()
+        done = mount_qosfs(world, store.dir, place, "-N", other.pid, "-o", f"db={db}")
+        assert done.returncode == 0, done.stderr
+        assert entry(place, other.pid)[-3] == "fuse.qosfs"
+        assert entry(place) is None
+        run("nsenter", "-m", f"--target={other.pid}", "umount", place)
+        other.stdin.close()
+    done = mount_qosfs(world, store.dir, place, "-N", "/nonexistent", "-o", f"db={db}")
+    assert done.returncode == FAILED and 'cannot enter the namespace "/nonexistent"' in done.stderr
+
+
+# --- by mount(8) ---
+
+
+@pytest.fixture
+def installed(world):
+    """What is to be installed of mount(8)'s helpers is where it looks: a copy of /usr/sbin lies over it, for this test."""
+    real, copy = world.folder("sbin-real"), world.folder("sbin-copy")
+    places = json.loads((BUILD / "meson-info/intro-installed.json").read_text()).values()
+    helpers = [path.name for path in map(pathlib.Path, places) if path.match("sbin/mount.*")]
+    with bound("/usr/sbin", real):
+        for name in os.listdir(real):
+            (copy / name).symlink_to(real / name)
+        for name in helpers:
+            (copy / name).unlink(missing_ok=True)
+            (copy / name).symlink_to(world.programs / "mount.qosfs")
+        with bound(copy, "/usr/sbin"):
+            yield
+
+
+def mount8(*arguments):
+    return subprocess.run(["mount", *map(str, arguments)], text=True, capture_output=True, timeout=TIMEOUT,
+                          env=job_environment(None, **SANITIZERS))
+
+
+def test_mount_t_qosfs(installed, store, place, db):
+    done = mount8("-t", "qosfs", "-o", f"ro,noexec,_netdev,x-test,db={db},slots=5", store.dir, place)
+    assert (done.returncode, done.stderr) == (0, "")
+    line = entry(place)
+    assert line[-3:-1] == ["fuse.qosfs", str(store.dir)]
+    assert {"ro", "noexec"} <= set(line[5].split(","))
+    assert os.getxattr(place, "user.qosfs.slots") == b"5"
+    pid = daemon_of(place)
+    run("umount", place)
+    wait_until(lambda: not is_running(pid))
+
+
+def test_mount_t_qosfs_flags(installed, store, place, db):
+    assert mount8("-f", "-t", "qosfs", "-o", f"db={db}", store.dir, place).returncode == 0
+    assert entry(place) is None
+    done = mount8("-t", "qosfs", "-o", f"bogus,db={db}", store.dir, place)
+    assert done.returncode != 0 and 'unknown option "bogus"' in done.stderr
+    assert mount8("-n", "-s", "-v", "-t", "qosfs", "-o", f"bogus,db={db}", store.dir, place).returncode == 0
+    assert entry(place)
+
+
+def test_mount_as_the_kernel_shows_it(installed, store, place, db):
+    """What /proc/mounts says mounts it too; a remount, which has that from there, is told what to do instead."""
+    shown = "rw,relatime,user_id=0,group_id=0,default_permissions,allow_other"
+    done = mount8("-t", "fuse.qosfs", "-o", f"{shown},db={db}", store.dir, place)
+    assert (done.returncode, done.stderr) == (0, "")
+    done = mount8("-o", "remount,ro", place)
+    assert done.returncode != 0 and done.stderr.startswith("mount.qosfs: error: option remount: there is none; 'qosfsctl set'")
+
+
+def test_fstab(installed, world, store, place, db):
+    """A line of fstab, with a blank and a comma in its values, mounted by name and by mount -a."""
+    strange = store.dir / "with blank"
+    strange.mkdir()
+    fstab = world.folder("fstab") / "fstab"
+    source = str(strange).replace(" ", r"\040")
+    fstab.write_text(f"{source} {place} qosfs rw,nodev,nofail,_netdev,x-systemd.requires=/,db={db},"
+                     "jobid_var=cgroup:job_([0-9]{1\\,8}) 0 0\n")
+    for words in (["-T", fstab, place], ["-a", "-T", fstab]):
+        done = mount8(*words)
+        assert done.returncode == 0, done.stderr
+        assert entry(place)[-2] == source
+        assert os.getxattr(place, "user.qosfs.jobid_var") == b"cgroup:job_([0-9]{1,8})"
+        pid = daemon_of(place)
+        run("umount", place)
+        wait_until(lambda: not is_running(pid))
+
+
+def test_fstab_user(installed, world, store, db):
+    """`user` in fstab is understood when mount(8) passes it on."""
+    place = world.folder("place")
+    fstab = world.folder("fstab") / "fstab"
+    fstab.write_text(f"{store.dir} {place} qosfs user,noauto,db={db} 0 0\n")
+    done = mount8("-T", fstab, place)
+    assert done.returncode == 0, done.stderr
+    assert {"nosuid", "nodev", "noexec"} <= set(entry(place)[5].split(","))
+    pid = daemon_of(place)
+    run("umount", place)
+    wait_until(lambda: not is_running(pid))
