@@ -374,61 +374,6 @@ static void test_contention(void)
     cluster_clear(&c);
 }
 
-/* A borrower that breaks the rules: what the root says to it last, with the message sent after a
- * HELLO. */
-static guint answer_to(QosCreditMessage message, const QosOwnerId *clients, guint count)
-{
-    QosOwnerConfig config;
-    QosOutput output;
-    guint last = QOS_MESSAGE_TYPES;
-    QosCreditMessage hello = {.type = QOS_MESSAGE_HELLO, .session = 5};
-
-    qos_owner_config_init(&config, 1, 2);
-    config.lends = TRUE;
-    QosOwner *root = qos_owner_new(&config, clients, count, QOS_SECOND);
-    qos_owner_receive(root, 4, &hello, QOS_SECOND);
-    qos_owner_saved(root, 4, QOS_SECOND);
-    message.session += 5;
-    message.lender = 2;
-    message.sequence = 1;
-    qos_owner_receive(root, 4, &message, QOS_SECOND);
-    while (qos_owner_output(root, &output)) {
-        if (output.kind == QOS_OUTPUT_SEND)
-            last = output.message->type;
-    }
-    g_assert_cmpuint(qos_owner_lent(root), ==, last == QOS_MESSAGE_GRANT);
-    qos_owner_free(root);
-    return last;
-}
-
-static void test_rules_broken(void)
-{
-    static const QosOwnerId clients[] = {4, 5};
-    QosCreditItem item = {.resource = inode(7), .credit = writing, .token = 1};
-    GArray *items = g_array_new(FALSE, FALSE, sizeof(item));
-    g_array_append_val(items, item);
-    QosCreditMessage good = {
-        .type = QOS_MESSAGE_ENQUEUE, .request = 1, .resource = inode(7), .credit = writing};
-    QosCreditMessage ahead = good;
-    ahead.token = (QosToken)3 << QOS_TOKEN_INCARNATION_SHIFT;
-    QosCreditMessage unknown = good;
-    unknown.session = 1;
-    QosCreditMessage late = good;
-    late.session = -1;
-    QosCreditMessage claim = {.type = QOS_MESSAGE_RECLAIM, .more = items};
-    QosCreditMessage grant = good;
-    grant.type = QOS_MESSAGE_GRANT;
-    g_assert_cmpuint(answer_to(good, NULL, 0), ==, QOS_MESSAGE_GRANT);
-    g_assert_cmpuint(answer_to(ahead, NULL, 0), ==, QOS_MESSAGE_RESET);
-    g_assert_cmpuint(answer_to(unknown, NULL, 0), ==, QOS_MESSAGE_RESET);
-    g_assert_cmpuint(answer_to(late, NULL, 0), ==, QOS_MESSAGE_WELCOME); /* to the HELLO */
-    g_assert_cmpuint(answer_to(grant, NULL, 0), ==, QOS_MESSAGE_WELCOME);
-    g_assert_cmpuint(answer_to(claim, NULL, 0), ==, QOS_MESSAGE_RESET);
-    /* In the grace too, as it has said that it has nothing. */
-    g_assert_cmpuint(answer_to(claim, clients, 2), ==, QOS_MESSAGE_RESET);
-    g_array_unref(items);
-}
-
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -446,6 +391,5 @@ int main(int argc, char **argv)
     g_test_add_func("/credit/reserve", test_reserve);
     g_test_add_func("/credit/full", test_full);
     g_test_add_func("/credit/contention", test_contention);
-    g_test_add_func("/credit/rules-broken", test_rules_broken);
     return g_test_run();
 }
