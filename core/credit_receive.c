@@ -8,8 +8,19 @@
 
 /* The lender's side */
 
-/* The borrower keeps just that. What it gave back before our last grant reached it, it has again.
- */
+/* What it gave back before our last grant reached it, it has again, and takes for granted anew, so
+ * that it is not wanted there any more (end_want() below): it is called for once more. */
+static void want_again(const QosResourceType *type, QosSublet *sublet, const QosCredit *keeps)
+{
+    if (sublet->callback == NULL || type->divisible)
+        return;
+    QosCredit regained = qos_credit_copy(type, &sublet->credit);
+    type->diff(&regained, keeps);
+    type->yield(&sublet->callback->wanted, &regained);
+    qos_credit_clear(type, &regained);
+}
+
+/* The borrower keeps just that. */
 static gboolean take_back(QosOwner *owner, QosPeer *peer, const QosResource *resource,
                           const QosCredit *keeps, QosToken token, guint64 answered, guint flags,
                           QosTime now)
@@ -35,6 +46,8 @@ static gboolean take_back(QosOwner *owner, QosPeer *peer, const QosResource *res
     } else if (is_answer) {
         qos_callback_clear(sublet);
     }
+    if (token != sublet->token)
+        want_again(type, sublet, keeps);
     if (token == sublet->token && !type->matches(&sublet->credit, keeps)) {
         qos_sublet_keep(owner, sublet, keeps);
         book->token = ++owner->token;

@@ -233,6 +233,14 @@ static gboolean may_have(const QosResourceType *type, const QosSublet *sublet,
     return is_sendable;
 }
 
+/* What the borrower gets now, a callback that it has not answered yet does not want any more: it is
+ * done with that too (end_want() in credit_receive.c). Who wants it next calls anew. */
+static void end_want(const QosResourceType *type, QosSublet *sublet, const QosCredit *chosen)
+{
+    if (sublet->callback != NULL && !type->divisible)
+        type->yield(&sublet->callback->wanted, chosen);
+}
+
 /* The one place where a borrower gets more. */
 static QosCreditVerdict grant(QosOwner *owner, QosCreditRequest *request, QosCredit *chosen,
                               QosTime now, QosTime *ret_delay)
@@ -255,6 +263,7 @@ static QosCreditVerdict grant(QosOwner *owner, QosCreditRequest *request, QosCre
             return QOS_CREDIT_RETRY;
         sublet = qos_sublet_add(owner, book, request->peer);
     }
+    end_want(type, sublet, chosen);
     qos_sublet_grow(owner, sublet, chosen);
     sublet->token = ++owner->token;
     QosCreditMessage message = {.type = QOS_MESSAGE_GRANT,

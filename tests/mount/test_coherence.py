@@ -204,6 +204,30 @@ def test_direct_writes_of_two_mounts(cluster):
     assert (both[0].dir / "file").read_bytes() == b"".join(bytes([place]) * 4096 for place in range(16))
 
 
+RENAMES = """
+import os, sys
+top, name = sys.argv[1:]
+for number in range(120):
+    one, other = (f"{top}/d{(number + more) % 4}/{name}" for more in (0, 1))
+    open(one, "w").close()
+    os.rename(one, other)
+    os.unlink(other)
+"""
+
+
+def test_renames_of_two_mounts(cluster):
+    """Each takes two credits of one group of inodes, one after the other. Who is not called upon for what he has waits
+    for a lease, which is too long for this test."""
+    mounts = cluster(lease=600).mounts
+    for number in range(4):
+        (mounts[0].dir / f"d{number}").mkdir()
+    with contextlib.ExitStack() as stack:
+        programs = [stack.enter_context(running(subprocess.Popen([sys.executable, "-c", RENAMES, made.dir, f"f{which}{number}"])))
+                    for number in range(4) for which, made in enumerate(mounts)]
+        for program in programs:
+            assert program.wait(TIMEOUT) == 0
+
+
 def test_the_kernel_serves_what_is_cached(cluster):
     """Attributes, names, absent names and data, without a request, as long as nobody changes them."""
     made = cluster(lease=300)

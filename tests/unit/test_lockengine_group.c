@@ -266,6 +266,70 @@ static void test_group_wanted_once(void)
     clear(&w);
 }
 
+/* The same, and then the other wants it once more: that is a new call, though the first is not
+ * answered to the end. */
+static void test_group_wanted_anew(void)
+{
+    Use held, first, second, again, third;
+    World w;
+
+    init(&w);
+    g_assert_cmpuint(visit_one(&w, 0, 0), ==, 1);
+    g_assert_cmpint(get_one(&w, 0, 200, &held), ==, QOS_CREDIT_GRANTED);
+    get_one(&w, 1, 200, &first);
+    get_one(&w, 1, 201, &second);
+    pass(&w, QOS_MILLISECOND);
+    qos_lockengine_put(w.mounts[1].engine, &second.use, w.now);
+    get_one(&w, 0, 201, &again);
+    pass(&w, QOS_MILLISECOND);
+    g_assert_cmpint(again.verdict, ==, QOS_CREDIT_GRANTED);
+    qos_lockengine_put(w.mounts[0].engine, &again.use, w.now);
+    get_one(&w, 1, 201, &third);
+    pass(&w, QOS_MILLISECOND);
+    g_assert_cmpint(third.verdict, ==, QOS_CREDIT_GRANTED);
+    qos_lockengine_put(w.mounts[1].engine, &third.use, w.now);
+    qos_lockengine_put(w.mounts[0].engine, &held.use, w.now);
+    pass(&w, QOS_MILLISECOND);
+    g_assert_cmpint(first.verdict, ==, QOS_CREDIT_GRANTED);
+    qos_lockengine_put(w.mounts[1].engine, &first.use, w.now);
+    clear(&w);
+}
+
+/* What a mount gives back, and has again as a grant of something else was on its way meanwhile, is
+ * called for once more. */
+static void test_group_crosses_grant(void)
+{
+    Use held, first, second, other;
+    World w;
+
+    init(&w);
+    g_assert_cmpuint(visit_one(&w, 0, 0), ==, 1);
+    visit_one(&w, 1, 300);
+    g_assert_cmpint(get_one(&w, 0, 200, &held), ==, QOS_CREDIT_GRANTED);
+    w.mounts[0].is_stubborn = TRUE;
+    get_one(&w, 1, 200, &first);
+    get_one(&w, 1, 201, &second);
+    pass(&w, QOS_MILLISECOND); /* 201 is being forgotten */
+    g_assert_cmpint(get_one(&w, 0, 300, &other), ==, QOS_CREDIT_WAITING);
+    carry(&w, &w.mounts[0]);
+    drain_server(&w);
+    take_events(&w, &w.mounts[1]);
+    carry(&w, &w.mounts[1]); /* 300: the grant is on its way */
+    qos_lockengine_release(w.mounts[0].engine, &w.mounts[0].dropped, &w.mounts[0].credit, w.now);
+    w.mounts[0].is_stubborn = FALSE;
+    g_assert_cmpint(other.verdict, ==, QOS_CREDIT_WAITING);
+    pass(&w, QOS_MILLISECOND);
+    g_assert_cmpint(other.verdict, ==, QOS_CREDIT_GRANTED);
+    g_assert_cmpint(second.verdict, ==, QOS_CREDIT_GRANTED);
+    qos_lockengine_put(w.mounts[1].engine, &second.use, w.now);
+    qos_lockengine_put(w.mounts[0].engine, &other.use, w.now);
+    qos_lockengine_put(w.mounts[0].engine, &held.use, w.now);
+    pass(&w, QOS_MILLISECOND);
+    g_assert_cmpint(first.verdict, ==, QOS_CREDIT_GRANTED);
+    qos_lockengine_put(w.mounts[1].engine, &first.use, w.now);
+    clear(&w);
+}
+
 /* What was called for and has gone already need not be forgotten again. */
 static void test_group_told_of_what_it_has(void)
 {
@@ -332,6 +396,8 @@ int main(int argc, char **argv)
     g_test_add_func("/lockengine/group-is-parted", test_group_is_parted);
     g_test_add_func("/lockengine/group-used-beside", test_group_used_beside);
     g_test_add_func("/lockengine/group-wanted-once", test_group_wanted_once);
+    g_test_add_func("/lockengine/group-wanted-anew", test_group_wanted_anew);
+    g_test_add_func("/lockengine/group-crosses-grant", test_group_crosses_grant);
     g_test_add_func("/lockengine/group-told-of-what-it-has", test_group_told_of_what_it_has);
     g_test_add_func("/lockengine/group-kept-beside", test_group_kept_beside);
     return g_test_run();
