@@ -360,6 +360,15 @@ gboolean qos_inodes_is_directory(QosInodes *inodes, fuse_ino_t id)
     return is_directory;
 }
 
+void qos_inodes_note_stale(QosInodes *inodes, fuse_ino_t id)
+{
+    pthread_mutex_lock(&inodes->lock);
+    QosInode *inode = qos_inode_by_id_locked(inodes, id);
+    if (inode != NULL && !inode->is_directory)
+        qos_inode_detach_key_locked(inodes, inode);
+    pthread_mutex_unlock(&inodes->lock);
+}
+
 static gboolean is_much_forgotten_locked(QosInodes *inodes)
 {
     inodes->forgotten++;

@@ -201,6 +201,14 @@ static void end_wait(QosOp *op)
     op->is_paused = FALSE;
 }
 
+/* The kernel looks the file up anew, and comes again. */
+static void note_stale(const QosOp *op)
+{
+    qos_inodes_note_stale(op->fs->inodes, op->node);
+    if (op->other_node != 0)
+        qos_inodes_note_stale(op->fs->inodes, op->other_node);
+}
+
 static void note_change(const QosOp *op)
 {
     switch (op->entry.request.opcode) {
@@ -232,6 +240,8 @@ static void run(QosOp *op)
         error = qos_cred_assume(op->caller);
     op->result = error == 0 ? op->run(op) : error;
     op->has_run = TRUE;
+    if (op->result == -ESTALE)
+        note_stale(op);
     note_change(op);
     if (request->owes && op->locks != 0)
         qos_tolls_raise(op->fs->tolls, op->locks, request->opcode, op->locks_directory);
