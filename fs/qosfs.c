@@ -56,9 +56,10 @@
 /* So long the start waits for a lock server, so that who mounts hears what is wrong with it. */
 #define SERVER_PATIENCE (5 * QOS_SECOND)
 #define WAITING_MEMORY  1536 /* bytes that a request takes which waits, its open file included */
-/* More readers wait in the kernel than there are CPUs: while some have lost theirs to callers that
- * they answered, others would have to be called, each time by futex(2). */
-#define READERS_TO_SPARE 8
+/* More readers wait in the kernel than there are CPUs, lest others have to be called whenever all
+ * these have a request, each time by futex(2). The kernel lets all take turns, so that with more
+ * each finds less of what it needs in the caches. */
+#define READERS_TO_SPARE 1
 
 typedef struct {
     QosFs fs; /* first: libfuse's user data */

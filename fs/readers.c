@@ -1,10 +1,11 @@
 /*
  * The readers (fs/readers.h).
  *
- * `reading` counts the threads that are in the kernel, or on the way. It is changed without the
- * lock, as two of three threads never need it: only one that finds too many parks, and only the one
- * that was the last calls a parked one, or makes another. A thread that parks looks again once it
- * is in the list, so that either it sees that nobody reads, or the last one sees it.
+ * `reading` counts the threads that are in the kernel, or on the way: from before the reply on
+ * (fs/reading.h). It is changed without the lock, as two of three threads never need it: only one
+ * that finds too many parks, and only the one that was the last calls a parked one, or makes
+ * another. A thread that parks looks again once it is in the list, so that either it sees that
+ * nobody reads, or the last one sees it.
  *
  * A thread ends where enough are parked already. Its descriptor stays: requests that came by it may
  * still wait. The next thread takes it over.
@@ -26,12 +27,16 @@
 #include <unistd.h>
 
 #include "fs/kernel_order.h"
+#include "fs/reading.h"
 #include "ops/fs.h"
 #include "ops/interrupt_table.h"
 #include "ops/reply_buffer.h"
 
 #define PAGE       4096
 #define PARKED_MAX 8 /* further ones end */
+/* Who leaves so many others reading each time, for so many requests in a row, is not needed. */
+#define READING_ENOUGH 2
+#define NEEDLESS_MAX   1000
 /* The kernel counts requests by twos: these bits last for years. */
 #define NUMBER_BITS 48
 /* The kernel looks up and pins each piece of a reply: copying a small one into a single piece costs
@@ -46,8 +51,9 @@ typedef struct {
     int fd;
     pthread_t thread;
     gboolean is_running;
-    char *memory; /* of its thread */
-    GList link;   /* in `unused` */
+    guint needless; /* requests in a row that left enough others reading */
+    char *memory;   /* of its thread */
+    GList link;     /* in `unused` */
 } Reader;
 
 struct QosReaders {
@@ -207,20 +213,34 @@ static gboolean park(QosReaders *readers)
 }
 
 /* FALSE: the thread is to end. */
-static gboolean begin_reading(QosReaders *readers)
+static gboolean begin_reading(Reader *reader)
 {
-    if (g_atomic_int_add(&readers->reading, 1) < (gint)readers->waiting)
-        return TRUE;
-    g_atomic_int_add(&readers->reading, -1);
+    QosReaders *readers = reader->readers;
+    const gint most =
+        (gint)(reader->needless < NEEDLESS_MAX ? readers->waiting
+                                               : MIN(READING_ENOUGH, readers->waiting));
+
+    for (gint now = qos_reading_begin();; now = g_atomic_int_get(&readers->reading)) {
+        if (now <= most)
+            return TRUE;
+        if (g_atomic_int_compare_and_exchange(&readers->reading, now, now - 1))
+            break;
+    }
+    reader->needless = 0;
     return park(readers);
 }
 
-static void end_reading(QosReaders *readers)
+static void end_reading(Reader *reader)
 {
-    if (!g_atomic_int_dec_and_test(&readers->reading))
+    QosReaders *readers = reader->readers;
+    const gint others = g_atomic_int_add(&readers->reading, -1) - 1;
+
+    reader->needless = others >= READING_ENOUGH ? reader->needless + 1 : 0;
+    if (others > 0)
         return;
     pthread_mutex_lock(&readers->lock);
-    if (!call_locked(readers))
+    /* Many may have been the last, one after the other, while they waited for the lock. */
+    if (g_atomic_int_get(&readers->reading) == 0 && !call_locked(readers))
         start_locked(readers); /* if not, who is done with his request reads */
     pthread_mutex_unlock(&readers->lock);
 }
@@ -265,7 +285,7 @@ static gboolean serve(Reader *reader, struct fuse_in_header *header, gsize size)
     length = read(reader->fd, header, size);
     error = errno;
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
-    end_reading(readers);
+    end_reading(reader);
     if (length >= (ssize_t)sizeof(*header)) {
         hand_on(reader, header, (gsize)length);
         return !g_atomic_int_get(&readers->is_over);
@@ -301,10 +321,11 @@ static void *read_requests(void *data)
 
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
     pthread_setname_np(pthread_self(), "reader");
+    qos_reading_join(&reader->readers->reading);
     reader->memory = g_aligned_alloc(1, PAGE + size, PAGE);
     struct fuse_in_header *header = (struct fuse_in_header *)(reader->memory + PAGE - WRITE_HEAD);
     pthread_cleanup_push(leave, reader);
-    while (serve(reader, header, size) && begin_reading(reader->readers))
+    while (serve(reader, header, size) && begin_reading(reader))
         ;
     pthread_cleanup_pop(TRUE);
     return NULL;

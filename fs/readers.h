@@ -8,10 +8,10 @@
  * from the thread that answered him, there are soon many. It also takes five locks that are the
  * same for all threads, most of them twice, for each request.
  *
- * Here at most `waiting` threads wait in the kernel. Others that have nothing to do are parked, the
- * last one parked is the first one called, and it is called only when nobody reads any more: when
- * all the others are busy in the store. So a slow store gets as many threads as it needs, up to
- * `most`, and a quick one is served by few that stay warm.
+ * Here at most `waiting` threads wait in the kernel, and fewer where fewer do. Others that have
+ * nothing to do are parked, the last one parked is the first one called, and it is called only when
+ * nobody reads any more: when all the others are busy in the store. So a slow store gets as many
+ * threads as it needs, up to `most`, and a quick one is served by few that stay warm.
  *
  * Each has a descriptor of /dev/fuse of its own (FUSE_DEV_IOC_CLONE), which the reply must go by,
  * whoever sends it. What libfuse keeps of a request is its number. So the reader's own number is

@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "fs/reading.h"
 #include "fs/ring.h"
 #include "ops/coherence.h"
 #include "ops/fs.h"
@@ -280,8 +281,11 @@ static gboolean finish(QosOp *op)
         reply(op);
     clear_op(op);
     do_others_wait = qos_gate_leave(op->fs->gate, &op->entry, op->moved, -op->result);
-    if (!replies_first)
+    if (!replies_first) {
+        if (!do_others_wait)
+            qos_reading_comes_next();
         reply(op);
+    }
     free_op(op);
     return do_others_wait;
 }

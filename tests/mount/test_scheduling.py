@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from harness import OTHER, USER, as_job, run, start_job, wait_until
+from harness import OTHER, USER, as_job, run, start_job, thread_names, wait_until
 
 pytestmark = pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
 
@@ -109,6 +109,16 @@ def test_a_reply_holds_no_slot(store, mount):
     job = qos.job("alone")
     assert job["operations"]["read"]["samples"] >= BLOCK
     assert job["waits"] == 0
+
+
+def test_a_reply_needs_no_further_reader(store, mount):
+    """The thread that replied reads next, also where who has his reply takes the CPU from it: no other is made for that."""
+    make_files(store.dir, 1)
+    pinned = ["taskset", "--cpu-list", str(max(os.sched_getaffinity(0)))]
+    qos = mount(store, "cache=none", prefix=pinned)
+    as_job("alone", *pinned, "chrt", "--fifo", "1",
+           "dd", f"if={qos.dir}/file0", "of=/dev/null", "bs=1", f"count={BLOCK}", "status=none")
+    assert thread_names(qos.pid).count("reader") <= 8
 
 
 @pytest.mark.parametrize("policy", ["fifo", "grr", "jrr", "tbf"])
