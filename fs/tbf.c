@@ -232,6 +232,16 @@ static void dequeue(QosTbf *tbf, QosTbfQueue *queue, QosRequest *request)
         qos_heap_remove(&tbf->heap, &queue->heap);
 }
 
+/* However its wait ends: the rule has made it wait, as the job's account says too. */
+static void end_wait(QosTbf *tbf, QosTbfQueue *queue, QosRequest *request, QosTime now)
+{
+    dequeue(tbf, queue, request);
+    if (now > request->arrival && request->wait_rule_id != 0) {
+        queue->counters->waits++;
+        queue->counters->waited += now - request->arrival;
+    }
+}
+
 /* Gives what was queued when the rules changed to the queues where it belongs now. */
 static void rematch(QosTbf *tbf, QosTime now)
 {
@@ -256,13 +266,9 @@ static QosTime tbf_get_next(void *self, QosTime now, QosReadyFunc ready, void *a
 
     QosTbfQueue *queue = (QosTbfQueue *)((char *)root - G_STRUCT_OFFSET(QosTbfQueue, heap));
     QosRequest *request = first_of(queue);
-    dequeue(tbf, queue, request);
+    end_wait(tbf, queue, request, now);
     request->owes = request->holds_lock && tokens_due(queue, now) > now;
     let_go(queue, request, 1, now);
-    if (now > request->arrival && request->wait_rule_id != 0) {
-        queue->counters->waits++;
-        queue->counters->waited += now - request->arrival;
-    }
     reschedule(tbf, queue, now);
     ready(request, arg);
     return now;
@@ -307,7 +313,7 @@ static void tbf_cancel(void *self, QosRequest *request, QosTime now)
         g_queue_unlink(&tbf->rematching, &request->link);
         return;
     }
-    dequeue(tbf, queue, request);
+    end_wait(tbf, queue, request, now);
     request->queue = NULL;
     reschedule(tbf, queue, now);
 }

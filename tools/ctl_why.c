@@ -169,8 +169,22 @@ static void append_store(GString *text, JsonObject *job)
                            100 - share);
 }
 
+/* How long that takes at the rate of now; or, where the last that came has waited longer than that
+ * already (the class pays for what it did before), how long it has. */
+static void append_backlog(GString *text, gint64 waiting, double rate, double last_waits)
+{
+    double backlog = rate >= 0.05 ? (double)waiting / rate : 0;
+    g_autofree char *time = qos_ctl_format_seconds(MAX(backlog, last_waits));
+
+    if (last_waits > backlog)
+        g_string_append_printf(text, ", %sfor %s so far", waiting == 1 ? "" : "the last of them ",
+                               time);
+    else if (backlog > 0)
+        g_string_append_printf(text, ": at this rate that takes %s", time);
+}
+
 /* What it gets and what waits now; for what is a guess: what was waited for last. */
-static void append_now(GString *text, JsonObject *job)
+static void append_now(GString *text, JsonObject *state, JsonObject *job)
 {
     gint64 waiting = qos_ctl_state_count(job, "waiting");
     gint64 running = qos_ctl_state_count(job, "running");
@@ -192,14 +206,14 @@ static void append_now(GString *text, JsonObject *job)
     }
     g_string_append_printf(text, " and %" G_GINT64_FORMAT " wait%s", waiting,
                            waiting == 1 ? "s" : "");
+    double last_waits = 0;
     if (latest) {
         g_autofree char *what = cause(qos_ctl_state_text(latest, "rule"), FALSE);
         g_string_append_printf(text, " for %s", what);
+        if (json_object_has_member(latest, "last"))
+            last_waits = qos_ctl_state_number(state, "now") - qos_ctl_state_number(latest, "last");
     }
-    if (rate >= 0.05) {
-        g_autofree char *backlog = qos_ctl_format_seconds((double)waiting / rate);
-        g_string_append_printf(text, ": at this rate that takes %s", backlog);
-    }
+    append_backlog(text, waiting, rate, last_waits);
     g_string_append(text, ".\n");
 }
 
@@ -281,6 +295,6 @@ char *qos_ctl_render_why(JsonObject *state, JsonObject *job)
     append_refused_opens(text, job);
     if (requests > 0)
         append_store(text, job);
-    append_now(text, job);
+    append_now(text, state, job);
     return g_string_free(text, FALSE);
 }

@@ -170,7 +170,7 @@ static void test_why(void)
         "The store took 22.50 s to do its work, 1.8 ms a request: 8.22 % of the time that its "
         "requests took; waiting was the other 91.8 %.\n"
         "Now it gets 100 op/s and 400.8 KiB/s; 1 of its requests is in the store and 16 wait for "
-        "rule hog: at this rate that takes 159.7 ms.\n");
+        "rule hog, the last of them for 2.50 s so far.\n");
 }
 
 static void test_why_never(void)
@@ -297,7 +297,7 @@ static void test_why_first_wait(void)
                     "  It allows 1 op/s to all that it matches together.\n"
                     "\n"
                     "Now it gets 0 op/s and 0 B/s; 0 of its requests are in the store and 3 wait "
-                    "for rule r.\n");
+                    "for rule r, the last of them for 2.00 s so far.\n");
 }
 
 /* A state without what an older daemon may lack, and with numbers no daemon gives. */
