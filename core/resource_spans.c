@@ -113,12 +113,34 @@ static void combine(QosCredit *one, const QosCredit *other, Table table)
     *one = result;
 }
 
+/* Goes past the spans that end before `at`, of which there may be hundreds. */
+static void skip_to(Cursor *cursor, guint64 at)
+{
+    guint skipped = 0, end = cursor->left;
+
+    while (skipped < end) {
+        const guint middle = skipped + (end - skipped) / 2;
+        if (cursor->next[middle].last < at)
+            skipped = middle + 1;
+        else
+            end = middle;
+    }
+    if (skipped > 0)
+        *cursor = (Cursor){cursor->next + skipped, cursor->left - skipped};
+}
+
+/* Looks only where `one` has something: elsewhere the table has nothing. So an inode of a group is
+ * found in hundreds of pieces as soon as in one. */
 static gboolean anywhere(const QosCredit *one, const QosCredit *other, Table table)
 {
     Walk walk;
 
+    if (one->count == 0)
+        return FALSE;
     walk_start(&walk, one, other);
-    while (walk_on(&walk, table))
+    skip_to(&walk.other, one->spans[0].first);
+    walk.last = one->spans[0].first - 1; /* the first piece begins behind it */
+    while (walk.one.left > 0 && walk_on(&walk, table))
         if (walk.rung != NONE)
             return TRUE;
     return FALSE;
@@ -131,7 +153,7 @@ static gboolean matches(const QosCredit *want, const QosCredit *have)
 
 static gboolean conflicts(const QosCredit *one, const QosCredit *other)
 {
-    return anywhere(one, other, clash);
+    return one->count <= other->count ? anywhere(one, other, clash) : anywhere(other, one, clash);
 }
 
 static void join(QosCredit *to, const QosCredit *with)
