@@ -25,6 +25,7 @@ typedef struct {
     QosTime news;    /* when it was told of a change; 0 = never */
     QosTime awaited; /* when that was last, while requests waited that keep pages */
     gint64 size;
+    pid_t looker; /* who alone was told lately; 0 = several, or not known */
 } File;
 
 typedef struct {
@@ -81,25 +82,39 @@ static guint64 digest(struct timespec modified, off_t size)
     return hash | 1;
 }
 
-gboolean qos_looks_note(QosLooks *looks, fuse_ino_t ino, struct timespec modified, off_t size)
+/* To be called before `news` is set. */
+static void note_looker(File *file, pid_t thread, QosTime now)
+{
+    const QosTime news = __atomic_load_n(&file->news, __ATOMIC_RELAXED);
+    const gboolean is_alone = news == 0 || now - news >= MEETING_TIME ||
+                              __atomic_load_n(&file->looker, __ATOMIC_RELAXED) == thread;
+
+    __atomic_store_n(&file->looker, is_alone ? thread : 0, __ATOMIC_RELAXED);
+}
+
+gboolean qos_looks_note(QosLooks *looks, fuse_ino_t ino, struct timespec modified, off_t size,
+                        pid_t thread)
 {
     File *file = &looks->files[ino % FILES];
     const guint64 now_told = digest(modified, size);
     const gboolean is_known = __atomic_load_n(&file->ino, __ATOMIC_RELAXED) == ino;
     gboolean is_fresh, is_awaited;
+    QosTime now;
 
     if (is_known && __atomic_load_n(&file->told, __ATOMIC_RELAXED) == now_told)
         return FALSE;
+    now = qos_gate_now();
     is_fresh = time(NULL) - modified.tv_sec < FRESH_TIME;
     __atomic_store_n(&file->told, is_fresh ? 0 : now_told, __ATOMIC_RELAXED);
     __atomic_store_n(&file->size, size, __ATOMIC_RELAXED);
-    __atomic_store_n(&file->news, is_known ? qos_gate_now() : 0, __ATOMIC_RELAXED);
+    note_looker(file, thread, now);
+    __atomic_store_n(&file->news, is_known ? now : 0, __ATOMIC_RELAXED);
     if (!is_known)
         __atomic_store_n(&file->awaited, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&file->ino, ino, __ATOMIC_SEQ_CST);
     is_awaited = has_waiting(looks, ino, size);
     if (is_awaited)
-        __atomic_store_n(&file->awaited, qos_gate_now(), __ATOMIC_RELAXED);
+        __atomic_store_n(&file->awaited, now, __ATOMIC_RELAXED);
     return is_awaited;
 }
 
@@ -143,11 +158,12 @@ static gboolean is_lately(const File *file, fuse_ino_t ino, gint64 end, const Qo
            qos_gate_now() - then < within;
 }
 
-gboolean qos_looks_has_news(QosLooks *looks, fuse_ino_t ino, gint64 end)
+gboolean qos_looks_has_news(QosLooks *looks, fuse_ino_t ino, gint64 end, pid_t thread)
 {
     const File *file = &looks->files[ino % FILES];
 
-    return is_lately(file, ino, end, &file->news, MEETING_TIME);
+    return is_lately(file, ino, end, &file->news, MEETING_TIME) &&
+           (thread == 0 || __atomic_load_n(&file->looker, __ATOMIC_SEQ_CST) != thread);
 }
 
 gboolean qos_looks_is_awaited(QosLooks *looks, fuse_ino_t ino, gint64 end, QosTime within)

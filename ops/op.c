@@ -485,6 +485,7 @@ static void park(QosOp *op)
     const guint64 lock = request->holds_lock ? 0 : request->lock;
     const gboolean keeps = lock != 0 && keeps_pages(op);
     const gint64 end = end_of_write(op);
+    const pid_t thread = fuse_req_ctx(op->fuse)->pid;
     QosKeep place;
 
     op->parked = TRUE;
@@ -502,7 +503,7 @@ static void park(QosOp *op)
     if (qos_gate_park(fs->gate, &op->entry))
         run_entries(&op->entry);
     else if (lock != 0 && (qos_openers_has_others(fs->openers, lock, job) ||
-                           (keeps && qos_looks_has_news(fs->looks, lock, end))))
+                           (keeps && qos_looks_has_news(fs->looks, lock, end, thread))))
         qos_gate_release(fs->gate, lock); /* who wants it since may not have met it */
 }
 

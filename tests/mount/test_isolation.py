@@ -222,6 +222,32 @@ def test_a_file_of_its_own_is_throttled_as_ever(store, mount):
         assert "write" not in qos.job("hog")["operations"]
 
 
+# What it changed itself is news to it as well.
+REWRITER = """
+import os, sys
+fd = os.open(sys.argv[1], os.O_RDWR)
+os.pwrite(fd, b'x' * 64, 0)
+print(flush=True)
+sys.stdin.readline()
+os.stat(sys.argv[1])
+for number in range(64):
+    os.pwrite(fd, b'x' * 64, number * 4096)
+"""
+
+
+@pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
+def test_who_looks_at_his_own_file_is_throttled_as_ever(store, mount):
+    """The kernel does not wait for the pages that a thread writes when it has looked: no debt is made."""
+    qos = mount(store)
+    (store.dir / "file").write_bytes(bytes(1 << 20))
+    command = sys.executable, "-c", REWRITER, qos.dir / "file"
+    with running(start_job("hog", *command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)) as hog:
+        hog.stdout.readline()
+        qos.rule("start hog jobid={hog}&opcode={write} rate=20")
+        print(file=hog.stdin, flush=True)
+        wait_until(lambda: qos.job("hog")["wait_time"] >= 1, what="the writes to wait as long as the rule says")
+
+
 # Comes into debt by reads of the file's beginning; then reads what is appended, as soon as it has seen that.
 FOLLOW = """
 import os, sys
