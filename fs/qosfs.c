@@ -548,7 +548,13 @@ static gboolean serve(Mounter *mounter, GError **error)
         return FALSE;
     qos_cred_init();
     block_signals(&mounter->signals);
-    done = start(mounter, error) && (mounter->options.fake || loop(mounter, error));
+    done = start(mounter, error);
+    if (done && mounter->options.fake)
+        printf("Nothing is mounted on %s: -f only tries it. To stay in the foreground: "
+               "-o foreground\n",
+               mounter->mountpoint);
+    else if (done)
+        done = loop(mounter, error);
     stop(mounter);
     return done;
 }
