@@ -8,8 +8,8 @@
  * The filter's default is SECCOMP_RET_TRAP: the signal's handler makes the call fail with ENOSYS,
  * which programs and libraries expect of an old kernel, and notes its number, so that the log can
  * name it. A daemon does not die of what a request, or a new libc, makes it try. The filter looks
- * at numbers alone, so that the kernel decides by its bitmap and runs no filter, but for clone():
- * threads, and no processes.
+ * at numbers alone, so that the kernel decides by its bitmap and runs no filter, but for clone()
+ * and unshare(): threads, and no processes or namespaces.
  */
 #include "fs/privilege.h"
 
@@ -113,12 +113,10 @@ static const char *const allowed[] = {
     /* extended attributes */
     "fgetxattr flistxattr fremovexattr fsetxattr getxattr lgetxattr listxattr llistxattr "
     "lremovexattr lsetxattr removexattr setxattr",
-    /* requests: /dev/fuse, io_uring with a queue for each CPU, the end */
-    "eventfd2 get_mempolicy io_uring_enter io_uring_register io_uring_setup mbind pipe2 poll "
-    "ppoll sched_getaffinity sched_setaffinity set_mempolicy splice tee umount2 vmsplice",
-    /* the caller's identity */
-    "capget capset getegid geteuid getgid getgroups getuid setfsgid setfsuid setgroups umask "
-    "unshare",
+    /* requests: /dev/fuse, the end */
+    "eventfd2 pipe2 poll ppoll sched_getaffinity splice tee umount2 vmsplice",
+    /* the caller's identity; unshare() below */
+    "capget capset getegid geteuid getgid getgroups getuid setfsgid setfsuid setgroups umask",
     /* memory */
     "brk madvise mmap mprotect mremap munmap",
     /* threads, time and signals; clone() below */
@@ -140,6 +138,11 @@ static const char network[] =
     "bind epoll_create1 epoll_ctl getpeername getsockname getsockopt recvfrom recvmmsg recvmsg "
     "sendmmsg setsockopt shutdown "
     "sched_getattr sched_setattr socketpair timerfd_settime"; /* GLib's threads set their class */
+
+/* Requests by io_uring, with a queue for each CPU. What a ring is asked for no filter sees, so that
+ * only those have one who need it. */
+static const char rings[] = "get_mempolicy io_uring_enter io_uring_register io_uring_setup mbind "
+                            "sched_setaffinity set_mempolicy";
 
 /* The calls that were refused: a bit each, set by the handler. */
 #define NUMBERS 1024
@@ -194,10 +197,12 @@ static int allow(scmp_filter_ctx filter, const char *names)
     return error;
 }
 
-static int fill_filter(scmp_filter_ctx filter, gboolean has_server)
+static int fill_filter(scmp_filter_ctx filter, QosPrivilegeNeeds needs)
 {
-    int error = has_server ? allow(filter, network) : 0;
+    int error = (needs & QOS_NEEDS_NETWORK) != 0 ? allow(filter, network) : 0;
 
+    if (error == 0 && (needs & QOS_NEEDS_RINGS) != 0)
+        error = allow(filter, rings);
     for (guint i = 0; error == 0 && i < G_N_ELEMENTS(allowed); i++)
         error = allow(filter, allowed[i]);
     /* Its arguments lie in memory, where no filter sees them: libc falls back on clone(). */
@@ -206,10 +211,14 @@ static int fill_filter(scmp_filter_ctx filter, gboolean has_server)
     if (error == 0)
         error = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(clone), 1,
                                  SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD, CLONE_THREAD));
+    /* A umask of the thread's own; no namespace. */
+    if (error == 0)
+        error = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(unshare), 1,
+                                 SCMP_A0(SCMP_CMP_EQ, CLONE_FS, 0));
     return error;
 }
 
-gboolean qos_privilege_filter(gboolean has_server, GError **error)
+gboolean qos_privilege_filter(QosPrivilegeNeeds needs, GError **error)
 {
     struct sigaction action = {.sa_sigaction = on_refused, .sa_flags = SA_SIGINFO | SA_NODEFER};
     scmp_filter_ctx filter;
@@ -219,7 +228,7 @@ gboolean qos_privilege_filter(gboolean has_server, GError **error)
         return TRUE;
     sigaction(SIGSYS, &action, NULL);
     filter = seccomp_init(SCMP_ACT_TRAP);
-    result = filter != NULL ? fill_filter(filter, has_server) : -ENOMEM;
+    result = filter != NULL ? fill_filter(filter, needs) : -ENOMEM;
     if (result == 0)
         result = seccomp_attr_set(filter, SCMP_FLTATR_CTL_TSYNC, 1);
     /* No foreign code runs here: older kernels need not slow down all for the sake of the filter.

@@ -14,10 +14,15 @@
  * done, before threads are made: they inherit it. Errors (QOS_ERROR): what the kernel refused. */
 gboolean qos_privilege_drop(GError **error);
 
+/* What else the daemon needs system calls for; bits. */
+typedef enum {
+    QOS_NEEDS_NETWORK = 1, /* the way to a lock server */
+    QOS_NEEDS_RINGS = 2,   /* requests by io_uring */
+} QosPrivilegeNeeds;
+
 /* From now on, for all threads: the known system calls alone. Others fail with ENOSYS. Call it when
- * no program has to be run any more. `has_server`: those too that the way to a lock server needs.
- * Errors (QOS_ERROR): the kernel has no such filter. */
-gboolean qos_privilege_filter(gboolean has_server, GError **error);
+ * no program has to be run any more. Errors (QOS_ERROR): the kernel has no such filter. */
+gboolean qos_privilege_filter(QosPrivilegeNeeds needs, GError **error);
 
 /* Logs the system calls that failed so, each of them once. One thread at a time. */
 void qos_privilege_report(void);

@@ -493,6 +493,12 @@ static gboolean attach_ring(Mounter *mounter, GError **error)
     return go_without_ring(mounter, reason, error);
 }
 
+static QosPrivilegeNeeds needs_of(const Mounter *mounter)
+{
+    return (mounter->fs.lockclient != NULL ? QOS_NEEDS_NETWORK : 0) |
+           (mounter->ring != NULL ? QOS_NEEDS_RINGS : 0);
+}
+
 /* Answers requests until the mount goes or a signal comes. */
 static gboolean loop(Mounter *mounter, GError **error)
 {
@@ -514,8 +520,7 @@ static gboolean loop(Mounter *mounter, GError **error)
         return FALSE;
     qos_gate_set_request_memory(mounter->fs.gate,
                                 WAITING_MEMORY + (mounter->ring ? QOS_RING_WAITING_MEMORY : 0));
-    if (!mounter->options.unconfined &&
-        !qos_privilege_filter(mounter->fs.lockclient != NULL, error))
+    if (!mounter->options.unconfined && !qos_privilege_filter(needs_of(mounter), error))
         return FALSE;
     if (QOSFS_HAS_READERS && !mounter->ring)
         qos_readers_attach(mounter->fs.readers, session);

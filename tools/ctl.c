@@ -98,13 +98,12 @@ gboolean qos_ctl_parse(QosCtl *ctl, const GOptionEntry *options, gpointer data, 
     gboolean is_server = g_str_has_prefix(command->name, "server ");
     char *directory = NULL;
     const GOptionEntry mount[] = {
-        {"mount", 'm', 0, G_OPTION_ARG_FILENAME, &directory, "The mount to talk to", "DIR"},
-        {NULL}};
+        {"mount", 'm', 0, G_OPTION_ARG_FILENAME, &directory, "The mount to talk to", "DIR"}, {0}};
     const GOptionEntry server[] = {{"socket", 's', 0, G_OPTION_ARG_FILENAME, &ctl->socket,
                                     "The server's control socket", "PATH"},
-                                   {NULL}};
+                                   {0}};
     const GOptionEntry json[] = {
-        {"json", 'j', 0, G_OPTION_ARG_NONE, &ctl->json, "Print JSON", NULL}, {NULL}};
+        {"json", 'j', 0, G_OPTION_ARG_NONE, &ctl->json, "Print JSON", NULL}, {0}};
     g_autofree char *name = g_strconcat("qosfsctl ", command->name, NULL);
     g_autoptr(GOptionContext) context = g_option_context_new(command->parameters);
     GOptionGroup *group = g_option_group_new(NULL, NULL, NULL, data, NULL);

@@ -13,11 +13,19 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* A system call that no file system needs. */
+static void assert_unknown(long result)
+{
+    g_assert_cmpint(result, ==, -1);
+    g_assert_cmpint(errno, ==, ENOSYS);
+}
+
+/* A system call that no file system needs; one that this one has not asked for; a namespace. */
 static void assert_refused(void)
 {
-    g_assert_cmpint(syscall(SYS_acct, NULL), ==, -1);
-    g_assert_cmpint(errno, ==, ENOSYS);
+    assert_unknown(syscall(SYS_acct, NULL));
+    assert_unknown(syscall(SYS_io_uring_setup, 1, NULL));
+    assert_unknown(unshare(CLONE_NEWNS));
+    g_assert_cmpint(unshare(CLONE_FS), ==, 0);
 }
 
 static void *wait_and_try(void *data)
@@ -65,7 +73,7 @@ static void test_limits(void)
     assert_dropped();
 
     g_assert_cmpint(pthread_create(&before, NULL, wait_and_try, &go), ==, 0);
-    g_assert_true(qos_privilege_filter(FALSE, &error));
+    g_assert_true(qos_privilege_filter(0, &error));
     g_assert_no_error(error);
     sem_post(&go);
     pthread_join(before, NULL);
@@ -84,6 +92,8 @@ static void test_limits(void)
 #endif
     g_test_expect_message("qosfs", G_LOG_LEVEL_WARNING, "*refused execve*");
     g_test_expect_message("qosfs", G_LOG_LEVEL_WARNING, "*refused acct*");
+    g_test_expect_message("qosfs", G_LOG_LEVEL_WARNING, "*refused unshare*");
+    g_test_expect_message("qosfs", G_LOG_LEVEL_WARNING, "*refused io_uring_setup*");
     qos_privilege_report();
     g_test_assert_expected_messages();
     qos_privilege_report(); /* each is told once */
