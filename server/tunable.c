@@ -106,7 +106,8 @@ static const Tunable tunables[] = {
      parse_bytes, print_bytes, FIELD(pool.hard_limit)},
     {"floor", "what each mount may keep cached whatever the load", parse_bytes, print_bytes,
      FIELD(pool.floor)},
-    {"cap", "what one mount may have; 0: no cap", parse_bytes, print_bytes, FIELD(pool.cap)},
+    {"cap", "what one mount may have; 0: no cap, and below 1K changes fail", parse_bytes,
+     print_bytes, FIELD(pool.cap)},
     {"law", "how the lock rate is set: steady or hld", parse_law, print_law, 0},
     {"lease",
      "how long a silent mount keeps what it has; from the next start on, a shorter one when no "
