@@ -55,7 +55,8 @@ static gboolean receive_all(const Handshake *handshake, gpointer bytes, gsize le
         gssize received = g_socket_receive_with_blocking(handshake->socket, next, length, TRUE,
                                                          handshake->cancellable, error);
         if (received == 0)
-            qos_set_error(error, ECONNRESET, "it closed the connection within the handshake");
+            qos_set_error(error, ECONNRESET,
+                          "it closed the connection within the handshake: see its log");
         if (received <= 0)
             return FALSE;
         next += received;
