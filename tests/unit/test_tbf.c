@@ -434,63 +434,6 @@ static void test_what_holds_a_lock_waits_for_no_token(void)
     fixture_clear(&f);
 }
 
-/* What others want goes though nothing is due, and the class owes for it. */
-static void test_what_is_released_goes_into_debt(void)
-{
-    Fixture f;
-    QosTime wake;
-    fixture_init(&f, &qos_policy_tbf, 64);
-    fixture_rule(&f, "start r jobid={j} rate=10 depth=1");
-    QosRequest *requests[3];
-    for (guint i = 0; i < 3; i++) {
-        requests[i] = request_new(&f, "j", QOS_OP_WRITE, 0);
-        g_assert_cmpint(qos_sched_enter(f.sched, requests[i], f.now, &wake), ==,
-                        i == 0 ? QOS_GO : QOS_WAIT);
-    }
-    g_assert_cmpint(wake, ==, f.now + QOS_SECOND / 10);
-    qos_sched_release(f.sched, requests[2], f.now);
-    g_assert_true(qos_sched_next(f.sched, f.now, &wake) == requests[2]);
-    g_assert_true(requests[2]->owes);
-    g_assert_null(qos_sched_next(f.sched, f.now, &wake));
-    g_assert_cmpint(wake, ==, f.now + 2 * QOS_SECOND / 10);
-    f.now = wake;
-    g_assert_true(next(&f) == requests[1]);
-    for (guint i = 0; i < 3; i++)
-        leave(&f, requests[i]);
-    fixture_clear(&f);
-}
-
-/* By its turn, by others who want its lock, or by a kill: the rule counts what the job does. */
-static void test_waits_count_however_they_end(void)
-{
-    Fixture f;
-    QosRuleState state;
-    fixture_init(&f, &qos_policy_tbf, 64);
-    fixture_rule(&f, "start r jobid={j} rate=10 depth=1");
-    QosRequest *requests[4];
-    for (guint i = 0; i < 4; i++) {
-        requests[i] = request_new(&f, "j", QOS_OP_WRITE, 0);
-        g_assert_cmpint(enter(&f, requests[i]), ==, i == 0 ? QOS_GO : QOS_WAIT);
-    }
-    f.now += 50 * QOS_MILLISECOND;
-    qos_sched_release(f.sched, requests[3], f.now);
-    g_assert_true(next(&f) == requests[3]);
-    qos_sched_cancel(f.sched, requests[2], f.now);
-    f.now += QOS_SECOND;
-    g_assert_true(next(&f) == requests[1]);
-    const QosWait *wait = &requests[0]->job->wait[0];
-    g_assert_true(qos_sched_rule_state(
-        f.sched, qos_rules_by_name(qos_sched_rules(f.sched), "r")->id, &state));
-    g_assert_cmpuint(wait->count, ==, 3);
-    g_assert_cmpuint(state.waits, ==, wait->count);
-    g_assert_cmpint(state.waited, ==, wait->waited);
-    request_free(requests[2]);
-    leave(&f, requests[0]);
-    leave(&f, requests[1]);
-    leave(&f, requests[3]);
-    fixture_clear(&f);
-}
-
 /* A toll waits for the class in debt, also where that is not its own, and pays for the next there.
  */
 static void test_a_toll_pays_for_another_class(void)
@@ -619,8 +562,6 @@ int main(int argc, char **argv)
     g_test_add_func("/tbf/debt-of-bytes", test_a_debt_of_bytes_has_room_for_reading_ahead);
     g_test_add_func("/tbf/what-holds-a-lock-waits-for-no-token",
                     test_what_holds_a_lock_waits_for_no_token);
-    g_test_add_func("/tbf/what-is-released-goes-into-debt", test_what_is_released_goes_into_debt);
-    g_test_add_func("/tbf/waits-count-however-they-end", test_waits_count_however_they_end);
     g_test_add_func("/tbf/a-toll-pays-for-another-class", test_a_toll_pays_for_another_class);
     g_test_add_func("/tbf/settle", test_settle);
     g_test_add_func("/tbf/max-wait", test_max_wait);

@@ -1,6 +1,6 @@
 /*
- * The tbf policy where a class owes as much as it may: those behind a lock wait for one token, and
- * never for the debt.
+ * The tbf policy where a class owes: what others want goes at once; where it owes as much as it
+ * may, those behind a lock wait for one token, and never for the debt.
  */
 #include "sched_fixture.h"
 
@@ -171,6 +171,63 @@ static void test_what_waits_keeps_its_class(void)
     fixture_clear(&f);
 }
 
+/* What others want goes though nothing is due, and the class owes for it. */
+static void test_what_is_released_owes(void)
+{
+    Fixture f;
+    QosTime wake;
+    fixture_init(&f, &qos_policy_tbf, 64);
+    fixture_rule(&f, "start r jobid={j} rate=10 depth=1");
+    QosRequest *requests[3];
+    for (guint i = 0; i < 3; i++) {
+        requests[i] = request_new(&f, "j", QOS_OP_WRITE, 0);
+        g_assert_cmpint(qos_sched_enter(f.sched, requests[i], f.now, &wake), ==,
+                        i == 0 ? QOS_GO : QOS_WAIT);
+    }
+    g_assert_cmpint(wake, ==, f.now + QOS_SECOND / 10);
+    qos_sched_release(f.sched, requests[2], f.now);
+    g_assert_true(qos_sched_next(f.sched, f.now, &wake) == requests[2]);
+    g_assert_true(requests[2]->owes);
+    g_assert_null(qos_sched_next(f.sched, f.now, &wake));
+    g_assert_cmpint(wake, ==, f.now + 2 * QOS_SECOND / 10);
+    f.now = wake;
+    g_assert_true(next(&f) == requests[1]);
+    for (guint i = 0; i < 3; i++)
+        leave(&f, requests[i]);
+    fixture_clear(&f);
+}
+
+/* By its turn, by others who want its lock, or by a kill: the rule counts what the job does. */
+static void test_waits_count_however_they_end(void)
+{
+    Fixture f;
+    QosRuleState state;
+    fixture_init(&f, &qos_policy_tbf, 64);
+    fixture_rule(&f, "start r jobid={j} rate=10 depth=1");
+    QosRequest *requests[4];
+    for (guint i = 0; i < 4; i++) {
+        requests[i] = request_new(&f, "j", QOS_OP_WRITE, 0);
+        g_assert_cmpint(enter(&f, requests[i]), ==, i == 0 ? QOS_GO : QOS_WAIT);
+    }
+    f.now += 50 * QOS_MILLISECOND;
+    qos_sched_release(f.sched, requests[3], f.now);
+    g_assert_true(next(&f) == requests[3]);
+    qos_sched_cancel(f.sched, requests[2], f.now);
+    f.now += QOS_SECOND;
+    g_assert_true(next(&f) == requests[1]);
+    const QosWait *wait = &requests[0]->job->wait[0];
+    g_assert_true(qos_sched_rule_state(
+        f.sched, qos_rules_by_name(qos_sched_rules(f.sched), "r")->id, &state));
+    g_assert_cmpuint(wait->count, ==, 3);
+    g_assert_cmpuint(state.waits, ==, wait->count);
+    g_assert_cmpint(state.waited, ==, wait->waited);
+    request_free(requests[2]);
+    leave(&f, requests[0]);
+    leave(&f, requests[1]);
+    leave(&f, requests[3]);
+    fixture_clear(&f);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -179,5 +236,7 @@ int main(int argc, char **argv)
     g_test_add_func("/tbf-debt/bytes", test_bytes);
     g_test_add_func("/tbf-debt/a-lower-rate-forgives", test_a_lower_rate_forgives);
     g_test_add_func("/tbf-debt/what-waits-keeps-its-class", test_what_waits_keeps_its_class);
+    g_test_add_func("/tbf-debt/what-is-released-owes", test_what_is_released_owes);
+    g_test_add_func("/tbf-debt/waits-count-however-they-end", test_waits_count_however_they_end);
     return g_test_run();
 }

@@ -5,36 +5,13 @@
 #include <glib.h>
 #include <string.h>
 
+#include "tests/unit/program.h"
+
 #define NAME "qosfs-torture"
 
-typedef struct {
-    char *out;
-    char *err;
-    int status; /* exit code */
-} Result;
-
-static void result_clear(Result *result)
-{
-    g_free(result->out);
-    g_free(result->err);
-}
-G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(Result, result_clear)
-
-/* `line` is what a shell would be given after the program's name. */
 static Result run(const char *line)
 {
-    g_autofree char *command = g_strdup_printf("%s %s", g_getenv("QOSFS_TORTURE"), line);
-    g_autoptr(GError) error = NULL;
-    Result result = {0};
-    int status;
-
-    g_spawn_command_line_sync(command, &result.out, &result.err, &status, &error);
-    g_assert_no_error(error);
-    if (!g_spawn_check_wait_status(status, &error)) {
-        g_assert_true(error->domain == G_SPAWN_EXIT_ERROR);
-        result.status = error->code;
-    }
-    return result;
+    return run_program("QOSFS_TORTURE", line);
 }
 
 static void test_nothing_fails(void)
