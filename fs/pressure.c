@@ -6,10 +6,13 @@
 #include <fcntl.h>
 #include <glib-unix.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* us of waiting, in a window of us: other windows need CAP_SYS_RESOURCE. */
-#define TRIGGER "some 300000 2000000"
+#define TRIGGER     "some 300000 2000000"
+
+#define ROOT_NUMBER 1 /* of the inode of the root cgroup */
 
 struct QosPressure {
     int fds[QOS_PRESSURE_PLACES];
@@ -30,19 +33,31 @@ static int open_trigger(const char *path)
     return -1;
 }
 
-/* The pressure of the cgroup (version 2) that the daemon is in, or NULL. The root's is the
- * machine's. */
+/* The folder of a cgroup (version 2) that is not the root, whose pressure is the machine's. */
+static gboolean is_cgroup(const char *folder)
+{
+    struct stat stat;
+
+    return lstat(folder, &stat) == 0 && stat.st_ino != ROOT_NUMBER;
+}
+
+/* The pressure of the cgroup that the daemon is in, or NULL. In a namespace of cgroups, as
+ * containers have, it may be "/"; "unified" is where systemd has version 2 beside version 1. */
 static char *cgroup_path(void)
 {
+    static const char *const places[] = {"/sys/fs/cgroup", "/sys/fs/cgroup/unified"};
     g_autofree char *text = NULL;
 
     if (!g_file_get_contents("/proc/self/cgroup", &text, NULL, NULL))
         return NULL;
     g_auto(GStrv) lines = g_strsplit(text, "\n", -1);
     for (guint i = 0; lines[i] != NULL; i++) {
-        if (g_str_has_prefix(lines[i], "0::/") && lines[i][strlen("0::/")] != '\0')
-            return g_build_filename("/sys/fs/cgroup", lines[i] + strlen("0::"), "memory.pressure",
-                                    NULL);
+        for (guint j = 0; j < G_N_ELEMENTS(places) && g_str_has_prefix(lines[i], "0::"); j++) {
+            g_autofree char *folder = g_build_filename(places[j], lines[i] + strlen("0::"), NULL);
+            g_autofree char *path = g_build_filename(folder, "memory.pressure", NULL);
+            if (is_cgroup(folder) && access(path, W_OK) == 0)
+                return g_steal_pointer(&path);
+        }
     }
     return NULL;
 }
