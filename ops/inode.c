@@ -11,7 +11,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/magic.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <stddef.h>
@@ -22,6 +21,7 @@
 
 #include "base/error.h"
 #include "ops/inode_private.h"
+#include "ops/local_store.h"
 
 /* So many inodes forgotten, and more than are left: their memory goes back to the system. */
 #define FORGOTTEN_MANY 10000
@@ -407,23 +407,12 @@ static guint descriptor_limit(void)
                                                  : G_MAXINT;
 }
 
-/* A network's file system sends at close() what was written, and says how that went. Of these it is
- * known that they do not. */
+/* A network's file system sends at close() what was written, and says how that went. */
 static gboolean wants_flush(int fd)
 {
     struct statfs statfs;
 
-    if (fstatfs(fd, &statfs) != 0)
-        return TRUE;
-    switch (statfs.f_type) {
-    case BTRFS_SUPER_MAGIC:
-    case EXT4_SUPER_MAGIC:
-    case TMPFS_MAGIC:
-    case XFS_SUPER_MAGIC:
-        return FALSE;
-    default:
-        return TRUE;
-    }
+    return fstatfs(fd, &statfs) != 0 || !qos_local_store(&statfs);
 }
 
 QosInodes *qos_inodes_new(const char *source, GError **error)

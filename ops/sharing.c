@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "core/wire.h"
 #include "ops/coherence.h"
+#include "ops/local_store.h"
 #include "ops/locks.h"
 
 void qos_sharing_config_clear(QosSharingConfig *config)
@@ -39,8 +40,9 @@ static char *make_text(const char *raw, gsize max)
     return g_string_free(g_steal_pointer(&text), FALSE);
 }
 
-/* The same on every mount of the store: the file system's magic number and its id. */
-static char *name_store(const char *source, GError **error)
+/* The same on every mount of the store: the file system's magic number and its id; or what was
+ * given, to which a local file system adds these, as files are known by their numbers in it. */
+static char *name_store(const char *source, const char *given, GError **error)
 {
     struct statfs about;
     guint32 id[2];
@@ -51,14 +53,31 @@ static char *name_store(const char *source, GError **error)
         return NULL;
     }
     memcpy(id, &about.f_fsid, sizeof(id));
-    if (id[0] == 0 && id[1] == 0) {
+    const gboolean has_id = id[0] != 0 || id[1] != 0;
+    if (given != NULL && !(has_id && qos_local_store(&about)))
+        return make_text(given, QOS_WIRE_STORE_MAX);
+    if (!has_id) {
         qos_set_error(error, ENODEV,
                       "the file system of \"%s\" has no id by which other mounts could tell that "
                       "theirs is the same: name it with -o store=NAME on each of them",
                       source);
         return NULL;
     }
-    return g_strdup_printf("%" G_GINT64_MODIFIER "x:%08x%08x", (guint64)about.f_type, id[0], id[1]);
+    g_autofree char *name =
+        g_strdup_printf("%" G_GINT64_MODIFIER "x:%08x%08x%s%s", (guint64)about.f_type, id[0], id[1],
+                        given != NULL ? " " : "", given != NULL ? given : "");
+    return make_text(name, QOS_WIRE_STORE_MAX);
+}
+
+/* The id of a mount whose database has `saved`: of each machine and directory another, so that a
+ * database may be copied, with the machine that it is on or without. */
+static QosOwnerId own_id(QosOwnerId saved, const char *name)
+{
+    g_autofree char *text = g_strdup_printf("%" G_GINT64_MODIFIER "x %s", saved, name);
+    g_autofree char *sum = g_compute_checksum_for_string(G_CHECKSUM_SHA256, text, -1);
+
+    sum[2 * sizeof(QosOwnerId)] = '\0';
+    return MAX(g_ascii_strtoull(sum, NULL, 16), 1); /* 0 is nobody */
 }
 
 /* --- what the client tells --- */
@@ -118,9 +137,7 @@ static void deadlocked(guint64 wait, gpointer arg)
 QosLockclient *qos_sharing_start(QosFs *fs, QosDb *db, const QosSharingConfig *config,
                                  GError **error)
 {
-    g_autofree char *given =
-        config->store ? g_strdup(config->store) : name_store(fs->source, error);
-    g_autofree char *store = NULL;
+    g_autofree char *store = name_store(fs->source, config->store, error);
     g_autofree char *whole = g_strdup_printf("%s:%s", g_get_host_name(), fs->mountpoint);
     g_autofree char *name = make_text(whole, QOS_WIRE_NAME_MAX);
     QosLockclientConfig client = {.server = config->server,
@@ -128,6 +145,7 @@ QosLockclient *qos_sharing_start(QosFs *fs, QosDb *db, const QosSharingConfig *c
                                   .certificate = config->certificate,
                                   .key = config->key,
                                   .munged = config->munged,
+                                  .store = store,
                                   .name = name,
                                   .arg = fs,
                                   .drop = drop,
@@ -136,9 +154,8 @@ QosLockclient *qos_sharing_start(QosFs *fs, QosDb *db, const QosSharingConfig *c
                                   .deadlocked = deadlocked,
                                   .changed = changed};
 
-    if (given == NULL || !qos_db_next_identity(db, &client.id, &client.incarnation, error))
+    if (store == NULL || !qos_db_next_identity(db, &client.id, &client.incarnation, error))
         return NULL;
-    store = make_text(given, QOS_WIRE_STORE_MAX);
-    client.store = store;
+    client.id = own_id(client.id, whole);
     return qos_lockclient_new(&client, error);
 }

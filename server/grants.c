@@ -393,8 +393,8 @@ static gboolean check_store(QosGrants *grants, const QosWireHello *hello, QosWir
         return TRUE;
     if (grants->store && qos_clients_count(&grants->clients) > 0)
         return refuse(refused, QOS_WIRE_OTHER_STORE,
-                      "the server serves the store %.80s, and this mount is of %.80s; if these are "
-                      "one, give store=NAME to all",
+                      "the server serves the store %.70s, and this mount is of %.70s; if these are "
+                      "one network file system, give store=NAME to all",
                       grants->store, hello->store);
     g_free(grants->store);
     grants->store = g_strdup(hello->store);

@@ -142,7 +142,9 @@ static gboolean hello(QosConnection *connection, const QosWireHello *message,
     old = g_hash_table_lookup(listener->clients, id);
     g_hash_table_replace(listener->clients, id, connection);
     if (old != NULL)
-        qos_connection_refuse(old, QOS_WIRE_IDENTITY_TAKEN, "it has connected anew");
+        qos_connection_refuse(old, QOS_WIRE_IDENTITY_TAKEN,
+                              "it has connected anew, or another mount of its name has a copy of "
+                              "its database");
     g_queue_remove(&listener->strangers, connection);
     listener->statistics.welcomed++;
     g_info("%s is welcome", label);

@@ -81,7 +81,9 @@ static char *take_answer(const char *path, GString *answer, GError **error)
     if (g_str_has_prefix(text, "ok\n"))
         return g_strdup(text + strlen("ok\n"));
     if (!line_end) {
-        qos_set_error(error, EPERM, "%s: only root and the server's own user may ask", path);
+        qos_set_error(error, EPERM, "%s: %s", path,
+                      text[0] == '\0' ? "only root and the server's own user may ask"
+                                      : "this is no control socket of qosfs-server");
         return NULL;
     }
     *line_end = '\0';

@@ -2,6 +2,7 @@
 import re
 import shutil
 import socket
+import stat
 import subprocess
 import threading
 
@@ -33,22 +34,41 @@ def test_server_is_killed(cluster):
     assert "qosfs_lockclient_up 1" in (mount.dir / ".qosfs/metrics").read_text().splitlines()
 
 
-def test_a_mount_of_another_store_is_refused(cluster, mount, new_store):
+@pytest.mark.parametrize("options", ["", "store=one"], ids=["by its id", "though it is named the same"])
+def test_a_mount_of_another_store_is_refused(cluster, mount, new_store, options):
     """It is told the names of both, and goes on without caching."""
-    one = cluster(mounts=1, lease=300)
+    one = cluster(mounts=1, lease=300, options=options)
     first, = one.mounts
     one.wait_up()
     one.server.expects_log("store differs")
-    second = mount(new_store("ext4"), f"server=unix:{one.server.socket}")
+    second = mount(new_store("ext4"), ",".join(filter(None, [options, f"server=unix:{one.server.socket}"])))
     second.expects_log("lock server .* this mount is of")
     reason = wait_until(lambda: status(second)["reason"], what="its refusal")
-    names = re.search("the server serves the store (.*), and this mount is of (.*); if these are one, ", reason).groups()
+    names = re.search("the server serves the store (.*), and this mount is of (.*); if these are one ", reason).groups()
     assert names[0] != names[1] and names[0] in one.server.ctl("status")
     assert status(second)["state"] != "up" and status(second)["valid"] == 0 and reason in second.ctl("status")
     for text in ("text", "changed"):  # nothing of it is cached
         (second.store.dir / "file").write_text(text)
         assert (second.dir / "file").read_text() == text
     assert status(first)["state"] == "up"
+
+
+def test_a_database_is_copied(cluster):
+    """As with the image of a machine: it is another mount for all that, and sees what the first one does."""
+    one = cluster(mounts=2)
+    copied = one.mounts[0].db
+    for mount in one.mounts:
+        mount.unmount()
+    other = shutil.copy(copied, one.mounts[1].db)
+    one.mounts.clear()
+    first, second = one.add(f"db={copied}"), one.add(f"db={other}")
+    one.wait_up()
+    (first.dir / "file").touch()
+    for mode in range(0o600, 0o610):
+        assert (second.dir / "file").exists()
+        (first.dir / "file").chmod(mode)
+        assert stat.S_IMODE((second.dir / "file").stat().st_mode) == mode
+    assert [status(mount)["reconnects"] for mount in one.mounts] == [0, 0]
 
 
 def test_tls(cluster):

@@ -136,6 +136,13 @@ def test_errors(server, words, status, error):
     assert done.returncode == status and error in done.stderr and not done.stdout, done
 
 
+def test_the_socket_of_mounts_is_asked(server):
+    one = server()
+    one.control = one.path
+    done = one.ctl("status", check=False)
+    assert done.returncode == 1 and f"{one.path}: this is no control socket" in done.stderr, done
+
+
 def test_who_may_ask(server, tmp_path):
     one = server()
     assert stat.S_IMODE(one.control.stat().st_mode) == 0o600
