@@ -26,7 +26,7 @@
 
 #define LOCK_PATIENCE (3 * G_TIME_SPAN_SECOND)
 
-static gboolean damaged(const QosDbSchema *schema, const char *path, const char *reason,
+gboolean qos_db_damaged(const QosDbSchema *schema, const char *path, const char *reason,
                         GError **error)
 {
     qos_set_error(error, EUCLEAN,
@@ -52,9 +52,9 @@ static gboolean look_at_header(const QosDbSchema *schema, const char *path, GErr
     if (length < 0)
         return FALSE;
     if ((gsize)length < sizeof(header))
-        return damaged(schema, path, "it is cut short", error);
+        return qos_db_damaged(schema, path, "it is cut short", error);
     if (memcmp(header, "SQLite format 3", 16) != 0)
-        return damaged(schema, path, "it does not begin as a database", error);
+        return qos_db_damaged(schema, path, "it does not begin as a database", error);
     memcpy(&id, header + 68, sizeof(id));
     if (GUINT32_FROM_BE(id) != schema->application_id) {
         qos_set_error(error, EINVAL,
@@ -110,7 +110,7 @@ static gboolean look(const QosDbSchema *schema, const char *path, int *ret_versi
                            -1, &statement, NULL) != SQLITE_OK ||
         sqlite3_step(statement) != SQLITE_ROW) {
         if (qos_db_errno(sqlite) == EUCLEAN)
-            return damaged(schema, path, sqlite3_errmsg(sqlite), error);
+            return qos_db_damaged(schema, path, sqlite3_errmsg(sqlite), error);
         if (sqlite3_extended_errcode(sqlite) == SQLITE_READONLY_ROLLBACK) {
             qos_set_error(error, EUCLEAN,
                           "database %s: another program was cut off while it changed it, and left "
@@ -122,10 +122,10 @@ static gboolean look(const QosDbSchema *schema, const char *path, int *ret_versi
     }
     verdict = (const char *)sqlite3_column_text(statement, 0);
     if (g_strcmp0(verdict, "ok") != 0)
-        return damaged(schema, path, verdict ? verdict : "no memory to check it", error);
+        return qos_db_damaged(schema, path, verdict ? verdict : "no memory to check it", error);
     *ret_version = sqlite3_column_int(statement, 1);
     if (*ret_version < 1)
-        return damaged(schema, path, "it has no version", error);
+        return qos_db_damaged(schema, path, "it has no version", error);
     if (*ret_version > (int)schema->versions) {
         qos_set_error(error, ENOTSUP,
                       "database %s has version %d, and this %s knows versions up to %d; it was "

@@ -78,6 +78,10 @@ int qos_db_errno(sqlite3 *sqlite);
 
 /* --- db_open.c --- */
 
+/* FALSE, with the error that the database is, and what it says that cannot be. */
+gboolean qos_db_damaged(const QosDbSchema *schema, const char *path, const char *reason,
+                        GError **error);
+
 /* The name that the lock goes by: two names of one file are one. Free with g_free(). */
 char *qos_db_real_path(const char *path);
 /* Opens the lock file and takes the lock: the descriptor, or -1. */

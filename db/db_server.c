@@ -268,6 +268,8 @@ static gboolean begin_incarnation(QosServerDb *db, GError **error)
 
     if (!read_rows(db, "SELECT id, incarnation, lease, store FROM server", take_server, error))
         return FALSE;
+    if (record->lease < 0 || record->lease > QOS_SERVER_LEASE_MAX)
+        return qos_db_damaged(&schema, db->path, "its lease cannot be", error);
     if (record->incarnation >= (G_GUINT64_CONSTANT(1) << (64 - QOS_TOKEN_INCARNATION_SHIFT)) - 1) {
         qos_set_error(error, EOVERFLOW,
                       "database %s: the server was started too often; move it away to begin anew, "

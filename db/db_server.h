@@ -14,6 +14,8 @@
 
 #include "core/credit.h"
 
+#define QOS_SERVER_LEASE_MAX (3600 * QOS_SECOND)
+
 typedef struct QosServerDb QosServerDb;
 
 typedef struct {

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "core/wire.h"
+#include "db/db_server.h"
 
 #define LIMIT_MIN 1024 /* four credits; less is a forgotten letter */
 
@@ -63,7 +64,7 @@ static gboolean parse_lease(QosServerSettings *settings, const Tunable *tunable 
 
     if (!qos_parse_duration(text, &lease, error))
         return FALSE;
-    if (lease < QOS_SECOND || lease > 3600 * QOS_SECOND) {
+    if (lease < QOS_SECOND || lease > QOS_SERVER_LEASE_MAX) {
         qos_set_error(error, ERANGE, "%s is not within 1 s and 1 h", text);
         return FALSE;
     }

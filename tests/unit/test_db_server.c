@@ -131,6 +131,26 @@ static void test_one_server(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
     g_unlink(link);
 }
 
+/* A grace of such a length would end for nobody. */
+static void test_damaged_lease(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
+{
+    static const char *const changes[] = {"UPDATE server SET lease = -1",
+                                          "UPDATE server SET lease = 9223372036854775807"};
+    const QosServerDbCalls calls = {saved, trouble, fixture};
+
+    g_clear_pointer(&fixture->db, qos_server_db_close);
+    for (guint i = 0; i < G_N_ELEMENTS(changes); i++) {
+        g_autoptr(GError) error = NULL;
+        sqlite3 *other = NULL;
+
+        g_assert_cmpint(sqlite3_open(fixture->path, &other), ==, SQLITE_OK);
+        g_assert_cmpint(sqlite3_exec(other, changes[i], NULL, NULL, NULL), ==, SQLITE_OK);
+        sqlite3_close(other);
+        g_assert_null(qos_server_db_open(fixture->path, &calls, &error));
+        g_assert_error(error, QOS_ERROR, EUCLEAN);
+    }
+}
+
 typedef struct {
     QosServerDb *db;
     guint count;
@@ -179,6 +199,7 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     g_test_add("/db-server/restart", Fixture, NULL, set_up, test_restart, tear_down);
     g_test_add("/db-server/one-server", Fixture, NULL, set_up, test_one_server, tear_down);
+    g_test_add("/db-server/damaged-lease", Fixture, NULL, set_up, test_damaged_lease, tear_down);
     g_test_add("/db-server/trouble", Fixture, NULL, set_up, test_trouble, tear_down);
     return g_test_run();
 }
