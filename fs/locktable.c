@@ -66,10 +66,12 @@ gboolean qos_locktable_has_owner(const QosLocktable *table, guint64 owner)
     return FALSE;
 }
 
-gboolean qos_locktable_has_handle(const QosLocktable *table, gconstpointer handle)
+gboolean qos_locktable_has_taken(const QosLocktable *table, gconstpointer handle, gint32 pid)
 {
     for (guint i = 0; i < count_of(table); i++) {
-        if (lock_at(table, i)->handle == handle)
+        const QosLock *lock = lock_at(table, i);
+
+        if (lock->handle == handle || (pid != 0 && lock->pid == pid))
             return TRUE;
     }
     return FALSE;

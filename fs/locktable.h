@@ -30,7 +30,7 @@
 
 typedef struct {
     guint64 owner;
-    gint32 pid;           /* of who took it, for F_GETLK */
+    gint32 pid;           /* of who took it; 0: is not known, and of whole-file locks */
     gconstpointer handle; /* the open file by which it was taken; only compared */
     QosSpan span;         /* bytes; `last` of the whole file is G_MAXINT64 */
 } QosLock;
@@ -62,8 +62,8 @@ gboolean qos_locktable_unset(QosLocktable *table, guint64 owner, guint64 first, 
 gboolean qos_locktable_unset_handle(QosLocktable *table, gconstpointer handle);
 /* The owner has something. */
 gboolean qos_locktable_has_owner(const QosLocktable *table, guint64 owner);
-/* Something was taken by that open file. */
-gboolean qos_locktable_has_handle(const QosLocktable *table, gconstpointer handle);
+/* Something was taken by that open file, or by that process (0: nobody). */
+gboolean qos_locktable_has_taken(const QosLocktable *table, gconstpointer handle, gint32 pid);
 /* What the owner has, as one credit; cleared by the caller. */
 QosCredit qos_locktable_of_owner(const QosLocktable *table, guint64 owner);
 /* All of it as one credit; cleared by the caller. */

@@ -14,6 +14,7 @@
 #include "ops/coherence.h"
 #include "ops/control.h"
 #include "ops/handle.h"
+#include "ops/locks.h"
 #include "ops/looks.h"
 #include "ops/operations.h"
 #include "ops/root.h"
@@ -150,9 +151,12 @@ int qos_attr_kill_privileges(int fd)
 static int set_size(const AttrOp *attr, int path_fd, const char *path)
 {
     const QosHandle *handle = attr->op.handle;
-    int result = handle != NULL ? ftruncate(handle->fd, attr->stat->st_size)
-                                : truncate(path, attr->stat->st_size);
+    int result;
 
+    if (handle != NULL && qos_locks_are_lost(attr->op.fs->locks, handle))
+        return -EIO;
+    result = handle != NULL ? ftruncate(handle->fd, attr->stat->st_size)
+                            : truncate(path, attr->stat->st_size);
     if (result != 0)
         return -errno;
     /* The store took it for root's doing. */

@@ -90,6 +90,7 @@ static QosCaller *make_caller(const struct fuse_ctx *context, QosProcessFacts *f
     caller->user = user;
     caller->references = 1;
     caller->tid = context->pid;
+    caller->process = facts->process;
     caller->start = facts->stat.start;
     caller->uid = context->uid;
     caller->gid = context->gid;

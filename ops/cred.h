@@ -19,6 +19,7 @@
 typedef struct {
     gint references; /* atomic */
     pid_t tid;       /* 0 = the kernel's own, e.g. write-back */
+    pid_t process;   /* whose thread it is; 0 = unknown */
     guint64 start;   /* of the thread, in clock ticks after boot; 0 = unknown */
     uid_t uid;
     gid_t gid;

@@ -54,8 +54,7 @@ static DataOp *data_op_new(fuse_req_t request, fuse_ino_t ino, struct fuse_file_
 /* He who had locked the file, and lost that, is not to go on as if he had not (docs/locks.md). */
 static gboolean has_lost_locks(const QosOp *op)
 {
-    return qos_handle_locking(op->handle) != QOS_LOCKING_NONE &&
-           qos_locks_are_lost(op->fs->locks, op->handle);
+    return qos_locks_are_lost(op->fs->locks, op->handle);
 }
 
 /* --- read --- */
@@ -294,9 +293,11 @@ void qosfs_op_fsyncdir(fuse_req_t request, fuse_ino_t ino, int data_only,
 static int run_fallocate(QosOp *op)
 {
     DataOp *allocate = (DataOp *)op;
-    int result = fallocate(op->handle->fd, allocate->mode, allocate->offset, (off_t)allocate->size);
+    int fd = op->handle->fd;
 
-    return result == 0 ? 0 : -errno;
+    if (has_lost_locks(op))
+        return -EIO;
+    return fallocate(fd, allocate->mode, allocate->offset, (off_t)allocate->size) == 0 ? 0 : -errno;
 }
 
 void qosfs_op_fallocate(fuse_req_t request, fuse_ino_t ino, int mode, off_t offset, off_t length,
@@ -347,9 +348,12 @@ static int run_copy(QosOp *op)
 {
     DataOp *copy = (DataOp *)op;
     off_t from = copy->offset, to = copy->to_offset;
-    ssize_t length = copy_file_range(op->handle->fd, &from, copy->to->fd, &to, copy->size,
-                                     (unsigned)copy->flags);
+    ssize_t length;
 
+    if (has_lost_locks(op) || qos_locks_are_lost(op->fs->locks, copy->to))
+        return -EIO;
+    length = copy_file_range(op->handle->fd, &from, copy->to->fd, &to, copy->size,
+                             (unsigned)copy->flags);
     if (length < 0)
         return -errno;
     op->moved = (guint64)length;

@@ -131,6 +131,9 @@ void qos_handle_set_file(QosHandle *handle, int fd, int flags, QosLoan *file)
     handle->flags = flags;
     handle->file = *file;
     *file = (QosLoan){.fd = -1};
+    pthread_mutex_lock(&handle->handles->lock);
+    qos_loan_name(&handle->file, &handle->name);
+    pthread_mutex_unlock(&handle->handles->lock);
 }
 
 /* O_NOATIME is for the owner alone, but here it is the mount's will. */
@@ -151,6 +154,23 @@ void qos_handle_set_locking(QosHandle *handle, QosLocking locking)
            !__atomic_compare_exchange_n(&handle->locking, &before, locking, FALSE, __ATOMIC_RELEASE,
                                         __ATOMIC_RELAXED))
         ;
+}
+
+void qos_handle_lose_locks(QosHandle *handle, pid_t process)
+{
+    QosHandles *handles = handle->handles;
+
+    qos_handle_set_locking(handle, QOS_LOCKING_LOST);
+    if (process == 0)
+        return;
+    pthread_mutex_lock(&handles->lock);
+    for (const GList *link = handles->open.head; link != NULL; link = link->next) {
+        QosHandle *other = link->data;
+
+        if (other->caller->process == process && qos_file_name_equal(&other->name, &handle->name))
+            qos_handle_set_locking(other, QOS_LOCKING_LOST);
+    }
+    pthread_mutex_unlock(&handles->lock);
 }
 
 QosHandle *qos_handle_ref(QosHandle *handle)

@@ -44,6 +44,7 @@ typedef struct QosHandle {
     int flags;         /* of the open, as the store knows them */
     QosCaller *caller; /* who opened it, with the job; a reference */
     QosLoan file;
+    QosFileName name;       /* of `file`; under the lock of the list, as others look at it */
     QosBackingOpen backing; /* files: how it joins the other opens of its file */
     QosOpenFile *open_file; /* files: shared with other jobs? */
     gint locking;           /* atomic; files: QosLocking */
@@ -93,6 +94,9 @@ static inline QosLocking qos_handle_locking(const QosHandle *handle)
 }
 /* Goes up only. */
 void qos_handle_set_locking(QosHandle *handle, QosLocking locking);
+/* What was locked by it is lost, and with that all that `process` (0: nobody) has opened of the
+ * same file: a record lock is its process's, by whichever open file it was taken. */
+void qos_handle_lose_locks(QosHandle *handle, pid_t process);
 
 /* The kernel's reference, borrowed; NULL where `info` is. */
 static inline QosHandle *qos_handle_from(const struct fuse_file_info *info)

@@ -124,6 +124,10 @@ typedef struct {
     guint64 device; /* 0: that of SRC; else st_dev of what is mounted below */
 } QosFileName;
 
+static inline gboolean qos_file_name_equal(const QosFileName *one, const QosFileName *other)
+{
+    return one->number == other->number && one->device == other->device;
+}
 void qos_loan_name(const QosLoan *loan, QosFileName *ret_name);
 
 /* The number by which credits on the file go: its inode number in the store. FALSE where it has

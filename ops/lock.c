@@ -30,22 +30,18 @@ static void take(fuse_req_t request, const struct fuse_file_info *info, QosLocks
     const QosFs *fs = qos_fs(request);
     QosHandle *handle = qos_handle_from(info);
     QosLock lock = {.owner = info->lock_owner, .pid = pid, .handle = handle, .span = span};
-    QosFileName name;
 
     qos_handle_note_use(handle);
     qos_handle_set_locking(handle, QOS_LOCKING_USED);
-    qos_loan_name(&handle->file, &name);
-    qos_locks_take(fs->locks, request, &name, kind, mode, &lock,
+    qos_locks_take(fs->locks, request, &handle->name, kind, mode, &lock,
                    qos_interrupts_may_be_lost(fs->interrupts));
 }
 
 static void give(fuse_req_t request, const struct fuse_file_info *info, QosLocksKind kind,
                  QosSpan span)
 {
-    QosFileName name;
-
-    qos_loan_name(&qos_handle_from(info)->file, &name);
-    qos_locks_give(qos_fs(request)->locks, &name, kind, info->lock_owner, span.first, span.last);
+    qos_locks_give(qos_fs(request)->locks, &qos_handle_from(info)->name, kind, info->lock_owner,
+                   span.first, span.last);
 }
 
 /* TRUE where it was answered: there is nothing to lock in .qosfs. */
@@ -96,20 +92,12 @@ void qosfs_op_flock(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info *i
 
 void qos_lock_flush(const QosFs *fs, const QosHandle *handle, guint64 owner)
 {
-    QosFileName name;
-
-    if (fs->locks == NULL)
-        return;
-    qos_loan_name(&handle->file, &name);
-    qos_locks_give(fs->locks, &name, QOS_LOCKS_RECORD, owner, 0, G_MAXUINT64);
+    if (fs->locks != NULL)
+        qos_locks_give(fs->locks, &handle->name, QOS_LOCKS_RECORD, owner, 0, G_MAXUINT64);
 }
 
 void qos_lock_release(const QosFs *fs, const QosHandle *handle)
 {
-    QosFileName name;
-
-    if (qos_handle_locking(handle) == QOS_LOCKING_NONE)
-        return;
-    qos_loan_name(&handle->file, &name);
-    qos_locks_close(fs->locks, &name, handle);
+    if (qos_handle_locking(handle) != QOS_LOCKING_NONE)
+        qos_locks_close(fs->locks, handle);
 }

@@ -159,11 +159,11 @@ void qos_locks_give(QosLocks *locks, const QosFileName *name, QosLocksKind kind,
     qos_locks_unlock(locks);
 }
 
-void qos_locks_close(QosLocks *locks, const QosFileName *name, const QosHandle *handle)
+void qos_locks_close(QosLocks *locks, const QosHandle *handle)
 {
     pthread_mutex_lock(&locks->lock);
     for (guint kind = 0; kind < QOS_LOCKS_KINDS; kind++) {
-        QosLockedFile *file = find_locked(locks, name, kind);
+        QosLockedFile *file = find_locked(locks, &handle->name, kind);
         if (file == NULL || !qos_locktable_unset_handle(&file->table, handle))
             continue;
         qos_locks_tell_all_locked(locks);
@@ -176,28 +176,27 @@ void qos_locks_close(QosLocks *locks, const QosFileName *name, const QosHandle *
 static gboolean has_locked(QosLocks *locks, const QosHandle *handle)
 {
     gboolean has = FALSE;
-    GHashTableIter iter;
-    gpointer key;
 
     pthread_mutex_lock(&locks->lock);
-    g_hash_table_iter_init(&iter, locks->files);
-    while (!has && g_hash_table_iter_next(&iter, &key, NULL))
-        has = qos_locktable_has_handle(&((const QosLockedFile *)key)->table, handle);
+    for (guint kind = 0; kind < QOS_LOCKS_KINDS; kind++) {
+        const QosLockedFile *file = find_locked(locks, &handle->name, kind);
+
+        has |=
+            file != NULL && qos_locktable_has_taken(&file->table, handle, handle->caller->process);
+    }
     pthread_mutex_unlock(&locks->lock);
     return has;
 }
 
+/* What is lost leaves the table behind the handle's word of it, so that is asked last. */
 gboolean qos_locks_are_lost(QosLocks *locks, const QosHandle *handle)
 {
-    switch (qos_handle_locking(handle)) {
-    case QOS_LOCKING_NONE:
+    if (locks == NULL)
         return FALSE;
-    case QOS_LOCKING_USED:
-        return qos_lockclient_valid(locks->client) == 0 && has_locked(locks, handle);
-    case QOS_LOCKING_LOST:
-        break;
-    }
-    return TRUE;
+    if (g_atomic_int_get(&locks->file_count) > 0 && qos_lockclient_valid(locks->client) == 0 &&
+        has_locked(locks, handle))
+        return TRUE;
+    return qos_handle_locking(handle) == QOS_LOCKING_LOST;
 }
 
 /* --- the lock client's callbacks --- */
@@ -211,10 +210,15 @@ void qos_locks_drop(QosLocks *locks, const QosResource *resource, const QosCredi
 static void lose_locked(QosLocks *locks, QosLockedFile *file)
 {
     const GArray *lost = file->table.locks;
+    const QosLock *before = NULL;
 
-    for (guint i = 0; lost != NULL && i < lost->len; i++)
-        qos_handle_set_locking((QosHandle *)g_array_index(lost, QosLock, i).handle,
-                               QOS_LOCKING_LOST);
+    for (guint i = 0; lost != NULL && i < lost->len; i++) {
+        const QosLock *lock = &g_array_index(lost, QosLock, i);
+
+        if (before == NULL || lock->handle != before->handle || lock->pid != before->pid)
+            qos_handle_lose_locks((QosHandle *)lock->handle, lock->pid);
+        before = lock;
+    }
     if (lost != NULL)
         g_warning("%u locks of a file are lost, because the lock server did not hear of this mount "
                   "for as long as its lease: reads and writes of who had them fail from now on",

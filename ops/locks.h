@@ -56,10 +56,10 @@ void qos_locks_take(QosLocks *locks, fuse_req_t request, const QosFileName *file
 void qos_locks_give(QosLocks *locks, const QosFileName *file, QosLocksKind kind, guint64 owner,
                     guint64 first, guint64 last);
 /* The open file is closed for good, and what was locked by it is free. */
-void qos_locks_close(QosLocks *locks, const QosFileName *file, const QosHandle *handle);
+void qos_locks_close(QosLocks *locks, const QosHandle *handle);
 
-/* What was locked by it may be another's by now: nothing is to be read or written by it any more.
- */
+/* What was locked by it, or as a record lock by its process, may be another's by now: nothing is to
+ * be read or changed by it any more. `locks` NULL: nothing was. */
 gboolean qos_locks_are_lost(QosLocks *locks, const QosHandle *handle);
 
 /* The lock client's callbacks, of resources of type QOS_RESOURCE_EXTENT. */

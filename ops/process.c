@@ -71,16 +71,20 @@ static void read_stat(int directory, QosProcessFacts *facts)
         facts->stat = (QosProcessStat){0};
 }
 
-static void read_groups(int directory, QosProcessFacts *facts)
+/* What stands behind `field` in the text of /proc/TID/status, or NULL. */
+static char *find_field(char *status, const char *field)
+{
+    char *at = status ? strstr(status, field) : NULL;
+
+    return at ? at + strlen(field) : NULL;
+}
+
+static void read_groups(char *at, QosProcessFacts *facts)
 {
     g_autoptr(GArray) groups = g_array_new(FALSE, FALSE, sizeof(gid_t));
-    gsize length;
-    g_autofree char *status = read_file(directory, "status", &length);
-    char *at = status ? strstr(status, "\nGroups:") : NULL;
 
     if (!at)
         return;
-    at += strlen("\nGroups:");
     for (;;) {
         char *end;
         gid_t group;
@@ -94,6 +98,16 @@ static void read_groups(int directory, QosProcessFacts *facts)
     }
     facts->group_count = (gint)groups->len;
     facts->groups = (gid_t *)g_array_free(g_steal_pointer(&groups), FALSE);
+}
+
+static void read_status(int directory, QosProcessFacts *facts)
+{
+    gsize length;
+    g_autofree char *status = read_file(directory, "status", &length);
+    const char *process = find_field(status, "\nTgid:");
+
+    facts->process = process ? (pid_t)g_ascii_strtoll(process, NULL, 10) : 0;
+    read_groups(find_field(status, "\nGroups:"), facts);
 }
 
 gboolean qos_process_is_visible(void)
@@ -115,7 +129,7 @@ void qos_process_read(pid_t tid, gboolean environment, gboolean cgroup, QosProce
     if (directory < 0)
         return;
     read_stat(directory, ret_facts);
-    read_groups(directory, ret_facts);
+    read_status(directory, ret_facts);
     if (environment)
         ret_facts->environment = read_file(directory, "environ", &ret_facts->environment_length);
     if (cgroup)

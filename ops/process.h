@@ -32,6 +32,7 @@ typedef struct {
     char *environment;
     gsize environment_length;
     char *cgroup;
+    pid_t process; /* whose thread it is */
     gid_t *groups;
     gint group_count;
 } QosProcessFacts;

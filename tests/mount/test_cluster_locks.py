@@ -7,12 +7,15 @@ import random
 import re
 import select
 import signal
+import sqlite3
 import struct
+import subprocess
+import sys
 import time
 
 import pytest
 
-from harness import is_stopped, wait_until
+from harness import is_stopped, running, wait_until
 from twins import attempt
 
 LEASE = 3  # s, where it has to end
@@ -363,25 +366,112 @@ def test_locks_outlive_the_server(pair):
             assert wait_until(ask, what="the lock") == "None"
 
 
+@contextlib.contextmanager
+def stopped(both):
+    """The first mount is, for the time of the block, in which it is to lose its lease."""
+    first = both.mounts[0]
+    both.expects_trouble()
+    os.kill(first.pid, signal.SIGSTOP)
+    try:
+        wait_until(lambda: is_stopped(first.pid), what="the stop")
+        yield
+    finally:
+        os.kill(first.pid, signal.SIGCONT)
+
+
 def test_who_was_stopped_for_too_long_is_told(pair):
     """It has lost its locks, and does not write as if it had them."""
     take = fcntl.lockf
     both, here, there = pair(lease=LEASE)
-    first = both.mounts[0]
-    both.expects_trouble()
-    with open(here, "r+b", buffering=0) as one, open(here, "r+b", buffering=0) as unlocked, open(there, "r+b") as other:
+    with open(here, "r+b", buffering=0) as one, open(there, "r+b") as other:
         take(one, fcntl.LOCK_EX)
-        os.kill(first.pid, signal.SIGSTOP)
-        wait_until(lambda: is_stopped(first.pid), what="the stop")
-        take(other, fcntl.LOCK_EX)  # when the lease is over
-        os.kill(first.pid, signal.SIGCONT)
-        assert attempt(os.pwrite, one.fileno(), b"stale", 0) == errno.EIO
+        with stopped(both):
+            take(other, fcntl.LOCK_EX)  # when the lease is over
+        assert attempt(os.pwrite, one.fileno(), b"stale!", 0) == errno.EIO
         assert there.read_bytes() == b"x" * 100
         both.wait_up()
-        assert attempt(os.pwrite, one.fileno(), b"stale", 0) == errno.EIO
-        assert attempt(os.pwrite, unlocked.fileno(), b"fresh", 0) == 5
+        assert attempt(os.pwrite, one.fileno(), b"stale!", 0) == errno.EIO
         take(other, fcntl.LOCK_UN)
-        assert attempt(take, unlocked, fcntl.LOCK_EX | TRY) is None  # and goes on with new files
+        with open(here, "r+b", buffering=0) as anew:  # it goes on with what it opens from now on
+            assert attempt(take, anew, fcntl.LOCK_EX | TRY) is None
+            assert attempt(os.pwrite, anew.fileno(), b"fresh!", 0) == 6
+
+
+@KINDS
+def test_what_was_locked_and_lost_is_not_changed(pair, take):
+    """Nor read; by no call that goes by the open file."""
+    both, here, there = pair(lease=LEASE)
+    (both.store.dir / "more").write_bytes(b"m" * 50)
+    with open(here, "r+b", buffering=0) as one, open(here.parent / "more", "r+b", buffering=0) as more, \
+            open(there, "r+b", buffering=0) as other:
+        take(one, fcntl.LOCK_EX)
+        with stopped(both):
+            take(other, fcntl.LOCK_EX)
+            os.pwrite(other.fileno(), b"theirs", 0)
+        file, second = one.fileno(), more.fileno()
+        for action in (lambda: os.pread(file, 10, 0), lambda: os.pwrite(file, b"stale!", 0), lambda: os.ftruncate(file, 10),
+                       lambda: os.posix_fallocate(file, 0, 200), lambda: os.copy_file_range(second, file, 50, 0, 0),
+                       lambda: os.copy_file_range(file, second, 50, 0, 0)):
+            assert attempt(action) == errno.EIO
+        assert (both.store.dir / "file").read_bytes() == b"theirs" + b"x" * 94
+        assert (both.store.dir / "more").read_bytes() == b"m" * 50
+
+
+def test_a_record_lock_is_lost_to_the_whole_process(pair):
+    """By whichever of its open files it was taken; another process goes on."""
+    both, here, there = pair(lease=LEASE)
+    go, tell = os.pipe()
+
+    def write_when_told():
+        with open(here, "r+b", buffering=0) as mine:
+            os.read(go, 1)
+            return os.pwrite(mine.fileno(), b"fresh!", 0)
+    with child(write_when_told) as (_, ask), open(here, "r+b", buffering=0) as one, open(here, "r+b", buffering=0) as two, \
+            open(here, "r+b", buffering=0) as three, open(there, "r+b") as other:
+        fcntl.lockf(one, fcntl.LOCK_EX, 10, 0)
+        fcntl.lockf(two, fcntl.LOCK_EX, 10, 10)
+        with stopped(both):
+            fcntl.lockf(other, fcntl.LOCK_EX)
+        assert [attempt(os.pwrite, file.fileno(), b"stale!", 0) for file in (three, one, two)] == [errno.EIO] * 3
+        os.write(tell, b"x")
+        assert wait_until(ask, what="the other process's write") == "6"
+    os.close(go)
+    os.close(tell)
+
+
+# On standard input: that it may begin.
+CHANGE = """
+import sqlite3, sys
+sys.stdin.readline()
+with sqlite3.connect(sys.argv[1], timeout=60) as connection:
+    connection.executemany("insert into t values (?, ?)", [(number, "y" * 100) for number in range(200, 300)])
+"""
+
+
+def test_a_database_whose_locks_were_lost_is_whole(cluster):
+    """SQLite locks for all connections of a process by the open file of one of them."""
+    both = cluster(lease=LEASE)
+    first, second = both.mounts
+    path = first.dir / "database"
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("create table t (number integer primary key, text)")
+        connection.executemany("insert into t values (?, ?)", [(number, "x" * 100) for number in range(200)])
+    change = subprocess.Popen([sys.executable, "-c", CHANGE, second.dir / "database"], stdin=subprocess.PIPE, text=True)
+    one, two = (sqlite3.connect(path, isolation_level=None, timeout=0) for _ in range(2))
+    with running(change), contextlib.closing(one), contextlib.closing(two):
+        for connection in one, two:
+            connection.execute("begin")
+            assert connection.execute("select count(*) from t").fetchone() == (200,)
+        with stopped(both):
+            change.communicate("begin\n")  # it can when the lease is over
+            assert change.returncode == 0
+        both.wait_up()
+        with pytest.raises(sqlite3.OperationalError):
+            two.execute("insert into t values (1000, 'stale')")
+            two.execute("commit")
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("pragma integrity_check").fetchone() == ("ok",)
+        assert connection.execute("select count(*) from t").fetchone() == (300,)
 
 
 # --- circles ---

@@ -106,10 +106,14 @@ static void test_handles(void)
     qos_locktable_set(&table, &lock);
     lock = lock_of(2, 20, 29, TRUE);
     lock.handle = &second;
+    lock.pid = 7;
     qos_locktable_set(&table, &lock);
-    g_assert_true(qos_locktable_has_handle(&table, &first));
+    g_assert_true(qos_locktable_has_taken(&table, NULL, 7));
+    g_assert_false(qos_locktable_has_taken(&table, NULL, 8));
+    g_assert_false(qos_locktable_has_taken(&table, NULL, 0));
+    g_assert_true(qos_locktable_has_taken(&table, &first, 0));
     g_assert_true(qos_locktable_unset_handle(&table, &first));
-    g_assert_false(qos_locktable_has_handle(&table, &first));
+    g_assert_false(qos_locktable_has_taken(&table, &first, 0));
     g_assert_false(qos_locktable_unset_handle(&table, &first));
     g_assert_false(qos_locktable_has_owner(&table, 1));
     g_assert_true(qos_locktable_has_owner(&table, 2));
