@@ -35,8 +35,9 @@ typedef struct {
     Need node, other; /* of op->node and op->other_node */
 } Needs;
 
-/* Of what is not here the kernel keeps nothing, and nothing is changed. OPEN and what is looked up,
- * or listed, are tried for (qos_coherence_attr_timeout). A READDIR without attributes has no node.
+/* Of what is not here the kernel keeps nothing, and nothing is changed. OPEN, the root's GETATTR,
+ * and what is looked up or listed, are tried for (qos_coherence_attr_timeout). A READDIR without
+ * attributes has no node.
  */
 static const Needs needs_of_opcode[QOS_OP_COUNT] = {
     [QOS_OP_LOOKUP] = {READS, NOTHING},        [QOS_OP_GETATTR] = {READS, NOTHING},
@@ -51,10 +52,18 @@ static const Needs needs_of_opcode[QOS_OP_COUNT] = {
     [QOS_OP_IOCTL] = {CHANGES, NOTHING},       [QOS_OP_READDIR] = {READS, NOTHING},
 };
 
+/* Whoever walks to the files of `.qosfs` asks for these first, and is to wait for no server. */
+static gboolean asks_of_root(const QosOp *op)
+{
+    return op->entry.request.opcode == QOS_OP_GETATTR && op->node == FUSE_ROOT_ID;
+}
+
 static Needs needs_of(const QosOp *op)
 {
     const QosRequest *request = &op->entry.request;
 
+    if (asks_of_root(op))
+        return (Needs){NOTHING, NOTHING};
     if (request->opcode == QOS_OP_OPEN && (op->reply.info.flags & O_TRUNC) != 0)
         return (Needs){CHANGES, NOTHING};
     if (request->opcode == QOS_OP_READ &&
@@ -67,7 +76,7 @@ static Needs needs_of(const QosOp *op)
 static gboolean needs_claim(const QosOp *op, Needs needs)
 {
     return needs.node != NOTHING || needs.other != NOTHING ||
-           op->entry.request.opcode == QOS_OP_OPEN || qos_op_locks_pages(op);
+           op->entry.request.opcode == QOS_OP_OPEN || asks_of_root(op) || qos_op_locks_pages(op);
 }
 
 /* --- the way of an operation --- */

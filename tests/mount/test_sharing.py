@@ -53,6 +53,22 @@ def test_a_mount_of_another_store_is_refused(cluster, mount, new_store, options)
     assert status(first)["state"] == "up"
 
 
+def test_reports_are_there_in_a_grace(cluster):
+    """The server waits for a mount that does not come back, and answers nobody: who walks to the reports does not ask it."""
+    one = cluster(mounts=1, lease=300)
+    gone, = one.mounts
+    one.wait_up()
+    (gone.dir / "file").write_text("text")
+    one.server.kill()
+    gone.kill()
+    one.server.start()
+    later = one.add()
+    wait_until(lambda: status(later)["state"] == "up", what="the later mount's session")
+    assert "grace" in one.server.ctl("status")
+    run("stat", later.dir, timeout=TIMEOUT)
+    assert "up" in run(BUILD / "tools/qosfsctl", "-m", later.dir, "status", timeout=TIMEOUT)
+
+
 def test_a_database_is_copied(cluster):
     """As with the image of a machine: it is another mount for all that, and sees what the first one does."""
     one = cluster(mounts=2)
