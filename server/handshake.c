@@ -48,14 +48,19 @@ static void finish_tls(GObject *tls, GAsyncResult *result, gpointer data)
     Attempt *attempt = data;
     g_autoptr(GError) error = NULL;
     g_autofree char *principal = NULL;
+    g_autofree char *broken = NULL;
     const char *fault = "its certificate has no subject";
 
     g_signal_handlers_disconnect_by_data(tls, attempt);
     if (g_tls_connection_handshake_finish(G_TLS_CONNECTION(tls), result, &error)) {
         GTlsCertificate *certificate = g_tls_connection_get_peer_certificate(G_TLS_CONNECTION(tls));
         principal = certificate != NULL ? g_tls_certificate_get_subject_name(certificate) : NULL;
+    } else if (attempt->faults != 0) {
+        fault = qos_certificate_fault(attempt->faults);
     } else {
-        fault = attempt->faults != 0 ? qos_certificate_fault(attempt->faults) : error->message;
+        broken = g_strdup_printf("%s if it is a mount, 'qosfsctl status' there tells what it found",
+                                 error->message);
+        fault = broken;
     }
     if (principal != NULL && principal[0] != '\0')
         attempt->done(G_IO_STREAM(tls), principal, NULL, attempt->arg);
