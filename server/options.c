@@ -269,10 +269,12 @@ static gboolean read_file(QosServerOptions *options, const char *path, GError **
     for (guint i = 0; names != NULL && names[i] != NULL && reason == NULL; i++) {
         gboolean is_list = g_str_equal(names[i], "listen") || g_str_equal(names[i], "allow-uid");
         g_autofree char *value = g_key_file_get_string(file, GROUP_OF_FILE, names[i], &reason);
-        g_auto(GStrv) values = g_strsplit(value != NULL ? value : "", is_list ? ";" : "\n", -1);
+        g_auto(GStrv) values = is_list && value != NULL ? g_strsplit(value, ";", -1) : NULL;
 
-        for (guint j = 0; values[j] != NULL && reason == NULL; j++) {
-            if (*g_strstrip(values[j]) != '\0' || !is_list)
+        if (value != NULL && !is_list)
+            set(options, names[i], g_strstrip(value), &reason);
+        for (guint j = 0; values != NULL && values[j] != NULL && reason == NULL; j++) {
+            if (*g_strstrip(values[j]) != '\0')
                 set(options, names[i], values[j], &reason);
         }
     }

@@ -72,7 +72,8 @@ def test_a_file_of_settings(server, tmp_path):
 
 
 @pytest.mark.parametrize("text, reason", [("[server]\nlease=x\n", "lease: "), ("[other]\n", "no section [server]"), ("lease", "expected a line [server]"),
-                                          ("[server]\nunheard=1\n", "unheard")])
+                                          ("[server]\nunheard=1\n", "unheard"), ("[server]\nunheard=\n", "unheard"),
+                                          ("[server]\nlimit=\n", "limit: ")])
 def test_a_wrong_file_is_named(tmp_path, text, reason):
     file = tmp_path / "server.conf"
     file.write_text(text)
