@@ -234,11 +234,33 @@ static gboolean may_have(const QosResourceType *type, const QosSublet *sublet,
 }
 
 /* What the borrower gets now, a callback that it has not answered yet does not want any more: it is
- * done with that too (end_want() in credit_receive.c). Who wants it next calls anew. */
-static void end_want(const QosResourceType *type, QosSublet *sublet, const QosCredit *chosen)
+ * done with that too (end_want() in credit_receive.c). Who wants it next calls anew. TRUE: there
+ * was some of that. */
+static gboolean end_want(const QosResourceType *type, QosSublet *sublet, const QosCredit *chosen)
 {
-    if (sublet->callback != NULL && !type->divisible)
-        type->yield(&sublet->callback->wanted, chosen);
+    if (sublet->callback == NULL || type->divisible ||
+        !type->conflicts(&sublet->callback->wanted, chosen))
+        return FALSE;
+    type->yield(&sublet->callback->wanted, chosen);
+    return TRUE;
+}
+
+/* And so does who waits for it already, and could not bar the borrower from it. */
+static void call_anew(QosOwner *owner, QosSublet *sublet, QosTime now)
+{
+    const QosBook *book = sublet->book;
+    const QosResourceType *type = qos_book_type(book);
+
+    if (book->busy == NULL)
+        return;
+    if (book->busy->callback != 0 && type->conflicts(&sublet->credit, &book->busy->wanted))
+        qos_sublet_call_back(owner, sublet, &book->busy->wanted, book->busy->flags, 0, now);
+    for (const GList *link = book->busy->requests.head; link != NULL; link = link->next) {
+        const QosCreditRequest *other = link->data;
+        if (other->peer != sublet->peer && type->conflicts(&sublet->credit, &other->want) &&
+            type->matches(&other->want, &book->borrowed))
+            qos_sublet_call_back(owner, sublet, &other->want, other->flags, 0, now);
+    }
 }
 
 /* The one place where a borrower gets more. */
@@ -263,7 +285,7 @@ static QosCreditVerdict grant(QosOwner *owner, QosCreditRequest *request, QosCre
             return QOS_CREDIT_RETRY;
         sublet = qos_sublet_add(owner, book, request->peer);
     }
-    end_want(type, sublet, chosen);
+    const gboolean was_wanted = end_want(type, sublet, chosen);
     qos_sublet_grow(owner, sublet, chosen);
     sublet->token = ++owner->token;
     QosCreditMessage message = {.type = QOS_MESSAGE_GRANT,
@@ -272,6 +294,8 @@ static QosCreditVerdict grant(QosOwner *owner, QosCreditRequest *request, QosCre
                                 .credit = qos_credit_copy(type, &sublet->credit),
                                 .granted = sublet->token};
     qos_peer_send(owner, request->peer, &message, now);
+    if (was_wanted)
+        call_anew(owner, sublet, now);
     return QOS_CREDIT_GRANTED;
 }
 

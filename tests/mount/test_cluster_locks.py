@@ -207,6 +207,21 @@ def test_waiting_for_part_of_what_another_awaits(pair):
             fcntl.lockf(one, fcntl.LOCK_UN)
 
 
+def test_waiting_for_what_is_taken_meanwhile(pair):
+    """Who has read locks that others wait for may still lock one of them to write, and gives it up before the other one."""
+    both, here, there = pair(lease=600)
+    with open(here, "r+b") as one, contextlib.ExitStack() as stack:
+        fcntl.lockf(one, fcntl.LOCK_SH, 1, 4)
+        fcntl.lockf(one, fcntl.LOCK_SH, 1, 6)
+        for place in (4, 6):
+            before = enqueues_of(both.mounts[1])
+            _, ask = stack.enter_context(child(take_and_leave(lambda file, how, at=place: fcntl.lockf(file, how, 1, at), there)))
+            wait_waiting(both.mounts[1], before)
+        fcntl.lockf(one, fcntl.LOCK_EX | TRY, 1, 6)
+        fcntl.lockf(one, fcntl.LOCK_UN, 1, 6)
+        assert wait_until(ask, what="the lock") == "None"
+
+
 @KINDS
 def test_locks_end_with_their_process(pair, take):
     _, here, there = pair()

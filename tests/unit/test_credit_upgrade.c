@@ -128,6 +128,49 @@ static void test_upgrade_before_wait(void)
     cluster_clear(&c);
 }
 
+static QosResource file_resource(void)
+{
+    QosResource file;
+
+    qos_resource_init(&file, QOS_RESOURCE_EXTENT, "f", 1);
+    return file;
+}
+
+static void get_byte(Cluster *c, QosOwnerId id, guint64 place, gboolean writes, guint flags,
+                     Use *use)
+{
+    QosCredit want = qos_credit_span(place, place, writes);
+
+    get_of(c, id, file_resource(), want, flags, use);
+    qos_credit_clear(qos_resource_type(QOS_RESOURCE_EXTENT), &want);
+    run(c, 10 * QOS_MILLISECOND);
+}
+
+/* Whoever has locked two bytes that others wait for may take one of them to write as well, and is
+ * called back for it anew: who waits for it does not wait until the other one is free. */
+static void test_taken_while_wanted(void)
+{
+    const guint waits = QOS_CREDIT_LASTING | QOS_CREDIT_WAIT;
+    Cluster c;
+    Use low, high, more, wants_low, wants_high;
+    mounts_init(&c, 3);
+    get_byte(&c, 4, 4, FALSE, QOS_CREDIT_LASTING, &low);
+    get_byte(&c, 4, 6, FALSE, QOS_CREDIT_LASTING, &high);
+    get_byte(&c, 5, 4, TRUE, waits, &wants_low);
+    get_byte(&c, 6, 6, TRUE, waits, &wants_high);
+    get_byte(&c, 4, 6, TRUE, QOS_CREDIT_LASTING, &more);
+    g_assert_cmpint(more.verdict, ==, QOS_CREDIT_GRANTED);
+    put(&c, 4, &more);
+    put(&c, 4, &high);
+    run(&c, 10 * QOS_MILLISECOND);
+    g_assert_cmpint(wants_high.verdict, ==, QOS_CREDIT_GRANTED);
+    g_assert_cmpint(wants_low.verdict, ==, QOS_CREDIT_WAITING);
+    put(&c, 4, &low);
+    run(&c, 10 * QOS_MILLISECOND);
+    g_assert_cmpint(wants_low.verdict, ==, QOS_CREDIT_GRANTED);
+    cluster_clear(&c);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -136,5 +179,6 @@ int main(int argc, char **argv)
     g_test_add_func("/credit/crossed-upgrades", test_crossed_upgrades);
     g_test_add_func("/credit/circle-of-upgrades", test_circle_of_upgrades);
     g_test_add_func("/credit/upgrade-before-wait", test_upgrade_before_wait);
+    g_test_add_func("/credit/taken-while-wanted", test_taken_while_wanted);
     return g_test_run();
 }
