@@ -420,9 +420,11 @@ QosCreditVerdict qos_request_start(QosOwner *owner, QosCreditRequest *request, Q
         enqueue(owner, request);
     else
         qos_credit_clear(qos_book_type(book), &request->want);
+    const gboolean is_local = verdict == QOS_CREDIT_GRANTED && request->peer == NULL;
+    if (is_local && book->busy != NULL && request->flags & QOS_CREDIT_UPGRADE)
+        qos_book_pump(owner, book, now); /* others may wait for what was held instead */
     /* The user may have been about to drop what it now holds again: that is no answer any more. */
-    if (verdict == QOS_CREDIT_GRANTED && request->peer == NULL && book->busy != NULL &&
-        book->busy->callback != 0)
+    else if (is_local && book->busy != NULL && book->busy->callback != 0)
         qos_book_serve_callback(owner, book, now);
     qos_book_tidy(owner, book);
     return verdict;
@@ -475,26 +477,35 @@ gboolean qos_request_retry(QosOwner *owner, QosCreditRequest *request, QosTime n
     return TRUE;
 }
 
-/* Tries to meet them in their order. */
-static void serve_requests(QosOwner *owner, QosBook *book, QosTime now)
+/* Tries to meet them in their order. TRUE: some that come first may wait for what one has given up
+ * by its conversion. */
+static gboolean serve_requests(QosOwner *owner, QosBook *book, QosTime now)
 {
     Reservations reserved = {NULL, NULL};
+    gboolean has_converted = FALSE;
     GList *next;
 
     for (GList *link = book->busy->requests.head; link != NULL; link = next) {
         QosCreditRequest *request = link->data;
+        const gboolean converts = request->peer == NULL && request->flags & QOS_CREDIT_UPGRADE;
         next = link->next;
         if (is_barred(request, reserved_before(&reserved, request->peer)) ||
             !qos_request_retry(owner, request, now))
             note_reservation(&reserved, link);
+        else
+            has_converted |= converts;
     }
+    return has_converted;
 }
 
 void qos_book_pump(QosOwner *owner, QosBook *book, QosTime now)
 {
-    if (book->busy != NULL && book->busy->callback != 0)
-        qos_book_serve_callback(owner, book, now);
-    if (book->busy != NULL && !qos_owner_in_grace(owner))
-        serve_requests(owner, book, now);
+    gboolean is_again = book->busy != NULL;
+
+    while (is_again) {
+        if (book->busy->callback != 0)
+            qos_book_serve_callback(owner, book, now);
+        is_again = !qos_owner_in_grace(owner) && serve_requests(owner, book, now);
+    }
     qos_book_tidy(owner, book);
 }

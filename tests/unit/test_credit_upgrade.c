@@ -146,6 +146,15 @@ static void get_byte(Cluster *c, QosOwnerId id, guint64 place, gboolean writes, 
     run(c, 10 * QOS_MILLISECOND);
 }
 
+static void convert_to_byte(Cluster *c, QosOwnerId id, guint64 place, gboolean writes, Use *use)
+{
+    QosCredit want = qos_credit_span(place, place, writes);
+
+    convert(c, id, want, 0, use);
+    qos_credit_clear(qos_resource_type(QOS_RESOURCE_EXTENT), &want);
+    run(c, 10 * QOS_MILLISECOND);
+}
+
 /* Whoever has locked two bytes that others wait for may take one of them to write as well, and is
  * called back for it anew: who waits for it does not wait until the other one is free. */
 static void test_taken_while_wanted(void)
@@ -171,6 +180,42 @@ static void test_taken_while_wanted(void)
     cluster_clear(&c);
 }
 
+/* What a conversion gives up at once is free for who waits for it. */
+static void test_conversion_gives_up(void)
+{
+    Cluster c;
+    Use one, other;
+    mounts_init(&c, 1);
+    get_byte(&c, 1, 4, TRUE, 0, &one);
+    get_byte(&c, 4, 4, TRUE, 0, &other);
+    g_assert_cmpint(other.verdict, ==, QOS_CREDIT_WAITING);
+    convert_to_byte(&c, 1, 6, TRUE, &one);
+    g_assert_cmpint(one.verdict, ==, QOS_CREDIT_GRANTED);
+    g_assert_cmpint(other.verdict, ==, QOS_CREDIT_GRANTED);
+    cluster_clear(&c);
+}
+
+/* The same of two that have waited. */
+static void test_conversions_give_up(void)
+{
+    Cluster c;
+    Use one, two, third, other;
+    mounts_init(&c, 3);
+    get_byte(&c, 4, 4, FALSE, 0, &one);
+    get_byte(&c, 4, 4, FALSE, 0, &two);
+    get_byte(&c, 5, 6, TRUE, 0, &third);
+    get_byte(&c, 6, 4, TRUE, 0, &other);
+    convert_to_byte(&c, 4, 6, FALSE, &one);
+    convert_to_byte(&c, 4, 6, FALSE, &two);
+    g_assert_cmpint(other.verdict, ==, QOS_CREDIT_WAITING);
+    put(&c, 5, &third);
+    run(&c, 10 * QOS_MILLISECOND);
+    g_assert_cmpint(one.verdict, ==, QOS_CREDIT_GRANTED);
+    g_assert_cmpint(two.verdict, ==, QOS_CREDIT_GRANTED);
+    g_assert_cmpint(other.verdict, ==, QOS_CREDIT_GRANTED);
+    cluster_clear(&c);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -180,5 +225,7 @@ int main(int argc, char **argv)
     g_test_add_func("/credit/circle-of-upgrades", test_circle_of_upgrades);
     g_test_add_func("/credit/upgrade-before-wait", test_upgrade_before_wait);
     g_test_add_func("/credit/taken-while-wanted", test_taken_while_wanted);
+    g_test_add_func("/credit/conversion-gives-up", test_conversion_gives_up);
+    g_test_add_func("/credit/conversions-give-up", test_conversions_give_up);
     return g_test_run();
 }
