@@ -5,6 +5,8 @@
 #include "base/bytes.h"
 #include "sim/trial_credit.h"
 
+#define INODES 6 /* that are renamed between: the fewer, the more conflicts */
+
 QosTime qos_credit_soon(const QosNode *node, guint milliseconds)
 {
     return qos_node_now(node) + qos_cluster_random(node->cluster, milliseconds) * QOS_MILLISECOND;
@@ -28,6 +30,12 @@ static QosCredit random_want(QosCluster *cluster, const QosResourceType *type)
     }
 }
 
+/* Which of its holds it asks for, or has asked for last. */
+static QosHold *asked(QosCreditUser *user)
+{
+    return user->next ? &user->before : &user->hold;
+}
+
 void qos_credit_user_settle(QosNode *node, QosCreditUser *user, QosCreditVerdict verdict,
                             QosTime delay)
 {
@@ -37,8 +45,9 @@ void qos_credit_user_settle(QosNode *node, QosCreditUser *user, QosCreditVerdict
         [QOS_CREDIT_ERROR] = "no lender",
     };
     QosCreditWorld *world = node->cluster->arg;
+    const QosHold *hold = asked(user);
 
-    user->due = qos_credit_soon(node, 300);
+    user->due = qos_credit_soon(node, user->next ? 20 : 300);
     if (verdict != QOS_CREDIT_WAITING)
         qos_credit_clear(qos_observer_type(&world->observer, user->resource), &user->want);
     switch (verdict) {
@@ -46,16 +55,70 @@ void qos_credit_user_settle(QosNode *node, QosCreditUser *user, QosCreditVerdict
         return;
     case QOS_CREDIT_GRANTED:
         user->state = QOS_USER_HOLDING;
-        qos_observer_granted(&world->observer, node, user->resource, &user->hold.credit,
-                             user->hold.token);
+        qos_observer_granted(&world->observer, node, user->resource, &hold->credit, hold->token);
+        /* It has come behind who wants it: the rest goes, as fs/lockdrops.c does it. */
+        qos_observer_type(&world->observer, user->resource)
+            ->yield(&((QosCreditNode *)node->state)->wanted[user->resource], &hold->credit);
         break;
     default:
-        user->state = user->state == QOS_USER_CONVERTING && user->hold.book ? QOS_USER_HOLDING
-                                                                            : QOS_USER_IDLE;
+        user->state = user->hold.book || user->before.book ? QOS_USER_HOLDING : QOS_USER_IDLE;
+        user->next = 0;
         user->due += delay;
     }
     qos_cluster_trace(node->cluster, node, "user %d: %s",
                       (int)(user - ((QosCreditNode *)node->state)->users), verdicts[verdict]);
+}
+
+static void ask(QosNode *node, QosCreditUser *user, const QosCredit *want, guint flags)
+{
+    QosCreditWorld *world = node->cluster->arg;
+    QosCreditNode *state = node->state;
+    const QosResource *resource = &world->observer.resources[user->resource];
+    const QosResourceType *type = qos_observer_type(&world->observer, user->resource);
+    QosHold *hold = asked(user);
+    g_autofree char *text = qos_credit_text(type, want);
+
+    qos_cluster_trace(node->cluster, node, "user %d: get %s %s", (int)(user - state->users),
+                      type->name, text);
+    *hold = (QosHold){.user = user, .after = user->before.book ? &user->before : NULL};
+    user->state = QOS_USER_WAITING;
+    qos_credit_user_settle(
+        node, user, qos_credit_get(state->owner, qos_node_now(node), resource, want, flags, hold),
+        0);
+}
+
+static gboolean is_rename(const QosNode *node, const QosCreditUser *user)
+{
+    const QosCreditWorld *world = node->cluster->arg;
+
+    return world->renames && user->resource == QOS_RESOURCE_INODES;
+}
+
+/* Of a directory, as ops/claim.c does it. */
+static void get_inode(QosNode *node, QosCreditUser *user, guint place)
+{
+    QosCredit want = qos_credit_span(place, place, qos_cluster_chance(node->cluster, 600));
+
+    ask(node, user, &want, QOS_CREDIT_RESERVE | QOS_CREDIT_WAIT);
+    qos_credit_clear(qos_resource_type(QOS_RESOURCE_INODES), &want);
+}
+
+static void get_first(QosNode *node, QosCreditUser *user)
+{
+    const guint place = qos_cluster_random(node->cluster, INODES);
+
+    user->next = place + qos_cluster_random(node->cluster, INODES - place); /* or the same */
+    if (user->next == place)
+        user->next = 0;
+    get_inode(node, user, place);
+}
+
+static void get_second(QosNode *node, QosCreditUser *user)
+{
+    const guint place = user->next;
+
+    user->next = 0;
+    get_inode(node, user, place);
 }
 
 static void get(QosNode *node, QosCreditUser *user)
@@ -69,22 +132,17 @@ static void get(QosNode *node, QosCreditUser *user)
                                   QOS_CREDIT_WAIT};
     QosCluster *cluster = node->cluster;
     QosCreditWorld *world = cluster->arg;
-    QosCreditNode *state = node->state;
 
     user->resource = (world->first + qos_cluster_random(cluster, world->hot)) % QOS_OBSERVED;
+    user->is_wanted = FALSE;
+    user->next = 0; /* of a rename that lost the first */
+    if (is_rename(node, user)) {
+        get_first(node, user);
+        return;
+    }
     const QosResourceType *type = qos_observer_type(&world->observer, user->resource);
     QosCredit want = random_want(cluster, type);
-    g_autofree char *text = qos_credit_text(type, &want);
-    qos_cluster_trace(cluster, node, "user %d: get %s %s", (int)(user - state->users), type->name,
-                      text);
-    user->hold = (QosHold){.user = user};
-    user->state = QOS_USER_WAITING;
-    user->is_wanted = FALSE;
-    qos_credit_user_settle(
-        node, user,
-        qos_credit_get(state->owner, qos_node_now(node), &world->observer.resources[user->resource],
-                       &want, flags[qos_cluster_random(cluster, G_N_ELEMENTS(flags))], &user->hold),
-        0);
+    ask(node, user, &want, flags[qos_cluster_random(cluster, G_N_ELEMENTS(flags))]);
     qos_credit_clear(type, &want);
 }
 
@@ -118,13 +176,19 @@ static void use(QosNode *node, QosCreditUser *user)
     user->due = qos_credit_soon(node, 200);
 }
 
+/* Of a rename, one after the other. */
 static void put(QosNode *node, QosCreditUser *user)
 {
     QosCreditNode *state = node->state;
+    QosHold *hold = user->hold.book || user->hold.request ? &user->hold : &user->before;
 
+    if (user->before.book && qos_cluster_chance(node->cluster, 500))
+        hold = &user->before;
     qos_cluster_trace(node->cluster, node, "user %d: put", (int)(user - state->users));
-    qos_credit_put(state->owner, qos_node_now(node), &user->hold);
-    user->state = QOS_USER_IDLE;
+    qos_credit_put(state->owner, qos_node_now(node), hold);
+    user->next = 0;
+    if (!user->hold.request)
+        user->state = user->hold.book || user->before.book ? QOS_USER_HOLDING : QOS_USER_IDLE;
     user->due = qos_credit_soon(node, 300);
 }
 
@@ -172,9 +236,11 @@ void qos_credit_user_act(QosNode *node, QosCreditUser *user)
     case QOS_USER_HOLDING:
         if (!qos_owner_is_alive(state->owner, qos_node_now(node)))
             user->due = qos_credit_soon(node, 100);
-        else if (dice < 40 && !user->is_wanted && !ends)
+        else if (user->next)
+            get_second(node, user);
+        else if (dice < 40 && !user->is_wanted && !ends && user->hold.book)
             use(node, user);
-        else if (dice < 70 && !user->is_wanted && !ends &&
+        else if (dice < 70 && !user->is_wanted && !ends && !is_rename(node, user) &&
                  user->resource != QOS_RESOURCE_IDENTIFIER &&
                  user->resource != QOS_RESOURCE_QUANTITY)
             convert(node, user);

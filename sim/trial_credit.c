@@ -4,6 +4,8 @@
  * they do with a credit goes to the store, which looks at its token.
  */
 #include "sim/trial_credit.h"
+
+#include "sim/credit_waiting.h"
 #include "sim/trial.h"
 
 #define SERVERS     2
@@ -121,7 +123,7 @@ static void go_on(QosNode *node)
     due = qos_owner_next(state->owner);
     for (guint i = 0; i < QOS_CREDIT_USERS; i++) {
         QosCreditUser *user = &state->users[i];
-        if (user->state == QOS_USER_HOLDING && !user->hold.book) {
+        if (user->state == QOS_USER_HOLDING && !user->hold.book && !user->before.book) {
             user->state = QOS_USER_IDLE;
             user->due = qos_credit_soon(node, 300);
         }
@@ -174,7 +176,9 @@ static void resized(QosOwnerId borrower G_GNUC_UNUSED, const QosResource *resour
 
 static gboolean is_mount(const QosNode *node)
 {
-    return node->parent && node->parent->parent;
+    const QosCreditWorld *world = node->cluster->arg;
+
+    return node->parent && (world->is_flat || node->parent->parent);
 }
 
 static void start(QosNode *node)
@@ -254,6 +258,9 @@ static void receive(QosNode *node, QosNode *from, GBytes *bytes)
         message.lease *= 2;
     if (qos_credit_world_is_broken(node->cluster, "reclaim") && message.type == QOS_MESSAGE_WELCOME)
         message.flags |= QOS_WELCOME_RECLAIM; /* though there is no grace */
+    if (qos_credit_world_is_broken(node->cluster, "forgotten-want") &&
+        message.type == QOS_MESSAGE_REVOKE)
+        message.type = QOS_MESSAGE_RENEW; /* heard, and forgotten */
     qos_owner_receive(state->owner, from->number + 1, &message, qos_node_now(node));
     qos_credit_message_clear(&message);
     go_on(node);
@@ -302,12 +309,15 @@ static void build(QosCluster *cluster, const char *broken)
     world->caches = qos_cluster_chance(cluster, 500);
     world->is_contended = qos_cluster_chance(cluster, 250);
     world->is_peopled = qos_cluster_chance(cluster, 250);
+    world->is_flat = qos_cluster_chance(cluster, 250);
+    world->renames = qos_cluster_chance(cluster, 500);
     world->is_quiet = qos_faults_are_none(&cluster->faults);
     cluster->arg = world;
     for (guint i = 0; i < SERVERS; i++) {
-        QosNode *server = qos_cluster_add(cluster, &owner_class, root, "server%u", i);
+        QosNode *lender =
+            world->is_flat ? root : qos_cluster_add(cluster, &owner_class, root, "server%u", i);
         for (guint j = 0; j < MOUNTS; j++)
-            qos_cluster_add(cluster, &owner_class, server, "mount%u", i * MOUNTS + j);
+            qos_cluster_add(cluster, &owner_class, lender, "mount%u", i * MOUNTS + j);
     }
     world->store = qos_cluster_add(cluster, &qos_credit_store_class, NULL, "store");
 }
@@ -376,6 +386,7 @@ static void check(QosCluster *cluster, QosNode *node)
                          (int)bytes, (int)state->bytes);
     if (state->lent > LENT_MAX)
         qos_cluster_fail(cluster, "%s has lent %u credits", node->name, state->lent);
+    qos_waiting_check(node);
     if (world->is_quiet)
         check_waiting(cluster, node);
 }
@@ -409,8 +420,8 @@ static void settled(QosCluster *cluster)
     qos_observer_check_books(&world->observer, cluster);
 }
 
-static const char *const rules[] = {"fencing",      "lease-reuse", "reclaim",
-                                    "double-grant", "server-list", NULL};
+static const char *const rules[] = {"fencing",     "lease-reuse",    "reclaim", "double-grant",
+                                    "server-list", "forgotten-want", NULL};
 
 const QosTrial qos_trial_credit = {
     .name = "credit",

@@ -14,6 +14,8 @@ typedef struct {
     gboolean is_contended; /* what goes to and fro is soon denied */
     guint first, hot;      /* the resources in use: the fewer, the more conflicts */
     gboolean is_peopled;   /* there are users at the servers and the root too */
+    gboolean is_flat;      /* no servers: the mounts borrow from the root */
+    gboolean renames;      /* of inodes, users take two, one after the other */
     gboolean is_quiet;     /* nothing goes wrong: nobody waits because of a fault */
 } QosCreditWorld;
 
@@ -31,6 +33,8 @@ typedef enum {
 
 typedef struct {
     QosHold hold;
+    QosHold before; /* of a rename: the first of two, which it has meanwhile, */
+    guint next;     /* and the place of the second, until it asks for that */
     QosCreditUserState state;
     guint resource;     /* the observer's number of it */
     gboolean is_wanted; /* by another: to be put */
