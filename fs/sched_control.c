@@ -231,16 +231,16 @@ const QosAdapt *qos_sched_adapt(const QosSched *sched)
 
 void qos_sched_state(const QosSched *sched, QosSchedState *ret_state)
 {
-    *ret_state =
-        (QosSchedState){.slots = sched->slots.count,
-                        .running = sched->slots.running,
-                        .stalled = sched->slots.stalled,
-                        .oldest = sched->slots.stalled > 0 ? 0 : qos_slots_oldest(&sched->slots),
-                        .passing = sched->slots.passing,
-                        .held = sched->held,
-                        .parked_bytes = sched->parked_bytes,
-                        .parked_max = sched->parked_max,
-                        .refused = sched->refused};
+    *ret_state = (QosSchedState){
+        .slots = sched->slots.count,
+        .running = sched->slots.running,
+        .stalled = sched->slots.stalled.length,
+        .oldest = sched->slots.stalled.length > 0 ? 0 : qos_slots_oldest(&sched->slots),
+        .passing = sched->slots.passing,
+        .held = sched->held,
+        .parked_bytes = sched->parked_bytes,
+        .parked_max = sched->parked_max,
+        .refused = sched->refused};
     for (guint i = 0; i < sched->stopping->len; i++)
         ret_state->draining += ((const QosLrs *)sched->stopping->pdata[i])->queued;
 }

@@ -42,6 +42,26 @@ void qos_sched_update_ready(QosSched *sched, QosTime now)
         qos_sched_update_job(sched, link->data, now);
 }
 
+/* The jobs of these requests, some of them more than once. */
+static void update_jobs_of(QosSched *sched, const GQueue *requests, QosTime now)
+{
+    for (const GList *link = requests->head; link != NULL; link = link->next)
+        qos_sched_update_job(sched, ((QosRequest *)link->data)->job, now);
+}
+
+/* Takes note of how many are to be inside now. It matters to jobs that have a slot alone, however
+ * many others wait. */
+static void refresh_depth(QosSched *sched, QosTime now)
+{
+    if (sched->depth == qos_adapt_depth(sched->adapt))
+        return;
+    sched->quiet_until = 0;
+    sched->depth = qos_adapt_depth(sched->adapt);
+    update_jobs_of(sched, &sched->slots.inside, now);
+    update_jobs_of(sched, &sched->slots.stalled, now);
+    update_jobs_of(sched, &sched->ready, now);
+}
+
 void qos_sched_share_held(QosSched *sched, QosTime now)
 {
     for (GList *link = sched->held_jobs.head; link != NULL; link = link->next) {
@@ -206,13 +226,6 @@ static void drain(QosSched *sched, QosLrs *lrs, QosTime now, QosTime *wake)
 static QosTime next_delay(const QosSched *sched)
 {
     return qos_time_add(qos_slots_oldest(&sched->slots), qos_adapt_patience(sched->adapt));
-}
-
-/* Takes note of how many are to be inside now. */
-static void refresh_depth(QosSched *sched, QosTime now)
-{
-    if (sched->depth != qos_adapt_depth(sched->adapt))
-        qos_sched_update_ready(sched, now);
 }
 
 /* TRUE where the store has as many inside as it is to have. All of them may be one job's, and hang:

@@ -5,17 +5,17 @@
 
 gboolean qos_slots_are_taken(QosSlots *slots, guint depth, QosTime now)
 {
-    while (slots->running - slots->stalled >= depth && qos_slots_next_stall(slots) <= now) {
-        QosRequest *request = g_queue_pop_head_link(&slots->inside)->data;
-        request->has_stalled = TRUE;
-        slots->stalled++;
+    while (slots->running - slots->stalled.length >= depth && qos_slots_next_stall(slots) <= now) {
+        GList *link = g_queue_pop_head_link(&slots->inside);
+        ((QosRequest *)link->data)->has_stalled = TRUE;
+        g_queue_push_tail_link(&slots->stalled, link);
     }
-    return slots->running - slots->stalled >= depth;
+    return slots->running - slots->stalled.length >= depth;
 }
 
 QosTime qos_slots_next_stall(const QosSlots *slots)
 {
-    if (slots->stalled >= QOS_STALLED_MAX)
+    if (slots->stalled.length >= QOS_STALLED_MAX)
         return QOS_NEVER;
     return qos_time_add(qos_slots_oldest(slots), QOS_STALL_TIME);
 }
@@ -63,7 +63,7 @@ void qos_slots_give_back(QosSlots *slots, QosRequest *request)
     if (request->has_slot) {
         run(slots, request, -1);
         if (request->has_stalled)
-            slots->stalled--;
+            g_queue_unlink(&slots->stalled, &request->link);
         else if (request->state == QOS_REQUEST_RUNNING)
             g_queue_unlink(&slots->inside, &request->link);
     }

@@ -21,10 +21,10 @@
 
 typedef struct {
     guint count;
-    guint running; /* have a slot, those that have stalled included */
-    guint stalled;
-    guint passing; /* inside without a slot */
-    GQueue inside; /* of QosRequest: in the store, not stalled, the oldest first */
+    guint running;  /* have a slot, those that have stalled included */
+    guint passing;  /* inside without a slot */
+    GQueue inside;  /* of QosRequest: in the store, not stalled, the oldest first */
+    GQueue stalled; /* likewise: in the store for too long */
 } QosSlots;
 
 /* `all` less a part of it, at least one; of nothing nothing. */
