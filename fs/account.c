@@ -10,8 +10,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/prefetch.h"
-
 #define RATE_CONSTANT (2 * QOS_SECOND)        /* a burst is forgotten to 1/e after this */
 #define RATE_STEP     (100 * QOS_MILLISECOND) /* well below the constant: the error is under 3 % */
 
@@ -106,7 +104,8 @@ QosJob *qos_account_job(QosAccount *account, const char *id, QosTime now)
 
 void qos_job_prefetch(const QosJob *job)
 {
-    qos_prefetch(job, G_STRUCT_OFFSET(QosJob, wait[1]));
+    qos_prefetch(job, QOS_JOB_OFTEN);
+    qos_prefetch(&job->wait[0], sizeof(QosWait));
 }
 
 static void add_sample(QosSample *sample, guint64 value)

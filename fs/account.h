@@ -19,6 +19,7 @@
 
 #include "base/histogram.h"
 #include "base/opcode.h"
+#include "base/prefetch.h"
 #include "base/time.h"
 #include "fs/adapt.h"
 
@@ -79,12 +80,11 @@ typedef struct QosJob {
     gint references;     /* atomic; first, as the next two, for qos_gate_copy_job() */
     guint open_files;    /* atomic; files and directories that it has open (ops/handle.h) */
     guint opens_refused; /* atomic; since it had too many of them */
-    /* What each request changes stands together, in four cache lines and one of `wait`: with
+    /* What each request changes stands together, in three cache lines and one of `wait`: with
      * thousands of jobs these are cache misses. */
     guint nodes;      /* the job's node count, 0 = unknown */
     guint waiting;    /* requests that wait now */
     guint wait_count; /* of `wait`, in use */
-    QosShare share;   /* of the adaptive sharing */
     GQueue held;      /* the scheduler's, of QosRequest: due, but the job has its share of slots */
     QosTime seen;     /* last request */
     QosTime store_time; /* sum, ns */
@@ -98,6 +98,7 @@ typedef struct QosJob {
     double byte_rate;        /* bytes/s */
     struct QosTbfFlow *flow; /* of the policy tbf: the last one of a request of the job, or NULL */
     QosUse use;
+    QosShare share; /* of the adaptive sharing; its end is beyond these lines */
     QosWait wait[QOS_JOB_WAITS_MAX];
 
     GList held_link;                   /* among the jobs that have held requests */
@@ -114,6 +115,10 @@ typedef struct QosJob {
     QosUser *maker;    /* for whom it was made; NULL: for one whom nothing bounds */
     char id[QOS_JOB_ID_MAX + 1];
 } QosJob;
+
+#define QOS_JOB_OFTEN (3 * QOS_CACHE_LINE) /* bytes, from its begin on: see above */
+G_STATIC_ASSERT(G_STRUCT_OFFSET(QosJob, share.finish) + sizeof(gint64) <= QOS_JOB_OFTEN);
+G_STATIC_ASSERT(G_STRUCT_OFFSET(QosJob, wait) % QOS_CACHE_LINE == 0);
 
 typedef struct {
     GHashTable *users;        /* uid -> QosUser, owned */

@@ -49,6 +49,7 @@
  */
 #pragma once
 
+#include "base/prefetch.h"
 #include "core/epoch.h"
 #include "fs/account.h"
 #include "fs/rule.h"
@@ -75,44 +76,47 @@ typedef enum {
 } QosRequestState;
 
 /* One operation on its way to the store. Embedded in the operation; the fields above the line are
- * set before it enters, those below are the scheduler's. */
+ * set before it enters, those below are the scheduler's. Three cache lines: tens of thousands may
+ * wait. */
 typedef struct {
     QosOpcode opcode;
     guint32 uid;
     guint32 gid;
-    guint64 bytes;        /* what it will move; corrected by leave */
-    guint64 data;         /* bytes that are to be kept for it while it waits */
-    QosJob *job;          /* a reference of the request's */
-    QosUser *user;        /* who works for it; NULL: one whom nothing bounds */
-    guint64 lock;         /* of what the kernel holds a lock for it, 0 = of nothing */
-    gboolean holds_lock;  /* and other jobs may want it: it must not wait */
-    gboolean fills_cache; /* a READ into the kernel's pages: of these it lets only so many wait */
-    gboolean is_toll;     /* it waits until the class of `toll_opcode` has a token (ops/toll.h) */
     QosOpcode toll_opcode;
-    gboolean is_prepaid;  /* its thread paid for it at a toll */
-    gboolean cannot_fail; /* it ends something: it is kept while it waits, whatever there is */
+    guint64 bytes;         /* what it will move; corrected by leave */
+    guint64 data;          /* bytes that are to be kept for it while it waits */
+    QosJob *job;           /* a reference of the request's */
+    QosUser *user;         /* who works for it; NULL: one whom nothing bounds */
+    guint64 lock;          /* of what the kernel holds a lock for it, 0 = of nothing */
+    guint holds_lock : 1;  /* and other jobs may want it: it must not wait */
+    guint fills_cache : 1; /* a READ into the kernel's pages: of these it lets only so many wait */
+    guint is_toll : 1;     /* it waits until the class of `toll_opcode` has a token (ops/toll.h) */
+    guint is_prepaid : 1;  /* its thread paid for it at a toll */
+    guint cannot_fail : 1; /* it ends something: it is kept while it waits, whatever there is */
     /* --- */
     QosRequestState state;
-    QosTime arrival; /* when it entered, or was paused */
-    QosTime start;   /* when it went; later by the time for which it was paused */
-    gboolean has_slot;
-    gboolean has_stalled; /* its slot is given to others besides */
-    gboolean is_passing;  /* inside without a slot, because it must not wait */
-    gboolean is_stored;   /* what it is to write was written while it waited */
-    guint64 kept;         /* bytes of it that count as parked */
-    gboolean owes;        /* it went without a token: its class is in debt */
-    gboolean prepays; /* a toll in another class: it takes the token of the next `toll_opcode` */
-    gint64 weight;    /* of its rule, for adaptive sharing; 0 = none given */
-    gint64 minimum;   /* likewise, op/s */
-    gint64 cost;      /* that adaptive sharing knows of, 0 = none */
-    gboolean is_with_user; /* where it is held */
+    QosTime arrival;    /* when it entered, or was paused */
+    QosTime start;      /* when it went; later by the time for which it was paused */
     GList link;         /* in a queue of the policy, in job->held or user->held, among the ready or
                            inside */
     gpointer queue;     /* the policy's own: where it keeps or kept it */
     struct QosLrs *lrs; /* the policy that took it, until it leaves */
-    guint64 wait_rule_id; /* what it waits or waited for, 0 = the slots */
+    gint64 cost;        /* that adaptive sharing knows of, 0 = none */
+    gint64 weight;      /* of its rule, for adaptive sharing; 0 = none given */
+    gint64 minimum;     /* likewise, op/s */
+    guint64 kept;       /* bytes of it that count as parked */
+    guint has_slot : 1;
+    guint has_stalled : 1; /* its slot is given to others besides */
+    guint is_passing : 1;  /* inside without a slot, because it must not wait */
+    guint is_stored : 1;   /* what it is to write was written while it waited */
+    guint owes : 1;        /* it went without a token: its class is in debt */
+    guint prepays : 1; /* a toll in another class: it takes the token of the next `toll_opcode` */
+    guint is_with_user : 1; /* where it is held */
+    guint64 wait_rule_id;   /* what it waits or waited for, 0 = the slots */
     char wait_rule_name[QOS_RULE_NAME_MAX + 1];
 } QosRequest;
+
+G_STATIC_ASSERT(sizeof(QosRequest) <= 3 * QOS_CACHE_LINE);
 
 /* What a rule did, as the tbf policy counted it. */
 typedef struct QosRuleState {

@@ -89,16 +89,11 @@ static GQueue *line_of(QosTbfQueue *queue, const QosRequest *request)
     return request->holds_lock ? &queue->lock_holders : &queue->requests;
 }
 
-static guint count_waiting(const QosTbfQueue *queue)
-{
-    return queue->lock_holders.length + queue->requests.length;
-}
-
 /* The next to go, or NULL. */
 static QosRequest *first_of(const QosTbfQueue *queue)
 {
     const GList *head =
-        queue->lock_holders.length > 0 ? queue->lock_holders.head : queue->requests.head;
+        queue->waiting > queue->requests.length ? queue->lock_holders.head : queue->requests.head;
     return head != NULL ? head->data : NULL;
 }
 
@@ -163,11 +158,12 @@ static void enqueue(QosTbf *tbf, QosTbfQueue *queue, QosRequest *request, QosTim
 {
     request->queue = queue;
     g_queue_push_tail_link(line_of(queue, request), &request->link);
+    queue->waiting++;
     queue->counters->waiting++;
     if (first_of(queue) == request)
         reschedule(tbf, queue, now);
     gboolean is_limited = queue->has_operations || queue->has_bytes;
-    if (queue->heap.key > now || (is_limited && count_waiting(queue) > 1)) {
+    if (queue->heap.key > now || (is_limited && queue->waiting > 1)) {
         request->wait_rule_id = queue->key.rule_id;
         memcpy(request->wait_rule_name, queue->rule_name, sizeof(request->wait_rule_name));
     }
@@ -207,7 +203,7 @@ static gboolean tbf_try_now(void *self, QosRequest *request, QosTime now)
     if (request->is_toll || tbf->rematching.length > 0 || (root != NULL && root->key <= now))
         return FALSE;
     const QosTbfFlow *flow = qos_tbf_flow(tbf, request, now);
-    if (count_waiting(flow->queue) > 0 || tokens_due(flow->queue, now) > now)
+    if (flow->queue->waiting > 0 || tokens_due(flow->queue, now) > now)
         return FALSE;
     try_dryrun(flow->dryrun, request, now);
     let_go(flow->queue, request, 1, now);
@@ -227,8 +223,9 @@ static void tbf_incoming(void *self, QosRequest *request, QosTime now)
 static void dequeue(QosTbf *tbf, QosTbfQueue *queue, QosRequest *request)
 {
     g_queue_unlink(line_of(queue, request), &request->link);
+    queue->waiting--;
     queue->counters->waiting--;
-    if (count_waiting(queue) == 0)
+    if (queue->waiting == 0)
         qos_heap_remove(&tbf->heap, &queue->heap);
 }
 

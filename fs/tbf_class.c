@@ -77,25 +77,26 @@ static gint64 bytes_depth(const QosRule *rule)
 
 /* Gives a bucket the rule's rate; one that was there keeps its tokens, but owes no more than a lock
  * may make it owe: a debt made at a high rate would take a low one days. */
-static void set_bucket(QosBucket *bucket, gboolean *has, gint64 rate, gint64 depth,
-                       gint64 least_debt, QosTime now)
+static gboolean set_bucket(QosBucket *bucket, gboolean is_there, gint64 rate, gint64 depth,
+                           gint64 least_debt, QosTime now)
 {
     const gint64 most_debt = MAX(least_debt, rate * (QOS_DEBT_MAX / QOS_SECOND));
 
-    if (rate != 0 && *has) {
+    if (rate != 0 && is_there) {
         qos_bucket_change(bucket, rate, depth, now);
         bucket->tokens = MAX(bucket->tokens, -most_debt);
     } else if (rate != 0) {
         qos_bucket_init(bucket, rate, depth, now);
     }
-    *has = rate != 0;
+    return rate != 0;
 }
 
 void qos_tbf_queue_set_rule(QosTbfQueue *queue, const QosRule *rule, QosTime now)
 {
-    set_bucket(&queue->operations, &queue->has_operations, rule->rate, operations_depth(rule), 0,
-               now);
-    set_bucket(&queue->bytes, &queue->has_bytes, rule->bps, bytes_depth(rule), QOS_DEBT_BYTES, now);
+    queue->has_operations = set_bucket(&queue->operations, queue->has_operations, rule->rate,
+                                       operations_depth(rule), 0, now);
+    queue->has_bytes = set_bucket(&queue->bytes, queue->has_bytes, rule->bps, bytes_depth(rule),
+                                  QOS_DEBT_BYTES, now);
     queue->weight = rule->weight;
     queue->minimum = rule->minimum;
 }
@@ -141,7 +142,7 @@ static void queue_free(QosTbfQueue *queue)
 /* TRUE where the queue could be made again as it is. */
 static gboolean queue_is_as_new(const QosTbfQueue *queue, QosTime now)
 {
-    return queue->lock_holders.length == 0 && queue->requests.length == 0 && queue->running == 0 &&
+    return queue->waiting == 0 && queue->running == 0 &&
            (!queue->has_operations || qos_bucket_is_full(&queue->operations, now)) &&
            (!queue->has_bytes || qos_bucket_is_full(&queue->bytes, now));
 }
