@@ -289,13 +289,19 @@ const QosJob *qos_adapt_first(const QosAdapt *adapt)
     return first != NULL ? job_of(first) : NULL;
 }
 
+const QosJob *qos_adapt_second(const QosAdapt *adapt)
+{
+    QosHeapNode *second = qos_heap_peek_second(&adapt->waiting);
+    return second != NULL ? job_of(second) : NULL;
+}
+
 void qos_adapt_prefetch(const QosAdapt *adapt, const QosJob *job)
 {
     if (job->share.member == 0)
         return;
     qos_prefetch(qos_adapt_seen_of(adapt, job), sizeof(QosTime));
     if (adapt->config.mode == QOS_ADAPT_FAIR)
-        qos_prefetch(qos_adapt_fair_of(adapt, job), sizeof(QosFairJob));
+        qos_prefetch(qos_adapt_fair_of(adapt, job), G_STRUCT_OFFSET(QosFairJob, entitlement));
     else
         qos_prefetch(qos_adapt_paper_of(adapt, job), sizeof(QosPaperJob));
 }

@@ -53,7 +53,7 @@ gboolean qos_adapt_config_check(const QosAdaptConfig *config, GError **error);
 /* What a request costs, in units. */
 gint64 qos_adapt_config_cost(const QosAdaptConfig *config, QosOpcode opcode, guint64 bytes);
 
-/* One job's part in it; embedded in the job. */
+/* One job's part in it; embedded in the job. Mode fair needs no more than begins it. */
 typedef struct {
     guint member;      /* index plus one among the members; 0 = it takes no part */
     gboolean is_ruled; /* paper: it has an allocation, which may be 0 */
@@ -101,8 +101,9 @@ void qos_adapt_set_ready(QosAdapt *adapt, struct QosJob *job, gboolean is_ready,
 /* The job whose turn it is, of those that are ready; or NULL with *ret_wake lowered to when to ask
  * again. */
 struct QosJob *qos_adapt_next(QosAdapt *adapt, QosTime now, QosTime *ret_wake);
-/* The job whose turn it will be, as it seems; or NULL. */
+/* The job whose turn it will be, as it seems, and that after it; or NULL. */
 const struct QosJob *qos_adapt_first(const QosAdapt *adapt);
+const struct QosJob *qos_adapt_second(const QosAdapt *adapt);
 /* Fetches what is known of the job here (base/prefetch.h). */
 void qos_adapt_prefetch(const QosAdapt *adapt, const struct QosJob *job);
 /* TRUE where a request of `job` that comes now may go at once: nobody is to be served before it. */

@@ -298,8 +298,6 @@ void qos_sched_leave(QosSched *sched, QosRequest *request, guint64 bytes, int er
     lrs->running--;
     qos_sched_retire(sched, lrs);
     qos_job_served(request->job, request->opcode, now - request->start, bytes, error, now);
-    if (sched->held > 0)
-        qos_sched_prefetch_next(sched);
 }
 
 /* It was written while it waited, and is taken back before its turn: its class owes for it. */

@@ -250,33 +250,36 @@ static QosTime next_look(const QosSched *sched, QosTime now)
     return MIN(qos_slots_next_stall(&sched->slots), delay > now ? delay : QOS_NEVER);
 }
 
-/* Whose turn is next is known while the store serves. Its job is fetched as soon as it is known;
- * what the job refers to, when that is there: as a request leaves, before another is picked. */
-static void prefetch_next_job(const QosSched *sched)
+/* As link->data, without a look at what may have to be fetched first. */
+static const QosRequest *request_of(const GList *link)
 {
-    const QosJob *next = qos_adapt_first(sched->adapt);
-
-    if (next != NULL)
-        qos_job_prefetch(next);
+    return (const QosRequest *)((const char *)link - G_STRUCT_OFFSET(QosRequest, link));
 }
 
-void qos_sched_prefetch_next(const QosSched *sched)
+/* Whose turn is next, and next but one, is known while the store serves. What a job is served with
+ * is found by its way: the job itself is fetched while it is the second, what it refers to while it
+ * is the first. One turn of others is about as long as a fetch takes. */
+static void prefetch_next_jobs(const QosSched *sched)
 {
-    const QosJob *next = qos_adapt_first(sched->adapt);
+    const QosJob *first = qos_adapt_first(sched->adapt);
+    const QosJob *second = qos_adapt_second(sched->adapt);
 
-    if (next == NULL || next->held.length == 0)
+    if (second != NULL)
+        qos_job_prefetch(second);
+    if (first == NULL || first->held.length == 0)
         return;
-    const GList *first = next->held.head;
-    qos_prefetch(first->data, sizeof(QosRequest));
-    qos_adapt_prefetch(sched->adapt, next);
+    qos_prefetch(request_of(first->held.head), sizeof(QosRequest));
+    qos_adapt_prefetch(sched->adapt, first);
 }
 
-/* What is booked when the request leaves the store. */
-static void prefetch_leave(const QosRequest *request)
+void qos_sched_prefetch_leave(const QosRequest *request)
 {
+    qos_job_prefetch(request->job);
+    qos_prefetch(&request->job->operation[request->opcode], sizeof(QosSample));
     if (request->queue != NULL)
         qos_prefetch(request->queue, QOS_CACHE_LINE);
-    qos_prefetch(&request->job->operation[request->opcode], sizeof(QosSample));
+    if (request->job->flow != NULL)
+        qos_prefetch(request->job->flow, QOS_CACHE_LINE);
 }
 
 /* Lets the first request of the job go that it holds. */
@@ -289,8 +292,8 @@ static QosRequest *serve(QosSched *sched, QosJob *job, QosTime now)
     qos_slots_grant(&sched->slots, request);
     if (!may_be_served(sched, job))
         qos_sched_update_job(sched, job, now);
-    prefetch_leave(request);
-    prefetch_next_job(sched);
+    qos_sched_prefetch_leave(request);
+    prefetch_next_jobs(sched);
     return request;
 }
 

@@ -50,8 +50,6 @@ void qos_sched_hold(QosSched *sched, QosRequest *request, QosTime now);
 void qos_sched_unhold(QosSched *sched, QosRequest *request, QosTime now);
 /* The user has less inside, or more may be: of what is held with him one more waits in its job. */
 void qos_sched_recall(QosSched *sched, QosUser *user, QosTime now);
-/* Some are held: fetches what the next pick needs (base/prefetch.h). */
-void qos_sched_prefetch_next(const QosSched *sched);
 /* TRUE where adaptive sharing lets a request go that comes while none is held. */
 gboolean qos_sched_may_go(QosSched *sched, QosJob *job, QosTime now);
 /* Books a request that goes. */

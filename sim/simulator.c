@@ -224,8 +224,6 @@ static void start(Simulator *sim, Request *request)
         QosSimulatedJob *result = result_of(sim, request->job);
         result->waking = MAX(result->waking, service.begin - request->request.arrival);
     }
-    qos_prefetch(request->process, sizeof(Process)); /* for the reply */
-    qos_prefetch(request->job, sizeof(Job));
     request->done = service.reply;
     request->next = NULL;
     if (sim->in_store.first == NULL)
@@ -343,6 +341,16 @@ static void go_on(Simulator *sim, Process *process)
         set_timer(sim, process, next);
 }
 
+/* What is changed when the store replies, which it does next. */
+static void prefetch_reply(const Request *request)
+{
+    qos_prefetch(request->process, sizeof(Process));
+    qos_prefetch(request->job, sizeof(Job));
+    qos_sched_prefetch_leave(&request->request);
+    if (request->next != NULL)
+        qos_prefetch(request->next, sizeof(Request));
+}
+
 static void complete(Simulator *sim, Request *request)
 {
     Process *process = request->process;
@@ -389,6 +397,8 @@ static gboolean step(Simulator *sim)
     }
     if (first != NULL && reply == next) {
         sim->in_store.first = first->next;
+        if (first->next != NULL)
+            prefetch_reply(first->next);
         complete(sim, first);
     } else if (timer != NULL && act_time == next) {
         qos_heap_remove(&sim->timers, timer);
