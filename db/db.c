@@ -51,8 +51,11 @@ int qos_db_errno(sqlite3 *sqlite)
 
 gboolean qos_db_fail(sqlite3 *sqlite, const char *path, const char *doing, GError **error)
 {
-    qos_set_error(error, qos_db_errno(sqlite), "database %s: cannot %s: %s", path, doing,
-                  sqlite3_errmsg(sqlite));
+    const int number = qos_db_errno(sqlite);
+    const gboolean is_vague = (sqlite3_errcode(sqlite) & 0xff) == SQLITE_IOERR;
+
+    qos_set_error(error, number, "database %s: cannot %s: %s%s%s", path, doing,
+                  sqlite3_errmsg(sqlite), is_vague ? ": " : "", is_vague ? g_strerror(number) : "");
     return FALSE;
 }
 

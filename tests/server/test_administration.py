@@ -286,6 +286,14 @@ def fill(place):
             file.write(bytes(4096))
 
 
+def test_a_start_on_a_full_disk(server, small_disk):
+    server("--database", small_disk).finish()
+    fill(small_disk)
+    status, log = server("--database", small_disk, expect_failure=True)
+    assert status == 1 and "server.db: cannot write to it: " in log
+    assert "No space left on device" in log or "disk is full" in log
+
+
 def test_full_disk(server, small_disk):
     """Who is known is served, who is new waits, the log and the status say so; and all goes on when there is room."""
     one = server("--database", small_disk)
