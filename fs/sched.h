@@ -105,11 +105,12 @@ typedef struct {
     gint64 weight;      /* of its rule, for adaptive sharing; 0 = none given */
     gint64 minimum;     /* likewise, op/s */
     guint64 kept;       /* bytes of it that count as parked */
+    gboolean has_stalled; /* its slot is given to others besides; set while the request's own thread
+                             may read the bits below, without the lock */
     guint has_slot : 1;
-    guint has_stalled : 1; /* its slot is given to others besides */
-    guint is_passing : 1;  /* inside without a slot, because it must not wait */
-    guint is_stored : 1;   /* what it is to write was written while it waited */
-    guint owes : 1;        /* it went without a token: its class is in debt */
+    guint is_passing : 1; /* inside without a slot, because it must not wait */
+    guint is_stored : 1;  /* what it is to write was written while it waited */
+    guint owes : 1;       /* it went without a token: its class is in debt */
     guint prepays : 1; /* a toll in another class: it takes the token of the next `toll_opcode` */
     guint is_with_user : 1; /* where it is held */
     guint64 wait_rule_id;   /* what it waits or waited for, 0 = the slots */
