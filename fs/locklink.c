@@ -125,14 +125,14 @@ static void fail(QosLocklink *link, const char *reason, gboolean is_refused)
     link->user.failed(reason, is_refused, link->user.arg);
 }
 
-/* The connection ended. Whom TLS or MUNGE does not let in is told no reason. */
+/* The connection ended. Who is not let in by what he shows is told no reason. */
 static void lose(QosLocklink *link, const char *reason)
 {
     g_autofree char *unwelcome =
         g_strdup_printf("it did not welcome the mount (%s): its log tells why", reason);
 
     gboolean may_be_shut_out =
-        link->state == GREETING && link->address.kind != QOS_LOCKADDRESS_LOCAL;
+        link->state == GREETING && !g_str_equal(reason, QOS_LOCKINPUT_NONSENSE);
 
     fail(link, may_be_shut_out ? unwelcome : reason, FALSE);
 }

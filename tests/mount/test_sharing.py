@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from harness import BUILD, TIMEOUT, USER, run, wait_until
+from harness import BUILD, OTHER, TIMEOUT, USER, run, wait_until
 from munge import MAGIC, NONCE_LENGTH, Munged, payload, send_credential, take_credential
 
 
@@ -51,6 +51,16 @@ def test_a_mount_of_another_store_is_refused(cluster, mount, new_store, options)
         (second.store.dir / "file").write_text(text)
         assert (second.dir / "file").read_text() == text
     assert status(first)["state"] == "up"
+
+
+def test_a_user_who_may_not_connect(cluster, mount):
+    """The server tells him nothing; the mount says where to look."""
+    one = cluster(mounts=0, server_options=("--allow-uid", str(OTHER)))
+    one.server.expects_log("not permitted")
+    strangers = mount(one.store, f"server=unix:{one.server.socket}", user=USER)
+    strangers.expects_log("lock server .* did not welcome the mount .* its log tells why")
+    assert "did not welcome the mount" in strangers.log
+    strangers.unmount()
 
 
 def test_reports_are_there_in_a_grace(cluster):
