@@ -29,7 +29,7 @@ static void test_failure_is_shown(void)
     static const struct {
         const char *trial, *rule, *seen;
     } cases[] = {
-        {"credit", "fencing", "-> server0: ENQUEUE "},
+        {"credit", "fencing", ": ENQUEUE "},
         {"epoch", "incarnation", "-> root: READY epoch "},
         {"pool", "late-slr", "-> server: ENQUEUE "},
     };
