@@ -17,7 +17,7 @@
 typedef struct QosDb QosDb;
 
 /* Where a mount on `mountpoint` (absolute) keeps its database: below /var/lib/qosfs for root, else
- * in the user's state folder. */
+ * in the user's state folder. Free with g_free(). */
 char *qos_db_default_path(const char *mountpoint);
 /* Opens or makes the database at `path`, whose folder must be there, and brings an older version up
  * to date. Starts a thread, and SQLite does not survive a fork: after the daemon's. Errors:
@@ -30,7 +30,8 @@ void qos_db_close(QosDb *db); /* writes what is pending; NULL is allowed */
 QosRules *qos_db_load_rules(QosDb *db, QosTime now, QosTime wall, GError **error);
 gboolean qos_db_save_rules(QosDb *db, QosRules *rules, QosTime now, QosTime wall, GError **error);
 
-/* name -> text, both owned by the table. */
+/* name -> text, both owned by the table. NULL with an error where it cannot be read, and so are
+ * those below. */
 GHashTable *qos_db_load_tunables(QosDb *db, GError **error);
 gboolean qos_db_save_tunable(QosDb *db, const char *name, const char *text, GError **error);
 

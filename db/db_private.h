@@ -60,20 +60,25 @@ struct QosDb {
     gboolean has_thread;
 };
 
-/* --- db.c: each returns FALSE (NULL) with *error set to what could not be done, and why --- */
+/* --- db.c: each returns FALSE (NULL) with *error set to what could not be done, and why; for those
+ * that take a QosDb the caller holds `lock` --- */
 
+/* SQLite's last error: "database PATH: cannot `doing`: ...". Always FALSE. */
 gboolean qos_db_fail(sqlite3 *sqlite, const char *path, const char *doing, GError **error);
+/* Runs statements that return no rows. */
 gboolean qos_db_execute(sqlite3 *sqlite, const char *path, const char *sql, const char *doing,
                         GError **error);
+/* Finalize it before `lock` is given back. */
 sqlite3_stmt *qos_db_prepare(QosDb *db, const char *sql, GError **error);
 /* Runs a statement that returns no rows, ready to be bound again. */
 gboolean qos_db_run(QosDb *db, sqlite3_stmt *statement, const char *doing, GError **error);
-/* The next row; FALSE at the end too. */
+/* The next row; FALSE at the end too, where *error stays as it is. */
 gboolean qos_db_next_row(QosDb *db, sqlite3_stmt *statement, GError **error);
+/* Begins a transaction that writes. */
 gboolean qos_db_begin(QosDb *db, GError **error);
 /* Ends a transaction: keeps what it did where `good`, else takes it back. */
 gboolean qos_db_finish(QosDb *db, gboolean good, GError **error);
-/* The errno of SQLite's last error. */
+/* Not one of these: the errno (> 0) that comes nearest to SQLite's last error. */
 int qos_db_errno(sqlite3 *sqlite);
 
 /* --- db_open.c --- */

@@ -268,6 +268,8 @@ static gboolean begin_incarnation(QosServerDb *db, GError **error)
 
     if (!read_rows(db, "SELECT id, incarnation, lease, store FROM server", take_server, error))
         return FALSE;
+    if (record->id == 0 && record->clients->len > 0)
+        return qos_db_damaged(&schema, db->path, "it has mounts, and no server", error);
     if (record->lease < 0 || record->lease > QOS_SERVER_LEASE_MAX)
         return qos_db_damaged(&schema, db->path, "its lease cannot be", error);
     if (record->incarnation >= (G_GUINT64_CONSTANT(1) << (64 - QOS_TOKEN_INCARNATION_SHIFT)) - 1) {
@@ -294,8 +296,9 @@ static gboolean open_all(QosServerDb *db, GError **error)
     if (db->lock_fd < 0)
         return FALSE;
     db->sqlite = qos_db_connect(&schema, db->path, error);
-    return db->sqlite && begin_incarnation(db, error) &&
+    return db->sqlite &&
            read_rows(db, "SELECT id, principal, name FROM client", take_client, error) &&
+           begin_incarnation(db, error) &&
            read_rows(db, "SELECT name, value FROM tunable", take_tunable, error);
 }
 

@@ -42,10 +42,12 @@ typedef struct {
     gpointer arg;
 } QosServerDbCalls;
 
-/* Opens or makes the database at `path`, whose folder must be there. */
+/* Opens or makes the database at `path`, whose folder must be there. NULL with an error
+ * (QOS_ERROR), as of qos_db_open(); EOVERFLOW: it was started as often as it can be. */
 QosServerDb *qos_server_db_open(const char *path, const QosServerDbCalls *calls, GError **error);
 /* Tries once more to write what is pending; calls nothing any more. NULL is allowed. */
 void qos_server_db_close(QosServerDb *db);
+/* Borrowed, until the database is closed. */
 const QosServerRecord *qos_server_db_record(const QosServerDb *db);
 
 void qos_server_db_save_client(QosServerDb *db, QosOwnerId id, const char *principal,

@@ -486,6 +486,7 @@ void qos_adapt_restore(QosAdapt *adapt, QosJob *job, gint64 record, const QosSha
         return;
     join(adapt, job, weight_of(job, 0), now);
     adapt->restored += ABS(record);
+    adapt->has_records = TRUE;
     if (adapt->config.mode == QOS_ADAPT_FAIR)
         qos_adapt_fair_of(adapt, job)->record = record;
     else

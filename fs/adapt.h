@@ -137,7 +137,7 @@ guint qos_adapt_count(const QosAdapt *adapt);
 const struct QosJob *qos_adapt_member(const QosAdapt *adapt, guint index);
 /* How often the records and totals may have changed. */
 typedef struct {
-    guint64 members; /* of the jobs that take part: once a period */
+    guint64 members; /* of the jobs that take part: once a period, while somebody lends or owes */
     guint64 others;  /* of jobs that take no part any longer, or were told to by somebody */
 } QosShareChanges;
 QosShareChanges qos_adapt_changes(const QosAdapt *adapt);

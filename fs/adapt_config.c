@@ -23,7 +23,9 @@ static gboolean check_cost(const char *what, gint64 cost, GError **error)
 gboolean qos_adapt_config_check(const QosAdaptConfig *config, GError **error)
 {
     if (config->period < QOS_ADAPT_PERIOD_MIN || config->period > QOS_ADAPT_PERIOD_MAX) {
-        qos_set_error(error, ERANGE, "the period of adaptive sharing must be from 5 ms to 10 s");
+        qos_set_error(error, ERANGE,
+                      "the period of adaptive sharing must be from 5 ms to 10 s; "
+                      "a number alone is seconds");
         return FALSE;
     }
     if (config->bytes_per_cost < 0 || config->bytes_per_cost > QOS_ADAPT_BYTES_MAX) {

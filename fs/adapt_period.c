@@ -32,19 +32,23 @@ static void drop_idle(QosAdapt *adapt, QosTime now)
         qos_paper_write_off((QosPaperJob *)(void *)adapt->paper->data, adapt->paper->len);
 }
 
-static void step_fair(QosAdapt *adapt, QosTime elapsed)
+/* TRUE where records or totals may have changed: somebody lent, or owed before. */
+static gboolean step_fair(QosAdapt *adapt, QosTime elapsed)
 {
     QosFairJob *jobs = (QosFairJob *)(void *)adapt->fair->data;
     gint64 capacity = qos_adapt_units(adapt, qos_adapt_capacity(adapt));
     double weights = 0;
     gint64 least = 0;
     gint64 most = 0;
+    gboolean had_records = adapt->has_records;
 
     qos_fair_step(jobs, adapt->fair->len, capacity, adapt->config.period, elapsed);
     adapt->lender = adapt->borrower = NULL;
+    adapt->has_records = FALSE;
     for (guint i = 0; i < adapt->fair->len; i++) {
         jobs[i].served = 0;
         weights += (double)jobs[i].weight;
+        adapt->has_records = adapt->has_records || jobs[i].record != 0;
         if (jobs[i].flow > most) {
             most = jobs[i].flow;
             adapt->lender = adapt->jobs->pdata[i];
@@ -54,6 +58,7 @@ static void step_fair(QosAdapt *adapt, QosTime elapsed)
         }
     }
     adapt->level = weights > 0 ? (double)capacity / weights : 0;
+    return had_records || most > 0;
 }
 
 /* TRUE where somebody waited for tokens, and it was not for want of slots, nor because others left
@@ -112,8 +117,8 @@ static void assert_paper_records(G_GNUC_UNUSED const QosAdapt *adapt)
 #endif
 
 /* Only who sent requests in the period that ends is active (seed 004, III-C1): the others keep
- * their records, and are not ruled. */
-static void step_paper(QosAdapt *adapt, QosTime elapsed, QosTime now)
+ * their records, and are not ruled. TRUE where there are some. */
+static gboolean step_paper(QosAdapt *adapt, QosTime elapsed, QosTime now)
 {
     guint count = 0;
     g_autofree QosPaperJob *active = g_new(QosPaperJob, adapt->paper->len);
@@ -140,6 +145,7 @@ static void step_paper(QosAdapt *adapt, QosTime elapsed, QosTime now)
         rule(&jobs[i]->share, active[i].allocation, adapt->config.period, now);
     }
     assert_paper_records(adapt);
+    return count > 0;
 }
 
 typedef struct {
@@ -158,17 +164,20 @@ void qos_adapt_tick(QosAdapt *adapt, QosTime now)
     if (now < qos_adapt_next_tick(adapt))
         return;
     QosTime elapsed = now - adapt->period_start;
+    gboolean have_changed;
+
     drop_idle(adapt, now);
     if (adapt->config.mode == QOS_ADAPT_FAIR) {
-        step_fair(adapt, elapsed);
+        have_changed = step_fair(adapt, elapsed);
     } else {
         if (is_estimate_too_low(adapt, elapsed))
             qos_capacity_raise(&adapt->capacity, elapsed);
-        step_paper(adapt, elapsed, now);
+        have_changed = step_paper(adapt, elapsed, now);
         /* The rates have changed: the keys of those that wait for tokens, too. */
         qos_heap_rekey(&adapt->waiting, key_at, &(Moment){.adapt = adapt, .now = now});
     }
-    adapt->changes.members++;
+    if (have_changed)
+        adapt->changes.members++;
     adapt->period_start = now;
     adapt->is_throttling = FALSE;
     adapt->restored = 0;

@@ -31,6 +31,7 @@ struct QosAdapt {
     double level;           /* fair: units of entitlement per weight, as of the last step */
     const QosJob *lender;   /* fair: who lent most in the last period, */
     const QosJob *borrower; /* and who borrowed most; members, or NULL */
+    gboolean has_records;   /* fair: as of the last step */
     gint64 restored; /* fair: sum of the records, as absolutes, that were restored in this period */
     QosTime period_start;
     QosShareChanges changes;

@@ -45,6 +45,7 @@ QosGate *qos_gate_new(const QosPolicyClass *policy, guint slots, QosTime job_cle
     init_lock(&gate->lock);
     pthread_cond_init(&gate->lead, NULL);
     pthread_cond_init(&gate->follow, NULL);
+    pthread_cond_init(&gate->entered, NULL);
     gate->sched = qos_sched_new(policy, slots, host, job_cleanup_interval, now);
     gate->parked = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, g_free);
     gate->workers = g_array_new(FALSE, FALSE, sizeof(pthread_t));
@@ -61,6 +62,7 @@ void qos_gate_free(QosGate *gate)
     qos_sched_free(gate->sched);
     g_hash_table_unref(gate->parked);
     g_array_unref(gate->workers);
+    pthread_cond_destroy(&gate->entered);
     pthread_cond_destroy(&gate->follow);
     pthread_cond_destroy(&gate->lead);
     pthread_mutex_destroy(&gate->lock);
@@ -85,6 +87,7 @@ static void park_locked(QosGate *gate, QosEntry *entry)
         line->lock = entry->request.holds_lock ? 0 : entry->request.lock;
         line->link.data = line;
         g_hash_table_add(gate->parked, line);
+        g_atomic_int_add(&gate->locked_lines, line->lock != 0);
         g_queue_push_tail_link(&gate->lines, &line->link);
     }
     entry->parking = PARKED;
@@ -100,6 +103,7 @@ static void unpark_locked(QosGate *gate, QosEntry *entry, int parking)
     g_queue_unlink(&line->entries, &entry->parked);
     if (line->entries.length > 0)
         return;
+    g_atomic_int_add(&gate->locked_lines, -(line->lock != 0));
     g_queue_unlink(&gate->lines, &line->link);
     g_hash_table_remove(gate->parked, line);
 }
@@ -145,6 +149,15 @@ static void name_leader_locked(QosGate *gate)
         start_worker_locked(gate);
 }
 
+/* A request has gone to the store. */
+static void tell_entered_locked(QosGate *gate)
+{
+    if (!gate->is_awaited)
+        return;
+    gate->is_awaited = FALSE;
+    pthread_cond_signal(&gate->entered);
+}
+
 static void book_waiting_locked(QosGate *gate, const QosRequest *request)
 {
     QosTime waited = request->start - request->arrival;
@@ -165,6 +178,7 @@ static QosEntry *take_locked(QosGate *gate, QosTime now, QosTime *wake)
     while ((request = qos_sched_next(gate->sched, now, wake)) != NULL) {
         QosEntry *entry = (QosEntry *)request; /* its first member */
         book_waiting_locked(gate, request);
+        tell_entered_locked(gate);
         if (entry->parking == PARKED) {
             unpark_locked(gate, entry, RUNNING);
             return entry;
@@ -187,21 +201,42 @@ static gboolean expire_rules_locked(QosGate *gate, QosTime now)
     return TRUE;
 }
 
-/* Does what the clock asks for; the lock is let go for the call-back. */
+/* TRUE where shares have changed, and somebody is to be told. */
+static gboolean have_shares_changed_locked(const QosGate *gate)
+{
+    const QosShareChanges changes = qos_adapt_changes(qos_sched_adapt(gate->sched));
+
+    return gate->changed != NULL &&
+           (changes.members != gate->told.members || changes.others != gate->told.others);
+}
+
+/* The lock is let go meanwhile. */
+static void tell_locked(QosGate *gate, QosGateChanges changes)
+{
+    void (*changed)(QosGateChanges changes, void *arg) = gate->changed;
+    void *arg = gate->changed_arg;
+
+    gate->told = qos_adapt_changes(qos_sched_adapt(gate->sched));
+    pthread_mutex_unlock(&gate->lock);
+    changed(changes, arg);
+    pthread_mutex_lock(&gate->lock);
+}
+
+/* Does what the clock asks for; the lock is let go to tell of it. */
 static void keep_house_locked(QosGate *gate, QosTime now)
 {
+    QosGateChanges changes = 0;
+
     if (now >= gate->housekeeping) {
         qos_sched_expire(gate->sched, now);
         gate->housekeeping = now + HOUSEKEEPING_INTERVAL;
     }
-    if (expire_rules_locked(gate, now) && gate->expired != NULL) {
-        void (*expired)(void *arg) = gate->expired;
-        void *arg = gate->expired_arg;
-
-        pthread_mutex_unlock(&gate->lock);
-        expired(arg);
-        pthread_mutex_lock(&gate->lock);
-    }
+    if (expire_rules_locked(gate, now))
+        changes |= QOS_GATE_RULES;
+    if (have_shares_changed_locked(gate))
+        changes |= QOS_GATE_SHARES;
+    if (changes != 0 && gate->changed != NULL)
+        tell_locked(gate, changes);
 }
 
 static void lead_locked(QosGate *gate, QosTime wake)
@@ -244,8 +279,9 @@ static void *work(void *arg)
         keep_house_locked(gate, now);
         QosEntry *entry = take_locked(gate, now, &wake);
         if (entry == NULL) {
-            /* keep_house let go of the lock: another may lead by now */
-            if (!gate->has_leader)
+            /* keep_house let go of the lock: another may lead by now. It tells first what a period
+             * that ended just now has changed. */
+            if (!gate->has_leader && !have_shares_changed_locked(gate))
                 lead_locked(gate, wake);
             continue;
         }
@@ -298,6 +334,7 @@ void qos_gate_stop(QosGate *gate)
     gate->is_stopping = TRUE;
     pthread_cond_broadcast(&gate->lead);
     pthread_cond_broadcast(&gate->follow);
+    pthread_cond_signal(&gate->entered);
     while ((entry = take_back_locked(gate)) != NULL) {
         pthread_mutex_unlock(&gate->lock);
         entry->cancelled(entry, ENOTCONN);
@@ -327,10 +364,12 @@ gboolean qos_gate_enter(QosGate *gate, QosEntry *entry)
     entry->parking = ARRIVING;
     pthread_mutex_lock(&gate->lock);
     QosVerdict verdict = qos_sched_enter(gate->sched, &entry->request, qos_gate_now(), &wake);
-    if (verdict == QOS_GO)
+    if (verdict == QOS_GO) {
         entry->parking = RUNNING;
-    else
+        tell_entered_locked(gate);
+    } else {
         qos_gate_wake_leader_locked(gate, wake);
+    }
     pthread_mutex_unlock(&gate->lock);
     return verdict == QOS_GO;
 }
@@ -376,10 +415,12 @@ gboolean qos_gate_charge(QosGate *gate, QosEntry *entry)
     pthread_mutex_lock(&gate->lock);
     QosTime now = qos_gate_now();
     QosVerdict verdict = qos_sched_charge(gate->sched, &entry->request, now);
-    if (verdict == QOS_GO)
+    if (verdict == QOS_GO) {
         entry->parking = RUNNING;
-    else
+        tell_entered_locked(gate);
+    } else {
         qos_gate_wake_leader_locked(gate, now); /* to learn when what is before it stalls */
+    }
     pthread_mutex_unlock(&gate->lock);
     return verdict == QOS_GO;
 }
@@ -398,6 +439,7 @@ void qos_gate_go_on(QosGate *gate, QosEntry *entry)
 {
     pthread_mutex_lock(&gate->lock);
     qos_sched_go_on(gate->sched, &entry->request, qos_gate_now());
+    tell_entered_locked(gate);
     pthread_mutex_unlock(&gate->lock);
 }
 
@@ -408,6 +450,26 @@ void qos_gate_resume(QosGate *gate, QosEntry *entry)
     g_queue_push_tail_link(&gate->resumed, &entry->parked);
     qos_gate_wake_leader_locked(gate, 0);
     pthread_mutex_unlock(&gate->lock);
+}
+
+static gboolean is_store_idle_locked(const QosGate *gate)
+{
+    QosSchedState state;
+
+    qos_sched_state(gate->sched, &state);
+    return state.oldest == QOS_NEVER;
+}
+
+gboolean qos_gate_await_request(QosGate *gate)
+{
+    pthread_mutex_lock(&gate->lock);
+    while (!gate->is_stopping && is_store_idle_locked(gate)) {
+        gate->is_awaited = TRUE;
+        pthread_cond_wait(&gate->entered, &gate->lock);
+    }
+    gboolean has_request = !gate->is_stopping;
+    pthread_mutex_unlock(&gate->lock);
+    return has_request;
 }
 
 gboolean qos_gate_leave(QosGate *gate, QosEntry *entry, guint64 bytes, int error)
@@ -442,13 +504,21 @@ QosEntry *qos_gate_next(QosGate *gate)
     return next;
 }
 
-void qos_gate_release(QosGate *gate, guint64 lock)
+/* Each open comes here. Who waits was counted before he looked whether others have the file open,
+ * and who opens it has told that before he comes. */
+void qos_gate_release(QosGate *gate, guint64 lock, const QosJob *job)
 {
+    if (g_atomic_int_get(&gate->locked_lines) == 0)
+        return;
     pthread_mutex_lock(&gate->lock);
     QosTime now = qos_gate_now();
     const QosGateLine *line = g_hash_table_lookup(gate->parked, &lock);
-    for (GList *link = line != NULL ? line->entries.head : NULL; link != NULL; link = link->next)
-        qos_sched_release(gate->sched, &((QosEntry *)link->data)->request, now);
+    for (GList *link = line != NULL ? line->entries.head : NULL; link != NULL; link = link->next) {
+        QosRequest *request = &((QosEntry *)link->data)->request;
+
+        if (request->job != job)
+            qos_sched_release(gate->sched, request, now);
+    }
     if (line != NULL)
         qos_gate_wake_leader_locked(gate, now);
     pthread_mutex_unlock(&gate->lock);

@@ -75,9 +75,9 @@ void qos_gate_resume(QosGate *gate, QosEntry *entry);
 gboolean qos_gate_leave(QosGate *gate, QosEntry *entry, guint64 bytes, int error);
 /* Another that is due, to be run by this thread (its run()), or NULL. */
 QosEntry *qos_gate_next(QosGate *gate);
-/* Other jobs want the lock `lock` (QosRequest.lock): what waits while the kernel holds it goes at
- * once, unless it met a bound. */
-void qos_gate_release(QosGate *gate, guint64 lock);
+/* `job`, or with NULL any, wants the lock `lock` (QosRequest.lock): what waits for others while the
+ * kernel holds it goes at once, unless it met a bound. Cheap where nothing waits with a lock. */
+void qos_gate_release(QosGate *gate, guint64 lock, const QosJob *job);
 /* Takes back a parked request: TRUE where it was parked; the caller answers it then (cancelled() is
  * not called). */
 gboolean qos_gate_cancel(QosGate *gate, QosEntry *entry);
@@ -158,8 +158,18 @@ typedef struct {
 } QosGateHistograms;
 void qos_gate_histograms(QosGate *gate, QosGateHistograms *ret_histograms);
 
-/* Called without the lock, by a worker, when rules have expired. */
-void qos_gate_on_expiry(QosGate *gate, void (*expired)(void *arg), void *arg);
+/* What changes by itself. */
+typedef enum {
+    QOS_GATE_RULES = 1 << 0,  /* some have expired */
+    QOS_GATE_SHARES = 1 << 1, /* qos_gate_changed_shares() */
+} QosGateChanges;
+/* Called without the lock, by a worker, with what has changed: shares do so once a period at most,
+ * and not while nobody lends or owes. NULL: nobody is told. */
+void qos_gate_on_change(QosGate *gate, void (*changed)(QosGateChanges changes, void *arg),
+                        void *arg);
+
+/* Waits until a request has a slot in the store. FALSE: the gate stops. One thread at a time. */
+gboolean qos_gate_await_request(QosGate *gate);
 
 /* The monotonic clock that the gate uses. */
 QosTime qos_gate_now(void);

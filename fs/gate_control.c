@@ -225,7 +225,9 @@ void qos_gate_copy_job(QosGate *gate, const QosJob *job, QosJob *ret_copy)
 guint qos_gate_clear_jobs(QosGate *gate, const char *id)
 {
     pthread_mutex_lock(&gate->lock);
-    guint count = qos_sched_clear_jobs(gate->sched, id, qos_gate_now());
+    QosTime now = qos_gate_now();
+    guint count = qos_sched_clear_jobs(gate->sched, id, now);
+    qos_gate_wake_leader_locked(gate, now); /* to tell of it */
     pthread_mutex_unlock(&gate->lock);
     return count;
 }
@@ -247,10 +249,12 @@ void qos_gate_histograms(QosGate *gate, QosGateHistograms *ret_histograms)
     pthread_mutex_unlock(&gate->lock);
 }
 
-void qos_gate_on_expiry(QosGate *gate, void (*expired)(void *arg), void *arg)
+void qos_gate_on_change(QosGate *gate, void (*changed)(QosGateChanges changes, void *arg),
+                        void *arg)
 {
     pthread_mutex_lock(&gate->lock);
-    gate->expired = expired;
-    gate->expired_arg = arg;
+    gate->changed = changed;
+    gate->changed_arg = arg;
+    qos_gate_wake_leader_locked(gate, qos_gate_now()); /* to tell of what has changed before */
     pthread_mutex_unlock(&gate->lock);
 }

@@ -17,9 +17,11 @@ typedef struct {
 } QosGateLine;
 
 struct QosGate {
-    pthread_mutex_t lock;  /* everything below */
-    pthread_cond_t lead;   /* the leader: something is due earlier */
-    pthread_cond_t follow; /* one of the followers: lead */
+    gint locked_lines;      /* atomic: of `lines` those with a lock */
+    pthread_mutex_t lock;   /* everything below */
+    pthread_cond_t lead;    /* the leader: something is due earlier */
+    pthread_cond_t follow;  /* one of the followers: lead */
+    pthread_cond_t entered; /* who awaits a request: one is in the store */
     QosSched *sched;
     GHashTable *parked; /* a set of QosGateLine */
     GQueue lines;       /* the same */
@@ -31,10 +33,14 @@ struct QosGate {
     gboolean has_leader;
     gboolean named; /* a follower was signalled to lead and is on its way */
     gboolean is_stopping;
-    QosTime leader_wake;        /* when the leader means to wake */
-    QosTime housekeeping;       /* when next */
-    void (*expired)(void *arg); /* or NULL */
-    void *expired_arg;
+    gboolean is_awaited;  /* a request, by somebody who sleeps */
+    QosTime leader_wake;  /* when the leader means to wake */
+    QosTime housekeeping; /* when next */
+
+    /* Who is told of what changes by itself, or NULL. */
+    void (*changed)(QosGateChanges changes, void *arg);
+    void *changed_arg;
+    QosShareChanges told; /* of shares, as far as it was told */
 };
 
 /* Something is due at `wake`: the leader must not sleep longer. */

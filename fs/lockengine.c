@@ -9,7 +9,9 @@
 #include "base/error.h"
 
 #define SERVERS_SHIFT   8
-#define EVICT_WHEN_FULL 32 /* credits, each time that the server has no room for another */
+#define RESETS_MAX      4          /* sessions that end at once, */
+#define RESETS_APART    QOS_SECOND /* each so soon after the one before */
+#define EVICT_WHEN_FULL 32         /* credits, each time that the server has no room for another */
 
 static const QosResourceType *type_of(const QosResource *resource)
 {
@@ -207,6 +209,15 @@ guint32 qos_lockengine_incarnation(const QosLockengine *engine)
     return engine->incarnation << SERVERS_SHIFT | engine->servers;
 }
 
+/* An older start of the same is one whose database comes from a backup: it knows nothing of what it
+ * lent since, and would answer each of the tokens that are known here by RESET. So does one whose
+ * number happens to be that of the start before: note_reset() finds it. */
+static gboolean is_other_server(const QosWireWelcome *one, const QosWireWelcome *other)
+{
+    return one->id != other->id || one->group != other->group ||
+           one->incarnation < other->incarnation;
+}
+
 static gboolean leave_server(QosLockengine *engine, QosTime now, GError **error)
 {
     if (qos_owner_is_alive(engine->owner, now)) {
@@ -233,13 +244,13 @@ gboolean qos_lockengine_connected(QosLockengine *engine, const QosWireWelcome *w
 {
     QosOwnerConfig config;
 
-    if (engine->owner != NULL &&
-        (engine->server.id != welcome->id || engine->server.group != welcome->group) &&
+    if (engine->owner != NULL && (engine->is_reset || is_other_server(welcome, &engine->server)) &&
         !leave_server(engine, now, error))
         return FALSE;
     qos_lockoutbox_open(&engine->outbox);
     qos_lockwaits_renew(&engine->waits);
     engine->server = *welcome;
+    engine->is_reset = FALSE;
     if (engine->owner == NULL) {
         qos_owner_config_init(&config, engine->id, qos_lockengine_incarnation(engine));
         config.above = welcome->id;
@@ -260,6 +271,19 @@ gboolean qos_lockengine_connected(QosLockengine *engine, const QosWireWelcome *w
 void qos_lockengine_disconnected(QosLockengine *engine)
 {
     qos_lockoutbox_close(&engine->outbox);
+}
+
+/* FALSE: it is one of many in a row. Only a server that lends by smaller tokens than are known here
+ * ends each session as soon as it has begun. */
+static gboolean note_reset(QosLockengine *engine, QosTime now)
+{
+    engine->resets = now < qos_time_add(engine->reset, RESETS_APART) ? engine->resets + 1 : 1;
+    engine->reset = now;
+    if (engine->resets < RESETS_MAX)
+        return TRUE;
+    engine->resets = 0;
+    engine->is_reset = TRUE;
+    return FALSE;
 }
 
 static void take_message(QosLockengine *engine, const QosCreditMessage *message, QosTime now)
@@ -288,8 +312,13 @@ gboolean qos_lockengine_receive(QosLockengine *engine, const guint8 *payload, gs
     while (length > 0) {
         if (!qos_wire_get_credits(&payload, &length, &message))
             return FALSE;
+        gboolean was_alive = qos_owner_is_alive(engine->owner, now);
+        gboolean is_reset = message.type == QOS_MESSAGE_RESET;
         take_message(engine, &message, now);
         qos_credit_message_clear(&message);
+        if (is_reset && was_alive && !qos_owner_is_alive(engine->owner, now) &&
+            !note_reset(engine, now))
+            return FALSE;
     }
     return TRUE;
 }

@@ -60,7 +60,8 @@ gboolean qos_lockengine_connected(QosLockengine *engine, const QosWireWelcome *w
                                   GError **error);
 /* From now on nothing can be sent; what was not, comes again after the next connection. */
 void qos_lockengine_disconnected(QosLockengine *engine);
-/* The payload of a frame of CREDITS. FALSE: it is broken. */
+/* The payload of a frame of CREDITS. FALSE: it is broken, or the server ends all sessions at once;
+ * it is to be connected to anew. */
 gboolean qos_lockengine_receive(QosLockengine *engine, const guint8 *payload, gsize length,
                                 QosTime now);
 void qos_lockengine_tick(QosLockengine *engine, QosTime now);

@@ -22,6 +22,9 @@ struct QosLockengine {
     guint servers;   /* met before this one */
     QosOwner *owner; /* NULL: no server was met */
     QosWireWelcome server;
+    guint resets;      /* of sessions, one soon after the other */
+    QosTime reset;     /* when the last was */
+    gboolean is_reset; /* too often: the next is another server */
     QosLockcache cache;
     QosLockpatience patience;
     guint64 forgotten; /* resources so far: what was found before may be one of them */

@@ -367,6 +367,7 @@ static gboolean start(Mounter *mounter, GError **error)
         return FALSE;
     warn_of_bound(mounter);
     fs->handles = qos_handles_new(qos_inodes_left_to_open(fs->inodes));
+    fs->streams = qos_streams_new();
     fs->openers = qos_openers_new();
     fs->looks = qos_looks_new();
     fs->interrupt_table = qos_interrupt_table_new();
@@ -431,6 +432,7 @@ static void stop(Mounter *mounter)
     if (fs->control)
         qos_control_stop(fs->control);
     qos_handles_free(fs->handles);
+    qos_streams_free(fs->streams);
     qos_backings_free(fs->backings);
     if (fs->session)
         fuse_session_destroy(fs->session);

@@ -10,5 +10,5 @@
 
 /* As g_pollable_input_stream_create_source() makes one: of the stream's input, which is a socket's
  * own or TLS upon it. `fd`: the socket, or what can be read while that can. Its callback runs no
- * main loop. */
+ * main loop. The caller's to attach and to unref. */
 GSource *qos_input_source_new(GIOStream *stream, int fd);

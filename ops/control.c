@@ -1,7 +1,7 @@
 /*
  * The settings of a mount: the xattrs user.qosfs.* of its root, and what is saved of them. The
  * thread that saves what changes by itself is in control_saver.c, the hidden directory in
- * control_files.c.
+ * control_files.c, the texts of its files in control_texts.c.
  *
  * One set runs from its first step to its last under `setting`: parse, save, put in force. It is
  * the one lock that is held while SQLite works: it makes setters, who are administrators, wait for
@@ -15,10 +15,9 @@
 #include "base/error.h"
 #include "ops/control_private.h"
 
-#define VALUE_MAX  16384       /* bytes of a value that is set */
-#define XATTR_MAX  65536       /* the kernel's bound on a value */
-#define ERRORS_MAX 256         /* users whose last error is kept */
-#define TEXTS_MAX  (128 << 20) /* bytes of open files, beyond which users open no more */
+#define VALUE_MAX  16384 /* bytes of a value that is set */
+#define XATTR_MAX  65536 /* the kernel's bound on a value */
+#define ERRORS_MAX 256   /* users whose last error is kept */
 
 #define RULES      "nrs_tbf_rule"
 #define ERROR      "last_error"
@@ -152,36 +151,6 @@ void qos_control_free(QosControl *control)
     g_free(control);
 }
 
-gboolean qos_control_keep_text(QosControl *control, GBytes *text, gboolean is_bounded)
-{
-    gsize size = g_bytes_get_size(text);
-    gboolean fits;
-
-    pthread_mutex_lock(&control->lock);
-    fits = !is_bounded || control->texts_size + size <= TEXTS_MAX;
-    if (fits) {
-        g_hash_table_add(control->texts, text);
-        control->texts_size += size;
-    }
-    pthread_mutex_unlock(&control->lock);
-    if (!fits)
-        g_bytes_unref(text);
-    return fits;
-}
-
-void qos_control_drop_text(QosControl *control, GBytes *text)
-{
-    pthread_mutex_lock(&control->lock);
-    control->texts_size -= g_bytes_get_size(text);
-    g_hash_table_remove(control->texts, text);
-    pthread_mutex_unlock(&control->lock);
-}
-
-QosDb *qos_control_db(const QosControl *control)
-{
-    return control->db;
-}
-
 QosTime qos_control_started(const QosControl *control)
 {
     return control->started;
@@ -238,7 +207,6 @@ static gboolean set_tunable(QosControl *control, QosTunable tunable, const char 
         return FALSE;
     pthread_mutex_lock(&control->lock);
     qos_tunables_take(&control->tunables, tunable, g_steal_pointer(&checked));
-    pthread_cond_signal(&control->called);
     pthread_mutex_unlock(&control->lock);
     qos_tunables_apply(&control->tunables, tunable, control->fs);
     return TRUE;

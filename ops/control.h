@@ -47,17 +47,10 @@ void qos_control_start(QosControl *control);
 void qos_control_stop(QosControl *control);
 void qos_control_free(QosControl *control); /* stopped, or never started; NULL is allowed */
 
-/* --- shared by control.c and control_files.c --- */
+/* --- shared by the files of control --- */
 
 /* What the mount does now; with its jobs, or with an empty list of them. Owned by the caller. */
 QosReport *qos_control_report(QosControl *control, gboolean with_jobs);
-/* The text of an open file, which is taken over until it is closed: where the mount ends first, the
- * kernel does not tell. FALSE, and it is freed, where `is_bounded` and these texts take too much
- * memory already. */
-gboolean qos_control_keep_text(QosControl *control, GBytes *text, gboolean is_bounded);
-void qos_control_drop_text(QosControl *control, GBytes *text);
-/* NULL where nothing persists. */
-QosDb *qos_control_db(const QosControl *control);
 /* TRUE where the caller is root or the mount's owner. */
 gboolean qos_control_may_set(fuse_req_t request);
 /* When it was mounted, ns since 1970. */

@@ -1,29 +1,21 @@
 /*
  * The hidden directory `.qosfs` of a mount's root: found by name, never listed.
  *
- * A file is a line of the table below. Its text is made at open and lives in the handle, so that
- * one reader sees one moment however he reads. That of the history comes from the database: the
- * database's thread makes it and answers. Sizes are 0 as in /proc, and reading is direct, to
- * the end of the text. The kernel judges the modes (default_permissions); root passes them, so
- * writing is judged here again.
+ * A file is a line of the table below. Its text is made at open (ops/control_texts.c) and lives in
+ * the handle, so that one reader sees one moment however he reads. Sizes are 0 as in /proc, and
+ * reading is direct, to the end of the text. The kernel judges the modes (default_permissions);
+ * root passes them, so writing is judged here again.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 
-#include "ops/control.h"
+#include "ops/control_private.h"
 
 #define NAMES_TIMEOUT 3600.0 /* s: the names never change */
 #define COMMAND_MAX   255    /* bytes of a line that is written */
 
-typedef struct {
-    const char *name;
-    mode_t mode;
-    GString *(*text)(const QosReport *report); /* NULL: the history */
-    gboolean with_jobs;
-} File;
-
-static const File files[] = {
+static const QosControlFile files[] = {
     {"job_stats", S_IFREG | 0644, qos_report_job_stats, TRUE},
     {"jobs", S_IFREG | 0444, qos_report_jobs, TRUE},
     {"rules", S_IFREG | 0444, qos_report_rules, FALSE},
@@ -37,7 +29,7 @@ static const File files[] = {
 static_assert(QOS_CONTROL_INO_FIRST + FILE_COUNT <= QOS_CONTROL_INO_END, "no node ids left");
 
 /* NULL where there is no such file. */
-static const File *file_of(fuse_ino_t ino)
+static const QosControlFile *file_of(fuse_ino_t ino)
 {
     gboolean is_file = ino >= QOS_CONTROL_INO_FIRST && ino < QOS_CONTROL_INO_FIRST + FILE_COUNT;
 
@@ -53,7 +45,7 @@ gboolean qos_control_is_name(fuse_ino_t parent, const char *name)
 
 static struct stat stat_of(const QosFs *fs, fuse_ino_t ino)
 {
-    const File *file = file_of(ino);
+    const QosControlFile *file = file_of(ino);
     QosTime started = qos_control_started(fs->control);
 
     return (struct stat){
@@ -148,62 +140,9 @@ static GBytes *text_of(const struct fuse_file_info *info)
     return (GBytes *)(uintptr_t)info->fh;
 }
 
-/* Takes over the text. Who may not set may not fill the daemon's memory with open files either. */
-static void answer_open(fuse_req_t request, const struct fuse_file_info *info, GBytes *text)
-{
-    QosControl *control = qos_fs(request)->control;
-    struct fuse_file_info answer = *info;
-
-    if (!qos_control_keep_text(control, text, !qos_control_may_set(request))) {
-        fuse_reply_err(request, ENOMEM);
-        return;
-    }
-    answer.fh = (uintptr_t)text;
-    answer.direct_io = 1;
-    if (fuse_reply_open(request, &answer) < 0) /* the caller is gone: no release will come */
-        qos_control_drop_text(control, text);
-}
-
-typedef struct {
-    fuse_req_t request;
-    struct fuse_file_info info;
-} Opening;
-
-static void append_row(const QosHistoryRow *row, void *data)
-{
-    qos_report_append_history(data, row);
-}
-
-/* A task of the database's thread. Without a database there is a history without rows. */
-static void open_history(QosDb *db, void *data)
-{
-    g_autofree Opening *opening = data;
-    g_autoptr(GError) error = NULL;
-    GString *text = qos_report_history_head();
-
-    if (db && !qos_db_read_history(db, append_row, text, &error)) {
-        g_string_free(text, TRUE);
-        fuse_reply_err(opening->request, error->code);
-    } else {
-        answer_open(opening->request, &opening->info, g_string_free_to_bytes(text));
-    }
-}
-
-static void ask_for_history(fuse_req_t request, const struct fuse_file_info *info)
-{
-    QosDb *db = qos_control_db(qos_fs(request)->control);
-    Opening *opening = g_new(Opening, 1);
-
-    *opening = (Opening){request, *info};
-    if (db)
-        qos_db_ask(db, open_history, opening);
-    else
-        open_history(NULL, opening);
-}
-
 void qos_control_open(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info *info)
 {
-    const File *file = file_of(ino);
+    const QosControlFile *file = file_of(ino);
     gboolean writes = (info->flags & O_ACCMODE) != O_RDONLY;
 
     if (!file || (writes && !(file->mode & S_IWUSR)) || (writes && !qos_control_may_set(request))) {
@@ -211,13 +150,11 @@ void qos_control_open(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info 
         return;
     }
     if ((info->flags & O_ACCMODE) == O_WRONLY) {
-        answer_open(request, info, g_bytes_new(NULL, 0));
-    } else if (!file->text) {
-        ask_for_history(request, info);
-    } else {
-        g_autoptr(QosReport) report = qos_control_report(qos_fs(request)->control, file->with_jobs);
+        g_autoptr(GBytes) nothing = g_bytes_new(NULL, 0);
 
-        answer_open(request, info, g_string_free_to_bytes(file->text(report)));
+        qos_control_answer_open(request, info, nothing);
+    } else {
+        qos_control_ask(request, info, file);
     }
 }
 

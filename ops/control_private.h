@@ -1,5 +1,5 @@
 /*
- * What control.c and control_saver.c share: the settings of a mount.
+ * What the files of control share: the settings of a mount, and its reports.
  *
  * Order of the locks: setting, lock. Neither is held for a reply.
  */
@@ -11,6 +11,20 @@
 
 #define QOS_NOT_SAVED G_MAXUINT64 /* QosShareChanges.others: all is to be saved */
 
+/* A file of `.qosfs`. */
+typedef struct {
+    const char *name;
+    mode_t mode;
+    GString *(*text)(const QosReport *report); /* NULL: the history */
+    gboolean with_jobs;
+} QosControlFile;
+
+/* Where those who open one wait for its text. */
+typedef struct {
+    GSList *waiting;    /* of Opening (ops/control_texts.c) */
+    gboolean is_served; /* somebody makes texts for them, or is about to */
+} QosControlDesk;
+
 struct QosControl {
     QosFs *fs;
     QosDb *db; /* borrowed; NULL: nothing persists */
@@ -20,12 +34,13 @@ struct QosControl {
     pthread_mutex_t lock;    /* what is below */
     QosTunables tunables;    /* changed with both held */
     GHashTable *errors;      /* uid -> why the last set of that user failed */
-    GHashTable *texts;       /* GBytes of the files of .qosfs that are open */
+    GHashTable *texts;       /* GBytes of the files of .qosfs that are open -> how often */
     gsize texts_size;        /* theirs together */
+    QosControlDesk reports, history;
     pthread_t thread;
     gboolean has_thread;
-    pthread_cond_t called; /* for the thread: look at these, and at the tunables */
-    gboolean expired;      /* rules have gone by themselves, and are still in the database */
+    pthread_cond_t called;  /* for the thread: look at these */
+    QosGateChanges changes; /* that are not in the database yet */
     gboolean ending;
     QosShareChanges saved; /* the thread's own, as the next: what is in the database */
     gboolean shares_fail;  /* saving them does, and that was said */
@@ -36,3 +51,14 @@ static inline QosTime qos_wall_now(void)
 {
     return g_get_real_time() * QOS_MICROSECOND;
 }
+
+/* --- ops/control_texts.c --- */
+
+/* Opens the file for reading: makes its text, or lets it be made, and replies. */
+void qos_control_ask(fuse_req_t request, const struct fuse_file_info *info,
+                     const QosControlFile *file);
+/* Replies with this text, which is kept while it is open: where the mount ends first, the kernel
+ * does not tell. */
+void qos_control_answer_open(fuse_req_t request, const struct fuse_file_info *info, GBytes *text);
+/* It is closed. */
+void qos_control_drop_text(QosControl *control, GBytes *text);

@@ -66,12 +66,12 @@ static void save_rules(QosControl *control)
 }
 
 /* Called by one of the gate's workers, which must not wait for SQLite. */
-static void rules_have_expired(void *data)
+static void gate_has_changed(QosGateChanges changes, void *data)
 {
     QosControl *control = data;
 
     pthread_mutex_lock(&control->lock);
-    control->expired = TRUE;
+    control->changes |= changes;
     pthread_cond_signal(&control->called);
     pthread_mutex_unlock(&control->lock);
 }
@@ -82,42 +82,23 @@ static QosTime next_save(void)
     return qos_gate_now() + SAVE_INTERVAL - qos_wall_now() % SAVE_INTERVAL;
 }
 
-/* Waits for `time`, or a call before it. */
-static void wait_until_locked(QosControl *control, QosTime time)
-{
-    if (!control->expired)
-        qos_condition_wait_until(&control->called, &control->lock, time);
-}
-
-/* How often records and totals of shares may change. */
-static QosTime shares_interval_locked(const QosControl *control)
-{
-    QosAdaptConfig config = qos_tunables_adapt(&control->tunables);
-
-    return config.mode == QOS_ADAPT_OFF ? SAVE_INTERVAL : config.period;
-}
-
-/* The thread: totals every few seconds and at the end; what was lent and borrowed as often as it
- * may change; rules when some have expired. */
+/* The thread: totals, with all that jobs lent and borrowed, every few seconds and at the end; what
+ * changes of that and of the rules whenever it does. */
 static void *save_now_and_then(void *data)
 {
     QosControl *control = data;
     QosTime totals = next_save();
-    QosTime shares = qos_gate_now();
 
     pthread_mutex_lock(&control->lock);
     while (!control->ending) {
-        const QosTime interval = shares_interval_locked(control);
-        const QosTime latest = qos_gate_now() + interval;
-
-        shares = MIN(shares, latest);
-        wait_until_locked(control, MIN(shares, totals));
-        gboolean expired = control->expired;
+        if (control->changes == 0)
+            qos_condition_wait_until(&control->called, &control->lock, totals);
+        QosGateChanges changes = control->changes;
         QosTime now = qos_gate_now();
 
-        control->expired = FALSE;
+        control->changes = 0;
         pthread_mutex_unlock(&control->lock);
-        if (expired)
+        if (changes & QOS_GATE_RULES)
             save_rules(control);
         if (now >= totals) {
             qos_privilege_report();
@@ -125,11 +106,10 @@ static void *save_now_and_then(void *data)
             save_totals(control);
             totals = next_save();
             control->saved.others = QOS_NOT_SAVED; /* jobs that are forgotten go */
+            changes |= QOS_GATE_SHARES;
         }
-        if (now >= shares) {
+        if (changes & QOS_GATE_SHARES)
             save_shares(control);
-            shares = MAX(shares + interval, now);
-        }
         pthread_mutex_lock(&control->lock);
     }
     pthread_mutex_unlock(&control->lock);
@@ -142,12 +122,11 @@ void qos_control_start(QosControl *control)
 {
     if (!control->db)
         return;
+    qos_gate_on_change(control->fs->gate, gate_has_changed, control);
     control->has_thread = pthread_create(&control->thread, NULL, save_now_and_then, control) == 0;
     if (!control->has_thread)
         g_warning("cannot start a thread: the totals of jobs will not be saved. See the limits of "
                   "processes (ulimit -u, pids.max of the cgroup) and of memory, and mount anew");
-    else
-        qos_gate_on_expiry(control->fs->gate, rules_have_expired, control);
 }
 
 void qos_control_stop(QosControl *control)
@@ -156,7 +135,7 @@ void qos_control_stop(QosControl *control)
         qos_db_flush(control->db);
     if (!control->has_thread)
         return;
-    qos_gate_on_expiry(control->fs->gate, NULL, NULL);
+    qos_gate_on_change(control->fs->gate, NULL, NULL);
     pthread_mutex_lock(&control->lock);
     control->ending = TRUE;
     pthread_cond_signal(&control->called);

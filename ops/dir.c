@@ -1,36 +1,21 @@
 /*
  * Reading directories.
  *
- * The offset of an entry is the store's own (d_off), so that telldir() and seekdir() are as stable
- * as the store makes them, however the directory changes. A stream holds the store's entries that
- * the kernel did not take yet; it is with its handle, and taken out while a request reads: the
- * kernel reads one open directory from one thread at a time, but a caller that was killed may leave
- * a request behind. The next one then makes a stream of its own.
+ * A stream (ops/stream.h) is with its handle, and taken out while a request reads: the kernel reads
+ * one open directory from one thread at a time, but a caller that was killed may leave a request
+ * behind. The next one then makes a stream of its own.
  */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "ops/coherence.h"
 #include "ops/control.h"
 #include "ops/handle.h"
 #include "ops/operations.h"
 #include "ops/reply_buffer.h"
-
-#define STREAM_BYTES 32768
-
-struct QosDirStream {
-    int fd;
-    gboolean owns_fd; /* else it is the handle's */
-    off_t offset;     /* of the next entry */
-    size_t start;     /* of the next entry in `bytes` */
-    size_t end;
-    char bytes[STREAM_BYTES] __attribute__((aligned(8)));
-};
 
 typedef struct {
     QosOp op;
@@ -43,78 +28,27 @@ typedef struct {
 
 /* --- streams --- */
 
-static QosDirStream *stream_new(int fd, gboolean owns_fd)
-{
-    QosDirStream *stream = g_malloc(sizeof(*stream));
-
-    stream->fd = fd;
-    stream->owns_fd = owns_fd;
-    stream->offset = 0;
-    stream->start = stream->end = 0;
-    return stream;
-}
-
-void qos_dir_stream_free(QosDirStream *stream)
-{
-    if (stream == NULL)
-        return;
-    if (stream->owns_fd)
-        close(stream->fd);
-    g_free(stream);
-}
-
 /* NULL with errno set where a second one cannot be opened. */
-static QosDirStream *take_stream(QosHandle *handle)
+static QosStream *take_stream(const QosFs *fs, QosHandle *handle)
 {
-    QosDirStream *stream = g_atomic_pointer_exchange(&handle->stream, NULL);
+    QosStream *stream = g_atomic_pointer_exchange(&handle->stream, NULL);
     char path[QOS_PROC_PATH_MAX];
     int fd;
 
-    if (stream != NULL)
+    if (stream != NULL) {
+        qos_stream_take(stream);
         return stream;
+    }
     qos_proc_path(handle->fd, path);
     fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    return fd < 0 ? NULL : stream_new(fd, TRUE);
+    return fd < 0 ? NULL : qos_stream_new(fs->streams, fd, TRUE);
 }
 
-static void put_stream(QosHandle *handle, QosDirStream *stream)
+static void put_stream(QosHandle *handle, QosStream *stream)
 {
+    qos_stream_keep(stream);
     if (!g_atomic_pointer_compare_and_exchange(&handle->stream, NULL, stream))
-        qos_dir_stream_free(stream);
-}
-
-static int stream_seek(QosDirStream *stream, off_t offset)
-{
-    if (offset == stream->offset)
-        return 0;
-    if (lseek(stream->fd, offset, SEEK_SET) < 0)
-        return -errno;
-    stream->offset = offset;
-    stream->start = stream->end = 0;
-    return 0;
-}
-
-/* The next entry, valid until it is passed: 0, with *ret_entry NULL at the end, or -errno. */
-static int stream_peek(QosDirStream *stream, const struct dirent64 **ret_entry)
-{
-    if (stream->start == stream->end) {
-        long length = syscall(SYS_getdents64, stream->fd, stream->bytes, STREAM_BYTES);
-
-        if (length < 0)
-            return -errno;
-        stream->start = 0;
-        stream->end = (size_t)length;
-    }
-    *ret_entry = stream->start == stream->end
-                     ? NULL
-                     : (const struct dirent64 *)(stream->bytes + stream->start);
-    return 0;
-}
-
-static void stream_pass(QosDirStream *stream, const struct dirent64 *entry)
-{
-    stream->offset = entry->d_off;
-    stream->start += entry->d_reclen;
+        qos_stream_free(stream);
 }
 
 /* --- opendir, releasedir --- */
@@ -139,7 +73,7 @@ static int run_opendir(QosOp *op)
         return -errno;
     op->reply.kind = QOS_REPLY_OPEN;
     qos_handle_set_file(handle, fd, op->reply.info.flags, &file);
-    handle->stream = stream_new(fd, FALSE);
+    handle->stream = qos_stream_new(op->fs->streams, fd, FALSE);
     if (op->fs->config.no_atime)
         qos_handle_spare_atime(handle);
     op->reply.handle = g_steal_pointer(&handle);
@@ -250,14 +184,14 @@ static size_t add_entry(DirOp *read_op, char *buffer, size_t size, const struct 
 
 /* Fills `buffer` with the entries from where the stream is: their length; or -errno if there is
  * none. */
-static ssize_t fill_entries(DirOp *read_op, QosDirStream *stream, char *buffer)
+static ssize_t fill_entries(DirOp *read_op, QosStream *stream, char *buffer)
 {
     const struct dirent64 *entry = NULL;
     const dev_t device = qos_loan_device(&read_op->op.handle->file);
     size_t used = 0;
 
     for (;;) {
-        int error = stream_peek(stream, &entry);
+        int error = qos_stream_peek(stream, &entry);
         size_t length;
 
         if (error != 0)
@@ -270,7 +204,7 @@ static ssize_t fill_entries(DirOp *read_op, QosDirStream *stream, char *buffer)
                 return (ssize_t)used;
             used += length;
         }
-        stream_pass(stream, entry);
+        qos_stream_pass(stream, entry);
     }
 }
 
@@ -278,13 +212,13 @@ static int run_readdir(QosOp *op)
 {
     DirOp *read_op = (DirOp *)op;
     char *buffer = qos_reply_buffer(read_op->size);
-    QosDirStream *stream = take_stream(op->handle);
+    QosStream *stream = take_stream(op->fs, op->handle);
     ssize_t length;
 
     if (stream == NULL)
         return -errno;
     read_op->keeps = read_op->plus && op->fs->coherence != NULL && qos_coherence_lists(op);
-    length = stream_seek(stream, read_op->offset);
+    length = qos_stream_seek(stream, read_op->offset);
     if (length == 0)
         length = fill_entries(read_op, stream, buffer);
     put_stream(op->handle, stream);

@@ -10,6 +10,7 @@
 
 typedef struct QosInodes QosInodes;                 /* ops/inode.h */
 typedef struct QosHandles QosHandles;               /* ops/handle.h */
+typedef struct QosStreams QosStreams;               /* ops/stream.h */
 typedef struct QosOpeners QosOpeners;               /* ops/openers.h */
 typedef struct QosLooks QosLooks;                   /* ops/looks.h */
 typedef struct QosReaders QosReaders;               /* fs/readers.h */
@@ -55,6 +56,7 @@ typedef struct QosFs {
     QosInodes *inodes;
     QosRoot *root;
     QosHandles *handles;
+    QosStreams *streams;
     QosOpeners *openers;
     QosLooks *looks;
     QosReaders *readers;

@@ -31,7 +31,7 @@ static void close_file(QosHandle *handle)
     qos_backing_leave(&handle->backing);
     qos_openers_leave(handle->open_file, handle->caller->job);
     qos_loan_return(&handle->file);
-    qos_dir_stream_free(handle->stream);
+    qos_stream_free(handle->stream);
 }
 
 static void free_handle(QosHandle *handle)

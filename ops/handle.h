@@ -21,8 +21,7 @@
 #include "ops/cred.h"
 #include "ops/inode.h"
 #include "ops/openers.h"
-
-typedef struct QosDirStream QosDirStream; /* ops/dir.c */
+#include "ops/stream.h"
 
 typedef struct QosHandles QosHandles;
 
@@ -51,7 +50,7 @@ typedef struct QosHandle {
     gint reader;            /* atomic; directories: the thread that was sent a list last; 0: none */
     gint has_read;          /* atomic; files: the kernel has filled pages by it */
     gint is_sent;           /* atomic; CREATE brought it with attributes, and it was not used yet */
-    QosDirStream *stream;   /* atomic; directories: where the reading stands, NULL while in use */
+    QosStream *stream;      /* atomic; directories: where the reading stands, NULL while in use */
 } QosHandle;
 
 /* At most `most` are open at a time. */
@@ -103,6 +102,3 @@ static inline QosHandle *qos_handle_from(const struct fuse_file_info *info)
 {
     return info == NULL ? NULL : (QosHandle *)(uintptr_t)info->fh;
 }
-
-/* ops/dir.c */
-void qos_dir_stream_free(QosDirStream *stream); /* NULL is allowed */

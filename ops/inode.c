@@ -495,6 +495,19 @@ guint qos_inodes_left_to_open(QosInodes *inodes)
     return descriptor_limit() - descriptor_limit() / 8 - known;
 }
 
+gboolean qos_inodes_are_short(QosInodes *inodes, const QosUser *user)
+{
+    int copy;
+
+    if (qos_inodes_find_room(inodes, user) != 0)
+        return TRUE;
+    copy = dup(inodes->root->fd);
+    if (copy < 0)
+        return TRUE;
+    close(copy);
+    return FALSE;
+}
+
 void qos_inodes_explain_shortage(QosInodes *inodes)
 {
     gint64 now = g_get_monotonic_time();

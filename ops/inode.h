@@ -113,6 +113,8 @@ guint qos_inodes_bound(QosInodes *inodes);
 /* How many descriptors are left for open files, beside those of files that are known and an eighth
  * that the daemon needs itself. */
 guint qos_inodes_left_to_open(QosInodes *inodes);
+/* TRUE where no more files may become known of the user's finding, or no descriptor is left. */
+gboolean qos_inodes_are_short(QosInodes *inodes, const QosUser *user);
 /* Says in the log why no more files become known or open; once a minute at most. */
 void qos_inodes_explain_shortage(QosInodes *inodes);
 

@@ -207,6 +207,22 @@ void qos_locks_drop(QosLocks *locks, const QosResource *resource, const QosCredi
     qos_lockclient_release(locks->client, resource, credit);
 }
 
+/* By the name that the file has in the store, which takes no call on that. */
+static void tell_of_loss(QosLocks *locks, const GArray *lost)
+{
+    const QosHandle *handle = g_array_index(lost, QosLock, 0).handle;
+    char link[QOS_PROC_PATH_MAX];
+
+    qos_proc_path(handle->fd, link);
+    g_autofree char *path = g_file_read_link(link, NULL);
+    g_autofree char *text = g_strescape(path != NULL ? path : "a file", NULL);
+    qos_complain(
+        &locks->complaints, G_LOG_LEVEL_WARNING, qos_gate_now(),
+        "%s: the locks on it (%u) are lost, because the lock server did not hear of this "
+        "mount for as long as its lease: reads and writes of who had them fail from now on",
+        text, lost->len);
+}
+
 static void lose_locked(QosLocks *locks, QosLockedFile *file)
 {
     const GArray *lost = file->table.locks;
@@ -220,9 +236,7 @@ static void lose_locked(QosLocks *locks, QosLockedFile *file)
         before = lock;
     }
     if (lost != NULL)
-        g_warning("%u locks of a file are lost, because the lock server did not hear of this mount "
-                  "for as long as its lease: reads and writes of who had them fail from now on",
-                  lost->len);
+        tell_of_loss(locks, lost);
     qos_locktable_clear(&file->table);
     qos_locks_tell_all_locked(locks);
     go_on_locked(locks, file);

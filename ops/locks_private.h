@@ -18,6 +18,7 @@
 
 #include <pthread.h>
 
+#include "net/complaint.h"
 #include "ops/locks.h"
 
 typedef enum {
@@ -69,6 +70,7 @@ struct QosLocks {
     pthread_cond_t changed;
     QosInterruptTable *interrupts; /* has a lock of its own */
     QosLockclient *client;         /* NULL: before the start */
+    QosComplaints complaints;      /* of locks that are lost */
     GHashTable *files;             /* a set of QosLockedFile.resource */
     GQueue waits;                  /* of QosCall.wait */
     guint64 last_told;

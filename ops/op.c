@@ -81,7 +81,7 @@ int qos_op_new_handle(QosOp *op, QosHandle **ret_handle)
 {
     int error = qos_handle_new(op->fs->handles, op->caller, ret_handle);
 
-    op->is_over_share = error == -EMFILE;
+    op->is_refused = error != 0;
     return error;
 }
 
@@ -165,13 +165,28 @@ static int told_error(int error)
     return error < kernel_first ? error : EIO;
 }
 
+/* Whose files are too many. Of a share that is taken the log was told already. */
+static void explain_shortage(const QosOp *op, int error)
+{
+    QosInodes *inodes = op->fs->inodes;
+
+    if (op->is_refused && error == -EMFILE)
+        return;
+    if (op->is_refused || qos_inodes_are_short(inodes, op->entry.request.user))
+        qos_inodes_explain_shortage(inodes);
+    else
+        g_warning_once("the store, or the machine, says that too many files are open (%s), where "
+                       "the daemon may open more: see the store's own limits, and fs.file-max",
+                       g_strerror(-error));
+}
+
 static void answer(QosOp *op, int error)
 {
     if (op->is_answered)
         return;
     op->is_answered = TRUE;
-    if (error == -ENFILE || (error == -EMFILE && !op->is_over_share))
-        qos_inodes_explain_shortage(op->fs->inodes);
+    if (error == -ENFILE || error == -EMFILE)
+        explain_shortage(op, error);
     if (error != 0) {
         fuse_reply_err(op->fuse, told_error(-error));
         return;
@@ -504,7 +519,7 @@ static void park(QosOp *op)
         run_entries(&op->entry);
     else if (lock != 0 && (qos_openers_has_others(fs->openers, lock, job) ||
                            (keeps && qos_looks_has_news(fs->looks, lock, end, thread))))
-        qos_gate_release(fs->gate, lock); /* who wants it since may not have met it */
+        qos_gate_release(fs->gate, lock, NULL); /* who wants it since may not have met it */
 }
 
 /* Who looks waits for all pages that are written back or read ahead, however many, so that these

@@ -132,7 +132,7 @@ struct QosOp {
     gint64 start, end; /* of a READ or WRITE, as far as known before it: the bytes [start, end) */
     fuse_ino_t locks;  /* 0, or the file or directory of which the kernel holds a lock for it */
     gboolean locks_directory;       /* or symbolic link: other jobs may always want it */
-    gboolean is_over_share;         /* its job may open no more: it was told of that */
+    gboolean is_refused;            /* it may open no more: ops/handle.h */
     const QosOpenFile *locked_file; /* NULL, or `locks` as one of the operation's handles has it */
     gboolean is_urgent;
     gboolean is_unawaited; /* the kernel does nothing with the answer */

@@ -111,14 +111,15 @@ static int set_backing(QosOp *op, QosHandle *handle)
     return 0;
 }
 
-/* Of two jobs that have a file open, neither waits while the kernel holds a lock of it. */
+/* Nobody waits while the kernel holds a lock of a file that another job has open. */
 static void join_openers(QosOp *op, fuse_ino_t ino, QosHandle *handle)
 {
-    gboolean is_shared;
+    QosJob *job = handle->caller->job;
+    gboolean is_new;
 
-    handle->open_file = qos_openers_join(op->fs->openers, ino, handle->caller->job, &is_shared);
-    if (is_shared)
-        qos_gate_release(op->fs->gate, ino);
+    handle->open_file = qos_openers_join(op->fs->openers, ino, job, &is_new);
+    if (is_new)
+        qos_gate_release(op->fs->gate, ino, job);
 }
 
 /* The store's file, open, as the answer to OPEN or CREATE. Takes all three, the handle also where

@@ -84,26 +84,25 @@ static Opener *find_opener_locked(QosOpenFile *file, const QosJob *job)
     return g_hash_table_lookup(file->openers->jobs, &key);
 }
 
-/* There is one job more (1) or less (-1). TRUE where it is shared and was not. */
-static gboolean count_job_locked(QosOpenFile *file, gint change)
+/* There is one job more (1) or less (-1). */
+static void count_job_locked(QosOpenFile *file, gint change)
 {
     file->jobs += (guint)change;
-    gint is_shared = file->jobs > 1;
-    return __atomic_exchange_n(&file->is_shared, is_shared, __ATOMIC_RELAXED) < is_shared;
+    __atomic_store_n(&file->is_shared, file->jobs > 1, __ATOMIC_RELAXED);
 }
 
 QosOpenFile *qos_openers_join(QosOpeners *openers, fuse_ino_t ino, QosJob *job,
-                              gboolean *ret_shared)
+                              gboolean *ret_is_new)
 {
-    *ret_shared = FALSE;
     pthread_mutex_lock(&openers->lock);
     QosOpenFile *file = find_file_locked(openers, ino) ?: add_file_locked(openers, ino);
     Opener *opener = find_opener_locked(file, job);
+    *ret_is_new = opener == NULL;
     if (opener == NULL) {
         opener = g_new(Opener, 1);
         *opener = (Opener){.file = file, .job = qos_job_ref(job)};
         g_hash_table_add(openers->jobs, opener);
-        *ret_shared = count_job_locked(file, 1);
+        count_job_locked(file, 1);
     }
     opener->opens++;
     pthread_mutex_unlock(&openers->lock);

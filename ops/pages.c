@@ -299,7 +299,7 @@ static gboolean try_locked(QosPages *pages, Drop *drop)
     g_autoptr(GArray) left_out = NULL;
 
     pthread_mutex_unlock(&pages->lock);
-    qos_gate_release(pages->gate, drop->ino);
+    qos_gate_release(pages->gate, drop->ino, NULL);
     pthread_mutex_lock(&pages->lock);
     if (pages->is_ending || qos_inodes_filling(pages->inodes, drop->ino) > (gint)drop->later->len) {
         g_queue_push_tail(&pages->queue, drop);

@@ -48,16 +48,17 @@ static void *watch(void *arg)
 {
     QosRoot *root = arg;
 
-    pthread_mutex_lock(&root->lock);
-    while (!root->is_stopping) {
+    pthread_setname_np(pthread_self(), "root");
+    while (qos_gate_await_request(root->gate)) {
         const QosTime until = qos_gate_now() + QOS_ROOT_TIME;
 
+        pthread_mutex_lock(&root->lock);
         if (has_delay(root->gate))
             ask_locked(root);
         if (!root->is_stopping)
             qos_condition_wait_until(&root->changed, &root->lock, until);
+        pthread_mutex_unlock(&root->lock);
     }
-    pthread_mutex_unlock(&root->lock);
     return NULL;
 }
 

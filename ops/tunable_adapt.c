@@ -56,12 +56,28 @@ static gboolean parse_byte_rate(const char *text, gint64 *ret_rate, GError **err
     return FALSE;
 }
 
+/* "5000", or "5000op/s" and "5000 op/s", as reports have it. */
+static gboolean parse_operation_rate(const char *text, gint64 *ret_rate, GError **error)
+{
+    const char *rest = text + strspn(text, "-0123456789");
+    const char *unit = rest + (*rest == ' ');
+
+    if (rest > text && (*rest == '\0' || strcmp(unit, "op/s") == 0)) {
+        g_autofree char *number = g_strndup(text, (gsize)(rest - text));
+
+        return qos_parse_integer("op/s", number, 1, QOS_ADAPT_CAPACITY_MAX, ret_rate, error);
+    }
+    qos_set_error(error, EINVAL, "\"%s\" is neither op/s (5000) nor bytes/s (200MB/s) nor auto",
+                  text);
+    return FALSE;
+}
+
 /* By the costs that `config` has. */
 static gboolean parse_capacity(const char *text, QosAdaptConfig *config, GError **error)
 {
     gint64 rate;
 
-    if (g_str_has_suffix(text, "/s")) {
+    if (g_str_has_suffix(text, "/s") && !g_str_has_suffix(text, "op/s")) {
         if (!parse_byte_rate(text, &rate, error))
             return FALSE;
         gint64 cost = qos_adapt_config_cost(config, QOS_OP_WRITE, CAPACITY_REQUEST);
@@ -70,13 +86,7 @@ static gboolean parse_capacity(const char *text, QosAdaptConfig *config, GError 
         return TRUE;
     }
     config->capacity = 0;
-    if (strcmp(text, CAPACITY_AUTO) == 0)
-        return TRUE;
-    if (*text && text[strspn(text, "-0123456789")] == '\0')
-        return qos_parse_integer("op/s", text, 1, QOS_ADAPT_CAPACITY_MAX, &config->capacity, error);
-    qos_set_error(error, EINVAL, "\"%s\" is neither op/s (5000) nor bytes/s (200MB/s) nor auto",
-                  text);
-    return FALSE;
+    return strcmp(text, CAPACITY_AUTO) == 0 || parse_operation_rate(text, &config->capacity, error);
 }
 
 static gboolean set_part(QosAdaptConfig *config, QosTunable tunable, const char *text,

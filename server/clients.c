@@ -50,9 +50,20 @@ void qos_client_rename(QosClient *client, const char *name)
     client->name = g_strdup(name);
 }
 
+void qos_client_hand_over(QosClient *client, const char *principal)
+{
+    g_free(client->principal);
+    client->principal = g_strdup(principal);
+}
+
+gboolean qos_client_is_idle(const QosClient *client)
+{
+    return !client->is_connected && !client->is_durable && client->credits == 0;
+}
+
 void qos_clients_note(QosClients *clients, QosClient *client)
 {
-    gboolean is_idle = !client->is_connected && !client->is_durable && client->credits == 0;
+    gboolean is_idle = qos_client_is_idle(client);
 
     if (is_idle == (client->link.data != NULL))
         return;

@@ -1,8 +1,7 @@
 /*
- * The clients of a server: mounts, by owner id. An id belongs to the principal that first used it.
- *
- * A client is known as long as it is on the durable list, has a connection or has credits; after
- * that it is kept for a while, so that nobody else takes its id, until there are too many.
+ * The clients of a server: mounts, by owner id. An id belongs to the principal that first used it
+ * as long as the client is on the durable list, has a connection or has credits; after that it is
+ * idle, its counts are kept until there are too many, and whoever comes by the id has it.
  */
 #pragma once
 
@@ -29,7 +28,7 @@ typedef struct {
 /* Embedded. */
 typedef struct {
     GHashTable *by_id; /* QosOwnerId -> QosClient */
-    GQueue idle;       /* those of which only the id is kept, the longest idle first */
+    GQueue idle;       /* the longest idle first */
 } QosClients;
 
 /* More than a cluster has mounts. */
@@ -43,8 +42,11 @@ QosClient *qos_clients_find(const QosClients *clients, QosOwnerId id);
 QosClient *qos_clients_add(QosClients *clients, QosOwnerId id, const char *principal,
                            const char *name);
 void qos_client_rename(QosClient *client, const char *name);
+/* Of an idle one: it is somebody else's now. */
+void qos_client_hand_over(QosClient *client, const char *principal);
+gboolean qos_client_is_idle(const QosClient *client);
 /* To be called when it was connected or disconnected, put on the durable list or taken off, or has
- * got or lost credits: finds out whether only its id is kept from now on. */
+ * got or lost credits: finds out whether it is idle from now on. */
 void qos_clients_note(QosClients *clients, QosClient *client);
-/* How many there are of which more than the id is kept. */
+/* How many there are that are not idle. */
 guint qos_clients_count(const QosClients *clients);

@@ -29,7 +29,8 @@ struct QosConnection {
     GPollableInputStream *input; /* the stream's */
     GPollableOutputStream *output;
     GCancellable *cancellable; /* of the handshake */
-    char *origin;
+    char *host;
+    char *origin; /* the host and its port, or "local" */
     char *principal;
     QosWireHello hello;
 
@@ -104,6 +105,7 @@ static void connection_clear(gpointer data)
     g_clear_object(&connection->stream);
     g_object_unref(connection->socket);
     g_object_unref(connection->cancellable);
+    g_free(connection->host);
     g_free(connection->origin);
     g_free(connection->principal);
     connection->user.gone(connection->user.arg);
@@ -471,18 +473,24 @@ static gboolean shake_hands(GSocket *socket, GIOCondition condition G_GNUC_UNUSE
         return G_SOURCE_REMOVE;
     }
     connection->is_shaking = TRUE;
-    qos_handshake_start(connection->handshake, connection->socket, connection->cancellable,
-                        be_secure, qos_connection_ref(connection));
+    qos_handshake_start(connection->handshake, connection->socket,
+                        connection->user.crowd(connection, connection->user.arg),
+                        connection->cancellable, be_secure, qos_connection_ref(connection));
     return G_SOURCE_REMOVE;
 }
 
-static char *origin_of(GSocket *socket)
+static void find_origin(QosConnection *connection, const char *principal)
 {
-    g_autoptr(GSocketAddress) address = g_socket_get_remote_address(socket, NULL);
+    g_autoptr(GSocketAddress) address = g_socket_get_remote_address(connection->socket, NULL);
 
-    if (G_IS_INET_SOCKET_ADDRESS(address))
-        return g_socket_connectable_to_string(G_SOCKET_CONNECTABLE(address));
-    return g_strdup("local");
+    if (G_IS_INET_SOCKET_ADDRESS(address)) {
+        connection->origin = g_socket_connectable_to_string(G_SOCKET_CONNECTABLE(address));
+        connection->host = g_inet_address_to_string(
+            g_inet_socket_address_get_address(G_INET_SOCKET_ADDRESS(address)));
+    } else { /* a Unix socket, or a peer that has gone already */
+        connection->origin = g_strdup(principal != NULL ? "local" : "nowhere");
+        connection->host = g_strdup(principal != NULL ? principal : connection->origin);
+    }
 }
 
 QosConnection *qos_connection_new(GSocket *socket, const QosHandshake *handshake,
@@ -494,7 +502,7 @@ QosConnection *qos_connection_new(GSocket *socket, const QosHandshake *handshake
     connection->socket = g_object_ref(socket);
     connection->handshake = handshake;
     connection->cancellable = g_cancellable_new();
-    connection->origin = origin_of(socket);
+    find_origin(connection, principal);
     qos_wire_reader_init(&connection->reader);
     connection->reader.limit = QOS_WIRE_HELLO_MAX;
     connection->out = g_byte_array_new();
@@ -515,6 +523,11 @@ QosConnection *qos_connection_new(GSocket *socket, const QosHandshake *handshake
 const char *qos_connection_principal(const QosConnection *connection)
 {
     return connection->principal;
+}
+
+const char *qos_connection_host(const QosConnection *connection)
+{
+    return connection->host;
 }
 
 QosOwnerId qos_connection_id(const QosConnection *connection)

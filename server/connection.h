@@ -29,6 +29,8 @@ typedef struct QosConnection QosConnection;
 typedef struct {
     QosTime patience; /* from the connection to HELLO, and from REFUSED to the end */
     gpointer arg;
+    /* How many that have said no HELLO come from its host, itself among them. */
+    guint (*crowd)(QosConnection *connection, gpointer arg);
     /* It said HELLO. FALSE: refuse it. */
     gboolean (*hello)(QosConnection *connection, const QosWireHello *hello,
                       QosWireWelcome *ret_welcome, QosWireRefused *ret_refused, gpointer arg);
@@ -62,6 +64,8 @@ void qos_connection_unref(QosConnection *connection);
 
 /* "uid 0", "munge uid 0" or a certificate's subject; NULL before that is known. */
 const char *qos_connection_principal(const QosConnection *connection);
+/* Where it comes from: its address, without a port; of a Unix socket its principal. */
+const char *qos_connection_host(const QosConnection *connection);
 /* Of its HELLO; 0 before. */
 QosOwnerId qos_connection_id(const QosConnection *connection);
 /* For the log: where it comes from, who it is, and its name. Free with g_free(). */

@@ -39,12 +39,21 @@ typedef struct {
 
 /* --- requests --- */
 
-static gboolean take_set(QosGrants *grants, char **words, GError **error)
+/* What is to be said of it; NULL with *error. */
+static char *take_set(QosGrants *grants, char **words, GError **error)
 {
-    if (words[1] && words[2] && !words[3])
-        return qos_grants_set(grants, words[1], words[2], error);
-    qos_set_error(error, EINVAL, "set wants a name and a value");
-    return FALSE;
+    QosGrantsState state;
+    const char *doubt;
+
+    if (!words[1] || !words[2] || words[3]) {
+        qos_set_error(error, EINVAL, "set wants a name and a value");
+        return NULL;
+    }
+    if (!qos_grants_set(grants, words[1], words[2], error))
+        return NULL;
+    qos_grants_state(grants, &state);
+    doubt = qos_server_settings_doubt(state.settings);
+    return g_strdup(doubt ? doubt : "");
 }
 
 static gboolean take_evict(QosGrants *grants, char **words, GError **error)
@@ -71,7 +80,7 @@ static char *serve(const QosServerControl *control, const char *request, GError 
     if (g_strcmp0(words[0], "metrics") == 0)
         return qos_server_report_metrics(grants, &sockets);
     if (g_strcmp0(words[0], "set") == 0)
-        return take_set(grants, words, error) ? g_strdup("") : NULL;
+        return take_set(grants, words, error);
     if (g_strcmp0(words[0], "evict") == 0)
         return take_evict(grants, words, error) ? g_strdup("") : NULL;
     qos_set_error(error, EINVAL, "there is no such request");

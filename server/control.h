@@ -6,7 +6,8 @@
  *
  *     state               the state, as JSON (server/report.h)
  *     metrics             Prometheus text
- *     set NAME VALUE      a tunable; "default": as the options say
+ *     set NAME VALUE      a tunable; "default": as the options say. The answer: what speaks
+ *                         against it, or nothing
  *     evict ID            a mount, by its id in hexadecimal
  *
  * The answer is a line "ok", or "ERRNO what is wrong", then the text, and the end.

@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 #include "db/db_server.h"
-#include "server/complaint.h"
+#include "net/complaint.h"
 #include "server/deadlocks.h"
 
 /* Of the server's memory, for a credit, with its resource where nobody else has one on it
@@ -408,9 +408,11 @@ static gboolean check_client(const QosGrants *grants, const QosWireHello *hello,
     const QosClient *client = qos_clients_find(&grants->clients, hello->id);
 
     if (hello->id == qos_server_db_record(grants->db)->id ||
-        (client && !g_str_equal(client->principal, principal)))
+        (client && !qos_client_is_idle(client) && !g_str_equal(client->principal, principal)))
         return refuse(refused, QOS_WIRE_IDENTITY_TAKEN,
-                      "the identity %" G_GINT64_MODIFIER "x is another's", hello->id);
+                      "the identity %" G_GINT64_MODIFIER
+                      "x is another's, at least until his lease has ended",
+                      hello->id);
     if (client && now_of() < client->expelled_until)
         return refuse(refused, QOS_WIRE_NOT_PERMITTED,
                       "the administrator has evicted this mount; it may come back when its lease "
@@ -427,6 +429,8 @@ static QosClient *admit(QosGrants *grants, const QosWireHello *hello, const char
     if (!check_client(grants, hello, principal, refused) || !check_store(grants, hello, refused))
         return NULL;
     client = qos_clients_find(&grants->clients, hello->id);
+    if (client && !g_str_equal(client->principal, principal))
+        qos_client_hand_over(client, principal);
     if (!client)
         client = qos_clients_add(&grants->clients, hello->id, principal, hello->name);
     if (!client)
@@ -453,7 +457,6 @@ gboolean qos_grants_connected(QosGrants *grants, const QosWireHello *hello, cons
     client->connected = now_of();
     keep_in_pool(grants, client);
     qos_deadlocks_forget(grants->waits, client->id);
-    g_info("%s is here (%s)", client->name, principal);
     *ret_welcome = (QosWireWelcome){.version = QOS_WIRE_VERSION,
                                     .id = record->id,
                                     .incarnation = record->incarnation,

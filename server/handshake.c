@@ -17,6 +17,7 @@ struct QosHandshake {
 typedef struct {
     const QosHandshake *way;
     GSocket *socket;
+    int priority; /* GLib's: the lower goes first */
     QosHandshakeDone done;
     gpointer arg;
     GTlsCertificateFlags faults; /* TLS: of the peer's certificate */
@@ -48,19 +49,24 @@ static void finish_tls(GObject *tls, GAsyncResult *result, gpointer data)
     Attempt *attempt = data;
     g_autoptr(GError) error = NULL;
     g_autofree char *principal = NULL;
-    g_autofree char *broken = NULL;
+    g_autofree char *reason = NULL;
     const char *fault = "its certificate has no subject";
 
     g_signal_handlers_disconnect_by_data(tls, attempt);
     if (g_tls_connection_handshake_finish(G_TLS_CONNECTION(tls), result, &error)) {
         GTlsCertificate *certificate = g_tls_connection_get_peer_certificate(G_TLS_CONNECTION(tls));
         principal = certificate != NULL ? g_tls_certificate_get_subject_name(certificate) : NULL;
+        if (principal != NULL && qos_server_options_deny(attempt->way->options, principal)) {
+            reason = g_strdup_printf("its certificate is denied (tls-deny): %s", principal);
+            fault = reason;
+            g_clear_pointer(&principal, g_free);
+        }
     } else if (attempt->faults != 0) {
         fault = qos_certificate_fault(attempt->faults);
     } else {
-        broken = g_strdup_printf("%s if it is a mount, 'qosfsctl status' there tells what it found",
-                                 error->message);
-        fault = broken;
+        reason = g_strdup_printf(
+            "%s (if it is a mount, 'qosfsctl status' there tells what it found)", error->message);
+        fault = reason;
     }
     if (principal != NULL && principal[0] != '\0')
         attempt->done(G_IO_STREAM(tls), principal, NULL, attempt->arg);
@@ -85,7 +91,7 @@ static void start_tls(Attempt *attempt, GIOStream *base, GCancellable *cancellab
         return;
     }
     g_signal_connect(tls, "accept-certificate", G_CALLBACK(judge_certificate), attempt);
-    g_tls_connection_handshake_async(G_TLS_CONNECTION(tls), G_PRIORITY_DEFAULT, cancellable,
+    g_tls_connection_handshake_async(G_TLS_CONNECTION(tls), attempt->priority, cancellable,
                                      finish_tls, attempt);
     g_object_unref(tls);
 }
@@ -131,6 +137,7 @@ static void start_munge(Attempt *attempt, GIOStream *base, GCancellable *cancell
     g_autoptr(GTask) task = g_task_new(base, cancellable, finish_munge, attempt);
 
     g_task_set_task_data(task, attempt, NULL);
+    g_task_set_priority(task, attempt->priority);
     g_task_run_in_thread(task, shake_hands);
 }
 
@@ -169,14 +176,17 @@ static void look_for_munged(const char *munged)
 
 /* --- both --- */
 
-void qos_handshake_start(const QosHandshake *handshake, GSocket *socket, GCancellable *cancellable,
-                         QosHandshakeDone done, gpointer arg)
+void qos_handshake_start(const QosHandshake *handshake, GSocket *socket, guint crowd,
+                         GCancellable *cancellable, QosHandshakeDone done, gpointer arg)
 {
     g_autoptr(GSocketConnection) base = g_socket_connection_factory_create_connection(socket);
     Attempt *attempt = g_new0(Attempt, 1);
 
-    *attempt =
-        (Attempt){.way = handshake, .socket = g_object_ref(socket), .done = done, .arg = arg};
+    *attempt = (Attempt){.way = handshake,
+                         .socket = g_object_ref(socket),
+                         .priority = G_PRIORITY_DEFAULT + (int)crowd,
+                         .done = done,
+                         .arg = arg};
     if (handshake->certificate != NULL)
         start_tls(attempt, G_IO_STREAM(base), cancellable);
     else
@@ -206,6 +216,7 @@ QosHandshake *qos_handshake_new_tls(const QosServerOptions *options, GError **er
         return NULL;
     }
     handshake = g_new0(QosHandshake, 1);
+    handshake->options = options;
     handshake->certificate = g_steal_pointer(&certificate);
     handshake->authority = authority;
     return handshake;

@@ -5,7 +5,8 @@
  *     MUNGE    his credential is of the same realm (net/munge.h), and of a user who may connect
  *
  * A handshake waits for the peer in one of the threads that all of GIO's tasks share, ten at first
- * and one more every tenth of a second: so it is not to begin before the peer has said something.
+ * and one more after a tenth of a second or some: so it is not to begin before the peer has said
+ * something, and who comes in a crowd, as those do who say no more than that, waits behind others.
  */
 #pragma once
 
@@ -30,6 +31,7 @@ QosHandshake *qos_handshake_new_munge(const QosServerOptions *options, GError **
 /* No handshake is under way any more. NULL is allowed. */
 void qos_handshake_free(QosHandshake *handshake);
 
-/* On a connected socket. Cancelling ends it early. */
-void qos_handshake_start(const QosHandshake *handshake, GSocket *socket, GCancellable *cancellable,
-                         QosHandshakeDone done, gpointer arg);
+/* On a connected socket, of a peer whose host has so many others under way. Cancelling ends it
+ * early. */
+void qos_handshake_start(const QosHandshake *handshake, GSocket *socket, guint crowd,
+                         GCancellable *cancellable, QosHandshakeDone done, gpointer arg);

@@ -5,11 +5,12 @@
 #include <glib/gstdio.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
 #include "base/error.h"
-#include "server/complaint.h"
+#include "net/complaint.h"
 #include "server/handshake.h"
 #include "server/socket_path.h"
 
@@ -182,6 +183,16 @@ static void ended(QosConnection *connection, QosWireRefusal code, const char *re
         qos_grants_disconnected(listener->grants, qos_connection_id(connection));
 }
 
+static guint crowd_of(QosConnection *connection, gpointer arg)
+{
+    const QosListener *listener = arg;
+    guint crowd = 0;
+
+    for (const GList *each = listener->strangers.head; each != NULL; each = each->next)
+        crowd += strcmp(qos_connection_host(each->data), qos_connection_host(connection)) == 0;
+    return crowd;
+}
+
 static void closed(QosConnection *connection, gpointer arg)
 {
     QosListener *listener = arg;
@@ -209,11 +220,28 @@ void qos_listener_drop(QosOwnerId id, QosWireRefusal code, const char *reason, g
 
 /* --- who comes --- */
 
+/* The oldest of those from where most come, so that a crowd from one place pushes out its own. */
+static QosConnection *stranger_to_go(const QosListener *listener)
+{
+    QosConnection *found = NULL;
+    guint most = 0;
+
+    for (const GList *each = listener->strangers.head; each != NULL; each = each->next) {
+        guint crowd = crowd_of(each->data, (gpointer)listener);
+        if (crowd > most) {
+            most = crowd;
+            found = each->data;
+        }
+    }
+    return found;
+}
+
 static void add_connection(QosListener *listener, GSocket *socket, const QosHandshake *handshake,
                            const char *principal)
 {
     const QosConnectionUser user = {.patience = listener->options->patience,
                                     .arg = listener,
+                                    .crowd = crowd_of,
                                     .hello = hello,
                                     .received = received,
                                     .waits = waits,
@@ -224,7 +252,7 @@ static void add_connection(QosListener *listener, GSocket *socket, const QosHand
                                     .gone = gone};
 
     if (listener->strangers.length >= QOS_LISTENER_STRANGERS_MAX)
-        qos_connection_close(g_queue_peek_head(&listener->strangers), QOS_WIRE_FULL,
+        qos_connection_close(stranger_to_go(listener), QOS_WIRE_FULL,
                              "too many others wait to say HELLO");
     QosConnection *connection = qos_connection_new(socket, handshake, principal, &user);
     listener->living++;

@@ -5,7 +5,7 @@
  *     TCP    TLS or MUNGE, both ways: server/handshake.h
  *
  * The connections are bounded, and so are those of which it is not known yet who they are: where
- * there are too many of these, the oldest goes.
+ * there are too many of these, the oldest goes of those that come from where most come from.
  */
 #pragma once
 

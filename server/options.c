@@ -151,6 +151,20 @@ static gboolean set_uid(QosServerOptions *options, const Setting *setting, const
     return TRUE;
 }
 
+static gboolean set_denied(QosServerOptions *options, const Setting *setting, const char *value,
+                           GError **error)
+{
+    if (strchr(value, '=') == NULL) {
+        qos_set_error(error, EINVAL,
+                      "%s: \"%s\" is no subject of a certificate, such as CN=node1: "
+                      "'qosfsctl server mounts' shows them",
+                      setting->name, value);
+        return FALSE;
+    }
+    g_ptr_array_add(options->tls_denied, g_strdup(value));
+    return TRUE;
+}
+
 static gboolean set_number(QosServerOptions *options, const Setting *setting, const char *value,
                            GError **error)
 {
@@ -176,7 +190,7 @@ static gboolean set_duration(QosServerOptions *options, const Setting *setting, 
         return FALSE;
     }
     if (duration < setting->minimum || duration > setting->maximum) {
-        qos_set_error(error, EINVAL, "%s: %s is not within %s and %s", setting->name, value,
+        qos_set_error(error, EINVAL, "%s: %s is not between %s and %s", setting->name, value,
                       minimum, maximum);
         return FALSE;
     }
@@ -205,6 +219,8 @@ static const Setting settings[] = {
      "PEM: who signs the certificates of clients"},
     {"tls-cert", set_path, FIELD(tls_certificate), 0, 0, "FILE", "PEM: the server's certificate"},
     {"tls-key", set_path, FIELD(tls_key), 0, 0, "FILE", "PEM: its key"},
+    {"tls-deny", set_denied, 0, 0, 0, "SUBJECT",
+     "whose certificate is not let in; may be given again"},
     {"munge-socket", set_path, FIELD(munge_socket), 0, 0, "PATH",
      "where munged listens (its usual place)"},
     {"allow-uid", set_uid, 0, 0, G_MAXUINT32 - 1, "UID",
@@ -252,6 +268,21 @@ static gboolean set(QosServerOptions *options, const char *name, const char *val
     return setting != NULL && setting->set(options, setting, value, error);
 }
 
+/* What stands in another section would be without effect. */
+static void check_groups(GKeyFile *file, GError **error)
+{
+    g_auto(GStrv) groups = g_key_file_get_groups(file, NULL);
+
+    for (guint i = 0; groups[i] != NULL; i++) {
+        if (g_str_equal(groups[i], GROUP_OF_FILE))
+            continue;
+        qos_set_error(error, EINVAL,
+                      "there is no section [%s]: all settings stand below [" GROUP_OF_FILE "]",
+                      groups[i]);
+        return;
+    }
+}
+
 static gboolean read_file(QosServerOptions *options, const char *path, GError **error)
 {
     g_autoptr(GKeyFile) file = g_key_file_new();
@@ -261,13 +292,16 @@ static gboolean read_file(QosServerOptions *options, const char *path, GError **
     if (g_key_file_load_from_file(file, path, G_KEY_FILE_NONE, &reason) &&
         !g_key_file_has_group(file, GROUP_OF_FILE))
         qos_set_error(&reason, EINVAL, "it has no section [" GROUP_OF_FILE "]");
+    if (reason == NULL)
+        check_groups(file, &reason);
     if (reason != NULL && reason->domain == G_KEY_FILE_ERROR)
         g_prefix_error(&reason,
                        "expected a line [" GROUP_OF_FILE "], and below it SETTING=VALUE: ");
     if (reason == NULL)
         names = g_key_file_get_keys(file, GROUP_OF_FILE, NULL, &reason);
     for (guint i = 0; names != NULL && names[i] != NULL && reason == NULL; i++) {
-        gboolean is_list = g_str_equal(names[i], "listen") || g_str_equal(names[i], "allow-uid");
+        gboolean is_list = g_str_equal(names[i], "listen") || g_str_equal(names[i], "allow-uid") ||
+                           g_str_equal(names[i], "tls-deny");
         g_autofree char *value = g_key_file_get_string(file, GROUP_OF_FILE, names[i], &reason);
         g_auto(GStrv) values = is_list && value != NULL ? g_strsplit(value, ";", -1) : NULL;
 
@@ -381,6 +415,7 @@ gboolean qos_server_options_parse(QosServerOptions *ret_options, int argc, char 
         .listen = g_ptr_array_new_with_free_func(address_free),
         .control = g_strdup(CONTROL_DEFAULT),
         .database = g_strdup(QOS_SERVER_DATABASE_FOLDER),
+        .tls_denied = g_ptr_array_new_with_free_func(g_free),
         .allowed_uids = g_array_new(FALSE, FALSE, sizeof(uid_t)),
         .settings = {.pool = {.limit = G_GINT64_CONSTANT(1) << 30},
                      .lease = 30 * QOS_SECOND,
@@ -408,6 +443,7 @@ gboolean qos_server_options_parse(QosServerOptions *ret_options, int argc, char 
 void qos_server_options_clear(QosServerOptions *options)
 {
     g_clear_pointer(&options->listen, g_ptr_array_unref);
+    g_clear_pointer(&options->tls_denied, g_ptr_array_unref);
     g_clear_pointer(&options->allowed_uids, g_array_unref);
     g_clear_pointer(&options->control, g_free);
     g_clear_pointer(&options->database, g_free);
@@ -424,6 +460,11 @@ gboolean qos_server_options_allow(const QosServerOptions *options, uid_t uid)
             return TRUE;
     }
     return uid == 0 || uid == geteuid();
+}
+
+gboolean qos_server_options_deny(const QosServerOptions *options, const char *subject)
+{
+    return g_ptr_array_find_with_equal_func(options->tls_denied, subject, g_str_equal, NULL);
 }
 
 char *qos_server_options_help(void)
@@ -444,6 +485,6 @@ char *qos_server_options_help(void)
                     "  -V, --version        the version\n"
                     "\n"
                     "FILE has a section [server] with the same settings, NAME=VALUE; several\n"
-                    "addresses and uids are separated by ';'. See qosfs-server(8).\n");
+                    "addresses, uids and subjects are separated by ';'. See qosfs-server(8).\n");
     return g_string_free(text, FALSE);
 }

@@ -33,8 +33,9 @@ typedef struct {
     char *tls_authority; /* PEM files; all three, or none */
     char *tls_certificate;
     char *tls_key;
-    char *munge_socket;   /* munged's; NULL: the usual one */
-    GArray *allowed_uids; /* of uid_t, beside root and the server's own */
+    GPtrArray *tls_denied; /* of subjects */
+    char *munge_socket;    /* munged's; NULL: the usual one */
+    GArray *allowed_uids;  /* of uid_t, beside root and the server's own */
     QosServerSettings settings;
     QosTime resend;    /* of a message that is not acknowledged */
     guint connections; /* at most */
@@ -51,5 +52,7 @@ gboolean qos_server_options_parse(QosServerOptions *ret_options, int argc, char 
 void qos_server_options_clear(QosServerOptions *options);
 /* Whether mounts of that user may connect, by a Unix socket or by MUNGE. */
 gboolean qos_server_options_allow(const QosServerOptions *options, uid_t uid);
+/* Whether a certificate with that subject is not to be let in, whoever has signed it. */
+gboolean qos_server_options_deny(const QosServerOptions *options, const char *subject);
 /* The text for --help; free with g_free(). */
 char *qos_server_options_help(void);

@@ -22,8 +22,12 @@
 #define MOUNTS_MAX 50
 
 static const char *const message_names[] = {
-    "hello",  "welcome", "reset", "renew",  "enqueue", "withdraw",
-    "cancel", "reclaim", "grant", "denied", "revoke",  "restore",
+    [QOS_MESSAGE_HELLO] = "hello",     [QOS_MESSAGE_WELCOME] = "welcome",
+    [QOS_MESSAGE_RESET] = "reset",     [QOS_MESSAGE_RENEW] = "renew",
+    [QOS_MESSAGE_ENQUEUE] = "enqueue", [QOS_MESSAGE_WITHDRAW] = "withdraw",
+    [QOS_MESSAGE_CANCEL] = "cancel",   [QOS_MESSAGE_RECLAIM] = "reclaim",
+    [QOS_MESSAGE_GRANT] = "grant",     [QOS_MESSAGE_DENIED] = "denied",
+    [QOS_MESSAGE_REVOKE] = "revoke",   [QOS_MESSAGE_RESTORE] = "restore",
 };
 
 static double seconds(QosTime time)

@@ -8,6 +8,7 @@
 #include "db/db_server.h"
 
 #define LIMIT_MIN 1024 /* four credits; less is a forgotten letter */
+#define CAP_MIN   1024 /* the same, and what one change may need */
 
 typedef struct Tunable {
     const char *name;
@@ -29,9 +30,10 @@ static gboolean parse_limit(QosServerSettings *settings, const Tunable *tunable,
 {
     if (!parse_bytes(settings, tunable, text, error))
         return FALSE;
-    if (settings->pool.limit >= LIMIT_MIN)
+    if (settings->pool.limit >= LIMIT_MIN && settings->pool.limit <= QOS_POOL_BYTES_MAX)
         return TRUE;
-    qos_set_error(error, ERANGE, "%s is less than 1K; a letter makes it more, as in 4G", text);
+    qos_set_error(error, ERANGE, "%s is not within 1K and 1T; a letter makes it more, as in 4G",
+                  text);
     return FALSE;
 }
 
@@ -65,7 +67,7 @@ static gboolean parse_lease(QosServerSettings *settings, const Tunable *tunable 
     if (!qos_parse_duration(text, &lease, error))
         return FALSE;
     if (lease < QOS_SECOND || lease > QOS_SERVER_LEASE_MAX) {
-        qos_set_error(error, ERANGE, "%s is not within 1 s and 1 h", text);
+        qos_set_error(error, ERANGE, "%s is not between 1 s and 1 h", text);
         return FALSE;
     }
     settings->lease = lease;
@@ -144,6 +146,13 @@ char *qos_server_tunable_text(const QosServerSettings *settings, const char *nam
     const Tunable *tunable = find(name);
 
     return tunable->print(settings, tunable);
+}
+
+const char *qos_server_settings_doubt(const QosServerSettings *settings)
+{
+    if (settings->pool.cap == 0 || settings->pool.cap >= CAP_MIN)
+        return NULL;
+    return "with a cap below 1K changes wait for 30 s and fail (ENOLCK); 0 is none";
 }
 
 gint64 qos_server_hard_limit(gint64 limit)

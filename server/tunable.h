@@ -23,6 +23,8 @@ char *qos_server_tunable_text(const QosServerSettings *settings, const char *nam
  * text will not do; ENOENT, there is none of that name. */
 gboolean qos_server_tunable_set(QosServerSettings *settings, const char *name, const char *text,
                                 GError **error);
+/* What will not go well with them, though they are allowed; NULL: nothing. */
+const char *qos_server_settings_doubt(const QosServerSettings *settings);
 /* HL where only L is given. */
 gint64 qos_server_hard_limit(gint64 limit);
 /* `settings` with what was set (name -> text), all or nothing; errors as of one, and ERANGE where

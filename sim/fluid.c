@@ -19,7 +19,7 @@ typedef struct {
 } Taker;
 
 typedef struct {
-    const QosClient *client;
+    const QosScenarioClient *client;
     guint job;
     double fastest; /* part of the store that it can use */
     double next;    /* while it wants nothing: when it will, INFINITY = never */
@@ -116,14 +116,14 @@ static void set_speeds(Fluid *fluid)
 
 /* --- processes --- */
 
-static double work_of(const Fluid *fluid, const QosClient *client)
+static double work_of(const Fluid *fluid, const QosScenarioClient *client)
 {
     return seconds(qos_store_work(fluid->scenario, (guint64)client->size));
 }
 
 static void begin(const Fluid *fluid, Process *process)
 {
-    const QosClient *client = process->client;
+    const QosScenarioClient *client = process->client;
 
     process->begin = fluid->now;
     process->left = client->burst > 0 ? client->burst * work_of(fluid, client) : INFINITY;
@@ -133,7 +133,7 @@ static void begin(const Fluid *fluid, Process *process)
 /* A burst has been served; its last reply takes the latency more. */
 static void end_burst(Fluid *fluid, Process *process)
 {
-    const QosClient *client = process->client;
+    const QosScenarioClient *client = process->client;
     double end = fluid->now + seconds(fluid->scenario->latency);
     QosFluidBurst burst = {.label = client->job, .took = end - process->begin};
 
@@ -143,7 +143,7 @@ static void end_burst(Fluid *fluid, Process *process)
                                       : end + seconds(client->pause);
 }
 
-static void add_client(Fluid *fluid, const QosClient *client)
+static void add_client(Fluid *fluid, const QosScenarioClient *client)
 {
     double work = work_of(fluid, client);
     double round = work + seconds(fluid->scenario->latency) + seconds(client->think);
@@ -194,7 +194,7 @@ static void advance(Fluid *fluid, double to)
 gboolean qos_fluid_is_defined(const QosScenario *scenario)
 {
     for (guint i = 0; i < scenario->clients->len; i++) {
-        const QosClient *client = scenario->clients->pdata[i];
+        const QosScenarioClient *client = scenario->clients->pdata[i];
         if (client->jobs > 1 || client->spread > 0 || client->requests > 0 ||
             client->stop != QOS_NEVER || client->life != QOS_NEVER)
             return FALSE;

@@ -126,7 +126,7 @@ QosReference *qos_reference_new(const QosScenario *scenario)
     reference->none = qos_simulate(scenario, &qos_sharings[0], NULL);
     reference->alone = g_hash_table_new_full(g_str_hash, g_str_equal, NULL, g_free);
     for (guint i = 0; i < scenario->clients->len; i++) {
-        const QosClient *client = scenario->clients->pdata[i];
+        const QosScenarioClient *client = scenario->clients->pdata[i];
         if (client->burst == 0 || g_hash_table_contains(reference->alone, client->job))
             continue;
         double median = median_burst_alone(scenario, client->job);

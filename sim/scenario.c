@@ -288,7 +288,7 @@ static gboolean read_job(GKeyFile *file, const char *group, QosScenario *scenari
     return TRUE;
 }
 
-static void client_free(QosClient *client)
+static void client_free(QosScenarioClient *client)
 {
     g_free(client->name);
     g_free(client->job);
@@ -303,7 +303,7 @@ static gboolean is_name(const char *text)
     return length > 0 && length <= NAME_MAX_LENGTH && strspn(text, NAME_LETTERS) == length;
 }
 
-static gboolean check_client(const QosClient *client, const char *group, GError **error)
+static gboolean check_client(const QosScenarioClient *client, const char *group, GError **error)
 {
     const char *problem = NULL;
 
@@ -323,7 +323,7 @@ static gboolean check_client(const QosClient *client, const char *group, GError 
 static gboolean read_client(GKeyFile *file, const char *group, QosScenario *scenario,
                             GError **error)
 {
-    QosClient *client = g_new0(QosClient, 1);
+    QosScenarioClient *client = g_new0(QosScenarioClient, 1);
     const Key keys[] = {
         TEXT_KEY("job", &client->job),
         COUNT_KEY("jobs", &client->jobs, 1, PROCESSES_MAX),
@@ -387,7 +387,7 @@ static gboolean read_groups(GKeyFile *file, QosScenario *scenario, GError **erro
 static gboolean has_client_of(const QosScenario *scenario, const char *job)
 {
     for (guint i = 0; i < scenario->clients->len; i++) {
-        if (strcmp(((const QosClient *)scenario->clients->pdata[i])->job, job) == 0)
+        if (strcmp(((const QosScenarioClient *)scenario->clients->pdata[i])->job, job) == 0)
             return TRUE;
     }
     return FALSE;
@@ -431,7 +431,7 @@ static gboolean check_size(const QosScenario *scenario, GError **error)
     double processes = 0;
 
     for (guint i = 0; i < scenario->clients->len; i++) {
-        const QosClient *client = scenario->clients->pdata[i];
+        const QosScenarioClient *client = scenario->clients->pdata[i];
         jobs += client->jobs;
         processes += (double)client->jobs * client->processes;
     }

@@ -32,7 +32,7 @@ typedef struct {
     QosTime pause;    /* or from its end */
     guint64 requests; /* that each process makes, 0 = no end */
     double rate;      /* open loop: requests a second of each process, Poisson; 0 = closed loop */
-} QosClient;
+} QosScenarioClient;
 
 /* From `time` on, the store serves so much. */
 typedef struct {
@@ -61,7 +61,7 @@ typedef struct {
     GArray *periods;      /* of QosTime: it is run with each of them */
     QosTime period;       /* the one that it is run with; by whoever runs it */
     GHashTable *weights;  /* JobID (of the client's `job`) -> guint */
-    GPtrArray *clients;   /* of QosClient, owned */
+    GPtrArray *clients;   /* of QosScenarioClient, owned */
     /* The figures that are drawn of it: names of files, without folder and suffix; NULL = none. */
     char *timeline; /* what each job gets, by time */
     char *bars;     /* in all, and against No BW */

@@ -36,7 +36,7 @@ typedef struct {
 
 typedef struct {
     QosHeapNode timer;
-    const QosClient *client;
+    const QosScenarioClient *client;
     Job *job;
     QosTime stop;
     guint64 left;     /* requests to issue, G_MAXUINT64 = no end */
@@ -308,7 +308,7 @@ static void begin_burst(const Simulator *sim, Process *process)
 /* The timer of a process: it issues its next request. */
 static void act(Simulator *sim, Process *process)
 {
-    const QosClient *client = process->client;
+    const QosScenarioClient *client = process->client;
 
     if (process->left == 0)
         return;
@@ -324,7 +324,7 @@ static void act(Simulator *sim, Process *process)
 /* A request of a closed-loop process was answered. */
 static void go_on(Simulator *sim, Process *process)
 {
-    const QosClient *client = process->client;
+    const QosScenarioClient *client = process->client;
     QosTime next = sim->now + client->think;
 
     if (client->burst > 0 && process->burst_left == 0) {
@@ -427,7 +427,7 @@ static Job *job_named(Simulator *sim, char *name, const char *label)
     return job;
 }
 
-static void add_processes(Simulator *sim, const QosClient *client, Job *job)
+static void add_processes(Simulator *sim, const QosScenarioClient *client, Job *job)
 {
     QosTime delay =
         client->spread > 0 ? (QosTime)(g_rand_double(sim->random) * (double)client->spread) : 0;
@@ -444,14 +444,14 @@ static void add_processes(Simulator *sim, const QosClient *client, Job *job)
 }
 
 /* How many copies of a client's job there are; with `label`, only its first counts. */
-static guint copies_of(const QosClient *client, const char *label)
+static guint copies_of(const QosScenarioClient *client, const char *label)
 {
     if (label == NULL)
         return client->jobs;
     return strcmp(label, client->job) == 0 ? 1 : 0;
 }
 
-static void add_client(Simulator *sim, const QosClient *client, guint copies)
+static void add_client(Simulator *sim, const QosScenarioClient *client, guint copies)
 {
     for (guint copy = 0; copy < copies; copy++) {
         char *name =
@@ -467,7 +467,7 @@ static void add_clients(Simulator *sim, const char *label)
     guint processes = 0;
 
     for (guint i = 0; i < clients->len; i++) {
-        const QosClient *client = clients->pdata[i];
+        const QosScenarioClient *client = clients->pdata[i];
         jobs += copies_of(client, label);
         processes += copies_of(client, label) * client->processes;
     }

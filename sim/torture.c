@@ -21,6 +21,29 @@ typedef struct {
     gboolean is_traced;
 } Program;
 
+/* TRUE: `trial` is one to run. */
+static gboolean is_chosen(const Program *program, const QosTrial *trial)
+{
+    if (program->trial && strcmp(program->trial, trial->name) != 0)
+        return FALSE;
+    return !program->broken || g_strv_contains(trial->rules, program->broken);
+}
+
+static gboolean is_any_chosen(const Program *program, GError **error)
+{
+    g_autofree char *name = program->trial ? g_strdup_printf(" \"%s\"", program->trial) : NULL;
+    g_autofree char *rule =
+        program->broken ? g_strdup_printf(" with the rule \"%s\"", program->broken) : NULL;
+
+    for (guint i = 0; i < G_N_ELEMENTS(trials); i++) {
+        if (is_chosen(program, trials[i]))
+            return TRUE;
+    }
+    qos_set_error(error, EINVAL, "there is no trial%s%s; see --help", name ? name : "",
+                  rule ? rule : "");
+    return FALSE;
+}
+
 static gboolean parse_arguments(Program *program, int *argc, char ***argv, GError **error)
 {
     const GOptionEntry entries[] = {
@@ -47,15 +70,7 @@ static gboolean parse_arguments(Program *program, int *argc, char ***argv, GErro
         qos_set_error(error, EINVAL, "\"%s\" is no option; see --help", (*argv)[1]);
     else if (program->seeds < 1)
         qos_set_error(error, EINVAL, "--seeds: at least 1");
-    return *error == NULL;
-}
-
-/* TRUE: `trial` is one to run. */
-static gboolean is_chosen(const Program *program, const QosTrial *trial)
-{
-    if (program->trial && strcmp(program->trial, trial->name) != 0)
-        return FALSE;
-    return !program->broken || g_strv_contains(trial->rules, program->broken);
+    return *error == NULL && is_any_chosen(program, error);
 }
 
 static gboolean run_seed(const Program *program, const QosTrial *trial, guint64 seed,
@@ -89,10 +104,6 @@ static int run_all(const Program *program)
             if (!run_seed(program, trials[j], (guint64)program->seed + (guint64)i, &steps))
                 return 1;
         }
-    if (runs == 0) {
-        fprintf(stderr, "qosfs-torture: there is no such trial or rule; see --help\n");
-        return 2;
-    }
     printf("%" G_GUINT64_FORMAT " runs, %" G_GUINT64_FORMAT " steps: nothing failed\n", runs,
            steps);
     return 0;

@@ -25,7 +25,7 @@ gboolean qos_ctl_history_select(QosCtlHistory *history, gint64 from, const char 
 /* When the earliest of what is left begins, in s since 1970; G_MAXINT64: nothing is left. */
 gint64 qos_ctl_history_begin(const QosCtlHistory *history);
 
-/* The lines that are left, as the mount wrote them. */
+/* The header, and the lines that are left, as the mount wrote them; free with g_free. */
 char *qos_ctl_history_csv(const QosCtlHistory *history);
 
 /* Equal slices from `from` on: s since 1970, their length in s, and how many. */

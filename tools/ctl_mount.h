@@ -15,14 +15,14 @@
  * counts as the whole. Free with g_free.
  */
 char *qos_ctl_mount_containing(const char *mountinfo, const char *directory);
-/* The mountpoints of all qosfs mounts, each file system once. */
+/* The mountpoints of all qosfs mounts (owned), each file system once. */
 GPtrArray *qos_ctl_mount_all(const char *mountinfo);
 
 /* The mountpoint to talk to: the one `option` (-m) lies in; where NULL, that of the current
- * directory, else the only one. */
+ * directory, else the only one. Free with g_free. */
 char *qos_ctl_mount_find(const char *option, GError **error);
 
-/* The text of the file `name` in .qosfs/. */
+/* The text of the file `name` in .qosfs/; free with g_free. `ret_length` may be NULL. */
 char *qos_ctl_mount_read(const char *mountpoint, const char *name, gsize *ret_length,
                          GError **error);
 gboolean qos_ctl_mount_write(const char *mountpoint, const char *name, const char *text,

@@ -344,20 +344,23 @@ gboolean qos_ctl_server_get(QosCtl *ctl, GError **error)
     return TRUE;
 }
 
-/* Sends `request` and its words, none of which may be more than one. */
+/* Sends `request` and its words (`second` may be NULL), each of which must be one. What the server
+ * has to say of it is told. */
 static gboolean command(const QosCtl *ctl, const char *request, const char *first,
                         const char *second, GError **error)
 {
     g_autofree char *line = g_strjoin(" ", request, first, second, NULL);
-    const char *const words[] = {first, second ? second : "x"};
+    const char *const words[] = {first, second, NULL};
 
-    for (guint i = 0; i < G_N_ELEMENTS(words); i++) {
+    for (guint i = 0; words[i]; i++) {
         if (*words[i] && !strpbrk(words[i], " \n"))
             continue;
         g_autofree char *escaped = qos_ctl_escape(words[i]);
         return qos_ctl_usage_error(error, "'%s' is not one word", escaped);
     }
     g_autofree char *answer = ask(ctl, line, error);
+    if (answer && *answer)
+        fprintf(stderr, "%s: note: %s\n", g_get_prgname(), answer);
     return answer != NULL;
 }
 

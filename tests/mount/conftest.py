@@ -18,8 +18,9 @@ store     where to mount over: .dir (an empty folder, mode 1777) and .kind. The 
 new_store a factory of more: new_store("ext4")
 mount     a factory: mount(store, options="cache=none,slots=4", user=None, expect_failure=False, arguments=())
           mounts in the foreground, as a child, and returns when the mount is there. user=USER: by that user.
-          arguments: more words of the command line. place: where, by default on a new folder. Each mount has a database of its own; mount(store,
-          f"db={first.db}") shares one. With expect_failure=True the mount must be refused; look at .log and .exit_status.
+          arguments: more words of the command line. place: where, by default on a new folder. prefix: words before the
+          program's, as of nsenter(1). Each mount has a database of its own; mount(store, f"db={first.db}") shares one.
+          With expect_failure=True the mount must be refused; look at .log and .exit_status.
 
 A mount offers
     .dir .store .pid .db .user      Path, Store, the daemon's process id, Path of the database, uid or None
@@ -33,14 +34,18 @@ A mount offers
     .unmount() .kill(signal=SIGKILL)       end it early; .exit_status tells how. kill(clear=False) leaves a dead mount
     .expects_log(regex)                    lines of the log that are meant to be there
 At the end of the test each is unmounted, must end with status 0, and its log must hold no warning, error or report of a
-sanitizer that was not announced. After kill() nothing is demanded. A test that takes too long loses its daemons, so that
-it fails and does not hang.
+sanitizer that was not announced. Before kill() it must not have ended, nor a sanitizer have said anything; after it nothing
+is demanded. A test that takes too long loses its daemons, so that it fails and does not hang.
 
 faulty    a store that fails or hangs as it is told: see faulty.py
+capped    a factory: capped(store, rate=300) makes a store over `store` that serves so few operations a second
 small     as mount, with files=300: so many may the daemon open
 cluster   a factory of a lock server and mounts that share it: see cluster.py
 twins     a store and a mount over it, to do the same on both and demand the same outcome: see twins.py. The test runs
           for three actors: root, an ordinary user below root's mount, and one on a mount of his own
+mounter   `with mounter(timeout) as mount`: for mounts that several tests share
+world     the run's namespace: .folder(name) makes an empty one, .programs has the programs
+place     a folder, and db the path of a database, for a mount that the test makes by hand: mount_qosfs()
 
 Helpers, from harness:
     as_user(uid, gid, groups, function)    runs function in a child as that user; result or exception come back
@@ -50,7 +55,7 @@ Helpers, from harness:
     job_environment("7")                   the environment alone
     run("tar", ...)                        runs a program that must succeed; its output
     wait_until(predicate, timeout)         polls; tests never sleep
-    is_stopped(pid)                        once SIGSTOP has reached all threads
+    with stopped(pid):                     SIGSTOP, which has reached all threads; is_stopped(pid) tells
     umount(path, flags)                    umount2(2)
 The JobID of a process is read from the environment that it was started with: to act as a job from Python,
 as_job("7", sys.executable, "-c", CODE).

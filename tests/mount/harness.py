@@ -39,6 +39,13 @@ MNT_DETACH = 2
 
 BAD_LOG = re.compile(r"\b(WARNING|ERROR|CRITICAL|Sanitizer|runtime error)\b|Sanitizer:", re.IGNORECASE)
 
+
+def check_log(who, log, expected):
+    """No line of it tells of trouble, but for those that match one of the `expected` patterns."""
+    bad = [line for line in log.splitlines() if BAD_LOG.search(line) and not any(pattern.search(line) for pattern in expected)]
+    assert not bad, f"{who} complained:\n" + "\n".join(bad) + f"\nin full:\n{log}"
+
+
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -92,6 +99,17 @@ def is_running(pid):
 def is_stopped(pid):
     """SIGSTOP has reached all its threads."""
     return set(thread_states(pid)) == {"T"}
+
+
+@contextlib.contextmanager
+def stopped(pid):
+    """For the time of the block: no thread does anything in it, such as to give up what the mount has."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        wait_until(lambda: is_stopped(pid), what=f"the stop of {pid}")
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
 
 
 def wait_idle(*pids):
@@ -456,21 +474,24 @@ class Mount:
             wait_until(self._try_unmount, what=f"unmounting {self.dir} (busy)")
         self._wait_exit()
         assert self.exit_status == 0, f"the daemon ended with {self.exit_status}:\n{self.log}"
-        self._check_log()
+        check_log("the daemon", self.log, self._expected)
 
     def kill(self, number=signal.SIGKILL, clear=True):
-        """Ends the daemon by a signal, SIGKILL as a crash would, and clears the dead mount away."""
+        """Ends the daemon by a signal, SIGKILL as a crash would, and clears the dead mount away. It must not have ended before."""
+        early = self._process.poll()
         self._process.send_signal(number)
         self._wait_exit()
         if clear and self.is_mounted():
             umount(self.dir, MNT_DETACH)
+        assert early is None, f"the daemon had ended with {early}:\n{self.log}"
+        self._check_sanitizers()
 
     def wait_failed(self):
         """Waits until the daemon has refused to mount."""
         self._wait_exit()
         assert not self.is_mounted()
         assert self.exit_status != 0, f"the mount was expected to fail:\n{self.log}"
-        assert "Sanitizer" not in self.log and "runtime error" not in self.log, self.log
+        self._check_sanitizers()
 
     # --- what the fixture uses ---
 
@@ -509,10 +530,8 @@ class Mount:
         names, places, calls = (of_threads(self.pid, name) for name in ("comm", "wchan", "syscall"))
         return "\n".join(f"{task} {name} {places.get(task)} {calls.get(task)}" for task, name in names.items())
 
-    def _check_log(self):
-        bad = [line for line in self.log.splitlines()
-               if BAD_LOG.search(line) and not any(pattern.search(line) for pattern in self._expected)]
-        assert not bad, "the daemon complained:\n" + "\n".join(bad) + f"\nin full:\n{self.log}"
+    def _check_sanitizers(self):
+        assert "Sanitizer" not in self.log and "runtime error" not in self.log, self.log
 
 
 SANITIZERS = {

@@ -10,11 +10,13 @@ import re
 import signal
 import sqlite3
 import subprocess
+import time
 
 import pytest
 import yaml
 
-from harness import TIMEOUT, USER, as_user, job_environment, query, running, saved_requests, start_job, wait_until
+from harness import (TIMEOUT, USER, as_user, job_environment, of_threads, query, running, saved_requests, start_job,
+                     wait_until)
 
 pytestmark = pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
 
@@ -130,6 +132,27 @@ def test_a_ceiling_stands_whatever_the_weight(store, mount, capped):
     with readers(qos, ruled=2, free=16):
         ruled, _ = parts(qos, "ruled", "free")
     assert ruled < 0.2
+
+
+@pytest.mark.parametrize("mode", ["fair", "paper"])
+def test_an_idle_mount_sleeps(store, mount, mode):
+    """Periods end while jobs take part alone: once these are gone, no thread counts them. What is looked at every few seconds may be."""
+    qos = mount(store, FAIR.replace("fair", mode) + ",adapt_period=5ms")
+    with readers(qos, one=1, another=8):
+        pass
+
+    def wakes():
+        return sum(int(re.search(r"^voluntary_ctxt_switches:\s*(\d+)", status, re.MULTILINE)[1])
+                   for status in of_threads(qos.pid, "status").values())
+    since, before = time.monotonic(), wakes()
+
+    def has_slept():
+        nonlocal since, before
+        now, count = time.monotonic(), wakes()
+        if count - before >= 50:
+            since, before = now, count
+        return now - since >= 1
+    wait_until(has_slept, what="200 periods in which the daemon wakes up less than 50 times")
 
 
 # --- settings ---

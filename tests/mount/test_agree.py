@@ -1,7 +1,8 @@
 """Mounts of one store agree: what one changes, the others see with their next call.
 
-One after the other: random operations, each through a random mount, must end as they do on a twin of the store, and
-what they touched must then look through every mount as it does in the store itself, which each mount had looked at before.
+One after the other: random operations, each through a random mount, must end as they do on a twin of the store, and what
+they touched, by any name of it, must then look through some mounts as it does in the store itself, and now and then all
+through all of them. So must what is open, also where it has no name any more.
 At the same time: each register is a file that one process changes, by all mounts in turn, while others look at it; what
 they see must never be older than what was complete before they looked, nor newer than what had begun. While a change is
 made they may see either; but when one has seen the new, nobody sees the old any more but on the mount that makes the change
@@ -11,6 +12,8 @@ QOSFS_COHERENCE_SECONDS: for so long each; without it one game each of the forme
 QOSFS_SEED: the game to begin with.
 """
 import bisect
+import collections
+import contextlib
 import errno
 import itertools
 import os
@@ -22,7 +25,8 @@ import time
 
 import pytest
 
-from test_random import Player
+from syscalls import RENAME_EXCHANGE, renameat2
+from test_random import Player, list_open
 from twins import xattrs
 
 SECONDS = float(os.environ.get("QOSFS_COHERENCE_SECONDS", 0))
@@ -39,44 +43,54 @@ WALK_EACH = 15  # steps
 class Roamer(Player):
     """Remembers what a move was about."""
 
-    def __init__(self, top, seed):
-        super().__init__(top, seed)
+    def __init__(self, top, seed, plan=None):
+        super().__init__(top, seed, plan)
         self.touched = set()
         self.moves.remove(self.move_copy)  # not between mounts
 
-    def path(self):
-        path = super().path()
-        self.touched.add(os.path.relpath(path, self.top))
+    def choose(self, kinds):
+        path = super().choose(kinds)
+        self.touched.add(os.path.normpath(path))
         return path
 
     def step(self):
         self.touched.clear()
-        move = self.chance.choice(self.moves)
-        try:
-            return move.__name__, move()
-        except OSError as error:
-            return move.__name__, errno.errorcode[error.errno]
+        return super().step()
 
-    def close(self):
-        for fd in self.files.values():
-            os.close(fd)
+
+def facts_of(status):
+    return (status.st_ino, stat.filemode(status.st_mode), status.st_nlink, status.st_uid, status.st_gid, status.st_size,
+            status.st_mtime_ns, status.st_ctime_ns)
 
 
 def look(path):
     """All that a program can see of it."""
     try:
-        facts = os.lstat(path)
+        status = os.lstat(path)
         data = None
-        if stat.S_ISREG(facts.st_mode):
+        if stat.S_ISREG(status.st_mode):
             data = pathlib.Path(path).read_bytes()
-        elif stat.S_ISLNK(facts.st_mode):
+        elif stat.S_ISLNK(status.st_mode):
             data = os.readlink(path)
-        elif stat.S_ISDIR(facts.st_mode):
+        elif stat.S_ISDIR(status.st_mode):
             data = sorted(os.listdir(path))
     except OSError as error:
         return errno.errorcode[error.errno]
-    return (facts.st_ino, stat.filemode(facts.st_mode), facts.st_nlink, facts.st_uid, facts.st_gid, facts.st_size,
-            facts.st_mtime_ns, facts.st_ctime_ns, data, xattrs(path))
+    return facts_of(status), data, xattrs(path)
+
+
+def look_open(fd):
+    """The same of what is open."""
+    status = os.fstat(fd)
+    data = None
+    if stat.S_ISREG(status.st_mode):
+        data = os.pread(fd, status.st_size + 1, 0)
+    elif stat.S_ISDIR(status.st_mode):
+        try:
+            data = list_open(fd)
+        except OSError as error:  # it was removed
+            data = errno.errorcode[error.errno]
+    return facts_of(status), data, {name: os.getxattr(fd, name) for name in os.listxattr(fd)}
 
 
 def names_below(top):
@@ -86,12 +100,40 @@ def names_below(top):
     return found
 
 
-def compare(some, top, names, what):
+def compare(some, top, names, what, mounts=None):
     for name in sorted(names):
         truth = look(some.store.dir / top / name)
-        for mount in some.mounts:
+        for mount in mounts or some.mounts:
             seen = look(mount.dir / top / name)
             assert seen == truth, f"{what}: {name} through mount {some.mounts.index(mount)}"
+
+
+def compare_open(some, top, roamer, double, what):
+    """What is open, also by its names, against the store; what has none there, against the twin, and whoever else has it open.
+    So the kernel learns where an open folder has gone, and what its `..` is (docs/coherence.md, "What it cannot do")."""
+    store_top = some.store.dir / top
+    names = collections.defaultdict(list)
+    for name in names_below(store_top):
+        names[os.lstat(store_top / name).st_ino].append(name)
+    truths = {number: look(store_top / name) for number, (name, *_) in names.items()}
+    for slot, fd in roamer.files.items():
+        seen = look_open(fd)
+        (number, *facts), data, more = seen
+        where = f"{what}: open file {slot}, below {roamer.tops[slot]}"
+        assert seen == truths.setdefault(number, seen), where
+        for name in names[number]:
+            assert look(roamer.tops[slot] / name) == seen, f"{where}, as {name}"
+        (_, *twin), twin_data, twin_more = look_open(double.files[slot])
+        assert (facts[:4], data, more) == (twin[:4], twin_data, twin_more), f"{where}, unlike its twin"
+
+
+def concerned(store_top, roamer):
+    """The names that a move was about, their folders, and all other names of these and of the open files."""
+    numbers = {os.fstat(fd).st_ino for fd in roamer.files.values()}
+    names = roamer.touched | {os.path.dirname(name) or "." for name in roamer.touched}
+    found = {name: os.lstat(store_top / name).st_ino for name in names_below(store_top)}
+    numbers.update(found[name] for name in names if name in found)
+    return names | {name for name, number in found.items() if number in numbers}
 
 
 def play(some, twin, seed, until):
@@ -99,30 +141,33 @@ def play(some, twin, seed, until):
     top = f"game-{seed}/top"
     (some.mounts[0].dir / top).mkdir(parents=True)
     twin.mkdir()
-    roamer, double, way = Roamer(twin, seed), Roamer(twin, seed), random.Random(~seed)
-    for step in range(STEPS):
-        mount = way.choice(some.mounts)
-        roamer.top = mount.dir / top
-        outcome = roamer.step()
-        what = f"QOSFS_SEED={seed}, step {step}, {outcome} by mount {some.mounts.index(mount)}"
-        assert outcome == double.step(), what
-        compare(some, top, roamer.touched | {os.path.dirname(name) or "." for name in roamer.touched}, what)
-        if step % WALK_EACH == 0:
-            compare(some, top, names_below(some.store.dir / top), what)
-        if time.monotonic() > until:
-            break
-    roamer.close()
-    double.close()
+    roamer, double, way = Roamer(twin, seed, some.store.dir / top), Roamer(twin, seed), random.Random(~seed)
+    with contextlib.closing(roamer), contextlib.closing(double):
+        for step in range(STEPS):
+            mount = way.choice(some.mounts)
+            roamer.top = mount.dir / top
+            outcome = roamer.step()
+            what = f"QOSFS_SEED={seed}, step {step}, {outcome} by mount {some.mounts.index(mount)}"
+            assert outcome == double.step(), what
+            lookers = way.sample(some.mounts, way.randrange(len(some.mounts)) + 1)  # others go on with what they have cached
+            compare(some, top, concerned(some.store.dir / top, roamer), what, lookers)
+            compare_open(some, top, roamer, double, what)
+            if step % WALK_EACH == 0:
+                compare(some, top, names_below(some.store.dir / top), what)
+            if time.monotonic() > until:
+                break
     compare(some, top, names_below(some.store.dir / top), f"QOSFS_SEED={seed}, in the end")
 
 
-@pytest.mark.parametrize("mounts", [2, 4])
-def test_one_after_the_other(cluster, new_store, mounts):
-    some = cluster(mounts=mounts)
+@pytest.mark.parametrize("group", [1, 1024])
+@pytest.mark.parametrize("kind", ["tmpfs", "ext4", "btrfs"] if SECONDS else ["tmpfs"])
+@pytest.mark.parametrize("mounts", [2, 3, 8] if SECONDS else [2, 4])
+def test_one_after_the_other(cluster, new_store, mounts, kind, group):
+    some = cluster(new_store(kind), mounts=mounts, server_options=["--group", str(group)])
     until = time.monotonic() + (SECONDS or TEST_MAX)
     seed = SEED
     while True:
-        play(some, new_store().dir / "top", seed, until)
+        play(some, new_store(kind).dir / "top", seed, until)
         if not SECONDS or time.monotonic() > until:
             break
         seed += 1
@@ -205,7 +250,41 @@ class Link:
         return int((folder / "link").read_bytes())
 
 
-REGISTERS = [Data, Still, Size, Name, Link]
+class Exchange(Link):
+    """The same, while both files stay, in different folders."""
+
+    def start(self, folder):
+        (folder / "aside").mkdir()
+        (folder / "exchanged").write_bytes(b"0")
+
+    def write(self, folder, value):
+        (folder / "aside/new").unlink(missing_ok=True)
+        (folder / "aside/new").write_bytes(b"%d" % value)
+        renameat2(folder / "aside/new", folder / "exchanged", RENAME_EXCHANGE)
+
+    def read(self, folder):
+        return int((folder / "exchanged").read_bytes())
+
+
+class Move:
+    """In which of two folders a folder is, and under which name."""
+
+    def start(self, folder):
+        for side in range(2):
+            (folder / f"side{side}").mkdir()
+        (folder / "side0/0").mkdir()
+
+    def write(self, folder, value):
+        os.rename(folder / f"side{(value - 1) % 2}/{value - 1}", folder / f"side{value % 2}/{value}")
+
+    def read(self, folder):
+        while True:  # it may go from the second to the first between the two looks
+            names = [*os.listdir(folder / "side0"), *os.listdir(folder / "side1")]
+            if names:
+                return max(map(int, names))
+
+
+REGISTERS = [Data, Still, Size, Name, Link, Exchange, Move]
 
 
 def act(function, seconds):

@@ -45,7 +45,7 @@ def test_the_servers_certificate(world, mount, new_store, authorities, whose, ho
     pair = authorities[whose].make("server", host, days)
     told, log = play(world, mount, new_store, authorities[0], pair, authorities[0].make("node"))
     assert told == reason
-    assert "'qosfsctl status' there tells what it found" in log
+    assert " (if it is a mount, 'qosfsctl status' there tells what it found)\n" in log
 
 
 def test_the_mounts_certificate(world, mount, new_store, authorities):

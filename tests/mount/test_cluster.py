@@ -8,19 +8,23 @@ changes after the beginning.
 QOSFS_COHERENCE_SECONDS: for so long each, one round after the other; without it one round. QOSFS_SEED: the first round.
 """
 import contextlib
+import fcntl
 import json
 import mmap
 import os
 import pickle
 import random
+import re
+import shutil
 import signal
 import struct
 import subprocess
 import time
 
-from harness import MNT_DETACH, TIMEOUT, is_stopped, of_threads, run, running, start_job, umount, wait_until
+from harness import MNT_DETACH, TIMEOUT, of_threads, run, running, start_job, stopped, umount, wait_until
 from test_agree import Data, Link, Name, check
 from test_coherence import requests
+from twins import attempt
 
 SECONDS = float(os.environ.get("QOSFS_COHERENCE_SECONDS", 0))
 SEED = int(os.environ.get("QOSFS_SEED", 1))
@@ -271,6 +275,31 @@ def test_all_is_reclaimed(cluster):
     assert not any(map(evictions, some.mounts))
 
 
+def resets(server):
+    """How many sessions it has ended since it was started."""
+    return int(re.search(r'^qosfs_server_sent_total\{type="reset"\} (\d+)$', server.ctl("metrics"), re.MULTILINE)[1])
+
+
+def test_the_server_comes_back_from_a_backup(cluster):
+    """By a start of the same number, so that nothing but its answers tells the mounts: changes go on when the lease is over."""
+    some = cluster(mounts=1, lease=LEASE)
+    some.expects_trouble()
+    mount = some.mounts[0]
+    backup = some.server.database.with_name("backup")
+    some.server.kill()
+    shutil.copytree(some.server.database, backup)
+    some.server.start()
+    for number in range(2):
+        some.wait_up()
+        for file in range(100):
+            (mount.dir / f"{number}-{file}").write_text("data")
+        assert resets(some.server) < 100
+        some.server.kill()
+        shutil.rmtree(some.server.database)
+        shutil.copytree(backup, some.server.database)
+        some.server.start()
+
+
 def test_the_server_is_away(cluster):
     """For longer than the lease. A mount whose lease is over changes what others still believe in, until theirs is."""
     some = cluster(mounts=3, lease=LEASE)
@@ -291,18 +320,20 @@ def test_a_holder_is_stopped(cluster):
     """Others wait for it no longer than its lease; when it goes on it knows that all is lost."""
     some = cluster(mounts=3, lease=LEASE)
     some.expects_trouble()
+    (some.store.dir / "locked").touch()
     for seed in rounds():
         victim = some.mounts[seed % 3]
         others = [mount for mount in some.mounts if mount != victim]
         before = evictions(victim)
-        with playing(some, seed, others) as game:
+        with playing(some, seed, others) as game, open(victim.dir / "locked", "rb") as held, \
+                open(others[0].dir / "locked", "rb") as wanted:
+            # What is only cached it may have given up by the moment of its stop, to the last credit.
+            fcntl.flock(held, fcntl.LOCK_EX)
             game.wait_moment()
-            os.kill(victim.pid, signal.SIGSTOP)
-            try:
-                wait_until(lambda victim=victim: is_stopped(victim.pid), what="the stop")
+            with stopped(victim.pid):
                 game.go_on(without=[victim])
-            finally:
-                os.kill(victim.pid, signal.SIGCONT)
+                wait_until(lambda file=wanted: attempt(fcntl.flock, file, fcntl.LOCK_EX | fcntl.LOCK_NB) is None, LEASE + MARGIN,
+                           what="the lock of the stopped mount")
             some.wait_up()
             wait_until(lambda v=victim, b=before: evictions(v) > b, what="its notice of what it lost")
             game.go_on()
@@ -329,15 +360,11 @@ def test_a_stopped_holder_is_not_believed(cluster):
         # By its name, and as an open file. All keep that open until they end: a close waits for the daemon.
         commands = [["stat", "-Lc", "%s", path] for path in (second.dir / "quiet", f"/dev/fd/{file.fileno()}")]
         wait_until(is_kept, what="a look that costs nothing")
-        os.kill(second.pid, signal.SIGSTOP)
-        try:
-            wait_until(lambda: is_stopped(second.pid), what="the stop")
+        with stopped(second.pid):
             os.truncate(first.dir / "quiet", 5)
             looks = [stack.enter_context(running(start_job(1, *command, pass_fds=[file.fileno()], stdout=subprocess.PIPE,
                                                            text=True))) for command in commands]
             wait_until(lambda: all(map(is_waiting, looks)), what="the looks")
-        finally:
-            os.kill(second.pid, signal.SIGCONT)
         assert [look.communicate(timeout=TIMEOUT)[0] for look in looks] == ["5\n", "5\n"]
 
 
@@ -369,7 +396,8 @@ def test_the_disk_is_full(cluster, world):
 
 
 def fill_disk_and_play(cluster, disk):
-    some = cluster(mounts=2, lease=LEASE, server_options=["--database", disk])
+    # Whose lease ends meanwhile is as new.
+    some = cluster(mounts=2, lease=LONG_LEASE, server_options=["--database", disk])
     some.server.expects_log("mounts that are new wait until that is mended")
     for seed in rounds():
         early = list(some.mounts)
@@ -385,7 +413,7 @@ def fill_disk_and_play(cluster, disk):
             (disk / "filler").unlink()
             wait_until(lambda late=late: valid(late), what="the late mount's session")
             game.go_on()
-            game.finish()
+            game.finish(lease=LONG_LEASE)
         some.mounts.remove(late)
         late.unmount()
 

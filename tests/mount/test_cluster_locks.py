@@ -15,13 +15,15 @@ import time
 
 import pytest
 
-from harness import is_stopped, running, wait_until
+from harness import is_stopped, running, stopped, wait_until
 from twins import attempt
 
 LEASE = 3  # s, where it has to end
 KINDS = pytest.mark.parametrize("take", [fcntl.lockf, fcntl.flock])
 TRY = fcntl.LOCK_NB
 MOST_RANGES = 1023
+MOST_LINES = 20  # of the log at once
+LOST_FILES = MOST_LINES + 10
 
 
 def flock_struct(kind, start, length):
@@ -142,6 +144,16 @@ def test_ranges(pair):
         assert struct.unpack_from("h", found)[0] == fcntl.F_WRLCK
         found = fcntl.fcntl(other, fcntl.F_GETLK, flock_struct(fcntl.F_RDLCK, 40, 0))
         assert struct.unpack_from("h", found)[0] == fcntl.F_UNLCK
+
+
+def test_the_pid_of_who_is_in_the_way(pair):
+    """Of another mount's none is known; by open file descriptions the kernel tells none of any."""
+    _, here, there = pair()
+    with open(here, "r+b") as one, open(here, "r+b") as mine, open(there, "r+b") as other:
+        ofd_lock(one, fcntl.F_WRLCK, 10, 20)
+        pids = [struct.unpack_from("hhqqi", fcntl.fcntl(file, command, flock_struct(fcntl.F_RDLCK, 0, 0)))[4]
+                for file in (mine, other) for command in (fcntl.F_GETLK, fcntl.F_OFD_GETLK)]
+        assert pids == [os.getpid(), -1, 0, -1]
 
 
 def test_so_many_ranges_of_one_file(pair):
@@ -364,7 +376,7 @@ def test_a_killed_mount_loses_its_locks(pair):
 
 def test_locks_outlive_the_server(pair):
     take = fcntl.flock
-    both, here, there = pair(lease=LEASE)
+    both, here, there = pair(lease=60)  # no restart takes so long
     both.expects_trouble()
     with open(here, "r+b") as one, open(there, "r+b") as other:
         take(one, fcntl.LOCK_EX)
@@ -381,17 +393,10 @@ def test_locks_outlive_the_server(pair):
             assert wait_until(ask, what="the lock") == "None"
 
 
-@contextlib.contextmanager
-def stopped(both):
-    """The first mount is, for the time of the block, in which it is to lose its lease."""
-    first = both.mounts[0]
+def first_stopped(both):
+    """For the time of the block, in which it is to lose its lease."""
     both.expects_trouble()
-    os.kill(first.pid, signal.SIGSTOP)
-    try:
-        wait_until(lambda: is_stopped(first.pid), what="the stop")
-        yield
-    finally:
-        os.kill(first.pid, signal.SIGCONT)
+    return stopped(both.mounts[0].pid)
 
 
 def test_who_was_stopped_for_too_long_is_told(pair):
@@ -400,7 +405,7 @@ def test_who_was_stopped_for_too_long_is_told(pair):
     both, here, there = pair(lease=LEASE)
     with open(here, "r+b", buffering=0) as one, open(there, "r+b") as other:
         take(one, fcntl.LOCK_EX)
-        with stopped(both):
+        with first_stopped(both):
             take(other, fcntl.LOCK_EX)  # when the lease is over
         assert attempt(os.pwrite, one.fileno(), b"stale!", 0) == errno.EIO
         assert there.read_bytes() == b"x" * 100
@@ -412,6 +417,25 @@ def test_who_was_stopped_for_too_long_is_told(pair):
             assert attempt(os.pwrite, anew.fileno(), b"fresh!", 0) == 6
 
 
+def test_the_log_names_what_was_locked_and_lost(pair):
+    """But does not fill up with it."""
+    both, here, there = pair(lease=LEASE)
+    names = {str(both.store.dir / f"file{number}") for number in range(LOST_FILES)}
+    with contextlib.ExitStack() as stack:
+        files = [stack.enter_context(open(here.parent / f"file{number}", "w", encoding="ascii")) for number in range(LOST_FILES)]
+        for file in files:
+            fcntl.flock(file, fcntl.LOCK_EX)
+        with first_stopped(both), open(there.parent / "file0", encoding="ascii") as other:
+            fcntl.flock(other, fcntl.LOCK_SH)
+
+        def told():
+            return re.findall(r"(\S+): the locks on it \(1\) are lost", both.mounts[0].log)
+        wait_until(lambda: len(told()) >= MOST_LINES, what="the log")
+        for file in files:
+            wait_until(lambda file=file: attempt(os.ftruncate, file.fileno(), 0) == errno.EIO, what="the loss")
+        assert len(told()) == len(set(told())) and set(told()) < names
+
+
 @KINDS
 def test_what_was_locked_and_lost_is_not_changed(pair, take):
     """Nor read; by no call that goes by the open file."""
@@ -420,7 +444,7 @@ def test_what_was_locked_and_lost_is_not_changed(pair, take):
     with open(here, "r+b", buffering=0) as one, open(here.parent / "more", "r+b", buffering=0) as more, \
             open(there, "r+b", buffering=0) as other:
         take(one, fcntl.LOCK_EX)
-        with stopped(both):
+        with first_stopped(both):
             take(other, fcntl.LOCK_EX)
             os.pwrite(other.fileno(), b"theirs", 0)
         file, second = one.fileno(), more.fileno()
@@ -445,7 +469,7 @@ def test_a_record_lock_is_lost_to_the_whole_process(pair):
             open(here, "r+b", buffering=0) as three, open(there, "r+b") as other:
         fcntl.lockf(one, fcntl.LOCK_EX, 10, 0)
         fcntl.lockf(two, fcntl.LOCK_EX, 10, 10)
-        with stopped(both):
+        with first_stopped(both):
             fcntl.lockf(other, fcntl.LOCK_EX)
         assert [attempt(os.pwrite, file.fileno(), b"stale!", 0) for file in (three, one, two)] == [errno.EIO] * 3
         os.write(tell, b"x")
@@ -477,7 +501,7 @@ def test_a_database_whose_locks_were_lost_is_whole(cluster):
         for connection in one, two:
             connection.execute("begin")
             assert connection.execute("select count(*) from t").fetchone() == (200,)
-        with stopped(both):
+        with first_stopped(both):
             change.communicate("begin\n")  # it can when the lease is over
             assert change.returncode == 0
         both.wait_up()

@@ -8,6 +8,7 @@ import errno
 import fcntl
 import mmap
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -17,7 +18,8 @@ import time
 import pytest
 
 from faulty import HANG
-from harness import MNT_DETACH, USER, Store, as_user, error_of, mount_syscall, run, running, umount, wait_until
+from harness import (MNT_DETACH, USER, Store, as_user, error_of, mount_syscall, of_threads, run, running, umount,
+                     wait_until)
 from syscalls import fallocate
 
 STALL = float(os.environ.get("QOSFS_STALL", 1))  # seconds that a store hangs; 30 in the long form
@@ -127,6 +129,18 @@ def test_errno_passes(faulty, mount_faulty, error):
         assert read_all(qos.dir / operation / "other") == b"new data"
         faulty.mend()
         call(qos.dir / operation / "file")
+
+
+@pytest.mark.parametrize("error", [errno.EMFILE, errno.ENFILE])
+def test_a_store_with_too_many_files_open(faulty, mount_faulty, error):
+    """The log says that it is not the daemon which has."""
+    qos = mount_faulty()
+    qos.expects_log("the store, or the machine, says that too many files are open")
+    (qos.dir / "file").write_bytes(b"data")
+    faulty.fail("open", error, "file")
+    with fails(error):
+        os.open(qos.dir / "file", os.O_RDONLY)
+    assert qos.log.count("the store, or the machine, says") == 1 and "too many files at once" not in qos.log
 
 
 def test_a_store_that_does_not_know_a_call(faulty, mount_faulty):
@@ -517,6 +531,24 @@ def test_reports_while_the_whole_store_hangs(faulty, mount_faulty):
     assert all(attempt.wait() == 0 for attempt in attempts)
 
 
+def test_nobody_watches_an_idle_store(faulty, mount_faulty):
+    """The thread that looks every second whether requests hang sleeps while there are none (ops/root.c)."""
+    qos = mount_faulty()
+
+    def wakes():
+        [watch] = [task for task, name in of_threads(qos.pid, "comm").items() if name == "root"]
+        return re.search(r"^voluntary.*", of_threads(qos.pid, "status")[watch], re.MULTILINE)[0]
+    since, before = time.monotonic(), wakes()
+
+    def has_slept():
+        nonlocal since, before
+        now, count = time.monotonic(), wakes()
+        if count != before:
+            since, before = now, count
+        return now - since >= 2.5
+    wait_until(has_slept, what="a sleep of more than two seconds")
+
+
 def test_store_hangs(faulty, mount_faulty):
     """Requests on some files hang (30 s in the long form): who asks for these waits, other files and the reports go on, and each
     is answered in the end."""
@@ -541,7 +573,8 @@ def test_store_hangs(faulty, mount_faulty):
                 (qos.dir / "made").write_text("x")
                 os.unlink(qos.dir / "made")
                 assert {"apart", "fsync", "open", "other", "read", "write"} <= set(os.listdir(qos.dir))
-                assert qos.state()["slots"]["running"] >= len(actions)
+                # At first one may be between its look-up and what hangs.
+                wait_until(lambda: qos.state()["slots"]["running"] >= len(actions), what="all that hang")
                 assert not any(one.done() for one in hung.values())
         finally:
             faulty.mend()

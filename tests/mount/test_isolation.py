@@ -169,6 +169,18 @@ def test_a_throttled_job_blocks_nobody_on_a_shared_file(store, mount, way, is_sh
 
 
 @pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
+@pytest.mark.parametrize("way", ["os.chmod(other, 0o640)", "os.truncate(other, 1 << 20)", "os.utime(other)"])
+def test_a_throttled_job_that_names_a_file_blocks_nobody_who_opens_it(store, mount, way):
+    """What waits with the lock of a file that its job has not open goes as another opens it, be he the only one."""
+    qos = mount(store)
+    for name in ("file", "hogs"):
+        (store.dir / name).write_bytes(bytes(1 << 20))
+    with start_hog(qos, "hogs", f"other = path.replace('hogs', 'file'); {way}"):
+        wait_parked(qos, 1)
+        assert longest_step(qos, "file", "fd = os.open(path, os.O_RDWR)\nos.pwrite(fd, b'x', 0)\nos.fsync(fd)\nos.close(fd)") < WAIT / 4
+
+
+@pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
 def test_a_throttled_job_that_owes_all_it_may_slows_others_alone(store, mount):
     """It does nothing but write to a shared file, and so pays nothing, until it owes 300 s; those behind its lock then go
     on at its rate, and do not stand for so long."""

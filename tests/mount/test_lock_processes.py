@@ -35,6 +35,7 @@ COMMANDS = {("record", False): fcntl.F_SETLK, ("record", True): fcntl.F_SETLKW,
 # --- a process ---
 
 def interrupt(*_):
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])  # a second one would end more than the call
     raise InterruptedError(errno.EINTR, "")
 
 

@@ -20,7 +20,7 @@ import signal
 import time
 
 from harness import TIMEOUT, is_stopped, of_threads, wait_until
-from test_agree import Roamer, compare, names_below
+from test_agree import Roamer, compare, compare_open, concerned, names_below
 from test_random import Player
 
 SECONDS = float(os.environ.get("QOSFS_COHERENCE_SECONDS", 0))
@@ -117,7 +117,7 @@ class Round:
         self._belief = f"round-{seed}/belief"
         (some.mounts[0].dir / self._belief).touch()
         twin.mkdir()
-        self._roamer, self._double = Roamer(twin, seed), Roamer(twin, seed)
+        self._roamer, self._double = Roamer(twin, seed, some.store.dir / self._top), Roamer(twin, seed)
         self._bystanders = {mount: Bystander(mount, self._chance.random()) for mount in some.mounts}
         self._steps = 0
         self._what = self._name
@@ -152,16 +152,15 @@ class Round:
         self._what = f"{self._name}, step {self._steps}, {outcome} by mount {self._some.mounts.index(mount)}"
         assert time.monotonic() - begun < END, f"{self._what} took {time.monotonic() - begun} s"
         assert outcome == self._double.step(), self._what
-        touched = self._roamer.touched
-        self._compare(ALWAYS | touched | {os.path.dirname(name) or "." for name in touched})
+        self._compare(ALWAYS | concerned(self._some.store.dir / self._top, self._roamer))
+        compare_open(self._some, self._top, self._roamer, self._double, self._what)
 
     def _compare(self, names):
         compare(self._some, self._top, names, self._what)
 
     def _slots_of(self, mount):
         """The files that are open through it."""
-        return [slot for slot, fd in self._roamer.files.items()
-                if os.readlink(f"/proc/self/fd/{fd}").startswith(f"{mount.dir}/")]
+        return [slot for slot in self._roamer.files if self._roamer.tops[slot].is_relative_to(mount.dir)]
 
     # --- deaths ---
 
@@ -174,8 +173,8 @@ class Round:
         self._bystanders.pop(victim).end()
         for slot in slots:
             with contextlib.suppress(OSError):  # there is nobody to flush it
-                os.close(self._roamer.files.pop(slot))
-            os.close(self._double.files.pop(slot))
+                self._roamer.drop(slot)
+            self._double.drop(slot)
         self._walk()
         fresh = add_mount(self._some)
         self._bystanders[fresh] = Bystander(fresh, self._chance.random())
@@ -204,8 +203,8 @@ class Round:
         path, before = victim.dir / self._belief, size_of(victim.dir / self._belief)
         looks, change, begun = [], None, time.monotonic()
         for slot in self._slots_of(victim):  # each process that ends would wait with its copy
-            os.close(self._roamer.files.pop(slot))
-            os.close(self._double.files.pop(slot))
+            self._roamer.drop(slot)
+            self._double.drop(slot)
         os.kill(victim.pid, signal.SIGSTOP)
         try:
             wait_until(lambda: is_stopped(victim.pid), what="the mount's stop")

@@ -1,5 +1,8 @@
 """What the daemon holds: as much as the kernel remembers, and less when it forgets. bench/inodes is the long form."""
+import ctypes
 import os
+import resource
+import struct
 
 import pytest
 
@@ -41,3 +44,48 @@ def test_forgotten_files_are_freed(store, mount):
         assert IS_SANITIZED or qos.resident() < (empty + full) / 2
         walk(qos)
     assert IS_SANITIZED or qos.resident() < 1.5 * full
+
+
+def getdents(folder, size):
+    """getdents64(2): the names that it tells."""
+    getdents64, buffer = 217 if os.uname().machine == "x86_64" else 61, ctypes.create_string_buffer(size)
+    length = ctypes.CDLL(None, use_errno=True).syscall(getdents64, folder, buffer, size)
+    assert length >= 0, os.strerror(ctypes.get_errno())
+    names, start = [], 0
+    while start < length:
+        next_start = start + struct.unpack_from("=H", buffer, start + 16)[0]
+        names.append(buffer[start + 19:next_start].partition(b"\0")[0].decode())
+        start = next_start
+    return names
+
+
+@pytest.fixture
+def many_descriptors():
+    """As many as this process may have."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (before[1], before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
+def test_many_directories_half_read(store, mount, many_descriptors):
+    """What was told of them already and not asked for is a bounded part of them; each goes on where it was."""
+    opened, kept = 3000, 32 << 20  # kept: QOS_STREAMS_KEPT * QOS_STREAM_BYTES
+    names = {f"{number:0200}" for number in range(400)}
+    for name in names:
+        os.mknod(store.dir / name)
+    qos = mount(store)
+    empty = qos.resident()
+    folders, seen = [os.open(qos.dir, os.O_RDONLY | os.O_DIRECTORY) for _ in range(opened)], []
+    try:
+        for folder in folders:
+            seen.append(getdents(folder, 4096))
+        assert IS_SANITIZED or (qos.resident() - empty) * 1024 < kept + opened * 3000
+        for folder, told in [(folders[number], seen[number]) for number in (0, opened // 2, opened - 1)]:
+            while more := getdents(folder, 4096):
+                told += more
+            assert sorted(set(told) - {".", ".."}) == sorted(names) and len(told) == len(names) + 2
+    finally:
+        for folder in folders:
+            os.close(folder)

@@ -5,7 +5,6 @@ import pathlib
 import re
 import resource
 import select
-import signal
 import socket
 import stat
 import time
@@ -157,8 +156,7 @@ def test_dead_mount_makes_way(world, store, mount, db, user, slash):
     os.chown(store.dir, user or 0, user or 0)
     dead = mount(store, "attr_timeout=1000", user=user)
     as_user(user or 0, user or 0, [], lambda: os.stat(dead.dir))
-    os.kill(dead.pid, signal.SIGKILL)
-    wait_until(lambda: not is_running(dead.pid))
+    dead.kill(clear=False)
     who = {} if user is None else {"user": user, "group": user, "extra_groups": []}
     os.chown(db.parent, user or 0, user or 0)
     done = mount_qosfs(world, store.dir, f"{dead.dir}{slash}", "-o", f"db={db}", **who)
@@ -169,7 +167,6 @@ def test_dead_mount_makes_way(world, store, mount, db, user, slash):
     pid = as_user(user or 0, user or 0, [], lambda: daemon_of(dead.dir))
     umount(dead.dir)
     wait_until(lambda: not is_running(pid))
-    dead.kill()
 
 
 def test_dead_mount_of_another_program(world, store, db):
@@ -191,14 +188,12 @@ def test_dead_mount_of_another_program(world, store, db):
 def test_dead_mount_of_another_user(world, store, mount, db):
     """An ordinary user cannot clear away root's."""
     qos = mount(store)
-    os.kill(qos.pid, signal.SIGKILL)
-    wait_until(lambda: not is_running(qos.pid))
+    qos.kill(clear=False)
     os.chown(db.parent, USER, USER)
     done = mount_qosfs(world, store.dir, qos.dir, "-o", f"db={db}", user=USER, group=USER, extra_groups=[])
     assert done.returncode == FAILED
     assert "has died: umount it first" in done.stderr
     assert entry(qos.dir)[-3] == "fuse.qosfs"
-    qos.kill()
 
 
 def test_sibling_with_the_same_prefix(world, store, db):

@@ -179,10 +179,9 @@ def test_watch(world, qos):
 def test_watch_ends_with_the_daemon(world, qos):
     watch = start(world, qos, "jobs", "--watch=0.1", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     watch.stdout.readline()
-    os.kill(qos.pid, signal.SIGKILL)
+    qos.kill(clear=False)
     _, error = watch.communicate(timeout=60)
     assert watch.returncode == FAILED and "is gone" in error
-    qos.kill()
 
 
 def test_a_daemon_that_hangs(world, qos, tmp_path):
@@ -446,7 +445,7 @@ def test_read_only_mount(new_store, mount):
 def test_dead_daemon(world, qos):
     inside = qos.dir / "inside"
     inside.mkdir()
-    os.kill(qos.pid, signal.SIGKILL)
+    qos.kill(clear=False)
 
     def is_dead():
         try:
@@ -463,7 +462,6 @@ def test_dead_daemon(world, qos):
     done = subprocess.run([world.programs / "qosfsctl", "-m", inside, "status"], text=True, capture_output=True,
                           env=job_environment(None, **SANITIZERS), timeout=60)
     assert done.returncode == FAILED and "is gone" in done.stderr
-    qos.kill()
 
 
 def run_among(world, mounts, *arguments, **options):

@@ -12,7 +12,7 @@ import sys
 
 import pytest
 
-from harness import BUILD, OTHER, USER, Store, as_job, is_stopped, run, running, start_job, umount, wait_until
+from harness import BUILD, OTHER, USER, Store, as_job, is_stopped, run, running, start_job, thread_names, umount, wait_until
 
 pytestmark = pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
 
@@ -141,3 +141,37 @@ def test_open_files(store, small, forged_jobs):
             assert guest(qos, "cat", qos.dir / "file") == "fine"
         end(hog)
     assert qos.log.count(f"user {USER}: his jobs have") == 1 and "too many files at once" not in qos.log
+
+
+REPORTS = ("job_stats", "jobs", "rules", "shares", "metrics", "state.json", "history")
+
+# So many threads open each of the files again and again.
+OPEN_REPORTS = """
+import os, sys, threading
+def read(name):
+    for _ in range(10):
+        with open(f"{sys.argv[1]}/{name}") as file: assert file.read(64)
+crowd = [threading.Thread(target=read, args=[name]) for name in sys.argv[3:] for _ in range(int(sys.argv[2]))]
+for thread in crowd: thread.start()
+for thread in crowd: thread.join()
+"""
+
+
+def test_reports(store, mount, forged_jobs):
+    """He has many jobs, and asks for all reports on them at once, many times: one thread makes them, and what others are told is new."""
+    (store.dir / "file").write_bytes(bytes(4096))
+    qos = mount(store)
+    qos.rule("start known jobid={guest} rate=1000")
+    with forging(forged_jobs, "read", qos.dir / "file", 1000) as hog:
+        assert hog.stdout.readline() == "ready\n"
+        hog.stdin.write("go\n")
+        assert end(hog) == "0\n"
+    readers, rate = 0, 1000
+    with running(start_job("hog", sys.executable, "-c", OPEN_REPORTS, qos.dir / ".qosfs", "50", *REPORTS, user=USER, group=USER, extra_groups=[])) as hog:
+        while hog.poll() is None:
+            rate += 1
+            qos.rule(f"change known rate={rate}")
+            assert qos.rule_state("known")["rate"] == rate
+            readers = max(readers, thread_names(qos.pid).count("reader"))
+        assert hog.returncode == 0
+    assert rate > 1001 and readers < 40

@@ -120,8 +120,15 @@ def test_settings_outlive_the_server(server):
     assert one.ctl("get", "limit") == "64M\n"
 
 
+def test_a_cap_that_is_too_small(server):
+    """For one change; that is said to who sets it."""
+    one = server()
+    assert "note: with a cap below 1K changes wait for 30 s and fail" in one.ctl("set", "cap=1000", check=False).stderr
+    assert one.ctl("set", "cap=1K", check=False).stderr == one.ctl("set", "cap=0", check=False).stderr == ""
+
+
 @pytest.mark.parametrize("words, status, error", [
-    (("set", "limit", "1P"), 1, "the limit must be from 1 byte to 1 TiB"),
+    (("set", "limit", "1P"), 1, "limit: 1P is not within 1K and 1T"),
     (("set", "limmit", "1G"), 3, "did you mean 'limit'?"),
     (("set", "limit"), 2, "which value?"),
     (("set", "limit", "1 G"), 2, "'1 G' is not one word"),

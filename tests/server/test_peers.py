@@ -297,10 +297,29 @@ def test_an_identity_of_somebody_else(server):
         with one.peer() as peer:
             peer.send(hello(owner))
             return peer.refusal()
-    assert as_user(USER, USER, [], lambda: refused_as(10)) == (IDENTITY_TAKEN, "the identity a is another's")
+    assert as_user(USER, USER, [], lambda: refused_as(10)) == (
+        IDENTITY_TAKEN, "the identity a is another's, at least until his lease has ended")
     assert refused_as(own)[0] == IDENTITY_TAKEN
     assert first.enqueue(5).kind == M_GRANT
     assert counted(one) == ({"identity taken": 2}, 0)
+
+
+def test_an_identity_is_somebody_elses_until_his_lease_has_ended(server):
+    """So a mount whose certificate bears a new name comes back by itself."""
+    one = server("--allow-uid", str(USER), "--lease", "1s")
+    os.chmod(one.path.parent, 0o755)
+    for parent in list(one.path.parents)[1:4]:
+        os.chmod(parent, os.stat(parent).st_mode | 0o111)
+    one.greet(10).close()
+    one.wait_log("has left")
+
+    def is_served():
+        with one.greet(10) as peer:
+            return peer.enqueue(5).kind == M_GRANT
+    assert as_user(USER, USER, [], is_served)
+    with one.peer() as former:
+        former.send(hello(10))
+        assert former.refusal()[0] == IDENTITY_TAKEN
 
 
 def test_the_socket_is_closed_to_others(server):

@@ -20,14 +20,15 @@ WRONG = {
     "--tls-key=key": 'tls-key: "key" is not an absolute path',
     "--database=here": 'database: "here" is not an absolute path',
     "--allow-uid=root": "allow-uid",
+    "--tls-deny=node1": 'tls-deny: "node1" is no subject',
     "--limit=much": "limit: ",
-    "--limit=4": "limit: 4 is less than 1K",
-    "--limit=2T": "pool of credits",
-    "--limit=8000P": "pool of credits",
+    "--limit=4": "limit: 4 is not within 1K and 1T",
+    "--limit=2T": "limit: 2T is not within 1K and 1T",
+    "--limit=8000P": "limit: 8000P is not within 1K and 1T",
     "--hard-limit=1": "the hard limit must be from the limit",
     "--law=martial": 'law: "martial" is neither steady nor hld',
-    "--lease=0s": "lease: 0s is not within 1 s and 1 h",
-    "--lease=3601s": "lease: 3601s is not within 1 s and 1 h",
+    "--lease=0s": "lease: 0s is not between 1 s and 1 h",
+    "--lease=3601s": "lease: 3601s is not between 1 s and 1 h",
     "--lease=soon": "lease: ",
     "--group=48": "group: 48 is no power of two",
     "--group=2048": "group: the number of inodes: 2048 is not between 1 and 1024",
@@ -71,7 +72,7 @@ def test_a_file_of_settings(server, tmp_path):
         assert welcome[24:28] == (2).to_bytes(4, "little")
 
 
-@pytest.mark.parametrize("text, reason", [("[server]\nlease=x\n", "lease: "), ("[other]\n", "no section [server]"), ("lease", "expected a line [server]"),
+@pytest.mark.parametrize("text, reason", [("[server]\nlease=x\n", "lease: "), ("[other]\n", "no section [server]"), ("[server]\nlease=5s\n[mounts]\nlimit=1M\n", "no section [mounts]"), ("lease", "expected a line [server]"),
                                           ("[server]\nunheard=1\n", "unheard"), ("[server]\nunheard=\n", "unheard"),
                                           ("[server]\nlimit=\n", "limit: ")])
 def test_a_wrong_file_is_named(tmp_path, text, reason):

@@ -1,5 +1,6 @@
 """TCP is for who shows a certificate of the authority, and for nobody else."""
 import contextlib
+import json
 import socket
 import ssl
 import struct
@@ -51,6 +52,16 @@ def test_a_certificate_without_a_subject(server, certificates, context):
     assert_shut_out(server(certificates=certificates), context("nobody", subject="/"))
 
 
+def test_a_certificate_that_is_denied(server, certificates, context):
+    """As one whose key was lost; others of the authority are let in."""
+    one = server("--tls-deny", "CN=node1", "--tls-deny=CN=lost,O=site", certificates=certificates)
+    assert_shut_out(one, context("node1"))
+    one.wait_log("its certificate is denied (tls-deny): CN=node1")
+    with one.secure_peer(context("node11")) as peer:
+        peer.greet(10)
+    assert json.loads(one.ctl("status", "--json"))["connections"]["refused"]["not permitted"] == 1
+
+
 def test_plain_bytes_are_not_looked_at(server, certificates):
     """What would be a HELLO is nothing but a bad handshake."""
     one = server(certificates=certificates)
@@ -72,6 +83,26 @@ def test_silent_handshakes_let_others_in(server, certificates, context):
         peer.greet(10)
         assert peer.enqueue(5).kind == M_GRANT
     for each in silent:
+        each.close()
+
+
+@pytest.mark.parametrize("opening", [b"", b"\x16\x03\x01"])
+def test_a_crowd_of_strangers_leaves_room_for_who_comes_from_elsewhere(server, certificates, context, opening):
+    """Though he is the slowest of all. Of those who come from one address the oldest goes; and half a handshake keeps a
+    thread, but the next one is for him, before his patience of 10 s ends."""
+    one = server(certificates=certificates)
+    with one.tcp_peer() as slow:
+        crowd = []
+        for _ in range(80):
+            crowd.append(socket.create_connection(("127.0.0.1", one.port), source_address=("127.0.0.2", 0)))
+            crowd[-1].send(opening)
+        one.wait_log("too many others wait to say HELLO")
+        with contextlib.suppress(ConnectionResetError):  # what it said was not looked at yet
+            assert crowd[0].recv(1) == b""
+        slow.socket = context().wrap_socket(slow.socket, server_hostname="127.0.0.1")
+        slow.greet(10)
+        assert slow.enqueue(5).kind == M_GRANT
+    for each in crowd:
         each.close()
 
 

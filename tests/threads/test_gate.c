@@ -2,7 +2,7 @@
  * The gate under many threads: nothing is lost, nothing runs twice, parked requests hold no thread,
  * stopping answers all. Built with TSan and ASan by the top-level `check`.
  */
-#include "fs/gate.h"
+#include "fs/gate_private.h"
 
 #include <pthread.h>
 
@@ -217,10 +217,12 @@ static void test_a_lock_is_released(void)
     g_assert_true(qos_gate_cancel(shared.gate, &cancelled->entry));
     free_entry(cancelled);
     gint before = g_atomic_int_get(&shared.runs);
-    qos_gate_release(shared.gate, 9);
-    qos_gate_release(shared.gate, 7);
+    qos_gate_release(shared.gate, 9, NULL);
+    qos_gate_release(shared.gate, 7, with_other_lock->entry.request.job); /* their own */
+    g_assert_cmpint(g_atomic_int_get(&shared.runs), ==, before);
+    qos_gate_release(shared.gate, 7, NULL);
     wait_for_runs(&shared, before + 3);
-    qos_gate_release(shared.gate, 7);
+    qos_gate_release(shared.gate, 7, NULL);
     g_assert_true(qos_gate_cancel(shared.gate, &with_other_lock->entry));
     g_assert_true(qos_gate_cancel(shared.gate, &without->entry));
     free_entry(with_other_lock);
@@ -230,29 +232,101 @@ static void test_a_lock_is_released(void)
     qos_gate_free(shared.gate);
 }
 
-static void count_expiry(void *arg)
+typedef struct {
+    gint rules;  /* atomic: how often the gate told of them, */
+    gint shares; /* and of shares */
+} Told;
+
+static void count_changes(QosGateChanges changes, void *arg)
 {
-    g_atomic_int_inc((gint *)arg);
+    Told *told = arg;
+
+    if (changes & QOS_GATE_RULES)
+        g_atomic_int_inc(&told->rules);
+    if (changes & QOS_GATE_SHARES)
+        g_atomic_int_inc(&told->shares);
 }
 
 static void test_rules_expire_by_themselves(void)
 {
     Shared shared = {.gate = qos_gate_new(&qos_policy_tbf, 8, 600 * QOS_SECOND)};
-    gint expired = 0;
+    Told told = {0};
 
-    qos_gate_on_expiry(shared.gate, count_expiry, &expired);
+    qos_gate_on_change(shared.gate, count_changes, &told);
     g_assert_cmpint(qos_gate_start(shared.gate), ==, 0);
     set_rule(shared.gate, "start brief jobid={slow} rate=1 depth=1 expire=1");
     submit(&shared, "slow");
     submit(&shared, "slow");
     submit(&shared, "slow");
     wait_for_runs(&shared, 3); /* the third would wait for two seconds */
-    while (g_atomic_int_get(&expired) == 0)
+    while (g_atomic_int_get(&told.rules) == 0)
         g_thread_yield();
     QosRules *rules = qos_gate_rules(shared.gate);
     g_assert_null(qos_rules_by_name(rules, "brief"));
     qos_rules_unref(rules);
     qos_gate_stop(shared.gate);
+    qos_gate_free(shared.gate);
+}
+
+/* What changed before somebody was to be told, and what is changed from outside while all sleep. */
+static void test_changed_shares_are_told_of(void)
+{
+    Shared shared = {.gate = qos_gate_new(&qos_policy_fifo, 8, 600 * QOS_SECOND)};
+    Told told = {0};
+
+    g_assert_cmpint(qos_gate_start(shared.gate), ==, 0);
+    qos_gate_restore_share(shared.gate, "a", 0, &(QosShareTotals){.lent = 1});
+    qos_gate_on_change(shared.gate, count_changes, &told);
+    while (g_atomic_int_get(&told.shares) < 1)
+        g_thread_yield();
+    g_assert_cmpuint(qos_gate_clear_jobs(shared.gate, NULL), ==, 1);
+    while (g_atomic_int_get(&told.shares) < 2)
+        g_thread_yield();
+    qos_gate_stop(shared.gate);
+    g_assert_cmpint(told.rules, ==, 0);
+    qos_gate_free(shared.gate);
+}
+
+static gpointer await_request(gpointer gate)
+{
+    return GINT_TO_POINTER(qos_gate_await_request(gate));
+}
+
+/* A thread that sleeps because nothing is in the store. */
+static GThread *start_awaiting(QosGate *gate)
+{
+    GThread *thread = g_thread_new("awaits", await_request, gate);
+
+    for (gboolean sleeps = FALSE; !sleeps;) {
+        pthread_mutex_lock(&gate->lock);
+        sleeps = gate->is_awaited;
+        pthread_mutex_unlock(&gate->lock);
+    }
+    return thread;
+}
+
+static void test_a_request_is_awaited(void)
+{
+    Shared shared = {.gate = qos_gate_new(&qos_policy_fifo, 8, 600 * QOS_SECOND)};
+
+    g_assert_cmpint(qos_gate_start(shared.gate), ==, 0);
+    for (gint i = 1; i <= 3; i++) {
+        GThread *thread = start_awaiting(shared.gate);
+        TestEntry *entry = new_entry(&shared, "job");
+        g_assert_true(i == 2 ? qos_gate_charge(shared.gate, &entry->entry)
+                             : qos_gate_enter(shared.gate, &entry->entry));
+        if (i == 3) {
+            g_assert_true(GPOINTER_TO_INT(g_thread_join(thread)));
+            qos_gate_pause(shared.gate, &entry->entry);
+            thread = start_awaiting(shared.gate);
+            qos_gate_go_on(shared.gate, &entry->entry);
+        }
+        g_assert_true(GPOINTER_TO_INT(g_thread_join(thread)));
+        run_entry(&entry->entry);
+    }
+    GThread *thread = start_awaiting(shared.gate);
+    qos_gate_stop(shared.gate);
+    g_assert_false(GPOINTER_TO_INT(g_thread_join(thread)));
     qos_gate_free(shared.gate);
 }
 
@@ -302,5 +376,7 @@ int main(int argc, char **argv)
     g_test_add_func("/gate/a-lock-is-released", test_a_lock_is_released);
     g_test_add_func("/gate/what-is-resumed-runs", test_what_is_resumed_runs);
     g_test_add_func("/gate/rules-expire-by-themselves", test_rules_expire_by_themselves);
+    g_test_add_func("/gate/changed-shares-are-told-of", test_changed_shares_are_told_of);
+    g_test_add_func("/gate/a-request-is-awaited", test_a_request_is_awaited);
     return g_test_run();
 }

@@ -37,20 +37,20 @@ static void test_sharing(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
 {
     QosOpeners *openers = fixture->openers;
     QosJob *one = fixture->jobs[0], *other = fixture->jobs[1];
-    gboolean is_shared;
+    gboolean is_new;
 
-    QosOpenFile *file = qos_openers_join(openers, 7, one, &is_shared);
-    g_assert_false(is_shared);
-    g_assert_true(qos_openers_join(openers, 7, one, &is_shared) == file);
-    g_assert_false(is_shared || qos_open_file_is_shared(file));
+    QosOpenFile *file = qos_openers_join(openers, 7, one, &is_new);
+    g_assert_true(is_new);
+    g_assert_true(qos_openers_join(openers, 7, one, &is_new) == file);
+    g_assert_false(is_new || qos_open_file_is_shared(file));
     g_assert_false(qos_openers_has_others(openers, 7, one));
     g_assert_true(qos_openers_has_others(openers, 7, other));
     g_assert_false(qos_openers_has_others(openers, 8, other));
 
-    g_assert_true(qos_openers_join(openers, 7, other, &is_shared) == file);
-    g_assert_true(is_shared && qos_open_file_is_shared(file));
-    g_assert_true(qos_openers_join(openers, 7, other, &is_shared) == file);
-    g_assert_false(is_shared); /* it was already */
+    g_assert_true(qos_openers_join(openers, 7, other, &is_new) == file);
+    g_assert_true(is_new && qos_open_file_is_shared(file));
+    g_assert_true(qos_openers_join(openers, 7, other, &is_new) == file);
+    g_assert_false(is_new); /* it had it open already */
     g_assert_true(qos_openers_has_others(openers, 7, one));
 
     qos_openers_leave(file, other);
@@ -72,8 +72,8 @@ static gpointer open_and_close(gpointer data)
     for (guint i = 0; i < ROUNDS; i++) {
         fuse_ino_t ino = (fuse_ino_t)g_rand_int_range(random, 1, FILES + 1);
         QosJob *job = fixture->jobs[g_rand_int_range(random, 0, JOBS)];
-        gboolean is_shared;
-        QosOpenFile *file = qos_openers_join(fixture->openers, ino, job, &is_shared);
+        gboolean is_new;
+        QosOpenFile *file = qos_openers_join(fixture->openers, ino, job, &is_new);
 
         if (qos_open_file_is_shared(file))
             qos_openers_has_others(fixture->openers, ino, job);

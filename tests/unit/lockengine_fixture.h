@@ -13,6 +13,7 @@ typedef struct Mount {
     QosOwnerId id;
     QosLockengine *engine;
     gboolean is_connected, is_stubborn; /* a stubborn one does not release by itself */
+    gboolean may_hang_up;               /* on the server, for what it says */
     gboolean is_up;
     guint drops, wanted, lost, changes;
     QosResource dropped; /* last */
@@ -83,6 +84,12 @@ static void take_events(World *w, Mount *mount)
     }
 }
 
+static void cut(Mount *mount)
+{
+    mount->is_connected = FALSE;
+    qos_lockengine_disconnected(mount->engine);
+}
+
 static void deliver(World *w, Mount *mount, const QosCreditMessage *message)
 {
     g_autoptr(GByteArray) bytes = g_byte_array_new();
@@ -91,9 +98,11 @@ static void deliver(World *w, Mount *mount, const QosCreditMessage *message)
 
     stamped.stamp = w->signal;
     g_assert_true(qos_wire_put_credits(bytes, &batch, &stamped));
-    if (mount->is_connected)
-        g_assert_true(
-            qos_lockengine_receive(mount->engine, bytes->data + 5, bytes->len - 5, w->now));
+    if (mount->is_connected &&
+        !qos_lockengine_receive(mount->engine, bytes->data + 5, bytes->len - 5, w->now)) {
+        g_assert_true(mount->may_hang_up);
+        cut(mount);
+    }
 }
 
 static void drain_server(World *w)
@@ -189,12 +198,6 @@ G_GNUC_UNUSED static gboolean connect_mount(World *w, Mount *mount)
     mount->is_connected = qos_lockengine_connected(mount->engine, &welcome, w->now, &error);
     g_assert_true(mount->is_connected == (error == NULL));
     return mount->is_connected;
-}
-
-G_GNUC_UNUSED static void cut(Mount *mount)
-{
-    mount->is_connected = FALSE;
-    qos_lockengine_disconnected(mount->engine);
 }
 
 static void start_server(World *w)

@@ -368,6 +368,26 @@ static void test_late_tick(void)
     world_clear(&world);
 }
 
+/* There is nothing to save while nobody lends nor owes; afterwards there is, once a period. */
+static void test_changes(void)
+{
+    World world;
+    world_init(&world, &qos_policy_fifo, 16, 1000);
+    set_adapt(&world, QOS_ADAPT_FAIR, 0, PERIOD);
+    const QosAdapt *adapt = qos_sched_adapt(world.sched);
+    world_job(&world, "a", 1, PROCESSES);
+    run(&world, 3 * QOS_SECOND);
+    g_assert_cmpuint(qos_adapt_changes(adapt).members, ==, 0);
+    guint b = world_job(&world, "b", 1, PROCESSES);
+    run(&world, QOS_SECOND);
+    guint64 before = qos_adapt_changes(adapt).members;
+    set_processes(&world, b, 0);
+    run(&world, 3 * QOS_SECOND);
+    g_assert_cmpint(state_of(&world, b).record, >, 0);
+    g_assert_cmpuint(qos_adapt_changes(adapt).members, >=, before + 25);
+    world_clear(&world);
+}
+
 /* All of a job's requests hang: the others go on. */
 static void test_a_job_hangs(void)
 {
@@ -413,6 +433,7 @@ int main(int argc, char **argv)
     g_test_add_func("/adapt/paper-gives-out-all", test_paper_gives_out_all);
     g_test_add_func("/adapt/period-live", test_period_changed_live);
     g_test_add_func("/adapt/late-tick", test_late_tick);
+    g_test_add_func("/adapt/changes", test_changes);
     g_test_add_func("/adapt/a-job-hangs", test_a_job_hangs);
     return g_test_run();
 }

@@ -227,19 +227,25 @@ static void amounts(const QosResource *resource, QosCredit *ret_credit, gpointer
     (void)arg;
 }
 
+/* A root that has them, and three that borrow of it: 4, 5 and 6. */
+static void init_amounts(Cluster *c)
+{
+    cluster_init(c);
+    c->nodes[1].config.capital = amounts;
+    start(c, 1);
+    for (QosOwnerId id = 4; id < 7; id++) {
+        node_config(c, id, 1);
+        start(c, id);
+    }
+    run(c, 10 * QOS_MILLISECOND);
+}
+
 static void test_amounts(void)
 {
     Cluster c;
     Use first, second, third;
     QosResource space;
-    cluster_init(&c);
-    c.nodes[1].config.capital = amounts;
-    start(&c, 1);
-    for (QosOwnerId id = 4; id < 7; id++) {
-        node_config(&c, id, 1);
-        start(&c, id);
-    }
-    run(&c, 10 * QOS_MILLISECOND);
+    init_amounts(&c);
     qos_resource_init_kind(&space, QOS_RESOURCE_QUANTITY, QOS_QUANTITY_GRANT, "store", 5);
     get_of(&c, 4, space, (QosCredit){.amount = 60}, 0, &first);
     get_of(&c, 5, space, (QosCredit){.amount = 30}, 0, &second);
@@ -262,6 +268,29 @@ static void test_amounts(void)
     run(&c, 20 * QOS_MILLISECOND);
     g_assert_cmpint(first.verdict, ==, QOS_CREDIT_GRANTED);
     cluster_clear(&c);
+}
+
+/* Who has most is asked to give first, and alone if that is enough. */
+static void test_largest_first(void)
+{
+    for (QosOwnerId largest = 4; largest < 6; largest++) {
+        Cluster c;
+        Use uses[2], third;
+        QosResource space;
+        init_amounts(&c);
+        qos_resource_init_kind(&space, QOS_RESOURCE_QUANTITY, QOS_QUANTITY_QUOTA, "user", 4);
+        for (QosOwnerId id = 4; id < 6; id++) {
+            const QosCredit share = {.amount = id == largest ? 60 : 30};
+            get_of(&c, id, space, share, 0, &uses[id - 4]);
+            run(&c, 10 * QOS_MILLISECOND);
+            put(&c, id, &uses[id - 4]);
+        }
+        get_of(&c, 6, space, (QosCredit){.amount = 40}, 0, &third);
+        run(&c, 20 * QOS_MILLISECOND);
+        g_assert_cmpint(third.verdict, ==, QOS_CREDIT_GRANTED);
+        g_assert_cmpuint(qos_credit_owned(c.nodes[9 - largest].owner, &space).amount, ==, 30);
+        cluster_clear(&c);
+    }
 }
 
 static void test_identifiers(void)
@@ -344,6 +373,7 @@ int main(int argc, char **argv)
     g_test_add_func("/credit/part-of-what-another-awaits", test_part_of_what_another_awaits);
     g_test_add_func("/credit/busy-no-more", test_busy_no_more);
     g_test_add_func("/credit/amounts", test_amounts);
+    g_test_add_func("/credit/largest-first", test_largest_first);
     g_test_add_func("/credit/identifiers", test_identifiers);
     g_test_add_func("/credit/idle-identifiers", test_idle_identifiers);
     return g_test_run();

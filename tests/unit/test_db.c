@@ -296,6 +296,28 @@ static void test_shares(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
     qos_db_close(db);
 }
 
+/* A row is written where one of its numbers has changed, and only then. */
+static void test_each_number_of_a_share(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
+{
+    g_autoptr(GArray) shares = make_shares(1, 7);
+    QosDbShare *share = &g_array_index(shares, QosDbShare, 0);
+    gint64 *const numbers[] = {&share->record, &share->totals.lent, &share->totals.returned,
+                               &share->totals.borrowed, &share->totals.repaid};
+    QosDb *db = open_good(fixture);
+
+    share->totals.repaid = 0;
+    for (guint i = 0; i < G_N_ELEMENTS(numbers); i++) {
+        ++*numbers[i];
+        g_assert_true(qos_db_save_shares(db, shares, TRUE, NULL));
+        g_autoptr(GArray) saved = qos_db_load_shares(db, NULL);
+        g_assert_cmpmem(saved->data, sizeof(*share), share, sizeof(*share));
+        int changes = sqlite3_total_changes(db->sqlite);
+        g_assert_true(qos_db_save_shares(db, shares, TRUE, NULL));
+        g_assert_cmpint(sqlite3_total_changes(db->sqlite), ==, changes);
+    }
+    qos_db_close(db);
+}
+
 static void test_damaged_shares(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
 {
     static const char *const damages[][2] = {
@@ -416,6 +438,7 @@ int main(int argc, char **argv)
     ADD("unmoved-jobs-stay", test_unmoved_jobs_stay);
     ADD("close-writes", test_close_writes);
     ADD("shares", test_shares);
+    ADD("each-number-of-a-share", test_each_number_of_a_share);
     ADD("damaged-shares", test_damaged_shares);
     ADD("shares-after-a-failure", test_shares_after_a_failure);
     ADD("damaged-jobs", test_damaged_jobs);

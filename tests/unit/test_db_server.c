@@ -131,11 +131,13 @@ static void test_one_server(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
     g_unlink(link);
 }
 
-/* A grace of such a length would end for nobody. */
-static void test_damaged_lease(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
+/* A grace of such a length would end for nobody; and an incarnation that begins anew makes tokens
+ * that mounts have already. */
+static void test_damaged_server(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
 {
-    static const char *const changes[] = {"UPDATE server SET lease = -1",
-                                          "UPDATE server SET lease = 9223372036854775807"};
+    static const char *const changes[] = {
+        "UPDATE server SET lease = -1", "UPDATE server SET lease = 9223372036854775807",
+        "INSERT INTO client VALUES (1, 'uid 0', 'node1'); DELETE FROM server"};
     const QosServerDbCalls calls = {saved, trouble, fixture};
 
     g_clear_pointer(&fixture->db, qos_server_db_close);
@@ -199,7 +201,7 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     g_test_add("/db-server/restart", Fixture, NULL, set_up, test_restart, tear_down);
     g_test_add("/db-server/one-server", Fixture, NULL, set_up, test_one_server, tear_down);
-    g_test_add("/db-server/damaged-lease", Fixture, NULL, set_up, test_damaged_lease, tear_down);
+    g_test_add("/db-server/damaged-server", Fixture, NULL, set_up, test_damaged_server, tear_down);
     g_test_add("/db-server/trouble", Fixture, NULL, set_up, test_trouble, tear_down);
     return g_test_run();
 }

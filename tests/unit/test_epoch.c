@@ -167,6 +167,27 @@ static void test_waits_behind(void)
     node_clear(&node);
 }
 
+/* A combiner that restarted passes on the oldest epoch of its members, of the latest life of the
+ * coordinator that one of them knows; so it brings nobody past an epoch that he missed. */
+static void test_oldest_member(void)
+{
+    static const struct {
+        gint64 one, other;
+        const char *out;
+    } cases[] = {{FIRST(1) + 1, FIRST(1), "5 REFUSE 1 -116 ; 9 READY 1.2 1.1 c;"},
+                 {FIRST(1) + 1, FIRST(2), "5 REFUSE 1 -116 ; 9 READY 1.2 2.1 c;"},
+                 {FIRST(1) + 1, QOS_EPOCH_FIRST, "5 REFUSE 1 -116 ; 9 READY 1.2 1.2 c;"}};
+
+    for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
+        Node node = node_in(QOS_EPOCH_PASSED);
+        receive(&node, 6, QOS_EPOCH_READY, 1, cases[i].one, "b");
+        receive(&node, 7, QOS_EPOCH_READY, 1, cases[i].other, "c");
+        receive(&node, PARENT, QOS_EPOCH_REFUSE, FIRST(1), -ESTALE, NULL);
+        assert_out(&node, cases[i].out);
+        node_clear(&node);
+    }
+}
+
 /* A coordinator that restarted goes on above all numbers of its former life. */
 static void test_coordinator_restarts(void)
 {
@@ -344,6 +365,7 @@ int main(int argc, char **argv)
     g_test_add_func("/epoch/child-behind", test_child_behind);
     g_test_add_func("/epoch/child-restarts", test_child_restarts);
     g_test_add_func("/epoch/waits-behind", test_waits_behind);
+    g_test_add_func("/epoch/oldest-member", test_oldest_member);
     g_test_add_func("/epoch/coordinator-restarts", test_coordinator_restarts);
     g_test_add_func("/epoch/numbers-end", test_numbers_end);
     g_test_add_func("/epoch/participant", test_participant);

@@ -470,16 +470,51 @@ static void test_expulsion(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
     fixture->mounts[1].is_connected = TRUE;
 }
 
+/* Mount `id` tells that a process of it has all of file `has`, and waits for all of `wants`. */
+static gboolean tell_wait(Fixture *fixture, QosOwnerId id, guint wants, guint has)
+{
+    const guint files[] = {wants, has};
+    QosWireWait wait = {.id = 1, .owner = 1};
+
+    wait.items = g_array_new(FALSE, FALSE, sizeof(QosCreditItem));
+    for (guint i = 0; i < G_N_ELEMENTS(files); i++) {
+        QosCreditItem item = {.credit = qos_credit_span(0, G_MAXINT64, TRUE)};
+        qos_resource_init(&item.resource, QOS_RESOURCE_EXTENT, &files[i], sizeof(files[i]));
+        g_array_append_val(wait.items, item);
+    }
+    gboolean is_deadlock = qos_grants_waits(fixture->grants, id, &wait);
+    qos_wire_wait_clear(&wait);
+    return is_deadlock;
+}
+
+/* The processes of a mount that has gone, or begins anew, wait for nothing. */
+static void test_waits(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
+{
+    connect_mount(fixture, 1);
+    connect_mount(fixture, 2);
+    g_assert_false(tell_wait(fixture, 1, 2, 1));
+    g_assert_true(tell_wait(fixture, 2, 1, 2));
+    g_assert_cmpuint(state_of(fixture).deadlocks, ==, 1);
+    connect_mount(fixture, 1);
+    g_assert_false(tell_wait(fixture, 2, 1, 2));
+    g_assert_cmpuint(state_of(fixture).waits, ==, 1);
+    fixture->mounts[2].is_connected = FALSE;
+    qos_grants_disconnected(fixture->grants, 2);
+    g_assert_cmpuint(state_of(fixture).waits, ==, 0);
+    g_assert_false(tell_wait(fixture, 1, 2, 1));
+    g_assert_cmpuint(state_of(fixture).deadlocks, ==, 1);
+}
+
 static void test_tunables(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
 {
     static const char *const wrong[][3] = {
         {"limmit", "1G", "there is no tunable \"limmit\""},
-        {"limit", "9P", "pool of credits: the limit"},
+        {"limit", "9P", "limit: 9P is not within"},
         {"limit", "some", "limit: "},
         {"hard-limit", "1K", "pool of credits: the hard limit"},
         {"law", "best", "law: \"best\" is neither"},
         {"group", "3", "group: 3 is no power of two"},
-        {"lease", "1ms", "lease: 1ms is not within"},
+        {"lease", "1ms", "lease: 1ms is not between"},
     };
 
     for (guint i = 0; i < G_N_ELEMENTS(wrong); i++) {
@@ -594,6 +629,7 @@ int main(int argc, char **argv)
     ADD("restart-goes-on-with-rate", test_restart_goes_on_with_rate);
     ADD("full", test_full);
     ADD("expulsion", test_expulsion);
+    ADD("waits", test_waits);
     ADD("tunables", test_tunables);
     ADD("memory", test_memory);
     return g_test_run();

@@ -195,25 +195,72 @@ static void test_connection_breaks(void)
     clear(&w);
 }
 
-/* What another server lent is used until its lease ends, and only then the new one is believed. */
+/* What the last one lent is used until its lease ends, and only then the new one is believed. */
+static void see_new_server(World *w, QosOwnerId id, guint32 incarnation)
+{
+    guint32 before = qos_lockengine_incarnation(w->mounts[0].engine);
+
+    visit(w, 0, 7);
+    stop_server(w);
+    g_hash_table_remove_all(w->clients);
+    w->server_id = id;
+    w->incarnation = incarnation - 1;
+    start_server(w);
+    g_assert_false(connect_mount(w, &w->mounts[0]));
+    pass(w, LEASE);
+    g_assert_cmpuint(w->mounts[0].lost, ==, 1);
+    g_assert_true(connect_mount(w, &w->mounts[0]));
+    g_assert_cmpuint(qos_lockengine_incarnation(w->mounts[0].engine), >, before);
+    pass(w, QOS_MILLISECOND);
+    g_assert_true(w->mounts[0].is_up);
+    visit(w, 0, 7);
+}
+
 static void test_another_server(void)
 {
     World w;
-    guint32 incarnation;
 
     init(&w);
-    visit(&w, 0, 7);
-    incarnation = qos_lockengine_incarnation(w.mounts[0].engine);
+    see_new_server(&w, SERVER + 1, 1);
+    clear(&w);
+}
+
+/* Its database comes from a backup: it knows nothing of what it lent since, and its tokens are not
+ * larger than those that the mount has seen. */
+static void test_restored_server(void)
+{
+    World w;
+
+    init(&w);
+    stop_server(&w);
+    w.incarnation = 5;
+    start_server(&w);
+    connect_mount(&w, &w.mounts[0]);
+    connect_mount(&w, &w.mounts[1]);
+    pass(&w, 10 * QOS_MILLISECOND);
+    see_new_server(&w, SERVER, 3);
+    clear(&w);
+}
+
+/* As many starts after the backup as before it: nothing tells it from a connection that broke, but
+ * that it ends each session, as its tokens are smaller than those that the mount has seen. */
+static void test_restored_to_the_same_start(void)
+{
+    World w;
+
+    init(&w);
+    w.mounts[0].may_hang_up = TRUE;
+    for (guint i = 0; i < 10; i++)
+        visit(&w, 0, i);
     stop_server(&w);
     g_hash_table_remove_all(w.clients);
-    w.server_id = 2;
-    w.incarnation = 0;
+    w.incarnation--;
     start_server(&w);
-    g_assert_false(connect_mount(&w, &w.mounts[0]));
-    pass(&w, LEASE);
-    g_assert_cmpuint(w.mounts[0].lost, ==, 1);
     g_assert_true(connect_mount(&w, &w.mounts[0]));
-    g_assert_cmpuint(qos_lockengine_incarnation(w.mounts[0].engine), >, incarnation);
+    pass(&w, QOS_SECOND);
+    g_assert_false(w.mounts[0].is_connected);
+    g_assert_cmpuint(w.mounts[0].lost, ==, 10);
+    g_assert_true(connect_mount(&w, &w.mounts[0]));
     pass(&w, QOS_MILLISECOND);
     g_assert_true(w.mounts[0].is_up);
     visit(&w, 0, 7);
@@ -328,6 +375,8 @@ int main(int argc, char **argv)
     g_test_add_func("/lockengine/server-restarts", test_server_restarts);
     g_test_add_func("/lockengine/connection-breaks", test_connection_breaks);
     g_test_add_func("/lockengine/another-server", test_another_server);
+    g_test_add_func("/lockengine/restored-server", test_restored_server);
+    g_test_add_func("/lockengine/restored-to-the-same-start", test_restored_to_the_same_start);
     g_test_add_func("/lockengine/withdraw", test_withdraw);
     g_test_add_func("/lockengine/leave", test_leave);
     g_test_add_func("/lockengine/rubbish", test_rubbish);

@@ -12,7 +12,7 @@
 static void test_defaults(void)
 {
     g_autoptr(QosScenario) scenario = scenario_of(STORE CLIENT);
-    const QosClient *client = scenario->clients->pdata[0];
+    const QosScenarioClient *client = scenario->clients->pdata[0];
 
     g_assert_cmpstr(scenario->name, ==, "X");
     g_assert_cmpstr(scenario->title, ==, "X");
@@ -41,7 +41,7 @@ static void test_values(void)
         "size=1M\nthink=3ms\nburst=4\nevery=5s\nrequests=1000000000\n"
         "[client two]\njob=J-1\nrate=0.5\n"
         "[figures]\ntimeline=t\nbars=b\nrecords=r\nrates=s\n");
-    const QosClient *client = scenario->clients->pdata[0];
+    const QosScenarioClient *client = scenario->clients->pdata[0];
     const QosStep *step = &g_array_index(scenario->steps, QosStep, 1);
 
     g_assert_cmpuint(scenario->seed, ==, 4294967295);
@@ -56,7 +56,7 @@ static void test_values(void)
     g_assert_cmpint(client->size, ==, 1 << 20);
     g_assert_cmpuint(client->burst, ==, 4);
     g_assert_cmpuint(client->requests, ==, 1000000000);
-    g_assert_cmpfloat(((const QosClient *)scenario->clients->pdata[1])->rate, ==, 0.5);
+    g_assert_cmpfloat(((const QosScenarioClient *)scenario->clients->pdata[1])->rate, ==, 0.5);
     g_assert_cmpstr(scenario->rates, ==, "s");
 }
 

@@ -1,6 +1,7 @@
 /*
  * What one job may have waiting or in the store beside its slots, and what goes or fails beyond.
  */
+#include "fs/sched_private.h"
 #include "sched_fixture.h"
 
 /* Jobs whose closes hang: each has so many inside beside the slots, and all have so many. */
@@ -342,6 +343,41 @@ static void test_reading_ahead_is_bounded(void)
     fixture_clear(&f);
 }
 
+/* Another depth is news for jobs that have a slot alone: the others are not looked at, however many
+ * they are. All are taken out of the order of turns before; who is looked at is back in it. */
+static void test_a_change_of_depth_looks_at_few(void)
+{
+    enum { JOBS = 1000, EACH = 2 };
+    const QosAdaptConfig config = {.mode = QOS_ADAPT_FAIR, .period = QOS_ADAPT_PERIOD};
+    Fixture f;
+    QosRequest *request[JOBS * EACH];
+    guint inside = 0;
+    guint looks = 0;
+
+    fixture_init(&f, &qos_policy_fifo, 8);
+    qos_sched_set_adapt(f.sched, &config, f.now);
+    for (guint i = 0; i < JOBS * EACH; i++) {
+        g_autofree char *job = g_strdup_printf("job%u", i % JOBS);
+        request[i] = request_new(&f, job, QOS_OP_READ, 1);
+        inside += enter(&f, request[i]) == QOS_GO;
+    }
+    for (guint i = 0; i < JOBS; i++)
+        qos_adapt_set_ready(f.sched->adapt, request[i]->job, FALSE, f.now);
+    f.sched->depth = 1;
+    f.sched->quiet_until = 0;
+    g_assert_null(next(&f));
+    g_assert_cmpuint(f.sched->depth, ==, inside);
+    for (guint i = 0; i < JOBS; i++)
+        looks += qos_heap_contains(&request[i]->job->share.order);
+    g_assert_cmpuint(looks, ==, inside);
+    qos_sched_update_ready(f.sched, f.now);
+    for (guint i = 0; i < inside; i++)
+        leave(&f, request[i]);
+    for (QosRequest *other; (other = next(&f)) != NULL;)
+        leave(&f, other);
+    fixture_clear(&f);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -354,6 +390,7 @@ int main(int argc, char **argv)
     g_test_add_func("/sched/what-is-taken-back-costs-nothing",
                     test_what_is_taken_back_costs_nothing);
     g_test_add_func("/sched/requests-that-wait-are-bounded", test_requests_that_wait_are_bounded);
+    g_test_add_func("/sched/a-change-of-depth-looks-at-few", test_a_change_of_depth_looks_at_few);
     g_test_add_func("/sched/the-background-is-bounded", test_the_background_is_bounded);
     g_test_add_func("/sched/reading-ahead-is-bounded", test_reading_ahead_is_bounded);
     return g_test_run();

@@ -59,15 +59,23 @@ static void test_failure_is_shown(void)
 
 static void test_wrong_arguments(void)
 {
-    static const char *const lines[] = {
-        "--seeds 0", "--seed x", "--trial credits", "--break late", "--trial pool --break fencing",
-        "5"};
+    static const struct {
+        const char *line, *error;
+    } cases[] = {
+        {"--seeds 0", "--seeds: at least 1"},
+        {"--seed x", "x"},
+        {"--trial credits", "there is no trial \"credits\"; see --help"},
+        {"--break late", "there is no trial with the rule \"late\"; see --help"},
+        {"--trial pool --break fencing", "there is no trial \"pool\" with the rule \"fencing\""},
+        {"5", "\"5\" is no option"},
+    };
 
-    for (guint i = 0; i < G_N_ELEMENTS(lines); i++) {
-        g_auto(Result) result = run(lines[i]);
-        g_test_message("%s: %s", lines[i], result.err);
+    for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
+        g_auto(Result) result = run(cases[i].line);
+        g_test_message("%s: %s", cases[i].line, result.err);
         g_assert_cmpint(result.status, ==, 2);
         g_assert_true(g_str_has_prefix(result.err, NAME ": "));
+        g_assert_nonnull(strstr(result.err, cases[i].error));
     }
 }
 

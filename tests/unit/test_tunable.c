@@ -61,6 +61,13 @@ static void test_adapt_tunables(void)
     assert_check(QOS_TUNABLE_ADAPT, "", NULL, EINVAL);
     assert_check(QOS_TUNABLE_CAPACITY, "auto", "auto", 0);
     assert_check(QOS_TUNABLE_CAPACITY, "5000", "5000", 0);
+    assert_check(QOS_TUNABLE_CAPACITY, "5000op/s", "5000", 0);
+    assert_check(QOS_TUNABLE_CAPACITY, "5000 op/s", "5000", 0); /* as reports have it */
+    assert_check(QOS_TUNABLE_CAPACITY, "0 op/s", NULL, ERANGE);
+    assert_check(QOS_TUNABLE_CAPACITY, "5000  op/s", NULL, EINVAL);
+    assert_check(QOS_TUNABLE_CAPACITY, "5000 ", NULL, EINVAL);
+    assert_check(QOS_TUNABLE_CAPACITY, "5K op/s", NULL, EINVAL);
+    assert_check(QOS_TUNABLE_CAPACITY, "op/s", NULL, EINVAL);
     assert_check(QOS_TUNABLE_CAPACITY, "0", NULL, ERANGE);
     assert_check(QOS_TUNABLE_CAPACITY, "-5", NULL, ERANGE);
     assert_check(QOS_TUNABLE_CAPACITY, "100000001", NULL, ERANGE);

@@ -1,6 +1,7 @@
 /*
- * What the server has to say about its peers, logged at a bounded rate, so that nobody can fill the
- * log. (The connections that it ended are counted by reason: QosListenerStatistics.)
+ * What the server has to say about its peers, and a mount about the locks of its programs, logged
+ * at a bounded rate, so that nobody can fill the log. (The connections that the server ended are
+ * counted by reason: QosListenerStatistics.)
  */
 #pragma once
 

@@ -1,4 +1,4 @@
-#include "server/complaint.h"
+#include "net/complaint.h"
 
 void qos_complain(QosComplaints *complaints, GLogLevelFlags level, QosTime now, const char *format,
                   ...)

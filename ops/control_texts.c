@@ -1,0 +1,208 @@
+/*
+ * The texts of the files of `.qosfs`: made when one is opened, kept until it is closed.
+ *
+ * With thousands of jobs a text takes a quarter of a second and megabytes. So who asks while some
+ * are made waits, without a thread, for those that come next: these are made for all who wait by
+ * then, by one thread. So each text is of a moment after it was asked for; however many ask, one
+ * thread is busy with it, and nobody waits for longer than two take. That of the history comes from
+ * the database: its thread makes it.
+ */
+#include "fs/ring.h"
+#include "ops/control_private.h"
+
+#define TEXTS_MAX (128 << 20) /* bytes of open files, beyond which users open no more */
+
+typedef struct {
+    fuse_req_t request;
+    struct fuse_file_info info;
+    const QosControlFile *file;
+} Opening;
+
+/* --- those that are open --- */
+
+/* FALSE where a user is not to have it open: who may not set may not fill the daemon's memory. */
+static gboolean keep(QosControl *control, GBytes *text, gboolean is_bounded)
+{
+    const gsize size = g_bytes_get_size(text);
+    gboolean fits;
+
+    pthread_mutex_lock(&control->lock);
+    const guint opens = GPOINTER_TO_UINT(g_hash_table_lookup(control->texts, text));
+    fits = opens > 0 || !is_bounded || control->texts_size + size <= TEXTS_MAX;
+    if (fits)
+        g_hash_table_insert(control->texts, g_bytes_ref(text), GUINT_TO_POINTER(opens + 1));
+    if (fits && opens == 0)
+        control->texts_size += size;
+    pthread_mutex_unlock(&control->lock);
+    return fits;
+}
+
+void qos_control_drop_text(QosControl *control, GBytes *text)
+{
+    pthread_mutex_lock(&control->lock);
+    const guint opens = GPOINTER_TO_UINT(g_hash_table_lookup(control->texts, text));
+    if (opens > 1) {
+        g_hash_table_insert(control->texts, g_bytes_ref(text), GUINT_TO_POINTER(opens - 1));
+    } else {
+        control->texts_size -= g_bytes_get_size(text);
+        g_hash_table_remove(control->texts, text);
+    }
+    pthread_mutex_unlock(&control->lock);
+}
+
+void qos_control_answer_open(fuse_req_t request, const struct fuse_file_info *info, GBytes *text)
+{
+    QosControl *control = qos_fs(request)->control;
+    struct fuse_file_info answer = *info;
+
+    if (!keep(control, text, !qos_control_may_set(request))) {
+        fuse_reply_err(request, ENOMEM);
+        return;
+    }
+    answer.fh = (uintptr_t)text;
+    answer.direct_io = 1;
+    if (fuse_reply_open(request, &answer) < 0) /* the caller is gone: no release will come */
+        qos_control_drop_text(control, text);
+}
+
+/* --- those that are asked for --- */
+
+/* TRUE where nobody makes texts for who waits there, and the caller is to. */
+static gboolean wait_for_text(QosControl *control, QosControlDesk *desk, Opening *opening)
+{
+    gboolean is_first;
+
+    pthread_mutex_lock(&control->lock);
+    is_first = !desk->is_served;
+    desk->is_served = TRUE;
+    desk->waiting = g_slist_prepend(desk->waiting, opening);
+    pthread_mutex_unlock(&control->lock);
+    return is_first;
+}
+
+/* All who wait there. NULL: nobody, and nobody makes texts for them any more. */
+static GSList *take_waiting(QosControl *control, QosControlDesk *desk)
+{
+    GSList *waiting;
+
+    pthread_mutex_lock(&control->lock);
+    waiting = g_steal_pointer(&desk->waiting);
+    desk->is_served = waiting != NULL;
+    pthread_mutex_unlock(&control->lock);
+    return waiting;
+}
+
+/* Answers those who wait for this file: the others. */
+static GSList *answer_file(GSList *waiting, const QosControlFile *file, GBytes *text)
+{
+    GSList *others = NULL;
+
+    while (waiting != NULL) {
+        Opening *opening = waiting->data;
+        GSList *next = waiting->next;
+
+        if (opening->file == file) {
+            qos_control_answer_open(opening->request, &opening->info, text);
+            g_free(opening);
+            g_slist_free_1(waiting);
+        } else {
+            waiting->next = others;
+            others = waiting;
+        }
+        waiting = next;
+    }
+    return others;
+}
+
+static gboolean is_with_jobs(GSList *waiting)
+{
+    for (; waiting != NULL; waiting = waiting->next) {
+        if (((const Opening *)waiting->data)->file->with_jobs)
+            return TRUE;
+    }
+    return FALSE;
+}
+
+/* All texts of one moment. */
+static void make_reports(QosControl *control, GSList *waiting)
+{
+    g_autoptr(QosReport) report = qos_control_report(control, is_with_jobs(waiting));
+
+    while (waiting != NULL) {
+        const QosControlFile *file = ((const Opening *)waiting->data)->file;
+        g_autoptr(GBytes) text = g_string_free_to_bytes(file->text(report));
+
+        waiting = answer_file(waiting, file, text);
+    }
+}
+
+static void serve_reports(QosControl *control)
+{
+    GSList *waiting;
+
+    while ((waiting = take_waiting(control, &control->reports)) != NULL) {
+        make_reports(control, waiting);
+        qos_ring_flush();
+    }
+}
+
+static void refuse(gpointer data, gpointer error)
+{
+    g_autofree Opening *opening = data;
+
+    fuse_reply_err(opening->request, GPOINTER_TO_INT(error));
+}
+
+static void append_row(const QosHistoryRow *row, void *data)
+{
+    qos_report_append_history(data, row);
+}
+
+/* Without a database there is a history without rows. */
+static void make_history(QosDb *db, GSList *waiting)
+{
+    g_autoptr(GError) error = NULL;
+    GString *history = qos_report_history_head();
+    gboolean good = db == NULL || qos_db_read_history(db, append_row, history, &error);
+    g_autoptr(GBytes) text = g_string_free_to_bytes(history);
+
+    if (good) {
+        answer_file(waiting, ((const Opening *)waiting->data)->file, text);
+        return;
+    }
+    g_slist_foreach(waiting, refuse, GINT_TO_POINTER(error->code));
+    g_slist_free(waiting);
+}
+
+/* A task of the database's thread, which writes between two of them. */
+static void serve_history(QosDb *db, void *data)
+{
+    QosControl *control = data;
+    GSList *waiting = take_waiting(control, &control->history);
+
+    if (waiting == NULL)
+        return;
+    make_history(db, waiting);
+    if (db != NULL)
+        qos_db_ask(db, serve_history, control);
+    else
+        serve_history(NULL, control);
+}
+
+void qos_control_ask(fuse_req_t request, const struct fuse_file_info *info,
+                     const QosControlFile *file)
+{
+    QosControl *control = qos_fs(request)->control;
+    QosControlDesk *desk = file->text != NULL ? &control->reports : &control->history;
+    Opening *opening = g_new(Opening, 1);
+
+    *opening = (Opening){request, *info, file};
+    if (!wait_for_text(control, desk, opening))
+        return;
+    if (file->text != NULL)
+        serve_reports(control);
+    else if (control->db != NULL)
+        qos_db_ask(control->db, serve_history, control);
+    else
+        serve_history(NULL, control);
+}

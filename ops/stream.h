@@ -1,0 +1,42 @@
+/*
+ * Where the reading of an open directory stands.
+ *
+ * The offset of an entry is the store's own (d_off), so that telldir() and seekdir() are as stable
+ * as the store makes them, however the directory changes. Between two requests a stream keeps what
+ * the store told and the kernel did not take yet, as to go back costs some stores much. Who reads
+ * many directories, and each of them in part, would fill memory with that: so the QOS_STREAMS_KEPT
+ * that were read last keep it, and others go back.
+ *
+ * Lock: `lock` of the streams; nothing is called under it. But for what is kept a stream is its
+ * user's alone.
+ */
+#pragma once
+
+#include <dirent.h>
+#include <glib.h>
+#include <sys/types.h>
+
+#define QOS_STREAMS_KEPT 1024
+#define QOS_STREAM_BYTES 32768 /* that each of them keeps */
+
+typedef struct QosStreams QosStreams;
+typedef struct QosStream QosStream;
+
+QosStreams *qos_streams_new(void);
+/* Its streams are freed. NULL is allowed. */
+void qos_streams_free(QosStreams *streams);
+
+/* Of the directory `fd`, at its beginning. */
+QosStream *qos_stream_new(QosStreams *streams, int fd, gboolean owns_fd);
+void qos_stream_free(QosStream *stream); /* NULL is allowed */
+
+/* Begins to use a stream that is kept. */
+void qos_stream_take(QosStream *stream);
+/* Ends to use it: what it keeps may be taken from it from now on. */
+void qos_stream_keep(QosStream *stream);
+
+/* The entry at `offset` is the next one: 0, or -errno. */
+int qos_stream_seek(QosStream *stream, off_t offset);
+/* The next entry, valid until it is passed: 0, with *ret_entry NULL at the end, or -errno. */
+int qos_stream_peek(QosStream *stream, const struct dirent64 **ret_entry);
+void qos_stream_pass(QosStream *stream, const struct dirent64 *entry);
