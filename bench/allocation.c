@@ -7,27 +7,13 @@
  * Printed is the median of the steps, in CPU time.
  */
 #include <stdio.h>
-#include <stdlib.h>
-#include <time.h>
 
+#include "bench/measure.h"
 #include "fs/adapt_fair.h"
 
 #define STEPS  201
 #define UNIT   1000000
 #define PERIOD (100 * QOS_MILLISECOND)
-
-static double cpu_now(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
-}
-
-static int compare(const void *a, const void *b)
-{
-    double difference = *(const double *)a - *(const double *)b;
-    return difference < 0 ? -1 : difference > 0;
-}
 
 static double measure(guint count)
 {
@@ -48,8 +34,7 @@ static double measure(guint count)
         times[step] = cpu_now() - start;
     }
     g_rand_free(random);
-    qsort(times, STEPS, sizeof(double), compare);
-    return times[STEPS / 2];
+    return median(times, STEPS);
 }
 
 int main(void)

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench/measure.h"
 #include "fs/gate.h"
 
 #define REQUESTS 200000
@@ -114,12 +115,6 @@ static double measure(const Case *what, guint requests)
     return (double)elapsed / requests;
 }
 
-static int compare(const void *a, const void *b)
-{
-    double difference = *(const double *)a - *(const double *)b;
-    return difference < 0 ? -1 : difference > 0;
-}
-
 /* One case alone, for a tool that counts instructions (docs/performance.md). */
 static int run_one(char **words)
 {
@@ -142,7 +137,7 @@ int main(int argc, char **argv)
         return 0;
     guint rounds = argc > 1 ? (guint)strtoul(argv[1], NULL, 10) : 9;
     if (rounds == 0 || argc > 2) {
-        fprintf(stderr, "usage: bench-decision [ROUNDS] | POLICY JOBS RULES REQUESTS\n");
+        fprintf(stderr, "usage: bench-decision [ROUNDS] | POLICY|fair JOBS RULES REQUESTS\n");
         return 2;
     }
     g_autofree double *times = g_new(double, rounds *CASES);
@@ -152,10 +147,9 @@ int main(int argc, char **argv)
     }
     printf("| policy | jobs | rules | threads | ns a request |\n|---|---|---|---|---|\n");
     for (guint i = 0; i < CASES; i++) {
-        qsort(&times[i * rounds], rounds, sizeof(double), compare);
         printf("| %s | %u | %u | %u | %.0f |\n",
                cases[i].adapt == QOS_ADAPT_FAIR ? "tbf, adapt=fair" : cases[i].policy->name,
-               cases[i].jobs, cases[i].rules, cases[i].threads, times[i * rounds + rounds / 2]);
+               cases[i].jobs, cases[i].rules, cases[i].threads, median(&times[i * rounds], rounds));
     }
     return 0;
 }

@@ -11,8 +11,8 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
+#include "bench/measure.h"
 #include "fs/lockcache.h"
 
 #define USES 1000000
@@ -44,13 +44,6 @@ static guint next(guint64 *state)
     return (guint)(*state >> 33);
 }
 
-static QosTime cpu_time(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-    return time.tv_sec * QOS_SECOND + time.tv_nsec;
-}
-
 static double measure(guint count)
 {
     g_autofree Credit *credits = g_new0(Credit, count);
@@ -66,7 +59,7 @@ static double measure(guint count)
         qos_lockcache_put(&cache, &credits[i].entry, now);
         g_hash_table_add(table, &credits[i]);
     }
-    QosTime start = cpu_time();
+    double start = cpu_now();
     for (guint i = 0; i < USES; i++) {
         guint64 resource[2] = {0, next(&state) % count};
         Credit *credit = g_hash_table_lookup(table, resource);
@@ -75,13 +68,7 @@ static double measure(guint count)
         qos_lockcache_use(&cache, &credit->entry, now + i);
         qos_lockcache_put(&cache, &credit->entry, now + i);
     }
-    return (double)(cpu_time() - start) / USES;
-}
-
-static int compare(const void *a, const void *b)
-{
-    double difference = *(const double *)a - *(const double *)b;
-    return difference < 0 ? -1 : difference > 0;
+    return (cpu_now() - start) / USES;
 }
 
 int main(int argc, char **argv)
@@ -99,8 +86,7 @@ int main(int argc, char **argv)
     printf("an entry has %zu bytes\n\n| credits | ns a use |\n|---|---|\n",
            sizeof(QosLockcacheEntry));
     for (guint i = 0; i < CASES; i++) {
-        qsort(&times[i * rounds], rounds, sizeof(double), compare);
-        printf("| %u | %.0f |\n", sizes[i], times[i * rounds + rounds / 2]);
+        printf("| %u | %.0f |\n", sizes[i], median(&times[i * rounds], rounds));
     }
     return 0;
 }

@@ -19,6 +19,7 @@
 #include <time.h>
 
 #include "base/units.h"
+#include "bench/measure.h"
 #include "fs/lockclient.h"
 
 #define UNDER_WAY  4096
@@ -153,16 +154,9 @@ static double ask_and_wait(const Client *client, QosResourceTypeId type, guint64
 
 /* --- the cases --- */
 
-static int compare(const void *one, const void *other)
-{
-    double difference = *(const double *)one - *(const double *)other;
-
-    return difference < 0 ? -1 : difference > 0;
-}
-
 static void print_times(const char *name, double *times, guint count)
 {
-    qsort(times, count, sizeof(*times), compare);
+    sort(times, count);
     printf("%s_median_us %.1f\n%s_p99_us %.1f\n", name, times[count / 2], name,
            times[(guint64)count * 99 / 100]);
 }

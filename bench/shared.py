@@ -1,12 +1,15 @@
 """What the benchmarks here share: mounts of their own, one another's parts, and how their tables get into docs/."""
 import ctypes
+import datetime
 import importlib.machinery
 import importlib.util
 import os
 import pathlib
+import platform
 import re
 import subprocess
 import sys
+import time
 
 TOP = pathlib.Path(__file__).resolve().parent.parent
 
@@ -18,6 +21,30 @@ def unshare_mounts():
         error = ctypes.get_errno()
         raise OSError(error, f"no mount namespace of its own: {os.strerror(error)}")
     subprocess.run(["mount", "--make-rprivate", "/"], check=True)
+
+
+def machine():
+    """What every table begins with: on what, and when."""
+    return f"{os.cpu_count()} CPUs, Linux {platform.release()}, {datetime.date.today()}"
+
+
+def wait_for(condition, what, patience=60):
+    """Polls; the benchmark ends where it does not come true within so many seconds."""
+    end = time.monotonic() + patience
+    while not condition():
+        if time.monotonic() > end:
+            sys.exit(f"{sys.argv[0]}: waited {patience} s for {what}")
+        time.sleep(0.005)
+
+
+def demand_root():
+    if os.geteuid() != 0:
+        sys.exit(f"{sys.argv[0]}: it mounts; run it as root")
+
+
+def unmount(path):
+    """As soon as nobody uses it: programs, or a daemon, may be leaving."""
+    wait_for(lambda: subprocess.run(["umount", path], stderr=subprocess.DEVNULL, check=False).returncode == 0, f"{path} to be free")
 
 
 def load_script(name):
