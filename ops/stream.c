@@ -76,24 +76,9 @@ void qos_stream_take(QosStream *stream)
     pthread_mutex_unlock(&streams->lock);
 }
 
-/* What the one that was read longest ago keeps, if there are too many: to be freed. */
-static char *take_oldest_locked(QosStreams *streams)
-{
-    QosStream *oldest;
-
-    if (streams->kept.length <= QOS_STREAMS_KEPT)
-        return NULL;
-    oldest = g_queue_pop_tail_link(&streams->kept)->data;
-    oldest->is_kept = FALSE;
-    oldest->is_past = TRUE;
-    oldest->start = oldest->end = 0;
-    return g_steal_pointer(&oldest->bytes);
-}
-
 void qos_stream_keep(QosStream *stream)
 {
     QosStreams *streams = stream->streams;
-    char *surplus;
 
     if (stream->start == stream->end) {
         g_clear_pointer(&stream->bytes, g_free);
@@ -102,9 +87,26 @@ void qos_stream_keep(QosStream *stream)
     pthread_mutex_lock(&streams->lock);
     g_queue_push_head_link(&streams->kept, &stream->link);
     stream->is_kept = TRUE;
-    surplus = take_oldest_locked(streams);
     pthread_mutex_unlock(&streams->lock);
-    g_free(surplus);
+}
+
+/* Of the stream that was read longest ago, if enough are kept: to free and allocate again, in many
+ * threads, would scatter them over the allocator's arenas, which took up to 18 MiB more. */
+static char *new_bytes(QosStreams *streams)
+{
+    char *bytes = NULL;
+
+    pthread_mutex_lock(&streams->lock);
+    if (streams->kept.length >= QOS_STREAMS_KEPT) {
+        QosStream *oldest = g_queue_pop_tail_link(&streams->kept)->data;
+
+        oldest->is_kept = FALSE;
+        oldest->is_past = TRUE;
+        oldest->start = oldest->end = 0;
+        bytes = g_steal_pointer(&oldest->bytes);
+    }
+    pthread_mutex_unlock(&streams->lock);
+    return bytes != NULL ? bytes : g_malloc(QOS_STREAM_BYTES);
 }
 
 int qos_stream_seek(QosStream *stream, off_t offset)
@@ -125,7 +127,7 @@ int qos_stream_peek(QosStream *stream, const struct dirent64 **ret_entry)
         long length;
 
         if (stream->bytes == NULL)
-            stream->bytes = g_malloc(QOS_STREAM_BYTES);
+            stream->bytes = new_bytes(stream->streams);
         length = syscall(SYS_getdents64, stream->fd, stream->bytes, QOS_STREAM_BYTES);
         if (length < 0)
             return -errno;

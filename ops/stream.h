@@ -5,7 +5,7 @@
  * as the store makes them, however the directory changes. Between two requests a stream keeps what
  * the store told and the kernel did not take yet, as to go back costs some stores much. Who reads
  * many directories, and each of them in part, would fill memory with that: so the QOS_STREAMS_KEPT
- * that were read last keep it, and others go back.
+ * that were read last keep it, and as many more as are being read; others go back.
  *
  * Lock: `lock` of the streams; nothing is called under it. But for what is kept a stream is its
  * user's alone.
