@@ -360,6 +360,15 @@ gboolean qos_inodes_is_directory(QosInodes *inodes, fuse_ino_t id)
     return is_directory;
 }
 
+gboolean qos_inodes_is_file(QosInodes *inodes, fuse_ino_t id)
+{
+    pthread_mutex_lock(&inodes->lock);
+    const QosInode *inode = qos_inode_by_id_locked(inodes, id);
+    gboolean is_file = inode != NULL && !inode->is_directory;
+    pthread_mutex_unlock(&inodes->lock);
+    return is_file;
+}
+
 void qos_inodes_note_stale(QosInodes *inodes, fuse_ino_t id)
 {
     pthread_mutex_lock(&inodes->lock);

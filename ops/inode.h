@@ -91,6 +91,8 @@ gboolean qos_loan_wants_flush(const QosLoan *loan);
 
 /* FALSE also where `id` is not known. */
 gboolean qos_inodes_is_directory(QosInodes *inodes, fuse_ino_t id);
+/* Whether `id` is known, and no directory. */
+gboolean qos_inodes_is_file(QosInodes *inodes, fuse_ino_t id);
 /* The store has said ESTALE of it: it is looked up as another file from now on. Stores that know
  * files by their paths (FUSE) have so many files where one has several names, and forget one when
  * its name goes. Directories have one name. */

@@ -248,21 +248,33 @@ void qosfs_op_symlink(fuse_req_t request, const char *target, fuse_ino_t parent,
     qos_op_submit(&make->op);
 }
 
+/* 0 or -errno: -ESTALE where the store has lost the file, and not the folder of its new name. */
+static int make_link(const QosLoan *file, const QosLoan *parent, const char *name)
+{
+    char path[QOS_PROC_PATH_MAX];
+    struct stat stat;
+    int error;
+
+    qos_proc_path(file->fd, path);
+    if (linkat(AT_FDCWD, path, parent->fd, name, AT_SYMLINK_FOLLOW) == 0)
+        return 0;
+    error = -errno;
+    return error == -ENOENT && fstat(file->fd, &stat) != 0 ? -ESTALE : error;
+}
+
 static int run_link(QosOp *op)
 {
     NameOp *link = (NameOp *)op;
-    char path[QOS_PROC_PATH_MAX];
     g_auto(QosLoan) file = {0};
     g_auto(QosLoan) parent = {0};
     int error = qos_inodes_borrow(op->fs->inodes, link->other, &file);
 
     if (error == 0)
         error = qos_inodes_borrow(op->fs->inodes, link->parent, &parent);
+    if (error == 0)
+        error = make_link(&file, &parent, link->name);
     if (error != 0)
         return error;
-    qos_proc_path(file.fd, path);
-    if (linkat(AT_FDCWD, path, parent.fd, link->name, AT_SYMLINK_FOLLOW) != 0)
-        return -errno;
     error =
         qos_inodes_adopt(op->fs->inodes, file.fd, op->entry.request.user, &op->reply.entry, NULL);
     if (error != 0)

@@ -217,12 +217,19 @@ static void end_wait(QosOp *op)
     op->is_paused = FALSE;
 }
 
-/* The kernel looks the file up anew, and comes again. */
-static void note_stale(const QosOp *op)
+/* The kernel looks a stale file up anew, and comes again. Of one that it is asked for by no name, a
+ * store may say ENOENT instead: FUSE's high-level library, when what was open has lost its name. */
+static void note_stale(QosOp *op)
 {
-    qos_inodes_note_stale(op->fs->inodes, op->node);
+    QosInodes *inodes = op->fs->inodes;
+
+    if (op->result == -ENOENT && qos_inodes_is_file(inodes, op->node))
+        op->result = -ESTALE;
+    if (op->result != -ESTALE)
+        return;
+    qos_inodes_note_stale(inodes, op->node);
     if (op->other_node != 0)
-        qos_inodes_note_stale(op->fs->inodes, op->other_node);
+        qos_inodes_note_stale(inodes, op->other_node);
 }
 
 static void note_change(const QosOp *op)
@@ -256,8 +263,7 @@ static void run(QosOp *op)
         error = qos_cred_assume(op->caller);
     op->result = error == 0 ? op->run(op) : error;
     op->has_run = TRUE;
-    if (op->result == -ESTALE)
-        note_stale(op);
+    note_stale(op);
     note_change(op);
     if (request->owes && op->locks != 0)
         qos_tolls_raise(op->fs->tolls, op->locks, request->opcode, op->locks_directory);

@@ -157,21 +157,28 @@ def test_a_store_that_does_not_know_a_call(faulty, mount_faulty):
         assert call(path) in (b"old data", ["file"])
 
 
+@pytest.mark.parametrize("is_open", [False, True], ids=["closed", "open"])
 @pytest.mark.parametrize("options", CACHES)
-def test_a_store_that_knows_files_by_their_paths(faulty, mount_faulty, options):
-    """As many FUSE stores do: there a file of two names is two, of which one goes with its name."""
+def test_a_store_that_knows_files_by_their_paths(faulty, mount_faulty, options, is_open):
+    """As many FUSE stores do: there a file of two names is two, of which one goes with its name; or, where it is open, with its
+    last close."""
     qos = mount_faulty(options)
+
+    def is_empty():
+        for path in qos.dir.iterdir():
+            path.unlink(missing_ok=True)
+        return not list(faulty.behind.iterdir())
     for end in (os.unlink, lambda path: os.rename(path.with_name("other"), path)):
         for call in (read_all, overwrite, os.stat, CALLS["truncate"], CALLS["chmod"], lambda path: os.link(path, path.with_name("third"))):
             old, new = qos.dir / "old", qos.dir / "new"
-            old.write_bytes(b"data")
+            (faulty.behind / "old").write_bytes(b"data")
             (qos.dir / "other").touch()
             os.link(old, new)
-            end(old)
+            with open(old) if is_open else contextlib.nullcontext():
+                end(old)
+            wait_until(lambda: not list(faulty.behind.glob(".fuse_hidden*")), what="the last close")
             call(new)
-            for path in qos.dir.iterdir():
-                path.unlink()
-    assert not list(faulty.behind.iterdir())
+            wait_until(is_empty, what="an empty store")
 
 
 @pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
