@@ -45,6 +45,7 @@ twins     a store and a mount over it, to do the same on both and demand the sam
           for three actors: root, an ordinary user below root's mount, and one on a mount of his own
 mounter   `with mounter(timeout) as mount`: for mounts that several tests share
 world     the run's namespace: .folder(name) makes an empty one, .programs has the programs
+of_connection(mount, "waiting")  a number that the kernel tells of a mount (fusectl)
 place     a folder, and db the path of a database, for a mount that the test makes by hand: mount_qosfs()
 
 Helpers, from harness:
@@ -70,7 +71,7 @@ import pytest
 
 from cluster import Cluster
 from faulty import Faulty
-from harness import Mount, Store, World, daemon_of, entry, is_running, umount, wait_until
+from harness import Mount, Store, World, as_user, daemon_of, entry, is_running, run, umount, wait_until
 from twins import ACTORS, make_twins
 
 TEST_TIMEOUT = 180  # seconds
@@ -216,6 +217,19 @@ def cluster(new_store):
 @pytest.fixture(params=ACTORS)
 def twins(request, store, mount):
     return make_twins(request.param, store, mount)
+
+
+@pytest.fixture(scope="session")
+def of_connection(world):
+    """A number that the kernel tells of a mount."""
+    folder = world.folder("connections")
+    run("mount", "-t", "fusectl", "fusectl", folder)
+
+    def read(qos, name):
+        device = as_user(qos.user or 0, qos.user or 0, [], lambda: os.stat(qos.dir).st_dev)
+        return int((folder / str(os.minor(device)) / name).read_text())
+    yield read
+    umount(folder)
 
 
 @pytest.fixture

@@ -102,19 +102,6 @@ def stoppable(store, mount, new_store):
     umount(slow, 2)
 
 
-@pytest.fixture(scope="module")
-def of_connection(world):
-    """A number that the kernel tells of a mount."""
-    folder = world.folder("connections")
-    run("mount", "-t", "fusectl", "fusectl", folder)
-
-    def read(qos, name):
-        device = as_user(qos.user or 0, qos.user or 0, [], lambda: os.stat(qos.dir).st_dev)
-        return int((folder / str(os.minor(device)) / name).read_text())
-    yield read
-    umount(folder)
-
-
 @pytest.mark.parametrize("operation", ["close", "release", "mkdir"])
 def test_what_hangs_in_the_store_leaves_threads(stoppable, of_connection, operation):
     """Closes and what holds a lock do not wait; all the more must they not take every thread that reads requests."""

@@ -4,6 +4,7 @@ He forges up to a thousand JobIDs, and tries to take it all; another user works.
 """
 import contextlib
 import errno
+import itertools
 import os
 import shutil
 import signal
@@ -145,20 +146,23 @@ def test_open_files(store, small, forged_jobs):
 
 REPORTS = ("job_stats", "jobs", "rules", "shares", "metrics", "state.json", "history")
 
-# So many threads open each of the files again and again.
+# So many threads open each of the files again and again, and each tells of the first time.
 OPEN_REPORTS = """
 import os, sys, threading
 def read(name):
-    for _ in range(10):
-        with open(f"{sys.argv[1]}/{name}") as file: assert file.read(64)
-crowd = [threading.Thread(target=read, args=[name]) for name in sys.argv[3:] for _ in range(int(sys.argv[2]))]
-for thread in crowd: thread.start()
-for thread in crowd: thread.join()
+    with open(f"{sys.argv[1]}/{name}") as file: assert file.read(64)
+def read_on(name):
+    read(name)
+    os.write(1, b".")
+    while True: read(name)
+for name in sys.argv[3:]:
+    for _ in range(int(sys.argv[2])): threading.Thread(target=read_on, args=[name]).start()
 """
 
 
-def test_reports(store, mount, forged_jobs):
-    """He has many jobs, and asks for all reports on them at once, many times: one thread makes them, and what others are told is new."""
+def test_reports(store, mount, forged_jobs, of_connection):
+    """He has many jobs, and asks for all reports on them at once, for ever: one thread makes them, those who wait take none, and what
+    others are told is new."""
     (store.dir / "file").write_bytes(bytes(4096))
     qos = mount(store)
     qos.rule("start known jobid={guest} rate=1000")
@@ -166,12 +170,16 @@ def test_reports(store, mount, forged_jobs):
         assert hog.stdout.readline() == "ready\n"
         hog.stdin.write("go\n")
         assert end(hog) == "0\n"
-    readers, rate = 0, 1000
-    with running(start_job("hog", sys.executable, "-c", OPEN_REPORTS, qos.dir / ".qosfs", "50", *REPORTS, user=USER, group=USER, extra_groups=[])) as hog:
-        while hog.poll() is None:
-            rate += 1
-            qos.rule(f"change known rate={rate}")
-            assert qos.rule_state("known")["rate"] == rate
-            readers = max(readers, thread_names(qos.pid).count("reader"))
-        assert hog.returncode == 0
-    assert rate > 1001 and readers < 40
+    rates = itertools.count(1001)
+
+    def few_read():
+        rate = next(rates)
+        qos.rule(f"change known rate={rate}")
+        assert qos.rule_state("known")["rate"] == rate
+        return thread_names(qos.pid).count("reader") < of_connection(qos, "waiting") / 4
+    with running(start_job("hog", sys.executable, "-c", OPEN_REPORTS, qos.dir / ".qosfs", "50", *REPORTS, user=USER, group=USER, extra_groups=[],
+                           stdout=subprocess.PIPE)) as hog:
+        assert hog.stdout.read(50 * len(REPORTS)) == b"." * 50 * len(REPORTS)
+        for _ in range(10):
+            wait_until(few_read, what="few readers, each time")
+        assert hog.poll() is None
