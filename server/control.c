@@ -157,16 +157,21 @@ static gboolean talk_read(int fd, GIOCondition condition G_GNUC_UNUSED, gpointer
     if (length < 0 && (errno == EAGAIN || errno == EINTR))
         return G_SOURCE_CONTINUE;
     g_string_append_len(talk->request, buffer, MAX(length, 0));
-    char *end = memchr(talk->request->str, '\n', talk->request->len);
-    if (length > 0 && !end && talk->request->len <= REQUEST_MAX)
+    char *end = memchr(talk->request->str, '\n', MIN(talk->request->len, REQUEST_MAX));
+    if (length > 0 && !end && talk->request->len < REQUEST_MAX)
         return G_SOURCE_CONTINUE;
     talk->watch = 0;
-    if (!end) {
+    if (length <= 0 && !end) {
         talk_end(talk);
         return G_SOURCE_REMOVE;
     }
-    *end = '\0';
-    talk->answer = answer_to(talk->control, talk->request->str);
+    if (end) {
+        *end = '\0';
+        talk->answer = answer_to(talk->control, talk->request->str);
+    } else {
+        talk->answer =
+            g_strdup_printf("%d the request is longer than %d bytes\n", EMSGSIZE, REQUEST_MAX);
+    }
     talk->length = strlen(talk->answer);
     talk->watch = g_unix_fd_add(fd, G_IO_OUT, talk_write, talk);
     return G_SOURCE_REMOVE;

@@ -2,7 +2,7 @@
  * The Unix socket by which `qosfsctl server` asks, and an administrator changes things. Only root
  * and the server's own user are listened to.
  *
- * One request a connection: a line
+ * One request a connection: a line, of 1024 bytes at most
  *
  *     state               the state, as JSON (server/report.h)
  *     metrics             Prometheus text

@@ -53,7 +53,8 @@ static int connect_to(const char *path, GError **error)
     return -1;
 }
 
-/* All that comes until the end; NULL: it was cut off. */
+/* All that comes until the end, also one by ECONNRESET: the server has closed without reading all.
+ * NULL: there is an error. */
 static GString *read_all(int fd)
 {
     GString *text = g_string_new(NULL);
@@ -62,7 +63,7 @@ static GString *read_all(int fd)
 
     while ((length = recv(fd, buffer, sizeof(buffer), 0)) > 0)
         g_string_append_len(text, buffer, length);
-    if (length < 0) {
+    if (length < 0 && errno != ECONNRESET) {
         int reason = errno;
         g_string_free(text, TRUE);
         errno = reason;
@@ -101,10 +102,9 @@ static char *ask(const QosCtl *ctl, const char *request, GError **error)
 
     if (fd < 0)
         return NULL;
-    if (send(fd, line, strlen(line), MSG_NOSIGNAL) == (ssize_t)strlen(line) || errno == EPIPE)
+    /* In part: the server has said already what it does not like. */
+    if (send(fd, line, strlen(line), MSG_NOSIGNAL) > 0 || errno == EPIPE || errno == ECONNRESET)
         answer = read_all(fd);
-    if (!answer && errno == ECONNRESET)
-        answer = g_string_new(NULL);
     if (!answer)
         set_no_server(error, path, errno);
     close(fd);
