@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -80,6 +81,32 @@ static gboolean check_argument_count(const QosCtl *ctl, GError **error)
     return TRUE;
 }
 
+gboolean qos_ctl_parse_words(GOptionContext *context, char ***words, GError **error)
+{
+    gboolean help = FALSE;
+    const GOptionEntry entries[] = {
+        {"help", 'h', 0, G_OPTION_ARG_NONE, &help, "Print this help", NULL}, {NULL}};
+    g_autoptr(GError) reason = NULL;
+
+    /* GOption's own takes the -h of "-hog" for it, and ends with success. */
+    g_option_context_set_help_enabled(context, FALSE);
+    g_option_group_add_entries(g_option_context_get_main_group(context), entries);
+    if (!g_option_context_parse_strv(context, words, &reason)) {
+        if (g_error_matches(reason, G_OPTION_ERROR, G_OPTION_ERROR_UNKNOWN_OPTION))
+            return qos_ctl_usage_error(error, "%s; an argument that begins with - stands after --",
+                                       reason->message);
+        g_propagate_error(error, g_steal_pointer(&reason));
+        return FALSE;
+    }
+    if (!help)
+        return TRUE;
+    qos_ctl_print(g_option_context_get_help(context, TRUE, NULL));
+    if (fflush(stdout) == 0)
+        exit(QOS_CTL_OK);
+    qos_set_error(error, errno, "cannot write: %s", g_strerror(errno));
+    return FALSE;
+}
+
 /* Takes a "--" off: GOption leaves it where an argument that follows looks like an option. */
 static void drop_separator(char **arguments)
 {
@@ -120,7 +147,7 @@ gboolean qos_ctl_parse(QosCtl *ctl, const GOptionEntry *options, gpointer data, 
         qos_words_split(&ctl->arguments, tables[i]);
     }
     g_option_context_set_main_group(context, group);
-    if (!g_option_context_parse_strv(context, &ctl->arguments, error))
+    if (!qos_ctl_parse_words(context, &ctl->arguments, error))
         return FALSE;
     drop_separator(ctl->arguments);
     if (directory) {

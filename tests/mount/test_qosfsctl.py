@@ -358,6 +358,9 @@ def test_what_there_is_not_is_shown_escaped(qos, arguments):
     (("status", "--colour"), "--colour"),
     (("--colour", "status"), "--colour"),
     (("jobs", "--mount"), "mount"),
+    (("set", "capacity", "-5"), "Unknown option -5; an argument that begins with - stands after --"),
+    (("rule", "start", "-hog", "jobid={x}"), "Unknown option -hog; "),
+    (("-hog", "status"), "Unknown option -hog; "),
 ])
 def test_usage(qos, arguments, words):
     assert words in ctl(qos, *arguments, status=USAGE)
@@ -519,4 +522,6 @@ def test_output_that_can_not_be_written(world, qos):
     with open("/dev/full", "w") as full:
         done = start(world, qos, "status", stdout=full, stderr=subprocess.PIPE)
         _, error = done.communicate(timeout=60)
-    assert done.returncode == FAILED and "cannot write" in error
+        help = start(world, qos, "jobs", "--help", stdout=full, stderr=subprocess.PIPE)
+        _, error_of_help = help.communicate(timeout=60)
+    assert done.returncode == help.returncode == FAILED and "cannot write" in error and "cannot write" in error_of_help
