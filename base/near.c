@@ -8,6 +8,11 @@
 
 #define ROWS 3
 
+static gboolean is_same(char a, char b)
+{
+    return g_ascii_tolower(a) == g_ascii_tolower(b);
+}
+
 guint qos_near_distance(const char *a, const char *b, guint limit)
 {
     const gsize rows = strlen(a), columns = strlen(b);
@@ -29,9 +34,9 @@ guint qos_near_distance(const char *a, const char *b, guint limit)
         row[0] = next;
         next[0] = (guint)i;
         for (gsize j = 1; j <= columns; j++) {
-            next[j] = row[1][j - 1] + (a[i - 1] != b[j - 1]);
+            next[j] = row[1][j - 1] + !is_same(a[i - 1], b[j - 1]);
             next[j] = MIN(next[j], MIN(row[1][j], next[j - 1]) + 1);
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+            if (i > 1 && j > 1 && is_same(a[i - 1], b[j - 2]) && is_same(a[i - 2], b[j - 1]))
                 next[j] = MIN(next[j], row[2][j - 2] + 1);
         }
     }

@@ -1,7 +1,8 @@
 /*
  * Which of the names that there are somebody meant who mistyped one: those near to it by their edit
  * distance, the number of bytes that must be put in, left out or replaced, or swapped with their
- * neighbour, to make one of the other (Damerau and Levenshtein's, each byte edited once).
+ * neighbour, to make one of the other (Damerau and Levenshtein's, each byte edited once). Whether
+ * letters are large or small does not count.
  */
 #pragma once
 

@@ -121,8 +121,12 @@ static gboolean look(const QosDbSchema *schema, const char *path, int *ret_versi
         return qos_db_fail(sqlite, path, "read it", error);
     }
     verdict = (const char *)sqlite3_column_text(statement, 0);
-    if (g_strcmp0(verdict, "ok") != 0)
-        return qos_db_damaged(schema, path, verdict ? verdict : "no memory to check it", error);
+    if (!verdict)
+        return qos_db_damaged(schema, path, "no memory to check it", error);
+    if (!g_str_equal(verdict, "ok")) { /* a line of it may be a title */
+        const char *last = strrchr(verdict, '\n');
+        return qos_db_damaged(schema, path, last ? last + 1 : verdict, error);
+    }
     *ret_version = sqlite3_column_int(statement, 1);
     if (*ret_version < 1)
         return qos_db_damaged(schema, path, "it has no version", error);

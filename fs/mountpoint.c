@@ -130,3 +130,38 @@ gboolean qos_mountpoint_clear(const char *path, GError **error)
     }
     return TRUE;
 }
+
+/* --- what mounting takes --- */
+
+gboolean qos_mountpoint_check_device(GError **error)
+{
+    int fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+
+    if (fd >= 0) {
+        close(fd);
+        return TRUE;
+    }
+    if (errno == EACCES || errno == EPERM)
+        qos_set_error(error, errno,
+                      "/dev/fuse is closed to you: open it (chmod 666 /dev/fuse), or let root "
+                      "mount");
+    else
+        qos_set_error(error, errno, "/dev/fuse: %s: load the kernel's module (modprobe fuse)",
+                      g_strerror(errno));
+    return FALSE;
+}
+
+const char *qos_mountpoint_obstacle(void)
+{
+    g_autofree char *helper = g_find_program_in_path("fusermount3");
+    struct stat stat_buffer;
+
+    if (geteuid() == 0)
+        return NULL;
+    if (!helper)
+        return "there is no fusermount3 that you may run: install fuse3, or let root mount";
+    if (stat(helper, &stat_buffer) == 0 &&
+        (stat_buffer.st_uid != 0 || !(stat_buffer.st_mode & S_ISUID)))
+        return "fusermount3 is not setuid root (chmod u+s), or let root mount";
+    return NULL;
+}

@@ -20,3 +20,9 @@ void qos_mountpoint_detach(const char *path, const char *device);
  * as the first did. TRUE also where there is none. Errors (QOS_ERROR): ENOTCONN, another program's
  * mount is dead there, or it cannot be unmounted. */
 gboolean qos_mountpoint_clear(const char *path, GError **error);
+
+/* Whether /dev/fuse is there and open to the caller; else an error (QOS_ERROR) with what to do. */
+gboolean qos_mountpoint_check_device(GError **error);
+
+/* Why an ordinary user's mount failed, and what to do, as far as that can be seen; or NULL. */
+const char *qos_mountpoint_obstacle(void);

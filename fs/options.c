@@ -265,7 +265,7 @@ static const Option own_options[] = {
 /* Else it is rather the end of a value with a comma in it: cgroup:/job_([0-9]{1,9}). */
 static gboolean is_name(const char *text)
 {
-    return text[strspn(text, "abcdefghijklmnopqrstuvwxyz_")] == '\0';
+    return text[0] == '-' || text[strspn(text, "abcdefghijklmnopqrstuvwxyz_")] == '\0';
 }
 
 /* The known option that `name` was probably meant to be, or NULL. */
@@ -431,6 +431,23 @@ static gboolean check_sharing(const QosSharingConfig *sharing, GError **error)
     return FALSE;
 }
 
+/* Always FALSE. */
+static gboolean refuse_unknown(Parser *parser)
+{
+    g_autofree char *name = g_strndup(parser->unknown, strcspn(parser->unknown, "="));
+    gsize dashes = strspn(name, "-");
+    const char *nearest = nearest_option(name + dashes, parser->tunables);
+
+    if (nearest)
+        qos_set_error(&parser->error, EINVAL, "unknown option \"%s\"; did you mean \"%s%s\"?",
+                      parser->unknown, dashes ? "-o " : "", nearest);
+    else
+        qos_set_error(&parser->error, EINVAL,
+                      "unknown option \"%s\"; 'mount.qosfs --help' lists them%s", parser->unknown,
+                      is_name(name) ? "" : ", and a comma within a value is written \\,");
+    return FALSE;
+}
+
 /* What can be judged only when all is known. */
 static gboolean finish(Parser *parser)
 {
@@ -442,20 +459,8 @@ static gboolean finish(Parser *parser)
 
     if (options->help || options->version)
         return TRUE;
-    if (parser->unknown && !parser->sloppy) {
-        g_autofree char *name = g_strndup(parser->unknown, strcspn(parser->unknown, "="));
-        const char *nearest = nearest_option(name, parser->tunables);
-
-        if (nearest)
-            qos_set_error(&parser->error, EINVAL, "unknown option \"%s\"; did you mean \"%s\"?",
-                          parser->unknown, nearest);
-        else
-            qos_set_error(&parser->error, EINVAL,
-                          "unknown option \"%s\"; 'mount.qosfs --help' lists them%s",
-                          parser->unknown,
-                          is_name(name) ? "" : ", and a comma within a value is written \\,");
-        return FALSE;
-    }
+    if (parser->unknown && !parser->sloppy)
+        return refuse_unknown(parser);
     if (!options->mountpoint) {
         qos_set_error(&parser->error, EINVAL,
                       "%s is missing; usage: mount.qosfs SRC DIR [-o OPTION,...]",

@@ -218,7 +218,9 @@ static gboolean resolve_paths(Mounter *mounter, GError **error)
             mounter->mountpoint, mounter->source);
         return FALSE;
     }
-    return resolve_database(mounter, error) && check_socket(mounter, error);
+    /* With -f it is not needed. The database is the first that would be left behind. */
+    return (options->fake || qos_mountpoint_check_device(error)) && check_socket(mounter, error) &&
+           resolve_database(mounter, error);
 }
 
 /* --- the parts --- */
@@ -509,11 +511,10 @@ static gboolean loop(Mounter *mounter, GError **error)
 
     if (fuse_set_signal_handlers(session) != 0 ||
         fuse_session_mount(session, mounter->mountpoint) != 0) {
-        qos_set_error(error, EIO, "cannot mount on \"%s\"%s", mounter->mountpoint,
-                      access("/dev/fuse", R_OK | W_OK) == 0
-                          ? ""
-                          : ": /dev/fuse is missing (modprobe fuse), or closed to you (chmod 666 "
-                            "/dev/fuse, or let root mount)");
+        const char *obstacle = qos_mountpoint_obstacle();
+
+        qos_set_error(error, EIO, "cannot mount on \"%s\": %s", mounter->mountpoint,
+                      obstacle ? obstacle : "the line above says why");
         return FALSE;
     }
     if (geteuid() == 0)
@@ -583,7 +584,8 @@ int main(int argc, char **argv)
         print_help();
     else if (options->version)
         printf("qosfs %s, libfuse %s\n", QOSFS_VERSION, fuse_pkgversion());
-    else if (!resolve_paths(&mounter, &error) || !serve(&mounter, &error))
+    else if (!qos_tunables_check_given(options->overrides, &error) ||
+             !resolve_paths(&mounter, &error) || !serve(&mounter, &error))
         status = EXIT_FAILED;
     if (error)
         g_critical("%s", error->message);

@@ -176,6 +176,24 @@ char *qos_tunables_check(const QosTunables *tunables, QosTunable tunable, const 
     return description->check(tunables, tunable, text, error);
 }
 
+gboolean qos_tunables_check_given(GHashTable *given, GError **error)
+{
+    QosTunables usual;
+    gboolean good = TRUE;
+
+    qos_tunables_init(&usual);
+    for (guint i = 0; i < QOS_TUNABLE_COUNT && good; i++) {
+        const char *text = g_hash_table_lookup(given, qos_tunable_names[i]);
+        g_autofree char *checked = text ? qos_tunables_check(&usual, i, text, error) : NULL;
+
+        good = !text || checked;
+    }
+    qos_tunables_clear(&usual);
+    if (!good)
+        g_prefix_error(error, "option ");
+    return good;
+}
+
 /* --- putting in force --- */
 
 void qos_tunables_take(QosTunables *tunables, QosTunable tunable, char *text)

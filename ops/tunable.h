@@ -52,6 +52,9 @@ void qos_tunables_copy(QosTunables *copy, const QosTunables *tunables);
  * wrong. */
 char *qos_tunables_check(const QosTunables *tunables, QosTunable tunable, const char *text,
                          GError **error);
+/* Checks the options of a mount, `given` (name -> text), before there is anything else of it. FALSE
+ * with such an error, which says that it is of an option. */
+gboolean qos_tunables_check_given(GHashTable *given, GError **error);
 /* Replaces one by a text that was checked, which is taken over. */
 void qos_tunables_take(QosTunables *tunables, QosTunable tunable, char *text);
 /* A checked number; 0 for one that is no number. */

@@ -175,6 +175,10 @@ static const char who_may_read[] =
     "without the option allow_other only the user who mounted it may "
     "use it, not even root";
 static const char who_may_change[] = "only root and the user who mounted it may change it";
+/* Before it asks the mount, the kernel asks whether the caller may write to its root. */
+static const char who_may_set[] =
+    "only root and the user who mounted it may change it, and he where "
+    "he may write to that directory";
 
 /* Says why the mount could not be asked; `doing` is what was tried, `who` may do it. Always FALSE.
  */
@@ -337,7 +341,7 @@ gboolean qos_ctl_mount_set(const char *mountpoint, const char *name, const char 
     if (code != EACCES && code != EROFS && code != ENOTCONN)
         reason = last_error(mountpoint);
     if (!reason)
-        return fail(error, code, mountpoint, doing, who_may_change);
+        return fail(error, code, mountpoint, doing, who_may_set);
     qos_set_error(error, code, "%s", reason);
     return FALSE;
 }

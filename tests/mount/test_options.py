@@ -5,6 +5,7 @@ import pathlib
 import re
 import resource
 import select
+import shutil
 import socket
 import stat
 import time
@@ -81,7 +82,8 @@ def test_a_server_that_is_away(world, store, place, db, path, reason):
     (["/tmp", "/mnt", "/third"], '"/third" is one argument too many'),
     (["/tmp", ""], "DIR is empty"),
     (["/tmp", "/mnt", "-o"], "option -o needs an argument"),
-    (["/tmp", "/mnt", "-x"], 'unknown option "-x"'),
+    (["/tmp", "/mnt", "-x"], 'unknown option "-x"; \'mount.qosfs --help\' lists them\n'),
+    (["/tmp", "/mnt", "--cache=none"], 'unknown option "--cache=none"; did you mean "-o cache"?'),
     (["/tmp", "/mnt", "-o", "cahce=none"], 'unknown option "cahce=none"; did you mean "cache"?'),
     (["/tmp", "/mnt", "-o", "ro,slts=4"], 'unknown option "slts=4"; did you mean "slots"?'),
     (["/tmp", "/mnt", "-o", "alow_other"], 'did you mean "allow_other"?'),
@@ -124,6 +126,7 @@ def test_bad_values(world, store, place, db, option, reason):
     assert done.returncode == FAILED
     assert reason in done.stderr, done.stderr
     assert entry(place) is None
+    assert "threads" in option or list(db.parent.glob(f"{db.name}*")) == []  # nothing is left
 
 
 @pytest.mark.parametrize("background", [False, True])
@@ -387,7 +390,7 @@ def test_relative_paths(world, store, place, db):
 
 
 def test_who_may_not_use_the_device_is_told(world, store, place):
-    """libfuse has said what failed; this says what to do."""
+    """What failed, what to do, and nothing is left behind."""
     folder = world.folder("closed")
     node = folder / "fuse"
     os.mknod(node, stat.S_IFCHR | 0o600, os.makedev(10, 229))
@@ -396,7 +399,35 @@ def test_who_may_not_use_the_device_is_told(world, store, place):
     with bound(node, "/dev/fuse"):
         done = mount_qosfs(world, store.dir, place, "-o", f"db={folder}/db", user=USER, group=USER, extra_groups=[])
     assert done.returncode == FAILED
-    assert "/dev/fuse is missing (modprobe fuse), or closed to you" in done.stderr.splitlines()[-1]
+    assert done.stderr == ("mount.qosfs: error: /dev/fuse is closed to you: open it (chmod 666 /dev/fuse), or let root "
+                           "mount\n")
+    assert [path.name for path in folder.iterdir()] == ["fuse"]
+
+
+@pytest.mark.parametrize("mode, advice", [(0o755, "fusermount3 is not setuid root (chmod u+s)"),
+                                          (0o644, "there is no fusermount3 that you may run: install fuse3")])
+def test_who_has_no_helper_to_mount_is_told(world, store, place, db, mode, advice):
+    """libfuse and fusermount3 have said what failed; this says what to do."""
+    helper = shutil.which("fusermount3")
+    copy = world.folder("helper") / "fusermount3"
+    shutil.copyfile(helper, copy)
+    copy.chmod(mode)
+    for path in (place, db.parent):
+        os.chown(path, USER, USER)
+    with bound(copy, helper):
+        done = mount_qosfs(world, store.dir, place, "-o", f"db={db}", user=USER, group=USER, extra_groups=[])
+    assert done.returncode == FAILED and entry(place) is None
+    assert f'cannot mount on "{place}": {advice}' in done.stderr.splitlines()[-1]
+
+
+def test_a_mountpoint_of_somebody_else(world, store, place, db):
+    """fusermount3 says why; the last line says so."""
+    os.chown(db.parent, USER, USER)
+    place.chmod(0o755)
+    done = mount_qosfs(world, store.dir, place, "-o", f"db={db}", user=USER, group=USER, extra_groups=[])
+    assert done.returncode == FAILED and entry(place) is None
+    assert "no write access" in done.stderr
+    assert done.stderr.splitlines()[-1] == f'mount.qosfs: error: cannot mount on "{place}": the line above says why'
 
 
 def test_default_database_of_root(world, store, place):

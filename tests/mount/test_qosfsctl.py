@@ -251,6 +251,7 @@ def test_policy(qos):
         assert re.search(rf"^{name} +started ", ctl(qos, "policy"), re.MULTILINE)
         assert ctl(qos, "get", "nrs_policies") == f"{name}\n"
     assert "did you mean 'fifo'?" in ctl(qos, "policy", "ffio", status=NOT_FOUND)
+    assert "did you mean 'tbf'?" in ctl(qos, "policy", "TBF", status=NOT_FOUND)
     assert "'qosfsctl policy' lists" in ctl(qos, "policy", "lottery", status=NOT_FOUND)
     assert started() == ["tbf"]
 
@@ -436,6 +437,13 @@ def test_own_mount(new_store, mount):
     ctl(qos, "clear", "--all", **him)
     refused = ctl(qos, "status", status=FAILED)  # root, whom the kernel keeps out
     assert "without the option allow_other only the user who mounted it may use it" in refused
+
+
+def test_own_mount_of_somebody_elses_store(new_store, mount):
+    """The kernel lets him set nothing, whoever mounted: he is told what it wants."""
+    qos = mount(new_store("tmpfs"), user=USER)
+    him = {"user": USER, "group": USER, "extra_groups": []}
+    assert "where he may write to that directory" in ctl(qos, "set", "slots", "8", status=FAILED, **him)
 
 
 def test_read_only_mount(new_store, mount):

@@ -17,6 +17,7 @@ static void test_distance(void)
         {"slts", "slots", 1},   /* one left out */
         {"slotss", "slots", 1}, /* one put in */
         {"slats", "slots", 1},  /* one replaced */
+        {"SLoTS", "slots", 0},  /* as large letters */
         {"slost", "slots", 1},  /* neighbours swapped */
         {"lsost", "slots", 2},  /* two of each */
         {"tols", "slots", 3},
