@@ -166,6 +166,18 @@ gboolean qos_lockaddress_init(QosLockaddress *address, const QosLocklinkConfig *
     return address->place != NULL && check_tls(config, error);
 }
 
+/* A GNetworkAddress keeps what its name was resolved to first. */
+GSocketConnectable *qos_lockaddress_place(const QosLockaddress *address)
+{
+    GNetworkAddress *named;
+
+    if (!G_IS_NETWORK_ADDRESS(address->place))
+        return g_object_ref(address->place);
+    named = G_NETWORK_ADDRESS(address->place);
+    return g_network_address_new(g_network_address_get_hostname(named),
+                                 g_network_address_get_port(named));
+}
+
 void qos_lockaddress_clear(QosLockaddress *address)
 {
     g_clear_object(&address->place);

@@ -32,6 +32,9 @@ gboolean qos_lockaddress_init(QosLockaddress *address, const QosLocklinkConfig *
 /* Also after a failed init. */
 void qos_lockaddress_clear(QosLockaddress *address);
 
+/* Where to connect to now; a reference. A name is looked up anew by each: a server may move. */
+GSocketConnectable *qos_lockaddress_place(const QosLockaddress *address);
+
 /* TLS upon the connection, before its handshake; a reference. Reads the files again: certificates
  * are renewed. NULL, with *error: it cannot be. */
 GTlsConnection *qos_lockaddress_secure(const QosLockaddress *address, GSocketConnection *connection,

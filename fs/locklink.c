@@ -455,14 +455,14 @@ static void on_connected(GObject *client, GAsyncResult *result, gpointer data)
 static void begin(QosLocklink *link)
 {
     g_autoptr(GSocketClient) client = g_socket_client_new();
+    g_autoptr(GSocketConnectable) place = qos_lockaddress_place(&link->address);
 
     link->state = CONNECTING;
     link->cancellable = g_cancellable_new();
     set_timer(link, ATTEMPT_TIME * 1000, on_late);
     g_socket_client_set_enable_proxy(client, FALSE);
     link->pending++;
-    g_socket_client_connect_async(client, link->address.place, link->cancellable, on_connected,
-                                  link);
+    g_socket_client_connect_async(client, place, link->cancellable, on_connected, link);
 }
 
 /* --- the link --- */

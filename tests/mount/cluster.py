@@ -47,14 +47,15 @@ class Certificates:
         run("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
             "-subj", "/CN=qosfs test authority", "-keyout", folder / "ca.key", "-out", folder / "ca.crt")
 
-    def make(self, name, address=None, days=2, subject=None):
-        """(certificate, key) of that name, and of that address if it is a server's; it ends in so many days. `subject`: other
-        than of that name."""
+    def make(self, name, host=None, days=2, subject=None):
+        """(certificate, key) of that name, and of that host, an address or a name, if it is a server's; it ends in so many days.
+        `subject`: other than of that name."""
         key, request, certificate = (self.folder / f"{name}.{kind}" for kind in ("key", "csr", "crt"))
         run("openssl", "req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", subject or f"/CN={name}",
             "-keyout", key, "-out", request)
         extensions = self.folder / f"{name}.ext"
-        extensions.write_text(f"subjectAltName=IP:{address}\n" if address else "basicConstraints=CA:FALSE\n")
+        kind = "IP" if host and re.fullmatch(r"[\d.]+|.*:.*", host) else "DNS"
+        extensions.write_text(f"subjectAltName={kind}:{host}\n" if host else "basicConstraints=CA:FALSE\n")
         run("openssl", "x509", "-req", "-in", request, "-CA", self.folder / "ca.crt", "-CAkey", self.folder / "ca.key",
             "-CAcreateserial", "-days", str(days), "-extfile", extensions, "-out", certificate)
         return certificate, key
@@ -120,8 +121,9 @@ class Server:
         self._program = BUILD / "server/qosfs-server"
         self._ctl = world.programs / "qosfsctl"
         self._log_path = self._folder / "stderr"
-        self._words = ["--listen", f"unix:{self.socket}", "--database", self.database, "--lease", f"{lease}s",
-                       "--control", self.control, *words]
+        self._first_words = ["--listen", f"unix:{self.socket}", "--database", self.database, "--lease", f"{lease}s",
+                             "--control", self.control]
+        self._words = [*self._first_words, *words]
         self._prefix = prefix
         self._expected = []
         self._process = None
@@ -148,6 +150,11 @@ class Server:
             assert self._process.poll() is None, f"qosfs-server ended with {self._process.returncode}:\n{self.log}"
             return self.ctl("status", check=False).returncode == 0
         wait_until(ready, what="the server")
+
+    def move(self, words):
+        """Starts it with other words."""
+        self._words = [*self._first_words, *words]
+        self.start()
 
     def ctl(self, *arguments, check=True):
         """qosfsctl server ARGUMENTS: its output, or with check=False the CompletedProcess."""

@@ -5,9 +5,10 @@ import socket
 import pytest
 
 from cluster import Certificates, Server
-from harness import wait_until
+from harness import run, wait_until
 
 HOME = "127.0.0.1"
+AWAY = "127.0.0.2"
 
 
 @pytest.fixture
@@ -38,7 +39,7 @@ def play(world, mount, new_store, authority, server_pair, mount_pair):
 
 @pytest.mark.parametrize("whose, host, days, reason", [
     (0, HOME, -1, "its certificate has expired"),
-    (0, "127.0.0.2", 2, "its certificate is not for that host (subjectAltName)"),
+    (0, AWAY, 2, "its certificate is not for that host (subjectAltName)"),
     (1, HOME, 2, "its certificate is of another authority"),
 ])
 def test_the_servers_certificate(world, mount, new_store, authorities, whose, host, days, reason):
@@ -77,4 +78,33 @@ def test_an_address_as_the_host(world, mount, new_store, authorities, address):
         assert made.state()["server"]["reason"] == ""
         made.unmount()
     finally:
+        server.finish()
+
+
+def test_a_server_that_moves(world, mount, new_store, authorities):
+    """To another machine, with its database, as when the first one broke: where its name leads to the new one, mounts come by
+    themselves, and bring what they have."""
+    hosts = world.folder("hosts") / "hosts"
+    hosts.write_text(f"{HOME} lock.qosfs.test\n::1 lock.qosfs.test\n")
+    run("mount", "--bind", hosts, "/etc/hosts")
+    certificate, key = authorities[0].make("server", "lock.qosfs.test")
+    mine, my_key = authorities[0].make("node")
+    words = ["--tls-ca", authorities[0].folder / "ca.crt", "--tls-cert", certificate, "--tls-key", key]
+    server = Server(world, 30, ["--listen", f"tcp:{HOME}:0", *words])
+    try:
+        port = re.search(rf"listens on {HOME}:(\d+)", server.log)[1]
+        made = mount(new_store("tmpfs"), f"server=lock.qosfs.test:{port},server_ca={authorities[0].folder}/ca.crt,server_cert={mine},"
+                                         f"server_key={my_key}")
+        made.expects_log("lock server .* is tried again")
+        wait_until(lambda: made.state()["server"]["state"] == "up", what="the session")
+        (made.dir / "file").touch()
+        server.kill()
+        wait_until(lambda: made.state()["server"]["reason"] == "no qosfs-server listens there", what="an attempt at the old place")
+        hosts.write_text(f"{AWAY} lock.qosfs.test\n")
+        server.move(["--listen", f"tcp:{AWAY}:{port}", *words])
+        wait_until(lambda: made.state()["server"]["state"] == "up", what="the session at the new place")
+        assert made.state()["server"]["incarnation"] == 2 and made.state()["server"]["evictions"] == 0
+        made.unmount()
+    finally:
+        run("umount", "/etc/hosts")
         server.finish()
