@@ -128,6 +128,17 @@ static void resume_pool(QosGrants *grants, const QosPoolSignal *heard)
     qos_pool_resume(&grants->pool, heard->rate);
 }
 
+/* A step would change nothing: the last one has counted nothing, nor has this one yet, and there is
+ * room. */
+static gboolean pool_rests(const QosPool *pool)
+{
+    const gboolean is_quiet = pool->grant_speed == 0 && pool->cancel_speed == 0 &&
+                              pool->step_granted == 0 && pool->step_cancelled == 0 &&
+                              pool->step_refused == 0;
+
+    return is_quiet && pool->granted <= pool->config.limit && pool->config.law == QOS_POOL_STEADY;
+}
+
 static void step_pool(QosGrants *grants, QosTime now)
 {
     qos_pool_step(&grants->pool, now);
@@ -210,11 +221,14 @@ static void settle(QosGrants *grants)
                   qos_owner_lent(grants->owner));
     }
     step = qos_pool_step(&grants->pool, now);
-    next = MIN(qos_owner_next(grants->owner), step);
+    next = qos_owner_next(grants->owner);
+    if (!pool_rests(&grants->pool))
+        next = MIN(next, step);
     if (next >= grants->armed && grants->armed > now)
         return; /* early enough: tick() looks again, and to set it would wake the loop */
     grants->armed = next;
-    g_source_set_ready_time(grants->timer, (next + QOS_MICROSECOND - 1) / QOS_MICROSECOND);
+    g_source_set_ready_time(
+        grants->timer, next == QOS_NEVER ? -1 : (next + QOS_MICROSECOND - 1) / QOS_MICROSECOND);
 }
 
 static gboolean tick(gpointer data)
@@ -576,6 +590,7 @@ gboolean qos_grants_set(QosGrants *grants, const char *name, const char *text, G
     grants->next = changed;
     grants->settings.pool = changed.pool;
     qos_pool_configure(&grants->pool, &changed.pool);
+    settle(grants);
     qos_server_db_save_tunable(grants->db, name, is_default ? NULL : text);
     return TRUE;
 }

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from harness import TIMEOUT, USER, run, wait_until
+from harness import TIMEOUT, USER, of_threads, run, wait_until
 from prometheus import parse_metrics
 from wire import (CREDITS, FULL, M_CANCEL, M_ENQUEUE, M_GRANT, M_HELLO, M_RENEW, M_WELCOME, NOT_PERMITTED, OTHER_STORE,
                   REFUSED, WELCOME, frame, hello, message)
@@ -326,3 +326,20 @@ def test_full_disk(server, small_disk):
     one.wait_log("the database works again")
     one.restart()
     assert state(one)["awaited"] == 41
+
+
+def test_an_idle_server_sleeps(server):
+    """Where nothing is granted or given back, the pool's steps change nothing; a mount that is there and silent makes none."""
+    one = server("--lease", "1h")
+    one.greet(1).enqueue(5)
+    since, before = time.monotonic(), None
+
+    def has_slept():
+        nonlocal since, before
+        count = sum(int(re.search(r"^voluntary_ctxt_switches:\s*(\d+)", status, re.MULTILINE)[1])
+                    for status in of_threads(one.pid, "status").values())
+        if count != before:
+            since, before = time.monotonic(), count
+        return time.monotonic() - since >= 3
+    wait_until(has_slept, what="three steps of the pool in which nothing wakes")
+    assert metric(one, "granted_bytes") > 0
