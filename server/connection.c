@@ -452,6 +452,7 @@ static void be_secure(GIOStream *stream, const char *principal, const char *faul
     QosConnection *connection = data;
 
     connection->is_shaking = FALSE;
+    connection->user.shaken(connection, connection->user.arg);
     if (connection->state == SECURING && stream != NULL) {
         be_greeted(connection, stream, principal);
     } else {
@@ -461,21 +462,24 @@ static void be_secure(GIOStream *stream, const char *principal, const char *faul
     qos_connection_unref(connection);
 }
 
+void qos_connection_shake(QosConnection *connection, guint crowd)
+{
+    connection->is_shaking = TRUE;
+    qos_handshake_start(connection->handshake, connection->socket, crowd, connection->cancellable,
+                        be_secure, qos_connection_ref(connection));
+}
+
 /* It has said something, or gone without. */
-static gboolean shake_hands(GSocket *socket, GIOCondition condition G_GNUC_UNUSED, gpointer data)
+static gboolean be_knocked_at(GSocket *socket, GIOCondition condition G_GNUC_UNUSED, gpointer data)
 {
     QosConnection *connection = data;
     char first;
 
     source_clear(&connection->readable);
-    if (recv(g_socket_get_fd(socket), &first, 1, MSG_PEEK | MSG_DONTWAIT) == 0) {
+    if (recv(g_socket_get_fd(socket), &first, 1, MSG_PEEK | MSG_DONTWAIT) == 0)
         qos_connection_close(connection, 0, NULL);
-        return G_SOURCE_REMOVE;
-    }
-    connection->is_shaking = TRUE;
-    qos_handshake_start(connection->handshake, connection->socket,
-                        connection->user.crowd(connection, connection->user.arg),
-                        connection->cancellable, be_secure, qos_connection_ref(connection));
+    else
+        connection->user.knocks(connection, connection->user.arg);
     return G_SOURCE_REMOVE;
 }
 
@@ -513,7 +517,7 @@ QosConnection *qos_connection_new(GSocket *socket, const QosHandshake *handshake
         be_greeted(connection, G_IO_STREAM(plain), principal);
     } else {
         connection->readable = source_start(g_socket_create_source(socket, G_IO_IN, NULL),
-                                            G_SOURCE_FUNC(shake_hands), connection);
+                                            G_SOURCE_FUNC(be_knocked_at), connection);
     }
     return connection;
 }

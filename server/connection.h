@@ -29,8 +29,10 @@ typedef struct QosConnection QosConnection;
 typedef struct {
     QosTime patience; /* from the connection to HELLO, and from REFUSED to the end */
     gpointer arg;
-    /* How many that have said no HELLO come from its host, itself among them. */
-    guint (*crowd)(QosConnection *connection, gpointer arg);
+    /* Its handshake may begin, and does by qos_connection_shake(), now or later; once. */
+    void (*knocks)(QosConnection *connection, gpointer arg);
+    /* The handshake has ended, well or not. Perhaps within qos_connection_shake(). */
+    void (*shaken)(QosConnection *connection, gpointer arg);
     /* It said HELLO. FALSE: refuse it. */
     gboolean (*hello)(QosConnection *connection, const QosWireHello *hello,
                       QosWireWelcome *ret_welcome, QosWireRefused *ret_refused, gpointer arg);
@@ -71,6 +73,9 @@ QosOwnerId qos_connection_id(const QosConnection *connection);
 /* For the log: where it comes from, who it is, and its name. Free with g_free(). */
 char *qos_connection_label(const QosConnection *connection);
 
+/* Of one that knocked, and was not closed since. So many handshakes of its host are under way, with
+ * its own. */
+void qos_connection_shake(QosConnection *connection, guint crowd);
 /* Does nothing unless it is open. */
 void qos_connection_send(QosConnection *connection, const QosCreditMessage *message);
 void qos_connection_flush(QosConnection *connection);

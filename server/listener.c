@@ -13,8 +13,9 @@
 #include "net/complaint.h"
 #include "server/handshake.h"
 #include "server/socket_path.h"
+#include "server/strangers.h"
 
-#define BACKLOG      128
+#define BACKLOG      4096 /* all mounts of a site, when they come back at once */
 #define ACCEPT_TURN  16   /* connections taken in one turn of the loop */
 #define ACCEPT_PAUSE 1000 /* milliseconds, where no descriptor is left */
 
@@ -39,8 +40,8 @@ struct QosListener {
     QosHandshake *tls, *munge; /* NULL where no address asks for them */
     GHashTable *connections;   /* a set, each with a reference */
     GHashTable *clients;       /* QosOwnerId (the connection's) -> its connection, which is OPEN */
-    GQueue strangers;          /* of connections, the oldest first */
-    GPtrArray *due;            /* those with output; references */
+    QosStrangers strangers;
+    GPtrArray *due; /* those with output; references */
     GSource *flusher;
     guint living; /* connections that use memory, in `connections` or not */
     QosListenerStatistics statistics;
@@ -146,7 +147,7 @@ static gboolean hello(QosConnection *connection, const QosWireHello *message,
         qos_connection_refuse(old, QOS_WIRE_IDENTITY_TAKEN,
                               "it has connected anew, or another mount of its name has a copy of "
                               "its database");
-    g_queue_remove(&listener->strangers, connection);
+    qos_strangers_remove(&listener->strangers, connection);
     listener->statistics.welcomed++;
     g_info("%s is welcome", label);
     return TRUE;
@@ -178,19 +179,19 @@ static void ended(QosConnection *connection, QosWireRefusal code, const char *re
                      qos_wire_refusal_text(code), reason);
     else
         g_info("%s has gone", label);
-    g_queue_remove(&listener->strangers, connection);
+    qos_strangers_remove(&listener->strangers, connection);
     if (take_off(listener, connection))
         qos_grants_disconnected(listener->grants, qos_connection_id(connection));
 }
 
-static guint crowd_of(QosConnection *connection, gpointer arg)
+static void knocks(QosConnection *connection, gpointer arg)
 {
-    const QosListener *listener = arg;
-    guint crowd = 0;
+    qos_strangers_knock(&((QosListener *)arg)->strangers, connection);
+}
 
-    for (const GList *each = listener->strangers.head; each != NULL; each = each->next)
-        crowd += strcmp(qos_connection_host(each->data), qos_connection_host(connection)) == 0;
-    return crowd;
+static void shaken(QosConnection *connection, gpointer arg)
+{
+    qos_strangers_shaken(&((QosListener *)arg)->strangers, connection);
 }
 
 static void closed(QosConnection *connection, gpointer arg)
@@ -220,20 +221,19 @@ void qos_listener_drop(QosOwnerId id, QosWireRefusal code, const char *reason, g
 
 /* --- who comes --- */
 
-/* The oldest of those from where most come, so that a crowd from one place pushes out its own. */
-static QosConnection *stranger_to_go(const QosListener *listener)
+/* Whether there is room for it, or there was for one who comes as others do. Those that were closed
+ * in their handshakes have their descriptors until these have ended. */
+static gboolean make_room(QosListener *listener)
 {
-    QosConnection *found = NULL;
-    guint most = 0;
+    const guint most = listener->options->connections;
 
-    for (const GList *each = listener->strangers.head; each != NULL; each = each->next) {
-        guint crowd = crowd_of(each->data, (gpointer)listener);
-        if (crowd > most) {
-            most = crowd;
-            found = each->data;
-        }
+    if (g_hash_table_size(listener->connections) >= most) {
+        QosConnection *old = qos_strangers_to_go(&listener->strangers);
+        if (old != NULL)
+            qos_connection_close(old, QOS_WIRE_FULL, QOS_STRANGERS_TOO_MANY);
     }
-    return found;
+    return g_hash_table_size(listener->connections) < most &&
+           listener->living < most + QOS_STRANGERS_SHAKING;
 }
 
 static void add_connection(QosListener *listener, GSocket *socket, const QosHandshake *handshake,
@@ -241,7 +241,8 @@ static void add_connection(QosListener *listener, GSocket *socket, const QosHand
 {
     const QosConnectionUser user = {.patience = listener->options->patience,
                                     .arg = listener,
-                                    .crowd = crowd_of,
+                                    .knocks = knocks,
+                                    .shaken = shaken,
                                     .hello = hello,
                                     .received = received,
                                     .waits = waits,
@@ -251,14 +252,12 @@ static void add_connection(QosListener *listener, GSocket *socket, const QosHand
                                     .closed = closed,
                                     .gone = gone};
 
-    if (listener->strangers.length >= QOS_LISTENER_STRANGERS_MAX)
-        qos_connection_close(stranger_to_go(listener), QOS_WIRE_FULL,
-                             "too many others wait to say HELLO");
+    const gboolean has_room = make_room(listener);
     QosConnection *connection = qos_connection_new(socket, handshake, principal, &user);
     listener->living++;
     g_hash_table_add(listener->connections, connection);
-    g_queue_push_tail(&listener->strangers, connection);
-    if (listener->living > listener->options->connections)
+    qos_strangers_add(&listener->strangers, connection);
+    if (!has_room)
         qos_connection_refuse(connection, QOS_WIRE_FULL, "as many as may be are connected");
 }
 
@@ -449,6 +448,7 @@ QosListener *qos_listener_new(const QosServerOptions *options, GError **error)
                                                   (GDestroyNotify)qos_connection_unref, NULL);
     listener->clients = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, NULL);
     listener->due = g_ptr_array_new_with_free_func((GDestroyNotify)qos_connection_unref);
+    qos_strangers_init(&listener->strangers);
     start_flusher(listener);
     is_up = make_handshakes(listener, error);
     for (guint i = 0; is_up && i < options->listen->len; i++)
@@ -482,6 +482,7 @@ void qos_listener_free(QosListener *listener)
         g_main_context_iteration(NULL, TRUE);
     g_hash_table_unref(listener->connections);
     g_hash_table_unref(listener->clients);
+    qos_strangers_clear(&listener->strangers);
     qos_handshake_free(listener->tls);
     qos_handshake_free(listener->munge);
     g_free(listener);
@@ -492,6 +493,6 @@ QosListenerStatistics qos_listener_statistics(const QosListener *listener)
     QosListenerStatistics statistics = listener->statistics;
 
     statistics.connections = g_hash_table_size(listener->connections);
-    statistics.strangers = listener->strangers.length;
+    statistics.strangers = qos_strangers_count(&listener->strangers);
     return statistics;
 }

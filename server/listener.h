@@ -4,17 +4,14 @@
  *     Unix   the peer's uid is root's, the server's own, or one that is allowed
  *     TCP    TLS or MUNGE, both ways: server/handshake.h
  *
- * The connections are bounded, and so are those of which it is not known yet who they are: where
- * there are too many of these, the oldest goes of those that come from where most come from.
+ * The connections are bounded. Where there are as many as may be, of those of which it is not known
+ * yet who they are the oldest goes that comes from where most come from (server/strangers.h).
  */
 #pragma once
 
 #include "server/connection.h"
 #include "server/grants.h"
 #include "server/options.h"
-
-/* Connections before their HELLO. */
-#define QOS_LISTENER_STRANGERS_MAX 64
 
 typedef struct QosListener QosListener;
 

@@ -236,7 +236,7 @@ static const Setting settings[] = {
     {"resend", set_duration, FIELD(resend), 10 * QOS_MILLISECOND, 60 * QOS_SECOND, "TIME",
      "a message is repeated after this (200ms)"},
     {"group", set_tunable, 0, 0, 0, "N", "inodes in a resource, a power of two (1024)"},
-    {"connections", set_number, FIELD(connections), 1, 65536, "N", "at most (1024)"},
+    {"connections", set_number, FIELD(connections), 1, 65536, "N", "at most (4096)"},
     {"patience", set_duration, FIELD(patience), 100 * QOS_MILLISECOND, 600 * QOS_SECOND, "TIME",
      "how long a connection may take to say who it is (10s)"},
 };
@@ -421,7 +421,7 @@ gboolean qos_server_options_parse(QosServerOptions *ret_options, int argc, char 
                      .lease = 30 * QOS_SECOND,
                      .group = QOS_WIRE_GROUP_MAX},
         .resend = 200 * QOS_MILLISECOND,
-        .connections = 1024,
+        .connections = 4096,
         .patience = 10 * QOS_SECOND,
     };
     gboolean is_right = split_words(&words, &options, argc, argv, error);

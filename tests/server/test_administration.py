@@ -225,8 +225,8 @@ def test_no_descriptor_is_left(server):
 
 def test_few_descriptors_are_few_connections(server):
     """Who administers is served still, however low the limit."""
-    one = server(descriptors=200)
-    assert "connections=1024: there will be 40 at most, as a process may have 200 descriptors here" in one.log
+    one = server(descriptors=264)
+    assert "connections=4096: there will be 40 at most, as a process may have 264 descriptors here" in one.log
     with contextlib.ExitStack() as stack:
         for owner in range(1, 41):
             stack.enter_context(one.greet(owner))

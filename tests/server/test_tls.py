@@ -8,6 +8,7 @@ import struct
 import pytest
 
 from cluster import Certificates
+from harness import wait_until
 from wire import M_GRANT, Gone, Peer, hello
 
 
@@ -37,7 +38,10 @@ def assert_shut_out(one, context):
 
 
 def test_no_certificate(server, certificates, context):
-    assert_shut_out(server(certificates=certificates), context(name=None))
+    """TLS itself demands one: a handshake without does not end well, whatever is asked of its outcome afterwards."""
+    one = server(certificates=certificates)
+    assert_shut_out(one, context(name=None))
+    assert "has no subject" not in one.log
 
 
 def test_a_certificate_of_another_authority(server, certificates, context, tmp_path_factory):
@@ -86,24 +90,59 @@ def test_silent_handshakes_let_others_in(server, certificates, context):
         each.close()
 
 
+def come(one, number, host, opening=b""):
+    """So many connections from there, each of which says that."""
+    crowd = []
+    for _ in range(number):
+        crowd.append(socket.create_connection(("127.0.0.1", one.port), source_address=(host, 0)))
+        with contextlib.suppress(ConnectionError):
+            crowd[-1].send(opening)
+    return crowd
+
+
+def is_let_in(peer, context):
+    peer.socket = context.wrap_socket(peer.socket, server_hostname="127.0.0.1")
+    peer.greet(10)
+    assert peer.enqueue(5).kind == M_GRANT
+
+
 @pytest.mark.parametrize("opening", [b"", b"\x16\x03\x01"])
 def test_a_crowd_of_strangers_leaves_room_for_who_comes_from_elsewhere(server, certificates, context, opening):
-    """Though he is the slowest of all. Of those who come from one address the oldest goes; and half a handshake keeps a
-    thread, but the next one is for him, before his patience of 10 s ends."""
-    one = server(certificates=certificates)
+    """Though he is the slowest of all. Of those who come from one address the oldest goes."""
+    one = server("--connections", "64", certificates=certificates)
     with one.tcp_peer() as slow:
-        crowd = []
-        for _ in range(80):
-            crowd.append(socket.create_connection(("127.0.0.1", one.port), source_address=("127.0.0.2", 0)))
-            crowd[-1].send(opening)
+        crowd = come(one, 80, "127.0.0.2", opening)
         one.wait_log("too many others wait to say HELLO")
         with contextlib.suppress(ConnectionResetError):  # what it said was not looked at yet
             assert crowd[0].recv(1) == b""
-        slow.socket = context().wrap_socket(slow.socket, server_hostname="127.0.0.1")
-        slow.greet(10)
-        assert slow.enqueue(5).kind == M_GRANT
+        is_let_in(slow, context())
     for each in crowd:
         each.close()
+
+
+def test_half_handshakes_make_way_for_who_comes_from_elsewhere(server, certificates, context):
+    """Each keeps a thread until its patience ends, and no more than some may."""
+    one = server("--patience", "10m", certificates=certificates)
+    crowd = come(one, 80, "127.0.0.2", b"\x16\x03\x01")
+    wait_until(lambda: json.loads(one.ctl("status", "--json"))["connections"]["strangers"] == 80, what="the crowd")
+    with one.tcp_peer() as peer:
+        is_let_in(peer, context())
+    one.wait_log("too many others wait to say HELLO")
+    for each in crowd:
+        each.close()
+
+
+@pytest.mark.parametrize("hosts", [1, 100])
+def test_mounts_that_come_at_once(server, certificates, context, hosts):
+    """As all do when the server was restarted: none makes another begin anew."""
+    one = server("--patience", "10m", certificates=certificates)
+    mine = context()
+    comers = [come(one, 1, f"127.0.1.{1 + number % hosts}")[0] for number in range(100)]
+    for number, comer in enumerate(comers):
+        with one.tcp_peer() as peer:
+            peer.socket.close()
+            peer.socket = mine.wrap_socket(comer, server_hostname="127.0.0.1")
+            peer.greet(10 + number)
 
 
 def test_a_reset_within_the_handshake(server, certificates, context):

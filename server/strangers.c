@@ -1,0 +1,141 @@
+#include "server/strangers.h"
+
+typedef struct {
+    guint strangers, shaking;
+} Host;
+
+void qos_strangers_init(QosStrangers *strangers)
+{
+    *strangers = (QosStrangers){0};
+    strangers->hosts = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
+}
+
+void qos_strangers_clear(QosStrangers *strangers)
+{
+    g_hash_table_unref(strangers->hosts);
+}
+
+/* --- hosts --- */
+
+static Host *host_of(const QosStrangers *strangers, QosConnection *connection)
+{
+    return g_hash_table_lookup(strangers->hosts, qos_connection_host(connection));
+}
+
+/* --- whose handshake is next --- */
+
+static QosConnection *find_next(const QosStrangers *strangers)
+{
+    QosConnection *next = NULL;
+    guint fewest = G_MAXUINT;
+
+    for (const GList *each = strangers->waiting.head; each != NULL; each = each->next) {
+        const guint shaking = host_of(strangers, each->data)->shaking;
+        if (shaking < fewest) {
+            fewest = shaking;
+            next = each->data;
+        }
+    }
+    return next;
+}
+
+static void start(QosStrangers *strangers, QosConnection *connection)
+{
+    Host *host = host_of(strangers, connection);
+
+    g_queue_remove(&strangers->waiting, connection);
+    g_queue_push_tail(&strangers->shaking, connection);
+    host->shaking++;
+    qos_connection_shake(connection, host->shaking);
+}
+
+/* A handshake may end at once, and that comes back here. */
+static void serve(QosStrangers *strangers)
+{
+    if (strangers->is_serving)
+        return;
+    strangers->is_serving = TRUE;
+    while (strangers->waiting.length > 0 && strangers->shaking.length < QOS_STRANGERS_SHAKING)
+        start(strangers, find_next(strangers));
+    strangers->is_serving = FALSE;
+}
+
+/* Of the host that has most under way, if these are more than `fewer` and one: its oldest. */
+static QosConnection *shaking_to_go(const QosStrangers *strangers, guint fewer)
+{
+    QosConnection *found = NULL;
+    guint most = fewer + 1;
+
+    for (const GList *each = strangers->shaking.head; each != NULL; each = each->next) {
+        const guint shaking = host_of(strangers, each->data)->shaking;
+        if (shaking > most) {
+            most = shaking;
+            found = each->data;
+        }
+    }
+    return found;
+}
+
+void qos_strangers_knock(QosStrangers *strangers, QosConnection *connection)
+{
+    g_queue_push_tail(&strangers->waiting, connection);
+    if (strangers->shaking.length >= QOS_STRANGERS_SHAKING) {
+        QosConnection *old = shaking_to_go(strangers, host_of(strangers, connection)->shaking);
+        if (old != NULL)
+            qos_connection_close(old, QOS_WIRE_FULL, QOS_STRANGERS_TOO_MANY);
+    }
+    serve(strangers);
+}
+
+void qos_strangers_shaken(QosStrangers *strangers, QosConnection *connection)
+{
+    if (g_queue_remove(&strangers->shaking, connection))
+        host_of(strangers, connection)->shaking--;
+    serve(strangers);
+}
+
+/* --- strangers --- */
+
+void qos_strangers_add(QosStrangers *strangers, QosConnection *connection)
+{
+    Host *host = host_of(strangers, connection);
+
+    if (host == NULL) {
+        host = g_new0(Host, 1);
+        g_hash_table_insert(strangers->hosts, g_strdup(qos_connection_host(connection)), host);
+    }
+    host->strangers++;
+    g_queue_push_tail(&strangers->all, connection);
+}
+
+void qos_strangers_remove(QosStrangers *strangers, QosConnection *connection)
+{
+    Host *host = host_of(strangers, connection);
+
+    if (!g_queue_remove(&strangers->all, connection))
+        return;
+    g_queue_remove(&strangers->waiting, connection);
+    host->shaking -= g_queue_remove(&strangers->shaking, connection);
+    if (--host->strangers == 0)
+        g_hash_table_remove(strangers->hosts, qos_connection_host(connection));
+}
+
+QosConnection *qos_strangers_to_go(const QosStrangers *strangers)
+{
+    QosConnection *found = NULL;
+    guint most = 1;
+
+    for (const GList *each = strangers->all.head; each != NULL; each = each->next) {
+        const guint count = host_of(strangers, each->data)->strangers;
+        if (count > most) {
+            most = count;
+            found = each->data;
+        }
+    }
+    return found;
+}
+
+guint qos_strangers_count(const QosStrangers *strangers)
+{
+    return strangers->all.length;
+}
