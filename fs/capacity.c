@@ -168,7 +168,7 @@ void qos_capacity_start(QosCapacity *capacity, QosTime now)
     capacity->is_starting = TRUE;
     capacity->enough = MIN(START, capacity->slots);
     capacity->too_few = 0;
-    capacity->trial = QOS_TRIAL_NONE;
+    capacity->trial = QOS_CAPACITY_TRIAL_NONE;
     capacity->is_trying = FALSE;
     capacity->base = 0;
     capacity->pause = 0;
@@ -227,7 +227,7 @@ static void choose_candidate(QosCapacity *capacity)
 {
     guint depth = depth_of(capacity);
 
-    capacity->trial = QOS_TRIAL_LESS;
+    capacity->trial = QOS_CAPACITY_TRIAL_LESS;
     capacity->candidate = less(capacity);
     if (capacity->candidate > 0)
         return;
@@ -235,7 +235,7 @@ static void choose_candidate(QosCapacity *capacity)
         capacity->candidate = capacity->too_few;
         return;
     }
-    capacity->trial = QOS_TRIAL_MORE;
+    capacity->trial = QOS_CAPACITY_TRIAL_MORE;
     capacity->candidate = MIN(MAX(depth * 3 / 2, depth + 1), capacity->slots);
 }
 
@@ -244,14 +244,14 @@ static void choose_candidate(QosCapacity *capacity)
 static void begin_trial(QosCapacity *capacity, gboolean is_saturated)
 {
     choose_candidate(capacity);
-    if (capacity->trial == QOS_TRIAL_MORE && !is_saturated) {
-        capacity->trial = QOS_TRIAL_NONE;
+    if (capacity->trial == QOS_CAPACITY_TRIAL_MORE && !is_saturated) {
+        capacity->trial = QOS_CAPACITY_TRIAL_NONE;
         return;
     }
-    if (capacity->trial == QOS_TRIAL_MORE && capacity->believed > 0)
+    if (capacity->trial == QOS_CAPACITY_TRIAL_MORE && capacity->believed > 0)
         capacity->believed--;
     if (capacity->candidate == depth_of(capacity))
-        capacity->trial = QOS_TRIAL_NONE;
+        capacity->trial = QOS_CAPACITY_TRIAL_NONE;
     capacity->pairs = 0;
     capacity->surplus = 0;
     capacity->pause = PAUSE_WINDOWS;
@@ -270,11 +270,11 @@ static void believe_too_few(QosCapacity *capacity, guint depth)
 
 static void end_trial(QosCapacity *capacity, gboolean is_good)
 {
-    if (capacity->trial == QOS_TRIAL_LESS && is_good) {
+    if (capacity->trial == QOS_CAPACITY_TRIAL_LESS && is_good) {
         capacity->enough = capacity->candidate;
         if (capacity->too_few >= capacity->enough)
             capacity->too_few = 0;
-    } else if (capacity->trial == QOS_TRIAL_LESS) {
+    } else if (capacity->trial == QOS_CAPACITY_TRIAL_LESS) {
         believe_too_few(capacity, capacity->candidate);
     } else if (is_good) {
         capacity->too_few = capacity->enough;
@@ -282,16 +282,16 @@ static void end_trial(QosCapacity *capacity, gboolean is_good)
         capacity->enough = capacity->candidate;
     }
     /* What was learned calls for the next trial at once. */
-    if (capacity->trial == QOS_TRIAL_LESS ? less(capacity) > 0 : is_good)
+    if (capacity->trial == QOS_CAPACITY_TRIAL_LESS ? less(capacity) > 0 : is_good)
         capacity->pause = 0;
-    capacity->trial = QOS_TRIAL_NONE;
+    capacity->trial = QOS_CAPACITY_TRIAL_NONE;
 }
 
 /* A window at the candidate has ended, after one at the depth in force. One pair is enough where it
  * is clear. */
 static void judge(QosCapacity *capacity, double ratio)
 {
-    gboolean is_less = capacity->trial == QOS_TRIAL_LESS;
+    gboolean is_less = capacity->trial == QOS_CAPACITY_TRIAL_LESS;
     double noise = capacity->noise;
     double goal = is_less ? LESS_KEEPS - LESS_NOISE * noise : MORE_BRINGS + MORE_NOISE * noise;
     double chance = CHANCE * noise * sqrt(++capacity->pairs);
@@ -348,10 +348,10 @@ static void measured(QosCapacity *capacity, double rate, double saturated_part)
     if (capacity->is_trying) {
         capacity->is_trying = FALSE;
         /* Deeper, nothing may be left to wait: that it serves more shows all the same. */
-        if (is_comparable || capacity->trial == QOS_TRIAL_MORE)
+        if (is_comparable || capacity->trial == QOS_CAPACITY_TRIAL_MORE)
             judge(capacity, rate / capacity->base);
         else
-            capacity->trial = QOS_TRIAL_NONE;
+            capacity->trial = QOS_CAPACITY_TRIAL_NONE;
         return;
     }
     if (!is_comparable)
@@ -362,12 +362,12 @@ static void measured(QosCapacity *capacity, double rate, double saturated_part)
     }
     if (capacity->pause > 0)
         capacity->pause--;
-    if (capacity->trial == QOS_TRIAL_MORE && !is_saturated)
-        capacity->trial = QOS_TRIAL_NONE;
-    if (capacity->trial == QOS_TRIAL_NONE && capacity->pause == 0)
+    if (capacity->trial == QOS_CAPACITY_TRIAL_MORE && !is_saturated)
+        capacity->trial = QOS_CAPACITY_TRIAL_NONE;
+    if (capacity->trial == QOS_CAPACITY_TRIAL_NONE && capacity->pause == 0)
         begin_trial(capacity, is_saturated);
     capacity->base = rate;
-    capacity->is_trying = capacity->trial != QOS_TRIAL_NONE && rate > 0;
+    capacity->is_trying = capacity->trial != QOS_CAPACITY_TRIAL_NONE && rate > 0;
 }
 
 static gboolean is_complete(const QosCapacity *capacity, double rate, QosTime length)

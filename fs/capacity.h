@@ -12,10 +12,10 @@
 #define QOS_CAPACITY_ERRORS 48 /* of the last estimates, that tell the noise */
 
 typedef enum {
-    QOS_TRIAL_NONE,
-    QOS_TRIAL_LESS,
-    QOS_TRIAL_MORE,
-} QosTrial;
+    QOS_CAPACITY_TRIAL_NONE,
+    QOS_CAPACITY_TRIAL_LESS,
+    QOS_CAPACITY_TRIAL_MORE,
+} QosCapacityTrial;
 
 typedef struct {
     double estimate;  /* units/s */
@@ -42,7 +42,7 @@ typedef struct {
     guint error_count;                  /* likewise */
     double noise;                       /* the usual error */
     /* The trial of another depth. */
-    QosTrial trial;
+    QosCapacityTrial trial;
     gboolean is_trying; /* its windows alternate: this one is at `candidate` */
     guint candidate;
     double base;       /* rate of the window before, at the depth in force; 0 = there was none */

@@ -284,7 +284,9 @@ const columns = [
         {title: "Lent, op", key: (job) => job.lent, text: (job) => formatCount(job.lent)},
         {title: "Borrowed, op", key: (job) => job.borrowed, text: (job) => formatCount(job.borrowed)}] : []),
 ];
-let order = {column: columns[1], descending: true};
+/* By what there was more of. */
+const total = (key) => jobs.reduce((sum, job) => sum + job[key], 0);
+let order = {column: columns[total("written") > total("read") ? 2 : 1], descending: true};
 
 function drawHead() {
     const cells = columns.map((column) => {

@@ -143,6 +143,16 @@ def filter_jobs(page, text):
     return page.run("[...document.querySelectorAll('tr.job button')].map(button => button.textContent)")
 
 
+@pytest.mark.parametrize("words, column", [((), "Written"), (("--job", HOSTILE[0]), "Read")])
+def test_most_of_what_comes_first(filled, tmp_path, words, column):
+    """The table begins in the order of what there is more of, not of a column of zeros."""
+    path = tmp_path / "report.html"
+    filled.ctl("report", "-o", path, *words)
+    with browser() as page:
+        page.open(path)
+        assert page.run("document.querySelector('th[aria-sort=descending]').textContent") == column
+
+
 def test_page_in_a_browser(filled, tmp_path):
     path = tmp_path / "report.html"
     filled.ctl("report", "-o", path)
