@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/near.h"
 #include "base/units.h"
 #include "fs/adapt.h"
 
@@ -189,6 +190,21 @@ static const Key *find_key(const Key *keys, const char *name)
     return NULL;
 }
 
+/* Always FALSE. */
+static gboolean refuse_key(const char *group, const Key *keys, const char *name, GError **error)
+{
+    QosNear near;
+
+    qos_near_init(&near, name);
+    for (; keys->name != NULL; keys++)
+        qos_near_consider(&near, keys->name);
+    qos_set_error(error, EINVAL,
+                  near.nearest ? "[%s] has no key \"%s\"; did you mean \"%s\"?"
+                               : "[%s] has no key \"%s\"; qosfs-sim(1) lists them",
+                  group, name, near.nearest);
+    return FALSE;
+}
+
 /* Reads all keys of a group; `keys` ends with END_OF_KEYS. */
 static gboolean read_group(GKeyFile *file, const char *group, const Key *keys, GError **error)
 {
@@ -197,10 +213,8 @@ static gboolean read_group(GKeyFile *file, const char *group, const Key *keys, G
     for (guint i = 0; names != NULL && names[i] != NULL; i++) {
         const Key *key = find_key(keys, names[i]);
         g_autofree char *text = g_key_file_get_string(file, group, names[i], NULL);
-        if (key == NULL) {
-            qos_set_error(error, EINVAL, "[%s] has no key \"%s\"", group, names[i]);
-            return FALSE;
-        }
+        if (key == NULL)
+            return refuse_key(group, keys, names[i], error);
         if (text == NULL) {
             qos_set_error(error, EINVAL, "[%s] %s: not valid text", group, names[i]);
             return FALSE;
