@@ -45,7 +45,9 @@ static gboolean look_at_header(const QosDbSchema *schema, const char *path, GErr
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO is to keep nobody waiting */
 
     length = fd < 0 ? -1 : pread(fd, header, sizeof(header), 0);
-    if (length < 0)
+    if (length < 0 && errno == EISDIR)
+        qos_set_error(error, errno, "database %s is a folder: name a file in it", path);
+    else if (length < 0)
         qos_set_error(error, errno, "database %s: cannot read it: %s", path, g_strerror(errno));
     if (fd >= 0)
         close(fd);

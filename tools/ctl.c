@@ -156,6 +156,8 @@ gboolean qos_ctl_parse(QosCtl *ctl, const GOptionEntry *options, gpointer data, 
     }
     if (ctl->json && !command->json)
         return qos_ctl_usage_error(error, "it has no --json");
+    if (ctl->socket && !*ctl->socket)
+        return qos_ctl_usage_error(error, "--socket: the path is empty");
     if (!check_argument_count(ctl, error))
         return FALSE;
     if (is_server)

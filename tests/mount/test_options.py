@@ -380,6 +380,12 @@ def test_mistyped_folder_of_the_database(world, store, place, db):
     assert os.listdir(db.parent) == []
 
 
+def test_a_folder_for_a_database(world, store, place, db):
+    done = mount_qosfs(world, store.dir, place, "-o", f"db={db.parent}")
+    assert done.returncode == FAILED and entry(place) is None
+    assert done.stderr == f"mount.qosfs: error: database {db.parent} is a folder: name a file in it\n"
+
+
 def test_relative_paths(world, store, place, db):
     """They mean what they meant to the starter, though the daemon lives in /."""
     done = mount_qosfs(world, os.path.relpath(store.dir, db.parent), os.path.relpath(place, db.parent), "-o", "db=./x.db",

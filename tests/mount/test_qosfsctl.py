@@ -354,6 +354,7 @@ def test_what_there_is_not_is_shown_escaped(qos, arguments):
     (("rules",), "did you mean 'rule'?"),
     (("rule", "frobnicate"), "there is no command 'rule frobnicate'; there are: list, start, change, stop"),
     (("report", "-o", ""), "--output: the name of the file is empty"),
+    (("server", "status", "--socket", ""), "--socket: the path is empty"),
     (("why", "--", "--all", "x"), "'x'"),
     (("status", "now"), "'now'"),
     (("status", "--colour"), "--colour"),
