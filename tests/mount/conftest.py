@@ -13,7 +13,7 @@ A test asks for fixtures:
         assert (store.dir / "hello").read_text() == "world"
 
 store     where to mount over: .dir (an empty folder, mode 1777) and .kind. The test runs twice, on 'tmpfs' and on
-          'ext4' (acl and user_xattr on); for one alone, or on 'btrfs':
+          'ext4' (acl and user_xattr on); for one alone, or on 'btrfs', or on 'ramfs', which has no xattrs:
               @pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
 new_store a factory of more: new_store("ext4")
 mount     a factory: mount(store, options="cache=none,slots=4", user=None, expect_failure=False, arguments=())

@@ -295,8 +295,8 @@ class World:
 
     def _make_store(self, kind):
         path = self.folder(kind)
-        if kind == "tmpfs":
-            run("mount", "-t", "tmpfs", "-o", "mode=0755", "qosfs-store", path)
+        if kind in ("tmpfs", "ramfs"):
+            run("mount", "-t", kind, "-o", "mode=0755", "qosfs-store", path)
         elif kind == "ext4":
             image = self.root / "ext4.image"
             with open(image, "wb") as file:
@@ -334,7 +334,7 @@ def ring_switched(on):
 
 
 class Store(collections.namedtuple("Store", "dir kind")):
-    """A place to mount over: `dir`, a Path, and `kind`, 'tmpfs', 'ext4' or 'btrfs'."""
+    """A place to mount over: `dir`, a Path, and `kind`, 'tmpfs', 'ramfs', 'ext4' or 'btrfs'."""
 
 
 class Mount:

@@ -7,7 +7,7 @@ import struct
 
 import pytest
 
-from harness import outcome_of, run
+from harness import OTHER, outcome_of, run
 from syscalls import check
 from twins import attempt
 
@@ -94,6 +94,29 @@ def test_of_the_mountpoint(store, mount):
     assert os.listxattr(store.dir) == ["user.mine"]
     os.removexattr(qos.dir, "user.mine")
     assert os.listxattr(store.dir) == []
+
+
+@pytest.mark.parametrize("store", ["ramfs"], indirect=True)
+def test_a_store_without_acls(twins):
+    """There the mode alone judges, also of those who do not own the file."""
+    def prepare(top):
+        others = top / "others"
+        others.mkdir()
+        others.chmod(0o775)
+        for name, mode in (("file", 0o664), ("secret", 0o660)):
+            (others / name).write_bytes(b"text")
+            (others / name).chmod(mode)
+            os.chown(others / name, OTHER, OTHER)
+        os.chown(others, OTHER, OTHER)
+
+    def act(top):
+        others = top / "others"
+        (top / "mine").touch()
+        return [outcome_of((others / "file").read_bytes), outcome_of((others / "secret").read_bytes), outcome_of(os.mkdir, others / "new"),
+                sorted(outcome_of(os.listdir, others)), outcome_of(os.setxattr, top / "mine", "system.posix_acl_access", b"\2\0\0\0")]
+
+    twins.prepare(prepare)
+    twins(act)
 
 
 # --- flags ---
