@@ -5,9 +5,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <pthread.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "ops/cred.h"
@@ -16,6 +18,7 @@ typedef struct {
     gint references; /* atomic: the table's, and the handles' */
     guint64 id;
     int fd; /* a directory on it, for open_by_handle_at(); -1: handles do not open here */
+    gboolean is_nfs;
     QosCloser *closer;
 } Mount;
 
@@ -89,12 +92,13 @@ static Mount *find_mount(QosMounts *mounts, guint64 id)
 }
 
 /* Keeps `fd` (or -1) for mount `id`, unless another thread was first. */
-static void add_mount(QosMounts *mounts, guint64 id, int fd)
+static void add_mount(QosMounts *mounts, guint64 id, int fd, gboolean is_nfs)
 {
     Mount *mount = g_new(Mount, 1);
     gboolean is_new;
 
-    *mount = (Mount){.references = 1, .id = id, .fd = fd, .closer = mounts->closer};
+    *mount =
+        (Mount){.references = 1, .id = id, .fd = fd, .is_nfs = is_nfs, .closer = mounts->closer};
     pthread_mutex_lock(&mounts->lock);
     is_new = !g_hash_table_contains(mounts->mounts, &id);
     if (is_new)
@@ -133,6 +137,13 @@ static QosFileHandle *name_file(int fd)
     return g_memdup2(&named, sizeof(QosFileHandle) + handle->handle_bytes);
 }
 
+static gboolean is_nfs(int fd)
+{
+    struct statfs statfs;
+
+    return fstatfs(fd, &statfs) == 0 && statfs.f_type == NFS_SUPER_MAGIC;
+}
+
 void qos_mounts_enter(QosMounts *mounts, guint64 id, int fd)
 {
     g_autofree QosFileHandle *handle = NULL;
@@ -159,7 +170,16 @@ void qos_mounts_enter(QosMounts *mounts, guint64 id, int fd)
         close(mount_fd);
         mount_fd = -1;
     }
-    add_mount(mounts, id, mount_fd);
+    add_mount(mounts, id, mount_fd, is_nfs(fd));
+}
+
+gboolean qos_mounts_keep_removed(QosMounts *mounts, guint64 id)
+{
+    Mount *mount = find_mount(mounts, id);
+    const gboolean keeps = mount != NULL && mount->is_nfs;
+
+    mount_unref(mount);
+    return keeps;
 }
 
 void qos_mounts_leave(QosMounts *mounts, guint64 id)

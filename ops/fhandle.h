@@ -26,6 +26,10 @@ void qos_mounts_enter(QosMounts *mounts, guint64 id, int fd);
 /* No file of that mount will be looked for any more; handles that there are stay good. */
 void qos_mounts_leave(QosMounts *mounts, guint64 id);
 
+/* TRUE where a file whose last name goes keeps another one (.nfs...) for as long as this machine
+ * has a descriptor of it: on NFS. */
+gboolean qos_mounts_keep_removed(QosMounts *mounts, guint64 id);
+
 /* The handle of the file that `fd` (O_PATH) is, on the mount `mount_id`; NULL where it can have
  * none that opens. */
 QosFileHandle *qos_file_handle_new(QosMounts *mounts, guint64 mount_id, int fd);

@@ -243,33 +243,67 @@ static QosInode *take_surplus(QosInodes *inodes)
     return inode;
 }
 
+/* Makes an inode cold that has no loan but the caller's: its descriptor, to be closed; or -1 where
+ * it stays as it is. */
+static int cool(QosInodes *inodes, QosInode *inode)
+{
+    QosFileHandle *handle = NULL;
+    int fd = -1, nameless;
+
+    pthread_mutex_lock(&inodes->lock);
+    nameless = inode->handle == NULL ? inode->fd : -1;
+    pthread_mutex_unlock(&inodes->lock);
+    if (nameless >= 0)
+        handle = qos_file_handle_new(inodes->mounts, inode->key.mount, nameless);
+    pthread_mutex_lock(&inodes->lock);
+    if (inode->handle == NULL)
+        inode->handle = g_steal_pointer(&handle);
+    set_keeps_fd_locked(inode, inode->handle == NULL);
+    if (loans_of(g_atomic_int_get(&inode->use)) == 1 && !inode->keeps_fd && inode->fd >= 0) {
+        fd = inode->fd;
+        inode->fd = -1;
+        inodes->open_count--;
+    }
+    if (inode->fd < 0 || inode->keeps_fd) /* a look-up may have added it again */
+        take_off_clock_locked(inodes, inode);
+    pthread_mutex_unlock(&inodes->lock);
+    qos_file_handle_free(handle); /* somebody else was first */
+    return fd;
+}
+
 void qos_inodes_close_surplus(QosInodes *inodes)
 {
     QosInode *inode;
 
     while ((inode = take_surplus(inodes)) != NULL) {
-        QosFileHandle *handle = NULL;
-        int fd = -1;
+        const int fd = cool(inodes, inode);
 
-        /* Only the clock leads here, to what is not on loan: nobody else sets the handle. */
-        if (inode->handle == NULL)
-            handle = qos_file_handle_new(inodes->mounts, inode->key.mount, inode->fd);
-        pthread_mutex_lock(&inodes->lock);
-        if (inode->handle == NULL)
-            inode->handle = handle;
-        set_keeps_fd_locked(inode, inode->handle == NULL);
-        if (loans_of(g_atomic_int_get(&inode->use)) == 1 && !inode->keeps_fd) {
-            fd = inode->fd;
-            inode->fd = -1;
-            inodes->open_count--;
-        }
-        if (inode->fd < 0 || inode->keeps_fd) /* a look-up may have added it again */
-            take_off_clock_locked(inodes, inode);
-        pthread_mutex_unlock(&inodes->lock);
         if (fd >= 0)
             qos_closer_give(inodes->closer, inode->key.device, fd);
         put_inode(inodes, inode);
     }
+}
+
+void qos_inodes_let_go(QosInodes *inodes, const QosLoan *parent, const char *name)
+{
+    QosInode *inode;
+    QosFacts facts;
+    int fd;
+
+    if (!qos_mounts_keep_removed(inodes->mounts, parent->inode->key.mount) ||
+        qos_inodes_examine(inodes, parent->fd, name, &facts) != 0)
+        return;
+    pthread_mutex_lock(&inodes->lock);
+    inode = qos_inode_by_key_locked(inodes, &facts.key);
+    if (inode != NULL)
+        qos_inode_lend_locked(inode);
+    pthread_mutex_unlock(&inodes->lock);
+    if (inode == NULL)
+        return;
+    fd = inode->is_directory ? -1 : cool(inodes, inode);
+    if (fd >= 0)
+        close(fd);
+    put_inode(inodes, inode);
 }
 
 /* --- loans --- */

@@ -97,6 +97,10 @@ gboolean qos_inodes_is_file(QosInodes *inodes, fuse_ino_t id);
  * files by their paths (FUSE) have so many files where one has several names, and forget one when
  * its name goes. Directories have one name. */
 void qos_inodes_note_stale(QosInodes *inodes, fuse_ino_t id);
+/* `name` in `parent` is about to be removed, or to become another file's. NFS would give the file
+ * another name there (.nfs...) while the daemon has a descriptor of it: so it becomes cold, unless
+ * somebody works on it or has it open. */
+void qos_inodes_let_go(QosInodes *inodes, const QosLoan *parent, const char *name);
 /* The loan is one of the inode `id`. */
 gboolean qos_loan_is_of(const QosLoan *loan, fuse_ino_t id);
 /* The store's device where the file is: SRC's own, or that of what is mounted below it. */

@@ -310,6 +310,7 @@ static int remove_name(QosOp *op, int flags)
     if (error != 0)
         return error;
     qos_coherence_touch(op, parent.fd, remove->name);
+    qos_inodes_let_go(op->fs->inodes, &parent, remove->name);
     return unlinkat(parent.fd, remove->name, flags) == 0 ? 0 : -errno;
 }
 
@@ -348,6 +349,7 @@ static int run_rename(QosOp *op)
         return error;
     qos_coherence_touch(op, parent.fd, move->name);
     qos_coherence_touch(op, new_parent.fd, move->text);
+    qos_inodes_let_go(op->fs->inodes, &new_parent, move->text);
     /* RENAME_WHITEOUT makes a node. */
     qos_cred_umask(fuse_req_ctx(op->fuse)->umask);
     if (renameat2(parent.fd, move->name, new_parent.fd, move->text, move->flags) != 0)

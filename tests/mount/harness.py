@@ -545,6 +545,12 @@ SANITIZERS = {
 }
 
 
+def preload(library):
+    """LD_PRELOAD of a daemon that is to have that library of tests/mount. A sanitizer's wants to be the first."""
+    sanitizers = re.findall(r"=> (\S*lib[a-z]+san\S*)", run("ldd", BUILD / "mount.qosfs"))
+    return " ".join([*sanitizers, str(BUILD / f"tests/mount/lib{library}.so")])
+
+
 # --- mounting by hand ---
 
 USAGE, FAILED = 1, 32  # exit codes, as mount(8) has them

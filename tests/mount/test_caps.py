@@ -5,7 +5,6 @@ A folder of the store that hangs is another mount whose daemon is stopped.
 import contextlib
 import errno
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -164,10 +163,8 @@ def test_forgetting_takes_no_readers(store, mount, world, monkeypatch):
     names = [f"file-{number}" for number in range(FORGOTTEN)]
     for name in ("file", *names):
         (store.dir / name).write_text("fine")
-    # A sanitizer's library wants to be the first.
-    sanitizers = re.findall(r"=> (\S*lib[a-z]+san\S*)", run("ldd", BUILD / "mount.qosfs"))
     with monkeypatch.context() as patch:
-        patch.setitem(harness.SANITIZERS, "LD_PRELOAD", " ".join([*sanitizers, str(BUILD / "tests/mount/libhanging-close.so")]))
+        patch.setitem(harness.SANITIZERS, "LD_PRELOAD", harness.preload("hanging-close"))
         patch.setitem(harness.SANITIZERS, "HANGING_CLOSE", str(flag))
         qos = mount(store, "cache=none,threads=3,slots=2")
     known = [os.open(qos.dir / name, os.O_PATH) for name in names]

@@ -6,8 +6,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <glib/gstdio.h>
+#include <linux/magic.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/sysmacros.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "ops/cred.h"
@@ -24,6 +27,18 @@ typedef struct {
     QosInodes *inodes;
     QosLoan root;
 } Fixture;
+
+static gboolean is_nfs; /* what the table is told of its store */
+
+/* In the place of libc's. */
+int fstatfs(int fd, struct statfs *statfs)
+{
+    if (syscall(SYS_fstatfs, fd, statfs) != 0)
+        return -1;
+    if (is_nfs)
+        statfs->f_type = NFS_SUPER_MAGIC;
+    return 0;
+}
 
 static void set_descriptors(rlim_t count)
 {
@@ -50,8 +65,10 @@ static guint open_count(QosInodes *inodes)
     return count;
 }
 
-static void set_up(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
+/* With `data` the store passes for NFS. */
+static void set_up(Fixture *fixture, gconstpointer data)
 {
+    is_nfs = data != NULL;
     fixture->path = g_dir_make_tmp("qosfs-inode-XXXXXX", NULL);
     for (int number = 0; number < FILES; number++)
         make_file(fixture->path, number);
@@ -102,6 +119,14 @@ static void check_loan(Fixture *fixture, fuse_ino_t id, ino_t file)
     g_assert_cmpuint(stat.st_ino, ==, file);
 }
 
+static void let_go(Fixture *fixture, int number)
+{
+    char name[16];
+
+    g_snprintf(name, sizeof(name), "%d", number);
+    qos_inodes_let_go(fixture->inodes, &fixture->root, name);
+}
+
 /* Looks up, borrows and forgets at random; at the end it has forgotten all it looked up. */
 static gpointer use_files(gpointer data)
 {
@@ -121,6 +146,7 @@ static gpointer use_files(gpointer data)
         ids[number] = id;
         counts[number]++;
         check_loan(fixture, id, file);
+        let_go(fixture, g_rand_int_range(chance, 0, FILES));
         if (g_rand_boolean(chance)) {
             qos_inodes_forget(fixture->inodes, id, counts[number]);
             counts[number] = 0;
@@ -269,6 +295,32 @@ static void test_returned_inodes_become_cold(Fixture *fixture, G_GNUC_UNUSED gco
         qos_inodes_forget(fixture->inodes, ids[number], 1);
 }
 
+/* NFS would keep a removed file under another name. */
+static void test_nfs_keeps_no_removed_file(Fixture *fixture, gconstpointer data)
+{
+    ino_t file;
+    const fuse_ino_t id = look_up(fixture, 1, &file);
+    const guint kept = data != NULL ? 1 : 2; /* the root's descriptor, and the file's */
+    g_auto(QosLoan) loan = {0};
+
+    if (qos_inodes_bound(fixture->inodes) != 0) {
+        g_test_skip("file handles need CAP_DAC_READ_SEARCH");
+        qos_inodes_forget(fixture->inodes, id, 1);
+        return;
+    }
+    let_go(fixture, 1);
+    g_assert_cmpuint(open_count(fixture->inodes), ==, kept);
+    check_loan(fixture, id, file);
+    let_go(fixture, 2); /* not known */
+    let_go(fixture, FILES);
+    /* Who has it open goes on with it. */
+    g_assert_cmpint(qos_inodes_borrow(fixture->inodes, id, &loan), ==, 0);
+    let_go(fixture, 1);
+    g_assert_cmpuint(open_count(fixture->inodes), ==, 2);
+    qos_loan_return(&loan);
+    qos_inodes_forget(fixture->inodes, id, 1);
+}
+
 /* Opens all it can, and looks up: an error, and no harm. */
 static void test_no_descriptor_left(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
 {
@@ -297,5 +349,9 @@ int main(int argc, char **argv)
     ADD("cold-inodes", test_cold_inodes);
     ADD("returned-inodes-become-cold", test_returned_inodes_become_cold);
     ADD("no-descriptor-left", test_no_descriptor_left);
+    ADD("removed-files", test_nfs_keeps_no_removed_file);
+    g_test_add("/inode/nfs-many-threads", Fixture, "nfs", set_up, test_many_threads, tear_down);
+    g_test_add("/inode/nfs-keeps-no-removed-file", Fixture, "nfs", set_up,
+               test_nfs_keeps_no_removed_file, tear_down);
     return g_test_run();
 }
