@@ -27,6 +27,7 @@ typedef struct {
 typedef struct {
     QosRingQueue *queue;
     struct io_uring uring;
+    guint flags; /* of its waits */
     pthread_t thread;
     gboolean is_counted; /* in queue->resting, since it was made */
     guint held;          /* entries that it has with the kernel */

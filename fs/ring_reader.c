@@ -172,7 +172,7 @@ static gboolean serve(QosRingReader *reader)
     struct io_uring_cqe *completion;
 
     g_atomic_int_inc(&queue->waiting);
-    while (io_uring_submit_and_wait(&reader->uring, 1) == -EINTR)
+    while (qos_ring_support_wait(&reader->uring, reader->flags) == -EINTR)
         ;
     gboolean are_few = g_atomic_int_add(&queue->waiting, -1) <= (gint)ring->depth;
     if (io_uring_peek_cqe(&reader->uring, &completion) != 0)
@@ -213,7 +213,7 @@ static void *read_requests(void *data)
     g_snprintf(name, sizeof(name), "ring-%u", queue->number);
     pthread_setname_np(pthread_self(), name);
     qos_ring_support_pin(queue->number);
-    qos_ring_support_adopt(&reader->uring);
+    reader->flags = qos_ring_support_adopt(&reader->uring);
     watch_wake_fd(reader);
     while (!g_atomic_int_get(&ring->is_stopping)) {
         if (reader->held == 0) {

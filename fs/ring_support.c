@@ -21,6 +21,10 @@
 #define COMMANDS    4  /* of one thread at a time; more are sent in several calls */
 #define COMPLETIONS 64 /* the kernel keeps those beyond */
 
+/* linux/io_uring.h, Linux 6.15 */
+#define FEATURE_NO_IOWAIT (1u << 17)
+#define ENTER_NO_IOWAIT   (1u << 7)
+
 /* --- io_urings --- */
 
 static int open_uring(struct io_uring *uring, guint flags, int fd)
@@ -53,11 +57,28 @@ int qos_ring_support_open_disabled(struct io_uring *uring, int fd)
         fd);
 }
 
-void qos_ring_support_adopt(struct io_uring *uring)
+guint qos_ring_support_adopt(struct io_uring *uring)
 {
+    guint flags = IORING_ENTER_GETEVENTS;
+
     if (syscall(SYS_io_uring_register, uring->ring_fd, IORING_REGISTER_ENABLE_RINGS, NULL, 0) != 0)
         g_warning("io_uring: cannot switch a queue on: %s", g_strerror(errno));
-    io_uring_register_ring_fd(uring); /* if not, each use looks up the descriptor */
+    if (io_uring_register_ring_fd(uring) == 1) /* if not, each use looks up the descriptor */
+        flags |= IORING_ENTER_REGISTERED_RING;
+    if (uring->features & FEATURE_NO_IOWAIT)
+        flags |= ENTER_NO_IOWAIT;
+    return flags;
+}
+
+/* As io_uring_submit_and_wait(), but who waits for requests does not count as one that waits for a
+ * disk: else an idle mount has all CPUs wait for one, and the machine under I/O pressure. */
+int qos_ring_support_wait(struct io_uring *uring, guint flags)
+{
+    struct io_uring_sq *commands = &uring->sq;
+
+    commands->sqe_head = commands->sqe_tail;
+    io_uring_smp_store_release(commands->ktail, commands->sqe_tail);
+    return io_uring_enter((guint)uring->enter_ring_fd, io_uring_sq_ready(uring), 1, flags, NULL);
 }
 
 struct io_uring_sqe *qos_ring_support_next(struct io_uring *uring)

@@ -19,7 +19,10 @@ int qos_ring_support_pin(guint cpu);
 int qos_ring_support_open(struct io_uring *uring, int fd);
 /* One for a single thread, which is to adopt it. */
 int qos_ring_support_open_disabled(struct io_uring *uring, int fd);
-void qos_ring_support_adopt(struct io_uring *uring);
+/* Returns the flags for qos_ring_support_wait(). */
+guint qos_ring_support_adopt(struct io_uring *uring);
+/* Sends the commands, and waits for a completion, in one system call. 0 or more, or -errno. */
+int qos_ring_support_wait(struct io_uring *uring, guint flags);
 
 /* Room for the next command; what fills it all is sent first. */
 struct io_uring_sqe *qos_ring_support_next(struct io_uring *uring);

@@ -121,6 +121,19 @@ def test_requests_come_by_the_ring(store, mount):
         assert max(readers(qos).values()) < 20
 
 
+@pytest.mark.skipif(tuple(int(part) for part in os.uname().release.split(".")[:2]) < (6, 15), reason="an older kernel counts all who wait in an io_uring")
+def test_who_waits_for_requests_waits_for_no_disk(ring):
+    """Else an idle mount shows in `top` as waiting for a disk on all CPUs, and in /proc/pressure/io."""
+    depth = 16
+    qos = ring(f"io_uring_depth={depth}")
+    for cpu in CPUS:
+        wait_until(lambda cpu=cpu: run("taskset", "-c", str(cpu), "stat", qos.dir) and readers(qos)[f"ring-{cpu}"] >= depth, what="the readers")
+
+    def waiting_for_disks():
+        return next(int(line.split()[1]) for line in pathlib.Path("/proc/stat").read_text().splitlines() if line.startswith("procs_blocked"))
+    wait_until(lambda: waiting_for_disks() < depth, what="fewer who wait for disks than readers at one CPU")
+
+
 def test_an_ordinary_user_mounts_so_too(store, mount):
     with ring_switched(True):
         qos = mount(store, "io_uring=on", user=USER)
