@@ -187,7 +187,7 @@ int main(int argc, char **argv)
     int status = EXIT_SUCCESS;
 
     qos_standard_streams_open();
-    setlocale(LC_ALL, "");
+    setlocale(LC_CTYPE, ""); /* not LC_NUMERIC and LC_MESSAGES: a log is in one language */
     signal(SIGPIPE, SIG_IGN);
     if (!qos_server_options_parse(&server.options, argc, argv, &error)) {
         fprintf(stderr, "qosfs-server: %s\n", error->message);

@@ -6,6 +6,7 @@
  * shows what happened, and the status is 1.
  */
 #include <errno.h>
+#include <locale.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -115,6 +116,7 @@ int main(int argc, char **argv)
     g_autoptr(GError) error = NULL;
     int status = 2;
 
+    setlocale(LC_CTYPE, "");
     if (parse_arguments(&program, &argc, &argv, &error))
         status = run_all(&program);
     else
