@@ -193,7 +193,7 @@ static void failed(const char *reason, gboolean is_refused, gpointer arg)
     QosLockclient *client = arg;
 
     qos_lockclient_lock(client);
-    qos_lockengine_disconnected(client->engine);
+    qos_lockengine_disconnected(client->engine, qos_lockclient_now());
     client->is_open = FALSE;
     client->is_refused = is_refused;
     gboolean is_news = strncmp(client->reason, reason, sizeof(client->reason) - 1) != 0;

@@ -35,15 +35,17 @@ typedef struct QosLockclient QosLockclient;
 
 /*
  * Embedded in whatever waits for it; zeroed but for `done` and what is the caller's of `hold`
- * (`user`; `after`: a use that the caller has already, for the order of resources). From get to put
- * it stays where it is. A lost use is put like any other.
+ * (`user`; `after`: a use that the caller has already, for the order of resources) and `goes_on`.
+ * From get to put it stays where it is. A lost use is put like any other.
  */
 typedef struct QosLockUse {
     QosHold hold; /* credit and token: what was granted */
     /* A get or convert that was QOS_CREDIT_WAITING ended: QOS_CREDIT_GRANTED, or as below. As the
      * callbacks of QosLockclientConfig. */
     void (*done)(struct QosLockUse *use, QosCreditVerdict verdict);
+    gboolean goes_on; /* rather than wait for a server that is away, or in its grace: DENIED */
     /* --- the client's --- */
+    GList reader; /* in the engine's list while it waits and goes on; data: it, else NULL */
     struct QosLockgrip *grip; /* NULL, or by what it holds, without `hold` (fs/lockgrips.h) */
     guint mark;
     gint is_over; /* atomic: `done` was called, or is being; or it was withdrawn */

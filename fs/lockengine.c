@@ -77,6 +77,7 @@ static void end_waiting(QosLockengine *engine, const QosOutput *output, QosTime 
 
     event->use = (QosLockUse *)output->hold;
     event->verdict = output->verdict;
+    qos_lockengine_forget_reader(engine, event->use);
     event->use->delay = output->delay;
     if (output->verdict == QOS_CREDIT_GRANTED && output->hold->book != NULL)
         begin_use(engine, output->hold, now);
@@ -248,6 +249,7 @@ gboolean qos_lockengine_connected(QosLockengine *engine, const QosWireWelcome *w
         !leave_server(engine, now, error))
         return FALSE;
     qos_lockoutbox_open(&engine->outbox);
+    engine->in_grace = FALSE; /* or it will say so */
     qos_lockwaits_renew(&engine->waits);
     engine->server = *welcome;
     engine->is_reset = FALSE;
@@ -268,9 +270,11 @@ gboolean qos_lockengine_connected(QosLockengine *engine, const QosWireWelcome *w
     return TRUE;
 }
 
-void qos_lockengine_disconnected(QosLockengine *engine)
+void qos_lockengine_disconnected(QosLockengine *engine, QosTime now)
 {
     qos_lockoutbox_close(&engine->outbox);
+    if (engine->owner != NULL)
+        qos_lockengine_let_readers_go(engine, now);
 }
 
 /* FALSE: it is one of many in a row. Only a server that lends by smaller tokens than are known here
@@ -288,13 +292,16 @@ static gboolean note_reset(QosLockengine *engine, QosTime now)
 
 static void take_message(QosLockengine *engine, const QosCreditMessage *message, QosTime now)
 {
-    if (message->stamp.sequence != 0)
+    engine->in_grace = message->stamp.sequence == 0;
+    if (!engine->in_grace)
         qos_lockcache_heed(&engine->cache, message->stamp);
     qos_lockoutbox_note_heard(&engine->outbox, message);
     if (message->type == QOS_MESSAGE_REVOKE)
         qos_lockengine_shut_grip(engine, &message->resource, now);
     qos_owner_receive(engine->owner, engine->server.id, message, now);
     qos_lockengine_take_outputs(engine, now);
+    if (engine->in_grace)
+        qos_lockengine_let_readers_go(engine, now);
     if (message->type != QOS_MESSAGE_GRANT)
         return;
     engine->grants += message->resource.type == QOS_RESOURCE_INODES;
@@ -397,14 +404,16 @@ gboolean qos_lockengine_has_events(const QosLockengine *engine)
 /* --- uses --- */
 
 /* Counts what became of a request, and does what goes with it. */
-static QosCreditVerdict began(QosLockengine *engine, QosCreditVerdict verdict,
-                              const QosLockUse *use, QosTime now)
+static QosCreditVerdict began(QosLockengine *engine, QosCreditVerdict verdict, QosLockUse *use,
+                              QosTime now)
 {
     if (verdict == QOS_CREDIT_GRANTED) {
         engine->counts.hits++;
         begin_use(engine, &use->hold, now);
     } else if (verdict == QOS_CREDIT_WAITING) {
         engine->counts.misses++;
+        if (use->goes_on)
+            qos_lockengine_note_reader(engine, use);
         qos_lockengine_drop(engine, qos_lockcache_shrink, QOS_CREDIT_BATCH, now);
     } else {
         engine->counts.refusals++;
@@ -420,6 +429,10 @@ QosCreditVerdict qos_lockengine_get(QosLockengine *engine, const QosResource *re
     if (engine->owner == NULL) {
         engine->counts.refusals++;
         return QOS_CREDIT_ERROR;
+    }
+    if (use->goes_on && qos_lockengine_is_silent(engine)) {
+        flags = QOS_CREDIT_NON_BLOCK_LOCAL;
+        qos_lockengine_ask_for_end_of_grace(engine, now);
     }
     const QosCreditVerdict verdict = began(
         engine, qos_credit_get(engine->owner, now, resource, want, flags, &use->hold), use, now);
@@ -481,6 +494,7 @@ gboolean qos_lockengine_withdraw(QosLockengine *engine, QosLockUse *use, QosTime
     if (qos_lockpatience_remove(&engine->patience, use))
         return TRUE;
     if (use->hold.request != NULL) {
+        qos_lockengine_forget_reader(engine, use);
         qos_credit_withdraw(engine->owner, now, &use->hold);
         qos_lockengine_take_outputs(engine, now);
         return TRUE;

@@ -59,7 +59,7 @@ guint32 qos_lockengine_incarnation(const QosLockengine *engine);
 gboolean qos_lockengine_connected(QosLockengine *engine, const QosWireWelcome *welcome, QosTime now,
                                   GError **error);
 /* From now on nothing can be sent; what was not, comes again after the next connection. */
-void qos_lockengine_disconnected(QosLockengine *engine);
+void qos_lockengine_disconnected(QosLockengine *engine, QosTime now);
 /* The payload of a frame of CREDITS. FALSE: it is broken, or the server ends all sessions at once;
  * it is to be connected to anew. */
 gboolean qos_lockengine_receive(QosLockengine *engine, const guint8 *payload, gsize length,

@@ -13,6 +13,8 @@
 
 /* What a server counts for a credit, with its resource and one span. */
 #define QOS_LOCKENGINE_CREDIT_BYTES 240
+/* How often a server in its grace is asked whether that is over, where somebody goes on for it. */
+#define QOS_LOCKENGINE_ASK_EVERY QOS_SECOND
 /* How often the cache is looked through; so long a grip is open. */
 #define QOS_LOCKENGINE_SHRINK_EVERY QOS_SECOND
 
@@ -25,6 +27,9 @@ struct QosLockengine {
     guint resets;      /* of sessions, one soon after the other */
     QosTime reset;     /* when the last was */
     gboolean is_reset; /* too often: the next is another server */
+    gboolean in_grace; /* the server, as it last said */
+    QosTime asked;     /* when it was asked whether it still is */
+    GQueue readers;    /* of QosLockUse: those that wait and go on */
     QosLockcache cache;
     QosLockpatience patience;
     guint64 forgotten; /* resources so far: what was found before may be one of them */
@@ -46,6 +51,17 @@ void qos_lockengine_settle(QosLockengine *engine, gpointer extra, QosTime now);
 QosLockevent *qos_lockengine_add_event(QosLockengine *engine, QosLockeventKind kind);
 /* Takes all that the owner hands out, and sees whether there still is a lender. */
 void qos_lockengine_take_outputs(QosLockengine *engine, QosTime now);
+
+/* The server can grant nothing now. */
+gboolean qos_lockengine_is_silent(const QosLockengine *engine);
+/* Of one that `goes_on`: it waits. */
+void qos_lockengine_note_reader(QosLockengine *engine, QosLockUse *use);
+/* It does not any more; of any use. */
+void qos_lockengine_forget_reader(QosLockengine *engine, QosLockUse *use);
+/* The server has fallen silent: their waits end. */
+void qos_lockengine_let_readers_go(QosLockengine *engine, QosTime now);
+/* Only what a server says tells that its grace is over, and nobody asks it for a credit. */
+void qos_lockengine_ask_for_end_of_grace(QosLockengine *engine, QosTime now);
 
 /* Holds what is here of the resource. FALSE: it is not to be had at once. */
 gboolean qos_lockengine_hold(QosLockengine *engine, const QosResource *resource,

@@ -169,7 +169,7 @@ static QosCreditVerdict get(QosOp *op, Part *part, guint flags, QosTime patience
     if (group == 0)
         return QOS_CREDIT_ERROR; /* there was no server yet */
     const QosCredit want = qos_inode_credit(part->number, group, part->writes, &resource, &span);
-    part->use = (QosLockUse){.hold.user = op, .done = done};
+    part->use = (QosLockUse){.hold.user = op, .done = done, .goes_on = !part->writes};
     if (part > op->claim->parts)
         part->use.hold.after = &part[-1].use.hold;
     return patience == 0

@@ -79,6 +79,32 @@ def test_reports_are_there_in_a_grace(cluster):
     assert "up" in run(BUILD / "tools/qosfsctl", "-m", later.dir, "status", timeout=TIMEOUT)
 
 
+def test_reads_go_on_without_a_server(cluster):
+    """They see what the store has, be the server in the grace that waits for a mount which does not come back, or away. Nothing
+    but the lease would end that."""
+    one = cluster(lease=300)
+    one.wait_up()
+    writer, gone = one.mounts
+    file = writer.dir / "file"
+    file.write_text("first")
+    one.expects_trouble()
+    one.server.kill()
+    gone.kill()
+    one.server.start()
+    reader = one.add()
+    one.wait_up(writer, reader)
+    reader.expects_log("lock server .* is tried again")
+    assert "grace" in one.server.ctl("status")
+    for text in "second", "third":
+        assert run("cat", reader.dir / "file", timeout=TIMEOUT) == file.read_text()
+        file.write_text(text)  # it has what that takes
+    one.server.kill()
+    wait_until(lambda: status(reader)["state"] == "recovering", what="the end of the connection")
+    for text in "fourth", "fifth":
+        assert run("cat", reader.dir / "file", timeout=TIMEOUT) == file.read_text()
+        file.write_text(text)
+
+
 def test_a_database_is_copied(cluster):
     """As with the image of a machine: it is another mount for all that, and sees what the first one does."""
     one = cluster(mounts=2)

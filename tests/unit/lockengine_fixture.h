@@ -84,10 +84,10 @@ static void take_events(World *w, Mount *mount)
     }
 }
 
-static void cut(Mount *mount)
+static void cut(const World *w, Mount *mount)
 {
     mount->is_connected = FALSE;
-    qos_lockengine_disconnected(mount->engine);
+    qos_lockengine_disconnected(mount->engine, w->now);
 }
 
 static void deliver(World *w, Mount *mount, const QosCreditMessage *message)
@@ -101,7 +101,7 @@ static void deliver(World *w, Mount *mount, const QosCreditMessage *message)
     if (mount->is_connected &&
         !qos_lockengine_receive(mount->engine, bytes->data + 5, bytes->len - 5, w->now)) {
         g_assert_true(mount->may_hang_up);
-        cut(mount);
+        cut(w, mount);
     }
 }
 
@@ -221,7 +221,7 @@ G_GNUC_UNUSED static void stop_server(World *w)
 {
     g_clear_pointer(&w->server, qos_owner_free);
     for (guint i = 0; i < MOUNTS; i++)
-        cut(&w->mounts[i]);
+        cut(w, &w->mounts[i]);
 }
 
 G_GNUC_UNUSED static void init(World *w)

@@ -184,7 +184,7 @@ static void test_connection_breaks(void)
 
     init(&w);
     visit(&w, 0, 7);
-    cut(&w.mounts[0]);
+    cut(&w, &w.mounts[0]);
     g_assert_cmpint(get(&w, 0, 8, writing, 0, &use), ==, QOS_CREDIT_WAITING);
     pass(&w, QOS_SECOND);
     connect_mount(&w, &w.mounts[0]);
@@ -192,6 +192,85 @@ static void test_connection_breaks(void)
     g_assert_cmpint(use.verdict, ==, QOS_CREDIT_GRANTED);
     put(&w, 0, &use);
     g_assert_cmpuint(w.mounts[0].lost, ==, 0);
+    clear(&w);
+}
+
+/* Reads, or asks to; the verdict so far. */
+static QosCreditVerdict read_or_go_on(World *w, guint number, Use *use)
+{
+    const QosResource resource = inode(number);
+
+    *use = (Use){.use.done = done, .use.goes_on = TRUE};
+    use->verdict =
+        qos_lockengine_get(w->mounts[0].engine, &resource, &reading, 0, &use->use, w->now);
+    return use->verdict;
+}
+
+/* Whoever only reads waits for no server that is away: not who comes then, nor who came before. */
+static void test_readers_go_on_without_a_server(void)
+{
+    World w;
+    Use before, after, change;
+
+    init(&w);
+    hear(&w, (gint64)1 << 60);
+    visit(&w, 0, 6);
+    visit(&w, 1, 7);
+    w.mounts[1].is_stubborn = TRUE;
+    g_assert_cmpint(read_or_go_on(&w, 7, &before), ==, QOS_CREDIT_WAITING);
+    settle(&w);
+    g_assert_false(before.is_done);
+    g_assert_cmpint(get(&w, 0, 7, writing, 0, &change), ==, QOS_CREDIT_WAITING);
+    stop_server(&w);
+    settle(&w);
+    g_assert_cmpint(before.verdict, ==, QOS_CREDIT_DENIED);
+    g_assert_cmpint(read_or_go_on(&w, 8, &after), ==, QOS_CREDIT_DENIED);
+    g_assert_false(change.is_done);
+    start_server(&w);
+    connect_mount(&w, &w.mounts[0]);
+    connect_mount(&w, &w.mounts[1]);
+    w.mounts[1].is_stubborn = FALSE;
+    release(&w, 1);
+    pass(&w, QOS_SECOND);
+    g_assert_cmpint(change.verdict, ==, QOS_CREDIT_GRANTED);
+    put(&w, 0, &change);
+    clear(&w);
+}
+
+/* Nor for the end of a grace, which shows by what the server says without a signal. What was
+ * reclaimed is had. That the grace is over they find by asking now and then. */
+static void test_readers_go_on_in_a_grace(void)
+{
+    World w;
+    Use use;
+
+    init(&w);
+    hear(&w, (gint64)1 << 60);
+    visit(&w, 0, 7);
+    const QosPoolSignal signal = w.signal;
+    stop_server(&w);
+    w.signal = (QosPoolSignal){0};
+    start_server(&w);
+    connect_mount(&w, &w.mounts[0]);
+    g_assert_cmpint(read_or_go_on(&w, 8, &use), ==, QOS_CREDIT_WAITING); /* it has not said yet */
+    pass(&w, 10 * QOS_MILLISECOND);
+    g_assert_true(qos_owner_in_grace(w.server));
+    g_assert_cmpint(use.verdict, ==, QOS_CREDIT_DENIED);
+    for (guint i = 0; i < 2; i++) {
+        g_assert_cmpint(read_or_go_on(&w, 8, &use), ==, QOS_CREDIT_DENIED);
+        g_assert_true(qos_lockengine_has_bytes(w.mounts[0].engine) == (i == 0));
+        settle(&w);
+    }
+    g_assert_cmpint(read_or_go_on(&w, 7, &use), ==, QOS_CREDIT_GRANTED);
+    put(&w, 0, &use);
+    connect_mount(&w, &w.mounts[1]);
+    w.signal = signal;
+    pass(&w, QOS_SECOND);
+    g_assert_false(qos_owner_in_grace(w.server));
+    g_assert_cmpint(read_or_go_on(&w, 8, &use), ==, QOS_CREDIT_WAITING);
+    settle(&w);
+    g_assert_cmpint(use.verdict, ==, QOS_CREDIT_GRANTED);
+    put(&w, 0, &use);
     clear(&w);
 }
 
@@ -374,6 +453,9 @@ int main(int argc, char **argv)
     g_test_add_func("/lockengine/lost-while-dropped", test_lost_while_dropped);
     g_test_add_func("/lockengine/server-restarts", test_server_restarts);
     g_test_add_func("/lockengine/connection-breaks", test_connection_breaks);
+    g_test_add_func("/lockengine/readers-go-on-without-a-server",
+                    test_readers_go_on_without_a_server);
+    g_test_add_func("/lockengine/readers-go-on-in-a-grace", test_readers_go_on_in_a_grace);
     g_test_add_func("/lockengine/another-server", test_another_server);
     g_test_add_func("/lockengine/restored-server", test_restored_server);
     g_test_add_func("/lockengine/restored-to-the-same-start", test_restored_to_the_same_start);

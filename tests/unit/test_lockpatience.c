@@ -203,7 +203,7 @@ static void test_stopped(void)
 
     init(&w);
     visit(&w, 0, 7);
-    cut(&w.mounts[0]);
+    cut(&w, &w.mounts[0]);
     for (QosTime slept = 0; slept < 2 * LEASE; slept += QOS_SECOND) {
         w.now += QOS_SECOND; /* of the first nobody hears */
         qos_owner_tick(w.server, w.now);
