@@ -32,6 +32,7 @@ static void set_no_server(GError **error, const char *path, int reason)
     qos_set_error(error, reason == ECONNREFUSED ? ENOENT : reason, "%s: %s", path, what);
 }
 
+/* With these time-outs, the socket's calls end with EINTR also where the process was stopped and goes on. */
 static int connect_to(const char *path, GError **error)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -45,7 +46,7 @@ static int connect_to(const char *path, GError **error)
     fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)) == 0 &&
         setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience)) == 0 &&
-        connect(fd, (const struct sockaddr *)&address, sizeof(address)) == 0)
+        TEMP_FAILURE_RETRY(connect(fd, (const struct sockaddr *)&address, sizeof(address))) == 0)
         return fd;
     set_no_server(error, path, errno);
     if (fd >= 0)
@@ -61,7 +62,7 @@ static GString *read_all(int fd)
     char buffer[65536];
     ssize_t length;
 
-    while ((length = recv(fd, buffer, sizeof(buffer), 0)) > 0)
+    while ((length = TEMP_FAILURE_RETRY(recv(fd, buffer, sizeof(buffer), 0))) > 0)
         g_string_append_len(text, buffer, length);
     if (length < 0 && errno != ECONNRESET) {
         int reason = errno;
@@ -103,7 +104,8 @@ static char *ask(const QosCtl *ctl, const char *request, GError **error)
     if (fd < 0)
         return NULL;
     /* In part: the server has said already what it does not like. */
-    if (send(fd, line, strlen(line), MSG_NOSIGNAL) > 0 || errno == EPIPE || errno == ECONNRESET)
+    if (TEMP_FAILURE_RETRY(send(fd, line, strlen(line), MSG_NOSIGNAL)) > 0 || errno == EPIPE ||
+        errno == ECONNRESET)
         answer = read_all(fd);
     if (!answer)
         set_no_server(error, path, errno);

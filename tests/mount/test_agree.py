@@ -163,7 +163,7 @@ def play(some, twin, seed, until):
 @pytest.mark.parametrize("kind", ["tmpfs", "ext4", "btrfs"] if SECONDS else ["tmpfs"])
 @pytest.mark.parametrize("mounts", [2, 3, 8] if SECONDS else [2, 4])
 def test_one_after_the_other(cluster, new_store, mounts, kind, group):
-    some = cluster(new_store(kind), mounts=mounts, server_options=["--group", str(group)])
+    some = cluster(new_store(kind), mounts=mounts, lease=300, server_options=["--group", str(group)])
     until = time.monotonic() + (SECONDS or TEST_MAX)
     seed = SEED
     while True:
@@ -355,7 +355,7 @@ def check_order(name, stories):
 
 @pytest.mark.parametrize("mounts", [2, 4, 8] if SECONDS else [2, 4])
 def test_at_the_same_time(cluster, mounts):
-    some = cluster(mounts=mounts)
+    some = cluster(mounts=mounts, lease=300)
     seconds = SECONDS or SHORT
     folders = [mount.dir for mount in some.mounts]
 

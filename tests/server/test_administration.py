@@ -7,11 +7,12 @@ import re
 import resource
 import socket
 import stat
+import subprocess
 import time
 
 import pytest
 
-from harness import TIMEOUT, USER, of_threads, run, wait_until
+from harness import BUILD, SANITIZERS, TIMEOUT, USER, job_environment, of_threads, run, stopped, wait_until
 from prometheus import parse_metrics
 from wire import (CREDITS, FULL, M_CANCEL, M_ENQUEUE, M_GRANT, M_HELLO, M_RENEW, M_WELCOME, NOT_PERMITTED, OTHER_STORE,
                   REFUSED, WELCOME, frame, hello, message)
@@ -169,6 +170,18 @@ def test_who_may_ask(server, tmp_path):
             os._exit(0)
         assert os.waitpid(pid, 0)[1] == 0
     assert "credits   0\n" in one.ctl("status")
+
+
+def test_who_asks_is_stopped(server):
+    """By Ctrl-Z, while the server is not heard of; both go on, and it answers."""
+    one = server()
+    command = [BUILD / "tools/qosfsctl", "server", "status", "--socket", one.control]
+    with stopped(one.pid):
+        asker = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=job_environment(None, **SANITIZERS))
+        wait_until(lambda: "unix_stream" in "".join(of_threads(asker.pid, "wchan").values()), what="its wait for the answer")
+        with stopped(asker.pid):
+            pass
+    assert "credits   0\n" in asker.communicate(timeout=TIMEOUT)[0]
 
 
 def test_hostile_requests(server):
