@@ -32,7 +32,7 @@ static void set_no_server(GError **error, const char *path, int reason)
     qos_set_error(error, reason == ECONNREFUSED ? ENOENT : reason, "%s: %s", path, what);
 }
 
-/* With these time-outs, the socket's calls end with EINTR also where the process was stopped and goes on. */
+/* With its time-outs, calls end with EINTR also where the process was stopped and goes on. */
 static int connect_to(const char *path, GError **error)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
