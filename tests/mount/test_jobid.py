@@ -191,7 +191,7 @@ def test_exec_changes_the_job(qos):
     with start_job("before", "sh", "-c", start) as shell:
         try:
             assert_billed(qos, "before", "create", 1)
-            wait_until(lambda: requests(qos, "after") > 0, timeout=5, what="the job after exec")
+            wait_until(lambda: requests(qos, "after") > 0, what="the job after exec")
         finally:
             shell.kill()
 
