@@ -148,10 +148,10 @@ typedef struct {
 typedef struct {
     QosSlot *slots;
     guint mask; /* a power of two of them, less 1 */
-} QosSlots;
+} QosBookSlots;
 
 typedef struct {
-    QosSlots now, before; /* `before`: being emptied; no slots: is not */
+    QosBookSlots now, before; /* `before`: being emptied; no slots: is not */
     guint moved, unmoved; /* of `before`: the next slot, and how many there are from it on */
     guint books;
     gsize stride; /* from one book to the next, bytes */

@@ -31,7 +31,7 @@ void qos_table_init(QosBookTable *table, guint extra, gboolean is_fast)
     G_STATIC_ASSERT(G_STRUCT_OFFSET(QosBook, sublets) <= LINE);
     *table = (QosBookTable){.stride = (size + alignment - 1) / alignment * alignment,
                             .slabs = g_ptr_array_new_with_free_func(g_aligned_free)};
-    table->now = (QosSlots){g_new0(QosSlot, FIRST_SLOTS), FIRST_SLOTS - 1};
+    table->now = (QosBookSlots){g_new0(QosSlot, FIRST_SLOTS), FIRST_SLOTS - 1};
 }
 
 void qos_table_clear(QosBookTable *table)
@@ -43,7 +43,7 @@ void qos_table_clear(QosBookTable *table)
 
 /* --- slots --- */
 
-static QosSlot *slot_of(const QosBookTable *table, const QosSlots *in, guint hash,
+static QosSlot *slot_of(const QosBookTable *table, const QosBookSlots *in, guint hash,
                         const QosResource *resource)
 {
     for (guint i = hash & in->mask; in->slots[i].book != 0; i = (i + 1) & in->mask) {
@@ -54,7 +54,7 @@ static QosSlot *slot_of(const QosBookTable *table, const QosSlots *in, guint has
     return NULL;
 }
 
-static void put_in(QosSlots *slots, QosSlot slot)
+static void put_in(QosBookSlots *slots, QosSlot slot)
 {
     guint i = slot.hash & slots->mask;
 
@@ -64,7 +64,7 @@ static void put_in(QosSlots *slots, QosSlot slot)
 }
 
 /* Those behind it that would not be found any more move up. */
-static void take_out(QosSlots *slots, const QosSlot *slot)
+static void take_out(QosBookSlots *slots, const QosSlot *slot)
 {
     guint mask = slots->mask;
     guint hole = (guint)(slot - slots->slots);
@@ -82,7 +82,7 @@ static void take_out(QosSlots *slots, const QosSlot *slot)
 /* Empties some of the slots before. */
 static void move_some(QosBookTable *table)
 {
-    QosSlots *before = &table->before;
+    QosBookSlots *before = &table->before;
 
     for (guint i = 0; before->slots != NULL; i++) {
         QosSlot *slot = &before->slots[table->moved & before->mask];
@@ -160,7 +160,7 @@ static guint number_of(const QosBookTable *table, const QosBook *book)
 void qos_table_remove(QosBookTable *table, QosBook *book)
 {
     guint hash = qos_resource_hash(&book->resource);
-    QosSlots *in = &table->now;
+    QosBookSlots *in = &table->now;
     const QosSlot *slot = slot_of(table, in, hash, &book->resource);
 
     if (slot == NULL) {
