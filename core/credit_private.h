@@ -152,7 +152,7 @@ typedef struct {
 
 typedef struct {
     QosBookSlots now, before; /* `before`: being emptied; no slots: is not */
-    guint moved, unmoved; /* of `before`: the next slot, and how many there are from it on */
+    guint moved, unmoved;     /* of `before`: the next slot, and how many there are from it on */
     guint books;
     gsize stride; /* from one book to the next, bytes */
     GPtrArray *slabs;
