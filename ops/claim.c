@@ -427,6 +427,11 @@ gboolean qos_claim_stayed_whole(const QosClaim *claim)
     return qos_claim_is_whole(claim) && !may_have_lost(claim);
 }
 
+guint qos_claim_losses(const QosClaim *claim)
+{
+    return claim->losses;
+}
+
 int qos_claim_error(const QosClaim *claim)
 {
     return claim->error;

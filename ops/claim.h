@@ -73,6 +73,8 @@ gboolean qos_claim_interrupt(QosOp *op);
 gboolean qos_claim_is_whole(const QosClaim *claim);
 /* Behind the call on the store: the same, and nothing was lost since, by our clock. */
 gboolean qos_claim_stayed_whole(const QosClaim *claim);
+/* How often all was lost (qos_lockclient_losses) when the first of what is held was asked for. */
+guint qos_claim_losses(const QosClaim *claim);
 /* TRUE where a credit on the inode is held, and no session was lost since. Behind a look at
  * qos_lockclient_valid(). */
 gboolean qos_claim_holds(const QosClaim *claim, guint64 number);

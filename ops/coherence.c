@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 
 #include "ops/claim.h"
 #include "ops/fs.h"
@@ -25,6 +26,8 @@ struct QosCoherence {
     QosLists *lists;
     QosInvalidator *invalidator;
     QosClaims *claims;
+    QosNamecache *names;
+    pthread_mutex_t names_lock; /* of `names` */
 };
 
 /* --- what an operation needs --- */
@@ -156,6 +159,7 @@ gboolean qos_coherence_enter(QosOp *op)
         qos_invalidator_confirm(coherence->invalidator, op->node);
         if (!needs_claim(op, needs))
             return TRUE;
+        op->names_epoch = qos_namecache_epoch(coherence->names);
         op->claim = qos_claim_new(coherence->claims);
         add_nodes(op, needs);
     }
@@ -221,15 +225,71 @@ gboolean qos_coherence_interrupt(QosOp *op)
            (qos_claim_interrupt(op) || interrupt_pages(op));
 }
 
-void qos_coherence_touch(QosOp *op, int parent, const char *name)
+/* --- names --- */
+
+void qos_coherence_look(QosOp *op, const QosLoan *parent, const char *name, gboolean changes,
+                        QosNameLook *ret_look)
+{
+    QosCoherence *coherence = op->fs->coherence;
+    guint64 folder;
+    gboolean may_cache;
+
+    *ret_look = (QosNameLook){.number = QOS_NAME_UNKNOWN};
+    if (op->claim == NULL || name == NULL || !qos_loan_number(parent, &folder, &may_cache))
+        return;
+    qos_namecache_begin(coherence->names, folder, name, op->names_epoch,
+                        qos_claim_losses(op->claim), ret_look);
+    if (!changes)
+        return;
+    pthread_mutex_lock(&coherence->names_lock);
+    qos_namecache_take(coherence->names, ret_look);
+    pthread_mutex_unlock(&coherence->names_lock);
+}
+
+static guint64 number_of(const QosOp *op, const struct stat *stat)
+{
+    return qos_inodes_is_shared(op->fs->inodes, stat->st_dev) ? stat->st_ino : QOS_NAME_UNKNOWN;
+}
+
+/* By our clock the credits are held still: what was known is true, and the store need not say. */
+void qos_coherence_touch(QosOp *op, const QosLoan *parent, const char *name, QosNameLook *ret_look)
 {
     struct stat stat;
 
-    if (op->claim == NULL ||
-        fstatat(parent, name, &stat, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) != 0)
+    qos_coherence_look(op, parent, name, TRUE, ret_look);
+    if (op->claim == NULL)
         return;
-    if (qos_inodes_is_shared(op->fs->inodes, stat.st_dev))
-        qos_claim_touch(op->claim, stat.st_ino);
+    if (ret_look->number == QOS_NAME_UNKNOWN || !qos_claim_stayed_whole(op->claim))
+        ret_look->number =
+            fstatat(parent->fd, name, &stat, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) == 0
+                ? number_of(op, &stat)
+                : QOS_NAME_UNKNOWN;
+    if (ret_look->number != QOS_NAME_UNKNOWN && ret_look->number != QOS_NAME_NONE)
+        qos_claim_touch(op->claim, ret_look->number);
+}
+
+void qos_coherence_found(QosOp *op, const QosNameLook *look, int error, const struct stat *stat)
+{
+    guint64 number = QOS_NAME_UNKNOWN;
+
+    if (error == 0)
+        number = number_of(op, stat);
+    else if (error == -ENOENT && !look->changes)
+        number = QOS_NAME_NONE;
+    qos_coherence_name_is(op, look, number);
+}
+
+void qos_coherence_name_is(QosOp *op, const QosNameLook *look, guint64 number)
+{
+    QosCoherence *coherence = op->fs->coherence;
+
+    if (look->length == 0)
+        return;
+    if (!qos_claim_holds(op->claim, look->folder))
+        number = QOS_NAME_UNKNOWN;
+    pthread_mutex_lock(&coherence->names_lock);
+    qos_namecache_found(coherence->names, look, number);
+    pthread_mutex_unlock(&coherence->names_lock);
 }
 
 /* --- time-outs --- */
@@ -364,9 +424,12 @@ QosCoherence *qos_coherence_new(const QosFs *fs)
     coherence->fs = fs;
     coherence->claims = qos_claims_new(fs->lockclient, fs->gate);
     coherence->lists = qos_lists_new();
+    coherence->names = qos_namecache_new();
+    pthread_mutex_init(&coherence->names_lock, NULL);
     coherence->pages = qos_pages_new(fs->session, fs->gate, fs->inodes);
     if (coherence->pages != NULL)
-        coherence->invalidator = qos_invalidator_new(fs, coherence->pages, coherence->lists);
+        coherence->invalidator =
+            qos_invalidator_new(fs, coherence->pages, coherence->lists, coherence->names);
     if (coherence->invalidator != NULL)
         return coherence;
     qos_coherence_free(coherence);
@@ -401,5 +464,7 @@ void qos_coherence_free(QosCoherence *coherence)
     qos_pages_free(coherence->pages);
     qos_lists_free(coherence->lists);
     qos_claims_free(coherence->claims);
+    pthread_mutex_destroy(&coherence->names_lock);
+    qos_namecache_free(coherence->names);
     g_free(coherence);
 }

@@ -38,6 +38,7 @@
 
 #include "fs/lockclient.h"
 #include "fs/losses.h"
+#include "fs/namecache.h"
 #include "ops/inode.h"
 #include "ops/op.h"
 
@@ -76,8 +77,21 @@ gboolean qos_coherence_needs_file(const QosOp *op);
  * with -EINTR. FALSE: it does not wait. The caller sees to it that it is not freed meanwhile. */
 gboolean qos_coherence_interrupt(QosOp *op);
 
-/* run() is about to change what `name` in the directory `parent` (O_PATH) is. */
-void qos_coherence_touch(QosOp *op, int parent, const char *name);
+/*
+ * What names are is remembered as long as the credit on their directory is here (fs/namecache.h).
+ * So run() says before it looks one up in the store, or with `changes` before it makes one, which
+ * `look` is, and afterwards by one of the last two what came of it; of a change also where it
+ * failed. Without a name (NULL) nothing is remembered.
+ */
+void qos_coherence_look(QosOp *op, const QosLoan *parent, const char *name, gboolean changes,
+                        QosNameLook *ret_look);
+/* The same before it removes, replaces or moves what `name` is: that is to be changed too, and is
+ * ret_look->number. */
+void qos_coherence_touch(QosOp *op, const QosLoan *parent, const char *name, QosNameLook *ret_look);
+/* The name has been looked up, or made: 0 and what it is, or -errno. */
+void qos_coherence_found(QosOp *op, const QosNameLook *look, int error, const struct stat *stat);
+/* It is `number` now, which may be QOS_NAME_NONE or QOS_NAME_UNKNOWN. */
+void qos_coherence_name_is(QosOp *op, const QosNameLook *look, guint64 number);
 
 /* How long the kernel may keep, in s: the attributes of `ino`, at which run() has looked; the names
  * in the operation's directory. Only with a lock server. */

@@ -146,6 +146,18 @@ static gboolean is_told(const DirOp *read_op, const struct dirent64 *entry)
             qos_coherence_tells(&read_op->op, entry->d_ino, read_op->offset == 0));
 }
 
+static int look_up(QosOp *op, const char *name, struct fuse_entry_param *ret_entry)
+{
+    const QosLoan *folder = &op->handle->file;
+    QosNameLook look;
+    int error;
+
+    qos_coherence_look(op, folder, name, FALSE, &look);
+    error = qos_inodes_lookup(op->fs->inodes, folder, name, op->entry.request.user, ret_entry);
+    qos_coherence_found(op, &look, error, &ret_entry->attr);
+    return error;
+}
+
 /* Writes an entry with its attributes and counts its look-up. One that cannot be looked up (it has
  * gone meanwhile, or the directory may be read but not searched) is listed without. */
 static void add_entry_plus(DirOp *read_op, char *buffer, size_t size, const struct dirent64 *entry,
@@ -154,12 +166,10 @@ static void add_entry_plus(DirOp *read_op, char *buffer, size_t size, const stru
     QosOp *op = &read_op->op;
     struct fuse_entry_param param = {0};
 
-    if (!is_told(read_op, entry) ||
-        qos_inodes_lookup(op->fs->inodes, &op->handle->file, entry->d_name, op->entry.request.user,
-                          &param) != 0)
-        param = (struct fuse_entry_param){.attr = *stat};
-    else
+    if (is_told(read_op, entry) && look_up(op, entry->d_name, &param) == 0)
         qos_entry_set_timeouts(op, &param);
+    else
+        param = (struct fuse_entry_param){.attr = *stat};
     fuse_add_direntry_plus(op->fuse, buffer, size, entry->d_name, &param, entry->d_off);
 }
 

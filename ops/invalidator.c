@@ -36,6 +36,7 @@ struct QosInvalidator {
     const QosFs *fs;
     QosPages *pages;
     QosLists *lists;
+    QosNamecache *names;
     pthread_t thread;
     GArray *known; /* the thread's: QosKnownInode */
     gboolean has_epochs;
@@ -186,19 +187,23 @@ static void await_known(QosInvalidator *invalidator, GArray *known)
         doubt(invalidator, g_array_index(known, QosKnownInode, i).id);
 }
 
-/* Those known of what `loss` covers. To one who only reads nothing need be forgotten. */
-static void list_known(QosInvalidator *invalidator, const QosLoss *loss)
+/* Those known of what `loss` covers. FALSE: to one who only reads nothing need be forgotten. */
+static gboolean list_known(QosInvalidator *invalidator, const QosLoss *loss)
 {
     const guint group = qos_lockclient_group(invalidator->fs->lockclient);
     const guint64 base = qos_inode_group_start(&loss->resource, group);
+    gboolean is_any = FALSE;
 
     for (guint i = 0; i < loss->credit.count; i++) {
         const QosSpan *span = &loss->credit.spans[i];
 
-        if ((loss->kind == QOS_LOSS_LOST || span->writes) && span->first < group)
-            qos_inodes_list(invalidator->fs->inodes, base + span->first,
-                            base + MIN(span->last, group - 1), invalidator->known);
+        if ((loss->kind != QOS_LOSS_LOST && !span->writes) || span->first >= group)
+            continue;
+        is_any = TRUE;
+        qos_inodes_list(invalidator->fs->inodes, base + span->first,
+                        base + MIN(span->last, group - 1), invalidator->known);
     }
+    return is_any;
 }
 
 /* A directory is worth as much as what is in it. Where one is among those known from `first` on,
@@ -248,17 +253,20 @@ static void release(QosInvalidator *invalidator, const GArray *losses)
 /* All that is urgent together, so that the epoch is raised once for it. */
 static void forget(QosInvalidator *invalidator, GArray *losses)
 {
-    gboolean has_names = FALSE, has_pages = FALSE;
+    gboolean has_names = FALSE, has_pages = FALSE, is_any = FALSE;
 
     g_array_set_size(invalidator->known, 0);
     for (guint i = 0; i < losses->len; i++) {
         QosLoss *loss = &g_array_index(losses, QosLoss, i);
         const guint first = invalidator->known->len;
 
-        list_known(invalidator, loss);
+        const gboolean is_more = list_known(invalidator, loss);
         spare(invalidator, loss, first);
         keep_open(invalidator, loss, first);
+        is_any |= is_more && !loss->is_spared;
     }
+    if (is_any) /* also of folders that the kernel does not know any more */
+        qos_namecache_outdate(invalidator->names);
     for (guint i = invalidator->known->len; i > 0; i--) {
         const QosKnownInode *inode = &g_array_index(invalidator->known, QosKnownInode, i - 1);
 
@@ -344,13 +352,15 @@ static void clear(QosInvalidator *invalidator)
     g_free(invalidator);
 }
 
-QosInvalidator *qos_invalidator_new(const QosFs *fs, QosPages *pages, QosLists *lists)
+QosInvalidator *qos_invalidator_new(const QosFs *fs, QosPages *pages, QosLists *lists,
+                                    QosNamecache *names)
 {
     QosInvalidator *invalidator = g_new0(QosInvalidator, 1);
 
     invalidator->fs = fs;
     invalidator->pages = pages;
     invalidator->lists = lists;
+    invalidator->names = names;
     invalidator->known = g_array_new(FALSE, FALSE, sizeof(QosKnownInode));
     qos_losses_init(&invalidator->losses);
     invalidator->doubts = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, g_free);

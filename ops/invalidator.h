@@ -32,6 +32,7 @@
 
 #include "fs/lockclient.h"
 #include "fs/losses.h"
+#include "fs/namecache.h"
 #include "ops/fs.h"
 #include "ops/lists.h"
 #include "ops/pages.h"
@@ -39,7 +40,8 @@
 typedef struct QosInvalidator QosInvalidator;
 
 /* All are borrowed. Starts its thread; NULL where that fails. */
-QosInvalidator *qos_invalidator_new(const QosFs *fs, QosPages *pages, QosLists *lists);
+QosInvalidator *qos_invalidator_new(const QosFs *fs, QosPages *pages, QosLists *lists,
+                                    QosNamecache *names);
 /* Ends the thread: nothing is forgotten or released any more. NULL is allowed. */
 void qos_invalidator_stop(QosInvalidator *invalidator);
 /* Stopped. NULL is allowed. */

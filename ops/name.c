@@ -95,12 +95,15 @@ static int reply_absence(QosOp *op)
 static int run_lookup(QosOp *op)
 {
     NameOp *lookup = (NameOp *)op;
+    QosNameLook look;
     g_auto(QosLoan) parent = {0};
     int error = qos_inodes_borrow(op->fs->inodes, lookup->parent, &parent);
 
     if (error != 0)
         return error;
+    qos_coherence_look(op, &parent, lookup->name, FALSE, &look);
     error = reply_entry(op, &parent, lookup->name);
+    qos_coherence_found(op, &look, error, &op->reply.entry.attr);
     return error == -ENOENT ? reply_absence(op) : error;
 }
 
@@ -185,6 +188,7 @@ static int make_symlink(const NameOp *make, int parent)
 static int run_make(QosOp *op, int (*make_in)(const NameOp *make, int parent))
 {
     NameOp *make = (NameOp *)op;
+    QosNameLook look;
     g_auto(QosLoan) parent = {0};
     int error = qos_inodes_borrow(op->fs->inodes, make->parent, &parent);
 
@@ -193,9 +197,10 @@ static int run_make(QosOp *op, int (*make_in)(const NameOp *make, int parent))
     if (error != 0)
         return error;
     qos_cred_umask(fuse_req_ctx(op->fuse)->umask);
-    if (make_in(make, parent.fd) != 0)
-        return -errno;
-    return reply_entry(op, &parent, make->name);
+    qos_coherence_look(op, &parent, make->name, TRUE, &look);
+    error = make_in(make, parent.fd) == 0 ? reply_entry(op, &parent, make->name) : -errno;
+    qos_coherence_found(op, &look, error, &op->reply.entry.attr);
+    return error;
 }
 
 static int run_mknod(QosOp *op)
@@ -265,18 +270,21 @@ static int make_link(const QosLoan *file, const QosLoan *parent, const char *nam
 static int run_link(QosOp *op)
 {
     NameOp *link = (NameOp *)op;
+    QosNameLook look;
     g_auto(QosLoan) file = {0};
     g_auto(QosLoan) parent = {0};
     int error = qos_inodes_borrow(op->fs->inodes, link->other, &file);
 
     if (error == 0)
         error = qos_inodes_borrow(op->fs->inodes, link->parent, &parent);
-    if (error == 0)
-        error = make_link(&file, &parent, link->name);
     if (error != 0)
         return error;
-    error =
-        qos_inodes_adopt(op->fs->inodes, file.fd, op->entry.request.user, &op->reply.entry, NULL);
+    qos_coherence_look(op, &parent, link->name, TRUE, &look);
+    error = make_link(&file, &parent, link->name);
+    if (error == 0)
+        error = qos_inodes_adopt(op->fs->inodes, file.fd, op->entry.request.user, &op->reply.entry,
+                                 NULL);
+    qos_coherence_found(op, &look, error, &op->reply.entry.attr);
     if (error != 0)
         return error;
     op->reply.kind = QOS_REPLY_ENTRY;
@@ -304,14 +312,17 @@ void qosfs_op_link(fuse_req_t request, fuse_ino_t ino, fuse_ino_t parent, const 
 static int remove_name(QosOp *op, int flags)
 {
     NameOp *remove = (NameOp *)op;
+    QosNameLook look;
     g_auto(QosLoan) parent = {0};
     int error = qos_inodes_borrow(op->fs->inodes, remove->parent, &parent);
 
     if (error != 0)
         return error;
-    qos_coherence_touch(op, parent.fd, remove->name);
+    qos_coherence_touch(op, &parent, remove->name, &look);
     qos_inodes_let_go(op->fs->inodes, &parent, remove->name);
-    return unlinkat(parent.fd, remove->name, flags) == 0 ? 0 : -errno;
+    error = unlinkat(parent.fd, remove->name, flags) == 0 ? 0 : -errno;
+    qos_coherence_name_is(op, &look, error == 0 ? QOS_NAME_NONE : QOS_NAME_UNKNOWN);
+    return error;
 }
 
 static int run_unlink(QosOp *op)
@@ -339,6 +350,7 @@ void qosfs_op_rmdir(fuse_req_t request, fuse_ino_t parent, const char *name)
 static int run_rename(QosOp *op)
 {
     NameOp *move = (NameOp *)op;
+    QosNameLook look, new_look;
     g_auto(QosLoan) parent = {0};
     g_auto(QosLoan) new_parent = {0};
     int error = qos_inodes_borrow(op->fs->inodes, move->parent, &parent);
@@ -347,14 +359,18 @@ static int run_rename(QosOp *op)
         error = qos_inodes_borrow(op->fs->inodes, move->other, &new_parent);
     if (error != 0)
         return error;
-    qos_coherence_touch(op, parent.fd, move->name);
-    qos_coherence_touch(op, new_parent.fd, move->text);
+    qos_coherence_touch(op, &parent, move->name, &look);
+    qos_coherence_touch(op, &new_parent, move->text, &new_look);
     qos_inodes_let_go(op->fs->inodes, &new_parent, move->text);
     /* RENAME_WHITEOUT makes a node. */
     qos_cred_umask(fuse_req_ctx(op->fuse)->umask);
     if (renameat2(parent.fd, move->name, new_parent.fd, move->text, move->flags) != 0)
-        return -errno;
-    return 0;
+        error = -errno;
+    /* Where both are the same file, the old name stays. */
+    const gboolean replaces = error == 0 && (move->flags & ~(unsigned)RENAME_NOREPLACE) == 0;
+    qos_coherence_name_is(op, &look, QOS_NAME_UNKNOWN);
+    qos_coherence_name_is(op, &new_look, replaces ? look.number : QOS_NAME_UNKNOWN);
+    return error;
 }
 
 void qosfs_op_rename(fuse_req_t request, fuse_ino_t parent, const char *name, fuse_ino_t new_parent,

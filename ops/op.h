@@ -127,6 +127,7 @@ struct QosOp {
     QosClaim *claim;       /* NULL, or its credits: ops/claim.h */
     guint64 node_number;   /* with a claim: `node` in the store (qos_inodes_number), ... */
     gboolean caches_node;  /* ... where the kernel may keep what it is told of it */
+    guint names_epoch;     /* likewise: before these were taken (fs/namecache.h) */
     QosWriteKind writes;
     gint awaited_era;  /* 0, or that in which it has waited for old pages (ops/old_pages.h) */
     gint64 start, end; /* of a READ or WRITE, as far as known before it: the bytes [start, end) */

@@ -23,8 +23,8 @@
 
 typedef struct {
     QosOp op;
-    fuse_ino_t ino; /* create, tmpfile: the parent */
-    const char *name;
+    fuse_ino_t ino;   /* create, tmpfile: the parent */
+    const char *name; /* NULL: an unnamed one, or none is made */
     mode_t mode;
 } OpenOp;
 
@@ -284,6 +284,7 @@ static int make_named(int parent, const OpenOp *create)
 static int run_make(QosOp *op, int (*make)(int parent, const OpenOp *create))
 {
     OpenOp *create = (OpenOp *)op;
+    QosNameLook look;
     g_auto(QosLoan) parent = {0};
     g_autoptr(QosHandle) handle = NULL;
     int error = qos_inodes_borrow(op->fs->inodes, create->ino, &parent);
@@ -296,8 +297,11 @@ static int run_make(QosOp *op, int (*make)(int parent, const OpenOp *create))
     if (error != 0)
         return error;
     qos_cred_umask(fuse_req_ctx(op->fuse)->umask);
+    qos_coherence_look(op, &parent, create->name, TRUE, &look);
     fd = make(parent.fd, create);
-    return fd < 0 ? fd : reply_create(op, g_steal_pointer(&handle), fd);
+    error = fd < 0 ? fd : reply_create(op, g_steal_pointer(&handle), fd);
+    qos_coherence_found(op, &look, error, &op->reply.entry.attr);
+    return error;
 }
 
 static int run_create(QosOp *op)

@@ -359,6 +359,82 @@ def test_a_lone_mount_asks_once(cluster):
     assert all(after[name] == before[name] for name in ("cancels", "revocations"))
 
 
+@contextlib.contextmanager
+def calls_by_name(mount, folder, *calls):
+    """A function that tells how often the daemon has called each of these with a name in a directory."""
+    log = folder / "calls"
+    command = ["strace", "-f", "-p", str(mount.pid), "-o", log, "-e", f"trace=mkdirat,{','.join(calls)}"]
+
+    def is_traced():
+        (mount.dir / "marker").mkdir()
+        (mount.dir / "marker").rmdir()
+        return log.exists() and "mkdirat" in log.read_text()
+
+    def count():
+        text = log.read_text()
+        return {call: len(re.findall(rf'\b{call}\(\d+, "[^"]', text)) for call in calls}
+    with running(subprocess.Popen(command, stderr=subprocess.DEVNULL)):
+        wait_until(is_traced, what="strace")
+        before = count()
+        yield lambda: {call: value - before[call] for call, value in count().items()}
+
+
+def test_who_removes_a_name_knows_what_it_is(cluster, world):
+    """The store is not asked what a name is that was just looked up, listed, made or moved."""
+    made = cluster(mounts=1, lease=300, options="unconfined")  # strace calls what the filter does not know
+    mount, = made.mounts
+    top = mount.dir / "top"
+    top.mkdir()
+    for number in range(10):
+        (made.store.dir / "top" / f"old{number}").touch()
+        (made.store.dir / "top" / f"long{number}{'x' * 60}").touch()
+    with calls_by_name(mount, world.folder("calls"), "newfstatat", "unlinkat") as calls:
+        (top / "file").touch()
+        (top / "old0").stat()
+        assert not (top / "new").exists()
+        for name in sorted(os.listdir(top)):
+            if name.startswith("old"):
+                (top / name).unlink()
+        os.link(top / "file", top / "link")
+        os.rename(top / "file", top / "new")
+        os.mknod(top / "node")
+        os.rename(top / "node", top / "link")
+        (top / "symlink").symlink_to("x")
+        (top / "folder").mkdir()
+        for name in ("new", "link", "symlink"):
+            (top / name).unlink()
+        (top / "folder").rmdir()
+        (top / "folder").mkdir()
+        (top / "folder").rmdir()
+        assert calls() == {"newfstatat": 0, "unlinkat": 10 + 3 + 2}
+        for name in sorted(os.listdir(top)):
+            (top / name).unlink()
+        assert calls() == {"newfstatat": 10, "unlinkat": 25}, "what is too long is not remembered"
+
+
+def test_a_name_is_replaced_before_it_is_removed(cluster):
+    """By another mount, when the request to remove it is on its way to a daemon that is stopped: what that knew of the name it has
+    lost, and who has open what is there now sees that it has one name less."""
+    made = cluster(lease=4, server_options=("--group", "1"))
+    first, second = made.mounts
+    made.expects_trouble()
+    (first.dir / "folder").mkdir()
+    (second.dir / "new").touch()
+    os.link(second.dir / "new", second.dir / "kept")
+    (first.dir / "folder/file").touch()
+    (first.dir / "folder").stat()
+    (first.dir / "folder/file").stat()
+    with stopped(first.pid), running(start_job(None, "unlink", first.dir / "folder/file")) as program:
+        wait_until(lambda: "request_wait_answer" in of_threads(program.pid, "wchan").values(), what="the request")
+        os.replace(second.dir / "new", second.dir / "folder/file")
+        with open(second.dir / "kept", "rb") as file:
+            assert os.fstat(file.fileno()).st_nlink == 2
+            os.kill(first.pid, signal.SIGCONT)
+            assert program.wait(TIMEOUT) == 0
+            assert os.fstat(file.fileno()).st_nlink == 1
+    assert not (second.dir / "folder/file").exists()
+
+
 def sleeps(mount, name):
     """How often the daemon's threads of that name have slept."""
     tasks = [task for task in pathlib.Path(f"/proc/{mount.pid}/task").iterdir() if (task / "comm").read_text().strip() == name]
