@@ -295,12 +295,14 @@ void qos_inodes_let_go(QosInodes *inodes, const QosLoan *parent, const char *nam
         return;
     pthread_mutex_lock(&inodes->lock);
     inode = qos_inode_by_key_locked(inodes, &facts.key);
+    if (inode != NULL && inode->is_directory)
+        inode = NULL;
     if (inode != NULL)
         qos_inode_lend_locked(inode);
     pthread_mutex_unlock(&inodes->lock);
     if (inode == NULL)
         return;
-    fd = inode->is_directory ? -1 : cool(inodes, inode);
+    fd = cool(inodes, inode);
     if (fd >= 0)
         close(fd);
     put_inode(inodes, inode);
