@@ -26,7 +26,6 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "base/time.h"
 #include "fs/kernel_order.h"
 #include "fs/reading.h"
 #include "ops/fs.h"
@@ -35,17 +34,10 @@
 
 #define PAGE       4096
 #define PARKED_MAX 8 /* further ones end */
-/* So many read from the start, and stay: one has a request, and one waits. With more all take
- * turns, and the client wakes one also where another that is awake has the request already. */
-#define READING_ENOUGH 2
-/* Client and reader on two CPUs wake each other by interrupts, which takes longer than the request.
- * So a reader stays awake for this long for the next request of a client who is alone, as after so
- * many of his in a row; and where that was in vain, sleeps at once for as many as ASLEEP, and for
- * twice as many each further time that it is in vain, up to ASLEEP_MAX. */
-#define AWAKE       (20 * QOS_MICROSECOND)
-#define LONE_ENOUGH 16
-#define ASLEEP      16
-#define ASLEEP_MAX  1024
+/* So many read from the start, and stay: one replies, one has the next request, and one more waits,
+ * whom the scheduler may run on the CPU that the client is about to leave. With two, client and
+ * reader settle on two CPUs and wake each other by interrupts: `ls -l` takes half as long again. */
+#define READING_ENOUGH 3
 /* Who leaves so many others reading for so many requests in a row is not needed. */
 #define NEEDLESS_MAX 1000
 /* The kernel counts requests by twos: these bits last for years. */
@@ -63,8 +55,6 @@ typedef struct {
     pthread_t thread;
     gboolean is_running;
     guint needless; /* requests in a row that left enough others reading */
-    guint asleep;   /* requests for which it does not stay awake */
-    guint vain;     /* what `asleep` was set to last; 0: the last wait awake was not in vain */
     char *memory;   /* of its thread */
     GList link;     /* in `unused` */
 } Reader;
@@ -78,9 +68,6 @@ struct QosReaders {
     gint error;           /* atomic: -errno of the first that failed */
     gint reading;         /* atomic */
     gint is_over;         /* atomic: no further request is read */
-    gint is_awake;        /* atomic: a thread waits awake */
-    gint client;          /* atomic: the thread whose request came last */
-    gint lone;            /* atomic: so many before that were its own too, up to LONE_ENOUGH */
     Reader *all;          /* from 1 on */
     pthread_mutex_t lock; /* everything below, and `is_running` of all */
     guint made;           /* of `all`, with a descriptor */
@@ -263,11 +250,6 @@ static void end_reading(Reader *reader)
 
 /* --- a request --- */
 
-static QosTime now_of(void)
-{
-    return g_get_monotonic_time() * QOS_MICROSECOND;
-}
-
 static void end_session(QosReaders *readers, int error)
 {
     guint64 one = 1;
@@ -278,28 +260,12 @@ static void end_session(QosReaders *readers, int error)
         g_warning("cannot wake the end of the session (eventfd): %s", g_strerror(errno));
 }
 
-/* A few that are lost between two readers do no harm. */
-static void note_client(QosReaders *readers, gint client)
-{
-    const gint lone = g_atomic_int_get(&readers->lone);
-
-    if (client == 0) /* the kernel itself, as for a RELEASE */
-        return;
-    if (g_atomic_int_get(&readers->client) != client) {
-        g_atomic_int_set(&readers->client, client);
-        g_atomic_int_set(&readers->lone, 0);
-    } else if (lone < LONE_ENOUGH) {
-        g_atomic_int_set(&readers->lone, lone + 1);
-    }
-}
-
 static void hand_on(Reader *reader, struct fuse_in_header *header, gsize length)
 {
     QosReaders *readers = reader->readers;
     struct fuse_buf message = {.mem = header, .size = length};
 
     qos_kernel_order_request();
-    note_client(readers, (gint)header->pid);
     if (header->opcode == FUSE_INTERRUPT) {
         const struct fuse_interrupt_in *interrupt = (const struct fuse_interrupt_in *)(header + 1);
 
@@ -311,37 +277,6 @@ static void hand_on(Reader *reader, struct fuse_in_header *header, gsize length)
     fuse_session_process_buf(readers->session, &message);
 }
 
-/* TRUE: there is a request, though another reader may take it. */
-static gboolean watch(const Reader *reader)
-{
-    struct pollfd device = {.fd = reader->fd, .events = POLLIN};
-    const QosTime until = now_of() + AWAKE;
-    gboolean is_there;
-
-    do
-        is_there = poll(&device, 1, 0) != 0;
-    while (!is_there && now_of() < until);
-    return is_there;
-}
-
-/* Waits awake for the next request, where that is likely to come at once and nobody else does. */
-static void stay_awake(Reader *reader)
-{
-    QosReaders *readers = reader->readers;
-
-    if (g_atomic_int_get(&readers->lone) < LONE_ENOUGH)
-        return;
-    if (reader->asleep > 0) {
-        reader->asleep--;
-        return;
-    }
-    if (!g_atomic_int_compare_and_exchange(&readers->is_awake, FALSE, TRUE))
-        return;
-    reader->vain = watch(reader) ? 0 : CLAMP(2 * reader->vain, ASLEEP, ASLEEP_MAX);
-    reader->asleep = reader->vain;
-    g_atomic_int_set(&readers->is_awake, FALSE);
-}
-
 /* Reads one request and serves it; FALSE when the session has ended. */
 static gboolean serve(Reader *reader, struct fuse_in_header *header, gsize size)
 {
@@ -349,7 +284,6 @@ static gboolean serve(Reader *reader, struct fuse_in_header *header, gsize size)
     ssize_t length;
     int error;
 
-    stay_awake(reader);
     pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, NULL);
     length = read(reader->fd, header, size);
     error = errno;

@@ -149,9 +149,9 @@ def test_few_readers_wait_in_the_kernel(stoppable):
     wait_until(lambda: qos.job("hog0")["running"] == qos.job("hog0")["waiting"] == 0, what="the end")
     assert as_job("guest", "cat", qos.dir / "file") == "fine"
     wait_until(lambda: in_the_kernel(qos.pid) == len(os.sched_getaffinity(0)) + 1 < readers(), what="the readers to be parked")
-    for _ in range(3000 * len(os.sched_getaffinity(0))): # one at a time takes two
+    for _ in range(3000 * len(os.sched_getaffinity(0))): # one at a time takes three
         os.statvfs(qos.dir)
-    wait_until(lambda: in_the_kernel(qos.pid) == 2, what="all but two to be parked")
+    wait_until(lambda: in_the_kernel(qos.pid) == 3, what="all but three to be parked")
 
 
 # --- closes that nobody waits for ---
