@@ -269,6 +269,18 @@ QosTime qos_pool_step(QosPool *pool, QosTime now)
     return step_end(pool);
 }
 
+/* Nothing was counted in the last step, which has planned with the G of now, nor in this one: SLR
+ * does not bind, and the factor of `steady` is 1 for any G <= L. That of `hld` lives on. */
+gboolean qos_pool_rests(const QosPool *pool)
+{
+    const gboolean was_quiet = pool->grant_speed == 0 && pool->cancel_speed == 0;
+    const gboolean is_quiet =
+        pool->step_granted == 0 && pool->step_cancelled == 0 && pool->step_refused == 0;
+
+    return was_quiet && is_quiet && pool->granted <= pool->config.limit &&
+           pool->config.law == QOS_POOL_STEADY;
+}
+
 QosPoolSignal qos_pool_signal(const QosPool *pool)
 {
     gint64 share = pool->config.limit / 2 / MAX(pool->clients, 1);

@@ -102,6 +102,9 @@ void qos_pool_cancel(QosPool *pool, QosPoolClient *client, gint64 bytes);
 
 /* Ends the step if it is over at `now`; returns when to call it again. */
 QosTime qos_pool_step(QosPool *pool, QosTime now);
+/* Until something is counted, a client comes or goes, or it is configured, steps leave SLR and GP
+ * as they are: whoever calls them may sleep. */
+gboolean qos_pool_rests(const QosPool *pool);
 QosPoolSignal qos_pool_signal(const QosPool *pool);
 
 /* Where the clients want far more than there is, what to tell the administrator; else NULL. Free

@@ -128,17 +128,6 @@ static void resume_pool(QosGrants *grants, const QosPoolSignal *heard)
     qos_pool_resume(&grants->pool, heard->rate);
 }
 
-/* A step would change nothing: the last one has counted nothing, nor has this one yet, and there is
- * room. */
-static gboolean pool_rests(const QosPool *pool)
-{
-    const gboolean is_quiet = pool->grant_speed == 0 && pool->cancel_speed == 0 &&
-                              pool->step_granted == 0 && pool->step_cancelled == 0 &&
-                              pool->step_refused == 0;
-
-    return is_quiet && pool->granted <= pool->config.limit && pool->config.law == QOS_POOL_STEADY;
-}
-
 static void step_pool(QosGrants *grants, QosTime now)
 {
     qos_pool_step(&grants->pool, now);
@@ -222,7 +211,7 @@ static void settle(QosGrants *grants)
     }
     step = qos_pool_step(&grants->pool, now);
     next = qos_owner_next(grants->owner);
-    if (!pool_rests(&grants->pool))
+    if (!qos_pool_rests(&grants->pool))
         next = MIN(next, step);
     if (next >= grants->armed && grants->armed > now)
         return; /* early enough: tick() looks again, and to set it would wake the loop */

@@ -511,6 +511,47 @@ static void do_anything(QosPool *pool, QosPoolClient *clients, guint count, GRan
     }
 }
 
+/* Where it rests, hours of steps change nothing but the sequence. Returns whether it does. */
+static gboolean check_rest(const QosPool *pool, QosTime now)
+{
+    QosPool later = *pool;
+
+    if (!qos_pool_rests(pool))
+        return FALSE;
+    for (guint i = 1; i <= 5; i++)
+        qos_pool_step(&later, now + i * HOUR);
+    g_assert_cmpfloat(later.rate, ==, pool->rate);
+    g_assert_cmpfloat(later.planned, ==, pool->planned);
+    g_assert_cmpuint(later.short_steps, ==, pool->short_steps);
+    return qos_pool_rests(&later);
+}
+
+static void test_rests(void)
+{
+    QosPoolConfig config = {.limit = 1000, .hard_limit = 1100};
+    QosPoolClient client;
+    QosTime retry;
+    QosPool pool;
+
+    qos_pool_init(&pool, &config, 1, 0);
+    qos_pool_join(&pool, &client);
+    g_assert_true(check_rest(&pool, 0));
+    qos_pool_grant(&pool, &client, 1000, 0, &retry);
+    g_assert_false(qos_pool_rests(&pool));
+    qos_pool_step(&pool, QOS_SECOND);
+    g_assert_false(qos_pool_rests(&pool)); /* the next step plans with no more growth */
+    qos_pool_step(&pool, 2 * QOS_SECOND);
+    g_assert_true(check_rest(&pool, 2 * QOS_SECOND));
+    qos_pool_adopt(&pool, &client, 1);
+    qos_pool_step(&pool, 3 * QOS_SECOND);
+    qos_pool_step(&pool, 4 * QOS_SECOND);
+    g_assert_false(qos_pool_rests(&pool)); /* above L SLR falls */
+    config.law = QOS_POOL_HLD;
+    config.limit = 1100;
+    qos_pool_configure(&pool, &config);
+    g_assert_false(qos_pool_rests(&pool));
+}
+
 static void run_anything(guint seed)
 {
     GRand *random = g_rand_new_with_seed(seed);
@@ -538,6 +579,7 @@ static void run_anything(guint seed)
         g_assert_cmpuint(pool.sequence, >=, sequence);
         g_assert_cmpint(qos_pool_signal(&pool).rate, >=, 1);
         g_assert_cmpfloat(pool.rate, <=, (double)config.limit * 36e6);
+        check_rest(&pool, now);
         if (g_rand_int_range(random, 0, 300) == 0) {
             config.limit = g_rand_int_range(random, 1, 6000);
             qos_pool_configure(&pool, &config);
@@ -578,6 +620,7 @@ int main(int argc, char **argv)
     g_test_add_func("/pool/steps", test_steps);
     g_test_add_func("/pool/jumps", test_jumps);
     g_test_add_func("/pool/advice", test_advice);
+    g_test_add_func("/pool/rests", test_rests);
     g_test_add_func("/pool/anything", test_anything);
     return g_test_run();
 }
