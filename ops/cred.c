@@ -86,6 +86,16 @@ static int set_capabilities(const struct __user_cap_data_struct *data)
     return syscall(SYS_capset, &header, data) == 0 ? 0 : -errno;
 }
 
+/* A group that has no number in the daemon's user namespace cannot be set. The kernel does not say
+ * which it is: then the identity goes without groups. */
+static int set_groups(const Identity *to)
+{
+    if (syscall(SYS_setgroups, to->group_count, to->groups) == 0 ||
+        (errno == EINVAL && syscall(SYS_setgroups, 0, NULL) == 0))
+        return 0;
+    return -errno;
+}
+
 void qos_cred_init(void)
 {
     struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
@@ -104,7 +114,8 @@ void qos_cred_init(void)
     memcpy(daemon_own.reduced, daemon_own.full, sizeof(daemon_own.reduced));
     daemon_own.reduced[0].effective &= CHANGING_IDS;
     daemon_own.reduced[1].effective = 0;
-    daemon_own.may_change = daemon_own.reduced[0].effective == CHANGING_IDS;
+    /* `unshare -Ur` forbids to set groups: there is but one user then. */
+    daemon_own.may_change = daemon_own.reduced[0].effective == CHANGING_IDS && set_groups(own) == 0;
 }
 
 static gboolean same_identity(const Identity *a, const Identity *b)
@@ -129,8 +140,10 @@ static void remember(Thread *thread, const Identity *identity)
 /* setfsuid() and setfsgid() report no error: ask what it is now. */
 static int change_ids(const Identity *to)
 {
-    if (syscall(SYS_setgroups, to->group_count, to->groups) != 0)
-        return -errno;
+    int error = set_groups(to);
+
+    if (error != 0)
+        return error;
     setfsgid(to->gid);
     if ((gid_t)setfsgid((gid_t)-1) != to->gid)
         return -EPERM;

@@ -5,8 +5,8 @@
  * glibc would change all threads), so that the store judges the caller and owns by him what he
  * makes. Under another user's identity the thread keeps no capability that a store looks at, so
  * that quotas, reserved blocks and trusted xattrs are his too. The current identity is remembered
- * per thread: a run of requests of one caller costs nothing. A mount by an ordinary user cannot and
- * need not do it: everything is no-op there.
+ * per thread: a run of requests of one caller costs nothing. A mount by an ordinary user, or in a
+ * user namespace of one user (`unshare -Ur`), cannot and need not do it: everything is no-op there.
  */
 #pragma once
 

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from harness import OTHER, USER, as_user, job_environment, run
+from harness import OTHER, SANITIZERS, TIMEOUT, USER, as_user, job_environment, run
 from twins import attempt
 
 
@@ -219,6 +219,24 @@ def test_mount_of_an_ordinary_user_is_his(store, mount):
     assert (store.dir / "his" / "file").stat().st_uid == USER
     # Nobody else gets in, root included: FUSE's own rule.
     assert as_user(OTHER, OTHER, [], lambda: attempt(os.listdir, qos.dir)) == errno.EACCES
+
+
+@pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
+@pytest.mark.parametrize("setgroups", ["deny", "allow"])
+def test_mount_by_root_of_a_user_namespace(world, store, place, db, setgroups):
+    """Where groups cannot be set, as with `unshare -Ur`, or the daemon's own have no number."""
+    script = '''echo; read -r mapped; "$1" "$2" "$3" -o "db=$4"
+                echo text >"$3/file"; cat "$3/file"; stat -c %u "$3/file"; umount "$3"'''
+    with subprocess.Popen(["unshare", "-Um", "--propagation", "private", "sh", "-ec", script, "sh",
+                           world.programs / "mount.qosfs", store.dir, place, db], stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, extra_groups=[OTHER],
+                          env=job_environment(None, **SANITIZERS)) as container:
+        container.stdout.readline()
+        for name, value in (("setgroups", setgroups), ("uid_map", "0 0 1"), ("gid_map", "0 0 1")):
+            with open(f"/proc/{container.pid}/{name}", "w") as file:
+                file.write(value)
+        output, complaint = container.communicate("\n", timeout=TIMEOUT)
+    assert (container.returncode, output) == (0, "text\n0\n"), complaint
 
 
 # VFS_CAP_REVISION_2, effective, cap_net_raw permitted
