@@ -131,7 +131,7 @@ QosControl *qos_control_new(QosFs *fs, QosDb *db, GHashTable *overrides, GError 
     pthread_mutex_init(&control->lock, NULL);
     pthread_cond_init(&control->called, NULL);
     control->errors = g_hash_table_new_full(NULL, NULL, NULL, g_free);
-    control->texts = g_hash_table_new_full(NULL, NULL, (GDestroyNotify)g_bytes_unref, NULL);
+    control->texts = qos_control_texts_new();
     qos_tunables_init(&control->tunables);
     if (!load_tunables(control, overrides, error) || (db && !load(control, error)))
         g_clear_pointer(&control, qos_control_free);

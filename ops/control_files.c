@@ -135,9 +135,9 @@ void qos_control_setattr(fuse_req_t request, fuse_ino_t ino, int to_set)
 
 /* --- files --- */
 
-static GBytes *text_of(const struct fuse_file_info *info)
+static QosOpenText *open_of(const struct fuse_file_info *info)
 {
-    return (GBytes *)(uintptr_t)info->fh;
+    return (QosOpenText *)(uintptr_t)info->fh;
 }
 
 void qos_control_open(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info *info)
@@ -162,7 +162,7 @@ void qos_control_open(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info 
 void qos_control_read(fuse_req_t request, G_GNUC_UNUSED fuse_ino_t ino, size_t size, off_t offset,
                       struct fuse_file_info *info)
 {
-    g_autoptr(GBytes) text = g_bytes_ref(text_of(info));
+    g_autoptr(GBytes) text = g_bytes_ref(open_of(info)->text);
     gsize length;
     const char *data = g_bytes_get_data(text, &length);
     gsize start = MIN((guint64)offset, length);
@@ -191,7 +191,7 @@ void qos_control_write(fuse_req_t request, G_GNUC_UNUSED fuse_ino_t ino, const c
 void qos_control_release(fuse_req_t request, G_GNUC_UNUSED fuse_ino_t ino,
                          struct fuse_file_info *info)
 {
-    qos_control_drop_text(qos_fs(request)->control, text_of(info));
+    qos_control_drop_text(qos_fs(request)->control, open_of(info));
     fuse_reply_err(request, 0);
 }
 

@@ -19,6 +19,13 @@ typedef struct {
     gboolean with_jobs;
 } QosControlFile;
 
+/* A text that a user has open: the handle of his open files that have it. */
+typedef struct {
+    GBytes *text;
+    QosUser *user; /* NULL: one whom nothing bounds */
+    guint opens;   /* how often */
+} QosOpenText;
+
 /* Where those who open one wait for its text. */
 typedef struct {
     GSList *waiting;    /* of Opening (ops/control_texts.c) */
@@ -34,7 +41,7 @@ struct QosControl {
     pthread_mutex_t lock;    /* what is below */
     QosTunables tunables;    /* changed with both held */
     GHashTable *errors;      /* uid -> why the last set of that user failed */
-    GHashTable *texts;       /* GBytes of the files of .qosfs that are open -> how often */
+    GHashTable *texts;       /* of QosOpenText: of the files of .qosfs that are open */
     gsize texts_size;        /* theirs together */
     QosControlDesk reports, history;
     pthread_t thread;
@@ -61,4 +68,5 @@ void qos_control_ask(fuse_req_t request, const struct fuse_file_info *info,
  * does not tell. */
 void qos_control_answer_open(fuse_req_t request, const struct fuse_file_info *info, GBytes *text);
 /* It is closed. */
-void qos_control_drop_text(QosControl *control, GBytes *text);
+void qos_control_drop_text(QosControl *control, QosOpenText *open);
+GHashTable *qos_control_texts_new(void);

@@ -6,11 +6,14 @@
  * then, by one thread. So each text is of a moment after it was asked for; however many ask, one
  * thread is busy with it, and nobody waits for longer than two take. That of the history comes from
  * the database: its thread makes it.
+ *
+ * What is kept for users is bounded, and each has at most as much as he leaves to others: a text
+ * that two have open counts for each of them.
  */
 #include "fs/ring.h"
 #include "ops/control_private.h"
 
-#define TEXTS_MAX (128 << 20) /* bytes of open files, beyond which users open no more */
+#define TEXTS_MAX ((gsize)128 << 20) /* bytes of open files, beyond which users open no more */
 
 typedef struct {
     fuse_req_t request;
@@ -20,49 +23,94 @@ typedef struct {
 
 /* --- those that are open --- */
 
-/* FALSE where a user is not to have it open: who may not set may not fill the daemon's memory. */
-static gboolean keep(QosControl *control, GBytes *text, gboolean is_bounded)
+static guint hash_open(gconstpointer key)
 {
-    const gsize size = g_bytes_get_size(text);
-    gboolean fits;
+    const QosOpenText *open = key;
 
-    pthread_mutex_lock(&control->lock);
-    const guint opens = GPOINTER_TO_UINT(g_hash_table_lookup(control->texts, text));
-    fits = opens > 0 || !is_bounded || control->texts_size + size <= TEXTS_MAX;
-    if (fits)
-        g_hash_table_insert(control->texts, g_bytes_ref(text), GUINT_TO_POINTER(opens + 1));
-    if (fits && opens == 0)
-        control->texts_size += size;
-    pthread_mutex_unlock(&control->lock);
-    return fits;
+    return g_direct_hash(open->text) ^ g_direct_hash(open->user);
 }
 
-void qos_control_drop_text(QosControl *control, GBytes *text)
+static gboolean is_same_open(gconstpointer key, gconstpointer other_key)
+{
+    const QosOpenText *open = key, *other = other_key;
+
+    return open->text == other->text && open->user == other->user;
+}
+
+static void free_open(gpointer key)
+{
+    QosOpenText *open = key;
+
+    g_bytes_unref(open->text);
+    g_free(open);
+}
+
+GHashTable *qos_control_texts_new(void)
+{
+    return g_hash_table_new_full(hash_open, is_same_open, free_open, NULL);
+}
+
+/* A user has no more of them than he leaves to others. */
+static gboolean fits_locked(const QosControl *control, const QosUser *user, gsize size)
+{
+    const gsize left = TEXTS_MAX - MIN(control->texts_size, TEXTS_MAX);
+
+    return user == NULL || (size <= left && user->open_texts + size <= left - size);
+}
+
+static void count_locked(QosControl *control, QosUser *user, gssize change)
+{
+    control->texts_size += (gsize)change;
+    if (user != NULL)
+        user->open_texts += (gsize)change;
+}
+
+/* NULL where the user is not to have it open: who may not set may not fill the daemon's memory. */
+static QosOpenText *keep(QosControl *control, GBytes *text, QosUser *user)
+{
+    const gsize size = g_bytes_get_size(text);
+
+    pthread_mutex_lock(&control->lock);
+    QosOpenText *open =
+        g_hash_table_lookup(control->texts, &(QosOpenText){.text = text, .user = user});
+    if (open == NULL && fits_locked(control, user, size)) {
+        open = g_new(QosOpenText, 1);
+        *open = (QosOpenText){.text = g_bytes_ref(text), .user = user};
+        g_hash_table_add(control->texts, open);
+        count_locked(control, user, (gssize)size);
+    }
+    if (open != NULL)
+        open->opens++;
+    pthread_mutex_unlock(&control->lock);
+    return open;
+}
+
+void qos_control_drop_text(QosControl *control, QosOpenText *open)
 {
     pthread_mutex_lock(&control->lock);
-    const guint opens = GPOINTER_TO_UINT(g_hash_table_lookup(control->texts, text));
-    if (opens > 1) {
-        g_hash_table_insert(control->texts, g_bytes_ref(text), GUINT_TO_POINTER(opens - 1));
-    } else {
-        control->texts_size -= g_bytes_get_size(text);
-        g_hash_table_remove(control->texts, text);
+    if (--open->opens == 0) {
+        count_locked(control, open->user, -(gssize)g_bytes_get_size(open->text));
+        g_hash_table_remove(control->texts, open);
     }
     pthread_mutex_unlock(&control->lock);
 }
 
 void qos_control_answer_open(fuse_req_t request, const struct fuse_file_info *info, GBytes *text)
 {
-    QosControl *control = qos_fs(request)->control;
+    const QosFs *fs = qos_fs(request);
+    QosUser *user =
+        qos_control_may_set(request) ? NULL : qos_gate_user(fs->gate, fuse_req_ctx(request)->uid);
+    QosOpenText *open = keep(fs->control, text, user);
     struct fuse_file_info answer = *info;
 
-    if (!keep(control, text, !qos_control_may_set(request))) {
+    if (open == NULL) {
         fuse_reply_err(request, ENOMEM);
         return;
     }
-    answer.fh = (uintptr_t)text;
+    answer.fh = (uintptr_t)open;
     answer.direct_io = 1;
     if (fuse_reply_open(request, &answer) < 0) /* the caller is gone: no release will come */
-        qos_control_drop_text(control, text);
+        qos_control_drop_text(fs->control, open);
 }
 
 /* --- those that are asked for --- */
