@@ -314,8 +314,7 @@ static gboolean choose_ring(Mounter *mounter, GError **error)
 
     if (options->io_uring == QOS_RING_OFF)
         return TRUE;
-    mounter->ring =
-        qos_ring_new(options->io_uring_depth, options->threads + QOS_THREADS_BESIDE, &reason);
+    mounter->ring = qos_ring_new(options->io_uring_depth, &reason);
     return mounter->ring || go_without_ring(mounter, reason, error);
 }
 
@@ -383,13 +382,16 @@ static gboolean start(Mounter *mounter, GError **error)
     fs->root = qos_root_new(fs->gate, fs->inodes, error);
     if (!fs->root)
         return FALSE;
+    if (!qos_sharing_check(mounter->source, &mounter->options.sharing, error) ||
+        !choose_ring(mounter, error))
+        return FALSE; /* what comes next would be left behind */
     mounter->db = qos_db_open(mounter->options.database, error);
     if (!mounter->db && qos_mountpoint_is_taken(mounter->mountpoint))
         g_prefix_error(error, "qosfs is mounted on \"%s\" already; ", mounter->mountpoint);
     if (!mounter->db || !start_sharing(mounter, error))
         return FALSE;
     fs->control = qos_control_new(fs, mounter->db, mounter->options.overrides, error);
-    if (!fs->control || !choose_threads(mounter, error) || !choose_ring(mounter, error))
+    if (!fs->control || !choose_threads(mounter, error))
         return FALSE;
     fs->interrupts = qos_interrupts_new(fs->gate, fs->interrupt_table, mounter->ring != NULL);
     if (!fs->interrupts)
@@ -487,7 +489,8 @@ static gboolean attach_ring(Mounter *mounter, GError **error)
 
     if (!mounter->ring)
         return TRUE;
-    if (!qos_ring_attach(mounter->ring, session, &reason))
+    if (!qos_ring_attach(mounter->ring, session, mounter->options.threads + QOS_THREADS_BESIDE,
+                         &reason))
         return go_without_ring(mounter, reason, error);
     result = fuse_session_custom_io(session, &io, sizeof(io), fuse_session_fd(session));
     if (result == 0)

@@ -202,7 +202,7 @@ static int init_queue(QosRing *ring, guint number)
     return result;
 }
 
-QosRing *qos_ring_new(guint depth, guint threads, GError **error)
+QosRing *qos_ring_new(guint depth, GError **error)
 {
     guint count = qos_ring_support_check(error);
     QosRing *ring;
@@ -213,7 +213,6 @@ QosRing *qos_ring_new(guint depth, guint threads, GError **error)
     ring = g_new0(QosRing, 1);
     ring->fd = -1;
     ring->depth = depth;
-    ring->threads = MAX(threads, depth + 1);
     ring->queue_count = count;
     ring->queues = g_new0(QosRingQueue, count);
     pthread_mutex_init(&ring->last_lock, NULL);
@@ -231,11 +230,12 @@ QosRing *qos_ring_new(guint depth, guint threads, GError **error)
     return NULL;
 }
 
-gboolean qos_ring_attach(QosRing *ring, struct fuse_session *session, GError **error)
+gboolean qos_ring_attach(QosRing *ring, struct fuse_session *session, guint threads, GError **error)
 {
     int result;
 
     ring->session = session;
+    ring->threads = MAX(threads, ring->depth + 1);
     ring->fd = fuse_session_fd(session);
     result = qos_ring_support_open(&ring->last, ring->fd);
     if (result == 0)

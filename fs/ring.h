@@ -2,9 +2,9 @@
  * FUSE over io_uring: the transport beside /dev/fuse that saves a request its second system call
  * and its wake-up on another CPU. fs/ring.c says how it works; docs/io_uring.md, why so.
  *
- *     ring = qos_ring_new(depth, threads, &error);         where the kernel and this build have it
+ *     ring = qos_ring_new(depth, &error);                  where the kernel and this build have it
  *     fuse_session_custom_io(session, ...)                 with qos_ring_write
- * inside qos_ring_attach(ring, session)                       before the loop
+ * inside qos_ring_attach(ring, session, threads)              before the loop
  *     ... the loop: INIT, FORGET and INTERRUPT still come by /dev/fuse ...
  *     qos_ring_stop(ring)                                  after the loop
  *     qos_ring_free(ring)                                  before the unmount
@@ -28,11 +28,13 @@ typedef enum {
     QOS_RING_ON,   /* or not at all */
 } QosRingMode;
 
-/* `depth`: how many readers wait at each CPU at least. `threads`: how many there may be at one CPU.
- * NULL with an error (QOS_ERROR) that says what is missing. */
-QosRing *qos_ring_new(guint depth, guint threads, GError **error);
-/* The mounted session whose requests are to come by the ring. */
-gboolean qos_ring_attach(QosRing *ring, struct fuse_session *session, GError **error);
+/* `depth`: how many readers wait at each CPU at least. NULL with an error (QOS_ERROR) that says
+ * what is missing. */
+QosRing *qos_ring_new(guint depth, GError **error);
+/* The mounted session whose requests are to come by the ring. `threads`: how many readers there may
+ * be at one CPU. */
+gboolean qos_ring_attach(QosRing *ring, struct fuse_session *session, guint threads,
+                         GError **error);
 /* Takes no more requests, and joins the readers. Replies may still follow. */
 void qos_ring_stop(QosRing *ring);
 /* NULL is fine. No reply may follow. */

@@ -7,14 +7,14 @@
 #include "base/error.h"
 #include "fs/ring.h"
 
-QosRing *qos_ring_new(guint depth G_GNUC_UNUSED, guint threads G_GNUC_UNUSED, GError **error)
+QosRing *qos_ring_new(guint depth G_GNUC_UNUSED, GError **error)
 {
     qos_set_error(error, ENOTSUP, "this qosfs was built without liburing");
     return NULL;
 }
 
 gboolean qos_ring_attach(QosRing *ring G_GNUC_UNUSED, struct fuse_session *session G_GNUC_UNUSED,
-                         GError **error G_GNUC_UNUSED)
+                         guint threads G_GNUC_UNUSED, GError **error G_GNUC_UNUSED)
 {
     return TRUE;
 }

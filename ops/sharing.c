@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "core/wire.h"
+#include "fs/lockaddress.h"
 #include "ops/coherence.h"
 #include "ops/local_store.h"
 #include "ops/locks.h"
@@ -132,6 +133,26 @@ static void deadlocked(guint64 wait, gpointer arg)
 
     if (fs->locks != NULL)
         qos_locks_deadlocked(fs->locks, wait);
+}
+
+/* --- beginning --- */
+
+gboolean qos_sharing_check(const char *source, const QosSharingConfig *config, GError **error)
+{
+    const QosLocklinkConfig link = {config->server, config->ca, config->certificate, config->key,
+                                    config->munged};
+    g_autofree char *store = NULL;
+    QosLockaddress address;
+    gboolean good;
+
+    if (config->server == NULL)
+        return TRUE;
+    store = name_store(source, config->store, error);
+    if (store == NULL)
+        return FALSE;
+    good = qos_lockaddress_init(&address, &link, error);
+    qos_lockaddress_clear(&address);
+    return good;
 }
 
 QosLockclient *qos_sharing_start(QosFs *fs, QosDb *db, const QosSharingConfig *config,

@@ -26,6 +26,8 @@ typedef struct {
 
 void qos_sharing_config_clear(QosSharingConfig *config);
 
+/* FALSE with an error (QOS_ERROR) where it can never work: before there is a database. */
+gboolean qos_sharing_check(const char *source, const QosSharingConfig *config, GError **error);
 /* Begins, after the daemon's fork, and before requests come; `fs->source` and `fs->mountpoint` are
  * known. NULL with an error (QOS_ERROR) where that can never work; a server that is away is not
  * one. The end is qos_lockclient_free(), when no request is left. */

@@ -99,6 +99,7 @@ def test_only_where_the_kernel_offers_it(store, mount):
     with ring_switched(False):
         refused = mount(store, "io_uring=on", expect_failure=True)
         assert "option io_uring=on: FUSE over io_uring is switched off in the kernel; echo Y >" in refused.log
+        assert list(refused.db.parent.glob(f"{refused.db.name}*")) == []  # nothing is left
         qos = mount(store, "io_uring=auto")
         assert readers(qos) == {}
         (qos.dir / "file").write_text("classic")

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from harness import BUILD, OTHER, TIMEOUT, USER, run, wait_until
+from harness import BUILD, OTHER, TIMEOUT, USER, Store, run, wait_until
 from munge import MAGIC, NONCE_LENGTH, Munged, payload, send_credential, take_credential
 
 
@@ -237,3 +237,11 @@ def test_bad_addresses(tmp_path, options, message):
     done = subprocess.run([BUILD / "mount.qosfs", store, place, "-o", f"{options},db={tmp_path / 'db'}"],
                           capture_output=True, text=True, check=False)
     assert done.returncode != 0 and message in done.stderr
+    assert list(tmp_path.glob("db*")) == []  # nothing is left
+
+
+def test_a_store_without_an_id(mount, new_store):
+    """Such as one below FUSE: nothing tells other mounts that it is the same."""
+    refused = mount(Store(mount(new_store()).dir, "qosfs"), "server=unix:/none", expect_failure=True)
+    assert "name it with -o store=NAME on each of them" in refused.log
+    assert list(refused.db.parent.glob(f"{refused.db.name}*")) == []  # nothing is left
