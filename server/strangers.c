@@ -22,6 +22,32 @@ static Host *host_of(const QosStrangers *strangers, QosConnection *connection)
     return g_hash_table_lookup(strangers->hosts, qos_connection_host(connection));
 }
 
+static guint count_strangers(const Host *host)
+{
+    return host->strangers;
+}
+
+static guint count_shaking(const Host *host)
+{
+    return host->shaking;
+}
+
+/* Of the host that has most, if these are more than `most`: its oldest in the queue. */
+static QosConnection *oldest_of_most(const QosStrangers *strangers, const GQueue *queue,
+                                     guint (*count)(const Host *), guint most)
+{
+    QosConnection *found = NULL;
+
+    for (const GList *each = queue->head; each != NULL; each = each->next) {
+        const guint has = count(host_of(strangers, each->data));
+        if (has > most) {
+            most = has;
+            found = each->data;
+        }
+    }
+    return found;
+}
+
 /* --- whose handshake is next --- */
 
 static QosConnection *find_next(const QosStrangers *strangers)
@@ -60,27 +86,13 @@ static void serve(QosStrangers *strangers)
     strangers->is_serving = FALSE;
 }
 
-/* Of the host that has most under way, if these are more than `fewer` and one: its oldest. */
-static QosConnection *shaking_to_go(const QosStrangers *strangers, guint fewer)
-{
-    QosConnection *found = NULL;
-    guint most = fewer + 1;
-
-    for (const GList *each = strangers->shaking.head; each != NULL; each = each->next) {
-        const guint shaking = host_of(strangers, each->data)->shaking;
-        if (shaking > most) {
-            most = shaking;
-            found = each->data;
-        }
-    }
-    return found;
-}
-
 void qos_strangers_knock(QosStrangers *strangers, QosConnection *connection)
 {
     g_queue_push_tail(&strangers->waiting, connection);
     if (strangers->shaking.length >= QOS_STRANGERS_SHAKING) {
-        QosConnection *old = shaking_to_go(strangers, host_of(strangers, connection)->shaking);
+        const guint fewer = host_of(strangers, connection)->shaking;
+        QosConnection *old =
+            oldest_of_most(strangers, &strangers->shaking, count_shaking, fewer + 1);
         if (old != NULL)
             qos_connection_close(old, QOS_WIRE_FULL, QOS_STRANGERS_TOO_MANY);
     }
@@ -122,17 +134,7 @@ void qos_strangers_remove(QosStrangers *strangers, QosConnection *connection)
 
 QosConnection *qos_strangers_to_go(const QosStrangers *strangers)
 {
-    QosConnection *found = NULL;
-    guint most = 1;
-
-    for (const GList *each = strangers->all.head; each != NULL; each = each->next) {
-        const guint count = host_of(strangers, each->data)->strangers;
-        if (count > most) {
-            most = count;
-            found = each->data;
-        }
-    }
-    return found;
+    return oldest_of_most(strangers, &strangers->all, count_strangers, 1);
 }
 
 guint qos_strangers_count(const QosStrangers *strangers)
