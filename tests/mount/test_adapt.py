@@ -10,6 +10,7 @@ import re
 import signal
 import sqlite3
 import subprocess
+import sys
 import time
 
 import pytest
@@ -39,13 +40,31 @@ def reader(qos, job, processes=4, **more):
 
 
 @contextlib.contextmanager
-def readers(qos, **processes):
+def readers(qos, start=reader, **processes):
     """As many processes as said of each job, while the block runs."""
     with contextlib.ExitStack() as stack:
         for job, count in processes.items():
-            stack.enter_context(running(reader(qos, job, count)))
+            stack.enter_context(running(start(qos, job, count)))
         wait_until(lambda: all(requests(qos, job) for job in processes), what="all readers")
         yield
+
+
+# So many threads read the file without end. A store that serves 150 a second takes two for as many: also a busy machine lets one look
+# meanwhile.
+CROWDED = 300
+CROWD = """
+import os, sys, threading
+file = os.open(sys.argv[1], os.O_RDONLY)
+def read():
+    while os.pread(file, 4096, 0): pass
+for _ in range(int(sys.argv[2])): threading.Thread(target=read).start()
+"""
+
+
+def crowd(qos, job, threads):
+    """A job that always has some requests waiting; it starts sooner than as many processes of a reader."""
+    (qos.store.dir / job).write_bytes(bytes(4096))
+    return start_job(job, sys.executable, "-c", CROWD, qos.dir / job, str(threads))
 
 
 def requests(qos, job):
@@ -87,9 +106,9 @@ def contended_parts(qos, *jobs, count=400):
 # --- who gets how much ---
 
 def test_shares_by_weight(store, mount, capped):
-    qos = mount(capped(store, 150), FAIR)  # slow, beside how often a busy machine lets one look
+    qos = mount(capped(store, 150), FAIR)
     qos.rule("start heavy jobid={heavy} weight=3")
-    with readers(qos, heavy=48, light=48):
+    with readers(qos, crowd, heavy=CROWDED, light=CROWDED):
         heavy, _ = contended_parts(qos, "heavy", "light")
     assert heavy == pytest.approx(0.75, abs=0.08)
 
@@ -121,7 +140,7 @@ def test_what_is_idle_is_lent(store, mount, capped):
 def test_a_reservation_comes_before_shares(store, mount, capped):
     qos = mount(capped(store, 150), FAIR)
     qos.rule("start reserved jobid={reserved} min=800")
-    with readers(qos, reserved=36, free=36):
+    with readers(qos, crowd, reserved=CROWDED, free=CROWDED):
         reserved, _ = contended_parts(qos, "reserved", "free", count=150)
     assert reserved > 0.6  # nine tenths, less at times on a busy machine; a half without
 
