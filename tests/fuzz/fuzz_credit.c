@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "core/credit.h"
+#include "tests/fuzz/want.h"
 
 #define SELF   2
 #define ABOVE  1
@@ -217,11 +218,7 @@ static void operate(Server *server, const guint8 *bytes, gsize length)
         bytes[0] % 9 == 3) /* a conversion is of what it holds */
         resource = qos_extra_resource(qos_hold_extra(hold))[0];
     const QosResourceType *type = qos_resource_type(resource.type);
-    QosCredit want = {.reads = 3, .writes = much & 3};
-    if (type->shape == QOS_SHAPE_SPANS)
-        want = qos_credit_span(much & 15, much | 15, type->divisible || (much & 1) != 0);
-    else if (type->shape == QOS_SHAPE_AMOUNT)
-        want = (QosCredit){.amount = much};
+    QosCredit want = want_of(type, much);
     operate_on(server, length > 0 ? bytes[0] : 4, &resource, &want, much, hold);
     qos_credit_clear(type, &want);
 }

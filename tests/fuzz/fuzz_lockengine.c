@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "fs/lockengine.h"
+#include "tests/fuzz/want.h"
 
 #define OWNER  10
 #define SERVER 1
@@ -206,11 +207,7 @@ static void operate(Mount *mount, const guint8 *bytes, gsize length)
 
     qos_resource_init(&resource, bytes[2] % QOS_RESOURCE_TYPES, &name, 1);
     const QosResourceType *type = qos_resource_type(resource.type);
-    QosCredit want = {.reads = 3, .writes = much & 3};
-    if (type->shape == QOS_SHAPE_SPANS)
-        want = qos_credit_span(much & 15, much | 15, type->divisible || (much & 1) != 0);
-    else if (type->shape == QOS_SHAPE_AMOUNT)
-        want = (QosCredit){.amount = much};
+    QosCredit want = want_of(type, much);
     if (what == 0)
         get(mount, use, &resource, &want, much);
     else if (what == 1)
