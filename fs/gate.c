@@ -326,33 +326,33 @@ static QosEntry *take_resumed_locked(QosGate *gate)
     return entry;
 }
 
-void qos_gate_stop(QosGate *gate)
+/* Answers all that it takes. */
+static void answer_all(QosGate *gate, QosEntry *(*take_next_locked)(QosGate *gate))
 {
     QosEntry *entry;
 
+    pthread_mutex_lock(&gate->lock);
+    while ((entry = take_next_locked(gate)) != NULL) {
+        pthread_mutex_unlock(&gate->lock);
+        entry->cancelled(entry, ENOTCONN);
+        pthread_mutex_lock(&gate->lock);
+    }
+    pthread_mutex_unlock(&gate->lock);
+}
+
+void qos_gate_stop(QosGate *gate)
+{
     pthread_mutex_lock(&gate->lock);
     gate->is_stopping = TRUE;
     pthread_cond_broadcast(&gate->lead);
     pthread_cond_broadcast(&gate->follow);
     pthread_cond_signal(&gate->entered);
-    while ((entry = take_back_locked(gate)) != NULL) {
-        pthread_mutex_unlock(&gate->lock);
-        entry->cancelled(entry, ENOTCONN);
-        pthread_mutex_lock(&gate->lock);
-    }
     pthread_mutex_unlock(&gate->lock);
-
+    answer_all(gate, take_back_locked);
     for (guint i = 0; i < gate->workers->len; i++)
         pthread_join(g_array_index(gate->workers, pthread_t, i), NULL);
     g_array_set_size(gate->workers, 0);
-
-    pthread_mutex_lock(&gate->lock);
-    while ((entry = take_resumed_locked(gate)) != NULL) {
-        pthread_mutex_unlock(&gate->lock);
-        entry->cancelled(entry, ENOTCONN);
-        pthread_mutex_lock(&gate->lock);
-    }
-    pthread_mutex_unlock(&gate->lock);
+    answer_all(gate, take_resumed_locked);
 }
 
 /* --- a request's way --- */

@@ -387,22 +387,24 @@ dev_t qos_loan_device(const QosLoan *loan)
     return loan->inode->key.device;
 }
 
-gboolean qos_inodes_is_directory(QosInodes *inodes, fuse_ino_t id)
+/* Whether it is known, and a directory, or none. */
+static gboolean is_known_as(QosInodes *inodes, fuse_ino_t id, gboolean is_directory)
 {
     pthread_mutex_lock(&inodes->lock);
     const QosInode *inode = qos_inode_by_id_locked(inodes, id);
-    gboolean is_directory = inode != NULL && inode->is_directory;
+    gboolean is_such = inode != NULL && inode->is_directory == is_directory;
     pthread_mutex_unlock(&inodes->lock);
-    return is_directory;
+    return is_such;
+}
+
+gboolean qos_inodes_is_directory(QosInodes *inodes, fuse_ino_t id)
+{
+    return is_known_as(inodes, id, TRUE);
 }
 
 gboolean qos_inodes_is_file(QosInodes *inodes, fuse_ino_t id)
 {
-    pthread_mutex_lock(&inodes->lock);
-    const QosInode *inode = qos_inode_by_id_locked(inodes, id);
-    gboolean is_file = inode != NULL && !inode->is_directory;
-    pthread_mutex_unlock(&inodes->lock);
-    return is_file;
+    return is_known_as(inodes, id, FALSE);
 }
 
 void qos_inodes_note_stale(QosInodes *inodes, fuse_ino_t id)

@@ -138,13 +138,19 @@ static gboolean set_control(QosServerOptions *options, const Setting *setting, c
            check_socket_path(setting->name, value, error);
 }
 
+static gboolean parse_number(const Setting *setting, const char *value, gint64 *ret_number,
+                             GError **error)
+{
+    return qos_parse_integer(setting->name, value, setting->minimum, setting->maximum, ret_number,
+                             error);
+}
+
 static gboolean set_uid(QosServerOptions *options, const Setting *setting, const char *value,
                         GError **error)
 {
     gint64 number;
 
-    if (!qos_parse_integer(setting->name, value, setting->minimum, setting->maximum, &number,
-                           error))
+    if (!parse_number(setting, value, &number, error))
         return FALSE;
     uid_t uid = (uid_t)number;
     g_array_append_val(options->allowed_uids, uid);
@@ -170,8 +176,7 @@ static gboolean set_number(QosServerOptions *options, const Setting *setting, co
 {
     gint64 number;
 
-    if (!qos_parse_integer(setting->name, value, setting->minimum, setting->maximum, &number,
-                           error))
+    if (!parse_number(setting, value, &number, error))
         return FALSE;
     *(guint *)G_STRUCT_MEMBER_P(options, setting->field) = (guint)number;
     return TRUE;
