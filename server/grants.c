@@ -5,14 +5,7 @@
  * its spans. The owner asks before it grants a credit on one more resource, and tells what it has
  * granted, so that what a client reclaims after a restart is counted too.
  */
-#include "server/grants.h"
-
-#include <errno.h>
-
-#include "base/error.h"
-#include "db/db_server.h"
-#include "net/complaint.h"
-#include "server/deadlocks.h"
+#include "server/grants_private.h"
 
 /* Of the server's memory, for a credit, with its resource where nobody else has one on it
  * (tests/unit/test_grants.c measures it). */
@@ -21,40 +14,9 @@
 #define CAPPED_DELAY (100 * QOS_MILLISECOND)
 #define ADVICE_PAUSE (600 * QOS_SECOND)
 
-struct QosGrants {
-    QosGrantsOutput output;
-    QosServerSettings configured; /* by the options */
-    QosServerSettings settings;   /* in force */
-    QosServerSettings next;       /* with the next start */
-    GHashTable *set;              /* name -> text: by the administrator */
-    QosTime resend, started;
-    QosTime advised; /* no advice in the log before */
-    QosServerDb *db;
-    QosOwner *owner;
-    QosPool pool;
-    QosClients clients;
-    QosDeadlocks *waits;
-    char *store;
-    char *trouble;
-    gboolean is_paid; /* the pool has granted what is counted next */
-    gboolean was_in_grace;
-    guint64 resumed; /* the sequence of the signal that the pool goes on from; 0: none */
-    guint64 received[QOS_MESSAGE_TYPES], sent[QOS_MESSAGE_TYPES];
-    guint64 evictions, deadlocks;
-    QosComplaints complaints; /* of mounts whose leases ended */
-    GSource *timer;
-    QosTime armed; /* for when the timer is; 0: it is to be set */
-};
-
-static QosTime now_of(void)
-{
-    return g_get_monotonic_time() * QOS_MICROSECOND;
-}
-
 /* --- the pool --- */
 
-/* Lets the client join or leave: it is in the pool as long as it has a connection or credits. */
-static void keep_in_pool(QosGrants *grants, QosClient *client)
+void qos_grants_keep_in_pool(QosGrants *grants, QosClient *client)
 {
     gboolean belongs = client->is_connected || client->credits > 0;
 
@@ -72,7 +34,7 @@ static gboolean may_grant(QosOwnerId borrower, const QosResource *resource G_GNU
     QosGrants *grants = arg;
     QosClient *client = qos_clients_find(&grants->clients, borrower);
 
-    keep_in_pool(grants, client);
+    qos_grants_keep_in_pool(grants, client);
     switch (qos_pool_grant(&grants->pool, &client->pool, CREDIT_BYTES, now, ret_delay)) {
     case QOS_POOL_GRANTED:
         grants->is_paid = TRUE;
@@ -94,7 +56,7 @@ static void counted(QosOwnerId borrower, const QosResource *resource G_GNUC_UNUS
 
     if (is_more) {
         client->credits++;
-        keep_in_pool(grants, client);
+        qos_grants_keep_in_pool(grants, client);
         if (!grants->is_paid)
             qos_pool_adopt(&grants->pool, &client->pool, CREDIT_BYTES);
         grants->is_paid = FALSE;
@@ -103,7 +65,7 @@ static void counted(QosOwnerId borrower, const QosResource *resource G_GNUC_UNUS
     client->lost++;
     client->credits--;
     qos_pool_cancel(&grants->pool, &client->pool, CREDIT_BYTES);
-    keep_in_pool(grants, client);
+    qos_grants_keep_in_pool(grants, client);
 }
 
 static void resized(QosOwnerId borrower, const QosResource *resource G_GNUC_UNUSED, gint64 bytes,
@@ -163,7 +125,7 @@ static void forget(QosGrants *grants, QosClient *client)
     qos_server_db_forget_client(grants->db, client->id);
     if (client->lost > 0) {
         grants->evictions++;
-        qos_complain(&grants->complaints, G_LOG_LEVEL_MESSAGE, now_of(),
+        qos_complain(&grants->complaints, G_LOG_LEVEL_MESSAGE, qos_grants_now(),
                      "%s was not heard of, or did not give back what was called back, until its "
                      "lease ended: its %" G_GUINT64_FORMAT " credits are free",
                      client->name, client->lost);
@@ -195,10 +157,9 @@ static void handle(QosGrants *grants, const QosOutput *output)
     }
 }
 
-/* Takes what the owner has put out, and sets the timer. */
-static void settle(QosGrants *grants)
+void qos_grants_settle(QosGrants *grants)
 {
-    QosTime now = now_of();
+    QosTime now = qos_grants_now();
     QosTime step, next;
     QosOutput output;
 
@@ -223,12 +184,12 @@ static void settle(QosGrants *grants)
 static gboolean tick(gpointer data)
 {
     QosGrants *grants = data;
-    QosTime now = now_of();
+    QosTime now = qos_grants_now();
 
     grants->armed = 0;
     step_pool(grants, now);
     qos_owner_tick(grants->owner, now);
-    settle(grants);
+    qos_grants_settle(grants);
     return G_SOURCE_CONTINUE;
 }
 
@@ -243,8 +204,8 @@ static void client_saved(QosOwnerId id, gpointer arg)
 {
     QosGrants *grants = arg;
 
-    qos_owner_saved(grants->owner, id, now_of());
-    settle(grants);
+    qos_owner_saved(grants->owner, id, qos_grants_now());
+    qos_grants_settle(grants);
 }
 
 static void database_trouble(const char *message, gpointer arg)
@@ -341,7 +302,7 @@ QosGrants *qos_grants_new(const QosGrantsConfig *config, const QosGrantsOutput *
     grants->output = *output;
     grants->configured = grants->settings = config->settings;
     grants->resend = config->resend;
-    grants->started = now_of();
+    grants->started = qos_grants_now();
     grants->store = g_strdup(record->store);
     grants->set = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
     restore_settings(grants, record->tunables);
@@ -352,7 +313,7 @@ QosGrants *qos_grants_new(const QosGrantsConfig *config, const QosGrantsOutput *
     grants->timer = g_source_new(&functions, sizeof(GSource));
     g_source_set_callback(grants->timer, tick, grants, NULL);
     g_source_attach(grants->timer, NULL);
-    settle(grants);
+    qos_grants_settle(grants);
     return grants;
 }
 
@@ -416,7 +377,7 @@ static gboolean check_client(const QosGrants *grants, const QosWireHello *hello,
                       "the identity %" G_GINT64_MODIFIER
                       "x is another's, at least until his lease has ended",
                       hello->id);
-    if (client && now_of() < client->expelled_until)
+    if (client && qos_grants_now() < client->expelled_until)
         return refuse(refused, QOS_WIRE_NOT_PERMITTED,
                       "the administrator has evicted this mount; it may come back when its lease "
                       "has ended");
@@ -457,8 +418,8 @@ gboolean qos_grants_connected(QosGrants *grants, const QosWireHello *hello, cons
     }
     client->incarnation = hello->incarnation;
     client->is_connected = TRUE;
-    client->connected = now_of();
-    keep_in_pool(grants, client);
+    client->connected = qos_grants_now();
+    qos_grants_keep_in_pool(grants, client);
     qos_deadlocks_forget(grants->waits, client->id);
     *ret_welcome = (QosWireWelcome){.version = QOS_WIRE_VERSION,
                                     .id = record->id,
@@ -473,7 +434,7 @@ void qos_grants_received(QosGrants *grants, QosOwnerId id, const QosCreditMessag
                          guint count)
 {
     QosClient *client = qos_clients_find(&grants->clients, id);
-    QosTime now = now_of();
+    QosTime now = qos_grants_now();
 
     for (guint i = 0; i < count; i++) {
         grants->received[messages[i].type]++;
@@ -483,7 +444,7 @@ void qos_grants_received(QosGrants *grants, QosOwnerId id, const QosCreditMessag
     }
     client->received += count;
     client->lost = 0; /* what it has given back is not lost */
-    settle(grants);
+    qos_grants_settle(grants);
 }
 
 gboolean qos_grants_waits(QosGrants *grants, QosOwnerId id, QosWireWait *wait)
@@ -494,112 +455,14 @@ gboolean qos_grants_waits(QosGrants *grants, QosOwnerId id, QosWireWait *wait)
     return is_deadlock;
 }
 
-static void disconnect(QosGrants *grants, QosClient *client)
+void qos_grants_disconnect(QosGrants *grants, QosClient *client)
 {
     client->is_connected = FALSE;
     qos_deadlocks_forget(grants->waits, client->id);
-    keep_in_pool(grants, client);
+    qos_grants_keep_in_pool(grants, client);
 }
 
 void qos_grants_disconnected(QosGrants *grants, QosOwnerId id)
 {
-    disconnect(grants, qos_clients_find(&grants->clients, id));
-}
-
-/* --- for the administrator --- */
-
-static guint count_awaited(const QosGrants *grants)
-{
-    GHashTableIter iter;
-    gpointer client;
-    guint count = 0;
-
-    g_hash_table_iter_init(&iter, grants->clients.by_id);
-    while (g_hash_table_iter_next(&iter, NULL, &client))
-        count += ((QosClient *)client)->is_durable && ((QosClient *)client)->incarnation == 0;
-    return count;
-}
-
-void qos_grants_state(const QosGrants *grants, QosGrantsState *ret_state)
-{
-    const QosServerRecord *record = qos_server_db_record(grants->db);
-    gboolean in_grace = qos_owner_in_grace(grants->owner);
-
-    *ret_state = (QosGrantsState){.id = record->id,
-                                  .incarnation = record->incarnation,
-                                  .store = grants->store,
-                                  .started = grants->started,
-                                  .now = now_of(),
-                                  .in_grace = in_grace,
-                                  .awaited = in_grace ? count_awaited(grants) : 0,
-                                  .lent = qos_owner_lent(grants->owner),
-                                  .pool = &grants->pool,
-                                  .clients = &grants->clients,
-                                  .settings = &grants->settings,
-                                  .next = &grants->next,
-                                  .set = grants->set,
-                                  .trouble = grants->trouble,
-                                  .received = grants->received,
-                                  .sent = grants->sent,
-                                  .evictions = grants->evictions,
-                                  .waits = qos_deadlocks_count(grants->waits),
-                                  .deadlocks = grants->deadlocks};
-}
-
-static GHashTable *copy_set(GHashTable *set)
-{
-    GHashTable *copy = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
-    GHashTableIter iter;
-    gpointer name, text;
-
-    g_hash_table_iter_init(&iter, set);
-    while (g_hash_table_iter_next(&iter, &name, &text))
-        g_hash_table_replace(copy, g_strdup(name), g_strdup(text));
-    return copy;
-}
-
-gboolean qos_grants_set(QosGrants *grants, const char *name, const char *text, GError **error)
-{
-    g_autoptr(GHashTable) set = copy_set(grants->set);
-    QosServerSettings changed = grants->configured;
-    gboolean is_default = g_str_equal(text, "default");
-
-    if (!qos_server_tunable_help(name)) {
-        qos_set_error(error, ENOENT, "there is no tunable \"%s\"", name);
-        return FALSE;
-    }
-    if (is_default)
-        g_hash_table_remove(set, name);
-    else
-        g_hash_table_replace(set, g_strdup(name), g_strdup(text));
-    if (!qos_server_settings_apply(&changed, set, error))
-        return FALSE;
-    g_hash_table_unref(grants->set);
-    grants->set = g_steal_pointer(&set);
-    grants->next = changed;
-    grants->settings.pool = changed.pool;
-    qos_pool_configure(&grants->pool, &changed.pool);
-    settle(grants);
-    qos_server_db_save_tunable(grants->db, name, is_default ? NULL : text);
-    return TRUE;
-}
-
-gboolean qos_grants_expel(QosGrants *grants, QosOwnerId id, GError **error)
-{
-    QosClient *client = qos_clients_find(&grants->clients, id);
-
-    if (!client || !(client->is_connected || client->is_durable)) {
-        qos_set_error(error, ENOENT, "there is no mount %" G_GINT64_MODIFIER "x", id);
-        return FALSE;
-    }
-    if (client->is_connected) {
-        disconnect(grants, client);
-        grants->output.drop(id, QOS_WIRE_NOT_PERMITTED, "the administrator has evicted this mount",
-                            grants->output.arg);
-    }
-    client->expelled_until =
-        qos_time_add(now_of(), grants->settings.lease + QOS_LEASE_DRIFT(grants->settings.lease));
-    keep_in_pool(grants, client);
-    g_message("%s was evicted by the administrator", client->name);
-    return TRUE;
+    qos_grants_disconnect(grants, qos_clients_find(&grants->clients, id));
 }

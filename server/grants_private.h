@@ -1,0 +1,47 @@
+/*
+ * What the files of grants share: the state, for server/grants.c, and for grants_control.c what an
+ * administrator's command leads to.
+ */
+#pragma once
+
+#include "db/db_server.h"
+#include "net/complaint.h"
+#include "server/deadlocks.h"
+#include "server/grants.h"
+
+struct QosGrants {
+    QosGrantsOutput output;
+    QosServerSettings configured; /* by the options */
+    QosServerSettings settings;   /* in force */
+    QosServerSettings next;       /* with the next start */
+    GHashTable *set;              /* name -> text: by the administrator */
+    QosTime resend, started;
+    QosTime advised; /* no advice in the log before */
+    QosServerDb *db;
+    QosOwner *owner;
+    QosPool pool;
+    QosClients clients;
+    QosDeadlocks *waits;
+    char *store;
+    char *trouble;
+    gboolean is_paid; /* the pool has granted what is counted next */
+    gboolean was_in_grace;
+    guint64 resumed; /* the sequence of the signal that the pool goes on from; 0: none */
+    guint64 received[QOS_MESSAGE_TYPES], sent[QOS_MESSAGE_TYPES];
+    guint64 evictions, deadlocks;
+    QosComplaints complaints; /* of mounts whose leases ended */
+    GSource *timer;
+    QosTime armed; /* for when the timer is; 0: it is to be set */
+};
+
+static inline QosTime qos_grants_now(void)
+{
+    return g_get_monotonic_time() * QOS_MICROSECOND;
+}
+
+/* Lets the client join or leave: it is in the pool as long as it has a connection or credits. */
+void qos_grants_keep_in_pool(QosGrants *grants, QosClient *client);
+/* Takes what the owner has put out, and sets the timer. */
+void qos_grants_settle(QosGrants *grants);
+/* It has no connection any more. */
+void qos_grants_disconnect(QosGrants *grants, QosClient *client);
