@@ -170,7 +170,7 @@ gboolean qos_coherence_enter(QosOp *op)
         /* What drops them may wait for others, who may wait for our credit. */
         qos_claim_put(op->claim);
         qos_op_pause(op, TRUE);
-        if (qos_pages_await(coherence->pages, op->node, &op->entry))
+        if (qos_pages_await(coherence->pages, op->node, fuse_req_ctx(op->fuse)->pid, &op->entry))
             return FALSE;
         return qos_coherence_enter(op);
     }

@@ -31,11 +31,19 @@ void qos_old_pages_begin(const QosOp *op, QosPages *pages)
         qos_pages_note_locked(pages, op->node, op, op->start, op->end);
 }
 
+static void drop_all(const QosOp *op, QosPages *pages)
+{
+    if (op->entry.request.opcode == QOS_OP_READ)
+        qos_pages_drop_read(pages, op->node, fuse_req_ctx(op->fuse)->pid);
+    else
+        qos_pages_drop(pages, op->node);
+}
+
 /* Who asks for the attributes from now on waits until the request is answered. */
 void qos_old_pages_enter(const QosOp *op, QosPages *pages, gboolean is_covered)
 {
     if (!is_covered)
-        qos_pages_drop(pages, op->node);
+        drop_all(op, pages);
 }
 
 /* TRUE where pages may show what was there before a WRITE. The kernel puts what is written into
@@ -58,7 +66,7 @@ static gboolean are_left_by_write(const QosOp *op)
 void qos_old_pages_settle(const QosOp *op, QosPages *pages, gboolean is_covered)
 {
     if (!is_covered)
-        qos_pages_drop(pages, op->node);
+        drop_all(op, pages);
     else if (are_left_by_write(op))
         qos_pages_drop_range(pages, op->node, op->start, op->end);
 }

@@ -15,6 +15,8 @@
  * and a page may be locked by a request that is yet to be read. What it is told counts from the
  * beginning. */
 #define TOLD_MAX (10 * QOS_MILLISECOND)
+/* So long after the answer a reader may take to wake up and come to his pages. */
+#define READER_PATIENCE (2 * QOS_MILLISECOND)
 
 /* Bytes of a file: [start, end). */
 typedef struct {
@@ -28,12 +30,15 @@ typedef struct {
 } Locked;
 
 typedef struct {
-    fuse_ino_t ino; /* first: the table holds these */
-    Range range;    /* yet to be dropped; empty while that is being done */
-    GQueue served;  /* who waits for what is being dropped: of QosEntry, by their `parked` */
-    GQueue waiting; /* who waits for the next time */
-    GArray *later;  /* of Locked: for requests behind the first of `waiting` */
-    GQueue last;    /* who came behind some of these */
+    fuse_ino_t ino;       /* first: the table holds these */
+    Range range;          /* yet to be dropped; empty while that is being done */
+    GQueue served;        /* who waits for what is being dropped: of QosEntry, by their `parked` */
+    GQueue waiting;       /* who waits for the next time */
+    GArray *later;        /* of Locked: for requests behind the first of `waiting` */
+    GQueue last;          /* who came behind some of these */
+    gboolean is_of_reads; /* it has all been filled by READs, for those who wait for it */
+    pid_t reader;         /* the thread of the last of these */
+    QosTime due;          /* not before; 0: no matter when */
 } Drop;
 
 struct QosPages {
@@ -44,6 +49,7 @@ struct QosPages {
     gint count;           /* atomic: of drops */
     pthread_mutex_t lock; /* everything below */
     pthread_cond_t changed;
+    QosTime due;                   /* when the first drop that is too early is not any more */
     GHashTable *drops;             /* of Drop */
     GQueue queue;                  /* the same, those that are not being done */
     guint woken;                   /* how often */
@@ -105,11 +111,32 @@ static void wake_locked(QosPages *pages)
     pthread_cond_signal(&pages->changed);
 }
 
+static void hurry(Drop *drop)
+{
+    drop->is_of_reads = FALSE;
+    drop->due = 0;
+}
+
 void qos_pages_drop_range(QosPages *pages, fuse_ino_t ino, gint64 start, gint64 end)
 {
     pthread_mutex_lock(&pages->lock);
     Drop *drop = find_locked(pages, ino) ?: add_locked(pages, ino);
     add_range(&drop->range, (Range){start, MAX(end, start + 1)});
+    hurry(drop);
+    wake_locked(pages);
+    pthread_mutex_unlock(&pages->lock);
+}
+
+void qos_pages_drop_read(QosPages *pages, fuse_ino_t ino, pid_t reader)
+{
+    pthread_mutex_lock(&pages->lock);
+    Drop *drop = find_locked(pages, ino);
+    if (drop == NULL) {
+        drop = add_locked(pages, ino);
+        drop->is_of_reads = TRUE;
+    }
+    drop->reader = reader;
+    add_range(&drop->range, (Range){0, G_MAXINT64});
     wake_locked(pages);
     pthread_mutex_unlock(&pages->lock);
 }
@@ -139,7 +166,7 @@ gboolean qos_pages_are_old(QosPages *pages, fuse_ino_t ino)
     return are_old;
 }
 
-gboolean qos_pages_await(QosPages *pages, fuse_ino_t ino, QosEntry *entry)
+gboolean qos_pages_await(QosPages *pages, fuse_ino_t ino, pid_t thread, QosEntry *entry)
 {
     if (g_atomic_int_get(&pages->count) == 0)
         return FALSE;
@@ -147,6 +174,11 @@ gboolean qos_pages_await(QosPages *pages, fuse_ino_t ino, QosEntry *entry)
     Drop *drop = pages->is_stopping ? NULL : find_locked(pages, ino);
     if (drop != NULL)
         g_queue_push_tail(drop->later->len == 0 ? &drop->waiting : &drop->last, entry);
+    /* Who asks has what he read. */
+    if (drop != NULL && drop->is_of_reads && drop->reader == thread) {
+        hurry(drop);
+        wake_locked(pages);
+    }
     pthread_mutex_unlock(&pages->lock);
     return drop != NULL;
 }
@@ -215,6 +247,8 @@ void qos_pages_end_locked(QosPages *pages, fuse_ino_t ino, const QosLoan *file,
     Drop *drop = find_locked(pages, ino);
     if (drop != NULL)
         forget_locked(drop, request);
+    if (drop != NULL && drop->is_of_reads && drop->due == 0)
+        drop->due = qos_gate_now() + READER_PATIENCE;
     const gint left = qos_loan_fill(file, -1);
     if (drop != NULL && left <= (gint)drop->later->len)
         wake_locked(pages);
@@ -289,19 +323,35 @@ static Range begin_locked(Drop *drop, GArray **ret_left_out)
     drop->served = drop->waiting;
     drop->waiting = drop->last;
     g_queue_init(&drop->last);
+    drop->due = 0;
     return range;
 }
 
-/* Drops pages of one file, unless some are locked for earlier requests; the lock is let go
- * meanwhile. FALSE: some are. */
+/* Who waits for a READ may be slow to wake up, and reads it again if it is gone by then: on a busy
+ * machine, where that needs luck, a thousand times. */
+static gboolean is_early_locked(QosPages *pages, const Drop *drop)
+{
+    if (drop->due <= qos_gate_now())
+        return FALSE;
+    pages->due = MIN(pages->due, drop->due);
+    return TRUE;
+}
+
+/* Drops pages of one file, unless it is too early or some are locked for earlier requests; the lock
+ * is let go meanwhile. FALSE: it is, or some are. */
 static gboolean try_locked(QosPages *pages, Drop *drop)
 {
     g_autoptr(GArray) left_out = NULL;
 
+    if (is_early_locked(pages, drop)) {
+        g_queue_push_tail(&pages->queue, drop);
+        return FALSE;
+    }
     pthread_mutex_unlock(&pages->lock);
     qos_gate_release(pages->gate, drop->ino, NULL);
     pthread_mutex_lock(&pages->lock);
-    if (pages->is_ending || qos_inodes_filling(pages->inodes, drop->ino) > (gint)drop->later->len) {
+    if (pages->is_ending || is_early_locked(pages, drop) ||
+        qos_inodes_filling(pages->inodes, drop->ino) > (gint)drop->later->len) {
         g_queue_push_tail(&pages->queue, drop);
         return FALSE;
     }
@@ -329,6 +379,7 @@ static gboolean look_locked(QosPages *pages)
     gboolean is_any = FALSE;
 
     pages->is_looking = TRUE;
+    pages->due = QOS_NEVER;
     for (guint i = 0; i < count && !pages->is_ending; i++)
         is_any |= try_locked(pages, g_queue_pop_head(&pages->queue));
     pages->is_looking = FALSE;
@@ -345,7 +396,7 @@ static void *work(void *arg)
     pthread_mutex_lock(&pages->lock);
     while (!pages->is_ending) {
         if (!look_locked(pages) && !pages->is_ending)
-            pthread_cond_wait(&pages->changed, &pages->lock);
+            qos_condition_wait_until(&pages->changed, &pages->lock, pages->due);
     }
     pages->has_ended = TRUE;
     pthread_cond_signal(&pages->ended);

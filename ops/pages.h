@@ -40,6 +40,10 @@ void qos_pages_free(QosPages *pages);
  * G_MAXINT64: to its end. */
 void qos_pages_drop(QosPages *pages, fuse_ino_t ino);
 void qos_pages_drop_range(QosPages *pages, fuse_ino_t ino, gint64 start, gint64 end);
+/* All, also what a READ is under way to fill for `reader`, a thread: not before that one asks
+ * again, or 2 ms have passed since the answer, unless they are to be dropped for another reason
+ * too. */
+void qos_pages_drop_read(QosPages *pages, fuse_ino_t ino, pid_t reader);
 /* Waits until the kernel was told to drop all that is queued, but for what is locked for requests.
  * Where the kernel does not come back from one of them, 10 ms at most. */
 void qos_pages_await_told(QosPages *pages);
@@ -52,9 +56,9 @@ void qos_pages_end_locked(QosPages *pages, fuse_ino_t ino, const QosLoan *file,
                           gconstpointer request);
 /* TRUE until they are dropped. Cheap where there are none to be. */
 gboolean qos_pages_are_old(QosPages *pages, fuse_ino_t ino);
-/* TRUE: they are, and the gate resumes `entry` when those are dropped that are old now; it is not
- * the caller's any more. */
-gboolean qos_pages_await(QosPages *pages, fuse_ino_t ino, QosEntry *entry);
+/* TRUE: they are, and the gate resumes `entry`, of that thread, when those are dropped that are old
+ * now; it is not the caller's any more. */
+gboolean qos_pages_await(QosPages *pages, fuse_ino_t ino, pid_t thread, QosEntry *entry);
 /* Takes back an `entry` that waits: it is the caller's again. FALSE: it is resumed already, or is
  * yet to wait. */
 gboolean qos_pages_withdraw(QosPages *pages, fuse_ino_t ino, QosEntry *entry);

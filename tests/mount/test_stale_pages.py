@@ -7,12 +7,14 @@ would find out.
 """
 import concurrent.futures
 import contextlib
+import ctypes
 import mmap
 import os
 import signal
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
@@ -268,3 +270,34 @@ def test_lost_while_stopped(cluster):
                        what="their requests")
             os.kill(mount.pid, signal.SIGCONT)
             assert [read.result() for read in reads] == [NEW] * FILES
+
+
+def is_cached(pages):
+    """mincore(2): whether the kernel has the first page of the mapping. It asks nobody."""
+    start = ctypes.addressof(ctypes.c_char.from_buffer(pages))
+    answer = ctypes.create_string_buffer(1)
+    assert ctypes.CDLL(None).mincore(ctypes.c_void_p(start), ctypes.c_size_t(PAGE), answer) == 0
+    return answer.raw[0] & 1
+
+
+def test_read_without_a_credit_is_there_for_its_reader(store, mount):
+    """Not gone before he wakes up: he would read it again and again. When he asks for the next thing, it goes at once."""
+    qos = mount(store, "server=unix:/none,store=some")
+    qos.expects_log("no qosfs-server listens")
+    fill(store.dir / "file")
+    kept, asked = [], []
+    with open(qos.dir / "file", "r+b", buffering=0) as file, mmap.mmap(file.fileno(), PAGE) as pages:
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
+        for _ in range(20):
+            os.fstat(file.fileno())
+            begun = time.monotonic()
+            os.pread(file.fileno(), 1, 0)
+            while is_cached(pages):  # without a pause: it is timed
+                assert time.monotonic() < begun + TIMEOUT
+            kept.append(time.monotonic() - begun)
+            os.pread(file.fileno(), 1, 0)
+            begun = time.monotonic()
+            os.fstat(file.fileno())
+            asked.append(time.monotonic() - begun)
+            assert not is_cached(pages)
+    assert min(kept) >= 0.002 > min(asked), (kept, asked)
