@@ -524,6 +524,22 @@ void qos_gate_release(QosGate *gate, guint64 lock, const QosJob *job)
     pthread_mutex_unlock(&gate->lock);
 }
 
+QosGateHolder qos_gate_holder(QosGate *gate, guint64 lock, const QosJob *job)
+{
+    QosGateHolder holder = QOS_GATE_NOBODY;
+
+    if (g_atomic_int_get(&gate->locked_lines) == 0)
+        return holder;
+    pthread_mutex_lock(&gate->lock);
+    const QosGateLine *line = g_hash_table_lookup(gate->parked, &lock);
+    if (line != NULL) {
+        const QosEntry *first = line->entries.head->data;
+        holder = first->request.job == job ? QOS_GATE_THE_JOB : QOS_GATE_ANOTHER;
+    }
+    pthread_mutex_unlock(&gate->lock);
+    return holder;
+}
+
 gboolean qos_gate_cancel(QosGate *gate, QosEntry *entry)
 {
     pthread_mutex_lock(&gate->lock);

@@ -78,6 +78,9 @@ QosEntry *qos_gate_next(QosGate *gate);
 /* `job`, or with NULL any, wants the lock `lock` (QosRequest.lock): what waits for others while the
  * kernel holds it goes at once, unless it met a bound. Cheap where nothing waits with a lock. */
 void qos_gate_release(QosGate *gate, guint64 lock, const QosJob *job);
+/* Whose requests wait with the lock: of the first of them. Cheap where nothing waits with any. */
+typedef enum { QOS_GATE_NOBODY, QOS_GATE_THE_JOB, QOS_GATE_ANOTHER } QosGateHolder;
+QosGateHolder qos_gate_holder(QosGate *gate, guint64 lock, const QosJob *job);
 /* Takes back a parked request: TRUE where it was parked; the caller answers it then (cancelled() is
  * not called). */
 gboolean qos_gate_cancel(QosGate *gate, QosEntry *entry);

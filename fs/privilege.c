@@ -38,7 +38,7 @@ static const guint kept[] = {
     CAP_SETGID,          /* setfsgid(), setgroups(): each caller's identity */
     CAP_SETUID,          /* setfsuid(): the same */
     CAP_LINUX_IMMUTABLE, /* root's callers: chattr +i, +a */
-    CAP_SYS_PTRACE,      /* /proc/PID/environ of any user: the JobID */
+    CAP_SYS_PTRACE,      /* /proc/PID/environ and syscall of any user: the JobID */
     CAP_SYS_ADMIN,       /* trusted.* xattrs, kernel passthrough, the unmount at the end */
     CAP_SYS_RESOURCE,    /* root's callers: reserved blocks, beyond quotas */
     CAP_MKNOD,           /* root's callers: device nodes */

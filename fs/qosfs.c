@@ -29,6 +29,7 @@
 #include "fs/privilege.h"
 #include "fs/readers.h"
 #include "fs/ring.h"
+#include "ops/approaches.h"
 #include "ops/backing.h"
 #include "ops/coherence.h"
 #include "ops/control.h"
@@ -346,9 +347,10 @@ static gboolean start_sharing(Mounter *mounter, GError **error)
 static gboolean start_telling(QosFs *fs, GError **error)
 {
     fs->tolls = qos_tolls_new(fs->session, qos_gate_now);
+    fs->approaches = qos_approaches_new(fs->gate);
     if (fs->lockclient)
         fs->coherence = qos_coherence_new(fs);
-    if (fs->tolls && (fs->coherence || !fs->lockclient))
+    if (fs->tolls && fs->approaches && (fs->coherence || !fs->lockclient))
         return TRUE;
     return no_thread(error);
 }
@@ -430,6 +432,7 @@ static void stop(Mounter *mounter)
     qos_interrupts_stop(fs->interrupts);
     g_clear_pointer(&fs->lockclient, qos_lockclient_free);
     qos_coherence_free(fs->coherence);
+    qos_approaches_free(fs->approaches);
     qos_tolls_free(fs->tolls);
     qos_ring_free(mounter->ring);
     unmount(mounter);

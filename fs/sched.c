@@ -62,7 +62,8 @@ static void prepare(QosSched *sched, QosRequest *request, QosTime now)
     request->queue = NULL;
     request->lrs = sched->current;
     request->has_slot = request->is_passing = request->has_stalled = FALSE;
-    request->owes = request->prepays = request->is_with_user = request->is_stored = FALSE;
+    request->owes = request->owes_much = request->prepays = request->is_with_user =
+        request->is_stored = FALSE;
     request->weight = request->minimum = request->cost = 0;
     request->job->seen = now;
 }

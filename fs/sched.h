@@ -63,6 +63,7 @@
 /* Threads that requests may tie up beyond the slots. */
 #define QOS_THREADS_BESIDE (QOS_PASSING_ALL + QOS_STALLED_MAX)
 #define QOS_DEBT_MAX       (300 * QOS_SECOND) /* 64 threads that come at once at 10 op/s owe 32 s */
+#define QOS_DEBT_MUCH      QOS_SECOND         /* longer than anybody should wait for */
 #define QOS_DEBT_BYTES     (16 << 20) /* what 64 threads read ahead at once, at however low a rate */
 
 typedef enum {
@@ -110,7 +111,8 @@ typedef struct {
     guint has_slot : 1;
     guint is_passing : 1; /* inside without a slot, because it must not wait */
     guint is_stored : 1;  /* what it is to write was written while it waited */
-    guint owes : 1;       /* it went without a token: its class is in debt */
+    guint owes : 1;       /* it went without a token: its class is in debt, ... */
+    guint owes_much : 1;  /* ... by QOS_DEBT_MUCH, with those that wait */
     guint prepays : 1; /* a toll in another class: it takes the token of the next `toll_opcode` */
     guint is_with_user : 1; /* where it is held */
     guint64 wait_rule_id;   /* what it waits or waited for, 0 = the slots */

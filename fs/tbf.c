@@ -271,6 +271,17 @@ static QosTime tbf_get_next(void *self, QosTime now, QosReadyFunc ready, void *a
     return now;
 }
 
+/* Whether a further request would wait for more than QOS_DEBT_MUCH, behind those that wait: of
+ * these the operations are known, and of bytes the worst is assumed. */
+static gboolean owes_much(const QosTbfQueue *queue, QosTime owed)
+{
+    if (owed > QOS_DEBT_MUCH)
+        return TRUE;
+    return queue->has_bytes
+               ? queue->waiting > 0
+               : (gint64)queue->waiting > queue->operations.rate * (QOS_DEBT_MUCH / QOS_SECOND);
+}
+
 static gboolean tbf_charge(void *self, QosRequest *request, QosTime max_debt, QosTime now)
 {
     QosTbf *tbf = self;
@@ -282,6 +293,7 @@ static gboolean tbf_charge(void *self, QosRequest *request, QosTime max_debt, Qo
          (owed > max_debt && debt_due(queue, max_debt, now) > now)))
         return FALSE;
     request->owes = owed > 0;
+    request->owes_much = owed > 0 && owes_much(queue, owed);
     let_go(queue, request, request->is_prepaid ? 0 : 1, now);
     reschedule(tbf, queue, now);
     return TRUE;

@@ -12,6 +12,7 @@ typedef struct QosInodes QosInodes;                 /* ops/inode.h */
 typedef struct QosHandles QosHandles;               /* ops/handle.h */
 typedef struct QosStreams QosStreams;               /* ops/stream.h */
 typedef struct QosOpeners QosOpeners;               /* ops/openers.h */
+typedef struct QosApproaches QosApproaches;         /* ops/approaches.h */
 typedef struct QosLooks QosLooks;                   /* ops/looks.h */
 typedef struct QosReaders QosReaders;               /* fs/readers.h */
 typedef struct QosControl QosControl;               /* ops/control.h */
@@ -64,6 +65,7 @@ typedef struct QosFs {
     QosInterruptTable *interrupt_table;
     QosInterrupts *interrupts;
     QosTolls *tolls;
+    QosApproaches *approaches;
     QosBackings *backings;
     QosLocks *locks; /* NULL: no lock server, the kernel keeps the locks of this mount alone */
     QosLockclient *lockclient; /* NULL: the mount is alone (no server=) */

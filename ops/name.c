@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "ops/approaches.h"
 #include "ops/coherence.h"
 #include "ops/control.h"
 #include "ops/operations.h"
@@ -59,10 +60,26 @@ static double entry_timeout(const QosOp *op)
                                      : op->fs->config.entry_timeout;
 }
 
+/* Whether the kernel may believe a name of it. Not where requests wait with the file's lock, or
+ * will: who comes by name wants that lock, and shows himself by looking the name up. */
+static gboolean may_believe_name(const QosOp *op, const struct fuse_entry_param *entry)
+{
+    const QosFs *fs = op->fs;
+    const QosRequest *request = &op->entry.request;
+    QosGateHolder holder;
+
+    if (S_ISDIR(entry->attr.st_mode))
+        return TRUE;
+    holder = qos_gate_holder(fs->gate, entry->ino, request->job);
+    if (holder == QOS_GATE_ANOTHER && request->opcode == QOS_OP_LOOKUP)
+        qos_approaches_note(fs->approaches, entry->ino, request->job, fuse_req_ctx(op->fuse)->pid);
+    return holder == QOS_GATE_NOBODY && !request->owes_much;
+}
+
 void qos_entry_set_timeouts(QosOp *op, struct fuse_entry_param *entry)
 {
     entry->attr_timeout = qos_attr_timeout(op, entry->ino);
-    entry->entry_timeout = entry_timeout(op);
+    entry->entry_timeout = may_believe_name(op, entry) ? entry_timeout(op) : 0;
     qos_attr_note_look(op, entry->ino, entry->attr.st_mode, entry->attr.st_mtim,
                        entry->attr.st_size);
 }

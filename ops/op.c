@@ -9,12 +9,14 @@
 
 #include "fs/reading.h"
 #include "fs/ring.h"
+#include "ops/approaches.h"
 #include "ops/coherence.h"
 #include "ops/fs.h"
 #include "ops/handle.h"
 #include "ops/inode.h"
 #include "ops/interrupt.h"
 #include "ops/looks.h"
+#include "ops/process.h"
 #include "ops/toll.h"
 
 static void run_entries(QosEntry *entry);
@@ -410,6 +412,9 @@ static void note_lock(QosOp *op)
     else
         request->holds_lock =
             op->locks_directory || qos_openers_has_others(op->fs->openers, op->locks, request->job);
+    if (!request->holds_lock)
+        request->holds_lock =
+            qos_approaches_are_waiting(op->fs->approaches, op->locks, request->job);
     op->is_awaited = keeps_pages(op) && qos_looks_is_awaited(op->fs->looks, op->locks,
                                                              end_of_write(op), news_time(op));
     if (op->is_awaited || (request->fills_cache && qos_coherence_is_dropping(op->fs, op->locks)))
@@ -497,13 +502,28 @@ void qos_op_pause(QosOp *op, gboolean is_watched)
         join_watch(op);
 }
 
+/* Most who ask for attributes hold nothing. What his system call tells is worth its cost only for
+ * one who has to wait. */
+static void find_lock(QosOp *op)
+{
+    QosRequest *request = &op->entry.request;
+
+    if (request->opcode != QOS_OP_GETATTR || request->lock != 0 ||
+        !qos_process_asks_under_lock(fuse_req_ctx(op->fuse)->pid))
+        return;
+    op->locks = request->lock = op->node;
+    op->locks_directory = qos_inodes_is_directory(op->fs->inodes, op->node);
+}
+
 /* Leaves it to the gate, unless it has come due meanwhile. */
 static void park(QosOp *op)
 {
+    find_lock(op);
     QosFs *fs = op->fs;
     const QosRequest *request = &op->entry.request;
     const QosJob *job = request->job;
     const guint64 lock = request->holds_lock ? 0 : request->lock;
+    const gboolean locks_directory = op->locks_directory;
     const gboolean keeps = lock != 0 && keeps_pages(op);
     const gint64 end = end_of_write(op);
     const pid_t thread = fuse_req_ctx(op->fuse)->pid;
@@ -523,7 +543,7 @@ static void park(QosOp *op)
     join_watch(op);
     if (qos_gate_park(fs->gate, &op->entry))
         run_entries(&op->entry);
-    else if (lock != 0 && (qos_openers_has_others(fs->openers, lock, job) ||
+    else if (lock != 0 && (locks_directory || qos_openers_has_others(fs->openers, lock, job) ||
                            (keeps && qos_looks_has_news(fs->looks, lock, end, thread))))
         qos_gate_release(fs->gate, lock, NULL); /* who wants it since may not have met it */
 }

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "ops/cred.h"
@@ -41,6 +42,15 @@ static char *read_file(int directory, const char *name, gsize *ret_length)
     return (char *)g_byte_array_free(g_steal_pointer(&text), FALSE);
 }
 
+/* Its directory in /proc, or -1. */
+static int open_process(pid_t tid)
+{
+    char path[32];
+
+    g_snprintf(path, sizeof(path), "/proc/%d", (int)tid);
+    return open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+}
+
 /* "TID (comm) state ...": comm may itself hold parentheses and blanks, but nothing after it does.
  * Of the fields of proc(5) behind it, 9, 22 and 31. */
 gboolean qos_process_parse_stat(char *text, QosProcessStat *ret_stat)
@@ -50,10 +60,10 @@ gboolean qos_process_parse_stat(char *text, QosProcessStat *ret_stat)
 
     if (begin == NULL || end == NULL ||
         sscanf(end + 1,
-               " %*s %*s %*s %*s %*s %*s %u"
+               " %c %*s %*s %*s %*s %*s %u"
                " %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %" G_GUINT64_FORMAT
                " %*s %*s %*s %*s %*s %*s %*s %*s %" G_GUINT64_FORMAT,
-               &flags, &ret_stat->start, &ret_stat->pending) != 3)
+               &ret_stat->state, &flags, &ret_stat->start, &ret_stat->pending) != 4)
         return FALSE;
     *end = '\0';
     ret_stat->comm = begin + 1;
@@ -110,6 +120,71 @@ static void read_status(int directory, QosProcessFacts *facts)
     read_groups(find_field(status, "\nGroups:"), facts);
 }
 
+char qos_process_state(pid_t tid)
+{
+    QosProcessFacts facts = {0};
+    int directory = open_process(tid);
+
+    if (directory < 0)
+        return 0;
+    read_stat(directory, &facts);
+    close(directory);
+    g_free(facts.text);
+    return facts.stat.state;
+}
+
+/* As libseccomp has them, also those that newer headers than these name. */
+static const int asking[] = {
+    SYS_lseek,       SYS_setxattr,      SYS_lsetxattr,    SYS_fsetxattr,
+    SYS_removexattr, SYS_lremovexattr,  SYS_fremovexattr, SYS_utimensat,
+#ifdef SYS_utimes
+    SYS_utime,       SYS_utimes,        SYS_futimesat,
+#endif
+#ifdef SYS_setxattrat
+    SYS_setxattrat,  SYS_removexattrat,
+#endif
+};
+
+/* So often, and that far apart, while the thread has not gone to sleep yet. */
+#define SYSCALL_LOOKS 20
+#define SYSCALL_PAUSE 100 /* us */
+
+/* Its number; -1 where it is in none, or may not be seen. */
+static gint64 read_syscall(int directory)
+{
+    for (guint i = 0; i < SYSCALL_LOOKS; i++) {
+        gsize length;
+        g_autofree char *text = read_file(directory, "syscall", &length);
+
+        if (text == NULL)
+            return -1;
+        if (!g_str_has_prefix(text, "running"))
+            return g_ascii_strtoll(text, NULL, 10);
+        g_usleep(SYSCALL_PAUSE);
+    }
+    return -1;
+}
+
+gboolean qos_process_asks_under_lock(pid_t tid)
+{
+    int directory;
+    gint64 number;
+
+    if (tid == 0)
+        return FALSE;
+    qos_cred_restore();
+    directory = open_process(tid);
+    if (directory < 0)
+        return FALSE;
+    number = read_syscall(directory);
+    close(directory);
+    for (guint i = 0; i < G_N_ELEMENTS(asking); i++) {
+        if (asking[i] == number)
+            return TRUE;
+    }
+    return FALSE;
+}
+
 gboolean qos_process_is_visible(void)
 {
     g_autofree char *self = g_file_read_link("/proc/self", NULL);
@@ -119,13 +194,12 @@ gboolean qos_process_is_visible(void)
 
 void qos_process_read(pid_t tid, gboolean environment, gboolean cgroup, QosProcessFacts *ret_facts)
 {
-    g_autofree char *path = g_strdup_printf("/proc/%d", tid);
     gsize length;
     int directory;
 
     *ret_facts = (QosProcessFacts){0};
     qos_cred_restore();
-    directory = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    directory = open_process(tid);
     if (directory < 0)
         return;
     read_stat(directory, ret_facts);

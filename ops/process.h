@@ -18,6 +18,7 @@ typedef struct {
     const char *comm; /* in the text that was parsed */
     guint64 start;    /* in clock ticks after boot */
     guint64 pending;  /* signals, each a bit: its own */
+    char state;       /* 'R', 'S', 'D' ... */
     gboolean is_exiting;
     gboolean was_killed; /* and exits by a signal */
 } QosProcessStat;
@@ -42,6 +43,15 @@ typedef struct {
 void qos_process_read(pid_t tid, gboolean environment, gboolean cgroup, QosProcessFacts *ret_facts);
 void qos_process_clear(QosProcessFacts *facts);
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(QosProcessFacts, qos_process_clear)
+
+/* What the thread does, as /proc says: 'D' where it sleeps and no signal is to wake it, as one does
+ * that waits for a lock in the kernel; 0 where it is gone, or may not be seen. */
+char qos_process_state(pid_t tid);
+
+/* TRUE where the thread, which waits for an answer to GETATTR, is in a system call that asks for
+ * attributes under the file's or directory's lock: setxattr(2), utimensat(2), lseek(2) ... The
+ * thread has the daemon's own identity afterwards. FALSE also where it may not be seen. */
+gboolean qos_process_asks_under_lock(pid_t tid);
 
 /* FALSE where /proc is that of another pid namespace, where our pids are other processes. */
 gboolean qos_process_is_visible(void);

@@ -140,6 +140,11 @@ def wait_parked(qos, count):
     wait_until(lambda: qos.job("hog") and qos.job("hog")["waiting"] >= count, what=f"{count} requests that wait")
 
 
+def is_in_debt(qos, start):
+    """Whether the hog, under the rule since `start`, is to wait for some seconds yet."""
+    return qos.rule_state("hog")["bytes"] > 4096 * (time.monotonic() - start + 8)
+
+
 def longest_step(qos, name, steps):
     return float(as_job("guest", sys.executable, "-c", STEPS, qos.dir / name, steps))
 
@@ -231,6 +236,64 @@ def test_a_file_of_its_own_is_throttled_as_ever(store, mount):
     with start_hog(qos, "file", "os.pwrite(fd, b'x' * 64, number * 4096)"):
         wait_parked(qos, 1)
         longest_step(qos, "", "os.listdir(path)")
+        assert "write" not in qos.job("hog")["operations"]
+
+
+def start_hog_of_its_own_file(qos, way):
+    """Returns when it waits, and no name of the file is believed from before."""
+    stack = contextlib.ExitStack()
+    stack.enter_context(start_hog(qos, "file", way))
+    wait_parked(qos, 1)
+    time.sleep(1.1)  # entry_timeout
+    return stack
+
+
+@pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
+@pytest.mark.parametrize("step", [
+    "os.chmod(path, 0o640)", "os.truncate(path, 5)", "os.utime(path)", "os.setxattr(path, 'user.x', b'y')",
+    "os.link(path, path + '-new')", "os.unlink(path)", "os.rename(path, path + '-new')"])
+@pytest.mark.parametrize("way", [
+    "os.pwrite(fd, b'x' * 64, number * 4096)", "os.fsync(fd)", "os.chmod(path, 0o600)"])
+def test_who_comes_by_name_does_not_wait_for_a_throttled_job(store, mount, way, step):
+    """Nobody but the hog has the file open, so that its requests wait with the lock that others want as well."""
+    qos = mount(store)
+    (store.dir / "file").write_bytes(bytes(1 << 20))
+    start = time.monotonic()
+    with start_hog_of_its_own_file(qos, way):
+        os.stat(qos.dir / "file")  # nor is it believed from now on
+        as_job("guest", sys.executable, "-c", f"import os, sys; path = sys.argv[1]; {step}", qos.dir / "file")
+        assert is_in_debt(qos, start)
+
+
+@pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
+@pytest.mark.parametrize("way, step", [
+    ("os.setxattr(os.path.dirname(path), 'user.x', b'y')", "os.close(os.open(path + '-new', os.O_CREAT | os.O_WRONLY))"),
+    ("try: os.removexattr(os.path.dirname(path), 'user.x')\nexcept OSError: pass", "os.listdir(os.path.dirname(path))"),
+    ("os.setxattr(fd, 'user.x', b'y')", "os.fsync(fd)"),
+    ("os.pread(fd, 1, 0); os.lseek(fd, 0, os.SEEK_END)", "os.fsync(fd)")])
+def test_who_asks_for_attributes_under_a_lock_does_not_wait(store, mount, way, step):
+    """The kernel asks by GETATTR, as for stat(2), in the middle of a call that has taken the lock of the folder or file."""
+    qos = mount(store, "attr_timeout=0")
+    (store.dir / "file").write_bytes(bytes(1 << 20))
+    start = time.monotonic()
+    with open(qos.dir / "file", "r+b"), start_hog(qos, "file", way):
+        wait_until(lambda: qos.job("hog") and is_in_debt(qos, start), what="the hog's debt")
+        for _ in range(3):
+            as_job("guest", sys.executable, "-c", f"import os, sys; path = sys.argv[1]; fd = os.open(path, os.O_RDWR); {step}",
+                   qos.dir / "file")
+        assert is_in_debt(qos, start)
+
+
+@pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
+def test_who_only_looks_lets_no_throttled_job_go(store, mount):
+    """By name or in a list, as another job or as its own."""
+    qos = mount(store)
+    (store.dir / "file").write_bytes(bytes(1 << 20))
+    with start_hog_of_its_own_file(qos, "os.stat(path) if number == 0 else os.pwrite(fd, b'x' * 64, number * 4096)"):
+        for _ in range(100):
+            os.stat(qos.dir / "file")
+            assert [entry.stat().st_size for entry in os.scandir(qos.dir) if entry.name == "file"] == [1 << 20]
+            time.sleep(0.01)
         assert "write" not in qos.job("hog")["operations"]
 
 

@@ -217,8 +217,12 @@ static void test_a_lock_is_released(void)
     g_assert_true(qos_gate_cancel(shared.gate, &cancelled->entry));
     free_entry(cancelled);
     gint before = g_atomic_int_get(&shared.runs);
+    const QosJob *job = with_other_lock->entry.request.job;
+    g_assert_cmpint(qos_gate_holder(shared.gate, 9, job), ==, QOS_GATE_NOBODY);
+    g_assert_cmpint(qos_gate_holder(shared.gate, 7, job), ==, QOS_GATE_THE_JOB);
+    g_assert_cmpint(qos_gate_holder(shared.gate, 7, NULL), ==, QOS_GATE_ANOTHER);
     qos_gate_release(shared.gate, 9, NULL);
-    qos_gate_release(shared.gate, 7, with_other_lock->entry.request.job); /* their own */
+    qos_gate_release(shared.gate, 7, job); /* their own */
     g_assert_cmpint(g_atomic_int_get(&shared.runs), ==, before);
     qos_gate_release(shared.gate, 7, NULL);
     wait_for_runs(&shared, before + 3);

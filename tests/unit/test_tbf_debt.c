@@ -60,6 +60,56 @@ static void test_a_lock_waits_for_one_token(void)
     fixture_clear(&f);
 }
 
+/* One that goes at once, as `owes_much` says it. */
+static gboolean owes_much(Fixture *f)
+{
+    QosRequest *request = lock_holder_new(f, QOS_OP_LOOKUP, 0);
+
+    g_assert_cmpint(enter(f, request), ==, QOS_GO);
+    const gboolean much = request->owes_much;
+    leave(f, request);
+    return much;
+}
+
+/* Who owes for less than a second, and has nothing waiting, does not owe much. */
+static void test_who_owes_much(void)
+{
+    Fixture f;
+    fixture_init(&f, &qos_policy_tbf, 64);
+    fixture_rule(&f, "start r jobid={j} rate=10 depth=5");
+    for (guint i = 0; i < 5 + 10; i++)
+        g_assert_false(owes_much(&f));
+    g_assert_true(owes_much(&f));
+    f.now += QOS_SECOND;
+    g_assert_false(owes_much(&f));
+    fixture_clear(&f);
+}
+
+/* What waits counts, also where the bucket itself owes little. */
+static void test_who_has_much_waiting(void)
+{
+    static const char *const rules[] = {"start r jobid={j} rate=10 depth=1",
+                                        "start r jobid={j} bps=1M depth=1:1"};
+    for (guint i = 0; i < G_N_ELEMENTS(rules); i++) {
+        const guint count = i == 0 ? 11 : 1;
+        QosRequest *waiting[11];
+        Fixture f;
+        fixture_init(&f, &qos_policy_tbf, 64);
+        fixture_rule(&f, rules[i]);
+        QosRequest *first = request_new(&f, "j", QOS_OP_READ, 1000);
+        g_assert_cmpint(enter(&f, first), ==, QOS_GO);
+        for (guint n = 0; n < count; n++) {
+            waiting[n] = request_new(&f, "j", QOS_OP_READ, 1000);
+            g_assert_cmpint(enter(&f, waiting[n]), ==, QOS_WAIT);
+        }
+        g_assert_true(owes_much(&f));
+        for (guint n = 0; n < count; n++)
+            drop(&f, waiting[n]);
+        leave(&f, first);
+        fixture_clear(&f);
+    }
+}
+
 /* Whoever comes later waits behind those that wait, also where the debt allows one more. */
 static void test_no_lock_goes_before_another(void)
 {
@@ -233,6 +283,8 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/tbf-debt/a-lock-waits-for-one-token", test_a_lock_waits_for_one_token);
     g_test_add_func("/tbf-debt/no-lock-goes-before-another", test_no_lock_goes_before_another);
+    g_test_add_func("/tbf-debt/who-owes-much", test_who_owes_much);
+    g_test_add_func("/tbf-debt/who-has-much-waiting", test_who_has_much_waiting);
     g_test_add_func("/tbf-debt/bytes", test_bytes);
     g_test_add_func("/tbf-debt/a-lower-rate-forgives", test_a_lower_rate_forgives);
     g_test_add_func("/tbf-debt/what-waits-keeps-its-class", test_what_waits_keeps_its_class);
