@@ -240,7 +240,7 @@ static void set_no_lock_file(const QosDbSchema *schema, const char *path, const 
 {
     g_autofree char *folder = g_path_get_dirname(path);
 
-    if (reason == ENOENT)
+    if (reason == ENOENT && !g_file_test(folder, G_FILE_TEST_IS_DIR))
         qos_set_error(error, reason,
                       "database %s: there is no folder %s: make it first (mkdir), or name another "
                       "place",
@@ -248,7 +248,7 @@ static void set_no_lock_file(const QosDbSchema *schema, const char *path, const 
     else
         qos_set_error(error, reason,
                       "database %s: cannot make %s: %s; a %s writes to its database, so the "
-                      "folder must be writable",
+                      "folder must be writable, or name another place",
                       path, name, g_strerror(reason), schema->user);
 }
 

@@ -324,6 +324,8 @@ static void test_no_folder(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
 
     assert_refused(path, ENOENT, "make it first");
     g_assert_false(g_file_test(folder, G_FILE_TEST_EXISTS));
+    /* It is there, and no file can be made in it. */
+    assert_refused("/proc/x.db", ENOENT, "must be writable, or name another place");
 }
 
 static void test_unwritable_folder(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
