@@ -13,13 +13,13 @@ import sys
 
 import pytest
 
-from harness import BUILD, OTHER, USER, Store, as_job, is_stopped, run, running, start_job, thread_names, umount, wait_until
+from harness import BUILD, EXTRA_OPTIONS, OTHER, USER, Store, as_job, is_stopped, run, running, start_job, thread_names, umount, wait_until
 
 pytestmark = pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
 
 JOBS = 1000
 MIB = 1 << 20
-REQUEST = 1536  # fs/qosfs.c: what each takes that waits
+REQUEST = 1536 + 8192 * ("io_uring=on" in EXTRA_OPTIONS)  # fs/qosfs.c, fs/ring.h: what each takes that waits
 
 
 def guest(qos, *command):
