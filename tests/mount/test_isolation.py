@@ -239,13 +239,13 @@ def test_a_file_of_its_own_is_throttled_as_ever(store, mount):
         assert "write" not in qos.job("hog")["operations"]
 
 
+@contextlib.contextmanager
 def start_hog_of_its_own_file(qos, way):
-    """Returns when it waits, and no name of the file is believed from before."""
-    stack = contextlib.ExitStack()
-    stack.enter_context(start_hog(qos, "file", way))
-    wait_parked(qos, 1)
-    time.sleep(1.1)  # entry_timeout
-    return stack
+    """Begins when it waits, and no name of the file is believed from before."""
+    with start_hog(qos, "file", way):
+        wait_parked(qos, 1)
+        time.sleep(1.1)  # entry_timeout
+        yield
 
 
 @pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
