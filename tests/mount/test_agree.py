@@ -25,6 +25,7 @@ import time
 
 import pytest
 
+from harness import wait_until
 from syscalls import RENAME_EXCHANGE, renameat2
 from test_random import Player, list_open
 from twins import xattrs
@@ -275,7 +276,16 @@ class Move:
         (folder / "side0/0").mkdir()
 
     def write(self, folder, value):
-        os.rename(folder / f"side{(value - 1) % 2}/{value - 1}", folder / f"side{value % 2}/{value}")
+        wait_until(lambda: self._move(folder, value), what=f"the move to {value}")
+
+    def _move(self, folder, value):
+        try:
+            os.rename(folder / f"side{(value - 1) % 2}/{value - 1}", folder / f"side{value % 2}/{value}")
+        except OSError as error:
+            if error.errno != errno.ESTALE:  # docs/coherence.md, "What it cannot do"
+                raise
+            return False
+        return True
 
     def read(self, folder):
         while True:  # it may go from the second to the first between the two looks
