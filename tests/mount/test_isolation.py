@@ -241,10 +241,13 @@ def test_a_file_of_its_own_is_throttled_as_ever(store, mount):
 
 @contextlib.contextmanager
 def start_hog_of_its_own_file(qos, way):
-    """Begins when it waits, and no name of the file is believed from before."""
+    """Begins when it waits, and the kernel believes no name of the file any more."""
+    def is_asked_for():
+        as_job("looker", "stat", qos.dir / "file")
+        return "lookup" in qos.job("looker")["operations"]
     with start_hog(qos, "file", way):
         wait_parked(qos, 1)
-        time.sleep(1.1)  # entry_timeout
+        wait_until(is_asked_for, what="the end of what the kernel was told of the name")
         yield
 
 
@@ -260,7 +263,6 @@ def test_who_comes_by_name_does_not_wait_for_a_throttled_job(store, mount, way, 
     (store.dir / "file").write_bytes(bytes(1 << 20))
     start = time.monotonic()
     with start_hog_of_its_own_file(qos, way):
-        os.stat(qos.dir / "file")  # nor is it believed from now on
         as_job("guest", sys.executable, "-c", f"import os, sys; path = sys.argv[1]; {step}", qos.dir / "file")
         assert is_in_debt(qos, start)
 
@@ -290,10 +292,9 @@ def test_who_only_looks_lets_no_throttled_job_go(store, mount):
     qos = mount(store)
     (store.dir / "file").write_bytes(bytes(1 << 20))
     with start_hog_of_its_own_file(qos, "os.stat(path) if number == 0 else os.pwrite(fd, b'x' * 64, number * 4096)"):
-        for _ in range(100):
+        for _ in range(1000):
             os.stat(qos.dir / "file")
             assert [entry.stat().st_size for entry in os.scandir(qos.dir) if entry.name == "file"] == [1 << 20]
-            time.sleep(0.01)
         assert "write" not in qos.job("hog")["operations"]
 
 
