@@ -60,7 +60,7 @@
 /* More readers wait in the kernel than there are CPUs, lest others have to be called whenever all
  * these have a request, each time by futex(2). The kernel lets all take turns, so that with more
  * each finds less of what it needs in the caches. */
-#define READERS_TO_SPARE 1
+#define READERS_TO_SPARE 2
 
 typedef struct {
     QosFs fs; /* first: libfuse's user data */

@@ -2,10 +2,10 @@
  * The readers (fs/readers.h).
  *
  * `reading` counts the threads that are in the kernel, or on the way: from before the reply on
- * (fs/reading.h). It is changed without the lock, as two of three threads never need it: only one
- * that finds too many parks, and only the one that was the last calls a parked one, or makes
- * another. A thread that parks looks again once it is in the list, so that either it sees that
- * nobody reads, or the last one sees it.
+ * (fs/reading.h). It is changed without the lock, as most threads never need it: only one that
+ * finds too many parks, and only one that leaves too few calls a parked one, or makes another. A
+ * thread that parks looks again once it is in the list, so that either it sees that too few read,
+ * or the one that left them sees it.
  *
  * A thread ends where enough are parked already. Its descriptor stays: requests that came by it may
  * still wait. The next thread takes it over.
@@ -38,6 +38,11 @@
  * whom the scheduler may run on the CPU that the client is about to leave. With two, client and
  * reader settle on two CPUs and wake each other by interrupts: `ls -l` takes half as long again. */
 #define READING_ENOUGH 3
+/* Who leaves fewer others than this calls one more. With several clients on as many CPUs the two
+ * others may each wait for a CPU that a client has, while the kernel holds requests for them: four
+ * readers serve four clients 1.1 times as fast as three, and five no faster. A single client never
+ * takes two of his three at once, and would lose a third with four. */
+#define READING_LEAST 2
 /* Who leaves so many others reading for so many requests in a row is not needed. */
 #define NEEDLESS_MAX 1000
 /* The kernel counts requests by twos: these bits last for years. */
@@ -149,6 +154,11 @@ static Reader *get_reader_locked(QosReaders *readers)
     return reader;
 }
 
+static gboolean too_few_read(QosReaders *readers)
+{
+    return g_atomic_int_get(&readers->reading) < READING_LEAST;
+}
+
 /* Makes a thread that reads, already counted. 0 or -errno. */
 static int start_locked(QosReaders *readers)
 {
@@ -199,12 +209,12 @@ static gboolean park(QosReaders *readers)
 
     place.link.data = &place;
     pthread_mutex_lock(&readers->lock);
-    if (readers->parked.length >= PARKED_MAX && g_atomic_int_get(&readers->reading) > 0) {
+    if (readers->parked.length >= PARKED_MAX && !too_few_read(readers)) {
         pthread_mutex_unlock(&readers->lock);
         return FALSE;
     }
     g_queue_push_head_link(&readers->parked, &place.link);
-    if (g_atomic_int_get(&readers->reading) == 0)
+    if (too_few_read(readers))
         call_locked(readers);
     pthread_cleanup_push(leave_place, &place);
     pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, NULL);
@@ -219,9 +229,7 @@ static gboolean park(QosReaders *readers)
 static gboolean begin_reading(Reader *reader)
 {
     QosReaders *readers = reader->readers;
-    const gint most =
-        (gint)(reader->needless < NEEDLESS_MAX ? readers->waiting
-                                               : MIN(READING_ENOUGH, readers->waiting));
+    const gint most = reader->needless < NEEDLESS_MAX ? (gint)readers->waiting : READING_ENOUGH;
 
     for (gint now = qos_reading_begin();; now = g_atomic_int_get(&readers->reading)) {
         if (now <= most)
@@ -239,11 +247,11 @@ static void end_reading(Reader *reader)
     const gint others = g_atomic_int_add(&readers->reading, -1) - 1;
 
     reader->needless = others >= READING_ENOUGH ? reader->needless + 1 : 0;
-    if (others > 0)
+    if (others >= READING_LEAST)
         return;
     pthread_mutex_lock(&readers->lock);
-    /* Many may have been the last, one after the other, while they waited for the lock. */
-    if (g_atomic_int_get(&readers->reading) == 0 && !call_locked(readers))
+    /* Another may have called one while this one waited for the lock. */
+    if (too_few_read(readers) && !call_locked(readers))
         start_locked(readers); /* if not, who is done with his request reads */
     pthread_mutex_unlock(&readers->lock);
 }
@@ -414,7 +422,7 @@ int qos_readers_run(QosReaders *readers, struct fuse_session *session,
     if (readers->done < 0)
         return -errno;
     pthread_mutex_lock(&readers->lock);
-    for (guint i = 0; result == 0 && i < MIN(READING_ENOUGH, readers->waiting); i++)
+    for (guint i = 0; result == 0 && i < READING_ENOUGH; i++)
         result = start_locked(readers);
     pthread_mutex_unlock(&readers->lock);
     while (result == 0 && !fuse_session_exited(session))

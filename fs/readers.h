@@ -10,8 +10,8 @@
  *
  * Here at most `waiting` threads wait in the kernel, and fewer where fewer do. Others that have
  * nothing to do are parked, the last one parked is the first one called, and it is called only when
- * nobody reads any more: when all the others are busy in the store. So a slow store gets as many
- * threads as it needs, up to `most`, and a quick one is served by few that stay warm.
+ * hardly anybody reads any more: when the others are busy in the store. So a slow store gets as
+ * many threads as it needs, up to `most`, and a quick one is served by few that stay warm.
  *
  * Each has a descriptor of /dev/fuse of its own (FUSE_DEV_IOC_CLONE), which the reply must go by,
  * whoever sends it. What libfuse keeps of a request is its number. So the reader's own number is
@@ -27,7 +27,7 @@
 
 typedef struct QosReaders QosReaders;
 
-/* At most `waiting` (>= 1) threads wait in the kernel, and there are `most` (>= 1) in all. */
+/* At most `waiting` (>= 3) threads wait in the kernel, and there are `most` (>= 3) in all. */
 QosReaders *qos_readers_new(guint waiting, guint most);
 void qos_readers_free(QosReaders *readers); /* NULL is allowed */
 /* Lets libfuse send its replies through them, and each read by a descriptor of its own. For the

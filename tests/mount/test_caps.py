@@ -59,10 +59,10 @@ if operation == "write":
 
 
 @contextlib.contextmanager
-def hanging(qos, operation, jobs=1):
-    """As many jobs do `operation` on files of `slow`, each COUNT times at once."""
+def hanging(qos, operation, jobs=1, count=COUNT):
+    """As many jobs do `operation` on files of `slow`, each `count` times at once."""
     inner = qos.inner
-    hogs = [start_job(f"hog{number}", sys.executable, "-c", HOG, operation, f"{qos.dir}/slow", str(COUNT),
+    hogs = [start_job(f"hog{number}", sys.executable, "-c", HOG, operation, f"{qos.dir}/slow", str(count),
                       stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for number in range(jobs)]
     try:
         for hog in hogs:
@@ -148,10 +148,19 @@ def test_few_readers_wait_in_the_kernel(stoppable):
         assert as_job("guest", "cat", qos.dir / "file", timeout=60) == "fine"
     wait_until(lambda: qos.job("hog0")["running"] == qos.job("hog0")["waiting"] == 0, what="the end")
     assert as_job("guest", "cat", qos.dir / "file") == "fine"
-    wait_until(lambda: in_the_kernel(qos.pid) == len(os.sched_getaffinity(0)) + 1 < readers(), what="the readers to be parked")
-    for _ in range(3000 * len(os.sched_getaffinity(0))): # one at a time takes three
+    wait_until(lambda: in_the_kernel(qos.pid) == len(os.sched_getaffinity(0)) + 2 < readers(), what="the readers to be parked")
+    for _ in range(4000 * len(os.sched_getaffinity(0))): # one at a time takes three
         os.statvfs(qos.dir)
     wait_until(lambda: in_the_kernel(qos.pid) == 3, what="all but three to be parked")
+
+
+@pytest.mark.skipif(BY_RING, reason="it counts the readers of /dev/fuse")
+def test_two_readers_are_left(stoppable):
+    """Of three, two hang in the store: the third is not the only one who waits for requests."""
+    qos = stoppable("cache=always")
+    with hanging(qos, "close", count=2):
+        wait_until(lambda: sum("request_wait" in place for place in of_threads(qos.pid, "wchan").values()) == 2, what="two that hang")
+        wait_until(lambda: in_the_kernel(qos.pid) >= 2, what="two that are left to read")
 
 
 # --- closes that nobody waits for ---
