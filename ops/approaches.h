@@ -10,7 +10,7 @@
  *
  * A thread sleeps like that for other reasons too: then some requests go that need not, into debt.
  *
- * Lock: `lock` of the approaches, taken before the gate's.
+ * Lock: `lock` of the approaches; neither a look at a thread nor what lets requests go is under it.
  */
 #pragma once
 
@@ -26,9 +26,10 @@ QosApproaches *qos_approaches_new(QosGate *gate);
 /* Ends the thread. No request is under way any more. NULL is allowed. */
 void qos_approaches_free(QosApproaches *approaches);
 
-/* `thread` (0: one that cannot be seen) looked the file `ino` up for `job`, while requests of
- * others waited with its lock. */
-void qos_approaches_note(QosApproaches *approaches, fuse_ino_t ino, QosJob *job, pid_t thread);
+/* `thread` (0: one that cannot be seen) looked the file `ino` up for `job` and `user`, while
+ * requests of others waited with its lock. */
+void qos_approaches_note(QosApproaches *approaches, fuse_ino_t ino, QosJob *job, QosUser *user,
+                         pid_t thread);
 /* TRUE while such a thread of another job than `job` seems to wait for the lock of `ino`. Cheap
  * where none waits for any. */
 gboolean qos_approaches_are_waiting(QosApproaches *approaches, fuse_ino_t ino, const QosJob *job);

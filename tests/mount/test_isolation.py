@@ -267,6 +267,37 @@ def test_who_comes_by_name_does_not_wait_for_a_throttled_job(store, mount, way, 
         assert is_in_debt(qos, start)
 
 
+# 1,500 threads look at the file again and again: more than can be watched.
+CROWD = """
+import os, sys, threading, time
+def look_on(barrier):
+    os.stat(sys.argv[1])
+    barrier.wait()
+    while True:
+        time.sleep(1)
+        os.stat(sys.argv[1])
+threading.stack_size(1 << 16)
+barrier = threading.Barrier(1501)
+for _ in range(1500): threading.Thread(target=look_on, args=[barrier]).start()
+barrier.wait()
+print("ready", flush=True)
+"""
+
+
+@pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
+@pytest.mark.parametrize("who", [{}, {"user": USER, "group": USER, "extra_groups": []}], ids=["root", "user"])
+def test_a_crowd_keeps_no_place_from_who_comes_by_name(store, mount, who):
+    """Of those who come by a file's name only so many can be watched; one job, or user, does not take all the places."""
+    qos = mount(store)
+    (store.dir / "file").write_bytes(bytes(1 << 20))
+    start = time.monotonic()
+    with start_hog_of_its_own_file(qos, "os.pwrite(fd, b'x' * 64, number * 4096)"):
+        with running(start_job("crowd", sys.executable, "-c", CROWD, qos.dir / "file", stdout=subprocess.PIPE, text=True, **who)) as crowd:
+            assert crowd.stdout.readline() == "ready\n"
+            as_job("guest", sys.executable, "-c", "import os, sys; os.chmod(sys.argv[1], 0o640)", qos.dir / "file")
+            assert is_in_debt(qos, start)
+
+
 @pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
 @pytest.mark.parametrize("way, step", [
     ("os.setxattr(os.path.dirname(path), 'user.x', b'y')", "os.close(os.open(path + '-new', os.O_CREAT | os.O_WRONLY))"),

@@ -1,0 +1,244 @@
+/*
+ * Who comes by a file's name; fs/comers.h tells the rules.
+ */
+#include "fs/comers.h"
+
+#include <string.h>
+
+#include "base/heap.h"
+
+typedef struct {
+    gint64 thread;    /* first: the table holds these */
+    QosHeapNode look; /* its key: when the next is due */
+    QosTime pause;    /* before it */
+    guint sleeps;     /* looks on end at which it slept */
+    QosUser *user;
+    QosComer comer;
+} Thread;
+
+struct QosComers {
+    GHashTable *threads; /* a set of Thread */
+    GHashTable *counts;  /* QosJob or QosUser -> how many threads of it are there */
+    QosHeap looks;
+    guint waiting;
+};
+
+/* --- counts --- */
+
+static guint count_of(const QosComers *comers, gconstpointer owner)
+{
+    return GPOINTER_TO_UINT(g_hash_table_lookup(comers->counts, owner));
+}
+
+/* `owner`: NULL is allowed. */
+static void add_count(QosComers *comers, gpointer owner, gint change)
+{
+    guint count;
+
+    if (owner == NULL)
+        return;
+    count = count_of(comers, owner) + (guint)change;
+    if (count == 0)
+        g_hash_table_remove(comers->counts, owner);
+    else
+        g_hash_table_insert(comers->counts, owner, GUINT_TO_POINTER(count));
+}
+
+static void count_thread(QosComers *comers, const Thread *thread, gint change)
+{
+    add_count(comers, thread->comer.job, change);
+    add_count(comers, thread->user, change);
+}
+
+static gboolean has_room(const QosComers *comers, const QosJob *job, const QosUser *user)
+{
+    const guint left = QOS_COMERS_MAX - g_hash_table_size(comers->threads);
+
+    return left > 0 && count_of(comers, job) <= QOS_COMERS_SHARE * (left - 1) &&
+           (user == NULL || count_of(comers, user) <= QOS_COMERS_USER_SHARE * (left - 1));
+}
+
+/* --- threads --- */
+
+static void free_thread(gpointer data)
+{
+    Thread *thread = data;
+
+    qos_job_unref(thread->comer.job);
+    g_free(thread);
+}
+
+static gboolean is_waiting(const Thread *thread)
+{
+    return thread->sleeps >= QOS_COMER_SLEEPS;
+}
+
+static void set_sleeps(QosComers *comers, Thread *thread, guint sleeps)
+{
+    comers->waiting -= is_waiting(thread);
+    thread->sleeps = sleeps;
+    comers->waiting += is_waiting(thread);
+}
+
+static QosTime first_pause(const QosComers *comers, const Thread *thread)
+{
+    const guint count =
+        count_of(comers, thread->user != NULL ? (gpointer)thread->user : thread->comer.job);
+
+    return MAX(QOS_COMER_FIRST_LOOK, count * (QOS_SECOND / QOS_COMERS_LOOKS));
+}
+
+static void look_after(QosComers *comers, Thread *thread, QosTime pause, QosTime now)
+{
+    thread->pause = pause;
+    qos_heap_update(&comers->looks, &thread->look, now + pause);
+}
+
+static Thread *find(const QosComers *comers, pid_t thread)
+{
+    const gint64 key = thread;
+
+    return g_hash_table_lookup(comers->threads, &key);
+}
+
+static void drop(QosComers *comers, Thread *thread)
+{
+    set_sleeps(comers, thread, 0);
+    count_thread(comers, thread, -1);
+    qos_heap_remove(&comers->looks, &thread->look);
+    g_hash_table_remove(comers->threads, thread);
+}
+
+static Thread *add(QosComers *comers, pid_t id, QosJob *job, QosUser *user)
+{
+    Thread *thread;
+
+    if (!has_room(comers, job, user))
+        return NULL;
+    thread = g_new0(Thread, 1);
+    thread->thread = id;
+    thread->user = user;
+    thread->comer.job = qos_job_ref(job);
+    g_hash_table_add(comers->threads, thread);
+    qos_heap_push(&comers->looks, &thread->look, QOS_NEVER);
+    count_thread(comers, thread, 1);
+    return thread;
+}
+
+static void add_file(QosComer *comer, guint64 file)
+{
+    if (comer->files[0] == file)
+        return;
+    memmove(&comer->files[1], &comer->files[0], (QOS_COMER_FILES - 1) * sizeof(file));
+    comer->files[0] = file;
+}
+
+void qos_comers_note(QosComers *comers, pid_t id, guint64 file, QosJob *job, QosUser *user,
+                     QosTime now)
+{
+    Thread *thread = find(comers, id);
+
+    if (thread != NULL && (thread->comer.job != job || thread->user != user)) {
+        drop(comers, thread);
+        thread = NULL;
+    }
+    if (thread == NULL)
+        thread = add(comers, id, job, user);
+    if (thread == NULL)
+        return;
+    add_file(&thread->comer, file);
+    set_sleeps(comers, thread, 0);
+    look_after(comers, thread, first_pause(comers, thread), now);
+}
+
+guint qos_comers_waiting(const QosComers *comers)
+{
+    return comers->waiting;
+}
+
+static gboolean waits_for(const Thread *thread, guint64 file, const QosJob *job)
+{
+    gboolean is_of_his = FALSE;
+
+    for (guint i = 0; i < QOS_COMER_FILES; i++)
+        is_of_his |= thread->comer.files[i] == file;
+    return is_of_his && is_waiting(thread) && thread->comer.job != job;
+}
+
+gboolean qos_comers_wait_for(const QosComers *comers, guint64 file, const QosJob *job)
+{
+    gboolean found = FALSE;
+    GHashTableIter iterator;
+    gpointer thread;
+
+    g_hash_table_iter_init(&iterator, comers->threads);
+    while (!found && g_hash_table_iter_next(&iterator, &thread, NULL))
+        found = waits_for(thread, file, job);
+    return found;
+}
+
+/* --- looks --- */
+
+pid_t qos_comers_due(const QosComers *comers, QosTime now, QosTime *ret_next)
+{
+    const QosHeapNode *first = qos_heap_peek(&comers->looks);
+
+    *ret_next = first == NULL ? QOS_NEVER : first->key;
+    if (first == NULL || first->key > now)
+        return 0;
+    return (pid_t)((const Thread *)((const char *)first - G_STRUCT_OFFSET(Thread, look)))->thread;
+}
+
+/* Before the next look at one that was seen, who `waited` before. */
+static QosTime next_pause(const QosComers *comers, const Thread *thread, gboolean waited)
+{
+    const QosTime first = first_pause(comers, thread);
+
+    if (waited != is_waiting(thread))
+        return first; /* he may come for another lock yet */
+    if (thread->sleeps > 0)
+        return MAX(first, MIN(2 * thread->pause, QOS_COMER_LOOK_ON));
+    return MAX(first, 2 * thread->pause);
+}
+
+gboolean qos_comers_seen(QosComers *comers, pid_t id, char state, QosTime now, QosComer *ret_comer)
+{
+    Thread *thread = find(comers, id);
+
+    if (thread == NULL)
+        return FALSE;
+    const gboolean waited = is_waiting(thread);
+    set_sleeps(comers, thread, state == 'D' ? thread->sleeps + 1 : 0);
+    const QosTime pause = next_pause(comers, thread, waited);
+    if (state == 0 || pause > QOS_COMER_LAST_PAUSE) {
+        drop(comers, thread);
+        return FALSE;
+    }
+    look_after(comers, thread, pause, now);
+    if (!is_waiting(thread))
+        return FALSE;
+    *ret_comer = thread->comer;
+    qos_job_ref(ret_comer->job);
+    return TRUE;
+}
+
+QosComers *qos_comers_new(void)
+{
+    QosComers *comers = g_new0(QosComers, 1);
+
+    G_STATIC_ASSERT(G_STRUCT_OFFSET(Thread, thread) == 0);
+    comers->threads = g_hash_table_new_full(g_int64_hash, g_int64_equal, free_thread, NULL);
+    comers->counts = g_hash_table_new(NULL, NULL);
+    qos_heap_init(&comers->looks);
+    return comers;
+}
+
+void qos_comers_free(QosComers *comers)
+{
+    if (comers == NULL)
+        return;
+    qos_heap_clear(&comers->looks);
+    g_hash_table_unref(comers->counts);
+    g_hash_table_unref(comers->threads);
+    g_free(comers);
+}

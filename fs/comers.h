@@ -1,0 +1,60 @@
+/*
+ * Those who come by the name of a file with whose lock requests of others wait: when each is looked
+ * at, and whether he waits for that lock (ops/approaches.h tells what for).
+ *
+ * A thread that has looked such a file up is looked at soon after, then ever later, for some
+ * seconds; and all the time while it sleeps as for a lock. Who slept in QOS_COMER_SLEEPS looks on
+ * end waits: a shorter sleep may be for a page of memory.
+ *
+ * There is room for QOS_COMERS_MAX threads. One job has at most QOS_COMERS_SHARE times as many as
+ * it leaves to others, and one user, with all his jobs, QOS_COMERS_USER_SHARE times as many, as of
+ * open files (ops/handle.h). Looks take time too: the threads of one user share QOS_COMERS_LOOKS a
+ * second, and those of whom nothing bounds the threads of one job. So who comes with many threads
+ * is looked at later, and others are not. Who finds no room may wait for the lock.
+ *
+ * Pure; the caller locks.
+ */
+#pragma once
+
+#include <sys/types.h>
+
+#include "fs/account.h"
+
+#define QOS_COMERS_MAX        1024
+#define QOS_COMERS_SHARE      7
+#define QOS_COMERS_USER_SHARE 15
+/* Each takes some 8 us: a thirtieth of a CPU. */
+#define QOS_COMERS_LOOKS     4000
+#define QOS_COMER_FIRST_LOOK (2 * QOS_MILLISECOND)
+/* Between two looks at one who sleeps: what waits there meanwhile goes at the next. */
+#define QOS_COMER_LOOK_ON (50 * QOS_MILLISECOND)
+/* Beyond such a pause he does not come for the lock. */
+#define QOS_COMER_LAST_PAUSE (4 * QOS_SECOND)
+#define QOS_COMER_SLEEPS     2
+#define QOS_COMER_FILES      2 /* that a thread may take at once, as rename(2) does */
+
+typedef struct QosComers QosComers;
+
+/* One that waits. */
+typedef struct {
+    QosJob *job;                    /* a reference */
+    guint64 files[QOS_COMER_FILES]; /* for the lock of one of these; 0: none */
+} QosComer;
+
+QosComers *qos_comers_new(void);
+void qos_comers_free(QosComers *comers); /* NULL is allowed */
+
+/* `thread` (> 0) has looked `file` up for `job` and `user` (NULL: one whom nothing bounds). */
+void qos_comers_note(QosComers *comers, pid_t thread, guint64 file, QosJob *job, QosUser *user,
+                     QosTime now);
+/* How many wait. */
+guint qos_comers_waiting(const QosComers *comers);
+/* Whether one waits for the lock of `file`, for another job than `job`. */
+gboolean qos_comers_wait_for(const QosComers *comers, guint64 file, const QosJob *job);
+
+/* A thread that is to be looked at now; 0: none is, until `*ret_next`. */
+pid_t qos_comers_due(const QosComers *comers, QosTime now, QosTime *ret_next);
+/* What it did, as /proc says: 'D' where it sleeps as for a lock, 0 where it is gone. TRUE: it
+ * waits. Does nothing with one that is not watched any more. */
+gboolean qos_comers_seen(QosComers *comers, pid_t thread, char state, QosTime now,
+                         QosComer *ret_comer);
