@@ -141,6 +141,7 @@ static void *work(void *data)
     QosDb *db = data;
     gboolean failing = FALSE; /* and that was said */
 
+    pthread_setname_np(pthread_self(), "database");
     pthread_mutex_lock(&db->queue_lock);
     while (db->pending || db->tasks.length || !db->ending) {
         QosDbSnapshot *snapshot = g_steal_pointer(&db->pending);

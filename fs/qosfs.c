@@ -57,9 +57,9 @@
 /* So long the start waits for a lock server, so that who mounts hears what is wrong with it. */
 #define SERVER_PATIENCE (5 * QOS_SECOND)
 #define WAITING_MEMORY  1536 /* bytes that a request takes which waits, its open file included */
-/* More readers wait in the kernel than there are CPUs, lest others have to be called whenever all
- * these have a request, each time by futex(2). The kernel lets all take turns, so that with more
- * each finds less of what it needs in the caches. */
+/* More readers wait in the kernel than there are CPUs, lest others have to be called whenever
+ * nearly all these have a request, each time by futex(2). The kernel lets all take turns, so that
+ * with more each finds less of what it needs in the caches. */
 #define READERS_TO_SPARE 2
 
 typedef struct {
@@ -434,6 +434,8 @@ static void stop(Mounter *mounter)
     qos_coherence_free(fs->coherence);
     qos_approaches_free(fs->approaches);
     qos_tolls_free(fs->tolls);
+    if (mounter->db) /* whose thread answers readers of the history, by the ring too */
+        qos_db_flush(mounter->db);
     qos_ring_free(mounter->ring);
     unmount(mounter);
     if (fs->control)

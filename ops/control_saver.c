@@ -89,6 +89,7 @@ static void *save_now_and_then(void *data)
     QosControl *control = data;
     QosTime totals = next_save();
 
+    pthread_setname_np(pthread_self(), "saver");
     pthread_mutex_lock(&control->lock);
     while (!control->ending) {
         if (control->changes == 0)
@@ -131,8 +132,6 @@ void qos_control_start(QosControl *control)
 
 void qos_control_stop(QosControl *control)
 {
-    if (control->db) /* what readers of the history wait for */
-        qos_db_flush(control->db);
     if (!control->has_thread)
         return;
     qos_gate_on_change(control->fs->gate, NULL, NULL);

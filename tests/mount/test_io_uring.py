@@ -4,12 +4,13 @@ import contextlib
 import os
 import pathlib
 import signal
+import sqlite3
 import subprocess
 import sys
 
 import pytest
 
-from harness import RING_SWITCH, TIMEOUT, USER, Store, as_job, ring_switched, run, running, start_job, thread_names, thread_states, umount, wait_until
+from harness import RING_SWITCH, TIMEOUT, USER, Store, as_job, of_threads, ring_switched, run, running, start_job, thread_names, thread_states, umount, wait_until
 
 pytestmark = [
     pytest.mark.parametrize("store", ["tmpfs"], indirect=True),
@@ -239,6 +240,27 @@ def test_the_end_with_parked_requests(ring, how):
         if how == "lazy":  # the mount lives until its last user has gone
             job.kill()
     job.communicate(timeout=30)
+    qos.unmount()
+
+
+def test_the_end_while_the_history_is_waited_for(ring):
+    """The database's thread answers who opens it, as late as another program lets it."""
+    qos = ring()
+    qos.expects_log("database is locked")
+    with contextlib.closing(sqlite3.connect(qos.db, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+
+        def is_held_up():
+            as_job("one", "touch", qos.dir / "file")  # there is something to save
+            names, places = of_threads(qos.pid, "comm"), of_threads(qos.pid, "wchan")
+            return any(name == "database" and "nanosleep" in places.get(thread, "") for thread, name in names.items())
+        wait_until(is_held_up, what="the database's wait")
+        with running(subprocess.Popen(["cat", qos.dir / ".qosfs/history"], stdout=subprocess.PIPE)) as reader:
+            wait_until(lambda: "request_wait" in pathlib.Path(f"/proc/{reader.pid}/wchan").read_text(), what="the open")
+            os.kill(qos.pid, signal.SIGTERM)
+            wait_until(lambda: not any(name.startswith("ring-") for name in thread_names(qos.pid)), what="the readers' end")
+            other.execute("ROLLBACK")
+            reader.communicate(timeout=TIMEOUT)
     qos.unmount()
 
 
