@@ -14,6 +14,7 @@
  *     ARRIVING -> PARKED -> RUNNING          moved its data, then came due
  *     ARRIVING -> DUE -> RUNNING             came due first: park() says "run it"
  *     PARKED -> CANCELLED                    interrupted, or the mount ends
+ *     ARRIVING -> CANCELLED                  there is no room for it to wait
  *
  * The workers take turns (leader and followers): the leader sleeps until the nearest deadline; when
  * something is due, it names the next leader and runs it. There are never more workers than

@@ -40,8 +40,9 @@
 #define READING_ENOUGH 3
 /* Who leaves fewer others than this calls one more. With several clients on as many CPUs the two
  * others may each wait for a CPU that a client has, while the kernel holds requests for them: four
- * readers serve four clients 1.1 times as fast as three, and five no faster. A single client never
- * takes two of his three at once, and would lose a third with four. */
+ * readers serve four clients 1.1 times as fast as three, and five no faster. A single client, who
+ * would lose a third with four, takes two of his three at once only where he does not wait for an
+ * answer: for that of a RELEASE, say. */
 #define READING_LEAST 2
 /* Who leaves so many others reading for so many requests in a row is not needed. */
 #define NEEDLESS_MAX 1000
@@ -285,28 +286,36 @@ static void hand_on(Reader *reader, struct fuse_in_header *header, gsize length)
     fuse_session_process_buf(readers->session, &message);
 }
 
+/* The bytes of a request, or -errno. */
+static ssize_t read_request(Reader *reader, struct fuse_in_header *header, gsize size)
+{
+    ssize_t length;
+
+    pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, NULL);
+    length = read(reader->fd, header, size);
+    if (length < 0)
+        length = -errno;
+    else if (length < (ssize_t)sizeof(*header))
+        length = -EIO;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
+    return length;
+}
+
 /* Reads one request and serves it; FALSE when the session has ended. */
 static gboolean serve(Reader *reader, struct fuse_in_header *header, gsize size)
 {
     QosReaders *readers = reader->readers;
-    ssize_t length;
-    int error;
+    const ssize_t length = read_request(reader, header, size);
+    const gboolean is_taken_back = length == -ENOENT || length == -EINTR || length == -EAGAIN;
 
-    pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, NULL);
-    length = read(reader->fd, header, size);
-    error = errno;
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
-    end_reading(reader);
-    if (length >= (ssize_t)sizeof(*header)) {
-        hand_on(reader, header, (gsize)length);
-        return !g_atomic_int_get(&readers->is_over);
+    if (length < 0 && !is_taken_back) { /* unmounted, or aborted: nobody is called for it */
+        end_session(readers, length == -ENODEV ? 0 : (int)-length);
+        return FALSE;
     }
-    if (length >= 0)
-        error = EIO;
-    else if (error == ENOENT || error == EINTR || error == EAGAIN) /* taken back by its caller */
-        return !g_atomic_int_get(&readers->is_over);
-    end_session(readers, error == ENODEV ? 0 : error); /* unmounted, or aborted */
-    return FALSE;
+    end_reading(reader);
+    if (!is_taken_back)
+        hand_on(reader, header, (gsize)length);
+    return !g_atomic_int_get(&readers->is_over);
 }
 
 /* The thread ends: by itself, or cancelled. */

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "fs/condition.h"
+#include "fs/gate.h"
 #include "fs/kernel_order.h"
 #include "fs/ring_private.h"
 #include "ops/interrupt_table.h"
@@ -16,6 +18,7 @@
 #define FUSE_NOTIFY_REPLY    41
 #define FUSE_NOTIFY_RETRIEVE 5
 
+#define MEMORY_PATIENCE      (100 * QOS_MILLISECOND)
 #define OWN_NUMBERS          (G_GUINT64_CONSTANT(1) << 62) /* the kernel's are far below */
 
 static _Thread_local QosRingReader *this_reader;
@@ -118,12 +121,22 @@ static void call_reader(QosRingQueue *queue)
     pthread_mutex_unlock(&queue->lock);
 }
 
+/* There is no memory for an entry, and perhaps no reader at this CPU. Returns when to try again. */
+static QosTime find_no_memory(const QosRingQueue *queue)
+{
+    g_warning_once("io_uring: no memory for a request of CPU %u (see RLIMIT_AS, "
+                   "vm.overcommit_memory); requests wait until there is some",
+                   queue->number);
+    return qos_gate_now() + MEMORY_PATIENCE;
+}
+
 /* An entry for a reader that has none; NULL at the end. */
 static RingEntry *rest(QosRingReader *reader)
 {
     QosRingQueue *queue = reader->queue;
     QosRing *ring = queue->ring;
     RingEntry *entry = NULL;
+    QosTime again = QOS_NEVER;
 
     pthread_mutex_lock(&queue->lock);
     if (!reader->is_counted)
@@ -135,10 +148,12 @@ static RingEntry *rest(QosRingReader *reader)
             entry = qos_ring_entry_new(queue->number, ring->payload_size);
             if (entry != NULL)
                 g_ptr_array_add(queue->entries, entry);
+            else
+                again = find_no_memory(queue);
         }
         if (entry != NULL)
             break;
-        pthread_cond_wait(&queue->changed, &queue->lock);
+        qos_condition_wait_until(&queue->changed, &queue->lock, again);
     }
     queue->resting--;
     reader->is_counted = FALSE;
@@ -155,6 +170,8 @@ static void take_returned(QosRingReader *reader)
 
     if (read(queue->wake_fd, &count, sizeof(count)) < 0 && errno != EAGAIN)
         g_warning("io_uring: cannot read what woke a reader (eventfd): %s", g_strerror(errno));
+    if (g_atomic_int_get(&queue->ring->is_stopping)) /* it may have been the end's, for all */
+        qos_ring_wake(queue);
     pthread_mutex_lock(&queue->lock);
     while (queue->returned.length > queue->resting)
         g_queue_push_tail(&taken, g_queue_pop_head(&queue->returned));

@@ -181,6 +181,7 @@ static void make_reports(QosControl *control, GSList *waiting)
         g_autoptr(GBytes) text = g_string_free_to_bytes(file->text(report));
 
         waiting = answer_file(waiting, file, text);
+        qos_ring_flush(); /* the next text may take long */
     }
 }
 
@@ -188,10 +189,8 @@ static void serve_reports(QosControl *control)
 {
     GSList *waiting;
 
-    while ((waiting = take_waiting(control, &control->reports)) != NULL) {
+    while ((waiting = take_waiting(control, &control->reports)) != NULL)
         make_reports(control, waiting);
-        qos_ring_flush();
-    }
 }
 
 static void refuse(gpointer data, gpointer error)

@@ -307,6 +307,7 @@ static void *keep(void *arg)
 {
     QosLocks *locks = arg;
 
+    pthread_setname_np(pthread_self(), "locks");
     pthread_mutex_lock(&locks->lock);
     while (!locks->is_stopping) {
         QosTime next = look_at_all_locked(locks);

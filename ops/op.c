@@ -302,6 +302,8 @@ static gboolean finish(QosOp *op)
 
     if (replies_first)
         reply(op);
+    if (op->is_unawaited)
+        qos_ring_flush(); /* the close may take long */
     clear_op(op);
     do_others_wait = qos_gate_leave(op->fs->gate, &op->entry, op->moved, -op->result);
     if (!replies_first) {

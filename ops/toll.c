@@ -324,6 +324,7 @@ static void *tell(void *arg)
 {
     QosTolls *tolls = arg;
 
+    pthread_setname_np(pthread_self(), "tolls");
     pthread_mutex_lock(&tolls->lock);
     while (!tolls->is_stopping) {
         if (tolls->news->len == 0) {
