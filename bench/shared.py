@@ -1,4 +1,5 @@
-"""What the benchmarks here share: mounts of their own, one another's parts, and how their tables get into docs/."""
+"""What the benchmarks here share: options, aims, mounts of their own, one another's parts, and how their tables get into docs/."""
+import argparse
 import ctypes
 import datetime
 import importlib.machinery
@@ -12,6 +13,38 @@ import sys
 import time
 
 TOP = pathlib.Path(__file__).resolve().parent.parent
+
+
+def options(doc, quick):
+    """A parser of what every benchmark may be told; `quick` says what its quick form does."""
+    parser = argparse.ArgumentParser(description=doc.splitlines()[0])
+    parser.add_argument("--build", default=str(TOP / "build"), help="build folder (default: build)")
+    parser.add_argument("--quick", action="store_true", help=f"{quick}; whatever aim it misses, the status is 0")
+    parser.add_argument("--write", action="store_true", help="put the table into docs/performance.md")
+    return parser
+
+
+class Aims:
+    """What the figures of a benchmark are to be, and which are not."""
+
+    def __init__(self):
+        self.missed = []
+
+    def check(self, holds, text):
+        if not holds:
+            self.missed.append(text)
+
+    def at_least(self, aim, figure, what):
+        self.check(figure >= aim, f"{what}: {figure:,.4f}, at least {aim:,g} is the aim")
+
+    def at_most(self, aim, figure, what):
+        self.check(figure <= aim, f"{what}: {figure:,.4f}, at most {aim:,g} is the aim")
+
+    def end(self, is_quick=False):
+        """Tells what was missed, after the table: the status of the program. What was measured in a moment proves nothing."""
+        for text in self.missed:
+            print(f"MISSED: {text}", file=sys.stderr, flush=True)
+        return int(bool(self.missed) and not is_quick)
 
 
 def unshare_mounts():
