@@ -208,6 +208,11 @@ def outcome_of(function, *arguments, **options):
         return errno.errorcode[error.errno]
 
 
+def is_sanitized():
+    """Whether the build has AddressSanitizer, which keeps memory that was freed."""
+    return b"__asan_init" in (BUILD / "mount.qosfs").read_bytes()
+
+
 def drop_caches():
     """The kernel forgets the files that nobody uses."""
     pathlib.Path("/proc/sys/vm/drop_caches").write_text("2")

@@ -6,12 +6,10 @@ import struct
 
 import pytest
 
-from harness import BUILD, as_job, drop_caches, wait_until
+from harness import as_job, drop_caches, is_sanitized, wait_until
 
 BYTES = 400  # that a known file may take
-
-
-IS_SANITIZED = b"__asan_init" in (BUILD / "mount.qosfs").read_bytes()  # memory that was freed is kept there
+IS_SANITIZED = is_sanitized()
 COUNT = 20_000 if IS_SANITIZED else 50_000
 
 
