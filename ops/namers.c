@@ -14,22 +14,13 @@
 #define WATCH_INTERVAL (250 * QOS_MILLISECOND)
 #define RESTING_MAX    2 /* further ones end */
 
-/* A thread that reads; on its stack. */
-typedef struct {
-    GList link;
-    QosNameless *nameless; /* NULL: it was taken away */
-    QosTime since;         /* when the request came */
-    uid_t uid;
-} Reading;
-
 struct QosNamers {
     QosCallers *callers;
     pthread_mutex_t lock; /* everything below */
     pthread_cond_t work;  /* those who rest: something is to be done */
     pthread_cond_t watch; /* the same for the one who watches */
     pthread_cond_t ended; /* a thread has */
-    GQueue waiting;       /* of QosNameless, the longest first */
-    GQueue reading;       /* of Reading */
+    QosNameQueue queue;   /* who reads has his QosNameReading on his stack */
     guint threads;
     guint resting;
     gboolean has_watcher;
@@ -45,6 +36,7 @@ QosNamers *qos_namers_new(QosCallers *callers)
     QosNamers *namers = g_new0(QosNamers, 1);
 
     namers->callers = callers;
+    qos_namequeue_init(&namers->queue);
     pthread_mutex_init(&namers->lock, NULL);
     pthread_cond_init(&namers->work, NULL);
     pthread_cond_init(&namers->ended, NULL);
@@ -78,83 +70,31 @@ static gboolean call_locked(QosNamers *namers)
     return TRUE;
 }
 
-/* --- what is to be done next --- */
-
-static gboolean is_late(QosTime since, QosTime now)
+/* Where one may be taken, somebody is to; and somebody is to watch. Thousands of requests of a user
+ * who has as many readers as he may call nobody. FALSE where there is no thread at all. */
+static gboolean call_if_needed_locked(QosNamers *namers)
 {
-    return now - since >= QOS_NAMING_TIME;
-}
-
-/* How many read for `uid`; *ret_late: of these, who have read for too long. */
-static guint count_reading_locked(const QosNamers *namers, uid_t uid, QosTime now, guint *ret_late)
-{
-    guint count = 0;
-
-    *ret_late = 0;
-    for (const GList *link = namers->reading.head; link != NULL; link = link->next) {
-        const Reading *reading = link->data;
-        if (reading->uid != uid && namers->reading.length < QOS_NAMING_ALL)
-            continue;
-        count++;
-        *ret_late += is_late(reading->since, now);
-    }
-    return count;
-}
-
-/* A request whose caller is not to be waited for any longer, or NULL. */
-static QosNameless *take_late_locked(QosNamers *namers, QosTime now)
-{
-    QosNameless *first = g_queue_peek_head(&namers->waiting);
-
-    for (GList *link = namers->reading.head; link != NULL; link = link->next) {
-        Reading *reading = link->data;
-        if (reading->nameless != NULL && is_late(reading->since, now))
-            return g_steal_pointer(&reading->nameless);
-    }
-    if (first == NULL || !is_late(first->since, now))
-        return NULL;
-    g_queue_unlink(&namers->waiting, &first->link);
-    return first;
-}
-
-/* A request whose caller may be read now, or, *ret_late, is not worth to wait for; or NULL. */
-static QosNameless *take_waiting_locked(QosNamers *namers, QosTime now, gboolean *ret_late)
-{
-    for (GList *link = namers->waiting.head; link != NULL; link = link->next) {
-        QosNameless *nameless = link->data;
-        guint late, count = count_reading_locked(namers, nameless->context->uid, now, &late);
-        guint most = namers->reading.length < QOS_NAMING_ALL ? QOS_NAMING_USER : QOS_NAMING_ALL;
-
-        *ret_late = count >= most && late == count;
-        if (count < most || *ret_late) {
-            g_queue_unlink(&namers->waiting, link);
-            return nameless;
-        }
-    }
-    return NULL;
+    return (namers->has_watcher && !qos_namequeue_may_take(&namers->queue)) || call_locked(namers);
 }
 
 /* --- the threads --- */
 
 /* Reads, and goes on with the request, unless that was taken away. */
-static void read_locked(QosNamers *namers, QosNameless *nameless)
+static void read_locked(QosNamers *namers, QosNameless *nameless, QosNameReading *reading)
 {
-    Reading reading = {
-        .nameless = nameless, .since = nameless->since, .uid = nameless->context->uid};
     pid_t tid = nameless->context->pid;
     g_autoptr(QosJobNaming) naming = qos_callers_naming(namers->callers);
     g_auto(QosProcessFacts) facts = {0};
 
-    reading.link.data = &reading;
-    g_queue_push_tail_link(&namers->reading, &reading.link);
     pthread_mutex_unlock(&namers->lock);
     qos_process_read(tid, qos_job_naming_wants_environment(naming),
                      qos_job_naming_wants_cgroup(naming), &facts);
     pthread_mutex_lock(&namers->lock);
-    g_queue_unlink(&namers->reading, &reading.link);
-    nameless = reading.nameless;
+    nameless = (QosNameless *)qos_namequeue_end(&namers->queue, reading);
     if (nameless == NULL)
         return;
+    if (qos_namequeue_may_take(&namers->queue)) /* what waited for this one */
+        call_locked(namers);
     pthread_mutex_unlock(&namers->lock);
     nameless->named(nameless, qos_callers_name(namers->callers, nameless->context, naming, &facts));
     pthread_mutex_lock(&namers->lock);
@@ -170,20 +110,18 @@ static void guess_locked(QosNamers *namers, QosNameless *nameless)
 /* FALSE where there was nothing to do. */
 static gboolean serve_one_locked(QosNamers *namers)
 {
-    QosTime now = qos_gate_now();
-    QosNameless *nameless = take_late_locked(namers, now);
-    gboolean late = nameless != NULL;
+    QosNameReading reading;
+    gboolean is_late;
+    QosNameless *nameless =
+        (QosNameless *)qos_namequeue_take(&namers->queue, qos_gate_now(), &reading, &is_late);
 
     if (nameless == NULL)
-        nameless = take_waiting_locked(namers, now, &late);
-    if (nameless == NULL)
         return FALSE;
-    if (!namers->has_watcher || namers->waiting.length > 0)
-        call_locked(namers);
-    if (late)
+    call_if_needed_locked(namers);
+    if (is_late)
         guess_locked(namers, nameless);
     else
-        read_locked(namers, nameless);
+        read_locked(namers, nameless, &reading);
     return TRUE;
 }
 
@@ -197,11 +135,13 @@ static void watch_locked(QosNamers *namers)
 
 static gboolean is_busy_locked(const QosNamers *namers)
 {
-    return namers->was_asked || namers->waiting.length > 0 || namers->reading.length > 0;
+    return namers->was_asked || namers->queue.waiting.length > 0 ||
+           namers->queue.reading.length > 0;
 }
 
 static void destroy(QosNamers *namers)
 {
+    qos_namequeue_clear(&namers->queue);
     pthread_cond_destroy(&namers->ended);
     pthread_cond_destroy(&namers->watch);
     pthread_cond_destroy(&namers->work);
@@ -238,29 +178,25 @@ static void *name(void *arg)
     return NULL;
 }
 
-void qos_namers_ask(QosNamers *namers, QosNameless *nameless)
-{
-    gboolean is_called;
-
-    nameless->since = qos_gate_now();
-    nameless->link = (GList){.data = nameless};
-    pthread_mutex_lock(&namers->lock);
-    namers->was_asked = TRUE;
-    g_queue_push_tail_link(&namers->waiting, &nameless->link);
-    is_called = call_locked(namers);
-    if (!is_called)
-        g_queue_unlink(&namers->waiting, &nameless->link);
-    pthread_mutex_unlock(&namers->lock);
-    if (!is_called)
-        nameless->named(nameless, qos_callers_guess(namers->callers, nameless->context));
-}
-
 /* Any request, or NULL. */
 static QosNameless *take_any_locked(QosNamers *namers)
 {
-    GList *link = g_queue_pop_head_link(&namers->waiting);
+    QosNameReading reading; /* none begins, as all are late */
+    gboolean is_late;
 
-    return link != NULL ? link->data : take_late_locked(namers, QOS_NEVER);
+    return (QosNameless *)qos_namequeue_take(&namers->queue, QOS_NEVER, &reading, &is_late);
+}
+
+void qos_namers_ask(QosNamers *namers, QosNameless *nameless)
+{
+    pthread_mutex_lock(&namers->lock);
+    namers->was_asked = TRUE;
+    qos_namequeue_add(&namers->queue, &nameless->wait, nameless->context->uid, qos_gate_now());
+    /* Without a thread it is alone there. */
+    nameless = call_if_needed_locked(namers) ? NULL : take_any_locked(namers);
+    pthread_mutex_unlock(&namers->lock);
+    if (nameless != NULL)
+        nameless->named(nameless, qos_callers_guess(namers->callers, nameless->context));
 }
 
 void qos_namers_stop(QosNamers *namers)
@@ -278,7 +214,7 @@ void qos_namers_stop(QosNamers *namers)
         nameless->named(nameless, NULL);
         pthread_mutex_lock(&namers->lock);
     }
-    while (namers->threads > namers->reading.length)
+    while (namers->threads > namers->queue.reading.length)
         pthread_cond_wait(&namers->ended, &namers->lock);
     pthread_mutex_unlock(&namers->lock);
 }

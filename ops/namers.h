@@ -6,9 +6,9 @@
  * that reads, and goes on with what is known of the caller without his environment.
  *
  * At most QOS_NAMING_USER of them read for the same user, and QOS_NAMING_ALL in all; further
- * requests wait for these, no longer than the same time, and not at all while they all are late.
- * The threads are made on demand: of those that do not read each has a request in the store, which
- * the gate bounds.
+ * requests wait for these, no longer than the same time, and not at all while they all are late
+ * (fs/namequeue.h). The threads are made on demand: of those that do not read each has a request in
+ * the store, which the gate bounds.
  *
  * The kernel lets a thread that reads go when its process ends: so the late ones are not waited for
  * at the end.
@@ -17,23 +17,18 @@
  */
 #pragma once
 
+#include "fs/namequeue.h"
 #include "ops/caller.h"
-
-#define QOS_NAMING_TIME QOS_SECOND
-#define QOS_NAMING_USER 4
-#define QOS_NAMING_ALL  32
 
 typedef struct QosNamers QosNamers;
 typedef struct QosNameless QosNameless;
 
 /* What waits for its caller; the request embeds it. */
 struct QosNameless {
+    QosNameWait wait;               /* first; the namers' own, under their lock */
     const struct fuse_ctx *context; /* lives as long as this */
     /* Called by a namer; `caller` is a new reference, or NULL where the mount ends. */
     void (*named)(QosNameless *nameless, QosCaller *caller);
-    /* The namers' own, under their lock. */
-    GList link;
-    QosTime since;
 };
 
 /* `callers` is borrowed. Starts without threads. */

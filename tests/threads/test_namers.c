@@ -30,7 +30,7 @@ static void named(QosNameless *nameless, QosCaller *caller)
     Ask *ask = (Ask *)nameless;
 
     ask->caller = caller;
-    if (qos_gate_now() - nameless->since >= QOS_NAMING_TIME)
+    if (qos_gate_now() - nameless->wait.since >= QOS_NAMING_TIME)
         g_atomic_int_inc(&late);
     g_assert_false(g_atomic_int_get(&ask->is_answered));
     g_atomic_int_set(&ask->is_answered, TRUE);
