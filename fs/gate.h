@@ -119,19 +119,18 @@ typedef struct {
     double capacity; /* op/s: as told, or as found out */
     guint depth;     /* requests that may be in the store */
     guint members;   /* jobs that take part */
-    GArray *shares;  /* of QosGateShare: theirs, and of those that ever lent or borrowed; owned */
 } QosGateAdapt;
 
+/* The part of a job that takes part, or ever lent or borrowed. */
 typedef struct {
     char job[QOS_JOB_ID_MAX + 1];
     char partner[QOS_JOB_ID_MAX + 1]; /* the name of state.partner, "" = none */
     gboolean takes_part;
+    QosTime period;      /* of what `state` has */
     QosShareState state; /* without the partner */
 } QosGateShare;
 
-/* Clear with qos_gate_adapt_clear(). */
 void qos_gate_adapt(QosGate *gate, QosGateAdapt *ret_adapt);
-void qos_gate_adapt_clear(QosGateAdapt *adapt);
 /* The shares (of QosGateShare; the caller's) that may have changed since `seen`, which is brought
  * up to date; NULL if none has. *ret_is_all: they are all that there are, else the members'. */
 GArray *qos_gate_changed_shares(QosGate *gate, QosShareChanges *seen, gboolean *ret_is_all);
@@ -145,8 +144,10 @@ void qos_gate_state(QosGate *gate, QosSchedState *ret_state);
 /* All jobs, one reference each (free with g_ptr_array_unref); read one with qos_gate_copy_job(). */
 GPtrArray *qos_gate_jobs(QosGate *gate);
 /* A consistent copy of its counters, rates as of now. The copy's `held`, `references` and `share`
- * mean nothing, but for share.totals, which are as of now too. */
-void qos_gate_copy_job(QosGate *gate, const QosJob *job, QosJob *ret_copy);
+ * mean nothing, but for share.totals, which are as of now too. TRUE where it has a share: that of
+ * the same moment. */
+gboolean qos_gate_copy_job(QosGate *gate, const QosJob *job, QosJob *ret_copy,
+                           QosGateShare *ret_share);
 /* Forgets totals: of `id`, or of all where NULL. Returns how many jobs. */
 guint qos_gate_clear_jobs(QosGate *gate, const char *id);
 /* Puts back a job's totals after a remount: all counters of `totals` (times are ages before now).

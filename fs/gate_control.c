@@ -98,18 +98,24 @@ static gboolean has_totals(const QosShareTotals *totals)
     return totals->lent || totals->returned || totals->borrowed || totals->repaid;
 }
 
+/* FALSE where it has none; its totals are 0 then. */
+static gboolean take_share(const QosAdapt *adapt, const QosJob *job, QosGateShare *share)
+{
+    share->takes_part = qos_adapt_share_state(adapt, job, &share->state);
+    share->period = qos_adapt_config(adapt)->period;
+    g_strlcpy(share->job, job->id, sizeof(share->job));
+    g_strlcpy(share->partner, share->state.partner ? share->state.partner->id : "",
+              sizeof(share->partner));
+    share->state.partner = NULL;
+    return share->takes_part || has_totals(&share->state.totals);
+}
+
 static void add_share(GArray *shares, const QosAdapt *adapt, const QosJob *job)
 {
-    QosGateShare share = {0};
+    QosGateShare share;
 
-    share.takes_part = qos_adapt_share_state(adapt, job, &share.state);
-    if (!share.takes_part && !has_totals(&share.state.totals))
-        return;
-    g_strlcpy(share.job, job->id, sizeof(share.job));
-    if (share.state.partner)
-        g_strlcpy(share.partner, share.state.partner->id, sizeof(share.partner));
-    share.state.partner = NULL;
-    g_array_append_val(shares, share);
+    if (take_share(adapt, job, &share))
+        g_array_append_val(shares, share);
 }
 
 static GArray *all_shares_locked(QosGate *gate)
@@ -162,14 +168,8 @@ void qos_gate_adapt(QosGate *gate, QosGateAdapt *ret_adapt)
         .capacity = qos_adapt_capacity(adapt),
         .depth = MIN(state.slots, qos_adapt_depth(adapt)),
         .members = qos_adapt_count(adapt),
-        .shares = all_shares_locked(gate),
     };
     pthread_mutex_unlock(&gate->lock);
-}
-
-void qos_gate_adapt_clear(QosGateAdapt *adapt)
-{
-    g_clear_pointer(&adapt->shares, g_array_unref);
 }
 
 void qos_gate_restore_share(QosGate *gate, const char *id, gint64 record,
@@ -205,11 +205,11 @@ GPtrArray *qos_gate_jobs(QosGate *gate)
     return jobs;
 }
 
-void qos_gate_copy_job(QosGate *gate, const QosJob *job, QosJob *ret_copy)
+gboolean qos_gate_copy_job(QosGate *gate, const QosJob *job, QosJob *ret_copy,
+                           QosGateShare *ret_share)
 {
     /* The atomic ones, which change without the lock, come before it. */
     const gsize start = offsetof(QosJob, nodes);
-    QosShareState share;
 
     ret_copy->references = 0;
     ret_copy->open_files = (guint)g_atomic_int_get(&job->open_files);
@@ -217,9 +217,10 @@ void qos_gate_copy_job(QosGate *gate, const QosJob *job, QosJob *ret_copy)
     pthread_mutex_lock(&gate->lock);
     memcpy((char *)ret_copy + start, (const char *)job + start, sizeof(*job) - start);
     qos_job_rates(job, qos_gate_now(), &ret_copy->operation_rate, &ret_copy->byte_rate);
-    qos_adapt_share_state(qos_sched_adapt(gate->sched), job, &share);
-    ret_copy->share.totals = share.totals;
+    gboolean has_share = take_share(qos_sched_adapt(gate->sched), job, ret_share);
+    ret_copy->share.totals = ret_share->state.totals;
     pthread_mutex_unlock(&gate->lock);
+    return has_share;
 }
 
 guint qos_gate_clear_jobs(QosGate *gate, const char *id)

@@ -114,7 +114,7 @@ static gboolean load(QosControl *control, GError **error)
 
     if (!load_rules_and_jobs(control, error) || !load_shares(control, error))
         return FALSE;
-    jobs = qos_report_copy_jobs(control->fs->gate);
+    jobs = qos_report_copy_jobs(control->fs->gate, NULL);
     qos_db_begin_history(control->db, jobs, qos_wall_now());
     return TRUE;
 }

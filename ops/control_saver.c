@@ -14,7 +14,7 @@
 
 static void save_totals(QosControl *control)
 {
-    GPtrArray *jobs = qos_report_copy_jobs(control->fs->gate);
+    GPtrArray *jobs = qos_report_copy_jobs(control->fs->gate, NULL);
     guint history_days;
 
     pthread_mutex_lock(&control->lock);

@@ -1,8 +1,9 @@
 /*
  * Taking the snapshot, and what the formats share.
  *
- * The jobs are copied one by one, so that the gate's lock is never held longer than for one of
- * them: each is consistent in itself, and they are apart by the milliseconds that copying takes.
+ * The jobs are copied one by one, each with its share, so that the gate's lock is never held longer
+ * than for one of them: each is consistent in itself, and they are apart by the milliseconds that
+ * copying takes.
  */
 #include "ops/report.h"
 
@@ -23,15 +24,17 @@ static gint more_recent_first(gconstpointer a, gconstpointer b)
     return strcmp(first->id, second->id);
 }
 
-GPtrArray *qos_report_copy_jobs(QosGate *gate)
+GPtrArray *qos_report_copy_jobs(QosGate *gate, QosReportAdapt *adapt)
 {
     g_autoptr(GPtrArray) jobs = qos_gate_jobs(gate);
     GPtrArray *copies = g_ptr_array_new_full(jobs->len, g_free);
 
     for (guint i = 0; i < jobs->len; i++) {
         QosJob *copy = g_new(QosJob, 1);
+        QosGateShare share;
 
-        qos_gate_copy_job(gate, g_ptr_array_index(jobs, i), copy);
+        if (qos_gate_copy_job(gate, g_ptr_array_index(jobs, i), copy, &share) && adapt)
+            qos_report_add_share(adapt, &share);
         g_ptr_array_add(copies, copy);
     }
     g_ptr_array_sort(copies, more_recent_first);
@@ -60,9 +63,9 @@ QosReport *qos_report_new(QosFs *fs, const QosTunables *tunables, QosTime starte
     report->rule_states = g_new0(QosRuleState, qos_rules_count(report->rules));
     for (guint i = 0; i < qos_rules_count(report->rules); i++)
         qos_gate_rule_state(fs->gate, qos_rules_get(report->rules, i)->id, &report->rule_states[i]);
-    report->jobs = with_jobs ? qos_report_copy_jobs(fs->gate) : g_ptr_array_new();
-    qos_gate_state(fs->gate, &report->slots);
     qos_report_take_adapt(&report->adapt, fs->gate);
+    report->jobs = with_jobs ? qos_report_copy_jobs(fs->gate, &report->adapt) : g_ptr_array_new();
+    qos_gate_state(fs->gate, &report->slots);
     qos_gate_histograms(fs->gate, &report->histograms);
     report->is_shared = fs->lockclient != NULL;
     if (report->is_shared)

@@ -70,14 +70,15 @@ typedef struct {
     QosLockclientStatus sharing; /* borrowed from the mount */
 } QosReport;
 
-/* `tunables` is copied; `started` as above; `with_jobs` FALSE leaves the list of jobs empty. */
+/* `tunables` is copied; `started` as above; `with_jobs` FALSE leaves out the jobs and their
+ * shares. */
 QosReport *qos_report_new(QosFs *fs, const QosTunables *tunables, QosTime started,
                           gboolean with_jobs);
 void qos_report_free(QosReport *report); /* NULL is allowed */
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(QosReport, qos_report_free)
 
-/* Copies of all jobs, most recently seen first. */
-GPtrArray *qos_report_copy_jobs(QosGate *gate);
+/* Copies of all jobs, most recently seen first; with `adapt` (or NULL) it gets their shares. */
+GPtrArray *qos_report_copy_jobs(QosGate *gate, QosReportAdapt *adapt);
 
 /* Lustre's YAML (docs/reports.md). */
 GString *qos_report_job_stats(const QosReport *report);
@@ -98,8 +99,10 @@ GString *qos_report_nrs_policies(const QosReport *report);
 GString *qos_report_history_head(void);
 void qos_report_append_history(GString *text, const QosHistoryRow *row);
 
-/* Takes the adaptive sharing as it is in the gate. */
+/* Takes the adaptive sharing as it is in the gate, as yet without shares. */
 void qos_report_take_adapt(QosReportAdapt *adapt, QosGate *gate);
+/* Nothing where sharing is off. */
+void qos_report_add_share(QosReportAdapt *adapt, const QosGateShare *share);
 void qos_report_adapt_clear(QosReportAdapt *adapt);
 
 /* --- shared by the formats --- */

@@ -1,6 +1,6 @@
 /*
- * The adaptive sharing (fs/adapt.h) in a report: taken from the gate in one piece, so that the
- * shares fit together, and in the units that people and programs read; and the file `shares`.
+ * The adaptive sharing (fs/adapt.h) in a report, in the units that people and programs read; and
+ * the file `shares`.
  */
 #include <string.h>
 
@@ -11,10 +11,10 @@ static double operations(gint64 units)
     return (double)units / (double)QOS_COST_UNIT;
 }
 
-static QosReportShare *new_share(const QosGateShare *share, QosTime period)
+static QosReportShare *new_share(const QosGateShare *share)
 {
     const QosShareState *state = &share->state;
-    double a_second = (double)QOS_SECOND / (double)period;
+    double a_second = (double)QOS_SECOND / (double)share->period;
     QosReportShare *taken = g_new(QosReportShare, 1);
 
     *taken = (QosReportShare){
@@ -49,12 +49,12 @@ void qos_report_take_adapt(QosReportAdapt *adapt, QosGate *gate)
         .members = taken.members,
         .shares = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free),
     };
-    for (guint i = 0; i < taken.shares->len; i++) {
-        const QosGateShare *share = &g_array_index(taken.shares, QosGateShare, i);
+}
 
-        g_hash_table_replace(adapt->shares, g_strdup(share->job), new_share(share, adapt->period));
-    }
-    qos_gate_adapt_clear(&taken);
+void qos_report_add_share(QosReportAdapt *adapt, const QosGateShare *share)
+{
+    if (adapt->mode != QOS_ADAPT_OFF)
+        g_hash_table_replace(adapt->shares, g_strdup(share->job), new_share(share));
 }
 
 void qos_report_adapt_clear(QosReportAdapt *adapt)

@@ -291,6 +291,47 @@ static void test_changed_shares_are_told_of(void)
     qos_gate_free(shared.gate);
 }
 
+static gboolean copy_job(QosGate *gate, const char *id, QosJob *copy, QosGateShare *share)
+{
+    QosJob *job = qos_gate_job(gate, NULL, id, 0);
+    const gboolean has_share = qos_gate_copy_job(gate, job, copy, share);
+
+    g_assert_cmpstr(copy->id, ==, id);
+    g_assert_cmpstr(share->job, ==, id);
+    g_assert_cmpint(copy->share.totals.lent, ==, share->state.totals.lent);
+    qos_job_unref(job);
+    return has_share;
+}
+
+/* A job is copied with its part of the sharing, which is that of the same moment. */
+static void test_a_copy_with_its_share(void)
+{
+    const QosAdaptConfig config = {.mode = QOS_ADAPT_FAIR, .period = QOS_SECOND};
+    QosGate *gate = qos_gate_new(&qos_policy_fifo, 8, 600 * QOS_SECOND);
+    QosGateShare share;
+    QosGateAdapt adapt;
+    QosJob copy;
+
+    qos_gate_restore_share(gate, "once", 0, &(QosShareTotals){.lent = 2});
+    g_assert_true(copy_job(gate, "once", &copy, &share));
+    g_assert_false(share.takes_part);
+    g_assert_cmpint(copy.share.totals.lent, ==, 2);
+    qos_gate_set_adapt(gate, &config);
+    qos_gate_restore_share(gate, "lender", 5, &(QosShareTotals){.lent = 7});
+    g_assert_true(copy_job(gate, "lender", &copy, &share));
+    g_assert_true(share.takes_part);
+    g_assert_cmpint(share.state.record, ==, 5);
+    g_assert_cmpint(copy.share.totals.lent, ==, 7);
+    g_assert_cmpint(share.period, ==, QOS_SECOND);
+    g_assert_null(share.state.partner);
+    g_assert_cmpstr(share.partner, ==, "");
+    g_assert_false(copy_job(gate, "never", &copy, &share));
+    qos_gate_adapt(gate, &adapt);
+    g_assert_cmpuint(adapt.members, ==, 1);
+    g_assert_cmpint(adapt.config.mode, ==, QOS_ADAPT_FAIR);
+    qos_gate_free(gate);
+}
+
 static gpointer await_request(gpointer gate)
 {
     return GINT_TO_POINTER(qos_gate_await_request(gate));
@@ -381,6 +422,7 @@ int main(int argc, char **argv)
     g_test_add_func("/gate/what-is-resumed-runs", test_what_is_resumed_runs);
     g_test_add_func("/gate/rules-expire-by-themselves", test_rules_expire_by_themselves);
     g_test_add_func("/gate/changed-shares-are-told-of", test_changed_shares_are_told_of);
+    g_test_add_func("/gate/a-copy-with-its-share", test_a_copy_with_its_share);
     g_test_add_func("/gate/a-request-is-awaited", test_a_request_is_awaited);
     return g_test_run();
 }
