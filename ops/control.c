@@ -329,66 +329,62 @@ static void fit(GString *text)
     g_string_append(text, note);
 }
 
-static GString *read_error(QosControl *control, uid_t uid)
+static GString *make_rules(const QosReport *report)
 {
-    GString *text = g_string_new(NULL);
-    const char *error;
+    GString *text = qos_report_nrs_tbf_rule(report);
 
-    pthread_mutex_lock(&control->lock);
-    error = g_hash_table_lookup(control->errors, GUINT_TO_POINTER(uid));
-    if (error)
-        g_string_append(text, error);
-    pthread_mutex_unlock(&control->lock);
+    fit(text);
     return text;
 }
 
-/* The value of that name, or NULL. */
-static GString *read_value(QosControl *control, const char *name, uid_t uid)
+/* The text of that name that is made of a report, or NULL. */
+static const QosControlText *find_text(const char *name)
+{
+    static const QosControlText rules = {make_rules, FALSE};
+    static const QosControlText policies = {qos_report_nrs_policies, FALSE};
+
+    if (strcmp(name, RULES) == 0)
+        return &rules;
+    return strcmp(name, qos_tunable_names[QOS_TUNABLE_NRS_POLICIES]) == 0 ? &policies : NULL;
+}
+
+/* A copy of the value of that name that is kept, or NULL. */
+static char *copy_value(QosControl *control, const char *name, uid_t uid)
 {
     QosTunable tunable;
-    GString *text;
+    const char *value = NULL;
+    char *copy;
 
-    if (strcmp(name, ERROR) == 0)
-        return read_error(control, uid);
-    if (strcmp(name, RULES) == 0) {
-        g_autoptr(QosReport) report = qos_control_report(control, FALSE);
-
-        text = qos_report_nrs_tbf_rule(report);
-        fit(text);
-        return text;
-    }
-    if (!qos_tunable_find(name, &tunable))
-        return NULL;
-    if (tunable == QOS_TUNABLE_NRS_POLICIES) {
-        g_autoptr(QosReport) report = qos_control_report(control, FALSE);
-
-        return qos_report_nrs_policies(report);
-    }
     pthread_mutex_lock(&control->lock);
-    text = g_string_new(control->tunables.text[tunable]);
+    if (strcmp(name, ERROR) == 0) {
+        value = g_hash_table_lookup(control->errors, GUINT_TO_POINTER(uid));
+        value = value ? value : "";
+    } else if (qos_tunable_find(name, &tunable)) {
+        value = control->tunables.text[tunable];
+    }
+    copy = g_strdup(value);
     pthread_mutex_unlock(&control->lock);
-    return text;
+    return copy;
 }
 
 gboolean qos_control_getxattr(fuse_req_t request, const char *name, size_t size)
 {
-    GString *text;
+    const QosControlText *text;
+    g_autofree char *value = NULL;
 
     if (!g_str_has_prefix(name, QOS_XATTR_PREFIX))
         return FALSE;
-    text = read_value(qos_fs(request)->control, name + strlen(QOS_XATTR_PREFIX),
-                      fuse_req_ctx(request)->uid);
-    if (!text) {
-        fuse_reply_err(request, ENODATA);
+    name += strlen(QOS_XATTR_PREFIX);
+    text = find_text(name);
+    if (text) {
+        qos_control_ask_value(request, size, text);
         return TRUE;
     }
-    if (size == 0)
-        fuse_reply_xattr(request, text->len);
-    else if (text->len > size)
-        fuse_reply_err(request, ERANGE);
+    value = copy_value(qos_fs(request)->control, name, fuse_req_ctx(request)->uid);
+    if (value)
+        qos_control_answer_value(request, size, value, strlen(value));
     else
-        fuse_reply_buf(request, text->str, text->len);
-    g_string_free(text, TRUE);
+        fuse_reply_err(request, ENODATA);
     return TRUE;
 }
 

@@ -9,7 +9,8 @@
  * the reason in words, one per uid of the setter.
  *
  * The files of `.qosfs`, mode 0444 (job_stats 0644: writing "clear" or a job id clears): job_stats,
- * jobs, rules, shares, metrics, state.json, history. Their text is made at open. Node ids below
+ * jobs, rules, shares, metrics, state.json, history. Their text is made at open, and so are those
+ * of nrs_tbf_rule and nrs_policies, by one thread for all who ask. Node ids below
  * QOS_CONTROL_INO_END are this unit's; the inode table never gives them out, and a FORGET of one
  * means nothing.
  */

@@ -15,21 +15,27 @@
 #define NAMES_TIMEOUT 3600.0 /* s: the names never change */
 #define COMMAND_MAX   255    /* bytes of a line that is written */
 
-static const QosControlFile files[] = {
-    {"job_stats", S_IFREG | 0644, qos_report_job_stats, TRUE},
-    {"jobs", S_IFREG | 0444, qos_report_jobs, TRUE},
-    {"rules", S_IFREG | 0444, qos_report_rules, FALSE},
-    {"shares", S_IFREG | 0444, qos_report_shares, TRUE},
-    {"metrics", S_IFREG | 0444, qos_report_metrics, TRUE},
-    {"state.json", S_IFREG | 0444, qos_report_state, TRUE},
-    {"history", S_IFREG | 0444, NULL, FALSE},
+typedef struct {
+    const char *name;
+    mode_t mode;
+    QosControlText text;
+} File;
+
+static const File files[] = {
+    {"job_stats", S_IFREG | 0644, {qos_report_job_stats, TRUE}},
+    {"jobs", S_IFREG | 0444, {qos_report_jobs, TRUE}},
+    {"rules", S_IFREG | 0444, {qos_report_rules, FALSE}},
+    {"shares", S_IFREG | 0444, {qos_report_shares, TRUE}},
+    {"metrics", S_IFREG | 0444, {qos_report_metrics, TRUE}},
+    {"state.json", S_IFREG | 0444, {qos_report_state, TRUE}},
+    {"history", S_IFREG | 0444, {NULL, FALSE}},
 };
 
 #define FILE_COUNT (sizeof(files) / sizeof(files[0]))
 static_assert(QOS_CONTROL_INO_FIRST + FILE_COUNT <= QOS_CONTROL_INO_END, "no node ids left");
 
 /* NULL where there is no such file. */
-static const QosControlFile *file_of(fuse_ino_t ino)
+static const File *file_of(fuse_ino_t ino)
 {
     gboolean is_file = ino >= QOS_CONTROL_INO_FIRST && ino < QOS_CONTROL_INO_FIRST + FILE_COUNT;
 
@@ -45,7 +51,7 @@ gboolean qos_control_is_name(fuse_ino_t parent, const char *name)
 
 static struct stat stat_of(const QosFs *fs, fuse_ino_t ino)
 {
-    const QosControlFile *file = file_of(ino);
+    const File *file = file_of(ino);
     QosTime started = qos_control_started(fs->control);
 
     return (struct stat){
@@ -142,7 +148,7 @@ static QosOpenText *open_of(const struct fuse_file_info *info)
 
 void qos_control_open(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info *info)
 {
-    const QosControlFile *file = file_of(ino);
+    const File *file = file_of(ino);
     gboolean writes = (info->flags & O_ACCMODE) != O_RDONLY;
 
     if (!file || (writes && !(file->mode & S_IWUSR)) || (writes && !qos_control_may_set(request))) {
@@ -154,7 +160,7 @@ void qos_control_open(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info 
 
         qos_control_answer_open(request, info, nothing);
     } else {
-        qos_control_ask(request, info, file);
+        qos_control_ask(request, info, &file->text);
     }
 }
 

@@ -11,13 +11,11 @@
 
 #define QOS_NOT_SAVED G_MAXUINT64 /* QosShareChanges.others: all is to be saved */
 
-/* A file of `.qosfs`. */
+/* What the mount tells: in a file of `.qosfs`, or as an xattr. */
 typedef struct {
-    const char *name;
-    mode_t mode;
-    GString *(*text)(const QosReport *report); /* NULL: the history */
+    GString *(*make)(const QosReport *report); /* NULL: the history */
     gboolean with_jobs;
-} QosControlFile;
+} QosControlText;
 
 /* A text that a user has open: the handle of his open files that have it. */
 typedef struct {
@@ -26,9 +24,9 @@ typedef struct {
     guint opens;   /* how often */
 } QosOpenText;
 
-/* Where those who open one wait for its text. */
+/* Where those who ask for a text wait for it. */
 typedef struct {
-    GSList *waiting;    /* of Opening (ops/control_texts.c) */
+    GSList *waiting;    /* of Asking (ops/control_texts.c) */
     gboolean is_served; /* somebody makes texts for them, or is about to */
 } QosControlDesk;
 
@@ -61,12 +59,16 @@ static inline QosTime qos_wall_now(void)
 
 /* --- ops/control_texts.c --- */
 
-/* Opens the file for reading: makes its text, or lets it be made, and replies. */
+/* Each makes the text, or lets it be made, and replies: to who opens a file for reading, */
 void qos_control_ask(fuse_req_t request, const struct fuse_file_info *info,
-                     const QosControlFile *file);
+                     const QosControlText *text);
+/* and to who reads an xattr into so many bytes. */
+void qos_control_ask_value(fuse_req_t request, size_t size, const QosControlText *text);
 /* Replies with this text, which is kept while it is open: where the mount ends first, the kernel
  * does not tell. */
 void qos_control_answer_open(fuse_req_t request, const struct fuse_file_info *info, GBytes *text);
+/* Replies with this value of an xattr. */
+void qos_control_answer_value(fuse_req_t request, size_t size, const char *value, size_t length);
 /* It is closed. */
 void qos_control_drop_text(QosControl *control, QosOpenText *open);
 GHashTable *qos_control_texts_new(void);

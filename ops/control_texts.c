@@ -1,5 +1,6 @@
 /*
- * The texts of the files of `.qosfs`: made when one is opened, kept until it is closed.
+ * The texts of the files of `.qosfs`, made when one is opened and kept until it is closed; and of
+ * the xattrs that take as much making.
  *
  * With thousands of jobs a text takes a quarter of a second and megabytes. So who asks while some
  * are made waits, without a thread, for those that come next: these are made for all who wait by
@@ -10,16 +11,21 @@
  * What is kept for users is bounded, and each has at most as much as he leaves to others: a text
  * that two have open counts for each of them.
  */
+#include <errno.h>
+
 #include "fs/ring.h"
 #include "ops/control_private.h"
 
 #define TEXTS_MAX ((gsize)128 << 20) /* bytes of open files, beyond which users open no more */
 
+/* A request that waits for a text: an open, or of an xattr. */
 typedef struct {
     fuse_req_t request;
-    struct fuse_file_info info;
-    const QosControlFile *file;
-} Opening;
+    const QosControlText *text;
+    gboolean is_open;
+    struct fuse_file_info info; /* of an open */
+    size_t size;                /* of an xattr: as qos_control_getxattr() */
+} Asking;
 
 /* --- those that are open --- */
 
@@ -115,15 +121,34 @@ void qos_control_answer_open(fuse_req_t request, const struct fuse_file_info *in
 
 /* --- those that are asked for --- */
 
+void qos_control_answer_value(fuse_req_t request, size_t size, const char *value, size_t length)
+{
+    if (size == 0)
+        fuse_reply_xattr(request, length);
+    else if (length > size)
+        fuse_reply_err(request, ERANGE);
+    else
+        fuse_reply_buf(request, value, length);
+}
+
+static void answer(const Asking *asking, GBytes *text)
+{
+    if (asking->is_open)
+        qos_control_answer_open(asking->request, &asking->info, text);
+    else
+        qos_control_answer_value(asking->request, asking->size, g_bytes_get_data(text, NULL),
+                                 g_bytes_get_size(text));
+}
+
 /* TRUE where nobody makes texts for who waits there, and the caller is to. */
-static gboolean wait_for_text(QosControl *control, QosControlDesk *desk, Opening *opening)
+static gboolean wait_for_text(QosControl *control, QosControlDesk *desk, Asking *asking)
 {
     gboolean is_first;
 
     pthread_mutex_lock(&control->lock);
     is_first = !desk->is_served;
     desk->is_served = TRUE;
-    desk->waiting = g_slist_prepend(desk->waiting, opening);
+    desk->waiting = g_slist_prepend(desk->waiting, asking);
     pthread_mutex_unlock(&control->lock);
     return is_first;
 }
@@ -140,18 +165,18 @@ static GSList *take_waiting(QosControl *control, QosControlDesk *desk)
     return waiting;
 }
 
-/* Answers those who wait for this file: the others. */
-static GSList *answer_file(GSList *waiting, const QosControlFile *file, GBytes *text)
+/* Answers those who wait for this one, of which these are the bytes: the others. */
+static GSList *answer_all(GSList *waiting, const QosControlText *text, GBytes *bytes)
 {
     GSList *others = NULL;
 
     while (waiting != NULL) {
-        Opening *opening = waiting->data;
+        Asking *asking = waiting->data;
         GSList *next = waiting->next;
 
-        if (opening->file == file) {
-            qos_control_answer_open(opening->request, &opening->info, text);
-            g_free(opening);
+        if (asking->text == text) {
+            answer(asking, bytes);
+            g_free(asking);
             g_slist_free_1(waiting);
         } else {
             waiting->next = others;
@@ -165,7 +190,7 @@ static GSList *answer_file(GSList *waiting, const QosControlFile *file, GBytes *
 static gboolean is_with_jobs(GSList *waiting)
 {
     for (; waiting != NULL; waiting = waiting->next) {
-        if (((const Opening *)waiting->data)->file->with_jobs)
+        if (((const Asking *)waiting->data)->text->with_jobs)
             return TRUE;
     }
     return FALSE;
@@ -177,10 +202,10 @@ static void make_reports(QosControl *control, GSList *waiting)
     g_autoptr(QosReport) report = qos_control_report(control, is_with_jobs(waiting));
 
     while (waiting != NULL) {
-        const QosControlFile *file = ((const Opening *)waiting->data)->file;
-        g_autoptr(GBytes) text = g_string_free_to_bytes(file->text(report));
+        const QosControlText *text = ((const Asking *)waiting->data)->text;
+        g_autoptr(GBytes) bytes = g_string_free_to_bytes(text->make(report));
 
-        waiting = answer_file(waiting, file, text);
+        waiting = answer_all(waiting, text, bytes);
         qos_ring_flush(); /* the next text may take long */
     }
 }
@@ -195,9 +220,9 @@ static void serve_reports(QosControl *control)
 
 static void refuse(gpointer data, gpointer error)
 {
-    g_autofree Opening *opening = data;
+    g_autofree Asking *asking = data;
 
-    fuse_reply_err(opening->request, GPOINTER_TO_INT(error));
+    fuse_reply_err(asking->request, GPOINTER_TO_INT(error));
 }
 
 static void append_row(const QosHistoryRow *row, void *data)
@@ -211,10 +236,10 @@ static void make_history(QosDb *db, GSList *waiting)
     g_autoptr(GError) error = NULL;
     GString *history = qos_report_history_head();
     gboolean good = db == NULL || qos_db_read_history(db, append_row, history, &error);
-    g_autoptr(GBytes) text = g_string_free_to_bytes(history);
+    g_autoptr(GBytes) bytes = g_string_free_to_bytes(history);
 
     if (good) {
-        answer_file(waiting, ((const Opening *)waiting->data)->file, text);
+        answer_all(waiting, ((const Asking *)waiting->data)->text, bytes);
         return;
     }
     g_slist_foreach(waiting, refuse, GINT_TO_POINTER(error->code));
@@ -236,20 +261,35 @@ static void serve_history(QosDb *db, void *data)
         serve_history(NULL, control);
 }
 
-void qos_control_ask(fuse_req_t request, const struct fuse_file_info *info,
-                     const QosControlFile *file)
+static void ask(Asking *asking)
 {
-    QosControl *control = qos_fs(request)->control;
-    QosControlDesk *desk = file->text != NULL ? &control->reports : &control->history;
-    Opening *opening = g_new(Opening, 1);
+    QosControl *control = qos_fs(asking->request)->control;
+    gboolean is_report = asking->text->make != NULL; /* it may be gone when it has asked */
+    QosControlDesk *desk = is_report ? &control->reports : &control->history;
 
-    *opening = (Opening){request, *info, file};
-    if (!wait_for_text(control, desk, opening))
+    if (!wait_for_text(control, desk, asking))
         return;
-    if (file->text != NULL)
+    if (is_report)
         serve_reports(control);
     else if (control->db != NULL)
         qos_db_ask(control->db, serve_history, control);
     else
         serve_history(NULL, control);
+}
+
+void qos_control_ask(fuse_req_t request, const struct fuse_file_info *info,
+                     const QosControlText *text)
+{
+    Asking *asking = g_new(Asking, 1);
+
+    *asking = (Asking){.request = request, .text = text, .is_open = TRUE, .info = *info};
+    ask(asking);
+}
+
+void qos_control_ask_value(fuse_req_t request, size_t size, const QosControlText *text)
+{
+    Asking *asking = g_new(Asking, 1);
+
+    *asking = (Asking){.request = request, .text = text, .size = size};
+    ask(asking);
 }

@@ -145,12 +145,16 @@ def test_open_files(store, small, forged_jobs):
 
 
 REPORTS = ("job_stats", "jobs", "rules", "shares", "metrics", "state.json", "history")
+XATTRS = ("user.qosfs.nrs_tbf_rule", "user.qosfs.nrs_policies")
 
-# So many threads open each of the files again and again, and each tells of the first time.
-OPEN_REPORTS = """
+# So many threads open each of the files again and again, or read the xattr, and each tells of the first time.
+ASK_FOR_REPORTS = """
 import os, sys, threading
 def read(name):
-    with open(f"{sys.argv[1]}/{name}") as file: assert file.read(64)
+    if name.startswith("user."):
+        assert os.getxattr(sys.argv[1], name)
+    else:
+        with open(f"{sys.argv[1]}/.qosfs/{name}") as file: assert file.read(64)
 def read_on(name):
     read(name)
     os.write(1, b".")
@@ -177,9 +181,29 @@ def test_reports(store, mount, forged_jobs, of_connection):
         qos.rule(f"change known rate={rate}")
         assert qos.rule_state("known")["rate"] == rate
         return thread_names(qos.pid).count("reader") < of_connection(qos, "waiting") / 4
-    with running(start_job("hog", sys.executable, "-c", OPEN_REPORTS, qos.dir / ".qosfs", "50", *REPORTS, user=USER, group=USER, extra_groups=[],
+    with running(start_job("hog", sys.executable, "-c", ASK_FOR_REPORTS, qos.dir, "50", *REPORTS, user=USER, group=USER, extra_groups=[],
                            stdout=subprocess.PIPE)) as hog:
         assert hog.stdout.read(50 * len(REPORTS)) == b"." * 50 * len(REPORTS)
         for _ in range(10):
             wait_until(few_read, what="few readers, each time")
+        assert hog.poll() is None
+
+
+def test_xattrs(store, mount):
+    """The same by xattr, where a text of 1.2 MB is made each time: most of those who ask would have a reader for it."""
+    qos = mount(store)
+    for number in range(100):
+        qos.rule(f"start rule{number} jobid={{{' '.join(f'job{number}.{i}' for i in range(1200))}}} rate=1")
+    qos.rule("start known jobid={guest} rate=1000")
+    rates = itertools.count(1001)
+
+    def few_read():
+        rate = next(rates)
+        qos.rule(f"change known rate={rate}")
+        assert f"\nknown jobid={{guest}} {rate}," in os.getxattr(qos.dir, XATTRS[0]).decode()
+        return thread_names(qos.pid).count("reader") < 20
+    with running(start_job("hog", sys.executable, "-c", ASK_FOR_REPORTS, qos.dir, "50", *XATTRS, user=USER, group=USER, extra_groups=[],
+                           stdout=subprocess.PIPE)) as hog:
+        assert hog.stdout.read(50 * len(XATTRS)) == b"." * 50 * len(XATTRS)
+        wait_until(lambda: all(few_read() for _ in range(5)), what="few readers, so often one after the other")
         assert hog.poll() is None
