@@ -69,45 +69,6 @@ void qos_gate_free(QosGate *gate)
     g_free(gate);
 }
 
-/* --- what is parked --- */
-
-static QosGateLine *find_line_locked(QosGate *gate, const QosEntry *entry)
-{
-    const guint64 lock = entry->request.holds_lock ? 0 : entry->request.lock;
-
-    return g_hash_table_lookup(gate->parked, &lock);
-}
-
-static void park_locked(QosGate *gate, QosEntry *entry)
-{
-    QosGateLine *line = find_line_locked(gate, entry);
-
-    if (line == NULL) {
-        line = g_new0(QosGateLine, 1);
-        line->lock = entry->request.holds_lock ? 0 : entry->request.lock;
-        line->link.data = line;
-        g_hash_table_add(gate->parked, line);
-        g_atomic_int_add(&gate->locked_lines, line->lock != 0);
-        g_queue_push_tail_link(&gate->lines, &line->link);
-    }
-    entry->parking = PARKED;
-    entry->parked = (GList){.data = entry};
-    g_queue_push_tail_link(&line->entries, &entry->parked);
-}
-
-static void unpark_locked(QosGate *gate, QosEntry *entry, int parking)
-{
-    QosGateLine *line = find_line_locked(gate, entry);
-
-    entry->parking = parking;
-    g_queue_unlink(&line->entries, &entry->parked);
-    if (line->entries.length > 0)
-        return;
-    g_atomic_int_add(&gate->locked_lines, -(line->lock != 0));
-    g_queue_unlink(&gate->lines, &line->link);
-    g_hash_table_remove(gate->parked, line);
-}
-
 /* --- workers --- */
 
 void qos_gate_wake_leader_locked(QosGate *gate, QosTime wake)
@@ -180,7 +141,8 @@ static QosEntry *take_locked(QosGate *gate, QosTime now, QosTime *wake)
         book_waiting_locked(gate, request);
         tell_entered_locked(gate);
         if (entry->parking == PARKED) {
-            unpark_locked(gate, entry, RUNNING);
+            entry->parking = RUNNING;
+            qos_gate_leave_line_locked(gate, entry);
             return entry;
         }
         entry->parking = DUE; /* its reader is moving the data, and will run it */
@@ -305,12 +267,12 @@ int qos_gate_start(QosGate *gate)
 /* Takes back a parked entry, or returns NULL. */
 static QosEntry *take_back_locked(QosGate *gate)
 {
-    const QosGateLine *line = g_queue_peek_head(&gate->lines);
+    QosEntry *entry = qos_gate_any_parked_locked(gate);
 
-    if (line == NULL)
+    if (entry == NULL)
         return NULL;
-    QosEntry *entry = line->entries.head->data;
-    unpark_locked(gate, entry, CANCELLED);
+    entry->parking = CANCELLED;
+    qos_gate_leave_line_locked(gate, entry);
     qos_sched_cancel(gate->sched, &entry->request, qos_gate_now());
     return entry;
 }
@@ -378,10 +340,9 @@ gboolean qos_gate_park(QosGate *gate, QosEntry *entry)
 {
     pthread_mutex_lock(&gate->lock);
     gboolean is_due = entry->parking == DUE;
-    if (is_due)
-        entry->parking = RUNNING;
-    else
-        park_locked(gate, entry);
+    entry->parking = is_due ? RUNNING : PARKED;
+    if (!is_due)
+        qos_gate_join_line_locked(gate, entry);
     pthread_mutex_unlock(&gate->lock);
     return is_due;
 }
@@ -504,49 +465,14 @@ QosEntry *qos_gate_next(QosGate *gate)
     return next;
 }
 
-/* Each open comes here. Who waits was counted before he looked whether others have the file open,
- * and who opens it has told that before he comes. */
-void qos_gate_release(QosGate *gate, guint64 lock, const QosJob *job)
-{
-    if (g_atomic_int_get(&gate->locked_lines) == 0)
-        return;
-    pthread_mutex_lock(&gate->lock);
-    QosTime now = qos_gate_now();
-    const QosGateLine *line = g_hash_table_lookup(gate->parked, &lock);
-    for (GList *link = line != NULL ? line->entries.head : NULL; link != NULL; link = link->next) {
-        QosRequest *request = &((QosEntry *)link->data)->request;
-
-        if (request->job != job)
-            qos_sched_release(gate->sched, request, now);
-    }
-    if (line != NULL)
-        qos_gate_wake_leader_locked(gate, now);
-    pthread_mutex_unlock(&gate->lock);
-}
-
-QosGateHolder qos_gate_holder(QosGate *gate, guint64 lock, const QosJob *job)
-{
-    QosGateHolder holder = QOS_GATE_NOBODY;
-
-    if (g_atomic_int_get(&gate->locked_lines) == 0)
-        return holder;
-    pthread_mutex_lock(&gate->lock);
-    const QosGateLine *line = g_hash_table_lookup(gate->parked, &lock);
-    if (line != NULL) {
-        const QosEntry *first = line->entries.head->data;
-        holder = first->request.job == job ? QOS_GATE_THE_JOB : QOS_GATE_ANOTHER;
-    }
-    pthread_mutex_unlock(&gate->lock);
-    return holder;
-}
-
 gboolean qos_gate_cancel(QosGate *gate, QosEntry *entry)
 {
     pthread_mutex_lock(&gate->lock);
     gboolean is_parked = entry->parking == PARKED;
     if (is_parked) {
         QosTime now = qos_gate_now();
-        unpark_locked(gate, entry, CANCELLED);
+        entry->parking = CANCELLED;
+        qos_gate_leave_line_locked(gate, entry);
         qos_sched_cancel(gate->sched, &entry->request, now);
         qos_gate_wake_leader_locked(gate, now); /* it may have had a slot */
     }

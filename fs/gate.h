@@ -39,7 +39,8 @@ struct QosEntry {
     void (*cancelled)(QosEntry *entry, int error);
     /* The gate's own, under its lock. */
     int parking;
-    GList parked; /* in its QosGateLine */
+    struct QosGateLine *line; /* where it is parked */
+    GList parked;             /* there */
 };
 
 /* `policy` and `slots` as for qos_sched_new(). The gate starts without threads. */
@@ -77,8 +78,13 @@ gboolean qos_gate_leave(QosGate *gate, QosEntry *entry, guint64 bytes, int error
 /* Another that is due, to be run by this thread (its run()), or NULL. */
 QosEntry *qos_gate_next(QosGate *gate);
 /* `job`, or with NULL any, wants the lock `lock` (QosRequest.lock): what waits for others while the
- * kernel holds it goes at once, unless it met a bound. Cheap where nothing waits with a lock. */
+ * kernel holds it goes at once, unless it meets a bound. Each is looked at once, however often this
+ * is called; where they are many, others have the gate meanwhile. Cheap where nothing waits with a
+ * lock. */
 void qos_gate_release(QosGate *gate, guint64 lock, const QosJob *job);
+/* The same for who comes to wait for pages of the file `lock`: what keeps some goes, whatever its
+ * class owes, also where it has met the bound at a call of qos_gate_release(). */
+void qos_gate_release_pages(QosGate *gate, guint64 lock);
 /* Whose requests wait with the lock: of the first of them. Cheap where nothing waits with any. */
 typedef enum { QOS_GATE_NOBODY, QOS_GATE_THE_JOB, QOS_GATE_ANOTHER } QosGateHolder;
 QosGateHolder qos_gate_holder(QosGate *gate, guint64 lock, const QosJob *job);

@@ -1,6 +1,6 @@
 /*
- * What the two files of the gate share: gate.c has a request's way and the workers, gate_control.c
- * what is told to the scheduler and asked of it.
+ * What the files of the gate share: gate.c has a request's way and the workers, gate_lines.c where
+ * it is parked, gate_control.c what is told to the scheduler and asked of it.
  */
 #pragma once
 
@@ -8,22 +8,23 @@
 
 #include "fs/gate.h"
 
-/* Those PARKED for which the kernel holds the same lock that nobody else wants yet: found without a
+/* Those PARKED for which the kernel holds the same lock, and keeps pages or not: found without a
  * look at the others, of whom there may be 50,000 of one user's. */
-typedef struct {
-    guint64 lock;   /* first: the table holds these; 0: no such lock */
-    GQueue entries; /* of QosEntry, oldest first */
+typedef struct QosGateLine {
+    guint64 id;    /* first: the table holds these; 0: of all whom nobody can let go */
+    GQueue alone;  /* of QosEntry, oldest first: nobody else wants the lock yet */
+    GQueue wanted; /* likewise; somebody does (`holds_lock`), but their class owes too much */
     GList link;
 } QosGateLine;
 
 struct QosGate {
-    gint locked_lines;      /* atomic: of `lines` those with a lock */
+    gint locked_lines;      /* atomic: `lines` but for that with the id 0 */
     pthread_mutex_t lock;   /* everything below */
     pthread_cond_t lead;    /* the leader: something is due earlier */
     pthread_cond_t follow;  /* one of the followers: lead */
     pthread_cond_t entered; /* who awaits a request: one is in the store */
     QosSched *sched;
-    GHashTable *parked; /* a set of QosGateLine */
+    GHashTable *parked; /* a set of QosGateLine, none empty */
     GQueue lines;       /* the same */
     GQueue resumed;     /* of QosEntry, RUNNING, oldest first */
     QosGateHistograms histograms;
@@ -45,3 +46,11 @@ struct QosGate {
 
 /* Something is due at `wake`: the leader must not sleep longer. */
 void qos_gate_wake_leader_locked(QosGate *gate, QosTime wake);
+
+/* --- gate_lines.c --- */
+
+/* An entry is PARKED; it is so no more. */
+void qos_gate_join_line_locked(QosGate *gate, QosEntry *entry);
+void qos_gate_leave_line_locked(QosGate *gate, QosEntry *entry);
+/* One that is PARKED, or NULL. */
+QosEntry *qos_gate_any_parked_locked(QosGate *gate);

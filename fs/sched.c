@@ -194,19 +194,26 @@ QosVerdict qos_sched_charge(QosSched *sched, QosRequest *request, QosTime now)
     return admit(sched, request, now);
 }
 
-void qos_sched_release(QosSched *sched, QosRequest *request, QosTime now)
+/* FALSE where it stays in its policy. */
+static gboolean release_queued(QosRequest *request, QosTime max_debt, QosTime now)
 {
     QosLrs *lrs = request->lrs;
 
-    sched->quiet_until = 0;
-    if (request->state == QOS_REQUEST_QUEUED) {
+    if (lrs->class->release == NULL)
         lrs->class->cancel(lrs->self, request, now);
-        lrs->queued--;
-        lrs->running++;
-        if (lrs->class->charge != NULL)
-            lrs->class->charge(lrs->self, request, QOS_NEVER, now);
+    else if (!lrs->class->release(lrs->self, request, max_debt, now))
+        return FALSE;
+    lrs->queued--;
+    lrs->running++;
+    return TRUE;
+}
+
+void qos_sched_release(QosSched *sched, QosRequest *request, QosTime max_debt, QosTime now)
+{
+    sched->quiet_until = 0;
+    if (request->state == QOS_REQUEST_QUEUED && release_queued(request, max_debt, now))
         qos_sched_hold(sched, request, now);
-    }
+    request->holds_lock = TRUE;
     if (request->state == QOS_REQUEST_HELD && squeeze_in(sched, request, now)) {
         qos_sched_book_share(sched, request, now);
         qos_sched_unhold(sched, request, now);

@@ -90,6 +90,7 @@ typedef struct {
     QosUser *user;         /* who works for it; NULL: one whom nothing bounds */
     guint64 lock;          /* of what the kernel holds a lock for it, 0 = of nothing */
     guint holds_lock : 1;  /* and other jobs may want it: it must not wait */
+    guint keeps_pages : 1; /* of the file `lock`: who is told news of that may wait for them */
     guint fills_cache : 1; /* a READ into the kernel's pages: of these it lets only so many wait */
     guint is_toll : 1;     /* it waits until the class of `toll_opcode` has a token (ops/toll.h) */
     guint is_prepaid : 1;  /* its thread paid for it at a toll */
@@ -174,6 +175,10 @@ typedef struct QosPolicyClass {
      * where its class owes more than `max_debt` already (in ns of its rate, and of bytes
      * QOS_DEBT_BYTES at least; QOS_NEVER: any). NULL where the policy does not count. */
     gboolean (*charge)(void *self, QosRequest *request, QosTime max_debt, QosTime now);
+    /* Others want the lock of a queued request, which `holds_lock` from now on: TRUE where it goes,
+     * booked as by charge; FALSE where its class owes too much for that: it stays queued. NULL
+     * where the policy does not count. */
+    gboolean (*release)(void *self, QosRequest *request, QosTime max_debt, QosTime now);
     /* Takes a queued request back. */
     void (*cancel)(void *self, QosRequest *request, QosTime now);
     /* A request that get_next or charge let go is done and moved `bytes`; NULL where the policy
@@ -213,9 +218,10 @@ QosVerdict qos_sched_enter(QosSched *sched, QosRequest *request, QosTime now, Qo
 /* Offers a request that waits for no token (release, flush): its cost is booked as debt. QOS_WAIT
  * only where its job has as much in the store as it may. */
 QosVerdict qos_sched_charge(QosSched *sched, QosRequest *request, QosTime now);
-/* Other jobs want the lock of a request that waits (`lock`): it waits for no token any more. Not
- * for a request that `holds_lock`: that one met a bound. */
-void qos_sched_release(QosSched *sched, QosRequest *request, QosTime now);
+/* Other jobs want the lock of a request that waits (`lock`): it `holds_lock` from now on, and waits
+ * for no token, unless its class owes more than `max_debt` (as for charge). Then it stays
+ * QOS_REQUEST_QUEUED, as if it had met that bound when it came. */
+void qos_sched_release(QosSched *sched, QosRequest *request, QosTime max_debt, QosTime now);
 /* A running request is to wait for what is not the store's to give, and which may need others of
  * its job to go first: its slot is free meanwhile. Without room among those that wait it keeps it.
  */

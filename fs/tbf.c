@@ -282,20 +282,40 @@ static gboolean owes_much(const QosTbfQueue *queue, QosTime owed)
                : (gint64)queue->waiting > queue->operations.rate * (QOS_DEBT_MUCH / QOS_SECOND);
 }
 
-static gboolean tbf_charge(void *self, QosRequest *request, QosTime max_debt, QosTime now)
+/* When a request that does not wait could have gone, less `now`. */
+static QosTime owed_for(QosTbfQueue *queue, const QosRequest *request, QosTime now)
 {
-    QosTbf *tbf = self;
-    QosTbfQueue *queue = qos_tbf_flow(tbf, request, now)->queue;
-    QosTime owed = request->is_prepaid ? 0 : tokens_due(queue, now) - now;
+    return request->is_prepaid ? 0 : tokens_due(queue, now) - now;
+}
 
-    if (!request->is_prepaid && max_debt < QOS_NEVER &&
-        (queue->lock_holders.length > 0 ||
-         (owed > max_debt && debt_due(queue, max_debt, now) > now)))
+/* TRUE where the class owes more than `max_debt`, or others wait because it did. */
+static gboolean is_at_bound(QosTbfQueue *queue, const QosRequest *request, QosTime owed,
+                            QosTime max_debt, QosTime now)
+{
+    if (request->is_prepaid || max_debt == QOS_NEVER)
         return FALSE;
+    return queue->lock_holders.length > 0 ||
+           (owed > max_debt && debt_due(queue, max_debt, now) > now);
+}
+
+/* Books a request that does not wait. */
+static void charge(QosTbf *tbf, QosTbfQueue *queue, QosRequest *request, QosTime owed, QosTime now)
+{
     request->owes = owed > 0;
     request->owes_much = owed > 0 && owes_much(queue, owed);
     let_go(queue, request, request->is_prepaid ? 0 : 1, now);
     reschedule(tbf, queue, now);
+}
+
+static gboolean tbf_charge(void *self, QosRequest *request, QosTime max_debt, QosTime now)
+{
+    QosTbf *tbf = self;
+    QosTbfQueue *queue = qos_tbf_flow(tbf, request, now)->queue;
+    const QosTime owed = owed_for(queue, request, now);
+
+    if (is_at_bound(queue, request, owed, max_debt, now))
+        return FALSE;
+    charge(tbf, queue, request, owed, now);
     return TRUE;
 }
 
@@ -325,6 +345,27 @@ static void tbf_cancel(void *self, QosRequest *request, QosTime now)
     end_wait(tbf, queue, request, now);
     request->queue = NULL;
     reschedule(tbf, queue, now);
+}
+
+static gboolean tbf_release(void *self, QosRequest *request, QosTime max_debt, QosTime now)
+{
+    QosTbf *tbf = self;
+    QosTbfQueue *payer = qos_tbf_flow(tbf, request, now)->queue;
+    QosTbfQueue *queue = request->queue;
+    const QosTime owed = owed_for(payer, request, now);
+
+    if (!is_at_bound(payer, request, owed, max_debt, now)) {
+        tbf_cancel(tbf, request, now);
+        request->holds_lock = TRUE;
+        charge(tbf, payer, request, owed, now);
+        return TRUE;
+    }
+    if (queue != NULL) /* else it is matched again before long */
+        dequeue(tbf, queue, request);
+    request->holds_lock = TRUE;
+    if (queue != NULL)
+        enqueue(tbf, queue, request, now);
+    return FALSE;
 }
 
 static void put_aside(QosTbf *tbf, QosTbfQueue *queue)
@@ -374,6 +415,7 @@ const QosPolicyClass qos_policy_tbf = {
     .incoming = tbf_incoming,
     .get_next = tbf_get_next,
     .charge = tbf_charge,
+    .release = tbf_release,
     .cancel = tbf_cancel,
     .settle = tbf_settle,
     .rules_changed = tbf_rules_changed,

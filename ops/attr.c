@@ -56,7 +56,7 @@ void qos_attr_note_look(QosOp *op, fuse_ino_t ino, mode_t mode, struct timespec 
 
     if (S_ISREG(mode) && fs->coherence == NULL &&
         qos_looks_note(fs->looks, ino, modified, size, fuse_req_ctx(op->fuse)->pid))
-        qos_gate_release(fs->gate, ino, NULL);
+        qos_gate_release_pages(fs->gate, ino);
 }
 
 static int reply_attributes(QosOp *op, fuse_ino_t ino, int fd)

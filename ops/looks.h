@@ -5,10 +5,10 @@
  * those that it keeps locked or writes back, until the requests on them are answered: in a stat(2),
  * while it looks up a name or reads a directory, of which it then holds the lock. So a request that
  * keeps pages must not wait for tokens while somebody looks: he who brings news of a file is told
- * of those that wait, to let them go (qos_gate_release), and those that come shortly after do not
- * wait, for the kernel may be at it still; but what the thread itself sends that was told, for it
- * has come to the end of its look before. A WRITE beyond the end needs none of this: meanwhile the
- * kernel believes no attributes.
+ * of those that wait, to let them go (qos_gate_release_pages), and those that come shortly after do
+ * not wait, for the kernel may be at it still; but what the thread itself sends that was told, for
+ * it has come to the end of its look before. A WRITE beyond the end needs none of this: meanwhile
+ * the kernel believes no attributes.
  *
  * What the kernel was told last is remembered of some files. Where that is the same, and was not
  * fresh, it drops nothing.

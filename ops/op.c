@@ -409,6 +409,7 @@ static void note_lock(QosOp *op)
     if (op->locked_file == NULL && !op->locks_directory)
         op->locks_directory = qos_inodes_is_directory(op->fs->inodes, op->locks);
     request->lock = op->locks;
+    request->keeps_pages = keeps_pages(op);
     if (op->locked_file != NULL)
         request->holds_lock = qos_open_file_is_shared(op->locked_file);
     else
@@ -417,8 +418,8 @@ static void note_lock(QosOp *op)
     if (!request->holds_lock)
         request->holds_lock =
             qos_approaches_are_waiting(op->fs->approaches, op->locks, request->job);
-    op->is_awaited = keeps_pages(op) && qos_looks_is_awaited(op->fs->looks, op->locks,
-                                                             end_of_write(op), news_time(op));
+    op->is_awaited = request->keeps_pages && qos_looks_is_awaited(op->fs->looks, op->locks,
+                                                                  end_of_write(op), news_time(op));
     if (op->is_awaited || (request->fills_cache && qos_coherence_is_dropping(op->fs, op->locks)))
         request->holds_lock = TRUE;
     /* The kernel asks for attributes and ACLs for what its thread came for, as often as it likes.
@@ -526,7 +527,7 @@ static void park(QosOp *op)
     const QosJob *job = request->job;
     const guint64 lock = request->holds_lock ? 0 : request->lock;
     const gboolean locks_directory = op->locks_directory;
-    const gboolean keeps = lock != 0 && keeps_pages(op);
+    const gboolean keeps = lock != 0 && request->keeps_pages;
     const gint64 end = end_of_write(op);
     const pid_t thread = fuse_req_ctx(op->fuse)->pid;
     QosKeep place;
@@ -545,8 +546,9 @@ static void park(QosOp *op)
     join_watch(op);
     if (qos_gate_park(fs->gate, &op->entry))
         run_entries(&op->entry);
-    else if (lock != 0 && (locks_directory || qos_openers_has_others(fs->openers, lock, job) ||
-                           (keeps && qos_looks_has_news(fs->looks, lock, end, thread))))
+    else if (keeps && qos_looks_has_news(fs->looks, lock, end, thread))
+        qos_gate_release_pages(fs->gate, lock);
+    else if (lock != 0 && (locks_directory || qos_openers_has_others(fs->openers, lock, job)))
         qos_gate_release(fs->gate, lock, NULL); /* who wants it since may not have met it */
 }
 

@@ -2,93 +2,7 @@
  * The gate under many threads: nothing is lost, nothing runs twice, parked requests hold no thread,
  * stopping answers all. Built with TSan and ASan by the top-level `check`.
  */
-#include "fs/gate_private.h"
-
-#include <pthread.h>
-
-typedef struct {
-    QosEntry entry;
-    QosGate *gate;
-    gint *runs;      /* atomic, shared: entries that ran */
-    gint *cancelled; /* atomic, shared */
-    gint *inside;    /* atomic, shared: running now */
-    gint *most;      /* atomic, shared: the most that ever ran at once */
-} TestEntry;
-
-typedef struct {
-    QosGate *gate;
-    gint runs;
-    gint cancelled;
-    gint inside;
-    gint most;
-} Shared;
-
-static void free_entry(TestEntry *entry)
-{
-    qos_job_unref(entry->entry.request.job);
-    g_free(entry);
-}
-
-/* Runs an entry and all that leaving hands over, as ops/op.c does. */
-static void run_entry(QosEntry *base)
-{
-    while (base != NULL) {
-        TestEntry *entry = (TestEntry *)base;
-        gint inside = g_atomic_int_add(entry->inside, 1) + 1;
-        gint most = g_atomic_int_get(entry->most);
-        while (inside > most && !g_atomic_int_compare_and_exchange(entry->most, most, inside))
-            most = g_atomic_int_get(entry->most);
-        g_atomic_int_inc(entry->runs);
-        g_atomic_int_add(entry->inside, -1);
-        QosGate *gate = entry->gate;
-        gboolean do_others_wait = qos_gate_leave(gate, base, 1, 0);
-        free_entry(entry);
-        base = do_others_wait ? qos_gate_next(gate) : NULL;
-    }
-}
-
-static void cancel_entry(QosEntry *base, int error)
-{
-    TestEntry *entry = (TestEntry *)base;
-    g_assert_cmpint(error, ==, ENOTCONN);
-    g_atomic_int_inc(entry->cancelled);
-    free_entry(entry);
-}
-
-static TestEntry *new_entry(Shared *shared, const char *job)
-{
-    TestEntry *entry = g_new0(TestEntry, 1);
-    entry->entry.run = run_entry;
-    entry->entry.cancelled = cancel_entry;
-    entry->entry.request.job = qos_gate_job(shared->gate, NULL, job, 0);
-    entry->entry.request.opcode = QOS_OP_READ;
-    entry->entry.request.bytes = 1;
-    entry->gate = shared->gate;
-    entry->runs = &shared->runs;
-    entry->cancelled = &shared->cancelled;
-    entry->inside = &shared->inside;
-    entry->most = &shared->most;
-    return entry;
-}
-
-/* What a reader thread does with a request. */
-static void submit(Shared *shared, const char *job)
-{
-    TestEntry *entry = new_entry(shared, job);
-    if (qos_gate_enter(shared->gate, &entry->entry) || qos_gate_park(shared->gate, &entry->entry))
-        run_entry(&entry->entry);
-}
-
-static void set_rule(QosGate *gate, const char *command)
-{
-    GError *error = NULL;
-    QosRules *old = qos_gate_rules(gate);
-    QosRules *rules = qos_rules_apply(old, command, qos_gate_now(), &error);
-    g_assert_no_error(error);
-    qos_gate_set_rules(gate, rules);
-    qos_rules_unref(rules);
-    qos_rules_unref(old);
-}
+#include "gate_fixture.h"
 
 #define READERS  4
 #define REQUESTS 5000
@@ -99,12 +13,6 @@ static void *reader(void *arg)
     for (guint i = 0; i < REQUESTS; i++)
         submit(arg, jobs[i % G_N_ELEMENTS(jobs)]);
     return NULL;
-}
-
-static void wait_for_runs(Shared *shared, gint count)
-{
-    while (g_atomic_int_get(&shared->runs) < count)
-        g_thread_yield();
 }
 
 static void test_nothing_is_lost(gconstpointer policy)
@@ -187,52 +95,6 @@ static void test_cancel_frees_the_place(void)
     free_entry(parked);
     qos_gate_stop(shared.gate);
     g_assert_cmpint(shared.runs, ==, 1);
-    qos_gate_free(shared.gate);
-}
-
-static TestEntry *park_with_lock(Shared *shared, guint64 lock)
-{
-    TestEntry *entry = new_entry(shared, "slow");
-    entry->entry.request.lock = lock;
-    g_assert_false(qos_gate_enter(shared->gate, &entry->entry));
-    g_assert_false(qos_gate_park(shared->gate, &entry->entry));
-    return entry;
-}
-
-/* What waits with a lock goes when others want that lock, and nothing else does. */
-static void test_a_lock_is_released(void)
-{
-    Shared shared = {.gate = qos_gate_new(&qos_policy_tbf, 8, 600 * QOS_SECOND)};
-    TestEntry *with_other_lock, *without, *cancelled;
-
-    g_assert_cmpint(qos_gate_start(shared.gate), ==, 0);
-    set_rule(shared.gate, "start slow jobid={slow} bps=1 depth=1:1");
-    submit(&shared, "slow");
-    submit(&shared, "slow");
-    cancelled = park_with_lock(&shared, 7);
-    with_other_lock = park_with_lock(&shared, 8);
-    without = park_with_lock(&shared, 0);
-    for (guint i = 0; i < 3; i++)
-        park_with_lock(&shared, 7);
-    g_assert_true(qos_gate_cancel(shared.gate, &cancelled->entry));
-    free_entry(cancelled);
-    gint before = g_atomic_int_get(&shared.runs);
-    const QosJob *job = with_other_lock->entry.request.job;
-    g_assert_cmpint(qos_gate_holder(shared.gate, 9, job), ==, QOS_GATE_NOBODY);
-    g_assert_cmpint(qos_gate_holder(shared.gate, 7, job), ==, QOS_GATE_THE_JOB);
-    g_assert_cmpint(qos_gate_holder(shared.gate, 7, NULL), ==, QOS_GATE_ANOTHER);
-    qos_gate_release(shared.gate, 9, NULL);
-    qos_gate_release(shared.gate, 7, job); /* their own */
-    g_assert_cmpint(g_atomic_int_get(&shared.runs), ==, before);
-    qos_gate_release(shared.gate, 7, NULL);
-    wait_for_runs(&shared, before + 3);
-    qos_gate_release(shared.gate, 7, NULL);
-    g_assert_true(qos_gate_cancel(shared.gate, &with_other_lock->entry));
-    g_assert_true(qos_gate_cancel(shared.gate, &without->entry));
-    free_entry(with_other_lock);
-    free_entry(without);
-    qos_gate_stop(shared.gate);
-    g_assert_cmpint(shared.runs + shared.cancelled, ==, 5);
     qos_gate_free(shared.gate);
 }
 
@@ -418,7 +280,6 @@ int main(int argc, char **argv)
     g_test_add_func("/gate/changes-under-load", test_changes_under_load);
     g_test_add_func("/gate/stop-answers-what-waits", test_stop_answers_what_waits);
     g_test_add_func("/gate/cancel-frees-the-place", test_cancel_frees_the_place);
-    g_test_add_func("/gate/a-lock-is-released", test_a_lock_is_released);
     g_test_add_func("/gate/what-is-resumed-runs", test_what_is_resumed_runs);
     g_test_add_func("/gate/rules-expire-by-themselves", test_rules_expire_by_themselves);
     g_test_add_func("/gate/changed-shares-are-told-of", test_changed_shares_are_told_of);

@@ -235,7 +235,7 @@ static void test_what_is_released_owes(void)
                         i == 0 ? QOS_GO : QOS_WAIT);
     }
     g_assert_cmpint(wake, ==, f.now + QOS_SECOND / 10);
-    qos_sched_release(f.sched, requests[2], f.now);
+    qos_sched_release(f.sched, requests[2], QOS_DEBT_MAX, f.now);
     g_assert_true(qos_sched_next(f.sched, f.now, &wake) == requests[2]);
     g_assert_true(requests[2]->owes);
     g_assert_null(qos_sched_next(f.sched, f.now, &wake));
@@ -244,6 +244,108 @@ static void test_what_is_released_owes(void)
     g_assert_true(next(&f) == requests[1]);
     for (guint i = 0; i < 3; i++)
         leave(&f, requests[i]);
+    fixture_clear(&f);
+}
+
+/* So many that wait, at a rate of 10; the first took the token. */
+#define WAITING 3100
+
+static void let_wait(Fixture *f, QosRequest *waiting[WAITING])
+{
+    QosRequest *first = request_new(f, "j", QOS_OP_WRITE, 0);
+
+    g_assert_cmpint(enter(f, first), ==, QOS_GO);
+    leave(f, first);
+    for (guint i = 0; i < WAITING; i++) {
+        waiting[i] = request_new(f, "j", QOS_OP_WRITE, 0);
+        waiting[i]->lock = 7;
+        g_assert_cmpint(enter(f, waiting[i]), ==, QOS_WAIT);
+    }
+}
+
+static void release_all(Fixture *f, QosRequest *waiting[WAITING], QosTime max_debt)
+{
+    for (guint i = 0; i < WAITING; i++)
+        qos_sched_release(f->sched, waiting[i], max_debt, f->now);
+}
+
+/* Takes all that may go; they must be those from `begin` on. How many. */
+static guint take(Fixture *f, QosRequest *waiting[WAITING], guint begin, QosTime *ret_wake)
+{
+    QosRequest *request;
+    guint count = 0;
+
+    while ((request = qos_sched_next(f->sched, f->now, ret_wake)) != NULL) {
+        g_assert_true(request == waiting[begin + count++]);
+        leave(f, request);
+    }
+    return count;
+}
+
+/* What others want makes no debt beyond the bound, however much of it waits: the rest goes on at
+ * the rule's rate, before what nobody wants, and each has waited once. */
+static void test_what_is_released_meets_the_bound(void)
+{
+    enum { GO = 10 * 300 };
+    QosRequest *waiting[WAITING];
+    QosRuleState state;
+    QosTime wake;
+    Fixture f;
+    fixture_init(&f, &qos_policy_tbf, 64);
+    fixture_rule(&f, "start r jobid={j} rate=10 depth=1");
+    let_wait(&f, waiting);
+    QosRequest *payer = request_new(&f, "j", QOS_OP_READ, 0);
+    g_assert_cmpint(enter(&f, payer), ==, QOS_WAIT);
+    release_all(&f, waiting, QOS_DEBT_MAX);
+    g_assert_cmpint(waiting[GO - 1]->state, !=, QOS_REQUEST_QUEUED);
+    g_assert_cmpint(waiting[GO]->state, ==, QOS_REQUEST_QUEUED);
+    g_assert_true(waiting[GO]->holds_lock);
+    g_assert_cmpuint(take(&f, waiting, 0, &wake), ==, GO);
+    g_assert_cmpint(wake, ==, f.now + QOS_SECOND / 10);
+    for (guint i = GO; i < WAITING; i++) {
+        f.now = wake;
+        g_assert_cmpuint(take(&f, waiting, i, &wake), ==, 1);
+    }
+    g_assert_cmpint(wake, ==, f.now + QOS_DEBT_MAX + QOS_SECOND / 10);
+    g_assert_true(qos_sched_rule_state(
+        f.sched, qos_rules_by_name(qos_sched_rules(f.sched), "r")->id, &state));
+    g_assert_cmpuint(state.waits, ==, WAITING - GO);
+    drop(&f, payer);
+    fixture_clear(&f);
+}
+
+/* Nor is there a bound for who waits for pages, also where others have met one. */
+static void test_what_is_released_without_bound(void)
+{
+    QosRequest *waiting[WAITING];
+    QosTime wake;
+    Fixture f;
+    fixture_init(&f, &qos_policy_tbf, 64);
+    fixture_rule(&f, "start r jobid={j} rate=10 depth=1");
+    let_wait(&f, waiting);
+    release_all(&f, waiting, QOS_DEBT_MAX);
+    release_all(&f, waiting, QOS_NEVER);
+    g_assert_cmpuint(take(&f, waiting, 0, &wake), ==, WAITING);
+    fixture_clear(&f);
+}
+
+/* Also what waits to be matched by new rules. */
+static void test_what_is_released_while_rules_change(void)
+{
+    QosRequest *waiting[WAITING];
+    QosTime wake;
+    Fixture f;
+    fixture_init(&f, &qos_policy_tbf, 64);
+    fixture_rule(&f, "start r jobid={j} rate=10 depth=1");
+    let_wait(&f, waiting);
+    fixture_rule(&f, "change r rate=1");
+    release_all(&f, waiting, QOS_DEBT_MAX);
+    g_assert_cmpuint(take(&f, waiting, 0, &wake), ==, 300);
+    while (wake == f.now) /* the rest of it is matched, some at a time */
+        g_assert_cmpuint(take(&f, waiting, 300, &wake), ==, 0);
+    g_assert_cmpint(wake, ==, f.now + QOS_SECOND);
+    for (guint i = 300; i < WAITING; i++)
+        drop(&f, waiting[i]);
     fixture_clear(&f);
 }
 
@@ -260,7 +362,7 @@ static void test_waits_count_however_they_end(void)
         g_assert_cmpint(enter(&f, requests[i]), ==, i == 0 ? QOS_GO : QOS_WAIT);
     }
     f.now += 50 * QOS_MILLISECOND;
-    qos_sched_release(f.sched, requests[3], f.now);
+    qos_sched_release(f.sched, requests[3], QOS_DEBT_MAX, f.now);
     g_assert_true(next(&f) == requests[3]);
     qos_sched_cancel(f.sched, requests[2], f.now);
     f.now += QOS_SECOND;
@@ -289,6 +391,12 @@ int main(int argc, char **argv)
     g_test_add_func("/tbf-debt/a-lower-rate-forgives", test_a_lower_rate_forgives);
     g_test_add_func("/tbf-debt/what-waits-keeps-its-class", test_what_waits_keeps_its_class);
     g_test_add_func("/tbf-debt/what-is-released-owes", test_what_is_released_owes);
+    g_test_add_func("/tbf-debt/what-is-released-meets-the-bound",
+                    test_what_is_released_meets_the_bound);
+    g_test_add_func("/tbf-debt/what-is-released-without-bound",
+                    test_what_is_released_without_bound);
+    g_test_add_func("/tbf-debt/what-is-released-while-rules-change",
+                    test_what_is_released_while_rules_change);
     g_test_add_func("/tbf-debt/waits-count-however-they-end", test_waits_count_however_they_end);
     return g_test_run();
 }

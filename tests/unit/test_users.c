@@ -288,7 +288,7 @@ static void check_soak(guint32 seed)
             qos_sched_cancel(f.sched, request, f.now);
             request_free(request);
         } else if (kind == 5 && waiting.length > 0) {
-            qos_sched_release(f.sched, waiting.head->data, f.now);
+            qos_sched_release(f.sched, waiting.head->data, QOS_DEBT_MAX, f.now);
         } else if (kind > 5 && inside.length > 0 && (step >= STEPS || step % 3 == 0)) {
             leave(&f, g_queue_pop_nth(&inside,
                                       (guint)g_rand_int_range(random, 0, (gint32)inside.length)));
