@@ -94,7 +94,7 @@ static void look_after(QosComers *comers, Thread *thread, QosTime pause, QosTime
     qos_heap_update(&comers->looks, &thread->look, now + pause);
 }
 
-static Thread *find(const QosComers *comers, pid_t thread)
+static Thread *find(const QosComers *comers, gint thread)
 {
     const gint64 key = thread;
 
@@ -109,7 +109,7 @@ static void drop(QosComers *comers, Thread *thread)
     g_hash_table_remove(comers->threads, thread);
 }
 
-static Thread *add(QosComers *comers, pid_t id, QosJob *job, QosUser *user)
+static Thread *add(QosComers *comers, gint id, QosJob *job, QosUser *user)
 {
     Thread *thread;
 
@@ -133,7 +133,7 @@ static void add_file(QosComer *comer, guint64 file)
     comer->files[0] = file;
 }
 
-void qos_comers_note(QosComers *comers, pid_t id, guint64 file, QosJob *job, QosUser *user,
+void qos_comers_note(QosComers *comers, gint id, guint64 file, QosJob *job, QosUser *user,
                      QosTime now)
 {
     Thread *thread = find(comers, id);
@@ -179,14 +179,14 @@ gboolean qos_comers_wait_for(const QosComers *comers, guint64 file, const QosJob
 
 /* --- looks --- */
 
-pid_t qos_comers_due(const QosComers *comers, QosTime now, QosTime *ret_next)
+gint qos_comers_due(const QosComers *comers, QosTime now, QosTime *ret_next)
 {
     const QosHeapNode *first = qos_heap_peek(&comers->looks);
 
     *ret_next = first == NULL ? QOS_NEVER : first->key;
     if (first == NULL || first->key > now)
         return 0;
-    return (pid_t)((const Thread *)((const char *)first - G_STRUCT_OFFSET(Thread, look)))->thread;
+    return (gint)((const Thread *)((const char *)first - G_STRUCT_OFFSET(Thread, look)))->thread;
 }
 
 /* Before the next look at one that was seen, who `waited` before. */
@@ -201,7 +201,7 @@ static QosTime next_pause(const QosComers *comers, const Thread *thread, gboolea
     return MAX(first, 2 * thread->pause);
 }
 
-gboolean qos_comers_seen(QosComers *comers, pid_t id, char state, QosTime now, QosComer *ret_comer)
+gboolean qos_comers_seen(QosComers *comers, gint id, char state, QosTime now, QosComer *ret_comer)
 {
     Thread *thread = find(comers, id);
 

@@ -16,8 +16,6 @@
  */
 #pragma once
 
-#include <sys/types.h>
-
 #include "fs/account.h"
 
 #define QOS_COMERS_MAX        1024
@@ -45,7 +43,7 @@ QosComers *qos_comers_new(void);
 void qos_comers_free(QosComers *comers); /* NULL is allowed */
 
 /* `thread` (> 0) has looked `file` up for `job` and `user` (NULL: one whom nothing bounds). */
-void qos_comers_note(QosComers *comers, pid_t thread, guint64 file, QosJob *job, QosUser *user,
+void qos_comers_note(QosComers *comers, gint thread, guint64 file, QosJob *job, QosUser *user,
                      QosTime now);
 /* How many wait. */
 guint qos_comers_waiting(const QosComers *comers);
@@ -53,8 +51,8 @@ guint qos_comers_waiting(const QosComers *comers);
 gboolean qos_comers_wait_for(const QosComers *comers, guint64 file, const QosJob *job);
 
 /* A thread that is to be looked at now; 0: none is, until `*ret_next`. */
-pid_t qos_comers_due(const QosComers *comers, QosTime now, QosTime *ret_next);
+gint qos_comers_due(const QosComers *comers, QosTime now, QosTime *ret_next);
 /* What it did, as /proc says: 'D' where it sleeps as for a lock, 0 where it is gone. TRUE: it
  * waits. Does nothing with one that is not watched any more. */
-gboolean qos_comers_seen(QosComers *comers, pid_t thread, char state, QosTime now,
+gboolean qos_comers_seen(QosComers *comers, gint thread, char state, QosTime now,
                          QosComer *ret_comer);

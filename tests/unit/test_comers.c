@@ -29,13 +29,13 @@ static void tear_down(Fixture *f, gconstpointer data G_GNUC_UNUSED)
     qos_account_clear(&f->account);
 }
 
-static void note(Fixture *f, pid_t thread, guint64 file)
+static void note(Fixture *f, gint thread, guint64 file)
 {
     qos_comers_note(f->comers, thread, file, f->job, NULL, f->now);
 }
 
 /* The next look is at `thread` after `pause`, and finds it so. Whether it waits. */
-static gboolean look(Fixture *f, QosTime pause, pid_t thread, char state)
+static gboolean look(Fixture *f, QosTime pause, gint thread, char state)
 {
     QosTime next;
     QosComer comer;
@@ -128,12 +128,12 @@ static void test_who_waits(Fixture *f, gconstpointer data G_GNUC_UNUSED)
 }
 
 /* Threads from `first` on that find room, of `count` that come for `job` and `user`. */
-static guint crowd(Fixture *f, pid_t first, guint count, QosJob *job, QosUser *user)
+static guint crowd(Fixture *f, gint first, guint count, QosJob *job, QosUser *user)
 {
     guint came = 0;
 
     for (guint i = 0; i < count; i++) {
-        const pid_t thread = first + (pid_t)i;
+        const gint thread = first + (gint)i;
         QosComer comer;
 
         qos_comers_note(f->comers, thread, 1, job, user, f->now);
@@ -150,7 +150,7 @@ static void test_share_of_a_job(Fixture *f, gconstpointer data G_GNUC_UNUSED)
 {
     g_assert_cmpuint(crowd(f, 1, 2000, f->job, NULL), ==, QOS_COMERS_MAX * 7 / 8);
     g_assert_cmpuint(crowd(f, 2001, 2000, f->other, NULL), ==, QOS_COMERS_MAX * 7 / 64);
-    for (pid_t thread = 1; thread <= 100; thread++)
+    for (gint thread = 1; thread <= 100; thread++)
         qos_comers_seen(f->comers, thread, 0, f->now, NULL);
     g_assert_cmpuint(crowd(f, 2001, 2000, f->other, NULL), >, QOS_COMERS_MAX * 7 / 64);
 }
@@ -163,7 +163,7 @@ static void test_share_of_a_user(Fixture *f, gconstpointer data G_GNUC_UNUSED)
     for (guint i = 0; i < 20; i++) {
         g_autofree char *id = g_strdup_printf("forged%u", i);
         QosJob *job = qos_account_job(&f->account, id, f->now);
-        came += crowd(f, (pid_t)(1 + 100 * i), 100, job, user);
+        came += crowd(f, (gint)(1 + 100 * i), 100, job, user);
         qos_job_unref(job);
     }
     g_assert_cmpuint(came, ==, QOS_COMERS_MAX * 15 / 16);
@@ -180,10 +180,10 @@ static void test_looks_are_shared(Fixture *f, gconstpointer data G_GNUC_UNUSED)
     QosTime next;
     QosComer comer;
 
-    for (pid_t thread = 1; thread <= 800; thread++)
+    for (gint thread = 1; thread <= 800; thread++)
         qos_comers_note(f->comers, thread, 1, f->job, user, f->now);
     for (; f->now < end; f->now += MS / 10) {
-        pid_t thread;
+        gint thread;
 
         if (f->now % (100 * MS) == 0) {
             qos_comers_note(f->comers, 1000, 2, f->other, NULL, f->now);
