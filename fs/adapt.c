@@ -17,7 +17,8 @@
  *          served to the others in the same instant, by weight, and whoever comes back is served
  *          with the next slot; there is no period to wait for, and who was alone owes nothing for
  *          it but his record. A job that could not be served for want of slots catches up, but not
- *          more than VIRTUAL_LAG_MAX.
+ *          more than VIRTUAL_LAG_MAX. Virtual time only grows, fast where somebody is entitled to
+ *          next to nothing: beyond QOS_VIRTUAL_TIME_MAX it begins anew.
  *   paper  the key is when the job's bucket has a token; its rate is its allocation, its depth
  *          Lustre's 3. A job without an allocation is not ruled, as by Lustre's fallback queue.
  *
@@ -33,7 +34,7 @@
 
 #define CAPACITY_FIRST      1000                    /* op/s, before anything was measured */
 #define VIRTUAL_LAG_MAX     (100 * QOS_MILLISECOND) /* what a job may catch up that had no slot */
-#define VIRTUAL_ADVANCE_MAX (1000 * QOS_SECOND)     /* keeps virtual times far from overflow */
+#define VIRTUAL_ADVANCE_MAX (1000 * QOS_SECOND)     /* a million such fit QOS_VIRTUAL_TIME_MAX */
 
 QosAdapt *qos_adapt_new(guint slots, QosTime now)
 {
@@ -339,6 +340,23 @@ static gint64 virtual_advance(const QosAdapt *adapt, const QosFairJob *fair, gin
     return (gint64)CLAMP(advance, -VIRTUAL_ADVANCE_MAX, VIRTUAL_ADVANCE_MAX);
 }
 
+static gint64 finish_of(QosHeapNode *order, G_GNUC_UNUSED gpointer arg)
+{
+    return qos_adapt_share_of(order)->finish;
+}
+
+/* Virtual time is 0 again, and nobody's turn is another. Who is behind by ages hangs in the store.
+ */
+static void begin_virtual_time_anew(QosAdapt *adapt)
+{
+    for (guint i = 0; i < adapt->jobs->len; i++) {
+        QosShare *share = &((QosJob *)adapt->jobs->pdata[i])->share;
+        share->finish = MAX(share->finish - adapt->virtual_time, -QOS_VIRTUAL_TIME_MAX);
+    }
+    adapt->virtual_time = 0;
+    qos_heap_rekey(&adapt->waiting, finish_of, NULL);
+}
+
 static void serve_fair(QosAdapt *adapt, QosJob *job, gint64 cost)
 {
     QosFairJob *fair = qos_adapt_fair_of(adapt, job);
@@ -347,6 +365,8 @@ static void serve_fair(QosAdapt *adapt, QosJob *job, gint64 cost)
     if (fair->waiting == 0)
         share->finish = MAX(share->finish, adapt->virtual_time);
     adapt->virtual_time = MAX(adapt->virtual_time, share->finish);
+    if (adapt->virtual_time > QOS_VIRTUAL_TIME_MAX)
+        begin_virtual_time_anew(adapt);
     share->finish += virtual_advance(adapt, fair, cost);
     fair->served += cost;
 }

@@ -15,6 +15,9 @@
 #define QOS_PAPER_TOKEN QOS_COST_UNIT
 #define QOS_PAPER_DEPTH (2 * QOS_PAPER_TOKEN + 1)
 
+/* Beyond it virtual time begins anew, which is O(n): far from overflow, and seldom. */
+#define QOS_VIRTUAL_TIME_MAX (G_GINT64_CONSTANT(1) << 60)
+
 /* State per job, in the job and in the arrays: the law's, `jobs` and `seen`. */
 G_STATIC_ASSERT(sizeof(QosShare) + MAX(sizeof(QosFairJob), sizeof(QosPaperJob)) + sizeof(QosJob *) +
                     sizeof(QosTime) <=
@@ -22,12 +25,12 @@ G_STATIC_ASSERT(sizeof(QosShare) + MAX(sizeof(QosFairJob), sizeof(QosPaperJob)) 
 
 struct QosAdapt {
     QosAdaptConfig config;
-    GPtrArray *jobs; /* of QosJob, one reference each: the members */
-    GArray *seen;    /* of QosTime, by the same index: their last requests */
-    GArray *fair;    /* of QosFairJob, likewise, in mode fair; */
-    GArray *paper;   /* of QosPaperJob, in mode paper */
-    QosHeap waiting; /* of QosShare.order */
-    gint64 virtual_time;
+    GPtrArray *jobs;        /* of QosJob, one reference each: the members */
+    GArray *seen;           /* of QosTime, by the same index: their last requests */
+    GArray *fair;           /* of QosFairJob, likewise, in mode fair; */
+    GArray *paper;          /* of QosPaperJob, in mode paper */
+    QosHeap waiting;        /* of QosShare.order */
+    gint64 virtual_time;    /* fair: 0 to QOS_VIRTUAL_TIME_MAX, ns */
     double level;           /* fair: units of entitlement per weight, as of the last step */
     const QosJob *lender;   /* fair: who lent most in the last period, */
     const QosJob *borrower; /* and who borrowed most; members, or NULL */
