@@ -124,16 +124,16 @@ static void fill(QosFairJob *jobs, guint count, gint64 capacity)
     }
 }
 
-static gint64 sum_of_minimums(const QosFairJob *jobs, guint count)
+static __int128 sum_of_minimums(const QosFairJob *jobs, guint count)
 {
-    gint64 sum = 0;
+    __int128 sum = 0;
     for (guint i = 0; i < count; i++)
-        sum = MIN(sum + jobs[i].minimum, QOS_FAIR_UNITS_MAX);
+        sum += jobs[i].minimum;
     return sum;
 }
 
 /* What of its reservation a job can have where all of them are more than the capacity. */
-static gint64 granted_minimum(const QosFairJob *job, gint64 sum, gint64 capacity)
+static gint64 granted_minimum(const QosFairJob *job, __int128 sum, gint64 capacity)
 {
     if (sum <= capacity)
         return job->minimum;
@@ -142,7 +142,7 @@ static gint64 granted_minimum(const QosFairJob *job, gint64 sum, gint64 capacity
 
 static void set_entitlements(QosFairJob *jobs, guint count, gint64 capacity)
 {
-    gint64 minimums = sum_of_minimums(jobs, count);
+    const __int128 minimums = sum_of_minimums(jobs, count);
 
     for (guint i = 0; i < count; i++) {
         jobs[i].low = granted_minimum(&jobs[i], minimums, capacity);
@@ -157,7 +157,7 @@ static void set_entitlements(QosFairJob *jobs, guint count, gint64 capacity)
 static void fill_demands(QosFairJob *jobs, guint count, gint64 capacity, QosTime period,
                          QosTime elapsed)
 {
-    gint64 minimums = sum_of_minimums(jobs, count);
+    const __int128 minimums = sum_of_minimums(jobs, count);
     gint64 wanted = 0;
 
     for (guint i = 0; i < count; i++) {

@@ -72,6 +72,24 @@ static void test_too_many_reservations(void)
     g_assert_cmpint(jobs[1].allocation, ==, 250);
 }
 
+/* Also where their sum is beyond any quantity. */
+static void test_endless_reservations(void)
+{
+    enum { JOBS = 20000 };
+    g_autofree QosFairJob *jobs = g_new(QosFairJob, JOBS);
+
+    for (guint i = 0; i < JOBS; i++) {
+        jobs[i] = job(1, 0, 5000);
+        jobs[i].minimum = QOS_FAIR_UNITS_MAX;
+    }
+    qos_fair_step(jobs, 2, 1000, PERIOD, PERIOD);
+    g_assert_cmpint(jobs[0].allocation, ==, 500);
+    g_assert_cmpint(jobs[1].allocation, ==, 500);
+    qos_fair_step(jobs, JOBS, JOBS, PERIOD, PERIOD);
+    for (guint i = 0; i < JOBS; i++)
+        g_assert_cmpint(jobs[i].allocation, ==, 1);
+}
+
 /* What x leaves, y consumes: that, and no more, is lent; and x is repaid when it wants more. */
 static void test_lent_and_repaid(void)
 {
@@ -161,15 +179,17 @@ static void test_write_off(void)
 
 static gint64 random_quantity(GRand *random)
 {
-    switch (g_rand_int_range(random, 0, 4)) {
+    switch (g_rand_int_range(random, 0, 5)) {
     case 0:
         return 0;
     case 1:
         return g_rand_int_range(random, 0, 10);
     case 2:
         return g_rand_int_range(random, 0, G_MAXINT32);
+    case 3:
+        return QOS_FAIR_UNITS_MAX;
     default:
-        return (gint64)g_rand_double_range(random, 0, (double)QOS_FAIR_UNITS_MAX / 64);
+        return (gint64)g_rand_double_range(random, 0, (double)QOS_FAIR_UNITS_MAX);
     }
 }
 
@@ -229,6 +249,7 @@ int main(int argc, char **argv)
     g_test_add_func("/adapt-fair/steady-trickle", test_steady_trickle);
     g_test_add_func("/adapt-fair/reservation", test_reservation);
     g_test_add_func("/adapt-fair/too-many-reservations", test_too_many_reservations);
+    g_test_add_func("/adapt-fair/endless-reservations", test_endless_reservations);
     g_test_add_func("/adapt-fair/lent-and-repaid", test_lent_and_repaid);
     g_test_add_func("/adapt-fair/unequal-repayment", test_unequal_repayment);
     g_test_add_func("/adapt-fair/records-bounded", test_records_are_bounded);
