@@ -132,22 +132,25 @@ static int sync_of_write(const DataOp *write_op, int flags)
     return asked == O_DSYNC ? RWF_DSYNC : RWF_SYNC;
 }
 
-/* Kernels before 6.9 can write at an offset only through a file that does not append. */
+/* Kernels before 6.9 can write at an offset only through a file that does not append. Some stores
+ * say only at the close that they did not take it. */
 static ssize_t write_reopened(const DataOp *write_op, const struct iovec *data, off_t offset)
 {
+    const QosHandle *handle = write_op->op.handle;
     char path[QOS_PROC_PATH_MAX];
     ssize_t length;
     int fd, error;
 
-    qos_proc_path(write_op->op.handle->fd, path);
+    qos_proc_path(handle->fd, path);
     qos_cred_raise();
-    fd = open(path, O_WRONLY | O_CLOEXEC);
+    fd = open(path, O_WRONLY | O_CLOEXEC | (handle->flags & O_SYNC));
     qos_cred_lower();
     if (fd < 0)
         return -1;
     length = pwritev2(fd, data, 1, offset, write_op->sync);
     error = errno;
-    close(fd);
+    if (close(fd) != 0 && length >= 0)
+        return -1;
     errno = error;
     return length;
 }

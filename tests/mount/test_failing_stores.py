@@ -17,6 +17,7 @@ import time
 
 import pytest
 
+import harness
 from faulty import HANG
 from harness import (MNT_DETACH, USER, Store, as_user, error_of, mount_syscall, of_threads, run, running, umount,
                      wait_until)
@@ -225,6 +226,22 @@ def test_a_synced_write_tells(faulty, mount_faulty, options, flags):
             assert [error_of(os.pwritev, fd, [block], 0, sync) for sync in (os.RWF_DSYNC, os.RWF_SYNC)] == [errno.EIO] * 2
         faulty.mend()
         assert os.pwritev(fd, [block], 0, os.RWF_SYNC) == len(block)
+
+
+def test_an_old_kernel_syncs_and_tells(faulty, mount_faulty, monkeypatch):
+    """Before Linux 6.9, where what was opened to append, and synced, is written at an offset."""
+    with monkeypatch.context() as patch:
+        patch.setitem(harness.SANITIZERS, "LD_PRELOAD", harness.preload("without-noappend"))
+        qos = mount_faulty()
+    with open(os.open(qos.dir / "file", os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_SYNC), "wb", buffering=0) as file:
+        file.write(b"0123")
+        fcntl.fcntl(file, fcntl.F_SETFL, 0)
+        for operation in "sync-write", "flush":
+            faulty.fail(operation, errno.EIO)
+            assert error_of(os.pwrite, file.fileno(), b"ab", 1) == errno.EIO, operation
+        faulty.mend()
+        assert os.pwrite(file.fileno(), b"ab", 1) == 2
+    assert (faulty.behind / "file").read_bytes() == b"0ab3"
 
 
 @pytest.mark.parametrize("options", CACHES)
