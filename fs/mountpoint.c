@@ -16,10 +16,39 @@
 
 #include "base/error.h"
 
-#define TYPE "fuse.qosfs"
+#define TYPE      "fuse.qosfs"
+#define LINKS_MAX 40 /* in one path, as for the kernel */
 
 /* The columns of /proc/self/mountinfo, as proc(5) counts them from 0; the type comes after "-". */
 enum { DEVICE = 2, PLACE = 4, FIRST_OPTIONAL = 6 };
+
+gboolean qos_mountpoint_is_below(const char *path, const char *directory)
+{
+    gsize length = strlen(directory);
+
+    if (length == 1) /* "/" */
+        return path[1] != '\0';
+    return strncmp(path, directory, length) == 0 && path[length] == '/';
+}
+
+gboolean qos_mountpoint_hides(const char *mountpoint, const char *path)
+{
+    g_autofree char *place = g_strdup(path);
+    gboolean is_hidden = qos_mountpoint_is_below(place, mountpoint);
+
+    for (guint links = 0; place && !is_hidden && links < LINKS_MAX; links++) {
+        g_autofree char *folder = g_path_get_dirname(place);
+        g_autofree char *name = g_path_get_basename(place);
+        g_autofree char *resolved = realpath(folder, NULL);
+        g_autofree char *file = resolved ? g_build_filename(resolved, name, NULL) : NULL;
+        g_autofree char *target = file ? g_file_read_link(file, NULL) : NULL;
+
+        is_hidden = file && qos_mountpoint_is_below(file, mountpoint);
+        g_free(place);
+        place = target ? g_canonicalize_filename(target, resolved) : NULL;
+    }
+    return is_hidden;
+}
 
 /* The words of the line about the topmost mount on `path`, or NULL. */
 static GStrv find_mount(const char *path)

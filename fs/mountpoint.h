@@ -5,6 +5,13 @@
 
 #include <glib.h>
 
+/* Whether `path` lies below `directory`, as they are written; both are absolute. */
+gboolean qos_mountpoint_is_below(const char *path, const char *directory);
+
+/* Whether `path` leads below `mountpoint` (absolute, without symbolic links), be it by symbolic
+ * links, also the last of them to what is not there: the mount will hide it from the daemon. */
+gboolean qos_mountpoint_hides(const char *mountpoint, const char *path);
+
 /* The device ("0:53") of the topmost mount on `path` (absolute, without symbolic links), or NULL
  * where there is none. *ret_type (may be NULL): the type of its file system, to be freed. */
 char *qos_mountpoint_device(const char *path, char **ret_type);

@@ -129,15 +129,6 @@ static char *resolve_directory(const char *what, const char *path, GError **erro
     return NULL;
 }
 
-static gboolean is_below(const char *path, const char *directory)
-{
-    gsize length = strlen(directory);
-
-    if (length == 1) /* "/" */
-        return path[1] != '\0';
-    return strncmp(path, directory, length) == 0 && path[length] == '/';
-}
-
 /* Enters the mount namespace that mount(8) was told to mount in. */
 static gboolean enter_namespace(const char *name, GError **error)
 {
@@ -161,7 +152,7 @@ static gboolean check_socket(const Mounter *mounter, GError **error)
     const char *server = mounter->options.sharing.server;
 
     if (server == NULL || !g_str_has_prefix(server, "unix:") ||
-        !is_below(server + strlen("unix:"), mounter->mountpoint))
+        !qos_mountpoint_hides(mounter->mountpoint, server + strlen("unix:")))
         return TRUE;
     qos_set_error(
         error, EINVAL,
@@ -180,20 +171,22 @@ static gboolean resolve_database(Mounter *mounter, GError **error)
 
     options->database =
         given ? g_canonicalize_filename(given, NULL) : qos_db_default_path(mounter->mountpoint);
-    if (is_below(options->database, mounter->mountpoint)) {
+    folder = g_path_get_dirname(options->database);
+    if (!given && !qos_mountpoint_hides(mounter->mountpoint, options->database) &&
+        g_mkdir_with_parents(folder, 0755) != 0) {
         qos_set_error(
-            error, EINVAL,
-            "the database \"%s\" would lie below DIR, where the mount hides it from the daemon; "
-            "choose another place with -o db=PATH",
-            options->database);
+            error, errno,
+            "database %s: cannot make its folder: %s; choose another place with -o db=PATH",
+            options->database, g_strerror(errno));
         return FALSE;
     }
-    folder = g_path_get_dirname(options->database);
-    if (given || g_mkdir_with_parents(folder, 0755) == 0)
+    if (!qos_mountpoint_hides(mounter->mountpoint, options->database))
         return TRUE;
-    qos_set_error(error, errno,
-                  "database %s: cannot make its folder: %s; choose another place with -o db=PATH",
-                  options->database, g_strerror(errno));
+    qos_set_error(
+        error, EINVAL,
+        "the database \"%s\" would lie below DIR, where the mount hides it from the daemon; "
+        "choose another place with -o db=PATH",
+        options->database);
     return FALSE;
 }
 
@@ -211,7 +204,7 @@ static gboolean resolve_paths(Mounter *mounter, GError **error)
     mounter->mountpoint = resolve_directory("DIR", options->mountpoint, error);
     if (!mounter->mountpoint)
         return FALSE;
-    if (is_below(mounter->mountpoint, mounter->source)) {
+    if (qos_mountpoint_is_below(mounter->mountpoint, mounter->source)) {
         qos_set_error(
             error, EINVAL,
             "DIR \"%s\" lies below SRC \"%s\": the daemon would meet its own mount there and wait "

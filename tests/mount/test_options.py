@@ -373,6 +373,27 @@ def test_database_below_the_mount(world, store, place):
     assert os.listdir(place) == []
 
 
+@pytest.mark.parametrize("option, what", [("db={}", "database"), ("server=unix:{}", "socket")])
+def test_links_below_the_mount(world, store, place, db, option, what):
+    """To a folder, from one to the next, and to what is not there yet."""
+    (place / "there").touch()
+    for name, target in ("folder", place), ("there", "folder/there"), ("next", "there"), ("coming", place / "coming"):
+        (db.parent / name).symlink_to(target)
+    for path in "folder/file", "folder/there", "there", "next", "coming":
+        options = option.format(db.parent / path) if what == "database" else f"db={db},{option.format(db.parent / path)}"
+        done = mount_qosfs(world, store.dir, place, "-o", options)
+        assert (done.returncode, entry(place)) == (FAILED, None), path
+        assert f'the {what} "' in done.stderr and "would lie below DIR" in done.stderr
+    assert os.listdir(place) == ["there"]
+
+
+def test_a_link_to_the_folder_of_the_database(world, store, place, db):
+    (db.parent / "link").symlink_to(".")
+    done = mount_qosfs(world, store.dir, place, "-o", f"db={db.parent}/link/{db.name}")
+    assert done.returncode == 0, done.stderr
+    assert db.exists()
+
+
 def test_mistyped_folder_of_the_database(world, store, place, db):
     done = mount_qosfs(world, store.dir, place, "-o", f"db={db.parent}/typo/qosfs.db")
     assert done.returncode == FAILED
