@@ -46,8 +46,10 @@
 #define READING_LEAST 2
 /* Who leaves so many others reading for so many requests in a row is not needed. */
 #define NEEDLESS_MAX 1000
-/* The kernel counts requests by twos: these bits last for years. */
+/* The kernel counts requests by twos: these bits last for years. The others hold the numbers of the
+ * readers; what is read beyond them comes by the session's descriptor. */
 #define NUMBER_BITS 48
+#define NUMBER_MAX  (G_MAXUINT64 >> NUMBER_BITS)
 /* The kernel looks up and pins each piece of a reply: copying a small one into a single piece costs
  * less. */
 #define SMALL_REPLY 256
@@ -147,7 +149,10 @@ static Reader *get_reader_locked(QosReaders *readers)
     reader = &readers->all[++readers->made];
     reader->readers = readers;
     reader->link.data = reader;
-    reader->fd = readers->has_clones ? clone_device(fuse_session_fd(readers->session)) : -1;
+    if (readers->has_clones && readers->made <= NUMBER_MAX)
+        reader->fd = clone_device(fuse_session_fd(readers->session));
+    else
+        reader->fd = -1;
     if (reader->fd >= 0)
         reader->number = readers->made;
     else

@@ -15,7 +15,8 @@
  *
  * Each has a descriptor of /dev/fuse of its own (FUSE_DEV_IOC_CLONE), which the reply must go by,
  * whoever sends it. What libfuse keeps of a request is its number. So the reader's own number is
- * added to that, in its upper bits, and taken away from the reply.
+ * added to that, in its upper bits, and taken away from the reply. There are 65,535 such numbers;
+ * further readers share the session's descriptor.
  */
 #pragma once
 
