@@ -78,7 +78,7 @@ static void give_id_back(QosHeap *heap, QosHeapNode *node)
 
 static __int128 order_of(const Entry *entry)
 {
-    return (__int128)entry->key << 64 | entry->serial;
+    return (__int128)entry->key * ((__int128)1 << 64) | entry->serial; /* keys may be < 0 */
 }
 
 static guint goes_before(const Entry *a, const Entry *b)
