@@ -123,6 +123,29 @@ static void test_lent_and_repaid(void)
     g_assert_cmpint(jobs[0].allocation, ==, 500 + jobs[0].record); /* the rest */
 }
 
+/* Also by more jobs than their parts can be added up in 64 bits: who has just come may be taken to
+ * have been entitled to any quantity. */
+static void test_lent_by_many(void)
+{
+    enum { JOBS = 20000 };
+    g_autofree QosFairJob *jobs = g_new(QosFairJob, JOBS);
+    gint64 records = 0;
+
+    for (guint i = 0; i < JOBS; i++) {
+        jobs[i] = job(1, 0, 0);
+        jobs[i].entitlement = QOS_FAIR_UNITS_MAX;
+    }
+    jobs[0].entitlement = 0;
+    jobs[0].served = JOBS - 1;
+    qos_fair_step(jobs, JOBS, JOBS, PERIOD, PERIOD);
+    g_assert_cmpint(jobs[0].totals.borrowed, ==, JOBS - 1);
+    for (guint i = 0; i < JOBS; i++) {
+        g_assert_cmpint(jobs[i].totals.lent, ==, i == 0 ? 0 : 1);
+        records += jobs[i].record;
+    }
+    g_assert_cmpint(records, ==, 0);
+}
+
 /* The instalment is a tenth of the smaller entitlement, so that both stay near theirs. */
 static void test_unequal_repayment(void)
 {
@@ -251,6 +274,7 @@ int main(int argc, char **argv)
     g_test_add_func("/adapt-fair/too-many-reservations", test_too_many_reservations);
     g_test_add_func("/adapt-fair/endless-reservations", test_endless_reservations);
     g_test_add_func("/adapt-fair/lent-and-repaid", test_lent_and_repaid);
+    g_test_add_func("/adapt-fair/lent-by-many", test_lent_by_many);
     g_test_add_func("/adapt-fair/unequal-repayment", test_unequal_repayment);
     g_test_add_func("/adapt-fair/records-bounded", test_records_are_bounded);
     g_test_add_func("/adapt-fair/totals-end", test_totals_end);
