@@ -426,7 +426,7 @@ QosCoherence *qos_coherence_new(const QosFs *fs)
     coherence->lists = qos_lists_new();
     coherence->names = qos_namecache_new();
     pthread_mutex_init(&coherence->names_lock, NULL);
-    coherence->pages = qos_pages_new(fs->session, fs->gate, fs->inodes);
+    coherence->pages = qos_pages_new(fs->session, fs->gate, fs->inodes, qos_gate_now);
     if (coherence->pages != NULL)
         coherence->invalidator =
             qos_invalidator_new(fs, coherence->pages, coherence->lists, coherence->names);

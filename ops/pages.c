@@ -45,6 +45,7 @@ struct QosPages {
     struct fuse_session *session;
     QosGate *gate;
     QosInodes *inodes;
+    QosTime (*clock)(void); /* of what is due */
     pthread_t thread;
     gint count;           /* atomic: of drops */
     pthread_mutex_t lock; /* everything below */
@@ -248,7 +249,7 @@ void qos_pages_end_locked(QosPages *pages, fuse_ino_t ino, const QosLoan *file,
     if (drop != NULL)
         forget_locked(drop, request);
     if (drop != NULL && drop->is_of_reads && drop->due == 0)
-        drop->due = qos_gate_now() + READER_PATIENCE;
+        drop->due = pages->clock() + READER_PATIENCE;
     const gint left = qos_loan_fill(file, -1);
     if (drop != NULL && left <= (gint)drop->later->len)
         wake_locked(pages);
@@ -331,7 +332,7 @@ static Range begin_locked(Drop *drop, GArray **ret_left_out)
  * machine, where that needs luck, a thousand times. */
 static gboolean is_early_locked(QosPages *pages, const Drop *drop)
 {
-    if (drop->due <= qos_gate_now())
+    if (drop->due <= pages->clock())
         return FALSE;
     pages->due = MIN(pages->due, drop->due);
     return TRUE;
@@ -415,13 +416,15 @@ static void clear(QosPages *pages)
     g_free(pages);
 }
 
-QosPages *qos_pages_new(struct fuse_session *session, QosGate *gate, QosInodes *inodes)
+QosPages *qos_pages_new(struct fuse_session *session, QosGate *gate, QosInodes *inodes,
+                        QosTime (*clock)(void))
 {
     QosPages *pages = g_new0(QosPages, 1);
 
     pages->session = session;
     pages->gate = gate;
     pages->inodes = inodes;
+    pages->clock = clock;
     pages->stuck_at = QOS_NEVER;
     pthread_mutex_init(&pages->lock, NULL);
     pthread_cond_init(&pages->changed, NULL);

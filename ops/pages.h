@@ -25,8 +25,10 @@
 
 typedef struct QosPages QosPages;
 
-/* All are borrowed. Starts its thread; NULL where that fails. */
-QosPages *qos_pages_new(struct fuse_session *session, QosGate *gate, QosInodes *inodes);
+/* All are borrowed. `clock` is qos_gate_now(), or a test's, for the 2 ms of a reader. Starts its
+ * thread; NULL where that fails. */
+QosPages *qos_pages_new(struct fuse_session *session, QosGate *gate, QosInodes *inodes,
+                        QosTime (*clock)(void));
 /* Lets no further drop begin, and waits until the kernel is done with the one under way, but not
  * for long: for what a READ or WRITE has locked that is yet to be read from the kernel, it would
  * wait for ever once requests are not served any more. */
