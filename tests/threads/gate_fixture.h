@@ -22,7 +22,10 @@ typedef struct {
     gint cancelled;
     gint inside;
     gint most;
+    guint64 bytes; /* of each entry; 0: one */
 } Shared;
+
+#define DAYS (1 << 20) /* bytes: at one a second none comes after one of these */
 
 static inline void free_entry(TestEntry *entry)
 {
@@ -63,7 +66,7 @@ static inline TestEntry *new_entry(Shared *shared, const char *job)
     entry->entry.cancelled = cancel_entry;
     entry->entry.request.job = qos_gate_job(shared->gate, NULL, job, 0);
     entry->entry.request.opcode = QOS_OP_READ;
-    entry->entry.request.bytes = 1;
+    entry->entry.request.bytes = shared->bytes ?: 1;
     entry->gate = shared->gate;
     entry->runs = &shared->runs;
     entry->cancelled = &shared->cancelled;

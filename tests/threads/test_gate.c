@@ -67,25 +67,25 @@ static void test_changes_under_load(void)
 /* Requests that would wait for hours hold no thread, and stopping answers each. */
 static void test_stop_answers_what_waits(void)
 {
-    Shared shared = {.gate = qos_gate_new(&qos_policy_tbf, 8, 600 * QOS_SECOND)};
+    Shared shared = {.gate = qos_gate_new(&qos_policy_tbf, 8, 600 * QOS_SECOND), .bytes = DAYS};
 
     g_assert_cmpint(qos_gate_start(shared.gate), ==, 0);
     set_rule(shared.gate, "start slow jobid={slow} bps=1 depth=1:1");
     for (guint i = 0; i < 1000; i++)
         submit(&shared, "slow");
-    g_assert_cmpint(g_atomic_int_get(&shared.runs), >=, 1);
+    g_assert_cmpint(g_atomic_int_get(&shared.runs), ==, 1);
     qos_gate_stop(shared.gate);
-    g_assert_cmpint(shared.runs + shared.cancelled, ==, 1000);
-    g_assert_cmpint(shared.cancelled, >, 900);
+    g_assert_cmpint(shared.runs, ==, 1);
+    g_assert_cmpint(shared.cancelled, ==, 999);
     qos_gate_free(shared.gate);
 }
 
 static void test_cancel_frees_the_place(void)
 {
-    Shared shared = {.gate = qos_gate_new(&qos_policy_tbf, 8, 600 * QOS_SECOND)};
+    Shared shared = {.gate = qos_gate_new(&qos_policy_tbf, 8, 600 * QOS_SECOND), .bytes = DAYS};
 
     g_assert_cmpint(qos_gate_start(shared.gate), ==, 0);
-    set_rule(shared.gate, "start slow jobid={slow} rate=1 depth=1");
+    set_rule(shared.gate, "start slow jobid={slow} bps=1 depth=1:1");
     submit(&shared, "slow");
     TestEntry *parked = new_entry(&shared, "slow");
     g_assert_false(qos_gate_enter(shared.gate, &parked->entry));

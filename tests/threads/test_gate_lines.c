@@ -17,7 +17,7 @@ static TestEntry *park_with_lock(Shared *shared, guint64 lock, gboolean keeps_pa
 /* What waits with a lock goes when others want that lock, and nothing else does. */
 static void test_a_lock_is_released(void)
 {
-    Shared shared = {.gate = qos_gate_new(&qos_policy_tbf, 8, 600 * QOS_SECOND)};
+    Shared shared = {.gate = qos_gate_new(&qos_policy_tbf, 8, 600 * QOS_SECOND), .bytes = DAYS};
     TestEntry *with_other_lock, *without, *cancelled;
 
     g_assert_cmpint(qos_gate_start(shared.gate), ==, 0);

@@ -20,7 +20,8 @@
 #define DESCRIPTORS 120 /* that the process may open: the table keeps half of them */
 #define THREADS     8
 #define STEPS       4000
-#define PATIENCE    30 /* look-ups, each of which waits for QOS_CLOSER_PATIENCE at most */
+#define LIVES       1000 /* of a file, each from a look-up to its forgetting */
+#define PATIENCE    30   /* look-ups, each of which waits for QOS_CLOSER_PATIENCE at most */
 
 typedef struct {
     char *path;
@@ -165,6 +166,43 @@ static void test_many_threads(Fixture *fixture, G_GNUC_UNUSED gconstpointer data
         threads[i] = g_thread_new("files", use_files, fixture);
     for (int i = 0; i < THREADS; i++)
         g_thread_join(threads[i]);
+}
+
+typedef struct {
+    Fixture *fixture;
+    int number; /* of a file that no other thread uses */
+    fuse_ino_t ids[LIVES];
+} Lives;
+
+static gpointer live_and_die(gpointer data)
+{
+    Lives *lives = data;
+
+    for (int i = 0; i < LIVES; i++) {
+        ino_t file;
+
+        lives->ids[i] = look_up(lives->fixture, lives->number, &file);
+        check_loan(lives->fixture, lives->ids[i], file);
+        qos_inodes_forget(lives->fixture->inodes, lives->ids[i], 1);
+    }
+    return NULL;
+}
+
+static void test_no_thread_gets_the_id_of_another(Fixture *fixture,
+                                                  G_GNUC_UNUSED gconstpointer data)
+{
+    g_autoptr(GHashTable) seen = g_hash_table_new(NULL, NULL);
+    g_autofree Lives *lives = g_new0(Lives, THREADS);
+    GThread *threads[THREADS];
+
+    for (int i = 0; i < THREADS; i++) {
+        lives[i] = (Lives){.fixture = fixture, .number = i};
+        threads[i] = g_thread_new("lives", live_and_die, &lives[i]);
+    }
+    for (int i = 0; i < THREADS; i++)
+        g_thread_join(threads[i]);
+    for (int i = 0; i < THREADS * LIVES; i++)
+        g_assert_true(g_hash_table_add(seen, (gpointer)lives[i / LIVES].ids[i % LIVES]));
 }
 
 static void test_ids_are_used_once(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
@@ -343,6 +381,7 @@ int main(int argc, char **argv)
 #define ADD(name, function) g_test_add("/inode/" name, Fixture, NULL, set_up, function, tear_down)
     ADD("many-threads", test_many_threads);
     ADD("ids-are-used-once", test_ids_are_used_once);
+    ADD("no-thread-gets-the-id-of-another", test_no_thread_gets_the_id_of_another);
     ADD("loan-keeps-the-inode", test_loan_keeps_the_inode);
     ADD("last-loan-ends-the-inode", test_last_loan_ends_the_inode);
     ADD("numbers-of-submounts", test_numbers_of_submounts);
