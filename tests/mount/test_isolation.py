@@ -1,4 +1,8 @@
-"""A throttled job never holds what another job waits for."""
+"""A throttled job never holds what another job waits for.
+
+No test of that measures time: under a rule of one byte a second, a job that has moved some KiB is in debt for hours or days, and
+so would be who waits for it. Whoever ends has not waited.
+"""
 import contextlib
 import os
 import signal
@@ -8,7 +12,7 @@ import time
 
 import pytest
 
-from harness import USER, as_job, is_stopped, run, running, start_job, wait_until
+from harness import USER, as_job, is_stopped, run, running, start_job, wait_idle, wait_until
 
 # Makes and removes a file of its own in the folder for ever, with 16 threads.
 CHURN = """
@@ -22,24 +26,49 @@ threads = [threading.Thread(target=churn, args=(number,)) for number in range(16
 for thread in threads: thread.start()
 """
 
-# Looks, makes, renames and removes in the folder, and prints the longest that one of these took, in s.
+# Looks, makes, renames and removes in the folder.
 GUEST = """
-import os, sys, time
-longest = 0
+import os, sys
 for number in range(100):
     name = f"{sys.argv[1]}/guest-{number}"
-    for step in (lambda: os.path.exists(name), lambda: os.close(os.open(name, os.O_CREAT | os.O_WRONLY)),
-                 lambda: os.rename(name, name + "-new"), lambda: os.listdir(sys.argv[1]),
-                 lambda: os.unlink(name + "-new")):
-        start = time.monotonic()
-        step()
-        longest = max(longest, time.monotonic() - start)
-print(longest)
+    os.path.exists(name)
+    os.close(os.open(name, os.O_CREAT | os.O_WRONLY))
+    os.rename(name, name + "-new")
+    os.listdir(sys.argv[1])
+    os.unlink(name + "-new")
 """
+
+PATIENCE = 120  # seconds, for a guest on a busy machine
 
 
 ROOT = {}
 SOMEBODY = {"user": USER, "group": USER, "extra_groups": []}
+
+
+def as_guest(qos, *command):
+    """Runs a program of a job that no rule bounds: it ends, by itself."""
+    with start_job("guest", *command) as guest:
+        try:
+            assert guest.wait(PATIENCE) == 0
+        except subprocess.TimeoutExpired:
+            lift(qos)  # it cannot be killed where it waits for a lock of the kernel's
+            raise
+
+
+def lift(qos, name="hog"):
+    with contextlib.suppress(OSError):  # it may be gone, and the mount too
+        qos.rule(f"stop {name}")
+
+
+@contextlib.contextmanager
+def throttled(qos, hog):
+    """A program that ends with the block, and so does the rule `hog`: what the kernel waits for in its place ends with that alone."""
+    try:
+        yield hog
+    finally:
+        hog.kill()
+        lift(qos)
+        hog.wait()
 
 
 @pytest.mark.parametrize("hog", [ROOT, SOMEBODY], ids=["owner", "other"])
@@ -48,26 +77,31 @@ def test_a_throttled_job_blocks_nobody_in_a_shared_folder(store, mount, options,
     """Its requests hold the folder's lock in the kernel: parked, each would stop the others for as long as it waits. Where
     the folder is not the hog's, the kernel asks for its ACL under that lock too."""
     qos = mount(store, options)
-    qos.rule("start hog jobid={hog} rate=1")
-    with running(start_job("hog", sys.executable, "-c", CHURN, str(qos.dir), **hog)):
-        # All stand before the toll; at 1 op/s, whoever waited behind them would wait for a quarter of a minute.
-        wait_until(lambda: qos.job("hog") and qos.job("hog")["waiting"] == 16)
-        assert float(as_job("guest", sys.executable, "-c", GUEST, str(qos.dir), timeout=60)) < 5
+    qos.rule("start hog jobid={hog} bps=1")
+    as_job("hog", "dd", "if=/dev/zero", f"of={qos.dir}/spent", "bs=64K", "count=1", "status=none", **hog)
+    with throttled(qos, start_job("hog", sys.executable, "-c", CHURN, str(qos.dir), **hog)):
+        wait_until(lambda: qos.job("hog")["waiting"] == 16, what="all before the toll")
+        as_guest(qos, sys.executable, "-c", GUEST, qos.dir)
 
 
 def test_debt_by_writes_blocks_nobody_in_a_shared_folder(store, mount):
     """Who makes files when its job has just come into debt by a write is asked for under the folder's lock, and has met
     no toll."""
     qos = mount(store)
-    qos.rule("start slow jobid={slow} bps=1K")  # the second write is a minute's
+    qos.rule("start hog jobid={slow*} bps=1")
     for turn in range(4):
         with contextlib.ExitStack() as stack:
-            for number in range(6):
-                stack.enter_context(running(start_job("slow", "dd", "if=/dev/zero", f"of={qos.dir}/{turn}-{number}", "bs=64K",
-                                                      "count=2", stderr=subprocess.DEVNULL)))
-            for _ in range(20):
-                as_job("guest", "ls", "-l", qos.dir, timeout=30)
-        (qos.dir / f"guest-{turn}").touch()
+            writers = [stack.enter_context(running(start_job(f"slow{turn}", "dd", "if=/dev/zero", f"of={qos.dir}/{turn}-{number}",
+                                                             "bs=64K", "count=2", stderr=subprocess.DEVNULL))) for number in range(6)]
+
+            def are_in_debt():
+                """But for those that were let go, as ls was taken to wait for their files."""
+                as_guest(qos, "ls", "-l", qos.dir)
+                left = sum(writer.poll() is None for writer in writers)
+                job = qos.job(f"slow{turn}")
+                return job and job["write_bytes"] > 0 and job["waiting"] == left
+            wait_until(are_in_debt, 2 * PATIENCE, what="all to be in debt")
+        as_guest(qos, "touch", qos.dir / f"guest-{turn}")
 
 
 @pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
@@ -84,7 +118,7 @@ def test_a_job_pays_its_debt(store, mount, conditions, hog):
         assert (qos.rule_state("limit")["requests"] - before) / (time.monotonic() - start) < 50 * 2
 
 
-# Reads so much at once, past the page cache, that the job, under a rule of 4K a second, waits for more than a minute with
+# Reads so much at once, past the page cache, that the job, under a rule of one byte a second, waits for days with
 # all that follows; and so would who waited for what it holds. Then 16 threads hammer for ever.
 HOG = """
 import mmap, os, sys, threading
@@ -99,17 +133,12 @@ def hammer(number):
         exec(way, values)
 for number in range(16): threading.Thread(target=hammer, args=(number,)).start()
 """
-WAIT = 60  # seconds, at least
 
-# Does the steps, one a line, and prints the longest that one of them took, in s.
+# Does the steps, one a line.
 STEPS = """
-import mmap, os, sys, time
-path, longest = sys.argv[1], 0
-for step in sys.argv[2].splitlines() * 3:
-    start = time.monotonic()
-    exec(step)
-    longest = max(longest, time.monotonic() - start)
-print(longest)
+import mmap, os, sys
+path = sys.argv[1]
+for step in sys.argv[2].splitlines() * 3: exec(step)
 """
 USE_FILE = """
 fd = os.open(path, os.O_RDWR)
@@ -131,22 +160,22 @@ os.close(fd)
 """
 
 
-def start_hog(qos, name, way, flags=os.O_RDWR, bps="4K"):
+def start_hog(qos, name, way, flags=os.O_RDWR, bps="1"):
     qos.rule(f"start hog jobid={{hog}} bps={bps}")
-    return running(start_job("hog", sys.executable, "-c", HOG, qos.dir / name, way, flags))
+    return throttled(qos, start_job("hog", sys.executable, "-c", HOG, qos.dir / name, way, flags))
 
 
 def wait_parked(qos, count):
-    wait_until(lambda: qos.job("hog") and qos.job("hog")["waiting"] >= count, what=f"{count} requests that wait")
+    wait_until(lambda: qos.job("hog") and qos.job("hog")["waiting"] >= count, PATIENCE, f"{count} requests that wait")
 
 
 def is_in_debt(qos, start):
-    """Whether the hog, under the rule since `start`, is to wait for some seconds yet."""
-    return qos.rule_state("hog")["bytes"] > 4096 * (time.monotonic() - start + 8)
+    """Whether the hog, under the rule since `start`, is to wait for hours yet."""
+    return qos.rule_state("hog")["bytes"] > time.monotonic() - start + 3600
 
 
-def longest_step(qos, name, steps):
-    return float(as_job("guest", sys.executable, "-c", STEPS, qos.dir / name, steps))
+def take_steps(qos, name, steps):
+    as_guest(qos, sys.executable, "-c", STEPS, qos.dir / name, steps)
 
 
 @pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
@@ -170,7 +199,7 @@ def test_a_throttled_job_blocks_nobody_on_a_shared_file(store, mount, way, is_sh
             stack.enter_context(open(qos.dir / "file", "rb"))
         stack.enter_context(start_hog(qos, "file", way))
         wait_parked(qos, 16 if is_shared_before else 1)
-        assert longest_step(qos, "file", USE_FILE) < WAIT / 4
+        take_steps(qos, "file", USE_FILE)
 
 
 @pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
@@ -182,22 +211,22 @@ def test_a_throttled_job_that_names_a_file_blocks_nobody_who_opens_it(store, mou
         (store.dir / name).write_bytes(bytes(1 << 20))
     with start_hog(qos, "hogs", f"other = path.replace('hogs', 'file'); {way}"):
         wait_parked(qos, 1)
-        assert longest_step(qos, "file", "fd = os.open(path, os.O_RDWR)\nos.pwrite(fd, b'x', 0)\nos.fsync(fd)\nos.close(fd)") < WAIT / 4
+        take_steps(qos, "file", "fd = os.open(path, os.O_RDWR)\nos.pwrite(fd, b'x', 0)\nos.fsync(fd)\nos.close(fd)")
 
 
 @pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
 def test_a_throttled_job_that_owes_all_it_may_slows_others_alone(store, mount):
-    """It does nothing but write to a shared file, and so pays nothing, until it owes 300 s; those behind its lock then go
-    on at its rate, and do not stand for so long."""
+    """It does nothing but write to a shared file, and so pays nothing, until it owes 16 MiB, of four minutes; those behind its lock
+    then go on at its rate, and do not stand for so long."""
     qos = mount(store)
     (store.dir / "file").write_bytes(bytes(1 << 20))
     with open(qos.dir / "file", "rb"), start_hog(qos, "file", "os.pwrite(fd, bytes(4096), 0)", bps="64K"):
         wait_parked(qos, 1)
-        assert longest_step(qos, "file", "fd = os.open(path, os.O_RDWR)\nos.pwrite(fd, b'x', 0)\nos.close(fd)") < WAIT / 4
+        take_steps(qos, "file", "fd = os.open(path, os.O_RDWR)\nos.pwrite(fd, b'x', 0)\nos.close(fd)")
 
 
 # Has the file in memory and has written to it, waits for a line, and writes so much that what follows, the changed pages,
-# waits for a minute.
+# waits for days.
 WRITER = """
 import mmap, os, sys
 fd = os.open(sys.argv[1], os.O_RDWR)
@@ -219,12 +248,13 @@ def test_a_throttled_job_blocks_nobody_who_looks_at_its_file(store, mount):
     qos = mount(store)
     (store.dir / "file").write_bytes(bytes(1 << 20))
     command = sys.executable, "-c", WRITER, qos.dir / "file"
-    with running(start_job("hog", *command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)) as hog:
+    with throttled(qos, start_job("hog", *command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)) as hog:
         hog.stdout.readline()
-        qos.rule("start hog jobid={hog} bps=4K")
+        qos.rule("start hog jobid={hog} bps=1")
         print(file=hog.stdin, flush=True)
         wait_parked(qos, 1)
-        assert longest_step(qos, "", LOOK) < WAIT / 4
+        wait_idle(hog.pid, qos.pid)  # all are: what comes more than some seconds after the look would be parked then
+        take_steps(qos, "", LOOK)
 
 
 @pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
@@ -235,7 +265,7 @@ def test_a_file_of_its_own_is_throttled_as_ever(store, mount):
     os.utime(store.dir / "file", (1, 1))
     with start_hog(qos, "file", "os.pwrite(fd, b'x' * 64, number * 4096)"):
         wait_parked(qos, 1)
-        longest_step(qos, "", "os.listdir(path)")
+        take_steps(qos, "", "os.listdir(path)")
         assert "write" not in qos.job("hog")["operations"]
 
 
@@ -263,7 +293,7 @@ def test_who_comes_by_name_does_not_wait_for_a_throttled_job(store, mount, way, 
     (store.dir / "file").write_bytes(bytes(1 << 20))
     start = time.monotonic()
     with start_hog_of_its_own_file(qos, way):
-        as_job("guest", sys.executable, "-c", f"import os, sys; path = sys.argv[1]; {step}", qos.dir / "file")
+        as_guest(qos, sys.executable, "-c", f"import os, sys; path = sys.argv[1]; {step}", qos.dir / "file")
         assert is_in_debt(qos, start)
 
 
@@ -312,9 +342,8 @@ def test_who_asks_for_attributes_under_a_lock_does_not_wait(store, mount, way, s
     with open(qos.dir / "file", "r+b"), start_hog(qos, "file", way):
         wait_until(lambda: qos.job("hog") and is_in_debt(qos, start), what="the hog's debt")
         for _ in range(3):
-            as_job("guest", sys.executable, "-c", f"import os, sys; path = sys.argv[1]; fd = os.open(path, os.O_RDWR); {step}",
-                   qos.dir / "file")
-        assert is_in_debt(qos, start)
+            as_guest(qos, sys.executable, "-c", f"import os, sys; path = sys.argv[1]; fd = os.open(path, os.O_RDWR); {step}",
+                     qos.dir / "file")
 
 
 @pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
@@ -398,7 +427,7 @@ def test_a_throttled_job_blocks_nobody_at_a_symbolic_link(store, mount):
     (store.dir / "link").symlink_to("file")
     with start_hog(qos, "file", "os.path.exists(os.path.dirname(path) + '/link')"):
         wait_parked(qos, 16)
-        assert longest_step(qos, "link", "os.stat(path)") < WAIT / 4
+        take_steps(qos, "link", "os.stat(path)")
 
 
 @pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
@@ -411,7 +440,7 @@ def test_parked_read_ahead_leaves_room_for_others(store, mount):
     way = "os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED); [os.pread(fd, 65536, 65536 * i) for i in range(16)]"
     with start_hog(qos, "hog-%d", way):
         wait_parked(qos, 16)
-        assert longest_step(qos, "file", USE_FILE) < WAIT / 4
+        take_steps(qos, "file", USE_FILE)
 
 
 @pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
@@ -420,8 +449,8 @@ def test_direct_reads_wait_without_a_lock(store, mount):
     (store.dir / "file").write_bytes(bytes(1 << 20))
     with start_hog(qos, "file", "os.preadv(fd, [mmap.mmap(-1, 4096)], 0)", os.O_RDONLY | os.O_DIRECT):
         wait_parked(qos, 16)
-        assert longest_step(qos, "file", READ_DIRECTLY) < WAIT / 4
-        assert longest_step(qos, "file", USE_FILE) < WAIT / 4
+        take_steps(qos, "file", READ_DIRECTLY)
+        take_steps(qos, "file", USE_FILE)
 
 
 @pytest.fixture
@@ -461,7 +490,7 @@ def test_a_file_that_hangs_in_the_store_takes_its_job_alone(store, hanging, moun
             wait_until(lambda: is_stopped(hanging.pid), what="the stop")
             print(file=hog.stdin, flush=True)
             wait_until(lambda: qos.job("hog")["running"] == 7, what="a job's share of the slots")
-            assert longest_step(qos, "file", USE_FILE) < WAIT / 4
+            take_steps(qos, "file", USE_FILE)
             assert qos.job("hog")["running"] == 7
         finally:
             os.kill(hanging.pid, signal.SIGCONT)
