@@ -35,7 +35,7 @@ A mount offers
     .expects_log(regex)                    lines of the log that are meant to be there
 At the end of the test each is unmounted, must end with status 0, and its log must hold no warning, error or report of a
 sanitizer that was not announced. Before kill() it must not have ended, nor a sanitizer have said anything; after it nothing
-is demanded. A test that takes too long loses its daemons, so that it fails and does not hang.
+is demanded. A test that takes too long loses its daemons when they have nothing to do any more, so that it fails and does not hang.
 
 faulty    a store that fails or hangs as it is told: see faulty.py
 capped    a factory: capped(store, rate=300) makes a store over `store` that serves so few operations a second
@@ -65,7 +65,6 @@ import contextlib
 import os
 import shutil
 import subprocess
-import threading
 
 import pytest
 
@@ -73,8 +72,9 @@ from cluster import Cluster
 from faulty import Faulty
 from harness import Mount, Store, World, as_user, daemon_of, entry, is_running, run, umount, wait_until
 from twins import ACTORS, make_twins
+from watchdog import watchdog
 
-TEST_TIMEOUT = 180  # seconds
+TEST_TIMEOUT = 180  # seconds; a test of a busy machine may take longer, as long as its daemons get on
 LONG_FORM = float(os.environ.get("QOSFS_COHERENCE_SECONDS", 0))  # of the tests that have one
 
 _world = None
@@ -133,15 +133,8 @@ def _mounter(timeout=TEST_TIMEOUT):
             made.wait_mounted()
         return made
 
-    def abort():
-        for made in mounts:
-            made.abort()
-
-    # A test that hangs in a system call can only be helped from outside.
-    watchdog = threading.Timer(timeout, abort)
-    watchdog.start()
-    yield make
-    watchdog.cancel()
+    with watchdog(mounts, timeout):
+        yield make
     failures = []
     for made in reversed(mounts):
         try:

@@ -412,8 +412,11 @@ class Mount:
         return int(re.search(r"VmRSS:\s*(\d+)", pathlib.Path(f"/proc/{self.pid}/status").read_text())[1])
 
     def cpu_time(self):
-        """The CPU time that the daemon has taken so far, seconds."""
-        fields = pathlib.Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        """The CPU time that the daemon has taken so far, seconds; None where it has ended."""
+        try:
+            fields = pathlib.Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        except (FileNotFoundError, ProcessLookupError):
+            return None
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def store_descriptors(self):

@@ -1,10 +1,13 @@
 """The harness itself: a daemon or a server that ends by itself fails the test."""
+import itertools
 import os
 import signal
 
 import pytest
 
 from cluster import Server
+from harness import wait_until
+from watchdog import watchdog
 
 
 def crash(pid):
@@ -26,3 +29,34 @@ def test_a_servers_crash_is_seen(world, end):
     crash(server.pid)
     with pytest.raises(AssertionError, match="ended with -9"):
         end(server)
+
+
+class Daemon:
+    """What the watchdog sees of one: it has got on at each look, or never does."""
+
+    def __init__(self, gets_on):
+        self._times = itertools.count() if gets_on else itertools.repeat(0)
+        self.looks, self.is_aborted = 0, False
+
+    def cpu_time(self):
+        self.looks += 1
+        return next(self._times)
+
+    def abort(self):
+        self.is_aborted = True
+
+
+@pytest.mark.parametrize("gets_on", [[False, True], [True]])
+def test_who_gets_on_is_left_alone(gets_on):
+    daemons = [Daemon(one) for one in gets_on]
+    with watchdog(daemons, 0, idle=0.001, most=float("inf")):
+        wait_until(lambda: daemons[0].looks > 100, what="looks")
+    assert not any(one.is_aborted for one in daemons)
+
+
+@pytest.mark.parametrize("gets_on, idle, most", [([False, False], 0.001, 10**9), ([True], 1000, 1), ([True], 0.001, 1)])
+def test_who_hangs_is_killed(gets_on, idle, most):
+    """All of them; and so is who takes far too long."""
+    daemons = [Daemon(one) for one in gets_on]
+    with watchdog(daemons, 0.01, idle, most):
+        wait_until(lambda: all(one.is_aborted for one in daemons), what="the end of all")
