@@ -155,6 +155,16 @@ def test_few_readers_wait_in_the_kernel(stoppable):
 
 
 @pytest.mark.skipif(BY_RING, reason="it counts the readers of /dev/fuse")
+def test_readers_are_bounded(stoppable):
+    """The closes of many jobs hang, more than there may be readers: no more of these than allowed, with those for what has no slot;
+    and one is left for further requests."""
+    qos = stoppable("cache=always,slots=127,threads=128")
+    with hanging(qos, "close", jobs=8):
+        wait_until(lambda: sum(qos.state()["slots"][where] for where in ("running", "passing", "held")) == 8 * COUNT, what="all closes")
+        assert 127 < thread_names(qos.pid).count("reader") <= 128 + 320
+
+
+@pytest.mark.skipif(BY_RING, reason="it counts the readers of /dev/fuse")
 def test_two_readers_are_left(stoppable):
     """Of three, two hang in the store: the third is not the only one who waits for requests."""
     qos = stoppable("cache=always")

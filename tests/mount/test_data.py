@@ -45,6 +45,16 @@ def test_noatime_is_for_the_owner(twins):
 
 
 @pytest.mark.parametrize("options", CACHES)
+def test_a_write_is_one_request(store, mount, options):
+    """Before the first the kernel may ask for the file's capabilities, which a write takes away."""
+    qos = mount(store, options)
+    as_job("7", "dd", "if=/dev/zero", f"of={qos.dir}/file", "bs=4K", "count=100", "status=none")
+    qos.wait_booked("7", write=100)
+    operations = {name: value["samples"] for name, value in qos.job("7")["operations"].items()}
+    assert operations["write"] == 100 and operations.get("getxattr", 0) <= 1
+
+
+@pytest.mark.parametrize("options", CACHES)
 def test_reading_and_writing_anywhere(store, mount, options):
     """Random writes and reads of many sizes, through two open files at once, against a copy in memory."""
     import random

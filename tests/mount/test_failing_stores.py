@@ -587,11 +587,11 @@ def test_store_hangs(faulty, mount_faulty):
                "getattr": lambda: os.fstat(files["getattr"].fileno()).st_size}
     with concurrent.futures.ThreadPoolExecutor(len(actions)) as pool:
         faulty.faults(*((name, name, HANG) for name in actions))
-        began = time.monotonic()
         try:
             hung = {name: pool.submit(action) for name, action in actions.items()}
             wait_until(lambda: qos.state()["slots"]["running"] == len(actions), what="the hanging requests")
-            while time.monotonic() - began < STALL:
+            began = time.monotonic()
+            while True:
                 overwrite(qos.dir / "other")
                 assert read_all(qos.dir / "other") == b"new data"
                 (qos.dir / "made").write_text("x")
@@ -600,6 +600,8 @@ def test_store_hangs(faulty, mount_faulty):
                 # At first one may be between its look-up and what hangs.
                 wait_until(lambda: qos.state()["slots"]["running"] >= len(actions), what="all that hang")
                 assert not any(one.done() for one in hung.values())
+                if time.monotonic() - began >= STALL:
+                    break
         finally:
             faulty.mend()
     assert {name: one.result() for name, one in hung.items()} == {

@@ -13,7 +13,7 @@ import time
 import pytest
 
 from harness import (FAILED, MNT_DETACH, SANITIZERS, TIMEOUT, USAGE, USER, as_job, as_user, bound, daemon_of, entry,
-                     is_running, job_environment, mount_qosfs, mount_syscall, run, start_job, thread_names, umount, wait_until)
+                     is_running, job_environment, mount_qosfs, mount_syscall, run, umount, wait_until)
 
 pytestmark = pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
 
@@ -333,17 +333,6 @@ def test_a_store_with_a_strange_name(new_store, mount, store, world, place, db):
     assert mount_qosfs(world, strange, place, "-o", f"db={db}").returncode == 0
     assert (place / "file").exists()
     assert entry(place)[-2] == str(strange).replace("\\", r"\134").replace(" ", r"\040").replace("\n", r"\012")
-
-
-def test_threads_are_bounded(store, mount):
-    """However many wait in the store, no more readers than allowed, and those for what goes without a slot."""
-    qos = mount(store, "threads=3,slots=2")
-    jobs = [start_job(f"job{i}", "sh", "-c", f"for i in $(seq 200); do : >{qos.dir}/f{i}-$i; done") for i in range(8)]
-    most = 0
-    while any(job.poll() is None for job in jobs):
-        most = max(most, thread_names(qos.pid).count("reader"))
-    assert all(job.returncode == 0 for job in jobs)
-    assert 1 <= most <= 3 + 320
 
 
 def test_descriptors_are_raised(store, mount):
