@@ -441,9 +441,22 @@ def sleeps(mount, name):
     return sum(int(re.search(r"^voluntary_ctxt_switches:\s*(\d+)", (task / "status").read_text(), re.MULTILINE)[1]) for task in tasks)
 
 
+@contextlib.contextmanager
+def before_all_others(*pids):
+    """These processes, and who runs the block, have the CPU when they want it, however many others are busy."""
+    os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
+    try:
+        for task in (task for pid in pids for task in os.listdir(f"/proc/{pid}/task")):
+            os.sched_setscheduler(int(task), os.SCHED_RR, os.sched_param(1))
+        yield
+    finally:
+        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+
+
 def test_who_asks_takes_the_answer(cluster):
     """A reader waits for the server's answer himself: neither the link nor a worker wakes up for it, unless it takes long."""
-    mount, = cluster(mounts=1, lease=300, server_options=("--group", "1")).mounts
+    made = cluster(mounts=1, lease=300, server_options=("--group", "1"))
+    mount, = made.mounts
     numbers = itertools.count()
 
     def most_wake_nobody():
@@ -456,7 +469,8 @@ def test_who_asks_takes_the_answer(cluster):
         after = [sleeps(mount, name) for name in ("lockclient", "worker")], mount.state()["server"]["enqueues"]
         assert after[1] - before[1] >= 50
         return all(late - early < 25 for early, late in zip(before[0], after[0]))
-    wait_until(most_wake_nobody, what="answers that wake nobody else")
+    with before_all_others(mount.pid, made.server.pid):
+        wait_until(most_wake_nobody, what="answers that wake nobody else")
 
 
 def test_without_the_server(cluster):

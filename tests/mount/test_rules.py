@@ -144,10 +144,11 @@ def test_change_reaches_what_waits(qos, command):
 
 
 def test_expiry_lets_go_what_waits(qos):
-    qos.rule(f"start soon jobid={{j}}&opcode={{data}} {SPENT} expire=1s")
+    qos.rule(f"start soon jobid={{j}}&opcode={{data}} {SPENT}")
     as_job("j", *reading(qos))
-    process = start_job("j", *reading(qos))
-    assert process.wait(60) == 0
+    process, is_waiting = begin(qos, "soon", "j", reading(qos))
+    assert is_waiting
+    lift(qos, "change soon expire=1s", [process])
     wait_until(lambda: [rule["name"] for rule in qos.state()["rules"]] == ["default"], what="the expiry")
     assert qos.job("j")["wait"][0]["rule"] == "soon"
 
