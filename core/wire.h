@@ -71,6 +71,8 @@ typedef struct {
 
 /* The items of a WAIT: what somebody waits for, and what he has. */
 #define QOS_WIRE_WAIT_MAX 1024
+/* Ranges in the items of all waits of a mount: those of what is told beyond are not kept. */
+#define QOS_WIRE_WAITS_RANGES_MAX 65536
 
 /* A process of the mount waits for a lock of a file (QOS_RESOURCE_EXTENT), and has others. */
 typedef struct {

@@ -77,6 +77,32 @@ gboolean qos_locktable_has_taken(const QosLocktable *table, gconstpointer handle
     return FALSE;
 }
 
+guint qos_locktable_add_conflicts(const QosLocktable *table, guint64 owner, const QosSpan *span,
+                                  GHashTable *known, GArray *owners)
+{
+    for (guint i = 0; i < count_of(table); i++) {
+        QosLock *lock = lock_at(table, i);
+
+        if (is_in_the_way(lock, owner, span) && g_hash_table_add(known, &lock->owner))
+            g_array_append_val(owners, lock->owner);
+    }
+    return count_of(table);
+}
+
+GArray *qos_locktable_owners(const QosLocktable *table, gconstpointer handle)
+{
+    g_autoptr(GHashTable) known = g_hash_table_new(g_int64_hash, g_int64_equal);
+    GArray *owners = g_array_new(FALSE, FALSE, sizeof(guint64));
+
+    for (guint i = 0; i < count_of(table); i++) {
+        QosLock *lock = lock_at(table, i);
+
+        if ((handle == NULL || lock->handle == handle) && g_hash_table_add(known, &lock->owner))
+            g_array_append_val(owners, lock->owner);
+    }
+    return owners;
+}
+
 /* By halves: as many steps for each lock as there are halvings. */
 static QosCredit join_locks(const QosLock *locks, guint count)
 {
@@ -196,55 +222,13 @@ gboolean qos_locktable_unset(QosLocktable *table, guint64 owner, guint64 first, 
     return had_some;
 }
 
-gboolean qos_locktable_unset_handle(QosLocktable *table, gconstpointer handle)
+void qos_locktable_unset_handle(QosLocktable *table, gconstpointer handle)
 {
-    guint before = count_of(table);
     GArray *locks = array_new();
 
-    for (guint i = 0; i < before; i++) {
+    for (guint i = 0; i < count_of(table); i++) {
         if (lock_at(table, i)->handle != handle)
             insert(locks, lock_at(table, i));
     }
     replace(table, locks);
-    return count_of(table) < before;
-}
-
-/* --- waiting --- */
-
-void qos_lock_wait_init(QosLockWait *wait, const QosLocktable *table, guint64 owner,
-                        const QosSpan *span)
-{
-    *wait = (QosLockWait){.table = table, .owner = owner, .span = *span};
-    wait->link.data = wait;
-}
-
-/* Adds the owners whom `wait` waits for to those in `owners`. */
-static void add_owners(const QosLockWait *wait, GHashTable *known, GArray *owners)
-{
-    for (guint i = 0; i < count_of(wait->table); i++) {
-        QosLock *lock = lock_at(wait->table, i);
-
-        if (is_in_the_way(lock, wait->owner, &wait->span) && g_hash_table_add(known, &lock->owner))
-            g_array_append_val(owners, lock->owner);
-    }
-}
-
-gboolean qos_lock_wait_is_deadlock(const QosLockWait *wait, const GQueue *waits)
-{
-    g_autoptr(GHashTable) known = g_hash_table_new(g_int64_hash, g_int64_equal);
-    g_autoptr(GArray) owners = g_array_new(FALSE, FALSE, sizeof(guint64));
-
-    add_owners(wait, known, owners);
-    for (guint i = 0; i < owners->len; i++) {
-        guint64 owner = g_array_index(owners, guint64, i);
-
-        if (owner == wait->owner)
-            return TRUE;
-        for (const GList *link = waits->head; link != NULL; link = link->next) {
-            const QosLockWait *other = link->data;
-            if (other->owner == owner)
-                add_owners(other, known, owners);
-        }
-    }
-    return FALSE;
 }

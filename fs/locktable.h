@@ -15,10 +15,6 @@
  * come to, the join, is the credit that the mount must have (QOS_RESOURCE_EXTENT): other mounts are
  * held off by it.
  *
- * A wait is a deadlock if whom it waits for waits, directly or by others, for its owner. Only what
- * waits and is held here is known; of circles over several mounts the server knows
- * (server/deadlocks.h).
- *
  * Sources: fcntl(2), flock(2). Pure; the caller locks.
  */
 #pragma once
@@ -39,14 +35,6 @@ typedef struct {
     GArray *locks; /* of QosLock, by their first byte; NULL: none */
 } QosLocktable;
 
-/* Somebody who waits; embedded in his request. */
-typedef struct {
-    const QosLocktable *table;
-    guint64 owner;
-    QosSpan span;
-    GList link; /* among all waits of the mount */
-} QosLockWait;
-
 void qos_locktable_clear(QosLocktable *table);
 gboolean qos_locktable_is_empty(const QosLocktable *table);
 /* The first lock of another owner that is in the way; NULL: none. Valid until a change. */
@@ -58,18 +46,20 @@ void qos_locktable_set(QosLocktable *table, const QosLock *lock);
 gboolean qos_locktable_has_room(const QosLocktable *table);
 /* The owner gives up what he has from `first` to `last`. FALSE: he had nothing there. */
 gboolean qos_locktable_unset(QosLocktable *table, guint64 owner, guint64 first, guint64 last);
-/* The open file is closed: what was taken by it goes. FALSE: that was nothing. */
-gboolean qos_locktable_unset_handle(QosLocktable *table, gconstpointer handle);
+/* The open file is closed: what was taken by it goes. */
+void qos_locktable_unset_handle(QosLocktable *table, gconstpointer handle);
+/* Adds those whose locks are in the way to `owners` (of guint64), each who is not in the set
+ * `known` yet, which has their numbers on loan until a change. How many locks it looked at. */
+guint qos_locktable_add_conflicts(const QosLocktable *table, guint64 owner, const QosSpan *span,
+                                  GHashTable *known, GArray *owners);
 /* The owner has something. */
 gboolean qos_locktable_has_owner(const QosLocktable *table, guint64 owner);
 /* Something was taken by that open file, or by that process (0: nobody). */
 gboolean qos_locktable_has_taken(const QosLocktable *table, gconstpointer handle, gint32 pid);
+/* Who has something that was taken by that open file (NULL: by any), each once: of guint64, never
+ * NULL; freed by the caller. */
+GArray *qos_locktable_owners(const QosLocktable *table, gconstpointer handle);
 /* What the owner has, as one credit; cleared by the caller. */
 QosCredit qos_locktable_of_owner(const QosLocktable *table, guint64 owner);
 /* All of it as one credit; cleared by the caller. */
 QosCredit qos_locktable_join(const QosLocktable *table);
-
-void qos_lock_wait_init(QosLockWait *wait, const QosLocktable *table, guint64 owner,
-                        const QosSpan *span);
-/* Whether `wait` would never end; `waits` are the others, of QosLockWait. */
-gboolean qos_lock_wait_is_deadlock(const QosLockWait *wait, const GQueue *waits);

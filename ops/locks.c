@@ -33,7 +33,8 @@ static QosLockedFile *find_locked(QosLocks *locks, const QosFileName *name, QosL
     return g_hash_table_lookup(locks->files, &resource);
 }
 
-static QosLockedFile *get_locked(QosLocks *locks, const QosFileName *name, QosLocksKind kind)
+QosLockedFile *qos_locked_file_get_locked(QosLocks *locks, const QosFileName *name,
+                                          QosLocksKind kind)
 {
     QosLockedFile *file = find_locked(locks, name, kind);
 
@@ -50,6 +51,7 @@ static QosLockedFile *get_locked(QosLocks *locks, const QosFileName *name, QosLo
 /* Somebody here gave something up. */
 static void go_on_locked(QosLocks *locks, QosLockedFile *file)
 {
+    qos_locks_tell_locked(locks);
     qos_locked_file_adjust_locked(locks, file);
     file->is_eased = TRUE;
     qos_locked_file_tidy_locked(locks, file);
@@ -95,6 +97,13 @@ static void give_shared_locked(QosLocks *locks, QosLockedFile *file, const QosLo
     }
 }
 
+static void begin_locked(QosCall *call)
+{
+    if (call->kind == QOS_LOCKS_WHOLE && call->mode != QOS_LOCKS_TEST)
+        give_shared_locked(call->locks, call->file, &call->lock);
+    qos_call_advance_locked(call);
+}
+
 /* Who waits, and had a signal before he asked, of which nothing else tells. A signal that another
  * thread of his process may take is left to that: who is told EINTR without one of his own would
  * hear of an error that the kernel means for itself. */
@@ -107,6 +116,20 @@ static void look_for_signals(QosCall *call, pid_t caller)
     pthread_mutex_unlock(&locks->lock);
     if (waits && qos_signals_of(caller).is_its_own)
         interrupted(call);
+}
+
+/* FALSE: it fails, because so many wait already. */
+static gboolean take_place_locked(QosCall *call)
+{
+    const QosCaller *payer = ((const QosHandle *)call->lock.handle)->caller;
+
+    if (call->mode != QOS_LOCKS_WAIT || qos_call_take_place_locked(call, payer))
+        return TRUE;
+    qos_complain(&call->locks->complaints, G_LOG_LEVEL_WARNING, qos_gate_now(),
+                 "job %s: %u requests of all jobs wait for file locks, and it is refused more "
+                 "(ENOLCK) until some have theirs",
+                 payer->job->id, call->locks->places_taken);
+    return FALSE;
 }
 
 void qos_locks_take(QosLocks *locks, fuse_req_t request, const QosFileName *name, QosLocksKind kind,
@@ -128,14 +151,14 @@ void qos_locks_take(QosLocks *locks, fuse_req_t request, const QosFileName *name
     if (mode == QOS_LOCKS_WAIT)
         qos_interrupt_table_listen(locks->interrupts, call->number, interrupted, call);
     pthread_mutex_lock(&locks->lock);
-    call->file = file = get_locked(locks, name, kind);
+    call->file = file = qos_locked_file_get_locked(locks, name, kind);
     g_queue_push_tail_link(&file->calls, &call->link);
-    if (kind == QOS_LOCKS_WHOLE && mode != QOS_LOCKS_TEST)
-        give_shared_locked(locks, file, lock);
     if (call->is_interrupted)
         qos_call_finish_locked(call, EINTR);
+    else if (!take_place_locked(call))
+        qos_call_finish_locked(call, ENOLCK);
     else
-        qos_call_advance_locked(call);
+        begin_locked(call);
     qos_locked_file_tidy_locked(locks, file);
     qos_locks_unlock(locks);
     if (mode == QOS_LOCKS_WAIT && may_miss_signals)
@@ -153,10 +176,24 @@ void qos_locks_give(QosLocks *locks, const QosFileName *name, QosLocksKind kind,
     pthread_mutex_lock(&locks->lock);
     QosLockedFile *file = find_locked(locks, name, kind);
     if (file != NULL && qos_locktable_unset(&file->table, owner, first, last)) {
-        qos_locks_tell_owner_locked(locks, owner);
+        qos_locks_note_owner_locked(locks, file, owner);
         go_on_locked(locks, file);
     }
     qos_locks_unlock(locks);
+}
+
+/* What was taken by the open file (NULL: by any) goes. FALSE: that was nothing. */
+static gboolean unset_locked(QosLocks *locks, QosLockedFile *file, const QosHandle *handle)
+{
+    g_autoptr(GArray) owners = qos_locktable_owners(&file->table, handle);
+
+    if (handle != NULL)
+        qos_locktable_unset_handle(&file->table, handle);
+    else
+        qos_locktable_clear(&file->table);
+    for (guint i = 0; i < owners->len; i++)
+        qos_locks_note_owner_locked(locks, file, g_array_index(owners, guint64, i));
+    return owners->len > 0;
 }
 
 void qos_locks_close(QosLocks *locks, const QosHandle *handle)
@@ -164,10 +201,8 @@ void qos_locks_close(QosLocks *locks, const QosHandle *handle)
     pthread_mutex_lock(&locks->lock);
     for (guint kind = 0; kind < QOS_LOCKS_KINDS; kind++) {
         QosLockedFile *file = find_locked(locks, &handle->name, kind);
-        if (file == NULL || !qos_locktable_unset_handle(&file->table, handle))
-            continue;
-        qos_locks_tell_all_locked(locks);
-        go_on_locked(locks, file);
+        if (file != NULL && unset_locked(locks, file, handle))
+            go_on_locked(locks, file);
     }
     qos_locks_unlock(locks);
 }
@@ -237,8 +272,7 @@ static void lose_locked(QosLocks *locks, QosLockedFile *file)
     }
     if (lost != NULL)
         tell_of_loss(locks, lost);
-    qos_locktable_clear(&file->table);
-    qos_locks_tell_all_locked(locks);
+    unset_locked(locks, file, NULL);
     go_on_locked(locks, file);
 }
 
@@ -312,6 +346,7 @@ static void *keep(void *arg)
     while (!locks->is_stopping) {
         QosTime next = look_at_all_locked(locks);
 
+        qos_locks_tell_locked(locks);
         if (locks->answered.length == 0) {
             qos_condition_wait_until(&locks->changed, &locks->lock, next);
             continue;
@@ -331,6 +366,9 @@ QosLocks *qos_locks_new(QosInterruptTable *interrupts)
 
     locks->interrupts = interrupts;
     locks->files = g_hash_table_new(qos_resource_hash, qos_resource_equal);
+    locks->places = g_hash_table_new(NULL, NULL);
+    locks->told = g_hash_table_new(g_int64_hash, g_int64_equal);
+    qos_lockowners_init(&locks->owners);
     pthread_mutex_init(&locks->lock, NULL);
     pthread_cond_init(&locks->changed, NULL);
     return locks;
@@ -365,7 +403,7 @@ static gboolean clear_locked(QosLocks *locks)
             if (qos_call_withdraw_locked(call))
                 qos_call_finish_locked(call, ENOTCONN);
         }
-        qos_locktable_clear(&file->table);
+        unset_locked(locks, file, NULL);
         qos_locked_file_adjust_locked(locks, file);
         is_clear = is_clear && file->calls.length == 0;
         if (file->calls.length > 0)
@@ -395,6 +433,9 @@ void qos_locks_free(QosLocks *locks)
     if (locks == NULL)
         return;
     g_hash_table_unref(locks->files);
+    g_hash_table_unref(locks->places);
+    g_hash_table_unref(locks->told);
+    qos_lockowners_clear(&locks->owners);
     pthread_cond_destroy(&locks->changed);
     pthread_mutex_destroy(&locks->lock);
     g_free(locks);

@@ -81,9 +81,59 @@ static void enter_state_locked(QosCall *call, QosCallState state)
     call->state = state;
 }
 
+/* --- places --- */
+
+static guint taken_locked(const QosLocks *locks, gconstpointer by)
+{
+    return GPOINTER_TO_UINT(g_hash_table_lookup(locks->places, by));
+}
+
+/* `by`: NULL is nobody. */
+static void set_taken_locked(QosLocks *locks, gpointer by, guint taken)
+{
+    if (by == NULL)
+        return;
+    if (taken > 0)
+        g_hash_table_insert(locks->places, by, GUINT_TO_POINTER(taken));
+    else
+        g_hash_table_remove(locks->places, by);
+}
+
+gboolean qos_call_take_place_locked(QosCall *call, const QosCaller *payer)
+{
+    QosLocks *locks = call->locks;
+    const guint left = QOS_LOCKS_WAITS_MAX - locks->places_taken;
+    const guint by_job = taken_locked(locks, payer->job);
+    const guint by_user = taken_locked(locks, payer->user);
+
+    if (left == 0 || by_job > QOS_HANDLES_SHARE * (left - 1) ||
+        by_user > QOS_HANDLES_USER_SHARE * (left - 1))
+        return FALSE;
+    locks->places_taken++;
+    set_taken_locked(locks, payer->job, by_job + 1);
+    set_taken_locked(locks, payer->user, by_user + 1);
+    call->payer = payer;
+    return TRUE;
+}
+
+static void give_place_back_locked(QosCall *call)
+{
+    QosLocks *locks = call->locks;
+    const QosCaller *payer = g_steal_pointer(&call->payer);
+
+    if (payer == NULL)
+        return;
+    locks->places_taken--;
+    set_taken_locked(locks, payer->job, taken_locked(locks, payer->job) - 1);
+    set_taken_locked(locks, payer->user, taken_locked(locks, payer->user) - 1);
+}
+
+/* --- the end --- */
+
 void qos_call_finish_locked(QosCall *call, int error)
 {
     enter_state_locked(call, QOS_CALL_ANSWERED);
+    give_place_back_locked(call);
     call->error = error;
     g_queue_unlink(&call->file->calls, &call->link);
     call->file = NULL;
@@ -139,13 +189,17 @@ static void grant_locked(QosCall *call)
     QosLockedFile *file = call->file;
 
     if (call->mode != QOS_LOCKS_TEST) {
-        file->is_eased |= eases(call);
+        const gboolean gives_up = eases(call);
+
+        file->is_eased |= gives_up;
         qos_locktable_set(&file->table, &call->lock);
+        qos_locks_note_owner_locked(call->locks, file, call->lock.owner);
+        if (gives_up)
+            qos_locks_tell_locked(call->locks);
         if (file->held == NULL)
             file->held = g_steal_pointer(&call->use);
         else
             qos_locked_file_adjust_locked(call->locks, file);
-        qos_locks_tell_owner_locked(call->locks, call->lock.owner);
     }
     put_use_locked(call);
     qos_call_finish_locked(call, 0);
@@ -296,6 +350,7 @@ void qos_locks_unlock(QosLocks *locks)
 {
     GList *next = locks->answered.head;
 
+    qos_locks_tell_locked(locks);
     g_queue_init(&locks->answered);
     pthread_mutex_unlock(&locks->lock);
     while (next != NULL) {

@@ -18,6 +18,7 @@
 
 #include <pthread.h>
 
+#include "fs/lockowners.h"
 #include "net/complaint.h"
 #include "ops/locks.h"
 
@@ -53,13 +54,15 @@ typedef struct {
     gboolean is_interrupted;
     QosLockUse *use;  /* of the server; NULL: none */
     QosLockWait wait; /* for a record lock, while BLOCKED, or ASKING for as long as it takes */
-    gboolean waits;   /* it is in QosLocks.waits */
+    gboolean waits;   /* its owner has it among his */
     guint64 told;     /* by which number the server was told of the wait; 0: it was not */
-    QosTime give_up;  /* while POSTPONED; 0: was not yet */
-    QosTime due;      /* when the keeper is to look; QOS_NEVER: not at all */
-    GList link;       /* of the file's calls, then of those to be answered */
-    GList due_link;   /* of QosLocks.due, unless `due` is QOS_NEVER */
-    int error;        /* the answer */
+    guint told_ranges;
+    const QosCaller *payer; /* has a place of his taken (QOS_LOCKS_WAITS_MAX); NULL: nobody */
+    QosTime give_up;        /* while POSTPONED; 0: was not yet */
+    QosTime due;            /* when the keeper is to look; QOS_NEVER: not at all */
+    GList link;             /* of the file's calls, then of those to be answered */
+    GList due_link;         /* of QosLocks.due, unless `due` is QOS_NEVER */
+    int error;              /* the answer */
     gboolean has_other;
     QosLock other; /* TEST: who is in the way, if anybody */
 } QosCall;
@@ -70,16 +73,22 @@ struct QosLocks {
     pthread_cond_t changed;
     QosInterruptTable *interrupts; /* has a lock of its own */
     QosLockclient *client;         /* NULL: before the start */
-    QosComplaints complaints;      /* of locks that are lost */
+    QosComplaints complaints;      /* of locks that are lost, and of crowds */
     GHashTable *files;             /* a set of QosLockedFile.resource */
-    GQueue waits;                  /* of QosCall.wait */
+    guint places_taken;            /* by those that may wait (QOS_LOCKS_WAITS_MAX) */
+    GHashTable *places;            /* QosJob or QosUser -> how many are taken by his */
+    QosLockOwners owners;          /* of record locks, and of QosCall.wait */
+    GHashTable *told;              /* QosCall.told -> QosCall */
     guint64 last_told;
-    GQueue due;      /* of QosCall */
-    GQueue answered; /* of QosCall */
+    guint told_ranges; /* of all that are told */
+    GQueue due;        /* of QosCall */
+    GQueue answered;   /* of QosCall */
     gboolean has_keeper, is_stopping;
     pthread_t keeper;
 };
 
+/* It may wait, which counts as the payer's, who lives until its end. FALSE: he has too many. */
+gboolean qos_call_take_place_locked(QosCall *call, const QosCaller *payer);
 /* Takes the call as far as it comes now. Whoever calls this, or the next, tidies the file. */
 void qos_call_advance_locked(QosCall *call);
 void qos_call_finish_locked(QosCall *call, int error);
@@ -89,20 +98,25 @@ gboolean qos_call_withdraw_locked(QosCall *call);
 
 /* A call for a record lock that is BLOCKED now would be so for ever. */
 gboolean qos_call_is_deadlock_locked(QosCall *call);
-/* It waits, and the server is told so if it is one for a record lock; and no more. */
+/* It waits, which is to be told to the server if it is one for a record lock; and no more, which is
+ * told. */
 void qos_call_begin_wait_locked(QosCall *call);
 void qos_call_end_wait_locked(QosCall *call);
-/* The owner has other locks than before, or anybody: the server is told of those who wait. Before
- * what was given up goes to other mounts. */
-void qos_locks_tell_owner_locked(QosLocks *locks, guint64 owner);
-void qos_locks_tell_all_locked(QosLocks *locks);
+/* The owner has other locks of the file than before, which is to be told if he waits. */
+void qos_locks_note_owner_locked(QosLocks *locks, const QosLockedFile *file, guint64 owner);
+/* The server is told what is to be told: before what was given up goes to other mounts, and in the
+ * end; of many changes at once the last. */
+void qos_locks_tell_locked(QosLocks *locks);
 /* NULL: it waits no more. */
 QosCall *qos_locks_find_told_locked(const QosLocks *locks, guint64 wait);
 
+/* Made if need be; whoever calls this tidies it. */
+QosLockedFile *qos_locked_file_get_locked(QosLocks *locks, const QosFileName *name,
+                                          QosLocksKind kind);
 /* What the file holds becomes what its table comes to. */
 void qos_locked_file_adjust_locked(QosLocks *locks, QosLockedFile *file);
 /* Brings on who waited for what was given up; frees the file if nothing is in it. */
 void qos_locked_file_tidy_locked(QosLocks *locks, QosLockedFile *file);
 
-/* Unlocks, and answers what is to be answered. */
+/* Tells the server, unlocks, and answers what is to be answered. */
 void qos_locks_unlock(QosLocks *locks);

@@ -112,7 +112,7 @@ static Waiter *add_waiter(QosDeadlocks *deadlocks, Mount *mount, QosWireWait *wa
 
     for (guint i = 0; i < wait->items->len; i++)
         locks += g_array_index(wait->items, QosCreditItem, i).credit.count;
-    if (locks > QOS_DEADLOCKS_LOCKS_MAX - mount->locks)
+    if (locks > QOS_WIRE_WAITS_RANGES_MAX - mount->locks)
         return NULL;
     Waiter *waiter = g_new0(Waiter, 1);
     *waiter = (Waiter){.id = wait->id, .mount = mount, .owner = wait->owner, .locks = locks};

@@ -11,14 +11,14 @@
  * all keep their order: so a lock that has gone from one to the other is never counted twice. Only
  * a wait that a signal ends may still be counted for the moment that this takes to tell.
  *
+ * Of one mount QOS_WIRE_WAITS_RANGES_MAX are kept; of what is beyond, no circle is found.
+ *
  * No time, no I/O.
  */
 #pragma once
 
 #include "core/wire.h"
 
-/* What is kept of one mount, in locks; of what is beyond, no circle is found. */
-#define QOS_DEADLOCKS_LOCKS_MAX 65536
 /* Ranges that are compared for one wait, what is waited for again with each lock: a circle behind
  * more of them is not found. */
 #define QOS_DEADLOCKS_RANGES_MAX 32768

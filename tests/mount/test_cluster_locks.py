@@ -11,17 +11,19 @@ import sqlite3
 import struct
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
 
-from harness import is_stopped, running, stopped, wait_until
+from harness import as_job, is_stopped, running, stopped, wait_until
 from twins import attempt
 
 LEASE = 3  # s, where it has to end
 KINDS = pytest.mark.parametrize("take", [fcntl.lockf, fcntl.flock])
 TRY = fcntl.LOCK_NB
 MOST_RANGES = 1023
+MOST_WAITS = 7168  # of one job
 MOST_LINES = 20  # of the log at once
 LOST_FILES = MOST_LINES + 10
 
@@ -167,6 +169,36 @@ def test_so_many_ranges_of_one_file(pair):
         assert attempt(fcntl.lockf, other, fcntl.LOCK_EX | TRY, 1, 2 * MOST_RANGES) is None
         fcntl.lockf(one, fcntl.LOCK_UN)
         assert attempt(fcntl.lockf, other, fcntl.LOCK_EX | TRY) is None
+
+
+@pytest.fixture
+def small_stacks():
+    threading.stack_size(1 << 16)
+    yield
+    threading.stack_size(0)
+
+
+def test_so_many_of_a_job_may_wait(pair, small_stacks):
+    """As many as docs/locks.md says. What does not wait goes on, and so do other jobs."""
+    both, here, _ = pair(lease=300)
+    (both.store.dir / "other").touch()
+    both.mounts[0].expects_log("refused more \\(ENOLCK\\)")
+    outcomes = []
+    threads = []
+    with open(here, "r+b") as waiting:
+        with open(here, "r+b") as holder:
+            fcntl.flock(holder, fcntl.LOCK_EX)
+            while not outcomes and len(threads) < 2 * MOST_WAITS:
+                threads.append(threading.Thread(target=lambda: outcomes.append(attempt(fcntl.flock, waiting, fcntl.LOCK_EX))))
+                threads[-1].start()
+            wait_until(lambda: len(outcomes) >= len(threads) - MOST_WAITS, timeout=60, what="the refusals")
+            assert outcomes == [errno.ENOLCK] * (len(threads) - MOST_WAITS)
+            assert attempt(fcntl.flock, waiting, fcntl.LOCK_EX | TRY) == errno.EAGAIN
+            as_job("guest", "flock", both.mounts[0].dir / "other", "true")
+        for thread in threads:
+            thread.join()
+        assert outcomes.count(None) == MOST_WAITS
+        fcntl.flock(waiting, fcntl.LOCK_EX)
 
 
 def test_within_one_mount(pair):

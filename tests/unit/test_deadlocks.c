@@ -124,9 +124,9 @@ static void test_bounds(void)
 {
     QosDeadlocks *deadlocks = qos_deadlocks_new();
 
-    for (guint i = 0; i < QOS_DEADLOCKS_LOCKS_MAX; i++)
+    for (guint i = 0; i < QOS_WIRE_WAITS_RANGES_MAX; i++)
         tell(deadlocks, 1, i, i, 2, 1);
-    g_assert_cmpuint(qos_deadlocks_count(deadlocks), ==, QOS_DEADLOCKS_LOCKS_MAX / 2);
+    g_assert_cmpuint(qos_deadlocks_count(deadlocks), ==, QOS_WIRE_WAITS_RANGES_MAX / 2);
     g_assert_false(tell(deadlocks, 2, 1, 1, 4, 3));
     g_assert_true(tell(deadlocks, 3, 1, 1, 3, 4));
     qos_deadlocks_forget(deadlocks, 1);

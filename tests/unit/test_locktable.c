@@ -1,10 +1,11 @@
 /*
- * Tables of locks: each rule by itself, then random locks of random owners against a plain array of
- * bytes and a plain search for circles (the seed is printed; QOSFS_SEED replays it).
+ * Tables of locks, and who has some in which: each rule by itself, then random locks of random
+ * owners against a plain array of bytes and a plain search for circles (the seed is printed;
+ * QOSFS_SEED replays it).
  */
 #include <stdlib.h>
 
-#include "fs/locktable.h"
+#include "fs/lockowners.h"
 
 #define BYTES  24
 #define OWNERS 4
@@ -96,11 +97,24 @@ static void test_conflicts(void)
     qos_locktable_clear(&table);
 }
 
+/* Those with something taken by the open file, NULL: by any: "1 2 ". */
+static void assert_owners(const QosLocktable *table, gconstpointer handle, const char *expected)
+{
+    g_autoptr(GArray) owners = qos_locktable_owners(table, handle);
+    g_autoptr(GString) text = g_string_new(NULL);
+
+    for (guint i = 0; i < owners->len; i++)
+        g_string_append_printf(text, "%" G_GUINT64_FORMAT " ", g_array_index(owners, guint64, i));
+    g_assert_cmpstr(text->str, ==, expected);
+}
+
 static void test_handles(void)
 {
     QosLocktable table = {0};
     char first, second;
     QosLock lock = lock_of(1, 0, 9, TRUE);
+
+    assert_owners(&table, NULL, "");
 
     lock.handle = &first;
     qos_locktable_set(&table, &lock);
@@ -108,13 +122,24 @@ static void test_handles(void)
     lock.handle = &second;
     lock.pid = 7;
     qos_locktable_set(&table, &lock);
+    lock = lock_of(3, 40, 49, TRUE);
+    lock.handle = &first;
+    qos_locktable_set(&table, &lock);
+    set(&table, 1, 60, 69, TRUE); /* by another open file */
+    set(&table, 1, 80, 89, TRUE);
+    assert_owners(&table, NULL, "1 2 3 ");
+    assert_owners(&table, &first, "1 3 ");
+    assert_owners(&table, &second, "2 ");
+    assert_owners(&table, &table, "");
+    qos_locktable_unset(&table, 3, 0, G_MAXUINT64);
+    qos_locktable_unset(&table, 1, 60, G_MAXUINT64);
     g_assert_true(qos_locktable_has_taken(&table, NULL, 7));
     g_assert_false(qos_locktable_has_taken(&table, NULL, 8));
     g_assert_false(qos_locktable_has_taken(&table, NULL, 0));
     g_assert_true(qos_locktable_has_taken(&table, &first, 0));
-    g_assert_true(qos_locktable_unset_handle(&table, &first));
+    qos_locktable_unset_handle(&table, &first);
     g_assert_false(qos_locktable_has_taken(&table, &first, 0));
-    g_assert_false(qos_locktable_unset_handle(&table, &first));
+    qos_locktable_unset_handle(&table, &first);
     g_assert_false(qos_locktable_has_owner(&table, 1));
     g_assert_true(qos_locktable_has_owner(&table, 2));
     assert_text(&table, "2:20-29w");
@@ -142,19 +167,174 @@ static void test_deadlock(void)
 {
     QosLocktable tables[3] = {{0}};
     QosLockWait waits[3];
-    GQueue queue = G_QUEUE_INIT;
+    QosLockOwners owners;
 
+    qos_lockowners_init(&owners);
     for (guint i = 0; i < 3; i++)
         set(&tables[i], (i + 1) % 3 + 1, 0, 0, TRUE);
     for (guint i = 0; i < 3; i++) {
         qos_lock_wait_init(&waits[i], &tables[i], i + 1, &(QosSpan){0, 9, TRUE});
-        g_assert_cmpint(qos_lock_wait_is_deadlock(&waits[i], &queue), ==, i == 2);
-        g_queue_push_tail_link(&queue, &waits[i].link);
+        g_assert_cmpint(qos_lockowners_is_deadlock(&owners, &waits[i]), ==, i == 2);
+        qos_lockowners_begin_wait(&owners, &waits[i]);
     }
-    g_queue_unlink(&queue, &waits[2].link);
-    g_queue_unlink(&queue, &waits[1].link); /* he gave up */
-    g_assert_false(qos_lock_wait_is_deadlock(&waits[2], &queue));
+    qos_lockowners_end_wait(&owners, &waits[2]);
+    qos_lockowners_end_wait(&owners, &waits[1]); /* he gave up */
+    g_assert_false(qos_lockowners_is_deadlock(&owners, &waits[2]));
+    qos_lockowners_end_wait(&owners, &waits[0]);
+    g_assert_null(qos_lockowners_find(&owners, 1));
+    qos_lockowners_clear(&owners);
     for (guint i = 0; i < 3; i++)
+        qos_locktable_clear(&tables[i]);
+}
+
+/* In which tables he has something, and that he waits; -1: he is not known. */
+static void assert_owner(const QosLockOwners *owners, guint64 number, gint tables, guint waits)
+{
+    const QosLockOwner *owner = qos_lockowners_find(owners, number);
+
+    g_assert_cmpint(owner != NULL ? (gint)g_hash_table_size(owner->tables) : -1, ==, tables);
+    g_assert_cmpuint(owner != NULL ? owner->waits.length : 0, ==, waits);
+}
+
+static void test_owners(void)
+{
+    QosLocktable one = {0}, other = {0};
+    QosLockOwners owners;
+    QosLockWait wait;
+
+    qos_lockowners_init(&owners);
+    qos_lockowners_note(&owners, &one, 1); /* who has nothing */
+    assert_owner(&owners, 1, -1, 0);
+    set(&one, 1, 0, 9, TRUE);
+    qos_lockowners_note(&owners, &one, 1);
+    qos_lockowners_note(&owners, &one, 1);
+    set(&other, 1, 0, 9, TRUE);
+    qos_lockowners_note(&owners, &other, 1);
+    assert_owner(&owners, 1, 2, 0);
+    qos_lock_wait_init(&wait, &one, 2, &(QosSpan){0, 9, TRUE});
+    qos_lockowners_begin_wait(&owners, &wait);
+    assert_owner(&owners, 2, 0, 1);
+    qos_locktable_unset(&one, 1, 0, 4);
+    qos_lockowners_note(&owners, &one, 1);
+    assert_owner(&owners, 1, 2, 0);
+    qos_locktable_unset(&one, 1, 5, 9);
+    qos_lockowners_note(&owners, &one, 1);
+    assert_owner(&owners, 1, 1, 0);
+    g_assert_true(g_hash_table_contains(qos_lockowners_find(&owners, 1)->tables, &other));
+    qos_locktable_clear(&other);
+    qos_lockowners_note(&owners, &other, 1);
+    assert_owner(&owners, 1, -1, 0);
+    qos_lockowners_end_wait(&owners, &wait);
+    assert_owner(&owners, 2, -1, 0);
+    qos_lockowners_clear(&owners);
+}
+
+/* Of whom it is to be told, and of how many of his waits, the last ones: "7:2 8:1 ". */
+static void assert_changed(QosLockOwners *owners, const char *expected)
+{
+    g_autoptr(GString) text = g_string_new(NULL);
+    const QosLockOwner *owner;
+    guint count;
+
+    while ((owner = qos_lockowners_take_changed(owners, &count)) != NULL)
+        g_string_append_printf(text, "%" G_GUINT64_FORMAT ":%u ", owner->number, count);
+    g_assert_cmpstr(text->str, ==, expected);
+}
+
+static void test_changed(void)
+{
+    QosLocktable table = {0};
+    QosLockOwners owners;
+    QosLockWait waits[4];
+
+    qos_lockowners_init(&owners);
+    set(&table, 1, 0, 9, TRUE);
+    qos_lockowners_note(&owners, &table, 1);
+    assert_changed(&owners, ""); /* he does not wait */
+    for (guint i = 0; i < 4; i++)
+        qos_lock_wait_init(&waits[i], &table, i < 3 ? 2 : 3, &(QosSpan){0, 9, TRUE});
+    for (guint i = 0; i < 2; i++)
+        qos_lockowners_begin_wait(&owners, &waits[i]);
+    qos_lockowners_begin_wait(&owners, &waits[3]);
+    assert_changed(&owners, "2:2 3:1 ");
+    assert_changed(&owners, "");
+    qos_lockowners_begin_wait(&owners, &waits[2]);
+    assert_changed(&owners, "2:1 ");
+    qos_lockowners_end_wait(&owners, &waits[2]);
+    qos_lockowners_begin_wait(&owners, &waits[2]);
+    qos_lockowners_end_wait(&owners, &waits[0]);
+    assert_changed(&owners, "2:1 ");
+    qos_lockowners_note(&owners, &table, 3);
+    qos_lockowners_note(&owners, &table, 2);
+    qos_lockowners_note(&owners, &table, 3);
+    assert_changed(&owners, "3:1 2:2 ");
+    qos_lockowners_begin_wait(&owners, &waits[0]);
+    qos_lockowners_note(&owners, &table, 3);
+    for (guint i = 0; i < 4; i++)
+        qos_lockowners_end_wait(&owners, &waits[i]);
+    assert_changed(&owners, "");
+    qos_lockowners_clear(&owners);
+    qos_locktable_clear(&table);
+}
+
+/* Whether the circle of the first with the last of so many owners is found, each of whom waits in a
+ * file of his own for `locks` owners, of whom the next is the last. */
+static gboolean is_found(guint count, guint locks)
+{
+    g_autofree QosLocktable *tables = g_new0(QosLocktable, count);
+    g_autofree QosLockWait *waits = g_new(QosLockWait, count);
+    QosLockOwners owners;
+
+    qos_lockowners_init(&owners);
+    for (guint i = 0; i < count; i++) {
+        for (guint64 other = 0; other + 1 < locks; other++)
+            set(&tables[i], count + other, other, other, FALSE);
+        set(&tables[i], (i + 1) % count, locks, locks, TRUE);
+        qos_lock_wait_init(&waits[i], &tables[i], i, &(QosSpan){0, locks, TRUE});
+        if (i + 1 < count)
+            qos_lockowners_begin_wait(&owners, &waits[i]);
+    }
+    gboolean is_found = qos_lockowners_is_deadlock(&owners, &waits[count - 1]);
+    qos_lockowners_clear(&owners);
+    for (guint i = 0; i < count; i++)
+        qos_locktable_clear(&tables[i]);
+    return is_found;
+}
+
+static void test_bound(void)
+{
+    g_assert_true(is_found(QOS_LOCKOWNERS_LOOKS_MAX / 1000, 1000));
+    g_assert_false(is_found(QOS_LOCKOWNERS_LOOKS_MAX / 1000 + 2, 1000));
+    g_assert_true(is_found(QOS_LOCKOWNERS_LOOKS_MAX, 1));
+}
+
+/* All wait for one, and have a lock each: what concerns one looks at nobody else's waits. If it
+ * did, this would take minutes. */
+static void test_many(void)
+{
+    const guint many = 200000;
+    g_autofree QosLocktable *tables = g_new0(QosLocktable, many);
+    g_autofree QosLockWait *waits = g_new(QosLockWait, many);
+    QosLockOwners owners;
+
+    qos_lockowners_init(&owners);
+    for (guint i = 0; i < many; i++) {
+        set(&tables[i], i, 0, 0, TRUE);
+        qos_lockowners_note(&owners, &tables[i], i);
+    }
+    for (guint i = 1; i < many; i++) {
+        qos_lock_wait_init(&waits[i], &tables[0], i, &(QosSpan){0, 0, TRUE});
+        g_assert_false(qos_lockowners_is_deadlock(&owners, &waits[i]));
+        qos_lockowners_begin_wait(&owners, &waits[i]);
+        assert_owner(&owners, i, 1, 1);
+    }
+    qos_lock_wait_init(&waits[0], &tables[many - 1], 0, &(QosSpan){0, 0, TRUE});
+    g_assert_true(qos_lockowners_is_deadlock(&owners, &waits[0]));
+    for (guint i = 1; i < many; i++)
+        qos_lockowners_end_wait(&owners, &waits[i]);
+    assert_owner(&owners, many - 1, 1, 0);
+    qos_lockowners_clear(&owners);
+    for (guint i = 0; i < many; i++)
         qos_locktable_clear(&tables[i]);
 }
 
@@ -170,6 +350,7 @@ typedef struct {
 typedef struct {
     GRand *random;
     File files[FILES];
+    QosLockOwners owners;
 } World;
 
 static QosSpan random_span(GRand *random)
@@ -248,6 +429,21 @@ static void check_file(const File *file)
     qos_credit_clear(type, &join);
 }
 
+static void check_owners(const World *world, guint64 number)
+{
+    const QosLockOwner *owner = qos_lockowners_find(&world->owners, number);
+    guint tables = 0;
+
+    for (guint i = 0; i < FILES; i++) {
+        const QosLocktable *table = &world->files[i].table;
+        const gboolean has_some = qos_locktable_has_owner(table, number);
+
+        tables += has_some;
+        g_assert_true(!has_some || g_hash_table_contains(owner->tables, table));
+    }
+    g_assert_cmpuint(owner != NULL ? g_hash_table_size(owner->tables) : 0, ==, tables);
+}
+
 static void step(World *world)
 {
     File *file = &world->files[g_rand_int_range(world->random, 0, FILES)];
@@ -264,7 +460,9 @@ static void step(World *world)
         qos_locktable_set(&file->table, &lock);
         model_set(file, owner, &span, span.writes ? WRITE : READ);
     }
+    qos_lockowners_note(&world->owners, &file->table, owner);
     check_file(file);
+    check_owners(world, owner);
 }
 
 /* Each owner's wait makes an arrow; a circle through `from` is what Warshall finds. */
@@ -291,20 +489,21 @@ static gboolean model_is_deadlock(const QosLockWait *waits, guint count, guint f
 static gboolean check_deadlocks(World *world)
 {
     QosLockWait waits[OWNERS + 2];
-    GQueue queue = G_QUEUE_INIT;
     gboolean found = FALSE;
+    guint begun = 0;
 
-    for (guint i = 0; i < G_N_ELEMENTS(waits); i++) {
+    for (guint i = 0; !found && i < G_N_ELEMENTS(waits); i++) {
         QosSpan span = random_span(world->random);
         qos_lock_wait_init(&waits[i],
                            &world->files[g_rand_int_range(world->random, 0, FILES)].table,
                            g_rand_int_range(world->random, 0, OWNERS), &span);
-        found = qos_lock_wait_is_deadlock(&waits[i], &queue);
+        found = qos_lockowners_is_deadlock(&world->owners, &waits[i]);
         g_assert_cmpint(found, ==, model_is_deadlock(waits, i + 1, (guint)waits[i].owner));
-        if (found)
-            break;
-        g_queue_push_tail_link(&queue, &waits[i].link);
+        if (!found)
+            qos_lockowners_begin_wait(&world->owners, &waits[begun++]);
     }
+    while (begun > 0)
+        qos_lockowners_end_wait(&world->owners, &waits[--begun]);
     return found;
 }
 
@@ -313,12 +512,14 @@ static void test_against_a_model(void)
     World world = {.random = g_rand_new_with_seed(seed)};
     guint deadlocks = 0;
 
+    qos_lockowners_init(&world.owners);
     for (guint round = 0; round < ROUNDS; round++) {
         step(&world);
         if (round % 10 == 0)
             deadlocks += check_deadlocks(&world);
     }
     g_assert_cmpuint(deadlocks, >, 10);
+    qos_lockowners_clear(&world.owners);
     for (guint i = 0; i < FILES; i++)
         qos_locktable_clear(&world.files[i].table);
     g_rand_free(world.random);
@@ -336,6 +537,10 @@ int main(int argc, char **argv)
     g_test_add_func("/locktable/handles", test_handles);
     g_test_add_func("/locktable/room", test_room);
     g_test_add_func("/locktable/deadlock", test_deadlock);
+    g_test_add_func("/locktable/owners", test_owners);
+    g_test_add_func("/locktable/changed", test_changed);
+    g_test_add_func("/locktable/bound", test_bound);
+    g_test_add_func("/locktable/many", test_many);
     g_test_add_func("/locktable/against_a_model", test_against_a_model);
     return g_test_run();
 }
