@@ -1,30 +1,32 @@
 #include "ops/background.h"
 
 struct QosBackground {
-    GQueue fresh;          /* of QosOp, whose process was not looked for yet */
-    GHashTable *processes; /* a set of QosBackgroundProcess, by pid and start */
-    guint count;           /* of requests, in all */
+    QosTurns *turns;
+    guint kind;
+    GHashTable *groups; /* a set of QosBackgroundGroup, by `id`; owned */
 };
 
-static guint hash_process(gconstpointer key)
+static guint hash_id(gconstpointer key)
 {
-    const QosProcessId *process = key;
+    const QosProcessId *id = key;
 
-    return (guint)process->pid ^ (guint)process->start;
+    return (guint)id->pid ^ (guint)id->start;
 }
 
-static gboolean equal_processes(gconstpointer a, gconstpointer b)
+static gboolean equal_ids(gconstpointer a, gconstpointer b)
 {
     const QosProcessId *one = a, *other = b;
 
     return one->pid == other->pid && one->start == other->start;
 }
 
-QosBackground *qos_background_new(void)
+QosBackground *qos_background_new(QosTurns *turns, guint kind)
 {
     QosBackground *background = g_new0(QosBackground, 1);
 
-    background->processes = g_hash_table_new_full(hash_process, equal_processes, g_free, NULL);
+    background->turns = turns;
+    background->kind = kind;
+    background->groups = g_hash_table_new(hash_id, equal_ids);
     return background;
 }
 
@@ -32,111 +34,79 @@ void qos_background_free(QosBackground *background)
 {
     if (background == NULL)
         return;
-    g_assert(background->count == 0);
-    g_hash_table_unref(background->processes);
+    g_assert(g_hash_table_size(background->groups) == 0);
+    g_hash_table_unref(background->groups);
     g_free(background);
 }
 
-gboolean qos_background_is_empty(const QosBackground *background)
+static void free_if_empty(QosBackground *background, QosBackgroundGroup *group)
 {
-    return background->count == 0;
+    if (group->ops.length > 0)
+        return;
+    qos_turns_remove(background->turns, &group->turn);
+    g_hash_table_remove(background->groups, &group->id);
+    g_free(group);
 }
 
-static void move(QosOp *op, GQueue *queue)
+/* Made for `op` if need be. */
+static QosBackgroundGroup *find_group(QosBackground *background, const QosProcessId *id,
+                                      const QosOp *op)
 {
-    if (op->background_queue != NULL)
-        g_queue_unlink(op->background_queue, &op->background);
-    op->background_queue = queue;
+    const QosRequest *request = &op->entry.request;
+    QosBackgroundGroup *group = g_hash_table_lookup(background->groups, id);
+
+    if (group != NULL)
+        return group;
+    group = g_new0(QosBackgroundGroup, 1);
+    group->id = *id;
+    group->turn.kind = background->kind;
+    g_hash_table_insert(background->groups, &group->id, group);
+    qos_turns_add(background->turns, &group->turn, request->job, request->user);
+    return group;
+}
+
+static void put(QosOp *op, QosBackgroundGroup *group)
+{
+    op->background_group = group;
     op->background = (GList){.data = op};
-    if (queue != NULL)
-        g_queue_push_tail_link(queue, &op->background);
+    g_queue_push_tail_link(&group->ops, &op->background);
 }
 
-void qos_background_add(QosBackground *background, QosOp *op)
+QosBackgroundGroup *qos_background_add(QosBackground *background, QosOp *op)
 {
+    const QosProcessId thread = {.pid = fuse_req_ctx(op->fuse)->pid};
+
     qos_background_remove(background, op);
-    move(op, &background->fresh);
-    background->count++;
+    put(op, find_group(background, &thread, op));
+    return op->background_group;
 }
 
 void qos_background_remove(QosBackground *background, QosOp *op)
 {
-    if (op->background_queue == NULL)
+    QosBackgroundGroup *group = op->background_group;
+
+    if (group == NULL)
         return;
-    move(op, NULL);
-    background->count--;
+    op->background_group = NULL;
+    g_queue_unlink(&group->ops, &op->background);
+    free_if_empty(background, group);
 }
 
-/* --- a look --- */
-
-void qos_background_begin(QosBackground *background, QosBackgroundLook *ret_look)
+QosBackgroundGroup *qos_background_found(QosBackground *background, QosBackgroundGroup *thread,
+                                         const QosProcessId *process)
 {
-    GHashTableIter iter;
-    gpointer process;
+    const gboolean has_gone = process->start == 0;
+    QosBackgroundGroup *group = NULL;
 
-    ret_look->threads = g_hash_table_new_full(NULL, NULL, NULL, g_free);
-    for (GList *link = background->fresh.head; link != NULL; link = link->next) {
-        const QosOp *op = link->data;
-        gpointer thread = GINT_TO_POINTER(fuse_req_ctx(op->fuse)->pid);
+    if (!has_gone)
+        group = find_group(background, process, thread->ops.head->data);
+    while (thread->ops.length > 0) {
+        QosOp *op = g_queue_pop_head_link(&thread->ops)->data;
 
-        if (!g_hash_table_contains(ret_look->threads, thread))
-            g_hash_table_insert(ret_look->threads, thread, g_new0(QosProcessId, 1));
+        op->background_group = NULL;
+        if (!has_gone)
+            put(op, group);
     }
-    ret_look->processes = g_ptr_array_new();
-    g_hash_table_iter_init(&iter, background->processes);
-    while (g_hash_table_iter_next(&iter, &process, NULL))
-        g_ptr_array_add(ret_look->processes, process);
-}
-
-void qos_background_look(QosBackgroundLook *look)
-{
-    GHashTableIter iter;
-    gpointer thread, process;
-
-    g_hash_table_iter_init(&iter, look->threads);
-    while (g_hash_table_iter_next(&iter, &thread, &process))
-        qos_signals_process(GPOINTER_TO_INT(thread), process);
-    for (guint i = 0; i < look->processes->len; i++) {
-        QosBackgroundProcess *known = look->processes->pdata[i];
-        known->is_killed = qos_signals_have_killed(&known->process);
-    }
-}
-
-void qos_background_sort(QosBackground *background, const QosBackgroundLook *look)
-{
-    GList *next;
-
-    for (GList *link = background->fresh.head; link != NULL; link = next) {
-        QosOp *op = link->data;
-        const QosProcessId *process =
-            g_hash_table_lookup(look->threads, GINT_TO_POINTER(fuse_req_ctx(op->fuse)->pid));
-        QosBackgroundProcess *known;
-
-        next = link->next;
-        if (process == NULL)
-            continue; /* it came after the look began */
-        if (process->start == 0) {
-            qos_background_remove(background, op);
-            continue;
-        }
-        known = g_hash_table_lookup(background->processes, process);
-        if (known == NULL) {
-            known = g_new0(QosBackgroundProcess, 1);
-            known->process = *process;
-            g_hash_table_add(background->processes, known);
-        }
-        move(op, &known->ops);
-    }
-}
-
-static gboolean is_idle(gpointer key, gpointer value G_GNUC_UNUSED, gpointer data G_GNUC_UNUSED)
-{
-    return ((QosBackgroundProcess *)key)->ops.length == 0;
-}
-
-void qos_background_end(QosBackground *background, QosBackgroundLook *look)
-{
-    g_hash_table_foreach_remove(background->processes, is_idle, NULL);
-    g_hash_table_unref(look->threads);
-    g_ptr_array_unref(look->processes);
+    free_if_empty(background, thread);
+    return group;
 }

@@ -2,13 +2,14 @@
  * The watch over interrupted requests; ops/interrupt.h says why there must be one.
  *
  * The call-back of an interrupt only puts the request on the list and wakes the thread. The thread
- * reads the pending signals of all callers on the list without the lock, and takes back through the
- * gate those that a signal is to end. An operation leaves the list, under the lock, before it is
- * freed; so what is on the list is alive.
+ * takes one after another, as fs/turns.h says, reads the pending signals of its caller without the
+ * lock, and takes it back through the gate if a signal is to end it. An operation leaves the list,
+ * under the lock, before it is freed; so what is on the list is alive, and what left it during the
+ * look is not what was taken any more.
  *
  * Requests in the background are kept beside the list, by their processes (ops/background.h).
  *
- * Where interrupts may be lost, each request is on the list from its parking to the next look, and
+ * Where interrupts may be lost, each request is on the list from its parking on, for one look, and
  * stays there if a signal is pending by then. Most run before.
  */
 #include "ops/interrupt.h"
@@ -23,65 +24,115 @@
 #include "ops/signals.h"
 
 #define LOOK_AGAIN (50 * QOS_MILLISECOND) /* a kill shows within 100 ms */
-#define LOOK_ON    QOS_MILLISECOND        /* for what a killed program had waiting for a lock */
-/* Between two looks at the background, lest every interrupt make one. */
+/* At what a killed program had waiting for a lock: one comes as the other is answered. */
+#define LOOK_ON QOS_MILLISECOND
+/* At a process, after its request came and after it was found. */
 #define LOOK_BEHIND (25 * QOS_MILLISECOND)
+/* Of a killed process, so many at a time, lest others wait for the answers. */
+#define ANSWERS 32
+
+/* What is looked at. */
+enum { WATCHED, GROUP };
+
+/* A request on the list. */
+typedef struct {
+    QosTurn turn; /* first */
+    QosOp *op;
+    gboolean is_interrupted; /* FALSE: that may have been lost */
+} Watched;
 
 struct QosInterrupts {
     QosGate *gate;
     QosInterruptTable *table;
     gboolean may_be_lost; /* the kernel passes on no signal that came before its request */
     pthread_t thread;
-    pthread_mutex_t lock; /* everything below, and `watch` and `background` of all operations */
+    pthread_mutex_t lock; /* everything below, and `background` of all operations */
     pthread_cond_t changed;
-    GHashTable *watching; /* of QosOp, parked or about to be */
+    QosTurns *turns;
+    GHashTable *watching; /* QosOp, parked or about to be -> Watched, owned */
     QosBackground *background;
-    QosTime behind;     /* when to look at it next, at the earliest */
-    gboolean is_urgent; /* one of `watching` was interrupted since the last look */
+    QosTime wake;   /* when the thread means to look next */
+    QosTime killed; /* when one was last found to be */
     gboolean is_stopping;
 };
 
 /* --- the list --- */
 
-static gboolean is_empty_locked(const QosInterrupts *interrupts)
+static void look_at_once_locked(QosInterrupts *interrupts, QosTurn *turn)
 {
-    return g_hash_table_size(interrupts->watching) == 0 &&
-           qos_background_is_empty(interrupts->background);
+    qos_turns_at_once(interrupts->turns, turn);
+    pthread_cond_signal(&interrupts->changed);
 }
 
-static void add(QosOp *op, QosWatch watch)
+static void look_after_locked(QosInterrupts *interrupts, QosTurn *turn, QosTime pause)
 {
-    QosInterrupts *interrupts = op->fs->interrupts;
+    const QosTime when = qos_gate_now() + pause;
 
-    pthread_mutex_lock(&interrupts->lock);
-    op->watch = watch;
-    interrupts->is_urgent |= watch == QOS_WATCH_INTERRUPTED;
-    if (interrupts->is_urgent || is_empty_locked(interrupts))
+    qos_turns_at(interrupts->turns, turn, when);
+    if (when < interrupts->wake)
         pthread_cond_signal(&interrupts->changed);
-    g_hash_table_add(interrupts->watching, op);
-    pthread_mutex_unlock(&interrupts->lock);
+}
+
+static Watched *watch_locked(QosInterrupts *interrupts, QosOp *op)
+{
+    const QosRequest *request = &op->entry.request;
+    Watched *watched = g_hash_table_lookup(interrupts->watching, op);
+
+    if (watched != NULL)
+        return watched;
+    watched = g_new0(Watched, 1);
+    watched->op = op;
+    watched->turn.kind = WATCHED;
+    g_hash_table_insert(interrupts->watching, op, watched);
+    qos_turns_add(interrupts->turns, &watched->turn, request->job, request->user);
+    return watched;
+}
+
+static void unwatch_locked(QosInterrupts *interrupts, const QosOp *op)
+{
+    Watched *watched = g_hash_table_lookup(interrupts->watching, op);
+
+    if (watched == NULL)
+        return;
+    qos_turns_remove(interrupts->turns, &watched->turn);
+    g_hash_table_remove(interrupts->watching, op);
 }
 
 static void add_interrupted(gpointer data)
 {
-    add(data, QOS_WATCH_INTERRUPTED);
+    QosOp *op = data;
+    QosInterrupts *interrupts = op->fs->interrupts;
+
+    pthread_mutex_lock(&interrupts->lock);
+    Watched *watched = watch_locked(interrupts, op);
+    watched->is_interrupted = TRUE;
+    look_at_once_locked(interrupts, &watched->turn);
+    pthread_mutex_unlock(&interrupts->lock);
 }
 
-static void add_background(QosInterrupts *interrupts, QosOp *op)
+static void add_new_locked(QosInterrupts *interrupts, QosOp *op)
 {
-    pthread_mutex_lock(&interrupts->lock);
-    if (is_empty_locked(interrupts))
-        pthread_cond_signal(&interrupts->changed);
-    qos_background_add(interrupts->background, op);
-    pthread_mutex_unlock(&interrupts->lock);
+    const gboolean is_near_a_kill = qos_gate_now() - interrupts->killed < LOOK_AGAIN;
+
+    look_after_locked(interrupts, &watch_locked(interrupts, op)->turn,
+                      is_near_a_kill ? LOOK_ON : LOOK_AGAIN);
+}
+
+/* A group that was just made. */
+static void begin_group_locked(QosInterrupts *interrupts, QosBackgroundGroup *group)
+{
+    if (group->turn.place == QOS_TURN_NONE)
+        look_after_locked(interrupts, &group->turn, LOOK_BEHIND);
 }
 
 void qos_interrupts_watch(QosInterrupts *interrupts, QosOp *op)
 {
+    pthread_mutex_lock(&interrupts->lock);
     if (op->is_direct)
-        add_background(interrupts, op);
+        begin_group_locked(interrupts, qos_background_add(interrupts->background, op));
     if (interrupts->may_be_lost)
-        add(op, QOS_WATCH_NEW);
+        add_new_locked(interrupts, op);
+    pthread_mutex_unlock(&interrupts->lock);
     qos_interrupt_table_listen(interrupts->table, op->number, add_interrupted, op);
 }
 
@@ -89,151 +140,143 @@ void qos_interrupts_unwatch(QosInterrupts *interrupts, QosOp *op)
 {
     qos_interrupt_table_ignore(interrupts->table, op->number);
     pthread_mutex_lock(&interrupts->lock);
-    g_hash_table_remove(interrupts->watching, op);
+    unwatch_locked(interrupts, op);
     qos_background_remove(interrupts->background, op);
     pthread_mutex_unlock(&interrupts->lock);
 }
 
 /* --- the thread --- */
 
-typedef struct {
-    QosOp *op; /* only to be found again on the list */
-    pid_t tid;
-    QosSignals signals;
-} Suspect;
-
-static GArray *list_suspects_locked(QosInterrupts *interrupts)
+static void note_kill_locked(QosInterrupts *interrupts)
 {
-    GArray *suspects = g_array_new(FALSE, FALSE, sizeof(Suspect));
-    GHashTableIter iter;
-    gpointer key;
+    interrupts->killed = qos_gate_now();
+    qos_turns_pay(interrupts->turns);
+}
 
-    g_hash_table_iter_init(&iter, interrupts->watching);
-    while (g_hash_table_iter_next(&iter, &key, NULL)) {
-        QosOp *op = key;
-        Suspect suspect = {.op = op, .tid = fuse_req_ctx(op->fuse)->pid};
+/* The lock is let go meanwhile. */
+static void answer_locked(QosInterrupts *interrupts, QosOp *op)
+{
+    pthread_mutex_unlock(&interrupts->lock);
+    op->entry.cancelled(&op->entry, EINTR); /* removes it */
+    pthread_mutex_lock(&interrupts->lock);
+}
 
-        if (op->watch == QOS_WATCH_NEW)
-            op->watch = QOS_WATCH_LOOKED_AT;
-        g_array_append_val(suspects, suspect);
+/* Takes it off the list where it need not be on it. */
+static void judge_locked(QosInterrupts *interrupts, Watched *watched, const QosSignals *signals)
+{
+    QosOp *op = watched->op;
+    const gboolean is_killed = signals->is_killed || (signals->is_gone && watched->is_interrupted);
+
+    if (is_killed && qos_gate_cancel(interrupts->gate, &op->entry)) {
+        note_kill_locked(interrupts);
+        unwatch_locked(interrupts, op);
+        answer_locked(interrupts, op);
+    } else if (signals->is_killed && qos_coherence_interrupt(op)) {
+        note_kill_locked(interrupts);
+        unwatch_locked(interrupts, op); /* a worker answers it */
+    } else if (!watched->is_interrupted && !signals->is_signaled) {
+        unwatch_locked(interrupts, op);
+    } else if (watched->turn.place == QOS_TURN_NONE) { /* no interrupt came meanwhile */
+        look_after_locked(interrupts, &watched->turn, LOOK_AGAIN);
     }
-    return suspects;
 }
 
-/* Takes off the list what need not be on it. TRUE: also from the gate, to be answered. */
-static gboolean take_back_locked(QosInterrupts *interrupts, const Suspect *suspect)
+static void look_at_request_locked(QosInterrupts *interrupts, Watched *watched)
 {
-    QosOp *op = suspect->op;
-    gboolean is_killed = FALSE;
+    const pid_t thread = fuse_req_ctx(watched->op->fuse)->pid;
 
-    if (!g_hash_table_contains(interrupts->watching, op) ||
-        fuse_req_ctx(op->fuse)->pid != suspect->tid)
-        return FALSE; /* it runs or has left meanwhile */
-    if (suspect->signals.is_killed ||
-        (suspect->signals.is_gone && op->watch == QOS_WATCH_INTERRUPTED))
-        is_killed = qos_gate_cancel(interrupts->gate, &op->entry);
-    if (!is_killed && suspect->signals.is_killed && qos_coherence_interrupt(op))
-        g_hash_table_remove(interrupts->watching, op); /* a worker answers it */
-    else if (is_killed || (op->watch == QOS_WATCH_LOOKED_AT && !suspect->signals.is_signaled))
-        g_hash_table_remove(interrupts->watching, op);
-    return is_killed;
+    pthread_mutex_unlock(&interrupts->lock);
+    const QosSignals signals = qos_signals_of(thread);
+    pthread_mutex_lock(&interrupts->lock);
+    if (qos_turns_taken(interrupts->turns) == &watched->turn)
+        judge_locked(interrupts, watched, &signals);
 }
 
-/* Answers the requests whose callers are killed, and says whether there were any. The lock is let
- * go meanwhile. */
-static gboolean look_locked(QosInterrupts *interrupts)
+static void find_process_locked(QosInterrupts *interrupts, QosBackgroundGroup *group)
 {
-    g_autoptr(GArray) suspects = list_suspects_locked(interrupts);
+    const pid_t thread = group->id.pid;
+    QosProcessId process;
+
+    pthread_mutex_unlock(&interrupts->lock);
+    qos_signals_process(thread, &process);
+    pthread_mutex_lock(&interrupts->lock);
+    if (qos_turns_taken(interrupts->turns) != &group->turn)
+        return;
+    group = qos_background_found(interrupts->background, group, &process);
+    if (group != NULL)
+        begin_group_locked(interrupts, group);
+}
+
+/* What is neither parked nor waits for credits stays. The lock is let go for the answers. FALSE:
+ * there was nothing else. */
+static gboolean take_some_back_locked(QosInterrupts *interrupts, QosBackgroundGroup *group)
+{
+    const guint count = MIN(group->ops.length, ANSWERS);
     gboolean were_any = FALSE;
 
-    interrupts->is_urgent = FALSE;
-    pthread_mutex_unlock(&interrupts->lock);
-    for (guint i = 0; i < suspects->len; i++) {
-        Suspect *suspect = &g_array_index(suspects, Suspect, i);
-        suspect->signals = qos_signals_of(suspect->tid);
-    }
-    pthread_mutex_lock(&interrupts->lock);
+    for (guint i = 0; i < count; i++) {
+        QosOp *op = group->ops.head->data;
 
-    for (guint i = 0; i < suspects->len; i++) {
-        const Suspect *suspect = &g_array_index(suspects, Suspect, i);
-
-        if (!take_back_locked(interrupts, suspect))
+        g_queue_push_tail_link(&group->ops, g_queue_pop_head_link(&group->ops));
+        if (qos_gate_cancel(interrupts->gate, &op->entry))
+            answer_locked(interrupts, op);
+        else if (qos_coherence_interrupt(op))
+            qos_background_remove(interrupts->background, op); /* a worker answers it */
+        else /* it is about to run, or to be parked */
             continue;
-        pthread_mutex_unlock(&interrupts->lock);
-        suspect->op->entry.cancelled(&suspect->op->entry, EINTR);
         were_any = TRUE;
-        pthread_mutex_lock(&interrupts->lock);
+        if (qos_turns_taken(interrupts->turns) != &group->turn)
+            break;
     }
     return were_any;
 }
 
-/* Each of its requests once: what is neither parked nor waits for credits stays. The lock is let go
- * for the answers. */
-static void take_back_all_locked(QosInterrupts *interrupts, QosBackgroundProcess *process)
+static void look_at_process_locked(QosInterrupts *interrupts, QosBackgroundGroup *group)
 {
-    for (guint left = process->ops.length; left > 0 && process->ops.length > 0; left--) {
-        QosOp *op = process->ops.head->data;
+    const QosProcessId process = group->id;
 
-        if (qos_gate_cancel(interrupts->gate, &op->entry)) {
-            pthread_mutex_unlock(&interrupts->lock);
-            op->entry.cancelled(&op->entry, EINTR); /* removes it */
-            pthread_mutex_lock(&interrupts->lock);
-        } else if (qos_coherence_interrupt(op)) {
-            qos_background_remove(interrupts->background, op); /* a worker answers it */
-        } else { /* it is about to run, or to be parked */
-            g_queue_unlink(&process->ops, &op->background);
-            g_queue_push_tail_link(&process->ops, &op->background);
-        }
+    if (!group->is_killed) {
+        pthread_mutex_unlock(&interrupts->lock);
+        const gboolean is_killed = qos_signals_have_killed(&process);
+        pthread_mutex_lock(&interrupts->lock);
+        if (qos_turns_taken(interrupts->turns) != &group->turn)
+            return;
+        group->is_killed = is_killed;
     }
-}
-
-/* The same for the background. */
-static void look_behind_locked(QosInterrupts *interrupts)
-{
-    QosTime now = qos_gate_now();
-    QosBackgroundLook look;
-
-    if (qos_background_is_empty(interrupts->background) || now < interrupts->behind)
+    const gboolean were_any = group->is_killed && take_some_back_locked(interrupts, group);
+    if (were_any)
+        note_kill_locked(interrupts);
+    if (qos_turns_taken(interrupts->turns) != &group->turn)
         return;
-    interrupts->behind = now + LOOK_BEHIND;
-    qos_background_begin(interrupts->background, &look);
-    pthread_mutex_unlock(&interrupts->lock);
-    qos_background_look(&look);
-    pthread_mutex_lock(&interrupts->lock);
-    qos_background_sort(interrupts->background, &look);
-    for (guint i = 0; i < look.processes->len; i++) {
-        QosBackgroundProcess *process = look.processes->pdata[i];
-
-        if (process->is_killed)
-            take_back_all_locked(interrupts, process);
-    }
-    qos_background_end(interrupts->background, &look);
+    if (were_any)
+        look_at_once_locked(interrupts, &group->turn);
+    else
+        look_after_locked(interrupts, &group->turn, LOOK_AGAIN);
 }
 
-/* Until something is on the list, and then until it is time to look at it. */
-static void wait_locked(QosInterrupts *interrupts, QosTime pause)
+static void look_at_locked(QosInterrupts *interrupts, QosTurn *turn)
 {
-    while (!interrupts->is_stopping && is_empty_locked(interrupts))
-        pthread_cond_wait(&interrupts->changed, &interrupts->lock);
-
-    const QosTime until = qos_gate_now() + pause;
-    while (!interrupts->is_stopping && !interrupts->is_urgent &&
-           qos_condition_wait_until(&interrupts->changed, &interrupts->lock, until)) {
-        /* not yet */
-    }
+    if (turn->kind == WATCHED)
+        look_at_request_locked(interrupts, (Watched *)turn);
+    else if (((QosBackgroundGroup *)turn)->id.start == 0)
+        find_process_locked(interrupts, (QosBackgroundGroup *)turn);
+    else
+        look_at_process_locked(interrupts, (QosBackgroundGroup *)turn);
 }
 
 static void *watch(void *arg)
 {
     QosInterrupts *interrupts = arg;
 
+    pthread_setname_np(pthread_self(), "interrupts");
     pthread_mutex_lock(&interrupts->lock);
     while (!interrupts->is_stopping) {
-        QosTime pause = look_locked(interrupts) ? LOOK_ON : LOOK_AGAIN;
+        QosTurn *turn = qos_turns_next(interrupts->turns, qos_gate_now(), &interrupts->wake);
 
-        look_behind_locked(interrupts);
-        if (!interrupts->is_stopping)
-            wait_locked(interrupts, pause);
+        if (turn != NULL)
+            look_at_locked(interrupts, turn);
+        else
+            qos_condition_wait_until(&interrupts->changed, &interrupts->lock, interrupts->wake);
     }
     pthread_mutex_unlock(&interrupts->lock);
     return NULL;
@@ -243,6 +286,7 @@ static void free_parts(QosInterrupts *interrupts)
 {
     g_hash_table_unref(interrupts->watching);
     qos_background_free(interrupts->background);
+    qos_turns_free(interrupts->turns);
     pthread_cond_destroy(&interrupts->changed);
     pthread_mutex_destroy(&interrupts->lock);
     g_free(interrupts);
@@ -255,8 +299,10 @@ QosInterrupts *qos_interrupts_new(QosGate *gate, QosInterruptTable *table, gbool
     interrupts->gate = gate;
     interrupts->table = table;
     interrupts->may_be_lost = may_be_lost;
-    interrupts->watching = g_hash_table_new(NULL, NULL);
-    interrupts->background = qos_background_new();
+    interrupts->killed = -QOS_SECOND;
+    interrupts->turns = qos_turns_new();
+    interrupts->watching = g_hash_table_new_full(NULL, NULL, NULL, g_free);
+    interrupts->background = qos_background_new(interrupts->turns, GROUP);
     pthread_mutex_init(&interrupts->lock, NULL);
     pthread_cond_init(&interrupts->changed, NULL);
     if (pthread_create(&interrupts->thread, NULL, watch, interrupts) != 0) {

@@ -5,15 +5,15 @@
  * reply. A fatal signal (SIGKILL or SIGTERM pending in /proc/TID/status) ends the request with
  * EINTR; any other must neither give EINTR nor hide a later kill. So an interrupted request goes on
  * a watch list, and a thread of its own looks at its caller at once and then every 50 ms until it
- * runs or is killed.
+ * runs or is killed. A job may have many such: fs/turns.h tells how others are kept from waiting.
  *
  * Over io_uring the kernel passes on no signal that came before its request was delivered: so none
  * of a thread that is killed while it waits for a lock in the kernel, and asks then. There each
  * parked request is looked at once.
  *
  * For requests in the background (asynchronous I/O) the kernel sends no INTERRUPT at all, and a
- * killed program waits for them: as long as some are parked, their processes are looked at every
- * 50 ms (ops/background.h).
+ * killed program waits for them: as long as some are parked, their processes are looked at likewise
+ * (ops/background.h).
  *
  * Locks: `lock` of the list; taken inside that of the table of interrupts, and before the gate's.
  * Never held while /proc is read or a reply is sent.

@@ -39,6 +39,7 @@ typedef struct QosInode QosInode;       /* ops/inode.h */
 typedef struct QosHandle QosHandle;     /* ops/handle.h */
 typedef struct QosOpenFile QosOpenFile; /* ops/openers.h */
 typedef struct QosClaim QosClaim;       /* ops/claim.h */
+typedef struct QosBackgroundGroup QosBackgroundGroup;
 
 typedef enum {
     QOS_REPLY_ERROR, /* only a status: 0 */
@@ -89,13 +90,6 @@ typedef struct {
     QosHandle *handle; /* CREATE, OPEN: the kernel's from now on */
 } QosReply;
 
-/* Why the watch over interrupts has a request on its list. */
-typedef enum {
-    QOS_WATCH_NEW, /* its interrupt may have been lost */
-    QOS_WATCH_LOOKED_AT,
-    QOS_WATCH_INTERRUPTED,
-} QosWatch;
-
 /* What has become of the kernel's pages before a WRITE comes. */
 typedef enum {
     QOS_WRITE_NONE,    /* it is none */
@@ -138,17 +132,16 @@ struct QosOp {
     gboolean is_urgent;
     gboolean is_unawaited; /* the kernel does nothing with the answer */
     gboolean is_answered;
-    gboolean parked;          /* it was, or it is about to be */
-    gboolean is_kept;         /* nothing of it lies in a reader's buffer */
-    gboolean is_paused;       /* its slot is given to others */
-    gboolean is_watched;      /* by ops/interrupt.h */
-    gboolean keeps_pages;     /* it waits, as ops/looks.h knows, ... */
-    gboolean is_awaited;      /* ... or does not, because of a look */
-    QosWatch watch;           /* on the list of ops/interrupt.h */
-    gboolean is_direct;       /* a READ or WRITE past the kernel's cache, maybe in the background */
-    GQueue *background_queue; /* NULL, or where ops/background.h keeps it */
-    GList background;         /* there */
-    QosNameless nameless;     /* while its caller is being named */
+    gboolean parked;      /* it was, or it is about to be */
+    gboolean is_kept;     /* nothing of it lies in a reader's buffer */
+    gboolean is_paused;   /* its slot is given to others */
+    gboolean is_watched;  /* by ops/interrupt.h */
+    gboolean keeps_pages; /* it waits, as ops/looks.h knows, ... */
+    gboolean is_awaited;  /* ... or does not, because of a look */
+    gboolean is_direct;   /* a READ or WRITE past the kernel's cache, maybe in the background */
+    QosBackgroundGroup *background_group; /* NULL, or where ops/background.h keeps it */
+    GList background;                     /* there */
+    QosNameless nameless;                 /* while its caller is being named */
 };
 
 /* TRUE where the kernel keeps pages of op->node locked for it until after the reply. */

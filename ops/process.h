@@ -20,7 +20,7 @@ typedef struct {
     guint64 pending;  /* signals, each a bit: its own */
     char state;       /* 'R', 'S', 'D' ... */
     gboolean is_exiting;
-    gboolean was_killed; /* and exits by a signal */
+    gboolean was_killed; /* it exits by a signal, or is about to */
 } QosProcessStat;
 
 /* `text`: the whole file, ended by NUL; it is changed. FALSE: it is no such file. */

@@ -88,13 +88,14 @@ QosSignals qos_signals_of(pid_t thread)
 
 /* --- processes --- */
 
-/* FALSE: there is no such thread. *ret_stat has no name. */
-static gboolean read_stat(pid_t thread, QosProcessStat *ret_stat)
+/* FALSE: the process has no such thread. *ret_stat has no name. For /proc/TID/stat the kernel would
+ * add up what all threads of the process did. */
+static gboolean read_stat(pid_t process, pid_t thread, QosProcessStat *ret_stat)
 {
-    char path[32], text[1024];
+    char path[48], text[1024];
     FILE *file;
 
-    g_snprintf(path, sizeof(path), "/proc/%d/stat", (int)thread);
+    g_snprintf(path, sizeof(path), "/proc/%d/task/%d/stat", (int)process, (int)thread);
     file = fopen(path, "re");
     if (file == NULL)
         return FALSE;
@@ -113,7 +114,7 @@ void qos_signals_process(pid_t thread, QosProcessId *ret_process)
 
     *ret_process = (QosProcessId){0};
     if (thread == 0 || read_thread(thread, &status) != 0 ||
-        !read_stat((pid_t)status.process, &stat))
+        !read_stat((pid_t)status.process, (pid_t)status.process, &stat))
         return;
     ret_process->pid = (pid_t)status.process;
     ret_process->start = stat.start;
@@ -123,11 +124,9 @@ void qos_signals_process(pid_t thread, QosProcessId *ret_process)
  * exits by himself may be killed as he does. */
 static gboolean is_killed(pid_t thread, const QosProcessStat *stat)
 {
-    if ((stat->pending & BIT(SIGKILL)) != 0)
+    if ((stat->pending & BIT(SIGKILL)) != 0 || stat->was_killed)
         return TRUE;
-    if (!stat->is_exiting)
-        return FALSE;
-    return stat->was_killed || qos_signals_of(thread).is_killed;
+    return stat->is_exiting && qos_signals_of(thread).is_killed;
 }
 
 gboolean qos_signals_have_killed(const QosProcessId *process)
@@ -138,7 +137,7 @@ gboolean qos_signals_have_killed(const QosProcessId *process)
     DIR *threads;
     QosProcessStat stat;
 
-    if (!read_stat(process->pid, &stat) || stat.start != process->start ||
+    if (!read_stat(process->pid, process->pid, &stat) || stat.start != process->start ||
         !is_killed(process->pid, &stat))
         return FALSE;
     /* Where a thread calls exec, only the others end. */
@@ -149,7 +148,7 @@ gboolean qos_signals_have_killed(const QosProcessId *process)
     while (are_killed && (entry = readdir(threads)) != NULL) {
         pid_t thread = (pid_t)g_ascii_strtoll(entry->d_name, NULL, 10);
 
-        if (thread > 0 && read_stat(thread, &stat))
+        if (thread > 0 && read_stat(process->pid, thread, &stat))
             are_killed = is_killed(thread, &stat);
     }
     closedir(threads);

@@ -3,6 +3,7 @@
 As in test_rules.py, a job in debt waits for an hour or until the test lifts the rule. So what ends was ended by
 the signal.
 """
+import contextlib
 import errno
 import os
 import signal
@@ -11,7 +12,7 @@ import sys
 
 import pytest
 
-from harness import BUILD, TIMEOUT, as_job, running, start_job, umount, wait_until
+from harness import BUILD, TIMEOUT, as_job, of_threads, running, start_job, umount, wait_until
 
 pytestmark = pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
 
@@ -165,6 +166,94 @@ def test_a_kill_ends_direct_reads(store, mount, how, number, cache):
         finally:
             qos.rule("stop tight")
         assert other.communicate(timeout=60)[0].split() == [b"asked", str(ASYNC).encode()]
+
+
+MANY = 3000
+
+# As many threads that read, and when asked each has a signal that changes nothing; or processes whose direct reads wait.
+HOG = """
+import mmap, os, signal, sys, threading
+kind, path, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
+signal.signal(signal.SIGUSR1, lambda *_: None)
+fd = os.open(path, os.O_RDONLY | (os.O_DIRECT if kind == "processes" else 0))
+threading.stack_size(65536)
+threads = [threading.Thread(target=os.pread, args=[fd, 1, 0], daemon=True) for _ in range(count)] if kind == "threads" else []
+for thread in threads: thread.start()
+for _ in range(count if kind == "processes" else 0):
+    if os.fork() == 0:
+        os.preadv(fd, [mmap.mmap(-1, 4096)], 0)
+        os._exit(0)
+print("asked", flush=True)
+sys.stdin.readline()
+for thread in threads: signal.pthread_kill(thread.ident, signal.SIGUSR1)
+print("told", flush=True)
+sys.stdin.readline()
+"""
+
+
+def reads_of_the_watch(qos):
+    watch = next(thread for thread, name in of_threads(qos.pid, "comm").items() if name == "interrupts")
+    return int(of_threads(qos.pid, "io")[watch].split("syscr:")[1].split()[0])
+
+
+def waiting_of(qos, job):
+    return qos.job(job)["waiting"]
+
+
+@contextlib.contextmanager
+def hog(qos, kind, count):
+    """Job hog, all of whose requests wait and are watched, and job guest in debt."""
+    qos.rule("start tight jobid={hog guest}&opcode={read} bps=1 depth=1:1")
+    for job in ("hog", "guest"):
+        as_job(job, "dd", f"if={qos.dir / 'file'}", "of=/dev/null", f"bs={BLOCK}", "count=1", "status=none")
+    process = start_job("hog", sys.executable, "-c", HOG, kind, qos.dir / "file", count, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                        text=True, start_new_session=True)
+    try:
+        assert process.stdout.readline() == "asked\n"
+        wait_until(lambda: waiting_of(qos, "hog") == count, what="the hog")
+        before = reads_of_the_watch(qos)
+        process.stdin.write("go\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "told\n"
+        wait_until(lambda: reads_of_the_watch(qos) > before + 4 * count, what="looks at all")
+        yield process
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate(timeout=60)
+
+
+def reads_until_a_guest_ends(qos, number, *options):
+    """It waits, is told to end, and does."""
+    with running(start_job("guest", "dd", f"if={qos.dir / 'file'}", "of=/dev/null", f"bs={BLOCK}", "status=none", *options)) as guest:
+        wait_until(lambda: waiting_of(qos, "guest") == 1, what="the guest")
+        before = reads_of_the_watch(qos)
+        guest.send_signal(number)
+        assert guest.wait(TIMEOUT) == -number
+        reads = reads_of_the_watch(qos) - before
+    wait_until(lambda: waiting_of(qos, "guest") == 0, what="the end of the wait")
+    return reads
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_kill_does_not_wait_for_looks_at_others(qos, number):
+    """However many signals another job has pending: it is looked at at once, and not at all of them first."""
+    with hog(qos, "threads", MANY) as process:
+        wait_until(lambda: reads_until_a_guest_ends(qos, number) < MANY, timeout=60, what="a kill before looks at all others")
+        assert waiting_of(qos, "hog") == MANY
+        process.kill()
+        wait_until(lambda: waiting_of(qos, "hog") == 0, timeout=60, what="the end of the hog")
+
+
+def test_a_kill_beside_many_processes_with_direct_reads(qos):
+    """Each of these is looked at, as the kernel may not tell of their signals."""
+    with hog(qos, "processes", MANY // 6):
+        for number in (signal.SIGKILL, signal.SIGTERM):
+            reads_until_a_guest_ends(qos, number, "iflag=direct")
+        with running(start_job("guest", BUILD / "tests/mount/async-io", "read", qos.dir / "file", ASYNC, stdout=subprocess.PIPE)) as guest:
+            wait_until(lambda: waiting_of(qos, "guest") == ASYNC, what="the guest")
+            guest.kill()
+            assert guest.wait(TIMEOUT) == -signal.SIGKILL
+    wait_until(lambda: waiting_of(qos, "hog") == waiting_of(qos, "guest") == 0, timeout=60, what="the end of all")
 
 
 def test_forced_unmount_answers_every_kind(qos):
