@@ -16,7 +16,7 @@ import subprocess
 ALLOWED = re.compile(r"""^(
     qos_.* | _GLOBAL_OFFSET_TABLE_ | __stack_chk_fail | __errno_location | __.*_chk
     | (mem|str)[a-z]+ | bcmp | bsearch | qsort | abort | snprintf | vsnprintf | (__isoc\d+_)?(sscanf|strto[a-z]+)
-    | __u?(div|mod)ti3                                       # 128-bit numbers
+    | __u?(div|mod)ti3 | __floattidf                         # 128-bit numbers, also as double
     | (ceil|floor|fabs|fmod|fmin|fmax|exp2?|expm1|frexp|ldexp|ll?round|ll?rint|log(2|10|1p)?|modf|pow
        |round|rint|sqrt|trunc)[fl]?
     | __(asan|ubsan|tsan|sanitizer|sancov|gcov|llvm)_.*      # what the checks' own builds add
