@@ -21,12 +21,13 @@ BENCHES = {
     "isolation": (["--case", "create", "--case", "hung"], 2, slice(1, 5)),
     "inodes": ([], 2, slice(1, 9)),
     "rates": (["--only", "10 MB/s 1M 16"], 1, slice(3, 4)),
+    "kills": (["--over", "/dev/fuse"], 9, slice(3, 9)),
 }
 
 
 def figures(printed, cells):
     """Of each row of a table."""
-    rows = [line.strip("|").split("|")[cells] for line in printed.splitlines() if re.match(r"\|.*\d", line)]
+    rows = [line.strip("|").split("|")[cells] for line in printed[printed.index("|---"):].splitlines()[1:] if line.startswith("|")]
     return [[float(re.match(r" ([\d,.]+)(?: (?:us|MB))? $", cell)[1].replace(",", "")) for cell in row] for row in rows]
 
 
