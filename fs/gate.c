@@ -347,6 +347,16 @@ gboolean qos_gate_park(QosGate *gate, QosEntry *entry)
     return is_due;
 }
 
+void qos_gate_hurry(QosGate *gate, QosEntry *entry)
+{
+    pthread_mutex_lock(&gate->lock);
+    QosTime now = qos_gate_now();
+    if (entry->parking == ARRIVING)
+        qos_sched_release(gate->sched, &entry->request, QOS_NEVER, now);
+    qos_gate_wake_leader_locked(gate, now);
+    pthread_mutex_unlock(&gate->lock);
+}
+
 QosKeep qos_gate_keep(QosGate *gate, QosEntry *entry)
 {
     pthread_mutex_lock(&gate->lock);

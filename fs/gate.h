@@ -58,6 +58,9 @@ gboolean qos_gate_enter(QosGate *gate, QosEntry *entry);
 gboolean qos_gate_park(QosGate *gate, QosEntry *entry);
 /* The same for what waits for no token: its cost is booked as debt. */
 gboolean qos_gate_charge(QosGate *gate, QosEntry *entry);
+/* Between enter() and park(): others wait for it, so that it is to wait for no token after all,
+ * whatever bound it met. */
+void qos_gate_hurry(QosGate *gate, QosEntry *entry);
 /* Between enter() and park(): where to keep the request and its `data` (fs/sched.h). NOWHERE: it
  * was taken back, the caller answers it. */
 QosKeep qos_gate_keep(QosGate *gate, QosEntry *entry);

@@ -220,7 +220,8 @@ QosVerdict qos_sched_enter(QosSched *sched, QosRequest *request, QosTime now, Qo
 QosVerdict qos_sched_charge(QosSched *sched, QosRequest *request, QosTime now);
 /* Other jobs want the lock of a request that waits (`lock`): it `holds_lock` from now on, and waits
  * for no token, unless its class owes more than `max_debt` (as for charge). Then it stays
- * QOS_REQUEST_QUEUED, as if it had met that bound when it came. */
+ * QOS_REQUEST_QUEUED, as if it had met that bound when it came. One that met it then is released
+ * with QOS_NEVER, where no debt may hold it up. */
 void qos_sched_release(QosSched *sched, QosRequest *request, QosTime max_debt, QosTime now);
 /* A running request is to wait for what is not the store's to give, and which may need others of
  * its job to go first: its slot is free meanwhile. Without room among those that wait it keeps it.

@@ -518,11 +518,25 @@ static void find_lock(QosOp *op)
     op->locks_directory = qos_inodes_is_directory(op->fs->inodes, op->node);
 }
 
+/* The kernel renames from a directory to another under a mutex of the whole mount, and asks under
+ * it for both names, and for the directories' attributes. This is of one whose class owes too much.
+ */
+static gboolean may_hold_up_renames(const QosOp *op)
+{
+    const QosRequest *request = &op->entry.request;
+
+    return request->holds_lock && op->locks_directory &&
+           (request->opcode == QOS_OP_LOOKUP || request->opcode == QOS_OP_GETATTR) &&
+           qos_process_renames(fuse_req_ctx(op->fuse)->pid);
+}
+
 /* Leaves it to the gate, unless it has come due meanwhile. */
 static void park(QosOp *op)
 {
-    find_lock(op);
     QosFs *fs = op->fs;
+    find_lock(op);
+    if (may_hold_up_renames(op))
+        qos_gate_hurry(fs->gate, &op->entry);
     const QosRequest *request = &op->entry.request;
     const QosJob *job = request->job;
     const guint64 lock = request->holds_lock ? 0 : request->lock;
@@ -552,11 +566,18 @@ static void park(QosOp *op)
         qos_gate_release(fs->gate, lock, NULL); /* who wants it since may not have met it */
 }
 
+static gboolean is_rename_across(const QosOp *op)
+{
+    return op->entry.request.opcode == QOS_OP_RENAME && op->other_node != op->node;
+}
+
 /* Who looks waits for all pages that are written back or read ahead, however many, so that these
- * are not bounded by what the class owes; but for what a program writes itself, page by page. */
+ * are not bounded by what the class owes; but for what a program writes itself, page by page. Nor
+ * is what all other renames of the mount wait for. */
 static gboolean is_charged(const QosOp *op)
 {
-    return op->is_urgent || (op->writes == QOS_WRITE_BACK && op->entry.request.holds_lock) ||
+    return op->is_urgent || is_rename_across(op) ||
+           (op->writes == QOS_WRITE_BACK && op->entry.request.holds_lock) ||
            (op->is_awaited && op->writes != QOS_WRITE_THROUGH);
 }
 

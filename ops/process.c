@@ -134,6 +134,16 @@ char qos_process_state(pid_t tid)
 }
 
 /* As libseccomp has them, also those that newer headers than these name. */
+static const int renaming[] = {
+#ifdef SYS_rename
+    SYS_rename,
+#endif
+#ifdef SYS_renameat
+    SYS_renameat,
+#endif
+    SYS_renameat2,
+};
+
 static const int asking[] = {
     SYS_lseek,       SYS_setxattr,      SYS_lsetxattr,    SYS_fsetxattr,
     SYS_removexattr, SYS_lremovexattr,  SYS_fremovexattr, SYS_utimensat,
@@ -165,7 +175,8 @@ static gint64 read_syscall(int directory)
     return -1;
 }
 
-gboolean qos_process_asks_under_lock(pid_t tid)
+/* Whether the thread is in one of the `count` system calls. */
+static gboolean is_in_call(pid_t tid, const int *calls, guint count)
 {
     int directory;
     gint64 number;
@@ -178,11 +189,21 @@ gboolean qos_process_asks_under_lock(pid_t tid)
         return FALSE;
     number = read_syscall(directory);
     close(directory);
-    for (guint i = 0; i < G_N_ELEMENTS(asking); i++) {
-        if (asking[i] == number)
+    for (guint i = 0; i < count; i++) {
+        if (calls[i] == number)
             return TRUE;
     }
     return FALSE;
+}
+
+gboolean qos_process_asks_under_lock(pid_t tid)
+{
+    return is_in_call(tid, asking, G_N_ELEMENTS(asking));
+}
+
+gboolean qos_process_renames(pid_t tid)
+{
+    return is_in_call(tid, renaming, G_N_ELEMENTS(renaming));
 }
 
 gboolean qos_process_is_visible(void)

@@ -52,6 +52,8 @@ char qos_process_state(pid_t tid);
  * attributes under the file's or directory's lock: setxattr(2), utimensat(2), lseek(2) ... The
  * thread has the daemon's own identity afterwards. FALSE also where it may not be seen. */
 gboolean qos_process_asks_under_lock(pid_t tid);
+/* The same of rename(2) and its kin. */
+gboolean qos_process_renames(pid_t tid);
 
 /* FALSE where /proc is that of another pid namespace, where our pids are other processes. */
 gboolean qos_process_is_visible(void);

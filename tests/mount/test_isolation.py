@@ -225,6 +225,34 @@ def test_a_throttled_job_that_owes_all_it_may_slows_others_alone(store, mount):
         take_steps(qos, "file", "fd = os.open(path, os.O_RDWR)\nos.pwrite(fd, b'x', 0)\nos.close(fd)")
 
 
+MOVE = """
+import os, sys
+while True:
+    os.rename(sys.argv[1] + "/d1/x", sys.argv[1] + "/d2/y")
+    os.rename(sys.argv[1] + "/d2/y", sys.argv[1] + "/d1/x")
+"""
+
+
+@pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
+def test_a_throttled_job_that_owes_all_it_may_stops_no_renames(store, mount):
+    """From a folder to another: for that the kernel takes a mutex that the whole mount shares, and looks up both names."""
+    qos = mount(store, "attr_timeout=3600,entry_timeout=3600")
+    (store.dir / "file").write_bytes(bytes(1 << 20))
+    for name in ("d1", "d2", "e1", "e2"):
+        (store.dir / name).mkdir()
+    for path in (store.dir / "d1" / "x", store.dir / "e1" / "b"):
+        path.touch()
+    as_job("guest", "ls", "-l", *(qos.dir / name for name in ("d1", "d2", "e1", "e2")))
+    start = time.monotonic()
+    with open(qos.dir / "file", "rb"), start_hog(qos, "file", "os.pwrite(fd, b'x' * (1 << 20), 0)"):  # of four minutes
+        wait_parked(qos, 1)
+        with running(start_job("hog", sys.executable, "-c", MOVE, qos.dir)):
+            wait_parked(qos, 2)
+            as_job("guest", "mv", qos.dir / "e1" / "b", qos.dir / "e2" / "b", timeout=WAIT)
+            assert is_in_debt(qos, start)
+            assert "rename" in qos.job("hog")["operations"]
+
+
 # Has the file in memory and has written to it, waits for a line, and writes so much that what follows, the changed pages,
 # waits for days.
 WRITER = """
