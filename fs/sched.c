@@ -148,8 +148,9 @@ static gboolean charge_lock(QosSched *sched, QosRequest *request, QosTime now)
 {
     const QosLrs *lrs = sched->current;
 
-    return request->holds_lock && (lrs->class->charge == NULL ||
-                                   lrs->class->charge(lrs->self, request, QOS_DEBT_MAX, now));
+    return qos_request_owes_first(request) &&
+           (lrs->class->charge == NULL ||
+            lrs->class->charge(lrs->self, request, QOS_DEBT_MAX, now));
 }
 
 QosVerdict qos_sched_enter(QosSched *sched, QosRequest *request, QosTime now, QosTime *ret_wake)
@@ -159,7 +160,7 @@ QosVerdict qos_sched_enter(QosSched *sched, QosRequest *request, QosTime now, Qo
     *ret_wake = qos_slots_next_stall(&sched->slots);
     if (charge_lock(sched, request, now))
         return admit(sched, request, now);
-    if (!request->holds_lock && try_now(sched, request, now))
+    if (!qos_request_owes_first(request) && try_now(sched, request, now))
         return QOS_GO;
     if (request->fills_cache &&
         (request->job->filling >= QOS_FILLING_MAX || !qos_sched_has_background(sched, request, 1)))

@@ -24,6 +24,10 @@
  * such requests of one job without a slot, QOS_PASSING_USER of one user, QOS_PASSING_ALL of all, it
  * waits for one of them to end.
  *
+ * The kernel has room for so many changed pages of mappings, for the whole mount, and what it
+ * writes back counts until it is answered; beyond that whoever touches a page of any mapping
+ * stands. So write-back goes at once too (`writes_back`), up to the first bound.
+ *
  * What ends something (a close) waits for no token: it is charged, whatever the debt. But a store
  * that hangs lets it hang too, so that the second bound holds for it, and beyond that it is held.
  *
@@ -91,6 +95,7 @@ typedef struct {
     guint64 lock;          /* of what the kernel holds a lock for it, 0 = of nothing */
     guint holds_lock : 1;  /* and other jobs may want it: it must not wait */
     guint keeps_pages : 1; /* of the file `lock`: who is told news of that may wait for them */
+    guint writes_back : 1; /* pages of a mapping: it goes into debt likewise */
     guint fills_cache : 1; /* a READ into the kernel's pages: of these it lets only so many wait */
     guint is_toll : 1;     /* it waits until the class of `toll_opcode` has a token (ops/toll.h) */
     guint is_prepaid : 1;  /* its thread paid for it at a toll */
@@ -121,6 +126,12 @@ typedef struct {
 } QosRequest;
 
 G_STATIC_ASSERT(sizeof(QosRequest) <= 3 * QOS_CACHE_LINE);
+
+/* It does not wait for its token, unless it meets the bound on debt. */
+static inline gboolean qos_request_owes_first(const QosRequest *request)
+{
+    return request->holds_lock || request->writes_back;
+}
 
 /* What a rule did, as the tbf policy counted it. */
 typedef struct QosRuleState {

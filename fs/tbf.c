@@ -86,7 +86,7 @@ static void take_tokens(QosTbfQueue *queue, gint64 operations, gint64 bytes, Qos
 /* Where a request of the class waits. */
 static GQueue *line_of(QosTbfQueue *queue, const QosRequest *request)
 {
-    return request->holds_lock ? &queue->lock_holders : &queue->requests;
+    return qos_request_owes_first(request) ? &queue->lock_holders : &queue->requests;
 }
 
 /* The next to go, or NULL. */
@@ -105,7 +105,8 @@ static void reschedule(QosTbf *tbf, QosTbfQueue *queue, QosTime now)
         qos_heap_remove(&tbf->heap, &queue->heap);
         return;
     }
-    QosTime due = first->holds_lock ? debt_due(queue, QOS_DEBT_MAX, now) : tokens_due(queue, now);
+    QosTime due =
+        qos_request_owes_first(first) ? debt_due(queue, QOS_DEBT_MAX, now) : tokens_due(queue, now);
     QosTime deadline = due <= now ? first->arrival : due;
     deadline = MIN(deadline, qos_time_add(first->arrival, tbf->context->max_wait));
     if (qos_heap_contains(&queue->heap))
@@ -264,7 +265,7 @@ static QosTime tbf_get_next(void *self, QosTime now, QosReadyFunc ready, void *a
     QosTbfQueue *queue = (QosTbfQueue *)((char *)root - G_STRUCT_OFFSET(QosTbfQueue, heap));
     QosRequest *request = first_of(queue);
     end_wait(tbf, queue, request, now);
-    request->owes = request->holds_lock && tokens_due(queue, now) > now;
+    request->owes = qos_request_owes_first(request) && tokens_due(queue, now) > now;
     let_go(queue, request, 1, now);
     reschedule(tbf, queue, now);
     ready(request, arg);

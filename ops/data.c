@@ -240,6 +240,7 @@ void qosfs_op_write(fuse_req_t request, fuse_ino_t ino, const char *data, size_t
     write_op->op.is_direct = (info->flags & O_DIRECT) != 0 && !info->writepage;
     tell_of_pages(write_op, info->writepage);
     write_op->sync = sync_of_write(write_op, info->flags);
+    write_op->op.entry.request.writes_back = info->writepage;
     write_op->op.park = park_write;
     write_op->op.clear = clear_data;
     write_op->op.entry.request.bytes = write_op->op.entry.request.data = size;

@@ -248,23 +248,22 @@ def test_a_throttled_job_that_owes_all_it_may_stops_no_renames(store, mount):
         wait_parked(qos, 1)
         with running(start_job("hog", sys.executable, "-c", MOVE, qos.dir)):
             wait_parked(qos, 2)
-            as_job("guest", "mv", qos.dir / "e1" / "b", qos.dir / "e2" / "b", timeout=WAIT)
+            as_job("guest", "mv", qos.dir / "e1" / "b", qos.dir / "e2" / "b", timeout=PATIENCE)
             assert is_in_debt(qos, start)
             assert "rename" in qos.job("hog")["operations"]
 
 
-# Has the file in memory and has written to it, waits for a line, and writes so much that what follows, the changed pages,
-# waits for days.
+# Has the file in memory and has written to it, waits for a line, and changes more pages than its job may owe for: the last
+# of them wait for days.
 WRITER = """
 import mmap, os, sys
 fd = os.open(sys.argv[1], os.O_RDWR)
-pages = mmap.mmap(fd, 1 << 20)
+pages = mmap.mmap(fd, 0)
 pages[::4096]
 os.pwrite(fd, b"x" * 64, 0)
 print("ready", flush=True)
 sys.stdin.readline()
-os.pwrite(fd, bytes(1 << 18), 0)
-for place in range(0, 1 << 20, 8192): pages[place] = 1
+for place in range(0, len(pages), 4096): pages[place] = 1
 pages.flush()
 """
 LOOK = "[entry.stat() for entry in os.scandir(path)]\nos.close(os.open(path + '/new', os.O_CREAT | os.O_WRONLY))"
@@ -274,7 +273,7 @@ LOOK = "[entry.stat() for entry in os.scandir(path)]\nos.close(os.open(path + '/
 def test_a_throttled_job_blocks_nobody_who_looks_at_its_file(store, mount):
     """On news of a file the kernel drops its pages, and waits for those that are written, with the directory's lock."""
     qos = mount(store)
-    (store.dir / "file").write_bytes(bytes(1 << 20))
+    (store.dir / "file").write_bytes(bytes(20 << 20))
     command = sys.executable, "-c", WRITER, qos.dir / "file"
     with throttled(qos, start_job("hog", *command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)) as hog:
         hog.stdout.readline()
@@ -283,6 +282,36 @@ def test_a_throttled_job_blocks_nobody_who_looks_at_its_file(store, mount):
         wait_parked(qos, 1)
         wait_idle(hog.pid, qos.pid)  # all are: what comes more than some seconds after the look would be parked then
         take_steps(qos, "", LOOK)
+
+
+# Has the file in memory, waits for a line, and changes each page of it, so often.
+MAPPER = """
+import mmap, os, sys
+pages = mmap.mmap(os.open(sys.argv[1], os.O_RDWR), 0)
+pages[::4096]
+print("ready", flush=True)
+sys.stdin.readline()
+for turn in range(int(sys.argv[2])):
+    for place in range(0, len(pages), 4096): pages[place] = 1
+    pages.flush()
+"""
+
+
+@pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
+def test_changed_pages_of_a_throttled_job_leave_room_for_others(store, mount):
+    """A mount has only so much room for pages that are changed or being written back, of whichever file."""
+    qos = mount(store)
+    for name, size in (("hogs", 128 << 20), ("file", 64 << 20)):
+        (store.dir / name).touch()
+        os.truncate(store.dir / name, size)
+    command = sys.executable, "-c", MAPPER
+    with running(start_job("hog", *command, qos.dir / "hogs", 1, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)) as hog:
+        hog.stdout.readline()
+        qos.rule("start hog jobid={hog} bps=512K")
+        print(file=hog.stdin, flush=True)
+        wait_parked(qos, 1)
+        as_job("guest", *command, qos.dir / "file", "16", input="\n", timeout=PATIENCE)
+        assert qos.job("hog")["waiting"] > 0  # its fsync, for what it owes
 
 
 @pytest.mark.parametrize("store", ["tmpfs"], indirect=True)

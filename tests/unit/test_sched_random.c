@@ -43,6 +43,7 @@ static void enter_one(Fixture *f, Live *live, GRand *random)
     QosRequest *request = request_new(f, job, (QosOpcode)g_rand_int_range(random, 0, QOS_OP_COUNT),
                                       (guint64)g_rand_int_range(random, 0, 10000));
     request->holds_lock = g_rand_int_range(random, 0, 4) == 0;
+    request->writes_back = g_rand_int_range(random, 0, 8) == 0;
     g_ptr_array_add(enter(f, request) == QOS_GO ? live->running : live->waiting, request);
 }
 

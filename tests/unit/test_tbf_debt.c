@@ -60,6 +60,41 @@ static void test_a_lock_waits_for_one_token(void)
     fixture_clear(&f);
 }
 
+/* Of a file of its own, and with no lock: it is the kernel's room for such pages that others want.
+ */
+static void test_write_back_owes_first(void)
+{
+    Fixture f;
+    QosTime due = 0;
+    guint gone = 0;
+    QosRequest *first;
+    fixture_init(&f, &qos_policy_tbf, 64);
+    fixture_rule(&f, "start r jobid={j} bps=1M depth=1:1M");
+    QosRequest *payer = request_new(&f, "j", QOS_OP_READ, 1 << 20);
+    g_assert_cmpint(enter(&f, payer), ==, QOS_GO);
+    leave(&f, payer);
+    payer = request_new(&f, "j", QOS_OP_READ, 1 << 20);
+    g_assert_cmpint(enter(&f, payer), ==, QOS_WAIT);
+    for (;; gone++) {
+        first = request_new(&f, "j", QOS_OP_WRITE, 1 << 20);
+        first->lock = 7;
+        first->writes_back = TRUE;
+        if (qos_sched_enter(f.sched, first, f.now, &due) == QOS_WAIT)
+            break;
+        g_assert_true(first->owes);
+        leave(&f, first);
+    }
+    g_assert_cmpuint(gone, ==, 300);
+    g_assert_null(next(&f));
+    f.now = due;
+    g_assert_true(next(&f) == first); /* before what waits for tokens */
+    g_assert_true(first->owes);
+    leave(&f, first);
+    g_assert_null(next(&f));
+    drop(&f, payer);
+    fixture_clear(&f);
+}
+
 /* One that goes at once, as `owes_much` says it. */
 static gboolean owes_much(Fixture *f)
 {
@@ -384,6 +419,7 @@ int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/tbf-debt/a-lock-waits-for-one-token", test_a_lock_waits_for_one_token);
+    g_test_add_func("/tbf-debt/write-back-owes-first", test_write_back_owes_first);
     g_test_add_func("/tbf-debt/no-lock-goes-before-another", test_no_lock_goes_before_another);
     g_test_add_func("/tbf-debt/who-owes-much", test_who_owes_much);
     g_test_add_func("/tbf-debt/who-has-much-waiting", test_who_has_much_waiting);
