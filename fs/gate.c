@@ -357,12 +357,13 @@ void qos_gate_hurry(QosGate *gate, QosEntry *entry)
     pthread_mutex_unlock(&gate->lock);
 }
 
-QosKeep qos_gate_keep(QosGate *gate, QosEntry *entry)
+QosKeep qos_gate_keep(QosGate *gate, QosEntry *entry, gboolean may_be_early)
 {
     pthread_mutex_lock(&gate->lock);
     /* What is due already is about to run: memory will do for it, and is not counted. */
-    QosKeep keep =
-        entry->parking == DUE ? QOS_KEEP_IN_MEMORY : qos_sched_keep(gate->sched, &entry->request);
+    QosKeep keep = entry->parking == DUE
+                       ? QOS_KEEP_IN_MEMORY
+                       : qos_sched_keep(gate->sched, &entry->request, may_be_early);
     if (keep == QOS_KEEP_NOWHERE || keep == QOS_KEEP_TOO_MANY) {
         QosTime now = qos_gate_now();
         entry->parking = CANCELLED;

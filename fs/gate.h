@@ -61,9 +61,9 @@ gboolean qos_gate_charge(QosGate *gate, QosEntry *entry);
 /* Between enter() and park(): others wait for it, so that it is to wait for no token after all,
  * whatever bound it met. */
 void qos_gate_hurry(QosGate *gate, QosEntry *entry);
-/* Between enter() and park(): where to keep the request and its `data` (fs/sched.h). NOWHERE: it
- * was taken back, the caller answers it. */
-QosKeep qos_gate_keep(QosGate *gate, QosEntry *entry);
+/* Between enter() and park(): where to keep the request and its `data`, as qos_sched_keep().
+ * NOWHERE: it was taken back, the caller answers it. */
+QosKeep qos_gate_keep(QosGate *gate, QosEntry *entry, gboolean may_be_early);
 /* After QOS_KEEP_IN_STORE: it is there. */
 void qos_gate_kept(QosGate *gate, QosEntry *entry);
 /* A request that may go is about to wait for something else (a credit, old pages), with no thread

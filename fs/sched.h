@@ -252,8 +252,9 @@ typedef enum {
     QOS_KEEP_NOWHERE,  /* take it back with qos_sched_cancel(): it fails */
     QOS_KEEP_TOO_MANY, /* likewise; it is not memory that there is too little of */
 } QosKeep;
-/* Where to keep a request that has to wait, and its data. */
-QosKeep qos_sched_keep(QosSched *sched, QosRequest *request);
+/* Where to keep a request that has to wait, and its data; without `may_be_early` that must not be
+ * in the store before its turn. */
+QosKeep qos_sched_keep(QosSched *sched, QosRequest *request, gboolean may_be_early);
 /* Its data is in the store. */
 void qos_sched_kept(QosSched *sched, QosRequest *request);
 /* TRUE where some wait: qos_sched_next() may hand one out. */

@@ -65,11 +65,11 @@ static QosKeep refuse(QosSched *sched, QosJob *job, QosKeep reason)
 }
 
 /* What waits is counted among the background ones already. */
-QosKeep qos_sched_keep(QosSched *sched, QosRequest *request)
+QosKeep qos_sched_keep(QosSched *sched, QosRequest *request, gboolean may_be_early)
 {
     QosJob *job = request->job;
     guint64 bytes = sched->request_memory + request->data;
-    gboolean is_early = request->data > 0 &&
+    gboolean is_early = may_be_early && request->data > 0 &&
                         !has_room(sched, request, bytes, sched->parked_max / 2) &&
                         qos_slots_may_pass(&sched->slots, request);
 

@@ -315,6 +315,24 @@ gboolean qos_claim_take(QosOp *op)
     return TRUE;
 }
 
+gboolean qos_claim_take_here(QosOp *op)
+{
+    QosClaim *claim = op->claim;
+
+    claim->losses = qos_lockclient_losses(claim->claims->client);
+    for (; claim->taken < claim->count; claim->taken++) {
+        Part *part = &claim->parts[claim->taken];
+
+        if (get(op, part, QOS_CREDIT_NON_BLOCK_LOCAL, 0) != QOS_CREDIT_GRANTED)
+            break;
+        part->is_held = TRUE;
+    }
+    if (qos_claim_stayed_whole(claim))
+        return TRUE;
+    qos_claim_put(claim);
+    return FALSE;
+}
+
 /* --- after the change --- */
 
 void qos_claim_touch(QosClaim *claim, guint64 number)
@@ -359,6 +377,11 @@ gboolean qos_claim_settle(QosOp *op)
     if (claim->phase != TOUCHED && claim->touched_count > 0)
         enter_phase(claim, TOUCHED);
     return claim->phase != TOUCHED || take_all(op);
+}
+
+void qos_claim_settle_later(QosClaim *claim)
+{
+    enter_phase(claim, LOST_AGAIN);
 }
 
 gboolean qos_claim_is_settling(const QosClaim *claim)

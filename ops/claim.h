@@ -56,6 +56,12 @@ void qos_claim_put(QosClaim *claim);
 void qos_claim_touch(QosClaim *claim, guint64 number);
 /* As qos_claim_take(), of what is to be taken after the change. */
 gboolean qos_claim_settle(QosOp *op);
+/* Instead of take and settle, for a change that is made before its turn: takes what is here, asks
+ * nobody. FALSE: not all is, and nothing is held. */
+gboolean qos_claim_take_here(QosOp *op);
+/* It was made, and something was lost meanwhile: puts what is held; qos_claim_settle() is to be
+ * called in its turn. */
+void qos_claim_settle_later(QosClaim *claim);
 /* TRUE from when qos_claim_settle() found something to take. */
 gboolean qos_claim_is_settling(const QosClaim *claim);
 

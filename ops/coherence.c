@@ -147,22 +147,33 @@ void qos_coherence_begin(QosOp *op)
         qos_old_pages_begin(op, op->fs->coherence->pages);
 }
 
+/* FALSE: it needs none. */
+static gboolean begin_claim(QosOp *op)
+{
+    const QosCoherence *coherence = op->fs->coherence;
+    const Needs needs = needs_of(op);
+
+    qos_invalidator_confirm(coherence->invalidator, op->node);
+    if (!needs_claim(op, needs))
+        return FALSE;
+    op->names_epoch = qos_namecache_epoch(coherence->names);
+    op->claim = qos_claim_new(coherence->claims);
+    add_nodes(op, needs);
+    return TRUE;
+}
+
+/* Its change is made: under its credit, or that is taken once more before the answer. */
+static gboolean is_made(const QosOp *op)
+{
+    return op->entry.request.is_stored || (op->claim != NULL && qos_claim_is_settling(op->claim));
+}
+
 gboolean qos_coherence_enter(QosOp *op)
 {
     QosCoherence *coherence = op->fs->coherence;
 
-    if (coherence == NULL || (op->claim != NULL && qos_claim_is_settling(op->claim)))
+    if (coherence == NULL || is_made(op) || (op->claim == NULL && !begin_claim(op)))
         return TRUE;
-    if (op->claim == NULL) {
-        const Needs needs = needs_of(op);
-
-        qos_invalidator_confirm(coherence->invalidator, op->node);
-        if (!needs_claim(op, needs))
-            return TRUE;
-        op->names_epoch = qos_namecache_epoch(coherence->names);
-        op->claim = qos_claim_new(coherence->claims);
-        add_nodes(op, needs);
-    }
     if (!qos_claim_take(op))
         return FALSE;
     if (op->entry.request.opcode == QOS_OP_GETATTR && qos_claim_error(op->claim) == 0 &&
@@ -188,6 +199,34 @@ gboolean qos_coherence_settle(QosOp *op)
     if (op->entry.request.opcode == QOS_OP_READDIR && !qos_claim_stayed_whole(op->claim))
         qos_lists_note_late(op->fs->coherence->lists, op->node);
     return qos_claim_settle(op);
+}
+
+gboolean qos_coherence_begin_early(QosOp *op)
+{
+    if (op->fs->coherence == NULL || !begin_claim(op))
+        return TRUE;
+    if (!qos_old_pages_follow(op) && qos_claim_take_here(op))
+        return TRUE;
+    g_clear_pointer(&op->claim, qos_claim_free);
+    return FALSE;
+}
+
+/* Others may see it from now on, so that this kernel must not show what it knew before: it takes
+ * that from the answer otherwise. */
+void qos_coherence_end_early(QosOp *op, gboolean is_made)
+{
+    const gboolean is_covered = op->claim != NULL && qos_claim_stayed_whole(op->claim);
+
+    if (op->claim == NULL)
+        return;
+    if (is_made && qos_op_locks_pages(op))
+        qos_old_pages_settle(op, op->fs->coherence->pages, is_covered);
+    if (is_made)
+        fuse_lowlevel_notify_inval_inode(op->fs->session, op->node, -1, 0);
+    if (is_made && !is_covered)
+        qos_claim_settle_later(op->claim);
+    else
+        g_clear_pointer(&op->claim, qos_claim_free);
 }
 
 int qos_coherence_error(const QosOp *op)

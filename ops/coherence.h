@@ -67,6 +67,14 @@ void qos_coherence_begin(QosOp *op);
 /* FALSE: it waits, and is not the caller's any more; the gate resumes it. */
 gboolean qos_coherence_enter(QosOp *op);
 gboolean qos_coherence_settle(QosOp *op);
+/*
+ * Instead of these two, where the change is to be made before its turn, and only its answer waits.
+ * Nothing waits here: FALSE where not all of its credits are at hand, and it must not be made now.
+ * They are held until the second, with which `is_made` tells that it was, so that they are not in
+ * use while the answer waits. In its turn it needs none, unless they were lost meanwhile.
+ */
+gboolean qos_coherence_begin_early(QosOp *op);
+void qos_coherence_end_early(QosOp *op, gboolean is_made);
 /* 0, or the -errno with which it is to end without being run. */
 int qos_coherence_error(const QosOp *op);
 void qos_coherence_leave(QosOp *op);

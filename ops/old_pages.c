@@ -31,6 +31,11 @@ void qos_old_pages_begin(const QosOp *op, QosPages *pages)
         qos_pages_note_locked(pages, op->node, op, op->start, op->end);
 }
 
+gboolean qos_old_pages_follow(const QosOp *op)
+{
+    return op->writes == QOS_WRITE_DIRECT && qos_loan_has_pages(&op->handle->file);
+}
+
 static void drop_all(const QosOp *op, QosPages *pages)
 {
     if (op->entry.request.opcode == QOS_OP_READ)
@@ -55,7 +60,7 @@ static gboolean are_left_by_write(const QosOp *op)
     case QOS_WRITE_THROUGH:
         return qos_loan_end_write(&op->handle->file);
     case QOS_WRITE_DIRECT:
-        return qos_loan_has_pages(&op->handle->file);
+        return qos_old_pages_follow(op);
     case QOS_WRITE_BACK:
     case QOS_WRITE_NONE:
         break;

@@ -31,6 +31,9 @@
 #include "ops/pages.h"
 
 void qos_old_pages_begin(const QosOp *op, QosPages *pages);
+/* TRUE where pages are going to be dropped behind a WRITE, however early it is made: all requests
+ * on the file that wait are let go for that, which its own must not be. */
+gboolean qos_old_pages_follow(const QosOp *op);
 /* With `is_covered` the operation has a credit on op->node; to settle, had it all the time. */
 void qos_old_pages_enter(const QosOp *op, QosPages *pages, gboolean is_covered);
 void qos_old_pages_settle(const QosOp *op, QosPages *pages, gboolean is_covered);

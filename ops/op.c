@@ -449,13 +449,17 @@ static void run_early(QosOp *op)
 /* Moves what lies in the reader's buffer to where there is room, if there is any. */
 static QosKeep keep(QosOp *op)
 {
-    QosKeep place = qos_gate_keep(op->fs->gate, &op->entry);
+    const gboolean has_data = op->entry.request.data > 0;
+    const gboolean may_be_early = has_data && qos_coherence_begin_early(op);
+    const QosKeep place = qos_gate_keep(op->fs->gate, &op->entry, may_be_early);
 
     if (place == QOS_KEEP_IN_STORE)
         run_early(op);
-    else if (place == QOS_KEEP_IN_MEMORY && op->park != NULL)
+    if (may_be_early)
+        qos_coherence_end_early(op, place == QOS_KEEP_IN_STORE);
+    if (place == QOS_KEEP_IN_MEMORY && op->park != NULL)
         op->park(op);
-    if (op->entry.request.data > 0)
+    if (has_data)
         qos_ring_drop_data();
     op->is_kept = TRUE;
     return place;
@@ -470,11 +474,10 @@ static void refuse(QosOp *op, QosKeep reason)
             "fail (ENOMEM) until some are served",
             op->entry.request.job->id);
     else if (op->entry.request.data > 0)
-        g_warning_once(
-            "job %s: the store does not take its writes, and all of parked_mib holds "
-            "what waits: writes fail (ENOMEM) until some are served. See the store, or raise "
-            "parked_mib",
-            op->entry.request.job->id);
+        g_warning_once("job %s: the store does not take its writes, and all of parked_mib holds "
+                       "what waits: writes fail (ENOMEM) until some are served. See the store, and "
+                       "with a lock server who else has its files, or raise parked_mib",
+                       op->entry.request.job->id);
     else
         g_warning_once(
             "job %s: so many of its requests wait, or of all its user's, that they take all "

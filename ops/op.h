@@ -20,8 +20,8 @@
  *
  * Where the gate says "wait", park() moves what lies in the reader's buffer, and a worker does the
  * rest later. Names are copied by the handler (qos_op_strdup), so only WRITE needs it. Where memory
- * is short for what a request brought (entry.request.data), run() is called at once, and a worker
- * sends the answer when it is due.
+ * is short for what a request brought (entry.request.data), run() is called at once, if its credits
+ * are at hand (ops/coherence.h), and a worker sends the answer when it is due.
  *
  * run() returns 0 with op->reply filled, or -errno. It holds no lock across a system call.
  */

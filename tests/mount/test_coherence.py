@@ -549,6 +549,66 @@ def test_who_waits_for_a_credit_holds_no_slot(cluster):
         assert "(credit)" in [wait["rule"] for wait in first.job(1)["wait"]]
 
 
+SOME = 512 << 10  # more than half of parked_mib=1, less than all that a job may have of it
+# Writes a little, which takes all that its rule lets through, and then so much, past the page cache.
+HOG = """
+import mmap, os, sys
+def write(path, size):
+    data = mmap.mmap(-1, size)
+    data.write(b"n" * size)
+    if os.pwrite(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_DIRECT), data, 0) != size: raise SystemError
+write(sys.argv[1], 4096)
+write(sys.argv[2], int(sys.argv[3]))
+"""
+
+
+def start_hog(mount):
+    """What it writes to `file` waits."""
+    mount.rule("start tight jobid={hog}&opcode={write} bps=1 depth=1:1")
+    return running(start_job("hog", sys.executable, "-c", HOG, mount.dir / "little", mount.dir / "file", str(SOME)))
+
+
+def test_a_write_that_waits_changes_nothing_without_its_credit(cluster):
+    """Memory for data is short, and others have cached the file: it stays in memory until its turn, or is never made."""
+    here, there = cluster(options="parked_mib=1", server_options=("--group", "1")).mounts
+    old, new = b"o" * SOME, b"n" * SOME
+    (here.dir / "file").write_bytes(old)
+    assert (there.dir / "file").read_bytes() == old
+
+    def is_in_memory():
+        return (here.job("hog") or {"parked_bytes": 0})["parked_bytes"] >= SOME
+    with start_hog(here) as hog:
+        wait_until(is_in_memory, what="data that waits in memory")
+        assert (here.store.dir / "file").read_bytes() == old
+        hog.kill()
+        hog.wait(TIMEOUT)
+    here.rule("stop tight")
+    assert (here.store.dir / "file").read_bytes() == (there.dir / "file").read_bytes() == old
+    with start_hog(here) as hog:
+        wait_until(is_in_memory, what="data that waits in memory again")
+        here.rule("stop tight")
+        assert hog.wait(TIMEOUT) == 0
+    assert (there.dir / "file").read_bytes() == new
+
+
+def test_a_write_that_was_made_early_is_seen(cluster):
+    """Under its credit, which is not in use while the answer waits: others see it at once, the same mount too, and go on."""
+    here, there = cluster(lease=300, options="parked_mib=1", server_options=("--group", "1")).mounts
+    (here.dir / "file").touch()
+    os.truncate(here.dir / "file", 3)  # brings the credit
+    assert (here.dir / "file").stat().st_size == 3
+    with start_hog(here) as hog:
+        wait_until(lambda: (here.store.dir / "file").stat().st_size == SOME, what="what is made early")
+        wait_until(lambda: (here.dir / "file").stat().st_size == SOME, what="its size here")
+        assert hog.poll() is None and here.job("hog")["waiting"] == 1
+        assert (there.dir / "file").read_bytes() == b"n" * SOME
+        (there.dir / "file").write_bytes(b"newer")
+        assert (here.dir / "file").stat().st_size == 5
+        here.rule("stop tight")
+        assert hog.wait(TIMEOUT) == 0
+    assert (here.dir / "file").read_bytes() == (there.dir / "file").read_bytes() == b"newer"
+
+
 def test_a_killed_holder(cluster):
     made = cluster(lease=2)
     first, second = made.mounts

@@ -86,7 +86,7 @@ static void test_data_that_waits_is_bounded(void)
         QosRequest *request = request_new(&f, "hog", QOS_OP_WRITE, UNIT);
         request->data = UNIT;
         g_assert_cmpint(enter(&f, request), ==, QOS_WAIT);
-        keep = qos_sched_keep(f.sched, request);
+        keep = qos_sched_keep(f.sched, request, TRUE);
         in_memory += keep == QOS_KEEP_IN_MEMORY;
         in_store += keep == QOS_KEEP_IN_STORE;
         if (in_store == 1 && keep == QOS_KEEP_IN_STORE)
@@ -103,7 +103,7 @@ static void test_data_that_waits_is_bounded(void)
     /* What is left is for others. */
     QosRequest *other = request_new(&f, "other", QOS_OP_WRITE, UNIT);
     other->data = (64 - FULL) * UNIT;
-    g_assert_cmpint(qos_sched_keep(f.sched, other), ==, QOS_KEEP_IN_STORE);
+    g_assert_cmpint(qos_sched_keep(f.sched, other, TRUE), ==, QOS_KEEP_IN_STORE);
     qos_sched_kept(f.sched, other);
     request_free(other);
 
@@ -119,6 +119,32 @@ static void test_data_that_waits_is_bounded(void)
     qos_sched_state(f.sched, &state);
     g_assert_cmpuint(state.parked_bytes, ==, 0);
     g_assert_cmpuint(state.passing, ==, 0);
+    fixture_clear(&f);
+}
+
+/* What may not be in the store before its turn is in memory up to all. */
+static void test_data_that_awaits_its_turn_is_bounded(void)
+{
+    enum { UNIT = 1 << 10, ALL = 64 * UNIT, FULL = 56 };
+    Fixture f;
+    GQueue waiting = G_QUEUE_INIT;
+    fixture_init(&f, &qos_policy_tbf, 4);
+    fixture_rule(&f, "start r jobid={hog} rate=1 depth=1:1");
+    qos_sched_set_parked_max(f.sched, ALL);
+    QosRequest *running = request_new(&f, "hog", QOS_OP_WRITE, UNIT);
+    g_assert_cmpint(enter(&f, running), ==, QOS_GO);
+    for (guint i = 0; i <= FULL; i++) {
+        QosRequest *request = request_new(&f, "hog", QOS_OP_WRITE, UNIT);
+        request->data = UNIT;
+        g_assert_cmpint(enter(&f, request), ==, QOS_WAIT);
+        g_assert_cmpint(qos_sched_keep(f.sched, request, FALSE), ==,
+                        i < FULL ? QOS_KEEP_IN_MEMORY : QOS_KEEP_NOWHERE);
+        g_queue_push_tail(&waiting, request);
+    }
+    g_assert_cmpuint(running->job->use.parked_bytes, ==, FULL * UNIT);
+    g_assert_cmpuint(running->job->use.passing, ==, 0);
+    leave(&f, running);
+    serve_or_cancel(&f, &waiting);
     fixture_clear(&f);
 }
 
@@ -145,7 +171,7 @@ static void test_what_was_written_early_is_paid_for(const void *data)
         request->data = 4096;
         g_assert_cmpint(enter(&f, request), ==, QOS_WAIT);
         g_assert_cmpint(request->state, ==, is_held ? QOS_REQUEST_HELD : QOS_REQUEST_QUEUED);
-        g_assert_cmpint(qos_sched_keep(f.sched, request), ==, QOS_KEEP_IN_STORE);
+        g_assert_cmpint(qos_sched_keep(f.sched, request, TRUE), ==, QOS_KEEP_IN_STORE);
         qos_sched_kept(f.sched, request);
         qos_sched_cancel(f.sched, request, f.now);
         request_free(request);
@@ -214,7 +240,7 @@ static void test_requests_that_wait_are_bounded(void)
         QosRequest *request = request_new(&f, "hog", QOS_OP_READ, UNIT);
         request->cannot_fail = waiting.length == FULL + 1;
         g_assert_cmpint(enter(&f, request), ==, QOS_WAIT);
-        keep = qos_sched_keep(f.sched, request);
+        keep = qos_sched_keep(f.sched, request, TRUE);
         g_assert_true((keep == QOS_KEEP_NOWHERE) == (waiting.length == FULL));
         g_queue_push_tail(&waiting, request);
     } while (waiting.length < FULL + 2);
@@ -227,7 +253,7 @@ static void test_requests_that_wait_are_bounded(void)
      */
     QosRequest *other = request_new(&f, "other", QOS_OP_WRITE, UNIT);
     other->data = UNIT;
-    g_assert_cmpint(qos_sched_keep(f.sched, other), ==, QOS_KEEP_IN_STORE);
+    g_assert_cmpint(qos_sched_keep(f.sched, other, TRUE), ==, QOS_KEEP_IN_STORE);
     g_assert_cmpuint(other->job->use.parked_bytes, ==, UNIT);
     qos_sched_kept(f.sched, other);
 
@@ -247,7 +273,7 @@ static gboolean keeps(Fixture *f, GQueue *waiting, const char *job, QosOpcode op
 {
     QosRequest *request = request_new(f, job, opcode, 1);
     g_assert_cmpint(enter(f, request), ==, QOS_WAIT);
-    QosKeep keep = qos_sched_keep(f->sched, request);
+    QosKeep keep = qos_sched_keep(f->sched, request, TRUE);
     if (keep == QOS_KEEP_IN_MEMORY) {
         g_queue_push_tail(waiting, request);
         return TRUE;
@@ -383,6 +409,8 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/sched/closes-are-bounded", test_closes_are_bounded);
     g_test_add_func("/sched/data-that-waits-is-bounded", test_data_that_waits_is_bounded);
+    g_test_add_func("/sched/data-that-awaits-its-turn-is-bounded",
+                    test_data_that_awaits_its_turn_is_bounded);
     g_test_add_data_func("/sched/what-was-written-early-is-paid-for/queued", GINT_TO_POINTER(FALSE),
                          test_what_was_written_early_is_paid_for);
     g_test_add_data_func("/sched/what-was-written-early-is-paid-for/held", GINT_TO_POINTER(TRUE),

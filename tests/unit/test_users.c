@@ -170,7 +170,7 @@ static gboolean keeps(Fixture *f, GQueue *waiting, QosUser *user, guint job, Qos
     QosRequest *request = request_of(f, user, job, QOS_OP_READ);
 
     g_assert_cmpint(enter(f, request), ==, QOS_WAIT);
-    QosKeep keep = qos_sched_keep(f->sched, request);
+    QosKeep keep = qos_sched_keep(f->sched, request, TRUE);
     if (keep == QOS_KEEP_IN_MEMORY) {
         g_queue_push_tail(waiting, request);
         return TRUE;
