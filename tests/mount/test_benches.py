@@ -26,8 +26,10 @@ BENCHES = {
 
 
 def figures(printed, cells):
-    """Of each row of a table."""
-    rows = [line.strip("|").split("|")[cells] for line in printed[printed.index("|---"):].splitlines()[1:] if line.startswith("|")]
+    """Of each row of a table, which some print without its head."""
+    lines = [line for line in printed.splitlines() if line.startswith("|")]
+    head = next((number + 1 for number, line in enumerate(lines) if line.startswith("|---")), 0)
+    rows = [line.strip("|").split("|")[cells] for line in lines[head:]]
     return [[float(re.match(r" ([\d,.]+)(?: (?:us|MB))? $", cell)[1].replace(",", "")) for cell in row] for row in rows]
 
 
