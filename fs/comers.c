@@ -5,21 +5,21 @@
 
 #include <string.h>
 
-#include "base/heap.h"
+#include "fs/turns.h"
 
 typedef struct {
-    gint64 thread;    /* first: the table holds these */
-    QosHeapNode look; /* its key: when the next is due */
-    QosTime pause;    /* before it */
-    guint sleeps;     /* looks on end at which it slept */
+    gint64 thread; /* first: the table holds these */
+    QosTurn turn;
+    QosTime pause; /* before it */
+    guint sleeps;  /* looks on end at which it slept */
     QosUser *user;
-    QosComer comer;
+    QosComer comer; /* its job is the turn's */
 } Thread;
 
 struct QosComers {
     GHashTable *threads; /* a set of Thread */
     GHashTable *counts;  /* QosJob or QosUser -> how many threads of it are there */
-    QosHeap looks;
+    QosTurns *looks;
     guint waiting;
 };
 
@@ -60,14 +60,6 @@ static gboolean has_room(const QosComers *comers, const QosJob *job, const QosUs
 
 /* --- threads --- */
 
-static void free_thread(gpointer data)
-{
-    Thread *thread = data;
-
-    qos_job_unref(thread->comer.job);
-    g_free(thread);
-}
-
 static gboolean is_waiting(const Thread *thread)
 {
     return thread->sleeps >= QOS_COMER_SLEEPS;
@@ -80,18 +72,10 @@ static void set_sleeps(QosComers *comers, Thread *thread, guint sleeps)
     comers->waiting += is_waiting(thread);
 }
 
-static QosTime first_pause(const QosComers *comers, const Thread *thread)
-{
-    const guint count =
-        count_of(comers, thread->user != NULL ? (gpointer)thread->user : thread->comer.job);
-
-    return MAX(QOS_COMER_FIRST_LOOK, count * (QOS_SECOND / QOS_COMERS_LOOKS));
-}
-
 static void look_after(QosComers *comers, Thread *thread, QosTime pause, QosTime now)
 {
     thread->pause = pause;
-    qos_heap_update(&comers->looks, &thread->look, now + pause);
+    qos_turns_at(comers->looks, &thread->turn, now + pause);
 }
 
 static Thread *find(const QosComers *comers, gint thread)
@@ -105,7 +89,7 @@ static void drop(QosComers *comers, Thread *thread)
 {
     set_sleeps(comers, thread, 0);
     count_thread(comers, thread, -1);
-    qos_heap_remove(&comers->looks, &thread->look);
+    qos_turns_remove(comers->looks, &thread->turn);
     g_hash_table_remove(comers->threads, thread);
 }
 
@@ -118,9 +102,9 @@ static Thread *add(QosComers *comers, gint id, QosJob *job, QosUser *user)
     thread = g_new0(Thread, 1);
     thread->thread = id;
     thread->user = user;
-    thread->comer.job = qos_job_ref(job);
+    thread->comer.job = job;
     g_hash_table_add(comers->threads, thread);
-    qos_heap_push(&comers->looks, &thread->look, QOS_NEVER);
+    qos_turns_add(comers->looks, &thread->turn, job, user);
     count_thread(comers, thread, 1);
     return thread;
 }
@@ -133,8 +117,8 @@ static void add_file(QosComer *comer, guint64 file)
     comer->files[0] = file;
 }
 
-void qos_comers_note(QosComers *comers, gint id, guint64 file, QosJob *job, QosUser *user,
-                     QosTime now)
+QosTime qos_comers_note(QosComers *comers, gint id, guint64 file, QosJob *job, QosUser *user,
+                        QosTime now)
 {
     Thread *thread = find(comers, id);
 
@@ -145,10 +129,11 @@ void qos_comers_note(QosComers *comers, gint id, guint64 file, QosJob *job, QosU
     if (thread == NULL)
         thread = add(comers, id, job, user);
     if (thread == NULL)
-        return;
+        return QOS_NEVER;
     add_file(&thread->comer, file);
     set_sleeps(comers, thread, 0);
-    look_after(comers, thread, first_pause(comers, thread), now);
+    look_after(comers, thread, QOS_COMER_FIRST_LOOK, now);
+    return now + QOS_COMER_FIRST_LOOK;
 }
 
 guint qos_comers_waiting(const QosComers *comers)
@@ -179,26 +164,24 @@ gboolean qos_comers_wait_for(const QosComers *comers, guint64 file, const QosJob
 
 /* --- looks --- */
 
-gint qos_comers_due(const QosComers *comers, QosTime now, QosTime *ret_next)
+static const Thread *thread_of(const QosTurn *turn)
 {
-    const QosHeapNode *first = qos_heap_peek(&comers->looks);
+    return (const Thread *)((const char *)turn - G_STRUCT_OFFSET(Thread, turn));
+}
 
-    *ret_next = first == NULL ? QOS_NEVER : first->key;
-    if (first == NULL || first->key > now)
-        return 0;
-    return (gint)((const Thread *)((const char *)first - G_STRUCT_OFFSET(Thread, look)))->thread;
+gint qos_comers_next(QosComers *comers, QosTime now, QosTime *ret_wake)
+{
+    const QosTurn *turn = qos_turns_next(comers->looks, now, ret_wake);
+
+    return turn == NULL ? 0 : (gint)thread_of(turn)->thread;
 }
 
 /* Before the next look at one that was seen, who `waited` before. */
-static QosTime next_pause(const QosComers *comers, const Thread *thread, gboolean waited)
+static QosTime next_pause(const Thread *thread, gboolean waited)
 {
-    const QosTime first = first_pause(comers, thread);
-
     if (waited != is_waiting(thread))
-        return first; /* he may come for another lock yet */
-    if (thread->sleeps > 0)
-        return MAX(first, MIN(2 * thread->pause, QOS_COMER_LOOK_ON));
-    return MAX(first, 2 * thread->pause);
+        return QOS_COMER_FIRST_LOOK; /* he may come for another lock yet */
+    return thread->sleeps > 0 ? MIN(2 * thread->pause, QOS_COMER_LOOK_ON) : 2 * thread->pause;
 }
 
 gboolean qos_comers_seen(QosComers *comers, gint id, char state, QosTime now, QosComer *ret_comer)
@@ -209,7 +192,7 @@ gboolean qos_comers_seen(QosComers *comers, gint id, char state, QosTime now, Qo
         return FALSE;
     const gboolean waited = is_waiting(thread);
     set_sleeps(comers, thread, state == 'D' ? thread->sleeps + 1 : 0);
-    const QosTime pause = next_pause(comers, thread, waited);
+    const QosTime pause = next_pause(thread, waited);
     if (state == 0 || pause > QOS_COMER_LAST_PAUSE) {
         drop(comers, thread);
         return FALSE;
@@ -227,17 +210,23 @@ QosComers *qos_comers_new(void)
     QosComers *comers = g_new0(QosComers, 1);
 
     G_STATIC_ASSERT(G_STRUCT_OFFSET(Thread, thread) == 0);
-    comers->threads = g_hash_table_new_full(g_int64_hash, g_int64_equal, free_thread, NULL);
+    comers->threads = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, NULL);
     comers->counts = g_hash_table_new(NULL, NULL);
-    qos_heap_init(&comers->looks);
+    comers->looks = qos_turns_new();
     return comers;
 }
 
 void qos_comers_free(QosComers *comers)
 {
+    GHashTableIter iterator;
+    gpointer thread;
+
     if (comers == NULL)
         return;
-    qos_heap_clear(&comers->looks);
+    g_hash_table_iter_init(&iterator, comers->threads);
+    while (g_hash_table_iter_next(&iterator, &thread, NULL))
+        qos_turns_remove(comers->looks, &((Thread *)thread)->turn);
+    qos_turns_free(comers->looks);
     g_hash_table_unref(comers->counts);
     g_hash_table_unref(comers->threads);
     g_free(comers);

@@ -8,9 +8,9 @@
  *
  * There is room for QOS_COMERS_MAX threads. One job has at most QOS_COMERS_SHARE times as many as
  * it leaves to others, and one user, with all his jobs, QOS_COMERS_USER_SHARE times as many, as of
- * open files (ops/handle.h). Looks take time too: the threads of one user share QOS_COMERS_LOOKS a
- * second, and those of whom nothing bounds the threads of one job. So who comes with many threads
- * is looked at later, and others are not. Who finds no room may wait for the lock.
+ * open files (ops/handle.h). Who finds no room may wait for the lock. Looks take time too, and who
+ * is due takes turns (fs/turns.h): who comes with many threads is looked at later, and others are
+ * not.
  *
  * Pure; the caller locks.
  */
@@ -21,9 +21,7 @@
 #define QOS_COMERS_MAX        1024
 #define QOS_COMERS_SHARE      7
 #define QOS_COMERS_USER_SHARE 15
-/* Each takes some 8 us: a thirtieth of a CPU. */
-#define QOS_COMERS_LOOKS     4000
-#define QOS_COMER_FIRST_LOOK (2 * QOS_MILLISECOND)
+#define QOS_COMER_FIRST_LOOK  (2 * QOS_MILLISECOND)
 /* Between two looks at one who sleeps: what waits there meanwhile goes at the next. */
 #define QOS_COMER_LOOK_ON (50 * QOS_MILLISECOND)
 /* Beyond such a pause he does not come for the lock. */
@@ -42,16 +40,18 @@ typedef struct {
 QosComers *qos_comers_new(void);
 void qos_comers_free(QosComers *comers); /* NULL is allowed */
 
-/* `thread` (> 0) has looked `file` up for `job` and `user` (NULL: one whom nothing bounds). */
-void qos_comers_note(QosComers *comers, gint thread, guint64 file, QosJob *job, QosUser *user,
-                     QosTime now);
+/* `thread` (> 0) has looked `file` up for `job` and `user` (NULL: one whom nothing bounds). Returns
+ * when he is to be looked at; QOS_NEVER: he found no room. */
+QosTime qos_comers_note(QosComers *comers, gint thread, guint64 file, QosJob *job, QosUser *user,
+                        QosTime now);
 /* How many wait. */
 guint qos_comers_waiting(const QosComers *comers);
 /* Whether one waits for the lock of `file`, for another job than `job`. */
 gboolean qos_comers_wait_for(const QosComers *comers, guint64 file, const QosJob *job);
 
-/* A thread that is to be looked at now; 0: none is, until `*ret_next`. */
-gint qos_comers_due(const QosComers *comers, QosTime now, QosTime *ret_next);
+/* The thread that is to be looked at now, and to be told of by qos_comers_seen(); or 0, until
+ * `*ret_wake` unless somebody is noted meanwhile. */
+gint qos_comers_next(QosComers *comers, QosTime now, QosTime *ret_wake);
 /* What it did, as /proc says: 'D' where it sleeps as for a lock, 0 where it is gone. TRUE: it
  * waits. Does nothing with one that is not watched any more. */
 gboolean qos_comers_seen(QosComers *comers, gint thread, char state, QosTime now,

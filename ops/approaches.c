@@ -29,16 +29,13 @@ static void count_waiting_locked(QosApproaches *approaches)
 void qos_approaches_note(QosApproaches *approaches, fuse_ino_t ino, QosJob *job, QosUser *user,
                          pid_t thread)
 {
-    QosTime next;
-
     if (thread == 0)
         return;
     pthread_mutex_lock(&approaches->lock);
-    const QosTime now = qos_gate_now();
-    qos_comers_note(approaches->comers, thread, ino, job, user, now);
+    const QosTime look =
+        qos_comers_note(approaches->comers, thread, ino, job, user, qos_gate_now());
     count_waiting_locked(approaches);
-    qos_comers_due(approaches->comers, now, &next);
-    if (next < approaches->wake)
+    if (look < approaches->wake)
         pthread_cond_signal(&approaches->changed);
     pthread_mutex_unlock(&approaches->lock);
 }
@@ -87,7 +84,8 @@ static void *watch(void *arg)
     pthread_setname_np(pthread_self(), "approaches");
     pthread_mutex_lock(&approaches->lock);
     while (!approaches->is_stopping) {
-        const pid_t thread = qos_comers_due(approaches->comers, qos_gate_now(), &approaches->wake);
+        const pid_t thread = qos_comers_next(approaches->comers, qos_gate_now(), &approaches->wake);
+
         if (thread != 0)
             look_at_locked(approaches, thread);
         else
