@@ -8,11 +8,19 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#define LISTS 1021 /* a prime, as inode numbers may be multiples of anything else */
+
 struct QosHandles {
     guint most;
     pthread_mutex_t lock; /* what follows */
-    GQueue open;          /* of QosHandle */
+    guint count;
+    GQueue open[LISTS]; /* of QosHandle, by the file's name */
 };
+
+static GQueue *list_of(const QosHandle *handle)
+{
+    return &handle->handles->open[handle->name.number % LISTS];
+}
 
 QosHandles *qos_handles_new(guint most)
 {
@@ -20,7 +28,6 @@ QosHandles *qos_handles_new(guint most)
 
     handles->most = most;
     pthread_mutex_init(&handles->lock, NULL);
-    g_queue_init(&handles->open);
     return handles;
 }
 
@@ -46,9 +53,11 @@ void qos_handles_free(QosHandles *handles)
 
     if (handles == NULL)
         return;
-    while ((link = g_queue_pop_head_link(&handles->open)) != NULL) {
-        close_file(link->data);
-        free_handle(link->data);
+    for (guint i = 0; i < LISTS; i++) {
+        while ((link = g_queue_pop_head_link(&handles->open[i])) != NULL) {
+            close_file(link->data);
+            free_handle(link->data);
+        }
     }
     pthread_mutex_destroy(&handles->lock);
     g_free(handles);
@@ -57,7 +66,7 @@ void qos_handles_free(QosHandles *handles)
 /* 0, -EMFILE or -ENFILE. *ret_user: it is his user's share that is taken. */
 static int take_place_locked(QosHandles *handles, const QosCaller *caller, gboolean *ret_user)
 {
-    const guint left = handles->most - handles->open.length;
+    const guint left = handles->most - handles->count;
     QosJob *job = caller->job;
     QosUser *user = caller->user;
 
@@ -70,14 +79,16 @@ static int take_place_locked(QosHandles *handles, const QosCaller *caller, gbool
                 (guint)g_atomic_int_get(&user->open_files) > QOS_HANDLES_USER_SHARE * (left - 1);
     if (*ret_user)
         return -EMFILE;
+    handles->count++;
     g_atomic_int_inc(&job->open_files);
     if (user != NULL)
         g_atomic_int_inc(&user->open_files);
     return 0;
 }
 
-static void give_place_back_locked(const QosCaller *caller)
+static void give_place_back_locked(QosHandles *handles, const QosCaller *caller)
 {
+    handles->count--;
     g_atomic_int_add(&caller->job->open_files, -1);
     if (caller->user != NULL)
         g_atomic_int_add(&caller->user->open_files, -1);
@@ -112,7 +123,7 @@ int qos_handle_new(QosHandles *handles, QosCaller *caller, QosHandle **ret_handl
     pthread_mutex_lock(&handles->lock);
     error = take_place_locked(handles, caller, &by_user);
     if (error == 0)
-        g_queue_push_head_link(&handles->open, &handle->link);
+        g_queue_push_head_link(list_of(handle), &handle->link);
     pthread_mutex_unlock(&handles->lock);
     if (error != 0) {
         g_free(handle);
@@ -132,7 +143,9 @@ void qos_handle_set_file(QosHandle *handle, int fd, int flags, QosLoan *file)
     handle->file = *file;
     *file = (QosLoan){.fd = -1};
     pthread_mutex_lock(&handle->handles->lock);
+    g_queue_unlink(list_of(handle), &handle->link);
     qos_loan_name(&handle->file, &handle->name);
+    g_queue_push_head_link(list_of(handle), &handle->link);
     pthread_mutex_unlock(&handle->handles->lock);
 }
 
@@ -164,7 +177,7 @@ void qos_handle_lose_locks(QosHandle *handle, pid_t process)
     if (process == 0)
         return;
     pthread_mutex_lock(&handles->lock);
-    for (const GList *link = handles->open.head; link != NULL; link = link->next) {
+    for (const GList *link = list_of(handle)->head; link != NULL; link = link->next) {
         QosHandle *other = link->data;
 
         if (other->caller->process == process && qos_file_name_equal(&other->name, &handle->name))
@@ -188,8 +201,8 @@ void qos_handle_unref(QosHandle *handle)
     handles = handle->handles;
     close_file(handle); /* which may take its time: it has its place until then */
     pthread_mutex_lock(&handles->lock);
-    g_queue_unlink(&handles->open, &handle->link);
-    give_place_back_locked(handle->caller);
+    g_queue_unlink(list_of(handle), &handle->link);
+    give_place_back_locked(handles, handle->caller);
     pthread_mutex_unlock(&handles->lock);
     free_handle(handle);
 }

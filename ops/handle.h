@@ -4,7 +4,8 @@
  *
  * The kernel holds one reference from OPEN to RELEASE, in fuse_file_info.fh; each operation on it
  * holds another. It keeps its inode on loan, so that an open file that is unlinked stays reachable.
- * All are listed, because the kernel does not wait for the last RELEASE when it unmounts.
+ * All are listed, because the kernel does not wait for the last RELEASE when it unmounts; by file,
+ * because each lock that is lost concerns other opens of its file.
  *
  * Each takes a descriptor of the daemon's, of which there are so many (`most`). One job may have
  * QOS_HANDLES_SHARE times as many open as it leaves to others: alone, seven eighths of all, and
@@ -13,7 +14,7 @@
  * may have QOS_HANDLES_USER_SHARE times as many in the same way, whatever jobs he names. So a
  * handle is made before its file is opened: what is refused has made or truncated nothing.
  *
- * Lock: `lock` of the list; also for `open_files` of jobs and users.
+ * Lock: `lock` of the lists; also for `open_files` of jobs and users.
  */
 #pragma once
 
@@ -38,12 +39,12 @@ typedef enum {
 typedef struct QosHandle {
     gint references; /* atomic */
     QosHandles *handles;
-    GList link;        /* in the list */
+    GList link;        /* in the list of those whose file has such a name */
     int fd;            /* -1: not yet */
     int flags;         /* of the open, as the store knows them */
     QosCaller *caller; /* who opened it, with the job; a reference */
     QosLoan file;
-    QosFileName name;       /* of `file`; under the lock of the list, as others look at it */
+    QosFileName name;       /* of `file`, once it is open; under the lock of the lists */
     QosBackingOpen backing; /* files: how it joins the other opens of its file */
     QosOpenFile *open_file; /* files: shared with other jobs? */
     gint locking;           /* atomic; files: QosLocking */
