@@ -31,6 +31,7 @@
  */
 #include "base/prefetch.h"
 #include "fs/adapt_private.h"
+#include "fs/rule.h"
 
 #define CAPACITY_FIRST      1000                    /* op/s, before anything was measured */
 #define VIRTUAL_LAG_MAX     (100 * QOS_MILLISECOND) /* what a job may catch up that had no slot */
@@ -52,9 +53,10 @@ QosAdapt *qos_adapt_new(guint slots, QosTime now)
 
 /* --- members --- */
 
+/* A node count is the word of whoever set the environment: it gives no more than a rule may. */
 static gint64 weight_of(const QosJob *job, gint64 weight)
 {
-    return weight > 0 ? weight : MAX(job->nodes, 1);
+    return weight > 0 ? weight : CLAMP(job->nodes, 1, QOS_WEIGHT_MAX);
 }
 
 gint64 qos_adapt_units(const QosAdapt *adapt, double operations_per_second)

@@ -19,7 +19,7 @@
 
 /* One job with weight: it has sent requests lately. The caller keeps it from period to period. */
 typedef struct {
-    gint64 weight;  /* 1 to QOS_WEIGHT_MAX times the job's nodes */
+    gint64 weight;  /* 1 to QOS_WEIGHT_MAX */
     gint64 minimum; /* reserved, >= 0 */
     gint64 served;  /* in the period that ends */
     gint64 waiting; /* at its end */

@@ -55,6 +55,29 @@ static void test_weights(void)
     world_clear(&world);
 }
 
+/* Whatever node count a job says it has, it is served as a rule may let it be at the most; and
+ * `default` may say that all are alike. */
+static void test_claimed_nodes(void)
+{
+    for (QosAdaptMode mode = QOS_ADAPT_PAPER; mode <= QOS_ADAPT_FAIR; mode++) {
+        World world;
+
+        world_init(&world, &qos_policy_tbf, 16, 1000);
+        set_adapt(&world, mode, 0, PERIOD);
+        set_rule(&world, "start b jobid={b} weight=10000");
+        world_job(&world, "a", 10000000, PROCESSES);
+        world_job(&world, "b", 1, PROCESSES);
+        run(&world, 3 * QOS_SECOND);
+        run_anew(&world, QOS_SECOND);
+        assert_served(&world, 0, 500, 10);
+        assert_served(&world, 1, 500, 10);
+        set_rule(&world, "change default weight=1");
+        run_anew(&world, QOS_SECOND);
+        g_assert_cmpint(state_of(&world, 0).weight, ==, 1);
+        world_clear(&world);
+    }
+}
+
 /* Of few processes, on a store that would queue all that it is given. */
 static void test_few_processes(void)
 {
@@ -419,6 +442,7 @@ int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/adapt/weights", test_weights);
+    g_test_add_func("/adapt/claimed-nodes", test_claimed_nodes);
     g_test_add_func("/adapt/few-processes", test_few_processes);
     g_test_add_func("/adapt/waking-lender", test_waking_lenders);
     g_test_add_func("/adapt/totals-stay", test_totals_stay);

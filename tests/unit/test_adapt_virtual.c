@@ -3,6 +3,7 @@
  * by that.
  */
 #include "fs/adapt_private.h"
+#include "fs/rule.h"
 
 #define PERIOD  (100 * QOS_MILLISECOND)
 #define JOBS    8
@@ -104,7 +105,7 @@ static void change_at_random(Turns *turns, GRand *random)
         end_period(turns);
         break;
     case 1:
-        turns->jobs[job]->nodes = (guint)g_rand_int_range(random, 1, 1000000);
+        turns->jobs[job]->nodes = (guint)g_rand_int_range(random, 1, QOS_WEIGHT_MAX);
         serve(turns, job, g_rand_boolean(random) ? MINIMUM : 0);
         break;
     case 2:
