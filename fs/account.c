@@ -290,9 +290,14 @@ guint qos_account_expire(QosAccount *account, QosTime now)
     return count;
 }
 
+GPtrArray *qos_job_list_new(guint length)
+{
+    return g_ptr_array_new_full(length, (GDestroyNotify)(void (*)(void))qos_job_unref);
+}
+
 GPtrArray *qos_account_list(const QosAccount *account)
 {
-    GPtrArray *list = g_ptr_array_new_with_free_func((GDestroyNotify)(void (*)(void))qos_job_unref);
+    GPtrArray *list = qos_job_list_new(g_hash_table_size(account->jobs));
     GHashTableIter iter;
     QosJob *job;
     g_hash_table_iter_init(&iter, account->jobs);

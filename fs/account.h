@@ -140,7 +140,8 @@ QosJob *qos_account_job_for(QosAccount *account, QosUser *user, const char *id, 
 /* NULL where there is none; a new reference. */
 QosJob *qos_account_find(QosAccount *account, const char *id);
 QosJob *qos_job_ref(QosJob *job);
-void qos_job_unref(QosJob *job); /* NULL is allowed */
+void qos_job_unref(QosJob *job);           /* NULL is allowed */
+GPtrArray *qos_job_list_new(guint length); /* empty, with room for so many references */
 
 /* Fetches what a request of the job changes, which follows before long (base/prefetch.h). */
 void qos_job_prefetch(const QosJob *job);

@@ -446,9 +446,13 @@ guint qos_adapt_count(const QosAdapt *adapt)
     return adapt->jobs->len;
 }
 
-const QosJob *qos_adapt_member(const QosAdapt *adapt, guint index)
+GPtrArray *qos_adapt_list(const QosAdapt *adapt)
 {
-    return adapt->jobs->pdata[index];
+    GPtrArray *list = qos_job_list_new(adapt->jobs->len);
+
+    for (guint i = 0; i < adapt->jobs->len; i++)
+        g_ptr_array_add(list, qos_job_ref(adapt->jobs->pdata[i]));
+    return list;
 }
 
 QosShareChanges qos_adapt_changes(const QosAdapt *adapt)

@@ -133,8 +133,8 @@ QosTime qos_adapt_next_tick(const QosAdapt *adapt);
 
 /* How many jobs take part. */
 guint qos_adapt_count(const QosAdapt *adapt);
-/* One of them, borrowed; their order changes. */
-const struct QosJob *qos_adapt_member(const QosAdapt *adapt, guint index);
+/* They, one new reference each. */
+GPtrArray *qos_adapt_list(const QosAdapt *adapt);
 /* How often the records and totals may have changed. */
 typedef struct {
     guint64 members; /* of the jobs that take part: once a period, while somebody lends or owes */

@@ -140,11 +140,15 @@ typedef struct {
 } QosGateShare;
 
 void qos_gate_adapt(QosGate *gate, QosGateAdapt *ret_adapt);
-/* The shares (of QosGateShare; the caller's) that may have changed since `seen`, which is brought
- * up to date; NULL if none has. *ret_is_all: they are all that there are, else the members'. */
-GArray *qos_gate_changed_shares(QosGate *gate, QosShareChanges *seen, gboolean *ret_is_all);
-/* Puts back what a job had lent and borrowed before a remount: its record (units) and its totals.
- */
+/* The jobs whose shares may have changed since `seen`, which is brought up to date, one reference
+ * each (free with g_ptr_array_unref); NULL if none has. *ret_is_all: they are all jobs, else those
+ * that take part. */
+GPtrArray *qos_gate_changed_shares(QosGate *gate, QosShareChanges *seen, gboolean *ret_is_all);
+/* What the job has lent and borrowed as of now: its record (units) and its totals. FALSE: it takes
+ * no part, and never did either. */
+gboolean qos_gate_copy_share(QosGate *gate, const QosJob *job, gint64 *ret_record,
+                             QosShareTotals *ret_totals);
+/* Puts that back which a job had before a remount. */
 void qos_gate_restore_share(QosGate *gate, const char *job, gint64 record,
                             const QosShareTotals *totals);
 

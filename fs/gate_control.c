@@ -110,50 +110,34 @@ static gboolean take_share(const QosAdapt *adapt, const QosJob *job, QosGateShar
     return share->takes_part || has_totals(&share->state.totals);
 }
 
-static void add_share(GArray *shares, const QosAdapt *adapt, const QosJob *job)
+GPtrArray *qos_gate_changed_shares(QosGate *gate, QosShareChanges *seen, gboolean *ret_is_all)
 {
-    QosGateShare share;
-
-    if (take_share(adapt, job, &share))
-        g_array_append_val(shares, share);
-}
-
-static GArray *all_shares_locked(QosGate *gate)
-{
-    GArray *shares = g_array_new(FALSE, FALSE, sizeof(QosGateShare));
-    GHashTableIter iter;
-    gpointer job;
-
-    g_hash_table_iter_init(&iter, qos_sched_account(gate->sched)->jobs);
-    while (g_hash_table_iter_next(&iter, NULL, &job))
-        add_share(shares, qos_sched_adapt(gate->sched), job);
-    return shares;
-}
-
-static GArray *members_shares_locked(QosGate *gate)
-{
-    GArray *shares = g_array_new(FALSE, FALSE, sizeof(QosGateShare));
-    const QosAdapt *adapt = qos_sched_adapt(gate->sched);
-
-    for (guint i = 0; i < qos_adapt_count(adapt); i++)
-        add_share(shares, adapt, qos_adapt_member(adapt, i));
-    return shares;
-}
-
-GArray *qos_gate_changed_shares(QosGate *gate, QosShareChanges *seen, gboolean *ret_is_all)
-{
-    GArray *shares = NULL;
+    GPtrArray *jobs = NULL;
 
     pthread_mutex_lock(&gate->lock);
-    QosShareChanges changes = qos_adapt_changes(qos_sched_adapt(gate->sched));
+    const QosAdapt *adapt = qos_sched_adapt(gate->sched);
+    const QosShareChanges changes = qos_adapt_changes(adapt);
     *ret_is_all = changes.others != seen->others;
     if (*ret_is_all)
-        shares = all_shares_locked(gate);
+        jobs = qos_account_list(qos_sched_account(gate->sched));
     else if (changes.members != seen->members)
-        shares = members_shares_locked(gate);
+        jobs = qos_adapt_list(adapt);
     *seen = changes;
     pthread_mutex_unlock(&gate->lock);
-    return shares;
+    return jobs;
+}
+
+gboolean qos_gate_copy_share(QosGate *gate, const QosJob *job, gint64 *ret_record,
+                             QosShareTotals *ret_totals)
+{
+    QosShareState state;
+
+    pthread_mutex_lock(&gate->lock);
+    const gboolean takes_part = qos_adapt_share_state(qos_sched_adapt(gate->sched), job, &state);
+    pthread_mutex_unlock(&gate->lock);
+    *ret_record = state.record;
+    *ret_totals = state.totals;
+    return takes_part || has_totals(&state.totals);
 }
 
 void qos_gate_adapt(QosGate *gate, QosGateAdapt *ret_adapt)

@@ -23,26 +23,37 @@ static void save_totals(QosControl *control)
     qos_db_save_jobs(control->db, jobs, qos_gate_now(), qos_wall_now(), history_days);
 }
 
-/* What has changed of what jobs lent and borrowed. */
+static GArray *copy_shares(QosGate *gate, const GPtrArray *jobs)
+{
+    GArray *shares = g_array_sized_new(FALSE, FALSE, sizeof(QosDbShare), jobs->len);
+
+    for (guint i = 0; i < jobs->len; i++) {
+        const QosJob *job = g_ptr_array_index(jobs, i);
+        QosDbShare share;
+
+        if (!qos_gate_copy_share(gate, job, &share.record, &share.totals))
+            continue;
+        g_strlcpy(share.job, job->id, sizeof(share.job));
+        g_array_append_val(shares, share);
+    }
+    return shares;
+}
+
+/* What has changed of what jobs lent and borrowed. The jobs are copied one by one, so that the
+ * gate's lock is never held for long. If a period ends meanwhile, some records are from before it:
+ * then they are saved again at once. Should the daemon die in between, what this one period moved
+ * is lost, as by any crash, and no more: records that do not add up to 0 are cut
+ * (qos_adapt_restore). At the last save no period ends any more. */
 static void save_shares(QosControl *control)
 {
-    g_autoptr(GArray) shares = g_array_new(FALSE, TRUE, sizeof(QosDbShare));
+    QosGate *gate = control->fs->gate;
     g_autoptr(GError) error = NULL;
     gboolean is_all;
-    g_autoptr(GArray) changed =
-        qos_gate_changed_shares(control->fs->gate, &control->saved, &is_all);
+    g_autoptr(GPtrArray) jobs = qos_gate_changed_shares(gate, &control->saved, &is_all);
 
-    if (!changed)
+    if (!jobs)
         return;
-    g_array_set_size(shares, changed->len);
-    for (guint i = 0; i < shares->len; i++) {
-        const QosGateShare *share = &g_array_index(changed, QosGateShare, i);
-        QosDbShare *saved = &g_array_index(shares, QosDbShare, i);
-
-        g_strlcpy(saved->job, share->job, sizeof(saved->job));
-        saved->record = share->state.record;
-        saved->totals = share->state.totals;
-    }
+    g_autoptr(GArray) shares = copy_shares(gate, jobs);
     if (!qos_db_save_shares(control->db, shares, is_all, &error) && !control->shares_fail)
         g_warning("%s; what jobs lent and borrowed will be saved when that is mended",
                   error->message);

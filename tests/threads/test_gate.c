@@ -227,6 +227,51 @@ static void test_a_copy_with_its_share(void)
     qos_gate_free(gate);
 }
 
+static gint64 record_of(QosGate *gate, const char *id)
+{
+    QosJob *job = qos_gate_job(gate, NULL, id, 0);
+    QosShareTotals totals;
+    gint64 record;
+
+    g_assert_true(qos_gate_copy_share(gate, job, &record, &totals));
+    g_assert_cmpint(totals.lent, ==, 2);
+    qos_job_unref(job);
+    return record;
+}
+
+/* All jobs where others than those that take part have changed; these alone once a period ends. */
+static void test_changed_shares(void)
+{
+    const QosAdaptConfig config = {.mode = QOS_ADAPT_FAIR, .period = QOS_ADAPT_PERIOD_MIN};
+    const QosShareTotals totals = {.lent = 2};
+    QosGate *gate = qos_gate_new(&qos_policy_fifo, 8, 600 * QOS_SECOND);
+    QosShareChanges seen = {0};
+    GPtrArray *jobs;
+    gboolean is_all;
+
+    g_assert_null(qos_gate_changed_shares(gate, &seen, &is_all));
+    qos_gate_set_adapt(gate, &config);
+    qos_gate_restore_share(gate, "once", 0, &totals);
+    qos_gate_restore_share(gate, "lender", 1000, &totals);
+    qos_gate_restore_share(gate, "debtor", -1000, &totals);
+    jobs = qos_gate_changed_shares(gate, &seen, &is_all);
+    g_assert_true(is_all);
+    g_assert_cmpuint(jobs->len, ==, 3);
+    g_ptr_array_unref(jobs);
+    g_assert_null(qos_gate_changed_shares(gate, &seen, &is_all));
+    g_assert_cmpint(record_of(gate, "once"), ==, 0);
+    g_assert_cmpint(record_of(gate, "lender"), ==, 1000);
+    g_assert_cmpint(record_of(gate, "debtor"), ==, -1000);
+    g_assert_cmpint(qos_gate_start(gate), ==, 0);
+    while ((jobs = qos_gate_changed_shares(gate, &seen, &is_all)) == NULL)
+        g_thread_yield();
+    g_assert_false(is_all);
+    g_assert_cmpuint(jobs->len, ==, 2);
+    g_ptr_array_unref(jobs);
+    qos_gate_stop(gate);
+    qos_gate_free(gate);
+}
+
 static gpointer await_request(gpointer gate)
 {
     return GINT_TO_POINTER(qos_gate_await_request(gate));
@@ -317,6 +362,7 @@ int main(int argc, char **argv)
     g_test_add_func("/gate/what-is-resumed-runs", test_what_is_resumed_runs);
     g_test_add_func("/gate/rules-expire-by-themselves", test_rules_expire_by_themselves);
     g_test_add_func("/gate/changed-shares-are-told-of", test_changed_shares_are_told_of);
+    g_test_add_func("/gate/changed-shares", test_changed_shares);
     g_test_add_func("/gate/a-copy-with-its-share", test_a_copy_with_its_share);
     g_test_add_func("/gate/a-request-is-awaited", test_a_request_is_awaited);
     return g_test_run();
