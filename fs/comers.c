@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "fs/places.h"
 #include "fs/turns.h"
 
 typedef struct {
@@ -18,45 +19,10 @@ typedef struct {
 
 struct QosComers {
     GHashTable *threads; /* a set of Thread */
-    GHashTable *counts;  /* QosJob or QosUser -> how many threads of it are there */
+    QosPlaces places;
     QosTurns *looks;
     guint waiting;
 };
-
-/* --- counts --- */
-
-static guint count_of(const QosComers *comers, gconstpointer owner)
-{
-    return GPOINTER_TO_UINT(g_hash_table_lookup(comers->counts, owner));
-}
-
-/* `owner`: NULL is allowed. */
-static void add_count(QosComers *comers, gpointer owner, gint change)
-{
-    guint count;
-
-    if (owner == NULL)
-        return;
-    count = count_of(comers, owner) + (guint)change;
-    if (count == 0)
-        g_hash_table_remove(comers->counts, owner);
-    else
-        g_hash_table_insert(comers->counts, owner, GUINT_TO_POINTER(count));
-}
-
-static void count_thread(QosComers *comers, const Thread *thread, gint change)
-{
-    add_count(comers, thread->comer.job, change);
-    add_count(comers, thread->user, change);
-}
-
-static gboolean has_room(const QosComers *comers, const QosJob *job, const QosUser *user)
-{
-    const guint left = QOS_COMERS_MAX - g_hash_table_size(comers->threads);
-
-    return left > 0 && count_of(comers, job) <= QOS_COMERS_SHARE * (left - 1) &&
-           (user == NULL || count_of(comers, user) <= QOS_COMERS_USER_SHARE * (left - 1));
-}
 
 /* --- threads --- */
 
@@ -88,7 +54,7 @@ static Thread *find(const QosComers *comers, gint thread)
 static void drop(QosComers *comers, Thread *thread)
 {
     set_sleeps(comers, thread, 0);
-    count_thread(comers, thread, -1);
+    qos_places_give_back(&comers->places, thread->comer.job, thread->user);
     qos_turns_remove(comers->looks, &thread->turn);
     g_hash_table_remove(comers->threads, thread);
 }
@@ -97,7 +63,7 @@ static Thread *add(QosComers *comers, gint id, QosJob *job, QosUser *user)
 {
     Thread *thread;
 
-    if (!has_room(comers, job, user))
+    if (!qos_places_take(&comers->places, job, user))
         return NULL;
     thread = g_new0(Thread, 1);
     thread->thread = id;
@@ -105,7 +71,6 @@ static Thread *add(QosComers *comers, gint id, QosJob *job, QosUser *user)
     thread->comer.job = job;
     g_hash_table_add(comers->threads, thread);
     qos_turns_add(comers->looks, &thread->turn, job, user);
-    count_thread(comers, thread, 1);
     return thread;
 }
 
@@ -211,7 +176,7 @@ QosComers *qos_comers_new(void)
 
     G_STATIC_ASSERT(G_STRUCT_OFFSET(Thread, thread) == 0);
     comers->threads = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, NULL);
-    comers->counts = g_hash_table_new(NULL, NULL);
+    qos_places_init(&comers->places, QOS_COMERS_MAX);
     comers->looks = qos_turns_new();
     return comers;
 }
@@ -227,7 +192,7 @@ void qos_comers_free(QosComers *comers)
     while (g_hash_table_iter_next(&iterator, &thread, NULL))
         qos_turns_remove(comers->looks, &((Thread *)thread)->turn);
     qos_turns_free(comers->looks);
-    g_hash_table_unref(comers->counts);
+    qos_places_clear(&comers->places);
     g_hash_table_unref(comers->threads);
     g_free(comers);
 }

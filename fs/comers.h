@@ -6,11 +6,9 @@
  * seconds; and all the time while it sleeps as for a lock. Who slept in QOS_COMER_SLEEPS looks on
  * end waits: a shorter sleep may be for a page of memory.
  *
- * There is room for QOS_COMERS_MAX threads. One job has at most QOS_COMERS_SHARE times as many as
- * it leaves to others, and one user, with all his jobs, QOS_COMERS_USER_SHARE times as many, as of
- * open files (ops/handle.h). Who finds no room may wait for the lock. Looks take time too, and who
- * is due takes turns (fs/turns.h): who comes with many threads is looked at later, and others are
- * not.
+ * There is room for QOS_COMERS_MAX threads, shared as fs/places.h says. Who finds none may wait for
+ * the lock. Looks take time too, and who is due takes turns (fs/turns.h): who comes with many
+ * threads is looked at later, and others are not.
  *
  * Pure; the caller locks.
  */
@@ -18,10 +16,8 @@
 
 #include "fs/account.h"
 
-#define QOS_COMERS_MAX        1024
-#define QOS_COMERS_SHARE      7
-#define QOS_COMERS_USER_SHARE 15
-#define QOS_COMER_FIRST_LOOK  (2 * QOS_MILLISECOND)
+#define QOS_COMERS_MAX       1024
+#define QOS_COMER_FIRST_LOOK (2 * QOS_MILLISECOND)
 /* Between two looks at one who sleeps: what waits there meanwhile goes at the next. */
 #define QOS_COMER_LOOK_ON (50 * QOS_MILLISECOND)
 /* Beyond such a pause he does not come for the lock. */

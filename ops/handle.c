@@ -8,6 +8,8 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include "fs/places.h"
+
 #define LISTS 1021 /* a prime, as inode numbers may be multiples of anything else */
 
 struct QosHandles {
@@ -63,27 +65,21 @@ void qos_handles_free(QosHandles *handles)
     g_free(handles);
 }
 
-/* 0, -EMFILE or -ENFILE. *ret_user: it is his user's share that is taken. */
-static int take_place_locked(QosHandles *handles, const QosCaller *caller, gboolean *ret_user)
+static QosPlace take_place_locked(QosHandles *handles, const QosCaller *caller)
 {
-    const guint left = handles->most - handles->count;
     QosJob *job = caller->job;
     QosUser *user = caller->user;
+    const guint of_job = (guint)g_atomic_int_get(&job->open_files);
+    const guint of_user = user == NULL ? 0 : (guint)g_atomic_int_get(&user->open_files);
+    const QosPlace place = qos_place_for(handles->most - handles->count, of_job, of_user);
 
-    *ret_user = FALSE;
-    if (left == 0)
-        return -ENFILE;
-    if ((guint)g_atomic_int_get(&job->open_files) > QOS_HANDLES_SHARE * (left - 1))
-        return -EMFILE;
-    *ret_user = user != NULL &&
-                (guint)g_atomic_int_get(&user->open_files) > QOS_HANDLES_USER_SHARE * (left - 1);
-    if (*ret_user)
-        return -EMFILE;
+    if (place != QOS_PLACE_FREE)
+        return place;
     handles->count++;
     g_atomic_int_inc(&job->open_files);
     if (user != NULL)
         g_atomic_int_inc(&user->open_files);
-    return 0;
+    return QOS_PLACE_FREE;
 }
 
 static void give_place_back_locked(QosHandles *handles, const QosCaller *caller)
@@ -96,9 +92,9 @@ static void give_place_back_locked(QosHandles *handles, const QosCaller *caller)
 
 #define WHAT_HELPS "the daemon can open %u for all. Raise the limit of open files (RLIMIT_NOFILE)"
 
-/* `by_user`: his share is taken, and not the job's. */
-static void note_refusal(const QosHandles *handles, const QosCaller *caller, gboolean by_user)
+static void note_refusal(const QosHandles *handles, const QosCaller *caller, QosPlace place)
 {
+    const gboolean by_user = place == QOS_PLACE_OF_USER;
     QosJob *job = caller->job;
     QosUser *user = caller->user;
 
@@ -115,21 +111,21 @@ static void note_refusal(const QosHandles *handles, const QosCaller *caller, gbo
 int qos_handle_new(QosHandles *handles, QosCaller *caller, QosHandle **ret_handle)
 {
     QosHandle *handle = g_new(QosHandle, 1);
-    gboolean by_user;
-    int error;
+    QosPlace place;
 
     *handle = (QosHandle){
         .references = 1, .handles = handles, .link.data = handle, .fd = -1, .caller = caller};
     pthread_mutex_lock(&handles->lock);
-    error = take_place_locked(handles, caller, &by_user);
-    if (error == 0)
+    place = take_place_locked(handles, caller);
+    if (place == QOS_PLACE_FREE)
         g_queue_push_head_link(list_of(handle), &handle->link);
     pthread_mutex_unlock(&handles->lock);
-    if (error != 0) {
+    if (place != QOS_PLACE_FREE) {
         g_free(handle);
-        if (error == -EMFILE)
-            note_refusal(handles, caller, by_user);
-        return error;
+        if (place == QOS_PLACE_NONE)
+            return -ENFILE;
+        note_refusal(handles, caller, place);
+        return -EMFILE;
     }
     qos_caller_ref(caller);
     *ret_handle = handle;

@@ -7,12 +7,9 @@
  * All are listed, because the kernel does not wait for the last RELEASE when it unmounts; by file,
  * because each lock that is lost concerns other opens of its file.
  *
- * Each takes a descriptor of the daemon's, of which there are so many (`most`). One job may have
- * QOS_HANDLES_SHARE times as many open as it leaves to others: alone, seven eighths of all, and
- * each further job that takes what it can leaves some to the next (a dynamic threshold: Choudhury
- * and Hahne, "Dynamic queue length thresholds for shared-memory packet switches", 1998). One user
- * may have QOS_HANDLES_USER_SHARE times as many in the same way, whatever jobs he names. So a
- * handle is made before its file is opened: what is refused has made or truncated nothing.
+ * Each takes a descriptor of the daemon's, of which there are so many (`most`), shared as
+ * fs/places.h says. So a handle is made before its file is opened: what is refused has made or
+ * truncated nothing.
  *
  * Lock: `lock` of the lists; also for `open_files` of jobs and users.
  */
@@ -25,9 +22,6 @@
 #include "ops/stream.h"
 
 typedef struct QosHandles QosHandles;
-
-#define QOS_HANDLES_SHARE      7
-#define QOS_HANDLES_USER_SHARE 15
 
 /* Of an open file: locks across mounts (ops/locks.h). */
 typedef enum {

@@ -19,10 +19,10 @@
  * Once inodes hold half of the descriptors that the process may open (RLIMIT_NOFILE), some become
  * cold. Where the store has no handles, or the daemon may not open them, all stay warm, up to three
  * quarters: then no more files become known (ENFILE) until the kernel forgets some; and of one
- * user's finding, no more than QOS_INODES_USER_SHARE times as many as he leaves to others (EMFILE),
- * as the kernel keeps what he walked through. An eighth is for what the daemon opens for itself,
- * and the rest for open files (ops/handle.h). What is forgotten or becomes cold is closed by
- * threads of its own (ops/closer.h).
+ * user's finding, no more than he may have of any places (fs/places.h; EMFILE), as the kernel keeps
+ * what he walked through. An eighth is for what the daemon opens for itself, and the rest for open
+ * files (ops/handle.h). What is forgotten or becomes cold is closed by threads of its own
+ * (ops/closer.h).
  *
  * All counts change under the table's lock, but for loans that are returned; no system call is made
  * under it.
@@ -36,8 +36,7 @@
 #include "base/time.h"
 #include "fs/account.h"
 
-#define QOS_INODE_FIRST       64
-#define QOS_INODES_USER_SHARE 15
+#define QOS_INODE_FIRST 64
 
 typedef struct QosInodes QosInodes;
 typedef struct QosInode QosInode;

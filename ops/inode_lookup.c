@@ -13,6 +13,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "fs/places.h"
 #include "ops/inode_private.h"
 
 /* Bits of an inode number on other devices than the root's; the device's place is above them. */
@@ -136,7 +137,8 @@ static int find_room_locked(QosInodes *inodes, const QosUser *user)
     if (is_full_locked(inodes))
         return -ENFILE;
     if (user != NULL && inodes->open_count < inodes->bound &&
-        user->known_files > QOS_INODES_USER_SHARE * (inodes->bound - inodes->open_count - 1))
+        qos_place_for(inodes->bound - inodes->open_count, 0, user->known_files) ==
+            QOS_PLACE_OF_USER)
         return -EMFILE;
     return 0;
 }

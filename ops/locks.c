@@ -128,7 +128,7 @@ static gboolean take_place_locked(QosCall *call)
     qos_complain(&call->locks->complaints, G_LOG_LEVEL_WARNING, qos_gate_now(),
                  "job %s: %u requests of all jobs wait for file locks, and it is refused more "
                  "(ENOLCK) until some have theirs",
-                 payer->job->id, call->locks->places_taken);
+                 payer->job->id, call->locks->places.taken);
     return FALSE;
 }
 
@@ -366,7 +366,7 @@ QosLocks *qos_locks_new(QosInterruptTable *interrupts)
 
     locks->interrupts = interrupts;
     locks->files = g_hash_table_new(qos_resource_hash, qos_resource_equal);
-    locks->places = g_hash_table_new(NULL, NULL);
+    qos_places_init(&locks->places, QOS_LOCKS_WAITS_MAX);
     locks->told = g_hash_table_new(g_int64_hash, g_int64_equal);
     qos_lockowners_init(&locks->owners);
     pthread_mutex_init(&locks->lock, NULL);
@@ -433,7 +433,7 @@ void qos_locks_free(QosLocks *locks)
     if (locks == NULL)
         return;
     g_hash_table_unref(locks->files);
-    g_hash_table_unref(locks->places);
+    qos_places_clear(&locks->places);
     g_hash_table_unref(locks->told);
     qos_lockowners_clear(&locks->owners);
     pthread_cond_destroy(&locks->changed);

@@ -25,10 +25,8 @@
 #include "ops/handle.h"
 #include "ops/interrupt_table.h"
 
-/* Requests that may wait (QOS_LOCKS_WAIT) at a time: of these one job has QOS_HANDLES_SHARE times
- * as many as it leaves to others, and one user QOS_HANDLES_USER_SHARE times, as of open files
- * (ops/handle.h). Beyond that they fail (ENOLCK): who unlocks looks at all who wait for the file,
- * and each takes memory. */
+/* Requests that may wait (QOS_LOCKS_WAIT) at a time, shared as fs/places.h says. Beyond that they
+ * fail (ENOLCK): who unlocks looks at all who wait for the file, and each takes memory. */
 #define QOS_LOCKS_WAITS_MAX 8192
 
 typedef struct QosLocks QosLocks;

@@ -83,49 +83,20 @@ static void enter_state_locked(QosCall *call, QosCallState state)
 
 /* --- places --- */
 
-static guint taken_locked(const QosLocks *locks, gconstpointer by)
-{
-    return GPOINTER_TO_UINT(g_hash_table_lookup(locks->places, by));
-}
-
-/* `by`: NULL is nobody. */
-static void set_taken_locked(QosLocks *locks, gpointer by, guint taken)
-{
-    if (by == NULL)
-        return;
-    if (taken > 0)
-        g_hash_table_insert(locks->places, by, GUINT_TO_POINTER(taken));
-    else
-        g_hash_table_remove(locks->places, by);
-}
-
 gboolean qos_call_take_place_locked(QosCall *call, const QosCaller *payer)
 {
-    QosLocks *locks = call->locks;
-    const guint left = QOS_LOCKS_WAITS_MAX - locks->places_taken;
-    const guint by_job = taken_locked(locks, payer->job);
-    const guint by_user = taken_locked(locks, payer->user);
-
-    if (left == 0 || by_job > QOS_HANDLES_SHARE * (left - 1) ||
-        by_user > QOS_HANDLES_USER_SHARE * (left - 1))
+    if (!qos_places_take(&call->locks->places, payer->job, payer->user))
         return FALSE;
-    locks->places_taken++;
-    set_taken_locked(locks, payer->job, by_job + 1);
-    set_taken_locked(locks, payer->user, by_user + 1);
     call->payer = payer;
     return TRUE;
 }
 
 static void give_place_back_locked(QosCall *call)
 {
-    QosLocks *locks = call->locks;
     const QosCaller *payer = g_steal_pointer(&call->payer);
 
-    if (payer == NULL)
-        return;
-    locks->places_taken--;
-    set_taken_locked(locks, payer->job, taken_locked(locks, payer->job) - 1);
-    set_taken_locked(locks, payer->user, taken_locked(locks, payer->user) - 1);
+    if (payer != NULL)
+        qos_places_give_back(&call->locks->places, payer->job, payer->user);
 }
 
 /* --- the end --- */

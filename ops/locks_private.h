@@ -19,6 +19,7 @@
 #include <pthread.h>
 
 #include "fs/lockowners.h"
+#include "fs/places.h"
 #include "net/complaint.h"
 #include "ops/locks.h"
 
@@ -75,8 +76,7 @@ struct QosLocks {
     QosLockclient *client;         /* NULL: before the start */
     QosComplaints complaints;      /* of locks that are lost, and of crowds */
     GHashTable *files;             /* a set of QosLockedFile.resource */
-    guint places_taken;            /* by those that may wait (QOS_LOCKS_WAITS_MAX) */
-    GHashTable *places;            /* QosJob or QosUser -> how many are taken by his */
+    QosPlaces places;              /* of those that may wait */
     QosLockOwners owners;          /* of record locks, and of QosCall.wait */
     GHashTable *told;              /* QosCall.told -> QosCall */
     guint64 last_told;

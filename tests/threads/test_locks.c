@@ -65,9 +65,9 @@ static void clear(World *w)
     g_assert_cmpuint(g_hash_table_size(w->locks->files), ==, 0);
     g_assert_cmpuint(g_hash_table_size(w->locks->owners.owners), ==, 0);
     g_assert_cmpuint(g_hash_table_size(w->locks->told), ==, 0);
-    g_assert_cmpuint(g_hash_table_size(w->locks->places), ==, 0);
+    g_assert_cmpuint(g_hash_table_size(w->locks->places.counts), ==, 0);
     g_assert_cmpuint(w->locks->told_ranges, ==, 0);
-    g_assert_cmpuint(w->locks->places_taken, ==, 0);
+    g_assert_cmpuint(w->locks->places.taken, ==, 0);
     qos_lockclient_free(w->locks->client);
     qos_locks_free(w->locks);
 }
