@@ -123,10 +123,10 @@ static gboolean write_snapshot(QosDb *db, const QosDbSnapshot *snapshot, gboolea
     g_autoptr(GError) error = NULL;
     g_autoptr(GArray) rows = qos_history_sample(&db->history, snapshot->jobs, snapshot->wall);
 
-    pthread_mutex_lock(&db->lock);
+    qos_mutex_lock(&db->lock);
     if (qos_db_write_jobs_locked(db, snapshot, &error))
         qos_db_write_history_locked(db, rows, snapshot->wall, snapshot->history_days, &error);
-    pthread_mutex_unlock(&db->lock);
+    qos_mutex_unlock(&db->lock);
     if (error && !is_warned)
         g_warning("%s; the totals of jobs will be saved when that is mended, and their history has "
                   "a gap until then",
@@ -142,27 +142,27 @@ static void *work(void *data)
     gboolean failing = FALSE; /* and that was said */
 
     pthread_setname_np(pthread_self(), "database");
-    pthread_mutex_lock(&db->queue_lock);
+    qos_mutex_lock(&db->queue_lock);
     while (db->pending || db->tasks.length || !db->ending) {
         QosDbSnapshot *snapshot = g_steal_pointer(&db->pending);
         g_autofree QosDbTask *task = g_queue_pop_head(&db->tasks);
 
         if (!snapshot && !task) {
-            pthread_cond_wait(&db->queue_changed, &db->queue_lock);
+            qos_condition_wait(&db->queue_changed, &db->queue_lock);
             continue;
         }
         db->writing = TRUE;
-        pthread_mutex_unlock(&db->queue_lock);
+        qos_mutex_unlock(&db->queue_lock);
         if (snapshot)
             failing = !write_snapshot(db, snapshot, failing);
         if (task)
             task->run(db, task->data);
         free_snapshot(snapshot);
-        pthread_mutex_lock(&db->queue_lock);
+        qos_mutex_lock(&db->queue_lock);
         db->writing = FALSE;
         pthread_cond_broadcast(&db->queue_changed);
     }
-    pthread_mutex_unlock(&db->queue_lock);
+    qos_mutex_unlock(&db->queue_lock);
     return NULL;
 }
 
@@ -171,8 +171,8 @@ QosDb *qos_db_open(const char *path, GError **error)
     QosDb *db = g_new0(QosDb, 1);
 
     db->lock_fd = -1;
-    pthread_mutex_init(&db->lock, NULL);
-    pthread_mutex_init(&db->queue_lock, NULL);
+    qos_mutex_init(&db->lock, QOS_MUTEX_DB);
+    qos_mutex_init(&db->queue_lock, QOS_MUTEX_DB_QUEUE);
     pthread_cond_init(&db->queue_changed, NULL);
     g_queue_init(&db->tasks);
     qos_history_init(&db->history);
@@ -195,10 +195,10 @@ void qos_db_close(QosDb *db)
     if (!db)
         return;
     if (db->has_thread) {
-        pthread_mutex_lock(&db->queue_lock);
+        qos_mutex_lock(&db->queue_lock);
         db->ending = TRUE;
         pthread_cond_broadcast(&db->queue_changed);
-        pthread_mutex_unlock(&db->queue_lock);
+        qos_mutex_unlock(&db->queue_lock);
         pthread_join(db->thread, NULL);
     }
     sqlite3_close(db->sqlite);
@@ -208,8 +208,8 @@ void qos_db_close(QosDb *db)
     qos_history_clear(&db->history);
     g_clear_pointer(&db->shares, g_hash_table_unref);
     pthread_cond_destroy(&db->queue_changed);
-    pthread_mutex_destroy(&db->queue_lock);
-    pthread_mutex_destroy(&db->lock);
+    qos_mutex_destroy(&db->queue_lock);
+    qos_mutex_destroy(&db->lock);
     g_free(db->path);
     g_free(db);
 }
@@ -280,9 +280,9 @@ QosRules *qos_db_load_rules(QosDb *db, QosTime now, QosTime wall, GError **error
 {
     QosRules *rules;
 
-    pthread_mutex_lock(&db->lock);
+    qos_mutex_lock(&db->lock);
     rules = load_rules(db, now, wall, error);
-    pthread_mutex_unlock(&db->lock);
+    qos_mutex_unlock(&db->lock);
     return rules;
 }
 
@@ -312,7 +312,7 @@ gboolean qos_db_save_rules(QosDb *db, QosRules *rules, QosTime now, QosTime wall
 {
     gboolean good;
 
-    pthread_mutex_lock(&db->lock);
+    qos_mutex_lock(&db->lock);
     good = qos_db_begin(db, error);
     if (good)
         good = qos_db_finish(
@@ -320,7 +320,7 @@ gboolean qos_db_save_rules(QosDb *db, QosRules *rules, QosTime now, QosTime wall
             qos_db_execute(db->sqlite, db->path, "DELETE FROM rule", "save the rules", error) &&
                 insert_rules(db, rules, now, wall, error),
             error);
-    pthread_mutex_unlock(&db->lock);
+    qos_mutex_unlock(&db->lock);
     return good;
 }
 
@@ -330,13 +330,13 @@ GHashTable *qos_db_load_tunables(QosDb *db, GError **error)
     GError *reason = NULL;
     sqlite3_stmt *statement;
 
-    pthread_mutex_lock(&db->lock);
+    qos_mutex_lock(&db->lock);
     statement = qos_db_prepare(db, "SELECT name, value FROM tunable", &reason);
     while (statement && qos_db_next_row(db, statement, &reason))
         g_hash_table_replace(tunables, g_strdup((const char *)sqlite3_column_text(statement, 0)),
                              g_strdup((const char *)sqlite3_column_text(statement, 1)));
     sqlite3_finalize(statement);
-    pthread_mutex_unlock(&db->lock);
+    qos_mutex_unlock(&db->lock);
     if (reason) {
         g_propagate_error(error, reason);
         return NULL;
@@ -349,7 +349,7 @@ gboolean qos_db_save_tunable(QosDb *db, const char *name, const char *text, GErr
     gboolean good = FALSE;
     sqlite3_stmt *statement;
 
-    pthread_mutex_lock(&db->lock);
+    qos_mutex_lock(&db->lock);
     statement = qos_db_prepare(db, "INSERT OR REPLACE INTO tunable VALUES (?, ?)", error);
     if (statement) {
         sqlite3_bind_text(statement, 1, name, -1, SQLITE_STATIC);
@@ -357,7 +357,7 @@ gboolean qos_db_save_tunable(QosDb *db, const char *name, const char *text, GErr
         good = qos_db_run(db, statement, "save a tunable", error);
     }
     sqlite3_finalize(statement);
-    pthread_mutex_unlock(&db->lock);
+    qos_mutex_unlock(&db->lock);
     return good;
 }
 
@@ -367,9 +367,9 @@ GPtrArray *qos_db_load_jobs(QosDb *db, QosTime wall, GError **error)
 {
     GPtrArray *jobs;
 
-    pthread_mutex_lock(&db->lock);
+    qos_mutex_lock(&db->lock);
     jobs = qos_db_read_jobs_locked(db, wall, error);
-    pthread_mutex_unlock(&db->lock);
+    qos_mutex_unlock(&db->lock);
     return jobs;
 }
 
@@ -384,20 +384,20 @@ void qos_db_save_jobs(QosDb *db, GPtrArray *jobs, QosTime now, QosTime wall, gui
     QosDbSnapshot *replaced;
 
     *snapshot = (QosDbSnapshot){jobs, now, wall, history_days};
-    pthread_mutex_lock(&db->queue_lock);
+    qos_mutex_lock(&db->queue_lock);
     replaced = db->pending;
     db->pending = snapshot;
     pthread_cond_broadcast(&db->queue_changed);
-    pthread_mutex_unlock(&db->queue_lock);
+    qos_mutex_unlock(&db->queue_lock);
     free_snapshot(replaced);
 }
 
 void qos_db_flush(QosDb *db)
 {
-    pthread_mutex_lock(&db->queue_lock);
+    qos_mutex_lock(&db->queue_lock);
     while (db->pending || db->tasks.length || db->writing)
-        pthread_cond_wait(&db->queue_changed, &db->queue_lock);
-    pthread_mutex_unlock(&db->queue_lock);
+        qos_condition_wait(&db->queue_changed, &db->queue_lock);
+    qos_mutex_unlock(&db->queue_lock);
 }
 
 void qos_db_ask(QosDb *db, void (*run)(QosDb *db, void *data), void *data)
@@ -405,8 +405,8 @@ void qos_db_ask(QosDb *db, void (*run)(QosDb *db, void *data), void *data)
     QosDbTask *task = g_new(QosDbTask, 1);
 
     *task = (QosDbTask){run, data};
-    pthread_mutex_lock(&db->queue_lock);
+    qos_mutex_lock(&db->queue_lock);
     g_queue_push_tail(&db->tasks, task);
     pthread_cond_broadcast(&db->queue_changed);
-    pthread_mutex_unlock(&db->queue_lock);
+    qos_mutex_unlock(&db->queue_lock);
 }

@@ -54,7 +54,7 @@ gboolean qos_db_next_identity(QosDb *db, guint64 *ret_id, guint32 *ret_incarnati
     gint64 incarnation = 0;
     gboolean good;
 
-    pthread_mutex_lock(&db->lock);
+    qos_mutex_lock(&db->lock);
     good = load(db, &id, &incarnation, error);
     if (good && (id == 0 || incarnation < 0 || incarnation >= QOS_DB_INCARNATION_MAX)) {
         int result = choose_id(&id);
@@ -64,7 +64,7 @@ gboolean qos_db_next_identity(QosDb *db, guint64 *ret_id, guint32 *ret_incarnati
             qos_set_error(error, -result, "there is no randomness: %s", g_strerror(-result));
     }
     good = good && save(db, id, incarnation + 1, error);
-    pthread_mutex_unlock(&db->lock);
+    qos_mutex_unlock(&db->lock);
     if (good) {
         *ret_id = id;
         *ret_incarnation = (guint32)incarnation + 1;

@@ -11,6 +11,7 @@
 #include <sqlite3.h>
 
 #include "db/db.h"
+#include "fs/mutex.h"
 
 #define QOS_DB_BUSY_TIMEOUT 5000 /* ms that another program may hold the database up */
 
@@ -44,12 +45,12 @@ struct QosDb {
     int lock_fd;
 
     /* Guards the connection, `shares` and `written`; the one lock held during SQLite's work. */
-    pthread_mutex_t lock;
+    QosMutex lock;
     sqlite3 *sqlite;
     GHashTable *shares;  /* id -> QosDbShare, what the table `share` holds; NULL: not known */
     GHashTable *written; /* id -> what the table `job` holds of it (db_jobs.c); NULL: not known */
 
-    pthread_mutex_t queue_lock; /* the rest; never held with `lock` */
+    QosMutex queue_lock; /* the rest; never held with `lock` */
     pthread_cond_t queue_changed;
     QosDbSnapshot *pending;
     GQueue tasks; /* of QosDbTask, owned */

@@ -14,7 +14,7 @@
 #include "db/db_private.h"
 #include "db/db_server.h"
 #include "db/server.h"
-#include "fs/condition.h"
+#include "fs/mutex.h"
 
 #define RETRY G_TIME_SPAN_SECOND
 
@@ -44,7 +44,7 @@ struct QosServerDb {
     gboolean has_thread;
     GMainContext *context;
 
-    pthread_mutex_t lock; /* what follows; not held during SQLite's work, or in calls */
+    QosMutex lock; /* what follows; not held during SQLite's work, or in calls */
     pthread_cond_t changed;
     GHashTable *pending; /* name -> Change */
     GArray *saved;       /* of QosOwnerId: to be told */
@@ -81,14 +81,14 @@ static gboolean tell(gpointer data)
     g_autoptr(GArray) saved = NULL;
     g_autofree char *trouble = NULL;
 
-    pthread_mutex_lock(&db->lock);
+    qos_mutex_lock(&db->lock);
     saved = g_steal_pointer(&db->saved);
     db->saved = g_array_new(FALSE, FALSE, sizeof(QosOwnerId));
     trouble = g_strdup(db->trouble);
     gboolean is_new = db->is_trouble_new;
     db->is_trouble_new = FALSE;
     g_clear_pointer(&db->notice, g_source_unref);
-    pthread_mutex_unlock(&db->lock);
+    qos_mutex_unlock(&db->lock);
     if (is_new)
         db->calls.trouble(trouble, db->calls.arg);
     for (guint i = 0; i < saved->len; i++)
@@ -184,10 +184,10 @@ static gpointer work(gpointer data)
     QosServerDb *db = data;
     gint64 retry_at = 0;
 
-    pthread_mutex_lock(&db->lock);
+    qos_mutex_lock(&db->lock);
     for (;;) {
         if (!db->ending && g_hash_table_size(db->pending) == 0) {
-            pthread_cond_wait(&db->changed, &db->lock);
+            qos_condition_wait(&db->changed, &db->lock);
             continue;
         }
         if (!db->ending && db->trouble && g_get_monotonic_time() < retry_at) {
@@ -200,9 +200,9 @@ static gpointer work(gpointer data)
         g_autoptr(GHashTable) changes = g_steal_pointer(&db->pending);
         gboolean is_last = db->ending;
         db->pending = changes_new();
-        pthread_mutex_unlock(&db->lock);
+        qos_mutex_unlock(&db->lock);
         write_all(db, changes, &error);
-        pthread_mutex_lock(&db->lock);
+        qos_mutex_lock(&db->lock);
         retry_at = g_get_monotonic_time() + RETRY;
         note_result_locked(db, changes, error);
         if (error && is_last) {
@@ -210,7 +210,7 @@ static gpointer work(gpointer data)
             break;
         }
     }
-    pthread_mutex_unlock(&db->lock);
+    qos_mutex_unlock(&db->lock);
     return NULL;
 }
 
@@ -321,7 +321,7 @@ QosServerDb *qos_server_db_open(const char *path, const QosServerDbCalls *calls,
     db->record.tunables = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
     db->pending = changes_new();
     db->saved = g_array_new(FALSE, FALSE, sizeof(QosOwnerId));
-    pthread_mutex_init(&db->lock, NULL);
+    qos_mutex_init(&db->lock, QOS_MUTEX_SERVER_DB);
     pthread_cond_init(&db->changed, NULL);
     if (open_all(db, error))
         start_thread(db, error);
@@ -334,10 +334,10 @@ void qos_server_db_close(QosServerDb *db)
 {
     if (!db)
         return;
-    pthread_mutex_lock(&db->lock);
+    qos_mutex_lock(&db->lock);
     db->ending = TRUE;
     pthread_cond_signal(&db->changed);
-    pthread_mutex_unlock(&db->lock);
+    qos_mutex_unlock(&db->lock);
     if (db->has_thread)
         pthread_join(db->thread, NULL);
     if (db->notice) {
@@ -354,7 +354,7 @@ void qos_server_db_close(QosServerDb *db)
     g_hash_table_unref(db->record.tunables);
     g_free(db->record.store);
     g_main_context_unref(db->context);
-    pthread_mutex_destroy(&db->lock);
+    qos_mutex_destroy(&db->lock);
     pthread_cond_destroy(&db->changed);
     g_free(db->path);
     g_free(db);
@@ -374,14 +374,14 @@ static void hand_over(QosServerDb *db, char *name, Change change)
 
     for (guint i = 0; i < G_N_ELEMENTS(copy->texts); i++)
         copy->texts[i] = g_strdup(change.texts[i]);
-    pthread_mutex_lock(&db->lock);
+    qos_mutex_lock(&db->lock);
     for (guint i = db->saved->len; change.client && i-- > 0;) {
         if (g_array_index(db->saved, QosOwnerId, i) == change.client)
             g_array_remove_index_fast(db->saved, i); /* that was before */
     }
     g_hash_table_replace(db->pending, name, copy);
     pthread_cond_signal(&db->changed);
-    pthread_mutex_unlock(&db->lock);
+    qos_mutex_unlock(&db->lock);
 }
 
 static char *client_name(QosOwnerId id)

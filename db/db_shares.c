@@ -125,7 +125,7 @@ gboolean qos_db_save_shares(QosDb *db, const GArray *shares, gboolean all, GErro
 {
     gboolean good = TRUE;
 
-    pthread_mutex_lock(&db->lock);
+    qos_mutex_lock(&db->lock);
     g_autoptr(GPtrArray) changed = find_changed(db, shares);
     g_autoptr(GPtrArray) gone = all ? find_gone(db, shares) : g_ptr_array_new();
     if (!db->shares || changed->len > 0 || gone->len > 0) {
@@ -133,7 +133,7 @@ gboolean qos_db_save_shares(QosDb *db, const GArray *shares, gboolean all, GErro
         if (good)
             note(db, changed, gone);
     }
-    pthread_mutex_unlock(&db->lock);
+    qos_mutex_unlock(&db->lock);
     return good;
 }
 
@@ -184,12 +184,12 @@ GArray *qos_db_load_shares(QosDb *db, GError **error)
     GError *reason = NULL;
     sqlite3_stmt *row;
 
-    pthread_mutex_lock(&db->lock);
+    qos_mutex_lock(&db->lock);
     row = qos_db_prepare(db, "SELECT * FROM share", &reason);
     while (row && qos_db_next_row(db, row, &reason))
         read_share(db, row, shares);
     sqlite3_finalize(row);
-    pthread_mutex_unlock(&db->lock);
+    qos_mutex_unlock(&db->lock);
     if (reason) {
         g_propagate_error(error, reason);
         return NULL;

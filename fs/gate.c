@@ -9,8 +9,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "fs/condition.h"
 #include "fs/gate_private.h"
+#include "fs/mutex.h"
 
 /* Idle classes and jobs live on for 10 s and more. */
 #define HOUSEKEEPING_INTERVAL (5 * QOS_SECOND)
@@ -24,17 +24,6 @@ QosTime qos_gate_now(void)
     return now.tv_sec * QOS_SECOND + now.tv_nsec;
 }
 
-/* Adaptive: whoever finds it taken looks again for a moment before he sleeps, as it is held for
- * less time than a sleep takes. */
-static void init_lock(pthread_mutex_t *lock)
-{
-    pthread_mutexattr_t attributes;
-    pthread_mutexattr_init(&attributes);
-    pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_ADAPTIVE_NP);
-    pthread_mutex_init(lock, &attributes);
-    pthread_mutexattr_destroy(&attributes);
-}
-
 QosGate *qos_gate_new(const QosPolicyClass *policy, guint slots, QosTime job_cleanup_interval)
 {
     QosGate *gate = g_new0(QosGate, 1);
@@ -42,7 +31,7 @@ QosGate *qos_gate_new(const QosPolicyClass *policy, guint slots, QosTime job_cle
     char host[256] = "";
 
     gethostname(host, sizeof(host) - 1);
-    init_lock(&gate->lock);
+    qos_mutex_init_adaptive(&gate->lock, QOS_MUTEX_GATE);
     pthread_cond_init(&gate->lead, NULL);
     pthread_cond_init(&gate->follow, NULL);
     pthread_cond_init(&gate->entered, NULL);
@@ -65,7 +54,7 @@ void qos_gate_free(QosGate *gate)
     pthread_cond_destroy(&gate->entered);
     pthread_cond_destroy(&gate->follow);
     pthread_cond_destroy(&gate->lead);
-    pthread_mutex_destroy(&gate->lock);
+    qos_mutex_destroy(&gate->lock);
     g_free(gate);
 }
 
@@ -179,9 +168,9 @@ static void tell_locked(QosGate *gate, QosGateChanges changes)
     void *arg = gate->changed_arg;
 
     gate->told = qos_adapt_changes(qos_sched_adapt(gate->sched));
-    pthread_mutex_unlock(&gate->lock);
+    qos_mutex_unlock(&gate->lock);
     changed(changes, arg);
-    pthread_mutex_lock(&gate->lock);
+    qos_mutex_lock(&gate->lock);
 }
 
 /* Does what the clock asks for; the lock is let go to tell of it. */
@@ -219,7 +208,7 @@ static void follow_locked(QosGate *gate)
 {
     gate->followers++;
     while (!gate->is_stopping && !gate->named)
-        pthread_cond_wait(&gate->follow, &gate->lock);
+        qos_condition_wait(&gate->follow, &gate->lock);
     gate->named = FALSE;
     gate->followers--;
 }
@@ -229,7 +218,7 @@ static void *work(void *arg)
     QosGate *gate = arg;
 
     pthread_setname_np(pthread_self(), "worker"); /* not that of who started it */
-    pthread_mutex_lock(&gate->lock);
+    qos_mutex_lock(&gate->lock);
     while (!gate->is_stopping) {
         QosTime wake;
         QosTime now = qos_gate_now();
@@ -248,19 +237,19 @@ static void *work(void *arg)
             continue;
         }
         name_leader_locked(gate);
-        pthread_mutex_unlock(&gate->lock);
+        qos_mutex_unlock(&gate->lock);
         entry->run(entry);
-        pthread_mutex_lock(&gate->lock);
+        qos_mutex_lock(&gate->lock);
     }
-    pthread_mutex_unlock(&gate->lock);
+    qos_mutex_unlock(&gate->lock);
     return NULL;
 }
 
 int qos_gate_start(QosGate *gate)
 {
-    pthread_mutex_lock(&gate->lock);
+    qos_mutex_lock(&gate->lock);
     int error = start_worker_locked(gate);
-    pthread_mutex_unlock(&gate->lock);
+    qos_mutex_unlock(&gate->lock);
     return error;
 }
 
@@ -293,23 +282,23 @@ static void answer_all(QosGate *gate, QosEntry *(*take_next_locked)(QosGate *gat
 {
     QosEntry *entry;
 
-    pthread_mutex_lock(&gate->lock);
+    qos_mutex_lock(&gate->lock);
     while ((entry = take_next_locked(gate)) != NULL) {
-        pthread_mutex_unlock(&gate->lock);
+        qos_mutex_unlock(&gate->lock);
         entry->cancelled(entry, ENOTCONN);
-        pthread_mutex_lock(&gate->lock);
+        qos_mutex_lock(&gate->lock);
     }
-    pthread_mutex_unlock(&gate->lock);
+    qos_mutex_unlock(&gate->lock);
 }
 
 void qos_gate_stop(QosGate *gate)
 {
-    pthread_mutex_lock(&gate->lock);
+    qos_mutex_lock(&gate->lock);
     gate->is_stopping = TRUE;
     pthread_cond_broadcast(&gate->lead);
     pthread_cond_broadcast(&gate->follow);
     pthread_cond_signal(&gate->entered);
-    pthread_mutex_unlock(&gate->lock);
+    qos_mutex_unlock(&gate->lock);
     answer_all(gate, take_back_locked);
     for (guint i = 0; i < gate->workers->len; i++)
         pthread_join(g_array_index(gate->workers, pthread_t, i), NULL);
@@ -324,7 +313,7 @@ gboolean qos_gate_enter(QosGate *gate, QosEntry *entry)
     QosTime wake;
 
     entry->parking = ARRIVING;
-    pthread_mutex_lock(&gate->lock);
+    qos_mutex_lock(&gate->lock);
     QosVerdict verdict = qos_sched_enter(gate->sched, &entry->request, qos_gate_now(), &wake);
     if (verdict == QOS_GO) {
         entry->parking = RUNNING;
@@ -332,34 +321,34 @@ gboolean qos_gate_enter(QosGate *gate, QosEntry *entry)
     } else {
         qos_gate_wake_leader_locked(gate, wake);
     }
-    pthread_mutex_unlock(&gate->lock);
+    qos_mutex_unlock(&gate->lock);
     return verdict == QOS_GO;
 }
 
 gboolean qos_gate_park(QosGate *gate, QosEntry *entry)
 {
-    pthread_mutex_lock(&gate->lock);
+    qos_mutex_lock(&gate->lock);
     gboolean is_due = entry->parking == DUE;
     entry->parking = is_due ? RUNNING : PARKED;
     if (!is_due)
         qos_gate_join_line_locked(gate, entry);
-    pthread_mutex_unlock(&gate->lock);
+    qos_mutex_unlock(&gate->lock);
     return is_due;
 }
 
 void qos_gate_hurry(QosGate *gate, QosEntry *entry)
 {
-    pthread_mutex_lock(&gate->lock);
+    qos_mutex_lock(&gate->lock);
     QosTime now = qos_gate_now();
     if (entry->parking == ARRIVING)
         qos_sched_release(gate->sched, &entry->request, QOS_NEVER, now);
     qos_gate_wake_leader_locked(gate, now);
-    pthread_mutex_unlock(&gate->lock);
+    qos_mutex_unlock(&gate->lock);
 }
 
 QosKeep qos_gate_keep(QosGate *gate, QosEntry *entry, gboolean may_be_early)
 {
-    pthread_mutex_lock(&gate->lock);
+    qos_mutex_lock(&gate->lock);
     /* What is due already is about to run: memory will do for it, and is not counted. */
     QosKeep keep = entry->parking == DUE
                        ? QOS_KEEP_IN_MEMORY
@@ -370,21 +359,21 @@ QosKeep qos_gate_keep(QosGate *gate, QosEntry *entry, gboolean may_be_early)
         qos_sched_cancel(gate->sched, &entry->request, now);
         qos_gate_wake_leader_locked(gate, now);
     }
-    pthread_mutex_unlock(&gate->lock);
+    qos_mutex_unlock(&gate->lock);
     return keep;
 }
 
 void qos_gate_kept(QosGate *gate, QosEntry *entry)
 {
-    pthread_mutex_lock(&gate->lock);
+    qos_mutex_lock(&gate->lock);
     qos_sched_kept(gate->sched, &entry->request);
-    pthread_mutex_unlock(&gate->lock);
+    qos_mutex_unlock(&gate->lock);
 }
 
 gboolean qos_gate_charge(QosGate *gate, QosEntry *entry)
 {
     entry->parking = ARRIVING;
-    pthread_mutex_lock(&gate->lock);
+    qos_mutex_lock(&gate->lock);
     QosTime now = qos_gate_now();
     QosVerdict verdict = qos_sched_charge(gate->sched, &entry->request, now);
     if (verdict == QOS_GO) {
@@ -393,35 +382,35 @@ gboolean qos_gate_charge(QosGate *gate, QosEntry *entry)
     } else {
         qos_gate_wake_leader_locked(gate, now); /* to learn when what is before it stalls */
     }
-    pthread_mutex_unlock(&gate->lock);
+    qos_mutex_unlock(&gate->lock);
     return verdict == QOS_GO;
 }
 
 void qos_gate_pause(QosGate *gate, QosEntry *entry)
 {
-    pthread_mutex_lock(&gate->lock);
+    qos_mutex_lock(&gate->lock);
     QosTime now = qos_gate_now();
     qos_sched_pause(gate->sched, &entry->request, now);
     if (qos_sched_has_waiting(gate->sched))
         qos_gate_wake_leader_locked(gate, now);
-    pthread_mutex_unlock(&gate->lock);
+    qos_mutex_unlock(&gate->lock);
 }
 
 void qos_gate_go_on(QosGate *gate, QosEntry *entry)
 {
-    pthread_mutex_lock(&gate->lock);
+    qos_mutex_lock(&gate->lock);
     qos_sched_go_on(gate->sched, &entry->request, qos_gate_now());
     tell_entered_locked(gate);
-    pthread_mutex_unlock(&gate->lock);
+    qos_mutex_unlock(&gate->lock);
 }
 
 void qos_gate_resume(QosGate *gate, QosEntry *entry)
 {
-    pthread_mutex_lock(&gate->lock);
+    qos_mutex_lock(&gate->lock);
     entry->parked = (GList){.data = entry};
     g_queue_push_tail_link(&gate->resumed, &entry->parked);
     qos_gate_wake_leader_locked(gate, 0);
-    pthread_mutex_unlock(&gate->lock);
+    qos_mutex_unlock(&gate->lock);
 }
 
 static gboolean is_store_idle_locked(const QosGate *gate)
@@ -434,13 +423,13 @@ static gboolean is_store_idle_locked(const QosGate *gate)
 
 gboolean qos_gate_await_request(QosGate *gate)
 {
-    pthread_mutex_lock(&gate->lock);
+    qos_mutex_lock(&gate->lock);
     while (!gate->is_stopping && is_store_idle_locked(gate)) {
         gate->is_awaited = TRUE;
-        pthread_cond_wait(&gate->entered, &gate->lock);
+        qos_condition_wait(&gate->entered, &gate->lock);
     }
     gboolean has_request = !gate->is_stopping;
-    pthread_mutex_unlock(&gate->lock);
+    qos_mutex_unlock(&gate->lock);
     return has_request;
 }
 
@@ -449,7 +438,7 @@ gboolean qos_gate_leave(QosGate *gate, QosEntry *entry, guint64 bytes, int error
     const QosRequest *request = &entry->request;
     QosTime now = qos_gate_now();
 
-    pthread_mutex_lock(&gate->lock);
+    qos_mutex_lock(&gate->lock);
     qos_sched_leave(gate->sched, &entry->request, bytes, error, now);
     const QosTime latency = now - request->start;
     qos_histogram_add(&gate->histograms.latency[request->opcode], (guint64)MAX(latency, 0));
@@ -457,7 +446,7 @@ gboolean qos_gate_leave(QosGate *gate, QosEntry *entry, guint64 bytes, int error
     gboolean do_others_wait = gate->resumed.length > 0 || qos_sched_has_waiting(gate->sched);
     if (!do_others_wait)
         qos_gate_wake_leader_locked(gate, qos_sched_next_period(gate->sched));
-    pthread_mutex_unlock(&gate->lock);
+    qos_mutex_unlock(&gate->lock);
     return do_others_wait;
 }
 
@@ -466,19 +455,19 @@ QosEntry *qos_gate_next(QosGate *gate)
     QosTime wake;
     QosEntry *next = NULL;
 
-    pthread_mutex_lock(&gate->lock);
+    qos_mutex_lock(&gate->lock);
     if (!gate->is_stopping) {
         next = take_locked(gate, qos_gate_now(), &wake);
         if (next == NULL)
             qos_gate_wake_leader_locked(gate, wake);
     }
-    pthread_mutex_unlock(&gate->lock);
+    qos_mutex_unlock(&gate->lock);
     return next;
 }
 
 gboolean qos_gate_cancel(QosGate *gate, QosEntry *entry)
 {
-    pthread_mutex_lock(&gate->lock);
+    qos_mutex_lock(&gate->lock);
     gboolean is_parked = entry->parking == PARKED;
     if (is_parked) {
         QosTime now = qos_gate_now();
@@ -487,15 +476,15 @@ gboolean qos_gate_cancel(QosGate *gate, QosEntry *entry)
         qos_sched_cancel(gate->sched, &entry->request, now);
         qos_gate_wake_leader_locked(gate, now); /* it may have had a slot */
     }
-    pthread_mutex_unlock(&gate->lock);
+    qos_mutex_unlock(&gate->lock);
     return is_parked;
 }
 
 QosUser *qos_gate_user(QosGate *gate, guint32 uid)
 {
-    pthread_mutex_lock(&gate->lock);
+    qos_mutex_lock(&gate->lock);
     QosUser *user = qos_account_user(qos_sched_account(gate->sched), uid);
-    pthread_mutex_unlock(&gate->lock);
+    qos_mutex_unlock(&gate->lock);
     return user;
 }
 
@@ -503,25 +492,25 @@ QosJob *qos_gate_job(QosGate *gate, QosUser *user, const char *id, guint nodes)
 {
     QosAccount *account = qos_sched_account(gate->sched);
 
-    pthread_mutex_lock(&gate->lock);
+    qos_mutex_lock(&gate->lock);
     QosJob *job = qos_account_job_for(account, user, id, qos_gate_now());
     if (nodes > 0)
         job->nodes = nodes;
-    pthread_mutex_unlock(&gate->lock);
+    qos_mutex_unlock(&gate->lock);
     return job;
 }
 
 gboolean qos_gate_passes_through(QosGate *gate, const QosRequest *request, QosOpcodeSet opcodes)
 {
-    pthread_mutex_lock(&gate->lock);
+    qos_mutex_lock(&gate->lock);
     gboolean passes = qos_sched_passes_through(gate->sched, request, opcodes);
-    pthread_mutex_unlock(&gate->lock);
+    qos_mutex_unlock(&gate->lock);
     return passes;
 }
 
 void qos_gate_count_passthrough(QosGate *gate, QosJob *job, gint change)
 {
-    pthread_mutex_lock(&gate->lock);
+    qos_mutex_lock(&gate->lock);
     job->passthrough += (guint)change;
-    pthread_mutex_unlock(&gate->lock);
+    qos_mutex_unlock(&gate->lock);
 }

@@ -8,89 +8,89 @@
 
 void qos_gate_set_policy(QosGate *gate, const QosPolicyClass *policy)
 {
-    pthread_mutex_lock(&gate->lock);
+    qos_mutex_lock(&gate->lock);
     QosTime now = qos_gate_now();
     qos_sched_set_policy(gate->sched, policy, now);
     qos_gate_wake_leader_locked(gate, now);
-    pthread_mutex_unlock(&gate->lock);
+    qos_mutex_unlock(&gate->lock);
 }
 
 QosPolicyState qos_gate_policy_state(QosGate *gate, const QosPolicyClass *policy, guint *ret_queued)
 {
-    pthread_mutex_lock(&gate->lock);
+    qos_mutex_lock(&gate->lock);
     QosPolicyState state = qos_sched_policy_state(gate->sched, policy, ret_queued);
-    pthread_mutex_unlock(&gate->lock);
+    qos_mutex_unlock(&gate->lock);
     return state;
 }
 
 void qos_gate_set_rules(QosGate *gate, QosRules *rules)
 {
-    pthread_mutex_lock(&gate->lock);
+    qos_mutex_lock(&gate->lock);
     QosTime now = qos_gate_now();
     qos_sched_set_rules(gate->sched, rules, now);
     qos_gate_wake_leader_locked(gate, now);
-    pthread_mutex_unlock(&gate->lock);
+    qos_mutex_unlock(&gate->lock);
 }
 
 QosRules *qos_gate_rules(QosGate *gate)
 {
-    pthread_mutex_lock(&gate->lock);
+    qos_mutex_lock(&gate->lock);
     QosRules *rules = qos_rules_ref(qos_sched_rules(gate->sched));
-    pthread_mutex_unlock(&gate->lock);
+    qos_mutex_unlock(&gate->lock);
     return rules;
 }
 
 gboolean qos_gate_rule_state(QosGate *gate, guint64 rule_id, QosRuleState *ret_state)
 {
-    pthread_mutex_lock(&gate->lock);
+    qos_mutex_lock(&gate->lock);
     gboolean found = qos_sched_rule_state(gate->sched, rule_id, ret_state);
-    pthread_mutex_unlock(&gate->lock);
+    qos_mutex_unlock(&gate->lock);
     return found;
 }
 
 void qos_gate_set_slots(QosGate *gate, guint slots)
 {
-    pthread_mutex_lock(&gate->lock);
+    qos_mutex_lock(&gate->lock);
     qos_sched_set_slots(gate->sched, slots, qos_gate_now());
     qos_gate_wake_leader_locked(gate, qos_gate_now());
-    pthread_mutex_unlock(&gate->lock);
+    qos_mutex_unlock(&gate->lock);
 }
 
 void qos_gate_set_parked_max(QosGate *gate, guint64 bytes)
 {
-    pthread_mutex_lock(&gate->lock);
+    qos_mutex_lock(&gate->lock);
     qos_sched_set_parked_max(gate->sched, bytes);
-    pthread_mutex_unlock(&gate->lock);
+    qos_mutex_unlock(&gate->lock);
 }
 
 void qos_gate_set_background_room(QosGate *gate, guint requests)
 {
-    pthread_mutex_lock(&gate->lock);
+    qos_mutex_lock(&gate->lock);
     qos_sched_set_background_room(gate->sched, requests);
-    pthread_mutex_unlock(&gate->lock);
+    qos_mutex_unlock(&gate->lock);
 }
 
 void qos_gate_set_request_memory(QosGate *gate, guint64 bytes)
 {
-    pthread_mutex_lock(&gate->lock);
+    qos_mutex_lock(&gate->lock);
     qos_sched_set_request_memory(gate->sched, bytes);
-    pthread_mutex_unlock(&gate->lock);
+    qos_mutex_unlock(&gate->lock);
 }
 
 void qos_gate_set_max_wait(QosGate *gate, QosTime max_wait)
 {
-    pthread_mutex_lock(&gate->lock);
+    qos_mutex_lock(&gate->lock);
     qos_sched_set_max_wait(gate->sched, max_wait);
-    pthread_mutex_unlock(&gate->lock);
+    qos_mutex_unlock(&gate->lock);
 }
 
 void qos_gate_set_adapt(QosGate *gate, const QosAdaptConfig *config)
 {
-    pthread_mutex_lock(&gate->lock);
+    qos_mutex_lock(&gate->lock);
     QosTime now = qos_gate_now();
     qos_sched_set_adapt(gate->sched, config, now);
     qos_gate_wake_leader_locked(gate, now);
-    pthread_mutex_unlock(&gate->lock);
+    qos_mutex_unlock(&gate->lock);
 }
 
 static gboolean has_totals(const QosShareTotals *totals)
@@ -114,7 +114,7 @@ GPtrArray *qos_gate_changed_shares(QosGate *gate, QosShareChanges *seen, gboolea
 {
     GPtrArray *jobs = NULL;
 
-    pthread_mutex_lock(&gate->lock);
+    qos_mutex_lock(&gate->lock);
     const QosAdapt *adapt = qos_sched_adapt(gate->sched);
     const QosShareChanges changes = qos_adapt_changes(adapt);
     *ret_is_all = changes.others != seen->others;
@@ -123,7 +123,7 @@ GPtrArray *qos_gate_changed_shares(QosGate *gate, QosShareChanges *seen, gboolea
     else if (changes.members != seen->members)
         jobs = qos_adapt_list(adapt);
     *seen = changes;
-    pthread_mutex_unlock(&gate->lock);
+    qos_mutex_unlock(&gate->lock);
     return jobs;
 }
 
@@ -132,9 +132,9 @@ gboolean qos_gate_copy_share(QosGate *gate, const QosJob *job, gint64 *ret_recor
 {
     QosShareState state;
 
-    pthread_mutex_lock(&gate->lock);
+    qos_mutex_lock(&gate->lock);
     const gboolean takes_part = qos_adapt_share_state(qos_sched_adapt(gate->sched), job, &state);
-    pthread_mutex_unlock(&gate->lock);
+    qos_mutex_unlock(&gate->lock);
     *ret_record = state.record;
     *ret_totals = state.totals;
     return takes_part || has_totals(&state.totals);
@@ -144,7 +144,7 @@ void qos_gate_adapt(QosGate *gate, QosGateAdapt *ret_adapt)
 {
     QosSchedState state;
 
-    pthread_mutex_lock(&gate->lock);
+    qos_mutex_lock(&gate->lock);
     const QosAdapt *adapt = qos_sched_adapt(gate->sched);
     qos_sched_state(gate->sched, &state);
     *ret_adapt = (QosGateAdapt){
@@ -153,39 +153,39 @@ void qos_gate_adapt(QosGate *gate, QosGateAdapt *ret_adapt)
         .depth = MIN(state.slots, qos_adapt_depth(adapt)),
         .members = qos_adapt_count(adapt),
     };
-    pthread_mutex_unlock(&gate->lock);
+    qos_mutex_unlock(&gate->lock);
 }
 
 void qos_gate_restore_share(QosGate *gate, const char *id, gint64 record,
                             const QosShareTotals *totals)
 {
-    pthread_mutex_lock(&gate->lock);
+    qos_mutex_lock(&gate->lock);
     QosTime now = qos_gate_now();
     QosJob *job = qos_account_job(qos_sched_account(gate->sched), id, now);
     qos_sched_restore_share(gate->sched, job, record, totals, now);
     qos_job_unref(job);
-    pthread_mutex_unlock(&gate->lock);
+    qos_mutex_unlock(&gate->lock);
 }
 
 void qos_gate_set_job_cleanup_interval(QosGate *gate, QosTime interval)
 {
-    pthread_mutex_lock(&gate->lock);
+    qos_mutex_lock(&gate->lock);
     qos_sched_account(gate->sched)->cleanup_interval = interval;
-    pthread_mutex_unlock(&gate->lock);
+    qos_mutex_unlock(&gate->lock);
 }
 
 void qos_gate_state(QosGate *gate, QosSchedState *ret_state)
 {
-    pthread_mutex_lock(&gate->lock);
+    qos_mutex_lock(&gate->lock);
     qos_sched_state(gate->sched, ret_state);
-    pthread_mutex_unlock(&gate->lock);
+    qos_mutex_unlock(&gate->lock);
 }
 
 GPtrArray *qos_gate_jobs(QosGate *gate)
 {
-    pthread_mutex_lock(&gate->lock);
+    qos_mutex_lock(&gate->lock);
     GPtrArray *jobs = qos_account_list(qos_sched_account(gate->sched));
-    pthread_mutex_unlock(&gate->lock);
+    qos_mutex_unlock(&gate->lock);
     return jobs;
 }
 
@@ -198,48 +198,48 @@ gboolean qos_gate_copy_job(QosGate *gate, const QosJob *job, QosJob *ret_copy,
     ret_copy->references = 0;
     ret_copy->open_files = (guint)g_atomic_int_get(&job->open_files);
     ret_copy->opens_refused = (guint)g_atomic_int_get(&job->opens_refused);
-    pthread_mutex_lock(&gate->lock);
+    qos_mutex_lock(&gate->lock);
     memcpy((char *)ret_copy + start, (const char *)job + start, sizeof(*job) - start);
     qos_job_rates(job, qos_gate_now(), &ret_copy->operation_rate, &ret_copy->byte_rate);
     gboolean has_share = take_share(qos_sched_adapt(gate->sched), job, ret_share);
     ret_copy->share.totals = ret_share->state.totals;
-    pthread_mutex_unlock(&gate->lock);
+    qos_mutex_unlock(&gate->lock);
     return has_share;
 }
 
 guint qos_gate_clear_jobs(QosGate *gate, const char *id)
 {
-    pthread_mutex_lock(&gate->lock);
+    qos_mutex_lock(&gate->lock);
     QosTime now = qos_gate_now();
     guint count = qos_sched_clear_jobs(gate->sched, id, now);
     qos_gate_wake_leader_locked(gate, now); /* to tell of it */
-    pthread_mutex_unlock(&gate->lock);
+    qos_mutex_unlock(&gate->lock);
     return count;
 }
 
 void qos_gate_restore_job(QosGate *gate, const QosJob *totals)
 {
-    pthread_mutex_lock(&gate->lock);
+    qos_mutex_lock(&gate->lock);
     QosTime now = qos_gate_now();
     QosJob *job = qos_account_job(qos_sched_account(gate->sched), totals->id, now);
     qos_job_restore(job, totals, now);
     qos_job_unref(job);
-    pthread_mutex_unlock(&gate->lock);
+    qos_mutex_unlock(&gate->lock);
 }
 
 void qos_gate_histograms(QosGate *gate, QosGateHistograms *ret_histograms)
 {
-    pthread_mutex_lock(&gate->lock);
+    qos_mutex_lock(&gate->lock);
     *ret_histograms = gate->histograms;
-    pthread_mutex_unlock(&gate->lock);
+    qos_mutex_unlock(&gate->lock);
 }
 
 void qos_gate_on_change(QosGate *gate, void (*changed)(QosGateChanges changes, void *arg),
                         void *arg)
 {
-    pthread_mutex_lock(&gate->lock);
+    qos_mutex_lock(&gate->lock);
     gate->changed = changed;
     gate->changed_arg = arg;
     qos_gate_wake_leader_locked(gate, qos_gate_now()); /* to tell of what has changed before */
-    pthread_mutex_unlock(&gate->lock);
+    qos_mutex_unlock(&gate->lock);
 }

@@ -139,23 +139,23 @@ static guint release_some_locked(QosGate *gate, const Want *want, guint left)
  * 50,000 to release they waited for 1 to 3 ms. */
 static void let_others_in_locked(QosGate *gate)
 {
-    pthread_mutex_unlock(&gate->lock);
+    qos_mutex_unlock(&gate->lock);
     g_usleep(1);
-    pthread_mutex_lock(&gate->lock);
+    qos_mutex_lock(&gate->lock);
 }
 
 static void release(QosGate *gate, const Want *want)
 {
     if (g_atomic_int_get(&gate->locked_lines) == 0)
         return;
-    pthread_mutex_lock(&gate->lock);
+    qos_mutex_lock(&gate->lock);
     guint left = count(find_locked(gate, want->line), want);
     while (left > 0) {
         left = release_some_locked(gate, want, left);
         if (left > 0)
             let_others_in_locked(gate);
     }
-    pthread_mutex_unlock(&gate->lock);
+    qos_mutex_unlock(&gate->lock);
 }
 
 /* Each open comes here. Who waits was counted before he looked whether others have the file open,
@@ -177,11 +177,11 @@ QosGateHolder qos_gate_holder(QosGate *gate, guint64 lock, const QosJob *job)
 
     if (g_atomic_int_get(&gate->locked_lines) == 0)
         return holder;
-    pthread_mutex_lock(&gate->lock);
+    qos_mutex_lock(&gate->lock);
     const QosGateLine *line =
         find_locked(gate, line_id(lock, TRUE)) ?: find_locked(gate, line_id(lock, FALSE));
     if (line != NULL)
         holder = first_of(line)->request.job == job ? QOS_GATE_THE_JOB : QOS_GATE_ANOTHER;
-    pthread_mutex_unlock(&gate->lock);
+    qos_mutex_unlock(&gate->lock);
     return holder;
 }

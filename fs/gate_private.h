@@ -7,6 +7,7 @@
 #include <pthread.h>
 
 #include "fs/gate.h"
+#include "fs/mutex.h"
 
 /* Those PARKED for which the kernel holds the same lock, and keeps pages or not: found without a
  * look at the others, of whom there may be 50,000 of one user's. */
@@ -19,7 +20,7 @@ typedef struct QosGateLine {
 
 struct QosGate {
     gint locked_lines;      /* atomic: `lines` but for that with the id 0 */
-    pthread_mutex_t lock;   /* everything below */
+    QosMutex lock;          /* everything below */
     pthread_cond_t lead;    /* the leader: something is due earlier */
     pthread_cond_t follow;  /* one of the followers: lead */
     pthread_cond_t entered; /* who awaits a request: one is in the store */

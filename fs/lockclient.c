@@ -24,7 +24,7 @@
 
 #include "base/error.h"
 #include "base/units.h"
-#include "fs/condition.h"
+#include "fs/mutex.h"
 
 /* Of what is cached, each time that memory is short: gone within seconds, if that lasts. */
 #define PRESSED_PART 0.25
@@ -46,7 +46,7 @@ QosTime qos_lockclient_now(void)
 
 void qos_lockclient_lock(QosLockclient *client)
 {
-    pthread_mutex_lock(&client->lock);
+    qos_mutex_lock(&client->lock);
 }
 
 /* Publishes what is read without the lock: where the engine was changed, by the thread. */
@@ -60,7 +60,7 @@ static void publish_and_unlock(QosLockclient *client)
                           memory_order_release);
     atomic_store_explicit(&client->group, qos_lockengine_group(client->engine),
                           memory_order_relaxed);
-    pthread_mutex_unlock(&client->lock);
+    qos_mutex_unlock(&client->lock);
 }
 
 static void set_timer_locked(QosLockclient *client, QosTime next)
@@ -81,7 +81,7 @@ static void call_thread(QosLockclient *client)
     qos_lockclient_lock(client);
     if (client->worker == QOS_LOCKCLIENT_NOBODY)
         client->worker = QOS_LOCKCLIENT_THREAD;
-    pthread_mutex_unlock(&client->lock);
+    qos_mutex_unlock(&client->lock);
     g_main_context_wakeup(client->context);
 }
 
@@ -176,7 +176,7 @@ static GByteArray *more(gpointer arg)
 
     qos_lockclient_lock(client);
     GByteArray *bytes = qos_lockengine_take_bytes(client->engine);
-    pthread_mutex_unlock(&client->lock);
+    qos_mutex_unlock(&client->lock);
     return bytes;
 }
 
@@ -204,7 +204,7 @@ static void failed(const char *reason, gboolean is_refused, gpointer arg)
         warn(client, reason, has_lease);
     qos_lockclient_lock(client);
     end_try_locked(client); /* behind the warning: who waits goes where nobody reads it */
-    pthread_mutex_unlock(&client->lock);
+    qos_mutex_unlock(&client->lock);
 }
 
 /* Calls without the lock. */
@@ -236,7 +236,7 @@ static gboolean take_event(QosLockclient *client, QosLockevent *ret_event)
 {
     qos_lockclient_lock(client);
     gboolean is_one = qos_lockengine_take_event(client->engine, ret_event);
-    pthread_mutex_unlock(&client->lock);
+    qos_mutex_unlock(&client->lock);
     return is_one;
 }
 
@@ -256,7 +256,7 @@ static gboolean try_rest(QosLockclient *client, gboolean waits)
         set_timer_locked(client, next);
     if (rests)
         client->worker = QOS_LOCKCLIENT_NOBODY;
-    pthread_mutex_unlock(&client->lock);
+    qos_mutex_unlock(&client->lock);
     return rests;
 }
 
@@ -327,7 +327,7 @@ void qos_lockclient_attend(QosLockclient *client, const QosLockUse *use, QosTime
 
     qos_lockclient_lock(client);
     gboolean goes_on = client->worker == QOS_LOCKCLIENT_NOBODY;
-    pthread_mutex_unlock(&client->lock);
+    qos_mutex_unlock(&client->lock);
     while (goes_on && !g_atomic_int_get(&use->is_over)) {
         const QosTime rest = end - qos_lockclient_now();
         goes_on = rest > 0 && qos_lockinput_wait(qos_locklink_input(client->link), rest) &&
@@ -429,7 +429,7 @@ QosLockclient *qos_lockclient_new(const QosLockclientConfig *config, GError **er
     QosLockclient *client = g_new0(QosLockclient, 1);
 
     copy_config(client, config);
-    pthread_mutex_init(&client->lock, NULL);
+    qos_mutex_init(&client->lock, QOS_MUTEX_LOCKCLIENT);
     pthread_cond_init(&client->tried, NULL);
     client->timer = -1;
     client->armed = QOS_NEVER;
@@ -452,7 +452,7 @@ void qos_lockclient_await_first(QosLockclient *client, QosTime patience)
     while (!client->is_tried && qos_condition_wait_until(&client->tried, &client->lock, until)) {
     }
     const gboolean is_tried = client->is_tried;
-    pthread_mutex_unlock(&client->lock);
+    qos_mutex_unlock(&client->lock);
     if (!is_tried)
         warn(client, reason, FALSE);
 }
@@ -473,7 +473,7 @@ void qos_lockclient_free(QosLockclient *client)
         close(client->timer);
     qos_lockengine_free(client->engine);
     pthread_cond_destroy(&client->tried);
-    pthread_mutex_destroy(&client->lock);
+    qos_mutex_destroy(&client->lock);
     clear_config(&client->config);
     g_free(client);
 }

@@ -9,6 +9,7 @@
 #include "fs/lockclient.h"
 #include "fs/lockengine.h"
 #include "fs/locklink.h"
+#include "fs/mutex.h"
 #include "fs/pressure.h"
 
 /* Who works, or was woken to: he looks at all of the engine before he ceases to. */
@@ -33,7 +34,7 @@ struct QosLockclient {
     gboolean has_thread;
     QosLockgrips *grips; /* the engine's */
 
-    pthread_mutex_t lock; /* the rest */
+    QosMutex lock; /* the rest */
     QosLockengine *engine;
     QosTime armed; /* for when the timer is */
     QosLockclientWorker worker;

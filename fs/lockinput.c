@@ -20,12 +20,12 @@
 
 static void lock(QosLockinput *input)
 {
-    pthread_mutex_lock(&input->lock);
+    qos_mutex_lock(&input->lock);
 }
 
 static void unlock(QosLockinput *input)
 {
-    pthread_mutex_unlock(&input->lock);
+    qos_mutex_unlock(&input->lock);
 }
 
 static QosTime now_of(void)
@@ -204,14 +204,14 @@ void qos_lockinput_hand_back(QosLockinput *input)
 void qos_lockinput_init(QosLockinput *input, const QosLockinputUser *user)
 {
     *input = (QosLockinput){.user = *user, .epoll = -1};
-    pthread_mutex_init(&input->lock, NULL);
+    qos_mutex_init(&input->lock, QOS_MUTEX_LOCKINPUT);
     pthread_cond_init(&input->handed_back, NULL);
 }
 
 void qos_lockinput_clear(QosLockinput *input)
 {
     pthread_cond_destroy(&input->handed_back);
-    pthread_mutex_destroy(&input->lock);
+    qos_mutex_destroy(&input->lock);
 }
 
 /* -1: there is none to be had. */
@@ -255,7 +255,7 @@ void qos_lockinput_close(QosLockinput *input)
     lock(input);
     input->may_take_over = FALSE;
     while (input->turn == QOS_LOCKINPUT_TAKEN_OVER)
-        pthread_cond_wait(&input->handed_back, &input->lock);
+        qos_condition_wait(&input->handed_back, &input->lock);
     input->turn = QOS_LOCKINPUT_UNREAD;
     unlock(input);
     g_source_destroy(input->source);

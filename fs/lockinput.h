@@ -25,6 +25,7 @@
 #include <stdatomic.h>
 
 #include "core/wire.h"
+#include "fs/mutex.h"
 
 /* A reason to close, for people. */
 #define QOS_LOCKINPUT_NONSENSE "what it says makes no sense"
@@ -64,7 +65,7 @@ typedef struct {
     const guint8 *payload; /* the reader's */
     gsize length;
 
-    pthread_mutex_t lock; /* the rest */
+    QosMutex lock; /* the rest */
     pthread_cond_t handed_back;
     QosLockinputTurn turn;
     gboolean may_take_over;

@@ -8,10 +8,10 @@
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <pthread.h>
 
 #include "base/units.h"
 #include "fs/lockinput.h"
+#include "fs/mutex.h"
 #include "net/certificate.h"
 
 #define ATTEMPT_TIME  10     /* s, until there is a WELCOME; ... */
@@ -38,12 +38,12 @@ struct QosLocklink {
     QosTime silence; /* that an open link may keep, a duration; ... */
     QosLockinput input;
 
-    pthread_mutex_t sending; /* the rest; held across a write that does not wait */
-    GIOStream *stream;       /* the connection, or TLS on it; NULL: none */
-    gboolean is_open;        /* what the user has is sent */
-    gboolean is_full;        /* it is left to `output` */
-    GByteArray *unsent;      /* NULL: none */
-    gsize sent;              /* of these */
+    QosMutex sending;   /* the rest; held across a write that does not wait */
+    GIOStream *stream;  /* the connection, or TLS on it; NULL: none */
+    gboolean is_open;   /* what the user has is sent */
+    gboolean is_full;   /* it is left to `output` */
+    GByteArray *unsent; /* NULL: none */
+    gsize sent;         /* of these */
 };
 
 static void begin(QosLocklink *link);
@@ -75,12 +75,12 @@ static void set_timer(QosLocklink *link, guint milliseconds, GSourceFunc functio
 
 static void lock(QosLocklink *link)
 {
-    pthread_mutex_lock(&link->sending);
+    qos_mutex_lock(&link->sending);
 }
 
 static void unlock(QosLocklink *link)
 {
-    pthread_mutex_unlock(&link->sending);
+    qos_mutex_unlock(&link->sending);
 }
 
 /* --- the end of a connection --- */
@@ -478,7 +478,7 @@ QosLocklink *qos_locklink_new(const QosLocklinkConfig *config, const QosLocklink
     qos_lockinput_init(&link->input, &reader);
     link->context = g_main_context_ref(context);
     link->retry = RETRY_FIRST;
-    pthread_mutex_init(&link->sending, NULL);
+    qos_mutex_init(&link->sending, QOS_MUTEX_LOCKLINK);
     if (qos_lockaddress_init(&link->address, config, error))
         return link;
     qos_locklink_free(link);
@@ -532,6 +532,6 @@ void qos_locklink_free(QosLocklink *link)
     qos_lockaddress_clear(&link->address);
     qos_lockinput_clear(&link->input);
     g_main_context_unref(link->context);
-    pthread_mutex_destroy(&link->sending);
+    qos_mutex_destroy(&link->sending);
     g_free(link);
 }

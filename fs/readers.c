@@ -27,6 +27,7 @@
 #include <unistd.h>
 
 #include "fs/kernel_order.h"
+#include "fs/mutex.h"
 #include "fs/reading.h"
 #include "ops/fs.h"
 #include "ops/interrupt_table.h"
@@ -72,15 +73,15 @@ struct QosReaders {
     gboolean has_clones;
     struct fuse_session *session;
     QosInterruptTable *interrupts;
-    int done;             /* eventfd: the session has ended */
-    gint error;           /* atomic: -errno of the first that failed */
-    gint reading;         /* atomic */
-    gint is_over;         /* atomic: no further request is read */
-    Reader *all;          /* from 1 on */
-    pthread_mutex_t lock; /* everything below, and `is_running` of all */
-    guint made;           /* of `all`, with a descriptor */
-    GQueue unused;        /* of Reader: their threads have ended */
-    GQueue parked;        /* of Place, the last one first */
+    int done;      /* eventfd: the session has ended */
+    gint error;    /* atomic: -errno of the first that failed */
+    gint reading;  /* atomic */
+    gint is_over;  /* atomic: no further request is read */
+    Reader *all;   /* from 1 on */
+    QosMutex lock; /* everything below, and `is_running` of all */
+    guint made;    /* of `all`, with a descriptor */
+    GQueue unused; /* of Reader: their threads have ended */
+    GQueue parked; /* of Place, the last one first */
     gboolean is_stopping;
 };
 
@@ -100,7 +101,7 @@ QosReaders *qos_readers_new(guint waiting, guint most)
     readers->most = most;
     readers->all = g_new0(Reader, most + 1);
     readers->done = -1;
-    pthread_mutex_init(&readers->lock, NULL);
+    qos_mutex_init(&readers->lock, QOS_MUTEX_READERS);
     return readers;
 }
 
@@ -114,7 +115,7 @@ void qos_readers_free(QosReaders *readers)
     }
     if (readers->done >= 0)
         close(readers->done);
-    pthread_mutex_destroy(&readers->lock);
+    qos_mutex_destroy(&readers->lock);
     g_free(readers->all);
     g_free(readers);
 }
@@ -204,7 +205,7 @@ static void leave_place(void *arg)
 
     if (place->is_parked)
         g_queue_unlink(&place->readers->parked, &place->link);
-    pthread_mutex_unlock(&place->readers->lock);
+    qos_mutex_unlock(&place->readers->lock);
     pthread_cond_destroy(&place->called);
 }
 
@@ -214,9 +215,9 @@ static gboolean park(QosReaders *readers)
     Place place = {.readers = readers, .is_parked = TRUE, .called = PTHREAD_COND_INITIALIZER};
 
     place.link.data = &place;
-    pthread_mutex_lock(&readers->lock);
+    qos_mutex_lock(&readers->lock);
     if (readers->parked.length >= PARKED_MAX && !too_few_read(readers)) {
-        pthread_mutex_unlock(&readers->lock);
+        qos_mutex_unlock(&readers->lock);
         return FALSE;
     }
     g_queue_push_head_link(&readers->parked, &place.link);
@@ -225,7 +226,7 @@ static gboolean park(QosReaders *readers)
     pthread_cleanup_push(leave_place, &place);
     pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, NULL);
     while (place.is_parked)
-        pthread_cond_wait(&place.called, &readers->lock);
+        qos_condition_wait(&place.called, &readers->lock);
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
     pthread_cleanup_pop(TRUE);
     return TRUE;
@@ -255,11 +256,11 @@ static void end_reading(Reader *reader)
     reader->needless = others >= READING_ENOUGH ? reader->needless + 1 : 0;
     if (others >= READING_LEAST)
         return;
-    pthread_mutex_lock(&readers->lock);
+    qos_mutex_lock(&readers->lock);
     /* Another may have called one while this one waited for the lock. */
     if (too_few_read(readers) && !call_locked(readers))
         start_locked(readers); /* if not, who is done with his request reads */
-    pthread_mutex_unlock(&readers->lock);
+    qos_mutex_unlock(&readers->lock);
 }
 
 /* --- a request --- */
@@ -330,13 +331,13 @@ static void leave(void *data)
     QosReaders *readers = reader->readers;
 
     g_aligned_free(g_steal_pointer(&reader->memory));
-    pthread_mutex_lock(&readers->lock);
+    qos_mutex_lock(&readers->lock);
     if (!readers->is_stopping) { /* else it is about to be joined */
         pthread_detach(reader->thread);
         reader->is_running = FALSE;
         g_queue_push_head_link(&readers->unused, &reader->link);
     }
-    pthread_mutex_unlock(&readers->lock);
+    qos_mutex_unlock(&readers->lock);
 }
 
 static void *read_requests(void *data)
@@ -410,10 +411,10 @@ void qos_readers_attach(QosReaders *readers, struct fuse_session *session)
 /* The threads that there are; none is made any more. */
 void qos_readers_stop(QosReaders *readers)
 {
-    pthread_mutex_lock(&readers->lock);
+    qos_mutex_lock(&readers->lock);
     readers->is_stopping = TRUE;
     g_atomic_int_set(&readers->is_over, TRUE);
-    pthread_mutex_unlock(&readers->lock);
+    qos_mutex_unlock(&readers->lock);
     for (guint i = 1; i <= readers->made; i++) {
         if (readers->all[i].is_running)
             pthread_cancel(readers->all[i].thread);
@@ -435,10 +436,10 @@ int qos_readers_run(QosReaders *readers, struct fuse_session *session,
     readers->done = done.fd = eventfd(0, EFD_CLOEXEC);
     if (readers->done < 0)
         return -errno;
-    pthread_mutex_lock(&readers->lock);
+    qos_mutex_lock(&readers->lock);
     for (guint i = 0; result == 0 && i < READING_ENOUGH; i++)
         result = start_locked(readers);
-    pthread_mutex_unlock(&readers->lock);
+    qos_mutex_unlock(&readers->lock);
     while (result == 0 && !fuse_session_exited(session))
         ppoll(&done, 1, NULL, signals);
     return result != 0 ? result : g_atomic_int_get(&readers->error);

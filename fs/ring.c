@@ -74,10 +74,10 @@ G_STATIC_ASSERT(offsetof(FuseEntryOut, mode) == 100);
 /* Once there are no readers: nobody will see what the entry brings next. */
 static void send_last(QosRing *ring, RingEntry *entry)
 {
-    pthread_mutex_lock(&ring->last_lock);
+    qos_mutex_lock(&ring->last_lock);
     qos_ring_entry_prepare(entry, qos_ring_support_next(&ring->last));
     io_uring_submit(&ring->last);
-    pthread_mutex_unlock(&ring->last_lock);
+    qos_mutex_unlock(&ring->last_lock);
 }
 
 void qos_ring_give_back(QosRing *ring, RingEntry *entry)
@@ -88,7 +88,7 @@ void qos_ring_give_back(QosRing *ring, RingEntry *entry)
     if (g_atomic_int_get(&ring->is_over))
         return;
     entry->is_parked = TRUE;
-    pthread_mutex_lock(&queue->lock);
+    qos_mutex_lock(&queue->lock);
     is_last = g_atomic_int_get(&ring->is_stopping);
     if (!is_last) {
         g_queue_push_tail(&queue->returned, entry);
@@ -97,7 +97,7 @@ void qos_ring_give_back(QosRing *ring, RingEntry *entry)
         else if (!qos_ring_start_reader_locked(queue))
             qos_ring_wake(queue);
     }
-    pthread_mutex_unlock(&queue->lock);
+    qos_mutex_unlock(&queue->lock);
     if (is_last)
         send_last(ring, entry);
 }
@@ -126,9 +126,9 @@ static void add_to_init(QosRing *ring, struct iovec *parts, int count)
     for (guint i = 0; i < ring->queue_count && is_ready; i++) {
         QosRingQueue *queue = &ring->queues[i];
 
-        pthread_mutex_lock(&queue->lock);
+        qos_mutex_lock(&queue->lock);
         is_ready = qos_ring_start_reader_locked(queue);
-        pthread_mutex_unlock(&queue->lock);
+        qos_mutex_unlock(&queue->lock);
     }
     if (is_ready)
         init->flags2 |= FUSE_OVER_IO_URING_EXT;
@@ -143,9 +143,9 @@ static void open_queues(QosRing *ring)
     for (guint i = 0; i < ring->queue_count; i++) {
         QosRingQueue *queue = &ring->queues[i];
 
-        pthread_mutex_lock(&queue->lock);
+        qos_mutex_lock(&queue->lock);
         pthread_cond_broadcast(&queue->changed);
-        pthread_mutex_unlock(&queue->lock);
+        qos_mutex_unlock(&queue->lock);
     }
 }
 
@@ -195,7 +195,7 @@ static int init_queue(QosRing *ring, guint number)
     queue->number = (guint16)number;
     queue->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     int result = queue->wake_fd >= 0 ? 0 : -errno;
-    pthread_mutex_init(&queue->lock, NULL);
+    qos_mutex_init(&queue->lock, QOS_MUTEX_RING_QUEUE);
     pthread_cond_init(&queue->changed, NULL);
     queue->readers = g_ptr_array_new();
     queue->entries = g_ptr_array_new_with_free_func((GDestroyNotify)qos_ring_entry_free);
@@ -215,7 +215,7 @@ QosRing *qos_ring_new(guint depth, GError **error)
     ring->depth = depth;
     ring->queue_count = count;
     ring->queues = g_new0(QosRingQueue, count);
-    pthread_mutex_init(&ring->last_lock, NULL);
+    qos_mutex_init(&ring->last_lock, QOS_MUTEX_RING_LAST);
     for (guint i = 0; i < count; i++) {
         int queue_result = init_queue(ring, i);
 
@@ -253,10 +253,10 @@ void qos_ring_stop(QosRing *ring)
     for (guint i = 0; i < ring->queue_count; i++) {
         QosRingQueue *queue = &ring->queues[i];
 
-        pthread_mutex_lock(&queue->lock); /* from here on there is no new reader */
+        qos_mutex_lock(&queue->lock); /* from here on there is no new reader */
         pthread_cond_broadcast(&queue->changed);
         qos_ring_wake(queue);
-        pthread_mutex_unlock(&queue->lock);
+        qos_mutex_unlock(&queue->lock);
         for (guint j = 0; j < queue->readers->len; j++)
             pthread_join(((QosRingReader *)g_ptr_array_index(queue->readers, j))->thread, NULL);
         while (!g_queue_is_empty(&queue->returned))
@@ -280,13 +280,13 @@ void qos_ring_free(QosRing *ring)
         g_ptr_array_unref(queue->readers);
         g_ptr_array_unref(queue->entries);
         pthread_cond_destroy(&queue->changed);
-        pthread_mutex_destroy(&queue->lock);
+        qos_mutex_destroy(&queue->lock);
         if (queue->wake_fd >= 0)
             close(queue->wake_fd);
     }
     if (ring->fd >= 0)
         io_uring_queue_exit(&ring->last);
-    pthread_mutex_destroy(&ring->last_lock);
+    qos_mutex_destroy(&ring->last_lock);
     g_free(ring->queues);
     g_free(ring);
 }

@@ -6,17 +6,18 @@
 
 #include <pthread.h>
 
+#include "fs/mutex.h"
 #include "fs/ring.h"
 #include "fs/ring_entry.h"
 #include "fs/ring_support.h"
 
 typedef struct {
     QosRing *ring;
-    guint16 number;       /* the CPU */
-    gint waiting;         /* atomic: readers that wait, with an entry or more */
-    gint starved;         /* atomic: not 0: requests may wait in the kernel's queue */
-    int wake_fd;          /* readable: readers, look at `returned`, or end */
-    pthread_mutex_t lock; /* the following */
+    guint16 number; /* the CPU */
+    gint waiting;   /* atomic: readers that wait, with an entry or more */
+    gint starved;   /* atomic: not 0: requests may wait in the kernel's queue */
+    int wake_fd;    /* readable: readers, look at `returned`, or end */
+    QosMutex lock;  /* the following */
     pthread_cond_t changed;
     GPtrArray *readers;
     GPtrArray *entries; /* all of the queue */
@@ -41,13 +42,13 @@ struct QosRing {
     guint depth;
     guint threads;
     gsize payload_size;
-    gsize own_requests;        /* atomic: how many ask_for_commit() has made */
-    gsize file;                /* atomic: the node id of a file that the kernel knows */
-    gboolean is_open;          /* atomic: the kernel knows of the ring */
-    gboolean is_over;          /* atomic: the connection has ended, and with it all requests */
-    gboolean is_stopping;      /* atomic */
-    pthread_mutex_t last_lock; /* of `last` */
-    struct io_uring last;      /* for replies once there are no readers */
+    gsize own_requests;   /* atomic: how many ask_for_commit() has made */
+    gsize file;           /* atomic: the node id of a file that the kernel knows */
+    gboolean is_open;     /* atomic: the kernel knows of the ring */
+    gboolean is_over;     /* atomic: the connection has ended, and with it all requests */
+    gboolean is_stopping; /* atomic */
+    QosMutex last_lock;   /* of `last` */
+    struct io_uring last; /* for replies once there are no readers */
     guint queue_count;
     QosRingQueue *queues;
 };

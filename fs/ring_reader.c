@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "fs/condition.h"
 #include "fs/gate.h"
 #include "fs/kernel_order.h"
+#include "fs/mutex.h"
 #include "fs/ring_private.h"
 #include "ops/interrupt_table.h"
 
@@ -113,12 +113,12 @@ static void handle(QosRingReader *reader, RingEntry *entry)
 /* A request has left too few readers waiting. */
 static void call_reader(QosRingQueue *queue)
 {
-    pthread_mutex_lock(&queue->lock);
+    qos_mutex_lock(&queue->lock);
     if (queue->resting > 0)
         pthread_cond_signal(&queue->changed);
     else
         qos_ring_start_reader_locked(queue);
-    pthread_mutex_unlock(&queue->lock);
+    qos_mutex_unlock(&queue->lock);
 }
 
 /* There is no memory for an entry, and perhaps no reader at this CPU. Returns when to try again. */
@@ -138,7 +138,7 @@ static RingEntry *rest(QosRingReader *reader)
     RingEntry *entry = NULL;
     QosTime again = QOS_NEVER;
 
-    pthread_mutex_lock(&queue->lock);
+    qos_mutex_lock(&queue->lock);
     if (!reader->is_counted)
         queue->resting++;
     while (!g_atomic_int_get(&ring->is_stopping)) {
@@ -157,7 +157,7 @@ static RingEntry *rest(QosRingReader *reader)
     }
     queue->resting--;
     reader->is_counted = FALSE;
-    pthread_mutex_unlock(&queue->lock);
+    qos_mutex_unlock(&queue->lock);
     return entry;
 }
 
@@ -172,10 +172,10 @@ static void take_returned(QosRingReader *reader)
         g_warning("io_uring: cannot read what woke a reader (eventfd): %s", g_strerror(errno));
     if (g_atomic_int_get(&queue->ring->is_stopping)) /* it may have been the end's, for all */
         qos_ring_wake(queue);
-    pthread_mutex_lock(&queue->lock);
+    qos_mutex_lock(&queue->lock);
     while (queue->returned.length > queue->resting)
         g_queue_push_tail(&taken, g_queue_pop_head(&queue->returned));
-    pthread_mutex_unlock(&queue->lock);
+    qos_mutex_unlock(&queue->lock);
     while (!g_queue_is_empty(&taken))
         send_entry(reader, g_queue_pop_head(&taken));
     watch_wake_fd(reader);

@@ -7,14 +7,14 @@
 #include <pthread.h>
 
 #include "fs/comers.h"
-#include "fs/condition.h"
+#include "fs/mutex.h"
 #include "ops/process.h"
 
 struct QosApproaches {
     QosGate *gate;
     pthread_t thread;
-    gint waiting;         /* atomic: comers that seem to wait for a lock */
-    pthread_mutex_t lock; /* everything below */
+    gint waiting;  /* atomic: comers that seem to wait for a lock */
+    QosMutex lock; /* everything below */
     pthread_cond_t changed;
     QosComers *comers;
     QosTime wake; /* when the thread means to look next */
@@ -31,22 +31,22 @@ void qos_approaches_note(QosApproaches *approaches, fuse_ino_t ino, QosJob *job,
 {
     if (thread == 0)
         return;
-    pthread_mutex_lock(&approaches->lock);
+    qos_mutex_lock(&approaches->lock);
     const QosTime look =
         qos_comers_note(approaches->comers, thread, ino, job, user, qos_gate_now());
     count_waiting_locked(approaches);
     if (look < approaches->wake)
         pthread_cond_signal(&approaches->changed);
-    pthread_mutex_unlock(&approaches->lock);
+    qos_mutex_unlock(&approaches->lock);
 }
 
 gboolean qos_approaches_are_waiting(QosApproaches *approaches, fuse_ino_t ino, const QosJob *job)
 {
     if (g_atomic_int_get(&approaches->waiting) == 0)
         return FALSE;
-    pthread_mutex_lock(&approaches->lock);
+    qos_mutex_lock(&approaches->lock);
     const gboolean are_waiting = qos_comers_wait_for(approaches->comers, ino, job);
-    pthread_mutex_unlock(&approaches->lock);
+    qos_mutex_unlock(&approaches->lock);
     return are_waiting;
 }
 
@@ -64,17 +64,17 @@ static void look_at_locked(QosApproaches *approaches, pid_t thread)
 {
     QosComer comer;
 
-    pthread_mutex_unlock(&approaches->lock);
+    qos_mutex_unlock(&approaches->lock);
     const char state = qos_process_state(thread);
-    pthread_mutex_lock(&approaches->lock);
+    qos_mutex_lock(&approaches->lock);
     const gboolean waits =
         qos_comers_seen(approaches->comers, thread, state, qos_gate_now(), &comer);
     count_waiting_locked(approaches);
     if (!waits)
         return;
-    pthread_mutex_unlock(&approaches->lock);
+    qos_mutex_unlock(&approaches->lock);
     let_go(approaches, &comer);
-    pthread_mutex_lock(&approaches->lock);
+    qos_mutex_lock(&approaches->lock);
 }
 
 static void *watch(void *arg)
@@ -82,7 +82,7 @@ static void *watch(void *arg)
     QosApproaches *approaches = arg;
 
     pthread_setname_np(pthread_self(), "approaches");
-    pthread_mutex_lock(&approaches->lock);
+    qos_mutex_lock(&approaches->lock);
     while (!approaches->is_stopping) {
         const pid_t thread = qos_comers_next(approaches->comers, qos_gate_now(), &approaches->wake);
 
@@ -91,7 +91,7 @@ static void *watch(void *arg)
         else
             qos_condition_wait_until(&approaches->changed, &approaches->lock, approaches->wake);
     }
-    pthread_mutex_unlock(&approaches->lock);
+    qos_mutex_unlock(&approaches->lock);
     return NULL;
 }
 
@@ -99,7 +99,7 @@ static void clear(QosApproaches *approaches)
 {
     qos_comers_free(approaches->comers);
     pthread_cond_destroy(&approaches->changed);
-    pthread_mutex_destroy(&approaches->lock);
+    qos_mutex_destroy(&approaches->lock);
     g_free(approaches);
 }
 
@@ -109,7 +109,7 @@ QosApproaches *qos_approaches_new(QosGate *gate)
 
     approaches->gate = gate;
     approaches->comers = qos_comers_new();
-    pthread_mutex_init(&approaches->lock, NULL);
+    qos_mutex_init(&approaches->lock, QOS_MUTEX_APPROACHES);
     pthread_cond_init(&approaches->changed, NULL);
     if (pthread_create(&approaches->thread, NULL, watch, approaches) == 0)
         return approaches;
@@ -121,10 +121,10 @@ void qos_approaches_free(QosApproaches *approaches)
 {
     if (approaches == NULL)
         return;
-    pthread_mutex_lock(&approaches->lock);
+    qos_mutex_lock(&approaches->lock);
     approaches->is_stopping = TRUE;
     pthread_cond_signal(&approaches->changed);
-    pthread_mutex_unlock(&approaches->lock);
+    qos_mutex_unlock(&approaches->lock);
     pthread_join(approaches->thread, NULL);
     clear(approaches);
 }

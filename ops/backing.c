@@ -10,8 +10,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fuse.h>
-#include <pthread.h>
 #include <sys/ioctl.h>
+
+#include "fs/mutex.h"
 
 /* Since Linux 6.9; older headers do not have them. */
 #ifndef FUSE_DEV_IOC_BACKING_OPEN
@@ -37,17 +38,17 @@ struct QosBacking {
 struct QosBackings {
     struct fuse_session *session;
     QosGate *gate;
-    gint has_warned;      /* atomic */
-    gint were_used;       /* atomic */
-    pthread_mutex_t lock; /* the rest */
-    GHashTable *open;     /* QosInode -> QosBacking */
+    gint has_warned;  /* atomic */
+    gint were_used;   /* atomic */
+    QosMutex lock;    /* the rest */
+    GHashTable *open; /* QosInode -> QosBacking */
 };
 
 QosBackings *qos_backings_new(struct fuse_session *session, QosGate *gate)
 {
     QosBackings *backings = g_new0(QosBackings, 1);
 
-    pthread_mutex_init(&backings->lock, NULL);
+    qos_mutex_init(&backings->lock, QOS_MUTEX_BACKINGS);
     backings->open = g_hash_table_new(NULL, NULL);
     backings->session = session;
     backings->gate = gate;
@@ -59,7 +60,7 @@ void qos_backings_free(QosBackings *backings)
     if (backings == NULL)
         return;
     g_hash_table_unref(backings->open);
-    pthread_mutex_destroy(&backings->lock);
+    qos_mutex_destroy(&backings->lock);
     g_free(backings);
 }
 
@@ -135,12 +136,12 @@ static QosBacking *count_open(QosBackings *backings, const QosLoan *file, int fd
     gint32 id = 0;
     QosBacking *backing;
 
-    pthread_mutex_lock(&backings->lock);
+    qos_mutex_lock(&backings->lock);
     backing = g_hash_table_lookup(backings->open, file->inode);
     if (backing == NULL && wants) {
-        pthread_mutex_unlock(&backings->lock);
+        qos_mutex_unlock(&backings->lock);
         id = register_file(backings, fd);
-        pthread_mutex_lock(&backings->lock);
+        qos_mutex_lock(&backings->lock);
         backing = g_hash_table_lookup(backings->open, file->inode);
     }
     if (backing == NULL) {
@@ -148,7 +149,7 @@ static QosBacking *count_open(QosBackings *backings, const QosLoan *file, int fd
         id = 0;
     }
     backing->opens++;
-    pthread_mutex_unlock(&backings->lock);
+    qos_mutex_unlock(&backings->lock);
     unregister_file(backings, id);
     return backing;
 }
@@ -181,12 +182,12 @@ void qos_backing_leave(QosBackingOpen *open)
     backings = backing->backings;
     if (open->job != NULL)
         qos_gate_count_passthrough(backings->gate, open->job, -1);
-    pthread_mutex_lock(&backings->lock);
+    qos_mutex_lock(&backings->lock);
     backing->opens--;
     is_last = backing->opens == 0;
     if (is_last)
         g_hash_table_remove(backings->open, backing->inode);
-    pthread_mutex_unlock(&backings->lock);
+    qos_mutex_unlock(&backings->lock);
     *open = (QosBackingOpen){0};
     if (!is_last)
         return;

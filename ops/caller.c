@@ -3,9 +3,10 @@
  */
 #include "ops/caller.h"
 
-#include <pthread.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "fs/mutex.h"
 
 #define CUT_LOG_MAX 256 /* long ids that are logged */
 #define FRONT       64  /* places */
@@ -21,7 +22,7 @@ struct QosCallers {
     gboolean has_proc;       /* /proc shows the processes by the pids that requests have */
     QosCaller *front[FRONT]; /* atomic; references; NULL: none, or being looked at */
     guint naming_number;     /* atomic; of `naming`, changes with it */
-    pthread_mutex_t lock;    /* of all below */
+    QosMutex lock;           /* of all below */
     GHashTable *entries;     /* TID -> Entry, owned */
     GQueue recent;           /* of Entry, the one that was read last first */
     QosTime swept;           /* when what stands in front was last looked through */
@@ -45,11 +46,11 @@ static void log_cut_id(QosCallers *callers, const char *id)
     gboolean is_new = FALSE;
     guint logged;
 
-    pthread_mutex_lock(&callers->lock);
+    qos_mutex_lock(&callers->lock);
     logged = g_hash_table_size(callers->cut_ids);
     if (logged < CUT_LOG_MAX)
         is_new = g_hash_table_add(callers->cut_ids, g_strdup(id));
-    pthread_mutex_unlock(&callers->lock);
+    qos_mutex_unlock(&callers->lock);
     if (is_new)
         g_warning("a JobID longer than %d bytes was cut to \"%s\"%s", QOS_JOB_ID_MAX, id,
                   logged + 1 == CUT_LOG_MAX ? "; further ones are not logged" : "");
@@ -121,7 +122,7 @@ QosCallers *qos_callers_new(QosGate *gate)
         g_warning(
             "/proc is not that of this pid namespace: jobs are named by uid alone. Mount one there "
             "(mount -t proc proc /proc), then mount qosfs anew");
-    pthread_mutex_init(&callers->lock, NULL);
+    qos_mutex_init(&callers->lock, QOS_MUTEX_CALLERS);
     callers->entries = g_hash_table_new_full(NULL, NULL, NULL, free_entry);
     g_queue_init(&callers->recent);
     callers->naming =
@@ -139,7 +140,7 @@ void qos_callers_free(QosCallers *callers)
     g_hash_table_unref(callers->entries);
     g_hash_table_unref(callers->cut_ids);
     qos_job_naming_unref(callers->naming);
-    pthread_mutex_destroy(&callers->lock);
+    qos_mutex_destroy(&callers->lock);
     g_free(callers);
 }
 
@@ -210,9 +211,9 @@ static void drop_old_locked(QosCallers *callers, QosTime now)
 
 void qos_callers_expire(QosCallers *callers, QosTime now)
 {
-    pthread_mutex_lock(&callers->lock);
+    qos_mutex_lock(&callers->lock);
     drop_old_locked(callers, now);
-    pthread_mutex_unlock(&callers->lock);
+    qos_mutex_unlock(&callers->lock);
 }
 
 /* Puts in who was read just now, unless jobs are named in another way meanwhile. */
@@ -220,7 +221,7 @@ static void store(QosCallers *callers, const QosJobNaming *naming, QosCaller *ca
 {
     Entry *entry;
 
-    pthread_mutex_lock(&callers->lock);
+    qos_mutex_lock(&callers->lock);
     caller->naming = callers->naming_number;
     if (naming == callers->naming) {
         entry = g_hash_table_lookup(callers->entries, GINT_TO_POINTER(caller->tid));
@@ -232,7 +233,7 @@ static void store(QosCallers *callers, const QosJobNaming *naming, QosCaller *ca
         g_queue_push_head_link(&callers->recent, &entry->link);
         drop_old_locked(callers, caller->read);
     }
-    pthread_mutex_unlock(&callers->lock);
+    qos_mutex_unlock(&callers->lock);
 }
 
 /* What is cached, a new reference, or NULL. *ret_fresh: it may answer. */
@@ -246,11 +247,11 @@ static QosCaller *look_up(QosCallers *callers, const struct fuse_ctx *context, g
     *ret_fresh = caller != NULL;
     if (caller != NULL)
         return caller;
-    pthread_mutex_lock(&callers->lock);
+    qos_mutex_lock(&callers->lock);
     entry = g_hash_table_lookup(callers->entries, GINT_TO_POINTER(context->pid));
     if (entry)
         caller = qos_caller_ref(entry->caller);
-    pthread_mutex_unlock(&callers->lock);
+    qos_mutex_unlock(&callers->lock);
     *ret_fresh = caller && is_fresh(callers, caller, context, needs_job, now);
     if (*ret_fresh)
         put_in_front(place_of(callers, context->pid), qos_caller_ref(caller));
@@ -342,22 +343,22 @@ QosCaller *qos_callers_guess(QosCallers *callers, const struct fuse_ctx *context
 
 void qos_callers_set_naming(QosCallers *callers, QosJobNaming *naming)
 {
-    pthread_mutex_lock(&callers->lock);
+    qos_mutex_lock(&callers->lock);
     qos_job_naming_unref(callers->naming);
     callers->naming = qos_job_naming_ref(naming);
     g_atomic_int_inc(&callers->naming_number);
     g_hash_table_remove_all(callers->entries);
     g_queue_init(&callers->recent);
-    pthread_mutex_unlock(&callers->lock);
+    qos_mutex_unlock(&callers->lock);
 }
 
 QosJobNaming *qos_callers_naming(QosCallers *callers)
 {
     QosJobNaming *naming;
 
-    pthread_mutex_lock(&callers->lock);
+    qos_mutex_lock(&callers->lock);
     naming = qos_job_naming_ref(callers->naming);
-    pthread_mutex_unlock(&callers->lock);
+    qos_mutex_unlock(&callers->lock);
     return naming;
 }
 
@@ -365,8 +366,8 @@ guint qos_callers_count(QosCallers *callers)
 {
     guint count;
 
-    pthread_mutex_lock(&callers->lock);
+    qos_mutex_lock(&callers->lock);
     count = callers->recent.length;
-    pthread_mutex_unlock(&callers->lock);
+    qos_mutex_unlock(&callers->lock);
     return count;
 }

@@ -4,9 +4,9 @@
 #include "ops/claim.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <string.h>
 
+#include "fs/mutex.h"
 #include "fs/ring.h"
 #include "ops/inode_credit.h"
 
@@ -20,8 +20,8 @@
 struct QosClaims {
     QosLockclient *client;
     QosGate *gate;
-    pthread_mutex_t lock; /* the rest */
-    GQueue waiting;       /* of QosOp, by the links of their claims */
+    QosMutex lock;  /* the rest */
+    GQueue waiting; /* of QosOp, by the links of their claims */
     gboolean is_stopping;
 };
 
@@ -135,9 +135,9 @@ static void end_wait(QosClaim *claim, QosCreditVerdict verdict)
 {
     QosClaims *claims = claim->claims;
 
-    pthread_mutex_lock(&claims->lock);
+    qos_mutex_lock(&claims->lock);
     note_wait_locked(claim, verdict);
-    pthread_mutex_unlock(&claims->lock);
+    qos_mutex_unlock(&claims->lock);
 }
 
 /* The operation's wait has ended: a worker goes on with it, if no thread waits with it. */
@@ -152,10 +152,10 @@ static void done(QosLockUse *use, QosCreditVerdict verdict)
     QosOp *op = use->hold.user;
     QosClaims *claims = op->claim->claims;
 
-    pthread_mutex_lock(&claims->lock);
+    qos_mutex_lock(&claims->lock);
     note_wait_locked(op->claim, verdict);
     go_on_locked(op);
-    pthread_mutex_unlock(&claims->lock);
+    qos_mutex_unlock(&claims->lock);
 }
 
 /* For the answer this thread waits for `patience` at most; 0: not at all. */
@@ -186,13 +186,13 @@ static gboolean begin_wait(QosOp *op, gboolean is_attended)
     qos_op_pause(op, claim->phase == BEFORE_CHANGE);
     claim->has_waited = TRUE;
     claim->is_attended = is_attended;
-    pthread_mutex_lock(&claims->lock);
+    qos_mutex_lock(&claims->lock);
     gboolean may_wait = !claims->is_stopping;
     if (may_wait) {
         claim->link.data = op;
         g_queue_push_tail_link(&claims->waiting, &claim->link);
     }
-    pthread_mutex_unlock(&claims->lock);
+    qos_mutex_unlock(&claims->lock);
     return may_wait;
 }
 
@@ -202,10 +202,10 @@ static gboolean end_attendance(QosClaim *claim)
 {
     QosClaims *claims = claim->claims;
 
-    pthread_mutex_lock(&claims->lock);
+    qos_mutex_lock(&claims->lock);
     claim->is_attended = FALSE;
     const gboolean is_over = claim->link.data == NULL;
-    pthread_mutex_unlock(&claims->lock);
+    qos_mutex_unlock(&claims->lock);
     return is_over;
 }
 
@@ -486,9 +486,9 @@ gboolean qos_claim_interrupt(QosOp *op)
 {
     QosClaims *claims = op->claim->claims;
 
-    pthread_mutex_lock(&claims->lock);
+    qos_mutex_lock(&claims->lock);
     gboolean is_taken = op->claim->link.data != NULL && take_back_locked(op, -EINTR);
-    pthread_mutex_unlock(&claims->lock);
+    qos_mutex_unlock(&claims->lock);
     return is_taken;
 }
 
@@ -498,14 +498,14 @@ static gboolean take_back_all(QosClaims *claims)
 {
     GList *next;
 
-    pthread_mutex_lock(&claims->lock);
+    qos_mutex_lock(&claims->lock);
     claims->is_stopping = TRUE;
     for (GList *link = claims->waiting.head; link != NULL; link = next) {
         next = link->next;
         take_back_locked(link->data, -ENOTCONN);
     }
     gboolean is_any = !g_queue_is_empty(&claims->waiting);
-    pthread_mutex_unlock(&claims->lock);
+    qos_mutex_unlock(&claims->lock);
     return is_any;
 }
 
@@ -523,7 +523,7 @@ QosClaims *qos_claims_new(QosLockclient *client, QosGate *gate)
 
     claims->client = client;
     claims->gate = gate;
-    pthread_mutex_init(&claims->lock, NULL);
+    qos_mutex_init(&claims->lock, QOS_MUTEX_CLAIMS);
     g_queue_init(&claims->waiting);
     return claims;
 }
@@ -532,6 +532,6 @@ void qos_claims_free(QosClaims *claims)
 {
     if (claims == NULL)
         return;
-    pthread_mutex_destroy(&claims->lock);
+    qos_mutex_destroy(&claims->lock);
     g_free(claims);
 }

@@ -11,8 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "fs/condition.h"
 #include "fs/gate.h"
+#include "fs/mutex.h"
 
 #define GATHERING_US 1000
 #define BATCH        16 /* that a thread takes: the rest is for others, if it hangs */
@@ -24,8 +24,8 @@ typedef struct {
 } Queue;
 
 struct QosCloser {
-    gint count;           /* atomic */
-    pthread_mutex_t lock; /* everything below */
+    gint count;    /* atomic */
+    QosMutex lock; /* everything below */
     pthread_cond_t called;
     pthread_cond_t fewer; /* for those who wait for closes */
     GPtrArray *queues;    /* of Queue: not empty, or being served */
@@ -40,7 +40,7 @@ QosCloser *qos_closer_new(void)
 {
     QosCloser *closer = g_new0(QosCloser, 1);
 
-    pthread_mutex_init(&closer->lock, NULL);
+    qos_mutex_init(&closer->lock, QOS_MUTEX_CLOSER);
     pthread_cond_init(&closer->fewer, NULL);
     pthread_cond_init(&closer->called, NULL);
     closer->queues = g_ptr_array_new();
@@ -107,9 +107,9 @@ static void serve_locked(QosCloser *closer, Queue *queue)
     closer->awake--;
     if (find_work_locked(closer) != NULL)
         call_locked(closer);
-    pthread_mutex_unlock(&closer->lock);
+    qos_mutex_unlock(&closer->lock);
     close_some(closer, batch, count);
-    pthread_mutex_lock(&closer->lock);
+    qos_mutex_lock(&closer->lock);
     pthread_cond_broadcast(&closer->fewer);
     closer->awake++;
     queue->servers--;
@@ -125,7 +125,7 @@ static void rest_locked(QosCloser *closer)
     closer->awake--;
     closer->resting++;
     while (closer->calls == 0)
-        pthread_cond_wait(&closer->called, &closer->lock);
+        qos_condition_wait(&closer->called, &closer->lock);
     closer->calls--;
 }
 
@@ -135,19 +135,19 @@ static void *work(void *arg)
     Queue *queue;
 
     pthread_setname_np(pthread_self(), "closer");
-    pthread_mutex_lock(&closer->lock);
+    qos_mutex_lock(&closer->lock);
     while ((queue = find_work_locked(closer)) != NULL || !closer->is_stopping) {
         if (queue != NULL) {
             serve_locked(closer, queue);
             continue;
         }
         rest_locked(closer);
-        pthread_mutex_unlock(&closer->lock);
+        qos_mutex_unlock(&closer->lock);
         g_usleep(GATHERING_US);
-        pthread_mutex_lock(&closer->lock);
+        qos_mutex_lock(&closer->lock);
     }
     closer->awake--;
-    pthread_mutex_unlock(&closer->lock);
+    qos_mutex_unlock(&closer->lock);
     return NULL;
 }
 
@@ -167,12 +167,12 @@ static Queue *queue_of_locked(QosCloser *closer, guint64 device)
 
 void qos_closer_give(QosCloser *closer, guint64 device, int fd)
 {
-    pthread_mutex_lock(&closer->lock);
+    qos_mutex_lock(&closer->lock);
     g_array_append_val(queue_of_locked(closer, device)->descriptors, fd);
     g_atomic_int_inc(&closer->count);
     if (find_work_locked(closer) != NULL)
         call_locked(closer);
-    pthread_mutex_unlock(&closer->lock);
+    qos_mutex_unlock(&closer->lock);
 }
 
 gboolean qos_closer_wait(QosCloser *closer, guint most)
@@ -183,13 +183,13 @@ gboolean qos_closer_wait(QosCloser *closer, guint most)
         return TRUE;
     const QosTime until = qos_gate_now() + QOS_CLOSER_PATIENCE;
 
-    pthread_mutex_lock(&closer->lock);
+    qos_mutex_lock(&closer->lock);
     while (qos_closer_count(closer) >= most &&
            qos_condition_wait_until(&closer->fewer, &closer->lock, until)) {
         /* some are closed */
     }
     are_fewer = qos_closer_count(closer) < most;
-    pthread_mutex_unlock(&closer->lock);
+    qos_mutex_unlock(&closer->lock);
     return are_fewer;
 }
 
@@ -197,19 +197,19 @@ void qos_closer_free(QosCloser *closer)
 {
     if (closer == NULL)
         return;
-    pthread_mutex_lock(&closer->lock);
+    qos_mutex_lock(&closer->lock);
     closer->is_stopping = TRUE;
     closer->calls += closer->resting;
     closer->awake += closer->resting;
     closer->resting = 0;
     pthread_cond_broadcast(&closer->called);
-    pthread_mutex_unlock(&closer->lock);
+    qos_mutex_unlock(&closer->lock);
     for (guint i = 0; i < closer->threads->len; i++)
         pthread_join(g_array_index(closer->threads, pthread_t, i), NULL);
     g_array_unref(closer->threads);
     g_ptr_array_unref(closer->queues);
     pthread_cond_destroy(&closer->fewer);
     pthread_cond_destroy(&closer->called);
-    pthread_mutex_destroy(&closer->lock);
+    qos_mutex_destroy(&closer->lock);
     g_free(closer);
 }

@@ -6,8 +6,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 
+#include "fs/mutex.h"
 #include "ops/claim.h"
 #include "ops/fs.h"
 #include "ops/handle.h"
@@ -27,7 +27,7 @@ struct QosCoherence {
     QosInvalidator *invalidator;
     QosClaims *claims;
     QosNamecache *names;
-    pthread_mutex_t names_lock; /* of `names` */
+    QosMutex names_lock; /* of `names` */
 };
 
 /* --- what an operation needs --- */
@@ -280,9 +280,9 @@ void qos_coherence_look(QosOp *op, const QosLoan *parent, const char *name, gboo
                         qos_claim_losses(op->claim), ret_look);
     if (!changes)
         return;
-    pthread_mutex_lock(&coherence->names_lock);
+    qos_mutex_lock(&coherence->names_lock);
     qos_namecache_take(coherence->names, ret_look);
-    pthread_mutex_unlock(&coherence->names_lock);
+    qos_mutex_unlock(&coherence->names_lock);
 }
 
 static guint64 number_of(const QosOp *op, const struct stat *stat)
@@ -326,9 +326,9 @@ void qos_coherence_name_is(QosOp *op, const QosNameLook *look, guint64 number)
         return;
     if (!qos_claim_holds(op->claim, look->folder))
         number = QOS_NAME_UNKNOWN;
-    pthread_mutex_lock(&coherence->names_lock);
+    qos_mutex_lock(&coherence->names_lock);
     qos_namecache_found(coherence->names, look, number);
-    pthread_mutex_unlock(&coherence->names_lock);
+    qos_mutex_unlock(&coherence->names_lock);
 }
 
 /* --- time-outs --- */
@@ -464,7 +464,7 @@ QosCoherence *qos_coherence_new(const QosFs *fs)
     coherence->claims = qos_claims_new(fs->lockclient, fs->gate);
     coherence->lists = qos_lists_new();
     coherence->names = qos_namecache_new();
-    pthread_mutex_init(&coherence->names_lock, NULL);
+    qos_mutex_init(&coherence->names_lock, QOS_MUTEX_COHERENCE);
     coherence->pages = qos_pages_new(fs->session, fs->gate, fs->inodes, qos_gate_now);
     if (coherence->pages != NULL)
         coherence->invalidator =
@@ -503,7 +503,7 @@ void qos_coherence_free(QosCoherence *coherence)
     qos_pages_free(coherence->pages);
     qos_lists_free(coherence->lists);
     qos_claims_free(coherence->claims);
-    pthread_mutex_destroy(&coherence->names_lock);
+    qos_mutex_destroy(&coherence->names_lock);
     qos_namecache_free(coherence->names);
     g_free(coherence);
 }

@@ -127,8 +127,8 @@ QosControl *qos_control_new(QosFs *fs, QosDb *db, GHashTable *overrides, GError 
     control->db = db;
     control->started = qos_wall_now();
     control->saved.others = QOS_NOT_SAVED;
-    pthread_mutex_init(&control->setting, NULL);
-    pthread_mutex_init(&control->lock, NULL);
+    qos_mutex_init(&control->setting, QOS_MUTEX_SETTING);
+    qos_mutex_init(&control->lock, QOS_MUTEX_CONTROL);
     pthread_cond_init(&control->called, NULL);
     control->errors = g_hash_table_new_full(NULL, NULL, NULL, g_free);
     control->texts = qos_control_texts_new();
@@ -146,8 +146,8 @@ void qos_control_free(QosControl *control)
     g_hash_table_unref(control->errors);
     g_hash_table_unref(control->texts);
     pthread_cond_destroy(&control->called);
-    pthread_mutex_destroy(&control->lock);
-    pthread_mutex_destroy(&control->setting);
+    qos_mutex_destroy(&control->lock);
+    qos_mutex_destroy(&control->setting);
     g_free(control);
 }
 
@@ -205,9 +205,9 @@ static gboolean set_tunable(QosControl *control, QosTunable tunable, const char 
     if (control->db &&
         !qos_db_save_tunable(control->db, qos_tunable_names[tunable], checked, error))
         return FALSE;
-    pthread_mutex_lock(&control->lock);
+    qos_mutex_lock(&control->lock);
     qos_tunables_take(&control->tunables, tunable, g_steal_pointer(&checked));
-    pthread_mutex_unlock(&control->lock);
+    qos_mutex_unlock(&control->lock);
     qos_tunables_apply(&control->tunables, tunable, control->fs);
     return TRUE;
 }
@@ -254,10 +254,10 @@ static gboolean set(QosControl *control, fuse_req_t request, const char *name, c
     }
     text = text_of(value, size, error);
     if (text) {
-        pthread_mutex_lock(&control->setting);
+        qos_mutex_lock(&control->setting);
         good =
             is_rule ? set_rule(control, text, error) : set_tunable(control, tunable, text, error);
-        pthread_mutex_unlock(&control->setting);
+        qos_mutex_unlock(&control->setting);
     }
     return good;
 }
@@ -265,14 +265,14 @@ static gboolean set(QosControl *control, fuse_req_t request, const char *name, c
 /* Keeps why `uid` failed, or (NULL) that he did not. */
 static void keep_error(QosControl *control, uid_t uid, const GError *error)
 {
-    pthread_mutex_lock(&control->lock);
+    qos_mutex_lock(&control->lock);
     if (g_hash_table_size(control->errors) >= ERRORS_MAX)
         g_hash_table_remove_all(control->errors);
     if (error)
         g_hash_table_replace(control->errors, GUINT_TO_POINTER(uid), g_strdup(error->message));
     else
         g_hash_table_remove(control->errors, GUINT_TO_POINTER(uid));
-    pthread_mutex_unlock(&control->lock);
+    qos_mutex_unlock(&control->lock);
 }
 
 gboolean qos_control_setxattr(fuse_req_t request, const char *name, const char *value, size_t size)
@@ -307,9 +307,9 @@ QosReport *qos_control_report(QosControl *control, gboolean with_jobs)
     QosTunables tunables;
     QosReport *report;
 
-    pthread_mutex_lock(&control->lock);
+    qos_mutex_lock(&control->lock);
     qos_tunables_copy(&tunables, &control->tunables);
-    pthread_mutex_unlock(&control->lock);
+    qos_mutex_unlock(&control->lock);
     report = qos_report_new(control->fs, &tunables, control->started, with_jobs);
     qos_tunables_clear(&tunables);
     return report;
@@ -355,7 +355,7 @@ static char *copy_value(QosControl *control, const char *name, uid_t uid)
     const char *value = NULL;
     char *copy;
 
-    pthread_mutex_lock(&control->lock);
+    qos_mutex_lock(&control->lock);
     if (strcmp(name, ERROR) == 0) {
         value = g_hash_table_lookup(control->errors, GUINT_TO_POINTER(uid));
         value = value ? value : "";
@@ -363,7 +363,7 @@ static char *copy_value(QosControl *control, const char *name, uid_t uid)
         value = control->tunables.text[tunable];
     }
     copy = g_strdup(value);
-    pthread_mutex_unlock(&control->lock);
+    qos_mutex_unlock(&control->lock);
     return copy;
 }
 

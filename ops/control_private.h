@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 
+#include "fs/mutex.h"
 #include "ops/control.h"
 
 #define QOS_NOT_SAVED G_MAXUINT64 /* QosShareChanges.others: all is to be saved */
@@ -35,12 +36,12 @@ struct QosControl {
     QosDb *db; /* borrowed; NULL: nothing persists */
     QosTime started;
 
-    pthread_mutex_t setting; /* one command at a time, from parsing to putting in force */
-    pthread_mutex_t lock;    /* what is below */
-    QosTunables tunables;    /* changed with both held */
-    GHashTable *errors;      /* uid -> why the last set of that user failed */
-    GHashTable *texts;       /* of QosOpenText: of the files of .qosfs that are open */
-    gsize texts_size;        /* theirs together */
+    QosMutex setting;     /* one command at a time, from parsing to putting in force */
+    QosMutex lock;        /* what is below */
+    QosTunables tunables; /* changed with both held */
+    GHashTable *errors;   /* uid -> why the last set of that user failed */
+    GHashTable *texts;    /* of QosOpenText: of the files of .qosfs that are open */
+    gsize texts_size;     /* theirs together */
     QosControlDesk reports, history;
     pthread_t thread;
     gboolean has_thread;

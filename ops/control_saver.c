@@ -6,7 +6,7 @@
  * Under `setting` it saves rules, as a set does (ops/control.c); nothing else is locked while
  * SQLite works.
  */
-#include "fs/condition.h"
+#include "fs/mutex.h"
 #include "fs/privilege.h"
 #include "ops/control_private.h"
 
@@ -17,9 +17,9 @@ static void save_totals(QosControl *control)
     GPtrArray *jobs = qos_report_copy_jobs(control->fs->gate, NULL);
     guint history_days;
 
-    pthread_mutex_lock(&control->lock);
+    qos_mutex_lock(&control->lock);
     history_days = (guint)qos_tunables_number(&control->tunables, QOS_TUNABLE_HISTORY_DAYS);
-    pthread_mutex_unlock(&control->lock);
+    qos_mutex_unlock(&control->lock);
     qos_db_save_jobs(control->db, jobs, qos_gate_now(), qos_wall_now(), history_days);
 }
 
@@ -68,11 +68,11 @@ static void save_rules(QosControl *control)
     g_autoptr(GError) error = NULL;
     QosRules *rules;
 
-    pthread_mutex_lock(&control->setting);
+    qos_mutex_lock(&control->setting);
     rules = qos_gate_rules(control->fs->gate);
     if (!qos_db_save_rules(control->db, rules, qos_gate_now(), qos_wall_now(), &error))
         g_warning("%s; rules that have expired are still there", error->message);
-    pthread_mutex_unlock(&control->setting);
+    qos_mutex_unlock(&control->setting);
     qos_rules_unref(rules);
 }
 
@@ -81,10 +81,10 @@ static void gate_has_changed(QosGateChanges changes, void *data)
 {
     QosControl *control = data;
 
-    pthread_mutex_lock(&control->lock);
+    qos_mutex_lock(&control->lock);
     control->changes |= changes;
     pthread_cond_signal(&control->called);
-    pthread_mutex_unlock(&control->lock);
+    qos_mutex_unlock(&control->lock);
 }
 
 /* At whole multiples on the wall's clock, so that two saves fill a slice of the history. */
@@ -101,7 +101,7 @@ static void *save_now_and_then(void *data)
     QosTime totals = next_save();
 
     pthread_setname_np(pthread_self(), "saver");
-    pthread_mutex_lock(&control->lock);
+    qos_mutex_lock(&control->lock);
     while (!control->ending) {
         if (control->changes == 0)
             qos_condition_wait_until(&control->called, &control->lock, totals);
@@ -109,7 +109,7 @@ static void *save_now_and_then(void *data)
         QosTime now = qos_gate_now();
 
         control->changes = 0;
-        pthread_mutex_unlock(&control->lock);
+        qos_mutex_unlock(&control->lock);
         if (changes & QOS_GATE_RULES)
             save_rules(control);
         if (now >= totals) {
@@ -122,9 +122,9 @@ static void *save_now_and_then(void *data)
         }
         if (changes & QOS_GATE_SHARES)
             save_shares(control);
-        pthread_mutex_lock(&control->lock);
+        qos_mutex_lock(&control->lock);
     }
-    pthread_mutex_unlock(&control->lock);
+    qos_mutex_unlock(&control->lock);
     save_totals(control);
     save_shares(control);
     return NULL;
@@ -146,10 +146,10 @@ void qos_control_stop(QosControl *control)
     if (!control->has_thread)
         return;
     qos_gate_on_change(control->fs->gate, NULL, NULL);
-    pthread_mutex_lock(&control->lock);
+    qos_mutex_lock(&control->lock);
     control->ending = TRUE;
     pthread_cond_signal(&control->called);
-    pthread_mutex_unlock(&control->lock);
+    qos_mutex_unlock(&control->lock);
     pthread_join(control->thread, NULL); /* it has saved for the last time */
     control->has_thread = FALSE;
     qos_db_flush(control->db);

@@ -76,7 +76,7 @@ static QosOpenText *keep(QosControl *control, GBytes *text, QosUser *user)
 {
     const gsize size = g_bytes_get_size(text);
 
-    pthread_mutex_lock(&control->lock);
+    qos_mutex_lock(&control->lock);
     QosOpenText *open =
         g_hash_table_lookup(control->texts, &(QosOpenText){.text = text, .user = user});
     if (open == NULL && fits_locked(control, user, size)) {
@@ -87,18 +87,18 @@ static QosOpenText *keep(QosControl *control, GBytes *text, QosUser *user)
     }
     if (open != NULL)
         open->opens++;
-    pthread_mutex_unlock(&control->lock);
+    qos_mutex_unlock(&control->lock);
     return open;
 }
 
 void qos_control_drop_text(QosControl *control, QosOpenText *open)
 {
-    pthread_mutex_lock(&control->lock);
+    qos_mutex_lock(&control->lock);
     if (--open->opens == 0) {
         count_locked(control, open->user, -(gssize)g_bytes_get_size(open->text));
         g_hash_table_remove(control->texts, open);
     }
-    pthread_mutex_unlock(&control->lock);
+    qos_mutex_unlock(&control->lock);
 }
 
 void qos_control_answer_open(fuse_req_t request, const struct fuse_file_info *info, GBytes *text)
@@ -145,11 +145,11 @@ static gboolean wait_for_text(QosControl *control, QosControlDesk *desk, Asking 
 {
     gboolean is_first;
 
-    pthread_mutex_lock(&control->lock);
+    qos_mutex_lock(&control->lock);
     is_first = !desk->is_served;
     desk->is_served = TRUE;
     desk->waiting = g_slist_prepend(desk->waiting, asking);
-    pthread_mutex_unlock(&control->lock);
+    qos_mutex_unlock(&control->lock);
     return is_first;
 }
 
@@ -158,10 +158,10 @@ static GSList *take_waiting(QosControl *control, QosControlDesk *desk)
 {
     GSList *waiting;
 
-    pthread_mutex_lock(&control->lock);
+    qos_mutex_lock(&control->lock);
     waiting = g_steal_pointer(&desk->waiting);
     desk->is_served = waiting != NULL;
-    pthread_mutex_unlock(&control->lock);
+    qos_mutex_unlock(&control->lock);
     return waiting;
 }
 

@@ -6,12 +6,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
-#include <pthread.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "fs/mutex.h"
 #include "ops/cred.h"
 
 typedef struct {
@@ -24,8 +24,8 @@ typedef struct {
 
 struct QosMounts {
     QosCloser *closer;
-    pthread_mutex_t lock; /* the rest */
-    GHashTable *mounts;   /* id -> Mount, one reference each */
+    QosMutex lock;      /* the rest */
+    GHashTable *mounts; /* id -> Mount, one reference each */
 };
 
 struct QosFileHandle {
@@ -57,7 +57,7 @@ QosMounts *qos_mounts_new(QosCloser *closer)
 {
     QosMounts *mounts = g_new0(QosMounts, 1);
 
-    pthread_mutex_init(&mounts->lock, NULL);
+    qos_mutex_init(&mounts->lock, QOS_MUTEX_MOUNTS);
     mounts->closer = closer;
     mounts->mounts = g_hash_table_new(g_int64_hash, g_int64_equal);
     return mounts;
@@ -74,7 +74,7 @@ void qos_mounts_free(QosMounts *mounts)
     while (g_hash_table_iter_next(&iterator, NULL, &mount))
         mount_unref(mount);
     g_hash_table_unref(mounts->mounts);
-    pthread_mutex_destroy(&mounts->lock);
+    qos_mutex_destroy(&mounts->lock);
     g_free(mounts);
 }
 
@@ -83,11 +83,11 @@ static Mount *find_mount(QosMounts *mounts, guint64 id)
 {
     Mount *mount;
 
-    pthread_mutex_lock(&mounts->lock);
+    qos_mutex_lock(&mounts->lock);
     mount = g_hash_table_lookup(mounts->mounts, &id);
     if (mount != NULL)
         mount_ref(mount);
-    pthread_mutex_unlock(&mounts->lock);
+    qos_mutex_unlock(&mounts->lock);
     return mount;
 }
 
@@ -99,11 +99,11 @@ static void add_mount(QosMounts *mounts, guint64 id, int fd, gboolean is_nfs)
 
     *mount =
         (Mount){.references = 1, .id = id, .fd = fd, .is_nfs = is_nfs, .closer = mounts->closer};
-    pthread_mutex_lock(&mounts->lock);
+    qos_mutex_lock(&mounts->lock);
     is_new = !g_hash_table_contains(mounts->mounts, &id);
     if (is_new)
         g_hash_table_insert(mounts->mounts, &mount->id, mount);
-    pthread_mutex_unlock(&mounts->lock);
+    qos_mutex_unlock(&mounts->lock);
     if (!is_new)
         mount_unref(mount);
 }
@@ -186,11 +186,11 @@ void qos_mounts_leave(QosMounts *mounts, guint64 id)
 {
     Mount *mount;
 
-    pthread_mutex_lock(&mounts->lock);
+    qos_mutex_lock(&mounts->lock);
     mount = g_hash_table_lookup(mounts->mounts, &id);
     if (mount != NULL)
         g_hash_table_remove(mounts->mounts, &id);
-    pthread_mutex_unlock(&mounts->lock);
+    qos_mutex_unlock(&mounts->lock);
     mount_unref(mount);
 }
 

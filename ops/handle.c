@@ -5,16 +5,16 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <unistd.h>
 
+#include "fs/mutex.h"
 #include "fs/places.h"
 
 #define LISTS 1021 /* a prime, as inode numbers may be multiples of anything else */
 
 struct QosHandles {
     guint most;
-    pthread_mutex_t lock; /* what follows */
+    QosMutex lock; /* what follows */
     guint count;
     GQueue open[LISTS]; /* of QosHandle, by the file's name */
 };
@@ -29,7 +29,7 @@ QosHandles *qos_handles_new(guint most)
     QosHandles *handles = g_new0(QosHandles, 1);
 
     handles->most = most;
-    pthread_mutex_init(&handles->lock, NULL);
+    qos_mutex_init(&handles->lock, QOS_MUTEX_HANDLES);
     return handles;
 }
 
@@ -61,7 +61,7 @@ void qos_handles_free(QosHandles *handles)
             free_handle(link->data);
         }
     }
-    pthread_mutex_destroy(&handles->lock);
+    qos_mutex_destroy(&handles->lock);
     g_free(handles);
 }
 
@@ -115,11 +115,11 @@ int qos_handle_new(QosHandles *handles, QosCaller *caller, QosHandle **ret_handl
 
     *handle = (QosHandle){
         .references = 1, .handles = handles, .link.data = handle, .fd = -1, .caller = caller};
-    pthread_mutex_lock(&handles->lock);
+    qos_mutex_lock(&handles->lock);
     place = take_place_locked(handles, caller);
     if (place == QOS_PLACE_FREE)
         g_queue_push_head_link(list_of(handle), &handle->link);
-    pthread_mutex_unlock(&handles->lock);
+    qos_mutex_unlock(&handles->lock);
     if (place != QOS_PLACE_FREE) {
         g_free(handle);
         if (place == QOS_PLACE_NONE)
@@ -138,11 +138,11 @@ void qos_handle_set_file(QosHandle *handle, int fd, int flags, QosLoan *file)
     handle->flags = flags;
     handle->file = *file;
     *file = (QosLoan){.fd = -1};
-    pthread_mutex_lock(&handle->handles->lock);
+    qos_mutex_lock(&handle->handles->lock);
     g_queue_unlink(list_of(handle), &handle->link);
     qos_loan_name(&handle->file, &handle->name);
     g_queue_push_head_link(list_of(handle), &handle->link);
-    pthread_mutex_unlock(&handle->handles->lock);
+    qos_mutex_unlock(&handle->handles->lock);
 }
 
 /* O_NOATIME is for the owner alone, but here it is the mount's will. */
@@ -172,14 +172,14 @@ void qos_handle_lose_locks(QosHandle *handle, pid_t process)
     qos_handle_set_locking(handle, QOS_LOCKING_LOST);
     if (process == 0)
         return;
-    pthread_mutex_lock(&handles->lock);
+    qos_mutex_lock(&handles->lock);
     for (const GList *link = list_of(handle)->head; link != NULL; link = link->next) {
         QosHandle *other = link->data;
 
         if (other->caller->process == process && qos_file_name_equal(&other->name, &handle->name))
             qos_handle_set_locking(other, QOS_LOCKING_LOST);
     }
-    pthread_mutex_unlock(&handles->lock);
+    qos_mutex_unlock(&handles->lock);
 }
 
 QosHandle *qos_handle_ref(QosHandle *handle)
@@ -196,9 +196,9 @@ void qos_handle_unref(QosHandle *handle)
         return;
     handles = handle->handles;
     close_file(handle); /* which may take its time: it has its place until then */
-    pthread_mutex_lock(&handles->lock);
+    qos_mutex_lock(&handles->lock);
     g_queue_unlink(list_of(handle), &handle->link);
     give_place_back_locked(handles, handle->caller);
-    pthread_mutex_unlock(&handles->lock);
+    qos_mutex_unlock(&handles->lock);
     free_handle(handle);
 }

@@ -12,7 +12,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
-#include <pthread.h>
 #include <stddef.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -189,10 +188,10 @@ static void settle(QosInodes *inodes, QosInode *inode)
 {
     QosInode *gone;
 
-    pthread_mutex_lock(&inodes->lock);
+    qos_mutex_lock(&inodes->lock);
     g_atomic_int_add(&inode->use, -QOS_USE_LOAN);
     gone = qos_inode_settle_locked(inodes, inode);
-    pthread_mutex_unlock(&inodes->lock);
+    qos_mutex_unlock(&inodes->lock);
     free_inode(inodes, gone);
 }
 
@@ -234,12 +233,12 @@ static QosInode *take_surplus(QosInodes *inodes)
 {
     QosInode *inode = NULL;
 
-    pthread_mutex_lock(&inodes->lock);
+    qos_mutex_lock(&inodes->lock);
     if (inodes->open_count > inodes->open_max)
         inode = turn_clock_locked(inodes);
     if (inode != NULL)
         qos_inode_lend_locked(inode);
-    pthread_mutex_unlock(&inodes->lock);
+    qos_mutex_unlock(&inodes->lock);
     return inode;
 }
 
@@ -250,12 +249,12 @@ static int cool(QosInodes *inodes, QosInode *inode)
     QosFileHandle *handle = NULL;
     int fd = -1, nameless;
 
-    pthread_mutex_lock(&inodes->lock);
+    qos_mutex_lock(&inodes->lock);
     nameless = inode->handle == NULL ? inode->fd : -1;
-    pthread_mutex_unlock(&inodes->lock);
+    qos_mutex_unlock(&inodes->lock);
     if (nameless >= 0)
         handle = qos_file_handle_new(inodes->mounts, inode->key.mount, nameless);
-    pthread_mutex_lock(&inodes->lock);
+    qos_mutex_lock(&inodes->lock);
     if (inode->handle == NULL)
         inode->handle = g_steal_pointer(&handle);
     set_keeps_fd_locked(inode, inode->handle == NULL);
@@ -266,7 +265,7 @@ static int cool(QosInodes *inodes, QosInode *inode)
     }
     if (inode->fd < 0 || inode->keeps_fd) /* a look-up may have added it again */
         take_off_clock_locked(inodes, inode);
-    pthread_mutex_unlock(&inodes->lock);
+    qos_mutex_unlock(&inodes->lock);
     qos_file_handle_free(handle); /* somebody else was first */
     return fd;
 }
@@ -293,13 +292,13 @@ void qos_inodes_let_go(QosInodes *inodes, const QosLoan *parent, const char *nam
     if (!qos_mounts_keep_removed(inodes->mounts, parent->inode->key.mount) ||
         qos_inodes_examine(inodes, parent->fd, name, &facts) != 0)
         return;
-    pthread_mutex_lock(&inodes->lock);
+    qos_mutex_lock(&inodes->lock);
     inode = qos_inode_by_key_locked(inodes, &facts.key);
     if (inode != NULL && inode->is_directory)
         inode = NULL;
     if (inode != NULL)
         qos_inode_lend_locked(inode);
-    pthread_mutex_unlock(&inodes->lock);
+    qos_mutex_unlock(&inodes->lock);
     if (inode == NULL)
         return;
     fd = cool(inodes, inode);
@@ -319,14 +318,14 @@ static int warm(QosInodes *inodes, QosInode *inode)
     fd = qos_file_handle_open(inode->handle);
     if (fd < 0)
         return fd;
-    pthread_mutex_lock(&inodes->lock);
+    qos_mutex_lock(&inodes->lock);
     known = inode->fd;
     if (known < 0) {
         inode->fd = fd;
         inodes->open_count++;
         qos_inode_settle_locked(inodes, inode); /* it is on loan, and stays */
     }
-    pthread_mutex_unlock(&inodes->lock);
+    qos_mutex_unlock(&inodes->lock);
     if (known < 0) {
         qos_inodes_close_surplus(inodes);
         return fd;
@@ -351,13 +350,13 @@ int qos_inodes_borrow(QosInodes *inodes, fuse_ino_t id, QosLoan *ret_loan)
         borrow_root(inodes, ret_loan);
         return 0;
     }
-    pthread_mutex_lock(&inodes->lock);
+    qos_mutex_lock(&inodes->lock);
     inode = qos_inode_by_id_locked(inodes, id);
     if (inode != NULL) {
         qos_inode_lend_locked(inode);
         fd = inode->fd;
     }
-    pthread_mutex_unlock(&inodes->lock);
+    qos_mutex_unlock(&inodes->lock);
     if (inode == NULL)
         return -ESTALE;
     if (fd < 0)
@@ -390,10 +389,10 @@ dev_t qos_loan_device(const QosLoan *loan)
 /* Whether it is known, and a directory, or none. */
 static gboolean is_known_as(QosInodes *inodes, fuse_ino_t id, gboolean is_directory)
 {
-    pthread_mutex_lock(&inodes->lock);
+    qos_mutex_lock(&inodes->lock);
     const QosInode *inode = qos_inode_by_id_locked(inodes, id);
     gboolean is_such = inode != NULL && inode->is_directory == is_directory;
-    pthread_mutex_unlock(&inodes->lock);
+    qos_mutex_unlock(&inodes->lock);
     return is_such;
 }
 
@@ -409,11 +408,11 @@ gboolean qos_inodes_is_file(QosInodes *inodes, fuse_ino_t id)
 
 void qos_inodes_note_stale(QosInodes *inodes, fuse_ino_t id)
 {
-    pthread_mutex_lock(&inodes->lock);
+    qos_mutex_lock(&inodes->lock);
     QosInode *inode = qos_inode_by_id_locked(inodes, id);
     if (inode != NULL && !inode->is_directory)
         qos_inode_detach_key_locked(inodes, inode);
-    pthread_mutex_unlock(&inodes->lock);
+    qos_mutex_unlock(&inodes->lock);
 }
 
 static gboolean is_much_forgotten_locked(QosInodes *inodes)
@@ -430,7 +429,7 @@ void qos_inodes_forget(QosInodes *inodes, fuse_ino_t id, guint64 count)
     QosInode *inode, *gone = NULL;
     gboolean is_much = FALSE;
 
-    pthread_mutex_lock(&inodes->lock);
+    qos_mutex_lock(&inodes->lock);
     inode = qos_inode_by_id_locked(inodes, id);
     if (inode != NULL) {
         inode->lookups -= MIN(count, inode->lookups);
@@ -438,7 +437,7 @@ void qos_inodes_forget(QosInodes *inodes, fuse_ino_t id, guint64 count)
             gone = qos_inode_settle_locked(inodes, inode);
         is_much = gone != NULL && is_much_forgotten_locked(inodes);
     }
-    pthread_mutex_unlock(&inodes->lock);
+    qos_mutex_unlock(&inodes->lock);
     free_inode(inodes, gone);
     if (is_much)
         malloc_trim(0);
@@ -476,7 +475,7 @@ QosInodes *qos_inodes_new(const char *source, GError **error)
         return NULL;
     }
     inodes = g_new0(QosInodes, 1);
-    pthread_mutex_init(&inodes->lock, NULL);
+    qos_mutex_init(&inodes->lock, QOS_MUTEX_INODES);
     inodes->by_id = g_hash_table_new(g_int64_hash, g_int64_equal);
     inodes->by_key = g_hash_table_new(key_hash, key_equal);
     inodes->next_id = QOS_INODE_FIRST + ((guint64)g_random_int() << 30);
@@ -518,7 +517,7 @@ void qos_inodes_free(QosInodes *inodes)
     g_array_unref(inodes->devices);
     qos_mounts_free(inodes->mounts);
     qos_closer_free(inodes->closer);
-    pthread_mutex_destroy(&inodes->lock);
+    qos_mutex_destroy(&inodes->lock);
     g_free(inodes);
 }
 
@@ -561,13 +560,13 @@ void qos_inodes_explain_shortage(QosInodes *inodes)
     guint known, open_count;
     gboolean is_due;
 
-    pthread_mutex_lock(&inodes->lock);
+    qos_mutex_lock(&inodes->lock);
     is_due = inodes->explained == 0 || now - inodes->explained >= EXPLAIN_AGAIN;
     if (is_due)
         inodes->explained = now;
     known = g_hash_table_size(inodes->by_id);
     open_count = inodes->open_count;
-    pthread_mutex_unlock(&inodes->lock);
+    qos_mutex_unlock(&inodes->lock);
     if (is_due)
         g_warning("too many files at once: of %u known files, %u take a descriptor, beside those "
                   "that programs have open; %u are all that the daemon may have. What is known "
@@ -580,16 +579,16 @@ guint qos_inodes_count(QosInodes *inodes)
 {
     guint count;
 
-    pthread_mutex_lock(&inodes->lock);
+    qos_mutex_lock(&inodes->lock);
     count = g_hash_table_size(inodes->by_id);
-    pthread_mutex_unlock(&inodes->lock);
+    qos_mutex_unlock(&inodes->lock);
     return count;
 }
 
 guint qos_inodes_by_directory(QosInodes *inodes)
 {
-    pthread_mutex_lock(&inodes->lock);
+    qos_mutex_lock(&inodes->lock);
     guint count = g_hash_table_size(inodes->by_id) / inodes->directories; /* one is the root */
-    pthread_mutex_unlock(&inodes->lock);
+    qos_mutex_unlock(&inodes->lock);
     return count;
 }

@@ -7,7 +7,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/sysmacros.h>
@@ -82,14 +81,14 @@ guint64 qos_inodes_shown(QosInodes *inodes, dev_t device, guint64 number)
 
     if (device == inodes->root_device)
         return number;
-    pthread_mutex_lock(&inodes->lock);
+    qos_mutex_lock(&inodes->lock);
     for (place = 0; place < inodes->devices->len; place++) {
         if (g_array_index(inodes->devices, dev_t, place) == device)
             break;
     }
     if (place == inodes->devices->len)
         g_array_append_val(inodes->devices, device);
-    pthread_mutex_unlock(&inodes->lock);
+    qos_mutex_unlock(&inodes->lock);
     /* A number that is too large for its place is spread over all 64 bits: as good as unique. */
     if (number >> NUMBER_BITS != 0)
         number *= 0x9e3779b97f4a7c15u;
@@ -118,9 +117,9 @@ static QosInode *identify_locked(QosInodes *inodes, const QosInodeKey *key, int 
 
     if (inode == NULL || inode->fd >= 0)
         return inode;
-    pthread_mutex_unlock(&inodes->lock);
+    qos_mutex_unlock(&inodes->lock);
     handle = qos_file_handle_new(inodes->mounts, key->mount, fd);
-    pthread_mutex_lock(&inodes->lock);
+    qos_mutex_lock(&inodes->lock);
     inode = find_locked(inodes, key, handle);
     qos_file_handle_free(handle);
     return inode;
@@ -147,9 +146,9 @@ int qos_inodes_find_room(QosInodes *inodes, const QosUser *user)
 {
     gboolean has_room = qos_inodes_await_closes(inodes);
 
-    pthread_mutex_lock(&inodes->lock);
+    qos_mutex_lock(&inodes->lock);
     int error = find_room_locked(inodes, user);
-    pthread_mutex_unlock(&inodes->lock);
+    qos_mutex_unlock(&inodes->lock);
     return has_room ? error : -ENFILE;
 }
 
@@ -165,11 +164,11 @@ static int count_lookup(QosInodes *inodes, int fd, const QosFacts *facts, QosUse
     if (facts->is_mount_root)
         qos_mounts_enter(inodes->mounts, facts->key.mount, fd);
     gboolean has_room = qos_inodes_await_closes(inodes);
-    pthread_mutex_lock(&inodes->lock);
+    qos_mutex_lock(&inodes->lock);
     inode = identify_locked(inodes, &facts->key, fd);
     error = inode != NULL ? 0 : has_room ? find_room_locked(inodes, user) : -ENFILE;
     if (error != 0) {
-        pthread_mutex_unlock(&inodes->lock);
+        qos_mutex_unlock(&inodes->lock);
         if (facts->is_mount_root)
             qos_mounts_leave(inodes->mounts, facts->key.mount);
         close(fd);
@@ -191,7 +190,7 @@ static int count_lookup(QosInodes *inodes, int fd, const QosFacts *facts, QosUse
     qos_inode_settle_locked(inodes, inode);
     *ret_entry = (struct fuse_entry_param){.ino = inode->id, .attr = facts->stat};
     has_surplus = inodes->open_count > inodes->open_max;
-    pthread_mutex_unlock(&inodes->lock);
+    qos_mutex_unlock(&inodes->lock);
 
     *ret_known = fd >= 0;
     if (fd >= 0)
@@ -213,14 +212,14 @@ static int count_warm_lookup(QosInodes *inodes, const QosLoan *parent, const cha
     if (error != 0)
         return error;
     *ret_entry = (struct fuse_entry_param){.attr = facts.stat};
-    pthread_mutex_lock(&inodes->lock);
+    qos_mutex_lock(&inodes->lock);
     inode = qos_inode_by_key_locked(inodes, &facts.key);
     if (inode != NULL && inode->fd >= 0) {
         inode->lookups++;
         qos_inode_settle_locked(inodes, inode);
         ret_entry->ino = inode->id;
     }
-    pthread_mutex_unlock(&inodes->lock);
+    qos_mutex_unlock(&inodes->lock);
     return 0;
 }
 

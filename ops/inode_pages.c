@@ -2,7 +2,6 @@
  * What the kernel has of a file's pages (ops/inode.h): whether they are still right, which requests
  * fill them, and what was dropped.
  */
-#include <pthread.h>
 #include <string.h>
 #include <time.h>
 
@@ -30,10 +29,10 @@ gboolean qos_loan_is_unchanged(const QosLoan *loan, const struct stat *stat)
     if ((gint64)(nanoseconds(clock) - now.changed) < STAMP_TICK)
         now.size = -1; /* equals nothing */
 
-    pthread_mutex_lock(&loan->inodes->lock);
+    qos_mutex_lock(&loan->inodes->lock);
     unchanged = now.size >= 0 && memcmp(&now, last, sizeof(now)) == 0;
     *last = now;
-    pthread_mutex_unlock(&loan->inodes->lock);
+    qos_mutex_unlock(&loan->inodes->lock);
     return unchanged;
 }
 
@@ -59,10 +58,10 @@ gboolean qos_loan_has_pages(const QosLoan *loan)
 
 gint qos_inodes_filled_era(QosInodes *inodes, fuse_ino_t id)
 {
-    pthread_mutex_lock(&inodes->lock);
+    qos_mutex_lock(&inodes->lock);
     const QosInode *inode = qos_inode_by_id_locked(inodes, id);
     const gint filled = inode != NULL ? g_atomic_int_get(&inode->filled_era) : 0;
-    pthread_mutex_unlock(&inodes->lock);
+    qos_mutex_unlock(&inodes->lock);
     return filled;
 }
 
@@ -85,13 +84,13 @@ static void look(const QosInodes *inodes, const QosInode *inode, QosInodeLook *r
 
 gboolean qos_inodes_look(QosInodes *inodes, fuse_ino_t id, QosInodeLook *ret_look)
 {
-    pthread_mutex_lock(&inodes->lock);
+    qos_mutex_lock(&inodes->lock);
     QosInode *inode = qos_inode_by_id_locked(inodes, id);
     if (inode != NULL) {
         note_drop(inode);
         look(inodes, inode, ret_look);
     }
-    pthread_mutex_unlock(&inodes->lock);
+    qos_mutex_unlock(&inodes->lock);
     return inode != NULL;
 }
 
@@ -102,10 +101,10 @@ void qos_loan_look(const QosLoan *loan, QosInodeLook *ret_look)
 
 gint qos_inodes_filling(QosInodes *inodes, fuse_ino_t id)
 {
-    pthread_mutex_lock(&inodes->lock);
+    qos_mutex_lock(&inodes->lock);
     const QosInode *inode = qos_inode_by_id_locked(inodes, id);
     const gint filling = inode != NULL ? g_atomic_int_get(&inode->filling) : 0;
-    pthread_mutex_unlock(&inodes->lock);
+    qos_mutex_unlock(&inodes->lock);
     return filling;
 }
 
@@ -126,13 +125,13 @@ static gboolean end_era(QosInode *inode)
 
 void qos_inodes_begin_drop(QosInodes *inodes, fuse_ino_t id, gboolean all)
 {
-    pthread_mutex_lock(&inodes->lock);
+    qos_mutex_lock(&inodes->lock);
     QosInode *inode = qos_inode_by_id_locked(inodes, id);
     if (inode != NULL && all && end_era(inode))
         g_atomic_int_set(&inode->refill, QOS_PAGES_DROPPED);
     else if (inode != NULL)
         note_drop(inode);
-    pthread_mutex_unlock(&inodes->lock);
+    qos_mutex_unlock(&inodes->lock);
 }
 
 /* The kernel makes one buffered write of a file at a time: what is dropped from now on is so for
@@ -149,7 +148,7 @@ gboolean qos_loan_end_write(const QosLoan *loan)
 
 void qos_loan_note_pages(const QosLoan *loan)
 {
-    pthread_mutex_lock(&loan->inodes->lock);
+    qos_mutex_lock(&loan->inodes->lock);
     loan->inode->has_pages = 1;
-    pthread_mutex_unlock(&loan->inodes->lock);
+    qos_mutex_unlock(&loan->inodes->lock);
 }

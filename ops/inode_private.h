@@ -3,8 +3,7 @@
  */
 #pragma once
 
-#include <pthread.h>
-
+#include "fs/mutex.h"
 #include "ops/fhandle.h"
 #include "ops/inode.h"
 
@@ -71,7 +70,7 @@ struct QosInode {
 };
 
 struct QosInodes {
-    pthread_mutex_t lock;
+    QosMutex lock;
     GHashTable *by_id;  /* a set of QosInode.id */
     GHashTable *by_key; /* a set of QosInode.key */
     fuse_ino_t next_id;

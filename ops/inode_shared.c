@@ -2,7 +2,6 @@
  * What a mount that shares its store with others asks of its inodes (ops/inode.h): by which numbers
  * all mounts know them, and whether the kernel knows them yet.
  */
-#include <pthread.h>
 
 #include "ops/inode_private.h"
 
@@ -32,11 +31,11 @@ gboolean qos_inode_number(const QosInodes *inodes, const QosInode *inode, guint6
 gboolean qos_inodes_number(QosInodes *inodes, fuse_ino_t id, guint64 *ret_number,
                            gboolean *ret_may_cache)
 {
-    pthread_mutex_lock(&inodes->lock);
+    qos_mutex_lock(&inodes->lock);
     const QosInode *inode = qos_inode_by_id_locked(inodes, id);
     const gboolean is_shared =
         inode != NULL && qos_inode_number(inodes, inode, ret_number, ret_may_cache);
-    pthread_mutex_unlock(&inodes->lock);
+    qos_mutex_unlock(&inodes->lock);
     return is_shared;
 }
 
@@ -58,7 +57,7 @@ void qos_inodes_list(QosInodes *inodes, guint64 first, guint64 last, GArray *kno
 {
     QosInodeKey key = key_of(inodes, first);
 
-    pthread_mutex_lock(&inodes->lock);
+    qos_mutex_lock(&inodes->lock);
     for (;; key.number++) {
         const QosInode *inode = qos_inode_by_key_locked(inodes, &key);
 
@@ -74,15 +73,15 @@ void qos_inodes_list(QosInodes *inodes, guint64 first, guint64 last, GArray *kno
         if (key.number == last)
             break;
     }
-    pthread_mutex_unlock(&inodes->lock);
+    qos_mutex_unlock(&inodes->lock);
 }
 
 gboolean qos_inodes_is_known(QosInodes *inodes, fuse_ino_t id)
 {
-    pthread_mutex_lock(&inodes->lock);
+    qos_mutex_lock(&inodes->lock);
     const QosInode *inode = qos_inode_by_id_locked(inodes, id);
     gboolean is_known = inode != NULL && inode->lookups > 0;
-    pthread_mutex_unlock(&inodes->lock);
+    qos_mutex_unlock(&inodes->lock);
     return is_known;
 }
 
@@ -90,45 +89,45 @@ gboolean qos_inodes_knows(QosInodes *inodes, guint64 number)
 {
     const QosInodeKey key = key_of(inodes, number);
 
-    pthread_mutex_lock(&inodes->lock);
+    qos_mutex_lock(&inodes->lock);
     const QosInode *inode = qos_inode_by_key_locked(inodes, &key);
     gboolean is_known = inode != NULL && inode->lookups > 0;
-    pthread_mutex_unlock(&inodes->lock);
+    qos_mutex_unlock(&inodes->lock);
     return is_known;
 }
 
 gboolean qos_loan_note_sent(const QosLoan *loan)
 {
-    pthread_mutex_lock(&loan->inodes->lock);
+    qos_mutex_lock(&loan->inodes->lock);
     gboolean is_new = loan->inode->lookups == 1;
     loan->inode->is_on_its_way = is_new ? 1 : 0;
-    pthread_mutex_unlock(&loan->inodes->lock);
+    qos_mutex_unlock(&loan->inodes->lock);
     return is_new;
 }
 
 void qos_loan_note_arrived(const QosLoan *loan)
 {
-    pthread_mutex_lock(&loan->inodes->lock);
+    qos_mutex_lock(&loan->inodes->lock);
     loan->inode->is_on_its_way = 0;
-    pthread_mutex_unlock(&loan->inodes->lock);
+    qos_mutex_unlock(&loan->inodes->lock);
 }
 
 gboolean qos_inodes_is_on_its_way(QosInodes *inodes, fuse_ino_t id)
 {
-    pthread_mutex_lock(&inodes->lock);
+    qos_mutex_lock(&inodes->lock);
     const QosInode *inode = qos_inode_by_id_locked(inodes, id);
     gboolean is_on_its_way = inode != NULL && inode->is_on_its_way;
-    pthread_mutex_unlock(&inodes->lock);
+    qos_mutex_unlock(&inodes->lock);
     return is_on_its_way;
 }
 
 gboolean qos_inodes_end_way(QosInodes *inodes, fuse_ino_t id)
 {
-    pthread_mutex_lock(&inodes->lock);
+    qos_mutex_lock(&inodes->lock);
     QosInode *inode = qos_inode_by_id_locked(inodes, id);
     gboolean was_on_its_way = inode != NULL && inode->is_on_its_way;
     if (was_on_its_way)
         inode->is_on_its_way = 0;
-    pthread_mutex_unlock(&inodes->lock);
+    qos_mutex_unlock(&inodes->lock);
     return was_on_its_way;
 }

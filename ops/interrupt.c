@@ -17,7 +17,7 @@
 #include <errno.h>
 #include <pthread.h>
 
-#include "fs/condition.h"
+#include "fs/mutex.h"
 #include "ops/background.h"
 #include "ops/coherence.h"
 #include "ops/fs.h"
@@ -46,7 +46,7 @@ struct QosInterrupts {
     QosInterruptTable *table;
     gboolean may_be_lost; /* the kernel passes on no signal that came before its request */
     pthread_t thread;
-    pthread_mutex_t lock; /* everything below, and `background` of all operations */
+    QosMutex lock; /* everything below, and `background` of all operations */
     pthread_cond_t changed;
     QosTurns *turns;
     GHashTable *watching; /* QosOp, parked or about to be -> Watched, owned */
@@ -103,11 +103,11 @@ static void add_interrupted(gpointer data)
     QosOp *op = data;
     QosInterrupts *interrupts = op->fs->interrupts;
 
-    pthread_mutex_lock(&interrupts->lock);
+    qos_mutex_lock(&interrupts->lock);
     Watched *watched = watch_locked(interrupts, op);
     watched->is_interrupted = TRUE;
     look_at_once_locked(interrupts, &watched->turn);
-    pthread_mutex_unlock(&interrupts->lock);
+    qos_mutex_unlock(&interrupts->lock);
 }
 
 static void add_new_locked(QosInterrupts *interrupts, QosOp *op)
@@ -127,22 +127,22 @@ static void begin_group_locked(QosInterrupts *interrupts, QosBackgroundGroup *gr
 
 void qos_interrupts_watch(QosInterrupts *interrupts, QosOp *op)
 {
-    pthread_mutex_lock(&interrupts->lock);
+    qos_mutex_lock(&interrupts->lock);
     if (op->is_direct)
         begin_group_locked(interrupts, qos_background_add(interrupts->background, op));
     if (interrupts->may_be_lost)
         add_new_locked(interrupts, op);
-    pthread_mutex_unlock(&interrupts->lock);
+    qos_mutex_unlock(&interrupts->lock);
     qos_interrupt_table_listen(interrupts->table, op->number, add_interrupted, op);
 }
 
 void qos_interrupts_unwatch(QosInterrupts *interrupts, QosOp *op)
 {
     qos_interrupt_table_ignore(interrupts->table, op->number);
-    pthread_mutex_lock(&interrupts->lock);
+    qos_mutex_lock(&interrupts->lock);
     unwatch_locked(interrupts, op);
     qos_background_remove(interrupts->background, op);
-    pthread_mutex_unlock(&interrupts->lock);
+    qos_mutex_unlock(&interrupts->lock);
 }
 
 /* --- the thread --- */
@@ -156,9 +156,9 @@ static void note_kill_locked(QosInterrupts *interrupts)
 /* The lock is let go meanwhile. */
 static void answer_locked(QosInterrupts *interrupts, QosOp *op)
 {
-    pthread_mutex_unlock(&interrupts->lock);
+    qos_mutex_unlock(&interrupts->lock);
     op->entry.cancelled(&op->entry, EINTR); /* removes it */
-    pthread_mutex_lock(&interrupts->lock);
+    qos_mutex_lock(&interrupts->lock);
 }
 
 /* Takes it off the list where it need not be on it. */
@@ -185,9 +185,9 @@ static void look_at_request_locked(QosInterrupts *interrupts, Watched *watched)
 {
     const pid_t thread = fuse_req_ctx(watched->op->fuse)->pid;
 
-    pthread_mutex_unlock(&interrupts->lock);
+    qos_mutex_unlock(&interrupts->lock);
     const QosSignals signals = qos_signals_of(thread);
-    pthread_mutex_lock(&interrupts->lock);
+    qos_mutex_lock(&interrupts->lock);
     if (qos_turns_taken(interrupts->turns) == &watched->turn)
         judge_locked(interrupts, watched, &signals);
 }
@@ -197,9 +197,9 @@ static void find_process_locked(QosInterrupts *interrupts, QosBackgroundGroup *g
     const pid_t thread = group->id.pid;
     QosProcessId process;
 
-    pthread_mutex_unlock(&interrupts->lock);
+    qos_mutex_unlock(&interrupts->lock);
     qos_signals_process(thread, &process);
-    pthread_mutex_lock(&interrupts->lock);
+    qos_mutex_lock(&interrupts->lock);
     if (qos_turns_taken(interrupts->turns) != &group->turn)
         return;
     group = qos_background_found(interrupts->background, group, &process);
@@ -236,9 +236,9 @@ static void look_at_process_locked(QosInterrupts *interrupts, QosBackgroundGroup
     const QosProcessId process = group->id;
 
     if (!group->is_killed) {
-        pthread_mutex_unlock(&interrupts->lock);
+        qos_mutex_unlock(&interrupts->lock);
         const gboolean is_killed = qos_signals_have_killed(&process);
-        pthread_mutex_lock(&interrupts->lock);
+        qos_mutex_lock(&interrupts->lock);
         if (qos_turns_taken(interrupts->turns) != &group->turn)
             return;
         group->is_killed = is_killed;
@@ -269,7 +269,7 @@ static void *watch(void *arg)
     QosInterrupts *interrupts = arg;
 
     pthread_setname_np(pthread_self(), "interrupts");
-    pthread_mutex_lock(&interrupts->lock);
+    qos_mutex_lock(&interrupts->lock);
     while (!interrupts->is_stopping) {
         QosTurn *turn = qos_turns_next(interrupts->turns, qos_gate_now(), &interrupts->wake);
 
@@ -278,7 +278,7 @@ static void *watch(void *arg)
         else
             qos_condition_wait_until(&interrupts->changed, &interrupts->lock, interrupts->wake);
     }
-    pthread_mutex_unlock(&interrupts->lock);
+    qos_mutex_unlock(&interrupts->lock);
     return NULL;
 }
 
@@ -288,7 +288,7 @@ static void free_parts(QosInterrupts *interrupts)
     qos_background_free(interrupts->background);
     qos_turns_free(interrupts->turns);
     pthread_cond_destroy(&interrupts->changed);
-    pthread_mutex_destroy(&interrupts->lock);
+    qos_mutex_destroy(&interrupts->lock);
     g_free(interrupts);
 }
 
@@ -303,7 +303,7 @@ QosInterrupts *qos_interrupts_new(QosGate *gate, QosInterruptTable *table, gbool
     interrupts->turns = qos_turns_new();
     interrupts->watching = g_hash_table_new_full(NULL, NULL, NULL, g_free);
     interrupts->background = qos_background_new(interrupts->turns, GROUP);
-    pthread_mutex_init(&interrupts->lock, NULL);
+    qos_mutex_init(&interrupts->lock, QOS_MUTEX_INTERRUPTS);
     pthread_cond_init(&interrupts->changed, NULL);
     if (pthread_create(&interrupts->thread, NULL, watch, interrupts) != 0) {
         free_parts(interrupts);
@@ -321,10 +321,10 @@ void qos_interrupts_stop(QosInterrupts *interrupts)
 {
     if (interrupts == NULL)
         return;
-    pthread_mutex_lock(&interrupts->lock);
+    qos_mutex_lock(&interrupts->lock);
     interrupts->is_stopping = TRUE;
     pthread_cond_signal(&interrupts->changed);
-    pthread_mutex_unlock(&interrupts->lock);
+    qos_mutex_unlock(&interrupts->lock);
     pthread_join(interrupts->thread, NULL);
 }
 

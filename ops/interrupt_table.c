@@ -3,7 +3,7 @@
  */
 #include "ops/interrupt_table.h"
 
-#include <pthread.h>
+#include "fs/mutex.h"
 
 typedef struct {
     guint64 number; /* first: the key */
@@ -12,7 +12,7 @@ typedef struct {
 } Listener;
 
 struct QosInterruptTable {
-    pthread_mutex_t lock;  /* everything below */
+    QosMutex lock;         /* everything below */
     GHashTable *listeners; /* number -> Listener, owned */
     GHashTable *early;     /* a set of numbers, in `ring` */
     guint64 *ring;         /* of QOS_EARLY_INTERRUPTS: the latest; 0 = none */
@@ -25,7 +25,7 @@ QosInterruptTable *qos_interrupt_table_new(void)
 {
     QosInterruptTable *table = g_new0(QosInterruptTable, 1);
 
-    pthread_mutex_init(&table->lock, NULL);
+    qos_mutex_init(&table->lock, QOS_MUTEX_INTERRUPT_TABLE);
     table->listeners = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, g_free);
     table->early = g_hash_table_new(g_int64_hash, g_int64_equal);
     table->ring = g_new0(guint64, QOS_EARLY_INTERRUPTS); /* the system gives what is used of it */
@@ -39,7 +39,7 @@ void qos_interrupt_table_free(QosInterruptTable *table)
     g_hash_table_unref(table->early);
     g_hash_table_unref(table->listeners);
     g_free(table->ring);
-    pthread_mutex_destroy(&table->lock);
+    qos_mutex_destroy(&table->lock);
     g_free(table);
 }
 
@@ -61,29 +61,29 @@ void qos_interrupt_table_listen(QosInterruptTable *table, guint64 number,
     Listener *listener = g_new(Listener, 1);
 
     *listener = (Listener){number, func, data};
-    pthread_mutex_lock(&table->lock);
+    qos_mutex_lock(&table->lock);
     g_hash_table_replace(table->listeners, &listener->number, listener);
     if (g_hash_table_contains(table->early, &number))
         func(data);
-    pthread_mutex_unlock(&table->lock);
+    qos_mutex_unlock(&table->lock);
 }
 
 void qos_interrupt_table_ignore(QosInterruptTable *table, guint64 number)
 {
-    pthread_mutex_lock(&table->lock);
+    qos_mutex_lock(&table->lock);
     g_hash_table_remove(table->listeners, &number);
-    pthread_mutex_unlock(&table->lock);
+    qos_mutex_unlock(&table->lock);
 }
 
 void qos_interrupt_table_receive(QosInterruptTable *table, guint64 number)
 {
-    pthread_mutex_lock(&table->lock);
+    qos_mutex_lock(&table->lock);
     const Listener *listener = g_hash_table_lookup(table->listeners, &number);
     if (listener != NULL)
         listener->func(listener->data);
     else
         remember_locked(table, number);
-    pthread_mutex_unlock(&table->lock);
+    qos_mutex_unlock(&table->lock);
 }
 
 void qos_interrupt_table_set_number(guint64 number)

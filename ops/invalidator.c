@@ -7,7 +7,7 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "fs/condition.h"
+#include "fs/mutex.h"
 #include "ops/inode.h"
 #include "ops/inode_credit.h"
 
@@ -40,8 +40,8 @@ struct QosInvalidator {
     pthread_t thread;
     GArray *known; /* the thread's: QosKnownInode */
     gboolean has_epochs;
-    gint doubt_count;     /* atomic */
-    pthread_mutex_t lock; /* everything below */
+    gint doubt_count; /* atomic */
+    QosMutex lock;    /* everything below */
     pthread_cond_t changed;
     QosLosses losses;
     GHashTable *doubts; /* of Doubt */
@@ -61,10 +61,10 @@ static void doubt(QosInvalidator *invalidator, fuse_ino_t ino)
     Doubt *one = g_new(Doubt, 1);
 
     *one = (Doubt){.ino = ino, .next = qos_gate_now() + DOUBT_FIRST, .pause = DOUBT_FIRST};
-    pthread_mutex_lock(&invalidator->lock);
+    qos_mutex_lock(&invalidator->lock);
     g_hash_table_replace(invalidator->doubts, one, one);
     g_atomic_int_set(&invalidator->doubt_count, (gint)g_hash_table_size(invalidator->doubts));
-    pthread_mutex_unlock(&invalidator->lock);
+    qos_mutex_unlock(&invalidator->lock);
 }
 
 void qos_invalidator_confirm(QosInvalidator *invalidator, fuse_ino_t ino)
@@ -73,9 +73,9 @@ void qos_invalidator_confirm(QosInvalidator *invalidator, fuse_ino_t ino)
 
     if (g_atomic_int_get(&invalidator->doubt_count) == 0)
         return;
-    pthread_mutex_lock(&invalidator->lock);
+    qos_mutex_lock(&invalidator->lock);
     gboolean is_doubted = g_hash_table_contains(invalidator->doubts, &key);
-    pthread_mutex_unlock(&invalidator->lock);
+    qos_mutex_unlock(&invalidator->lock);
     if (is_doubted)
         tell(invalidator, ino);
 }
@@ -125,9 +125,9 @@ static QosTime tell_again_locked(QosInvalidator *invalidator)
     for (guint i = 0; i < due->len; i++) {
         fuse_ino_t ino = g_array_index(due, fuse_ino_t, i);
 
-        pthread_mutex_unlock(&invalidator->lock);
+        qos_mutex_unlock(&invalidator->lock);
         gboolean is_known = tell(invalidator, ino);
-        pthread_mutex_lock(&invalidator->lock);
+        qos_mutex_lock(&invalidator->lock);
         settle_doubt_locked(invalidator, ino, is_known);
         next = 0;
     }
@@ -286,17 +286,17 @@ static void forget(QosInvalidator *invalidator, GArray *losses)
 void qos_invalidator_forget(QosInvalidator *invalidator, const QosResource *resource,
                             const QosCredit *credit, QosLossKind kind)
 {
-    pthread_mutex_lock(&invalidator->lock);
+    qos_mutex_lock(&invalidator->lock);
     qos_losses_add(&invalidator->losses, resource, credit, kind);
     pthread_cond_signal(&invalidator->changed);
-    pthread_mutex_unlock(&invalidator->lock);
+    qos_mutex_unlock(&invalidator->lock);
 }
 
 void qos_invalidator_hurry(QosInvalidator *invalidator, const QosResource *resource)
 {
-    pthread_mutex_lock(&invalidator->lock);
+    qos_mutex_lock(&invalidator->lock);
     qos_losses_hurry(&invalidator->losses, resource);
-    pthread_mutex_unlock(&invalidator->lock);
+    qos_mutex_unlock(&invalidator->lock);
 }
 
 void qos_invalidator_outdate_names(QosInvalidator *invalidator)
@@ -322,7 +322,7 @@ static void *work(void *arg)
     QosInvalidator *invalidator = arg;
 
     pthread_setname_np(pthread_self(), "invalidator");
-    pthread_mutex_lock(&invalidator->lock);
+    qos_mutex_lock(&invalidator->lock);
     while (!invalidator->is_stopping) {
         GArray *losses = qos_losses_take(&invalidator->losses);
 
@@ -333,12 +333,12 @@ static void *work(void *arg)
                 qos_condition_wait_until(&invalidator->changed, &invalidator->lock, next);
             continue;
         }
-        pthread_mutex_unlock(&invalidator->lock);
+        qos_mutex_unlock(&invalidator->lock);
         forget(invalidator, losses);
         qos_losses_free(losses);
-        pthread_mutex_lock(&invalidator->lock);
+        qos_mutex_lock(&invalidator->lock);
     }
-    pthread_mutex_unlock(&invalidator->lock);
+    qos_mutex_unlock(&invalidator->lock);
     return NULL;
 }
 
@@ -348,7 +348,7 @@ static void clear(QosInvalidator *invalidator)
     g_array_unref(invalidator->known);
     g_hash_table_unref(invalidator->doubts);
     pthread_cond_destroy(&invalidator->changed);
-    pthread_mutex_destroy(&invalidator->lock);
+    qos_mutex_destroy(&invalidator->lock);
     g_free(invalidator);
 }
 
@@ -364,7 +364,7 @@ QosInvalidator *qos_invalidator_new(const QosFs *fs, QosPages *pages, QosLists *
     invalidator->known = g_array_new(FALSE, FALSE, sizeof(QosKnownInode));
     qos_losses_init(&invalidator->losses);
     invalidator->doubts = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, g_free);
-    pthread_mutex_init(&invalidator->lock, NULL);
+    qos_mutex_init(&invalidator->lock, QOS_MUTEX_INVALIDATOR);
     pthread_cond_init(&invalidator->changed, NULL);
     if (pthread_create(&invalidator->thread, NULL, work, invalidator) == 0)
         return invalidator;
@@ -376,10 +376,10 @@ void qos_invalidator_stop(QosInvalidator *invalidator)
 {
     if (invalidator == NULL)
         return;
-    pthread_mutex_lock(&invalidator->lock);
+    qos_mutex_lock(&invalidator->lock);
     invalidator->is_stopping = TRUE;
     pthread_cond_signal(&invalidator->changed);
-    pthread_mutex_unlock(&invalidator->lock);
+    qos_mutex_unlock(&invalidator->lock);
     pthread_join(invalidator->thread, NULL);
 }
 

@@ -9,7 +9,7 @@
  */
 #include "ops/lists.h"
 
-#include <pthread.h>
+#include "fs/mutex.h"
 
 typedef struct {
     gint64 directory; /* first: the key */
@@ -24,10 +24,10 @@ typedef struct {
 } List;
 
 struct QosLists {
-    gint count;           /* atomic: in `sent` */
-    pthread_mutex_t lock; /* the rest */
-    GHashTable *sent;     /* of List, owned */
-    GHashTable *batches;  /* of Batch: of each directory the one that is not late */
+    gint count;          /* atomic: in `sent` */
+    QosMutex lock;       /* the rest */
+    GHashTable *sent;    /* of List, owned */
+    GHashTable *batches; /* of Batch: of each directory the one that is not late */
 };
 
 static void free_list(gpointer data)
@@ -45,7 +45,7 @@ QosLists *qos_lists_new(void)
 
     G_STATIC_ASSERT(G_STRUCT_OFFSET(List, reader) == 0);
     G_STATIC_ASSERT(G_STRUCT_OFFSET(Batch, directory) == 0);
-    pthread_mutex_init(&lists->lock, NULL);
+    qos_mutex_init(&lists->lock, QOS_MUTEX_LISTS);
     lists->sent = g_hash_table_new_full(g_int_hash, g_int_equal, NULL, free_list);
     lists->batches = g_hash_table_new(g_int64_hash, g_int64_equal);
     return lists;
@@ -57,7 +57,7 @@ void qos_lists_free(QosLists *lists)
         return;
     g_hash_table_unref(lists->batches);
     g_hash_table_unref(lists->sent);
-    pthread_mutex_destroy(&lists->lock);
+    qos_mutex_destroy(&lists->lock);
     g_free(lists);
 }
 
@@ -104,14 +104,14 @@ void qos_lists_note_sent(QosLists *lists, pid_t reader, gconstpointer handle, fu
 {
     List *list = g_new(List, 1);
 
-    pthread_mutex_lock(&lists->lock);
+    qos_mutex_lock(&lists->lock);
     const List *before = find_sent_locked(lists, reader);
     if (before != NULL)
         (void)remove_locked(lists, before);
     *list = (List){.reader = reader, .handle = handle, .batch = join_locked(lists, directory)};
     g_hash_table_add(lists->sent, list);
     g_atomic_int_set(&lists->count, (gint)g_hash_table_size(lists->sent));
-    pthread_mutex_unlock(&lists->lock);
+    qos_mutex_unlock(&lists->lock);
 }
 
 gboolean qos_lists_note_arrived(QosLists *lists, pid_t reader, gconstpointer handle)
@@ -120,13 +120,13 @@ gboolean qos_lists_note_arrived(QosLists *lists, pid_t reader, gconstpointer han
 
     if (g_atomic_int_get(&lists->count) == 0)
         return FALSE;
-    pthread_mutex_lock(&lists->lock);
+    qos_mutex_lock(&lists->lock);
     const List *list = find_sent_locked(lists, reader);
     if (list != NULL && (handle == NULL || list->handle == handle)) {
         was_late = remove_locked(lists, list);
         g_atomic_int_set(&lists->count, (gint)g_hash_table_size(lists->sent));
     }
-    pthread_mutex_unlock(&lists->lock);
+    qos_mutex_unlock(&lists->lock);
     return was_late;
 }
 
@@ -134,19 +134,19 @@ gboolean qos_lists_are_on_their_way(QosLists *lists, fuse_ino_t directory)
 {
     if (g_atomic_int_get(&lists->count) == 0)
         return FALSE;
-    pthread_mutex_lock(&lists->lock);
+    qos_mutex_lock(&lists->lock);
     gboolean is_any = find_locked(lists, directory) != NULL;
-    pthread_mutex_unlock(&lists->lock);
+    qos_mutex_unlock(&lists->lock);
     return is_any;
 }
 
 void qos_lists_note_late(QosLists *lists, fuse_ino_t directory)
 {
-    pthread_mutex_lock(&lists->lock);
+    qos_mutex_lock(&lists->lock);
     Batch *batch = find_locked(lists, directory);
     if (batch != NULL) {
         batch->is_late = TRUE;
         g_hash_table_remove(lists->batches, batch);
     }
-    pthread_mutex_unlock(&lists->lock);
+    qos_mutex_unlock(&lists->lock);
 }

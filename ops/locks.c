@@ -6,8 +6,8 @@
  */
 #include <errno.h>
 
-#include "fs/condition.h"
 #include "fs/gate.h"
+#include "fs/mutex.h"
 #include "ops/locks_private.h"
 #include "ops/signals.h"
 
@@ -74,14 +74,14 @@ static void interrupted(gpointer data)
     QosCall *call = data;
     QosLocks *locks = call->locks;
 
-    pthread_mutex_lock(&locks->lock);
+    qos_mutex_lock(&locks->lock);
     call->is_interrupted = TRUE;
     if (call->state != QOS_CALL_NEW && call->state != QOS_CALL_ANSWERED &&
         qos_call_withdraw_locked(call)) {
         end_locked(call, EINTR);
         pthread_cond_broadcast(&locks->changed);
     }
-    pthread_mutex_unlock(&locks->lock);
+    qos_mutex_unlock(&locks->lock);
 }
 
 /* flock(2): a shared lock is given up before an exclusive one is asked for, so that two who want
@@ -111,9 +111,9 @@ static void look_for_signals(QosCall *call, pid_t caller)
 {
     QosLocks *locks = call->locks;
 
-    pthread_mutex_lock(&locks->lock);
+    qos_mutex_lock(&locks->lock);
     gboolean waits = call->state != QOS_CALL_ANSWERED;
-    pthread_mutex_unlock(&locks->lock);
+    qos_mutex_unlock(&locks->lock);
     if (waits && qos_signals_of(caller).is_its_own)
         interrupted(call);
 }
@@ -150,7 +150,7 @@ void qos_locks_take(QosLocks *locks, fuse_req_t request, const QosFileName *name
     call->link.data = call->due_link.data = call;
     if (mode == QOS_LOCKS_WAIT)
         qos_interrupt_table_listen(locks->interrupts, call->number, interrupted, call);
-    pthread_mutex_lock(&locks->lock);
+    qos_mutex_lock(&locks->lock);
     call->file = file = qos_locked_file_get_locked(locks, name, kind);
     g_queue_push_tail_link(&file->calls, &call->link);
     if (call->is_interrupted)
@@ -173,7 +173,7 @@ void qos_locks_give(QosLocks *locks, const QosFileName *name, QosLocksKind kind,
      * he gives that up, and it was counted before. */
     if (g_atomic_int_get(&locks->file_count) == 0)
         return;
-    pthread_mutex_lock(&locks->lock);
+    qos_mutex_lock(&locks->lock);
     QosLockedFile *file = find_locked(locks, name, kind);
     if (file != NULL && qos_locktable_unset(&file->table, owner, first, last)) {
         qos_locks_note_owner_locked(locks, file, owner);
@@ -198,7 +198,7 @@ static gboolean unset_locked(QosLocks *locks, QosLockedFile *file, const QosHand
 
 void qos_locks_close(QosLocks *locks, const QosHandle *handle)
 {
-    pthread_mutex_lock(&locks->lock);
+    qos_mutex_lock(&locks->lock);
     for (guint kind = 0; kind < QOS_LOCKS_KINDS; kind++) {
         QosLockedFile *file = find_locked(locks, &handle->name, kind);
         if (file != NULL && unset_locked(locks, file, handle))
@@ -212,14 +212,14 @@ static gboolean has_locked(QosLocks *locks, const QosHandle *handle)
 {
     gboolean has = FALSE;
 
-    pthread_mutex_lock(&locks->lock);
+    qos_mutex_lock(&locks->lock);
     for (guint kind = 0; kind < QOS_LOCKS_KINDS; kind++) {
         const QosLockedFile *file = find_locked(locks, &handle->name, kind);
 
         has |=
             file != NULL && qos_locktable_has_taken(&file->table, handle, handle->caller->process);
     }
-    pthread_mutex_unlock(&locks->lock);
+    qos_mutex_unlock(&locks->lock);
     return has;
 }
 
@@ -278,7 +278,7 @@ static void lose_locked(QosLocks *locks, QosLockedFile *file)
 
 void qos_locks_lost(QosLocks *locks, const QosResource *resource)
 {
-    pthread_mutex_lock(&locks->lock);
+    qos_mutex_lock(&locks->lock);
     QosLockedFile *file = g_hash_table_lookup(locks->files, resource);
     if (file != NULL)
         lose_locked(locks, file);
@@ -287,21 +287,21 @@ void qos_locks_lost(QosLocks *locks, const QosResource *resource)
 
 void qos_locks_changed(QosLocks *locks, gboolean is_up)
 {
-    pthread_mutex_lock(&locks->lock);
+    qos_mutex_lock(&locks->lock);
     for (GList *link = locks->due.head; is_up && link != NULL; link = link->next) {
         QosCall *call = link->data;
         if (call->state == QOS_CALL_POSTPONED)
             call->due = 0;
     }
     pthread_cond_broadcast(&locks->changed);
-    pthread_mutex_unlock(&locks->lock);
+    qos_mutex_unlock(&locks->lock);
 }
 
 void qos_locks_deadlocked(QosLocks *locks, guint64 wait)
 {
     QosCall *call;
 
-    pthread_mutex_lock(&locks->lock);
+    qos_mutex_lock(&locks->lock);
     call = qos_locks_find_told_locked(locks, wait);
     if (call != NULL && qos_call_withdraw_locked(call))
         end_locked(call, EDEADLK);
@@ -342,7 +342,7 @@ static void *keep(void *arg)
     QosLocks *locks = arg;
 
     pthread_setname_np(pthread_self(), "locks");
-    pthread_mutex_lock(&locks->lock);
+    qos_mutex_lock(&locks->lock);
     while (!locks->is_stopping) {
         QosTime next = look_at_all_locked(locks);
 
@@ -352,9 +352,9 @@ static void *keep(void *arg)
             continue;
         }
         qos_locks_unlock(locks);
-        pthread_mutex_lock(&locks->lock);
+        qos_mutex_lock(&locks->lock);
     }
-    pthread_mutex_unlock(&locks->lock);
+    qos_mutex_unlock(&locks->lock);
     return NULL;
 }
 
@@ -369,7 +369,7 @@ QosLocks *qos_locks_new(QosInterruptTable *interrupts)
     qos_places_init(&locks->places, QOS_LOCKS_WAITS_MAX);
     locks->told = g_hash_table_new(g_int64_hash, g_int64_equal);
     qos_lockowners_init(&locks->owners);
-    pthread_mutex_init(&locks->lock, NULL);
+    qos_mutex_init(&locks->lock, QOS_MUTEX_LOCKS);
     pthread_cond_init(&locks->changed, NULL);
     return locks;
 }
@@ -378,11 +378,11 @@ int qos_locks_start(QosLocks *locks, QosLockclient *client)
 {
     int error;
 
-    pthread_mutex_lock(&locks->lock);
+    qos_mutex_lock(&locks->lock);
     locks->client = client;
     error = pthread_create(&locks->keeper, NULL, keep, locks);
     locks->has_keeper = error == 0;
-    pthread_mutex_unlock(&locks->lock);
+    qos_mutex_unlock(&locks->lock);
     return -error;
 }
 
@@ -418,11 +418,11 @@ void qos_locks_stop(QosLocks *locks)
 {
     if (locks == NULL || !locks->has_keeper)
         return;
-    pthread_mutex_lock(&locks->lock);
+    qos_mutex_lock(&locks->lock);
     locks->is_stopping = TRUE;
     pthread_cond_broadcast(&locks->changed);
     while (!clear_locked(locks))
-        pthread_cond_wait(&locks->changed, &locks->lock);
+        qos_condition_wait(&locks->changed, &locks->lock);
     qos_locks_unlock(locks);
     pthread_join(locks->keeper, NULL);
     locks->has_keeper = FALSE;
@@ -437,6 +437,6 @@ void qos_locks_free(QosLocks *locks)
     g_hash_table_unref(locks->told);
     qos_lockowners_clear(&locks->owners);
     pthread_cond_destroy(&locks->changed);
-    pthread_mutex_destroy(&locks->lock);
+    qos_mutex_destroy(&locks->lock);
     g_free(locks);
 }

@@ -232,7 +232,7 @@ static void asked(QosLockUse *use, QosCreditVerdict verdict)
     QosLocks *locks = call->locks;
     QosLockedFile *file;
 
-    pthread_mutex_lock(&locks->lock);
+    qos_mutex_lock(&locks->lock);
     file = call->file;
     settle_locked(call, verdict);
     qos_locked_file_tidy_locked(locks, file);
@@ -323,7 +323,7 @@ void qos_locks_unlock(QosLocks *locks)
 
     qos_locks_tell_locked(locks);
     g_queue_init(&locks->answered);
-    pthread_mutex_unlock(&locks->lock);
+    qos_mutex_unlock(&locks->lock);
     while (next != NULL) {
         QosCall *call = next->data;
 

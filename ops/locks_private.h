@@ -19,6 +19,7 @@
 #include <pthread.h>
 
 #include "fs/lockowners.h"
+#include "fs/mutex.h"
 #include "fs/places.h"
 #include "net/complaint.h"
 #include "ops/locks.h"
@@ -69,8 +70,8 @@ typedef struct {
 } QosCall;
 
 struct QosLocks {
-    gint file_count;      /* atomic: in `files` */
-    pthread_mutex_t lock; /* everything below */
+    gint file_count; /* atomic: in `files` */
+    QosMutex lock;   /* everything below */
     pthread_cond_t changed;
     QosInterruptTable *interrupts; /* has a lock of its own */
     QosLockclient *client;         /* NULL: before the start */

@@ -6,10 +6,10 @@
  */
 #include "ops/looks.h"
 
-#include <pthread.h>
 #include <time.h>
 
 #include "fs/gate.h"
+#include "fs/mutex.h"
 
 #define FILES 256 /* of two in one place the later is remembered */
 /* A file that changed so lately may change again at the same time, or the kernel have taken no
@@ -35,16 +35,16 @@ typedef struct {
 
 struct QosLooks {
     File files[FILES];
-    gint count;           /* atomic: requests in `waiting` */
-    pthread_mutex_t lock; /* of `waiting` */
-    GHashTable *waiting;  /* ino -> Waiting */
+    gint count;          /* atomic: requests in `waiting` */
+    QosMutex lock;       /* of `waiting` */
+    GHashTable *waiting; /* ino -> Waiting */
 };
 
 QosLooks *qos_looks_new(void)
 {
     QosLooks *looks = g_new0(QosLooks, 1);
 
-    pthread_mutex_init(&looks->lock, NULL);
+    qos_mutex_init(&looks->lock, QOS_MUTEX_LOOKS);
     looks->waiting = g_hash_table_new_full(NULL, NULL, NULL, g_free);
     return looks;
 }
@@ -55,7 +55,7 @@ void qos_looks_free(QosLooks *looks)
         return;
     g_assert(looks->count == 0);
     g_hash_table_unref(looks->waiting);
-    pthread_mutex_destroy(&looks->lock);
+    qos_mutex_destroy(&looks->lock);
     g_free(looks);
 }
 
@@ -65,10 +65,10 @@ static gboolean has_waiting(QosLooks *looks, fuse_ino_t ino, gint64 size)
 
     if (__atomic_load_n(&looks->count, __ATOMIC_SEQ_CST) == 0)
         return FALSE;
-    pthread_mutex_lock(&looks->lock);
+    qos_mutex_lock(&looks->lock);
     const Waiting *waiting = g_hash_table_lookup(looks->waiting, GSIZE_TO_POINTER(ino));
     has = waiting != NULL && waiting->end <= size;
-    pthread_mutex_unlock(&looks->lock);
+    qos_mutex_unlock(&looks->lock);
     return has;
 }
 
@@ -122,7 +122,7 @@ void qos_looks_wait(QosLooks *looks, fuse_ino_t ino, gint64 end)
 {
     gpointer key = GSIZE_TO_POINTER(ino);
 
-    pthread_mutex_lock(&looks->lock);
+    qos_mutex_lock(&looks->lock);
     Waiting *waiting = g_hash_table_lookup(looks->waiting, key);
     if (waiting == NULL) {
         waiting = g_new(Waiting, 1);
@@ -131,7 +131,7 @@ void qos_looks_wait(QosLooks *looks, fuse_ino_t ino, gint64 end)
     }
     waiting->requests++;
     waiting->end = MIN(waiting->end, end);
-    pthread_mutex_unlock(&looks->lock);
+    qos_mutex_unlock(&looks->lock);
     __atomic_add_fetch(&looks->count, 1, __ATOMIC_SEQ_CST);
 }
 
@@ -139,11 +139,11 @@ void qos_looks_go_on(QosLooks *looks, fuse_ino_t ino)
 {
     gpointer key = GSIZE_TO_POINTER(ino);
 
-    pthread_mutex_lock(&looks->lock);
+    qos_mutex_lock(&looks->lock);
     Waiting *waiting = g_hash_table_lookup(looks->waiting, key);
     if (--waiting->requests == 0)
         g_hash_table_remove(looks->waiting, key);
-    pthread_mutex_unlock(&looks->lock);
+    qos_mutex_unlock(&looks->lock);
     __atomic_sub_fetch(&looks->count, 1, __ATOMIC_SEQ_CST);
 }
 

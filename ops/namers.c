@@ -9,14 +9,14 @@
 
 #include <pthread.h>
 
-#include "fs/condition.h"
+#include "fs/mutex.h"
 
 #define WATCH_INTERVAL (250 * QOS_MILLISECOND)
 #define RESTING_MAX    2 /* further ones end */
 
 struct QosNamers {
     QosCallers *callers;
-    pthread_mutex_t lock; /* everything below */
+    QosMutex lock;        /* everything below */
     pthread_cond_t work;  /* those who rest: something is to be done */
     pthread_cond_t watch; /* the same for the one who watches */
     pthread_cond_t ended; /* a thread has */
@@ -37,7 +37,7 @@ QosNamers *qos_namers_new(QosCallers *callers)
 
     namers->callers = callers;
     qos_namequeue_init(&namers->queue);
-    pthread_mutex_init(&namers->lock, NULL);
+    qos_mutex_init(&namers->lock, QOS_MUTEX_NAMERS);
     pthread_cond_init(&namers->work, NULL);
     pthread_cond_init(&namers->ended, NULL);
     pthread_cond_init(&namers->watch, NULL);
@@ -86,25 +86,25 @@ static void read_locked(QosNamers *namers, QosNameless *nameless, QosNameReading
     g_autoptr(QosJobNaming) naming = qos_callers_naming(namers->callers);
     g_auto(QosProcessFacts) facts = {0};
 
-    pthread_mutex_unlock(&namers->lock);
+    qos_mutex_unlock(&namers->lock);
     qos_process_read(tid, qos_job_naming_wants_environment(naming),
                      qos_job_naming_wants_cgroup(naming), &facts);
-    pthread_mutex_lock(&namers->lock);
+    qos_mutex_lock(&namers->lock);
     nameless = (QosNameless *)qos_namequeue_end(&namers->queue, reading);
     if (nameless == NULL)
         return;
     if (qos_namequeue_may_take(&namers->queue)) /* what waited for this one */
         call_locked(namers);
-    pthread_mutex_unlock(&namers->lock);
+    qos_mutex_unlock(&namers->lock);
     nameless->named(nameless, qos_callers_name(namers->callers, nameless->context, naming, &facts));
-    pthread_mutex_lock(&namers->lock);
+    qos_mutex_lock(&namers->lock);
 }
 
 static void guess_locked(QosNamers *namers, QosNameless *nameless)
 {
-    pthread_mutex_unlock(&namers->lock);
+    qos_mutex_unlock(&namers->lock);
     nameless->named(nameless, qos_callers_guess(namers->callers, nameless->context));
-    pthread_mutex_lock(&namers->lock);
+    qos_mutex_lock(&namers->lock);
 }
 
 /* FALSE where there was nothing to do. */
@@ -145,7 +145,7 @@ static void destroy(QosNamers *namers)
     pthread_cond_destroy(&namers->ended);
     pthread_cond_destroy(&namers->watch);
     pthread_cond_destroy(&namers->work);
-    pthread_mutex_destroy(&namers->lock);
+    qos_mutex_destroy(&namers->lock);
     g_free(namers);
 }
 
@@ -155,7 +155,7 @@ static void *name(void *arg)
     gboolean is_last;
 
     pthread_setname_np(pthread_self(), "namer"); /* not that of who started it */
-    pthread_mutex_lock(&namers->lock);
+    qos_mutex_lock(&namers->lock);
     while (!namers->is_stopping) {
         if (serve_one_locked(namers))
             continue;
@@ -166,13 +166,13 @@ static void *name(void *arg)
         if (namers->resting >= RESTING_MAX)
             break;
         namers->resting++;
-        pthread_cond_wait(&namers->work, &namers->lock);
+        qos_condition_wait(&namers->work, &namers->lock);
         namers->resting--;
     }
     namers->threads--;
     pthread_cond_broadcast(&namers->ended);
     is_last = namers->is_abandoned && namers->threads == 0;
-    pthread_mutex_unlock(&namers->lock);
+    qos_mutex_unlock(&namers->lock);
     if (is_last)
         destroy(namers);
     return NULL;
@@ -189,12 +189,12 @@ static QosNameless *take_any_locked(QosNamers *namers)
 
 void qos_namers_ask(QosNamers *namers, QosNameless *nameless)
 {
-    pthread_mutex_lock(&namers->lock);
+    qos_mutex_lock(&namers->lock);
     namers->was_asked = TRUE;
     qos_namequeue_add(&namers->queue, &nameless->wait, nameless->context->uid, qos_gate_now());
     /* Without a thread it is alone there. */
     nameless = call_if_needed_locked(namers) ? NULL : take_any_locked(namers);
-    pthread_mutex_unlock(&namers->lock);
+    qos_mutex_unlock(&namers->lock);
     if (nameless != NULL)
         nameless->named(nameless, qos_callers_guess(namers->callers, nameless->context));
 }
@@ -205,18 +205,18 @@ void qos_namers_stop(QosNamers *namers)
 
     if (namers == NULL)
         return;
-    pthread_mutex_lock(&namers->lock);
+    qos_mutex_lock(&namers->lock);
     namers->is_stopping = TRUE;
     pthread_cond_broadcast(&namers->work);
     pthread_cond_broadcast(&namers->watch);
     while ((nameless = take_any_locked(namers)) != NULL) {
-        pthread_mutex_unlock(&namers->lock);
+        qos_mutex_unlock(&namers->lock);
         nameless->named(nameless, NULL);
-        pthread_mutex_lock(&namers->lock);
+        qos_mutex_lock(&namers->lock);
     }
     while (namers->threads > namers->queue.reading.length)
-        pthread_cond_wait(&namers->ended, &namers->lock);
-    pthread_mutex_unlock(&namers->lock);
+        qos_condition_wait(&namers->ended, &namers->lock);
+    qos_mutex_unlock(&namers->lock);
 }
 
 void qos_namers_free(QosNamers *namers)
@@ -225,10 +225,10 @@ void qos_namers_free(QosNamers *namers)
 
     if (namers == NULL)
         return;
-    pthread_mutex_lock(&namers->lock);
+    qos_mutex_lock(&namers->lock);
     is_in_use = namers->threads > 0; /* some still read */
     namers->is_abandoned = is_in_use;
-    pthread_mutex_unlock(&namers->lock);
+    qos_mutex_unlock(&namers->lock);
     if (!is_in_use)
         destroy(namers);
 }

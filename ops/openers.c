@@ -5,7 +5,7 @@
  */
 #include "ops/openers.h"
 
-#include <pthread.h>
+#include "fs/mutex.h"
 
 struct QosOpenFile {
     guint64 ino; /* first: the table holds these */
@@ -22,9 +22,9 @@ typedef struct {
 } Opener;
 
 struct QosOpeners {
-    pthread_mutex_t lock; /* everything below, and what is in it */
-    GHashTable *files;    /* a set of QosOpenFile.ino */
-    GHashTable *jobs;     /* a set of Opener */
+    QosMutex lock;     /* everything below, and what is in it */
+    GHashTable *files; /* a set of QosOpenFile.ino */
+    GHashTable *jobs;  /* a set of Opener */
 };
 
 static guint opener_hash(gconstpointer data)
@@ -45,7 +45,7 @@ QosOpeners *qos_openers_new(void)
 {
     QosOpeners *openers = g_new0(QosOpeners, 1);
 
-    pthread_mutex_init(&openers->lock, NULL);
+    qos_mutex_init(&openers->lock, QOS_MUTEX_OPENERS);
     openers->files = g_hash_table_new(g_int64_hash, g_int64_equal);
     openers->jobs = g_hash_table_new(opener_hash, opener_equal);
     return openers;
@@ -57,7 +57,7 @@ void qos_openers_free(QosOpeners *openers)
         return;
     g_hash_table_unref(openers->jobs);
     g_hash_table_unref(openers->files);
-    pthread_mutex_destroy(&openers->lock);
+    qos_mutex_destroy(&openers->lock);
     g_free(openers);
 }
 
@@ -94,7 +94,7 @@ static void count_job_locked(QosOpenFile *file, gint change)
 QosOpenFile *qos_openers_join(QosOpeners *openers, fuse_ino_t ino, QosJob *job,
                               gboolean *ret_is_new)
 {
-    pthread_mutex_lock(&openers->lock);
+    qos_mutex_lock(&openers->lock);
     QosOpenFile *file = find_file_locked(openers, ino) ?: add_file_locked(openers, ino);
     Opener *opener = find_opener_locked(file, job);
     *ret_is_new = opener == NULL;
@@ -105,7 +105,7 @@ QosOpenFile *qos_openers_join(QosOpeners *openers, fuse_ino_t ino, QosJob *job,
         count_job_locked(file, 1);
     }
     opener->opens++;
-    pthread_mutex_unlock(&openers->lock);
+    qos_mutex_unlock(&openers->lock);
     return file;
 }
 
@@ -126,12 +126,12 @@ void qos_openers_leave(QosOpenFile *file, QosJob *job)
     if (file == NULL)
         return;
     QosOpeners *openers = file->openers;
-    pthread_mutex_lock(&openers->lock);
+    qos_mutex_lock(&openers->lock);
     Opener *opener = find_opener_locked(file, job);
     gboolean is_last = --opener->opens == 0;
     if (is_last)
         remove_opener_locked(opener);
-    pthread_mutex_unlock(&openers->lock);
+    qos_mutex_unlock(&openers->lock);
     if (!is_last)
         return;
     qos_job_unref(job);
@@ -145,10 +145,10 @@ gboolean qos_open_file_is_shared(const QosOpenFile *file)
 
 gboolean qos_openers_has_others(QosOpeners *openers, fuse_ino_t ino, const QosJob *job)
 {
-    pthread_mutex_lock(&openers->lock);
+    qos_mutex_lock(&openers->lock);
     QosOpenFile *file = find_file_locked(openers, ino);
     gboolean has_others =
         file != NULL && (file->is_shared || find_opener_locked(file, job) == NULL);
-    pthread_mutex_unlock(&openers->lock);
+    qos_mutex_unlock(&openers->lock);
     return has_others;
 }

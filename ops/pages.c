@@ -6,7 +6,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include "fs/condition.h"
+#include "fs/mutex.h"
 
 /* It may send a million WRITEs of what a mapping has changed before it has dropped that; or wait
  * for a READ whose job is far in debt, which the end of the gate answers. */
@@ -47,8 +47,8 @@ struct QosPages {
     QosInodes *inodes;
     QosTime (*clock)(void); /* of what is due */
     pthread_t thread;
-    gint count;           /* atomic: of drops */
-    pthread_mutex_t lock; /* everything below */
+    gint count;    /* atomic: of drops */
+    QosMutex lock; /* everything below */
     pthread_cond_t changed;
     QosTime due;                   /* when the first drop that is too early is not any more */
     GHashTable *drops;             /* of Drop */
@@ -120,17 +120,17 @@ static void hurry(Drop *drop)
 
 void qos_pages_drop_range(QosPages *pages, fuse_ino_t ino, gint64 start, gint64 end)
 {
-    pthread_mutex_lock(&pages->lock);
+    qos_mutex_lock(&pages->lock);
     Drop *drop = find_locked(pages, ino) ?: add_locked(pages, ino);
     add_range(&drop->range, (Range){start, MAX(end, start + 1)});
     hurry(drop);
     wake_locked(pages);
-    pthread_mutex_unlock(&pages->lock);
+    qos_mutex_unlock(&pages->lock);
 }
 
 void qos_pages_drop_read(QosPages *pages, fuse_ino_t ino, pid_t reader)
 {
-    pthread_mutex_lock(&pages->lock);
+    qos_mutex_lock(&pages->lock);
     Drop *drop = find_locked(pages, ino);
     if (drop == NULL) {
         drop = add_locked(pages, ino);
@@ -139,7 +139,7 @@ void qos_pages_drop_read(QosPages *pages, fuse_ino_t ino, pid_t reader)
     drop->reader = reader;
     add_range(&drop->range, (Range){0, G_MAXINT64});
     wake_locked(pages);
-    pthread_mutex_unlock(&pages->lock);
+    qos_mutex_unlock(&pages->lock);
 }
 
 void qos_pages_drop(QosPages *pages, fuse_ino_t ino)
@@ -149,21 +149,21 @@ void qos_pages_drop(QosPages *pages, fuse_ino_t ino)
 
 void qos_pages_await_told(QosPages *pages)
 {
-    pthread_mutex_lock(&pages->lock);
+    qos_mutex_lock(&pages->lock);
     const guint64 needed = pages->needed;
     while (pages->looks < needed && !pages->is_ending && qos_gate_now() < pages->stuck_at)
         qos_condition_wait_until(&pages->looked, &pages->lock,
                                  MIN(pages->stuck_at, qos_gate_now() + TOLD_MAX));
-    pthread_mutex_unlock(&pages->lock);
+    qos_mutex_unlock(&pages->lock);
 }
 
 gboolean qos_pages_are_old(QosPages *pages, fuse_ino_t ino)
 {
     if (g_atomic_int_get(&pages->count) == 0)
         return FALSE;
-    pthread_mutex_lock(&pages->lock);
+    qos_mutex_lock(&pages->lock);
     gboolean are_old = !pages->is_stopping && find_locked(pages, ino) != NULL;
-    pthread_mutex_unlock(&pages->lock);
+    qos_mutex_unlock(&pages->lock);
     return are_old;
 }
 
@@ -171,7 +171,7 @@ gboolean qos_pages_await(QosPages *pages, fuse_ino_t ino, pid_t thread, QosEntry
 {
     if (g_atomic_int_get(&pages->count) == 0)
         return FALSE;
-    pthread_mutex_lock(&pages->lock);
+    qos_mutex_lock(&pages->lock);
     Drop *drop = pages->is_stopping ? NULL : find_locked(pages, ino);
     if (drop != NULL)
         g_queue_push_tail(drop->later->len == 0 ? &drop->waiting : &drop->last, entry);
@@ -180,18 +180,18 @@ gboolean qos_pages_await(QosPages *pages, fuse_ino_t ino, pid_t thread, QosEntry
         hurry(drop);
         wake_locked(pages);
     }
-    pthread_mutex_unlock(&pages->lock);
+    qos_mutex_unlock(&pages->lock);
     return drop != NULL;
 }
 
 gboolean qos_pages_withdraw(QosPages *pages, fuse_ino_t ino, QosEntry *entry)
 {
-    pthread_mutex_lock(&pages->lock);
+    qos_mutex_lock(&pages->lock);
     Drop *drop = find_locked(pages, ino);
     gboolean waits = drop != NULL &&
                      (g_queue_remove(&drop->served, entry) ||
                       g_queue_remove(&drop->waiting, entry) || g_queue_remove(&drop->last, entry));
-    pthread_mutex_unlock(&pages->lock);
+    qos_mutex_unlock(&pages->lock);
     return waits;
 }
 
@@ -205,13 +205,13 @@ void qos_pages_note_locked(QosPages *pages, fuse_ino_t ino, gconstpointer reques
 
     if (g_atomic_int_get(&pages->count) == 0)
         return;
-    pthread_mutex_lock(&pages->lock);
+    qos_mutex_lock(&pages->lock);
     Drop *drop = find_locked(pages, ino);
     if (drop != NULL && !g_queue_is_empty(&drop->waiting)) {
         g_array_append_val(drop->later, locked);
         wake_locked(pages);
     }
-    pthread_mutex_unlock(&pages->lock);
+    qos_mutex_unlock(&pages->lock);
 }
 
 static void forget_locked(Drop *drop, gconstpointer request)
@@ -229,10 +229,10 @@ static void wake(QosPages *pages, fuse_ino_t ino)
 {
     if (g_atomic_int_get(&pages->count) == 0)
         return;
-    pthread_mutex_lock(&pages->lock);
+    qos_mutex_lock(&pages->lock);
     if (find_locked(pages, ino) != NULL)
         wake_locked(pages);
-    pthread_mutex_unlock(&pages->lock);
+    qos_mutex_unlock(&pages->lock);
 }
 
 /* Without a drop it is on no list; with one, count and list change together. */
@@ -244,7 +244,7 @@ void qos_pages_end_locked(QosPages *pages, fuse_ino_t ino, const QosLoan *file,
         wake(pages, ino);
         return;
     }
-    pthread_mutex_lock(&pages->lock);
+    qos_mutex_lock(&pages->lock);
     Drop *drop = find_locked(pages, ino);
     if (drop != NULL)
         forget_locked(drop, request);
@@ -253,7 +253,7 @@ void qos_pages_end_locked(QosPages *pages, fuse_ino_t ino, const QosLoan *file,
     const gint left = qos_loan_fill(file, -1);
     if (drop != NULL && left <= (gint)drop->later->len)
         wake_locked(pages);
-    pthread_mutex_unlock(&pages->lock);
+    qos_mutex_unlock(&pages->lock);
 }
 
 /* --- dropping --- */
@@ -348,9 +348,9 @@ static gboolean try_locked(QosPages *pages, Drop *drop)
         g_queue_push_tail(&pages->queue, drop);
         return FALSE;
     }
-    pthread_mutex_unlock(&pages->lock);
+    qos_mutex_unlock(&pages->lock);
     qos_gate_release_pages(pages->gate, drop->ino);
-    pthread_mutex_lock(&pages->lock);
+    qos_mutex_lock(&pages->lock);
     if (pages->is_ending || is_early_locked(pages, drop) ||
         qos_inodes_filling(pages->inodes, drop->ino) > (gint)drop->later->len) {
         g_queue_push_tail(&pages->queue, drop);
@@ -358,9 +358,9 @@ static gboolean try_locked(QosPages *pages, Drop *drop)
     }
     const Range range = begin_locked(drop, &left_out);
     pages->stuck_at = qos_gate_now() + TOLD_MAX;
-    pthread_mutex_unlock(&pages->lock);
+    qos_mutex_unlock(&pages->lock);
     drop_but(pages, drop->ino, range, left_out);
-    pthread_mutex_lock(&pages->lock);
+    qos_mutex_lock(&pages->lock);
     pages->stuck_at = QOS_NEVER;
     resume(pages->gate, &drop->served);
     if (!is_empty(&drop->range)) {
@@ -394,14 +394,14 @@ static void *work(void *arg)
     QosPages *pages = arg;
 
     pthread_setname_np(pthread_self(), "pages");
-    pthread_mutex_lock(&pages->lock);
+    qos_mutex_lock(&pages->lock);
     while (!pages->is_ending) {
         if (!look_locked(pages) && !pages->is_ending)
             qos_condition_wait_until(&pages->changed, &pages->lock, pages->due);
     }
     pages->has_ended = TRUE;
     pthread_cond_signal(&pages->ended);
-    pthread_mutex_unlock(&pages->lock);
+    qos_mutex_unlock(&pages->lock);
     return NULL;
 }
 
@@ -412,7 +412,7 @@ static void clear(QosPages *pages)
     pthread_cond_destroy(&pages->ended);
     pthread_cond_destroy(&pages->looked);
     pthread_cond_destroy(&pages->changed);
-    pthread_mutex_destroy(&pages->lock);
+    qos_mutex_destroy(&pages->lock);
     g_free(pages);
 }
 
@@ -426,7 +426,7 @@ QosPages *qos_pages_new(struct fuse_session *session, QosGate *gate, QosInodes *
     pages->inodes = inodes;
     pages->clock = clock;
     pages->stuck_at = QOS_NEVER;
-    pthread_mutex_init(&pages->lock, NULL);
+    qos_mutex_init(&pages->lock, QOS_MUTEX_PAGES);
     pthread_cond_init(&pages->changed, NULL);
     pthread_cond_init(&pages->ended, NULL);
     pthread_cond_init(&pages->looked, NULL);
@@ -449,12 +449,12 @@ void qos_pages_end_drops(QosPages *pages)
 {
     const QosTime until = qos_gate_now() + END_PATIENCE;
 
-    pthread_mutex_lock(&pages->lock);
+    qos_mutex_lock(&pages->lock);
     end_locked(pages);
     while (!pages->has_ended && qos_condition_wait_until(&pages->ended, &pages->lock, until)) {
         /* not yet */
     }
-    pthread_mutex_unlock(&pages->lock);
+    qos_mutex_unlock(&pages->lock);
 }
 
 void qos_pages_stop(QosPages *pages)
@@ -464,13 +464,13 @@ void qos_pages_stop(QosPages *pages)
 
     if (pages == NULL)
         return;
-    pthread_mutex_lock(&pages->lock);
+    qos_mutex_lock(&pages->lock);
     pages->is_stopping = TRUE;
     g_hash_table_iter_init(&iterator, pages->drops);
     while (g_hash_table_iter_next(&iterator, &drop, NULL))
         resume_all(pages->gate, drop);
     end_locked(pages);
-    pthread_mutex_unlock(&pages->lock);
+    qos_mutex_unlock(&pages->lock);
 }
 
 void qos_pages_free(QosPages *pages)

@@ -8,13 +8,13 @@
 #include <pthread.h>
 
 #include "base/error.h"
-#include "fs/condition.h"
+#include "fs/mutex.h"
 
 struct QosRoot {
     QosGate *gate;
     pthread_t thread;
     QosLoan directory;
-    pthread_mutex_t lock; /* everything below */
+    QosMutex lock; /* everything below */
     pthread_cond_t changed;
     struct stat stat;
     QosTime asked; /* atomic: when the thread asked the store and had no answer yet, 0 = not now */
@@ -36,9 +36,9 @@ static void ask_locked(QosRoot *root)
     gboolean is_known;
 
     __atomic_store_n(&root->asked, qos_gate_now(), __ATOMIC_RELAXED);
-    pthread_mutex_unlock(&root->lock);
+    qos_mutex_unlock(&root->lock);
     is_known = fstatat(root->directory.fd, "", &stat, AT_EMPTY_PATH) == 0;
-    pthread_mutex_lock(&root->lock);
+    qos_mutex_lock(&root->lock);
     __atomic_store_n(&root->asked, 0, __ATOMIC_RELAXED);
     if (is_known)
         root->stat = stat;
@@ -52,12 +52,12 @@ static void *watch(void *arg)
     while (qos_gate_await_request(root->gate)) {
         const QosTime until = qos_gate_now() + QOS_ROOT_TIME;
 
-        pthread_mutex_lock(&root->lock);
+        qos_mutex_lock(&root->lock);
         if (has_delay(root->gate))
             ask_locked(root);
         if (!root->is_stopping)
             qos_condition_wait_until(&root->changed, &root->lock, until);
-        pthread_mutex_unlock(&root->lock);
+        qos_mutex_unlock(&root->lock);
     }
     return NULL;
 }
@@ -66,7 +66,7 @@ static void clear(QosRoot *root)
 {
     qos_loan_return(&root->directory);
     pthread_cond_destroy(&root->changed);
-    pthread_mutex_destroy(&root->lock);
+    qos_mutex_destroy(&root->lock);
     g_free(root);
 }
 
@@ -76,7 +76,7 @@ QosRoot *qos_root_new(QosGate *gate, QosInodes *inodes, GError **error)
     int result = qos_inodes_borrow(inodes, FUSE_ROOT_ID, &root->directory);
 
     root->gate = gate;
-    pthread_mutex_init(&root->lock, NULL);
+    qos_mutex_init(&root->lock, QOS_MUTEX_ROOT);
     pthread_cond_init(&root->changed, NULL);
     if (result == 0 && fstatat(root->directory.fd, "", &root->stat, AT_EMPTY_PATH) != 0)
         result = -errno;
@@ -95,19 +95,19 @@ void qos_root_free(QosRoot *root)
 {
     if (root == NULL)
         return;
-    pthread_mutex_lock(&root->lock);
+    qos_mutex_lock(&root->lock);
     root->is_stopping = TRUE;
     pthread_cond_signal(&root->changed);
-    pthread_mutex_unlock(&root->lock);
+    qos_mutex_unlock(&root->lock);
     pthread_join(root->thread, NULL);
     clear(root);
 }
 
 void qos_root_note(QosRoot *root, const struct stat *stat)
 {
-    pthread_mutex_lock(&root->lock);
+    qos_mutex_lock(&root->lock);
     root->stat = *stat;
-    pthread_mutex_unlock(&root->lock);
+    qos_mutex_unlock(&root->lock);
 }
 
 gboolean qos_root_recall(QosRoot *root, struct stat *ret_stat)
@@ -116,9 +116,9 @@ gboolean qos_root_recall(QosRoot *root, struct stat *ret_stat)
 
     if (__atomic_load_n(&root->asked, __ATOMIC_RELAXED) == 0)
         return FALSE;
-    pthread_mutex_lock(&root->lock);
+    qos_mutex_lock(&root->lock);
     is_needed = root->asked != 0 && qos_gate_now() - root->asked >= QOS_ROOT_TIME;
     *ret_stat = root->stat;
-    pthread_mutex_unlock(&root->lock);
+    qos_mutex_unlock(&root->lock);
     return is_needed;
 }

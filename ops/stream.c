@@ -4,12 +4,13 @@
 #include "ops/stream.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "fs/mutex.h"
+
 struct QosStreams {
-    pthread_mutex_t lock;
+    QosMutex lock;
     GQueue kept; /* of QosStream, the last first */
 };
 
@@ -30,7 +31,7 @@ QosStreams *qos_streams_new(void)
 {
     QosStreams *streams = g_new0(QosStreams, 1);
 
-    pthread_mutex_init(&streams->lock, NULL);
+    qos_mutex_init(&streams->lock, QOS_MUTEX_STREAMS);
     g_queue_init(&streams->kept);
     return streams;
 }
@@ -39,7 +40,7 @@ void qos_streams_free(QosStreams *streams)
 {
     if (streams == NULL)
         return;
-    pthread_mutex_destroy(&streams->lock);
+    qos_mutex_destroy(&streams->lock);
     g_free(streams);
 }
 
@@ -69,11 +70,11 @@ void qos_stream_take(QosStream *stream)
 {
     QosStreams *streams = stream->streams;
 
-    pthread_mutex_lock(&streams->lock);
+    qos_mutex_lock(&streams->lock);
     if (stream->is_kept)
         g_queue_unlink(&streams->kept, &stream->link);
     stream->is_kept = FALSE;
-    pthread_mutex_unlock(&streams->lock);
+    qos_mutex_unlock(&streams->lock);
 }
 
 void qos_stream_keep(QosStream *stream)
@@ -84,10 +85,10 @@ void qos_stream_keep(QosStream *stream)
         g_clear_pointer(&stream->bytes, g_free);
         return;
     }
-    pthread_mutex_lock(&streams->lock);
+    qos_mutex_lock(&streams->lock);
     g_queue_push_head_link(&streams->kept, &stream->link);
     stream->is_kept = TRUE;
-    pthread_mutex_unlock(&streams->lock);
+    qos_mutex_unlock(&streams->lock);
 }
 
 /* Of the stream that was read longest ago, if enough are kept: to free and allocate again, in many
@@ -96,7 +97,7 @@ static char *new_bytes(QosStreams *streams)
 {
     char *bytes = NULL;
 
-    pthread_mutex_lock(&streams->lock);
+    qos_mutex_lock(&streams->lock);
     if (streams->kept.length >= QOS_STREAMS_KEPT) {
         QosStream *oldest = g_queue_pop_tail_link(&streams->kept)->data;
 
@@ -105,7 +106,7 @@ static char *new_bytes(QosStreams *streams)
         oldest->start = oldest->end = 0;
         bytes = g_steal_pointer(&oldest->bytes);
     }
-    pthread_mutex_unlock(&streams->lock);
+    qos_mutex_unlock(&streams->lock);
     return bytes != NULL ? bytes : g_malloc(QOS_STREAM_BYTES);
 }
 

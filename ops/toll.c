@@ -8,8 +8,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "fs/condition.h"
 #include "fs/gate.h"
+#include "fs/mutex.h"
 
 /* All these times are of a clock that stands while the daemon does (used_time()): its process may
  * be stopped, or the machine, or so busy that nobody gets on, and who queues for a lock still does.
@@ -67,7 +67,7 @@ struct QosTolls {
     QosTime seen;   /* atomic: when a request last came, to 1 ms; by the daemon's clock */
     QosTime paused; /* atomic, written under the lock, before `seen`: what did not count so far */
     Change changes[CHANGES];
-    pthread_mutex_t lock; /* everything below */
+    QosMutex lock; /* everything below */
     pthread_cond_t changed;
     pthread_cond_t told; /* the kernel knows of another toll */
     GHashTable *tolls;   /* Key -> Pass */
@@ -95,9 +95,9 @@ static QosTime used_time(QosTolls *tolls)
     QosTime seen = __atomic_load_n(&tolls->seen, __ATOMIC_ACQUIRE), now = tolls->clock();
 
     if (now - seen > PAUSE_MAX) {
-        pthread_mutex_lock(&tolls->lock);
+        qos_mutex_lock(&tolls->lock);
         now = used_time_locked(tolls);
-        pthread_mutex_unlock(&tolls->lock);
+        qos_mutex_unlock(&tolls->lock);
         return now;
     }
     if (now - seen >= QOS_MILLISECOND)
@@ -202,7 +202,7 @@ void qos_tolls_raise(QosTolls *tolls, fuse_ino_t ino, QosOpcode opcode, gboolean
 {
     QosTime now = used_time(tolls);
 
-    pthread_mutex_lock(&tolls->lock);
+    qos_mutex_lock(&tolls->lock);
     if (now - tolls->swept >= TICKET_TIME) {
         g_hash_table_foreach_remove(tolls->tolls, has_run_out, &now);
         g_hash_table_foreach_remove(tolls->tickets, has_run_out, &now);
@@ -219,20 +219,20 @@ void qos_tolls_raise(QosTolls *tolls, fuse_ino_t ino, QosOpcode opcode, gboolean
     toll->opcode = opcode;
     __atomic_store_n(&tolls->last, toll->until, __ATOMIC_RELAXED); /* time only grows */
     close_locked(tolls, toll, now);
-    pthread_mutex_unlock(&tolls->lock);
+    qos_mutex_unlock(&tolls->lock);
 }
 
 gboolean qos_tolls_may_believe(QosTolls *tolls, fuse_ino_t ino)
 {
     if (!has_tolls(tolls))
         return TRUE;
-    pthread_mutex_lock(&tolls->lock);
+    qos_mutex_lock(&tolls->lock);
     QosTime now = used_time_locked(tolls);
     Pass *toll = find_toll(tolls, ino, now);
     gboolean is_closed = toll != NULL && is_closed_at(toll, now);
     if (toll != NULL && !is_closed)
         toll->is_believed = TRUE;
-    pthread_mutex_unlock(&tolls->lock);
+    qos_mutex_unlock(&tolls->lock);
     return !is_closed;
 }
 
@@ -267,7 +267,7 @@ QosTollState qos_tolls_meet(QosTolls *tolls, fuse_ino_t ino, pid_t tid, guint64 
 
     if (!has_tolls(tolls))
         return state;
-    pthread_mutex_lock(&tolls->lock);
+    qos_mutex_lock(&tolls->lock);
     QosTime now = used_time_locked(tolls);
     const Pass *toll = find_toll(tolls, ino, now);
     Pass *ticket = find_ticket(tolls, toll, tid, now);
@@ -278,7 +278,7 @@ QosTollState qos_tolls_meet(QosTolls *tolls, fuse_ino_t ino, pid_t tid, guint64 
         state = is_free && toll->is_directory ? QOS_TOLL_FREE : QOS_TOLL_DUE;
         *ret_opcode = toll->opcode;
     }
-    pthread_mutex_unlock(&tolls->lock);
+    qos_mutex_unlock(&tolls->lock);
     return state;
 }
 
@@ -287,7 +287,7 @@ void qos_tolls_pass(QosTolls *tolls, fuse_ino_t ino, pid_t tid, QosOpcode prepai
 {
     if (!has_tolls(tolls))
         return;
-    pthread_mutex_lock(&tolls->lock);
+    qos_mutex_lock(&tolls->lock);
     QosTime now = used_time_locked(tolls);
     Pass *toll = find_toll(tolls, ino, now);
     Pass *ticket = find_ticket(tolls, toll, tid, now);
@@ -297,7 +297,7 @@ void qos_tolls_pass(QosTolls *tolls, fuse_ino_t ino, pid_t tid, QosOpcode prepai
         add(tolls->tickets, ino, tid, now, TICKET_TIME)->opcode = prepaid;
     else if (toll != NULL && has_waited)
         close_locked(tolls, toll, now);
-    pthread_mutex_unlock(&tolls->lock);
+    qos_mutex_unlock(&tolls->lock);
 }
 
 gboolean qos_tolls_use(QosTolls *tolls, fuse_ino_t ino, pid_t tid, QosOpcode opcode)
@@ -307,7 +307,7 @@ gboolean qos_tolls_use(QosTolls *tolls, fuse_ino_t ino, pid_t tid, QosOpcode opc
 
     if (!has_tolls(tolls))
         return FALSE;
-    pthread_mutex_lock(&tolls->lock);
+    qos_mutex_lock(&tolls->lock);
     QosTime now = used_time_locked(tolls);
     Pass *ticket = find_ticket(tolls, find_toll(tolls, ino, now), tid, now);
     if (ticket != NULL && !ticket->is_spent) {
@@ -316,7 +316,7 @@ gboolean qos_tolls_use(QosTolls *tolls, fuse_ino_t ino, pid_t tid, QosOpcode opc
             ticket->opcode = QOS_OP_COUNT;
         ticket->is_spent = !is_look || ++ticket->lookups >= TICKET_LOOKUPS;
     }
-    pthread_mutex_unlock(&tolls->lock);
+    qos_mutex_unlock(&tolls->lock);
     return is_prepaid;
 }
 
@@ -325,18 +325,18 @@ static void *tell(void *arg)
     QosTolls *tolls = arg;
 
     pthread_setname_np(pthread_self(), "tolls");
-    pthread_mutex_lock(&tolls->lock);
+    qos_mutex_lock(&tolls->lock);
     while (!tolls->is_stopping) {
         if (tolls->news->len == 0) {
-            pthread_cond_wait(&tolls->changed, &tolls->lock);
+            qos_condition_wait(&tolls->changed, &tolls->lock);
             continue;
         }
         fuse_ino_t ino = g_array_index(tolls->news, fuse_ino_t, tolls->news->len - 1);
         g_array_set_size(tolls->news, tolls->news->len - 1);
-        pthread_mutex_unlock(&tolls->lock);
+        qos_mutex_unlock(&tolls->lock);
         /* An offset below 0: the attributes alone. What the kernel forgot is no error. */
         fuse_lowlevel_notify_inval_inode(tolls->session, ino, -1, 0);
-        pthread_mutex_lock(&tolls->lock);
+        qos_mutex_lock(&tolls->lock);
         Pass *toll = find_toll(tolls, ino, 0);
         if (toll != NULL && !toll->is_told) {
             toll->is_told = TRUE;
@@ -344,7 +344,7 @@ static void *tell(void *arg)
         }
         pthread_cond_broadcast(&tolls->told);
     }
-    pthread_mutex_unlock(&tolls->lock);
+    qos_mutex_unlock(&tolls->lock);
     return NULL;
 }
 
@@ -355,7 +355,7 @@ static void clear(QosTolls *tolls)
     g_array_unref(tolls->news);
     pthread_cond_destroy(&tolls->told);
     pthread_cond_destroy(&tolls->changed);
-    pthread_mutex_destroy(&tolls->lock);
+    qos_mutex_destroy(&tolls->lock);
     g_free(tolls);
 }
 
@@ -366,7 +366,7 @@ QosTolls *qos_tolls_new(struct fuse_session *session, QosTime (*clock)(void))
     tolls->session = session;
     tolls->clock = clock;
     tolls->seen = clock();
-    pthread_mutex_init(&tolls->lock, NULL);
+    qos_mutex_init(&tolls->lock, QOS_MUTEX_TOLLS);
     pthread_cond_init(&tolls->changed, NULL);
     pthread_cond_init(&tolls->told, NULL);
     tolls->tolls = g_hash_table_new_full(key_hash, key_equal, NULL, g_free);
@@ -382,10 +382,10 @@ void qos_tolls_free(QosTolls *tolls)
 {
     if (tolls == NULL)
         return;
-    pthread_mutex_lock(&tolls->lock);
+    qos_mutex_lock(&tolls->lock);
     tolls->is_stopping = TRUE;
     pthread_cond_signal(&tolls->changed);
-    pthread_mutex_unlock(&tolls->lock);
+    qos_mutex_unlock(&tolls->lock);
     pthread_join(tolls->thread, NULL);
     clear(tolls);
 }

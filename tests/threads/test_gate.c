@@ -283,9 +283,9 @@ static GThread *start_awaiting(QosGate *gate)
     GThread *thread = g_thread_new("awaits", await_request, gate);
 
     for (gboolean sleeps = FALSE; !sleeps;) {
-        pthread_mutex_lock(&gate->lock);
+        qos_mutex_lock(&gate->lock);
         sleeps = gate->is_awaited;
-        pthread_mutex_unlock(&gate->lock);
+        qos_mutex_unlock(&gate->lock);
     }
     return thread;
 }

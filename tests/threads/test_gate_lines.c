@@ -100,10 +100,10 @@ static void test_what_is_wanted_is_looked_at_once(void)
     g_assert_cmpint(looks, >, COUNT);
     g_assert_cmpint(looks, <, 2 * COUNT);
     g_assert_cmpint(qos_gate_holder(shared.gate, 7, NULL), ==, QOS_GATE_NOBODY);
-    pthread_mutex_lock(&shared.gate->lock);
+    qos_mutex_lock(&shared.gate->lock);
     qos_gate_release(shared.gate, 7, NULL);
     qos_gate_release_pages(shared.gate, 7);
-    pthread_mutex_unlock(&shared.gate->lock);
+    qos_mutex_unlock(&shared.gate->lock);
     end_waiting(&shared, COUNT);
 }
 
@@ -155,11 +155,11 @@ static gpointer visit(gpointer arg)
     Visitor *visitor = arg;
 
     while (!g_atomic_int_get(&visitor->has_ended)) {
-        pthread_mutex_lock(&visitor->gate->lock);
+        qos_mutex_lock(&visitor->gate->lock);
         const QosGateLine *line = g_queue_peek_head(&visitor->gate->lines);
         if (line != NULL && line->id != 0 && line->alone.length < visitor->count)
             g_atomic_int_set(&visitor->has_met, TRUE);
-        pthread_mutex_unlock(&visitor->gate->lock);
+        qos_mutex_unlock(&visitor->gate->lock);
     }
     return NULL;
 }
@@ -251,7 +251,7 @@ static void check_lines(QosGate *gate)
 {
     gint locked_lines = 0;
 
-    pthread_mutex_lock(&gate->lock);
+    qos_mutex_lock(&gate->lock);
     for (GList *link = gate->lines.head; link != NULL; link = link->next) {
         const QosGateLine *line = link->data;
         g_assert_true(line->id == 0 || line->id == 2 * 7);
@@ -260,7 +260,7 @@ static void check_lines(QosGate *gate)
         locked_lines += line->id != 0;
     }
     g_assert_cmpint(gate->locked_lines, ==, locked_lines);
-    pthread_mutex_unlock(&gate->lock);
+    qos_mutex_unlock(&gate->lock);
 }
 
 static void test_a_line_changes_while_it_is_released(void)

@@ -60,9 +60,9 @@ static void make_file(const char *folder, int number)
 /* Descriptors that the table holds open. */
 static guint open_count(QosInodes *inodes)
 {
-    pthread_mutex_lock(&inodes->lock);
+    qos_mutex_lock(&inodes->lock);
     guint count = inodes->open_count;
-    pthread_mutex_unlock(&inodes->lock);
+    qos_mutex_unlock(&inodes->lock);
     return count;
 }
 
