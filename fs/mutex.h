@@ -14,8 +14,8 @@
 
 #include "base/time.h"
 
-/* All there are, from the outside in: rank, kind, and the name in docs/locking.md. Two of one rank
- * are not held together. */
+/* All there are, from the outside in: rank, kind, and the name in docs/locking.md, whose table says
+ * the same (tests/docs/locks.py). Two of one rank are not held together. */
 #define QOS_MUTEXES(MUTEX)                                                                         \
     MUTEX(1, INTERRUPT_TABLE, "QosInterruptTable.lock")                                            \
     MUTEX(2, INTERRUPTS, "QosInterrupts.lock")                                                     \
