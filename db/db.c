@@ -62,6 +62,7 @@ gboolean qos_db_fail(sqlite3 *sqlite, const char *path, const char *doing, GErro
 gboolean qos_db_execute(sqlite3 *sqlite, const char *path, const char *sql, const char *doing,
                         GError **error)
 {
+    qos_mutex_assert_call(QOS_MUTEX_CALL_SQLITE);
     return sqlite3_exec(sqlite, sql, NULL, NULL, NULL) == SQLITE_OK ||
            qos_db_fail(sqlite, path, doing, error);
 }
@@ -70,6 +71,7 @@ sqlite3_stmt *qos_db_prepare(QosDb *db, const char *sql, GError **error)
 {
     sqlite3_stmt *statement = NULL;
 
+    qos_mutex_assert_call(QOS_MUTEX_CALL_SQLITE);
     if (sqlite3_prepare_v2(db->sqlite, sql, -1, &statement, NULL) != SQLITE_OK)
         qos_db_fail(db->sqlite, db->path, "use its tables", error);
     return statement;
@@ -77,8 +79,8 @@ sqlite3_stmt *qos_db_prepare(QosDb *db, const char *sql, GError **error)
 
 gboolean qos_db_run(QosDb *db, sqlite3_stmt *statement, const char *doing, GError **error)
 {
+    qos_mutex_assert_call(QOS_MUTEX_CALL_SQLITE);
     gboolean done = sqlite3_step(statement) == SQLITE_DONE;
-
     if (!done)
         qos_db_fail(db->sqlite, db->path, doing, error);
     sqlite3_reset(statement);
@@ -87,8 +89,8 @@ gboolean qos_db_run(QosDb *db, sqlite3_stmt *statement, const char *doing, GErro
 
 gboolean qos_db_next_row(QosDb *db, sqlite3_stmt *statement, GError **error)
 {
+    qos_mutex_assert_call(QOS_MUTEX_CALL_SQLITE);
     int result = sqlite3_step(statement);
-
     if (result != SQLITE_ROW && result != SQLITE_DONE)
         qos_db_fail(db->sqlite, db->path, "read it", error);
     return result == SQLITE_ROW;

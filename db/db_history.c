@@ -139,6 +139,8 @@ gboolean qos_db_read_history(QosDb *db, void (*take)(const QosHistoryRow *row, v
 {
     g_autoptr(sqlite3) sqlite = NULL;
     g_autoptr(sqlite3_stmt) statement = NULL;
+
+    qos_mutex_assert_call(QOS_MUTEX_CALL_SQLITE);
     int result =
         sqlite3_open_v2(db->path, &sqlite, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX, NULL);
 

@@ -113,6 +113,7 @@ static gboolean write_change(QosServerDb *db, const Change *change, GError **err
     g_autoptr(sqlite3_stmt) statement = NULL;
     int place = 0;
 
+    qos_mutex_assert_call(QOS_MUTEX_CALL_SQLITE);
     if (sqlite3_prepare_v2(db->sqlite, change->sql, -1, &statement, NULL) != SQLITE_OK)
         return qos_db_fail(db->sqlite, db->path, "use its tables", error);
     if (change->client)

@@ -268,6 +268,7 @@ static gboolean write_locked(QosLocklink *link, GError **error)
             link->unsent = next_unsent(link);
         if (link->unsent == NULL)
             return TRUE;
+        qos_mutex_assert_call(QOS_MUTEX_CALL_SOCKET);
         gssize length = g_pollable_output_stream_write_nonblocking(
             stream, link->unsent->data + link->sent, link->unsent->len - link->sent, NULL, error);
         if (length < 0)

@@ -379,6 +379,7 @@ static ssize_t write_reply(int fd, struct iovec *vector, int count, void *user_d
     char reply[SMALL_REPLY] __attribute__((aligned(SMALL_REPLY)));
     size_t length = 0;
 
+    qos_mutex_assert_call(QOS_MUTEX_CALL_KERNEL);
     qos_kernel_order_reply();
     if (number != 0) {
         fd = readers->all[number].fd;

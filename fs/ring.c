@@ -74,6 +74,7 @@ G_STATIC_ASSERT(offsetof(FuseEntryOut, mode) == 100);
 /* Once there are no readers: nobody will see what the entry brings next. */
 static void send_last(QosRing *ring, RingEntry *entry)
 {
+    qos_mutex_assert_call(QOS_MUTEX_CALL_KERNEL);
     qos_mutex_lock(&ring->last_lock);
     qos_ring_entry_prepare(entry, qos_ring_support_next(&ring->last));
     io_uring_submit(&ring->last);
@@ -166,6 +167,7 @@ ssize_t qos_ring_write(QosRing *ring, int fd, struct iovec *parts, int count)
     gboolean is_init = out->unique != 0 && !g_atomic_int_get(&ring->is_open);
     ssize_t length;
 
+    qos_mutex_assert_call(QOS_MUTEX_CALL_KERNEL);
     qos_kernel_order_reply();
     if (!qos_ring_is_token(out->unique)) {
         if (is_init)

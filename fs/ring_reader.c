@@ -50,6 +50,7 @@ static void send_entry(QosRingReader *reader, RingEntry *entry)
     gboolean is_new = !entry->is_registered;
     gint starved = g_atomic_int_get(&queue->starved);
 
+    qos_mutex_assert_call(QOS_MUTEX_CALL_KERNEL);
     qos_ring_entry_prepare(entry, qos_ring_support_next(&reader->uring));
     reader->held++;
     if (is_new) {

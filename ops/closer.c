@@ -89,6 +89,7 @@ static Queue *find_work_locked(const QosCloser *closer)
 
 static void close_some(QosCloser *closer, const int *descriptors, guint count)
 {
+    qos_mutex_assert_call(QOS_MUTEX_CALL_STORE);
     for (guint i = 0; i < count; i++) {
         close(descriptors[i]);
         g_atomic_int_add(&closer->count, -1);

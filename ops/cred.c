@@ -16,6 +16,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "fs/mutex.h"
+
 #define CAPABILITY_WORDS _LINUX_CAPABILITY_U32S_3
 #define CHANGING_IDS     ((1u << CAP_SETUID) | (1u << CAP_SETGID))
 
@@ -178,6 +180,7 @@ int qos_cred_assume(const QosCaller *caller)
     Identity identity = {caller->uid, caller->gid, caller->group_count, caller->groups};
     int error;
 
+    qos_mutex_assert_call(QOS_MUTEX_CALL_STORE);
     if (!daemon_own.may_change)
         return 0;
     error = become(get_thread(), &identity);
@@ -198,6 +201,7 @@ void qos_cred_restore(void)
 
 void qos_cred_raise(void)
 {
+    qos_mutex_assert_call(QOS_MUTEX_CALL_STORE);
     if (daemon_own.may_change && get_thread()->reduced)
         set_capabilities(daemon_own.full);
 }
@@ -206,6 +210,7 @@ void qos_cred_raise_admin(void)
 {
     struct __user_cap_data_struct raised[CAPABILITY_WORDS];
 
+    qos_mutex_assert_call(QOS_MUTEX_CALL_STORE);
     memcpy(raised, daemon_own.reduced, sizeof(raised));
     raised[0].effective |= daemon_own.full[0].effective & (1u << CAP_SYS_ADMIN);
     if (daemon_own.may_change && get_thread()->reduced)

@@ -35,6 +35,7 @@ QosHandles *qos_handles_new(guint most)
 
 static void close_file(QosHandle *handle)
 {
+    qos_mutex_assert_call(QOS_MUTEX_CALL_STORE);
     if (handle->fd >= 0)
         close(handle->fd);
     qos_backing_leave(&handle->backing);

@@ -37,6 +37,7 @@ static void ask_locked(QosRoot *root)
 
     __atomic_store_n(&root->asked, qos_gate_now(), __ATOMIC_RELAXED);
     qos_mutex_unlock(&root->lock);
+    qos_mutex_assert_call(QOS_MUTEX_CALL_STORE);
     is_known = fstatat(root->directory.fd, "", &stat, AT_EMPTY_PATH) == 0;
     qos_mutex_lock(&root->lock);
     __atomic_store_n(&root->asked, 0, __ATOMIC_RELAXED);
