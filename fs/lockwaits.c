@@ -3,6 +3,8 @@
  */
 #include "fs/lockwaits.h"
 
+#define FRAME_USUAL 128u /* bytes, of a wait whose owner has one lock */
+
 typedef struct {
     guint64 id;        /* first: the key */
     GByteArray *frame; /* NULL: it is over, which is to be told */
@@ -62,7 +64,7 @@ void qos_lockwaits_end(QosLockwaits *waits, guint64 id)
 
 void qos_lockwaits_set(QosLockwaits *waits, const QosWireWait *told)
 {
-    GByteArray *frame = g_byte_array_new();
+    GByteArray *frame = g_byte_array_sized_new(FRAME_USUAL);
     guint64 id = told->id;
 
     if (!qos_wire_put_wait(frame, told)) {
