@@ -172,13 +172,17 @@ def test_so_many_ranges_of_one_file(pair):
 
 
 @pytest.fixture
-def small_stacks():
+def thousands_of_threads():
+    """With small stacks; and while they wait for the interpreter none wakes every 5 ms to ask for it."""
+    before = sys.getswitchinterval()
     threading.stack_size(1 << 16)
+    sys.setswitchinterval(60)
     yield
+    sys.setswitchinterval(before)
     threading.stack_size(0)
 
 
-def test_so_many_of_a_job_may_wait(pair, small_stacks):
+def test_so_many_of_a_job_may_wait(pair, thousands_of_threads):
     """As many as docs/locks.md says. What does not wait goes on, and so do other jobs."""
     both, here, _ = pair(lease=300)
     (both.store.dir / "other").touch()
