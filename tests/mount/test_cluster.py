@@ -309,6 +309,9 @@ def test_the_server_is_away(cluster):
             game.wait_moment()
             some.server.kill()
             wait_until(lambda: not any(map(valid, some.mounts)), LEASE + MARGIN, what="the lease's end")
+            # The first change by each mount waits for the server, for 10 s: all at the same time, and not one after the other.
+            first_changes = [start_job("7", "touch", mount.dir / "changed") for mount in some.mounts]
+            assert [change.wait(LEASE + MARGIN) for change in first_changes] == [0] * len(some.mounts)
             game.go_on()
             some.server.start()
             some.wait_up()
