@@ -104,9 +104,23 @@ gboolean qos_db_finish(QosDb *db, gboolean good, GError **error)
     return FALSE;
 }
 
+gboolean qos_db_check_place(sqlite3 *sqlite, const char *path, GError **error)
+{
+    int has_moved = 0;
+
+    sqlite3_file_control(sqlite, NULL, SQLITE_FCNTL_HAS_MOVED, &has_moved);
+    if (has_moved)
+        qos_set_error(error, EIO,
+                      "database %s was removed, renamed or replaced while it is in use, so that "
+                      "nothing can be saved: put it back, or stop and start anew",
+                      path);
+    return !has_moved;
+}
+
 gboolean qos_db_begin(QosDb *db, GError **error)
 {
-    return qos_db_execute(db->sqlite, db->path, "BEGIN IMMEDIATE", "write to it", error);
+    return qos_db_check_place(db->sqlite, db->path, error) &&
+           qos_db_execute(db->sqlite, db->path, "BEGIN IMMEDIATE", "write to it", error);
 }
 
 /* --- opening and closing --- */
@@ -180,6 +194,7 @@ QosDb *qos_db_open(const char *path, GError **error)
     qos_history_init(&db->history);
     db->path = qos_db_real_path(path);
     db->lock_fd = qos_db_hold_lock(&schema, db->path, error);
+    db->is_new = db->lock_fd >= 0 && access(db->path, F_OK) < 0 && errno == ENOENT;
     if (db->lock_fd >= 0)
         db->sqlite = qos_db_connect(&schema, db->path, error);
     if (db->sqlite) {
@@ -188,14 +203,12 @@ QosDb *qos_db_open(const char *path, GError **error)
             qos_set_thread_error(error);
     }
     if (!db->has_thread)
-        g_clear_pointer(&db, qos_db_close);
+        g_clear_pointer(&db, qos_db_discard);
     return db;
 }
 
-void qos_db_close(QosDb *db)
+static void close_all(QosDb *db, gboolean is_to_go)
 {
-    if (!db)
-        return;
     if (db->has_thread) {
         qos_mutex_lock(&db->queue_lock);
         db->ending = TRUE;
@@ -204,6 +217,8 @@ void qos_db_close(QosDb *db)
         pthread_join(db->thread, NULL);
     }
     sqlite3_close(db->sqlite);
+    if (is_to_go)
+        qos_db_remove(db->path);
     if (db->lock_fd >= 0)
         close(db->lock_fd);
     g_clear_pointer(&db->written, g_hash_table_unref);
@@ -214,6 +229,18 @@ void qos_db_close(QosDb *db)
     qos_mutex_destroy(&db->lock);
     g_free(db->path);
     g_free(db);
+}
+
+void qos_db_close(QosDb *db)
+{
+    if (db)
+        close_all(db, FALSE);
+}
+
+void qos_db_discard(QosDb *db)
+{
+    if (db)
+        close_all(db, db->is_new);
 }
 
 /* --- rules and tunables --- */
@@ -349,10 +376,11 @@ GHashTable *qos_db_load_tunables(QosDb *db, GError **error)
 gboolean qos_db_save_tunable(QosDb *db, const char *name, const char *text, GError **error)
 {
     gboolean good = FALSE;
-    sqlite3_stmt *statement;
+    sqlite3_stmt *statement = NULL;
 
     qos_mutex_lock(&db->lock);
-    statement = qos_db_prepare(db, "INSERT OR REPLACE INTO tunable VALUES (?, ?)", error);
+    if (qos_db_check_place(db->sqlite, db->path, error))
+        statement = qos_db_prepare(db, "INSERT OR REPLACE INTO tunable VALUES (?, ?)", error);
     if (statement) {
         sqlite3_bind_text(statement, 1, name, -1, SQLITE_STATIC);
         sqlite3_bind_text(statement, 2, text, -1, SQLITE_STATIC);

@@ -24,6 +24,8 @@ char *qos_db_default_path(const char *mountpoint);
  * QOS_ERROR with the path, the reason, and what to do. Another mount that uses it: EBUSY. */
 QosDb *qos_db_open(const char *path, GError **error);
 void qos_db_close(QosDb *db); /* writes what is pending; NULL is allowed */
+/* Closes it; one that was not there before it was opened goes. NULL is allowed. */
+void qos_db_discard(QosDb *db);
 
 /* The rules as last saved; with none, qos_rules_new(). `now` is monotonic, `wall` the real time in
  * ns: expiry is kept as wall time. A saved rule that no longer parses is an error that names it. */

@@ -10,8 +10,11 @@
  *
  * One daemon at a time: flock() on PATH.lock, held for life. SQLite's own exclusive mode would do
  * the same, but would keep `sqlite3 PATH` from looking in while mounted, and needs the database
- * open to find out. The kernel drops the lock with the process, however it ends. The file stays: to
- * remove it would let two daemons hold locks on two files of one name.
+ * open to find out. The kernel drops the lock with the process, however it ends. The file stays
+ * where the database does: so an empty file without one is what touch(1) or mktemp(1) made, and
+ * taken for no database yet; with one, it was a database. With a database that is discarded, it
+ * goes: lest two daemons hold locks on two files of one name, who has locked it looks whether the
+ * name still leads to it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -19,6 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -222,6 +226,22 @@ static gboolean make(const QosDbSchema *schema, const char *path, GError **error
     return TRUE;
 }
 
+static gboolean is_empty(const char *path)
+{
+    GStatBuf status;
+
+    return g_stat(path, &status) == 0 && S_ISREG(status.st_mode) && status.st_size == 0;
+}
+
+void qos_db_remove(const char *path)
+{
+    g_autofree char *lock = g_strconcat(path, ".lock", NULL);
+
+    g_unlink(path);
+    remove_companions(path);
+    g_unlink(lock);
+}
+
 /* flock(), for LOCK_PATIENCE: umount(8) returns before the daemon of that mount has saved all. */
 static int lock_patiently(int fd)
 {
@@ -233,6 +253,32 @@ static int lock_patiently(int fd)
         result = flock(fd, LOCK_EX | LOCK_NB);
     }
     return result;
+}
+
+static gboolean is_named(int fd, const char *name)
+{
+    struct stat opened, named;
+
+    return fstat(fd, &opened) == 0 && stat(name, &named) == 0 && opened.st_dev == named.st_dev &&
+           opened.st_ino == named.st_ino;
+}
+
+/* The descriptor, or -1 with errno: EWOULDBLOCK where another daemon has the lock. */
+static int open_locked(const char *name)
+{
+    for (;;) {
+        int fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+        int result = fd < 0 ? -1 : lock_patiently(fd);
+        int reason = errno;
+
+        if (result == 0 && is_named(fd, name))
+            return fd;
+        if (fd >= 0)
+            close(fd);
+        errno = reason;
+        if (result < 0)
+            return -1;
+    }
 }
 
 static void set_no_lock_file(const QosDbSchema *schema, const char *path, const char *name,
@@ -264,31 +310,23 @@ char *qos_db_real_path(const char *path)
 int qos_db_hold_lock(const QosDbSchema *schema, const char *path, GError **error)
 {
     g_autofree char *name = g_strconcat(path, ".lock", NULL);
-    int reason;
     int fd;
 
     /* To another program's file a .lock may mean something: /etc/passwd.lock keeps passwd(1) out.
      */
-    if (access(path, F_OK) == 0 && !look_at_header(schema, path, error))
+    if (access(path, F_OK) == 0 && !(is_empty(path) && access(name, F_OK) < 0) &&
+        !look_at_header(schema, path, error))
         return -1;
-    fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (fd < 0) {
-        set_no_lock_file(schema, path, name, errno, error);
-        return -1;
-    }
-    if (lock_patiently(fd) == 0)
-        return fd;
-    reason = errno == EWOULDBLOCK ? EBUSY : errno;
-    if (reason == EBUSY)
+    fd = open_locked(name);
+    if (fd < 0 && errno == EWOULDBLOCK)
         qos_set_error(
-            error, reason,
+            error, EBUSY,
             "database %s: another %s uses it: it is running already (a mount is as long as "
             "any container has it), or this one needs a database of its own",
             path, schema->user);
-    else
-        qos_set_error(error, reason, "database %s: %s", path, g_strerror(reason));
-    close(fd);
-    return -1;
+    else if (fd < 0)
+        set_no_lock_file(schema, path, name, errno, error);
+    return fd;
 }
 
 sqlite3 *qos_db_connect(const QosDbSchema *schema, const char *path, GError **error)
@@ -296,7 +334,8 @@ sqlite3 *qos_db_connect(const QosDbSchema *schema, const char *path, GError **er
     g_autoptr(sqlite3) sqlite = NULL;
     int version = 0;
 
-    if (access(path, F_OK) < 0 && errno == ENOENT && !make(schema, path, error))
+    if (((access(path, F_OK) < 0 && errno == ENOENT) || is_empty(path)) &&
+        !make(schema, path, error))
         return NULL;
     if (!look(schema, path, &version, error))
         return NULL;

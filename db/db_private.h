@@ -43,6 +43,7 @@ typedef struct {
 struct QosDb {
     char *path;
     int lock_fd;
+    gboolean is_new; /* made by this open */
 
     /* Guards the connection, `shares` and `written`; the one lock held during SQLite's work. */
     QosMutex lock;
@@ -75,7 +76,10 @@ sqlite3_stmt *qos_db_prepare(QosDb *db, const char *sql, GError **error);
 gboolean qos_db_run(QosDb *db, sqlite3_stmt *statement, const char *doing, GError **error);
 /* The next row; FALSE at the end too, where *error stays as it is. */
 gboolean qos_db_next_row(QosDb *db, sqlite3_stmt *statement, GError **error);
-/* Begins a transaction that writes. */
+/* Whether the database is still the file of that name: what is written to one that was removed or
+ * replaced is lost. */
+gboolean qos_db_check_place(sqlite3 *sqlite, const char *path, GError **error);
+/* Begins a transaction that writes, unless that would be lost. */
 gboolean qos_db_begin(QosDb *db, GError **error);
 /* Ends a transaction: keeps what it did where `good`, else takes it back. */
 gboolean qos_db_finish(QosDb *db, gboolean good, GError **error);
@@ -90,10 +94,13 @@ gboolean qos_db_damaged(const QosDbSchema *schema, const char *path, const char 
 
 /* The name that the lock goes by: two names of one file are one. Free with g_free(). */
 char *qos_db_real_path(const char *path);
-/* Opens the lock file and takes the lock: the descriptor, or -1. */
+/* Opens the lock file and takes the lock: the descriptor, or -1. An empty file that has no lock
+ * file is as good as none. */
 int qos_db_hold_lock(const QosDbSchema *schema, const char *path, GError **error);
 /* The checked and current database, made if there is none; the lock is held. */
 sqlite3 *qos_db_connect(const QosDbSchema *schema, const char *path, GError **error);
+/* Removes a closed database with all its files; the lock is held. */
+void qos_db_remove(const char *path);
 
 /* --- db_jobs.c; the caller holds `lock` --- */
 

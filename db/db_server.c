@@ -130,7 +130,8 @@ static gboolean write_all(QosServerDb *db, GHashTable *changes, GError **error)
 {
     GHashTableIter iter;
     gpointer change;
-    gboolean good = qos_db_execute(db->sqlite, db->path, "BEGIN IMMEDIATE", "write to it", error);
+    gboolean good = qos_db_check_place(db->sqlite, db->path, error) &&
+                    qos_db_execute(db->sqlite, db->path, "BEGIN IMMEDIATE", "write to it", error);
 
     if (!good)
         return FALSE;

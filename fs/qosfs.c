@@ -70,6 +70,7 @@ typedef struct {
     char *mountpoint;
     sigset_t signals; /* this thread's mask while it waits for the end */
     char *device;     /* of root's mount, while there is one that was not unmounted */
+    gboolean is_up;   /* or was */
     QosRing *ring;    /* NULL: all requests come by /dev/fuse */
     QosDb *db;
 } Mounter;
@@ -228,6 +229,7 @@ static void init(void *userdata, struct fuse_conn_info *connection)
     qos_gate_set_background_room(mounter->fs.gate,
                                  qos_daemon_background_room(connection->max_background));
     g_info("%s is mounted on %s", mounter->source, mounter->mountpoint);
+    mounter->is_up = TRUE;
     qos_daemon_is_up(&mounter->daemon);
 }
 
@@ -440,7 +442,10 @@ static void stop(Mounter *mounter)
         fuse_session_destroy(fs->session);
     qos_control_free(fs->control);
     qos_locks_free(fs->locks);
-    qos_db_close(mounter->db);
+    if (mounter->is_up)
+        qos_db_close(mounter->db);
+    else
+        qos_db_discard(mounter->db);
     qos_interrupts_free(fs->interrupts);
     qos_namers_free(fs->namers);
     qos_callers_free(fs->callers);

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
 def test_fake(world, store, place, db):
     done = mount_qosfs(world, store.dir, place, "-f", "-o", f"db={db}")
     assert done.returncode == 0 and "Nothing is mounted" in done.stdout
-    assert entry(place) is None
+    assert entry(place) is None and not db.exists()
     done = mount_qosfs(world, store.dir, place, "-f", "-o", f"db={db},policy=fair")
     assert done.returncode == FAILED and "no policy" in done.stderr
 

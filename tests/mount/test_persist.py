@@ -233,6 +233,21 @@ def test_bad_database_is_refused_and_left_alone(store, mount, spoil, words):
     assert sorted(os.listdir(path.parent)) == ["qosfs.db", "qosfs.db.lock"]
 
 
+def test_database_that_is_gone(store, mount):
+    """What cannot be kept is refused, in words, and changes nothing; the mount goes on."""
+    qos = mount(store)
+    elsewhere = qos.db.with_name("elsewhere.db")
+    qos.db.rename(elsewhere)
+    for words in (["set", "slots", "7"], ["rule", "start", "hog", "jobid={x}", "rate=1"]):
+        done = qos.ctl(*words, check=False)
+        assert done.returncode == 1 and f"database {qos.db} was removed" in done.stderr and "put it back" in done.stderr
+    assert qos.state()["tunables"]["slots"] == "64" and rule_names(qos) == ["default"]
+    elsewhere.rename(qos.db)
+    qos.set("slots", 7)
+    qos.unmount()
+    assert mount(store, f"db={qos.db}").state()["tunables"]["slots"] == "7"
+
+
 def test_saved_rule_that_is_no_rule(store, mount):
     path = used_database(store, mount)
     with sqlite3.connect(path) as database:

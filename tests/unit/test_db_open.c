@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -93,6 +94,22 @@ static void test_truncated(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
         g_assert_true(g_file_set_contents(fixture->path, bytes, lengths[i], NULL));
         assert_refused_and_untouched(fixture, EUCLEAN, "damaged");
     }
+}
+
+/* What touch(1) and mktemp(1) leave; one that was a database is another matter (truncated). */
+static void test_empty(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
+{
+    g_autoptr(GHashTable) tunables = NULL;
+    QosDb *db;
+
+    g_assert_true(g_file_set_contents(fixture->path, "", 0, NULL));
+    db = open_good(fixture);
+    g_assert_true(qos_db_save_tunable(db, "slots", "4", NULL));
+    qos_db_close(db);
+    db = open_good(fixture);
+    tunables = qos_db_load_tunables(db, NULL);
+    g_assert_cmpstr(g_hash_table_lookup(tunables, "slots"), ==, "4");
+    qos_db_close(db);
 }
 
 /* Whatever bytes it holds: it opens, or it is refused and left alone. */
@@ -185,6 +202,31 @@ static void test_hot_journal(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
     qos_db_close(open_good(fixture));
 }
 
+static void test_moved_away(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
+{
+    g_autofree char *elsewhere = g_strconcat(fixture->path, ".old", NULL);
+    QosRules *rules = qos_rules_new();
+    QosDb *db = open_good(fixture);
+
+    g_assert_cmpint(g_rename(fixture->path, elsewhere), ==, 0);
+    for (guint replaced = 0; replaced < 2; replaced++) {
+        g_autoptr(GError) error = NULL;
+
+        g_assert_false(qos_db_save_tunable(db, "slots", "4", &error));
+        g_assert_error(error, QOS_ERROR, EIO);
+        g_assert_nonnull(strstr(error->message, "was removed, renamed or replaced"));
+        g_clear_error(&error);
+        g_assert_false(qos_db_save_rules(db, rules, NOW, WALL, &error));
+        g_assert_error(error, QOS_ERROR, EIO);
+        g_assert_true(g_file_set_contents(fixture->path, "", 0, NULL));
+    }
+    g_assert_cmpint(g_rename(elsewhere, fixture->path), ==, 0);
+    g_assert_true(qos_db_save_tunable(db, "slots", "4", NULL));
+    g_assert_true(qos_db_save_rules(db, rules, NOW, WALL, NULL));
+    qos_rules_unref(rules);
+    qos_db_close(db);
+}
+
 static void test_foreign(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
 {
     g_autofree char *lock = g_strconcat(fixture->path, ".lock", NULL);
@@ -248,6 +290,44 @@ static guint times_open(const char *path)
     }
     g_dir_close(folder);
     return count;
+}
+
+/* What was there before stays. */
+static void test_discard(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
+{
+    g_autoptr(GDir) folder = NULL;
+
+    qos_db_discard(open_good(fixture));
+    folder = g_dir_open(fixture->folder, 0, NULL);
+    g_assert_cmpstr(g_dir_read_name(folder), ==, NULL);
+    qos_db_close(open_good(fixture));
+    qos_db_discard(open_good(fixture));
+    g_assert_true(g_file_test(fixture->path, G_FILE_TEST_EXISTS));
+}
+
+static gpointer open_in_thread(gpointer fixture)
+{
+    return open_good(fixture);
+}
+
+/* Who waited for the lock of a database that was discarded has none on the next one of that name.
+ */
+static void test_discarded_lock(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
+{
+    g_autofree char *lock = g_strconcat(fixture->path, ".lock", NULL);
+    int fd = open(lock, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    GThread *waiter;
+
+    g_assert_cmpint(flock(fd, LOCK_EX), ==, 0);
+    waiter = g_thread_new("waiter", open_in_thread, fixture);
+    while (times_open(lock) < 2)
+        g_usleep(1000);
+    g_unlink(lock);
+    close(fd);
+    QosDb *db = g_thread_join(waiter);
+    g_assert_true(g_file_test(lock, G_FILE_TEST_EXISTS));
+    assert_refused(fixture->path, EBUSY, "another mount");
+    qos_db_close(db);
 }
 
 typedef struct {
@@ -480,10 +560,14 @@ int main(int argc, char **argv)
 #define ADD(path, test) g_test_add("/db-open/" path, Fixture, NULL, set_up, test, tear_down)
     g_test_init(&argc, &argv, NULL);
     ADD("truncated", test_truncated);
+    ADD("empty", test_empty);
     ADD("garbage", test_garbage);
     ADD("newer", test_newer);
     ADD("newer-in-log", test_newer_in_log);
     ADD("hot-journal", test_hot_journal);
+    ADD("discard", test_discard);
+    ADD("discarded-lock", test_discarded_lock);
+    ADD("moved-away", test_moved_away);
     ADD("foreign", test_foreign);
     ADD("fifo", test_fifo);
     ADD("refused-rule", test_refused_rule);

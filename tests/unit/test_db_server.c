@@ -196,12 +196,29 @@ static void test_trouble(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
     g_assert_cmpstr(((const QosServerDbClient *)record->clients->pdata[0])->name, ==, newest);
 }
 
+/* A mount that is not in the file would be forgotten by the next start, with all that it has. */
+static void test_removed(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
+{
+    g_autofree char *elsewhere = g_strconcat(fixture->path, ".old", NULL);
+
+    g_assert_cmpint(g_rename(fixture->path, elsewhere), ==, 0);
+    qos_server_db_save_client(fixture->db, 1, "unix:0", "a");
+    wait_for(&fixture->changes, 1);
+    g_assert_cmpuint(fixture->saved->len, ==, 0);
+    g_assert_nonnull(strstr(fixture->trouble, "was removed"));
+    g_assert_cmpint(g_rename(elsewhere, fixture->path), ==, 0);
+    wait_for(&fixture->saved->len, 1);
+    wait_for(&fixture->changes, 2);
+    g_assert_null(fixture->trouble);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add("/db-server/restart", Fixture, NULL, set_up, test_restart, tear_down);
     g_test_add("/db-server/one-server", Fixture, NULL, set_up, test_one_server, tear_down);
     g_test_add("/db-server/damaged-server", Fixture, NULL, set_up, test_damaged_server, tear_down);
+    g_test_add("/db-server/removed", Fixture, NULL, set_up, test_removed, tear_down);
     g_test_add("/db-server/trouble", Fixture, NULL, set_up, test_trouble, tear_down);
     return g_test_run();
 }
