@@ -24,6 +24,7 @@
 #include <syslog.h>
 #include <unistd.h>
 
+#include "fs/privilege.h"
 #include "net/standard_streams.h"
 
 #define EXIT_DIED 32 /* mount(8): mount failure */
@@ -210,7 +211,7 @@ guint qos_daemon_background_room(guint asked)
 {
     guint64 most = read_number("/sys/module/fuse/parameters/max_user_bgreq");
 
-    return geteuid() == 0 || most == 0 ? asked : (guint)MIN(asked, most);
+    return qos_privilege_is_root_of_machine() || most == 0 ? asked : (guint)MIN(asked, most);
 }
 
 QosTime qos_daemon_request_timeout(void)

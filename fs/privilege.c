@@ -21,11 +21,15 @@
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <ucontext.h>
 #include <unistd.h>
 
 #include "base/error.h"
+
+/* As <linux/nsfs.h> has it since Linux 6.17. */
+#define FIRST_USER_NAMESPACE 0xEFFFFFFD
 
 /* --- capabilities --- */
 
@@ -95,6 +99,14 @@ gboolean qos_privilege_drop(GError **error)
                   "cannot give up capabilities: %s; with -o unconfined the daemon keeps them all",
                   g_strerror(errno));
     return FALSE;
+}
+
+gboolean qos_privilege_is_root_of_machine(void)
+{
+    struct stat stat_buffer;
+
+    return geteuid() == 0 && stat("/proc/self/ns/user", &stat_buffer) == 0 &&
+           stat_buffer.st_ino == FIRST_USER_NAMESPACE;
 }
 
 /* --- system calls --- */

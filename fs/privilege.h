@@ -14,6 +14,9 @@
  * done, before threads are made: they inherit it. Errors (QOS_ERROR): what the kernel refused. */
 gboolean qos_privilege_drop(GError **error);
 
+/* Whether this is root, and not only in a user namespace, where anybody can be. */
+gboolean qos_privilege_is_root_of_machine(void);
+
 /* What else the daemon needs system calls for; bits. */
 typedef enum {
     QOS_NEEDS_NETWORK = 1, /* the way to a lock server */

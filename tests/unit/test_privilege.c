@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <semaphore.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -99,9 +100,41 @@ static void test_limits(void)
     qos_privilege_report(); /* each is told once */
 }
 
+static gboolean write_file(const char *path, const char *text)
+{
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    gboolean written = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
+
+    if (fd >= 0)
+        close(fd);
+    return written;
+}
+
+static void test_root_of_machine(void)
+{
+    g_autofree char *all = NULL;
+
+    if (geteuid() != 0 || !g_file_get_contents("/proc/self/uid_map", &all, NULL, NULL) ||
+        !strstr(all, "4294967295")) {
+        g_test_skip("needs root of the machine");
+        return;
+    }
+    g_assert_true(qos_privilege_is_root_of_machine());
+    if (!g_test_subprocess()) {
+        g_test_trap_subprocess(NULL, 0, G_TEST_SUBPROCESS_INHERIT_STDERR);
+        g_test_trap_assert_passed();
+        return;
+    }
+    if (unshare(CLONE_NEWUSER) != 0 || !write_file("/proc/self/uid_map", "0 0 1"))
+        return; /* the kernel has no user namespaces */
+    g_assert_cmpuint(geteuid(), ==, 0);
+    g_assert_false(qos_privilege_is_root_of_machine());
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/privilege/limits", test_limits);
+    g_test_add_func("/privilege/root-of-machine", test_root_of_machine);
     return g_test_run();
 }
