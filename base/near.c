@@ -45,7 +45,9 @@ guint qos_near_distance(const char *a, const char *b, guint limit)
 
 guint qos_near_limit(const char *name)
 {
-    return MAX(1, (guint)strlen(name) / 3);
+    const guint length = (guint)strlen(name);
+
+    return length < 2 ? 0 : MAX(1, length / 3);
 }
 
 void qos_near_init(QosNear *near, const char *name)

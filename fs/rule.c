@@ -14,6 +14,7 @@
 
 #include "base/box.h"
 #include "base/error.h"
+#include "base/near.h"
 #include "base/units.h"
 #include "fs/rule_private.h"
 
@@ -154,13 +155,20 @@ static GPtrArray *copy_members(const QosRules *rules)
 /* The place of the rule `name`, or -1 with ENOENT. */
 static gint find(const GPtrArray *members, const char *name, GError **error)
 {
+    QosNear near;
+
+    qos_near_init(&near, name);
     for (guint i = 0; i < members->len; i++) {
         const QosRule *rule = members->pdata[i];
 
         if (strcmp(rule->name, name) == 0)
             return (gint)i;
+        qos_near_consider(&near, rule->name);
     }
-    qos_set_error(error, ENOENT, "there is no rule \"%s\"", name);
+    qos_set_error(error, ENOENT,
+                  near.nearest ? "there is no rule \"%s\"; did you mean \"%s\"?"
+                               : "there is no rule \"%s\"",
+                  name, near.nearest);
     return -1;
 }
 

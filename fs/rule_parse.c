@@ -187,15 +187,17 @@ static gboolean parse_name(const char *text, char *ret_name, GError **error)
     return TRUE;
 }
 
-static gboolean unknown_option(const char *word, GError **error)
+static gboolean unknown_option(QosRuleVerb verb, const char *word, GError **error)
 {
     g_autofree char *quoted = qos_rule_quote(word);
 
     qos_set_error(error, EINVAL,
-                  strstr(word, "={") != NULL
-                      ? "%s: the conditions of a rule stay: stop it and start another"
-                      : "unknown option %s; options are rate=, bps=, depth=, per=, rank=, weight=, "
-                        "min=, expire=, dryrun= and passthrough=",
+                  strstr(word, "={") == NULL
+                      ? "unknown option %s; options are rate=, bps=, depth=, per=, rank=, weight=, "
+                        "min=, expire=, dryrun= and passthrough="
+                  : verb == QOS_RULE_START
+                      ? "%s: conditions are joined by \"&\" (and) or \",\" (or), without a blank"
+                      : "%s: the conditions of a rule stay: stop it and start another",
                   quoted);
     return FALSE;
 }
@@ -220,7 +222,7 @@ static gboolean parse_option(QosRuleCommand *command, const char *word, GError *
     guint i = find_option(word, length);
 
     if (i == G_N_ELEMENTS(options))
-        return unknown_option(word, error);
+        return unknown_option(command->verb, word, error);
     if (value == NULL)
         value = (options[i].option & SWITCHES) != 0 ? "1" : "";
     if ((command->given & options[i].option) != 0) {

@@ -45,7 +45,8 @@ static void test_beyond_the_limit(void)
 
 static void test_limit(void)
 {
-    g_assert_cmpuint(qos_near_limit(""), ==, 1);
+    g_assert_cmpuint(qos_near_limit(""), ==, 0);
+    g_assert_cmpuint(qos_near_limit("d"), ==, 0); /* it would be any name of two */
     g_assert_cmpuint(qos_near_limit("ro"), ==, 1);
     g_assert_cmpuint(qos_near_limit("cache"), ==, 1);
     g_assert_cmpuint(qos_near_limit("timeout"), ==, 2);
