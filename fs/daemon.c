@@ -60,7 +60,8 @@ static GLogWriterOutput write_log(GLogLevelFlags level, const GLogField *fields,
     int length = 0, priority;
     const char *name = level_name(level, &priority);
 
-    if ((level & (G_LOG_LEVEL_INFO | G_LOG_LEVEL_DEBUG)) && !daemon->verbose)
+    /* What libraries note of their steps helps nobody. */
+    if (level & G_LOG_LEVEL_DEBUG || (level & G_LOG_LEVEL_INFO && !daemon->verbose))
         return G_LOG_WRITER_HANDLED;
     for (gsize i = 0; i < count; i++) {
         if (g_str_equal(fields[i].key, "MESSAGE")) {

@@ -282,7 +282,7 @@ static void warn_of_bound(const Mounter *mounter)
     if (bound == 0)
         return;
     g_warning("at most %u files of %s can be known at a time, because %s; beyond that programs get "
-              "ENFILE. To know more, raise the limit of open files%s",
+              "ENFILE. To know more, raise the limit of open files (ulimit -Hn)%s",
               bound, mounter->source,
               qos_cred_may_search() ? "it has no file handles"
                                     : "only root may find them again by handle",
@@ -350,6 +350,19 @@ static gboolean start_telling(QosFs *fs, GError **error)
     return no_thread(error);
 }
 
+/* Who mounts twice on one directory is told that, in place of what the second mount lacks. */
+static void explain_second_mount(const Mounter *mounter, GError **error)
+{
+    if (!g_error_matches(*error, QOS_ERROR, EBUSY) || !qos_mountpoint_is_taken(mounter->mountpoint))
+        return;
+    g_clear_error(error);
+    qos_set_error(error, EBUSY,
+                  "DIR \"%s\": qosfs is mounted there already, with database %s: umount it first "
+                  "('qosfsctl set' changes tunables without), or give this one a database of its "
+                  "own with -o db=PATH",
+                  mounter->mountpoint, mounter->options.database);
+}
+
 /* Makes everything but the mount. What was made when it fails is taken down by stop(). */
 static gboolean start(Mounter *mounter, GError **error)
 {
@@ -383,8 +396,8 @@ static gboolean start(Mounter *mounter, GError **error)
         !choose_ring(mounter, error))
         return FALSE; /* what comes next would be left behind */
     mounter->db = qos_db_open(mounter->options.database, error);
-    if (!mounter->db && qos_mountpoint_is_taken(mounter->mountpoint))
-        g_prefix_error(error, "qosfs is mounted on \"%s\" already; ", mounter->mountpoint);
+    if (!mounter->db)
+        explain_second_mount(mounter, error);
     if (!mounter->db || !start_sharing(mounter, error))
         return FALSE;
     fs->control = qos_control_new(fs, mounter->db, mounter->options.overrides, error);

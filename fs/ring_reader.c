@@ -40,7 +40,7 @@ static void ask_for_commit(QosRing *ring)
     };
 
     if (write(ring->fd, &message, sizeof(message)) < 0)
-        g_debug("cannot ask for a request: %s", g_strerror(errno));
+        g_info("cannot ask for a request: %s", g_strerror(errno));
 }
 
 /* Sends the entry to the kernel, with the reply that it may carry. */

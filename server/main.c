@@ -47,7 +47,7 @@ static GLogWriterOutput write_log(GLogLevelFlags level, const GLogField *fields,
     gboolean is_warning = level & G_LOG_LEVEL_WARNING;
     const char *message = "";
 
-    if ((level & (G_LOG_LEVEL_INFO | G_LOG_LEVEL_DEBUG)) && !server->options.verbose)
+    if (level & G_LOG_LEVEL_DEBUG || (level & G_LOG_LEVEL_INFO && !server->options.verbose))
         return G_LOG_WRITER_HANDLED;
     for (gsize i = 0; i < count; i++) {
         if (g_str_equal(fields[i].key, "MESSAGE"))
