@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -81,7 +82,24 @@ static gboolean check_argument_count(const QosCtl *ctl, GError **error)
     return TRUE;
 }
 
-gboolean qos_ctl_parse_words(GOptionContext *context, char ***words, GError **error)
+/* `reason` is GOption's, and ends with the option. Always FALSE. */
+static gboolean unknown_option(const char *reason, const GOptionEntry *const *tables,
+                               GError **error)
+{
+    g_autoptr(GPtrArray) names = g_ptr_array_new_with_free_func(g_free);
+
+    g_ptr_array_add(names, g_strdup("--help"));
+    for (; *tables; tables++)
+        for (const GOptionEntry *entry = *tables; entry->long_name; entry++)
+            g_ptr_array_add(names, g_strconcat("--", entry->long_name, NULL));
+    const char *word = strrchr(reason, ' ') + 1;
+    g_autofree char *hint = qos_ctl_hint(g_str_has_prefix(word, "--") ? word : "", names);
+    return qos_ctl_usage_error(error, "%s%s", reason,
+                               *hint ? hint : "; an argument that begins with - stands after --");
+}
+
+gboolean qos_ctl_parse_words(GOptionContext *context, const GOptionEntry *const *tables,
+                             char ***words, GError **error)
 {
     gboolean help = FALSE;
     const GOptionEntry entries[] = {
@@ -93,8 +111,7 @@ gboolean qos_ctl_parse_words(GOptionContext *context, char ***words, GError **er
     g_option_group_add_entries(g_option_context_get_main_group(context), entries);
     if (!g_option_context_parse_strv(context, words, &reason)) {
         if (g_error_matches(reason, G_OPTION_ERROR, G_OPTION_ERROR_UNKNOWN_OPTION))
-            return qos_ctl_usage_error(error, "%s; an argument that begins with - stands after --",
-                                       reason->message);
+            return unknown_option(reason->message, tables, error);
         g_propagate_error(error, g_steal_pointer(&reason));
         return FALSE;
     }
@@ -138,16 +155,18 @@ gboolean qos_ctl_parse(QosCtl *ctl, const GOptionEntry *options, gpointer data, 
     g_set_prgname(name);
     g_option_context_set_summary(context, command->summary);
     g_option_context_set_description(context, command->details);
-    const GOptionEntry *const tables[] = {is_server ? server : mount, command->json ? json : NULL,
-                                          options};
-    for (guint i = 0; i < G_N_ELEMENTS(tables); i++) {
-        if (!tables[i])
-            continue;
+    const GOptionEntry *tables[4] = {is_server ? server : mount}; /* the last is NULL */
+    guint count = 1;
+    if (command->json)
+        tables[count++] = json;
+    if (options)
+        tables[count++] = options;
+    for (guint i = 0; i < count; i++) {
         g_option_group_add_entries(group, tables[i]);
         qos_words_split(&ctl->arguments, tables[i]);
     }
     g_option_context_set_main_group(context, group);
-    if (!qos_ctl_parse_words(context, &ctl->arguments, error))
+    if (!qos_ctl_parse_words(context, tables, &ctl->arguments, error))
         return FALSE;
     drop_separator(ctl->arguments);
     if (directory) {
@@ -193,10 +212,13 @@ void qos_ctl_print_json(JsonNode *node, gboolean compact)
 
 QosCtlStyle qos_ctl_style(void)
 {
+    const char *no_color = g_getenv("NO_COLOR");
+    gboolean is_dumb = g_strcmp0(g_getenv("TERM"), "dumb") == 0;
+    gboolean bold = !is_dumb && !(no_color && *no_color);
     struct winsize size;
     if (!isatty(STDOUT_FILENO))
         return (QosCtlStyle){0};
     if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size))
-        return (QosCtlStyle){.bold = TRUE};
-    return (QosCtlStyle){.width = size.ws_col, .height = size.ws_row, .bold = TRUE};
+        return (QosCtlStyle){.bold = bold};
+    return (QosCtlStyle){.width = size.ws_col, .height = is_dumb ? 0 : size.ws_row, .bold = bold};
 }

@@ -45,8 +45,10 @@ struct QosCtl {
 /* Sets `error` to one of usage (G_OPTION_ERROR). Always FALSE. */
 gboolean qos_ctl_usage_error(GError **error, const char *format, ...) G_GNUC_PRINTF(2, 3);
 
-/* Parses `words` (owned, replaced) as g_option_context_parse_strv() does. Exits for --help. */
-gboolean qos_ctl_parse_words(GOptionContext *context, char ***words, GError **error);
+/* Parses `words` (owned, replaced) as g_option_context_parse_strv() does, where `tables` (which end
+ * with NULL) are the context's options. Exits for --help. */
+gboolean qos_ctl_parse_words(GOptionContext *context, const GOptionEntry *const *tables,
+                             char ***words, GError **error);
 /*
  * Parses ctl->arguments by the command's row and its own `options` (ended by {NULL}; may be NULL),
  * and finds the mount, where it is for one. `data` is given to callbacks. Exits for --help.

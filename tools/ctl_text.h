@@ -23,8 +23,8 @@ char *qos_ctl_hint_of(const char *group, const char *name, const GPtrArray *name
 
 /* Where text goes to; all 0 for a file or a pipe. */
 typedef struct {
-    guint width; /* columns of the terminal, 0 = as wide as it needs */
-    guint height;
+    guint width;  /* columns of the terminal, 0 = as wide as it needs */
+    guint height; /* lines of it; 0 also where it clears no screen */
     gboolean bold;
 } QosCtlStyle;
 

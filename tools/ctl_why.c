@@ -282,11 +282,12 @@ char *qos_ctl_render_why(JsonObject *state, JsonObject *job)
                                percent((double)waits, (double)requests));
     else if (qos_ctl_state_count(job, "waiting") > 0)
         g_string_append(text, " waits for the first time, and still does.");
+    else if (requests == 1)
+        g_string_append(text, " never waited: its one request went to the store at once.");
     else
-        g_string_append_printf(text,
-                               " never waited: all its %" G_GINT64_FORMAT
-                               " request%s went to the store at once.",
-                               requests, plural(requests));
+        g_string_append_printf(
+            text, " never waited: all its %" G_GINT64_FORMAT " requests went to the store at once.",
+            requests);
     g_string_append_printf(text, " First seen %s.\n", since);
     append_waits(text, state, job);
     qos_ctl_append_share(text, state, job);

@@ -202,7 +202,8 @@ static gboolean parse_leading_options(QosCtl *ctl, gboolean *ret_version, GError
     g_option_context_add_main_entries(context, entries, NULL);
     g_option_context_set_strict_posix(context, TRUE);
     qos_words_split(&ctl->arguments, entries);
-    return qos_ctl_parse_words(context, &ctl->arguments, error);
+    return qos_ctl_parse_words(context, (const GOptionEntry *const[]){entries, NULL},
+                               &ctl->arguments, error);
 }
 
 /* Leaves the program and what follows the first `count` words; "help" becomes --help. */

@@ -363,6 +363,10 @@ def test_what_there_is_not_is_shown_escaped(qos, arguments):
     (("set", "capacity", "-5"), "Unknown option -5; an argument that begins with - stands after --"),
     (("rule", "start", "-hog", "jobid={x}"), "Unknown option -hog; "),
     (("-hog", "status"), "Unknown option -hog; "),
+    (("jobs", "--wacth"), "Unknown option --wacth; did you mean '--watch'?"),
+    (("jobs", "--jsno"), "'--json'?"),
+    (("--mout", "x", "status"), "'--mount'?"),
+    (("report", "--frobnicate"), "Unknown option --frobnicate; an argument that begins"),
 ])
 def test_usage(qos, arguments, words):
     assert words in ctl(qos, *arguments, status=USAGE)
@@ -509,19 +513,27 @@ def test_which_mount(world, new_store, mount, tmp_path):
         assert run_among(world, [first], *status, "-m", elsewhere).returncode == NOT_FOUND
 
 
+def on_terminal(world, qos, *words, **environment):
+    """What a command shows on a terminal of 50 columns, in lines."""
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 50, 0, 0))
+    environment = {"TERM": "xterm", "NO_COLOR": "", **environment}
+    subprocess.run([world.programs / "qosfsctl", "-m", qos.dir, *words], env=job_environment(None, **SANITIZERS, **environment),
+                   stdout=slave, check=True, timeout=60)
+    text = os.read(master, 65536).decode()
+    os.close(slave)
+    os.close(master)
+    return text.replace("\r\n", "\n").splitlines()
+
+
 def test_terminal(world, qos):
     """On a terminal a table is as wide as that, with a bold header; elsewhere it is plain and whole."""
     name = "a_job_with_a_name_that_is_quite_long_indeed"
     as_job(name, "touch", qos.dir / "x")
     assert name in ctl(qos, "jobs") and "\x1b" not in ctl(qos, "jobs")
-    master, slave = pty.openpty()
-    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 50, 0, 0))
-    shown = start(world, qos, "jobs", stdout=slave)
-    assert shown.wait(60) == OK
-    text = os.read(master, 65536).decode()
-    os.close(slave)
-    os.close(master)
-    lines = text.replace("\r\n", "\n").splitlines()
+    for plain in ({"TERM": "dumb"}, {"NO_COLOR": "1"}):
+        assert on_terminal(world, qos, "jobs", **plain)[0].startswith("JOB ")
+    lines = on_terminal(world, qos, "jobs")
     assert lines[0].startswith("\x1b[1mJOB ") and lines[0].endswith("\x1b[0m")
     assert any(line.startswith("a_job_with_") and "~" in line for line in lines)
     assert all(len(re.sub(r"\x1b\[\d*m", "", line)) <= 50 for line in lines)

@@ -186,6 +186,17 @@ static void test_why_never(void)
                     "Now it asks for nothing.\n");
 }
 
+static void test_why_one(void)
+{
+    g_auto(GStrv) parts = g_strsplit(sample, "\"requests\":99", -1);
+    g_autofree char *one = g_strjoinv("\"requests\":1", parts);
+    g_autoptr(JsonObject) state = parse(one);
+    g_autofree char *text = why(state, "tar.0");
+
+    g_assert_true(g_str_has_prefix(
+        text, "Job tar.0 never waited: its one request went to the store at once. First"));
+}
+
 /* By its id as it is printed, and for a rule that was stopped meanwhile. */
 static void test_why_escaped(void)
 {
@@ -407,6 +418,7 @@ int main(int argc, char **argv)
     g_test_add_func("/ctl/render/jobs", test_jobs);
     g_test_add_func("/ctl/render/why", test_why);
     g_test_add_func("/ctl/render/why/never-waited", test_why_never);
+    g_test_add_func("/ctl/render/why/one-request", test_why_one);
     g_test_add_func("/ctl/render/why/escaped", test_why_escaped);
     g_test_add_func("/ctl/render/why/sharer", test_why_sharer);
     g_test_add_func("/ctl/render/why/others", test_why_others);
