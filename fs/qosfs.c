@@ -376,7 +376,6 @@ static gboolean start(Mounter *mounter, GError **error)
     fs->inodes = qos_inodes_new(mounter->source, error);
     if (!fs->inodes)
         return FALSE;
-    warn_of_bound(mounter);
     fs->handles = qos_handles_new(qos_inodes_left_to_open(fs->inodes));
     fs->streams = qos_streams_new();
     fs->openers = qos_openers_new();
@@ -415,6 +414,7 @@ static gboolean start(Mounter *mounter, GError **error)
         return FALSE;
     if (fs->lockclient)
         qos_lockclient_await_first(fs->lockclient, SERVER_PATIENCE);
+    warn_of_bound(mounter);
     return TRUE;
 }
 

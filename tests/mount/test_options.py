@@ -343,6 +343,14 @@ def test_descriptors_are_raised(store, mount):
     assert soft == hard
 
 
+def test_a_failed_mount_tells_its_reason_alone(world, store, place, db):
+    """Not also what the mount would have lacked: here, that an ordinary user's knows a bounded number of files."""
+    os.chown(db.parent, USER, USER)
+    done = mount_qosfs(world, store.dir, place, "-o", f"db={db},slots=4,threads=4", user=USER, group=USER, extra_groups=[])
+    assert done.returncode == FAILED
+    assert "option threads=4" in done.stderr and done.stderr.count("\n") == 1, done.stderr
+
+
 # --- the database ---
 
 
