@@ -10,14 +10,11 @@
  * saved, and the parts go in the reverse order.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <fuse_lowlevel.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -26,6 +23,7 @@
 #include "fs/lockclient.h"
 #include "fs/mountpoint.h"
 #include "fs/options.h"
+#include "fs/paths.h"
 #include "fs/privilege.h"
 #include "fs/readers.h"
 #include "fs/ring.h"
@@ -66,12 +64,11 @@ typedef struct {
     QosFs fs; /* first: libfuse's user data */
     QosDaemon daemon;
     QosOptions options;
-    char *source; /* SRC and DIR, absolute, without symbolic links */
-    char *mountpoint;
-    sigset_t signals; /* this thread's mask while it waits for the end */
-    char *device;     /* of root's mount, while there is one that was not unmounted */
-    gboolean is_up;   /* or was */
-    QosRing *ring;    /* NULL: all requests come by /dev/fuse */
+    char *source, *mountpoint; /* as fs/paths.h made them */
+    sigset_t signals;          /* this thread's mask while it waits for the end */
+    char *device;              /* of root's mount, while there is one that was not unmounted */
+    gboolean is_up;            /* or was */
+    QosRing *ring;             /* NULL: all requests come by /dev/fuse */
     QosDb *db;
 } Mounter;
 
@@ -112,110 +109,6 @@ static void print_help(void)
          "  -h  this text               -V  the version\n"
          "\n"
          "Tunables given here hold for this mount and are not saved. See mount.qosfs(8).");
-}
-
-/* An absolute path of a directory, or NULL with an error that calls it `what`. */
-static char *resolve_directory(const char *what, const char *path, GError **error)
-{
-    char *resolved = realpath(path, NULL);
-    struct stat stat_buffer;
-
-    if (resolved && stat(resolved, &stat_buffer) == 0) {
-        if (S_ISDIR(stat_buffer.st_mode))
-            return resolved;
-        errno = ENOTDIR;
-    }
-    qos_set_error(error, errno, "%s \"%s\": %s", what, path, g_strerror(errno));
-    free(resolved);
-    return NULL;
-}
-
-/* Enters the mount namespace that mount(8) was told to mount in. */
-static gboolean enter_namespace(const char *name, GError **error)
-{
-    g_autofree char *path = strspn(name, "0123456789") == strlen(name)
-                                ? g_strdup_printf("/proc/%s/ns/mnt", name)
-                                : g_strdup(name);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    gboolean entered = fd >= 0 && setns(fd, CLONE_NEWNS) == 0;
-
-    if (!entered)
-        qos_set_error(error, errno, "cannot enter the namespace \"%s\": %s", name,
-                      g_strerror(errno));
-    if (fd >= 0)
-        close(fd);
-    return entered;
-}
-
-/* The daemon would ask itself, and wait for itself. */
-static gboolean check_socket(const Mounter *mounter, GError **error)
-{
-    const char *server = mounter->options.sharing.server;
-
-    if (server == NULL || !g_str_has_prefix(server, "unix:") ||
-        !qos_mountpoint_hides(mounter->mountpoint, server + strlen("unix:")))
-        return TRUE;
-    qos_set_error(
-        error, EINVAL,
-        "the socket \"%s\" would lie below DIR, where the mount hides it from the daemon; "
-        "have the server listen elsewhere",
-        server);
-    return FALSE;
-}
-
-/* Where the database is: the folder of the usual place is made, another one is to be there. */
-static gboolean resolve_database(Mounter *mounter, GError **error)
-{
-    QosOptions *options = &mounter->options;
-    g_autofree char *given = g_steal_pointer(&options->database);
-    g_autofree char *folder = NULL;
-
-    options->database =
-        given ? g_canonicalize_filename(given, NULL) : qos_db_default_path(mounter->mountpoint);
-    folder = g_path_get_dirname(options->database);
-    if (!given && !qos_mountpoint_hides(mounter->mountpoint, options->database) &&
-        g_mkdir_with_parents(folder, 0755) != 0) {
-        qos_set_error(
-            error, errno,
-            "database %s: cannot make its folder: %s; choose another place with -o db=PATH",
-            options->database, g_strerror(errno));
-        return FALSE;
-    }
-    if (!qos_mountpoint_hides(mounter->mountpoint, options->database))
-        return TRUE;
-    qos_set_error(
-        error, EINVAL,
-        "the database \"%s\" would lie below DIR, where the mount hides it from the daemon; "
-        "choose another place with -o db=PATH",
-        options->database);
-    return FALSE;
-}
-
-static gboolean resolve_paths(Mounter *mounter, GError **error)
-{
-    QosOptions *options = &mounter->options;
-
-    if (options->mount_namespace && !enter_namespace(options->mount_namespace, error))
-        return FALSE;
-    mounter->source = resolve_directory("SRC", options->source, error);
-    if (!mounter->source)
-        return FALSE;
-    if (!qos_mountpoint_clear(options->mountpoint, error))
-        return FALSE;
-    mounter->mountpoint = resolve_directory("DIR", options->mountpoint, error);
-    if (!mounter->mountpoint)
-        return FALSE;
-    if (qos_mountpoint_is_below(mounter->mountpoint, mounter->source)) {
-        qos_set_error(
-            error, EINVAL,
-            "DIR \"%s\" lies below SRC \"%s\": the daemon would meet its own mount there and wait "
-            "for itself; mount it elsewhere, or on SRC itself",
-            mounter->mountpoint, mounter->source);
-        return FALSE;
-    }
-    /* With -f it is not needed. The database is the first that would be left behind. */
-    return (options->fake || qos_mountpoint_check_device(error)) && check_socket(mounter, error) &&
-           resolve_database(mounter, error);
 }
 
 /* --- the parts --- */
@@ -604,13 +497,14 @@ int main(int argc, char **argv)
     else if (options->version)
         printf("qosfs %s, libfuse %s\n", QOSFS_VERSION, fuse_pkgversion());
     else if (!qos_tunables_check_given(options->overrides, &error) ||
-             !resolve_paths(&mounter, &error) || !serve(&mounter, &error))
+             !qos_paths_resolve(options, &mounter.source, &mounter.mountpoint, &error) ||
+             !serve(&mounter, &error))
         status = EXIT_FAILED;
     if (error)
         g_critical("%s", error->message);
     qos_options_clear(options);
-    free(mounter.source);
-    free(mounter.mountpoint);
+    g_free(mounter.source);
+    g_free(mounter.mountpoint);
     g_free(mounter.device);
     return status;
 }

@@ -41,7 +41,7 @@ FLOORS = {
     "ops/backing.": 2, "ops/caller.": 2, "ops/closer.": 2, "ops/cred.": 2, "ops/fhandle.": 2, "ops/handle.": 2, "ops/inode": 2, "ops/interrupt_table.": 2, "ops/job.": 2, "ops/local_store.": 2,
     "ops/looks.": 2, "ops/namers.": 2, "ops/openers.": 2, "ops/process.": 2, "ops/root.": 2, "ops/signals.": 2, "ops/stream.": 2,
     "ops/": 3, "server/": 3,
-    "fs/daemon.": 4, "fs/mount_options.": 4, "fs/mountpoint.": 4, "fs/options.": 4, "fs/qosfs.": 4, "fs/readers.": 4, "server/main.": 4, "sim/": 4, "tools/": 4,
+    "fs/daemon.": 4, "fs/mount_options.": 4, "fs/mountpoint.": 4, "fs/options.": 4, "fs/paths.": 4, "fs/qosfs.": 4, "fs/readers.": 4, "server/main.": 4, "sim/": 4, "tools/": 4,
 }
 PURE_HEADERS = {
     "errno.h", "float.h", "glib.h", "inttypes.h", "limits.h", "math.h", "stdarg.h", "stdatomic.h", "stdbool.h", "stddef.h",
