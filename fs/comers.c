@@ -1,5 +1,5 @@
 /*
- * Who comes by a file's name; fs/comers.h tells the rules.
+ * Who comes by a file's name, or is told news of it; fs/comers.h tells the rules.
  */
 #include "fs/comers.h"
 
@@ -14,7 +14,8 @@ typedef struct {
     QosTime pause; /* before it */
     guint sleeps;  /* looks on end at which it slept */
     QosUser *user;
-    QosComer comer; /* its job is the turn's */
+    guint64 request; /* that which was answered with what it was told */
+    QosComer comer;  /* its job is the turn's */
 } Thread;
 
 struct QosComers {
@@ -22,20 +23,91 @@ struct QosComers {
     QosPlaces places;
     QosTurns *looks;
     guint waiting;
+    GHashTable *waits; /* file -> those who wait for it: Thread -> as told_size() has it */
 };
 
 /* --- threads --- */
+
+void qos_comer_clear(QosComer *comer)
+{
+    qos_job_unref(comer->job);
+    g_array_unref(comer->told);
+}
+
+static void free_thread(gpointer data)
+{
+    Thread *thread = data;
+
+    g_array_unref(thread->comer.told);
+    g_free(thread);
+}
 
 static gboolean is_waiting(const Thread *thread)
 {
     return thread->sleeps >= QOS_COMER_SLEEPS;
 }
 
+static GHashTable *waiting_for(const QosComers *comers, guint64 file)
+{
+    return g_hash_table_lookup(comers->waits, GSIZE_TO_POINTER(file));
+}
+
+/* The size that `thread`, one of those who wait for a file, was told; -1: it came by the name. */
+static gint64 told_size(GHashTable *threads, const Thread *thread)
+{
+    return (gint64)GPOINTER_TO_SIZE(g_hash_table_lookup(threads, thread)) - 1;
+}
+
+/* `size`: as above. */
+static void add_wait(QosComers *comers, Thread *thread, guint64 file, gint64 size)
+{
+    GHashTable *threads = waiting_for(comers, file);
+
+    if (threads == NULL) {
+        threads = g_hash_table_new(NULL, NULL);
+        g_hash_table_insert(comers->waits, GSIZE_TO_POINTER(file), threads);
+    }
+    size = MAX(size, told_size(threads, thread));
+    g_hash_table_insert(threads, thread, GSIZE_TO_POINTER(size + 1));
+}
+
+static void remove_wait(QosComers *comers, Thread *thread, guint64 file, gint64 size G_GNUC_UNUSED)
+{
+    GHashTable *threads = waiting_for(comers, file);
+
+    if (threads == NULL)
+        return; /* it was there twice */
+    g_hash_table_remove(threads, thread);
+    if (g_hash_table_size(threads) == 0)
+        g_hash_table_remove(comers->waits, GSIZE_TO_POINTER(file));
+}
+
+/* With each file that it may wait for. */
+static void for_each_file(QosComers *comers, Thread *thread,
+                          void (*change)(QosComers *, Thread *, guint64, gint64))
+{
+    const GArray *all = thread->comer.told;
+
+    for (guint i = 0; i < QOS_COMER_FILES; i++) {
+        if (thread->comer.files[i] != 0)
+            change(comers, thread, thread->comer.files[i], -1);
+    }
+    for (guint i = 0; i < all->len; i++) {
+        const QosTold *told = &g_array_index(all, QosTold, i);
+
+        change(comers, thread, told->file, told->size);
+    }
+}
+
 static void set_sleeps(QosComers *comers, Thread *thread, guint sleeps)
 {
-    comers->waiting -= is_waiting(thread);
+    const gboolean waited = is_waiting(thread);
+
     thread->sleeps = sleeps;
-    comers->waiting += is_waiting(thread);
+    if (is_waiting(thread) == waited)
+        return;
+    comers->waiting += waited ? -1 : 1;
+    for_each_file(comers, thread, waited ? remove_wait : add_wait);
 }
 
 static void look_after(QosComers *comers, Thread *thread, QosTime pause, QosTime now)
@@ -69,11 +141,13 @@ static Thread *add(QosComers *comers, gint id, QosJob *job, QosUser *user)
     thread->thread = id;
     thread->user = user;
     thread->comer.job = job;
+    thread->comer.told = g_array_new(FALSE, FALSE, sizeof(QosTold));
     g_hash_table_add(comers->threads, thread);
     qos_turns_add(comers->looks, &thread->turn, job, user);
     return thread;
 }
 
+/* It is not waiting; likewise below. */
 static void add_file(QosComer *comer, guint64 file)
 {
     if (comer->files[0] == file)
@@ -82,8 +156,20 @@ static void add_file(QosComer *comer, guint64 file)
     comer->files[0] = file;
 }
 
-QosTime qos_comers_note(QosComers *comers, gint id, guint64 file, QosJob *job, QosUser *user,
-                        QosTime now)
+static void add_told(Thread *thread, guint64 request, QosTold told)
+{
+    GArray *all = thread->comer.told;
+
+    if (thread->request != request)
+        g_array_set_size(all, 0);
+    thread->request = request;
+    if (all->len == QOS_COMER_TOLD)
+        g_array_remove_index(all, 0);
+    g_array_append_val(all, told);
+}
+
+/* It is awake. NULL: there is no room for it. */
+static Thread *find_or_add(QosComers *comers, gint id, QosJob *job, QosUser *user)
 {
     Thread *thread = find(comers, id);
 
@@ -92,13 +178,38 @@ QosTime qos_comers_note(QosComers *comers, gint id, guint64 file, QosJob *job, Q
         thread = NULL;
     }
     if (thread == NULL)
-        thread = add(comers, id, job, user);
+        return add(comers, id, job, user);
+    set_sleeps(comers, thread, 0);
+    return thread;
+}
+
+/* It may come to wait. Returns when it is looked at. */
+static QosTime watch(QosComers *comers, Thread *thread, QosTime now)
+{
+    look_after(comers, thread, QOS_COMER_FIRST_LOOK, now);
+    return now + QOS_COMER_FIRST_LOOK;
+}
+
+QosTime qos_comers_note(QosComers *comers, gint id, guint64 file, QosJob *job, QosUser *user,
+                        QosTime now)
+{
+    Thread *thread = find_or_add(comers, id, job, user);
+
     if (thread == NULL)
         return QOS_NEVER;
     add_file(&thread->comer, file);
-    set_sleeps(comers, thread, 0);
-    look_after(comers, thread, QOS_COMER_FIRST_LOOK, now);
-    return now + QOS_COMER_FIRST_LOOK;
+    return watch(comers, thread, now);
+}
+
+QosTime qos_comers_tell(QosComers *comers, gint id, guint64 request, QosTold told, QosJob *job,
+                        QosUser *user, QosTime now)
+{
+    Thread *thread = find_or_add(comers, id, job, user);
+
+    if (thread == NULL)
+        return QOS_NEVER;
+    add_told(thread, request, told);
+    return watch(comers, thread, now);
 }
 
 guint qos_comers_waiting(const QosComers *comers)
@@ -106,25 +217,36 @@ guint qos_comers_waiting(const QosComers *comers)
     return comers->waiting;
 }
 
-static gboolean waits_for(const Thread *thread, guint64 file, const QosJob *job)
-{
-    gboolean is_of_his = FALSE;
-
-    for (guint i = 0; i < QOS_COMER_FILES; i++)
-        is_of_his |= thread->comer.files[i] == file;
-    return is_of_his && is_waiting(thread) && thread->comer.job != job;
-}
-
 gboolean qos_comers_wait_for(const QosComers *comers, guint64 file, const QosJob *job)
 {
-    gboolean found = FALSE;
+    GHashTable *threads = waiting_for(comers, file);
     GHashTableIter iterator;
     gpointer thread;
 
-    g_hash_table_iter_init(&iterator, comers->threads);
-    while (!found && g_hash_table_iter_next(&iterator, &thread, NULL))
-        found = waits_for(thread, file, job);
-    return found;
+    if (threads == NULL)
+        return FALSE;
+    g_hash_table_iter_init(&iterator, threads);
+    while (g_hash_table_iter_next(&iterator, &thread, NULL)) {
+        if (((const Thread *)thread)->comer.job != job)
+            return TRUE;
+    }
+    return FALSE;
+}
+
+gboolean qos_comers_wait_for_pages(const QosComers *comers, guint64 file, gint64 end, gint id)
+{
+    GHashTable *threads = waiting_for(comers, file);
+    GHashTableIter iterator;
+    gpointer thread;
+
+    if (threads == NULL)
+        return FALSE;
+    g_hash_table_iter_init(&iterator, threads);
+    while (g_hash_table_iter_next(&iterator, &thread, NULL)) {
+        if (((const Thread *)thread)->thread != id && told_size(threads, thread) >= end)
+            return TRUE;
+    }
+    return FALSE;
 }
 
 /* --- looks --- */
@@ -167,6 +289,7 @@ gboolean qos_comers_seen(QosComers *comers, gint id, char state, QosTime now, Qo
         return FALSE;
     *ret_comer = thread->comer;
     qos_job_ref(ret_comer->job);
+    ret_comer->told = g_array_copy(thread->comer.told);
     return TRUE;
 }
 
@@ -175,9 +298,10 @@ QosComers *qos_comers_new(void)
     QosComers *comers = g_new0(QosComers, 1);
 
     G_STATIC_ASSERT(G_STRUCT_OFFSET(Thread, thread) == 0);
-    comers->threads = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, NULL);
+    comers->threads = g_hash_table_new_full(g_int64_hash, g_int64_equal, free_thread, NULL);
     qos_places_init(&comers->places, QOS_COMERS_MAX);
     comers->looks = qos_turns_new();
+    comers->waits = g_hash_table_new_full(NULL, NULL, NULL, (GDestroyNotify)g_hash_table_unref);
     return comers;
 }
 
@@ -193,6 +317,7 @@ void qos_comers_free(QosComers *comers)
         qos_turns_remove(comers->looks, &((Thread *)thread)->turn);
     qos_turns_free(comers->looks);
     qos_places_clear(&comers->places);
+    g_hash_table_unref(comers->waits);
     g_hash_table_unref(comers->threads);
     g_free(comers);
 }

@@ -235,7 +235,7 @@ static gboolean start_sharing(Mounter *mounter, GError **error)
 static gboolean start_telling(QosFs *fs, GError **error)
 {
     fs->tolls = qos_tolls_new(fs->session, qos_gate_now);
-    fs->approaches = qos_approaches_new(fs->gate);
+    fs->approaches = qos_approaches_new(fs->gate, fs->looks);
     if (fs->lockclient)
         fs->coherence = qos_coherence_new(fs);
     if (fs->tolls && fs->approaches && (fs->coherence || !fs->lockclient))

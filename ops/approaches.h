@@ -8,6 +8,11 @@
  * thread sleeps as one does that waits for a lock, and for as long, what waits with the lock goes,
  * and what comes. Who only looks does not sleep like that, so that nobody is let go for him.
  *
+ * So is who is about to be told news of an open file: the kernel drops the file's pages then, and
+ * may wait for each that a request keeps (ops/looks.h), be it one that comes later. While he
+ * sleeps, what keeps pages of that file goes, and what comes, his own job's too; and for others
+ * what waits with its lock, for which he may have come.
+ *
  * A thread sleeps like that for other reasons too: then some requests go that need not, into debt.
  *
  * Lock: `lock` of the approaches; neither a look at a thread nor what lets requests go is under it.
@@ -17,19 +22,25 @@
 #include <fuse_lowlevel.h>
 #include <sys/types.h>
 
-#include "fs/gate.h"
+#include "ops/looks.h"
+#include "ops/op.h"
 
 typedef struct QosApproaches QosApproaches;
 
-/* Starts its thread; NULL where that fails. */
-QosApproaches *qos_approaches_new(QosGate *gate);
+/* Starts its thread; NULL where that fails. `gate` and `looks` are borrowed. */
+QosApproaches *qos_approaches_new(QosGate *gate, QosLooks *looks);
 /* Ends the thread. No request is under way any more. NULL is allowed. */
 void qos_approaches_free(QosApproaches *approaches);
 
-/* `thread` (0: one that cannot be seen) looked the file `ino` up for `job` and `user`, while
- * requests of others waited with its lock. */
-void qos_approaches_note(QosApproaches *approaches, fuse_ino_t ino, QosJob *job, QosUser *user,
-                         pid_t thread);
-/* TRUE while such a thread of another job than `job` seems to wait for the lock of `ino`. Cheap
- * where none waits for any. */
+/* The look-up `op` has found the file `ino`, while requests of others waited with its lock. Does
+ * nothing where its thread cannot be seen; likewise below. */
+void qos_approaches_note(QosApproaches *approaches, const QosOp *op, fuse_ino_t ino);
+/* The answer to `op` is about to tell news of `ino`, which is so large. */
+void qos_approaches_tell(QosApproaches *approaches, const QosOp *op, fuse_ino_t ino, gint64 size);
+/* TRUE while a thread of either kind, of another job than `job`, seems to wait for the lock of
+ * `ino`. Cheap where none waits for any. */
 gboolean qos_approaches_are_waiting(QosApproaches *approaches, fuse_ino_t ino, const QosJob *job);
+/* TRUE while one that was told news of `ino`, another than `thread`, seems to wait for its pages
+ * before `end`. As cheap. */
+gboolean qos_approaches_want_pages(QosApproaches *approaches, fuse_ino_t ino, gint64 end,
+                                   pid_t thread);

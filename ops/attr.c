@@ -11,11 +11,13 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "ops/approaches.h"
 #include "ops/coherence.h"
 #include "ops/control.h"
 #include "ops/handle.h"
 #include "ops/locks.h"
 #include "ops/looks.h"
+#include "ops/openers.h"
 #include "ops/operations.h"
 #include "ops/root.h"
 #include "ops/toll.h"
@@ -54,8 +56,11 @@ void qos_attr_note_look(QosOp *op, fuse_ino_t ino, mode_t mode, struct timespec 
 {
     const QosFs *fs = op->fs;
 
-    if (S_ISREG(mode) && fs->coherence == NULL &&
-        qos_looks_note(fs->looks, ino, modified, size, fuse_req_ctx(op->fuse)->pid))
+    if (!S_ISREG(mode) || fs->coherence != NULL || !qos_looks_note(fs->looks, ino, modified, size))
+        return;
+    if (qos_openers_has_others(fs->openers, ino, NULL))
+        qos_approaches_tell(fs->approaches, op, ino, size);
+    if (qos_looks_are_awaited(fs->looks, ino, size))
         qos_gate_release_pages(fs->gate, ino);
 }
 

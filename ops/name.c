@@ -72,8 +72,7 @@ static gboolean may_believe_name(const QosOp *op, const struct fuse_entry_param 
         return TRUE;
     holder = qos_gate_holder(fs->gate, entry->ino, request->job);
     if (holder == QOS_GATE_ANOTHER && request->opcode == QOS_OP_LOOKUP)
-        qos_approaches_note(fs->approaches, entry->ino, request->job, request->user,
-                            fuse_req_ctx(op->fuse)->pid);
+        qos_approaches_note(fs->approaches, op, entry->ino);
     return holder == QOS_GATE_NOBODY && !request->owes_much;
 }
 

@@ -283,20 +283,10 @@ static void set_caller(QosOp *op, QosCaller *caller)
     request->user = op->handle != NULL ? op->handle->caller->user : caller->user;
 }
 
-/* For so long after news of a file the kernel may be at dropping its pages, and wait for requests
- * on them; those that it writes back for that are many. */
-#define NEWS_TIME      QOS_SECOND
-#define NEWS_BACK_TIME (10 * QOS_SECOND)
-
 /* Where a WRITE ends that news of the file count for only within its size; else 0. */
 static gint64 end_of_write(const QosOp *op)
 {
     return op->writes == QOS_WRITE_THROUGH ? op->end : 0;
-}
-
-static QosTime news_time(const QosOp *op)
-{
-    return op->writes == QOS_WRITE_BACK ? NEWS_BACK_TIME : NEWS_TIME;
 }
 
 /* TRUE where the kernel keeps pages for it. */
@@ -310,6 +300,7 @@ static gboolean keeps_pages(const QosOp *op)
 static void note_lock(QosOp *op)
 {
     QosRequest *request = &op->entry.request;
+    const pid_t thread = fuse_req_ctx(op->fuse)->pid;
 
     if (op->locks == 0)
         return;
@@ -325,16 +316,16 @@ static void note_lock(QosOp *op)
     if (!request->holds_lock)
         request->holds_lock =
             qos_approaches_are_waiting(op->fs->approaches, op->locks, request->job);
-    op->is_awaited = request->keeps_pages && qos_looks_is_awaited(op->fs->looks, op->locks,
-                                                                  end_of_write(op), news_time(op));
+    op->is_awaited =
+        request->keeps_pages &&
+        qos_approaches_want_pages(op->fs->approaches, op->locks, end_of_write(op), thread);
     if (op->is_awaited || (request->fills_cache && qos_coherence_is_dropping(op->fs, op->locks)))
         request->holds_lock = TRUE;
     /* The kernel asks for attributes and ACLs for what its thread came for, as often as it likes.
      */
     if (op->locks_directory && request->opcode != QOS_OP_GETATTR &&
         request->opcode != QOS_OP_GETXATTR)
-        request->is_prepaid =
-            qos_tolls_use(op->fs->tolls, op->locks, fuse_req_ctx(op->fuse)->pid, request->opcode);
+        request->is_prepaid = qos_tolls_use(op->fs->tolls, op->locks, thread, request->opcode);
 }
 
 static int run_done(QosOp *op)
@@ -452,8 +443,6 @@ static void park(QosOp *op)
     const guint64 lock = request->holds_lock ? 0 : request->lock;
     const gboolean locks_directory = op->locks_directory;
     const gboolean keeps = lock != 0 && request->keeps_pages;
-    const gint64 end = end_of_write(op);
-    const pid_t thread = fuse_req_ctx(op->fuse)->pid;
     QosKeep place;
 
     op->parked = TRUE;
@@ -465,13 +454,11 @@ static void park(QosOp *op)
         return;
     }
     if (keeps)
-        qos_looks_wait(fs->looks, lock, end);
+        qos_looks_wait(fs->looks, lock, end_of_write(op));
     op->keeps_pages = keeps;
     join_watch(op);
     if (qos_gate_park(fs->gate, &op->entry))
         run_entries(&op->entry);
-    else if (keeps && qos_looks_has_news(fs->looks, lock, end, thread))
-        qos_gate_release_pages(fs->gate, lock);
     else if (lock != 0 && (locks_directory || qos_openers_has_others(fs->openers, lock, job)))
         qos_gate_release(fs->gate, lock, NULL); /* who wants it since may not have met it */
 }

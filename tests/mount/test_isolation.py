@@ -12,7 +12,8 @@ import time
 
 import pytest
 
-from harness import USER, as_job, is_stopped, run, running, start_job, wait_idle, wait_until
+from faulty import HANG
+from harness import USER, as_job, is_stopped, run, running, start_job, thread_states, wait_idle, wait_until
 
 # Makes and removes a file of its own in the folder for ever, with 16 threads.
 CHURN = """
@@ -282,6 +283,49 @@ def test_a_throttled_job_blocks_nobody_who_looks_at_its_file(store, mount):
         wait_parked(qos, 1)
         wait_idle(hog.pid, qos.pid)  # all are: what comes more than some seconds after the look would be parked then
         take_steps(qos, "", LOOK)
+
+
+# Writes into a page that the kernel does not have. Waits for a line, comes into debt, and reads another page.
+LATECOMER = """
+import mmap, os, sys, threading
+fd = os.open(sys.argv[1] + "/file", os.O_RDWR)
+debt = os.open(sys.argv[1] + "/debt", os.O_RDONLY | os.O_DIRECT)
+threading.Thread(target=os.pwrite, args=(fd, b"x" * 64, 100)).start()
+sys.stdin.readline()
+os.preadv(debt, [mmap.mmap(-1, 1 << 16)], 0)
+os.pread(fd, 1, 1 << 19)
+"""
+
+
+@pytest.mark.parametrize("look", ["os.stat(path + '/file')", "[entry.stat() for entry in os.scandir(path)]"])
+def test_who_looks_at_a_file_waits_for_no_request_that_comes_later(faulty, mount, look):
+    """Where it waits for one that is in the store, and others that keep pages come meanwhile, however late."""
+    qos = mount(faulty, "attr_timeout=0")
+    for name in ("file", "debt"):
+        (faulty.behind / name).write_bytes(bytes(1 << 20))
+    (faulty.behind / "folder").mkdir()
+    for number in range(512):
+        (faulty.behind / "folder" / str(number)).touch()
+    faulty.fail("write", HANG)
+
+    def has_come():
+        job = qos.job("hog")
+        return job["waiting"] > 0 or job["read_bytes"] > 1 << 16
+    with throttled(qos, start_job("hog", sys.executable, "-c", LATECOMER, qos.dir, stdin=subprocess.PIPE, text=True)) as hog:
+        wait_until(lambda: faulty.hanging(), what="a write in the store")
+        qos.rule("start hog jobid={hog}&opcode={read} bps=1")
+        os.utime(faulty.behind / "file", (1, 1))
+        with start_job("guest", sys.executable, "-c", STEPS, qos.dir, look) as guest:
+            try:
+                wait_until(lambda: set(thread_states(guest.pid)) == {"D"}, PATIENCE, what="the guest to wait for the page")
+                as_job("another", "ls", "-l", qos.dir / "folder")  # so much is looked at that none of it is known
+                print(file=hog.stdin, flush=True)
+                wait_until(has_come, what="the hog's other read")
+                faulty.mend()
+                assert guest.wait(PATIENCE) == 0
+            finally:
+                faulty.mend()
+                lift(qos)
 
 
 # Has the file in memory, waits for a line, and changes each page of it, so often.

@@ -1,5 +1,6 @@
 /*
- * Who comes by a file's name: when he is looked at, when he waits, and what many of them may take.
+ * Who comes by a file's name, or is told news of it: when he is looked at, when he waits, and what
+ * many of them may take.
  */
 #include "fs/comers.h"
 #include "fs/turns.h"
@@ -47,7 +48,7 @@ static gboolean look(Fixture *f, QosTime pause, gint thread, char state)
     g_assert_cmpint(qos_comers_next(f->comers, f->now, &wake), ==, thread);
     if (!qos_comers_seen(f->comers, thread, state, f->now, &comer))
         return FALSE;
-    qos_job_unref(comer.job);
+    qos_comer_clear(&comer);
     return TRUE;
 }
 
@@ -117,13 +118,81 @@ static void test_who_waits(Fixture *f, gconstpointer data G_GNUC_UNUSED)
     g_assert_false(qos_comers_seen(f->comers, 7, 'D', f->now, &comer));
     g_assert_true(qos_comers_seen(f->comers, 7, 'D', f->now, &comer));
     g_assert_true(comer.job == f->job && comer.files[0] == 3 && comer.files[1] == 2);
-    qos_job_unref(comer.job);
+    qos_comer_clear(&comer);
     qos_comers_note(f->comers, 7, 4, f->other, NULL, f->now); /* he works for another now */
     g_assert_cmpuint(qos_comers_waiting(f->comers), ==, 0);
     g_assert_false(qos_comers_seen(f->comers, 7, 'D', f->now, &comer));
     g_assert_true(qos_comers_seen(f->comers, 7, 'D', f->now, &comer));
     g_assert_true(comer.job == f->other && comer.files[0] == 4 && comer.files[1] == 0);
-    qos_job_unref(comer.job);
+    qos_comer_clear(&comer);
+}
+
+static void tell(Fixture *f, gint thread, guint64 request, guint64 file, gint64 size)
+{
+    qos_comers_tell(f->comers, thread, request, (QosTold){file, size}, f->job, NULL, f->now);
+}
+
+static gboolean wants_pages(const Fixture *f, guint64 file, gint64 end)
+{
+    return qos_comers_wait_for_pages(f->comers, file, end, 8);
+}
+
+/* Of what his last request told: for pages whatever his job, for the lock as who came by name. */
+static void test_who_waits_for_pages(Fixture *f, gconstpointer data G_GNUC_UNUSED)
+{
+    tell(f, 7, 1, 1, 4096);
+    tell(f, 7, 2, 2, 4096);
+    tell(f, 7, 2, 3, 0); /* a list */
+    g_assert_false(look(f, 2 * MS, 7, 'D'));
+    g_assert_false(wants_pages(f, 2, 0));
+    g_assert_true(look(f, 4 * MS, 7, 'D'));
+    g_assert_cmpuint(qos_comers_waiting(f->comers), ==, 1);
+    g_assert_true(wants_pages(f, 2, 0) && wants_pages(f, 2, 4096) && wants_pages(f, 3, 0));
+    g_assert_false(wants_pages(f, 2, 4097) || wants_pages(f, 3, 1)); /* beyond the end */
+    g_assert_false(wants_pages(f, 1, 0));
+    g_assert_false(qos_comers_wait_for_pages(f->comers, 2, 0, 7)); /* who asks is awake */
+    g_assert_true(qos_comers_wait_for(f->comers, 2, f->other));
+    g_assert_false(qos_comers_wait_for(f->comers, 1, f->other));
+    g_assert_false(qos_comers_wait_for(f->comers, 2, f->job));
+    g_assert_false(look(f, 2 * MS, 7, 'R'));
+    g_assert_false(wants_pages(f, 2, 0));
+}
+
+/* One who gives up takes nothing from another. */
+static void test_two_wait_for_one_file(Fixture *f, gconstpointer data G_GNUC_UNUSED)
+{
+    QosComer comer;
+
+    tell(f, 7, 1, 1, 4096);
+    qos_comers_note(f->comers, 7, 1, f->job, NULL, f->now); /* by its name too */
+    qos_comers_tell(f->comers, 9, 2, (QosTold){1, 100}, f->other, NULL, f->now);
+    for (gint thread = 7; thread <= 9; thread += 2) {
+        g_assert_false(qos_comers_seen(f->comers, thread, 'D', f->now, &comer));
+        g_assert_true(qos_comers_seen(f->comers, thread, 'D', f->now, &comer));
+        qos_comer_clear(&comer);
+    }
+    g_assert_cmpuint(qos_comers_waiting(f->comers), ==, 2);
+    g_assert_true(wants_pages(f, 1, 4096));
+    tell(f, 7, 3, 2, 0); /* it is awake */
+    g_assert_true(wants_pages(f, 1, 100));
+    g_assert_false(wants_pages(f, 1, 101));
+    g_assert_true(qos_comers_wait_for(f->comers, 1, f->job));
+    g_assert_false(qos_comers_wait_for(f->comers, 1, f->other));
+}
+
+static void test_a_long_list(Fixture *f, gconstpointer data G_GNUC_UNUSED)
+{
+    QosComer comer;
+
+    for (guint64 file = 1; file <= QOS_COMER_TOLD + 1; file++)
+        tell(f, 7, 1, file, 0);
+    f->now += 2 * MS;
+    g_assert_false(qos_comers_seen(f->comers, 7, 'D', f->now, &comer));
+    g_assert_true(qos_comers_seen(f->comers, 7, 'D', f->now, &comer));
+    tell(f, 7, 2, 1, 0); /* not to him who has him already */
+    g_assert_cmpuint(comer.told->len, ==, QOS_COMER_TOLD);
+    g_assert_cmpuint(g_array_index(comer.told, QosTold, 0).file, ==, 2);
+    qos_comer_clear(&comer);
 }
 
 /* Threads from `first` on that find room, of `count` that come for `job` and `user`. */
@@ -138,7 +207,7 @@ static guint crowd(Fixture *f, gint first, guint count, QosJob *job, QosUser *us
         qos_comers_note(f->comers, thread, 1, job, user, f->now);
         qos_comers_seen(f->comers, thread, 'D', f->now, &comer);
         if (qos_comers_seen(f->comers, thread, 'D', f->now, &comer)) {
-            qos_job_unref(comer.job);
+            qos_comer_clear(&comer);
             came++;
         }
     }
@@ -216,6 +285,9 @@ int main(int argc, char **argv)
     ADD("/comers/looks", test_looks);
     ADD("/comers/waiting", test_waiting);
     ADD("/comers/who-waits", test_who_waits);
+    ADD("/comers/who-waits-for-pages", test_who_waits_for_pages);
+    ADD("/comers/two-wait-for-one-file", test_two_wait_for_one_file);
+    ADD("/comers/a-long-list", test_a_long_list);
     ADD("/comers/share-of-a-job", test_share_of_a_job);
     ADD("/comers/share-of-a-user", test_share_of_a_user);
     ADD("/comers/looks-are-shared", test_looks_are_shared);
