@@ -8,6 +8,9 @@
  * thread sleeps as one does that waits for a lock, and for as long, what waits with the lock goes,
  * and what comes. Who only looks does not sleep like that, so that nobody is let go for him.
  *
+ * So is who asks for a directory's attributes while another job's request for them waits, maybe
+ * under the directory's lock (find_lock() in ops/op.c).
+ *
  * So is who is about to be told news of an open file: the kernel drops the file's pages then, and
  * may wait for each that a request keeps (ops/looks.h), be it one that comes later. While he
  * sleeps, what keeps pages of that file goes, and what comes, his own job's too; and for others
@@ -32,8 +35,8 @@ QosApproaches *qos_approaches_new(QosGate *gate, QosLooks *looks);
 /* Ends the thread. No request is under way any more. NULL is allowed. */
 void qos_approaches_free(QosApproaches *approaches);
 
-/* The look-up `op` has found the file `ino`, while requests of others waited with its lock. Does
- * nothing where its thread cannot be seen; likewise below. */
+/* `op` has looked the file or directory `ino` up, or asked for its attributes, while requests of
+ * others waited with its lock. Does nothing where its thread cannot be seen; likewise below. */
 void qos_approaches_note(QosApproaches *approaches, const QosOp *op, fuse_ino_t ino);
 /* The answer to `op` is about to tell news of `ino`, which is so large. */
 void qos_approaches_tell(QosApproaches *approaches, const QosOp *op, fuse_ino_t ino, gint64 size);

@@ -42,12 +42,29 @@ static AttrOp *attr_op_new(fuse_req_t request, fuse_ino_t ino, QosOpcode opcode,
     return attr;
 }
 
+/* Not where requests wait maybe with the directory's lock: who wants that lock shows himself by
+ * asking. */
+static gboolean may_believe_directory(const QosOp *op, fuse_ino_t ino)
+{
+    const QosFs *fs = op->fs;
+    const QosOpcode opcode = op->entry.request.opcode;
+    const QosGateHolder holder = qos_gate_holder(fs->gate, ino, op->entry.request.job);
+
+    if (holder == QOS_GATE_NOBODY || !qos_inodes_is_directory(fs->inodes, ino))
+        return TRUE;
+    if (holder == QOS_GATE_ANOTHER && (opcode == QOS_OP_GETATTR || opcode == QOS_OP_LOOKUP))
+        qos_approaches_note(fs->approaches, op, ino);
+    return FALSE;
+}
+
 double qos_attr_timeout(QosOp *op, fuse_ino_t ino)
 {
     const QosFs *fs = op->fs;
     double timeout =
         fs->coherence != NULL ? qos_coherence_attr_timeout(op, ino) : fs->config.attr_timeout;
 
+    if (!may_believe_directory(op, ino))
+        return 0;
     return timeout > 0 && qos_tolls_may_believe(fs->tolls, ino) ? timeout : 0;
 }
 

@@ -407,16 +407,22 @@ void qos_op_pause(QosOp *op, gboolean is_watched)
 }
 
 /* Most who ask for attributes hold nothing. What his system call tells is worth its cost only for
- * one who has to wait. */
+ * one who has to wait. Of a directory that has no toll he may hold the lock in other calls too:
+ * he waits until somebody seems to want it (ops/approaches.h). */
 static void find_lock(QosOp *op)
 {
     QosRequest *request = &op->entry.request;
+    gboolean is_directory;
 
-    if (request->opcode != QOS_OP_GETATTR || request->lock != 0 ||
-        !qos_process_asks_under_lock(fuse_req_ctx(op->fuse)->pid))
+    if (request->opcode != QOS_OP_GETATTR || request->lock != 0)
         return;
-    op->locks = request->lock = op->node;
-    op->locks_directory = qos_inodes_is_directory(op->fs->inodes, op->node);
+    is_directory = qos_inodes_is_directory(op->fs->inodes, op->node);
+    if (qos_process_asks_under_lock(fuse_req_ctx(op->fuse)->pid)) {
+        op->locks = request->lock = op->node;
+        op->locks_directory = is_directory;
+    } else if (is_directory && !request->is_toll) {
+        request->lock = op->node;
+    }
 }
 
 /* The kernel renames from a directory to another under a mutex of the whole mount, and asks under

@@ -19,7 +19,7 @@
  * Whoever asks may hold the lock also where there is no toll yet, as his job came into debt by
  * something else, by a write: the kernel asks under the lock if the directory has changed while he
  * waited for it. So for GRACE_TIME after a change nobody waits who asks; if his job is in debt, his
- * request raises the toll.
+ * request raises the toll. Later he waits until somebody seems to want the lock (ops/approaches.h).
  *
  * Of a file that is in the page cache others read a page in less than a microsecond, and would ask
  * each time. So its toll is closed only for CLOSED_TIME after the job in debt has read or passed,

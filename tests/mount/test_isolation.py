@@ -447,6 +447,45 @@ def test_who_asks_for_attributes_under_a_lock_does_not_wait(store, mount, way, s
                      qos.dir / "file")
 
 
+# Removes a file; once it is told to, it comes into debt meanwhile, and says so.
+REMOVER = """
+import mmap, os, sys, threading
+debt = os.open(sys.argv[1] + "/debt", os.O_RDONLY | os.O_DIRECT)
+threading.Thread(target=os.unlink, args=(sys.argv[1] + "/folder/file",)).start()
+sys.stdin.readline()
+os.preadv(debt, [mmap.mmap(-1, 1 << 16)], 0)
+print(flush=True)
+"""
+
+
+def test_who_came_into_debt_as_he_waited_for_a_folder_does_not_wait_in_it(faulty, mount):
+    """Nobody has changed it, and it has no toll; the kernel asks for its attributes under its lock."""
+    qos = mount(faulty, "attr_timeout=0,entry_timeout=3600")
+    (faulty.behind / "debt").write_bytes(bytes(1 << 20))
+    (faulty.behind / "folder").mkdir()
+    (faulty.behind / "folder" / "file").touch()
+    os.stat(qos.dir / "folder" / "file")
+    faulty.fail("getattr", HANG, "none")
+
+    def has_come():
+        job = qos.job("hog")
+        return job["waiting"] > 0 or "unlink" in job["operations"]
+    with running(start_job("another", "test", "-e", qos.dir / "folder" / "none")):
+        wait_until(lambda: faulty.hanging(), what="a look-up with the folder's lock")
+        command = sys.executable, "-c", REMOVER, qos.dir
+        with throttled(qos, start_job("hog", *command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)) as hog:
+            try:
+                wait_until(lambda: sorted(thread_states(hog.pid)) == ["D", "S"], PATIENCE, what="the hog to wait for the lock")
+                qos.rule("start hog jobid={hog} bps=1")
+                print(file=hog.stdin, flush=True)
+                hog.stdout.readline()
+                faulty.mend()
+                wait_until(has_come, what="the hog to have the lock")
+                as_guest(qos, "touch", qos.dir / "folder" / "new")
+            finally:
+                faulty.mend()
+
+
 @pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
 def test_who_only_looks_lets_no_throttled_job_go(store, mount):
     """By name or in a list, as another job or as its own."""
