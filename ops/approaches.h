@@ -1,12 +1,13 @@
 /*
- * Who comes by the name of a file with whose lock another job's requests wait.
+ * Who comes by the name of a file with whose lock another job's requests wait, or may come to.
  *
  * On a file that is one job's own, requests wait with the file's lock (ops/openers.h). Who names
  * the file, as chmod(2) and unlink(2) do, takes that lock too, and the kernel asks for nothing
  * before, but for the name. So while requests wait there the kernel is to believe no name of the
- * file (ops/name.c), and who looks one up, for another job, is watched for some seconds: once his
- * thread sleeps as one does that waits for a lock, and for as long, what waits with the lock goes,
- * and what comes. Who only looks does not sleep like that, so that nobody is let go for him.
+ * file (ops/name.c), and who looks one up, for another job, is watched for some seconds, and so is
+ * who does while nothing waits there yet: once his thread sleeps as one does that waits for a lock,
+ * and for as long, what waits with the lock goes, and what comes. Who only looks does not sleep
+ * like that, so that nobody is let go for him.
  *
  * So is who asks for a directory's attributes while another job's request for them waits, maybe
  * under the directory's lock (find_lock() in ops/op.c).
@@ -36,7 +37,8 @@ QosApproaches *qos_approaches_new(QosGate *gate, QosLooks *looks);
 void qos_approaches_free(QosApproaches *approaches);
 
 /* `op` has looked the file or directory `ino` up, or asked for its attributes, while requests of
- * others waited with its lock. Does nothing where its thread cannot be seen; likewise below. */
+ * others waited with its lock, or may come to. Does nothing where its thread cannot be seen;
+ * likewise below. */
 void qos_approaches_note(QosApproaches *approaches, const QosOp *op, fuse_ino_t ino);
 /* The answer to `op` is about to tell news of `ino`, which is so large. */
 void qos_approaches_tell(QosApproaches *approaches, const QosOp *op, fuse_ino_t ino, gint64 size);

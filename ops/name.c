@@ -13,6 +13,7 @@
 #include "ops/approaches.h"
 #include "ops/coherence.h"
 #include "ops/control.h"
+#include "ops/openers.h"
 #include "ops/operations.h"
 #include "ops/reply_buffer.h"
 
@@ -60,6 +61,18 @@ static double entry_timeout(const QosOp *op)
                                      : op->fs->config.entry_timeout;
 }
 
+/* Whoever looks the file up may want its lock. Where requests of another job wait with it, or may
+ * come to, he is watched; where several have it open none waits. */
+static void watch(const QosOp *op, fuse_ino_t ino, QosGateHolder holder)
+{
+    const QosFs *fs = op->fs;
+    const QosRequest *request = &op->entry.request;
+
+    if (request->opcode == QOS_OP_LOOKUP &&
+        (holder == QOS_GATE_ANOTHER || qos_openers_is_of_another(fs->openers, ino, request->job)))
+        qos_approaches_note(fs->approaches, op, ino);
+}
+
 /* Whether the kernel may believe a name of it. Not where requests wait with the file's lock, or
  * will: who comes by name wants that lock, and shows himself by looking the name up. */
 static gboolean may_believe_name(const QosOp *op, const struct fuse_entry_param *entry)
@@ -71,8 +84,7 @@ static gboolean may_believe_name(const QosOp *op, const struct fuse_entry_param 
     if (S_ISDIR(entry->attr.st_mode))
         return TRUE;
     holder = qos_gate_holder(fs->gate, entry->ino, request->job);
-    if (holder == QOS_GATE_ANOTHER && request->opcode == QOS_OP_LOOKUP)
-        qos_approaches_note(fs->approaches, op, entry->ino);
+    watch(op, entry->ino, holder);
     return holder == QOS_GATE_NOBODY && !request->owes_much;
 }
 

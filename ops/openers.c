@@ -152,3 +152,13 @@ gboolean qos_openers_has_others(QosOpeners *openers, fuse_ino_t ino, const QosJo
     qos_mutex_unlock(&openers->lock);
     return has_others;
 }
+
+gboolean qos_openers_is_of_another(QosOpeners *openers, fuse_ino_t ino, const QosJob *job)
+{
+    qos_mutex_lock(&openers->lock);
+    QosOpenFile *file = find_file_locked(openers, ino);
+    gboolean is_of_another =
+        file != NULL && !file->is_shared && find_opener_locked(file, job) == NULL;
+    qos_mutex_unlock(&openers->lock);
+    return is_of_another;
+}

@@ -486,6 +486,45 @@ def test_who_came_into_debt_as_he_waited_for_a_folder_does_not_wait_in_it(faulty
                 faulty.mend()
 
 
+# Two threads write, of which one waits for the other. Once it is told to, it comes into debt meanwhile, and says so.
+WRITERS = """
+import mmap, os, sys, threading
+fd = os.open(sys.argv[1] + "/file", os.O_WRONLY)
+debt = os.open(sys.argv[1] + "/debt", os.O_RDONLY | os.O_DIRECT)
+for number in range(2):
+    threading.Thread(target=os.pwrite, args=(fd, b"x", number * 4096)).start()
+sys.stdin.readline()
+os.preadv(debt, [mmap.mmap(-1, 1 << 16)], 0)
+print(flush=True)
+"""
+
+
+def test_who_came_by_name_waits_for_no_write_that_comes_later(faulty, mount):
+    """He looks the name up while nothing waits with the file's lock, and stands behind a write that comes to wait."""
+    qos = mount(faulty, "entry_timeout=0")
+    for name in ("file", "debt"):
+        (faulty.behind / name).write_bytes(bytes(1 << 20))
+    os.utime(faulty.behind / "file", (1, 1))
+    os.stat(qos.dir / "file")  # so that it is no news to the guest
+    faulty.fail("write", HANG)
+    command = sys.executable, "-c", WRITERS, qos.dir
+    with throttled(qos, start_job("hog", *command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)) as hog:
+        try:
+            wait_until(lambda: sorted(thread_states(hog.pid)) == ["D", "S", "S"] and faulty.hanging(), PATIENCE, what="the writes")
+            qos.rule("start hog jobid={hog} bps=1")
+            print(file=hog.stdin, flush=True)
+            hog.stdout.readline()
+            with start_job("guest", "chmod", "640", qos.dir / "file") as guest:
+                wait_until(lambda: set(thread_states(guest.pid)) == {"D"}, PATIENCE, what="the guest to wait for the lock")
+                faulty.mend()
+                try:
+                    assert guest.wait(PATIENCE) == 0
+                finally:
+                    lift(qos)
+        finally:
+            faulty.mend()
+
+
 @pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
 def test_who_only_looks_lets_no_throttled_job_go(store, mount):
     """By name or in a list, as another job or as its own."""
