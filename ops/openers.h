@@ -29,7 +29,8 @@ void qos_openers_leave(QosOpenFile *file, QosJob *job); /* NULL is allowed */
 
 /* TRUE where several jobs have it open. Without the lock: every READ and WRITE asks. */
 gboolean qos_open_file_is_shared(const QosOpenFile *file); /* NULL is allowed */
-/* TRUE where another job than `job`, which is not looked into, has `ino` open. */
+/* TRUE where another job than `job`, which is not looked into, has `ino` open. Where nobody has, it
+ * takes no lock; likewise below. */
 gboolean qos_openers_has_others(QosOpeners *openers, fuse_ino_t ino, const QosJob *job);
 /* TRUE where one alone has it open, and that is another than `job`. */
 gboolean qos_openers_is_of_another(QosOpeners *openers, fuse_ino_t ino, const QosJob *job);

@@ -33,6 +33,29 @@ static void tear_down(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
     qos_account_clear(&fixture->account);
 }
 
+/* Of files whose numbers are far apart one may be taken for open because another is. */
+static void test_far_apart(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
+{
+    const fuse_ino_t first = 7, second = first + (1 << 20);
+    QosOpeners *openers = fixture->openers;
+    QosJob *one = fixture->jobs[0], *other = fixture->jobs[1];
+    gboolean is_new;
+
+    QosOpenFile *file = qos_openers_join(openers, first, one, &is_new);
+    g_assert_false(qos_openers_has_others(openers, second, other));
+    QosOpenFile *far = qos_openers_join(openers, second, one, &is_new);
+    qos_openers_leave(file, one);
+    g_assert_false(qos_openers_has_others(openers, first, other));
+    g_assert_true(qos_openers_has_others(openers, second, other));
+    g_assert_true(qos_openers_is_of_another(openers, second, other));
+    g_assert_false(qos_openers_is_of_another(openers, second, one));
+    g_assert_true(qos_openers_join(openers, second, other, &is_new) == far);
+    g_assert_false(qos_openers_is_of_another(openers, second, fixture->jobs[2])); /* shared */
+    qos_openers_leave(far, other);
+    qos_openers_leave(far, one);
+    g_assert_false(qos_openers_has_others(openers, second, other));
+}
+
 static void test_sharing(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
 {
     QosOpeners *openers = fixture->openers;
@@ -98,6 +121,7 @@ int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add("/openers/sharing", Fixture, NULL, set_up, test_sharing, tear_down);
+    g_test_add("/openers/far-apart", Fixture, NULL, set_up, test_far_apart, tear_down);
     g_test_add("/openers/many-threads", Fixture, NULL, set_up, test_many_threads, tear_down);
     return g_test_run();
 }
