@@ -50,20 +50,18 @@ static gboolean may_believe_directory(const QosOp *op, fuse_ino_t ino)
     const QosOpcode opcode = op->entry.request.opcode;
     const QosGateHolder holder = qos_gate_holder(fs->gate, ino, op->entry.request.job);
 
-    if (holder == QOS_GATE_NOBODY || !qos_inodes_is_directory(fs->inodes, ino))
-        return TRUE;
     if (holder == QOS_GATE_ANOTHER && (opcode == QOS_OP_GETATTR || opcode == QOS_OP_LOOKUP))
         qos_approaches_note(fs->approaches, op, ino);
-    return FALSE;
+    return holder == QOS_GATE_NOBODY;
 }
 
-double qos_attr_timeout(QosOp *op, fuse_ino_t ino)
+double qos_attr_timeout(QosOp *op, fuse_ino_t ino, mode_t mode)
 {
     const QosFs *fs = op->fs;
     double timeout =
         fs->coherence != NULL ? qos_coherence_attr_timeout(op, ino) : fs->config.attr_timeout;
 
-    if (!may_believe_directory(op, ino))
+    if (S_ISDIR(mode) && !may_believe_directory(op, ino))
         return 0;
     return timeout > 0 && qos_tolls_may_believe(fs->tolls, ino) ? timeout : 0;
 }
@@ -91,7 +89,7 @@ static int reply_attributes(QosOp *op, fuse_ino_t ino, int fd)
         qos_root_note(op->fs->root, stat);
     stat->st_ino = qos_inodes_shown(op->fs->inodes, stat->st_dev, stat->st_ino);
     op->reply.kind = QOS_REPLY_ATTR;
-    op->reply.attr.timeout = qos_attr_timeout(op, ino);
+    op->reply.attr.timeout = qos_attr_timeout(op, ino, stat->st_mode);
     qos_attr_note_look(op, ino, stat->st_mode, stat->st_mtim, stat->st_size);
     return 0;
 }
@@ -308,7 +306,7 @@ static int run_statx(QosOp *op)
     x->stx_ino =
         qos_inodes_shown(op->fs->inodes, makedev(x->stx_dev_major, x->stx_dev_minor), x->stx_ino);
     op->reply.kind = QOS_REPLY_STATX;
-    op->reply.statx.timeout = qos_attr_timeout(op, attr->ino);
+    op->reply.statx.timeout = qos_attr_timeout(op, attr->ino, x->stx_mode);
     qos_attr_note_look(op, attr->ino, x->stx_mode,
                        (struct timespec){x->stx_mtime.tv_sec, x->stx_mtime.tv_nsec},
                        (off_t)x->stx_size);

@@ -90,7 +90,7 @@ static gboolean may_believe_name(const QosOp *op, const struct fuse_entry_param 
 
 void qos_entry_set_timeouts(QosOp *op, struct fuse_entry_param *entry)
 {
-    entry->attr_timeout = qos_attr_timeout(op, entry->ino);
+    entry->attr_timeout = qos_attr_timeout(op, entry->ino, entry->attr.st_mode);
     entry->entry_timeout = may_believe_name(op, entry) ? entry_timeout(op) : 0;
     qos_attr_note_look(op, entry->ino, entry->attr.st_mode, entry->attr.st_mtim,
                        entry->attr.st_size);

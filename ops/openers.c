@@ -153,26 +153,32 @@ gboolean qos_open_file_is_shared(const QosOpenFile *file)
     return file != NULL && __atomic_load_n(&file->is_shared, __ATOMIC_RELAXED);
 }
 
-gboolean qos_openers_has_others(QosOpeners *openers, fuse_ino_t ino, const QosJob *job)
+/* *ret_is_shared: several jobs have it open. */
+static gboolean has_others(QosOpeners *openers, fuse_ino_t ino, const QosJob *job,
+                           gboolean *ret_is_shared)
 {
+    *ret_is_shared = FALSE;
     if (g_atomic_int_get(place_of(openers, ino)) == 0)
         return FALSE;
     qos_mutex_lock(&openers->lock);
     QosOpenFile *file = find_file_locked(openers, ino);
-    gboolean has_others =
-        file != NULL && (file->is_shared || find_opener_locked(file, job) == NULL);
+    *ret_is_shared = file != NULL && file->is_shared;
+    const gboolean others =
+        file != NULL && (*ret_is_shared || find_opener_locked(file, job) == NULL);
     qos_mutex_unlock(&openers->lock);
-    return has_others;
+    return others;
+}
+
+gboolean qos_openers_has_others(QosOpeners *openers, fuse_ino_t ino, const QosJob *job)
+{
+    gboolean is_shared;
+
+    return has_others(openers, ino, job, &is_shared);
 }
 
 gboolean qos_openers_is_of_another(QosOpeners *openers, fuse_ino_t ino, const QosJob *job)
 {
-    if (g_atomic_int_get(place_of(openers, ino)) == 0)
-        return FALSE;
-    qos_mutex_lock(&openers->lock);
-    QosOpenFile *file = find_file_locked(openers, ino);
-    gboolean is_of_another =
-        file != NULL && !file->is_shared && find_opener_locked(file, job) == NULL;
-    qos_mutex_unlock(&openers->lock);
-    return is_of_another;
+    gboolean is_shared;
+
+    return has_others(openers, ino, job, &is_shared) && !is_shared;
 }

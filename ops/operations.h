@@ -17,9 +17,9 @@ void qosfs_op_statx(fuse_req_t request, fuse_ino_t ino, int flags, int mask,
                     struct fuse_file_info *info);
 void qosfs_op_statfs(fuse_req_t request, fuse_ino_t ino);
 
-/* How long the kernel may believe the attributes of `ino`, in s: not at all where there is a toll.
- */
-double qos_attr_timeout(QosOp *op, fuse_ino_t ino);
+/* How long the kernel may believe the attributes of `ino`, in s: not at all where there is a toll,
+ * or of a directory while requests wait with its lock. */
+double qos_attr_timeout(QosOp *op, fuse_ino_t ino, mode_t mode);
 /* The kernel is about to be told these attributes of `ino`: what it may come to wait for goes on
  * (ops/looks.h). */
 void qos_attr_note_look(QosOp *op, fuse_ino_t ino, mode_t mode, struct timespec modified,
