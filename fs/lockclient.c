@@ -17,6 +17,7 @@
 #include "fs/lockclient_private.h"
 
 #include <errno.h>
+#include <gio/gio.h>
 #include <glib-unix.h>
 #include <string.h>
 #include <sys/timerfd.h>
@@ -418,6 +419,8 @@ static gboolean start(QosLockclient *client, GError **error)
         qos_set_error(error, errno, "cannot make a timer: %s", g_strerror(errno));
         return FALSE;
     }
+    /* GLib 2.74 was seen to deadlock where two threads were the first to meet the type. */
+    g_type_ensure(G_TYPE_SOCKET);
     client->has_thread = pthread_create(&client->thread, NULL, run, client) == 0;
     if (!client->has_thread)
         qos_set_thread_error(error);
