@@ -26,6 +26,7 @@
 
 #include "fs/privilege.h"
 #include "net/standard_streams.h"
+#include "net/tls.h"
 
 #define EXIT_DIED 32 /* mount(8): mount failure */
 
@@ -91,6 +92,7 @@ static void log_of_libfuse(enum fuse_log_level level, const char *format, va_lis
 void qos_daemon_init(QosDaemon *daemon, gboolean verbose)
 {
     qos_standard_streams_open();
+    qos_tls_refuse_old_versions();
     *daemon = (QosDaemon){.verbose = verbose, .verdict = -1};
     g_log_set_writer_func(write_log, daemon, NULL);
     fuse_set_log_func(log_of_libfuse);

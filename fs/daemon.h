@@ -13,7 +13,8 @@ typedef struct {
 } QosDaemon;
 
 /* Takes over g_log() and libfuse's log: they go to stderr, one line each; and standard streams that
- * are closed, as /dev/null. First of all. `daemon` must stay. */
+ * are closed, as /dev/null. It also has old TLS versions refused (net/tls.h). First of all.
+ * `daemon` must stay. */
 void qos_daemon_init(QosDaemon *daemon, gboolean verbose);
 
 /*

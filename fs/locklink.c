@@ -13,6 +13,7 @@
 #include "fs/lockinput.h"
 #include "fs/mutex.h"
 #include "net/certificate.h"
+#include "net/tls.h"
 
 #define ATTEMPT_TIME  10     /* s, until there is a WELCOME; ... */
 #define ATTEMPT_TEXT  "10 s" /* ... for people */
@@ -358,11 +359,16 @@ static void on_handshake(GObject *tls, GAsyncResult *result, gpointer data)
 
     link->pending--;
     if (g_tls_connection_handshake_finish(G_TLS_CONNECTION(tls), result, &error)) {
-        greet(link, G_IO_STREAM(g_object_ref(tls)));
+        const char *fault = qos_tls_version_fault(G_TLS_CONNECTION(tls));
+        if (fault == NULL)
+            greet(link, G_IO_STREAM(g_object_ref(tls)));
+        else
+            fail(link, fault, FALSE);
     } else if (!is_cancelled(error)) {
+        g_autofree char *reason = qos_tls_handshake_fault(error);
         GTlsCertificateFlags faults =
             g_tls_connection_get_peer_certificate_errors(G_TLS_CONNECTION(tls));
-        fail(link, faults != 0 ? qos_certificate_fault(faults) : error->message, FALSE);
+        fail(link, faults != 0 ? qos_certificate_fault(faults) : reason, FALSE);
     }
 }
 

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "net/certificate.h"
 #include "net/munge.h"
+#include "net/tls.h"
 #include "server/own_certificate.h"
 
 struct QosHandshake {
@@ -50,7 +51,8 @@ static void finish_tls(GObject *tls, GAsyncResult *result, gpointer data)
     g_autoptr(GError) error = NULL;
     g_autofree char *principal = NULL;
     g_autofree char *reason = NULL;
-    const char *fault = "its certificate has no subject";
+    g_autofree char *failure = NULL;
+    const char *fault = "its certificate has no subject", *old;
 
     g_signal_handlers_disconnect_by_data(tls, attempt);
     if (g_tls_connection_handshake_finish(G_TLS_CONNECTION(tls), result, &error)) {
@@ -61,11 +63,17 @@ static void finish_tls(GObject *tls, GAsyncResult *result, gpointer data)
             fault = reason;
             g_clear_pointer(&principal, g_free);
         }
+        old = qos_tls_version_fault(G_TLS_CONNECTION(tls));
+        if (old != NULL) {
+            fault = old;
+            g_clear_pointer(&principal, g_free);
+        }
     } else if (attempt->faults != 0) {
         fault = qos_certificate_fault(attempt->faults);
     } else {
+        failure = qos_tls_handshake_fault(error);
         reason = g_strdup_printf(
-            "%s (if it is a mount, 'qosfsctl status' there tells what it found)", error->message);
+            "%s (if it is a mount, 'qosfsctl status' there tells what it found)", failure);
         fault = reason;
     }
     if (principal != NULL && principal[0] != '\0')

@@ -18,6 +18,7 @@
 
 #include "base/error.h"
 #include "net/standard_streams.h"
+#include "net/tls.h"
 #include "server/control.h"
 #include "server/grants.h"
 #include "server/listener.h"
@@ -187,6 +188,7 @@ int main(int argc, char **argv)
     int status = EXIT_SUCCESS;
 
     qos_standard_streams_open();
+    qos_tls_refuse_old_versions();
     setlocale(LC_CTYPE, ""); /* not LC_NUMERIC and LC_MESSAGES: a log is in one language */
     signal(SIGPIPE, SIG_IGN);
     if (!qos_server_options_parse(&server.options, argc, argv, &error)) {

@@ -1,11 +1,12 @@
 """TLS between a mount and a lock server: by what addresses it comes about, and what the mount says where it does not."""
 import re
 import socket
+import subprocess
 
 import pytest
 
 from cluster import Certificates, Server
-from harness import run, wait_until
+from harness import error_of, run, wait_until
 
 HOME = "127.0.0.1"
 AWAY = "127.0.0.2"
@@ -47,6 +48,28 @@ def test_the_servers_certificate(world, mount, new_store, authorities, whose, ho
     told, log = play(world, mount, new_store, authorities[0], pair, authorities[0].make("node"))
     assert told == reason
     assert " (if it is a mount, 'qosfsctl status' there tells what it found)\n" in log
+
+
+@pytest.mark.parametrize("version", ["-tls1", "-tls1_1"])
+def test_a_server_with_an_old_version_of_tls(mount, new_store, authorities, version):
+    """Whatever listens there is told nothing by the mount, which says why."""
+    certificate, key = authorities[0].make("server", HOME)
+    mine, my_key = authorities[0].make("node")
+    with socket.create_server((HOME, 0)) as free:
+        port = free.getsockname()[1]
+    listener = subprocess.Popen(["openssl", "s_server", "-accept", f"{HOME}:{port}", version, "-cipher", "ALL:@SECLEVEL=0",
+                                 "-cert", certificate, "-key", key, "-quiet"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        wait_until(lambda: not error_of(lambda: socket.create_connection((HOME, port)).close()), what="the listener")
+        made = mount(new_store("tmpfs"), f"server={HOME}:{port},server_ca={authorities[0].folder / 'ca.crt'},server_cert={mine},"
+                                         f"server_key={my_key}")
+        made.expects_log("lock server .* is tried again")
+        wait_until(lambda: "TLS 1.2 or later is needed" in made.state()["server"]["reason"], what="the mount's reason")
+        assert made.state()["server"]["state"] == "connecting"
+        made.unmount()
+    finally:
+        listener.kill()
+        assert listener.communicate()[0] == b""
 
 
 def test_the_mounts_certificate(world, mount, new_store, authorities):

@@ -66,6 +66,29 @@ def test_a_certificate_that_is_denied(server, certificates, context):
     assert json.loads(one.ctl("status", "--json"))["connections"]["refused"]["not permitted"] == 1
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1])
+def test_an_old_version_of_tls(server, certificates, context, version, monkeypatch):
+    """The handshake itself ends, also where the administrator names these versions in the TLS library's own setting."""
+    monkeypatch.setenv("G_TLS_GNUTLS_PRIORITY", "NORMAL:+VERS-TLS1.0:+VERS-TLS1.1")
+    one = server(certificates=certificates)
+    old = context()
+    old.set_ciphers("ALL:@SECLEVEL=0")
+    old.minimum_version = old.maximum_version = version
+    with pytest.raises(ssl.SSLError):
+        one.secure_peer(old)
+    one.wait_log("(TLS 1.2 or later is needed)")
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_a_version_of_tls_that_will_do(server, certificates, context, version):
+    one = server(certificates=certificates)
+    new = context()
+    new.minimum_version = new.maximum_version = version
+    with one.secure_peer(new) as peer:
+        peer.greet(10)
+
+
 def test_plain_bytes_are_not_looked_at(server, certificates):
     """What would be a HELLO is nothing but a bad handshake."""
     one = server(certificates=certificates)
