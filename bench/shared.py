@@ -15,11 +15,11 @@ import time
 TOP = pathlib.Path(__file__).resolve().parent.parent
 
 
-def options(doc, quick):
-    """A parser of what every benchmark may be told; `quick` says what its quick form does."""
+def options(doc, quick, is_judged=False):
+    """A parser of what every benchmark may be told; `quick` says what its quick form does, `is_judged` that it may fail."""
     parser = argparse.ArgumentParser(description=doc.splitlines()[0])
     parser.add_argument("--build", default=str(TOP / "build"), help="build folder (default: build)")
-    parser.add_argument("--quick", action="store_true", help=f"{quick}; whatever aim it misses, the status is 0")
+    parser.add_argument("--quick", action="store_true", help=quick + ("" if is_judged else "; whatever aim it misses, the status is 0"))
     parser.add_argument("--write", action="store_true", help="put the table into docs/performance.md")
     return parser
 

@@ -1,4 +1,6 @@
 """The benchmarks: that each runs, in its quick form, and prints figures. What these are to be docs/performance.md says, and no test."""
+import itertools
+import math
 import re
 import subprocess
 import sys
@@ -8,6 +10,7 @@ import pytest
 from harness import BUILD, REPOSITORY, RING_SWITCH, is_sanitized
 
 sys.path.append(str(REPOSITORY / "bench"))
+import rates_matrix  # noqa: E402
 import shared  # noqa: E402
 
 pytestmark = pytest.mark.skipif(is_sanitized(), reason="of the plain build alone")
@@ -20,7 +23,8 @@ BENCHES = {
     "passthrough": (["--only", "ext4 4K random read|tmpfs 1M sequential write"], 2, slice(3, 6)),
     "isolation": (["--case", "create", "--case", "hung"], 2, slice(1, 5)),
     "inodes": ([], 2, slice(1, 9)),
-    "rates": (["--only", "10 MB/s 1M 16"], 1, slice(3, 4)),
+    "windows": (["--only", "10 MB/s 1M 16"], 1, slice(3, 4)),
+    "rates": (["--only", "direct,read,own,none,rate,2"], 1, slice(6, 9)),
     "kills": (["--over", "/dev/fuse"], 9, slice(3, 9)),
 }
 
@@ -46,6 +50,33 @@ def check_table(command, count, cells):
 def test_the_benchmark_runs(name):
     arguments, count, cells = BENCHES[name]
     check_table([REPOSITORY / "bench" / name, "--quick", "--build", BUILD, *arguments], count, cells)
+
+
+def test_the_short_form_of_the_matrix_has_each_pair_of_values():
+    cells, void = rates_matrix.all_cells()
+    values = [rates_matrix.WAYS, rates_matrix.OPERATIONS, rates_matrix.WORKERS, rates_matrix.PLACES, rates_matrix.RULES, rates_matrix.BETWEEN]
+    assert len(cells) + sum(void.values()) == math.prod(map(len, values))
+    short = rates_matrix.covering(cells)
+
+    def pairs(some):
+        return {pair for cell in some for pair in itertools.combinations(enumerate(cell), 2)}
+
+    assert pairs(short) == pairs(cells)
+    assert len(short) < 120
+
+
+def test_the_matrix_finds_what_exceeds_the_bound():
+    """In the middle of a run that keeps to its rule, and in the whole of one that is hardly faster."""
+    rates = shared.load_script("rates")
+    exact = [(second / 2, 50 * second) for second in range(40)]
+    assert rates.excess(exact, 100, 0) == 0
+    assert rates.deviations(exact, 100, 1) == (0, 0)
+    burst = [(moment, count + (150 if moment >= 7 else 0)) for moment, count in exact]
+    assert rates.excess(burst, 100, 0) == 150
+    assert rates.deviations(burst, 100, 1)[1] == pytest.approx(0.149)
+    assert rates.excess([(moment, 1.02 * count) for moment, count in exact], 100, 0) == pytest.approx(39)
+    assert rates.deviations([(moment, 0.98 * count) for moment, count in exact], 100, 1)[0] == pytest.approx(-0.019)
+    assert rates.deviations([(moment, min(count, 100)) for moment, count in exact], 100, 1)[0] < -0.99
 
 
 def test_the_benchmark_of_decisions_runs():
