@@ -15,12 +15,16 @@
 #include "base/error.h"
 #include "ops/control_private.h"
 
-#define VALUE_MAX  16384 /* bytes of a value that is set */
-#define XATTR_MAX  65536 /* the kernel's bound on a value */
-#define ERRORS_MAX 256   /* users whose last error is kept */
+#define VALUE_MAX   16384 /* bytes of a value that is set */
+#define XATTR_MAX   65536 /* the kernel's bound on a value */
+#define ERRORS_MAX  256   /* users whose last error is kept */
 
-#define RULES      "nrs_tbf_rule"
-#define ERROR      "last_error"
+#define CLOCK_APART QOS_MILLISECOND        /* between two clocks that were read together */
+#define CLOCK_STEP  (50 * QOS_MILLISECOND) /* by which the wall clock was set, not read late */
+#define CLOCK_TRIES 10
+
+#define RULES       "nrs_tbf_rule"
+#define ERROR       "last_error"
 
 /* --- loading --- */
 
@@ -302,6 +306,32 @@ gboolean qos_control_removexattr(fuse_req_t request, const char *name)
 
 /* --- reading --- */
 
+/* The wall clock's offset from the gate's. The two are read one after the other, so that a thread
+ * which loses its CPU between them reads again. */
+static QosTime read_clock_offset(void)
+{
+    QosTime before, wall;
+    guint tries = 0;
+
+    do {
+        before = qos_gate_now();
+        wall = qos_wall_now();
+    } while (qos_gate_now() - before > CLOCK_APART && ++tries < CLOCK_TRIES);
+    return wall - before;
+}
+
+/* A moment has one date in all reports, unless the wall clock was set in between. */
+static void date(QosControl *control, QosReport *report)
+{
+    QosTime offset = read_clock_offset();
+
+    qos_mutex_lock(&control->lock);
+    if (ABS(offset - control->clock_offset) > CLOCK_STEP)
+        control->clock_offset = offset;
+    report->wall = report->now + control->clock_offset;
+    qos_mutex_unlock(&control->lock);
+}
+
 QosReport *qos_control_report(QosControl *control, gboolean with_jobs)
 {
     QosTunables tunables;
@@ -312,6 +342,7 @@ QosReport *qos_control_report(QosControl *control, gboolean with_jobs)
     qos_mutex_unlock(&control->lock);
     report = qos_report_new(control->fs, &tunables, control->started, with_jobs);
     qos_tunables_clear(&tunables);
+    date(control, report);
     return report;
 }
 

@@ -13,7 +13,8 @@
 #include "ops/control_private.h"
 
 #define NAMES_TIMEOUT 3600.0 /* s: the names never change */
-#define COMMAND_MAX   255    /* bytes of a line that is written */
+/* Bytes of a line that is written: a job id with each byte escaped, two quotes and a newline. */
+#define COMMAND_MAX (4 * QOS_JOB_ID_MAX + 3)
 
 typedef struct {
     const char *name;
@@ -176,20 +177,35 @@ void qos_control_read(fuse_req_t request, G_GNUC_UNUSED fuse_ino_t ino, size_t s
     fuse_reply_buf(request, data ? data + start : NULL, MIN(size, length - start));
 }
 
+/* Carries out a line: 0, or an errno. What is in quotes is a job, even if it is called "clear". */
+static int clear(QosGate *gate, const char *line)
+{
+    g_autofree char *quoted = *line == '"' ? qos_report_read_quoted_id(line) : NULL;
+    const char *job = quoted ? quoted : line;
+
+    if (!*line || (*line == '"' && !quoted))
+        return EINVAL;
+    if (!quoted && strcmp(line, "clear") == 0) {
+        qos_gate_clear_jobs(gate, NULL);
+        return 0;
+    }
+    return qos_gate_clear_jobs(gate, job) ? 0 : ENOENT;
+}
+
 /* One write is one command, wherever it is written: "clear", or a job to forget. */
 void qos_control_write(fuse_req_t request, G_GNUC_UNUSED fuse_ino_t ino, const char *data,
                        size_t size, G_GNUC_UNUSED off_t offset,
                        G_GNUC_UNUSED struct fuse_file_info *info)
 {
     g_autofree char *line = g_strstrip(g_strndup(data, MIN(size, COMMAND_MAX)));
-    gboolean is_all = strcmp(line, "clear") == 0;
+    int error = EINVAL;
 
     if (!qos_control_may_set(request))
-        fuse_reply_err(request, EPERM);
-    else if (!*line || size > COMMAND_MAX)
-        fuse_reply_err(request, EINVAL);
-    else if (!qos_gate_clear_jobs(qos_fs(request)->gate, is_all ? NULL : line) && !is_all)
-        fuse_reply_err(request, ENOENT);
+        error = EPERM;
+    else if (size <= COMMAND_MAX)
+        error = clear(qos_fs(request)->gate, line);
+    if (error)
+        fuse_reply_err(request, error);
     else
         fuse_reply_write(request, size);
 }

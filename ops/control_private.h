@@ -38,6 +38,7 @@ struct QosControl {
 
     QosMutex setting;     /* one command at a time, from parsing to putting in force */
     QosMutex lock;        /* what is below */
+    QosTime clock_offset; /* of the wall clock from the gate's, as reports have it */
     QosTunables tunables; /* changed with both held */
     GHashTable *errors;   /* uid -> why the last set of that user failed */
     GHashTable *texts;    /* of QosOpenText: of the files of .qosfs that are open */

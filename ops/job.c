@@ -101,6 +101,15 @@ static gboolean check_format(const char *format, GError **error)
     return TRUE;
 }
 
+/* Printable, and not what many programs take for the end of a line. */
+static gboolean is_of_a_line(gunichar character)
+{
+    GUnicodeType type = g_unichar_type(character);
+
+    return g_unichar_isprint(character) && type != G_UNICODE_LINE_SEPARATOR &&
+           type != G_UNICODE_PARAGRAPH_SEPARATOR;
+}
+
 /* Appends up to `limit` characters of `text`, and no more than shows that the id is too long. */
 static void append_printable(GString *id, const char *text, glong limit)
 {
@@ -108,7 +117,7 @@ static void append_printable(GString *id, const char *text, glong limit)
         gunichar character = g_utf8_get_char_validated(text, -1);
         gboolean valid = character != (gunichar)-1 && character != (gunichar)-2;
 
-        g_string_append_unichar(id, valid && g_unichar_isprint(character) ? character : '?');
+        g_string_append_unichar(id, valid && is_of_a_line(character) ? character : '?');
         text = valid ? g_utf8_next_char(text) : text + 1;
     }
 }

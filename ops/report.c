@@ -87,10 +87,9 @@ void qos_report_free(QosReport *report)
     g_free(report);
 }
 
-gboolean qos_report_append_id(GString *text, const char *id)
+void qos_report_append_id(GString *text, const char *id)
 {
     static const char digits[] = "0123456789ABCDEF";
-    gboolean escaped = FALSE;
 
     for (; *id; id++) {
         if (g_ascii_isalnum(*id) || strchr(".@-_:/", *id)) {
@@ -100,10 +99,8 @@ gboolean qos_report_append_id(GString *text, const char *id)
             char hex[] = {'\\', 'x', digits[byte >> 4], digits[byte & 15]};
 
             g_string_append_len(text, hex, sizeof(hex));
-            escaped = TRUE;
         }
     }
-    return escaped;
 }
 
 const char *qos_report_limit(const QosReport *report, const QosJob *job)

@@ -107,8 +107,14 @@ void qos_report_adapt_clear(QosReportAdapt *adapt);
 
 /* --- shared by the formats --- */
 
-/* Appends a job id, bytes outside Lustre's set as \xHH. TRUE where some were. */
-gboolean qos_report_append_id(GString *text, const char *id);
+/* Appends a job id for tables and CSV, bytes outside Lustre's set as \xHH. */
+void qos_report_append_id(GString *text, const char *id);
+/* Appends a job id as a scalar of YAML, in quotes; or plain where that does, as Lustre does. */
+void qos_report_append_quoted_id(GString *text, const char *id);
+void qos_report_append_yaml_id(GString *text, const char *id);
+/* The job id that `text` is in quotes, as in YAML above or as Lustre writes it (\xHH is a byte);
+ * NULL if it is not quoted, or not in that form. Owned by the caller. */
+char *qos_report_read_quoted_id(const char *text);
 /* The rule that holds the job up now or did within 10 s (or one of QOS_WAIT_*), or NULL. */
 const char *qos_report_limit(const QosReport *report, const QosJob *job);
 /* The part of a job in the adaptive sharing; NULL where it has none, or sharing is off. */

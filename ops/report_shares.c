@@ -81,10 +81,9 @@ static void append_field(GString *text, const char *name, double value)
 
 static void append_id(GString *text, const char *key, const char *id)
 {
-    g_autoptr(GString) escaped = g_string_new(NULL);
-
-    qos_report_append_id(escaped, id);
-    g_string_append_printf(text, "%-19s\"%s\"\n", key, escaped->str);
+    g_string_append_printf(text, "%-19s", key);
+    qos_report_append_quoted_id(text, id);
+    g_string_append_c(text, '\n');
 }
 
 static void append_share(GString *text, const char *id, const QosReportShare *share)

@@ -2,8 +2,13 @@
  * The formats of Lustre: job_stats, nrs_tbf_rule and nrs_policies. Fields stand where Lustre puts
  * them, so that scripts and exporters made for it read these.
  *
- * job_stats has the two byte counters, read and write for every job, and of the other operations
+ * job_stats has read, write and the two byte counters for every job, and of the other operations
  * those that the job did: of ten thousand jobs, thirty lines each would be three quarters zeros.
+ *
+ * Exporters search a job's lines with expressions that are not anchored, and take the first that
+ * matches: "link: .*" also finds unlink, readlink and symlink. So the operations that Lustre has
+ * come first, in the order of its metadata servers, and `link` is there if one of these is. Some
+ * exporters keep the last of `read` and `read_bytes`: that order is a metadata server's too.
  */
 #include <string.h>
 
@@ -59,25 +64,55 @@ static void append_sample(GString *text, const char *name, const QosSample *samp
     g_string_append(text, " }\n");
 }
 
+/* An expression for `link` finds these names as well. */
+static gboolean is_mistaken_for_link(const QosJob *job)
+{
+    return job->operation[QOS_OP_UNLINK].samples || job->operation[QOS_OP_READLINK].samples ||
+           job->operation[QOS_OP_SYMLINK].samples;
+}
+
+static void append_operation(GString *text, const QosJob *job, QosOpcode opcode)
+{
+    if (job->operation[opcode].samples || (opcode == QOS_OP_LINK && is_mistaken_for_link(job)))
+        append_sample(text, qos_opcode_name(opcode), &job->operation[opcode], "usecs", NULL);
+}
+
+static void append_operations(GString *text, const QosJob *job)
+{
+    /* Lustre's, in its order. */
+    static const QosOpcode first[] = {
+        QOS_OP_OPEN,     QOS_OP_CLOSE,    QOS_OP_MKNOD,  QOS_OP_LINK,    QOS_OP_UNLINK,
+        QOS_OP_MKDIR,    QOS_OP_RMDIR,    QOS_OP_RENAME, QOS_OP_GETATTR, QOS_OP_SETATTR,
+        QOS_OP_GETXATTR, QOS_OP_SETXATTR, QOS_OP_STATFS, QOS_OP_SYNC,    QOS_OP_CREATE,
+    };
+    guint64 done = 1ULL << QOS_OP_READ | 1ULL << QOS_OP_WRITE;
+
+    for (guint i = 0; i < G_N_ELEMENTS(first); i++) {
+        append_operation(text, job, first[i]);
+        done |= 1ULL << first[i];
+    }
+    for (guint i = 0; i < QOS_OP_COUNT; i++) {
+        if (!(done & 1ULL << i))
+            append_operation(text, job, i);
+    }
+}
+
 static void append_job(GString *text, const QosReport *report, const QosJob *job)
 {
-    g_autoptr(GString) id = g_string_new(NULL);
-    gboolean quoted =
-        qos_report_append_id(id, job->id) || strchr(job->id, ':') || *job->id == '@' || !*job->id;
-    const char *quote = quoted ? "\"" : "";
+    /* When the counters moved last: a job that was cleared since has begun anew. */
+    QosTime latest = MAX(job->seen, job->started);
 
-    g_string_append_printf(text, "- %-17s%s%s%s\n", "job_id:", quote, id->str, quote);
-    append_time(text, "snapshot_time:", report->wall);
+    g_string_append_printf(text, "- %-17s", "job_id:");
+    qos_report_append_yaml_id(text, job->id);
+    g_string_append_c(text, '\n');
+    append_time(text, "snapshot_time:", qos_report_wall(report, latest));
     append_time(text, "start_time:", qos_report_wall(report, job->started));
-    append_time(text, "elapsed_time:", report->now - job->started);
-    append_sample(text, "read_bytes", &job->read_bytes, "bytes", &job->read_sizes);
-    append_sample(text, "write_bytes", &job->write_bytes, "bytes", &job->write_sizes);
+    append_time(text, "elapsed_time:", latest - job->started);
     append_sample(text, "read", &job->operation[QOS_OP_READ], "usecs", NULL);
     append_sample(text, "write", &job->operation[QOS_OP_WRITE], "usecs", NULL);
-    for (guint i = 0; i < QOS_OP_COUNT; i++) {
-        if (job->operation[i].samples && i != QOS_OP_READ && i != QOS_OP_WRITE)
-            append_sample(text, qos_opcode_name(i), &job->operation[i], "usecs", NULL);
-    }
+    append_sample(text, "read_bytes", &job->read_bytes, "bytes", &job->read_sizes);
+    append_sample(text, "write_bytes", &job->write_bytes, "bytes", &job->write_sizes);
+    append_operations(text, job);
 }
 
 GString *qos_report_job_stats(const QosReport *report)

@@ -34,19 +34,36 @@ char *qos_ctl_escape(const char *text)
     return g_string_free(escaped, FALSE);
 }
 
+/* The hexadecimal digits of the escape at `text`, and its value; 0 if it is none. */
+static guint read_escape(const char *text, gunichar *ret_value)
+{
+    guint digits = text[0] != '\\'  ? 0
+                   : text[1] == 'x' ? 2
+                   : text[1] == 'u' ? 4
+                   : text[1] == 'U' ? 8
+                                    : 0;
+    *ret_value = 0;
+    for (guint i = 0; i < digits; i++) {
+        if (!g_ascii_isxdigit(text[2 + i]))
+            return 0;
+        *ret_value = *ret_value << 4 | (gunichar)g_ascii_xdigit_value(text[2 + i]);
+    }
+    return g_unichar_validate(*ret_value) ? digits : 0;
+}
+
 char *qos_ctl_unescape(const char *text)
 {
     GString *plain = g_string_new(NULL);
-    for (; *text; text++) {
-        gboolean escaped = text[0] == '\\' && text[1] == 'x' && g_ascii_isxdigit(text[2]) &&
-                           g_ascii_isxdigit(text[3]);
-        if (escaped) {
-            int byte = g_ascii_xdigit_value(text[2]) * 16 + g_ascii_xdigit_value(text[3]);
-            g_string_append_c(plain, (char)byte);
-            text += 3;
-        } else {
+    while (*text) {
+        gunichar value;
+        guint digits = read_escape(text, &value);
+        if (digits == 0)
             g_string_append_c(plain, *text);
-        }
+        else if (digits == 2)
+            g_string_append_c(plain, (char)value);
+        else
+            g_string_append_unichar(plain, value);
+        text += digits ? 2 + digits : 1;
     }
     return g_string_free(plain, FALSE);
 }

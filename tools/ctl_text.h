@@ -9,9 +9,8 @@
  * g_free. */
 char *qos_ctl_escape(const char *text);
 
-/* `text` without its \xHH, as qos_ctl_escape() and the mount's reports write them; free with
- * g_free.
- */
+/* `text` without its \xHH (a byte), as qos_ctl_escape() and the mount's reports write them, and
+ * \uHHHH and \UHHHHHHHH, as job_stats does; free with g_free. */
 char *qos_ctl_unescape(const char *text);
 
 /* "; did you mean 'jobs'?" or "; did you mean 'a', 'b' or 'c'?", escaped, of the names near to

@@ -3,6 +3,26 @@
 
 #include <string.h>
 
+/* A byte, or a character, each as reports write it; what is no escape stays. */
+static void test_unescape(void)
+{
+    static const char *const cases[][2] = {
+        {"a\\x20b", "a b"},
+        {"\\xC3\\xa4", "\xc3\xa4"},
+        {"\\u00E4", "\xc3\xa4"},
+        {"\\U0001F600", "\xf0\x9f\x98\x80"},
+        {"\\uD800", "\\uD800"},
+        {"\\u00E", "\\u00E"},
+        {"\\", "\\"},
+        {"\\n", "\\n"},
+    };
+
+    for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
+        g_autofree char *plain = qos_ctl_unescape(cases[i][0]);
+        g_assert_cmpstr(plain, ==, cases[i][1]);
+    }
+}
+
 static void test_escape(void)
 {
     static const char *const cases[][2] = {
@@ -137,6 +157,7 @@ int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/ctl/escape", test_escape);
+    g_test_add_func("/ctl/unescape", test_unescape);
     g_test_add_func("/ctl/hint", test_hint);
     g_test_add_func("/ctl/hint/short", test_hint_is_short);
     g_test_add_func("/ctl/table", test_table);

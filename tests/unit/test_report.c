@@ -141,23 +141,59 @@ static void test_job_stats(void)
         qos_report_job_stats(report),
         "job_stats:\n"
         "- job_id:          dd.0\n"
-        "  snapshot_time:   1600000000.000000042 secs.nsecs\n"
+        "  snapshot_time:   1599999999.000000042 secs.nsecs\n"
         "  start_time:      1599999910.000000042 secs.nsecs\n"
-        "  elapsed_time:    90.000000000 secs.nsecs\n"
-        "  read_bytes:      { samples:          13, unit: bytes, min:     4096, max:  1048576, "
-        "sum:         10498048, sumsq:     11000000000000, hist: { 4K: 3, 1M: 10 } }\n"
-        "  write_bytes:     { samples:           0, unit: bytes, min:        0, max:        0, "
-        "sum:                0, sumsq:                  0 }\n"
+        "  elapsed_time:    89.000000000 secs.nsecs\n"
         "  read:            { samples:          13, unit: usecs, min:        1, max:       22, "
         "sum:              100, sumsq:                999 }\n"
         "  write:           { samples:           0, unit: usecs, min:        0, max:        0, "
+        "sum:                0, sumsq:                  0 }\n"
+        "  read_bytes:      { samples:          13, unit: bytes, min:     4096, max:  1048576, "
+        "sum:         10498048, sumsq:     11000000000000, hist: { 4K: 3, 1M: 10 } }\n"
+        "  write_bytes:     { samples:           0, unit: bytes, min:        0, max:        0, "
         "sum:                0, sumsq:                  0 }\n"
         "  getattr:         { samples:           1, unit: usecs, min:        5, max:        5, "
         "sum:                5, sumsq:                 25 }\n");
 }
 
+/* A job that was cleared since its last request begins with the clear. */
+static void test_job_stats_cleared(void)
+{
+    g_autoptr(QosReport) report = new_report(NULL);
+    QosJob *job = add_job(report, "a");
+    GString *text;
+
+    job->started = NOW;
+    text = qos_report_job_stats(report);
+    assert_line(text, "  snapshot_time:   1600000000.000000042 secs.nsecs");
+    assert_line(text, "  elapsed_time:    0.000000000 secs.nsecs");
+    g_string_free(text, TRUE);
+}
+
+/* An expression without an anchor for an operation finds its own line, and no other that ends with
+ * the same letters. */
+static void test_job_stats_unanchored(void)
+{
+    for (guint done = 0; done < QOS_OP_COUNT; done++) {
+        g_autoptr(QosReport) report = new_report(NULL);
+        QosJob *job = add_job(report, "a");
+        GString *text;
+
+        job->operation[done].samples = 7;
+        text = qos_report_job_stats(report);
+        for (guint i = 0; i < QOS_OP_COUNT; i++) {
+            g_autofree char *key = g_strconcat(qos_opcode_name(i), ": ", NULL);
+            const char *found = strstr(text->str, key);
+
+            if (found && found[-1] != ' ')
+                g_error("\"%s\" finds another's line in:\n%s", key, text->str);
+        }
+        g_string_free(text, TRUE);
+    }
+}
+
 /* Lustre's quoting: what is not alphanumeric or one of .@-_:/ is \xHH, quoted; so are a colon, a
- * leading @. */
+ * leading @; and what YAML would read as anything but this string, or a number of these digits. */
 static void test_job_stats_ids(void)
 {
     static const struct {
@@ -168,8 +204,30 @@ static void test_job_stats_ids(void)
         {"a:b", "- job_id:          \"a:b\""},
         {"@a", "- job_id:          \"@a\""},
         {"a b", "- job_id:          \"a\\x20b\""},
-        {"\"\\\xc3\xa4", "- job_id:          \"\\x22\\x5C\\xC3\\xA4\""},
+        {"\"\\\xc3\xa4", "- job_id:          \"\\x22\\x5C\\u00E4\""},
+        {"\xf0\x9f\x98\x80", "- job_id:          \"\\U0001F600\""},
+        {"a\xff", "- job_id:          \"a\\xFF\""},
         {"", "- job_id:          \"\""},
+        {"4711", "- job_id:          4711"},
+        {"0", "- job_id:          0"},
+        {"4711.server", "- job_id:          4711.server"},
+        {"_a", "- job_id:          _a"},
+        {"/a", "- job_id:          /a"},
+        {"-", "- job_id:          \"-\""},
+        {"-5", "- job_id:          \"-5\""},
+        {"---", "- job_id:          \"---\""},
+        {".inf", "- job_id:          \".inf\""},
+        {"...", "- job_id:          \"...\""},
+        {"007", "- job_id:          \"007\""},
+        {"1234567890123456789", "- job_id:          \"1234567890123456789\""},
+        {"1.5", "- job_id:          \"1.5\""},
+        {"1e3", "- job_id:          \"1e3\""},
+        {"0x1F", "- job_id:          \"0x1F\""},
+        {"4711_3", "- job_id:          \"4711_3\""},
+        {"2026-13-45", "- job_id:          \"2026-13-45\""},
+        {"Null", "- job_id:          \"Null\""},
+        {"yes", "- job_id:          \"yes\""},
+        {"clear", "- job_id:          \"clear\""},
     };
     g_autoptr(QosReport) report = new_report(NULL);
     GString *text;
@@ -180,6 +238,29 @@ static void test_job_stats_ids(void)
     for (guint i = 0; i < G_N_ELEMENTS(cases); i++)
         assert_line(text, cases[i].line);
     g_string_free(text, TRUE);
+}
+
+/* What job_stats shows is read back; a user may also write it as Lustre does. */
+static void test_quoted_ids(void)
+{
+    static const char *const ids[] = {"-",     "a\"b\\", "\xc3\xa4\xf0\x9f\x98\x80",
+                                      "a\xff", "",       " a "};
+    static const char *const wrong[] = {
+        "",         "a",         "\"",          "\"a",     "a\"",  "\"\\n\"",
+        "\"\\x4\"", "\"\\x00\"", "\"\\uD800\"", "\"a\\\"", "\"\\x"};
+    g_autofree char *bytes = qos_report_read_quoted_id("\"\\xC3\\xA4[1]\"");
+
+    g_assert_cmpstr(bytes, ==, "\xc3\xa4[1]");
+    for (guint i = 0; i < G_N_ELEMENTS(ids); i++) {
+        g_autoptr(GString) text = g_string_new(NULL);
+        g_autofree char *id = NULL;
+
+        qos_report_append_yaml_id(text, ids[i]);
+        id = qos_report_read_quoted_id(text->str);
+        g_assert_cmpstr(id, ==, ids[i]);
+    }
+    for (guint i = 0; i < G_N_ELEMENTS(wrong); i++)
+        g_assert_null(qos_report_read_quoted_id(wrong[i]));
 }
 
 /* The labels of the sizes, over all units. */
@@ -565,7 +646,10 @@ int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/report/job-stats", test_job_stats);
+    g_test_add_func("/report/job-stats-cleared", test_job_stats_cleared);
+    g_test_add_func("/report/job-stats-unanchored", test_job_stats_unanchored);
     g_test_add_func("/report/job-stats-ids", test_job_stats_ids);
+    g_test_add_func("/report/quoted-ids", test_quoted_ids);
     g_test_add_func("/report/sizes", test_sizes);
     g_test_add_func("/report/nrs-tbf-rule", test_nrs_tbf_rule);
     g_test_add_func("/report/nrs-policies", test_nrs_policies);
