@@ -418,17 +418,3 @@ gboolean qos_control_getxattr(fuse_req_t request, const char *name, size_t size)
         fuse_reply_err(request, ENODATA);
     return TRUE;
 }
-
-static void append_name(GByteArray *names, const char *name)
-{
-    g_byte_array_append(names, (const guint8 *)QOS_XATTR_PREFIX, strlen(QOS_XATTR_PREFIX));
-    g_byte_array_append(names, (const guint8 *)name, (guint)strlen(name) + 1);
-}
-
-void qos_control_list_xattrs(GByteArray *names)
-{
-    append_name(names, RULES);
-    for (guint i = 0; i < QOS_TUNABLE_COUNT; i++)
-        append_name(names, qos_tunable_names[i]);
-    append_name(names, ERROR);
-}

@@ -4,9 +4,9 @@
  *
  * The xattrs: nrs_tbf_rule (write a command, read the list), nrs_policies and the other tunables by
  * name (ops/tunable.h), last_error. Setting is for root and the mount's owner; others get EPERM.
- * They never reach the store. A set is atomic: it is parsed, made durable (db/db.h), then put in
- * force; where one step fails, nothing has changed, the caller gets the errno, and last_error has
- * the reason in words, one per uid of the setter.
+ * They never reach the store, and are not listed. A set is atomic: it is parsed, made durable
+ * (db/db.h), then put in force; where one step fails, nothing has changed, the caller gets the
+ * errno, and last_error has the reason in words, one per uid of the setter.
  *
  * The files of `.qosfs`, mode 0444 (job_stats 0644: writing "clear" or a job id clears): job_stats,
  * jobs, rules, shares, metrics, state.json, history. Their text is made at open, and so are those
@@ -81,5 +81,3 @@ void qos_control_readdir(fuse_req_t request, fuse_ino_t ino, size_t size, off_t 
 gboolean qos_control_setxattr(fuse_req_t request, const char *name, const char *value, size_t size);
 gboolean qos_control_getxattr(fuse_req_t request, const char *name, size_t size);
 gboolean qos_control_removexattr(fuse_req_t request, const char *name);
-/* Appends our names, each with its NUL, to a listxattr of the root. */
-void qos_control_list_xattrs(GByteArray *names);

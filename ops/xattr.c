@@ -131,6 +131,24 @@ void qosfs_op_getxattr(fuse_req_t request, fuse_ino_t ino, const char *name, siz
     qos_op_submit(&xattr->op);
 }
 
+/* Takes out the names that are control's: the root of the store may have them, from a backup of a
+ * mount by a version that listed them. Returns the new length. */
+static ssize_t without_settings(char *names, ssize_t length)
+{
+    ssize_t kept = 0;
+
+    for (ssize_t at = 0; at < length;) {
+        const ssize_t size = (ssize_t)strlen(names + at) + 1;
+
+        if (!g_str_has_prefix(names + at, QOS_XATTR_PREFIX)) {
+            memmove(names + kept, names + at, (gsize)size);
+            kept += size;
+        }
+        at += size;
+    }
+    return kept;
+}
+
 /* The store's names: into the thread's buffer of XATTR_LIST_MAX. */
 static ssize_t list_store(QosOp *op, fuse_ino_t ino, char *names)
 {
@@ -142,29 +160,24 @@ static ssize_t list_store(QosOp *op, fuse_ino_t ino, char *names)
     if (error != 0)
         return error;
     length = listxattr(path, names, XATTR_LIST_MAX);
-    if (length >= 0)
-        return length;
-    /* A store without xattrs still has control's. */
-    return errno == EOPNOTSUPP && ino == FUSE_ROOT_ID ? 0 : -errno;
+    return length < 0 ? -errno : length;
 }
 
+/*
+ * The settings of the root are not listed, as none of the xattrs that file systems have for
+ * administrators are: programs that copy what is listed (rsync -X, cp -a, tar --xattrs) would carry
+ * them into backups, and set another mount's by restoring them.
+ */
 static int run_listxattr(QosOp *op)
 {
     XattrOp *xattr = (XattrOp *)op;
-    char *names = qos_reply_buffer(2 * XATTR_LIST_MAX);
+    char *names = qos_reply_buffer(XATTR_LIST_MAX);
     ssize_t length = list_store(op, xattr->ino, names);
 
     if (length < 0)
         return (int)length;
-    if (xattr->ino == FUSE_ROOT_ID) {
-        g_autoptr(GByteArray) own = g_byte_array_new();
-
-        qos_control_list_xattrs(own);
-        if (own->len > XATTR_LIST_MAX)
-            return -E2BIG;
-        memcpy(names + length, own->data, own->len);
-        length += own->len;
-    }
+    if (xattr->ino == FUSE_ROOT_ID)
+        length = without_settings(names, length);
     if (xattr->size != 0 && (size_t)length > xattr->size)
         return -ERANGE;
     reply_value(op, xattr->size, names, (size_t)length);

@@ -104,13 +104,14 @@ ASKED = {"create": "created", "mkdir": "folder", "readdir": "readdir", "symlink"
 
 
 def test_a_store_without_xattrs(faulty, mount_faulty):
-    """The mount's own are there all the same."""
+    """The mount's own can be read and set all the same."""
     qos = mount_faulty()
     (qos.dir / "file").touch()
-    for path in (faulty.dir, qos.dir / "file"):
+    for path in (faulty.dir, qos.dir / "file", qos.dir):
         with fails(errno.EOPNOTSUPP):
             os.listxattr(path)
-    assert "user.qosfs.slots" in os.listxattr(qos.dir)
+    qos.set("slots", 5)
+    assert qos.get("slots") == "5"
 
 
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ESHUTDOWN])
