@@ -21,7 +21,7 @@ BENCHES = {
                  "a file each|create, 1|stat, cold|readdir.*cold|ls -l.*cold|untar"], 6, slice(2, 6)),
     "io_uring": (["--data", "64", "--only", "direct, 4 clients"], 2, slice(1, 4)),
     "passthrough": (["--only", "ext4 4K random read|tmpfs 1M sequential write"], 2, slice(3, 6)),
-    "isolation": (["--case", "create", "--case", "hung"], 2, slice(1, 5)),
+    "isolation": (["--case", "create", "--case", "hung", "--case", "write"], 4, slice(2, 6)),
     "inodes": ([], 2, slice(1, 9)),
     "windows": (["--only", "10 MB/s 1M 16"], 1, slice(3, 4)),
     "rates": (["--only", "direct,read,own,none,rate,2"], 1, slice(6, 9)),
