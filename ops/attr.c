@@ -19,6 +19,7 @@
 #include "ops/looks.h"
 #include "ops/openers.h"
 #include "ops/operations.h"
+#include "ops/privileges.h"
 #include "ops/root.h"
 #include "ops/toll.h"
 
@@ -63,7 +64,10 @@ double qos_attr_timeout(QosOp *op, fuse_ino_t ino, mode_t mode)
 
     if (S_ISDIR(mode) && !may_believe_directory(op, ino))
         return 0;
-    return timeout > 0 && qos_tolls_may_believe(fs->tolls, ino) ? timeout : 0;
+    return timeout > 0 && qos_tolls_may_believe(fs->tolls, ino) &&
+                   qos_privileges_may_believe(op, ino, mode)
+               ? timeout
+               : 0;
 }
 
 void qos_attr_note_look(QosOp *op, fuse_ino_t ino, mode_t mode, struct timespec modified,
@@ -244,6 +248,8 @@ static int run_setattr(QosOp *op)
         error = set_size(attr, file.fd, path);
     if (error == 0 && (to_set & (FUSE_SET_ATTR_ATIME | FUSE_SET_ATTR_MTIME)) != 0)
         error = set_times(attr, path);
+    if (error != 0)
+        qos_privileges_note_failure(op, &file);
     return error != 0 ? error : reply_attributes(op, attr->ino, file.fd);
 }
 

@@ -10,6 +10,7 @@
 #include "ops/handle.h"
 #include "ops/locks.h"
 #include "ops/operations.h"
+#include "ops/privileges.h"
 #include "ops/reply_buffer.h"
 
 /* Since Linux 6.9; older C libraries do not name it. */
@@ -180,7 +181,7 @@ static ssize_t write_data(const DataOp *write_op)
 
 /* Of pages that the kernel writes back it looks at the error alone, and takes the rest of a short
  * write for written. So the store is offered that too, until it has taken all or says why not. */
-static int run_write(QosOp *op)
+static int write_all(QosOp *op)
 {
     DataOp *write_op = (DataOp *)op;
     ssize_t length;
@@ -204,6 +205,15 @@ static int run_write(QosOp *op)
     op->reply.kind = QOS_REPLY_WRITE;
     op->reply.count = op->moved;
     return 0;
+}
+
+/* A write that fails may have taken suid and sgid bits away all the same. */
+static int run_write(QosOp *op)
+{
+    const int error = write_all(op);
+
+    qos_privileges_note_change(op, op->handle);
+    return error;
 }
 
 static void park_write(QosOp *op)
@@ -297,11 +307,14 @@ void qosfs_op_fsyncdir(fuse_req_t request, fuse_ino_t ino, int data_only,
 static int run_fallocate(QosOp *op)
 {
     DataOp *allocate = (DataOp *)op;
-    int fd = op->handle->fd;
+    int fd = op->handle->fd, error;
 
     if (has_lost_locks(op))
         return -EIO;
-    return fallocate(fd, allocate->mode, allocate->offset, (off_t)allocate->size) == 0 ? 0 : -errno;
+    error =
+        fallocate(fd, allocate->mode, allocate->offset, (off_t)allocate->size) == 0 ? 0 : -errno;
+    qos_privileges_note_change(op, op->handle);
+    return error;
 }
 
 void qosfs_op_fallocate(fuse_req_t request, fuse_ino_t ino, int mode, off_t offset, off_t length,
@@ -353,13 +366,18 @@ static int run_copy(QosOp *op)
     DataOp *copy = (DataOp *)op;
     off_t from = copy->offset, to = copy->to_offset;
     ssize_t length;
+    int error;
 
     if (has_lost_locks(op) || qos_locks_are_lost(op->fs->locks, copy->to))
         return -EIO;
     length = copy_file_range(op->handle->fd, &from, copy->to->fd, &to, copy->size,
                              (unsigned)copy->flags);
-    if (length < 0)
-        return -errno;
+    error = length < 0 ? -errno : 0;
+    qos_privileges_note_change(op, copy->to);
+    if (error != 0)
+        return error;
+    if (length > 0 && !op->fs->config.no_atime) /* the kernel does not know that it was read */
+        qos_privileges_forget_attributes(op, qos_loan_id(&op->handle->file));
     op->moved = (guint64)length;
     op->reply.kind = QOS_REPLY_WRITE;
     op->reply.count = (size_t)length;

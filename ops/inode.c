@@ -381,6 +381,11 @@ gboolean qos_loan_is_of(const QosLoan *loan, fuse_ino_t id)
     return loan->inode != NULL && loan->inode->id == id;
 }
 
+fuse_ino_t qos_loan_id(const QosLoan *loan)
+{
+    return loan->inode->id;
+}
+
 dev_t qos_loan_device(const QosLoan *loan)
 {
     return loan->inode->key.device;

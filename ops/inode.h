@@ -102,10 +102,23 @@ void qos_inodes_note_stale(QosInodes *inodes, fuse_ino_t id);
 void qos_inodes_let_go(QosInodes *inodes, const QosLoan *parent, const char *name);
 /* The loan is one of the inode `id`. */
 gboolean qos_loan_is_of(const QosLoan *loan, fuse_ino_t id);
+fuse_ino_t qos_loan_id(const QosLoan *loan);
 /* The store's device where the file is: SRC's own, or that of what is mounted below it. */
 dev_t qos_loan_device(const QosLoan *loan);
 /* The inode number to show for file `number` of `device`: unique over all devices below SRC. */
 guint64 qos_inodes_shown(QosInodes *inodes, dev_t device, guint64 number);
+
+/* --- inode_privileges.c: set-user-ID and set-group-ID bits that the kernel may believe --- */
+
+/* An answer shows that `mode` of the file. FALSE: it has a bit that no answer showed before, or
+ * that a change has taken away since. */
+gboolean qos_inodes_show_privileges(QosInodes *inodes, fuse_ino_t id, mode_t mode);
+/* Which bits answers have shown and no change has taken away; 0: none. */
+guint qos_loan_privileges(const QosLoan *loan);
+/* Whether a file of that mode lacks any of the bits that were `known`. */
+gboolean qos_privileges_are_lost(guint known, mode_t mode);
+/* The kernel has forgotten the bits that were `known`; of these the file has those of `mode`. */
+void qos_loan_lose_privileges(const QosLoan *loan, guint known, mode_t mode);
 
 /* --- how many there are --- */
 

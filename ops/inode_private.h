@@ -54,6 +54,7 @@ struct QosInode {
     gint filled_era;  /* atomic: of the oldest pages that the kernel may have; 0: it has none */
     gint refill;      /* atomic: QosRefill */
     gint finds_known; /* atomic; a directory: the last look-up in it was of a warm file */
+    guint privileges; /* atomic; inode_privileges.c: bits that answers have shown */
     /* --- under the table's lock --- */
     guint is_mount_root : 1; /* never changes, like the next */
     guint is_directory : 1;

@@ -15,6 +15,7 @@
 #include "ops/control.h"
 #include "ops/handle.h"
 #include "ops/operations.h"
+#include "ops/privileges.h"
 
 #ifndef FS_IOC_SETVERSION
 #define FS_IOC_SETVERSION _IOW('v', 2, long)
@@ -71,6 +72,8 @@ static int run_ioctl(QosOp *op)
 
     if (result < 0)
         return -errno;
+    if (command->writes) /* the time of change is another */
+        qos_privileges_forget_attributes(op, op->node);
     op->reply.kind = QOS_REPLY_IOCTL;
     op->reply.ioctl.result = result;
     op->reply.ioctl.bytes = &ioctl_op->argument;

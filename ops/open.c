@@ -14,6 +14,7 @@
 #include "ops/control.h"
 #include "ops/handle.h"
 #include "ops/operations.h"
+#include "ops/privileges.h"
 
 /* What the kernel's open() has dealt with already. */
 #define STRIPPED_FLAGS (O_CREAT | O_EXCL | O_NOCTTY | O_NOFOLLOW | O_DIRECT)
@@ -105,6 +106,7 @@ static int set_backing(QosOp *op, QosHandle *handle)
         return 0;
     if (!takes)
         return -EINVAL;
+    qos_privileges_note_passthrough(op, handle);
     info->backing_id = backing->id;
     info->keep_cache = FALSE;
     info->direct_io = info->parallel_direct_writes = backing->is_direct;
@@ -122,23 +124,32 @@ static void join_openers(QosOp *op, fuse_ino_t ino, QosHandle *handle)
         qos_gate_release(op->fs->gate, ino, job);
 }
 
+/* Of a file that the store truncated for root it leaves to us what the kernel wants taken away. */
+static int clear_truncated(const QosOp *op, int fd)
+{
+    const struct fuse_file_info *info = &op->reply.info;
+
+    if ((info->flags & O_TRUNC) == 0 || !info->kill_suidgid || !qos_cred_is_root())
+        return 0;
+    return qos_attr_kill_privileges(fd);
+}
+
 /* The store's file, open, as the answer to OPEN or CREATE. Takes all three, the handle also where
  * it fails. */
 static int reply_open(QosOp *op, fuse_ino_t ino, QosHandle *handle, int fd, QosLoan *file)
 {
     struct fuse_file_info *info = &op->reply.info;
-    int error = 0;
+    int error;
 
     qos_handle_set_file(handle, fd, info->flags, file);
-    if (info->kill_suidgid && (info->flags & O_TRUNC) != 0 && qos_cred_is_root())
-        error = qos_attr_kill_privileges(fd);
+    if ((info->flags & O_TRUNC) != 0)
+        qos_privileges_note_change(op, handle);
     if (op->fs->config.no_atime)
         qos_handle_spare_atime(handle);
     set_caching(op, ino, handle);
     /* A close() ends locks, also those that are had across mounts. */
     info->noflush = op->fs->locks == NULL && !wants_flush(handle);
-    if (error == 0)
-        error = set_backing(op, handle);
+    error = set_backing(op, handle);
     if (error != 0) {
         qos_handle_unref(handle);
         return error;
@@ -185,6 +196,11 @@ static int run_open(QosOp *op)
     fd = open_file(file.fd, op->reply.info.flags);
     if (fd < 0)
         return fd;
+    error = clear_truncated(op, fd);
+    if (error != 0) {
+        close(fd);
+        return error;
+    }
     op->reply.kind = QOS_REPLY_OPEN;
     return reply_open(op, open_op->ino, g_steal_pointer(&handle), fd, &file);
 }
@@ -210,8 +226,10 @@ static int reply_create(QosOp *op, QosHandle *handle, int fd)
     QosInodes *inodes = op->fs->inodes;
     g_auto(QosLoan) file = {0};
     struct fuse_entry_param entry;
-    int error = qos_inodes_adopt(inodes, fd, op->entry.request.user, &entry, &file);
+    int error = clear_truncated(op, fd);
 
+    if (error == 0) /* its attributes are those after that */
+        error = qos_inodes_adopt(inodes, fd, op->entry.request.user, &entry, &file);
     if (error != 0) {
         close(fd);
         qos_handle_unref(handle);

@@ -8,6 +8,7 @@
 
 #include "ops/control.h"
 #include "ops/operations.h"
+#include "ops/privileges.h"
 #include "ops/reply_buffer.h"
 
 #define CAPABILITIES "security.capability"
@@ -48,6 +49,14 @@ static int borrow_path(const QosOp *op, fuse_ino_t ino, QosLoan *file, char path
     return error;
 }
 
+/* An ACL changes the mode. The kernel forgets both when it has the answer, but would believe an
+ * earlier request's answer that comes after it. */
+static void tell_of_change(const QosOp *op, const char *name)
+{
+    if (g_str_has_prefix(name, ACLS))
+        qos_privileges_forget_attributes(op, op->node);
+}
+
 static int run_setxattr(QosOp *op)
 {
     XattrOp *xattr = (XattrOp *)op;
@@ -57,7 +66,10 @@ static int run_setxattr(QosOp *op)
 
     if (error != 0)
         return error;
-    return setxattr(path, xattr->name, xattr->value, xattr->size, xattr->flags) == 0 ? 0 : -errno;
+    if (setxattr(path, xattr->name, xattr->value, xattr->size, xattr->flags) != 0)
+        return -errno;
+    tell_of_change(op, xattr->name);
+    return 0;
 }
 
 void qosfs_op_setxattr(fuse_req_t request, fuse_ino_t ino, const char *name, const char *value,
@@ -224,8 +236,10 @@ static int run_removexattr(QosOp *op)
 
     if (error != 0)
         return error;
-    if (removexattr(path, xattr->name) == 0)
+    if (removexattr(path, xattr->name) == 0) {
+        tell_of_change(op, xattr->name);
         return 0;
+    }
     return errno == EPERM && g_str_equal(xattr->name, CAPABILITIES) ? drop_capabilities(op, path)
                                                                     : -errno;
 }

@@ -9,7 +9,7 @@ AT_SYMLINK_FOLLOW = 0x400
 RENAME_NOREPLACE, RENAME_EXCHANGE, RENAME_WHITEOUT = 1, 2, 4
 FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE = 1, 2
 FALLOC_FL_COLLAPSE_RANGE, FALLOC_FL_ZERO_RANGE, FALLOC_FL_INSERT_RANGE = 8, 16, 32
-STATX_BASIC_STATS, STATX_BTIME = 0x7ff, 0x800
+STATX_MODE, STATX_BASIC_STATS, STATX_BTIME = 2, 0x7ff, 0x800
 UTIME_NOW, UTIME_OMIT = (1 << 30) - 1, (1 << 30) - 2
 
 SYS_OPENAT2, SYS_FACCESSAT2, SYS_FCHMODAT2 = 437, 439, 452  # on every architecture
@@ -91,6 +91,13 @@ def statx(path, mask=STATX_BASIC_STATS | STATX_BTIME):
     found, = struct.unpack_from("I", buffer, 0)
     seconds, nanoseconds = struct.unpack_from("qI", buffer, 80)
     return found, seconds * 10**9 + nanoseconds
+
+
+def mode_of(path):
+    """The mode alone (`stat -c %a`): no change of the size or of a time makes the kernel ask for it."""
+    buffer = ctypes.create_string_buffer(256)
+    check(_libc.statx(AT_FDCWD, os.fsencode(path), 0, STATX_MODE, buffer))
+    return struct.unpack_from("H", buffer, 28)[0] & 0o7777
 
 
 class Directory:

@@ -7,21 +7,16 @@ from errno import EACCES, EOPNOTSUPP
 
 class Difference:
     """outcome, value: what the mount answers instead, where that is not None. unseen: changes that the store does not
-    get to make. late: those that it makes, and the mount shows after the attribute time-out. more: those that it makes
-    behind the mount alone, shown late too. where: stores or actors that have the difference, () = all."""
+    get to make. more: those that it makes behind the mount alone; the mount shows them after the attribute time-out. where: stores or actors that have the difference, () = all."""
 
-    def __init__(self, why, outcome=None, value=None, unseen="", late="", more="", where=()):
-        self.why, self.outcome, self.value, self.unseen, self.late, self.more = why, outcome, value, unseen, late, more
+    def __init__(self, why, outcome=None, value=None, unseen="", more="", where=()):
+        self.why, self.outcome, self.value, self.unseen, self.more = why, outcome, value, unseen, more
         self.where = where
 
 
 PIPE = Difference("The data of a named pipe is the kernel's alone: its times stand still.", unseen="pipe:amc")
 NOTHING_READ = Difference("A read that gets nothing is answered by the kernel: it is no access.", unseen="file:a")
 MAPPED = Difference("A mapping is an access when the first page is read, not when it is made.", unseen="file:a")
-COPIED = Difference("The kernel does not know that copy_file_range reads: the source's access time is shown when "
-                    "attr_timeout has passed.", late="file:a")
-FLAGS = Difference("The kernel does not know that flags change the ctime: it is shown when attr_timeout has passed.",
-                   late="file:c shared:c")
 NO_APPEND = Difference("The kernel does not pass RWF_NOAPPEND on: a file opened with O_APPEND appends.",
                        "OK", (2, b"0123456789ab"))
 SHIFTED = Difference("The kernel does not pass these modes of fallocate on.", EOPNOTSUPP, where=("ext4",))
