@@ -3,13 +3,18 @@
  */
 #include "ops/caller.h"
 
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "fs/mutex.h"
+#include "fs/places.h"
 
 #define CUT_LOG_MAX 256 /* long ids that are logged */
 #define FRONT       64  /* places */
+/* Programs that are kept open, of all descriptors. */
+#define PROGRAMS_MAX  4096
+#define PROGRAMS_PART 64
 
 typedef struct {
     GList link;        /* in `recent` */
@@ -25,6 +30,7 @@ struct QosCallers {
     QosMutex lock;           /* of all below */
     GHashTable *entries;     /* TID -> Entry, owned */
     GQueue recent;           /* of Entry, the one that was read last first */
+    QosPlaces programs;      /* of entries, that are open */
     QosTime swept;           /* when what stands in front was last looked through */
     QosJobNaming *naming;    /* a reference */
     GHashTable *cut_ids;     /* that were logged */
@@ -82,7 +88,7 @@ static QosUser *find_user(const QosCallers *callers, uid_t uid)
     return uid == 0 || uid == callers->own ? NULL : qos_gate_user(callers->gate, uid);
 }
 
-/* Takes over `job` and the groups of `facts`. */
+/* Takes over `job`, and the groups and the program of `facts`. */
 static QosCaller *make_caller(const struct fuse_ctx *context, QosProcessFacts *facts, QosUser *user,
                               QosJob *job)
 {
@@ -98,6 +104,8 @@ static QosCaller *make_caller(const struct fuse_ctx *context, QosProcessFacts *f
     caller->group_count = facts->group_count;
     caller->groups = g_steal_pointer(&facts->groups);
     caller->job = job;
+    caller->program = facts->program;
+    facts->program = (QosProgram){0};
     return caller;
 }
 
@@ -107,8 +115,18 @@ static void free_entry(gpointer data)
 {
     Entry *entry = data;
 
+    qos_program_close(&entry->caller->program);
     qos_caller_unref(entry->caller);
     g_free(entry);
+}
+
+static guint programs_max(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return PROGRAMS_MAX;
+    return (guint)MIN(limit.rlim_cur / PROGRAMS_PART, PROGRAMS_MAX);
 }
 
 QosCallers *qos_callers_new(QosGate *gate)
@@ -125,6 +143,7 @@ QosCallers *qos_callers_new(QosGate *gate)
     qos_mutex_init(&callers->lock, QOS_MUTEX_CALLERS);
     callers->entries = g_hash_table_new_full(NULL, NULL, NULL, free_entry);
     g_queue_init(&callers->recent);
+    qos_places_init(&callers->programs, programs_max());
     callers->naming =
         qos_job_naming_new(QOS_JOBID_VAR_DEFAULT, QOS_JOBID_NAME_DEFAULT, g_get_host_name(), NULL);
     callers->cut_ids = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
@@ -138,18 +157,22 @@ void qos_callers_free(QosCallers *callers)
     for (guint i = 0; i < FRONT; i++)
         qos_caller_unref(callers->front[i]);
     g_hash_table_unref(callers->entries);
+    qos_places_clear(&callers->programs);
     g_hash_table_unref(callers->cut_ids);
     qos_job_naming_unref(callers->naming);
     qos_mutex_destroy(&callers->lock);
     g_free(callers);
 }
 
-static gboolean is_fresh(QosCallers *callers, const QosCaller *caller,
-                         const struct fuse_ctx *context, gboolean needs_job, QosTime now)
+static gboolean is_fresh(QosCallers *callers, QosCaller *caller, const struct fuse_ctx *context,
+                         QosCallerNeed need, QosTime now)
 {
-    return now - caller->read < QOS_CALLER_FRESH && caller->uid == context->uid &&
-           caller->gid == context->gid && (caller->is_named || !needs_job) &&
-           caller->naming == (guint)g_atomic_int_get(&callers->naming_number);
+    if (now - caller->read >= QOS_CALLER_FRESH || caller->uid != context->uid ||
+        caller->gid != context->gid ||
+        caller->naming != (guint)g_atomic_int_get(&callers->naming_number))
+        return FALSE;
+    return need == QOS_CALLER_IDENTITY ||
+           (caller->is_named && qos_program_runs(&caller->program, need == QOS_CALLER_LASTING_JOB));
 }
 
 /* --- the front --- */
@@ -167,14 +190,14 @@ static void put_in_front(QosCaller **place, QosCaller *caller)
 
 /* Who stands there and may answer, a new reference, or NULL. */
 static QosCaller *look_in_front(QosCallers *callers, const struct fuse_ctx *context,
-                                gboolean needs_job, QosTime now)
+                                QosCallerNeed need, QosTime now)
 {
     QosCaller **place = place_of(callers, context->pid);
     QosCaller *caller = __atomic_exchange_n(place, NULL, __ATOMIC_ACQ_REL), *nobody = NULL;
 
     if (caller == NULL)
         return NULL;
-    if (caller->tid != context->pid || !is_fresh(callers, caller, context, needs_job, now)) {
+    if (caller->tid != context->pid || !is_fresh(callers, caller, context, need, now)) {
         qos_caller_unref(caller); /* the table knows better */
         return NULL;
     }
@@ -189,8 +212,12 @@ static QosCaller *look_in_front(QosCallers *callers, const struct fuse_ctx *cont
 
 static void drop_locked(QosCallers *callers, Entry *entry)
 {
+    QosCaller *caller = entry->caller;
+
+    if (caller->program.state == QOS_PROGRAM_SURE)
+        qos_places_give_back(&callers->programs, caller->job, caller->user);
     g_queue_unlink(&callers->recent, &entry->link);
-    g_hash_table_remove(callers->entries, GINT_TO_POINTER(entry->caller->tid));
+    g_hash_table_remove(callers->entries, GINT_TO_POINTER(caller->tid));
 }
 
 /* Those who were not read again for long, or are too many. */
@@ -216,17 +243,30 @@ void qos_callers_expire(QosCallers *callers, QosTime now)
     qos_mutex_unlock(&callers->lock);
 }
 
+/* Where there is no descriptor for a program it is not sure. */
+static void keep_program_locked(QosCallers *callers, QosCaller *caller)
+{
+    if (caller->program.state != QOS_PROGRAM_SURE ||
+        qos_places_take(&callers->programs, caller->job, caller->user))
+        return;
+    qos_program_close(&caller->program);
+    caller->program.state = QOS_PROGRAM_UNSURE;
+}
+
 /* Puts in who was read just now, unless jobs are named in another way meanwhile. */
 static void store(QosCallers *callers, const QosJobNaming *naming, QosCaller *caller)
 {
+    gboolean is_current;
     Entry *entry;
 
     qos_mutex_lock(&callers->lock);
     caller->naming = callers->naming_number;
-    if (naming == callers->naming) {
+    is_current = naming == callers->naming;
+    if (is_current) {
         entry = g_hash_table_lookup(callers->entries, GINT_TO_POINTER(caller->tid));
         if (entry)
             drop_locked(callers, entry);
+        keep_program_locked(callers, caller);
         entry = g_new0(Entry, 1);
         *entry = (Entry){.caller = qos_caller_ref(caller), .link.data = entry};
         g_hash_table_insert(callers->entries, GINT_TO_POINTER(caller->tid), entry);
@@ -234,14 +274,16 @@ static void store(QosCallers *callers, const QosJobNaming *naming, QosCaller *ca
         drop_old_locked(callers, caller->read);
     }
     qos_mutex_unlock(&callers->lock);
+    if (!is_current)
+        qos_program_close(&caller->program);
 }
 
 /* What is cached, a new reference, or NULL. *ret_fresh: it may answer. */
-static QosCaller *look_up(QosCallers *callers, const struct fuse_ctx *context, gboolean needs_job,
+static QosCaller *look_up(QosCallers *callers, const struct fuse_ctx *context, QosCallerNeed need,
                           gboolean *ret_fresh)
 {
     QosTime now = rough_now();
-    QosCaller *caller = look_in_front(callers, context, needs_job, now);
+    QosCaller *caller = look_in_front(callers, context, need, now);
     const Entry *entry;
 
     *ret_fresh = caller != NULL;
@@ -252,7 +294,7 @@ static QosCaller *look_up(QosCallers *callers, const struct fuse_ctx *context, g
     if (entry)
         caller = qos_caller_ref(entry->caller);
     qos_mutex_unlock(&callers->lock);
-    *ret_fresh = caller && is_fresh(callers, caller, context, needs_job, now);
+    *ret_fresh = caller && is_fresh(callers, caller, context, need, now);
     if (*ret_fresh)
         put_in_front(place_of(callers, context->pid), qos_caller_ref(caller));
     return caller;
@@ -290,23 +332,26 @@ static QosCaller *name_caller(QosCallers *callers, QosJobNaming *naming,
     caller->is_named = how != NOT_NOW;
     if (context->pid != 0)
         store(callers, naming, caller);
+    else
+        qos_program_close(&caller->program);
     return caller;
 }
 
-QosCaller *qos_callers_find(QosCallers *callers, const struct fuse_ctx *context, gboolean needs_job)
+QosCaller *qos_callers_find(QosCallers *callers, const struct fuse_ctx *context, QosCallerNeed need)
 {
     gboolean fresh, is_visible = context->pid != 0 && callers->has_proc;
-    QosCaller *known = look_up(callers, context, needs_job, &fresh);
+    QosCaller *known = look_up(callers, context, need, &fresh);
     QosCaller *caller = NULL;
 
     if (fresh)
         return known;
     g_autoptr(QosJobNaming) naming = qos_callers_naming(callers);
     g_auto(QosProcessFacts) facts = {0};
+    const gboolean needs_job = need != QOS_CALLER_IDENTITY;
 
-    if (!is_visible || !needs_job || !qos_job_naming_wants_environment(naming)) {
+    if (!is_visible || !needs_job || qos_job_naming_wants(naming) == 0) {
         if (is_visible)
-            qos_process_read(context->pid, FALSE, qos_job_naming_wants_cgroup(naming), &facts);
+            qos_process_read(context->pid, 0, &facts);
         caller =
             name_caller(callers, naming, context, &facts, known, needs_job ? BY_FACTS : NOT_NOW);
     }
@@ -318,7 +363,7 @@ QosCaller *qos_callers_name(QosCallers *callers, const struct fuse_ctx *context,
                             QosJobNaming *naming, QosProcessFacts *facts)
 {
     gboolean fresh;
-    QosCaller *known = look_up(callers, context, TRUE, &fresh);
+    QosCaller *known = look_up(callers, context, QOS_CALLER_JOB, &fresh);
     QosCaller *caller = name_caller(callers, naming, context, facts, known, BY_FACTS);
 
     qos_caller_unref(known);
@@ -328,13 +373,14 @@ QosCaller *qos_callers_name(QosCallers *callers, const struct fuse_ctx *context,
 QosCaller *qos_callers_guess(QosCallers *callers, const struct fuse_ctx *context)
 {
     gboolean fresh;
-    QosCaller *known = look_up(callers, context, TRUE, &fresh);
+    QosCaller *known = look_up(callers, context, QOS_CALLER_JOB, &fresh);
 
     if (fresh)
         return known;
     g_autoptr(QosJobNaming) naming = qos_callers_naming(callers);
     g_auto(QosProcessFacts) facts = {0};
-    qos_process_read(context->pid, FALSE, qos_job_naming_wants_cgroup(naming), &facts);
+    qos_process_read(context->pid, qos_job_naming_wants(naming) & QOS_PROCESS_CGROUP, &facts);
+    facts.program.state = QOS_PROGRAM_UNSURE;
     QosCaller *caller = name_caller(callers, naming, context, &facts, known, AS_BEFORE);
 
     qos_caller_unref(known);
@@ -349,6 +395,8 @@ void qos_callers_set_naming(QosCallers *callers, QosJobNaming *naming)
     g_atomic_int_inc(&callers->naming_number);
     g_hash_table_remove_all(callers->entries);
     g_queue_init(&callers->recent);
+    qos_places_clear(&callers->programs);
+    qos_places_init(&callers->programs, callers->programs.most);
     qos_mutex_unlock(&callers->lock);
 }
 

@@ -2,7 +2,10 @@
  * Who is calling: TID -> identity and JobID, cached.
  *
  * Key: the TID, with the start time in /proc/TID/stat. An entry answers for QOS_CALLER_FRESH, then
- * /proc is read again: so exec, a changed environment and a reused pid show within 1 s. Misses (a
+ * /proc is read again: so another cgroup and a reused pid show within 1 s. That the thread runs
+ * another program since (exec) shows at once (ops/program.h): the entry keeps the program open,
+ * where there is a descriptor for it (fs/places.h). Where that cannot be told, what lasts (what is
+ * opened) has its caller read anew each time. Misses (a
  * process that is gone, or that may not be read) are cached too. Another uid or gid than the cached
  * one is a miss at once. pid 0 (a caller in another pid namespace, or the kernel's write-back) is
  * not cached, as nothing is read for it: its job is by uid (docs/jobid.md).
@@ -43,11 +46,18 @@ typedef struct QosCallers QosCallers;
 QosCallers *qos_callers_new(QosGate *gate);
 void qos_callers_free(QosCallers *callers); /* NULL is allowed */
 
-/* The caller of a request, a new reference; NULL where his environment has to be read first. With
- * `needs_job` FALSE it is never NULL, but its job may be. Where /proc was read, the thread has the
- * daemon's own identity afterwards; so with the next two. */
+/* What a request needs of its caller. */
+typedef enum {
+    QOS_CALLER_IDENTITY,
+    QOS_CALLER_JOB,
+    QOS_CALLER_LASTING_JOB, /* for what it opens: that of the program that runs now */
+} QosCallerNeed;
+
+/* The caller of a request, a new reference; NULL where a namer has to read of it first. For its
+ * identity it is never NULL, but its job may be. Where /proc was read, the thread has the daemon's
+ * own identity afterwards; so with the next two. */
 QosCaller *qos_callers_find(QosCallers *callers, const struct fuse_ctx *context,
-                            gboolean needs_job);
+                            QosCallerNeed need);
 /* The caller of whom `facts` were read, with all that `naming` wants; never NULL. Takes his groups
  * out of them. */
 QosCaller *qos_callers_name(QosCallers *callers, const struct fuse_ctx *context,

@@ -13,6 +13,7 @@
 #include <sys/types.h>
 
 #include "fs/account.h"
+#include "ops/program.h"
 
 /* A process that calls, as of its last look-up. Immutable but for `references`; shared through the
  * cache of callers (ops/caller.h). */
@@ -28,9 +29,10 @@ typedef struct {
     QosJob *job;   /* a reference */
     QosUser *user; /* the gate's; NULL: one whom nothing bounds */
     /* The cache's own. */
-    QosTime read;      /* when /proc was read */
-    gboolean is_named; /* his job was asked for then ... */
-    guint naming;      /* ... by this naming: QosCallers.naming_number */
+    QosTime read;       /* when /proc was read */
+    QosProgram program; /* that was read of; the table's to close */
+    gboolean is_named;  /* his job was asked for then ... */
+    guint naming;       /* ... by this naming: QosCallers.naming_number */
 } QosCaller;
 
 QosCaller *qos_caller_ref(QosCaller *caller);

@@ -391,12 +391,16 @@ void qos_job_naming_unref(QosJobNaming *naming)
     g_free(naming);
 }
 
-gboolean qos_job_naming_wants_environment(const QosJobNaming *naming)
+QosProcessWants qos_job_naming_wants(const QosJobNaming *naming)
 {
-    return naming->source == FROM_VARIABLE;
-}
-
-gboolean qos_job_naming_wants_cgroup(const QosJobNaming *naming)
-{
-    return naming->source == FROM_CGROUP;
+    switch (naming->source) {
+    case FROM_VARIABLE:
+        return QOS_PROCESS_PROGRAM | QOS_PROCESS_ENVIRONMENT;
+    case FROM_CGROUP:
+        return QOS_PROCESS_PROGRAM | QOS_PROCESS_CGROUP;
+    case FROM_NOTHING: /* a program has its name */
+        return QOS_PROCESS_PROGRAM;
+    default:
+        return 0;
+    }
 }

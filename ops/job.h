@@ -23,6 +23,8 @@
 #include <glib.h>
 #include <sys/types.h>
 
+#include "ops/process.h"
+
 #define QOS_JOBID_VAR_DEFAULT  "auto"
 #define QOS_JOBID_NAME_DEFAULT "%j?%e.%u"
 
@@ -37,9 +39,8 @@ QosJobNaming *qos_job_naming_ref(QosJobNaming *naming);
 void qos_job_naming_unref(QosJobNaming *naming); /* NULL is allowed */
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(QosJobNaming, qos_job_naming_unref)
 
-/* What must be read to name a process. */
-gboolean qos_job_naming_wants_environment(const QosJobNaming *naming);
-gboolean qos_job_naming_wants_cgroup(const QosJobNaming *naming);
+/* What must be read to name a process (ops/process.h); nothing where all are one job. */
+QosProcessWants qos_job_naming_wants(const QosJobNaming *naming);
 
 /* What /proc says of a process, as far as the naming needs it. Each pointer may be NULL:
  * unreadable. */

@@ -87,8 +87,7 @@ static void read_locked(QosNamers *namers, QosNameless *nameless, QosNameReading
     g_auto(QosProcessFacts) facts = {0};
 
     qos_mutex_unlock(&namers->lock);
-    qos_process_read(tid, qos_job_naming_wants_environment(naming),
-                     qos_job_naming_wants_cgroup(naming), &facts);
+    qos_process_read(tid, qos_job_naming_wants(naming), &facts);
     qos_mutex_lock(&namers->lock);
     nameless = (QosNameless *)qos_namequeue_end(&namers->queue, reading);
     if (nameless == NULL)

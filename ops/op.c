@@ -259,6 +259,14 @@ static gboolean asks_as(const struct fuse_ctx *context, const QosCaller *opener)
            (context->pid == 0 && context->uid == 0 && context->gid == 0);
 }
 
+/* What it opens has its job for as long as it is open. */
+static gboolean opens(const QosOp *op)
+{
+    const QosOpcode opcode = op->entry.request.opcode;
+
+    return opcode == QOS_OP_OPEN || opcode == QOS_OP_OPENDIR || opcode == QOS_OP_CREATE;
+}
+
 /* The caller, a new reference, or NULL where he has to be named first. Work on an open file is done
  * as its opener, unless another user asks; the opener's job always pays. */
 static QosCaller *find_caller(const QosOp *op)
@@ -268,7 +276,10 @@ static QosCaller *find_caller(const QosOp *op)
 
     if (opener != NULL && asks_as(context, opener))
         return qos_caller_ref(opener);
-    return qos_callers_find(op->fs->callers, context, opener == NULL);
+    if (opener != NULL)
+        return qos_callers_find(op->fs->callers, context, QOS_CALLER_IDENTITY);
+    return qos_callers_find(op->fs->callers, context,
+                            opens(op) ? QOS_CALLER_LASTING_JOB : QOS_CALLER_JOB);
 }
 
 /* Takes `caller`. */

@@ -16,6 +16,7 @@
 
 /* Of the flags in /proc/TID/stat. */
 #define TASK_IS_EXITING 0x4   /* PF_EXITING */
+#define TASK_IS_COPY    0x40  /* PF_FORKNOEXEC */
 #define TASK_WAS_KILLED 0x400 /* PF_SIGNALED */
 
 /* The text of a file in `directory`, ended by NUL, or NULL. */
@@ -52,7 +53,7 @@ static int open_process(pid_t tid)
 }
 
 /* "TID (comm) state ...": comm may itself hold parentheses and blanks, but nothing after it does.
- * Of the fields of proc(5) behind it, 9, 22 and 31. */
+ * Of the fields of proc(5) behind it, 3, 4, 9, 22 and 31. */
 gboolean qos_process_parse_stat(char *text, QosProcessStat *ret_stat)
 {
     char *begin = strchr(text, '('), *end = strrchr(text, ')');
@@ -60,13 +61,15 @@ gboolean qos_process_parse_stat(char *text, QosProcessStat *ret_stat)
 
     if (begin == NULL || end == NULL ||
         sscanf(end + 1,
-               " %c %*s %*s %*s %*s %*s %u"
+               " %c %d %*s %*s %*s %*s %u"
                " %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %" G_GUINT64_FORMAT
                " %*s %*s %*s %*s %*s %*s %*s %*s %" G_GUINT64_FORMAT,
-               &ret_stat->state, &flags, &ret_stat->start, &ret_stat->pending) != 4)
+               &ret_stat->state, &ret_stat->parent, &flags, &ret_stat->start,
+               &ret_stat->pending) != 5)
         return FALSE;
     *end = '\0';
     ret_stat->comm = begin + 1;
+    ret_stat->has_begun = (flags & TASK_IS_COPY) == 0;
     ret_stat->is_exiting = (flags & TASK_IS_EXITING) != 0;
     ret_stat->was_killed = (flags & TASK_WAS_KILLED) != 0;
     return TRUE;
@@ -213,7 +216,7 @@ gboolean qos_process_is_visible(void)
     return self && g_ascii_strtoll(self, NULL, 10) == getpid();
 }
 
-void qos_process_read(pid_t tid, gboolean environment, gboolean cgroup, QosProcessFacts *ret_facts)
+void qos_process_read(pid_t tid, QosProcessWants wants, QosProcessFacts *ret_facts)
 {
     gsize length;
     int directory;
@@ -225,15 +228,19 @@ void qos_process_read(pid_t tid, gboolean environment, gboolean cgroup, QosProce
         return;
     read_stat(directory, ret_facts);
     read_status(directory, ret_facts);
-    if (environment)
+    if ((wants & QOS_PROCESS_PROGRAM) != 0)
+        qos_program_open(&ret_facts->program, directory, tid,
+                         ret_facts->stat.has_begun ? 0 : ret_facts->stat.parent);
+    if ((wants & QOS_PROCESS_ENVIRONMENT) != 0)
         ret_facts->environment = read_file(directory, "environ", &ret_facts->environment_length);
-    if (cgroup)
+    if ((wants & QOS_PROCESS_CGROUP) != 0)
         ret_facts->cgroup = read_file(directory, "cgroup", &length);
     close(directory);
 }
 
 void qos_process_clear(QosProcessFacts *facts)
 {
+    qos_program_close(&facts->program);
     g_free(facts->text);
     g_free(facts->environment);
     g_free(facts->cgroup);

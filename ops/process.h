@@ -6,12 +6,16 @@
  * processes.
  *
  * To read its environment takes the lock of its memory, which the process itself, or a file system
- * that it has mapped, may hold for ever. No other file waits for the process.
+ * that it has mapped, may hold for ever; to look at its program (ops/program.h) waits for an
+ * exec(2) that is under way, which may wait for a file system, too. Nothing else waits for the
+ * process.
  */
 #pragma once
 
 #include <glib.h>
 #include <sys/types.h>
+
+#include "ops/program.h"
 
 /* What /proc/TID/stat says of a thread. */
 typedef struct {
@@ -19,6 +23,8 @@ typedef struct {
     guint64 start;    /* in clock ticks after boot */
     guint64 pending;  /* signals, each a bit: its own */
     char state;       /* 'R', 'S', 'D' ... */
+    pid_t parent;
+    gboolean has_begun; /* by exec(2); FALSE of a copy of its parent, and of further threads */
     gboolean is_exiting;
     gboolean was_killed; /* it exits by a signal, or is about to */
 } QosProcessStat;
@@ -29,7 +35,8 @@ gboolean qos_process_parse_stat(char *text, QosProcessStat *ret_stat);
 /* All NULL or 0 of a process that is gone or may not be seen. */
 typedef struct {
     QosProcessStat stat;
-    char *text; /* `stat.comm` is in it */
+    QosProgram program; /* of before the environment was read; UNSEEN where it was not wanted */
+    char *text;         /* `stat.comm` is in it */
     char *environment;
     gsize environment_length;
     char *cgroup;
@@ -38,9 +45,15 @@ typedef struct {
     gint group_count;
 } QosProcessFacts;
 
-/* Reads what is known of a TID, and its environment and cgroup where wanted. The thread has the
- * daemon's own identity afterwards. */
-void qos_process_read(pid_t tid, gboolean environment, gboolean cgroup, QosProcessFacts *ret_facts);
+/* What is wanted beside `stat`, `process` and the groups. */
+typedef enum {
+    QOS_PROCESS_PROGRAM = 1 << 0,
+    QOS_PROCESS_ENVIRONMENT = 1 << 1,
+    QOS_PROCESS_CGROUP = 1 << 2,
+} QosProcessWants;
+
+/* Reads what is known of a TID. The thread has the daemon's own identity afterwards. */
+void qos_process_read(pid_t tid, QosProcessWants wants, QosProcessFacts *ret_facts);
 void qos_process_clear(QosProcessFacts *facts);
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(QosProcessFacts, qos_process_clear)
 

@@ -183,17 +183,51 @@ def test_change_of_the_variable(qos):
 # --- who is who ---
 
 
-def test_exec_changes_the_job(qos):
-    """The same TID, with no child in between, and another environment: shows within a second."""
+# Goes to the mount, and then calls exec: what runs then has another environment.
+LAUNCHER = """
+import os, shlex, subprocess, sys, threading
+how, top, words = sys.argv[1], sys.argv[2], sys.argv[3:]
+job = dict(os.environ, SLURM_JOB_ID="inside")
+def go():
+    os.chdir(top)
+    os.stat("file")
+    os.execvpe(words[0], words, job)
+def begin(child):
+    return lambda: child() if os.fork() == 0 else sys.exit(os.wait()[1])
+{"exec": go, "fork": begin(go), "chain": begin(lambda: os.execvp("sh", ["sh", "-c", f"cd {top} && exec env SLURM_JOB_ID=inside " + shlex.join(words)])),
+ "vfork": lambda: subprocess.run(words, cwd=top, env=job, check=True),
+ "thread": begin(lambda: (os.stat(top + "/file"), thread := threading.Thread(target=go), thread.start(), thread.join()))}[how]()
+"""
+# What keeps its job for long.
+OPENERS = {"create": ["dd", "if=/dev/zero", "of=new", "bs=4096", "count=1", "status=none"], "open": ["cat", "file"],
+           "opendir": ["ls"], "map": [sys.executable, "-c", "import mmap; file = open('file', 'rb'); mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)[:1]"],
+           "tmpfile": [sys.executable, "-c", "import os; os.open('.', os.O_TMPFILE | os.O_RDWR)"]}
+
+
+@pytest.mark.parametrize("how", ["exec", "fork", "chain", "vfork", "thread"])
+def test_what_a_launched_program_opens_is_its_own(qos, how):
+    """The launcher is known when it calls exec."""
     qos = qos()
-    code = "while :; do [ -e file ]; done"
-    start = f"cd {qos.dir}; : >now; exec env SLURM_JOB_ID=after sh -c '{code}'"
-    with start_job("before", "sh", "-c", start) as shell:
-        try:
-            assert_billed(qos, "before", "create", 1)
-            wait_until(lambda: requests(qos, "after") > 0, what="the job after exec")
-        finally:
-            shell.kill()
+    for name, words in OPENERS.items():
+        opened = "open" if name == "map" else "create" if name == "tmpfile" else name
+        before = requests(qos, "inside", opened)
+        as_job("launcher", sys.executable, "-c", LAUNCHER, how, qos.dir, *words)
+        assert_billed(qos, "inside", opened, before + 1)
+    assert requests(qos, "launcher") > 0
+    assert [requests(qos, "launcher", name) for name in ("open", "create", "opendir")] == [0, 0, 0]
+
+
+def test_the_name_of_a_launched_program(qos):
+    """Where the job is the program's name, and nothing of its environment."""
+    qos = qos("jobid_var=procname_uid")
+    as_job("no", "sh", "-c", f"cd {qos.dir} && stat . && exec cat file")
+    assert_billed(qos, "cat.0", "open", 1)
+
+
+def test_a_launcher_that_joins_a_cgroup(qos, cgroup):
+    qos = qos(r"jobid_var=cgroup:/qosfs-test-[0-9]+/job_([0-9]{1\,9})$")
+    as_job("no", "sh", "-c", f"cd {qos.dir} && [ -e file ] && echo $$ >{cgroup}/cgroup.procs && exec cat file")
+    assert_billed(qos, "4711", "open", 1)
 
 
 def test_change_of_user_shows_at_once(qos):

@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -31,16 +32,25 @@ static void tear_down(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
     qos_gate_free(fixture->gate);
 }
 
+static gboolean is_known(Fixture *fixture, pid_t tid, QosCallerNeed need)
+{
+    const struct fuse_ctx context = {.pid = tid, .uid = 1000, .gid = 7};
+    QosCaller *caller = qos_callers_find(fixture->callers, &context, need);
+
+    qos_caller_unref(caller);
+    return caller != NULL;
+}
+
 static QosCaller *get(Fixture *fixture, pid_t tid, uid_t uid, gid_t gid)
 {
     const struct fuse_ctx context = {.pid = tid, .uid = uid, .gid = gid};
-    QosCaller *caller = qos_callers_find(fixture->callers, &context, TRUE);
+    QosCaller *caller = qos_callers_find(fixture->callers, &context, QOS_CALLER_JOB);
 
     if (caller == NULL) { /* as a namer does */
         g_autoptr(QosJobNaming) naming = qos_callers_naming(fixture->callers);
         g_auto(QosProcessFacts) facts = {0};
 
-        qos_process_read(tid, TRUE, FALSE, &facts);
+        qos_process_read(tid, qos_job_naming_wants(naming), &facts);
         caller = qos_callers_name(fixture->callers, &context, naming, &facts);
     }
     return caller;
@@ -268,6 +278,79 @@ static void test_exiting_keeps_its_job(Fixture *fixture, gconstpointer data G_GN
     waitpid(pid, NULL, 0);
 }
 
+/* A copy of this program that calls exec when it reads a byte. */
+static pid_t start_launcher(const char *const *environment, int *ret_input)
+{
+    const char *const arguments[] = {"cat", NULL};
+    int ends[2];
+    pid_t pid;
+    char byte;
+
+    g_assert_cmpint(pipe(ends), ==, 0);
+    pid = fork();
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (dup2(ends[0], STDIN_FILENO) == STDIN_FILENO && close(ends[1]) == 0 &&
+            read(STDIN_FILENO, &byte, 1) == 1)
+            execve("/bin/cat", (char **)arguments, (char **)environment);
+        _exit(1);
+    }
+    close(ends[0]);
+    *ret_input = ends[1];
+    return pid;
+}
+
+static void wait_for_comm(pid_t pid, const char *comm)
+{
+    g_autofree char *path = g_strdup_printf("/proc/%d/comm", pid);
+    g_autofree char *line = g_strdup_printf("%s\n", comm);
+    g_autofree char *text = NULL;
+
+    while (g_file_get_contents(path, &text, NULL, NULL) && !g_str_equal(text, line)) {
+        g_clear_pointer(&text, g_free);
+        g_usleep(1000);
+    }
+}
+
+static void test_exec_shows_at_once(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
+{
+    const char *const environment[] = {"JOB_ID=after", NULL};
+    int input;
+    pid_t pid = start_launcher(environment, &input);
+    QosCaller *caller = get(fixture, pid, 1000, 7);
+
+    g_assert_cmpint(caller->program.state, ==, QOS_PROGRAM_SURE);
+    g_assert_cmpstr(caller->job->id, !=, "after");
+    g_assert_cmpint(write(input, "", 1), ==, 1);
+    wait_for_comm(pid, "cat");
+    g_assert_false(is_known(fixture, pid, QOS_CALLER_JOB));
+    check_job(fixture, pid, 1000, "after", 0);
+    qos_caller_unref(caller);
+    end_child(pid, input);
+}
+
+/* Then what it opens has it read anew, and nothing else. */
+static void test_no_descriptor_for_a_program(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
+{
+    const char *const environment[] = {"JOB_ID=one", NULL};
+    struct rlimit before, few;
+    int input;
+    pid_t pid = start_child(environment, &input);
+
+    g_assert_cmpint(getrlimit(RLIMIT_NOFILE, &before), ==, 0);
+    few = before;
+    few.rlim_cur = 63;
+    setrlimit(RLIMIT_NOFILE, &few);
+    qos_callers_free(fixture->callers);
+    fixture->callers = qos_callers_new(fixture->gate);
+    setrlimit(RLIMIT_NOFILE, &before);
+    for (guint i = 0; i < 100; i++) {
+        check_job(fixture, pid, 1000, "one", 0);
+        g_assert_false(is_known(fixture, pid, QOS_CALLER_LASTING_JOB));
+    }
+    end_child(pid, input);
+}
+
 /* Also where nobody else comes: else the jobs of an idle mount would stay. */
 static void test_idle_are_forgotten(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
 {
@@ -346,6 +429,8 @@ int main(int argc, char **argv)
     ADD("named-anew", test_named_anew);
     ADD("gone-and-unseen", test_gone_and_unseen);
     ADD("exiting-keeps-its-job", test_exiting_keeps_its_job);
+    ADD("exec-shows-at-once", test_exec_shows_at_once);
+    ADD("no-descriptor-for-a-program", test_no_descriptor_for_a_program);
     ADD("idle-are-forgotten", test_idle_are_forgotten);
     ADD("bounded", test_bounded);
     ADD("long-id-is-logged-once", test_long_id_is_logged_once);

@@ -345,18 +345,21 @@ static void test_naming_tells(void)
 {
     const struct {
         const char *var;
-        gboolean environment, cgroup;
+        QosProcessWants wants;
     } wants[] = {
-        {"auto", TRUE, FALSE},       {"JOB", TRUE, FALSE},           {"cgroup:x", FALSE, TRUE},
-        {"nodelocal", FALSE, FALSE}, {"procname_uid", FALSE, FALSE}, {"disable", FALSE, FALSE},
+        {"auto", QOS_PROCESS_PROGRAM | QOS_PROCESS_ENVIRONMENT},
+        {"JOB", QOS_PROCESS_PROGRAM | QOS_PROCESS_ENVIRONMENT},
+        {"cgroup:x", QOS_PROCESS_PROGRAM | QOS_PROCESS_CGROUP},
+        {"nodelocal", QOS_PROCESS_PROGRAM},
+        {"procname_uid", QOS_PROCESS_PROGRAM},
+        {"disable", 0},
     };
 
     for (gsize i = 0; i < G_N_ELEMENTS(wants); i++) {
         g_autoptr(QosJobNaming) naming = naming_of(wants[i].var, "%j.%h");
         g_autoptr(QosJobNaming) same = qos_job_naming_ref(naming);
 
-        g_assert_cmpint(qos_job_naming_wants_environment(same), ==, wants[i].environment);
-        g_assert_cmpint(qos_job_naming_wants_cgroup(same), ==, wants[i].cgroup);
+        g_assert_cmpuint(qos_job_naming_wants(same), ==, wants[i].wants);
     }
     qos_job_naming_unref(NULL);
 }
