@@ -1,15 +1,29 @@
 /*
  * The options that any mount may have, whatever its file system: those that mount(2) knows as
- * flags, and those that concern mount(8) alone and are ignored.
+ * flags, those that concern mount(8) alone and are ignored, and those that a mount of qosfs cannot
+ * have.
  */
 #pragma once
 
 #include "base/near.h"
 
-/* Takes one word of -o: sets or clears a flag (MS_*, of mount(2)) in *flags, or ignores it. FALSE:
- * it is none of these. */
-gboolean qos_mount_options_take(const char *text, unsigned long *flags);
+/* What was said of flags (MS_*, of mount(2)). */
+typedef struct {
+    unsigned long set;
+    unsigned long said; /* the last word about it was said, whether it sets or clears it */
+} QosMountFlagWords;
+
+typedef enum {
+    QOS_MOUNT_OPTION_UNKNOWN,
+    QOS_MOUNT_OPTION_TAKEN, /* or ignored */
+    QOS_MOUNT_OPTION_LABEL, /* of SELinux: for the kernel, where it has that */
+    QOS_MOUNT_OPTION_REFUSED,
+} QosMountOption;
+
+/* Takes one word of -o. *ret_reason: why it is refused. */
+QosMountOption qos_mount_options_take(const char *text, QosMountFlagWords *flags,
+                                      const char **ret_reason);
 /* Appends ",NAME" for each flag that is set, as libfuse is told. */
 void qos_mount_options_append(GString *text, unsigned long flags);
-/* Considers the names of all. */
+/* Considers the names of all that are not refused. */
 void qos_mount_options_consider(QosNear *near);

@@ -37,6 +37,7 @@
     MUTEX(6, TOLLS, "QosTolls.lock")                                                               \
     MUTEX(6, LISTS, "QosLists.lock")                                                               \
     MUTEX(6, NAMERS, "QosNamers.lock")                                                             \
+    MUTEX(6, MOUNT_FLAGS, "QosMountFlags.lock")                                                    \
     MUTEX(7, CALLERS, "QosCallers.lock")                                                           \
     MUTEX(7, RING_QUEUE, "QosRingQueue.lock")                                                      \
     MUTEX(7, ROOT, "QosRoot.lock")                                                                 \

@@ -23,6 +23,7 @@
 #define DEPTH_MAX      256
 #define TIMEOUT_AUTO   1.0
 #define TIMEOUT_ALWAYS 86400.0
+#define SELINUX        "/sys/fs/selinux/enforce"
 
 /* --- the options --- */
 
@@ -314,9 +315,46 @@ typedef struct {
     QosOptions *options;
     const char *const *tunables;
     gboolean sloppy;
-    char *unknown; /* the first option that nobody knows */
+    char *unknown;   /* the first option that nobody knows */
+    GError *refused; /* the first that is known, and cannot be had */
     GError *error;
 } Parser;
+
+/* As libfuse takes them apart again. */
+static void append_escaped(GString *text, const char *value)
+{
+    for (; *value; value++) {
+        if (*value == ',' || *value == '\\')
+            g_string_append_c(text, '\\');
+        g_string_append_c(text, *value);
+    }
+}
+
+/* An option that any mount may have. */
+static void take_mount_option(Parser *parser, const char *text)
+{
+    QosOptions *options = parser->options;
+    const char *reason = NULL;
+
+    switch (qos_mount_options_take(text, &options->flags, &reason)) {
+    case QOS_MOUNT_OPTION_TAKEN:
+        break;
+    case QOS_MOUNT_OPTION_LABEL:
+        if (!options->labels)
+            options->labels = g_string_new(NULL);
+        g_string_append_c(options->labels, ',');
+        append_escaped(options->labels, text);
+        break;
+    case QOS_MOUNT_OPTION_REFUSED:
+        if (!parser->refused)
+            qos_set_error(&parser->refused, EINVAL, "option %s: %s", text, reason);
+        break;
+    case QOS_MOUNT_OPTION_UNKNOWN:
+        if (!parser->unknown)
+            parser->unknown = g_strdup(text);
+        break;
+    }
+}
 
 /* One `name` or `name=value` of -o. */
 static gboolean parse_option(Parser *parser, const char *text)
@@ -348,10 +386,8 @@ static gboolean parse_option(Parser *parser, const char *text)
             qos_set_error(&parser->error, EINVAL, "option %s needs a value: %s=...", name, name);
         return value != NULL;
     }
-    if (!*text || qos_mount_options_take(text, &parser->options->flags))
-        return TRUE;
-    if (!parser->unknown)
-        parser->unknown = g_strdup(text);
+    if (*text)
+        take_mount_option(parser, text);
     return TRUE;
 }
 
@@ -461,6 +497,10 @@ static gboolean finish(Parser *parser)
         return TRUE;
     if (parser->unknown && !parser->sloppy)
         return refuse_unknown(parser);
+    if (parser->refused && !parser->sloppy) {
+        g_propagate_error(&parser->error, g_steal_pointer(&parser->refused));
+        return FALSE;
+    }
     if (!options->mountpoint) {
         qos_set_error(&parser->error, EINVAL,
                       "%s is missing; usage: mount.qosfs SRC DIR [-o OPTION,...]",
@@ -473,8 +513,8 @@ static gboolean finish(Parser *parser)
         config->attr_timeout = timeout;
     if (config->entry_timeout < 0)
         config->entry_timeout = timeout;
-    config->read_only = (options->flags & MS_RDONLY) != 0;
-    config->no_atime = (options->flags & (MS_NOATIME | MS_RDONLY)) != 0;
+    config->read_only = (options->flags.set & MS_RDONLY) != 0;
+    config->no_atime = (options->flags.set & (MS_NOATIME | MS_RDONLY)) != 0;
     return TRUE;
 }
 
@@ -505,6 +545,7 @@ gboolean qos_options_parse(QosOptions *ret_options, int argc, char **argv,
         done = fuse_opt_parse(&args, &parser, words, parse_word) == 0 && finish(&parser);
     fuse_opt_free_args(&args);
     g_free(parser.unknown);
+    g_clear_error(&parser.refused);
     if (!done) {
         if (!parser.error)
             qos_set_error(&parser.error, EINVAL, "the command line is not understood");
@@ -524,26 +565,42 @@ void qos_options_clear(QosOptions *options)
     qos_sharing_config_clear(&options->sharing);
     g_clear_pointer(&options->mount_namespace, g_free);
     g_clear_pointer(&options->overrides, g_hash_table_unref);
+    if (options->labels)
+        g_string_free(g_steal_pointer(&options->labels), TRUE);
 }
 
 /* --- what follows from them --- */
+
+void qos_options_inherit(QosOptions *options, unsigned long forbidden)
+{
+    QosMountFlagWords *flags = &options->flags;
+    const unsigned long wanted = flags->said & ~flags->set & forbidden;
+
+    if (geteuid() == 0) {
+        flags->set |= forbidden & ~flags->said;
+        return;
+    }
+    if ((wanted & MS_NOEXEC) != 0)
+        g_warning("option exec: the mount that SRC lies on is noexec, and only root may have it "
+                  "otherwise here");
+    flags->set |= forbidden;
+}
 
 char *qos_options_for_libfuse(const QosOptions *options, const char *source)
 {
     g_autoptr(GString) text = g_string_new("subtype=qosfs,default_permissions,fsname=");
 
-    for (; *source; source++) {
-        if (*source == ',' || *source == '\\')
-            g_string_append_c(text, '\\');
-        g_string_append_c(text, *source);
-    }
+    append_escaped(text, source);
     if (options->allow_other)
         g_string_append(text, ",allow_other");
-    qos_mount_options_append(text, options->flags);
+    qos_mount_options_append(text, options->flags.set);
+    /* Without SELinux the kernel refuses them; mount(8) leaves them out then. */
+    if (options->labels && g_file_test(SELINUX, G_FILE_TEST_EXISTS))
+        g_string_append(text, options->labels->str);
     /* libfuse begins with nosuid,nodev; a mount of root's is as any other file system's. */
-    if (geteuid() == 0 && !(options->flags & MS_NOSUID))
+    if (geteuid() == 0 && !(options->flags.set & MS_NOSUID))
         g_string_append(text, ",suid");
-    if (geteuid() == 0 && !(options->flags & MS_NODEV))
+    if (geteuid() == 0 && !(options->flags.set & MS_NODEV))
         g_string_append(text, ",dev");
     return g_string_free(g_steal_pointer(&text), FALSE);
 }

@@ -10,6 +10,7 @@
 
 #include <glib.h>
 
+#include "fs/mount_options.h"
 #include "fs/ring.h"
 #include "ops/fs.h"
 #include "ops/sharing.h"
@@ -24,9 +25,10 @@ typedef struct {
     gboolean allow_other;
     guint threads; /* readers at most; 0 = not given */
     QosRingMode io_uring;
-    guint io_uring_depth;  /* readers that wait at each CPU's queue */
-    unsigned long flags;   /* MS_*, of mount(2) */
-    GHashTable *overrides; /* tunable -> text, both owned */
+    guint io_uring_depth;    /* readers that wait at each CPU's queue */
+    QosMountFlagWords flags; /* with what SRC's own mount forbids: qos_options_inherit() */
+    GString *labels;         /* for SELinux, each with a comma ahead; NULL: none */
+    GHashTable *overrides;   /* tunable -> text, both owned */
     gboolean foreground;
     gboolean unconfined; /* without the limits of fs/privilege.h */
     gboolean fake;       /* -f: all but the mount */
@@ -42,6 +44,9 @@ gboolean qos_options_parse(QosOptions *ret_options, int argc, char **argv,
                            const char *const *tunables, GError **error);
 void qos_options_clear(QosOptions *options);
 
+/* This mount forbids what the mount that SRC lies on does (`forbidden`: MS_*), but for what root
+ * wants by name. */
+void qos_options_inherit(QosOptions *options, unsigned long forbidden);
 /* The mount options for libfuse, as one argument for -o, for a store at the absolute path `source`.
  */
 char *qos_options_for_libfuse(const QosOptions *options, const char *source);

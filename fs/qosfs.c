@@ -104,6 +104,10 @@ static void print_help(void)
         printf("  -o %s=%*s %s\n", qos_tunable_names[i],
                MAX(0, 22 - (int)strlen(qos_tunable_names[i])), "", qos_tunable_help(i));
     puts("  -o ro,nosuid,nodev,noexec,noatime,...   as for any mount\n"
+         "  -o suid                    also where SRC's own mount is nosuid (by mount(8):\n"
+         "                             allow_suid)\n"
+         "  -o dev                     where it is nodev (allow_dev)\n"
+         "  -o exec                    where it is noexec (allow_exec)\n"
          "\n"
          "  -f  do all but the mount    -s  ignore unknown options    -v  say more\n"
          "  -h  this text               -V  the version\n"
@@ -256,6 +260,16 @@ static void explain_second_mount(const Mounter *mounter, GError **error)
                   mounter->mountpoint, mounter->options.database);
 }
 
+/* What the mount that SRC lies on forbids this one forbids, and the daemon where it cannot. */
+static void inherit_flags(Mounter *mounter)
+{
+    QosOptions *options = &mounter->options;
+    QosInodes *inodes = mounter->fs.inodes;
+
+    qos_options_inherit(options, qos_inodes_source_forbids(inodes));
+    qos_inodes_allow(inodes, options->flags.set | (geteuid() == 0 ? options->flags.said : 0));
+}
+
 /* Makes everything but the mount. What was made when it fails is taken down by stop(). */
 static gboolean start(Mounter *mounter, GError **error)
 {
@@ -299,6 +313,7 @@ static gboolean start(Mounter *mounter, GError **error)
     if (!fs->interrupts)
         return no_thread(error);
     qos_control_start(fs->control);
+    inherit_flags(mounter);
     fs->session = new_session(mounter, error);
     if (!fs->session)
         return FALSE;

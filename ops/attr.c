@@ -20,6 +20,7 @@
 #include "ops/openers.h"
 #include "ops/operations.h"
 #include "ops/privileges.h"
+#include "ops/process.h"
 #include "ops/root.h"
 #include "ops/toll.h"
 
@@ -65,7 +66,7 @@ double qos_attr_timeout(QosOp *op, fuse_ino_t ino, mode_t mode)
     if (S_ISDIR(mode) && !may_believe_directory(op, ino))
         return 0;
     return timeout > 0 && qos_tolls_may_believe(fs->tolls, ino) &&
-                   qos_privileges_may_believe(op, ino, mode)
+                   qos_privileges_may_believe(op, ino, mode) && !qos_mode_gives_rights(mode)
                ? timeout
                : 0;
 }
@@ -83,17 +84,36 @@ void qos_attr_note_look(QosOp *op, fuse_ino_t ino, mode_t mode, struct timespec 
         qos_gate_release_pages(fs->gate, ino);
 }
 
-static int reply_attributes(QosOp *op, fuse_ino_t ino, int fd)
+/* What is told of the file, or -EACCES for who opens a device that may not be opened there. He is
+ * asked about before he opens it, by the same request as who only looks, and would get ENXIO. */
+static int disarm(const QosOp *op, const QosLoan *file, struct stat *stat)
+{
+    const int error = qos_loan_disarm(file, &stat->st_mode, &stat->st_rdev);
+
+    if ((error != 0 || qos_loan_hides_device(file)) && op->entry.request.opcode == QOS_OP_GETATTR &&
+        qos_process_opens(fuse_req_ctx(op->fuse)->pid))
+        return -EACCES;
+    return error;
+}
+
+/* `fd`: the file, by what there is of it. */
+static int reply_attributes(QosOp *op, fuse_ino_t ino, const QosLoan *file, int fd)
 {
     struct stat *stat = &op->reply.attr.stat;
+    mode_t stored;
+    int error;
 
     if (fstatat(fd, "", stat, AT_EMPTY_PATH) != 0)
         return -errno;
+    stored = stat->st_mode;
+    error = disarm(op, file, stat);
+    if (error != 0)
+        return error;
     if (ino == FUSE_ROOT_ID)
         qos_root_note(op->fs->root, stat);
     stat->st_ino = qos_inodes_shown(op->fs->inodes, stat->st_dev, stat->st_ino);
     op->reply.kind = QOS_REPLY_ATTR;
-    op->reply.attr.timeout = qos_attr_timeout(op, ino, stat->st_mode);
+    op->reply.attr.timeout = qos_attr_timeout(op, ino, stored);
     qos_attr_note_look(op, ino, stat->st_mode, stat->st_mtim, stat->st_size);
     return 0;
 }
@@ -108,9 +128,9 @@ static int run_getattr(QosOp *op)
     qos_tolls_pass(op->fs->tolls, attr->ino, fuse_req_ctx(op->fuse)->pid,
                    request->prepays ? request->toll_opcode : QOS_OP_COUNT, op->parked);
     if (op->handle != NULL)
-        return reply_attributes(op, attr->ino, op->handle->fd);
+        return reply_attributes(op, attr->ino, &op->handle->file, op->handle->fd);
     error = qos_inodes_borrow(op->fs->inodes, attr->ino, &file);
-    return error != 0 ? error : reply_attributes(op, attr->ino, file.fd);
+    return error != 0 ? error : reply_attributes(op, attr->ino, &file, file.fd);
 }
 
 /* A job in debt waits here, before it takes a lock, and not when it has a directory's; nor a
@@ -250,7 +270,7 @@ static int run_setattr(QosOp *op)
         error = set_times(attr, path);
     if (error != 0)
         qos_privileges_note_failure(op, &file);
-    return error != 0 ? error : reply_attributes(op, attr->ino, file.fd);
+    return error != 0 ? error : reply_attributes(op, attr->ino, &file, file.fd);
 }
 
 void qosfs_op_setattr(fuse_req_t request, fuse_ino_t ino, struct stat *stat, int to_set,
@@ -309,10 +329,19 @@ static int run_statx(QosOp *op)
         return error;
     if (statx(file.fd, "", flags, (unsigned)attr->mask, x) != 0)
         return -errno;
+    mode_t mode = x->stx_mode;
+    dev_t device = makedev(x->stx_rdev_major, x->stx_rdev_minor);
+    error = qos_loan_disarm(&file, &mode, &device);
+    if (error != 0)
+        return error;
+    const mode_t stored = x->stx_mode;
+    x->stx_mode = (guint16)mode;
+    x->stx_rdev_major = major(device);
+    x->stx_rdev_minor = minor(device);
     x->stx_ino =
         qos_inodes_shown(op->fs->inodes, makedev(x->stx_dev_major, x->stx_dev_minor), x->stx_ino);
     op->reply.kind = QOS_REPLY_STATX;
-    op->reply.statx.timeout = qos_attr_timeout(op, attr->ino, x->stx_mode);
+    op->reply.statx.timeout = qos_attr_timeout(op, attr->ino, stored);
     qos_attr_note_look(op, attr->ino, x->stx_mode,
                        (struct timespec){x->stx_mtime.tv_sec, x->stx_mtime.tv_nsec},
                        (off_t)x->stx_size);

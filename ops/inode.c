@@ -127,6 +127,7 @@ QosInode *qos_inode_add_locked(QosInodes *inodes, fuse_ino_t id, const QosFacts 
         .key = facts->key,
         .is_mount_root = facts->is_mount_root ? 1 : 0,
         .is_directory = S_ISDIR(facts->stat.st_mode) ? 1 : 0,
+        .hides_device = facts->hides_device ? 1 : 0,
         .fd = fd,
         .user = user,
         .use = QOS_USE_SETTLE,
@@ -490,6 +491,7 @@ QosInodes *qos_inodes_new(const char *source, GError **error)
     inodes->bound = descriptor_limit() / 4 * 3;
     inodes->closer = qos_closer_new();
     inodes->mounts = qos_mounts_new(inodes->closer);
+    inodes->mount_flags = qos_mount_flags_new();
     inodes->root_device = stat.st_dev;
     inodes->root_wants_flush = wants_flush(fd);
     result = qos_inodes_examine(inodes, fd, "", &facts);
@@ -521,6 +523,7 @@ void qos_inodes_free(QosInodes *inodes)
     g_hash_table_unref(inodes->by_key);
     g_array_unref(inodes->devices);
     qos_mounts_free(inodes->mounts);
+    qos_mount_flags_free(inodes->mount_flags);
     qos_closer_free(inodes->closer);
     qos_mutex_destroy(&inodes->lock);
     g_free(inodes);

@@ -66,8 +66,9 @@ void qos_proc_enter(void);
 void qos_proc_path(int fd, char path[QOS_PROC_PATH_MAX]);
 
 /* Looks `name` up in `parent` under this thread's identity, and counts one look-up: fills
- * entry->ino, attr and the generation, not the time-outs. 0 or -errno. `user`: of whose finding it
- * is, if nobody has found it before; NULL: one whom nothing bounds. */
+ * entry->ino, attr and the generation, not the time-outs; but attr_timeout is negative where the
+ * attributes are not to be believed (qos_mode_gives_rights). 0 or -errno. `user`: of whose finding
+ * it is, if nobody has found it before; NULL: one whom nothing bounds. */
 int qos_inodes_lookup(QosInodes *inodes, const QosLoan *parent, const char *name, QosUser *user,
                       struct fuse_entry_param *ret_entry);
 /* Counts one look-up of the file that `fd` (O_PATH or open; not taken over) is, e.g. after create,
@@ -119,6 +120,32 @@ guint qos_loan_privileges(const QosLoan *loan);
 gboolean qos_privileges_are_lost(guint known, mode_t mode);
 /* The kernel has forgotten the bits that were `known`; of these the file has those of `mode`. */
 void qos_loan_lose_privileges(const QosLoan *loan, guint known, mode_t mode);
+
+/* --- inode_rights.c: what the store's mounts forbid --- */
+
+static inline gboolean qos_mode_is_device(mode_t mode)
+{
+    return S_ISCHR(mode) || S_ISBLK(mode);
+}
+/* TRUE where the kernel makes a right of what it is told of such a file: it is to ask each time, as
+ * what gives the right may be forbidden by then. */
+static inline gboolean qos_mode_gives_rights(mode_t mode)
+{
+    return qos_mode_is_device(mode) || (S_ISREG(mode) && (mode & (S_ISUID | S_ISGID)) != 0);
+}
+
+/* What the mount that SRC is on forbids now: of QOS_MOUNT_FORBIDS (ops/mount_flags.h). */
+gulong qos_inodes_source_forbids(QosInodes *inodes);
+/* Of SRC's own mount, so much need not be forbidden by the daemon: because this mount forbids it by
+ * itself, or because the administrator wants it. Before the first request. */
+void qos_inodes_allow(QosInodes *inodes, gulong allowed);
+/* What the file's mount forbids now, and nobody else does. */
+gulong qos_loan_forbids(const QosLoan *loan);
+/* Takes from what the store says of the file what its mount forbids. 0, or -ESTALE where the kernel
+ * has to look it up again. */
+int qos_loan_disarm(const QosLoan *loan, mode_t *mode, dev_t *device);
+/* The kernel was told of a device node, and not which device it is. */
+gboolean qos_loan_hides_device(const QosLoan *loan);
 
 /* --- how many there are --- */
 

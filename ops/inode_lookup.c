@@ -72,6 +72,7 @@ int qos_inodes_examine(QosInodes *inodes, int fd, const char *name, QosFacts *re
     ret_facts->is_mount_root =
         (x->stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0 && S_ISDIR(x->stx_mode);
     stat->st_ino = qos_inodes_shown(inodes, stat->st_dev, stat->st_ino);
+    qos_inodes_disarm(inodes, *name == '\0' ? fd : -1, ret_facts);
     return 0;
 }
 
@@ -97,11 +98,23 @@ guint64 qos_inodes_shown(QosInodes *inodes, dev_t device, guint64 number)
 
 /* --- look-ups --- */
 
-/* The inode that has `key`, if it is the file whose handle is `handle`. A warm one is for certain;
- * a cold one whose key has become another file's loses it. */
-static QosInode *find_locked(QosInodes *inodes, const QosInodeKey *key, const QosFileHandle *handle)
+/* The inode that has the key of `facts`. Of a device the kernel keeps the number: where another is
+ * to be told than was, it needs another inode. */
+static QosInode *inode_of_locked(QosInodes *inodes, const QosFacts *facts)
 {
-    QosInode *inode = qos_inode_by_key_locked(inodes, key);
+    QosInode *inode = qos_inode_by_key_locked(inodes, &facts->key);
+
+    if (inode == NULL || inode->hides_device == (guint)facts->hides_device)
+        return inode;
+    qos_inode_detach_key_locked(inodes, inode);
+    return NULL;
+}
+
+/* The same, if it is the file whose handle is `handle`. A warm one is for certain; a cold one whose
+ * key has become another file's loses it. */
+static QosInode *find_locked(QosInodes *inodes, const QosFacts *facts, const QosFileHandle *handle)
+{
+    QosInode *inode = inode_of_locked(inodes, facts);
 
     if (inode == NULL || inode->fd >= 0 || qos_file_handle_equal(inode->handle, handle))
         return inode;
@@ -110,17 +123,17 @@ static QosInode *find_locked(QosInodes *inodes, const QosInodeKey *key, const Qo
 }
 
 /* The same, with the handle made that takes: the lock is given up meanwhile. */
-static QosInode *identify_locked(QosInodes *inodes, const QosInodeKey *key, int fd)
+static QosInode *identify_locked(QosInodes *inodes, const QosFacts *facts, int fd)
 {
-    QosInode *inode = qos_inode_by_key_locked(inodes, key);
+    QosInode *inode = inode_of_locked(inodes, facts);
     QosFileHandle *handle;
 
     if (inode == NULL || inode->fd >= 0)
         return inode;
     qos_mutex_unlock(&inodes->lock);
-    handle = qos_file_handle_new(inodes->mounts, key->mount, fd);
+    handle = qos_file_handle_new(inodes->mounts, facts->key.mount, fd);
     qos_mutex_lock(&inodes->lock);
-    inode = find_locked(inodes, key, handle);
+    inode = find_locked(inodes, facts, handle);
     qos_file_handle_free(handle);
     return inode;
 }
@@ -152,6 +165,12 @@ int qos_inodes_find_room(QosInodes *inodes, const QosUser *user)
     return has_room ? error : -ENFILE;
 }
 
+static struct fuse_entry_param entry_of(const QosFacts *facts, fuse_ino_t id)
+{
+    return (struct fuse_entry_param){
+        .ino = id, .attr = facts->stat, .attr_timeout = facts->gives_rights ? -1 : 0};
+}
+
 /* Counts a look-up of the file that is `fd` (O_PATH, taken over) and of which `facts` are.
  * *ret_known: it was warm. *ret_loan: the file, where that is not NULL. */
 static int count_lookup(QosInodes *inodes, int fd, const QosFacts *facts, QosUser *user,
@@ -165,7 +184,7 @@ static int count_lookup(QosInodes *inodes, int fd, const QosFacts *facts, QosUse
         qos_mounts_enter(inodes->mounts, facts->key.mount, fd);
     gboolean has_room = qos_inodes_await_closes(inodes);
     qos_mutex_lock(&inodes->lock);
-    inode = identify_locked(inodes, &facts->key, fd);
+    inode = identify_locked(inodes, facts, fd);
     error = inode != NULL ? 0 : has_room ? find_room_locked(inodes, user) : -ENFILE;
     if (error != 0) {
         qos_mutex_unlock(&inodes->lock);
@@ -188,7 +207,7 @@ static int count_lookup(QosInodes *inodes, int fd, const QosFacts *facts, QosUse
         *ret_loan = (QosLoan){.inodes = inodes, .inode = inode, .fd = inode->fd};
     }
     qos_inode_settle_locked(inodes, inode);
-    *ret_entry = (struct fuse_entry_param){.ino = inode->id, .attr = facts->stat};
+    *ret_entry = entry_of(facts, inode->id);
     has_surplus = inodes->open_count > inodes->open_max;
     qos_mutex_unlock(&inodes->lock);
 
@@ -211,9 +230,9 @@ static int count_warm_lookup(QosInodes *inodes, const QosLoan *parent, const cha
 
     if (error != 0)
         return error;
-    *ret_entry = (struct fuse_entry_param){.attr = facts.stat};
+    *ret_entry = entry_of(&facts, 0);
     qos_mutex_lock(&inodes->lock);
-    inode = qos_inode_by_key_locked(inodes, &facts.key);
+    inode = inode_of_locked(inodes, &facts);
     if (inode != NULL && inode->fd >= 0) {
         inode->lookups++;
         qos_inode_settle_locked(inodes, inode);

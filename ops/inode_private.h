@@ -6,6 +6,7 @@
 #include "fs/mutex.h"
 #include "ops/fhandle.h"
 #include "ops/inode.h"
+#include "ops/mount_flags.h"
 
 typedef struct {
     guint64 mount;
@@ -18,7 +19,9 @@ typedef struct {
 /* What qos_inodes_examine() finds out of a file. */
 typedef struct {
     QosInodeKey key;
-    struct stat stat;
+    struct stat stat;       /* as it may be shown: see qos_inodes_disarm() */
+    gboolean gives_rights;  /* the file in the store: see qos_mode_gives_rights() */
+    gboolean hides_device;  /* what opens it is forbidden where it lies */
     gboolean is_mount_root; /* a directory by which a mount is entered */
 } QosFacts;
 
@@ -58,7 +61,8 @@ struct QosInode {
     /* --- under the table's lock --- */
     guint is_mount_root : 1; /* never changes, like the next */
     guint is_directory : 1;
-    guint keeps_fd : 1; /* it has no handle */
+    guint hides_device : 1; /* the kernel was told another number than the store has */
+    guint keeps_fd : 1;     /* it has no handle */
     guint is_on_clock : 1;
     guint has_pages : 1;
     guint is_on_its_way : 1; /* see qos_loan_note_sent() */
@@ -88,6 +92,8 @@ struct QosInodes {
     dev_t root_device;
     guint64 root_mount;        /* as in keys */
     gboolean root_wants_flush; /* see qos_loan_wants_flush() */
+    gulong root_allows;        /* set before the first request: see qos_inodes_allow() */
+    QosMountFlags *mount_flags;
     QosMounts *mounts;
     QosCloser *closer;
 };
@@ -116,6 +122,11 @@ void qos_inode_detach_key_locked(QosInodes *inodes, QosInode *inode);
 QosInode *qos_inode_settle_locked(QosInodes *inodes, QosInode *inode);
 /* Closes descriptors until they are no more than they may be, as far as there are any to close. */
 void qos_inodes_close_surplus(QosInodes *inodes);
+
+/* --- inode_rights.c --- */
+
+/* Takes from what is told of a file what its mount forbids. `fd` lies on that mount, or is -1. */
+void qos_inodes_disarm(QosInodes *inodes, int fd, QosFacts *facts);
 
 /* --- inode_shared.c --- */
 

@@ -90,8 +90,14 @@ static gboolean may_believe_name(const QosOp *op, const struct fuse_entry_param 
 
 void qos_entry_set_timeouts(QosOp *op, struct fuse_entry_param *entry)
 {
+    const gboolean is_to_ask = entry->attr_timeout < 0;
+
     entry->attr_timeout = qos_attr_timeout(op, entry->ino, entry->attr.st_mode);
-    entry->entry_timeout = may_believe_name(op, entry) ? entry_timeout(op) : 0;
+    if (is_to_ask)
+        entry->attr_timeout = 0;
+    entry->entry_timeout = may_believe_name(op, entry) && !qos_mode_is_device(entry->attr.st_mode)
+                               ? entry_timeout(op)
+                               : 0;
     qos_attr_note_look(op, entry->ino, entry->attr.st_mode, entry->attr.st_mtim,
                        entry->attr.st_size);
 }

@@ -13,6 +13,7 @@
 #include "ops/coherence.h"
 #include "ops/control.h"
 #include "ops/handle.h"
+#include "ops/mount_flags.h"
 #include "ops/operations.h"
 #include "ops/privileges.h"
 
@@ -191,6 +192,9 @@ static int run_open(QosOp *op)
 
     if (error == 0)
         error = qos_op_new_handle(op, &handle);
+    if (error == 0 && (op->reply.info.flags & OPEN_FOR_EXEC) != 0 &&
+        (qos_loan_forbids(&file) & MS_NOEXEC) != 0)
+        error = -EACCES;
     if (error != 0)
         return error;
     fd = open_file(file.fd, op->reply.info.flags);

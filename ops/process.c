@@ -147,6 +147,13 @@ static const int renaming[] = {
     SYS_renameat2,
 };
 
+static const int opening[] = {
+#ifdef SYS_open
+    SYS_open,   SYS_creat,
+#endif
+    SYS_openat, SYS_openat2, SYS_open_by_handle_at,
+};
+
 static const int asking[] = {
     SYS_lseek,       SYS_setxattr,      SYS_lsetxattr,    SYS_fsetxattr,
     SYS_removexattr, SYS_lremovexattr,  SYS_fremovexattr, SYS_utimensat,
@@ -207,6 +214,11 @@ gboolean qos_process_asks_under_lock(pid_t tid)
 gboolean qos_process_renames(pid_t tid)
 {
     return is_in_call(tid, renaming, G_N_ELEMENTS(renaming));
+}
+
+gboolean qos_process_opens(pid_t tid)
+{
+    return is_in_call(tid, opening, G_N_ELEMENTS(opening));
 }
 
 gboolean qos_process_is_visible(void)

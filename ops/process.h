@@ -67,6 +67,8 @@ char qos_process_state(pid_t tid);
 gboolean qos_process_asks_under_lock(pid_t tid);
 /* The same of rename(2) and its kin. */
 gboolean qos_process_renames(pid_t tid);
+/* The same of open(2) and its kin. */
+gboolean qos_process_opens(pid_t tid);
 
 /* FALSE where /proc is that of another pid namespace, where our pids are other processes. */
 gboolean qos_process_is_visible(void);

@@ -7,6 +7,7 @@
 #include <sys/xattr.h>
 
 #include "ops/control.h"
+#include "ops/mount_flags.h"
 #include "ops/operations.h"
 #include "ops/privileges.h"
 #include "ops/reply_buffer.h"
@@ -104,6 +105,12 @@ static void reply_value(QosOp *op, size_t size, const void *value, size_t length
     }
 }
 
+/* Whether who executes the file is to have none of its capabilities. */
+static gboolean hides_capabilities(const QosLoan *file)
+{
+    return (qos_loan_forbids(file) & MS_NOSUID) != 0;
+}
+
 static int run_getxattr(QosOp *op)
 {
     XattrOp *xattr = (XattrOp *)op;
@@ -116,12 +123,16 @@ static int run_getxattr(QosOp *op)
     if (error != 0)
         return error;
     length = getxattr(path, xattr->name, value, xattr->size);
+    error = length < 0 ? -errno : 0;
+    if ((error == 0 || error == -ERANGE) && g_str_equal(xattr->name, CAPABILITIES) &&
+        hides_capabilities(&file))
+        return -ENODATA;
     /* The kernel asks before it judges by the mode, and a store that knows no ACLs has none there:
      * any other error than "none" it would give to whoever is not the owner. */
-    if (length < 0 && errno == EOPNOTSUPP && g_str_has_prefix(xattr->name, ACLS))
+    if (error == -EOPNOTSUPP && g_str_has_prefix(xattr->name, ACLS))
         return -ENODATA;
-    if (length < 0)
-        return -errno;
+    if (error != 0)
+        return error;
     reply_value(op, xattr->size, value, (size_t)length);
     return 0;
 }
@@ -161,6 +172,20 @@ static ssize_t without_settings(char *names, ssize_t length)
     return kept;
 }
 
+/* Takes one out of the list of names; its new length. */
+static ssize_t leave_out(char *names, ssize_t length, const char *name)
+{
+    for (char *one = names; one < names + length; one += strlen(one) + 1) {
+        const size_t size = strlen(one) + 1;
+
+        if (!g_str_equal(one, name))
+            continue;
+        memmove(one, one + size, (size_t)(names + length - (one + size)));
+        return length - (ssize_t)size;
+    }
+    return length;
+}
+
 /* The store's names: into the thread's buffer of XATTR_LIST_MAX. */
 static ssize_t list_store(QosOp *op, fuse_ino_t ino, char *names)
 {
@@ -172,7 +197,10 @@ static ssize_t list_store(QosOp *op, fuse_ino_t ino, char *names)
     if (error != 0)
         return error;
     length = listxattr(path, names, XATTR_LIST_MAX);
-    return length < 0 ? -errno : length;
+    if (length < 0)
+        return -errno;
+    return length > 0 && hides_capabilities(&file) ? leave_out(names, length, CAPABILITIES)
+                                                   : length;
 }
 
 /*

@@ -131,6 +131,37 @@ def test_fstab(installed, world, store, place, db):
         wait_until(lambda: not is_running(pid))
 
 
+# As mount(8) lists them for all file systems, with what is theirs alone in fstab.
+ANY_FILE_SYSTEM = """async atime noatime auto noauto defaults dev nodev diratime nodiratime dirsync exec noexec group iversion
+noiversion mand nomand _netdev nofail relatime norelatime strictatime nostrictatime lazytime nolazytime suid nosuid silent loud
+owner ro rw sync user nouser users nosymfollow private shared X-mount.mkdir x-systemd.automount context=a fscontext=a defcontext=a
+rootcontext=a nosuid=recursive ro=recursive""".split()
+
+
+@pytest.mark.parametrize("option", ANY_FILE_SYSTEM)
+def test_options_of_any_file_system(installed, store, place, db, option):
+    """Accepted, or refused in words that name the reason."""
+    done = mount8("-t", "qosfs", "-o", f"{option},db={db}", store.dir, place)
+    if done.returncode == 0:
+        assert entry(place) and done.stderr == ""
+    else:
+        assert option in ("iversion", "mand", "strictatime", "lazytime")
+        assert done.stderr.startswith(f"mount.qosfs: error: option {option}: ")
+
+
+def test_fstab_lifts_what_the_source_forbids(installed, world, store, place, db):
+    """By words that mount(8) passes on, as it does not pass on suid, dev and exec."""
+    run("mount", "-t", "tmpfs", "-o", "nosuid,nodev,noexec", "top", store.dir)
+    try:
+        fstab = world.folder("fstab") / "fstab"
+        fstab.write_text(f"{store.dir} {place} qosfs allow_suid,allow_exec,db={db} 0 0\n")
+        done = mount8("-T", fstab, place)
+        assert done.returncode == 0, done.stderr
+        assert {"nosuid", "nodev", "noexec"} & set(entry(place)[5].split(",")) == {"nodev"}
+    finally:
+        run("umount", "-l", store.dir)
+
+
 def test_fstab_user(installed, world, store, db):
     """`user` in fstab is understood when mount(8) passes it on."""
     place = world.folder("place")

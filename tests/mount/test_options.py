@@ -245,7 +245,8 @@ def test_last_word_counts(store, mount):
 
 @pytest.mark.parametrize("option, flag", [("nosuid", os.ST_NOSUID), ("nodev", os.ST_NODEV), ("noexec", os.ST_NOEXEC),
                                           ("noatime", os.ST_NOATIME), ("nodiratime", os.ST_NODIRATIME),
-                                          ("sync", os.ST_SYNCHRONOUS)])
+                                          ("sync", os.ST_SYNCHRONOUS), ("nosymfollow", 0x2000),
+                                          ("nosuid=recursive", os.ST_NOSUID), ("noexec=vfs", os.ST_NOEXEC)])
 def test_mount_flags(store, mount, option, flag):
     assert os.statvfs(mount(store, option).dir).f_flag & flag
     assert not os.statvfs(mount(store, "").dir).f_flag & flag
@@ -277,7 +278,23 @@ def test_noatime_is_obeyed(store, mount, user):
 
 def test_ignored_words(store, mount):
     mount(store, "defaults,_netdev,nofail,noauto,auto,user,users,nouser,owner,group,relatime,x-systemd.automount,"
-                 "X-mount.mkdir,comment=text,user=root")
+                 "X-mount.mkdir,comment=text,user=root,norelatime,nostrictatime,nolazytime,noiversion,nomand,seclabel")
+    if not os.path.exists("/sys/fs/selinux/enforce"):
+        mount(store, "context=system_u:object_r:tmp_t:s0,rootcontext=x")
+
+
+@pytest.mark.parametrize("option, reason", [
+    ("strictatime", "the times of files are written down by SRC"), ("lazytime", "the times of files are written down by SRC"),
+    ("iversion", "no versions of files for FUSE"), ("mand", "no mandatory locks"), ("bind", "mount(8) makes such a mount"),
+    ("rbind", "mount(8) makes such a mount"), ("move", "mount(8) makes such a mount"), ("shared", "mount(8) sets it"),
+    ("rslave", "mount(8) sets it"), ("loop", "SRC is a directory"), ("offset=4", "SRC is a directory"),
+])
+def test_refused_words(world, store, place, db, option, reason):
+    """What any mount may have, and this one cannot, is refused with the reason; not where who mounts is sloppy."""
+    done = mount_qosfs(world, store.dir, place, "-o", f"db={db},{option}")
+    assert done.returncode == USAGE and entry(place) is None
+    assert done.stderr.startswith(f"mount.qosfs: error: option {option}: ") and reason in done.stderr
+    assert mount_qosfs(world, store.dir, place, "-s", "-o", f"db={db},{option}").returncode == 0
 
 
 def test_allow_other(store, mount):
