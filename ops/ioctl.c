@@ -3,6 +3,11 @@
  * named here, with what its argument really is: the kernel derives the sizes from the command's
  * number, which says "long" where these calls read and write an int.
  *
+ * The kernel checks the caller's rights for FS_IOC_SETFLAGS and FS_IOC_FSSETXATTR before it asks.
+ * It does not know the numbers of 32-bit programs (FS_IOC32_...) from a 64-bit program, and passes
+ * them on unchecked; stores answer ENOTTY then, and so does this. It never checks
+ * FS_IOC_SETVERSION: the store does.
+ *
  * The kernel opens the file for each of them by itself; where one sets something it holds the
  * file's lock from before that open until the end.
  */
@@ -27,19 +32,20 @@ typedef struct {
     size_t size;         /* of the argument */
     gboolean writes;     /* the argument comes from the caller */
     gboolean reads;      /* it goes to the caller */
+    gboolean is_32bit;   /* a number that 32-bit programs use */
 } Command;
 
 static const Command commands[] = {
-    {FS_IOC_GETFLAGS, FS_IOC_GETFLAGS, sizeof(int), FALSE, TRUE},
-    {FS_IOC_SETFLAGS, FS_IOC_SETFLAGS, sizeof(int), TRUE, FALSE},
-    {FS_IOC_GETVERSION, FS_IOC_GETVERSION, sizeof(int), FALSE, TRUE},
-    {FS_IOC_SETVERSION, FS_IOC_SETVERSION, sizeof(int), TRUE, FALSE},
-    {FS_IOC32_GETFLAGS, FS_IOC_GETFLAGS, sizeof(int), FALSE, TRUE},
-    {FS_IOC32_SETFLAGS, FS_IOC_SETFLAGS, sizeof(int), TRUE, FALSE},
-    {FS_IOC32_GETVERSION, FS_IOC_GETVERSION, sizeof(int), FALSE, TRUE},
-    {FS_IOC32_SETVERSION, FS_IOC_SETVERSION, sizeof(int), TRUE, FALSE},
-    {FS_IOC_FSGETXATTR, FS_IOC_FSGETXATTR, sizeof(struct fsxattr), FALSE, TRUE},
-    {FS_IOC_FSSETXATTR, FS_IOC_FSSETXATTR, sizeof(struct fsxattr), TRUE, FALSE},
+    {FS_IOC_GETFLAGS, FS_IOC_GETFLAGS, sizeof(int), FALSE, TRUE, FALSE},
+    {FS_IOC_SETFLAGS, FS_IOC_SETFLAGS, sizeof(int), TRUE, FALSE, FALSE},
+    {FS_IOC_GETVERSION, FS_IOC_GETVERSION, sizeof(int), FALSE, TRUE, FALSE},
+    {FS_IOC_SETVERSION, FS_IOC_SETVERSION, sizeof(int), TRUE, FALSE, FALSE},
+    {FS_IOC32_GETFLAGS, FS_IOC_GETFLAGS, sizeof(int), FALSE, TRUE, TRUE},
+    {FS_IOC32_SETFLAGS, FS_IOC_SETFLAGS, sizeof(int), TRUE, FALSE, TRUE},
+    {FS_IOC32_GETVERSION, FS_IOC_GETVERSION, sizeof(int), FALSE, TRUE, TRUE},
+    {FS_IOC32_SETVERSION, FS_IOC_SETVERSION, sizeof(int), TRUE, FALSE, TRUE},
+    {FS_IOC_FSGETXATTR, FS_IOC_FSGETXATTR, sizeof(struct fsxattr), FALSE, TRUE, FALSE},
+    {FS_IOC_FSSETXATTR, FS_IOC_FSSETXATTR, sizeof(struct fsxattr), TRUE, FALSE, FALSE},
 };
 
 typedef union {
@@ -55,11 +61,11 @@ typedef struct {
     size_t output_size;
 } IoctlOp;
 
-static const Command *find_command(unsigned int number)
+static const Command *find_command(unsigned int number, gboolean from_32bit)
 {
     for (guint i = 0; i < G_N_ELEMENTS(commands); i++) {
         if (commands[i].command == number)
-            return &commands[i];
+            return commands[i].is_32bit == from_32bit ? &commands[i] : NULL;
     }
     return NULL;
 }
@@ -90,11 +96,10 @@ void qos_ioctl_note_open(QosOp *op, fuse_ino_t ino, const struct fuse_file_info 
 }
 
 void qosfs_op_ioctl(fuse_req_t request, fuse_ino_t ino, unsigned int number,
-                    G_GNUC_UNUSED void *argument, struct fuse_file_info *info,
-                    G_GNUC_UNUSED unsigned flags, const void *input, size_t input_size,
-                    size_t output_size)
+                    G_GNUC_UNUSED void *argument, struct fuse_file_info *info, unsigned flags,
+                    const void *input, size_t input_size, size_t output_size)
 {
-    const Command *command = find_command(number);
+    const Command *command = find_command(number, (flags & FUSE_IOCTL_COMPAT) != 0);
     IoctlOp *ioctl_op;
 
     if (qos_control_owns(ino) || command == NULL) {
