@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "fs/mutex.h"
+#include "fs/origins.h"
 #include "fs/places.h"
 
 #define CUT_LOG_MAX 256 /* long ids that are logged */
@@ -31,6 +32,7 @@ struct QosCallers {
     GHashTable *entries;     /* TID -> Entry, owned */
     GQueue recent;           /* of Entry, the one that was read last first */
     QosPlaces programs;      /* of entries, that are open */
+    QosOrigins *origins;     /* by the naming in force */
     QosTime swept;           /* when what stands in front was last looked through */
     QosJobNaming *naming;    /* a reference */
     GHashTable *cut_ids;     /* that were logged */
@@ -62,6 +64,46 @@ static void log_cut_id(QosCallers *callers, const char *id)
                   logged + 1 == CUT_LOG_MAX ? "; further ones are not logged" : "");
 }
 
+static char *recall(QosCallers *callers, const QosProcessFacts *facts, guint *ret_nodes)
+{
+    char *job;
+
+    qos_mutex_lock(&callers->lock);
+    job = qos_origins_find(callers->origins, &facts->stat.image, ret_nodes);
+    qos_mutex_unlock(&callers->lock);
+    return job;
+}
+
+static void remember(QosCallers *callers, const QosJobNaming *naming, const QosProcessFacts *facts,
+                     uid_t uid, const char *job, guint nodes)
+{
+    qos_mutex_lock(&callers->lock);
+    if (naming == callers->naming)
+        qos_origins_remember(callers->origins, &facts->stat.image, uid, job, nodes);
+    qos_mutex_unlock(&callers->lock);
+}
+
+/* The job that the program of `facts` was started with. Where it has written over its environment:
+ * what was found of it or of a copy before, or in what is left, or its ancestors'. */
+static char *find_origin(QosCallers *callers, const QosJobNaming *naming,
+                         const QosProcessFacts *facts, QosProcess *process, guint *ret_nodes)
+{
+    char *job = facts->is_overwritten ? recall(callers, facts, ret_nodes) : NULL;
+
+    if (job != NULL)
+        return job;
+    job = qos_job_find(naming, process, ret_nodes);
+    if (job == NULL && facts->is_overwritten) {
+        process->environment = facts->ancestors;
+        process->environment_length = facts->ancestors_length;
+        job = qos_job_find(naming, process, ret_nodes);
+    }
+    if (job == NULL)
+        return recall(callers, facts, ret_nodes);
+    remember(callers, naming, facts, process->uid, job, *ret_nodes);
+    return job;
+}
+
 static QosJob *name_job(QosCallers *callers, const QosJobNaming *naming,
                         const struct fuse_ctx *context, const QosProcessFacts *facts, QosUser *user)
 {
@@ -74,10 +116,14 @@ static QosJob *name_job(QosCallers *callers, const QosJobNaming *naming,
         .uid = context->uid,
         .gid = context->gid,
     };
+    const gboolean is_by_image = (qos_job_naming_wants(naming) & QOS_PROCESS_IMAGE) != 0;
+    g_autofree char *job = NULL;
     char id[QOS_JOB_ID_MAX + 1];
-    guint nodes;
+    guint nodes = 0;
 
-    if (qos_job_name_process(naming, &process, id, &nodes))
+    job = is_by_image ? find_origin(callers, naming, facts, &process, &nodes)
+                      : qos_job_find(naming, &process, &nodes);
+    if (qos_job_name(naming, &process, job, id))
         log_cut_id(callers, id);
     return qos_gate_job(callers->gate, user, id, nodes);
 }
@@ -144,6 +190,7 @@ QosCallers *qos_callers_new(QosGate *gate)
     callers->entries = g_hash_table_new_full(NULL, NULL, NULL, free_entry);
     g_queue_init(&callers->recent);
     qos_places_init(&callers->programs, programs_max());
+    callers->origins = qos_origins_new();
     callers->naming =
         qos_job_naming_new(QOS_JOBID_VAR_DEFAULT, QOS_JOBID_NAME_DEFAULT, g_get_host_name(), NULL);
     callers->cut_ids = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
@@ -158,6 +205,7 @@ void qos_callers_free(QosCallers *callers)
         qos_caller_unref(callers->front[i]);
     g_hash_table_unref(callers->entries);
     qos_places_clear(&callers->programs);
+    qos_origins_free(callers->origins);
     g_hash_table_unref(callers->cut_ids);
     qos_job_naming_unref(callers->naming);
     qos_mutex_destroy(&callers->lock);
@@ -379,7 +427,9 @@ QosCaller *qos_callers_guess(QosCallers *callers, const struct fuse_ctx *context
         return known;
     g_autoptr(QosJobNaming) naming = qos_callers_naming(callers);
     g_auto(QosProcessFacts) facts = {0};
-    qos_process_read(context->pid, qos_job_naming_wants(naming) & QOS_PROCESS_CGROUP, &facts);
+    qos_process_read(context->pid,
+                     qos_job_naming_wants(naming) & (QOS_PROCESS_CGROUP | QOS_PROCESS_IMAGE),
+                     &facts);
     facts.program.state = QOS_PROGRAM_UNSURE;
     QosCaller *caller = name_caller(callers, naming, context, &facts, known, AS_BEFORE);
 
@@ -390,6 +440,8 @@ QosCaller *qos_callers_guess(QosCallers *callers, const struct fuse_ctx *context
 void qos_callers_set_naming(QosCallers *callers, QosJobNaming *naming)
 {
     qos_mutex_lock(&callers->lock);
+    if (!qos_job_naming_finds_the_same(naming, callers->naming))
+        qos_origins_clear(callers->origins);
     qos_job_naming_unref(callers->naming);
     callers->naming = qos_job_naming_ref(naming);
     g_atomic_int_inc(&callers->naming_number);

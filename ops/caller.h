@@ -13,6 +13,9 @@
  * An exiting process has lost its environment before its files are closed: it keeps the job of its
  * last look-up, if the start time says that it is the same process.
  *
+ * What job a program was started with is remembered beside that (fs/origins.h), as programs may
+ * write over their environments.
+ *
  * Bounded: QOS_CALLER_CACHE_MAX entries, those that were read longest ago go first, and so do those
  * that were not read again for QOS_CALLER_IDLE, which would keep their jobs from being dropped.
  *

@@ -269,26 +269,31 @@ static gboolean cut(GString *id)
     return TRUE;
 }
 
-gboolean qos_job_name_process(const QosJobNaming *naming, const QosProcess *process, char *ret_id,
-                              guint *ret_nodes)
+char *qos_job_find(const QosJobNaming *naming, const QosProcess *process, guint *ret_nodes)
 {
-    g_autoptr(GString) id = g_string_sized_new(QOS_JOB_ID_MAX + 8);
-    g_autofree char *job = NULL;
-    gboolean known, is_cut;
+    char *job;
 
     *ret_nodes = 0;
+    if (naming->source == FROM_CGROUP)
+        return job_from_cgroup(naming, process);
+    if (naming->source != FROM_VARIABLE)
+        return NULL;
+    job = job_from_environment(naming, process);
+    if (job != NULL)
+        *ret_nodes = node_count(process);
+    return job;
+}
+
+gboolean qos_job_name(const QosJobNaming *naming, const QosProcess *process, const char *job,
+                      char *ret_id)
+{
+    g_autoptr(GString) id = g_string_sized_new(QOS_JOB_ID_MAX + 8);
+    gboolean known, is_cut;
+
     if (naming->source == DISABLED) {
         g_strlcpy(ret_id, DISABLED_ID, QOS_JOB_ID_MAX + 1);
         return FALSE;
     }
-    if (naming->source == FROM_VARIABLE) {
-        job = job_from_environment(naming, process);
-        if (job)
-            *ret_nodes = node_count(process);
-    } else if (naming->source == FROM_CGROUP) {
-        job = job_from_cgroup(naming, process);
-    }
-
     known = expand(naming->format, naming, process, job, id);
     if (known && id->len == 0)
         known = expand(PROCNAME_UID, naming, process, NULL, id);
@@ -297,6 +302,14 @@ gboolean qos_job_name_process(const QosJobNaming *naming, const QosProcess *proc
     is_cut = cut(id);
     g_strlcpy(ret_id, id->str, QOS_JOB_ID_MAX + 1);
     return is_cut;
+}
+
+gboolean qos_job_name_process(const QosJobNaming *naming, const QosProcess *process, char *ret_id,
+                              guint *ret_nodes)
+{
+    g_autofree char *job = qos_job_find(naming, process, ret_nodes);
+
+    return qos_job_name(naming, process, job, ret_id);
 }
 
 /* --- the naming --- */
@@ -395,7 +408,7 @@ QosProcessWants qos_job_naming_wants(const QosJobNaming *naming)
 {
     switch (naming->source) {
     case FROM_VARIABLE:
-        return QOS_PROCESS_PROGRAM | QOS_PROCESS_ENVIRONMENT;
+        return QOS_PROCESS_PROGRAM | QOS_PROCESS_IMAGE | QOS_PROCESS_ENVIRONMENT;
     case FROM_CGROUP:
         return QOS_PROCESS_PROGRAM | QOS_PROCESS_CGROUP;
     case FROM_NOTHING: /* a program has its name */
@@ -403,4 +416,9 @@ QosProcessWants qos_job_naming_wants(const QosJobNaming *naming)
     default:
         return 0;
     }
+}
+
+gboolean qos_job_naming_finds_the_same(const QosJobNaming *naming, const QosJobNaming *other)
+{
+    return g_str_equal(naming->var, other->var);
 }

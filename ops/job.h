@@ -41,6 +41,8 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(QosJobNaming, qos_job_naming_unref)
 
 /* What must be read to name a process (ops/process.h); nothing where all are one job. */
 QosProcessWants qos_job_naming_wants(const QosJobNaming *naming);
+/* TRUE where both find the same jobs, whatever they call them. */
+gboolean qos_job_naming_finds_the_same(const QosJobNaming *naming, const QosJobNaming *other);
 
 /* What /proc says of a process, as far as the naming needs it. Each pointer may be NULL:
  * unreadable. */
@@ -54,11 +56,14 @@ typedef struct {
     gid_t gid;
 } QosProcess;
 
-/*
- * Writes the JobID, at most QOS_JOB_ID_MAX bytes, to `ret_id` (of QOS_JOB_ID_MAX + 1). TRUE where
- * it had to be cut, which leaves UTF-8 sequences whole. *ret_nodes: the node count of the job found
- * in the environment, from SLURM_JOB_NUM_NODES, SLURM_NNODES, PBS_NUM_NODES, FLUX_JOB_NNODES or the
- * number of hosts in LSB_HOSTS; 0 = unknown.
- */
+/* Its job, to be freed; NULL: it has none. *ret_nodes: the job's node count where it is found in
+ * the environment, from SLURM_JOB_NUM_NODES, SLURM_NNODES, PBS_NUM_NODES, FLUX_JOB_NNODES or the
+ * number of hosts in LSB_HOSTS; 0 = unknown. */
+char *qos_job_find(const QosJobNaming *naming, const QosProcess *process, guint *ret_nodes);
+/* Writes the JobID of a process of `job` (NULL: of none), at most QOS_JOB_ID_MAX bytes, to `ret_id`
+ * (of QOS_JOB_ID_MAX + 1). TRUE where it had to be cut, which leaves UTF-8 sequences whole. */
+gboolean qos_job_name(const QosJobNaming *naming, const QosProcess *process, const char *job,
+                      char *ret_id);
+/* Both. */
 gboolean qos_job_name_process(const QosJobNaming *naming, const QosProcess *process, char *ret_id,
                               guint *ret_nodes);

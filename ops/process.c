@@ -19,6 +19,12 @@
 #define TASK_IS_COPY    0x40  /* PF_FORKNOEXEC */
 #define TASK_WAS_KILLED 0x400 /* PF_SIGNALED */
 
+/* Of personality(2): the kernel does not choose at random where a program lies. */
+#define IS_NOT_RANDOM 0x0040000 /* ADDR_NO_RANDOMIZE */
+#define RANDOM_FILE   "/proc/sys/kernel/randomize_va_space"
+
+#define ANCESTORS_MAX 16
+
 /* The text of a file in `directory`, ended by NUL, or NULL. */
 static char *read_file(int directory, const char *name, gsize *ret_length)
 {
@@ -53,20 +59,25 @@ static int open_process(pid_t tid)
 }
 
 /* "TID (comm) state ...": comm may itself hold parentheses and blanks, but nothing after it does.
- * Of the fields of proc(5) behind it, 3, 4, 9, 22 and 31. */
+ * Of the fields of proc(5) behind it, 3, 4, 9, 22, 26, 28, 31, 50 and 51. */
 gboolean qos_process_parse_stat(char *text, QosProcessStat *ret_stat)
 {
     char *begin = strchr(text, '('), *end = strrchr(text, ')');
     guint flags;
+    int rest = 0;
+
+    *ret_stat = (QosProcessStat){0};
 
     if (begin == NULL || end == NULL ||
         sscanf(end + 1,
                " %c %d %*s %*s %*s %*s %u"
                " %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %" G_GUINT64_FORMAT
-               " %*s %*s %*s %*s %*s %*s %*s %*s %" G_GUINT64_FORMAT,
-               &ret_stat->state, &ret_stat->parent, &flags, &ret_stat->start,
-               &ret_stat->pending) != 5)
+               " %*s %*s %*s %" G_GUINT64_FORMAT " %*s %" G_GUINT64_FORMAT
+               " %*s %*s %" G_GUINT64_FORMAT "%n",
+               &ret_stat->state, &ret_stat->parent, &flags, &ret_stat->start, &ret_stat->image.code,
+               &ret_stat->image.stack, &ret_stat->pending, &rest) != 7)
         return FALSE;
+    ret_stat->rest = end + 1 + rest;
     *end = '\0';
     ret_stat->comm = begin + 1;
     ret_stat->has_begun = (flags & TASK_IS_COPY) == 0;
@@ -82,6 +93,30 @@ static void read_stat(int directory, QosProcessFacts *facts)
     facts->text = read_file(directory, "stat", &length);
     if (facts->text == NULL || !qos_process_parse_stat(facts->text, &facts->stat))
         facts->stat = (QosProcessStat){0};
+}
+
+/* Fields 50 and 51. */
+static void read_image(int directory, QosProcessFacts *facts)
+{
+    QosImage *image = &facts->stat.image;
+    g_autofree char *own = NULL, *all = NULL;
+    gsize length;
+
+    if (facts->stat.rest == NULL ||
+        sscanf(facts->stat.rest,
+               " %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s"
+               " %" G_GUINT64_FORMAT " %" G_GUINT64_FORMAT,
+               &image->environment, &image->environment_end) != 2)
+        *image = (QosImage){0};
+    if (image->environment == 0)
+        return;
+    own = read_file(directory, "personality", &length);
+    all = own != NULL ? read_file(AT_FDCWD, RANDOM_FILE, &length) : NULL;
+    if (all == NULL || g_ascii_strtoull(all, NULL, 10) == 0 ||
+        (g_ascii_strtoull(own, NULL, 16) & IS_NOT_RANDOM) != 0) {
+        image->process = (guint64)facts->process;
+        image->start = facts->stat.start;
+    }
 }
 
 /* What stands behind `field` in the text of /proc/TID/status, or NULL. */
@@ -228,6 +263,51 @@ gboolean qos_process_is_visible(void)
     return self && g_ascii_strtoll(self, NULL, 10) == getpid();
 }
 
+gboolean qos_process_is_overwritten(const char *environment, gsize length)
+{
+    gsize name = 0;
+
+    while (name < length && environment[name] != '=' && g_ascii_isgraph(environment[name]))
+        name++;
+    return length > 0 && (name == 0 || name == length || environment[name] != '=');
+}
+
+/* Of the nearest ancestor that has not written over its own. */
+static void read_ancestors(QosProcessFacts *facts)
+{
+    pid_t pid = facts->stat.parent;
+
+    for (guint i = 0; i < ANCESTORS_MAX && pid > 1; i++) {
+        g_auto(QosProcessFacts) parent = {0};
+        int directory = open_process(pid);
+
+        if (directory < 0)
+            return;
+        read_stat(directory, &parent);
+        parent.environment = read_file(directory, "environ", &parent.environment_length);
+        close(directory);
+        if (parent.environment == NULL)
+            return;
+        if (!qos_process_is_overwritten(parent.environment, parent.environment_length)) {
+            facts->ancestors = g_steal_pointer(&parent.environment);
+            facts->ancestors_length = parent.environment_length;
+            return;
+        }
+        pid = parent.stat.parent;
+    }
+}
+
+static void read_environment(int directory, QosProcessFacts *facts)
+{
+    facts->environment = read_file(directory, "environ", &facts->environment_length);
+    if (facts->environment == NULL)
+        return;
+    facts->is_overwritten =
+        qos_process_is_overwritten(facts->environment, facts->environment_length);
+    if (facts->is_overwritten)
+        read_ancestors(facts);
+}
+
 void qos_process_read(pid_t tid, QosProcessWants wants, QosProcessFacts *ret_facts)
 {
     gsize length;
@@ -240,11 +320,13 @@ void qos_process_read(pid_t tid, QosProcessWants wants, QosProcessFacts *ret_fac
         return;
     read_stat(directory, ret_facts);
     read_status(directory, ret_facts);
+    if ((wants & QOS_PROCESS_IMAGE) != 0)
+        read_image(directory, ret_facts);
     if ((wants & QOS_PROCESS_PROGRAM) != 0)
         qos_program_open(&ret_facts->program, directory, tid,
                          ret_facts->stat.has_begun ? 0 : ret_facts->stat.parent);
     if ((wants & QOS_PROCESS_ENVIRONMENT) != 0)
-        ret_facts->environment = read_file(directory, "environ", &ret_facts->environment_length);
+        read_environment(directory, ret_facts);
     if ((wants & QOS_PROCESS_CGROUP) != 0)
         ret_facts->cgroup = read_file(directory, "cgroup", &length);
     close(directory);
@@ -255,6 +337,7 @@ void qos_process_clear(QosProcessFacts *facts)
     qos_program_close(&facts->program);
     g_free(facts->text);
     g_free(facts->environment);
+    g_free(facts->ancestors);
     g_free(facts->cgroup);
     g_free(facts->groups);
     *facts = (QosProcessFacts){0};

@@ -15,11 +15,13 @@
 #include <glib.h>
 #include <sys/types.h>
 
+#include "fs/origins.h"
 #include "ops/program.h"
 
 /* What /proc/TID/stat says of a thread. */
 typedef struct {
-    const char *comm; /* in the text that was parsed */
+    const char *comm; /* in the text that was parsed ... */
+    const char *rest; /* ... as are fields 32 and following of proc(5) */
     guint64 start;    /* in clock ticks after boot */
     guint64 pending;  /* signals, each a bit: its own */
     char state;       /* 'R', 'S', 'D' ... */
@@ -27,6 +29,7 @@ typedef struct {
     gboolean has_begun; /* by exec(2); FALSE of a copy of its parent, and of further threads */
     gboolean is_exiting;
     gboolean was_killed; /* it exits by a signal, or is about to */
+    QosImage image;      /* what stands before `rest` */
 } QosProcessStat;
 
 /* `text`: the whole file, ended by NUL; it is changed. FALSE: it is no such file. */
@@ -39,17 +42,24 @@ typedef struct {
     char *text;         /* `stat.comm` is in it */
     char *environment;
     gsize environment_length;
+    gboolean is_overwritten; /* it has written over its environment */
+    char *ancestors;         /* environment, then: of the nearest that has not */
+    gsize ancestors_length;
     char *cgroup;
     pid_t process; /* whose thread it is */
     gid_t *groups;
     gint group_count;
 } QosProcessFacts;
 
+/* TRUE where a text that is there is no longer one of environ(7): it does not begin with a name. */
+gboolean qos_process_is_overwritten(const char *environment, gsize length);
+
 /* What is wanted beside `stat`, `process` and the groups. */
 typedef enum {
     QOS_PROCESS_PROGRAM = 1 << 0,
     QOS_PROCESS_ENVIRONMENT = 1 << 1,
     QOS_PROCESS_CGROUP = 1 << 2,
+    QOS_PROCESS_IMAGE = 1 << 3, /* of `stat`, that `image.process` tells whether it is random */
 } QosProcessWants;
 
 /* Reads what is known of a TID. The thread has the daemon's own identity afterwards. */

@@ -88,8 +88,8 @@ QosSignals qos_signals_of(pid_t thread)
 
 /* --- processes --- */
 
-/* FALSE: the process has no such thread. *ret_stat has no name. For /proc/TID/stat the kernel would
- * add up what all threads of the process did. */
+/* FALSE: the process has no such thread. *ret_stat has no texts. For /proc/TID/stat the kernel
+ * would add up what all threads of the process did. */
 static gboolean read_stat(pid_t process, pid_t thread, QosProcessStat *ret_stat)
 {
     char path[48], text[1024];
@@ -103,7 +103,7 @@ static gboolean read_stat(pid_t process, pid_t thread, QosProcessStat *ret_stat)
     fclose(file);
     if (!qos_process_parse_stat(text, ret_stat))
         return FALSE;
-    ret_stat->comm = NULL;
+    ret_stat->comm = ret_stat->rest = NULL;
     return TRUE;
 }
 

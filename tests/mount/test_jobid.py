@@ -1,4 +1,5 @@
 """Which job a request is billed to: every jobid_var with real processes, exec, pid namespaces, inherited files."""
+import contextlib
 import json
 import os
 import pathlib
@@ -8,7 +9,7 @@ import sys
 
 import pytest
 
-from harness import OTHER, USER, as_job, as_user, job_environment, run, start_job, wait_until
+from harness import OTHER, USER, as_job, as_user, job_environment, run, running, start_job, wait_until
 
 pytestmark = pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
 
@@ -102,6 +103,80 @@ def test_rule_on_a_variable(qos):
     stat_in(qos, {"J": "one"})
     stat_in(qos, {"J": "two"})
     wait_until(lambda: qos.rule_state("one")["requests"] == requests(qos, "one") > 0, what="equal books")
+
+
+# Writes over its environment, as setproctitle does, all of it or what lies before its last variable; in between it acts by turns.
+TITLED = """
+import ctypes, os, sys
+fields = open("/proc/self/stat", "rb").read().rpartition(b")")[2].split()
+begin, end = int(fields[47]), int(fields[48])
+def act(name): open(sys.argv[1] + "/" + name, "w").close()
+def title(length): ctypes.memset(begin, 0, length); ctypes.memmove(begin, b"w: 1" * 8, 32)
+for line in sys.stdin:
+    word, _, name = line.strip().partition(" ")
+    if word == "title": title(end - begin)
+    elif word == "part": title(40)
+    elif word == "act": act(name)
+    elif word == "fork" and os.fork() > 0: os.wait()
+    elif word == "fork": act(name); os._exit(0)
+    elif word == "orphan" and os.fork() > 0: os.wait()
+    elif word == "orphan":
+        read, write = os.pipe()
+        if os.fork() > 0: os._exit(0)
+        while os.getppid() != 1: pass
+        act(name)
+    print("done", flush=True)
+"""
+
+
+@contextlib.contextmanager
+def titled(qos, environment, *prefix):
+    """A program that does as it is told."""
+    with running(subprocess.Popen([*prefix, sys.executable, "-c", TITLED, qos.dir], text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                  env={"PATH": os.environ["PATH"], "PAD": "p" * 500} | environment)) as process:
+        def tell(*words):
+            for word in words:
+                print(word, file=process.stdin, flush=True)
+                assert process.stdout.readline() == "done\n"
+        yield tell
+
+
+def callers(qos):
+    return qos.state()["callers"]
+
+
+@pytest.mark.parametrize("how", ["title", "part"])
+def test_a_title_changes_no_job(qos, how):
+    """Nor that of copies made later, whose parent may have gone; nor once the daemon has forgotten the process."""
+    qos = qos()
+    with titled(qos, {"SLURM_JOB_ID": "77", "SLURM_JOB_NUM_NODES": "5"}) as tell:
+        tell("act a", how)
+        wait_until(lambda: callers(qos) == 1, what="the end of the memory of callers")
+        tell("act b", "fork c", "orphan d")
+    assert_billed(qos, "77", "create", 4)
+    assert qos.job("77")["nodes"] == 5
+
+
+@pytest.mark.parametrize("prefix", [[], ["setarch", "-R"]])
+def test_a_title_from_before_the_first_request(qos, prefix):
+    """Nothing was known of the program: its job is its parent's."""
+    qos = qos()
+    as_parent = [sys.executable, "-c", "import subprocess, sys; sys.exit(subprocess.call(sys.argv[1:]))"]
+    with titled(qos, {"SLURM_JOB_ID": "77"}, *prefix, *as_parent) as tell:
+        tell("title", "act a", "fork b")
+    assert_billed(qos, "77", "create", 2)
+
+
+def test_a_title_where_programs_lie_in_one_place(qos):
+    """Two that lie alike, as without randomization of addresses, keep a job each."""
+    qos = qos()
+    with titled(qos, {"SLURM_JOB_ID": "71"}, "setarch", "-R") as one, titled(qos, {"SLURM_JOB_ID": "72"}, "setarch", "-R") as other:
+        one("act a", "title")
+        other("act b", "title")
+        wait_until(lambda: callers(qos) == 1, what="the end of the memory of callers")
+        one("act c")
+        other("act d")
+    assert [requests(qos, job, "create") for job in ("71", "72")] == [2, 2]
 
 
 # --- from elsewhere ---

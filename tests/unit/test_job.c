@@ -343,12 +343,14 @@ static void test_bad_namings(void)
 
 static void test_naming_tells(void)
 {
+    const QosProcessWants by_variable =
+        QOS_PROCESS_PROGRAM | QOS_PROCESS_IMAGE | QOS_PROCESS_ENVIRONMENT;
     const struct {
         const char *var;
         QosProcessWants wants;
     } wants[] = {
-        {"auto", QOS_PROCESS_PROGRAM | QOS_PROCESS_ENVIRONMENT},
-        {"JOB", QOS_PROCESS_PROGRAM | QOS_PROCESS_ENVIRONMENT},
+        {"auto", by_variable},
+        {"JOB", by_variable},
         {"cgroup:x", QOS_PROCESS_PROGRAM | QOS_PROCESS_CGROUP},
         {"nodelocal", QOS_PROCESS_PROGRAM},
         {"procname_uid", QOS_PROCESS_PROGRAM},
