@@ -71,6 +71,7 @@ typedef struct {
     guint open_files;    /* atomic, as in a job */
     guint opens_refused; /* atomic */
     guint known_files;   /* the table of inodes': files of his finding that keep a descriptor */
+    guint removed_files; /* likewise: of these which have lost their last name */
     gsize open_texts;    /* the control's: bytes of the texts of .qosfs that he has open */
     guint jobs;          /* that were made for him and are there */
     QosUse use;

@@ -95,15 +95,14 @@ static guint loans_of(guint use)
 
 static void add_to_clock_locked(QosInodes *inodes, QosInode *inode)
 {
-    if (!inode->is_on_clock && inode->fd >= 0 && !inode->keeps_fd) {
+    if (!inode->is_on_clock && !inode->is_removed && inode->fd >= 0 && !inode->keeps_fd) {
         inode->is_on_clock = TRUE;
         g_queue_push_head_link(&inodes->clock, &inode->clock);
     }
     g_atomic_int_and(&inode->use, ~(guint)QOS_USE_SETTLE);
 }
 
-/* Who returns its last loan, or changes its look-ups, adds it again. */
-static void take_off_clock_locked(QosInodes *inodes, QosInode *inode)
+void qos_inode_take_off_clock_locked(QosInodes *inodes, QosInode *inode)
 {
     if (inode->is_on_clock)
         g_queue_unlink(&inodes->clock, &inode->clock);
@@ -162,7 +161,8 @@ QosInode *qos_inode_settle_locked(QosInodes *inodes, QosInode *inode)
     }
     if (loans_of(g_atomic_int_or(&inode->use, QOS_USE_SETTLE)) > 0)
         return NULL;
-    take_off_clock_locked(inodes, inode);
+    qos_inode_take_off_clock_locked(inodes, inode);
+    qos_inode_leave_removed_locked(inodes, inode);
     qos_inode_detach_key_locked(inodes, inode);
     g_hash_table_remove(inodes->by_id, inode);
     inodes->directories -= inode->is_directory;
@@ -197,7 +197,7 @@ static void settle(QosInodes *inodes, QosInode *inode)
 }
 
 /* Gives back one loan: the last one of an inode that nobody has to settle like any other. */
-static void put_inode(QosInodes *inodes, QosInode *inode)
+void qos_inode_put(QosInodes *inodes, QosInode *inode)
 {
     guint use = g_atomic_int_get(&inode->use);
 
@@ -218,7 +218,7 @@ static QosInode *turn_clock_locked(QosInodes *inodes)
     while ((inode = g_queue_peek_tail(&inodes->clock)) != NULL) {
         guint use = g_atomic_int_or(&inode->use, QOS_USE_SETTLE);
 
-        take_off_clock_locked(inodes, inode);
+        qos_inode_take_off_clock_locked(inodes, inode);
         if (loans_of(use) > 0)
             continue;
         if ((use & QOS_USE_RECENT) == 0 || spared++ >= SPARED_MAX)
@@ -243,9 +243,7 @@ static QosInode *take_surplus(QosInodes *inodes)
     return inode;
 }
 
-/* Makes an inode cold that has no loan but the caller's: its descriptor, to be closed; or -1 where
- * it stays as it is. */
-static int cool(QosInodes *inodes, QosInode *inode)
+int qos_inode_cool(QosInodes *inodes, QosInode *inode)
 {
     QosFileHandle *handle = NULL;
     int fd = -1, nameless;
@@ -265,10 +263,20 @@ static int cool(QosInodes *inodes, QosInode *inode)
         inodes->open_count--;
     }
     if (inode->fd < 0 || inode->keeps_fd) /* a look-up may have added it again */
-        take_off_clock_locked(inodes, inode);
+        qos_inode_take_off_clock_locked(inodes, inode);
     qos_mutex_unlock(&inodes->lock);
     qos_file_handle_free(handle); /* somebody else was first */
     return fd;
+}
+
+/* Takes the inode, which is on loan. */
+static void close_descriptor(QosInodes *inodes, QosInode *inode)
+{
+    const int fd = qos_inode_cool(inodes, inode);
+
+    if (fd >= 0)
+        qos_closer_give(inodes->closer, inode->key.device, fd);
+    qos_inode_put(inodes, inode);
 }
 
 void qos_inodes_close_surplus(QosInodes *inodes)
@@ -276,36 +284,10 @@ void qos_inodes_close_surplus(QosInodes *inodes)
     QosInode *inode;
 
     while ((inode = take_surplus(inodes)) != NULL) {
-        const int fd = cool(inodes, inode);
-
-        if (fd >= 0)
-            qos_closer_give(inodes->closer, inode->key.device, fd);
-        put_inode(inodes, inode);
+        inode = qos_inode_keep_removed(inodes, inode);
+        if (inode != NULL)
+            close_descriptor(inodes, inode);
     }
-}
-
-void qos_inodes_let_go(QosInodes *inodes, const QosLoan *parent, const char *name)
-{
-    QosInode *inode;
-    QosFacts facts;
-    int fd;
-
-    if (!qos_mounts_keep_removed(inodes->mounts, parent->inode->key.mount) ||
-        qos_inodes_examine(inodes, parent->fd, name, &facts) != 0)
-        return;
-    qos_mutex_lock(&inodes->lock);
-    inode = qos_inode_by_key_locked(inodes, &facts.key);
-    if (inode != NULL && inode->is_directory)
-        inode = NULL;
-    if (inode != NULL)
-        qos_inode_lend_locked(inode);
-    qos_mutex_unlock(&inodes->lock);
-    if (inode == NULL)
-        return;
-    fd = cool(inodes, inode);
-    if (fd >= 0)
-        close(fd);
-    put_inode(inodes, inode);
 }
 
 /* --- loans --- */
@@ -363,7 +345,7 @@ int qos_inodes_borrow(QosInodes *inodes, fuse_ino_t id, QosLoan *ret_loan)
     if (fd < 0)
         fd = warm(inodes, inode);
     if (fd < 0) {
-        put_inode(inodes, inode);
+        qos_inode_put(inodes, inode);
         return fd;
     }
     *ret_loan = (QosLoan){.inodes = inodes, .inode = inode, .fd = fd};
@@ -373,7 +355,7 @@ int qos_inodes_borrow(QosInodes *inodes, fuse_ino_t id, QosLoan *ret_loan)
 void qos_loan_return(QosLoan *loan)
 {
     if (loan->inodes != NULL)
-        put_inode(loan->inodes, loan->inode);
+        qos_inode_put(loan->inodes, loan->inode);
     *loan = (QosLoan){.fd = -1};
 }
 
@@ -486,8 +468,10 @@ QosInodes *qos_inodes_new(const char *source, GError **error)
     inodes->by_key = g_hash_table_new(key_hash, key_equal);
     inodes->next_id = QOS_INODE_FIRST + ((guint64)g_random_int() << 30);
     g_queue_init(&inodes->clock);
+    g_queue_init(&inodes->removed);
     inodes->devices = g_array_new(FALSE, FALSE, sizeof(dev_t));
     inodes->open_max = descriptor_limit() / 2;
+    inodes->removed_max = descriptor_limit() / 4;
     inodes->bound = descriptor_limit() / 4 * 3;
     inodes->closer = qos_closer_new();
     inodes->mounts = qos_mounts_new(inodes->closer);

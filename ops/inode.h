@@ -14,7 +14,8 @@
  * The open descriptors are bounded. Of the inodes that nobody borrows, some that were not used for
  * long become cold: the descriptor is closed, and the file is found again by the store's file
  * handle (ops/fhandle.h). An open descriptor pins the file, so that its key can be no other file's;
- * of a cold inode the handle tells whether a file that has its key is still the same.
+ * of a cold inode the handle tells whether a file that has its key is still the same. A file whose
+ * last name is gone has no handle that opens: its inode stays warm (ops/inode_removed.c).
  *
  * Once inodes hold half of the descriptors that the process may open (RLIMIT_NOFILE), some become
  * cold. Where the store has no handles, or the daemon may not open them, all stay warm, up to three
@@ -97,10 +98,11 @@ gboolean qos_inodes_is_file(QosInodes *inodes, fuse_ino_t id);
  * files by their paths (FUSE) have so many files where one has several names, and forget one when
  * its name goes. Directories have one name. */
 void qos_inodes_note_stale(QosInodes *inodes, fuse_ino_t id);
-/* `name` in `parent` is about to be removed, or to become another file's. NFS would give the file
- * another name there (.nfs...) while the daemon has a descriptor of it: so it becomes cold, unless
- * somebody works on it or has it open. */
-void qos_inodes_let_go(QosInodes *inodes, const QosLoan *parent, const char *name);
+/* `name` in `parent` is about to be removed, or to become another file's; as long as the loan, if
+ * there is one, the file does not become cold. On NFS it does, unless it is in use: NFS would give
+ * it another name (.nfs...) while the daemon has a descriptor of it. */
+void qos_inodes_begin_removal(QosInodes *inodes, const QosLoan *parent, const char *name,
+                              QosLoan *ret_loan);
 /* The loan is one of the inode `id`. */
 gboolean qos_loan_is_of(const QosLoan *loan, fuse_ino_t id);
 fuse_ino_t qos_loan_id(const QosLoan *loan);

@@ -64,13 +64,14 @@ struct QosInode {
     guint hides_device : 1; /* the kernel was told another number than the store has */
     guint keeps_fd : 1;     /* it has no handle */
     guint is_on_clock : 1;
+    guint is_removed : 1; /* in the queue of these, and not on the clock */
     guint has_pages : 1;
     guint is_on_its_way : 1; /* see qos_loan_note_sent() */
     guint64 lookups;
     int fd;                /* O_PATH, or -1: cold */
     QosFileHandle *handle; /* NULL until it is first needed; stays then */
     QosUser *user;         /* who found it; NULL: one whom nothing bounds */
-    GList clock;           /* in the table's while `is_on_clock` */
+    GList clock;           /* in the table's, or in `removed`, while it is on either */
     QosStamp stamp;
 };
 
@@ -81,13 +82,15 @@ struct QosInodes {
     fuse_ino_t next_id;
     guint forgotten; /* since memory was given back */
     GQueue clock;    /* of QosInode; its hand is at the tail */
+    GQueue removed;  /* of QosInode: inode_removed.c; the oldest is at the tail */
     guint open_count;
     guint directories; /* of those known */
     gint64 explained;  /* monotonic us: when the log last told of a shortage */
     GArray *devices;   /* of dev_t: those other than the root's, in the order they were seen */
     /* --- read-only --- */
     guint open_max; /* beyond it inodes become cold */
-    guint bound;    /* at it, no more files become known while none can become cold */
+    guint removed_max;
+    guint bound; /* at it, no more files become known while none can become cold */
     QosInode *root;
     dev_t root_device;
     guint64 root_mount;        /* as in keys */
@@ -120,6 +123,13 @@ void qos_inode_detach_key_locked(QosInodes *inodes, QosInode *inode);
 /* Files an inode whose counts have changed: onto the clock, or out of the table. Returns it in the
  * latter case, to be freed. */
 QosInode *qos_inode_settle_locked(QosInodes *inodes, QosInode *inode);
+/* Wherever it is on the clock; the return of its last loan, or a look-up, adds it again. */
+void qos_inode_take_off_clock_locked(QosInodes *inodes, QosInode *inode);
+/* Gives back one loan. */
+void qos_inode_put(QosInodes *inodes, QosInode *inode);
+/* Makes an inode cold that has no loan but the caller's: its descriptor, to be closed; or -1 where
+ * it stays as it is. */
+int qos_inode_cool(QosInodes *inodes, QosInode *inode);
 /* Closes descriptors until they are no more than they may be, as far as there are any to close. */
 void qos_inodes_close_surplus(QosInodes *inodes);
 
@@ -127,6 +137,14 @@ void qos_inodes_close_surplus(QosInodes *inodes);
 
 /* Takes from what is told of a file what its mount forbids. `fd` lies on that mount, or is -1. */
 void qos_inodes_disarm(QosInodes *inodes, int fd, QosFacts *facts);
+
+/* --- inode_removed.c --- */
+
+/* An inode, on loan to the caller, is to become cold: which one is to do so instead, on loan.
+ * Itself, or if it has lost its last name one that lost it earlier, or none (NULL). */
+QosInode *qos_inode_keep_removed(QosInodes *inodes, QosInode *inode);
+/* It may become cold again, or is forgotten. */
+void qos_inode_leave_removed_locked(QosInodes *inodes, QosInode *inode);
 
 /* --- inode_shared.c --- */
 

@@ -349,12 +349,13 @@ static int remove_name(QosOp *op, int flags)
     NameOp *remove = (NameOp *)op;
     QosNameLook look;
     g_auto(QosLoan) parent = {0};
+    g_auto(QosLoan) file = {0};
     int error = qos_inodes_borrow(op->fs->inodes, remove->parent, &parent);
 
     if (error != 0)
         return error;
     qos_coherence_touch(op, &parent, remove->name, &look);
-    qos_inodes_let_go(op->fs->inodes, &parent, remove->name);
+    qos_inodes_begin_removal(op->fs->inodes, &parent, remove->name, &file);
     error = unlinkat(parent.fd, remove->name, flags) == 0 ? 0 : -errno;
     qos_coherence_name_is(op, &look, error == 0 ? QOS_NAME_NONE : QOS_NAME_UNKNOWN);
     return error;
@@ -388,6 +389,7 @@ static int run_rename(QosOp *op)
     QosNameLook look, new_look;
     g_auto(QosLoan) parent = {0};
     g_auto(QosLoan) new_parent = {0};
+    g_auto(QosLoan) file = {0};
     int error = qos_inodes_borrow(op->fs->inodes, move->parent, &parent);
 
     if (error == 0)
@@ -396,7 +398,7 @@ static int run_rename(QosOp *op)
         return error;
     qos_coherence_touch(op, &parent, move->name, &look);
     qos_coherence_touch(op, &new_parent, move->text, &new_look);
-    qos_inodes_let_go(op->fs->inodes, &new_parent, move->text);
+    qos_inodes_begin_removal(op->fs->inodes, &new_parent, move->text, &file);
     /* RENAME_WHITEOUT makes a node. */
     qos_cred_umask(fuse_req_ctx(op->fuse)->umask);
     if (renameat2(parent.fd, move->name, new_parent.fd, move->text, move->flags) != 0)

@@ -1,11 +1,12 @@
 """More files than the daemon may hold open."""
 import errno
 import os
+import pathlib
 import subprocess
 
 import pytest
 
-from harness import USER, Store, as_user, run, wait_until
+from harness import OTHER, USER, Store, as_user, outcome_of, run, wait_until
 
 
 def open_count(pid):
@@ -73,6 +74,96 @@ def test_open_files_stay_open(store, small):
         file.seek(0)
         assert file.read() == str(number) and os.fstat(file.fileno()).st_mode & 0o777 == 0o640
         file.close()
+
+
+def walk(qos):
+    """Looks at so many files that none that was looked at before has a descriptor, if it can do without."""
+    assert len(listing(qos.dir / "many")) == 400
+
+
+def answers(top, removed):
+    """What those that hold removed files by O_PATH and by their working directory are told; `removed` removes them."""
+    for name in ("file", "target", "gone"):
+        (top / name).write_text(name)
+    os.mkdir(top / "folder")
+    os.mkfifo(top / "pipe")
+    os.symlink("nowhere", top / "link")
+    names = ("file", "target", "pipe", "link", "folder")
+    held = {name: os.open(top / name, os.O_PATH | os.O_NOFOLLOW) for name in names}
+    with open(top / "unnamed", "w") as file:  # held by O_PATH alone in the end
+        held["unnamed"] = os.open(f"/proc/self/fd/{file.fileno()}", os.O_PATH)
+        file.write("unnamed")
+    os.chdir(top / "folder")
+    try:
+        removed(top)
+        told = [outcome_of(lambda fd=fd: os.fstat(fd).st_nlink) for fd in held.values()]
+        told += [outcome_of(lambda fd=held[name]: os.open(f"/proc/self/fd/{fd}", os.O_RDONLY) > 0) for name in ("file", "target")]
+        told.append(outcome_of(lambda: pathlib.Path(f"/proc/self/fd/{held['unnamed']}").read_text()))
+        told.append(outcome_of(os.readlink, "", dir_fd=held["link"]))
+        told.append(outcome_of(os.chmod, f"/proc/self/fd/{held['file']}", 0o600))
+        told += [outcome_of(lambda: os.stat(".").st_nlink), outcome_of(os.listdir, "."), outcome_of(os.mkdir, "new")]
+    finally:
+        os.chdir("/")
+        for fd in held.values():
+            os.close(fd)
+    return told
+
+
+def remove(top):
+    for name in ("file", "pipe", "link", "unnamed"):
+        os.unlink(top / name)
+    os.rmdir(top / "folder")
+    os.rename(top / "gone", top / "target")
+
+
+@pytest.mark.parametrize("store", ["tmpfs", "ext4", "btrfs"], indirect=True)
+@pytest.mark.parametrize("are_cold", [False, True])
+@pytest.mark.parametrize("options", ["", "cache=always"])
+def test_removed_files_that_are_held(store, small, new_store, options, are_cold):
+    """Without being open; with `are_cold` the daemon has no descriptor when they are removed, and is told of no look-up."""
+    qos = small(store, options)
+    (store.dir / "many").mkdir()
+    for number in range(400):
+        (store.dir / "many" / str(number)).touch()
+
+    def remove_through_mount(top):
+        if are_cold:
+            walk(qos)
+        remove(top)
+        walk(qos)
+        walk(qos)
+    assert as_user(0, 0, [], lambda: answers(qos.dir, remove_through_mount)) == \
+        as_user(0, 0, [], lambda: answers(new_store(store.kind).dir, remove))
+
+
+def hold_removed(qos, uid, count):
+    """Descriptors (O_PATH) of so many files that this user has made and that are removed."""
+    paths = [qos.dir / f"held-{uid}-{number}" for number in range(count)]
+    as_user(uid, uid, [], lambda: [path.touch() for path in paths] and None)
+    held = [os.open(path, os.O_PATH) for path in paths]
+    for path in paths:
+        os.unlink(path)
+    return held
+
+
+def lost(held):
+    return [outcome_of(os.fstat, fd) == "ESTALE" for fd in held]
+
+
+def test_removed_files_take_no_descriptors_of_others(store, small):
+    """However many are held: the oldest are given up, all other files are found and opened."""
+    qos = small(store)
+    (store.dir / "many").mkdir()
+    for number in range(400):
+        (store.dir / "many" / str(number)).touch()
+    first, others = hold_removed(qos, OTHER, 15), hold_removed(qos, USER, 200)
+    for _ in range(2):
+        walk(qos)
+        assert open_count(qos.pid) < 290
+        assert (qos.dir / "many" / "7").read_text() == ""
+    assert not any(lost(first)) and any(lost(others)) and not all(lost(others))
+    for fd in first + others:
+        os.close(fd)
 
 
 def test_too_many_open_files_are_an_error(store, small):

@@ -122,10 +122,11 @@ static void check_loan(Fixture *fixture, fuse_ino_t id, ino_t file)
 
 static void let_go(Fixture *fixture, int number)
 {
+    g_auto(QosLoan) loan = {0};
     char name[16];
 
     g_snprintf(name, sizeof(name), "%d", number);
-    qos_inodes_let_go(fixture->inodes, &fixture->root, name);
+    qos_inodes_begin_removal(fixture->inodes, &fixture->root, name, &loan);
 }
 
 /* Looks up, borrows and forgets at random; at the end it has forgotten all it looked up. */
