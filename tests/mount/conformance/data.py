@@ -277,6 +277,9 @@ def fate(act):
     return os.waitpid(child, 0)[1]
 
 
+_left = []  # mappings that end with their process
+
+
 @call("mmap")
 def map_pages():
     both = mmap.PROT_READ | mmap.PROT_WRITE
@@ -297,6 +300,12 @@ def map_pages():
             mapped[3:6] = b"new"
             mapped.flush()
     yield "to write: times", OK, times
+
+    def leave_changed(at):
+        mapped = mapping(writing(at), prot=both)
+        mapped[3:6] = b"new"
+        _left.append(mapped)
+    yield "to write: times before that is written back", OK, leave_changed, None, differences.WRITTEN_LATER
     yield "what is open to read, to write", EACCES, lambda at: mapping(reading(at), prot=both)
     yield "what is open to write", EACCES, lambda at: mapping(os.open(at / "file", os.O_WRONLY), prot=mmap.PROT_WRITE)
     yield "O_APPEND, to write", ANY, lambda at: bytes(mapping(writing(at, flags=os.O_APPEND), prot=both))

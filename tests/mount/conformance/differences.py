@@ -17,6 +17,8 @@ class Difference:
 PIPE = Difference("The data of a named pipe is the kernel's alone: its times stand still.", unseen="pipe:amc")
 NOTHING_READ = Difference("A read that gets nothing is answered by the kernel: it is no access.", unseen="file:a")
 MAPPED = Difference("A mapping is an access when the first page is read, not when it is made.", unseen="file:a")
+WRITTEN_LATER = Difference("The kernel tells of a change by a mapping when it writes the page, not when the page is changed.",
+                           unseen="file:mc")
 NO_APPEND = Difference("The kernel does not pass RWF_NOAPPEND on: a file opened with O_APPEND appends.",
                        "OK", (2, b"0123456789ab"))
 SHIFTED = Difference("The kernel does not pass these modes of fallocate on.", EOPNOTSUPP, where=("ext4",))
