@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/sysmacros.h>
@@ -21,6 +22,7 @@
 #include "ops/operations.h"
 #include "ops/privileges.h"
 #include "ops/process.h"
+#include "ops/rights.h"
 #include "ops/root.h"
 #include "ops/toll.h"
 
@@ -199,12 +201,14 @@ static int set_size(const AttrOp *attr, int path_fd, const char *path)
 
     if (handle != NULL && qos_locks_are_lost(attr->op.fs->locks, handle))
         return -EIO;
+    if (qos_op_keeps_suid(&attr->op, (attr->to_set & FUSE_SET_ATTR_KILL_SUID) != 0))
+        qos_cred_give(QOS_CAPABILITY(CAP_FSETID));
     result = handle != NULL ? ftruncate(handle->fd, attr->stat->st_size)
                             : truncate(path, attr->stat->st_size);
     if (result != 0)
         return -errno;
     /* The store took it for root's doing. */
-    if ((attr->to_set & FUSE_SET_ATTR_KILL_SUID) != 0 && qos_cred_is_root())
+    if ((attr->to_set & FUSE_SET_ATTR_KILL_SUID) != 0 && qos_cred_keeps_suid())
         return qos_attr_kill_privileges(path_fd);
     return 0;
 }
@@ -259,6 +263,8 @@ static int run_setattr(QosOp *op)
     if (error != 0)
         return error;
     qos_proc_path(file.fd, path);
+    if ((to_set & FUSE_SET_ATTR_MODE) != 0 && (attr->stat->st_mode & S_ISGID) != 0)
+        qos_rights_claim(op, QOS_CAPABILITY(CAP_FSETID));
     error = set_owner(attr, file.fd);
     if (error != 0)
         return error;

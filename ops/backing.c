@@ -33,6 +33,7 @@ struct QosBacking {
     gint32 id; /* the kernel's name of the backing file, or 0 */
     uid_t uid; /* of who registered it */
     gid_t gid;
+    gboolean keeps_suid; /* its writes do not clear suid bits */
 };
 
 struct QosBackings {
@@ -125,6 +126,7 @@ static QosBacking *add_locked(QosBackings *backings, const QosInode *inode, gint
         .id = id,
         .uid = opener->uid,
         .gid = opener->gid,
+        .keeps_suid = qos_cred_keeps_suid(),
     };
     g_hash_table_insert(backings->open, (gpointer)inode, backing);
     return backing;
@@ -163,7 +165,7 @@ QosBackingOpen qos_backings_join(QosBackings *backings, const QosLoan *file, int
     if (open.id == 0)
         return open;
     open.is_direct = !wants || (flags & O_APPEND) != 0 || opener->uid != backing->uid ||
-                     opener->gid != backing->gid;
+                     opener->gid != backing->gid || qos_cred_keeps_suid() != backing->keeps_suid;
     if (!open.is_direct) {
         open.job = opener->job;
         qos_gate_count_passthrough(backings->gate, open.job, 1);

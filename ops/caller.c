@@ -149,6 +149,8 @@ static QosCaller *make_caller(const struct fuse_ctx *context, QosProcessFacts *f
     caller->gid = context->gid;
     caller->group_count = facts->group_count;
     caller->groups = g_steal_pointer(&facts->groups);
+    caller->capabilities = facts->capabilities;
+    caller->namespace = facts->namespace;
     caller->job = job;
     caller->program = facts->program;
     facts->program = (QosProgram){0};

@@ -1,9 +1,12 @@
 /*
  * The identity of a thread (ops/cred.h).
  *
- * Leaving root's fsuid drops the capabilities about files, and capset() the others
- * (CAP_SYS_RESOURCE passes quotas, CAP_SYS_ADMIN shows trusted xattrs); what stays is what the way
- * back needs. The way is always the same: groups, gid, uid, capabilities.
+ * The ids change in this order: groups, gid, uid, capabilities. setfsuid() changes the effective
+ * capabilities when it leaves root's uid or comes back to it, so that capset() always follows it.
+ * Each thread keeps CHANGING_IDS for the way back; no store looks at them.
+ *
+ * No thread has CAP_SYS_RESOURCE before the store has refused, not even under the daemon's own
+ * identity: a program may drop it after it opened a file, and asking at each write costs too much.
  */
 #include "ops/cred.h"
 
@@ -19,7 +22,7 @@
 #include "fs/mutex.h"
 
 #define CAPABILITY_WORDS _LINUX_CAPABILITY_U32S_3
-#define CHANGING_IDS     ((1u << CAP_SETUID) | (1u << CAP_SETGID))
+#define CHANGING_IDS     (QOS_CAPABILITY(CAP_SETUID) | QOS_CAPABILITY(CAP_SETGID))
 
 typedef struct {
     uid_t uid;
@@ -30,19 +33,19 @@ typedef struct {
 
 /* Set once by qos_cred_init(), read-only from then on. */
 static struct {
-    gboolean may_change;
+    gboolean may_change; /* its ids */
     Identity identity;
-    struct __user_cap_data_struct full[CAPABILITY_WORDS];
-    struct __user_cap_data_struct reduced[CAPABILITY_WORDS];
+    guint64 capabilities; /* all that it has */
+    struct __user_cap_data_struct words[CAPABILITY_WORDS];
 } daemon_own;
 
 /* What a thread is now. `known` is FALSE after a change that failed halfway. */
 typedef struct {
     Identity identity;
     gboolean known;
-    gboolean reduced;
-    gboolean own_umask; /* unshared from the other threads' */
-    mode_t umask;       /* once it is its own */
+    guint64 capabilities; /* effective, for what it is working for */
+    gboolean own_umask;   /* unshared from the other threads' */
+    mode_t umask;         /* once it is its own */
 } Thread;
 
 static void thread_free(gpointer data)
@@ -81,11 +84,27 @@ void qos_caller_unref(QosCaller *caller)
     g_free(caller);
 }
 
-static int set_capabilities(const struct __user_cap_data_struct *data)
+/* The effective ones of this thread. */
+static int set_capabilities(guint64 capabilities)
 {
     struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct words[CAPABILITY_WORDS];
 
-    return syscall(SYS_capset, &header, data) == 0 ? 0 : -errno;
+    memcpy(words, daemon_own.words, sizeof(words));
+    words[0].effective = (guint32)capabilities;
+    words[1].effective = (guint32)(capabilities >> 32);
+    return syscall(SYS_capset, &header, words) == 0 ? 0 : -errno;
+}
+
+/* The effective set of a thread that is given `capabilities`. */
+static guint64 with_own(guint64 capabilities)
+{
+    return daemon_own.capabilities & (capabilities | CHANGING_IDS);
+}
+
+static guint64 own_capabilities(void)
+{
+    return with_own(~QOS_CAPABILITY(CAP_SYS_RESOURCE));
 }
 
 /* A group that has no number in the daemon's user namespace cannot be set. The kernel does not say
@@ -111,13 +130,14 @@ void qos_cred_init(void)
     own->group_count = MAX(getgroups(own->group_count, own->groups), 0);
 
     daemon_own.may_change = FALSE;
-    if (syscall(SYS_capget, &header, daemon_own.full) != 0)
+    daemon_own.capabilities = 0;
+    if (syscall(SYS_capget, &header, daemon_own.words) != 0)
         return;
-    memcpy(daemon_own.reduced, daemon_own.full, sizeof(daemon_own.reduced));
-    daemon_own.reduced[0].effective &= CHANGING_IDS;
-    daemon_own.reduced[1].effective = 0;
+    daemon_own.capabilities = daemon_own.words[0].effective | (guint64)daemon_own.words[1].effective
+                                                                  << 32;
     /* `unshare -Ur` forbids to set groups: there is but one user then. */
-    daemon_own.may_change = daemon_own.reduced[0].effective == CHANGING_IDS && set_groups(own) == 0;
+    daemon_own.may_change =
+        (daemon_own.capabilities & CHANGING_IDS) == CHANGING_IDS && set_groups(own) == 0;
 }
 
 static gboolean same_identity(const Identity *a, const Identity *b)
@@ -155,35 +175,44 @@ static int change_ids(const Identity *to)
     return 0;
 }
 
-static int become(Thread *thread, const Identity *to)
+static int become(Thread *thread, const Identity *to, guint64 capabilities)
 {
-    gboolean reduced = to->uid != 0 && to->uid != daemon_own.identity.uid;
-    int error;
+    const gboolean is_same = thread->known && same_identity(&thread->identity, to);
+    int error = 0;
 
-    if (thread->known && same_identity(&thread->identity, to))
+    if (is_same && thread->capabilities == capabilities)
         return 0;
     thread->known = FALSE;
-    error = change_ids(to);
-    if (error != 0)
-        return error;
+    if (!is_same && daemon_own.may_change)
+        error = change_ids(to);
     /* setfsuid() to and from root changes the effective set by itself: always set it. */
-    error = set_capabilities(reduced ? daemon_own.reduced : daemon_own.full);
+    if (error == 0)
+        error = set_capabilities(capabilities);
     if (error != 0)
         return error;
-    thread->reduced = reduced;
-    remember(thread, to);
+    thread->capabilities = capabilities;
+    if (!is_same)
+        remember(thread, to);
+    thread->known = TRUE;
     return 0;
 }
 
-int qos_cred_assume(const QosCaller *caller)
+/* An ordinary user's daemon has nothing to give, and no other identity to take on. */
+static gboolean never_changes(void)
 {
-    Identity identity = {caller->uid, caller->gid, caller->group_count, caller->groups};
+    return daemon_own.capabilities == 0;
+}
+
+int qos_cred_assume(const QosCaller *caller, guint64 capabilities)
+{
+    const Identity of_caller = {caller->uid, caller->gid, caller->group_count, caller->groups};
+    const Identity *identity = daemon_own.may_change ? &of_caller : &daemon_own.identity;
     int error;
 
     qos_mutex_assert_call(QOS_MUTEX_CALL_STORE);
-    if (!daemon_own.may_change)
+    if (never_changes())
         return 0;
-    error = become(get_thread(), &identity);
+    error = become(get_thread(), identity, with_own(capabilities));
     if (error != 0)
         qos_cred_restore();
     return error;
@@ -191,46 +220,80 @@ int qos_cred_assume(const QosCaller *caller)
 
 void qos_cred_restore(void)
 {
-    if (!daemon_own.may_change)
+    if (never_changes())
         return;
     /* It has all that this needs: a failure means that the thread's identity can be no longer
      * trusted. */
-    if (become(get_thread(), &daemon_own.identity) != 0)
+    if (become(get_thread(), &daemon_own.identity, own_capabilities()) != 0)
         g_error("cannot take back the daemon's own identity");
+}
+
+gboolean qos_cred_has(guint64 capabilities)
+{
+    return (get_thread()->capabilities & capabilities) == capabilities;
+}
+
+guint64 qos_cred_missing(void)
+{
+    return daemon_own.capabilities & ~get_thread()->capabilities;
+}
+
+void qos_cred_give(guint64 capabilities)
+{
+    Thread *thread = get_thread();
+    const guint64 all = with_own(thread->capabilities | capabilities);
+
+    qos_mutex_assert_call(QOS_MUTEX_CALL_STORE);
+    if (never_changes() || !thread->known || all == thread->capabilities)
+        return;
+    if (set_capabilities(all) == 0)
+        thread->capabilities = all;
+}
+
+/* Until qos_cred_lower(). */
+static void raise_to(guint64 capabilities)
+{
+    const Thread *thread = get_thread();
+
+    qos_mutex_assert_call(QOS_MUTEX_CALL_STORE);
+    if (thread->known && thread->capabilities != capabilities)
+        set_capabilities(capabilities);
 }
 
 void qos_cred_raise(void)
 {
-    qos_mutex_assert_call(QOS_MUTEX_CALL_STORE);
-    if (daemon_own.may_change && get_thread()->reduced)
-        set_capabilities(daemon_own.full);
+    raise_to(get_thread()->capabilities | own_capabilities());
 }
 
 void qos_cred_raise_admin(void)
 {
-    struct __user_cap_data_struct raised[CAPABILITY_WORDS];
-
-    qos_mutex_assert_call(QOS_MUTEX_CALL_STORE);
-    memcpy(raised, daemon_own.reduced, sizeof(raised));
-    raised[0].effective |= daemon_own.full[0].effective & (1u << CAP_SYS_ADMIN);
-    if (daemon_own.may_change && get_thread()->reduced)
-        set_capabilities(raised);
+    raise_to(with_own(get_thread()->capabilities | QOS_CAPABILITY(CAP_SYS_ADMIN)));
 }
 
 void qos_cred_lower(void)
 {
-    if (daemon_own.may_change && get_thread()->reduced && set_capabilities(daemon_own.reduced) != 0)
+    const Thread *thread = get_thread();
+    const int error = errno;
+
+    if (thread->known && (thread->capabilities | own_capabilities()) != thread->capabilities &&
+        set_capabilities(thread->capabilities) != 0)
         g_error("cannot give up the daemon's capabilities");
+    errno = error;
 }
 
 gboolean qos_cred_may_search(void)
 {
-    return (daemon_own.full[0].effective & (1u << CAP_DAC_READ_SEARCH)) != 0;
+    return (daemon_own.capabilities & QOS_CAPABILITY(CAP_DAC_READ_SEARCH)) != 0;
 }
 
-gboolean qos_cred_is_root(void)
+gboolean qos_cred_trusts(uid_t uid)
 {
-    return daemon_own.may_change && !get_thread()->reduced;
+    return daemon_own.capabilities != 0 && (uid == 0 || uid == daemon_own.identity.uid);
+}
+
+gboolean qos_cred_keeps_suid(void)
+{
+    return qos_cred_has(QOS_CAPABILITY(CAP_FSETID));
 }
 
 void qos_cred_umask(mode_t mask)

@@ -3,10 +3,11 @@
  *
  * Each backing call runs with the caller's fsuid, fsgid and supplementary groups (raw system calls:
  * glibc would change all threads), so that the store judges the caller and owns by him what he
- * makes. Under another user's identity the thread keeps no capability that a store looks at, so
- * that quotas, reserved blocks and trusted xattrs are his too. The current identity is remembered
- * per thread: a run of requests of one caller costs nothing. A mount by an ordinary user, or in a
- * user namespace of one user (`unshare -Ur`), cannot and need not do it: everything is no-op there.
+ * makes. The thread has no capability that a store looks at but those it is given: never one that
+ * the caller has not (ops/rights.h). The current identity is remembered per thread: a run of
+ * requests of one caller costs nothing. A daemon in a user namespace of one user (`unshare -Ur`)
+ * cannot change its ids, and need not: there it sets the capabilities alone. A daemon without
+ * capabilities, as an ordinary user's, changes nothing.
  */
 #pragma once
 
@@ -14,6 +15,16 @@
 
 #include "fs/account.h"
 #include "ops/program.h"
+
+/* A set of capabilities: CAP_CHOWN is bit 0, as in /proc/PID/status. */
+#define QOS_CAPABILITY(number) (G_GUINT64_CONSTANT(1) << (number))
+
+/* In which user namespace a thread is: its capabilities count there. */
+typedef enum {
+    QOS_NAMESPACE_UNKNOWN, /* /proc does not show it */
+    QOS_NAMESPACE_OWN,     /* the daemon's */
+    QOS_NAMESPACE_OTHER,
+} QosNamespace;
 
 /* A process that calls, as of its last look-up. Immutable but for `references`; shared through the
  * cache of callers (ops/caller.h). */
@@ -25,9 +36,11 @@ typedef struct {
     uid_t uid;
     gid_t gid;
     gint group_count;
-    gid_t *groups; /* owned */
-    QosJob *job;   /* a reference */
-    QosUser *user; /* the gate's; NULL: one whom nothing bounds */
+    gid_t *groups;          /* owned */
+    guint64 capabilities;   /* effective, in `namespace`; of one that qos_cred_trusts() */
+    QosNamespace namespace; /* likewise */
+    QosJob *job;            /* a reference */
+    QosUser *user;          /* the gate's; NULL: one whom nothing bounds */
     /* The cache's own. */
     QosTime read;       /* when /proc was read */
     QosProgram program; /* that was read of; the table's to close */
@@ -41,23 +54,33 @@ void qos_caller_unref(QosCaller *caller); /* NULL is allowed */
 /* Remembers the daemon's own identity, and whether it may change it. Once, at start, before
  * threads. */
 void qos_cred_init(void);
-/* Takes on the caller's identity for this thread: 0, or -errno (the thread is the daemon again
- * then). */
-int qos_cred_assume(const QosCaller *caller);
-/* Back to the daemon's own: before reading /proc, or anything that is not for a caller. */
+/* Takes on the caller's identity for this thread, with those of `capabilities` that the daemon has:
+ * 0, or -errno (the thread is the daemon again then). */
+int qos_cred_assume(const QosCaller *caller, guint64 capabilities);
+/* Back to the daemon's own: before anything that is not for a caller. */
 void qos_cred_restore(void);
 
-/* Between these two the thread has the daemon's capabilities, under the identity it has: for what
- * the caller may do, but only the daemon can (reaching a file by its handle). Not nested. */
+/* TRUE if the thread has all of these. */
+gboolean qos_cred_has(guint64 capabilities);
+/* Those of the daemon that it has not. */
+guint64 qos_cred_missing(void);
+/* Adds those of `capabilities` that the daemon has, until the thread assumes an identity again. */
+void qos_cred_give(guint64 capabilities);
+
+/* Between raise and lower the thread has the daemon's capabilities under its present identity. This
+ * is for steps that only the daemon can take for the caller: reaching a file by its handle, and
+ * reading the caller's /proc. Not nested. Lowering keeps errno. */
 void qos_cred_raise(void);
 void qos_cred_lower(void);
 /* The same with CAP_SYS_ADMIN alone, for where the kernel keeps the thread's credentials. */
 void qos_cred_raise_admin(void);
 /* TRUE where the daemon has CAP_DAC_READ_SEARCH, which file handles need. */
 gboolean qos_cred_may_search(void);
-/* TRUE where this thread acts as root: the store will not take suid and sgid bits away by itself.
- */
-gboolean qos_cred_is_root(void);
+/* TRUE for root and the daemon's own user, if the daemon has capabilities: their processes mostly
+ * have some too, so that their requests begin with them. */
+gboolean qos_cred_trusts(uid_t uid);
+/* TRUE if the store does not clear suid and sgid bits by itself when this thread writes. */
+gboolean qos_cred_keeps_suid(void);
 
 /* umask(2) of this thread alone, for the next thing it makes. */
 void qos_cred_umask(mode_t mask);

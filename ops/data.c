@@ -3,6 +3,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -12,6 +13,7 @@
 #include "ops/operations.h"
 #include "ops/privileges.h"
 #include "ops/reply_buffer.h"
+#include "ops/rights.h"
 
 /* Since Linux 6.9; older C libraries do not name it. */
 #ifndef RWF_NOAPPEND
@@ -188,7 +190,9 @@ static int write_all(QosOp *op)
 
     if (has_lost_locks(op))
         return -EIO;
-    if (write_op->kills && qos_cred_is_root()) {
+    if (op->writes != QOS_WRITE_BACK && qos_op_keeps_suid(op, write_op->kills))
+        qos_cred_give(QOS_CAPABILITY(CAP_FSETID));
+    if (write_op->kills && qos_cred_keeps_suid()) {
         int error = qos_attr_kill_privileges(op->handle->fd);
 
         if (error != 0)
@@ -311,6 +315,7 @@ static int run_fallocate(QosOp *op)
 
     if (has_lost_locks(op))
         return -EIO;
+    qos_rights_claim(op, QOS_CAPABILITY(CAP_FSETID));
     error =
         fallocate(fd, allocate->mode, allocate->offset, (off_t)allocate->size) == 0 ? 0 : -errno;
     qos_privileges_note_change(op, op->handle);
@@ -370,6 +375,7 @@ static int run_copy(QosOp *op)
 
     if (has_lost_locks(op) || qos_locks_are_lost(op->fs->locks, copy->to))
         return -EIO;
+    qos_rights_claim(op, QOS_CAPABILITY(CAP_FSETID));
     length = copy_file_range(op->handle->fd, &from, copy->to->fd, &to, copy->size,
                              (unsigned)copy->flags);
     error = length < 0 ? -errno : 0;

@@ -92,7 +92,7 @@ void qosfs_op_opendir(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info 
         return;
     }
     open_op = qos_op_new(request, sizeof(*open_op), QOS_OP_OPENDIR, run_opendir);
-    open_op->ino = ino;
+    open_op->ino = open_op->op.node = ino;
     open_op->op.reply.info = *info;
     qos_ioctl_note_open(&open_op->op, ino, info);
     qos_op_submit(&open_op->op);

@@ -70,6 +70,7 @@ typedef struct QosFs {
     QosLocks *locks; /* NULL: no lock server, the kernel keeps the locks of this mount alone */
     QosLockclient *lockclient; /* NULL: the mount is alone (no server=) */
     QosCoherence *coherence;   /* NULL: likewise */
+    gboolean knows_fsetid;     /* the kernel says which writers have CAP_FSETID */
 } QosFs;
 
 /* The QosFs of a request. */

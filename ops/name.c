@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/capability.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -16,6 +17,7 @@
 #include "ops/openers.h"
 #include "ops/operations.h"
 #include "ops/reply_buffer.h"
+#include "ops/rights.h"
 
 typedef struct {
     QosOp op;
@@ -232,6 +234,8 @@ static int run_make(QosOp *op, int (*make_in)(const NameOp *make, int parent))
     if (error != 0)
         return error;
     qos_cred_umask(fuse_req_ctx(op->fuse)->umask);
+    if ((make->mode & S_ISGID) != 0)
+        qos_rights_claim(op, QOS_CAPABILITY(CAP_FSETID));
     qos_coherence_look(op, &parent, make->name, TRUE, &look);
     error = make_in(make, parent.fd) == 0 ? reply_entry(op, &parent, make->name) : -errno;
     qos_coherence_found(op, &look, error, &op->reply.entry.attr);
@@ -371,16 +375,26 @@ static int run_rmdir(QosOp *op)
     return remove_name(op, AT_REMOVEDIR);
 }
 
+static void submit_removal(fuse_req_t request, fuse_ino_t parent, const char *name,
+                           QosOpcode opcode, int (*run)(QosOp *op))
+{
+    NameOp *remove;
+
+    if (refuse(request, parent, name, EPERM))
+        return;
+    remove = name_op_new(request, parent, name, opcode, run);
+    remove->op.name = remove->name;
+    qos_op_submit(&remove->op);
+}
+
 void qosfs_op_unlink(fuse_req_t request, fuse_ino_t parent, const char *name)
 {
-    if (!refuse(request, parent, name, EPERM))
-        qos_op_submit(&name_op_new(request, parent, name, QOS_OP_UNLINK, run_unlink)->op);
+    submit_removal(request, parent, name, QOS_OP_UNLINK, run_unlink);
 }
 
 void qosfs_op_rmdir(fuse_req_t request, fuse_ino_t parent, const char *name)
 {
-    if (!refuse(request, parent, name, EPERM))
-        qos_op_submit(&name_op_new(request, parent, name, QOS_OP_RMDIR, run_rmdir)->op);
+    submit_removal(request, parent, name, QOS_OP_RMDIR, run_rmdir);
 }
 
 static int run_rename(QosOp *op)
@@ -420,6 +434,8 @@ void qosfs_op_rename(fuse_req_t request, fuse_ino_t parent, const char *name, fu
     move = name_op_new(request, parent, name, QOS_OP_RENAME, run_rename);
     move->other = move->op.other_node = new_parent;
     move->text = qos_op_strdup(&move->op, new_name);
+    move->op.name = move->name;
+    move->op.other_name = move->text;
     move->flags = flags;
     qos_op_submit(&move->op);
 }

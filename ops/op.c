@@ -18,6 +18,7 @@
 #include "ops/interrupt.h"
 #include "ops/looks.h"
 #include "ops/process.h"
+#include "ops/rights.h"
 #include "ops/toll.h"
 
 static void run_entries(QosEntry *entry);
@@ -105,6 +106,11 @@ void qos_op_lock_directory(QosOp *op, fuse_ino_t ino)
     op->locks_directory = TRUE;
 }
 
+gboolean qos_op_keeps_suid(const QosOp *op, gboolean kills)
+{
+    return !kills && op->fs->knows_fsetid;
+}
+
 /* --- the way through the gate --- */
 
 static void leave_watch(QosOp *op)
@@ -162,15 +168,27 @@ static void note_change(const QosOp *op)
     }
 }
 
+/* Makes the backing call as the caller, and again with the caller's capabilities if they may help.
+ */
+static int call_store(QosOp *op)
+{
+    int error = qos_cred_assume(op->caller, qos_rights_first(op));
+
+    if (error != 0)
+        return error;
+    do {
+        error = op->run(op);
+    } while (error != 0 && qos_rights_appeal(op, error));
+    return error;
+}
+
 /* Makes the backing call, unless it is not to be made any more. */
 static void run(QosOp *op)
 {
     const QosRequest *request = &op->entry.request;
     int error = qos_coherence_error(op);
 
-    if (error == 0)
-        error = qos_cred_assume(op->caller);
-    op->result = error == 0 ? op->run(op) : error;
+    op->result = error == 0 ? call_store(op) : error;
     op->has_run = TRUE;
     note_stale(op);
     note_change(op);
@@ -347,9 +365,7 @@ static int run_done(QosOp *op)
 /* Only the result waits: what it brought is in the store. */
 static void run_early(QosOp *op)
 {
-    op->result = qos_cred_assume(op->caller);
-    if (op->result == 0)
-        op->result = op->run(op);
+    op->result = call_store(op);
     op->run = run_done;
     g_slist_free_full(g_steal_pointer(&op->strings), g_free);
     qos_gate_kept(op->fs->gate, &op->entry);

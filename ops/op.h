@@ -13,7 +13,8 @@
  *     }
  *
  * qos_op_submit() finds the caller and the job, passes the gate, takes on the caller's identity,
- * calls run(), leaves the gate, sends op->reply (the only place that replies, in op.c) and frees
+ * calls run() (once more if the store refuses and the caller's capabilities may help,
+ * ops/rights.h), leaves the gate, sends op->reply (the only place that replies, in op.c) and frees
  * the operation. On an open handle the job is the opener's, and so is the identity, unless another
  * user asks. Where finding the job takes reading the caller's environment, a namer goes on with the
  * request.
@@ -23,7 +24,8 @@
  * is short for what a request brought (entry.request.data), run() is called at once, if its credits
  * are at hand (ops/coherence.h), and a worker sends the answer when it is due.
  *
- * run() returns 0 with op->reply filled, or -errno. It holds no lock across a system call.
+ * run() returns 0 with op->reply filled, or -errno; after -EPERM, -EACCES, -ENOSPC and -EDQUOT it
+ * may be called again. It holds no lock across a system call.
  */
 #pragma once
 
@@ -115,18 +117,21 @@ struct QosOp {
     QosReply reply;
     char *room; /* behind the struct, for copies: qos_op_strdup, qos_op_memdup */
     gsize room_left;
-    GSList *strings;       /* copies that found no room there */
-    fuse_ino_t node;       /* what it works on, or in; 0: nothing that others could change */
-    fuse_ino_t other_node; /* link: the file; rename: the new parent; else 0 */
-    QosClaim *claim;       /* NULL, or its credits: ops/claim.h */
-    guint64 node_number;   /* with a claim: `node` in the store (qos_inodes_number), ... */
-    gboolean caches_node;  /* ... where the kernel may keep what it is told of it */
-    guint names_epoch;     /* likewise: before these were taken (fs/namecache.h) */
+    GSList *strings;        /* copies that found no room there */
+    fuse_ino_t node;        /* what it works on, or in; 0: nothing that others could change */
+    fuse_ino_t other_node;  /* link: the file; rename: the new parent; else 0 */
+    const char *name;       /* NULL, or what it takes from `node`: unlink, rmdir, rename */
+    const char *other_name; /* rename: what it takes from `other_node` */
+    QosClaim *claim;        /* NULL, or its credits: ops/claim.h */
+    guint64 node_number;    /* with a claim: `node` in the store (qos_inodes_number), ... */
+    gboolean caches_node;   /* ... where the kernel may keep what it is told of it */
+    guint names_epoch;      /* likewise: before these were taken (fs/namecache.h) */
     QosWriteKind writes;
     gint awaited_era;  /* 0, or that in which it has waited for old pages (ops/old_pages.h) */
     gint64 start, end; /* of a READ or WRITE, as far as known before it: the bytes [start, end) */
     fuse_ino_t locks;  /* 0, or the file or directory of which the kernel holds a lock for it */
     gboolean locks_directory;       /* or symbolic link: other jobs may always want it */
+    gboolean is_from_elsewhere;     /* from another user namespace: ops/rights.h */
     gboolean is_refused;            /* it may open no more: ops/handle.h */
     const QosOpenFile *locked_file; /* NULL, or `locks` as one of the operation's handles has it */
     gboolean is_urgent;
@@ -173,6 +178,9 @@ void qos_op_lock_file(QosOp *op, fuse_ino_t ino, const QosHandle *handle);
 void qos_op_lock_directory(QosOp *op, fuse_ino_t ino);
 /* Sends it through the gate, to run now or later; it is no longer the caller's. */
 void qos_op_submit(QosOp *op);
+/* `kills`: the kernel's flag in a WRITE, truncation or open with O_TRUNC, that the caller lacks
+ * CAP_FSETID. TRUE if the kernel says that the caller has it. */
+gboolean qos_op_keeps_suid(const QosOp *op, gboolean kills);
 /* For what waits for no token (release, flush): its cost is debt. */
 void qos_op_submit_urgent(QosOp *op);
 /* The same for a release, of which the kernel awaits no result: one that has to wait is answered

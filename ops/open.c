@@ -7,6 +7,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -16,6 +17,7 @@
 #include "ops/mount_flags.h"
 #include "ops/operations.h"
 #include "ops/privileges.h"
+#include "ops/rights.h"
 
 /* What the kernel's open() has dealt with already. */
 #define STRIPPED_FLAGS (O_CREAT | O_EXCL | O_NOCTTY | O_NOFOLLOW | O_DIRECT)
@@ -130,7 +132,7 @@ static int clear_truncated(const QosOp *op, int fd)
 {
     const struct fuse_file_info *info = &op->reply.info;
 
-    if ((info->flags & O_TRUNC) == 0 || !info->kill_suidgid || !qos_cred_is_root())
+    if ((info->flags & O_TRUNC) == 0 || !info->kill_suidgid || !qos_cred_keeps_suid())
         return 0;
     return qos_attr_kill_privileges(fd);
 }
@@ -197,6 +199,8 @@ static int run_open(QosOp *op)
         error = -EACCES;
     if (error != 0)
         return error;
+    if ((op->reply.info.flags & O_TRUNC) != 0 && qos_op_keeps_suid(op, op->reply.info.kill_suidgid))
+        qos_cred_give(QOS_CAPABILITY(CAP_FSETID));
     fd = open_file(file.fd, op->reply.info.flags);
     if (fd < 0)
         return fd;
@@ -261,7 +265,8 @@ static gboolean may_be_trap(int parent, const struct stat *file, uid_t caller)
 }
 
 /* Opens a file that somebody else made meanwhile; special files, symbolic links and traps are for
- * the kernel to judge, which looks again on -ESTALE. */
+ * the kernel to judge, which looks again on -ESTALE. The kernel also judges the file for a caller
+ * from another user namespace, because its capabilities were judged by the directory alone. */
 static int open_existing(int parent, const OpenOp *create)
 {
     struct stat stat;
@@ -270,7 +275,7 @@ static int open_existing(int parent, const OpenOp *create)
 
     if (path_fd < 0)
         return -errno;
-    if (fstat(path_fd, &stat) == 0 && S_ISREG(stat.st_mode) &&
+    if (!create->op.is_from_elsewhere && fstat(path_fd, &stat) == 0 && S_ISREG(stat.st_mode) &&
         !may_be_trap(parent, &stat, create->op.caller->uid))
         fd = open_file(path_fd, create->op.reply.info.flags);
     else
@@ -319,6 +324,8 @@ static int run_make(QosOp *op, int (*make)(int parent, const OpenOp *create))
     if (error != 0)
         return error;
     qos_cred_umask(fuse_req_ctx(op->fuse)->umask);
+    if ((create->mode & S_ISGID) != 0)
+        qos_rights_claim(op, QOS_CAPABILITY(CAP_FSETID));
     qos_coherence_look(op, &parent, create->name, TRUE, &look);
     fd = make(parent.fd, create);
     error = fd < 0 ? fd : reply_create(op, g_steal_pointer(&handle), fd);

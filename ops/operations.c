@@ -45,12 +45,13 @@ static gboolean are_lists_kept(const QosFs *fs)
 
 static void init(void *user_data, struct fuse_conn_info *connection)
 {
-    const QosFs *fs = user_data;
+    QosFs *fs = user_data;
 
     for (guint i = 0; i < G_N_ELEMENTS(wanted); i++)
         fuse_set_feature_flag(connection, wanted[i]);
     for (guint i = 0; i < G_N_ELEMENTS(unwanted); i++)
         fuse_unset_feature_flag(connection, unwanted[i]);
+    fs->knows_fsetid = fuse_get_feature_flag(connection, FUSE_CAP_HANDLE_KILLPRIV_V2);
     if (!are_lists_kept(fs))
         fuse_unset_feature_flag(connection, FUSE_CAP_READDIRPLUS);
     if (fs->locks != NULL) {

@@ -26,7 +26,7 @@ void qos_attr_note_look(QosOp *op, fuse_ino_t ino, mode_t mode, struct timespec 
                         off_t size);
 
 /* Takes the suid bit, and the sgid bit of a program, from the file `fd` (open or O_PATH): for a
- * caller without CAP_FSETID whose identity is root's; for others the store does it. 0 or -errno. */
+ * caller without CAP_FSETID where the thread has it; else the store does it. 0 or -errno. */
 int qos_attr_kill_privileges(int fd);
 
 /* --- name.c --- */

@@ -5,12 +5,12 @@
 #include "ops/process.h"
 
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-#include "ops/cred.h"
 
 #define PROC_FILE_MAX (1 << 20) /* read no more of a file; an environment may be larger */
 
@@ -148,6 +148,37 @@ static void read_groups(char *at, QosProcessFacts *facts)
     facts->groups = (gid_t *)g_array_free(g_steal_pointer(&groups), FALSE);
 }
 
+/* The thread's fsuid, the last of four. FALSE if the text has none. */
+static gboolean parse_uid(char *status, uid_t *ret_uid)
+{
+    const char *at = find_field(status, "\nUid:");
+
+    return at != NULL && sscanf(at, "%*u %*u %*u %u", ret_uid) == 1;
+}
+
+static QosNamespace find_namespace(int directory, const char *path)
+{
+    struct stat own, its;
+
+    if (!qos_process_is_visible() || fstatat(directory, path, &its, 0) != 0 ||
+        stat("/proc/self/ns/user", &own) != 0)
+        return QOS_NAMESPACE_UNKNOWN;
+    return its.st_ino == own.st_ino && its.st_dev == own.st_dev ? QOS_NAMESPACE_OWN
+                                                                : QOS_NAMESPACE_OTHER;
+}
+
+/* Other callers' capabilities are asked for only when the store refuses. */
+static void read_rights(int directory, char *status, QosProcessFacts *facts)
+{
+    const char *effective = find_field(status, "\nCapEff:");
+    uid_t uid;
+
+    if (effective == NULL || !parse_uid(status, &uid) || !qos_cred_trusts(uid))
+        return;
+    facts->capabilities = g_ascii_strtoull(effective + strspn(effective, " \t"), NULL, 16);
+    facts->namespace = find_namespace(directory, "ns/user");
+}
+
 static void read_status(int directory, QosProcessFacts *facts)
 {
     gsize length;
@@ -156,6 +187,7 @@ static void read_status(int directory, QosProcessFacts *facts)
 
     facts->process = process ? (pid_t)g_ascii_strtoll(process, NULL, 10) : 0;
     read_groups(find_field(status, "\nGroups:"), facts);
+    read_rights(directory, status, facts);
 }
 
 char qos_process_state(pid_t tid)
@@ -256,11 +288,109 @@ gboolean qos_process_opens(pid_t tid)
     return is_in_call(tid, opening, G_N_ELEMENTS(opening));
 }
 
+/* --- what it may do --- */
+
+guint64 qos_process_capabilities(pid_t tid)
+{
+    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3, .pid = tid};
+    struct __user_cap_data_struct words[_LINUX_CAPABILITY_U32S_3];
+
+    /* For capget(2), TID 0 is the thread that calls it. */
+    if (tid <= 0 || syscall(SYS_capget, &header, words) != 0)
+        return 0;
+    return words[0].effective | (guint64)words[1].effective << 32;
+}
+
+QosNamespace qos_process_namespace(pid_t tid)
+{
+    char path[32];
+    QosNamespace namespace;
+
+    g_snprintf(path, sizeof(path), "/proc/%d/ns/user", (int)tid);
+    qos_cred_raise();
+    namespace = find_namespace(AT_FDCWD, path);
+    qos_cred_lower();
+    return namespace;
+}
+
+gboolean qos_process_acts_as(pid_t tid, uid_t uid)
+{
+    g_autofree char *status = NULL;
+    int directory;
+    gsize length;
+    uid_t its;
+
+    qos_cred_raise();
+    directory = open_process(tid);
+    if (directory >= 0) {
+        status = read_file(directory, "status", &length);
+        close(directory);
+    }
+    qos_cred_lower();
+    return parse_uid(status, &its) && its == uid;
+}
+
+GArray *qos_id_ranges_parse(const char *text)
+{
+    GArray *ranges = g_array_new(FALSE, FALSE, sizeof(QosIdRange));
+    QosIdRange range;
+    int used;
+
+    while (sscanf(text, "%*u %u %u%n", &range.first, &range.count, &used) == 2) {
+        g_array_append_val(ranges, range);
+        text += used;
+    }
+    return ranges;
+}
+
+gboolean qos_id_ranges_have(const GArray *ranges, guint32 id)
+{
+    for (guint i = 0; i < ranges->len; i++) {
+        const QosIdRange *range = &g_array_index(ranges, QosIdRange, i);
+
+        if (id >= range->first && id - range->first < range->count)
+            return TRUE;
+    }
+    return FALSE;
+}
+
+static GArray *read_map(int directory, const char *name)
+{
+    gsize length;
+    g_autofree char *text = directory < 0 ? NULL : read_file(directory, name, &length);
+
+    return qos_id_ranges_parse(text != NULL ? text : "");
+}
+
+void qos_process_read_maps(pid_t tid, QosIdMaps *ret_maps)
+{
+    int directory;
+
+    qos_cred_raise();
+    directory = open_process(tid);
+    *ret_maps = (QosIdMaps){read_map(directory, "uid_map"), read_map(directory, "gid_map")};
+    if (directory >= 0)
+        close(directory);
+    qos_cred_lower();
+}
+
+void qos_id_maps_clear(QosIdMaps *maps)
+{
+    g_clear_pointer(&maps->uids, g_array_unref);
+    g_clear_pointer(&maps->gids, g_array_unref);
+}
+
 gboolean qos_process_is_visible(void)
 {
-    g_autofree char *self = g_file_read_link("/proc/self", NULL);
+    enum { YES = 1, NO };
+    static gsize answer;
 
-    return self && g_ascii_strtoll(self, NULL, 10) == getpid();
+    if (g_once_init_enter(&answer)) {
+        g_autofree char *self = g_file_read_link("/proc/self", NULL);
+
+        g_once_init_leave(&answer, self && g_ascii_strtoll(self, NULL, 10) == getpid() ? YES : NO);
+    }
+    return answer == YES;
 }
 
 gboolean qos_process_is_overwritten(const char *environment, gsize length)

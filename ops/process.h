@@ -16,6 +16,7 @@
 #include <sys/types.h>
 
 #include "fs/origins.h"
+#include "ops/cred.h"
 #include "ops/program.h"
 
 /* What /proc/TID/stat says of a thread. */
@@ -49,6 +50,8 @@ typedef struct {
     pid_t process; /* whose thread it is */
     gid_t *groups;
     gint group_count;
+    guint64 capabilities;   /* effective, in `namespace` ... */
+    QosNamespace namespace; /* ... of a thread that qos_cred_trusts(), else QOS_NAMESPACE_UNKNOWN */
 } QosProcessFacts;
 
 /* TRUE where a text that is there is no longer one of environ(7): it does not begin with a name. */
@@ -80,5 +83,33 @@ gboolean qos_process_renames(pid_t tid);
 /* The same of open(2) and its kin. */
 gboolean qos_process_opens(pid_t tid);
 
-/* FALSE where /proc is that of another pid namespace, where our pids are other processes. */
+/* The thread's effective capabilities, in its own user namespace; none where it is gone. Of a
+ * thread that waits for an answer they do not change. */
+guint64 qos_process_capabilities(pid_t tid);
+/* The user namespace in which it has them. This function and the next two raise the capabilities of
+ * the thread that calls them (qos_cred_raise). */
+QosNamespace qos_process_namespace(pid_t tid);
+/* FALSE if the thread's fsuid is another one, or the thread is gone. */
+gboolean qos_process_acts_as(pid_t tid, uid_t uid);
+
+/* The ids that a user namespace maps, in the numbers of the daemon's own namespace. */
+typedef struct {
+    GArray *uids; /* of QosIdRange */
+    GArray *gids;
+} QosIdMaps;
+
+typedef struct {
+    guint32 first, count;
+} QosIdRange;
+
+/* Those of the thread's namespace; empty if /proc does not show them. */
+void qos_process_read_maps(pid_t tid, QosIdMaps *ret_maps);
+void qos_id_maps_clear(QosIdMaps *maps);
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(QosIdMaps, qos_id_maps_clear)
+/* `text` is of /proc/TID/uid_map: lines of the first id inside, the first outside, and how many. */
+GArray *qos_id_ranges_parse(const char *text);
+gboolean qos_id_ranges_have(const GArray *ranges, guint32 id);
+
+/* FALSE if /proc is that of another pid namespace, where our pids are other processes. The first
+ * call decides, in the process that serves. */
 gboolean qos_process_is_visible(void);

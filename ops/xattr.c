@@ -3,6 +3,7 @@
  * descriptor, which serves files of every type. Those of the root named user.qosfs.* are control's.
  */
 #include <errno.h>
+#include <linux/capability.h>
 #include <string.h>
 #include <sys/xattr.h>
 
@@ -11,6 +12,7 @@
 #include "ops/operations.h"
 #include "ops/privileges.h"
 #include "ops/reply_buffer.h"
+#include "ops/rights.h"
 
 #define CAPABILITIES "security.capability"
 
@@ -58,6 +60,16 @@ static void tell_of_change(const QosOp *op, const char *name)
         qos_privileges_forget_attributes(op, op->node);
 }
 
+/* The kernel demands CAP_SYS_ADMIN for trusted names before it sends the request, and the store
+ * says ENODATA to a reader without it. Setting an ACL without CAP_FSETID may clear the sgid bit. */
+static void bring_capabilities(XattrOp *xattr)
+{
+    if (g_str_has_prefix(xattr->name, "trusted."))
+        qos_cred_give(QOS_CAPABILITY(CAP_SYS_ADMIN));
+    else if (xattr->value != NULL && g_str_has_prefix(xattr->name, ACLS))
+        qos_rights_claim(&xattr->op, QOS_CAPABILITY(CAP_FSETID));
+}
+
 static int run_setxattr(QosOp *op)
 {
     XattrOp *xattr = (XattrOp *)op;
@@ -67,6 +79,7 @@ static int run_setxattr(QosOp *op)
 
     if (error != 0)
         return error;
+    bring_capabilities(xattr);
     if (setxattr(path, xattr->name, xattr->value, xattr->size, xattr->flags) != 0)
         return -errno;
     tell_of_change(op, xattr->name);
@@ -122,6 +135,7 @@ static int run_getxattr(QosOp *op)
 
     if (error != 0)
         return error;
+    bring_capabilities(xattr);
     length = getxattr(path, xattr->name, value, xattr->size);
     error = length < 0 ? -errno : 0;
     if ((error == 0 || error == -ERANGE) && g_str_equal(xattr->name, CAPABILITIES) &&
@@ -186,7 +200,8 @@ static ssize_t leave_out(char *names, ssize_t length, const char *name)
     return length;
 }
 
-/* The store's names: into the thread's buffer of XATTR_LIST_MAX. */
+/* The store's names: into the thread's buffer of XATTR_LIST_MAX. Trusted names are listed only with
+ * CAP_SYS_ADMIN. */
 static ssize_t list_store(QosOp *op, fuse_ino_t ino, char *names)
 {
     char path[QOS_PROC_PATH_MAX];
@@ -196,6 +211,7 @@ static ssize_t list_store(QosOp *op, fuse_ino_t ino, char *names)
 
     if (error != 0)
         return error;
+    qos_rights_claim(op, QOS_CAPABILITY(CAP_SYS_ADMIN));
     length = listxattr(path, names, XATTR_LIST_MAX);
     if (length < 0)
         return -errno;
@@ -264,6 +280,7 @@ static int run_removexattr(QosOp *op)
 
     if (error != 0)
         return error;
+    bring_capabilities(xattr);
     if (removexattr(path, xattr->name) == 0) {
         tell_of_change(op, xattr->name);
         return 0;

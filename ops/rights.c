@@ -1,0 +1,259 @@
+/*
+ * Capabilities of callers (ops/rights.h).
+ */
+#include "ops/rights.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "ops/fs.h"
+#include "ops/inode.h"
+#include "ops/process.h"
+
+#define ALL    (~G_GUINT64_CONSTANT(0))
+#define ROOM   QOS_CAPABILITY(CAP_SYS_RESOURCE)
+#define OWNER  QOS_CAPABILITY(CAP_FOWNER)
+#define FSETID QOS_CAPABILITY(CAP_FSETID)
+/* Permission bits. */
+#define ACCESS (QOS_CAPABILITY(CAP_DAC_OVERRIDE) | QOS_CAPABILITY(CAP_DAC_READ_SEARCH))
+/* Those that count in another user namespace; and the part of them that counts for names. */
+#define OF_FILES (OF_NAMES | QOS_CAPABILITY(CAP_CHOWN) | QOS_CAPABILITY(CAP_SETFCAP))
+#define OF_NAMES (ACCESS | OWNER | FSETID)
+/* Root has these if /proc does not show it: the kernel checks them by itself before it asks. */
+#define OF_UNSEEN (OF_FILES | QOS_CAPABILITY(CAP_MKNOD))
+
+/* JUDGED are the operations for which the store looks at capabilities, beside the room for data. */
+#define BIT(opcode) ((QosOpcodeSet)1 << (opcode))
+#define TAKES_ROOM  (BIT(QOS_OP_WRITE) | MOVES_DATA)
+#define MOVES_DATA  (BIT(QOS_OP_FALLOCATE) | BIT(QOS_OP_COPY))
+#define CHANGES_NAME                                                                               \
+    (BIT(QOS_OP_MKNOD) | BIT(QOS_OP_MKDIR) | BIT(QOS_OP_SYMLINK) | BIT(QOS_OP_LINK) |              \
+     BIT(QOS_OP_UNLINK) | BIT(QOS_OP_RMDIR) | BIT(QOS_OP_RENAME) | BIT(QOS_OP_CREATE))
+#define JUDGED                                                                                     \
+    (CHANGES_NAME | BIT(QOS_OP_LOOKUP) | BIT(QOS_OP_READDIR) | BIT(QOS_OP_OPEN) |                  \
+     BIT(QOS_OP_OPENDIR) | BIT(QOS_OP_SETATTR) | BIT(QOS_OP_ACCESS) | BIT(QOS_OP_GETXATTR) |       \
+     BIT(QOS_OP_SETXATTR) | BIT(QOS_OP_LISTXATTR) | BIT(QOS_OP_REMOVEXATTR) | BIT(QOS_OP_IOCTL))
+/* The kernel does not judge these before it asks. */
+#define JUDGED_HERE_ALONE (BIT(QOS_OP_LISTXATTR) | BIT(QOS_OP_IOCTL) | MOVES_DATA)
+
+/* It may be another thread than the one that opened the file. */
+static pid_t calling_thread(const QosOp *op)
+{
+    return fuse_req_ctx(op->fuse)->pid;
+}
+
+static gboolean is_one_of(const QosOp *op, QosOpcodeSet opcodes)
+{
+    return (opcodes & BIT(op->entry.request.opcode)) != 0;
+}
+
+/* --- the beginning --- */
+
+/* The thread's effective capabilities, if it is in the daemon's namespace. */
+static guint64 read_own(pid_t tid, guint64 effective)
+{
+    switch (qos_process_namespace(tid)) {
+    case QOS_NAMESPACE_OWN:
+        return effective;
+    case QOS_NAMESPACE_UNKNOWN:
+        return effective & OF_UNSEEN;
+    default:
+        return 0;
+    }
+}
+
+static guint64 first_of_trusted(const QosOp *op)
+{
+    const QosCaller *caller = op->caller;
+    const pid_t tid = calling_thread(op);
+    guint64 effective;
+
+    if (caller->namespace == QOS_NAMESPACE_OTHER)
+        return 0;
+    if (tid == 0 || caller->namespace == QOS_NAMESPACE_UNKNOWN)
+        return OF_UNSEEN & (tid == 0 ? ALL : qos_process_capabilities(tid));
+    if (!is_one_of(op, JUDGED | MOVES_DATA))
+        return caller->capabilities;
+    effective = qos_process_capabilities(tid);
+    return effective == caller->capabilities && !is_one_of(op, JUDGED_HERE_ALONE)
+               ? effective
+               : read_own(tid, effective);
+}
+
+guint64 qos_rights_first(const QosOp *op)
+{
+    return qos_cred_trusts(op->caller->uid) ? first_of_trusted(op) & ~ROOM : 0;
+}
+
+/* --- in another user namespace --- */
+
+typedef struct {
+    const QosOp *op;
+    const QosIdMaps *maps;
+    guint64 usable; /* what is left of the capabilities */
+} Judgement;
+
+static gboolean has_owner(const QosIdMaps *maps, const struct stat *stat)
+{
+    return qos_id_ranges_have(maps->uids, stat->st_uid);
+}
+
+static gboolean has_both(const QosIdMaps *maps, const struct stat *stat)
+{
+    return has_owner(maps, stat) && qos_id_ranges_have(maps->gids, stat->st_gid);
+}
+
+/* The one file that the operation is about. The kernel's inode_owner_or_capable() checks the id of
+ * the owner alone. */
+static void judge_object(Judgement *judgement, int fd)
+{
+    struct stat stat;
+
+    if (fstatat(fd, "", &stat, AT_EMPTY_PATH) != 0 || !has_owner(judgement->maps, &stat))
+        judgement->usable = 0;
+    else if (!has_both(judgement->maps, &stat))
+        judgement->usable &= OWNER;
+}
+
+/* One of several files that the operation touches. ACCESS counts for all of them or for none: if a
+ * file has no ids in the namespace, it must let the caller pass (`mask`) without. */
+static void judge_part(Judgement *judgement, int fd, int mask)
+{
+    struct stat stat;
+
+    judgement->usable &= OF_NAMES;
+    if (fstatat(fd, "", &stat, AT_EMPTY_PATH) != 0) {
+        judgement->usable = 0;
+        return;
+    }
+    if (!has_both(judgement->maps, &stat)) {
+        judgement->usable &= ~FSETID;
+        if (faccessat(fd, "", mask, AT_EACCESS | AT_EMPTY_PATH) != 0)
+            judgement->usable &= ~ACCESS;
+    }
+}
+
+/* The file to which a new name is given. */
+static void judge_linked(Judgement *judgement, int fd)
+{
+    struct stat stat;
+
+    judge_part(judgement, fd, R_OK | W_OK);
+    if (fstatat(fd, "", &stat, AT_EMPTY_PATH) != 0 || !has_owner(judgement->maps, &stat))
+        judgement->usable &= ~OWNER;
+}
+
+/* The file that loses its name in `parent`: the sticky bit may protect it. If it is a directory
+ * that moves, the kernel also demands that it is writable. */
+static void judge_victim(Judgement *judgement, int parent, const char *name)
+{
+    struct stat stat;
+    int result;
+
+    if (name == NULL)
+        return;
+    qos_cred_raise();
+    result = fstatat(parent, name, &stat, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT);
+    qos_cred_lower();
+    if (result != 0 || has_both(judgement->maps, &stat))
+        return;
+    judgement->usable &= ~OWNER;
+    if (S_ISDIR(stat.st_mode) && judgement->op->other_node != 0 &&
+        faccessat(parent, name, W_OK, AT_EACCESS | AT_SYMLINK_NOFOLLOW) != 0)
+        judgement->usable &= ~ACCESS;
+}
+
+/* The directory or file `node`, of which the operation has the name `name`, or NULL. */
+static void judge_node(Judgement *judgement, fuse_ino_t node, const char *name)
+{
+    const QosOp *op = judgement->op;
+    g_auto(QosLoan) file = {0};
+
+    if (node == 0)
+        return;
+    if (qos_inodes_borrow(op->fs->inodes, node, &file) != 0) {
+        judgement->usable = 0;
+        return;
+    }
+    if (is_one_of(op, BIT(QOS_OP_LINK)) && node == op->other_node) {
+        judge_linked(judgement, file.fd);
+    } else if (is_one_of(op, CHANGES_NAME)) {
+        judge_part(judgement, file.fd, W_OK | X_OK);
+        judge_victim(judgement, file.fd, name);
+    } else if (is_one_of(op, BIT(QOS_OP_LOOKUP) | BIT(QOS_OP_READDIR))) {
+        judge_part(judgement, file.fd, X_OK);
+    } else {
+        judge_object(judgement, file.fd);
+    }
+}
+
+/* The part of `capabilities`, had in another namespace, that counts for all files that the
+ * operation touches. It is judged once, while the thread has no capability. */
+static guint64 usable_there(QosOp *op, pid_t tid, guint64 capabilities)
+{
+    g_auto(QosIdMaps) maps = {0};
+    Judgement judgement = {.op = op, .maps = &maps, .usable = capabilities & OF_FILES};
+
+    if (judgement.usable == 0 || op->node == 0 || op->is_from_elsewhere || !is_one_of(op, JUDGED))
+        return 0;
+    op->is_from_elsewhere = TRUE;
+    qos_process_read_maps(tid, &maps);
+    judge_node(&judgement, op->node, op->name);
+    judge_node(&judgement, op->other_node, op->other_name);
+    return judgement.usable;
+}
+
+/* --- asking the kernel --- */
+
+/* The writing thread need not wait for the answer (aio, io_uring): if it ends, another thread may
+ * get its TID. */
+static gboolean may_be_another(const QosOp *op)
+{
+    const struct fuse_ctx *context = fuse_req_ctx(op->fuse);
+
+    return op->entry.request.opcode == QOS_OP_WRITE &&
+           !qos_process_acts_as(context->pid, context->uid);
+}
+
+/* TRUE if this thread has got one of `wanted` that it had not. */
+static gboolean take_what_counts(QosOp *op, guint64 wanted)
+{
+    const pid_t tid = calling_thread(op);
+    guint64 capabilities = wanted & qos_cred_missing();
+
+    if (capabilities != 0)
+        capabilities &= qos_process_capabilities(tid);
+    if (capabilities == 0 || may_be_another(op))
+        return FALSE;
+    switch (qos_process_namespace(tid)) {
+    case QOS_NAMESPACE_OWN:
+        break;
+    case QOS_NAMESPACE_OTHER:
+        capabilities = usable_there(op, tid, capabilities);
+        break;
+    default:
+        return FALSE;
+    }
+    qos_cred_give(capabilities);
+    return capabilities != 0;
+}
+
+gboolean qos_rights_appeal(QosOp *op, int error)
+{
+    const gboolean lacks_room = error == -ENOSPC || error == -EDQUOT;
+
+    if (lacks_room && is_one_of(op, JUDGED | TAKES_ROOM))
+        return take_what_counts(op, ROOM);
+    if ((error == -EPERM || error == -EACCES) && is_one_of(op, JUDGED))
+        return take_what_counts(op, ALL & ~ROOM);
+    return FALSE;
+}
+
+void qos_rights_claim(QosOp *op, guint64 capabilities)
+{
+    if (!qos_cred_has(capabilities))
+        take_what_counts(op, ALL & ~ROOM);
+}

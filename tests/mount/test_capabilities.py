@@ -1,0 +1,106 @@
+"""What a caller's capabilities give on the store, they give through the mount; and no more."""
+import itertools
+import re
+
+import pytest
+
+from capabilities import ALL, CLONE_NEWUSER, LIBC, OPERATIONS, OWNERS, Caller, Operation, set_capabilities
+from harness import REPOSITORY
+from twins import attempt, tree
+
+one_store = pytest.mark.parametrize("store", ["ext4"], indirect=True)
+
+
+class Pair:
+    """A store and a mount over it: the same is done on both."""
+
+    def __init__(self, store, qos):
+        self.store, self.qos, self.wrong, self._numbers = store, qos, [], itertools.count()
+
+    def _do(self, operation, caller, owner, base):
+        name = f"{next(self._numbers)}"
+        top = self.store.dir / name
+        top.mkdir()
+        top.chmod(0o777)
+        if operation.prepare is not None:
+            operation.prepare(top, owner)
+        outcome = caller.run(lambda: attempt(operation.act, base / name))
+        return outcome, tree(top)
+
+    def __call__(self, operation, caller, owner=OWNERS["another"]):
+        """What came of it on the store, and whether that came of it through the mount."""
+        expected = self._do(operation, caller, owner, self.store.dir)
+        got = self._do(operation, caller, owner, self.qos.dir)
+        if got != expected:
+            self.wrong.append(f"{operation.name}, {caller}, {owner}: {got} instead of {expected}")
+        return expected
+
+
+@pytest.fixture
+def pair(store, mount):
+    pair = Pair(store, mount(store))
+    yield pair
+    assert not pair.wrong, "\n".join(pair.wrong)
+
+
+def operations(store):
+    return [operation for operation in OPERATIONS if store.kind in operation.stores]
+
+
+def test_each_capability_of_a_user(store, pair):
+    """One of those it needs is enough, and all others are not."""
+    for operation in operations(store):
+        nothing = pair(operation, Caller("user", ()))
+        assert pair(operation, Caller("user", ALL - operation.needs)) == nothing or not operation.needs
+        for capability in operation.needs:
+            assert pair(operation, Caller("user", {capability} | operation.also)) != nothing, operation.name
+        pair(operation, Caller("user", ALL))
+
+
+@one_store
+def test_root_without_capabilities(store, pair):
+    for operation in operations(store):
+        for kept in (frozenset(), operation.needs | operation.also, ALL - operation.needs, ALL):
+            pair(operation, Caller("root", kept))
+
+
+@one_store
+def test_root_of_a_namespace(store, pair):
+    for operation in operations(store):
+        for whose, owner in OWNERS.items():
+            nothing = pair(operation, Caller("namespace", ()), owner)
+            gives = pair(operation, Caller("namespace", ALL), owner) != nothing
+            assert whose != "mapped" or gives == (operation.counts_there and operation.needs != set()), operation.name
+
+
+def test_the_table_in_the_manual():
+    rows = re.findall(r"^\| .*", (REPOSITORY / "docs/capabilities.md").read_text(), re.MULTILINE)
+    assert rows[1:] == [operation.row for operation in OPERATIONS if operation.needs]
+
+
+
+def twice(operation, change):
+    """The operation, then change(), and the operation again, by the same process."""
+    def prepare(top, owner):
+        for part in (top / "before", top / "after"):
+            part.mkdir()
+            part.chmod(0o777)
+            if operation.prepare is not None:
+                operation.prepare(part, owner)
+
+    def act(top):
+        before = attempt(operation.act, top / "before")
+        change()
+        return before, attempt(operation.act, top / "after")
+    return Operation(f"{operation.name}, twice", act, prepare)
+
+
+@one_store
+def test_what_changes_counts_at_once(store, pair):
+    """The daemon remembers callers for a second."""
+    for operation in operations(store):
+        for who in ("user", "root"):
+            pair(twice(operation, lambda operation=operation: set_capabilities(ALL - operation.needs, ALL)), Caller(who, ALL))
+            pair(twice(operation, lambda: set_capabilities(ALL)), Caller(who, (), ALL))
+        pair(twice(operation, lambda: LIBC.unshare(CLONE_NEWUSER)), Caller("root", ALL))
+        pair(twice(operation, lambda: LIBC.unshare(CLONE_NEWUSER)), Caller("root", ALL - operation.needs))
