@@ -21,8 +21,12 @@ typedef struct QosDb QosDb;
 char *qos_db_default_path(const char *mountpoint);
 /* Opens or makes the database at `path`, whose folder must be there, and brings an older version up
  * to date. Starts a thread, and SQLite does not survive a fork: after the daemon's. Errors:
- * QOS_ERROR with the path, the reason, and what to do. Another mount that uses it: EBUSY. */
+ * QOS_ERROR with the path, the reason, and what to do. Another mount that uses it: EBUSY. Where the
+ * daemon of a mount that is gone has it, waits for that. */
 QosDb *qos_db_open(const char *path, GError **error);
+/* Notes in the lock that the database is of the mount on `directory` (as for fs/mounts.h): once
+ * that is gone, another daemon waits for the end of this one, however long it saves. */
+void qos_db_note_mount(QosDb *db, const char *directory);
 void qos_db_close(QosDb *db); /* writes what is pending; NULL is allowed */
 /* Closes it; one that was not there before it was opened goes. NULL is allowed. */
 void qos_db_discard(QosDb *db);

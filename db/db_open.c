@@ -8,27 +8,23 @@
  * aside, and takes its name when it is whole: its first page always tells whose it is, even after a
  * crash.
  *
- * One daemon at a time: flock() on PATH.lock, held for life. SQLite's own exclusive mode would do
- * the same, but would keep `sqlite3 PATH` from looking in while mounted, and needs the database
- * open to find out. The kernel drops the lock with the process, however it ends. The file stays
- * where the database does: so an empty file without one is what touch(1) or mktemp(1) made, and
- * taken for no database yet; with one, it was a database. With a database that is discarded, it
- * goes: lest two daemons hold locks on two files of one name, who has locked it looks whether the
- * name still leads to it.
+ * One daemon at a time: flock() on PATH.lock, held for life (db_lock.c). SQLite's own exclusive
+ * mode would do the same, but would keep `sqlite3 PATH` from looking in while mounted, and needs
+ * the database open to find out. The file stays where the database does: so an empty file without
+ * one is what touch(1) or mktemp(1) made, and taken for no database yet; with one, it was a
+ * database. With a database that is discarded, it goes: lest two daemons hold locks on two files of
+ * one name, who has locked it looks whether the name still leads to it.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <glib/gstdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/error.h"
 #include "db/db_private.h"
-
-#define LOCK_PATIENCE (3 * G_TIME_SPAN_SECOND)
 
 gboolean qos_db_damaged(const QosDbSchema *schema, const char *path, const char *reason,
                         GError **error)
@@ -242,45 +238,6 @@ void qos_db_remove(const char *path)
     g_unlink(lock);
 }
 
-/* flock(), for LOCK_PATIENCE: umount(8) returns before the daemon of that mount has saved all. */
-static int lock_patiently(int fd)
-{
-    gint64 end = g_get_monotonic_time() + LOCK_PATIENCE;
-    int result = flock(fd, LOCK_EX | LOCK_NB);
-
-    while (result < 0 && errno == EWOULDBLOCK && g_get_monotonic_time() < end) {
-        g_usleep(LOCK_PATIENCE / 100);
-        result = flock(fd, LOCK_EX | LOCK_NB);
-    }
-    return result;
-}
-
-static gboolean is_named(int fd, const char *name)
-{
-    struct stat opened, named;
-
-    return fstat(fd, &opened) == 0 && stat(name, &named) == 0 && opened.st_dev == named.st_dev &&
-           opened.st_ino == named.st_ino;
-}
-
-/* The descriptor, or -1 with errno: EWOULDBLOCK where another daemon has the lock. */
-static int open_locked(const char *name)
-{
-    for (;;) {
-        int fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-        int result = fd < 0 ? -1 : lock_patiently(fd);
-        int reason = errno;
-
-        if (result == 0 && is_named(fd, name))
-            return fd;
-        if (fd >= 0)
-            close(fd);
-        errno = reason;
-        if (result < 0)
-            return -1;
-    }
-}
-
 static void set_no_lock_file(const QosDbSchema *schema, const char *path, const char *name,
                              int reason, GError **error)
 {
@@ -317,8 +274,11 @@ int qos_db_hold_lock(const QosDbSchema *schema, const char *path, GError **error
     if (access(path, F_OK) == 0 && !(is_empty(path) && access(name, F_OK) < 0) &&
         !look_at_header(schema, path, error))
         return -1;
-    fd = open_locked(name);
-    if (fd < 0 && errno == EWOULDBLOCK)
+    fd = qos_db_open_locked(name);
+    if (fd < 0 && errno == EINTR)
+        qos_set_error(error, EINTR, "database %s: stopped waiting for it, as told by a signal",
+                      path);
+    else if (fd < 0 && errno == EWOULDBLOCK)
         qos_set_error(
             error, EBUSY,
             "database %s: another %s uses it: it is running already (a mount is as long as "

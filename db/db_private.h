@@ -97,6 +97,9 @@ char *qos_db_real_path(const char *path);
 /* Opens the lock file and takes the lock: the descriptor, or -1. An empty file that has no lock
  * file is as good as none. */
 int qos_db_hold_lock(const QosDbSchema *schema, const char *path, GError **error);
+/* db_lock.c: opens and locks a lock file: the descriptor, or -1 with errno: EWOULDBLOCK where
+ * another daemon that is not ending has the lock; EINTR. */
+int qos_db_open_locked(const char *name);
 /* The checked and current database, made if there is none; the lock is held. */
 sqlite3 *qos_db_connect(const QosDbSchema *schema, const char *path, GError **error);
 /* Removes a closed database with all its files; the lock is held. */

@@ -102,13 +102,16 @@ void qos_daemon_init(QosDaemon *daemon, gboolean verbose)
 
 /* The starter: waits for the verdict of the child. */
 G_GNUC_NORETURN
-static void await_verdict(pid_t child, int verdict)
+static void await_verdict(const QosDaemon *daemon, pid_t child, int verdict)
 {
     char up;
     int status;
 
-    if (TEMP_FAILURE_RETRY(read(verdict, &up, 1)) == 1)
+    if (TEMP_FAILURE_RETRY(read(verdict, &up, 1)) == 1) {
+        if (daemon->at_mount)
+            daemon->at_mount(daemon->data);
         _exit(EXIT_SUCCESS);
+    }
     if (TEMP_FAILURE_RETRY(waitpid(child, &status, 0)) == child && WIFEXITED(status))
         _exit(WEXITSTATUS(status) ? WEXITSTATUS(status) : EXIT_DIED);
     dprintf(STDERR_FILENO, "mount.qosfs: the daemon died while it started\n");
@@ -136,7 +139,7 @@ int qos_daemon_background(QosDaemon *daemon)
     child = fork();
     if (child > 0) {
         close(ends[1]);
-        await_verdict(child, ends[0]);
+        await_verdict(daemon, child, ends[0]);
     }
     close(ends[0]);
     if (child < 0) {
@@ -153,13 +156,44 @@ int qos_daemon_background(QosDaemon *daemon)
     return 0;
 }
 
+/* It is nobody's child, so that nobody has to wait for its end. */
+G_GNUC_NORETURN
+static void await_mount(const QosDaemon *daemon, int verdict)
+{
+    char up;
+
+    if (fork() == 0 && TEMP_FAILURE_RETRY(read(verdict, &up, 1)) == 1)
+        daemon->at_mount(daemon->data);
+    _exit(EXIT_SUCCESS);
+}
+
+void qos_daemon_foreground(QosDaemon *daemon)
+{
+    int ends[2];
+    pid_t child;
+
+    if (!daemon->at_mount || pipe2(ends, O_CLOEXEC) < 0)
+        return;
+    child = fork();
+    if (child == 0) {
+        close(ends[1]);
+        await_mount(daemon, ends[0]);
+    }
+    close(ends[0]);
+    if (child > 0)
+        waitpid(child, NULL, 0);
+    daemon->verdict = ends[1];
+}
+
 void qos_daemon_is_up(QosDaemon *daemon)
 {
-    if (!daemon->background)
+    if (daemon->background) {
+        g_atomic_int_set(&daemon->is_up, TRUE);
+        redirect_to_null(STDOUT_FILENO);
+        redirect_to_null(STDERR_FILENO);
+    }
+    if (daemon->verdict < 0)
         return;
-    g_atomic_int_set(&daemon->is_up, TRUE);
-    redirect_to_null(STDOUT_FILENO);
-    redirect_to_null(STDERR_FILENO);
     if (write(daemon->verdict, "", 1) < 0)
         g_info("whoever mounted has not waited");
     close(daemon->verdict);

@@ -9,7 +9,9 @@ typedef struct {
     gint is_up;          /* atomic; in the background, stderr is the starter's until then */
     gboolean background; /* the log goes to syslog */
     gboolean verbose;
-    int verdict; /* a pipe to the waiting starter, or -1 */
+    int verdict;                  /* a pipe to the waiting starter, or -1 */
+    void (*at_mount)(void *data); /* run beside the daemon when the mount is there; or NULL */
+    void *data;
 } QosDaemon;
 
 /* Takes over g_log() and libfuse's log: they go to stderr, one line each; and standard streams that
@@ -25,7 +27,10 @@ void qos_daemon_init(QosDaemon *daemon, gboolean verbose);
  * the mount.
  */
 int qos_daemon_background(QosDaemon *daemon);
-/* The mount is there: lets the starter go. Any thread; nothing in the foreground. */
+/* Stays in the foreground: where there is something to run when the mount is there, another process
+ * waits for that. Also before any thread is made. */
+void qos_daemon_foreground(QosDaemon *daemon);
+/* The mount is there: lets the starter go, and whoever else waits for it. Any thread. */
 void qos_daemon_is_up(QosDaemon *daemon);
 
 /* As many descriptors as may be had, no memory reclaim through the own mount, and what makes each

@@ -89,6 +89,32 @@ char *qos_mountpoint_device(const char *path, char **ret_type)
     return g_strdup(words[DEVICE]);
 }
 
+/* The number after `name` among the words; FALSE: there is none. */
+static gboolean find_number(char *const *words, const char *name, guint *ret_number)
+{
+    for (; *words; words++) {
+        const char *found = strstr(*words, name);
+
+        if (found) {
+            *ret_number = (guint)g_ascii_strtoull(found + strlen(name), NULL, 10);
+            return TRUE;
+        }
+    }
+    return FALSE;
+}
+
+gboolean qos_mountpoint_owner(const char *path, uid_t *ret_uid, gid_t *ret_gid)
+{
+    g_auto(GStrv) words = find_mount(path);
+    char *const *last = words;
+
+    if (!words)
+        return FALSE;
+    while (last[1]) /* the options of the file system */
+        last++;
+    return find_number(last, "user_id=", ret_uid) && find_number(last, "group_id=", ret_gid);
+}
+
 gboolean qos_mountpoint_is_taken(const char *path)
 {
     g_autofree char *type = NULL, *device = qos_mountpoint_device(path, &type);

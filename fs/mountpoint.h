@@ -4,6 +4,7 @@
 #pragma once
 
 #include <glib.h>
+#include <sys/types.h>
 
 /* Whether `path` lies below `directory`, as they are written; both are absolute. */
 gboolean qos_mountpoint_is_below(const char *path, const char *directory);
@@ -15,6 +16,9 @@ gboolean qos_mountpoint_hides(const char *mountpoint, const char *path);
 /* The device ("0:53") of the topmost mount on `path` (absolute, without symbolic links), or NULL
  * where there is none. *ret_type (may be NULL): the type of its file system, to be freed. */
 char *qos_mountpoint_device(const char *path, char **ret_type);
+
+/* The user and group that made the topmost mount on `path`; FALSE where it is none by FUSE. */
+gboolean qos_mountpoint_owner(const char *path, uid_t *ret_uid, gid_t *ret_gid);
 
 /* Whether the topmost mount on `path` (as above) is one of qosfs. */
 gboolean qos_mountpoint_is_taken(const char *path);

@@ -17,6 +17,7 @@
 #include "base/time.h"
 #include "base/units.h"
 #include "fs/mount_options.h"
+#include "fs/mount_table.h"
 
 #define THREADS_MAX    4096
 #define DEPTH_USUAL    2
@@ -364,6 +365,7 @@ static gboolean parse_option(Parser *parser, const char *text)
     const char *value = equals ? equals + 1 : NULL;
     const Option *option = NULL;
 
+    qos_mount_table_collect(&parser->options->of_mount8, text);
     for (guint i = 0; i < G_N_ELEMENTS(own_options) && !option; i++)
         if (g_str_equal(name, own_options[i].name))
             option = &own_options[i];
@@ -567,6 +569,8 @@ void qos_options_clear(QosOptions *options)
     g_clear_pointer(&options->overrides, g_hash_table_unref);
     if (options->labels)
         g_string_free(g_steal_pointer(&options->labels), TRUE);
+    if (options->of_mount8)
+        g_string_free(g_steal_pointer(&options->of_mount8), TRUE);
 }
 
 /* --- what follows from them --- */

@@ -28,6 +28,7 @@ typedef struct {
     guint io_uring_depth;    /* readers that wait at each CPU's queue */
     QosMountFlagWords flags; /* with what SRC's own mount forbids: qos_options_inherit() */
     GString *labels;         /* for SELinux, each with a comma ahead; NULL: none */
+    GString *of_mount8;      /* for fs/mount_table.h; NULL: none */
     GHashTable *overrides;   /* tunable -> text, both owned */
     gboolean foreground;
     gboolean unconfined; /* without the limits of fs/privilege.h */

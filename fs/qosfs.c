@@ -21,6 +21,7 @@
 #include "db/db.h"
 #include "fs/daemon.h"
 #include "fs/lockclient.h"
+#include "fs/mount_table.h"
 #include "fs/mountpoint.h"
 #include "fs/options.h"
 #include "fs/paths.h"
@@ -72,7 +73,15 @@ typedef struct {
     QosDb *db;
 } Mounter;
 
-/* --- before the fork --- */
+/* --- the starter --- */
+
+/* The mount is there. */
+static void tell_umount(void *data)
+{
+    const Mounter *mounter = data;
+
+    qos_mount_table_add(mounter->source, mounter->mountpoint, mounter->options.of_mount8);
+}
 
 static void print_help(void)
 {
@@ -430,6 +439,13 @@ static QosPrivilegeNeeds needs_of(const Mounter *mounter)
            (mounter->ring != NULL ? QOS_NEEDS_RINGS : 0);
 }
 
+static void note_mount(Mounter *mounter)
+{
+    qos_db_note_mount(mounter->db, mounter->mountpoint);
+    if (geteuid() == 0)
+        mounter->device = qos_mountpoint_device(mounter->mountpoint, NULL);
+}
+
 /* Answers requests until the mount goes or a signal comes. */
 static gboolean loop(Mounter *mounter, GError **error)
 {
@@ -444,8 +460,7 @@ static gboolean loop(Mounter *mounter, GError **error)
                       obstacle ? obstacle : "the line above says why");
         return FALSE;
     }
-    if (geteuid() == 0)
-        mounter->device = qos_mountpoint_device(mounter->mountpoint, NULL);
+    note_mount(mounter);
     if (!attach_ring(mounter, error))
         return FALSE;
     qos_gate_set_request_memory(mounter->fs.gate,
@@ -470,13 +485,15 @@ static gboolean loop(Mounter *mounter, GError **error)
 
 static gboolean serve(Mounter *mounter, GError **error)
 {
+    const gboolean in_background = !mounter->options.foreground && !mounter->options.fake;
     gboolean done;
 
-    if (!mounter->options.foreground && !mounter->options.fake &&
-        qos_daemon_background(&mounter->daemon) < 0) {
+    if (in_background && qos_daemon_background(&mounter->daemon) < 0) {
         qos_set_error(error, errno, "cannot go to the background: %s", g_strerror(errno));
         return FALSE;
     }
+    if (!in_background && !mounter->options.fake)
+        qos_daemon_foreground(&mounter->daemon);
     qos_daemon_prepare();
     qos_proc_enter();
     if (!mounter->options.unconfined && !qos_privilege_drop(error))
@@ -507,6 +524,8 @@ int main(int argc, char **argv)
         return EXIT_USAGE;
     }
     mounter.daemon.verbose = options->verbose;
+    mounter.daemon.at_mount = qos_mount_table_is_wanted() ? tell_umount : NULL;
+    mounter.daemon.data = &mounter;
     if (options->help)
         print_help();
     else if (options->version)

@@ -11,6 +11,8 @@
  */
 #include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "ops/control_private.h"
@@ -25,6 +27,7 @@
 
 #define RULES       "nrs_tbf_rule"
 #define ERROR       "last_error"
+#define DAEMON      "daemon"
 
 /* --- loading --- */
 
@@ -123,6 +126,17 @@ static gboolean load(QosControl *control, GError **error)
     return TRUE;
 }
 
+/* "PID NAMESPACE": a reader in another namespace of processes must not take it for one of its own.
+ */
+static char *process_name(void)
+{
+    struct stat status = {0};
+
+    return stat("/proc/self/ns/pid", &status) == 0
+               ? g_strdup_printf("%d %" G_GUINT64_FORMAT, (int)getpid(), (guint64)status.st_ino)
+               : g_strdup_printf("%d 0", (int)getpid());
+}
+
 QosControl *qos_control_new(QosFs *fs, QosDb *db, GHashTable *overrides, GError **error)
 {
     QosControl *control = g_new0(QosControl, 1);
@@ -130,6 +144,7 @@ QosControl *qos_control_new(QosFs *fs, QosDb *db, GHashTable *overrides, GError 
     control->fs = fs;
     control->db = db;
     control->started = qos_wall_now();
+    control->process = process_name();
     control->saved.others = QOS_NOT_SAVED;
     qos_mutex_init(&control->setting, QOS_MUTEX_SETTING);
     qos_mutex_init(&control->lock, QOS_MUTEX_CONTROL);
@@ -149,6 +164,7 @@ void qos_control_free(QosControl *control)
     qos_tunables_clear(&control->tunables);
     g_hash_table_unref(control->errors);
     g_hash_table_unref(control->texts);
+    g_free(control->process);
     pthread_cond_destroy(&control->called);
     qos_mutex_destroy(&control->lock);
     qos_mutex_destroy(&control->setting);
@@ -245,7 +261,7 @@ static gboolean set(QosControl *control, fuse_req_t request, const char *name, c
                       control->fs->owner, name);
         return FALSE;
     }
-    if (strcmp(name, ERROR) == 0) {
+    if (strcmp(name, ERROR) == 0 || strcmp(name, DAEMON) == 0) {
         qos_set_error(error, EPERM, "%s can only be read", name);
         return FALSE;
     }
@@ -390,6 +406,8 @@ static char *copy_value(QosControl *control, const char *name, uid_t uid)
     if (strcmp(name, ERROR) == 0) {
         value = g_hash_table_lookup(control->errors, GUINT_TO_POINTER(uid));
         value = value ? value : "";
+    } else if (strcmp(name, DAEMON) == 0) {
+        value = control->process;
     } else if (qos_tunable_find(name, &tunable)) {
         value = control->tunables.text[tunable];
     }

@@ -35,6 +35,7 @@ struct QosControl {
     QosFs *fs;
     QosDb *db; /* borrowed; NULL: nothing persists */
     QosTime started;
+    char *process; /* the daemon's, as the xattr tells it */
 
     QosMutex setting;     /* one command at a time, from parsing to putting in force */
     QosMutex lock;        /* what is below */

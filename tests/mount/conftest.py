@@ -20,7 +20,8 @@ mount     a factory: mount(store, options="cache=none,slots=4", user=None, expec
           mounts in the foreground, as a child, and returns when the mount is there. user=USER: by that user.
           arguments: more words of the command line. place: where, by default on a new folder. prefix: words before the
           program's, as of nsenter(1). Each mount has a database of its own; mount(store, f"db={first.db}") shares one.
-          With expect_failure=True the mount must be refused; look at .log and .exit_status.
+          With expect_failure=True the mount must be refused; look at .log and .exit_status. With wait=False the factory
+          returns at once; the test calls .wait_mounted() or .wait_failed().
 
 A mount offers
     .dir .store .pid .db .user      Path, Store, the daemon's process id, Path of the database, uid or None
@@ -124,12 +125,12 @@ def store(request, new_store):
 def _mounter(timeout=TEST_TIMEOUT):
     mounts = []
 
-    def make(store, options="", user=None, expect_failure=False, arguments=(), place=None, prefix=()):
+    def make(store, options="", user=None, expect_failure=False, arguments=(), place=None, prefix=(), wait=True):
         made = Mount(_world, store, options, user, arguments, place, prefix)
         mounts.append(made)
         if expect_failure:
             made.wait_failed()
-        else:
+        elif wait:
             made.wait_mounted()
         return made
 

@@ -23,7 +23,7 @@ BUILD = pathlib.Path(os.environ.get("QOSFS_BUILD", REPOSITORY / "build")).resolv
 RING_SWITCH = pathlib.Path("/sys/module/fuse/parameters/enable_uring")
 EXTRA_OPTIONS = os.environ.get("QOSFS_OPTIONS", "")  # of every mount, such as io_uring=on
 
-PROGRAMS = ("mount.qosfs", "tools/qosfsctl", "tests/stress/stress")
+PROGRAMS = ("mount.qosfs", "umount.fuse.qosfs", "tools/qosfsctl", "tests/stress/stress")
 
 # Two ordinary users. They exist in the private namespace alone (fusermount3 wants names).
 USER, OTHER = 12001, 12002

@@ -1,14 +1,17 @@
 """What mount(8) and fstab pass to mount.qosfs."""
+import contextlib
 import json
 import os
 import pathlib
 import re
+import signal
+import sqlite3
 import subprocess
 
 import pytest
 
-from harness import (BUILD, FAILED, SANITIZERS, TIMEOUT, USAGE, bound, daemon_of, entry, is_running, job_environment, mount_qosfs, run,
-                     wait_until)
+from harness import (BUILD, FAILED, SANITIZERS, TIMEOUT, USAGE, USER, bound, daemon_of, entry, is_running, is_stopped,
+                     job_environment, mount_qosfs, run, umount, wait_until)
 
 pytestmark = pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
 
@@ -67,14 +70,15 @@ def installed(world):
     """What is to be installed of mount(8)'s helpers is where it looks: a copy of /usr/sbin lies over it, for this test."""
     real, copy = world.folder("sbin-real"), world.folder("sbin-copy")
     places = json.loads((BUILD / "meson-info/intro-installed.json").read_text()).values()
-    helpers = [path.name for path in map(pathlib.Path, places) if path.match("sbin/mount.*")]
+    helpers = [path.name for path in map(pathlib.Path, places) if path.match("sbin/*mount.*")]
+    pathlib.Path("/run/mount").mkdir(exist_ok=True)
     with bound("/usr/sbin", real):
         for name in os.listdir(real):
             (copy / name).symlink_to(real / name)
         for name in helpers:
             (copy / name).unlink(missing_ok=True)
-            (copy / name).symlink_to(world.programs / "mount.qosfs")
-        with bound(copy, "/usr/sbin"):
+            (copy / name).symlink_to(world.programs / (name if name.startswith("umount.") else "mount.qosfs"))
+        with bound(copy, "/usr/sbin"), bound(world.folder("run-mount"), "/run/mount"):
             yield
 
 
@@ -82,6 +86,151 @@ def mount8(*arguments):
     return subprocess.run(["mount", *map(str, arguments)], text=True, capture_output=True, timeout=TIMEOUT,
                           env=job_environment(None, **SANITIZERS))
 
+
+# --- umount(8) ---
+
+def umount8(*arguments, **options):
+    """umount(8), in the background: the Popen."""
+    return subprocess.Popen(["umount", *map(str, arguments)], text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                            env=job_environment(None, **SANITIZERS), **options)
+
+
+def ended(process):
+    """(status, what it said)."""
+    output, error = process.communicate(timeout=TIMEOUT)
+    return process.returncode, output + error
+
+
+def table_of_mount8():
+    table = pathlib.Path("/run/mount/utab")
+    return table.read_text() if table.exists() else ""
+
+
+@contextlib.contextmanager
+def slow_disk(db):
+    """Meanwhile the daemon cannot save: another program has the database."""
+    with sqlite3.connect(db, isolation_level=None) as other:
+        other.execute("BEGIN IMMEDIATE")
+        yield
+        other.execute("ROLLBACK")
+    other.close()
+
+
+@pytest.mark.parametrize("way", ["background", "foreground", "fstab"])
+def test_umount_waits_for_the_daemon(installed, world, store, mount, place, db, way):
+    """When umount(8) returns, the daemon has saved and let go of the store, which can be unmounted at once."""
+    source = world.folder("source")
+    run("mount", "-t", "tmpfs", "qosfs-test", source)
+    if way == "foreground":
+        qos = mount(type(store)(source, "tmpfs"))
+        place, db, pid = qos.dir, qos.db, qos.pid
+        wait_until(lambda: f"TARGET={place} " in table_of_mount8(), what="the entry for umount(8)")
+    elif way == "fstab":
+        fstab = world.folder("fstab") / "fstab"
+        fstab.write_text(f"{source} {place} qosfs _netdev,db={db} 0 0\n")
+        assert mount8("-T", fstab, place).returncode == 0
+        assert "_netdev" in table_of_mount8()
+        pid = daemon_of(place)
+    else:
+        assert mount_qosfs(world, source, place, "-o", f"db={db}").returncode == 0
+        pid = daemon_of(place)
+    for number in range(50):
+        (place / f"file{number}").write_text("x")
+    with slow_disk(db):
+        helper = umount8(place)
+        wait_until(lambda: entry(place) is None)
+        assert helper.poll() is None and is_running(pid)
+    assert ended(helper)[0] == 0
+    assert not is_running(pid)
+    umount(source)
+    assert str(place) not in table_of_mount8()
+
+
+def test_umount_says_what_it_waits_for(installed, world, store, place, db):
+    assert mount_qosfs(world, store.dir, place, "-o", f"db={db}").returncode == 0
+    pid = daemon_of(place)
+    with slow_disk(db):
+        helper = umount8(place)
+        assert f"{place} is unmounted; its daemon (process {pid}) is still saving: waiting for its end" in helper.stderr.readline()
+    assert ended(helper) == (0, "")
+    assert not is_running(pid)
+
+
+def test_umount_by_an_ordinary_user(installed, world, new_store, store, mount):
+    qos = mount(store, user=USER)
+    helper = umount8(qos.dir, user=USER, group=USER, extra_groups=[])
+    assert ended(helper) == (0, "")
+    assert not is_running(qos.pid) and not qos.is_mounted()
+    qos = mount(store, user=USER)  # by root, to whom it is closed
+    assert ended(umount8(qos.dir)) == (0, "")
+    assert not is_running(qos.pid)
+
+
+def test_umount_of_one_that_hangs_or_is_dead(installed, world, store, mount):
+    """Its daemon is not waited for in vain. (umount(8) itself asks one that hangs for its type, and waits.)"""
+    qos = mount(store)
+    os.kill(qos.pid, signal.SIGSTOP)
+    wait_until(lambda: is_stopped(qos.pid))
+    run(world.programs / "umount.fuse.qosfs", qos.dir)
+    assert not qos.is_mounted()
+    os.kill(qos.pid, signal.SIGCONT)
+    qos = mount(store)
+    qos.kill(clear=False)
+    assert qos.is_mounted()
+    assert ended(umount8(qos.dir))[0] == 0
+    assert not qos.is_mounted()
+
+
+def test_umount_of_one_of_two_places(installed, world, store, mount):
+    """The mount goes on at the other, or where it was detached from while a program uses it: nothing is waited for."""
+    qos, other = mount(store), world.folder("other")
+    run("mount", "--bind", qos.dir, other)
+    assert ended(umount8(other)) == (0, "") and is_running(qos.pid)
+    (qos.dir / "file").write_text("x")
+    with open(qos.dir / "file", encoding="utf-8") as file:
+        status, error = ended(umount8(qos.dir))
+        assert status != 0 and "busy" in error and qos.is_mounted()
+        assert ended(umount8("-l", qos.dir)) == (0, "")
+        assert is_running(qos.pid) and file.read() == "x"
+
+
+# --- a mount after another ---
+
+@pytest.mark.parametrize("end", [signal.SIGCONT, signal.SIGKILL])
+def test_a_new_mount_waits_for_the_old_ones_database(world, store, mount, end):
+    """However long the old daemon saves, if its mount is gone; and says so."""
+    qos = mount(store)
+    qos.rule("start kept jobid={x} rate=7")
+    os.kill(qos.pid, signal.SIGSTOP)
+    wait_until(lambda: is_stopped(qos.pid))
+    umount(qos.dir)
+    again = mount(store, f"db={qos.db}", wait=False)
+    again.expects_log("waiting for its end")
+    wait_until(lambda: f"the daemon (process {qos.pid}) of the mount that was on \"{qos.dir}\" is still saving" in again.log)
+    assert not again.is_mounted()
+    if end == signal.SIGCONT:
+        os.kill(qos.pid, end)
+        qos.unmount()
+    else:
+        qos.kill(end)
+    again.wait_mounted()
+    assert again.get("nrs_tbf_rule").count("kept jobid={x} 7") == 1
+
+
+def test_waiting_for_a_database_can_be_ended(world, store, mount):
+    qos = mount(store)
+    os.kill(qos.pid, signal.SIGSTOP)
+    wait_until(lambda: is_stopped(qos.pid))
+    umount(qos.dir)
+    again = mount(store, f"db={qos.db}", wait=False)
+    wait_until(lambda: "waiting for its end" in again.log)
+    os.kill(again.pid, signal.SIGTERM)
+    again.wait_failed()
+    assert "stopped waiting for it" in again.log
+    os.kill(qos.pid, signal.SIGCONT)
+
+
+# --- mount(8) ---
 
 def test_mount_t_qosfs(installed, store, place, db):
     done = mount8("-t", "qosfs", "-o", f"ro,noexec,_netdev,x-test,db={db},slots=5", store.dir, place)

@@ -1,0 +1,18 @@
+/*
+ * The entry of the mount in the table of mount(8), /run/mount/utab.
+ *
+ * umount(8) runs a helper, umount.TYPE, so that it may wait for the daemon's end. But root's
+ * umount(8) asks statfs(2) for the type, and that says "fuse" for all file systems by FUSE, unless
+ * the table has an entry for the mount; `uhelper=` there names the helper.
+ */
+#pragma once
+
+#include <glib.h>
+
+/* Appends one word of -o to *options (made if need be) if the table is to have it. */
+void qos_mount_table_collect(GString **options, const char *word);
+/* Whether there is to be an entry: root mounts, and the helper is installed. */
+gboolean qos_mount_table_is_wanted(void);
+/* Adds the mount, by mount(8), with those of its own options that were given (",NAME..."). That it
+ * fails harms nobody. */
+void qos_mount_table_add(const char *source, const char *directory, const GString *options);
