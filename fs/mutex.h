@@ -28,6 +28,7 @@
     MUTEX(4, PAGES, "QosPages.lock")                                                               \
     MUTEX(4, INVALIDATOR, "QosInvalidator.lock")                                                   \
     MUTEX(5, INODES, "QosInodes.lock")                                                             \
+    MUTEX(6, CHANGES, "QosFileChanges.lock")                                                       \
     MUTEX(6, MOUNTS, "QosMounts.lock")                                                             \
     MUTEX(6, HANDLES, "QosHandles.lock")                                                           \
     MUTEX(6, APPROACHES, "QosApproaches.lock")                                                     \

@@ -315,6 +315,8 @@ static gboolean start(Mounter *mounter, GError **error)
         explain_second_mount(mounter, error);
     if (!mounter->db || !start_sharing(mounter, error))
         return FALSE;
+    if (fs->lockclient)
+        qos_inodes_trust_credits(fs->inodes);
     fs->control = qos_control_new(fs, mounter->db, mounter->options.overrides, error);
     if (!fs->control || !choose_threads(mounter, error))
         return FALSE;

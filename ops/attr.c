@@ -62,8 +62,13 @@ static gboolean may_believe_directory(const QosOp *op, fuse_ino_t ino)
 double qos_attr_timeout(QosOp *op, fuse_ino_t ino, mode_t mode)
 {
     const QosFs *fs = op->fs;
-    double timeout =
-        fs->coherence != NULL ? qos_coherence_attr_timeout(op, ino) : fs->config.attr_timeout;
+    double timeout;
+
+    if (op->is_withheld) {
+        (void)qos_privileges_may_believe(op, ino, mode); /* of a file that it has just forgotten */
+        return 0;
+    }
+    timeout = fs->coherence != NULL ? qos_coherence_attr_timeout(op, ino) : fs->config.attr_timeout;
 
     if (S_ISDIR(mode) && !may_believe_directory(op, ino))
         return 0;
@@ -73,17 +78,66 @@ double qos_attr_timeout(QosOp *op, fuse_ino_t ino, mode_t mode)
                : 0;
 }
 
+/* Attributes that are not to be remembered: the kernel takes none from an answer to what it asked
+ * before it was told that they are invalid. It is told of attributes alone, and waits for nothing.
+ */
+static void withhold(QosOp *op, fuse_ino_t ino)
+{
+    op->is_withheld = TRUE;
+    fuse_lowlevel_notify_inval_inode(op->fs->session, ino, -1, 0);
+}
+
+/* By mtime and size alone. */
+static gboolean may_tell(const QosOp *op, const QosLoan *file, const struct stat *stat)
+{
+    const QosOpcode opcode = op->entry.request.opcode;
+
+    if (opcode == QOS_OP_SETATTR) { /* the kernel takes these without a drop */
+        qos_loan_note_told(file, stat->st_mtim, stat->st_size, op->asked);
+        return TRUE;
+    }
+    if (op->fs->coherence != NULL && !qos_coherence_covers(op, file)) {
+        if (opcode != QOS_OP_GETATTR) /* by which the kernel asks for what it needs */
+            return FALSE;
+        qos_loan_note_foreign(file);
+    }
+    return qos_loan_may_tell(file, stat->st_mtim, stat->st_size, op->asked);
+}
+
+/* Who may do what is not withheld: the kernel would go on by what it knows. */
+void qos_attr_judge(QosOp *op, fuse_ino_t ino, const QosLoan *file, const struct stat *stat)
+{
+    g_auto(QosLoan) found = {0};
+
+    op->is_withheld = FALSE;
+    if (!S_ISREG(stat->st_mode) || op->fs->config.cache == QOS_CACHE_NONE)
+        return;
+    if (file == NULL && qos_inodes_borrow_known(op->fs->inodes, ino, &found))
+        file = &found;
+    if (file == NULL)
+        return;
+    const gboolean is_taken = op->entry.request.opcode == QOS_OP_SETATTR;
+    if (qos_loan_note_rights(file, stat, is_taken) & !may_tell(op, file, stat)) /* both */
+        withhold(op, ino);
+}
+
+void qos_attr_begin_drop(const QosFs *fs, fuse_ino_t ino)
+{
+    qos_gate_release_pages(fs->gate, ino);
+}
+
 void qos_attr_note_look(QosOp *op, fuse_ino_t ino, mode_t mode, struct timespec modified,
                         off_t size)
 {
     const QosFs *fs = op->fs;
 
-    if (!S_ISREG(mode) || fs->coherence != NULL || !qos_looks_note(fs->looks, ino, modified, size))
+    if (op->is_withheld || !S_ISREG(mode) || fs->coherence != NULL ||
+        !qos_looks_note(fs->looks, ino, modified, size))
         return;
     if (qos_openers_has_others(fs->openers, ino, NULL))
         qos_approaches_tell(fs->approaches, op, ino, size);
     if (qos_looks_are_awaited(fs->looks, ino, size))
-        qos_gate_release_pages(fs->gate, ino);
+        qos_attr_begin_drop(fs, ino);
 }
 
 /* What is told of the file, or -EACCES for who opens a device that may not be opened there. He is
@@ -105,6 +159,7 @@ static int reply_attributes(QosOp *op, fuse_ino_t ino, const QosLoan *file, int 
     mode_t stored;
     int error;
 
+    op->asked = qos_gate_now();
     if (fstatat(fd, "", stat, AT_EMPTY_PATH) != 0)
         return -errno;
     stored = stat->st_mode;
@@ -114,6 +169,7 @@ static int reply_attributes(QosOp *op, fuse_ino_t ino, const QosLoan *file, int 
     if (ino == FUSE_ROOT_ID)
         qos_root_note(op->fs->root, stat);
     stat->st_ino = qos_inodes_shown(op->fs->inodes, stat->st_dev, stat->st_ino);
+    qos_attr_judge(op, ino, file, stat);
     op->reply.kind = QOS_REPLY_ATTR;
     op->reply.attr.timeout = qos_attr_timeout(op, ino, stored);
     qos_attr_note_look(op, ino, stat->st_mode, stat->st_mtim, stat->st_size);
@@ -252,28 +308,38 @@ static int set_owner(const AttrOp *attr, int fd)
     return 0;
 }
 
+static int set_attributes(const AttrOp *attr, int fd)
+{
+    const int to_set = attr->to_set;
+    char path[QOS_PROC_PATH_MAX];
+    int error = set_owner(attr, fd);
+
+    if (error != 0)
+        return error;
+    qos_proc_path(fd, path);
+    if ((to_set & FUSE_SET_ATTR_MODE) != 0 && chmod(path, attr->stat->st_mode & 07777) != 0)
+        return -errno;
+    if ((to_set & FUSE_SET_ATTR_SIZE) != 0)
+        error = set_size(attr, fd, path);
+    if (error == 0 && (to_set & (FUSE_SET_ATTR_ATIME | FUSE_SET_ATTR_MTIME)) != 0)
+        error = set_times(attr, path);
+    return error;
+}
+
 static int run_setattr(QosOp *op)
 {
     AttrOp *attr = (AttrOp *)op;
-    int to_set = attr->to_set;
-    char path[QOS_PROC_PATH_MAX];
     g_auto(QosLoan) file = {0};
+    QosFileChanges *changes;
     int error = qos_inodes_borrow(op->fs->inodes, attr->ino, &file);
 
     if (error != 0)
         return error;
-    qos_proc_path(file.fd, path);
-    if ((to_set & FUSE_SET_ATTR_MODE) != 0 && (attr->stat->st_mode & S_ISGID) != 0)
+    if ((attr->to_set & FUSE_SET_ATTR_MODE) != 0 && (attr->stat->st_mode & S_ISGID) != 0)
         qos_rights_claim(op, QOS_CAPABILITY(CAP_FSETID));
-    error = set_owner(attr, file.fd);
-    if (error != 0)
-        return error;
-    if ((to_set & FUSE_SET_ATTR_MODE) != 0 && chmod(path, attr->stat->st_mode & 07777) != 0)
-        return -errno;
-    if ((to_set & FUSE_SET_ATTR_SIZE) != 0)
-        error = set_size(attr, file.fd, path);
-    if (error == 0 && (to_set & (FUSE_SET_ATTR_ATIME | FUSE_SET_ATTR_MTIME)) != 0)
-        error = set_times(attr, path);
+    changes = qos_loan_begin_change(&file, file.fd);
+    error = set_attributes(attr, file.fd);
+    qos_file_changes_end(changes);
     if (error != 0)
         qos_privileges_note_failure(op, &file);
     return error != 0 ? error : reply_attributes(op, attr->ino, &file, file.fd);
@@ -346,11 +412,16 @@ static int run_statx(QosOp *op)
     x->stx_rdev_minor = minor(device);
     x->stx_ino =
         qos_inodes_shown(op->fs->inodes, makedev(x->stx_dev_major, x->stx_dev_minor), x->stx_ino);
+    const struct timespec modified = {x->stx_mtime.tv_sec, x->stx_mtime.tv_nsec};
+    const struct stat stat = {.st_mode = x->stx_mode,
+                              .st_uid = x->stx_uid,
+                              .st_gid = x->stx_gid,
+                              .st_mtim = modified,
+                              .st_size = (off_t)x->stx_size};
+    qos_attr_judge(op, attr->ino, &file, &stat);
     op->reply.kind = QOS_REPLY_STATX;
     op->reply.statx.timeout = qos_attr_timeout(op, attr->ino, stored);
-    qos_attr_note_look(op, attr->ino, x->stx_mode,
-                       (struct timespec){x->stx_mtime.tv_sec, x->stx_mtime.tv_nsec},
-                       (off_t)x->stx_size);
+    qos_attr_note_look(op, attr->ino, x->stx_mode, modified, (off_t)x->stx_size);
     return 0;
 }
 

@@ -381,18 +381,29 @@ static gboolean sends_attributes(QosOp *op, fuse_ino_t ino, const QosInodeLook *
     return FALSE;
 }
 
+gboolean qos_coherence_covers(const QosOp *op, const QosLoan *file)
+{
+    guint64 number;
+    gboolean may_cache;
+
+    return qos_loan_number(file, &number, &may_cache) && may_cache && op->claim != NULL &&
+           qos_claim_covers(op->claim, number);
+}
+
+/* Where the credit is not here, what was had under it was dropped when it was lost, or is queued to
+ * be. So while somebody may be writing into the pages they stay. */
 gboolean qos_coherence_opens(QosOp *op, fuse_ino_t ino, const QosLoan *file)
 {
     const struct fuse_file_info *info = &op->reply.info;
     gboolean keeps_pages = FALSE;
 
-    if (!info->direct_io && valid_seconds(op->fs) > 0) {
+    if (valid_seconds(op->fs) > 0) {
         QosInodeLook seen;
 
         qos_loan_look(file, &seen);
-        keeps_pages = keeps(op, ino, &seen);
+        keeps_pages = keeps(op, ino, &seen) || qos_loan_has_writers(file);
     }
-    if (!info->direct_io)
+    if (!info->direct_io || valid_seconds(op->fs) > 0) /* what is open past them can be mapped */
         qos_loan_note_pages(file);
     if (!keeps_pages || (info->flags & O_TRUNC) != 0)
         qos_loan_note_drop(file);

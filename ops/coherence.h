@@ -105,6 +105,8 @@ void qos_coherence_name_is(QosOp *op, const QosNameLook *look, guint64 number);
  * in the operation's directory. Only with a lock server. */
 double qos_coherence_attr_timeout(QosOp *op, fuse_ino_t ino);
 double qos_coherence_entry_timeout(const QosOp *op);
+/* Whether the operation has a credit on the file: nobody else changes it. Likewise. */
+gboolean qos_coherence_covers(const QosOp *op, const QosLoan *file);
 /* Whether the kernel may keep its pages of the file that is being opened. Likewise. */
 gboolean qos_coherence_opens(QosOp *op, fuse_ino_t ino, const QosLoan *file);
 /* A list of the names in the operation's directory is about to be made: whether the kernel may keep

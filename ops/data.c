@@ -188,8 +188,6 @@ static int write_all(QosOp *op)
     DataOp *write_op = (DataOp *)op;
     ssize_t length;
 
-    if (has_lost_locks(op))
-        return -EIO;
     if (op->writes != QOS_WRITE_BACK && qos_op_keeps_suid(op, write_op->kills))
         qos_cred_give(QOS_CAPABILITY(CAP_FSETID));
     if (write_op->kills && qos_cred_keeps_suid()) {
@@ -214,8 +212,14 @@ static int write_all(QosOp *op)
 /* A write that fails may have taken suid and sgid bits away all the same. */
 static int run_write(QosOp *op)
 {
-    const int error = write_all(op);
+    QosFileChanges *changes;
+    int error;
 
+    if (has_lost_locks(op))
+        return -EIO;
+    changes = qos_loan_begin_change(&op->handle->file, op->handle->fd);
+    error = write_all(op);
+    qos_file_changes_end(changes);
     qos_privileges_note_change(op, op->handle);
     return error;
 }
@@ -232,6 +236,8 @@ static void clear_data(QosOp *op)
 {
     DataOp *data = (DataOp *)op;
 
+    if (op->writes == QOS_WRITE_THROUGH)
+        qos_loan_count_write(&op->handle->file, -1);
     g_free(data->copy);
     qos_handle_unref(data->to);
 }
@@ -258,6 +264,8 @@ void qosfs_op_write(fuse_req_t request, fuse_ino_t ino, const char *data, size_t
     write_op->op.park = park_write;
     write_op->op.clear = clear_data;
     write_op->op.entry.request.bytes = write_op->op.entry.request.data = size;
+    if (write_op->op.writes == QOS_WRITE_THROUGH)
+        qos_loan_count_write(&write_op->op.handle->file, 1);
     qos_op_lock_file(&write_op->op, ino, write_op->op.handle);
     qos_op_submit(&write_op->op);
 }
@@ -312,12 +320,15 @@ static int run_fallocate(QosOp *op)
 {
     DataOp *allocate = (DataOp *)op;
     int fd = op->handle->fd, error;
+    QosFileChanges *changes;
 
     if (has_lost_locks(op))
         return -EIO;
     qos_rights_claim(op, QOS_CAPABILITY(CAP_FSETID));
+    changes = qos_loan_begin_change(&op->handle->file, fd);
     error =
         fallocate(fd, allocate->mode, allocate->offset, (off_t)allocate->size) == 0 ? 0 : -errno;
+    qos_file_changes_end(changes);
     qos_privileges_note_change(op, op->handle);
     return error;
 }
@@ -370,15 +381,18 @@ static int run_copy(QosOp *op)
 {
     DataOp *copy = (DataOp *)op;
     off_t from = copy->offset, to = copy->to_offset;
+    QosFileChanges *changes;
     ssize_t length;
     int error;
 
     if (has_lost_locks(op) || qos_locks_are_lost(op->fs->locks, copy->to))
         return -EIO;
     qos_rights_claim(op, QOS_CAPABILITY(CAP_FSETID));
+    changes = qos_loan_begin_change(&copy->to->file, copy->to->fd);
     length = copy_file_range(op->handle->fd, &from, copy->to->fd, &to, copy->size,
                              (unsigned)copy->flags);
     error = length < 0 ? -errno : 0;
+    qos_file_changes_end(changes);
     qos_privileges_note_change(op, copy->to);
     if (error != 0)
         return error;

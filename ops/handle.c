@@ -38,6 +38,10 @@ static void close_file(QosHandle *handle)
     qos_mutex_assert_call(QOS_MUTEX_CALL_STORE);
     if (handle->fd >= 0)
         close(handle->fd);
+    if (handle->writes_pages)
+        qos_loan_count_writer(&handle->file, -1);
+    if (handle->backing.id != 0)
+        qos_loan_note_foreign(&handle->file);
     qos_backing_leave(&handle->backing);
     qos_openers_leave(handle->open_file, handle->caller->job);
     qos_loan_return(&handle->file);
@@ -144,6 +148,12 @@ void qos_handle_set_file(QosHandle *handle, int fd, int flags, QosLoan *file)
     qos_loan_name(&handle->file, &handle->name);
     g_queue_push_head_link(list_of(handle), &handle->link);
     qos_mutex_unlock(&handle->handles->lock);
+}
+
+void qos_handle_set_writes_pages(QosHandle *handle)
+{
+    handle->writes_pages = TRUE;
+    qos_loan_count_writer(&handle->file, 1);
 }
 
 /* O_NOATIME is for the owner alone, but here it is the mount's will. */

@@ -40,6 +40,7 @@ typedef struct QosHandle {
     QosLoan file;
     QosFileName name;       /* of `file`, once it is open; under the lock of the lists */
     QosBackingOpen backing; /* files: how it joins the other opens of its file */
+    gboolean writes_pages;  /* files: what is written by it goes into the kernel's pages first */
     QosOpenFile *open_file; /* files: shared with other jobs? */
     gint locking;           /* atomic; files: QosLocking */
     gint reader;            /* atomic; directories: the thread that was sent a list last; 0: none */
@@ -58,6 +59,8 @@ void qos_handles_free(QosHandles *handles);
 int qos_handle_new(QosHandles *handles, QosCaller *caller, QosHandle **ret_handle);
 /* It is open. Takes `fd` and the loan. */
 void qos_handle_set_file(QosHandle *handle, int fd, int flags, QosLoan *file);
+/* What is written by it goes into the kernel's pages before it comes here. */
+void qos_handle_set_writes_pages(QosHandle *handle);
 /* Reading it does not change when it was last read, where the store allows that. */
 void qos_handle_spare_atime(QosHandle *handle);
 /* The kernel names it: it has had the answer to CREATE, if there was one. */

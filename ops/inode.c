@@ -131,7 +131,6 @@ QosInode *qos_inode_add_locked(QosInodes *inodes, fuse_ino_t id, const QosFacts 
         .user = user,
         .use = QOS_USE_SETTLE,
         .clock.data = inode,
-        .stamp.size = -1,
     };
     inodes->open_count++;
     inodes->directories += inode->is_directory;
@@ -182,6 +181,7 @@ static void free_inode(QosInodes *inodes, QosInode *inode)
     if (inode->fd >= 0)
         qos_closer_give(inodes->closer, inode->key.device, inode->fd);
     qos_file_handle_free(inode->handle);
+    qos_file_changes_free(inode->changes);
     g_free(inode);
 }
 

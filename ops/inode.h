@@ -41,6 +41,7 @@
 
 typedef struct QosInodes QosInodes;
 typedef struct QosInode QosInode;
+typedef struct QosFileChanges QosFileChanges; /* inode_changes.c */
 
 /* The table over the directory `source` (absolute). Errors: QOS_ERROR with the errno of opening it.
  */
@@ -81,10 +82,6 @@ int qos_inodes_adopt(QosInodes *inodes, int fd, QosUser *user, struct fuse_entry
 int qos_inodes_find_room(QosInodes *inodes, const QosUser *user);
 /* Gives back `count` look-ups. */
 void qos_inodes_forget(QosInodes *inodes, fuse_ino_t id, guint64 count);
-
-/* TRUE where the file is as it was at the last call of this, by `stat`: the kernel's pages of it
- * are still right. A file that changed within the last clock tick never is. */
-gboolean qos_loan_is_unchanged(const QosLoan *loan, const struct stat *stat);
 
 /* FALSE where the store has nothing to do, and nothing to tell, when a descriptor of the file is
  * closed and others are left. */
@@ -212,6 +209,43 @@ void qos_loan_note_arrived(const QosLoan *loan);
 gboolean qos_inodes_is_on_its_way(QosInodes *inodes, fuse_ino_t id);
 /* It is taken to have arrived. FALSE where it was not on its way any more. */
 gboolean qos_inodes_end_way(QosInodes *inodes, fuse_ino_t id);
+
+/* --- inode_changes.c: whose the changes of a file's data are (fs/changes.h) ---
+ *
+ * `asked`: qos_gate_now() before the look at the store of which the attributes are. Of a directory,
+ * and of a file that nobody has opened, nothing is remembered: it may be told. */
+
+/* Other mounts' changes show by the credits that are lost; before the first file is opened. */
+void qos_inodes_trust_credits(QosInodes *inodes);
+
+/* It is about to be opened: remembers its changes from now on. */
+void qos_loan_watch(const QosLoan *loan);
+/* The mount is about to change the file's data, mtime or size. `fd`: the file, open, to look at it
+ * before; -1: no look. Returns what is to be given to the second, when the change is made; NULL is
+ * allowed. */
+QosFileChanges *qos_loan_begin_change(const QosLoan *loan, int fd);
+void qos_file_changes_end(QosFileChanges *changes);
+/* One more (1), or one less (-1): open by which data is written into the kernel's pages; WRITE of
+ * such data that is under way. */
+void qos_loan_count_writer(const QosLoan *loan, gint change);
+void qos_loan_count_write(const QosLoan *loan, gint change);
+gboolean qos_loan_has_writers(const QosLoan *loan);
+/* It is being opened. FALSE: the kernel must drop its pages. */
+gboolean qos_loan_keeps_pages(const QosLoan *loan, const struct stat *stat, QosTime asked);
+/* The same of a file that CREATE has made, or with an answer to SETATTR: the kernel drops nothing.
+ */
+void qos_loan_note_told(const QosLoan *loan, struct timespec modified, off_t size, QosTime asked);
+/* An answer is about to tell of it. FALSE: the kernel must not remember what that says. */
+gboolean qos_loan_may_tell(const QosLoan *loan, struct timespec modified, off_t size,
+                           QosTime asked);
+/* Somebody else has changed it, or may have. */
+void qos_loan_note_foreign(const QosLoan *loan);
+void qos_inodes_note_foreign(QosInodes *inodes, fuse_ino_t id);
+/* The file `id` on loan, but maybe cold: without a descriptor. FALSE: it is not known. */
+gboolean qos_inodes_borrow_known(QosInodes *inodes, fuse_ino_t id, QosLoan *ret_loan);
+/* An answer tells of mode and owners; with `is_taken` the kernel takes them whatever happens
+ * meanwhile. FALSE: they are new to it, or may be, and must be told. */
+gboolean qos_loan_note_rights(const QosLoan *loan, const struct stat *stat, gboolean is_taken);
 
 /* --- inode_pages.c: with a lock server, what the kernel has of the file's pages ---
  *

@@ -1,40 +1,8 @@
 /*
- * What the kernel has of a file's pages (ops/inode.h): whether they are still right, which requests
- * fill them, and what was dropped.
+ * What the kernel has of a file's pages (ops/inode.h): which requests fill them, and what was
+ * dropped.
  */
-#include <string.h>
-#include <time.h>
-
-#include "base/time.h"
 #include "ops/inode_private.h"
-
-/* The coarsest clock that stamps files: a change this close to now may be followed by one that
- * looks the same. */
-#define STAMP_TICK (20 * QOS_MILLISECOND)
-
-/* Modulo 2^64, so that no time is out of range. */
-static guint64 nanoseconds(struct timespec time)
-{
-    return (guint64)time.tv_sec * QOS_SECOND + (guint64)time.tv_nsec;
-}
-
-gboolean qos_loan_is_unchanged(const QosLoan *loan, const struct stat *stat)
-{
-    QosStamp now = {nanoseconds(stat->st_mtim), nanoseconds(stat->st_ctim), stat->st_size};
-    QosStamp *last = &loan->inode->stamp;
-    struct timespec clock;
-    gboolean unchanged;
-
-    clock_gettime(CLOCK_REALTIME, &clock);
-    if ((gint64)(nanoseconds(clock) - now.changed) < STAMP_TICK)
-        now.size = -1; /* equals nothing */
-
-    qos_mutex_lock(&loan->inodes->lock);
-    unchanged = now.size >= 0 && memcmp(&now, last, sizeof(now)) == 0;
-    *last = now;
-    qos_mutex_unlock(&loan->inodes->lock);
-    return unchanged;
-}
 
 gint qos_loan_fill(const QosLoan *loan, gint change)
 {

@@ -25,13 +25,6 @@ typedef struct {
     gboolean is_mount_root; /* a directory by which a mount is entered */
 } QosFacts;
 
-/* By what a file is seen to have changed. */
-typedef struct {
-    guint64 modified; /* ns since 1970 */
-    guint64 changed;
-    off_t size;
-} QosStamp;
-
 /* The kernel's pages of a file since its last WRITE. */
 typedef enum {
     QOS_PAGES_DROPPED, /* some may have been dropped */
@@ -51,13 +44,14 @@ enum {
 struct QosInode {
     guint64 id; /* first: the index by id holds these */
     QosInodeKey key;
-    guint use;        /* atomic; all but the return of a loan changes it under the table's lock, and
-                         all but a loan of the root */
-    gint filling;     /* atomic: see qos_loan_fill() */
-    gint filled_era;  /* atomic: of the oldest pages that the kernel may have; 0: it has none */
-    gint refill;      /* atomic: QosRefill */
-    gint finds_known; /* atomic; a directory: the last look-up in it was of a warm file */
-    guint privileges; /* atomic; inode_privileges.c: bits that answers have shown */
+    guint use;       /* atomic; all but the return of a loan changes it under the table's lock, and
+                        all but a loan of the root */
+    gint filling;    /* atomic: see qos_loan_fill() */
+    gint filled_era; /* atomic: of the oldest pages that the kernel may have; 0: it has none */
+    gint refill;     /* atomic: QosRefill */
+    guint told_rights; /* atomic: a digest of mode and owners, as the kernel was told them last */
+    gint finds_known;  /* atomic; a directory: the last look-up in it was of a warm file */
+    guint privileges;  /* atomic; inode_privileges.c: bits that answers have shown */
     /* --- under the table's lock --- */
     guint is_mount_root : 1; /* never changes, like the next */
     guint is_directory : 1;
@@ -72,7 +66,8 @@ struct QosInode {
     QosFileHandle *handle; /* NULL until it is first needed; stays then */
     QosUser *user;         /* who found it; NULL: one whom nothing bounds */
     GList clock;           /* in the table's, or in `removed`, while it is on either */
-    QosStamp stamp;
+    /* --- atomic --- */
+    QosFileChanges *changes; /* NULL until the file is first opened; stays then */
 };
 
 struct QosInodes {
@@ -97,6 +92,7 @@ struct QosInodes {
     gboolean root_wants_flush; /* see qos_loan_wants_flush() */
     gulong root_allows;        /* set before the first request: see qos_inodes_allow() */
     QosMountFlags *mount_flags;
+    gboolean has_credits; /* see qos_inodes_trust_credits() */
     QosMounts *mounts;
     QosCloser *closer;
 };
@@ -151,6 +147,10 @@ void qos_inode_leave_removed_locked(QosInodes *inodes, QosInode *inode);
 /* As qos_inodes_number(); takes no lock, for what of an inode never changes. */
 gboolean qos_inode_number(const QosInodes *inodes, const QosInode *inode, guint64 *ret_number,
                           gboolean *ret_may_cache);
+
+/* --- inode_changes.c --- */
+
+void qos_file_changes_free(QosFileChanges *changes); /* NULL is allowed */
 
 /* --- inode_lookup.c --- */
 

@@ -149,6 +149,7 @@ static gboolean tell_known(QosInvalidator *invalidator, const QosKnownInode *ino
 
 static gboolean forget_inode(QosInvalidator *invalidator, const QosKnownInode *inode)
 {
+    qos_inodes_note_foreign(invalidator->fs->inodes, inode->id);
     /* First: who is told to ask for the attributes again is to wait for them. */
     if (inode->has_pages)
         qos_pages_drop(invalidator->pages, inode->id);

@@ -94,6 +94,7 @@ void qos_entry_set_timeouts(QosOp *op, struct fuse_entry_param *entry)
 {
     const gboolean is_to_ask = entry->attr_timeout < 0;
 
+    qos_attr_judge(op, entry->ino, NULL, &entry->attr);
     entry->attr_timeout = qos_attr_timeout(op, entry->ino, entry->attr.st_mode);
     if (is_to_ask)
         entry->attr_timeout = 0;

@@ -188,6 +188,7 @@ static void run(QosOp *op)
     const QosRequest *request = &op->entry.request;
     int error = qos_coherence_error(op);
 
+    op->asked = qos_gate_now();
     op->result = error == 0 ? call_store(op) : error;
     op->has_run = TRUE;
     note_stale(op);

@@ -110,6 +110,7 @@ struct QosOp {
     int (*run)(QosOp *op);
     int result;                 /* of run() */
     gboolean has_run;           /* in its turn */
+    QosTime asked;              /* qos_gate_now() before that */
     void (*prepare)(QosOp *op); /* NULL, or called once the caller is known */
     void (*park)(QosOp *op);    /* NULL, or moves borrowed arguments; called without locks */
     void (*clear)(QosOp *op);   /* NULL, or frees what the operation added to the struct */
@@ -130,9 +131,10 @@ struct QosOp {
     gint awaited_era;  /* 0, or that in which it has waited for old pages (ops/old_pages.h) */
     gint64 start, end; /* of a READ or WRITE, as far as known before it: the bytes [start, end) */
     fuse_ino_t locks;  /* 0, or the file or directory of which the kernel holds a lock for it */
-    gboolean locks_directory;       /* or symbolic link: other jobs may always want it */
-    gboolean is_from_elsewhere;     /* from another user namespace: ops/rights.h */
-    gboolean is_refused;            /* it may open no more: ops/handle.h */
+    gboolean locks_directory; /* or symbolic link: other jobs may always want it */
+    guint8 is_from_elsewhere; /* from another user namespace: ops/rights.h */
+    guint8 is_refused;        /* it may open no more: ops/handle.h */
+    guint8 is_withheld; /* the kernel must not remember attributes of the answer: ops/attr.c */
     const QosOpenFile *locked_file; /* NULL, or `locks` as one of the operation's handles has it */
     gboolean is_urgent;
     gboolean is_unawaited; /* the kernel does nothing with the answer */

@@ -44,23 +44,33 @@ static OpenOp *open_op_new(fuse_req_t request, fuse_ino_t ino, struct fuse_file_
     return op;
 }
 
+/* Whether the kernel keeps its pages of the file, which an open past them has too: other opens use
+ * them. They go for a change from elsewhere alone. */
+static gboolean keeps_pages(QosOp *op, fuse_ino_t ino, const QosHandle *handle)
+{
+    const QosFs *fs = op->fs;
+    const QosTime asked = qos_gate_now();
+    struct stat stat;
+
+    if (fs->coherence != NULL)
+        return qos_coherence_opens(op, ino, &handle->file);
+    if (fs->config.cache == QOS_CACHE_NONE)
+        return FALSE;
+    if (fs->config.cache == QOS_CACHE_ALWAYS && !qos_backings_were_used(fs->backings))
+        return TRUE;
+    return fstat(handle->fd, &stat) == 0 && qos_loan_keeps_pages(&handle->file, &stat, asked);
+}
+
 /* What the kernel may keep of the file's data. */
 static void set_caching(QosOp *op, fuse_ino_t ino, const QosHandle *handle)
 {
     struct fuse_file_info *info = &op->reply.info;
-    struct stat stat;
 
     info->direct_io = op->fs->config.cache == QOS_CACHE_NONE || (info->flags & O_DIRECT) != 0;
     info->parallel_direct_writes = info->direct_io;
-    info->keep_cache = FALSE;
-    if (op->fs->coherence != NULL)
-        info->keep_cache = qos_coherence_opens(op, ino, &handle->file);
-    else if (info->direct_io)
-        return;
-    else if (op->fs->config.cache == QOS_CACHE_ALWAYS && !qos_backings_were_used(op->fs->backings))
-        info->keep_cache = TRUE;
-    else if (fstat(handle->fd, &stat) == 0)
-        info->keep_cache = qos_loan_is_unchanged(&handle->file, &stat);
+    info->keep_cache = keeps_pages(op, ino, handle);
+    if (!info->keep_cache && op->fs->config.cache != QOS_CACHE_NONE)
+        qos_attr_begin_drop(op->fs, ino);
 }
 
 /* Whether the store is to be told of each close(). Where the file may be mapped for writing, it is:
@@ -137,6 +147,13 @@ static int clear_truncated(const QosOp *op, int fd)
     return qos_attr_kill_privileges(fd);
 }
 
+static gboolean writes_pages(const QosOp *op, const QosHandle *handle)
+{
+    const struct fuse_file_info *info = &op->reply.info;
+
+    return !info->direct_io && handle->backing.id == 0 && (info->flags & O_ACCMODE) != O_RDONLY;
+}
+
 /* The store's file, open, as the answer to OPEN or CREATE. Takes all three, the handle also where
  * it fails. */
 static int reply_open(QosOp *op, fuse_ino_t ino, QosHandle *handle, int fd, QosLoan *file)
@@ -157,6 +174,8 @@ static int reply_open(QosOp *op, fuse_ino_t ino, QosHandle *handle, int fd, QosL
         qos_handle_unref(handle);
         return error;
     }
+    if (writes_pages(op, handle))
+        qos_handle_set_writes_pages(handle);
     join_openers(op, ino, handle);
     op->reply.handle = handle;
     return 0;
@@ -190,6 +209,7 @@ static int run_open(QosOp *op)
     g_auto(QosLoan) file = {0};
     g_autoptr(QosHandle) handle = NULL;
     int error = qos_inodes_borrow(op->fs->inodes, open_op->ino, &file);
+    QosFileChanges *changes = NULL;
     int fd;
 
     if (error == 0)
@@ -199,9 +219,13 @@ static int run_open(QosOp *op)
         error = -EACCES;
     if (error != 0)
         return error;
+    qos_loan_watch(&file);
+    if ((op->reply.info.flags & O_TRUNC) != 0)
+        changes = qos_loan_begin_change(&file, -1);
     if ((op->reply.info.flags & O_TRUNC) != 0 && qos_op_keeps_suid(op, op->reply.info.kill_suidgid))
         qos_cred_give(QOS_CAPABILITY(CAP_FSETID));
     fd = open_file(file.fd, op->reply.info.flags);
+    qos_file_changes_end(changes);
     if (fd < 0)
         return fd;
     error = clear_truncated(op, fd);
@@ -234,6 +258,7 @@ static int reply_create(QosOp *op, QosHandle *handle, int fd)
     QosInodes *inodes = op->fs->inodes;
     g_auto(QosLoan) file = {0};
     struct fuse_entry_param entry;
+    const QosTime asked = qos_gate_now();
     int error = clear_truncated(op, fd);
 
     if (error == 0) /* its attributes are those after that */
@@ -243,6 +268,7 @@ static int reply_create(QosOp *op, QosHandle *handle, int fd)
         qos_handle_unref(handle);
         return error;
     }
+    qos_loan_watch(&file);
     error = reply_open(op, entry.ino, handle, fd, &file);
     if (error != 0) {
         qos_inodes_forget(inodes, entry.ino, 1);
@@ -250,6 +276,7 @@ static int reply_create(QosOp *op, QosHandle *handle, int fd)
     }
     op->reply.kind = QOS_REPLY_CREATE;
     op->reply.entry = entry;
+    qos_loan_note_told(&op->reply.handle->file, entry.attr.st_mtim, entry.attr.st_size, asked);
     qos_entry_set_timeouts(op, &op->reply.entry);
     return 0;
 }

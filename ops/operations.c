@@ -63,8 +63,10 @@ static void init(void *user_data, struct fuse_conn_info *connection)
         fuse_set_feature_flag(connection, FUSE_CAP_CACHE_SYMLINKS);
     if (fs->coherence != NULL)
         qos_coherence_meet_kernel(fs->coherence, connection->proto_minor);
-    else if (fs->config.cache == QOS_CACHE_ALWAYS)
+    else if (fs->config.cache == QOS_CACHE_ALWAYS) {
         fuse_unset_feature_flag(connection, FUSE_CAP_AUTO_INVAL_DATA);
+        fuse_set_feature_flag(connection, FUSE_CAP_EXPLICIT_INVAL_DATA);
+    }
     connection->no_interrupt = 1; /* libfuse hears of none: fs/readers.c */
     connection->max_write = QOS_MAX_WRITE;
     connection->max_background = MAX_BACKGROUND;

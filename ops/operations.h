@@ -17,9 +17,17 @@ void qosfs_op_statx(fuse_req_t request, fuse_ino_t ino, int flags, int mask,
                     struct fuse_file_info *info);
 void qosfs_op_statfs(fuse_req_t request, fuse_ino_t ino);
 
+/* Whether the kernel may remember these attributes of `ino`, at which run() has looked: it drops
+ * the file's pages where they bring another mtime or size (fs/changes.h). `file`: NULL where it is
+ * not on loan. Before the next two. */
+void qos_attr_judge(QosOp *op, fuse_ino_t ino, const QosLoan *file, const struct stat *stat);
 /* How long the kernel may believe the attributes of `ino`, in s: not at all where there is a toll,
  * or of a directory while requests wait with its lock. */
 double qos_attr_timeout(QosOp *op, fuse_ino_t ino, mode_t mode);
+/* An answer makes the kernel drop pages of `ino`. That waits for pages that requests keep locked:
+ * those of them that wait for tokens go now. Each drop that an answer starts begins here, and each
+ * other in ops/pages.c, which does the same. */
+void qos_attr_begin_drop(const QosFs *fs, fuse_ino_t ino);
 /* The kernel is about to be told these attributes of `ino`: what it may come to wait for goes on
  * (ops/looks.h). */
 void qos_attr_note_look(QosOp *op, fuse_ino_t ino, mode_t mode, struct timespec modified,

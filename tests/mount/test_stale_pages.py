@@ -19,7 +19,7 @@ import time
 import pytest
 
 from faulty import HANG
-from harness import BUILD, TIMEOUT, is_stopped, of_threads, running, start_job, wait_idle, wait_until
+from harness import BUILD, TIMEOUT, as_user, is_stopped, of_threads, running, start_job, wait_idle, wait_until
 
 PAGE = mmap.PAGESIZE
 OLD, NEW = b"old!", b"new!"
@@ -91,33 +91,101 @@ def test_dropped_for_another_mount(cluster, half_written):
     assert is_new(one) and is_new(other)
 
 
-def test_dropped_by_an_open(cluster, half_written):
-    """By one past the page cache. Only a mapping looks meanwhile, for which the kernel asks for no attributes."""
-    one = cluster(mounts=1).mounts[0].dir / "file"
-    fill(one)
-    with open(one, "r+b", buffering=0) as file, mmap.mmap(file.fileno(), PAGE, prot=mmap.PROT_READ) as pages:
+@pytest.fixture(params=["auto", "always", "server"])
+def alone(request, new_store, mount, cluster):
+    """The folder of a mount that is the only one of its store."""
+    if request.param == "server":
+        return cluster(mounts=1).mounts[0].dir
+    return mount(new_store(), f"cache={request.param}").dir
+
+
+def look_at(path):
+    """As programs do that come by: each of it brings the kernel the time of the last change, or opens the file anew."""
+    os.stat(path)
+    assert [entry.stat().st_size for entry in os.scandir(path.parent) if entry.name == path.name] == [2 * PAGE]
+    for flags in (os.O_RDONLY, os.O_RDWR, os.O_RDONLY | os.O_DIRECT, os.O_RDWR | os.O_DIRECT | os.O_APPEND):
+        fd = os.open(path, flags)
+        os.fstat(fd)
+        os.close(fd)
+
+
+def test_own_changes_drop_nothing(alone, half_written):
+    """The write before has changed the file, of which the kernel was not told yet; another has put its data into the page,
+    and no WRITE of that has come. Whoever looks now, by a read or by a mapping, sees what is written."""
+    path = alone / "file"
+    fill(path)
+    with open(path, "r+b", buffering=0) as file, mmap.mmap(file.fileno(), PAGE, prot=mmap.PROT_READ) as pages:
+        os.fstat(file.fileno())
+        assert first(path) == pages[:4] == OLD
         file.write(OLD)
-        assert pages[:4] == OLD
         write = half_written(file)
         assert pages[:4] == NEW
-        os.close(os.open(one, os.O_RDONLY | os.O_DIRECT))
-        assert pages[:4] == OLD
+        look_at(path)
+        assert first(path) == os.pread(file.fileno(), len(NEW), 0) == pages[:4] == NEW
         write.finish()
-        wait_until(lambda: pages[:4] == NEW, what="the mapping's change")
-    assert is_new(one)
+        assert first(path) == pages[:4] == NEW
+    assert is_new(path)
 
 
-def test_dropped_by_attributes(cluster, half_written):
-    """By the kernel itself, which sees for the first time when the change before was."""
-    one = cluster(mounts=1).mounts[0].dir / "file"
-    fill(one)
-    assert first(one) == OLD
-    with open(one, "r+b", buffering=0) as file:
+def test_a_page_changed_by_a_mapping_keeps_what_is_written_beside(alone, half_written):
+    """Of a page that was dropped and read again a mapping changes some bytes, and the whole page is written back, over what
+    the write has put beside them."""
+    path = alone / "file"
+    fill(path)
+    with open(path, "r+b", buffering=0) as file, mmap.mmap(file.fileno(), PAGE) as pages:
+        assert pages[:4] == OLD
         file.write(OLD)
         write = half_written(file)
-        assert os.pread(file.fileno(), len(OLD), 0) == OLD
+        look_at(path)
+        pages[PAGE - 4:] = b"mine"
         write.finish()
-    assert is_new(one)
+        pages.flush()
+        assert first(path) == NEW and pages[PAGE - 4:] == b"mine"
+    assert is_new(path)
+
+
+def test_rights_changed_behind_the_mount_count_while_a_file_is_written(store, mount):
+    """Its attributes are withheld from the kernel, but for these, by which it lets users in or not."""
+    path = mount(store, "allow_other,attr_timeout=10ms,entry_timeout=10ms").dir / "file"
+    fill(path)
+
+    def may_read():
+        os.pwrite(file.fileno(), NEW, 0)
+        return as_user(12001, 12001, [], lambda: os.access(path, os.R_OK))
+    with open(path, "r+b", buffering=0) as file:
+        for mode in (0o644, 0o600) * 3:
+            (store.dir / "file").chmod(mode)
+            wait_until(lambda: may_read() == (mode == 0o644), what="the new mode")
+
+
+def behind(store, name, data, offset=0):
+    with open(store.dir / name, "r+b", buffering=0) as file:
+        os.pwrite(file.fileno(), data, offset)
+
+
+@pytest.mark.parametrize("writes", [False, True])
+def test_changes_behind_the_mount_are_seen(store, mount, writes):
+    """By a read when attributes are not believed any more, by an open at once: also while programs of the mount have the
+    file open to write, and write."""
+    path = mount(store, "attr_timeout=10ms").dir / "file"
+    fill(path)
+    data = OLD
+    with open(path, "r+b" if writes else "rb", buffering=0) as file:
+        def own():
+            if writes:
+                os.pwrite(file.fileno(), NEW, PAGE)
+
+        for number in range(20):
+            assert first(path) == data
+            own()
+            data = b"%04d" % number
+            behind(store, "file", data)
+            own()
+            if number % 2:
+                wait_until(lambda: os.pread(file.fileno(), len(data), 0) == data, what="the change")
+        behind(store, "file", b"tail", 2 * PAGE)
+        wait_until(lambda: os.fstat(file.fileno()).st_size == 2 * PAGE + 4, what="the new size")
+        assert os.pread(file.fileno(), PAGE, 2 * PAGE - 4)[-4:] == b"tail"
 
 
 def test_dropped_by_a_direct_write(faulty, cluster):

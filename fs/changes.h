@@ -1,0 +1,81 @@
+/*
+ * Whose change it is that a file shows: the mount's own, or one from elsewhere.
+ *
+ * The kernel drops its pages of a file when an answer brings another mtime or size, and by an OPEN
+ * that does not keep them. Of a change that the mount has made itself the pages know already. They
+ * even know more: a write puts its data into a page and lets the page go before its WRITE is
+ * answered. A page dropped in between is read again from the store, and shows what was there before
+ * (docs/coherence.md). So pages go for a change from elsewhere alone.
+ *
+ * A file's mtime and size are compared with what was seen of them last. Where both differ from that
+ * and the mount has changed nothing since, the change came from elsewhere. Where the mount has
+ * changed the file since:
+ *
+ *   - On a local store the clock that stamps files is this machine's. The mtime of an own change
+ *     lies between its beginning, less a tick of that clock, and its end; any other mtime came from
+ *     elsewhere. The mount looks before each change of its own, so that a change from elsewhere
+ *     hides behind an own one only where both fall into one tick or one system call.
+ *   - On other stores all that is new counts as the mount's own.
+ *
+ * What the mount has changed the kernel is *untold* of until an answer brings the new mtime. To
+ * tell it drops the pages; so the answer is withheld from the kernel's memory (the caller of
+ * stat(2) gets it all the same) until the file has been quiet for a while, and no WRITE is under
+ * way.
+ *
+ * Mode and owners are not its business: what is new of them is told whatever it says.
+ *
+ * Pure: no lock, no clock, no I/O.
+ */
+#pragma once
+
+#include <glib.h>
+
+#include "base/time.h"
+
+/* By what a file is seen to have changed. */
+typedef struct {
+    gint64 modified; /* ns since 1970 */
+    gint64 size;
+} QosStamp;
+
+/* One moment by two clocks. */
+typedef struct {
+    QosTime now; /* monotonic */
+    gint64 wall; /* ns since 1970 */
+} QosMoment;
+
+typedef struct {
+    QosStamp seen;       /* `size` < 0: nothing yet */
+    QosTime seen_at;     /* `now` */
+    gint64 from, to;     /* `wall`: own changes since then began and ended; from > to: none did */
+    QosTime changed_at;  /* `now`: when an own change last began or ended */
+    guint running;       /* own changes that are in the store */
+    guint under_way;     /* WRITEs through the page cache, from the request to its answer */
+    guint writers;       /* opens by which such may come */
+    gboolean is_untold;  /* the kernel does not know the mtime of an own change */
+    gboolean is_foreign; /* pages are older than a change from elsewhere */
+    QosTime foreign_at;  /* since when that is known */
+    gboolean may_repeat; /* what was seen may be followed by a change that looks the same */
+    gboolean is_local;   /* the store */
+    QosTime patience;    /* so long a change from elsewhere waits for a WRITE that is under way */
+} QosChanges;
+
+void qos_changes_init(QosChanges *changes, gboolean is_local, QosTime patience);
+
+/* The pages are older than a change from elsewhere, or may be. */
+void qos_changes_note_foreign(QosChanges *changes, QosTime now);
+
+/* An own change begins; ends. */
+void qos_changes_begin(QosChanges *changes, QosMoment moment);
+void qos_changes_end(QosChanges *changes, QosMoment moment);
+
+/* The file is `stamp`, by a look that began at `asked`. */
+void qos_changes_look(QosChanges *changes, const QosStamp *stamp, QosTime asked, QosMoment moment);
+/* The same for an answer with attributes. FALSE: the kernel must not remember it. */
+gboolean qos_changes_may_tell(QosChanges *changes, const QosStamp *stamp, QosTime asked,
+                              QosMoment moment);
+/* The same for the answer to a SETATTR: the kernel takes the mtime from it, and drops nothing. */
+void qos_changes_told(QosChanges *changes, const QosStamp *stamp, QosTime asked, QosMoment moment);
+/* The same for an OPEN. FALSE: it must drop the kernel's pages. */
+gboolean qos_changes_keep(QosChanges *changes, const QosStamp *stamp, QosTime asked,
+                          QosMoment moment);

@@ -1,0 +1,261 @@
+/*
+ * Whose the changes of a file are (ops/inode.h): what fs/changes.h decides by, with its lock and
+ * its clocks.
+ */
+#include <sys/stat.h>
+#include <time.h>
+
+#include "fs/changes.h"
+#include "fs/gate.h"
+#include "ops/inode_private.h"
+
+/* A change from elsewhere waits no longer than this for a WRITE that is under way. */
+#define FOREIGN_PATIENCE QOS_SECOND
+
+/* New rights are told in each answer for so long: the kernel takes none from one that it gets while
+ * a write ends. */
+#define RIGHTS_TOLD QOS_SECOND
+/* No digest: rights that the kernel is told in each answer. */
+#define RIGHTS_ALWAYS 2
+
+struct QosFileChanges {
+    QosMutex lock;
+    QosTime rights_until; /* they are new until then */
+    QosChanges changes;
+};
+
+static gint64 nanoseconds(struct timespec time)
+{
+    return (gint64)((guint64)time.tv_sec * QOS_SECOND + (guint64)time.tv_nsec);
+}
+
+static QosMoment moment(void)
+{
+    struct timespec wall;
+
+    clock_gettime(CLOCK_REALTIME, &wall);
+    return (QosMoment){qos_gate_now(), nanoseconds(wall)};
+}
+
+static QosStamp stamp_of(struct timespec modified, off_t size)
+{
+    return (QosStamp){nanoseconds(modified), size};
+}
+
+void qos_inodes_trust_credits(QosInodes *inodes)
+{
+    inodes->has_credits = TRUE;
+}
+
+/* With credits no look is needed: what is new is the mount's own unless they say otherwise. */
+static gboolean looks(const QosLoan *loan)
+{
+    return !loan->inodes->has_credits && !qos_loan_wants_flush(loan);
+}
+
+static QosFileChanges *changes_of(const QosLoan *loan)
+{
+    return g_atomic_pointer_get(&loan->inode->changes);
+}
+
+void qos_file_changes_free(QosFileChanges *changes)
+{
+    if (changes == NULL)
+        return;
+    qos_mutex_destroy(&changes->lock);
+    g_free(changes);
+}
+
+static QosFileChanges *changes_for(const QosLoan *loan)
+{
+    QosFileChanges *changes = changes_of(loan);
+
+    if (changes != NULL)
+        return changes;
+    changes = g_new0(QosFileChanges, 1);
+    qos_mutex_init(&changes->lock, QOS_MUTEX_CHANGES);
+    qos_changes_init(&changes->changes, looks(loan),
+                     loan->inodes->has_credits ? 0 : FOREIGN_PATIENCE);
+    if (g_atomic_pointer_compare_and_exchange(&loan->inode->changes, NULL, changes))
+        return changes;
+    qos_file_changes_free(changes);
+    return changes_of(loan);
+}
+
+void qos_loan_watch(const QosLoan *loan)
+{
+    changes_for(loan);
+}
+
+QosFileChanges *qos_loan_begin_change(const QosLoan *loan, int fd)
+{
+    QosFileChanges *changes = changes_of(loan);
+    const QosTime asked = qos_gate_now();
+    struct stat stat;
+    gboolean has_looked;
+
+    if (changes == NULL)
+        return NULL;
+    has_looked = fd >= 0 && looks(loan) && fstat(fd, &stat) == 0;
+    const QosMoment now = moment();
+    qos_mutex_lock(&changes->lock);
+    if (has_looked) {
+        const QosStamp stamp = stamp_of(stat.st_mtim, stat.st_size);
+        qos_changes_look(&changes->changes, &stamp, asked, now);
+    }
+    qos_changes_begin(&changes->changes, now);
+    qos_mutex_unlock(&changes->lock);
+    return changes;
+}
+
+void qos_file_changes_end(QosFileChanges *changes)
+{
+    if (changes == NULL)
+        return;
+    const QosMoment now = moment();
+    qos_mutex_lock(&changes->lock);
+    qos_changes_end(&changes->changes, now);
+    qos_mutex_unlock(&changes->lock);
+}
+
+static void count(const QosLoan *loan, gsize offset, gint change)
+{
+    QosFileChanges *changes = changes_of(loan);
+
+    if (changes == NULL)
+        return;
+    qos_mutex_lock(&changes->lock);
+    *(guint *)((char *)&changes->changes + offset) += (guint)change;
+    qos_mutex_unlock(&changes->lock);
+}
+
+void qos_loan_count_writer(const QosLoan *loan, gint change)
+{
+    count(loan, G_STRUCT_OFFSET(QosChanges, writers), change);
+}
+
+void qos_loan_count_write(const QosLoan *loan, gint change)
+{
+    count(loan, G_STRUCT_OFFSET(QosChanges, under_way), change);
+}
+
+gboolean qos_loan_has_writers(const QosLoan *loan)
+{
+    QosFileChanges *changes = changes_of(loan);
+
+    if (changes == NULL)
+        return FALSE;
+    qos_mutex_lock(&changes->lock);
+    const gboolean has_writers = changes->changes.writers > 0;
+    qos_mutex_unlock(&changes->lock);
+    return has_writers;
+}
+
+gboolean qos_loan_keeps_pages(const QosLoan *loan, const struct stat *stat, QosTime asked)
+{
+    QosFileChanges *changes = changes_for(loan);
+    const QosStamp stamp = stamp_of(stat->st_mtim, stat->st_size);
+    const QosMoment now = moment();
+
+    qos_mutex_lock(&changes->lock);
+    const gboolean keeps = qos_changes_keep(&changes->changes, &stamp, asked, now);
+    qos_mutex_unlock(&changes->lock);
+    return keeps;
+}
+
+void qos_loan_note_told(const QosLoan *loan, struct timespec modified, off_t size, QosTime asked)
+{
+    QosFileChanges *changes = changes_of(loan);
+    const QosStamp stamp = stamp_of(modified, size);
+
+    if (changes == NULL)
+        return;
+    const QosMoment now = moment();
+    qos_mutex_lock(&changes->lock);
+    qos_changes_told(&changes->changes, &stamp, asked, now);
+    qos_mutex_unlock(&changes->lock);
+}
+
+gboolean qos_loan_may_tell(const QosLoan *loan, struct timespec modified, off_t size, QosTime asked)
+{
+    QosFileChanges *changes = changes_of(loan);
+    const QosStamp stamp = stamp_of(modified, size);
+
+    if (changes == NULL)
+        return TRUE;
+    const QosMoment now = moment();
+    qos_mutex_lock(&changes->lock);
+    const gboolean may_tell = qos_changes_may_tell(&changes->changes, &stamp, asked, now);
+    qos_mutex_unlock(&changes->lock);
+    return may_tell;
+}
+
+void qos_loan_note_foreign(const QosLoan *loan)
+{
+    QosFileChanges *changes = changes_of(loan);
+
+    if (changes == NULL)
+        return;
+    const QosTime now = qos_gate_now();
+    qos_mutex_lock(&changes->lock);
+    qos_changes_note_foreign(&changes->changes, now);
+    qos_mutex_unlock(&changes->lock);
+}
+
+void qos_inodes_note_foreign(QosInodes *inodes, fuse_ino_t id)
+{
+    g_auto(QosLoan) loan = {0};
+
+    if (qos_inodes_borrow_known(inodes, id, &loan))
+        qos_loan_note_foreign(&loan);
+}
+
+gboolean qos_inodes_borrow_known(QosInodes *inodes, fuse_ino_t id, QosLoan *ret_loan)
+{
+    qos_mutex_lock(&inodes->lock);
+    QosInode *inode = qos_inode_by_id_locked(inodes, id);
+    if (inode != NULL) {
+        qos_inode_lend_locked(inode);
+        *ret_loan = (QosLoan){.inodes = inodes, .inode = inode, .fd = inode->fd};
+    }
+    qos_mutex_unlock(&inodes->lock);
+    return inode != NULL;
+}
+
+static guint digest_rights(mode_t mode, uid_t uid, gid_t gid)
+{
+    const guint64 factor = G_GUINT64_CONSTANT(0x9E3779B97F4A7C15);
+    const guint64 hash = (((guint64)uid * factor + gid) * factor + mode) * factor;
+
+    return (guint)(hash >> 32) | 1;
+}
+
+/* For good, where there were set-user-ID or set-group-ID bits: their loss must not be missed. */
+static gboolean note_rights(QosInode *inode, const struct stat *stat)
+{
+    const guint before = (guint)g_atomic_int_get(&inode->told_rights);
+    const gboolean is_special = (stat->st_mode & (S_ISUID | S_ISGID)) != 0;
+    const guint rights =
+        is_special ? RIGHTS_ALWAYS : digest_rights(stat->st_mode, stat->st_uid, stat->st_gid);
+
+    if (before == rights || before == RIGHTS_ALWAYS)
+        return before != RIGHTS_ALWAYS;
+    g_atomic_int_set(&inode->told_rights, rights);
+    return before == 0 && !is_special; /* the first answer makes it known */
+}
+
+gboolean qos_loan_note_rights(const QosLoan *loan, const struct stat *stat, gboolean is_taken)
+{
+    QosFileChanges *changes = changes_of(loan);
+    const gboolean are_known = note_rights(loan->inode, stat);
+
+    if (changes == NULL || is_taken)
+        return are_known;
+    const QosTime now = qos_gate_now();
+    qos_mutex_lock(&changes->lock);
+    if (!are_known)
+        changes->rights_until = now + RIGHTS_TOLD;
+    const gboolean are_old = now >= changes->rights_until;
+    qos_mutex_unlock(&changes->lock);
+    return are_old;
+}
