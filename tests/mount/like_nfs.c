@@ -31,8 +31,8 @@ static void keep(int folder, const char *name)
         if (fstat(fd, &held) != 0 || held.st_ino != file.st_ino || held.st_dev != file.st_dev)
             continue;
         snprintf(kept, sizeof(kept), ".nfs%llx", (unsigned long long)file.st_ino);
-        linkat(folder, name, folder, kept, 0);
-        return;
+        if (linkat(folder, name, folder, kept, 0) == 0)
+            return;
     }
 }
 
