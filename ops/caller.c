@@ -151,6 +151,7 @@ static QosCaller *make_caller(const struct fuse_ctx *context, QosProcessFacts *f
     caller->groups = g_steal_pointer(&facts->groups);
     caller->capabilities = facts->capabilities;
     caller->namespace = facts->namespace;
+    caller->is_proxy = facts->process != 0 && facts->uid != context->uid;
     caller->job = job;
     caller->program = facts->program;
     facts->program = (QosProgram){0};

@@ -39,6 +39,7 @@ typedef struct {
     gid_t *groups;          /* owned */
     guint64 capabilities;   /* effective, in `namespace`; of one that qos_cred_trusts() */
     QosNamespace namespace; /* likewise */
+    gboolean is_proxy;      /* the process has another uid: the kernel acts for it under this one */
     QosJob *job;            /* a reference */
     QosUser *user;          /* the gate's; NULL: one whom nothing bounds */
     /* The cache's own. */

@@ -167,15 +167,27 @@ static QosNamespace find_namespace(int directory, const char *path)
                                                                 : QOS_NAMESPACE_OTHER;
 }
 
+/* The effective capabilities. See qos_process_acts_as(). */
+static guint64 parse_capabilities(char *status)
+{
+    const char *effective = find_field(status, "\nCapEff:");
+    const char *process = find_field(status, "\nTgid:");
+    guint64 capabilities;
+
+    if (effective == NULL)
+        return 0;
+    capabilities = g_ascii_strtoull(effective + strspn(effective, " \t"), NULL, 16);
+    if (g_str_has_prefix(status, "Name:\tiou-") && process != NULL)
+        capabilities &= qos_process_capabilities((pid_t)g_ascii_strtoll(process, NULL, 10));
+    return capabilities;
+}
+
 /* Other callers' capabilities are asked for only when the store refuses. */
 static void read_rights(int directory, char *status, QosProcessFacts *facts)
 {
-    const char *effective = find_field(status, "\nCapEff:");
-    uid_t uid;
-
-    if (effective == NULL || !parse_uid(status, &uid) || !qos_cred_trusts(uid))
+    if (!parse_uid(status, &facts->uid) || !qos_cred_trusts(facts->uid))
         return;
-    facts->capabilities = g_ascii_strtoull(effective + strspn(effective, " \t"), NULL, 16);
+    facts->capabilities = parse_capabilities(status);
     facts->namespace = find_namespace(directory, "ns/user");
 }
 
@@ -313,7 +325,7 @@ QosNamespace qos_process_namespace(pid_t tid)
     return namespace;
 }
 
-gboolean qos_process_acts_as(pid_t tid, uid_t uid)
+gboolean qos_process_acts_as(pid_t tid, uid_t uid, guint64 *ret_capabilities)
 {
     g_autofree char *status = NULL;
     int directory;
@@ -327,7 +339,10 @@ gboolean qos_process_acts_as(pid_t tid, uid_t uid)
         close(directory);
     }
     qos_cred_lower();
-    return parse_uid(status, &its) && its == uid;
+    if (!parse_uid(status, &its) || its != uid)
+        return FALSE;
+    *ret_capabilities = parse_capabilities(status);
+    return TRUE;
 }
 
 GArray *qos_id_ranges_parse(const char *text)
@@ -336,7 +351,7 @@ GArray *qos_id_ranges_parse(const char *text)
     QosIdRange range;
     int used;
 
-    while (sscanf(text, "%*u %u %u%n", &range.first, &range.count, &used) == 2) {
+    while (sscanf(text, "%u %u %u%n", &range.inside, &range.first, &range.count, &used) == 3) {
         g_array_append_val(ranges, range);
         text += used;
     }
@@ -349,6 +364,17 @@ gboolean qos_id_ranges_have(const GArray *ranges, guint32 id)
         const QosIdRange *range = &g_array_index(ranges, QosIdRange, i);
 
         if (id >= range->first && id - range->first < range->count)
+            return TRUE;
+    }
+    return FALSE;
+}
+
+gboolean qos_id_ranges_have_root(const GArray *ranges, guint32 id)
+{
+    for (guint i = 0; i < ranges->len; i++) {
+        const QosIdRange *range = &g_array_index(ranges, QosIdRange, i);
+
+        if (range->inside == 0 && range->first == id)
             return TRUE;
     }
     return FALSE;

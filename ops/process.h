@@ -50,6 +50,7 @@ typedef struct {
     pid_t process; /* whose thread it is */
     gid_t *groups;
     gint group_count;
+    uid_t uid;              /* by which the kernel judges it; where `process` is known */
     guint64 capabilities;   /* effective, in `namespace` ... */
     QosNamespace namespace; /* ... of a thread that qos_cred_trusts(), else QOS_NAMESPACE_UNKNOWN */
 } QosProcessFacts;
@@ -83,14 +84,15 @@ gboolean qos_process_renames(pid_t tid);
 /* The same of open(2) and its kin. */
 gboolean qos_process_opens(pid_t tid);
 
-/* The thread's effective capabilities, in its own user namespace; none where it is gone. Of a
- * thread that waits for an answer they do not change. */
+/* The thread's effective capabilities, in its own user namespace; none if it is gone. */
 guint64 qos_process_capabilities(pid_t tid);
 /* The user namespace in which it has them. This function and the next two raise the capabilities of
  * the thread that calls them (qos_cred_raise). */
 QosNamespace qos_process_namespace(pid_t tid);
-/* FALSE if the thread's fsuid is another one, or the thread is gone. */
-gboolean qos_process_acts_as(pid_t tid, uid_t uid);
+/* FALSE if the kernel judges the thread by another uid, or the thread is gone. *ret_capabilities:
+ * its effective ones. A worker of io_uring keeps those with which it began, and works with those
+ * of the process: it has what both have. */
+gboolean qos_process_acts_as(pid_t tid, uid_t uid, guint64 *ret_capabilities);
 
 /* The ids that a user namespace maps, in the numbers of the daemon's own namespace. */
 typedef struct {
@@ -99,6 +101,7 @@ typedef struct {
 } QosIdMaps;
 
 typedef struct {
+    guint32 inside; /* the first in the namespace itself */
     guint32 first, count;
 } QosIdRange;
 
@@ -109,6 +112,8 @@ G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(QosIdMaps, qos_id_maps_clear)
 /* `text` is of /proc/TID/uid_map: lines of the first id inside, the first outside, and how many. */
 GArray *qos_id_ranges_parse(const char *text);
 gboolean qos_id_ranges_have(const GArray *ranges, guint32 id);
+/* TRUE if the id is that of root in the namespace. */
+gboolean qos_id_ranges_have_root(const GArray *ranges, guint32 id);
 
 /* FALSE if /proc is that of another pid namespace, where our pids are other processes. The first
  * call decides, in the process that serves. */

@@ -22,7 +22,8 @@
 /* Those that count in another user namespace; and the part of them that counts for names. */
 #define OF_FILES (OF_NAMES | QOS_CAPABILITY(CAP_CHOWN) | QOS_CAPABILITY(CAP_SETFCAP))
 #define OF_NAMES (ACCESS | OWNER | FSETID)
-/* Root has these if /proc does not show it: the kernel checks them by itself before it asks. */
+/* Root has these if the daemon cannot see the capabilities by which the kernel judges: the kernel
+ * checks these by itself before it asks. */
 #define OF_UNSEEN (OF_FILES | QOS_CAPABILITY(CAP_MKNOD))
 
 /* JUDGED are the operations for which the store looks at capabilities, beside the room for data. */
@@ -52,8 +53,7 @@ static gboolean is_one_of(const QosOp *op, QosOpcodeSet opcodes)
 
 /* --- the beginning --- */
 
-/* The thread's effective capabilities, if it is in the daemon's namespace. */
-static guint64 read_own(pid_t tid, guint64 effective)
+static guint64 in_own_namespace(pid_t tid, guint64 effective)
 {
     switch (qos_process_namespace(tid)) {
     case QOS_NAMESPACE_OWN:
@@ -65,22 +65,32 @@ static guint64 read_own(pid_t tid, guint64 effective)
     }
 }
 
+/* The cache of callers is not right any more. */
+static guint64 read_anew(const QosOp *op, pid_t tid)
+{
+    guint64 effective;
+
+    return qos_process_acts_as(tid, op->caller->uid, &effective) ? in_own_namespace(tid, effective)
+                                                                 : OF_UNSEEN;
+}
+
 static guint64 first_of_trusted(const QosOp *op)
 {
     const QosCaller *caller = op->caller;
     const pid_t tid = calling_thread(op);
-    guint64 effective;
 
+    if (tid == 0 || caller->is_proxy)
+        return OF_UNSEEN;
+    if (caller->namespace == QOS_NAMESPACE_UNKNOWN)
+        return OF_UNSEEN & qos_process_capabilities(tid);
     if (caller->namespace == QOS_NAMESPACE_OTHER)
         return 0;
-    if (tid == 0 || caller->namespace == QOS_NAMESPACE_UNKNOWN)
-        return OF_UNSEEN & (tid == 0 ? ALL : qos_process_capabilities(tid));
     if (!is_one_of(op, JUDGED | MOVES_DATA))
         return caller->capabilities;
-    effective = qos_process_capabilities(tid);
-    return effective == caller->capabilities && !is_one_of(op, JUDGED_HERE_ALONE)
-               ? effective
-               : read_own(tid, effective);
+    if (qos_process_capabilities(tid) != caller->capabilities)
+        return read_anew(op, tid);
+    return is_one_of(op, JUDGED_HERE_ALONE) ? in_own_namespace(tid, caller->capabilities)
+                                            : caller->capabilities;
 }
 
 guint64 qos_rights_first(const QosOp *op)
@@ -191,8 +201,9 @@ static void judge_node(Judgement *judgement, fuse_ino_t node, const char *name)
 }
 
 /* The part of `capabilities`, had in another namespace, that counts for all files that the
- * operation touches. It is judged once, while the thread has no capability. */
-static guint64 usable_there(QosOp *op, pid_t tid, guint64 capabilities)
+ * operation touches. It is judged once, while the thread has no capability. A proxy has them if it
+ * acts for root there. */
+static guint64 usable_there(QosOp *op, pid_t tid, guint64 capabilities, gboolean is_proxy)
 {
     g_auto(QosIdMaps) maps = {0};
     Judgement judgement = {.op = op, .maps = &maps, .usable = capabilities & OF_FILES};
@@ -201,6 +212,8 @@ static guint64 usable_there(QosOp *op, pid_t tid, guint64 capabilities)
         return 0;
     op->is_from_elsewhere = TRUE;
     qos_process_read_maps(tid, &maps);
+    if (is_proxy && !qos_id_ranges_have_root(maps.uids, op->caller->uid))
+        return 0;
     judge_node(&judgement, op->node, op->name);
     judge_node(&judgement, op->other_node, op->other_name);
     return judgement.usable;
@@ -208,39 +221,37 @@ static guint64 usable_there(QosOp *op, pid_t tid, guint64 capabilities)
 
 /* --- asking the kernel --- */
 
-/* The writing thread need not wait for the answer (aio, io_uring): if it ends, another thread may
- * get its TID. */
-static gboolean may_be_another(const QosOp *op)
+/* Those of `wanted` that count for the operation. */
+static guint64 find_what_counts(QosOp *op, pid_t tid, guint64 wanted)
 {
-    const struct fuse_ctx *context = fuse_req_ctx(op->fuse);
+    guint64 effective = wanted;
+    const gboolean acts_itself = qos_process_acts_as(tid, fuse_req_ctx(op->fuse)->uid, &effective);
 
-    return op->entry.request.opcode == QOS_OP_WRITE &&
-           !qos_process_acts_as(context->pid, context->uid);
+    switch (qos_process_namespace(tid)) {
+    case QOS_NAMESPACE_OWN:
+        return acts_itself ? effective & wanted : 0;
+    case QOS_NAMESPACE_OTHER:
+        return usable_there(op, tid, effective & wanted, !acts_itself);
+    default:
+        return 0;
+    }
 }
 
 /* TRUE if this thread has got one of `wanted` that it had not. */
 static gboolean take_what_counts(QosOp *op, guint64 wanted)
 {
     const pid_t tid = calling_thread(op);
-    guint64 capabilities = wanted & qos_cred_missing();
+    const guint64 missing = wanted & qos_cred_missing();
+    guint64 found;
 
-    if (capabilities != 0)
-        capabilities &= qos_process_capabilities(tid);
-    if (capabilities == 0 || may_be_another(op))
+    if (missing == 0 || tid == 0)
         return FALSE;
-    switch (qos_process_namespace(tid)) {
-    case QOS_NAMESPACE_OWN:
-        break;
-    case QOS_NAMESPACE_OTHER:
-        capabilities = usable_there(op, tid, capabilities);
-        break;
-    default:
-        return FALSE;
-    }
-    qos_cred_give(capabilities);
-    return capabilities != 0;
+    found = find_what_counts(op, tid, missing);
+    qos_cred_give(found);
+    return found != 0;
 }
 
+/* The kernel has let most callers pass that the store refuses, so that this is rare. */
 gboolean qos_rights_appeal(QosOp *op, int error)
 {
     const gboolean lacks_room = error == -ENOSPC || error == -EDQUOT;
@@ -252,8 +263,12 @@ gboolean qos_rights_appeal(QosOp *op, int error)
     return FALSE;
 }
 
+/* Most callers have none, and capget(2) says so at once. */
 void qos_rights_claim(QosOp *op, guint64 capabilities)
 {
-    if (!qos_cred_has(capabilities))
+    const gboolean has_some = !qos_cred_has(capabilities) && qos_cred_missing() != 0 &&
+                              qos_process_capabilities(calling_thread(op)) != 0;
+
+    if (has_some || op->caller->is_proxy)
         take_what_counts(op, ALL & ~ROOM);
 }

@@ -24,6 +24,13 @@
  * attributes that it remembers. If its judgement depends on the caller alone, the operation gives
  * the capability to the thread without a question (qos_cred_give).
  *
+ * The kernel may act under other credentials than the calling process has: overlayfs uses those of
+ * its mounter. The request then has the mounter's uid and the process's pid, and nobody tells the
+ * mounter's capabilities. If the uids differ, root has what the kernel checks by itself, and root
+ * of the process's user namespace has the same for the files of that namespace.
+ *
+ * Limit: a process that has the mounter's uid without its capabilities is judged by its own.
+ *
  * Limit: the capabilities of a process that /proc does not show, as one in a pid namespace outside
  * the daemon's, are not known. Root there has what the kernel checks by itself, others have none.
  */

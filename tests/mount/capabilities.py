@@ -13,10 +13,11 @@ import struct
 from harness import OTHER, USER, as_user
 
 LIBC = ctypes.CDLL(None, use_errno=True)
-PR_SET_KEEPCAPS, CLONE_NEWUSER, SYS_CAPSET = 8, 0x10000000, {"x86_64": 126, "aarch64": 91}[os.uname().machine]
+PR_SET_KEEPCAPS, CLONE_NEWNS, CLONE_NEWUSER, SYS_CAPSET = 8, 0x20000, 0x10000000, {"x86_64": 126, "aarch64": 91}[os.uname().machine]
 NUMBERS = {"CHOWN": 0, "DAC_OVERRIDE": 1, "DAC_READ_SEARCH": 2, "FOWNER": 3, "FSETID": 4, "LINUX_IMMUTABLE": 9, "SYS_ADMIN": 21,
            "MKNOD": 27, "SETFCAP": 31}
 ALL = frozenset(NUMBERS)
+NUMBERS |= {"SETGID": 6, "SETUID": 7}
 MAPPED = 100000  # the first of 1000 ids of USER's namespace, as its 1
 
 FS_IOC_GETFLAGS, FS_IOC_SETFLAGS, FS_IOC_SETVERSION = 0x80086601, 0x40086602, 0x40087602

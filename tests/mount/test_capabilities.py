@@ -1,11 +1,13 @@
 """What a caller's capabilities give on the store, they give through the mount; and no more."""
+import ctypes
 import itertools
+import os
 import re
 
 import pytest
 
-from capabilities import ALL, CLONE_NEWUSER, LIBC, OPERATIONS, OWNERS, Caller, Operation, set_capabilities
-from harness import REPOSITORY
+from capabilities import ALL, CLONE_NEWNS, CLONE_NEWUSER, LIBC, MAPPED, OPERATIONS, OWNERS, Caller, Operation, set_capabilities
+from harness import OTHER, REPOSITORY, USER, as_user, run, umount
 from twins import attempt, tree
 
 one_store = pytest.mark.parametrize("store", ["ext4"], indirect=True)
@@ -104,3 +106,77 @@ def test_what_changes_counts_at_once(store, pair):
             pair(twice(operation, lambda: set_capabilities(ALL)), Caller(who, (), ALL))
         pair(twice(operation, lambda: LIBC.unshare(CLONE_NEWUSER)), Caller("root", ALL))
         pair(twice(operation, lambda: LIBC.unshare(CLONE_NEWUSER)), Caller("root", ALL - operation.needs))
+
+
+def tree_without_xattrs(top):
+    """An overlay's own depend on the file system."""
+    return {path: facts[:6] for path, facts in tree(top).items()}
+
+
+def change_overlay(top):
+    """Copies files up, of another user too, makes some and removes some."""
+    with open(top / "file", "a") as file:
+        file.write("more")
+    (top / "folder/new").write_text("new")
+    os.mkdir(top / "folder/made")
+    os.unlink(top / "folder/gone")
+    os.rename(top / "folder/moved", top / "folder/here")
+
+
+@pytest.fixture
+def overlay(store, mount, world):
+    """A factory: an overlay whose upper layer is on `base`."""
+    places = []
+
+    def make(base, owners):
+        base, lower, place = base / f"overlay-{len(places)}", world.folder("lower"), world.folder("overlay")
+        for path in (base, base / "upper", base / "work"):
+            path.mkdir()
+        (lower / "folder").mkdir()
+        for path in (lower / "file", lower / "folder/gone", lower / "folder/moved"):
+            path.write_text("text")
+        for path in (base, base / "upper", base / "work", lower):
+            os.chown(path, *owners[0])
+        for path in (lower / "file", lower / "folder", lower / "folder/gone", lower / "folder/moved"):
+            os.chown(path, *owners[1])
+            path.chmod(0o777)
+        places.append(place)
+        return place, f"lowerdir={lower},upperdir={base}/upper,workdir={base}/work", base / "upper"
+
+    yield make
+    for place in places:
+        if place.is_mount():
+            umount(place, 2)
+
+
+@one_store
+def test_an_overlay_acts_for_its_users(store, mount, overlay):
+    """With the uid and capabilities of its mounter, which no request tells."""
+    qos = mount(store)
+    trees = []
+    for base in (store.dir, qos.dir):
+        place, options, upper = overlay(base, ((0, 0), (OTHER, OTHER)))
+        run("mount", "-t", "overlay", "-o", options, "overlay", place)
+        assert attempt(as_user, USER, USER, [], lambda place=place: change_overlay(place)) is None
+        trees.append(tree_without_xattrs(store.dir / upper.relative_to(base)))
+    assert b"folder/new" in trees[0] and trees[0] == trees[1]
+
+
+@one_store
+def test_an_overlay_in_a_namespace(store, mount, overlay):
+    """The same of one that root of a user namespace has mounted."""
+    qos = mount(store)
+    outcomes = []
+    for base in (store.dir, qos.dir):
+        place, options, upper = overlay(base, ((USER, USER), (MAPPED + 4, MAPPED + 5)))
+
+        def act(place=place, options=options):
+            assert LIBC.unshare(CLONE_NEWNS) == 0
+            if LIBC.mount(b"overlay", os.fsencode(place), b"overlay", 0, f"{options},userxattr".encode()) != 0:
+                return ctypes.get_errno()
+            os.setresgid(3, 3, 3)
+            os.setresuid(2, 2, 2)
+            return attempt(change_overlay, place)
+        outcomes.append((Caller("namespace", ALL | {"SETUID", "SETGID"}).run(act),
+                         tree_without_xattrs(store.dir / upper.relative_to(base))))
+    assert outcomes[0][0] is None and outcomes[1] == outcomes[0]
