@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -113,6 +114,19 @@ gboolean qos_mountpoint_owner(const char *path, uid_t *ret_uid, gid_t *ret_gid)
     while (last[1]) /* the options of the file system */
         last++;
     return find_number(last, "user_id=", ret_uid) && find_number(last, "group_id=", ret_gid);
+}
+
+dev_t qos_mountpoint_device_number(const char *path)
+{
+    g_autofree char *device = qos_mountpoint_device(path, NULL);
+    g_auto(GStrv) words = device ? g_strsplit(device, ":", 2) : NULL;
+    guint64 major, minor;
+
+    if (!words || g_strv_length(words) != 2 ||
+        !g_ascii_string_to_unsigned(words[0], 10, 0, G_MAXUINT32, &major, NULL) ||
+        !g_ascii_string_to_unsigned(words[1], 10, 0, G_MAXUINT32, &minor, NULL))
+        return 0;
+    return makedev((guint)major, (guint)minor);
 }
 
 gboolean qos_mountpoint_is_taken(const char *path)

@@ -20,6 +20,9 @@ char *qos_mountpoint_device(const char *path, char **ret_type);
 /* The user and group that made the topmost mount on `path`; FALSE where it is none by FUSE. */
 gboolean qos_mountpoint_owner(const char *path, uid_t *ret_uid, gid_t *ret_gid);
 
+/* The same as stat(2) has it of files there; 0: there is none. */
+dev_t qos_mountpoint_device_number(const char *path);
+
 /* Whether the topmost mount on `path` (as above) is one of qosfs. */
 gboolean qos_mountpoint_is_taken(const char *path);
 

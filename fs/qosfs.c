@@ -288,6 +288,7 @@ static gboolean start(Mounter *mounter, GError **error)
     fs->config = mounter->options.config;
     fs->source = mounter->source;
     fs->mountpoint = mounter->mountpoint;
+    fs->process = getpid();
     fs->owner = getuid();
     fs->inodes = qos_inodes_new(mounter->source, error);
     if (!fs->inodes)
@@ -446,6 +447,8 @@ static void note_mount(Mounter *mounter)
     qos_db_note_mount(mounter->db, mounter->mountpoint);
     if (geteuid() == 0)
         mounter->device = qos_mountpoint_device(mounter->mountpoint, NULL);
+    qos_inodes_set_own_device(mounter->fs.inodes,
+                              qos_mountpoint_device_number(mounter->mountpoint));
 }
 
 /* Answers requests until the mount goes or a signal comes. */

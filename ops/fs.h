@@ -48,6 +48,7 @@ typedef struct QosFs {
     QosFsConfig config; /* does not change while mounted */
     const char *source; /* SRC, absolute */
     const char *mountpoint;
+    pid_t process; /* the daemon */
     uid_t owner;   /* who mounted: besides root, the one who may set rules */
     guint threads; /* readers of requests at most, more than slots; 0: not chosen yet */
     struct fuse_session *session;

@@ -105,6 +105,9 @@ gboolean qos_loan_is_of(const QosLoan *loan, fuse_ino_t id);
 fuse_ino_t qos_loan_id(const QosLoan *loan);
 /* The store's device where the file is: SRC's own, or that of what is mounted below it. */
 dev_t qos_loan_device(const QosLoan *loan);
+/* The device of this mount itself: what is mounted of it below SRC is not entered (ELOOP). Before
+ * the first request. */
+void qos_inodes_set_own_device(QosInodes *inodes, dev_t device);
 /* The inode number to show for file `number` of `device`: unique over all devices below SRC. */
 guint64 qos_inodes_shown(QosInodes *inodes, dev_t device, guint64 number);
 

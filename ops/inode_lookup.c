@@ -50,6 +50,8 @@ int qos_inodes_examine(QosInodes *inodes, int fd, const char *name, QosFacts *re
 
     if (statx(fd, name, flags, STATX_BASIC_STATS | STATX_MNT_ID | STATX_SUBVOL, x) != 0)
         return -errno;
+    if (makedev(x->stx_dev_major, x->stx_dev_minor) == inodes->own_device)
+        return -ELOOP;
     *stat = (struct stat){
         .st_dev = makedev(x->stx_dev_major, x->stx_dev_minor),
         .st_ino = x->stx_ino,
@@ -74,6 +76,11 @@ int qos_inodes_examine(QosInodes *inodes, int fd, const char *name, QosFacts *re
     stat->st_ino = qos_inodes_shown(inodes, stat->st_dev, stat->st_ino);
     qos_inodes_disarm(inodes, *name == '\0' ? fd : -1, ret_facts);
     return 0;
+}
+
+void qos_inodes_set_own_device(QosInodes *inodes, dev_t device)
+{
+    inodes->own_device = device;
 }
 
 guint64 qos_inodes_shown(QosInodes *inodes, dev_t device, guint64 number)

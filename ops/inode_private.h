@@ -88,6 +88,7 @@ struct QosInodes {
     guint bound; /* at it, no more files become known while none can become cold */
     QosInode *root;
     dev_t root_device;
+    dev_t own_device;          /* of this mount; 0: not known */
     guint64 root_mount;        /* as in keys */
     gboolean root_wants_flush; /* see qos_loan_wants_flush() */
     gulong root_allows;        /* set before the first request: see qos_inodes_allow() */

@@ -529,6 +529,22 @@ static void enter(QosOp *op)
         park(op);
 }
 
+/* A mount of DIR below SRC, as propagation makes one, leads the daemon to itself. It would wait for
+ * its own answer, and as it has a slot perhaps for ever. */
+static gboolean comes_from_itself(const QosOp *op)
+{
+    return op->caller->process != 0 && op->caller->process == op->fs->process;
+}
+
+static void begin(QosOp *op, QosCaller *caller)
+{
+    set_caller(op, caller);
+    if (comes_from_itself(op))
+        cancel(&op->entry, ELOOP);
+    else
+        enter(op);
+}
+
 /* A namer goes on with it; what it brought are copies, as it works on no open file. */
 static void go_on(QosNameless *nameless, QosCaller *caller)
 {
@@ -538,8 +554,7 @@ static void go_on(QosNameless *nameless, QosCaller *caller)
         cancel(&op->entry, ENOTCONN);
         return;
     }
-    set_caller(op, caller);
-    enter(op);
+    begin(op, caller);
 }
 
 void qos_op_submit(QosOp *op)
@@ -552,8 +567,7 @@ void qos_op_submit(QosOp *op)
         qos_namers_ask(op->fs->namers, &op->nameless);
         return;
     }
-    set_caller(op, caller);
-    enter(op);
+    begin(op, caller);
 }
 
 void qos_op_submit_urgent(QosOp *op)

@@ -1,10 +1,12 @@
 """Other file systems below SRC."""
+import contextlib
 import errno
 import os
+import subprocess
 
 import pytest
 
-from harness import run
+from harness import TIMEOUT, USER, as_user, error_of, run, thread_names, wait_until
 from syscalls import Directory
 from twins import attempt
 
@@ -127,3 +129,77 @@ def test_a_subvolume_in_the_place_of_a_deleted_one(store, mount):
         assert (store.dir / "volume" / "new").read_text() == text
         run("btrfs", "subvolume", "delete", store.dir / "volume")
         assert os.listdir(qos.dir) == []
+
+
+# --- the mount itself ---
+
+
+@contextlib.contextmanager
+def shared_folder(world):
+    """A folder of which mounts are propagated to wherever it is bound; with a place for a mount in it."""
+    folder = world.folder("shared")
+    (folder / "place").mkdir()
+    run("mount", "--bind", folder, folder)
+    run("mount", "--make-shared", folder)
+    try:
+        yield folder
+    finally:
+        run("umount", "-l", folder)
+
+
+def programs_end(top, folder):
+    """None goes round in circles, or waits for ever; the rest is there."""
+    assert error_of(os.stat, folder) == error_of(os.listdir, folder) == errno.ELOOP
+    found = subprocess.run(["find", top], text=True, capture_output=True, timeout=TIMEOUT)
+    assert str(top / "file") in found.stdout and f"{folder}/" not in found.stdout
+    assert folder.name in os.listdir(folder.parent)
+    assert subprocess.run(["ls", "-lR", top], capture_output=True, timeout=TIMEOUT).returncode != 0
+
+
+def asked_of_itself(qos):
+    """How many of its own requests the daemon has served: each might have waited for what it holds itself."""
+    threads = {f"{name}.{qos.user or 0}" for name in thread_names(qos.pid)}
+    state = as_user(qos.user or 0, qos.user or 0, [], qos.state)
+    return sum(job["requests"] for job in state["jobs"] if job["id"] in threads)
+
+
+@pytest.mark.parametrize("user", [None, USER])
+@pytest.mark.parametrize("options", ["", "cache=none,slots=1,threads=2", "cache=always"])
+def test_a_mount_that_is_propagated_below_its_source(store, world, mount, options, user):
+    """The daemon meets itself there; it enters not, and waits for no answer of its own, be there one slot alone."""
+    (store.dir / "bind").mkdir()
+    (store.dir / "file").touch()
+    with shared_folder(world) as folder:
+        os.chown(folder / "place", user or 0, user or 0)
+        run("mount", "--bind", folder, store.dir / "bind")
+        qos = mount(store, options, user=user, place=folder / "place")
+        assert os.path.ismount(store.dir / "bind" / "place") or user
+        as_user(user or 0, user or 0, [], lambda: programs_end(qos.dir, qos.dir / "bind" / "place"))
+        assert asked_of_itself(qos) == 0
+        qos.unmount()
+        run("umount", "-l", store.dir / "bind")
+
+
+@pytest.mark.parametrize("options", ["cache=none,slots=1,threads=2", ""])
+def test_a_mount_that_is_bound_below_its_source_later(store, mount, options):
+    """All of it, a folder of it, a file of it; while names there are known already."""
+    qos = mount(store, options)
+    for name in ("all", "some", "folder"):
+        (qos.dir / name).mkdir()
+    for name in ("one", "file"):
+        (qos.dir / name).touch()
+    run("ls", "-l", qos.dir)
+    places = {"all": qos.dir, "some": qos.dir / "folder", "one": qos.dir / "file"}
+    for name, source in places.items():
+        run("mount", "--bind", source, store.dir / name)
+    try:
+        for name in places:
+            wait_until(lambda: error_of(os.stat, qos.dir / name) == errno.ELOOP)
+        programs_end(qos.dir, qos.dir / "all")
+        assert asked_of_itself(qos) == 0
+        assert error_of(os.rmdir, qos.dir / "all") in (errno.ELOOP, errno.EBUSY)
+        assert error_of(os.listdir, qos.dir / "folder") is None
+    finally:
+        for name in places:
+            run("umount", "-l", store.dir / name)
+    wait_until(lambda: error_of(os.stat, qos.dir / "all") is None)
