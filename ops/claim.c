@@ -341,6 +341,11 @@ void qos_claim_touch(QosClaim *claim, guint64 number)
     claim->touched[claim->touched_count++] = number;
 }
 
+void qos_claim_touch_none(QosClaim *claim)
+{
+    claim->touched_count = 0;
+}
+
 /* A change is in the store, and others may have looked at what was before, and cached it. */
 static gboolean has_lost_change(const QosClaim *claim)
 {

@@ -54,6 +54,8 @@ gboolean qos_claim_take(QosOp *op);
 void qos_claim_put(QosClaim *claim);
 /* The operation, behind qos_claim_take(), is about to change this inode too. Two at most. */
 void qos_claim_touch(QosClaim *claim, guint64 number);
+/* The store has refused: nothing was touched. */
+void qos_claim_touch_none(QosClaim *claim);
 /* As qos_claim_take(), of what is to be taken after the change. */
 gboolean qos_claim_settle(QosOp *op);
 /* Instead of take and settle, for a change that is made before its turn: takes what is here, asks

@@ -11,6 +11,7 @@
 #include "fs/ring.h"
 #include "ops/answer.h"
 #include "ops/approaches.h"
+#include "ops/claim.h"
 #include "ops/coherence.h"
 #include "ops/fs.h"
 #include "ops/handle.h"
@@ -176,9 +177,12 @@ static int call_store(QosOp *op)
 
     if (error != 0)
         return error;
-    do {
+    error = op->run(op);
+    while (error != 0 && qos_rights_appeal(op, error)) {
+        if (op->claim != NULL)
+            qos_claim_touch_none(op->claim);
         error = op->run(op);
-    } while (error != 0 && qos_rights_appeal(op, error));
+    }
     return error;
 }
 

@@ -75,6 +75,17 @@ def test_root_of_a_namespace(store, pair):
             assert whose != "mapped" or gives == (operation.counts_there and operation.needs != set()), operation.name
 
 
+def test_with_a_lock_server(cluster, new_store):
+    """What an operation touches is noted once, also where the store is asked twice."""
+    both = cluster(new_store("ext4"))
+    pair = Pair(both.store, both.mounts[0])
+    for operation in operations(both.store):
+        pair(operation, Caller("user", operation.needs | operation.also))
+        pair(operation, Caller("root", ALL - operation.needs))
+        pair(operation, Caller("namespace", ALL), OWNERS["mapped"])
+    assert not pair.wrong, "\n".join(pair.wrong)
+
+
 def test_the_table_in_the_manual():
     rows = re.findall(r"^\| .*", (REPOSITORY / "docs/capabilities.md").read_text(), re.MULTILINE)
     assert rows[1:] == [operation.row for operation in OPERATIONS if operation.needs]
