@@ -95,6 +95,11 @@ gpointer qos_hold_extra(const QosHold *hold)
     return hold->book != NULL ? hold->book + 1 : NULL;
 }
 
+gboolean qos_hold_is_wanted(const QosHold *hold)
+{
+    return hold->book != NULL && hold->book->busy != NULL && hold->book->busy->callback != 0;
+}
+
 const QosResource *qos_extra_resource(gconstpointer extra)
 {
     return &((const QosBook *)extra - 1)->resource;

@@ -279,6 +279,8 @@ QosCredit qos_credit_owned(const QosOwner *owner, const QosResource *resource);
  * that is held, NULL if it was lost. Valid until `forgotten`. */
 gpointer qos_owner_extra(const QosOwner *owner, const QosResource *resource);
 gpointer qos_hold_extra(const QosHold *hold);
+/* Whether some of the resource of a hold is called back. */
+gboolean qos_hold_is_wanted(const QosHold *hold);
 /* The resource whose bytes these are. */
 const QosResource *qos_extra_resource(gconstpointer extra);
 /* Whether a local user holds any of it. */

@@ -140,6 +140,8 @@ QosCreditVerdict qos_lockclient_convert(QosLockclient *client, const QosCredit *
                                         QosLockUse *use);
 /* Ends the use, which does not wait. Of one that was denied or lost: nothing happens. */
 void qos_lockclient_put(QosLockclient *client, QosLockUse *use);
+/* Of one that is held: whether another mount waits for some of its resource, as far as is known. */
+gboolean qos_lockclient_is_wanted(QosLockclient *client, const QosLockUse *use);
 /* Takes back one that waits: done will not be called. FALSE: it has been called, or is being. */
 gboolean qos_lockclient_withdraw(QosLockclient *client, QosLockUse *use);
 

@@ -89,6 +89,16 @@ void qos_lockclient_put(QosLockclient *client, QosLockUse *use)
     qos_lockclient_unlock(client);
 }
 
+gboolean qos_lockclient_is_wanted(QosLockclient *client, const QosLockUse *use)
+{
+    if (use->grip != NULL)
+        return qos_lockgrip_is_shut(use->grip);
+    qos_lockclient_lock(client);
+    const gboolean is_wanted = qos_hold_is_wanted(&use->hold);
+    qos_lockclient_unlock(client);
+    return is_wanted;
+}
+
 gboolean qos_lockclient_has(QosLockclient *client, const QosResource *resource,
                             const QosCredit *want)
 {

@@ -5,9 +5,11 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "fs/mutex.h"
 #include "fs/ring.h"
+#include "ops/handle.h"
 #include "ops/inode_credit.h"
 
 #define PARTS_MAX 2
@@ -34,7 +36,7 @@ typedef struct {
 
 typedef enum {
     BEFORE_CHANGE,
-    LOST_AGAIN, /* what was lost while the store was called is taken once more */
+    LOST_AGAIN, /* what was lost while the store was called, or is awaited, is taken once more */
     TOUCHED,    /* what a name turned out to be */
 } Phase;
 
@@ -356,6 +358,37 @@ static gboolean has_lost_change(const QosClaim *claim)
     return is_change && claim->error == 0 && may_have_lost(claim);
 }
 
+/* A WRITE that ends before the file does has not made it longer. */
+static gboolean may_have_grown(const QosOp *op)
+{
+    struct stat stat;
+
+    switch (op->entry.request.opcode) {
+    case QOS_OP_WRITE:
+        return fstat(op->handle->fd, &stat) != 0 || stat.st_size <= op->end;
+    case QOS_OP_SETATTR:
+    case QOS_OP_FALLOCATE:
+    case QOS_OP_COPY:
+        return TRUE;
+    default:
+        return FALSE;
+    }
+}
+
+gboolean qos_claim_is_awaited(const QosOp *op)
+{
+    const QosClaim *claim = op->claim;
+    gboolean is_wanted = FALSE;
+
+    for (guint i = 0; i < claim->count && claim->error == 0; i++) {
+        const Part *part = &claim->parts[i];
+
+        if (part->writes && part->is_held)
+            is_wanted |= qos_lockclient_is_wanted(claim->claims->client, &part->use);
+    }
+    return is_wanted && may_have_grown(op);
+}
+
 static void enter_phase(QosClaim *claim, Phase phase)
 {
     const guint count = claim->count;
@@ -375,7 +408,7 @@ gboolean qos_claim_settle(QosOp *op)
 {
     QosClaim *claim = op->claim;
 
-    if (claim->phase == BEFORE_CHANGE && has_lost_change(claim))
+    if (claim->phase == BEFORE_CHANGE && (has_lost_change(claim) || qos_claim_is_awaited(op)))
         enter_phase(claim, LOST_AGAIN);
     if (claim->phase == LOST_AGAIN && !take_all(op))
         return FALSE;

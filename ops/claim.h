@@ -18,7 +18,8 @@
  *     qos_claim_free()      puts everything
  *
  * To settle is to take write credits after the change: once more those that were lost while the
- * store was called, then those of what was touched.
+ * store was called, or those of a file that has grown and that another mount waits for; then those
+ * of what was touched.
  *
  * An operation that waits may be taken back, when its caller is killed or the mount ends: it goes
  * on with an error.
@@ -61,8 +62,11 @@ gboolean qos_claim_settle(QosOp *op);
 /* Instead of take and settle, for a change that is made before its turn: takes what is here, asks
  * nobody. FALSE: not all is, and nothing is held. */
 gboolean qos_claim_take_here(QosOp *op);
-/* It was made, and something was lost meanwhile: puts what is held; qos_claim_settle() is to be
- * called in its turn. */
+/* The operation, which was made, may have made a file longer, and another mount waits for its
+ * credit: that one is to know the new size before the reply (docs/coherence.md). */
+gboolean qos_claim_is_awaited(const QosOp *op);
+/* It was made, and something was lost meanwhile, or it is awaited: puts what is held;
+ * qos_claim_settle() is to be called in its turn. */
 void qos_claim_settle_later(QosClaim *claim);
 /* TRUE from when qos_claim_settle() found something to take. */
 gboolean qos_claim_is_settling(const QosClaim *claim);

@@ -223,7 +223,7 @@ void qos_coherence_end_early(QosOp *op, gboolean is_made)
         qos_old_pages_settle(op, op->fs->coherence->pages, is_covered);
     if (is_made) /* attributes alone: the kernel waits for no page, nor for a lock */
         fuse_lowlevel_notify_inval_inode(op->fs->session, op->node, -1, 0);
-    if (is_made && !is_covered)
+    if (is_made && (!is_covered || qos_claim_is_awaited(op)))
         qos_claim_settle_later(op->claim);
     else
         g_clear_pointer(&op->claim, qos_claim_free);

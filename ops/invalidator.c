@@ -22,7 +22,8 @@
 #define AWAIT_LAST  QOS_MILLISECOND
 /* A new file that was sent to the kernel, and not used for so long, has arrived: it is open. A list
  * of names, after which its reader has asked for nothing for so long, too. */
-#define AWAIT_USE (100 * QOS_MILLISECOND)
+#define AWAIT_USE  (100 * QOS_MILLISECOND)
+#define STOP_PAUSE 1000 /* us: what others do in a moment */
 /* FUSE 7.44, Linux 6.16. */
 #define EPOCH_MINOR 44
 
@@ -32,6 +33,13 @@ typedef struct {
     QosTime pause;
 } Doubt;
 
+/* The credit to read an open file that another mount wanted, asked for again. */
+typedef struct {
+    fuse_ino_t ino; /* first: the table holds these */
+    QosInvalidator *invalidator;
+    QosLockUse use;
+} Regain;
+
 struct QosInvalidator {
     const QosFs *fs;
     QosPages *pages;
@@ -39,12 +47,14 @@ struct QosInvalidator {
     QosNamecache *names;
     pthread_t thread;
     GArray *known; /* the thread's: QosKnownInode */
+    GArray *open;  /* likewise: of these, what is to be asked for again */
     gboolean has_epochs;
     gint doubt_count; /* atomic */
     QosMutex lock;    /* everything below */
     pthread_cond_t changed;
     QosLosses losses;
-    GHashTable *doubts; /* of Doubt */
+    GHashTable *doubts;  /* of Doubt */
+    GHashTable *regains; /* of Regain */
     gboolean is_stopping;
 };
 
@@ -241,6 +251,88 @@ static void keep_open(QosInvalidator *invalidator, const QosLoss *loss, guint fi
     }
 }
 
+/* --- open files --- */
+
+/* It is kept, so that the next to change the file calls it back. */
+static void regained(QosLockUse *use, QosCreditVerdict verdict)
+{
+    Regain *regain = use->hold.user;
+    QosInvalidator *invalidator = regain->invalidator;
+
+    if (verdict == QOS_CREDIT_GRANTED) {
+        qos_pages_push_size(invalidator->pages, regain->ino);
+        qos_lockclient_put(invalidator->fs->lockclient, use);
+    }
+    qos_mutex_lock(&invalidator->lock);
+    g_hash_table_remove(invalidator->regains, regain);
+    qos_mutex_unlock(&invalidator->lock);
+}
+
+static void ask_again(QosInvalidator *invalidator, const QosKnownInode *inode)
+{
+    QosLockclient *client = invalidator->fs->lockclient;
+    Regain *regain = g_new0(Regain, 1);
+    QosResource resource;
+    QosSpan span;
+
+    *regain = (Regain){.ino = inode->id,
+                       .invalidator = invalidator,
+                       .use = {.hold.user = regain, .done = regained, .goes_on = TRUE}};
+    qos_mutex_lock(&invalidator->lock);
+    const gboolean is_new = !g_hash_table_contains(invalidator->regains, regain);
+    if (is_new)
+        g_hash_table_add(invalidator->regains, regain);
+    qos_mutex_unlock(&invalidator->lock);
+    if (!is_new) {
+        g_free(regain);
+        return;
+    }
+    const QosCredit want =
+        qos_inode_credit(inode->number, qos_lockclient_group(client), FALSE, &resource, &span);
+    const QosCreditVerdict verdict = qos_lockclient_get(
+        client, &resource, &want, QOS_CREDIT_RESERVE | QOS_CREDIT_WAIT, &regain->use);
+    if (verdict != QOS_CREDIT_WAITING)
+        regained(&regain->use, verdict);
+}
+
+/* Before the release, so that the server has the two together. */
+static void ask_for_open(QosInvalidator *invalidator)
+{
+    for (guint i = 0; i < invalidator->open->len; i++)
+        ask_again(invalidator, &g_array_index(invalidator->open, QosKnownInode, i));
+    g_array_set_size(invalidator->open, 0);
+}
+
+/* What is open of those known from `first` on, and wanted. Programs may map, send or copy it, for
+ * which the kernel asks us nothing: it is to know the size. */
+static void note_open(QosInvalidator *invalidator, const QosLoss *loss, guint first)
+{
+    for (guint i = first; i < invalidator->known->len && loss->kind == QOS_LOSS_WANTED; i++) {
+        const QosKnownInode *inode = &g_array_index(invalidator->known, QosKnownInode, i);
+
+        if (inode->is_directory || !inode->is_on_loan)
+            continue;
+        qos_pages_push_size(invalidator->pages, inode->id);
+        g_array_append_val(invalidator->open, *inode);
+    }
+}
+
+static gboolean take_back_regains(QosInvalidator *invalidator)
+{
+    GHashTableIter iterator;
+    gpointer regain;
+
+    qos_mutex_lock(&invalidator->lock);
+    g_hash_table_iter_init(&iterator, invalidator->regains);
+    while (g_hash_table_iter_next(&iterator, &regain, NULL)) {
+        if (qos_lockclient_withdraw(invalidator->fs->lockclient, &((Regain *)regain)->use))
+            g_hash_table_iter_remove(&iterator);
+    }
+    const gboolean is_any = g_hash_table_size(invalidator->regains) > 0;
+    qos_mutex_unlock(&invalidator->lock);
+    return is_any;
+}
+
 static void release(QosInvalidator *invalidator, const GArray *losses)
 {
     for (guint i = 0; i < losses->len; i++) {
@@ -264,6 +356,7 @@ static void forget(QosInvalidator *invalidator, GArray *losses)
         const gboolean is_more = list_known(invalidator, loss);
         spare(invalidator, loss, first);
         keep_open(invalidator, loss, first);
+        note_open(invalidator, loss, first);
         is_any |= is_more && !loss->is_spared;
     }
     if (is_any) /* also of folders that the kernel does not know any more */
@@ -279,8 +372,9 @@ static void forget(QosInvalidator *invalidator, GArray *losses)
     await_known(invalidator, invalidator->known);
     if (has_names)
         qos_invalidator_outdate_names(invalidator);
-    if (has_pages)
+    if (has_pages || invalidator->open->len > 0)
         qos_pages_await_told(invalidator->pages);
+    ask_for_open(invalidator);
     release(invalidator, losses);
 }
 
@@ -347,6 +441,8 @@ static void clear(QosInvalidator *invalidator)
 {
     qos_losses_clear(&invalidator->losses);
     g_array_unref(invalidator->known);
+    g_array_unref(invalidator->open);
+    g_hash_table_unref(invalidator->regains);
     g_hash_table_unref(invalidator->doubts);
     pthread_cond_destroy(&invalidator->changed);
     qos_mutex_destroy(&invalidator->lock);
@@ -363,6 +459,8 @@ QosInvalidator *qos_invalidator_new(const QosFs *fs, QosPages *pages, QosLists *
     invalidator->lists = lists;
     invalidator->names = names;
     invalidator->known = g_array_new(FALSE, FALSE, sizeof(QosKnownInode));
+    invalidator->open = g_array_new(FALSE, FALSE, sizeof(QosKnownInode));
+    invalidator->regains = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, NULL);
     qos_losses_init(&invalidator->losses);
     invalidator->doubts = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, g_free);
     qos_mutex_init(&invalidator->lock, QOS_MUTEX_INVALIDATOR);
@@ -382,6 +480,8 @@ void qos_invalidator_stop(QosInvalidator *invalidator)
     pthread_cond_signal(&invalidator->changed);
     qos_mutex_unlock(&invalidator->lock);
     pthread_join(invalidator->thread, NULL);
+    while (take_back_regains(invalidator))
+        g_usleep(STOP_PAUSE);
 }
 
 void qos_invalidator_free(QosInvalidator *invalidator)

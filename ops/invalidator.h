@@ -25,6 +25,9 @@
  * there the release waits until the open file is used, 100 ms at most. So does that of a directory
  * of which a list of names with attributes is on its way (ops/lists.h).
  *
+ * Of a file that is open here, and that another wants, the credit to read is asked for again, so
+ * that the kernel hears of its new size (docs/coherence.md).
+ *
  * Lock: `lock`, taken before that of the inodes; never held while the kernel is told, or the client
  * called.
  */

@@ -3,7 +3,9 @@
  */
 #include "ops/pages.h"
 
+#include <fcntl.h>
 #include <pthread.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "fs/mutex.h"
@@ -36,6 +38,7 @@ typedef struct {
     GQueue waiting;       /* who waits for the next time */
     GArray *later;        /* of Locked: for requests behind the first of `waiting` */
     GQueue last;          /* who came behind some of these */
+    gboolean pushes_size; /* before that */
     gboolean is_of_reads; /* it has all been filled by READs, for those who wait for it */
     pid_t reader;         /* the thread of the last of these */
     QosTime due;          /* not before; 0: no matter when */
@@ -123,6 +126,16 @@ void qos_pages_drop_range(QosPages *pages, fuse_ino_t ino, gint64 start, gint64 
     qos_mutex_lock(&pages->lock);
     Drop *drop = find_locked(pages, ino) ?: add_locked(pages, ino);
     add_range(&drop->range, (Range){start, MAX(end, start + 1)});
+    hurry(drop);
+    wake_locked(pages);
+    qos_mutex_unlock(&pages->lock);
+}
+
+void qos_pages_push_size(QosPages *pages, fuse_ino_t ino)
+{
+    qos_mutex_lock(&pages->lock);
+    Drop *drop = find_locked(pages, ino) ?: add_locked(pages, ino);
+    drop->pushes_size = TRUE;
     hurry(drop);
     wake_locked(pages);
     qos_mutex_unlock(&pages->lock);
@@ -280,6 +293,40 @@ static void tell(const QosPages *pages, fuse_ino_t ino, Range range)
                                          range.end == G_MAXINT64 ? 0 : range.end - range.start);
 }
 
+/* The last byte of the file that `fd` (O_PATH) is. FALSE: there is none, or it cannot be read. */
+static gboolean read_last(int fd, off_t *ret_offset, char *ret_byte)
+{
+    char path[QOS_PROC_PATH_MAX];
+    struct stat stat;
+
+    if (fstat(fd, &stat) != 0 || !S_ISREG(stat.st_mode) || stat.st_size == 0)
+        return FALSE;
+    qos_proc_path(fd, path);
+    const int reader = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOATIME);
+    if (reader < 0)
+        return FALSE;
+    *ret_offset = stat.st_size - 1;
+    const gboolean is_read = pread(reader, ret_byte, 1, *ret_offset) == 1;
+    close(reader);
+    return is_read;
+}
+
+/* Data that is stored in the kernel's pages beyond the end moves the end, and nothing else does
+ * that. The page goes again: nobody would call it back. */
+static void push_size(const QosPages *pages, fuse_ino_t ino)
+{
+    struct fuse_bufvec data = FUSE_BUFVEC_INIT(1);
+    g_auto(QosLoan) loan = {0};
+    off_t offset;
+    char byte;
+
+    if (qos_inodes_borrow(pages->inodes, ino, &loan) != 0 || !read_last(loan.fd, &offset, &byte))
+        return;
+    data.buf[0].mem = &byte;
+    fuse_lowlevel_notify_store(pages->session, ino, offset, &data, 0);
+    tell(pages, ino, (Range){offset, offset + 1});
+}
+
 static gint compare_starts(gconstpointer a, gconstpointer b)
 {
     const Locked *first = a, *second = b;
@@ -357,13 +404,18 @@ static gboolean try_locked(QosPages *pages, Drop *drop)
         return FALSE;
     }
     const Range range = begin_locked(drop, &left_out);
+    /* Else it may wait for what was left out. */
+    const gboolean pushes_size = drop->pushes_size && left_out->len == 0;
+    drop->pushes_size &= !pushes_size;
     pages->stuck_at = qos_gate_now() + TOLD_MAX;
     qos_mutex_unlock(&pages->lock);
+    if (pushes_size)
+        push_size(pages, drop->ino);
     drop_but(pages, drop->ino, range, left_out);
     qos_mutex_lock(&pages->lock);
     pages->stuck_at = QOS_NEVER;
     resume(pages->gate, &drop->served);
-    if (!is_empty(&drop->range)) {
+    if (!is_empty(&drop->range) || drop->pushes_size) {
         g_queue_push_tail(&pages->queue, drop);
         return TRUE;
     }

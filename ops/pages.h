@@ -42,6 +42,9 @@ void qos_pages_free(QosPages *pages);
  * G_MAXINT64: to its end. */
 void qos_pages_drop(QosPages *pages, fuse_ino_t ino);
 void qos_pages_drop_range(QosPages *pages, fuse_ino_t ino, gint64 start, gint64 end);
+/* Makes the size known to the kernel that the file has in the store, where it has grown. mmap(2),
+ * sendfile(2) and copy_file_range(2) do not ask for it. It counts as a drop, and is told as one. */
+void qos_pages_push_size(QosPages *pages, fuse_ino_t ino);
 /* All, also what a READ is under way to fill for `reader`, a thread: not before that one asks
  * again, or 2 ms have passed since the answer, unless they are to be dropped for another reason
  * too. */
