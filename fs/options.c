@@ -84,6 +84,17 @@ static gboolean set_entry_timeout(QosOptions *options, const char *value, GError
     return set_timeout("entry_timeout", value, &options->config.entry_timeout, error);
 }
 
+static gboolean set_submounts(QosOptions *options, const char *value, GError **error)
+{
+    const char *const words[] = {"yes", "no", NULL};
+    guint place;
+
+    if (!find_word("submounts", value, words, "yes or no", &place, error))
+        return FALSE;
+    options->config.is_alone = place == 1;
+    return TRUE;
+}
+
 static gboolean set_threads(QosOptions *options, const char *value, GError **error)
 {
     gint64 threads;
@@ -243,6 +254,7 @@ static const Option own_options[] = {
     {"cache", set_cache, TRUE},
     {"attr_timeout", set_attr_timeout, TRUE},
     {"entry_timeout", set_entry_timeout, TRUE},
+    {"submounts", set_submounts, TRUE},
     {"threads", set_threads, TRUE},
     {"io_uring", set_io_uring, TRUE},
     {"io_uring_depth", set_io_uring_depth, TRUE},

@@ -94,6 +94,7 @@ static void print_help(void)
          "  -o entry_timeout=TIME      how long names are believed (1s; none: 0)\n"
          "  -o allow_other             other users may use the mount (default for root)\n"
          "  -o noallow_other           only the user who mounts\n"
+         "  -o submounts=yes|no        enter what is mounted below SRC (yes)\n"
          "  -o threads=N               readers of requests at most; more than slots\n"
          "  -o io_uring=auto|on|off    requests by io_uring (off)\n"
          "  -o io_uring_depth=N        readers that wait there at each CPU\n"
@@ -290,7 +291,8 @@ static gboolean start(Mounter *mounter, GError **error)
     fs->mountpoint = mounter->mountpoint;
     fs->process = getpid();
     fs->owner = getuid();
-    fs->inodes = qos_inodes_new(mounter->source, error);
+    fs->inodes = fs->config.is_alone ? qos_inodes_new_alone(mounter->source, error)
+                                     : qos_inodes_new(mounter->source, error);
     if (!fs->inodes)
         return FALSE;
     fs->handles = qos_handles_new(qos_inodes_left_to_open(fs->inodes));

@@ -39,6 +39,7 @@ typedef struct {
     double attr_timeout; /* seconds */
     double entry_timeout;
     gboolean read_only;
+    gboolean is_alone; /* what is mounted below SRC is left out */
     gboolean no_atime; /* reading does not change when a file was last read */
 } QosFsConfig;
 

@@ -449,20 +449,11 @@ static gboolean wants_flush(int fd)
     return fstatfs(fd, &statfs) != 0 || !qos_local_store(&statfs);
 }
 
-QosInodes *qos_inodes_new(const char *source, GError **error)
+/* An empty table. */
+static QosInodes *new_table(void)
 {
-    QosInodes *inodes;
-    struct stat stat;
-    QosFacts facts = {0};
-    int result, fd = open(source, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    QosInodes *inodes = g_new0(QosInodes, 1);
 
-    if (fd < 0 || fstat(fd, &stat) != 0) {
-        qos_set_error(error, errno, "cannot open the directory %s: %s", source, g_strerror(errno));
-        if (fd >= 0)
-            close(fd);
-        return NULL;
-    }
-    inodes = g_new0(QosInodes, 1);
     qos_mutex_init(&inodes->lock, QOS_MUTEX_INODES);
     inodes->by_id = g_hash_table_new(g_int64_hash, g_int64_equal);
     inodes->by_key = g_hash_table_new(key_hash, key_equal);
@@ -476,15 +467,32 @@ QosInodes *qos_inodes_new(const char *source, GError **error)
     inodes->closer = qos_closer_new();
     inodes->mounts = qos_mounts_new(inodes->closer);
     inodes->mount_flags = qos_mount_flags_new();
-    inodes->root_device = stat.st_dev;
-    inodes->root_wants_flush = wants_flush(fd);
-    result = qos_inodes_examine(inodes, fd, "", &facts);
+    inodes->source = -1;
+    return inodes;
+}
+
+QosInodes *qos_inodes_new_over(const char *source, int original, int fd, GError **error)
+{
+    QosInodes *inodes = new_table();
+    QosFacts facts = {0}, originals;
+    struct stat stat;
+    int result = fstat(fd, &stat) == 0 ? 0 : -errno;
+
+    inodes->source = original;
+    inodes->root_device = result == 0 ? stat.st_dev : 0;
+    if (result == 0)
+        result = qos_inodes_examine(inodes, fd, "", &facts);
+    originals = facts;
+    if (result == 0 && original >= 0)
+        result = qos_inodes_examine(inodes, original, "", &originals);
     if (result != 0) {
         qos_set_error(error, -result, "cannot ask what %s is: %s", source, g_strerror(-result));
         close(fd);
         qos_inodes_free(inodes);
         return NULL;
     }
+    inodes->root_wants_flush = wants_flush(fd);
+    inodes->source_mount = originals.key.mount;
     qos_mounts_enter(inodes->mounts, facts.key.mount, fd);
     inodes->root_mount = facts.key.mount;
     inodes->root = qos_inode_add_locked(inodes, FUSE_ROOT_ID, &facts, fd, NULL);
@@ -506,6 +514,8 @@ void qos_inodes_free(QosInodes *inodes)
     g_hash_table_unref(inodes->by_id);
     g_hash_table_unref(inodes->by_key);
     g_array_unref(inodes->devices);
+    if (inodes->source >= 0)
+        close(inodes->source);
     qos_mounts_free(inodes->mounts);
     qos_mount_flags_free(inodes->mount_flags);
     qos_closer_free(inodes->closer);

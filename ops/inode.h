@@ -46,6 +46,8 @@ typedef struct QosFileChanges QosFileChanges; /* inode_changes.c */
 /* The table over the directory `source` (absolute). Errors: QOS_ERROR with the errno of opening it.
  */
 QosInodes *qos_inodes_new(const char *source, GError **error);
+/* The same without what is mounted below it, now or later. EPERM: not by an ordinary user. */
+QosInodes *qos_inodes_new_alone(const char *source, GError **error);
 void qos_inodes_free(QosInodes *inodes); /* NULL is allowed */
 
 /* A file on loan: valid as long as the loan. */

@@ -88,6 +88,8 @@ struct QosInodes {
     guint bound; /* at it, no more files become known while none can become cold */
     QosInode *root;
     dev_t root_device;
+    int source;                /* SRC as it is mounted, where the root is a copy of that; else -1 */
+    guint64 source_mount;      /* whose flags hold for the root's mount */
     dev_t own_device;          /* of this mount; 0: not known */
     guint64 root_mount;        /* as in keys */
     gboolean root_wants_flush; /* see qos_loan_wants_flush() */
@@ -107,6 +109,8 @@ static inline gboolean qos_inodes_await_closes(const QosInodes *inodes)
 
 /* --- inode.c; `_locked`: under the table's lock --- */
 
+/* The table over the directory `fd`: SRC, and `original` is -1, or a copy of that. Takes both. */
+QosInodes *qos_inodes_new_over(const char *source, int original, int fd, GError **error);
 /* The inode that has it, or NULL. */
 QosInode *qos_inode_by_id_locked(QosInodes *inodes, fuse_ino_t id);
 QosInode *qos_inode_by_key_locked(QosInodes *inodes, const QosInodeKey *key);

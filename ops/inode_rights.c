@@ -24,14 +24,16 @@ void qos_inodes_allow(QosInodes *inodes, gulong allowed)
 
 gulong qos_inodes_source_forbids(QosInodes *inodes)
 {
-    return qos_mount_flags_of(inodes->mount_flags, inodes->root_mount, inodes->root->fd);
+    const int fd = inodes->source >= 0 ? inodes->source : inodes->root->fd;
+
+    return qos_mount_flags_of(inodes->mount_flags, inodes->source_mount, fd);
 }
 
 static gulong forbidden_on(QosInodes *inodes, guint64 mount, int fd)
 {
-    const gulong forbidden = qos_mount_flags_of(inodes->mount_flags, mount, fd);
-
-    return mount == inodes->root_mount ? forbidden & ~inodes->root_allows : forbidden;
+    if (mount != inodes->root_mount)
+        return qos_mount_flags_of(inodes->mount_flags, mount, fd);
+    return qos_inodes_source_forbids(inodes) & ~inodes->root_allows;
 }
 
 gulong qos_loan_forbids(const QosLoan *loan)

@@ -123,10 +123,12 @@ def test_symbolic_links_of_the_source(store, mount):
         assert error_of(os.stat, mount(store, "symfollow").dir / "link") is None
 
 
-def test_a_source_that_becomes_strict(store, mount):
+@pytest.mark.parametrize("submounts", ["yes", "no"])
+def test_a_source_that_becomes_strict(store, mount, submounts):
     with tmpfs(store.dir / "top") as top:
         store = store._replace(dir=top)
-        qos, wanted = mount(store, "cache=always"), mount(store, "cache=always,suid,dev,exec")
+        options = f"cache=always,submounts={submounts}"
+        qos, wanted = mount(store, options), mount(store, f"{options},suid,dev,exec")
         assert gained(qos.dir) == gained(wanted.dir) == EVERYTHING and shown(qos.dir) == ARMED
         remount(top, STRICT)
         assert gained(qos.dir) == NOTHING and shown(qos.dir) == DISARMED

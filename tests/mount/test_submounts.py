@@ -131,6 +131,50 @@ def test_a_subvolume_in_the_place_of_a_deleted_one(store, mount):
         assert os.listdir(qos.dir) == []
 
 
+# --- left out ---
+
+
+def test_submounts_left_out(store, mount, below):
+    """What they cover is seen in their place, as by mount --bind; there at the start, or mounted later, or propagated."""
+    run("mount", "--bind", store.dir, store.dir)
+    run("mount", "--make-shared", store.dir)
+    (store.dir / "later").mkdir()
+    (store.dir / "later" / "covered").touch()
+    (store.dir / "file").touch()
+    try:
+        qos = mount(store, "submounts=no,cache=none")
+        run("mount", "-t", "tmpfs", "later", store.dir / "later")
+        run("mount", "--bind", "/etc/passwd", store.dir / "file")
+        (store.dir / "later" / "shown").touch()
+        assert os.listdir(qos.dir / "later") == ["covered"] and (qos.dir / "file").read_text() == ""
+        assert {path.stat().st_dev for path in qos.dir.rglob("*")} == {qos.dir.stat().st_dev}
+        qos.unmount()
+        assert os.listdir(store.dir / "later") == ["shown"]
+    finally:
+        run("umount", "-R", "-l", store.dir)
+
+
+def test_all_else_is_there_where_submounts_are_left_out(store, small, below):
+    """More files than descriptors, found again by handle; folders that are covered can be used."""
+    (store.dir / "deep" / "er").mkdir(parents=True)
+    for number in range(500):
+        (store.dir / "deep" / str(number)).write_text(str(number))
+    qos = small(store, "submounts=no")
+    for _ in range(2):
+        assert all((qos.dir / "deep" / str(number)).read_text() == str(number) for number in range(500))
+    assert os.listdir(qos.dir / "one") == os.listdir(qos.dir / "folder" / "two") == []
+    (qos.dir / "one" / "new").write_text("text")
+    (qos.dir / "one" / "new").rename(qos.dir / "deep" / "er" / "moved")
+    assert (store.dir / "deep" / "er" / "moved").read_text() == "text"
+    assert os.listdir(below[0]) != [] and error_of(os.rmdir, qos.dir / "one") == errno.EBUSY
+
+
+def test_submounts_of_an_ordinary_user(store, mount):
+    qos = mount(store, "submounts=no", user=USER, expect_failure=True)
+    assert "option submounts=no: that takes root" in qos.log
+    qos.expects_log("option submounts=no: that takes root")
+
+
 # --- the mount itself ---
 
 
