@@ -74,23 +74,37 @@ static guint64 read_anew(const QosOp *op, pid_t tid)
                                                                  : OF_UNSEEN;
 }
 
+/* As the cache of callers knows them. */
+static guint64 remembered(const QosCaller *caller)
+{
+    switch (caller->namespace) {
+    case QOS_NAMESPACE_OWN:
+        return caller->capabilities;
+    case QOS_NAMESPACE_UNKNOWN:
+        return OF_UNSEEN;
+    default:
+        return 0;
+    }
+}
+
 static guint64 first_of_trusted(const QosOp *op)
 {
     const QosCaller *caller = op->caller;
     const pid_t tid = calling_thread(op);
+    guint64 effective;
 
-    if (tid == 0 || caller->is_proxy)
+    if (caller->is_proxy)
         return OF_UNSEEN;
+    if (caller->namespace == QOS_NAMESPACE_OTHER || !is_one_of(op, JUDGED | MOVES_DATA))
+        return remembered(caller);
+    if (tid == 0)
+        return OF_UNSEEN;
+    effective = qos_process_capabilities(tid);
     if (caller->namespace == QOS_NAMESPACE_UNKNOWN)
-        return OF_UNSEEN & qos_process_capabilities(tid);
-    if (caller->namespace == QOS_NAMESPACE_OTHER)
-        return 0;
-    if (!is_one_of(op, JUDGED | MOVES_DATA))
-        return caller->capabilities;
-    if (qos_process_capabilities(tid) != caller->capabilities)
+        return OF_UNSEEN & effective;
+    if (effective != caller->capabilities)
         return read_anew(op, tid);
-    return is_one_of(op, JUDGED_HERE_ALONE) ? in_own_namespace(tid, caller->capabilities)
-                                            : caller->capabilities;
+    return is_one_of(op, JUDGED_HERE_ALONE) ? in_own_namespace(tid, effective) : effective;
 }
 
 guint64 qos_rights_first(const QosOp *op)

@@ -3,11 +3,12 @@ import ctypes
 import itertools
 import os
 import re
+import subprocess
 
 import pytest
 
 from capabilities import ALL, CLONE_NEWNS, CLONE_NEWUSER, LIBC, MAPPED, OPERATIONS, OWNERS, Caller, Operation, set_capabilities
-from harness import OTHER, REPOSITORY, USER, as_user, run, umount
+from harness import OTHER, REPOSITORY, USER, as_user, run, running, umount, wait_until
 from twins import attempt, tree
 
 one_store = pytest.mark.parametrize("store", ["ext4"], indirect=True)
@@ -191,3 +192,23 @@ def test_an_overlay_in_a_namespace(store, mount, overlay):
         outcomes.append((Caller("namespace", ALL | {"SETUID", "SETGID"}).run(act),
                          tree_without_xattrs(store.dir / upper.relative_to(base))))
     assert outcomes[0][0] is None and outcomes[1] == outcomes[0]
+
+
+@pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
+def test_nobody_asks_for_an_ordinary_caller(store, mount, tmp_path):
+    qos = mount(store, "cache=none")
+    trace = tmp_path / "trace"
+    with running(subprocess.Popen(["strace", "-f", "-e", "trace=capget,statx", "-o", trace, "-p", str(qos.pid)], stderr=subprocess.PIPE,
+                                  text=True)) as tracer:
+        assert "attached" in tracer.stderr.readline()
+        as_user(USER, USER, [], lambda: ordinary_work(qos.dir))
+        wait_until(lambda: "statx" in trace.read_text(), what="the trace")
+    assert "capget" not in trace.read_text()
+
+
+def ordinary_work(top):
+    (top / "file").write_text("text")
+    assert (top / "file").read_text() == "text" and "file" in os.listdir(top)
+    (top / "file").chmod(0o600)
+    os.rename(top / "file", top / "new")
+    os.unlink(top / "new")
