@@ -154,6 +154,15 @@ void qos_gate_restore_share(QosGate *gate, const char *job, gint64 record,
 
 void qos_gate_set_job_cleanup_interval(QosGate *gate, QosTime interval);
 void qos_gate_state(QosGate *gate, QosSchedState *ret_state);
+/* How many jobs there are; of these, have requests in the store or waiting, or had lately; wait. */
+typedef struct {
+    guint all;
+    guint active;
+    guint waiting;
+} QosGateJobCounts;
+void qos_gate_count_jobs(QosGate *gate, QosGateJobCounts *ret_counts);
+/* The job of that id, a reference; or NULL. */
+QosJob *qos_gate_find_job(QosGate *gate, const char *id);
 /* All jobs, one reference each (free with g_ptr_array_unref); read one with qos_gate_copy_job(). */
 GPtrArray *qos_gate_jobs(QosGate *gate);
 /* A consistent copy of its counters, rates as of now. The copy's `held`, `references` and `share`

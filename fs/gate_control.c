@@ -6,6 +6,8 @@
 
 #include "fs/gate_private.h"
 
+#define ACTIVE_RATE 0.05 /* op/s */
+
 void qos_gate_set_policy(QosGate *gate, const QosPolicyClass *policy)
 {
     qos_mutex_lock(&gate->lock);
@@ -187,6 +189,35 @@ GPtrArray *qos_gate_jobs(QosGate *gate)
     GPtrArray *jobs = qos_account_list(qos_sched_account(gate->sched));
     qos_mutex_unlock(&gate->lock);
     return jobs;
+}
+
+QosJob *qos_gate_find_job(QosGate *gate, const char *id)
+{
+    qos_mutex_lock(&gate->lock);
+    QosJob *job = qos_account_find(qos_sched_account(gate->sched), id);
+    qos_mutex_unlock(&gate->lock);
+    return job;
+}
+
+/* The lock is taken for each job, as for a copy. */
+void qos_gate_count_jobs(QosGate *gate, QosGateJobCounts *ret_counts)
+{
+    g_autoptr(GPtrArray) jobs = qos_gate_jobs(gate);
+    const QosTime now = qos_gate_now();
+
+    *ret_counts = (QosGateJobCounts){.all = jobs->len};
+    for (guint i = 0; i < jobs->len; i++) {
+        const QosJob *job = g_ptr_array_index(jobs, i);
+        double operations, bytes;
+
+        qos_mutex_lock(&gate->lock);
+        const gboolean waits = job->waiting > 0;
+        const gboolean runs = job->use.running > 0;
+        qos_job_rates(job, now, &operations, &bytes);
+        qos_mutex_unlock(&gate->lock);
+        ret_counts->waiting += waits;
+        ret_counts->active += waits || runs || operations >= ACTIVE_RATE;
+    }
 }
 
 gboolean qos_gate_copy_job(QosGate *gate, const QosJob *job, QosJob *ret_copy,

@@ -28,6 +28,7 @@
 #define RULES       "nrs_tbf_rule"
 #define ERROR       "last_error"
 #define DAEMON      "daemon"
+#define JOB         "job." /* and its id */
 
 /* --- loading --- */
 
@@ -348,7 +349,7 @@ static void date(QosControl *control, QosReport *report)
     qos_mutex_unlock(&control->lock);
 }
 
-QosReport *qos_control_report(QosControl *control, gboolean with_jobs)
+QosReport *qos_control_report(QosControl *control, QosReportJobs jobs)
 {
     QosTunables tunables;
     QosReport *report;
@@ -356,7 +357,7 @@ QosReport *qos_control_report(QosControl *control, gboolean with_jobs)
     qos_mutex_lock(&control->lock);
     qos_tunables_copy(&tunables, &control->tunables);
     qos_mutex_unlock(&control->lock);
-    report = qos_report_new(control->fs, &tunables, control->started, with_jobs);
+    report = qos_report_new(control->fs, &tunables, control->started, jobs);
     qos_tunables_clear(&tunables);
     date(control, report);
     return report;
@@ -387,8 +388,8 @@ static GString *make_rules(const QosReport *report)
 /* The text of that name that is made of a report, or NULL. */
 static const QosControlText *find_text(const char *name)
 {
-    static const QosControlText rules = {make_rules, FALSE};
-    static const QosControlText policies = {qos_report_nrs_policies, FALSE};
+    static const QosControlText rules = {make_rules, QOS_REPORT_NO_JOBS};
+    static const QosControlText policies = {qos_report_nrs_policies, QOS_REPORT_NO_JOBS};
 
     if (strcmp(name, RULES) == 0)
         return &rules;
@@ -424,6 +425,10 @@ gboolean qos_control_getxattr(fuse_req_t request, const char *name, size_t size)
     if (!g_str_has_prefix(name, QOS_XATTR_PREFIX))
         return FALSE;
     name += strlen(QOS_XATTR_PREFIX);
+    if (g_str_has_prefix(name, JOB)) {
+        qos_control_ask_job(request, size, name + strlen(JOB));
+        return TRUE;
+    }
     text = find_text(name);
     if (text) {
         qos_control_ask_value(request, size, text);

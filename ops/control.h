@@ -9,8 +9,8 @@
  * errno, and last_error has the reason in words, one per uid of the setter.
  *
  * The files of `.qosfs`, mode 0444 (job_stats 0644: writing "clear" or a job id clears): job_stats,
- * jobs, rules, shares, metrics, state.json, history. Their text is made at open, and so are those
- * of nrs_tbf_rule and nrs_policies, by one thread for all who ask. Node ids below
+ * jobs, rules, shares, metrics, state.json and its parts, history. Their text is made at open, and
+ * so are those of nrs_tbf_rule and nrs_policies, by one thread for all who ask. Node ids below
  * QOS_CONTROL_INO_END are this unit's; the inode table never gives them out, and a FORGET of one
  * means nothing.
  */
@@ -50,8 +50,8 @@ void qos_control_free(QosControl *control); /* stopped, or never started; NULL i
 
 /* --- shared by the files of control --- */
 
-/* What the mount does now; with its jobs, or with an empty list of them. Owned by the caller. */
-QosReport *qos_control_report(QosControl *control, gboolean with_jobs);
+/* What the mount does now. Owned by the caller. */
+QosReport *qos_control_report(QosControl *control, QosReportJobs jobs);
 /* TRUE where the caller is root or the mount's owner. */
 gboolean qos_control_may_set(fuse_req_t request);
 /* When it was mounted, ns since 1970. */

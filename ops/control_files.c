@@ -23,13 +23,16 @@ typedef struct {
 } File;
 
 static const File files[] = {
-    {"job_stats", S_IFREG | 0644, {qos_report_job_stats, TRUE}},
-    {"jobs", S_IFREG | 0444, {qos_report_jobs, TRUE}},
-    {"rules", S_IFREG | 0444, {qos_report_rules, FALSE}},
-    {"shares", S_IFREG | 0444, {qos_report_shares, TRUE}},
-    {"metrics", S_IFREG | 0444, {qos_report_metrics, TRUE}},
-    {"state.json", S_IFREG | 0444, {qos_report_state, TRUE}},
-    {"history", S_IFREG | 0444, {NULL, FALSE}},
+    {"job_stats", S_IFREG | 0644, {qos_report_job_stats, QOS_REPORT_ALL_JOBS}},
+    {"jobs", S_IFREG | 0444, {qos_report_jobs, QOS_REPORT_ALL_JOBS}},
+    {"rules", S_IFREG | 0444, {qos_report_rules, QOS_REPORT_NO_JOBS}},
+    {"shares", S_IFREG | 0444, {qos_report_shares, QOS_REPORT_ALL_JOBS}},
+    {"metrics", S_IFREG | 0444, {qos_report_metrics, QOS_REPORT_ALL_JOBS}},
+    {"state.json", S_IFREG | 0444, {qos_report_state, QOS_REPORT_ALL_JOBS}},
+    {"status.json", S_IFREG | 0444, {qos_report_status, QOS_REPORT_JOB_COUNTS}},
+    {"rules.json", S_IFREG | 0444, {qos_report_rules_state, QOS_REPORT_NO_JOBS}},
+    {"jobs.json", S_IFREG | 0444, {qos_report_jobs_state, QOS_REPORT_ALL_JOBS}},
+    {"history", S_IFREG | 0444, {NULL, QOS_REPORT_NO_JOBS}},
 };
 
 #define FILE_COUNT (sizeof(files) / sizeof(files[0]))

@@ -15,7 +15,7 @@
 /* What the mount tells: in a file of `.qosfs`, or as an xattr. */
 typedef struct {
     GString *(*make)(const QosReport *report); /* NULL: the history */
-    gboolean with_jobs;
+    QosReportJobs jobs;
 } QosControlText;
 
 /* A text that a user has open: the handle of his open files that have it. */
@@ -37,14 +37,15 @@ struct QosControl {
     QosTime started;
     char *process; /* the daemon's, as the xattr tells it */
 
-    QosMutex setting;     /* one command at a time, from parsing to putting in force */
-    QosMutex lock;        /* what is below */
-    QosTime clock_offset; /* of the wall clock from the gate's, as reports have it */
-    QosTunables tunables; /* changed with both held */
-    GHashTable *errors;   /* uid -> why the last set of that user failed */
-    GHashTable *texts;    /* of QosOpenText: of the files of .qosfs that are open */
-    gsize texts_size;     /* theirs together */
-    QosControlDesk reports, history;
+    QosMutex setting;       /* one command at a time, from parsing to putting in force */
+    QosMutex lock;          /* what is below */
+    QosTime clock_offset;   /* of the wall clock from the gate's, as reports have it */
+    QosTunables tunables;   /* changed with both held */
+    GHashTable *errors;     /* uid -> why the last set of that user failed */
+    GHashTable *texts;      /* of QosOpenText: of the files of .qosfs that are open */
+    gsize texts_size;       /* theirs together */
+    QosControlDesk reports; /* with all jobs: these take long */
+    QosControlDesk brief, history;
     pthread_t thread;
     gboolean has_thread;
     pthread_cond_t called;  /* for the thread: look at these */
@@ -67,6 +68,8 @@ void qos_control_ask(fuse_req_t request, const struct fuse_file_info *info,
                      const QosControlText *text);
 /* and to who reads an xattr into so many bytes. */
 void qos_control_ask_value(fuse_req_t request, size_t size, const QosControlText *text);
+/* and to who reads what the mount knows of one job. */
+void qos_control_ask_job(fuse_req_t request, size_t size, const char *id);
 /* Replies with this text, which is kept while it is open: where the mount ends first, the kernel
  * does not tell. */
 void qos_control_answer_open(fuse_req_t request, const struct fuse_file_info *info, GBytes *text);

@@ -5,8 +5,9 @@
  * With thousands of jobs a text takes a quarter of a second and megabytes. So who asks while some
  * are made waits, without a thread, for those that come next: these are made for all who wait by
  * then, by one thread. So each text is of a moment after it was asked for; however many ask, one
- * thread is busy with it, and nobody waits for longer than two take. That of the history comes from
- * the database: its thread makes it.
+ * thread is busy with it, and nobody waits for longer than two take. Texts that are brief however
+ * many jobs there are have a thread and a queue of their own, so that they never wait for the long
+ * ones. That of the history comes from the database: its thread makes it.
  *
  * What is kept for users is bounded, and each has at most as much as he leaves to others: a text
  * that two have open counts for each of them.
@@ -25,6 +26,7 @@ typedef struct {
     gboolean is_open;
     struct fuse_file_info info; /* of an open */
     size_t size;                /* of an xattr: as qos_control_getxattr() */
+    char *job;                  /* the one that is asked for, owned; or NULL */
 } Asking;
 
 /* --- those that are open --- */
@@ -187,34 +189,59 @@ static GSList *answer_all(GSList *waiting, const QosControlText *text, GBytes *b
     return others;
 }
 
-static gboolean is_with_jobs(GSList *waiting)
+/* As much of the jobs as one of them asks for. */
+static QosReportJobs jobs_of(GSList *waiting)
 {
-    for (; waiting != NULL; waiting = waiting->next) {
-        if (((const Asking *)waiting->data)->text->with_jobs)
-            return TRUE;
+    QosReportJobs most = QOS_REPORT_NO_JOBS;
+
+    for (; waiting != NULL; waiting = waiting->next)
+        most = MAX(most, ((const Asking *)waiting->data)->text->jobs);
+    return most;
+}
+
+/* Answers the first of them, which asks for a job: the others. */
+static GSList *answer_job(QosControl *control, QosReport *report, GSList *waiting)
+{
+    Asking *asking = waiting->data;
+    g_autofree QosJob *job = qos_report_take_job(report, control->fs->gate, asking->job);
+
+    if (job != NULL) {
+        g_autoptr(GBytes) bytes = g_string_free_to_bytes(qos_report_job_state(report, job));
+
+        answer(asking, bytes);
+    } else {
+        fuse_reply_err(asking->request, ENODATA);
     }
-    return FALSE;
+    g_free(asking->job);
+    g_free(asking);
+    return g_slist_delete_link(waiting, waiting);
 }
 
 /* All texts of one moment. */
 static void make_reports(QosControl *control, GSList *waiting)
 {
-    g_autoptr(QosReport) report = qos_control_report(control, is_with_jobs(waiting));
+    g_autoptr(QosReport) report = qos_control_report(control, jobs_of(waiting));
 
     while (waiting != NULL) {
-        const QosControlText *text = ((const Asking *)waiting->data)->text;
-        g_autoptr(GBytes) bytes = g_string_free_to_bytes(text->make(report));
+        const Asking *asking = waiting->data;
 
-        waiting = answer_all(waiting, text, bytes);
+        if (asking->job != NULL) {
+            waiting = answer_job(control, report, waiting);
+        } else {
+            const QosControlText *text = asking->text;
+            g_autoptr(GBytes) bytes = g_string_free_to_bytes(text->make(report));
+
+            waiting = answer_all(waiting, text, bytes);
+        }
         qos_ring_flush(); /* the next text may take long */
     }
 }
 
-static void serve_reports(QosControl *control)
+static void serve_reports(QosControl *control, QosControlDesk *desk)
 {
     GSList *waiting;
 
-    while ((waiting = take_waiting(control, &control->reports)) != NULL)
+    while ((waiting = take_waiting(control, desk)) != NULL)
         make_reports(control, waiting);
 }
 
@@ -261,16 +288,22 @@ static void serve_history(QosDb *db, void *data)
         serve_history(NULL, control);
 }
 
+static QosControlDesk *desk_of(QosControl *control, const Asking *asking)
+{
+    if (asking->job == NULL && asking->text->make == NULL)
+        return &control->history;
+    return asking->text->jobs == QOS_REPORT_ALL_JOBS ? &control->reports : &control->brief;
+}
+
 static void ask(Asking *asking)
 {
     QosControl *control = qos_fs(asking->request)->control;
-    gboolean is_report = asking->text->make != NULL; /* it may be gone when it has asked */
-    QosControlDesk *desk = is_report ? &control->reports : &control->history;
+    QosControlDesk *desk = desk_of(control, asking);
 
-    if (!wait_for_text(control, desk, asking))
+    if (!wait_for_text(control, desk, asking)) /* it may be gone by now */
         return;
-    if (is_report)
-        serve_reports(control);
+    if (desk != &control->history)
+        serve_reports(control, desk);
     else if (control->db != NULL)
         qos_db_ask(control->db, serve_history, control);
     else
@@ -291,5 +324,14 @@ void qos_control_ask_value(fuse_req_t request, size_t size, const QosControlText
     Asking *asking = g_new(Asking, 1);
 
     *asking = (Asking){.request = request, .text = text, .size = size};
+    ask(asking);
+}
+
+void qos_control_ask_job(fuse_req_t request, size_t size, const char *id)
+{
+    static const QosControlText of_job = {NULL, QOS_REPORT_NO_JOBS};
+    Asking *asking = g_new(Asking, 1);
+
+    *asking = (Asking){.request = request, .text = &of_job, .size = size, .job = g_strdup(id)};
     ask(asking);
 }

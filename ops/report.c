@@ -41,8 +41,22 @@ GPtrArray *qos_report_copy_jobs(QosGate *gate, QosReportAdapt *adapt)
     return copies;
 }
 
+QosJob *qos_report_take_job(QosReport *report, QosGate *gate, const char *id)
+{
+    QosJob *job = qos_gate_find_job(gate, id), *copy;
+    QosGateShare share;
+
+    if (!job)
+        return NULL;
+    copy = g_new(QosJob, 1);
+    if (qos_gate_copy_job(gate, job, copy, &share))
+        qos_report_add_share(&report->adapt, &share);
+    qos_job_unref(job);
+    return copy;
+}
+
 QosReport *qos_report_new(QosFs *fs, const QosTunables *tunables, QosTime started,
-                          gboolean with_jobs)
+                          QosReportJobs jobs)
 {
     QosReport *report = g_new0(QosReport, 1);
 
@@ -64,7 +78,10 @@ QosReport *qos_report_new(QosFs *fs, const QosTunables *tunables, QosTime starte
     for (guint i = 0; i < qos_rules_count(report->rules); i++)
         qos_gate_rule_state(fs->gate, qos_rules_get(report->rules, i)->id, &report->rule_states[i]);
     qos_report_take_adapt(&report->adapt, fs->gate);
-    report->jobs = with_jobs ? qos_report_copy_jobs(fs->gate, &report->adapt) : g_ptr_array_new();
+    report->jobs = jobs == QOS_REPORT_ALL_JOBS ? qos_report_copy_jobs(fs->gate, &report->adapt)
+                                               : g_ptr_array_new();
+    if (jobs == QOS_REPORT_JOB_COUNTS)
+        qos_gate_count_jobs(fs->gate, &report->counts);
     qos_gate_state(fs->gate, &report->slots);
     qos_gate_histograms(fs->gate, &report->histograms);
     report->is_shared = fs->lockclient != NULL;

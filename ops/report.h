@@ -47,6 +47,13 @@ typedef struct {
     GHashTable *shares; /* JobID -> QosReportShare, both owned */
 } QosReportAdapt;
 
+/* What of the jobs is in a report. */
+typedef enum {
+    QOS_REPORT_NO_JOBS,
+    QOS_REPORT_JOB_COUNTS,
+    QOS_REPORT_ALL_JOBS,
+} QosReportJobs;
+
 typedef struct {
     QosTime now;        /* monotonic; the jobs' times and the rules' expiry are on this clock */
     QosTime wall;       /* the same moment, ns since 1970 */
@@ -64,16 +71,20 @@ typedef struct {
     QosRules *rules;           /* a reference */
     QosRuleState *rule_states; /* one for each rule, in the same order; owned */
     GPtrArray *jobs;           /* of QosJob, copies with g_free, most recently seen first */
+    QosGateJobCounts counts;   /* with QOS_REPORT_JOB_COUNTS */
     QosGateHistograms histograms;
     QosReportAdapt adapt;
     gboolean is_shared;          /* with other mounts: */
     QosLockclientStatus sharing; /* borrowed from the mount */
 } QosReport;
 
-/* `tunables` is copied; `started` as above; `with_jobs` FALSE leaves out the jobs and their
- * shares. */
+/* `tunables` is copied; `started` as above; but with QOS_REPORT_ALL_JOBS it has no jobs and shares.
+ */
 QosReport *qos_report_new(QosFs *fs, const QosTunables *tunables, QosTime started,
-                          gboolean with_jobs);
+                          QosReportJobs jobs);
+/* A copy of the job of that id, whose share the report gets, for qos_report_job_state(); NULL:
+ * there is none. Free with g_free(). */
+QosJob *qos_report_take_job(QosReport *report, QosGate *gate, const char *id);
 void qos_report_free(QosReport *report); /* NULL is allowed */
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(QosReport, qos_report_free)
 
@@ -91,6 +102,13 @@ GString *qos_report_shares(const QosReport *report);
 GString *qos_report_metrics(const QosReport *report);
 /* One JSON object: all of it. */
 GString *qos_report_state(const QosReport *report);
+/* Of the same shape, with empty lists for what is left out: the mount, with the counts of the jobs;
+ * the mount and the rules; the mount and what a list of the jobs shows of each; the mount and one
+ * job, with the rules that it waited for. */
+GString *qos_report_status(const QosReport *report);
+GString *qos_report_rules_state(const QosReport *report);
+GString *qos_report_jobs_state(const QosReport *report);
+GString *qos_report_job_state(const QosReport *report, const QosJob *job);
 /* Lustre's nrs_tbf_rule and nrs_policies. */
 GString *qos_report_nrs_tbf_rule(const QosReport *report);
 GString *qos_report_nrs_policies(const QosReport *report);

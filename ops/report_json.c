@@ -1,6 +1,7 @@
 /*
- * state.json: all that the mount knows, for programs (qosfsctl is one). docs/reports.md has the
- * fields. Times are seconds: since 1970 where a moment is meant.
+ * state.json: all that the mount knows, for programs (qosfsctl is one); and parts of it, because
+ * thousands of jobs take megabytes and a second. docs/reports.md has the fields. Times are seconds:
+ * since 1970 where a moment is meant.
  */
 #include "net/report_json.h"
 #include "ops/report.h"
@@ -77,21 +78,33 @@ static void add_operations(JsonBuilder *builder, const QosJob *job)
     json_builder_end_object(builder);
 }
 
-static void add_waits(JsonBuilder *builder, const QosReport *report, const QosJob *job)
+static void add_wait(JsonBuilder *builder, const QosReport *report, const QosWait *wait)
 {
+    json_builder_begin_object(builder);
+    qos_json_add_text(builder, "rule", wait->rule_name);
+    qos_json_add_count(builder, "count", wait->count);
+    add_seconds(builder, "waited", wait->waited);
+    add_seconds(builder, "longest", wait->longest);
+    add_moment(builder, "first", report, wait->first);
+    add_moment(builder, "last", report, wait->last);
+    json_builder_end_object(builder);
+}
+
+/* All, or the one that was waited for last. */
+static void add_waits(JsonBuilder *builder, const QosReport *report, const QosJob *job,
+                      gboolean is_brief)
+{
+    const QosWait *latest = NULL;
+
     qos_json_begin_array(builder, "wait");
     for (guint i = 0; i < job->wait_count; i++) {
-        const QosWait *wait = &job->wait[i];
-
-        json_builder_begin_object(builder);
-        qos_json_add_text(builder, "rule", wait->rule_name);
-        qos_json_add_count(builder, "count", wait->count);
-        add_seconds(builder, "waited", wait->waited);
-        add_seconds(builder, "longest", wait->longest);
-        add_moment(builder, "first", report, wait->first);
-        add_moment(builder, "last", report, wait->last);
-        json_builder_end_object(builder);
+        if (!is_brief)
+            add_wait(builder, report, &job->wait[i]);
+        else if (!latest || job->wait[i].last > latest->last)
+            latest = &job->wait[i];
     }
+    if (latest)
+        add_wait(builder, report, latest);
     json_builder_end_array(builder);
 }
 
@@ -118,32 +131,45 @@ static void add_share(JsonBuilder *builder, const QosReportShare *share)
     json_builder_end_object(builder);
 }
 
-static void add_job(JsonBuilder *builder, const QosReport *report, const QosJob *job)
+/* What a list shows of a job. */
+static void add_brief(JsonBuilder *builder, const QosReport *report, const QosJob *job)
 {
-    json_builder_begin_object(builder);
     qos_json_add_text(builder, "id", job->id);
-    qos_json_add_count(builder, "nodes", job->nodes);
-    add_moment(builder, "started", report, job->started);
     add_moment(builder, "seen", report, job->seen);
     qos_json_add_count(builder, "requests", job->requests);
     qos_json_add_count(builder, "errors", job->errors);
-    qos_json_add_count(builder, "waits", job->waits);
     add_seconds(builder, "wait_time", job->wait_time);
     add_seconds(builder, "store_time", job->store_time);
     qos_json_add_count(builder, "waiting", job->waiting);
     qos_json_add_count(builder, "running", job->use.running);
-    qos_json_add_count(builder, "parked_bytes", job->use.parked_bytes);
-    qos_json_add_count(builder, "refused", job->refused);
-    qos_json_add_count(builder, "passthrough", job->passthrough);
-    qos_json_add_count(builder, "open_files", job->open_files);
-    qos_json_add_count(builder, "opens_refused", job->opens_refused);
     qos_json_add_number(builder, "operation_rate", job->operation_rate);
     qos_json_add_number(builder, "byte_rate", job->byte_rate);
     qos_json_add_count(builder, "read_bytes", job->read_bytes.sum);
     qos_json_add_count(builder, "write_bytes", job->write_bytes.sum);
     add_share(builder, qos_report_share(report, job->id));
+}
+
+static void add_rest(JsonBuilder *builder, const QosReport *report, const QosJob *job)
+{
+    qos_json_add_count(builder, "nodes", job->nodes);
+    add_moment(builder, "started", report, job->started);
+    qos_json_add_count(builder, "waits", job->waits);
+    qos_json_add_count(builder, "parked_bytes", job->use.parked_bytes);
+    qos_json_add_count(builder, "refused", job->refused);
+    qos_json_add_count(builder, "passthrough", job->passthrough);
+    qos_json_add_count(builder, "open_files", job->open_files);
+    qos_json_add_count(builder, "opens_refused", job->opens_refused);
     add_operations(builder, job);
-    add_waits(builder, report, job);
+}
+
+static void add_job(JsonBuilder *builder, const QosReport *report, const QosJob *job,
+                    gboolean is_brief)
+{
+    json_builder_begin_object(builder);
+    add_brief(builder, report, job);
+    if (!is_brief)
+        add_rest(builder, report, job);
+    add_waits(builder, report, job, is_brief);
     json_builder_end_object(builder);
 }
 
@@ -219,7 +245,40 @@ static void add_mount(JsonBuilder *builder, const QosReport *report)
     json_builder_end_object(builder);
 }
 
-GString *qos_report_state(const QosReport *report)
+static void add_counts(JsonBuilder *builder, const QosReport *report)
+{
+    qos_json_begin_object(builder, "counts");
+    qos_json_add_count(builder, "rules", qos_rules_count(report->rules));
+    qos_json_add_count(builder, "jobs", report->counts.all);
+    qos_json_add_count(builder, "active", report->counts.active);
+    qos_json_add_count(builder, "waiting", report->counts.waiting);
+    json_builder_end_object(builder);
+}
+
+static gboolean has_waited(const QosJob *job, const char *rule)
+{
+    for (guint i = 0; i < job->wait_count; i++) {
+        if (g_str_equal(job->wait[i].rule_name, rule))
+            return TRUE;
+    }
+    return FALSE;
+}
+
+/* All rules, or those that a job has waited for. */
+static void add_rules(JsonBuilder *builder, const QosReport *report, const QosJob *job)
+{
+    for (guint i = 0; i < qos_rules_count(report->rules); i++) {
+        const QosRule *rule = qos_rules_get(report->rules, i);
+
+        if (!job || has_waited(job, rule->name))
+            add_rule(builder, report, rule, &report->rule_states[i]);
+    }
+}
+
+typedef enum { COUNTS = 1, RULES = 2, JOBS = 4, BRIEF_JOBS = 8 } Parts;
+
+/* `job`: the one that it is about; NULL: it is about the mount. */
+static GString *make(const QosReport *report, Parts parts, const QosJob *job)
 {
     g_autoptr(JsonBuilder) builder = json_builder_new_immutable();
     g_autoptr(JsonGenerator) generator = json_generator_new();
@@ -228,13 +287,17 @@ GString *qos_report_state(const QosReport *report)
 
     json_builder_begin_object(builder);
     add_mount(builder, report);
+    if (parts & COUNTS)
+        add_counts(builder, report);
     qos_json_begin_array(builder, "rules");
-    for (guint i = 0; i < qos_rules_count(report->rules); i++)
-        add_rule(builder, report, qos_rules_get(report->rules, i), &report->rule_states[i]);
+    if (parts & RULES)
+        add_rules(builder, report, job);
     json_builder_end_array(builder);
     qos_json_begin_array(builder, "jobs");
-    for (guint i = 0; i < report->jobs->len; i++)
-        add_job(builder, report, g_ptr_array_index(report->jobs, i));
+    if (job)
+        add_job(builder, report, job, FALSE);
+    for (guint i = 0; i < report->jobs->len && parts & (JOBS | BRIEF_JOBS); i++)
+        add_job(builder, report, g_ptr_array_index(report->jobs, i), !(parts & JOBS));
     json_builder_end_array(builder);
     json_builder_end_object(builder);
     root = json_builder_get_root(builder);
@@ -242,4 +305,29 @@ GString *qos_report_state(const QosReport *report)
     json_generator_to_gstring(generator, text);
     g_string_append_c(text, '\n');
     return text;
+}
+
+GString *qos_report_state(const QosReport *report)
+{
+    return make(report, RULES | JOBS, NULL);
+}
+
+GString *qos_report_status(const QosReport *report)
+{
+    return make(report, COUNTS, NULL);
+}
+
+GString *qos_report_rules_state(const QosReport *report)
+{
+    return make(report, RULES, NULL);
+}
+
+GString *qos_report_jobs_state(const QosReport *report)
+{
+    return make(report, BRIEF_JOBS, NULL);
+}
+
+GString *qos_report_job_state(const QosReport *report, const QosJob *job)
+{
+    return make(report, RULES, job);
 }

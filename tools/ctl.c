@@ -185,16 +185,29 @@ gboolean qos_ctl_parse(QosCtl *ctl, const GOptionEntry *options, gpointer data, 
     return ctl->mountpoint != NULL;
 }
 
-JsonObject *qos_ctl_read_state(const QosCtl *ctl, GError **error)
+JsonObject *qos_ctl_read(const QosCtl *ctl, const char *file, GError **error)
 {
     gsize length;
-    g_autofree char *text = qos_ctl_mount_read(ctl->mountpoint, "state.json", &length, error);
+    g_autoptr(GError) reason = NULL;
+    g_autofree char *text = qos_ctl_mount_read(ctl->mountpoint, file, &length, &reason);
+    if (g_error_matches(reason, QOS_ERROR, EPROTO) && !g_str_equal(file, QOS_CTL_STATE))
+        return qos_ctl_read(ctl, QOS_CTL_STATE, error);
+    if (text)
+        return qos_ctl_state_parse(text, length, error);
+    g_propagate_error(error, g_steal_pointer(&reason));
+    return NULL;
+}
+
+JsonObject *qos_ctl_read_job(const QosCtl *ctl, const char *id, GError **error)
+{
+    gsize length;
+    g_autofree char *text = qos_ctl_mount_read_job(ctl->mountpoint, id, &length, error);
     return text ? qos_ctl_state_parse(text, length, error) : NULL;
 }
 
 JsonObject *qos_ctl_parse_and_read(QosCtl *ctl, GError **error)
 {
-    return qos_ctl_parse(ctl, NULL, NULL, error) ? qos_ctl_read_state(ctl, error) : NULL;
+    return qos_ctl_parse(ctl, NULL, NULL, error) ? qos_ctl_read(ctl, QOS_CTL_STATUS, error) : NULL;
 }
 
 void qos_ctl_print(char *text)

@@ -71,9 +71,19 @@ gboolean qos_ctl_no_such(GError **error, const char *what, const char *name, con
 gboolean qos_ctl_check_setting(JsonObject *tunables, const char *name, const char *lister,
                                GError **error);
 
-/* Reads the mount's state; a new reference. */
-JsonObject *qos_ctl_read_state(const QosCtl *ctl, GError **error);
-/* Both, for a command without options of its own. */
+/* The files of .qosfs with the mount's state: all of it, and parts, because of thousands of jobs it
+ * is megabytes. What a part leaves out is an empty list. */
+#define QOS_CTL_STATE  "state.json"
+#define QOS_CTL_STATUS "status.json" /* neither rules nor jobs */
+#define QOS_CTL_RULES  "rules.json"  /* no jobs */
+#define QOS_CTL_JOBS   "jobs.json"   /* no rules; of the jobs what a list shows */
+/* Reads one of these; a new reference. A mount of an older version has the whole alone, and that is
+ * read. */
+JsonObject *qos_ctl_read(const QosCtl *ctl, const char *file, GError **error);
+/* The state with this job alone, and the rules that it waited for. NULL without an error: the mount
+ * knows no such job, or is of an older version. */
+JsonObject *qos_ctl_read_job(const QosCtl *ctl, const char *id, GError **error);
+/* Parses, and reads QOS_CTL_STATUS, for a command without options of its own. */
 JsonObject *qos_ctl_parse_and_read(QosCtl *ctl, GError **error);
 /* Prints and frees. */
 void qos_ctl_print(char *text);

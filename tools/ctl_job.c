@@ -3,10 +3,12 @@
  */
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "base/time.h"
 #include "base/units.h"
+#include "fs/account.h"
 #include "tools/ctl.h"
 #include "tools/ctl_mount.h"
 #include "tools/ctl_render.h"
@@ -48,7 +50,8 @@ static JsonNode *jobs_node(JsonObject *state, guint limit)
 
 static gboolean show_jobs(QosCtl *ctl, const JobsOptions *options, GError **error)
 {
-    g_autoptr(JsonObject) state = qos_ctl_read_state(ctl, error);
+    const char *file = ctl->json ? QOS_CTL_STATE : QOS_CTL_JOBS;
+    g_autoptr(JsonObject) state = qos_ctl_read(ctl, file, error);
     if (!state)
         return FALSE;
     QosCtlStyle style = qos_ctl_style();
@@ -92,18 +95,45 @@ gboolean qos_ctl_jobs(QosCtl *ctl, GError **error)
     return FALSE;
 }
 
-/* The job of that id; where there is none, an error that names those like it. */
-static JsonObject *find_job(JsonObject *state, const char *id, GError **error)
+/* There is no job of that id: an error that names those like it. Always FALSE. */
+static gboolean no_such_job(JsonObject *state, const char *id, GError **error)
 {
-    JsonObject *job = qos_ctl_state_job(state, id);
-    if (job)
-        return job;
     g_autoptr(GPtrArray) ids = qos_ctl_state_names(state, "jobs", "id");
     g_autofree char *escaped = qos_ctl_escape(id);
     g_autofree char *hint = qos_ctl_hint(id, ids);
     qos_set_error(error, ENOENT, "no job '%s' has used this mount lately%s%s", escaped, hint,
                   *hint ? "" : "; 'qosfsctl jobs' lists those that have");
-    return NULL;
+    return FALSE;
+}
+
+/* The state with the job of that id, as it is or as it is printed, with \xHH; *ret_job is the job,
+ * borrowed of it. A mount of an older version tells of one job with all others; so does each where
+ * the rules that it waited for are too long for an xattr. */
+static JsonObject *read_job(const QosCtl *ctl, const char *id, JsonObject **ret_job, GError **error)
+{
+    g_autofree char *plain = qos_ctl_unescape(id);
+    const char *const names[] = {id, plain};
+    g_autoptr(GError) reason = NULL;
+    for (guint i = 0; i < G_N_ELEMENTS(names) && !reason; i++) {
+        g_autoptr(JsonObject) state = qos_ctl_read_job(ctl, names[i], &reason);
+        *ret_job = state ? qos_ctl_state_job(state, names[i]) : NULL;
+        if (*ret_job)
+            return g_steal_pointer(&state);
+    }
+    if (reason) {
+        g_propagate_error(error, g_steal_pointer(&reason));
+        return NULL;
+    }
+    g_autoptr(JsonObject) list = qos_ctl_read(ctl, QOS_CTL_JOBS, error);
+    if (list && !qos_ctl_state_job(list, id))
+        no_such_job(list, id, error);
+    if (!list || !qos_ctl_state_job(list, id))
+        return NULL;
+    g_autoptr(JsonObject) all = qos_ctl_read(ctl, QOS_CTL_STATE, error);
+    *ret_job = all ? qos_ctl_state_job(all, id) : NULL;
+    if (all && !*ret_job)
+        no_such_job(all, id, error);
+    return *ret_job ? g_steal_pointer(&all) : NULL;
 }
 
 /* The job, and the rules that it waited for. */
@@ -134,9 +164,9 @@ gboolean qos_ctl_why(QosCtl *ctl, GError **error)
     const char *id = qos_ctl_argument(ctl, 0);
     if (!id)
         return qos_ctl_usage_error(error, "which job? 'qosfsctl jobs' lists them");
-    g_autoptr(JsonObject) state = qos_ctl_read_state(ctl, error);
-    JsonObject *job = state ? find_job(state, id, error) : NULL;
-    if (!job)
+    JsonObject *job;
+    g_autoptr(JsonObject) state = read_job(ctl, id, &job, error);
+    if (!state)
         return FALSE;
     if (ctl->json)
         qos_ctl_print_json(why_node(state, job), FALSE);
@@ -145,22 +175,41 @@ gboolean qos_ctl_why(QosCtl *ctl, GError **error)
     return TRUE;
 }
 
-/* Forgets one job's totals. The mount takes the word "clear" for all jobs, so a job of that name
- * can not be told to it alone. */
-static gboolean clear_job(QosCtl *ctl, const char *name, GError **error)
+/* Writes the id in quotes: without them "clear" means all jobs, and blanks at the ends are lost. */
+static gboolean write_clear(const QosCtl *ctl, const char *id, GError **error)
 {
-    g_autoptr(JsonObject) state = qos_ctl_read_state(ctl, error);
-    JsonObject *job = state ? find_job(state, name, error) : NULL;
-    if (!job)
-        return FALSE;
-    const char *id = qos_ctl_state_text(job, "id");
-    if (g_str_equal(id, "clear")) {
-        qos_set_error(error, EINVAL,
-                      "a job named 'clear' can not be cleared alone: to the mount that word means "
-                      "all jobs; use 'qosfsctl clear --all'");
+    g_autoptr(GString) line = g_string_new("\"");
+    for (const char *at = id; *at; at++)
+        g_string_append_printf(line, g_ascii_isalnum(*at) ? "%c" : "\\x%02X", (guchar)*at);
+    g_string_append_c(line, '"');
+    if (strlen(id) > QOS_JOB_ID_MAX) {
+        qos_set_error(error, ENOENT, "the name is longer than any job's");
         return FALSE;
     }
-    return qos_ctl_mount_write(ctl->mountpoint, "job_stats", id, error);
+    return qos_ctl_mount_write(ctl->mountpoint, "job_stats", line->str, error);
+}
+
+/* Forgets one job's totals, of the id as it is or as it is printed. */
+static gboolean clear_job(const QosCtl *ctl, const char *id, GError **error)
+{
+    g_autofree char *plain = qos_ctl_unescape(id);
+    const char *const names[] = {id, plain};
+    for (guint i = 0; i < G_N_ELEMENTS(names); i++) {
+        g_autoptr(GError) reason = NULL;
+        if (write_clear(ctl, names[i], &reason))
+            return TRUE;
+        if (!g_error_matches(reason, QOS_ERROR, ENOENT)) {
+            g_propagate_error(error, g_steal_pointer(&reason));
+            return FALSE;
+        }
+    }
+    g_autoptr(JsonObject) state = qos_ctl_read(ctl, QOS_CTL_JOBS, error);
+    JsonObject *job = state ? qos_ctl_state_job(state, id) : NULL;
+    /* A mount of an older version knows no quotes, and takes "clear" for all. */
+    if (job && !g_str_equal(qos_ctl_state_text(job, "id"), "clear"))
+        return qos_ctl_mount_write(ctl->mountpoint, "job_stats", qos_ctl_state_text(job, "id"),
+                                   error);
+    return state && no_such_job(state, id, error);
 }
 
 gboolean qos_ctl_clear(QosCtl *ctl, GError **error)

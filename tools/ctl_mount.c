@@ -300,6 +300,24 @@ char *qos_ctl_mount_read(const char *mountpoint, const char *name, gsize *ret_le
     return g_string_free(text, length < 0);
 }
 
+char *qos_ctl_mount_read_job(const char *mountpoint, const char *id, gsize *ret_length,
+                             GError **error)
+{
+    g_autofree char *name = g_strconcat(XATTR_PREFIX "job.", id, NULL);
+    g_autofree char *value = g_malloc(READ_SIZE);
+    g_auto(Watch) watch;
+    watch_begin(&watch, mountpoint);
+    ssize_t length = getxattr(mountpoint, name, value, READ_SIZE);
+    if (length >= 0) {
+        *ret_length = (gsize)length;
+        return g_steal_pointer(&value);
+    }
+    /* ERANGE: the name is too long for an xattr, or the value is */
+    if (errno != ENODATA && errno != ERANGE)
+        fail(error, errno, mountpoint, "ask for the job", who_may_read);
+    return NULL;
+}
+
 gboolean qos_ctl_mount_write(const char *mountpoint, const char *name, const char *text,
                              GError **error)
 {

@@ -25,6 +25,10 @@ char *qos_ctl_mount_find(const char *option, GError **error);
 /* The text of the file `name` in .qosfs/; free with g_free. `ret_length` may be NULL. */
 char *qos_ctl_mount_read(const char *mountpoint, const char *name, gsize *ret_length,
                          GError **error);
+/* What the mount knows of one job, JSON. NULL without an error: it knows none of that id, or does
+ * not tell of one alone. */
+char *qos_ctl_mount_read_job(const char *mountpoint, const char *id, gsize *ret_length,
+                             GError **error);
 gboolean qos_ctl_mount_write(const char *mountpoint, const char *name, const char *text,
                              GError **error);
 /* Sets the xattr user.qosfs.`name`. */

@@ -81,9 +81,23 @@ static void append_policies(GString *text, JsonObject *state)
     }
 }
 
+/* What a state has in place of its lists; or NULL. */
+static JsonObject *counts_of(JsonObject *state)
+{
+    JsonNode *node = json_object_get_member(state, "counts");
+    return node && JSON_NODE_HOLDS_OBJECT(node) ? json_node_get_object(node) : NULL;
+}
+
 /* How many jobs have requests in the store or waiting, and how many of them wait. */
 static void count_jobs(JsonObject *state, guint *ret_all, guint *ret_active, guint *ret_waiting)
 {
+    JsonObject *counts = counts_of(state);
+    if (counts) {
+        *ret_all = (guint)qos_ctl_state_count(counts, "jobs");
+        *ret_active = (guint)qos_ctl_state_count(counts, "active");
+        *ret_waiting = (guint)qos_ctl_state_count(counts, "waiting");
+        return;
+    }
     JsonArray *jobs = json_object_get_array_member(state, "jobs");
     *ret_all = json_array_get_length(jobs);
     *ret_active = *ret_waiting = 0;
@@ -140,7 +154,9 @@ static void append_server(GString *text, JsonObject *state)
 char *qos_ctl_render_status(JsonObject *state)
 {
     JsonObject *slots = json_object_get_object_member(state, "slots");
-    JsonArray *rules = json_object_get_array_member(state, "rules");
+    JsonObject *counts = counts_of(state);
+    gint64 rules = counts ? qos_ctl_state_count(counts, "rules")
+                          : json_array_get_length(json_object_get_array_member(state, "rules"));
     g_autofree char *version = escaped(state, "version");
     g_autofree char *source = escaped(state, "source");
     g_autofree char *mountpoint = escaped(state, "mountpoint");
@@ -164,8 +180,7 @@ char *qos_ctl_render_status(JsonObject *state)
     qos_ctl_append_sharing(text, state);
     append_server(text, state);
     append_parked(text, state);
-    g_string_append_printf(text, "rules     %u ('qosfsctl rule list')\n",
-                           json_array_get_length(rules));
+    g_string_append_printf(text, "rules     %" G_GINT64_FORMAT " ('qosfsctl rule list')\n", rules);
     g_string_append_printf(text, "jobs      %u known, %u active, %u waiting ('qosfsctl jobs')\n",
                            all, active, waiting);
     g_string_append_printf(

@@ -57,7 +57,7 @@ static void append_member(GString *json, const char *name, const char *value)
 static char *make_page(const QosCtl *ctl, const QosCtlHistory *history, gint64 now, gint64 length,
                        GError **error)
 {
-    g_autoptr(JsonObject) state = qos_ctl_read_state(ctl, error);
+    g_autoptr(JsonObject) state = qos_ctl_read(ctl, QOS_CTL_STATUS, error);
     if (!state)
         return NULL;
     QosCtlSlices slices = qos_ctl_history_slices(now, length);

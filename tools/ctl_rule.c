@@ -44,7 +44,7 @@ gboolean qos_ctl_rule_list(QosCtl *ctl, GError **error)
         return FALSE;
     if (commands && ctl->json)
         return qos_ctl_usage_error(error, "give --commands or --json, not both");
-    g_autoptr(JsonObject) state = qos_ctl_read_state(ctl, error);
+    g_autoptr(JsonObject) state = qos_ctl_read(ctl, QOS_CTL_RULES, error);
     if (!state)
         return FALSE;
     QosCtlStyle style = qos_ctl_style();
@@ -70,7 +70,7 @@ gboolean qos_ctl_rule_send(QosCtl *ctl, GError **error)
     g_autofree char *command = g_strdup_printf("%s %s", verb, words);
     if (!qos_ctl_mount_set(ctl->mountpoint, "nrs_tbf_rule", command, error))
         return FALSE;
-    g_autoptr(JsonObject) state = qos_ctl_read_state(ctl, NULL);
+    g_autoptr(JsonObject) state = qos_ctl_read(ctl, QOS_CTL_RULES, NULL);
     if (state) {
         note_policy(state);
         note_sharing(state, qos_ctl_argument(ctl, 0));

@@ -82,7 +82,7 @@ gboolean qos_ctl_set(QosCtl *ctl, GError **error)
 
     if (!qos_ctl_parse(ctl, NULL, NULL, error) || !qos_ctl_take_setting(ctl, &name, &value, error))
         return FALSE;
-    g_autoptr(JsonObject) state = qos_ctl_read_state(ctl, error);
+    g_autoptr(JsonObject) state = qos_ctl_read(ctl, QOS_CTL_STATUS, error);
     return state &&
            qos_ctl_check_setting(json_object_get_object_member(state, "tunables"), name,
                                  "qosfsctl get", error) &&

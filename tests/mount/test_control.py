@@ -13,7 +13,7 @@ from harness import USER, as_job, as_user, error_of, run, wait_until
 from twins import attempt
 
 RULES = "user.qosfs.nrs_tbf_rule"
-FILES = {"job_stats", "jobs", "rules", "shares", "metrics", "state.json", "history"}
+FILES = {"job_stats", "jobs", "rules", "shares", "metrics", "state.json", "status.json", "rules.json", "jobs.json", "history"}
 TUNABLES = {"nrs_policies", "slots", "jobid_var", "jobid_name", "job_cleanup_interval", "metrics_top_jobs",
             "parked_mib", "history_days", "adapt", "capacity", "adapt_period", "adapt_bytes",
             "adapt_metadata"}

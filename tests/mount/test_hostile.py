@@ -16,7 +16,7 @@ from harness import OTHER, USER, as_job, as_user, bind_mount, error_of, umount
 REFUSED = {errno.EPERM, errno.EACCES}
 FS_IOC_GETFLAGS, FS_IOC_SETFLAGS, FICLONE, FIFREEZE, TCGETS, FIONREAD = \
     0x80086601, 0x40086602, 0x40049409, 0xC0045877, 0x5401, 0x541B
-FILES = ("job_stats", "jobs", "rules", "metrics", "state.json")
+FILES = ("job_stats", "jobs", "rules", "metrics", "state.json", "status.json", "rules.json", "jobs.json")
 
 pytestmark = pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
 

@@ -321,12 +321,78 @@ def test_clear(qos):
     assert (qos.job("two") or {"requests": 0})["requests"] == 0
 
 
-def test_a_job_named_clear(qos):
-    """That word means all jobs to the mount."""
-    for job in ("clear", "other"):
-        as_job(job, "touch", qos.dir / job)
-    assert "--all" in ctl(qos, "clear", "clear", status=FAILED)
+def test_jobs_named_oddly_are_cleared_alone(qos):
+    """One that is called as the word for all, or has blanks at its ends or quotes, by its id or as it is shown."""
+    names = ["clear", " a ", '"b"', "\\x41", "ä", "other"]
+    for job in names:
+        as_job(job, "touch", qos.dir / "file")
+        qos.wait_booked(job, close=1)
+    for name, shown in zip(names, ["clear", " a ", '"b"', "\\x5cx41", "\\u00E4"]):
+        ctl(qos, "clear", shown)
+        assert not (job := qos.job(name)) or job["requests"] == 0, name
     assert qos.job("other")["requests"] > 0
+    assert "no job" in ctl(qos, "clear", "x" * 100, status=NOT_FOUND)
+
+
+@pytest.mark.parametrize("command, files, xattrs", [
+    ("status", ["status.json"], []),
+    ("jobs", ["jobs.json"], []),
+    ("jobs --limit=1", ["jobs.json"], []),
+    ("jobs --json", ["state.json"], []),
+    ("why 7", [], ["job.7"]),
+    ("why 7 --json", [], ["job.7"]),
+    ("report --csv", ["history"], []),
+    ("report", ["history", "status.json"], []),
+    ("clear 7", ["job_stats"], []),
+    ("clear --all", ["job_stats"], []),
+    ("rule list", ["rules.json"], []),
+    ("rule list --json", ["rules.json"], []),
+    ("rule list --commands", ["rules.json"], []),
+    ("rule start a jobid={x} rate=1", ["rules.json"], ["nrs_tbf_rule"]),
+    ("rule change known rate=2", ["rules.json"], ["nrs_tbf_rule"]),
+    ("rule stop known", ["rules.json"], ["nrs_tbf_rule"]),
+    ("policy", ["status.json"], []),
+    ("policy fifo", ["status.json"], ["nrs_policies"]),
+    ("get", ["status.json"], []),
+    ("get slots", ["status.json"], []),
+    ("set slots 5", ["status.json"], ["slots"]),
+])
+def test_a_command_asks_for_what_it_shows(world, qos, tmp_path, command, files, xattrs):
+    """And for nothing else, as with thousands of jobs all of the state is megabytes."""
+    as_job("7", "touch", qos.dir / "file")
+    qos.rule("start known jobid={y} rate=1")
+    trace = tmp_path / "trace"
+    run("strace", "-f", "-qq", "-e", "trace=openat,getxattr,setxattr", "-o", trace, world.programs / "qosfsctl", "-m", qos.dir,
+        *command.split(), env=job_environment(None, **SANITIZERS))
+    assert re.findall(rf'"{qos.dir}/\.qosfs/([^"]*)"', trace.read_text()) == files
+    assert re.findall(r'"user\.qosfs\.([^"]*)"', trace.read_text()) == xattrs
+
+
+def test_parts_of_the_state(qos):
+    """Each says the same of what it has, and is short of the rest."""
+    make_wait(qos)
+    as_job("8", "touch", qos.dir / "x")
+    parts = {name: json.loads(qos.report(f"{name}.json")) for name in ("state", "status", "rules", "jobs")}
+    state = parts["state"]
+    of_job = json.loads(os.getxattr(qos.dir, "user.qosfs.job.7"))
+    assert (parts["status"]["rules"], parts["status"]["jobs"], parts["rules"]["jobs"], parts["jobs"]["rules"]) == ([], [], [], [])
+    for part in (*parts.values(), of_job):
+        assert part["tunables"] == state["tunables"] and part["mountpoint"] == str(qos.dir)
+    assert parts["status"]["counts"]["rules"] == len(state["rules"]) and parts["status"]["counts"]["jobs"] == len(state["jobs"])
+    assert [rule["name"] for rule in parts["rules"]["rules"]] == ["slow", "default"]
+    assert [rule["name"] for rule in of_job["rules"]] == ["slow"]
+    (job,) = of_job["jobs"]
+    assert job.keys() == state["jobs"][0].keys() and job["id"] == "7" and job["requests"] == qos.job("7")["requests"]
+    brief = {job["id"]: job for job in parts["jobs"]["jobs"]}
+    assert brief.keys() == {job["id"] for job in state["jobs"]}
+    assert [wait["rule"] for wait in brief["7"]["wait"]] == ["slow"] and "operations" not in brief["7"]
+    for name in ("job.no-such", "job."):
+        with pytest.raises(OSError, match="No data"):
+            os.getxattr(qos.dir, f"user.qosfs.{name}")
+    for name in ("job.7", "daemon"):
+        with pytest.raises(OSError):
+            qos.set(name, "1")
+    assert qos.get("daemon").split()[0] == str(qos.pid)
 
 
 def test_hostile_job(qos):

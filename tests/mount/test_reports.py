@@ -1,9 +1,11 @@
 """The files of .qosfs after real work, read by the parsers that others use for these formats."""
 import collections
 import math
+import os
 import re
 import sqlite3
 import sys
+import threading
 
 import pytest
 import yaml
@@ -169,6 +171,25 @@ def test_hostile_job_names(store, mount):
     assert all(line.isprintable() for line in lines)
 
 
+def overtakes(qos, short, long):
+    """Whether the short report is read, from its begin to its end, while somebody waits for the long one."""
+    waits, is_over = threading.Event(), threading.Event()
+
+    def open_long():
+        waits.set()
+        os.close(os.open(qos.dir / ".qosfs" / long, os.O_RDONLY))
+        is_over.set()
+    other = threading.Thread(target=open_long)
+    other.start()
+    waits.wait()
+    reads = 0
+    while not is_over.is_set():
+        qos.report(short)
+        reads += not is_over.is_set()
+    other.join()
+    return reads > 1  # the first may have been before the other's open
+
+
 def test_ten_thousand_jobs_and_a_thousand_rules(store, mount):
     """Every report is whole, the metrics are bounded, and requests go on."""
     first = mount(store, "cache=none")
@@ -201,5 +222,6 @@ def test_ten_thousand_jobs_and_a_thousand_rules(store, mount):
     assert len(families["qosfs_job_requests_total"][1]) == 51
     assert len(families["qosfs_rule_requests_total"][1]) == 1001
     assert len(texts["metrics"]) < 2 << 20
+    wait_until(lambda: overtakes(qos, "status.json", "state.json"), what="a short report that is not behind the long one")
     as_job("job7.a", "cat", qos.dir / "file")
     assert next(rule["requests"] for rule in qos.state()["rules"] if rule["name"] == "r7") > 0

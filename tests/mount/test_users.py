@@ -144,7 +144,7 @@ def test_open_files(store, small, forged_jobs):
     assert qos.log.count(f"user {USER}: his jobs have") == 1 and "too many files at once" not in qos.log
 
 
-REPORTS = ("job_stats", "jobs", "rules", "shares", "metrics", "state.json", "history")
+REPORTS = ("job_stats", "jobs", "rules", "shares", "metrics", "state.json", "status.json", "rules.json", "jobs.json", "history")
 XATTRS = ("user.qosfs.nrs_tbf_rule", "user.qosfs.nrs_policies")
 
 # So many threads open each of the files again and again, or read the xattr, and each tells of the first time.
