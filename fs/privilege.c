@@ -129,8 +129,8 @@ static const char *const allowed[] = {
     "eventfd2 pipe2 poll ppoll sched_getaffinity splice tee umount2 vmsplice",
     /* the caller's identity; unshare() below */
     "capget capset getegid geteuid getgid getgroups getuid setfsgid setfsuid setgroups umask",
-    /* the caller's program */
-    "kcmp",
+    /* the caller's program, and its end */
+    "kcmp pidfd_open",
     /* memory */
     "brk madvise mmap mprotect mremap munmap",
     /* threads, time and signals; clone() below */

@@ -100,7 +100,7 @@ void qosfs_op_read(fuse_req_t request, fuse_ino_t ino, size_t size, off_t offset
     read_op->op.entry.request.bytes = size;
     read_op->op.start = offset;
     read_op->op.end = (gint64)size > G_MAXINT64 - offset ? G_MAXINT64 : offset + (gint64)size;
-    read_op->op.is_direct = (info->flags & O_DIRECT) != 0 && info->lock_owner != NO_OWNER;
+    read_op->op.is_untold = TRUE;
     if (info->lock_owner == NO_OWNER) {
         read_op->op.entry.request.fills_cache = TRUE;
         qos_handle_note_read(read_op->op.handle);
@@ -257,8 +257,8 @@ void qosfs_op_write(fuse_req_t request, fuse_ino_t ino, const char *data, size_t
     write_op->offset = offset;
     write_op->appends = (info->flags & O_APPEND) != 0 && !info->writepage;
     write_op->kills = info->kill_suidgid;
-    write_op->op.is_direct = (info->flags & O_DIRECT) != 0 && !info->writepage;
     tell_of_pages(write_op, info->writepage);
+    write_op->op.is_untold = write_op->op.writes == QOS_WRITE_DIRECT;
     write_op->sync = sync_of_write(write_op, info->flags);
     write_op->op.entry.request.writes_back = info->writepage;
     write_op->op.park = park_write;

@@ -16,6 +16,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <unistd.h>
 
 #include "fs/mutex.h"
 #include "ops/background.h"
@@ -125,11 +126,31 @@ static void begin_group_locked(QosInterrupts *interrupts, QosBackgroundGroup *gr
         look_after_locked(interrupts, &group->turn, LOOK_BEHIND);
 }
 
+/* Takes `descriptor`, or closes it. */
+static void keep_descriptor_locked(QosInterrupts *interrupts, QosBackgroundGroup *group,
+                                   int descriptor)
+{
+    if (descriptor >= 0 &&
+        (group == NULL || !qos_background_keep(interrupts->background, group, descriptor)))
+        close(descriptor);
+}
+
+static void add_untold_locked(QosInterrupts *interrupts, QosOp *op)
+{
+    QosBackgroundGroup *group = qos_background_add(interrupts->background, op);
+
+    if (group->turn.place != QOS_TURN_NONE)
+        return;
+    begin_group_locked(interrupts, group);
+    if (!qos_background_knows(interrupts->background, group))
+        keep_descriptor_locked(interrupts, group, qos_signals_open_thread(group->id.pid));
+}
+
 void qos_interrupts_watch(QosInterrupts *interrupts, QosOp *op)
 {
     qos_mutex_lock(&interrupts->lock);
-    if (op->is_direct)
-        begin_group_locked(interrupts, qos_background_add(interrupts->background, op));
+    if (op->is_untold)
+        add_untold_locked(interrupts, op);
     if (interrupts->may_be_lost)
         add_new_locked(interrupts, op);
     qos_mutex_unlock(&interrupts->lock);
@@ -192,19 +213,41 @@ static void look_at_request_locked(QosInterrupts *interrupts, Watched *watched)
         judge_locked(interrupts, watched, &signals);
 }
 
-static void find_process_locked(QosInterrupts *interrupts, QosBackgroundGroup *group)
+/* The lock is let go meanwhile. Of a process that has no group yet, how it will end. */
+static int find_process_of_locked(QosInterrupts *interrupts, pid_t thread,
+                                  QosProcessId *ret_process)
 {
-    const pid_t thread = group->id.pid;
-    QosProcessId process;
+    int descriptor = -1;
 
     qos_mutex_unlock(&interrupts->lock);
-    qos_signals_process(thread, &process);
+    qos_signals_process(thread, ret_process);
     qos_mutex_lock(&interrupts->lock);
-    if (qos_turns_taken(interrupts->turns) != &group->turn)
-        return;
-    group = qos_background_found(interrupts->background, group, &process);
+    if (ret_process->start != 0 && qos_background_is_new(interrupts->background, ret_process)) {
+        qos_mutex_unlock(&interrupts->lock);
+        descriptor = qos_signals_open(ret_process);
+        qos_mutex_lock(&interrupts->lock);
+    }
+    return descriptor;
+}
+
+static void find_process_locked(QosInterrupts *interrupts, QosBackgroundGroup *group)
+{
+    QosProcessId process;
+    const int descriptor = find_process_of_locked(interrupts, group->id.pid, &process);
+
+    if (qos_turns_taken(interrupts->turns) == &group->turn)
+        group = qos_background_found(interrupts->background, group, &process);
+    else
+        group = NULL;
+    keep_descriptor_locked(interrupts, group, descriptor);
     if (group != NULL)
         begin_group_locked(interrupts, group);
+}
+
+/* Of a process that ended in a way that nothing tells, reads alone: it may mean its writes. */
+static gboolean is_wanted(const QosBackgroundGroup *group, const QosOp *op)
+{
+    return group->end == QOS_END_UNKNOWN && op->entry.request.opcode != QOS_OP_READ;
 }
 
 /* What is neither parked nor waits for credits stays. The lock is let go for the answers. FALSE:
@@ -218,6 +261,8 @@ static gboolean take_some_back_locked(QosInterrupts *interrupts, QosBackgroundGr
         QosOp *op = group->ops.head->data;
 
         g_queue_push_tail_link(&group->ops, g_queue_pop_head_link(&group->ops));
+        if (is_wanted(group, op))
+            continue;
         if (qos_gate_cancel(interrupts->gate, &op->entry))
             answer_locked(interrupts, op);
         else if (qos_coherence_interrupt(op))
@@ -235,15 +280,16 @@ static void look_at_process_locked(QosInterrupts *interrupts, QosBackgroundGroup
 {
     const QosProcessId process = group->id;
 
-    if (!group->is_killed) {
+    if (group->end == QOS_END_NONE) {
         qos_mutex_unlock(&interrupts->lock);
-        const gboolean is_killed = qos_signals_have_killed(&process);
+        const QosEnd end = qos_signals_end(&process);
         qos_mutex_lock(&interrupts->lock);
         if (qos_turns_taken(interrupts->turns) != &group->turn)
             return;
-        group->is_killed = is_killed;
+        group->end = end == QOS_END_UNKNOWN ? qos_signals_end_of_gone(group->descriptor) : end;
     }
-    const gboolean were_any = group->is_killed && take_some_back_locked(interrupts, group);
+    const gboolean were_any =
+        group->end != QOS_END_NONE && take_some_back_locked(interrupts, group);
     if (were_any)
         note_kill_locked(interrupts);
     if (qos_turns_taken(interrupts->turns) != &group->turn)
@@ -254,11 +300,17 @@ static void look_at_process_locked(QosInterrupts *interrupts, QosBackgroundGroup
         look_after_locked(interrupts, &group->turn, LOOK_AGAIN);
 }
 
+/* A thread, but for one of which it is known that it was killed. */
+static gboolean is_to_be_found(const QosBackgroundGroup *group)
+{
+    return group->id.start == 0 && group->end == QOS_END_NONE;
+}
+
 static void look_at_locked(QosInterrupts *interrupts, QosTurn *turn)
 {
     if (turn->kind == WATCHED)
         look_at_request_locked(interrupts, (Watched *)turn);
-    else if (((QosBackgroundGroup *)turn)->id.start == 0)
+    else if (is_to_be_found((QosBackgroundGroup *)turn))
         find_process_locked(interrupts, (QosBackgroundGroup *)turn);
     else
         look_at_process_locked(interrupts, (QosBackgroundGroup *)turn);

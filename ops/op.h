@@ -145,7 +145,7 @@ struct QosOp {
     gboolean is_watched;  /* by ops/interrupt.h */
     gboolean keeps_pages; /* it waits, as ops/looks.h knows, ... */
     gboolean is_awaited;  /* ... or does not, because of a look */
-    gboolean is_direct;   /* a READ or WRITE past the kernel's cache, maybe in the background */
+    gboolean is_untold;   /* of signals, maybe: a READ, or a WRITE past the kernel's cache */
     QosBackgroundGroup *background_group; /* NULL, or where ops/background.h keeps it */
     GList background;                     /* there */
     QosNameless nameless;                 /* while its caller is being named */

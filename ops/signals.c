@@ -2,9 +2,14 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "ops/process.h"
 
@@ -14,6 +19,20 @@
 #define HARMLESS                                                                                   \
     (BIT(SIGCHLD) | BIT(SIGCONT) | BIT(SIGSTOP) | BIT(SIGTSTP) | BIT(SIGTTIN) | BIT(SIGTTOU) |     \
      BIT(SIGURG) | BIT(SIGWINCH))
+
+/* Since Linux 6.15; older headers do not have it. */
+typedef struct {
+    guint64 mask; /* asked for, and told */
+    guint64 cgroup;
+    guint32 pid, process, parent;
+    guint32 ids[8];
+    gint32 exit_code;
+} EndInfo;
+
+#define PIDFD_OF_THREAD     O_EXCL
+#define PIDFD_INFO_HAS_PID  (1 << 0)
+#define PIDFD_INFO_HAS_EXIT (1 << 3)
+#define PIDFD_ASK_INFO      _IOWR(0xff, 11, EndInfo)
 
 typedef struct {
     guint64 own, shared; /* pending: the thread's, the process's */
@@ -129,28 +148,82 @@ static gboolean is_killed(pid_t thread, const QosProcessStat *stat)
     return stat->is_exiting && qos_signals_of(thread).is_killed;
 }
 
-gboolean qos_signals_have_killed(const QosProcessId *process)
+/* A thread that has ended leaves it to the others; the first one stays until all have. */
+static gboolean has_ended(const QosProcessStat *stat)
 {
-    gboolean are_killed = TRUE;
+    return stat->state == 'Z' || stat->state == 'X';
+}
+
+/* Where a thread calls exec, only the others end. */
+static gboolean are_all_killed(pid_t process)
+{
+    gboolean are_killed = TRUE, is_one = FALSE;
     const struct dirent *entry;
     char path[32];
     DIR *threads;
     QosProcessStat stat;
 
-    if (!read_stat(process->pid, process->pid, &stat) || stat.start != process->start ||
-        !is_killed(process->pid, &stat))
-        return FALSE;
-    /* Where a thread calls exec, only the others end. */
-    g_snprintf(path, sizeof(path), "/proc/%d/task", (int)process->pid);
+    g_snprintf(path, sizeof(path), "/proc/%d/task", (int)process);
     threads = opendir(path);
     if (threads == NULL)
         return FALSE;
     while (are_killed && (entry = readdir(threads)) != NULL) {
         pid_t thread = (pid_t)g_ascii_strtoll(entry->d_name, NULL, 10);
 
-        if (thread > 0 && read_stat(process->pid, thread, &stat))
-            are_killed = is_killed(thread, &stat);
+        if (thread <= 0 || !read_stat(process, thread, &stat))
+            continue;
+        if (is_killed(thread, &stat))
+            is_one = TRUE;
+        else
+            are_killed = has_ended(&stat);
     }
     closedir(threads);
-    return are_killed;
+    return are_killed && is_one;
+}
+
+int qos_signals_open_thread(pid_t thread)
+{
+    const int own = thread == 0 ? -1 : (int)syscall(SYS_pidfd_open, thread, PIDFD_OF_THREAD);
+    EndInfo info = {.mask = PIDFD_INFO_HAS_PID};
+    int process;
+
+    if (own < 0 || ioctl(own, PIDFD_ASK_INFO, &info) != 0 || (pid_t)info.process == thread)
+        return own;
+    process = (int)syscall(SYS_pidfd_open, info.process, 0);
+    close(own);
+    return process;
+}
+
+int qos_signals_open(const QosProcessId *process)
+{
+    QosProcessStat stat;
+    const int descriptor = (int)syscall(SYS_pidfd_open, process->pid, 0);
+
+    if (descriptor < 0)
+        return -1;
+    if (read_stat(process->pid, process->pid, &stat) && stat.start == process->start)
+        return descriptor;
+    close(descriptor);
+    return -1;
+}
+
+QosEnd qos_signals_end_of_gone(int descriptor)
+{
+    EndInfo info = {.mask = PIDFD_INFO_HAS_EXIT};
+
+    if (descriptor < 0 || ioctl(descriptor, PIDFD_ASK_INFO, &info) != 0 ||
+        (info.mask & PIDFD_INFO_HAS_EXIT) == 0)
+        return QOS_END_UNKNOWN;
+    return WIFSIGNALED(info.exit_code) ? QOS_END_KILLED : QOS_END_NONE;
+}
+
+QosEnd qos_signals_end(const QosProcessId *process)
+{
+    QosProcessStat stat;
+
+    if (!read_stat(process->pid, process->pid, &stat) || stat.start != process->start)
+        return QOS_END_UNKNOWN;
+    if (!is_killed(process->pid, &stat) && !has_ended(&stat))
+        return QOS_END_NONE;
+    return are_all_killed(process->pid) ? QOS_END_KILLED : QOS_END_NONE;
 }

@@ -28,6 +28,20 @@ typedef struct {
 
 /* The process of a thread. Reads /proc. */
 void qos_signals_process(pid_t thread, QosProcessId *ret_process);
-/* A signal ends it: each of its threads exits because of one, or is about to. FALSE also where it
- * has gone. Reads /proc, of a process that lives one file. */
-gboolean qos_signals_have_killed(const QosProcessId *process);
+/* A descriptor by which the kernel tells how a process has ended, also when nothing is left of it
+ * (since Linux 6.15); -1: there is none. */
+int qos_signals_open(const QosProcessId *process);
+/* The same of a thread's process; reads nothing. */
+int qos_signals_open_thread(pid_t thread);
+
+typedef enum {
+    QOS_END_NONE,    /* it lives, or ends by itself */
+    QOS_END_KILLED,  /* by a signal: each of its threads exits because of one, or is about to */
+    QOS_END_UNKNOWN, /* it has gone, and nothing tells how */
+} QosEnd;
+
+/* How the process ends. Reads /proc, of a process that lives one file. */
+QosEnd qos_signals_end(const QosProcessId *process);
+/* How one that has gone did. `descriptor`: its, or -1. UNKNOWN also of one that lives. Does not
+ * wait. */
+QosEnd qos_signals_end_of_gone(int descriptor);

@@ -168,6 +168,51 @@ def test_a_kill_ends_direct_reads(store, mount, how, number, cache):
         assert other.communicate(timeout=60)[0].split() == [b"asked", str(ASYNC).encode()]
 
 
+def ring(qos, *words):
+    return start_job("j", BUILD / "tests/mount/ring-io", *words, qos.dir / "file", PAGES, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+
+@contextlib.contextmanager
+def no_tokens(store, mount, cache):
+    (store.dir / "file").write_bytes(b"x" * BLOCK * PAGES)
+    qos = mount(store, f"cache={cache}")
+    qos.rule("start tight jobid={j}&opcode={read write} bps=1 depth=1:1")
+    as_job("j", "dd", f"if={qos.dir / 'file'}", "of=/dev/null", f"bs={BLOCK}", "count=1", "status=none", "iflag=direct")
+    try:
+        yield qos
+    finally:
+        qos.rule("stop tight")
+
+
+@pytest.mark.parametrize("cache", ["auto", "none"])
+@pytest.mark.parametrize("who", ["alone", "thread", "workers"])
+@pytest.mark.parametrize("way", ["read direct", "write direct", "read cached"])
+def test_a_kill_ends_what_io_uring_was_asked_for(store, mount, way, who, cache):
+    """The program's exit does not wait for it, so that nothing of the program is left to look at."""
+    with no_tokens(store, mount, cache) as qos, running(ring(qos, *way.split(), who)) as victim:
+        assert victim.stdout.readline() == b"asked\n"
+        wait_until(lambda: waiting(qos) > (0 if "cached" in way else PAGES - 1), what="waiting")
+        victim.kill()
+        assert victim.wait(TIMEOUT) == -signal.SIGKILL
+        wait_until(lambda: waiting(qos) == 0, what="the end of the wait")
+
+
+def test_what_a_program_has_asked_io_uring_for_when_it_ends_is_served(store, mount):
+    """It may mean its writes. Another one, killed later, shows that the daemon has looked."""
+    with no_tokens(store, mount, "auto") as qos, running(ring(qos, "write", "direct", "alone")) as writer:
+        assert writer.stdout.readline() == b"asked\n"
+        wait_until(lambda: waiting(qos) == PAGES, what="waiting")
+        writer.stdin.close()
+        assert writer.wait(TIMEOUT) == 0
+        with running(ring(qos, "read", "direct", "alone")) as victim:
+            assert victim.stdout.readline() == b"asked\n"
+            wait_until(lambda: waiting(qos) == 2 * PAGES, what="the other's")
+            victim.kill()
+            wait_until(lambda: waiting(qos) <= PAGES, what="the end of the other's wait")
+        assert waiting(qos) == PAGES
+    wait_until(lambda: (store.dir / "file").read_bytes() == bytes(BLOCK * PAGES), what="the writes")
+
+
 MANY = 3000
 
 # As many threads that read, and when asked each has a signal that changes nothing; or processes whose direct reads wait.
