@@ -493,6 +493,7 @@ QosInodes *qos_inodes_new_over(const char *source, int original, int fd, GError 
     }
     inodes->root_wants_flush = wants_flush(fd);
     inodes->source_mount = originals.key.mount;
+    inodes->has_mount_ids = facts.has_mount_id;
     qos_mounts_enter(inodes->mounts, facts.key.mount, fd);
     inodes->root_mount = facts.key.mount;
     inodes->root = qos_inode_add_locked(inodes, FUSE_ROOT_ID, &facts, fd, NULL);

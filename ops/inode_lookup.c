@@ -70,7 +70,8 @@ int qos_inodes_examine(QosInodes *inodes, int fd, const char *name, QosFacts *re
     ret_facts->key = (QosInodeKey){
         .device = stat->st_dev, .volume = subvolume_from_statx(x), .number = x->stx_ino};
     /* Kernels before 5.8 do not tell. */
-    ret_facts->key.mount = (x->stx_mask & STATX_MNT_ID) != 0 ? x->stx_mnt_id : stat->st_dev;
+    ret_facts->has_mount_id = (x->stx_mask & STATX_MNT_ID) != 0;
+    ret_facts->key.mount = ret_facts->has_mount_id ? x->stx_mnt_id : stat->st_dev;
     ret_facts->is_mount_root =
         (x->stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0 && S_ISDIR(x->stx_mode);
     stat->st_ino = qos_inodes_shown(inodes, stat->st_dev, stat->st_ino);
@@ -254,7 +255,9 @@ static int count_warm_lookup(QosInodes *inodes, const QosLoan *parent, const cha
 int qos_inodes_lookup(QosInodes *inodes, const QosLoan *parent, const char *name, QosUser *user,
                       struct fuse_entry_param *ret_entry)
 {
-    gboolean expected = g_atomic_int_get(&parent->inode->finds_known), known;
+    /* Where the kernel does not tell the mount, only a descriptor tells its flags. */
+    gboolean expected = inodes->has_mount_ids && g_atomic_int_get(&parent->inode->finds_known) != 0;
+    gboolean known;
     QosFacts facts = {0};
     int error, fd;
 

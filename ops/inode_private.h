@@ -20,6 +20,7 @@ typedef struct {
 typedef struct {
     QosInodeKey key;
     struct stat stat;       /* as it may be shown: see qos_inodes_disarm() */
+    gboolean has_mount_id;  /* `key.mount` is one */
     gboolean gives_rights;  /* the file in the store: see qos_mode_gives_rights() */
     gboolean hides_device;  /* what opens it is forbidden where it lies */
     gboolean is_mount_root; /* a directory by which a mount is entered */
@@ -89,6 +90,7 @@ struct QosInodes {
     QosInode *root;
     dev_t root_device;
     int source;                /* SRC as it is mounted, where the root is a copy of that; else -1 */
+    gboolean has_mount_ids;    /* the kernel tells them */
     guint64 source_mount;      /* whose flags hold for the root's mount */
     dev_t own_device;          /* of this mount; 0: not known */
     guint64 root_mount;        /* as in keys */

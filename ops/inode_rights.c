@@ -22,17 +22,22 @@ void qos_inodes_allow(QosInodes *inodes, gulong allowed)
     inodes->root_allows = allowed;
 }
 
+static gulong ask(QosInodes *inodes, guint64 mount, int fd)
+{
+    return qos_mount_flags_of(inodes->mount_flags, inodes->has_mount_ids ? mount : 0, fd);
+}
+
 gulong qos_inodes_source_forbids(QosInodes *inodes)
 {
     const int fd = inodes->source >= 0 ? inodes->source : inodes->root->fd;
 
-    return qos_mount_flags_of(inodes->mount_flags, inodes->source_mount, fd);
+    return ask(inodes, inodes->source_mount, fd);
 }
 
 static gulong forbidden_on(QosInodes *inodes, guint64 mount, int fd)
 {
     if (mount != inodes->root_mount)
-        return qos_mount_flags_of(inodes->mount_flags, mount, fd);
+        return ask(inodes, mount, fd);
     return qos_inodes_source_forbids(inodes) & ~inodes->root_allows;
 }
 

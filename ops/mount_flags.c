@@ -34,7 +34,8 @@ static const struct {
              {"noexec", MS_NOEXEC},
              {"nosymfollow", MS_NOSYMFOLLOW}};
 
-gboolean qos_mount_flags_parse(const char *line, guint64 *ret_id, gulong *ret_flags)
+/* One line of TABLE: FALSE where it is none. */
+static gboolean parse(const char *line, guint64 *ret_id, gulong *ret_flags)
 {
     g_auto(GStrv) words = g_strsplit(line, " ", OPTIONS + 2);
     g_auto(GStrv) options = NULL;
@@ -109,7 +110,7 @@ static void learn_locked(QosMountFlags *flags)
         guint64 id;
         gulong forbidden;
 
-        if (qos_mount_flags_parse(lines[i], &id, &forbidden))
+        if (parse(lines[i], &id, &forbidden))
             g_hash_table_insert(flags->known, g_memdup2(&id, sizeof(id)),
                                 GSIZE_TO_POINTER(forbidden));
     }
@@ -138,11 +139,12 @@ gulong qos_mount_flags_of(QosMountFlags *flags, guint64 id, int fd)
     gulong forbidden;
     struct statvfs statvfs;
 
-    if (find(flags, id, &forbidden))
+    if (id != 0 && find(flags, id, &forbidden))
         return forbidden;
     if (fd < 0 || fstatvfs(fd, &statvfs) != 0)
         return QOS_MOUNT_FORBIDS;
-    return MS_NOSUID | ((statvfs.f_flag & ST_NODEV) != 0 ? MS_NODEV : 0) |
+    return (id != 0 || (statvfs.f_flag & ST_NOSUID) != 0 ? MS_NOSUID : 0) |
+           ((statvfs.f_flag & ST_NODEV) != 0 ? MS_NODEV : 0) |
            ((statvfs.f_flag & ST_NOEXEC) != 0 ? MS_NOEXEC : 0) |
            ((statvfs.f_flag & NOSYMFOLLOW_IN_STATVFS) != 0 ? MS_NOSYMFOLLOW : 0);
 }

@@ -29,9 +29,6 @@ typedef struct QosMountFlags QosMountFlags;
 QosMountFlags *qos_mount_flags_new(void);
 void qos_mount_flags_free(QosMountFlags *flags); /* NULL is allowed */
 
-/* What mount `id` (as statx(2) has it) forbids now: of QOS_MOUNT_FORBIDS. `fd` is a file on it, or
- * -1. */
+/* What mount `id` (as statx(2) has it; 0: it does not tell) forbids now: of QOS_MOUNT_FORBIDS. `fd`
+ * is a file on it, or -1. */
 gulong qos_mount_flags_of(QosMountFlags *flags, guint64 id, int fd);
-
-/* One line of /proc/self/mountinfo: FALSE where it is none. */
-gboolean qos_mount_flags_parse(const char *line, guint64 *ret_id, gulong *ret_flags);
