@@ -534,10 +534,11 @@ static void enter(QosOp *op)
 }
 
 /* A mount of DIR below SRC, as propagation makes one, leads the daemon to itself. It would wait for
- * its own answer, and as it has a slot perhaps for ever. */
+ * its own answer, and as it has a slot perhaps for ever. It has no file open there, and what is
+ * open is closed whoever closes it. */
 static gboolean comes_from_itself(const QosOp *op)
 {
-    return op->caller->process != 0 && op->caller->process == op->fs->process;
+    return op->handle == NULL && op->caller->process != 0 && op->caller->process == op->fs->process;
 }
 
 static void begin(QosOp *op, QosCaller *caller)
