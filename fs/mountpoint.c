@@ -136,16 +136,6 @@ gboolean qos_mountpoint_is_taken(const char *path)
     return device && g_strcmp0(type, TYPE) == 0;
 }
 
-void qos_mountpoint_detach(const char *path, const char *device)
-{
-    g_autofree char *topmost = qos_mountpoint_device(path, NULL);
-
-    if (g_strcmp0(topmost, device) == 0 &&
-        umount2(path, MNT_FORCE | MNT_DETACH | UMOUNT_NOFOLLOW) != 0 &&
-        errno != EINVAL) /* somebody else was quicker */
-        g_warning("cannot unmount \"%s\": %s; umount -l takes it away", path, g_strerror(errno));
-}
-
 /* --- dead mounts --- */
 
 /* Without a slash at the end, at which a dead mount would be entered. */
@@ -180,6 +170,18 @@ static gboolean is_dead(const char *path)
     if (statx(AT_FDCWD, path, AT_STATX_FORCE_SYNC, STATX_BASIC_STATS, &statx_buffer) == 0)
         return FALSE;
     return errno == ENOTCONN || errno == ECONNABORTED || errno == ECANCELED;
+}
+
+void qos_mountpoint_detach(const char *path, const char *device, gboolean is_disconnected)
+{
+    g_autofree char *topmost = qos_mountpoint_device(path, NULL);
+
+    if (is_disconnected && !is_dead(path))
+        return;
+    if (g_strcmp0(topmost, device) == 0 &&
+        umount2(path, MNT_FORCE | MNT_DETACH | UMOUNT_NOFOLLOW) != 0 &&
+        errno != EINVAL) /* somebody else was quicker */
+        g_warning("cannot unmount \"%s\": %s; umount -l takes it away", path, g_strerror(errno));
 }
 
 gboolean qos_mountpoint_clear(const char *path, GError **error)

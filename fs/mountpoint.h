@@ -27,8 +27,9 @@ dev_t qos_mountpoint_device_number(const char *path);
 gboolean qos_mountpoint_is_taken(const char *path);
 
 /* Ends the connection of root's own mount on `path` and detaches it, if `device` is still the
- * topmost there. Programs that are in the mount get ENOTCONN. */
-void qos_mountpoint_detach(const char *path, const char *device);
+ * topmost there. Programs that are in the mount get ENOTCONN. `is_disconnected`: the kernel has
+ * ended the connection. If because of an unmount, the next mount may have the same device. */
+void qos_mountpoint_detach(const char *path, const char *device, gboolean is_disconnected);
 
 /* Clears away mounts of qosfs on `path` whose daemons have died, so that a new one finds the place
  * as the first did. TRUE also where there is none. Errors (QOS_ERROR): ENOTCONN, another program's

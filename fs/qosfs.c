@@ -11,6 +11,7 @@
  */
 #include <errno.h>
 #include <fuse_lowlevel.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -340,12 +341,21 @@ static gboolean start(Mounter *mounter, GError **error)
     return TRUE;
 }
 
+/* Whether the kernel has ended the connection, at an unmount or an abort. */
+static gboolean is_disconnected(struct fuse_session *session)
+{
+    struct pollfd look = {.fd = fuse_session_fd(session)};
+
+    return poll(&look, 1, 0) > 0 && look.revents & POLLERR;
+}
+
 /* For root libfuse would run umount(8), which the filter forbids, on whatever is at the place by
  * now. */
 static void unmount(Mounter *mounter)
 {
     if (mounter->device)
-        qos_mountpoint_detach(mounter->mountpoint, mounter->device);
+        qos_mountpoint_detach(mounter->mountpoint, mounter->device,
+                              is_disconnected(mounter->fs.session));
     else if (mounter->fs.session)
         fuse_session_unmount(mounter->fs.session);
 }

@@ -217,6 +217,20 @@ def test_a_new_mount_waits_for_the_old_ones_database(world, store, mount, end):
     assert again.get("nrs_tbf_rule").count("kept jobid={x} 7") == 1
 
 
+def test_an_old_daemon_leaves_the_next_mount_alone(world, store, mount):
+    """With a database of its own that is there before the old daemon has ended, and often has the same device number."""
+    qos = mount(store)
+    os.kill(qos.pid, signal.SIGSTOP)
+    wait_until(lambda: is_stopped(qos.pid))
+    umount(qos.dir)
+    again = mount(store, place=qos.dir)
+    os.kill(qos.pid, signal.SIGCONT)
+    wait_until(lambda: not is_running(qos.pid))
+    assert again.is_mounted() and again.state()["pid"] == again.pid
+    again.unmount()
+    qos.unmount()
+
+
 def test_waiting_for_a_database_can_be_ended(world, store, mount):
     qos = mount(store)
     os.kill(qos.pid, signal.SIGSTOP)
