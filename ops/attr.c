@@ -62,20 +62,16 @@ static gboolean may_believe_directory(const QosOp *op, fuse_ino_t ino)
 double qos_attr_timeout(QosOp *op, fuse_ino_t ino, mode_t mode)
 {
     const QosFs *fs = op->fs;
+    const gboolean may_believe =
+        qos_privileges_may_believe(op, ino, mode) && !qos_mode_gives_rights(mode);
     double timeout;
 
-    if (op->is_withheld) {
-        (void)qos_privileges_may_believe(op, ino, mode); /* of a file that it has just forgotten */
+    if (op->is_withheld) /* of a file that it has just forgotten */
         return 0;
-    }
     timeout = fs->coherence != NULL ? qos_coherence_attr_timeout(op, ino) : fs->config.attr_timeout;
-
     if (S_ISDIR(mode) && !may_believe_directory(op, ino))
         return 0;
-    return timeout > 0 && qos_tolls_may_believe(fs->tolls, ino) &&
-                   qos_privileges_may_believe(op, ino, mode) && !qos_mode_gives_rights(mode)
-               ? timeout
-               : 0;
+    return timeout > 0 && qos_tolls_may_believe(fs->tolls, ino) && may_believe ? timeout : 0;
 }
 
 /* Attributes that are not to be remembered: the kernel takes none from an answer to what it asked

@@ -19,9 +19,29 @@ struct QosHandles {
     GQueue open[LISTS]; /* of QosHandle, by the file's name */
 };
 
+static GQueue *list_by_name(QosHandles *handles, const QosFileName *name)
+{
+    return &handles->open[name->number % LISTS];
+}
+
 static GQueue *list_of(const QosHandle *handle)
 {
-    return &handle->handles->open[handle->name.number % LISTS];
+    return list_by_name(handle->handles, &handle->name);
+}
+
+gboolean qos_handles_has(QosHandles *handles, const QosFileName *name,
+                         gboolean (*is_such)(const QosHandle *handle))
+{
+    gboolean has = FALSE;
+
+    qos_mutex_lock(&handles->lock);
+    for (const GList *link = list_by_name(handles, name)->head; link != NULL; link = link->next) {
+        const QosHandle *handle = link->data;
+
+        has |= qos_file_name_equal(&handle->name, name) && is_such(handle);
+    }
+    qos_mutex_unlock(&handles->lock);
+    return has;
 }
 
 QosHandles *qos_handles_new(guint most)

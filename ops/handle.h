@@ -57,6 +57,9 @@ void qos_handles_free(QosHandles *handles);
 /* A place for what `caller`, who is referenced, is about to open: 0, or -EMFILE where his job has
  * its share or he has his, which is logged once for each, or -ENFILE where none is left. */
 int qos_handle_new(QosHandles *handles, QosCaller *caller, QosHandle **ret_handle);
+/* Whether any handle of the file that has this name is such. */
+gboolean qos_handles_has(QosHandles *handles, const QosFileName *name,
+                         gboolean (*is_such)(const QosHandle *handle));
 /* It is open. Takes `fd` and the loan. */
 void qos_handle_set_file(QosHandle *handle, int fd, int flags, QosLoan *file);
 /* What is written by it goes into the kernel's pages before it comes here. */

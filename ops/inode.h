@@ -124,6 +124,19 @@ guint qos_loan_privileges(const QosLoan *loan);
 gboolean qos_privileges_are_lost(guint known, mode_t mode);
 /* The kernel has forgotten the bits that were `known`; of these the file has those of `mode`. */
 void qos_loan_lose_privileges(const QosLoan *loan, guint known, mode_t mode);
+/* Which bits the kernel may have, also such as it does not believe; 0: none. */
+guint qos_loan_held_privileges(const QosLoan *loan);
+/* Whether a file of that mode lacks any of these. */
+gboolean qos_privileges_are_held(guint known, mode_t mode);
+/* It is open for writing from now on: the number that the last but one gives is another. */
+void qos_loan_note_writer(const QosLoan *loan);
+
+typedef enum {
+    QOS_REFRESH_BEGUN, /* the kernel is to look the file up again in this thread */
+    QOS_REFRESH_DONE,  /* it has done so, and `known` is as it was: it has no bit too many */
+    QOS_REFRESH_VAIN,  /* it has, but `known` is another */
+} QosRefreshed;
+QosRefreshed qos_loan_refresh(const QosLoan *loan, pid_t tid, guint known);
 
 /* --- inode_rights.c: what the store's mounts forbid --- */
 

@@ -33,6 +33,15 @@ typedef enum {
     QOS_PAGES_STAY,
 } QosRefill;
 
+/* A thread for which the kernel looks a program up again: inode_privileges.c. */
+typedef struct {
+    fuse_ino_t id; /* 0: none */
+    pid_t tid;
+    guint known;
+} QosRefresh;
+
+#define QOS_REFRESHES 256 /* of two in one place, the later */
+
 /* What QosInode.use is made of. */
 enum {
     QOS_USE_RECENT = 1, /* it was borrowed since the hand of the clock came by */
@@ -82,7 +91,8 @@ struct QosInodes {
     guint open_count;
     guint directories; /* of those known */
     gint64 explained;  /* monotonic us: when the log last told of a shortage */
-    GArray *devices;   /* of dev_t: those other than the root's, in the order they were seen */
+    QosRefresh refreshes[QOS_REFRESHES];
+    GArray *devices; /* of dev_t: those other than the root's, in the order they were seen */
     /* --- read-only --- */
     guint open_max; /* beyond it inodes become cold */
     guint removed_max;

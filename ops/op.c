@@ -141,7 +141,7 @@ static void note_stale(QosOp *op)
 
     if (op->result == -ENOENT && qos_inodes_is_file(inodes, op->node))
         op->result = -ESTALE;
-    if (op->result != -ESTALE)
+    if (op->result != -ESTALE || op->looks_again)
         return;
     qos_inodes_note_stale(inodes, op->node);
     if (op->other_node != 0)

@@ -135,6 +135,7 @@ struct QosOp {
     guint8 is_from_elsewhere; /* from another user namespace: ops/rights.h */
     guint8 is_refused;        /* it may open no more: ops/handle.h */
     guint8 is_withheld; /* the kernel must not remember attributes of the answer: ops/attr.c */
+    guint8 looks_again; /* by -ESTALE the kernel is to look the same file up again: ops/execs.h */
     const QosOpenFile *locked_file; /* NULL, or `locks` as one of the operation's handles has it */
     gboolean is_urgent;
     gboolean is_unawaited; /* the kernel does nothing with the answer */

@@ -13,6 +13,7 @@
 
 #include "ops/coherence.h"
 #include "ops/control.h"
+#include "ops/execs.h"
 #include "ops/handle.h"
 #include "ops/mount_flags.h"
 #include "ops/operations.h"
@@ -21,9 +22,7 @@
 
 /* What the kernel's open() has dealt with already. */
 #define STRIPPED_FLAGS (O_CREAT | O_EXCL | O_NOCTTY | O_NOFOLLOW | O_DIRECT)
-/* The kernel's flag for execve(): see open_file(). */
-#define OPEN_FOR_EXEC 0x20
-#define CREATE_TRIES  16
+#define CREATE_TRIES   16
 
 typedef struct {
     QosOp op;
@@ -164,6 +163,11 @@ static int reply_open(QosOp *op, fuse_ino_t ino, QosHandle *handle, int fd, QosL
     qos_handle_set_file(handle, fd, info->flags, file);
     if ((info->flags & O_TRUNC) != 0)
         qos_privileges_note_change(op, handle);
+    error = qos_execs_admit(op, handle);
+    if (error != 0) {
+        qos_handle_unref(handle);
+        return error;
+    }
     if (op->fs->config.no_atime)
         qos_handle_spare_atime(handle);
     set_caching(op, ino, handle);
@@ -192,7 +196,7 @@ static int open_file(int path_fd, int flags)
     fd = open(path, (flags & ~STRIPPED_FLAGS) | O_CLOEXEC);
     if (fd >= 0)
         return fd;
-    if (errno != EACCES || (flags & OPEN_FOR_EXEC) == 0 || (flags & O_ACCMODE) != O_RDONLY)
+    if (errno != EACCES || (flags & QOS_OPEN_FOR_EXEC) == 0 || (flags & O_ACCMODE) != O_RDONLY)
         return -errno;
     if (faccessat(path_fd, "", X_OK, AT_EACCESS | AT_EMPTY_PATH) != 0)
         return -errno;
@@ -214,7 +218,7 @@ static int run_open(QosOp *op)
 
     if (error == 0)
         error = qos_op_new_handle(op, &handle);
-    if (error == 0 && (op->reply.info.flags & OPEN_FOR_EXEC) != 0 &&
+    if (error == 0 && (op->reply.info.flags & QOS_OPEN_FOR_EXEC) != 0 &&
         (qos_loan_forbids(&file) & MS_NOEXEC) != 0)
         error = -EACCES;
     if (error != 0)

@@ -1,5 +1,6 @@
 """The kernel believes nothing any longer that a change through the mount has taken away in the store: modes, times, ACLs."""
 import contextlib
+import errno
 import fcntl
 import mmap
 import os
@@ -11,7 +12,7 @@ import threading
 
 import pytest
 
-from harness import USER, as_user, run
+from harness import USER, as_user, error_of, run, running, start_job, wait_until
 from syscalls import mode_of
 
 FS_IOC_SETFLAGS, FS_NODUMP_FL = 0x40086602, 0x40
@@ -223,3 +224,38 @@ def test_mode_after_an_acl(believing):
         assert oct(mode_of(path)) == oct(mode_of(believing.store.dir / "file"))
     end.set()
     other.join()
+
+
+def test_a_program_that_is_changed_while_execve_opens_it(believing):
+    """The kernel has looked at its mode before, and takes the bits from what it knows after."""
+    path = make_program(believing.dir, 0o6777)
+    believing.rule("start slow jobid={slow}&opcode={open} rate=1 depth=1")
+    with contextlib.ExitStack() as ends:
+        def start(*command):
+            return ends.enter_context(running(start_job("slow", *command, stdout=subprocess.PIPE, text=True, user=USER)))
+
+        def are_waiting(count):
+            return (believing.job("slow") or {"waiting": 0})["waiting"] == count
+        readers = [start("cat", path.parent / "same") for _ in range(2)]
+        wait_until(lambda: are_waiting(1), what="a reader that waits")
+        program = start("env", path, "-u")  # the job is that of the program that calls execve
+        wait_until(lambda: are_waiting(len([one for one in readers if one.poll() is None]) + 1), what="an execve that waits")
+        as_user(USER, USER, [], lambda: direct(path))
+        assert program.communicate()[0].strip() == str(USER)
+
+
+def test_a_program_that_is_open_for_writing_is_not_run(believing):
+    path = make_program(believing.dir, 0o6777)
+    with open(path, "r+b"):
+        assert error_of(run, path, "-u") == errno.ETXTBSY
+    assert run(path, "-u").strip() == "0"
+
+
+def test_many_run_a_changed_program_at_once(believing):
+    path = make_program(believing.dir, 0o6777)
+
+    def act():
+        cached(path)
+        programs = [subprocess.Popen([path, "-u"], stdout=subprocess.PIPE, text=True) for _ in range(10)]
+        return [program.communicate()[0].strip() for program in programs]
+    assert as_user(USER, USER, [], act) == 10 * [str(USER)]
