@@ -11,9 +11,11 @@
 #include "ops/fs.h"
 #include "ops/handle.h"
 
-/* So long one that is closed may still seem open. */
-#define PATIENCE 20
-#define PAUSE    1000 /* us */
+/* For so many pauses a file that is closed may still seem open: its RELEASE waits for the
+ * processor.
+ */
+#define PAUSES 200
+#define PAUSE  1000 /* us */
 
 static gboolean is_for_writing(int flags)
 {
@@ -37,7 +39,7 @@ static gboolean await_none(const QosOp *op, const QosLoan *file,
     QosFileName name;
 
     qos_loan_name(file, &name);
-    for (guint i = 0; i < PATIENCE; i++) {
+    for (guint i = 0; i < PAUSES; i++) {
         if (!qos_handles_has(op->fs->handles, &name, is_such))
             return TRUE;
         g_usleep(PAUSE);
