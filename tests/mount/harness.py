@@ -258,6 +258,8 @@ class World:
         _check(_libc.mount(None, b"/", None, MS_REC | MS_PRIVATE, None), "/")
         self.root = pathlib.Path(tempfile.mkdtemp(prefix="qosfs-test-"))
         run("mount", "-t", "tmpfs", "-o", "mode=0755", "qosfs-test", self.root)
+        self._count = 0
+        self._own_mount_table()
         self._open_fuse()
         self._add_users()
         # Where the build lies ordinary users may have no access.
@@ -266,7 +268,12 @@ class World:
         for program in PROGRAMS:
             shutil.copy(BUILD / program, self.programs)
         self._stores = {}
-        self._count = 0
+
+    def _own_mount_table(self):
+        """Of mount(8): the machine's is not to have entries of mounts that tests have made."""
+        table = pathlib.Path("/run/mount")
+        table.mkdir(exist_ok=True)
+        bind_mount(self.folder("run-mount"), table)
 
     def _open_fuse(self):
         """Ordinary users may mount too, wherever /dev/fuse is root's."""
