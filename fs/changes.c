@@ -9,7 +9,7 @@
  * through the page cache, it may just be taking an answer; where somebody has, a write may just put
  * its data into a page. */
 #define QUIET_CLOSED (100 * QOS_MILLISECOND)
-#define QUIET_OPEN   QOS_SECOND
+#define QUIET_OPEN   (2 * QOS_SECOND)
 
 static void close_window(QosChanges *changes)
 {
@@ -97,9 +97,11 @@ static gboolean may_drop(const QosChanges *changes, QosTime now)
 
 static gboolean is_quiet(const QosChanges *changes, QosTime now)
 {
-    const QosTime quiet = changes->writers > 0 ? QUIET_OPEN : QUIET_CLOSED;
-
-    return changes->under_way == 0 && changes->running == 0 && now - changes->changed_at >= quiet;
+    if (changes->running > 0 || changes->under_way > 0)
+        return FALSE;
+    if (changes->writers == 0)
+        return now - changes->changed_at >= QUIET_CLOSED;
+    return changes->kept == 0 && now - MAX(changes->changed_at, changes->kept_at) >= QUIET_OPEN;
 }
 
 gboolean qos_changes_may_tell(QosChanges *changes, const QosStamp *stamp, QosTime asked,

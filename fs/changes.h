@@ -19,8 +19,8 @@
  *
  * What the mount has changed the kernel is *untold* of until an answer brings the new mtime. To
  * tell it drops the pages; so the answer is withheld from the kernel's memory (the caller of
- * stat(2) gets it all the same) until the file has been quiet for a while, and no WRITE is under
- * way.
+ * stat(2) gets it all the same) until the file has been quiet for a while, and no READ
+ * or WRITE of its pages is under way.
  *
  * Mode and owners are not its business: what is new of them is told whatever it says.
  *
@@ -50,7 +50,10 @@ typedef struct {
     gint64 from, to;     /* `wall`: own changes since then began and ended; from > to: none did */
     QosTime changed_at;  /* `now`: when an own change last began or ended */
     guint running;       /* own changes that are in the store */
-    guint under_way;     /* WRITEs through the page cache, from the request to its answer */
+    guint under_way;     /* WRITEs of pages, from the request to its answer */
+    guint kept;          /* the same and READs: a write that has put its data into other pages may
+                            wait for these */
+    QosTime kept_at;     /* `now`: when one of them last ended */
     guint writers;       /* opens by which such may come */
     gboolean is_untold;  /* the kernel does not know the mtime of an own change */
     gboolean is_foreign; /* pages are older than a change from elsewhere */

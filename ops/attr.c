@@ -113,7 +113,8 @@ void qos_attr_judge(QosOp *op, fuse_ino_t ino, const QosLoan *file, const struct
     if (file == NULL)
         return;
     const gboolean is_taken = op->entry.request.opcode == QOS_OP_SETATTR;
-    if (qos_loan_note_rights(file, stat, is_taken) & !may_tell(op, file, stat)) /* both */
+    if (qos_loan_note_rights(file, stat, is_taken, op->asked) &
+        !may_tell(op, file, stat)) /* both */
         withhold(op, ino);
 }
 
@@ -334,11 +335,15 @@ static int run_setattr(QosOp *op)
     if ((attr->to_set & FUSE_SET_ATTR_MODE) != 0 && (attr->stat->st_mode & S_ISGID) != 0)
         qos_rights_claim(op, QOS_CAPABILITY(CAP_FSETID));
     changes = qos_loan_begin_change(&file, file.fd);
+    qos_file_changes_set_rights(changes, 1);
     error = set_attributes(attr, file.fd);
     qos_file_changes_end(changes);
     if (error != 0)
         qos_privileges_note_failure(op, &file);
-    return error != 0 ? error : reply_attributes(op, attr->ino, &file, file.fd);
+    else
+        error = reply_attributes(op, attr->ino, &file, file.fd);
+    qos_file_changes_set_rights(changes, -1);
+    return error;
 }
 
 void qosfs_op_setattr(fuse_req_t request, fuse_ino_t ino, struct stat *stat, int to_set,

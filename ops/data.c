@@ -60,6 +60,21 @@ static gboolean has_lost_locks(const QosOp *op)
     return qos_locks_are_lost(op->fs->locks, op->handle);
 }
 
+static gboolean keeps_pages(const QosOp *op)
+{
+    return qos_op_locks_pages(op) && op->writes != QOS_WRITE_DIRECT;
+}
+
+static void clear_data(QosOp *op)
+{
+    DataOp *data = (DataOp *)op;
+
+    if (keeps_pages(op))
+        qos_loan_count_kept(&op->handle->file, op->writes != QOS_WRITE_NONE, -1);
+    g_free(data->copy);
+    qos_handle_unref(data->to);
+}
+
 /* --- read --- */
 
 /* Where the kernel fills its pages it takes a short answer for the end of the file, and shows zeros
@@ -103,6 +118,8 @@ void qosfs_op_read(fuse_req_t request, fuse_ino_t ino, size_t size, off_t offset
     read_op->op.is_untold = TRUE;
     if (info->lock_owner == NO_OWNER) {
         read_op->op.entry.request.fills_cache = TRUE;
+        read_op->op.clear = clear_data;
+        qos_loan_count_kept(&read_op->op.handle->file, FALSE, 1);
         qos_handle_note_read(read_op->op.handle);
         qos_op_lock_file(&read_op->op, ino, read_op->op.handle);
     }
@@ -232,16 +249,6 @@ static void park_write(QosOp *op)
     write_op->data = write_op->copy;
 }
 
-static void clear_data(QosOp *op)
-{
-    DataOp *data = (DataOp *)op;
-
-    if (op->writes == QOS_WRITE_THROUGH)
-        qos_loan_count_write(&op->handle->file, -1);
-    g_free(data->copy);
-    qos_handle_unref(data->to);
-}
-
 void qosfs_op_write(fuse_req_t request, fuse_ino_t ino, const char *data, size_t size, off_t offset,
                     struct fuse_file_info *info)
 {
@@ -264,8 +271,8 @@ void qosfs_op_write(fuse_req_t request, fuse_ino_t ino, const char *data, size_t
     write_op->op.park = park_write;
     write_op->op.clear = clear_data;
     write_op->op.entry.request.bytes = write_op->op.entry.request.data = size;
-    if (write_op->op.writes == QOS_WRITE_THROUGH)
-        qos_loan_count_write(&write_op->op.handle->file, 1);
+    if (keeps_pages(&write_op->op))
+        qos_loan_count_kept(&write_op->op.handle->file, TRUE, 1);
     qos_op_lock_file(&write_op->op, ino, write_op->op.handle);
     qos_op_submit(&write_op->op);
 }

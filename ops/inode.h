@@ -243,10 +243,14 @@ void qos_loan_watch(const QosLoan *loan);
  * allowed. */
 QosFileChanges *qos_loan_begin_change(const QosLoan *loan, int fd);
 void qos_file_changes_end(QosFileChanges *changes);
-/* One more (1), or one less (-1): open by which data is written into the kernel's pages; WRITE of
- * such data that is under way. */
+/* Of what the first returned, one more (1), or one less (-1): SETATTR, which may set mode or
+ * owners.
+ */
+void qos_file_changes_set_rights(QosFileChanges *changes, gint change);
+/* One more (1), or one less (-1): open by which data is written into the kernel's pages; request
+ * under way for which the kernel keeps pages, a WRITE or a READ. */
 void qos_loan_count_writer(const QosLoan *loan, gint change);
-void qos_loan_count_write(const QosLoan *loan, gint change);
+void qos_loan_count_kept(const QosLoan *loan, gboolean writes, gint change);
 gboolean qos_loan_has_writers(const QosLoan *loan);
 /* It is being opened. FALSE: the kernel must drop its pages. */
 gboolean qos_loan_keeps_pages(const QosLoan *loan, const struct stat *stat, QosTime asked);
@@ -263,7 +267,8 @@ void qos_inodes_note_foreign(QosInodes *inodes, fuse_ino_t id);
 gboolean qos_inodes_borrow_known(QosInodes *inodes, fuse_ino_t id, QosLoan *ret_loan);
 /* An answer tells of mode and owners; with `is_taken` the kernel takes them whatever happens
  * meanwhile. FALSE: they are new to it, or may be, and must be told. */
-gboolean qos_loan_note_rights(const QosLoan *loan, const struct stat *stat, gboolean is_taken);
+gboolean qos_loan_note_rights(const QosLoan *loan, const struct stat *stat, gboolean is_taken,
+                              QosTime asked);
 
 /* --- inode_pages.c: with a lock server, what the kernel has of the file's pages ---
  *

@@ -21,6 +21,8 @@
 struct QosFileChanges {
     QosMutex lock;
     QosTime rights_until; /* they are new until then */
+    guint setting;        /* SETATTRs that are under way */
+    QosTime rights_at;    /* when one was last answered */
     QosChanges changes;
 };
 
@@ -118,25 +120,41 @@ void qos_file_changes_end(QosFileChanges *changes)
     qos_mutex_unlock(&changes->lock);
 }
 
-static void count(const QosLoan *loan, gsize offset, gint change)
+void qos_file_changes_set_rights(QosFileChanges *changes, gint change)
+{
+    if (changes == NULL)
+        return;
+    const QosTime now = qos_gate_now();
+    qos_mutex_lock(&changes->lock);
+    changes->setting += (guint)change;
+    changes->rights_at = now;
+    qos_mutex_unlock(&changes->lock);
+}
+
+void qos_loan_count_writer(const QosLoan *loan, gint change)
 {
     QosFileChanges *changes = changes_of(loan);
 
     if (changes == NULL)
         return;
     qos_mutex_lock(&changes->lock);
-    *(guint *)((char *)&changes->changes + offset) += (guint)change;
+    changes->changes.writers += (guint)change;
     qos_mutex_unlock(&changes->lock);
 }
 
-void qos_loan_count_writer(const QosLoan *loan, gint change)
+void qos_loan_count_kept(const QosLoan *loan, gboolean writes, gint change)
 {
-    count(loan, G_STRUCT_OFFSET(QosChanges, writers), change);
-}
+    QosFileChanges *changes = changes_of(loan);
 
-void qos_loan_count_write(const QosLoan *loan, gint change)
-{
-    count(loan, G_STRUCT_OFFSET(QosChanges, under_way), change);
+    if (changes == NULL)
+        return;
+    const QosTime now = change < 0 ? qos_gate_now() : 0;
+    qos_mutex_lock(&changes->lock);
+    changes->changes.kept += (guint)change;
+    if (writes)
+        changes->changes.under_way += (guint)change;
+    changes->changes.kept_at = MAX(changes->changes.kept_at, now);
+    qos_mutex_unlock(&changes->lock);
 }
 
 gboolean qos_loan_has_writers(const QosLoan *loan)
@@ -231,31 +249,47 @@ static guint digest_rights(mode_t mode, uid_t uid, gid_t gid)
 }
 
 /* For good, where there were set-user-ID or set-group-ID bits: their loss must not be missed. */
-static gboolean note_rights(QosInode *inode, const struct stat *stat)
+static guint rights_of(guint before, const struct stat *stat)
 {
-    const guint before = (guint)g_atomic_int_get(&inode->told_rights);
-    const gboolean is_special = (stat->st_mode & (S_ISUID | S_ISGID)) != 0;
-    const guint rights =
-        is_special ? RIGHTS_ALWAYS : digest_rights(stat->st_mode, stat->st_uid, stat->st_gid);
-
-    if (before == rights || before == RIGHTS_ALWAYS)
-        return before != RIGHTS_ALWAYS;
-    g_atomic_int_set(&inode->told_rights, rights);
-    return before == 0 && !is_special; /* the first answer makes it known */
+    if (before == RIGHTS_ALWAYS || (stat->st_mode & (S_ISUID | S_ISGID)) != 0)
+        return RIGHTS_ALWAYS;
+    return digest_rights(stat->st_mode, stat->st_uid, stat->st_gid);
 }
 
-gboolean qos_loan_note_rights(const QosLoan *loan, const struct stat *stat, gboolean is_taken)
+/* Looks that began before a SETATTR was answered show what was before it, or what it brings:
+ * neither is news. */
+static gboolean may_be_set_locked(const QosFileChanges *changes, QosTime asked)
+{
+    return changes->setting > 0 || asked <= changes->rights_at;
+}
+
+static gboolean are_old_locked(QosFileChanges *changes, gboolean are_known, gboolean is_taken,
+                               QosTime asked, QosTime now)
+{
+    if (is_taken)
+        changes->rights_at = now;
+    else if (!are_known && !may_be_set_locked(changes, asked))
+        changes->rights_until = now + RIGHTS_TOLD;
+    return now >= changes->rights_until;
+}
+
+gboolean qos_loan_note_rights(const QosLoan *loan, const struct stat *stat, gboolean is_taken,
+                              QosTime asked)
 {
     QosFileChanges *changes = changes_of(loan);
-    const gboolean are_known = note_rights(loan->inode, stat);
+    const guint before = (guint)g_atomic_int_get(&loan->inode->told_rights);
+    const guint rights = rights_of(before, stat);
+    const gboolean are_known = before == rights || before == 0; /* the first makes it known */
 
-    if (changes == NULL || is_taken)
-        return are_known;
+    if (changes == NULL) {
+        g_atomic_int_set(&loan->inode->told_rights, rights);
+        return rights != RIGHTS_ALWAYS;
+    }
     const QosTime now = qos_gate_now();
     qos_mutex_lock(&changes->lock);
-    if (!are_known)
-        changes->rights_until = now + RIGHTS_TOLD;
-    const gboolean are_old = now >= changes->rights_until;
+    if (is_taken || rights == RIGHTS_ALWAYS || !may_be_set_locked(changes, asked))
+        g_atomic_int_set(&loan->inode->told_rights, rights);
+    const gboolean are_old = are_old_locked(changes, are_known, is_taken, asked, now);
     qos_mutex_unlock(&changes->lock);
-    return are_old;
+    return are_old && rights != RIGHTS_ALWAYS;
 }

@@ -24,7 +24,7 @@ SHORT_ROUNDS = 2  # with and without the ring, on ext4 too
 PAGES = BUILD / "tests/stress/pages"
 # A writer's turn comes while others look, and the other way round; of bytes, too.
 RULES = [None, "start slow jobid={writer} rate=3000", "start slow jobid={reader} rate=1000", "start slow jobid={writer} bps=20M", None,
-         "start slow jobid={*} rate=2000 per=job"]
+         "start slow jobid={*} rate=2000"]
 pytestmark = pytest.mark.skipif(not PAGES.exists(), reason="a build without it")
 
 
@@ -96,7 +96,7 @@ def test_alone(cache, new_store, mounter, ring):
 
 
 @pytest.mark.parametrize("cache", ["auto", "none", "always"])
-def test_with_a_server(cache, new_store, cluster, ring, monkeypatch):
+def test_with_a_server(cache, new_store, cluster, ring):
     for number in rounds():
         some = cluster(new_store(("tmpfs", "ext4")[number // 2 % 2]), mounts=1, options=options_of(number, cache, ring))
         play(some.mounts[0], number, cache == "none")

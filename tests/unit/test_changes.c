@@ -79,6 +79,12 @@ static void test_own_under_way(void)
     g_assert_false(tell(&changes, modified, 4096));
     g_assert_true(keep(&changes, modified, 4096));
     changes.under_way = 0;
+    changes.kept = 1; /* a write waits for the page of a READ, with its data in another */
+    g_assert_false(tell(&changes, modified, 4096));
+    changes.kept = 0;
+    changes.kept_at = now;
+    g_assert_false(tell(&changes, modified, 4096));
+    now += LATER;
     g_assert_true(tell(&changes, modified, 4096));
 }
 
