@@ -379,7 +379,7 @@ QosOwner *qos_owner_new(const QosOwnerConfig *config, const QosOwnerId *clients,
     owner->peers =
         g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, (GDestroyNotify)qos_peer_free);
     qos_heap_init(&owner->timers);
-    qos_table_init(&owner->table, config->extra, !config->lends);
+    qos_table_init(&owner->table, config->extra, !config->lends, config->above != 0);
     for (guint i = 0; i < count; i++) {
         QosPeer *peer = qos_peer_get(owner, clients[i]);
         peer->is_known = TRUE;

@@ -122,6 +122,7 @@ typedef struct {
     QosResource resource;
     QosCredit credit;
     QosToken token;
+    guint32 proof; /* the lender's, that it granted the token (core/proof.h) */
 } QosCreditItem;
 
 /* The fields above the line are every message's. Bare messages (HELLO, WELCOME, RESET, and an
@@ -143,6 +144,7 @@ typedef struct {
     QosResource resource;
     QosCredit credit;
     QosToken granted; /* of `credit`: the last grant's */
+    guint32 proof;    /* lender: that it granted that */
     GArray *more;     /* of QosCreditItem; NULL: none */
 } QosCreditMessage;
 
@@ -173,6 +175,10 @@ typedef struct {
      * Not asked for conversions and claims. */
     gboolean (*may_grant)(QosOwnerId borrower, const QosResource *resource, QosTime now,
                           QosTime *ret_delay, gpointer arg);
+    /* May the borrower claim a credit, of qos_credit_size() bytes? FALSE: it cannot have had so
+     * much, and loses its session. */
+    gboolean (*may_claim)(QosOwnerId borrower, gsize bytes, gpointer arg);
+    guint64 key[2]; /* for proofs of what is granted: secret, and the same after a restart */
     /* Bytes of the caller's for each resource of which anything is known, zeroed at first: see
      * qos_owner_extra(). */
     guint extra;

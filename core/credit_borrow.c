@@ -212,7 +212,8 @@ static void reclaim_all(QosOwner *owner, QosTime now)
             continue;
         QosCreditItem item = {.resource = book->resource,
                               .credit = qos_credit_copy(type, &book->borrowed),
-                              .token = book->granted};
+                              .token = book->granted,
+                              .proof = *qos_table_proof(&owner->table, book)};
         if (!qos_batch_has_room(items, &item.resource, &item.credit)) {
             send_claims(owner, items, 0, now);
             items = g_array_new(FALSE, FALSE, sizeof(QosCreditItem));

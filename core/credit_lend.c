@@ -3,6 +3,7 @@
  * one had who has gone, and the grace.
  */
 #include "core/credit_private.h"
+#include "core/proof.h"
 
 /* Of the lease: the age of a callback from which on the lease is not renewed. */
 #define ANSWER_PART 8
@@ -101,10 +102,12 @@ static void restore_all(QosOwner *owner, QosPeer *peer, QosTime now)
     g_autoptr(GPtrArray) wanted = g_ptr_array_new();
 
     for (QosSublet *sublet = peer->sublets; sublet != NULL; sublet = sublet->peer_next) {
-        QosCreditItem item = {.resource = sublet->book->resource,
-                              .credit =
-                                  qos_credit_copy(qos_book_type(sublet->book), &sublet->credit),
-                              .token = sublet->token};
+        QosCreditItem item = {
+            .resource = sublet->book->resource,
+            .credit = qos_credit_copy(qos_book_type(sublet->book), &sublet->credit),
+            .token = sublet->token,
+            .proof =
+                qos_proof(owner->config.key, peer->id, sublet->token, &sublet->book->resource)};
         if (!qos_batch_has_room(items, &item.resource, &item.credit)) {
             send_restored(owner, peer, items, 0, now);
             items = g_array_new(FALSE, FALSE, sizeof(QosCreditItem));

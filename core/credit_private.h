@@ -151,6 +151,7 @@ typedef struct {
 } QosBookSlots;
 
 typedef struct {
+    gboolean has_proofs;
     QosBookSlots now, before; /* `before`: being emptied; no slots: is not */
     guint moved, unmoved;     /* of `before`: the next slot, and how many there are from it on */
     guint books;
@@ -191,7 +192,9 @@ struct QosOwner {
 /* credit_table.c */
 /* With so many bytes behind each book; and each begins with a line of the cache, or they lie as
  * close as they can. */
-void qos_table_init(QosBookTable *table, guint extra, gboolean is_fast);
+void qos_table_init(QosBookTable *table, guint extra, gboolean is_fast, gboolean has_proofs);
+/* Of one that has proofs: the lender's, of the book's last grant. */
+guint32 *qos_table_proof(const QosBookTable *table, const QosBook *book);
 void qos_table_clear(QosBookTable *table); /* it is empty */
 QosBook *qos_table_find(const QosBookTable *table, const QosResource *resource);
 /* Zeroed; there is none of the resource yet. Books stay where they are until they are removed. */

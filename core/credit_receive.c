@@ -3,6 +3,7 @@
  * be anything: what cannot be is answered by FALSE, which ends the session.
  */
 #include "core/credit_private.h"
+#include "core/proof.h"
 
 #define REQUESTS_MAX 65536 /* of one borrower that wait; further ones are denied */
 
@@ -121,9 +122,21 @@ static gboolean handle_withdraw(QosOwner *owner, QosPeer *peer, const QosCreditM
     return TRUE;
 }
 
+/* It was granted to this borrower before the restart, and the sum is no more than the borrower can
+ * have had. */
+static gboolean may_claim(const QosOwner *owner, const QosPeer *peer, const QosCreditItem *item)
+{
+    const QosOwnerConfig *config = &owner->config;
+    const gsize bytes = qos_credit_size(qos_resource_type(item->resource.type), &item->credit);
+
+    return peer->is_reclaiming && item->token < owner->first_token &&
+           item->proof == qos_proof(config->key, peer->id, item->token, &item->resource) &&
+           (config->may_claim == NULL || config->may_claim(peer->id, bytes, config->arg));
+}
+
 static gboolean claim(QosOwner *owner, QosPeer *peer, const QosCreditItem *item)
 {
-    if (!peer->is_reclaiming || item->token >= owner->first_token)
+    if (!may_claim(owner, peer, item))
         return FALSE;
     QosBook *book = qos_book_get(owner, &item->resource);
     const QosResourceType *type = qos_book_type(book);
@@ -169,6 +182,7 @@ static gboolean handle_restore(QosOwner *owner, const QosCreditMessage *message,
         if (is_new) {
             book->borrowed = qos_credit_copy(type, &item->credit);
             book->granted = item->token;
+            *qos_table_proof(&owner->table, book) = item->proof;
             book->token = owner->token;
         }
         qos_book_tidy(owner, book);
@@ -222,6 +236,7 @@ static gboolean handle_grant(QosOwner *owner, const QosCreditMessage *message, Q
     qos_credit_clear(type, &book->borrowed);
     book->borrowed = qos_credit_copy(type, &message->credit);
     book->granted = message->granted;
+    *qos_table_proof(&owner->table, book) = message->proof;
     owner->token = MAX(owner->token, message->granted);
     book->token = owner->token;
     if (request != NULL) { /* it comes first: nothing else takes away what came for it */

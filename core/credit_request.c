@@ -17,6 +17,7 @@
  * conflicts is granted here.
  */
 #include "core/credit_private.h"
+#include "core/proof.h"
 
 /* A look for a circle of upgrades compares so many pairs at most, lest a borrower that sends
  * thousands of them stops all others: a circle farther away ends when one of its users gives up. */
@@ -288,11 +289,13 @@ static QosCreditVerdict grant(QosOwner *owner, QosCreditRequest *request, QosCre
     const gboolean was_wanted = end_want(type, sublet, chosen);
     qos_sublet_grow(owner, sublet, chosen);
     sublet->token = ++owner->token;
-    QosCreditMessage message = {.type = QOS_MESSAGE_GRANT,
-                                .request = request->id,
-                                .resource = book->resource,
-                                .credit = qos_credit_copy(type, &sublet->credit),
-                                .granted = sublet->token};
+    QosCreditMessage message = {
+        .type = QOS_MESSAGE_GRANT,
+        .request = request->id,
+        .resource = book->resource,
+        .credit = qos_credit_copy(type, &sublet->credit),
+        .granted = sublet->token,
+        .proof = qos_proof(owner->config.key, request->peer->id, sublet->token, &book->resource)};
     qos_peer_send(owner, request->peer, &message, now);
     if (was_wanted)
         call_anew(owner, sublet, now);

@@ -23,13 +23,14 @@ static QosBook *book_at(const QosBookTable *table, guint number)
     return (QosBook *)(gpointer)(slab + (number - 1) % SLAB * table->stride);
 }
 
-void qos_table_init(QosBookTable *table, guint extra, gboolean is_fast)
+void qos_table_init(QosBookTable *table, guint extra, gboolean is_fast, gboolean has_proofs)
 {
     const gsize alignment = is_fast ? LINE : G_ALIGNOF(QosBook);
     const gsize size = sizeof(QosBook) + extra;
 
     G_STATIC_ASSERT(G_STRUCT_OFFSET(QosBook, sublets) <= LINE);
-    *table = (QosBookTable){.stride = (size + alignment - 1) / alignment * alignment,
+    *table = (QosBookTable){.has_proofs = has_proofs,
+                            .stride = (size + alignment - 1) / alignment * alignment,
                             .slabs = g_ptr_array_new_with_free_func(g_aligned_free)};
     table->now = (QosBookSlots){g_new0(QosSlot, FIRST_SLOTS), FIRST_SLOTS - 1};
 }
@@ -122,6 +123,14 @@ QosBook *qos_table_find(const QosBookTable *table, const QosResource *resource)
     return slot != NULL ? book_at(table, slot->book) : NULL;
 }
 
+/* Proofs lie behind the books, whose lines they would not fit into. */
+static gpointer new_slab(const QosBookTable *table)
+{
+    const gsize proof = table->has_proofs ? sizeof(guint32) : 0;
+
+    return g_aligned_alloc(SLAB, table->stride + proof, LINE);
+}
+
 static guint new_number(QosBookTable *table)
 {
     guint number = table->free;
@@ -131,7 +140,7 @@ static guint new_number(QosBookTable *table)
         return number;
     }
     if (table->numbers == table->slabs->len * SLAB)
-        g_ptr_array_add(table->slabs, g_aligned_alloc(SLAB, table->stride, LINE));
+        g_ptr_array_add(table->slabs, new_slab(table));
     return ++table->numbers;
 }
 
@@ -155,6 +164,14 @@ static guint number_of(const QosBookTable *table, const QosBook *book)
     const QosSlot *slot = slot_of(table, &table->now, hash, &book->resource);
 
     return (slot != NULL ? slot : slot_of(table, &table->before, hash, &book->resource))->book;
+}
+
+guint32 *qos_table_proof(const QosBookTable *table, const QosBook *book)
+{
+    const guint place = number_of(table, book) - 1;
+    guint8 *slab = table->slabs->pdata[place / SLAB];
+
+    return (guint32 *)(gpointer)(slab + SLAB * table->stride) + place % SLAB;
 }
 
 void qos_table_remove(QosBookTable *table, QosBook *book)

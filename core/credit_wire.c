@@ -38,12 +38,12 @@ void qos_credit_message_clear(QosCreditMessage *message)
     g_clear_pointer(&message->more, g_array_unref);
 }
 
-static void item_encode(const QosResource *resource, const QosCredit *credit, QosToken token,
-                        GByteArray *bytes)
+static void item_encode(const QosCreditItem *item, GByteArray *bytes)
 {
-    qos_resource_encode(resource, bytes);
-    qos_resource_type(resource->type)->encode(credit, bytes);
-    qos_bytes_put_u64(bytes, token);
+    qos_resource_encode(&item->resource, bytes);
+    qos_resource_type(item->resource.type)->encode(&item->credit, bytes);
+    qos_bytes_put_u64(bytes, item->token);
+    qos_bytes_put_u32(bytes, item->proof);
 }
 
 static gboolean item_decode(QosCreditItem *item, const guint8 **bytes, gsize *length)
@@ -52,7 +52,8 @@ static gboolean item_decode(QosCreditItem *item, const guint8 **bytes, gsize *le
     if (!qos_resource_decode(&item->resource, bytes, length) ||
         !qos_resource_type(item->resource.type)->decode(&item->credit, bytes, length))
         return FALSE;
-    if (qos_bytes_take_u64(bytes, length, &item->token))
+    if (qos_bytes_take_u64(bytes, length, &item->token) &&
+        qos_bytes_take_u32(bytes, length, &item->proof))
         return TRUE;
     item_clear(item);
     return FALSE;
@@ -60,6 +61,9 @@ static gboolean item_decode(QosCreditItem *item, const guint8 **bytes, gsize *le
 
 void qos_credit_message_encode(const QosCreditMessage *message, GByteArray *bytes)
 {
+    const QosCreditItem own = {message->resource, message->credit, message->granted,
+                               message->proof};
+
     qos_bytes_put_u8(bytes, message->type);
     qos_bytes_put_u32(bytes, message->flags);
     qos_bytes_put_u64(bytes, message->session);
@@ -74,12 +78,10 @@ void qos_credit_message_encode(const QosCreditMessage *message, GByteArray *byte
     qos_bytes_put_u64(bytes, (guint64)message->stamp.floor);
     qos_bytes_put_u64(bytes, message->request);
     qos_bytes_put_u64(bytes, (guint64)message->delay);
-    item_encode(&message->resource, &message->credit, message->granted, bytes);
+    item_encode(&own, bytes);
     qos_bytes_put_u32(bytes, message->more != NULL ? message->more->len : 0);
-    for (guint i = 0; message->more != NULL && i < message->more->len; i++) {
-        const QosCreditItem *item = &g_array_index(message->more, QosCreditItem, i);
-        item_encode(&item->resource, &item->credit, item->token, bytes);
-    }
+    for (guint i = 0; message->more != NULL && i < message->more->len; i++)
+        item_encode(&g_array_index(message->more, QosCreditItem, i), bytes);
 }
 
 static gboolean take_duration(const guint8 **bytes, gsize *length, gint64 *ret_value)
@@ -121,6 +123,7 @@ gboolean qos_credit_message_decode(QosCreditMessage *message, const guint8 *byte
     decoded.resource = item.resource;
     decoded.credit = item.credit;
     decoded.granted = item.token;
+    decoded.proof = item.proof;
     gboolean is_whole = qos_bytes_take_u32(&bytes, &length, &count) && count <= QOS_CREDIT_BATCH;
     if (is_whole && count > 0)
         decoded.more = g_array_new(FALSE, FALSE, sizeof(QosCreditItem));

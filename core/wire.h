@@ -20,7 +20,7 @@
 
 #include "core/credit.h"
 
-#define QOS_WIRE_VERSION    1
+#define QOS_WIRE_VERSION    2
 #define QOS_WIRE_FRAME_MAX  (1u << 20) /* bytes behind the length */
 #define QOS_WIRE_HELLO_MAX  512u       /* the same, of a HELLO */
 #define QOS_WIRE_STORE_MAX  128        /* bytes of text */

@@ -7,6 +7,7 @@
  */
 #include <errno.h>
 #include <pthread.h>
+#include <sys/random.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -244,6 +245,9 @@ static void take_server(QosServerRecord *record, sqlite3_stmt *row)
     g_free(record->store);
     record->lease = sqlite3_column_int64(row, 2);
     record->store = column_text(row, 3);
+    record->key[0] = (guint64)sqlite3_column_int64(row, 4);
+    record->key[1] = (guint64)sqlite3_column_int64(row, 5);
+    record->claimable = sqlite3_column_int64(row, 6);
 }
 
 static void take_client(QosServerRecord *record, sqlite3_stmt *row)
@@ -261,6 +265,18 @@ static void take_tunable(QosServerRecord *record, sqlite3_stmt *row)
     g_hash_table_replace(record->tunables, column_text(row, 0), column_text(row, 1));
 }
 
+/* The key of proofs, where there is none yet. */
+static gboolean make_key(QosServerRecord *record, GError **error)
+{
+    while (record->key[0] == 0 && record->key[1] == 0) {
+        if (getrandom(record->key, sizeof(record->key), 0) != sizeof(record->key)) {
+            qos_set_error(error, errno, "cannot get random bytes: %s", g_strerror(errno));
+            return FALSE;
+        }
+    }
+    return TRUE;
+}
+
 /* A start of its own, durable before anything is granted under it. Tokens have its number in 20
  * bits (QOS_TOKEN_INCARNATION_SHIFT). */
 static gboolean begin_incarnation(QosServerDb *db, GError **error)
@@ -268,12 +284,18 @@ static gboolean begin_incarnation(QosServerDb *db, GError **error)
     QosServerRecord *record = &db->record;
     g_autofree char *sql = NULL;
 
-    if (!read_rows(db, "SELECT id, incarnation, lease, store FROM server", take_server, error))
+    if (!read_rows(db,
+                   "SELECT id, incarnation, lease, store, key_first, key_second, claimable "
+                   "FROM server",
+                   take_server, error) ||
+        !make_key(record, error))
         return FALSE;
     if (record->id == 0 && record->clients->len > 0)
         return qos_db_damaged(&schema, db->path, "it has mounts, and no server", error);
     if (record->lease < 0 || record->lease > QOS_SERVER_LEASE_MAX)
         return qos_db_damaged(&schema, db->path, "its lease cannot be", error);
+    if (record->claimable < 0 || record->claimable > QOS_POOL_BYTES_MAX)
+        return qos_db_damaged(&schema, db->path, "what clients may claim cannot be", error);
     if (record->incarnation >= (G_GUINT64_CONSTANT(1) << (64 - QOS_TOKEN_INCARNATION_SHIFT)) - 1) {
         qos_set_error(error, EOVERFLOW,
                       "database %s: the server was started too often; move it away to begin anew, "
@@ -284,10 +306,15 @@ static gboolean begin_incarnation(QosServerDb *db, GError **error)
     record->incarnation++;
     if (record->id == 0) {
         record->id = (guint64)g_random_int() << 32 | g_random_int_range(1, G_MAXINT32);
-        sql = g_strdup_printf("INSERT INTO server VALUES (%" G_GINT64_FORMAT ", %u, 0, NULL)",
-                              (gint64)record->id, record->incarnation);
+        sql = g_strdup_printf("INSERT INTO server (id, incarnation, lease, key_first, key_second) "
+                              "VALUES (%" G_GINT64_FORMAT ", %u, 0, %" G_GINT64_FORMAT
+                              ", %" G_GINT64_FORMAT ")",
+                              (gint64)record->id, record->incarnation, (gint64)record->key[0],
+                              (gint64)record->key[1]);
     } else {
-        sql = g_strdup_printf("UPDATE server SET incarnation = %u", record->incarnation);
+        sql = g_strdup_printf("UPDATE server SET incarnation = %u, key_first = %" G_GINT64_FORMAT
+                              ", key_second = %" G_GINT64_FORMAT,
+                              record->incarnation, (gint64)record->key[0], (gint64)record->key[1]);
     }
     return qos_db_execute(db->sqlite, db->path, sql, "write to it", error);
 }
@@ -419,6 +446,14 @@ void qos_server_db_save_lease(QosServerDb *db, QosTime lease)
 
     hand_over(db, g_strdup("lease"),
               (Change){.sql = "UPDATE server SET lease = CAST(? AS INTEGER)", .texts = {text}});
+}
+
+void qos_server_db_save_claimable(QosServerDb *db, gint64 bytes)
+{
+    g_autofree char *text = g_strdup_printf("%" G_GINT64_FORMAT, bytes);
+
+    hand_over(db, g_strdup("claimable"),
+              (Change){.sql = "UPDATE server SET claimable = CAST(? AS INTEGER)", .texts = {text}});
 }
 
 void qos_server_db_save_tunable(QosServerDb *db, const char *name, const char *value)

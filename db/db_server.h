@@ -29,6 +29,8 @@ typedef struct {
     QosOwnerId id;
     guint32 incarnation;  /* of this start: durable already, larger than that of any before */
     QosTime lease;        /* that its clients may have; 0: none was saved */
+    guint64 key[2];       /* secret; of proofs (core/proof.h) */
+    gint64 claimable;     /* bytes of credits that one client may have; 0: none was saved */
     char *store;          /* NULL: not yet known */
     GPtrArray *clients;   /* of QosServerDbClient */
     GHashTable *tunables; /* name -> text */
@@ -55,6 +57,8 @@ void qos_server_db_save_client(QosServerDb *db, QosOwnerId id, const char *princ
 void qos_server_db_forget_client(QosServerDb *db, QosOwnerId id);
 /* Is durable before any client is that is handed over later. */
 void qos_server_db_save_lease(QosServerDb *db, QosTime lease);
+/* Likewise. */
+void qos_server_db_save_claimable(QosServerDb *db, gint64 bytes);
 void qos_server_db_save_store(QosServerDb *db, const char *store);
 /* NULL: it is not set any more. */
 void qos_server_db_save_tunable(QosServerDb *db, const char *name, const char *value);

@@ -21,3 +21,10 @@ CREATE TABLE tunable (
     name  TEXT PRIMARY KEY,
     value TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
+
+-- version 2
+
+-- For what clients claim after a restart.
+ALTER TABLE server ADD COLUMN key_first INTEGER NOT NULL DEFAULT 0;   -- of proofs (core/proof.h); both 0: none was made
+ALTER TABLE server ADD COLUMN key_second INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE server ADD COLUMN claimable INTEGER NOT NULL DEFAULT 0;   -- bytes that one client may claim; 0: no start has said

@@ -48,6 +48,23 @@ static gboolean may_grant(QosOwnerId borrower, const QosResource *resource G_GNU
     return FALSE;
 }
 
+void qos_grants_set_claimable(QosGrants *grants, gint64 bytes, gboolean falls)
+{
+    if (bytes == grants->claimable || (bytes < grants->claimable && !falls))
+        return;
+    grants->claimable = MIN(bytes, QOS_POOL_BYTES_MAX);
+    qos_server_db_save_claimable(grants->db, grants->claimable);
+}
+
+/* What it had before the restart was granted below the hard limit of that time. */
+static gboolean may_claim(QosOwnerId borrower, gsize bytes, gpointer arg)
+{
+    QosGrants *grants = arg;
+    const QosClient *client = qos_clients_find(&grants->clients, borrower);
+
+    return client->pool.granted + CREDIT_BYTES + (gint64)bytes <= grants->claimable;
+}
+
 static void counted(QosOwnerId borrower, const QosResource *resource G_GNUC_UNUSED,
                     gboolean is_more, gpointer arg)
 {
@@ -74,10 +91,13 @@ static void resized(QosOwnerId borrower, const QosResource *resource G_GNUC_UNUS
     QosGrants *grants = arg;
     QosClient *client = qos_clients_find(&grants->clients, borrower);
 
-    if (bytes > 0)
-        qos_pool_adopt(&grants->pool, &client->pool, bytes);
-    else
+    if (bytes <= 0) {
         qos_pool_cancel(&grants->pool, &client->pool, -bytes);
+        return;
+    }
+    qos_pool_adopt(&grants->pool, &client->pool, bytes);
+    if (client->pool.granted > grants->claimable) /* by file locks in many pieces */
+        qos_grants_set_claimable(grants, 2 * client->pool.granted, FALSE);
 }
 
 /* In the grace the pool goes on from the newest signal of the server before this one that a mount
@@ -167,6 +187,8 @@ void qos_grants_settle(QosGrants *grants)
         handle(grants, &output);
     if (grants->was_in_grace && !qos_owner_in_grace(grants->owner)) {
         grants->was_in_grace = FALSE;
+        if (grants->pool.granted <= grants->settings.pool.hard_limit)
+            qos_grants_set_claimable(grants, grants->settings.pool.hard_limit, TRUE);
         g_message("the grace is over: %" G_GUINT64_FORMAT " credits were reclaimed",
                   qos_owner_lent(grants->owner));
     }
@@ -267,6 +289,9 @@ static void start_owner(QosGrants *grants, const QosServerRecord *record, QosTim
     if (clients->len > 0)
         grants->settings.lease = MAX(grants->settings.lease, record->lease);
     qos_server_db_save_lease(grants->db, grants->settings.lease);
+    if (clients->len > 0)
+        grants->claimable = record->claimable;
+    qos_grants_set_claimable(grants, grants->settings.pool.hard_limit, FALSE);
     qos_pool_init(&grants->pool, &grants->settings.pool, (guint64)record->incarnation << 32, now);
     qos_owner_config_init(&config, record->id, record->incarnation);
     config.lends = TRUE;
@@ -274,6 +299,9 @@ static void start_owner(QosGrants *grants, const QosServerRecord *record, QosTim
     config.resend = grants->resend;
     config.arg = grants;
     config.may_grant = may_grant;
+    config.may_claim = may_claim;
+    config.key[0] = record->key[0];
+    config.key[1] = record->key[1];
     config.counted = counted;
     config.resized = resized;
     grants->owner = qos_owner_new(&config, (const QosOwnerId *)clients->data, clients->len, now);

@@ -77,6 +77,7 @@ gboolean qos_grants_set(QosGrants *grants, const char *name, const char *text, G
     grants->next = changed;
     grants->settings.pool = changed.pool;
     qos_pool_configure(&grants->pool, &changed.pool);
+    qos_grants_set_claimable(grants, changed.pool.hard_limit, FALSE);
     qos_grants_settle(grants);
     qos_server_db_save_tunable(grants->db, name, is_default ? NULL : text);
     return TRUE;

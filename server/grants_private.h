@@ -24,6 +24,7 @@ struct QosGrants {
     QosDeadlocks *waits;
     char *store;
     char *trouble;
+    gint64 claimable; /* bytes that one client may have, or have had before the restart */
     gboolean is_paid; /* the pool has granted what is counted next */
     gboolean was_in_grace;
     guint64 resumed; /* the sequence of the signal that the pool goes on from; 0: none */
@@ -39,6 +40,8 @@ static inline QosTime qos_grants_now(void)
     return g_get_monotonic_time() * QOS_MICROSECOND;
 }
 
+/* Clients may have so many bytes from now on, or `falls` no more than that. */
+void qos_grants_set_claimable(QosGrants *grants, gint64 bytes, gboolean falls);
 /* Lets the client join or leave: it is in the pool as long as it has a connection or credits. */
 void qos_grants_keep_in_pool(QosGrants *grants, QosClient *client);
 /* Takes what the owner has put out, and sets the timer. */

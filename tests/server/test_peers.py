@@ -15,9 +15,10 @@ import pytest
 from harness import REPOSITORY, USER, as_user, wait_idle, wait_until
 from wire import (BAD_VERSION, BROKEN_PROTOCOL, CREDITS, DEADLOCK, FRAME_MAX, FULL, HELLO, IDENTITY_TAKEN, INODE, M_CANCEL, M_DENIED, M_ENQUEUE,
                   M_GRANT, M_HELLO, M_RECLAIM, M_RENEW, M_RESET, M_RESTORE, M_REVOKE, M_WELCOME, REFUSED, WAIT, WELCOME, Gone, Peer, frame, hello,
-                  message, wait)
+                  VERSION, message, wait)
 
 HELLO_MAX = 512
+HELLO_RECLAIMS = 2  # a flag of M_HELLO
 
 
 def counted(server):
@@ -36,7 +37,7 @@ def test_a_credit_is_granted(server):
 def test_welcome_says_what_a_mount_must_know(server):
     with server("--lease", "7s", "--resend", "150ms", "--group", "64").peer() as peer:
         version, _, incarnation, lease, resend, group = struct.unpack("<IQIIII", peer.greet(10))
-        assert (version, lease, resend, group) == (1, 7000, 150, 64)
+        assert (version, lease, resend, group) == (VERSION, 7000, 150, 64)
         assert incarnation > 0
 
 
@@ -66,7 +67,7 @@ BROKEN = {
     "owner-of-zero": (hello(0), BROKEN_PROTOCOL),
     "control-characters": (hello(10, name=b"a\nb"), BROKEN_PROTOCOL),
     "no-utf8": (hello(10, name=b"\xff"), BROKEN_PROTOCOL),
-    "wrong-version": (hello(10, version=2), BAD_VERSION),
+    "wrong-version": (hello(10, version=VERSION + 1), BAD_VERSION),
     "other-form-of-that-version": (frame(HELLO, b"QOFS" + struct.pack("<I", 77)), BAD_VERSION),
 }
 
@@ -130,8 +131,8 @@ def test_what_only_servers_say_is_refused(server):
 RULES_BROKEN = {
     "a token that nobody was given": lambda granted: {"kind": M_RENEW, "token": 1 << 62},
     "keeps more than it has": lambda granted: {"kind": M_CANCEL, "inode": 9, "reads": 3, "writes": 1, "granted": granted},
-    "a claim outside of a grace": lambda granted: {"kind": M_RECLAIM, "more": [(8, 1, granted)]},
-    "a claim of what it has": lambda granted: {"kind": M_RECLAIM, "more": [(9, 1, granted)]},
+    "a claim outside of a grace": lambda granted: {"kind": M_RECLAIM, "more": [(8, 1, granted, 0)]},
+    "a claim of what it has": lambda granted: {"kind": M_RECLAIM, "more": [(9, 1, granted, 0)]},
 }
 
 
@@ -148,6 +149,32 @@ def test_who_breaks_a_rule_loses_his_session(server):
         assert counted(one) == ({}, owner - 19)
         peer.send(frame(CREDITS, message(M_HELLO, peer.session + 1)))
         assert peer.next_message(M_WELCOME).session == peer.session + 1
+
+
+def reclaims(one, owner, *claims):
+    """What the server says to these claims of a mount that comes back: it is out, or has so many credits."""
+    with one.peer() as peer:
+        peer.send(hello(owner))
+        assert peer.receive()[0] == WELCOME
+        Peer.sessions += 1
+        peer.session = (1 << 32) + Peer.sessions
+        peer.send(frame(CREDITS, message(M_HELLO, peer.session, flags=HELLO_RECLAIMS)))
+        peer.lender = peer.next_message(M_WELCOME).lender
+        peer.send(frame(CREDITS, peer.numbered(M_RECLAIM, more=claims)))
+        peer.next_message(M_RESET, M_RENEW)
+        return json.loads(one.ctl("status", "--json"))["credits"]
+
+
+def test_a_claim_needs_the_proof_of_its_grant(server):
+    """After a restart, when the server knows nothing: the token belongs to the inode and the mount."""
+    one = server("--lease", "60s")
+    granted = one.greet(10).enqueue(1)
+    one.greet(11)
+    one.restart()
+    assert reclaims(one, 10, (2, 1, granted.granted, granted.proof)) == 0
+    assert reclaims(one, 10, (1, 1, granted.granted - 1, granted.proof)) == 0
+    assert reclaims(one, 11, (1, 1, granted.granted, granted.proof)) == 0
+    assert reclaims(one, 10, (1, 1, granted.granted, granted.proof)) == 1
 
 
 def test_a_stale_token_takes_nothing_back(server):

@@ -4,7 +4,7 @@ import socket
 import ssl
 import struct
 
-VERSION = 1
+VERSION = 2
 FRAME_MAX = 1 << 20
 HELLO, WELCOME, REFUSED, CREDITS, WAIT, DEADLOCK = range(1, 7)
 BAD_VERSION, OTHER_STORE, IDENTITY_TAKEN, NOT_PERMITTED, FULL, BROKEN_PROTOCOL = range(1, 7)
@@ -31,17 +31,17 @@ _HEAD = struct.Struct("<BIQIQQQQQQQQQQ")
 
 
 def message(kind, session=0, sequence=0, acknowledged=0, lender=0, request=0, inode=0, reads=0, writes=0, granted=0,
-            token=0, spans=None, more=()):
+            token=0, spans=None, more=(), flags=0):
     """A credit message, with its length: about an inode's bits, or with `spans`, (first, last, writes), about its data. `more`
-    are claims, (inode, reads, token)."""
-    head = _HEAD.pack(kind, 0, session, lender, sequence, acknowledged, 0, 0, token, 0, 0, 0, request, 0)
+    are claims, (inode, reads, token, proof)."""
+    head = _HEAD.pack(kind, flags, session, lender, sequence, acknowledged, 0, 0, token, 0, 0, 0, request, 0)
     resource = struct.pack("<BBQ", INODE if spans is None else EXTENT, 8, inode)
     if spans is None:
         credit = struct.pack("<II", reads, writes)
     else:
         credit = struct.pack("<I", len(spans)) + b"".join(struct.pack("<QQB", *span) for span in spans)
-    claims = b"".join(struct.pack("<BBQIIQ", INODE, 8, claimed, reads, 0, token) for claimed, reads, token in more)
-    whole = head + resource + credit + struct.pack("<QI", granted, len(more)) + claims
+    claims = b"".join(struct.pack("<BBQIIQI", INODE, 8, claimed, reads, 0, token, proof) for claimed, reads, token, proof in more)
+    whole = head + resource + credit + struct.pack("<QII", granted, 0, len(more)) + claims
     return struct.pack("<I", len(whole)) + whole
 
 
@@ -62,7 +62,7 @@ class Message:
         self.resource = rest[:2 + length]
         self.credit = rest[2 + length:]
         if self.resource[0] == INODE:
-            self.reads, self.writes, self.granted = struct.unpack_from("<IIQ", self.credit)
+            self.reads, self.writes, self.granted, self.proof = struct.unpack_from("<IIQI", self.credit)
 
 
 def messages(payload):

@@ -1,7 +1,10 @@
 /*
  * Peers that break the rules: what they say has no effect but to end their own session.
  */
+#include <string.h>
+
 #include "core/credit.h"
+#include "core/proof.h"
 
 #define LEASE (10 * QOS_SECOND)
 
@@ -98,6 +101,15 @@ static guint answer(Talk *talk, QosOwnerId from, QosCreditMessage message)
     return last;
 }
 
+static const guint64 key[2] = {17, 4};
+static guint claims_left = G_MAXUINT;
+
+static gboolean may_claim(QosOwnerId borrower G_GNUC_UNUSED, gsize bytes G_GNUC_UNUSED,
+                          gpointer arg G_GNUC_UNUSED)
+{
+    return claims_left-- > 0;
+}
+
 /* A root in its second life. */
 static Talk root_init(const QosOwnerId *clients, guint count)
 {
@@ -106,18 +118,28 @@ static Talk root_init(const QosOwnerId *clients, guint count)
 
     qos_owner_config_init(&config, 1, 2);
     config.lends = TRUE;
+    config.key[0] = key[0];
+    config.key[1] = key[1];
+    config.may_claim = may_claim;
     talk.owner = qos_owner_new(&config, clients, count, talk.now);
     return talk;
+}
+
+static guint claim_item(Talk *talk, QosOwnerId id, QosCreditItem item)
+{
+    g_autoptr(GArray) items = g_array_new(FALSE, FALSE, sizeof(item));
+
+    g_array_append_val(items, item);
+    return answer(talk, id, (QosCreditMessage){.type = QOS_MESSAGE_RECLAIM, .more = items});
 }
 
 static guint claim(Talk *talk, QosOwnerId id, QosCredit credit, QosToken token)
 {
     QosCreditItem item = {.resource = inode(7), .credit = credit, .token = token};
-    g_autoptr(GArray) items = g_array_new(FALSE, FALSE, sizeof(item));
 
-    g_array_append_val(items, item);
+    item.proof = qos_proof(key, id, token, &item.resource);
     talk->sequence = 0;
-    return answer(talk, id, (QosCreditMessage){.type = QOS_MESSAGE_RECLAIM, .more = items});
+    return claim_item(talk, id, item);
 }
 
 /* Of what can have been lent before the restart a borrower is given what nobody claimed before it;
@@ -138,6 +160,70 @@ static void test_false_claims(void)
     g_assert_cmpuint(qos_owner_lent(talk.owner), ==, 1);
     g_assert_true(qos_owner_in_grace(talk.owner));
     qos_owner_free(talk.owner);
+}
+
+/* The token of a claim belongs to the resource and to the borrower. */
+static void test_claims_of_others_tokens(void)
+{
+    static const QosOwnerId clients[] = {4, 5, 6, 7};
+    const QosCreditMessage hello = {.type = QOS_MESSAGE_HELLO, .flags = QOS_HELLO_RECLAIMS};
+    const QosResource mine = inode(7), other = inode(8);
+    const QosCreditItem good = {
+        .resource = mine, .credit = writing, .token = 9, .proof = qos_proof(key, 4, 9, &mine)};
+    QosCreditItem bad = good;
+
+    for (guint i = 0; i < 4; i++) {
+        Talk talk = root_init(clients, G_N_ELEMENTS(clients));
+        const QosOwnerId id = i == 1 ? 5 : 4;
+        bad = good;
+        if (i == 2)
+            bad.resource = other;
+        if (i == 3)
+            bad.token++;
+        answer(&talk, id, hello);
+        talk.sequence = 0;
+        g_assert_cmpint(claim_item(&talk, id, bad) == QOS_MESSAGE_RESET, ==, i != 0);
+        g_assert_cmpuint(qos_owner_lent(talk.owner), ==, i == 0);
+        qos_owner_free(talk.owner);
+    }
+}
+
+/* Who claims more than it can have had is out, with all of it. */
+static void test_claims_without_end(void)
+{
+    static const QosOwnerId clients[] = {4, 5};
+    const QosCreditMessage hello = {.type = QOS_MESSAGE_HELLO, .flags = QOS_HELLO_RECLAIMS};
+    Talk talk = root_init(clients, G_N_ELEMENTS(clients));
+    guint last = QOS_MESSAGE_TYPES;
+    guint8 number = 0;
+
+    answer(&talk, 4, hello);
+    claims_left = 10;
+    talk.sequence = 0;
+    while (last != QOS_MESSAGE_RESET) {
+        QosCreditItem item = {.resource = inode(++number), .credit = writing, .token = 9};
+        item.proof = qos_proof(key, 4, 9, &item.resource);
+        last = claim_item(&talk, 4, item);
+    }
+    claims_left = G_MAXUINT;
+    g_assert_cmpuint(number, ==, 11);
+    g_assert_cmpuint(qos_owner_lent(talk.owner), <=, 10);
+    qos_owner_free(talk.owner);
+}
+
+/* Of the reference implementation's test vectors. */
+static void test_siphash(void)
+{
+    guint64 made_key[2];
+    guint8 bytes[16];
+
+    for (guint i = 0; i < sizeof(bytes); i++)
+        bytes[i] = (guint8)i;
+    memcpy(made_key, bytes, sizeof(made_key));
+    made_key[0] = GUINT64_FROM_LE(made_key[0]);
+    made_key[1] = GUINT64_FROM_LE(made_key[1]);
+    g_assert_cmphex(qos_siphash(made_key, bytes, 0), ==, G_GUINT64_CONSTANT(0x726fdb47dd0e0e31));
+    g_assert_cmphex(qos_siphash(made_key, bytes, 15), ==, G_GUINT64_CONSTANT(0xa129ca6149be45e5));
 }
 
 static guint enqueue(Talk *talk, QosOwnerId id, guint64 request, QosCredit credit, guint flags)
@@ -293,6 +379,9 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/credit/rules-broken", test_rules_broken);
     g_test_add_func("/credit/false-claims", test_false_claims);
+    g_test_add_func("/credit/claims-of-others-tokens", test_claims_of_others_tokens);
+    g_test_add_func("/credit/claims-without-end", test_claims_without_end);
+    g_test_add_func("/credit/siphash", test_siphash);
     g_test_add_func("/credit/keeps-what-it-had-not", test_keeps_what_it_had_not);
     g_test_add_func("/credit/tokens-far-ahead", test_tokens_far_ahead);
     g_test_add_func("/credit/lender-that-forgot", test_lender_that_forgot);

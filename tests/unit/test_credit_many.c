@@ -34,15 +34,18 @@ static void test_books(void)
     g_autoptr(GHashTable) books = g_hash_table_new(qos_resource_hash, qos_resource_equal);
     g_autoptr(GRand) random = g_rand_new_with_seed(1);
 
-    qos_table_init(&table, 20, g_rand_boolean(random));
+    qos_table_init(&table, 20, g_rand_boolean(random), TRUE);
     for (guint i = 0; i < 60000; i++) {
         /* Grows, and shrinks at the end. */
         const QosResource resource = numbered((guint)g_rand_int_range(random, 0, 20000));
         QosBook *book = qos_table_find(&table, &resource);
         g_assert_true(book == g_hash_table_lookup(books, &resource));
+        if (book != NULL)
+            g_assert_cmpuint(*qos_table_proof(&table, book), ==, qos_resource_hash(&resource));
         if (book == NULL && i < 50000) {
             book = qos_table_add(&table, &resource);
             memset(book + 1, 0xff, 20);
+            *qos_table_proof(&table, book) = qos_resource_hash(&resource);
             g_hash_table_insert(books, &book->resource, book);
         } else if (book != NULL && g_rand_int_range(random, 0, i < 50000 ? 4 : 1) == 0) {
             g_hash_table_remove(books, &resource);

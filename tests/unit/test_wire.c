@@ -70,7 +70,7 @@ static void test_bytes(void)
 {
     static const guint8 expected[] = {
         41,   0,    0,    0,    1,                           /* length, HELLO */
-        'Q',  'O',  'F',  'S',  1,    0,    0,    0,         /* magic, version */
+        'Q',  'O',  'F',  'S',  2,    0,    0,    0,         /* magic, version */
         0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11,      /* id */
         7,    0,    0,    0,                                 /* incarnation */
         8,    'l',  'u',  's',  't',  'r',  'e',  ':',  '1', /* store */
@@ -146,15 +146,15 @@ static void test_other_version(void)
     QosWireWelcome welcome;
     gsize length;
 
-    hello.version = 2;
+    hello.version = QOS_WIRE_VERSION + 1;
     qos_wire_put_hello(bytes, &hello);
     const guint8 *payload = payload_of(bytes, QOS_WIRE_HELLO, &length);
     g_assert_true(qos_wire_get_hello(payload, 8, &hello));
-    g_assert_cmpuint(hello.version, ==, 2);
+    g_assert_cmpuint(hello.version, ==, QOS_WIRE_VERSION + 1);
     g_assert_cmpuint(hello.id, ==, 0);
     g_assert_false(qos_wire_get_hello(payload + 1, 8, &hello)); /* the magic */
-    g_assert_true(qos_wire_get_welcome((const guint8 *)"\2\0\0\0more", 8, &welcome));
-    g_assert_cmpuint(welcome.version, ==, 2);
+    g_assert_true(qos_wire_get_welcome((const guint8 *)"\3\0\0\0more", 8, &welcome));
+    g_assert_cmpuint(welcome.version, ==, 3);
 }
 
 static void test_welcome(void)
