@@ -104,7 +104,6 @@ typedef struct QosJob {
     QosWait wait[QOS_JOB_WAITS_MAX];
 
     GList held_link;                   /* among the jobs that have held requests */
-    guint filling;                     /* requests that wait and fill the kernel's cache */
     QosSample operation[QOS_OP_COUNT]; /* the store's time, us */
     QosSample read_bytes;              /* copies inside the store count as both */
     QosSample write_bytes;

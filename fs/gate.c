@@ -336,16 +336,6 @@ gboolean qos_gate_park(QosGate *gate, QosEntry *entry)
     return is_due;
 }
 
-void qos_gate_hurry(QosGate *gate, QosEntry *entry)
-{
-    qos_mutex_lock(&gate->lock);
-    QosTime now = qos_gate_now();
-    if (entry->parking == ARRIVING)
-        qos_sched_release(gate->sched, &entry->request, QOS_NEVER, now);
-    qos_gate_wake_leader_locked(gate, now);
-    qos_mutex_unlock(&gate->lock);
-}
-
 QosKeep qos_gate_keep(QosGate *gate, QosEntry *entry, gboolean may_be_early)
 {
     qos_mutex_lock(&gate->lock);
@@ -370,20 +360,12 @@ void qos_gate_kept(QosGate *gate, QosEntry *entry)
     qos_mutex_unlock(&gate->lock);
 }
 
-gboolean qos_gate_charge(QosGate *gate, QosEntry *entry)
+gboolean qos_gate_is_limited(QosGate *gate, const QosEntry *entry)
 {
-    entry->parking = ARRIVING;
     qos_mutex_lock(&gate->lock);
-    QosTime now = qos_gate_now();
-    QosVerdict verdict = qos_sched_charge(gate->sched, &entry->request, now);
-    if (verdict == QOS_GO) {
-        entry->parking = RUNNING;
-        tell_entered_locked(gate);
-    } else {
-        qos_gate_wake_leader_locked(gate, now); /* to learn when what is before it stalls */
-    }
+    gboolean is_limited = qos_sched_is_limited(gate->sched, &entry->request, qos_gate_now());
     qos_mutex_unlock(&gate->lock);
-    return verdict == QOS_GO;
+    return is_limited;
 }
 
 void qos_gate_pause(QosGate *gate, QosEntry *entry)

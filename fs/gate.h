@@ -56,11 +56,8 @@ gboolean qos_gate_enter(QosGate *gate, QosEntry *entry);
 /* TRUE: it has come due meanwhile, run it now. FALSE: it is the gate's; do not touch it any more.
  */
 gboolean qos_gate_park(QosGate *gate, QosEntry *entry);
-/* The same for what waits for no token: its cost is booked as debt. */
-gboolean qos_gate_charge(QosGate *gate, QosEntry *entry);
-/* Between enter() and park(): others wait for it, so that it is to wait for no token after all,
- * whatever bound it met. */
-void qos_gate_hurry(QosGate *gate, QosEntry *entry);
+/* TRUE where a rule bounds what the entry's request belongs to: what it costs matters. */
+gboolean qos_gate_is_limited(QosGate *gate, const QosEntry *entry);
 /* Between enter() and park(): where to keep the request and its `data`, as qos_sched_keep().
  * NOWHERE: it was taken back, the caller answers it. */
 QosKeep qos_gate_keep(QosGate *gate, QosEntry *entry, gboolean may_be_early);
@@ -80,14 +77,11 @@ void qos_gate_resume(QosGate *gate, QosEntry *entry);
 gboolean qos_gate_leave(QosGate *gate, QosEntry *entry, guint64 bytes, int error);
 /* Another that is due, to be run by this thread (its run()), or NULL. */
 QosEntry *qos_gate_next(QosGate *gate);
-/* `job`, or with NULL any, wants the lock `lock` (QosRequest.lock): what waits for others while the
- * kernel holds it goes at once, unless it meets a bound. Each is looked at once, however often this
- * is called; where they are many, others have the gate meanwhile. Cheap where nothing waits with a
- * lock. */
+/* Boosts what waits with the lock `lock` (QosRequest.lock), because `job`, or with NULL any job,
+ * wants it: requests of other jobs go into debt, unless their class owes as much as it may. Each is
+ * looked at once, however often this is called; where they are many, others have the gate
+ * meanwhile. Cheap where nothing waits with a lock. */
 void qos_gate_release(QosGate *gate, guint64 lock, const QosJob *job);
-/* The same for who comes to wait for pages of the file `lock`: what keeps some goes, whatever its
- * class owes, also where it has met the bound at a call of qos_gate_release(). */
-void qos_gate_release_pages(QosGate *gate, guint64 lock);
 /* Whose requests wait with the lock: of the first of them. Cheap where nothing waits with any. */
 typedef enum { QOS_GATE_NOBODY, QOS_GATE_THE_JOB, QOS_GATE_ANOTHER } QosGateHolder;
 QosGateHolder qos_gate_holder(QosGate *gate, guint64 lock, const QosJob *job);

@@ -9,17 +9,16 @@
 #include "fs/gate.h"
 #include "fs/mutex.h"
 
-/* Those PARKED for which the kernel holds the same lock, and keeps pages or not: found without a
- * look at the others, of whom there may be 50,000 of one user's. */
+/* The parked requests for which the kernel holds the same lock: found without a look at the others,
+ * of which there may be 50,000 of one user's. */
 typedef struct QosGateLine {
-    guint64 id;    /* first: the table holds these; 0: of all whom nobody can let go */
-    GQueue alone;  /* of QosEntry, oldest first: nobody else wants the lock yet */
-    GQueue wanted; /* likewise; somebody does (`holds_lock`), but their class owes too much */
+    guint64 lock;   /* first: the table holds these; 0: of all that cannot be boosted */
+    GQueue entries; /* of QosEntry, oldest first */
     GList link;
 } QosGateLine;
 
 struct QosGate {
-    gint locked_lines;      /* atomic: `lines` but for that with the id 0 */
+    gint locked_lines;      /* atomic: `lines` but for that with the lock 0 */
     QosMutex lock;          /* everything below */
     pthread_cond_t lead;    /* the leader: something is due earlier */
     pthread_cond_t follow;  /* one of the followers: lead */

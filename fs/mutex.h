@@ -31,9 +31,7 @@
     MUTEX(6, CHANGES, "QosFileChanges.lock")                                                       \
     MUTEX(6, MOUNTS, "QosMounts.lock")                                                             \
     MUTEX(6, HANDLES, "QosHandles.lock")                                                           \
-    MUTEX(6, APPROACHES, "QosApproaches.lock")                                                     \
     MUTEX(6, BACKINGS, "QosBackings.lock")                                                         \
-    MUTEX(6, LOOKS, "QosLooks.lock")                                                               \
     MUTEX(6, OPENERS, "QosOpeners.lock")                                                           \
     MUTEX(6, TOLLS, "QosTolls.lock")                                                               \
     MUTEX(6, LISTS, "QosLists.lock")                                                               \

@@ -29,7 +29,7 @@
 #include "fs/privilege.h"
 #include "fs/readers.h"
 #include "fs/ring.h"
-#include "ops/approaches.h"
+#include "ops/boost.h"
 #include "ops/backing.h"
 #include "ops/coherence.h"
 #include "ops/control.h"
@@ -250,10 +250,9 @@ static gboolean start_sharing(Mounter *mounter, GError **error)
 static gboolean start_telling(QosFs *fs, GError **error)
 {
     fs->tolls = qos_tolls_new(fs->session, qos_gate_now);
-    fs->approaches = qos_approaches_new(fs->gate, fs->looks);
     if (fs->lockclient)
         fs->coherence = qos_coherence_new(fs);
-    if (fs->tolls && fs->approaches && (fs->coherence || !fs->lockclient))
+    if (fs->tolls && (fs->coherence || !fs->lockclient))
         return TRUE;
     return no_thread(error);
 }
@@ -300,6 +299,7 @@ static gboolean start(Mounter *mounter, GError **error)
     fs->streams = qos_streams_new();
     fs->openers = qos_openers_new();
     fs->looks = qos_looks_new();
+    fs->boosts = qos_boosts_new();
     fs->interrupt_table = qos_interrupt_table_new();
     fs->gate = qos_gate_new(&qos_policy_tbf, SLOTS_AT_FIRST, CLEANUP_AT_FIRST);
     if (timeout != QOS_NEVER)
@@ -372,7 +372,6 @@ static void stop(Mounter *mounter)
     qos_interrupts_stop(fs->interrupts);
     g_clear_pointer(&fs->lockclient, qos_lockclient_free);
     qos_coherence_free(fs->coherence);
-    qos_approaches_free(fs->approaches);
     qos_tolls_free(fs->tolls);
     if (mounter->db) /* whose thread answers readers of the history, by the ring too */
         qos_db_flush(mounter->db);
@@ -395,6 +394,7 @@ static void stop(Mounter *mounter)
     qos_namers_free(fs->namers);
     qos_callers_free(fs->callers);
     qos_openers_free(fs->openers);
+    qos_boosts_free(fs->boosts);
     qos_looks_free(fs->looks);
     qos_root_free(fs->root);
     qos_inodes_free(fs->inodes);

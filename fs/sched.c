@@ -62,7 +62,7 @@ static void prepare(QosSched *sched, QosRequest *request, QosTime now)
     request->queue = NULL;
     request->lrs = sched->current;
     request->has_slot = request->is_passing = request->has_stalled = FALSE;
-    request->owes = request->owes_much = request->prepays = request->is_with_user =
+    request->owes = request->is_overdue = request->prepays = request->is_with_user =
         request->is_stored = FALSE;
     request->weight = request->minimum = request->cost = 0;
     request->job->seen = now;
@@ -126,8 +126,8 @@ static void begin_wait(QosSched *sched, QosRequest *request, QosTime now)
     qos_job_waits(request->job, request->wait_rule_id, request->wait_rule_name, now);
 }
 
-/* A request that is charged, and waits for no token: it goes, or is held where its job has as much
- * in the store as it may. */
+/* A request that is charged: it goes, or is held where its job has as much in the store as it may.
+ */
 static QosVerdict admit(QosSched *sched, QosRequest *request, QosTime now)
 {
     request->lrs->running++;
@@ -142,15 +142,20 @@ static QosVerdict admit(QosSched *sched, QosRequest *request, QosTime now)
     return QOS_WAIT;
 }
 
-/* Books a request that must not wait because of what it holds; FALSE where its class owes too much.
- */
-static gboolean charge_lock(QosSched *sched, QosRequest *request, QosTime now)
+/* Books a request that goes into debt; FALSE where its class owes as much as it may. */
+static gboolean charge(QosSched *sched, QosRequest *request, QosTime now)
 {
     const QosLrs *lrs = sched->current;
 
     return qos_request_owes_first(request) &&
-           (lrs->class->charge == NULL ||
-            lrs->class->charge(lrs->self, request, QOS_DEBT_MAX, now));
+           (lrs->class->charge == NULL || lrs->class->charge(lrs->self, request, FALSE, now));
+}
+
+gboolean qos_sched_is_limited(QosSched *sched, const QosRequest *request, QosTime now)
+{
+    const QosLrs *lrs = sched->current;
+
+    return lrs->class->is_limited != NULL && lrs->class->is_limited(lrs->self, request, now);
 }
 
 QosVerdict qos_sched_enter(QosSched *sched, QosRequest *request, QosTime now, QosTime *ret_wake)
@@ -158,13 +163,10 @@ QosVerdict qos_sched_enter(QosSched *sched, QosRequest *request, QosTime now, Qo
     QosLrs *lrs = sched->current;
     prepare(sched, request, now);
     *ret_wake = qos_slots_next_stall(&sched->slots);
-    if (charge_lock(sched, request, now))
+    if (charge(sched, request, now))
         return admit(sched, request, now);
     if (!qos_request_owes_first(request) && try_now(sched, request, now))
         return QOS_GO;
-    if (request->fills_cache &&
-        (request->job->filling >= QOS_FILLING_MAX || !qos_sched_has_background(sched, request, 1)))
-        return qos_sched_charge(sched, request, now);
     name_wait(sched, request, now);
     if (!hold_now(sched, request, now)) {
         request->state = QOS_REQUEST_QUEUED;
@@ -186,33 +188,24 @@ QosVerdict qos_sched_enter(QosSched *sched, QosRequest *request, QosTime now, Qo
     return QOS_WAIT;
 }
 
-QosVerdict qos_sched_charge(QosSched *sched, QosRequest *request, QosTime now)
-{
-    QosLrs *lrs = sched->current;
-    prepare(sched, request, now);
-    if (lrs->class->charge != NULL)
-        lrs->class->charge(lrs->self, request, QOS_NEVER, now);
-    return admit(sched, request, now);
-}
-
 /* FALSE where it stays in its policy. */
-static gboolean release_queued(QosRequest *request, QosTime max_debt, QosTime now)
+static gboolean release_queued(QosRequest *request, QosTime now)
 {
     QosLrs *lrs = request->lrs;
 
     if (lrs->class->release == NULL)
         lrs->class->cancel(lrs->self, request, now);
-    else if (!lrs->class->release(lrs->self, request, max_debt, now))
+    else if (!lrs->class->release(lrs->self, request, now))
         return FALSE;
     lrs->queued--;
     lrs->running++;
     return TRUE;
 }
 
-void qos_sched_release(QosSched *sched, QosRequest *request, QosTime max_debt, QosTime now)
+void qos_sched_release(QosSched *sched, QosRequest *request, QosTime now)
 {
     sched->quiet_until = 0;
-    if (request->state == QOS_REQUEST_QUEUED && release_queued(request, max_debt, now))
+    if (request->state == QOS_REQUEST_QUEUED && release_queued(request, now))
         qos_sched_hold(sched, request, now);
     request->holds_lock = TRUE;
     if (request->state == QOS_REQUEST_HELD && squeeze_in(sched, request, now)) {
@@ -317,7 +310,7 @@ static void book_stored(QosSched *sched, QosRequest *request, QosTime now)
     if (request->state == QOS_REQUEST_QUEUED) {
         lrs->running++;
         if (lrs->class->charge != NULL)
-            lrs->class->charge(lrs->self, request, QOS_NEVER, now);
+            lrs->class->charge(lrs->self, request, TRUE, now);
     }
     if (request->state != QOS_REQUEST_READY)
         qos_sched_book_share(sched, request, now);

@@ -16,27 +16,31 @@
  *   - one user has at most as many inside, with all his jobs, as two jobs; what is due beyond that
  *     is held with the user, and goes as his own leave.
  *
- * A request for which the kernel holds a lock that other jobs may want (`holds_lock`) does not
- * wait, lest they all wait with it: it goes at once, without a slot if need be, and its class pays
- * later, with the requests that hold nothing. There are two bounds: beyond a debt of QOS_DEBT_MAX
- * (of bytes, QOS_DEBT_BYTES where that is more) it waits until its class owes no more than that,
- * and those behind its lock with it, so that they go on at the job's rate; beyond QOS_PASSING_MAX
- * such requests of one job without a slot, QOS_PASSING_USER of one user, QOS_PASSING_ALL of all, it
- * waits for one of them to end.
+ * A request for which the kernel holds a lock that other jobs may want (`holds_lock`) goes before
+ * its class has a token, because these jobs would wait with it. It goes without a slot if need be,
+ * and its class pays with its next requests. There are two bounds. Beyond a debt of QOS_DEBT_MAX it
+ * waits until its class owes no more than that, and the jobs behind its lock wait with it: the
+ * limit comes first. Beyond QOS_PASSING_MAX such requests of one job without a slot,
+ * QOS_PASSING_USER of one user, QOS_PASSING_ALL of all, it waits until one of them ends.
+ *
+ * So in any window of t seconds a class gets at most rate x (t + 2 s), the depth of its bucket, and
+ * one request more for each that waits: that one may be larger than what is left.
  *
  * The kernel has room for so many changed pages of mappings, for the whole mount, and what it
- * writes back counts until it is answered; beyond that whoever touches a page of any mapping
- * stands. So write-back goes at once too (`writes_back`), up to the first bound.
+ * writes back counts until it is answered. Beyond that room every thread that touches a page of any
+ * mapping stands. So write-back goes into debt too (`writes_back`), up to QOS_DEBT_WRITE_BACK.
  *
- * What ends something (a close) waits for no token: it is charged, whatever the debt. But a store
- * that hangs lets it hang too, so that the second bound holds for it, and beyond that it is held.
+ * A request that ends something (`cannot_fail`: a close) goes into debt like a lock holder, and is
+ * kept while it waits, whatever memory there is.
+ *
+ * A request that the program did not ask for (`is_free`) costs no operation, and waits for no token
+ * of operations. Bytes that it moves are charged.
  *
  * The kernel has room for so many requests in the background: what it reads ahead or writes back,
  * and what programs ask for without waiting. Beyond that nobody's go on. So of READs and WRITEs,
  * which alone may be such (a release that waits is answered before), seven eighths of that room may
- * wait, of one job seven eighths of these, and of one user fifteen sixteenths. Further ones fail;
- * but those by which the kernel fills its cache go at once, into debt, and do so as soon as
- * QOS_FILLING_MAX of one job wait.
+ * wait, of one job seven eighths of these, and of one user fifteen sixteenths. Further ones fail:
+ * of what the kernel reads ahead it asks again when a program wants it.
  *
  * Requests that wait, and their data (WRITE), have `parked_max` of memory, of which one job has at
  * most seven eighths, and one user fifteen sixteenths. Beyond half of either the data goes to the
@@ -58,17 +62,16 @@
 #include "fs/account.h"
 #include "fs/rule.h"
 
-#define QOS_PASSING_MAX  8    /* threads that one job may tie up beyond its slots */
-#define QOS_FILLING_MAX  4096 /* of one job: what is read ahead is not worth more */
+#define QOS_PASSING_MAX  8 /* threads that one job may tie up beyond its slots */
 #define QOS_PASSING_USER 32
 #define QOS_PASSING_ALL  64 /* that all jobs may; a mount has so many more */
 #define QOS_STALL_TIME   (5 * QOS_SECOND)
 #define QOS_STALLED_MAX  256 /* of all jobs; a mount has threads for so many more */
 /* Threads that requests may tie up beyond the slots. */
 #define QOS_THREADS_BESIDE (QOS_PASSING_ALL + QOS_STALLED_MAX)
-#define QOS_DEBT_MAX       (300 * QOS_SECOND) /* 64 threads that come at once at 10 op/s owe 32 s */
-#define QOS_DEBT_MUCH      QOS_SECOND         /* longer than anybody should wait for */
-#define QOS_DEBT_BYTES     (16 << 20) /* what 64 threads read ahead at once, at however low a rate */
+/* What a class may owe, in time at its rate. */
+#define QOS_DEBT_MAX        (2 * QOS_SECOND)
+#define QOS_DEBT_WRITE_BACK (30 * QOS_SECOND)
 
 typedef enum {
     QOS_REQUEST_NEW,
@@ -94,12 +97,11 @@ typedef struct {
     QosUser *user;         /* who works for it; NULL: one whom nothing bounds */
     guint64 lock;          /* of what the kernel holds a lock for it, 0 = of nothing */
     guint holds_lock : 1;  /* and other jobs may want it: it must not wait */
-    guint keeps_pages : 1; /* of the file `lock`: who is told news of that may wait for them */
     guint writes_back : 1; /* pages of a mapping: it goes into debt likewise */
-    guint fills_cache : 1; /* a READ into the kernel's pages: of these it lets only so many wait */
+    guint fills_cache : 1; /* a READ into the kernel's pages */
     guint is_toll : 1;     /* it waits until the class of `toll_opcode` has a token (ops/toll.h) */
-    guint is_prepaid : 1;  /* its thread paid for it at a toll */
-    guint cannot_fail : 1; /* it ends something: it is kept while it waits, whatever there is */
+    guint is_free : 1;     /* it costs no operation: the program did not ask for it, or has paid */
+    guint cannot_fail : 1; /* it ends something: it goes into debt likewise, and is always kept */
     /* --- */
     QosRequestState state;
     QosTime arrival;    /* when it entered, or was paused */
@@ -117,8 +119,8 @@ typedef struct {
     guint has_slot : 1;
     guint is_passing : 1; /* inside without a slot, because it must not wait */
     guint is_stored : 1;  /* what it is to write was written while it waited */
-    guint owes : 1;       /* it went without a token: its class is in debt, ... */
-    guint owes_much : 1;  /* ... by QOS_DEBT_MUCH, with those that wait */
+    guint owes : 1;       /* it went without a token: its class is in debt */
+    guint is_overdue : 1; /* lock holders of its class went before it for too long (fs/tbf.c) */
     guint prepays : 1; /* a toll in another class: it takes the token of the next `toll_opcode` */
     guint is_with_user : 1; /* where it is held */
     guint64 wait_rule_id;   /* what it waits or waited for, 0 = the slots */
@@ -127,10 +129,11 @@ typedef struct {
 
 G_STATIC_ASSERT(sizeof(QosRequest) <= 3 * QOS_CACHE_LINE);
 
-/* It does not wait for its token, unless it meets the bound on debt. */
+/* It goes before its class has a token, as far as the bound on debt allows. */
 static inline gboolean qos_request_owes_first(const QosRequest *request)
 {
-    return request->holds_lock || request->writes_back;
+    return request->holds_lock || request->writes_back || request->cannot_fail ||
+           request->is_free || request->is_overdue;
 }
 
 /* What a rule did, as the tbf policy counted it. */
@@ -182,14 +185,16 @@ typedef struct QosPolicyClass {
      * begins with the reduced `data`, or -errno and no data. NULL where the policy knows none. */
     void (*start_epoch)(void *self, gint64 epoch, const void *data, gsize length, QosTime now);
     QosEpochReduction reduction; /* of its policy data */
-    /* Books a request that does not wait, as debt, and sets its `owes`. FALSE, with nothing booked,
-     * where its class owes more than `max_debt` already (in ns of its rate, and of bytes
-     * QOS_DEBT_BYTES at least; QOS_NEVER: any). NULL where the policy does not count. */
-    gboolean (*charge)(void *self, QosRequest *request, QosTime max_debt, QosTime now);
-    /* Others want the lock of a queued request, which `holds_lock` from now on: TRUE where it goes,
-     * booked as by charge; FALSE where its class owes too much for that: it stays queued. NULL
-     * where the policy does not count. */
-    gboolean (*release)(void *self, QosRequest *request, QosTime max_debt, QosTime now);
+    /* Books a request that goes into debt, and sets its `owes`. FALSE, with nothing booked, where
+     * its class owes as much as it may; not where it `is_done` already, as it must be booked then.
+     * NULL where the policy does not count. */
+    gboolean (*charge)(void *self, QosRequest *request, gboolean is_done, QosTime now);
+    /* Another job wants the lock of a queued request, which `holds_lock` from now on: TRUE where it
+     * goes, booked as by charge; FALSE where its class owes too much for that: it stays queued.
+     * NULL where the policy does not count. */
+    gboolean (*release)(void *self, QosRequest *request, QosTime now);
+    /* TRUE where a rule bounds the class of the request, or counts it in a dry run. NULL: never. */
+    gboolean (*is_limited)(void *self, const QosRequest *request, QosTime now);
     /* Takes a queued request back. */
     void (*cancel)(void *self, QosRequest *request, QosTime now);
     /* A request that get_next or charge let go is done and moved `bytes`; NULL where the policy
@@ -226,14 +231,12 @@ void qos_sched_free(QosSched *sched);
 /* Offers a request. QOS_GO: it has a slot, run it. QOS_WAIT: qos_sched_next() will hand it out.
  * *ret_wake: when qos_sched_next() is to be asked, QOS_NEVER = after the next enter or leave. */
 QosVerdict qos_sched_enter(QosSched *sched, QosRequest *request, QosTime now, QosTime *ret_wake);
-/* Offers a request that waits for no token (release, flush): its cost is booked as debt. QOS_WAIT
- * only where its job has as much in the store as it may. */
-QosVerdict qos_sched_charge(QosSched *sched, QosRequest *request, QosTime now);
-/* Other jobs want the lock of a request that waits (`lock`): it `holds_lock` from now on, and waits
- * for no token, unless its class owes more than `max_debt` (as for charge). Then it stays
- * QOS_REQUEST_QUEUED, as if it had met that bound when it came. One that met it then is released
- * with QOS_NEVER, where no debt may hold it up. */
-void qos_sched_release(QosSched *sched, QosRequest *request, QosTime max_debt, QosTime now);
+/* TRUE where a rule bounds the class of the request, or counts it: what it costs matters. */
+gboolean qos_sched_is_limited(QosSched *sched, const QosRequest *request, QosTime now);
+/* Another job wants the lock of a request that waits (`lock`): it `holds_lock` from now on, and
+ * goes into debt. Where its class owes as much as it may the request stays QOS_REQUEST_QUEUED, as
+ * if it had met that bound when it came. */
+void qos_sched_release(QosSched *sched, QosRequest *request, QosTime now);
 /* A running request is to wait for what is not the store's to give, and which may need others of
  * its job to go first: its slot is free meanwhile. Without room among those that wait it keeps it.
  */

@@ -63,8 +63,6 @@ void qos_sched_share_held(QosSched *sched, QosTime now);
 
 /* --- sched_room.c --- */
 
-/* TRUE where so many `more` requests that may be the kernel's in the background may wait. */
-gboolean qos_sched_has_background(const QosSched *sched, const QosRequest *request, guint more);
 /* One more of its kind waits (1), or one less (-1). */
 void qos_sched_count_waiting(QosSched *sched, const QosRequest *request, gint change);
 /* Takes room for a running request that is to wait. FALSE: there is none. */

@@ -11,7 +11,7 @@ static gboolean may_be_background(const QosRequest *request)
 }
 
 /* TRUE where so many `more` of these may wait. */
-gboolean qos_sched_has_background(const QosSched *sched, const QosRequest *request, guint more)
+static gboolean has_background(const QosSched *sched, const QosRequest *request, guint more)
 {
     const guint most = sched->background_max;
 
@@ -23,14 +23,10 @@ gboolean qos_sched_has_background(const QosSched *sched, const QosRequest *reque
 
 void qos_sched_count_waiting(QosSched *sched, const QosRequest *request, gint change)
 {
-    QosJob *job = request->job;
-
-    job->waiting += (guint)change;
-    if (request->fills_cache)
-        job->filling += (guint)change;
+    request->job->waiting += (guint)change;
     if (!may_be_background(request))
         return;
-    job->use.background += (guint)change;
+    request->job->use.background += (guint)change;
     if (request->user != NULL)
         request->user->use.background += (guint)change;
     sched->background += (guint)change;
@@ -75,7 +71,7 @@ QosKeep qos_sched_keep(QosSched *sched, QosRequest *request, gboolean may_be_ear
 
     if (is_early)
         bytes -= request->data;
-    if (may_be_background(request) && !qos_sched_has_background(sched, request, 0))
+    if (may_be_background(request) && !has_background(sched, request, 0))
         return refuse(sched, job, QOS_KEEP_TOO_MANY);
     if (!request->cannot_fail && !has_room(sched, request, bytes, sched->parked_max))
         return refuse(sched, job, QOS_KEEP_NOWHERE);
@@ -89,7 +85,7 @@ gboolean qos_sched_keep_paused(QosSched *sched, QosRequest *request)
 {
     const guint64 bytes = MAX(sched->request_memory + request->data, request->kept);
 
-    if ((may_be_background(request) && !qos_sched_has_background(sched, request, 1)) ||
+    if ((may_be_background(request) && !has_background(sched, request, 1)) ||
         !has_room(sched, request, bytes - request->kept, sched->parked_max))
         return FALSE;
     take_room(sched, request, bytes);

@@ -14,9 +14,14 @@
  * A class without a bucket has the arrival as its deadline, so that a store with all slots taken is
  * shared in order of deadlines too; saved tokens count (docs/rules.md, "Unlike Lustre").
  *
- * What holds a lock goes into debt, and waits only where its class owes QOS_DEBT_MAX already. Then
- * it is due as soon as the class owes no more than that, before all that hold nothing: so those who
- * want the lock get on at the rule's rate, and do not stand until the debt is paid.
+ * A lock holder goes into debt, and waits only where its class owes QOS_DEBT_MAX already. Then it
+ * is due as soon as the class owes no more than that, before all requests that hold nothing: so the
+ * jobs that want the lock get on at the rule's rate. Write-back has a line and a bound of its own.
+ *
+ * A class that lock holders keep in debt would never have a token for its other requests. So once
+ * the first of these has been passed over for QOS_DEBT_MAX, all that wait then are overdue: they
+ * join the line of the lock holders, and further lock holders queue behind them. A request at a pay
+ * point is to pay the debt, so it stays; if it is the first, the lock holders wait until it goes.
  *
  * Rules change by a new list. Flows are matched again when they are next used. What is queued is
  * put aside in `rematching`, and each get_next gives up to REMATCH_BATCH of it to the queues where
@@ -59,20 +64,24 @@ static QosTime tokens_due(QosTbfQueue *queue, QosTime now)
     return due;
 }
 
-/* When the class owes no more than `max_debt`, or QOS_DEBT_BYTES; `now` at the earliest. */
-static QosTime debt_due(QosTbfQueue *queue, QosTime max_debt, QosTime now)
+/* When the class owes no more than `max_debt` of what the request takes; `now` at the earliest. A
+ * lock holder that moves no bytes does not wait because of them: it makes that debt no larger. */
+static QosTime debt_due(QosTbfQueue *queue, const QosRequest *request, QosTime max_debt,
+                        QosTime now)
 {
     QosTime due = now;
     fill(queue, now);
-    if (queue->has_operations)
+    if (queue->has_operations && !request->is_free)
         due = MAX(due, qos_bucket_due(&queue->operations, now) - max_debt);
-    if (queue->has_bytes) {
-        QosBucket ahead = queue->bytes;
-        ahead.tokens += QOS_DEBT_BYTES;
-        due = MAX(due,
-                  MIN(qos_bucket_due(&queue->bytes, now) - max_debt, qos_bucket_due(&ahead, now)));
-    }
+    if (queue->has_bytes && (request->bytes > 0 || max_debt == 0))
+        due = MAX(due, qos_bucket_due(&queue->bytes, now) - max_debt);
     return due;
+}
+
+/* TRUE where the request takes of what the class has too little of. */
+static gboolean takes(const QosTbfQueue *queue, const QosRequest *request)
+{
+    return (queue->has_operations && !request->is_free) || (queue->has_bytes && request->bytes > 0);
 }
 
 static void take_tokens(QosTbfQueue *queue, gint64 operations, gint64 bytes, QosTime now)
@@ -86,27 +95,63 @@ static void take_tokens(QosTbfQueue *queue, gint64 operations, gint64 bytes, Qos
 /* Where a request of the class waits. */
 static GQueue *line_of(QosTbfQueue *queue, const QosRequest *request)
 {
-    return qos_request_owes_first(request) ? &queue->lock_holders : &queue->requests;
+    if (!qos_request_owes_first(request))
+        return &queue->requests;
+    return request->writes_back ? &queue->write_backs : &queue->lock_holders;
 }
 
-/* The next to go, or NULL. */
-static QosRequest *first_of(const QosTbfQueue *queue)
+/* TRUE where the first that waits for a token was passed over for long enough. */
+static gboolean is_overdue(const QosTbfQueue *queue, QosTime now)
 {
-    const GList *head =
-        queue->waiting > queue->requests.length ? queue->lock_holders.head : queue->requests.head;
+    return queue->is_overtaken && now - queue->head_since >= QOS_DEBT_MAX;
+}
+
+/* TRUE where lock holders wait until that one has gone. */
+static gboolean waits_for_payer(const QosTbfQueue *queue, QosTime now)
+{
+    return is_overdue(queue, now) && ((QosRequest *)queue->requests.head->data)->is_toll;
+}
+
+/* The next to go, or NULL: the lines in the order of what the class may owe for them. */
+static QosRequest *first_of(const QosTbfQueue *queue, QosTime now)
+{
+    const GList *head = queue->requests.head;
+
+    if (queue->write_backs.head != NULL)
+        head = queue->write_backs.head;
+    else if (queue->lock_holders.head != NULL && !waits_for_payer(queue, now))
+        head = queue->lock_holders.head;
     return head != NULL ? head->data : NULL;
+}
+
+/* What the class may owe when the request goes. */
+static QosTime debt_for(const QosRequest *request)
+{
+    if (!qos_request_owes_first(request))
+        return 0;
+    return request->writes_back ? QOS_DEBT_WRITE_BACK : QOS_DEBT_MAX;
+}
+
+/* When the first of the class may go. */
+static QosTime due_of(QosTbfQueue *queue, const QosRequest *first, QosTime now)
+{
+    QosTime due = debt_due(queue, first, debt_for(first), now);
+
+    if (queue->is_overtaken && !qos_request_owes_first(first) && !first->is_toll)
+        due = MIN(due,
+                  MAX(queue->head_since + QOS_DEBT_MAX, debt_due(queue, first, QOS_DEBT_MAX, now)));
+    return due;
 }
 
 /* Puts the queue where it belongs in the heap. */
 static void reschedule(QosTbf *tbf, QosTbfQueue *queue, QosTime now)
 {
-    const QosRequest *first = first_of(queue);
+    const QosRequest *first = first_of(queue, now);
     if (first == NULL) {
         qos_heap_remove(&tbf->heap, &queue->heap);
         return;
     }
-    QosTime due =
-        qos_request_owes_first(first) ? debt_due(queue, QOS_DEBT_MAX, now) : tokens_due(queue, now);
+    QosTime due = due_of(queue, first, now);
     QosTime deadline = due <= now ? first->arrival : due;
     deadline = MIN(deadline, qos_time_add(first->arrival, tbf->context->max_wait));
     if (qos_heap_contains(&queue->heap))
@@ -155,13 +200,24 @@ static void tbf_fini(void *self)
     g_free(tbf);
 }
 
+/* Another is the first that waits for a token. */
+static void note_head(QosTbfQueue *queue, QosTime now)
+{
+    queue->head_since = now;
+    queue->is_overtaken = FALSE;
+}
+
 static void enqueue(QosTbf *tbf, QosTbfQueue *queue, QosRequest *request, QosTime now)
 {
+    GQueue *line = line_of(queue, request);
+
     request->queue = queue;
-    g_queue_push_tail_link(line_of(queue, request), &request->link);
+    g_queue_push_tail_link(line, &request->link);
+    if (line == &queue->requests && line->length == 1)
+        note_head(queue, now);
     queue->waiting++;
     queue->counters->waiting++;
-    if (first_of(queue) == request)
+    if (first_of(queue, now) == request)
         reschedule(tbf, queue, now);
     gboolean is_limited = queue->has_operations || queue->has_bytes;
     if (queue->heap.key > now || (is_limited && queue->waiting > 1)) {
@@ -184,16 +240,27 @@ static QosTbfQueue *waiting_queue(QosTbf *tbf, QosRequest *request, QosTime now)
     return queue;
 }
 
-/* Books a request that goes. */
-static void let_go(QosTbfQueue *queue, QosRequest *request, gint64 operations, QosTime now)
+/* Books a request that goes. The operation of a free one is not charged, the bytes that it moves
+ * are. */
+static void let_go(QosTbfQueue *queue, QosRequest *request, QosTime now)
 {
     request->queue = queue;
     request->weight = queue->weight;
     request->minimum = queue->minimum;
-    take_tokens(queue, operations, (gint64)request->bytes, now);
     queue->running++;
-    queue->counters->requests++;
+    take_tokens(queue, request->is_free ? 0 : 1, (gint64)request->bytes, now);
+    queue->counters->requests += !request->is_free;
     queue->counters->bytes += request->bytes;
+}
+
+/* Books a request that goes, maybe into debt. */
+static void book(QosTbfQueue *queue, QosRequest *request, QosTime now)
+{
+    const gboolean takes_some = takes(queue, request);
+
+    request->owes = (takes_some || !request->is_free) && tokens_due(queue, now) > now;
+    queue->is_overtaken |= request->owes && takes_some && queue->requests.length > 0;
+    let_go(queue, request, now);
 }
 
 static gboolean tbf_try_now(void *self, QosRequest *request, QosTime now)
@@ -207,7 +274,7 @@ static gboolean tbf_try_now(void *self, QosRequest *request, QosTime now)
     if (flow->queue->waiting > 0 || tokens_due(flow->queue, now) > now)
         return FALSE;
     try_dryrun(flow->dryrun, request, now);
-    let_go(flow->queue, request, 1, now);
+    let_go(flow->queue, request, now);
     return TRUE;
 }
 
@@ -221,9 +288,14 @@ static void tbf_incoming(void *self, QosRequest *request, QosTime now)
         enqueue(tbf, waiting_queue(tbf, request, now), request, now);
 }
 
-static void dequeue(QosTbf *tbf, QosTbfQueue *queue, QosRequest *request)
+static void dequeue(QosTbf *tbf, QosTbfQueue *queue, QosRequest *request, QosTime now)
 {
-    g_queue_unlink(line_of(queue, request), &request->link);
+    GQueue *line = line_of(queue, request);
+    const gboolean was_first = line->head == &request->link;
+
+    g_queue_unlink(line, &request->link);
+    if (line == &queue->requests && was_first)
+        note_head(queue, now);
     queue->waiting--;
     queue->counters->waiting--;
     if (queue->waiting == 0)
@@ -233,7 +305,7 @@ static void dequeue(QosTbf *tbf, QosTbfQueue *queue, QosRequest *request)
 /* However its wait ends: the rule has made it wait, as the job's account says too. */
 static void end_wait(QosTbf *tbf, QosTbfQueue *queue, QosRequest *request, QosTime now)
 {
-    dequeue(tbf, queue, request);
+    dequeue(tbf, queue, request, now);
     if (now > request->arrival && request->wait_rule_id != 0) {
         queue->counters->waits++;
         queue->counters->waited += now - request->arrival;
@@ -249,75 +321,89 @@ static void rematch(QosTbf *tbf, QosTime now)
     }
 }
 
+/* Moves all that wait for a token now, but for those that are to pay. */
+static void move_overdue(QosTbfQueue *queue)
+{
+    GQueue payers = G_QUEUE_INIT;
+    GList *link;
+
+    while ((link = g_queue_pop_head_link(&queue->requests)) != NULL) {
+        QosRequest *request = link->data;
+        request->is_overdue = !request->is_toll;
+        g_queue_push_tail_link(request->is_toll ? &payers : &queue->lock_holders, link);
+    }
+    queue->requests = payers;
+    queue->is_overtaken = payers.length > 0;
+}
+
+/* The class whose first is due, or NULL with when one is. */
+static QosTbfQueue *due_queue(QosTbf *tbf, QosTime now, QosTime *ret_due)
+{
+    const QosHeapNode *root = qos_heap_peek(&tbf->heap);
+
+    *ret_due = root != NULL ? root->key : QOS_NEVER;
+    if (root == NULL || root->key > now)
+        return NULL;
+    return (QosTbfQueue *)((char *)root - G_STRUCT_OFFSET(QosTbfQueue, heap));
+}
+
 static QosTime tbf_get_next(void *self, QosTime now, QosReadyFunc ready, void *arg)
 {
     QosTbf *tbf = self;
+    QosTime due;
 
     if (tbf->rematching.length > 0)
         rematch(tbf, now);
-    QosHeapNode *root = qos_heap_peek(&tbf->heap);
-    if (root == NULL || root->key > now) {
-        if (tbf->rematching.length > 0)
-            return now;
-        return root != NULL ? root->key : QOS_NEVER;
+    QosTbfQueue *queue = due_queue(tbf, now, &due);
+    if (queue != NULL && is_overdue(queue, now)) { /* another may be its first now */
+        move_overdue(queue);
+        reschedule(tbf, queue, now);
+        queue = due_queue(tbf, now, &due);
     }
+    if (queue == NULL)
+        return tbf->rematching.length > 0 ? now : due;
 
-    QosTbfQueue *queue = (QosTbfQueue *)((char *)root - G_STRUCT_OFFSET(QosTbfQueue, heap));
-    QosRequest *request = first_of(queue);
+    QosRequest *request = first_of(queue, now);
     end_wait(tbf, queue, request, now);
-    request->owes = qos_request_owes_first(request) && tokens_due(queue, now) > now;
-    let_go(queue, request, 1, now);
+    book(queue, request, now);
     reschedule(tbf, queue, now);
     ready(request, arg);
     return now;
 }
 
-/* Whether a further request would wait for more than QOS_DEBT_MUCH, behind those that wait: of
- * these the operations are known, and of bytes the worst is assumed. */
-static gboolean owes_much(const QosTbfQueue *queue, QosTime owed)
+/* TRUE where the class owes as much as it may for the request, or others wait because it did. */
+static gboolean is_at_bound(QosTbfQueue *queue, const QosRequest *request, QosTime now)
 {
-    if (owed > QOS_DEBT_MUCH)
-        return TRUE;
-    return queue->has_bytes
-               ? queue->waiting > 0
-               : (gint64)queue->waiting > queue->operations.rate * (QOS_DEBT_MUCH / QOS_SECOND);
-}
-
-/* When a request that does not wait could have gone, less `now`. */
-static QosTime owed_for(QosTbfQueue *queue, const QosRequest *request, QosTime now)
-{
-    return request->is_prepaid ? 0 : tokens_due(queue, now) - now;
-}
-
-/* TRUE where the class owes more than `max_debt`, or others wait because it did. */
-static gboolean is_at_bound(QosTbfQueue *queue, const QosRequest *request, QosTime owed,
-                            QosTime max_debt, QosTime now)
-{
-    if (request->is_prepaid || max_debt == QOS_NEVER)
+    if (!takes(queue, request))
         return FALSE;
-    return queue->lock_holders.length > 0 ||
-           (owed > max_debt && debt_due(queue, max_debt, now) > now);
+    return line_of(queue, request)->length > 0 ||
+           (!request->writes_back && waits_for_payer(queue, now)) ||
+           debt_due(queue, request, debt_for(request), now) > now;
 }
 
-/* Books a request that does not wait. */
-static void charge(QosTbf *tbf, QosTbfQueue *queue, QosRequest *request, QosTime owed, QosTime now)
+/* Books a request that goes into debt. */
+static void charge(QosTbf *tbf, QosTbfQueue *queue, QosRequest *request, QosTime now)
 {
-    request->owes = owed > 0;
-    request->owes_much = owed > 0 && owes_much(queue, owed);
-    let_go(queue, request, request->is_prepaid ? 0 : 1, now);
+    book(queue, request, now);
     reschedule(tbf, queue, now);
 }
 
-static gboolean tbf_charge(void *self, QosRequest *request, QosTime max_debt, QosTime now)
+static gboolean tbf_charge(void *self, QosRequest *request, gboolean is_done, QosTime now)
 {
     QosTbf *tbf = self;
     QosTbfQueue *queue = qos_tbf_flow(tbf, request, now)->queue;
-    const QosTime owed = owed_for(queue, request, now);
 
-    if (is_at_bound(queue, request, owed, max_debt, now))
+    if (!is_done && is_at_bound(queue, request, now))
         return FALSE;
-    charge(tbf, queue, request, owed, now);
+    charge(tbf, queue, request, now);
     return TRUE;
+}
+
+static gboolean tbf_is_limited(void *self, const QosRequest *request, QosTime now)
+{
+    const QosTbfFlow *flow = qos_tbf_flow(self, request, now);
+
+    return flow->queue->has_operations || flow->queue->has_bytes || flow->dryrun != NULL;
 }
 
 static void tbf_settle(void *self, QosRequest *request, guint64 bytes, QosTime now)
@@ -348,32 +434,35 @@ static void tbf_cancel(void *self, QosRequest *request, QosTime now)
     reschedule(tbf, queue, now);
 }
 
-static gboolean tbf_release(void *self, QosRequest *request, QosTime max_debt, QosTime now)
+static gboolean tbf_release(void *self, QosRequest *request, QosTime now)
 {
     QosTbf *tbf = self;
     QosTbfQueue *payer = qos_tbf_flow(tbf, request, now)->queue;
     QosTbfQueue *queue = request->queue;
-    const QosTime owed = owed_for(payer, request, now);
 
-    if (!is_at_bound(payer, request, owed, max_debt, now)) {
+    if (qos_request_owes_first(request)) /* it waits at the bound already */
+        return FALSE;
+    QosRequest holder = *request;
+    holder.holds_lock = TRUE;
+    if (!is_at_bound(payer, &holder, now)) {
         tbf_cancel(tbf, request, now);
         request->holds_lock = TRUE;
-        charge(tbf, payer, request, owed, now);
+        charge(tbf, payer, request, now);
         return TRUE;
     }
     if (queue != NULL) /* else it is matched again before long */
-        dequeue(tbf, queue, request);
+        dequeue(tbf, queue, request, now);
     request->holds_lock = TRUE;
     if (queue != NULL)
         enqueue(tbf, queue, request, now);
     return FALSE;
 }
 
-static void put_aside(QosTbf *tbf, QosTbfQueue *queue)
+static void put_aside(QosTbf *tbf, QosTbfQueue *queue, QosTime now)
 {
     QosRequest *request;
-    while ((request = first_of(queue)) != NULL) {
-        dequeue(tbf, queue, request);
+    while ((request = first_of(queue, now)) != NULL) {
+        dequeue(tbf, queue, request, now);
         request->queue = NULL;
         g_queue_push_tail_link(&tbf->rematching, &request->link);
     }
@@ -393,7 +482,7 @@ static void tbf_rules_changed(void *self, QosTime now)
         const QosRule *rule = qos_rules_by_id(tbf->context->rules, queue->key.rule_id);
         if (rule != NULL)
             qos_tbf_queue_set_rule(queue, rule, now);
-        put_aside(tbf, queue);
+        put_aside(tbf, queue, now);
     }
     qos_tbf_forget_counters(tbf);
 }
@@ -417,6 +506,7 @@ const QosPolicyClass qos_policy_tbf = {
     .get_next = tbf_get_next,
     .charge = tbf_charge,
     .release = tbf_release,
+    .is_limited = tbf_is_limited,
     .cancel = tbf_cancel,
     .settle = tbf_settle,
     .rules_changed = tbf_rules_changed,

@@ -75,16 +75,18 @@ static gint64 bytes_depth(const QosRule *rule)
                                  : qos_bucket_default_depth(rule->bps, MINIMUM_DEPTH_BYTES);
 }
 
-/* Gives a bucket the rule's rate; one that was there keeps its tokens, but owes no more than a lock
- * may make it owe: a debt made at a high rate would take a low one days. */
+/* Gives a bucket the rule's rate; one that was there keeps its tokens. With another rate it owes no
+ * more than what a class may owe at that, because a debt made at a high rate would take a low one
+ * days. */
 static gboolean set_bucket(QosBucket *bucket, gboolean is_there, gint64 rate, gint64 depth,
-                           gint64 least_debt, QosTime now)
+                           QosTime now)
 {
-    const gint64 most_debt = MAX(least_debt, rate * (QOS_DEBT_MAX / QOS_SECOND));
-
     if (rate != 0 && is_there) {
+        const gboolean is_other_rate = rate != bucket->rate;
+
         qos_bucket_change(bucket, rate, depth, now);
-        bucket->tokens = MAX(bucket->tokens, -most_debt);
+        if (is_other_rate)
+            bucket->tokens = MAX(bucket->tokens, -rate * (QOS_DEBT_MAX / QOS_SECOND));
     } else if (rate != 0) {
         qos_bucket_init(bucket, rate, depth, now);
     }
@@ -94,9 +96,9 @@ static gboolean set_bucket(QosBucket *bucket, gboolean is_there, gint64 rate, gi
 void qos_tbf_queue_set_rule(QosTbfQueue *queue, const QosRule *rule, QosTime now)
 {
     queue->has_operations = set_bucket(&queue->operations, queue->has_operations, rule->rate,
-                                       operations_depth(rule), 0, now);
-    queue->has_bytes = set_bucket(&queue->bytes, queue->has_bytes, rule->bps, bytes_depth(rule),
-                                  QOS_DEBT_BYTES, now);
+                                       operations_depth(rule), now);
+    queue->has_bytes =
+        set_bucket(&queue->bytes, queue->has_bytes, rule->bps, bytes_depth(rule), now);
     queue->weight = rule->weight;
     queue->minimum = rule->minimum;
 }

@@ -38,15 +38,18 @@ struct QosTbfQueue {
     QosRuleState *counters; /* owned by QosTbf.counters */
     gint64 weight;          /* for fs/adapt.h; 0 = not given */
     gint64 minimum;         /* likewise, op/s */
-    guint waiting;          /* of `requests` and `lock_holders` */
+    guint waiting;          /* in all three lines */
     guint running;          /* let go, to be settled */
     guint flows;            /* bound to it */
     guint has_operations : 1;
     guint has_bytes : 1;
+    guint is_overtaken : 1; /* a lock holder went before the first of `requests` */
     QosHeapNode heap;
     QosBucket operations;
     QosBucket bytes;
-    GQueue lock_holders; /* likewise: wait until the class owes no more than it may */
+    GQueue lock_holders; /* likewise: wait until the class owes no more than QOS_DEBT_MAX */
+    GQueue write_backs;  /* likewise: ... than QOS_DEBT_WRITE_BACK */
+    QosTime head_since;  /* when the first of `requests` came to be the first */
     QosTbfKey key;       /* holds a reference to the job */
     char rule_name[QOS_RULE_NAME_MAX + 1];
 };

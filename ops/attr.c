@@ -12,13 +12,12 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include "ops/approaches.h"
+#include "ops/boost.h"
 #include "ops/coherence.h"
 #include "ops/control.h"
 #include "ops/handle.h"
 #include "ops/locks.h"
 #include "ops/looks.h"
-#include "ops/openers.h"
 #include "ops/operations.h"
 #include "ops/privileges.h"
 #include "ops/process.h"
@@ -46,19 +45,6 @@ static AttrOp *attr_op_new(fuse_req_t request, fuse_ino_t ino, QosOpcode opcode,
     return attr;
 }
 
-/* Not where requests wait maybe with the directory's lock: who wants that lock shows himself by
- * asking. */
-static gboolean may_believe_directory(const QosOp *op, fuse_ino_t ino)
-{
-    const QosFs *fs = op->fs;
-    const QosOpcode opcode = op->entry.request.opcode;
-    const QosGateHolder holder = qos_gate_holder(fs->gate, ino, op->entry.request.job);
-
-    if (holder == QOS_GATE_ANOTHER && (opcode == QOS_OP_GETATTR || opcode == QOS_OP_LOOKUP))
-        qos_approaches_note(fs->approaches, op, ino);
-    return holder == QOS_GATE_NOBODY;
-}
-
 double qos_attr_timeout(QosOp *op, fuse_ino_t ino, mode_t mode)
 {
     const QosFs *fs = op->fs;
@@ -69,8 +55,6 @@ double qos_attr_timeout(QosOp *op, fuse_ino_t ino, mode_t mode)
     if (op->is_withheld) /* of a file that it has just forgotten */
         return 0;
     timeout = fs->coherence != NULL ? qos_coherence_attr_timeout(op, ino) : fs->config.attr_timeout;
-    if (S_ISDIR(mode) && !may_believe_directory(op, ino))
-        return 0;
     return timeout > 0 && qos_tolls_may_believe(fs->tolls, ino) && may_believe ? timeout : 0;
 }
 
@@ -118,23 +102,14 @@ void qos_attr_judge(QosOp *op, fuse_ino_t ino, const QosLoan *file, const struct
         withhold(op, ino);
 }
 
-void qos_attr_begin_drop(const QosFs *fs, fuse_ino_t ino)
-{
-    qos_gate_release_pages(fs->gate, ino);
-}
-
 void qos_attr_note_look(QosOp *op, fuse_ino_t ino, mode_t mode, struct timespec modified,
                         off_t size)
 {
     const QosFs *fs = op->fs;
 
-    if (op->is_withheld || !S_ISREG(mode) || fs->coherence != NULL ||
-        !qos_looks_note(fs->looks, ino, modified, size))
-        return;
-    if (qos_openers_has_others(fs->openers, ino, NULL))
-        qos_approaches_tell(fs->approaches, op, ino, size);
-    if (qos_looks_are_awaited(fs->looks, ino, size))
-        qos_attr_begin_drop(fs, ino);
+    if (!op->is_withheld && S_ISREG(mode) && fs->coherence == NULL &&
+        qos_looks_note(fs->looks, ino, modified, size))
+        qos_boost_file(op, ino);
 }
 
 /* What is told of the file, or -EACCES for who opens a device that may not be opened there. He is
@@ -144,7 +119,7 @@ static int disarm(const QosOp *op, const QosLoan *file, struct stat *stat)
     const int error = qos_loan_disarm(file, &stat->st_mode, &stat->st_rdev);
 
     if ((error != 0 || qos_loan_hides_device(file)) && op->entry.request.opcode == QOS_OP_GETATTR &&
-        qos_process_opens(fuse_req_ctx(op->fuse)->pid))
+        qos_call_opens(qos_process_call(fuse_req_ctx(op->fuse)->pid)))
         return -EACCES;
     return error;
 }
@@ -180,32 +155,38 @@ static int run_getattr(QosOp *op)
     g_auto(QosLoan) file = {0};
     int error;
 
-    qos_tolls_pass(op->fs->tolls, attr->ino, fuse_req_ctx(op->fuse)->pid,
-                   request->prepays ? request->toll_opcode : QOS_OP_COUNT, op->parked);
+    if (request->is_toll)
+        qos_tolls_pay(op->fs->tolls, attr->ino, fuse_req_ctx(op->fuse)->pid,
+                      request->prepays ? request->toll_opcode : QOS_OP_COUNT);
     if (op->handle != NULL)
         return reply_attributes(op, attr->ino, &op->handle->file, op->handle->fd);
     error = qos_inodes_borrow(op->fs->inodes, attr->ino, &file);
     return error != 0 ? error : reply_attributes(op, attr->ino, &file, file.fd);
 }
 
-/* A job in debt waits here, before it takes a lock, and not when it has a directory's; nor a
- * file's: by an open file the kernel asks before a read through its pages, but also, under the
- * lock, to seek to the end. Who has not read by it is taken to seek. */
-static void meet_toll(QosOp *op)
+/* The kernel asks for attributes for stat(2) and its kin, and by itself: before it takes a
+ * directory's lock, under that or a file's, and before a read through the page cache. What the
+ * program did not ask for is free. At a pay point a thread of the job in debt waits, if it comes to
+ * change or list names, or to read; no other job is charged there. */
+static void find_cost(QosOp *op)
 {
-    const AttrOp *attr = (AttrOp *)op;
+    const pid_t thread = fuse_req_ctx(op->fuse)->pid;
     QosRequest *request = &op->entry.request;
-    QosTollState state;
+    const QosTollState state = qos_tolls_meet(op->fs->tolls, op->node, request->job, thread,
+                                              op->caller->start, &request->toll_opcode);
 
-    if (op->handle != NULL && !qos_handle_has_read(op->handle)) {
-        qos_op_lock_file(op, attr->ino, op->handle);
-        return;
+    if (state == QOS_TOLL_FREE) {
+        request->is_free = TRUE;
+    } else if (state == QOS_TOLL_DUE) {
+        const QosCall call = qos_process_call(thread);
+
+        request->is_toll = qos_call_works_on_names(call) || call == QOS_CALL_READS_DATA;
+        request->is_free = !request->is_toll;
+    } else if (qos_gate_is_limited(op->fs->gate, &op->entry)) {
+        const QosCall call = qos_process_call(thread);
+
+        request->is_free = call != QOS_CALL_UNKNOWN && call != QOS_CALL_READS_ATTRIBUTES;
     }
-    state = qos_tolls_meet(op->fs->tolls, attr->ino, fuse_req_ctx(op->fuse)->pid, op->caller->start,
-                           &request->toll_opcode);
-    request->is_toll = state == QOS_TOLL_DUE;
-    if (state == QOS_TOLL_FREE)
-        qos_op_lock_directory(op, attr->ino);
 }
 
 void qosfs_op_getattr(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info *info)
@@ -224,7 +205,7 @@ void qosfs_op_getattr(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info 
     attr = attr_op_new(request, ino, QOS_OP_GETATTR, run_getattr);
     if (info != NULL)
         qos_op_use_handle(&attr->op, info);
-    attr->op.prepare = meet_toll;
+    attr->op.prepare = find_cost;
     qos_op_submit(&attr->op);
 }
 

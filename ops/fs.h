@@ -12,7 +12,7 @@ typedef struct QosInodes QosInodes;                 /* ops/inode.h */
 typedef struct QosHandles QosHandles;               /* ops/handle.h */
 typedef struct QosStreams QosStreams;               /* ops/stream.h */
 typedef struct QosOpeners QosOpeners;               /* ops/openers.h */
-typedef struct QosApproaches QosApproaches;         /* ops/approaches.h */
+typedef struct QosBoosts QosBoosts;                 /* ops/boost.h */
 typedef struct QosLooks QosLooks;                   /* ops/looks.h */
 typedef struct QosReaders QosReaders;               /* fs/readers.h */
 typedef struct QosControl QosControl;               /* ops/control.h */
@@ -62,12 +62,12 @@ typedef struct QosFs {
     QosStreams *streams;
     QosOpeners *openers;
     QosLooks *looks;
+    QosBoosts *boosts;
     QosReaders *readers;
     QosControl *control;
     QosInterruptTable *interrupt_table;
     QosInterrupts *interrupts;
     QosTolls *tolls;
-    QosApproaches *approaches;
     QosBackings *backings;
     QosLocks *locks; /* NULL: no lock server, the kernel keeps the locks of this mount alone */
     QosLockclient *lockclient; /* NULL: the mount is alone (no server=) */

@@ -44,7 +44,7 @@ typedef struct QosHandle {
     QosOpenFile *open_file; /* files: shared with other jobs? */
     gint locking;           /* atomic; files: QosLocking */
     gint reader;            /* atomic; directories: the thread that was sent a list last; 0: none */
-    gint has_read;          /* atomic; files: the kernel has filled pages by it */
+    gint is_close_paid;     /* atomic; files: a FLUSH was charged, its RELEASE is not */
     gint is_sent;           /* atomic; CREATE brought it with attributes, and it was not used yet */
     QosStream *stream;      /* atomic; directories: where the reading stands, NULL while in use */
 } QosHandle;
@@ -73,16 +73,6 @@ static inline void qos_handle_note_use(QosHandle *handle)
         g_atomic_int_set(&handle->is_sent, FALSE);
         qos_loan_note_arrived(&handle->file);
     }
-}
-/* Whether the kernel has filled pages of the file by it, or is about to. */
-static inline gboolean qos_handle_has_read(QosHandle *handle)
-{
-    return g_atomic_int_get(&handle->has_read);
-}
-static inline void qos_handle_note_read(QosHandle *handle)
-{
-    if (!qos_handle_has_read(handle))
-        g_atomic_int_set(&handle->has_read, TRUE);
 }
 QosHandle *qos_handle_ref(QosHandle *handle);
 void qos_handle_unref(QosHandle *handle); /* NULL is allowed */

@@ -11,10 +11,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "ops/approaches.h"
+#include "ops/boost.h"
 #include "ops/coherence.h"
 #include "ops/control.h"
-#include "ops/openers.h"
 #include "ops/operations.h"
 #include "ops/reply_buffer.h"
 #include "ops/rights.h"
@@ -63,31 +62,17 @@ static double entry_timeout(const QosOp *op)
                                      : op->fs->config.entry_timeout;
 }
 
-/* Whoever looks the file up may want its lock. Where requests of another job wait with it, or may
- * come to, he is watched; where several have it open none waits. */
-static void watch(const QosOp *op, fuse_ino_t ino, QosGateHolder holder)
-{
-    const QosFs *fs = op->fs;
-    const QosRequest *request = &op->entry.request;
-
-    if (request->opcode == QOS_OP_LOOKUP &&
-        (holder == QOS_GATE_ANOTHER || qos_openers_is_of_another(fs->openers, ino, request->job)))
-        qos_approaches_note(fs->approaches, op, ino);
-}
-
-/* Whether the kernel may believe a name of it. Not where requests wait with the file's lock, or
- * will: who comes by name wants that lock, and shows himself by looking the name up. */
+/* Whether the kernel may believe a name of it. Not if another job's requests are parked with the
+ * file's lock: a job that comes by name is to look the name up, which boosts them (ops/boost.h). */
 static gboolean may_believe_name(const QosOp *op, const struct fuse_entry_param *entry)
 {
-    const QosFs *fs = op->fs;
     const QosRequest *request = &op->entry.request;
-    QosGateHolder holder;
 
     if (S_ISDIR(entry->attr.st_mode))
         return TRUE;
-    holder = qos_gate_holder(fs->gate, entry->ino, request->job);
-    watch(op, entry->ino, holder);
-    return holder == QOS_GATE_NOBODY && !request->owes_much;
+    if (request->opcode == QOS_OP_LOOKUP)
+        return qos_boost_file(op, entry->ino) != QOS_GATE_ANOTHER;
+    return qos_gate_holder(op->fs->gate, entry->ino, request->job) != QOS_GATE_ANOTHER;
 }
 
 void qos_entry_set_timeouts(QosOp *op, struct fuse_entry_param *entry)

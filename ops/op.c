@@ -10,15 +10,13 @@
 #include "fs/reading.h"
 #include "fs/ring.h"
 #include "ops/answer.h"
-#include "ops/approaches.h"
+#include "ops/boost.h"
 #include "ops/claim.h"
 #include "ops/coherence.h"
 #include "ops/fs.h"
 #include "ops/handle.h"
 #include "ops/inode.h"
 #include "ops/interrupt.h"
-#include "ops/looks.h"
-#include "ops/process.h"
 #include "ops/rights.h"
 #include "ops/toll.h"
 
@@ -119,9 +117,6 @@ static void leave_watch(QosOp *op)
     if (op->is_watched)
         qos_interrupts_unwatch(op->fs->interrupts, op);
     op->is_watched = FALSE;
-    if (op->keeps_pages)
-        qos_looks_go_on(op->fs->looks, op->locks);
-    op->keeps_pages = FALSE;
 }
 
 /* Also of one that was about to wait, and need not. */
@@ -148,27 +143,6 @@ static void note_stale(QosOp *op)
         qos_inodes_note_stale(inodes, op->other_node);
 }
 
-static void note_change(const QosOp *op)
-{
-    switch (op->entry.request.opcode) {
-    case QOS_OP_RENAME:
-        qos_tolls_note_change(op->fs->tolls, op->other_node);
-        qos_tolls_note_change(op->fs->tolls, op->node);
-        break;
-    case QOS_OP_CREATE:
-    case QOS_OP_MKNOD:
-    case QOS_OP_MKDIR:
-    case QOS_OP_SYMLINK:
-    case QOS_OP_LINK:
-    case QOS_OP_UNLINK:
-    case QOS_OP_RMDIR:
-        qos_tolls_note_change(op->fs->tolls, op->node);
-        break;
-    default:
-        break;
-    }
-}
-
 /* Makes the backing call as the caller, and again with the caller's capabilities if they may help.
  */
 static int call_store(QosOp *op)
@@ -186,6 +160,16 @@ static int call_store(QosOp *op)
     return error;
 }
 
+/* TRUE where its job is to pay before it takes the same lock again (ops/toll.h): before it changes
+ * or lists the directory, or fills pages of a file that other jobs read. */
+static gboolean makes_pay_point(const QosOp *op)
+{
+    const QosRequest *request = &op->entry.request;
+
+    return request->holds_lock &&
+           (request->fills_cache || (op->locks_directory && qos_tolls_count(request->opcode)));
+}
+
 /* Makes the backing call, unless it is not to be made any more. */
 static void run(QosOp *op)
 {
@@ -196,14 +180,12 @@ static void run(QosOp *op)
     op->result = error == 0 ? call_store(op) : error;
     op->has_run = TRUE;
     note_stale(op);
-    note_change(op);
-    if (request->owes && op->locks != 0)
-        qos_tolls_raise(op->fs->tolls, op->locks, request->opcode, op->locks_directory);
+    if (request->owes && makes_pay_point(op))
+        qos_tolls_raise(op->fs->tolls, op->locks, request->job, request->opcode);
 }
 
-/* Makes the backing call, under the credits that it needs. A job in debt that was not stopped
- * because of a lock is to pay before it takes that lock again (ops/toll.h). FALSE: it waits for a
- * credit, and is not this thread's any more. */
+/* Makes the backing call, under the credits that it needs. FALSE: it waits for a credit, and is not
+ * this thread's any more. */
 static gboolean serve(QosOp *op)
 {
     if (!qos_coherence_enter(op))
@@ -317,49 +299,37 @@ static void set_caller(QosOp *op, QosCaller *caller)
     request->user = op->handle != NULL ? op->handle->caller->user : caller->user;
 }
 
-/* Where a WRITE ends that news of the file count for only within its size; else 0. */
-static gint64 end_of_write(const QosOp *op)
+/* TRUE where other jobs may want the lock that the kernel holds for it: that of a directory, or of
+ * a file that another job has open or has come for. */
+static gboolean may_be_wanted(const QosOp *op)
 {
-    return op->writes == QOS_WRITE_THROUGH ? op->end : 0;
+    const QosFs *fs = op->fs;
+
+    const QosJob *job = op->entry.request.job;
+
+    if (op->locks_directory || qos_boosts_want(fs->boosts, op->locks, job))
+        return TRUE;
+    if (op->locked_file != NULL)
+        return qos_open_file_is_shared(op->locked_file);
+    return qos_openers_has_others(fs->openers, op->locks, job);
 }
 
-/* TRUE where the kernel keeps pages for it. */
-static gboolean keeps_pages(const QosOp *op)
-{
-    return qos_op_locks_pages(op) && op->writes != QOS_WRITE_DIRECT;
-}
-
-/* What holds a lock that other jobs may want does not wait: the lock of a directory, or of a file
- * that they have open. In a directory its thread is to pay again for the next (ops/toll.h). */
+/* A thread that has paid at a pay point does not pay again for what it came for. */
 static void note_lock(QosOp *op)
 {
     QosRequest *request = &op->entry.request;
-    const pid_t thread = fuse_req_ctx(op->fuse)->pid;
 
     if (op->locks == 0)
         return;
     if (op->locked_file == NULL && !op->locks_directory)
         op->locks_directory = qos_inodes_is_directory(op->fs->inodes, op->locks);
     request->lock = op->locks;
-    request->keeps_pages = keeps_pages(op);
-    if (op->locked_file != NULL)
-        request->holds_lock = qos_open_file_is_shared(op->locked_file);
-    else
-        request->holds_lock =
-            op->locks_directory || qos_openers_has_others(op->fs->openers, op->locks, request->job);
-    if (!request->holds_lock)
-        request->holds_lock =
-            qos_approaches_are_waiting(op->fs->approaches, op->locks, request->job);
-    op->is_awaited =
-        request->keeps_pages &&
-        qos_approaches_want_pages(op->fs->approaches, op->locks, end_of_write(op), thread);
-    if (op->is_awaited || (request->fills_cache && qos_coherence_is_dropping(op->fs, op->locks)))
-        request->holds_lock = TRUE;
-    /* The kernel asks for attributes and ACLs for what its thread came for, as often as it likes.
-     */
-    if (op->locks_directory && request->opcode != QOS_OP_GETATTR &&
-        request->opcode != QOS_OP_GETXATTR)
-        request->is_prepaid = qos_tolls_use(op->fs->tolls, op->locks, thread, request->opcode);
+    request->holds_lock =
+        may_be_wanted(op) || (request->fills_cache && qos_coherence_is_dropping(op->fs, op->locks));
+    if (request->fills_cache || (op->locks_directory && (request->opcode == QOS_OP_LOOKUP ||
+                                                         qos_tolls_count(request->opcode))))
+        request->is_free =
+            qos_tolls_use(op->fs->tolls, fuse_req_ctx(op->fuse)->pid, request->opcode);
 }
 
 static int run_done(QosOp *op)
@@ -438,49 +408,13 @@ void qos_op_pause(QosOp *op, gboolean is_watched)
         join_watch(op);
 }
 
-/* Most who ask for attributes hold nothing. What his system call tells is worth its cost only for
- * one who has to wait. Of a directory that has no toll he may hold the lock in other calls too:
- * he waits until somebody seems to want it (ops/approaches.h). */
-static void find_lock(QosOp *op)
-{
-    QosRequest *request = &op->entry.request;
-    gboolean is_directory;
-
-    if (request->opcode != QOS_OP_GETATTR || request->lock != 0)
-        return;
-    is_directory = qos_inodes_is_directory(op->fs->inodes, op->node);
-    if (qos_process_asks_under_lock(fuse_req_ctx(op->fuse)->pid)) {
-        op->locks = request->lock = op->node;
-        op->locks_directory = is_directory;
-    } else if (is_directory && !request->is_toll) {
-        request->lock = op->node;
-    }
-}
-
-/* The kernel renames from a directory to another under a mutex of the whole mount, and asks under
- * it for both names, and for the directories' attributes. This is of one whose class owes too much.
- */
-static gboolean may_hold_up_renames(const QosOp *op)
-{
-    const QosRequest *request = &op->entry.request;
-
-    return request->holds_lock && op->locks_directory &&
-           (request->opcode == QOS_OP_LOOKUP || request->opcode == QOS_OP_GETATTR) &&
-           qos_process_renames(fuse_req_ctx(op->fuse)->pid);
-}
-
 /* Leaves it to the gate, unless it has come due meanwhile. */
 static void park(QosOp *op)
 {
     QosFs *fs = op->fs;
-    find_lock(op);
-    if (may_hold_up_renames(op))
-        qos_gate_hurry(fs->gate, &op->entry);
     const QosRequest *request = &op->entry.request;
     const QosJob *job = request->job;
     const guint64 lock = request->holds_lock ? 0 : request->lock;
-    const gboolean locks_directory = op->locks_directory;
-    const gboolean keeps = lock != 0 && request->keeps_pages;
     QosKeep place;
 
     op->parked = TRUE;
@@ -491,43 +425,21 @@ static void park(QosOp *op)
         refuse(op, place);
         return;
     }
-    if (keeps)
-        qos_looks_wait(fs->looks, lock, end_of_write(op));
-    op->keeps_pages = keeps;
     join_watch(op);
     if (qos_gate_park(fs->gate, &op->entry))
         run_entries(&op->entry);
-    else if (lock != 0 && (locks_directory || qos_openers_has_others(fs->openers, lock, job)))
-        qos_gate_release(fs->gate, lock, NULL); /* who wants it since may not have met it */
-}
-
-static gboolean is_rename_across(const QosOp *op)
-{
-    return op->entry.request.opcode == QOS_OP_RENAME && op->other_node != op->node;
-}
-
-/* Who looks waits for all pages that are written back or read ahead, however many, so that these
- * are not bounded by what the class owes; but for what a program writes itself, page by page. Nor
- * is what all other renames of the mount wait for. */
-static gboolean is_charged(const QosOp *op)
-{
-    return op->is_urgent || is_rename_across(op) ||
-           (op->writes == QOS_WRITE_BACK && op->entry.request.holds_lock) ||
-           (op->is_awaited && op->writes != QOS_WRITE_THROUGH);
+    else if (lock != 0 && (qos_boosts_want(fs->boosts, lock, job) ||
+                           qos_openers_has_others(fs->openers, lock, job)))
+        qos_gate_release(fs->gate, lock, NULL); /* the job that wants it may not have found it */
 }
 
 static void enter(QosOp *op)
 {
-    gboolean may_run;
-
     qos_coherence_begin(op);
     if (op->prepare != NULL)
         op->prepare(op);
-    if (!op->is_urgent)
-        note_lock(op);
-    may_run = is_charged(op) ? qos_gate_charge(op->fs->gate, &op->entry)
-                             : qos_gate_enter(op->fs->gate, &op->entry);
-    if (may_run)
+    note_lock(op);
+    if (qos_gate_enter(op->fs->gate, &op->entry))
         run_entries(&op->entry);
     else
         park(op);
@@ -577,7 +489,7 @@ void qos_op_submit(QosOp *op)
 
 void qos_op_submit_urgent(QosOp *op)
 {
-    op->is_urgent = op->entry.request.cannot_fail = TRUE;
+    op->entry.request.cannot_fail = TRUE;
     qos_op_submit(op);
 }
 

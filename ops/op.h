@@ -137,15 +137,12 @@ struct QosOp {
     guint8 is_withheld; /* the kernel must not remember attributes of the answer: ops/attr.c */
     guint8 looks_again; /* by -ESTALE the kernel is to look the same file up again: ops/execs.h */
     const QosOpenFile *locked_file; /* NULL, or `locks` as one of the operation's handles has it */
-    gboolean is_urgent;
     gboolean is_unawaited; /* the kernel does nothing with the answer */
     gboolean is_answered;
     gboolean parked;      /* it was, or it is about to be */
     gboolean is_kept;     /* nothing of it lies in a reader's buffer */
     gboolean is_paused;   /* its slot is given to others */
     gboolean is_watched;  /* by ops/interrupt.h */
-    gboolean keeps_pages; /* it waits, as ops/looks.h knows, ... */
-    gboolean is_awaited;  /* ... or does not, because of a look */
     gboolean is_untold;   /* of signals, maybe: a READ, or a WRITE past the kernel's cache */
     QosBackgroundGroup *background_group; /* NULL, or where ops/background.h keeps it */
     GList background;                     /* there */

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "ops/boost.h"
 #include "ops/coherence.h"
 #include "ops/control.h"
 #include "ops/execs.h"
@@ -69,7 +70,7 @@ static void set_caching(QosOp *op, fuse_ino_t ino, const QosHandle *handle)
     info->parallel_direct_writes = info->direct_io;
     info->keep_cache = keeps_pages(op, ino, handle);
     if (!info->keep_cache && op->fs->config.cache != QOS_CACHE_NONE)
-        qos_attr_begin_drop(op->fs, ino);
+        qos_boost_file(op, ino); /* the kernel waits for the pages that it drops */
 }
 
 /* Whether the store is to be told of each close(). Where the file may be mapped for writing, it is:
@@ -449,13 +450,13 @@ void qosfs_op_flush(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info *i
     flush = qos_op_new(request, sizeof(*flush), QOS_OP_FLUSH, run_flush);
     flush->owner = info->lock_owner;
     qos_op_use_handle(&flush->op, info);
+    g_atomic_int_set(&handle->is_close_paid, TRUE);
     qos_op_submit_urgent(&flush->op);
 }
 
 /* Gives back the kernel's reference; the operation's own is the last. */
 static int run_release(QosOp *op)
 {
-    qos_lock_release(op->fs, op->handle);
     qos_backing_leave(&op->handle->backing);
     qos_handle_unref(op->handle);
     return 0;
@@ -471,5 +472,7 @@ void qosfs_op_release(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info 
     }
     op = qos_op_new(request, sizeof(*op), QOS_OP_CLOSE, run_release);
     qos_op_use_handle(op, info);
+    op->entry.request.is_free = g_atomic_int_get(&op->handle->is_close_paid);
+    qos_lock_release(op->fs, op->handle); /* its locks do not wait for the job's debt */
     qos_op_submit_release(op);
 }

@@ -24,10 +24,6 @@ void qos_attr_judge(QosOp *op, fuse_ino_t ino, const QosLoan *file, const struct
 /* How long the kernel may believe the attributes of `ino`, in s: not at all where there is a toll,
  * or of a directory while requests wait with its lock. */
 double qos_attr_timeout(QosOp *op, fuse_ino_t ino, mode_t mode);
-/* An answer makes the kernel drop pages of `ino`. That waits for pages that requests keep locked:
- * those of them that wait for tokens go now. Each drop that an answer starts begins here, and each
- * other in ops/pages.c, which does the same. */
-void qos_attr_begin_drop(const QosFs *fs, fuse_ino_t ino);
 /* The kernel is about to be told these attributes of `ino`: what it may come to wait for goes on
  * (ops/looks.h). */
 void qos_attr_note_look(QosOp *op, fuse_ino_t ino, mode_t mode, struct timespec modified,

@@ -396,7 +396,7 @@ static gboolean try_locked(QosPages *pages, Drop *drop)
         return FALSE;
     }
     qos_mutex_unlock(&pages->lock);
-    qos_gate_release_pages(pages->gate, drop->ino);
+    qos_gate_release(pages->gate, drop->ino, NULL);
     qos_mutex_lock(&pages->lock);
     if (pages->is_ending || is_early_locked(pages, drop) ||
         qos_inodes_filling(pages->inodes, drop->ino) > (gint)drop->later->len) {

@@ -71,18 +71,30 @@ void qos_process_read(pid_t tid, QosProcessWants wants, QosProcessFacts *ret_fac
 void qos_process_clear(QosProcessFacts *facts);
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(QosProcessFacts, qos_process_clear)
 
-/* What the thread does, as /proc says: 'D' where it sleeps and no signal is to wake it, as one does
- * that waits for a lock in the kernel; 0 where it is gone, or may not be seen. */
-char qos_process_state(pid_t tid);
+/* What the system call is for in which a thread waits for an answer. */
+typedef enum {
+    QOS_CALL_UNKNOWN,          /* it may not be seen, or asks by io_uring */
+    QOS_CALL_READS_ATTRIBUTES, /* stat(2), access(2) and their kin */
+    QOS_CALL_READS_XATTRS,
+    QOS_CALL_READS_DATA,    /* read(2) and its kin */
+    QOS_CALL_CHANGES_NAMES, /* makes, moves or removes names */
+    QOS_CALL_OPENS,
+    QOS_CALL_OPENS_NAMES, /* opens a file that it may make, or a directory to list it */
+    QOS_CALL_OTHER,
+} QosCall;
+/* The thread has the daemon's own identity afterwards. */
+QosCall qos_process_call(pid_t tid);
 
-/* TRUE where the thread, which waits for an answer to GETATTR, is in a system call that asks for
- * attributes under the file's or directory's lock: setxattr(2), utimensat(2), lseek(2) ... The
- * thread has the daemon's own identity afterwards. FALSE also where it may not be seen. */
-gboolean qos_process_asks_under_lock(pid_t tid);
-/* The same of rename(2) and its kin. */
-gboolean qos_process_renames(pid_t tid);
-/* The same of open(2) and its kin. */
-gboolean qos_process_opens(pid_t tid);
+static inline gboolean qos_call_opens(QosCall call)
+{
+    return call == QOS_CALL_OPENS || call == QOS_CALL_OPENS_NAMES;
+}
+
+/* TRUE where it changes or lists a directory's names. */
+static inline gboolean qos_call_works_on_names(QosCall call)
+{
+    return call == QOS_CALL_CHANGES_NAMES || call == QOS_CALL_OPENS_NAMES;
+}
 
 /* The thread's effective capabilities, in its own user namespace; none if it is gone. */
 guint64 qos_process_capabilities(pid_t tid);

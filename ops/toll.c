@@ -1,6 +1,6 @@
 /*
- * Tolls; ops/toll.h tells what for. Tolls and tickets that have run out are swept out every few
- * seconds, as jobs in debt go on, so that the tables stay as small as what these do.
+ * Pay points; ops/toll.h tells what for. Those that have run out, and tickets, are swept out every
+ * few seconds as jobs go into debt, so that the tables stay as small as what these jobs do.
  */
 #include "ops/toll.h"
 
@@ -11,67 +11,66 @@
 #include "fs/gate.h"
 #include "fs/mutex.h"
 
-/* All these times are of a clock that stands while the daemon does (used_time()): its process may
- * be stopped, or the machine, or so busy that nobody gets on, and who queues for a lock still does.
- */
+/* All these times are of a clock that stands while the daemon does (used_time()). */
 
-/* How long a toll stands: it outlives the pause of a job that pays one operation a second. */
+/* A pay point outlives the pause of a job that pays one operation a second. */
 #define TOLL_TIME (2 * QOS_SECOND)
-/* How long a thread may queue for the directory's lock. */
-#define TICKET_TIME (5 * QOS_SECOND)
-/* Directories whose last change is remembered: of two in one place that of the later. */
-#define CHANGES        64
-#define GRACE_TIME     TICKET_TIME /* no longer: a ticket is remembered so long */
+/* A thread may queue so long for the directory's lock. */
+#define TICKET_TIME    (5 * QOS_SECOND)
 #define TICKET_LOOKUPS 3
-/* More than any operation asks for; who does nothing else pays too. */
+/* More than any operation asks for; a thread that does nothing else pays too. */
 #define TICKET_ASKS 16
-/* Within that who passed at a file has read there, and comes to read again. */
+/* Within that a thread that has paid at a file has read there, and comes to read again. */
 #define CLOSED_TIME (2 * QOS_MILLISECOND)
 /* Of a time in which no request came no more counts. */
 #define PAUSE_MAX (100 * QOS_MILLISECOND)
 /* Beyond it, what keeps the kernel may be the very request whose reply waits to be sent. */
 #define TELLING_TIME (20 * QOS_MILLISECOND)
 
-typedef struct {
-    fuse_ino_t ino;
-    gint64 tid; /* 0 in a toll */
-} Key;
+/* What a ticket was paid for, beside an opcode. */
+#define NOTHING  (QOS_OP_COUNT + 1)
+#define ANYTHING QOS_OP_COUNT
 
-/* A toll or a ticket. */
 typedef struct {
-    Key key;
-    QosTime since;
+    const QosJob *job; /* compared alone */
+    QosOpcode opcode;  /* the last that went into debt */
+    QosTime since;     /* it has been one, ... */
+    guint64 joined;    /* ... and in clock ticks after boot */
     QosTime until;
-    guint lookups;         /* of a ticket: made so far */
-    guint asked;           /* of a ticket: times that he asked for the attributes */
-    gboolean is_spent;     /* of a ticket: he has done what he came for */
-    gboolean is_directory; /* of a toll */
-    gboolean is_believed;  /* of a file's toll: the kernel may believe what somebody was answered */
-    gboolean is_told;      /* of a toll: the kernel knows, ... */
-    guint64 told;          /* ... since then, in clock ticks after boot; else G_MAXUINT64 */
-    QosTime closed;        /* of a file's toll: until when nobody's attributes are believed */
-    QosOpcode opcode;      /* of a toll: in debt; of a ticket: paid for, QOS_OP_COUNT = none */
-} Pass;
+} Debtor;
 
-/* Both atomic, each by itself: one that is read half is a change too many or too few. */
 typedef struct {
-    fuse_ino_t ino;
-    QosTime time;
-} Change;
+    gint64 ino;      /* first: the table holds these */
+    QosTime until;   /* of the last debtor */
+    GArray *debtors; /* of Debtor */
+    gboolean is_file;
+    QosTime closed;       /* of a file's: until then no attributes are believed */
+    gboolean is_believed; /* the kernel may believe what an answer said since the last news */
+    gboolean is_told;     /* the kernel knows, ... */
+    guint64 told;         /* ... since then, in clock ticks after boot; else G_MAXUINT64 */
+} Toll;
+
+typedef struct {
+    gint64 tid; /* first: the table holds these */
+    QosTime until;
+    guint lookups; /* made so far */
+    guint asked;   /* times that the thread asked for attributes */
+    guint prepaid; /* an opcode, ANYTHING or NOTHING */
+    gboolean is_spent;
+} Ticket;
 
 struct QosTolls {
     struct fuse_session *session;
     QosTime (*clock)(void);
     pthread_t thread;
-    QosTime last;   /* atomic: when the last toll runs out */
+    QosTime last;   /* atomic: when the last pay point runs out */
     QosTime seen;   /* atomic: when a request last came, to 1 ms; by the daemon's clock */
     QosTime paused; /* atomic, written under the lock, before `seen`: what did not count so far */
-    Change changes[CHANGES];
-    QosMutex lock; /* everything below */
+    QosMutex lock;  /* everything below */
     pthread_cond_t changed;
-    pthread_cond_t told; /* the kernel knows of another toll */
-    GHashTable *tolls;   /* Key -> Pass */
-    GHashTable *tickets; /* Key -> Pass */
+    pthread_cond_t told; /* the kernel knows of another pay point */
+    GHashTable *tolls;   /* a set of Toll */
+    GHashTable *tickets; /* a set of Ticket */
     GArray *news;        /* of fuse_ino_t: to be told to the kernel */
     QosTime swept;
     gboolean is_stopping;
@@ -106,58 +105,101 @@ static QosTime used_time(QosTolls *tolls)
     return now - __atomic_load_n(&tolls->paused, __ATOMIC_RELAXED);
 }
 
-static guint key_hash(gconstpointer data)
+static void toll_free(Toll *toll)
 {
-    const Key *key = data;
-    return (guint)((key->ino * 31 + (guint64)key->tid) * G_GUINT64_CONSTANT(0x9E3779B97F4A7C15) >>
-                   32);
+    g_array_unref(toll->debtors);
+    g_free(toll);
 }
 
-static gboolean key_equal(gconstpointer a, gconstpointer b)
+static Toll *find_toll(QosTolls *tolls, fuse_ino_t ino, QosTime now)
 {
-    const Key *one = a, *other = b;
-    return one->ino == other->ino && one->tid == other->tid;
+    const gint64 key = (gint64)ino;
+    Toll *toll = g_hash_table_lookup(tolls->tolls, &key);
+
+    return toll != NULL && toll->until > now ? toll : NULL;
 }
 
-static gboolean has_run_out(gpointer key G_GNUC_UNUSED, gpointer pass, gpointer now)
+static Toll *add_toll(QosTolls *tolls, fuse_ino_t ino, gboolean is_file)
 {
-    return ((const Pass *)pass)->until <= *(const QosTime *)now;
+    Toll *toll = g_new0(Toll, 1);
+
+    toll->ino = (gint64)ino;
+    toll->told = G_MAXUINT64;
+    toll->is_file = is_file;
+    toll->is_believed = TRUE; /* what the kernel was told before */
+    toll->debtors = g_array_new(FALSE, FALSE, sizeof(Debtor));
+    g_hash_table_replace(tolls->tolls, toll, toll);
+    return toll;
 }
 
-/* The toll or ticket of that key, if it has not run out. */
-static Pass *find(GHashTable *passes, fuse_ino_t ino, pid_t tid, QosTime now)
+/* The job's part in a pay point, if that has not run out. */
+static const Debtor *find_debtor(const Toll *toll, const QosJob *job, QosTime now)
 {
-    Key key = {ino, tid};
-    Pass *pass = g_hash_table_lookup(passes, &key);
-    return pass != NULL && pass->until > now ? pass : NULL;
+    for (guint i = 0; toll != NULL && i < toll->debtors->len; i++) {
+        const Debtor *debtor = &g_array_index(toll->debtors, Debtor, i);
+
+        if (debtor->job == job && debtor->until > now)
+            return debtor;
+    }
+    return NULL;
 }
 
-static Pass *find_toll(QosTolls *tolls, fuse_ino_t ino, QosTime now)
+/* In the place of the same job, or of one whose part has run out. */
+static void note_debtor(Toll *toll, Debtor *debtor, QosTime now)
 {
-    return find(tolls->tolls, ino, 0, now);
+    guint i = 0;
+
+    while (i < toll->debtors->len) {
+        const Debtor *other = &g_array_index(toll->debtors, Debtor, i);
+
+        if (other->job == debtor->job && other->until > now) {
+            debtor->since = other->since;
+            debtor->joined = other->joined;
+        }
+        if (other->job == debtor->job || other->until <= now)
+            g_array_remove_index_fast(toll->debtors, i);
+        else
+            i++;
+    }
+    g_array_append_vals(toll->debtors, debtor, 1);
 }
 
-/* A ticket of an earlier toll is none. */
-static Pass *find_ticket(QosTolls *tolls, const Pass *toll, pid_t tid, QosTime now)
+/* The thread's ticket, if it has not run out. */
+static Ticket *find_ticket(QosTolls *tolls, pid_t tid, QosTime now)
 {
-    Pass *ticket = toll != NULL ? find(tolls->tickets, toll->key.ino, tid, now) : NULL;
-    return ticket != NULL && ticket->since >= toll->since ? ticket : NULL;
+    const gint64 key = tid;
+    Ticket *ticket = g_hash_table_lookup(tolls->tickets, &key);
+
+    return ticket != NULL && ticket->until > now ? ticket : NULL;
 }
 
-static Pass *add(GHashTable *passes, fuse_ino_t ino, pid_t tid, QosTime now, QosTime duration)
+static void add_ticket(QosTolls *tolls, pid_t tid, guint prepaid, QosTime now)
 {
-    Pass *pass = g_new0(Pass, 1);
-    pass->key = (Key){ino, tid};
-    pass->since = now;
-    pass->until = now + duration;
-    g_hash_table_replace(passes, &pass->key, pass);
-    return pass;
+    Ticket *ticket = g_new0(Ticket, 1);
+
+    ticket->tid = tid;
+    ticket->until = now + TICKET_TIME;
+    ticket->prepaid = prepaid;
+    g_hash_table_replace(tolls->tickets, ticket, ticket);
 }
 
-/* A directory's is closed from when the kernel has been told, a file's for a while. */
-static gboolean is_closed_at(const Pass *toll, QosTime now)
+static gboolean has_toll_run_out(gpointer toll, gpointer same G_GNUC_UNUSED, gpointer now)
 {
-    return toll->closed != 0 && (toll->is_directory || now < toll->closed);
+    return ((const Toll *)toll)->until <= *(const QosTime *)now;
+}
+
+static gboolean has_ticket_run_out(gpointer ticket, gpointer same G_GNUC_UNUSED, gpointer now)
+{
+    return ((const Ticket *)ticket)->until <= *(const QosTime *)now;
+}
+
+static void sweep_locked(QosTolls *tolls, QosTime now)
+{
+    if (now - tolls->swept < TICKET_TIME)
+        return;
+    g_hash_table_foreach_remove(tolls->tolls, has_toll_run_out, &now);
+    g_hash_table_foreach_remove(tolls->tickets, has_ticket_run_out, &now);
+    tolls->swept = now;
 }
 
 /* Without the lock, and mostly without the clock: every request asks. */
@@ -167,20 +209,26 @@ static gboolean has_tolls(QosTolls *tolls)
     return last != 0 && last > used_time(tolls);
 }
 
-/* Whoever comes has to ask from now on. Waits until the kernel has been told, if that does not take
- * long; the toll may be gone then. Where it believes nothing it is not told: it takes no size from
- * an answer to what was asked before, and the next one told may be just about to get such. */
-static void close_locked(QosTolls *tolls, Pass *toll, QosTime now)
+/* A directory's is closed all the time. */
+static gboolean is_closed(const Toll *toll, QosTime now)
 {
-    const fuse_ino_t ino = toll->key.ino;
+    return !toll->is_file || now < toll->closed;
+}
 
-    if (!is_closed_at(toll, now) && toll->is_believed) {
+/* From now on the kernel is to ask. Waits until it has been told, if that does not take long; the
+ * pay point may be gone then. */
+static void close_locked(QosTolls *tolls, Toll *toll, QosTime now)
+{
+    const fuse_ino_t ino = (fuse_ino_t)toll->ino;
+    const QosTime end = qos_gate_now() + TELLING_TIME;
+
+    toll->closed = now + CLOSED_TIME;
+    if (toll->is_believed) {
         toll->is_told = toll->is_believed = FALSE;
         g_array_append_val(tolls->news, ino);
         pthread_cond_signal(&tolls->changed);
     }
-    toll->closed = now + CLOSED_TIME;
-    const QosTime end = qos_gate_now() + TELLING_TIME;
+
     while (toll != NULL && !toll->is_told &&
            qos_condition_wait_until(&tolls->told, &tolls->lock, end))
         toll = find_toll(tolls, ino, now);
@@ -198,25 +246,35 @@ static guint64 ticks_after_boot(void)
            (guint64)now.tv_nsec * ticks_per_second / QOS_SECOND;
 }
 
-void qos_tolls_raise(QosTolls *tolls, fuse_ino_t ino, QosOpcode opcode, gboolean is_directory)
+gboolean qos_tolls_count(QosOpcode opcode)
+{
+    switch (opcode) {
+    case QOS_OP_CREATE:
+    case QOS_OP_MKNOD:
+    case QOS_OP_MKDIR:
+    case QOS_OP_SYMLINK:
+    case QOS_OP_LINK:
+    case QOS_OP_UNLINK:
+    case QOS_OP_RMDIR:
+    case QOS_OP_RENAME:
+    case QOS_OP_READDIR:
+        return TRUE;
+    default:
+        return FALSE;
+    }
+}
+
+void qos_tolls_raise(QosTolls *tolls, fuse_ino_t ino, const QosJob *job, QosOpcode opcode)
 {
     QosTime now = used_time(tolls);
 
     qos_mutex_lock(&tolls->lock);
-    if (now - tolls->swept >= TICKET_TIME) {
-        g_hash_table_foreach_remove(tolls->tolls, has_run_out, &now);
-        g_hash_table_foreach_remove(tolls->tickets, has_run_out, &now);
-        tolls->swept = now;
-    }
-    Pass *toll = find_toll(tolls, ino, now);
-    if (toll == NULL) {
-        toll = add(tolls->tolls, ino, 0, now, TOLL_TIME);
-        toll->is_directory = is_directory;
-        toll->is_believed = TRUE; /* of what was before there was a toll */
-        toll->told = G_MAXUINT64;
-    }
+    sweep_locked(tolls, now);
+    Toll *toll = find_toll(tolls, ino, now);
+    if (toll == NULL)
+        toll = add_toll(tolls, ino, opcode == QOS_OP_READ);
     toll->until = now + TOLL_TIME;
-    toll->opcode = opcode;
+    note_debtor(toll, &(Debtor){job, opcode, now, ticks_after_boot(), toll->until}, now);
     __atomic_store_n(&tolls->last, toll->until, __ATOMIC_RELAXED); /* time only grows */
     close_locked(tolls, toll, now);
     qos_mutex_unlock(&tolls->lock);
@@ -227,94 +285,73 @@ gboolean qos_tolls_may_believe(QosTolls *tolls, fuse_ino_t ino)
     if (!has_tolls(tolls))
         return TRUE;
     qos_mutex_lock(&tolls->lock);
-    QosTime now = used_time_locked(tolls);
-    Pass *toll = find_toll(tolls, ino, now);
-    gboolean is_closed = toll != NULL && is_closed_at(toll, now);
-    if (toll != NULL && !is_closed)
+    const QosTime now = used_time_locked(tolls);
+    Toll *toll = find_toll(tolls, ino, now);
+    const gboolean may_believe = toll == NULL || !is_closed(toll, now);
+    if (toll != NULL && may_believe)
         toll->is_believed = TRUE;
     qos_mutex_unlock(&tolls->lock);
-    return !is_closed;
+    return may_believe;
 }
 
-void qos_tolls_note_change(QosTolls *tolls, fuse_ino_t ino)
+/* The thread may hold or await the directory's lock since before the kernel knew, or before its job
+ * was in debt here, and so came by without paying. */
+static gboolean was_there(const Toll *toll, const Debtor *debtor, guint64 start, QosTime now)
 {
-    Change *change = &tolls->changes[ino % CHANGES];
-
-    __atomic_store_n(&change->time, used_time(tolls), __ATOMIC_RELAXED);
-    __atomic_store_n(&change->ino, ino, __ATOMIC_RELEASE);
+    return !toll->is_file && start <= MAX(toll->told, debtor->joined) &&
+           now - debtor->since < TICKET_TIME;
 }
 
-/* He may have come by, with what the kernel believed then, and have waited for the lock since. */
-static gboolean has_changed(QosTolls *tolls, fuse_ino_t ino)
+QosTollState qos_tolls_meet(QosTolls *tolls, fuse_ino_t ino, const QosJob *job, pid_t tid,
+                            guint64 start, QosOpcode *ret_opcode)
 {
-    const Change *change = &tolls->changes[ino % CHANGES];
-
-    return __atomic_load_n(&change->ino, __ATOMIC_ACQUIRE) == ino &&
-           used_time(tolls) - __atomic_load_n(&change->time, __ATOMIC_RELAXED) < GRACE_TIME;
-}
-
-/* He may hold or await the directory's lock since before the kernel knew of the toll, and so came
- * by without being asked. */
-static gboolean was_there(const Pass *toll, guint64 start, QosTime now)
-{
-    return start <= toll->told && now - toll->since < GRACE_TIME;
-}
-
-QosTollState qos_tolls_meet(QosTolls *tolls, fuse_ino_t ino, pid_t tid, guint64 start,
-                            QosOpcode *ret_opcode)
-{
-    QosTollState state = has_changed(tolls, ino) ? QOS_TOLL_FREE : QOS_TOLL_NONE;
+    QosTollState state = QOS_TOLL_NONE;
 
     if (!has_tolls(tolls))
         return state;
     qos_mutex_lock(&tolls->lock);
     QosTime now = used_time_locked(tolls);
-    const Pass *toll = find_toll(tolls, ino, now);
-    Pass *ticket = find_ticket(tolls, toll, tid, now);
-    if (ticket != NULL && ++ticket->asked > TICKET_ASKS)
+    const Toll *toll = find_toll(tolls, ino, now);
+    const Debtor *debtor = find_debtor(toll, job, now);
+    Ticket *ticket = find_ticket(tolls, tid, now);
+    if (toll != NULL)
+        state = QOS_TOLL_FREE;
+    if (debtor != NULL && ticket == NULL && was_there(toll, debtor, start, now)) {
+        add_ticket(tolls, tid, NOTHING, now);
+    } else if (debtor != NULL && (ticket == NULL || ticket->is_spent)) {
+        state = QOS_TOLL_DUE;
+        *ret_opcode = debtor->opcode;
+    } else if (debtor != NULL && ++ticket->asked > TICKET_ASKS) {
         ticket->is_spent = TRUE;
-    if (toll != NULL) {
-        gboolean is_free = ticket != NULL ? !ticket->is_spent : was_there(toll, start, now);
-        state = is_free && toll->is_directory ? QOS_TOLL_FREE : QOS_TOLL_DUE;
-        *ret_opcode = toll->opcode;
     }
     qos_mutex_unlock(&tolls->lock);
     return state;
 }
 
-void qos_tolls_pass(QosTolls *tolls, fuse_ino_t ino, pid_t tid, QosOpcode prepaid,
-                    gboolean has_waited)
+void qos_tolls_pay(QosTolls *tolls, fuse_ino_t ino, pid_t tid, QosOpcode prepaid)
 {
-    if (!has_tolls(tolls))
-        return;
     qos_mutex_lock(&tolls->lock);
-    QosTime now = used_time_locked(tolls);
-    Pass *toll = find_toll(tolls, ino, now);
-    Pass *ticket = find_ticket(tolls, toll, tid, now);
-    if (ticket != NULL && !ticket->is_spent)
-        ticket->until = now + TICKET_TIME;
-    else if (toll != NULL && toll->is_directory)
-        add(tolls->tickets, ino, tid, now, TICKET_TIME)->opcode = prepaid;
-    else if (toll != NULL && has_waited)
+    const QosTime now = used_time_locked(tolls);
+    Toll *toll = find_toll(tolls, ino, now);
+    add_ticket(tolls, tid, prepaid, now);
+    if (toll != NULL && toll->is_file)
         close_locked(tolls, toll, now);
     qos_mutex_unlock(&tolls->lock);
 }
 
-gboolean qos_tolls_use(QosTolls *tolls, fuse_ino_t ino, pid_t tid, QosOpcode opcode)
+gboolean qos_tolls_use(QosTolls *tolls, pid_t tid, QosOpcode opcode)
 {
-    gboolean is_look = opcode == QOS_OP_LOOKUP || opcode == QOS_OP_READDIR;
     gboolean is_prepaid = FALSE;
 
     if (!has_tolls(tolls))
         return FALSE;
     qos_mutex_lock(&tolls->lock);
-    QosTime now = used_time_locked(tolls);
-    Pass *ticket = find_ticket(tolls, find_toll(tolls, ino, now), tid, now);
+    Ticket *ticket = find_ticket(tolls, tid, used_time_locked(tolls));
     if (ticket != NULL && !ticket->is_spent) {
-        is_prepaid = ticket->opcode == opcode;
+        is_prepaid = ticket->prepaid == ANYTHING || ticket->prepaid == (guint)opcode;
         if (is_prepaid)
-            ticket->opcode = QOS_OP_COUNT;
-        ticket->is_spent = !is_look || ++ticket->lookups >= TICKET_LOOKUPS;
+            ticket->prepaid = NOTHING;
+        ticket->is_spent = opcode != QOS_OP_LOOKUP || ++ticket->lookups >= TICKET_LOOKUPS;
     }
     qos_mutex_unlock(&tolls->lock);
     return is_prepaid;
@@ -337,7 +374,7 @@ static void *tell(void *arg)
         /* An offset below 0: the attributes alone. What the kernel forgot is no error. */
         fuse_lowlevel_notify_inval_inode(tolls->session, ino, -1, 0);
         qos_mutex_lock(&tolls->lock);
-        Pass *toll = find_toll(tolls, ino, 0);
+        Toll *toll = find_toll(tolls, ino, 0);
         if (toll != NULL && !toll->is_told) {
             toll->is_told = TRUE;
             toll->told = ticks_after_boot();
@@ -369,8 +406,9 @@ QosTolls *qos_tolls_new(struct fuse_session *session, QosTime (*clock)(void))
     qos_mutex_init(&tolls->lock, QOS_MUTEX_TOLLS);
     pthread_cond_init(&tolls->changed, NULL);
     pthread_cond_init(&tolls->told, NULL);
-    tolls->tolls = g_hash_table_new_full(key_hash, key_equal, NULL, g_free);
-    tolls->tickets = g_hash_table_new_full(key_hash, key_equal, NULL, g_free);
+    tolls->tolls = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL,
+                                         (GDestroyNotify)(void (*)(void))toll_free);
+    tolls->tickets = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, g_free);
     tolls->news = g_array_new(FALSE, FALSE, sizeof(fuse_ino_t));
     if (pthread_create(&tolls->thread, NULL, tell, tolls) == 0)
         return tolls;

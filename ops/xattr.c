@@ -11,6 +11,7 @@
 #include "ops/mount_flags.h"
 #include "ops/operations.h"
 #include "ops/privileges.h"
+#include "ops/process.h"
 #include "ops/reply_buffer.h"
 #include "ops/rights.h"
 
@@ -25,9 +26,10 @@ typedef struct {
     int flags;
 } XattrOp;
 
-/* Those that the kernel asks for by itself when it has the file's lock: before a write, and to see
- * whether who does not own a directory may make or remove a name there. */
-static const char *const asked_under_lock[] = {CAPABILITIES, "system.posix_acl_access", NULL};
+/* Those that the kernel asks for by itself, some when it has the file's lock: before a write, and
+ * to see whether a caller that does not own a directory may make or remove a name there. */
+static const char *const asked_by_kernel[] = {CAPABILITIES, "system.posix_acl_access",
+                                              "system.posix_acl_default", NULL};
 
 #define ACLS "system.posix_acl_"
 
@@ -151,6 +153,18 @@ static int run_getxattr(QosOp *op)
     return 0;
 }
 
+/* The kernel asks for ACLs and capabilities by itself, before it lets a thread do what that came
+ * for: this is free. */
+static void find_cost(QosOp *op)
+{
+    QosCall call;
+
+    if (!qos_gate_is_limited(op->fs->gate, &op->entry))
+        return;
+    call = qos_process_call(fuse_req_ctx(op->fuse)->pid);
+    op->entry.request.is_free = call != QOS_CALL_UNKNOWN && call != QOS_CALL_READS_XATTRS;
+}
+
 void qosfs_op_getxattr(fuse_req_t request, fuse_ino_t ino, const char *name, size_t size)
 {
     XattrOp *xattr;
@@ -163,8 +177,10 @@ void qosfs_op_getxattr(fuse_req_t request, fuse_ino_t ino, const char *name, siz
         return;
     xattr = xattr_op_new(request, ino, name, QOS_OP_GETXATTR, run_getxattr);
     xattr->size = size;
-    if (g_strv_contains(asked_under_lock, name))
+    if (g_strv_contains(asked_by_kernel, name)) {
+        xattr->op.prepare = find_cost;
         qos_op_lock_file(&xattr->op, ino, NULL);
+    }
     qos_op_submit(&xattr->op);
 }
 

@@ -98,39 +98,6 @@ static void test_cancel_frees_the_place(void)
     qos_gate_free(shared.gate);
 }
 
-/* What met the bound on debt, and others wait for: it goes, and what came before it does not. */
-static void test_what_others_wait_for_is_hurried(void)
-{
-    Shared shared = {.gate = qos_gate_new(&qos_policy_tbf, 8, 600 * QOS_SECOND)};
-    TestEntry *first, *hurried;
-
-    set_rule(shared.gate, "start slow jobid={slow} rate=1 depth=1");
-    for (;;) {
-        first = new_entry(&shared, "slow");
-        first->entry.request.lock = 7;
-        first->entry.request.holds_lock = TRUE;
-        first->entry.request.opcode = QOS_OP_LOOKUP;
-        if (!qos_gate_enter(shared.gate, &first->entry))
-            break;
-        run_entry(&first->entry);
-    }
-    g_assert_false(qos_gate_park(shared.gate, &first->entry));
-    const gint before = shared.runs;
-    hurried = new_entry(&shared, "slow");
-    hurried->entry.request.lock = 8;
-    hurried->entry.request.holds_lock = TRUE;
-    g_assert_false(qos_gate_enter(shared.gate, &hurried->entry));
-    qos_gate_hurry(shared.gate, &hurried->entry);
-    g_assert_true(qos_gate_next(shared.gate) == NULL); /* it is its reader's */
-    g_assert_true(qos_gate_park(shared.gate, &hurried->entry));
-    run_entry(&hurried->entry);
-    g_assert_cmpint(shared.runs, ==, before + 1);
-    g_assert_true(qos_gate_cancel(shared.gate, &first->entry));
-    free_entry(first);
-    qos_gate_stop(shared.gate);
-    qos_gate_free(shared.gate);
-}
-
 typedef struct {
     gint rules;  /* atomic: how often the gate told of them, */
     gint shares; /* and of shares */
@@ -298,8 +265,8 @@ static void test_a_request_is_awaited(void)
     for (gint i = 1; i <= 3; i++) {
         GThread *thread = start_awaiting(shared.gate);
         TestEntry *entry = new_entry(&shared, "job");
-        g_assert_true(i == 2 ? qos_gate_charge(shared.gate, &entry->entry)
-                             : qos_gate_enter(shared.gate, &entry->entry));
+        entry->entry.request.cannot_fail = i == 2;
+        g_assert_true(qos_gate_enter(shared.gate, &entry->entry));
         if (i == 3) {
             g_assert_true(GPOINTER_TO_INT(g_thread_join(thread)));
             qos_gate_pause(shared.gate, &entry->entry);
@@ -358,7 +325,6 @@ int main(int argc, char **argv)
     g_test_add_func("/gate/changes-under-load", test_changes_under_load);
     g_test_add_func("/gate/stop-answers-what-waits", test_stop_answers_what_waits);
     g_test_add_func("/gate/cancel-frees-the-place", test_cancel_frees_the_place);
-    g_test_add_func("/gate/what-others-wait-for-is-hurried", test_what_others_wait_for_is_hurried);
     g_test_add_func("/gate/what-is-resumed-runs", test_what_is_resumed_runs);
     g_test_add_func("/gate/rules-expire-by-themselves", test_rules_expire_by_themselves);
     g_test_add_func("/gate/changed-shares-are-told-of", test_changed_shares_are_told_of);

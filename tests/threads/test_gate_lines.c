@@ -1,14 +1,13 @@
 /*
- * Lines of parked requests: who wants a lock, or pages, lets go what holds it, looks at each once,
- * and leaves the gate to others meanwhile.
+ * Lines of parked requests: a job that wants a lock boosts what holds it, looks at each once, and
+ * leaves the gate to others meanwhile.
  */
 #include "gate_fixture.h"
 
-static TestEntry *park_with_lock(Shared *shared, guint64 lock, gboolean keeps_pages)
+static TestEntry *park_with_lock(Shared *shared, guint64 lock)
 {
     TestEntry *entry = new_entry(shared, "slow");
     entry->entry.request.lock = lock;
-    entry->entry.request.keeps_pages = keeps_pages;
     g_assert_false(qos_gate_enter(shared->gate, &entry->entry));
     g_assert_false(qos_gate_park(shared->gate, &entry->entry));
     return entry;
@@ -24,11 +23,11 @@ static void test_a_lock_is_released(void)
     set_rule(shared.gate, "start slow jobid={slow} bps=1 depth=1:1");
     submit(&shared, "slow");
     submit(&shared, "slow");
-    cancelled = park_with_lock(&shared, 7, FALSE);
-    with_other_lock = park_with_lock(&shared, 8, FALSE);
-    without = park_with_lock(&shared, 0, FALSE);
+    cancelled = park_with_lock(&shared, 7);
+    with_other_lock = park_with_lock(&shared, 8);
+    without = park_with_lock(&shared, 0);
     for (guint i = 0; i < 3; i++)
-        park_with_lock(&shared, 7, i % 2);
+        park_with_lock(&shared, 7);
     g_assert_true(qos_gate_cancel(shared.gate, &cancelled->entry));
     free_entry(cancelled);
     gint before = g_atomic_int_get(&shared.runs);
@@ -53,10 +52,10 @@ static void test_a_lock_is_released(void)
 
 static gint looks; /* atomic: how often a request was looked at that others want */
 
-static gboolean count_look(void *self, QosRequest *request, QosTime max_debt, QosTime now)
+static gboolean count_look(void *self, QosRequest *request, QosTime now)
 {
     g_atomic_int_inc(&looks);
-    return qos_policy_tbf.release(self, request, max_debt, now);
+    return qos_policy_tbf.release(self, request, now);
 }
 
 /* A gate in which nothing runs, and `count` requests with the lock 7 wait for hours. */
@@ -69,7 +68,7 @@ static void begin_waiting(Shared *shared, const QosPolicyClass *policy, guint co
     g_assert_true(qos_gate_enter(shared->gate, &first->entry));
     run_entry(&first->entry);
     for (guint i = 0; i < count; i++)
-        park_with_lock(shared, 7, TRUE);
+        park_with_lock(shared, 7);
 }
 
 static void end_waiting(Shared *shared, gint count)
@@ -79,9 +78,8 @@ static void end_waiting(Shared *shared, gint count)
     qos_gate_free(shared->gate);
 }
 
-/* Who wants a lock again and again does not look again at what was let go, but has no slot yet: nor
- * does he take the gate's lock for it. What waits because of a debt is known on, for who waits for
- * pages, and to those who ask by name. */
+/* A job that wants a lock again and again does not look again at what was boosted, and takes the
+ * gate's lock no more for it. */
 static void test_what_is_wanted_is_looked_at_once(void)
 {
     enum { COUNT = 2000 };
@@ -94,15 +92,9 @@ static void test_what_is_wanted_is_looked_at_once(void)
     for (guint i = 0; i < 3; i++)
         qos_gate_release(shared.gate, 7, NULL);
     g_assert_cmpint(looks, ==, COUNT);
-    g_assert_cmpint(qos_gate_holder(shared.gate, 7, NULL), ==, QOS_GATE_ANOTHER);
-    for (guint i = 0; i < 3; i++)
-        qos_gate_release_pages(shared.gate, 7);
-    g_assert_cmpint(looks, >, COUNT);
-    g_assert_cmpint(looks, <, 2 * COUNT);
     g_assert_cmpint(qos_gate_holder(shared.gate, 7, NULL), ==, QOS_GATE_NOBODY);
     qos_mutex_lock(&shared.gate->lock);
     qos_gate_release(shared.gate, 7, NULL);
-    qos_gate_release_pages(shared.gate, 7);
     qos_mutex_unlock(&shared.gate->lock);
     end_waiting(&shared, COUNT);
 }
@@ -115,32 +107,12 @@ static void test_what_only_its_job_wants_waits(void)
 
     begin_waiting(&shared, &qos_policy_tbf, COUNT);
     const QosGateLine *line = g_queue_peek_head(&shared.gate->lines);
-    const QosEntry *first = line->alone.head->data, *last = line->alone.tail->data;
+    const QosEntry *first = line->entries.head->data, *last = line->entries.tail->data;
 
     qos_gate_release(shared.gate, 7, first->request.job);
-    g_assert_cmpuint(line->alone.length, ==, COUNT);
-    g_assert_true(line->alone.head->data == first && line->alone.tail->data == last);
+    g_assert_cmpuint(line->entries.length, ==, COUNT);
+    g_assert_true(line->entries.head->data == first && line->entries.tail->data == last);
     end_waiting(&shared, COUNT);
-}
-
-/* Who comes to wait for pages lets nothing else go, and does not look at it. */
-static void test_who_waits_for_pages_wants_nothing_else(void)
-{
-    enum { KEEPING = 10, OTHERS = 1000 };
-    QosPolicyClass counting = qos_policy_tbf;
-    counting.release = count_look;
-    Shared shared;
-
-    begin_waiting(&shared, &counting, KEEPING);
-    for (guint i = 0; i < OTHERS; i++)
-        park_with_lock(&shared, 7, FALSE);
-    g_atomic_int_set(&looks, 0);
-    qos_gate_release_pages(shared.gate, 7);
-    g_assert_cmpint(looks, ==, KEEPING);
-    g_assert_cmpint(qos_gate_holder(shared.gate, 7, NULL), ==, QOS_GATE_ANOTHER);
-    qos_gate_release(shared.gate, 7, NULL);
-    g_assert_cmpint(looks, ==, KEEPING + OTHERS);
-    end_waiting(&shared, KEEPING + OTHERS);
 }
 
 typedef struct {
@@ -157,7 +129,7 @@ static gpointer visit(gpointer arg)
     while (!g_atomic_int_get(&visitor->has_ended)) {
         qos_mutex_lock(&visitor->gate->lock);
         const QosGateLine *line = g_queue_peek_head(&visitor->gate->lines);
-        if (line != NULL && line->id != 0 && line->alone.length < visitor->count)
+        if (line != NULL && line->lock != 0 && line->entries.length < visitor->count)
             g_atomic_int_set(&visitor->has_met, TRUE);
         qos_mutex_unlock(&visitor->gate->lock);
     }
@@ -176,7 +148,7 @@ static void test_a_long_line_leaves_the_gate_to_others(void)
         begin_waiting(&shared, &qos_policy_tbf, COUNT);
         Visitor visitor = {.gate = shared.gate, .count = COUNT};
         GThread *thread = g_thread_new("visitor", visit, &visitor);
-        qos_gate_release_pages(shared.gate, 7);
+        qos_gate_release(shared.gate, 7, NULL);
         g_atomic_int_set(&visitor.has_ended, TRUE);
         g_thread_join(thread);
         has_met = visitor.has_met;
@@ -214,7 +186,6 @@ static gpointer send_and_cancel(gpointer arg)
         entry->entry.run = count_run;
         entry->entry.cancelled = count_cancelled;
         entry->entry.request.lock = 7;
-        entry->entry.request.keeps_pages = i % 3 == 0;
         g_ptr_array_add(entries, entry);
         if (qos_gate_enter(shared->gate, &entry->entry) ||
             qos_gate_park(shared->gate, &entry->entry))
@@ -236,17 +207,14 @@ static gpointer want_all_the_time(gpointer arg)
     TestEntry *other = new_entry(shared, "other");
 
     for (guint i = 0; g_atomic_int_get(&shared->inside) == 0; i++) {
-        if (i % 4 == 3)
-            qos_gate_release_pages(shared->gate, 7);
-        else
-            qos_gate_release(shared->gate, 7, i % 4 == 0 ? NULL : other->entry.request.job);
+        qos_gate_release(shared->gate, 7, i % 4 == 0 ? NULL : other->entry.request.job);
         qos_gate_holder(shared->gate, 7, NULL);
     }
     free_entry(other);
     return NULL;
 }
 
-/* All are released, and those that keep pages have gone. */
+/* All are boosted. */
 static void check_lines(QosGate *gate)
 {
     gint locked_lines = 0;
@@ -254,10 +222,9 @@ static void check_lines(QosGate *gate)
     qos_mutex_lock(&gate->lock);
     for (GList *link = gate->lines.head; link != NULL; link = link->next) {
         const QosGateLine *line = link->data;
-        g_assert_true(line->id == 0 || line->id == 2 * 7);
-        g_assert_true(line->id == 0 || line->alone.length == 0);
-        g_assert_cmpuint(line->alone.length + line->wanted.length, >, 0);
-        locked_lines += line->id != 0;
+        g_assert_true(line->lock == 0);
+        g_assert_cmpuint(line->entries.length, >, 0);
+        locked_lines += line->lock != 0;
     }
     g_assert_cmpint(gate->locked_lines, ==, locked_lines);
     qos_mutex_unlock(&gate->lock);
@@ -281,7 +248,6 @@ static void test_a_line_changes_while_it_is_released(void)
     for (guint i = 0; i < G_N_ELEMENTS(wanters); i++)
         g_thread_join(wanters[i]);
     qos_gate_release(shared.gate, 7, NULL);
-    qos_gate_release_pages(shared.gate, 7);
     check_lines(shared.gate);
     qos_gate_stop(shared.gate);
     g_assert_cmpint(shared.runs + shared.cancelled, ==, OWNERS * OWNERS_TURNS * OWNERS_BATCH);
@@ -302,7 +268,5 @@ int main(int argc, char **argv)
                     test_a_long_line_leaves_the_gate_to_others);
     g_test_add_func("/gate-lines/a-line-changes-while-it-is-released",
                     test_a_line_changes_while_it_is_released);
-    g_test_add_func("/gate-lines/who-waits-for-pages-wants-nothing-else",
-                    test_who_waits_for_pages_wants_nothing_else);
     return g_test_run();
 }

@@ -1,21 +1,24 @@
 /*
- * Tolls without a kernel: who may pass, and what a ticket is good for. Without a session nobody is
- * told, which is as good as having been told.
+ * Pay points without a kernel: which thread may pass, and what a ticket is good for. Without a
+ * session nothing is told, which is as good as having been told.
  */
 #include "ops/toll.h"
 
 #define FOLDER 5
-#define FILE_  6
+#define OTHER  6
 #define TID    100
+#define LATE   G_MAXUINT64 /* a thread that lives since after the kernel was told */
 
 #define STEP   (50 * QOS_MILLISECOND) /* shorter than a pause */
-#define CLOSED (2 * QOS_MILLISECOND)  /* a file's toll, so long */
+#define CLOSED (2 * QOS_MILLISECOND)  /* a file's, so long */
 
 typedef struct {
     QosTolls *tolls;
 } Fixture;
 
 static QosTime time_now; /* stands but for what the tests add */
+static const char jobs[2];
+static const QosJob *const hog = (const QosJob *)&jobs[0], *const guest = (const QosJob *)&jobs[1];
 
 static QosTime now(void)
 {
@@ -34,28 +37,37 @@ static void tear_down(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
     qos_tolls_free(fixture->tolls);
 }
 
-static QosTollState meet(Fixture *fixture, fuse_ino_t ino, pid_t tid)
+static QosTollState meet_as(Fixture *fixture, fuse_ino_t ino, const QosJob *job, pid_t tid,
+                            guint64 start)
 {
     QosOpcode opcode = QOS_OP_COUNT;
-    QosTollState state = qos_tolls_meet(fixture->tolls, ino, tid, 0, &opcode);
+    QosTollState state = qos_tolls_meet(fixture->tolls, ino, job, tid, start, &opcode);
 
-    g_assert_true(opcode == (state == QOS_TOLL_NONE ? QOS_OP_COUNT : QOS_OP_CREATE));
+    g_assert_cmpint(opcode, ==, state == QOS_TOLL_DUE ? QOS_OP_CREATE : QOS_OP_COUNT);
     return state;
 }
 
-static void pass(Fixture *fixture, fuse_ino_t ino, pid_t tid, QosOpcode prepaid)
+static QosTollState meet(Fixture *fixture, fuse_ino_t ino, pid_t tid)
 {
-    qos_tolls_pass(fixture->tolls, ino, tid, prepaid, TRUE);
+    return meet_as(fixture, ino, hog, tid, LATE);
 }
 
-/* Who comes soon after a change may have waited for the lock since before it. */
-static void test_after_a_change(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
+/* Until the kernel knows: on a busy machine that is not waited for. */
+static void make(Fixture *fixture, fuse_ino_t ino)
 {
-    QosOpcode opcode;
+    do
+        qos_tolls_raise(fixture->tolls, ino, hog, QOS_OP_CREATE);
+    while (meet(fixture, ino, TID - 1) != QOS_TOLL_DUE);
+}
 
-    qos_tolls_note_change(fixture->tolls, FOLDER);
-    g_assert_cmpint(qos_tolls_meet(fixture->tolls, FOLDER, TID, 0, &opcode), ==, QOS_TOLL_FREE);
-    g_assert_cmpint(meet(fixture, FILE_, TID), ==, QOS_TOLL_NONE);
+static void pay(Fixture *fixture, pid_t tid, QosOpcode prepaid)
+{
+    qos_tolls_pay(fixture->tolls, FOLDER, tid, prepaid);
+}
+
+static gboolean use(Fixture *fixture, QosOpcode opcode)
+{
+    return qos_tolls_use(fixture->tolls, TID, opcode);
 }
 
 /* Time passes, with requests all the while. */
@@ -63,126 +75,162 @@ static void use_for(Fixture *fixture, QosTime time)
 {
     for (QosTime passed = 0; passed < time; passed += STEP) {
         time_now += STEP;
-        meet(fixture, FILE_, TID);
+        meet(fixture, OTHER, TID);
     }
 }
 
-/* Each counts as queueing for so long as somebody may. */
-static void test_time_passes(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
+static void test_none(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
 {
-    QosOpcode opcode;
+    g_assert_cmpint(meet(fixture, FOLDER, TID), ==, QOS_TOLL_NONE);
+    g_assert_true(qos_tolls_may_believe(fixture->tolls, FOLDER));
+    g_assert_false(use(fixture, QOS_OP_CREATE));
+}
 
-    qos_tolls_note_change(fixture->tolls, FILE_ + 1);
-    qos_tolls_raise(fixture->tolls, FOLDER, QOS_OP_CREATE, TRUE);
+static void test_it_runs_out(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
+{
+    make(fixture, FOLDER);
+    g_assert_false(qos_tolls_may_believe(fixture->tolls, FOLDER));
+    g_assert_true(qos_tolls_may_believe(fixture->tolls, OTHER));
     use_for(fixture, QOS_SECOND);
-    g_assert_cmpint(meet(fixture, FOLDER, TID), ==, QOS_TOLL_FREE);
+    g_assert_cmpint(meet(fixture, FOLDER, TID), ==, QOS_TOLL_DUE);
     use_for(fixture, 2 * QOS_SECOND);
     g_assert_cmpint(meet(fixture, FOLDER, TID), ==, QOS_TOLL_NONE);
-    g_assert_cmpint(qos_tolls_meet(fixture->tolls, FILE_ + 1, TID, 0, &opcode), ==, QOS_TOLL_FREE);
-    use_for(fixture, 3 * QOS_SECOND);
-    g_assert_cmpint(qos_tolls_meet(fixture->tolls, FILE_ + 1, TID, 0, &opcode), ==, QOS_TOLL_NONE);
+    g_assert_true(qos_tolls_may_believe(fixture->tolls, FOLDER));
 }
 
-/* Whoever queued for the lock still does when the daemon, or the machine, has stood still. */
+/* A thread that queued for the lock still does when the daemon, or the machine, has stood still. */
 static void test_after_a_pause(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
 {
-    QosOpcode opcode;
-
-    qos_tolls_note_change(fixture->tolls, FILE_ + 1);
-    qos_tolls_raise(fixture->tolls, FOLDER, QOS_OP_CREATE, TRUE);
-    pass(fixture, FOLDER, TID, QOS_OP_COUNT);
+    make(fixture, FOLDER);
+    pay(fixture, TID, QOS_OP_COUNT);
     g_assert_cmpint(meet(fixture, FOLDER, TID), ==, QOS_TOLL_FREE);
-
     time_now += 3600 * QOS_SECOND;
-    g_assert_cmpint(qos_tolls_meet(fixture->tolls, FILE_ + 1, TID, 0, &opcode), ==, QOS_TOLL_FREE);
     g_assert_cmpint(meet(fixture, FOLDER, TID), ==, QOS_TOLL_FREE);
-    g_assert_cmpint(meet(fixture, FOLDER, TID + 1), ==, QOS_TOLL_FREE);
+    g_assert_cmpint(meet(fixture, FOLDER, TID + 1), ==, QOS_TOLL_DUE);
 }
 
-static void test_no_toll(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
+/* Only the job that is in debt there pays. */
+static void test_other_jobs_pass(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
 {
-    g_assert_cmpint(meet(fixture, FOLDER, TID), ==, QOS_TOLL_NONE);
-    pass(fixture, FOLDER, TID, QOS_OP_COUNT);
-    g_assert_true(qos_tolls_may_believe(fixture->tolls, FOLDER));
-    g_assert_false(qos_tolls_use(fixture->tolls, FOLDER, TID, QOS_OP_CREATE));
+    make(fixture, FOLDER);
+    for (guint i = 0; i < 100; i++)
+        g_assert_cmpint(meet_as(fixture, FOLDER, guest, TID, LATE), ==, QOS_TOLL_FREE);
+    qos_tolls_raise(fixture->tolls, FOLDER, guest, QOS_OP_CREATE);
+    g_assert_cmpint(meet_as(fixture, FOLDER, guest, TID, LATE), ==, QOS_TOLL_DUE);
+    g_assert_cmpint(meet(fixture, FOLDER, TID), ==, QOS_TOLL_DUE);
+    use_for(fixture, QOS_SECOND);
+    qos_tolls_raise(fixture->tolls, FOLDER, guest, QOS_OP_CREATE);
+    use_for(fixture, 3 * QOS_SECOND / 2); /* the other has not come back */
+    g_assert_cmpint(meet_as(fixture, FOLDER, guest, TID, LATE), ==, QOS_TOLL_DUE);
+    g_assert_cmpint(meet(fixture, FOLDER, TID), ==, QOS_TOLL_FREE);
 }
 
-/* Who stands in the directory when the toll is raised may finish; then each change is paid for. */
 static void test_a_ticket_is_good_for_one_change(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
 {
-    qos_tolls_raise(fixture->tolls, FOLDER, QOS_OP_CREATE, TRUE);
-    g_assert_false(qos_tolls_may_believe(fixture->tolls, FOLDER));
-    g_assert_true(qos_tolls_may_believe(fixture->tolls, FILE_));
+    make(fixture, FOLDER);
     for (guint i = 0; i < 3; i++) {
-        g_assert_cmpint(meet(fixture, FOLDER, TID), ==, i == 0 ? QOS_TOLL_FREE : QOS_TOLL_DUE);
-        pass(fixture, FOLDER, TID, QOS_OP_COUNT);
-        g_assert_cmpint(meet(fixture, FOLDER, TID), ==, QOS_TOLL_FREE);
-        g_assert_false(qos_tolls_use(fixture->tolls, FOLDER, TID, QOS_OP_CREATE));
         g_assert_cmpint(meet(fixture, FOLDER, TID), ==, QOS_TOLL_DUE);
+        pay(fixture, TID, QOS_OP_COUNT);
+        g_assert_cmpint(meet(fixture, FOLDER, TID), ==, QOS_TOLL_FREE);
+        g_assert_true(use(fixture, QOS_OP_CREATE));
     }
 }
 
-static void test_a_ticket_is_good_for_some_looks(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
+/* rename(2) between two directories that are pay points pays once. */
+static void test_a_ticket_is_good_for_all(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
 {
-    qos_tolls_raise(fixture->tolls, FOLDER, QOS_OP_CREATE, TRUE);
-    pass(fixture, FOLDER, TID, QOS_OP_COUNT);
+    make(fixture, FOLDER);
+    make(fixture, OTHER);
+    pay(fixture, TID, QOS_OP_COUNT);
+    g_assert_cmpint(meet(fixture, FOLDER, TID), ==, QOS_TOLL_FREE);
+    g_assert_cmpint(meet(fixture, OTHER, TID), ==, QOS_TOLL_FREE);
+    g_assert_true(use(fixture, QOS_OP_LOOKUP));
+    g_assert_false(use(fixture, QOS_OP_LOOKUP));
+    g_assert_cmpint(meet(fixture, OTHER, TID), ==, QOS_TOLL_FREE);
+    g_assert_false(use(fixture, QOS_OP_RENAME));
+    g_assert_cmpint(meet(fixture, OTHER, TID), ==, QOS_TOLL_DUE);
+}
+
+static void test_a_ticket_is_good_for_some_lookups(Fixture *fixture,
+                                                   gconstpointer data G_GNUC_UNUSED)
+{
+    make(fixture, FOLDER);
+    pay(fixture, TID, QOS_OP_CREATE);
     for (guint i = 0; i < 3; i++) {
         g_assert_cmpint(meet(fixture, FOLDER, TID), ==, QOS_TOLL_FREE);
-        qos_tolls_use(fixture->tolls, FOLDER, TID, QOS_OP_LOOKUP);
+        g_assert_false(use(fixture, QOS_OP_LOOKUP));
     }
     g_assert_cmpint(meet(fixture, FOLDER, TID), ==, QOS_TOLL_DUE);
 }
 
-/* Else a thread that does nothing but stat the directory would live on one ticket. */
+/* Else a thread that only asks would live on one ticket. */
 static void test_a_ticket_does_not_last(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
 {
     guint asks = 0;
 
-    qos_tolls_raise(fixture->tolls, FOLDER, QOS_OP_CREATE, TRUE);
-    while (meet(fixture, FOLDER, TID) == QOS_TOLL_FREE && asks < 100) {
-        pass(fixture, FOLDER, TID, QOS_OP_COUNT);
+    make(fixture, FOLDER);
+    pay(fixture, TID, QOS_OP_COUNT);
+    while (meet(fixture, FOLDER, TID) == QOS_TOLL_FREE && asks < 100)
         asks++;
-    }
     g_assert_cmpuint(asks, >, 8);
     g_assert_cmpuint(asks, <, 100);
 }
 
 static void test_what_was_paid_for_is_free(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
 {
-    qos_tolls_raise(fixture->tolls, FOLDER, QOS_OP_CREATE, TRUE);
-    pass(fixture, FOLDER, TID, QOS_OP_CREATE);
-    g_assert_false(qos_tolls_use(fixture->tolls, FOLDER, TID, QOS_OP_LOOKUP));
-    g_assert_true(qos_tolls_use(fixture->tolls, FOLDER, TID, QOS_OP_CREATE));
-    g_assert_false(qos_tolls_use(fixture->tolls, FOLDER, TID, QOS_OP_CREATE));
+    make(fixture, FOLDER);
+    pay(fixture, TID, QOS_OP_CREATE);
+    g_assert_false(use(fixture, QOS_OP_LOOKUP));
+    g_assert_true(use(fixture, QOS_OP_CREATE));
+    g_assert_false(use(fixture, QOS_OP_CREATE));
 }
 
-/* Who was born later did not stand there: a job that forks goes on no debt for that. */
-static void test_who_comes_later_pays(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
+/* A thread that may have been under the lock before the kernel knew passes, once and unpaid. */
+static void test_a_thread_that_was_there(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
 {
-    QosOpcode opcode;
-
-    do /* on a busy machine it is not waited for until the kernel knows */
-        qos_tolls_raise(fixture->tolls, FOLDER, QOS_OP_CREATE, TRUE);
-    while (qos_tolls_meet(fixture->tolls, FOLDER, TID, G_MAXUINT64, &opcode) != QOS_TOLL_DUE);
-    g_assert_cmpint(qos_tolls_meet(fixture->tolls, FOLDER, TID, 1, &opcode), ==, QOS_TOLL_FREE);
+    make(fixture, FOLDER);
+    g_assert_cmpint(meet_as(fixture, FOLDER, hog, TID, 0), ==, QOS_TOLL_FREE);
+    g_assert_cmpint(meet_as(fixture, FOLDER, hog, TID, 0), ==, QOS_TOLL_FREE);
+    g_assert_false(use(fixture, QOS_OP_CREATE));
+    g_assert_cmpint(meet_as(fixture, FOLDER, hog, TID, 0), ==, QOS_TOLL_DUE);
 }
 
-/* A file's is due each time, and closed for moments alone. */
+/* A file's is closed for moments alone: then the kernel may believe what other jobs are told. */
 static void test_a_file(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
 {
-    qos_tolls_raise(fixture->tolls, FILE_, QOS_OP_CREATE, FALSE);
+    QosOpcode opcode = QOS_OP_COUNT;
+
+    qos_tolls_raise(fixture->tolls, OTHER, hog, QOS_OP_READ);
     for (guint i = 0; i < 3; i++) {
-        g_assert_false(qos_tolls_may_believe(fixture->tolls, FILE_));
+        g_assert_false(qos_tolls_may_believe(fixture->tolls, OTHER));
         time_now += CLOSED - 1;
-        g_assert_false(qos_tolls_may_believe(fixture->tolls, FILE_));
+        g_assert_false(qos_tolls_may_believe(fixture->tolls, OTHER));
         time_now += 1;
-        g_assert_true(qos_tolls_may_believe(fixture->tolls, FILE_));
-        g_assert_cmpint(meet(fixture, FILE_, TID), ==, QOS_TOLL_DUE);
-        pass(fixture, FILE_, TID, QOS_OP_COUNT);
+        g_assert_true(qos_tolls_may_believe(fixture->tolls, OTHER));
+        g_assert_cmpint(qos_tolls_meet(fixture->tolls, OTHER, hog, TID, 0, &opcode), ==,
+                        QOS_TOLL_DUE);
+        g_assert_cmpint(opcode, ==, QOS_OP_READ);
+        qos_tolls_pay(fixture->tolls, OTHER, TID, QOS_OP_READ);
+        g_assert_true(use(fixture, QOS_OP_READ));
     }
-    time_now += CLOSED;
-    qos_tolls_pass(fixture->tolls, FILE_, TID, QOS_OP_COUNT, FALSE);
-    g_assert_true(qos_tolls_may_believe(fixture->tolls, FILE_));
+}
+
+/* A thread that came by while its job owed nothing here may be under the lock when that changes, at
+ * a pay point that another job made long before. */
+static void test_a_job_comes_into_debt_later(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
+{
+    make(fixture, FOLDER);
+    for (guint i = 0; i < 6; i++) {
+        use_for(fixture, QOS_SECOND);
+        qos_tolls_raise(fixture->tolls, FOLDER, hog, QOS_OP_CREATE);
+    }
+    const guint64 start = LATE - 1; /* later than the kernel was told */
+    g_assert_cmpint(meet_as(fixture, FOLDER, guest, TID, start), ==, QOS_TOLL_FREE);
+    qos_tolls_raise(fixture->tolls, FOLDER, guest, QOS_OP_CREATE);
+    g_assert_cmpint(meet_as(fixture, FOLDER, guest, TID, 0), ==, QOS_TOLL_FREE);
+    g_assert_false(use(fixture, QOS_OP_CREATE));
+    g_assert_cmpint(meet_as(fixture, FOLDER, guest, TID, 0), ==, QOS_TOLL_DUE);
+    g_assert_cmpint(meet_as(fixture, FOLDER, guest, TID + 1, start), ==, QOS_TOLL_DUE);
 }
 
 static gpointer come_and_go(gpointer data)
@@ -191,12 +239,11 @@ static gpointer come_and_go(gpointer data)
 
     for (pid_t tid = 1; tid < 5000; tid++) {
         fuse_ino_t ino = (fuse_ino_t)(tid % 50 + 1);
-        gboolean is_directory = tid % 2 == 0;
 
-        qos_tolls_raise(fixture->tolls, ino, QOS_OP_CREATE, is_directory);
+        qos_tolls_raise(fixture->tolls, ino, tid % 2 == 0 ? hog : guest, QOS_OP_CREATE);
         if (meet(fixture, ino, tid) == QOS_TOLL_DUE)
-            pass(fixture, ino, tid, QOS_OP_COUNT);
-        qos_tolls_use(fixture->tolls, ino, tid, QOS_OP_CREATE);
+            pay(fixture, tid, QOS_OP_COUNT);
+        qos_tolls_use(fixture->tolls, tid, QOS_OP_CREATE);
     }
     return NULL;
 }
@@ -219,15 +266,17 @@ static void add(const char *path, void (*test)(Fixture *, gconstpointer))
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
-    add("/toll/no-toll", test_no_toll);
-    add("/toll/after-a-change", test_after_a_change);
-    add("/toll/time-passes", test_time_passes);
+    add("/toll/none", test_none);
+    add("/toll/it-runs-out", test_it_runs_out);
     add("/toll/after-a-pause", test_after_a_pause);
+    add("/toll/other-jobs-pass", test_other_jobs_pass);
     add("/toll/a-ticket-is-good-for-one-change", test_a_ticket_is_good_for_one_change);
-    add("/toll/a-ticket-is-good-for-some-looks", test_a_ticket_is_good_for_some_looks);
+    add("/toll/a-ticket-is-good-for-all", test_a_ticket_is_good_for_all);
+    add("/toll/a-ticket-is-good-for-some-lookups", test_a_ticket_is_good_for_some_lookups);
     add("/toll/a-ticket-does-not-last", test_a_ticket_does_not_last);
     add("/toll/what-was-paid-for-is-free", test_what_was_paid_for_is_free);
-    add("/toll/who-comes-later-pays", test_who_comes_later_pays);
+    add("/toll/a-thread-that-was-there", test_a_thread_that_was_there);
+    add("/toll/a-job-comes-into-debt-later", test_a_job_comes_into_debt_later);
     add("/toll/a-file", test_a_file);
     add("/toll/many-threads", test_many_threads);
     return g_test_run();

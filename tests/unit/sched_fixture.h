@@ -58,6 +58,13 @@ static inline QosVerdict enter(Fixture *fixture, QosRequest *request)
     return qos_sched_enter(fixture->sched, request, fixture->now, &wake);
 }
 
+/* Offers a request that ends something. */
+static inline QosVerdict enter_close(Fixture *fixture, QosRequest *request)
+{
+    request->cannot_fail = TRUE;
+    return enter(fixture, request);
+}
+
 static inline QosRequest *next(Fixture *fixture)
 {
     QosTime wake;

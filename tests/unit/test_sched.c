@@ -269,9 +269,9 @@ static void test_release(void)
             g_assert_cmpint(enter(&f, requests[i]), ==, i == 0 ? QOS_GO : QOS_WAIT);
         }
         g_assert_null(next(&f));
-        qos_sched_release(f.sched, requests[2], QOS_DEBT_MAX, f.now);
-        qos_sched_release(f.sched, requests[2], QOS_DEBT_MAX, f.now); /* once is enough */
-        qos_sched_release(f.sched, requests[0], QOS_DEBT_MAX, f.now); /* it runs */
+        qos_sched_release(f.sched, requests[2], f.now);
+        qos_sched_release(f.sched, requests[2], f.now); /* once is enough */
+        qos_sched_release(f.sched, requests[0], f.now); /* it runs */
         g_assert_true(next(&f) == requests[2]);
         g_assert_null(next(&f));
         qos_sched_state(f.sched, &state);

@@ -146,13 +146,13 @@ static void test_passing_is_bounded(void)
     for (guint i = 0; i < JOBS; i++) {
         for (guint k = 0; k < QOS_PASSING_MAX; k++) {
             QosRequest *close = request_of(&f, hog, i, QOS_OP_CLOSE);
-            if (qos_sched_charge(f.sched, close, f.now) == QOS_GO)
+            if (enter_close(&f, close) == QOS_GO)
                 g_queue_push_tail(&inside, close);
         }
     }
     g_assert_cmpuint(hog->use.passing, ==, QOS_PASSING_USER);
     QosRequest *other = request_of(&f, guest, JOBS, QOS_OP_CLOSE);
-    g_assert_cmpint(qos_sched_charge(f.sched, other, f.now), ==, QOS_GO);
+    g_assert_cmpint(enter_close(&f, other), ==, QOS_GO);
     leave(&f, other);
     guint left = 0;
     for (QosRequest *done; (done = g_queue_pop_head(&inside)) != NULL; left++) {
@@ -279,7 +279,7 @@ static void check_soak(guint32 seed)
             guint user = (guint)g_rand_int_range(random, 0, USERS);
             QosRequest *request = request_of(&f, user == 0 ? NULL : user_of(&f, 1000 + user),
                                              (guint)g_rand_int_range(random, 0, JOBS), QOS_OP_READ);
-            gboolean goes = kind == 3 ? qos_sched_charge(f.sched, request, f.now) == QOS_GO
+            gboolean goes = kind == 3 ? enter_close(&f, request) == QOS_GO
                                       : enter(&f, request) == QOS_GO;
             g_queue_push_tail(goes ? &inside : &waiting, request);
         } else if (kind == 4 && waiting.length > 0) {
@@ -288,7 +288,7 @@ static void check_soak(guint32 seed)
             qos_sched_cancel(f.sched, request, f.now);
             request_free(request);
         } else if (kind == 5 && waiting.length > 0) {
-            qos_sched_release(f.sched, waiting.head->data, QOS_DEBT_MAX, f.now);
+            qos_sched_release(f.sched, waiting.head->data, f.now);
         } else if (kind > 5 && inside.length > 0 && (step >= STEPS || step % 3 == 0)) {
             leave(&f, g_queue_pop_nth(&inside,
                                       (guint)g_rand_int_range(random, 0, (gint32)inside.length)));
