@@ -83,6 +83,12 @@ def test_the_matrix_finds_what_exceeds_the_bound():
     assert deviations([(moment, min(count, 100)) for moment, count in exact])[0][0] < -0.99
 
 
+def test_a_rule_holds_whatever_its_job_does():
+    """The short form of the matrix: what counts show, and no times."""
+    done = subprocess.run([REPOSITORY / "bench" / "rates", "--quick", "--build", BUILD], text=True, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def test_the_benchmark_of_decisions_runs():
     check_table([BUILD / "bench" / "bench-decision", "--quick"], 10, slice(4, 5))
 
