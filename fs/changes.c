@@ -114,7 +114,8 @@ gboolean qos_changes_may_tell(QosChanges *changes, const QosStamp *stamp, QosTim
         return FALSE;
     if (changes->is_foreign && !may_drop(changes, moment.now))
         return FALSE;
-    if (!changes->is_foreign && changes->is_untold && !is_quiet(changes, moment.now))
+    if (!changes->is_foreign && (changes->is_untold || changes->under_way > 0) &&
+        !is_quiet(changes, moment.now))
         return FALSE;
     /* The kernel does not take an answer where the file changed since it asked. */
     if (is_settled(changes, asked) && changes->under_way == 0)
@@ -127,11 +128,8 @@ void qos_changes_told(QosChanges *changes, const QosStamp *stamp, QosTime asked,
     changes->seen = *stamp;
     changes->seen_at = moment.now;
     changes->may_repeat = FALSE;
-    if (!is_settled(changes, asked))
-        return;
-    close_window(changes);
-    if (!changes->is_foreign)
-        changes->is_untold = FALSE;
+    if (is_settled(changes, asked))
+        close_window(changes);
 }
 
 gboolean qos_changes_keep(QosChanges *changes, const QosStamp *stamp, QosTime asked,

@@ -77,7 +77,8 @@ void qos_changes_look(QosChanges *changes, const QosStamp *stamp, QosTime asked,
 /* The same for an answer with attributes. FALSE: the kernel must not remember it. */
 gboolean qos_changes_may_tell(QosChanges *changes, const QosStamp *stamp, QosTime asked,
                               QosMoment moment);
-/* The same for the answer to a SETATTR: the kernel takes the mtime from it, and drops nothing. */
+/* The same for the answer to a SETATTR: the kernel takes the mtime from it, and drops nothing. The
+ * program that asked may be slow to come to it, so that other answers are withheld as before. */
 void qos_changes_told(QosChanges *changes, const QosStamp *stamp, QosTime asked, QosMoment moment);
 /* The same for an OPEN. FALSE: it must drop the kernel's pages. */
 gboolean qos_changes_keep(QosChanges *changes, const QosStamp *stamp, QosTime asked,

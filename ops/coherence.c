@@ -69,8 +69,7 @@ static Needs needs_of(const QosOp *op)
         return (Needs){NOTHING, NOTHING};
     if (request->opcode == QOS_OP_OPEN && (op->reply.info.flags & O_TRUNC) != 0)
         return (Needs){CHANGES, NOTHING};
-    if (request->opcode == QOS_OP_READ &&
-        (!request->fills_cache || qos_coherence_is_dropping(op->fs, op->node)))
+    if (request->opcode == QOS_OP_READ && !request->fills_cache)
         return (Needs){NOTHING, NOTHING};
     return needs_of_opcode[request->opcode];
 }
@@ -168,13 +167,23 @@ static gboolean is_made(const QosOp *op)
     return op->entry.request.is_stored || (op->claim != NULL && qos_claim_is_settling(op->claim));
 }
 
+/* A drop waits for the pages that a READ has locked, and a credit may wait for the drop. So beside
+ * a drop the READ takes the credit only if it is here. */
+static gboolean may_wait(const QosOp *op)
+{
+    return !op->entry.request.fills_cache || !qos_coherence_is_dropping(op->fs, op->node);
+}
+
 gboolean qos_coherence_enter(QosOp *op)
 {
     QosCoherence *coherence = op->fs->coherence;
+    const gboolean is_new = op->claim == NULL;
 
-    if (coherence == NULL || is_made(op) || (op->claim == NULL && !begin_claim(op)))
+    if (coherence == NULL || is_made(op) || (is_new && !begin_claim(op)))
         return TRUE;
-    if (!qos_claim_take(op))
+    if (is_new && !may_wait(op))
+        qos_claim_take_here(op);
+    else if (!qos_claim_take(op))
         return FALSE;
     if (op->entry.request.opcode == QOS_OP_GETATTR && qos_claim_error(op->claim) == 0 &&
         qos_old_pages_hold(op, coherence->pages)) {

@@ -272,6 +272,8 @@ void qosfs_op_write(fuse_req_t request, fuse_ino_t ino, const char *data, size_t
     write_op->op.entry.request.bytes = write_op->op.entry.request.data = size;
     if (keeps_pages(&write_op->op))
         qos_loan_count_kept(&write_op->op.handle->file, TRUE, 1);
+    else
+        write_op->op.reads_before = qos_loan_reads(&write_op->op.handle->file);
     qos_op_lock_file(&write_op->op, ino, write_op->op.handle);
     qos_op_submit(&write_op->op);
 }

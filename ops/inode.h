@@ -251,6 +251,9 @@ void qos_file_changes_set_rights(QosFileChanges *changes, gint change);
  * under way for which the kernel keeps pages, a WRITE or a READ. */
 void qos_loan_count_writer(const QosLoan *loan, gint change);
 void qos_loan_count_kept(const QosLoan *loan, gboolean writes, gint change);
+/* How many READs of pages have ended; whether one was under way then, or has begun since. */
+guint qos_loan_reads(const QosLoan *loan);
+gboolean qos_loan_has_read_since(const QosLoan *loan, guint reads);
 gboolean qos_loan_has_writers(const QosLoan *loan);
 /* It is being opened. FALSE: the kernel must drop its pages. */
 gboolean qos_loan_keeps_pages(const QosLoan *loan, const struct stat *stat, QosTime asked);

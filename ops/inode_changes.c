@@ -23,6 +23,7 @@ struct QosFileChanges {
     QosTime rights_until; /* they are new until then */
     guint setting;        /* SETATTRs that are under way */
     QosTime rights_at;    /* when one was last answered */
+    guint reads_begun, reads_ended; /* that fill pages */
     QosChanges changes;
 };
 
@@ -153,8 +154,36 @@ void qos_loan_count_kept(const QosLoan *loan, gboolean writes, gint change)
     changes->changes.kept += (guint)change;
     if (writes)
         changes->changes.under_way += (guint)change;
+    else if (change > 0)
+        changes->reads_begun++;
+    else
+        changes->reads_ended++;
     changes->changes.kept_at = MAX(changes->changes.kept_at, now);
     qos_mutex_unlock(&changes->lock);
+}
+
+guint qos_loan_reads(const QosLoan *loan)
+{
+    QosFileChanges *changes = changes_of(loan);
+
+    if (changes == NULL)
+        return 0;
+    qos_mutex_lock(&changes->lock);
+    const guint ended = changes->reads_ended;
+    qos_mutex_unlock(&changes->lock);
+    return ended;
+}
+
+gboolean qos_loan_has_read_since(const QosLoan *loan, guint reads)
+{
+    QosFileChanges *changes = changes_of(loan);
+
+    if (changes == NULL)
+        return TRUE;
+    qos_mutex_lock(&changes->lock);
+    const gboolean has_read = changes->reads_begun != reads;
+    qos_mutex_unlock(&changes->lock);
+    return has_read;
 }
 
 gboolean qos_loan_has_writers(const QosLoan *loan)

@@ -60,7 +60,8 @@ static gboolean are_left_by_write(const QosOp *op)
     case QOS_WRITE_THROUGH:
         return qos_loan_end_write(&op->handle->file);
     case QOS_WRITE_DIRECT:
-        return qos_old_pages_follow(op);
+        return qos_old_pages_follow(op) &&
+               qos_loan_has_read_since(&op->handle->file, op->reads_before);
     case QOS_WRITE_BACK:
     case QOS_WRITE_NONE:
         break;

@@ -128,7 +128,11 @@ struct QosOp {
     gboolean caches_node;   /* ... where the kernel may keep what it is told of it */
     guint names_epoch;      /* likewise: before these were taken (fs/namecache.h) */
     QosWriteKind writes;
-    gint awaited_era;  /* 0, or that in which it has waited for old pages (ops/old_pages.h) */
+    union {
+        guint reads_before; /* WRITE past the page cache: qos_loan_reads() when it came */
+        gint awaited_era;   /* GETATTR: 0, or that in which it has waited for old pages
+                               (ops/old_pages.h) */
+    };
     gint64 start, end; /* of a READ or WRITE, as far as known before it: the bytes [start, end) */
     fuse_ino_t locks;  /* 0, or the file or directory of which the kernel holds a lock for it */
     gboolean locks_directory; /* or symbolic link: other jobs may always want it */
