@@ -20,9 +20,9 @@
 
 struct QosFileChanges {
     QosMutex lock;
-    QosTime rights_until; /* they are new until then */
-    guint setting;        /* SETATTRs that are under way */
-    QosTime rights_at;    /* when one was last answered */
+    QosTime rights_until;           /* they are new until then */
+    guint setting;                  /* SETATTRs that are under way */
+    QosTime rights_at;              /* when one was last answered */
     guint reads_begun, reads_ended; /* that fill pages */
     QosChanges changes;
 };

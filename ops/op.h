@@ -141,13 +141,13 @@ struct QosOp {
     guint8 is_withheld; /* the kernel must not remember attributes of the answer: ops/attr.c */
     guint8 looks_again; /* by -ESTALE the kernel is to look the same file up again: ops/execs.h */
     const QosOpenFile *locked_file; /* NULL, or `locks` as one of the operation's handles has it */
-    gboolean is_unawaited; /* the kernel does nothing with the answer */
+    gboolean is_unawaited;          /* the kernel does nothing with the answer */
     gboolean is_answered;
-    gboolean parked;      /* it was, or it is about to be */
-    gboolean is_kept;     /* nothing of it lies in a reader's buffer */
-    gboolean is_paused;   /* its slot is given to others */
-    gboolean is_watched;  /* by ops/interrupt.h */
-    gboolean is_untold;   /* of signals, maybe: a READ, or a WRITE past the kernel's cache */
+    gboolean parked;     /* it was, or it is about to be */
+    gboolean is_kept;    /* nothing of it lies in a reader's buffer */
+    gboolean is_paused;  /* its slot is given to others */
+    gboolean is_watched; /* by ops/interrupt.h */
+    gboolean is_untold;  /* of signals, maybe: a READ, or a WRITE past the kernel's cache */
     QosBackgroundGroup *background_group; /* NULL, or where ops/background.h keeps it */
     GList background;                     /* there */
     QosNameless nameless;                 /* while its caller is being named */

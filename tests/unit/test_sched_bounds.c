@@ -328,7 +328,8 @@ static void test_the_background_is_bounded(void)
     fixture_clear(&f);
 }
 
-/* The kernel reads ahead as far as its room for the background goes: no read-ahead evades a rule. */
+/* The kernel reads ahead as far as its room for the background goes: no read-ahead evades a rule.
+ */
 static void test_reading_ahead_waits(void)
 {
     enum { COUNT = 5000 };

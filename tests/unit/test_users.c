@@ -279,8 +279,8 @@ static void check_soak(guint32 seed)
             guint user = (guint)g_rand_int_range(random, 0, USERS);
             QosRequest *request = request_of(&f, user == 0 ? NULL : user_of(&f, 1000 + user),
                                              (guint)g_rand_int_range(random, 0, JOBS), QOS_OP_READ);
-            gboolean goes = kind == 3 ? enter_close(&f, request) == QOS_GO
-                                      : enter(&f, request) == QOS_GO;
+            gboolean goes =
+                kind == 3 ? enter_close(&f, request) == QOS_GO : enter(&f, request) == QOS_GO;
             g_queue_push_tail(goes ? &inside : &waiting, request);
         } else if (kind == 4 && waiting.length > 0) {
             QosRequest *request = g_queue_pop_nth(
