@@ -356,14 +356,17 @@ static gboolean is_believed_late(const QosOp *op)
     return needs_of_opcode[op->entry.request.opcode].node == CHANGES;
 }
 
-/* By a time of change that is new to it the kernel finds by itself that pages are old. */
+/* By a time of change that is new to it the kernel finds by itself that pages are old; but not by
+ * that which comes with SETATTR. */
 static gboolean look(QosOp *op, fuse_ino_t ino, QosInodeLook *ret_look)
 {
     const QosLoan *loan = loan_of(op, ino);
+    const gboolean drops = op->entry.request.opcode != QOS_OP_SETATTR;
 
     if (loan == NULL)
-        return qos_inodes_look(op->fs->inodes, ino, ret_look);
-    qos_loan_note_drop(loan);
+        return qos_inodes_look(op->fs->inodes, ino, drops, ret_look);
+    if (drops)
+        qos_loan_note_drop(loan);
     qos_loan_look(loan, ret_look);
     return TRUE;
 }

@@ -308,5 +308,5 @@ typedef struct {
 } QosInodeLook;
 
 void qos_loan_look(const QosLoan *loan, QosInodeLook *ret_look);
-/* The same with qos_loan_note_drop(), at one look. FALSE: it is not known. */
-gboolean qos_inodes_look(QosInodes *inodes, fuse_ino_t id, QosInodeLook *ret_look);
+/* The same, if `drops` with qos_loan_note_drop(), at one look. FALSE: it is not known. */
+gboolean qos_inodes_look(QosInodes *inodes, fuse_ino_t id, gboolean drops, QosInodeLook *ret_look);

@@ -50,12 +50,13 @@ static void look(const QosInodes *inodes, const QosInode *inode, QosInodeLook *r
     qos_inode_number(inodes, inode, &ret_look->number, &ret_look->may_cache);
 }
 
-gboolean qos_inodes_look(QosInodes *inodes, fuse_ino_t id, QosInodeLook *ret_look)
+gboolean qos_inodes_look(QosInodes *inodes, fuse_ino_t id, gboolean drops, QosInodeLook *ret_look)
 {
     qos_mutex_lock(&inodes->lock);
     QosInode *inode = qos_inode_by_id_locked(inodes, id);
     if (inode != NULL) {
-        note_drop(inode);
+        if (drops)
+            note_drop(inode);
         look(inodes, inode, ret_look);
     }
     qos_mutex_unlock(&inodes->lock);

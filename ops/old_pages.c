@@ -69,12 +69,27 @@ static gboolean are_left_by_write(const QosOp *op)
     return FALSE;
 }
 
+/* The next write that its program makes may be in these pages before its WRITE comes: they are to
+ * go before the answer, if no other request has some locked. The WRITE itself has but one locked
+ * that it does not cover whole. */
+static void drop_written(const QosOp *op, QosPages *pages)
+{
+    const QosLoan *file = &op->handle->file;
+
+    if (has_locked(op))
+        qos_loan_fill(file, -1);
+    qos_pages_drop_range(pages, op->node, op->start, op->end);
+    qos_pages_await_told(pages);
+    if (has_locked(op))
+        qos_loan_fill(file, 1);
+}
+
 void qos_old_pages_settle(const QosOp *op, QosPages *pages, gboolean is_covered)
 {
     if (!is_covered)
         drop_all(op, pages);
     else if (are_left_by_write(op))
-        qos_pages_drop_range(pages, op->node, op->start, op->end);
+        drop_written(op, pages);
 }
 
 void qos_old_pages_leave(const QosOp *op, QosPages *pages)
