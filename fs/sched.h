@@ -28,13 +28,14 @@
  *
  * The kernel has room for so many changed pages of mappings, for the whole mount, and what it
  * writes back counts until it is answered. Beyond that room every thread that touches a page of any
- * mapping stands. So write-back goes into debt too (`writes_back`), up to QOS_DEBT_WRITE_BACK.
+ * mapping stands. So write-back goes into debt too (`writes_back`).
  *
  * A request that ends something (`cannot_fail`: a close) goes into debt like a lock holder, and is
  * kept while it waits, whatever memory there is.
  *
  * A request that the program did not ask for (`is_free`) costs no operation, and waits for no token
- * of operations. Bytes that it moves are charged.
+ * of operations. Bytes that it moves are charged. A class has a bounded allowance of such requests;
+ * beyond it they are charged like lock holders.
  *
  * The kernel has room for so many requests in the background: what it reads ahead or writes back,
  * and what programs ask for without waiting. Beyond that nobody's go on. So of READs and WRITEs,
@@ -69,9 +70,7 @@
 #define QOS_STALLED_MAX  256 /* of all jobs; a mount has threads for so many more */
 /* Threads that requests may tie up beyond the slots. */
 #define QOS_THREADS_BESIDE (QOS_PASSING_ALL + QOS_STALLED_MAX)
-/* What a class may owe, in time at its rate. */
-#define QOS_DEBT_MAX        (2 * QOS_SECOND)
-#define QOS_DEBT_WRITE_BACK (30 * QOS_SECOND)
+#define QOS_DEBT_MAX       (2 * QOS_SECOND) /* that a class may owe, in time at its rate */
 
 typedef enum {
     QOS_REQUEST_NEW,

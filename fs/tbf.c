@@ -16,12 +16,17 @@
  *
  * A lock holder goes into debt, and waits only where its class owes QOS_DEBT_MAX already. Then it
  * is due as soon as the class owes no more than that, before all requests that hold nothing: so the
- * jobs that want the lock get on at the rule's rate. Write-back has a line and a bound of its own.
+ * jobs that want the lock get on at the rule's rate. Write-back, of which there may be thousands
+ * that nobody's thread waits for, has a line of its own, and takes turns with the lock holders.
  *
  * A class that lock holders keep in debt would never have a token for its other requests. So once
  * the first of these has been passed over for QOS_DEBT_MAX, all that wait then are overdue: they
  * join the line of the lock holders, and further lock holders queue behind them. A request at a pay
  * point is to pay the debt, so it stays; if it is the first, the lock holders wait until it goes.
+ *
+ * What the kernel asks for by itself is free. A program can make it ask, by calls that then fail.
+ * So a class has an allowance of free requests, QOS_TBF_FREE_SHARE for each request that is
+ * charged; beyond it a free request is charged, and goes into debt like a lock holder.
  *
  * Rules change by a new list. Flows are matched again when they are next used. What is queued is
  * put aside in `rematching`, and each get_next gives up to REMATCH_BATCH of it to the queues where
@@ -106,30 +111,28 @@ static gboolean is_overdue(const QosTbfQueue *queue, QosTime now)
     return queue->is_overtaken && now - queue->head_since >= QOS_DEBT_MAX;
 }
 
-/* TRUE where lock holders wait until that one has gone. */
+/* TRUE where lock holders and write-back wait until that one has gone. */
 static gboolean waits_for_payer(const QosTbfQueue *queue, QosTime now)
 {
     return is_overdue(queue, now) && ((QosRequest *)queue->requests.head->data)->is_toll;
 }
 
-/* The next to go, or NULL: the lines in the order of what the class may owe for them. */
+/* The next to go, or NULL. */
 static QosRequest *first_of(const QosTbfQueue *queue, QosTime now)
 {
-    const GList *head = queue->requests.head;
+    const GList *head = queue->lock_holders.head;
 
-    if (queue->write_backs.head != NULL)
+    if (head == NULL || (queue->is_turn_of_write_backs && queue->write_backs.head != NULL))
         head = queue->write_backs.head;
-    else if (queue->lock_holders.head != NULL && !waits_for_payer(queue, now))
-        head = queue->lock_holders.head;
+    if (head == NULL || waits_for_payer(queue, now))
+        head = queue->requests.head;
     return head != NULL ? head->data : NULL;
 }
 
 /* What the class may owe when the request goes. */
 static QosTime debt_for(const QosRequest *request)
 {
-    if (!qos_request_owes_first(request))
-        return 0;
-    return request->writes_back ? QOS_DEBT_WRITE_BACK : QOS_DEBT_MAX;
+    return qos_request_owes_first(request) ? QOS_DEBT_MAX : 0;
 }
 
 /* When the first of the class may go. */
@@ -249,6 +252,8 @@ static void let_go(QosTbfQueue *queue, QosRequest *request, QosTime now)
     request->minimum = queue->minimum;
     queue->running++;
     take_tokens(queue, request->is_free ? 0 : 1, (gint64)request->bytes, now);
+    if (!request->is_free)
+        queue->allowance = MIN(queue->allowance + QOS_TBF_FREE_SHARE, QOS_TBF_FREE_MAX);
     queue->counters->requests += !request->is_free;
     queue->counters->bytes += request->bytes;
 }
@@ -291,10 +296,9 @@ static void tbf_incoming(void *self, QosRequest *request, QosTime now)
 static void dequeue(QosTbf *tbf, QosTbfQueue *queue, QosRequest *request, QosTime now)
 {
     GQueue *line = line_of(queue, request);
-    const gboolean was_first = line->head == &request->link;
 
     g_queue_unlink(line, &request->link);
-    if (line == &queue->requests && was_first)
+    if (queue->requests.length == 0)
         note_head(queue, now);
     queue->waiting--;
     queue->counters->waiting--;
@@ -365,6 +369,10 @@ static QosTime tbf_get_next(void *self, QosTime now, QosReadyFunc ready, void *a
 
     QosRequest *request = first_of(queue, now);
     end_wait(tbf, queue, request, now);
+    if (!qos_request_owes_first(request))
+        note_head(queue, now); /* the next one's time begins */
+    else
+        queue->is_turn_of_write_backs = !request->writes_back;
     book(queue, request, now);
     reschedule(tbf, queue, now);
     ready(request, arg);
@@ -376,8 +384,7 @@ static gboolean is_at_bound(QosTbfQueue *queue, const QosRequest *request, QosTi
 {
     if (!takes(queue, request))
         return FALSE;
-    return line_of(queue, request)->length > 0 ||
-           (!request->writes_back && waits_for_payer(queue, now)) ||
+    return line_of(queue, request)->length > 0 || waits_for_payer(queue, now) ||
            debt_due(queue, request, debt_for(request), now) > now;
 }
 
@@ -388,11 +395,25 @@ static void charge(QosTbf *tbf, QosTbfQueue *queue, QosRequest *request, QosTime
     reschedule(tbf, queue, now);
 }
 
+/* Takes a free request from the allowance, or has it charged. */
+static void judge_free(QosTbfQueue *queue, QosRequest *request)
+{
+    if (!request->is_free || !queue->has_operations)
+        return;
+    if (queue->allowance > 0) {
+        queue->allowance--;
+        return;
+    }
+    request->is_free = FALSE;
+    request->holds_lock = TRUE;
+}
+
 static gboolean tbf_charge(void *self, QosRequest *request, gboolean is_done, QosTime now)
 {
     QosTbf *tbf = self;
     QosTbfQueue *queue = qos_tbf_flow(tbf, request, now)->queue;
 
+    judge_free(queue, request);
     if (!is_done && is_at_bound(queue, request, now))
         return FALSE;
     charge(tbf, queue, request, now);

@@ -129,6 +129,7 @@ static QosTbfQueue *queue_get(QosTbf *tbf, const QosRule *rule, const QosRequest
     memcpy(queue->rule_name, rule->name, sizeof(queue->rule_name));
     queue->counters = counters_of(tbf, rule->id);
     queue->counters->buckets++;
+    queue->allowance = QOS_TBF_FREE_MAX;
     qos_tbf_queue_set_rule(queue, rule, now);
     g_hash_table_insert(tbf->queues, &queue->key, queue);
     return queue;

@@ -8,6 +8,11 @@
 #include "fs/bucket.h"
 #include "fs/sched.h"
 
+/* Free requests that a class may have for each one that is charged, and save up. A rename(2), which
+ * costs two, makes the kernel ask for some four. */
+#define QOS_TBF_FREE_SHARE 4
+#define QOS_TBF_FREE_MAX   64
+
 typedef struct QosTbfQueue QosTbfQueue;
 
 /* What decides a class or a flow; unused fields are zero. */
@@ -44,11 +49,13 @@ struct QosTbfQueue {
     guint has_operations : 1;
     guint has_bytes : 1;
     guint is_overtaken : 1; /* a lock holder went before the first of `requests` */
+    guint is_turn_of_write_backs : 1;
+    guint allowance : 7; /* free requests that may still go (QOS_TBF_FREE_MAX) */
     QosHeapNode heap;
     QosBucket operations;
     QosBucket bytes;
     GQueue lock_holders; /* likewise: wait until the class owes no more than QOS_DEBT_MAX */
-    GQueue write_backs;  /* likewise: ... than QOS_DEBT_WRITE_BACK */
+    GQueue write_backs;  /* likewise */
     QosTime head_since;  /* when the first of `requests` came to be the first */
     QosTbfKey key;       /* holds a reference to the job */
     char rule_name[QOS_RULE_NAME_MAX + 1];

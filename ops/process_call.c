@@ -96,8 +96,9 @@ static QosCall purpose_of(gint64 number, const guint64 arguments[6])
     }
 }
 
-/* A thread of 32 bits numbers its system calls otherwise, and a kernel thread has no stack of its
- * own: both are told by the stack pointer. */
+/* A program of 32 bits numbers its system calls otherwise, and a kernel thread has no stack of its
+ * own: both are told by the stack pointer. A program of 64 bits that makes calls of 32 is not; what
+ * it gains is bounded by its class's allowance (fs/tbf.c). */
 static QosCall parse(const char *text)
 {
     guint64 a[6], stack;

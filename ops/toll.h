@@ -38,7 +38,8 @@
  * that no thread of its job slips by meanwhile.
  *
  * Limit: a job whose system calls cannot be read (of another pid namespace; by io_uring) does not
- * wait here, and is held by the bound on debt alone.
+ * wait here, and is held by the bound on debt alone. A ticket is good for TICKET_ASKS questions. If
+ * the kernel cannot be told within TELLING_TIME, threads may slip by until it is.
  *
  * Lock: `lock` of the tolls; never held while the kernel is told.
  */

@@ -84,7 +84,7 @@ static void test_write_back_owes_first(void)
         g_assert_true(first->owes);
         leave(&f, first);
     }
-    g_assert_cmpuint(gone, ==, 30);
+    g_assert_cmpuint(gone, ==, 2);
     g_assert_null(next(&f));
     f.now = due;
     g_assert_true(next(&f) == first); /* before what waits for tokens */
@@ -141,7 +141,7 @@ static void test_what_is_free(void)
     fixture_init(&f, &qos_policy_tbf, 64);
     fixture_rule(&f, "start r jobid={j} rate=10 depth=5");
     QosRequest *holder = fill_debt(&f, QOS_OP_CREATE, 0, &due);
-    for (guint i = 0; i < 100; i++) {
+    for (guint i = 0; i < 64; i++) {
         QosRequest *free = request_new(&f, "j", QOS_OP_GETATTR, 0);
         free->is_free = TRUE;
         g_assert_cmpint(enter(&f, free), ==, QOS_GO);
@@ -154,6 +154,75 @@ static void test_what_is_free(void)
     f.now = due;
     g_assert_true(next(&f) == holder);
     leave(&f, holder);
+    fixture_clear(&f);
+}
+
+/* A program that does nothing but make the kernel ask is charged for it, beyond an allowance that
+ * grows with what it asks for itself. */
+static void test_free_requests_are_bounded(void)
+{
+    enum { RATE = 10, SECONDS = 10 };
+    Fixture f;
+    guint gone = 0;
+    QosRequest *waiting = NULL;
+    fixture_init(&f, &qos_policy_tbf, 64);
+    fixture_rule(&f, "start r jobid={j} rate=10 depth=5");
+    for (guint step = 0; step < SECONDS * RATE; step++, f.now += QOS_SECOND / RATE) {
+        while (waiting == NULL) {
+            QosRequest *free = request_new(&f, "j", QOS_OP_GETATTR, 0);
+            free->is_free = TRUE;
+            if (enter(&f, free) == QOS_WAIT) {
+                waiting = free;
+            } else {
+                leave(&f, free);
+                gone++;
+            }
+        }
+        if (next(&f) != NULL) {
+            leave(&f, waiting);
+            waiting = NULL;
+            gone++;
+        }
+    }
+    const guint charged = RATE * (SECONDS + 2) + 5 + 1;
+    g_assert_cmpuint(gone, <=, charged * (1 + 4) + 64);
+    if (waiting != NULL)
+        drop(&f, waiting);
+    fixture_clear(&f);
+}
+
+/* Thousands of pages that are written back keep no lock holder waiting: they take turns. */
+static void test_write_back_takes_turns(void)
+{
+    enum { PAGES = 1000 };
+    Fixture f;
+    QosTime due;
+    fixture_init(&f, &qos_policy_tbf, 64);
+    fixture_rule(&f, "start r jobid={j} rate=10 depth=5");
+    QosRequest *first = fill_debt(&f, QOS_OP_CREATE, 0, &due);
+    GQueue pages = G_QUEUE_INIT;
+    for (guint i = 0; i < PAGES; i++) {
+        QosRequest *page = request_new(&f, "j", QOS_OP_WRITE, 4096);
+        page->writes_back = TRUE;
+        g_assert_cmpint(enter(&f, page), ==, QOS_WAIT);
+        g_queue_push_tail(&pages, page);
+    }
+    QosRequest *second = lock_holder_new(&f, QOS_OP_CREATE, 0);
+    g_assert_cmpint(enter(&f, second), ==, QOS_WAIT);
+    for (guint i = 0; i < 4; i++) {
+        qos_sched_next(f.sched, f.now, &due);
+        g_assert_cmpint(due, ==, f.now + QOS_SECOND / 10);
+        f.now = due;
+        QosRequest *gone = next(&f);
+        g_assert_cmpint(gone->writes_back, ==, i % 2);
+        if (gone->writes_back)
+            g_queue_remove(&pages, gone);
+        else
+            g_assert_true(gone == (i == 0 ? first : second));
+        leave(&f, gone);
+    }
+    for (QosRequest *page; (page = g_queue_pop_head(&pages)) != NULL;)
+        drop(&f, page);
     fixture_clear(&f);
 }
 
@@ -579,6 +648,8 @@ int main(int argc, char **argv)
     g_test_add_func("/tbf-debt/no-class-owes-more", test_no_class_owes_more);
     g_test_add_func("/tbf-debt/a-close-meets-the-bound", test_a_close_meets_the_bound);
     g_test_add_func("/tbf-debt/what-is-free", test_what_is_free);
+    g_test_add_func("/tbf-debt/free-requests-are-bounded", test_free_requests_are_bounded);
+    g_test_add_func("/tbf-debt/write-back-takes-turns", test_write_back_takes_turns);
     g_test_add_func("/tbf-debt/bytes-are-never-free", test_bytes_are_never_free);
     g_test_add_func("/tbf-debt/lock-holders-starve-nothing", test_lock_holders_starve_nothing);
     g_test_add_func("/tbf-debt/a-payer-is-not-starved", test_a_payer_is_not_starved);
