@@ -40,7 +40,8 @@
 /* The kernel does not judge these before it asks. */
 #define JUDGED_HERE_ALONE (BIT(QOS_OP_LISTXATTR) | BIT(QOS_OP_IOCTL) | MOVES_DATA)
 
-/* It may be another thread than the one that opened the file. */
+/* It may be another thread than the one that opened the file. Not of a release, which may have been
+ * answered before. */
 static pid_t calling_thread(const QosOp *op)
 {
     return fuse_req_ctx(op->fuse)->pid;
@@ -90,13 +91,14 @@ static guint64 remembered(const QosCaller *caller)
 static guint64 first_of_trusted(const QosOp *op)
 {
     const QosCaller *caller = op->caller;
-    const pid_t tid = calling_thread(op);
     guint64 effective;
+    pid_t tid;
 
     if (caller->is_proxy)
         return OF_UNSEEN;
     if (caller->namespace == QOS_NAMESPACE_OTHER || !is_one_of(op, JUDGED | MOVES_DATA))
         return remembered(caller);
+    tid = calling_thread(op);
     if (tid == 0)
         return OF_UNSEEN;
     effective = qos_process_capabilities(tid);
