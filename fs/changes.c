@@ -30,6 +30,14 @@ void qos_changes_note_foreign(QosChanges *changes, QosTime now)
     changes->is_foreign = TRUE;
 }
 
+void qos_changes_append(QosChanges *changes, gint64 offset, QosTime now)
+{
+    if (changes->seen.size < 0 || changes->seen.size == offset)
+        return;
+    qos_changes_note_foreign(changes, now);
+    changes->is_astray = TRUE;
+}
+
 void qos_changes_begin(QosChanges *changes, QosMoment moment)
 {
     changes->running++;
@@ -114,12 +122,14 @@ gboolean qos_changes_may_tell(QosChanges *changes, const QosStamp *stamp, QosTim
         return FALSE;
     if (changes->is_foreign && !may_drop(changes, moment.now))
         return FALSE;
-    if (!changes->is_foreign && (changes->is_untold || changes->under_way > 0) &&
-        !is_quiet(changes, moment.now))
+    if (changes->is_astray && !may_drop(changes, moment.now))
+        return FALSE;
+    if (!changes->is_foreign && !changes->is_astray &&
+        (changes->is_untold || changes->under_way > 0) && !is_quiet(changes, moment.now))
         return FALSE;
     /* The kernel does not take an answer where the file changed since it asked. */
     if (is_settled(changes, asked) && changes->under_way == 0)
-        changes->is_foreign = changes->is_untold = FALSE;
+        changes->is_foreign = changes->is_untold = changes->is_astray = FALSE;
     return TRUE;
 }
 

@@ -57,6 +57,7 @@ typedef struct {
     guint writers;       /* opens by which such may come */
     gboolean is_untold;  /* the kernel does not know the mtime of an own change */
     gboolean is_foreign; /* pages are older than a change from elsewhere */
+    gboolean is_astray;  /* so is the size that the kernel knows, also after an OPEN */
     QosTime foreign_at;  /* since when that is known */
     gboolean may_repeat; /* what was seen may be followed by a change that looks the same */
     gboolean is_local;   /* the store */
@@ -67,6 +68,10 @@ void qos_changes_init(QosChanges *changes, gboolean is_local, QosTime patience);
 
 /* The pages are older than a change from elsewhere, or may be. */
 void qos_changes_note_foreign(QosChanges *changes, QosTime now);
+
+/* An own write appends, and the kernel takes it for one at `offset`: if the file ends elsewhere,
+ * the kernel does not know what comes to lie there, as if it came from elsewhere. */
+void qos_changes_append(QosChanges *changes, gint64 offset, QosTime now);
 
 /* An own change begins; ends. */
 void qos_changes_begin(QosChanges *changes, QosMoment moment);

@@ -111,6 +111,15 @@ QosFileChanges *qos_loan_begin_change(const QosLoan *loan, int fd)
     return changes;
 }
 
+void qos_file_changes_note_append(QosFileChanges *changes, off_t offset)
+{
+    if (changes == NULL)
+        return;
+    qos_mutex_lock(&changes->lock);
+    qos_changes_append(&changes->changes, offset, qos_gate_now());
+    qos_mutex_unlock(&changes->lock);
+}
+
 void qos_file_changes_end(QosFileChanges *changes)
 {
     if (changes == NULL)

@@ -186,6 +186,24 @@ static void test_same_tick(void)
     g_assert_true(keep(&changes, modified, 4096));
 }
 
+/* The kernel does not know where an append came to lie that it took for a write elsewhere: the next
+ * answer tells, also after an OPEN that dropped the pages. */
+static void test_an_append_elsewhere(void)
+{
+    for (guint opens = 0; opens < 2; opens++) {
+        QosChanges changes = file(TRUE);
+
+        qos_changes_append(&changes, 4096, now); /* where the kernel has the end */
+        g_assert_false(changes.is_astray);
+        qos_changes_append(&changes, 3, now);
+        const gint64 modified = change(&changes);
+        if (opens)
+            g_assert_false(keep(&changes, modified, 4098));
+        g_assert_true(tell(&changes, modified, 4098));
+        g_assert_false(changes.is_astray);
+    }
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -198,5 +216,6 @@ int main(int argc, char **argv)
     g_test_add_func("/changes/told", test_told);
     g_test_add_func("/changes/told-before-a-write", test_told_before_a_write);
     g_test_add_func("/changes/same-tick", test_same_tick);
+    g_test_add_func("/changes/an-append-elsewhere", test_an_append_elsewhere);
     return g_test_run();
 }
