@@ -417,7 +417,6 @@ static void park(QosOp *op)
     const guint64 lock = request->holds_lock ? 0 : request->lock;
     QosKeep place;
 
-    op->parked = TRUE;
     if (op->is_unawaited)
         qos_op_answer(op, 0);
     place = keep(op);

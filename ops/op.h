@@ -143,7 +143,6 @@ struct QosOp {
     const QosOpenFile *locked_file; /* NULL, or `locks` as one of the operation's handles has it */
     gboolean is_unawaited;          /* the kernel does nothing with the answer */
     gboolean is_answered;
-    gboolean parked;     /* it was, or it is about to be */
     gboolean is_kept;    /* nothing of it lies in a reader's buffer */
     gboolean is_paused;  /* its slot is given to others */
     gboolean is_watched; /* by ops/interrupt.h */
