@@ -164,6 +164,15 @@ static int run_getattr(QosOp *op)
     return error != 0 ? error : reply_attributes(op, attr->ino, &file, file.fd);
 }
 
+/* TRUE of a thread that comes to the pay point for its directory's lock, or for pages. One whose
+ * call cannot be read, such as a worker of io_uring, may: it pays, and what it does next is
+ * prepaid. */
+static gboolean pays_here(pid_t thread, QosCall call)
+{
+    return qos_call_works_on_names(call) || call == QOS_CALL_READS_DATA ||
+           (call == QOS_CALL_UNKNOWN && thread != 0);
+}
+
 /* The kernel asks for attributes for stat(2) and its kin, and by itself: before it takes a
  * directory's lock, under that or a file's, and before a read through the page cache. What the
  * program did not ask for is free. At a pay point a thread of the job in debt waits, if it comes to
@@ -174,19 +183,17 @@ static void find_cost(QosOp *op)
     QosRequest *request = &op->entry.request;
     const QosTollState state = qos_tolls_meet(op->fs->tolls, op->node, request->job, thread,
                                               op->caller->start, &request->toll_opcode);
+    QosCall call;
 
-    if (state == QOS_TOLL_FREE) {
+    if (state == QOS_TOLL_FREE)
         request->is_free = TRUE;
-    } else if (state == QOS_TOLL_DUE) {
-        const QosCall call = qos_process_call(thread);
-
-        request->is_toll = qos_call_works_on_names(call) || call == QOS_CALL_READS_DATA;
-        request->is_free = !request->is_toll;
-    } else if (qos_gate_is_limited(op->fs->gate, &op->entry)) {
-        const QosCall call = qos_process_call(thread);
-
-        request->is_free = call != QOS_CALL_UNKNOWN && call != QOS_CALL_READS_ATTRIBUTES;
-    }
+    if (state == QOS_TOLL_FREE ||
+        (state == QOS_TOLL_NONE && !qos_gate_is_limited(op->fs->gate, &op->entry)))
+        return;
+    call = qos_process_call(thread);
+    request->is_toll = state == QOS_TOLL_DUE && pays_here(thread, call);
+    request->is_free =
+        !request->is_toll && call != QOS_CALL_UNKNOWN && call != QOS_CALL_READS_ATTRIBUTES;
 }
 
 void qosfs_op_getattr(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info *info)

@@ -97,8 +97,9 @@ static QosCall purpose_of(gint64 number, const guint64 arguments[6])
 }
 
 /* A program of 32 bits numbers its system calls otherwise, and a kernel thread has no stack of its
- * own: both are told by the stack pointer. A program of 64 bits that makes calls of 32 is not; what
- * it gains is bounded by its class's allowance (fs/tbf.c). */
+ * own: both are told by the stack pointer. A program of 64 bits that makes calls of 32 is not,
+ * because only its code tells, and to read that could wait for its memory's lock; what it gains is
+ * bounded by its class's allowance (fs/tbf.c). */
 static QosCall parse(const char *text)
 {
     guint64 a[6], stack;

@@ -16,10 +16,12 @@
 /* A pay point outlives the pause of a job that pays one operation a second. */
 #define TOLL_TIME (2 * QOS_SECOND)
 /* A thread may queue so long for the directory's lock. */
-#define TICKET_TIME    (5 * QOS_SECOND)
-#define TICKET_LOOKUPS 3
-/* More than any operation asks for; a thread that does nothing else pays too. */
-#define TICKET_ASKS 16
+#define TICKET_TIME (5 * QOS_SECOND)
+/* More than any operation makes, one of either kind for each name of a deep path included; a thread
+ * that does nothing else pays too. A ticket that ended under the lock would have its thread wait
+ * there. */
+#define TICKET_LOOKUPS 16
+#define TICKET_ASKS    16
 /* Within that a thread that has paid at a file has read there, and comes to read again. */
 #define CLOSED_TIME (2 * QOS_MILLISECOND)
 /* Of a time in which no request came no more counts. */

@@ -22,7 +22,8 @@
  * The kernel asks once more under the lock, to see whether the caller may make or remove a name. So
  * a thread that has paid has a ticket, with which it passes every pay point until it has done what
  * it came for: an operation that changes a directory, or TICKET_LOOKUPS look-ups (rename(2) makes
- * two), or nothing for TICKET_TIME. A thread that lived before the kernel was told may be under the
+ * two under the lock, and before it one for each name on the way that the kernel does not know), or
+ * nothing for TICKET_TIME. A thread that lived before the kernel was told may be under the
  * lock already, and gets one such ticket unpaid.
  *
  * The token that a thread has paid is that of the class of the operation that went into debt. If a
@@ -37,9 +38,11 @@
  * be sent from a handler. A request that makes a pay point waits for that before it is answered, so
  * that no thread of its job slips by meanwhile.
  *
- * Limit: a job whose system calls cannot be read (of another pid namespace; by io_uring) does not
- * wait here, and is held by the bound on debt alone. A ticket is good for TICKET_ASKS questions. If
- * the kernel cannot be told within TELLING_TIME, threads may slip by until it is.
+ * Limit: a thread whose system call cannot be read (a worker of io_uring, a program of 32 bits)
+ * pays here even if it only walks through; its next operation is prepaid then. One that is not
+ * known at all (of another pid namespace) does not wait here, and is held by the bound on debt
+ * alone. A ticket is good for TICKET_ASKS questions. If the kernel cannot be told within
+ * TELLING_TIME, threads may slip by until it is.
  *
  * Lock: `lock` of the tolls; never held while the kernel is told.
  */

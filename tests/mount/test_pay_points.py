@@ -1,0 +1,65 @@
+"""At a pay point a job in debt waits before it takes a lock (ops/toll.h)."""
+import subprocess
+import sys
+
+import pytest
+
+from harness import BUILD, running, start_job, wait_until
+
+LOAD = BUILD / "bench/bench-load"
+RATE, DEPTH, WORKERS = 100, 8, 16
+
+
+@pytest.mark.skipif(not LOAD.exists(), reason="a build without it")
+@pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
+@pytest.mark.parametrize("way", ["cached", "io_uring"])
+def test_who_only_renames_does_not_use_the_whole_debt(store, mount, way):
+    """Else each of its renames would wait with the folder's lock. A worker of io_uring, whose system call nobody can read, pays, too."""
+    qos = mount(store)
+    with running(start_job("hog", LOAD, way, "rename", WORKERS, "threads", "shared", "none", 4096, 0, qos.dir, 100000,
+                           stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)) as hog:
+        assert hog.stdout.readline() == "ready\n"
+        qos.rule(f"start hog jobid={{hog}} rate={RATE} depth={DEPTH}")
+        start, excess = qos.state()["now"], []
+        print(file=hog.stdin, flush=True)
+
+        def has_worked():
+            state = qos.state()
+            requests = next(rule["requests"] for rule in state["rules"] if rule["name"] == "hog")
+            excess.append(requests - RATE * (state["now"] - start))
+            return requests >= 4 * RATE
+        wait_until(has_worked, what="some renames")
+        qos.rule("stop hog")
+    # The debt may be of 2 s. The program opens its files, and each worker has two renames under way by then.
+    assert max(excess) < RATE
+
+
+LOOKER = """
+import os, sys, threading
+def make(number):
+    while True:
+        os.close(os.open(f"f{number}", os.O_CREAT | os.O_WRONLY))
+        os.unlink(f"f{number}")
+os.chdir(sys.argv[1])
+sys.stdin.readline()
+for number in range(2): threading.Thread(target=make, args=(number,), daemon=True).start()
+for number in range(int(sys.argv[2])): os.stat(".")
+os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
+def test_a_stat_of_a_pay_point_is_charged(store, mount):
+    """The job asks for it, and no other job."""
+    qos = mount(store, "attr_timeout=0")
+    looks = 100
+    (store.dir / "folder").mkdir()
+    with running(start_job("hog", sys.executable, "-c", LOOKER, qos.dir / "folder", looks, stdin=subprocess.PIPE, text=True)) as hog:
+        qos.rule(f"start hog jobid={{hog}} rate={RATE} depth=3")
+        print(file=hog.stdin, flush=True)
+        assert hog.wait(60) == 0
+    wait_until(lambda: qos.job("hog")["waiting"] == 0, what="the last of the requests")
+    done = {name: values["samples"] for name, values in qos.job("hog")["operations"].items()}
+    names = sum(done.get(name, 0) for name in ("create", "unlink", "close"))
+    assert names > 0
+    assert qos.rule_state("hog")["requests"] >= 0.97 * (names + looks)
