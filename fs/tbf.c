@@ -19,10 +19,11 @@
  * jobs that want the lock get on at the rule's rate. Write-back, of which there may be thousands
  * that nobody's thread waits for, has a line of its own, and takes turns with the lock holders.
  *
- * A class that lock holders keep in debt would never have a token for its other requests. So once
- * the first of these has been passed over for QOS_DEBT_MAX, all that wait then are overdue: they
- * join the line of the lock holders, and further lock holders queue behind them. A request at a pay
- * point is to pay the debt, so it stays; if it is the first, the lock holders wait until it goes.
+ * A class that lock holders keep in debt has hardly a token for its other requests. These are
+ * passed over while lock holders have had more of the rule's time than they since. Once that has
+ * lasted for QOS_DEBT_MAX, all that wait then are overdue: they join the line of the lock holders,
+ * and further lock holders queue behind them. A request at a pay point is to pay the debt, so it
+ * stays; if it is the first, the lock holders wait until it goes.
  *
  * What the kernel asks for by itself is free. A program can make it ask, by calls that then fail.
  * So a class has an allowance of free requests, QOS_TBF_FREE_SHARE for each request that is
@@ -97,6 +98,19 @@ static void take_tokens(QosTbfQueue *queue, gint64 operations, gint64 bytes, Qos
         qos_bucket_take(&queue->bytes, bytes, now);
 }
 
+/* How long the rule takes to bring what the request takes, QOS_DEBT_MAX at most. Of two bounds the
+ * longer time counts. */
+static QosTime rule_time(const QosTbfQueue *queue, const QosRequest *request)
+{
+    double seconds = 0;
+
+    if (queue->has_operations && !request->is_free)
+        seconds = 1 / (double)queue->operations.rate;
+    if (queue->has_bytes)
+        seconds = MAX(seconds, (double)request->bytes / (double)queue->bytes.rate);
+    return (QosTime)MIN(seconds * (double)QOS_SECOND, (double)QOS_DEBT_MAX);
+}
+
 /* Where a request of the class waits. */
 static GQueue *line_of(QosTbfQueue *queue, const QosRequest *request)
 {
@@ -105,10 +119,10 @@ static GQueue *line_of(QosTbfQueue *queue, const QosRequest *request)
     return request->writes_back ? &queue->write_backs : &queue->lock_holders;
 }
 
-/* TRUE where the first that waits for a token was passed over for long enough. */
+/* TRUE where those that wait for a token were passed over for long enough. */
 static gboolean is_overdue(const QosTbfQueue *queue, QosTime now)
 {
-    return queue->is_overtaken && now - queue->head_since >= QOS_DEBT_MAX;
+    return queue->passed > 0 && now - queue->first_since >= QOS_DEBT_MAX;
 }
 
 /* TRUE where lock holders and write-back wait until that one has gone. */
@@ -140,9 +154,9 @@ static QosTime due_of(QosTbfQueue *queue, const QosRequest *first, QosTime now)
 {
     QosTime due = debt_due(queue, first, debt_for(first), now);
 
-    if (queue->is_overtaken && !qos_request_owes_first(first) && !first->is_toll)
-        due = MIN(due,
-                  MAX(queue->head_since + QOS_DEBT_MAX, debt_due(queue, first, QOS_DEBT_MAX, now)));
+    if (queue->passed > 0 && !qos_request_owes_first(first) && !first->is_toll)
+        due = MIN(
+            due, MAX(queue->first_since + QOS_DEBT_MAX, debt_due(queue, first, QOS_DEBT_MAX, now)));
     return due;
 }
 
@@ -203,13 +217,6 @@ static void tbf_fini(void *self)
     g_free(tbf);
 }
 
-/* Another is the first that waits for a token. */
-static void note_head(QosTbfQueue *queue, QosTime now)
-{
-    queue->head_since = now;
-    queue->is_overtaken = FALSE;
-}
-
 static void enqueue(QosTbf *tbf, QosTbfQueue *queue, QosRequest *request, QosTime now)
 {
     GQueue *line = line_of(queue, request);
@@ -217,7 +224,7 @@ static void enqueue(QosTbf *tbf, QosTbfQueue *queue, QosRequest *request, QosTim
     request->queue = queue;
     g_queue_push_tail_link(line, &request->link);
     if (line == &queue->requests && line->length == 1)
-        note_head(queue, now);
+        queue->first_since = now;
     queue->waiting++;
     queue->counters->waiting++;
     if (first_of(queue, now) == request)
@@ -258,13 +265,26 @@ static void let_go(QosTbfQueue *queue, QosRequest *request, QosTime now)
     queue->counters->bytes += request->bytes;
 }
 
+/* A request goes while others wait for a token: before these into debt, or one of them. */
+static void note_passing(QosTbfQueue *queue, const QosRequest *request, QosTime now)
+{
+    const gboolean is_passing = qos_request_owes_first(request);
+
+    if (queue->requests.length == 0 || (is_passing && !request->owes))
+        return;
+    if (is_passing)
+        queue->passed = MIN(queue->passed + rule_time(queue, request), QOS_DEBT_MAX);
+    else
+        queue->passed = MAX(queue->passed - rule_time(queue, request), 0);
+    if (queue->passed == 0)
+        queue->first_since = now;
+}
+
 /* Books a request that goes, maybe into debt. */
 static void book(QosTbfQueue *queue, QosRequest *request, QosTime now)
 {
-    const gboolean takes_some = takes(queue, request);
-
-    request->owes = (takes_some || !request->is_free) && tokens_due(queue, now) > now;
-    queue->is_overtaken |= request->owes && takes_some && queue->requests.length > 0;
+    request->owes = (takes(queue, request) || !request->is_free) && tokens_due(queue, now) > now;
+    note_passing(queue, request, now);
     let_go(queue, request, now);
 }
 
@@ -293,13 +313,11 @@ static void tbf_incoming(void *self, QosRequest *request, QosTime now)
         enqueue(tbf, waiting_queue(tbf, request, now), request, now);
 }
 
-static void dequeue(QosTbf *tbf, QosTbfQueue *queue, QosRequest *request, QosTime now)
+static void dequeue(QosTbf *tbf, QosTbfQueue *queue, QosRequest *request)
 {
-    GQueue *line = line_of(queue, request);
-
-    g_queue_unlink(line, &request->link);
+    g_queue_unlink(line_of(queue, request), &request->link);
     if (queue->requests.length == 0)
-        note_head(queue, now);
+        queue->passed = 0;
     queue->waiting--;
     queue->counters->waiting--;
     if (queue->waiting == 0)
@@ -309,7 +327,7 @@ static void dequeue(QosTbf *tbf, QosTbfQueue *queue, QosRequest *request, QosTim
 /* However its wait ends: the rule has made it wait, as the job's account says too. */
 static void end_wait(QosTbf *tbf, QosTbfQueue *queue, QosRequest *request, QosTime now)
 {
-    dequeue(tbf, queue, request, now);
+    dequeue(tbf, queue, request);
     if (now > request->arrival && request->wait_rule_id != 0) {
         queue->counters->waits++;
         queue->counters->waited += now - request->arrival;
@@ -337,7 +355,8 @@ static void move_overdue(QosTbfQueue *queue)
         g_queue_push_tail_link(request->is_toll ? &payers : &queue->lock_holders, link);
     }
     queue->requests = payers;
-    queue->is_overtaken = payers.length > 0;
+    if (payers.length == 0)
+        queue->passed = 0;
 }
 
 /* The class whose first is due, or NULL with when one is. */
@@ -369,9 +388,7 @@ static QosTime tbf_get_next(void *self, QosTime now, QosReadyFunc ready, void *a
 
     QosRequest *request = first_of(queue, now);
     end_wait(tbf, queue, request, now);
-    if (!qos_request_owes_first(request))
-        note_head(queue, now); /* the next one's time begins */
-    else
+    if (qos_request_owes_first(request))
         queue->is_turn_of_write_backs = !request->writes_back;
     book(queue, request, now);
     reschedule(tbf, queue, now);
@@ -472,7 +489,7 @@ static gboolean tbf_release(void *self, QosRequest *request, QosTime now)
         return TRUE;
     }
     if (queue != NULL) /* else it is matched again before long */
-        dequeue(tbf, queue, request, now);
+        dequeue(tbf, queue, request);
     request->holds_lock = TRUE;
     if (queue != NULL)
         enqueue(tbf, queue, request, now);
@@ -483,7 +500,7 @@ static void put_aside(QosTbf *tbf, QosTbfQueue *queue, QosTime now)
 {
     QosRequest *request;
     while ((request = first_of(queue, now)) != NULL) {
-        dequeue(tbf, queue, request, now);
+        dequeue(tbf, queue, request);
         request->queue = NULL;
         g_queue_push_tail_link(&tbf->rematching, &request->link);
     }

@@ -48,7 +48,6 @@ struct QosTbfQueue {
     guint flows;            /* bound to it */
     guint has_operations : 1;
     guint has_bytes : 1;
-    guint is_overtaken : 1; /* a lock holder went before the first of `requests` */
     guint is_turn_of_write_backs : 1;
     guint allowance : 7; /* free requests that may still go (QOS_TBF_FREE_MAX) */
     QosHeapNode heap;
@@ -56,7 +55,10 @@ struct QosTbfQueue {
     QosBucket bytes;
     GQueue lock_holders; /* likewise: wait until the class owes no more than QOS_DEBT_MAX */
     GQueue write_backs;  /* likewise */
-    QosTime head_since;  /* when the first of `requests` came to be the first */
+    QosTime passed; /* what lock holders took of the rule's time while `requests` waited, less what
+                       these have had since; >= 0 */
+    QosTime first_since; /* when the first of `requests` came, or the one before it went; while they
+                            are passed over it stays */
     QosTbfKey key;       /* holds a reference to the job */
     char rule_name[QOS_RULE_NAME_MAX + 1];
 };

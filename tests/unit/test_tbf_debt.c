@@ -281,6 +281,45 @@ static void test_lock_holders_starve_nothing(void)
     fixture_clear(&f);
 }
 
+/* Lock holders that leave a token over now and then starve nothing either: with each read that has
+ * it the time of the others goes on. */
+static void test_a_token_now_and_then_is_not_enough(void)
+{
+    enum { READS = 20 };
+    const QosTime pause = 110 * QOS_MILLISECOND; /* between lock holders; a token comes each 100 */
+    Fixture f;
+    QosTime due;
+    guint gone = 0;
+    fixture_init(&f, &qos_policy_tbf, 64);
+    fixture_rule(&f, "start r jobid={j} rate=10 depth=1");
+    const QosTime began = f.now;
+    QosTime arrival = f.now; /* of the next lock holder */
+    QosRequest *token = request_new(&f, "j", QOS_OP_READ, 0);
+    g_assert_cmpint(enter(&f, token), ==, QOS_GO);
+    leave(&f, token);
+    for (guint i = 0; i < READS; i++)
+        g_assert_cmpint(enter(&f, request_new(&f, "j", QOS_OP_READ, 0)), ==, QOS_WAIT);
+    while (gone < READS && f.now < began + 60 * QOS_SECOND) {
+        QosRequest *request = qos_sched_next(f.sched, f.now, &due);
+        if (request != NULL) {
+            gone += request->opcode == QOS_OP_READ;
+            leave(&f, request);
+            continue;
+        }
+        f.now = MIN(due, arrival);
+        if (f.now < arrival)
+            continue;
+        request = lock_holder_new(&f, QOS_OP_CREATE, 0);
+        if (enter(&f, request) == QOS_GO)
+            leave(&f, request);
+        arrival += pause;
+    }
+    /* Half of the tokens until they are overdue, and then all go before the next lock holder. */
+    g_assert_cmpuint(gone, ==, READS);
+    g_assert_cmpint(f.now - began, <=, QOS_DEBT_MAX + 2 * READS * QOS_SECOND / 10);
+    fixture_clear(&f);
+}
+
 /* A request at a pay point is to pay: it goes once the debt is paid, and lock holders that passed
  * it over for 2 s wait until then. */
 static void test_a_payer_is_not_starved(void)
@@ -652,6 +691,8 @@ int main(int argc, char **argv)
     g_test_add_func("/tbf-debt/write-back-takes-turns", test_write_back_takes_turns);
     g_test_add_func("/tbf-debt/bytes-are-never-free", test_bytes_are_never_free);
     g_test_add_func("/tbf-debt/lock-holders-starve-nothing", test_lock_holders_starve_nothing);
+    g_test_add_func("/tbf-debt/a-token-now-and-then-is-not-enough",
+                    test_a_token_now_and_then_is_not_enough);
     g_test_add_func("/tbf-debt/a-payer-is-not-starved", test_a_payer_is_not_starved);
     g_test_add_func("/tbf-debt/a-long-line-is-not-overdue", test_a_long_line_is_not_overdue);
     g_test_add_func("/tbf-debt/no-window-has-more", test_no_window_has_more);
