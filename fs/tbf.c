@@ -20,10 +20,11 @@
  * that nobody's thread waits for, has a line of its own, and takes turns with the lock holders.
  *
  * A class that lock holders keep in debt has hardly a token for its other requests. These are
- * passed over while lock holders have had more of the rule's time than they since. Once that has
- * lasted for QOS_DEBT_MAX, all that wait then are overdue: they join the line of the lock holders,
- * and further lock holders queue behind them. A request at a pay point is to pay the debt, so it
- * stays; if it is the first, the lock holders wait until it goes.
+ * passed over while lock holders have more than PASSED_PART times as much of the rule's time as
+ * they. (A program that makes some names for each look at one passes nobody over: its looks are
+ * what pays.) Once that has lasted for QOS_DEBT_MAX, all that wait then are overdue: they join the
+ * line of the lock holders, and further lock holders queue behind them. A request at a pay point is
+ * to pay the debt, so it stays; if it is the first, the lock holders wait until it goes.
  *
  * What the kernel asks for by itself is free. A program can make it ask, by calls that then fail.
  * So a class has an allowance of free requests, QOS_TBF_FREE_SHARE for each request that is
@@ -47,6 +48,7 @@
 #include "fs/tbf_private.h"
 
 #define REMATCH_BATCH 64 /* keeps one call under some 100 us with 1,000 rules */
+#define PASSED_PART   8
 
 /* --- tokens and deadlines --- */
 
@@ -275,7 +277,7 @@ static void note_passing(QosTbfQueue *queue, const QosRequest *request, QosTime 
     if (is_passing)
         queue->passed = MIN(queue->passed + rule_time(queue, request), QOS_DEBT_MAX);
     else
-        queue->passed = MAX(queue->passed - rule_time(queue, request), 0);
+        queue->passed = MAX(queue->passed - PASSED_PART * rule_time(queue, request), 0);
     if (queue->passed == 0)
         queue->first_since = now;
 }

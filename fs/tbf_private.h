@@ -55,8 +55,8 @@ struct QosTbfQueue {
     QosBucket bytes;
     GQueue lock_holders; /* likewise: wait until the class owes no more than QOS_DEBT_MAX */
     GQueue write_backs;  /* likewise */
-    QosTime passed; /* what lock holders took of the rule's time while `requests` waited, less what
-                       these have had since; >= 0 */
+    QosTime passed;      /* what lock holders took of the rule's time while `requests` waited, less
+                            PASSED_PART times what these have had since; 0 to QOS_DEBT_MAX */
     QosTime first_since; /* when the first of `requests` came, or the one before it went; while they
                             are passed over it stays */
     QosTbfKey key;       /* holds a reference to the job */
