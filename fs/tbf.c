@@ -48,7 +48,7 @@
 #include "fs/tbf_private.h"
 
 #define REMATCH_BATCH 64 /* keeps one call under some 100 us with 1,000 rules */
-#define PASSED_PART   8
+#define PASSED_PART   16
 
 /* --- tokens and deadlines --- */
 

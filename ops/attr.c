@@ -156,7 +156,8 @@ static int run_getattr(QosOp *op)
     int error;
 
     if (request->is_toll)
-        qos_tolls_pay(op->fs->tolls, attr->ino, fuse_req_ctx(op->fuse)->pid,
+        qos_tolls_pay(op->fs->tolls, attr->ino, request->job, request->toll_opcode,
+                      fuse_req_ctx(op->fuse)->pid,
                       request->prepays ? request->toll_opcode : QOS_OP_COUNT);
     if (op->handle != NULL)
         return reply_attributes(op, attr->ino, &op->handle->file, op->handle->fd);

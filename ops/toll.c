@@ -266,19 +266,26 @@ gboolean qos_tolls_count(QosOpcode opcode)
     }
 }
 
-void qos_tolls_raise(QosTolls *tolls, fuse_ino_t ino, const QosJob *job, QosOpcode opcode)
+static void raise_locked(QosTolls *tolls, fuse_ino_t ino, const QosJob *job, QosOpcode opcode,
+                         QosTime now)
 {
-    QosTime now = used_time(tolls);
-
-    qos_mutex_lock(&tolls->lock);
-    sweep_locked(tolls, now);
     Toll *toll = find_toll(tolls, ino, now);
+
     if (toll == NULL)
         toll = add_toll(tolls, ino, opcode == QOS_OP_READ);
     toll->until = now + TOLL_TIME;
     note_debtor(toll, &(Debtor){job, opcode, now, ticks_after_boot(), toll->until}, now);
     __atomic_store_n(&tolls->last, toll->until, __ATOMIC_RELAXED); /* time only grows */
     close_locked(tolls, toll, now);
+}
+
+void qos_tolls_raise(QosTolls *tolls, fuse_ino_t ino, const QosJob *job, QosOpcode opcode)
+{
+    QosTime now = used_time(tolls);
+
+    qos_mutex_lock(&tolls->lock);
+    sweep_locked(tolls, now);
+    raise_locked(tolls, ino, job, opcode, now);
     qos_mutex_unlock(&tolls->lock);
 }
 
@@ -330,14 +337,13 @@ QosTollState qos_tolls_meet(QosTolls *tolls, fuse_ino_t ino, const QosJob *job, 
     return state;
 }
 
-void qos_tolls_pay(QosTolls *tolls, fuse_ino_t ino, pid_t tid, QosOpcode prepaid)
+void qos_tolls_pay(QosTolls *tolls, fuse_ino_t ino, const QosJob *job, QosOpcode opcode, pid_t tid,
+                   QosOpcode prepaid)
 {
     qos_mutex_lock(&tolls->lock);
     const QosTime now = used_time_locked(tolls);
-    Toll *toll = find_toll(tolls, ino, now);
     add_ticket(tolls, tid, prepaid, now);
-    if (toll != NULL && toll->is_file)
-        close_locked(tolls, toll, now);
+    raise_locked(tolls, ino, job, opcode, now); /* it may have run out while the thread waited */
     qos_mutex_unlock(&tolls->lock);
 }
 

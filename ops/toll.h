@@ -6,9 +6,10 @@
  * nothing but such requests would stand at the bound on debt, and each of its requests would hold
  * the lock while it waits. So when a request that changes or lists a directory, or fills pages of a
  * file, has gone into debt, that becomes a pay point of the job, for TOLL_TIME after the last such
- * request. Meanwhile the kernel is not to believe its attributes. It asks for them (GETATTR) before
- * it takes the lock, each time that a thread walks through the directory, or reads the file through
- * the page cache, and holds nothing while it waits for the answer. There the job waits.
+ * request, or the last payment. Meanwhile the kernel is not to believe its attributes. It asks for
+ * them (GETATTR) before it takes the lock, each time that a thread walks through the directory, or
+ * reads the file through the page cache, and holds nothing while it waits for the answer. There the
+ * job waits.
  *
  * Only a thread of that job waits, and only if its system call changes or lists names, or reads:
  * threads that walk through to something else pass, and so does every other job. None of them is
@@ -82,7 +83,9 @@ typedef enum {
  * attributes of `ino`. DUE: it waits until *ret_opcode has a token, if it comes for such. */
 QosTollState qos_tolls_meet(QosTolls *tolls, fuse_ino_t ino, const QosJob *job, pid_t tid,
                             guint64 start, QosOpcode *ret_opcode);
-/* The thread has paid at `ino`: for `prepaid`, or with QOS_OP_COUNT for whatever it does next. */
-void qos_tolls_pay(QosTolls *tolls, fuse_ino_t ino, pid_t tid, QosOpcode prepaid);
+/* The thread has paid at `ino`, where `job` had gone into debt by `opcode`: for `prepaid`, or with
+ * QOS_OP_COUNT for whatever it does next. The pay point stays for another TOLL_TIME. */
+void qos_tolls_pay(QosTolls *tolls, fuse_ino_t ino, const QosJob *job, QosOpcode opcode, pid_t tid,
+                   QosOpcode prepaid);
 /* The thread does `opcode` in a directory, or reads. TRUE where it has paid for that. */
 gboolean qos_tolls_use(QosTolls *tolls, pid_t tid, QosOpcode opcode);

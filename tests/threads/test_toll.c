@@ -62,7 +62,7 @@ static void make(Fixture *fixture, fuse_ino_t ino)
 
 static void pay(Fixture *fixture, pid_t tid, QosOpcode prepaid)
 {
-    qos_tolls_pay(fixture->tolls, FOLDER, tid, prepaid);
+    qos_tolls_pay(fixture->tolls, FOLDER, hog, QOS_OP_CREATE, tid, prepaid);
 }
 
 static gboolean use(Fixture *fixture, QosOpcode opcode)
@@ -195,6 +195,18 @@ static void test_a_thread_that_was_there(Fixture *fixture, gconstpointer data G_
     g_assert_cmpint(meet_as(fixture, FOLDER, hog, TID, 0), ==, QOS_TOLL_DUE);
 }
 
+/* A thread may wait there for longer than a pay point lasts: its payment makes it one again. */
+static void test_a_payment_keeps_it(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
+{
+    make(fixture, FOLDER);
+    g_assert_cmpint(meet(fixture, FOLDER, TID), ==, QOS_TOLL_DUE);
+    use_for(fixture, 30 * QOS_SECOND);
+    g_assert_cmpint(meet(fixture, FOLDER, TID), ==, QOS_TOLL_NONE);
+    pay(fixture, TID, QOS_OP_CREATE);
+    g_assert_true(use(fixture, QOS_OP_CREATE));
+    g_assert_cmpint(meet(fixture, FOLDER, TID), ==, QOS_TOLL_DUE);
+}
+
 /* A file's is closed for moments alone: then the kernel may believe what other jobs are told. */
 static void test_a_file(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
 {
@@ -210,7 +222,7 @@ static void test_a_file(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
         g_assert_cmpint(qos_tolls_meet(fixture->tolls, OTHER, hog, TID, 0, &opcode), ==,
                         QOS_TOLL_DUE);
         g_assert_cmpint(opcode, ==, QOS_OP_READ);
-        qos_tolls_pay(fixture->tolls, OTHER, TID, QOS_OP_READ);
+        qos_tolls_pay(fixture->tolls, OTHER, hog, QOS_OP_READ, TID, QOS_OP_READ);
         g_assert_true(use(fixture, QOS_OP_READ));
     }
 }
@@ -277,6 +289,7 @@ int main(int argc, char **argv)
     add("/toll/what-was-paid-for-is-free", test_what_was_paid_for_is_free);
     add("/toll/a-thread-that-was-there", test_a_thread_that_was_there);
     add("/toll/a-job-comes-into-debt-later", test_a_job_comes_into_debt_later);
+    add("/toll/a-payment-keeps-it", test_a_payment_keeps_it);
     add("/toll/a-file", test_a_file);
     add("/toll/many-threads", test_many_threads);
     return g_test_run();

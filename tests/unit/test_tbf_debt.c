@@ -286,12 +286,12 @@ static void test_lock_holders_starve_nothing(void)
 static void test_a_token_now_and_then_is_not_enough(void)
 {
     enum { READS = 20 };
-    const QosTime pause = 110 * QOS_MILLISECOND; /* between lock holders; a token comes each 100 */
+    const QosTime pause = 10200 * QOS_MICROSECOND; /* a token comes each 10 ms */
     Fixture f;
     QosTime due;
     guint gone = 0;
     fixture_init(&f, &qos_policy_tbf, 64);
-    fixture_rule(&f, "start r jobid={j} rate=10 depth=1");
+    fixture_rule(&f, "start r jobid={j} rate=100 depth=1");
     const QosTime began = f.now;
     QosTime arrival = f.now; /* of the next lock holder */
     QosRequest *token = request_new(&f, "j", QOS_OP_READ, 0);
@@ -314,9 +314,9 @@ static void test_a_token_now_and_then_is_not_enough(void)
             leave(&f, request);
         arrival += pause;
     }
-    /* Half of the tokens until they are overdue, and then all go before the next lock holder. */
+    /* One in half a second until they are overdue; then all go before the next lock holder. */
     g_assert_cmpuint(gone, ==, READS);
-    g_assert_cmpint(f.now - began, <=, QOS_DEBT_MAX + 2 * READS * QOS_SECOND / 10);
+    g_assert_cmpint(f.now - began, <=, QOS_DEBT_MAX + 2 * READS * QOS_SECOND / 100);
     fixture_clear(&f);
 }
 
