@@ -129,6 +129,7 @@ void qos_adapt_leave(QosAdapt *adapt, guint index)
         adapt->lender = NULL;
     if (adapt->borrower == job)
         adapt->borrower = NULL;
+    qos_hold_forget(adapt, job);
     g_ptr_array_remove_index_fast(adapt->jobs, index);
     g_array_remove_index_fast(adapt->seen, index);
     if (adapt->config.mode == QOS_ADAPT_FAIR)
@@ -319,6 +320,8 @@ QosJob *qos_adapt_next(QosAdapt *adapt, QosTime now, QosTime *ret_wake)
         *ret_wake = MIN(*ret_wake, first->key);
         return NULL;
     }
+    if (qos_hold_keeps(adapt, job_of(first), first->key, now, ret_wake))
+        return NULL;
     return job_of(first);
 }
 
@@ -326,8 +329,9 @@ gboolean qos_adapt_may_go(QosAdapt *adapt, QosJob *job, QosTime now)
 {
     if (qos_heap_peek(&adapt->waiting) != NULL)
         return FALSE;
+    QosTime wake = QOS_NEVER;
     if (adapt->config.mode == QOS_ADAPT_FAIR)
-        return TRUE;
+        return !qos_hold_keeps(adapt, job, MAX(job->share.finish, adapt->virtual_time), now, &wake);
     return qos_adapt_order_key(adapt, &job->share, now) <= now;
 }
 
@@ -359,7 +363,7 @@ static void begin_virtual_time_anew(QosAdapt *adapt)
     qos_heap_rekey(&adapt->waiting, finish_of, NULL);
 }
 
-static void serve_fair(QosAdapt *adapt, QosJob *job, gint64 cost)
+static void serve_fair(QosAdapt *adapt, QosJob *job, gint64 cost, QosTime now)
 {
     QosFairJob *fair = qos_adapt_fair_of(adapt, job);
     QosShare *share = &job->share;
@@ -371,6 +375,7 @@ static void serve_fair(QosAdapt *adapt, QosJob *job, gint64 cost)
         begin_virtual_time_anew(adapt);
     share->finish += virtual_advance(adapt, fair, cost);
     fair->served += cost;
+    qos_hold_went(adapt, job, now);
 }
 
 /* Paper counts requests, not what they cost. */
@@ -390,7 +395,7 @@ void qos_adapt_serve(QosAdapt *adapt, QosJob *job, gint64 cost, gint64 weight, g
 
     take_part(adapt, job, weight, minimum, now);
     if (adapt->config.mode == QOS_ADAPT_FAIR)
-        serve_fair(adapt, job, cost);
+        serve_fair(adapt, job, cost, now);
     else
         serve_paper(adapt, job, now);
     if (qos_heap_contains(&share->order))
@@ -430,12 +435,16 @@ QosTime qos_adapt_patience(const QosAdapt *adapt)
 /* Paper's tokens hold requests back from a store that has room: it is no measure of the store. */
 void qos_adapt_set_waiting(QosAdapt *adapt, gboolean is_waiting, gboolean is_full, QosTime now)
 {
-    gboolean is_measure = is_full || adapt->config.mode == QOS_ADAPT_FAIR;
+    gboolean is_measure =
+        is_full || (adapt->config.mode == QOS_ADAPT_FAIR && !adapt->hold.is_holding);
     qos_capacity_set_saturated(&adapt->capacity, is_waiting && is_measure, now);
 }
 
-void qos_adapt_replied(QosAdapt *adapt, gint64 cost, guint inside, QosTime now)
+void qos_adapt_replied(QosAdapt *adapt, QosJob *job, gint64 cost, QosTime took, guint inside,
+                       QosTime now)
 {
+    if (adapt->config.mode == QOS_ADAPT_FAIR)
+        qos_hold_replied(adapt, job, cost, took, now);
     qos_capacity_replied(&adapt->capacity, cost, inside, now);
 }
 

@@ -125,7 +125,8 @@ QosTime qos_adapt_patience(const QosAdapt *adapt);
  * taken, or not. What the store serves while both last is what it can. */
 void qos_adapt_set_waiting(QosAdapt *adapt, gboolean is_waiting, gboolean is_full, QosTime now);
 /* The store has replied to a request that cost so much; so many are still inside. */
-void qos_adapt_replied(QosAdapt *adapt, gint64 cost, guint inside, QosTime now);
+void qos_adapt_replied(QosAdapt *adapt, struct QosJob *job, gint64 cost, QosTime took, guint inside,
+                       QosTime now);
 /* Ends the period where its time has come. */
 void qos_adapt_tick(QosAdapt *adapt, QosTime now);
 /* When to call it next; QOS_NEVER while nobody takes part. */

@@ -7,6 +7,7 @@
 #include "fs/account.h"
 #include "fs/adapt.h"
 #include "fs/adapt_fair.h"
+#include "fs/adapt_hold.h"
 #include "fs/adapt_paper.h"
 #include "fs/capacity.h"
 
@@ -39,6 +40,7 @@ struct QosAdapt {
     QosTime period_start;
     QosShareChanges changes;
     QosCapacity capacity;
+    QosHold hold;           /* fair */
     gboolean is_throttling; /* paper: in this period, somebody waited for tokens */
     double token_part;      /* paper: of a token, that no period has given out yet */
 };
@@ -70,3 +72,16 @@ gint64 qos_adapt_units(const QosAdapt *adapt, double operations_per_second);
 gint64 qos_adapt_order_key(const QosAdapt *adapt, QosShare *share, QosTime now);
 /* Ends a membership. */
 void qos_adapt_leave(QosAdapt *adapt, guint index);
+
+/* fs/adapt_hold.c */
+
+/* The job is at work: a request of it goes. */
+void qos_hold_went(QosAdapt *adapt, QosJob *job, QosTime now);
+/* A request of the job that cost `units` has been answered, `took` after it went. */
+void qos_hold_replied(QosAdapt *adapt, QosJob *job, gint64 units, QosTime took, QosTime now);
+/* The job is no member any more. */
+void qos_hold_forget(QosAdapt *adapt, const QosJob *job);
+/* TRUE where the next request of `job`, which starts at `start` of virtual time, is to wait for
+ * another job's; lowers *ret_wake to when to ask again. */
+gboolean qos_hold_keeps(QosAdapt *adapt, const QosJob *job, gint64 start, QosTime now,
+                        QosTime *ret_wake);

@@ -283,7 +283,8 @@ static void settle_share(QosSched *sched, const QosRequest *request, guint64 byt
         cost = qos_adapt_cost(sched->adapt, request->opcode, bytes);
         qos_adapt_settle(sched->adapt, request->job, cost - request->cost);
     }
-    qos_adapt_replied(sched->adapt, cost, sched->slots.running - sched->slots.stalled.length, now);
+    qos_adapt_replied(sched->adapt, request->job, cost, now - request->start,
+                      sched->slots.running - sched->slots.stalled.length, now);
 }
 
 void qos_sched_leave(QosSched *sched, QosRequest *request, guint64 bytes, int error, QosTime now)

@@ -1,0 +1,48 @@
+/*
+ * Shares between jobs of one or two processes.
+ *
+ * Such a job has no request waiting while its own is in the store, and for a moment after the
+ * reply. Whoever else waits would go then, so that two jobs of one process each get half of the
+ * store, whatever their weights.
+ *
+ * The hold (anticipation, as in disk schedulers that idle for a process) keeps a request waiting
+ * while another job is behind in virtual time and has a request in the store, or had one until a
+ * moment ago: the next one of that job comes first. That is right where the store is short. A store
+ * that serves both at once serves one no faster without the other, and there it is waste. So the
+ * hold is tried: windows with it are compared with one without, job by job. It stays while what
+ * some jobs gain is most of what the others lose.
+ *
+ * Limit: up to QOS_HOLD_JOBS jobs at work; among more there are requests waiting to choose from. A
+ * job that thinks for longer than GRACE_PART of its requests take is not waited for.
+ *
+ * Pure: time is an argument. Part of the adaptive sharing (fs/adapt.h), under its caller's lock.
+ */
+#pragma once
+
+#include "base/time.h"
+
+struct QosJob;
+
+#define QOS_HOLD_JOBS 8
+
+typedef struct {
+    struct QosJob *job; /* a member */
+    QosTime until;      /* the reply, or its next request, is expected before */
+    QosTime took;       /* the last of its requests, in the store; 0 = not known */
+    gboolean has_gone;  /* some of its requests, in this window */
+    gint64 units;       /* served in this window */
+    double base;        /* units/s in the last window without the hold */
+} QosHoldJob;
+
+typedef struct {
+    QosHoldJob jobs[QOS_HOLD_JOBS]; /* at work */
+    guint count;
+    gboolean is_crowded; /* more than these were at work in this window */
+    gboolean is_holding;
+    gboolean has_held; /* in this window */
+    guint windows;     /* until the hold begins, or pauses */
+    guint failures;    /* one after the other */
+    /* The window. */
+    QosTime start;
+    guint replies;
+} QosHold;
