@@ -195,12 +195,9 @@ const QosAdaptConfig *qos_adapt_config(const QosAdapt *adapt)
 
 double qos_adapt_capacity(const QosAdapt *adapt)
 {
-    double told = (double)adapt->config.capacity;
-    double found = adapt->capacity.estimate / (double)QOS_COST_UNIT;
-
-    if (adapt->config.mode == QOS_ADAPT_PAPER && told > 0)
-        return told;
-    return MAX(found, told);
+    if (adapt->config.mode == QOS_ADAPT_PAPER && adapt->config.capacity > 0)
+        return (double)adapt->config.capacity;
+    return adapt->capacity.estimate / (double)QOS_COST_UNIT;
 }
 
 gint64 qos_adapt_cost(const QosAdapt *adapt, QosOpcode opcode, guint64 bytes)

@@ -29,11 +29,12 @@
 
 #include "fs/split.h"
 
-#define RECORD_BOUND      (3 * QOS_SECOND)  /* of the lender's entitlement: a burst's worth */
-#define RECORD_DECAY      (20 * QOS_SECOND) /* some bursts of a job that computes and writes */
-#define HEADROOM_FRACTION 8   /* of the demand: a job that grows is not held at what it was */
-#define REPAID_FRACTION   10  /* of an entitlement, in a period: see above */
-#define LEVEL_STEPS_MAX   200 /* bisection alone needs about 110 for any double */
+#define RECORD_BOUND        (3 * QOS_SECOND)  /* of the lender's entitlement: a burst's worth */
+#define RECORD_DECAY        (20 * QOS_SECOND) /* some bursts of a job that computes and writes */
+#define HEADROOM_FRACTION   8   /* of the demand: a job that grows is not held at what it was */
+#define REPAID_FRACTION     10  /* of an entitlement, in a period: see above */
+#define UNRESERVED_FRACTION 100 /* of the capacity, for all without a reservation */
+#define LEVEL_STEPS_MAX     200 /* bisection alone needs about 110 for any double */
 
 /* --- levels --- */
 
@@ -132,20 +133,31 @@ static __int128 sum_of_minimums(const QosFairJob *jobs, guint count)
     return sum;
 }
 
-/* What of its reservation a job can have where all of them are more than the capacity. */
-static gint64 granted_minimum(const QosFairJob *job, __int128 sum, gint64 capacity)
+/* What there is for reservations: not all, where some jobs have none. */
+static gint64 reservable(const QosFairJob *jobs, guint count, gint64 capacity)
 {
-    if (sum <= capacity)
+    for (guint i = 0; i < count; i++) {
+        if (jobs[i].minimum == 0)
+            return capacity - capacity / UNRESERVED_FRACTION;
+    }
+    return capacity;
+}
+
+/* What of its reservation a job can have where all of them are more than there is. */
+static gint64 granted_minimum(const QosFairJob *job, __int128 sum, gint64 there)
+{
+    if (sum <= there)
         return job->minimum;
-    return (gint64)((__int128)job->minimum * capacity / sum);
+    return (gint64)((__int128)job->minimum * there / sum);
 }
 
 static void set_entitlements(QosFairJob *jobs, guint count, gint64 capacity)
 {
     const __int128 minimums = sum_of_minimums(jobs, count);
+    const gint64 there = reservable(jobs, count, capacity);
 
     for (guint i = 0; i < count; i++) {
-        jobs[i].low = granted_minimum(&jobs[i], minimums, capacity);
+        jobs[i].low = granted_minimum(&jobs[i], minimums, there);
         jobs[i].high = capacity;
     }
     fill(jobs, count, capacity);
@@ -158,13 +170,14 @@ static void fill_demands(QosFairJob *jobs, guint count, gint64 capacity, QosTime
                          QosTime elapsed)
 {
     const __int128 minimums = sum_of_minimums(jobs, count);
+    const gint64 there = reservable(jobs, count, capacity);
     gint64 wanted = 0;
 
     for (guint i = 0; i < count; i++) {
         QosFairJob *job = &jobs[i];
         job->demand = scaled(job->served, period, elapsed) + job->waiting;
         job->high = MIN(job->demand + job->demand / HEADROOM_FRACTION, capacity);
-        job->low = MIN(granted_minimum(job, minimums, capacity), job->high);
+        job->low = MIN(granted_minimum(job, minimums, there), job->high);
         wanted = MIN(wanted + job->high, QOS_FAIR_UNITS_MAX);
     }
     if (wanted < capacity) { /* all have enough: the rest by weight, in case they want it */

@@ -7,6 +7,9 @@
  * serves by these rates whoever waits: what a job leaves idle goes to the others at once, and comes
  * back with its next request.
  *
+ * Reservations have 99 % of the capacity at most, so that the jobs
+ * without one always have the rest, by weight.
+ *
  * Quantities are in cost units of the caller's choice, per period; the finer the unit, the smaller
  * the rounding. Pure.
  */

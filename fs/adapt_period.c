@@ -11,6 +11,7 @@
 
 #define ACTIVE_TIME (10 * QOS_SECOND) /* longer than the pauses between bursts */
 #define NEARLY_ALL  0.9
+#define GROWN       2 /* times, for what waits to be stamped anew */
 
 static void drop_idle(QosAdapt *adapt, QosTime now)
 {
@@ -32,6 +33,21 @@ static void drop_idle(QosAdapt *adapt, QosTime now)
         qos_paper_write_off((QosPaperJob *)(void *)adapt->paper->data, adapt->paper->len);
 }
 
+/* A request's stamp is its cost by the rate of when the one before it went. Of a job that had next
+ * to none it lies far ahead in virtual time, so that the job would wait for as long once its rate
+ * is back. So where a rate has grown, what is to come is stamped anew. */
+static void stamp_anew(QosAdapt *adapt, QosJob *job, gint64 before, gint64 rate)
+{
+    QosShare *share = &job->share;
+    const gint64 ahead = share->finish - adapt->virtual_time;
+
+    if (rate / GROWN <= before || ahead <= 0)
+        return;
+    share->finish = adapt->virtual_time + (gint64)((__int128)ahead * before / rate);
+    if (qos_heap_contains(&share->order))
+        qos_heap_update(&adapt->waiting, &share->order, share->finish);
+}
+
 /* TRUE where records or totals may have changed: somebody lent, or owed before. */
 static gboolean step_fair(QosAdapt *adapt, QosTime elapsed)
 {
@@ -41,12 +57,16 @@ static gboolean step_fair(QosAdapt *adapt, QosTime elapsed)
     gint64 least = 0;
     gint64 most = 0;
     gboolean had_records = adapt->has_records;
+    g_autofree gint64 *rates = g_new(gint64, adapt->fair->len); /* in the period that ends */
 
+    for (guint i = 0; i < adapt->fair->len; i++)
+        rates[i] = jobs[i].rate;
     qos_fair_step(jobs, adapt->fair->len, capacity, adapt->config.period, elapsed);
     adapt->lender = adapt->borrower = NULL;
     adapt->has_records = FALSE;
     for (guint i = 0; i < adapt->fair->len; i++) {
         jobs[i].served = 0;
+        stamp_anew(adapt, adapt->jobs->pdata[i], rates[i], jobs[i].rate);
         weights += (double)jobs[i].weight;
         adapt->has_records = adapt->has_records || jobs[i].record != 0;
         if (jobs[i].flow > most) {

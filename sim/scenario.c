@@ -12,6 +12,7 @@
 #include "base/near.h"
 #include "base/units.h"
 #include "fs/adapt.h"
+#include "sim/rule_changes.h"
 
 #define MINUTE          (60 * QOS_SECOND)
 #define DAY             (24 * 60 * MINUTE)
@@ -22,7 +23,7 @@
 #define NAME_LETTERS    G_CSET_A_2_Z G_CSET_a_2_z G_CSET_DIGITS "-_."
 #define LIST_MAX        1000 /* steps or periods */
 
-typedef enum { TEXT, DURATION, BYTES, COUNT, COUNT64, REAL, CAPACITY, STEPS, PERIODS } Kind;
+typedef enum { TEXT, DURATION, BYTES, COUNT, COUNT64, REAL, PART, CAPACITY, STEPS, PERIODS } Kind;
 
 typedef struct {
     const char *name;
@@ -73,6 +74,20 @@ static gboolean parse_real(const char *text, double *ret_value, GError **error)
         return TRUE;
     qos_set_error(error, EINVAL, "\"%s\" is no number", text);
     return FALSE;
+}
+
+/* 0.2, or 20%. */
+static gboolean parse_part(const char *text, double *ret_value, GError **error)
+{
+    const gsize length = strlen(text);
+    const gboolean is_percent = length > 0 && text[length - 1] == '%';
+    g_autofree char *number = g_strndup(text, length - is_percent);
+
+    if (!parse_real(number, ret_value, error))
+        return FALSE;
+    if (is_percent)
+        *ret_value /= 100;
+    return TRUE;
 }
 
 /* A number of operations a second, or "auto". */
@@ -172,6 +187,9 @@ static gboolean parse_value(const Key *key, const char *text, GError **error)
     case REAL:
         return parse_real(text, key->place, error) &&
                check_bounds(key, *(double *)key->place, 1, error);
+    case PART:
+        return parse_part(text, key->place, error) &&
+               check_bounds(key, *(double *)key->place, 1, error);
     case CAPACITY:
         return parse_capacity(key, text, error);
     case STEPS:
@@ -248,7 +266,8 @@ static gboolean read_store(GKeyFile *file, QosScenario *scenario, GError **error
         REAL_KEY("capacity", &scenario->capacity, 1, QOS_ADAPT_CAPACITY_MAX),
         REAL_KEY("bandwidth", &scenario->bandwidth, 1000, 1e15),
         DURATION_KEY("latency", &scenario->latency, 0, MINUTE),
-        REAL_KEY("noise", &scenario->noise, 0, 1),
+        {"jitter", PART, &scenario->jitter, 0, 1},
+        {"noise", PART, &scenario->noise, 0, 1},
         COUNT_KEY("slots", &scenario->slots, 1, PROCESSES_MAX),
         {"steps", STEPS, scenario->steps, 1, QOS_ADAPT_CAPACITY_MAX},
         DURATION_KEY("stall_start", &scenario->stall_start, 0, DAY),
@@ -375,6 +394,8 @@ static gboolean read_any(GKeyFile *file, const char *group, QosScenario *scenari
         return read_store(file, scenario, error);
     if (strcmp(group, "adapt") == 0)
         return read_adapt(file, scenario, error);
+    if (strcmp(group, "rules") == 0)
+        return qos_rule_changes_read(file, scenario->rules, error);
     if (strcmp(group, "figures") == 0)
         return read_figures(file, scenario, error);
     if (g_str_has_prefix(group, "job "))
@@ -505,6 +526,7 @@ static QosScenario *scenario_new(const char *path)
     g_array_append_val(scenario->periods, period);
     scenario->weights = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
     scenario->clients = g_ptr_array_new_with_free_func((GDestroyNotify)(void (*)(void))client_free);
+    scenario->rules = qos_rule_changes_new();
     return scenario;
 }
 
@@ -541,6 +563,7 @@ void qos_scenario_free(QosScenario *scenario)
     if (scenario == NULL)
         return;
     g_ptr_array_unref(scenario->clients);
+    g_array_unref(scenario->rules);
     g_array_unref(scenario->steps);
     g_array_unref(scenario->periods);
     g_hash_table_unref(scenario->weights);

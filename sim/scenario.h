@@ -3,12 +3,13 @@
  * file; qosfs-sim(1) tells what each key means, and sim/scenarios/ has examples.
  *
  *     [scenario]  title, duration, seed, bin
- *     [store]     capacity (op/s), bandwidth (bytes/s), latency, noise, slots, steps, stall_start,
- *                 stall_length, stall_every
+ *     [store]     capacity (op/s), bandwidth (bytes/s), latency, jitter, noise, slots, steps,
+ *                 stall_start, stall_length, stall_every
  *     [adapt]     capacity (what the scheduler is told, "auto" = nothing), period (one or more)
  *     [job NAME]  weight
  *     [client N]  job, jobs, processes, start, stop, spread, life, size, think, burst, every,
  *                 pause, requests, rate
+ *     [rules]     what is done to the rules, and when (sim/rule_changes.h)
  *     [figures]   timeline, bars, records, rates
  */
 #pragma once
@@ -51,7 +52,8 @@ typedef struct {
     GArray *steps;    /* of QosStep, in order of time */
     double bandwidth; /* 0 = sizes do not matter */
     QosTime latency;
-    double noise; /* relative standard deviation of a request's time */
+    double jitter; /* each latency is that one, more or less by this part at most; 0 to 1 */
+    double noise;  /* relative standard deviation of a request's time */
     guint slots;
     QosTime stall_start; /* QOS_NEVER = no stall */
     QosTime stall_length;
@@ -62,6 +64,7 @@ typedef struct {
     QosTime period;       /* the one that it is run with; by whoever runs it */
     GHashTable *weights;  /* JobID (of the client's `job`) -> guint */
     GPtrArray *clients;   /* of QosScenarioClient, owned */
+    GArray *rules;        /* of QosRuleChange */
     /* The figures that are drawn of it: names of files, without folder and suffix; NULL = none. */
     char *timeline; /* what each job gets, by time */
     char *bars;     /* in all, and against No BW */

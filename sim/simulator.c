@@ -1,7 +1,8 @@
 /*
- * The event loop. Three sources of events: the store's replies, in order; timers of the clients, in
- * a heap; and the time at which the scheduler wants to be asked again. After each, what the
- * scheduler hands out enters the store, as a worker of the mount would do it (fs/gate.c).
+ * The event loop. Four sources of events: the store's replies, in order, or in a heap where it has
+ * jitter; timers of the clients, in a heap; the time at which the scheduler wants to be asked
+ * again; and changes of the rules. After each, what the scheduler hands out enters the store, as a
+ * worker of the mount would do it (fs/gate.c).
  *
  * The store (sim/store.h) has `slots` requests inside at most, the rest waits in the scheduler. A
  * closed-loop process issues its next request when the last is answered; an open-loop one does not
@@ -14,6 +15,7 @@
 
 #include "base/heap.h"
 #include "base/prefetch.h"
+#include "sim/rule_changes.h"
 #include "sim/store.h"
 
 #define EXPIRE_INTERVAL (5 * QOS_SECOND)        /* as the gate's housekeeping */
@@ -53,6 +55,7 @@ typedef struct Request {
     Job *job; /* its */
     QosTime done;
     struct Request *next; /* among those in the store, or those that can be used anew */
+    QosHeapNode reply;    /* in `replies` */
     gboolean wakes;       /* its job was idle before */
 } Request;
 
@@ -78,7 +81,9 @@ typedef struct {
     guint process_count;
     QosHeap timers;
     GPtrArray *requests; /* all that were made */
-    Line in_store;       /* by the time of the reply */
+    Line in_store;       /* by the time of the reply, */
+    QosHeap replies;     /* or with jitter here */
+    guint rule_changes;  /* that were made */
     Request *unused;
 } Simulator;
 
@@ -226,11 +231,31 @@ static void start(Simulator *sim, Request *request)
     }
     request->done = service.reply;
     request->next = NULL;
-    if (sim->in_store.first == NULL)
+    if (sim->scenario->jitter > 0)
+        qos_heap_push(&sim->replies, &request->reply, request->done);
+    else if (sim->in_store.first == NULL)
         sim->in_store.first = request;
     else
         sim->in_store.last->next = request;
     sim->in_store.last = request;
+}
+
+/* The next that the store replies to, or NULL. */
+static Request *first_in_store(const Simulator *sim)
+{
+    const QosHeapNode *node = qos_heap_peek(&sim->replies);
+
+    if (node != NULL)
+        return (Request *)((char *)node - G_STRUCT_OFFSET(Request, reply));
+    return sim->in_store.first;
+}
+
+static void remove_first(Simulator *sim, Request *first)
+{
+    if (qos_heap_contains(&first->reply))
+        qos_heap_remove(&sim->replies, &first->reply);
+    else
+        sim->in_store.first = first->next;
 }
 
 /* --- clients --- */
@@ -381,12 +406,16 @@ static void dispatch(Simulator *sim)
 /* The next event: TRUE where there is one before the end. */
 static gboolean step(Simulator *sim)
 {
-    Request *first = sim->in_store.first;
+    const GArray *rules = sim->scenario->rules;
+    Request *first = first_in_store(sim);
     QosHeapNode *timer = qos_heap_peek(&sim->timers);
     QosTime reply = first != NULL ? first->done : QOS_NEVER;
     QosTime act_time = timer != NULL ? timer->key : QOS_NEVER;
 
     QosTime next = MIN(MIN(reply, act_time), MAX(sim->wake, sim->now));
+    if (sim->result->sharing->adapt != QOS_ADAPT_OFF)
+        next =
+            MIN(next, MAX(qos_rule_changes_next(rules, sim->rule_changes, sim->sched), sim->now));
     if (next >= sim->scenario->duration)
         return FALSE;
     sim->now = next;
@@ -395,8 +424,10 @@ static gboolean step(Simulator *sim)
         qos_sched_expire(sim->sched, sim->now);
         sim->expire = sim->now + EXPIRE_INTERVAL;
     }
+    if (sim->result->sharing->adapt != QOS_ADAPT_OFF)
+        qos_rule_changes_make(rules, &sim->rule_changes, sim->sched, sim->now);
     if (first != NULL && reply == next) {
-        sim->in_store.first = first->next;
+        remove_first(sim, first);
         if (first->next != NULL)
             prefetch_reply(first->next);
         complete(sim, first);
@@ -535,6 +566,7 @@ QosSimulation *qos_simulate(const QosScenario *scenario, const QosSharing *shari
     sim.requests = g_ptr_array_new_with_free_func(g_aligned_free);
     sim.sched = qos_sched_new(sharing->policy, scenario->slots, "sim", 600 * QOS_SECOND, 0);
     qos_heap_init(&sim.timers);
+    qos_heap_init(&sim.replies);
     qos_store_init(&sim.store, scenario, sim.random);
     add_clients(&sim, label);
     qos_sharing_apply(sharing, scenario, sim.result->jobs, sim.sched);
@@ -546,6 +578,7 @@ QosSimulation *qos_simulate(const QosScenario *scenario, const QosSharing *shari
     sim.result->busy = sim.store.busy - MAX(sim.store.free - sim.now, 0);
     finish(&sim);
     qos_heap_clear(&sim.timers);
+    qos_heap_clear(&sim.replies);
     qos_sched_free(sim.sched);
     g_aligned_free(sim.jobs);
     g_hash_table_unref(sim.index);

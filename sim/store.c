@@ -1,5 +1,5 @@
 /*
- * A queue with one server, and a constant delay behind it. Replies come in order of arrival.
+ * A queue with one server, and a delay behind it.
  */
 #include "sim/store.h"
 
@@ -46,6 +46,16 @@ static double noise_factor(const QosStore *store)
     return MAX(factor, LEAST_TIME);
 }
 
+static QosTime latency_of_one(const QosStore *store)
+{
+    const double jitter = store->scenario->jitter;
+
+    if (jitter <= 0)
+        return store->scenario->latency;
+    return (QosTime)((double)store->scenario->latency *
+                     g_rand_double_range(store->random, 1 - jitter, 1 + jitter));
+}
+
 static QosTime end_of_stall(const QosScenario *scenario, QosTime time)
 {
     if (time < scenario->stall_start)
@@ -72,5 +82,5 @@ QosService qos_store_take(QosStore *store, guint64 bytes, QosTime now)
     QosTime service = (QosTime)CLAMP(time, 1, (double)SERVICE_MAX);
     store->free = begin + service;
     store->busy += service;
-    return (QosService){.begin = begin, .reply = store->free + store->scenario->latency};
+    return (QosService){.begin = begin, .reply = store->free + latency_of_one(store)};
 }

@@ -3,8 +3,9 @@
  *
  * A request takes 1/capacity + bytes/bandwidth of its time, more or less by the noise, and the
  * reply takes `latency` more, which any number of requests spend at once: with few requests inside
- * it, the store is not full. In a stall it begins with none. Where the capacity changes in steps,
- * the bandwidth changes with it.
+ * it, the store is not full. With `jitter`, J, the latency of each request is uniform in latency x
+ * (1 +- J), so that replies overtake one another. In a stall it begins with none. Where the
+ * capacity changes in steps, the bandwidth changes with it.
  */
 #pragma once
 

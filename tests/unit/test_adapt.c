@@ -229,9 +229,8 @@ static void test_minimum_and_ceiling(void)
 }
 
 /* A capacity that is told holds nobody back: told a tenth, the store is used, and by the shares.
- * What entitlements are made of rises to what the store is found to serve, and is never less than
- * told.
- */
+ * Entitlements are made of what the store is found to serve, as soon as that is known: more than
+ * told, or less. */
 static void test_told_capacity(void)
 {
     static const gint64 told[] = {500, 5000, 20000};
@@ -247,9 +246,7 @@ static void test_told_capacity(void)
         run_anew(&world, 10 * QOS_SECOND);
         assert_served(&world, 0, 12500, 150);
         assert_served(&world, 1, 37500, 450);
-        double expected = (double)MAX(told[i], 5000);
-        g_assert_cmpfloat_with_epsilon(qos_adapt_capacity(qos_sched_adapt(world.sched)), expected,
-                                       expected / 50);
+        g_assert_cmpfloat_with_epsilon(qos_adapt_capacity(qos_sched_adapt(world.sched)), 5000, 100);
         world_clear(&world);
     }
 }

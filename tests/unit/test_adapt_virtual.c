@@ -59,8 +59,8 @@ static void wait_for_turn(Turns *turns, guint job, gint64 cost)
     qos_adapt_set_ready(turns->adapt, turns->jobs[job], TRUE, turns->now);
 }
 
-/* Beside a reservation of all that the store can, a request of another job takes it as far as one
- * may. After nine million of them its turn still does not come before that of the other. */
+/* Beside a reservation of all that the store can, the other job has a hundredth. Its turn does not
+ * come before that of the reservation. */
 static void test_a_reservation_of_all(void)
 {
     enum { RESERVED, OTHER };
@@ -72,7 +72,8 @@ static void test_a_reservation_of_all(void)
         serve(&turns, OTHER, 0);
         end_period(&turns);
     }
-    g_assert_cmpint(qos_adapt_fair_of(turns.adapt, turns.jobs[OTHER])->entitlement, ==, 0);
+    const gint64 all = qos_adapt_units(turns.adapt, qos_adapt_capacity(turns.adapt));
+    g_assert_cmpint(qos_adapt_fair_of(turns.adapt, turns.jobs[OTHER])->entitlement, ==, all / 100);
     wait_for_turn(&turns, OTHER, QOS_COST_UNIT);
     wait_for_turn(&turns, RESERVED, QOS_COST_UNIT);
     g_assert_true(qos_adapt_first(turns.adapt) == turns.jobs[RESERVED]);

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "scenarios.h"
+#include "sim/rule_changes.h"
 
 #define STORE  "[store]\ncapacity=100\n"
 #define CLIENT "[client a]\n"
@@ -33,14 +34,16 @@ static void test_values(void)
 {
     g_autoptr(QosScenario) scenario = scenario_of(
         "[scenario]\ntitle=A title\nduration=2m\nseed=4294967295\nbin=1s\n"
-        "[store]\ncapacity=1e3\nbandwidth=5e8\nlatency=250ms\nnoise=0.5\nslots=3\n"
+        "[store]\ncapacity=1e3\nbandwidth=5e8\nlatency=250ms\njitter=20%\nnoise=0.5\nslots=3\n"
         "steps=10s:500  20s:2000\nstall_start=30s\nstall_length=2s\nstall_every=10s\n"
         "[adapt]\ncapacity=auto\nperiod=5ms 10s\n"
         "[job J-1]\nweight=30\n"
         "[client one]\njob=J-1\njobs=1\nprocesses=2\nstart=1s\nspread=2s\nstop=50s\nlife=9s\n"
         "size=1M\nthink=3ms\nburst=4\nevery=5s\nrequests=1000000000\n"
         "[client two]\njob=J-1\nrate=0.5\n"
+        "[rules]\nb=20s: stop r\na=0: start r jobid={J-1} rate=5\n"
         "[figures]\ntimeline=t\nbars=b\nrecords=r\nrates=s\n");
+    const QosRuleChange *change = &g_array_index(scenario->rules, QosRuleChange, 1);
     const QosScenarioClient *client = scenario->clients->pdata[0];
     const QosStep *step = &g_array_index(scenario->steps, QosStep, 1);
 
@@ -58,6 +61,10 @@ static void test_values(void)
     g_assert_cmpuint(client->requests, ==, 1000000000);
     g_assert_cmpfloat(((const QosScenarioClient *)scenario->clients->pdata[1])->rate, ==, 0.5);
     g_assert_cmpstr(scenario->rates, ==, "s");
+    g_assert_cmpfloat(scenario->jitter, ==, 0.2);
+    g_assert_cmpuint(scenario->rules->len, ==, 2);
+    g_assert_cmpint(change->time, ==, 20 * QOS_SECOND);
+    g_assert_cmpstr(change->command, ==, "stop r");
 }
 
 static void test_periods_replaced(void)
@@ -100,6 +107,13 @@ static const struct {
     {"[store]\ncapacity=inf\n" CLIENT, "[store] capacity: out of range"},
     {"[store]\ncapacity=\n" CLIENT, "[store] capacity: \"\" is no number"},
     {STORE "noise=2\n" CLIENT, "[store] noise: out of range: 0 to 1"},
+    {STORE "jitter=120%\n" CLIENT, "[store] jitter: out of range: 0 to 1"},
+    {STORE "jitter=%\n" CLIENT, "[store] jitter: \"\" is no number"},
+    {STORE CLIENT "[rules]\na=stop r\n", "[rules] a: \"stop r\" is no TIME: COMMAND"},
+    {STORE CLIENT "[rules]\na=soon: stop r\n", "[rules] a: "},
+    {STORE CLIENT "[rules]\na=5s: stop r\n", "[rules] \"stop r\": "},
+    {STORE CLIENT "[rules]\na=5s: start r jobid={a} rate=1 expire=2s\nb=8s: stop r\n",
+     "[rules] \"stop r\": "},
     {STORE "slots=0\n" CLIENT, "[store] slots: "},
     {STORE "bandwidth=1\n" CLIENT, "[store] bandwidth: out of range"},
     {STORE "steps=\n" CLIENT, "[store] steps: there is nothing in it"},

@@ -245,6 +245,71 @@ static void test_nothing_is_lost(void)
     }
 }
 
+/* Each latency is another, around the same mean, and replies overtake one another. */
+static void test_store_jitter(void)
+{
+    g_autoptr(QosScenario) scenario =
+        scenario_of("[store]\ncapacity=1e6\nlatency=10ms\njitter=20%\n[client a]\n");
+    g_autoptr(GRand) random = g_rand_new_with_seed(7);
+    const guint count = 20000;
+    QosStore store;
+    QosTime last = 0;
+    guint overtaken = 0;
+    double sum = 0;
+
+    qos_store_init(&store, scenario, random);
+    for (guint i = 0; i < count; i++) {
+        const QosService service = qos_store_take(&store, 0, 0);
+        const QosTime latency = service.reply - store.free;
+        g_assert_cmpint(latency, >=, 8 * QOS_MILLISECOND);
+        g_assert_cmpint(latency, <=, 12 * QOS_MILLISECOND);
+        overtaken += service.reply < last;
+        last = service.reply;
+        sum += (double)latency;
+    }
+    g_assert_cmpfloat_with_epsilon(sum / count, 1e7, 1e5);
+    g_assert_cmpuint(overtaken, >, count / 4);
+}
+
+/* A closed loop over it: each request is answered, and none twice. */
+static void test_jitter(void)
+{
+    g_autoptr(QosScenario) scenario = scenario_of(
+        "[store]\ncapacity=1e6\nlatency=10ms\njitter=1\nslots=64\n[client a]\nprocesses=32\n");
+
+    for (const QosSharing *sharing = qos_sharings; sharing->name != NULL; sharing++) {
+        g_autoptr(QosSimulation) simulation = qos_simulate(scenario, sharing, NULL);
+        g_assert_cmpuint(simulation->requests - simulation->served, ==, 32);
+        if (!sharing->is_static)
+            g_assert_cmpfloat_with_epsilon((double)simulation->served, 60 * 32 * 100, 60 * 32);
+    }
+}
+
+/* A rule holds from its time on, and until it expires or is stopped. */
+static void test_rules(void)
+{
+    g_autoptr(QosScenario) scenario = scenario_of(
+        "[scenario]\nduration=40s\n[store]\ncapacity=1000\nslots=4\n[client a]\nprocesses=8\n"
+        "[rules]\nlast=30s: stop big\nfirst=10s: start small jobid={a} rate=100 expire=5s\n"
+        "next=20s: start big jobid={a} rate=500\n");
+    static const guint expected[] = {1000, 100, 1000, 500, 1000};
+    static const guint times[] = {5, 12, 17, 25, 35};
+
+    for (const QosSharing *sharing = qos_sharings; sharing->name != NULL; sharing++) {
+        g_autoptr(QosSimulation) simulation = qos_simulate(scenario, sharing, NULL);
+        const QosSimulatedJob *job = simulation->jobs->pdata[0];
+        for (guint i = 0; i < G_N_ELEMENTS(times); i++) {
+            guint served = 0;
+            for (guint bin = times[i] * 10; bin < times[i] * 10 + 10; bin++)
+                served += qos_timeline_bin(&job->bins, bin)->served;
+            if (sharing->adapt == QOS_ADAPT_FAIR)
+                g_assert_cmpfloat_with_epsilon(served, expected[i], 0.02 * expected[i]);
+            else if (sharing->adapt == QOS_ADAPT_OFF)
+                g_assert_cmpfloat_with_epsilon(served, 1000, 20);
+        }
+    }
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -253,6 +318,9 @@ int main(int argc, char **argv)
     g_test_add_func("/simulator/store-stalls", test_store_stalls);
     g_test_add_func("/simulator/store-noise", test_store_noise);
     g_test_add_func("/simulator/store-noise-at-most", test_store_noise_at_most);
+    g_test_add_func("/simulator/store-jitter", test_store_jitter);
+    g_test_add_func("/simulator/jitter", test_jitter);
+    g_test_add_func("/simulator/rules", test_rules);
     g_test_add_func("/simulator/closed-loop", test_closed_loop);
     g_test_add_func("/simulator/bursts", test_bursts);
     g_test_add_func("/simulator/open-loop", test_open_loop);

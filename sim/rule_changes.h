@@ -1,0 +1,26 @@
+/*
+ * The group [rules] of a scenario: what an administrator does to the rules, and when.
+ *
+ *     NAME=TIME: COMMAND          NAME is free, COMMAND as of docs/rules.md
+ *
+ * They hold where the sharing goes by rules (paper, fair): No BW has none, and Static BW is a set
+ * of rules by itself.
+ */
+#pragma once
+
+#include "fs/sched.h"
+
+typedef struct {
+    QosTime time;
+    char *command;
+} QosRuleChange;
+
+/* An array of QosRuleChange, in order of time, that owns the commands. */
+GArray *qos_rule_changes_new(void);
+/* Reads the group. All commands are tried, one after the other. Errors (QOS_ERROR): what is wrong
+ * with which of them. */
+gboolean qos_rule_changes_read(GKeyFile *file, GArray *changes, GError **error);
+/* When the next has its turn, or a rule expires; QOS_NEVER. `done` are past. */
+QosTime qos_rule_changes_next(const GArray *changes, guint done, QosSched *sched);
+/* Makes those whose time has come, and drops the rules that have expired. */
+void qos_rule_changes_make(const GArray *changes, guint *done, QosSched *sched, QosTime now);
