@@ -424,9 +424,9 @@ guint qos_adapt_depth(const QosAdapt *adapt)
     return adapt->config.mode == QOS_ADAPT_FAIR ? adapt->capacity.depth : adapt->capacity.slots;
 }
 
-QosTime qos_adapt_patience(const QosAdapt *adapt)
+QosTime qos_adapt_patience(const QosAdapt *adapt, gint64 inside)
 {
-    return adapt->capacity.patience;
+    return qos_capacity_patience(&adapt->capacity, inside);
 }
 
 /* Paper's tokens hold requests back from a store that has room: it is no measure of the store. */

@@ -119,8 +119,9 @@ void qos_adapt_set_slots(QosAdapt *adapt, guint slots, QosTime now);
 /* How many requests are to be in the store, and of one job: as few as it needs for its whole
  * throughput. */
 guint qos_adapt_depth(const QosAdapt *adapt);
-/* A request that has been in the store for longer may hang. */
-QosTime qos_adapt_patience(const QosAdapt *adapt);
+/* A request that has been in the store for longer may hang, where all that is in there cost so
+ * much. */
+QosTime qos_adapt_patience(const QosAdapt *adapt, gint64 inside);
 /* From `now` on something waits that the policies let go, or nothing; and the slots that may be are
  * taken, or not. What the store serves while both last is what it can. */
 void qos_adapt_set_waiting(QosAdapt *adapt, gboolean is_waiting, gboolean is_full, QosTime now);

@@ -407,6 +407,13 @@ void qos_capacity_replied(QosCapacity *capacity, gint64 units, guint inside, Qos
     begin_window(capacity, next != capacity->depth ? MAX(next, capacity->depth) : 0, now);
 }
 
+QosTime qos_capacity_patience(const QosCapacity *capacity, gint64 units)
+{
+    const double took = (double)units / capacity->estimate * (double)QOS_SECOND;
+
+    return MAX(capacity->patience, (QosTime)MIN(PATIENCE * took, (double)PATIENCE_MAX));
+}
+
 void qos_capacity_raise(QosCapacity *capacity, QosTime elapsed)
 {
     double seconds = (double)MIN(elapsed, GROWTH_TIME_MAX) / (double)QOS_SECOND;

@@ -20,7 +20,7 @@ typedef enum {
 typedef struct {
     double estimate;  /* units/s */
     guint depth;      /* requests that are to be inside now, 1 to `slots` */
-    QosTime patience; /* some times what a request spends inside, at that depth */
+    QosTime patience; /* some times what a request spends inside at that depth, on average */
     guint slots;      /* the depth is never more */
     guint enough;     /* inside, for the whole throughput; `slots` = nothing less is known to be */
     guint too_few;    /* are known to be too few; 0 = not known */
@@ -65,6 +65,9 @@ void qos_capacity_start(QosCapacity *capacity, QosTime now);
 void qos_capacity_set_saturated(QosCapacity *capacity, gboolean is_saturated, QosTime now);
 /* The store has served a request of so many units; so many are still inside. */
 void qos_capacity_replied(QosCapacity *capacity, gint64 units, guint inside, QosTime now);
+/* For how long a request may be inside before it seems to hang, where all that is inside costs so
+ * many units: some times what the store takes for them. */
+QosTime qos_capacity_patience(const QosCapacity *capacity, gint64 units);
 /* Somebody is kept waiting by the estimate while the store has room, for `elapsed`: it is raised.
  */
 void qos_capacity_raise(QosCapacity *capacity, QosTime elapsed);

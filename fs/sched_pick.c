@@ -225,7 +225,8 @@ static void drain(QosSched *sched, QosLrs *lrs, QosTime now, QosTime *wake)
 /* When the oldest request inside will have been there for so long that it seems to hang. */
 static QosTime next_delay(const QosSched *sched)
 {
-    return qos_time_add(qos_slots_oldest(&sched->slots), qos_adapt_patience(sched->adapt));
+    return qos_time_add(qos_slots_oldest(&sched->slots),
+                        qos_adapt_patience(sched->adapt, sched->slots.cost));
 }
 
 /* TRUE where the store has as many inside as it is to have. All of them may be one job's, and hang:

@@ -7,7 +7,9 @@ gboolean qos_slots_are_taken(QosSlots *slots, guint depth, QosTime now)
 {
     while (slots->running - slots->stalled.length >= depth && qos_slots_next_stall(slots) <= now) {
         GList *link = g_queue_pop_head_link(&slots->inside);
-        ((QosRequest *)link->data)->has_stalled = TRUE;
+        QosRequest *request = link->data;
+        request->has_stalled = TRUE;
+        slots->cost -= request->cost;
         g_queue_push_tail_link(&slots->stalled, link);
     }
     return slots->running - slots->stalled.length >= depth;
@@ -52,8 +54,10 @@ void qos_slots_enter(QosSlots *slots, QosRequest *request, QosTime now)
 {
     request->state = QOS_REQUEST_RUNNING;
     request->start = now;
-    if (request->has_slot)
-        g_queue_push_tail_link(&slots->inside, &request->link);
+    if (!request->has_slot)
+        return;
+    g_queue_push_tail_link(&slots->inside, &request->link);
+    slots->cost += request->cost;
 }
 
 void qos_slots_give_back(QosSlots *slots, QosRequest *request)
@@ -62,10 +66,12 @@ void qos_slots_give_back(QosSlots *slots, QosRequest *request)
         qos_slots_pass(slots, request, -1);
     if (request->has_slot) {
         run(slots, request, -1);
-        if (request->has_stalled)
+        if (request->has_stalled) {
             g_queue_unlink(&slots->stalled, &request->link);
-        else if (request->state == QOS_REQUEST_RUNNING)
+        } else if (request->state == QOS_REQUEST_RUNNING) {
             g_queue_unlink(&slots->inside, &request->link);
+            slots->cost -= request->cost;
+        }
     }
     request->is_passing = request->has_slot = request->has_stalled = FALSE;
 }

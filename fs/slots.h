@@ -24,6 +24,7 @@ typedef struct {
     guint running;  /* have a slot, those that have stalled included */
     guint passing;  /* inside without a slot */
     GQueue inside;  /* of QosRequest: in the store, not stalled, the oldest first */
+    gint64 cost;    /* of these, in units of the adaptive sharing */
     GQueue stalled; /* likewise: in the store for too long */
 } QosSlots;
 

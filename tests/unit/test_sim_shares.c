@@ -1,6 +1,6 @@
 /*
- * Reservations (min=) and weights that change, or do not fit what the store has, in the simulator:
- * nobody is starved, and each has its share again at once.
+ * Reservations (min=) and weights that change, or do not fit what the store has, and requests of
+ * very different size, in the simulator: nobody is starved, and each has its share.
  */
 #include "scenarios.h"
 #include "sim/simulator.h"
@@ -89,11 +89,26 @@ static void test_rules_change(void)
     assert_shares(simulation, 320, 600, equal);
 }
 
+/* A request of 1 MiB takes the store 52 ms: it hangs no more than those of 512 bytes do, which take
+ * 1 ms. Each job has half of the store's time. */
+static void test_a_long_request_hangs_not(void)
+{
+    g_autoptr(QosSimulation) simulation =
+        simulate("[scenario]\nduration=60s\n[store]\ncapacity=1000\nbandwidth=20000000\n"
+                 "latency=1ms\n[adapt]\ncapacity=auto\n[client big]\nprocesses=16\nsize=1048576\n"
+                 "[client small]\nprocesses=16\nsize=512\n");
+    const double big = served(simulation, 0, 20, 600) * (1 + 1048576 / 20000.0);
+    const double small = served(simulation, 1, 20, 600) * (1 + 512 / 20000.0);
+
+    g_assert_cmpfloat_with_epsilon(big / (big + small), 0.5, 0.015);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/sim/reservations/a-dip", test_a_dip);
     g_test_add_func("/sim/reservations/told-and-not-there", test_told_and_not_there);
     g_test_add_func("/sim/reservations/rules-change", test_rules_change);
+    g_test_add_func("/sim/a-long-request-hangs-not", test_a_long_request_hangs_not);
     return g_test_run();
 }
