@@ -200,6 +200,15 @@ double qos_adapt_capacity(const QosAdapt *adapt)
     return adapt->capacity.estimate / (double)QOS_COST_UNIT;
 }
 
+double qos_adapt_reserved(const QosAdapt *adapt)
+{
+    double units = 0;
+
+    for (guint i = 0; i < adapt->fair->len; i++)
+        units += (double)g_array_index(adapt->fair, QosFairJob, i).minimum;
+    return units / (double)QOS_COST_UNIT * (double)QOS_SECOND / (double)adapt->config.period;
+}
+
 gint64 qos_adapt_cost(const QosAdapt *adapt, QosOpcode opcode, guint64 bytes)
 {
     return qos_adapt_config_cost(&adapt->config, opcode, bytes);

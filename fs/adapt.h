@@ -116,6 +116,8 @@ void qos_adapt_settle(QosAdapt *adapt, struct QosJob *job, gint64 difference);
 
 /* The store's slots: qos_adapt_depth() is never more. */
 void qos_adapt_set_slots(QosAdapt *adapt, guint slots, QosTime now);
+/* What all that take part reserve (min=), in op/s; 0 but in mode fair. */
+double qos_adapt_reserved(const QosAdapt *adapt);
 /* How many requests are to be in the store, and of one job: as few as it needs for its whole
  * throughput. */
 guint qos_adapt_depth(const QosAdapt *adapt);

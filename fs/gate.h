@@ -120,6 +120,7 @@ void qos_gate_set_adapt(QosGate *gate, const QosAdaptConfig *config);
 typedef struct {
     QosAdaptConfig config;
     double capacity; /* op/s: as told, or as found out */
+    double reserved; /* op/s: what all that take part reserve */
     guint depth;     /* requests that may be in the store */
     guint members;   /* jobs that take part */
 } QosGateAdapt;

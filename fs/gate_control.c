@@ -152,6 +152,7 @@ void qos_gate_adapt(QosGate *gate, QosGateAdapt *ret_adapt)
     *ret_adapt = (QosGateAdapt){
         .config = *qos_adapt_config(adapt),
         .capacity = qos_adapt_capacity(adapt),
+        .reserved = qos_adapt_reserved(adapt),
         .depth = MIN(state.slots, qos_adapt_depth(adapt)),
         .members = qos_adapt_count(adapt),
     };

@@ -41,11 +41,18 @@ typedef struct {
     QosAdaptMode mode;
     QosTime period;
     double capacity; /* op/s */
-    gboolean is_told;
+    double told;     /* op/s: what it was said to be; 0 = nothing */
+    double reserved; /* op/s, by all that take part */
     guint depth;
     guint members;
     GHashTable *shares; /* JobID -> QosReportShare, both owned */
 } QosReportAdapt;
+
+/* TRUE until the store has been measured. */
+static inline gboolean qos_report_is_told(const QosReportAdapt *adapt)
+{
+    return adapt->told > 0 && adapt->capacity == adapt->told;
+}
 
 /* What of the jobs is in a report. */
 typedef enum {

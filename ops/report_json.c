@@ -180,7 +180,9 @@ static void add_adapt(JsonBuilder *builder, const QosReport *report)
     qos_json_begin_object(builder, "adapt");
     qos_json_add_text(builder, "mode", qos_adapt_mode_names[adapt->mode]);
     qos_json_add_number(builder, "capacity", adapt->capacity);
-    qos_json_add_boolean(builder, "told", adapt->is_told);
+    qos_json_add_boolean(builder, "told", qos_report_is_told(adapt));
+    qos_json_add_number(builder, "told_capacity", adapt->told);
+    qos_json_add_number(builder, "reserved", adapt->reserved);
     qos_json_add_count(builder, "depth", adapt->depth);
     add_seconds(builder, "period", adapt->period);
     qos_json_add_count(builder, "members", adapt->members);

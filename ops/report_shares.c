@@ -44,7 +44,8 @@ void qos_report_take_adapt(QosReportAdapt *adapt, QosGate *gate)
         .mode = taken.config.mode,
         .period = taken.config.period,
         .capacity = taken.capacity,
-        .is_told = taken.config.capacity > 0 && taken.capacity <= (double)taken.config.capacity,
+        .told = (double)taken.config.capacity,
+        .reserved = taken.reserved,
         .depth = taken.depth,
         .members = taken.members,
         .shares = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free),
@@ -115,7 +116,11 @@ GString *qos_report_shares(const QosReport *report)
     g_string_append_printf(
         text, "%-19s%s\n%-19s%s\n%-19s%u\n",
         "capacity:", g_ascii_formatd(number, sizeof(number), "%.1f", adapt->capacity),
-        "capacity_is:", adapt->is_told ? "told" : "estimated", "depth:", adapt->depth);
+        "capacity_is:", qos_report_is_told(adapt) ? "told" : "estimated", "depth:", adapt->depth);
+    g_string_append_printf(text, "%-19s%s\n",
+                           "told:", g_ascii_formatd(number, sizeof(number), "%.1f", adapt->told));
+    g_string_append_printf(text, "%-19s%s\n", "reserved:",
+                           g_ascii_formatd(number, sizeof(number), "%.1f", adapt->reserved));
     g_string_append_printf(text, "%-19s%s\nshares:\n", "period:",
                            g_ascii_formatd(number, sizeof(number), "%.3f",
                                            (double)adapt->period / (double)QOS_SECOND));

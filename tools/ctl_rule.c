@@ -32,6 +32,26 @@ static void note_sharing(JsonObject *state, const char *name)
                 g_get_prgname());
 }
 
+/* Reservations that the store cannot keep. Rules are for each job that matches: so this is the
+ * least that they reserve. */
+static void note_reservations(JsonObject *state, const char *name)
+{
+    JsonObject *rule = qos_ctl_state_named(state, "rules", name);
+    JsonObject *adapt = qos_ctl_sharing(state);
+    JsonArray *rules = json_object_get_array_member(state, "rules");
+    double sum = 0;
+
+    if (!rule || !adapt || qos_ctl_state_count(rule, "min") == 0)
+        return;
+    for (guint i = 0; i < json_array_get_length(rules); i++)
+        sum += qos_ctl_state_number(json_array_get_object_element(rules, i), "min");
+    if (sum > qos_ctl_state_number(adapt, "capacity"))
+        fprintf(stderr,
+                "%s: warning: the rules reserve %.0f op/s (min=), and the store is taken for %.0f: "
+                "where all want theirs, each has a part\n",
+                g_get_prgname(), sum, qos_ctl_state_number(adapt, "capacity"));
+}
+
 gboolean qos_ctl_rule_list(QosCtl *ctl, GError **error)
 {
     gboolean commands = FALSE;
@@ -74,6 +94,7 @@ gboolean qos_ctl_rule_send(QosCtl *ctl, GError **error)
     if (state) {
         note_policy(state);
         note_sharing(state, qos_ctl_argument(ctl, 0));
+        note_reservations(state, qos_ctl_argument(ctl, 0));
     }
     return TRUE;
 }

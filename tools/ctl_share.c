@@ -7,7 +7,8 @@
 
 #include "tools/ctl_render.h"
 
-#define NAMES_MAX 3 /* other jobs that are named */
+#define NAMES_MAX 3   /* other jobs that are named */
+#define NEARLY    0.9 /* so much of what is said is there */
 
 /* The member where it is an object, else NULL: null, or of an older daemon. */
 static JsonObject *object_of(JsonObject *parent, const char *member)
@@ -46,6 +47,25 @@ static gboolean is_something(double operations)
     return fabs(operations) >= 1.5;
 }
 
+/* What was said of the store, or is reserved, and is not there. */
+static void append_doubts(GString *text, JsonObject *adapt)
+{
+    const double capacity = qos_ctl_state_number(adapt, "capacity");
+    g_autofree char *told = rate_of(adapt, "told_capacity");
+    g_autofree char *reserved = rate_of(adapt, "reserved");
+
+    if (qos_ctl_state_number(adapt, "told_capacity") * NEARLY > capacity)
+        g_string_append_printf(text,
+                               "          the store has less than the %s that it is said to have "
+                               "(capacity=): shares are made of what it has\n",
+                               told);
+    if (qos_ctl_state_number(adapt, "reserved") > capacity)
+        g_string_append_printf(text,
+                               "          %s are reserved (min=), more than the store has: each "
+                               "reservation has a part\n",
+                               reserved);
+}
+
 void qos_ctl_append_sharing(GString *text, JsonObject *state)
 {
     JsonObject *adapt = qos_ctl_sharing(state);
@@ -61,6 +81,7 @@ void qos_ctl_append_sharing(GString *text, JsonObject *state)
                            mode, capacity, qos_ctl_state_flag(adapt, "told") ? "told" : "estimated",
                            members, members == 1 ? "" : "s", period,
                            qos_ctl_state_count(adapt, "depth"));
+    append_doubts(text, adapt);
 }
 
 /* --- a job --- */

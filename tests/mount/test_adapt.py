@@ -288,7 +288,7 @@ def test_reports(store, mount, capped):
     assert shares["heavy"]["entitlement"] == pytest.approx(9 * 1000 / weights, rel=0.02)
     assert shares["heavy"]["record"] > 0 > shares["light"]["record"]
     assert shares["heavy"]["lent"] > shares["heavy"]["borrowed"]
-    assert state["adapt"] | {"depth": 0} == {"mode": "fair", "capacity": 1000, "told": True, "depth": 0, "period": 0.1,
+    assert state["adapt"] | {"depth": 0} == {"mode": "fair", "capacity": 1000, "told": True, "told_capacity": 1000, "reserved": 0, "depth": 0, "period": 0.1,
                                              "members": len(shares)}
     assert 'qosfs_job_weight{job="heavy"} 9' in metrics and 'qosfs_adapt_info{mode="fair"} 1' in metrics
     assert "RECORD" in table and "sharing   fair" in status
@@ -407,3 +407,17 @@ def test_damaged_record_is_refused_and_the_mount_goes_on(store, mount, capped, d
     assert share(second, "light")["borrowed"] > 0
     with readers(second, light=2):  # and the records are balanced again
         wait_until(lambda: abs(sum_of_records(second)) < 1, what="writing off what nobody lent")
+
+
+def test_what_is_said_and_not_there_is_told(store, mount):
+    """A capacity that the store has not, and reservations of more than there is."""
+    qos = mount(store, "adapt=fair,capacity=1000000,slots=4,cache=none")
+    said = qos.ctl("rule", "start", "a", "jobid={light}", "min=900000", check=False)
+    assert said.returncode == 0 and not said.stderr
+    said = qos.ctl("rule", "start", "b", "jobid={heavy}", "min=200000", check=False)
+    assert said.returncode == 0 and "warning: the rules reserve 1100000 op/s" in said.stderr
+    with readers(qos, crowd, heavy=50, light=50):
+        def status():
+            text = qos.ctl("status")
+            return "less than the 1000000 op/s" in text and "are reserved (min=), more than the store has" in text
+        wait_until(status, what="what the status says")

@@ -556,7 +556,8 @@ static void share(QosReport *report)
         .mode = QOS_ADAPT_FAIR,
         .period = 100 * QOS_MILLISECOND,
         .capacity = 500,
-        .is_told = TRUE,
+        .told = 500,
+        .reserved = 40,
         .depth = 16,
         .members = 1,
         .shares = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free),
@@ -577,6 +578,8 @@ static void test_shares(void)
                                            "capacity:          500.0\n"
                                            "capacity_is:       told\n"
                                            "depth:             16\n"
+                                           "told:              500.0\n"
+                                           "reserved:          40.0\n"
                                            "period:            0.100\n"
                                            "shares:\n"
                                            "- job_id:          \"a\\x20b\"\n"
