@@ -62,8 +62,7 @@ static void prepare(QosSched *sched, QosRequest *request, QosTime now)
     request->queue = NULL;
     request->lrs = sched->current;
     request->has_slot = request->is_passing = request->has_stalled = FALSE;
-    request->owes = request->is_overdue = request->prepays = request->is_with_user =
-        request->is_stored = FALSE;
+    request->owes = request->prepays = request->is_with_user = request->is_stored = FALSE;
     request->weight = request->minimum = request->cost = 0;
     request->job->seen = now;
 }

@@ -119,7 +119,6 @@ typedef struct {
     guint is_passing : 1; /* inside without a slot, because it must not wait */
     guint is_stored : 1;  /* what it is to write was written while it waited */
     guint owes : 1;       /* it went without a token: its class is in debt */
-    guint is_overdue : 1; /* lock holders of its class went before it for too long (fs/tbf.c) */
     guint prepays : 1; /* a toll in another class: it takes the token of the next `toll_opcode` */
     guint is_with_user : 1; /* where it is held */
     guint64 wait_rule_id;   /* what it waits or waited for, 0 = the slots */
@@ -131,8 +130,7 @@ G_STATIC_ASSERT(sizeof(QosRequest) <= 3 * QOS_CACHE_LINE);
 /* It goes before its class has a token, as far as the bound on debt allows. */
 static inline gboolean qos_request_owes_first(const QosRequest *request)
 {
-    return request->holds_lock || request->writes_back || request->cannot_fail ||
-           request->is_free || request->is_overdue;
+    return request->holds_lock || request->writes_back || request->cannot_fail || request->is_free;
 }
 
 /* What a rule did, as the tbf policy counted it. */

@@ -22,9 +22,11 @@
  * A class that lock holders keep in debt has hardly a token for its other requests. These are
  * passed over while lock holders have more than PASSED_PART times as much of the rule's time as
  * they. (A program that makes some names for each look at one passes nobody over: its looks are
- * what pays.) Once that has lasted for QOS_DEBT_MAX, all that wait then are overdue: they join the
- * line of the lock holders, and further lock holders queue behind them. A request at a pay point is
- * to pay the debt, so it stays; if it is the first, the lock holders wait until it goes.
+ * what pays.) Once that has lasted for QOS_DEBT_MAX, all that wait for a token then take turns with
+ * lock holders and write-back: these wait until one of the others has gone, which goes into debt
+ * for that, too. Each of them waits for a PAID_PART of a token more than it takes, so that the
+ * class comes out of debt, and its lock holders need not wait any more. A request at a pay point is
+ * to pay the debt; if it is the first, the others wait until it goes.
  *
  * What the kernel asks for by itself is free. A program can make it ask, by calls that then fail.
  * So a class has an allowance of free requests, QOS_TBF_FREE_SHARE for each request that is
@@ -49,6 +51,7 @@
 
 #define REMATCH_BATCH 64 /* keeps one call under some 100 us with 1,000 rules */
 #define PASSED_PART   16
+#define PAID_PART     4
 
 /* --- tokens and deadlines --- */
 
@@ -121,45 +124,45 @@ static GQueue *line_of(QosTbfQueue *queue, const QosRequest *request)
     return request->writes_back ? &queue->write_backs : &queue->lock_holders;
 }
 
-/* TRUE where those that wait for a token were passed over for long enough. */
-static gboolean is_overdue(const QosTbfQueue *queue, QosTime now)
+/* TRUE where one of those that wait for a token goes before all others, because they were passed
+ * over. */
+static gboolean is_paying(QosTbfQueue *queue, QosTime now)
 {
-    return queue->passed > 0 && now - queue->first_since >= QOS_DEBT_MAX;
+    if (!queue->is_paying && queue->passed > 0 && now - queue->first_since >= QOS_DEBT_MAX) {
+        queue->is_paying = TRUE;
+        queue->is_others_turn = FALSE;
+        queue->level = MIN(tokens_due(queue, now) - now, QOS_DEBT_MAX);
+        queue->to_pay = queue->requests.length;
+    }
+    return queue->is_paying && !queue->is_others_turn;
 }
 
-/* TRUE where lock holders and write-back wait until that one has gone. */
-static gboolean waits_for_payer(const QosTbfQueue *queue, QosTime now)
+/* Nobody is passed over any more. */
+static void end_passing(QosTbfQueue *queue, QosTime now)
 {
-    return is_overdue(queue, now) && ((QosRequest *)queue->requests.head->data)->is_toll;
+    queue->is_paying = FALSE;
+    queue->passed = 0;
+    queue->first_since = now;
 }
 
 /* The next to go, or NULL. */
-static QosRequest *first_of(const QosTbfQueue *queue, QosTime now)
+static QosRequest *first_of(QosTbfQueue *queue, QosTime now)
 {
     const GList *head = queue->lock_holders.head;
 
     if (head == NULL || (queue->is_turn_of_write_backs && queue->write_backs.head != NULL))
         head = queue->write_backs.head;
-    if (head == NULL || waits_for_payer(queue, now))
+    if (head == NULL || is_paying(queue, now))
         head = queue->requests.head;
     return head != NULL ? head->data : NULL;
 }
 
 /* What the class may owe when the request goes. */
-static QosTime debt_for(const QosRequest *request)
+static QosTime debt_for(const QosTbfQueue *queue, const QosRequest *request)
 {
-    return qos_request_owes_first(request) ? QOS_DEBT_MAX : 0;
-}
-
-/* When the first of the class may go. */
-static QosTime due_of(QosTbfQueue *queue, const QosRequest *first, QosTime now)
-{
-    QosTime due = debt_due(queue, first, debt_for(first), now);
-
-    if (queue->passed > 0 && !qos_request_owes_first(first) && !first->is_toll)
-        due = MIN(
-            due, MAX(queue->first_since + QOS_DEBT_MAX, debt_due(queue, first, QOS_DEBT_MAX, now)));
-    return due;
+    if (qos_request_owes_first(request))
+        return QOS_DEBT_MAX;
+    return queue->is_paying && !request->is_toll ? queue->level : 0;
 }
 
 /* Puts the queue where it belongs in the heap. */
@@ -170,7 +173,7 @@ static void reschedule(QosTbf *tbf, QosTbfQueue *queue, QosTime now)
         qos_heap_remove(&tbf->heap, &queue->heap);
         return;
     }
-    QosTime due = due_of(queue, first, now);
+    QosTime due = debt_due(queue, first, debt_for(queue, first), now);
     QosTime deadline = due <= now ? first->arrival : due;
     deadline = MIN(deadline, qos_time_add(first->arrival, tbf->context->max_wait));
     if (qos_heap_contains(&queue->heap))
@@ -226,7 +229,7 @@ static void enqueue(QosTbf *tbf, QosTbfQueue *queue, QosRequest *request, QosTim
     request->queue = queue;
     g_queue_push_tail_link(line, &request->link);
     if (line == &queue->requests && line->length == 1)
-        queue->first_since = now;
+        end_passing(queue, now);
     queue->waiting++;
     queue->counters->waiting++;
     if (first_of(queue, now) == request)
@@ -278,8 +281,11 @@ static void note_passing(QosTbfQueue *queue, const QosRequest *request, QosTime 
         queue->passed = MIN(queue->passed + rule_time(queue, request), QOS_DEBT_MAX);
     else
         queue->passed = MAX(queue->passed - PASSED_PART * rule_time(queue, request), 0);
-    if (queue->passed == 0)
-        queue->first_since = now;
+    queue->is_others_turn = !is_passing;
+    if (queue->is_paying && !is_passing)
+        queue->level = MAX(queue->level - rule_time(queue, request) / PAID_PART, 0);
+    if (queue->is_paying ? !is_passing && --queue->to_pay == 0 : queue->passed == 0)
+        end_passing(queue, now);
 }
 
 /* Books a request that goes, maybe into debt. */
@@ -318,8 +324,10 @@ static void tbf_incoming(void *self, QosRequest *request, QosTime now)
 static void dequeue(QosTbf *tbf, QosTbfQueue *queue, QosRequest *request)
 {
     g_queue_unlink(line_of(queue, request), &request->link);
-    if (queue->requests.length == 0)
+    if (queue->requests.length == 0) {
         queue->passed = 0;
+        queue->is_paying = FALSE;
+    }
     queue->waiting--;
     queue->counters->waiting--;
     if (queue->waiting == 0)
@@ -345,22 +353,6 @@ static void rematch(QosTbf *tbf, QosTime now)
     }
 }
 
-/* Moves all that wait for a token now, but for those that are to pay. */
-static void move_overdue(QosTbfQueue *queue)
-{
-    GQueue payers = G_QUEUE_INIT;
-    GList *link;
-
-    while ((link = g_queue_pop_head_link(&queue->requests)) != NULL) {
-        QosRequest *request = link->data;
-        request->is_overdue = !request->is_toll;
-        g_queue_push_tail_link(request->is_toll ? &payers : &queue->lock_holders, link);
-    }
-    queue->requests = payers;
-    if (payers.length == 0)
-        queue->passed = 0;
-}
-
 /* The class whose first is due, or NULL with when one is. */
 static QosTbfQueue *due_queue(QosTbf *tbf, QosTime now, QosTime *ret_due)
 {
@@ -380,8 +372,7 @@ static QosTime tbf_get_next(void *self, QosTime now, QosReadyFunc ready, void *a
     if (tbf->rematching.length > 0)
         rematch(tbf, now);
     QosTbfQueue *queue = due_queue(tbf, now, &due);
-    if (queue != NULL && is_overdue(queue, now)) { /* another may be its first now */
-        move_overdue(queue);
+    if (queue != NULL && is_paying(queue, now)) { /* another may be its first now */
         reschedule(tbf, queue, now);
         queue = due_queue(tbf, now, &due);
     }
@@ -403,8 +394,8 @@ static gboolean is_at_bound(QosTbfQueue *queue, const QosRequest *request, QosTi
 {
     if (!takes(queue, request))
         return FALSE;
-    return line_of(queue, request)->length > 0 || waits_for_payer(queue, now) ||
-           debt_due(queue, request, debt_for(request), now) > now;
+    return line_of(queue, request)->length > 0 || is_paying(queue, now) ||
+           debt_due(queue, request, debt_for(queue, request), now) > now;
 }
 
 /* Books a request that goes into debt. */

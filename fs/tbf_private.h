@@ -49,7 +49,9 @@ struct QosTbfQueue {
     guint has_operations : 1;
     guint has_bytes : 1;
     guint is_turn_of_write_backs : 1;
-    guint allowance : 7; /* free requests that may still go (QOS_TBF_FREE_MAX) */
+    guint is_paying : 1;      /* `requests` have been passed over: they go before all others, ... */
+    guint is_others_turn : 1; /* ... which have a turn after each of them */
+    guint allowance : 7;      /* free requests that may still go (QOS_TBF_FREE_MAX) */
     QosHeapNode heap;
     QosBucket operations;
     QosBucket bytes;
@@ -57,6 +59,8 @@ struct QosTbfQueue {
     GQueue write_backs;  /* likewise */
     QosTime passed;      /* what lock holders took of the rule's time while `requests` waited, less
                             PASSED_PART times what these have had since; 0 to QOS_DEBT_MAX */
+    QosTime level;       /* while `is_paying`: the debt at which one of them may go */
+    guint to_pay;        /* while `is_paying`: so many of `requests` are to go */
     QosTime first_since; /* when the first of `requests` came, or the one before it went; while they
                             are passed over it stays */
     QosTbfKey key;       /* holds a reference to the job */
