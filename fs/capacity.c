@@ -50,6 +50,7 @@
 #define SLOW_WINDOW        (500 * QOS_MILLISECOND)
 #define SLOW_REPLIES       8
 #define SLOWEST_WINDOW     (2 * QOS_SECOND)
+#define ENDLESS_WINDOW     (20 * QOS_SECOND)
 #define SATURATED_PART     0.9  /* of a window, for what was served to be what the store can */
 #define BOUND_PART         0.25 /* of the way, for each window: what it tells is noisy */
 #define COMPARABLE_PART    0.5  /* for it to be compared with another depth */
@@ -66,7 +67,15 @@
 #define START_REPLIES      16
 #define START_GAIN         1.2
 #define START_SURE         1.1 /* so short windows differ by half of that anyway */
-#define CHANCE             3   /* times the noise: 1.4 standard deviations of a pair's ratio */
+#define START_ROUNDS       3   /* of all that is inside, where the store is far away, */
+#define START_FAR          (100 * QOS_MILLISECOND) /* as such a window shows */
+#define SURELY             0.85                    /* of that */
+#define FAR_ROUND          (20 * QOS_MILLISECOND)
+#define DEEP               48  /* from here on four times as many are tried, */
+#define PROPORTIONAL       0.9 /* if twice as many served nearly twice as much */
+#define ROUNDS             2   /* of all that is inside, for a window that tells something */
+#define MANY_ROUNDS        16
+#define CHANCE             3 /* times the noise: 1.4 standard deviations of a pair's ratio */
 #define SEEN_MIN           6 /* pairs, and errors before: until then little is known of the noise */
 #define PAIRS_MAX          10
 #define CLEAR_LOSS         0.9
@@ -138,14 +147,17 @@ static guint with_reserve(guint enough)
     return enough + enough / 4;
 }
 
+/* The depth that is in force but for trials. */
+static guint depth_in_force(const QosCapacity *capacity)
+{
+    return MIN(MAX(with_reserve(capacity->enough), least(capacity)), capacity->slots);
+}
+
 /* The depth that is to be in force. */
 static guint depth_of(const QosCapacity *capacity)
 {
-    guint depth = MAX(with_reserve(capacity->enough), least(capacity));
-
-    if (capacity->is_trying)
-        depth = capacity->candidate;
-    return MIN(depth, capacity->slots);
+    return capacity->is_trying ? MIN(capacity->candidate, capacity->slots)
+                               : depth_in_force(capacity);
 }
 
 /* Begins at the depth that is to be in force by now. */
@@ -166,6 +178,7 @@ static void begin_window(QosCapacity *capacity, guint skip, QosTime now)
 void qos_capacity_start(QosCapacity *capacity, QosTime now)
 {
     capacity->is_starting = TRUE;
+    capacity->round = G_MAXINT64;
     capacity->enough = MIN(START, capacity->slots);
     capacity->too_few = 0;
     capacity->trial = QOS_CAPACITY_TRIAL_NONE;
@@ -288,22 +301,46 @@ static void end_trial(QosCapacity *capacity, gboolean is_good)
 }
 
 /* A window at the candidate has ended, after one at the depth in force. One pair is enough where it
- * is clear. */
+ * is clear. What is allowed for chance stays below the step that is tried, where only throughput
+ * can be lost by that: else in much noise a trial would never end. */
 static void judge(QosCapacity *capacity, double ratio)
 {
-    gboolean is_less = capacity->trial == QOS_CAPACITY_TRIAL_LESS;
-    double noise = capacity->noise;
-    double goal = is_less ? LESS_KEEPS - LESS_NOISE * noise : MORE_BRINGS + MORE_NOISE * noise;
-    double chance = CHANCE * noise * sqrt(++capacity->pairs);
-    gboolean is_enough = capacity->pairs > 1 && capacity->pairs + capacity->error_count >= SEEN_MIN;
-    gboolean is_clear =
+    const gboolean is_less = capacity->trial == QOS_CAPACITY_TRIAL_LESS;
+    const double noise = capacity->noise;
+    const double step = (double)capacity->candidate / MAX(depth_in_force(capacity), 1);
+    const double middle = (1 + step) / 2; /* of nothing, and the most that the step can bring */
+    const double goal = is_less ? MAX(LESS_KEEPS - LESS_NOISE * noise, middle)
+                                : MIN(MORE_BRINGS + MORE_NOISE * noise, middle);
+    const double chance = CHANCE * noise * sqrt(++capacity->pairs);
+    const double bounded = MIN(chance, fabs(step - 1) / 4);
+    const gboolean is_enough =
+        capacity->pairs > 1 && capacity->pairs + capacity->error_count >= SEEN_MIN;
+    const gboolean is_clear =
         ratio < (is_less ? CLEAR_LOSS : CLEARLY_NO_GAIN) || (!is_less && ratio > CLEAR_GAIN);
 
     capacity->surplus += ratio - goal;
-    if ((is_enough || is_clear) && fabs(capacity->surplus) > chance)
-        end_trial(capacity, capacity->surplus > 0);
+    if ((is_enough || is_clear) && capacity->surplus > (is_less ? chance : bounded))
+        end_trial(capacity, TRUE);
+    else if ((is_enough || is_clear) && capacity->surplus < (is_less ? -bounded : -chance))
+        end_trial(capacity, FALSE);
     else if (capacity->pairs == PAIRS_MAX)
         end_trial(capacity, is_less && capacity->surplus > 0);
+}
+
+/* A trial of less takes some round trips in which less is served. Where these are long there is
+ * none for a while, and none that would surely be too few: to serve so many with none that waits
+ * inside takes as many as come in a round trip (Little's law). */
+static void end_start(QosCapacity *capacity)
+{
+    const double carried = (double)capacity->round / (double)MAX(capacity->interval, 1);
+
+    capacity->is_starting = FALSE;
+    if (capacity->round < FAR_ROUND)
+        return;
+    capacity->pause = PAUSE_WINDOWS;
+    if (SURELY * carried < capacity->enough)
+        capacity->too_few = MAX(capacity->too_few, (guint)(SURELY * carried));
+    capacity->belief = capacity->believed = BELIEF_MAX;
 }
 
 /* A window of the search's beginning has ended, at `enough`. As in begin_trial(), only one that was
@@ -314,14 +351,15 @@ static void start_on(QosCapacity *capacity, double rate, gboolean is_saturated)
 
     if (capacity->base == 0 && !is_saturated)
         return;
-    if (capacity->base > 0 && rate < START_GAIN * capacity->base) {
-        double ratio = rate / capacity->base;
-        capacity->is_starting = FALSE;
+    capacity->round = MIN(capacity->round, capacity->interval * capacity->depth);
+    const double ratio = capacity->base > 0 ? rate / capacity->base : 0;
+    if (capacity->base > 0 && ratio < START_GAIN) {
+        end_start(capacity);
         guint needed = (guint)lrint(with_reserve(before) * ratio);
         if (ratio < START_SURE)
             capacity->enough = CLAMP(needed, before, capacity->enough);
     } else if (capacity->enough == capacity->slots || !is_saturated) {
-        capacity->is_starting = FALSE;
+        end_start(capacity);
     } else {
         if (capacity->base > 0)
             believe_too_few(capacity, before);
@@ -329,7 +367,9 @@ static void start_on(QosCapacity *capacity, double rate, gboolean is_saturated)
         capacity->base_enough = capacity->enough;
         capacity->rate_count = 0; /* they were of less than the store can */
         forget_noise(capacity);
-        capacity->enough = MIN(2 * capacity->enough, capacity->slots);
+        const gboolean is_far_off =
+            capacity->enough >= DEEP && ratio >= PROPORTIONAL * capacity->enough / MAX(before, 1);
+        capacity->enough = MIN((is_far_off ? 4 : 2) * capacity->enough, capacity->slots);
     }
 }
 
@@ -370,17 +410,42 @@ static void measured(QosCapacity *capacity, double rate, double saturated_part)
     capacity->is_trying = capacity->trial != QOS_CAPACITY_TRIAL_NONE && rate > 0;
 }
 
+/* The store has become so slow that what is inside takes for ever: some replies must do. */
+static gboolean is_endless(const QosCapacity *capacity, QosTime length)
+{
+    return (length >= ENDLESS_WINDOW && capacity->replies >= SLOW_REPLIES) ||
+           capacity->replies >= WINDOW_REPLIES_MAX;
+}
+
+/* Of a far store replies come in bursts, as many as are inside: its windows have whole rounds of
+ * these, or many. */
+static gboolean is_round(const QosCapacity *capacity, QosTime length)
+{
+    const guint rounds = capacity->replies / capacity->depth;
+
+    if (!capacity->is_starting && capacity->round < FAR_ROUND)
+        return TRUE;
+    return (capacity->replies % capacity->depth == 0 &&
+            (capacity->is_starting || rounds >= ROUNDS)) ||
+           (!capacity->is_starting && length / MANY_ROUNDS >= capacity->round);
+}
+
 static gboolean is_complete(const QosCapacity *capacity, double rate, QosTime length)
 {
-    if (capacity->is_trying && capacity->pairs == 0 && capacity->replies >= WINDOW_REPLIES &&
-        length >= LOSS_WINDOW && rate < CLEAR_LOSS * capacity->base)
+    const guint replies = capacity->replies;
+
+    if (is_endless(capacity, length))
         return TRUE;
-    if (capacity->is_starting && length >= START_WINDOW &&
-        capacity->replies >= MAX(START_REPLIES, 2 * capacity->depth))
+    if (!is_round(capacity, length))
+        return FALSE;
+    if (capacity->is_starting)
+        return (length >= START_WINDOW && replies >= START_REPLIES) ||
+               (length >= START_FAR && replies >= START_ROUNDS * capacity->depth);
+    if (capacity->is_trying && capacity->pairs == 0 && replies >= WINDOW_REPLIES &&
+        rate < CLEAR_LOSS * capacity->base)
         return TRUE;
-    return (length >= WINDOW && capacity->replies >= WINDOW_REPLIES) ||
-           (length >= SLOW_WINDOW && capacity->replies >= SLOW_REPLIES) ||
-           length >= SLOWEST_WINDOW || capacity->replies >= WINDOW_REPLIES_MAX;
+    return (length >= WINDOW && replies >= WINDOW_REPLIES) ||
+           (length >= SLOW_WINDOW && replies >= SLOW_REPLIES) || length >= SLOWEST_WINDOW;
 }
 
 void qos_capacity_replied(QosCapacity *capacity, gint64 units, guint inside, QosTime now)

@@ -46,7 +46,8 @@ typedef struct {
     gboolean is_trying; /* its windows alternate: this one is at `candidate` */
     guint candidate;
     double base;       /* rate of the window before, at the depth in force; 0 = there was none */
-    guint base_enough; /* while it is starting: `enough` in that window */
+    guint base_enough; /* while it is starting: `enough` in that window; */
+    QosTime round;     /* and what a request spends inside at least */
     guint pairs;       /* of windows, so far; */
     double surplus;    /* what the candidate served in them beyond its goal, in parts of `base` */
     guint pause;       /* windows until the next trial */

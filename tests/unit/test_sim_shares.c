@@ -103,6 +103,40 @@ static void test_a_long_request_hangs_not(void)
     g_assert_cmpfloat_with_epsilon(big / (big + small), 0.5, 0.015);
 }
 
+/* Stores far away, which need hundreds of requests inside, or all that may be: what adaptive
+ * sharing lets through after two seconds, or twenty round trips. */
+static void test_far_stores(void)
+{
+    static const struct {
+        guint latency; /* ms */
+        double jitter;
+        guint slots;
+        guint capacity;
+        guint most; /* op/s, with all slots in use */
+    } stores[] = {
+        {50, 0, 1024, 10000, 10000}, {70, 0.2, 64, 20000, 914},  {100, 1, 16, 10000, 160},
+        {500, 0, 1024, 1000, 1000},  {2000, 0.2, 64, 10000, 32}, {10, 0, 4096, 100, 100},
+    };
+
+    for (guint i = 0; i < G_N_ELEMENTS(stores); i++) {
+        const guint warm = MAX(20 * stores[i].latency / 1000, 2) * 10; /* bins */
+        g_autofree char *text = g_strdup_printf(
+            "[scenario]\nduration=%us\n[store]\ncapacity=%u\nlatency=%ums\njitter=%g\nslots=%u\n"
+            "[adapt]\ncapacity=auto\n[job b]\nweight=2\n[job c]\nweight=5\n"
+            "[client a]\nprocesses=%u\n[client b]\nprocesses=%u\n[client c]\nprocesses=%u\n",
+            warm / 10 * 3, stores[i].capacity, stores[i].latency, stores[i].jitter, stores[i].slots,
+            stores[i].slots, stores[i].slots, stores[i].slots);
+        g_autoptr(QosSimulation) simulation = simulate(text);
+        guint sum = 0;
+
+        for (guint job = 0; job < 3; job++)
+            sum += served(simulation, job, warm, 3 * warm);
+        g_test_message("%u ms, %u slots: %u of %u", stores[i].latency, stores[i].slots, sum,
+                       stores[i].most * warm / 5);
+        g_assert_cmpfloat(sum, >=, 0.96 * stores[i].most * warm / 5);
+    }
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -110,5 +144,6 @@ int main(int argc, char **argv)
     g_test_add_func("/sim/reservations/told-and-not-there", test_told_and_not_there);
     g_test_add_func("/sim/reservations/rules-change", test_rules_change);
     g_test_add_func("/sim/a-long-request-hangs-not", test_a_long_request_hangs_not);
+    g_test_add_func("/sim/far-stores", test_far_stores);
     return g_test_run();
 }
