@@ -30,9 +30,9 @@ void qos_changes_note_foreign(QosChanges *changes, QosTime now)
     changes->is_foreign = TRUE;
 }
 
-void qos_changes_append(QosChanges *changes, gint64 offset, QosTime now)
+void qos_changes_append(QosChanges *changes, gint64 offset, gint64 size, QosTime now)
 {
-    if (changes->seen.size < 0 || changes->seen.size == offset)
+    if (size == offset)
         return;
     qos_changes_note_foreign(changes, now);
     changes->is_astray = TRUE;

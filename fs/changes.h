@@ -69,9 +69,9 @@ void qos_changes_init(QosChanges *changes, gboolean is_local, QosTime patience);
 /* The pages are older than a change from elsewhere, or may be. */
 void qos_changes_note_foreign(QosChanges *changes, QosTime now);
 
-/* An own write appends, and the kernel takes it for one at `offset`: if the file ends elsewhere,
- * the kernel does not know what comes to lie there, as if it came from elsewhere. */
-void qos_changes_append(QosChanges *changes, gint64 offset, QosTime now);
+/* An own write appends at the end, `size`, and the kernel takes it for one at `offset`: if these
+ * differ, the kernel does not know what comes to lie at the end, as if it came from elsewhere. */
+void qos_changes_append(QosChanges *changes, gint64 offset, gint64 size, QosTime now);
 
 /* An own change begins; ends. */
 void qos_changes_begin(QosChanges *changes, QosMoment moment);

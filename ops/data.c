@@ -235,7 +235,7 @@ static int run_write(QosOp *op)
         return -EIO;
     changes = qos_loan_begin_change(&op->handle->file, op->handle->fd);
     if (((const DataOp *)op)->appends)
-        qos_file_changes_note_append(changes, ((const DataOp *)op)->offset);
+        qos_file_changes_note_append(changes, op->handle->fd, ((const DataOp *)op)->offset);
     error = write_all(op);
     qos_file_changes_end(changes);
     qos_privileges_note_change(op, op->handle);

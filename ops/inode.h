@@ -242,9 +242,10 @@ void qos_loan_watch(const QosLoan *loan);
  * before; -1: no look. Returns what is to be given to the second, when the change is made; NULL is
  * allowed. */
 QosFileChanges *qos_loan_begin_change(const QosLoan *loan, int fd);
-/* It is a write that appends, and that the kernel takes for one at `offset`: what comes to lie
- * elsewhere the kernel does not know, as if another mount had written it. */
-void qos_file_changes_note_append(QosFileChanges *changes, off_t offset);
+/* It is a write that appends to the file that `fd` is, and that the kernel takes for one at
+ * `offset`: what comes to lie elsewhere the kernel does not know, as if another mount had written
+ * it. */
+void qos_file_changes_note_append(QosFileChanges *changes, int fd, off_t offset);
 void qos_file_changes_end(QosFileChanges *changes);
 /* Of what the first returned, one more (1), or one less (-1): SETATTR, which may set mode or
  * owners.

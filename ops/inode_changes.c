@@ -111,12 +111,15 @@ QosFileChanges *qos_loan_begin_change(const QosLoan *loan, int fd)
     return changes;
 }
 
-void qos_file_changes_note_append(QosFileChanges *changes, off_t offset)
+void qos_file_changes_note_append(QosFileChanges *changes, int fd, off_t offset)
 {
-    if (changes == NULL)
+    struct stat stat;
+
+    /* Not what was seen last: with credits nobody looks before each change. */
+    if (changes == NULL || fstat(fd, &stat) != 0)
         return;
     qos_mutex_lock(&changes->lock);
-    qos_changes_append(&changes->changes, offset, qos_gate_now());
+    qos_changes_append(&changes->changes, offset, stat.st_size, qos_gate_now());
     qos_mutex_unlock(&changes->lock);
 }
 

@@ -193,9 +193,9 @@ static void test_an_append_elsewhere(void)
     for (guint opens = 0; opens < 2; opens++) {
         QosChanges changes = file(TRUE);
 
-        qos_changes_append(&changes, 4096, now); /* where the kernel has the end */
+        qos_changes_append(&changes, 4097, 4097, now); /* whatever was seen before */
         g_assert_false(changes.is_astray);
-        qos_changes_append(&changes, 3, now);
+        qos_changes_append(&changes, 3, 4096, now);
         const gint64 modified = change(&changes);
         if (opens)
             g_assert_false(keep(&changes, modified, 4098));
