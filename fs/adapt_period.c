@@ -57,7 +57,7 @@ static gboolean step_fair(QosAdapt *adapt, QosTime elapsed)
     gint64 least = 0;
     gint64 most = 0;
     gboolean had_records = adapt->has_records;
-    g_autofree gint64 *rates = g_new(gint64, adapt->fair->len); /* in the period that ends */
+    g_autofree gint64 *rates = g_new0(gint64, adapt->fair->len); /* in the period that ends */
 
     for (guint i = 0; i < adapt->fair->len; i++)
         rates[i] = jobs[i].rate;

