@@ -72,13 +72,18 @@ def test_the_matrix_finds_what_exceeds_the_bound():
     def deviations(counts):
         return [(under, over) for _, _, under, over in rates.windows(counts, 100, 1)]
 
+    def excess(counts, late=0):
+        """Of counts that were taken up to `late` s after their moments."""
+        return rates.excess([rates.Sample(moment, moment + late, 0, 0, 0) for moment, _ in counts], counts, 100, 0)
+
     exact = [(second / 2, 50 * second) for second in range(40)]
-    assert rates.excess(exact, 100, 0) == 0
+    assert excess(exact) == 0
+    assert excess(exact, late=0.1) == pytest.approx(-10)
     assert set(deviations(exact)) == {(0, 0)}
     burst = [(moment, count + (150 if moment >= 7 else 0)) for moment, count in exact]
-    assert rates.excess(burst, 100, 0) == 150
+    assert excess(burst) == 150
     assert max(over for _, over in deviations(burst)) == pytest.approx(0.149)
-    assert rates.excess([(moment, 1.02 * count) for moment, count in exact], 100, 0) == pytest.approx(39)
+    assert excess([(moment, 1.02 * count) for moment, count in exact]) == pytest.approx(39)
     assert deviations([(moment, 0.98 * count) for moment, count in exact])[0][0] == pytest.approx(-0.019)
     assert deviations([(moment, min(count, 100)) for moment, count in exact])[0][0] < -0.99
 
