@@ -26,7 +26,7 @@
  * lock holders and write-back: these wait until one of the others has gone, which goes into debt
  * for that, too. Each of them waits for a PAID_PART of a token more than it takes, so that the
  * class comes out of debt, and its lock holders need not wait any more. A request at a pay point is
- * to pay the debt; if it is the first, the others wait until it goes.
+ * to pay the debt; if it is the first, the others wait until it has gone, and then for no more.
  *
  * What the kernel asks for by itself is free. A program can make it ask, by calls that then fail.
  * So a class has an allowance of free requests, QOS_TBF_FREE_SHARE for each request that is
@@ -284,7 +284,8 @@ static void note_passing(QosTbfQueue *queue, const QosRequest *request, QosTime 
     queue->is_others_turn = !is_passing;
     if (queue->is_paying && !is_passing)
         queue->level = MAX(queue->level - rule_time(queue, request) / PAID_PART, 0);
-    if (queue->is_paying ? !is_passing && --queue->to_pay == 0 : queue->passed == 0)
+    if (queue->is_paying ? !is_passing && (--queue->to_pay == 0 || request->is_toll)
+                         : queue->passed == 0)
         end_passing(queue, now);
 }
 
