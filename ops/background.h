@@ -11,8 +11,8 @@
  * For what a program asks for by io_uring, its exit does not wait: nothing may be left of a killed
  * program. So a descriptor of the process is kept (pidfd), by which the kernel tells how it ended.
  * As many may be open as there are places (fs/places.h). A request of a thread that has gone at the
- * first look belongs to the process of which another request of that thread is waiting. If there is
- * none, and the process was not killed, it is served when it is due.
+ * first look belongs to the process that the descriptor names, or of which another request of that
+ * thread is waiting. If there is none, and the process was not killed, it is served when it is due.
  *
  * What a program has under way when it ends by itself is served: it may mean its writes. Where
  * nothing tells how a process ended, its reads alone are taken back.

@@ -213,14 +213,19 @@ static void look_at_request_locked(QosInterrupts *interrupts, Watched *watched)
         judge_locked(interrupts, watched, &signals);
 }
 
-/* The lock is let go meanwhile. Of a process that has no group yet, how it will end. */
-static int find_process_of_locked(QosInterrupts *interrupts, pid_t thread,
+/* The lock is let go meanwhile, so that `group` may go, and its descriptor be another's: then the
+ * owner forgets what this found. Of a process that has no group yet, how it will end. */
+static int find_process_of_locked(QosInterrupts *interrupts, const QosBackgroundGroup *group,
                                   QosProcessId *ret_process)
 {
+    const pid_t thread = group->id.pid;
+    const int process = group->descriptor;
     int descriptor = -1;
 
     qos_mutex_unlock(&interrupts->lock);
     qos_signals_process(thread, ret_process);
+    if (ret_process->start == 0)
+        qos_signals_process_of(process, ret_process);
     qos_mutex_lock(&interrupts->lock);
     if (ret_process->start != 0 && qos_background_is_new(interrupts->background, ret_process)) {
         qos_mutex_unlock(&interrupts->lock);
@@ -233,7 +238,7 @@ static int find_process_of_locked(QosInterrupts *interrupts, pid_t thread,
 static void find_process_locked(QosInterrupts *interrupts, QosBackgroundGroup *group)
 {
     QosProcessId process;
-    const int descriptor = find_process_of_locked(interrupts, group->id.pid, &process);
+    const int descriptor = find_process_of_locked(interrupts, group, &process);
 
     if (qos_turns_taken(interrupts->turns) == &group->turn)
         group = qos_background_found(interrupts->background, group, &process);

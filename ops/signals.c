@@ -139,6 +139,21 @@ void qos_signals_process(pid_t thread, QosProcessId *ret_process)
     ret_process->start = stat.start;
 }
 
+void qos_signals_process_of(int descriptor, QosProcessId *ret_process)
+{
+    EndInfo info = {.mask = PIDFD_INFO_HAS_PID};
+    QosProcessStat stat;
+
+    *ret_process = (QosProcessId){0};
+    if (descriptor < 0 || ioctl(descriptor, PIDFD_ASK_INFO, &info) != 0 ||
+        !read_stat((pid_t)info.process, (pid_t)info.process, &stat))
+        return;
+    if (ioctl(descriptor, PIDFD_ASK_INFO, &info) != 0)
+        return; /* what was read may be another's that has its number now */
+    ret_process->pid = (pid_t)info.process;
+    ret_process->start = stat.start;
+}
+
 /* A fatal signal becomes a SIGKILL of each thread, which is taken as the thread begins to exit. Who
  * exits by himself may be killed as he does. */
 static gboolean is_killed(pid_t thread, const QosProcessStat *stat)

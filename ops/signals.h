@@ -28,6 +28,9 @@ typedef struct {
 
 /* The process of a thread. Reads /proc. */
 void qos_signals_process(pid_t thread, QosProcessId *ret_process);
+/* The same from its descriptor (-1: none), also when the thread has gone and the process only waits
+ * for its parent. */
+void qos_signals_process_of(int descriptor, QosProcessId *ret_process);
 /* A descriptor by which the kernel tells how a process has ended, also when nothing is left of it
  * (since Linux 6.15); -1: there is none. */
 int qos_signals_open(const QosProcessId *process);

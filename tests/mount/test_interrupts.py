@@ -197,6 +197,17 @@ def test_a_kill_ends_what_io_uring_was_asked_for(store, mount, way, who, cache):
         wait_until(lambda: waiting(qos) == 0, what="the end of the wait")
 
 
+@pytest.mark.parametrize("way", ["alone", "thread", "workers"])
+def test_a_kill_ends_what_io_uring_was_asked_for_though_no_parent_looks(store, mount, way):
+    """The kernel tells how a process ended when its parent has asked; until then its threads may have gone already."""
+    with no_tokens(store, mount, "auto") as qos, running(ring(qos, "write", "direct", way)) as victim:
+        assert victim.stdout.readline() == b"asked\n"
+        wait_until(lambda: waiting(qos) == PAGES, what="waiting")
+        victim.kill()
+        wait_until(lambda: waiting(qos) == 0, what="the end of the wait")
+        assert victim.wait(TIMEOUT) == -signal.SIGKILL
+
+
 def test_what_a_program_has_asked_io_uring_for_when_it_ends_is_served(store, mount):
     """It may mean its writes. Another one, killed later, shows that the daemon has looked."""
     with no_tokens(store, mount, "auto") as qos, running(ring(qos, "write", "direct", "alone")) as writer:
