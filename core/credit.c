@@ -328,24 +328,29 @@ gboolean qos_credit_cancel(QosOwner *owner, QosTime now, const QosResource *reso
     if (book == NULL)
         return TRUE;
     const QosResourceType *type = qos_book_type(book);
-    if (book->busy != NULL && book->busy->callback != 0 && !type->divisible &&
-        type->matches(&book->busy->wanted, theirs)) {
+    const gboolean is_called = book->busy != NULL && book->busy->callback != 0 && !type->divisible;
+    /* With all of it, unless a cache's user has begun to use some of it again. */
+    if (is_called && type->matches(&book->busy->wanted, theirs) &&
+        !(owner->config.caches && is_used_against(book, &book->busy->wanted))) {
         book->busy->has_user_agreed = TRUE;
         qos_book_pump(owner, book, now);
         return TRUE;
     }
     if (owner->above == NULL)
         return TRUE; /* there is nobody to give it to */
-    if (qos_owner_in_grace(owner) || is_used_against(book, theirs) ||
-        !qos_book_yield(book, theirs)) {
+    const gboolean is_used = is_used_against(book, theirs);
+    if (qos_owner_in_grace(owner) || is_used || !qos_book_yield(book, theirs)) {
         if (book->busy != NULL)
             book->busy->is_user_told = FALSE; /* it will be again, when who uses it puts it */
+        /* And now of what nobody uses: who uses the rest may be waiting for that. */
+        if (is_called && is_used && owner->config.caches)
+            qos_book_serve_callback(owner, book, now);
         return FALSE;
     }
     qos_owner_give_back(owner, book, now);
     if (!lazy)
         qos_owner_flush_lazy(owner, now);
-    if (book->busy != NULL && book->busy->callback != 0 && !type->divisible) {
+    if (is_called) {
         book->busy->is_user_told = FALSE; /* of that part of what is wanted */
         qos_book_pump(owner, book, now);
     } else {

@@ -197,6 +197,54 @@ static void test_beyond(void)
     cluster_clear(&c);
 }
 
+/* Who uses one number, and waits for a later one behind the very mount that wants both, drops the
+ * whole group meanwhile: what nobody uses of it goes at once, though not all that is wanted does.
+ */
+static void test_dropped_while_in_use(void)
+{
+    const guint flags = QOS_CREDIT_RESERVE | QOS_CREDIT_WAIT;
+    QosCredit three = qos_credit_span(3, 3, FALSE), four = qos_credit_span(4, 4, FALSE);
+    QosCredit four_to_write = qos_credit_span(4, 4, TRUE), all = qos_credit_span(0, 1023, TRUE);
+    QosResource resource = group();
+    Use first, second, theirs[2];
+    Cluster c;
+
+    cluster_init(&c);
+    start(&c, 1);
+    for (QosOwnerId id = 4; id <= 5; id++) {
+        node_config(&c, id, 1)->caches = TRUE;
+        start(&c, id);
+    }
+    run(&c, 10 * QOS_MILLISECOND);
+    c.nodes[5].agrees = TRUE;
+    g_assert_cmpint(ask(&c, 4, 3, 3, TRUE, &first), ==, QOS_CREDIT_GRANTED);
+    get_of(&c, 5, group(), four, flags, &theirs[0]);
+    get_of(&c, 5, group(), three, flags, &theirs[1]);
+    run(&c, 20 * QOS_MILLISECOND);
+    get_of(&c, 4, group(), four_to_write, flags, &second);
+    run(&c, 20 * QOS_MILLISECOND);
+    g_assert_cmpint(second.verdict, ==, QOS_CREDIT_WAITING);
+
+    c.nodes[4].agrees = TRUE;
+    g_assert_false(qos_credit_cancel(c.nodes[4].owner, clock_of(&c, 4), &resource, &all, FALSE));
+    run(&c, 20 * QOS_MILLISECOND);
+    g_assert_cmpint(theirs[0].verdict, ==, QOS_CREDIT_GRANTED);
+    g_assert_cmpint(theirs[1].verdict, ==, QOS_CREDIT_WAITING);
+    put(&c, 5, &theirs[0]);
+    run(&c, 20 * QOS_MILLISECOND);
+    g_assert_cmpint(second.verdict, ==, QOS_CREDIT_GRANTED);
+    put(&c, 4, &second);
+    put(&c, 4, &first);
+    run(&c, 20 * QOS_MILLISECOND);
+    g_assert_cmpint(theirs[1].verdict, ==, QOS_CREDIT_GRANTED);
+    put(&c, 5, &theirs[1]);
+    cluster_clear(&c);
+    qos_credit_clear(qos_resource_type(QOS_RESOURCE_INODES), &three);
+    qos_credit_clear(qos_resource_type(QOS_RESOURCE_INODES), &four);
+    qos_credit_clear(qos_resource_type(QOS_RESOURCE_INODES), &four_to_write);
+    qos_credit_clear(qos_resource_type(QOS_RESOURCE_INODES), &all);
+}
+
 /* --- the law itself, against one that goes from place to place --- */
 
 #define PLACES 48
@@ -300,6 +348,7 @@ int main(int argc, char **argv)
     g_test_add_func("/credit-widen/others-wait", test_others_wait);
     g_test_add_func("/credit-widen/after-grace", test_after_grace);
     g_test_add_func("/credit-widen/beyond", test_beyond);
+    g_test_add_func("/credit-widen/dropped-while-in-use", test_dropped_while_in_use);
     g_test_add_func("/credit-widen/law", test_law);
     return g_test_run();
 }
