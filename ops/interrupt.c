@@ -214,18 +214,18 @@ static void look_at_request_locked(QosInterrupts *interrupts, Watched *watched)
 }
 
 /* The lock is let go meanwhile, so that `group` may go, and its descriptor be another's: then the
- * owner forgets what this found. Of a process that has no group yet, how it will end. */
+ * caller forgets what this found. Of a process that has no group yet, how it will end. */
 static int find_process_of_locked(QosInterrupts *interrupts, const QosBackgroundGroup *group,
                                   QosProcessId *ret_process)
 {
     const pid_t thread = group->id.pid;
-    const int process = group->descriptor;
+    const int kept = group->descriptor;
     int descriptor = -1;
 
     qos_mutex_unlock(&interrupts->lock);
     qos_signals_process(thread, ret_process);
     if (ret_process->start == 0)
-        qos_signals_process_of(process, ret_process);
+        qos_signals_process_of(kept, ret_process);
     qos_mutex_lock(&interrupts->lock);
     if (ret_process->start != 0 && qos_background_is_new(interrupts->background, ret_process)) {
         qos_mutex_unlock(&interrupts->lock);

@@ -139,18 +139,25 @@ void qos_signals_process(pid_t thread, QosProcessId *ret_process)
     ret_process->start = stat.start;
 }
 
-void qos_signals_process_of(int descriptor, QosProcessId *ret_process)
+/* The process that a descriptor is of, or of whose thread; 0: nothing is left of that, or there is
+ * no descriptor. */
+static pid_t process_of(int descriptor)
 {
     EndInfo info = {.mask = PIDFD_INFO_HAS_PID};
+
+    return ioctl(descriptor, PIDFD_ASK_INFO, &info) == 0 ? (pid_t)info.process : 0;
+}
+
+void qos_signals_process_of(int descriptor, QosProcessId *ret_process)
+{
+    const pid_t process = process_of(descriptor);
     QosProcessStat stat;
 
     *ret_process = (QosProcessId){0};
-    if (descriptor < 0 || ioctl(descriptor, PIDFD_ASK_INFO, &info) != 0 ||
-        !read_stat((pid_t)info.process, (pid_t)info.process, &stat))
+    /* Asked again: what was read may be another's that has its number now. */
+    if (process == 0 || !read_stat(process, process, &stat) || process_of(descriptor) != process)
         return;
-    if (ioctl(descriptor, PIDFD_ASK_INFO, &info) != 0)
-        return; /* what was read may be another's that has its number now */
-    ret_process->pid = (pid_t)info.process;
+    ret_process->pid = process;
     ret_process->start = stat.start;
 }
 
@@ -199,14 +206,14 @@ static gboolean are_all_killed(pid_t process)
 int qos_signals_open_thread(pid_t thread)
 {
     const int own = thread == 0 ? -1 : (int)syscall(SYS_pidfd_open, thread, PIDFD_OF_THREAD);
-    EndInfo info = {.mask = PIDFD_INFO_HAS_PID};
-    int process;
+    const pid_t process = process_of(own);
+    int descriptor;
 
-    if (own < 0 || ioctl(own, PIDFD_ASK_INFO, &info) != 0 || (pid_t)info.process == thread)
+    if (process == 0 || process == thread)
         return own;
-    process = (int)syscall(SYS_pidfd_open, info.process, 0);
+    descriptor = (int)syscall(SYS_pidfd_open, process, 0);
     close(own);
-    return process;
+    return descriptor;
 }
 
 int qos_signals_open(const QosProcessId *process)

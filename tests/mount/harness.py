@@ -495,12 +495,7 @@ class Mount:
         """Ends the daemon by a signal, SIGKILL as a crash would, and clears the dead mount away. It must not have ended before."""
         early = self._process.poll()
         self._process.send_signal(number)
-        if number == signal.SIGKILL and clear:
-            wait_until(lambda: self._process.poll() is not None or self._waits_for_itself(), what="the end of the daemon")
-            if self._process.poll() is None:
-                with contextlib.suppress(OSError):  # busy, but it ends what waits
-                    umount(self.dir, MNT_FORCE)
-        self._wait_exit()
+        self._wait_exit(frees=number == signal.SIGKILL and clear)
         if clear and self.is_mounted():
             umount(self.dir, MNT_DETACH)
         assert early is None, f"the daemon had ended with {early}:\n{self.log}"
@@ -539,11 +534,18 @@ class Mount:
                 raise
         return not self.is_mounted()
 
-    def _wait_exit(self):
+    def _wait_exit(self, frees=False):
+        """With `frees`, a killed daemon for whose answer the kernel waits is ended as docs/coherence.md says."""
+        def has_ended():
+            if self._process.poll() is None and frees and self._waits_for_itself():
+                with contextlib.suppress(OSError):  # busy, but what waits has ended
+                    umount(self.dir, MNT_FORCE)
+            return self._process.poll() is not None
         try:
-            self.exit_status = self._process.wait(TIMEOUT)
-        except subprocess.TimeoutExpired:
+            wait_until(has_ended, what="the end of the daemon")
+        except AssertionError:
             raise AssertionError(f"the daemon does not end:\n{self.threads()}\n{self.log}") from None
+        self.exit_status = self._process.returncode
 
     def _waits_for_itself(self):
         """Killed while it dropped pages: the kernel waits for its answer to a READ (docs/coherence.md, the last limits)."""
