@@ -62,17 +62,19 @@ struct QosInode {
     guint told_rights; /* atomic: a digest of mode and owners, as the kernel was told them last */
     gint finds_known;  /* atomic; a directory: the last look-up in it was of a warm file */
     guint privileges;  /* atomic; inode_privileges.c: bits that answers have shown */
-    /* --- under the table's lock --- */
-    guint is_mount_root : 1; /* never changes, like the next */
+    /* --- never changes, and so is read without a lock: bits in a word of their own, because a bit
+     * that changes would share its word with these --- */
+    guint is_mount_root : 1;
     guint is_directory : 1;
     guint hides_device : 1; /* the kernel was told another number than the store has */
-    guint keeps_fd : 1;     /* it has no handle */
+    /* --- under the table's lock --- */
+    guint64 lookups;
+    int fd;             /* O_PATH, or -1: cold */
+    guint keeps_fd : 1; /* it has no handle */
     guint is_on_clock : 1;
     guint is_removed : 1; /* in the queue of these, and not on the clock */
     guint has_pages : 1;
     guint is_on_its_way : 1; /* see qos_loan_note_sent() */
-    guint64 lookups;
-    int fd;                /* O_PATH, or -1: cold */
     QosFileHandle *handle; /* NULL until it is first needed; stays then */
     QosUser *user;         /* who found it; NULL: one whom nothing bounds */
     GList clock;           /* in the table's, or in `removed`, while it is on either */

@@ -118,6 +118,9 @@ static void check_loan(Fixture *fixture, fuse_ino_t id, ino_t file)
     g_assert_cmpint(qos_inodes_borrow(fixture->inodes, id, &loan), ==, 0);
     g_assert_cmpint(fstat(loan.fd, &stat), ==, 0);
     g_assert_cmpuint(stat.st_ino, ==, file);
+    /* What never changes is read beside what other threads change. */
+    qos_loan_note_pages(&loan);
+    g_assert_false(qos_loan_hides_device(&loan));
 }
 
 static void let_go(Fixture *fixture, int number)
