@@ -16,9 +16,10 @@ typedef struct {
 struct QosBackground {
     QosTurns *turns;
     guint kind;
-    GHashTable *groups;  /* a set of QosBackgroundGroup, by `id`; owned */
-    GHashTable *senders; /* TID -> Sender, owned */
-    QosPlaces places;    /* for descriptors */
+    GHashTable *groups;    /* a set of QosBackgroundGroup, by `id`; owned */
+    GHashTable *processes; /* PID -> the last of these that was made for a process of that number */
+    GHashTable *senders;   /* TID -> Sender, owned */
+    QosPlaces places;      /* for descriptors */
 };
 
 static guint hash_id(gconstpointer key)
@@ -51,6 +52,7 @@ QosBackground *qos_background_new(QosTurns *turns, guint kind)
     background->turns = turns;
     background->kind = kind;
     background->groups = g_hash_table_new(hash_id, equal_ids);
+    background->processes = g_hash_table_new(NULL, NULL);
     background->senders = g_hash_table_new_full(NULL, NULL, NULL, g_free);
     qos_places_init(&background->places, descriptors_max());
     return background;
@@ -62,9 +64,15 @@ void qos_background_free(QosBackground *background)
         return;
     g_assert(g_hash_table_size(background->groups) == 0);
     g_hash_table_unref(background->groups);
+    g_hash_table_unref(background->processes);
     g_hash_table_unref(background->senders);
     qos_places_clear(&background->places);
     g_free(background);
+}
+
+static gpointer number_of(const QosBackgroundGroup *group)
+{
+    return GINT_TO_POINTER(group->id.pid);
 }
 
 static void free_if_empty(QosBackground *background, QosBackgroundGroup *group)
@@ -77,6 +85,8 @@ static void free_if_empty(QosBackground *background, QosBackgroundGroup *group)
     }
     qos_turns_remove(background->turns, &group->turn);
     g_hash_table_remove(background->groups, &group->id);
+    if (g_hash_table_lookup(background->processes, number_of(group)) == group)
+        g_hash_table_remove(background->processes, number_of(group));
     g_free(group);
 }
 
@@ -96,6 +106,8 @@ static QosBackgroundGroup *find_group(QosBackground *background, const QosProces
     group->user = request->user;
     group->turn.kind = background->kind;
     g_hash_table_insert(background->groups, &group->id, group);
+    if (id->start != 0)
+        g_hash_table_insert(background->processes, number_of(group), group);
     qos_turns_add(background->turns, &group->turn, request->job, request->user);
     return group;
 }
@@ -136,13 +148,39 @@ static void put(QosBackground *background, QosOp *op, QosBackgroundGroup *group)
         add_sender(background, op, group);
 }
 
-QosBackgroundGroup *qos_background_add(QosBackground *background, QosOp *op)
+static QosProcessId thread_id(const QosOp *op)
 {
-    const QosProcessId thread = {.pid = fuse_req_ctx(op->fuse)->pid};
+    return (QosProcessId){.pid = fuse_req_ctx(op->fuse)->pid};
+}
 
-    qos_background_remove(background, op);
-    put(background, op, find_group(background, &thread, op));
-    return op->background_group;
+QosBackgroundGroup *qos_background_find(QosBackground *background, const QosOp *op)
+{
+    const QosProcessId thread = thread_id(op);
+
+    return g_hash_table_lookup(background->groups, &thread);
+}
+
+/* A number is one process's for as long as its descriptor names it. */
+QosBackgroundGroup *qos_background_find_process(QosBackground *background, int descriptor)
+{
+    const pid_t process = qos_signals_number_of(descriptor);
+    QosBackgroundGroup *group =
+        g_hash_table_lookup(background->processes, GINT_TO_POINTER(process));
+
+    if (process == 0 || group == NULL || qos_signals_number_of(group->descriptor) != process)
+        return NULL;
+    return group;
+}
+
+QosBackgroundGroup *qos_background_add(QosBackground *background, QosOp *op,
+                                       QosBackgroundGroup *group)
+{
+    const QosProcessId thread = thread_id(op);
+
+    if (group == NULL)
+        group = find_group(background, &thread, op);
+    put(background, op, group);
+    return group;
 }
 
 void qos_background_remove(QosBackground *background, QosOp *op)

@@ -6,7 +6,9 @@
  * its rule says. So their processes are looked at (fs/turns.h), however many requests each has. A
  * request's thread may end long before its process, so that the process is found at the first look,
  * and known by its start time from then on: until then the requests of a thread are a group of
- * their own.
+ * their own. Where requests of the same process wait, and its descriptor is kept, a new one joins
+ * them at once: that costs a few short system calls, and a look takes a thread's switch and two
+ * files of /proc.
  *
  * For what a program asks for by io_uring, its exit does not wait: nothing may be left of a killed
  * program. So a descriptor of the process is kept (pidfd), by which the kernel tells how it ended.
@@ -43,8 +45,14 @@ struct QosBackgroundGroup {
 QosBackground *qos_background_new(QosTurns *turns, guint kind);
 void qos_background_free(QosBackground *background); /* empty; NULL is allowed */
 
-/* The group that the request is in now. If that is new, its turn is to be said. */
-QosBackgroundGroup *qos_background_add(QosBackground *background, QosOp *op);
+/* The group that the request joins: its thread's, or that of a process which `descriptor` names and
+ * of which one is kept; or NULL. */
+QosBackgroundGroup *qos_background_find(QosBackground *background, const QosOp *op);
+QosBackgroundGroup *qos_background_find_process(QosBackground *background, int descriptor);
+/* Puts it into that; into a new one of its thread for NULL, whose turn is to be said. Returns it.
+ */
+QosBackgroundGroup *qos_background_add(QosBackground *background, QosOp *op,
+                                       QosBackgroundGroup *group);
 /* Does nothing to what is not in it. */
 void qos_background_remove(QosBackground *background, QosOp *op);
 /* TRUE where other requests of the group's thread wait with its process. */

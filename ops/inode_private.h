@@ -75,9 +75,9 @@ struct QosInode {
     guint is_removed : 1; /* in the queue of these, and not on the clock */
     guint has_pages : 1;
     guint is_on_its_way : 1; /* see qos_loan_note_sent() */
-    QosFileHandle *handle; /* NULL until it is first needed; stays then */
-    QosUser *user;         /* who found it; NULL: one whom nothing bounds */
-    GList clock;           /* in the table's, or in `removed`, while it is on either */
+    QosFileHandle *handle;   /* NULL until it is first needed; stays then */
+    QosUser *user;           /* who found it; NULL: one whom nothing bounds */
+    GList clock;             /* in the table's, or in `removed`, while it is on either */
     /* --- atomic --- */
     QosFileChanges *changes; /* NULL until the file is first opened; stays then */
 };

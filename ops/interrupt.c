@@ -137,13 +137,20 @@ static void keep_descriptor_locked(QosInterrupts *interrupts, QosBackgroundGroup
 
 static void add_untold_locked(QosInterrupts *interrupts, QosOp *op)
 {
-    QosBackgroundGroup *group = qos_background_add(interrupts->background, op);
+    QosBackgroundGroup *group;
+    int descriptor = -1;
 
-    if (group->turn.place != QOS_TURN_NONE)
-        return;
+    qos_background_remove(interrupts->background, op);
+    group = qos_background_find(interrupts->background, op);
+    if (group == NULL) {
+        descriptor = qos_signals_open_thread(fuse_req_ctx(op->fuse)->pid);
+        group = qos_background_find_process(interrupts->background, descriptor);
+    }
+    group = qos_background_add(interrupts->background, op, group);
     begin_group_locked(interrupts, group);
-    if (!qos_background_knows(interrupts->background, group))
-        keep_descriptor_locked(interrupts, group, qos_signals_open_thread(group->id.pid));
+    if (qos_background_knows(interrupts->background, group))
+        group = NULL;
+    keep_descriptor_locked(interrupts, group, descriptor);
 }
 
 void qos_interrupts_watch(QosInterrupts *interrupts, QosOp *op)

@@ -139,9 +139,8 @@ void qos_signals_process(pid_t thread, QosProcessId *ret_process)
     ret_process->start = stat.start;
 }
 
-/* The process that a descriptor is of, or of whose thread; 0: nothing is left of that, or there is
- * no descriptor. */
-static pid_t process_of(int descriptor)
+/* Also of a thread's descriptor: its process. */
+pid_t qos_signals_number_of(int descriptor)
 {
     EndInfo info = {.mask = PIDFD_INFO_HAS_PID};
 
@@ -150,12 +149,13 @@ static pid_t process_of(int descriptor)
 
 void qos_signals_process_of(int descriptor, QosProcessId *ret_process)
 {
-    const pid_t process = process_of(descriptor);
+    const pid_t process = qos_signals_number_of(descriptor);
     QosProcessStat stat;
 
     *ret_process = (QosProcessId){0};
     /* Asked again: what was read may be another's that has its number now. */
-    if (process == 0 || !read_stat(process, process, &stat) || process_of(descriptor) != process)
+    if (process == 0 || !read_stat(process, process, &stat) ||
+        qos_signals_number_of(descriptor) != process)
         return;
     ret_process->pid = process;
     ret_process->start = stat.start;
@@ -206,7 +206,7 @@ static gboolean are_all_killed(pid_t process)
 int qos_signals_open_thread(pid_t thread)
 {
     const int own = thread == 0 ? -1 : (int)syscall(SYS_pidfd_open, thread, PIDFD_OF_THREAD);
-    const pid_t process = process_of(own);
+    const pid_t process = qos_signals_number_of(own);
     int descriptor;
 
     if (process == 0 || process == thread)

@@ -26,6 +26,10 @@ typedef struct {
     guint64 start; /* clock ticks since the machine's boot, at which it began; 0: there is none */
 } QosProcessId;
 
+/* The number of the process that a descriptor is of, for as long as that may not be another's; 0:
+ * nothing is left of the process, the kernel does not tell (before Linux 6.13), or there is no
+ * descriptor (-1). */
+pid_t qos_signals_number_of(int descriptor);
 /* The process of a thread. Reads /proc. */
 void qos_signals_process(pid_t thread, QosProcessId *ret_process);
 /* The same from its descriptor (-1: none), also when the thread has gone and the process only waits

@@ -312,6 +312,27 @@ def test_a_kill_beside_many_processes_with_direct_reads(qos):
     wait_until(lambda: waiting_of(qos, "hog") == waiting_of(qos, "guest") == 0, timeout=60, what="the end of all")
 
 
+# Each of so many threads makes as many direct reads.
+READERS = """
+import mmap, os, sys, threading
+fd = os.open(sys.argv[1], os.O_RDONLY | os.O_DIRECT)
+def read():
+    for _ in range(int(sys.argv[3])):
+        assert os.preadv(fd, [mmap.mmap(-1, 4096)], 0) == 4096
+threads = [threading.Thread(target=read) for _ in range(int(sys.argv[2]))]
+for thread in threads: thread.start()
+"""
+
+
+def test_requests_of_one_process_are_watched_together(qos):
+    """However many wait one after another, the process is looked at now and then, and not for each of them."""
+    threads, each = 64, 20
+    qos.rule("start slow jobid={j} rate=1000")  # each waits for longer than it takes until its own look would come
+    before = reads_of_the_watch(qos)
+    as_job("j", sys.executable, "-c", READERS, qos.dir / "file", threads, each)
+    assert 0 < reads_of_the_watch(qos) - before < threads * each
+
+
 def test_forced_unmount_answers_every_kind(qos):
     clients = [Waiting(qos, operation) for operation in OPERATIONS]
     begin(qos, *clients)
