@@ -181,7 +181,8 @@ static void run(QosOp *op)
     op->has_run = TRUE;
     note_stale(op);
     if (request->owes && makes_pay_point(op))
-        qos_tolls_raise(op->fs->tolls, op->locks, request->job, request->opcode);
+        qos_tolls_raise(op->fs->tolls, op->locks, request->job, request->opcode,
+                        fuse_req_ctx(op->fuse)->pid);
 }
 
 /* Makes the backing call, under the credits that it needs. FALSE: it waits for a credit, and is not

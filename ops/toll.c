@@ -22,8 +22,11 @@
  * there. */
 #define TICKET_LOOKUPS 16
 #define TICKET_ASKS    16
-/* Within that a thread that has paid at a file has read there, and comes to read again. */
-#define CLOSED_TIME (2 * QOS_MILLISECOND)
+/* Within that a thread that has read a file comes to read again, if it does not read by a mapping,
+ * for which the kernel does not ask; ... */
+#define RETURN_TIME (2 * QOS_MILLISECOND)
+/* ... and one that has paid has read before, from a slow store too. */
+#define READ_TIME (100 * QOS_MILLISECOND)
 /* Of a time in which no request came no more counts. */
 #define PAUSE_MAX (100 * QOS_MILLISECOND)
 /* Beyond it, what keeps the kernel may be the very request whose reply waits to be sent. */
@@ -41,19 +44,27 @@ typedef struct {
     QosTime until;
 } Debtor;
 
+/* A thread of a job in debt that was let read, and has not come back. */
+typedef struct {
+    pid_t tid;
+    QosTime until; /* it is waited for */
+} Reader;
+
 typedef struct {
     gint64 ino;      /* first: the table holds these */
     QosTime until;   /* of the last debtor */
     GArray *debtors; /* of Debtor */
     gboolean is_file;
-    QosTime closed;       /* of a file's: until then no attributes are believed */
+    GArray *readers;      /* of Reader: a file's */
+    QosTime closed;       /* until then no attributes are believed: that of the last reader */
     gboolean is_believed; /* the kernel may believe what an answer said since the last news */
     gboolean is_told;     /* the kernel knows, ... */
     guint64 told;         /* ... since then, in clock ticks after boot; else G_MAXUINT64 */
 } Toll;
 
 typedef struct {
-    gint64 tid; /* first: the table holds these */
+    gint64 tid;    /* first: the table holds these */
+    fuse_ino_t at; /* where it was given */
     QosTime until;
     guint lookups; /* made so far */
     guint asked;   /* times that the thread asked for attributes */
@@ -110,6 +121,7 @@ static QosTime used_time(QosTolls *tolls)
 static void toll_free(Toll *toll)
 {
     g_array_unref(toll->debtors);
+    g_array_unref(toll->readers);
     g_free(toll);
 }
 
@@ -130,6 +142,7 @@ static Toll *add_toll(QosTolls *tolls, fuse_ino_t ino, gboolean is_file)
     toll->is_file = is_file;
     toll->is_believed = TRUE; /* what the kernel was told before */
     toll->debtors = g_array_new(FALSE, FALSE, sizeof(Debtor));
+    toll->readers = g_array_new(FALSE, FALSE, sizeof(Reader));
     g_hash_table_replace(tolls->tolls, toll, toll);
     return toll;
 }
@@ -166,6 +179,30 @@ static void note_debtor(Toll *toll, Debtor *debtor, QosTime now)
     g_array_append_vals(toll->debtors, debtor, 1);
 }
 
+/* The thread has read, or does so elsewhere. */
+static void come_back(Toll *toll, pid_t tid, QosTime now)
+{
+    toll->closed = now;
+    for (guint i = toll->readers->len; i-- > 0;) {
+        const Reader *reader = &g_array_index(toll->readers, Reader, i);
+
+        if (reader->tid == tid || reader->until <= now)
+            g_array_remove_index_fast(toll->readers, i);
+        else
+            toll->closed = MAX(toll->closed, reader->until);
+    }
+}
+
+/* For `time` it is waited for. */
+static void let_read(Toll *toll, pid_t tid, QosTime time, QosTime now)
+{
+    const Reader reader = {tid, now + time};
+
+    come_back(toll, tid, now);
+    g_array_append_val(toll->readers, reader);
+    toll->closed = MAX(toll->closed, reader.until);
+}
+
 /* The thread's ticket, if it has not run out. */
 static Ticket *find_ticket(QosTolls *tolls, pid_t tid, QosTime now)
 {
@@ -175,11 +212,12 @@ static Ticket *find_ticket(QosTolls *tolls, pid_t tid, QosTime now)
     return ticket != NULL && ticket->until > now ? ticket : NULL;
 }
 
-static void add_ticket(QosTolls *tolls, pid_t tid, guint prepaid, QosTime now)
+static void add_ticket(QosTolls *tolls, pid_t tid, fuse_ino_t ino, guint prepaid, QosTime now)
 {
     Ticket *ticket = g_new0(Ticket, 1);
 
     ticket->tid = tid;
+    ticket->at = ino;
     ticket->until = now + TICKET_TIME;
     ticket->prepaid = prepaid;
     g_hash_table_replace(tolls->tickets, ticket, ticket);
@@ -217,25 +255,6 @@ static gboolean is_closed(const Toll *toll, QosTime now)
     return !toll->is_file || now < toll->closed;
 }
 
-/* From now on the kernel is to ask. Waits until it has been told, if that does not take long; the
- * pay point may be gone then. */
-static void close_locked(QosTolls *tolls, Toll *toll, QosTime now)
-{
-    const fuse_ino_t ino = (fuse_ino_t)toll->ino;
-    const QosTime end = qos_gate_now() + TELLING_TIME;
-
-    toll->closed = now + CLOSED_TIME;
-    if (toll->is_believed) {
-        toll->is_told = toll->is_believed = FALSE;
-        g_array_append_val(tolls->news, ino);
-        pthread_cond_signal(&tolls->changed);
-    }
-
-    while (toll != NULL && !toll->is_told &&
-           qos_condition_wait_until(&tolls->told, &tolls->lock, end))
-        toll = find_toll(tolls, ino, now);
-}
-
 /* The clock that the start of threads is told by. */
 static guint64 ticks_after_boot(void)
 {
@@ -246,6 +265,44 @@ static guint64 ticks_after_boot(void)
     /* The nanoseconds apart: a product with all of them would overflow after six years. */
     return (guint64)now.tv_sec * ticks_per_second +
            (guint64)now.tv_nsec * ticks_per_second / QOS_SECOND;
+}
+
+/* The lock is let go meanwhile, and the pay point may go. */
+static void tell_locked(QosTolls *tolls, fuse_ino_t ino)
+{
+    qos_mutex_unlock(&tolls->lock);
+    /* An offset below 0: the attributes alone. What the kernel forgot is no error. */
+    fuse_lowlevel_notify_inval_inode(tolls->session, ino, -1, 0);
+    qos_mutex_lock(&tolls->lock);
+    Toll *toll = find_toll(tolls, ino, 0);
+    if (toll != NULL && !toll->is_told) {
+        toll->is_told = TRUE;
+        toll->told = ticks_after_boot();
+    }
+    pthread_cond_broadcast(&tolls->told);
+}
+
+/* From now on the kernel is to ask. Waits until it has been told, if that does not take long; the
+ * pay point may be gone then. `at_once`: the request that is served holds nothing. */
+static void close_locked(QosTolls *tolls, Toll *toll, gboolean at_once, QosTime now)
+{
+    const fuse_ino_t ino = (fuse_ino_t)toll->ino;
+    const QosTime end = qos_gate_now() + TELLING_TIME;
+    const gboolean is_news = toll->is_believed;
+
+    if (is_news)
+        toll->is_told = toll->is_believed = FALSE;
+    if (is_news && at_once) {
+        tell_locked(tolls, ino);
+        return;
+    }
+    if (is_news) {
+        g_array_append_val(tolls->news, ino);
+        pthread_cond_signal(&tolls->changed);
+    }
+    while (toll != NULL && !toll->is_told &&
+           qos_condition_wait_until(&tolls->told, &tolls->lock, end))
+        toll = find_toll(tolls, ino, now);
 }
 
 gboolean qos_tolls_count(QosOpcode opcode)
@@ -267,7 +324,7 @@ gboolean qos_tolls_count(QosOpcode opcode)
 }
 
 static void raise_locked(QosTolls *tolls, fuse_ino_t ino, const QosJob *job, QosOpcode opcode,
-                         QosTime now)
+                         pid_t tid, gboolean has_paid, QosTime now)
 {
     Toll *toll = find_toll(tolls, ino, now);
 
@@ -276,16 +333,19 @@ static void raise_locked(QosTolls *tolls, fuse_ino_t ino, const QosJob *job, Qos
     toll->until = now + TOLL_TIME;
     note_debtor(toll, &(Debtor){job, opcode, now, ticks_after_boot(), toll->until}, now);
     __atomic_store_n(&tolls->last, toll->until, __ATOMIC_RELAXED); /* time only grows */
-    close_locked(tolls, toll, now);
+    if (toll->is_file)
+        let_read(toll, tid, has_paid ? READ_TIME : RETURN_TIME, now);
+    close_locked(tolls, toll, has_paid, now);
 }
 
-void qos_tolls_raise(QosTolls *tolls, fuse_ino_t ino, const QosJob *job, QosOpcode opcode)
+void qos_tolls_raise(QosTolls *tolls, fuse_ino_t ino, const QosJob *job, QosOpcode opcode,
+                     pid_t tid)
 {
     QosTime now = used_time(tolls);
 
     qos_mutex_lock(&tolls->lock);
     sweep_locked(tolls, now);
-    raise_locked(tolls, ino, job, opcode, now);
+    raise_locked(tolls, ino, job, opcode, tid, FALSE, now);
     qos_mutex_unlock(&tolls->lock);
 }
 
@@ -311,6 +371,16 @@ static gboolean was_there(const Toll *toll, const Debtor *debtor, guint64 start,
            now - debtor->since < TICKET_TIME;
 }
 
+/* The thread has come to pay: it reads neither here nor where it got its ticket. */
+static void end_reads(QosTolls *tolls, Toll *toll, const Ticket *ticket, pid_t tid, QosTime now)
+{
+    Toll *last = ticket != NULL ? find_toll(tolls, ticket->at, now) : NULL;
+
+    come_back(toll, tid, now);
+    if (last != NULL && last != toll)
+        come_back(last, tid, now);
+}
+
 QosTollState qos_tolls_meet(QosTolls *tolls, fuse_ino_t ino, const QosJob *job, pid_t tid,
                             guint64 start, QosOpcode *ret_opcode)
 {
@@ -320,16 +390,17 @@ QosTollState qos_tolls_meet(QosTolls *tolls, fuse_ino_t ino, const QosJob *job, 
         return state;
     qos_mutex_lock(&tolls->lock);
     QosTime now = used_time_locked(tolls);
-    const Toll *toll = find_toll(tolls, ino, now);
+    Toll *toll = find_toll(tolls, ino, now);
     const Debtor *debtor = find_debtor(toll, job, now);
     Ticket *ticket = find_ticket(tolls, tid, now);
     if (toll != NULL)
         state = QOS_TOLL_FREE;
     if (debtor != NULL && ticket == NULL && was_there(toll, debtor, start, now)) {
-        add_ticket(tolls, tid, NOTHING, now);
+        add_ticket(tolls, tid, ino, NOTHING, now);
     } else if (debtor != NULL && (ticket == NULL || ticket->is_spent)) {
         state = QOS_TOLL_DUE;
         *ret_opcode = debtor->opcode;
+        end_reads(tolls, toll, ticket, tid, now);
     } else if (debtor != NULL && ++ticket->asked > TICKET_ASKS) {
         ticket->is_spent = TRUE;
     }
@@ -342,8 +413,9 @@ void qos_tolls_pay(QosTolls *tolls, fuse_ino_t ino, const QosJob *job, QosOpcode
 {
     qos_mutex_lock(&tolls->lock);
     const QosTime now = used_time_locked(tolls);
-    add_ticket(tolls, tid, prepaid, now);
-    raise_locked(tolls, ino, job, opcode, now); /* it may have run out while the thread waited */
+    add_ticket(tolls, tid, ino, prepaid, now);
+    raise_locked(tolls, ino, job, opcode, tid, TRUE,
+                 now); /* it may have run out while the thread waited */
     qos_mutex_unlock(&tolls->lock);
 }
 
@@ -378,16 +450,7 @@ static void *tell(void *arg)
         }
         fuse_ino_t ino = g_array_index(tolls->news, fuse_ino_t, tolls->news->len - 1);
         g_array_set_size(tolls->news, tolls->news->len - 1);
-        qos_mutex_unlock(&tolls->lock);
-        /* An offset below 0: the attributes alone. What the kernel forgot is no error. */
-        fuse_lowlevel_notify_inval_inode(tolls->session, ino, -1, 0);
-        qos_mutex_lock(&tolls->lock);
-        Toll *toll = find_toll(tolls, ino, 0);
-        if (toll != NULL && !toll->is_told) {
-            toll->is_told = TRUE;
-            toll->told = ticks_after_boot();
-        }
-        pthread_cond_broadcast(&tolls->told);
+        tell_locked(tolls, ino);
     }
     qos_mutex_unlock(&tolls->lock);
     return NULL;

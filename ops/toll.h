@@ -16,9 +16,10 @@
  * charged: the kernel asks because the daemon took back what it had told.
  *
  * A file that is in the page cache is read in less than a microsecond, and every reader would ask
- * each time. So a file's pay point is closed only for CLOSED_TIME after the job in debt has read or
- * paid, which is when it comes to read again. In between the kernel may believe what others were
- * told; it is told to forget only if it was told something since.
+ * each time. So a file's pay point is closed only while a thread of a job in debt reads: from when
+ * it has paid, or gone into debt, until it has come to pay again, and for READ_TIME or RETURN_TIME
+ * at most. When all are back, the kernel may believe what others were told; it is told to forget
+ * when the next has paid.
  *
  * The kernel asks once more under the lock, to see whether the caller may make or remove a name. So
  * a thread that has paid has a ticket, with which it passes every pay point until it has done what
@@ -35,9 +36,11 @@
  * long it is. The daemon, or the machine, may have stood still, and a thread that queued for a lock
  * before still does.
  *
- * A thread of its own tells the kernel to forget what it believes, because a notification must not
- * be sent from a handler. A request that makes a pay point waits for that before it is answered, so
- * that no thread of its job slips by meanwhile.
+ * A request that makes a pay point is answered when the kernel has been told to forget, so that no
+ * thread of its job slips by meanwhile. It does not tell the kernel by itself: a READ may be one
+ * that the kernel, to forget the inode, waits for before it takes the notification. So a thread of
+ * their own tells it, and is not waited for longer than TELLING_TIME. The GETATTR by which a thread
+ * pays keeps its inode, and holds nothing else: it tells at once.
  *
  * Limit: a thread whose system call cannot be read (a worker of io_uring, a program of 32 bits)
  * pays here even if it only walks through; its next operation is prepaid then. One that is not
@@ -66,9 +69,10 @@ void qos_tolls_free(QosTolls *tolls);
 
 /* TRUE for an operation that changes or lists a directory's names. */
 gboolean qos_tolls_count(QosOpcode opcode);
-/* `job`, which is not looked into, has gone into debt by `opcode` in the directory, or on the file,
- * `ino`. */
-void qos_tolls_raise(QosTolls *tolls, fuse_ino_t ino, const QosJob *job, QosOpcode opcode);
+/* The thread `tid` of `job`, which is not looked into, has gone into debt by `opcode` in the
+ * directory, or on the file, `ino`. Waits for TELLING_TIME at most. */
+void qos_tolls_raise(QosTolls *tolls, fuse_ino_t ino, const QosJob *job, QosOpcode opcode,
+                     pid_t tid);
 
 /* An answer is about to tell the kernel the attributes of `ino`. TRUE: it may believe them for a
  * while. Cheap where there is no pay point at all. */

@@ -9,8 +9,9 @@
 #define TID    100
 #define LATE   G_MAXUINT64 /* a thread that lives since after the kernel was told */
 
-#define STEP   (50 * QOS_MILLISECOND) /* shorter than a pause */
-#define CLOSED (2 * QOS_MILLISECOND)  /* a file's, so long */
+#define STEP   (50 * QOS_MILLISECOND)  /* shorter than a pause */
+#define READ   (100 * QOS_MILLISECOND) /* at a file, from a payment on */
+#define RETURN (2 * QOS_MILLISECOND)   /* and from a debt on */
 
 typedef struct {
     QosTolls *tolls;
@@ -56,7 +57,7 @@ static QosTollState meet(Fixture *fixture, fuse_ino_t ino, pid_t tid)
 static void make(Fixture *fixture, fuse_ino_t ino)
 {
     do
-        qos_tolls_raise(fixture->tolls, ino, hog, QOS_OP_CREATE);
+        qos_tolls_raise(fixture->tolls, ino, hog, QOS_OP_CREATE, TID);
     while (meet(fixture, ino, TID - 1) != QOS_TOLL_DUE);
 }
 
@@ -115,11 +116,11 @@ static void test_other_jobs_pass(Fixture *fixture, gconstpointer data G_GNUC_UNU
     make(fixture, FOLDER);
     for (guint i = 0; i < 100; i++)
         g_assert_cmpint(meet_as(fixture, FOLDER, guest, TID, LATE), ==, QOS_TOLL_FREE);
-    qos_tolls_raise(fixture->tolls, FOLDER, guest, QOS_OP_CREATE);
+    qos_tolls_raise(fixture->tolls, FOLDER, guest, QOS_OP_CREATE, TID);
     g_assert_cmpint(meet_as(fixture, FOLDER, guest, TID, LATE), ==, QOS_TOLL_DUE);
     g_assert_cmpint(meet(fixture, FOLDER, TID), ==, QOS_TOLL_DUE);
     use_for(fixture, QOS_SECOND);
-    qos_tolls_raise(fixture->tolls, FOLDER, guest, QOS_OP_CREATE);
+    qos_tolls_raise(fixture->tolls, FOLDER, guest, QOS_OP_CREATE, TID);
     use_for(fixture, 3 * QOS_SECOND / 2); /* the other has not come back */
     g_assert_cmpint(meet_as(fixture, FOLDER, guest, TID, LATE), ==, QOS_TOLL_DUE);
     g_assert_cmpint(meet(fixture, FOLDER, TID), ==, QOS_TOLL_FREE);
@@ -207,24 +208,78 @@ static void test_a_payment_keeps_it(Fixture *fixture, gconstpointer data G_GNUC_
     g_assert_cmpint(meet(fixture, FOLDER, TID), ==, QOS_TOLL_DUE);
 }
 
-/* A file's is closed for moments alone: then the kernel may believe what other jobs are told. */
-static void test_a_file(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
+static void read_in_debt(Fixture *fixture, fuse_ino_t ino, pid_t tid)
+{
+    qos_tolls_raise(fixture->tolls, ino, hog, QOS_OP_READ, tid);
+}
+
+static void come_to_read(Fixture *fixture, fuse_ino_t ino, pid_t tid)
 {
     QosOpcode opcode = QOS_OP_COUNT;
 
-    qos_tolls_raise(fixture->tolls, OTHER, hog, QOS_OP_READ);
+    g_assert_cmpint(qos_tolls_meet(fixture->tolls, ino, hog, tid, 0, &opcode), ==, QOS_TOLL_DUE);
+    g_assert_cmpint(opcode, ==, QOS_OP_READ);
+}
+
+static void pay_to_read(Fixture *fixture, fuse_ino_t ino, pid_t tid)
+{
+    qos_tolls_pay(fixture->tolls, ino, hog, QOS_OP_READ, tid, QOS_OP_READ);
+    g_assert_true(qos_tolls_use(fixture->tolls, tid, QOS_OP_READ));
+}
+
+/* A file's is closed only until who reads there comes again: in between the kernel may believe what
+ * other jobs are told. */
+static void test_a_file(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
+{
+    read_in_debt(fixture, FOLDER, TID);
     for (guint i = 0; i < 3; i++) {
-        g_assert_false(qos_tolls_may_believe(fixture->tolls, OTHER));
-        time_now += CLOSED - 1;
-        g_assert_false(qos_tolls_may_believe(fixture->tolls, OTHER));
-        time_now += 1;
-        g_assert_true(qos_tolls_may_believe(fixture->tolls, OTHER));
-        g_assert_cmpint(qos_tolls_meet(fixture->tolls, OTHER, hog, TID, 0, &opcode), ==,
-                        QOS_TOLL_DUE);
-        g_assert_cmpint(opcode, ==, QOS_OP_READ);
-        qos_tolls_pay(fixture->tolls, OTHER, hog, QOS_OP_READ, TID, QOS_OP_READ);
-        g_assert_true(use(fixture, QOS_OP_READ));
+        g_assert_false(qos_tolls_may_believe(fixture->tolls, FOLDER));
+        come_to_read(fixture, FOLDER, TID);
+        g_assert_true(qos_tolls_may_believe(fixture->tolls, FOLDER));
+        time_now += STEP;
+        g_assert_true(qos_tolls_may_believe(fixture->tolls, FOLDER));
+        pay_to_read(fixture, FOLDER, TID);
     }
+}
+
+/* Of several, until the last one has come. */
+static void test_readers_of_a_file(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
+{
+    for (pid_t i = 0; i < 3; i++)
+        read_in_debt(fixture, FOLDER, TID + i);
+    come_to_read(fixture, FOLDER, TID + 1);
+    come_to_read(fixture, FOLDER, TID);
+    come_to_read(fixture, FOLDER, TID);
+    g_assert_false(qos_tolls_may_believe(fixture->tolls, FOLDER));
+    come_to_read(fixture, FOLDER, TID + 2);
+    g_assert_true(qos_tolls_may_believe(fixture->tolls, FOLDER));
+    pay_to_read(fixture, FOLDER, TID + 1);
+    g_assert_false(qos_tolls_may_believe(fixture->tolls, FOLDER));
+}
+
+/* Who does not come again is waited for so long, and not by a file that he has left. */
+static void test_a_reader_that_leaves(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
+{
+    read_in_debt(fixture, FOLDER, TID);
+    read_in_debt(fixture, OTHER, TID + 1);
+    time_now += RETURN - 1;
+    g_assert_false(qos_tolls_may_believe(fixture->tolls, FOLDER));
+    time_now += 1;
+    g_assert_true(qos_tolls_may_believe(fixture->tolls, FOLDER));
+
+    pay_to_read(fixture, FOLDER, TID);
+    time_now += READ - 1;
+    g_assert_false(qos_tolls_may_believe(fixture->tolls, FOLDER));
+    time_now += 1;
+    g_assert_true(qos_tolls_may_believe(fixture->tolls, FOLDER));
+
+    pay_to_read(fixture, FOLDER, TID);
+    g_assert_false(qos_tolls_may_believe(fixture->tolls, FOLDER));
+    come_to_read(fixture, OTHER, TID);
+    g_assert_true(qos_tolls_may_believe(fixture->tolls, FOLDER));
+    pay_to_read(fixture, OTHER, TID);
+    g_assert_true(qos_tolls_may_believe(fixture->tolls, FOLDER));
+    g_assert_false(qos_tolls_may_believe(fixture->tolls, OTHER));
 }
 
 /* A thread that came by while its job owed nothing here may be under the lock when that changes, at
@@ -234,11 +289,11 @@ static void test_a_job_comes_into_debt_later(Fixture *fixture, gconstpointer dat
     make(fixture, FOLDER);
     for (guint i = 0; i < 6; i++) {
         use_for(fixture, QOS_SECOND);
-        qos_tolls_raise(fixture->tolls, FOLDER, hog, QOS_OP_CREATE);
+        qos_tolls_raise(fixture->tolls, FOLDER, hog, QOS_OP_CREATE, TID);
     }
     const guint64 start = LATE - 1; /* later than the kernel was told */
     g_assert_cmpint(meet_as(fixture, FOLDER, guest, TID, start), ==, QOS_TOLL_FREE);
-    qos_tolls_raise(fixture->tolls, FOLDER, guest, QOS_OP_CREATE);
+    qos_tolls_raise(fixture->tolls, FOLDER, guest, QOS_OP_CREATE, TID);
     g_assert_cmpint(meet_as(fixture, FOLDER, guest, TID, 0), ==, QOS_TOLL_FREE);
     g_assert_false(use(fixture, QOS_OP_CREATE));
     g_assert_cmpint(meet_as(fixture, FOLDER, guest, TID, 0), ==, QOS_TOLL_DUE);
@@ -252,7 +307,7 @@ static gpointer come_and_go(gpointer data)
     for (pid_t tid = 1; tid < 5000; tid++) {
         fuse_ino_t ino = (fuse_ino_t)(tid % 50 + 1);
 
-        qos_tolls_raise(fixture->tolls, ino, tid % 2 == 0 ? hog : guest, QOS_OP_CREATE);
+        qos_tolls_raise(fixture->tolls, ino, tid % 2 == 0 ? hog : guest, QOS_OP_CREATE, TID);
         if (meet(fixture, ino, tid) == QOS_TOLL_DUE)
             pay(fixture, tid, QOS_OP_COUNT);
         qos_tolls_use(fixture->tolls, tid, QOS_OP_CREATE);
@@ -291,6 +346,8 @@ int main(int argc, char **argv)
     add("/toll/a-job-comes-into-debt-later", test_a_job_comes_into_debt_later);
     add("/toll/a-payment-keeps-it", test_a_payment_keeps_it);
     add("/toll/a-file", test_a_file);
+    add("/toll/readers-of-a-file", test_readers_of_a_file);
+    add("/toll/a-reader-that-leaves", test_a_reader_that_leaves);
     add("/toll/many-threads", test_many_threads);
     return g_test_run();
 }
