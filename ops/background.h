@@ -49,8 +49,7 @@ void qos_background_free(QosBackground *background); /* empty; NULL is allowed *
  * of which one is kept; or NULL. */
 QosBackgroundGroup *qos_background_find(QosBackground *background, const QosOp *op);
 QosBackgroundGroup *qos_background_find_process(QosBackground *background, int descriptor);
-/* Puts it into that; into a new one of its thread for NULL, whose turn is to be said. Returns it.
- */
+/* Puts it into that, or for NULL into a new one of its thread, whose turn is to be said. */
 QosBackgroundGroup *qos_background_add(QosBackground *background, QosOp *op,
                                        QosBackgroundGroup *group);
 /* Does nothing to what is not in it. */

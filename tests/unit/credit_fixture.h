@@ -15,18 +15,21 @@ typedef struct {
     GByteArray *bytes;
 } Letter;
 
+typedef struct Cluster Cluster;
+
 typedef struct {
     QosOwnerConfig config;
     QosOwner *owner; /* NULL: down */
     gint64 drift;    /* of its clock, in millionths */
     gboolean is_deaf;
     gboolean agrees; /* to callbacks, at once */
+    void (*conflicted)(Cluster *c, QosOwnerId id, const QosOutput *output); /* NULL is allowed */
     guint conflicts, lost;
     QosCredit wanted;    /* by the last conflict, of modes and amounts */
     GHashTable *clients; /* the durable list */
 } Node;
 
-typedef struct {
+struct Cluster {
     Node nodes[NODES + 1];
     QosTime now, latency;
     GPtrArray *letters; /* of Letter, by age */
@@ -35,7 +38,7 @@ typedef struct {
     QosTime jitter;
     guint64 messages; /* that were sent */
     guint longest;    /* of them, bytes */
-} Cluster;
+};
 
 /* A hold with what became of it. */
 typedef struct {
@@ -105,6 +108,8 @@ static void drain(Cluster *c, QosOwnerId id)
         case QOS_OUTPUT_CONFLICT:
             node->conflicts++;
             node->wanted = output.credit;
+            if (node->conflicted != NULL)
+                node->conflicted(c, id, &output);
             if (node->agrees)
                 qos_credit_cancel(node->owner, clock_of(c, id), &output.resource, &output.credit,
                                   FALSE);
