@@ -100,6 +100,8 @@ typedef struct {
     guint fills_cache : 1; /* a READ into the kernel's pages */
     guint is_toll : 1;     /* it waits until the class of `toll_opcode` has a token (ops/toll.h) */
     guint is_free : 1;     /* it costs no operation: the program did not ask for it, or has paid */
+    guint
+        is_imposed : 1; /* and because of another job: it does not take from an allowance either */
     guint cannot_fail : 1; /* it ends something: it goes into debt likewise, and is always kept */
     /* --- */
     QosRequestState state;

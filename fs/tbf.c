@@ -409,7 +409,7 @@ static void charge(QosTbf *tbf, QosTbfQueue *queue, QosRequest *request, QosTime
 /* Takes a free request from the allowance, or has it charged. */
 static void judge_free(QosTbfQueue *queue, QosRequest *request)
 {
-    if (!request->is_free || !queue->has_operations)
+    if (!request->is_free || request->is_imposed || !queue->has_operations)
         return;
     if (queue->allowance > 0) {
         queue->allowance--;

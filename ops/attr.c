@@ -18,6 +18,7 @@
 #include "ops/handle.h"
 #include "ops/locks.h"
 #include "ops/looks.h"
+#include "ops/openers.h"
 #include "ops/operations.h"
 #include "ops/privileges.h"
 #include "ops/process.h"
@@ -174,22 +175,36 @@ static gboolean pays_here(pid_t thread, QosCall call)
            (call == QOS_CALL_UNKNOWN && thread != 0);
 }
 
+/* As qos_tolls_meet(). On a file that no other job has open any more nobody pays. */
+static QosTollState meet_toll(const QosOp *op, QosOpcode *ret_opcode)
+{
+    const QosJob *job = op->entry.request.job;
+    const QosTollState state = qos_tolls_meet(
+        op->fs->tolls, op->node, job, fuse_req_ctx(op->fuse)->pid, op->caller->start, ret_opcode);
+    const gboolean is_lone = state == QOS_TOLL_DUE && *ret_opcode == QOS_OP_READ &&
+                             !qos_openers_has_others(op->fs->openers, op->node, job);
+
+    return is_lone ? QOS_TOLL_FOREIGN : state;
+}
+
 /* The kernel asks for attributes for stat(2) and its kin, and by itself: before it takes a
  * directory's lock, under that or a file's, and before a read through the page cache. What the
  * program did not ask for is free. At a pay point a thread of the job in debt waits, if it comes to
- * change or list names, or to read; no other job is charged there. */
+ * change or list names, or to read. No other job is charged there, however often it is asked: what
+ * the kernel was told it would go on believing. */
 static void find_cost(QosOp *op)
 {
     const pid_t thread = fuse_req_ctx(op->fuse)->pid;
+    const QosFs *fs = op->fs;
     QosRequest *request = &op->entry.request;
-    const QosTollState state = qos_tolls_meet(op->fs->tolls, op->node, request->job, thread,
-                                              op->caller->start, &request->toll_opcode);
+    const QosTollState state = meet_toll(op, &request->toll_opcode);
+    const gboolean is_pass = state == QOS_TOLL_FREE || state == QOS_TOLL_FOREIGN;
     QosCall call;
 
-    if (state == QOS_TOLL_FREE)
-        request->is_free = TRUE;
-    if (state == QOS_TOLL_FREE ||
-        (state == QOS_TOLL_NONE && !qos_gate_is_limited(op->fs->gate, &op->entry)))
+    request->is_free = is_pass;
+    request->is_imposed =
+        state == QOS_TOLL_FOREIGN && (fs->coherence != NULL || fs->config.attr_timeout > 0);
+    if (is_pass || (state == QOS_TOLL_NONE && !qos_gate_is_limited(fs->gate, &op->entry)))
         return;
     call = qos_process_call(thread);
     request->is_toll = state == QOS_TOLL_DUE && pays_here(thread, call);

@@ -27,6 +27,8 @@
 #define RETURN_TIME (2 * QOS_MILLISECOND)
 /* ... and one that has paid has read before, from a slow store too. */
 #define READ_TIME (100 * QOS_MILLISECOND)
+/* Payments at a file for which no READ came: what is read there is in the page cache. */
+#define UNREAD_MAX 8
 /* Of a time in which no request came no more counts. */
 #define PAUSE_MAX (100 * QOS_MILLISECOND)
 /* Beyond it, what keeps the kernel may be the very request whose reply waits to be sent. */
@@ -56,6 +58,7 @@ typedef struct {
     GArray *debtors; /* of Debtor */
     gboolean is_file;
     GArray *readers;      /* of Reader: a file's */
+    guint unread;         /* payments since the last READ for one */
     QosTime closed;       /* until then no attributes are believed: that of the last reader */
     gboolean is_believed; /* the kernel may believe what an answer said since the last news */
     gboolean is_told;     /* the kernel knows, ... */
@@ -333,8 +336,10 @@ static void raise_locked(QosTolls *tolls, fuse_ino_t ino, const QosJob *job, Qos
     toll->until = now + TOLL_TIME;
     note_debtor(toll, &(Debtor){job, opcode, now, ticks_after_boot(), toll->until}, now);
     __atomic_store_n(&tolls->last, toll->until, __ATOMIC_RELAXED); /* time only grows */
-    if (toll->is_file)
+    if (toll->is_file) {
+        toll->unread = has_paid ? toll->unread + 1 : 0;
         let_read(toll, tid, has_paid ? READ_TIME : RETURN_TIME, now);
+    }
     close_locked(tolls, toll, has_paid, now);
 }
 
@@ -394,7 +399,7 @@ QosTollState qos_tolls_meet(QosTolls *tolls, fuse_ino_t ino, const QosJob *job, 
     const Debtor *debtor = find_debtor(toll, job, now);
     Ticket *ticket = find_ticket(tolls, tid, now);
     if (toll != NULL)
-        state = QOS_TOLL_FREE;
+        state = debtor != NULL ? QOS_TOLL_FREE : QOS_TOLL_FOREIGN;
     if (debtor != NULL && ticket == NULL && was_there(toll, debtor, start, now)) {
         add_ticket(tolls, tid, ino, NOTHING, now);
     } else if (debtor != NULL && (ticket == NULL || ticket->is_spent)) {
@@ -413,9 +418,12 @@ void qos_tolls_pay(QosTolls *tolls, fuse_ino_t ino, const QosJob *job, QosOpcode
 {
     qos_mutex_lock(&tolls->lock);
     const QosTime now = used_time_locked(tolls);
+    sweep_locked(tolls, now);
     add_ticket(tolls, tid, ino, prepaid, now);
-    raise_locked(tolls, ino, job, opcode, tid, TRUE,
-                 now); /* it may have run out while the thread waited */
+    const Toll *toll = find_toll(tolls, ino, now);
+    /* It may have run out while the thread waited. */
+    if (toll == NULL || toll->unread < UNREAD_MAX)
+        raise_locked(tolls, ino, job, opcode, tid, TRUE, now);
     qos_mutex_unlock(&tolls->lock);
 }
 
@@ -426,11 +434,15 @@ gboolean qos_tolls_use(QosTolls *tolls, pid_t tid, QosOpcode opcode)
     if (!has_tolls(tolls))
         return FALSE;
     qos_mutex_lock(&tolls->lock);
-    Ticket *ticket = find_ticket(tolls, tid, used_time_locked(tolls));
+    const QosTime now = used_time_locked(tolls);
+    Ticket *ticket = find_ticket(tolls, tid, now);
     if (ticket != NULL && !ticket->is_spent) {
         is_prepaid = ticket->prepaid == ANYTHING || ticket->prepaid == (guint)opcode;
         if (is_prepaid)
             ticket->prepaid = NOTHING;
+        Toll *toll = opcode == QOS_OP_READ ? find_toll(tolls, ticket->at, now) : NULL;
+        if (toll != NULL)
+            toll->unread = 0;
         ticket->is_spent = opcode != QOS_OP_LOOKUP || ++ticket->lookups >= TICKET_LOOKUPS;
     }
     qos_mutex_unlock(&tolls->lock);

@@ -19,7 +19,8 @@
  * each time. So a file's pay point is closed only while a thread of a job in debt reads: from when
  * it has paid, or gone into debt, until it has come to pay again, and for READ_TIME or RETURN_TIME
  * at most. When all are back, the kernel may believe what others were told; it is told to forget
- * when the next has paid.
+ * when the next has paid. What is read may be in the page cache, so that no READ follows: after
+ * UNREAD_MAX such payments they do not prolong the pay point any more.
  *
  * The kernel asks once more under the lock, to see whether the caller may make or remove a name. So
  * a thread that has paid has a ticket, with which it passes every pay point until it has done what
@@ -79,9 +80,10 @@ void qos_tolls_raise(QosTolls *tolls, fuse_ino_t ino, const QosJob *job, QosOpco
 gboolean qos_tolls_may_believe(QosTolls *tolls, fuse_ino_t ino);
 
 typedef enum {
-    QOS_TOLL_NONE, /* no pay point is here */
-    QOS_TOLL_FREE, /* of other jobs, or the thread has a ticket */
-    QOS_TOLL_DUE,  /* of its own job */
+    QOS_TOLL_NONE,    /* no pay point is here */
+    QOS_TOLL_FOREIGN, /* of other jobs */
+    QOS_TOLL_FREE,    /* of its own job, and the thread has a ticket */
+    QOS_TOLL_DUE,     /* of its own job */
 } QosTollState;
 /* What the thread `tid` of `job`, which lives since `start` (QosCaller), meets when it asks for the
  * attributes of `ino`. DUE: it waits until *ret_opcode has a token, if it comes for such. */

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from harness import BUILD, running, start_job, wait_until
+from harness import BUILD, as_job, running, start_job, wait_until
 
 LOAD = BUILD / "bench/bench-load"
 RATE, DEPTH, WORKERS = 100, 8, 16
@@ -63,3 +63,58 @@ def test_a_stat_of_a_pay_point_is_charged(store, mount):
     names = sum(done.get(name, 0) for name in ("create", "unlink", "close"))
     assert names > 0
     assert qos.rule_state("hog")["requests"] >= 0.97 * (names + looks)
+
+
+MAKER = """
+import os, sys, threading
+def make(number):
+    while True:
+        os.close(os.open(f"{sys.argv[1]}/f{number}", os.O_CREAT | os.O_WRONLY))
+        os.unlink(f"{sys.argv[1]}/f{number}")
+for number in range(4): threading.Thread(target=make, args=(number,)).start()
+"""
+LOOKS = "import os, sys\nfor _ in range(int(sys.argv[2])): os.stat(sys.argv[1])"
+
+
+@pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
+def test_another_jobs_stat_costs_it_nothing(store, mount):
+    """The kernel would believe what it was told, if the job in debt were not there."""
+    qos = mount(store)
+    looks = 3000
+    (store.dir / "folder").mkdir()
+    for job in ("hog", "guest"):
+        qos.rule(f"start {job} jobid={{{job}}} rate=20")
+    with running(start_job("hog", sys.executable, "-c", MAKER, qos.dir / "folder")):
+        wait_until(lambda: qos.rule_state("hog")["waiting"] > 0, what="a job in debt")
+        as_job("guest", sys.executable, "-c", LOOKS, qos.dir / "folder", looks, timeout=60)
+    assert qos.job("guest")["operations"]["getattr"]["samples"] > looks / 2
+    assert qos.rule_state("guest")["requests"] < 20
+
+
+READER = """
+import os, sys, threading
+files = os.open(sys.argv[1], os.O_RDONLY)
+def read(first):
+    for page in range(int(sys.argv[2])):
+        os.pread(files, 4096, (first * 1000 + page) * 4096)
+threads = [threading.Thread(target=read, args=(number,)) for number in range(4)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+print("read", flush=True)
+sys.stdin.readline()
+for _ in range(int(sys.argv[3])): os.pread(files, 4096, 0)
+"""
+
+
+@pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
+def test_cached_reads_pay_no_more_when_nobody_shares_the_file(store, mount):
+    """Another job has had it open, and so the reader was in debt at it: that passes."""
+    qos = mount(store)
+    (store.dir / "file").write_bytes(bytes(4096 * 5000))
+    with running(start_job("reader", sys.executable, "-c", READER, qos.dir / "file", 15, 100000, stdin=subprocess.PIPE,
+                           stdout=subprocess.PIPE, text=True)) as reader:
+        with open(qos.dir / "file", "rb"):  # by a job of its own
+            qos.rule("start reader jobid={reader} rate=20")
+            assert reader.stdout.readline() == "read\n"
+        reader.communicate("go\n", timeout=60)  # at 20 each second it would take 83 minutes
+        assert reader.returncode == 0

@@ -115,7 +115,7 @@ static void test_other_jobs_pass(Fixture *fixture, gconstpointer data G_GNUC_UNU
 {
     make(fixture, FOLDER);
     for (guint i = 0; i < 100; i++)
-        g_assert_cmpint(meet_as(fixture, FOLDER, guest, TID, LATE), ==, QOS_TOLL_FREE);
+        g_assert_cmpint(meet_as(fixture, FOLDER, guest, TID, LATE), ==, QOS_TOLL_FOREIGN);
     qos_tolls_raise(fixture->tolls, FOLDER, guest, QOS_OP_CREATE, TID);
     g_assert_cmpint(meet_as(fixture, FOLDER, guest, TID, LATE), ==, QOS_TOLL_DUE);
     g_assert_cmpint(meet(fixture, FOLDER, TID), ==, QOS_TOLL_DUE);
@@ -123,7 +123,7 @@ static void test_other_jobs_pass(Fixture *fixture, gconstpointer data G_GNUC_UNU
     qos_tolls_raise(fixture->tolls, FOLDER, guest, QOS_OP_CREATE, TID);
     use_for(fixture, 3 * QOS_SECOND / 2); /* the other has not come back */
     g_assert_cmpint(meet_as(fixture, FOLDER, guest, TID, LATE), ==, QOS_TOLL_DUE);
-    g_assert_cmpint(meet(fixture, FOLDER, TID), ==, QOS_TOLL_FREE);
+    g_assert_cmpint(meet(fixture, FOLDER, TID), ==, QOS_TOLL_FOREIGN);
 }
 
 static void test_a_ticket_is_good_for_one_change(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
@@ -257,6 +257,28 @@ static void test_readers_of_a_file(Fixture *fixture, gconstpointer data G_GNUC_U
     g_assert_false(qos_tolls_may_believe(fixture->tolls, FOLDER));
 }
 
+/* What is read is in the page cache: the payments do not keep the pay point for ever, but reads do.
+ */
+static void test_cached_reads_of_a_file(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
+{
+    read_in_debt(fixture, FOLDER, TID);
+    for (guint i = 0; i < 100; i++) {
+        come_to_read(fixture, FOLDER, TID);
+        pay_to_read(fixture, FOLDER, TID);
+        use_for(fixture, QOS_SECOND);
+    }
+    for (guint i = 0; i < 8; i++) {
+        come_to_read(fixture, FOLDER, TID);
+        qos_tolls_pay(fixture->tolls, FOLDER, hog, QOS_OP_READ, TID, QOS_OP_READ);
+        use_for(fixture, QOS_SECOND);
+        qos_tolls_use(fixture->tolls, TID, QOS_OP_WRITE); /* elsewhere */
+    }
+    come_to_read(fixture, FOLDER, TID);
+    qos_tolls_pay(fixture->tolls, FOLDER, hog, QOS_OP_READ, TID, QOS_OP_READ);
+    use_for(fixture, QOS_SECOND);
+    g_assert_cmpint(meet(fixture, FOLDER, TID), ==, QOS_TOLL_NONE);
+}
+
 /* Who does not come again is waited for so long, and not by a file that he has left. */
 static void test_a_reader_that_leaves(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
 {
@@ -292,7 +314,7 @@ static void test_a_job_comes_into_debt_later(Fixture *fixture, gconstpointer dat
         qos_tolls_raise(fixture->tolls, FOLDER, hog, QOS_OP_CREATE, TID);
     }
     const guint64 start = LATE - 1; /* later than the kernel was told */
-    g_assert_cmpint(meet_as(fixture, FOLDER, guest, TID, start), ==, QOS_TOLL_FREE);
+    g_assert_cmpint(meet_as(fixture, FOLDER, guest, TID, start), ==, QOS_TOLL_FOREIGN);
     qos_tolls_raise(fixture->tolls, FOLDER, guest, QOS_OP_CREATE, TID);
     g_assert_cmpint(meet_as(fixture, FOLDER, guest, TID, 0), ==, QOS_TOLL_FREE);
     g_assert_false(use(fixture, QOS_OP_CREATE));
@@ -347,6 +369,7 @@ int main(int argc, char **argv)
     add("/toll/a-payment-keeps-it", test_a_payment_keeps_it);
     add("/toll/a-file", test_a_file);
     add("/toll/readers-of-a-file", test_readers_of_a_file);
+    add("/toll/cached-reads-of-a-file", test_cached_reads_of_a_file);
     add("/toll/a-reader-that-leaves", test_a_reader_that_leaves);
     add("/toll/many-threads", test_many_threads);
     return g_test_run();

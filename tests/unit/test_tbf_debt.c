@@ -192,6 +192,31 @@ static void test_free_requests_are_bounded(void)
     fixture_clear(&f);
 }
 
+/* What the kernel asks because of another job takes from no allowance: however much of it there is,
+ * none waits, and none is charged. */
+static void test_what_others_impose_is_free(void)
+{
+    Fixture f;
+    QosRuleState state;
+
+    fixture_init(&f, &qos_policy_tbf, 64);
+    fixture_rule(&f, "start r jobid={j} rate=10 depth=5");
+    for (guint i = 0; i < 10000; i++) {
+        QosRequest *imposed = request_new(&f, "j", QOS_OP_GETATTR, 0);
+
+        imposed->is_free = imposed->is_imposed = TRUE;
+        g_assert_cmpint(enter(&f, imposed), ==, QOS_GO);
+        leave(&f, imposed);
+    }
+    QosRequest *own = request_new(&f, "j", QOS_OP_GETATTR, 0);
+    g_assert_cmpint(enter(&f, own), ==, QOS_GO);
+    leave(&f, own);
+    g_assert_true(qos_sched_rule_state(
+        f.sched, qos_rules_by_name(qos_sched_rules(f.sched), "r")->id, &state));
+    g_assert_cmpuint(state.requests, ==, 1);
+    fixture_clear(&f);
+}
+
 /* Thousands of pages that are written back keep no lock holder waiting: they take turns. */
 static void test_write_back_takes_turns(void)
 {
@@ -704,6 +729,7 @@ int main(int argc, char **argv)
     g_test_add_func("/tbf-debt/a-close-meets-the-bound", test_a_close_meets_the_bound);
     g_test_add_func("/tbf-debt/what-is-free", test_what_is_free);
     g_test_add_func("/tbf-debt/free-requests-are-bounded", test_free_requests_are_bounded);
+    g_test_add_func("/tbf-debt/what-others-impose-is-free", test_what_others_impose_is_free);
     g_test_add_func("/tbf-debt/write-back-takes-turns", test_write_back_takes_turns);
     g_test_add_func("/tbf-debt/bytes-are-never-free", test_bytes_are_never_free);
     g_test_add_func("/tbf-debt/lock-holders-starve-nothing", test_lock_holders_starve_nothing);
