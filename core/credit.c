@@ -342,7 +342,7 @@ gboolean qos_credit_cancel(QosOwner *owner, QosTime now, const QosResource *reso
     if (qos_owner_in_grace(owner) || is_used || !qos_book_yield(book, theirs)) {
         if (book->busy != NULL)
             book->busy->is_user_told = FALSE; /* it will be again, when who uses it puts it */
-        /* And now of what nobody uses: who uses the rest may be waiting for that. */
+        /* And now of what nobody uses: users of the rest may be waiting for that. */
         if (is_called && is_used && owner->config.caches)
             qos_book_serve_callback(owner, book, now);
         return FALSE;

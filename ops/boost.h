@@ -12,8 +12,8 @@
  * A job's own look-ups boost nothing, so that its limit holds whatever its threads do.
  *
  * Limit: a job that comes by a name which the kernel still believes, or by a descriptor, boosts
- * nothing. It waits as long as the parked requests do: at most QOS_DEBT_MAX, and one operation at
- * their class's rate for each that was queued before.
+ * nothing. It waits as long as the parked requests do: until all is paid that their class had
+ * queued before, its bytes too.
  *
  * A fixed table of atomics: a file that pushes another out of its place costs that one a boost.
  */

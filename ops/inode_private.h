@@ -76,7 +76,7 @@ struct QosInode {
     guint has_pages : 1;
     guint is_on_its_way : 1; /* see qos_loan_note_sent() */
     QosFileHandle *handle;   /* NULL until it is first needed; stays then */
-    QosUser *user;           /* who found it; NULL: one whom nothing bounds */
+    QosUser *user;           /* that found it; NULL: nothing bounds that user */
     GList clock;             /* in the table's, or in `removed`, while it is on either */
     /* --- atomic --- */
     QosFileChanges *changes; /* NULL until the file is first opened; stays then */

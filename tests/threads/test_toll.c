@@ -227,7 +227,7 @@ static void pay_to_read(Fixture *fixture, fuse_ino_t ino, pid_t tid)
     g_assert_true(qos_tolls_use(fixture->tolls, tid, QOS_OP_READ));
 }
 
-/* A file's is closed only until who reads there comes again: in between the kernel may believe what
+/* A file's is closed only until the reader comes again: in between the kernel may believe what
  * other jobs are told. */
 static void test_a_file(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
 {
@@ -279,7 +279,7 @@ static void test_cached_reads_of_a_file(Fixture *fixture, gconstpointer data G_G
     g_assert_cmpint(meet(fixture, FOLDER, TID), ==, QOS_TOLL_NONE);
 }
 
-/* Who does not come again is waited for so long, and not by a file that he has left. */
+/* A reader that does not come again is waited for so long, and not by a file that it has left. */
 static void test_a_reader_that_leaves(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
 {
     read_in_debt(fixture, FOLDER, TID);

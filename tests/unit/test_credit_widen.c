@@ -197,8 +197,9 @@ static void test_beyond(void)
     cluster_clear(&c);
 }
 
-/* Who uses one number, and waits for a later one behind the very mount that wants both, drops the
- * whole group meanwhile: what nobody uses of it goes at once, though not all that is wanted does.
+/* A mount that uses one number, and waits for a later one behind the very mount that wants both,
+ * drops the whole group meanwhile: what nobody uses of it goes at once, though not all that is
+ * wanted does.
  */
 static void test_dropped_while_in_use(void)
 {
