@@ -17,7 +17,7 @@
 #include <string.h>
 
 #include "bench/measure.h"
-#include "fs/gate.h"
+#include "fs/gate/gate.h"
 
 #define REQUESTS 200000
 

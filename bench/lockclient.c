@@ -1,5 +1,6 @@
 /*
- * What it takes to borrow a credit from a server, through the mount's own client (fs/lockclient.h):
+ * What it takes to borrow a credit from a server, through the mount's own client
+ * (fs/lockclient/client.h):
  *
  *     build/bench/bench-lockclient SERVER [COUNT]
  *
@@ -20,11 +21,11 @@
 
 #include "base/units.h"
 #include "bench/measure.h"
-#include "fs/lockclient.h"
+#include "fs/lockclient/client.h"
 
 #define UNDER_WAY  4096
 #define PATIENCE   30              /* seconds that anything may take */
-#define ATTENDANCE QOS_MILLISECOND /* as a mount has it (ops/claim.c) */
+#define ATTENDANCE QOS_MILLISECOND /* as a mount has it (fs/coherence/op_credits.c) */
 
 typedef struct {
     QosLockclient *lockclient;

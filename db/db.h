@@ -24,7 +24,7 @@ char *qos_db_default_path(const char *mountpoint);
  * QOS_ERROR with the path, the reason, and what to do. Another mount that uses it: EBUSY. Where the
  * daemon of a mount that is gone has it, waits for that. */
 QosDb *qos_db_open(const char *path, GError **error);
-/* Notes in the lock that the database is of the mount on `directory` (as for fs/mounts.h): once
+/* Notes in the lock that the database is of the mount on `directory` (as for sys/mounts.h): once
  * that is gone, another daemon waits for the end of this one, however long it saves. */
 void qos_db_note_mount(QosDb *db, const char *directory);
 void qos_db_close(QosDb *db); /* writes what is pending; NULL is allowed */
@@ -50,9 +50,9 @@ GPtrArray *qos_db_load_jobs(QosDb *db, QosTime wall, GError **error);
  * thread; a failure is logged once until it works again. */
 void qos_db_save_jobs(QosDb *db, GPtrArray *jobs, QosTime now, QosTime wall, guint history_days);
 
-/* Who the mount is to a lock server (fs/lockclient.h): its id, made the first time, and a number
- * that grows with each call, from 1 on. When there are no more numbers, there is a new id. Durable
- * on return. */
+/* Who the mount is to a lock server (fs/lockclient/client.h): its id, made the first time, and a
+ * number that grows with each call, from 1 on. When there are no more numbers, there is a new id.
+ * Durable on return. */
 #define QOS_DB_INCARNATION_MAX ((1 << 24) - 1)
 gboolean qos_db_next_identity(QosDb *db, guint64 *ret_id, guint32 *ret_incarnation, GError **error);
 

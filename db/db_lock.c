@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "db/db_private.h"
-#include "fs/mounts.h"
+#include "sys/mounts.h"
 
 #define PATIENCE (3 * G_TIME_SPAN_SECOND)       /* with one that is there: it may be just ending */
 #define SILENCE  (1 * G_TIME_SPAN_SECOND)       /* until whoever mounts is told of the wait */

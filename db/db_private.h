@@ -11,7 +11,7 @@
 #include <sqlite3.h>
 
 #include "db/db.h"
-#include "fs/mutex.h"
+#include "sys/mutex.h"
 
 #define QOS_DB_BUSY_TIMEOUT 5000 /* ms that another program may hold the database up */
 

@@ -15,7 +15,7 @@
 #include "db/db_private.h"
 #include "db/db_server.h"
 #include "db/server.h"
-#include "fs/mutex.h"
+#include "sys/mutex.h"
 
 #define RETRY G_TIME_SPAN_SECOND
 

@@ -92,7 +92,7 @@ CREATE TABLE share (
 
 -- version 4
 
--- Who the mount is to a lock server (fs/lockclient.h): one row.
+-- Who the mount is to a lock server (fs/lockclient/client.h): one row.
 CREATE TABLE identity (
     one         INTEGER PRIMARY KEY CHECK (one = 1),
     id          INTEGER NOT NULL,  -- random, made once; as signed as SQLite has it

@@ -7,7 +7,7 @@
  * requests. Its requests wait in the job; qos_adapt_next() names the job that is to be served next.
  *
  * Costs are in units of QOS_COST_UNIT to an operation's base cost, so that rounding does not matter
- * at 10 op/s either. Pure: time is an argument. The caller locks (fs/gate.c).
+ * at 10 op/s either. Pure: time is an argument. The caller locks (fs/gate/gate.c).
  */
 #pragma once
 

@@ -4,12 +4,12 @@
  */
 #pragma once
 
-#include "fs/account.h"
 #include "fs/adapt.h"
 #include "fs/adapt_fair.h"
 #include "fs/adapt_hold.h"
 #include "fs/adapt_paper.h"
 #include "fs/capacity.h"
+#include "fs/jobs.h"
 
 /* Paper's buckets hold parts of tokens, so that few of them in a long period are a rate, too. One
  * that lets a request go at the first part is as deep as Lustre's tbf_depth, three whole ones. */

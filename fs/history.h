@@ -8,7 +8,7 @@
  */
 #pragma once
 
-#include "fs/account.h"
+#include "fs/jobs.h"
 
 #define QOS_HISTORY_STEP     10  /* s */
 #define QOS_HISTORY_DAY_STEP 300 /* s; of slices older than an hour. Older than a day: an hour */

@@ -20,32 +20,32 @@
 
 #include "base/error.h"
 #include "db/db.h"
-#include "fs/daemon.h"
-#include "fs/lockclient.h"
-#include "fs/mount_table.h"
-#include "fs/mountpoint.h"
-#include "fs/options.h"
-#include "fs/paths.h"
-#include "fs/privilege.h"
-#include "fs/readers.h"
-#include "fs/ring.h"
-#include "ops/backing.h"
-#include "ops/boost.h"
-#include "ops/coherence.h"
-#include "ops/control.h"
-#include "ops/cred.h"
-#include "ops/fs.h"
-#include "ops/handle.h"
-#include "ops/inode.h"
-#include "ops/interrupt.h"
-#include "ops/locks.h"
-#include "ops/looks.h"
-#include "ops/namers.h"
-#include "ops/openers.h"
-#include "ops/root.h"
-#include "ops/sharing.h"
-#include "ops/toll.h"
-#include "ops/tunable.h"
+#include "fs/caller/cred.h"
+#include "fs/caller/resolver.h"
+#include "fs/coherence/cluster.h"
+#include "fs/coherence/coherence.h"
+#include "fs/control/control.h"
+#include "fs/control/tunable.h"
+#include "fs/daemon/daemon.h"
+#include "fs/daemon/mount_table.h"
+#include "fs/daemon/mountpoint.h"
+#include "fs/daemon/options.h"
+#include "fs/daemon/paths.h"
+#include "fs/filelocks/filelocks.h"
+#include "fs/isolate/attr_replies.h"
+#include "fs/isolate/boost.h"
+#include "fs/isolate/pay_point.h"
+#include "fs/lockclient/client.h"
+#include "fs/request/fs.h"
+#include "fs/request/interrupt.h"
+#include "fs/store/inode.h"
+#include "fs/store/open_file.h"
+#include "fs/store/open_jobs.h"
+#include "fs/store/passthrough.h"
+#include "fs/store/root_attr.h"
+#include "fs/transport/devfuse.h"
+#include "fs/transport/uring.h"
+#include "sys/privilege.h"
 
 /* As mount(8) has them. */
 #define EXIT_USAGE       1
@@ -66,7 +66,7 @@ typedef struct {
     QosFs fs; /* first: libfuse's user data */
     QosDaemon daemon;
     QosOptions options;
-    char *source, *mountpoint; /* as fs/paths.h made them */
+    char *source, *mountpoint; /* as fs/daemon/paths.h made them */
     sigset_t signals;          /* this thread's mask while it waits for the end */
     char *device;              /* of root's mount, while there is one that was not unmounted */
     gboolean is_up;            /* or was */

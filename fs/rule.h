@@ -79,7 +79,7 @@ typedef struct {
     gint64 minimum;          /* reserved op/s, 0 = none; for adaptive sharing */
     QosTime expires;         /* QOS_NEVER, or when the rule goes by itself */
     gboolean dryrun;         /* count what would wait, let it pass */
-    gboolean passthrough;    /* the kernel reads and writes by itself (ops/backing.h) */
+    gboolean passthrough;    /* the kernel reads and writes by itself (fs/store/passthrough.h) */
     QosCondition *condition; /* NULL for `default` */
 } QosRule;
 

@@ -3,8 +3,9 @@
  *
  *     enter -> policy queue -> [held in its job] -> ready or go -> running -> leave
  *
- * fs/sched_pick.c says which of those that wait goes next, fs/sched_room.c where they and their
- * data have room meanwhile, and fs/sched_control.c has what is told to the scheduler and asked.
+ * fs/sched_dispatch.c says which of those that wait goes next, fs/sched_parking.c where they and
+ * their data have room meanwhile, and fs/sched_control.c has what is told to the scheduler and
+ * asked.
  *
  * Each policy in use is a QosLrs. One that is being left is `stopping` until nothing is queued in
  * it and nothing that it let go is still running (settle needs it); then it is freed.

@@ -54,13 +54,13 @@
  * what it holds at its own pace (docs/rules.md, "Unlike Lustre"); switching back to one that is
  * still draining takes it up again, tokens and all.
  *
- * Pure: time is an argument. The caller locks (fs/gate.c).
+ * Pure: time is an argument. The caller locks (fs/gate/gate.c).
  */
 #pragma once
 
 #include "base/prefetch.h"
 #include "core/epoch.h"
-#include "fs/account.h"
+#include "fs/jobs.h"
 #include "fs/rule.h"
 
 #define QOS_PASSING_MAX  8 /* threads that one job may tie up beyond its slots */
@@ -98,7 +98,8 @@ typedef struct {
     guint holds_lock : 1;  /* and other jobs may want it: it must not wait */
     guint writes_back : 1; /* pages of a mapping: it goes into debt likewise */
     guint fills_cache : 1; /* a READ into the kernel's pages */
-    guint is_toll : 1;     /* it waits until the class of `toll_opcode` has a token (ops/toll.h) */
+    guint is_toll : 1;     /* it waits until the class of `toll_opcode` has a token
+                              (fs/isolate/pay_point.h) */
     guint is_free : 1;     /* it costs no operation: the program did not ask for it, or has paid */
     guint
         is_imposed : 1; /* and because of another job: it does not take from an allowance either */

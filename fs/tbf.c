@@ -43,7 +43,7 @@
  * fs/tbf_class.c has the flows and the queues, this file who goes when.
  *
  * What it cannot do: give away what a class leaves unused (fs/adapt.c does).
- * To watch it: .qosfs/rules, and the wait lines of each job (fs/account.h).
+ * To watch it: .qosfs/rules, and the wait lines of each job (fs/jobs.h).
  */
 #include <string.h>
 

@@ -56,7 +56,7 @@ void qos_credit_user_settle(QosNode *node, QosCreditUser *user, QosCreditVerdict
     case QOS_CREDIT_GRANTED:
         user->state = QOS_USER_HOLDING;
         qos_observer_granted(&world->observer, node, user->resource, &hold->credit, hold->token);
-        /* It has come behind who wants it: the rest goes, as fs/lockdrops.c does it. */
+        /* It has come behind who wants it: the rest goes, as fs/lockengine/recall.c does it. */
         qos_observer_type(&world->observer, user->resource)
             ->yield(&((QosCreditNode *)node->state)->wanted[user->resource], &hold->credit);
         break;
@@ -94,7 +94,7 @@ static gboolean is_rename(const QosNode *node, const QosCreditUser *user)
     return world->renames && user->resource == QOS_RESOURCE_INODES;
 }
 
-/* Of a directory, as ops/claim.c does it. */
+/* Of a directory, as fs/coherence/op_credits.c does it. */
 static void get_inode(QosNode *node, QosCreditUser *user, guint place)
 {
     QosCredit want = qos_credit_span(place, place, qos_cluster_chance(node->cluster, 600));

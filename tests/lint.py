@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 TOP = pathlib.Path(__file__).resolve().parents[1]
-FOLDERS = ("base", "core", "fs", "ops", "db", "net", "server", "tools", "sim")
+FOLDERS = ("base", "core", "sys", "fs", "db", "net", "server", "tools", "sim")
 
 
 def files(suffix, folders):

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/time.h"
 #include "base/units.h"
-#include "fs/account.h"
+#include "fs/jobs.h"
 #include "tools/ctl.h"
 #include "tools/ctl_mount.h"
 #include "tools/ctl_render.h"

@@ -5,7 +5,7 @@
 
 #include "base/time.h"
 #include "base/units.h"
-#include "fs/account.h"
+#include "fs/jobs.h"
 
 char *qos_ctl_format_rate(double rate)
 {

@@ -3,7 +3,7 @@
  * allows it, how much was the store's own time, and what waits now.
  */
 #include "base/units.h"
-#include "fs/account.h"
+#include "fs/jobs.h"
 #include "tools/ctl_render.h"
 
 /* "Rule hog", "The mount's slots", "Other rules", as a sentence begins or goes on. */

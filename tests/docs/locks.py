@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The table of docs/locking.md is that of fs/mutex.h, row by row; each lock is where it says, and all are in it; and no
+"""The table of docs/locking.md is that of sys/mutex.h, row by row; each lock is where it says, and all are in it; and no
 mutex is of another type. Reported as TAP.
 """
 import re
@@ -7,18 +7,18 @@ import sys
 
 from names import TOP
 
-ROW = re.compile(r"^\| (\d+) \| `(\w+\.\w+)` \(([a-z]+/\w+\.[ch])\) \|.*\| ([\d, -]+) \|$", re.MULTILINE)
+ROW = re.compile(r"^\| (\d+) \| `(\w+\.\w+)` \(((?:[a-z]+/)+\w+\.[ch])\) \|.*\| ([\d, -]+) \|$", re.MULTILINE)
 KIND = re.compile(r'^    MUTEX\((\d+), \w+, "([\w.]+)"\)', re.MULTILINE)
 FIELD = re.compile(r"^\s+QosMutex (\w+);", re.MULTILINE)
 OTHER = re.compile(r"\b(?:pthread_mutex_t|pthread_rwlock_t|pthread_spinlock_t|GMutex|GRecMutex|GRWLock)\b")
-FOLDERS = ("db", "fs", "net", "ops", "server")
+FOLDERS = ("db", "fs", "net", "server", "sys")
 
 
 def main():
     rows = ROW.findall((TOP / "docs/locking.md").read_text())
-    header = (TOP / "fs/mutex.h").read_text()
+    header = (TOP / "sys/mutex.h").read_text()
     sources = {str(path.relative_to(TOP)): path.read_text()
-               for folder in FOLDERS for path in sorted((TOP / folder).glob("*.[ch]")) if path.stem != "mutex"}
+               for folder in FOLDERS for path in sorted((TOP / folder).rglob("*.[ch]")) if path.stem != "mutex"}
     table, kinds = [row[:2] for row in rows], KIND.findall(header)
     named = {(file, name.split(".")[1]) for _, name, file, _ in rows}
     found = {(file, field) for file, text in sources.items() for field in FIELD.findall(text)}

@@ -9,8 +9,8 @@ TOP = pathlib.Path(__file__).resolve().parents[2]
 PYTHON = re.compile(r"\b(test_\w+\.py)(?:::(test_\w+))?")
 FOLDERS = ("data", "dev", "etc", "lustre", "mnt", "proc", "qos", "run", "sys", "tmp", "usr", "var")  # of paths in these pages
 UNIT = re.compile(r"`(/[a-z_-]+/[a-z0-9_/-]+)`")
-SOURCES = ("base", "bench", "core", "db", "fs", "net", "ops", "server", "sim", "tests", "tools")
-FILE = re.compile(rf"\b(?<!/)((?:{'|'.join(SOURCES)})/\w+\.(?:[ch]|sql)|tests/\w+/\w+\.(?:[ch]|py))\b")
+SOURCES = ("base", "bench", "core", "db", "fs", "net", "server", "sim", "sys", "tests", "tools")
+FILE = re.compile(rf"\b(?<![/<])(?!fs/fuse/)((?:{'|'.join(SOURCES)})/(?:\w+/)*\w+\.(?:[ch]|sql)|tests/\w+/\w+\.(?:[ch]|py))\b")
 PAGE = re.compile(r"\b(?<![\"/])(?:docs/)?([\w-]+\.md)\b(?:\)?, \"([^\"]+)\")?")
 LINE_BREAK = re.compile(r"\n(?:#include.*\n)*[ *#]*")  # the compiler looks for what is included
 
@@ -68,7 +68,8 @@ def is_unit(name):
 
 def main():
     pages = [TOP / "README.md", *sorted((TOP / "docs").glob("*.md"))]
-    found = {page.name: missing_python(dict.fromkeys(PYTHON.findall(text))) + missing_units(filter(is_unit, dict.fromkeys(UNIT.findall(text)))) +
+    pages += sorted(page for folder in SOURCES for page in (TOP / folder).rglob("README.md"))
+    found = {str(page.relative_to(TOP)): missing_python(dict.fromkeys(PYTHON.findall(text))) + missing_units(filter(is_unit, dict.fromkeys(UNIT.findall(text)))) +
              missing_places(text) for page, text in ((page, page.read_text()) for page in pages)}
     found["the sources"] = [f"{path.relative_to(TOP)}: {name}" for path in sources() for name in missing_places(path.read_text())]
     print(f"1..{len(found)}")

@@ -21,9 +21,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "ops/control.h"
-#include "ops/operations.h"
-#include "ops/tunable.h"
+#include "fs/control/control.h"
+#include "fs/control/tunable.h"
+#include "fs/ops/operations.h"
 
 #define SEPARATOR "\x1e"
 #define USER      1000

@@ -6,8 +6,8 @@
 #include <glib.h>
 #include <string.h>
 
-#include "fs/account.h"
-#include "ops/job.h"
+#include "fs/caller/job_name.h"
+#include "fs/jobs.h"
 
 int LLVMFuzzerTestOneInput(const guint8 *data, gsize size);
 

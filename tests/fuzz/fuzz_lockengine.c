@@ -1,14 +1,14 @@
 /*
- * What a server says to a mount's engine (fs/lockengine.h), a hostile one too, while programs use
- * credits. The input is a list of steps: two bytes of length and kind, then as many bytes, which
- * are a message of the server, or an operation. So that more than the first look at it is tried, a
- * message gets its session and its number in it right, unless the kind says otherwise. All waits
- * and drops must be answered once, and what goes out can be read.
+ * What a server says to a mount's engine (fs/lockengine/engine.h), a hostile one too, while
+ * programs use credits. The input is a list of steps: two bytes of length and kind, then as many
+ * bytes, which are a message of the server, or an operation. So that more than the first look at it
+ * is tried, a message gets its session and its number in it right, unless the kind says otherwise.
+ * All waits and drops must be answered once, and what goes out can be read.
  */
 #include <glib.h>
 #include <string.h>
 
-#include "fs/lockengine.h"
+#include "fs/lockengine/engine.h"
 #include "tests/fuzz/want.h"
 
 #define OWNER  10

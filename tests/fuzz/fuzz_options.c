@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "db/db.h"
-#include "fs/options.h"
-#include "ops/tunable.h"
+#include "fs/control/tunable.h"
+#include "fs/daemon/options.h"
 
 #define NAME_MAX_WITH_SUFFIX (255 - 8) /* SQLite's "-journal" */
 

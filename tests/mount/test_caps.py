@@ -233,7 +233,7 @@ def test_a_caller_who_cannot_be_named(stoppable):
 
 # --- memory ---
 
-REQUEST, ENTRY = 1536, 8192  # fs/qosfs.c, fs/ring.h: what each takes that waits; over io_uring, besides
+REQUEST, ENTRY = 1536, 8192  # fs/qosfs.c, fs/transport/uring.h: what each takes that waits; over io_uring, besides
 
 
 def parked(qos):
@@ -343,7 +343,7 @@ sys.stdin.readline()
 
 
 def most_of(left):
-    """How many a job opens that has opened none (ops/handle.h)."""
+    """How many a job opens that has opened none (fs/store/open_file.h)."""
     return 7 * (left - 1) // 8 + 1
 
 

@@ -557,7 +557,7 @@ def test_reports_while_the_whole_store_hangs(faulty, mount_faulty):
 
 
 def test_nobody_watches_an_idle_store(faulty, mount_faulty):
-    """The thread that looks every second whether requests hang sleeps while there are none (ops/root.c)."""
+    """The thread that looks every second whether requests hang sleeps while there are none (fs/store/root_attr.c)."""
     qos = mount_faulty()
 
     def wakes():

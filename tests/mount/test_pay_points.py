@@ -1,4 +1,4 @@
-"""At a pay point a job in debt waits before it takes a lock (ops/toll.h)."""
+"""At a pay point a job in debt waits before it takes a lock (fs/isolate/pay_point.h)."""
 import subprocess
 import sys
 

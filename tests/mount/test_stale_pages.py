@@ -352,7 +352,7 @@ def is_cached(pages):
 
 def test_read_without_a_credit_is_there_for_its_reader(store, mount):
     """Not gone before he wakes up: he would read it again and again. When he asks for the next thing, it goes
-    (at once: tests/threads/test_pages.c)."""
+    (at once: tests/threads/test_page_drops.c)."""
     qos = mount(store, "server=unix:/none,store=some")
     qos.expects_log("no qosfs-server listens")
     fill(store.dir / "file")

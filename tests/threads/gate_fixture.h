@@ -3,7 +3,7 @@
  */
 #pragma once
 
-#include "fs/gate_private.h"
+#include "fs/gate/state.h"
 
 #include <pthread.h>
 
@@ -33,7 +33,7 @@ static inline void free_entry(TestEntry *entry)
     g_free(entry);
 }
 
-/* Runs an entry and all that leaving hands over, as ops/op.c does. */
+/* Runs an entry and all that leaving hands over, as fs/request/op.c does. */
 static inline void run_entry(QosEntry *base)
 {
     while (base != NULL) {

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "core/wire.h"
-#include "fs/lockclient.h"
+#include "fs/lockclient/client.h"
 
 #define PATIENCE (60 * G_TIME_SPAN_SECOND)
 #define CLIENTS  2

@@ -2,7 +2,7 @@
  * The cache of callers, on real processes: what is found of them, how long it is believed, and that
  * the cache stays bounded. The gate is a real one, without threads.
  */
-#include "ops/caller.h"
+#include "fs/caller/caller.h"
 
 #include <glib.h>
 #include <grp.h>

@@ -2,7 +2,7 @@
  * The closer: all is closed, by whomever; a device that hangs holds up its own files alone. What
  * hangs is a socket that lingers: its close waits until the other end has read what was sent.
  */
-#include "ops/closer.h"
+#include "fs/store/closer.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>

@@ -13,8 +13,8 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include "ops/cred.h"
-#include "ops/inode_private.h"
+#include "fs/caller/cred.h"
+#include "fs/store/inode_state.h"
 
 #define FILES       200
 #define DESCRIPTORS 120 /* that the process may open: the table keeps half of them */

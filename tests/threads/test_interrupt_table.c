@@ -2,7 +2,7 @@
  * Who listens hears of his interrupt once, whenever it comes, and of none once he has ceased to
  * listen.
  */
-#include "ops/interrupt_table.h"
+#include "fs/transport/interrupt_table.h"
 
 #define ROUNDS 2000
 

@@ -3,7 +3,7 @@
  */
 #pragma once
 
-#include "fs/lockengine.h"
+#include "fs/lockengine/engine.h"
 
 #define SERVER 1
 #define LEASE  (10 * QOS_SECOND)

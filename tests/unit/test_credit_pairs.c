@@ -86,7 +86,7 @@ static void make_drops(Pairs *p)
     }
 }
 
-/* As ops/claim.c does: what is cached, else with patience. */
+/* As fs/coherence/op_credits.c does: what is cached, else with patience. */
 static void ask(Pairs *p, User *user)
 {
     const guint i = user->asked++;

@@ -65,7 +65,7 @@ static void drain(Fixture *fixture, QosOwnerId id)
         if (output.kind == QOS_OUTPUT_SEND && mount->is_connected && fixture->grants) {
             QosCreditMessage message = *output.message;
             if (message.type == QOS_MESSAGE_RECLAIM)
-                message.stamp = mount->signal; /* as fs/lockengine.c does */
+                message.stamp = mount->signal; /* as fs/lockengine/engine.c does */
             qos_grants_received(fixture->grants, id, &message, 1);
         }
         mount->lost += output.kind == QOS_OUTPUT_LOST;

@@ -1,8 +1,8 @@
 /*
- * Mutexes in their order (fs/mutex.h): what breaks it ends the program and names both, in a build
+ * Mutexes in their order (sys/mutex.h): what breaks it ends the program and names both, in a build
  * that looks; what keeps it does not.
  */
-#include "fs/mutex.h"
+#include "sys/mutex.h"
 
 #include <glib.h>
 

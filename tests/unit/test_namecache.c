@@ -1,7 +1,7 @@
 /*
  * What names were last found to be.
  */
-#include "fs/namecache.h"
+#include "fs/coherence/namecache.h"
 
 #include <string.h>
 

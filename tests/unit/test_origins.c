@@ -1,7 +1,7 @@
 /*
  * What job programs were started with: found again by their image, bounded, and by user.
  */
-#include "fs/origins.h"
+#include "fs/caller/origins.h"
 
 #include <string.h>
 

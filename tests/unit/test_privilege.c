@@ -1,6 +1,6 @@
 /* The daemon's limits, tried by a process of their own that has them. They are root's: skipped for
  * others. */
-#include "fs/privilege.h"
+#include "sys/privilege.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -7,7 +7,7 @@
 #include <json-glib/json-glib.h>
 #include <string.h>
 
-#include "ops/report.h"
+#include "fs/control/report.h"
 
 #define NOW  (5000 * QOS_SECOND)
 #define WALL (1600000000 * QOS_SECOND + 42)

@@ -1,7 +1,7 @@
 /*
  * What a tunable may be set to, how it is printed then, and what adaptive sharing makes of its own.
  */
-#include "ops/tunable.h"
+#include "fs/control/tunable.h"
 
 #include <errno.h>
 

@@ -1,0 +1,182 @@
+/*
+ * The mount's lock client. fs/coherence/cluster.h has the contract.
+ */
+#include "fs/coherence/cluster.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/vfs.h>
+
+#include "base/error.h"
+#include "core/wire.h"
+#include "fs/coherence/coherence.h"
+#include "fs/filelocks/filelocks.h"
+#include "fs/lockclient/address.h"
+#include "fs/store/local_fs.h"
+
+void qos_sharing_config_clear(QosSharingConfig *config)
+{
+    g_clear_pointer(&config->server, g_free);
+    g_clear_pointer(&config->ca, g_free);
+    g_clear_pointer(&config->certificate, g_free);
+    g_clear_pointer(&config->key, g_free);
+    g_clear_pointer(&config->munged, g_free);
+    g_clear_pointer(&config->store, g_free);
+}
+
+/* --- names --- */
+
+/* Text for the wire: what is no UTF-8 or controls something becomes another character. */
+static char *make_text(const char *raw, gsize max)
+{
+    g_autofree char *valid = g_utf8_make_valid(raw, -1);
+    g_autoptr(GString) text = g_string_new(NULL);
+
+    for (const char *at = valid; *at != '\0'; at = g_utf8_next_char(at)) {
+        gunichar character = g_utf8_get_char(at);
+        if (text->len + (gsize)(g_utf8_next_char(at) - at) > max)
+            break;
+        g_string_append_unichar(text, g_unichar_iscntrl(character) ? '?' : character);
+    }
+    return g_string_free(g_steal_pointer(&text), FALSE);
+}
+
+/* The same on every mount of the store: the file system's magic number and its id; or what was
+ * given, to which a local file system adds these, as files are known by their numbers in it. */
+static char *name_store(const char *source, const char *given, GError **error)
+{
+    struct statfs about;
+    guint32 id[2];
+
+    G_STATIC_ASSERT(sizeof(about.f_fsid) == sizeof(id));
+    if (statfs(source, &about) != 0) {
+        qos_set_error(error, errno, "cannot ask what \"%s\" is: %s", source, g_strerror(errno));
+        return NULL;
+    }
+    memcpy(id, &about.f_fsid, sizeof(id));
+    const gboolean has_id = id[0] != 0 || id[1] != 0;
+    if (given != NULL && !(has_id && qos_local_store(&about)))
+        return make_text(given, QOS_WIRE_STORE_MAX);
+    if (!has_id) {
+        qos_set_error(error, ENODEV,
+                      "the file system of \"%s\" has no id by which other mounts could tell that "
+                      "theirs is the same: name it with -o store=NAME on each of them",
+                      source);
+        return NULL;
+    }
+    g_autofree char *name =
+        g_strdup_printf("%" G_GINT64_MODIFIER "x:%08x%08x%s%s", (guint64)about.f_type, id[0], id[1],
+                        given != NULL ? " " : "", given != NULL ? given : "");
+    return make_text(name, QOS_WIRE_STORE_MAX);
+}
+
+/* The id of a mount whose database has `saved`: of each machine and directory another, so that a
+ * database may be copied, with the machine that it is on or without. */
+static QosOwnerId own_id(QosOwnerId saved, const char *name)
+{
+    g_autofree char *text = g_strdup_printf("%" G_GINT64_MODIFIER "x %s", saved, name);
+    g_autofree char *sum = g_compute_checksum_for_string(G_CHECKSUM_SHA256, text, -1);
+
+    sum[2 * sizeof(QosOwnerId)] = '\0';
+    return MAX(g_ascii_strtoull(sum, NULL, 16), 1); /* 0 is nobody */
+}
+
+/* --- what the client tells --- */
+
+static void drop(const QosResource *resource, const QosCredit *credit, gboolean is_wanted,
+                 gpointer arg)
+{
+    QosFs *fs = arg;
+
+    if (resource->type == QOS_RESOURCE_INODES)
+        qos_coherence_forget(fs->coherence, resource, credit,
+                             is_wanted ? QOS_LOSS_WANTED : QOS_LOSS_SHRINK);
+    else if (resource->type == QOS_RESOURCE_EXTENT && fs->locks != NULL)
+        qos_locks_drop(fs->locks, resource, credit);
+    else
+        qos_lockclient_release(fs->lockclient, resource, credit);
+}
+
+static void wanted(const QosResource *resource, gpointer arg)
+{
+    const QosFs *fs = arg;
+
+    if (resource->type == QOS_RESOURCE_INODES)
+        qos_coherence_hurry(fs->coherence, resource);
+}
+
+static void lost(const QosResource *resource, const QosCredit *credit, gpointer arg)
+{
+    QosFs *fs = arg;
+
+    if (resource->type == QOS_RESOURCE_INODES)
+        qos_coherence_forget(fs->coherence, resource, credit, QOS_LOSS_LOST);
+    else if (resource->type == QOS_RESOURCE_EXTENT && fs->locks != NULL)
+        qos_locks_lost(fs->locks, resource);
+}
+
+static void changed(gboolean is_up, gpointer arg)
+{
+    const QosFs *fs = arg;
+
+    if (fs->locks != NULL)
+        qos_locks_changed(fs->locks, is_up);
+    if (is_up)
+        g_info("%s: what is cached is valid on all mounts", fs->mountpoint);
+    else
+        g_info("%s: nothing is cached, there is no lock server", fs->mountpoint);
+}
+
+static void deadlocked(guint64 wait, gpointer arg)
+{
+    const QosFs *fs = arg;
+
+    if (fs->locks != NULL)
+        qos_locks_deadlocked(fs->locks, wait);
+}
+
+/* --- beginning --- */
+
+gboolean qos_sharing_check(const char *source, const QosSharingConfig *config, GError **error)
+{
+    const QosLocklinkConfig link = {config->server, config->ca, config->certificate, config->key,
+                                    config->munged};
+    g_autofree char *store = NULL;
+    QosLockaddress address;
+    gboolean good;
+
+    if (config->server == NULL)
+        return TRUE;
+    store = name_store(source, config->store, error);
+    if (store == NULL)
+        return FALSE;
+    good = qos_lockaddress_init(&address, &link, error);
+    qos_lockaddress_clear(&address);
+    return good;
+}
+
+QosLockclient *qos_sharing_start(QosFs *fs, QosDb *db, const QosSharingConfig *config,
+                                 GError **error)
+{
+    g_autofree char *store = name_store(fs->source, config->store, error);
+    g_autofree char *whole = g_strdup_printf("%s:%s", g_get_host_name(), fs->mountpoint);
+    g_autofree char *name = make_text(whole, QOS_WIRE_NAME_MAX);
+    QosLockclientConfig client = {.server = config->server,
+                                  .ca = config->ca,
+                                  .certificate = config->certificate,
+                                  .key = config->key,
+                                  .munged = config->munged,
+                                  .store = store,
+                                  .name = name,
+                                  .arg = fs,
+                                  .drop = drop,
+                                  .wanted = wanted,
+                                  .lost = lost,
+                                  .deadlocked = deadlocked,
+                                  .changed = changed};
+
+    if (store == NULL || !qos_db_next_identity(db, &client.id, &client.incarnation, error))
+        return NULL;
+    client.id = own_id(client.id, whole);
+    return qos_lockclient_new(&client, error);
+}

@@ -1,0 +1,35 @@
+/*
+ * Sharing the store with other mounts (server=): makes the mount's lock client
+ * (fs/lockclient/client.h), and hands on what it tells to those of the mount whom it concerns.
+ */
+#pragma once
+
+#include "db/db.h"
+#include "fs/lockclient/client.h"
+#include "fs/request/fs.h"
+
+/* Among whom fcntl and flock locks hold (docs/locks.md). */
+typedef enum {
+    QOS_SHARING_LOCKS_CLUSTER, /* all mounts of the store */
+    QOS_SHARING_LOCKS_LOCAL,   /* the processes of this mount: the kernel keeps them by itself */
+} QosSharingLocks;
+
+/* As the options have them; `server` NULL: the mount is alone. */
+typedef struct {
+    char *server;
+    QosSharingLocks locks;
+    gboolean has_locks; /* it was given */
+    char *ca, *certificate, *key;
+    char *munged;
+    char *store; /* NULL: named by its type and its file system's id */
+} QosSharingConfig;
+
+void qos_sharing_config_clear(QosSharingConfig *config);
+
+/* FALSE with an error (QOS_ERROR) where it can never work: before there is a database. */
+gboolean qos_sharing_check(const char *source, const QosSharingConfig *config, GError **error);
+/* Begins, after the daemon's fork, and before requests come; `fs->source` and `fs->mountpoint` are
+ * known. NULL with an error (QOS_ERROR) where that can never work; a server that is away is not
+ * one. The end is qos_lockclient_free(), when no request is left. */
+QosLockclient *qos_sharing_start(QosFs *fs, QosDb *db, const QosSharingConfig *config,
+                                 GError **error);

@@ -1,0 +1,69 @@
+/*
+ * Drops the kernel's pages of files that other mounts may have changed (docs/coherence.md).
+ *
+ * To drop a page waits for the READ or WRITE that has it locked, which may itself wait for a credit
+ * that another mount has. So nobody waits for this thread but GETATTR, and a release for moments:
+ * the kernel, which was told to forget the attributes, asks for them before it believes a page, and
+ * the answer waits until the old pages are gone. A READ that waits for a token meanwhile goes at
+ * once, and one that comes takes no credit; its pages are dropped too.
+ *
+ * Nor does the kernel's part of it begin while there are such requests: it cannot be interrupted,
+ * so that a daemon that is killed would wait there for its own answer, for ever. (Of what a mapping
+ * has changed the kernel sends WRITEs while it drops it: there that is left.) There may be some
+ * all the time, as the next comes before the last has ended. So who waits does so for those alone
+ * that were there before him; what is locked for later ones is left out then, and dropped
+ * afterwards. Nothing in it is too old for him: the kernel sends a READ for what it does not have.
+ *
+ * Lock: `lock`, taken before that of the inodes; never held while the kernel is told.
+ */
+#pragma once
+
+#include <fuse_lowlevel.h>
+
+#include "fs/gate/gate.h"
+#include "fs/store/inode.h"
+
+typedef struct QosPages QosPages;
+
+/* All are borrowed. `clock` is qos_gate_now(), or a test's, for the 2 ms of a reader. Starts its
+ * thread; NULL where that fails. */
+QosPages *qos_pages_new(struct fuse_session *session, QosGate *gate, QosInodes *inodes,
+                        QosTime (*clock)(void));
+/* Lets no further drop begin, and waits until the kernel is done with the one under way, but not
+ * for long: for what a READ or WRITE has locked that is yet to be read from the kernel, it would
+ * wait for ever once requests are not served any more. */
+void qos_pages_end_drops(QosPages *pages);
+/* Resumes what waits, and lets nothing wait any more; NULL is allowed. */
+void qos_pages_stop(QosPages *pages);
+/* Ends the thread. NULL is allowed. */
+void qos_pages_free(QosPages *pages);
+
+/* Drops the pages of `ino` soon: all, or at least those with the bytes [start, end); `end`
+ * G_MAXINT64: to its end. */
+void qos_pages_drop(QosPages *pages, fuse_ino_t ino);
+void qos_pages_drop_range(QosPages *pages, fuse_ino_t ino, gint64 start, gint64 end);
+/* Makes the size known to the kernel that the file has in the store, where it has grown. mmap(2),
+ * sendfile(2) and copy_file_range(2) do not ask for it. It counts as a drop, and is told as one. */
+void qos_pages_push_size(QosPages *pages, fuse_ino_t ino);
+/* All, also what a READ is under way to fill for `reader`, a thread: not before that one asks
+ * again, or 2 ms have passed since the answer, unless they are to be dropped for another reason
+ * too. */
+void qos_pages_drop_read(QosPages *pages, fuse_ino_t ino, pid_t reader);
+/* Waits until the kernel was told to drop all that is queued, but for what is locked for requests.
+ * Where the kernel does not come back from one of them, 10 ms at most. */
+void qos_pages_await_told(QosPages *pages);
+/* A request that was counted (qos_loan_fill) has [start, end) of `ino` locked and nothing else, and
+ * what the kernel had there is gone. */
+void qos_pages_note_locked(QosPages *pages, fuse_ino_t ino, gconstpointer request, gint64 start,
+                           gint64 end);
+/* A request, noted or not, has pages of `ino`, which is `file`, locked no more: counts it off. */
+void qos_pages_end_locked(QosPages *pages, fuse_ino_t ino, const QosLoan *file,
+                          gconstpointer request);
+/* TRUE until they are dropped. Cheap where there are none to be. */
+gboolean qos_pages_are_old(QosPages *pages, fuse_ino_t ino);
+/* TRUE: they are, and the gate resumes `entry`, of that thread, when those are dropped that are old
+ * now; it is not the caller's any more. */
+gboolean qos_pages_await(QosPages *pages, fuse_ino_t ino, pid_t thread, QosEntry *entry);
+/* Takes back an `entry` that waits: it is the caller's again. FALSE: it is resumed already, or is
+ * yet to wait. */
+gboolean qos_pages_withdraw(QosPages *pages, fuse_ino_t ino, QosEntry *entry);

@@ -1,0 +1,119 @@
+/*
+ * Pages that nobody would call back; fs/coherence/stale_pages.h tells which.
+ */
+#include "fs/coherence/stale_pages.h"
+
+#include "fs/lockclient/client.h"
+#include "fs/store/inode.h"
+#include "fs/store/open_file.h"
+
+/* Of pages (fs/store/inode.h): what was had before something was lost may have been changed since.
+ */
+static gint era(const QosFs *fs)
+{
+    return (gint)qos_lockclient_losses(fs->lockclient) + 1;
+}
+
+/* For a WRITE past the page cache none is. */
+static gboolean has_locked(const QosOp *op)
+{
+    return op->writes != QOS_WRITE_DIRECT;
+}
+
+/* A WRITE through the page cache may have locked a page that it does not cover whole, and whose
+ * rest is old: who waits, waits for it too. There is one at a time of a file. */
+void qos_old_pages_begin(const QosOp *op, QosPages *pages)
+{
+    if (!has_locked(op))
+        return;
+    qos_loan_fill(&op->handle->file, 1);
+    qos_loan_note_fill(&op->handle->file, era(op->fs), op->entry.request.fills_cache);
+    if (op->writes != QOS_WRITE_THROUGH)
+        qos_pages_note_locked(pages, op->node, op, op->start, op->end);
+}
+
+gboolean qos_old_pages_follow(const QosOp *op)
+{
+    return op->writes == QOS_WRITE_DIRECT && qos_loan_has_pages(&op->handle->file);
+}
+
+static void drop_all(const QosOp *op, QosPages *pages)
+{
+    if (op->entry.request.opcode == QOS_OP_READ)
+        qos_pages_drop_read(pages, op->node, fuse_req_ctx(op->fuse)->pid);
+    else
+        qos_pages_drop(pages, op->node);
+}
+
+/* Who asks for the attributes from now on waits until the request is answered. */
+void qos_old_pages_enter(const QosOp *op, QosPages *pages, gboolean is_covered)
+{
+    if (!is_covered)
+        drop_all(op, pages);
+}
+
+/* TRUE where pages may show what was there before a WRITE. The kernel puts what is written into
+ * them before it sends the WRITE, or drops them: they may have been dropped since, and read again
+ * before the WRITE was made. */
+static gboolean are_left_by_write(const QosOp *op)
+{
+    switch (op->writes) {
+    case QOS_WRITE_THROUGH:
+        return qos_loan_end_write(&op->handle->file);
+    case QOS_WRITE_DIRECT:
+        return qos_old_pages_follow(op) &&
+               qos_loan_has_read_since(&op->handle->file, op->reads_before);
+    case QOS_WRITE_BACK:
+    case QOS_WRITE_NONE:
+        break;
+    }
+    return FALSE;
+}
+
+/* The next write that its program makes may be in these pages before its WRITE comes: they are to
+ * go before the answer, if no other request has some locked. The WRITE itself has but one locked
+ * that it does not cover whole. */
+static void drop_written(const QosOp *op, QosPages *pages)
+{
+    const QosLoan *file = &op->handle->file;
+
+    if (has_locked(op))
+        qos_loan_fill(file, -1);
+    qos_pages_drop_range(pages, op->node, op->start, op->end);
+    qos_pages_await_told(pages);
+    if (has_locked(op))
+        qos_loan_fill(file, 1);
+}
+
+void qos_old_pages_settle(const QosOp *op, QosPages *pages, gboolean is_covered)
+{
+    if (!is_covered)
+        drop_all(op, pages);
+    else if (are_left_by_write(op))
+        drop_written(op, pages);
+}
+
+void qos_old_pages_leave(const QosOp *op, QosPages *pages)
+{
+    if (has_locked(op))
+        qos_pages_end_locked(pages, op->node, &op->handle->file, op);
+}
+
+gboolean qos_old_pages_are_there(const QosFs *fs, QosPages *pages, fuse_ino_t ino, gint filled_era)
+{
+    if (filled_era != 0 && filled_era != era(fs))
+        qos_pages_drop(pages, ino);
+    return qos_pages_are_old(pages, ino);
+}
+
+gboolean qos_old_pages_hold(QosOp *op, QosPages *pages)
+{
+    const gint now = era(op->fs);
+
+    if (op->awaited_era == now ||
+        !qos_old_pages_are_there(op->fs, pages, op->node,
+                                 qos_inodes_filled_era(op->fs->inodes, op->node)))
+        return FALSE;
+    op->awaited_era = now;
+    return TRUE;
+}

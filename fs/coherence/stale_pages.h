@@ -1,0 +1,47 @@
+/*
+ * Which of the kernel's pages may be too old, and are to be dropped, with a lock server
+ * (docs/coherence.md has the table of all cases).
+ *
+ * What is called back while a page is filled or known, the invalidator drops
+ * (fs/coherence/invalidator.h). Here is what no call would reach:
+ *
+ *   - What was filled before something was lost may have been changed by others since. Pages are of
+ *     an era (fs/store/inode.h), which ends with each loss; those of another era are dropped before
+ *     attributes are answered, also where the invalidator has not come to the loss yet.
+ *   - What a READ filled without a credit, or a WRITE changed without one, is dropped behind it:
+ *     nobody would call it back. That is queued before the store is looked at: another may change
+ *     the file while the answer is on its way.
+ *   - A page may have been dropped and filled again between a write into it and its WRITE. It shows
+ *     what was before the WRITE, and is dropped behind it.
+ *
+ * A drop is queued (fs/coherence/page_drops.h) before the reply, so that who asks for the
+ * attributes after it waits until the pages are gone.
+ *
+ *     qos_old_pages_begin()     a request is here that keeps pages locked: qos_op_locks_pages()
+ *     qos_old_pages_enter()     it is about to be made
+ *     qos_old_pages_settle()    it was made, and is not answered
+ *     qos_old_pages_leave()     it was answered, or cancelled
+ *
+ * No lock of its own; none of these waits.
+ */
+#pragma once
+
+#include "fs/coherence/page_drops.h"
+#include "fs/request/fs.h"
+#include "fs/request/op.h"
+
+void qos_old_pages_begin(const QosOp *op, QosPages *pages);
+/* TRUE where pages are going to be dropped behind a WRITE, however early it is made: all requests
+ * on the file that wait are let go for that, which its own must not be. */
+gboolean qos_old_pages_follow(const QosOp *op);
+/* With `is_covered` the operation has a credit on op->node; to settle, had it all the time. */
+void qos_old_pages_enter(const QosOp *op, QosPages *pages, gboolean is_covered);
+void qos_old_pages_settle(const QosOp *op, QosPages *pages, gboolean is_covered);
+void qos_old_pages_leave(const QosOp *op, QosPages *pages);
+
+/* TRUE until what may be too old of `ino` is dropped; queues what was not found before.
+ * `filled_era`: what qos_inodes_filled_era() says of it. */
+gboolean qos_old_pages_are_there(const QosFs *fs, QosPages *pages, fuse_ino_t ino, gint filled_era);
+/* TRUE where a GETATTR is to wait for that (qos_pages_await): once, and again where something was
+ * lost meanwhile. What came behind it is not too old for it. */
+gboolean qos_old_pages_hold(QosOp *op, QosPages *pages);

@@ -1,0 +1,83 @@
+/*
+ * Rules in, reports out: the xattrs user.qosfs.* of the mountpoint and the hidden directory
+ * `.qosfs`.
+ *
+ * The xattrs: nrs_tbf_rule (write a command, read the list), nrs_policies and the other tunables by
+ * name (fs/control/tunable.h), last_error. Setting is for root and the mount's owner; others get
+ * EPERM. They never reach the store, and are not listed. A set is atomic: it is parsed, made
+ * durable (db/db.h), then put in force; where one step fails, nothing has changed, the caller gets
+ * the errno, and last_error has the reason in words, one per uid of the setter.
+ *
+ * The files of `.qosfs`, mode 0444 (job_stats 0644: writing "clear" or a job id clears): job_stats,
+ * jobs, rules, shares, metrics, state.json and its parts, history. Their text is made at open, and
+ * so are those of nrs_tbf_rule and nrs_policies, by one thread for all who ask. Node ids below
+ * QOS_CONTROL_INO_END are this unit's; the inode table never gives them out, and a FORGET of one
+ * means nothing.
+ */
+#pragma once
+
+#include <fuse_lowlevel.h>
+
+#include "db/db.h"
+#include "fs/control/report.h"
+#include "fs/request/op.h"
+#include "fs/store/inode.h"
+
+#define QOS_CONTROL_NAME      ".qosfs"
+#define QOS_CONTROL_INO       2 /* the directory */
+#define QOS_CONTROL_INO_FIRST 3 /* its files follow */
+#define QOS_CONTROL_INO_END   QOS_INODE_FIRST
+#define QOS_XATTR_PREFIX      "user.qosfs."
+
+static inline gboolean qos_control_owns(fuse_ino_t ino)
+{
+    return ino >= QOS_CONTROL_INO && ino < QOS_CONTROL_INO_END;
+}
+
+/*
+ * Brings back what is saved and puts it in force: the rules, the tunables (those named in
+ * `overrides`, name -> text, which stand for this mount and are not saved; else the saved ones;
+ * else the defaults) and the jobs' totals. fs->gate and fs->callers must be there. `db` and
+ * `overrides` may be NULL (nothing persists then) and are borrowed, `overrides` for the call.
+ * Errors: QOS_ERROR with what is wrong where.
+ */
+QosControl *qos_control_new(QosFs *fs, QosDb *db, GHashTable *overrides, GError **error);
+/* Starts the thread that saves the jobs' totals; after the daemon's fork. */
+void qos_control_start(QosControl *control);
+/* Ends it, and saves the totals for the last time; before the gate goes. */
+void qos_control_stop(QosControl *control);
+void qos_control_free(QosControl *control); /* stopped, or never started; NULL is allowed */
+
+/* --- shared by the files of control --- */
+
+/* What the mount does now. Owned by the caller. */
+QosReport *qos_control_report(QosControl *control, QosReportJobs jobs);
+/* TRUE where the caller is root or the mount's owner. */
+gboolean qos_control_may_set(fuse_req_t request);
+/* When it was mounted, ns since 1970. */
+QosTime qos_control_started(const QosControl *control);
+
+/* TRUE for `.qosfs` in the root: fs/ops/name.c refuses to make, remove or rename it (EPERM; EEXIST
+ * for making). */
+gboolean qos_control_is_name(fuse_ino_t parent, const char *name);
+
+/* --- the operations on control inodes; called by the handlers of fs/ops/ first thing, outside the
+ * gate, each replies --- */
+void qos_control_lookup(fuse_req_t request, fuse_ino_t parent, const char *name);
+void qos_control_getattr(fuse_req_t request, fuse_ino_t ino);
+void qos_control_statx(fuse_req_t request, fuse_ino_t ino);
+void qos_control_setattr(fuse_req_t request, fuse_ino_t ino, int to_set); /* truncation alone */
+void qos_control_open(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info *info);
+void qos_control_read(fuse_req_t request, fuse_ino_t ino, size_t size, off_t offset,
+                      struct fuse_file_info *info);
+void qos_control_write(fuse_req_t request, fuse_ino_t ino, const char *data, size_t size,
+                       off_t offset, struct fuse_file_info *info);
+void qos_control_release(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info *info);
+void qos_control_opendir(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info *info);
+void qos_control_readdir(fuse_req_t request, fuse_ino_t ino, size_t size, off_t offset,
+                         gboolean plus);
+
+/* --- xattrs on the root; TRUE where the name was one of ours and the request was answered --- */
+gboolean qos_control_setxattr(fuse_req_t request, const char *name, const char *value, size_t size);
+gboolean qos_control_getxattr(fuse_req_t request, const char *name, size_t size);
+gboolean qos_control_removexattr(fuse_req_t request, const char *name);

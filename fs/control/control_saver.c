@@ -1,0 +1,156 @@
+/*
+ * The thread that saves what changes by itself: the jobs' totals, what they lent and borrowed, and
+ * the rules when some have expired. It also sees to it that callers are forgotten, and their jobs
+ * with them, while nobody calls.
+ *
+ * Under `setting` it saves rules, as a set does (fs/control/control.c); nothing else is locked
+ * while SQLite works.
+ */
+#include "fs/control/state.h"
+#include "sys/mutex.h"
+#include "sys/privilege.h"
+
+#define SAVE_INTERVAL (5 * QOS_SECOND) /* of totals: what a crash may cost */
+
+static void save_totals(QosControl *control)
+{
+    GPtrArray *jobs = qos_report_copy_jobs(control->fs->gate, NULL);
+    guint history_days;
+
+    qos_mutex_lock(&control->lock);
+    history_days = (guint)qos_tunables_number(&control->tunables, QOS_TUNABLE_HISTORY_DAYS);
+    qos_mutex_unlock(&control->lock);
+    qos_db_save_jobs(control->db, jobs, qos_gate_now(), qos_wall_now(), history_days);
+}
+
+static GArray *copy_shares(QosGate *gate, const GPtrArray *jobs)
+{
+    GArray *shares = g_array_sized_new(FALSE, FALSE, sizeof(QosDbShare), jobs->len);
+
+    for (guint i = 0; i < jobs->len; i++) {
+        const QosJob *job = g_ptr_array_index(jobs, i);
+        QosDbShare share;
+
+        if (!qos_gate_copy_share(gate, job, &share.record, &share.totals))
+            continue;
+        g_strlcpy(share.job, job->id, sizeof(share.job));
+        g_array_append_val(shares, share);
+    }
+    return shares;
+}
+
+/* What has changed of what jobs lent and borrowed. The jobs are copied one by one, so that the
+ * gate's lock is never held for long. If a period ends meanwhile, some records are from before it:
+ * then they are saved again at once. Should the daemon die in between, what this one period moved
+ * is lost, as by any crash, and no more: records that do not add up to 0 are cut
+ * (qos_adapt_restore). At the last save no period ends any more. */
+static void save_shares(QosControl *control)
+{
+    QosGate *gate = control->fs->gate;
+    g_autoptr(GError) error = NULL;
+    gboolean is_all;
+    g_autoptr(GPtrArray) jobs = qos_gate_changed_shares(gate, &control->saved, &is_all);
+
+    if (!jobs)
+        return;
+    g_autoptr(GArray) shares = copy_shares(gate, jobs);
+    if (!qos_db_save_shares(control->db, shares, is_all, &error) && !control->shares_fail)
+        g_warning("%s; what jobs lent and borrowed will be saved when that is mended",
+                  error->message);
+    control->shares_fail = error != NULL;
+    if (error)
+        control->saved.others = QOS_NOT_SAVED;
+}
+
+/* So that a clock that is set back does not bring back, at the next mount, what has expired. */
+static void save_rules(QosControl *control)
+{
+    g_autoptr(GError) error = NULL;
+    QosRules *rules;
+
+    qos_mutex_lock(&control->setting);
+    rules = qos_gate_rules(control->fs->gate);
+    if (!qos_db_save_rules(control->db, rules, qos_gate_now(), qos_wall_now(), &error))
+        g_warning("%s; rules that have expired are still there", error->message);
+    qos_mutex_unlock(&control->setting);
+    qos_rules_unref(rules);
+}
+
+/* Called by one of the gate's workers, which must not wait for SQLite. */
+static void gate_has_changed(QosGateChanges changes, void *data)
+{
+    QosControl *control = data;
+
+    qos_mutex_lock(&control->lock);
+    control->changes |= changes;
+    pthread_cond_signal(&control->called);
+    qos_mutex_unlock(&control->lock);
+}
+
+/* At whole multiples on the wall's clock, so that two saves fill a slice of the history. */
+static QosTime next_save(void)
+{
+    return qos_gate_now() + SAVE_INTERVAL - qos_wall_now() % SAVE_INTERVAL;
+}
+
+/* The thread: totals, with all that jobs lent and borrowed, every few seconds and at the end; what
+ * changes of that and of the rules whenever it does. */
+static void *save_now_and_then(void *data)
+{
+    QosControl *control = data;
+    QosTime totals = next_save();
+
+    pthread_setname_np(pthread_self(), "saver");
+    qos_mutex_lock(&control->lock);
+    while (!control->ending) {
+        if (control->changes == 0)
+            qos_condition_wait_until(&control->called, &control->lock, totals);
+        QosGateChanges changes = control->changes;
+        QosTime now = qos_gate_now();
+
+        control->changes = 0;
+        qos_mutex_unlock(&control->lock);
+        if (changes & QOS_GATE_RULES)
+            save_rules(control);
+        if (now >= totals) {
+            qos_privilege_report();
+            qos_callers_expire(control->fs->callers, now);
+            save_totals(control);
+            totals = next_save();
+            control->saved.others = QOS_NOT_SAVED; /* jobs that are forgotten go */
+            changes |= QOS_GATE_SHARES;
+        }
+        if (changes & QOS_GATE_SHARES)
+            save_shares(control);
+        qos_mutex_lock(&control->lock);
+    }
+    qos_mutex_unlock(&control->lock);
+    save_totals(control);
+    save_shares(control);
+    return NULL;
+}
+
+void qos_control_start(QosControl *control)
+{
+    if (!control->db)
+        return;
+    qos_gate_on_change(control->fs->gate, gate_has_changed, control);
+    control->has_thread = pthread_create(&control->thread, NULL, save_now_and_then, control) == 0;
+    if (!control->has_thread)
+        g_warning("cannot start a thread: the totals of jobs will not be saved. See the limits of "
+                  "processes (ulimit -u, pids.max of the cgroup) and of memory, and mount anew");
+}
+
+void qos_control_stop(QosControl *control)
+{
+    if (!control->has_thread)
+        return;
+    qos_gate_on_change(control->fs->gate, NULL, NULL);
+    qos_mutex_lock(&control->lock);
+    control->ending = TRUE;
+    pthread_cond_signal(&control->called);
+    qos_mutex_unlock(&control->lock);
+    pthread_join(control->thread, NULL); /* it has saved for the last time */
+    control->has_thread = FALSE;
+    qos_db_flush(control->db);
+}

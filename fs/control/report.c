@@ -1,0 +1,139 @@
+/*
+ * Taking the snapshot, and what the formats share.
+ *
+ * The jobs are copied one by one, each with its share, so that the gate's lock is never held longer
+ * than for one of them: each is consistent in itself, and they are apart by the milliseconds that
+ * copying takes.
+ */
+#include "fs/control/report.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "fs/store/inode.h"
+
+#define RECENT (10 * QOS_SECOND)
+
+static gint more_recent_first(gconstpointer a, gconstpointer b)
+{
+    const QosJob *first = *(const QosJob *const *)a;
+    const QosJob *second = *(const QosJob *const *)b;
+
+    if (first->seen != second->seen)
+        return first->seen < second->seen ? 1 : -1;
+    return strcmp(first->id, second->id);
+}
+
+GPtrArray *qos_report_copy_jobs(QosGate *gate, QosReportAdapt *adapt)
+{
+    g_autoptr(GPtrArray) jobs = qos_gate_jobs(gate);
+    GPtrArray *copies = g_ptr_array_new_full(jobs->len, g_free);
+
+    for (guint i = 0; i < jobs->len; i++) {
+        QosJob *copy = g_new(QosJob, 1);
+        QosGateShare share;
+
+        if (qos_gate_copy_job(gate, g_ptr_array_index(jobs, i), copy, &share) && adapt)
+            qos_report_add_share(adapt, &share);
+        g_ptr_array_add(copies, copy);
+    }
+    g_ptr_array_sort(copies, more_recent_first);
+    return copies;
+}
+
+QosJob *qos_report_take_job(QosReport *report, QosGate *gate, const char *id)
+{
+    QosJob *job = qos_gate_find_job(gate, id), *copy;
+    QosGateShare share;
+
+    if (!job)
+        return NULL;
+    copy = g_new(QosJob, 1);
+    if (qos_gate_copy_job(gate, job, copy, &share))
+        qos_report_add_share(&report->adapt, &share);
+    qos_job_unref(job);
+    return copy;
+}
+
+QosReport *qos_report_new(QosFs *fs, const QosTunables *tunables, QosTime started,
+                          QosReportJobs jobs)
+{
+    QosReport *report = g_new0(QosReport, 1);
+
+    report->started = started;
+    report->source = fs->source;
+    report->mountpoint = fs->mountpoint;
+    report->pid = getpid();
+    report->inodes = qos_inodes_count(fs->inodes);
+    report->callers = qos_callers_count(fs->callers);
+    qos_tunables_copy(&report->tunables, tunables);
+    for (guint i = 0; qos_policies[i] && i < QOS_REPORT_POLICIES_MAX; i++) {
+        QosReportPolicy *policy = &report->policies[report->policy_count++];
+
+        policy->policy = qos_policies[i];
+        policy->state = qos_gate_policy_state(fs->gate, policy->policy, &policy->queued);
+    }
+    report->rules = qos_gate_rules(fs->gate);
+    report->rule_states = g_new0(QosRuleState, qos_rules_count(report->rules));
+    for (guint i = 0; i < qos_rules_count(report->rules); i++)
+        qos_gate_rule_state(fs->gate, qos_rules_get(report->rules, i)->id, &report->rule_states[i]);
+    qos_report_take_adapt(&report->adapt, fs->gate);
+    report->jobs = jobs == QOS_REPORT_ALL_JOBS ? qos_report_copy_jobs(fs->gate, &report->adapt)
+                                               : g_ptr_array_new();
+    if (jobs == QOS_REPORT_JOB_COUNTS)
+        qos_gate_count_jobs(fs->gate, &report->counts);
+    qos_gate_state(fs->gate, &report->slots);
+    qos_gate_histograms(fs->gate, &report->histograms);
+    report->is_shared = fs->lockclient != NULL;
+    if (report->is_shared)
+        qos_lockclient_status(fs->lockclient, &report->sharing);
+    report->wall = g_get_real_time() * QOS_MICROSECOND;
+    report->now = qos_gate_now();
+    return report;
+}
+
+void qos_report_free(QosReport *report)
+{
+    if (!report)
+        return;
+    qos_tunables_clear(&report->tunables);
+    qos_rules_unref(report->rules);
+    g_free(report->rule_states);
+    g_ptr_array_unref(report->jobs);
+    qos_report_adapt_clear(&report->adapt);
+    g_free(report);
+}
+
+void qos_report_append_id(GString *text, const char *id)
+{
+    static const char digits[] = "0123456789ABCDEF";
+
+    for (; *id; id++) {
+        if (g_ascii_isalnum(*id) || strchr(".@-_:/", *id)) {
+            g_string_append_c(text, *id);
+        } else {
+            guchar byte = (guchar)*id;
+            char hex[] = {'\\', 'x', digits[byte >> 4], digits[byte & 15]};
+
+            g_string_append_len(text, hex, sizeof(hex));
+        }
+    }
+}
+
+const char *qos_report_limit(const QosReport *report, const QosJob *job)
+{
+    const QosWait *latest = NULL;
+
+    for (guint i = 0; i < job->wait_count; i++) {
+        if (!latest || job->wait[i].last > latest->last)
+            latest = &job->wait[i];
+    }
+    if (!latest || (!job->waiting && report->now - latest->last > RECENT))
+        return NULL;
+    return latest->rule_name;
+}
+
+QosTime qos_report_wall(const QosReport *report, QosTime time)
+{
+    return report->wall - (report->now - time);
+}

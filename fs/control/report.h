@@ -1,0 +1,148 @@
+/*
+ * What the mount tells about itself: a snapshot of the gate, and the texts made of it.
+ *
+ * A QosReport is taken once, a short while under the gate's lock for each job; the formats (one
+ * unit each: report_stats.c, report_table.c, report_metrics.c, report_json.c, report_shares.c) are
+ * pure functions of it.
+ */
+#pragma once
+
+#include "fs/control/tunable.h"
+#include "fs/history.h"
+#include "fs/lockclient/client.h"
+
+#define QOS_REPORT_POLICIES_MAX 8
+
+typedef struct {
+    const QosPolicyClass *policy;
+    QosPolicyState state;
+    guint queued;
+} QosReportPolicy;
+
+/* One job's part in the adaptive sharing. Rates are op/s as of the last period, the others
+ * operations, both of base cost. */
+typedef struct {
+    gboolean takes_part;
+    gint64 weight;
+    double entitlement;
+    double demand;
+    double allocation;
+    double repayment;                 /* to it (> 0) or by it (< 0), beside its entitlement */
+    double flow;                      /* lent (> 0) or borrowed (< 0) */
+    char partner[QOS_JOB_ID_MAX + 1]; /* who had most of the other side of it; "" = none */
+    double record;                    /* lent (> 0) or borrowed (< 0), and not yet paid back */
+    double lent;                      /* totals */
+    double returned;
+    double borrowed;
+    double repaid;
+} QosReportShare;
+
+typedef struct {
+    QosAdaptMode mode;
+    QosTime period;
+    double capacity; /* op/s */
+    double told;     /* op/s: what it was said to be; 0 = nothing */
+    double reserved; /* op/s, by all that take part */
+    guint depth;
+    guint members;
+    GHashTable *shares; /* JobID -> QosReportShare, both owned */
+} QosReportAdapt;
+
+/* TRUE until the store has been measured. */
+static inline gboolean qos_report_is_told(const QosReportAdapt *adapt)
+{
+    return adapt->told > 0 && adapt->capacity == adapt->told;
+}
+
+/* What of the jobs is in a report. */
+typedef enum {
+    QOS_REPORT_NO_JOBS,
+    QOS_REPORT_JOB_COUNTS,
+    QOS_REPORT_ALL_JOBS,
+} QosReportJobs;
+
+typedef struct {
+    QosTime now;        /* monotonic; the jobs' times and the rules' expiry are on this clock */
+    QosTime wall;       /* the same moment, ns since 1970 */
+    QosTime started;    /* of the mount, ns since 1970 */
+    const char *source; /* borrowed from the mount */
+    const char *mountpoint;
+    pid_t pid;
+    guint inodes;
+    guint callers;
+    QosTunables tunables;
+
+    QosSchedState slots;
+    QosReportPolicy policies[QOS_REPORT_POLICIES_MAX];
+    guint policy_count;
+    QosRules *rules;           /* a reference */
+    QosRuleState *rule_states; /* one for each rule, in the same order; owned */
+    GPtrArray *jobs;           /* of QosJob, copies with g_free, most recently seen first */
+    QosGateJobCounts counts;   /* with QOS_REPORT_JOB_COUNTS */
+    QosGateHistograms histograms;
+    QosReportAdapt adapt;
+    gboolean is_shared;          /* with other mounts: */
+    QosLockclientStatus sharing; /* borrowed from the mount */
+} QosReport;
+
+/* `tunables` is copied; `started` as above; but with QOS_REPORT_ALL_JOBS it has no jobs and shares.
+ */
+QosReport *qos_report_new(QosFs *fs, const QosTunables *tunables, QosTime started,
+                          QosReportJobs jobs);
+/* A copy of the job of that id, whose share the report gets, for qos_report_job_state(); NULL:
+ * there is none. Free with g_free(). */
+QosJob *qos_report_take_job(QosReport *report, QosGate *gate, const char *id);
+void qos_report_free(QosReport *report); /* NULL is allowed */
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(QosReport, qos_report_free)
+
+/* Copies of all jobs, most recently seen first; with `adapt` (or NULL) it gets their shares. */
+GPtrArray *qos_report_copy_jobs(QosGate *gate, QosReportAdapt *adapt);
+
+/* Lustre's YAML (docs/reports.md). */
+GString *qos_report_job_stats(const QosReport *report);
+/* Tables for people. */
+GString *qos_report_jobs(const QosReport *report);
+GString *qos_report_rules(const QosReport *report);
+/* The adaptive sharing, YAML. */
+GString *qos_report_shares(const QosReport *report);
+/* Prometheus text format, version 0.0.4. */
+GString *qos_report_metrics(const QosReport *report);
+/* One JSON object: all of it. */
+GString *qos_report_state(const QosReport *report);
+/* Of the same shape, with empty lists for what is left out: the mount, with the counts of the jobs;
+ * the mount and the rules; the mount and what a list of the jobs shows of each; the mount and one
+ * job, with the rules that it waited for. */
+GString *qos_report_status(const QosReport *report);
+GString *qos_report_rules_state(const QosReport *report);
+GString *qos_report_jobs_state(const QosReport *report);
+GString *qos_report_job_state(const QosReport *report, const QosJob *job);
+/* Lustre's nrs_tbf_rule and nrs_policies. */
+GString *qos_report_nrs_tbf_rule(const QosReport *report);
+GString *qos_report_nrs_policies(const QosReport *report);
+
+/* The history, CSV: its first line, and a row of it. */
+GString *qos_report_history_head(void);
+void qos_report_append_history(GString *text, const QosHistoryRow *row);
+
+/* Takes the adaptive sharing as it is in the gate, as yet without shares. */
+void qos_report_take_adapt(QosReportAdapt *adapt, QosGate *gate);
+/* Nothing where sharing is off. */
+void qos_report_add_share(QosReportAdapt *adapt, const QosGateShare *share);
+void qos_report_adapt_clear(QosReportAdapt *adapt);
+
+/* --- shared by the formats --- */
+
+/* Appends a job id for tables and CSV, bytes outside Lustre's set as \xHH. */
+void qos_report_append_id(GString *text, const char *id);
+/* Appends a job id as a scalar of YAML, in quotes; or plain where that does, as Lustre does. */
+void qos_report_append_quoted_id(GString *text, const char *id);
+void qos_report_append_yaml_id(GString *text, const char *id);
+/* The job id that `text` is in quotes, as in YAML above or as Lustre writes it (\xHH is a byte);
+ * NULL if it is not quoted, or not in that form. Owned by the caller. */
+char *qos_report_read_quoted_id(const char *text);
+/* The rule that holds the job up now or did within 10 s (or one of QOS_WAIT_*), or NULL. */
+const char *qos_report_limit(const QosReport *report, const QosJob *job);
+/* The part of a job in the adaptive sharing; NULL where it has none, or sharing is off. */
+const QosReportShare *qos_report_share(const QosReport *report, const char *id);
+/* ns since 1970 of a monotonic time. */
+QosTime qos_report_wall(const QosReport *report, QosTime time);

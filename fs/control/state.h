@@ -1,0 +1,80 @@
+/*
+ * What the files of control share: the settings of a mount, and its reports.
+ *
+ * Order of the locks: setting, lock. Neither is held for a reply.
+ */
+#pragma once
+
+#include <pthread.h>
+
+#include "fs/control/control.h"
+#include "sys/mutex.h"
+
+#define QOS_NOT_SAVED G_MAXUINT64 /* QosShareChanges.others: all is to be saved */
+
+/* What the mount tells: in a file of `.qosfs`, or as an xattr. */
+typedef struct {
+    GString *(*make)(const QosReport *report); /* NULL: the history */
+    QosReportJobs jobs;
+} QosControlText;
+
+/* A text that a user has open: the handle of his open files that have it. */
+typedef struct {
+    GBytes *text;
+    QosUser *user; /* NULL: one whom nothing bounds */
+    guint opens;   /* how often */
+} QosOpenText;
+
+/* Where those who ask for a text wait for it. */
+typedef struct {
+    GSList *waiting;    /* of Asking (fs/control/control_texts.c) */
+    gboolean is_served; /* somebody makes texts for them, or is about to */
+} QosControlDesk;
+
+struct QosControl {
+    QosFs *fs;
+    QosDb *db; /* borrowed; NULL: nothing persists */
+    QosTime started;
+    char *process; /* the daemon's, as the xattr tells it */
+
+    QosMutex setting;       /* one command at a time, from parsing to putting in force */
+    QosMutex lock;          /* what is below */
+    QosTime clock_offset;   /* of the wall clock from the gate's, as reports have it */
+    QosTunables tunables;   /* changed with both held */
+    GHashTable *errors;     /* uid -> why the last set of that user failed */
+    GHashTable *texts;      /* of QosOpenText: of the files of .qosfs that are open */
+    gsize texts_size;       /* theirs together */
+    QosControlDesk reports; /* with all jobs: these take long */
+    QosControlDesk brief, history;
+    pthread_t thread;
+    gboolean has_thread;
+    pthread_cond_t called;  /* for the thread: look at these */
+    QosGateChanges changes; /* that are not in the database yet */
+    gboolean ending;
+    QosShareChanges saved; /* the thread's own, as the next: what is in the database */
+    gboolean shares_fail;  /* saving them does, and that was said */
+};
+
+/* ns since 1970 */
+static inline QosTime qos_wall_now(void)
+{
+    return g_get_real_time() * QOS_MICROSECOND;
+}
+
+/* --- fs/control/control_texts.c --- */
+
+/* Each makes the text, or lets it be made, and replies: to who opens a file for reading, */
+void qos_control_ask(fuse_req_t request, const struct fuse_file_info *info,
+                     const QosControlText *text);
+/* and to who reads an xattr into so many bytes. */
+void qos_control_ask_value(fuse_req_t request, size_t size, const QosControlText *text);
+/* and to who reads what the mount knows of one job. */
+void qos_control_ask_job(fuse_req_t request, size_t size, const char *id);
+/* Replies with this text, which is kept while it is open: where the mount ends first, the kernel
+ * does not tell. */
+void qos_control_answer_open(fuse_req_t request, const struct fuse_file_info *info, GBytes *text);
+/* Replies with this value of an xattr. */
+void qos_control_answer_value(fuse_req_t request, size_t size, const char *value, size_t length);
+/* It is closed. */
+void qos_control_drop_text(QosControl *control, QosOpenText *open);
+GHashTable *qos_control_texts_new(void);

@@ -1,0 +1,248 @@
+/*
+ * The table of tunables: a new one is a line in it, an entry in QosTunable, and a case in
+ * qos_tunables_apply().
+ */
+#include "fs/control/tunable.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/units.h"
+
+typedef struct {
+    const char *name;
+    const char *initial;
+    const char *help;
+    char *(*check)(const QosTunables *tunables, QosTunable tunable, const char *text,
+                   GError **error);
+    gint64 minimum; /* of numbers */
+    gint64 maximum;
+} Description;
+
+static char *check_number(const QosTunables *tunables, QosTunable tunable, const char *text,
+                          GError **error);
+static char *check_policy(const QosTunables *tunables, QosTunable tunable, const char *text,
+                          GError **error);
+static char *check_naming(const QosTunables *tunables, QosTunable tunable, const char *text,
+                          GError **error);
+
+#define SLOTS_MAX        65536
+#define PARKED_MIB_MAX   (1 << 20)
+#define HISTORY_DAYS_MAX 90
+#define YEAR             (365 * 86400)
+
+static const Description descriptions[QOS_TUNABLE_COUNT] = {
+    {"nrs_policies", "tbf", "who goes first: fifo, tbf (by rules), jrr or grr", check_policy, 0, 0},
+    {"slots", "64", "requests that may be in the store at a time", check_number, 1, SLOTS_MAX},
+    {"jobid_var", QOS_JOBID_VAR_DEFAULT, "where a process's job is found", check_naming, 0, 0},
+    {"jobid_name", QOS_JOBID_NAME_DEFAULT, "how a job is named", check_naming, 0, 0},
+    {"job_cleanup_interval", "600", "seconds until an idle job is forgotten, 0: never",
+     check_number, 0, YEAR},
+    {"metrics_top_jobs", "50", "jobs that the metrics tell apart, then a sum", check_number, 0,
+     10000},
+    {"parked_mib", "512", "MiB for requests that wait, with their data", check_number, 1,
+     PARKED_MIB_MAX},
+    {"history_days", "7", "days that the jobs' history is kept, 0: none", check_number, 0,
+     HISTORY_DAYS_MAX},
+    {"adapt", "off", "share the store by weight: off, fair or paper", qos_tunables_check_adapt, 0,
+     0},
+    {"capacity", "auto", "what the store can: op/s, 200MB/s or auto", qos_tunables_check_adapt, 0,
+     0},
+    {"adapt_period", "100ms", "how often adapt allocates anew, 5 ms to 10 s",
+     qos_tunables_check_adapt, 0, 0},
+    {"adapt_bytes", "64K", "bytes that cost as much as an operation, 0: none",
+     qos_tunables_check_adapt, 0, 0},
+    {"adapt_metadata", "1", "what a metadata operation costs, data's being 1",
+     qos_tunables_check_adapt, 0, 0},
+};
+
+const char *const qos_tunable_names[QOS_TUNABLE_COUNT + 1] = {
+    "nrs_policies",     "slots",       "jobid_var",      "jobid_name", "job_cleanup_interval",
+    "metrics_top_jobs", "parked_mib",  "history_days",   "adapt",      "capacity",
+    "adapt_period",     "adapt_bytes", "adapt_metadata",
+};
+
+gboolean qos_tunable_find(const char *name, QosTunable *ret_tunable)
+{
+    for (guint i = 0; i < QOS_TUNABLE_COUNT; i++) {
+        if (strcmp(name, qos_tunable_names[i]) == 0) {
+            *ret_tunable = i;
+            return TRUE;
+        }
+    }
+    return FALSE;
+}
+
+const char *qos_tunable_help(QosTunable tunable)
+{
+    return descriptions[tunable].help;
+}
+
+void qos_tunables_init(QosTunables *tunables)
+{
+    for (guint i = 0; i < QOS_TUNABLE_COUNT; i++)
+        tunables->text[i] = g_strdup(descriptions[i].initial);
+}
+
+void qos_tunables_clear(QosTunables *tunables)
+{
+    for (guint i = 0; i < QOS_TUNABLE_COUNT; i++)
+        g_clear_pointer(&tunables->text[i], g_free);
+}
+
+void qos_tunables_copy(QosTunables *copy, const QosTunables *tunables)
+{
+    for (guint i = 0; i < QOS_TUNABLE_COUNT; i++)
+        copy->text[i] = g_strdup(tunables->text[i]);
+}
+
+/* --- checking --- */
+
+static char *check_number(G_GNUC_UNUSED const QosTunables *tunables, QosTunable tunable,
+                          const char *text, GError **error)
+{
+    const Description *description = &descriptions[tunable];
+    g_autoptr(GError) reason = NULL;
+    gint64 value;
+
+    if (qos_parse_integer(description->name, text, description->minimum, description->maximum,
+                          &value, &reason))
+        return g_strdup_printf("%" G_GINT64_FORMAT, value);
+    /* of what, in which unit: "10m" and "1G" are right for others */
+    qos_set_error(error, reason->code, "%s (%s)", reason->message, description->help);
+    return NULL;
+}
+
+/*
+ * Lustre's words are understood: `reg` for the requests that rules apply to, which here are all
+ * that may wait, and `jobid`, the class that a rule has without per=. Its other types choose for
+ * all rules what is chosen here rule by rule.
+ */
+static char *check_policy(G_GNUC_UNUSED const QosTunables *tunables,
+                          G_GNUC_UNUSED QosTunable tunable, const char *text, GError **error)
+{
+    g_auto(GStrv) words = g_strsplit_set(text, " \t", -1);
+    const QosPolicyClass *policy = NULL;
+
+    for (guint i = 0; words[i]; i++) {
+        if (!*words[i] || strcmp(words[i], "reg") == 0)
+            continue;
+        if (!policy) {
+            policy = qos_policy_by_name(words[i]);
+            if (!policy) {
+                qos_set_error(error, EINVAL,
+                              "nrs_policies: \"%s\" is no policy: use fifo, tbf, jrr or grr",
+                              words[i]);
+                return NULL;
+            }
+        } else if (strcmp(policy->name, "tbf") != 0 || strcmp(words[i], "jobid") != 0) {
+            qos_set_error(error, EINVAL,
+                          "nrs_policies: \"%s\" after %s is not understood: what forms a class "
+                          "is chosen for each rule, by per=",
+                          words[i], policy->name);
+            return NULL;
+        }
+    }
+    if (!policy)
+        qos_set_error(error, EINVAL, "nrs_policies: no policy given: use fifo, tbf, jrr or grr");
+    return policy ? g_strdup(policy->name) : NULL;
+}
+
+/* The naming that the set describes. */
+static QosJobNaming *naming_of(const char *jobid_var, const char *jobid_name, GError **error)
+{
+    return qos_job_naming_new(jobid_var, jobid_name, g_get_host_name(), error);
+}
+
+static char *check_naming(const QosTunables *tunables, QosTunable tunable, const char *text,
+                          GError **error)
+{
+    gboolean is_var = tunable == QOS_TUNABLE_JOBID_VAR;
+    g_autoptr(QosJobNaming) naming =
+        naming_of(is_var ? text : tunables->text[QOS_TUNABLE_JOBID_VAR],
+                  is_var ? tunables->text[QOS_TUNABLE_JOBID_NAME] : text, error);
+
+    return naming ? g_strdup(text) : NULL;
+}
+
+char *qos_tunables_check(const QosTunables *tunables, QosTunable tunable, const char *text,
+                         GError **error)
+{
+    const Description *description = &descriptions[tunable];
+
+    if (strcmp(text, "default") == 0)
+        text = description->initial;
+    return description->check(tunables, tunable, text, error);
+}
+
+gboolean qos_tunables_check_given(GHashTable *given, GError **error)
+{
+    QosTunables usual;
+    gboolean good = TRUE;
+
+    qos_tunables_init(&usual);
+    for (guint i = 0; i < QOS_TUNABLE_COUNT && good; i++) {
+        const char *text = g_hash_table_lookup(given, qos_tunable_names[i]);
+        g_autofree char *checked = text ? qos_tunables_check(&usual, i, text, error) : NULL;
+
+        good = !text || checked;
+    }
+    qos_tunables_clear(&usual);
+    if (!good)
+        g_prefix_error(error, "option ");
+    return good;
+}
+
+/* --- putting in force --- */
+
+void qos_tunables_take(QosTunables *tunables, QosTunable tunable, char *text)
+{
+    g_free(tunables->text[tunable]);
+    tunables->text[tunable] = text;
+}
+
+gint64 qos_tunables_number(const QosTunables *tunables, QosTunable tunable)
+{
+    return g_ascii_strtoll(tunables->text[tunable], NULL, 10);
+}
+
+void qos_tunables_apply(const QosTunables *tunables, QosTunable tunable, QosFs *fs)
+{
+    gint64 number = qos_tunables_number(tunables, tunable);
+
+    switch (tunable) {
+    case QOS_TUNABLE_NRS_POLICIES:
+        qos_gate_set_policy(fs->gate, qos_policy_by_name(tunables->text[tunable]));
+        break;
+    case QOS_TUNABLE_SLOTS:
+        qos_gate_set_slots(fs->gate, (guint)number);
+        break;
+    case QOS_TUNABLE_JOBID_VAR:
+    case QOS_TUNABLE_JOBID_NAME: {
+        g_autoptr(QosJobNaming) naming = naming_of(tunables->text[QOS_TUNABLE_JOBID_VAR],
+                                                   tunables->text[QOS_TUNABLE_JOBID_NAME], NULL);
+        qos_callers_set_naming(fs->callers, naming);
+        break;
+    }
+    case QOS_TUNABLE_JOB_CLEANUP_INTERVAL:
+        qos_gate_set_job_cleanup_interval(fs->gate, number * QOS_SECOND);
+        break;
+    case QOS_TUNABLE_PARKED_MIB:
+        qos_gate_set_parked_max(fs->gate, (guint64)number << 20);
+        break;
+    case QOS_TUNABLE_ADAPT:
+    case QOS_TUNABLE_CAPACITY:
+    case QOS_TUNABLE_ADAPT_PERIOD:
+    case QOS_TUNABLE_ADAPT_BYTES:
+    case QOS_TUNABLE_ADAPT_METADATA: {
+        QosAdaptConfig config = qos_tunables_adapt(tunables);
+        qos_gate_set_adapt(fs->gate, &config);
+        break;
+    }
+    case QOS_TUNABLE_METRICS_TOP_JOBS: /* the report reads it */
+    case QOS_TUNABLE_HISTORY_DAYS:     /* so does the saver */
+    case QOS_TUNABLE_COUNT:
+        break;
+    }
+}

@@ -1,0 +1,74 @@
+/*
+ * Who has locked what of a file, when others do so through other mounts (docs/locks.md).
+ *
+ * The processes of this mount have a table of locks for each file and kind (fs/filelocks/table.h),
+ * which settles what they want of one another. What all of them have together the mount must have
+ * itself: it *holds* that as a credit on ranges of the file, of the lock server
+ * (fs/lockclient/client.h). So a lock takes two steps:
+ *
+ *     nobody here is in the way      else EAGAIN, or wait for his unlock
+ *     the mount may have the range   at once where it has it; else the server is asked, which asks
+ *                                    the mounts that have it: one that only keeps it gives it
+ *
+ * Who waits holds no thread: he is a Call in a list, and answered from whichever thread brings what
+ * he waits for: another's unlock, the server's answer, his interrupt, or the time. Who never would
+ * get it is told (EDEADLK): of circles within the mount at once, of others by the server, which is
+ * told of those who wait and have locks.
+ *
+ * Locks: `lock`, taken inside that of the table of interrupts, and before the lock client's; never
+ * held while a request is answered.
+ */
+#pragma once
+
+#include "fs/filelocks/table.h"
+#include "fs/lockclient/client.h"
+#include "fs/store/open_file.h"
+#include "fs/transport/interrupt_table.h"
+
+/* Requests that may wait (QOS_LOCKS_WAIT) at a time, shared as fs/quota.h says. Beyond that they
+ * fail (ENOLCK): who unlocks looks at all who wait for the file, and each takes memory. */
+#define QOS_LOCKS_WAITS_MAX 8192
+
+typedef struct QosLocks QosLocks;
+
+typedef enum {
+    QOS_LOCKS_RECORD, /* fcntl, OFD locks included */
+    QOS_LOCKS_WHOLE,  /* flock */
+    QOS_LOCKS_KINDS,
+} QosLocksKind;
+
+typedef enum {
+    QOS_LOCKS_TEST, /* F_GETLK */
+    QOS_LOCKS_TRY,  /* EAGAIN where another is in the way */
+    QOS_LOCKS_WAIT,
+} QosLocksMode;
+
+QosLocks *qos_locks_new(QosInterruptTable *interrupts);
+/* Locks are had of `client` from now on, whose callbacks may call those below since before. Starts
+ * the keeper (after the daemon's fork). 0 or -errno. */
+int qos_locks_start(QosLocks *locks, QosLockclient *client);
+/* Answers who waits (ENOTCONN) and gives all back; no request may follow, callbacks may. */
+void qos_locks_stop(QosLocks *locks);
+void qos_locks_free(QosLocks *locks); /* the client is gone, too; NULL is allowed */
+
+/* Gives the owner the lock, or tells (TEST) who is in the way; answers the request, now or later.
+ * `lock->handle` is the QosHandle by which it is taken. `may_miss_signals`: the kernel may not tell
+ * of a signal that the caller had before (fs/caller/signals.h). */
+void qos_locks_take(QosLocks *locks, fuse_req_t request, const QosFileName *file, QosLocksKind kind,
+                    QosLocksMode mode, const QosLock *lock, gboolean may_miss_signals);
+/* The owner gives up what he has from `first` to `last`. */
+void qos_locks_give(QosLocks *locks, const QosFileName *file, QosLocksKind kind, guint64 owner,
+                    guint64 first, guint64 last);
+/* The open file is closed for good, and what was locked by it is free. */
+void qos_locks_close(QosLocks *locks, const QosHandle *handle);
+
+/* What was locked by it, or as a record lock by its process, may be another's by now: nothing is to
+ * be read or changed by it any more. `locks` NULL: nothing was. */
+gboolean qos_locks_are_lost(QosLocks *locks, const QosHandle *handle);
+
+/* The lock client's callbacks, of resources of type QOS_RESOURCE_EXTENT. */
+void qos_locks_drop(QosLocks *locks, const QosResource *resource, const QosCredit *credit);
+void qos_locks_lost(QosLocks *locks, const QosResource *resource);
+void qos_locks_changed(QosLocks *locks, gboolean is_up);
+/* And of any: the wait that the server was told of by that id. */
+void qos_locks_deadlocked(QosLocks *locks, guint64 wait);

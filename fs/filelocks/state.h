@@ -1,0 +1,123 @@
+/*
+ * What the files of the locks across mounts share: fs/filelocks/filelocks.c has the requests, the
+ * lock client's callbacks and the keeper, fs/filelocks/call.c takes a call from state to state,
+ * fs/filelocks/wait.c knows who waits for a record lock.
+ *
+ * A call is a request that is not answered yet. Its states, under the lock:
+ *
+ *     ASKING     the server was asked; its answer comes by the use's done()
+ *     ALLOWED    it said yes, for a moment: `use` is held
+ *     BLOCKED    another owner of this mount is in the way; what he gives up brings it on
+ *     POSTPONED  there is no server, or it is full: tried again after a while
+ *     ANSWERED   in a list, to be answered without the lock
+ *
+ * A use that was granted for a call becomes the file's own, or joins that: the file holds just what
+ * its table comes to, so that what is unlocked may go to other mounts at once.
+ */
+#pragma once
+
+#include <pthread.h>
+
+#include "fs/filelocks/filelocks.h"
+#include "fs/filelocks/owners.h"
+#include "fs/quota.h"
+#include "net/complaint.h"
+#include "sys/mutex.h"
+
+typedef enum {
+    QOS_CALL_NEW,
+    QOS_CALL_ASKING,
+    QOS_CALL_ALLOWED,
+    QOS_CALL_BLOCKED,
+    QOS_CALL_POSTPONED,
+    QOS_CALL_ANSWERED,
+} QosCallState;
+
+/* One kind of locks on one file; there while it has locks or calls. */
+typedef struct {
+    QosResource resource; /* first: the key */
+    QosLocksKind kind;
+    QosLocktable table;
+    QosLockUse *held;  /* what the table comes to; NULL: nothing */
+    GQueue calls;      /* of QosCall, by age */
+    gboolean is_eased; /* somebody here gave something up: who waited for it may go on */
+} QosLockedFile;
+
+typedef struct {
+    gint references; /* atomic: its own, until it is answered, and of who looks at it */
+    QosLocks *locks;
+    fuse_req_t request;
+    guint64 number;      /* the kernel's, of the request */
+    QosLockedFile *file; /* NULL once it is answered */
+    QosLocksKind kind;
+    QosLocksMode mode;
+    QosLock lock;
+    QosCallState state;
+    gboolean is_interrupted;
+    QosLockUse *use;  /* of the server; NULL: none */
+    QosLockWait wait; /* for a record lock, while BLOCKED, or ASKING for as long as it takes */
+    gboolean waits;   /* its owner has it among his */
+    guint64 told;     /* by which number the server was told of the wait; 0: it was not */
+    guint told_ranges;
+    const QosCaller *payer; /* has a place of his taken (QOS_LOCKS_WAITS_MAX); NULL: nobody */
+    QosTime give_up;        /* while POSTPONED; 0: was not yet */
+    QosTime due;            /* when the keeper is to look; QOS_NEVER: not at all */
+    GList link;             /* of the file's calls, then of those to be answered */
+    GList due_link;         /* of QosLocks.due, unless `due` is QOS_NEVER */
+    int error;              /* the answer */
+    gboolean has_other;
+    QosLock other; /* TEST: who is in the way, if anybody */
+} QosCall;
+
+struct QosLocks {
+    gint file_count; /* atomic: in `files` */
+    QosMutex lock;   /* everything below */
+    pthread_cond_t changed;
+    QosInterruptTable *interrupts; /* has a lock of its own */
+    QosLockclient *client;         /* NULL: before the start */
+    QosComplaints complaints;      /* of locks that are lost, and of crowds */
+    GHashTable *files;             /* a set of QosLockedFile.resource */
+    QosPlaces places;              /* of those that may wait */
+    QosLockOwners owners;          /* of record locks, and of QosCall.wait */
+    GHashTable *told;              /* QosCall.told -> QosCall */
+    guint64 last_told;
+    guint told_ranges; /* of all that are told */
+    GQueue due;        /* of QosCall */
+    GQueue answered;   /* of QosCall */
+    gboolean has_keeper, is_stopping;
+    pthread_t keeper;
+};
+
+/* It may wait, which counts as the payer's, who lives until its end. FALSE: he has too many. */
+gboolean qos_call_take_place_locked(QosCall *call, const QosCaller *payer);
+/* Takes the call as far as it comes now. Whoever calls this, or the next, tidies the file. */
+void qos_call_advance_locked(QosCall *call);
+void qos_call_finish_locked(QosCall *call, int error);
+void qos_call_unref(QosCall *call);
+/* Takes back what was asked, if anything. FALSE: the server's answer is on its way. */
+gboolean qos_call_withdraw_locked(QosCall *call);
+
+/* A call for a record lock that is BLOCKED now would be so for ever. */
+gboolean qos_call_is_deadlock_locked(QosCall *call);
+/* It waits, which is to be told to the server if it is one for a record lock; and no more, which is
+ * told. */
+void qos_call_begin_wait_locked(QosCall *call);
+void qos_call_end_wait_locked(QosCall *call);
+/* The owner has other locks of the file than before, which is to be told if he waits. */
+void qos_locks_note_owner_locked(QosLocks *locks, const QosLockedFile *file, guint64 owner);
+/* The server is told what is to be told: before what was given up goes to other mounts, and in the
+ * end; of many changes at once the last. */
+void qos_locks_tell_locked(QosLocks *locks);
+/* NULL: it waits no more. */
+QosCall *qos_locks_find_told_locked(const QosLocks *locks, guint64 wait);
+
+/* Made if need be; whoever calls this tidies it. */
+QosLockedFile *qos_locked_file_get_locked(QosLocks *locks, const QosFileName *name,
+                                          QosLocksKind kind);
+/* What the file holds becomes what its table comes to. */
+void qos_locked_file_adjust_locked(QosLocks *locks, QosLockedFile *file);
+/* Brings on who waited for what was given up; frees the file if nothing is in it. */
+void qos_locked_file_tidy_locked(QosLocks *locks, QosLockedFile *file);
+
+/* Tells the server, unlocks, and answers what is to be answered. */
+void qos_locks_unlock(QosLocks *locks);

@@ -1,0 +1,234 @@
+/*
+ * Tables of locks; fs/filelocks/table.h has the rules. A table is an array that each change walks
+ * once: files with more than a few locks are rare.
+ */
+#include "fs/filelocks/table.h"
+
+static GArray *array_new(void)
+{
+    return g_array_new(FALSE, FALSE, sizeof(QosLock));
+}
+
+static guint count_of(const QosLocktable *table)
+{
+    return table->locks != NULL ? table->locks->len : 0;
+}
+
+static QosLock *lock_at(const QosLocktable *table, guint i)
+{
+    return &g_array_index(table->locks, QosLock, i);
+}
+
+void qos_locktable_clear(QosLocktable *table)
+{
+    if (table->locks != NULL)
+        g_array_unref(g_steal_pointer(&table->locks));
+}
+
+gboolean qos_locktable_is_empty(const QosLocktable *table)
+{
+    return count_of(table) == 0;
+}
+
+/* --- asking --- */
+
+static gboolean overlaps(const QosSpan *one, guint64 first, guint64 last)
+{
+    return one->first <= last && first <= one->last;
+}
+
+static gboolean is_in_the_way(const QosLock *lock, guint64 owner, const QosSpan *span)
+{
+    return lock->owner != owner && (lock->span.writes || span->writes) &&
+           overlaps(&lock->span, span->first, span->last);
+}
+
+const QosLock *qos_locktable_conflict(const QosLocktable *table, guint64 owner, const QosSpan *span)
+{
+    for (guint i = 0; i < count_of(table); i++) {
+        if (is_in_the_way(lock_at(table, i), owner, span))
+            return lock_at(table, i);
+    }
+    return NULL;
+}
+
+gboolean qos_locktable_has_room(const QosLocktable *table)
+{
+    return count_of(table) + 2 <= QOS_LOCKTABLE_MAX; /* one may be split in three */
+}
+
+gboolean qos_locktable_has_owner(const QosLocktable *table, guint64 owner)
+{
+    for (guint i = 0; i < count_of(table); i++) {
+        if (lock_at(table, i)->owner == owner)
+            return TRUE;
+    }
+    return FALSE;
+}
+
+gboolean qos_locktable_has_taken(const QosLocktable *table, gconstpointer handle, gint32 pid)
+{
+    for (guint i = 0; i < count_of(table); i++) {
+        const QosLock *lock = lock_at(table, i);
+
+        if (lock->handle == handle || (pid != 0 && lock->pid == pid))
+            return TRUE;
+    }
+    return FALSE;
+}
+
+guint qos_locktable_add_conflicts(const QosLocktable *table, guint64 owner, const QosSpan *span,
+                                  GHashTable *known, GArray *owners)
+{
+    for (guint i = 0; i < count_of(table); i++) {
+        QosLock *lock = lock_at(table, i);
+
+        if (is_in_the_way(lock, owner, span) && g_hash_table_add(known, &lock->owner))
+            g_array_append_val(owners, lock->owner);
+    }
+    return count_of(table);
+}
+
+GArray *qos_locktable_owners(const QosLocktable *table, gconstpointer handle)
+{
+    g_autoptr(GHashTable) known = g_hash_table_new(g_int64_hash, g_int64_equal);
+    GArray *owners = g_array_new(FALSE, FALSE, sizeof(guint64));
+
+    for (guint i = 0; i < count_of(table); i++) {
+        QosLock *lock = lock_at(table, i);
+
+        if ((handle == NULL || lock->handle == handle) && g_hash_table_add(known, &lock->owner))
+            g_array_append_val(owners, lock->owner);
+    }
+    return owners;
+}
+
+/* By halves: as many steps for each lock as there are halvings. */
+static QosCredit join_locks(const QosLock *locks, guint count)
+{
+    const QosResourceType *type = qos_resource_type(QOS_RESOURCE_EXTENT);
+    QosCredit one, other;
+
+    if (count == 0)
+        return (QosCredit){0};
+    if (count == 1)
+        return qos_credit_span(locks->span.first, locks->span.last, locks->span.writes);
+    one = join_locks(locks, count / 2);
+    other = join_locks(locks + count / 2, count - count / 2);
+    type->join(&one, &other);
+    qos_credit_clear(type, &other);
+    return one;
+}
+
+QosCredit qos_locktable_join(const QosLocktable *table)
+{
+    guint count = count_of(table);
+
+    return join_locks(count > 0 ? lock_at(table, 0) : NULL, count);
+}
+
+QosCredit qos_locktable_of_owner(const QosLocktable *table, guint64 owner)
+{
+    g_autoptr(GArray) his = array_new();
+
+    for (guint i = 0; i < count_of(table); i++) {
+        if (lock_at(table, i)->owner == owner)
+            g_array_append_val(his, *lock_at(table, i));
+    }
+    return join_locks((const QosLock *)his->data, his->len);
+}
+
+/* --- changing --- */
+
+static void insert(GArray *locks, const QosLock *lock)
+{
+    guint place = locks->len;
+
+    while (place > 0 && g_array_index(locks, QosLock, place - 1).span.first > lock->span.first)
+        place--;
+    g_array_insert_vals(locks, place, lock, 1);
+}
+
+/* Adds what of `lock` lies before `first` and behind `last`. */
+static void insert_rest(GArray *locks, const QosLock *lock, guint64 first, guint64 last)
+{
+    QosLock rest = *lock;
+
+    if (lock->span.first < first) {
+        rest.span.last = first - 1;
+        insert(locks, &rest);
+    }
+    if (lock->span.last > last) {
+        rest.span.first = last + 1;
+        rest.span.last = lock->span.last;
+        insert(locks, &rest);
+    }
+}
+
+/* A table without locks has no array. */
+static void replace(QosLocktable *table, GArray *locks)
+{
+    qos_locktable_clear(table);
+    table->locks = locks;
+    if (locks->len == 0)
+        qos_locktable_clear(table);
+}
+
+/* They overlap or are neighbours. */
+static gboolean touches(const QosSpan *one, const QosSpan *other)
+{
+    return (one->first == 0 || one->first - 1 <= other->last) &&
+           (other->first == 0 || other->first - 1 <= one->last);
+}
+
+void qos_locktable_set(QosLocktable *table, const QosLock *lock)
+{
+    GArray *locks = array_new();
+    QosLock merged = *lock;
+
+    for (guint i = 0; i < count_of(table); i++) {
+        const QosLock *old = lock_at(table, i);
+        gboolean is_his = old->owner == lock->owner;
+
+        if (is_his && old->span.writes == lock->span.writes && touches(&old->span, &lock->span)) {
+            merged.span.first = MIN(merged.span.first, old->span.first);
+            merged.span.last = MAX(merged.span.last, old->span.last);
+        } else if (is_his && overlaps(&old->span, lock->span.first, lock->span.last)) {
+            insert_rest(locks, old, lock->span.first, lock->span.last);
+        } else {
+            insert(locks, old);
+        }
+    }
+    insert(locks, &merged);
+    replace(table, locks);
+}
+
+gboolean qos_locktable_unset(QosLocktable *table, guint64 owner, guint64 first, guint64 last)
+{
+    GArray *locks = array_new();
+    gboolean had_some = FALSE;
+
+    for (guint i = 0; i < count_of(table); i++) {
+        const QosLock *old = lock_at(table, i);
+
+        if (old->owner != owner || !overlaps(&old->span, first, last)) {
+            insert(locks, old);
+            continue;
+        }
+        had_some = TRUE;
+        insert_rest(locks, old, first, last);
+    }
+    replace(table, locks);
+    return had_some;
+}
+
+void qos_locktable_unset_handle(QosLocktable *table, gconstpointer handle)
+{
+    GArray *locks = array_new();
+
+    for (guint i = 0; i < count_of(table); i++) {
+        if (lock_at(table, i)->handle != handle)
+            insert(locks, lock_at(table, i));
+    }
+    replace(table, locks);
+}

@@ -1,0 +1,98 @@
+/*
+ * Pay points: where a job in debt waits for its tokens before it takes a lock in the kernel.
+ *
+ * A request for which the kernel holds a directory's lock, or pages of a file that another job has
+ * open, goes into debt, because other jobs want them (fs/sched.h, `holds_lock`). A job that makes
+ * nothing but such requests would stand at the bound on debt, and each of its requests would hold
+ * the lock while it waits. So when a request that changes or lists a directory, or fills pages of a
+ * file, has gone into debt, that becomes a pay point of the job, for TOLL_TIME after the last such
+ * request, or the last payment. Meanwhile the kernel is not to believe its attributes. It asks for
+ * them (GETATTR) before it takes the lock, each time that a thread walks through the directory, or
+ * reads the file through the page cache, and holds nothing while it waits for the answer. There the
+ * job waits.
+ *
+ * Only a thread of that job waits, and only if its system call changes or lists names, or reads:
+ * threads that walk through to something else pass, and so does every other job. None of them is
+ * charged: the kernel asks because the daemon took back what it had told.
+ *
+ * A file that is in the page cache is read in less than a microsecond, and every reader would ask
+ * each time, as the kernel keeps one validity for all. So a file becomes a pay point only when the
+ * job owes for more than QOS_DEBT_UNTOLD, and it is closed only until the thread that made that
+ * READ has come to pay, RETURN_TIME or PAYER_TIME at most. Then the kernel may believe what others
+ * were told; it is told to forget when the job owes so much again. What is read may be in the page
+ * cache, so that no READ follows a payment: after UNREAD_MAX such payments they do not prolong the
+ * pay point any more.
+ *
+ * The kernel asks once more under the lock, to see whether the caller may make or remove a name. So
+ * a thread that has paid has a ticket, with which it passes every pay point until it has done what
+ * it came for: an operation that changes a directory, or TICKET_LOOKUPS look-ups (rename(2) makes
+ * two under the lock, and before it one for each name on the way that the kernel does not know), or
+ * nothing for TICKET_TIME. A thread that lived before the kernel was told may be under the
+ * lock already, and gets one such ticket unpaid.
+ *
+ * The token that a thread has paid is that of the class of the operation that went into debt. If a
+ * rule tells operations apart, it pays for one such operation; else for the next, whichever it is.
+ * That operation then costs nothing.
+ *
+ * These times run while the mount is used: a pause in which no request comes counts 100 ms, however
+ * long it is. The daemon, or the machine, may have stood still, and a thread that queued for a lock
+ * before still does.
+ *
+ * A request that makes a pay point is answered when the kernel has been told to forget, so that no
+ * thread of its job slips by meanwhile. It does not tell the kernel by itself: a READ may be one
+ * that the kernel, to forget the inode, waits for before it takes the notification. So a thread of
+ * their own tells it, and is not waited for longer than TELLING_TIME. The GETATTR by which a thread
+ * pays keeps its inode, and holds nothing else: it tells at once.
+ *
+ * Limit: a thread whose system call cannot be read (a worker of io_uring, a program of 32 bits)
+ * pays here even if it only walks through; its next operation is prepaid then. One that is not
+ * known at all (of another pid namespace) does not wait here, and is held by the bound on debt
+ * alone. A ticket is good for TICKET_ASKS questions. If the kernel cannot be told within
+ * TELLING_TIME, threads may slip by until it is.
+ *
+ * Lock: `lock` of the tolls; never held while the kernel is told.
+ */
+#pragma once
+
+#include <fuse_lowlevel.h>
+#include <glib.h>
+
+#include "base/opcode.h"
+#include "base/time.h"
+#include "fs/jobs.h"
+
+typedef struct QosTolls QosTolls;
+
+/* `session` is borrowed. `clock` is qos_gate_now(), or a test's. Starts its thread (after the
+ * daemon's fork); NULL where that fails. */
+QosTolls *qos_tolls_new(struct fuse_session *session, QosTime (*clock)(void));
+/* Ends the thread. The session must still be there. NULL is allowed. */
+void qos_tolls_free(QosTolls *tolls);
+
+/* TRUE for an operation that changes or lists a directory's names. */
+gboolean qos_tolls_count(QosOpcode opcode);
+/* The thread `tid` of `job`, which is not looked into, has gone into debt by `opcode` in the
+ * directory, or on the file, `ino`. Waits for TELLING_TIME at most. */
+void qos_tolls_raise(QosTolls *tolls, fuse_ino_t ino, const QosJob *job, QosOpcode opcode,
+                     pid_t tid);
+
+/* An answer is about to tell the kernel the attributes of `ino`. TRUE: it may believe them for a
+ * while. Cheap where there is no pay point at all. */
+gboolean qos_tolls_may_believe(QosTolls *tolls, fuse_ino_t ino);
+
+typedef enum {
+    QOS_TOLL_NONE,    /* no pay point is here */
+    QOS_TOLL_FOREIGN, /* of other jobs */
+    QOS_TOLL_FREE,    /* of its own job, and the thread has a ticket */
+    QOS_TOLL_DUE,     /* of its own job */
+} QosTollState;
+/* What the thread `tid` of `job`, which lives since `start` (QosCaller), meets when it asks for the
+ * attributes of `ino`. DUE: it waits until *ret_opcode has a token, if it comes for such. */
+QosTollState qos_tolls_meet(QosTolls *tolls, fuse_ino_t ino, const QosJob *job, pid_t tid,
+                            guint64 start, QosOpcode *ret_opcode);
+/* The thread has paid at `ino`, where `job` had gone into debt by `opcode`: for `prepaid`, or with
+ * QOS_OP_COUNT for whatever it does next. The pay point stays for another TOLL_TIME. */
+void qos_tolls_pay(QosTolls *tolls, fuse_ino_t ino, const QosJob *job, QosOpcode opcode, pid_t tid,
+                   QosOpcode prepaid);
+/* The thread does `opcode` in a directory, or reads. TRUE where it has paid for that. */
+gboolean qos_tolls_use(QosTolls *tolls, pid_t tid, QosOpcode opcode);

@@ -1,0 +1,169 @@
+/*
+ * The jobs of a mount and what each of them did, waited for and got: the source of job_stats, of
+ * the metrics and of `qosfsctl why`; and the users of whom they are.
+ *
+ * A QosJob is interned: one for each JobID, found by name only when a caller is first seen, and by
+ * pointer from then on. References are held by the table, open handles, the cache of callers and
+ * waiting requests; a job that nobody but the table holds is dropped after it was idle for the
+ * cleanup interval, as Lustre does (600 s).
+ *
+ * What one job may take of what all share is bounded (fs/sched.h). A JobID costs nothing where it
+ * is a variable of the environment: so a QosUser stands above all the jobs that he works for, and
+ * has bounds of his own. A uid costs something, and an entry is small: it stays as long as the
+ * account does. Who has subordinate uids (subuid(5)) is as many users.
+ *
+ * Locking: everything but `id` and what is atomic belongs to the gate's lock. Pure: no lock in
+ * here.
+ */
+#pragma once
+
+#include "base/histogram.h"
+#include "base/opcode.h"
+#include "base/prefetch.h"
+#include "base/time.h"
+#include "fs/adapt.h"
+
+#define QOS_JOB_ID_MAX 63 /* bytes, without the terminator; Lustre has 31 */
+/* Rules that one job's waiting is told apart by; the rest is summed up. */
+#define QOS_JOB_WAITS_MAX 8
+
+/* What stands where a rule's name does, for waits that no rule or no single rule caused; no rule
+ * can have these names. */
+#define QOS_WAIT_SLOTS  "(slots)"  /* of the store, or the job's part of them: rule_id 0 */
+#define QOS_WAIT_SHARE  "(share)"  /* its turn, while there were slots: rule_id 0 */
+#define QOS_WAIT_CREDIT "(credit)" /* that another mount has, or old pages to go: rule_id 0 */
+#define QOS_WAIT_OTHERS "(others)"
+
+/* Jobs that are made for one user, some 3 KiB each; any further one is named by his uid alone. */
+#define QOS_USER_JOBS_MAX 4096
+
+/* A Lustre statistics line: microseconds for times, bytes for sizes. */
+typedef struct {
+    guint64 samples;
+    guint64 minimum;
+    guint64 maximum;
+    guint64 sum;
+    double sum_of_squares; /* a double, because the exact sum overflows in seconds */
+} QosSample;
+
+/* How long a job waited for one rule (or for slots, or its share: rule_id 0). */
+typedef struct {
+    guint64 rule_id;
+    char rule_name[16];
+    guint64 count;  /* requests that waited */
+    QosTime waited; /* their sum, ns */
+    QosTime longest;
+    QosTime first; /* when the first and the last of them began to wait */
+    QosTime last;
+} QosWait;
+
+/* What is taken of what all share, by one job or by one user. */
+typedef struct {
+    guint running;        /* slots held now */
+    guint background;     /* requests that wait, and may be the kernel's in the background */
+    guint passing;        /* in the store without a slot */
+    guint64 parked_bytes; /* of memory that requests take which wait, with their data */
+} QosUse;
+
+/* A user, with all the jobs that he works for. */
+typedef struct {
+    guint32 uid;
+    guint open_files;    /* atomic, as in a job */
+    guint opens_refused; /* atomic */
+    guint known_files;   /* the table of inodes': files of his finding that keep a descriptor */
+    guint removed_files; /* likewise: of these which have lost their last name */
+    gsize open_texts;    /* the control's: bytes of the texts of .qosfs that he has open */
+    guint jobs;          /* that were made for him and are there */
+    QosUse use;
+    GQueue held; /* the scheduler's, of QosRequest: due, but the user has his share of slots */
+} QosUser;
+
+typedef struct QosJob {
+    gint references;     /* atomic; first, as the next two, for qos_gate_copy_job() */
+    guint open_files;    /* atomic; files and directories that it has open (fs/store/open_file.h) */
+    guint opens_refused; /* atomic; since it had too many of them */
+    /* What each request changes stands together, in three cache lines and one of `wait`: with
+     * thousands of jobs these are cache misses. */
+    guint nodes;      /* the job's node count, 0 = unknown */
+    guint waiting;    /* requests that wait now */
+    guint wait_count; /* of `wait`, in use */
+    GQueue held;      /* the scheduler's, of QosRequest: due, but the job has its share of slots */
+    QosTime seen;     /* last request */
+    QosTime store_time; /* sum, ns */
+    QosTime wait_time;  /* sum, ns: all reasons */
+    guint64 requests;
+    guint64 waits;           /* requests that waited */
+    QosTime rate_time;       /* the decaying rates below hold as of this time */
+    guint64 rate_operations; /* since rate_time, not yet in the rates */
+    guint64 rate_bytes;
+    double operation_rate;   /* op/s, decaying over about 2 s */
+    double byte_rate;        /* bytes/s */
+    struct QosTbfFlow *flow; /* of the policy tbf: the last one of a request of the job, or NULL */
+    QosUse use;
+    QosShare share; /* of the adaptive sharing; its end is beyond these lines */
+    QosWait wait[QOS_JOB_WAITS_MAX];
+
+    GList held_link;                   /* among the jobs that have held requests */
+    QosSample operation[QOS_OP_COUNT]; /* the store's time, us */
+    QosSample read_bytes;              /* copies inside the store count as both */
+    QosSample write_bytes;
+    QosHistogram read_sizes;
+    QosHistogram write_sizes;
+    QosTime started; /* first request since the last clear */
+    guint64 errors;
+    guint64 refused;   /* requests that failed because there was no room for them to wait */
+    guint passthrough; /* open files that the kernel reads and writes by itself */
+    QosUser *maker;    /* for whom it was made; NULL: for one whom nothing bounds */
+    char id[QOS_JOB_ID_MAX + 1];
+} QosJob;
+
+#define QOS_JOB_OFTEN (3 * QOS_CACHE_LINE) /* bytes, from its begin on: see above */
+G_STATIC_ASSERT(G_STRUCT_OFFSET(QosJob, share.finish) + sizeof(gint64) <= QOS_JOB_OFTEN);
+G_STATIC_ASSERT(G_STRUCT_OFFSET(QosJob, wait) % QOS_CACHE_LINE == 0);
+
+typedef struct {
+    GHashTable *users;        /* uid -> QosUser, owned */
+    GHashTable *jobs;         /* id -> QosJob, one reference each */
+    QosTime cleanup_interval; /* idle jobs are dropped after this; 0 = never */
+} QosAccount;
+
+void qos_account_init(QosAccount *account, QosTime cleanup_interval);
+void qos_account_clear(QosAccount *account);
+
+/* The user, made if need be; borrowed from the account. */
+QosUser *qos_account_user(QosAccount *account, guint32 uid);
+/* The job named `id` (cut to QOS_JOB_ID_MAX), made if need be. A new reference. */
+QosJob *qos_account_job(QosAccount *account, const char *id, QosTime now);
+/* The same for `user`, or instead of a further one the job that is named by his uid. NULL: one whom
+ * nothing bounds. */
+QosJob *qos_account_job_for(QosAccount *account, QosUser *user, const char *id, QosTime now);
+/* NULL where there is none; a new reference. */
+QosJob *qos_account_find(QosAccount *account, const char *id);
+QosJob *qos_job_ref(QosJob *job);
+void qos_job_unref(QosJob *job);           /* NULL is allowed */
+GPtrArray *qos_job_list_new(guint length); /* empty, with room for so many references */
+
+/* Fetches what a request of the job changes, which follows before long (base/prefetch.h). */
+void qos_job_prefetch(const QosJob *job);
+/* Books a request that begins to wait for `rule_id`, so that why shows while it lasts. */
+void qos_job_waits(QosJob *job, guint64 rule_id, const char *rule_name, QosTime now);
+/* Books that it stopped, after `waited` ns. */
+void qos_job_waited(QosJob *job, guint64 rule_id, const char *rule_name, QosTime waited,
+                    QosTime now);
+/* Books a finished request: its store time in ns, the bytes it moved, and its errno (0 = none). */
+void qos_job_served(QosJob *job, QosOpcode opcode, QosTime store_time, guint64 bytes, int error,
+                    QosTime now);
+/* The decaying rates as of `now`. */
+void qos_job_rates(const QosJob *job, QosTime now, double *ret_operations, double *ret_bytes);
+
+/* Gives `job` the counters of `totals`, whose times are ages before `now`; for a job restored after
+ * a remount. */
+void qos_job_restore(QosJob *job, const QosJob *totals, QosTime now);
+
+/* Forgets what `id` did (NULL: what all did); a job in use stays, with totals of zero. Returns the
+ * number. */
+guint qos_account_reset(QosAccount *account, const char *id, QosTime now);
+/* Drops the jobs idle since the cleanup interval that nobody holds. Returns the number. */
+guint qos_account_expire(QosAccount *account, QosTime now);
+/* All jobs, one new reference each. */
+GPtrArray *qos_account_list(const QosAccount *account);

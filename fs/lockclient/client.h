@@ -1,0 +1,161 @@
+/*
+ * What a mount borrows from the lock server: the credits under which the kernel caches, and the
+ * locks of files across mounts. docs/lockclient.md tells how it works.
+ *
+ * A *use* holds a credit of a resource (core/resource.h) from qos_lockclient_get() to
+ * qos_lockclient_put(). What is put stays cached: the next use of it asks nobody, until another
+ * mount wants it or the cache shrinks. Then `drop` tells to forget what was done under it, and
+ * qos_lockclient_release() says that it is forgotten:
+ *
+ *     get -> use -> put -> (cached) -> get ...                       no message
+ *                          (cached) -> drop -> forget -> release     it may go to another mount
+ *                          (cached) -> lost -> forget                it went already
+ *
+ * What is in use is not dropped: so an answer that is on its way to the kernel, and is put when it
+ * was sent, is never cached there after it was told to forget.
+ *
+ * Without a lender (never reached, away for longer than its lease) a get gives QOS_CREDIT_ERROR:
+ * cache nothing. qos_lockclient_valid() says for how long what is cached may be used.
+ *
+ * Of inodes, where the mount has a whole group of them and nobody else wants any, a use begins and
+ * ends without a lock (fs/lockengine/fastpath.h).
+ *
+ * Thread-safe. One thread, the *link*, reads the socket and tells what came of it, unless somebody
+ * does so in its place (qos_lockclient_await): all callbacks come from these two, one at a time,
+ * without locks; they must not block, and may call any function below but qos_lockclient_free() and
+ * qos_lockclient_await(). Who asks or releases sends that himself, where the socket takes it at
+ * once (fs/lockclient/link.h). No function below waits for anything but these two's locks.
+ */
+#pragma once
+
+#include "core/wire.h"
+#include "fs/lockengine/use.h"
+
+typedef struct QosLockclient QosLockclient;
+
+typedef struct {
+    const char *server;      /* "unix:PATH", "HOST:PORT", "[ADDRESS]:PORT", or "munge:" and these */
+    const char *ca;          /* PEM files, for TLS: whom to believe; ... */
+    const char *certificate; /* ... and who the mount is; NULL: without TLS */
+    const char *key;
+    const char *munged;  /* for MUNGE: its munged's socket; NULL: the usual one */
+    QosOwnerId id;       /* of this mount, always the same; > 0 */
+    guint32 incarnation; /* > 0, and grows with each start */
+    const char *store;   /* names what is mounted: the same on every mount of it */
+    const char *name;    /* for people: "host:/mountpoint" */
+    gpointer arg;        /* for the callbacks, none of which may be NULL */
+    /* What was cached under these credits of the resource is to be forgotten, then
+     * qos_lockclient_release() is to be called with the same two, by any thread; nothing else is
+     * dropped of the resource before that. What another mount wants of it is not in use, nor will
+     * be before the release; what else is used meanwhile stays. To a reader go the rights to write
+     * alone: then what is cached for reading stays. Unless it `is_wanted` the cache is only to
+     * shrink: that comes after all that is. */
+    void (*drop)(const QosResource *resource, const QosCredit *credit, gboolean is_wanted,
+                 gpointer arg);
+    /* So is by now what was dropped of the resource to shrink the cache, if it is not released. May
+     * be told again. */
+    void (*wanted)(const QosResource *resource, gpointer arg);
+    /* They are lost already, whether in use or not: what is cached under them is to be forgotten,
+     * and file locks are gone. Nothing is to be released. */
+    void (*lost)(const QosResource *resource, const QosCredit *credit, gpointer arg);
+    /* The wait of that id (qos_lockclient_set_wait) would never end. */
+    void (*deadlocked)(guint64 wait, gpointer arg);
+    /* There is no lender any more, and what was cached is lost; or there is one again. */
+    void (*changed)(gboolean is_up, gpointer arg);
+} QosLockclientConfig;
+
+/* Begins at once to look for the server, whether it is there or not. The strings are copied.
+ * Errors (QOS_ERROR): an address or file that cannot be. */
+QosLockclient *qos_lockclient_new(const QosLockclientConfig *config, GError **error);
+/* Waits until the first attempt to reach the server has ended, and has been logged where it failed;
+ * or for `patience`, a duration, and logs that. */
+void qos_lockclient_await_first(QosLockclient *client, QosTime patience);
+/* Gives back what it has, if the server is there. No use is held or waits, and no callback comes
+ * after it. NULL is allowed. */
+void qos_lockclient_free(QosLockclient *client);
+
+/*
+ * Uses `want` of the resource (core/credit.h: qos_credit_get). Returns
+ *
+ *     GRANTED       it is held
+ *     WAITING       use->done will be called, perhaps before this returns
+ *     DENIED        by another, or by the lender
+ *     RETRY         the lender is full
+ *     ERROR         there is no lender
+ *
+ * Of the last three none says that nobody else has cached anything. Who only reads goes on, and
+ * caches nothing; who is to change something calls qos_lockclient_postpone(). A credit on another
+ * resource may be lost, and an old one given back, meanwhile.
+ */
+QosCreditVerdict qos_lockclient_get(QosLockclient *client, const QosResource *resource,
+                                    const QosCredit *want, guint flags, QosLockUse *use);
+/*
+ * As qos_lockclient_get(), for who can wait a little with his thread, which holds no locks: where
+ * it is WAITING he reads what the server says himself, in place of the link, until his wait is
+ * over, or for `patience` at most, a duration; and makes the callbacks that come of it, his own
+ * `done` among them. So the answer wakes nobody else. Or it returns at once: where somebody else
+ * reads, or nobody but the link can (TLS). The use stays until this returns.
+ */
+QosCreditVerdict qos_lockclient_await(QosLockclient *client, const QosResource *resource,
+                                      const QosCredit *want, guint flags, QosLockUse *use,
+                                      QosTime patience);
+/*
+ * Of one that was refused, with that verdict, and must not go on without. Its user holds nothing
+ * else meanwhile. Returns WAITING: use->done will be called, with QOS_CREDIT_RETRY, when it is to
+ * be asked for again; or the verdict: there is no hope. *since is 0 at first, and kept by the
+ * caller until it has got what it wants.
+ */
+QosCreditVerdict qos_lockclient_postpone(QosLockclient *client, QosLockUse *use,
+                                         QosCreditVerdict verdict, QosTime *since);
+/* Of locks: `want` instead of what is held, which is kept until then (qos_credit_convert). */
+QosCreditVerdict qos_lockclient_convert(QosLockclient *client, const QosCredit *want, guint flags,
+                                        QosLockUse *use);
+/* Ends the use, which does not wait. Of one that was denied or lost: nothing happens. */
+void qos_lockclient_put(QosLockclient *client, QosLockUse *use);
+/* Of one that is held: whether another mount waits for some of its resource, as far as is known. */
+gboolean qos_lockclient_is_wanted(QosLockclient *client, const QosLockUse *use);
+/* Takes back one that waits: done will not be called. FALSE: it has been called, or is being. */
+gboolean qos_lockclient_withdraw(QosLockclient *client, QosLockUse *use);
+
+/* Whether `want` could be held at this moment, without asking; if so, it is as a use that is put at
+ * once. */
+gboolean qos_lockclient_has(QosLockclient *client, const QosResource *resource,
+                            const QosCredit *want);
+
+/* What `drop` named is forgotten. */
+void qos_lockclient_release(QosLockclient *client, const QosResource *resource,
+                            const QosCredit *credit);
+/* Keeps this part of what `drop` named, where no other mount waits for it (fs/lockengine/yield.h):
+ * it need not be forgotten. FALSE: one does, or may. Before the release. */
+gboolean qos_lockclient_keep(QosLockclient *client, const QosResource *resource,
+                             const QosCredit *credit);
+/* Keeps what `drop` named, instead of that: where only the cache is to shrink, and it was spared
+ * less than `times` since it was last used; at most 255. It is as if it had been used just now.
+ * FALSE: it is to be forgotten. */
+gboolean qos_lockclient_spare(QosLockclient *client, const QosResource *resource, guint times);
+/* So much of what is cached is to be given back, the least useful first: `drop` comes for each.
+ * Memory is short: sys/memory_pressure.h. `part`: of the bytes cached, 0 to 1. */
+void qos_lockclient_shrink(QosLockclient *client, double part);
+
+/* A process waits for a lock of a file, here or by a use that waits, and has others; or what it has
+ * is another by now. Where that closes a circle of such waits, of all mounts, `deadlocked` is
+ * called. */
+void qos_lockclient_set_wait(QosLockclient *client, const QosWireWait *wait);
+/* It waits no more. */
+void qos_lockclient_end_wait(QosLockclient *client, guint64 id);
+
+/* For how long from now what is cached may be used, a duration; 0: not at all. Takes no lock. */
+QosTime qos_lockclient_valid(const QosLockclient *client);
+/* How often all that was had was lost at once: it is as before, and qos_lockclient_valid() was not
+ * 0 just before: what was held then is held. Takes no lock. */
+guint qos_lockclient_losses(const QosLockclient *client);
+/* How often credits on inodes have come of the server, modulo 2^32: as long as it is the same,
+ * those that are here were here all the time. Takes no lock. */
+guint qos_lockclient_grants(const QosLockclient *client);
+/* Inodes whose numbers share a resource (QOS_RESOURCE_INODES), a power of two, as the server says;
+ * the same as long as anything is cached. 0: there was no server yet. Takes no lock. */
+guint qos_lockclient_group(const QosLockclient *client);
+
+extern const char *const qos_lockclient_state_names[];
+
+void qos_lockclient_status(QosLockclient *client, QosLockclientStatus *ret_status);

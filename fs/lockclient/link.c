@@ -1,0 +1,544 @@
+/*
+ * The mount's socket. fs/lockclient/link.h has the contract.
+ *
+ * Each connection has a cancellable of its own: an asynchronous call of GIO's that ends after its
+ * connection was given up says so (G_IO_ERROR_CANCELLED), and changes nothing.
+ */
+#include "fs/lockclient/link.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+
+#include "base/units.h"
+#include "fs/lockclient/receive.h"
+#include "net/certificate.h"
+#include "net/tls.h"
+#include "sys/mutex.h"
+
+#define ATTEMPT_TIME  10     /* s, until there is a WELCOME; ... */
+#define ATTEMPT_TEXT  "10 s" /* ... for people */
+#define RETRY_FIRST   100    /* ms */
+#define RETRY_LAST    5000   /* ms */
+#define SILENCE_LEAST QOS_SECOND
+
+typedef enum { IDLE, CONNECTING, GREETING, OPEN } State;
+
+struct QosLocklink {
+    QosLocklinkUser user;
+    QosLockaddress address;
+    GMainContext *context;
+
+    /* The context's thread alone: */
+    State state;
+    guint retry;   /* ms, before the next attempt */
+    guint pending; /* calls of GIO's that have not ended */
+    GCancellable *cancellable;
+    GSocketConnection *connection;
+    GSource *timer;  /* the next attempt; or the end of this one, or of silence */
+    GSource *output; /* waits for room; NULL: all is sent */
+    QosTime silence; /* that an open link may keep, a duration; ... */
+    QosLockinput input;
+
+    QosMutex sending;   /* the rest; held across a write that does not wait */
+    GIOStream *stream;  /* the connection, or TLS on it; NULL: none */
+    gboolean is_open;   /* what the user has is sent */
+    gboolean is_full;   /* it is left to `output` */
+    GByteArray *unsent; /* NULL: none */
+    gsize sent;         /* of these */
+};
+
+static void begin(QosLocklink *link);
+
+/* --- sources --- */
+
+static void drop_source(GSource **source)
+{
+    if (*source == NULL)
+        return;
+    g_source_destroy(*source);
+    g_source_unref(*source);
+    *source = NULL;
+}
+
+/* Takes `source`. */
+static GSource *attach(QosLocklink *link, GSource *source, GSourceFunc function)
+{
+    g_source_set_callback(source, function, link, NULL);
+    g_source_attach(source, link->context);
+    return source;
+}
+
+static void set_timer(QosLocklink *link, guint milliseconds, GSourceFunc function)
+{
+    drop_source(&link->timer); /* which may be the one that calls */
+    link->timer = attach(link, g_timeout_source_new(milliseconds), function);
+}
+
+static void lock(QosLocklink *link)
+{
+    qos_mutex_lock(&link->sending);
+}
+
+static void unlock(QosLocklink *link)
+{
+    qos_mutex_unlock(&link->sending);
+}
+
+/* --- the end of a connection --- */
+
+static void close_connection(QosLocklink *link)
+{
+    drop_source(&link->timer);
+    drop_source(&link->output);
+    if (link->cancellable != NULL)
+        g_cancellable_cancel(link->cancellable);
+    g_clear_object(&link->cancellable);
+    /* First of all, so that TLS has nobody to say goodbye to. It is closed with its last reference:
+     * a handshake's thread may still use it. */
+    if (link->connection != NULL)
+        g_socket_shutdown(g_socket_connection_get_socket(link->connection), TRUE, TRUE, NULL);
+    qos_lockinput_close(&link->input);
+    lock(link);
+    GIOStream *stream = g_steal_pointer(&link->stream);
+    GByteArray *unsent = g_steal_pointer(&link->unsent);
+    link->is_open = link->is_full = FALSE;
+    unlock(link);
+    g_clear_object(&stream);
+    g_clear_pointer(&unsent, g_byte_array_unref);
+    g_clear_object(&link->connection);
+    link->state = IDLE;
+}
+
+static gboolean on_retry(gpointer data)
+{
+    begin(data);
+    return G_SOURCE_REMOVE;
+}
+
+static void fail(QosLocklink *link, const char *reason, gboolean is_refused)
+{
+    guint wait = link->retry;
+
+    close_connection(link);
+    link->retry = MIN(2 * wait, RETRY_LAST);
+    /* Not all mounts at once. */
+    set_timer(link, wait / 2 + (guint)g_random_int_range(0, (gint32)(wait / 2 + 1)), on_retry);
+    link->user.failed(reason, is_refused, link->user.arg);
+}
+
+/* The connection ended. Who is not let in by what he shows is told no reason. */
+static void lose(QosLocklink *link, const char *reason)
+{
+    g_autofree char *unwelcome =
+        g_strdup_printf("it did not welcome the mount (%s): its log tells why", reason);
+
+    gboolean may_be_shut_out =
+        link->state == GREETING && !g_str_equal(reason, QOS_LOCKINPUT_NONSENSE);
+
+    fail(link, may_be_shut_out ? unwelcome : reason, FALSE);
+}
+
+static gboolean on_late(gpointer data)
+{
+    QosLocklink *link = data;
+
+    fail(link,
+         link->connection == NULL
+             ? "no connection came about within " ATTEMPT_TEXT ": see whether it runs, and "
+               "whether the way there is open (routes, firewalls)"
+             : "it was reached, and has not welcomed the mount within " ATTEMPT_TEXT ": see "
+               "whether it is stopped or overloaded",
+         FALSE);
+    return G_SOURCE_REMOVE;
+}
+
+/* --- silence --- */
+
+static QosTime now_of(void)
+{
+    return g_get_monotonic_time() * QOS_MICROSECOND;
+}
+
+static gboolean on_silence(gpointer data);
+
+static void wait_for_silence(QosLocklink *link, QosTime rest)
+{
+    set_timer(link, (guint)(rest / QOS_MILLISECOND) + 1, on_silence);
+}
+
+/* It is due as if nothing had come since it was set: to move it with all that comes would wake the
+ * loop each time. */
+static gboolean on_silence(gpointer data)
+{
+    QosLocklink *link = data;
+    const QosTime rest = qos_lockinput_heard(&link->input) + link->silence - now_of();
+
+    if (rest > 0) {
+        wait_for_silence(link, rest);
+        return G_SOURCE_REMOVE;
+    }
+    g_autofree char *silence = qos_format_duration(link->silence);
+    g_autofree char *reason =
+        g_strdup_printf("it fell silent, for %s: see whether it is stopped or overloaded, whether "
+                        "its log complains of its database, and whether the network is cut",
+                        silence);
+    fail(link, reason, FALSE);
+    return G_SOURCE_REMOVE;
+}
+
+/* --- reading --- */
+
+static gboolean take_welcome(QosLocklink *link, const guint8 *payload, gsize length)
+{
+    g_autoptr(GError) error = NULL;
+    QosWireWelcome welcome;
+
+    if (link->state != GREETING || !qos_wire_get_welcome(payload, length, &welcome)) {
+        fail(link, "what it says is no welcome of this version", FALSE);
+        return FALSE;
+    }
+    if (welcome.version != QOS_WIRE_VERSION) {
+        fail(link, "it speaks another version", FALSE);
+        return FALSE;
+    }
+    link->silence = MAX(welcome.lease / 2, SILENCE_LEAST);
+    wait_for_silence(link, link->silence);
+    if (!link->user.welcomed(&welcome, link->user.arg, &error)) {
+        fail(link, error->message, FALSE);
+        return FALSE;
+    }
+    link->state = OPEN;
+    link->retry = RETRY_FIRST;
+    qos_lockinput_share(&link->input);
+    lock(link);
+    link->is_open = TRUE;
+    unlock(link);
+    qos_locklink_send(link);
+    return link->state == OPEN;
+}
+
+/* By whoever reads. */
+static gboolean take(QosWireType type, const guint8 *payload, gsize length, gpointer arg)
+{
+    const QosLocklink *link = arg;
+
+    if (link->state != OPEN)
+        return FALSE;
+    if (type == QOS_WIRE_CREDITS)
+        return link->user.received(payload, length, link->user.arg);
+    return type == QOS_WIRE_DEADLOCK && link->user.deadlocked(payload, length, link->user.arg);
+}
+
+/* FALSE: there is no connection any more. */
+static gboolean take_rest(QosWireType type, const guint8 *payload, gsize length, gpointer arg)
+{
+    QosLocklink *link = arg;
+    QosWireRefused refused;
+
+    if (type == QOS_WIRE_WELCOME)
+        return take_welcome(link, payload, length);
+    if (type == QOS_WIRE_REFUSED && qos_wire_get_refused(payload, length, &refused))
+        fail(link, refused.reason, TRUE);
+    else
+        fail(link, QOS_LOCKINPUT_NONSENSE, FALSE);
+    return FALSE;
+}
+
+static void ended(const char *reason, gpointer arg)
+{
+    lose(arg, reason);
+}
+
+/* --- writing --- */
+
+/* Of which nothing is sent. NULL: none. */
+static GByteArray *next_unsent(QosLocklink *link)
+{
+    link->sent = 0;
+    return link->user.more(link->user.arg);
+}
+
+/* FALSE, with *error: not all is sent. What was begun goes before all else, whoever goes on. */
+static gboolean write_locked(QosLocklink *link, GError **error)
+{
+    GPollableOutputStream *stream =
+        G_POLLABLE_OUTPUT_STREAM(g_io_stream_get_output_stream(link->stream));
+
+    for (;;) {
+        if (link->unsent == NULL && link->is_open)
+            link->unsent = next_unsent(link);
+        if (link->unsent == NULL)
+            return TRUE;
+        qos_mutex_assert_call(QOS_MUTEX_CALL_SOCKET);
+        gssize length = g_pollable_output_stream_write_nonblocking(
+            stream, link->unsent->data + link->sent, link->unsent->len - link->sent, NULL, error);
+        if (length < 0)
+            return FALSE;
+        link->sent += (gsize)length;
+        if (link->sent == link->unsent->len)
+            g_clear_pointer(&link->unsent, g_byte_array_unref);
+    }
+}
+
+gboolean qos_locklink_try_send(QosLocklink *link)
+{
+    lock(link);
+    gboolean is_done = !link->is_open || link->is_full || write_locked(link, NULL);
+    unlock(link);
+    return is_done;
+}
+
+/* FALSE: what there is waits for nothing. */
+static gboolean keep_sending(QosLocklink *link)
+{
+    g_autoptr(GError) error = NULL;
+
+    lock(link);
+    gboolean is_done = write_locked(link, &error);
+    link->is_full = g_error_matches(error, G_IO_ERROR, G_IO_ERROR_WOULD_BLOCK);
+    unlock(link);
+    if (is_done || link->is_full)
+        return !is_done;
+    lose(link, error->message);
+    return FALSE;
+}
+
+static gboolean on_output(GObject *stream G_GNUC_UNUSED, gpointer data)
+{
+    QosLocklink *link = data;
+
+    if (keep_sending(link))
+        return G_SOURCE_CONTINUE;
+    drop_source(&link->output);
+    return G_SOURCE_REMOVE;
+}
+
+gboolean qos_locklink_send(QosLocklink *link)
+{
+    if (link->output != NULL)
+        return FALSE;
+    if (link->stream == NULL || !keep_sending(link))
+        return TRUE;
+    link->output =
+        attach(link,
+               g_pollable_output_stream_create_source(
+                   G_POLLABLE_OUTPUT_STREAM(g_io_stream_get_output_stream(link->stream)), NULL),
+               G_SOURCE_FUNC(on_output));
+    return FALSE;
+}
+
+/* --- the beginning of a connection --- */
+
+/* Takes `stream`. */
+static void greet(QosLocklink *link, GIOStream *stream)
+{
+    QosWireHello hello = {0};
+
+    link->state = GREETING;
+    link->user.hello(&hello, link->user.arg);
+    lock(link);
+    link->stream = stream;
+    link->unsent = g_byte_array_new();
+    link->sent = 0;
+    qos_wire_put_hello(link->unsent, &hello);
+    unlock(link);
+    qos_lockinput_open(&link->input, stream, g_socket_connection_get_socket(link->connection),
+                       link->context);
+    qos_locklink_send(link);
+}
+
+static gboolean is_cancelled(const GError *error)
+{
+    return g_error_matches(error, G_IO_ERROR, G_IO_ERROR_CANCELLED);
+}
+
+static void on_handshake(GObject *tls, GAsyncResult *result, gpointer data)
+{
+    QosLocklink *link = data;
+    g_autoptr(GError) error = NULL;
+
+    link->pending--;
+    if (g_tls_connection_handshake_finish(G_TLS_CONNECTION(tls), result, &error)) {
+        const char *fault = qos_tls_version_fault(G_TLS_CONNECTION(tls));
+        if (fault == NULL)
+            greet(link, G_IO_STREAM(g_object_ref(tls)));
+        else
+            fail(link, fault, FALSE);
+    } else if (!is_cancelled(error)) {
+        g_autofree char *reason = qos_tls_handshake_fault(error);
+        GTlsCertificateFlags faults =
+            g_tls_connection_get_peer_certificate_errors(G_TLS_CONNECTION(tls));
+        fail(link, faults != 0 ? qos_certificate_fault(faults) : reason, FALSE);
+    }
+}
+
+static void secure(QosLocklink *link)
+{
+    g_autoptr(GError) error = NULL;
+    g_autoptr(GTlsConnection) tls =
+        qos_lockaddress_secure(&link->address, link->connection, &error);
+
+    if (tls == NULL) {
+        fail(link, error->message, FALSE);
+        return;
+    }
+    link->pending++;
+    g_tls_connection_handshake_async(tls, G_PRIORITY_DEFAULT, link->cancellable, on_handshake,
+                                     link);
+}
+
+static void shake_hands(GTask *task, gpointer connection, gpointer data, GCancellable *cancellable)
+{
+    const QosLocklink *link = data;
+    GError *error = NULL;
+
+    if (qos_lockaddress_shake_hands(&link->address, connection, cancellable, &error))
+        g_task_return_boolean(task, TRUE);
+    else
+        g_task_return_error(task, error);
+}
+
+static void on_shaken(GObject *connection, GAsyncResult *result, gpointer data)
+{
+    QosLocklink *link = data;
+    g_autoptr(GError) error = NULL;
+
+    link->pending--;
+    if (g_task_propagate_boolean(G_TASK(result), &error))
+        greet(link, G_IO_STREAM(g_object_ref(connection)));
+    else if (!is_cancelled(error))
+        fail(link, error->message, FALSE);
+}
+
+static void show_credential(QosLocklink *link)
+{
+    g_autoptr(GTask) task = g_task_new(link->connection, link->cancellable, on_shaken, link);
+
+    g_task_set_task_data(task, link, NULL);
+    link->pending++;
+    g_task_run_in_thread(task, shake_hands);
+}
+
+/* Why no connection came about, for people. */
+static const char *connect_fault(const GError *error)
+{
+    return g_error_matches(error, G_IO_ERROR, G_IO_ERROR_CONNECTION_REFUSED) ||
+                   g_error_matches(error, G_IO_ERROR, G_IO_ERROR_NOT_FOUND)
+               ? "no qosfs-server listens there"
+               : error->message;
+}
+
+static void on_connected(GObject *client, GAsyncResult *result, gpointer data)
+{
+    QosLocklink *link = data;
+    g_autoptr(GError) error = NULL;
+    GSocketConnection *connection =
+        g_socket_client_connect_finish(G_SOCKET_CLIENT(client), result, &error);
+
+    link->pending--;
+    if (connection == NULL) {
+        if (!is_cancelled(error))
+            fail(link, connect_fault(error), FALSE);
+        return;
+    }
+    link->connection = connection;
+    g_socket_set_timeout(g_socket_connection_get_socket(connection), 0);
+    if (G_IS_TCP_CONNECTION(connection))
+        g_socket_set_option(g_socket_connection_get_socket(connection), IPPROTO_TCP, TCP_NODELAY, 1,
+                            NULL);
+    switch (link->address.kind) {
+    case QOS_LOCKADDRESS_LOCAL:
+        greet(link, G_IO_STREAM(g_object_ref(connection)));
+        break;
+    case QOS_LOCKADDRESS_TLS:
+        secure(link);
+        break;
+    case QOS_LOCKADDRESS_MUNGE:
+        show_credential(link);
+        break;
+    }
+}
+
+static void begin(QosLocklink *link)
+{
+    g_autoptr(GSocketClient) client = g_socket_client_new();
+    g_autoptr(GSocketConnectable) place = qos_lockaddress_place(&link->address);
+
+    link->state = CONNECTING;
+    link->cancellable = g_cancellable_new();
+    set_timer(link, ATTEMPT_TIME * 1000, on_late);
+    g_socket_client_set_enable_proxy(client, FALSE);
+    link->pending++;
+    g_socket_client_connect_async(client, place, link->cancellable, on_connected, link);
+}
+
+/* --- the link --- */
+
+QosLocklink *qos_locklink_new(const QosLocklinkConfig *config, const QosLocklinkUser *user,
+                              GMainContext *context, GError **error)
+{
+    QosLocklink *link = g_new0(QosLocklink, 1);
+    const QosLockinputUser reader = {
+        .arg = link, .take = take, .take_rest = take_rest, .ended = ended};
+
+    link->user = *user;
+    qos_lockinput_init(&link->input, &reader);
+    link->context = g_main_context_ref(context);
+    link->retry = RETRY_FIRST;
+    qos_mutex_init(&link->sending, QOS_MUTEX_LOCKLINK);
+    if (qos_lockaddress_init(&link->address, config, error))
+        return link;
+    qos_locklink_free(link);
+    return NULL;
+}
+
+void qos_locklink_start(QosLocklink *link)
+{
+    begin(link);
+}
+
+QosLockinput *qos_locklink_input(QosLocklink *link)
+{
+    return &link->input;
+}
+
+/* What there is, if it goes soon. */
+static void send_last(QosLocklink *link)
+{
+    GOutputStream *stream = g_io_stream_get_output_stream(link->stream);
+
+    drop_source(&link->output);
+    g_socket_set_timeout(g_socket_connection_get_socket(link->connection), QOS_LOCKLINK_PATIENCE);
+    lock(link);
+    link->is_open = FALSE; /* this thread alone sends */
+    g_autoptr(GByteArray) unsent = g_steal_pointer(&link->unsent);
+    unlock(link);
+    if (unsent == NULL)
+        unsent = next_unsent(link);
+    while (unsent != NULL &&
+           g_output_stream_write_all(stream, unsent->data + link->sent, unsent->len - link->sent,
+                                     NULL, NULL, NULL)) {
+        g_byte_array_unref(unsent);
+        unsent = next_unsent(link);
+    }
+}
+
+void qos_locklink_stop(QosLocklink *link)
+{
+    if (link->state == OPEN)
+        send_last(link);
+    close_connection(link);
+    while (link->pending > 0)
+        g_main_context_iteration(link->context, TRUE);
+}
+
+void qos_locklink_free(QosLocklink *link)
+{
+    if (link == NULL)
+        return;
+    qos_lockaddress_clear(&link->address);
+    qos_lockinput_clear(&link->input);
+    g_main_context_unref(link->context);
+    qos_mutex_destroy(&link->sending);
+    g_free(link);
+}

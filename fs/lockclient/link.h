@@ -1,0 +1,60 @@
+/*
+ * The way to the lock server: finds it, says who the mount is, carries frames, and begins anew when
+ * it breaks, after 100 ms and up to 5 s. A Unix socket, or TCP on which both show who they are: by
+ * certificates, with TLS, or by MUNGE (net/munge.h).
+ *
+ *     IDLE -> CONNECTING (socket, handshake) -> GREETING (HELLO sent) -> OPEN (WELCOME came) ->
+ * IDLE
+ *
+ * From IDLE to OPEN takes at most 10 s. An open way on which nothing comes for half a lease, in
+ * which the mount has asked for two answers at least, is given up.
+ *
+ * All is for the thread that runs the main context, which also calls the functions of
+ * QosLocklinkUser, with two exceptions that spare it to be woken. By qos_locklink_try_send() any
+ * thread sends what it has to say: one lock keeps that in order, and is held across a write that
+ * does not wait, and across `more`. And who waits for an answer may read it
+ * (fs/lockclient/receive.h). Nothing blocks, but for the end (QOS_LOCKLINK_PATIENCE).
+ */
+#pragma once
+
+#include "core/wire.h"
+#include "fs/lockclient/address.h"
+#include "fs/lockclient/receive.h"
+
+#define QOS_LOCKLINK_PATIENCE 1 /* s, for the last bytes */
+
+typedef struct QosLocklink QosLocklink;
+
+/* None may be NULL, none may free the link. */
+typedef struct {
+    gpointer arg;
+    /* What to say of the mount. */
+    void (*hello)(QosWireHello *ret_hello, gpointer arg);
+    /* It is open. FALSE: it is not wanted, for the reason in *error. */
+    gboolean (*welcomed)(const QosWireWelcome *welcome, gpointer arg, GError **error);
+    /* The payload of CREDITS. FALSE: it is broken. From any thread that reads, as the next. */
+    gboolean (*received)(const guint8 *payload, gsize length, gpointer arg);
+    /* The payload of DEADLOCK; likewise. */
+    gboolean (*deadlocked)(const guint8 *payload, gsize length, gpointer arg);
+    /* Frames to send, or NULL; the link takes them over. From any thread that sends. */
+    GByteArray *(*more)(gpointer arg);
+    /* It broke, or did not come about; for people. `is_refused`: the server said why. */
+    void (*failed)(const char *reason, gboolean is_refused, gpointer arg);
+} QosLocklinkUser;
+
+/* The strings of `config` are the caller's, and stay. Errors (QOS_ERROR): what can never work.
+ * Nothing happens before qos_locklink_start(). */
+QosLocklink *qos_locklink_new(const QosLocklinkConfig *config, const QosLocklinkUser *user,
+                              GMainContext *context, GError **error);
+/* From here on in the context's thread, of which it is the default one. */
+void qos_locklink_start(QosLocklink *link);
+/* There may be more to send. FALSE: some waits for room, and goes by itself. */
+gboolean qos_locklink_send(QosLocklink *link);
+/* The same, for any thread. FALSE: the link's own is to call qos_locklink_send() for the rest. */
+gboolean qos_locklink_try_send(QosLocklink *link);
+/* For any thread that waits for an answer. */
+QosLockinput *qos_locklink_input(QosLocklink *link);
+/* Sends what there is if it can, and closes. */
+void qos_locklink_stop(QosLocklink *link);
+/* After qos_locklink_stop(), if it was started. NULL is allowed. */
+void qos_locklink_free(QosLocklink *link);

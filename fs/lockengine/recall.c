@@ -1,0 +1,209 @@
+/*
+ * Drops under way. fs/lockengine/recall.h has the contract.
+ */
+#include "fs/lockengine/recall.h"
+
+#include "fs/lockcache.h"
+#include "fs/lockengine/yield.h"
+
+typedef struct {
+    QosResource resource;
+    QosCredit credit;
+    QosCredit beside; /* given up too, unless it is used meanwhile (fs/lockengine/yield.h) */
+    QosCredit again;  /* what else was wanted meanwhile */
+    gboolean is_shrink;
+    gboolean is_void; /* see fs/lockengine/engine.h */
+} Drop;
+
+static const QosResourceType *type_of(const QosResource *resource)
+{
+    return qos_resource_type(resource->type);
+}
+
+static void free_drop(gpointer data)
+{
+    Drop *drop = data;
+    const QosResourceType *type = type_of(&drop->resource);
+
+    qos_credit_clear(type, &drop->credit);
+    qos_credit_clear(type, &drop->beside);
+    qos_credit_clear(type, &drop->again);
+    g_free(drop);
+}
+
+static guint hash_drop(gconstpointer drop)
+{
+    return qos_resource_hash(drop); /* its first member */
+}
+
+void qos_lockdrops_init(QosLockdrops *drops)
+{
+    G_STATIC_ASSERT(G_STRUCT_OFFSET(Drop, resource) == 0);
+    drops->by_resource = g_hash_table_new_full(hash_drop, qos_resource_equal, NULL, free_drop);
+}
+
+void qos_lockdrops_clear(QosLockdrops *drops)
+{
+    g_clear_pointer(&drops->by_resource, g_hash_table_unref);
+}
+
+/* Each use asks for it: mostly there are none at all. */
+static Drop *find(const QosLockdrops *drops, const QosResource *resource)
+{
+    if (g_hash_table_size(drops->by_resource) == 0)
+        return NULL;
+    return g_hash_table_lookup(drops->by_resource, resource);
+}
+
+/* Of nothing else does the kernel believe anything: what is wanted may have gone already, or not be
+ * here yet. To be told of that would take from its answer who is asking for it just now
+ * (docs/coherence.md). */
+static void cut_to_owned(QosOwner *owner, const QosResource *resource, QosCredit *told)
+{
+    const QosResourceType *type = type_of(resource);
+    QosCredit owned = qos_credit_owned(owner, resource);
+    QosCredit all = qos_lockyield_all(type, &owned);
+
+    type->intersect(told, &all);
+    qos_credit_clear(type, &all);
+    qos_credit_clear(type, &owned);
+}
+
+/* Of a group that another wants some of. */
+static QosCredit beside(QosOwner *owner, const QosResource *resource, const QosCredit *credit)
+{
+    QosLockcacheEntry *entry = qos_owner_extra(owner, resource);
+    if (entry == NULL)
+        return (QosCredit){0}; /* nothing is had of it any more */
+    QosCredit owned = qos_credit_owned(owner, resource);
+    QosCredit more = qos_lockyield_beside(&owned, credit, entry->calls);
+    entry->calls += entry->calls < G_MAXUINT8;
+    qos_credit_clear(type_of(resource), &owned);
+    return more;
+}
+
+gboolean qos_lockdrops_begin(QosLockdrops *drops, QosOwner *owner, const QosResource *resource,
+                             const QosCredit *credit, gboolean is_shrink, QosCredit *ret_told)
+{
+    const QosResourceType *type = type_of(resource);
+    Drop *drop = find(drops, resource);
+
+    if (drop != NULL) {
+        if (!is_shrink)
+            type->join(&drop->again, credit);
+        return FALSE;
+    }
+    drop = g_new0(Drop, 1);
+    drop->resource = *resource;
+    drop->credit = qos_credit_copy(type, credit);
+    drop->is_shrink = is_shrink;
+    if (type->widened && !is_shrink)
+        drop->beside = beside(owner, resource, credit);
+    g_hash_table_add(drops->by_resource, drop);
+    *ret_told = qos_credit_copy(type, credit);
+    type->join(ret_told, &drop->beside);
+    if (type->widened)
+        cut_to_owned(owner, resource, ret_told);
+    return TRUE;
+}
+
+gboolean qos_lockdrops_is_shrink(const QosLockdrops *drops, const QosResource *resource)
+{
+    const Drop *drop = find(drops, resource);
+
+    return drop != NULL && drop->is_shrink;
+}
+
+void qos_lockdrops_note_miss(QosOwner *owner, const QosResource *resource)
+{
+    QosLockcacheEntry *entry = qos_owner_extra(owner, resource);
+
+    if (entry != NULL)
+        entry->calls = 0;
+}
+
+/* What another waits for is used only once it has come anew, behind him: it is his no more, and the
+ * rest goes. */
+static void keep_used(Drop *drop, const QosCredit *used)
+{
+    const QosResourceType *type = type_of(&drop->resource);
+    QosCredit all = qos_lockyield_all(type, used);
+
+    type->diff(&drop->credit, &all);
+    qos_credit_clear(type, &all);
+}
+
+void qos_lockdrops_note_use(QosLockdrops *drops, const QosResource *resource,
+                            const QosCredit *credit)
+{
+    const QosResourceType *type = type_of(resource);
+    Drop *drop = find(drops, resource);
+
+    if (drop == NULL)
+        return;
+    const gboolean is_told = type->conflicts(credit, &drop->credit);
+    if (is_told && !drop->is_shrink)
+        keep_used(drop, credit);
+    else
+        drop->is_void |= is_told;
+    if (type->conflicts(credit, &drop->beside))
+        qos_credit_clear(type, &drop->beside);
+}
+
+gboolean qos_lockdrops_keep(QosLockdrops *drops, const QosResource *resource,
+                            const QosCredit *credit)
+{
+    const QosResourceType *type = type_of(resource);
+    Drop *drop = find(drops, resource);
+
+    if (drop == NULL || drop->is_shrink || type->conflicts(credit, &drop->credit))
+        return FALSE;
+    type->diff(&drop->beside, credit);
+    return TRUE;
+}
+
+gboolean qos_lockdrops_spare(QosLockdrops *drops, QosOwner *owner, const QosResource *resource,
+                             guint times)
+{
+    const Drop *drop = find(drops, resource);
+    QosLockcacheEntry *entry = qos_owner_extra(owner, resource);
+
+    if (drop == NULL || !drop->is_shrink || !qos_credit_is_empty(type_of(resource), &drop->again) ||
+        entry == NULL || entry->bytes == 0 || entry->spared >= MIN(times, G_MAXUINT8))
+        return FALSE;
+    entry->spared++;
+    g_hash_table_remove(drops->by_resource, resource);
+    return TRUE;
+}
+
+void qos_lockdrops_note_loss(QosLockdrops *drops, const QosResource *resource)
+{
+    Drop *drop = find(drops, resource);
+
+    if (drop == NULL)
+        return;
+    drop->is_void = TRUE;
+    qos_credit_clear(type_of(resource), &drop->again);
+}
+
+gboolean qos_lockdrops_release(QosLockdrops *drops, QosOwner *owner, const QosResource *resource,
+                               const QosCredit *credit, QosTime now, QosCredit *ret_again)
+{
+    const QosResourceType *type = type_of(resource);
+    Drop *drop = find(drops, resource);
+
+    if (drop == NULL)
+        return FALSE;
+    g_assert(type->widened || type->matches(&drop->credit, credit));
+    g_hash_table_steal(drops->by_resource, resource);
+    if (!drop->is_void && !qos_credit_is_empty(type, &drop->beside))
+        qos_credit_cancel(owner, now, resource, &drop->beside, TRUE); /* goes before */
+    gboolean is_done = !drop->is_void && !qos_credit_is_empty(type, &drop->credit) &&
+                       qos_credit_cancel(owner, now, resource, &drop->credit, drop->is_shrink);
+    *ret_again = drop->again;
+    drop->again = (QosCredit){0};
+    if (is_done && type->matches(ret_again, &drop->credit))
+        qos_credit_clear(type, ret_again); /* is done with it */
+    free_drop(drop);
+    return TRUE;
+}

@@ -1,0 +1,49 @@
+/*
+ * The drops that a mount was told and has not released: what is to be forgotten before it goes back
+ * to the server. fs/lockengine/engine.h says when one is void.
+ *
+ * Of each resource there is one at a time. What is wanted of it meanwhile by others comes after it.
+ * Pure; the caller locks.
+ */
+#pragma once
+
+#include "core/credit.h"
+
+/* Embedded. */
+typedef struct {
+    GHashTable *by_resource; /* of Drop */
+} QosLockdrops;
+
+void qos_lockdrops_init(QosLockdrops *drops);
+void qos_lockdrops_clear(QosLockdrops *drops);
+
+/*
+ * `credit` of what the owner has of the resource stands against another, or `is_shrink`: is to be
+ * given back. TRUE: *ret_told is to be forgotten, and is cleared by the caller: `credit`; of a
+ * group what is had of it, and what goes beside it (fs/lockengine/yield.h). FALSE: one is under
+ * way; what is wanted besides comes after it.
+ */
+gboolean qos_lockdrops_begin(QosLockdrops *drops, QosOwner *owner, const QosResource *resource,
+                             const QosCredit *credit, gboolean is_shrink, QosCredit *ret_told);
+/* One is under way of the resource, by which only the cache is to shrink. */
+gboolean qos_lockdrops_is_shrink(const QosLockdrops *drops, const QosResource *resource);
+/* The mount asks for some of the resource itself: a group's next drop is of just what is wanted. */
+void qos_lockdrops_note_miss(QosOwner *owner, const QosResource *resource);
+/* `credit` of the resource is used: what is to go of it stays. */
+void qos_lockdrops_note_use(QosLockdrops *drops, const QosResource *resource,
+                            const QosCredit *credit);
+/* Nobody wants `credit`, which was told beside what another wants: it stays, and need not be
+ * forgotten. FALSE: it goes, or nothing was told. */
+gboolean qos_lockdrops_keep(QosLockdrops *drops, const QosResource *resource,
+                            const QosCredit *credit);
+/* Ends a drop by which only the cache is to shrink, and nothing goes, unless another wants some of
+ * it by now, or it was spared `times` times since its last use. TRUE: something of it is had. */
+gboolean qos_lockdrops_spare(QosLockdrops *drops, QosOwner *owner, const QosResource *resource,
+                             guint times);
+/* All of the resource is lost. */
+void qos_lockdrops_note_loss(QosLockdrops *drops, const QosResource *resource);
+/* What was told is forgotten, and goes back to where it is from. FALSE: nothing was told.
+ * *ret_again is what was wanted meanwhile, empty or to be dropped next, and cleared by the caller.
+ */
+gboolean qos_lockdrops_release(QosLockdrops *drops, QosOwner *owner, const QosResource *resource,
+                               const QosCredit *credit, QosTime now, QosCredit *ret_again);

@@ -1,0 +1,469 @@
+/*
+ * Attributes of files and of the file system.
+ *
+ * They are read and set through the inode, also where the kernel names an open file; only
+ * truncation needs that file, because it may be open for writing without being writable.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "fs/caller/proc.h"
+#include "fs/coherence/coherence.h"
+#include "fs/control/control.h"
+#include "fs/filelocks/filelocks.h"
+#include "fs/isolate/attr_replies.h"
+#include "fs/isolate/boost.h"
+#include "fs/isolate/pay_point.h"
+#include "fs/ops/operations.h"
+#include "fs/ops/privileges.h"
+#include "fs/ops/rights.h"
+#include "fs/store/open_file.h"
+#include "fs/store/open_jobs.h"
+#include "fs/store/root_attr.h"
+
+typedef struct {
+    QosOp op;
+    fuse_ino_t ino;
+    const struct stat *stat; /* setattr */
+    int to_set;
+    int mask; /* access, statx */
+    int flags;
+} AttrOp;
+
+QOS_OP_IS_QUICK(AttrOp);
+
+static AttrOp *attr_op_new(fuse_req_t request, fuse_ino_t ino, QosOpcode opcode,
+                           int (*run)(QosOp *op))
+{
+    AttrOp *attr = qos_op_new(request, sizeof(*attr), opcode, run);
+
+    attr->ino = attr->op.node = ino;
+    return attr;
+}
+
+double qos_attr_timeout(QosOp *op, fuse_ino_t ino, mode_t mode)
+{
+    const QosFs *fs = op->fs;
+    const gboolean may_believe =
+        qos_privileges_may_believe(op, ino, mode) && !qos_mode_gives_rights(mode);
+    double timeout;
+
+    if (op->is_withheld) /* of a file that it has just forgotten */
+        return 0;
+    timeout = fs->coherence != NULL ? qos_coherence_attr_timeout(op, ino) : fs->config.attr_timeout;
+    return timeout > 0 && qos_tolls_may_believe(fs->tolls, ino) && may_believe ? timeout : 0;
+}
+
+/* Attributes that are not to be remembered: the kernel takes none from an answer to what it asked
+ * before it was told that they are invalid. It is told of attributes alone, and waits for nothing.
+ */
+static void withhold(QosOp *op, fuse_ino_t ino)
+{
+    op->is_withheld = TRUE;
+    fuse_lowlevel_notify_inval_inode(op->fs->session, ino, -1, 0);
+}
+
+/* By mtime and size alone. */
+static gboolean may_tell(const QosOp *op, const QosLoan *file, const struct stat *stat)
+{
+    const QosOpcode opcode = op->entry.request.opcode;
+
+    if (opcode == QOS_OP_SETATTR) { /* the kernel takes these without a drop */
+        qos_loan_note_told(file, stat->st_mtim, stat->st_size, op->asked);
+        return TRUE;
+    }
+    if (op->fs->coherence != NULL && !qos_coherence_covers(op, file)) {
+        if (opcode != QOS_OP_GETATTR) /* by which the kernel asks for what it needs */
+            return FALSE;
+        qos_loan_note_foreign(file);
+    }
+    return qos_loan_may_tell(file, stat->st_mtim, stat->st_size, op->asked);
+}
+
+/* Who may do what is not withheld: the kernel would go on by what it knows. */
+void qos_attr_judge(QosOp *op, fuse_ino_t ino, const QosLoan *file, const struct stat *stat)
+{
+    g_auto(QosLoan) found = {0};
+
+    op->is_withheld = FALSE;
+    if (!S_ISREG(stat->st_mode) || op->fs->config.cache == QOS_CACHE_NONE)
+        return;
+    if (file == NULL && qos_inodes_borrow_known(op->fs->inodes, ino, &found))
+        file = &found;
+    if (file == NULL)
+        return;
+    const gboolean is_taken = op->entry.request.opcode == QOS_OP_SETATTR;
+    if (qos_loan_note_rights(file, stat, is_taken, op->asked) &
+        !may_tell(op, file, stat)) /* both */
+        withhold(op, ino);
+}
+
+void qos_attr_note_look(QosOp *op, fuse_ino_t ino, mode_t mode, struct timespec modified,
+                        off_t size)
+{
+    const QosFs *fs = op->fs;
+
+    if (!op->is_withheld && S_ISREG(mode) && fs->coherence == NULL &&
+        qos_looks_note(fs->looks, ino, modified, size))
+        qos_boost_file(op, ino);
+}
+
+/* What is told of the file, or -EACCES for who opens a device that may not be opened there. He is
+ * asked about before he opens it, by the same request as who only looks, and would get ENXIO. */
+static int disarm(const QosOp *op, const QosLoan *file, struct stat *stat)
+{
+    const int error = qos_loan_disarm(file, &stat->st_mode, &stat->st_rdev);
+
+    if ((error != 0 || qos_loan_hides_device(file)) && op->entry.request.opcode == QOS_OP_GETATTR &&
+        qos_call_opens(qos_process_call(fuse_req_ctx(op->fuse)->pid)))
+        return -EACCES;
+    return error;
+}
+
+/* `fd`: the file, by what there is of it. */
+static int reply_attributes(QosOp *op, fuse_ino_t ino, const QosLoan *file, int fd)
+{
+    struct stat *stat = &op->reply.attr.stat;
+    mode_t stored;
+    int error;
+
+    op->asked = qos_gate_now();
+    if (fstatat(fd, "", stat, AT_EMPTY_PATH) != 0)
+        return -errno;
+    stored = stat->st_mode;
+    error = disarm(op, file, stat);
+    if (error != 0)
+        return error;
+    if (ino == FUSE_ROOT_ID)
+        qos_root_note(op->fs->root, stat);
+    stat->st_ino = qos_inodes_shown(op->fs->inodes, stat->st_dev, stat->st_ino);
+    qos_attr_judge(op, ino, file, stat);
+    op->reply.kind = QOS_REPLY_ATTR;
+    op->reply.attr.timeout = qos_attr_timeout(op, ino, stored);
+    qos_attr_note_look(op, ino, stat->st_mode, stat->st_mtim, stat->st_size);
+    return 0;
+}
+
+static int run_getattr(QosOp *op)
+{
+    AttrOp *attr = (AttrOp *)op;
+    const QosRequest *request = &op->entry.request;
+    g_auto(QosLoan) file = {0};
+    int error;
+
+    if (request->is_toll)
+        qos_tolls_pay(op->fs->tolls, attr->ino, request->job, request->toll_opcode,
+                      fuse_req_ctx(op->fuse)->pid,
+                      request->prepays ? request->toll_opcode : QOS_OP_COUNT);
+    if (op->handle != NULL)
+        return reply_attributes(op, attr->ino, &op->handle->file, op->handle->fd);
+    error = qos_inodes_borrow(op->fs->inodes, attr->ino, &file);
+    return error != 0 ? error : reply_attributes(op, attr->ino, &file, file.fd);
+}
+
+/* TRUE of a thread that comes to the pay point for its directory's lock, or for pages. One whose
+ * call cannot be read, such as a worker of io_uring, may: it pays, and what it does next is
+ * prepaid. */
+static gboolean pays_here(pid_t thread, QosCall call)
+{
+    return qos_call_works_on_names(call) || call == QOS_CALL_READS_DATA ||
+           (call == QOS_CALL_UNKNOWN && thread != 0);
+}
+
+/* As qos_tolls_meet(). On a file that no other job has open any more nobody pays. */
+static QosTollState meet_toll(const QosOp *op, QosOpcode *ret_opcode)
+{
+    const QosJob *job = op->entry.request.job;
+    const QosTollState state = qos_tolls_meet(
+        op->fs->tolls, op->node, job, fuse_req_ctx(op->fuse)->pid, op->caller->start, ret_opcode);
+    const gboolean is_lone = state == QOS_TOLL_DUE && *ret_opcode == QOS_OP_READ &&
+                             !qos_openers_has_others(op->fs->openers, op->node, job);
+
+    return is_lone ? QOS_TOLL_FOREIGN : state;
+}
+
+/* The kernel asks for attributes for stat(2) and its kin, and by itself: before it takes a
+ * directory's lock, under that or a file's, and before a read through the page cache. What the
+ * program did not ask for is free. At a pay point a thread of the job in debt waits, if it comes to
+ * change or list names, or to read. No other job is charged there, however often it is asked: what
+ * the kernel was told it would go on believing. */
+static void find_cost(QosOp *op)
+{
+    const pid_t thread = fuse_req_ctx(op->fuse)->pid;
+    const QosFs *fs = op->fs;
+    QosRequest *request = &op->entry.request;
+    const QosTollState state = meet_toll(op, &request->toll_opcode);
+    const gboolean is_pass = state == QOS_TOLL_FREE || state == QOS_TOLL_FOREIGN;
+    QosCall call;
+
+    request->is_free = is_pass;
+    request->is_imposed =
+        state == QOS_TOLL_FOREIGN && (fs->coherence != NULL || fs->config.attr_timeout > 0);
+    if (is_pass || (state == QOS_TOLL_NONE && !qos_gate_is_limited(fs->gate, &op->entry)))
+        return;
+    call = qos_process_call(thread);
+    request->is_toll = state == QOS_TOLL_DUE && pays_here(thread, call);
+    request->is_free =
+        !request->is_toll && call != QOS_CALL_UNKNOWN && call != QOS_CALL_READS_ATTRIBUTES;
+}
+
+void qosfs_op_getattr(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info *info)
+{
+    AttrOp *attr;
+    struct stat stat;
+
+    if (qos_control_owns(ino)) {
+        qos_control_getattr(request, ino);
+        return;
+    }
+    if (ino == FUSE_ROOT_ID && qos_root_recall(qos_fs(request)->root, &stat)) {
+        fuse_reply_attr(request, &stat, 0);
+        return;
+    }
+    attr = attr_op_new(request, ino, QOS_OP_GETATTR, run_getattr);
+    if (info != NULL)
+        qos_op_use_handle(&attr->op, info);
+    attr->op.prepare = find_cost;
+    qos_op_submit(&attr->op);
+}
+
+/* --- setattr --- */
+
+int qos_attr_kill_privileges(int fd)
+{
+    char path[QOS_PROC_PATH_MAX];
+    struct stat stat;
+    mode_t mode;
+
+    if (fstat(fd, &stat) != 0)
+        return -errno;
+    mode = stat.st_mode & ~S_ISUID;
+    if ((stat.st_mode & S_IXGRP) != 0)
+        mode &= ~S_ISGID;
+    if (!S_ISREG(stat.st_mode) || mode == stat.st_mode)
+        return 0;
+    qos_proc_path(fd, path);
+    return chmod(path, mode & 07777) == 0 ? 0 : -errno;
+}
+
+static int set_size(const AttrOp *attr, int path_fd, const char *path)
+{
+    const QosHandle *handle = attr->op.handle;
+    int result;
+
+    if (handle != NULL && qos_locks_are_lost(attr->op.fs->locks, handle))
+        return -EIO;
+    if (qos_op_keeps_suid(&attr->op, (attr->to_set & FUSE_SET_ATTR_KILL_SUID) != 0))
+        qos_cred_give(QOS_CAPABILITY(CAP_FSETID));
+    result = handle != NULL ? ftruncate(handle->fd, attr->stat->st_size)
+                            : truncate(path, attr->stat->st_size);
+    if (result != 0)
+        return -errno;
+    /* The store took it for root's doing. */
+    if ((attr->to_set & FUSE_SET_ATTR_KILL_SUID) != 0 && qos_cred_keeps_suid())
+        return qos_attr_kill_privileges(path_fd);
+    return 0;
+}
+
+static struct timespec time_to_set(int to_set, int set, int now, struct timespec time)
+{
+    if ((to_set & set) == 0)
+        time.tv_nsec = UTIME_OMIT;
+    else if ((to_set & now) != 0)
+        time.tv_nsec = UTIME_NOW;
+    return time;
+}
+
+static int set_times(const AttrOp *attr, const char *path)
+{
+    struct timespec times[2] = {
+        time_to_set(attr->to_set, FUSE_SET_ATTR_ATIME, FUSE_SET_ATTR_ATIME_NOW,
+                    attr->stat->st_atim),
+        time_to_set(attr->to_set, FUSE_SET_ATTR_MTIME, FUSE_SET_ATTR_MTIME_NOW,
+                    attr->stat->st_mtim),
+    };
+
+    return utimensat(AT_FDCWD, path, times, 0) == 0 ? 0 : -errno;
+}
+
+/* A SETATTR of nothing at all has two meanings. One is chown(-1, -1), which takes suid and sgid
+ * bits away; the other is that the kernel wants them gone before somebody writes. He need not own
+ * the file, and may be refused: then it is the write that takes them away. So a failure is no
+ * error. */
+static int set_owner(const AttrOp *attr, int fd)
+{
+    gboolean sets_uid = (attr->to_set & FUSE_SET_ATTR_UID) != 0;
+    gboolean sets_gid = (attr->to_set & FUSE_SET_ATTR_GID) != 0;
+    uid_t uid = sets_uid ? attr->stat->st_uid : (uid_t)-1;
+    gid_t gid = sets_gid ? attr->stat->st_gid : (gid_t)-1;
+
+    if (!sets_uid && !sets_gid && attr->to_set != 0)
+        return 0;
+    if (fchownat(fd, "", uid, gid, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW) != 0 && attr->to_set != 0)
+        return -errno;
+    return 0;
+}
+
+static int set_attributes(const AttrOp *attr, int fd)
+{
+    const int to_set = attr->to_set;
+    char path[QOS_PROC_PATH_MAX];
+    int error = set_owner(attr, fd);
+
+    if (error != 0)
+        return error;
+    qos_proc_path(fd, path);
+    if ((to_set & FUSE_SET_ATTR_MODE) != 0 && chmod(path, attr->stat->st_mode & 07777) != 0)
+        return -errno;
+    if ((to_set & FUSE_SET_ATTR_SIZE) != 0)
+        error = set_size(attr, fd, path);
+    if (error == 0 && (to_set & (FUSE_SET_ATTR_ATIME | FUSE_SET_ATTR_MTIME)) != 0)
+        error = set_times(attr, path);
+    return error;
+}
+
+static int run_setattr(QosOp *op)
+{
+    AttrOp *attr = (AttrOp *)op;
+    g_auto(QosLoan) file = {0};
+    QosFileChanges *changes;
+    int error = qos_inodes_borrow(op->fs->inodes, attr->ino, &file);
+
+    if (error != 0)
+        return error;
+    if ((attr->to_set & FUSE_SET_ATTR_MODE) != 0 && (attr->stat->st_mode & S_ISGID) != 0)
+        qos_rights_claim(op, QOS_CAPABILITY(CAP_FSETID));
+    changes = qos_loan_begin_change(&file, file.fd);
+    qos_file_changes_set_rights(changes, 1);
+    error = set_attributes(attr, file.fd);
+    qos_file_changes_end(changes);
+    if (error != 0)
+        qos_privileges_note_failure(op, &file);
+    else
+        error = reply_attributes(op, attr->ino, &file, file.fd);
+    qos_file_changes_set_rights(changes, -1);
+    return error;
+}
+
+void qosfs_op_setattr(fuse_req_t request, fuse_ino_t ino, struct stat *stat, int to_set,
+                      struct fuse_file_info *info)
+{
+    AttrOp *attr;
+
+    if (qos_control_owns(ino)) {
+        qos_control_setattr(request, ino, to_set);
+        return;
+    }
+    attr = attr_op_new(request, ino, QOS_OP_SETATTR, run_setattr);
+    attr->stat = qos_op_memdup(&attr->op, stat, sizeof(*stat));
+    attr->to_set = to_set;
+    if (info != NULL)
+        qos_op_use_handle(&attr->op, info);
+    qos_op_lock_file(&attr->op, ino, attr->op.handle);
+    qos_op_submit(&attr->op);
+}
+
+/* --- access, statx, statfs --- */
+
+static int run_access(QosOp *op)
+{
+    AttrOp *attr = (AttrOp *)op;
+    g_auto(QosLoan) file = {0};
+    int error = qos_inodes_borrow(op->fs->inodes, attr->ino, &file);
+
+    if (error != 0)
+        return error;
+    return faccessat(file.fd, "", attr->mask, AT_EACCESS | AT_EMPTY_PATH) == 0 ? 0 : -errno;
+}
+
+void qosfs_op_access(fuse_req_t request, fuse_ino_t ino, int mask)
+{
+    AttrOp *attr;
+
+    if (qos_control_owns(ino)) {
+        fuse_reply_err(request, 0);
+        return;
+    }
+    attr = attr_op_new(request, ino, QOS_OP_ACCESS, run_access);
+    attr->mask = mask;
+    qos_op_submit(&attr->op);
+}
+
+static int run_statx(QosOp *op)
+{
+    AttrOp *attr = (AttrOp *)op;
+    struct statx *x = &op->reply.statx.statx;
+    g_auto(QosLoan) file = {0};
+    int flags = AT_EMPTY_PATH | (attr->flags & AT_STATX_SYNC_TYPE);
+    int error = qos_inodes_borrow(op->fs->inodes, attr->ino, &file);
+
+    if (error != 0)
+        return error;
+    if (statx(file.fd, "", flags, (unsigned)attr->mask, x) != 0)
+        return -errno;
+    mode_t mode = x->stx_mode;
+    dev_t device = makedev(x->stx_rdev_major, x->stx_rdev_minor);
+    error = qos_loan_disarm(&file, &mode, &device);
+    if (error != 0)
+        return error;
+    const mode_t stored = x->stx_mode;
+    x->stx_mode = (guint16)mode;
+    x->stx_rdev_major = major(device);
+    x->stx_rdev_minor = minor(device);
+    x->stx_ino =
+        qos_inodes_shown(op->fs->inodes, makedev(x->stx_dev_major, x->stx_dev_minor), x->stx_ino);
+    const struct timespec modified = {x->stx_mtime.tv_sec, x->stx_mtime.tv_nsec};
+    const struct stat stat = {.st_mode = x->stx_mode,
+                              .st_uid = x->stx_uid,
+                              .st_gid = x->stx_gid,
+                              .st_mtim = modified,
+                              .st_size = (off_t)x->stx_size};
+    qos_attr_judge(op, attr->ino, &file, &stat);
+    op->reply.kind = QOS_REPLY_STATX;
+    op->reply.statx.timeout = qos_attr_timeout(op, attr->ino, stored);
+    qos_attr_note_look(op, attr->ino, x->stx_mode, modified, (off_t)x->stx_size);
+    return 0;
+}
+
+void qosfs_op_statx(fuse_req_t request, fuse_ino_t ino, int flags, int mask,
+                    struct fuse_file_info *info)
+{
+    AttrOp *attr;
+
+    if (qos_control_owns(ino)) {
+        qos_control_statx(request, ino);
+        return;
+    }
+    attr = attr_op_new(request, ino, QOS_OP_GETATTR, run_statx);
+    attr->flags = flags;
+    attr->mask = mask;
+    if (info != NULL)
+        qos_op_use_handle(&attr->op, info);
+    qos_op_submit(&attr->op);
+}
+
+static int run_statfs(QosOp *op)
+{
+    AttrOp *attr = (AttrOp *)op;
+    g_auto(QosLoan) file = {0};
+    int error = qos_inodes_borrow(op->fs->inodes, attr->ino, &file);
+
+    if (error != 0)
+        return error;
+    if (fstatvfs(file.fd, &op->reply.statfs) != 0)
+        return -errno;
+    op->reply.kind = QOS_REPLY_STATFS;
+    return 0;
+}
+
+void qosfs_op_statfs(fuse_req_t request, fuse_ino_t ino)
+{
+    if (qos_control_owns(ino))
+        ino = FUSE_ROOT_ID;
+    qos_op_submit(&attr_op_new(request, ino, QOS_OP_STATFS, run_statfs)->op);
+}

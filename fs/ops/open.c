@@ -1,0 +1,478 @@
+/*
+ * Opening and closing files.
+ *
+ * The store's file is opened with the caller's identity and his flags, O_APPEND among them, so that
+ * appends of several processes or mounts do not overwrite each other. O_DIRECT stays with the
+ * kernel: the requests come unaligned and uncached in any case.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "fs/coherence/coherence.h"
+#include "fs/control/control.h"
+#include "fs/isolate/boost.h"
+#include "fs/ops/execs.h"
+#include "fs/ops/operations.h"
+#include "fs/ops/privileges.h"
+#include "fs/ops/rights.h"
+#include "fs/store/mount_flags.h"
+#include "fs/store/open_file.h"
+
+/* What the kernel's open() has dealt with already. */
+#define STRIPPED_FLAGS (O_CREAT | O_EXCL | O_NOCTTY | O_NOFOLLOW | O_DIRECT)
+#define CREATE_TRIES   16
+
+typedef struct {
+    QosOp op;
+    fuse_ino_t ino;   /* create, tmpfile: the parent */
+    const char *name; /* NULL: an unnamed one, or none is made */
+    mode_t mode;
+} OpenOp;
+
+QOS_OP_IS_QUICK(OpenOp);
+
+static OpenOp *open_op_new(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info *info,
+                           QosOpcode opcode, int (*run)(QosOp *op))
+{
+    OpenOp *op = qos_op_new(request, sizeof(*op), opcode, run);
+
+    op->ino = op->op.node = ino;
+    op->op.reply.info = *info;
+    return op;
+}
+
+/* Whether the kernel keeps its pages of the file, which an open past them has too: other opens use
+ * them. They go for a change from elsewhere alone. */
+static gboolean keeps_pages(QosOp *op, fuse_ino_t ino, const QosHandle *handle)
+{
+    const QosFs *fs = op->fs;
+    const QosTime asked = qos_gate_now();
+    struct stat stat;
+
+    if (fs->coherence != NULL)
+        return qos_coherence_opens(op, ino, &handle->file);
+    if (fs->config.cache == QOS_CACHE_NONE)
+        return FALSE;
+    if (fs->config.cache == QOS_CACHE_ALWAYS && !qos_backings_were_used(fs->backings))
+        return TRUE;
+    return fstat(handle->fd, &stat) == 0 && qos_loan_keeps_pages(&handle->file, &stat, asked);
+}
+
+/* What the kernel may keep of the file's data. */
+static void set_caching(QosOp *op, fuse_ino_t ino, const QosHandle *handle)
+{
+    struct fuse_file_info *info = &op->reply.info;
+
+    info->direct_io = op->fs->config.cache == QOS_CACHE_NONE || (info->flags & O_DIRECT) != 0;
+    info->parallel_direct_writes = info->direct_io;
+    info->keep_cache = keeps_pages(op, ino, handle);
+    if (!info->keep_cache && op->fs->config.cache != QOS_CACHE_NONE)
+        qos_boost_file(op, ino); /* the kernel waits for the pages that it drops */
+}
+
+/* Whether the store is to be told of each close(). Where the file may be mapped for writing, it is:
+ * that is when the kernel writes back what was written so. */
+static gboolean wants_flush(const QosHandle *handle)
+{
+    return (handle->flags & O_ACCMODE) == O_RDWR || qos_loan_wants_flush(&handle->file);
+}
+
+/* TRUE where the opener's job is exempt from all that this open allows. With a lock server the
+ * daemon must hear of what is read and written. */
+static gboolean is_exempt(QosOp *op)
+{
+    static const QosOpcodeSet allowed[] = {
+        [O_RDONLY] = 1 << QOS_OP_READ,
+        [O_WRONLY] = 1 << QOS_OP_WRITE,
+        [O_RDWR] = 1 << QOS_OP_READ | 1 << QOS_OP_WRITE,
+    };
+    guint mode = (guint)op->reply.info.flags & O_ACCMODE;
+
+    return op->fs->coherence == NULL && mode < G_N_ELEMENTS(allowed) &&
+           qos_gate_passes_through(op->fs->gate, &op->entry.request, allowed[mode]);
+}
+
+/* TRUE where the store's file can be opened with these flags: so does the kernel in passthrough. */
+static gboolean takes_flags(int fd, int flags)
+{
+    int own_flags;
+
+    if ((flags & O_DIRECT) == 0)
+        return TRUE;
+    own_flags = fcntl(fd, F_GETFL);
+    return fcntl(fd, F_SETFL, own_flags | O_DIRECT) == 0 && fcntl(fd, F_SETFL, own_flags) == 0;
+}
+
+/* Whether the kernel does the I/O by itself: that must agree with the other opens of the file. */
+static int set_backing(QosOp *op, QosHandle *handle)
+{
+    struct fuse_file_info *info = &op->reply.info;
+    QosBackingOpen *backing = &handle->backing;
+    gboolean takes = takes_flags(handle->fd, info->flags);
+
+    *backing = qos_backings_join(op->fs->backings, &handle->file, handle->fd, info->flags,
+                                 op->caller, takes && is_exempt(op));
+    if (backing->id == 0)
+        return 0;
+    if (!takes)
+        return -EINVAL;
+    qos_privileges_note_passthrough(op, handle);
+    info->backing_id = backing->id;
+    info->keep_cache = FALSE;
+    info->direct_io = info->parallel_direct_writes = backing->is_direct;
+    return 0;
+}
+
+/* Nobody waits while the kernel holds a lock of a file that another job has open. */
+static void join_openers(QosOp *op, fuse_ino_t ino, QosHandle *handle)
+{
+    QosJob *job = handle->caller->job;
+    gboolean is_new;
+
+    handle->open_file = qos_openers_join(op->fs->openers, ino, job, &is_new);
+    if (is_new)
+        qos_gate_release(op->fs->gate, ino, job);
+}
+
+/* Of a file that the store truncated for root it leaves to us what the kernel wants taken away. */
+static int clear_truncated(const QosOp *op, int fd)
+{
+    const struct fuse_file_info *info = &op->reply.info;
+
+    if ((info->flags & O_TRUNC) == 0 || !info->kill_suidgid || !qos_cred_keeps_suid())
+        return 0;
+    return qos_attr_kill_privileges(fd);
+}
+
+static gboolean writes_pages(const QosOp *op, const QosHandle *handle)
+{
+    const struct fuse_file_info *info = &op->reply.info;
+
+    return !info->direct_io && handle->backing.id == 0 && (info->flags & O_ACCMODE) != O_RDONLY;
+}
+
+/* The store's file, open, as the answer to OPEN or CREATE. Takes all three, the handle also where
+ * it fails. */
+static int reply_open(QosOp *op, fuse_ino_t ino, QosHandle *handle, int fd, QosLoan *file)
+{
+    struct fuse_file_info *info = &op->reply.info;
+    int error;
+
+    qos_handle_set_file(handle, fd, info->flags, file);
+    if ((info->flags & O_TRUNC) != 0)
+        qos_privileges_note_change(op, handle);
+    error = qos_execs_admit(op, handle);
+    if (error != 0) {
+        qos_handle_unref(handle);
+        return error;
+    }
+    if (op->fs->config.no_atime)
+        qos_handle_spare_atime(handle);
+    set_caching(op, ino, handle);
+    /* A close() ends locks, also those that are had across mounts. */
+    info->noflush = op->fs->locks == NULL && !wants_flush(handle);
+    error = set_backing(op, handle);
+    if (error != 0) {
+        qos_handle_unref(handle);
+        return error;
+    }
+    if (writes_pages(op, handle))
+        qos_handle_set_writes_pages(handle);
+    join_openers(op, ino, handle);
+    op->reply.handle = handle;
+    return 0;
+}
+
+/* execve() needs no read permission, but the kernel reads the program through this file: where the
+ * caller may execute it, the daemon opens it for him. */
+static int open_file(int path_fd, int flags)
+{
+    char path[QOS_PROC_PATH_MAX];
+    int fd;
+
+    qos_proc_path(path_fd, path);
+    fd = open(path, (flags & ~STRIPPED_FLAGS) | O_CLOEXEC);
+    if (fd >= 0)
+        return fd;
+    if (errno != EACCES || (flags & QOS_OPEN_FOR_EXEC) == 0 || (flags & O_ACCMODE) != O_RDONLY)
+        return -errno;
+    if (faccessat(path_fd, "", X_OK, AT_EACCESS | AT_EMPTY_PATH) != 0)
+        return -errno;
+    qos_cred_raise();
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    fd = fd >= 0 ? fd : -errno;
+    qos_cred_lower();
+    return fd;
+}
+
+static int run_open(QosOp *op)
+{
+    OpenOp *open_op = (OpenOp *)op;
+    g_auto(QosLoan) file = {0};
+    g_autoptr(QosHandle) handle = NULL;
+    int error = qos_inodes_borrow(op->fs->inodes, open_op->ino, &file);
+    QosFileChanges *changes = NULL;
+    int fd;
+
+    if (error == 0)
+        error = qos_op_new_handle(op, &handle);
+    if (error == 0 && (op->reply.info.flags & QOS_OPEN_FOR_EXEC) != 0 &&
+        (qos_loan_forbids(&file) & MS_NOEXEC) != 0)
+        error = -EACCES;
+    if (error != 0)
+        return error;
+    qos_loan_watch(&file);
+    if ((op->reply.info.flags & O_TRUNC) != 0)
+        changes = qos_loan_begin_change(&file, -1);
+    if ((op->reply.info.flags & O_TRUNC) != 0 && qos_op_keeps_suid(op, op->reply.info.kill_suidgid))
+        qos_cred_give(QOS_CAPABILITY(CAP_FSETID));
+    fd = open_file(file.fd, op->reply.info.flags);
+    qos_file_changes_end(changes);
+    if (fd < 0)
+        return fd;
+    error = clear_truncated(op, fd);
+    if (error != 0) {
+        close(fd);
+        return error;
+    }
+    op->reply.kind = QOS_REPLY_OPEN;
+    return reply_open(op, open_op->ino, g_steal_pointer(&handle), fd, &file);
+}
+
+void qosfs_op_open(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info *info)
+{
+    OpenOp *open_op;
+
+    if (qos_control_owns(ino)) {
+        qos_control_open(request, ino, info);
+        return;
+    }
+    open_op = open_op_new(request, ino, info, QOS_OP_OPEN, run_open);
+    qos_ioctl_note_open(&open_op->op, ino, info);
+    qos_op_submit(&open_op->op);
+}
+
+/* --- making --- */
+
+/* Answers CREATE with the new file `fd`. Takes both. */
+static int reply_create(QosOp *op, QosHandle *handle, int fd)
+{
+    QosInodes *inodes = op->fs->inodes;
+    g_auto(QosLoan) file = {0};
+    struct fuse_entry_param entry;
+    const QosTime asked = qos_gate_now();
+    int error = clear_truncated(op, fd);
+
+    if (error == 0) /* its attributes are those after that */
+        error = qos_inodes_adopt(inodes, fd, op->entry.request.user, &entry, &file);
+    if (error != 0) {
+        close(fd);
+        qos_handle_unref(handle);
+        return error;
+    }
+    qos_loan_watch(&file);
+    error = reply_open(op, entry.ino, handle, fd, &file);
+    if (error != 0) {
+        qos_inodes_forget(inodes, entry.ino, 1);
+        return error;
+    }
+    op->reply.kind = QOS_REPLY_CREATE;
+    op->reply.entry = entry;
+    qos_loan_note_told(&op->reply.handle->file, entry.attr.st_mtim, entry.attr.st_size, asked);
+    qos_entry_set_timeouts(op, &op->reply.entry);
+    return 0;
+}
+
+/* Another user's file in a sticky folder may have been put there to be written to by who means to
+ * make his own (fs.protected_regular). */
+static gboolean may_be_trap(int parent, const struct stat *file, uid_t caller)
+{
+    struct stat folder;
+
+    return file->st_uid != caller &&
+           (fstat(parent, &folder) != 0 || (folder.st_mode & S_ISVTX) != 0);
+}
+
+/* Opens a file that somebody else made meanwhile; special files, symbolic links and traps are for
+ * the kernel to judge, which looks again on -ESTALE. The kernel also judges the file for a caller
+ * from another user namespace, because its capabilities were judged by the directory alone. */
+static int open_existing(int parent, const OpenOp *create)
+{
+    struct stat stat;
+    int path_fd = openat(parent, create->name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    int fd;
+
+    if (path_fd < 0)
+        return -errno;
+    if (!create->op.is_from_elsewhere && fstat(path_fd, &stat) == 0 && S_ISREG(stat.st_mode) &&
+        !may_be_trap(parent, &stat, create->op.caller->uid))
+        fd = open_file(path_fd, create->op.reply.info.flags);
+    else
+        fd = -ESTALE;
+    close(path_fd);
+    return fd;
+}
+
+static int make_named(int parent, const OpenOp *create)
+{
+    int flags = create->op.reply.info.flags;
+    int fd = -ESTALE;
+
+    for (int i = 0; i < CREATE_TRIES; i++) {
+        int new_flags = (flags & ~STRIPPED_FLAGS) | O_CREAT | O_EXCL | O_CLOEXEC;
+
+        fd = openat(parent, create->name, new_flags, create->mode);
+        if (fd >= 0)
+            return fd;
+        if (errno != EEXIST || (flags & O_EXCL) != 0)
+            return -errno;
+        /* Credits were taken for a new file: the kernel is to look again, and open it. */
+        if (create->op.fs->coherence != NULL)
+            return -ESTALE;
+        fd = open_existing(parent, create);
+        if (fd != -ENOENT)
+            return fd;
+    }
+    return fd;
+}
+
+/* CREATE and TMPFILE: `make` returns the new file's descriptor, or -errno. */
+static int run_make(QosOp *op, int (*make)(int parent, const OpenOp *create))
+{
+    OpenOp *create = (OpenOp *)op;
+    QosNameLook look;
+    g_auto(QosLoan) parent = {0};
+    g_autoptr(QosHandle) handle = NULL;
+    int error = qos_inodes_borrow(op->fs->inodes, create->ino, &parent);
+    int fd;
+
+    if (error == 0)
+        error = qos_inodes_find_room(op->fs->inodes, op->entry.request.user);
+    if (error == 0)
+        error = qos_op_new_handle(op, &handle);
+    if (error != 0)
+        return error;
+    qos_cred_umask(fuse_req_ctx(op->fuse)->umask);
+    if ((create->mode & S_ISGID) != 0)
+        qos_rights_claim(op, QOS_CAPABILITY(CAP_FSETID));
+    qos_coherence_look(op, &parent, create->name, TRUE, &look);
+    fd = make(parent.fd, create);
+    error = fd < 0 ? fd : reply_create(op, g_steal_pointer(&handle), fd);
+    qos_coherence_found(op, &look, error, &op->reply.entry.attr);
+    return error;
+}
+
+static int run_create(QosOp *op)
+{
+    return run_make(op, make_named);
+}
+
+void qosfs_op_create(fuse_req_t request, fuse_ino_t parent, const char *name, mode_t mode,
+                     struct fuse_file_info *info)
+{
+    OpenOp *create;
+
+    if (qos_control_owns(parent) || qos_control_is_name(parent, name)) {
+        fuse_reply_err(request, qos_control_owns(parent) ? EPERM : EEXIST);
+        return;
+    }
+    create = open_op_new(request, parent, info, QOS_OP_CREATE, run_create);
+    create->name = qos_op_strdup(&create->op, name);
+    qos_op_lock_directory(&create->op, parent);
+    create->mode = mode;
+    qos_op_submit(&create->op);
+}
+
+static int make_unnamed(int parent, const OpenOp *create)
+{
+    int flags = create->op.reply.info.flags & ~(O_CREAT | O_NOFOLLOW | O_DIRECT);
+    int fd = openat(parent, ".", flags | O_TMPFILE | O_CLOEXEC, create->mode);
+
+    return fd < 0 ? -errno : fd;
+}
+
+static int run_tmpfile(QosOp *op)
+{
+    return run_make(op, make_unnamed);
+}
+
+void qosfs_op_tmpfile(fuse_req_t request, fuse_ino_t parent, mode_t mode,
+                      struct fuse_file_info *info)
+{
+    OpenOp *create;
+
+    if (qos_control_owns(parent)) {
+        fuse_reply_err(request, EPERM);
+        return;
+    }
+    create = open_op_new(request, parent, info, QOS_OP_CREATE, run_tmpfile);
+    create->mode = mode;
+    qos_op_submit(&create->op);
+}
+
+/* --- closing --- */
+
+typedef struct {
+    QosOp op;
+    guint64 owner; /* of locks */
+} FlushOp;
+
+/* A close() of one of the caller's descriptors: tells the store, and hears its errors. Where no
+ * descriptor is left to close, his close() shall not fail for that. */
+static int run_flush(QosOp *op)
+{
+    int copy = dup(op->handle->fd);
+
+    qos_lock_flush(op->fs, op->handle, ((FlushOp *)op)->owner);
+    if (copy < 0)
+        return fdatasync(op->handle->fd) == 0 ? 0 : -errno;
+    return close(copy) == 0 ? 0 : -errno;
+}
+
+void qosfs_op_flush(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info *info)
+{
+    QosHandle *handle = qos_handle_from(info);
+    FlushOp *flush;
+
+    if (qos_control_owns(ino)) {
+        fuse_reply_err(request, 0);
+        return;
+    }
+    if (!wants_flush(handle)) { /* it is for the locks alone, and does not reach the store */
+        qos_handle_note_use(handle);
+        qos_lock_flush(qos_fs(request), handle, info->lock_owner);
+        fuse_reply_err(request, 0);
+        return;
+    }
+    flush = qos_op_new(request, sizeof(*flush), QOS_OP_FLUSH, run_flush);
+    flush->owner = info->lock_owner;
+    qos_op_use_handle(&flush->op, info);
+    g_atomic_int_set(&handle->is_close_paid, TRUE);
+    qos_op_submit_urgent(&flush->op);
+}
+
+/* Gives back the kernel's reference; the operation's own is the last. */
+static int run_release(QosOp *op)
+{
+    qos_backing_leave(&op->handle->backing);
+    qos_handle_unref(op->handle);
+    return 0;
+}
+
+void qosfs_op_release(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info *info)
+{
+    QosOp *op;
+
+    if (qos_control_owns(ino)) {
+        qos_control_release(request, ino, info);
+        return;
+    }
+    op = qos_op_new(request, sizeof(*op), QOS_OP_CLOSE, run_release);
+    qos_op_use_handle(op, info);
+    op->entry.request.is_free = g_atomic_int_get(&op->handle->is_close_paid);
+    qos_lock_release(op->fs, op->handle); /* its locks do not wait for the job's debt */
+    qos_op_submit_release(op);
+}

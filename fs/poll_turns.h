@@ -1,0 +1,66 @@
+/*
+ * Whose turn it is to be looked at, where a look takes time and there may be many to look at.
+ *
+ * What is new is looked at at once: it comes by an event, so that there are no more such looks than
+ * events. What is looked at again and again has QOS_TURNS_LOOKS a second, all together, however
+ * much of it there is: so many at a time at the begin of each round, lest the one who looks wake
+ * for each. A look that finds what it was made for pays for QOS_TURNS_PAID further ones: whom a
+ * signal ended is found the sooner the more end with him. Where there is of both, they alternate.
+ *
+ * Users take turns, of one user his jobs, and of a job what became due first. So who has much to be
+ * looked at is looked at less often, and others are as if they were alone. Jobs of those whom
+ * nothing bounds (user NULL) take turns with the users.
+ *
+ * Pure; the caller locks.
+ */
+#pragma once
+
+#include "base/heap.h"
+#include "fs/jobs.h"
+
+/* A look takes some 25 us at an interrupted caller, and 8 us at who comes by a name: a tenth of a
+ * CPU at most. */
+#define QOS_TURNS_LOOKS 4000
+#define QOS_TURNS_ROUND (10 * QOS_MILLISECOND)
+#define QOS_TURNS_PAID  8
+
+typedef struct QosTurns QosTurns;
+typedef struct QosTurnLine QosTurnLine;
+
+typedef enum {
+    QOS_TURN_NONE, /* to be said */
+    QOS_TURN_LATER,
+    QOS_TURN_NEW,   /* due, and never looked at */
+    QOS_TURN_AGAIN, /* due */
+} QosTurnPlace;
+
+/* One to look at. Embedded in what that is; but for `kind`, fs/poll_turns.c's own. */
+typedef struct {
+    QosHeapNode later; /* its key: when it becomes due */
+    GList link;        /* in its job's line, while it is due */
+    QosTurnLine *line; /* NULL: it is in no turns */
+    QosJob *job;       /* a reference */
+    QosTurnPlace place;
+    guint kind; /* the caller's, to tell what it is embedded in */
+} QosTurn;
+
+QosTurns *qos_turns_new(void);
+void qos_turns_free(QosTurns *turns); /* nothing is in them; NULL is allowed */
+
+/* `turn` is zeroed, or was removed; it stands for `job` and `user` (NULL: one whom nothing bounds).
+ * It is not due before one of the two calls below says when. */
+void qos_turns_add(QosTurns *turns, QosTurn *turn, QosJob *job, QosUser *user);
+/* Does nothing to what is in no turns. */
+void qos_turns_remove(QosTurns *turns, QosTurn *turn);
+/* It is new. */
+void qos_turns_at_once(QosTurns *turns, QosTurn *turn);
+/* From `when` on; also after a look, or instead of what was said before. */
+void qos_turns_at(QosTurns *turns, QosTurn *turn, QosTime when);
+
+/* The next to be looked at now, which is not due again before it is said; or NULL, until
+ * `*ret_wake` unless something is said meanwhile. */
+QosTurn *qos_turns_next(QosTurns *turns, QosTime now, QosTime *ret_wake);
+/* What was last taken, NULL where it has been removed since. */
+QosTurn *qos_turns_taken(const QosTurns *turns);
+/* The look has found what it was made for. */
+void qos_turns_pay(QosTurns *turns);

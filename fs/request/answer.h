@@ -1,0 +1,11 @@
+/*
+ * The one place where an operation is answered, whatever became of it.
+ */
+#pragma once
+
+#include "fs/request/op.h"
+
+/* Replies with what the operation has brought, or with `error` (0 or -errno). Does nothing where it
+ * was answered before. With no lock held: the reply may bring the next request before it returns.
+ */
+void qos_op_answer(QosOp *op, int error);

@@ -1,0 +1,67 @@
+/*
+ * Parked requests that the kernel may have sent in the background, by process: reads, and writes
+ * past its cache (O_DIRECT, cache=none).
+ *
+ * It passes on no signal for these: a killed program waits for them in its last exit, as long as
+ * its rule says. So their processes are looked at (fs/poll_turns.h), however many requests each
+ * has. A request's thread may end long before its process, so that the process is found at the
+ * first look, and known by its start time from then on: until then the requests of a thread are a
+ * group of their own. Where requests of the same process wait, and its descriptor is kept, a new
+ * one joins them at once: that costs a few short system calls, and a look takes a thread's switch
+ * and two files of /proc.
+ *
+ * For what a program asks for by io_uring, its exit does not wait: nothing may be left of a killed
+ * program. So a descriptor of the process is kept (pidfd), by which the kernel tells how it ended.
+ * As many may be open as there are places (fs/quota.h). A request of a thread that has gone at the
+ * first look belongs to the process that the descriptor names, or of which another request of that
+ * thread is waiting. If there is none, and the process was not killed, it is served when it is due.
+ *
+ * What a program has under way when it ends by itself is served: it may mean its writes. Where
+ * nothing tells how a process ended, its reads alone are taken back.
+ *
+ * Locks: none; the owner's (fs/request/interrupt.c).
+ */
+#pragma once
+
+#include "fs/caller/signals.h"
+#include "fs/poll_turns.h"
+#include "fs/quota.h"
+#include "fs/request/op.h"
+
+typedef struct QosBackground QosBackground;
+
+/* As long as it has requests. It takes turns as the first of these. */
+struct QosBackgroundGroup {
+    QosTurn turn;    /* first */
+    QosProcessId id; /* of the process; before it is found, of the thread, with a `start` of 0 */
+    QosEnd end;
+    int descriptor; /* -1, or that of qos_signals_open() or qos_signals_open_thread() */
+    QosJob *job;    /* of which the descriptor has a place, and the user; not a reference */
+    QosUser *user;
+    GQueue ops;
+};
+
+/* The turns are borrowed; those of groups are of this kind. */
+QosBackground *qos_background_new(QosTurns *turns, guint kind);
+void qos_background_free(QosBackground *background); /* empty; NULL is allowed */
+
+/* The group that the request joins: its thread's, or that of a process which `descriptor` names and
+ * of which one is kept; or NULL. */
+QosBackgroundGroup *qos_background_find(QosBackground *background, const QosOp *op);
+QosBackgroundGroup *qos_background_find_process(QosBackground *background, int descriptor);
+/* Puts it into that, or for NULL into a new one of its thread, whose turn is to be said. */
+QosBackgroundGroup *qos_background_add(QosBackground *background, QosOp *op,
+                                       QosBackgroundGroup *group);
+/* Does nothing to what is not in it. */
+void qos_background_remove(QosBackground *background, QosOp *op);
+/* TRUE where other requests of the group's thread wait with its process. */
+gboolean qos_background_knows(QosBackground *background, const QosBackgroundGroup *thread);
+/* TRUE where the process has no group yet. */
+gboolean qos_background_is_new(QosBackground *background, const QosProcessId *process);
+/* Gives a thread's requests to its process, and returns that group: if it is new, its turn is to be
+ * said. Where the thread has gone (start 0), and its process is not known: `thread` itself if it
+ * was killed; else NULL, and its requests are removed. */
+QosBackgroundGroup *qos_background_found(QosBackground *background, QosBackgroundGroup *thread,
+                                         const QosProcessId *process);
+/* Takes `descriptor` if there is a place for it; else FALSE. */
+gboolean qos_background_keep(QosBackground *background, QosBackgroundGroup *group, int descriptor);

@@ -1,0 +1,82 @@
+/*
+ * The mount: what all operations share. Made by fs/qosfs.c, handed to libfuse as its user data.
+ */
+#pragma once
+
+#include <fuse_lowlevel.h>
+
+#include "fs/caller/caller.h"
+#include "fs/gate/gate.h"
+
+typedef struct QosInodes QosInodes;                 /* fs/store/inode.h */
+typedef struct QosHandles QosHandles;               /* fs/store/open_file.h */
+typedef struct QosStreams QosStreams;               /* fs/store/dir_stream.h */
+typedef struct QosOpeners QosOpeners;               /* fs/store/open_jobs.h */
+typedef struct QosBoosts QosBoosts;                 /* fs/isolate/boost.h */
+typedef struct QosLooks QosLooks;                   /* fs/isolate/attr_replies.h */
+typedef struct QosReaders QosReaders;               /* fs/transport/devfuse.h */
+typedef struct QosControl QosControl;               /* fs/control/control.h */
+typedef struct QosInterrupts QosInterrupts;         /* fs/request/interrupt.h */
+typedef struct QosInterruptTable QosInterruptTable; /* fs/transport/interrupt_table.h */
+typedef struct QosTolls QosTolls;                   /* fs/isolate/pay_point.h */
+typedef struct QosBackings QosBackings;             /* fs/store/passthrough.h */
+typedef struct QosCoherence QosCoherence;           /* fs/coherence/coherence.h */
+typedef struct QosLockclient QosLockclient;         /* fs/lockclient/client.h */
+typedef struct QosNamers QosNamers;                 /* fs/caller/resolver.h */
+typedef struct QosRoot QosRoot;                     /* fs/store/root_attr.h */
+typedef struct QosLocks QosLocks;                   /* fs/filelocks/filelocks.h */
+
+/* virtiofsd's words: what the kernel may cache. */
+typedef enum {
+    QOS_CACHE_AUTO,   /* attributes and names for the time-outs, data while the file does not change
+                       */
+    QOS_CACHE_NONE,   /* nothing: direct I/O, time-outs of 0 */
+    QOS_CACHE_ALWAYS, /* everything, also across opens: nobody else changes the store */
+} QosCache;
+
+typedef struct {
+    QosCache cache;
+    double attr_timeout; /* seconds */
+    double entry_timeout;
+    gboolean read_only;
+    gboolean is_alone; /* what is mounted below SRC is left out */
+    gboolean no_atime; /* reading does not change when a file was last read */
+} QosFsConfig;
+
+#define QOS_MAX_WRITE (1u << 20) /* bytes of data in one request */
+
+typedef struct QosFs {
+    QosFsConfig config; /* does not change while mounted */
+    const char *source; /* SRC, absolute */
+    const char *mountpoint;
+    pid_t process; /* the daemon */
+    uid_t owner;   /* who mounted: besides root, the one who may set rules */
+    guint threads; /* readers of requests at most, more than slots; 0: not chosen yet */
+    struct fuse_session *session;
+    QosGate *gate;
+    QosCallers *callers;
+    QosNamers *namers;
+    QosInodes *inodes;
+    QosRoot *root;
+    QosHandles *handles;
+    QosStreams *streams;
+    QosOpeners *openers;
+    QosLooks *looks;
+    QosBoosts *boosts;
+    QosReaders *readers;
+    QosControl *control;
+    QosInterruptTable *interrupt_table;
+    QosInterrupts *interrupts;
+    QosTolls *tolls;
+    QosBackings *backings;
+    QosLocks *locks; /* NULL: no lock server, the kernel keeps the locks of this mount alone */
+    QosLockclient *lockclient; /* NULL: the mount is alone (no server=) */
+    QosCoherence *coherence;   /* NULL: likewise */
+    gboolean knows_fsetid;     /* the kernel says which writers have CAP_FSETID */
+} QosFs;
+
+/* The QosFs of a request. */
+static inline QosFs *qos_fs(fuse_req_t request)
+{
+    return fuse_req_userdata(request);
+}

@@ -1,0 +1,201 @@
+/*
+ * The frame of every FUSE operation: from the kernel's request to its one reply.
+ *
+ * An operation is a struct that starts with a QosOp and adds its arguments, and a function that
+ * makes the backing call. The handler that libfuse calls only fills the struct and submits it:
+ *
+ *     void qosfs_op_lseek(fuse_req_t request, fuse_ino_t ino, off_t offset, int whence, ...)
+ *     {
+ *         SeekOp *seek = qos_op_new(request, sizeof(*seek), QOS_OP_SEEK, run_seek);
+ *         seek->offset = offset; ...
+ *         qos_op_use_handle(&seek->op, info);
+ *         qos_op_submit(&seek->op);
+ *     }
+ *
+ * qos_op_submit() finds the caller and the job, passes the gate, takes on the caller's identity,
+ * calls run() (once more if the store refuses and the caller's capabilities may help,
+ * fs/ops/rights.h), leaves the gate, sends op->reply (the only place that replies, in op.c) and
+ * frees the operation. On an open handle the job is the opener's, and so is the identity, unless
+ * another user asks. Where finding the job takes reading the caller's environment, a namer goes on
+ * with the request.
+ *
+ * Where the gate says "wait", park() moves what lies in the reader's buffer, and a worker does the
+ * rest later. Names are copied by the handler (qos_op_strdup), so only WRITE needs it. Where memory
+ * is short for what a request brought (entry.request.data), run() is called at once, if its credits
+ * are at hand (fs/coherence/coherence.h), and a worker sends the answer when it is due.
+ *
+ * run() returns 0 with op->reply filled, or -errno; after -EPERM, -EACCES, -ENOSPC and -EDQUOT it
+ * may be called again. It holds no lock across a system call.
+ */
+#pragma once
+
+#include <fuse_lowlevel.h>
+
+#include "fs/caller/cred.h"
+#include "fs/caller/resolver.h"
+#include "fs/gate/gate.h"
+
+typedef struct QosFs QosFs; /* fs/request/fs.h: the mount */
+typedef struct QosOp QosOp;
+typedef struct QosInode QosInode;       /* fs/store/inode.h */
+typedef struct QosHandle QosHandle;     /* fs/store/open_file.h */
+typedef struct QosOpenFile QosOpenFile; /* fs/store/open_jobs.h */
+typedef struct QosClaim QosClaim;       /* fs/coherence/op_credits.h */
+typedef struct QosBackgroundGroup QosBackgroundGroup;
+
+typedef enum {
+    QOS_REPLY_ERROR, /* only a status: 0 */
+    QOS_REPLY_NONE,  /* forget */
+    QOS_REPLY_ENTRY,
+    QOS_REPLY_CREATE,
+    QOS_REPLY_OPEN,
+    QOS_REPLY_ATTR,
+    QOS_REPLY_STATX,
+    QOS_REPLY_DATA,  /* bytes: read, readdir, readlink, xattr values */
+    QOS_REPLY_WRITE, /* a count */
+    QOS_REPLY_XATTR, /* a size alone */
+    QOS_REPLY_STATFS,
+    QOS_REPLY_SEEK,
+    QOS_REPLY_IOCTL,
+} QosReplyKind;
+
+typedef struct {
+    QosReplyKind kind;
+    union {
+        struct {
+            /* ENTRY, CREATE: entry.ino counts as one look-up; 0 = there is no such name, which the
+             * kernel may remember */
+            struct fuse_entry_param entry;
+            struct fuse_file_info info; /* CREATE, OPEN; of these from the beginning */
+        };
+        struct {
+            struct stat stat;
+            double timeout;
+        } attr;
+        struct {
+            struct statx statx;
+            double timeout;
+        } statx;
+        struct {
+            /* The operation's own, or the thread's (fs/transport/reply_buffer.h). */
+            const void *bytes;
+            size_t length;
+        } data;
+        size_t count; /* WRITE, XATTR */
+        struct statvfs statfs;
+        off_t offset; /* SEEK */
+        struct {
+            int result;
+            const void *bytes;
+            size_t length;
+        } ioctl;
+    };
+    QosHandle *handle; /* CREATE, OPEN: the kernel's from now on */
+} QosReply;
+
+/* What has become of the kernel's pages before a WRITE comes. */
+typedef enum {
+    QOS_WRITE_NONE,    /* it is none */
+    QOS_WRITE_THROUGH, /* they show what is written already */
+    QOS_WRITE_DIRECT,  /* they were dropped */
+    QOS_WRITE_BACK,    /* they are what is written, and stay until it is */
+} QosWriteKind;
+
+struct QosOp {
+    QosEntry entry; /* first: the gate hands it back */
+    QosFs *fs;
+    fuse_req_t fuse;
+    guint64 number;    /* the kernel's, of the request */
+    QosCaller *caller; /* identity and job; a reference */
+    QosHandle *handle; /* NULL, or what the operation works on; a reference */
+    int (*run)(QosOp *op);
+    int result;                 /* of run() */
+    gboolean has_run;           /* in its turn */
+    QosTime asked;              /* qos_gate_now() before that */
+    void (*prepare)(QosOp *op); /* NULL, or called once the caller is known */
+    void (*park)(QosOp *op);    /* NULL, or moves borrowed arguments; called without locks */
+    void (*clear)(QosOp *op);   /* NULL, or frees what the operation added to the struct */
+    guint64 moved;              /* bytes, for the books; set by run */
+    QosReply reply;
+    char *room; /* behind the struct, for copies: qos_op_strdup, qos_op_memdup */
+    gsize room_left;
+    GSList *strings;        /* copies that found no room there */
+    fuse_ino_t node;        /* what it works on, or in; 0: nothing that others could change */
+    fuse_ino_t other_node;  /* link: the file; rename: the new parent; else 0 */
+    const char *name;       /* NULL, or what it takes from `node`: unlink, rmdir, rename */
+    const char *other_name; /* rename: what it takes from `other_node` */
+    QosClaim *claim;        /* NULL, or its credits: fs/coherence/op_credits.h */
+    guint64 node_number;    /* with a claim: `node` in the store (qos_inodes_number), ... */
+    gboolean caches_node;   /* ... where the kernel may keep what it is told of it */
+    guint names_epoch;      /* likewise: before these were taken (fs/coherence/namecache.h) */
+    QosWriteKind writes;
+    union {
+        guint reads_before; /* WRITE past the page cache: qos_loan_reads() when it came */
+        gint awaited_era;   /* GETATTR: 0, or that in which it has waited for old pages
+                               (fs/coherence/stale_pages.h) */
+    };
+    gint64 start, end; /* of a READ or WRITE, as far as known before it: the bytes [start, end) */
+    fuse_ino_t locks;  /* 0, or the file or directory of which the kernel holds a lock for it */
+    gboolean locks_directory; /* or symbolic link: other jobs may always want it */
+    guint8 is_from_elsewhere; /* from another user namespace: fs/ops/rights.h */
+    guint8 is_refused;        /* it may open no more: fs/store/open_file.h */
+    guint8 is_withheld; /* the kernel must not remember attributes of the answer: fs/ops/attr.c */
+    guint8 looks_again; /* by -ESTALE the kernel is to look the file up again: fs/ops/execs.h */
+    const QosOpenFile *locked_file; /* NULL, or `locks` as one of the operation's handles has it */
+    gboolean is_unawaited;          /* the kernel does nothing with the answer */
+    gboolean is_answered;
+    gboolean is_kept;    /* nothing of it lies in a reader's buffer */
+    gboolean is_paused;  /* its slot is given to others */
+    gboolean is_watched; /* by fs/request/interrupt.h */
+    gboolean is_untold;  /* of signals, maybe: a READ, or a WRITE past the kernel's cache */
+    QosBackgroundGroup *background_group; /* NULL, or where fs/request/background.h keeps it */
+    GList background;                     /* there */
+    QosNameless nameless;                 /* while its caller is being named */
+};
+
+/* TRUE where the kernel keeps pages of op->node locked for it until after the reply. */
+static inline gboolean qos_op_locks_pages(const QosOp *op)
+{
+    return op->entry.request.opcode == QOS_OP_WRITE || op->entry.request.fills_cache;
+}
+
+/* Room for the copies of most names behind an operation: one allocation instead of three. */
+#define QOS_OP_ROOM 64
+/* The C library keeps no more than this for a thread that frees it; what is larger costs some 700
+ * instructions more each time. */
+#define QOS_OP_QUICK          1032
+#define QOS_OP_IS_QUICK(type) G_STATIC_ASSERT(sizeof(type) + QOS_OP_ROOM <= QOS_OP_QUICK)
+
+/* A zeroed struct of `size` bytes that starts with a QosOp; never NULL. */
+gpointer qos_op_new(fuse_req_t request, gsize size, QosOpcode opcode, int (*run)(QosOp *op));
+/* A copy that lives as long as the operation. */
+const char *qos_op_strdup(QosOp *op, const char *text);
+gpointer qos_op_memdup(QosOp *op, const void *bytes, gsize size);
+/* A handle for what the caller is about to open: 0, or -errno (fs/store/open_file.h). */
+int qos_op_new_handle(QosOp *op, QosHandle **ret_handle);
+/* It works on the open file or directory of `info`. */
+void qos_op_use_handle(QosOp *op, const struct fuse_file_info *info);
+/* While it is under way the kernel holds a lock of the file `ino`, open as `handle` or, with NULL,
+ * by its name. */
+void qos_op_lock_file(QosOp *op, fuse_ino_t ino, const QosHandle *handle);
+/* The same of the directory `ino`, or of a symbolic link that the kernel keeps. */
+void qos_op_lock_directory(QosOp *op, fuse_ino_t ino);
+/* Sends it through the gate, to run now or later; it is no longer the caller's. */
+void qos_op_submit(QosOp *op);
+/* `kills`: the kernel's flag in a WRITE, truncation or open with O_TRUNC, that the caller lacks
+ * CAP_FSETID. TRUE if the kernel says that the caller has it. */
+gboolean qos_op_keeps_suid(const QosOp *op, gboolean kills);
+/* For what waits for no token (release, flush): its cost is debt. */
+void qos_op_submit_urgent(QosOp *op);
+/* The same for a release, of which the kernel awaits no result: one that has to wait is answered
+ * before, lest it take of the kernel's room for requests in the background. */
+void qos_op_submit_release(QosOp *op);
+
+/* In the gate's turn it is going to wait for something else: gives its slot back, and moves what
+ * lies in the reader's buffer. With `is_watched` its caller may be killed meanwhile. */
+void qos_op_pause(QosOp *op, gboolean is_watched);
+
+/* What all the FUSE handlers share: the table for fuse_session_new(), filled by the units of
+ * fs/ops/.
+ */
+extern const struct fuse_lowlevel_ops qosfs_operations;

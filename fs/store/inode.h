@@ -1,0 +1,318 @@
+/*
+ * The files that the kernel knows, and the file descriptors that keep them.
+ *
+ * An inode of the table stands for one file of the store, keyed by (mount, device, inode number),
+ * and named to the kernel by a node id: a 64-bit number that only grows, so that none is ever used
+ * for two files. It starts somewhere else at each mount: older kernels (before 6.9) let NFS export
+ * any FUSE mount, and a client's old handle, of which the id is part, must not become another file.
+ * The root is 1; other ids below QOS_INODE_FIRST belong to control.
+ *
+ * Life: a look-up that is answered counts one; FORGET gives them back. Whoever works on a file
+ * borrows it: the inode stays, and its O_PATH descriptor stays open, until the loan is returned.
+ * With no look-up and no loan left the inode goes.
+ *
+ * The open descriptors are bounded. Of the inodes that nobody borrows, some that were not used for
+ * long become cold: the descriptor is closed, and the file is found again by the store's file
+ * handle (fs/store/file_handle.h). An open descriptor pins the file, so that its key can be no
+ * other file's; of a cold inode the handle tells whether a file that has its key is still the same.
+ * A file whose last name is gone has no handle that opens: its inode stays warm
+ * (fs/store/inode_removed.c).
+ *
+ * Once inodes hold half of the descriptors that the process may open (RLIMIT_NOFILE), some become
+ * cold. Where the store has no handles, or the daemon may not open them, all stay warm, up to three
+ * quarters: then no more files become known (ENFILE) until the kernel forgets some; and of one
+ * user's finding, no more than he may have of any places (fs/quota.h; EMFILE), as the kernel keeps
+ * what he walked through. An eighth is for what the daemon opens for itself, and the rest for open
+ * files (fs/store/open_file.h). What is forgotten or becomes cold is closed by threads of its own
+ * (fs/store/closer.h).
+ *
+ * All counts change under the table's lock, but for loans that are returned; no system call is made
+ * under it.
+ */
+#pragma once
+
+#include <fuse_lowlevel.h>
+#include <glib.h>
+#include <sys/stat.h>
+
+#include "base/time.h"
+#include "fs/jobs.h"
+
+#define QOS_INODE_FIRST 64
+
+typedef struct QosInodes QosInodes;
+typedef struct QosInode QosInode;
+typedef struct QosFileChanges QosFileChanges; /* inode_changes.c */
+
+/* The table over the directory `source` (absolute). Errors: QOS_ERROR with the errno of opening it.
+ */
+QosInodes *qos_inodes_new(const char *source, GError **error);
+/* The same without what is mounted below it, now or later. EPERM: not by an ordinary user. */
+QosInodes *qos_inodes_new_alone(const char *source, GError **error);
+void qos_inodes_free(QosInodes *inodes); /* NULL is allowed */
+
+/* A file on loan: valid as long as the loan. */
+typedef struct {
+    QosInodes *inodes; /* NULL: nothing is on loan */
+    QosInode *inode;
+    int fd; /* O_PATH; not the borrower's to close */
+} QosLoan;
+
+/* 0, or -ESTALE where the kernel was never told of `id`, or the file is gone; or another -errno. */
+int qos_inodes_borrow(QosInodes *inodes, fuse_ino_t id, QosLoan *ret_loan);
+void qos_loan_return(QosLoan *loan);
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(QosLoan, qos_loan_return)
+
+/* Makes /proc/self/fd the daemon's working directory: from there the next takes the kernel a third
+ * less time. To be called once, when the process is the one that will serve. */
+void qos_proc_enter(void);
+/* "/proc/self/fd/N", for calls that take a path. */
+#define QOS_PROC_PATH_MAX 32
+void qos_proc_path(int fd, char path[QOS_PROC_PATH_MAX]);
+
+/* Looks `name` up in `parent` under this thread's identity, and counts one look-up: fills
+ * entry->ino, attr and the generation, not the time-outs; but attr_timeout is negative where the
+ * attributes are not to be believed (qos_mode_gives_rights). 0 or -errno. `user`: of whose finding
+ * it is, if nobody has found it before; NULL: one whom nothing bounds. */
+int qos_inodes_lookup(QosInodes *inodes, const QosLoan *parent, const char *name, QosUser *user,
+                      struct fuse_entry_param *ret_entry);
+/* Counts one look-up of the file that `fd` (O_PATH or open; not taken over) is, e.g. after create,
+ * link or tmpfile. 0 or -errno. *ret_loan, where that is not NULL: the file. */
+int qos_inodes_adopt(QosInodes *inodes, int fd, QosUser *user, struct fuse_entry_param *ret_entry,
+                     QosLoan *ret_loan);
+/* 0, or -ENFILE where no more files can become known, -EMFILE where none of the user's finding: to
+ * be asked before one is made. */
+int qos_inodes_find_room(QosInodes *inodes, const QosUser *user);
+/* Gives back `count` look-ups. */
+void qos_inodes_forget(QosInodes *inodes, fuse_ino_t id, guint64 count);
+
+/* FALSE where the store has nothing to do, and nothing to tell, when a descriptor of the file is
+ * closed and others are left. */
+gboolean qos_loan_wants_flush(const QosLoan *loan);
+
+/* FALSE also where `id` is not known. */
+gboolean qos_inodes_is_directory(QosInodes *inodes, fuse_ino_t id);
+/* Whether `id` is known, and no directory. */
+gboolean qos_inodes_is_file(QosInodes *inodes, fuse_ino_t id);
+/* The store has said ESTALE of it: it is looked up as another file from now on. Stores that know
+ * files by their paths (FUSE) have so many files where one has several names, and forget one when
+ * its name goes. Directories have one name. */
+void qos_inodes_note_stale(QosInodes *inodes, fuse_ino_t id);
+/* `name` in `parent` is about to be removed, or to become another file's; as long as the loan, if
+ * there is one, the file does not become cold. On NFS it does, unless it is in use: NFS would give
+ * it another name (.nfs...) while the daemon has a descriptor of it. */
+void qos_inodes_begin_removal(QosInodes *inodes, const QosLoan *parent, const char *name,
+                              QosLoan *ret_loan);
+/* The loan is one of the inode `id`. */
+gboolean qos_loan_is_of(const QosLoan *loan, fuse_ino_t id);
+fuse_ino_t qos_loan_id(const QosLoan *loan);
+/* The store's device where the file is: SRC's own, or that of what is mounted below it. */
+dev_t qos_loan_device(const QosLoan *loan);
+/* The device of this mount itself: what is mounted of it below SRC is not entered (ELOOP). Before
+ * the first request. */
+void qos_inodes_set_own_device(QosInodes *inodes, dev_t device);
+/* The inode number to show for file `number` of `device`: unique over all devices below SRC. */
+guint64 qos_inodes_shown(QosInodes *inodes, dev_t device, guint64 number);
+
+/* --- inode_privileges.c: set-user-ID and set-group-ID bits that the kernel may believe --- */
+
+/* An answer shows that `mode` of the file. FALSE: it has a bit that no answer showed before, or
+ * that a change has taken away since. */
+gboolean qos_inodes_show_privileges(QosInodes *inodes, fuse_ino_t id, mode_t mode);
+/* Which bits answers have shown and no change has taken away; 0: none. */
+guint qos_loan_privileges(const QosLoan *loan);
+/* Whether a file of that mode lacks any of the bits that were `known`. */
+gboolean qos_privileges_are_lost(guint known, mode_t mode);
+/* The kernel has forgotten the bits that were `known`; of these the file has those of `mode`. */
+void qos_loan_lose_privileges(const QosLoan *loan, guint known, mode_t mode);
+/* Which bits the kernel may have, also such as it does not believe; 0: none. */
+guint qos_loan_held_privileges(const QosLoan *loan);
+/* Whether a file of that mode lacks any of these. */
+gboolean qos_privileges_are_held(guint known, mode_t mode);
+/* It is open for writing from now on: the number that the last but one gives is another. */
+void qos_loan_note_writer(const QosLoan *loan);
+
+typedef enum {
+    QOS_REFRESH_BEGUN, /* the kernel is to look the file up again in this thread */
+    QOS_REFRESH_DONE,  /* it has done so, and `known` is as it was: it has no bit too many */
+    QOS_REFRESH_VAIN,  /* it has, but `known` is another */
+} QosRefreshed;
+QosRefreshed qos_loan_refresh(const QosLoan *loan, pid_t tid, guint known);
+
+/* --- inode_rights.c: what the store's mounts forbid --- */
+
+static inline gboolean qos_mode_is_device(mode_t mode)
+{
+    return S_ISCHR(mode) || S_ISBLK(mode);
+}
+/* TRUE where the kernel makes a right of what it is told of such a file: it is to ask each time, as
+ * what gives the right may be forbidden by then. */
+static inline gboolean qos_mode_gives_rights(mode_t mode)
+{
+    return qos_mode_is_device(mode) || (S_ISREG(mode) && (mode & (S_ISUID | S_ISGID)) != 0);
+}
+
+/* What the mount that SRC is on forbids now: of QOS_MOUNT_FORBIDS (fs/store/mount_flags.h). */
+gulong qos_inodes_source_forbids(QosInodes *inodes);
+/* Of SRC's own mount, so much need not be forbidden by the daemon: because this mount forbids it by
+ * itself, or because the administrator wants it. Before the first request. */
+void qos_inodes_allow(QosInodes *inodes, gulong allowed);
+/* What the file's mount forbids now, and nobody else does. */
+gulong qos_loan_forbids(const QosLoan *loan);
+/* Takes from what the store says of the file what its mount forbids. 0, or -ESTALE where the kernel
+ * has to look it up again. */
+int qos_loan_disarm(const QosLoan *loan, mode_t *mode, dev_t *device);
+/* The kernel was told of a device node, and not which device it is. */
+gboolean qos_loan_hides_device(const QosLoan *loan);
+
+/* --- how many there are --- */
+
+/* Known to the kernel, the root included. */
+guint qos_inodes_count(QosInodes *inodes);
+/* Of these, how many for each directory. */
+guint qos_inodes_by_directory(QosInodes *inodes);
+/* How many files of SRC can be known at a time, where they have no handles that open; else 0. */
+guint qos_inodes_bound(QosInodes *inodes);
+/* How many descriptors are left for open files, beside those of files that are known and an eighth
+ * that the daemon needs itself. */
+guint qos_inodes_left_to_open(QosInodes *inodes);
+/* TRUE where no more files may become known of the user's finding, or no descriptor is left. */
+gboolean qos_inodes_are_short(QosInodes *inodes, const QosUser *user);
+/* Says in the log why no more files become known or open; once a minute at most. */
+void qos_inodes_explain_shortage(QosInodes *inodes);
+
+/* --- inode_cluster.c: with a lock server, how other mounts know a file --- */
+
+/* A file as every mount of the store names it to the lock server. */
+typedef struct {
+    guint64 number; /* the store's inode number */
+    guint64 device; /* 0: that of SRC; else st_dev of what is mounted below */
+} QosFileName;
+
+static inline gboolean qos_file_name_equal(const QosFileName *one, const QosFileName *other)
+{
+    return one->number == other->number && one->device == other->device;
+}
+void qos_loan_name(const QosLoan *loan, QosFileName *ret_name);
+
+/* The number by which credits on the file go: its inode number in the store. FALSE where it has
+ * none that all mounts know: it is unknown here, or on another device than the root.
+ * *ret_may_cache: whether it is also reached as the others reach it, and not through a mount of its
+ * own below SRC: only so is it found by its number. */
+gboolean qos_inodes_number(QosInodes *inodes, fuse_ino_t id, guint64 *ret_number,
+                           gboolean *ret_may_cache);
+gboolean qos_loan_number(const QosLoan *loan, guint64 *ret_number, gboolean *ret_may_cache);
+/* TRUE where files on `device` have such numbers. */
+gboolean qos_inodes_is_shared(const QosInodes *inodes, dev_t device);
+
+/* A file that the kernel knows, or is being told of. */
+typedef struct {
+    fuse_ino_t id;
+    guint64 number; /* as qos_inodes_number() */
+    gboolean is_directory;
+    gboolean has_pages;  /* the kernel may have some of the file */
+    gboolean is_on_loan; /* it is open, for one */
+} QosKnownInode;
+/* Appends those (QosKnownInode) whose numbers are `first` to `last`. */
+void qos_inodes_list(QosInodes *inodes, guint64 first, guint64 last, GArray *known);
+/* TRUE while the kernel has, or is being told of, look-ups of the inode: by its node id, or by its
+ * number in the store (qos_inodes_number). */
+gboolean qos_inodes_is_known(QosInodes *inodes, fuse_ino_t id);
+gboolean qos_inodes_knows(QosInodes *inodes, guint64 number);
+
+/* A CREATE is about to tell the kernel of the file, with attributes to keep. TRUE where the kernel
+ * does not know it yet: then the file is on its way to it until something shows that it arrived. */
+gboolean qos_loan_note_sent(const QosLoan *loan);
+/* It has arrived. */
+void qos_loan_note_arrived(const QosLoan *loan);
+gboolean qos_inodes_is_on_its_way(QosInodes *inodes, fuse_ino_t id);
+/* It is taken to have arrived. FALSE where it was not on its way any more. */
+gboolean qos_inodes_end_way(QosInodes *inodes, fuse_ino_t id);
+
+/* --- inode_changes.c: whose the changes of a file's data are (fs/changes.h) ---
+ *
+ * `asked`: qos_gate_now() before the look at the store of which the attributes are. Of a directory,
+ * and of a file that nobody has opened, nothing is remembered: it may be told. */
+
+/* Other mounts' changes show by the credits that are lost; before the first file is opened. */
+void qos_inodes_trust_credits(QosInodes *inodes);
+
+/* It is about to be opened: remembers its changes from now on. */
+void qos_loan_watch(const QosLoan *loan);
+/* The mount is about to change the file's data, mtime or size. `fd`: the file, open, to look at it
+ * before; -1: no look. Returns what is to be given to the second, when the change is made; NULL is
+ * allowed. */
+QosFileChanges *qos_loan_begin_change(const QosLoan *loan, int fd);
+/* It is a write that appends to the file that `fd` is, and that the kernel takes for one at
+ * `offset`: what comes to lie elsewhere the kernel does not know, as if another mount had written
+ * it. */
+void qos_file_changes_note_append(QosFileChanges *changes, int fd, off_t offset);
+void qos_file_changes_end(QosFileChanges *changes);
+/* Of what the first returned, one more (1), or one less (-1): SETATTR, which may set mode or
+ * owners.
+ */
+void qos_file_changes_set_rights(QosFileChanges *changes, gint change);
+/* One more (1), or one less (-1): open by which data is written into the kernel's pages; request
+ * under way for which the kernel keeps pages, a WRITE or a READ. */
+void qos_loan_count_writer(const QosLoan *loan, gint change);
+void qos_loan_count_kept(const QosLoan *loan, gboolean writes, gint change);
+/* How many READs of pages have ended; whether one was under way then, or has begun since. */
+guint qos_loan_reads(const QosLoan *loan);
+gboolean qos_loan_has_read_since(const QosLoan *loan, guint reads);
+gboolean qos_loan_has_writers(const QosLoan *loan);
+/* It is being opened. FALSE: the kernel must drop its pages. */
+gboolean qos_loan_keeps_pages(const QosLoan *loan, const struct stat *stat, QosTime asked);
+/* The same of a file that CREATE has made, or with an answer to SETATTR: the kernel drops nothing.
+ */
+void qos_loan_note_told(const QosLoan *loan, struct timespec modified, off_t size, QosTime asked);
+/* An answer is about to tell of it. FALSE: the kernel must not remember what that says. */
+gboolean qos_loan_may_tell(const QosLoan *loan, struct timespec modified, off_t size,
+                           QosTime asked);
+/* Somebody else has changed it, or may have. */
+void qos_loan_note_foreign(const QosLoan *loan);
+void qos_inodes_note_foreign(QosInodes *inodes, fuse_ino_t id);
+/* The file `id` on loan, but maybe cold: without a descriptor. FALSE: it is not known. */
+gboolean qos_inodes_borrow_known(QosInodes *inodes, fuse_ino_t id, QosLoan *ret_loan);
+/* An answer tells of mode and owners; with `is_taken` the kernel takes them whatever happens
+ * meanwhile. FALSE: they are new to it, or may be, and must be told. */
+gboolean qos_loan_note_rights(const QosLoan *loan, const struct stat *stat, gboolean is_taken,
+                              QosTime asked);
+
+/* --- inode_pages.c: with a lock server, what the kernel has of the file's pages ---
+ *
+ * Pages are of an era, > 0 (fs/coherence/stale_pages.h): that in which the first of them was filled
+ * since all were dropped. An era ends when credits are lost: pages of an earlier one may be too
+ * old. */
+
+/* The kernel may have pages of the file from now on. */
+void qos_loan_note_pages(const QosLoan *loan);
+/* Counts the requests for which the kernel keeps pages of the file locked: one more (1), or one
+ * less (-1). Returns how many they are then. */
+gint qos_loan_fill(const QosLoan *loan, gint change);
+/* That count; 0 where the file is not known. */
+gint qos_inodes_filling(QosInodes *inodes, fuse_ino_t id);
+/* A READ, or with `reads` FALSE a WRITE, is about to fill pages; it is counted already. */
+void qos_loan_note_fill(const QosLoan *loan, gint era, gboolean reads);
+/* Whether the kernel may have any pages of the file, but for those that no request told of yet. */
+gboolean qos_loan_has_pages(const QosLoan *loan);
+/* The era of the oldest of them; 0 where there are none, or the file is not known. */
+gint qos_inodes_filled_era(QosInodes *inodes, fuse_ino_t id);
+
+/* The kernel may drop pages of the file when it takes the answer that is being made. */
+void qos_loan_note_drop(const QosLoan *loan);
+/* The kernel is about to be told to drop pages of the file, with `all` each of them. */
+void qos_inodes_begin_drop(QosInodes *inodes, fuse_ino_t id, gboolean all);
+/* A WRITE was made whose data the kernel had put into pages before: whether some may have been
+ * dropped, and filled by a READ, since the WRITE before it. */
+gboolean qos_loan_end_write(const QosLoan *loan);
+
+/* What an answer about a file depends on. */
+typedef struct {
+    guint64 number;     /* as qos_inodes_number() */
+    gboolean may_cache; /* FALSE also where it has none */
+    gint filled_era;    /* as qos_inodes_filled_era() */
+} QosInodeLook;
+
+void qos_loan_look(const QosLoan *loan, QosInodeLook *ret_look);
+/* The same, if `drops` with qos_loan_note_drop(), at one look. FALSE: it is not known. */
+gboolean qos_inodes_look(QosInodes *inodes, fuse_ino_t id, gboolean drops, QosInodeLook *ret_look);

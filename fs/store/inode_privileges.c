@@ -1,0 +1,105 @@
+/*
+ * Which set-user-ID and set-group-ID bits the kernel may believe, or still have, of a file
+ * (fs/ops/privileges.h, fs/ops/execs.h).
+ *
+ * One number of an inode has the bits that answers have shown; above them those of the shown ones
+ * that a change has taken away since (`stale`); above these a count of the answers that showed any,
+ * and of the opens for writing. A change that takes bits away reads the number, tells the kernel,
+ * and then moves them to the stale ones. The count keeps bits that another answer has shown
+ * meanwhile.
+ */
+#include "fs/store/inode_state.h"
+
+#define BITS        3u
+#define STALE_SHIFT 2
+#define COUNT       (1u << 4)
+
+static guint bits_of(mode_t mode)
+{
+    if (!S_ISREG(mode))
+        return 0;
+    return ((mode & S_ISUID) != 0 ? 2u : 0) | ((mode & S_ISGID) != 0 ? 1u : 0);
+}
+
+/* --- what the kernel believes --- */
+
+gboolean qos_inodes_show_privileges(QosInodes *inodes, fuse_ino_t id, mode_t mode)
+{
+    const guint bits = bits_of(mode);
+    guint known = BITS;
+
+    if (bits == 0)
+        return TRUE;
+    qos_mutex_lock(&inodes->lock);
+    QosInode *inode = qos_inode_by_id_locked(inodes, id);
+    if (inode != NULL) {
+        known = g_atomic_int_get(&inode->privileges);
+        while (!g_atomic_int_compare_and_exchange_full(&inode->privileges, known,
+                                                       (known + COUNT) | bits, &known)) {
+            /* a change has removed some, or somebody opens it */
+        }
+    }
+    qos_mutex_unlock(&inodes->lock);
+    return (known & bits) == bits;
+}
+
+guint qos_loan_privileges(const QosLoan *loan)
+{
+    const guint known = g_atomic_int_get(&loan->inode->privileges);
+
+    return (known & BITS) != 0 ? known : 0;
+}
+
+gboolean qos_privileges_are_lost(guint known, mode_t mode)
+{
+    return (known & BITS & ~bits_of(mode)) != 0;
+}
+
+void qos_loan_lose_privileges(const QosLoan *loan, guint known, mode_t mode)
+{
+    const guint lost = known & BITS & ~bits_of(mode);
+
+    g_atomic_int_compare_and_exchange(&loan->inode->privileges, known,
+                                      (known & ~lost) | lost << STALE_SHIFT);
+}
+
+/* --- what it has --- */
+
+guint qos_loan_held_privileges(const QosLoan *loan)
+{
+    const guint known = g_atomic_int_get(&loan->inode->privileges);
+
+    return (known & (BITS | BITS << STALE_SHIFT)) != 0 ? known : 0;
+}
+
+gboolean qos_privileges_are_held(guint known, mode_t mode)
+{
+    return ((known | known >> STALE_SHIFT) & BITS & ~bits_of(mode)) != 0;
+}
+
+void qos_loan_note_writer(const QosLoan *loan)
+{
+    g_atomic_int_add(&loan->inode->privileges, COUNT);
+}
+
+static QosRefresh *refresh_of(const QosLoan *loan, pid_t tid)
+{
+    return &loan->inodes->refreshes[(loan->inode->id + (guint64)tid) % QOS_REFRESHES];
+}
+
+QosRefreshed qos_loan_refresh(const QosLoan *loan, pid_t tid, guint known)
+{
+    const fuse_ino_t id = loan->inode->id;
+    QosRefresh *refresh = refresh_of(loan, tid);
+    QosRefreshed done = QOS_REFRESH_BEGUN;
+
+    qos_mutex_lock(&loan->inodes->lock);
+    if (refresh->id == id && refresh->tid == tid)
+        done = refresh->known == known ? QOS_REFRESH_DONE : QOS_REFRESH_VAIN;
+    *refresh = (QosRefresh){.id = done == QOS_REFRESH_BEGUN ? id : 0, .tid = tid, .known = known};
+    qos_mutex_unlock(&loan->inodes->lock);
+    if (done == QOS_REFRESH_DONE)
+        g_atomic_int_compare_and_exchange(&loan->inode->privileges, known,
+                                          known & ~(BITS << STALE_SHIFT));
+    return done;
+}

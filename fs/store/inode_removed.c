@@ -1,0 +1,149 @@
+/*
+ * Files that lose their last name while the kernel knows them (fs/store/inode.h).
+ *
+ * A program may hold such a file without having it open: by O_PATH, or as its working directory.
+ * The file lives as long as somebody has a descriptor of it, and no file handle finds it again. The
+ * daemon cannot tell whether a program holds it; the kernel forgets it soon if none does.
+ *
+ * So an inode that is to become cold, and whose file has no name left, keeps its descriptor: it
+ * goes to the queue of removed inodes, and leaves that when the kernel forgets it. A quarter of
+ * all descriptors may be of such files, shared among users as fs/quota.h tells. Beyond that the
+ * oldest is given up, and is lost if a program still holds it.
+ *
+ * An inode that is cold already has to become warm before its name goes. Its name is looked up for
+ * that only where inodes are cold, or may be soon: where few files are known a removal costs
+ * nothing more.
+ *
+ * NFS is different: it keeps a removed file under another name while the daemon has a descriptor.
+ */
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "fs/quota.h"
+#include "fs/store/inode_state.h"
+
+/* --- before a name goes --- */
+
+/* No inode becomes cold before a further eighth of their descriptors is taken. */
+static gboolean are_any_cold_soon(QosInodes *inodes)
+{
+    qos_mutex_lock(&inodes->lock);
+    const gboolean are_some = g_hash_table_size(inodes->by_id) > inodes->open_count;
+    const gboolean are_soon = inodes->open_count >= inodes->open_max - inodes->open_max / 8;
+    qos_mutex_unlock(&inodes->lock);
+    return are_some || are_soon;
+}
+
+/* The inode of the file that the name is, 0: it is not known. */
+static fuse_ino_t find(QosInodes *inodes, const QosLoan *parent, const char *name)
+{
+    QosFacts facts = {0};
+
+    if (qos_inodes_examine(inodes, parent->fd, name, &facts) != 0)
+        return 0;
+    qos_mutex_lock(&inodes->lock);
+    const QosInode *inode = qos_inode_by_key_locked(inodes, &facts.key);
+    const fuse_ino_t id = inode != NULL ? inode->id : 0;
+    qos_mutex_unlock(&inodes->lock);
+    return id;
+}
+
+/* NFS shall find no descriptor of the daemon's: the inode becomes cold. */
+static void let_go(QosInodes *inodes, fuse_ino_t id)
+{
+    QosInode *inode;
+    int fd;
+
+    qos_mutex_lock(&inodes->lock);
+    inode = qos_inode_by_id_locked(inodes, id);
+    if (inode != NULL && inode->is_directory)
+        inode = NULL;
+    if (inode != NULL)
+        qos_inode_lend_locked(inode);
+    qos_mutex_unlock(&inodes->lock);
+    if (inode == NULL)
+        return;
+    fd = qos_inode_cool(inodes, inode);
+    if (fd >= 0)
+        close(fd);
+    qos_inode_put(inodes, inode);
+}
+
+void qos_inodes_begin_removal(QosInodes *inodes, const QosLoan *parent, const char *name,
+                              QosLoan *ret_loan)
+{
+    const gboolean is_nfs = qos_mounts_keep_removed(inodes->mounts, parent->inode->key.mount);
+    fuse_ino_t id;
+
+    if (!is_nfs && !are_any_cold_soon(inodes))
+        return;
+    id = find(inodes, parent, name);
+    if (id == 0)
+        return;
+    if (is_nfs)
+        let_go(inodes, id);
+    else /* one that cannot be found again is lost already */
+        (void)qos_inodes_borrow(inodes, id, ret_loan);
+}
+
+/* --- after it is gone --- */
+
+/* A network's store is not asked for what it told before. */
+static gboolean is_nameless(int fd)
+{
+    const int flags = AT_EMPTY_PATH | AT_STATX_DONT_SYNC;
+    struct statx x;
+
+    return fd >= 0 && statx(fd, "", flags, STATX_NLINK, &x) == 0 &&
+           (x.stx_mask & STATX_NLINK) != 0 && x.stx_nlink == 0;
+}
+
+void qos_inode_leave_removed_locked(QosInodes *inodes, QosInode *inode)
+{
+    if (!inode->is_removed)
+        return;
+    g_queue_unlink(&inodes->removed, &inode->clock);
+    inode->is_removed = 0;
+    if (inode->user != NULL)
+        inode->user->removed_files--;
+    g_atomic_int_or(&inode->use, QOS_USE_SETTLE);
+}
+
+/* The inode that is to be given up, on loan: NULL, as there is room for another, or the oldest, or
+ * `inode` itself, where none may go in its place. */
+static QosInode *make_room_locked(QosInodes *inodes, QosInode *inode)
+{
+    const guint left = inodes->removed_max - inodes->removed.length;
+    const guint of_user = inode->user != NULL ? inode->user->removed_files : 0;
+    const QosPlace place = qos_place_for(left, 0, of_user);
+    QosInode *oldest = g_queue_peek_tail(&inodes->removed);
+
+    if (place == QOS_PLACE_FREE)
+        return NULL;
+    if (oldest == NULL || (place == QOS_PLACE_OF_USER && oldest->user != inode->user))
+        return inode;
+    qos_inode_leave_removed_locked(inodes, oldest);
+    qos_inode_lend_locked(oldest);
+    return oldest;
+}
+
+QosInode *qos_inode_keep_removed(QosInodes *inodes, QosInode *inode)
+{
+    QosInode *given_up;
+
+    if (!is_nameless(inode->fd)) /* which stays while it is on loan */
+        return inode;
+    qos_mutex_lock(&inodes->lock);
+    given_up = inode->is_removed ? NULL : make_room_locked(inodes, inode);
+    if (given_up != inode && !inode->is_removed) {
+        qos_inode_take_off_clock_locked(inodes, inode);
+        inode->is_removed = 1;
+        if (inode->user != NULL)
+            inode->user->removed_files++;
+        g_queue_push_head_link(&inodes->removed, &inode->clock);
+    }
+    qos_mutex_unlock(&inodes->lock);
+    if (given_up != inode)
+        qos_inode_put(inodes, inode);
+    return given_up;
+}

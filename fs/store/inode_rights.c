@@ -1,0 +1,93 @@
+/*
+ * What the mounts of the store forbid, and so must not become possible through this one.
+ *
+ * The kernel of this mount knows the flags of this mount alone. Where those of the mount that a
+ * file lies on are stricter, the daemon takes from what it tells of the file all that the kernel
+ * would make a right of: set-user-ID and set-group-ID bits, capabilities, and the number of a
+ * device. To execute is refused at the open.
+ *
+ * The kernel asks for such a file each time, as it believes nothing of it (qos_mode_gives_rights):
+ * so a remount holds for the next use, and nothing is to be taken back.
+ */
+#include <errno.h>
+#include <sys/sysmacros.h>
+
+#include "fs/store/inode_state.h"
+
+/* No driver has it, whatever the minor number. */
+#define NO_DRIVER makedev(0xfff, 0)
+
+void qos_inodes_allow(QosInodes *inodes, gulong allowed)
+{
+    inodes->root_allows = allowed;
+}
+
+static gulong ask(QosInodes *inodes, guint64 mount, int fd)
+{
+    return qos_mount_flags_of(inodes->mount_flags, inodes->has_mount_ids ? mount : 0, fd);
+}
+
+gulong qos_inodes_source_forbids(QosInodes *inodes)
+{
+    const int fd = inodes->source >= 0 ? inodes->source : inodes->root->fd;
+
+    return ask(inodes, inodes->source_mount, fd);
+}
+
+static gulong forbidden_on(QosInodes *inodes, guint64 mount, int fd)
+{
+    if (mount != inodes->root_mount)
+        return ask(inodes, mount, fd);
+    return qos_inodes_source_forbids(inodes) & ~inodes->root_allows;
+}
+
+gulong qos_loan_forbids(const QosLoan *loan)
+{
+    return forbidden_on(loan->inodes, loan->inode->key.mount, loan->fd);
+}
+
+static mode_t harmless_mode(mode_t mode)
+{
+    return S_ISREG(mode) ? mode & ~(mode_t)(S_ISUID | S_ISGID) : mode;
+}
+
+void qos_inodes_disarm(QosInodes *inodes, int fd, QosFacts *facts)
+{
+    struct stat *stat = &facts->stat;
+    gulong forbidden;
+
+    facts->gives_rights = qos_mode_gives_rights(stat->st_mode);
+    if (!facts->gives_rights)
+        return;
+    forbidden = forbidden_on(inodes, facts->key.mount, fd);
+    if ((forbidden & MS_NOSUID) != 0)
+        stat->st_mode = harmless_mode(stat->st_mode);
+    facts->hides_device = qos_mode_is_device(stat->st_mode) && (forbidden & MS_NODEV) != 0;
+    if (facts->hides_device)
+        stat->st_rdev = NO_DRIVER;
+}
+
+/* The kernel keeps the number of a device that it was told once. Where that may open it no more, it
+ * is to look the name up again, and finds another inode. */
+int qos_loan_disarm(const QosLoan *loan, mode_t *mode, dev_t *device)
+{
+    gulong forbidden;
+
+    if (!qos_mode_gives_rights(*mode))
+        return 0;
+    forbidden = qos_loan_forbids(loan);
+    if ((forbidden & MS_NOSUID) != 0)
+        *mode = harmless_mode(*mode);
+    if (!qos_mode_is_device(*mode))
+        return 0;
+    if ((forbidden & MS_NODEV) != 0 && !loan->inode->hides_device)
+        return -ESTALE;
+    if (loan->inode->hides_device)
+        *device = NO_DRIVER;
+    return 0;
+}
+
+gboolean qos_loan_hides_device(const QosLoan *loan)
+{
+    return loan->inode->hides_device;
+}

@@ -1,0 +1,95 @@
+/*
+ * An open file or directory: its descriptor in the store, who opened it, and so which job pays for
+ * what is done on it (fs/request/op.h).
+ *
+ * The kernel holds one reference from OPEN to RELEASE, in fuse_file_info.fh; each operation on it
+ * holds another. It keeps its inode on loan, so that an open file that is unlinked stays reachable.
+ * All are listed, because the kernel does not wait for the last RELEASE when it unmounts; by file,
+ * because each lock that is lost concerns other opens of its file.
+ *
+ * Each takes a descriptor of the daemon's, of which there are so many (`most`), shared as
+ * fs/quota.h says. So a handle is made before its file is opened: what is refused has made or
+ * truncated nothing.
+ *
+ * Lock: `lock` of the lists; also for `open_files` of jobs and users.
+ */
+#pragma once
+
+#include "fs/caller/cred.h"
+#include "fs/store/dir_stream.h"
+#include "fs/store/inode.h"
+#include "fs/store/open_jobs.h"
+#include "fs/store/passthrough.h"
+
+typedef struct QosHandles QosHandles;
+
+/* Of an open file: locks across mounts (fs/filelocks/filelocks.h). */
+typedef enum {
+    QOS_LOCKING_NONE,
+    QOS_LOCKING_USED, /* something was locked by it */
+    QOS_LOCKING_LOST, /* and was lost since; for ever */
+} QosLocking;
+
+typedef struct QosHandle {
+    gint references; /* atomic */
+    QosHandles *handles;
+    GList link;        /* in the list of those whose file has such a name */
+    int fd;            /* -1: not yet */
+    int flags;         /* of the open, as the store knows them */
+    QosCaller *caller; /* who opened it, with the job; a reference */
+    QosLoan file;
+    QosFileName name;       /* of `file`, once it is open; under the lock of the lists */
+    QosBackingOpen backing; /* files: how it joins the other opens of its file */
+    gboolean writes_pages;  /* files: what is written by it goes into the kernel's pages first */
+    QosOpenFile *open_file; /* files: shared with other jobs? */
+    gint locking;           /* atomic; files: QosLocking */
+    gint reader;            /* atomic; directories: the thread that was sent a list last; 0: none */
+    gint is_close_paid;     /* atomic; files: a FLUSH was charged, its RELEASE is not */
+    gint is_sent;           /* atomic; CREATE brought it with attributes, and it was not used yet */
+    QosStream *stream;      /* atomic; directories: where the reading stands, NULL while in use */
+} QosHandle;
+
+/* At most `most` are open at a time. */
+QosHandles *qos_handles_new(guint most);
+/* Closes those that are still open; no operation may be under way. NULL is allowed. */
+void qos_handles_free(QosHandles *handles);
+
+/* A place for what `caller`, who is referenced, is about to open: 0, or -EMFILE where his job has
+ * its share or he has his, which is logged once for each, or -ENFILE where none is left. */
+int qos_handle_new(QosHandles *handles, QosCaller *caller, QosHandle **ret_handle);
+/* Whether any handle of the file that has this name is such. */
+gboolean qos_handles_has(QosHandles *handles, const QosFileName *name,
+                         gboolean (*is_such)(const QosHandle *handle));
+/* It is open. Takes `fd` and the loan. */
+void qos_handle_set_file(QosHandle *handle, int fd, int flags, QosLoan *file);
+/* What is written by it goes into the kernel's pages before it comes here. */
+void qos_handle_set_writes_pages(QosHandle *handle);
+/* Reading it does not change when it was last read, where the store allows that. */
+void qos_handle_spare_atime(QosHandle *handle);
+/* The kernel names it: it has had the answer to CREATE, if there was one. */
+static inline void qos_handle_note_use(QosHandle *handle)
+{
+    if (g_atomic_int_get(&handle->is_sent)) {
+        g_atomic_int_set(&handle->is_sent, FALSE);
+        qos_loan_note_arrived(&handle->file);
+    }
+}
+QosHandle *qos_handle_ref(QosHandle *handle);
+void qos_handle_unref(QosHandle *handle); /* NULL is allowed */
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(QosHandle, qos_handle_unref)
+
+static inline QosLocking qos_handle_locking(const QosHandle *handle)
+{
+    return (QosLocking)__atomic_load_n(&handle->locking, __ATOMIC_ACQUIRE);
+}
+/* Goes up only. */
+void qos_handle_set_locking(QosHandle *handle, QosLocking locking);
+/* What was locked by it is lost, and with that all that `process` (0: nobody) has opened of the
+ * same file: a record lock is its process's, by whichever open file it was taken. */
+void qos_handle_lose_locks(QosHandle *handle, pid_t process);
+
+/* The kernel's reference, borrowed; NULL where `info` is. */
+static inline QosHandle *qos_handle_from(const struct fuse_file_info *info)
+{
+    return info == NULL ? NULL : (QosHandle *)(uintptr_t)info->fh;
+}

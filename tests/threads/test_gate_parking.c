@@ -1,0 +1,272 @@
+/*
+ * Lines of parked requests: a job that wants a lock boosts what holds it, looks at each once, and
+ * leaves the gate to others meanwhile.
+ */
+#include "gate_fixture.h"
+
+static TestEntry *park_with_lock(Shared *shared, guint64 lock)
+{
+    TestEntry *entry = new_entry(shared, "slow");
+    entry->entry.request.lock = lock;
+    g_assert_false(qos_gate_enter(shared->gate, &entry->entry));
+    g_assert_false(qos_gate_park(shared->gate, &entry->entry));
+    return entry;
+}
+
+/* What waits with a lock goes when others want that lock, and nothing else does. */
+static void test_a_lock_is_released(void)
+{
+    Shared shared = {.gate = qos_gate_new(&qos_policy_tbf, 8, 600 * QOS_SECOND), .bytes = DAYS};
+    TestEntry *with_other_lock, *without, *cancelled;
+
+    g_assert_cmpint(qos_gate_start(shared.gate), ==, 0);
+    set_rule(shared.gate, "start slow jobid={slow} bps=1 depth=1:1");
+    submit(&shared, "slow");
+    submit(&shared, "slow");
+    cancelled = park_with_lock(&shared, 7);
+    for (guint i = 0; i < 3; i++)
+        park_with_lock(&shared, 7);
+    with_other_lock = park_with_lock(&shared, 8); /* behind them: locks go in order */
+    without = park_with_lock(&shared, 0);
+    g_assert_true(qos_gate_cancel(shared.gate, &cancelled->entry));
+    free_entry(cancelled);
+    gint before = g_atomic_int_get(&shared.runs);
+    const QosJob *job = with_other_lock->entry.request.job;
+    g_assert_cmpint(qos_gate_holder(shared.gate, 9, job), ==, QOS_GATE_NOBODY);
+    g_assert_cmpint(qos_gate_holder(shared.gate, 7, job), ==, QOS_GATE_THE_JOB);
+    g_assert_cmpint(qos_gate_holder(shared.gate, 7, NULL), ==, QOS_GATE_ANOTHER);
+    qos_gate_release(shared.gate, 9, NULL);
+    qos_gate_release(shared.gate, 7, job); /* their own */
+    g_assert_cmpint(g_atomic_int_get(&shared.runs), ==, before);
+    qos_gate_release(shared.gate, 7, NULL);
+    wait_for_runs(&shared, before + 3);
+    qos_gate_release(shared.gate, 7, NULL);
+    g_assert_true(qos_gate_cancel(shared.gate, &with_other_lock->entry));
+    g_assert_true(qos_gate_cancel(shared.gate, &without->entry));
+    free_entry(with_other_lock);
+    free_entry(without);
+    qos_gate_stop(shared.gate);
+    g_assert_cmpint(shared.runs + shared.cancelled, ==, 5);
+    qos_gate_free(shared.gate);
+}
+
+static gint looks; /* atomic: how often a request was looked at that others want */
+
+static gboolean count_look(void *self, QosRequest *request, QosTime now)
+{
+    g_atomic_int_inc(&looks);
+    return qos_policy_tbf.release(self, request, now);
+}
+
+/* A gate in which nothing runs, and `count` requests with the lock 7 wait for hours. */
+static void begin_waiting(Shared *shared, const QosPolicyClass *policy, guint count)
+{
+    *shared = (Shared){.gate = qos_gate_new(policy, 8, 600 * QOS_SECOND)};
+    TestEntry *first = new_entry(shared, "slow");
+
+    set_rule(shared->gate, "start slow jobid={slow} rate=1 depth=1");
+    g_assert_true(qos_gate_enter(shared->gate, &first->entry));
+    run_entry(&first->entry);
+    for (guint i = 0; i < count; i++)
+        park_with_lock(shared, 7);
+}
+
+static void end_waiting(Shared *shared, gint count)
+{
+    qos_gate_stop(shared->gate);
+    g_assert_cmpint(shared->cancelled, ==, count);
+    qos_gate_free(shared->gate);
+}
+
+/* A job that wants a lock again and again does not look again at what was boosted, and takes the
+ * gate's lock no more for it. */
+static void test_what_is_wanted_is_looked_at_once(void)
+{
+    enum { COUNT = 2000 };
+    QosPolicyClass counting = qos_policy_tbf;
+    counting.release = count_look;
+    Shared shared;
+
+    begin_waiting(&shared, &counting, COUNT);
+    g_atomic_int_set(&looks, 0);
+    for (guint i = 0; i < 3; i++)
+        qos_gate_release(shared.gate, 7, NULL);
+    g_assert_cmpint(looks, ==, COUNT);
+    g_assert_cmpint(qos_gate_holder(shared.gate, 7, NULL), ==, QOS_GATE_NOBODY);
+    qos_mutex_lock(&shared.gate->lock);
+    qos_gate_release(shared.gate, 7, NULL);
+    qos_mutex_unlock(&shared.gate->lock);
+    end_waiting(&shared, COUNT);
+}
+
+/* What the job itself asks for lets nothing of it go, and what waits keeps its order. */
+static void test_what_only_its_job_wants_waits(void)
+{
+    enum { COUNT = 1000 };
+    Shared shared;
+
+    begin_waiting(&shared, &qos_policy_tbf, COUNT);
+    const QosGateLine *line = g_queue_peek_head(&shared.gate->lines);
+    const QosEntry *first = line->entries.head->data, *last = line->entries.tail->data;
+
+    qos_gate_release(shared.gate, 7, first->request.job);
+    g_assert_cmpuint(line->entries.length, ==, COUNT);
+    g_assert_true(line->entries.head->data == first && line->entries.tail->data == last);
+    end_waiting(&shared, COUNT);
+}
+
+typedef struct {
+    QosGate *gate;
+    guint count;
+    gint has_met; /* atomic: it had the gate while some of `count` were released */
+    gint has_ended;
+} Visitor;
+
+static gpointer visit(gpointer arg)
+{
+    Visitor *visitor = arg;
+
+    while (!g_atomic_int_get(&visitor->has_ended)) {
+        qos_mutex_lock(&visitor->gate->lock);
+        const QosGateLine *line = g_queue_peek_head(&visitor->gate->lines);
+        if (line != NULL && line->lock != 0 && line->entries.length < visitor->count)
+            g_atomic_int_set(&visitor->has_met, TRUE);
+        qos_mutex_unlock(&visitor->gate->lock);
+    }
+    return NULL;
+}
+
+/* A long line is released bit by bit, and others have the gate in between: tried until one of them
+ * has. */
+static void test_a_long_line_leaves_the_gate_to_others(void)
+{
+    enum { COUNT = 1000 };
+    gboolean has_met = FALSE;
+
+    while (!has_met) {
+        Shared shared;
+        begin_waiting(&shared, &qos_policy_tbf, COUNT);
+        Visitor visitor = {.gate = shared.gate, .count = COUNT};
+        GThread *thread = g_thread_new("visitor", visit, &visitor);
+        qos_gate_release(shared.gate, 7, NULL);
+        g_atomic_int_set(&visitor.has_ended, TRUE);
+        g_thread_join(thread);
+        has_met = visitor.has_met;
+        end_waiting(&shared, COUNT);
+    }
+}
+
+/* --- a line that changes while it is released --- */
+
+#define OWNERS       3
+#define OWNERS_BATCH 300
+#define OWNERS_TURNS 20
+
+static void count_run(QosEntry *base)
+{
+    TestEntry *entry = (TestEntry *)base;
+
+    g_atomic_int_inc(entry->runs);
+    qos_gate_leave(entry->gate, base, 1, 0);
+}
+
+static void count_cancelled(QosEntry *base, int error G_GNUC_UNUSED)
+{
+    g_atomic_int_inc(((TestEntry *)base)->cancelled);
+}
+
+/* Sends requests with one lock, and takes back each second one. */
+static gpointer send_and_cancel(gpointer arg)
+{
+    Shared *shared = arg;
+    GPtrArray *entries = g_ptr_array_new_with_free_func((GDestroyNotify)free_entry);
+
+    for (guint i = 0; i < OWNERS_TURNS * OWNERS_BATCH; i++) {
+        TestEntry *entry = new_entry(shared, "slow");
+        entry->entry.run = count_run;
+        entry->entry.cancelled = count_cancelled;
+        entry->entry.request.lock = 7;
+        g_ptr_array_add(entries, entry);
+        if (qos_gate_enter(shared->gate, &entry->entry) ||
+            qos_gate_park(shared->gate, &entry->entry))
+            count_run(&entry->entry);
+        if (i % OWNERS_BATCH != OWNERS_BATCH - 1)
+            continue;
+        for (guint back = i + 1 - OWNERS_BATCH; back <= i; back += 2) {
+            TestEntry *taken = entries->pdata[back];
+            if (qos_gate_cancel(shared->gate, &taken->entry))
+                g_atomic_int_inc(&shared->cancelled);
+        }
+    }
+    return entries;
+}
+
+static gpointer want_all_the_time(gpointer arg)
+{
+    Shared *shared = arg;
+    TestEntry *other = new_entry(shared, "other");
+
+    for (guint i = 0; g_atomic_int_get(&shared->inside) == 0; i++) {
+        qos_gate_release(shared->gate, 7, i % 4 == 0 ? NULL : other->entry.request.job);
+        qos_gate_holder(shared->gate, 7, NULL);
+    }
+    free_entry(other);
+    return NULL;
+}
+
+/* All are boosted. */
+static void check_lines(QosGate *gate)
+{
+    gint locked_lines = 0;
+
+    qos_mutex_lock(&gate->lock);
+    for (GList *link = gate->lines.head; link != NULL; link = link->next) {
+        const QosGateLine *line = link->data;
+        g_assert_true(line->lock == 0);
+        g_assert_cmpuint(line->entries.length, >, 0);
+        locked_lines += line->lock != 0;
+    }
+    g_assert_cmpint(gate->locked_lines, ==, locked_lines);
+    qos_mutex_unlock(&gate->lock);
+}
+
+static void test_a_line_changes_while_it_is_released(void)
+{
+    Shared shared = {.gate = qos_gate_new(&qos_policy_tbf, 8, 600 * QOS_SECOND)};
+    GThread *owners[OWNERS], *wanters[2];
+    GPtrArray *entries[OWNERS];
+
+    g_assert_cmpint(qos_gate_start(shared.gate), ==, 0);
+    set_rule(shared.gate, "start slow jobid={slow} rate=1 depth=1");
+    for (guint i = 0; i < OWNERS; i++)
+        owners[i] = g_thread_new("owner", send_and_cancel, &shared);
+    for (guint i = 0; i < G_N_ELEMENTS(wanters); i++)
+        wanters[i] = g_thread_new("wanter", want_all_the_time, &shared);
+    for (guint i = 0; i < OWNERS; i++)
+        entries[i] = g_thread_join(owners[i]);
+    g_atomic_int_set(&shared.inside, 1); /* their end */
+    for (guint i = 0; i < G_N_ELEMENTS(wanters); i++)
+        g_thread_join(wanters[i]);
+    qos_gate_release(shared.gate, 7, NULL);
+    check_lines(shared.gate);
+    qos_gate_stop(shared.gate);
+    g_assert_cmpint(shared.runs + shared.cancelled, ==, OWNERS * OWNERS_TURNS * OWNERS_BATCH);
+    for (guint i = 0; i < OWNERS; i++)
+        g_ptr_array_unref(entries[i]);
+    qos_gate_free(shared.gate);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/gate-parking/a-lock-is-released", test_a_lock_is_released);
+    g_test_add_func("/gate-parking/what-is-wanted-is-looked-at-once",
+                    test_what_is_wanted_is_looked_at_once);
+    g_test_add_func("/gate-parking/what-only-its-job-wants-waits",
+                    test_what_only_its_job_wants_waits);
+    g_test_add_func("/gate-parking/a-long-line-leaves-the-gate-to-others",
+                    test_a_long_line_leaves_the_gate_to_others);
+    g_test_add_func("/gate-parking/a-line-changes-while-it-is-released",
+                    test_a_line_changes_while_it_is_released);
+    return g_test_run();
+}

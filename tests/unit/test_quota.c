@@ -1,0 +1,94 @@
+/*
+ * Places for all: what one job, and one user, leaves to others.
+ */
+#include "fs/quota.h"
+
+#define MOST 1024
+
+typedef struct {
+    QosAccount account;
+    QosPlaces places;
+    QosJob *job, *other;
+    QosUser *user, *guest;
+} Fixture;
+
+static void set_up(Fixture *f, gconstpointer data G_GNUC_UNUSED)
+{
+    qos_account_init(&f->account, QOS_NEVER);
+    qos_places_init(&f->places, MOST);
+    f->job = qos_account_job(&f->account, "job", 0);
+    f->other = qos_account_job(&f->account, "other", 0);
+    f->user = qos_account_user(&f->account, 1000);
+    f->guest = qos_account_user(&f->account, 1001);
+}
+
+static void tear_down(Fixture *f, gconstpointer data G_GNUC_UNUSED)
+{
+    qos_places_clear(&f->places);
+    qos_job_unref(f->job);
+    qos_job_unref(f->other);
+    qos_account_clear(&f->account);
+}
+
+/* As many as he gets. */
+static guint take_all(Fixture *f, QosJob *job, QosUser *user)
+{
+    guint count = 0;
+
+    while (qos_places_take(&f->places, job, user))
+        count++;
+    return count;
+}
+
+static void test_who_may(void)
+{
+    g_assert_cmpint(qos_place_for(0, 0, 0), ==, QOS_PLACE_NONE);
+    g_assert_cmpint(qos_place_for(1, 0, 0), ==, QOS_PLACE_FREE);
+    g_assert_cmpint(qos_place_for(1, 1, 0), ==, QOS_PLACE_OF_JOB);
+    g_assert_cmpint(qos_place_for(11, 70, 150), ==, QOS_PLACE_FREE);
+    g_assert_cmpint(qos_place_for(11, 71, 151), ==, QOS_PLACE_OF_JOB);
+    g_assert_cmpint(qos_place_for(11, 70, 151), ==, QOS_PLACE_OF_USER);
+}
+
+/* Each further job that takes what it can leaves some to the next. */
+static void test_jobs(Fixture *f, gconstpointer data G_GNUC_UNUSED)
+{
+    g_assert_cmpuint(take_all(f, f->job, NULL), ==, MOST * 7 / 8);
+    g_assert_cmpuint(take_all(f, f->other, NULL), ==, MOST * 7 / 64);
+    g_assert_cmpuint(f->places.taken, ==, MOST * 63 / 64);
+    for (guint i = 0; i < MOST * 7 / 8; i++)
+        qos_places_give_back(&f->places, f->job, NULL);
+    g_assert_cmpuint(take_all(f, f->other, NULL), ==, MOST * 7 / 8 - MOST * 7 / 64);
+    for (guint i = 0; i < MOST * 7 / 8; i++)
+        qos_places_give_back(&f->places, f->other, NULL);
+    g_assert_cmpuint(f->places.taken, ==, 0);
+    g_assert_cmpuint(g_hash_table_size(f->places.counts), ==, 0);
+}
+
+/* A user with all his jobs; a job of two counts with each. */
+static void test_users(Fixture *f, gconstpointer data G_GNUC_UNUSED)
+{
+    guint count = 0;
+
+    for (guint i = 0; i < 20; i++) {
+        g_autofree char *id = g_strdup_printf("forged%u", i);
+        QosJob *job = qos_account_job(&f->account, id, 0);
+
+        count += take_all(f, job, f->user);
+        qos_job_unref(job);
+    }
+    g_assert_cmpuint(count, ==, MOST * 15 / 16);
+    g_assert_false(qos_places_take(&f->places, f->job, f->user));
+    g_assert_true(qos_places_take(&f->places, f->job, f->guest));
+    qos_places_give_back(&f->places, f->job, f->guest);
+    g_assert_cmpuint(f->places.taken, ==, count);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/quota/who-may", test_who_may);
+    g_test_add("/quota/jobs", Fixture, NULL, set_up, test_jobs, tear_down);
+    g_test_add("/quota/users", Fixture, NULL, set_up, test_users, tear_down);
+    return g_test_run();
+}
