@@ -14,12 +14,57 @@
 
 #include "fs/sched_private.h"
 
+static void push_ready(QosSched *sched, QosRequest *request)
+{
+    request->state = QOS_REQUEST_READY;
+    g_queue_push_tail_link(&sched->ready, &request->link);
+}
+
 /* --- slots --- */
+
+static QosRequest *first_that_may_pass(const QosSched *sched, const GQueue *held)
+{
+    for (const GList *link = held->head; link != NULL; link = link->next) {
+        QosRequest *request = link->data;
+
+        if (qos_request_owes_first(request) && qos_slots_may_pass(&sched->slots, request))
+            return request;
+    }
+    return NULL;
+}
+
+/* One that passed is out of the store: one that is held because so many pass goes in its place, of
+ * its job or its user if there is one, else of any. */
+static QosRequest *successor(const QosSched *sched, const QosRequest *request)
+{
+    const GList *link = sched->held_jobs.head;
+    QosRequest *next = first_that_may_pass(sched, &request->job->held);
+
+    if (next == NULL && request->user != NULL)
+        next = first_that_may_pass(sched, &request->user->held);
+    for (; next == NULL && link != NULL; link = link->next)
+        next = first_that_may_pass(sched, &((const QosJob *)link->data)->held);
+    return next;
+}
+
+static void let_pass(QosSched *sched, QosRequest *request, QosTime now)
+{
+    request->is_passing = TRUE;
+    qos_slots_pass(&sched->slots, request, 1);
+    qos_sched_book_share(sched, request, now);
+    qos_sched_unhold(sched, request, now);
+    push_ready(sched, request);
+}
 
 static void give_slot_back(QosSched *sched, QosRequest *request, QosTime now)
 {
+    const gboolean has_passed = request->is_passing;
+
     sched->quiet_until = 0;
     qos_slots_give_back(&sched->slots, request);
+    QosRequest *next = has_passed && sched->held_owing > 0 ? successor(sched, request) : NULL;
+    if (next != NULL)
+        let_pass(sched, next, now);
     if (request->job->held.length > 0)
         qos_sched_update_job(sched, request->job, now);
     if (request->user != NULL)
@@ -47,12 +92,6 @@ static gboolean squeeze_in(QosSched *sched, QosRequest *request, QosTime now)
     return TRUE;
 }
 
-static void push_ready(QosSched *sched, QosRequest *request)
-{
-    request->state = QOS_REQUEST_READY;
-    g_queue_push_tail_link(&sched->ready, &request->link);
-}
-
 /* --- a request's way --- */
 
 static void prepare(QosSched *sched, QosRequest *request, QosTime now)
@@ -63,7 +102,8 @@ static void prepare(QosSched *sched, QosRequest *request, QosTime now)
     request->queue = NULL;
     request->lrs = sched->current;
     request->has_slot = request->is_passing = request->has_stalled = FALSE;
-    request->owes = request->prepays = request->is_with_user = request->is_stored = FALSE;
+    request->owes = request->owes_much = request->prepays = request->is_with_user =
+        request->is_stored = FALSE;
     request->weight = request->minimum = request->cost = 0;
     request->job->seen = now;
 }
@@ -207,7 +247,11 @@ void qos_sched_release(QosSched *sched, QosRequest *request, QosTime now)
     sched->quiet_until = 0;
     if (request->state == QOS_REQUEST_QUEUED && release_queued(request, now))
         qos_sched_hold(sched, request, now);
+    if (request->state == QOS_REQUEST_HELD)
+        sched->held_owing -= qos_request_owes_first(request);
     request->holds_lock = TRUE;
+    if (request->state == QOS_REQUEST_HELD)
+        sched->held_owing += qos_request_owes_first(request);
     if (request->state == QOS_REQUEST_HELD && squeeze_in(sched, request, now)) {
         qos_sched_book_share(sched, request, now);
         qos_sched_unhold(sched, request, now);

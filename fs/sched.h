@@ -71,6 +71,9 @@
 /* Threads that requests may tie up beyond the slots. */
 #define QOS_THREADS_BESIDE (QOS_PASSING_ALL + QOS_STALLED_MAX)
 #define QOS_DEBT_MAX       (2 * QOS_SECOND) /* that a class may owe, in time at its rate */
+/* That a class may owe for pages of files before its threads pay for the next
+ * (fs/isolate/pay_point.h). */
+#define QOS_DEBT_UNTOLD (10 * QOS_MILLISECOND)
 
 typedef enum {
     QOS_REQUEST_NEW,
@@ -121,7 +124,8 @@ typedef struct {
     guint has_slot : 1;
     guint is_passing : 1; /* inside without a slot, because it must not wait */
     guint is_stored : 1;  /* what it is to write was written while it waited */
-    guint owes : 1;       /* it went without a token: its class is in debt */
+    guint owes : 1;       /* it went without a token: its class is in debt, */
+    guint owes_much : 1;  /* for more than QOS_DEBT_UNTOLD */
     guint prepays : 1; /* a toll in another class: it takes the token of the next `toll_opcode` */
     guint is_with_user : 1; /* where it is held */
     guint64 wait_rule_id;   /* what it waits or waited for, 0 = the slots */
@@ -210,7 +214,7 @@ typedef struct QosPolicyClass {
 
 extern const QosPolicyClass qos_policy_fifo; /* fifo.c: in order of arrival */
 extern const QosPolicyClass qos_policy_tbf;  /* tbf.c: token buckets, by deadline */
-extern const QosPolicyClass qos_policy_jrr;  /* jrr.c: round robin over the jobs */
+extern const QosPolicyClass qos_policy_jrr;  /* rr.c: round robin over the jobs */
 extern const QosPolicyClass qos_policy_grr;  /* grr.c: by groups of jobs, in step with the peers */
 
 /* The policy of that name, or NULL. */

@@ -92,6 +92,7 @@ static void hold_in_job(QosSched *sched, QosRequest *request, QosTime now)
     request->is_with_user = FALSE;
     g_queue_push_tail_link(&job->held, &request->link);
     sched->held++;
+    sched->held_owing += qos_request_owes_first(request);
     if (!qos_sched_is_adaptive(sched))
         return;
     share_held(sched, request, now);
@@ -104,6 +105,7 @@ static void hold_with_user(QosSched *sched, QosRequest *request)
     request->is_with_user = TRUE;
     g_queue_push_tail_link(&request->user->held, &request->link);
     sched->held++;
+    sched->held_owing += qos_request_owes_first(request);
 }
 
 /* What its job does not let go anyway need not wait for its user. */
@@ -121,6 +123,7 @@ void qos_sched_unhold(QosSched *sched, QosRequest *request, QosTime now)
 {
     QosJob *job = request->job;
     sched->held--;
+    sched->held_owing -= qos_request_owes_first(request);
     if (request->is_with_user) {
         g_queue_unlink(&request->user->held, &request->link);
         return;

@@ -1,6 +1,6 @@
 /*
- * What the files of the scheduler share: sched.c has a request's way, sched_pick.c which of those
- * that wait goes next, sched_room.c the room for them, sched_control.c what is told to the
+ * What the files of the scheduler share: sched.c has a request's way, sched_dispatch.c which of
+ * those that wait goes next, sched_parking.c the room for them, sched_control.c what is told to the
  * scheduler and asked of it.
  */
 #pragma once
@@ -24,7 +24,8 @@ struct QosSched {
     GQueue ready;        /* of QosRequest: have a slot, wait to be taken */
     QosSlots slots;
     guint held;
-    guint64 parked_max;     /* bytes that requests which wait may take, with their data */
+    guint held_owing;   /* of these: for the lock of which others wait, too many of its job pass */
+    guint64 parked_max; /* bytes that requests which wait may take, with their data */
     guint64 request_memory; /* of these each takes so many beside its data */
     guint64 parked_bytes;
     guint background; /* requests that wait, and may be the kernel's in the background */
@@ -39,7 +40,7 @@ struct QosSched {
 /* Frees a policy that is being left and has nothing more to do. */
 void qos_sched_retire(QosSched *sched, QosLrs *lrs);
 
-/* --- sched_pick.c --- */
+/* --- sched_dispatch.c --- */
 
 /* The next request that may go, and has a slot then; or NULL, with *wake set to when to ask again:
  * who asks before, and nothing has happened, is told the same. */
@@ -61,7 +62,7 @@ void qos_sched_update_ready(QosSched *sched, QosTime now);
 /* Adaptive sharing was turned on: what is held takes part from now on. */
 void qos_sched_share_held(QosSched *sched, QosTime now);
 
-/* --- sched_room.c --- */
+/* --- sched_parking.c --- */
 
 /* One more of its kind waits (1), or one less (-1). */
 void qos_sched_count_waiting(QosSched *sched, const QosRequest *request, gint change);

@@ -9,7 +9,7 @@
  * heap by its deadline:
  *
  *     deadline = max(arrival of its first request, when each of its buckets has a token)
- *                and at most that arrival + max_wait
+ *                and at most the arrival of its oldest + max_wait
  *
  * A class without a bucket has the arrival as its deadline, so that a store with all slots taken is
  * shared in order of deadlines too; saved tokens count (docs/rules.md, "Unlike Lustre").
@@ -17,16 +17,29 @@
  * A lock holder goes into debt, and waits only where its class owes QOS_DEBT_MAX already. Then it
  * is due as soon as the class owes no more than that, before all requests that hold nothing: so the
  * jobs that want the lock get on at the rule's rate. Write-back, of which there may be thousands
- * that nobody's thread waits for, has a line of its own, and takes turns with the lock holders.
+ * that nobody's thread waits for, has a line of its own, and takes turns with the lock holders that
+ * came later.
  *
- * A class that lock holders keep in debt has hardly a token for its other requests. These are
- * passed over while lock holders have more than PASSED_PART times as much of the rule's time as
- * they. (A program that makes some names for each look at one passes nobody over: its looks are
- * what pays.) Once that has lasted for QOS_DEBT_MAX, all that wait for a token then take turns with
- * lock holders and write-back: these wait until one of the others has gone, which goes into debt
- * for that, too. Each of them waits for a PAID_PART of a token more than it takes, so that the
- * class comes out of debt, and its lock holders need not wait any more. A request at a pay point is
- * to pay the debt; if it is the first, the others wait until it has gone, and then for no more.
+ * A request with a lock that no other job is known to want waits for its tokens like one without.
+ * But a job that nobody has heard of may want it, because it came by a name that the kernel
+ * believed. So the two kinds share the rule's time evenly, however many wait (`lead`). While others
+ * wait at the bound on debt, all that have a lock wait there, in order of arrival.
+ *
+ * A class that lock holders keep in debt has hardly a token for its other requests: those that hold
+ * nothing, and those with a lock that nobody is known to want. These are passed over while lock
+ * holders have more than PASSED_PART times as much of the rule's time as they. (A program that
+ * makes some names for each look at one passes nobody over: its looks are what pays.) Once that has
+ * lasted for QOS_DEBT_MAX, all that wait for a token then take turns with the lock holders and the
+ * write-back that came later, and share the rule's time evenly with these: they wait until one of
+ * the others has gone, which goes into debt for that, too, but for no more than QOS_DEBT_MAX. So
+ * none with a lock that another job wants waits for what came after it. A lock holder that comes
+ * meanwhile waits behind the one that was passed over. Each of those that pay waits for a PAID_PART
+ * of a token more than it takes, so that the class comes out of debt, and its lock holders need not
+ * wait any more. A request at a pay point is to pay the debt: if it is the first, the others wait
+ * until that is paid. Then those behind it go, or each of them would wait until the debt has grown
+ * anew; but at pay points no more than AT_POINTS_MAX of the rule's time. They hold nothing, and
+ * other jobs wait for what has a lock: in a shared directory for that of each thread, one after
+ * another.
  *
  * What the kernel asks for by itself is free. A program can make it ask, by calls that then fail.
  * So a class has an allowance of free requests, QOS_TBF_FREE_SHARE for each request that is
@@ -38,7 +51,8 @@
  * outlive a change of their rule, by the rule's id, and keep their tokens.
  *
  * A flow idle for IDLE_TIME goes, and a queue once no flow refers to it and its buckets are full:
- * it would be made again as it is. So idle jobs cost nothing, and a debt is not forgotten.
+ * it would be made again as it is, but for the allowance. So idle jobs cost nothing, and a debt is
+ * not forgotten.
  *
  * fs/tbf_class.c has the flows and the queues, this file who goes when.
  *
@@ -52,6 +66,8 @@
 #define REMATCH_BATCH 64 /* keeps one call under some 100 us with 1,000 rules */
 #define PASSED_PART   16
 #define PAID_PART     4
+/* Of the rule's time, in one go, while what has a lock may have QOS_DEBT_MAX. */
+#define AT_POINTS_MAX (QOS_DEBT_MAX / 8)
 
 /* --- tokens and deadlines --- */
 
@@ -116,25 +132,73 @@ static QosTime rule_time(const QosTbfQueue *queue, const QosRequest *request)
     return (QosTime)MIN(seconds * (double)QOS_SECOND, (double)QOS_DEBT_MAX);
 }
 
-/* Where a request of the class waits. */
+/* Where a request of the class waits. Without a bound all wait for a slot, in order of arrival. */
 static GQueue *line_of(QosTbfQueue *queue, const QosRequest *request)
 {
-    if (!qos_request_owes_first(request))
-        return &queue->requests;
-    return request->writes_back ? &queue->write_backs : &queue->lock_holders;
+    const gboolean is_bound = queue->has_operations || queue->has_bytes;
+
+    if (request->writes_back)
+        return &queue->write_backs;
+    return qos_request_owes_first(request) || (request->lock != 0 && is_bound)
+               ? &queue->lock_holders
+               : &queue->requests;
 }
 
-/* TRUE where one of those that wait for a token goes before all others, because they were passed
- * over. */
-static gboolean is_paying(QosTbfQueue *queue, QosTime now)
+/* TRUE for a lock holder that goes into debt. */
+static gboolean is_wanted(QosTbfQueue *queue, const QosRequest *request)
 {
-    if (!queue->is_paying && queue->passed > 0 && now - queue->first_since >= QOS_DEBT_MAX) {
-        queue->is_paying = TRUE;
-        queue->is_others_turn = FALSE;
-        queue->level = MIN(tokens_due(queue, now) - now, QOS_DEBT_MAX);
-        queue->to_pay = queue->requests.length;
-    }
-    return queue->is_paying && !queue->is_others_turn;
+    return qos_request_owes_first(request) && line_of(queue, request) == &queue->lock_holders;
+}
+
+/* TRUE where some wait until the class owes no more than QOS_DEBT_MAX. */
+static gboolean has_debtors(const QosTbfQueue *queue)
+{
+    return queue->wanted > 0 || queue->write_backs.length > 0;
+}
+
+/* How many wait for a token: what holds nothing, and what has a lock that nobody is known to want.
+ */
+static guint payers(const QosTbfQueue *queue)
+{
+    return queue->requests.length + queue->lock_holders.length - queue->wanted;
+}
+
+/* TRUE for a request of such a kind. */
+static gboolean is_payer(QosTbfQueue *queue, const QosRequest *request)
+{
+    return !request->writes_back && !is_wanted(queue, request);
+}
+
+/* A request goes, and is in no line any more. Those that have had less of the rule's time go next.
+ * While nobody waits of one kind, it saves up no more than a turn. */
+static void note_turn(QosTbfQueue *queue, const QosRequest *request)
+{
+    const QosTime taken = MAX(rule_time(queue, request), 1);
+    const guint holders = queue->lock_holders.length + queue->write_backs.length;
+
+    if (line_of(queue, request) == &queue->requests)
+        queue->lead = MIN(queue->lead + taken, holders > 0 ? QOS_DEBT_MAX : taken);
+    else
+        queue->lead = queue->requests.length > 0 ? MAX(queue->lead - taken, -QOS_DEBT_MAX) : 0;
+}
+
+/* When those that wait for a token have been passed over for as long as they may be; QOS_NEVER
+ * where they are not passed over, or pay already. */
+static QosTime passed_over(const QosTbfQueue *queue)
+{
+    return queue->is_paying || queue->passed == 0 ? QOS_NEVER : queue->first_since + QOS_DEBT_MAX;
+}
+
+/* From now on those that were passed over for so long take turns with all others. */
+static void refresh_paying(QosTbfQueue *queue, QosTime now)
+{
+    if (passed_over(queue) > now)
+        return;
+    queue->is_paying = TRUE;
+    queue->lead = 0;
+    queue->level = MIN(tokens_due(queue, now) - now, QOS_DEBT_MAX);
+    queue->to_pay = payers(queue);
+    queue->at_points = 0;
 }
 
 /* Nobody is passed over any more. */
@@ -145,37 +209,89 @@ static void end_passing(QosTbfQueue *queue, QosTime now)
     queue->first_since = now;
 }
 
-/* The next to go, or NULL. */
-static QosRequest *first_of(QosTbfQueue *queue, QosTime now)
+/* TRUE where `request` came before `other`. */
+static gboolean is_older(const QosRequest *request, const QosRequest *other)
 {
-    const GList *head = queue->lock_holders.head;
+    return request->arrival < other->arrival;
+}
 
-    if (head == NULL || (queue->is_turn_of_write_backs && queue->write_backs.head != NULL))
-        head = queue->write_backs.head;
-    if (head == NULL || is_paying(queue, now))
-        head = queue->requests.head;
-    return head != NULL ? head->data : NULL;
+/* The one that has waited longest, or NULL. */
+static QosRequest *oldest_of(const QosTbfQueue *queue)
+{
+    const GQueue *const lines[] = {&queue->lock_holders, &queue->write_backs, &queue->requests};
+    QosRequest *oldest = NULL;
+
+    for (guint i = 0; i < G_N_ELEMENTS(lines); i++) {
+        QosRequest *first = g_queue_peek_head((GQueue *)lines[i]);
+
+        if (first != NULL && (oldest == NULL || is_older(first, oldest)))
+            oldest = first;
+    }
+    return oldest;
+}
+
+/* When one of the class has waited for as long as any may, QOS_NEVER where there is no end. */
+static QosTime overdue(const QosTbf *tbf, const QosTbfQueue *queue)
+{
+    const QosTime max_wait = tbf->context->max_wait;
+
+    return max_wait == QOS_NEVER ? QOS_NEVER : qos_time_add(oldest_of(queue)->arrival, max_wait);
+}
+
+/* The first of those with a lock and of write-back, or NULL. Write-back that came later waits. */
+static QosRequest *first_holder(QosTbfQueue *queue)
+{
+    QosRequest *holder = g_queue_peek_head(&queue->lock_holders);
+    QosRequest *write_back = g_queue_peek_head(&queue->write_backs);
+
+    if (holder == NULL || write_back == NULL)
+        return holder != NULL ? holder : write_back;
+    return queue->is_turn_of_write_backs && !is_older(holder, write_back) ? write_back : holder;
+}
+
+/* The next to go of a class in which some wait. */
+static QosRequest *first_of(const QosTbf *tbf, QosTbfQueue *queue, QosTime now)
+{
+    QosRequest *holder = first_holder(queue), *payer = g_queue_peek_head(&queue->requests);
+
+    if (overdue(tbf, queue) <= now)
+        return oldest_of(queue);
+    if (holder == NULL || payer == NULL)
+        return holder != NULL ? holder : payer;
+    if (has_debtors(queue) && !(queue->is_paying && !is_older(holder, payer)))
+        return holder;
+    return queue->lead <= 0 ? payer : holder;
 }
 
 /* What the class may owe when the request goes. */
-static QosTime debt_for(const QosTbfQueue *queue, const QosRequest *request)
+static QosTime debt_for(QosTbfQueue *queue, const QosRequest *request)
 {
     if (qos_request_owes_first(request))
         return QOS_DEBT_MAX;
-    return queue->is_paying && !request->is_toll ? queue->level : 0;
+    if (line_of(queue, request) == &queue->lock_holders && has_debtors(queue))
+        return QOS_DEBT_MAX;
+    if (!queue->is_paying || request->is_toll)
+        return 0;
+    return MIN(queue->level, QOS_DEBT_MAX - rule_time(queue, request));
 }
 
 /* Puts the queue where it belongs in the heap. */
 static void reschedule(QosTbf *tbf, QosTbfQueue *queue, QosTime now)
 {
-    const QosRequest *first = first_of(queue, now);
-    if (first == NULL) {
+    if (queue->waiting == 0) {
         qos_heap_remove(&tbf->heap, &queue->heap);
         return;
     }
+    const gboolean is_contended = has_debtors(queue);
+    if (is_contended)
+        refresh_paying(queue, now);
+    const QosRequest *first = first_of(tbf, queue, now);
     QosTime due = debt_due(queue, first, debt_for(queue, first), now);
-    QosTime deadline = due <= now ? first->arrival : due;
-    deadline = MIN(deadline, qos_time_add(first->arrival, tbf->context->max_wait));
+    if (due <= now)
+        due = first->arrival;
+    else if (is_contended)
+        due = MIN(due, passed_over(queue));
+    const QosTime deadline = MIN(due, overdue(tbf, queue));
     if (qos_heap_contains(&queue->heap))
         qos_heap_update(&tbf->heap, &queue->heap, deadline);
     else
@@ -228,11 +344,12 @@ static void enqueue(QosTbf *tbf, QosTbfQueue *queue, QosRequest *request, QosTim
 
     request->queue = queue;
     g_queue_push_tail_link(line, &request->link);
-    if (line == &queue->requests && line->length == 1)
+    queue->wanted += is_wanted(queue, request);
+    if (is_payer(queue, request) && payers(queue) == 1)
         end_passing(queue, now);
     queue->waiting++;
     queue->counters->waiting++;
-    if (first_of(queue, now) == request)
+    if (qos_request_owes_first(request) || first_of(tbf, queue, now) == request)
         reschedule(tbf, queue, now);
     gboolean is_limited = queue->has_operations || queue->has_bytes;
     if (queue->heap.key > now || (is_limited && queue->waiting > 1)) {
@@ -270,30 +387,48 @@ static void let_go(QosTbfQueue *queue, QosRequest *request, QosTime now)
     queue->counters->bytes += request->bytes;
 }
 
-/* A request goes while others wait for a token: before these into debt, or one of them. */
-static void note_passing(QosTbfQueue *queue, const QosRequest *request, QosTime now)
+/* One of those that were passed over goes. */
+static void note_payment(QosTbfQueue *queue, const QosRequest *request, QosTime now)
 {
-    const gboolean is_passing = qos_request_owes_first(request);
+    const QosTime taken = rule_time(queue, request);
 
-    if (queue->requests.length == 0 || (is_passing && !request->owes))
+    queue->level = MAX(queue->level - taken / PAID_PART, 0);
+    queue->at_points += request->is_toll ? taken : 0;
+    if (--queue->to_pay == 0 || queue->at_points >= AT_POINTS_MAX)
+        end_passing(queue, now);
+}
+
+/* A request goes while others wait for a token: before these into debt, or one of them. One that
+ * waited passes over no lock holder, as it came before these. */
+static void note_passing(QosTbfQueue *queue, const QosRequest *request, gboolean has_waited,
+                         QosTime now)
+{
+    const gboolean is_passing = !is_payer(queue, request);
+    const guint passed = is_passing && has_waited ? queue->requests.length : payers(queue);
+
+    if (passed == 0 || (is_passing && !request->owes))
         return;
     if (is_passing)
         queue->passed = MIN(queue->passed + rule_time(queue, request), QOS_DEBT_MAX);
     else
         queue->passed = MAX(queue->passed - PASSED_PART * rule_time(queue, request), 0);
-    queue->is_others_turn = !is_passing;
     if (queue->is_paying && !is_passing)
-        queue->level = MAX(queue->level - rule_time(queue, request) / PAID_PART, 0);
-    if (queue->is_paying ? !is_passing && (--queue->to_pay == 0 || request->is_toll)
-                         : queue->passed == 0)
+        note_payment(queue, request, now);
+    else if (!queue->is_paying && queue->passed == 0)
         end_passing(queue, now);
 }
 
 /* Books a request that goes, maybe into debt. */
-static void book(QosTbfQueue *queue, QosRequest *request, QosTime now)
+static void book(QosTbfQueue *queue, QosRequest *request, gboolean has_waited, QosTime now)
 {
-    request->owes = (takes(queue, request) || !request->is_free) && tokens_due(queue, now) > now;
-    note_passing(queue, request, now);
+    const gboolean is_charged = takes(queue, request) || !request->is_free;
+    const QosTime debt = is_charged ? tokens_due(queue, now) - now : 0;
+
+    request->owes = debt > 0;
+    request->owes_much = debt > QOS_DEBT_UNTOLD;
+    if (queue->is_paying || !(qos_request_owes_first(request) || has_debtors(queue)))
+        note_turn(queue, request);
+    note_passing(queue, request, has_waited, now);
     let_go(queue, request, now);
 }
 
@@ -325,7 +460,8 @@ static void tbf_incoming(void *self, QosRequest *request, QosTime now)
 static void dequeue(QosTbf *tbf, QosTbfQueue *queue, QosRequest *request)
 {
     g_queue_unlink(line_of(queue, request), &request->link);
-    if (queue->requests.length == 0) {
+    queue->wanted -= is_wanted(queue, request);
+    if (payers(queue) == 0) {
         queue->passed = 0;
         queue->is_paying = FALSE;
     }
@@ -354,15 +490,21 @@ static void rematch(QosTbf *tbf, QosTime now)
     }
 }
 
-/* The class whose first is due, or NULL with when one is. */
+/* The class whose first is due, or NULL with when one is. By its key the root may be due for
+ * another request than is its first now, because that has its turn meanwhile. */
 static QosTbfQueue *due_queue(QosTbf *tbf, QosTime now, QosTime *ret_due)
 {
-    const QosHeapNode *root = qos_heap_peek(&tbf->heap);
+    const QosHeapNode *root;
 
+    while ((root = qos_heap_peek(&tbf->heap)) != NULL && root->key <= now) {
+        QosTbfQueue *queue = (QosTbfQueue *)((char *)root - G_STRUCT_OFFSET(QosTbfQueue, heap));
+
+        reschedule(tbf, queue, now);
+        if (queue->heap.key <= now)
+            return queue;
+    }
     *ret_due = root != NULL ? root->key : QOS_NEVER;
-    if (root == NULL || root->key > now)
-        return NULL;
-    return (QosTbfQueue *)((char *)root - G_STRUCT_OFFSET(QosTbfQueue, heap));
+    return NULL;
 }
 
 static QosTime tbf_get_next(void *self, QosTime now, QosReadyFunc ready, void *arg)
@@ -373,36 +515,36 @@ static QosTime tbf_get_next(void *self, QosTime now, QosReadyFunc ready, void *a
     if (tbf->rematching.length > 0)
         rematch(tbf, now);
     QosTbfQueue *queue = due_queue(tbf, now, &due);
-    if (queue != NULL && is_paying(queue, now)) { /* another may be its first now */
-        reschedule(tbf, queue, now);
-        queue = due_queue(tbf, now, &due);
-    }
     if (queue == NULL)
         return tbf->rematching.length > 0 ? now : due;
 
-    QosRequest *request = first_of(queue, now);
+    QosRequest *request = first_of(tbf, queue, now);
     end_wait(tbf, queue, request, now);
-    if (qos_request_owes_first(request))
+    if (line_of(queue, request) == &queue->lock_holders || request->writes_back)
         queue->is_turn_of_write_backs = !request->writes_back;
-    book(queue, request, now);
+    book(queue, request, TRUE, now);
     reschedule(tbf, queue, now);
     ready(request, arg);
     return now;
 }
 
-/* TRUE where the class owes as much as it may for the request, or others wait because it did. */
-static gboolean is_at_bound(QosTbfQueue *queue, const QosRequest *request, QosTime now)
+/* TRUE where the class owes as much as it may for the request, or others wait that go before it. */
+static gboolean is_at_bound(const QosTbf *tbf, QosTbfQueue *queue, const QosRequest *request,
+                            QosTime now)
 {
     if (!takes(queue, request))
         return FALSE;
-    return line_of(queue, request)->length > 0 || is_paying(queue, now) ||
+    refresh_paying(queue, now);
+    return tbf->rematching.length > 0 ||
+           (request->writes_back ? queue->write_backs.length : queue->wanted) > 0 ||
+           (queue->is_paying && (queue->lead <= 0 || queue->lock_holders.length > 0)) ||
            debt_due(queue, request, debt_for(queue, request), now) > now;
 }
 
 /* Books a request that goes into debt. */
 static void charge(QosTbf *tbf, QosTbfQueue *queue, QosRequest *request, QosTime now)
 {
-    book(queue, request, now);
+    book(queue, request, FALSE, now);
     reschedule(tbf, queue, now);
 }
 
@@ -425,7 +567,7 @@ static gboolean tbf_charge(void *self, QosRequest *request, gboolean is_done, Qo
     QosTbfQueue *queue = qos_tbf_flow(tbf, request, now)->queue;
 
     judge_free(queue, request);
-    if (!is_done && is_at_bound(queue, request, now))
+    if (!is_done && is_at_bound(tbf, queue, request, now))
         return FALSE;
     charge(tbf, queue, request, now);
     return TRUE;
@@ -476,31 +618,42 @@ static gboolean tbf_release(void *self, QosRequest *request, QosTime now)
         return FALSE;
     QosRequest holder = *request;
     holder.holds_lock = TRUE;
-    if (!is_at_bound(payer, &holder, now)) {
+    if (!is_at_bound(tbf, payer, &holder, now)) {
         tbf_cancel(tbf, request, now);
         request->holds_lock = TRUE;
         charge(tbf, payer, request, now);
         return TRUE;
     }
-    if (queue != NULL) /* else it is matched again before long */
-        dequeue(tbf, queue, request);
     request->holds_lock = TRUE;
-    if (queue != NULL)
-        enqueue(tbf, queue, request, now);
+    if (queue == NULL) /* it is matched again before long */
+        return FALSE;
+    queue->wanted += is_wanted(queue, request);
+    if (payers(queue) == 0)
+        end_passing(queue, now);
+    reschedule(tbf, queue, now);
     return FALSE;
 }
 
 static void put_aside(QosTbf *tbf, QosTbfQueue *queue, QosTime now)
 {
-    QosRequest *request;
-    while ((request = first_of(queue, now)) != NULL) {
+    while (queue->waiting > 0) {
+        QosRequest *request = first_of(tbf, queue, now);
+
         dequeue(tbf, queue, request);
         request->queue = NULL;
         g_queue_push_tail_link(&tbf->rematching, &request->link);
     }
 }
 
-/* Queues whose rule is still there take its new rates at once; all that waits is matched again. */
+static gint compare_arrivals(gconstpointer left, gconstpointer right, gpointer data G_GNUC_UNUSED)
+{
+    const QosRequest *a = left, *b = right;
+
+    return (a->arrival > b->arrival) - (a->arrival < b->arrival);
+}
+
+/* Queues whose rule is still there take its new rates at once; all that waits is matched again, in
+ * order of arrival, whatever class it was in. */
 static void tbf_rules_changed(void *self, QosTime now)
 {
     QosTbf *tbf = self;
@@ -512,10 +665,11 @@ static void tbf_rules_changed(void *self, QosTime now)
     g_hash_table_iter_init(&iter, tbf->queues);
     while (g_hash_table_iter_next(&iter, NULL, (gpointer *)&queue)) {
         const QosRule *rule = qos_rules_by_id(tbf->context->rules, queue->key.rule_id);
+        put_aside(tbf, queue, now); /* by the lines of the rule as it was */
         if (rule != NULL)
             qos_tbf_queue_set_rule(queue, rule, now);
-        put_aside(tbf, queue, now);
     }
+    g_queue_sort(&tbf->rematching, compare_arrivals, NULL);
     qos_tbf_forget_counters(tbf);
 }
 

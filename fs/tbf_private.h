@@ -39,30 +39,34 @@ G_STATIC_ASSERT(G_STRUCT_OFFSET(QosTbfFlow, link) == QOS_CACHE_LINE);
 
 struct QosTbfQueue {
     /* What each request looks at, in one cache line. */
-    GQueue requests;        /* of QosRequest, by its link: wait for a token */
+    GQueue requests;        /* of QosRequest, by its link: wait for a token, and hold nothing */
     QosRuleState *counters; /* owned by QosTbf.counters */
     gint64 weight;          /* for fs/adapt.h; 0 = not given */
     gint64 minimum;         /* likewise, op/s */
-    guint waiting;          /* in all three lines */
+    guint waiting;          /* in all lines */
     guint running;          /* let go, to be settled */
     guint flows;            /* bound to it */
     guint has_operations : 1;
     guint has_bytes : 1;
     guint is_turn_of_write_backs : 1;
-    guint is_paying : 1;      /* `requests` have been passed over: they go before all others, ... */
-    guint is_others_turn : 1; /* ... which have a turn after each of them */
-    guint allowance : 7;      /* free requests that may still go (QOS_TBF_FREE_MAX) */
+    guint is_paying : 1; /* payers have been passed over: they take turns with all others */
+    guint allowance : 7; /* free requests that may still go (QOS_TBF_FREE_MAX) */
     QosHeapNode heap;
     QosBucket operations;
     QosBucket bytes;
-    GQueue lock_holders; /* likewise: wait until the class owes no more than QOS_DEBT_MAX */
+    GQueue lock_holders; /* likewise */
+    guint wanted;        /* of these: wait only until the class owes no more than QOS_DEBT_MAX */
+    QosTime lead;        /* where they take turns: what `requests` had more of the rule's time than
+                            all others; while it is positive, those go first */
     GQueue write_backs;  /* likewise */
-    QosTime passed;      /* what lock holders took of the rule's time while `requests` waited, less
+    /* Payers: those that wait for a token, `requests` and lock holders that are not wanted. */
+    QosTime passed;      /* what others took of the rule's time while payers waited, less
                             PASSED_PART times what these have had since; 0 to QOS_DEBT_MAX */
     QosTime level;       /* while `is_paying`: the debt at which one of them may go */
-    guint to_pay;        /* while `is_paying`: so many of `requests` are to go */
-    QosTime first_since; /* when the first of `requests` came, or the one before it went; while they
-                            are passed over it stays */
+    guint to_pay;        /* while `is_paying`: so many payers are to go, ... */
+    QosTime at_points;   /* ... and those at pay points have had so much of the rule's time */
+    QosTime first_since; /* when the first payer came, or the one before it went; while they are
+                            passed over it stays */
     QosTbfKey key;       /* holds a reference to the job */
     char rule_name[QOS_RULE_NAME_MAX + 1];
 };

@@ -26,8 +26,8 @@
 /* Within that a thread that has read a file comes to read again, if it does not read by a mapping,
  * for which the kernel does not ask; ... */
 #define RETURN_TIME (2 * QOS_MILLISECOND)
-/* ... and one that has paid has read before, from a slow store too. */
-#define READ_TIME (100 * QOS_MILLISECOND)
+/* ... and one that came to pay before does so, however busy the machine is. */
+#define PAYER_TIME (100 * QOS_MILLISECOND)
 /* Payments at a file for which no READ came: what is read there is in the page cache. */
 #define UNREAD_MAX 8
 /* Of a time in which no request came no more counts. */
@@ -47,7 +47,7 @@ typedef struct {
     QosTime until;
 } Debtor;
 
-/* A thread of a job in debt that was let read, and has not come back. */
+/* A thread of a job in debt that has read, and has not come back. */
 typedef struct {
     pid_t tid;
     QosTime until; /* it is waited for */
@@ -183,7 +183,7 @@ static void note_debtor(Toll *toll, Debtor *debtor, QosTime now)
     g_array_append_vals(toll->debtors, debtor, 1);
 }
 
-/* The thread has read, or does so elsewhere. */
+/* The thread has come to read again, or does so elsewhere. */
 static void come_back(Toll *toll, pid_t tid, QosTime now)
 {
     toll->closed = now;
@@ -197,10 +197,10 @@ static void come_back(Toll *toll, pid_t tid, QosTime now)
     }
 }
 
-/* For `time` it is waited for. */
-static void let_read(Toll *toll, pid_t tid, QosTime time, QosTime now)
+/* The thread has read, and is waited for. */
+static void expect(Toll *toll, pid_t tid, gboolean did_pay, QosTime now)
 {
-    const Reader reader = {tid, now + time};
+    const Reader reader = {tid, now + (did_pay ? PAYER_TIME : RETURN_TIME)};
 
     come_back(toll, tid, now);
     g_array_append_val(toll->readers, reader);
@@ -337,9 +337,13 @@ static void raise_locked(QosTolls *tolls, fuse_ino_t ino, const QosJob *job, Qos
     toll->until = now + TOLL_TIME;
     note_debtor(toll, &(Debtor){job, opcode, now, ticks_after_boot(), toll->until}, now);
     __atomic_store_n(&tolls->last, toll->until, __ATOMIC_RELAXED); /* time only grows */
+    if (toll->is_file && has_paid) {
+        toll->unread++;
+        return;
+    }
     if (toll->is_file) {
-        toll->unread = has_paid ? toll->unread + 1 : 0;
-        let_read(toll, tid, has_paid ? READ_TIME : RETURN_TIME, now);
+        toll->unread = 0;
+        expect(toll, tid, find_ticket(tolls, tid, now) != NULL, now);
     }
     close_locked(tolls, toll, has_paid, now);
 }

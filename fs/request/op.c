@@ -166,8 +166,10 @@ static gboolean makes_pay_point(const QosOp *op)
 {
     const QosRequest *request = &op->entry.request;
 
-    return request->holds_lock &&
-           (request->fills_cache || (op->locks_directory && qos_tolls_count(request->opcode)));
+    if (request->fills_cache)
+        return request->holds_lock && request->owes_much;
+    return request->holds_lock && request->owes && op->locks_directory &&
+           qos_tolls_count(request->opcode);
 }
 
 /* Makes the backing call, unless it is not to be made any more. */
@@ -180,7 +182,7 @@ static void run(QosOp *op)
     op->result = error == 0 ? call_store(op) : error;
     op->has_run = TRUE;
     note_stale(op);
-    if (request->owes && makes_pay_point(op))
+    if (makes_pay_point(op))
         qos_tolls_raise(op->fs->tolls, op->locks, request->job, request->opcode,
                         fuse_req_ctx(op->fuse)->pid);
 }
@@ -274,13 +276,16 @@ static gboolean opens(const QosOp *op)
 }
 
 /* The caller, a new reference, or NULL where he has to be named first. Work on an open file is done
- * as its opener, unless another user asks; the opener's job always pays. */
+ * as its opener, unless another user asks; the opener's job always pays. A FLUSH is the opener's
+ * also then: exec(2) may send it for what it closes, and what /proc says of that thread may come
+ * only when exec goes on. */
 static QosCaller *find_caller(const QosOp *op)
 {
     const struct fuse_ctx *context = fuse_req_ctx(op->fuse);
     QosCaller *opener = op->handle != NULL ? op->handle->caller : NULL;
+    const gboolean closes = op->entry.request.opcode == QOS_OP_FLUSH;
 
-    if (opener != NULL && asks_as(context, opener))
+    if (opener != NULL && (closes || asks_as(context, opener)))
         return qos_caller_ref(opener);
     if (opener != NULL)
         return qos_callers_find(op->fs->callers, context, QOS_CALLER_IDENTITY);

@@ -285,6 +285,30 @@ def test_what_is_reserved_for_root_stays_so(store, mount):
         assert done.returncode != 0
 
 
+# Opens and changes a file, becomes another user, and calls exec, which closes the file.
+BECOMES = """
+import fcntl, mmap, os, sys
+file = os.open(sys.argv[1], os.O_RDWR | os.O_CLOEXEC)
+fcntl.lockf(file, fcntl.LOCK_EX)
+os.pwrite(file, b"changed", 0)
+pages = mmap.mmap(file, 4096)
+pages[4095:] = b"!"
+os.setgroups([])
+os.setresgid(*[int(sys.argv[2])] * 3)
+os.setresuid(*[int(sys.argv[2])] * 3)
+os.execv("/bin/echo", ["echo", "done"])
+"""
+
+
+@pytest.mark.parametrize("cache", ["auto", "none"])
+def test_exec_as_another_user_closes_what_was_open(store, mount, cache):
+    """The kernel may show nothing of that thread in /proc until the close is answered."""
+    qos = mount(store, f"cache={cache}")
+    (store.dir / "file").write_bytes(bytes(4096))
+    assert run(sys.executable, "-c", BECOMES, qos.dir / "file", USER) == "done\n"
+    assert (store.dir / "file").read_bytes() == b"changed" + bytes(4088) + b"!"
+
+
 def test_what_waits_keeps_identity_umask_and_data(store, qos):
     """Requests that a rule holds back are run later by another thread: for the same caller, with the same bytes."""
     qos.rule("start all opcode={write} bps=1 depth=1:1 per=rule")

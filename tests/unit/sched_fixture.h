@@ -71,6 +71,13 @@ static inline QosRequest *next(Fixture *fixture)
     return qos_sched_next(fixture->sched, fixture->now, &wake);
 }
 
+/* Takes back one that waits. */
+static inline void drop(Fixture *fixture, QosRequest *request)
+{
+    qos_sched_cancel(fixture->sched, request, fixture->now);
+    request_free(request);
+}
+
 static inline void leave(Fixture *fixture, QosRequest *request)
 {
     qos_sched_leave(fixture->sched, request, request->bytes, 0, fixture->now);

@@ -31,7 +31,7 @@ static void test_closes_are_bounded(void)
     lookup->holds_lock = TRUE;
     g_assert_cmpint(enter(&f, lookup), ==, QOS_WAIT);
 
-    /* All go in the end: what is held, as slots come free. */
+    /* All go in the end: what is held, as slots come free, and as those that pass leave. */
     GQueue inside = G_QUEUE_INIT;
     for (guint job = 0; job < JOBS; job++) {
         for (guint i = 0; i < CLOSES; i++) {
@@ -43,13 +43,51 @@ static void test_closes_are_bounded(void)
     for (QosRequest *done; (done = g_queue_pop_head(&inside)) != NULL; left++) {
         leave(&f, done);
         for (QosRequest *due; (due = next(&f)) != NULL;) {
-            g_assert_true(due->has_slot);
+            g_assert_true(due->has_slot || due->is_passing);
+            g_assert_cmpuint(due->job->use.passing, <=, QOS_PASSING_MAX);
             g_queue_push_tail(&inside, due);
         }
     }
     g_assert_cmpuint(left, ==, JOBS * CLOSES + 1);
     qos_sched_state(f.sched, &state);
     g_assert_cmpuint(state.running + state.passing + state.held, ==, 0);
+    fixture_clear(&f);
+}
+
+/* What hangs in the store has all slots. Of those that go beside them one more goes for each that
+ * leaves, the first that waits. */
+static void test_one_passes_for_each_that_leaves(void)
+{
+    enum { SLOTS = 8, COUNT = 3 * QOS_PASSING_MAX };
+    Fixture f;
+    QosRequest *hangs[SLOTS], *wanted[COUNT];
+    guint inside = 0;
+    fixture_init(&f, &qos_policy_fifo, SLOTS);
+    for (guint i = 0; i < SLOTS; i++) {
+        hangs[i] = request_new(&f, "j", QOS_OP_READ, 0);
+        enter(&f, hangs[i]);
+    }
+    for (guint i = 0; i < COUNT; i++) {
+        wanted[i] = request_new(&f, "j", QOS_OP_CREATE, 0);
+        wanted[i]->lock = 7;
+        wanted[i]->holds_lock = TRUE;
+        inside += enter(&f, wanted[i]) == QOS_GO;
+    }
+    g_assert_cmpuint(inside, >=, QOS_PASSING_MAX);
+    g_assert_cmpuint(inside, <, COUNT);
+    for (guint i = 0; i + inside < COUNT; i++) {
+        leave(&f, wanted[i]);
+        g_assert_true(next(&f) == wanted[i + inside]);
+        g_assert_null(next(&f));
+    }
+    for (guint i = COUNT - inside; i < COUNT; i++)
+        leave(&f, wanted[i]);
+    for (guint i = 0; i < SLOTS; i++) {
+        if (hangs[i]->state == QOS_REQUEST_RUNNING)
+            leave(&f, hangs[i]);
+        else
+            drop(&f, hangs[i]);
+    }
     fixture_clear(&f);
 }
 
@@ -392,6 +430,7 @@ int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/sched/closes-are-bounded", test_closes_are_bounded);
+    g_test_add_func("/sched/one-passes-for-each-that-leaves", test_one_passes_for_each_that_leaves);
     g_test_add_func("/sched/data-that-waits-is-bounded", test_data_that_waits_is_bounded);
     g_test_add_func("/sched/data-that-awaits-its-turn-is-bounded",
                     test_data_that_awaits_its_turn_is_bounded);

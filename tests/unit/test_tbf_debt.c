@@ -25,12 +25,6 @@ static QosRequest *fill_debt(Fixture *f, QosOpcode opcode, guint64 bytes, QosTim
     }
 }
 
-static void drop(Fixture *f, QosRequest *request)
-{
-    qos_sched_cancel(f->sched, request, f->now);
-    request_free(request);
-}
-
 /* Whoever wants its lock gets on at the rule's rate. What holds nothing pays the debt. */
 static void test_a_lock_waits_for_one_token(void)
 {
