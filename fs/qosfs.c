@@ -263,11 +263,12 @@ static void explain_second_mount(const Mounter *mounter, GError **error)
     if (!g_error_matches(*error, QOS_ERROR, EBUSY) || !qos_mountpoint_is_taken(mounter->mountpoint))
         return;
     g_clear_error(error);
-    qos_set_error(error, EBUSY,
-                  "DIR \"%s\": qosfs is mounted there already, with database %s: umount it first "
-                  "('qosfsctl set' changes tunables without), or give this one a database of its "
-                  "own with -o db=PATH",
-                  mounter->mountpoint, mounter->options.database);
+    qos_set_error(
+        error, EBUSY,
+        "DIR \"%s\": qosfs is mounted there already, and database %s is in use: umount it first "
+        "('qosfsctl set' changes tunables without), or give this one a database of its "
+        "own with -o db=PATH",
+        mounter->mountpoint, mounter->options.database);
 }
 
 /* What the mount that SRC lies on forbids this one forbids, and the daemon where it cannot. */

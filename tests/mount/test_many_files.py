@@ -2,6 +2,7 @@
 import errno
 import os
 import pathlib
+import socket
 import subprocess
 
 import pytest
@@ -137,10 +138,19 @@ def test_removed_files_that_are_held(store, small, new_store, options, are_cold)
 
 
 def hold_removed(qos, uid, count):
-    """Descriptors (O_PATH) of so many files that this user has made and that are removed."""
+    """Descriptors (O_PATH) of so many files that this user has made and that are removed. They are opened as that user, so that they count as
+    the user's should somebody else on the machine make the kernel forget them before."""
     paths = [qos.dir / f"held-{uid}-{number}" for number in range(count)]
-    as_user(uid, uid, [], lambda: [path.touch() for path in paths] and None)
-    held = [os.open(path, os.O_PATH) for path in paths]
+    ours, theirs = socket.socketpair()
+
+    def make():
+        for path in paths:
+            path.touch()
+        socket.send_fds(theirs, [b"x"], [os.open(path, os.O_PATH) for path in paths])
+
+    with ours, theirs:
+        as_user(uid, uid, [], make)
+        _, held, _, _ = socket.recv_fds(ours, 1, count)
     for path in paths:
         os.unlink(path)
     return held

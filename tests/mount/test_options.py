@@ -379,8 +379,11 @@ def test_database_in_use(world, store, mount, place):
     assert entry(place) is None
     done = mount_qosfs(world, store.dir, qos.dir, "-o", f"db={qos.db}")
     assert done.returncode == FAILED and done.stderr.count("\n") == 1
-    assert f'DIR "{qos.dir}": qosfs is mounted there already, with database {qos.db}: umount it first' in done.stderr
+    assert f'DIR "{qos.dir}": qosfs is mounted there already, and database {qos.db} is in use: umount it first' in done.stderr
     assert qos.get("slots") == "64"
+    other = mount(store)
+    done = mount_qosfs(world, store.dir, other.dir, "-o", f"db={qos.db}")
+    assert f'DIR "{other.dir}": qosfs is mounted there already, and database {qos.db} is in use' in done.stderr
 
 
 def test_database_below_the_mount(world, store, place):

@@ -300,13 +300,14 @@ static pid_t start_launcher(const char *const *environment, int *ret_input)
     return pid;
 }
 
-static void wait_for_comm(pid_t pid, const char *comm)
+/* Until exec is done. It sets comm, and replaces the memory, before there is an environment: of
+ * that moment a thread asks for nothing that is named by its environment. */
+static void wait_for_environment(pid_t pid, const char *environment)
 {
-    g_autofree char *path = g_strdup_printf("/proc/%d/comm", pid);
-    g_autofree char *line = g_strdup_printf("%s\n", comm);
+    g_autofree char *path = g_strdup_printf("/proc/%d/environ", pid);
     g_autofree char *text = NULL;
 
-    while (g_file_get_contents(path, &text, NULL, NULL) && !g_str_equal(text, line)) {
+    while (g_file_get_contents(path, &text, NULL, NULL) && !g_str_equal(text, environment)) {
         g_clear_pointer(&text, g_free);
         g_usleep(1000);
     }
@@ -322,7 +323,7 @@ static void test_exec_shows_at_once(Fixture *fixture, gconstpointer data G_GNUC_
     g_assert_cmpint(caller->program.state, ==, QOS_PROGRAM_SURE);
     g_assert_cmpstr(caller->job->id, !=, "after");
     g_assert_cmpint(write(input, "", 1), ==, 1);
-    wait_for_comm(pid, "cat");
+    wait_for_environment(pid, environment[0]);
     g_assert_false(is_known(fixture, pid, QOS_CALLER_JOB));
     check_job(fixture, pid, 1000, "after", 0);
     qos_caller_unref(caller);
