@@ -20,7 +20,8 @@
  *          more than VIRTUAL_LAG_MAX. Virtual time only grows, fast where somebody is entitled to
  *          next to nothing: beyond QOS_VIRTUAL_TIME_MAX it begins anew.
  *   paper  the key is when the job's bucket has a token; its rate is its allocation, its depth
- *          Lustre's 3. A job without an allocation is not ruled, as by Lustre's fallback queue.
+ *          Lustre's 3. Those that have one stand in another heap, by priority; a job without an
+ *          allocation is not ruled, and stands in a third, as in Lustre's fallback queue.
  *
  * The depth of the store and its capacity are found out (fs/capacity.h). A capacity that is told is
  * all that paper gives out. For fair it is what the search begins with, and what entitlements are
@@ -33,7 +34,9 @@
 #include "fs/adapt_private.h"
 #include "fs/rule.h"
 
-#define CAPACITY_FIRST      1000                    /* op/s, before anything was measured */
+#define CAPACITY_FIRST      1000                         /* op/s, before anything was measured */
+#define DUE_NUMBERS         (G_GINT64_CONSTANT(1) << 40) /* they begin anew after months */
+#define HIGHEST_PRIORITY    (1 << 20)                    /* nodes; with more all are equal */
 #define VIRTUAL_LAG_MAX     (100 * QOS_MILLISECOND) /* what a job may catch up that had no slot */
 #define VIRTUAL_ADVANCE_MAX (1000 * QOS_SECOND)     /* a million such fit QOS_VIRTUAL_TIME_MAX */
 
@@ -47,7 +50,8 @@ QosAdapt *qos_adapt_new(guint slots, QosTime now)
     adapt->paper = g_array_new(FALSE, TRUE, sizeof(QosPaperJob));
     qos_capacity_init(&adapt->capacity, CAPACITY_FIRST * (double)QOS_COST_UNIT, slots, now);
     adapt->period_start = now;
-    qos_heap_init(&adapt->waiting);
+    for (guint i = 0; i < QOS_ADAPT_PLACES; i++)
+        qos_heap_init(&adapt->waiting[i]);
     return adapt;
 }
 
@@ -116,13 +120,19 @@ static QosShareTotals totals_of(const QosAdapt *adapt, const QosJob *job)
     return qos_adapt_fair_of(adapt, job)->totals;
 }
 
+static void leave_heap(QosAdapt *adapt, QosShare *share)
+{
+    qos_heap_remove(&adapt->waiting[share->place], &share->order);
+    share->place = QOS_ADAPT_WAITING;
+}
+
 /* The last member takes the place of the one that leaves. */
 void qos_adapt_leave(QosAdapt *adapt, guint index)
 {
     QosJob *job = adapt->jobs->pdata[index];
 
     adapt->changes.others++;
-    qos_heap_remove(&adapt->waiting, &job->share.order);
+    leave_heap(adapt, &job->share);
     job->share.totals = totals_of(adapt, job);
     job->share.member = 0;
     if (adapt->lender == job)
@@ -151,7 +161,8 @@ void qos_adapt_free(QosAdapt *adapt)
     g_array_unref(adapt->seen);
     g_array_unref(adapt->fair);
     g_array_unref(adapt->paper);
-    qos_heap_clear(&adapt->waiting);
+    for (guint i = 0; i < QOS_ADAPT_PLACES; i++)
+        qos_heap_clear(&adapt->waiting[i]);
     g_free(adapt);
 }
 
@@ -217,7 +228,7 @@ gint64 qos_adapt_cost(const QosAdapt *adapt, QosOpcode opcode, guint64 bytes)
 /* --- requests --- */
 
 /* Where the job stands in the heap. */
-gint64 qos_adapt_order_key(const QosAdapt *adapt, QosShare *share, QosTime now)
+static gint64 order_key(const QosAdapt *adapt, QosShare *share, QosTime now)
 {
     if (adapt->config.mode == QOS_ADAPT_FAIR)
         return share->finish;
@@ -249,8 +260,10 @@ void qos_adapt_wait(QosAdapt *adapt, QosJob *job, gint64 cost, gint64 weight, gi
                     QosTime now)
 {
     take_part(adapt, job, weight, minimum, now);
-    if (adapt->config.mode != QOS_ADAPT_FAIR)
+    if (adapt->config.mode != QOS_ADAPT_FAIR) {
+        qos_adapt_paper_of(adapt, job)->demand++; /* it is issued, and served later */
         return;
+    }
     QosFairJob *fair = qos_adapt_fair_of(adapt, job);
     if (fair->waiting == 0)
         job->share.finish = MAX(job->share.finish, adapt->virtual_time);
@@ -266,8 +279,13 @@ static void ensure_member(QosAdapt *adapt, QosJob *job, QosTime now)
 
 void qos_adapt_stop_waiting(QosAdapt *adapt, QosJob *job, gint64 cost)
 {
-    if (job->share.member == 0 || adapt->config.mode != QOS_ADAPT_FAIR)
+    if (job->share.member == 0)
         return;
+    if (adapt->config.mode != QOS_ADAPT_FAIR) {
+        QosPaperJob *paper = qos_adapt_paper_of(adapt, job);
+        paper->demand = MAX(paper->demand - 1, 0); /* it counted when it began to wait */
+        return;
+    }
     QosFairJob *fair = qos_adapt_fair_of(adapt, job);
     fair->waiting = MAX(fair->waiting - cost, 0);
 }
@@ -277,7 +295,7 @@ void qos_adapt_set_ready(QosAdapt *adapt, QosJob *job, gboolean is_ready, QosTim
     QosShare *share = &job->share;
 
     if (!is_ready) {
-        qos_heap_remove(&adapt->waiting, &share->order);
+        leave_heap(adapt, share);
         return;
     }
     if (qos_heap_contains(&share->order))
@@ -285,7 +303,7 @@ void qos_adapt_set_ready(QosAdapt *adapt, QosJob *job, gboolean is_ready, QosTim
     ensure_member(adapt, job, now);
     if (adapt->config.mode == QOS_ADAPT_FAIR)
         share->finish = MAX(share->finish, adapt->virtual_time - VIRTUAL_LAG_MAX);
-    qos_heap_push(&adapt->waiting, &share->order, qos_adapt_order_key(adapt, share, now));
+    qos_heap_push(&adapt->waiting[QOS_ADAPT_WAITING], &share->order, order_key(adapt, share, now));
 }
 
 static QosJob *job_of(QosHeapNode *order)
@@ -295,13 +313,13 @@ static QosJob *job_of(QosHeapNode *order)
 
 const QosJob *qos_adapt_first(const QosAdapt *adapt)
 {
-    QosHeapNode *first = qos_heap_peek(&adapt->waiting);
+    QosHeapNode *first = qos_heap_peek(&adapt->waiting[QOS_ADAPT_WAITING]);
     return first != NULL ? job_of(first) : NULL;
 }
 
 const QosJob *qos_adapt_second(const QosAdapt *adapt)
 {
-    QosHeapNode *second = qos_heap_peek_second(&adapt->waiting);
+    QosHeapNode *second = qos_heap_peek_second(&adapt->waiting[QOS_ADAPT_WAITING]);
     return second != NULL ? job_of(second) : NULL;
 }
 
@@ -316,16 +334,76 @@ void qos_adapt_prefetch(const QosAdapt *adapt, const QosJob *job)
         qos_prefetch(qos_adapt_paper_of(adapt, job), sizeof(QosPaperJob));
 }
 
+static QosHeapNode *first_of(const QosAdapt *adapt, guint place)
+{
+    return qos_heap_peek(&adapt->waiting[place]);
+}
+
+/* Numbers those that have come to be due, in order of that. */
+static void find_due(QosAdapt *adapt, QosTime now)
+{
+    QosHeapNode *first;
+
+    while ((first = first_of(adapt, QOS_ADAPT_WAITING)) != NULL && first->key <= now) {
+        QosShare *share = qos_adapt_share_of(first);
+        gint64 nodes = share->is_ruled ? qos_adapt_paper_of(adapt, job_of(first))->nodes : 0;
+
+        leave_heap(adapt, share);
+        share->place = share->is_ruled ? QOS_ADAPT_DUE : QOS_ADAPT_FALLBACK;
+        adapt->due_number = (adapt->due_number + 1) % DUE_NUMBERS;
+        qos_heap_push(&adapt->waiting[share->place], first,
+                      adapt->due_number - MIN(nodes, HIGHEST_PRIORITY) * DUE_NUMBERS);
+    }
+}
+
+static gint64 number_of(const QosHeapNode *order)
+{
+    return (order->key % DUE_NUMBERS + DUE_NUMBERS) % DUE_NUMBERS;
+}
+
+/* Of those that have tokens the job of the highest priority goes first: the hierarchy of the rules
+ * (III-D); of equal ones that which has had its token for longest. Jobs without a rule are one
+ * queue, which does not starve: it goes when it has been due for longer. */
+static QosJob *next_of_paper(QosAdapt *adapt, QosTime now, QosTime *ret_wake)
+{
+    QosHeapNode *ruled, *fallback, *later;
+
+    find_due(adapt, now);
+    ruled = first_of(adapt, QOS_ADAPT_DUE);
+    fallback = first_of(adapt, QOS_ADAPT_FALLBACK);
+    if (ruled != NULL && (fallback == NULL || number_of(ruled) < number_of(fallback)))
+        return job_of(ruled);
+    if (fallback != NULL)
+        return job_of(fallback);
+    later = first_of(adapt, QOS_ADAPT_WAITING);
+    if (later != NULL) {
+        adapt->is_throttling = TRUE;
+        *ret_wake = MIN(*ret_wake, later->key);
+    }
+    return NULL;
+}
+
+void qos_adapt_order_anew(QosAdapt *adapt, QosTime now)
+{
+    for (guint i = 0; i < adapt->jobs->len; i++) {
+        QosShare *share = &((QosJob *)adapt->jobs->pdata[i])->share;
+
+        if (!qos_heap_contains(&share->order) ||
+            (share->place == QOS_ADAPT_FALLBACK && !share->is_ruled))
+            continue;
+        leave_heap(adapt, share);
+        qos_heap_push(&adapt->waiting[QOS_ADAPT_WAITING], &share->order,
+                      order_key(adapt, share, now));
+    }
+}
+
 QosJob *qos_adapt_next(QosAdapt *adapt, QosTime now, QosTime *ret_wake)
 {
-    QosHeapNode *first = qos_heap_peek(&adapt->waiting);
+    QosHeapNode *first = qos_heap_peek(&adapt->waiting[QOS_ADAPT_WAITING]);
+    if (adapt->config.mode == QOS_ADAPT_PAPER)
+        return next_of_paper(adapt, now, ret_wake);
     if (first == NULL)
         return NULL;
-    if (adapt->config.mode == QOS_ADAPT_PAPER && first->key > now) {
-        adapt->is_throttling = TRUE;
-        *ret_wake = MIN(*ret_wake, first->key);
-        return NULL;
-    }
     if (qos_hold_keeps(adapt, job_of(first), first->key, now, ret_wake))
         return NULL;
     return job_of(first);
@@ -333,12 +411,13 @@ QosJob *qos_adapt_next(QosAdapt *adapt, QosTime now, QosTime *ret_wake)
 
 gboolean qos_adapt_may_go(QosAdapt *adapt, QosJob *job, QosTime now)
 {
-    if (qos_heap_peek(&adapt->waiting) != NULL)
-        return FALSE;
+    for (guint i = 0; i < QOS_ADAPT_PLACES; i++)
+        if (first_of(adapt, i) != NULL)
+            return FALSE;
     QosTime wake = QOS_NEVER;
     if (adapt->config.mode == QOS_ADAPT_FAIR)
         return !qos_hold_keeps(adapt, job, MAX(job->share.finish, adapt->virtual_time), now, &wake);
-    return qos_adapt_order_key(adapt, &job->share, now) <= now;
+    return order_key(adapt, &job->share, now) <= now;
 }
 
 /* How far `cost` takes a job in virtual time: what it would take alone at its rate. */
@@ -366,7 +445,7 @@ static void begin_virtual_time_anew(QosAdapt *adapt)
         share->finish = MAX(share->finish - adapt->virtual_time, -QOS_VIRTUAL_TIME_MAX);
     }
     adapt->virtual_time = 0;
-    qos_heap_rekey(&adapt->waiting, finish_of, NULL);
+    qos_heap_rekey(&adapt->waiting[QOS_ADAPT_WAITING], finish_of, NULL);
 }
 
 static void serve_fair(QosAdapt *adapt, QosJob *job, gint64 cost, QosTime now)
@@ -387,7 +466,10 @@ static void serve_fair(QosAdapt *adapt, QosJob *job, gint64 cost, QosTime now)
 /* Paper counts requests, not what they cost. */
 static void serve_paper(QosAdapt *adapt, QosJob *job, QosTime now)
 {
-    qos_adapt_paper_of(adapt, job)->demand++;
+    QosPaperJob *paper = qos_adapt_paper_of(adapt, job);
+
+    paper->demand++;
+    adapt->served++;
     if (job->share.is_ruled && job->share.bucket.rate > 0) {
         qos_bucket_fill(&job->share.bucket, now);
         qos_bucket_take(&job->share.bucket, QOS_PAPER_TOKEN, now);
@@ -404,8 +486,14 @@ void qos_adapt_serve(QosAdapt *adapt, QosJob *job, gint64 cost, gint64 weight, g
         serve_fair(adapt, job, cost, now);
     else
         serve_paper(adapt, job, now);
-    if (qos_heap_contains(&share->order))
-        qos_heap_update(&adapt->waiting, &share->order, qos_adapt_order_key(adapt, share, now));
+    if (!qos_heap_contains(&share->order))
+        return;
+    if (adapt->config.mode == QOS_ADAPT_FAIR) {
+        qos_heap_update(&adapt->waiting[QOS_ADAPT_WAITING], &share->order, share->finish);
+        return;
+    }
+    leave_heap(adapt, share);
+    qos_heap_push(&adapt->waiting[QOS_ADAPT_WAITING], &share->order, order_key(adapt, share, now));
 }
 
 void qos_adapt_settle(QosAdapt *adapt, QosJob *job, gint64 difference)
@@ -418,7 +506,7 @@ void qos_adapt_settle(QosAdapt *adapt, QosJob *job, gint64 difference)
     fair->served = MAX(fair->served + difference, 0);
     share->finish += virtual_advance(adapt, fair, difference);
     if (qos_heap_contains(&share->order))
-        qos_heap_update(&adapt->waiting, &share->order, share->finish);
+        qos_heap_update(&adapt->waiting[QOS_ADAPT_WAITING], &share->order, share->finish);
 }
 
 /* --- the store --- */
@@ -431,6 +519,11 @@ void qos_adapt_set_slots(QosAdapt *adapt, guint slots, QosTime now)
 guint qos_adapt_depth(const QosAdapt *adapt)
 {
     return adapt->config.mode == QOS_ADAPT_FAIR ? adapt->capacity.depth : adapt->capacity.slots;
+}
+
+QosTime qos_adapt_stall(const QosAdapt *adapt)
+{
+    return adapt->capacity.stall;
 }
 
 QosTime qos_adapt_patience(const QosAdapt *adapt, gint64 inside)

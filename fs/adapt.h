@@ -55,9 +55,10 @@ gint64 qos_adapt_config_cost(const QosAdaptConfig *config, QosOpcode opcode, gui
 
 /* One job's part in it; embedded in the job. Mode fair needs no more than begins it. */
 typedef struct {
-    guint member;      /* index plus one among the members; 0 = it takes no part */
-    gboolean is_ruled; /* paper: it has an allocation, which may be 0 */
-    QosHeapNode order; /* in the heap while it waits and may be served; its key: see adapt.c */
+    guint member;       /* index plus one among the members; 0 = it takes no part */
+    guint is_ruled : 1; /* paper: it has an allocation, which may be 0 */
+    guint place : 2;    /* the heap where it waits, see fs/adapt_private.h */
+    QosHeapNode order;  /* in the heap while it waits and may be served; its key: see adapt.c */
     union {
         gint64 finish;    /* fair: virtual time at which what it was served would end, ns */
         QosBucket bucket; /* paper: its tokens, where it is more */
@@ -124,6 +125,8 @@ guint qos_adapt_depth(const QosAdapt *adapt);
 /* A request that has been in the store for longer may hang, where all that is in there cost so
  * much. */
 QosTime qos_adapt_patience(const QosAdapt *adapt, gint64 inside);
+/* One that has been there for longer than that has stalled (QosCapacity.stall). */
+QosTime qos_adapt_stall(const QosAdapt *adapt);
 /* From `now` on something waits that the policies let go, or nothing; and the slots that may be are
  * taken, or not. What the store serves while both last is what it can. */
 void qos_adapt_set_waiting(QosAdapt *adapt, gboolean is_waiting, gboolean is_full, QosTime now);

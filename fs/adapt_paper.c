@@ -17,11 +17,23 @@
  *   R2  (13) passes 1, and (14) then reclaims more than the job has: the allocation is the bound.
  *   R3  (24) read literally loses what the old remainder added: rho = alpha + rho_old - floor.
  *   R4  (7) and (19) divide by a sum of factors that is 0 where no demand is left: nothing moves.
- *   R5  "reduce allocated tokens by one" in the excess case passes over jobs that have none.
+ *   R5  (23) may floor to less than nothing, as a remainder is negative where rounding gave a token
+ *       too much, and "reduce allocated tokens by one" in the excess case may as well: no job's
+ *       tokens go below 0 in any step; what is not taken of them stays in the remainder.
  *   R6  (2) divides a whole number of tokens: what T x period has beyond them is given out in the
  *       next periods (fs/adapt_period.c), and with it what rounding a rate to tokens/s would lose.
  *   R7  Jobs end, and their records with them: what the others lent to them, or borrowed, is
  *       written off, so that the records still add up to 0 and nobody pays who owes nobody.
+ *   R8  A period may end late, as nobody wakes an idle mount up. The demand is then what was issued
+ *       in a period's time, cut to whole requests, because surplus (4) is in whole tokens.
+ *   R9  Jobs without a rule are served "if any idle I/O threads are available" (III-D), and are
+ * said not to starve. In a store that is full no thread is idle: they go when they have waited for
+ *       longer than who is next by the rules (fs/adapt.c).
+ *   R10 The numbers are of double precision. What is less than EPSILON below a whole token counts
+ * as whole, and remainders that differ by less are equal: in exact numbers these are ties. Of ties
+ * the job that comes first is first.
+ *
+ * tests/unit/paper_oracle.py has the equations in exact rational numbers.
  *
  * What it cannot do well is measured in docs/adaptbf.md; reference: seed 004.
  */
@@ -32,13 +44,20 @@
 
 #include "fs/split.h"
 
+#define EPSILON 1e-9
+
+static double whole_of(double tokens)
+{
+    return floor(tokens + EPSILON); /* R10 */
+}
+
 /* Largest remainder first; the order of the jobs breaks ties, so that a run can be repeated. */
 static int by_remainder(const void *a, const void *b)
 {
     const QosPaperJob *left = *(QosPaperJob *const *)a;
     const QosPaperJob *right = *(QosPaperJob *const *)b;
 
-    if (left->remainder != right->remainder)
+    if (fabs(left->remainder - right->remainder) > EPSILON)
         return left->remainder > right->remainder ? -1 : 1;
     return left < right ? -1 : 1;
 }
@@ -54,7 +73,7 @@ static void correct(QosPaperJob **jobs, guint count, gint64 missing)
     qsort(jobs, count, sizeof(*jobs), by_remainder);
     for (guint i = 0; missing != 0; i = (i + 1) % count) {
         QosPaperJob *job = jobs[i];
-        if (job->part + step < 0)
+        if (job->part + step < -job->kept)
             continue; /* R5 */
         job->part += step;
         job->remainder -= (double)step;
@@ -74,8 +93,8 @@ static void hand_out(QosPaperJob *jobs, guint count, gint64 tokens, gboolean com
         job->part = 0;
         if (compensated_only && !job->is_compensated)
             continue;
-        double whole = MAX(floor(job->raw + job->remainder), 0);
-        job->remainder = job->raw + job->remainder - whole; /* R3 */
+        double whole = MAX(whole_of(job->raw + job->remainder), (double)-job->kept); /* R5 */
+        job->remainder = job->raw + job->remainder - whole;                          /* R3 */
         job->part = (gint64)whole;
         missing -= job->part;
         receivers[receiver_count++] = job;
@@ -102,6 +121,7 @@ static void allocate_initially(QosPaperJob *jobs, guint count, gint64 tokens)
     for (guint i = 0; i < count; i++) {
         jobs[i].priority = (double)jobs[i].nodes / nodes;
         jobs[i].raw = jobs[i].priority * (double)tokens;
+        jobs[i].kept = 0;
     }
     hand_out(jobs, count, tokens, FALSE);
     for (guint i = 0; i < count; i++) {
@@ -130,8 +150,10 @@ static void redistribute(QosPaperJob *jobs, guint count)
     }
     if (factors <= 0)
         return; /* R4 */
-    for (guint i = 0; i < count; i++)
+    for (guint i = 0; i < count; i++) {
         jobs[i].raw = jobs[i].factor / factors * (double)surplus;
+        jobs[i].kept = jobs[i].allocation - jobs[i].surplus;
+    }
     hand_out(jobs, count, surplus, FALSE);
     for (guint i = 0; i < count; i++) {
         jobs[i].allocation += jobs[i].part - jobs[i].surplus;
@@ -163,7 +185,8 @@ static gint64 reclaim(QosPaperJob *jobs, guint count, double coefficient)
         QosPaperJob *job = &jobs[i];
         if (!job->is_reclaimed_of)
             continue;
-        double bound = MIN(floor(coefficient * (double)job->allocation), (double)job->allocation);
+        double bound =
+            MIN(whole_of(coefficient * (double)job->allocation), (double)job->allocation);
         gint64 part = (gint64)MIN((double)-job->old_record, bound); /* R2 */
         job->allocation -= part;
         book(job, part);
@@ -187,8 +210,10 @@ static void recompensate(QosPaperJob *jobs, guint count)
     if (factors <= 0)
         return; /* R4 */
     gint64 reclaimed = reclaim(jobs, count, reclaim_coefficient(jobs, count));
-    for (guint i = 0; i < count; i++)
+    for (guint i = 0; i < count; i++) {
         jobs[i].raw = jobs[i].factor / factors * (double)reclaimed;
+        jobs[i].kept = jobs[i].allocation;
+    }
     hand_out(jobs, count, reclaimed, TRUE);
     for (guint i = 0; i < count; i++) {
         jobs[i].allocation += jobs[i].part;

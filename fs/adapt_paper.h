@@ -13,7 +13,7 @@
 /* One active job on the storage target. The caller keeps it from one period to the next. */
 typedef struct {
     gint64 nodes;      /* n_x, 1 to 2^31 */
-    gint64 demand;     /* d_x: its requests in the period that ends, >= 0 */
+    gint64 demand;     /* d_x: requests that it issued in the period that ends, >= 0 */
     gint64 allocation; /* alpha_x: of the last period (0 = it had none), then of the next; tokens */
     gint64 record;     /* r_x: tokens lent (> 0) or borrowed (< 0); all records add up to 0 */
     QosShareTotals totals; /* since it is active, tokens */
@@ -25,7 +25,8 @@ typedef struct {
     double raw;               /* before rounding */
     gint64 surplus;           /* T_s^x */
     gint64 old_record;        /* r_x before redistribution */
-    gint64 part;              /* of what the step hands out */
+    gint64 kept;              /* tokens that it has beside what the step hands out, >= 0 */
+    gint64 part;              /* of what the step hands out; may be negative, down to -kept */
     gboolean is_compensated;  /* x in J+ */
     gboolean is_reclaimed_of; /* x in J- */
 } QosPaperJob;

@@ -45,7 +45,7 @@ static void stamp_anew(QosAdapt *adapt, QosJob *job, gint64 before, gint64 rate)
         return;
     share->finish = adapt->virtual_time + (gint64)((__int128)ahead * before / rate);
     if (qos_heap_contains(&share->order))
-        qos_heap_update(&adapt->waiting, &share->order, share->finish);
+        qos_heap_update(&adapt->waiting[QOS_ADAPT_WAITING], &share->order, share->finish);
 }
 
 /* TRUE where records or totals may have changed: somebody lent, or owed before. */
@@ -86,13 +86,10 @@ static gboolean step_fair(QosAdapt *adapt, QosTime elapsed)
 static gboolean is_estimate_too_low(const QosAdapt *adapt, QosTime elapsed)
 {
     double allowed = qos_adapt_capacity(adapt) * (double)elapsed / (double)QOS_SECOND;
-    double served = 0;
 
     if (!adapt->is_throttling || adapt->capacity.is_saturated)
         return FALSE;
-    for (guint i = 0; i < adapt->paper->len; i++)
-        served += (double)g_array_index(adapt->paper, QosPaperJob, i).demand;
-    return served >= NEARLY_ALL * allowed;
+    return (double)adapt->served >= NEARLY_ALL * allowed;
 }
 
 /* Gives a job its allocation as a rate; tokens that it has stay, as with a changed rule. */
@@ -168,17 +165,6 @@ static gboolean step_paper(QosAdapt *adapt, QosTime elapsed, QosTime now)
     return count > 0;
 }
 
-typedef struct {
-    const QosAdapt *adapt;
-    QosTime now;
-} Moment;
-
-static gint64 key_at(QosHeapNode *order, gpointer arg)
-{
-    const Moment *moment = arg;
-    return qos_adapt_order_key(moment->adapt, qos_adapt_share_of(order), moment->now);
-}
-
 void qos_adapt_tick(QosAdapt *adapt, QosTime now)
 {
     if (now < qos_adapt_next_tick(adapt))
@@ -193,13 +179,13 @@ void qos_adapt_tick(QosAdapt *adapt, QosTime now)
         if (is_estimate_too_low(adapt, elapsed))
             qos_capacity_raise(&adapt->capacity, elapsed);
         have_changed = step_paper(adapt, elapsed, now);
-        /* The rates have changed: the keys of those that wait for tokens, too. */
-        qos_heap_rekey(&adapt->waiting, key_at, &(Moment){.adapt = adapt, .now = now});
+        qos_adapt_order_anew(adapt, now); /* the rates have changed */
     }
     if (have_changed)
         adapt->changes.members++;
     adapt->period_start = now;
     adapt->is_throttling = FALSE;
+    adapt->served = 0;
     adapt->restored = 0;
 }
 

@@ -16,6 +16,10 @@
 #define QOS_PAPER_TOKEN QOS_COST_UNIT
 #define QOS_PAPER_DEPTH (2 * QOS_PAPER_TOKEN + 1)
 
+/* Where a job waits. Fair has one place, in order of virtual time. Paper: until it has a token;
+ * with one, by its priority; or without a rule, in order of arrival. */
+enum { QOS_ADAPT_WAITING, QOS_ADAPT_DUE, QOS_ADAPT_FALLBACK, QOS_ADAPT_PLACES };
+
 /* Beyond it virtual time begins anew, which is O(n): far from overflow, and seldom. */
 #define QOS_VIRTUAL_TIME_MAX (G_GINT64_CONSTANT(1) << 60)
 
@@ -26,12 +30,13 @@ G_STATIC_ASSERT(sizeof(QosShare) + MAX(sizeof(QosFairJob), sizeof(QosPaperJob)) 
 
 struct QosAdapt {
     QosAdaptConfig config;
-    GPtrArray *jobs;        /* of QosJob, one reference each: the members */
-    GArray *seen;           /* of QosTime, by the same index: their last requests */
-    GArray *fair;           /* of QosFairJob, likewise, in mode fair; */
-    GArray *paper;          /* of QosPaperJob, in mode paper */
-    QosHeap waiting;        /* of QosShare.order */
-    gint64 virtual_time;    /* fair: 0 to QOS_VIRTUAL_TIME_MAX, ns */
+    GPtrArray *jobs;                   /* of QosJob, one reference each: the members */
+    GArray *seen;                      /* of QosTime, by the same index: their last requests */
+    GArray *fair;                      /* of QosFairJob, likewise, in mode fair; */
+    GArray *paper;                     /* of QosPaperJob, in mode paper */
+    QosHeap waiting[QOS_ADAPT_PLACES]; /* of QosShare.order */
+    gint64 due_number;                 /* paper: of the last that came to be due */
+    gint64 virtual_time;               /* fair: 0 to QOS_VIRTUAL_TIME_MAX, ns */
     double level;           /* fair: units of entitlement per weight, as of the last step */
     const QosJob *lender;   /* fair: who lent most in the last period, */
     const QosJob *borrower; /* and who borrowed most; members, or NULL */
@@ -42,6 +47,7 @@ struct QosAdapt {
     QosCapacity capacity;
     QosHold hold;           /* fair */
     gboolean is_throttling; /* paper: in this period, somebody waited for tokens */
+    gint64 served;          /* paper: requests that went in this period */
     double token_part;      /* paper: of a token, that no period has given out yet */
 };
 
@@ -68,8 +74,8 @@ static inline QosShare *qos_adapt_share_of(QosHeapNode *order)
 
 /* What so many operations a second bring in a period; at least 1. */
 gint64 qos_adapt_units(const QosAdapt *adapt, double operations_per_second);
-/* Where the job stands in the heap. */
-gint64 qos_adapt_order_key(const QosAdapt *adapt, QosShare *share, QosTime now);
+/* Paper: puts all that wait where they belong by their rates. */
+void qos_adapt_order_anew(QosAdapt *adapt, QosTime now);
 /* Ends a membership. */
 void qos_adapt_leave(QosAdapt *adapt, guint index);
 

@@ -17,19 +17,26 @@
  * places in it. So the least depth is sought that is enough. It begins with START inside and
  * doubles, with short windows, while that brings START_GAIN; a gain of less than START_SURE takes
  * as many more inside, not twice as many. So the shares hold from the first request on, and the
- * whole throughput is there in some tenths of a second. Then come trials: windows at the depth in
- * force and at a candidate alternate, and what the candidate serves beyond its goal adds up, until
- * it is more than chance makes of so many pairs, or there were PAIRS_MAX. What chance makes is
- * known by how far each window was beside the estimate before it: the mean of the middle half of
- * the last QOS_CAPACITY_ERRORS is the noise. LESS_NOISE and MORE_NOISE times that are allowed for
- * in the goal.
+ * whole throughput is there in some tenths of a second. Of a store START_FAR away or more, where
+ * each step takes some of its round trips, four times as many are tried; where that serves surely
+ * less than in proportion, what comes in a round trip is enough (Little's law), and some more:
+ * jitter leaves gaps. What was served meanwhile may have been other requests than those that wait,
+ * as names before data, so that more inside seemed to bring nothing. So the search goes on where
+ * less than OTHER_LOAD of what it found is served, at a step or in the DOUBTED_WINDOWS next.
+ *
+ * Then come trials: windows at the depth in force and at a candidate alternate, and what the
+ * candidate serves beyond its goal adds up, until it is more than chance makes of so many pairs.
+ * What chance makes is known by how far each window was beside the estimate before it: the mean of
+ * the middle half of the last QOS_CAPACITY_ERRORS is the noise.
  *
  *   less   between what is enough and what is too few, their geometric mean, so that 64 slots are
  *          found to be 60 too many in three trials; it is enough where LESS_KEEPS of the throughput
- *          stay. A clear loss ends the trial at once, within LOSS_WINDOW.
+ *          stay, less LESS_NOISE times the noise. A clear loss ends the trial at once, within
+ *          LOSS_WINDOW. As each pair may cost throughput, windows of rest lie between them.
  *   more   half as many again; where it brings MORE_BRINGS, it is what is enough. A clear gain ends
- *          the trial at once. More is compared only with windows in which something was kept
- *          waiting, else load that arrives would be taken for gain.
+ *          the trial at once; a small one may take MORE_PAIRS_MAX pairs to be told from noise. More
+ *          is compared only with windows in which something was kept waiting, else load that
+ *          arrives would be taken for gain.
  *
  * Where nothing waits for a slot, all may wait inside: CROWD others there are enough for a trial.
  * In force is a quarter more than what is enough: an almost flat curve still rises there. In much
@@ -60,16 +67,24 @@
 #define VERY_NOISY         0.03 /* and a fourth, as two may pass while one is served */
 #define LESS_KEEPS         0.99
 #define LESS_NOISE         0.5
-#define MORE_BRINGS        1.02
-#define MORE_NOISE         3
+#define LESS_PAIRS_MAX     10
+#define MORE_BRINGS        1.01
+#define MORE_SURE          2 /* times what is chance, as what is found costs the small jobs */
+#define MORE_PAIRS_MAX     64
 #define START              3
 #define START_WINDOW       (10 * QOS_MILLISECOND)
 #define START_REPLIES      16
 #define START_GAIN         1.2
-#define START_SURE         1.1 /* so short windows differ by half of that anyway */
-#define START_ROUNDS       3   /* of all that is inside, where the store is far away, */
+#define START_SURE         1.1  /* so short windows differ by half of that anyway */
+#define A_TRIFLE           0.1  /* of a request: any more is one that may be missing */
+#define OTHER_LOAD         0.75 /* of what as many or fewer inside served just before */
+#define DOUBTED_WINDOWS    16
+#define START_ROUNDS       3 /* of all that is inside, where the store is far away, */
 #define START_FAR          (100 * QOS_MILLISECOND) /* as such a window shows */
-#define SURELY             0.85                    /* of that */
+#define SURELY             0.95                    /* of that */
+#define CARRIED_SURELY     1.1 /* times what comes in a round trip: jitter leaves gaps */
+#define SURELY_LESS        0.7 /* than in proportion, at most */
+#define VARIED             0.6 /* standard deviation of latencies that are uniform from 0 on */
 #define FAR_ROUND          (20 * QOS_MILLISECOND)
 #define DEEP               48  /* from here on four times as many are tried, */
 #define PROPORTIONAL       0.9 /* if twice as many served nearly twice as much */
@@ -77,17 +92,20 @@
 #define MANY_ROUNDS        16
 #define CHANCE             3 /* times the noise: 1.4 standard deviations of a pair's ratio */
 #define SEEN_MIN           6 /* pairs, and errors before: until then little is known of the noise */
-#define PAIRS_MAX          10
+#define ANOTHER_STORE      0.5 /* of the estimate beside it: a trial tells nothing meanwhile */
 #define CLEAR_LOSS         0.9
 #define CLEAR_GAIN         1.2
 #define CLEARLY_NO_GAIN    1.01
 #define LOSS_WINDOW        (10 * QOS_MILLISECOND) /* shows a clear one */
 #define PAUSE_WINDOWS      16
+#define REST_WINDOWS       8 /* a pair costs what less does not serve */
 #define BELIEF_MIN         2
 #define BELIEF_MAX         8 /* trials for more, until what is too few is tried again */
 #define PATIENCE           8 /* times what a request spends inside */
 #define PATIENCE_MIN       (20 * QOS_MILLISECOND)
 #define PATIENCE_MAX       (5 * QOS_SECOND)
+#define STALL              2
+#define STALL_MAX          (30 * QOS_SECOND)
 #define GROWTH_PER_SECOND  1.0 /* of the estimate, while it is what holds requests back */
 #define GROWTH_TIME_MAX    QOS_SECOND
 #define ESTIMATE_MAX       1e14 /* units/s, as QOS_ADAPT_CAPACITY_MAX */
@@ -134,23 +152,20 @@ static void forget_noise(QosCapacity *capacity)
     capacity->noise = 0;
 }
 
-/* What is to be inside whatever the trials say. */
-static guint least(const QosCapacity *capacity)
-{
-    return LEAST + (capacity->noise > NOISY ? 1 : 0) + (capacity->noise > VERY_NOISY ? 1 : 0);
-}
-
 /* --- the depth in force --- */
 
-static guint with_reserve(guint enough)
+static guint with_reserve(const QosCapacity *capacity, guint enough)
 {
-    return enough + enough / 4;
+    const guint by_noise =
+        (capacity->noise > NOISY ? 1 : 0) + (capacity->noise > VERY_NOISY ? 1 : 0);
+
+    return MAX(enough + enough / 4, LEAST + by_noise);
 }
 
 /* The depth that is in force but for trials. */
 static guint depth_in_force(const QosCapacity *capacity)
 {
-    return MIN(MAX(with_reserve(capacity->enough), least(capacity)), capacity->slots);
+    return MIN(with_reserve(capacity, MAX(capacity->enough, LEAST)), capacity->slots);
 }
 
 /* The depth that is to be in force. */
@@ -163,7 +178,10 @@ static guint depth_of(const QosCapacity *capacity)
 /* Begins at the depth that is to be in force by now. */
 static void begin_window(QosCapacity *capacity, guint skip, QosTime now)
 {
+    const guint before = capacity->depth;
+
     capacity->depth = depth_of(capacity);
+    capacity->stall = MIN(STALL * capacity->interval * MAX(capacity->depth, before), STALL_MAX);
     capacity->patience =
         CLAMP(PATIENCE * capacity->interval * capacity->depth, PATIENCE_MIN, PATIENCE_MAX);
     capacity->skip = skip;
@@ -175,18 +193,27 @@ static void begin_window(QosCapacity *capacity, guint skip, QosTime now)
     capacity->inside = G_MAXUINT;
 }
 
-void qos_capacity_start(QosCapacity *capacity, QosTime now)
+/* Searches for what is enough, from so many on. */
+static void search_from(QosCapacity *capacity, guint enough)
 {
     capacity->is_starting = TRUE;
     capacity->round = G_MAXINT64;
-    capacity->enough = MIN(START, capacity->slots);
+    capacity->enough = MIN(enough, capacity->slots);
     capacity->too_few = 0;
     capacity->trial = QOS_CAPACITY_TRIAL_NONE;
     capacity->is_trying = FALSE;
     capacity->base = 0;
     capacity->pause = 0;
+    capacity->rate_count = 0;
     forget_noise(capacity);
-    begin_window(capacity, 1, now);
+}
+
+void qos_capacity_start(QosCapacity *capacity, QosTime now)
+{
+    search_from(capacity, START);
+    capacity->doubted = DOUBTED_WINDOWS;
+    begin_window(capacity, depth_of(capacity),
+                 now); /* as one more comes where the first seem to hang */
 }
 
 void qos_capacity_init(QosCapacity *capacity, double estimate, guint slots, QosTime now)
@@ -220,7 +247,7 @@ void qos_capacity_set_saturated(QosCapacity *capacity, gboolean is_saturated, Qo
     }
     capacity->idle += now - capacity->idle_since;
     if (capacity->idle > WINDOW && !capacity->is_trying)
-        begin_window(capacity, 1, now); /* what was before is of no interest any more */
+        begin_window(capacity, capacity->is_starting ? depth_of(capacity) : 1, now);
 }
 
 /* --- trials --- */
@@ -228,7 +255,7 @@ void qos_capacity_set_saturated(QosCapacity *capacity, gboolean is_saturated, Qo
 /* Of the depths between `too_few` and `enough`, the one to try; 0 where there is none. */
 static guint less(const QosCapacity *capacity)
 {
-    guint low = MAX(capacity->too_few, least(capacity) - 1);
+    guint low = MAX(capacity->too_few, LEAST - 1);
 
     if (capacity->enough <= low || capacity->enough - low <= capacity->enough / 8 + 1)
         return 0;
@@ -244,7 +271,7 @@ static void choose_candidate(QosCapacity *capacity)
     capacity->candidate = less(capacity);
     if (capacity->candidate > 0)
         return;
-    if (capacity->too_few >= least(capacity) && capacity->believed == 0) {
+    if (capacity->too_few >= LEAST && capacity->believed == 0) {
         capacity->candidate = capacity->too_few;
         return;
     }
@@ -267,6 +294,7 @@ static void begin_trial(QosCapacity *capacity, gboolean is_saturated)
         capacity->trial = QOS_CAPACITY_TRIAL_NONE;
     capacity->pairs = 0;
     capacity->surplus = 0;
+    capacity->rest = 0;
     capacity->pause = PAUSE_WINDOWS;
 }
 
@@ -286,7 +314,7 @@ static void end_trial(QosCapacity *capacity, gboolean is_good)
     if (capacity->trial == QOS_CAPACITY_TRIAL_LESS && is_good) {
         capacity->enough = capacity->candidate;
         if (capacity->too_few >= capacity->enough)
-            capacity->too_few = 0;
+            capacity->too_few = capacity->enough / 2; /* a step at a time */
     } else if (capacity->trial == QOS_CAPACITY_TRIAL_LESS) {
         believe_too_few(capacity, capacity->candidate);
     } else if (is_good) {
@@ -295,36 +323,60 @@ static void end_trial(QosCapacity *capacity, gboolean is_good)
         capacity->enough = capacity->candidate;
     }
     /* What was learned calls for the next trial at once. */
-    if (capacity->trial == QOS_CAPACITY_TRIAL_LESS ? less(capacity) > 0 : is_good)
+    if (less(capacity) > 0 || is_good)
         capacity->pause = 0;
     capacity->trial = QOS_CAPACITY_TRIAL_NONE;
 }
 
+/* TRUE where a trial of less has ended; sets whether it is enough. What is allowed for chance stays
+ * below the step that is tried, where only throughput can be lost by that: else in much noise a
+ * trial would never end. */
+static gboolean is_less_judged(const QosCapacity *capacity, double chance, gboolean *ret_is_good)
+{
+    const double step = (double)capacity->candidate / MAX(depth_in_force(capacity), 1);
+
+    *ret_is_good = capacity->surplus > 0;
+    return capacity->surplus > chance || capacity->surplus < -MIN(chance, (1 - step) / 4) ||
+           capacity->pairs == LESS_PAIRS_MAX;
+}
+
+/* Likewise of more. That costs nothing but time, of which it has more. */
+static gboolean is_more_judged(const QosCapacity *capacity, double chance, gboolean *ret_is_good)
+{
+    *ret_is_good = capacity->surplus > MORE_SURE * chance;
+    return *ret_is_good || capacity->surplus < -chance || capacity->pairs == MORE_PAIRS_MAX;
+}
+
+/* What a window at the candidate is to serve, in parts of the one before it. Of less, at most half
+ * of what the step can cost is taken for no loss. */
+static double goal(const QosCapacity *capacity)
+{
+    const double step = (double)capacity->candidate / MAX(depth_in_force(capacity), 1);
+
+    return capacity->trial == QOS_CAPACITY_TRIAL_LESS
+               ? MAX(LESS_KEEPS - LESS_NOISE * capacity->noise, (1 + step) / 2)
+               : MORE_BRINGS;
+}
+
 /* A window at the candidate has ended, after one at the depth in force. One pair is enough where it
- * is clear. What is allowed for chance stays below the step that is tried, where only throughput
- * can be lost by that: else in much noise a trial would never end. */
+ * is clear. */
 static void judge(QosCapacity *capacity, double ratio)
 {
     const gboolean is_less = capacity->trial == QOS_CAPACITY_TRIAL_LESS;
-    const double noise = capacity->noise;
-    const double step = (double)capacity->candidate / MAX(depth_in_force(capacity), 1);
-    const double middle = (1 + step) / 2; /* of nothing, and the most that the step can bring */
-    const double goal = is_less ? MAX(LESS_KEEPS - LESS_NOISE * noise, middle)
-                                : MIN(MORE_BRINGS + MORE_NOISE * noise, middle);
-    const double chance = CHANCE * noise * sqrt(++capacity->pairs);
-    const double bounded = MIN(chance, fabs(step - 1) / 4);
+    const gboolean is_clear =
+        is_less ? ratio < CLEAR_LOSS : ratio < CLEARLY_NO_GAIN || ratio > CLEAR_GAIN;
+    gboolean is_good;
+
+    capacity->pairs++;
+    capacity->surplus += ratio - goal(capacity);
+    const double chance = CHANCE * capacity->noise * sqrt(capacity->pairs);
     const gboolean is_enough =
         capacity->pairs > 1 && capacity->pairs + capacity->error_count >= SEEN_MIN;
-    const gboolean is_clear =
-        ratio < (is_less ? CLEAR_LOSS : CLEARLY_NO_GAIN) || (!is_less && ratio > CLEAR_GAIN);
-
-    capacity->surplus += ratio - goal;
-    if ((is_enough || is_clear) && capacity->surplus > (is_less ? chance : bounded))
-        end_trial(capacity, TRUE);
-    else if ((is_enough || is_clear) && capacity->surplus < (is_less ? -bounded : -chance))
-        end_trial(capacity, FALSE);
-    else if (capacity->pairs == PAIRS_MAX)
-        end_trial(capacity, is_less && capacity->surplus > 0);
+    if ((is_enough || is_clear) && (is_less ? is_less_judged(capacity, chance, &is_good)
+                                            : is_more_judged(capacity, chance, &is_good)))
+        end_trial(capacity, is_good);
+    else if (is_less)
+        capacity->rest = REST_WINDOWS;
 }
 
 /* A trial of less takes some round trips in which less is served. Where these are long there is
@@ -338,52 +390,122 @@ static void end_start(QosCapacity *capacity)
     if (capacity->round < FAR_ROUND)
         return;
     capacity->pause = PAUSE_WINDOWS;
-    if (SURELY * carried < capacity->enough)
-        capacity->too_few = MAX(capacity->too_few, (guint)(SURELY * carried));
+    const guint surely_too_few = (guint)MIN(SURELY * carried, capacity->enough - 1);
+    capacity->too_few = MAX(capacity->too_few, surely_too_few);
     capacity->belief = capacity->believed = BELIEF_MAX;
+}
+
+/* TRUE where the store is so far away that each step of the search takes long. */
+static gboolean is_far_away(const QosCapacity *capacity)
+{
+    return capacity->round != G_MAXINT64 && capacity->round >= START_FAR;
+}
+
+/* So much less than in proportion is surely less, whatever the latencies of so many replies. */
+static double surely_less(const QosCapacity *capacity)
+{
+    const double chance =
+        VARIED * sqrt(1.0 / MAX(capacity->base_replies, 1) + 1.0 / MAX(capacity->replies, 1));
+
+    return MIN(1 - CHANCE * chance, SURELY_LESS);
+}
+
+/* More brings nothing: what is enough? Of a far store it is what comes in a round trip; of a near
+ * one, whose round trip is hardly known, what the last step but one had. */
+static void settle_start(QosCapacity *capacity, guint before, double ratio)
+{
+    const double carried = (double)capacity->round / (double)MAX(capacity->interval, 1);
+    const gboolean is_deep = is_far_away(capacity) || capacity->enough >= DEEP;
+    const double needed =
+        is_deep ? CARRIED_SURELY * carried + sqrt(carried) : with_reserve(capacity, before) * ratio;
+
+    if (is_deep || ratio < START_SURE)
+        capacity->enough = CLAMP((guint)ceil(needed - A_TRIFLE), before, capacity->enough);
+}
+
+/* `enough` for the next window; the last brought `ratio` times what the one before did. */
+static guint next_start(const QosCapacity *capacity, guint before, double ratio)
+{
+    const gboolean is_proportional = ratio >= PROPORTIONAL * capacity->enough / MAX(before, 1);
+    const gboolean is_far_off = capacity->enough >= DEEP && is_proportional;
+    const gboolean is_fast = is_far_away(capacity) && (capacity->enough < DEEP || is_proportional);
+
+    return MIN((is_far_off || is_fast ? 4 : 2) * capacity->enough, capacity->slots);
 }
 
 /* A window of the search's beginning has ended, at `enough`. As in begin_trial(), only one that was
  * saturated is compared with. */
 static void start_on(QosCapacity *capacity, double rate, gboolean is_saturated)
 {
-    const guint before = capacity->base_enough;
-
+    /* More inside served so much less: these are other requests. */
+    if (rate < OTHER_LOAD * capacity->base)
+        capacity->base = 0;
     if (capacity->base == 0 && !is_saturated)
         return;
-    capacity->round = MIN(capacity->round, capacity->interval * capacity->depth);
+    const guint before = capacity->base_enough;
     const double ratio = capacity->base > 0 ? rate / capacity->base : 0;
-    if (capacity->base > 0 && ratio < START_GAIN) {
+    const double step = (double)capacity->enough / MAX(before, 1);
+    const QosTime round = capacity->interval * capacity->depth;
+    /* While more inside brings so much more, hardly any of them waits there. */
+    if (capacity->base == 0 || ratio >= SURELY_LESS * step || round < capacity->round)
+        capacity->round = round;
+    const gboolean may_be_deeper = capacity->enough < capacity->slots;
+    const gboolean is_surely_full =
+        is_far_away(capacity) && may_be_deeper && ratio < surely_less(capacity) * step;
+    if (capacity->base > 0 && (ratio < START_GAIN || is_surely_full)) {
         end_start(capacity);
-        guint needed = (guint)lrint(with_reserve(before) * ratio);
-        if (ratio < START_SURE)
-            capacity->enough = CLAMP(needed, before, capacity->enough);
-    } else if (capacity->enough == capacity->slots || !is_saturated) {
+        settle_start(capacity, before, ratio);
+    } else if (!may_be_deeper || !is_saturated) {
         end_start(capacity);
     } else {
         if (capacity->base > 0)
             believe_too_few(capacity, before);
         capacity->base = rate;
+        capacity->base_replies = capacity->replies;
         capacity->base_enough = capacity->enough;
         capacity->rate_count = 0; /* they were of less than the store can */
         forget_noise(capacity);
-        const gboolean is_far_off =
-            capacity->enough >= DEEP && ratio >= PROPORTIONAL * capacity->enough / MAX(before, 1);
-        capacity->enough = MIN((is_far_off ? 4 : 2) * capacity->enough, capacity->slots);
+        capacity->enough = next_start(capacity, before, ratio);
     }
 }
 
 /* --- windows --- */
+
+/* TRUE where more were inside all the time than the depth lets in, as what others wait for goes
+ * beside it: such a window tells nothing of the depth, and of what was there while it starts. */
+static gboolean is_beyond(const QosCapacity *capacity)
+{
+    return capacity->inside > qos_capacity_most(capacity->depth);
+}
+
+/* TRUE where the search has ended by what other requests served than those that wait now. */
+static gboolean was_misled(QosCapacity *capacity, double rate)
+{
+    if (capacity->is_starting || capacity->is_trying || capacity->doubted == 0 ||
+        is_beyond(capacity))
+        return FALSE;
+    capacity->doubted--;
+    return rate < OTHER_LOAD * capacity->estimate;
+}
 
 static void measured(QosCapacity *capacity, double rate, double saturated_part)
 {
     gboolean is_saturated = saturated_part >= SATURATED_PART;
     gboolean is_comparable = saturated_part >= COMPARABLE_PART || capacity->inside >= CROWD;
 
+    if (is_saturated && was_misled(capacity, rate)) {
+        search_from(capacity, capacity->enough);
+        return;
+    }
     if (!capacity->is_trying && is_saturated) {
         add_rate(capacity, rate);
     } else if (rate > capacity->estimate) {
         capacity->estimate += (rate - capacity->estimate) * BOUND_PART;
+    }
+    if (is_beyond(capacity) && !capacity->is_starting) {
+        capacity->is_trying = FALSE;
+        capacity->trial = QOS_CAPACITY_TRIAL_NONE;
+        return;
     }
     if (capacity->is_trying) {
         capacity->is_trying = FALSE;
@@ -397,16 +519,25 @@ static void measured(QosCapacity *capacity, double rate, double saturated_part)
     if (!is_comparable)
         return;
     if (capacity->is_starting) {
+        if (is_beyond(capacity)) {
+            capacity->depth = capacity->enough = MIN(capacity->inside + 1, capacity->slots);
+            capacity->base = 0;
+        }
         start_on(capacity, rate, is_saturated);
         return;
     }
     if (capacity->pause > 0)
         capacity->pause--;
-    if (capacity->trial == QOS_CAPACITY_TRIAL_MORE && !is_saturated)
+    const gboolean is_another = fabs(rate / capacity->estimate - 1) > ANOTHER_STORE;
+    if (capacity->trial == QOS_CAPACITY_TRIAL_MORE && (!is_saturated || is_another))
         capacity->trial = QOS_CAPACITY_TRIAL_NONE;
     if (capacity->trial == QOS_CAPACITY_TRIAL_NONE && capacity->pause == 0)
         begin_trial(capacity, is_saturated);
     capacity->base = rate;
+    if (capacity->rest > 0 && capacity->trial != QOS_CAPACITY_TRIAL_NONE) {
+        capacity->rest--;
+        return;
+    }
     capacity->is_trying = capacity->trial != QOS_CAPACITY_TRIAL_NONE && rate > 0;
 }
 
@@ -421,12 +552,12 @@ static gboolean is_endless(const QosCapacity *capacity, QosTime length)
  * these, or many. */
 static gboolean is_round(const QosCapacity *capacity, QosTime length)
 {
-    const guint rounds = capacity->replies / capacity->depth;
+    const guint round = MAX(capacity->depth, capacity->inside + 1);
 
-    if (!capacity->is_starting && capacity->round < FAR_ROUND)
+    if (!capacity->is_starting && capacity->doubted == 0 && capacity->round < FAR_ROUND)
         return TRUE;
-    return (capacity->replies % capacity->depth == 0 &&
-            (capacity->is_starting || rounds >= ROUNDS)) ||
+    return (capacity->replies % round == 0 &&
+            (capacity->is_starting || capacity->replies / round >= ROUNDS)) ||
            (!capacity->is_starting && length / MANY_ROUNDS >= capacity->round);
 }
 

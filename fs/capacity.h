@@ -21,10 +21,13 @@ typedef struct {
     double estimate;  /* units/s */
     guint depth;      /* requests that are to be inside now, 1 to `slots` */
     QosTime patience; /* some times what a request spends inside at that depth, on average */
+    QosTime stall;    /* twice what a request spends inside at that depth, or at the one before, of
+                         which some are still there; 30 s at most */
     guint slots;      /* the depth is never more */
     guint enough;     /* inside, for the whole throughput; `slots` = nothing less is known to be */
     guint too_few;    /* are known to be too few; 0 = not known */
     gboolean is_starting; /* `enough` is doubled while that brings anything */
+    guint doubted;        /* windows to come in which that may prove to have been misled */
     /* The window. */
     gboolean is_saturated;
     QosTime idle_since; /* where it is not saturated */
@@ -45,15 +48,24 @@ typedef struct {
     QosCapacityTrial trial;
     gboolean is_trying; /* its windows alternate: this one is at `candidate` */
     guint candidate;
-    double base;       /* rate of the window before, at the depth in force; 0 = there was none */
-    guint base_enough; /* while it is starting: `enough` in that window; */
-    QosTime round;     /* and what a request spends inside at least */
-    guint pairs;       /* of windows, so far; */
-    double surplus;    /* what the candidate served in them beyond its goal, in parts of `base` */
-    guint pause;       /* windows until the next trial */
-    guint belief;      /* trials for more, before `too_few` is tried again; */
-    guint believed;    /* of these, to come */
+    double base;        /* rate of the window before, at the depth in force; 0 = there was none */
+    guint base_enough;  /* while it is starting: `enough` in that window, */
+    guint base_replies; /* and the replies; */
+    QosTime round;      /* and what a request spends inside at least */
+    guint pairs;        /* of windows, so far; */
+    double surplus;     /* what the candidate served in them beyond its goal, in parts of `base` */
+    guint pause;        /* windows until the next trial, */
+    guint rest;         /* and within one of less until its next pair */
+    guint belief;       /* trials for more, before `too_few` is tried again; */
+    guint believed;     /* of these, to come */
 } QosCapacity;
+
+/* So many may be inside at `depth`, as a job that has none there may go beyond it where the others
+ * seem to hang. */
+static inline guint qos_capacity_most(guint depth)
+{
+    return depth + depth / 2 + 1;
+}
 
 /* `estimate`: units/s, before anything was measured. */
 void qos_capacity_init(QosCapacity *capacity, double estimate, guint slots, QosTime now);

@@ -48,6 +48,7 @@ QosSched *qos_sched_new(const QosPolicyClass *policy, guint slots, const char *h
     qos_account_init(&sched->account, job_cleanup_interval);
     sched->stopping = g_ptr_array_new();
     sched->slots.count = MAX(slots, 1);
+    sched->slots.stall_time = QOS_STALL_TIME;
     sched->parked_max = G_MAXUINT64;
     sched->background_max = G_MAXUINT;
     sched->current = lrs_new(sched, policy, now);
@@ -199,6 +200,7 @@ void qos_sched_set_adapt(QosSched *sched, const QosAdaptConfig *config, QosTime 
     gboolean begins_anew = config->mode != qos_adapt_config(sched->adapt)->mode;
 
     qos_adapt_configure(sched->adapt, config, now);
+    sched->slots.stall_time = QOS_STALL_TIME;
     qos_sched_update_ready(sched, now);
     if (begins_anew && qos_sched_is_adaptive(sched))
         qos_sched_share_held(sched, now);

@@ -11,6 +11,7 @@
  * the job whose turn it is.
  */
 #include "base/prefetch.h"
+#include "fs/capacity.h"
 #include "fs/sched_private.h"
 
 /* TRUE where adaptive sharing may let one more of the job into the store. */
@@ -53,6 +54,7 @@ static void update_jobs_of(QosSched *sched, const GQueue *requests, QosTime now)
  * many others wait. */
 static void refresh_depth(QosSched *sched, QosTime now)
 {
+    sched->slots.stall_time = MAX(QOS_STALL_TIME, qos_adapt_stall(sched->adapt));
     if (sched->depth == qos_adapt_depth(sched->adapt))
         return;
     sched->quiet_until = 0;
@@ -242,7 +244,7 @@ static gboolean is_full(QosSched *sched, const QosJob *job, QosTime now)
         return FALSE;
     if (job == NULL || job->use.running > 0 || next_delay(sched) > now)
         return TRUE;
-    depth = MIN(depth + depth / 2 + 1, sched->slots.count);
+    depth = MIN(qos_capacity_most(depth), sched->slots.count);
     return qos_slots_are_taken(&sched->slots, depth, now);
 }
 

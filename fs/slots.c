@@ -19,7 +19,7 @@ QosTime qos_slots_next_stall(const QosSlots *slots)
 {
     if (slots->stalled.length >= QOS_STALLED_MAX)
         return QOS_NEVER;
-    return qos_time_add(qos_slots_oldest(slots), QOS_STALL_TIME);
+    return qos_time_add(qos_slots_oldest(slots), slots->stall_time);
 }
 
 gboolean qos_slots_may_pass(const QosSlots *slots, const QosRequest *request)

@@ -21,11 +21,12 @@
 
 typedef struct {
     guint count;
-    guint running;  /* have a slot, those that have stalled included */
-    guint passing;  /* inside without a slot */
-    GQueue inside;  /* of QosRequest: in the store, not stalled, the oldest first */
-    gint64 cost;    /* of these, in units of the adaptive sharing */
-    GQueue stalled; /* likewise: in the store for too long */
+    guint running;      /* have a slot, those that have stalled included */
+    guint passing;      /* inside without a slot */
+    GQueue inside;      /* of QosRequest: in the store, not stalled, the oldest first */
+    gint64 cost;        /* of these, in units of the adaptive sharing */
+    QosTime stall_time; /* QOS_STALL_TIME, or longer where the store takes longer for what it has */
+    GQueue stalled;     /* likewise: in the store for too long */
 } QosSlots;
 
 /* `all` less a part of it, at least one; of nothing nothing. */

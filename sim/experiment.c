@@ -4,9 +4,12 @@
  */
 #include "sim/experiment.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stddef.h>
 #include <time.h>
+
+#include "base/error.h"
 
 #define JOBS_SHOWN 8
 
@@ -49,7 +52,9 @@ static void run_free(QosRun *run)
     g_free(run);
 }
 
-static void run(QosExperiment *experiment, const QosReference *reference, const QosSharing *sharing)
+/* FALSE: it was not done to its end. */
+static gboolean run(QosExperiment *experiment, const QosReference *reference,
+                    const QosSharing *sharing)
 {
     QosRun *result = g_new0(QosRun, 1);
 
@@ -60,6 +65,7 @@ static void run(QosExperiment *experiment, const QosReference *reference, const 
     result->cpu = (double)(clock() - begin) / CLOCKS_PER_SEC;
     qos_metrics(reference, result->simulation, &result->metrics);
     g_ptr_array_add(experiment->runs, result);
+    return !result->simulation->is_overloaded;
 }
 
 QosExperiment *qos_experiment_run(QosScenario *scenario, const GPtrArray *sharings)
@@ -71,10 +77,14 @@ QosExperiment *qos_experiment_run(QosScenario *scenario, const GPtrArray *sharin
     experiment->runs = g_ptr_array_new_with_free_func((GDestroyNotify)(void (*)(void))run_free);
     for (guint i = 0; i < sharings->len; i++) {
         const QosSharing *sharing = sharings->pdata[i];
+        if (sharing->has_rules && sharing->adapt == QOS_ADAPT_OFF && scenario->rules->len == 0 &&
+            sharings->len > 1)
+            continue; /* it would be No BW */
         guint periods = sharing->adapt != QOS_ADAPT_OFF ? scenario->periods->len : 1;
         for (guint k = 0; k < periods; k++) {
             scenario->period = g_array_index(scenario->periods, QosTime, k);
-            run(experiment, reference, sharing);
+            if (!run(experiment, reference, sharing))
+                return experiment;
         }
     }
     return experiment;
@@ -104,9 +114,26 @@ char *qos_experiment_run_title(const QosExperiment *experiment, const QosRun *ru
 
 double qos_experiment_job_rate(const QosSimulatedJob *job)
 {
-    if (job->last <= job->first)
-        return 0;
-    return (double)job->served * (double)QOS_SECOND / (double)(job->last - job->first);
+    const QosTime time = MAX(job->until - job->first, QOS_SECOND);
+
+    return (double)job->served * (double)QOS_SECOND / (double)time;
+}
+
+gboolean qos_experiment_check(const QosExperiment *experiment, GError **error)
+{
+    for (guint i = 0; i < experiment->runs->len; i++) {
+        const QosSimulation *simulation = run_at(experiment, i)->simulation;
+
+        if (!simulation->is_overloaded)
+            continue;
+        qos_set_error(error, ENOMEM,
+                      "%s: after %.4g s with %s more than %d requests wait: the load is far beyond "
+                      "what is let through; give a shorter duration",
+                      experiment->scenario->name, (double)simulation->end / (double)QOS_SECOND,
+                      simulation->sharing->title, QOS_SIMULATION_REQUESTS_MAX);
+        return FALSE;
+    }
+    return TRUE;
 }
 
 /* --- printing --- */
@@ -181,6 +208,58 @@ static void print_jobs(const QosExperiment *experiment, FILE *out)
     }
 }
 
+/* What requests of the first jobs took beyond their work and the way. */
+static void print_delays(const QosExperiment *experiment, FILE *out)
+{
+    guint shown = MIN(run_at(experiment, 0)->simulation->jobs->len, JOBS_SHOWN);
+
+    fprintf(out, "%-20s\n", "  delay of a request, mean/longest, ms:");
+    for (guint k = 0; k < experiment->runs->len; k++) {
+        const QosRun *run = run_at(experiment, k);
+        g_autofree char *title = qos_experiment_run_title(experiment, run);
+        fprintf(out, "%-20s", title);
+        for (guint i = 0; i < shown; i++) {
+            const QosSimulatedJob *job = run->simulation->jobs->pdata[i];
+            g_autofree char *text =
+                g_strdup_printf("%.4g/%.5g", job->delay / 1e6 / (double)MAX(job->served, 1),
+                                (double)job->longest_delay / 1e6);
+            fprintf(out, " %11s", text);
+        }
+        fprintf(out, "\n");
+    }
+}
+
+static gboolean has_left(const QosExperiment *experiment, guint shown)
+{
+    for (guint k = 0; k < experiment->runs->len; k++) {
+        for (guint i = 0; i < shown; i++) {
+            const QosSimulation *simulation = run_at(experiment, k)->simulation;
+
+            if (((const QosSimulatedJob *)simulation->jobs->pdata[i])->left > 0)
+                return TRUE;
+        }
+    }
+    return FALSE;
+}
+
+/* How many requests of the first jobs had no reply yet. */
+static void print_left(const QosExperiment *experiment, FILE *out)
+{
+    guint shown = MIN(run_at(experiment, 0)->simulation->jobs->len, JOBS_SHOWN);
+
+    if (!has_left(experiment, shown))
+        return;
+    fprintf(out, "  requests left without a reply at the end:\n");
+    for (guint k = 0; k < experiment->runs->len; k++) {
+        const QosRun *run = run_at(experiment, k);
+        g_autofree char *title = qos_experiment_run_title(experiment, run);
+        fprintf(out, "%-20s", title);
+        for (guint i = 0; i < shown; i++)
+            fprintf(out, " %11u", ((const QosSimulatedJob *)run->simulation->jobs->pdata[i])->left);
+        fprintf(out, "\n");
+    }
+}
+
 static void print_speed(const QosExperiment *experiment, FILE *out)
 {
     for (guint i = 0; i < experiment->runs->len; i++) {
@@ -202,6 +281,8 @@ void qos_experiment_print(const QosExperiment *experiment, gboolean with_speed, 
     for (guint i = 0; i < experiment->runs->len; i++)
         print_row(experiment, &text_style, run_at(experiment, i), out);
     print_jobs(experiment, out);
+    print_delays(experiment, out);
+    print_left(experiment, out);
     if (with_speed)
         print_speed(experiment, out);
     fprintf(out, "\n");

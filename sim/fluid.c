@@ -196,7 +196,8 @@ gboolean qos_fluid_is_defined(const QosScenario *scenario)
     for (guint i = 0; i < scenario->clients->len; i++) {
         const QosScenarioClient *client = scenario->clients->pdata[i];
         if (client->jobs > 1 || client->spread > 0 || client->requests > 0 ||
-            client->stop != QOS_NEVER || client->life != QOS_NEVER)
+            client->stop != QOS_NEVER || client->life != QOS_NEVER || client->tail > 0 ||
+            client->on > 0 || client->sizes->len > 0)
             return FALSE;
     }
     return scenario->noise <= 0 && scenario->steps->len == 0 && scenario->stall_start == QOS_NEVER;

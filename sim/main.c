@@ -15,8 +15,10 @@
 #include "base/words.h"
 #include "sim/experiment.h"
 #include "sim/figures.h"
+#include "sim/grid.h"
 
-#define SUFFIX ".ini"
+#define SUFFIX    ".ini"
+#define HOURS_MAX 24
 
 typedef enum { DONE, FAILED, USAGE } ExitCode;
 
@@ -28,6 +30,8 @@ typedef struct {
     char *figures;
     gboolean csv;
     gboolean speed;
+    gboolean grid;
+    char *hours;
     gboolean list;
     gboolean version;
     GPtrArray *sharings; /* of const QosSharing, those chosen */
@@ -52,24 +56,27 @@ static gboolean usage_error(GError **error, const char *format, ...)
 
 static gboolean add_sharing(Program *program, const char *name, GError **error)
 {
+    const QosSharing *sharing = qos_sharing_named(name);
     g_autoptr(GString) names = g_string_new(NULL);
 
-    for (const QosSharing *sharing = qos_sharings; sharing->name != NULL; sharing++) {
-        if (strcmp(sharing->name, name) == 0) {
-            if (!g_ptr_array_find(program->sharings, sharing, NULL))
-                g_ptr_array_add(program->sharings, (gpointer)sharing);
-            return TRUE;
-        }
+    if (sharing != NULL && !g_ptr_array_find(program->sharings, sharing, NULL))
+        g_ptr_array_add(program->sharings, (gpointer)sharing);
+    if (sharing != NULL)
+        return TRUE;
+    for (sharing = qos_sharings; sharing->name != NULL; sharing++)
         g_string_append_printf(names, "%s%s", names->len > 0 ? ", " : "", sharing->name);
-    }
     return usage_error(error, "there is no policy '%s'; there are: %s", name, names->str);
 }
 
+/* Those that are named, or all. */
 static gboolean choose_sharings(Program *program, GError **error)
 {
-    g_auto(GStrv) names = g_strsplit(
-        program->policies != NULL ? program->policies : "none,static,paper,fair", ",", 0);
+    g_auto(GStrv) names = g_strsplit(program->policies != NULL ? program->policies : "", ",", 0);
 
+    if (program->policies == NULL) {
+        for (const QosSharing *sharing = qos_sharings; sharing->name != NULL; sharing++)
+            g_ptr_array_add(program->sharings, (gpointer)sharing);
+    }
     for (guint i = 0; names[i] != NULL; i++) {
         if (!add_sharing(program, names[i], error))
             return FALSE;
@@ -81,7 +88,7 @@ static gboolean parse_arguments(Program *program, char ***arguments, GError **er
 {
     const GOptionEntry entries[] = {
         {"policy", 'p', 0, G_OPTION_ARG_STRING, &program->policies,
-         "Of none, static, paper and fair (all)", "NAME[,NAME...]"},
+         "Of none, static, paper, fair, rules, gps (all)", "NAME[,NAME...]"},
         {"seed", 's', 0, G_OPTION_ARG_STRING, &program->seed, "In place of the scenario's", "N"},
         {"period", 't', 0, G_OPTION_ARG_STRING, &program->periods,
          "In place of the scenario's; one run for each", "TIME[,TIME...]"},
@@ -89,6 +96,10 @@ static gboolean parse_arguments(Program *program, char ***arguments, GError **er
         {"figures", 'f', 0, G_OPTION_ARG_FILENAME, &program->figures,
          "Draw figures there, and write metrics.*", "DIR"},
         {"speed", 0, 0, G_OPTION_ARG_NONE, &program->speed, "Print how fast each run was", NULL},
+        {"grid", 0, 0, G_OPTION_ARG_NONE, &program->grid,
+         "Run the grid of stores; 1: some are left idle", NULL},
+        {"hours", 0, 0, G_OPTION_ARG_STRING, &program->hours,
+         "With --grid: run each point for so many", "N"},
         {"list", 'l', 0, G_OPTION_ARG_NONE, &program->list, "List the scenarios", NULL},
         {"version", 'V', 0, G_OPTION_ARG_NONE, &program->version, "Print the version", NULL},
         {G_OPTION_REMAINING, 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &program->scenarios, NULL, NULL},
@@ -232,6 +243,8 @@ static gboolean run_scenario(Program *program, const char *name, GError **error)
         return FALSE;
     g_autoptr(QosExperiment) experiment =
         qos_experiment_run(g_steal_pointer(&scenario), program->sharings);
+    if (!qos_experiment_check(experiment, error))
+        return FALSE;
     if (program->csv)
         qos_experiment_print_csv(experiment, stdout);
     else
@@ -280,6 +293,22 @@ static gboolean list(GError **error)
     return TRUE;
 }
 
+static gboolean run_grid(const Program *program, GError **error)
+{
+    g_autoptr(GError) problem = NULL;
+    gint64 hours = 0;
+
+    if (program->scenarios != NULL)
+        return usage_error(error, "--grid has stores of its own: it takes no SCENARIO");
+    if (program->hours != NULL &&
+        !qos_parse_integer("--hours", program->hours, 1, HOURS_MAX, &hours, &problem))
+        return usage_error(error, "%s", problem->message);
+    const guint missed = qos_grid_print((guint)hours, stdout);
+    if (missed > 0)
+        qos_set_error(error, ERANGE, "%u points of the grid are not as they should be", missed);
+    return missed == 0;
+}
+
 static gboolean run(Program *program, char ***arguments, GError **error)
 {
     if (!parse_arguments(program, arguments, error))
@@ -290,6 +319,10 @@ static gboolean run(Program *program, char ***arguments, GError **error)
     }
     if (program->list)
         return list(error);
+    if (program->hours != NULL && !program->grid)
+        return usage_error(error, "--hours is for --grid");
+    if (program->grid)
+        return run_grid(program, error);
     if (!open_output(program, error))
         return FALSE;
     return program->scenarios != NULL ? run_named(program, error) : run_all(program, error);
@@ -301,6 +334,7 @@ static void clear(Program *program)
     g_strfreev(program->scenarios);
     g_free(program->policies);
     g_free(program->seed);
+    g_free(program->hours);
     g_free(program->periods);
     g_free(program->figures);
 }

@@ -44,8 +44,20 @@ static gboolean add_change(GArray *changes, const char *text, GError **error)
     return TRUE;
 }
 
-/* Whether each command can follow those before it. */
-static gboolean try_all(const GArray *changes, GError **error)
+static gboolean check_fields(const QosRules *rules, guint unknown, GError **error)
+{
+    if ((qos_rules_fields(rules) & unknown) == 0)
+        return TRUE;
+    qos_set_error(error, EINVAL,
+                  unknown & QOS_FIELD_OPCODE
+                      ? "a history tells neither opcode, uid, gid nor host of a request, so that a "
+                        "rule cannot ask for them; job_stats tells the opcode"
+                      : "job_stats tells neither uid, gid nor host of a request, so that a rule "
+                        "cannot ask for them");
+    return FALSE;
+}
+
+gboolean qos_rule_changes_check(const GArray *changes, guint unknown, GError **error)
 {
     g_autoptr(QosRules) rules = qos_rules_new();
 
@@ -57,12 +69,14 @@ static gboolean try_all(const GArray *changes, GError **error)
             rules = rest;
         }
         QosRules *next = qos_rules_apply(rules, change->command, change->time, error);
-        if (next == NULL) {
+        if (next != NULL) {
+            qos_rules_unref(rules);
+            rules = next;
+        }
+        if (next == NULL || !check_fields(rules, unknown, error)) {
             g_prefix_error(error, "[rules] \"%s\": ", change->command);
             return FALSE;
         }
-        qos_rules_unref(rules);
-        rules = next;
     }
     return TRUE;
 }
@@ -82,7 +96,7 @@ gboolean qos_rule_changes_read(GKeyFile *file, GArray *changes, GError **error)
             return FALSE;
         }
     }
-    return try_all(changes, error);
+    return TRUE;
 }
 
 QosTime qos_rule_changes_next(const GArray *changes, guint done, QosSched *sched)

@@ -3,8 +3,8 @@
  *
  *     NAME=TIME: COMMAND          NAME is free, COMMAND as of docs/rules.md
  *
- * They hold where the sharing goes by rules (paper, fair): No BW has none, and Static BW is a set
- * of rules by itself.
+ * They hold where the sharing goes by rules (paper, fair, rules): No BW has none, and Static BW is
+ * a set of rules by itself.
  */
 #pragma once
 
@@ -17,9 +17,11 @@ typedef struct {
 
 /* An array of QosRuleChange, in order of time, that owns the commands. */
 GArray *qos_rule_changes_new(void);
-/* Reads the group. All commands are tried, one after the other. Errors (QOS_ERROR): what is wrong
- * with which of them. */
+/* Reads the group. Errors (QOS_ERROR): what is wrong with which of its keys. */
 gboolean qos_rule_changes_read(GKeyFile *file, GArray *changes, GError **error);
+/* Tries all commands, one after the other. They must not ask for the fields (QosField) that are
+ * `unknown` of requests. Errors (QOS_ERROR): what is wrong with which of them. */
+gboolean qos_rule_changes_check(const GArray *changes, guint unknown, GError **error);
 /* When the next has its turn, or a rule expires; QOS_NEVER. `done` are past. */
 QosTime qos_rule_changes_next(const GArray *changes, guint done, QosSched *sched);
 /* Makes those whose time has come, and drops the rules that have expired. */

@@ -12,6 +12,7 @@
 #include "base/near.h"
 #include "base/units.h"
 #include "fs/adapt.h"
+#include "sim/replay.h"
 #include "sim/rule_changes.h"
 
 #define MINUTE          (60 * QOS_SECOND)
@@ -22,8 +23,24 @@
 #define NAME_MAX_LENGTH 40
 #define NAME_LETTERS    G_CSET_A_2_Z G_CSET_a_2_z G_CSET_DIGITS "-_."
 #define LIST_MAX        1000 /* steps or periods */
+/* Where no bin is given: */
+#define BIN          (100 * QOS_MILLISECOND) /* or longer, so that there are */
+#define BINS         10000                   /* at most, and */
+#define BINS_OF_JOBS 2000000                 /* of all jobs */
 
-typedef enum { TEXT, DURATION, BYTES, COUNT, COUNT64, REAL, PART, CAPACITY, STEPS, PERIODS } Kind;
+typedef enum {
+    TEXT,
+    DURATION,
+    BYTES,
+    COUNT,
+    COUNT64,
+    REAL,
+    PART,
+    CAPACITY,
+    STEPS,
+    PERIODS,
+    SIZES
+} Kind;
 
 typedef struct {
     const char *name;
@@ -135,6 +152,32 @@ static gboolean parse_period(const Key *key, const char *word, GArray *periods, 
     return TRUE;
 }
 
+/* "SIZE:WEIGHT", or a SIZE alone. */
+static gboolean parse_size(const Key *key, const char *word, GArray *sizes, GError **error)
+{
+    g_auto(GStrv) parts = g_strsplit(word, ":", 2);
+    QosSizePart part = {.weight = 1};
+
+    if (!qos_parse_bytes(parts[0], &part.size, error) ||
+        !check_bounds(key, (double)part.size, 1, error) ||
+        (parts[1] != NULL && !parse_real(parts[1], &part.weight, error)))
+        return FALSE;
+    if (part.weight <= 0) {
+        qos_set_error(error, ERANGE, "\"%s\": a weight is more than 0", word);
+        return FALSE;
+    }
+    g_array_append_val(sizes, part);
+    return TRUE;
+}
+
+static gboolean parse_word(const Key *key, const char *word, GArray *list, GError **error)
+{
+    if (key->kind == STEPS)
+        return parse_step(key, word, list, error);
+    return key->kind == SIZES ? parse_size(key, word, list, error)
+                              : parse_period(key, word, list, error);
+}
+
 /* Words with blanks between them. */
 static gboolean parse_list(const Key *key, const char *text, GError **error)
 {
@@ -145,8 +188,7 @@ static gboolean parse_list(const Key *key, const char *text, GError **error)
     for (guint i = 0; words[i] != NULL; i++) {
         if (*words[i] == '\0')
             continue;
-        if (!(key->kind == STEPS ? parse_step(key, words[i], list, error)
-                                 : parse_period(key, words[i], list, error)))
+        if (!parse_word(key, words[i], list, error))
             return FALSE;
     }
     if (list->len == 0)
@@ -194,6 +236,7 @@ static gboolean parse_value(const Key *key, const char *text, GError **error)
         return parse_capacity(key, text, error);
     case STEPS:
     case PERIODS:
+    case SIZES:
         return parse_list(key, text, error);
     }
     return FALSE;
@@ -257,6 +300,7 @@ static gboolean read_scenario(GKeyFile *file, QosScenario *scenario, GError **er
         END_OF_KEYS,
     };
 
+    scenario->has_duration = g_key_file_has_key(file, "scenario", "duration", NULL);
     return read_group(file, "scenario", keys, error);
 }
 
@@ -325,7 +369,21 @@ static void client_free(QosScenarioClient *client)
 {
     g_free(client->name);
     g_free(client->job);
+    g_array_unref(client->sizes);
     g_free(client);
+}
+
+QosScenarioClient *qos_scenario_add_client(QosScenario *scenario, const char *name)
+{
+    QosScenarioClient *client = g_new0(QosScenarioClient, 1);
+
+    client->name = g_strdup(name);
+    client->sizes = g_array_new(FALSE, FALSE, sizeof(QosSizePart));
+    client->jobs = client->processes = 1;
+    client->stop = client->life = QOS_NEVER;
+    client->opcode = -1;
+    g_ptr_array_add(scenario->clients, client);
+    return client;
 }
 
 /* Of a job, or a figure: what a rule, a file and a figure take as it is. */
@@ -346,6 +404,12 @@ static gboolean check_client(const QosScenarioClient *client, const char *group,
         problem = "every and pause want burst";
     else if (client->rate > 0 && (client->burst > 0 || client->think > 0))
         problem = "rate= does not wait: leave out burst and think";
+    else if ((client->on > 0) != (client->off > 0))
+        problem = "on and off go together";
+    else if (client->tail > 0 && client->burst == 0 && client->requests == 0 && client->on == 0)
+        problem = "tail is for burst, requests, or on and off";
+    else if (client->size > 0 && client->sizes->len > 0)
+        problem = "one of size and sizes";
     else if (!is_name(client->job))
         problem = "a job's name is 1 to 40 of letters, digits, -, _ and .";
     if (problem != NULL)
@@ -356,7 +420,7 @@ static gboolean check_client(const QosScenarioClient *client, const char *group,
 static gboolean read_client(GKeyFile *file, const char *group, QosScenario *scenario,
                             GError **error)
 {
-    QosScenarioClient *client = g_new0(QosScenarioClient, 1);
+    QosScenarioClient *client = qos_scenario_add_client(scenario, group + strlen("client "));
     const Key keys[] = {
         TEXT_KEY("job", &client->job),
         COUNT_KEY("jobs", &client->jobs, 1, PROCESSES_MAX),
@@ -372,18 +436,34 @@ static gboolean read_client(GKeyFile *file, const char *group, QosScenario *scen
         DURATION_KEY("pause", &client->pause, QOS_MILLISECOND, DAY),
         {"requests", COUNT64, &client->requests, 1, 1e15},
         REAL_KEY("rate", &client->rate, 1e-6, 1e6),
+        {"sizes", SIZES, client->sizes, 0, 1 << 30},
+        REAL_KEY("tail", &client->tail, 1.01, 100),
+        DURATION_KEY("on", &client->on, QOS_MILLISECOND, DAY),
+        DURATION_KEY("off", &client->off, QOS_MILLISECOND, DAY),
         END_OF_KEYS,
     };
 
-    client->name = g_strdup(group + strlen("client "));
-    client->jobs = client->processes = 1;
-    client->stop = client->life = QOS_NEVER;
-    g_ptr_array_add(scenario->clients, client);
     if (!read_group(file, group, keys, error))
         return FALSE;
     if (client->job == NULL)
         client->job = g_strdup(client->name);
     return check_client(client, group, error);
+}
+
+/* The file lies beside the scenario's, if it is not given from the root on. */
+static gboolean read_replay(GKeyFile *file, QosScenario *scenario, GError **error)
+{
+    g_autofree char *name = NULL;
+    const Key keys[] = {TEXT_KEY("file", &name), END_OF_KEYS};
+
+    if (!read_group(file, "replay", keys, error))
+        return FALSE;
+    if (name == NULL) {
+        qos_set_error(error, EINVAL, "[replay] has no file");
+        return FALSE;
+    }
+    g_autofree char *path = g_canonicalize_filename(name, scenario->folder);
+    return qos_replay_load(path, scenario, error);
 }
 
 static gboolean read_any(GKeyFile *file, const char *group, QosScenario *scenario, GError **error)
@@ -396,6 +476,8 @@ static gboolean read_any(GKeyFile *file, const char *group, QosScenario *scenari
         return read_adapt(file, scenario, error);
     if (strcmp(group, "rules") == 0)
         return qos_rule_changes_read(file, scenario->rules, error);
+    if (strcmp(group, "replay") == 0)
+        return read_replay(file, scenario, error);
     if (strcmp(group, "figures") == 0)
         return read_figures(file, scenario, error);
     if (g_str_has_prefix(group, "job "))
@@ -460,14 +542,53 @@ static gboolean check_figures(const QosScenario *scenario, GError **error)
     return TRUE;
 }
 
+/* Clients of one name have their jobs in common. */
+static double count_jobs(const QosScenario *scenario)
+{
+    g_autoptr(GHashTable) copies = g_hash_table_new(g_str_hash, g_str_equal);
+    double jobs = 0;
+
+    for (guint i = 0; i < scenario->clients->len; i++) {
+        const QosScenarioClient *client = scenario->clients->pdata[i];
+        const guint known = GPOINTER_TO_UINT(g_hash_table_lookup(copies, client->job));
+
+        if (client->jobs <= known)
+            continue;
+        jobs += client->jobs - known;
+        g_hash_table_insert(copies, client->job, GUINT_TO_POINTER(client->jobs));
+    }
+    return jobs;
+}
+
+/* 1, 2 or 5 times a power of ten, not less than `least`. */
+static QosTime round_up(double least)
+{
+    double unit = 1;
+
+    while (10 * unit < least)
+        unit *= 10;
+    return (QosTime)(least <= unit       ? unit
+                     : least <= 2 * unit ? 2 * unit
+                     : least <= 5 * unit ? 5 * unit
+                                         : 10 * unit);
+}
+
+static QosTime default_bin(const QosScenario *scenario)
+{
+    const double jobs = count_jobs(scenario);
+    const double bins = MIN(BINS, BINS_OF_JOBS / MAX(jobs, 1));
+    const QosTime least = round_up((double)scenario->duration / bins);
+
+    return MIN(MAX(least, BIN), scenario->duration);
+}
+
 static gboolean check_size(const QosScenario *scenario, GError **error)
 {
-    double jobs = 0;
+    const double jobs = count_jobs(scenario);
     double processes = 0;
 
     for (guint i = 0; i < scenario->clients->len; i++) {
         const QosScenarioClient *client = scenario->clients->pdata[i];
-        jobs += client->jobs;
         processes += (double)client->jobs * client->processes;
     }
     if (processes > PROCESSES_MAX)
@@ -497,7 +618,8 @@ static gboolean check(const QosScenario *scenario, GError **error)
     if (problem != NULL)
         qos_set_error(error, EINVAL, "%s", problem);
     return problem == NULL && check_jobs(scenario, error) && check_figures(scenario, error) &&
-           check_size(scenario, error);
+           check_size(scenario, error) &&
+           qos_rule_changes_check(scenario->rules, scenario->unknown, error);
 }
 
 static char *name_of(const char *path)
@@ -509,15 +631,23 @@ static char *name_of(const char *path)
     return name;
 }
 
+/* From the root on. */
+static char *folder_of(const char *path)
+{
+    g_autofree char *folder = g_path_get_dirname(path);
+
+    return g_canonicalize_filename(folder, NULL);
+}
+
 static QosScenario *scenario_new(const char *path)
 {
     QosScenario *scenario = g_new0(QosScenario, 1);
     QosTime period = QOS_ADAPT_PERIOD;
 
     scenario->name = name_of(path);
+    scenario->folder = folder_of(path);
     scenario->duration = MINUTE;
     scenario->seed = 1;
-    scenario->bin = 100 * QOS_MILLISECOND;
     scenario->slots = 16;
     scenario->stall_start = QOS_NEVER;
     scenario->told_capacity = -1;
@@ -530,22 +660,43 @@ static QosScenario *scenario_new(const char *path)
     return scenario;
 }
 
-QosScenario *qos_scenario_load(const char *path, GError **error)
+static QosScenario *parse(GKeyFile *file, const char *path, GError **error)
 {
-    g_autoptr(GKeyFile) file = g_key_file_new();
     g_autoptr(QosScenario) scenario = scenario_new(path);
 
-    if (!g_key_file_load_from_file(file, path, G_KEY_FILE_NONE, error) ||
-        !read_groups(file, scenario, error) || !check(scenario, error)) {
-        g_prefix_error(error, "%s: ", path);
+    if (!read_groups(file, scenario, error))
         return NULL;
-    }
+    if (scenario->bin == 0)
+        scenario->bin = default_bin(scenario);
+    if (!check(scenario, error))
+        return NULL;
     if (scenario->told_capacity < 0)
         scenario->told_capacity = scenario->capacity;
     if (scenario->title == NULL)
         scenario->title = g_strdup(scenario->name);
     scenario->period = g_array_index(scenario->periods, QosTime, 0);
     return g_steal_pointer(&scenario);
+}
+
+QosScenario *qos_scenario_load(const char *path, GError **error)
+{
+    g_autoptr(GKeyFile) file = g_key_file_new();
+    QosScenario *scenario = NULL;
+
+    if (g_key_file_load_from_file(file, path, G_KEY_FILE_NONE, error))
+        scenario = parse(file, path, error);
+    if (scenario == NULL)
+        g_prefix_error(error, "%s: ", path);
+    return scenario;
+}
+
+QosScenario *qos_scenario_parse(const char *name, const char *text, GError **error)
+{
+    g_autoptr(GKeyFile) file = g_key_file_new();
+
+    if (!g_key_file_load_from_data(file, text, (gsize)-1, G_KEY_FILE_NONE, error))
+        return NULL;
+    return parse(file, name, error);
 }
 
 gboolean qos_scenario_set_periods(QosScenario *scenario, const char *text, GError **error)
@@ -572,6 +723,7 @@ void qos_scenario_free(QosScenario *scenario)
     g_free(scenario->records);
     g_free(scenario->rates);
     g_free(scenario->title);
+    g_free(scenario->folder);
     g_free(scenario->name);
     g_free(scenario);
 }

@@ -6,15 +6,55 @@
 
 #include <string.h>
 
+#include "sim/replay.h"
 #include "sim/simulator.h"
 
 const QosSharing qos_sharings[] = {
     {.name = "none", .title = "No BW", .policy = &qos_policy_fifo},
     {.name = "static", .title = "Static BW", .policy = &qos_policy_tbf, .is_static = TRUE},
-    {.name = "paper", .title = "AdapTBF", .policy = &qos_policy_tbf, .adapt = QOS_ADAPT_PAPER},
-    {.name = "fair", .title = "fair", .policy = &qos_policy_tbf, .adapt = QOS_ADAPT_FAIR},
+    {.name = "paper",
+     .title = "AdapTBF",
+     .policy = &qos_policy_tbf,
+     .adapt = QOS_ADAPT_PAPER,
+     .has_rules = TRUE},
+    {.name = "fair",
+     .title = "fair",
+     .policy = &qos_policy_tbf,
+     .adapt = QOS_ADAPT_FAIR,
+     .has_rules = TRUE},
+    {.name = "rules", .title = "rules alone", .policy = &qos_policy_tbf, .has_rules = TRUE},
+    {.name = "gps", .title = "ideal (GPS)", .policy = &qos_policy_fifo, .is_ideal = TRUE},
     {.name = NULL},
 };
+
+const QosSharing *qos_sharing_named(const char *name)
+{
+    for (const QosSharing *sharing = qos_sharings; sharing->name != NULL; sharing++) {
+        if (strcmp(sharing->name, name) == 0)
+            return sharing;
+    }
+    return NULL;
+}
+
+/* The pattern for the job of that name, as a report writes it (base/pattern.h). A rule cannot hold
+ * a blank, a brace or a control character: any text stands for those. Free with g_free. */
+static char *pattern_of(const char *name)
+{
+    g_autofree char *id = qos_replay_job_id(name);
+    GString *pattern = g_string_new(NULL);
+    const gboolean is_text = g_utf8_validate(id, -1, NULL);
+
+    for (const char *at = id; *at != '\0'; at++) {
+        if (strchr("*[\\", *at) != NULL)
+            g_string_append_printf(pattern, "\\%c", *at);
+        else if ((g_ascii_isgraph(*at) && strchr("{}", *at) == NULL) ||
+                 (is_text && (guchar)*at >= 0x80))
+            g_string_append_c(pattern, *at);
+        else
+            g_string_append_c(pattern, '*');
+    }
+    return g_string_free(pattern, FALSE);
+}
 
 /* Its part of the capacity for each job. One rule serves all copies of a job, each has a bucket of
  * its own. */
@@ -31,9 +71,10 @@ static void set_static_rules(const QosScenario *scenario, const GPtrArray *jobs,
         double rate = scenario->capacity * (double)job->weight / weights;
         if (!g_hash_table_add(ruled, (gpointer)job->label))
             continue;
-        g_autofree char *command = g_strdup_printf(
-            "start j%u jobid={%s%s} rate=%.0f", i, job->label,
-            strcmp(job->name, job->label) == 0 ? "" : ".*", CLAMP(rate, 1, (double)QOS_RATE_MAX));
+        g_autofree char *pattern = pattern_of(job->label);
+        g_autofree char *command = g_strdup_printf("start j%u jobid={%s%s} rate=%.0f", i, pattern,
+                                                   strcmp(job->name, job->label) == 0 ? "" : ".*",
+                                                   CLAMP(rate, 1, (double)QOS_RATE_MAX));
         QosRules *next = qos_rules_apply(rules, command, 0, NULL);
         g_assert(next != NULL);
         qos_rules_unref(rules);

@@ -31,20 +31,27 @@ static inline QosBin *qos_timeline_bin(const QosTimeline *timeline, guint index)
     return &timeline->first[(gsize)index * timeline->step];
 }
 
+/* That are under way at once: they take a gigabyte. */
+#define QOS_SIMULATION_REQUESTS_MAX 2000000
+
 /* What one job got. */
 typedef struct {
     char *name;
     const char *label; /* the name as written in the scenario: the scenario's */
     gint64 weight;
-    QosTimeline bins; /* of the whole scenario */
-    GArray *bursts;   /* of QosTime: how long each burst of each process took */
-    QosTime waking;   /* from the issue of a request after a pause until the store begins with
-                         it, the longest; -1 = there was none */
-    guint64 served;   /* requests */
-    guint64 bytes;    /* sums */
-    QosTime largest;  /* work of one request, the largest */
-    QosTime first;    /* issue, */
-    QosTime last;     /* and reply */
+    QosTimeline bins;      /* of the whole scenario */
+    GArray *bursts;        /* of QosTime: how long each burst of each process took */
+    QosTime waking;        /* from the issue of a request after a pause until the store begins with
+                              it, the longest; -1 = there was none */
+    guint64 served;        /* requests */
+    guint64 bytes;         /* sums */
+    QosTime largest;       /* work of one request, the largest */
+    double delay;          /* sum of what requests took beyond their work and the latency, ns; */
+    QosTime longest_delay; /* and the longest */
+    QosTime first;         /* issue, */
+    QosTime last;          /* and reply */
+    guint left;            /* requests without a reply at the end */
+    QosTime until;         /* the last reply, or with requests left the end of the run */
 } QosSimulatedJob;
 
 /* At the end of a bin, in op/s: what the scheduler took the store for, and what it was, 0 in a
@@ -59,15 +66,21 @@ typedef struct {
     GPtrArray *jobs; /* of QosSimulatedJob, owned, in order of the scenario */
     QosBin *bins;    /* of all of them */
     guint64 served;
-    guint64 requests; /* issued */
-    QosTime busy;     /* how long the store served, until the end */
-    QosTime last;     /* reply */
-    GArray *capacity; /* of QosSimulatedCapacity, by bins */
+    guint64 requests;       /* issued */
+    QosTime busy;           /* how long the store served, until the end */
+    QosTime last;           /* reply */
+    GArray *capacity;       /* of QosSimulatedCapacity, by bins */
+    QosTime end;            /* of the run */
+    gboolean is_overloaded; /* it ended there, as QOS_SIMULATION_REQUESTS_MAX had no reply */
 } QosSimulation;
 
 /* With `label`, of all jobs of that name in the scenario only one runs, and nothing else. The
  * scenario must outlive the result. */
 QosSimulation *qos_simulate(const QosScenario *scenario, const QosSharing *sharing,
                             const char *label);
+/* Of all jobs; ends before the scenario does after the first bin for which `is_enough` says so. */
+typedef gboolean (*QosEnoughFunc)(const QosSimulation *so_far, guint bins, gpointer arg);
+QosSimulation *qos_simulate_until(const QosScenario *scenario, const QosSharing *sharing,
+                                  QosEnoughFunc is_enough, gpointer arg);
 void qos_simulation_free(QosSimulation *simulation); /* NULL is allowed */
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(QosSimulation, qos_simulation_free)

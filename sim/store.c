@@ -46,7 +46,7 @@ static double noise_factor(const QosStore *store)
     return MAX(factor, LEAST_TIME);
 }
 
-static QosTime latency_of_one(const QosStore *store)
+QosTime qos_store_latency(QosStore *store)
 {
     const double jitter = store->scenario->jitter;
 
@@ -72,6 +72,36 @@ double qos_store_capacity(QosStore *store, QosTime now)
     return end_of_stall(store->scenario, now) == now ? store->scenario->capacity * store->speed : 0;
 }
 
+QosTime qos_store_time(QosStore *store, guint64 bytes)
+{
+    const double time = (double)qos_store_work(store->scenario, bytes) * noise_factor(store);
+
+    return (QosTime)CLAMP(time, 1, (double)SERVICE_MAX);
+}
+
+QosTime qos_store_next_change(const QosStore *store, QosTime now)
+{
+    const QosScenario *scenario = store->scenario;
+    QosTime next = QOS_NEVER;
+
+    for (guint i = 0; i < scenario->steps->len && next == QOS_NEVER; i++) {
+        const QosTime time = g_array_index(scenario->steps, QosStep, i).time;
+
+        if (time > now)
+            next = time;
+    }
+    if (scenario->stall_start == QOS_NEVER)
+        return next;
+    if (end_of_stall(scenario, now) > now)
+        return MIN(next, end_of_stall(scenario, now));
+    if (now < scenario->stall_start)
+        return MIN(next, scenario->stall_start);
+    if (scenario->stall_every == 0)
+        return next;
+    const QosTime since = (now - scenario->stall_start) % scenario->stall_every;
+    return MIN(next, now - since + scenario->stall_every);
+}
+
 QosService qos_store_take(QosStore *store, guint64 bytes, QosTime now)
 {
     QosTime begin = end_of_stall(store->scenario, MAX(now, store->free));
@@ -82,5 +112,6 @@ QosService qos_store_take(QosStore *store, guint64 bytes, QosTime now)
     QosTime service = (QosTime)CLAMP(time, 1, (double)SERVICE_MAX);
     store->free = begin + service;
     store->busy += service;
-    return (QosService){.begin = begin, .reply = store->free + latency_of_one(store)};
+    return (QosService){
+        .begin = begin, .end = store->free, .reply = store->free + qos_store_latency(store)};
 }

@@ -22,11 +22,18 @@ typedef struct {
 
 typedef struct {
     QosTime begin; /* it serves the request from then on, */
+    QosTime end;   /* until then, */
     QosTime reply; /* and this is when the reply is there */
 } QosService;
 
 void qos_store_init(QosStore *store, const QosScenario *scenario, GRand *random);
 QosService qos_store_take(QosStore *store, guint64 bytes, QosTime now);
+/* What one request takes of the store's time at its first capacity, noise included; and the latency
+ * of one. */
+QosTime qos_store_time(QosStore *store, guint64 bytes);
+QosTime qos_store_latency(QosStore *store);
+/* When the capacity changes next, after `now`; QOS_NEVER. */
+QosTime qos_store_next_change(const QosStore *store, QosTime now);
 /* Op/s of requests without bytes, noise left out; 0 in a stall. `now` does not go back. */
 double qos_store_capacity(QosStore *store, QosTime now);
 /* What a request of that size takes of the store's time at its first capacity, without noise. */

@@ -109,6 +109,16 @@ def test_the_benchmark_of_pairs_runs(options):
     assert re.fullmatch(r"12 pairs; above the bound: 0; above 30 s: 0; the longest: \d+\.\d+ s \(\S+, \w+, [\w-]+\)", last)
 
 
+@pytest.mark.parametrize("way, rows", [("--nodes", 3), ("--slow", 2)])
+def test_the_benchmark_of_sharing_on_mounts_runs(way, rows):
+    """In a second or two no figure is worth anything, but each job did something, unless beside busy processes."""
+    done = subprocess.run([REPOSITORY / "bench" / "adaptbf", "--build", BUILD, way, "--quick"], text=True, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert len(re.findall(r"^\| [^|]+ busy processes \| \d+ \| \d+ \|", done.stdout, re.MULTILINE)) == (way == "--nodes"), done.stdout
+    idle = [line for line in done.stdout.splitlines() if "busy" not in line]
+    assert len(re.findall(r"^\| [^|]+ \| [1-9]\d* \| [1-9]\d* \|", "\n".join(idle), re.MULTILINE)) == rows, done.stdout
+
+
 def test_an_aim_that_is_missed_is_told(capsys):
     aims = shared.Aims()
     aims.at_least(1.5, 1.5, "one")

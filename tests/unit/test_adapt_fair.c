@@ -250,7 +250,8 @@ static void test_sums_hold_over_random_sequences(void)
                 jobs[count++] = job(g_rand_int_range(random, 1, 1000000), 0, 0);
             if (count > 1 && g_rand_int_range(random, 0, 6) == 0)
                 qos_fair_write_off(jobs, --count);
-            gint64 capacity = MAX(random_quantity(random), 1);
+            const gint64 quantity = random_quantity(random);
+            const gint64 capacity = MAX(quantity, 1);
             for (guint i = 0; i < count; i++) {
                 jobs[i].served = random_quantity(random);
                 jobs[i].waiting = random_quantity(random);

@@ -40,15 +40,6 @@ static double rate_of(const QosRun *run, guint job)
     return qos_experiment_job_rate(run->simulation->jobs->pdata[job]);
 }
 
-static const QosSharing *sharing_of(const char *name)
-{
-    const QosSharing *sharing = qos_sharings;
-
-    while (!g_str_equal(sharing->name, name))
-        sharing++;
-    return sharing;
-}
-
 static void test_case(gconstpointer data)
 {
     const Case *c = data;
@@ -59,8 +50,8 @@ static void test_case(gconstpointer data)
         c->store, c->weight, c->heavy, c->think, c->light);
     g_autoptr(GPtrArray) sharings = g_ptr_array_new();
 
-    g_ptr_array_add(sharings, (gpointer)sharing_of("none"));
-    g_ptr_array_add(sharings, (gpointer)sharing_of("fair"));
+    g_ptr_array_add(sharings, (gpointer)qos_sharing_named("none"));
+    g_ptr_array_add(sharings, (gpointer)qos_sharing_named("fair"));
     g_autoptr(QosExperiment) experiment = qos_experiment_run(scenario_of(text), sharings);
     const QosRun *none = experiment->runs->pdata[0], *fair = experiment->runs->pdata[1];
     const double heavy = rate_of(fair, HEAVY), light = rate_of(fair, LIGHT);

@@ -12,6 +12,7 @@ typedef struct {
     GRand *random;
     double rate; /* requests/s */
     guint load;
+    guint beside; /* so many of them go in whatever the depth is, as others wait for their locks */
     double noise;
     QosTime latency;
     QosTime now;
@@ -40,7 +41,7 @@ static void store_clear(Store *store)
 
 static void fill(Store *store)
 {
-    while (store->replies.length < MIN(store->capacity.depth, store->load)) {
+    while (store->replies.length < MIN(MAX(store->capacity.depth, store->beside), store->load)) {
         double seconds =
             1 / store->rate * (1 + store->noise * g_rand_double_range(store->random, -1.7, 1.7));
         store->free = MAX(store->free, store->now) + (QosTime)(MAX(seconds, 1e-9) * 1e9);
@@ -129,6 +130,58 @@ static void test_deep_store(void)
     run(&store, 60 * QOS_SECOND);
     g_assert_cmpuint(store.served - before, >=, 59400); /* the trials cost less than 1 % */
     store_clear(&store);
+}
+
+/* What goes beside the depth, for a while: the search goes on from there, and the depth is none
+ * that was never in force. */
+static void test_beside_the_depth(void)
+{
+    for (guint length = 100; length <= 1000; length += 100) {
+        Store store;
+        store_init(&store, 1000, 50 * QOS_MILLISECOND, 0);
+        store.beside = 60;
+        run(&store, length * QOS_MILLISECOND);
+        store.beside = 0;
+        run(&store, QOS_SECOND);
+        const guint64 before = store.served;
+        run(&store, 10 * QOS_SECOND);
+        g_test_message("%u ms: %u are enough", length, store.capacity.enough);
+        g_assert_cmpuint(store.served - before, >=, 9900);
+        store_clear(&store);
+    }
+}
+
+/* First names, which come back at once, then data, a part of it beside the depth. */
+static double served_once_misled(QosTime latency, QosTime names, guint beside)
+{
+    Store store;
+    store_init(&store, 6000, 100 * QOS_MICROSECOND, 0);
+    run(&store, names);
+    store.latency = latency;
+    store.rate = 1000;
+    store.beside = beside;
+    run(&store, QOS_SECOND);
+    store.beside = 0;
+    run(&store, 2 * QOS_SECOND);
+    const guint64 before = store.served;
+    run(&store, 10 * QOS_SECOND);
+    const double part = (double)(store.served - before) / 10000;
+    store_clear(&store);
+    return part;
+}
+
+/* Whatever the search makes of that, the whole throughput is there soon after. */
+static void test_misled(void)
+{
+    for (guint latency = 10; latency <= 50; latency += 5) {
+        for (guint names = 0; names <= 200; names += 25) {
+            for (guint beside = 0; beside <= 48; beside += 4) {
+                g_assert_cmpfloat(
+                    served_once_misled(latency * QOS_MILLISECOND, names * QOS_MILLISECOND, beside),
+                    >=, 0.97);
+            }
+        }
+    }
 }
 
 /* Noise of 30 % a request: the throughput stays, and the depth near what it needs. */
@@ -278,6 +331,8 @@ int main(int argc, char **argv)
     g_test_add_func("/capacity/start", test_start);
     g_test_add_func("/capacity/start-ends-at-slots", test_start_ends_at_slots);
     g_test_add_func("/capacity/deep-store", test_deep_store);
+    g_test_add_func("/capacity/beside-the-depth", test_beside_the_depth);
+    g_test_add_func("/capacity/misled", test_misled);
     g_test_add_func("/capacity/noise", test_noise);
     g_test_add_func("/capacity/steps", test_steps);
     g_test_add_func("/capacity/stall", test_stall);

@@ -79,6 +79,32 @@ static void test_periods_replaced(void)
     g_assert_error(error, QOS_ERROR, ERANGE);
 }
 
+/* Where none is given, the bins are as long as few enough of them need, and no longer than the run.
+ */
+static void test_default_bins(void)
+{
+    static const struct {
+        const char *duration;
+        const char *client;
+        QosTime bin;
+    } cases[] = {
+        {"60s", "", 100 * QOS_MILLISECOND},
+        {"50ms", "", 50 * QOS_MILLISECOND},
+        {"1000s", "", 100 * QOS_MILLISECOND},
+        {"1001s", "", 200 * QOS_MILLISECOND},
+        {"24h", "", 10 * QOS_SECOND},
+        {"60s", "jobs=200000\n[client b]\njob=a\njobs=200000\n", 10 * QOS_SECOND},
+    };
+
+    for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
+        g_autofree char *text = g_strdup_printf("[scenario]\nduration=%s\n" STORE CLIENT "%s",
+                                                cases[i].duration, cases[i].client);
+        g_autoptr(QosScenario) scenario = scenario_of(text);
+
+        g_assert_cmpint(scenario->bin, ==, cases[i].bin);
+    }
+}
+
 /* A file that is wrong, and what the message tells: the group and the key, and what is wrong. */
 static const struct {
     const char *text;
@@ -137,7 +163,7 @@ static const struct {
     {STORE CLIENT "jobs=0\n", "[client a] jobs: "},
     {STORE CLIENT "processes=0\n", "[client a] processes: "},
     {STORE CLIENT "jobs=1001\nprocesses=1000\n", "more than 1000000 processes in all"},
-    {STORE CLIENT "jobs=200000\n", "more than 100000000 bins"},
+    {"[scenario]\nbin=100ms\n" STORE CLIENT "jobs=200000\n", "more than 100000000 bins"},
     {STORE CLIENT "size=2G\n", "[client a] size: out of range"},
     {STORE CLIENT "size=big\n", "[client a] size: "},
     {STORE CLIENT "burst=0\n", "[client a] burst: "},
@@ -205,6 +231,7 @@ int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/scenario/defaults", test_defaults);
+    g_test_add_func("/scenario/default-bins", test_default_bins);
     g_test_add_func("/scenario/values", test_values);
     g_test_add_func("/scenario/periods-replaced", test_periods_replaced);
     g_test_add_func("/scenario/wrong-files", test_wrong_files);

@@ -76,7 +76,9 @@ static void test_waits_for_its_share(void)
         request = request_new(&f, "job", QOS_OP_READ, 1);
     }
     assert_waited_for(request, QOS_WAIT_SHARE);
-    f.now += QOS_SECOND;
+    f.now += QOS_SECOND; /* it was issued in this period, which has not a whole token */
+    g_assert_null(next(&f));
+    f.now += QOS_ADAPT_PERIOD; /* in this one the job has issued nothing, and has no rule */
     g_assert_true(next(&f) == request);
     leave(&f, request);
     fixture_clear(&f);

@@ -42,6 +42,10 @@ static void test_wrong_arguments(void)
         {"--seed -1 tiny", 2, "--seed"},
         {"--period 1ms tiny", 2, "--period: out of range: 0.005 to 10 s"},
         {"--period soon tiny", 2, "--period: "},
+        {"--grid tiny", 2, "--grid has stores of its own: it takes no SCENARIO"},
+        {"--grid --hours 0", 2, "--hours: 0 is not between 1 and 24"},
+        {"--grid --hours x", 2, "--hours: \"x\""},
+        {"--hours 1 tiny", 2, "--hours is for --grid"},
         {"tyni", 1, "there is no scenario 'tyni'"},
         {"./tyni", 1, "./tyni: "},
         {"tyni.ini", 1, "tyni.ini: "},
@@ -82,6 +86,62 @@ static void test_csv(void)
     g_assert_true(g_str_has_prefix(lines[4], "waking,1,fair,1.000,,"));
     g_assert_true(g_str_has_prefix(lines[7], "waking,1,none,0.000,,"));
     g_assert_true(g_str_has_prefix(lines[8], "waking,1,none,0.000,lender,50,"));
+}
+
+/* Rules alone are left out where there are none, but not where nothing else is asked for. */
+static void test_no_rules(void)
+{
+    g_auto(Result) alone = run("--policy rules tiny");
+    g_auto(Result) beside = run("--policy rules,none tiny");
+
+    g_assert_cmpint(alone.status, ==, 0);
+    g_assert_nonnull(strstr(alone.out, "rules alone"));
+    g_assert_cmpint(beside.status, ==, 0);
+    g_assert_null(strstr(beside.out, "rules alone"));
+}
+
+/* Runs a scenario of that text. */
+static Result run_text(const char *options, const char *text)
+{
+    g_autofree char *folder = g_dir_make_tmp("qosfs-program-XXXXXX", NULL);
+    g_autofree char *path = g_build_filename(folder, "x.ini", NULL);
+    g_autofree char *line = g_strdup_printf("%s %s", options, path);
+
+    g_assert_true(g_file_set_contents(path, text, -1, NULL));
+    Result result = run(line);
+    g_unlink(path);
+    g_rmdir(folder);
+    return result;
+}
+
+/* A job with one request, and one that gets one in a second: 91 of its 100 wait until the end. */
+static void test_rates_of_few_requests(void)
+{
+    g_auto(Result) result =
+        run_text("--policy rules", "[scenario]\nduration=10s\n[store]\ncapacity=1000\n"
+                                   "[client one]\nrequests=1\n"
+                                   "[client none]\nrequests=1\nprocesses=100\nstart=1s\n"
+                                   "[rules]\na=0: start r jobid={none} rate=1 depth=1\n");
+    static const char *const expected[] = {"  op/s of each job:          one        none\n",
+                                           "rules alone                  1.0         1.0\n",
+                                           "  requests left without a reply at the end:\n",
+                                           "rules alone                    0          91\n"};
+
+    g_assert_cmpint(result.status, ==, 0);
+    for (guint i = 0; i < G_N_ELEMENTS(expected); i++) {
+        if (strstr(result.out, expected[i]) == NULL)
+            g_error("there is no \"%s\" in: %s", expected[i], result.out);
+    }
+}
+
+/* A load far beyond what the store serves ends with a message before it takes the memory. */
+static void test_overload(void)
+{
+    g_auto(Result) result = run_text("", "[store]\ncapacity=10\n[client a]\nrate=1e6\n");
+
+    g_assert_cmpint(result.status, ==, 1);
+    g_assert_cmpstr(result.out, ==, "");
+    g_assert_nonnull(strstr(result.err, "s with No BW more than 2000000 requests wait"));
 }
 
 static void test_full_disk(void)
@@ -161,6 +221,9 @@ int main(int argc, char **argv)
     g_test_add_func("/sim-program/wrong-arguments", test_wrong_arguments);
     g_test_add_func("/sim-program/list", test_list);
     g_test_add_func("/sim-program/csv", test_csv);
+    g_test_add_func("/sim-program/no-rules", test_no_rules);
+    g_test_add_func("/sim-program/rates-of-few-requests", test_rates_of_few_requests);
+    g_test_add_func("/sim-program/overload", test_overload);
     g_test_add_func("/sim-program/full-disk", test_full_disk);
     g_test_add_func("/sim-program/figures", test_figures);
     return g_test_run();

@@ -14,11 +14,8 @@ enum { M1, W1, W2, W3 };
 static QosSimulation *simulate(const char *text)
 {
     g_autoptr(QosScenario) scenario = scenario_of(text);
-    const QosSharing *sharing = qos_sharings;
 
-    while (!g_str_equal(sharing->name, "fair"))
-        sharing++;
-    return qos_simulate(scenario, sharing, NULL);
+    return qos_simulate(scenario, qos_sharing_named("fair"), NULL);
 }
 
 /* What a job was served in the bins of 100 ms from `begin` to `end`. */

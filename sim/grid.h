@@ -1,0 +1,51 @@
+/*
+ * A grid of stores: does adaptive sharing, which finds out what the store can and how many requests
+ * it needs inside, let through what the store can, wherever that lies?
+ *
+ * A point of the grid is a store of some round trip, jitter, slots and capacity, with two jobs that
+ * always want more than there is, of weights 1 and 3. Its round trip is the store's latency and
+ * what it takes for one request. What is expected is what the same store serves without sharing
+ * (`none`), which is a queue in order of arrival.
+ *
+ * A point is reached when a stretch begins that serves QOS_GRID_PART of that: of 20 round trips, of
+ * QOS_GRID_REQUESTS where these are fewer, and of as many requests at least as tell it from what
+ * jitter makes by chance, to a hundredth. It is to be reached within 20 round trips or 2 s,
+ * whichever is longer. A point that is run for hours has to keep it, on average, until their end.
+ * In both the jobs have their shares, to a hundredth and eight requests.
+ */
+#pragma once
+
+#include <glib.h>
+#include <stdio.h>
+
+#include "base/time.h"
+
+#define QOS_GRID_PART     0.99
+#define QOS_GRID_REQUESTS 200000
+
+typedef struct {
+    QosTime latency;
+    double jitter; /* 0 to 1, as in a scenario */
+    guint slots;
+    guint capacity; /* op/s */
+} QosGridPoint;
+
+typedef struct {
+    double expected;   /* op/s, of `none` */
+    double part;       /* of that, in the stretch from `reached`, or until the end */
+    double share;      /* of what was served then, of the job that is due three quarters */
+    QosTime reached;   /* QOS_NEVER: not in time */
+    QosTime deadline;  /* for that */
+    gboolean is_right; /* reached in time, and kept */
+} QosGridResult;
+
+/* The points, `*ret_count` of them: the grid's own. */
+const QosGridPoint *qos_grid_points(guint *ret_count);
+/* TRUE for those that are to be run for an hour each time. */
+gboolean qos_grid_is_long(const QosGridPoint *point);
+/* Runs one until its stretch is over, or for `duration` where that is longer. */
+void qos_grid_run(const QosGridPoint *point, QosTime duration, QosGridResult *ret_result);
+
+/* Runs all, those that are long for an hour and with `hours` all for so many, and prints a table of
+ * them. Returns how many are not right. */
+guint qos_grid_print(guint hours, FILE *out);
