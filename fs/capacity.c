@@ -22,7 +22,9 @@
  * less than in proportion, what comes in a round trip is enough (Little's law), and some more:
  * jitter leaves gaps. What was served meanwhile may have been other requests than those that wait,
  * as names before data, so that more inside seemed to bring nothing. So the search goes on where
- * less than OTHER_LOAD of what it found is served, at a step or in the DOUBTED_WINDOWS next.
+ * less than OTHER_LOAD of what it found is served, at a step or in the DOUBTED_WINDOWS next. After
+ * its end it does so once: a store that dips looks the same, and what it gains as it recovers looks
+ * like what more inside brings.
  *
  * Then come trials: windows at the depth in force and at a candidate alternate, and what the
  * candidate serves beyond its goal adds up, until it is more than chance makes of so many pairs.
@@ -212,6 +214,7 @@ void qos_capacity_start(QosCapacity *capacity, QosTime now)
 {
     search_from(capacity, START);
     capacity->doubted = DOUBTED_WINDOWS;
+    capacity->goes_on = FALSE;
     begin_window(capacity, depth_of(capacity),
                  now); /* as one more comes where the first seem to hang */
 }
@@ -485,7 +488,7 @@ static gboolean was_misled(QosCapacity *capacity, double rate)
         is_beyond(capacity))
         return FALSE;
     capacity->doubted--;
-    return rate < OTHER_LOAD * capacity->estimate;
+    return !capacity->goes_on && rate < OTHER_LOAD * capacity->estimate;
 }
 
 static void measured(QosCapacity *capacity, double rate, double saturated_part)
@@ -495,6 +498,7 @@ static void measured(QosCapacity *capacity, double rate, double saturated_part)
 
     if (is_saturated && was_misled(capacity, rate)) {
         search_from(capacity, capacity->enough);
+        capacity->goes_on = TRUE;
         return;
     }
     if (!capacity->is_trying && is_saturated) {

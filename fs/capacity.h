@@ -28,6 +28,7 @@ typedef struct {
     guint too_few;    /* are known to be too few; 0 = not known */
     gboolean is_starting; /* `enough` is doubled while that brings anything */
     guint doubted;        /* windows to come in which that may prove to have been misled */
+    gboolean goes_on;     /* it had been, and began once more from what it had found */
     /* The window. */
     gboolean is_saturated;
     QosTime idle_since; /* where it is not saturated */

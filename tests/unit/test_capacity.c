@@ -185,6 +185,42 @@ static void test_misled(void)
 }
 
 /* Noise of 30 % a request: the throughput stays, and the depth near what it needs. */
+/* The mean depth of a store that falls to 30 % for half of each period, from the beginning on. */
+static double depth_while_it_dips(double rate, QosTime latency, QosTime period)
+{
+    Store store;
+    double sum = 0;
+    guint count = 0;
+    store_init(&store, rate, latency, 0.1);
+    while (store.now < 1060 * QOS_SECOND) {
+        store.rate = rate;
+        run(&store, period / 2);
+        store.rate = 0.3 * rate;
+        run(&store, period / 2);
+        if (store.now > 1010 * QOS_SECOND) {
+            sum += store.capacity.depth;
+            count++;
+        }
+    }
+    store_clear(&store);
+    return sum / count;
+}
+
+/* What it gains as it recovers is not what more inside brings: 2 to 6 are enough for each. */
+static void test_dips_from_the_start(void)
+{
+    const guint periods[] = {500, 1000, 2000};
+
+    for (guint i = 0; i < G_N_ELEMENTS(periods); i++) {
+        for (guint latency = 1; latency <= 5; latency += 4) {
+            const double depth =
+                depth_while_it_dips(1000, latency * QOS_MILLISECOND, periods[i] * QOS_MILLISECOND);
+            g_test_message("%u ms, dips each %u ms: %.1f inside", latency, periods[i], depth);
+            g_assert_cmpfloat(depth, <=, 12);
+        }
+    }
+}
+
 static void test_noise(void)
 {
     for (guint latency = 0; latency <= 15; latency += 5) {
@@ -333,6 +369,7 @@ int main(int argc, char **argv)
     g_test_add_func("/capacity/deep-store", test_deep_store);
     g_test_add_func("/capacity/beside-the-depth", test_beside_the_depth);
     g_test_add_func("/capacity/misled", test_misled);
+    g_test_add_func("/capacity/dips-from-the-start", test_dips_from_the_start);
     g_test_add_func("/capacity/noise", test_noise);
     g_test_add_func("/capacity/steps", test_steps);
     g_test_add_func("/capacity/stall", test_stall);
