@@ -8,6 +8,15 @@
 
 G_DEFINE_QUARK(qos - error - quark, qos_error)
 
+/* What others wrote, as a damaged database or a name, is no line of a log by itself. */
+static void make_one_line(char *message)
+{
+    for (char *c = message; *c != '\0'; c++) {
+        if (g_ascii_iscntrl(*c))
+            *c = '?';
+    }
+}
+
 void qos_set_error(GError **error, int errno_code, const char *format, ...)
 {
     va_list arguments;
@@ -18,6 +27,7 @@ void qos_set_error(GError **error, int errno_code, const char *format, ...)
     va_start(arguments, format);
     *error = g_error_new_valist(QOS_ERROR, errno_code, format, arguments);
     va_end(arguments);
+    make_one_line((*error)->message);
 }
 
 void qos_set_thread_error(GError **error)

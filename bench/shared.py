@@ -1,7 +1,9 @@
 """What the benchmarks here share: options, aims, mounts of their own, one another's parts, and how their tables get into docs/."""
 import argparse
+import contextlib
 import ctypes
 import datetime
+import fcntl
 import importlib.machinery
 import importlib.util
 import os
@@ -54,6 +56,14 @@ def unshare_mounts():
         error = ctypes.get_errno()
         raise OSError(error, f"no mount namespace of its own: {os.strerror(error)}")
     subprocess.run(["mount", "--make-rprivate", "/"], check=True)
+
+
+@contextlib.contextmanager
+def caches_kept():
+    """Nobody else here makes the kernel forget files meanwhile, as the tests do that drop its caches: they ask for the same lock."""
+    with open("/proc/sys/vm/drop_caches", "wb", buffering=0) as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield file
 
 
 def machine():

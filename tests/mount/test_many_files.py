@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from harness import OTHER, USER, Store, as_user, outcome_of, run, wait_until
+from harness import OTHER, USER, Store, as_user, drop_caches, outcome_of, run, wait_until
 
 
 def open_count(pid):
@@ -206,8 +206,7 @@ def test_tree_on_another_device(store, small):
         assert open_count(qos.pid) < 290
 
         def unmount():
-            with open("/proc/sys/vm/drop_caches", "w") as file:
-                file.write("2")
+            drop_caches()
             return subprocess.run(["umount", below], stderr=subprocess.DEVNULL).returncode == 0
         wait_until(unmount, what=f"umount {below}")
     finally:
