@@ -55,6 +55,38 @@ static void test_a_lock_waits_for_one_token(void)
     fixture_clear(&f);
 }
 
+/* A page of a file makes a pay point only where its class owes more than 10 ms. The first beyond
+ * the tokens owes one operation. */
+static void test_what_owes_much(void)
+{
+    const struct {
+        const char *rule;
+        guint little; /* reads that owe 10 ms or less */
+    } cases[] = {{"start r jobid={j} rate=1000 depth=3", 10},
+                 {"start r jobid={j} rate=100 depth=3", 1},
+                 {"start r jobid={j} rate=10 depth=3", 0},
+                 {"start r jobid={j} bps=4096000 depth=1:12288", 10}};
+
+    for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
+        Fixture f;
+        fixture_init(&f, &qos_policy_tbf, 64);
+        fixture_rule(&f, cases[i].rule);
+        for (guint number = 0; number < 3 + 20; number++) {
+            QosRequest *request = lock_holder_new(&f, QOS_OP_READ, 4096);
+
+            if (enter(&f, request) == QOS_WAIT) {
+                g_assert_cmpuint(number, >, 3 + cases[i].little);
+                drop(&f, request);
+                break;
+            }
+            g_assert_cmpint(request->owes, ==, number >= 3);
+            g_assert_cmpint(request->owes_much, ==, number >= 3 + cases[i].little);
+            leave(&f, request);
+        }
+        fixture_clear(&f);
+    }
+}
+
 /* Of a file of its own, and with no lock: it is the kernel's room for such pages that others want.
  */
 static void test_write_back_owes_first(void)
@@ -719,6 +751,7 @@ int main(int argc, char **argv)
     g_test_add_func("/tbf-debt/a-lock-waits-for-one-token", test_a_lock_waits_for_one_token);
     g_test_add_func("/tbf-debt/write-back-owes-first", test_write_back_owes_first);
     g_test_add_func("/tbf-debt/no-lock-goes-before-another", test_no_lock_goes_before_another);
+    g_test_add_func("/tbf-debt/what-owes-much", test_what_owes_much);
     g_test_add_func("/tbf-debt/no-class-owes-more", test_no_class_owes_more);
     g_test_add_func("/tbf-debt/a-close-meets-the-bound", test_a_close_meets_the_bound);
     g_test_add_func("/tbf-debt/what-is-free", test_what_is_free);
