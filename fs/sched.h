@@ -93,11 +93,12 @@ typedef struct {
     guint32 uid;
     guint32 gid;
     QosOpcode toll_opcode;
-    guint64 bytes;         /* what it will move; corrected by leave */
-    guint64 data;          /* bytes that are to be kept for it while it waits */
-    QosJob *job;           /* a reference of the request's */
-    QosUser *user;         /* who works for it; NULL: one whom nothing bounds */
-    guint64 lock;          /* of what the kernel holds a lock for it, 0 = of nothing */
+    guint thread;  /* that has sent a READ into the page cache; 0: another request, or not known */
+    guint64 bytes; /* what it will move; corrected by leave */
+    guint64 data;  /* bytes that are to be kept for it while it waits */
+    QosJob *job;   /* a reference of the request's */
+    QosUser *user; /* who works for it; NULL: one whom nothing bounds */
+    guint64 lock;  /* of what the kernel holds a lock for it, 0 = of nothing */
     guint holds_lock : 1;  /* and other jobs may want it: it must not wait */
     guint writes_back : 1; /* pages of a mapping: it goes into debt likewise */
     guint fills_cache : 1; /* a READ into the kernel's pages */

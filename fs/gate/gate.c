@@ -37,6 +37,7 @@ QosGate *qos_gate_new(const QosPolicyClass *policy, guint slots, QosTime job_cle
     pthread_cond_init(&gate->entered, NULL);
     gate->sched = qos_sched_new(policy, slots, host, job_cleanup_interval, now);
     gate->parked = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, g_free);
+    gate->threads = qos_gate_threads_new();
     gate->workers = g_array_new(FALSE, FALSE, sizeof(pthread_t));
     gate->housekeeping = now + HOUSEKEEPING_INTERVAL;
     gate->leader_wake = QOS_NEVER;
@@ -50,6 +51,7 @@ void qos_gate_free(QosGate *gate)
     g_assert(gate->workers->len == 0);
     qos_sched_free(gate->sched);
     g_hash_table_unref(gate->parked);
+    g_hash_table_unref(gate->threads);
     g_array_unref(gate->workers);
     pthread_cond_destroy(&gate->entered);
     pthread_cond_destroy(&gate->follow);
@@ -132,6 +134,7 @@ static QosEntry *take_locked(QosGate *gate, QosTime now, QosTime *wake)
         if (entry->parking == PARKED) {
             entry->parking = RUNNING;
             qos_gate_leave_line_locked(gate, entry);
+            qos_gate_leave_thread_locked(gate, entry);
             return entry;
         }
         entry->parking = DUE; /* its reader is moving the data, and will run it */
@@ -253,16 +256,24 @@ int qos_gate_start(QosGate *gate)
     return error;
 }
 
+void qos_gate_take_back_locked(QosGate *gate, QosEntry *entry)
+{
+    const QosTime now = qos_gate_now();
+
+    entry->parking = CANCELLED;
+    qos_gate_leave_line_locked(gate, entry);
+    qos_gate_leave_thread_locked(gate, entry);
+    qos_sched_cancel(gate->sched, &entry->request, now);
+    qos_gate_wake_leader_locked(gate, now); /* it may have had a slot */
+}
+
 /* Takes back a parked entry, or returns NULL. */
 static QosEntry *take_back_locked(QosGate *gate)
 {
     QosEntry *entry = qos_gate_any_parked_locked(gate);
 
-    if (entry == NULL)
-        return NULL;
-    entry->parking = CANCELLED;
-    qos_gate_leave_line_locked(gate, entry);
-    qos_sched_cancel(gate->sched, &entry->request, qos_gate_now());
+    if (entry != NULL)
+        qos_gate_take_back_locked(gate, entry);
     return entry;
 }
 
@@ -327,12 +338,17 @@ gboolean qos_gate_enter(QosGate *gate, QosEntry *entry)
 
 gboolean qos_gate_park(QosGate *gate, QosEntry *entry)
 {
+    GQueue given_up = G_QUEUE_INIT;
+
     qos_mutex_lock(&gate->lock);
     gboolean is_due = entry->parking == DUE;
     entry->parking = is_due ? RUNNING : PARKED;
-    if (!is_due)
+    if (!is_due) {
         qos_gate_join_line_locked(gate, entry);
+        qos_gate_join_thread_locked(gate, entry, &given_up);
+    }
     qos_mutex_unlock(&gate->lock);
+    qos_gate_answer_given_up(&given_up);
     return is_due;
 }
 
@@ -451,13 +467,8 @@ gboolean qos_gate_cancel(QosGate *gate, QosEntry *entry)
 {
     qos_mutex_lock(&gate->lock);
     gboolean is_parked = entry->parking == PARKED;
-    if (is_parked) {
-        QosTime now = qos_gate_now();
-        entry->parking = CANCELLED;
-        qos_gate_leave_line_locked(gate, entry);
-        qos_sched_cancel(gate->sched, &entry->request, now);
-        qos_gate_wake_leader_locked(gate, now); /* it may have had a slot */
-    }
+    if (is_parked)
+        qos_gate_take_back_locked(gate, entry);
     qos_mutex_unlock(&gate->lock);
     return is_parked;
 }

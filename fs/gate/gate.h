@@ -39,6 +39,7 @@ struct QosEntry {
     void (*cancelled)(QosEntry *entry, int error);
     /* The gate's own, under its lock. */
     int parking;
+    guint sent;               /* of its thread's READs that were parked: its number */
     struct QosGateLine *line; /* where it is parked */
     GList parked;             /* there */
 };

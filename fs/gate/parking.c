@@ -69,7 +69,8 @@ QosEntry *qos_gate_any_parked_locked(QosGate *gate)
 
 /* Boosts the first of a line, which then leaves it. One of the job itself goes to the end of the
  * line: other threads must never see a line end that does not. */
-static void boost_one_locked(QosGate *gate, QosGateLine *line, const QosJob *job, QosTime now)
+static void boost_one_locked(QosGate *gate, QosGateLine *line, const QosJob *job, QosTime now,
+                             GQueue *given_up)
 {
     QosEntry *entry = line->entries.head->data;
     const gboolean is_own = entry->request.job == job;
@@ -79,10 +80,13 @@ static void boost_one_locked(QosGate *gate, QosGateLine *line, const QosJob *job
         qos_sched_release(gate->sched, &entry->request, now);
     join_locked(gate, entry, is_own ? line->lock : 0);
     drop_if_empty_locked(gate, line);
+    if (!is_own)
+        qos_gate_give_up_ahead_locked(gate, entry, given_up);
 }
 
 /* Looks at up to `left` of them. Returns how many are left for the next time. */
-static guint boost_some_locked(QosGate *gate, guint64 lock, const QosJob *job, guint left)
+static guint boost_some_locked(QosGate *gate, guint64 lock, const QosJob *job, guint left,
+                               GQueue *given_up)
 {
     const QosTime now = qos_gate_now();
 
@@ -93,7 +97,7 @@ static guint boost_some_locked(QosGate *gate, guint64 lock, const QosJob *job, g
             break;
         }
         left = MIN(left, line->entries.length); /* some may have gone meanwhile */
-        boost_one_locked(gate, line, job, now);
+        boost_one_locked(gate, line, job, now, given_up);
     }
     qos_gate_wake_leader_locked(gate, now);
     return left;
@@ -112,17 +116,20 @@ static void let_others_in_locked(QosGate *gate)
  * jobs have the file open, and a job that opens it has told that before it calls. */
 void qos_gate_release(QosGate *gate, guint64 lock, const QosJob *job)
 {
+    GQueue given_up = G_QUEUE_INIT;
+
     if (g_atomic_int_get(&gate->locked_lines) == 0)
         return;
     qos_mutex_lock(&gate->lock);
     const QosGateLine *line = find_locked(gate, lock);
     guint left = line != NULL ? line->entries.length : 0;
     while (left > 0) {
-        left = boost_some_locked(gate, lock, job, left);
+        left = boost_some_locked(gate, lock, job, left, &given_up);
         if (left > 0)
             let_others_in_locked(gate);
     }
     qos_mutex_unlock(&gate->lock);
+    qos_gate_answer_given_up(&given_up);
 }
 
 QosGateHolder qos_gate_holder(QosGate *gate, guint64 lock, const QosJob *job)

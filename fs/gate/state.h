@@ -24,9 +24,10 @@ struct QosGate {
     pthread_cond_t follow;  /* one of the followers: lead */
     pthread_cond_t entered; /* who awaits a request: one is in the store */
     QosSched *sched;
-    GHashTable *parked; /* a set of QosGateLine, none empty */
-    GQueue lines;       /* the same */
-    GQueue resumed;     /* of QosEntry, RUNNING, oldest first */
+    GHashTable *parked;  /* a set of QosGateLine, none empty */
+    GQueue lines;        /* the same */
+    GHashTable *threads; /* that have READs parked: read_ahead.c */
+    GQueue resumed;      /* of QosEntry, RUNNING, oldest first */
     QosGateHistograms histograms;
 
     GArray *workers; /* of pthread_t */
@@ -46,6 +47,21 @@ struct QosGate {
 
 /* Something is due at `wake`: the leader must not sleep longer. */
 void qos_gate_wake_leader_locked(QosGate *gate, QosTime wake);
+
+/* Takes back an entry that is PARKED; the caller answers it. */
+void qos_gate_take_back_locked(QosGate *gate, QosEntry *entry);
+
+/* --- read_ahead.c --- */
+
+GHashTable *qos_gate_threads_new(void);
+/* An entry is PARKED; it is so no more. What its thread has asked for before it may be given up. */
+void qos_gate_join_thread_locked(QosGate *gate, QosEntry *entry, GQueue *given_up);
+void qos_gate_leave_thread_locked(QosGate *gate, QosEntry *entry);
+/* Another job wants the file of a parked entry: it is given up where it is read-ahead that waits.
+ */
+void qos_gate_give_up_ahead_locked(QosGate *gate, QosEntry *entry, GQueue *given_up);
+/* Without the lock. `given_up`: of QosEntry. */
+void qos_gate_answer_given_up(GQueue *given_up);
 
 /* --- parking.c --- */
 

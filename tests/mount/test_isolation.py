@@ -634,6 +634,45 @@ def test_threads_of_one_job_do_not_boost_one_another(store, mount, threads):
             wait_until(lambda: qos.rule_state("hog")["requests"] >= before + 300, PATIENCE, "300 writes")
 
 
+AHEAD = """
+import mmap, os, sys
+file = os.open(sys.argv[1], os.O_RDONLY)
+os.posix_fadvise(file, 0, 0, os.POSIX_FADV_RANDOM)
+for page in range(256): os.posix_fadvise(file, page << 16, 4096, os.POSIX_FADV_WILLNEED)
+print("asked", flush=True)
+os.pread(file, 1, 255 << 16)
+sys.stdin.readline()
+view = mmap.mmap(file, 0, prot=mmap.PROT_READ)
+for page in range(256): os.write(1, view[page << 16:][:8] if page % 2 else os.pread(file, 8, page << 16))
+"""
+
+
+@pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
+@pytest.mark.parametrize("is_shared_before", [False, True])
+def test_read_ahead_of_a_thread_keeps_nobody_from_a_file(store, mount, is_shared_before):
+    """A thread may ask for 256 pages and wait for none. What others wait for is its last two, and it reads what is there."""
+    content = os.urandom(16 << 20)
+    (store.dir / "file").write_bytes(content)
+    qos = mount(store)
+    qos.rule("start hog jobid={hog} rate=10 depth=3")
+    with contextlib.ExitStack() as opened:
+        if is_shared_before:
+            opened.enter_context(open(qos.dir / "file", "rb"))
+        with running(start_job("hog", sys.executable, "-c", AHEAD, qos.dir / "file", stdin=subprocess.PIPE, stdout=subprocess.PIPE)) as hog:
+            assert hog.stdout.readline() == b"asked\n"
+            before = qos.rule_state("hog")["requests"]
+            with open(qos.dir / "file", "rb", buffering=0) as file:
+                for page in [200, 255, 3, 100]:
+                    file.seek(page << 16)
+                    assert file.read(8) == content[page << 16:][:8]
+            # The debt of 2 s may have gone, and what the thread waited for, while the machine was busy.
+            assert qos.rule_state("hog")["requests"] - before < 100
+            assert qos.job("hog")["waiting"] < 10
+            qos.rule("stop hog")
+            read, _ = hog.communicate(b"\n", PATIENCE)
+            assert read == b"".join(content[page << 16:][:8] for page in range(256))
+
+
 @pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
 def test_parked_read_ahead_leaves_room_for_others(store, mount):
     """The kernel sends only so many read-ahead requests at a time, and those that wait count."""

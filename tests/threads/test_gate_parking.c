@@ -256,6 +256,92 @@ static void test_a_line_changes_while_it_is_released(void)
     qos_gate_free(shared.gate);
 }
 
+/* A READ into the page cache by `thread`, of a file that other jobs want or do not want. */
+static TestEntry *park_read(Shared *shared, guint thread, gboolean is_wanted)
+{
+    TestEntry *entry = new_entry(shared, "slow");
+    entry->entry.request.lock = 7;
+    entry->entry.request.holds_lock = is_wanted;
+    entry->entry.request.thread = thread;
+    g_assert_false(qos_gate_enter(shared->gate, &entry->entry));
+    g_assert_false(qos_gate_park(shared->gate, &entry->entry));
+    return entry;
+}
+
+/* A gate in which nothing runs, and whose class owes what it may. */
+static void begin_in_debt(Shared *shared)
+{
+    *shared = (Shared){.gate = qos_gate_new(&qos_policy_tbf, 8, 600 * QOS_SECOND), .bytes = DAYS};
+    set_rule(shared->gate, "start slow jobid={slow} bps=1 depth=1:1");
+    for (gboolean waits = FALSE; !waits;) {
+        TestEntry *entry = new_entry(shared, "slow");
+        entry->entry.request.lock = 7;
+        entry->entry.request.holds_lock = TRUE;
+        waits = !qos_gate_enter(shared->gate, &entry->entry);
+        if (!waits) {
+            run_entry(&entry->entry);
+            continue;
+        }
+        g_assert_false(qos_gate_park(shared->gate, &entry->entry));
+        g_assert_true(qos_gate_cancel(shared->gate, &entry->entry));
+        free_entry(entry);
+    }
+}
+
+/* Of what a thread has read ahead its last two stay, as it may wait for these. */
+static void test_read_ahead_is_given_up(void)
+{
+    Shared shared;
+
+    begin_in_debt(&shared);
+    for (guint i = 0; i < 5; i++)
+        park_read(&shared, 11, FALSE);
+    park_read(&shared, 12, FALSE);
+    for (guint i = 0; i < 5; i++)
+        park_read(&shared, 0, FALSE); /* of a thread that is not known */
+    g_assert_cmpint(shared.given_up, ==, 0);
+    qos_gate_release(shared.gate, 7, NULL);
+    g_assert_cmpint(shared.given_up, ==, 3);
+    qos_gate_release(shared.gate, 7, NULL);
+    g_assert_cmpint(shared.given_up, ==, 3);
+    end_waiting(&shared, 2 + 1 + 5);
+}
+
+/* Its own threads want the file only. */
+static void test_read_ahead_of_its_own_stays(void)
+{
+    Shared shared;
+    TestEntry *last = NULL;
+
+    begin_in_debt(&shared);
+    for (guint i = 0; i < 5; i++)
+        last = park_read(&shared, 11, FALSE);
+    qos_gate_release(shared.gate, 7, last->entry.request.job);
+    g_assert_cmpint(shared.given_up, ==, 0);
+    end_waiting(&shared, 5);
+}
+
+/* Where other jobs have the file open, it is given up as more comes; one that was taken back by
+ * then is not. */
+static void test_read_ahead_of_a_shared_file(void)
+{
+    Shared shared;
+
+    begin_in_debt(&shared);
+    park_read(&shared, 11, TRUE);
+    TestEntry *cancelled = park_read(&shared, 11, TRUE);
+    g_assert_cmpint(shared.given_up, ==, 0);
+    park_read(&shared, 11, TRUE);
+    g_assert_cmpint(shared.given_up, ==, 1);
+    g_assert_true(qos_gate_cancel(shared.gate, &cancelled->entry));
+    free_entry(cancelled);
+    park_read(&shared, 11, TRUE);
+    g_assert_cmpint(shared.given_up, ==, 1);
+    park_read(&shared, 11, TRUE);
+    g_assert_cmpint(shared.given_up, ==, 2);
+    end_waiting(&shared, 2);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -268,5 +354,8 @@ int main(int argc, char **argv)
                     test_a_long_line_leaves_the_gate_to_others);
     g_test_add_func("/gate-parking/a-line-changes-while-it-is-released",
                     test_a_line_changes_while_it_is_released);
+    g_test_add_func("/gate-parking/read-ahead-is-given-up", test_read_ahead_is_given_up);
+    g_test_add_func("/gate-parking/read-ahead-of-its-own-stays", test_read_ahead_of_its_own_stays);
+    g_test_add_func("/gate-parking/read-ahead-of-a-shared-file", test_read_ahead_of_a_shared_file);
     return g_test_run();
 }

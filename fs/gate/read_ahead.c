@@ -1,0 +1,92 @@
+/*
+ * Parked read-ahead.
+ *
+ * A thread that waits for a page sends no request until it has it. So of the READs into the page
+ * cache that one thread has sent, all but the newest are read-ahead. Where such a READ fails, the
+ * kernel unlocks its pages and tells nobody; it asks anew when somebody needs one of them.
+ *
+ * So where another job wants the file, and the class owes as much as it may, the gate gives up what
+ * a thread sent before its newest two READs: it answers EAGAIN. The other job then waits for two
+ * READs of each thread, and not for all that a thread has had read ahead. Two stay because a thread
+ * that reads a file from the beginning to the end waits for the last but one, and what the kernel
+ * asks for anew comes page by page.
+ */
+#include <errno.h>
+
+#include "fs/gate/state.h"
+
+#define KEPT 2
+
+/* One that has READs parked. */
+typedef struct {
+    guint thread; /* first: the table holds these */
+    guint sent;   /* READs that came to be parked */
+    guint parked;
+    QosEntry *newest[KEPT]; /* the newest first; NULL: it is not parked any more */
+} Thread;
+
+GHashTable *qos_gate_threads_new(void)
+{
+    return g_hash_table_new_full(g_int_hash, g_int_equal, NULL, g_free);
+}
+
+static Thread *find_locked(QosGate *gate, const QosEntry *entry)
+{
+    return g_hash_table_lookup(gate->threads, &entry->request.thread);
+}
+
+/* Takes one back that keeps another job from the file until it has a token. */
+static void give_up_locked(QosGate *gate, QosEntry *entry, GQueue *given_up)
+{
+    if (!entry->request.holds_lock || entry->request.state != QOS_REQUEST_QUEUED)
+        return;
+    qos_gate_take_back_locked(gate, entry);
+    g_queue_push_tail_link(given_up, &entry->parked);
+}
+
+void qos_gate_join_thread_locked(QosGate *gate, QosEntry *entry, GQueue *given_up)
+{
+    if (entry->request.thread == 0)
+        return;
+    Thread *thread = find_locked(gate, entry);
+    if (thread == NULL) {
+        thread = g_new0(Thread, 1);
+        thread->thread = entry->request.thread;
+        g_hash_table_add(gate->threads, thread);
+    }
+    QosEntry *older = thread->newest[KEPT - 1];
+    memmove(thread->newest + 1, thread->newest, (KEPT - 1) * sizeof(QosEntry *));
+    thread->newest[0] = entry;
+    thread->parked++;
+    entry->sent = ++thread->sent;
+    if (older != NULL && entry->request.holds_lock)
+        give_up_locked(gate, older, given_up);
+}
+
+void qos_gate_leave_thread_locked(QosGate *gate, QosEntry *entry)
+{
+    if (entry->request.thread == 0)
+        return;
+    Thread *thread = find_locked(gate, entry);
+    for (guint i = 0; i < KEPT; i++) {
+        if (thread->newest[i] == entry)
+            thread->newest[i] = NULL;
+    }
+    thread->parked--;
+    if (thread->parked == 0)
+        g_hash_table_remove(gate->threads, thread);
+}
+
+void qos_gate_give_up_ahead_locked(QosGate *gate, QosEntry *entry, GQueue *given_up)
+{
+    if (entry->request.thread != 0 && find_locked(gate, entry)->sent - entry->sent >= KEPT)
+        give_up_locked(gate, entry, given_up);
+}
+
+void qos_gate_answer_given_up(GQueue *given_up)
+{
+    for (GList *link; (link = g_queue_pop_head_link(given_up)) != NULL;) {
+        QosEntry *entry = link->data;
+        entry->cancelled(entry, EAGAIN);
+    }
+}
