@@ -5,12 +5,11 @@
  */
 #include "fs/isolate/pay_point.h"
 
-#include <pthread.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "fs/gate/gate.h"
-#include "sys/mutex.h"
+#include "sys/service_thread.h"
 
 /* All these times are of a clock that stands while the daemon does (used_time()). */
 
@@ -79,18 +78,16 @@ typedef struct {
 struct QosTolls {
     struct fuse_session *session;
     QosTime (*clock)(void);
-    pthread_t thread;
+    QosServiceThread thread;
     QosTime last;   /* atomic: when the last pay point runs out */
     QosTime seen;   /* atomic: when a request last came, to 1 ms; by the daemon's clock */
     QosTime paused; /* atomic, written under the lock, before `seen`: what did not count so far */
     QosMutex lock;  /* everything below */
-    pthread_cond_t changed;
     pthread_cond_t told; /* the kernel knows of another pay point */
     GHashTable *tolls;   /* a set of Toll */
     GHashTable *tickets; /* a set of Ticket */
     GArray *news;        /* of fuse_ino_t: to be told to the kernel */
     QosTime swept;
-    gboolean is_stopping;
 };
 
 static QosTime used_time_locked(QosTolls *tolls)
@@ -302,7 +299,7 @@ static void close_locked(QosTolls *tolls, Toll *toll, gboolean at_once, QosTime 
     }
     if (is_news) {
         g_array_append_val(tolls->news, ino);
-        pthread_cond_signal(&tolls->changed);
+        qos_service_thread_wake_locked(&tolls->thread);
     }
     while (toll != NULL && !toll->is_told &&
            qos_condition_wait_until(&tolls->told, &tolls->lock, end))
@@ -454,23 +451,16 @@ gboolean qos_tolls_use(QosTolls *tolls, pid_t tid, QosOpcode opcode)
     return is_prepaid;
 }
 
-static void *tell(void *arg)
+static QosTime tell(gpointer data)
 {
-    QosTolls *tolls = arg;
+    QosTolls *tolls = data;
 
-    pthread_setname_np(pthread_self(), "tolls");
-    qos_mutex_lock(&tolls->lock);
-    while (!tolls->is_stopping) {
-        if (tolls->news->len == 0) {
-            qos_condition_wait(&tolls->changed, &tolls->lock);
-            continue;
-        }
-        fuse_ino_t ino = g_array_index(tolls->news, fuse_ino_t, tolls->news->len - 1);
-        g_array_set_size(tolls->news, tolls->news->len - 1);
-        tell_locked(tolls, ino);
-    }
-    qos_mutex_unlock(&tolls->lock);
-    return NULL;
+    if (tolls->news->len == 0)
+        return QOS_NEVER;
+    fuse_ino_t ino = g_array_index(tolls->news, fuse_ino_t, tolls->news->len - 1);
+    g_array_set_size(tolls->news, tolls->news->len - 1);
+    tell_locked(tolls, ino);
+    return 0;
 }
 
 static void clear(QosTolls *tolls)
@@ -479,7 +469,6 @@ static void clear(QosTolls *tolls)
     g_hash_table_unref(tolls->tolls);
     g_array_unref(tolls->news);
     pthread_cond_destroy(&tolls->told);
-    pthread_cond_destroy(&tolls->changed);
     qos_mutex_destroy(&tolls->lock);
     g_free(tolls);
 }
@@ -492,13 +481,12 @@ QosTolls *qos_tolls_new(struct fuse_session *session, QosTime (*clock)(void))
     tolls->clock = clock;
     tolls->seen = clock();
     qos_mutex_init(&tolls->lock, QOS_MUTEX_TOLLS);
-    pthread_cond_init(&tolls->changed, NULL);
     pthread_cond_init(&tolls->told, NULL);
     tolls->tolls = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL,
                                          (GDestroyNotify)(void (*)(void))toll_free);
     tolls->tickets = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, g_free);
     tolls->news = g_array_new(FALSE, FALSE, sizeof(fuse_ino_t));
-    if (pthread_create(&tolls->thread, NULL, tell, tolls) == 0)
+    if (qos_service_thread_start(&tolls->thread, "tolls", &tolls->lock, tell, tolls, NULL))
         return tolls;
     clear(tolls);
     return NULL;
@@ -508,10 +496,6 @@ void qos_tolls_free(QosTolls *tolls)
 {
     if (tolls == NULL)
         return;
-    qos_mutex_lock(&tolls->lock);
-    tolls->is_stopping = TRUE;
-    pthread_cond_signal(&tolls->changed);
-    qos_mutex_unlock(&tolls->lock);
-    pthread_join(tolls->thread, NULL);
+    qos_service_thread_stop(&tolls->thread);
     clear(tolls);
 }

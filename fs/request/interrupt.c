@@ -16,14 +16,13 @@
 #include "fs/request/interrupt.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <unistd.h>
 
 #include "fs/caller/signals.h"
 #include "fs/coherence/coherence.h"
 #include "fs/request/background.h"
 #include "fs/request/fs.h"
-#include "sys/mutex.h"
+#include "sys/service_thread.h"
 
 #define LOOK_AGAIN (50 * QOS_MILLISECOND) /* a kill shows within 100 ms */
 /* At what a killed program had waiting for a lock: one comes as the other is answered. */
@@ -47,15 +46,13 @@ struct QosInterrupts {
     QosGate *gate;
     QosInterruptTable *table;
     gboolean may_be_lost; /* the kernel passes on no signal that came before its request */
-    pthread_t thread;
+    QosServiceThread thread;
     QosMutex lock; /* everything below, and `background` of all operations */
-    pthread_cond_t changed;
     QosTurns *turns;
     GHashTable *watching; /* QosOp, parked or about to be -> Watched, owned */
     QosBackground *background;
     QosTime wake;   /* when the thread means to look next */
     QosTime killed; /* when one was last found to be */
-    gboolean is_stopping;
 };
 
 /* --- the list --- */
@@ -63,7 +60,7 @@ struct QosInterrupts {
 static void look_at_once_locked(QosInterrupts *interrupts, QosTurn *turn)
 {
     qos_turns_at_once(interrupts->turns, turn);
-    pthread_cond_signal(&interrupts->changed);
+    qos_service_thread_wake_locked(&interrupts->thread);
 }
 
 static void look_after_locked(QosInterrupts *interrupts, QosTurn *turn, QosTime pause)
@@ -72,7 +69,7 @@ static void look_after_locked(QosInterrupts *interrupts, QosTurn *turn, QosTime 
 
     qos_turns_at(interrupts->turns, turn, when);
     if (when < interrupts->wake)
-        pthread_cond_signal(&interrupts->changed);
+        qos_service_thread_wake_locked(&interrupts->thread);
 }
 
 static Watched *watch_locked(QosInterrupts *interrupts, QosOp *op)
@@ -329,22 +326,15 @@ static void look_at_locked(QosInterrupts *interrupts, QosTurn *turn)
         look_at_process_locked(interrupts, (QosBackgroundGroup *)turn);
 }
 
-static void *watch(void *arg)
+static QosTime watch(gpointer data)
 {
-    QosInterrupts *interrupts = arg;
+    QosInterrupts *interrupts = data;
+    QosTurn *turn = qos_turns_next(interrupts->turns, qos_gate_now(), &interrupts->wake);
 
-    pthread_setname_np(pthread_self(), "interrupts");
-    qos_mutex_lock(&interrupts->lock);
-    while (!interrupts->is_stopping) {
-        QosTurn *turn = qos_turns_next(interrupts->turns, qos_gate_now(), &interrupts->wake);
-
-        if (turn != NULL)
-            look_at_locked(interrupts, turn);
-        else
-            qos_condition_wait_until(&interrupts->changed, &interrupts->lock, interrupts->wake);
-    }
-    qos_mutex_unlock(&interrupts->lock);
-    return NULL;
+    if (turn == NULL)
+        return interrupts->wake;
+    look_at_locked(interrupts, turn);
+    return 0;
 }
 
 static void free_parts(QosInterrupts *interrupts)
@@ -352,7 +342,6 @@ static void free_parts(QosInterrupts *interrupts)
     g_hash_table_unref(interrupts->watching);
     qos_background_free(interrupts->background);
     qos_turns_free(interrupts->turns);
-    pthread_cond_destroy(&interrupts->changed);
     qos_mutex_destroy(&interrupts->lock);
     g_free(interrupts);
 }
@@ -369,8 +358,8 @@ QosInterrupts *qos_interrupts_new(QosGate *gate, QosInterruptTable *table, gbool
     interrupts->watching = g_hash_table_new_full(NULL, NULL, NULL, g_free);
     interrupts->background = qos_background_new(interrupts->turns, GROUP);
     qos_mutex_init(&interrupts->lock, QOS_MUTEX_INTERRUPTS);
-    pthread_cond_init(&interrupts->changed, NULL);
-    if (pthread_create(&interrupts->thread, NULL, watch, interrupts) != 0) {
+    if (!qos_service_thread_start(&interrupts->thread, "interrupts", &interrupts->lock, watch,
+                                  interrupts, NULL)) {
         free_parts(interrupts);
         return NULL;
     }
@@ -384,13 +373,8 @@ gboolean qos_interrupts_may_be_lost(const QosInterrupts *interrupts)
 
 void qos_interrupts_stop(QosInterrupts *interrupts)
 {
-    if (interrupts == NULL)
-        return;
-    qos_mutex_lock(&interrupts->lock);
-    interrupts->is_stopping = TRUE;
-    pthread_cond_signal(&interrupts->changed);
-    qos_mutex_unlock(&interrupts->lock);
-    pthread_join(interrupts->thread, NULL);
+    if (interrupts != NULL)
+        qos_service_thread_stop(&interrupts->thread);
 }
 
 void qos_interrupts_free(QosInterrupts *interrupts)

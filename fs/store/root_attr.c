@@ -5,20 +5,17 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 
 #include "base/error.h"
-#include "sys/mutex.h"
+#include "sys/service_thread.h"
 
 struct QosRoot {
     QosGate *gate;
-    pthread_t thread;
+    QosServiceThread thread;
     QosLoan directory;
     QosMutex lock; /* everything below */
-    pthread_cond_t changed;
     struct stat stat;
     QosTime asked; /* atomic: when the thread asked the store and had no answer yet, 0 = not now */
-    gboolean is_stopping;
 };
 
 /* TRUE where a request has been in the store for long. */
@@ -45,28 +42,25 @@ static void ask_locked(QosRoot *root)
         root->stat = stat;
 }
 
-static void *watch(void *arg)
+/* While no request is in the store it waits at the gate, whose stop ends that. */
+static QosTime watch(gpointer data)
 {
-    QosRoot *root = arg;
+    QosRoot *root = data;
 
-    pthread_setname_np(pthread_self(), "root");
-    while (qos_gate_await_request(root->gate)) {
-        const QosTime until = qos_gate_now() + QOS_ROOT_TIME;
-
-        qos_mutex_lock(&root->lock);
-        if (has_delay(root->gate))
-            ask_locked(root);
-        if (!root->is_stopping)
-            qos_condition_wait_until(&root->changed, &root->lock, until);
-        qos_mutex_unlock(&root->lock);
-    }
-    return NULL;
+    qos_mutex_unlock(&root->lock);
+    const gboolean has_request = qos_gate_await_request(root->gate);
+    qos_mutex_lock(&root->lock);
+    if (!has_request)
+        return QOS_NEVER;
+    const QosTime next = qos_gate_now() + QOS_ROOT_TIME;
+    if (has_delay(root->gate))
+        ask_locked(root);
+    return next;
 }
 
 static void clear(QosRoot *root)
 {
     qos_loan_return(&root->directory);
-    pthread_cond_destroy(&root->changed);
     qos_mutex_destroy(&root->lock);
     g_free(root);
 }
@@ -78,16 +72,13 @@ QosRoot *qos_root_new(QosGate *gate, QosInodes *inodes, GError **error)
 
     root->gate = gate;
     qos_mutex_init(&root->lock, QOS_MUTEX_ROOT);
-    pthread_cond_init(&root->changed, NULL);
     if (result == 0 && fstatat(root->directory.fd, "", &root->stat, AT_EMPTY_PATH) != 0)
         result = -errno;
     if (result != 0)
         qos_set_error(error, -result, "cannot ask the store for its root's attributes: %s",
                       g_strerror(-result));
-    else if (pthread_create(&root->thread, NULL, watch, root) == 0)
+    else if (qos_service_thread_start(&root->thread, "root", &root->lock, watch, root, error))
         return root;
-    else
-        qos_set_thread_error(error);
     clear(root);
     return NULL;
 }
@@ -96,11 +87,7 @@ void qos_root_free(QosRoot *root)
 {
     if (root == NULL)
         return;
-    qos_mutex_lock(&root->lock);
-    root->is_stopping = TRUE;
-    pthread_cond_signal(&root->changed);
-    qos_mutex_unlock(&root->lock);
-    pthread_join(root->thread, NULL);
+    qos_service_thread_stop(&root->thread);
     clear(root);
 }
 
