@@ -4,12 +4,11 @@
 #include "fs/coherence/invalidator.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <string.h>
 
 #include "fs/coherence/inode_credit.h"
 #include "fs/store/inode.h"
-#include "sys/mutex.h"
+#include "sys/service_thread.h"
 
 /* When the kernel, which was told of an inode, still does not know it: a program may wait for the
  * processor before it takes the answer to its look-up. Beyond the last pause the look-up is taken
@@ -45,17 +44,15 @@ struct QosInvalidator {
     QosPages *pages;
     QosLists *lists;
     QosNamecache *names;
-    pthread_t thread;
+    QosServiceThread thread;
     GArray *known; /* the thread's: QosKnownInode */
     GArray *open;  /* likewise: of these, what is to be asked for again */
     gboolean has_epochs;
     gint doubt_count; /* atomic */
     QosMutex lock;    /* everything below */
-    pthread_cond_t changed;
     QosLosses losses;
     GHashTable *doubts;  /* of Doubt */
     GHashTable *regains; /* of Regain */
-    gboolean is_stopping;
 };
 
 static gboolean tell(const QosInvalidator *invalidator, fuse_ino_t ino)
@@ -383,7 +380,7 @@ void qos_invalidator_forget(QosInvalidator *invalidator, const QosResource *reso
 {
     qos_mutex_lock(&invalidator->lock);
     qos_losses_add(&invalidator->losses, resource, credit, kind);
-    pthread_cond_signal(&invalidator->changed);
+    qos_service_thread_wake_locked(&invalidator->thread);
     qos_mutex_unlock(&invalidator->lock);
 }
 
@@ -412,29 +409,18 @@ gboolean qos_invalidator_forgets_names(const QosInvalidator *invalidator)
 
 /* --- the thread --- */
 
-static void *work(void *arg)
+static QosTime work(gpointer data)
 {
-    QosInvalidator *invalidator = arg;
+    QosInvalidator *invalidator = data;
+    GArray *losses = qos_losses_take(&invalidator->losses);
 
-    pthread_setname_np(pthread_self(), "invalidator");
-    qos_mutex_lock(&invalidator->lock);
-    while (!invalidator->is_stopping) {
-        GArray *losses = qos_losses_take(&invalidator->losses);
-
-        if (losses == NULL) {
-            QosTime next = tell_again_locked(invalidator);
-
-            if (next != 0 && qos_losses_is_empty(&invalidator->losses) && !invalidator->is_stopping)
-                qos_condition_wait_until(&invalidator->changed, &invalidator->lock, next);
-            continue;
-        }
-        qos_mutex_unlock(&invalidator->lock);
-        forget(invalidator, losses);
-        qos_losses_free(losses);
-        qos_mutex_lock(&invalidator->lock);
-    }
+    if (losses == NULL)
+        return tell_again_locked(invalidator);
     qos_mutex_unlock(&invalidator->lock);
-    return NULL;
+    forget(invalidator, losses);
+    qos_losses_free(losses);
+    qos_mutex_lock(&invalidator->lock);
+    return 0;
 }
 
 static void clear(QosInvalidator *invalidator)
@@ -444,7 +430,6 @@ static void clear(QosInvalidator *invalidator)
     g_array_unref(invalidator->open);
     g_hash_table_unref(invalidator->regains);
     g_hash_table_unref(invalidator->doubts);
-    pthread_cond_destroy(&invalidator->changed);
     qos_mutex_destroy(&invalidator->lock);
     g_free(invalidator);
 }
@@ -464,8 +449,8 @@ QosInvalidator *qos_invalidator_new(const QosFs *fs, QosPages *pages, QosLists *
     qos_losses_init(&invalidator->losses);
     invalidator->doubts = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, g_free);
     qos_mutex_init(&invalidator->lock, QOS_MUTEX_INVALIDATOR);
-    pthread_cond_init(&invalidator->changed, NULL);
-    if (pthread_create(&invalidator->thread, NULL, work, invalidator) == 0)
+    if (qos_service_thread_start(&invalidator->thread, "invalidator", &invalidator->lock, work,
+                                 invalidator, NULL))
         return invalidator;
     clear(invalidator);
     return NULL;
@@ -475,11 +460,7 @@ void qos_invalidator_stop(QosInvalidator *invalidator)
 {
     if (invalidator == NULL)
         return;
-    qos_mutex_lock(&invalidator->lock);
-    invalidator->is_stopping = TRUE;
-    pthread_cond_signal(&invalidator->changed);
-    qos_mutex_unlock(&invalidator->lock);
-    pthread_join(invalidator->thread, NULL);
+    qos_service_thread_stop(&invalidator->thread);
     while (take_back_regains(invalidator))
         g_usleep(STOP_PAUSE);
 }

@@ -4,11 +4,10 @@
 #include "fs/coherence/page_drops.h"
 
 #include <fcntl.h>
-#include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "sys/mutex.h"
+#include "sys/service_thread.h"
 
 /* It may send a million WRITEs of what a mapping has changed before it has dropped that; or wait
  * for a READ whose job is far in debt, which the end of the gate answers. */
@@ -49,16 +48,12 @@ struct QosPages {
     QosGate *gate;
     QosInodes *inodes;
     QosTime (*clock)(void); /* of what is due */
-    pthread_t thread;
-    gint count;    /* atomic: of drops */
-    QosMutex lock; /* everything below */
-    pthread_cond_t changed;
-    QosTime due;                   /* when the first drop that is too early is not any more */
-    GHashTable *drops;             /* of Drop */
-    GQueue queue;                  /* the same, those that are not being done */
-    guint woken;                   /* how often */
-    gboolean is_ending, has_ended; /* the thread */
-    pthread_cond_t ended;
+    QosServiceThread thread;
+    gint count;        /* atomic: of drops */
+    QosMutex lock;     /* everything below */
+    QosTime due;       /* when the first drop that is too early is not any more */
+    GHashTable *drops; /* of Drop */
+    GQueue queue;      /* the same, those that are not being done */
     pthread_cond_t looked;
     guint64 looks;  /* at all of the queue, that are done */
     guint64 needed; /* so many, until it has come to all that was queued */
@@ -110,9 +105,8 @@ static void drop_free(gpointer data)
 /* A look that has begun may not come to what is queued now; another one follows it. */
 static void wake_locked(QosPages *pages)
 {
-    pages->woken++;
     pages->needed = pages->looks + (pages->is_looking ? 2 : 1);
-    pthread_cond_signal(&pages->changed);
+    qos_service_thread_wake_locked(&pages->thread);
 }
 
 static void hurry(Drop *drop)
@@ -164,7 +158,7 @@ void qos_pages_await_told(QosPages *pages)
 {
     qos_mutex_lock(&pages->lock);
     const guint64 needed = pages->needed;
-    while (pages->looks < needed && !pages->is_ending && qos_gate_now() < pages->stuck_at)
+    while (pages->looks < needed && !pages->thread.is_stopping && qos_gate_now() < pages->stuck_at)
         qos_condition_wait_until(&pages->looked, &pages->lock,
                                  MIN(pages->stuck_at, qos_gate_now() + TOLD_MAX));
     qos_mutex_unlock(&pages->lock);
@@ -398,7 +392,7 @@ static gboolean try_locked(QosPages *pages, Drop *drop)
     qos_mutex_unlock(&pages->lock);
     qos_gate_release(pages->gate, drop->ino, NULL);
     qos_mutex_lock(&pages->lock);
-    if (pages->is_ending || is_early_locked(pages, drop) ||
+    if (pages->thread.is_stopping || is_early_locked(pages, drop) ||
         qos_inodes_filling(pages->inodes, drop->ino) > (gint)drop->later->len) {
         g_queue_push_tail(&pages->queue, drop);
         return FALSE;
@@ -425,45 +419,28 @@ static gboolean try_locked(QosPages *pages, Drop *drop)
     return TRUE;
 }
 
-/* One look at all; FALSE where none could be dropped, and nothing has changed meanwhile. */
-static gboolean look_locked(QosPages *pages)
+/* The thread: one look at all, and another one at once if some could be dropped. */
+static QosTime look(gpointer data)
 {
-    const guint woken = pages->woken, count = g_queue_get_length(&pages->queue);
+    QosPages *pages = data;
+    const guint count = g_queue_get_length(&pages->queue);
     gboolean is_any = FALSE;
 
     pages->is_looking = TRUE;
     pages->due = QOS_NEVER;
-    for (guint i = 0; i < count && !pages->is_ending; i++)
+    for (guint i = 0; i < count && !pages->thread.is_stopping; i++)
         is_any |= try_locked(pages, g_queue_pop_head(&pages->queue));
     pages->is_looking = FALSE;
     pages->looks++;
     pthread_cond_broadcast(&pages->looked);
-    return is_any || pages->woken != woken;
-}
-
-static void *work(void *arg)
-{
-    QosPages *pages = arg;
-
-    pthread_setname_np(pthread_self(), "pages");
-    qos_mutex_lock(&pages->lock);
-    while (!pages->is_ending) {
-        if (!look_locked(pages) && !pages->is_ending)
-            qos_condition_wait_until(&pages->changed, &pages->lock, pages->due);
-    }
-    pages->has_ended = TRUE;
-    pthread_cond_signal(&pages->ended);
-    qos_mutex_unlock(&pages->lock);
-    return NULL;
+    return is_any ? 0 : pages->due;
 }
 
 static void clear(QosPages *pages)
 {
     g_queue_clear(&pages->queue);
     g_hash_table_unref(pages->drops);
-    pthread_cond_destroy(&pages->ended);
     pthread_cond_destroy(&pages->looked);
-    pthread_cond_destroy(&pages->changed);
     qos_mutex_destroy(&pages->lock);
     g_free(pages);
 }
@@ -479,12 +456,10 @@ QosPages *qos_pages_new(struct fuse_session *session, QosGate *gate, QosInodes *
     pages->clock = clock;
     pages->stuck_at = QOS_NEVER;
     qos_mutex_init(&pages->lock, QOS_MUTEX_PAGES);
-    pthread_cond_init(&pages->changed, NULL);
-    pthread_cond_init(&pages->ended, NULL);
     pthread_cond_init(&pages->looked, NULL);
     pages->drops = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, drop_free);
     g_queue_init(&pages->queue);
-    if (pthread_create(&pages->thread, NULL, work, pages) == 0)
+    if (qos_service_thread_start(&pages->thread, "pages", &pages->lock, look, pages, NULL))
         return pages;
     clear(pages);
     return NULL;
@@ -492,8 +467,7 @@ QosPages *qos_pages_new(struct fuse_session *session, QosGate *gate, QosInodes *
 
 static void end_locked(QosPages *pages)
 {
-    pages->is_ending = TRUE;
-    pthread_cond_signal(&pages->changed);
+    qos_service_thread_end_locked(&pages->thread);
     pthread_cond_broadcast(&pages->looked);
 }
 
@@ -503,9 +477,7 @@ void qos_pages_end_drops(QosPages *pages)
 
     qos_mutex_lock(&pages->lock);
     end_locked(pages);
-    while (!pages->has_ended && qos_condition_wait_until(&pages->ended, &pages->lock, until)) {
-        /* not yet */
-    }
+    qos_service_thread_await_end_locked(&pages->thread, until);
     qos_mutex_unlock(&pages->lock);
 }
 
@@ -530,6 +502,6 @@ void qos_pages_free(QosPages *pages)
     if (pages == NULL)
         return;
     qos_pages_stop(pages);
-    pthread_join(pages->thread, NULL);
+    qos_service_thread_stop(&pages->thread);
     clear(pages);
 }

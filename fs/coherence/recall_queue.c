@@ -69,8 +69,3 @@ GArray *qos_losses_take(QosLosses *losses)
     g_array_remove_range(losses->shrinks, 0, count);
     return taken;
 }
-
-gboolean qos_losses_is_empty(const QosLosses *losses)
-{
-    return losses->urgent->len == 0 && losses->shrinks->len == 0;
-}

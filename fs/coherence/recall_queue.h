@@ -39,4 +39,3 @@ void qos_losses_hurry(QosLosses *losses, const QosResource *resource);
 /* What comes next (of QosLoss), freed by qos_losses_free(); NULL: there is nothing. */
 GArray *qos_losses_take(QosLosses *losses);
 void qos_losses_free(GArray *taken);
-gboolean qos_losses_is_empty(const QosLosses *losses);
