@@ -71,7 +71,7 @@ static void set_due_locked(QosCall *call, QosTime due)
     if (due == QOS_NEVER)
         return;
     g_queue_push_tail_link(&locks->due, &call->due_link);
-    pthread_cond_broadcast(&locks->changed);
+    qos_service_thread_wake_locked(&locks->keeper);
 }
 
 static void enter_state_locked(QosCall *call, QosCallState state)
@@ -236,8 +236,7 @@ static void asked(QosLockUse *use, QosCreditVerdict verdict)
     file = call->file;
     settle_locked(call, verdict);
     qos_locked_file_tidy_locked(locks, file);
-    if (locks->is_stopping)
-        pthread_cond_broadcast(&locks->changed);
+    pthread_cond_signal(&locks->settled);
     qos_locks_unlock(locks);
 }
 

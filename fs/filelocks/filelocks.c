@@ -10,7 +10,6 @@
 #include "fs/caller/signals.h"
 #include "fs/filelocks/state.h"
 #include "fs/gate/gate.h"
-#include "sys/mutex.h"
 
 /* --- files --- */
 
@@ -80,7 +79,7 @@ static void interrupted(gpointer data)
     if (call->state != QOS_CALL_NEW && call->state != QOS_CALL_ANSWERED &&
         qos_call_withdraw_locked(call)) {
         end_locked(call, EINTR);
-        pthread_cond_broadcast(&locks->changed);
+        qos_service_thread_wake_locked(&locks->keeper);
     }
     qos_mutex_unlock(&locks->lock);
 }
@@ -294,7 +293,7 @@ void qos_locks_changed(QosLocks *locks, gboolean is_up)
         if (call->state == QOS_CALL_POSTPONED)
             call->due = 0;
     }
-    pthread_cond_broadcast(&locks->changed);
+    qos_service_thread_wake_locked(&locks->keeper);
     qos_mutex_unlock(&locks->lock);
 }
 
@@ -338,25 +337,17 @@ static QosTime look_at_all_locked(QosLocks *locks)
     return next;
 }
 
-static void *keep(void *arg)
+static QosTime keep(gpointer data)
 {
-    QosLocks *locks = arg;
+    QosLocks *locks = data;
+    const QosTime next = look_at_all_locked(locks);
 
-    pthread_setname_np(pthread_self(), "locks");
+    qos_locks_tell_locked(locks);
+    if (locks->answered.length == 0)
+        return next;
+    qos_locks_unlock(locks);
     qos_mutex_lock(&locks->lock);
-    while (!locks->is_stopping) {
-        QosTime next = look_at_all_locked(locks);
-
-        qos_locks_tell_locked(locks);
-        if (locks->answered.length == 0) {
-            qos_condition_wait_until(&locks->changed, &locks->lock, next);
-            continue;
-        }
-        qos_locks_unlock(locks);
-        qos_mutex_lock(&locks->lock);
-    }
-    qos_mutex_unlock(&locks->lock);
-    return NULL;
+    return 0;
 }
 
 /* --- the whole --- */
@@ -371,20 +362,18 @@ QosLocks *qos_locks_new(QosInterruptTable *interrupts)
     locks->told = g_hash_table_new(g_int64_hash, g_int64_equal);
     qos_lockowners_init(&locks->owners);
     qos_mutex_init(&locks->lock, QOS_MUTEX_LOCKS);
-    pthread_cond_init(&locks->changed, NULL);
+    pthread_cond_init(&locks->settled, NULL);
     return locks;
 }
 
 int qos_locks_start(QosLocks *locks, QosLockclient *client)
 {
-    int error;
-
     qos_mutex_lock(&locks->lock);
     locks->client = client;
-    error = pthread_create(&locks->keeper, NULL, keep, locks);
-    locks->has_keeper = error == 0;
     qos_mutex_unlock(&locks->lock);
-    return -error;
+    return qos_service_thread_start(&locks->keeper, "locks", &locks->lock, keep, locks, NULL)
+               ? 0
+               : -EAGAIN;
 }
 
 /* Takes back all calls, and what is held. FALSE: a call is being answered by the link. */
@@ -417,16 +406,14 @@ static gboolean clear_locked(QosLocks *locks)
 
 void qos_locks_stop(QosLocks *locks)
 {
-    if (locks == NULL || !locks->has_keeper)
+    if (locks == NULL)
         return;
     qos_mutex_lock(&locks->lock);
-    locks->is_stopping = TRUE;
-    pthread_cond_broadcast(&locks->changed);
+    qos_service_thread_end_locked(&locks->keeper);
     while (!clear_locked(locks))
-        qos_condition_wait(&locks->changed, &locks->lock);
+        qos_condition_wait(&locks->settled, &locks->lock);
     qos_locks_unlock(locks);
-    pthread_join(locks->keeper, NULL);
-    locks->has_keeper = FALSE;
+    qos_service_thread_stop(&locks->keeper);
 }
 
 void qos_locks_free(QosLocks *locks)
@@ -437,7 +424,7 @@ void qos_locks_free(QosLocks *locks)
     qos_places_clear(&locks->places);
     g_hash_table_unref(locks->told);
     qos_lockowners_clear(&locks->owners);
-    pthread_cond_destroy(&locks->changed);
+    pthread_cond_destroy(&locks->settled);
     qos_mutex_destroy(&locks->lock);
     g_free(locks);
 }

@@ -16,13 +16,11 @@
  */
 #pragma once
 
-#include <pthread.h>
-
 #include "fs/filelocks/filelocks.h"
 #include "fs/filelocks/owners.h"
 #include "fs/quota.h"
 #include "net/complaint.h"
-#include "sys/mutex.h"
+#include "sys/service_thread.h"
 
 typedef enum {
     QOS_CALL_NEW,
@@ -70,9 +68,9 @@ typedef struct {
 } QosCall;
 
 struct QosLocks {
-    gint file_count; /* atomic: in `files` */
-    QosMutex lock;   /* everything below */
-    pthread_cond_t changed;
+    gint file_count;               /* atomic: in `files` */
+    QosMutex lock;                 /* everything below */
+    pthread_cond_t settled;        /* while they stop: a call that the server was asked for */
     QosInterruptTable *interrupts; /* has a lock of its own */
     QosLockclient *client;         /* NULL: before the start */
     QosComplaints complaints;      /* of locks that are lost, and of crowds */
@@ -84,8 +82,7 @@ struct QosLocks {
     guint told_ranges; /* of all that are told */
     GQueue due;        /* of QosCall */
     GQueue answered;   /* of QosCall */
-    gboolean has_keeper, is_stopping;
-    pthread_t keeper;
+    QosServiceThread keeper;
 };
 
 /* It may wait, which counts as the payer's, who lives until its end. FALSE: he has too many. */
