@@ -20,8 +20,9 @@
  * when it returns. Returns when the next step is due: 0 is at once, QOS_NEVER only after a wake. */
 typedef QosTime (*QosServiceStep)(gpointer data);
 
-/* All zeros: never started. A subject embeds it, and reads `is_stopping` under the lock: a step
- * that takes long looks at it, and returns early. The other fields are this file's. */
+/* All zeros: never started. A subject embeds it, and reads two fields. A step that takes long looks
+ * at `is_stopping`, under the lock, and returns early. `is_started` is TRUE from the start to the
+ * end of the stop. */
 typedef struct {
     QosMutex *lock; /* the subject's: guards all below but `thread` */
     const char *name;

@@ -149,7 +149,6 @@ QosControl *qos_control_new(QosFs *fs, QosDb *db, GHashTable *overrides, GError 
     control->saved.others = QOS_NOT_SAVED;
     qos_mutex_init(&control->setting, QOS_MUTEX_SETTING);
     qos_mutex_init(&control->lock, QOS_MUTEX_CONTROL);
-    pthread_cond_init(&control->called, NULL);
     control->errors = g_hash_table_new_full(NULL, NULL, NULL, g_free);
     control->texts = qos_control_texts_new();
     qos_tunables_init(&control->tunables);
@@ -166,7 +165,6 @@ void qos_control_free(QosControl *control)
     g_hash_table_unref(control->errors);
     g_hash_table_unref(control->texts);
     g_free(control->process);
-    pthread_cond_destroy(&control->called);
     qos_mutex_destroy(&control->lock);
     qos_mutex_destroy(&control->setting);
     g_free(control);

@@ -7,7 +7,6 @@
  * while SQLite works.
  */
 #include "fs/control/state.h"
-#include "sys/mutex.h"
 #include "sys/privilege.h"
 
 #define SAVE_INTERVAL (5 * QOS_SECOND) /* of totals: what a crash may cost */
@@ -83,7 +82,7 @@ static void gate_has_changed(QosGateChanges changes, void *data)
 
     qos_mutex_lock(&control->lock);
     control->changes |= changes;
-    pthread_cond_signal(&control->called);
+    qos_service_thread_wake_locked(&control->saver);
     qos_mutex_unlock(&control->lock);
 }
 
@@ -93,64 +92,53 @@ static QosTime next_save(void)
     return qos_gate_now() + SAVE_INTERVAL - qos_wall_now() % SAVE_INTERVAL;
 }
 
-/* The thread: totals, with all that jobs lent and borrowed, every few seconds and at the end; what
- * changes of that and of the rules whenever it does. */
-static void *save_now_and_then(void *data)
+/* The thread: totals, with all that jobs lent and borrowed, every few seconds; what changes of that
+ * and of the rules whenever it does. */
+static QosTime save_now_and_then(gpointer data)
 {
     QosControl *control = data;
-    QosTime totals = next_save();
+    QosGateChanges changes = control->changes;
+    const QosTime now = qos_gate_now();
 
-    pthread_setname_np(pthread_self(), "saver");
-    qos_mutex_lock(&control->lock);
-    while (!control->ending) {
-        if (control->changes == 0)
-            qos_condition_wait_until(&control->called, &control->lock, totals);
-        QosGateChanges changes = control->changes;
-        QosTime now = qos_gate_now();
-
-        control->changes = 0;
-        qos_mutex_unlock(&control->lock);
-        if (changes & QOS_GATE_RULES)
-            save_rules(control);
-        if (now >= totals) {
-            qos_privilege_report();
-            qos_callers_expire(control->fs->callers, now);
-            save_totals(control);
-            totals = next_save();
-            control->saved.others = QOS_NOT_SAVED; /* jobs that are forgotten go */
-            changes |= QOS_GATE_SHARES;
-        }
-        if (changes & QOS_GATE_SHARES)
-            save_shares(control);
-        qos_mutex_lock(&control->lock);
-    }
+    control->changes = 0;
     qos_mutex_unlock(&control->lock);
-    save_totals(control);
-    save_shares(control);
-    return NULL;
+    if (changes & QOS_GATE_RULES)
+        save_rules(control);
+    if (now >= control->save_due) {
+        qos_privilege_report();
+        qos_callers_expire(control->fs->callers, now);
+        save_totals(control);
+        control->save_due = next_save();
+        control->saved.others = QOS_NOT_SAVED; /* jobs that are forgotten go */
+        changes |= QOS_GATE_SHARES;
+    }
+    if (changes & QOS_GATE_SHARES)
+        save_shares(control);
+    qos_mutex_lock(&control->lock);
+    return control->save_due;
 }
 
 void qos_control_start(QosControl *control)
 {
     if (!control->db)
         return;
+    control->save_due = next_save();
     qos_gate_on_change(control->fs->gate, gate_has_changed, control);
-    control->has_thread = pthread_create(&control->thread, NULL, save_now_and_then, control) == 0;
-    if (!control->has_thread)
+    if (!qos_service_thread_start(&control->saver, "saver", &control->lock, save_now_and_then,
+                                  control, NULL))
         g_warning("cannot start a thread: the totals of jobs will not be saved. See the limits of "
                   "processes (ulimit -u, pids.max of the cgroup) and of memory, and mount anew");
 }
 
 void qos_control_stop(QosControl *control)
 {
-    if (!control->has_thread)
+    if (!control->saver.is_started)
         return;
     qos_gate_on_change(control->fs->gate, NULL, NULL);
-    qos_mutex_lock(&control->lock);
-    control->ending = TRUE;
-    pthread_cond_signal(&control->called);
-    qos_mutex_unlock(&control->lock);
-    pthread_join(control->thread, NULL); /* it has saved for the last time */
-    control->has_thread = FALSE;
+    qos_service_thread_stop(&control->saver);
+    if (control->changes & QOS_GATE_RULES)
+        save_rules(control);
+    save_totals(control);
+    save_shares(control);
     qos_db_flush(control->db);
 }

@@ -5,10 +5,8 @@
  */
 #pragma once
 
-#include <pthread.h>
-
 #include "fs/control/control.h"
-#include "sys/mutex.h"
+#include "sys/service_thread.h"
 
 #define QOS_NOT_SAVED G_MAXUINT64 /* QosShareChanges.others: all is to be saved */
 
@@ -46,12 +44,10 @@ struct QosControl {
     gsize texts_size;       /* theirs together */
     QosControlDesk reports; /* with all jobs: these take long */
     QosControlDesk brief, history;
-    pthread_t thread;
-    gboolean has_thread;
-    pthread_cond_t called;  /* for the thread: look at these */
     QosGateChanges changes; /* that are not in the database yet */
-    gboolean ending;
-    QosShareChanges saved; /* the thread's own, as the next: what is in the database */
+    QosServiceThread saver;
+    QosTime save_due;      /* the saver's own, as the next: of the totals */
+    QosShareChanges saved; /* what is in the database */
     gboolean shares_fail;  /* saving them does, and that was said */
 };
 
