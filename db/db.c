@@ -150,36 +150,26 @@ static gboolean write_snapshot(QosDb *db, const QosDbSnapshot *snapshot, gboolea
     return !error;
 }
 
-/* The database's own thread: writes what is handed over and runs tasks, and at the end what is
- * left. */
-static void *work(void *data)
+/* The database's own thread: writes what is handed over and runs tasks. */
+static QosTime work(gpointer data)
 {
     QosDb *db = data;
-    gboolean failing = FALSE; /* and that was said */
+    QosDbSnapshot *snapshot = g_steal_pointer(&db->pending);
+    g_autofree QosDbTask *task = g_queue_pop_head(&db->tasks);
 
-    pthread_setname_np(pthread_self(), "database");
-    qos_mutex_lock(&db->queue_lock);
-    while (db->pending || db->tasks.length || !db->ending) {
-        QosDbSnapshot *snapshot = g_steal_pointer(&db->pending);
-        g_autofree QosDbTask *task = g_queue_pop_head(&db->tasks);
-
-        if (!snapshot && !task) {
-            qos_condition_wait(&db->queue_changed, &db->queue_lock);
-            continue;
-        }
-        db->writing = TRUE;
-        qos_mutex_unlock(&db->queue_lock);
-        if (snapshot)
-            failing = !write_snapshot(db, snapshot, failing);
-        if (task)
-            task->run(db, task->data);
-        free_snapshot(snapshot);
-        qos_mutex_lock(&db->queue_lock);
-        db->writing = FALSE;
-        pthread_cond_broadcast(&db->queue_changed);
-    }
+    if (!snapshot && !task)
+        return QOS_NEVER;
+    db->writing = TRUE;
     qos_mutex_unlock(&db->queue_lock);
-    return NULL;
+    if (snapshot)
+        db->fails = !write_snapshot(db, snapshot, db->fails);
+    if (task)
+        task->run(db, task->data);
+    free_snapshot(snapshot);
+    qos_mutex_lock(&db->queue_lock);
+    db->writing = FALSE;
+    pthread_cond_broadcast(&db->written_some);
+    return 0;
 }
 
 QosDb *qos_db_open(const char *path, GError **error)
@@ -189,7 +179,7 @@ QosDb *qos_db_open(const char *path, GError **error)
     db->lock_fd = -1;
     qos_mutex_init(&db->lock, QOS_MUTEX_DB);
     qos_mutex_init(&db->queue_lock, QOS_MUTEX_DB_QUEUE);
-    pthread_cond_init(&db->queue_changed, NULL);
+    pthread_cond_init(&db->written_some, NULL);
     g_queue_init(&db->tasks);
     qos_history_init(&db->history);
     db->path = qos_db_real_path(path);
@@ -197,25 +187,26 @@ QosDb *qos_db_open(const char *path, GError **error)
     db->is_new = db->lock_fd >= 0 && access(db->path, F_OK) < 0 && errno == ENOENT;
     if (db->lock_fd >= 0)
         db->sqlite = qos_db_connect(&schema, db->path, error);
-    if (db->sqlite) {
-        db->has_thread = pthread_create(&db->thread, NULL, work, db) == 0;
-        if (!db->has_thread)
-            qos_set_thread_error(error);
-    }
-    if (!db->has_thread)
+    if (!db->sqlite ||
+        !qos_service_thread_start(&db->thread, "database", &db->queue_lock, work, db, error))
         g_clear_pointer(&db, qos_db_discard);
     return db;
 }
 
+/* Ends the thread, and does what is left. */
+static void stop(QosDb *db)
+{
+    qos_service_thread_stop(&db->thread);
+    qos_mutex_lock(&db->queue_lock);
+    while (work(db) != QOS_NEVER) {
+        /* there may be more */
+    }
+    qos_mutex_unlock(&db->queue_lock);
+}
+
 static void close_all(QosDb *db, gboolean is_to_go)
 {
-    if (db->has_thread) {
-        qos_mutex_lock(&db->queue_lock);
-        db->ending = TRUE;
-        pthread_cond_broadcast(&db->queue_changed);
-        qos_mutex_unlock(&db->queue_lock);
-        pthread_join(db->thread, NULL);
-    }
+    stop(db);
     sqlite3_close(db->sqlite);
     if (is_to_go)
         qos_db_remove(db->path);
@@ -224,7 +215,7 @@ static void close_all(QosDb *db, gboolean is_to_go)
     g_clear_pointer(&db->written, g_hash_table_unref);
     qos_history_clear(&db->history);
     g_clear_pointer(&db->shares, g_hash_table_unref);
-    pthread_cond_destroy(&db->queue_changed);
+    pthread_cond_destroy(&db->written_some);
     qos_mutex_destroy(&db->queue_lock);
     qos_mutex_destroy(&db->lock);
     g_free(db->path);
@@ -417,7 +408,7 @@ void qos_db_save_jobs(QosDb *db, GPtrArray *jobs, QosTime now, QosTime wall, gui
     qos_mutex_lock(&db->queue_lock);
     replaced = db->pending;
     db->pending = snapshot;
-    pthread_cond_broadcast(&db->queue_changed);
+    qos_service_thread_wake_locked(&db->thread);
     qos_mutex_unlock(&db->queue_lock);
     free_snapshot(replaced);
 }
@@ -426,7 +417,7 @@ void qos_db_flush(QosDb *db)
 {
     qos_mutex_lock(&db->queue_lock);
     while (db->pending || db->tasks.length || db->writing)
-        qos_condition_wait(&db->queue_changed, &db->queue_lock);
+        qos_condition_wait(&db->written_some, &db->queue_lock);
     qos_mutex_unlock(&db->queue_lock);
 }
 
@@ -437,6 +428,6 @@ void qos_db_ask(QosDb *db, void (*run)(QosDb *db, void *data), void *data)
     *task = (QosDbTask){run, data};
     qos_mutex_lock(&db->queue_lock);
     g_queue_push_tail(&db->tasks, task);
-    pthread_cond_broadcast(&db->queue_changed);
+    qos_service_thread_wake_locked(&db->thread);
     qos_mutex_unlock(&db->queue_lock);
 }

@@ -7,11 +7,10 @@
  */
 #pragma once
 
-#include <pthread.h>
 #include <sqlite3.h>
 
 #include "db/db.h"
-#include "sys/mutex.h"
+#include "sys/service_thread.h"
 
 #define QOS_DB_BUSY_TIMEOUT 5000 /* ms that another program may hold the database up */
 
@@ -52,14 +51,13 @@ struct QosDb {
     GHashTable *written; /* id -> what the table `job` holds of it (db_jobs.c); NULL: not known */
 
     QosMutex queue_lock; /* the rest; never held with `lock` */
-    pthread_cond_t queue_changed;
+    QosServiceThread thread;
+    pthread_cond_t written_some; /* for flushes: these wait until nothing is left */
     QosDbSnapshot *pending;
     GQueue tasks; /* of QosDbTask, owned */
     gboolean writing;
-    QosHistory history; /* up to the last sample; the thread's own */
-    gboolean ending;
-    pthread_t thread;
-    gboolean has_thread;
+    QosHistory history; /* up to the last sample; the thread's own, as the next */
+    gboolean fails;     /* writing does, and that was said */
 };
 
 /* --- db.c: each returns FALSE (NULL) with *error set to what could not be done, and why; for those

@@ -6,7 +6,6 @@
  * queue longer than there are clients and tunables.
  */
 #include <errno.h>
-#include <pthread.h>
 #include <sys/random.h>
 #include <time.h>
 #include <unistd.h>
@@ -15,9 +14,9 @@
 #include "db/db_private.h"
 #include "db/db_server.h"
 #include "db/server.h"
-#include "sys/mutex.h"
+#include "sys/service_thread.h"
 
-#define RETRY G_TIME_SPAN_SECOND
+#define RETRY QOS_SECOND
 
 static const QosDbSchema schema = {
     .application_id = 0x516f5353, /* "QoSS" */
@@ -41,18 +40,16 @@ struct QosServerDb {
     QosServerDbCalls calls;
     QosServerRecord record;
     sqlite3 *sqlite; /* the thread's, once there is one */
-    pthread_t thread;
-    gboolean has_thread;
+    QosServiceThread thread;
+    QosTime retry_at; /* the thread's: not before, while there is trouble */
     GMainContext *context;
 
-    QosMutex lock; /* what follows; not held during SQLite's work, or in calls */
-    pthread_cond_t changed;
+    QosMutex lock;       /* what follows; not held during SQLite's work, or in calls */
     GHashTable *pending; /* name -> Change */
     GArray *saved;       /* of QosOwnerId: to be told */
     char *trouble;       /* NULL: none */
     gboolean is_trouble_new;
     GSource *notice; /* that something is to be told; NULL: nothing */
-    gboolean ending;
 };
 
 static void change_free(Change *change)
@@ -99,7 +96,7 @@ static gboolean tell(gpointer data)
 
 static void notify_locked(QosServerDb *db)
 {
-    if (db->notice || db->ending)
+    if (db->notice || db->thread.is_stopping)
         return;
     db->notice = g_idle_source_new();
     g_source_set_priority(db->notice, G_PRIORITY_DEFAULT);
@@ -182,39 +179,50 @@ static void note_result_locked(QosServerDb *db, GHashTable *changes, const GErro
         notify_locked(db);
 }
 
-static gpointer work(gpointer data)
+/* The lock is let go meanwhile. FALSE: all waits again. */
+static gboolean write_pending_locked(QosServerDb *db, GError **error)
+{
+    g_autoptr(GHashTable) changes = g_steal_pointer(&db->pending);
+    g_autoptr(GError) reason = NULL;
+
+    db->pending = changes_new();
+    qos_mutex_unlock(&db->lock);
+    gboolean good = write_all(db, changes, &reason);
+    qos_mutex_lock(&db->lock);
+    note_result_locked(db, changes, reason);
+    if (reason)
+        g_propagate_error(error, g_steal_pointer(&reason));
+    return good;
+}
+
+static QosTime now(void)
+{
+    return g_get_monotonic_time() * QOS_MICROSECOND;
+}
+
+static QosTime work(gpointer data)
 {
     QosServerDb *db = data;
-    gint64 retry_at = 0;
 
+    if (g_hash_table_size(db->pending) == 0)
+        return QOS_NEVER;
+    if (db->trouble && now() < db->retry_at)
+        return db->retry_at;
+    write_pending_locked(db, NULL);
+    db->retry_at = now() + RETRY;
+    return 0;
+}
+
+/* Ends the thread, and writes what is left: if that fails, the next start finds an older list. */
+static void stop(QosServerDb *db)
+{
+    g_autoptr(GError) error = NULL;
+
+    qos_service_thread_stop(&db->thread);
     qos_mutex_lock(&db->lock);
-    for (;;) {
-        if (!db->ending && g_hash_table_size(db->pending) == 0) {
-            qos_condition_wait(&db->changed, &db->lock);
-            continue;
-        }
-        if (!db->ending && db->trouble && g_get_monotonic_time() < retry_at) {
-            qos_condition_wait_until(&db->changed, &db->lock, retry_at * QOS_MICROSECOND);
-            continue;
-        }
-        if (g_hash_table_size(db->pending) == 0)
-            break;
-        g_autoptr(GError) error = NULL;
-        g_autoptr(GHashTable) changes = g_steal_pointer(&db->pending);
-        gboolean is_last = db->ending;
-        db->pending = changes_new();
-        qos_mutex_unlock(&db->lock);
-        write_all(db, changes, &error);
-        qos_mutex_lock(&db->lock);
-        retry_at = g_get_monotonic_time() + RETRY;
-        note_result_locked(db, changes, error);
-        if (error && is_last) {
-            g_warning("%s; the list of mounts is not saved as it was at the end", error->message);
-            break;
-        }
-    }
+    if (g_hash_table_size(db->pending) > 0 && !write_pending_locked(db, &error))
+        g_warning("%s; the list of mounts is not saved as it was at the end", error->message);
     qos_mutex_unlock(&db->lock);
-    return NULL;
 }
 
 /* --- opening --- */
@@ -331,13 +339,6 @@ static gboolean open_all(QosServerDb *db, GError **error)
            read_rows(db, "SELECT name, value FROM tunable", take_tunable, error);
 }
 
-static void start_thread(QosServerDb *db, GError **error)
-{
-    db->has_thread = pthread_create(&db->thread, NULL, work, db) == 0;
-    if (!db->has_thread)
-        qos_set_thread_error(error);
-}
-
 QosServerDb *qos_server_db_open(const char *path, const QosServerDbCalls *calls, GError **error)
 {
     QosServerDb *db = g_new0(QosServerDb, 1);
@@ -351,10 +352,8 @@ QosServerDb *qos_server_db_open(const char *path, const QosServerDbCalls *calls,
     db->pending = changes_new();
     db->saved = g_array_new(FALSE, FALSE, sizeof(QosOwnerId));
     qos_mutex_init(&db->lock, QOS_MUTEX_SERVER_DB);
-    pthread_cond_init(&db->changed, NULL);
-    if (open_all(db, error))
-        start_thread(db, error);
-    if (!db->has_thread)
+    if (!open_all(db, error) ||
+        !qos_service_thread_start(&db->thread, "database", &db->lock, work, db, error))
         g_clear_pointer(&db, qos_server_db_close);
     return db;
 }
@@ -363,12 +362,7 @@ void qos_server_db_close(QosServerDb *db)
 {
     if (!db)
         return;
-    qos_mutex_lock(&db->lock);
-    db->ending = TRUE;
-    pthread_cond_signal(&db->changed);
-    qos_mutex_unlock(&db->lock);
-    if (db->has_thread)
-        pthread_join(db->thread, NULL);
+    stop(db);
     if (db->notice) {
         g_source_destroy(db->notice);
         g_source_unref(db->notice);
@@ -384,7 +378,6 @@ void qos_server_db_close(QosServerDb *db)
     g_free(db->record.store);
     g_main_context_unref(db->context);
     qos_mutex_destroy(&db->lock);
-    pthread_cond_destroy(&db->changed);
     g_free(db->path);
     g_free(db);
 }
@@ -409,7 +402,7 @@ static void hand_over(QosServerDb *db, char *name, Change change)
             g_array_remove_index_fast(db->saved, i); /* that was before */
     }
     g_hash_table_replace(db->pending, name, copy);
-    pthread_cond_signal(&db->changed);
+    qos_service_thread_wake_locked(&db->thread);
     qos_mutex_unlock(&db->lock);
 }
 
