@@ -1,3 +1,6 @@
+/*
+ * Prometheus' text format; base/prometheus.h says which version.
+ */
 #include "base/prometheus.h"
 
 /* Appends `{label="of"}`, escaped as the format demands. */

@@ -1,3 +1,6 @@
+/*
+ * Takes words of a command line apart; base/words.h tells the rule of POSIX.
+ */
 #include "base/words.h"
 
 static gboolean takes_value(const GOptionEntry *entries, char short_name)

@@ -1,3 +1,6 @@
+/*
+ * SipHash-2-4 over borrower, token and resource; core/proof.h says what that proves.
+ */
 #include "core/proof.h"
 
 #include <string.h>

@@ -1,3 +1,6 @@
+/*
+ * Frames to bytes and back. core/wire.h has the format, and what hostile bytes cannot do.
+ */
 #include "core/wire.h"
 
 #include "base/bytes.h"

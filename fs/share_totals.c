@@ -1,3 +1,6 @@
+/*
+ * Sums of what jobs lent and borrowed, which stay at the limits of 64 bits.
+ */
 #include "fs/share_totals.h"
 
 gint64 qos_share_total(gint64 a, gint64 b)

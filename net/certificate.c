@@ -1,3 +1,6 @@
+/*
+ * One sentence for each fault that TLS finds in a certificate (net/certificate.h).
+ */
 #include "net/certificate.h"
 
 const char *qos_certificate_fault(GTlsCertificateFlags faults)

@@ -1,3 +1,6 @@
+/*
+ * Logging at a bounded rate; net/complaint.h tells why.
+ */
 #include "net/complaint.h"
 
 void qos_complain(QosComplaints *complaints, GLogLevelFlags level, QosTime now, const char *format,

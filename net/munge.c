@@ -1,3 +1,7 @@
+/*
+ * The handshake by MUNGE; net/munge.h has its messages. Builds without libmunge take
+ * net/munge_none.c.
+ */
 #include "net/munge.h"
 
 #include <errno.h>

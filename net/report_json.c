@@ -1,3 +1,6 @@
+/*
+ * Members of JSON objects, for the reports of mount and server (net/report_json.h).
+ */
 #include "net/report_json.h"
 
 void qos_json_add_text(JsonBuilder *json, const char *name, const char *text)

@@ -1,3 +1,6 @@
+/*
+ * Opens /dev/null for standard streams that the starter has closed (net/standard_streams.h).
+ */
 #include "net/standard_streams.h"
 
 #include <fcntl.h>

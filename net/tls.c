@@ -1,3 +1,6 @@
+/*
+ * Bounds the TLS version; net/tls.h tells why that takes an environment variable and a look.
+ */
 #include "net/tls.h"
 
 #define PRIORITY       "G_TLS_GNUTLS_PRIORITY" /* glib-networking reads it at its first use */

@@ -1,3 +1,6 @@
+/*
+ * The table of mounts by owner id; server/clients.h says how long an id is whose.
+ */
 #include "server/clients.h"
 
 static void client_free(QosClient *client)

@@ -1,3 +1,6 @@
+/*
+ * One peer's stream and its states; server/connection.h has the diagram.
+ */
 #include "server/connection.h"
 
 #include <string.h>

@@ -1,3 +1,6 @@
+/*
+ * The control socket; server/control.h has the requests and their answers.
+ */
 #include "server/control.h"
 
 #include <errno.h>

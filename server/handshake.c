@@ -1,3 +1,6 @@
+/*
+ * TLS and MUNGE for a new peer by TCP, in threads of GIO (server/handshake.h).
+ */
 #include "server/handshake.h"
 
 #include <errno.h>

@@ -1,3 +1,6 @@
+/*
+ * Accepts connections and keeps them within their bound (server/listener.h).
+ */
 #include "server/listener.h"
 
 #include <errno.h>

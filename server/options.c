@@ -1,3 +1,6 @@
+/*
+ * Reads the command line and the file of --config, and checks both (server/options.h).
+ */
 #include "server/options.h"
 
 #include <errno.h>

@@ -1,3 +1,7 @@
+/*
+ * Reads the server's certificate and key, and tries both in a handshake of the server with itself
+ * (server/own_certificate.h).
+ */
 #include "server/own_certificate.h"
 
 #include <errno.h>

@@ -1,3 +1,6 @@
+/*
+ * Removes a socket that a killed server left, and nothing else (server/socket_path.h).
+ */
 #include "server/socket_path.h"
 
 #include <errno.h>

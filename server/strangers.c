@@ -1,3 +1,6 @@
+/*
+ * The queue of connections before their handshake; server/strangers.h tells the rules.
+ */
 #include "server/strangers.h"
 
 typedef struct {

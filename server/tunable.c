@@ -1,3 +1,6 @@
+/*
+ * One table of the settings that may change while the server runs (server/tunable.h).
+ */
 #include "server/tunable.h"
 
 #include <errno.h>

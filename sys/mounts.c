@@ -1,3 +1,10 @@
+/*
+ * Whether a mount is gone (sys/mounts.h), from the kernel's tables.
+ *
+ * A mount is known by the words of its line in mountinfo. It is still there if such a line is in
+ * the table of this process or of the daemon, or if fusectl lists a connection with its device
+ * number.
+ */
 #include "sys/mounts.h"
 
 #include <string.h>

@@ -1,3 +1,11 @@
+/*
+ * Reads from /proc and pidfds what a signal is doing to a thread or process (fs/caller/signals.h).
+ *
+ * The kernel tells pending, blocked and handled signals apart, and not what will become of them.
+ * So a thread is killed if a pending signal is fatal by default, not blocked and not handled. A
+ * process number may be given to another process meanwhile: each look compares the start time too,
+ * and asks a pidfd twice.
+ */
 #include "fs/caller/signals.h"
 
 #include <dirent.h>

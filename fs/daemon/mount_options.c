@@ -1,3 +1,7 @@
+/*
+ * Tables of the options that any mount may have (fs/daemon/mount_options.h): flags of mount(2),
+ * what is ignored, and what is refused with the reason that the user is told.
+ */
 #include "fs/daemon/mount_options.h"
 
 #include <string.h>

@@ -1,3 +1,7 @@
+/*
+ * Adds the mount to the table of mount(8) (fs/daemon/mount_table.h). The format is libmount's own,
+ * so that mount(8) itself writes the entry, and this only runs it.
+ */
 #include "fs/daemon/mount_table.h"
 
 #include <string.h>

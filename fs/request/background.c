@@ -1,3 +1,10 @@
+/*
+ * Groups of parked background requests, by process (fs/request/background.h).
+ *
+ * A request comes with a thread id, and its process is found later. So it begins in its thread's
+ * group, and moves to its process's as soon as that is known. A process that has a group already
+ * is recognised by its pidfd or by another request of the same thread.
+ */
 #include "fs/request/background.h"
 
 #include <sys/resource.h>

@@ -1,3 +1,10 @@
+/*
+ * One buffer for each thread (fs/transport/reply_buffer.h), or the ring's if the request came by
+ * it.
+ *
+ * The buffer begins on a page, because the kernel copies from whole pages. The page before it has
+ * room for the reply's header, so that header and bytes are written as one piece.
+ */
 #include "fs/transport/reply_buffer.h"
 
 #include "fs/transport/uring.h"
