@@ -4,6 +4,7 @@
  * db.c keeps a mount's connection, the rules and the tunables; db_jobs.c reads and writes the
  * totals, db_history.c the history, db_shares.c what was lent and borrowed, db_identity.c who the
  * mount is. db_server.c is all that a server keeps. db_open.c looks, makes and migrates for both.
+ * db_sql.c runs statements for all of them.
  */
 #pragma once
 
@@ -60,8 +61,8 @@ struct QosDb {
     gboolean fails;     /* writing does, and that was said */
 };
 
-/* --- db.c: each returns FALSE (NULL) with *error set to what could not be done, and why; for those
- * that take a QosDb the caller holds `lock` --- */
+/* --- db_sql.c: each returns FALSE (NULL) with *error set to what could not be done, and why;
+ * for those that take a QosDb the caller holds `lock` --- */
 
 /* SQLite's last error: "database PATH: cannot `doing`: ...". Always FALSE. */
 gboolean qos_db_fail(sqlite3 *sqlite, const char *path, const char *doing, GError **error);
