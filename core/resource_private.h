@@ -1,4 +1,4 @@
-/* The tables of operations, as core/resource.c lists them. */
+/* The tables of operations, as core/resource_types.c lists them. */
 #pragma once
 
 #include "core/resource.h"
