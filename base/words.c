@@ -1,7 +1,9 @@
 /*
- * Takes words of a command line apart; base/words.h tells the rule of POSIX.
+ * Takes words of a command line apart, and quotes them in errors (base/words.h).
  */
 #include "base/words.h"
+
+#define QUOTE_MAX 48 /* characters of the offending text in an error */
 
 static gboolean takes_value(const GOptionEntry *entries, char short_name)
 {
@@ -31,4 +33,13 @@ void qos_words_split(char ***words, const GOptionEntry *entries)
     }
     g_strfreev(*words);
     *words = g_strv_builder_end(builder);
+}
+
+char *qos_quote(const char *text)
+{
+    const char *end = text;
+
+    for (guint i = 0; i < QUOTE_MAX && *end != '\0'; i++)
+        end = g_utf8_next_char(end);
+    return g_strdup_printf("\"%.*s%s\"", (int)(end - text), text, *end == '\0' ? "" : "...");
 }

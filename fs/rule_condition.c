@@ -9,6 +9,7 @@
 #include "base/box.h"
 #include "base/error.h"
 #include "base/pattern.h"
+#include "base/words.h"
 
 typedef struct {
     guint32 low, high; /* both included */
@@ -157,7 +158,7 @@ static gboolean add_pattern(Term *term, const char *value, GError **error)
 static gboolean add_value(Term *term, const char *value, GError **error)
 {
     if (strlen(value) > QOS_VALUE_MAX) {
-        g_autofree char *quoted = qos_rule_quote(value);
+        g_autofree char *quoted = qos_quote(value);
 
         qos_set_error(error, EINVAL, "%s is longer than %d bytes", quoted, QOS_VALUE_MAX);
         return FALSE;
@@ -194,7 +195,7 @@ static const char *take_field(const char **at, QosField *ret_field)
 static Term *parse_term(const char **at, GString *text, GError **error)
 {
     g_autoptr(Term) term = NULL;
-    g_autofree char *quoted = qos_rule_quote(*at);
+    g_autofree char *quoted = qos_quote(*at);
     g_auto(GStrv) values = NULL;
     g_autofree char *inside = NULL;
     QosField field;

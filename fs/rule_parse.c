@@ -9,9 +9,9 @@
 
 #include "base/error.h"
 #include "base/units.h"
+#include "base/words.h"
 
 #define BLANKS      " \t"
-#define QUOTE_MAX   48 /* characters of the offending text in an error */
 #define NAME_LETTER G_CSET_A_2_Z G_CSET_a_2_z G_CSET_DIGITS "_"
 
 static const char *const verbs[] = {
@@ -28,15 +28,6 @@ static const char *const per_names[] = {
 const char *qos_per_name(QosPer per)
 {
     return per_names[per];
-}
-
-char *qos_rule_quote(const char *text)
-{
-    const char *end = text;
-
-    for (guint i = 0; i < QUOTE_MAX && *end != '\0'; i++)
-        end = g_utf8_next_char(end);
-    return g_strdup_printf("\"%.*s%s\"", (int)(end - text), text, *end == '\0' ? "" : "...");
 }
 
 /* --- options: each setter writes its fields of command->options, or returns FALSE --- */
@@ -167,7 +158,7 @@ static char *take_word(const char **at)
 
 static gboolean parse_name(const char *text, char *ret_name, GError **error)
 {
-    g_autofree char *quoted = qos_rule_quote(text);
+    g_autofree char *quoted = qos_quote(text);
     gsize length = strlen(text);
 
     if (length > QOS_RULE_NAME_MAX) {
@@ -189,7 +180,7 @@ static gboolean parse_name(const char *text, char *ret_name, GError **error)
 
 static gboolean unknown_option(QosRuleVerb verb, const char *word, GError **error)
 {
-    g_autofree char *quoted = qos_rule_quote(word);
+    g_autofree char *quoted = qos_quote(word);
 
     qos_set_error(error, EINVAL,
                   strstr(word, "={") == NULL
@@ -216,7 +207,7 @@ static guint find_option(const char *name, gsize length)
 
 static gboolean parse_option(QosRuleCommand *command, const char *word, GError **error)
 {
-    g_autofree char *quoted = qos_rule_quote(word);
+    g_autofree char *quoted = qos_quote(word);
     gsize length = strcspn(word, "=");
     const char *value = word[length] == '=' ? word + length + 1 : NULL;
     guint i = find_option(word, length);
@@ -254,7 +245,7 @@ static gboolean parse_verb(QosRuleCommand *command, const char **at, GError **er
             return TRUE;
         }
     }
-    quoted = qos_rule_quote(word == NULL ? "" : word);
+    quoted = qos_quote(word == NULL ? "" : word);
     qos_set_error(error, EINVAL, "%s: a command begins with start, change or stop", quoted);
     return FALSE;
 }
@@ -266,7 +257,7 @@ static gboolean parse_conditions(QosRuleCommand *command, const char **at, GErro
     if (command->condition == NULL)
         return FALSE;
     if (**at != '\0' && strchr(BLANKS, **at) == NULL) {
-        g_autofree char *quoted = qos_rule_quote(*at);
+        g_autofree char *quoted = qos_quote(*at);
 
         qos_set_error(error, EINVAL, "expected a blank, \"&\" or \",\" after the conditions at %s",
                       quoted);
@@ -283,7 +274,7 @@ static gboolean parse_options(QosRuleCommand *command, const char *at, GError **
         if (word == NULL)
             break;
         if (command->verb == QOS_RULE_STOP) {
-            g_autofree char *quoted = qos_rule_quote(word);
+            g_autofree char *quoted = qos_quote(word);
 
             qos_set_error(error, EINVAL, "%s: stop takes the name of one rule, and no more",
                           quoted);

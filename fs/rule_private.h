@@ -39,8 +39,6 @@ typedef struct {
 gboolean qos_rule_command_parse(QosRuleCommand *command, const char *text, GError **error);
 void qos_rule_command_clear(QosRuleCommand *command);
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(QosRuleCommand, qos_rule_command_clear)
-/* `text` for an error: in double quotes, cut if long; free with g_free. */
-char *qos_rule_quote(const char *text);
 
 /* --- rule_condition.c --- */
 
