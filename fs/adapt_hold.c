@@ -1,7 +1,7 @@
 /* The hold (fs/adapt_hold.h). */
 #include "fs/adapt_hold.h"
 
-#include "fs/adapt_private.h"
+#include "fs/jobs.h"
 
 /* After a reply its job's next request is expected for a quarter of what the store took, at most.
  */
@@ -28,10 +28,8 @@ static QosHoldJob *find(QosHold *hold, const QosJob *job)
     return NULL;
 }
 
-void qos_hold_went(QosAdapt *adapt, QosJob *job, QosTime now)
+void qos_hold_went(QosHold *hold, QosJob *job, QosTime now)
 {
-    QosHold *hold = &adapt->hold;
-
     QosHoldJob *entry = find(hold, job);
     if (entry == NULL && hold->count == QOS_HOLD_JOBS) {
         hold->is_crowded = TRUE;
@@ -45,18 +43,17 @@ void qos_hold_went(QosAdapt *adapt, QosJob *job, QosTime now)
     entry->until = now + PATIENCE * entry->took;
 }
 
-void qos_hold_forget(QosAdapt *adapt, const QosJob *job)
+void qos_hold_forget(QosHold *hold, const QosJob *job)
 {
-    QosHoldJob *entry = find(&adapt->hold, job);
+    QosHoldJob *entry = find(hold, job);
 
     if (entry != NULL)
-        *entry = adapt->hold.jobs[--adapt->hold.count];
+        *entry = hold->jobs[--hold->count];
 }
 
-gboolean qos_hold_keeps(QosAdapt *adapt, const QosJob *job, gint64 start, QosTime now,
+gboolean qos_hold_keeps(QosHold *hold, const QosJob *job, gint64 start, QosTime now,
                         QosTime *ret_wake)
 {
-    QosHold *hold = &adapt->hold;
     gboolean keeps = FALSE;
 
     if (!hold->is_holding)
@@ -138,9 +135,8 @@ static void sweep(QosHold *hold, QosTime now)
     }
 }
 
-void qos_hold_replied(QosAdapt *adapt, QosJob *job, gint64 units, QosTime took, QosTime now)
+void qos_hold_replied(QosHold *hold, const QosJob *job, gint64 units, QosTime took, QosTime now)
 {
-    QosHold *hold = &adapt->hold;
     QosHoldJob *entry = find(hold, job);
 
     if (entry != NULL) {

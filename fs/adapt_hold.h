@@ -46,3 +46,15 @@ typedef struct {
     QosTime start;
     guint replies;
 } QosHold;
+
+/* The job is at work: a request of it goes. */
+void qos_hold_went(QosHold *hold, struct QosJob *job, QosTime now);
+/* A request of the job that cost `units` has been answered, `took` after it went. */
+void qos_hold_replied(QosHold *hold, const struct QosJob *job, gint64 units, QosTime took,
+                      QosTime now);
+/* The job is no member any more. */
+void qos_hold_forget(QosHold *hold, const struct QosJob *job);
+/* TRUE where the next request of `job`, which starts at `start` of virtual time, is to wait for
+ * another job's; lowers *ret_wake to when to ask again. */
+gboolean qos_hold_keeps(QosHold *hold, const struct QosJob *job, gint64 start, QosTime now,
+                        QosTime *ret_wake);

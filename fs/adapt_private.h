@@ -78,16 +78,3 @@ gint64 qos_adapt_units(const QosAdapt *adapt, double operations_per_second);
 void qos_adapt_order_anew(QosAdapt *adapt, QosTime now);
 /* Ends a membership. */
 void qos_adapt_leave(QosAdapt *adapt, guint index);
-
-/* fs/adapt_hold.c */
-
-/* The job is at work: a request of it goes. */
-void qos_hold_went(QosAdapt *adapt, QosJob *job, QosTime now);
-/* A request of the job that cost `units` has been answered, `took` after it went. */
-void qos_hold_replied(QosAdapt *adapt, QosJob *job, gint64 units, QosTime took, QosTime now);
-/* The job is no member any more. */
-void qos_hold_forget(QosAdapt *adapt, const QosJob *job);
-/* TRUE where the next request of `job`, which starts at `start` of virtual time, is to wait for
- * another job's; lowers *ret_wake to when to ask again. */
-gboolean qos_hold_keeps(QosAdapt *adapt, const QosJob *job, gint64 start, QosTime now,
-                        QosTime *ret_wake);
