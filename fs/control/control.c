@@ -1,7 +1,7 @@
 /*
  * The settings of a mount: the xattrs user.qosfs.* of its root, and what is saved of them. The
  * thread that saves what changes by itself is in control_saver.c, the hidden directory in
- * control_files.c, the texts of its files in control_texts.c.
+ * control_files.c, the texts of its files in control_texts.c, the report in control_report.c.
  *
  * One set runs from its first step to its last under `setting`: parse, save, put in force. It is
  * the one lock that is held while SQLite works: it makes setters, who are administrators, wait for
@@ -17,18 +17,14 @@
 #include "base/error.h"
 #include "fs/control/state.h"
 
-#define VALUE_MAX   16384 /* bytes of a value that is set */
-#define XATTR_MAX   65536 /* the kernel's bound on a value */
-#define ERRORS_MAX  256   /* users whose last error is kept */
+#define VALUE_MAX  16384 /* bytes of a value that is set */
+#define XATTR_MAX  65536 /* the kernel's bound on a value */
+#define ERRORS_MAX 256   /* users whose last error is kept */
 
-#define CLOCK_APART QOS_MILLISECOND        /* between two clocks that were read together */
-#define CLOCK_STEP  (50 * QOS_MILLISECOND) /* by which the wall clock was set, not read late */
-#define CLOCK_TRIES 10
-
-#define RULES       "nrs_tbf_rule"
-#define ERROR       "last_error"
-#define DAEMON      "daemon"
-#define JOB         "job." /* and its id */
+#define RULES      "nrs_tbf_rule"
+#define ERROR      "last_error"
+#define DAEMON     "daemon"
+#define JOB        "job." /* and its id */
 
 /* --- loading --- */
 
@@ -177,13 +173,6 @@ QosTime qos_control_started(const QosControl *control)
 
 /* --- setting --- */
 
-gboolean qos_control_may_set(fuse_req_t request)
-{
-    uid_t uid = fuse_req_ctx(request)->uid;
-
-    return uid == 0 || uid == qos_fs(request)->owner;
-}
-
 static gboolean set_rule(QosControl *control, const char *command, GError **error)
 {
     QosTime now = qos_gate_now();
@@ -320,46 +309,6 @@ gboolean qos_control_removexattr(fuse_req_t request, const char *name)
 }
 
 /* --- reading --- */
-
-/* The wall clock's offset from the gate's. The two are read one after the other, so that a thread
- * which loses its CPU between them reads again. */
-static QosTime read_clock_offset(void)
-{
-    QosTime before, wall;
-    guint tries = 0;
-
-    do {
-        before = qos_gate_now();
-        wall = qos_wall_now();
-    } while (qos_gate_now() - before > CLOCK_APART && ++tries < CLOCK_TRIES);
-    return wall - before;
-}
-
-/* A moment has one date in all reports, unless the wall clock was set in between. */
-static void date(QosControl *control, QosReport *report)
-{
-    QosTime offset = read_clock_offset();
-
-    qos_mutex_lock(&control->lock);
-    if (ABS(offset - control->clock_offset) > CLOCK_STEP)
-        control->clock_offset = offset;
-    report->wall = report->now + control->clock_offset;
-    qos_mutex_unlock(&control->lock);
-}
-
-QosReport *qos_control_report(QosControl *control, QosReportJobs jobs)
-{
-    QosTunables tunables;
-    QosReport *report;
-
-    qos_mutex_lock(&control->lock);
-    qos_tunables_copy(&tunables, &control->tunables);
-    qos_mutex_unlock(&control->lock);
-    report = qos_report_new(control->fs, &tunables, control->started, jobs);
-    qos_tunables_clear(&tunables);
-    date(control, report);
-    return report;
-}
 
 /* Cuts what does not fit an xattr at the end of a line, and says so. */
 static void fit(GString *text)
