@@ -16,6 +16,42 @@ static const QosResourceType *extent_type(void)
 
 /* --- files --- */
 
+static void name_file(QosResource *resource, const QosFileName *file, QosLocksKind kind)
+{
+    const struct {
+        guint64 number, device;
+        guint8 kind;
+    } __attribute__((packed))
+    name = {GUINT64_TO_LE(file->number), GUINT64_TO_LE(file->device), (guint8)kind};
+
+    G_STATIC_ASSERT(sizeof(name) <= sizeof(resource->name));
+    qos_resource_init(resource, QOS_RESOURCE_EXTENT, &name, sizeof(name));
+}
+
+QosLockedFile *qos_locked_file_find_locked(QosLocks *locks, const QosFileName *name,
+                                           QosLocksKind kind)
+{
+    QosResource resource;
+
+    name_file(&resource, name, kind);
+    return g_hash_table_lookup(locks->files, &resource);
+}
+
+QosLockedFile *qos_locked_file_get_locked(QosLocks *locks, const QosFileName *name,
+                                          QosLocksKind kind)
+{
+    QosLockedFile *file = qos_locked_file_find_locked(locks, name, kind);
+
+    if (file != NULL)
+        return file;
+    file = g_new0(QosLockedFile, 1);
+    name_file(&file->resource, name, kind);
+    file->kind = kind;
+    g_hash_table_add(locks->files, file);
+    g_atomic_int_inc(&locks->file_count);
+    return file;
+}
+
 /* A conversion fails only where all is lost already, which qos_locks_lost() is about to hear. */
 void qos_locked_file_adjust_locked(QosLocks *locks, QosLockedFile *file)
 {

@@ -5,48 +5,13 @@
  * The keeper is a thread that answers who was interrupted, because that is heard of with the lock
  * of the table of interrupts held, and looks at what waits for nothing but the time.
  */
+#include "fs/filelocks/filelocks.h"
+
 #include <errno.h>
 
 #include "fs/caller/signals.h"
 #include "fs/filelocks/state.h"
 #include "fs/gate/gate.h"
-
-/* --- files --- */
-
-static void name_file(QosResource *resource, const QosFileName *file, QosLocksKind kind)
-{
-    const struct {
-        guint64 number, device;
-        guint8 kind;
-    } __attribute__((packed))
-    name = {GUINT64_TO_LE(file->number), GUINT64_TO_LE(file->device), (guint8)kind};
-
-    G_STATIC_ASSERT(sizeof(name) <= sizeof(resource->name));
-    qos_resource_init(resource, QOS_RESOURCE_EXTENT, &name, sizeof(name));
-}
-
-static QosLockedFile *find_locked(QosLocks *locks, const QosFileName *name, QosLocksKind kind)
-{
-    QosResource resource;
-
-    name_file(&resource, name, kind);
-    return g_hash_table_lookup(locks->files, &resource);
-}
-
-QosLockedFile *qos_locked_file_get_locked(QosLocks *locks, const QosFileName *name,
-                                          QosLocksKind kind)
-{
-    QosLockedFile *file = find_locked(locks, name, kind);
-
-    if (file != NULL)
-        return file;
-    file = g_new0(QosLockedFile, 1);
-    name_file(&file->resource, name, kind);
-    file->kind = kind;
-    g_hash_table_add(locks->files, file);
-    g_atomic_int_inc(&locks->file_count);
-    return file;
-}
 
 /* Somebody here gave something up. */
 static void go_on_locked(QosLocks *locks, QosLockedFile *file)
@@ -174,7 +139,7 @@ void qos_locks_give(QosLocks *locks, const QosFileName *name, QosLocksKind kind,
     if (g_atomic_int_get(&locks->file_count) == 0)
         return;
     qos_mutex_lock(&locks->lock);
-    QosLockedFile *file = find_locked(locks, name, kind);
+    QosLockedFile *file = qos_locked_file_find_locked(locks, name, kind);
     if (file != NULL && qos_locktable_unset(&file->table, owner, first, last)) {
         qos_locks_note_owner_locked(locks, file, owner);
         go_on_locked(locks, file);
@@ -200,7 +165,7 @@ void qos_locks_close(QosLocks *locks, const QosHandle *handle)
 {
     qos_mutex_lock(&locks->lock);
     for (guint kind = 0; kind < QOS_LOCKS_KINDS; kind++) {
-        QosLockedFile *file = find_locked(locks, &handle->name, kind);
+        QosLockedFile *file = qos_locked_file_find_locked(locks, &handle->name, kind);
         if (file != NULL && unset_locked(locks, file, handle))
             go_on_locked(locks, file);
     }
@@ -214,7 +179,7 @@ static gboolean has_locked(QosLocks *locks, const QosHandle *handle)
 
     qos_mutex_lock(&locks->lock);
     for (guint kind = 0; kind < QOS_LOCKS_KINDS; kind++) {
-        const QosLockedFile *file = find_locked(locks, &handle->name, kind);
+        const QosLockedFile *file = qos_locked_file_find_locked(locks, &handle->name, kind);
 
         has |=
             file != NULL && qos_locktable_has_taken(&file->table, handle, handle->caller->process);

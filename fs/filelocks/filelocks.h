@@ -31,18 +31,6 @@
 
 typedef struct QosLocks QosLocks;
 
-typedef enum {
-    QOS_LOCKS_RECORD, /* fcntl, OFD locks included */
-    QOS_LOCKS_WHOLE,  /* flock */
-    QOS_LOCKS_KINDS,
-} QosLocksKind;
-
-typedef enum {
-    QOS_LOCKS_TEST, /* F_GETLK */
-    QOS_LOCKS_TRY,  /* EAGAIN where another is in the way */
-    QOS_LOCKS_WAIT,
-} QosLocksMode;
-
 QosLocks *qos_locks_new(QosInterruptTable *interrupts);
 /* Locks are had of `client` from now on, whose callbacks may call those below since before. Starts
  * the keeper (after the daemon's fork). 0 or -errno. */

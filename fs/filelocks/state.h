@@ -16,11 +16,15 @@
  */
 #pragma once
 
-#include "fs/filelocks/filelocks.h"
 #include "fs/filelocks/owners.h"
+#include "fs/lockclient/client.h"
 #include "fs/quota.h"
+#include "fs/store/open_file.h"
+#include "fs/transport/interrupt_table.h"
 #include "net/complaint.h"
 #include "sys/service_thread.h"
+
+typedef struct QosLocks QosLocks; /* as in filelocks.h, which this does not need */
 
 typedef enum {
     QOS_CALL_NEW,
@@ -108,6 +112,9 @@ void qos_locks_tell_locked(QosLocks *locks);
 /* NULL: it waits no more. */
 QosCall *qos_locks_find_told_locked(const QosLocks *locks, guint64 wait);
 
+/* NULL: nobody has locked anything of it, or wants to. */
+QosLockedFile *qos_locked_file_find_locked(QosLocks *locks, const QosFileName *name,
+                                           QosLocksKind kind);
 /* Made if need be; whoever calls this tidies it. */
 QosLockedFile *qos_locked_file_get_locked(QosLocks *locks, const QosFileName *name,
                                           QosLocksKind kind);

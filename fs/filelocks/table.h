@@ -24,6 +24,18 @@
 /* Of one file; beyond it there is no room for more (ENOLCK): their join fits into a message. */
 #define QOS_LOCKTABLE_MAX (QOS_CREDIT_SPANS_MAX / 4)
 
+typedef enum {
+    QOS_LOCKS_RECORD, /* fcntl, OFD locks included */
+    QOS_LOCKS_WHOLE,  /* flock */
+    QOS_LOCKS_KINDS,
+} QosLocksKind;
+
+typedef enum {
+    QOS_LOCKS_TEST, /* F_GETLK */
+    QOS_LOCKS_TRY,  /* EAGAIN where another is in the way */
+    QOS_LOCKS_WAIT,
+} QosLocksMode;
+
 typedef struct {
     guint64 owner;
     gint32 pid;           /* of who took it; 0: is not known, and of whole-file locks */

@@ -2,6 +2,7 @@
  * Locks across mounts, of requests that the kernel never made: what the server is told of who waits
  * and of whose locks are gone, what that costs, and how many may wait. No server is there.
  */
+#include "fs/filelocks/filelocks.h"
 #include "fs/filelocks/state.h"
 
 typedef struct {
