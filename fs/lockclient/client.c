@@ -337,6 +337,13 @@ void qos_lockclient_attend(QosLockclient *client, const QosLockUse *use, QosTime
     }
 }
 
+void qos_lockclient_shrink(QosLockclient *client, double part)
+{
+    qos_lockclient_lock(client);
+    qos_lockengine_shrink(client->engine, part, qos_lockclient_now());
+    qos_lockclient_unlock(client);
+}
+
 /* Memory is short. */
 static void pressed(gpointer arg)
 {

@@ -169,13 +169,6 @@ gboolean qos_lockclient_spare(QosLockclient *client, const QosResource *resource
     return is_spared;
 }
 
-void qos_lockclient_shrink(QosLockclient *client, double part)
-{
-    qos_lockclient_lock(client);
-    qos_lockengine_shrink(client->engine, part, qos_lockclient_now());
-    qos_lockclient_unlock(client);
-}
-
 void qos_lockclient_set_wait(QosLockclient *client, const QosWireWait *wait)
 {
     qos_lockclient_lock(client);
