@@ -12,13 +12,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
-#include <stddef.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
 #include "base/error.h"
+#include "fs/quota.h"
 #include "fs/store/inode_state.h"
 #include "fs/store/local_fs.h"
 
@@ -72,21 +72,7 @@ gboolean qos_loan_wants_flush(const QosLoan *loan)
     return inodes->root_wants_flush || loan->inode->key.device != inodes->root_device;
 }
 
-/* --- life of an inode; `_locked`: under the table's lock --- */
-
-QosInode *qos_inode_by_id_locked(QosInodes *inodes, fuse_ino_t id)
-{
-    guint64 key = id;
-
-    return g_hash_table_lookup(inodes->by_id, &key);
-}
-
-QosInode *qos_inode_by_key_locked(QosInodes *inodes, const QosInodeKey *key)
-{
-    char *found = g_hash_table_lookup(inodes->by_key, key);
-
-    return found == NULL ? NULL : (QosInode *)(found - offsetof(QosInode, key));
-}
+/* --- life of an inode --- */
 
 static guint loans_of(guint use)
 {
@@ -100,20 +86,6 @@ static void add_to_clock_locked(QosInodes *inodes, QosInode *inode)
         g_queue_push_head_link(&inodes->clock, &inode->clock);
     }
     g_atomic_int_and(&inode->use, ~(guint)QOS_USE_SETTLE);
-}
-
-void qos_inode_take_off_clock_locked(QosInodes *inodes, QosInode *inode)
-{
-    if (inode->is_on_clock)
-        g_queue_unlink(&inodes->clock, &inode->clock);
-    inode->is_on_clock = FALSE;
-}
-
-void qos_inode_lend_locked(QosInode *inode)
-{
-    g_atomic_int_add(&inode->use, QOS_USE_LOAN);
-    if ((g_atomic_int_get(&inode->use) & QOS_USE_RECENT) == 0)
-        g_atomic_int_or(&inode->use, QOS_USE_RECENT);
 }
 
 QosInode *qos_inode_add_locked(QosInodes *inodes, fuse_ino_t id, const QosFacts *facts, int fd,
@@ -169,6 +141,14 @@ QosInode *qos_inode_settle_locked(QosInodes *inodes, QosInode *inode)
     if (inode->fd >= 0)
         inodes->open_count--;
     return inode;
+}
+
+void qos_file_changes_free(QosFileChanges *changes)
+{
+    if (changes == NULL)
+        return;
+    qos_mutex_destroy(&changes->lock);
+    g_free(changes);
 }
 
 static void free_inode(QosInodes *inodes, QosInode *inode)
@@ -284,9 +264,12 @@ void qos_inodes_close_surplus(QosInodes *inodes)
     QosInode *inode;
 
     while ((inode = take_surplus(inodes)) != NULL) {
-        inode = qos_inode_keep_removed(inodes, inode);
-        if (inode != NULL)
-            close_descriptor(inodes, inode);
+        QosInode *cooled = qos_inode_keep_removed(inodes, inode);
+
+        if (cooled != inode)
+            qos_inode_put(inodes, inode);
+        if (cooled != NULL)
+            close_descriptor(inodes, cooled);
     }
 }
 
@@ -542,6 +525,32 @@ guint qos_inodes_left_to_open(QosInodes *inodes)
     const guint known = qos_inodes_bound(inodes) == 0 ? inodes->open_max : inodes->bound;
 
     return descriptor_limit() - descriptor_limit() / 8 - known;
+}
+
+static gboolean is_full_locked(QosInodes *inodes)
+{
+    return inodes->open_count >= inodes->bound && g_queue_is_empty(&inodes->clock);
+}
+
+int qos_inodes_find_room_locked(QosInodes *inodes, const QosUser *user)
+{
+    if (is_full_locked(inodes))
+        return -ENFILE;
+    if (user != NULL && inodes->open_count < inodes->bound &&
+        qos_place_for(inodes->bound - inodes->open_count, 0, user->known_files) ==
+            QOS_PLACE_OF_USER)
+        return -EMFILE;
+    return 0;
+}
+
+int qos_inodes_find_room(QosInodes *inodes, const QosUser *user)
+{
+    gboolean has_room = qos_inodes_await_closes(inodes);
+
+    qos_mutex_lock(&inodes->lock);
+    int error = qos_inodes_find_room_locked(inodes, user);
+    qos_mutex_unlock(&inodes->lock);
+    return has_room ? error : -ENFILE;
 }
 
 gboolean qos_inodes_are_short(QosInodes *inodes, const QosUser *user)

@@ -5,7 +5,6 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#include "fs/changes.h"
 #include "fs/gate/gate.h"
 #include "fs/store/inode_state.h"
 
@@ -17,15 +16,6 @@
 #define RIGHTS_TOLD QOS_SECOND
 /* No digest: rights that the kernel is told in each answer. */
 #define RIGHTS_ALWAYS 2
-
-struct QosFileChanges {
-    QosMutex lock;
-    QosTime rights_until;           /* they are new until then */
-    guint setting;                  /* SETATTRs that are under way */
-    QosTime rights_at;              /* when one was last answered */
-    guint reads_begun, reads_ended; /* that fill pages */
-    QosChanges changes;
-};
 
 static gint64 nanoseconds(struct timespec time)
 {
@@ -59,14 +49,6 @@ static gboolean looks(const QosLoan *loan)
 static QosFileChanges *changes_of(const QosLoan *loan)
 {
     return g_atomic_pointer_get(&loan->inode->changes);
-}
-
-void qos_file_changes_free(QosFileChanges *changes)
-{
-    if (changes == NULL)
-        return;
-    qos_mutex_destroy(&changes->lock);
-    g_free(changes);
 }
 
 static QosFileChanges *changes_for(const QosLoan *loan)

@@ -4,6 +4,10 @@
  * A look-up opens what the name is, asks for its key, and finds or makes the inode that has it; of
  * a cold one the file handle is compared. Where the file is likely to be warm, the key is asked for
  * by the name alone.
+ *
+ * A name that is to be removed is looked up only where inodes are cold, or may be soon: where few
+ * files are known a removal costs nothing more. NFS is different: it keeps a removed file under
+ * another name while the daemon has a descriptor.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -12,97 +16,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include "fs/quota.h"
 #include "fs/store/inode_state.h"
-
-/* Bits of an inode number on other devices than the root's; the device's place is above them. */
-#define NUMBER_BITS 48
-
-/* Of Linux 6.10, whose headers are not everywhere; older kernels do not tell it. */
-#ifndef STATX_SUBVOL
-#define STATX_SUBVOL 0x8000U
-#endif
-#define SUBVOLUME_OFFSET 0xa0 /* of stx_subvol in struct statx */
-
-/* --- attributes --- */
-
-static struct timespec timespec_from_statx(const struct statx_timestamp *stamp)
-{
-    return (struct timespec){.tv_sec = stamp->tv_sec, .tv_nsec = stamp->tv_nsec};
-}
-
-static guint64 subvolume_from_statx(const struct statx *x)
-{
-    guint64 volume = 0;
-
-    G_STATIC_ASSERT(sizeof(*x) >= SUBVOLUME_OFFSET + sizeof(volume));
-    if ((x->stx_mask & STATX_SUBVOL) != 0)
-        memcpy(&volume, (const char *)x + SUBVOLUME_OFFSET, sizeof(volume));
-    return volume;
-}
-
-/* One call tells the attributes, the mount and the subvolume, which stat() does not know. */
-int qos_inodes_examine(QosInodes *inodes, int fd, const char *name, QosFacts *ret_facts)
-{
-    int flags = AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT;
-    struct statx statx_buffer = {0}, *x = &statx_buffer;
-    struct stat *stat = &ret_facts->stat;
-
-    if (statx(fd, name, flags, STATX_BASIC_STATS | STATX_MNT_ID | STATX_SUBVOL, x) != 0)
-        return -errno;
-    if (makedev(x->stx_dev_major, x->stx_dev_minor) == inodes->own_device)
-        return -ELOOP;
-    *stat = (struct stat){
-        .st_dev = makedev(x->stx_dev_major, x->stx_dev_minor),
-        .st_ino = x->stx_ino,
-        .st_mode = x->stx_mode,
-        .st_nlink = x->stx_nlink,
-        .st_uid = x->stx_uid,
-        .st_gid = x->stx_gid,
-        .st_rdev = makedev(x->stx_rdev_major, x->stx_rdev_minor),
-        .st_size = (off_t)x->stx_size,
-        .st_blksize = x->stx_blksize,
-        .st_blocks = (blkcnt_t)x->stx_blocks,
-        .st_atim = timespec_from_statx(&x->stx_atime),
-        .st_mtim = timespec_from_statx(&x->stx_mtime),
-        .st_ctim = timespec_from_statx(&x->stx_ctime),
-    };
-    ret_facts->key = (QosInodeKey){
-        .device = stat->st_dev, .volume = subvolume_from_statx(x), .number = x->stx_ino};
-    /* Kernels before 5.8 do not tell. */
-    ret_facts->has_mount_id = (x->stx_mask & STATX_MNT_ID) != 0;
-    ret_facts->key.mount = ret_facts->has_mount_id ? x->stx_mnt_id : stat->st_dev;
-    ret_facts->is_mount_root =
-        (x->stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0 && S_ISDIR(x->stx_mode);
-    stat->st_ino = qos_inodes_shown(inodes, stat->st_dev, stat->st_ino);
-    qos_inodes_disarm(inodes, *name == '\0' ? fd : -1, ret_facts);
-    return 0;
-}
-
-void qos_inodes_set_own_device(QosInodes *inodes, dev_t device)
-{
-    inodes->own_device = device;
-}
-
-guint64 qos_inodes_shown(QosInodes *inodes, dev_t device, guint64 number)
-{
-    guint place;
-
-    if (device == inodes->root_device)
-        return number;
-    qos_mutex_lock(&inodes->lock);
-    for (place = 0; place < inodes->devices->len; place++) {
-        if (g_array_index(inodes->devices, dev_t, place) == device)
-            break;
-    }
-    if (place == inodes->devices->len)
-        g_array_append_val(inodes->devices, device);
-    qos_mutex_unlock(&inodes->lock);
-    /* A number that is too large for its place is spread over all 64 bits: as good as unique. */
-    if (number >> NUMBER_BITS != 0)
-        number *= 0x9e3779b97f4a7c15u;
-    return number ^ ((guint64)(place + 1) << NUMBER_BITS);
-}
 
 /* --- look-ups --- */
 
@@ -146,33 +60,6 @@ static QosInode *identify_locked(QosInodes *inodes, const QosFacts *facts, int f
     return inode;
 }
 
-static gboolean is_full_locked(QosInodes *inodes)
-{
-    return inodes->open_count >= inodes->bound && g_queue_is_empty(&inodes->clock);
-}
-
-/* 0, or why the user finds no more files: -ENFILE or -EMFILE. */
-static int find_room_locked(QosInodes *inodes, const QosUser *user)
-{
-    if (is_full_locked(inodes))
-        return -ENFILE;
-    if (user != NULL && inodes->open_count < inodes->bound &&
-        qos_place_for(inodes->bound - inodes->open_count, 0, user->known_files) ==
-            QOS_PLACE_OF_USER)
-        return -EMFILE;
-    return 0;
-}
-
-int qos_inodes_find_room(QosInodes *inodes, const QosUser *user)
-{
-    gboolean has_room = qos_inodes_await_closes(inodes);
-
-    qos_mutex_lock(&inodes->lock);
-    int error = find_room_locked(inodes, user);
-    qos_mutex_unlock(&inodes->lock);
-    return has_room ? error : -ENFILE;
-}
-
 static struct fuse_entry_param entry_of(const QosFacts *facts, fuse_ino_t id)
 {
     return (struct fuse_entry_param){
@@ -193,7 +80,7 @@ static int count_lookup(QosInodes *inodes, int fd, const QosFacts *facts, QosUse
     gboolean has_room = qos_inodes_await_closes(inodes);
     qos_mutex_lock(&inodes->lock);
     inode = identify_locked(inodes, facts, fd);
-    error = inode != NULL ? 0 : has_room ? find_room_locked(inodes, user) : -ENFILE;
+    error = inode != NULL ? 0 : has_room ? qos_inodes_find_room_locked(inodes, user) : -ENFILE;
     if (error != 0) {
         qos_mutex_unlock(&inodes->lock);
         if (facts->is_mount_root)
@@ -308,4 +195,68 @@ int qos_inodes_adopt(QosInodes *inodes, int fd, QosUser *user, struct fuse_entry
         return count_lookup(inodes, path_fd, &facts, user, ret_entry, &known, ret_loan);
     close(path_fd);
     return error;
+}
+
+/* --- before a name goes (inode_removed.c) --- */
+
+/* No inode becomes cold before a further eighth of their descriptors is taken. */
+static gboolean are_any_cold_soon(QosInodes *inodes)
+{
+    qos_mutex_lock(&inodes->lock);
+    const gboolean are_some = g_hash_table_size(inodes->by_id) > inodes->open_count;
+    const gboolean are_soon = inodes->open_count >= inodes->open_max - inodes->open_max / 8;
+    qos_mutex_unlock(&inodes->lock);
+    return are_some || are_soon;
+}
+
+/* The inode of the file that the name is, 0: it is not known. */
+static fuse_ino_t find_name(QosInodes *inodes, const QosLoan *parent, const char *name)
+{
+    QosFacts facts = {0};
+
+    if (qos_inodes_examine(inodes, parent->fd, name, &facts) != 0)
+        return 0;
+    qos_mutex_lock(&inodes->lock);
+    const QosInode *inode = qos_inode_by_key_locked(inodes, &facts.key);
+    const fuse_ino_t id = inode != NULL ? inode->id : 0;
+    qos_mutex_unlock(&inodes->lock);
+    return id;
+}
+
+/* NFS shall find no descriptor of the daemon's: the inode becomes cold. */
+static void let_go(QosInodes *inodes, fuse_ino_t id)
+{
+    QosInode *inode;
+    int fd;
+
+    qos_mutex_lock(&inodes->lock);
+    inode = qos_inode_by_id_locked(inodes, id);
+    if (inode != NULL && inode->is_directory)
+        inode = NULL;
+    if (inode != NULL)
+        qos_inode_lend_locked(inode);
+    qos_mutex_unlock(&inodes->lock);
+    if (inode == NULL)
+        return;
+    fd = qos_inode_cool(inodes, inode);
+    if (fd >= 0)
+        close(fd);
+    qos_inode_put(inodes, inode);
+}
+
+void qos_inodes_begin_removal(QosInodes *inodes, const QosLoan *parent, const char *name,
+                              QosLoan *ret_loan)
+{
+    const gboolean is_nfs = qos_mounts_keep_removed(inodes->mounts, parent->inode->key.mount);
+    fuse_ino_t id;
+
+    if (!is_nfs && !are_any_cold_soon(inodes))
+        return;
+    id = find_name(inodes, parent, name);
+    if (id == 0)
+        return;
+    if (is_nfs)
+        let_go(inodes, id);
+    else /* one that cannot be found again is lost already */
+        (void)qos_inodes_borrow(inodes, id, ret_loan);
 }

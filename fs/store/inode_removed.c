@@ -10,83 +10,13 @@
  * all descriptors may be of such files, shared among users as fs/quota.h tells. Beyond that the
  * oldest is given up, and is lost if a program still holds it.
  *
- * An inode that is cold already has to become warm before its name goes. Its name is looked up for
- * that only where inodes are cold, or may be soon: where few files are known a removal costs
- * nothing more.
- *
- * NFS is different: it keeps a removed file under another name while the daemon has a descriptor.
+ * An inode that is cold already has to become warm before its name goes: inode_lookup.c looks for
+ * it.
  */
 #include <fcntl.h>
-#include <unistd.h>
 
 #include "fs/quota.h"
 #include "fs/store/inode_state.h"
-
-/* --- before a name goes --- */
-
-/* No inode becomes cold before a further eighth of their descriptors is taken. */
-static gboolean are_any_cold_soon(QosInodes *inodes)
-{
-    qos_mutex_lock(&inodes->lock);
-    const gboolean are_some = g_hash_table_size(inodes->by_id) > inodes->open_count;
-    const gboolean are_soon = inodes->open_count >= inodes->open_max - inodes->open_max / 8;
-    qos_mutex_unlock(&inodes->lock);
-    return are_some || are_soon;
-}
-
-/* The inode of the file that the name is, 0: it is not known. */
-static fuse_ino_t find(QosInodes *inodes, const QosLoan *parent, const char *name)
-{
-    QosFacts facts = {0};
-
-    if (qos_inodes_examine(inodes, parent->fd, name, &facts) != 0)
-        return 0;
-    qos_mutex_lock(&inodes->lock);
-    const QosInode *inode = qos_inode_by_key_locked(inodes, &facts.key);
-    const fuse_ino_t id = inode != NULL ? inode->id : 0;
-    qos_mutex_unlock(&inodes->lock);
-    return id;
-}
-
-/* NFS shall find no descriptor of the daemon's: the inode becomes cold. */
-static void let_go(QosInodes *inodes, fuse_ino_t id)
-{
-    QosInode *inode;
-    int fd;
-
-    qos_mutex_lock(&inodes->lock);
-    inode = qos_inode_by_id_locked(inodes, id);
-    if (inode != NULL && inode->is_directory)
-        inode = NULL;
-    if (inode != NULL)
-        qos_inode_lend_locked(inode);
-    qos_mutex_unlock(&inodes->lock);
-    if (inode == NULL)
-        return;
-    fd = qos_inode_cool(inodes, inode);
-    if (fd >= 0)
-        close(fd);
-    qos_inode_put(inodes, inode);
-}
-
-void qos_inodes_begin_removal(QosInodes *inodes, const QosLoan *parent, const char *name,
-                              QosLoan *ret_loan)
-{
-    const gboolean is_nfs = qos_mounts_keep_removed(inodes->mounts, parent->inode->key.mount);
-    fuse_ino_t id;
-
-    if (!is_nfs && !are_any_cold_soon(inodes))
-        return;
-    id = find(inodes, parent, name);
-    if (id == 0)
-        return;
-    if (is_nfs)
-        let_go(inodes, id);
-    else /* one that cannot be found again is lost already */
-        (void)qos_inodes_borrow(inodes, id, ret_loan);
-}
-
-/* --- after it is gone --- */
 
 /* A network's store is not asked for what it told before. */
 static gboolean is_nameless(int fd)
@@ -143,7 +73,5 @@ QosInode *qos_inode_keep_removed(QosInodes *inodes, QosInode *inode)
         g_queue_push_head_link(&inodes->removed, &inode->clock);
     }
     qos_mutex_unlock(&inodes->lock);
-    if (given_up != inode)
-        qos_inode_put(inodes, inode);
     return given_up;
 }

@@ -3,6 +3,9 @@
  */
 #pragma once
 
+#include <stddef.h>
+
+#include "fs/changes.h"
 #include "fs/store/file_handle.h"
 #include "fs/store/inode.h"
 #include "fs/store/mount_flags.h"
@@ -41,6 +44,16 @@ typedef struct {
 } QosRefresh;
 
 #define QOS_REFRESHES 256 /* of two in one place, the later */
+
+/* inode_changes.c: whose the changes of a file are. */
+struct QosFileChanges {
+    QosMutex lock;
+    QosTime rights_until;           /* they are new until then */
+    guint setting;                  /* SETATTRs that are under way */
+    QosTime rights_at;              /* when one was last answered */
+    guint reads_begun, reads_ended; /* that fill pages */
+    QosChanges changes;
+};
 
 /* What QosInode.use is made of. */
 enum {
@@ -121,25 +134,51 @@ static inline gboolean qos_inodes_await_closes(const QosInodes *inodes)
     return qos_closer_wait(inodes->closer, (inodes->bound - inodes->open_max) / 2);
 }
 
-/* --- inode.c; `_locked`: under the table's lock --- */
+/* --- `_locked`: under the table's lock --- */
+
+/* The inode that has it, or NULL. */
+static inline QosInode *qos_inode_by_id_locked(QosInodes *inodes, fuse_ino_t id)
+{
+    guint64 key = id;
+
+    return g_hash_table_lookup(inodes->by_id, &key);
+}
+
+static inline QosInode *qos_inode_by_key_locked(QosInodes *inodes, const QosInodeKey *key)
+{
+    char *found = g_hash_table_lookup(inodes->by_key, key);
+
+    return found == NULL ? NULL : (QosInode *)(found - offsetof(QosInode, key));
+}
+
+/* Wherever it is on the clock; the return of its last loan, or a look-up, adds it again. */
+static inline void qos_inode_take_off_clock_locked(QosInodes *inodes, QosInode *inode)
+{
+    if (inode->is_on_clock)
+        g_queue_unlink(&inodes->clock, &inode->clock);
+    inode->is_on_clock = FALSE;
+}
+
+/* One loan more. */
+static inline void qos_inode_lend_locked(QosInode *inode)
+{
+    g_atomic_int_add(&inode->use, QOS_USE_LOAN);
+    if ((g_atomic_int_get(&inode->use) & QOS_USE_RECENT) == 0)
+        g_atomic_int_or(&inode->use, QOS_USE_RECENT);
+}
+
+/* --- inode.c --- */
 
 /* The table over the directory `fd`: SRC, and `original` is -1, or a copy of that. Takes both. */
 QosInodes *qos_inodes_new_over(const char *source, int original, int fd, GError **error);
-/* The inode that has it, or NULL. */
-QosInode *qos_inode_by_id_locked(QosInodes *inodes, fuse_ino_t id);
-QosInode *qos_inode_by_key_locked(QosInodes *inodes, const QosInodeKey *key);
 /* Takes `fd`. Counts no look-up yet. */
 QosInode *qos_inode_add_locked(QosInodes *inodes, fuse_ino_t id, const QosFacts *facts, int fd,
                                QosUser *user);
-/* One loan more. */
-void qos_inode_lend_locked(QosInode *inode);
 /* Its key has become another file's. */
 void qos_inode_detach_key_locked(QosInodes *inodes, QosInode *inode);
 /* Files an inode whose counts have changed: onto the clock, or out of the table. Returns it in the
  * latter case, to be freed. */
 QosInode *qos_inode_settle_locked(QosInodes *inodes, QosInode *inode);
-/* Wherever it is on the clock; the return of its last loan, or a look-up, adds it again. */
-void qos_inode_take_off_clock_locked(QosInodes *inodes, QosInode *inode);
 /* Gives back one loan. */
 void qos_inode_put(QosInodes *inodes, QosInode *inode);
 /* Makes an inode cold that has no loan but the caller's: its descriptor, to be closed; or -1 where
@@ -147,6 +186,9 @@ void qos_inode_put(QosInodes *inodes, QosInode *inode);
 int qos_inode_cool(QosInodes *inodes, QosInode *inode);
 /* Closes descriptors until they are no more than they may be, as far as there are any to close. */
 void qos_inodes_close_surplus(QosInodes *inodes);
+/* 0, or why the user finds no more files: -ENFILE or -EMFILE. */
+int qos_inodes_find_room_locked(QosInodes *inodes, const QosUser *user);
+void qos_file_changes_free(QosFileChanges *changes); /* NULL is allowed */
 
 /* --- inode_rights.c --- */
 
@@ -155,7 +197,7 @@ void qos_inodes_disarm(QosInodes *inodes, int fd, QosFacts *facts);
 
 /* --- inode_removed.c --- */
 
-/* An inode, on loan to the caller, is to become cold: which one is to do so instead, on loan.
+/* An inode, on loan to the caller, is to become cold: which one is to do so instead, on loan too.
  * Itself, or if it has lost its last name one that lost it earlier, or none (NULL). */
 QosInode *qos_inode_keep_removed(QosInodes *inodes, QosInode *inode);
 /* It may become cold again, or is forgotten. */
@@ -167,11 +209,7 @@ void qos_inode_leave_removed_locked(QosInodes *inodes, QosInode *inode);
 gboolean qos_inode_number(const QosInodes *inodes, const QosInode *inode, guint64 *ret_number,
                           gboolean *ret_may_cache);
 
-/* --- inode_changes.c --- */
-
-void qos_file_changes_free(QosFileChanges *changes); /* NULL is allowed */
-
-/* --- inode_lookup.c --- */
+/* --- inode_key.c --- */
 
 /* What `name` in the directory `fd` is, or `fd` itself where it is "": 0, or -errno. */
 int qos_inodes_examine(QosInodes *inodes, int fd, const char *name, QosFacts *ret_facts);
