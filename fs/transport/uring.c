@@ -71,38 +71,6 @@ G_STATIC_ASSERT(offsetof(FuseEntryOut, mode) == 100);
 
 /* --- replies --- */
 
-/* Once there are no readers: nobody will see what the entry brings next. */
-static void send_last(QosRing *ring, RingEntry *entry)
-{
-    qos_mutex_assert_call(QOS_MUTEX_CALL_KERNEL);
-    qos_mutex_lock(&ring->last_lock);
-    qos_ring_entry_prepare(entry, qos_ring_support_next(&ring->last));
-    io_uring_submit(&ring->last);
-    qos_mutex_unlock(&ring->last_lock);
-}
-
-void qos_ring_give_back(QosRing *ring, RingEntry *entry)
-{
-    QosRingQueue *queue = &ring->queues[entry->queue];
-    gboolean is_last;
-
-    if (g_atomic_int_get(&ring->is_over))
-        return;
-    entry->is_parked = TRUE;
-    qos_mutex_lock(&queue->lock);
-    is_last = g_atomic_int_get(&ring->is_stopping);
-    if (!is_last) {
-        g_queue_push_tail(&queue->returned, entry);
-        if (queue->returned.length <= queue->resting)
-            pthread_cond_signal(&queue->changed);
-        else if (!qos_ring_start_reader_locked(queue))
-            qos_ring_wake(queue);
-    }
-    qos_mutex_unlock(&queue->lock);
-    if (is_last)
-        send_last(ring, entry);
-}
-
 static ssize_t length_of(const struct iovec *parts, int count)
 {
     gsize length = 0;
@@ -262,7 +230,7 @@ void qos_ring_stop(QosRing *ring)
         for (guint j = 0; j < queue->readers->len; j++)
             pthread_join(((QosRingReader *)g_ptr_array_index(queue->readers, j))->thread, NULL);
         while (!g_queue_is_empty(&queue->returned))
-            send_last(ring, g_queue_pop_head(&queue->returned));
+            qos_ring_send_last(ring, g_queue_pop_head(&queue->returned));
     }
 }
 

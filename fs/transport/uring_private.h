@@ -1,6 +1,6 @@
 /*
- * What the two files of the ring share: uring_reader.c has the readers, uring.c the replies, and
- * the beginning and the end.
+ * What the two files of the ring share: uring_reader.c has the readers and what they wait for,
+ * uring.c the replies, and the beginning and the end.
  */
 #pragma once
 
@@ -62,3 +62,5 @@ void qos_ring_wake(QosRingQueue *queue);
 gboolean qos_ring_take_reply(const RingEntry *entry);
 /* The entry has a reply, and no reader. */
 void qos_ring_give_back(QosRing *ring, RingEntry *entry);
+/* Sends the entry's reply once there are no readers: nobody will see what the entry brings next. */
+void qos_ring_send_last(QosRing *ring, RingEntry *entry);

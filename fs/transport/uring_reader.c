@@ -276,6 +276,37 @@ gboolean qos_ring_start_reader_locked(QosRingQueue *queue)
 
 /* --- the request in this thread --- */
 
+void qos_ring_send_last(QosRing *ring, RingEntry *entry)
+{
+    qos_mutex_assert_call(QOS_MUTEX_CALL_KERNEL);
+    qos_mutex_lock(&ring->last_lock);
+    qos_ring_entry_prepare(entry, qos_ring_support_next(&ring->last));
+    io_uring_submit(&ring->last);
+    qos_mutex_unlock(&ring->last_lock);
+}
+
+void qos_ring_give_back(QosRing *ring, RingEntry *entry)
+{
+    QosRingQueue *queue = &ring->queues[entry->queue];
+    gboolean is_last;
+
+    if (g_atomic_int_get(&ring->is_over))
+        return;
+    entry->is_parked = TRUE;
+    qos_mutex_lock(&queue->lock);
+    is_last = g_atomic_int_get(&ring->is_stopping);
+    if (!is_last) {
+        g_queue_push_tail(&queue->returned, entry);
+        if (queue->returned.length <= queue->resting)
+            pthread_cond_signal(&queue->changed);
+        else if (!qos_ring_start_reader_locked(queue))
+            qos_ring_wake(queue);
+    }
+    qos_mutex_unlock(&queue->lock);
+    if (is_last)
+        qos_ring_send_last(ring, entry);
+}
+
 gboolean qos_ring_take_reply(const RingEntry *entry)
 {
     if (this_reader == NULL || this_reader->handling != entry)
