@@ -233,6 +233,55 @@ void qos_node_send(QosNode *node, QosNode *to, GBytes *message)
         post(node, to, taken);
 }
 
+/* --- faults --- */
+
+/* Both of what a node sends and hears, or one of them. */
+static void cut(QosCluster *cluster, QosTime until, gboolean one_way, QosTime *out, QosTime *in)
+{
+    const gboolean first = qos_cluster_chance(cluster, 500);
+
+    if (!one_way || first)
+        *out = until;
+    if (!one_way || !first)
+        *in = until;
+}
+
+/* One fault, of a kind and a node chosen by chance. */
+static void strike(QosCluster *cluster)
+{
+    const QosFaultKind kind = qos_fault_choose(cluster->random);
+    QosNode *node = cluster->nodes->pdata[qos_cluster_random(cluster, cluster->nodes->len)];
+    const QosTime until = cluster->now + (1 + qos_cluster_random(cluster, 2000)) * QOS_MILLISECOND;
+
+    if (!(cluster->faults.kinds & kind) || node->is_dead)
+        return;
+    qos_cluster_trace(cluster, node, "fault %s", qos_fault_name(kind));
+    switch (kind) {
+    case QOS_FAULT_DEATH: /* of few: else there would soon be nothing left to test */
+        node->is_dead = qos_cluster_chance(cluster, 200);
+        node->fuse = 0;
+        break;
+    case QOS_FAULT_CRASH:
+        node->fuse = (gint)qos_cluster_random(cluster, 4);
+        break;
+    case QOS_FAULT_CUT:
+    case QOS_FAULT_ONE_WAY:
+        if (qos_cluster_chance(cluster, 500))
+            cut(cluster, until, kind == QOS_FAULT_ONE_WAY, &node->cut_out_until,
+                &node->cut_in_until);
+        else
+            cut(cluster, until, kind == QOS_FAULT_ONE_WAY, &node->cut_up_until,
+                &node->cut_down_until);
+        break;
+    case QOS_FAULT_PAUSE:
+        node->paused_until = until;
+        break;
+    case QOS_FAULT_SLOW:
+        node->slow_until = until;
+        break;
+    }
+}
+
 /* --- the run --- */
 
 QosNode *qos_cluster_add(QosCluster *cluster, const QosNodeClass *class, QosNode *parent,
@@ -307,7 +356,7 @@ static void handle(QosCluster *cluster, Event *event)
     QosNode *node = event->node;
 
     if (event->kind == FAULT) {
-        qos_fault_strike(cluster);
+        strike(cluster);
         if (!cluster->is_calm)
             add_event(cluster, FAULT, NULL,
                       cluster->now + 1 +

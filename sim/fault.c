@@ -1,9 +1,7 @@
 /*
- * Faults by chance: which kinds a seed knows, and how they strike.
+ * Faults by chance: which kinds a seed knows. How they strike is in sim/cluster.c.
  */
 #include "sim/fault.h"
-
-#include "sim/cluster.h"
 
 static const char *const names[] = {"crash", "death", "cut", "one-way", "pause", "slow"};
 
@@ -48,48 +46,12 @@ char *qos_faults_text(const QosFaults *faults)
     return g_string_free(text, FALSE);
 }
 
-/* Both of what a node sends and hears, or one of them. */
-static void cut(QosCluster *cluster, QosTime until, gboolean one_way, QosTime *out, QosTime *in)
+const char *qos_fault_name(QosFaultKind kind)
 {
-    const gboolean first = qos_cluster_chance(cluster, 500);
-
-    if (!one_way || first)
-        *out = until;
-    if (!one_way || !first)
-        *in = until;
+    return names[g_bit_nth_lsf(kind, -1)];
 }
 
-void qos_fault_strike(QosCluster *cluster)
+QosFaultKind qos_fault_choose(GRand *random)
 {
-    const QosFaultKind kind = 1 << qos_cluster_random(cluster, G_N_ELEMENTS(names));
-    QosNode *node = cluster->nodes->pdata[qos_cluster_random(cluster, cluster->nodes->len)];
-    const QosTime until = cluster->now + (1 + qos_cluster_random(cluster, 2000)) * QOS_MILLISECOND;
-
-    if (!(cluster->faults.kinds & kind) || node->is_dead)
-        return;
-    qos_cluster_trace(cluster, node, "fault %s", names[g_bit_nth_lsf(kind, -1)]);
-    switch (kind) {
-    case QOS_FAULT_DEATH: /* of few: else there would soon be nothing left to test */
-        node->is_dead = qos_cluster_chance(cluster, 200);
-        node->fuse = 0;
-        break;
-    case QOS_FAULT_CRASH:
-        node->fuse = (gint)qos_cluster_random(cluster, 4);
-        break;
-    case QOS_FAULT_CUT:
-    case QOS_FAULT_ONE_WAY:
-        if (qos_cluster_chance(cluster, 500))
-            cut(cluster, until, kind == QOS_FAULT_ONE_WAY, &node->cut_out_until,
-                &node->cut_in_until);
-        else
-            cut(cluster, until, kind == QOS_FAULT_ONE_WAY, &node->cut_up_until,
-                &node->cut_down_until);
-        break;
-    case QOS_FAULT_PAUSE:
-        node->paused_until = until;
-        break;
-    case QOS_FAULT_SLOW:
-        node->slow_until = until;
-        break;
-    }
+    return 1 << g_rand_int_range(random, 0, G_N_ELEMENTS(names));
 }

@@ -34,7 +34,7 @@ gboolean qos_faults_keep_time(const QosFaults *faults);
 gboolean qos_faults_are_none(const QosFaults *faults);
 /* For the trace; free with g_free. */
 char *qos_faults_text(const QosFaults *faults);
-
-struct QosCluster;
-/* One fault, of a kind and a node chosen by chance. */
-void qos_fault_strike(struct QosCluster *cluster);
+/* For the trace, of one kind. */
+const char *qos_fault_name(QosFaultKind kind);
+/* One kind, by chance. */
+QosFaultKind qos_fault_choose(GRand *random);

@@ -93,6 +93,8 @@ typedef struct {
 QosScenario *qos_scenario_load(const char *path, GError **error);
 /* From a text like such a file. */
 QosScenario *qos_scenario_parse(const char *name, const char *text, GError **error);
+/* One without clients, and with the defaults (qosfs-sim(1)); `path` gives name and folder. */
+QosScenario *qos_scenario_new(const char *path);
 void qos_scenario_free(QosScenario *scenario); /* NULL is allowed */
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(QosScenario, qos_scenario_free)
 

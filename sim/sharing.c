@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "sim/replay.h"
-#include "sim/simulator.h"
+#include "sim/simulated_job.h"
 
 const QosSharing qos_sharings[] = {
     {.name = "none", .title = "No BW", .policy = &qos_policy_fifo},
