@@ -7,24 +7,6 @@
 #include "base/units.h"
 #include "fs/jobs.h"
 
-char *qos_ctl_format_rate(double rate)
-{
-    if (rate < 0.05)
-        return g_strdup("0");
-    return g_strdup_printf(rate < 9.95 ? "%.1f" : "%.0f", rate);
-}
-
-char *qos_ctl_format_seconds(double seconds)
-{
-    return qos_format_duration((gint64)(CLAMP(seconds, 0, 1e9) * (double)QOS_SECOND));
-}
-
-char *qos_ctl_format_byte_rate(double rate)
-{
-    g_autofree char *bytes = qos_format_bytes((guint64)CLAMP(rate, 0, 1e18));
-    return g_strconcat(bytes, "/s", NULL);
-}
-
 static char *format_count(gint64 count)
 {
     return g_strdup_printf("%" G_GINT64_FORMAT, count);

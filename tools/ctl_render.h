@@ -33,9 +33,3 @@ JsonObject *qos_ctl_share(JsonObject *job);
 void qos_ctl_append_sharing(GString *text, JsonObject *state);
 /* A paragraph of `why`, likewise. */
 void qos_ctl_append_share(GString *text, JsonObject *state, JsonObject *job);
-
-/* A duration in seconds, and bytes a second, as people read them; free with g_free. */
-char *qos_ctl_format_seconds(double seconds);
-char *qos_ctl_format_byte_rate(double rate);
-/* "0", "0.4", "23", "12345": operations a second; free with g_free. */
-char *qos_ctl_format_rate(double rate);

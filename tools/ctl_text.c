@@ -1,5 +1,5 @@
 /*
- * Escaping, hints and tables.
+ * Escaping, hints, tables, and numbers with their units.
  *
  * A hint is taken from the names that are near to what was typed, or contain it.
  *
@@ -12,6 +12,8 @@
 #include <string.h>
 
 #include "base/near.h"
+#include "base/time.h"
+#include "base/units.h"
 
 #define HINTS_MAX    5
 #define FLEXIBLE_MIN 12
@@ -240,4 +242,24 @@ char *qos_ctl_table_print(const QosCtlTable *table, const QosCtlStyle *style)
         g_string_append_c(text, '\n');
     }
     return g_string_free(text, FALSE);
+}
+
+/* --- numbers --- */
+
+char *qos_ctl_format_rate(double rate)
+{
+    if (rate < 0.05)
+        return g_strdup("0");
+    return g_strdup_printf(rate < 9.95 ? "%.1f" : "%.0f", rate);
+}
+
+char *qos_ctl_format_seconds(double seconds)
+{
+    return qos_format_duration((gint64)(CLAMP(seconds, 0, 1e9) * (double)QOS_SECOND));
+}
+
+char *qos_ctl_format_byte_rate(double rate)
+{
+    g_autofree char *bytes = qos_format_bytes((guint64)CLAMP(rate, 0, 1e18));
+    return g_strconcat(bytes, "/s", NULL);
 }

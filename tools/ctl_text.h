@@ -1,5 +1,6 @@
 /*
- * Text for people: escaping what others named, hints for what was mistyped, and tables.
+ * Text for people: escaping what others named, hints for what was mistyped, tables,
+ * and numbers with their units.
  */
 #pragma once
 
@@ -46,3 +47,9 @@ void qos_ctl_table_add(QosCtlTable *table, char *cell);
 char *qos_ctl_table_print(const QosCtlTable *table, const QosCtlStyle *style);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(QosCtlTable, qos_ctl_table_free)
+
+/* A duration in seconds, and bytes a second, as people read them; free with g_free. */
+char *qos_ctl_format_seconds(double seconds);
+char *qos_ctl_format_byte_rate(double rate);
+/* "0", "0.4", "23", "12345": operations a second; free with g_free. */
+char *qos_ctl_format_rate(double rate);
