@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Lint: `lint.py format` (clang-format changes nothing), `lint.py tidy BUILD` (clang-tidy, by the compile commands
-of BUILD). A file that clang-tidy has passed is not looked at again until it, a header or the configuration changes.
+"""Lint: `lint.py format` (clang-format changes nothing, and each file has a head comment), `lint.py circles BUILD` (circles.py),
+`lint.py tidy BUILD` (clang-tidy, by the compile commands of BUILD). A file that clang-tidy has passed is not looked at again
+until it, a header or the configuration changes.
 """
 import concurrent.futures
 import hashlib
@@ -8,6 +9,8 @@ import os
 import pathlib
 import subprocess
 import sys
+
+import circles
 
 TOP = pathlib.Path(__file__).resolve().parents[1]
 FOLDERS = ("base", "core", "sys", "fs", "db", "net", "server", "tools", "sim")
@@ -17,9 +20,27 @@ def files(suffix, folders):
     return sorted(path for folder in folders for path in (TOP / folder).glob(f"**/*{suffix}"))
 
 
+def complain(problems):
+    for problem in problems:
+        print(f"lint: {problem}", file=sys.stderr)
+    return min(len(problems), 1)
+
+
+def without_head():
+    """The files that do not begin with a comment that says what they are for."""
+    found = []
+    for file in files(".c", FOLDERS) + files(".h", FOLDERS):
+        lines = [line for line in file.read_text().split("\n")
+                 if line and not line.startswith(("#pragma once", "/* SPDX", "// SPDX"))]
+        if not lines or not lines[0].startswith(("/*", "//")):
+            found.append(f"{file.relative_to(TOP)} has no head comment")
+    return found
+
+
 def check_format():
     sources = files(".c", FOLDERS + ("tests", "bench")) + files(".h", FOLDERS + ("tests", "bench"))
-    return subprocess.run(["clang-format", "--dry-run", "-Werror", "-style=file", *sources]).returncode
+    done = subprocess.run(["clang-format", "--dry-run", "-Werror", "-style=file", *sources])
+    return complain(without_head()) or done.returncode
 
 
 def digest(*paths):
@@ -60,6 +81,8 @@ def main():
     match sys.argv[1:]:
         case ["format"]:
             return check_format()
+        case ["circles", build]:
+            return complain(circles.check(TOP, pathlib.Path(build).resolve(), FOLDERS))
         case ["tidy", build]:
             return check_tidy(pathlib.Path(build).resolve())
     print(__doc__, file=sys.stderr)
