@@ -7,6 +7,7 @@
 #include "fs/ops/operations.h"
 
 #include "fs/coherence/coherence.h"
+#include "fs/transport/devfuse.h"
 
 /* Parked read-ahead must not block other jobs' (docs/architecture.md, "What one job can take, and
  * one user"). */

@@ -1,5 +1,6 @@
 /*
- * The mount: what all operations share. Made by fs/qosfs.c, handed to libfuse as its user data.
+ * The mount: what all operations share. Made by fs/daemon/mount.c, handed to libfuse
+ * as its user data.
  */
 #pragma once
 
@@ -42,8 +43,6 @@ typedef struct {
     gboolean is_alone; /* what is mounted below SRC is left out */
     gboolean no_atime; /* reading does not change when a file was last read */
 } QosFsConfig;
-
-#define QOS_MAX_WRITE (1u << 20) /* bytes of data in one request */
 
 typedef struct QosFs {
     QosFsConfig config; /* does not change while mounted */

@@ -17,7 +17,7 @@
 #include "fs/request/interrupt.h"
 #include "fs/store/inode.h"
 #include "fs/store/open_file.h"
-#include "fs/transport/reading.h"
+#include "fs/transport/devfuse.h"
 #include "fs/transport/uring.h"
 
 static void run_entries(QosEntry *entry);

@@ -2,10 +2,10 @@
  * The readers (fs/transport/devfuse.h).
  *
  * `reading` counts the threads that are in the kernel, or on the way: from before the reply on
- * (fs/transport/reading.h). It is changed without the lock, as most threads never need it: only one
- * that finds too many parks, and only one that leaves too few calls a parked one, or makes another.
- * A thread that parks looks again once it is in the list, so that either it sees that too few read,
- * or the one that left them sees it.
+ * (qos_reading_comes_next()). It is changed without the lock, as most threads never need it: only
+ * one that finds too many parks, and only one that leaves too few calls a parked one, or makes
+ * another. A thread that parks looks again once it is in the list, so that either it sees that too
+ * few read, or the one that left them sees it.
  *
  * A thread ends where enough are parked already. Its descriptor stays: requests that came by it may
  * still wait. The next thread takes it over.
@@ -26,9 +26,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "fs/request/fs.h"
 #include "fs/transport/interrupt_table.h"
-#include "fs/transport/reading.h"
 #include "fs/transport/reply_buffer.h"
 #include "sys/mutex.h"
 #include "sys/tsan_order.h"
@@ -92,6 +90,37 @@ typedef struct {
     pthread_cond_t called;
     QosReaders *readers;
 } Place;
+
+/* --- who is about to read --- */
+
+static _Thread_local gint *this_count;
+static _Thread_local gboolean is_counted; /* ahead */
+
+/* This thread reads requests, and is counted in `count` (atomic) where it is about to. */
+static void join_reading(gint *count)
+{
+    this_count = count;
+}
+
+void qos_reading_comes_next(void)
+{
+    if (this_count == NULL || is_counted)
+        return;
+    g_atomic_int_inc(this_count);
+    is_counted = TRUE;
+}
+
+/* Counts this thread, unless it was already, as it reads now. Returns how many there are. */
+static gint count_this_thread(void)
+{
+    const gint before =
+        is_counted ? g_atomic_int_get(this_count) - 1 : g_atomic_int_add(this_count, 1);
+
+    is_counted = FALSE;
+    return before + 1;
+}
+
+/* --- the readers --- */
 
 QosReaders *qos_readers_new(guint waiting, guint most)
 {
@@ -238,7 +267,7 @@ static gboolean begin_reading(Reader *reader)
     QosReaders *readers = reader->readers;
     const gint most = reader->needless < NEEDLESS_MAX ? (gint)readers->waiting : READING_ENOUGH;
 
-    for (gint now = qos_reading_begin();; now = g_atomic_int_get(&readers->reading)) {
+    for (gint now = count_this_thread();; now = g_atomic_int_get(&readers->reading)) {
         if (now <= most)
             return TRUE;
         if (g_atomic_int_compare_and_exchange(&readers->reading, now, now - 1))
@@ -347,7 +376,7 @@ static void *read_requests(void *data)
 
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
     pthread_setname_np(pthread_self(), "reader");
-    qos_reading_join(&reader->readers->reading);
+    join_reading(&reader->readers->reading);
     reader->memory = g_aligned_alloc(1, PAGE + size, PAGE);
     struct fuse_in_header *header = (struct fuse_in_header *)(reader->memory + PAGE - WRITE_HEAD);
     pthread_cleanup_push(leave, reader);
@@ -371,9 +400,8 @@ static ssize_t write_large(int fd, const struct iovec *vector, int count)
     return write(fd, place, header->iov_len + data->iov_len);
 }
 
-static ssize_t write_reply(int fd, struct iovec *vector, int count, void *user_data)
+ssize_t qos_readers_write(const QosReaders *readers, int fd, struct iovec *vector, int count)
 {
-    const QosReaders *readers = ((const QosFs *)user_data)->readers;
     struct fuse_out_header *header = vector[0].iov_base;
     guint number = (guint)(header->unique >> NUMBER_BITS);
     char reply[SMALL_REPLY] __attribute__((aligned(SMALL_REPLY)));
@@ -399,9 +427,10 @@ ssize_t qos_readers_read(int fd, void *buffer, size_t size, void *user_data G_GN
     return read(fd, buffer, size);
 }
 
-void qos_readers_attach(QosReaders *readers, struct fuse_session *session)
+void qos_readers_attach(QosReaders *readers, struct fuse_session *session,
+                        ssize_t (*write)(int fd, struct iovec *vector, int count, void *user_data))
 {
-    static const struct fuse_custom_io io = {.read = qos_readers_read, .writev = write_reply};
+    const struct fuse_custom_io io = {.read = qos_readers_read, .writev = write};
 
     readers->has_clones =
         fuse_session_custom_io(session, &io, sizeof(io), fuse_session_fd(session)) == 0;

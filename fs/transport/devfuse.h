@@ -26,14 +26,20 @@
 
 #include "fs/transport/interrupt_table.h"
 
+#define QOS_MAX_WRITE (1u << 20) /* bytes of data in one request */
+
 typedef struct QosReaders QosReaders;
 
 /* At most `waiting` (>= 3) threads wait in the kernel, and there are `most` (>= 3) in all. */
 QosReaders *qos_readers_new(guint waiting, guint most);
 void qos_readers_free(QosReaders *readers); /* NULL is allowed */
-/* Lets libfuse send its replies through them, and each read by a descriptor of its own. For the
- * mounted session, whose user data starts with a QosFs that has `readers`. */
-void qos_readers_attach(QosReaders *readers, struct fuse_session *session);
+/* Lets each read by a descriptor of its own, and libfuse send its replies by `write`, which gets
+ * the session's user data and is to call qos_readers_write(). The session is mounted. */
+void qos_readers_attach(QosReaders *readers, struct fuse_session *session,
+                        ssize_t (*write)(int fd, struct iovec *vector, int count, void *user_data));
+/* Sends a reply by the descriptor that its request came by; `fd` is the session's. Returns its
+ * length, or -1 with errno. */
+ssize_t qos_readers_write(const QosReaders *readers, int fd, struct iovec *vector, int count);
 /* libfuse wants a function that reads (struct fuse_custom_io), though it is never asked to. */
 ssize_t qos_readers_read(int fd, void *buffer, size_t size, void *user_data);
 /* Reads and serves requests until the session ends: by the unmount, or by a signal whose handler
@@ -44,3 +50,14 @@ int qos_readers_run(QosReaders *readers, struct fuse_session *session,
                     QosInterruptTable *interrupts, const sigset_t *signals);
 /* Behind qos_readers_run(): ends the threads. */
 void qos_readers_stop(QosReaders *readers);
+
+/*
+ * All that this thread has left to do is to reply: it counts among those that read from now on.
+ * Does nothing in threads that do not read.
+ *
+ * As soon as a reply is written the kernel may give the thread's CPU to the program that waited
+ * for it, which sends its next request before the thread is back. Nothing but a CPU is missing
+ * then, so that another thread would serve it no sooner, and to call one costs a futex(2) and a
+ * switch of threads.
+ */
+void qos_reading_comes_next(void);

@@ -233,7 +233,7 @@ def test_a_caller_who_cannot_be_named(stoppable):
 
 # --- memory ---
 
-REQUEST, ENTRY = 1536, 8192  # fs/qosfs.c, fs/transport/uring.h: what each takes that waits; over io_uring, besides
+REQUEST, ENTRY = 1536, 8192  # fs/daemon/mount.c, fs/transport/uring.h: what each takes that waits; over io_uring, besides
 
 
 def parked(qos):

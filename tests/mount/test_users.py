@@ -19,7 +19,7 @@ pytestmark = pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
 
 JOBS = 1000
 MIB = 1 << 20
-REQUEST = 1536 + 8192 * ("io_uring=on" in EXTRA_OPTIONS)  # fs/qosfs.c, fs/transport/uring.h: what each takes that waits
+REQUEST = 1536 + 8192 * ("io_uring=on" in EXTRA_OPTIONS)  # fs/daemon/mount.c, fs/transport/uring.h: what each takes that waits
 
 
 def guest(qos, *command):
