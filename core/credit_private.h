@@ -3,8 +3,7 @@
  *
  *   credit.c          the owner, its outputs, and its local users
  *   credit_request.c  how a request is met: what is free, whom to ask, whom to call back
- *   credit_widen.c    what a grant adds to what was asked for
- *   credit_sublet.c   what others have of a resource
+ *   credit_sublet.c   what others have of a resource, and what a grant adds to what was asked for
  *   credit_callback.c how it is called back
  *   credit_receive.c  what the messages of a session do
  *   credit_session.c  sessions: numbers, acknowledgements, repetitions
@@ -84,7 +83,7 @@ typedef struct {
     gboolean is_user_told, has_user_agreed;
     double heat; /* conflicts per second, as of `heated` */
     QosTime heated, lockless_until;
-    QosTime contended;     /* when somebody was last called back; 0: not lately (credit_widen.c) */
+    QosTime contended;     /* when somebody was last called back; 0: not lately (credit_sublet.c) */
     QosSubletIndex *index; /* of many borrowers; NULL: they are few (credit_sublet.c) */
 } QosBusy;
 
@@ -233,13 +232,6 @@ gboolean qos_request_retry(QosOwner *owner, QosCreditRequest *request, QosTime n
 /* Something changed: answers the callback, serves who waits, drops the book if it is empty. */
 void qos_book_pump(QosOwner *owner, QosBook *book, QosTime now);
 
-/* credit_widen.c */
-/* Adds to `chosen`, taken from `room`, what goes with it, for types that are widened. */
-void qos_request_widen(const QosCreditRequest *request, const QosCredit *room, QosCredit *chosen,
-                       QosTime now);
-/* Somebody wants what another has. */
-void qos_book_note_conflict(QosBook *book, QosTime now);
-
 /* credit_callback.c */
 static inline gboolean qos_hold_is_lasting(const QosHold *hold)
 {
@@ -265,6 +257,11 @@ QosSublet *qos_book_largest_sublet(const QosBook *book, gboolean *ret_waits);
 /* Answers the callback from above, of which there is one, as far as that is possible now. */
 void qos_book_serve_callback(QosOwner *owner, QosBook *book, QosTime now);
 /* credit_sublet.c */
+/* Adds to `chosen`, taken from `room`, what goes with it, for types that are widened. */
+void qos_request_widen(const QosCreditRequest *request, const QosCredit *room, QosCredit *chosen,
+                       QosTime now);
+/* Somebody wants what another has. */
+void qos_book_note_conflict(QosBook *book, QosTime now);
 QosSublet *qos_sublet_find(const QosBook *book, const QosPeer *peer);
 QosSublet *qos_sublet_add(QosOwner *owner, QosBook *book, QosPeer *peer);
 void qos_sublet_remove(QosOwner *owner, QosSublet *sublet);

@@ -62,10 +62,5 @@ gint64 qos_tunables_number(const QosTunables *tunables, QosTunable tunable);
 /* Puts one in force. */
 void qos_tunables_apply(const QosTunables *tunables, QosTunable tunable, QosFs *fs);
 
-/* --- tunable_adapt.c --- */
-
 /* The adaptive sharing that the set describes. */
 QosAdaptConfig qos_tunables_adapt(const QosTunables *tunables);
-/* qos_tunables_check() of its part. */
-char *qos_tunables_check_adapt(const QosTunables *tunables, QosTunable tunable, const char *text,
-                               GError **error);

@@ -1,7 +1,7 @@
 /*
  * Uses of inodes' credits that take no lock.
  *
- * A mount that has a store to itself has whole groups of inodes (core/credit_widen.c), and uses
+ * A mount that has a store to itself has whole groups of inodes (core/credit_sublet.c), and uses
  * some of one with each operation. A *grip* is one hold of a whole group, under which such uses are
  * counted by atomics alone:
  *
