@@ -104,22 +104,6 @@ void qos_report_free(QosReport *report)
     g_free(report);
 }
 
-void qos_report_append_id(GString *text, const char *id)
-{
-    static const char digits[] = "0123456789ABCDEF";
-
-    for (; *id; id++) {
-        if (g_ascii_isalnum(*id) || strchr(".@-_:/", *id)) {
-            g_string_append_c(text, *id);
-        } else {
-            guchar byte = (guchar)*id;
-            char hex[] = {'\\', 'x', digits[byte >> 4], digits[byte & 15]};
-
-            g_string_append_len(text, hex, sizeof(hex));
-        }
-    }
-}
-
 const char *qos_report_limit(const QosReport *report, const QosJob *job)
 {
     const QosWait *latest = NULL;

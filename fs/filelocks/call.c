@@ -5,7 +5,7 @@
 #include <fcntl.h>
 
 #include "fs/filelocks/state.h"
-#include "fs/gate/gate.h"
+#include "sys/clock.h"
 
 #define TRY_AGAIN QOS_SECOND
 

@@ -11,7 +11,7 @@
 
 #include "fs/caller/signals.h"
 #include "fs/filelocks/state.h"
-#include "fs/gate/gate.h"
+#include "sys/clock.h"
 
 /* Somebody here gave something up. */
 static void go_on_locked(QosLocks *locks, QosLockedFile *file)

@@ -6,7 +6,6 @@
  * earlier than the leader means to wake (`leader_wake`) signals it. So a deadline is never slept
  * through, and a thread that only passes signals nobody.
  */
-#include <time.h>
 #include <unistd.h>
 
 #include "fs/gate/state.h"
@@ -16,13 +15,6 @@
 #define HOUSEKEEPING_INTERVAL (5 * QOS_SECOND)
 
 enum { ARRIVING, DUE, PARKED, RUNNING, CANCELLED };
-
-QosTime qos_gate_now(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * QOS_SECOND + now.tv_nsec;
-}
 
 QosGate *qos_gate_new(const QosPolicyClass *policy, guint slots, QosTime job_cleanup_interval)
 {

@@ -26,6 +26,7 @@
 #pragma once
 
 #include "fs/sched.h"
+#include "sys/clock.h"
 
 typedef struct QosGate QosGate;
 typedef struct QosEntry QosEntry;
@@ -193,6 +194,3 @@ void qos_gate_on_change(QosGate *gate, void (*changed)(QosGateChanges changes, v
 
 /* Waits until a request has a slot in the store. FALSE: the gate stops. One thread at a time. */
 gboolean qos_gate_await_request(QosGate *gate);
-
-/* The monotonic clock that the gate uses. */
-QosTime qos_gate_now(void);

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "fs/gate/gate.h"
+#include "sys/clock.h"
 #include "sys/mutex.h"
 
 #define GATHERING_US 1000

@@ -5,8 +5,8 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#include "fs/gate/gate.h"
 #include "fs/store/inode_state.h"
+#include "sys/clock.h"
 
 /* A change from elsewhere waits no longer than this for a WRITE that is under way. */
 #define FOREIGN_PATIENCE QOS_SECOND

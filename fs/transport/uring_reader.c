@@ -7,9 +7,9 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "fs/gate/gate.h"
 #include "fs/transport/interrupt_table.h"
 #include "fs/transport/uring_private.h"
+#include "sys/clock.h"
 #include "sys/mutex.h"
 #include "sys/tsan_order.h"
 

@@ -1,0 +1,11 @@
+/*
+ * The clock of the daemon's threads. The scheduler and other pure code ask no clock: they are told
+ * what this one shows.
+ */
+#pragma once
+
+#include "base/time.h"
+
+/* CLOCK_MONOTONIC: ns since some moment before the start; it never goes back, and stands still
+ * while the machine sleeps. */
+QosTime qos_gate_now(void);
