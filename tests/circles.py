@@ -159,4 +159,6 @@ def sees_circles():
 def check(top, build, folders):
     if not sees_circles():
         return ["the check does not find the circle in its own made-up tree"]
+    if not objects(top, build, folders):
+        return [f"{build} has no objects of these sources"]
     return judge(components(edges(top, build, folders)), ALLOWED)

@@ -27,14 +27,9 @@ def complain(problems):
 
 
 def without_head():
-    """The files that do not begin with a comment that says what they are for."""
-    found = []
-    for file in files(".c", FOLDERS) + files(".h", FOLDERS):
-        lines = [line for line in file.read_text().split("\n")
-                 if line and not line.startswith(("#pragma once", "/* SPDX", "// SPDX"))]
-        if not lines or not lines[0].startswith(("/*", "//")):
-            found.append(f"{file.relative_to(TOP)} has no head comment")
-    return found
+    """The files that do not begin with a comment, which is to say what they are for."""
+    return [f"{file.relative_to(TOP)} has no head comment" for file in files(".[ch]", FOLDERS)
+            if not file.read_text().startswith("/*")]
 
 
 def check_format():
