@@ -1,7 +1,7 @@
 /*
  * The policy `fifo`: in order of arrival, nothing is throttled.
  */
-#include "fs/sched.h"
+#include "fs/policy.h"
 
 typedef struct {
     GQueue requests; /* of QosRequest, by its link */

@@ -18,7 +18,7 @@
  */
 #include <string.h>
 
-#include "fs/sched.h"
+#include "fs/policy.h"
 
 #define GROUPS       64
 #define EPOCH_LENGTH (20 * QOS_MILLISECOND)

@@ -4,7 +4,7 @@
  *
  * The jobs with waiting requests stand in a ring, in order of their turns; a job enters at the end.
  */
-#include "fs/sched.h"
+#include "fs/policy.h"
 
 typedef struct {
     GHashTable *turns; /* QosJob -> Turn */

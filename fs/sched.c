@@ -12,7 +12,7 @@
  */
 #include <string.h>
 
-#include "fs/sched_private.h"
+#include "fs/sched_state.h"
 
 static void push_ready(QosSched *sched, QosRequest *request)
 {

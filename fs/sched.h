@@ -2,7 +2,7 @@
  * Who goes when: the local request scheduler (LRS) of seed 003, section 4, and the slots of the
  * store.
  *
- * A QosRequest is offered with qos_sched_enter(): it may go at once, or it waits. Whoever finishes
+ * A QosRequest (fs/request.h) is offered with qos_sched_enter(): it may go at once, or it waits. Whoever finishes
  * one calls qos_sched_leave(), and qos_sched_next() hands out what has become due. A policy
  * (`fifo`, `tbf`, `jrr`, `grr`) decides the order; the scheduler around it bounds the requests
  * inside the store:
@@ -58,10 +58,7 @@
  */
 #pragma once
 
-#include "base/prefetch.h"
-#include "core/epoch.h"
-#include "fs/jobs.h"
-#include "fs/rule.h"
+#include "fs/policy.h"
 
 #define QOS_PASSING_MAX  8 /* threads that one job may tie up beyond its slots */
 #define QOS_PASSING_USER 32
@@ -70,159 +67,6 @@
 #define QOS_STALLED_MAX  256 /* of all jobs; a mount has threads for so many more */
 /* Threads that requests may tie up beyond the slots. */
 #define QOS_THREADS_BESIDE (QOS_PASSING_ALL + QOS_STALLED_MAX)
-#define QOS_DEBT_MAX       (2 * QOS_SECOND) /* that a class may owe, in time at its rate */
-/* That a class may owe for pages of files before its threads pay for the next
- * (fs/isolate/pay_point.h). */
-#define QOS_DEBT_UNTOLD (10 * QOS_MILLISECOND)
-
-typedef enum {
-    QOS_REQUEST_NEW,
-    QOS_REQUEST_QUEUED,  /* in a policy */
-    QOS_REQUEST_HELD,    /* due, held for its job's or its user's share of slots */
-    QOS_REQUEST_READY,   /* due, has a slot or passes, to be taken by qos_sched_next() */
-    QOS_REQUEST_RUNNING, /* in the store */
-    QOS_REQUEST_PAUSED,  /* it was let go, and waits for what is not the store's to give */
-    QOS_REQUEST_DONE,
-} QosRequestState;
-
-/* One operation on its way to the store. Embedded in the operation; the fields above the line are
- * set before it enters, those below are the scheduler's. Three cache lines: tens of thousands may
- * wait. */
-typedef struct {
-    QosOpcode opcode;
-    guint32 uid;
-    guint32 gid;
-    QosOpcode toll_opcode;
-    guint thread;  /* that has sent a READ into the page cache; 0: another request, or not known */
-    guint64 bytes; /* what it will move; corrected by leave */
-    guint64 data;  /* bytes that are to be kept for it while it waits */
-    QosJob *job;   /* a reference of the request's */
-    QosUser *user; /* who works for it; NULL: one whom nothing bounds */
-    guint64 lock;  /* of what the kernel holds a lock for it, 0 = of nothing */
-    guint holds_lock : 1;  /* and other jobs may want it: it must not wait */
-    guint writes_back : 1; /* pages of a mapping: it goes into debt likewise */
-    guint fills_cache : 1; /* a READ into the kernel's pages */
-    guint is_toll : 1;     /* it waits until the class of `toll_opcode` has a token
-                              (fs/isolate/pay_point.h) */
-    guint is_free : 1;     /* it costs no operation: the program did not ask for it, or has paid */
-    guint
-        is_imposed : 1; /* and because of another job: it does not take from an allowance either */
-    guint cannot_fail : 1; /* it ends something: it goes into debt likewise, and is always kept */
-    /* --- */
-    QosRequestState state;
-    QosTime arrival;    /* when it entered, or was paused */
-    QosTime start;      /* when it went; later by the time for which it was paused */
-    GList link;         /* in a queue of the policy, in job->held or user->held, among the ready or
-                           inside */
-    gpointer queue;     /* the policy's own: where it keeps or kept it */
-    struct QosLrs *lrs; /* the policy that took it, until it leaves */
-    gint64 cost;        /* that adaptive sharing knows of, 0 = none */
-    gint64 weight;      /* of its rule, for adaptive sharing; 0 = none given */
-    gint64 minimum;     /* likewise, op/s */
-    guint64 kept;       /* bytes of it that count as parked */
-    gboolean has_stalled; /* its slot is given to others besides; set while the request's own thread
-                             may read the bits below, without the lock */
-    guint has_slot : 1;
-    guint is_passing : 1; /* inside without a slot, because it must not wait */
-    guint is_stored : 1;  /* what it is to write was written while it waited */
-    guint owes : 1;       /* it went without a token: its class is in debt, */
-    guint owes_much : 1;  /* for more than QOS_DEBT_UNTOLD */
-    guint prepays : 1; /* a toll in another class: it takes the token of the next `toll_opcode` */
-    guint is_with_user : 1; /* where it is held */
-    guint64 wait_rule_id;   /* what it waits or waited for, 0 = the slots */
-    char wait_rule_name[QOS_RULE_NAME_MAX + 1];
-} QosRequest;
-
-G_STATIC_ASSERT(sizeof(QosRequest) <= 3 * QOS_CACHE_LINE);
-
-/* It goes before its class has a token, as far as the bound on debt allows. */
-static inline gboolean qos_request_owes_first(const QosRequest *request)
-{
-    return request->holds_lock || request->writes_back || request->cannot_fail || request->is_free;
-}
-
-/* What a rule did, as the tbf policy counted it. */
-typedef struct QosRuleState {
-    guint64 rule_id;
-    guint buckets;    /* classes bound to it now ("ref") */
-    guint waiting;    /* requests queued now */
-    guint64 requests; /* let through */
-    guint64 bytes;
-    guint64 waits;        /* of these, that waited */
-    QosTime waited;       /* ns, sum */
-    guint64 dryrun_waits; /* that a dry run would have made wait */
-    guint64 dryrun_bytes;
-} QosRuleState;
-
-/* Given a request by get_next. It is the policy's no longer. */
-typedef void (*QosReadyFunc)(QosRequest *request, void *arg);
-
-/* What a policy may ask of its scheduler. Owned by the scheduler. */
-typedef struct {
-    QosRules *rules;         /* the rules in force; replaced by qos_sched_set_rules */
-    char *host;              /* this host's name, for conditions on it */
-    QosTime max_wait;        /* no request waits longer for a policy, QOS_NEVER = any time */
-    QosEpochHandler *epochs; /* shared with the peers' schedulers; NULL = there are none */
-    GArray *epoch_actions;   /* what it hands out; the policy takes the call-backs alone */
-} QosPolicyContext;
-
-/*
- * A policy: seed 003's lrs_* functions, with the time as an argument. `self` is what init returned.
- * None of them blocks or fails.
- */
-typedef struct QosPolicyClass {
-    const char *name;
-    void *(*init)(const QosPolicyContext *context, QosTime now);
-    /* No incoming will follow, but where it is taken up again; what is queued is still handed out
-     * by get_next. */
-    void (*shutdown)(void *self, QosTime now);
-    /* Frees; nothing is queued any more. */
-    void (*fini)(void *self);
-    /* Lets a request go at once, as incoming and get_next would one after the other: TRUE. FALSE,
-     * with nothing booked, where another is due before it or it has to wait. NULL: always FALSE. */
-    gboolean (*try_now)(void *self, QosRequest *request, QosTime now);
-    /* Queues a request. */
-    void (*incoming)(void *self, QosRequest *request, QosTime now);
-    /* Calls ready() for the one request that is due first, and returns `now`; with none due,
-     * returns when to ask again (QOS_NEVER: not before another incoming). */
-    QosTime (*get_next)(void *self, QosTime now, QosReadyFunc ready, void *arg);
-    /* The call-back of qos_epoch_next(), for a policy that asks for epochs (seed 003, 4.1): `epoch`
-     * begins with the reduced `data`, or -errno and no data. NULL where the policy knows none. */
-    void (*start_epoch)(void *self, gint64 epoch, const void *data, gsize length, QosTime now);
-    QosEpochReduction reduction; /* of its policy data */
-    /* Books a request that goes into debt, and sets its `owes`. FALSE, with nothing booked, where
-     * its class owes as much as it may; not where it `is_done` already, as it must be booked then.
-     * NULL where the policy does not count. */
-    gboolean (*charge)(void *self, QosRequest *request, gboolean is_done, QosTime now);
-    /* Another job wants the lock of a queued request, which `holds_lock` from now on: TRUE where it
-     * goes, booked as by charge; FALSE where its class owes too much for that: it stays queued.
-     * NULL where the policy does not count. */
-    gboolean (*release)(void *self, QosRequest *request, QosTime now);
-    /* TRUE where a rule bounds the class of the request, or counts it in a dry run. NULL: never. */
-    gboolean (*is_limited)(void *self, const QosRequest *request, QosTime now);
-    /* Takes a queued request back. */
-    void (*cancel)(void *self, QosRequest *request, QosTime now);
-    /* A request that get_next or charge let go is done and moved `bytes`; NULL where the policy
-     * does not count. */
-    void (*settle)(void *self, QosRequest *request, guint64 bytes, QosTime now);
-    /* The rules were replaced; NULL where they do not matter. */
-    void (*rules_changed)(void *self, QosTime now);
-    /* Frees what has been idle; called every few seconds; NULL where there is nothing to free. */
-    void (*expire)(void *self, QosTime now);
-    /* What a rule did; NULL where the policy has none. */
-    gboolean (*rule_state)(void *self, guint64 rule_id, struct QosRuleState *ret_state);
-} QosPolicyClass;
-
-extern const QosPolicyClass qos_policy_fifo; /* fifo.c: in order of arrival */
-extern const QosPolicyClass qos_policy_tbf;  /* tbf.c: token buckets, by deadline */
-extern const QosPolicyClass qos_policy_jrr;  /* rr.c: round robin over the jobs */
-extern const QosPolicyClass qos_policy_grr;  /* grr.c: by groups of jobs, in step with the peers */
-
-/* The policy of that name, or NULL. */
-const QosPolicyClass *qos_policy_by_name(const char *name);
-/* The policies, ended by NULL. */
-extern const QosPolicyClass *const qos_policies[];
-
 typedef enum { QOS_GO, QOS_WAIT } QosVerdict;
 
 typedef struct QosSched QosSched;
@@ -320,8 +164,6 @@ typedef struct {
 } QosSchedState;
 void qos_sched_state(const QosSched *sched, QosSchedState *ret_state);
 /* Requests queued in `policy`, and whether it is in force, draining or off. */
-typedef enum { QOS_POLICY_STOPPED, QOS_POLICY_STARTED, QOS_POLICY_STOPPING } QosPolicyState;
-extern const char *const qos_policy_state_names[]; /* by state, as in reports */
 QosPolicyState qos_sched_policy_state(const QosSched *sched, const QosPolicyClass *policy,
                                       guint *ret_queued);
 

@@ -4,25 +4,7 @@
  */
 #include <string.h>
 
-#include "fs/sched_private.h"
-
-const QosPolicyClass *const qos_policies[] = {&qos_policy_fifo, &qos_policy_grr, &qos_policy_jrr,
-                                              &qos_policy_tbf, NULL};
-
-const char *const qos_policy_state_names[] = {
-    [QOS_POLICY_STOPPED] = "stopped",
-    [QOS_POLICY_STARTED] = "started",
-    [QOS_POLICY_STOPPING] = "stopping",
-};
-
-const QosPolicyClass *qos_policy_by_name(const char *name)
-{
-    for (guint i = 0; qos_policies[i] != NULL; i++) {
-        if (strcmp(qos_policies[i]->name, name) == 0)
-            return qos_policies[i];
-    }
-    return NULL;
-}
+#include "fs/sched_state.h"
 
 static QosLrs *lrs_new(QosSched *sched, const QosPolicyClass *class, QosTime now)
 {
@@ -30,12 +12,6 @@ static QosLrs *lrs_new(QosSched *sched, const QosPolicyClass *class, QosTime now
     lrs->class = class;
     lrs->self = class->init(&sched->context, now);
     return lrs;
-}
-
-static void lrs_free(QosLrs *lrs)
-{
-    lrs->class->fini(lrs->self);
-    g_free(lrs);
 }
 
 QosSched *qos_sched_new(const QosPolicyClass *policy, guint slots, const char *host,
@@ -61,23 +37,15 @@ void qos_sched_free(QosSched *sched)
 {
     if (sched == NULL)
         return;
-    lrs_free(sched->current);
+    qos_sched_free_lrs(sched->current);
     for (guint i = 0; i < sched->stopping->len; i++)
-        lrs_free(sched->stopping->pdata[i]);
+        qos_sched_free_lrs(sched->stopping->pdata[i]);
     g_ptr_array_unref(sched->stopping);
     qos_adapt_free(sched->adapt);
     qos_account_clear(&sched->account);
     qos_rules_unref(sched->context.rules);
     g_free(sched->context.host);
     g_free(sched);
-}
-
-void qos_sched_retire(QosSched *sched, QosLrs *lrs)
-{
-    if (lrs != sched->current && lrs->queued == 0 && lrs->running == 0) {
-        g_ptr_array_remove(sched->stopping, lrs);
-        lrs_free(lrs);
-    }
 }
 
 void qos_sched_expire(QosSched *sched, QosTime now)

@@ -1,5 +1,5 @@
 /*
- * Which of the requests that wait goes next (fs/sched_private.h).
+ * Which of the requests that wait goes next (fs/sched_state.h).
  *
  * qos_sched_pick() asks the policies for what is due as long as a slot is free: those that are
  * being left first, as what they hold is older. A request whose job has its full share of slots is
@@ -12,7 +12,21 @@
  */
 #include "base/prefetch.h"
 #include "fs/capacity.h"
-#include "fs/sched_private.h"
+#include "fs/sched_state.h"
+
+void qos_sched_free_lrs(QosLrs *lrs)
+{
+    lrs->class->fini(lrs->self);
+    g_free(lrs);
+}
+
+void qos_sched_retire(QosSched *sched, QosLrs *lrs)
+{
+    if (lrs != sched->current && lrs->queued == 0 && lrs->running == 0) {
+        g_ptr_array_remove(sched->stopping, lrs);
+        qos_sched_free_lrs(lrs);
+    }
+}
 
 /* TRUE where adaptive sharing may let one more of the job into the store. */
 static gboolean may_be_served(const QosSched *sched, const QosJob *job)

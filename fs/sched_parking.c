@@ -1,7 +1,7 @@
 /*
  * Room for requests that wait, and for their data (fs/sched.h).
  */
-#include "fs/sched_private.h"
+#include "fs/sched_state.h"
 
 /* It may be one of those that the kernel sends in the background: read ahead, written back, or
  * asked for without waiting. It does not tell. */

@@ -6,7 +6,7 @@
 
 #include "base/heap.h"
 #include "fs/bucket.h"
-#include "fs/sched.h"
+#include "fs/policy.h"
 
 /* Free requests that a class may have for each one that is charged, and save up. A rename(2), which
  * costs two, makes the kernel ask for some four. */

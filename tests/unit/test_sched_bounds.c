@@ -1,7 +1,7 @@
 /*
  * What one job may have waiting or in the store beside its slots, and what goes or fails beyond.
  */
-#include "fs/sched_private.h"
+#include "fs/sched_state.h"
 #include "sched_fixture.h"
 
 /* Jobs whose closes hang: each has so many inside beside the slots, and all have so many. */

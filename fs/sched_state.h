@@ -37,11 +37,12 @@ struct QosSched {
     guint depth; /* the adaptive sharing's, as far as the jobs that may be served know of it */
 };
 
-/* Frees a policy that is being left and has nothing more to do. */
-void qos_sched_retire(QosSched *sched, QosLrs *lrs);
-
 /* --- sched_dispatch.c --- */
 
+/* Frees a policy in which nothing is queued. */
+void qos_sched_free_lrs(QosLrs *lrs);
+/* Frees a policy that is being left and has nothing more to do. */
+void qos_sched_retire(QosSched *sched, QosLrs *lrs);
 /* The next request that may go, and has a slot then; or NULL, with *wake set to when to ask again:
  * who asks before, and nothing has happened, is told the same. */
 QosRequest *qos_sched_pick(QosSched *sched, QosTime now, QosTime *wake);

@@ -1,0 +1,98 @@
+/*
+ * What a policy must offer: it decides in which order the requests go, and not before when.
+ *
+ * A policy is a table of functions (QosPolicyClass). The scheduler (fs/sched.h) calls them, and
+ * bounds the requests inside the store. All policies are listed in fs/policy.c.
+ *
+ * Pure: time is an argument.
+ */
+#pragma once
+
+#include "core/epoch.h"
+#include "fs/request.h"
+
+/* What a rule did, as the tbf policy counted it. */
+typedef struct QosRuleState {
+    guint64 rule_id;
+    guint buckets;    /* classes bound to it now ("ref") */
+    guint waiting;    /* requests queued now */
+    guint64 requests; /* let through */
+    guint64 bytes;
+    guint64 waits;        /* of these, that waited */
+    QosTime waited;       /* ns, sum */
+    guint64 dryrun_waits; /* that a dry run would have made wait */
+    guint64 dryrun_bytes;
+} QosRuleState;
+
+/* Given a request by get_next. It is the policy's no longer. */
+typedef void (*QosReadyFunc)(QosRequest *request, void *arg);
+
+/* What a policy may ask of its scheduler. Owned by the scheduler. */
+typedef struct {
+    QosRules *rules;         /* the rules in force; replaced by qos_sched_set_rules */
+    char *host;              /* this host's name, for conditions on it */
+    QosTime max_wait;        /* no request waits longer for a policy, QOS_NEVER = any time */
+    QosEpochHandler *epochs; /* shared with the peers' schedulers; NULL = there are none */
+    GArray *epoch_actions;   /* what it hands out; the policy takes the call-backs alone */
+} QosPolicyContext;
+
+/*
+ * A policy: seed 003's lrs_* functions, with the time as an argument. `self` is what init returned.
+ * None of them blocks or fails.
+ */
+typedef struct QosPolicyClass {
+    const char *name;
+    void *(*init)(const QosPolicyContext *context, QosTime now);
+    /* No incoming will follow, but where it is taken up again; what is queued is still handed out
+     * by get_next. */
+    void (*shutdown)(void *self, QosTime now);
+    /* Frees; nothing is queued any more. */
+    void (*fini)(void *self);
+    /* Lets a request go at once, as incoming and get_next would one after the other: TRUE. FALSE,
+     * with nothing booked, where another is due before it or it has to wait. NULL: always FALSE. */
+    gboolean (*try_now)(void *self, QosRequest *request, QosTime now);
+    /* Queues a request. */
+    void (*incoming)(void *self, QosRequest *request, QosTime now);
+    /* Calls ready() for the one request that is due first, and returns `now`; with none due,
+     * returns when to ask again (QOS_NEVER: not before another incoming). */
+    QosTime (*get_next)(void *self, QosTime now, QosReadyFunc ready, void *arg);
+    /* The call-back of qos_epoch_next(), for a policy that asks for epochs (seed 003, 4.1): `epoch`
+     * begins with the reduced `data`, or -errno and no data. NULL where the policy knows none. */
+    void (*start_epoch)(void *self, gint64 epoch, const void *data, gsize length, QosTime now);
+    QosEpochReduction reduction; /* of its policy data */
+    /* Books a request that goes into debt, and sets its `owes`. FALSE, with nothing booked, where
+     * its class owes as much as it may; not where it `is_done` already, as it must be booked then.
+     * NULL where the policy does not count. */
+    gboolean (*charge)(void *self, QosRequest *request, gboolean is_done, QosTime now);
+    /* Another job wants the lock of a queued request, which `holds_lock` from now on: TRUE where it
+     * goes, booked as by charge; FALSE where its class owes too much for that: it stays queued.
+     * NULL where the policy does not count. */
+    gboolean (*release)(void *self, QosRequest *request, QosTime now);
+    /* TRUE where a rule bounds the class of the request, or counts it in a dry run. NULL: never. */
+    gboolean (*is_limited)(void *self, const QosRequest *request, QosTime now);
+    /* Takes a queued request back. */
+    void (*cancel)(void *self, QosRequest *request, QosTime now);
+    /* A request that get_next or charge let go is done and moved `bytes`; NULL where the policy
+     * does not count. */
+    void (*settle)(void *self, QosRequest *request, guint64 bytes, QosTime now);
+    /* The rules were replaced; NULL where they do not matter. */
+    void (*rules_changed)(void *self, QosTime now);
+    /* Frees what has been idle; called every few seconds; NULL where there is nothing to free. */
+    void (*expire)(void *self, QosTime now);
+    /* What a rule did; NULL where the policy has none. */
+    gboolean (*rule_state)(void *self, guint64 rule_id, struct QosRuleState *ret_state);
+} QosPolicyClass;
+
+extern const QosPolicyClass qos_policy_fifo; /* fifo.c: in order of arrival */
+extern const QosPolicyClass qos_policy_tbf;  /* tbf.c: token buckets, by deadline */
+extern const QosPolicyClass qos_policy_jrr;  /* rr.c: round robin over the jobs */
+extern const QosPolicyClass qos_policy_grr;  /* grr.c: by groups of jobs, in step with the peers */
+
+/* The policy of that name, or NULL. */
+const QosPolicyClass *qos_policy_by_name(const char *name);
+/* The policies, ended by NULL. */
+extern const QosPolicyClass *const qos_policies[];
+
+/* Whether a policy is off, in force, or draining after another one took its place. */
+typedef enum { QOS_POLICY_STOPPED, QOS_POLICY_STARTED, QOS_POLICY_STOPPING } QosPolicyState;
+extern const char *const qos_policy_state_names[]; /* by state, as in reports */
