@@ -9,8 +9,8 @@
  * that it has mapped, may hold for ever; to look at its program (fs/caller/program.h) waits for an
  * exec(2) that is under way, which may wait for a file system, too. Some kernels (Linux 6.18.44)
  * wait for that with /proc/TID/stat, too: from when exec takes the new memory until it has closed
- * what is to be closed. So nothing is read of the thread of a FLUSH (fs/request/op.c). Nothing else
- * waits for the process.
+ * what is to be closed. So nothing is read of the thread of a FLUSH (fs/ops/dispatch.c). Nothing
+ * else waits for the process.
  */
 #pragma once
 

@@ -12,6 +12,7 @@
 #include "fs/coherence/readdirplus.h"
 #include "fs/coherence/stale_pages.h"
 #include "fs/request/fs.h"
+#include "fs/request/wait.h"
 #include "fs/store/inode.h"
 #include "fs/store/open_file.h"
 #include "sys/mutex.h"

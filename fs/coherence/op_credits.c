@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "fs/coherence/inode_credit.h"
+#include "fs/request/wait.h"
 #include "fs/store/open_file.h"
 #include "fs/transport/uring.h"
 #include "sys/mutex.h"

@@ -38,6 +38,7 @@
 #include "fs/isolate/boost.h"
 #include "fs/isolate/pay_point.h"
 #include "fs/lockclient/client.h"
+#include "fs/ops/operations.h"
 #include "fs/request/fs.h"
 #include "fs/request/interrupt.h"
 #include "fs/store/inode.h"

@@ -1,12 +1,16 @@
 /*
  * The handlers of the passthrough, by theme, and the few answers they share. libfuse calls them
- * through the table in operations.c; each fills a QosOp and submits it (fs/request/op.h).
+ * through the table in operations.c; each fills a QosOp and submits it (fs/ops/dispatch.h).
  */
 #pragma once
 
+#include "fs/ops/dispatch.h"
 #include "fs/request/fs.h"
 #include "fs/request/op.h"
 #include "fs/store/inode.h"
+
+/* What all the handlers share: the table for fuse_session_new(). */
+extern const struct fuse_lowlevel_ops qosfs_operations;
 
 /* --- attr.c --- */
 void qosfs_op_getattr(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info *info);

@@ -142,15 +142,15 @@ static void remove_sender(QosBackground *background, const QosOp *op)
 {
     Sender *sender = g_hash_table_lookup(background->senders, thread_of(op));
 
-    if (sender != NULL && sender->group == op->background_group && --sender->requests == 0)
+    if (sender != NULL && sender->group == op->wait.background_group && --sender->requests == 0)
         g_hash_table_remove(background->senders, thread_of(op));
 }
 
 static void put(QosBackground *background, QosOp *op, QosBackgroundGroup *group)
 {
-    op->background_group = group;
-    op->background = (GList){.data = op};
-    g_queue_push_tail_link(&group->ops, &op->background);
+    op->wait.background_group = group;
+    op->wait.background = (GList){.data = op};
+    g_queue_push_tail_link(&group->ops, &op->wait.background);
     if (group->id.start != 0)
         add_sender(background, op, group);
 }
@@ -192,13 +192,13 @@ QosBackgroundGroup *qos_background_add(QosBackground *background, QosOp *op,
 
 void qos_background_remove(QosBackground *background, QosOp *op)
 {
-    QosBackgroundGroup *group = op->background_group;
+    QosBackgroundGroup *group = op->wait.background_group;
 
     if (group == NULL)
         return;
     remove_sender(background, op);
-    op->background_group = NULL;
-    g_queue_unlink(&group->ops, &op->background);
+    op->wait.background_group = NULL;
+    g_queue_unlink(&group->ops, &op->wait.background);
     free_if_empty(background, group);
 }
 
@@ -237,7 +237,7 @@ QosBackgroundGroup *qos_background_found(QosBackground *background, QosBackgroun
     while (thread->ops.length > 0) {
         QosOp *op = g_queue_pop_head_link(&thread->ops)->data;
 
-        op->background_group = NULL;
+        op->wait.background_group = NULL;
         if (group != NULL)
             put(background, op, group);
     }

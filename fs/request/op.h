@@ -1,5 +1,5 @@
 /*
- * The frame of every FUSE operation: from the kernel's request to its one reply.
+ * One FUSE operation as an object: its arguments, its reply, and what each subject has of it.
  *
  * An operation is a struct that starts with a QosOp and adds its arguments, and a function that
  * makes the backing call. The handler that libfuse calls only fills the struct and submits it:
@@ -12,17 +12,9 @@
  *         qos_op_submit(&seek->op);
  *     }
  *
- * qos_op_submit() finds the caller and the job, passes the gate, takes on the caller's identity,
- * calls run() (once more if the store refuses and the caller's capabilities may help,
- * fs/ops/rights.h), leaves the gate, sends op->reply (the only place that replies, in op.c) and
- * frees the operation. On an open handle the job is the opener's, and so is the identity, unless
- * another user asks. Where finding the job takes reading the caller's environment, a namer goes on
- * with the request.
- *
- * Where the gate says "wait", park() moves what lies in the reader's buffer, and a worker does the
- * rest later. Names are copied by the handler (qos_op_strdup), so only WRITE needs it. Where memory
- * is short for what a request brought (entry.request.data), run() is called at once, if its credits
- * are at hand (fs/coherence/coherence.h), and a worker sends the answer when it is due.
+ * fs/ops/dispatch.h tells the way of it from there to the reply. Where it has to wait, park() moves
+ * what lies in the reader's buffer. Names are copied by the handler (qos_op_strdup), so only WRITE
+ * needs it.
  *
  * run() returns 0 with op->reply filled, or -errno; after -EPERM, -EACCES, -ENOSPC and -EDQUOT it
  * may be called again. It holds no lock across a system call.
@@ -101,6 +93,15 @@ typedef enum {
     QOS_WRITE_BACK,    /* they are what is written, and stay until it is */
 } QosWriteKind;
 
+/* While it waits; written by fs/request/ alone. */
+typedef struct {
+    QosBackgroundGroup *background_group; /* NULL, or where fs/request/background.h keeps it */
+    GList background;                     /* there */
+    guint8 is_kept;                       /* nothing of it lies in a reader's buffer */
+    guint8 is_paused;                     /* its slot is given to others */
+    guint8 is_watched;                    /* by fs/request/interrupt.h */
+} QosOpWait;
+
 struct QosOp {
     QosEntry entry; /* first: the gate hands it back */
     QosFs *fs;
@@ -144,13 +145,9 @@ struct QosOp {
     const QosOpenFile *locked_file; /* NULL, or `locks` as one of the operation's handles has it */
     gboolean is_unawaited;          /* the kernel does nothing with the answer */
     gboolean is_answered;
-    gboolean is_kept;    /* nothing of it lies in a reader's buffer */
-    gboolean is_paused;  /* its slot is given to others */
-    gboolean is_watched; /* by fs/request/interrupt.h */
-    gboolean is_untold;  /* of signals, maybe: a READ, or a WRITE past the kernel's cache */
-    QosBackgroundGroup *background_group; /* NULL, or where fs/request/background.h keeps it */
-    GList background;                     /* there */
-    QosNameless nameless;                 /* while its caller is being named */
+    gboolean is_untold;   /* of signals, maybe: a READ, or a WRITE past the kernel's cache */
+    QosNameless nameless; /* while its caller is being named */
+    QosOpWait wait;
 };
 
 /* TRUE where the kernel keeps pages of op->node locked for it until after the reply. */
@@ -168,6 +165,11 @@ static inline gboolean qos_op_locks_pages(const QosOp *op)
 
 /* A zeroed struct of `size` bytes that starts with a QosOp; never NULL. */
 gpointer qos_op_new(fuse_req_t request, gsize size, QosOpcode opcode, int (*run)(QosOp *op));
+/* Gives back what it worked on. This may close the last descriptor of a file, which some stores
+ * take their time for: so it is done before the request leaves the gate. */
+void qos_op_clear(QosOp *op);
+/* Cleared, and answered. */
+void qos_op_free(QosOp *op);
 /* A copy that lives as long as the operation. */
 const char *qos_op_strdup(QosOp *op, const char *text);
 gpointer qos_op_memdup(QosOp *op, const void *bytes, gsize size);
@@ -180,22 +182,6 @@ void qos_op_use_handle(QosOp *op, const struct fuse_file_info *info);
 void qos_op_lock_file(QosOp *op, fuse_ino_t ino, const QosHandle *handle);
 /* The same of the directory `ino`, or of a symbolic link that the kernel keeps. */
 void qos_op_lock_directory(QosOp *op, fuse_ino_t ino);
-/* Sends it through the gate, to run now or later; it is no longer the caller's. */
-void qos_op_submit(QosOp *op);
 /* `kills`: the kernel's flag in a WRITE, truncation or open with O_TRUNC, that the caller lacks
  * CAP_FSETID. TRUE if the kernel says that the caller has it. */
 gboolean qos_op_keeps_suid(const QosOp *op, gboolean kills);
-/* For what waits for no token (release, flush): its cost is debt. */
-void qos_op_submit_urgent(QosOp *op);
-/* The same for a release, of which the kernel awaits no result: one that has to wait is answered
- * before, lest it take of the kernel's room for requests in the background. */
-void qos_op_submit_release(QosOp *op);
-
-/* In the gate's turn it is going to wait for something else: gives its slot back, and moves what
- * lies in the reader's buffer. With `is_watched` its caller may be killed meanwhile. */
-void qos_op_pause(QosOp *op, gboolean is_watched);
-
-/* What all the FUSE handlers share: the table for fuse_session_new(), filled by the units of
- * fs/ops/.
- */
-extern const struct fuse_lowlevel_ops qosfs_operations;

@@ -35,7 +35,7 @@ static inline void free_entry(TestEntry *entry)
     g_free(entry);
 }
 
-/* Runs an entry and all that leaving hands over, as fs/request/op.c does. */
+/* Runs an entry and all that leaving hands over, as fs/ops/dispatch.c does. */
 static inline void run_entry(QosEntry *base)
 {
     while (base != NULL) {

@@ -1,0 +1,373 @@
+/*
+ * The way of an operation, from the handler that submits it to its one reply (fs/ops/dispatch.h).
+ */
+#include "fs/ops/dispatch.h"
+
+#include <errno.h>
+#include <stddef.h>
+
+#include "fs/coherence/coherence.h"
+#include "fs/coherence/op_credits.h"
+#include "fs/isolate/boost.h"
+#include "fs/isolate/pay_point.h"
+#include "fs/ops/rights.h"
+#include "fs/request/answer.h"
+#include "fs/request/fs.h"
+#include "fs/request/wait.h"
+#include "fs/store/inode.h"
+#include "fs/store/open_file.h"
+#include "fs/transport/devfuse.h"
+#include "fs/transport/uring.h"
+
+/* The kernel looks a stale file up anew, and comes again. Of one that it is asked for by no name, a
+ * store may say ENOENT instead: FUSE's high-level library, when what was open has lost its name. */
+static void note_stale(QosOp *op)
+{
+    QosInodes *inodes = op->fs->inodes;
+
+    if (op->result == -ENOENT && qos_inodes_is_file(inodes, op->node))
+        op->result = -ESTALE;
+    if (op->result != -ESTALE || op->looks_again)
+        return;
+    qos_inodes_note_stale(inodes, op->node);
+    if (op->other_node != 0)
+        qos_inodes_note_stale(inodes, op->other_node);
+}
+
+/* Makes the backing call as the caller, and again with the caller's capabilities if they may help.
+ */
+static int call_store(QosOp *op)
+{
+    int error = qos_cred_assume(op->caller, qos_rights_first(op));
+
+    if (error != 0)
+        return error;
+    error = op->run(op);
+    while (error != 0 && qos_rights_appeal(op, error)) {
+        if (op->claim != NULL)
+            qos_claim_touch_none(op->claim);
+        error = op->run(op);
+    }
+    return error;
+}
+
+/* TRUE where its job is to pay before it takes the same lock again (fs/isolate/pay_point.h): before
+ * it changes or lists the directory, or fills pages of a file that other jobs read. */
+static gboolean makes_pay_point(const QosOp *op)
+{
+    const QosRequest *request = &op->entry.request;
+
+    if (request->fills_cache)
+        return request->holds_lock && request->owes_much;
+    return request->holds_lock && request->owes && op->locks_directory &&
+           qos_tolls_count(request->opcode);
+}
+
+/* Makes the backing call, unless it is not to be made any more. */
+static void run(QosOp *op)
+{
+    const QosRequest *request = &op->entry.request;
+    int error = qos_coherence_error(op);
+
+    op->asked = qos_gate_now();
+    op->result = error == 0 ? call_store(op) : error;
+    op->has_run = TRUE;
+    note_stale(op);
+    if (makes_pay_point(op))
+        qos_tolls_raise(op->fs->tolls, op->locks, request->job, request->opcode,
+                        fuse_req_ctx(op->fuse)->pid);
+}
+
+/* Makes the backing call, under the credits that it needs. FALSE: it waits for a credit, and is not
+ * this thread's any more. */
+static gboolean serve(QosOp *op)
+{
+    if (!qos_coherence_enter(op))
+        return FALSE;
+    qos_op_end_wait(op);
+    if (!op->has_run)
+        run(op);
+    return qos_coherence_settle(op);
+}
+
+static void reply(QosOp *op)
+{
+    qos_op_answer(op, op->result);
+    qos_coherence_leave(op);
+}
+
+/* Leaves the gate and replies: in this order, so that its slot is the store's time alone. Who waits
+ * for the reply may get this thread's CPU, and send his next request, before it is back. The file
+ * is given back first, as that may close it, but for two: nobody is to wait for the close of a
+ * release, and while the kernel has pages locked for it, others look at the file. FALSE: nobody
+ * waits at the gate. */
+static gboolean finish(QosOp *op)
+{
+    gboolean replies_first = op->is_unawaited || qos_coherence_needs_file(op);
+    gboolean do_others_wait;
+
+    if (replies_first)
+        reply(op);
+    if (op->is_unawaited)
+        qos_ring_flush(); /* the close may take long */
+    qos_op_clear(op);
+    do_others_wait = qos_gate_leave(op->fs->gate, &op->entry, op->moved, -op->result);
+    if (!replies_first) {
+        if (!do_others_wait)
+            qos_reading_comes_next();
+        reply(op);
+    }
+    qos_op_free(op);
+    return do_others_wait;
+}
+
+/* Runs a request, and then those that are due when it has left: they need no other thread. */
+static void run_entries(QosEntry *entry)
+{
+    while (entry != NULL && entry->run == run_entries) {
+        QosOp *op = (QosOp *)entry;
+        QosGate *gate = op->fs->gate;
+
+        qos_op_leave_watch(op);
+        if (!serve(op))
+            return;
+        entry = finish(op) ? qos_gate_next(gate) : NULL;
+        if (entry != NULL)
+            qos_ring_flush();
+    }
+    if (entry != NULL)
+        entry->run(entry);
+}
+
+static void cancel(QosEntry *entry, int error)
+{
+    QosOp *op = (QosOp *)entry;
+
+    qos_op_leave_watch(op);
+    qos_op_answer(op, -error);
+    qos_coherence_leave(op);
+    qos_op_clear(op);
+    qos_op_free(op);
+}
+
+/* TRUE for the opener himself, and for what the kernel does by itself: write-back, the last close.
+ */
+static gboolean asks_as(const struct fuse_ctx *context, const QosCaller *opener)
+{
+    return (context->uid == opener->uid && context->gid == opener->gid) ||
+           (context->pid == 0 && context->uid == 0 && context->gid == 0);
+}
+
+/* What it opens has its job for as long as it is open. */
+static gboolean opens(const QosOp *op)
+{
+    const QosOpcode opcode = op->entry.request.opcode;
+
+    return opcode == QOS_OP_OPEN || opcode == QOS_OP_OPENDIR || opcode == QOS_OP_CREATE;
+}
+
+/* The caller, a new reference, or NULL where he has to be named first. Work on an open file is done
+ * as its opener, unless another user asks; the opener's job always pays. A FLUSH is the opener's
+ * also then: exec(2) may send it for what it closes, and what /proc says of that thread may come
+ * only when exec goes on. */
+static QosCaller *find_caller(const QosOp *op)
+{
+    const struct fuse_ctx *context = fuse_req_ctx(op->fuse);
+    QosCaller *opener = op->handle != NULL ? op->handle->caller : NULL;
+    const gboolean closes = op->entry.request.opcode == QOS_OP_FLUSH;
+
+    if (opener != NULL && (closes || asks_as(context, opener)))
+        return qos_caller_ref(opener);
+    if (opener != NULL)
+        return qos_callers_find(op->fs->callers, context, QOS_CALLER_IDENTITY);
+    return qos_callers_find(op->fs->callers, context,
+                            opens(op) ? QOS_CALLER_LASTING_JOB : QOS_CALLER_JOB);
+}
+
+/* Takes `caller`. */
+static void set_caller(QosOp *op, QosCaller *caller)
+{
+    QosRequest *request = &op->entry.request;
+
+    op->caller = caller;
+    request->uid = caller->uid;
+    request->gid = caller->gid;
+    request->job = qos_job_ref(op->handle != NULL ? op->handle->caller->job : caller->job);
+    request->user = op->handle != NULL ? op->handle->caller->user : caller->user;
+}
+
+/* TRUE where other jobs may want the lock that the kernel holds for it: that of a directory, or of
+ * a file that another job has open or has come for. */
+static gboolean may_be_wanted(const QosOp *op)
+{
+    const QosFs *fs = op->fs;
+
+    const QosJob *job = op->entry.request.job;
+
+    if (op->locks_directory || qos_boosts_want(fs->boosts, op->locks, job))
+        return TRUE;
+    if (op->locked_file != NULL)
+        return qos_open_file_is_shared(op->locked_file);
+    return qos_openers_has_others(fs->openers, op->locks, job);
+}
+
+/* A thread that has paid at a pay point does not pay again for what it came for. */
+static void note_lock(QosOp *op)
+{
+    QosRequest *request = &op->entry.request;
+
+    if (op->locks == 0)
+        return;
+    if (op->locked_file == NULL && !op->locks_directory)
+        op->locks_directory = qos_inodes_is_directory(op->fs->inodes, op->locks);
+    request->lock = op->locks;
+    request->holds_lock =
+        may_be_wanted(op) || (request->fills_cache && qos_coherence_is_dropping(op->fs, op->locks));
+    if (request->fills_cache || (op->locks_directory && (request->opcode == QOS_OP_LOOKUP ||
+                                                         qos_tolls_count(request->opcode))))
+        request->is_free =
+            qos_tolls_use(op->fs->tolls, fuse_req_ctx(op->fuse)->pid, request->opcode);
+}
+
+static int run_done(QosOp *op)
+{
+    return op->result;
+}
+
+/* Only the result waits: what it brought is in the store. */
+static void run_early(QosOp *op)
+{
+    op->result = call_store(op);
+    op->run = run_done;
+    g_slist_free_full(g_steal_pointer(&op->strings), g_free);
+    qos_gate_kept(op->fs->gate, &op->entry);
+}
+
+/* Moves what lies in the reader's buffer to where there is room, if there is any. */
+static QosKeep keep(QosOp *op)
+{
+    const gboolean has_data = op->entry.request.data > 0;
+    const gboolean may_be_early = has_data && qos_coherence_begin_early(op);
+    const QosKeep place = qos_gate_keep(op->fs->gate, &op->entry, may_be_early);
+
+    if (place == QOS_KEEP_IN_STORE)
+        run_early(op);
+    if (may_be_early)
+        qos_coherence_end_early(op, place == QOS_KEEP_IN_STORE);
+    qos_op_keep(op, place == QOS_KEEP_IN_MEMORY);
+    return place;
+}
+
+static void refuse(QosOp *op, QosKeep reason)
+{
+    if (reason == QOS_KEEP_TOO_MANY)
+        g_warning_once(
+            "job %s: so many of its reads and writes wait, or of all its user's, that the "
+            "kernel's room for requests in the background would fill up: further ones "
+            "fail (ENOMEM) until some are served",
+            op->entry.request.job->id);
+    else if (op->entry.request.data > 0)
+        g_warning_once("job %s: the store does not take its writes, and all of parked_mib holds "
+                       "what waits: writes fail (ENOMEM) until some are served. See the store, and "
+                       "with a lock server who else has its files, or raise parked_mib",
+                       op->entry.request.job->id);
+    else
+        g_warning_once(
+            "job %s: so many of its requests wait, or of all its user's, that they take all "
+            "of parked_mib: further ones fail (ENOMEM) until some are served. Raise parked_mib "
+            "if the machine has the memory",
+            op->entry.request.job->id);
+    cancel(&op->entry, ENOMEM);
+}
+
+/* Leaves it to the gate, unless it has come due meanwhile. */
+static void park(QosOp *op)
+{
+    QosFs *fs = op->fs;
+    const QosRequest *request = &op->entry.request;
+    const QosJob *job = request->job;
+    const guint64 lock = request->holds_lock ? 0 : request->lock;
+    QosKeep place;
+
+    if (op->is_unawaited)
+        qos_op_answer(op, 0);
+    place = keep(op);
+    if (place == QOS_KEEP_NOWHERE || place == QOS_KEEP_TOO_MANY) {
+        refuse(op, place);
+        return;
+    }
+    qos_op_watch(op);
+    if (qos_gate_park(fs->gate, &op->entry))
+        run_entries(&op->entry);
+    else if (lock != 0 && (qos_boosts_want(fs->boosts, lock, job) ||
+                           qos_openers_has_others(fs->openers, lock, job)))
+        qos_gate_release(fs->gate, lock, NULL); /* the job that wants it may not have found it */
+}
+
+static void enter(QosOp *op)
+{
+    qos_coherence_begin(op);
+    if (op->prepare != NULL)
+        op->prepare(op);
+    note_lock(op);
+    if (qos_gate_enter(op->fs->gate, &op->entry))
+        run_entries(&op->entry);
+    else
+        park(op);
+}
+
+/* A mount of DIR below SRC, as propagation makes one, leads the daemon to itself. It would wait for
+ * its own answer, and as it has a slot perhaps for ever. It has no file open there, and what is
+ * open is closed whoever closes it. */
+static gboolean comes_from_itself(const QosOp *op)
+{
+    return op->handle == NULL && op->caller->process != 0 && op->caller->process == op->fs->process;
+}
+
+static void begin(QosOp *op, QosCaller *caller)
+{
+    set_caller(op, caller);
+    if (comes_from_itself(op))
+        cancel(&op->entry, ELOOP);
+    else
+        enter(op);
+}
+
+/* A namer goes on with it; what it brought are copies, as it works on no open file. */
+static void go_on(QosNameless *nameless, QosCaller *caller)
+{
+    QosOp *op = (QosOp *)((char *)nameless - offsetof(QosOp, nameless));
+
+    if (caller == NULL) {
+        cancel(&op->entry, ENOTCONN);
+        return;
+    }
+    begin(op, caller);
+}
+
+void qos_op_submit(QosOp *op)
+{
+    QosCaller *caller = find_caller(op);
+
+    op->entry.run = run_entries;
+    op->entry.cancelled = cancel;
+    if (caller == NULL) {
+        op->nameless.context = fuse_req_ctx(op->fuse);
+        op->nameless.named = go_on;
+        qos_namers_ask(op->fs->namers, &op->nameless);
+        return;
+    }
+    begin(op, caller);
+}
+
+void qos_op_submit_urgent(QosOp *op)
+{
+    op->entry.request.cannot_fail = TRUE;
+    qos_op_submit(op);
+}
+
+void qos_op_submit_release(QosOp *op)
+{
+    op->is_unawaited = TRUE;
+    qos_op_submit_urgent(op);
+}

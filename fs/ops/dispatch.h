@@ -1,0 +1,31 @@
+/*
+ * One request's journey: how an operation comes from the handler that submits it to its one reply.
+ *
+ *     submit    the caller and its job are found, or a namer is asked for them, and goes on
+ *     enter     isolation and coherence hear of it; the gate says go, or wait
+ *     park      wait: what lies in the reader's buffer is moved, and a worker does the rest later
+ *     serve     go: the credits are taken, the backing call is made as the caller, and once more
+ *               if the store refuses and the caller's capabilities may help (fs/ops/rights.h)
+ *     finish    the gate is left, the reply is sent, and the operation is freed
+ *
+ * The same thread goes from enter to finish where the gate lets it: a hand-over costs more than the
+ * work. Any wait on the way, for a token or a credit, holds no thread: the operation is left to
+ * another object, which has the gate resume it, and `serve` begins anew.
+ *
+ * On an open handle the job is the opener's, and so is the identity, unless another user asks.
+ *
+ * Where memory is short for what a request brought (entry.request.data), run() is called at once,
+ * if its credits are at hand (fs/coherence/coherence.h), and a worker sends the answer when it is
+ * due.
+ */
+#pragma once
+
+#include "fs/request/op.h"
+
+/* Sends it through the gate, to run now or later; it is no longer the caller's. */
+void qos_op_submit(QosOp *op);
+/* For what waits for no token (release, flush): its cost is debt. */
+void qos_op_submit_urgent(QosOp *op);
+/* The same for a release, of which the kernel awaits no result: one that has to wait is answered
+ * before, lest it take of the kernel's room for requests in the background. */
+void qos_op_submit_release(QosOp *op);

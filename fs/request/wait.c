@@ -1,0 +1,51 @@
+/*
+ * How an operation waits (fs/request/wait.h).
+ */
+#include "fs/request/wait.h"
+
+#include "fs/request/fs.h"
+#include "fs/request/interrupt.h"
+#include "fs/transport/uring.h"
+
+void qos_op_keep(QosOp *op, gboolean moves)
+{
+    QosOpWait *wait = &op->wait;
+
+    if (moves && !wait->is_kept && op->park != NULL)
+        op->park(op);
+    if (!wait->is_kept && op->entry.request.data > 0)
+        qos_ring_drop_data();
+    wait->is_kept = TRUE;
+}
+
+void qos_op_watch(QosOp *op)
+{
+    op->wait.is_watched = op->fs->interrupts != NULL && !op->is_answered;
+    if (op->wait.is_watched)
+        qos_interrupts_watch(op->fs->interrupts, op);
+}
+
+void qos_op_leave_watch(QosOp *op)
+{
+    if (op->wait.is_watched)
+        qos_interrupts_unwatch(op->fs->interrupts, op);
+    op->wait.is_watched = FALSE;
+}
+
+void qos_op_pause(QosOp *op, gboolean is_watched)
+{
+    if (!op->wait.is_paused)
+        qos_gate_pause(op->fs->gate, &op->entry);
+    op->wait.is_paused = TRUE;
+    qos_op_keep(op, TRUE);
+    if (is_watched)
+        qos_op_watch(op);
+}
+
+void qos_op_end_wait(QosOp *op)
+{
+    qos_op_leave_watch(op);
+    if (op->wait.is_paused)
+        qos_gate_go_on(op->fs->gate, &op->entry);
+    op->wait.is_paused = FALSE;
+}

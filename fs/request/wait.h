@@ -1,0 +1,22 @@
+/*
+ * How an operation waits: it leaves the reader's buffer and the store's slot, and may be watched
+ * for a kill of its caller meanwhile (fs/request/interrupt.h).
+ *
+ * Each is called by the thread that has the operation, with no lock held.
+ */
+#pragma once
+
+#include "fs/request/op.h"
+
+/* Nothing of it is to lie in a reader's buffer any more: with `moves` what it needs of that is
+ * moved, else it needs nothing. */
+void qos_op_keep(QosOp *op, gboolean moves);
+/* It is about to wait in the gate: its caller may be killed meanwhile. */
+void qos_op_watch(QosOp *op);
+/* It goes on, or is answered: nobody else touches it. Does nothing where it is not watched. */
+void qos_op_leave_watch(QosOp *op);
+/* In the gate's turn it is going to wait for something else: gives its slot back, and moves what
+ * lies in the reader's buffer. With `is_watched` its caller may be killed meanwhile. */
+void qos_op_pause(QosOp *op, gboolean is_watched);
+/* Such a wait is over, or there was none. */
+void qos_op_end_wait(QosOp *op);
