@@ -175,6 +175,16 @@ static gboolean may_wait(const QosOp *op)
     return !op->entry.request.fills_cache || !qos_coherence_is_dropping(op->fs, op->node);
 }
 
+/* A GETATTR that waits for pages to be dropped: it ends with -EINTR. */
+static gboolean withdraw_from_pages(QosOp *op)
+{
+    if (!qos_pages_withdraw(op->fs->coherence->pages, op->node, &op->entry))
+        return FALSE;
+    qos_claim_fail(op->claim, -EINTR);
+    qos_gate_resume(op->fs->gate, &op->entry);
+    return TRUE;
+}
+
 gboolean qos_coherence_enter(QosOp *op)
 {
     QosCoherence *coherence = op->fs->coherence;
@@ -190,7 +200,7 @@ gboolean qos_coherence_enter(QosOp *op)
         qos_old_pages_hold(op, coherence->pages)) {
         /* What drops them may wait for others, who may wait for our credit. */
         qos_claim_put(op->claim);
-        qos_op_pause(op, TRUE);
+        qos_op_pause(op, withdraw_from_pages);
         if (qos_pages_await(coherence->pages, op->node, fuse_req_ctx(op->fuse)->pid, &op->entry))
             return FALSE;
         return qos_coherence_enter(op);
@@ -256,22 +266,6 @@ void qos_coherence_leave(QosOp *op)
     if (qos_op_locks_pages(op))
         qos_old_pages_leave(op, op->fs->coherence->pages);
     g_clear_pointer(&op->claim, qos_claim_free);
-}
-
-/* A GETATTR that waits for pages to be dropped. */
-static gboolean interrupt_pages(QosOp *op)
-{
-    if (!qos_pages_withdraw(op->fs->coherence->pages, op->node, &op->entry))
-        return FALSE;
-    qos_claim_fail(op->claim, -EINTR);
-    qos_gate_resume(op->fs->gate, &op->entry);
-    return TRUE;
-}
-
-gboolean qos_coherence_interrupt(QosOp *op)
-{
-    return op->fs->coherence != NULL && op->claim != NULL &&
-           (qos_claim_interrupt(op) || interrupt_pages(op));
 }
 
 /* --- names --- */

@@ -81,10 +81,6 @@ void qos_coherence_leave(QosOp *op);
 /* Whether leave() looks at the file that the operation has open. */
 gboolean qos_coherence_needs_file(const QosOp *op);
 
-/* Takes back an operation that waits because its caller is killed; it goes on by the gate, and ends
- * with -EINTR. FALSE: it does not wait. The caller sees to it that it is not freed meanwhile. */
-gboolean qos_coherence_interrupt(QosOp *op);
-
 /*
  * What names are is remembered as long as the credit on their directory is here
  * (fs/coherence/namecache.h). So run() says before it looks one up in the store, or with `changes`

@@ -180,13 +180,39 @@ static QosCreditVerdict get(QosOp *op, Part *part, guint flags, QosTime patience
                : qos_lockclient_await(client, &resource, &want, flags, &part->use, patience);
 }
 
+/* Takes back an operation that waits; it goes on with `error`. FALSE: its credit is coming at this
+ * moment, or is yet to be asked for. */
+static gboolean take_back_locked(QosOp *op, int error)
+{
+    QosClaim *claim = op->claim;
+    const QosClaims *claims = claim->claims;
+
+    if (!qos_lockclient_withdraw(claims->client, &claim->parts[claim->taken].use))
+        return FALSE;
+    claim->error = error;
+    end_wait_locked(claim);
+    go_on_locked(op);
+    return TRUE;
+}
+
+/* Its caller is killed: it ends with -EINTR (qos_op_pause). */
+static gboolean withdraw(QosOp *op)
+{
+    QosClaims *claims = op->claim->claims;
+
+    qos_mutex_lock(&claims->lock);
+    gboolean is_taken = op->claim->link.data != NULL && take_back_locked(op, -EINTR);
+    qos_mutex_unlock(&claims->lock);
+    return is_taken;
+}
+
 /* From here on the operation may be another thread's at any time. FALSE: the mount ends. */
 static gboolean begin_wait(QosOp *op, gboolean is_attended)
 {
     QosClaim *claim = op->claim;
     QosClaims *claims = claim->claims;
 
-    qos_op_pause(op, claim->phase == BEFORE_CHANGE);
+    qos_op_pause(op, claim->phase == BEFORE_CHANGE ? withdraw : NULL);
     claim->has_waited = TRUE;
     claim->is_attended = is_attended;
     qos_mutex_lock(&claims->lock);
@@ -504,31 +530,6 @@ int qos_claim_error(const QosClaim *claim)
 void qos_claim_fail(QosClaim *claim, int error)
 {
     claim->error = error;
-}
-
-/* Takes back an operation that waits; it goes on with `error`. FALSE: its credit is coming at this
- * moment, or is yet to be asked for. */
-static gboolean take_back_locked(QosOp *op, int error)
-{
-    QosClaim *claim = op->claim;
-    const QosClaims *claims = claim->claims;
-
-    if (!qos_lockclient_withdraw(claims->client, &claim->parts[claim->taken].use))
-        return FALSE;
-    claim->error = error;
-    end_wait_locked(claim);
-    go_on_locked(op);
-    return TRUE;
-}
-
-gboolean qos_claim_interrupt(QosOp *op)
-{
-    QosClaims *claims = op->claim->claims;
-
-    qos_mutex_lock(&claims->lock);
-    gboolean is_taken = op->claim->link.data != NULL && take_back_locked(op, -EINTR);
-    qos_mutex_unlock(&claims->lock);
-    return is_taken;
 }
 
 /* TRUE where some still wait: their credits are coming at this moment, or are yet to be asked for.

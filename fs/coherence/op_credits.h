@@ -77,10 +77,6 @@ int qos_claim_error(const QosClaim *claim);
 /* It waits for no credit, and is to end with `error` (-errno). */
 void qos_claim_fail(QosClaim *claim, int error);
 
-/* Takes back an operation that waits: it goes on, with -EINTR. FALSE: it does not wait. Any thread;
- * op->claim stays meanwhile. */
-gboolean qos_claim_interrupt(QosOp *op);
-
 /* Behind qos_claim_take(): TRUE where there is something to hold, and all of it was had. */
 gboolean qos_claim_is_whole(const QosClaim *claim);
 /* Behind the call on the store: the same, and nothing was lost since, by our clock. */

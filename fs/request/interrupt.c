@@ -19,7 +19,6 @@
 #include <unistd.h>
 
 #include "fs/caller/signals.h"
-#include "fs/coherence/coherence.h"
 #include "fs/request/background.h"
 #include "fs/request/fs.h"
 #include "sys/service_thread.h"
@@ -151,9 +150,10 @@ static void add_untold_locked(QosInterrupts *interrupts, QosOp *op)
     keep_descriptor_locked(interrupts, group, descriptor);
 }
 
-void qos_interrupts_watch(QosInterrupts *interrupts, QosOp *op)
+void qos_interrupts_watch(QosInterrupts *interrupts, QosOp *op, gboolean (*withdraw)(QosOp *op))
 {
     qos_mutex_lock(&interrupts->lock);
+    op->wait.withdraw = withdraw;
     if (op->is_untold)
         add_untold_locked(interrupts, op);
     if (interrupts->may_be_lost)
@@ -187,6 +187,12 @@ static void answer_locked(QosInterrupts *interrupts, QosOp *op)
     qos_mutex_lock(&interrupts->lock);
 }
 
+/* From where it waits in the gate's turn. */
+static gboolean withdraw_locked(QosOp *op)
+{
+    return op->wait.withdraw != NULL && op->wait.withdraw(op);
+}
+
 /* Takes it off the list where it need not be on it. */
 static void judge_locked(QosInterrupts *interrupts, Watched *watched, const QosSignals *signals)
 {
@@ -197,7 +203,7 @@ static void judge_locked(QosInterrupts *interrupts, Watched *watched, const QosS
         note_kill_locked(interrupts);
         unwatch_locked(interrupts, op);
         answer_locked(interrupts, op);
-    } else if (signals->is_killed && qos_coherence_interrupt(op)) {
+    } else if (signals->is_killed && withdraw_locked(op)) {
         note_kill_locked(interrupts);
         unwatch_locked(interrupts, op); /* a worker answers it */
     } else if (!watched->is_interrupted && !signals->is_signaled) {
@@ -260,7 +266,7 @@ static gboolean is_wanted(const QosBackgroundGroup *group, const QosOp *op)
     return group->end == QOS_END_UNKNOWN && op->entry.request.opcode != QOS_OP_READ;
 }
 
-/* What is neither parked nor waits for credits stays. The lock is let go for the answers. FALSE:
+/* What is neither parked nor waits in its turn stays. The lock is let go for the answers. FALSE:
  * there was nothing else. */
 static gboolean take_some_back_locked(QosInterrupts *interrupts, QosBackgroundGroup *group)
 {
@@ -275,7 +281,7 @@ static gboolean take_some_back_locked(QosInterrupts *interrupts, QosBackgroundGr
             continue;
         if (qos_gate_cancel(interrupts->gate, &op->entry))
             answer_locked(interrupts, op);
-        else if (qos_coherence_interrupt(op))
+        else if (withdraw_locked(op))
             qos_background_remove(interrupts->background, op); /* a worker answers it */
         else /* it is about to run, or to be parked */
             continue;

@@ -36,8 +36,8 @@ void qos_interrupts_stop(QosInterrupts *interrupts);
 /* Stopped; nothing may be watched any more. NULL is allowed. */
 void qos_interrupts_free(QosInterrupts *interrupts);
 
-/* Watches a request that is about to be parked. Call it before qos_gate_park(), with no lock held.
- */
-void qos_interrupts_watch(QosInterrupts *interrupts, QosOp *op);
+/* Watches a request that is about to wait: in the gate, before qos_gate_park(), or where `withdraw`
+ * takes it back (qos_op_pause). With no lock held. */
+void qos_interrupts_watch(QosInterrupts *interrupts, QosOp *op, gboolean (*withdraw)(QosOp *op));
 /* Before a parked request runs or is answered: after this, nobody else touches it. */
 void qos_interrupts_unwatch(QosInterrupts *interrupts, QosOp *op);

@@ -95,6 +95,7 @@ typedef enum {
 
 /* While it waits; written by fs/request/ alone. */
 typedef struct {
+    gboolean (*withdraw)(QosOp *op);      /* NULL, or of qos_op_pause(); by the watch's lock */
     QosBackgroundGroup *background_group; /* NULL, or where fs/request/background.h keeps it */
     GList background;                     /* there */
     guint8 is_kept;                       /* nothing of it lies in a reader's buffer */

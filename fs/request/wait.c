@@ -18,11 +18,16 @@ void qos_op_keep(QosOp *op, gboolean moves)
     wait->is_kept = TRUE;
 }
 
-void qos_op_watch(QosOp *op)
+static void watch(QosOp *op, gboolean (*withdraw)(QosOp *op))
 {
     op->wait.is_watched = op->fs->interrupts != NULL && !op->is_answered;
     if (op->wait.is_watched)
-        qos_interrupts_watch(op->fs->interrupts, op);
+        qos_interrupts_watch(op->fs->interrupts, op, withdraw);
+}
+
+void qos_op_watch(QosOp *op)
+{
+    watch(op, NULL);
 }
 
 void qos_op_leave_watch(QosOp *op)
@@ -32,14 +37,14 @@ void qos_op_leave_watch(QosOp *op)
     op->wait.is_watched = FALSE;
 }
 
-void qos_op_pause(QosOp *op, gboolean is_watched)
+void qos_op_pause(QosOp *op, gboolean (*withdraw)(QosOp *op))
 {
     if (!op->wait.is_paused)
         qos_gate_pause(op->fs->gate, &op->entry);
     op->wait.is_paused = TRUE;
     qos_op_keep(op, TRUE);
-    if (is_watched)
-        qos_op_watch(op);
+    if (withdraw != NULL)
+        watch(op, withdraw);
 }
 
 void qos_op_end_wait(QosOp *op)

@@ -15,8 +15,15 @@ void qos_op_keep(QosOp *op, gboolean moves);
 void qos_op_watch(QosOp *op);
 /* It goes on, or is answered: nobody else touches it. Does nothing where it is not watched. */
 void qos_op_leave_watch(QosOp *op);
-/* In the gate's turn it is going to wait for something else: gives its slot back, and moves what
- * lies in the reader's buffer. With `is_watched` its caller may be killed meanwhile. */
-void qos_op_pause(QosOp *op, gboolean is_watched);
+/*
+ * In the gate's turn it is going to wait for something else: gives its slot back, and moves what
+ * lies in the reader's buffer.
+ *
+ * `withdraw`: NULL, or what takes it back when its caller is killed meanwhile: it has the operation
+ * go on by the gate, to end with -EINTR, and returns TRUE; or FALSE where the operation does not
+ * wait there, yet or any more. Any thread calls it, under the lock of the watch, and the operation
+ * is not freed meanwhile.
+ */
+void qos_op_pause(QosOp *op, gboolean (*withdraw)(QosOp *op));
 /* Such a wait is over, or there was none. */
 void qos_op_end_wait(QosOp *op);

@@ -49,7 +49,6 @@ FLOORS = {
     "fs/filelocks/": 3, "fs/request/": 3, "server/": 3,
     "fs/coherence/": 4, "fs/control/": 4, "fs/isolate/": 4,
     "fs/ops/": 5,
-    "fs/request/interrupt.c": 5,  # it withdraws waits for credits
     "fs/daemon/": 6, "fs/qosfs.": 6, "server/main.": 6, "sim/": 6, "tools/": 6,
 }
 APART = 4  # the floor whose folders know nothing of one another
