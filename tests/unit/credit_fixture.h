@@ -1,6 +1,6 @@
 /*
  * A cluster of owners in virtual time, with a network between them that may lose, repeat, delay and
- * reorder messages. Node 1 is the root; others are below whom they are told.
+ * reorder messages. Node 1 is the root; each other node is below the lender that it is told.
  */
 #pragma once
 

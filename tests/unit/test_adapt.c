@@ -1,5 +1,5 @@
 /*
- * Who gets how much under adaptive sharing.
+ * How much each job gets under adaptive sharing.
  */
 #include <math.h>
 
@@ -128,7 +128,7 @@ static void test_waking_lender(QosTime period)
     world_clear(&world);
 }
 
-/* Who waits for longer than anybody is remembered is not forgotten. */
+/* A job that waits for longer than jobs are remembered is not forgotten. */
 static void test_a_slow_store(void)
 {
     World world;
@@ -141,7 +141,7 @@ static void test_a_slow_store(void)
     world_clear(&world);
 }
 
-/* A saved record comes back as it was, and goes where nobody is left who owes it. */
+/* A saved record comes back as it was, and goes when no job is left that owes it. */
 static void test_restored(void)
 {
     static const QosAdaptMode modes[] = {QOS_ADAPT_FAIR, QOS_ADAPT_PAPER};
@@ -364,7 +364,7 @@ static void test_paper_serves_by_priority(void)
     world_clear(&world);
 }
 
-/* Who has issued nothing in a period has no rule, and is not starved by the one that has. */
+/* A job that issued nothing in a period has no rule. The job that has one does not starve it. */
 static void test_paper_starves_nobody(void)
 {
     enum { JOBS = 6 };

@@ -46,7 +46,7 @@ static void test_steady_trickle(void)
     g_assert_cmpint(jobs[3].allocation, ==, 1000 - 3 * 67);
 }
 
-/* A reservation comes before the shares, and is not held for one who does not want it. */
+/* A reservation comes before the shares. It is not held for a job that does not want it. */
 static void test_reservation(void)
 {
     QosFairJob jobs[] = {job(1, 0, 5000), job(9, 0, 5000)};
@@ -123,8 +123,8 @@ static void test_lent_and_repaid(void)
     g_assert_cmpint(jobs[0].allocation, ==, 500 + jobs[0].record); /* the rest */
 }
 
-/* Also by more jobs than their parts can be added up in 64 bits: who has just come may be taken to
- * have been entitled to any quantity. */
+/* Also by more jobs than their parts can be added up in 64 bits. A job that has just come may be
+ * taken to have been entitled to any quantity. */
 static void test_lent_by_many(void)
 {
     enum { JOBS = 20000 };
@@ -229,7 +229,7 @@ static void assert_sums(const QosFairJob *jobs, guint count, gint64 capacity)
         entitlements += jobs[i].entitlement;
         allocations += jobs[i].allocation;
         records += jobs[i].record;
-        /* nobody who wants it gets less than half */
+        /* no job that wants it gets less than half */
         if (jobs[i].demand >= jobs[i].entitlement)
             g_assert_cmpint(jobs[i].allocation, >=, jobs[i].entitlement / 2 - 2);
     }

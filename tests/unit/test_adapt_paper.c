@@ -23,9 +23,9 @@ static void test_initial_allocation_by_nodes(void)
 }
 
 /*
- * Equations 3 to 8 by hand: T = 100, nodes 1 to 1. x wants 10 of its 50, y 100 of its 50.
- * u = 0.2 and 2; T_s = 40; DF = 0.2 x 0.5 = 0.1 and 2 + 2 x 0.5 = 3;
- * x gets 40 x 0.1 / 3.1 = 1.29 of it, y 38.71: rounded 1 and 39 by the largest remainder.
+ * Equations 3 to 8 by hand: T = 100, nodes 1 to 1. Job x wants 10 of its 50, job y 100 of its 50.
+ * The results: u = 0.2 and 2; T_s = 40; DF = 0.2 x 0.5 = 0.1 and 2 + 2 x 0.5 = 3.
+ * Job x gets 40 x 0.1 / 3.1 = 1.29 of it, y 38.71: rounded 1 and 39 by the largest remainder.
  */
 static void test_redistribution(void)
 {

@@ -20,8 +20,8 @@ static void change_at_random(World *world, GRand *random)
     }
 }
 
-/* Whoever waits all the time gets half of what he is entitled to, or more, where all want theirs;
- * and who wants something gets something. */
+/* If all jobs want their entitlements, each job that waits all the time gets at least half of its
+ * own. Each job that wants something gets something. */
 static void assert_nobody_starves(const World *world, double served)
 {
     double nodes = 0;

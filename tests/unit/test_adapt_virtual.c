@@ -160,8 +160,9 @@ static void test_order_stays(void)
     g_assert_cmpuint(begun, ==, 20);
 }
 
-/* Who takes part and hangs in the store is left behind, but not for ever further. */
-static void test_who_hangs(void)
+/* If its request hangs in the backing file system, a job falls behind in virtual time, but only
+ * down to a bound. */
+static void test_a_hung_job(void)
 {
     enum { HUNG, OTHER };
     Turns turns;
@@ -184,6 +185,6 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/adapt-virtual/a-reservation-of-all", test_a_reservation_of_all);
     g_test_add_func("/adapt-virtual/order-stays", test_order_stays);
-    g_test_add_func("/adapt-virtual/who-hangs", test_who_hangs);
+    g_test_add_func("/adapt-virtual/a-hung-job", test_a_hung_job);
     return g_test_run();
 }

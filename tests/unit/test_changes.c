@@ -1,5 +1,5 @@
 /*
- * Whose a change is, and when the kernel is told of it.
+ * Which open file a change belongs to, and when the kernel is told of it.
  */
 #include "fs/changes.h"
 

@@ -100,7 +100,8 @@ static void test_callback_of_cached(void)
     }
 }
 
-/* What is in use is not dropped: who uses it may cache more. Other uses of the resource go on. */
+/* What is in use is not dropped, because its user may cache more. Other uses of the resource go on.
+ */
 static void test_callback_of_used(void)
 {
     Cluster c;
@@ -266,7 +267,7 @@ static void take_two(gboolean is_rising)
     cluster_clear(&c);
 }
 
-/* Whoever takes what comes first after what comes later is told by an assertion. */
+/* An assertion fails if a caller takes two resources in the wrong order. */
 static void test_order(void)
 {
     if (g_test_subprocess()) {

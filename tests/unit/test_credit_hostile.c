@@ -188,7 +188,7 @@ static void test_claims_of_others_tokens(void)
     }
 }
 
-/* Who claims more than it can have had is out, with all of it. */
+/* A borrower that claims more than it can have had is expelled, with all that it has. */
 static void test_claims_without_end(void)
 {
     static const QosOwnerId clients[] = {4, 5};
@@ -242,7 +242,7 @@ static void add_reads(QosOwnerId borrower G_GNUC_UNUSED, const QosResource *reso
     *(guint32 *)reads |= credit->reads;
 }
 
-/* Who gives back what it never had, and so would have it. */
+/* A borrower that gives up a credit by saying that it keeps what it never had. */
 static void test_keeps_what_it_had_not(void)
 {
     const QosCredit others[] = {writing, {.reads = QOS_INODE_LAYOUT}};
@@ -333,7 +333,7 @@ static Talk borrower_init(gboolean lends, guint flags)
     return talk;
 }
 
-/* A borrower whose lender breaks the rules begins anew, without what it had. */
+/* If its lender breaks the rules, a borrower begins anew, without what it had. */
 static void assert_begins_anew(Talk *talk, QosCreditMessage message)
 {
     QosResource resource = inode(7);

@@ -114,7 +114,7 @@ static void test_lender_restarts(void)
     c.nodes[6].is_deaf = FALSE;
     run(&c, 5 * QOS_SECOND);
     g_assert_false(qos_owner_in_grace(c.nodes[1].owner));
-    g_assert_cmpint(other.verdict, ==, QOS_CREDIT_WAITING); /* for who still holds it */
+    g_assert_cmpint(other.verdict, ==, QOS_CREDIT_WAITING); /* for the present holder */
     g_assert_cmpuint(qos_owner_lent(c.nodes[1].owner), ==, 1);
     put(&c, 4, &one);
     run(&c, 10 * QOS_MILLISECOND);
@@ -141,7 +141,8 @@ static guint64 renewed_after(QosOwner *root, QosCreditMessage message)
     return renewed;
 }
 
-/* Who has not claimed all when the grace ends loses the rest: he is promised nothing before. */
+/* A borrower that has not claimed all when the grace ends loses the rest. It is promised nothing
+ * before. */
 static void test_claims_renew_nothing(void)
 {
     static const QosOwnerId client = 4;
@@ -206,7 +207,8 @@ static void test_grace_ends(void)
     cluster_clear(&c);
 }
 
-/* Who had much does not make others wait: it is taken by and by, and nobody gets it twice. */
+/* An evicted borrower with much does not make others wait: it is taken by and by, and nobody gets
+ * it twice. */
 static void test_eviction_by_and_by(void)
 {
     enum { COUNT = 2500, PART = 1024 };

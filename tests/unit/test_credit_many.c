@@ -171,7 +171,7 @@ static void lender_clear(Lender *lender)
 
 static const QosCredit reading = {.reads = 1}, writing = {.reads = 1, .writes = 1};
 
-/* A writer among readers: he is served when the last of them has gone, and not before. */
+/* A writer among readers: it is served when the last of them has gone, and not before. */
 static void test_readers(void)
 {
     Lender lender;

@@ -11,7 +11,7 @@
 typedef struct {
     Cluster cluster;
     Use uses[USES];
-    QosOwnerId at[USES];                   /* whose */
+    QosOwnerId at[USES];                   /* the owner of the use */
     QosToken tokens[RESOURCES][NODES + 1]; /* the largest that was seen of each */
     guint granted;
 } Random;

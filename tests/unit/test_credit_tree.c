@@ -31,7 +31,7 @@ static void test_hops(void)
     put(&c, 4, &uses[0]);
     put(&c, 5, &uses[2]);
     g_assert_cmpint(got(&c, 7, writing, 0, &writer), ==, QOS_CREDIT_WAITING);
-    g_assert_cmpuint(c.nodes[6].conflicts, ==, 1); /* who holds it is told, two hops away */
+    g_assert_cmpuint(c.nodes[6].conflicts, ==, 1); /* the holder is told, two hops away */
     put(&c, 6, &uses[1]);
     run(&c, 20 * QOS_MILLISECOND);
     g_assert_cmpint(writer.verdict, ==, QOS_CREDIT_GRANTED);
@@ -272,7 +272,8 @@ static void test_server_and_root_restart(void)
     cluster_clear(&c);
 }
 
-/* A callback in its grace costs a server nothing: who holds what is wanted is not known yet. */
+/* A callback in its grace costs a server nothing: the holders of what is wanted are not known yet.
+ */
 static void test_server_grace_is_no_delay(void)
 {
     Cluster c;
@@ -331,8 +332,8 @@ static void test_root_restarts(void)
     cluster_clear(&c);
 }
 
-/* A server that was welcomed to the grace, and whose claims do not come, lends on under the tokens
- * that it heard of until its lease ends: what is granted afterwards is above them. */
+/* A server was welcomed to the grace, but its claims do not come. It lends on under the tokens that
+ * it heard of until its lease ends: what is granted afterwards is above them. */
 static void test_claims_are_lost(void)
 {
     Cluster c;

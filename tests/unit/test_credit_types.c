@@ -43,8 +43,8 @@ static void test_pieces(void)
     cluster_clear(&c);
 }
 
-/* Who has a whole file cached, and of whom every other byte is wanted, gives back what he does not
- * use; and if what he uses is in too many pieces itself, the other is denied. */
+/* A mount has a whole file cached, and another wants every other byte. The mount gives back what it
+ * does not use. If what it uses is in too many pieces itself, the other is denied. */
 static void test_pieces_called_back(void)
 {
     Cluster c;
@@ -113,7 +113,7 @@ static void test_open_file(void)
     g_assert_cmpint(writer.verdict, ==, QOS_CREDIT_GRANTED);
     get_of(&c, 5, file, executes, 0, &denied);
     get_of(&c, 6, file, executes, QOS_CREDIT_WAIT, &waiting);
-    run(&c, 5 * LEASE); /* whoever holds it is asked, says no, and keeps his lease */
+    run(&c, 5 * LEASE); /* the holder is asked, says no, and keeps its lease */
     g_assert_cmpint(denied.verdict, ==, QOS_CREDIT_DENIED);
     g_assert_cmpint(waiting.verdict, ==, QOS_CREDIT_WAITING);
     put(&c, 4, &writer);
@@ -136,7 +136,7 @@ static void test_lasting(void)
 }
 
 /* Bytes of a file that are locked at one mount (4) and asked for at another (5), without waiting:
- * each is told how it is when he asks, not how it was. */
+ * each asker is told how it is now, not how it was. */
 static QosCreditVerdict try_span(Cluster *c, guint64 first, guint64 last, gboolean writes)
 {
     const QosResourceType *type = qos_resource_type(QOS_RESOURCE_EXTENT);
@@ -153,7 +153,7 @@ static QosCreditVerdict try_span(Cluster *c, guint64 first, guint64 last, gboole
     return use.verdict;
 }
 
-/* Who waits for some bytes waits for no other waiter of his mount who wants more. */
+/* A waiter for some bytes does not wait for another waiter of its mount that wants more. */
 static void test_part_of_what_another_awaits(void)
 {
     const guint lock = QOS_CREDIT_LASTING | QOS_CREDIT_WAIT;
@@ -270,7 +270,7 @@ static void test_amounts(void)
     cluster_clear(&c);
 }
 
-/* Who has most is asked to give first, and alone if that is enough. */
+/* The borrower with the most is asked to give first, and alone if that is enough. */
 static void test_largest_first(void)
 {
     for (QosOwnerId largest = 4; largest < 6; largest++) {

@@ -111,7 +111,7 @@ static void test_circle_of_upgrades(void)
     cluster_clear(&c);
 }
 
-/* An upgrade is served before who waits for what its owner holds. */
+/* An upgrade is served before the waiters for what its owner holds. */
 static void test_upgrade_before_wait(void)
 {
     Cluster c;
@@ -155,8 +155,9 @@ static void convert_to_byte(Cluster *c, QosOwnerId id, guint64 place, gboolean w
     run(c, 10 * QOS_MILLISECOND);
 }
 
-/* Whoever has locked two bytes that others wait for may take one of them to write as well, and is
- * called back for it anew: who waits for it does not wait until the other one is free. */
+/* A mount that has locked two bytes that others wait for may also take one of them to write. It is
+ * called back anew for that byte, and the waiter for it does not wait until the other byte is free.
+ */
 static void test_taken_while_wanted(void)
 {
     const guint waits = QOS_CREDIT_LASTING | QOS_CREDIT_WAIT;
@@ -180,7 +181,7 @@ static void test_taken_while_wanted(void)
     cluster_clear(&c);
 }
 
-/* What a conversion gives up at once is free for who waits for it. */
+/* What a conversion gives up at once is free for its waiters. */
 static void test_conversion_gives_up(void)
 {
     Cluster c;

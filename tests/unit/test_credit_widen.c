@@ -56,7 +56,7 @@ static void assert_has(Cluster *c, QosOwnerId id, const char *expected)
     qos_credit_clear(type, &owned);
 }
 
-/* Who is alone asks once for a group, and once more when it begins to write. */
+/* A mount that is alone asks once for a group, and once more when it begins to write. */
 static void test_alone(void)
 {
     Cluster c;

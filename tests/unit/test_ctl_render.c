@@ -228,7 +228,7 @@ static char *why_of(const char *rules, const char *job)
     return why(state, "j");
 }
 
-/* What each `per` says of who shares a rule. */
+/* What each `per` says of the sharers of a rule. */
 static void test_why_sharer(void)
 {
     static const char *const cases[][2] = {
@@ -259,7 +259,7 @@ static void test_why_others(void)
     g_assert_null(strstr(text, "any more"));
 }
 
-/* Who waits for the lock server learns that it is away. */
+/* A user that waits for the lock server learns that it is away. */
 static void test_why_credit(void)
 {
     static const char *const cases[][2] = {

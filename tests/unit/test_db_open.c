@@ -310,7 +310,7 @@ static gpointer open_in_thread(gpointer fixture)
     return open_good(fixture);
 }
 
-/* Who waited for the lock of a database that was discarded has none on the next one of that name.
+/* A waiter for the lock of a database that was discarded has no lock on the next one of that name.
  */
 static void test_discarded_lock(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
 {

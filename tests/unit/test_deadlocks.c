@@ -60,7 +60,8 @@ static void test_circles(void)
 
     g_assert_false(tell(deadlocks, 1, 1, 7, 2, 1));
     g_assert_true(tell(deadlocks, 2, 1, 7, 1, 2)); /* another mount's owner 7 is somebody else */
-    g_assert_cmpuint(qos_deadlocks_count(deadlocks), ==, 1); /* who was told waits no more */
+    g_assert_cmpuint(qos_deadlocks_count(deadlocks), ==,
+                     1); /* the one that was told waits no more */
     g_assert_false(tell(deadlocks, 2, 2, 8, 3, 2));
     g_assert_false(tell(deadlocks, 3, 1, 7, 4, 3));
     g_assert_true(tell(deadlocks, 1, 2, 9, 1, 4));
@@ -73,7 +74,7 @@ static void test_circles(void)
     qos_deadlocks_free(deadlocks);
 }
 
-/* What he has and waits for is as he told last. */
+/* What an owner has and waits for is as its mount told last. */
 static void test_told_again(void)
 {
     QosDeadlocks *deadlocks = qos_deadlocks_new();
@@ -106,7 +107,7 @@ static void test_ranges(void)
     qos_deadlocks_free(deadlocks);
 }
 
-/* Two threads of one process wait: whoever waits for the process waits for both. */
+/* Two threads of one process wait: a waiter for the process waits for both. */
 static void test_owner_waits_twice(void)
 {
     QosDeadlocks *deadlocks = qos_deadlocks_new();
@@ -135,8 +136,8 @@ static void test_bounds(void)
     qos_deadlocks_free(deadlocks);
 }
 
-/* Of a file that `others` have a byte each of, and the one who closes the circle the last: whether
- * it is found by who waits for `ranges` of it. */
+/* Each of `others` has a byte of a file, and the one that closes the circle has the last byte.
+ * Tells whether a waiter for `ranges` of the file finds the circle. */
 static gboolean is_found(guint ranges, guint others)
 {
     const QosResourceType *type = qos_resource_type(QOS_RESOURCE_EXTENT);

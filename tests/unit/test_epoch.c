@@ -151,7 +151,7 @@ static void test_child_restarts(void)
     node_clear(&node);
 }
 
-/* Whoever waits in an epoch that the others have left behind is told so. */
+/* A member that waits in an epoch that the others have left is told so. */
 static void test_waits_behind(void)
 {
     Node node = node_in(QOS_EPOCH_PASSED);
@@ -168,7 +168,8 @@ static void test_waits_behind(void)
 }
 
 /* A combiner that restarted passes on the oldest epoch of its members, of the latest life of the
- * coordinator that one of them knows; so it brings nobody past an epoch that he missed. */
+ * coordinator that one of them knows. So it brings no member past an epoch that the member missed.
+ */
 static void test_oldest_member(void)
 {
     static const struct {

@@ -4,7 +4,8 @@
  * core/epoch.h. GLib prints the seed; --seed repeats a run. All messages go as bytes.
  *
  * Each participant hands in a number that it never used before, in its own place of an array; the
- * reduction takes the greater at each place. So what an epoch began with says whose data is in it.
+ * reduction takes the greater at each place. So what an epoch began with says which participants'
+ * data is in it.
  */
 #include <errno.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 
 #include <errno.h>
 
-/* As of a damaged database, whose bytes SQLite quotes: a line of a log stays one line. */
+/* SQLite quotes bytes of a damaged database: a line of a log stays one line. */
 static void test_one_line(void)
 {
     g_autoptr(GError) error = NULL;

@@ -1,6 +1,6 @@
 /*
- * Tables of locks, and who has some in which: each rule by itself, then random locks of random
- * owners against a plain array of bytes and a plain search for circles (the seed is printed;
+ * Tables of locks, and which owner has some in which: each rule by itself, then random locks of
+ * random owners against a plain array of bytes and a plain search for circles (the seed is printed;
  * QOSFS_SEED replays it).
  */
 #include <stdlib.h>
@@ -162,7 +162,7 @@ static void test_room(void)
     qos_locktable_clear(&table);
 }
 
-/* 1 waits for 2, who waits for 3, who would wait for 1: in three files. */
+/* Owner 1 waits for 2, 2 waits for 3, and 3 would wait for 1: in three files. */
 static void test_deadlock(void)
 {
     QosLocktable tables[3] = {{0}};
@@ -178,7 +178,7 @@ static void test_deadlock(void)
         qos_lockowners_begin_wait(&owners, &waits[i]);
     }
     qos_lockowners_end_wait(&owners, &waits[2]);
-    qos_lockowners_end_wait(&owners, &waits[1]); /* he gave up */
+    qos_lockowners_end_wait(&owners, &waits[1]); /* gave up */
     g_assert_false(qos_lockowners_is_deadlock(&owners, &waits[2]));
     qos_lockowners_end_wait(&owners, &waits[0]);
     g_assert_null(qos_lockowners_find(&owners, 1));
@@ -187,7 +187,7 @@ static void test_deadlock(void)
         qos_locktable_clear(&tables[i]);
 }
 
-/* In which tables he has something, and that he waits; -1: he is not known. */
+/* In how many tables the owner has something (-1: it is not known), and how often it waits. */
 static void assert_owner(const QosLockOwners *owners, guint64 number, gint tables, guint waits)
 {
     const QosLockOwner *owner = qos_lockowners_find(owners, number);
@@ -203,7 +203,7 @@ static void test_owners(void)
     QosLockWait wait;
 
     qos_lockowners_init(&owners);
-    qos_lockowners_note(&owners, &one, 1); /* who has nothing */
+    qos_lockowners_note(&owners, &one, 1); /* has nothing */
     assert_owner(&owners, 1, -1, 0);
     set(&one, 1, 0, 9, TRUE);
     qos_lockowners_note(&owners, &one, 1);
@@ -229,7 +229,7 @@ static void test_owners(void)
     qos_lockowners_clear(&owners);
 }
 
-/* Of whom it is to be told, and of how many of his waits, the last ones: "7:2 8:1 ". */
+/* Which owners are to be told of, and how many of their last waits: "7:2 8:1 ". */
 static void assert_changed(QosLockOwners *owners, const char *expected)
 {
     g_autoptr(GString) text = g_string_new(NULL);
@@ -250,7 +250,7 @@ static void test_changed(void)
     qos_lockowners_init(&owners);
     set(&table, 1, 0, 9, TRUE);
     qos_lockowners_note(&owners, &table, 1);
-    assert_changed(&owners, ""); /* he does not wait */
+    assert_changed(&owners, ""); /* the owner does not wait */
     for (guint i = 0; i < 4; i++)
         qos_lock_wait_init(&waits[i], &table, i < 3 ? 2 : 3, &(QosSpan){0, 9, TRUE});
     for (guint i = 0; i < 2; i++)
@@ -277,8 +277,8 @@ static void test_changed(void)
     qos_locktable_clear(&table);
 }
 
-/* Whether the circle of the first with the last of so many owners is found, each of whom waits in a
- * file of his own for `locks` owners, of whom the next is the last. */
+/* So many owners wait, each in a file of its own, for `locks` owners, the last of which is the next
+ * owner. Tells whether the circle of the first with the last is found. */
 static gboolean is_found(guint count, guint locks)
 {
     g_autofree QosLocktable *tables = g_new0(QosLocktable, count);

@@ -1,6 +1,7 @@
 /*
- * What the server decides: who is let in, what credits cost, and that a restart of the server loses
- * and mints nothing. The mounts are owners in this process, and messages are handed over.
+ * What the server decides: which mounts are let in, what credits cost, and that a restart of the
+ * server loses and mints nothing. The mounts are owners in this process, and messages are handed
+ * over.
  */
 #include <glib/gstdio.h>
 #include <malloc.h>
@@ -25,7 +26,7 @@ typedef struct {
     QosGrants *grants;
     QosGrantsConfig config;
     Mount mounts[MOUNTS + 1]; /* by id, from 1 */
-    GQueue letters;           /* of GByteArray, to mounts: the first 8 bytes say whom */
+    GQueue letters;           /* of GByteArray, to mounts: the first 8 bytes say which */
 } Fixture;
 
 static QosTime now_of(void)

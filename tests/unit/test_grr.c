@@ -77,7 +77,7 @@ static void test_nothing_waits(void)
     fixture_clear(&f);
 }
 
-/* --- with peers: two schedulers, whose messages arrive at once, and a coordinator --- */
+/* --- with peers: two schedulers and a coordinator; messages arrive at once --- */
 
 typedef struct {
     QosPolicyContext context;
@@ -242,7 +242,7 @@ static void test_peers(void)
     cluster_clear(&cluster);
 }
 
-/* Who joins learns whose turns there were, and knows it once the others have left. */
+/* A mount that joins learns which jobs had turns, and knows it once the others have left. */
 static void test_turns_are_learned(void)
 {
     Cluster cluster;

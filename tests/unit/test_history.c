@@ -1,5 +1,5 @@
 /*
- * Sampling: differences of totals, the slice they go to, and who is told apart.
+ * Sampling: differences of totals, the slice they go to, and which jobs are told apart.
  */
 #include <glib.h>
 #include <string.h>

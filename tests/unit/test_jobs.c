@@ -324,7 +324,7 @@ static void test_expire(void)
     g_assert_null(qos_account_find(&account, "idle"));
     g_assert_cmpuint(qos_account_expire(&account, START + INTERVAL + 100 * QOS_SECOND), ==, 1);
     g_assert_null(qos_account_find(&account, "later"));
-    /* Who is held stays, and goes once he is let go. */
+    /* A job with a reference stays, and goes once the reference is dropped. */
     g_assert_cmpuint(qos_account_expire(&account, START + 100 * INTERVAL), ==, 0);
     qos_job_unref(held);
     g_assert_cmpuint(qos_account_expire(&account, START + 100 * INTERVAL), ==, 1);

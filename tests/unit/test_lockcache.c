@@ -258,7 +258,7 @@ static void check_model(const Model *m)
     g_assert_cmpuint(m->f.cache.fresh.length + m->f.cache.proven.length, ==, count);
 }
 
-/* After a shrink that was not cut short, nothing is left whose CLR is above SLR, but for the hold
+/* After a shrink that was not cut short, nothing with a CLR above SLR is left, but for the hold
  * time and the floor. */
 static void check_shrunk(const Model *m)
 {

@@ -206,7 +206,7 @@ static QosCreditVerdict read_or_go_on(World *w, guint number, Use *use)
     return use->verdict;
 }
 
-/* Whoever only reads waits for no server that is away: not who comes then, nor who came before. */
+/* Readers do not wait for a server that is away, whether they come then or came before. */
 static void test_readers_go_on_without_a_server(void)
 {
     World w;

@@ -1,6 +1,6 @@
 /*
- * What a mount borrows of a group of inodes: who parts it with others, and what is used of it while
- * it is called back.
+ * What a mount borrows of a group of inodes: how it is parted with other mounts, and what is used
+ * of it while it is called back.
  */
 #include "lockengine_fixture.h"
 
@@ -17,8 +17,8 @@ static QosCreditVerdict get_one(World *w, guint mount, guint place, Use *use)
     return use->verdict;
 }
 
-/* Two inodes of a group are called back together, and who uses the first waits for the second: that
- * one goes, and comes back. */
+/* Two inodes of a group are called back together, and the user of the first waits for the second:
+ * that one goes, and comes back. */
 static void test_group_in_order(void)
 {
     World w;
@@ -49,8 +49,8 @@ static void test_group_in_order(void)
     clear(&w);
 }
 
-/* Who asked was killed, and his credit comes all the same: that is counted, as what was looked at
- * before without it may have been changed by others since. */
+/* The asker was killed, and its credit comes all the same. That is counted, because others may
+ * since have changed what was looked at before without the credit. */
 static void test_group_comes_for_nobody(void)
 {
     World w;
@@ -157,7 +157,8 @@ static guint64 visit_one(World *w, guint mount, guint place)
     return status_of(w, mount).enqueues - before;
 }
 
-/* Who looks at a whole group that another has and does not use asks eleven times, not 1,024. */
+/* A mount that looks at a whole group that another has and does not use asks eleven times, not
+ * 1,024. */
 static void test_group_goes_over(void)
 {
     World w;

@@ -1,6 +1,6 @@
 /*
- * What the server is told of who waits for file locks: as it is when the link sends, and all of it
- * on another connection.
+ * What the server is told of the waiters for file locks: as it is when the link sends, and all of
+ * it on another connection.
  */
 #include "fs/lockengine/wait_reports.h"
 

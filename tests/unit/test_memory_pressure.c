@@ -1,6 +1,6 @@
 /*
- * Memory that is short is told. What the kernel says out of band says here a socket, whose urgent
- * bytes look the same to poll().
+ * Short memory is reported. Where the kernel reports it out of band, the test uses a socket,
+ * because urgent bytes look the same to poll().
  */
 #include "sys/memory_pressure.h"
 

@@ -126,7 +126,7 @@ static void test_start_up_left_out(void)
     fixture_clear(&fixture);
 }
 
-/* Who has nothing waiting in the scheduler, be it for a moment, wants no more. */
+/* A job with nothing waiting in the scheduler, be it for a moment, wants no more. */
 static void test_not_backlogged(void)
 {
     Fixture fixture;
@@ -173,7 +173,7 @@ static void test_repayment(void)
                                                                        : 2) *
                                                              QOS_COST_UNIT;
     g_assert_cmpfloat_with_epsilon(metrics_of(&fixture).repayment, 1.2, 1e-9);
-    /* Who wants no more before is not waited for. */
+    /* A job that wants no more before then is not waited for. */
     qos_timeline_bin(&fixture.jobs[0].bins, 45)->is_busy = FALSE;
     for (guint i = 45; i < BINS; i++)
         qos_timeline_bin(&fixture.jobs[0].bins, i)->record = 0;

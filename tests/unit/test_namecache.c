@@ -178,8 +178,8 @@ static void test_many(Mount *mount, gconstpointer data G_GNUC_UNUSED)
     }
 }
 
-/* Whoever finds names that have one hash keeps no others waiting: no more are looked at than a few,
- * and what is not found any more stays so. */
+/* A user that finds names of one hash keeps no others waiting. No more names than a few are looked
+ * at, and a name that is not found any more stays so. */
 static void test_one_hash(Mount *mount, gconstpointer data G_GNUC_UNUSED)
 {
     const QosNameLook like = begin(mount, FOLDER, "first");

@@ -1,5 +1,5 @@
 /*
- * Whose turn it is to be looked at: when, how often, and what many of one user's may take.
+ * Which poller is looked at next: when, how often, and what the many of one user may take.
  */
 #include "fs/poll_turns.h"
 
@@ -122,7 +122,7 @@ static void test_rounds(Fixture *f, gconstpointer data G_GNUC_UNUSED)
 {
     crowd(f, 0, MANY, f->job, f->user);
     for (guint round = 0; round < 100; round++) {
-        for (guint i = 0; i < 40; i++) /* who has waited longest first */
+        for (guint i = 0; i < 40; i++) /* the longest waiting first */
             g_assert_true(next(f) == &f->many[40 * round + i]);
         assert_nobody_until(f, f->now + 10 * MS);
         f->now += 10 * MS;
@@ -167,7 +167,7 @@ static void test_new_and_known(Fixture *f, gconstpointer data G_GNUC_UNUSED)
     assert_nobody_until(f, f->now + 10 * MS);
 }
 
-/* Beside one who has many, also new ones, another is looked at as if he were alone. */
+/* Beside a user with many, also new ones, another user is looked at as if it were alone. */
 static void test_users_take_turns(Fixture *f, gconstpointer data G_GNUC_UNUSED)
 {
     crowd(f, 0, MANY, f->job, f->user);
@@ -175,7 +175,7 @@ static void test_users_take_turns(Fixture *f, gconstpointer data G_GNUC_UNUSED)
         g_assert_true(next(f) == &f->many[i]);
     qos_turns_add(f->turns, &f->one, f->other, f->guest);
     qos_turns_at(f->turns, &f->one, f->now);
-    g_assert_true(next(f) == &f->many[10]); /* whose turn it was */
+    g_assert_true(next(f) == &f->many[10]); /* the next in turn */
     g_assert_true(next(f) == &f->one);
     for (guint i = 100; i < MANY; i++)
         qos_turns_at_once(f->turns, &f->many[i]);
@@ -187,7 +187,7 @@ static void test_users_take_turns(Fixture *f, gconstpointer data G_GNUC_UNUSED)
     g_assert_true(next(f) == &f->one);
 }
 
-/* For 10 s; the guest is looked at 50 ms after his last look, or as the next round begins. */
+/* For 10 s; the guest is looked at 50 ms after its last look, or as the next round begins. */
 static void test_as_if_alone(Fixture *f, gconstpointer data G_GNUC_UNUSED)
 {
     const QosTime end = f->now + 10 * QOS_SECOND;
@@ -208,7 +208,7 @@ static void test_as_if_alone(Fixture *f, gconstpointer data G_GNUC_UNUSED)
     g_assert_cmpuint(looks, ==, 40000);
 }
 
-/* Who forges JobIDs has no more turns; and of his jobs none more than others. */
+/* A user that forges JobIDs has no more turns, and none of its jobs has more than another. */
 static void test_jobs_take_turns(Fixture *f, gconstpointer data G_GNUC_UNUSED)
 {
     guint guests = 0, honest = 0;
@@ -233,8 +233,8 @@ static void test_jobs_take_turns(Fixture *f, gconstpointer data G_GNUC_UNUSED)
     g_assert_cmpuint(honest, ==, 10);
 }
 
-/* Jobs of those whom nothing bounds take turns with the users. */
-static void test_whom_nothing_bounds(Fixture *f, gconstpointer data G_GNUC_UNUSED)
+/* Jobs of users without a bound take turns with the users. */
+static void test_users_without_a_bound(Fixture *f, gconstpointer data G_GNUC_UNUSED)
 {
     crowd(f, 0, 20, f->job, NULL);
     crowd(f, 20, 20, f->other, NULL);
@@ -275,7 +275,7 @@ int main(int argc, char **argv)
     ADD("/poll-turns/users-take-turns", test_users_take_turns);
     ADD("/poll-turns/as-if-alone", test_as_if_alone);
     ADD("/poll-turns/jobs-take-turns", test_jobs_take_turns);
-    ADD("/poll-turns/whom-nothing-bounds", test_whom_nothing_bounds);
+    ADD("/poll-turns/users-without-a-bound", test_users_without_a_bound);
     ADD("/poll-turns/removed", test_removed);
     return g_test_run();
 }

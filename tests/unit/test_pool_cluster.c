@@ -251,8 +251,8 @@ static void test_scan_resistance(void)
     g_assert_cmpfloat(hits, >, 0.98);
 }
 
-/* Above HL nothing is granted, however many come; those who are told to come back get theirs, and
- * that all had to wait is soon over. */
+/* Above HL nothing is granted, however many come. Those that are told to come back get theirs, and
+ * the time in which all had to wait is soon over. */
 static void test_hard_limit(void)
 {
     static const guint percents[] = {105, 110, 125, 200};

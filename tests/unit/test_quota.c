@@ -30,7 +30,7 @@ static void tear_down(Fixture *f, gconstpointer data G_GNUC_UNUSED)
     qos_account_clear(&f->account);
 }
 
-/* As many as he gets. */
+/* Takes as many as the user gets. */
 static guint take_all(Fixture *f, QosJob *job, QosUser *user)
 {
     guint count = 0;
@@ -40,7 +40,7 @@ static guint take_all(Fixture *f, QosJob *job, QosUser *user)
     return count;
 }
 
-static void test_who_may(void)
+static void test_shares(void)
 {
     g_assert_cmpint(qos_place_for(0, 0, 0), ==, QOS_PLACE_NONE);
     g_assert_cmpint(qos_place_for(1, 0, 0), ==, QOS_PLACE_FREE);
@@ -65,7 +65,7 @@ static void test_jobs(Fixture *f, gconstpointer data G_GNUC_UNUSED)
     g_assert_cmpuint(g_hash_table_size(f->places.counts), ==, 0);
 }
 
-/* A user with all his jobs; a job of two counts with each. */
+/* A user with all its jobs; a job of two users counts with each. */
 static void test_users(Fixture *f, gconstpointer data G_GNUC_UNUSED)
 {
     guint count = 0;
@@ -87,7 +87,7 @@ static void test_users(Fixture *f, gconstpointer data G_GNUC_UNUSED)
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
-    g_test_add_func("/quota/who-may", test_who_may);
+    g_test_add_func("/quota/shares", test_shares);
     g_test_add("/quota/jobs", Fixture, NULL, set_up, test_jobs, tear_down);
     g_test_add("/quota/users", Fixture, NULL, set_up, test_users, tear_down);
     return g_test_run();

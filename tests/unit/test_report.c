@@ -335,7 +335,7 @@ static void test_jobs(void)
                                          "           0       0   0 B      0 B\n");
 }
 
-/* Who limits a job: the last that it waited for, while it waits and for 10 s. */
+/* What limits a job: the last thing that it waited for, while it waits and for 10 s. */
 static void test_limit(void)
 {
     g_autoptr(QosReport) report = new_report(NULL);

@@ -1,5 +1,5 @@
 /*
- * Whose caller is read next, and who goes on without a name: time is stepped by hand.
+ * Which caller is read next, and which requests go on without a name: time is stepped by hand.
  */
 #include "fs/caller/resolver_queue.h"
 
@@ -77,8 +77,8 @@ static void is_read_late(World *w, guint number)
 
 /* --- users --- */
 
-/* So many of a user are read; another's need not wait for them, nor he for longer than they take.
- */
+/* So many of a user are read at once. Another user's need not wait for them, nor does that user
+ * wait for longer than they take. */
 static void test_users(void)
 {
     World w;
@@ -136,9 +136,9 @@ static void test_turns(void)
     clear(&w);
 }
 
-/* All but the first and the last of those who wait are out of reach: who looks at one ends. Nobody
- * does, neither while their user is full, nor when others come, are taken, and read. */
-static void test_without_a_look_at_those_who_wait(void)
+/* All waiting callers but the first and the last are out of reach: the process dies if it looks at
+ * one. Nobody does, neither while their user is full, nor when others come, are taken, and read. */
+static void test_without_a_look_at_the_waiting(void)
 {
     const guint page = (guint)sysconf(_SC_PAGESIZE), count = page / sizeof(QosNameWait);
     QosNameWait *crowd =
@@ -174,7 +174,7 @@ static void test_without_a_look_at_those_who_wait(void)
     munmap(crowd, page);
 }
 
-/* --- who is late --- */
+/* --- readers that are late --- */
 
 static void test_late(void)
 {
@@ -255,8 +255,8 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/resolver-queue/users", test_users);
     g_test_add_func("/resolver-queue/turns", test_turns);
-    g_test_add_func("/resolver-queue/without-a-look-at-those-who-wait",
-                    test_without_a_look_at_those_who_wait);
+    g_test_add_func("/resolver-queue/without-a-look-at-the-waiting",
+                    test_without_a_look_at_the_waiting);
     g_test_add_func("/resolver-queue/late", test_late);
     g_test_add_func("/resolver-queue/all", test_all);
     return g_test_run();

@@ -159,8 +159,9 @@ static void test_stalled_requests_free_their_slots(void)
     fixture_clear(&f);
 }
 
-/* Who waits is called when the oldest stalls, and not before; the rest of its job is held. */
-static void test_who_waits_is_called_by_a_stall(void)
+/* A waiting request is called when the oldest stalls, and not before. The rest of its job is held.
+ */
+static void test_a_stall_calls_the_waiting(void)
 {
     enum { SLOTS = 16, SHARE = 14 };
     Fixture f;
@@ -407,7 +408,8 @@ static void test_only_policies_with_rules_pass_through(void)
     fixture_clear(&f);
 }
 
-/* Told when to ask again, who asks before is told the same: but not once something has changed. */
+/* A worker is told when to ask again. If it asks before, it is told the same, but not once
+ * something has changed. */
 static void test_changes_are_seen_at_once(void)
 {
     Fixture f;
@@ -456,7 +458,7 @@ int main(int argc, char **argv)
                     test_goes_at_once_while_slots_are_free);
     g_test_add_func("/sched/no-job-holds-all-slots", test_no_job_holds_all_slots);
     g_test_add_func("/sched/stalled-requests", test_stalled_requests_free_their_slots);
-    g_test_add_func("/sched/who-waits-is-called-by-a-stall", test_who_waits_is_called_by_a_stall);
+    g_test_add_func("/sched/a-stall-calls-the-waiting", test_a_stall_calls_the_waiting);
     g_test_add_func("/sched/jrr-takes-turns", test_jrr_takes_turns);
     g_test_add_func("/sched/what-holds-a-lock-needs-no-slot", test_what_holds_a_lock_needs_no_slot);
     g_test_add_func("/sched/release", test_release);

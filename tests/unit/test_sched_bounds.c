@@ -4,7 +4,7 @@
 #include "fs/sched_state.h"
 #include "sched_fixture.h"
 
-/* Jobs whose closes hang: each has so many inside beside the slots, and all have so many. */
+/* Jobs with hanging closes: each has so many inside beside the slots, and all have so many. */
 static void test_closes_are_bounded(void)
 {
     enum { JOBS = QOS_PASSING_ALL / QOS_PASSING_MAX + 2, CLOSES = 20, SLOTS = 4 };
@@ -186,7 +186,8 @@ static void test_data_that_awaits_its_turn_is_bounded(void)
     fixture_clear(&f);
 }
 
-/* Who is killed while the answer to what was written early waits has had it all the same. */
+/* If a process is killed while the reply to an early write waits, its job has paid for the write
+ * all the same. */
 static void test_what_was_written_early_is_paid_for(const void *data)
 {
     const gboolean is_held = GPOINTER_TO_INT(data);
@@ -234,7 +235,7 @@ static void test_what_was_written_early_is_paid_for(const void *data)
     fixture_clear(&f);
 }
 
-/* Who is taken back when his turn has come keeps his share. */
+/* A request that is taken back when its turn has come costs its job no share. */
 static void test_what_is_taken_back_costs_nothing(void)
 {
     const QosAdaptConfig config = {
@@ -392,7 +393,8 @@ static void test_reading_ahead_waits(void)
 }
 
 /* Another depth is news for jobs that have a slot alone: the others are not looked at, however many
- * they are. All are taken out of the order of turns before; who is looked at is back in it. */
+ * they are. All are taken out of the order of turns before; a job that is looked at is back in it.
+ */
 static void test_a_change_of_depth_looks_at_few(void)
 {
     enum { JOBS = 1000, EACH = 2 };

@@ -227,8 +227,8 @@ static void test_repeats(void)
     }
 }
 
-/* In every bin: nobody is served more than it asked for, the store no more than the time there is,
- * who is backlogged is busy; and what is lent is borrowed. */
+/* In every bin: no job is served more than it asked for, the backing file system serves no more
+ * than the time there is, a backlogged job is busy, and what is lent is borrowed. */
 static void assert_bins(const QosScenario *scenario, const QosSimulation *simulation)
 {
     g_autofree gint64 *open = g_new0(gint64, simulation->jobs->len);

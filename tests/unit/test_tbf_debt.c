@@ -25,7 +25,7 @@ static QosRequest *fill_debt(Fixture *f, QosOpcode opcode, guint64 bytes, QosTim
     }
 }
 
-/* Whoever wants its lock gets on at the rule's rate. What holds nothing pays the debt. */
+/* A job that wants its lock gets on at the rule's rate. What holds nothing pays the debt. */
 static void test_a_lock_waits_for_one_token(void)
 {
     Fixture f;
@@ -481,7 +481,7 @@ static void test_no_window_has_more(void)
     fixture_clear(&f);
 }
 
-/* Whoever comes later waits behind those that wait, also where the debt allows one more. */
+/* A latecomer waits behind those that wait, also where the debt allows one more. */
 static void test_no_lock_goes_before_another(void)
 {
     Fixture f;
@@ -714,7 +714,8 @@ static void test_what_is_released_while_rules_change(void)
     fixture_clear(&f);
 }
 
-/* By its turn, by others who want its lock, or by a kill: the rule counts what the job does. */
+/* A wait ends by its turn, by others that want its lock, or by a kill: the rule counts what the job
+ * does. */
 static void test_waits_count_however_they_end(void)
 {
     Fixture f;

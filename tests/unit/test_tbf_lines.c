@@ -88,7 +88,7 @@ static void test_no_lock_waits_behind_reads(void)
     fixture_clear(&f);
 }
 
-/* One thread whose requests have a lock, and which always has one waiting. */
+/* One thread, which always has a request with a lock waiting. */
 static void test_no_lock_keeps_reads_waiting(void)
 {
     enum { READS = 50 };

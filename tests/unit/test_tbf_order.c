@@ -3,7 +3,7 @@
  */
 #include "sched_fixture.h"
 
-/* Before what waits is matched against new rules, one may be taken back, and who comes does not
+/* Before what waits is matched against new rules, one may be taken back, and a newcomer does not
  * overtake it. */
 static void test_what_is_to_be_matched_again(void)
 {
@@ -74,7 +74,7 @@ static void test_idle_classes_of_operations_go(void)
     fixture_clear(&f);
 }
 
-/* Who has a token waits for a slot, and who stands behind him for the rule. */
+/* A request that has a token waits for a slot, and the next of its job for the rule. */
 static void test_what_each_waits_for(void)
 {
     Fixture f;

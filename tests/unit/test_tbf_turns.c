@@ -303,7 +303,7 @@ static void test_order_outlives_two_changes(void)
     end(&bench);
 }
 
-/* Who comes meanwhile waits behind those that are not in their classes yet. */
+/* A newcomer waits behind those that are not in their classes yet. */
 static void test_nobody_overtakes_after_a_change(void)
 {
     Bench bench;

@@ -1,5 +1,5 @@
 /*
- * One user with many jobs: what each of them may take, he may not take many times over.
+ * One user with many jobs: what each job may take, its user may not take many times over.
  */
 #include "sched_fixture.h"
 
@@ -40,7 +40,7 @@ static void offer(Fixture *f, QosRequest *request, GQueue *inside)
         g_queue_push_tail(inside, request);
 }
 
-/* All that he does hangs, in 100 jobs: others go on, once he has as much inside as two jobs. */
+/* All that the user does in 100 jobs hangs. Others go on once it has as much inside as two jobs. */
 static void check_hanging(const QosPolicyClass *policy, gboolean is_fair)
 {
     enum { SLOTS = 16, JOBS = 100, MOST = 28 };
@@ -63,14 +63,14 @@ static void check_hanging(const QosPolicyClass *policy, gboolean is_fair)
 
     for (guint i = 0; i < JOBS; i++) {
         QosUser *guest = i % 2 == 0 ? NULL : user_of(&f, 1002);
-        QosRequest *request = request_of(&f, guest, i, QOS_OP_READ); /* a job of his, too */
+        QosRequest *request = request_of(&f, guest, i, QOS_OP_READ); /* a job of the hog, too */
         offer(&f, request, &inside);
         let_go(&f, &inside);
         g_assert_true(g_queue_remove(&inside, request));
         leave(&f, request);
     }
 
-    /* As his end, his further ones go; some he gives up. */
+    /* As the hog's requests end, its further ones go; some it gives up. */
     for (guint i = 0; i < 10; i++) {
         QosRequest *held = hog->held.tail->data;
         qos_sched_cancel(f.sched, held, f.now);
@@ -97,7 +97,7 @@ static void test_what_hangs_leaves_slots(void)
     }
 }
 
-/* What is held with him goes as soon as there are more slots. */
+/* What is held with the user goes as soon as there are more slots. */
 static void test_more_slots(void)
 {
     enum { JOBS = 20 };
@@ -120,8 +120,8 @@ static void test_more_slots(void)
     fixture_clear(&f);
 }
 
-/* With any number of slots he may use them all as long as nothing hangs, unless they are so many
- * that what may stall leaves none. */
+/* A user may use any number of slots as long as nothing hangs, unless they are so many that what
+ * may stall leaves none. */
 static void test_shares(void)
 {
     for (guint count = 1; count < 3000; count++) {
@@ -181,7 +181,8 @@ static gboolean keeps(Fixture *f, GQueue *waiting, QosUser *user, guint job, Qos
     return FALSE;
 }
 
-/* His jobs wait, as many as there is room for; another user's wait too, and are not refused. */
+/* The hog's jobs wait, as many as there is room for. Another user's wait too, and are not refused.
+ */
 static void check_room(Fixture *f, guint most, guint all, QosKeep refusal)
 {
     GQueue waiting = G_QUEUE_INIT;
@@ -261,7 +262,7 @@ static void test_jobs_are_bounded(void)
     qos_account_clear(&account);
 }
 
-/* Random users, jobs, hangs and ends: nothing is lost, and nobody has more than he may. */
+/* Random users, jobs, hangs and ends: nothing is lost, and no user has more than its limit. */
 static void check_soak(guint32 seed)
 {
     enum { STEPS = 4000, USERS = 3, JOBS = 12, SLOTS = 8, MOST = 14 };
