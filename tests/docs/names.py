@@ -17,7 +17,7 @@ LINE_BREAK = re.compile(r"\n(?:#include.*\n)*[ *#]*")  # the compiler looks for 
 
 @functools.cache
 def texts(folder, suffix):
-    """All files of `folder` whose names end so, one after another."""
+    """All files of `folder` with names that end so, one after another."""
     return "".join(path.read_text() for path in sorted((TOP / folder).glob(f"*{suffix}")))
 
 

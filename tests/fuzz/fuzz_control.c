@@ -4,14 +4,14 @@
  *
  * The input is records, ended by ASCII's record separator; their first character says what is done:
  *
- *     sNAME=VALUE  root sets an xattr; uNAME=VALUE: a user does, who must be refused
+ *     sNAME=VALUE  root sets an xattr; uNAME=VALUE: a user does, and must be refused
  *     gNAME        an xattr is read, by its length, into enough room, and into too little
  *     jNAME        a program of that name in a job of that name comes up
  *     wLINE        root writes to .qosfs/job_stats
  *
- * Whatever comes, each request has its one answer; a set that fails says why in last_error, and one
- * that succeeds does not; and at the end every xattr and every file can be read, the files are
- * UTF-8, and state.json is JSON.
+ * Whatever comes, each request has its one answer. A set that fails says why in last_error, and one
+ * that succeeds does not. At the end every xattr and every file can be read, the files are UTF-8,
+ * and state.json is JSON.
  */
 #include <errno.h>
 #include <glib.h>

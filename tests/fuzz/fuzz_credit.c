@@ -1,11 +1,11 @@
 /*
- * Messages between owners, hostile ones too. The first byte says who the owner is: a server with a
- * lender above and two borrowers below, a root, or a mount; and how its life begins: with borrowers
- * that may reclaim, or a lender that restores. The rest is a list of steps: two bytes of length and
- * sender, then as many bytes, which are a message, or for the sender 0 an operation of a local
- * user. So that more than the first look at it is tried, a message gets its session and its number
- * in it right, unless the sender says otherwise. What is decoded is encoded to the same bytes
- * again, and what goes out can be decoded.
+ * Messages between owners, hostile ones too. The first byte says what the owner is: a server with a
+ * lender above and two borrowers below, a root, or a mount. It also says how its life begins: with
+ * borrowers that may reclaim, or a lender that restores. The rest is a list of steps: two bytes of
+ * length and sender, then as many bytes, which are a message, or for the sender 0 an operation of a
+ * local user. So that more than the first look at it is tried, a message gets its session and its
+ * number in it right, unless the sender says otherwise. What is decoded is encoded to the same
+ * bytes again, and what goes out can be decoded.
  */
 #include <glib.h>
 #include <string.h>

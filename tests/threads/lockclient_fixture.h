@@ -254,7 +254,7 @@ typedef struct {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     QosLockclient *client;
-    QosTime patience; /* that who asks waits for the answer with his thread */
+    QosTime patience; /* for so long the asking thread waits itself */
     gboolean is_stubborn;
     gint drops, lost, ups, downs;
     QosResource dropped;

@@ -236,7 +236,7 @@ static void test_cached(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
     qos_caller_unref(other_gid);
 }
 
-/* Also one who was asked for just before. */
+/* Also a caller that was asked for just before. */
 static void test_named_anew(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
 {
     name_by(fixture, "nodelocal", "one");
@@ -360,7 +360,7 @@ static void test_idle_are_forgotten(Fixture *fixture, gconstpointer data G_GNUC_
     const QosTime read = caller->read;
 
     qos_caller_unref(caller);
-    qos_caller_unref(get(fixture, getpid(), 1, 7)); /* he stands in front now */
+    qos_caller_unref(get(fixture, getpid(), 1, 7)); /* which is the newest now */
     qos_callers_expire(fixture->callers, read + QOS_CALLER_IDLE);
     g_assert_cmpuint(qos_callers_count(fixture->callers), ==, 1);
     qos_callers_expire(fixture->callers, read + 2 * QOS_CALLER_IDLE);

@@ -1,6 +1,6 @@
 /*
- * The closer: all is closed, by whomever; a device that hangs holds up its own files alone. What
- * hangs is a socket that lingers: its close waits until the other end has read what was sent.
+ * The closer: all is closed, by whichever thread; a device that hangs holds up its own files alone.
+ * What hangs is a socket that lingers: its close waits until the other end has read what was sent.
  */
 #include "fs/store/closer.h"
 
@@ -53,7 +53,7 @@ static void test_all_is_closed(void)
     g_assert_cmpuint(count_open(), ==, before);
 }
 
-/* A socket whose close hangs until `*ret_peer` is read or closed. */
+/* A socket; its close hangs until `*ret_peer` is read or closed. */
 static int open_lingering(int *ret_peer)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};

@@ -1,6 +1,6 @@
 /*
- * Locks across mounts, of requests that the kernel never made: what the server is told of who waits
- * and of whose locks are gone, what that costs, and how many may wait. No server is there.
+ * Locks across mounts, of requests that the kernel never made: what the server is told of waiters
+ * and of lost locks, what that costs, and how many may wait. No server is there.
  */
 #include "fs/filelocks/filelocks.h"
 #include "fs/filelocks/state.h"
@@ -140,7 +140,7 @@ static void test_told(void)
     QosLockedFile *contended = file_of(&w, 3, QOS_LOCKS_RECORD);
     QosCall *call = wait_new(&w, contended, 7);
     QosCall *other = wait_new(&w, contended, 8);
-    g_assert_cmpuint(call->told, ==, 0); /* he has nothing */
+    g_assert_cmpuint(call->told, ==, 0); /* owner 7 has nothing */
     lock(&w, his, &handle, 7, 10);
     lock(&w, his, &handle, 7, 20);
     g_assert_cmpuint(call->told_ranges, ==, 3);
@@ -184,7 +184,7 @@ static void test_told_at_most(void)
     g_assert_cmpuint(w.locks->told_ranges, ==, told * (RANGES + 1));
     g_assert_cmpuint(calls[WAITS - 1]->told, ==, 0);
     qos_locktable_unset(&his->table, 7, 1000, G_MAXUINT64);
-    qos_locks_note_owner_locked(w.locks, his, 7); /* who has half of it left */
+    qos_locks_note_owner_locked(w.locks, his, 7); /* which has half of it left */
     qos_locks_tell_locked(w.locks);
     g_assert_cmpuint(calls[WAITS - 1]->told, ==, 0);
     g_assert_cmpuint(w.locks->told_ranges, ==,
@@ -196,8 +196,8 @@ static void test_told_at_most(void)
     clear(&w);
 }
 
-/* Many files with a lock each, and as many who wait: none of that is looked at as another waits,
- * and as another's open file is closed. If it were, this would take minutes. */
+/* Many files with a lock each, and as many waiters: none of that is looked at as another waits, and
+ * as another's open file is closed. If it were, this would take minutes. */
 static void test_many(void)
 {
     enum { MANY = 60000 };

@@ -268,7 +268,7 @@ static TestEntry *park_read(Shared *shared, guint thread, gboolean is_wanted)
     return entry;
 }
 
-/* A gate in which nothing runs, and whose class owes what it may. */
+/* A gate in which nothing runs, and in which the class owes what it may. */
 static void begin_in_debt(Shared *shared)
 {
     *shared = (Shared){.gate = qos_gate_new(&qos_policy_tbf, 8, 600 * QOS_SECOND), .bytes = DAYS};

@@ -355,7 +355,7 @@ static void test_nfs_keeps_no_removed_file(Fixture *fixture, gconstpointer data)
     check_loan(fixture, id, file);
     let_go(fixture, 2); /* not known */
     let_go(fixture, FILES);
-    /* Who has it open goes on with it. */
+    /* An operation that has it open goes on with it. */
     g_assert_cmpint(qos_inodes_borrow(fixture->inodes, id, &loan), ==, 0);
     let_go(fixture, 1);
     g_assert_cmpuint(open_count(fixture->inodes), ==, 2);

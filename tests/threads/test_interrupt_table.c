@@ -1,5 +1,5 @@
 /*
- * Who listens hears of his interrupt once, whenever it comes, and of none once he has ceased to
+ * A listener hears of its interrupt once, whenever it comes, and of none once it has ceased to
  * listen.
  */
 #include "fs/transport/interrupt_table.h"

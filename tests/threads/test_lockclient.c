@@ -137,7 +137,8 @@ static void test_server_restarts(void)
     clear(&w);
 }
 
-/* Away for longer than the lease: all is lost, who waits is told, and it comes back by itself. */
+/* Away for longer than the lease: all is lost, each waiter is told, and the connection comes back
+ * by itself. */
 static void test_server_stays_away(void)
 {
     World w;

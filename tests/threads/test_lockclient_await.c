@@ -1,6 +1,6 @@
 /*
- * Who waits with his own thread for what the lock server says (qos_lockclient_await() with a
- * patience): who wakes up for the answer, and what becomes of him and of others meanwhile.
+ * A thread waits itself for what the lock server says (qos_lockclient_await() with a patience):
+ * which thread wakes up for the answer, and what becomes of the waiter and of others meanwhile.
  */
 #include "lockclient_fixture.h"
 
@@ -22,8 +22,9 @@ static long count_sleeps(User *user, guint *number)
     return use.slept - first;
 }
 
-/* A lone request is sent by who makes it: the link wakes for the answer alone. More often, if it
- * had to send; a little more, where the two want the same lock, and hardly three times in a row. */
+/* A lone request is sent by the thread that makes it: the link wakes for the answer alone. More
+ * often, if it had to send; a little more, where the two want the same lock, and hardly three times
+ * in a row. */
 static void test_a_request_wakes_once(void)
 {
     World w;
@@ -39,9 +40,9 @@ static void test_a_request_wakes_once(void)
     clear(&w);
 }
 
-/* Who waits for the answer reads it: nobody else wakes up for it, unless he is awake anyway, as he
- * may be for long on a busy machine. */
-static void test_who_awaits_reads(void)
+/* The thread that waits for the answer reads it. No other thread wakes up for it, unless it is
+ * awake anyway, as it may be for long on a busy machine. */
+static void test_the_waiter_reads(void)
 {
     const gint64 end = g_get_monotonic_time() + PATIENCE;
     World w;
@@ -65,7 +66,7 @@ static void test_who_awaits_reads(void)
 
 typedef struct {
     World w;
-    pthread_t thread; /* of who awaits */
+    pthread_t thread; /* of the one that awaits */
     Use use;
     QosCreditVerdict verdict; /* at the end of the thread */
 } Hour;
@@ -110,8 +111,9 @@ static void end_hour(Hour *hour)
     clear(&hour->w);
 }
 
-/* His thread is free at once when the server has gone, and what he waits for comes all the same. */
-static void test_server_leaves_who_awaits(void)
+/* The waiting thread is free at once when the server has gone, and what it waits for comes all the
+ * same. */
+static void test_server_leaves_a_waiter(void)
 {
     Hour hour;
 
@@ -125,8 +127,8 @@ static void test_server_leaves_who_awaits(void)
     end_hour(&hour);
 }
 
-/* While one awaits, others of his mount ask, are answered, and let go. */
-static void test_others_beside_who_awaits(void)
+/* While one thread awaits, others of its mount ask, are answered, and let go. */
+static void test_others_beside_a_waiter(void)
 {
     Hour hour;
     User *user = &hour.w.users[1];
@@ -148,8 +150,8 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     expect_warnings();
     g_test_add_func("/lockclient-await/a-request-wakes-once", test_a_request_wakes_once);
-    g_test_add_func("/lockclient-await/who-awaits-reads", test_who_awaits_reads);
-    g_test_add_func("/lockclient-await/server-leaves-who-awaits", test_server_leaves_who_awaits);
-    g_test_add_func("/lockclient-await/others-beside-who-awaits", test_others_beside_who_awaits);
+    g_test_add_func("/lockclient-await/the-waiter-reads", test_the_waiter_reads);
+    g_test_add_func("/lockclient-await/server-leaves-a-waiter", test_server_leaves_a_waiter);
+    g_test_add_func("/lockclient-await/others-beside-a-waiter", test_others_beside_a_waiter);
     return g_test_run();
 }

@@ -1,7 +1,8 @@
 /*
  * The way to the lock server (fs/lockclient/link.h), with a peer at its other end that speaks
- * bytes: what many threads send arrives in order however slowly it is read, what is told of a
- * server that cannot be reached, says no welcome, or falls silent, and who reads what it says.
+ * bytes. What many threads send arrives in order however slowly it is read. The tests also look at
+ * what is told of a server that cannot be reached, says no welcome, or falls silent, and at which
+ * thread reads what it says.
  */
 #include <arpa/inet.h>
 #include <glib/gstdio.h>
@@ -37,7 +38,7 @@ typedef struct {
     char *reason;             /* of the first failure; NULL: none */
     guint32 added, handed_on; /* words to be sent, and handed to the link */
     guint64 heard;            /* the last DEADLOCK; 0: none */
-    pthread_t teller;         /* who has told it */
+    pthread_t teller;         /* the thread that told it */
 } Link;
 
 static void hello(QosWireHello *ret_hello, gpointer arg G_GNUC_UNUSED)
@@ -386,7 +387,7 @@ static void test_reasons(void)
         close(sockets[i]);
 }
 
-/* --- who reads --- */
+/* --- which thread reads --- */
 
 static void say(Peer *peer, const void *bytes, gsize length)
 {
@@ -455,7 +456,7 @@ static void share_reading(Peer *peer, Link *link)
     g_assert_false(pthread_equal(link->teller, pthread_self()));
 }
 
-/* What ends a connection is the link's, whoever reads it: nobody is left waiting. */
+/* The link ends a connection, whichever thread reads the reason: nobody is left waiting. */
 static void test_taken_over(void)
 {
     static const struct {

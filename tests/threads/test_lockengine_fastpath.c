@@ -111,7 +111,7 @@ static void test_another_comes(void)
     clear(&w);
 }
 
-/* Who reads by a grip keeps no reader waiting, but a writer. */
+/* A reader by the fast path keeps no reader waiting, but a writer. */
 static void test_readers(void)
 {
     Use reader, writer;
@@ -170,7 +170,7 @@ static void test_second(void)
     clear(&w);
 }
 
-/* A loss shuts it; who used it then ends as ever, and it opens again. */
+/* A loss closes the fast path. Its user at that time ends as ever, and it opens again. */
 static void test_lost(void)
 {
     Grip grip;
@@ -246,7 +246,7 @@ static void test_too_late(void)
     clear(&w);
 }
 
-/* Who comes to narrow it when it is open again, for somebody else, leaves it as it is. */
+/* A thread that comes to narrow it when it is open again, for somebody else, leaves it as it is. */
 static void test_narrowed_late(void)
 {
     Grip old, used;

@@ -1,6 +1,6 @@
 /*
- * Who has which files open: sharing begins with the second job and ends with the last but one, also
- * where many threads open and close at once.
+ * Which jobs have which files open: sharing begins with the second job and ends with the last but
+ * one, also where many threads open and close at once.
  */
 #include "fs/store/open_jobs.h"
 
@@ -33,7 +33,7 @@ static void tear_down(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
     qos_account_clear(&fixture->account);
 }
 
-/* Of files whose numbers are far apart one may be taken for open because another is. */
+/* If the numbers of files are far apart, one may be taken for open because another is. */
 static void test_far_apart(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
 {
     const fuse_ino_t first = 7, second = first + (1 << 20);

@@ -140,7 +140,7 @@ static void test_kept_for_their_reader(Fixture *fixture, gconstpointer data G_GN
         g_thread_yield();
 }
 
-/* He has them: no time need pass. */
+/* The asker has the pages: no time need pass. */
 static void test_their_reader_asks(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
 {
     Asker asker = {0};

@@ -1,6 +1,6 @@
 /*
- * The namers, with many who ask at once, about processes that are there and that are not. What
- * cannot be read is tried by tests/mount/test_caps.py.
+ * The resolver threads, with many that ask at once, about processes that are there and that are
+ * not. What cannot be read is tried by tests/mount/test_caps.py.
  */
 #include "fs/caller/resolver.h"
 
@@ -23,7 +23,7 @@ typedef struct {
 } Ask;
 
 static gint answered; /* atomic */
-static gint late;     /* atomic; those who had to wait for long, as on a busy machine */
+static gint late;     /* atomic; those that had to wait for long, as on a busy machine */
 
 static void named(QosNameless *nameless, QosCaller *caller)
 {
@@ -71,8 +71,8 @@ static pid_t start_child(void)
     return pid;
 }
 
-/* Who waits for long, and who would wait for such as do, may be named without his environment: as
- * the process was before, also as another user's. */
+/* A caller that waits for long, or that would wait behind such callers, may be named without its
+ * environment: as the process was before, also as another user's. */
 static void check_job(const Ask *ask)
 {
     g_autofree char *unknown = g_strdup_printf("%u", ask->context.uid);
