@@ -5,9 +5,8 @@ Symbols: the pure archive (F0 and F1) needs nothing from outside but memory, str
 containers: no clock, no randomness, no waiting, no threads, no files, no output. The list says what is
 allowed, so that a new kind of call has to be thought about.
 
-Includes: a file includes only from its own floor or from lower ones, and on F4 from no other folder of
-that floor; sqlite3.h stays in db/, libfuse in the files that speak FUSE, and the pure files know no system
-header that does something.
+Includes: a file includes only from its own floor or from lower ones, and on F4 from no other folder of that floor.
+sqlite3.h stays in db/, libfuse in the files that speak FUSE. The pure files know no system header that does something.
 
 A folder has a floor. What the build puts into the pure archive is on F1 at most, with its header, wherever
 it lies: so a table or a queue that is pure may lie beside what works with it, and no list of names here can
@@ -51,7 +50,7 @@ FLOORS = {
     "fs/ops/": 5,
     "fs/daemon/": 6, "fs/qosfs.": 6, "server/main.": 6, "sim/": 6, "tools/": 6,
 }
-APART = 4  # the floor whose folders know nothing of one another
+APART = 4  # on this floor, folders know nothing of one another
 PURE_HEADERS = {
     "errno.h", "float.h", "glib.h", "inttypes.h", "limits.h", "math.h", "stdarg.h", "stdatomic.h", "stdbool.h", "stddef.h",
     "stdint.h", "stdio.h", "stdlib.h", "string.h", "time.h",

@@ -84,7 +84,7 @@ def test_a_crowd_that_does_not_come_back_fills_no_log(server):
     assert 0 < one.log.count("was not heard of") <= 20 + time.monotonic() - begun
 
 
-def test_who_has_given_all_back_is_not_evicted(server):
+def test_a_client_that_has_given_all_back_is_not_evicted(server):
     one = server("--lease", "5s", "--group", "1")
     with one.greet(5, name=b"tidy") as peer:
         granted = peer.enqueue(7).granted
@@ -122,7 +122,7 @@ def test_settings_outlive_the_server(server):
 
 
 def test_a_cap_that_is_too_small(server):
-    """For one change; that is said to who sets it."""
+    """For one change; the administrator that sets it is told so."""
     one = server()
     assert "note: with a cap below 1K changes wait for 30 s and fail" in one.ctl("set", "cap=1000", check=False).stderr
     assert one.ctl("set", "cap=1K", check=False).stderr == one.ctl("set", "cap=0", check=False).stderr == ""
@@ -153,7 +153,7 @@ def test_the_socket_of_mounts_is_asked(server):
     assert done.returncode == 1 and f"{one.path}: this is no control socket" in done.stderr, done
 
 
-def test_who_may_ask(server, tmp_path):
+def test_another_user_may_not_ask(server, tmp_path):
     one = server()
     assert stat.S_IMODE(one.control.stat().st_mode) == 0o600
     one.control.chmod(0o777)
@@ -172,7 +172,7 @@ def test_who_may_ask(server, tmp_path):
     assert "credits   0\n" in one.ctl("status")
 
 
-def test_who_asks_is_stopped(server):
+def test_the_asker_is_stopped(server):
     """By Ctrl-Z, while the server is not heard of; both go on, and it answers."""
     one = server()
     command = [BUILD / "tools/qosfsctl", "server", "status", "--socket", one.control]
@@ -237,7 +237,7 @@ def test_no_descriptor_is_left(server):
 
 
 def test_few_descriptors_are_few_connections(server):
-    """Who administers is served still, however low the limit."""
+    """An administrator is served still, however low the limit."""
     one = server(descriptors=264)
     assert "connections=4096: there will be 40 at most, as a process may have 264 descriptors here" in one.log
     with contextlib.ExitStack() as stack:
@@ -323,7 +323,7 @@ def test_a_start_on_a_full_disk(server, small_disk):
 
 
 def test_full_disk(server, small_disk):
-    """Who is known is served, who is new waits, the log and the status say so; and all goes on when there is room."""
+    """Known clients are served, new ones wait, the log and the status say so; all go on when there is room."""
     one = server("--database", small_disk)
     first = one.greet(1)
     fill(small_disk)

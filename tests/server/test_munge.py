@@ -1,4 +1,4 @@
-"""MUNGE lets in who is a permitted user of the same realm, once, and nobody else."""
+"""MUNGE lets in a permitted user of the same realm, once, and nobody else."""
 import contextlib
 import os
 import shutil
@@ -127,7 +127,7 @@ def test_garbage(server, realm, opening, reason):
 
 
 def test_much_garbage(server, realm):
-    """The log tells of it 20 times, and once a second; and who belongs there is let in."""
+    """The log tells of it 20 times, and once a second; a client that belongs there is let in."""
     one = server(munged=realm)
     begun = time.monotonic()
     for _ in range(60):
@@ -139,7 +139,7 @@ def test_much_garbage(server, realm):
     assert one.log.count("warning: ") <= 20 + time.monotonic() - begun
 
 
-def test_who_says_nothing_or_half(server, realm):
+def test_clients_that_say_nothing_or_half(server, realm):
     """More of them than there are threads at first."""
     one = server("--patience", "60s", munged=realm)
     silent = [socket.create_connection(("127.0.0.1", one.port)) for _ in range(40)]
@@ -154,7 +154,7 @@ def test_who_says_nothing_or_half(server, realm):
 
 
 def test_no_munged(server, tmp_path):
-    """The log tells of it at once; who comes another way is served."""
+    """The log tells of it at once; a client that comes another way is served."""
     one = server(munged=types.SimpleNamespace(socket=tmp_path / "none"))
     one.wait_log(f'warning: listen=munge: no MUNGE credential: Failed to access "{tmp_path / "none"}"')
     with one.greet(10) as local:
@@ -162,7 +162,7 @@ def test_no_munged(server, tmp_path):
 
 
 def test_munged_does_not_answer(server):
-    """Who waits for it keeps nobody else waiting, and goes as his patience ends."""
+    """A connection that waits for it keeps nobody else waiting, and goes as its patience ends."""
     stopped = Munged(b"one key".ljust(64, b"-"))
     try:
         one = server("--patience", "1s", munged=stopped)

@@ -92,7 +92,7 @@ BROKEN_LATER = {
     "deadlock-of-a-client": frame(DEADLOCK, bytes(8)),
     "cut-wait": frame(WAIT, wait(1, 1, 1, 2)[5:-1]),
     "longer-wait": frame(WAIT, wait(1, 1, 1, 2)[5:] + b"x"),
-    "wait-of-who-has-nothing": wait(1, 1, 1),
+    "wait-of-an-owner-with-nothing": wait(1, 1, 1),
     "wait-for-no-lock": wait(1, 1, 1, 2, kind=INODE),
     "message-of-no-type": frame(CREDITS, struct.pack("<IB", 1, 99)),
     "message-longer-than-its-frame": frame(CREDITS, struct.pack("<I", 1000) + b"x"),
@@ -113,7 +113,7 @@ def test_what_is_no_message_is_refused(server):
 
 
 def test_what_only_servers_say_is_refused(server):
-    """Also of a peer that numbers it rightly; what he said before it counts."""
+    """Also of a peer that numbers it rightly; what the peer said before it counts."""
     one = server("--group", "1")
     other = one.greet(10)
     kinds = M_WELCOME, M_RESET, M_GRANT, M_DENIED, M_REVOKE, M_RESTORE
@@ -136,8 +136,8 @@ RULES_BROKEN = {
 }
 
 
-def test_who_breaks_a_rule_loses_his_session(server):
-    """And nothing else: his connection stays, what he has is his until his lease ends, and he may begin anew."""
+def test_a_peer_that_breaks_a_rule_loses_its_session(server):
+    """And nothing else: its connection stays, it keeps what it has until its lease ends, and it may begin anew."""
     one = server("--lease", "60s", "--group", "1")
     other = one.greet(10)
     for owner, (name, broken) in enumerate(RULES_BROKEN.items(), start=20):
@@ -192,7 +192,7 @@ def test_a_stale_token_takes_nothing_back(server):
     assert called_back["a"] >= 1 and called_back["14"] == 0
 
 
-def test_who_closes_a_circle_is_told(server):
+def test_a_peer_that_closes_a_circle_is_told(server):
     one = server()
     first, second = one.greet(10), one.greet(11)
     first.send(wait(1, 1, 100, 200))
@@ -206,7 +206,7 @@ def test_who_closes_a_circle_is_told(server):
 
 
 def test_no_descriptor_is_left(server):
-    """It says so, sleeps before it tries again, and lets in who waits when there is one."""
+    """It says so, sleeps before it tries again, and lets in those that wait when there is one."""
     one = server()
     taken = {int(name) for name in os.listdir(f"/proc/{one.pid}/fd")}
     limits = resource.prlimit(one.pid, resource.RLIMIT_NOFILE)
@@ -219,7 +219,7 @@ def test_no_descriptor_is_left(server):
         assert peer.receive()[0] == WELCOME
 
 
-def test_who_is_gone_waits_no_more(server):
+def test_a_peer_that_is_gone_waits_no_more(server):
     """Neither when it has connected anew, nor when its connection has ended."""
     one = server()
 
@@ -331,8 +331,8 @@ def test_an_identity_of_somebody_else(server):
     assert counted(one) == ({"identity taken": 2}, 0)
 
 
-def test_an_identity_is_somebody_elses_until_his_lease_has_ended(server):
-    """So a mount whose certificate bears a new name comes back by itself."""
+def test_an_identity_is_taken_until_its_lease_has_ended(server):
+    """So a mount with a new name in its certificate comes back by itself."""
     one = server("--allow-uid", str(USER), "--lease", "1s")
     os.chmod(one.path.parent, 0o755)
     for parent in list(one.path.parents)[1:4]:
@@ -340,7 +340,7 @@ def test_an_identity_is_somebody_elses_until_his_lease_has_ended(server):
     one.greet(10).close()
     one.wait_log("has left")
 
-    os.seteuid(USER)  # whose connection it is as long as it is open
+    os.seteuid(USER)  # which owns the connection as long as it is open
     try:
         peer = one.greet(10)
     finally:
@@ -367,7 +367,7 @@ def test_a_silent_peer_is_dropped(server):
 
 
 def test_the_oldest_stranger_makes_room(server):
-    """As many as may be connected may be silent; whoever comes after them is served."""
+    """As many as may be connected may be silent; a peer that comes after them is served."""
     one = server("--patience", "10m", "--connections", "64")
     strangers = [one.peer() for _ in range(64)]
     with one.greet(10) as peer:

@@ -1,4 +1,4 @@
-"""TCP is for who shows a certificate of the authority, and for nobody else."""
+"""TCP is for peers that show a certificate of the authority, and for nobody else."""
 import contextlib
 import json
 import socket
@@ -52,12 +52,12 @@ def test_a_certificate_of_another_authority(server, certificates, context, tmp_p
 
 
 def test_a_certificate_without_a_subject(server, certificates, context):
-    """It is of the authority, but of nobody whom a log could name."""
+    """It is of the authority, but of nobody that a log could name."""
     assert_shut_out(server(certificates=certificates), context("nobody", subject="/"))
 
 
 def test_a_certificate_that_is_denied(server, certificates, context):
-    """As one whose key was lost; others of the authority are let in."""
+    """As one with a lost key; others of the authority are let in."""
     one = server("--tls-deny", "CN=node1", "--tls-deny=CN=lost,O=site", certificates=certificates)
     assert_shut_out(one, context("node1"))
     one.wait_log("its certificate is denied (tls-deny): CN=node1")
@@ -130,8 +130,8 @@ def is_let_in(peer, context):
 
 
 @pytest.mark.parametrize("opening", [b"", b"\x16\x03\x01"])
-def test_a_crowd_of_strangers_leaves_room_for_who_comes_from_elsewhere(server, certificates, context, opening):
-    """Though he is the slowest of all. Of those who come from one address the oldest goes."""
+def test_a_crowd_of_strangers_leaves_room_for_a_peer_from_elsewhere(server, certificates, context, opening):
+    """Though that peer is the slowest of all. Of the connections from one address the oldest goes."""
     one = server("--connections", "64", certificates=certificates)
     with one.tcp_peer() as slow:
         crowd = come(one, 80, "127.0.0.2", opening)
@@ -143,7 +143,7 @@ def test_a_crowd_of_strangers_leaves_room_for_who_comes_from_elsewhere(server, c
         each.close()
 
 
-def test_half_handshakes_make_way_for_who_comes_from_elsewhere(server, certificates, context):
+def test_half_handshakes_make_way_for_a_peer_from_elsewhere(server, certificates, context):
     """Each keeps a thread until its patience ends, and no more than some may."""
     one = server("--patience", "10m", certificates=certificates)
     crowd = come(one, 80, "127.0.0.2", b"\x16\x03\x01")

@@ -1,5 +1,5 @@
 /*
- * pages TABLE DIR ROLE SECONDS SEED [apart]: whether all who read a file see what was written.
+ * pages TABLE DIR ROLE SECONDS SEED [apart]: whether all readers of a file see what was written.
  *
  * The files in DIR consist of blocks of which each word says by which change it was written. TABLE,
  * a file that all processes map, has the number of each block's last change that is complete, and
@@ -417,7 +417,7 @@ static void put(Actor *actor, int file, int block, int count, int by_mapping, in
         must(pwrite(fd, words, size, place_of(block)) == (ssize_t)size, "pwrite");
 }
 
-/* By who alone changes it: so it is what he wrote last. */
+/* By the only actor that changes it: so it is what that actor wrote last. */
 static void read_back(Actor *actor, int file, int block, uint64_t change)
 {
     uint64_t words[WORDS];
@@ -455,7 +455,7 @@ static void change_page(Actor *actor, int file, int page)
         read_back(actor, file, block + (int)roll(actor, PER_PAGE), change);
 }
 
-/* Takes what a page of his own has into another. */
+/* Copies a page of the actor's own into another. */
 static void copy_page(Actor *actor, int file, int from, int page)
 {
     off_t at = (off_t)from * PAGE, to = (off_t)page * PAGE;

@@ -3,10 +3,10 @@
  * names, all at once: races of look-up, forget, rename, unlink, link, create and the reading of
  * directories.
  *
- * What is checked while they run: no call fails for a reason that the others' calls cannot explain;
- * a file that has lost its name is what it was, to the last byte, for as long as it is open; and no
- * file has another one's data: those that are shared hold MAGIC or zeros, the private ones their
- * owner's stamps. What the tree looks like at the end is for the caller to compare with the
+ * Three things are checked while they run. No call fails for a reason that the others' calls cannot
+ * explain. A file that has lost its name is what it was, to the last byte, for as long as it is
+ * open. No file has another one's data: those that are shared hold MAGIC or zeros, the private ones
+ * their owner's stamps. What the tree looks like at the end is for the caller to compare with the
  * store's.
  *
  * Started by root, one process in three is an ordinary user. The status is 0 if nothing was found;
