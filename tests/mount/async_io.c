@@ -4,8 +4,8 @@
  *     async-io read|write FILE COUNT
  *
  * Asks COUNT times at once for the first page of FILE, or to make it zeros, past the kernel's
- * cache, and prints "asked"; then waits for all the answers and prints how many were whole, and the
- * errno of each that failed.
+ * cache, and prints "asked". Then it waits for all the answers and prints how many were whole, and
+ * the errno of each that failed.
  */
 #include <errno.h>
 #include <fcntl.h>

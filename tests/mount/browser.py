@@ -85,7 +85,7 @@ class Page:
 
 
 def _pipes():
-    """Two pipes, none of whose ends is a descriptor that the browser expects to be another's: 3 or 4."""
+    """Two pipes, without an end at a descriptor that the browser expects to be another's: 3 or 4."""
     pipes = [*os.pipe(), *os.pipe()]
     high = [fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10) for end in pipes]
     for end in pipes:

@@ -1,8 +1,9 @@
 """Callers with some capabilities and not others, and what these are for: a table of operations.
 
-Each operation prepares a folder as root, where all belongs to `owner`, and acts there as the caller. `needs`: the capabilities
-of which one lets an ordinary user do it on the store, or has it done otherwise; `also`: what it takes besides. `counts_there`: in a
-user namespace too, for files of ids that it has.
+Each operation prepares a folder as root, where all belongs to `owner`, and acts there as the caller. Of an operation:
+- `needs`: any one of these capabilities lets an ordinary user do it on the store, or has it done otherwise;
+- `also`: what it takes besides;
+- `counts_there`: whether that holds in a user namespace too, for files of ids that it has.
 """
 import ctypes
 import fcntl

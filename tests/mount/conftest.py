@@ -1,9 +1,9 @@
 """Mount tests: real mounts of the program, used by real programs.
 
-Run by root, `pytest tests/mount`; the programs come from $QOSFS_BUILD (default build/). The run takes a mount
-namespace of its own: nothing that a test mounts is seen outside, all of it goes when the run ends, /dev/fuse is open to
-ordinary users, and two of them exist: USER and OTHER, with a group of the same number each. Without /dev/fuse
-or root the run fails; nothing is skipped.
+Run by root, `pytest tests/mount`; the programs come from $QOSFS_BUILD (default build/). The run takes a mount namespace
+of its own: nothing that a test mounts is seen outside, and all of it goes when the run ends. /dev/fuse is open to
+ordinary users. Two of them exist: USER and OTHER, with a group of the same number each. Without /dev/fuse or root the
+run fails; nothing is skipped.
 
 A test asks for fixtures:
 
@@ -12,16 +12,16 @@ A test asks for fixtures:
         (qos.dir / "hello").write_text("world")
         assert (store.dir / "hello").read_text() == "world"
 
-store     where to mount over: .dir (an empty folder, mode 1777) and .kind. The test runs twice, on 'tmpfs' and on
-          'ext4' (acl and user_xattr on); for one alone, or on 'btrfs', or on 'ramfs', which has no xattrs:
-              @pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
-new_store a factory of more: new_store("ext4")
-mount     a factory: mount(store, options="cache=none,slots=4", user=None, expect_failure=False, arguments=())
-          mounts in the foreground, as a child, and returns when the mount is there. user=USER: by that user.
-          arguments: more words of the command line. place: where, by default on a new folder. prefix: words before the
-          program's, as of nsenter(1). Each mount has a database of its own; mount(store, f"db={first.db}") shares one.
-          With expect_failure=True the mount must be refused; look at .log and .exit_status. With wait=False the factory
-          returns at once; the test calls .wait_mounted() or .wait_failed().
+    store     where to mount over: .dir (an empty folder, mode 1777) and .kind. The test runs twice, on 'tmpfs' and on
+              'ext4' (acl and user_xattr on); for one alone, or on 'btrfs', or on 'ramfs', which has no xattrs:
+                  @pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
+    new_store a factory of more: new_store("ext4")
+    mount     a factory: mount(store, options="cache=none,slots=4", user=None, expect_failure=False, arguments=())
+              mounts in the foreground, as a child, and returns when the mount is there. user=USER: by that user.
+              arguments: more words of the command line. place: where, by default on a new folder. prefix: words before the
+              program's, as of nsenter(1). Each mount has a database of its own; mount(store, f"db={first.db}") shares one.
+              With expect_failure=True the mount must be refused; look at .log and .exit_status. With wait=False the factory
+              returns at once; the test calls .wait_mounted() or .wait_failed().
 
 A mount offers
     .dir .store .pid .db .user      Path, Store, the daemon's process id, Path of the database, uid or None
@@ -38,16 +38,16 @@ At the end of the test each is unmounted, must end with status 0, and its log mu
 sanitizer that was not announced. Before kill() it must not have ended, nor a sanitizer have said anything; after it nothing
 is demanded. A test that takes too long loses its daemons when they have nothing to do any more, so that it fails and does not hang.
 
-faulty    a store that fails or hangs as it is told: see faulty.py
-capped    a factory: capped(store, rate=300) makes a store over `store` that serves so few operations a second
-small     as mount, with files=300: so many may the daemon open
-cluster   a factory of a lock server and mounts that share it: see cluster.py
-twins     a store and a mount over it, to do the same on both and demand the same outcome: see twins.py. The test runs
-          for three actors: root, an ordinary user below root's mount, and one on a mount of his own
-mounter   `with mounter(timeout) as mount`: for mounts that several tests share
-world     the run's namespace: .folder(name) makes an empty one, .programs has the programs
-of_connection(mount, "waiting")  a number that the kernel tells of a mount (fusectl)
-place     a folder, and db the path of a database, for a mount that the test makes by hand: mount_qosfs()
+    faulty    a store that fails or hangs as it is told: see faulty.py
+    capped    a factory: capped(store, rate=300) makes a store over `store` that serves so few operations a second
+    small     as mount, with files=300: so many may the daemon open
+    cluster   a factory of a lock server and mounts that share it: see cluster.py
+    twins     a store and a mount over it, to do the same on both and demand the same outcome: see twins.py. The test runs
+              for three actors: root, an ordinary user below root's mount, and the owner of a mount
+    mounter   `with mounter(timeout) as mount`: for mounts that several tests share
+    world     the run's namespace: .folder(name) makes an empty one, .programs has the programs
+    of_connection(mount, "waiting")  a number that the kernel tells of a mount (fusectl)
+    place     a folder, and db the path of a database, for a mount that the test makes by hand: mount_qosfs()
 
 Helpers, from harness:
     as_user(uid, gid, groups, function)    runs function in a child as that user; result or exception come back
@@ -186,7 +186,7 @@ def small(mount, monkeypatch):
         def limited(command, **keywords):
             if "mount.qosfs" in str(command):
                 command = ["prlimit", f"--nofile={files}", *command]
-                if more.get("user") is None:  # who could raise it again
+                if more.get("user") is None:  # root could raise it again
                     command = ["setpriv", "--bounding-set=-sys_resource", *command]
             return start(command, **keywords)
         with monkeypatch.context() as patch:

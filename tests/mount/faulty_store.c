@@ -4,10 +4,10 @@
  *     faulty-store DIR FAULTS MOUNTPOINT
  *
  * FAULTS is a file of lines "OPERATION NAME ERRNO": that operation on files of that name ("*": on
- * all) fails, until the line goes; with 0 it hangs so long, and says so on stdout. "answer" is the
- * end of a read, which has its data by then. Nothing is cached: each request of a program arrives
- * here. "sync-write" is one that is to be on the disk when it returns. Runs in the foreground until
- * it is unmounted or killed.
+ * all) fails, until the line goes. With 0 it hangs so long, and says so on stdout. The operation
+ * "answer" is the end of a read, which has its data by then. Nothing is cached: each request of a
+ * program arrives here. "sync-write" is one that is to be on the disk when it returns. Runs in the
+ * foreground until it is unmounted or killed.
  */
 #include <dirent.h>
 #include <errno.h>

@@ -466,7 +466,7 @@ class Mount:
             return any(line.split()[4] == str(self.dir) for line in table)
 
     def is_dead(self):
-        """Whether a mount is there whose daemon is not."""
+        """Whether the mount is there without its daemon."""
         def ask():
             try:
                 os.statvfs(self.dir)  # no cache answers
@@ -537,7 +537,7 @@ class Mount:
         return not self.is_mounted()
 
     def _wait_exit(self, frees=False):
-        """With `frees`, a killed daemon for whose answer the kernel waits is ended as docs/coherence.md says."""
+        """With `frees`, if the kernel waits for an answer of a killed daemon, it is ended as docs/coherence.md says."""
         def has_ended():
             if self._process.poll() is None and frees and self._waits_for_itself():
                 with contextlib.suppress(OSError):  # busy, but what waits has ended

@@ -1,13 +1,13 @@
 /*
- * A process whose environment cannot be read: whoever asks for it waits.
+ * A process with an environment that cannot be read: a thread that asks for it waits.
  *
  *     stuck-caller HANGING FILE COUNT
  *
  * HANGING is a file of a file system that will not answer. One thread unmaps its page, which waits
- * for the page to be written, with the process's memory lock held; a second one wants that lock for
- * itself, so that all who come later wait behind it, also those who read /proc/PID/environ. Then
- * COUNT threads ask for the size of FILE: "ready" is printed before, and when a line comes, it
- * begins; then a byte for each answer. It ends where one is an error.
+ * for the page to be written, with the process's memory lock held. A second one wants that lock for
+ * itself. So all later ones wait behind it, also readers of /proc/PID/environ. Then COUNT threads
+ * ask for the size of FILE: "ready" is printed before, and when a line comes, it begins; then a
+ * byte for each answer. It ends where one is an error.
  */
 #include <fcntl.h>
 #include <pthread.h>

@@ -1,4 +1,4 @@
-"""Adaptive sharing on real mounts: who gets how much, what may be set, and what is refused.
+"""Adaptive sharing on real mounts: how much each job gets, what may be set, and what is refused.
 
 The stores serve so few operations a second that all jobs wait, whatever the machine could do. Shares are of the operations that were
 counted, over some hundreds of them; how long these took does not matter.
@@ -85,8 +85,9 @@ def parts(qos, *jobs, count=500):
 
 def contended_parts(qos, *jobs, count=400):
     """What part each of the jobs got of the next `count` requests or more that were served while all of them had some waiting: of
-    such times in which all together got fewer than waited of each at their beginning (who got how many is no part of that: it would
-    choose those in which the larger share was small). On a busy machine others have what a job does not ask for."""
+    such times in which all together got fewer than waited of each at their beginning (how many each got is no part of
+    that: it would choose those in which the larger share was small). On a busy machine others have what a job does not
+    ask for."""
     got = dict.fromkeys(jobs, 0)
     last = None
 
@@ -103,7 +104,7 @@ def contended_parts(qos, *jobs, count=400):
     return [got[job] / sum(got.values()) for job in jobs]
 
 
-# --- who gets how much ---
+# --- how much each job gets ---
 
 def test_shares_by_weight(store, mount, capped):
     qos = mount(capped(store, 150), FAIR)
@@ -114,8 +115,8 @@ def test_shares_by_weight(store, mount, capped):
 
 
 def test_paper_allocates_by_weight(store, mount):
-    """It holds nobody in a period after one in which he sent nothing, as may happen on a busy machine: so what it allocates is looked
-    at, not what was served."""
+    """It holds no job in a period after one in which the job sent nothing, as may happen on a busy machine: so what it
+    allocates is looked at, not what was served."""
     qos = mount(store, FAIR.replace("fair,capacity=1000", "paper,capacity=300,adapt_period=500ms"))
     qos.rule("start heavy jobid={heavy} weight=3")
 
@@ -262,7 +263,7 @@ def test_switching_under_load(store, mount):
 # --- what is told of it ---
 
 def test_reports(store, mount, capped):
-    """A job that uses less than its share lends to one that wants more, and all reports agree on who they are."""
+    """A job that uses less than its share lends to one that wants more, and all reports agree on which they are."""
     qos = mount(capped(store), FAIR)
     assert yaml.safe_load(as_user(USER, USER, [], lambda: qos.report("shares")))["adapt"] == "fair"
     qos.rule("start heavy jobid={heavy} weight=9")

@@ -1,9 +1,9 @@
 """Mounts of one store agree: what one changes, the others see with their next call.
 
-One after the other: random operations, each through a random mount, must end as they do on a twin of the store, and what
+One after the other: random operations, each through a random mount, must end as they do on a twin of the store. What
 they touched, by any name of it, must then look through some mounts as it does in the store itself, and now and then all
 through all of them. So must what is open, also where it has no name any more.
-At the same time: each register is a file that one process changes, by all mounts in turn, while others look at it; what
+At the same time: each register is a file that one process changes, by all mounts in turn, while others look at it. What
 they see must never be older than what was complete before they looked, nor newer than what had begun. While a change is
 made they may see either; but when one has seen the new, nobody sees the old any more but on the mount that makes the change
 (docs/coherence.md, "While a change is made").
@@ -110,8 +110,9 @@ def compare(some, top, names, what, mounts=None):
 
 
 def compare_open(some, top, roamer, double, what):
-    """What is open, also by its names, against the store; what has none there, against the twin, and whoever else has it open.
-    So the kernel learns where an open folder has gone, and what its `..` is (docs/coherence.md, "What it cannot do")."""
+    """What is open, also by its names, against the store; what has none there, against the twin, and against all others
+    that have it open. So the kernel learns where an open folder has gone, and what its `..` is (docs/coherence.md,
+    "What it cannot do")."""
     store_top = some.store.dir / top
     names = collections.defaultdict(list)
     for name in names_below(store_top):

@@ -8,7 +8,7 @@ from harness import OTHER, USER, as_user
 from syscalls import STATX_BTIME, UTIME_NOW, UTIME_OMIT, statx, utimensat
 
 
-# A mount of an ordinary user has his groups as they were when he mounted.
+# A mount of an ordinary user has the user's groups as they were at the mount.
 below_root = pytest.mark.parametrize("twins", ["root", "user"], indirect=True)
 
 
@@ -80,7 +80,7 @@ def test_chown_of_a_link(twins):
 
 
 @below_root
-def test_owner_gives_to_a_group_of_his(twins):
+def test_owner_gives_to_a_group_of_its_own(twins):
     def act(top):
         path = make(top, mode=0o6755)
         os.chown(path, -1, OTHER)
@@ -166,7 +166,7 @@ def test_times_before_1970(twins):
 
 
 def test_a_writer_may_touch_and_truncate_but_not_set_times(twins):
-    """Of another's file, on which he has write permission."""
+    """Of another's file, on which the writer has write permission."""
     def act(top):
         path = top / "shared"
         os.utime(path)
@@ -184,7 +184,7 @@ def test_a_writer_may_touch_and_truncate_but_not_set_times(twins):
 # --- suid and sgid ---
 
 def clearing(action, mode):
-    """Who does `action` on a suid program that he may write to: what is left of the mode."""
+    """A user does `action` on a suid program with write permission: what is left of the mode."""
     def act(top):
         action(top / "program")
         return oct(os.stat(top / "program").st_mode & 0o7777)

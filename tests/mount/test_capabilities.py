@@ -137,7 +137,7 @@ def change_overlay(top):
 
 @pytest.fixture
 def overlay(store, mount, world):
-    """A factory: an overlay whose upper layer is on `base`."""
+    """A factory: an overlay with its upper layer on `base`."""
     places = []
 
     def make(base, owners):

@@ -1,6 +1,6 @@
 """What one job can take of the mount is bounded: threads, slots, memory. Each test tries to take it all.
 
-A folder of the store that hangs is another mount whose daemon is stopped.
+A folder of the store that hangs is another mount with a stopped daemon.
 """
 import contextlib
 import errno
@@ -166,7 +166,7 @@ def test_readers_are_bounded(stoppable):
 
 @pytest.mark.skipif(BY_RING, reason="it counts the readers of /dev/fuse")
 def test_two_readers_are_left(stoppable):
-    """Of three, two hang in the store: the third is not the only one who waits for requests."""
+    """Of three, two hang in the store: the third is not the only one that waits for requests."""
     qos = stoppable("cache=always")
     with hanging(qos, "close", count=2):
         wait_until(lambda: sum("request_wait" in place for place in of_threads(qos.pid, "wchan").values()) == 2, what="two that hang")
@@ -179,7 +179,7 @@ FORGOTTEN = 400  # more than there are threads
 
 
 def test_forgetting_takes_no_readers(store, mount, world, monkeypatch):
-    """The kernel forgets removed files, whose last close hangs."""
+    """The kernel forgets removed files, and their last close hangs."""
     flag = world.folder("flag") / "hang"
     names = [f"file-{number}" for number in range(FORGOTTEN)]
     for name in ("file", *names):
@@ -210,8 +210,8 @@ def test_forgetting_takes_no_readers(store, mount, world, monkeypatch):
 ASKS = 400  # more than there are readers
 
 
-def test_a_caller_who_cannot_be_named(stoppable):
-    """His environment is locked for ever: he is named without it after a second, and nobody waits for that."""
+def test_a_caller_that_cannot_be_named(stoppable):
+    """Its environment is locked for ever: it is named without it after a second, and nobody waits for that."""
     qos = stoppable("cache=none,slots=16,threads=32")
     inner = qos.inner
     with running(start_job("stuck", BUILD / "tests/mount/stuck-caller", inner.dir / "file-0", qos.dir / "file", str(ASKS),

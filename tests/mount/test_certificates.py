@@ -14,7 +14,7 @@ AWAY = "127.0.0.2"
 
 @pytest.fixture
 def authorities(world):
-    """Whom both sides believe, and somebody else."""
+    """One that both sides believe, and another one."""
     return Certificates(world.folder("authority")), Certificates(world.folder("other-authority"))
 
 
@@ -29,7 +29,7 @@ def play(world, mount, new_store, authority, server_pair, mount_pair):
         made = mount(new_store("tmpfs"), arguments=["-v"], options=f"server={HOME}:{port},server_ca={authorities},server_cert={mount_pair[0]},"
                             f"server_key={mount_pair[1]}")
         made.expects_log("lock server .* is tried again")
-        assert 0 < made.log.find("lock server ") < made.log.find(" is mounted on ")  # to who mounts
+        assert 0 < made.log.find("lock server ") < made.log.find(" is mounted on ")  # to the user that mounts
         wait_until(lambda: "not permitted" in server.log, what="the server's verdict")
         wait_until(lambda: made.state()["server"]["reason"] != "", what="the mount's reason")
         assert made.state()["server"]["state"] == "connecting"
@@ -73,7 +73,7 @@ def test_a_server_with_an_old_version_of_tls(mount, new_store, authorities, vers
 
 
 def test_the_mounts_certificate(world, mount, new_store, authorities):
-    """TLS does not tell who was refused why; his log says where to look."""
+    """TLS does not tell a refused mount why; its log says where to look."""
     pair = authorities[0].make("server", HOME)
     reason, log = play(world, mount, new_store, authorities[0], pair, authorities[1].make("node"))
     assert reason.startswith("it did not welcome the mount (") and reason.endswith("): its log tells why")

@@ -1,9 +1,9 @@
 """A cluster in which something fails, while its mounts change and look at the same files.
 
-A register is a file, or a folder, that one process changes, by one mount or another, while a process on each mount looks
-at it. However the fault goes: nobody sees a value older than what was complete before he looked; no call takes longer
-than a lease and a margin; and when the fault is over all go on by themselves. The moment of the fault is drawn: so many
-changes after the beginning.
+A register is a file, or a folder, that one process changes, by one mount or another, while a process on each mount
+looks at it. However the fault goes, no process sees a value older than what was complete before it looked, and no call
+takes longer than a lease and a margin. When the fault is over all go on by themselves. The moment of the fault is
+drawn: so many changes after the beginning.
 
 QOSFS_COHERENCE_SECONDS: for so long each, one round after the other; without it one round. QOSFS_SEED: the first round.
 """
@@ -301,7 +301,7 @@ def test_the_server_comes_back_from_a_backup(cluster):
 
 
 def test_the_server_is_away(cluster):
-    """For longer than the lease. A mount whose lease is over changes what others still believe in, until theirs is."""
+    """For longer than the lease. A mount without a lease changes what others still believe in, until their leases end."""
     some = cluster(mounts=3, lease=LEASE)
     some.expects_trouble()
     for seed in rounds():
@@ -349,7 +349,7 @@ def is_waiting(process):
 
 
 def test_a_stopped_holder_is_not_believed(cluster):
-    """Nor by its kernel, though that cannot be told: what it keeps ends with the lease, and who looks then waits."""
+    """Nor by its kernel, though that cannot be told: what it keeps ends with the lease, and a process that looks then waits."""
     some = cluster(lease=LEASE)
     some.expects_trouble()
     first, second = some.mounts
@@ -389,7 +389,7 @@ def test_the_network_is_cut(cluster):
 
 
 def test_the_disk_is_full(cluster, world):
-    """Below the server's database: those who are there are served, who comes works without caching until there is room."""
+    """Below the server's database: known mounts are served, and a new one works without caching until there is room."""
     disk = world.folder("small-disk")
     run("mount", "-t", "tmpfs", "-o", "size=1m", "qosfs-small", disk)
     try:
@@ -399,7 +399,7 @@ def test_the_disk_is_full(cluster, world):
 
 
 def fill_disk_and_play(cluster, disk):
-    # Whose lease ends meanwhile is as new.
+    # A mount that loses its lease meanwhile is as new.
     some = cluster(mounts=2, lease=LONG_LEASE, server_options=["--database", disk])
     some.server.expects_log("mounts that are new wait until that is mended")
     for seed in rounds():

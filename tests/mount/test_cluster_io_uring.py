@@ -34,8 +34,8 @@ def wchan(pid):
 @pytest.mark.parametrize("number, outcome", [(signal.SIGUSR1, str(errno.EINTR)), (signal.SIGKILL, "")])
 @pytest.mark.parametrize("take", [fcntl.lockf, fcntl.flock])
 def test_a_signal_that_comes_before_the_request(ring, take, number, outcome):
-    """The daemon is stopped as somebody asks for a lock, and gets the request only after his signal: of which the kernel
-    tells nothing."""
+    """The daemon is stopped as a process asks for a lock, and gets the request only after the process's signal. The
+    kernel tells nothing of that signal."""
     (ring.store.dir / "file").write_bytes(b"x")
     here, there = (mount.dir / "file" for mount in ring.mounts)
     daemon = ring.mounts[1].pid

@@ -93,7 +93,7 @@ def wait_asleep(pid):
 
 
 def wait_waiting(mount, enqueues):
-    """Until the mount has asked the server once more: then whoever asked waits."""
+    """Until the mount has asked the server once more: then the asker waits."""
     wait_until(lambda: mount.state()["server"]["enqueues"] > enqueues, what="the request")
 
 
@@ -102,7 +102,7 @@ def enqueues_of(mount):
 
 
 @KINDS
-def test_who_comes_later_is_refused(pair, take):
+def test_a_latecomer_is_refused(pair, take):
     _, here, there = pair()
     with open(here, "r+b") as one, open(there, "r+b") as other:
         take(one, fcntl.LOCK_EX)
@@ -148,7 +148,7 @@ def test_ranges(pair):
         assert struct.unpack_from("h", found)[0] == fcntl.F_UNLCK
 
 
-def test_the_pid_of_who_is_in_the_way(pair):
+def test_the_pid_of_the_lock_holder(pair):
     """Of another mount's none is known; by open file descriptions the kernel tells none of any."""
     _, here, there = pair()
     with open(here, "r+b") as one, open(here, "r+b") as mine, open(there, "r+b") as other:
@@ -159,7 +159,7 @@ def test_the_pid_of_who_is_in_the_way(pair):
 
 
 def test_so_many_ranges_of_one_file(pair):
-    """As many as docs/locks.md says; whoever is refused has all that he had."""
+    """As many as docs/locks.md says; a refused process keeps all that it had."""
     _, here, there = pair(lease=300)
     with open(here, "r+b") as one, open(there, "r+b") as other:
         for number in range(MOST_RANGES):
@@ -256,7 +256,8 @@ def test_waiting_for_part_of_what_another_awaits(pair):
 
 
 def test_waiting_for_what_is_taken_meanwhile(pair):
-    """Who has read locks that others wait for may still lock one of them to write, and gives it up before the other one."""
+    """A process with read locks that others wait for may still lock one of them to write, and gives it up before the
+    other one."""
     both, here, there = pair(lease=600)
     with open(here, "r+b") as one, contextlib.ExitStack() as stack:
         fcntl.lockf(one, fcntl.LOCK_SH, 1, 4)
@@ -278,7 +279,7 @@ def test_locks_end_with_their_process(pair, take):
     def hold():
         file = open(here, "r+b")
         take(file, fcntl.LOCK_EX)
-        os.write(writer, b"xx")  # one for who waits, and one that stays
+        os.write(writer, b"xx")  # one for the waiter, and one that stays
         signal.pause()
     with child(hold) as (pid, _), child(lambda: os.read(reader, 1) and take_and_leave(take, there)()) as (_, ask):
         wait_until(lambda: select.select([reader], [], [], 0)[0], what="the lock")
@@ -313,7 +314,7 @@ def test_a_signal_ends_the_waiting(pair, take):
         wait_until(lambda: attempt(take, other, fcntl.LOCK_EX | TRY) is None, what="the unlock")
 
 
-def test_two_who_want_to_write_what_both_read(pair):
+def test_two_want_to_write_what_both_read(pair):
     """The later one is told at once."""
     both, here, there = pair()
     with open(here, "r+b") as one, open(there, "r+b") as other:
@@ -382,8 +383,8 @@ def test_a_lone_mount_asks_once(pair, take):
     assert [after[name] - before[name] for name in ("enqueues", "cancels")] == [0, 0]
 
 
-def test_who_has_a_shared_lock_keeps_it(pair):
-    """Who asks for it again does not give it up meanwhile to one who waits for all of it."""
+def test_a_process_with_a_shared_lock_keeps_it(pair):
+    """A process that asks for it again does not give it up meanwhile to a waiter for all of it."""
     take = fcntl.flock
     _, here, _ = pair()
     with open(here, "r+b") as one:
@@ -435,7 +436,7 @@ def first_stopped(both):
     return stopped(both.mounts[0].pid)
 
 
-def test_who_was_stopped_for_too_long_is_told(pair):
+def test_a_process_that_was_stopped_for_too_long_is_told(pair):
     """It has lost its locks, and does not write as if it had them."""
     take = fcntl.lockf
     both, here, there = pair(lease=LEASE)
@@ -523,7 +524,7 @@ with sqlite3.connect(sys.argv[1], timeout=60) as connection:
 """
 
 
-def test_a_database_whose_locks_were_lost_is_whole(cluster):
+def test_a_database_that_lost_its_locks_is_whole(cluster):
     """SQLite locks for all connections of a process by the open file of one of them."""
     both = cluster(lease=LEASE)
     first, second = both.mounts
@@ -556,7 +557,7 @@ def server_metric(some, name):
 
 
 def wait_told(some, count):
-    """Until the server knows of so many who wait and have locks."""
+    """Until the server knows of so many waiters that have locks."""
     wait_until(lambda: server_metric(some, "lock_waits") == count, what=f"the server's notice of {count} waits")
 
 
@@ -595,7 +596,7 @@ def many(cluster):
 
 @pytest.mark.parametrize("mounts", [2, 4])
 def test_a_circle_over_mounts(many, mounts):
-    """Who closes it is told at once, and the others go on when he has given up."""
+    """The process that closes it is told at once, and the others go on when that one has given up."""
     some, path = many(mounts=mounts)
     with contextlib.ExitStack() as stack:
         lockers = [stack.enter_context(locker([path(n, n)], path(n, (n + 1) % mounts))) for n in range(mounts)]
@@ -613,7 +614,7 @@ def test_a_circle_over_mounts(many, mounts):
 
 
 def test_a_circle_partly_within_a_mount(many):
-    """The third waits for the second within their mount, who waits for the first beyond it."""
+    """The third waits for the second within their mount, and the second waits for the first beyond it."""
     some, path = many()
     with locker([path(0, 0)], path(0, 1)) as (first, ask_first), locker([path(1, 2)], path(1, 0)) as (second, ask_second), \
             locker([path(1, 1)], path(1, 2)) as (third, ask_third):
@@ -628,7 +629,7 @@ def test_a_circle_partly_within_a_mount(many):
 
 
 def test_a_circle_of_mounts_is_none_of_processes(many):
-    """Each mount waits for the other, but nobody waits for himself."""
+    """Each mount waits for the other, but no process waits for itself."""
     some, path = many()
     with locker([path(0, 0)], path(0, 1)) as (first, ask_first), locker([path(1, 1)], path(1, 5)) as (holder, ask_holder), \
             locker([path(1, 2)], path(1, 0)) as (second, ask_second):
@@ -643,7 +644,7 @@ def test_a_circle_of_mounts_is_none_of_processes(many):
 
 
 def test_mounts_that_read_for_one_another_are_no_circle(pair):
-    """On each mount one process waits to write what it reads, and what somebody on the other reads who does not wait."""
+    """On each mount one process waits to write what it reads, which a process on the other mount reads that does not wait."""
     both, here, there = pair()
 
     def want_to_write(path, place):
@@ -662,7 +663,7 @@ def test_mounts_that_read_for_one_another_are_no_circle(pair):
             assert [wait_until(ask, what="the lock") for ask in (ask_first, ask_second)] == ["None"] * 2
 
 
-def test_a_restarted_server_knows_who_waits(many):
+def test_a_restarted_server_knows_the_waiters(many):
     some, path = many(lease=60)
     some.expects_trouble()
     with locker([path(0, 0)], path(0, 1)) as (first, ask_first), locker([path(1, 1)], path(1, 0)) as (second, ask_second):

@@ -216,8 +216,8 @@ for number in range(120):
 
 
 def test_renames_of_two_mounts(cluster):
-    """Each takes two credits of one group of inodes, one after the other. Who is not called upon for what he has waits
-    for a lease, which is too long for this test."""
+    """Each takes two credits of one group of inodes, one after the other. If a mount is not called
+    upon for what it has, the other waits for a lease, which is too long for this test."""
     mounts = cluster(lease=600).mounts
     for number in range(4):
         (mounts[0].dir / f"d{number}").mkdir()
@@ -259,7 +259,7 @@ def test_the_kernel_serves_what_is_cached(cluster):
 
 
 def test_a_list_brings_attributes(cluster):
-    """Who lists a directory with attributes costs no request but the list's own; who does so again, neither."""
+    """A list of a directory with attributes costs no request but its own; a second list costs none."""
     made = cluster(mounts=1, lease=300, options="entry_timeout=0")  # which means nothing here
     mount, = made.mounts
     names = (f"folder{number}" for number in itertools.count())
@@ -303,7 +303,7 @@ def test_a_list_that_is_taken_late(cluster, mount, new_store):
     folder = os.open(here.dir / "folder", os.O_RDONLY | os.O_DIRECTORY)
     with open(slow.dir / "page", "r+b") as file, mmap.mmap(file.fileno(), 65536) as memory:
         reader = threading.Thread(target=read, args=(folder, memory))
-        os.kill(slow.pid, signal.SIGSTOP)  # who reads into the mapping comes to nothing
+        os.kill(slow.pid, signal.SIGSTOP)  # a read into the mapping makes no progress
         try:
             wait_until(lambda: is_stopped(slow.pid), what="its stop")
             reader.start()
@@ -379,7 +379,7 @@ def calls_by_name(mount, folder, *calls):
         yield lambda: {call: value - before[call] for call, value in count().items()}
 
 
-def test_who_removes_a_name_knows_what_it_is(cluster, world):
+def test_a_removal_knows_what_the_name_is(cluster, world):
     """The store is not asked what a name is that was just looked up, listed, made or moved."""
     made = cluster(mounts=1, lease=300, options="unconfined")  # strace calls what the filter does not know
     mount, = made.mounts
@@ -413,8 +413,8 @@ def test_who_removes_a_name_knows_what_it_is(cluster, world):
 
 
 def test_a_name_is_replaced_before_it_is_removed(cluster):
-    """By another mount, when the request to remove it is on its way to a daemon that is stopped: what that knew of the name it has
-    lost, and who has open what is there now sees that it has one name less."""
+    """By another mount, when the request to remove it is on its way to a daemon that is stopped: what that knew of the
+    name it has lost, and a process that has open what is there now sees that it has one name less."""
     made = cluster(lease=4, server_options=("--group", "1"))
     first, second = made.mounts
     made.expects_trouble()
@@ -443,7 +443,7 @@ def sleeps(mount, name):
 
 @contextlib.contextmanager
 def before_all_others(*pids):
-    """These processes, and who runs the block, have the CPU when they want it, however many others are busy."""
+    """These processes, and the caller of the block, have the CPU when they want it, however many others are busy."""
     os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
     try:
         for task in (task for pid in pids for task in os.listdir(f"/proc/{pid}/task")):
@@ -453,8 +453,8 @@ def before_all_others(*pids):
         os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
 
 
-def test_who_asks_takes_the_answer(cluster):
-    """A reader waits for the server's answer himself: neither the link nor a worker wakes up for it, unless it takes long."""
+def test_the_asker_takes_the_answer(cluster):
+    """A reader waits for the server's answer itself: neither the link nor a worker wakes up for it, unless it takes long."""
     made = cluster(mounts=1, lease=300, server_options=("--group", "1"))
     mount, = made.mounts
     numbers = itertools.count()
@@ -510,7 +510,7 @@ def test_a_stopped_holder(cluster):
     assert (second.dir / "file").stat().st_size == 5
 
 
-def test_who_waits_for_a_stopped_holder(cluster):
+def test_a_waiter_for_a_stopped_holder(cluster):
     """May be killed, and does not keep the mount from ending."""
     made = cluster(lease=60)
     first, second = made.mounts
@@ -530,7 +530,7 @@ def test_who_waits_for_a_stopped_holder(cluster):
     assert (second.dir / "file").read_text() == "old"
 
 
-def test_who_waits_for_a_credit_holds_no_slot(cluster):
+def test_a_waiter_for_a_credit_holds_no_slot(cluster):
     """What it waits for may need others of its job to go first: of two slots a job has one."""
     made = cluster(lease=60, options="slots=2", server_options=("--group", "1"))
     first, second = made.mounts
@@ -628,7 +628,7 @@ def test_a_new_file_is_known_at_once(cluster):
     numbers = itertools.count()
 
     def getattrs():
-        """For ten files, whose numbers may run into the next neighbourhood."""
+        """For ten files; their numbers may run into the next neighbourhood."""
         before = requests(mount, "getattr")
         for _ in range(10):
             os.close(os.open(mount.dir / str(next(numbers)), os.O_CREAT | os.O_EXCL | os.O_WRONLY))
@@ -640,7 +640,7 @@ def test_a_new_file_that_is_not_used(cluster):
     """Nothing shows that the answer to its CREATE has come: it is told to forget all the same."""
     here, there = cluster().mounts
     (here.dir / "first").touch()  # brings the credits of those that come next
-    flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_DIRECT  # no pages, whose drop tells it too
+    flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_DIRECT  # no pages: their drop tells it too
     fds = [os.open(here.dir / str(number), flags, 0o600) for number in range(5)]
     for number, fd in enumerate(fds):
         (there.dir / str(number)).chmod(0o644)

@@ -1,7 +1,7 @@
 """The table of POSIX semantics (conformance/): each case on the store and through the mount, any difference a failure.
 
-A mount serves all cases of a theme, for one store and actor: root, an ordinary user below root's mount ("user"), one on
-a mount of his own ("owner"). `python3 tests/mount/conformance` prints the table.
+A mount serves all cases of a theme, for one store and actor: root, an ordinary user below root's mount ("user"), or the
+owner of a mount ("owner"). `python3 tests/mount/conformance` prints the table.
 """
 import errno
 import os
@@ -26,7 +26,7 @@ RUNS = [((*place, theme), name) for place in PLACES for theme, name in TABLE]
 
 
 class Stage:
-    """A store and a mount over it: where each is worked in, what lies behind the mount, who acts."""
+    """A store and a mount over it: where each is worked in, what lies behind the mount, and the actor."""
 
     def __init__(self, where, uid, native, through, store):
         self.where, self.uid, self.native, self.through = where, uid, native, through

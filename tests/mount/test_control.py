@@ -1,4 +1,4 @@
-"""Rules and tunables by xattr, and the hidden directory: who may do what, what is refused and why."""
+"""Rules and tunables by xattr, and the hidden directory: what each user may do, what is refused and why."""
 import concurrent.futures
 import contextlib
 import errno
@@ -253,7 +253,7 @@ def test_reading_and_removing(store, mount):
     assert refused(os.removexattr, qos.dir, RULES) == errno.EPERM
 
 
-# --- who may ---
+# --- what each user may do ---
 
 def try_everything(qos):
     """What an unprivileged user is told: operation -> errno, or None where it worked."""

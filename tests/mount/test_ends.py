@@ -76,7 +76,7 @@ def test_forced_unmount(store, mount):
 
 
 def test_lazy_unmount(store, mount):
-    """umount -l: who is in there is served until he leaves, then the daemon ends."""
+    """umount -l: a process that is in there is served until it leaves, then the daemon ends."""
     qos = mount(store)
     reader = waiting_reader(qos)
     umount(qos.dir, MNT_DETACH)

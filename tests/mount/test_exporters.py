@@ -10,7 +10,7 @@ from harness import as_job, wait_until
 
 pytestmark = pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
 
-# Two operations of each kind whose name another's ends with, or none; sizes that no time can be.
+# Two operations of each kind that has a name at the end of another's, or none; sizes that no time can be.
 WORK = """
 import os, sys
 path = sys.argv[1]

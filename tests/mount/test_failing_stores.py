@@ -1,5 +1,5 @@
-"""Stores that fail: what they say is passed on truthfully, nothing is acknowledged that they did not take, and the other
-files go on. `faulty` is a store that fails as it is told (faulty_store.c), one errno for one kind of request; the rest
+"""Stores that fail: what they say is passed on truthfully, nothing is acknowledged that they did not take, and the
+other files go on. The store `faulty` fails as it is told (faulty_store.c), one errno for one kind of request. The rest
 fail by themselves: full, shut down, read-only, gone, hanging.
 """
 import concurrent.futures
@@ -531,7 +531,7 @@ ALL = ("getattr", "open", "read", "write", "create", "readdir", "statfs")
 
 
 def test_reports_while_the_whole_store_hangs(faulty, mount_faulty):
-    """The root's attributes too: who walks to .qosfs is told those that were last seen."""
+    """The root's attributes too: a process that walks to .qosfs is told those that were last seen."""
     qos = mount_faulty()
     (qos.dir / "file").write_bytes(b"old data")
     wait_until(lambda: qos.state()["slots"]["running"] == 0, what="the last request's end")  # the kernel knows .qosfs from now on
@@ -575,8 +575,8 @@ def test_nobody_watches_an_idle_store(faulty, mount_faulty):
 
 
 def test_store_hangs(faulty, mount_faulty):
-    """Requests on some files hang (30 s in the long form): who asks for these waits, other files and the reports go on, and each
-    is answered in the end."""
+    """Requests on some files hang (30 s in the long form): a process that asks for these waits, other files and the
+    reports go on, and each is answered in the end."""
     qos = mount_faulty()
     (qos.dir / "apart").mkdir()  # a folder is listed with the attributes of what is in it
     paths = {name: qos.dir / name for name in ("read", "write", "fsync", "open")} | {"getattr": qos.dir / "apart/getattr"}

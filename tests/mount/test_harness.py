@@ -47,7 +47,7 @@ class Daemon:
 
 
 @pytest.mark.parametrize("gets_on", [[False, True], [True]])
-def test_who_gets_on_is_left_alone(gets_on):
+def test_a_daemon_that_gets_on_is_left_alone(gets_on):
     daemons = [Daemon(one) for one in gets_on]
     with watchdog(daemons, 0, idle=0.001, most=float("inf")):
         wait_until(lambda: daemons[0].looks > 100, what="looks")
@@ -55,8 +55,8 @@ def test_who_gets_on_is_left_alone(gets_on):
 
 
 @pytest.mark.parametrize("gets_on, idle, most", [([False, False], 0.001, 10**9), ([True], 1000, 1), ([True], 0.001, 1)])
-def test_who_hangs_is_killed(gets_on, idle, most):
-    """All of them; and so is who takes far too long."""
+def test_a_daemon_that_hangs_is_killed(gets_on, idle, most):
+    """All of them; and so is a daemon that takes far too long."""
     daemons = [Daemon(one) for one in gets_on]
     with watchdog(daemons, 0.01, idle, most):
         wait_until(lambda: all(one.is_aborted for one in daemons), what="the end of all")

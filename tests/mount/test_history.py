@@ -104,7 +104,7 @@ def test_hostile_job(store, mount):
 
 
 def test_damaged_while_mounted(store, mount):
-    """Whoever asks gets an error; the mount goes on."""
+    """A user that asks gets an error; the mount goes on."""
     qos = mount(store)
     qos.expects_log("database")
     work(qos, "7")
@@ -155,8 +155,8 @@ sys.stdin.readline()
 
 
 def test_open_files_are_bounded(store, mount):
-    """An ordinary user cannot fill the daemon's memory by opening a long history again and again, and leaves as much to others
-    as he has; root still reads."""
+    """An ordinary user cannot fill the daemon's memory by opening a long history again and again, and leaves as much to
+    others as that user has; root still reads."""
     first = mount(store)
     first.unmount()
     now = int(time.time()) // 300 * 300 - 7200

@@ -1,5 +1,5 @@
-"""The control interface, tried in every way by those who may not: what they are told is true, nothing changes, and the log
-stays empty. Root and the mount's owner may set; what .qosfs is made of nobody may change."""
+"""The control interface, tried in every way by users that may not: what they are told is true, nothing changes, and the
+log stays empty. Root and the mount's owner may set; what .qosfs is made of nobody may change."""
 import errno
 import fcntl
 import os
@@ -254,7 +254,7 @@ def test_odd_calls(store, mount, user):
 
 
 def test_log_is_not_flooded(store, mount):
-    """However often somebody tries, and whatever he calls himself."""
+    """However often a user tries, and under whatever name."""
     qos = mount(store)
     before = prepare(qos, USER)
 

@@ -1,4 +1,4 @@
-"""Whose rights count: the caller's, with all his groups, on every folder of the way."""
+"""Which rights count: the caller's, with all its groups, on every folder of the way."""
 import concurrent.futures
 import errno
 import mmap
@@ -207,7 +207,7 @@ def test_chmod_of_a_file_with_an_acl_sets_its_mask(store, qos):
     assert len(texts) == 1 and "mask::r--" in texts.pop()
 
 
-def test_mount_of_an_ordinary_user_is_his(store, mount):
+def test_mount_of_an_ordinary_user_is_its_own(store, mount):
     (store.dir / "his").mkdir()
     os.chown(store.dir / "his", USER, USER)
     write(store.dir / "roots").chmod(0o600)
@@ -253,9 +253,9 @@ CHANGES = {
 }
 
 
-@pytest.mark.parametrize("user", [None, USER], ids=["roots", "his own"])
-def test_who_changes_a_program_takes_its_capabilities(store, mount, user):
-    """Without the right to take them himself: the kernel does, with what he changes."""
+@pytest.mark.parametrize("user", [None, USER], ids=["roots", "its own"])
+def test_a_change_of_a_program_takes_its_capabilities(store, mount, user):
+    """Without the user's right to take them: the kernel does, with what the user changes."""
     qos = mount(store, user=user)
     for name, change in CHANGES.items():
         for top in (store.dir / "native", store.dir / "through"):

@@ -1,4 +1,4 @@
-"""Signals to programs whose request waits: what ends a program ends the wait, anything else changes nothing.
+"""Signals to programs with a waiting request: what ends a program ends the wait, anything else changes nothing.
 
 As in test_rules.py, a job in debt waits for an hour or until the test lifts the rule. So what ends was ended by
 the signal.
@@ -49,7 +49,7 @@ print("ended", result, error, flush=True)
 
 
 class Waiting:
-    """A program of job j whose `operation` waits."""
+    """A program of job j; its `operation` waits."""
 
     def __init__(self, qos, operation, restart="interrupt"):
         self.process = start_job("j", sys.executable, "-c", CLIENT, operation, qos.dir, restart,
@@ -140,7 +140,7 @@ ASYNC = 50  # reads of one program that does not wait for them
 
 
 def direct_reader(qos, how):
-    """A program of job j, by itself or asking in the kernel's background, whose direct reads wait."""
+    """A program of job j, by itself or asking in the kernel's background; its direct reads wait."""
     if how == "asynchronous":
         command = [BUILD / "tests/mount/async-io", "read", qos.dir / "file", str(ASYNC)]
     else:
@@ -226,7 +226,7 @@ def test_what_a_program_has_asked_io_uring_for_when_it_ends_is_served(store, mou
 
 MANY = 3000
 
-# As many threads that read, and when asked each has a signal that changes nothing; or processes whose direct reads wait.
+# As many threads that read, and when asked each has a signal that changes nothing; or processes with waiting direct reads.
 HOG = """
 import mmap, os, signal, sys, threading
 kind, path, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
@@ -258,7 +258,7 @@ def waiting_of(qos, job):
 
 @contextlib.contextmanager
 def hog(qos, kind, count):
-    """Job hog, all of whose requests wait and are watched, and job guest in debt."""
+    """Job hog, with all its requests waiting and watched, and job guest in debt."""
     qos.rule("start tight jobid={hog guest}&opcode={read} bps=1 depth=1:1")
     for job in ("hog", "guest"):
         as_job(job, "dd", f"if={qos.dir / 'file'}", "of=/dev/null", f"bs={BLOCK}", "count=1", "status=none")

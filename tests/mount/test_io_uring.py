@@ -83,7 +83,7 @@ def waiting(qos):
 
 
 def crowd(qos, threads, cpu=CPUS[0], job="crowd"):
-    """Starts a job whose reads park for good, all of them seen by the scheduler; `threads` readers at once."""
+    """Starts a job; its reads park for good, all of them seen by the scheduler; `threads` readers at once."""
     qos.rule(f"start tight jobid={{{job}}}&opcode={{read}} bps=1 depth=1:1")
     as_job(job, "dd", f"if={qos.dir / 'file'}", "of=/dev/null", f"bs={BLOCK}", "count=1", "status=none")
     process = start_job(job, sys.executable, "-c", CROWD, qos.dir / "file", str(threads), str(cpu), stdout=subprocess.PIPE, text=True)
@@ -123,8 +123,8 @@ def test_requests_come_by_the_ring(store, mount):
         assert max(readers(qos).values()) < 20
 
 
-@pytest.mark.skipif(tuple(int(part) for part in os.uname().release.split(".")[:2]) < (6, 15), reason="an older kernel counts all who wait in an io_uring")
-def test_who_waits_for_requests_waits_for_no_disk(ring):
+@pytest.mark.skipif(tuple(int(part) for part in os.uname().release.split(".")[:2]) < (6, 15), reason="an older kernel counts all that wait in an io_uring")
+def test_a_wait_for_requests_is_no_wait_for_a_disk(ring):
     """Else an idle mount shows in `top` as waiting for a disk on all CPUs, and in /proc/pressure/io."""
     depth = 16
     qos = ring(f"io_uring_depth={depth}")
@@ -133,7 +133,7 @@ def test_who_waits_for_requests_waits_for_no_disk(ring):
 
     def waiting_for_disks():
         return next(int(line.split()[1]) for line in pathlib.Path("/proc/stat").read_text().splitlines() if line.startswith("procs_blocked"))
-    wait_until(lambda: waiting_for_disks() < depth, what="fewer who wait for disks than readers at one CPU")
+    wait_until(lambda: waiting_for_disks() < depth, what="fewer that wait for disks than readers at one CPU")
 
 
 def test_an_ordinary_user_mounts_so_too(store, mount):
@@ -244,7 +244,7 @@ def test_the_end_with_parked_requests(ring, how):
 
 
 def test_the_end_while_the_history_is_waited_for(ring):
-    """The database's thread answers who opens it, as late as another program lets it."""
+    """The database's thread answers a process that opens it, as late as another program lets it."""
     qos = ring()
     qos.expects_log("database is locked")
     with contextlib.closing(sqlite3.connect(qos.db, isolation_level=None)) as other:
@@ -265,8 +265,8 @@ def test_the_end_while_the_history_is_waited_for(ring):
 
 
 def test_a_store_that_hangs_holds_up_nobody_else(ring, mount, new_store):
-    """The reads of one file hang in the store, one for each of many readers of each CPU; a store that hangs is a
-    mount below whose reads of that file wait."""
+    """The reads of one file hang in the store, one for each of many readers of each CPU; a store that hangs is a mount
+    below, in which reads of that file wait."""
     base = new_store("tmpfs")
     (base.dir / "file").write_bytes(b"x" * BLOCK)
     below = mount(base, "cache=none,slots=64")

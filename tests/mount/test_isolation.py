@@ -90,8 +90,8 @@ def test_a_throttled_job_blocks_nobody_in_a_shared_folder(store, mount, options,
 
 
 def test_debt_by_writes_blocks_nobody_in_a_shared_folder(store, mount):
-    """Who makes files when its job has just come into debt by a write is asked for under the folder's lock, and has met
-    no toll."""
+    """If a process makes files when its job has just come into debt by a write, the kernel asks for the folder's
+    attributes under its lock, and the process has passed no pay point."""
     qos = mount(store)
     qos.rule("start hog jobid={slow*} bps=1")
     for turn in range(4):
@@ -220,8 +220,9 @@ def test_a_throttled_job_blocks_nobody_on_a_shared_file(store, mount, way, is_sh
 
 @pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
 @pytest.mark.parametrize("way", ["os.chmod(other, 0o640)", "os.truncate(other, 1 << 20)", "os.utime(other)"])
-def test_a_throttled_job_that_names_a_file_blocks_nobody_who_opens_it(store, mount, way):
-    """What waits with the lock of a file that its job has not open goes as another opens it, be he the only one."""
+def test_a_throttled_job_that_names_a_file_blocks_nobody_that_opens_it(store, mount, way):
+    """If a request waits with the lock of a file that its job has not open, it goes as another job opens the file, be
+    it the only one."""
     qos = mount(store)
     for name in ("file", "hogs"):
         (store.dir / name).write_bytes(bytes(1 << 20))
@@ -289,7 +290,7 @@ LOOK = "[entry.stat() for entry in os.scandir(path)]\nos.close(os.open(path + '/
 
 
 @pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
-def test_a_throttled_job_blocks_nobody_who_looks_at_its_file(store, mount):
+def test_a_throttled_job_blocks_nobody_that_looks_at_its_file(store, mount):
     """On news of a file the kernel drops its pages, and waits for those that are written, with the directory's lock."""
     qos = mount(store)
     (store.dir / "file").write_bytes(bytes(20 << 20))
@@ -312,7 +313,7 @@ os.pwrite(os.open(sys.argv[1] + "/file", os.O_RDWR), b"x" * 64, 100)
 
 @pytest.mark.parametrize("look", ["os.stat(path + '/file')", "[entry.stat() for entry in os.scandir(path)]",
                                   "os.close(os.open(path + '/file', os.O_RDONLY))"])
-def test_who_looks_at_a_file_waits_for_no_write(faulty, mount, look):
+def test_a_look_at_a_file_waits_for_no_write(faulty, mount, look):
     """That keeps a page of it while it is in the store: for the mount's own changes, and while it makes one, the kernel drops no
     pages."""
     qos = mount(faulty, "attr_timeout=0")
@@ -390,7 +391,7 @@ def start_hog_of_its_own_file(qos, way, limit="bps=1"):
     "os.link(path, path + '-new')", "os.unlink(path)", "os.rename(path, path + '-new')"])
 @pytest.mark.parametrize("way", [
     "os.pwrite(fd, b'x' * 64, number * 4096)", "os.fsync(fd)", "os.chmod(path, 0o600)"])
-def test_who_comes_by_name_does_not_wait_for_a_throttled_job(store, mount, way, step):
+def test_a_look_up_by_name_does_not_wait_for_a_throttled_job(store, mount, way, step):
     """No job but the hog has the file open, so that its requests wait with the lock that others want as well. A look-up of the name
     boosts them, and those that come then."""
     qos = mount(store)
@@ -418,7 +419,7 @@ print("ready", flush=True)
 
 @pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
 @pytest.mark.parametrize("who", [{}, {"user": USER, "group": USER, "extra_groups": []}], ids=["root", "user"])
-def test_a_crowd_keeps_no_place_from_who_comes_by_name(store, mount, who):
+def test_a_crowd_keeps_no_place_from_a_look_up_by_name(store, mount, who):
     """Another job's crowd at the file neither keeps the guest waiting, nor lets more of the hog go than its rule allows."""
     qos = mount(store)
     (store.dir / "file").write_bytes(bytes(1 << 20))
@@ -434,7 +435,7 @@ def test_a_crowd_keeps_no_place_from_who_comes_by_name(store, mount, who):
     ("try: os.removexattr(os.path.dirname(path), 'user.x')\nexcept OSError: pass", "os.listdir(os.path.dirname(path))"),
     ("os.setxattr(fd, 'user.x', b'y')", "os.fsync(fd)"),
     ("os.pread(fd, 1, 0); os.lseek(fd, 0, os.SEEK_END)", "os.fsync(fd)")])
-def test_who_asks_for_attributes_under_a_lock_does_not_wait(store, mount, way, step):
+def test_a_request_for_attributes_under_a_lock_does_not_wait(store, mount, way, step):
     """The kernel asks by GETATTR, as for stat(2), in the middle of a call that has taken the lock of the folder or file."""
     qos = mount(store, "attr_timeout=0")
     (store.dir / "file").write_bytes(bytes(1 << 20))
@@ -457,7 +458,7 @@ print(flush=True)
 """
 
 
-def test_who_came_into_debt_as_he_waited_for_a_folder_does_not_wait_in_it(faulty, mount):
+def test_a_job_that_came_into_debt_in_the_wait_for_a_folder_does_not_wait_in_it(faulty, mount):
     """Nobody has changed it, and it has no toll; the kernel asks for its attributes under its lock."""
     qos = mount(faulty, "attr_timeout=0,entry_timeout=3600")
     (faulty.behind / "debt").write_bytes(bytes(1 << 20))
@@ -498,8 +499,8 @@ print(flush=True)
 """
 
 
-def test_who_came_by_name_waits_for_no_write_that_comes_later(faulty, mount):
-    """He looks the name up while nothing waits with the file's lock, and stands behind a write that comes to wait."""
+def test_a_look_up_by_name_waits_for_no_write_that_comes_later(faulty, mount):
+    """The guest looks the name up while nothing waits with the file's lock, and stands behind a write that comes to wait."""
     qos = mount(faulty, "entry_timeout=0")
     for name in ("file", "debt"):
         (faulty.behind / name).write_bytes(bytes(1 << 20))
@@ -550,7 +551,7 @@ for number in range(64):
 
 
 @pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
-def test_who_looks_at_his_own_file_is_throttled_as_ever(store, mount):
+def test_a_job_that_looks_at_its_own_file_is_throttled_as_ever(store, mount):
     """The kernel does not wait for the pages that a thread writes when it has looked: no debt is made."""
     qos = mount(store)
     (store.dir / "file").write_bytes(bytes(1 << 20))
@@ -698,7 +699,7 @@ def test_direct_reads_wait_without_a_lock(store, mount):
 
 @pytest.fixture
 def hanging(store, new_store, mount):
-    """A file of the store that can be made to hang: another qosfs, whose daemon is stopped."""
+    """A file of the store that can be made to hang: another qosfs, with a stopped daemon."""
     lower = mount(new_store("tmpfs"))
     (lower.dir / "file").write_bytes(bytes(1 << 20))
     (store.dir / "hung").mkdir()

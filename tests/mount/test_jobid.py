@@ -147,7 +147,7 @@ def callers(qos):
 
 @pytest.mark.parametrize("how", ["title", "part"])
 def test_a_title_changes_no_job(qos, how):
-    """Nor that of copies made later, whose parent may have gone; nor once the daemon has forgotten the process."""
+    """Nor that of copies made later, even if their parent has gone; nor once the daemon has forgotten the process."""
     qos = qos()
     with titled(qos, {"SLURM_JOB_ID": "77", "SLURM_JOB_NUM_NODES": "5"}) as tell:
         tell("act a", how)
@@ -255,7 +255,7 @@ def test_change_of_the_variable(qos):
         shell.stdin.close()
 
 
-# --- who is who ---
+# --- which process is which ---
 
 
 # Goes to the mount, and then calls exec: what runs then has another environment.
@@ -333,7 +333,7 @@ def test_threads_of_one_process(qos):
 
 
 def test_inherited_file_is_billed_to_the_opener(qos):
-    """READ and WRITE take the job of the open file, whoever uses it."""
+    """READ and WRITE take the job of the open file, whichever process uses it."""
     qos = qos()
     code = ("import os, subprocess, sys\n"
             "file = os.open(sys.argv[1], os.O_RDWR)\n"
@@ -439,8 +439,8 @@ def test_ordinary_user(qos):
 
 
 def test_process_that_hides(qos, store):
-    """One whose environment the daemon may not read is named by its command and uid: here the daemon is a
-    user's, and the caller has closed itself to tracing."""
+    """If the daemon may not read a process's environment, it names the process by its command and uid: here the daemon
+    is a user's, and the caller has closed itself to tracing."""
     qos = qos(user=USER)
     code = ("import ctypes, os, sys\n"
             "assert ctypes.CDLL(None).prctl(4, 0, 0, 0, 0) == 0\n"  # PR_SET_DUMPABLE

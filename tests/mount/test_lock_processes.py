@@ -116,7 +116,7 @@ def live(hands, channel):
 # --- the model ---
 
 class Owner:
-    """Who has locks: of a file each byte, NONE unless it is in `has`."""
+    """A lock owner: of a file each byte, NONE unless it is in `has`."""
 
     def __init__(self):
         self.has = {}  # (file, whole) -> list of kinds
@@ -258,7 +258,7 @@ class World:
         return [process for process in self.processes if process.wait]
 
     def is_circle(self, wait):
-        """Whether that owner waits, over others, for himself. Of flock nobody looks for circles."""
+        """Whether that owner waits, over others, for itself. Of flock nobody looks for circles."""
         owner, place, _, _ = wait
         if place[1]:
             return False
@@ -273,7 +273,7 @@ class World:
         return False
 
     def settle(self):
-        """Until nobody waits who need not."""
+        """Until no process waits that need not."""
         early = []  # answers that another must explain
         while True:
             waiting = [process for process in self.waiting() if process not in [one for one, _ in early]]
@@ -389,7 +389,7 @@ class World:
             self.names[number] = new
 
     def draw(self, process):
-        """A descriptor, a way to lock, whose lock that is, which lock."""
+        """A descriptor, a way to lock, the lock's owner, which lock."""
         slot = self.chance.choice(list(process.slots))
         opened = process.slots[slot]
         how = self.chance.choice(["record", "record", "open", "whole"])
@@ -413,7 +413,7 @@ class World:
             return None
         code, _ = self.ask(process, *message)
         if gives_first and code is not None:
-            self.settle()  # who waited may have been quicker
+            self.settle()  # a waiter may have been quicker
         free = kind == NONE or not self.blockers(owner, place, kind, span)
         assert code == (None if free else errno.EAGAIN)
         if free:

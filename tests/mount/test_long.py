@@ -1,10 +1,12 @@
-"""Two to eight mounts of one store, of which some die, and the server too, while random operations go on and are held against a
-model: each must end as it does on a twin of the store, and be seen through every mount that lives (test_agree.py has the game).
+"""Two to eight mounts of one store, of which some die, and the server too, while random operations go on. These are
+held against a model: each must end as it does on a twin of the store, and be seen through every mount that lives
+(test_agree.py has the game).
 
-Beside the game, each mount has a process of its own that changes files in a folder that all of them use: so those who are
-killed are killed in the middle of something, and hold what others want. The game goes on at once: with the next step
-the others wait for what the dead one had, until its lease is over; or for the server. That is killed too while a mount is
-stopped, whose kernel goes on believing in what it has: until that has ended, the new server must let nobody change it.
+Beside the game, each mount has a process of its own that changes files in a folder that all of them use: so those that
+are killed are killed in the middle of something, and hold what others want. The game goes on at once: with the next
+step the others wait for what the dead one had, until its lease is over; or for the server. The server is killed too
+while a mount is stopped. The kernel of that mount goes on believing in what it has: until that has ended, the new
+server must let nobody change it.
 
 QOSFS_COHERENCE_SECONDS=3600: for an hour, one round after the other; without it one round with one death of each.
 QOSFS_SEED: the round to begin with.

@@ -161,7 +161,7 @@ def test_umount_by_an_ordinary_user(installed, world, new_store, store, mount):
     helper = umount8(qos.dir, user=USER, group=USER, extra_groups=[])
     assert ended(helper) == (0, "")
     assert not is_running(qos.pid) and not qos.is_mounted()
-    qos = mount(store, user=USER)  # by root, to whom it is closed
+    qos = mount(store, user=USER)  # by root, which may not enter it
     assert ended(umount8(qos.dir)) == (0, "")
     assert not is_running(qos.pid)
 

@@ -106,7 +106,7 @@ def test_flags_of_the_source_are_inherited(store, mount, words, outcome):
 
 
 def test_flags_of_the_source_bind_an_ordinary_user(store, mount):
-    """Who is not the administrator whatever he says."""
+    """Whatever options that user asks for."""
     with tmpfs(store.dir / "top", STRICT) as top:
         qos = mount(store._replace(dir=top), "suid,dev,exec", user=USER)
         qos.expects_log("only root may have it otherwise")

@@ -330,7 +330,7 @@ def test_working_directory_survives_rename_and_removal(twins):
     twins(act)
 
 
-# --- who may ---
+# --- what each user may do ---
 
 def test_sticky_folder(twins):
     def prepare(top):
@@ -379,7 +379,7 @@ def test_setgid_folder(store, mount, groups):
     assert all(group == OTHER for _, _, group in found.values())
 
 
-def test_what_a_user_makes_is_his(store, mount):
+def test_what_a_user_makes_is_its_own(store, mount):
     qos = mount(store)
 
     def act():

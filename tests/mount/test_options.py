@@ -157,7 +157,7 @@ def test_bad_places(world, store, place, db, background):
 @pytest.mark.parametrize("user", [None, USER])
 @pytest.mark.parametrize("slash", ["", "/"])
 def test_dead_mount_makes_way(world, store, mount, db, user, slash):
-    """Over a mount whose daemon has died another is mounted at once, whatever the kernel has in its caches."""
+    """Over a mount with a dead daemon another is mounted at once, whatever the kernel has in its caches."""
     os.chown(store.dir, user or 0, user or 0)
     dead = mount(store, "attr_timeout=1000", user=user)
     as_user(user or 0, user or 0, [], lambda: os.stat(dead.dir))
@@ -263,7 +263,7 @@ def test_noexec_is_obeyed(store, mount):
 
 @pytest.mark.parametrize("user", [None, USER])
 def test_noatime_is_obeyed(store, mount, user):
-    """On the store, which would write it down otherwise; also for who may not open with O_NOATIME himself."""
+    """On the store, which would write it down otherwise; also for a user that may not open with O_NOATIME."""
     file, folder = store.dir / "file", store.dir / "folder"
     folder.mkdir()
     for option, is_kept in (("noatime", True), ("atime", False)):
@@ -290,7 +290,7 @@ def test_ignored_words(store, mount):
     ("rslave", "mount(8) sets it"), ("loop", "SRC is a directory"), ("offset=4", "SRC is a directory"),
 ])
 def test_refused_words(world, store, place, db, option, reason):
-    """What any mount may have, and this one cannot, is refused with the reason; not where who mounts is sloppy."""
+    """What any mount may have, and this one cannot, is refused with the reason; not where the mount is sloppy (-s)."""
     done = mount_qosfs(world, store.dir, place, "-o", f"db={db},{option}")
     assert done.returncode == USAGE and entry(place) is None
     assert done.stderr.startswith(f"mount.qosfs: error: option {option}: ") and reason in done.stderr
@@ -436,7 +436,7 @@ def test_relative_paths(world, store, place, db):
     assert (db.parent / "x.db").exists()
 
 
-def test_who_may_not_use_the_device_is_told(world, store, place):
+def test_a_user_that_may_not_use_the_device_is_told(world, store, place):
     """What failed, what to do, and nothing is left behind."""
     folder = world.folder("closed")
     node = folder / "fuse"
@@ -453,7 +453,7 @@ def test_who_may_not_use_the_device_is_told(world, store, place):
 
 @pytest.mark.parametrize("mode, advice", [(0o755, "fusermount3 is not setuid root (chmod u+s)"),
                                           (0o644, "there is no fusermount3 that you may run: install fuse3")])
-def test_who_has_no_helper_to_mount_is_told(world, store, place, db, mode, advice):
+def test_a_user_without_a_helper_to_mount_is_told(world, store, place, db, mode, advice):
     """libfuse and fusermount3 have said what failed; this says what to do."""
     helper = shutil.which("fusermount3")
     copy = world.folder("helper") / "fusermount3"

@@ -1,7 +1,8 @@
-"""All who read a file see what was written (tests/stress/pages.c), on one mount, and the store has it at the end.
+"""All readers of a file see what was written (tests/stress/pages.c), on one mount, and the store has it at the end.
 
-Rounds differ in the store, the ring, and in who is throttled, or who else wants the processors. The short form plays two rounds
-of each mount. The long form plays for so many seconds on each, one round after the other, and names the round that found something:
+Rounds differ in the store, the ring, and in which jobs are throttled, or what else wants the processors. The short form
+plays two rounds of each mount. The long form plays for so many seconds on each, one round after the other, and names
+the round that found something:
 
     sudo QOSFS_PAGES_SECONDS=600 pytest-3 tests/mount/test_pages.py
 

@@ -237,8 +237,8 @@ def test_the_first_open_decides(store, mount, program):
     assert passed_through(qos) == 1
 
 
-def test_another_user_of_the_job_is_himself(store, mount, program):
-    """The kernel would write in the name of who opened first."""
+def test_another_user_of_the_job_acts_as_itself(store, mount, program):
+    """The kernel would write in the name of the user that opened first."""
     qos = mount(store)
     path = make_file(store)
     qos.rule(EXEMPT)

@@ -13,8 +13,9 @@ RATE, DEPTH, WORKERS = 100, 8, 16
 @pytest.mark.skipif(not LOAD.exists(), reason="a build without it")
 @pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
 @pytest.mark.parametrize("way", ["cached", "io_uring"])
-def test_who_only_renames_does_not_use_the_whole_debt(store, mount, way):
-    """Else each of its renames would wait with the folder's lock. A worker of io_uring, whose system call nobody can read, pays, too."""
+def test_a_job_that_only_renames_does_not_use_the_whole_debt(store, mount, way):
+    """Else each of its renames would wait with the folder's lock. A worker of io_uring pays, too, although nobody can
+    read its system call."""
     qos = mount(store)
     with running(start_job("hog", LOAD, way, "rename", WORKERS, "threads", "shared", "none", 4096, 0, qos.dir, 100000,
                            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)) as hog:

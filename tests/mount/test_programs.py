@@ -27,7 +27,7 @@ libbase.a: $(objects)
 
 @pytest.fixture(params=[None, USER], ids=["root", "user"])
 def who(request):
-    """Who runs the programs, as options of run() and as_job()."""
+    """The user that runs the programs, as options of run() and as_job()."""
     return {} if request.param is None else {"user": USER, "group": USER, "extra_groups": []}
 
 
@@ -76,7 +76,7 @@ def make_tree(top):
 
 @pytest.fixture
 def tree(world, who):
-    """A tree of files outside the store, owned by whoever runs the programs."""
+    """A tree of files outside the store, owned by the user that runs the programs."""
     top = world.folder("tree") / "tree"
     make_tree(top)
     if who:

@@ -1,4 +1,4 @@
-"""qosfsctl on a real mount: every command as text and as JSON, its errors and exit codes, and who may use it."""
+"""qosfsctl on a real mount: every command as text and as JSON, its errors and exit codes, and which users may use it."""
 import fcntl
 import json
 import os
@@ -185,7 +185,7 @@ def test_watch_ends_with_the_daemon(world, qos):
 
 
 def test_a_daemon_that_hangs(world, qos, tmp_path):
-    """Who waits for it is told what for, once."""
+    """A user that waits for it is told what for, once."""
     os.kill(qos.pid, signal.SIGSTOP)
     try:
         wait_until(lambda: is_stopped(qos.pid))
@@ -257,7 +257,7 @@ def test_policy(qos):
 
 
 def test_rules_of_another_policy(qos):
-    """They are kept, and who sets or lists them is told that they are not in force."""
+    """They are kept, and a user that sets or lists them is told that they are not in force."""
     def notes(*words):
         done = qos.ctl("rule", *words, check=False)
         assert done.returncode == OK
@@ -269,7 +269,7 @@ def test_rules_of_another_policy(qos):
 
 
 def test_shares_of_a_store_that_is_not_shared(qos):
-    """Who sets weight= or min= is told that they do nothing."""
+    """A user that sets weight= or min= is told that they do nothing."""
     def note(*words):
         done = qos.ctl("rule", *words, check=False)
         assert done.returncode == OK
@@ -398,7 +398,7 @@ def test_parts_of_the_state(qos):
 
 
 def test_hostile_job(qos):
-    """Whoever names a job can not reach the terminal of who looks at it."""
+    """A user that names a job can not reach the terminal of another that looks at it."""
     as_job("\x1b[31mred\r\n\x07", "touch", qos.dir / "x")
     name = next(job["id"] for job in qos.state()["jobs"] if "red" in job["id"])
     for command in (("jobs",), ("why", name)):
@@ -482,7 +482,7 @@ def test_help(qos):
 
 
 def test_ordinary_user(qos):
-    """He may look at everything and change nothing."""
+    """An ordinary user may look at everything and change nothing."""
     make_wait(qos)
     him = {"user": USER, "group": USER, "extra_groups": []}
     before = ctl_json(qos, "rule", "list"), ctl_json(qos, "get")
@@ -498,7 +498,7 @@ def test_ordinary_user(qos):
 
 
 def test_own_mount(new_store, mount):
-    """Who mounted it sets its rules, without root."""
+    """The user that mounted it sets its rules, without root."""
     store = new_store("tmpfs")
     os.chown(store.dir, USER, USER)
     qos = mount(store, user=USER)
@@ -508,12 +508,12 @@ def test_own_mount(new_store, mount):
     ctl(qos, "set", "slots", "8", **him)
     assert ctl(qos, "get", "slots", **him) == "8\n"
     ctl(qos, "clear", "--all", **him)
-    refused = ctl(qos, "status", status=FAILED)  # root, whom the kernel keeps out
+    refused = ctl(qos, "status", status=FAILED)  # root, which the kernel keeps out
     assert "without the option allow_other only the user who mounted it may use it" in refused
 
 
 def test_own_mount_of_somebody_elses_store(new_store, mount):
-    """The kernel lets him set nothing, whoever mounted: he is told what it wants."""
+    """The kernel lets the user set nothing, although that user mounted: the error says what the kernel wants."""
     qos = mount(new_store("tmpfs"), user=USER)
     him = {"user": USER, "group": USER, "extra_groups": []}
     assert "where he may write to that directory" in ctl(qos, "set", "slots", "8", status=FAILED, **him)

@@ -104,7 +104,8 @@ def test_a_write_of_a_stopped_mount(cluster):
 
 
 def test_a_change_that_is_done_late(faulty, cluster):
-    """It was in the store when its mount lost the credit to one who then looked: that one sees it as soon as it is complete."""
+    """It was in the store when its mount lost the credit to another that then looked: that one sees it as soon as it is
+    complete."""
     made = cluster(store=faulty, lease=2, options="store=slow")
     first, second = made.mounts
     made.expects_trouble()

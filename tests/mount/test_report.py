@@ -130,7 +130,7 @@ def test_what_is_no_file_keeps_its_place(filled, tmp_path):
 
 
 def test_ordinary_user(filled, tmp_path):
-    """What the other reports show him, this one does too."""
+    """What the other reports show such a user, this one does too."""
     text = as_user(USER, USER, [], lambda: filled.ctl("report", "--csv", "--job=job.7"))
     assert rows(text)[0]["job"] == "job.7"
 

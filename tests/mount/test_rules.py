@@ -1,7 +1,7 @@
-"""What rules do to real programs: who waits, who does not, and when it ends.
+"""What rules do to real programs: which one waits, which does not, and when the wait ends.
 
-No test here measures time. A rule of one byte a second lets one read of some KiB pass and is then in debt for
-an hour: whatever waits for it waits until the test lifts the rule, and whatever ends did not have to wait.
+No test here measures time. A rule of one byte a second lets one read of some KiB pass and is then in debt for an hour.
+Whatever waits for it waits until the test lifts the rule, and whatever ends did not have to wait.
 """
 import os
 import socket
@@ -54,7 +54,7 @@ def identity(user, group):
 
 
 SAME = identity(USER, USER)
-PROBES = {  # when `spender` of USER has read: the job, who it is, and what it does; they share nothing else
+PROBES = {  # when `spender` of USER has read: the job, its user, and what it does; they share nothing else
     "job": ("spender", identity(20001, 20001), reading),
     "uid": ("a", identity(USER, 20002), reading),
     "gid": ("b", identity(20003, USER), reading),
@@ -70,7 +70,7 @@ PROBES = {  # when `spender` of USER has read: the job, who it is, and what it d
     ("rule", {"job", "uid", "gid", "none", "write"}),
     ("jobid+opcode", {"job"}),
 ])
-def test_per_says_who_shares_a_bucket(qos, per, waiting):
+def test_per_says_which_requests_share_a_bucket(qos, per, waiting):
     for name in PROBES:  # a file each, so that no lock of the kernel's makes one wait for another
         (qos.store.dir / name).write_bytes(b"x" * BLOCK)
         (qos.store.dir / name).chmod(0o666)

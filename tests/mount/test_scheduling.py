@@ -100,7 +100,7 @@ def test_few_slots(store, mount, slots, policy):
 
 
 def test_a_reply_holds_no_slot(store, mount):
-    """Who has his reply finds the slot free, also where he takes the CPU from the thread that replied."""
+    """A process that has its reply finds the slot free, also where it takes the CPU from the thread that replied."""
     make_files(store.dir, 1)
     pinned = ["taskset", "--cpu-list", str(max(os.sched_getaffinity(0)))]
     qos = mount(store, "cache=none,slots=1", prefix=pinned)
@@ -112,7 +112,8 @@ def test_a_reply_holds_no_slot(store, mount):
 
 
 def test_a_reply_needs_no_further_reader(store, mount):
-    """The thread that replied reads next, also where who has his reply takes the CPU from it: no other is made for that."""
+    """The thread that replied reads next, also where the process that has its reply takes the CPU from it: no other is
+    made for that."""
     make_files(store.dir, 1)
     pinned = ["taskset", "--cpu-list", str(max(os.sched_getaffinity(0)))]
     qos = mount(store, "cache=none", prefix=pinned)

@@ -53,8 +53,8 @@ def test_a_mount_of_another_store_is_refused(cluster, mount, new_store, options)
     assert status(first)["state"] == "up"
 
 
-def test_a_user_who_may_not_connect(cluster, mount):
-    """The server tells him nothing; the mount says where to look."""
+def test_a_user_that_may_not_connect(cluster, mount):
+    """The server tells the user nothing; the mount says where to look."""
     one = cluster(mounts=0, server_options=("--allow-uid", str(OTHER)))
     one.server.expects_log("not permitted")
     strangers = mount(one.store, f"server=unix:{one.server.socket}", user=USER)
@@ -64,7 +64,8 @@ def test_a_user_who_may_not_connect(cluster, mount):
 
 
 def test_reports_are_there_in_a_grace(cluster):
-    """The server waits for a mount that does not come back, and answers nobody: who walks to the reports does not ask it."""
+    """The server waits for a mount that does not come back, and answers nobody: a process that walks to the reports
+    does not ask it."""
     one = cluster(mounts=1, lease=300)
     gone, = one.mounts
     one.wait_up()
@@ -186,7 +187,7 @@ class FalsePeer:
 
 @with_munge
 def test_a_server_of_any_user_is_not_believed(new_store, mount, realm):
-    """Somebody of the realm who listens where a mount looks for the server."""
+    """Another user of the realm listens where a mount looks for the server."""
     listener = socket.create_server(("127.0.0.1", 0))
     port = listener.getsockname()[1]
 

@@ -1,5 +1,6 @@
-"""What one mount adds to a file, or cuts, another maps, sends and copies without asking for the size before: mmap(2), sendfile(2),
-splice(2) and copy_file_range(2) ask the daemon for nothing, so that the kernel must have been told before the change returned."""
+"""What one mount adds to a file, or cuts, another maps, sends and copies without asking for the size before. The system
+calls mmap(2), sendfile(2), splice(2) and copy_file_range(2) ask the daemon for nothing. So the kernel must have been
+told before the change returned."""
 import ctypes
 import os
 import signal

@@ -111,7 +111,7 @@ def look_at(path):
 
 def test_own_changes_drop_nothing(alone, half_written):
     """The write before has changed the file, of which the kernel was not told yet; another has put its data into the page,
-    and no WRITE of that has come. Whoever looks now, by a read or by a mapping, sees what is written."""
+    and no WRITE of that has come. A process that looks now, by a read or by a mapping, sees what is written."""
     path = alone / "file"
     fill(path)
     with open(path, "r+b", buffering=0) as file, mmap.mmap(file.fileno(), PAGE, prot=mmap.PROT_READ) as pages:
@@ -212,7 +212,7 @@ def test_dropped_by_a_direct_write(faulty, cluster):
 
 def test_read_without_a_credit(faulty, cluster):
     """For which the server had no room. It has looked at the store before another changes the file, and is answered behind
-    that: who looks after the change is not to find its page. The time of change is as it was."""
+    that: a process that looks after the change is not to find its page. The time of change is as it was."""
     some = cluster(store=faulty, options="store=faulty", server_options=("--group", "1", "--floor", "0", "--cap", "1"))
     mount, other = (mount.dir / "file" for mount in some.mounts)
     fill(faulty.behind / "file")
@@ -235,8 +235,8 @@ def test_read_without_a_credit(faulty, cluster):
 
 
 def test_attributes_do_not_wait_for_later_reads(faulty, cluster):
-    """Of reads without a credit, of which none ends here before the next has begun. Who asks for the attributes waits for
-    those before him alone."""
+    """Of reads without a credit, of which none ends here before the next has begun. A process that asks for the
+    attributes waits for those before it alone."""
     some = cluster(store=faulty, options="store=faulty", server_options=("--group", "1", "--floor", "0", "--cap", "1"), mounts=1)
     path = some.mounts[0].dir / "file"
     (faulty.behind / "file").write_bytes(bytes(4 * PAGE))
@@ -278,7 +278,7 @@ def test_attributes_do_not_wait_for_later_reads(faulty, cluster):
 
 
 def test_a_kill_ends_the_wait(faulty, cluster):
-    """Of who asks for the attributes while a read without a credit hangs: its page is to be dropped first."""
+    """Of a process that asks for the attributes while a read without a credit hangs: its page is to be dropped first."""
     some = cluster(store=faulty, options="store=faulty", server_options=("--group", "1", "--floor", "0", "--cap", "1"), mounts=1)
     path = some.mounts[0].dir / "file"
     fill(faulty.behind / "file")
@@ -351,8 +351,8 @@ def is_cached(pages):
 
 
 def test_read_without_a_credit_is_there_for_its_reader(store, mount):
-    """Not gone before he wakes up: he would read it again and again. When he asks for the next thing, it goes
-    (at once: tests/threads/test_page_drops.c)."""
+    """Not gone before the reader wakes up: it would read the page again and again. When the reader asks for the next
+    thing, the page goes (at once: tests/threads/test_page_drops.c)."""
     qos = mount(store, "server=unix:/none,store=some")
     qos.expects_log("no qosfs-server listens")
     fill(store.dir / "file")

@@ -119,7 +119,7 @@ def test_one_device_in_two_places(store, mount):
 
 @pytest.mark.parametrize("store", ["btrfs"], indirect=True)
 def test_a_subvolume_in_the_place_of_a_deleted_one(store, mount):
-    """It has the device number of the former, whose files are known yet, and their inode numbers."""
+    """It has the device number of the former and the inode numbers of its files, which are known yet."""
     qos = mount(store, "entry_timeout=0,attr_timeout=0")
     for text in ("first", "second", "third"):
         run("btrfs", "subvolume", "create", store.dir / "volume")

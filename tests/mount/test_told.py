@@ -106,7 +106,7 @@ KINDS = ["cache=auto", "cache=none", "cache=always", "server", "passthrough"]
 
 @pytest.fixture(params=KINDS)
 def believing(request, new_store):
-    """A mount whose kernel believes what it is told for long, or as each option has it."""
+    """A mount in which the kernel believes what it is told for long, or as each option has it."""
     if request.param == "server":
         return request.getfixturevalue("cluster")(mounts=1).mounts[0]
     options = {"passthrough": "cache=always", "cache=auto": "attr_timeout=100"}.get(request.param, request.param)
@@ -127,7 +127,7 @@ def make_program(top, mode):
 
 
 def start_program(path):
-    """A program whose last writer has closed it: the daemon may hear of that late on a busy machine."""
+    """A program that its last writer has closed: the daemon may hear of that late on a busy machine."""
     return wait_until(lambda: None if (started := outcome_of(
         subprocess.Popen, [path, "-u"], stdout=subprocess.PIPE, text=True)) == "ETXTBSY" else started)
 
@@ -140,7 +140,7 @@ def look_all_the_time(path, end):
 @pytest.mark.parametrize("mode", [0o6777, 0o4777, 0o2777, 0o2767])
 @pytest.mark.parametrize("busy", [False, True])
 def test_modes_after_changes(believing, mode, busy):
-    """By a user who does not own the file, and beside others who ask for its attributes."""
+    """By a user that does not own the file, and beside others that ask for its attributes."""
     for action in (*KEEPING, truncate_by_open):
         path, end = make_program(believing.dir, mode), threading.Event()
         others = [threading.Thread(target=look_all_the_time, args=(path, end)) for _ in range(2 * busy)]
@@ -171,7 +171,7 @@ def test_a_changed_program_runs_as_its_caller(believing):
         os.unlink(path)
 
 
-def test_the_owner_sees_his_direct_write(believing):
+def test_the_owner_sees_its_direct_write(believing):
     path = make_program(believing.dir, 0o755)
     os.chown(path, USER, USER)
     path.chmod(0o6755)

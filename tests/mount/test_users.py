@@ -1,6 +1,6 @@
-"""What one user can take of the mount is bounded, however many jobs he says that he is.
+"""What one user can take of the mount is bounded, however many jobs that user claims to be.
 
-He forges up to a thousand JobIDs, and tries to take it all; another user works.
+The user forges up to a thousand JobIDs, and tries to take it all; another user works.
 """
 import contextlib
 import errno
@@ -28,7 +28,7 @@ def guest(qos, *command):
 
 @pytest.fixture
 def forged_jobs(world):
-    """The program, where he can reach it."""
+    """The program, where the user can reach it."""
     return shutil.copy(BUILD / "tests/mount/forged-jobs", world.folder("forged"))
 
 
@@ -46,7 +46,7 @@ def end(hog):
 
 
 def test_slots(store, mount, new_store, forged_jobs):
-    """All that he reads hangs in the store: two jobs' worth of it at a time."""
+    """All that the user reads hangs in the store: two jobs' worth of it at a time."""
     below = new_store("tmpfs")
     (below.dir / "file").write_bytes(bytes(4096))
     (store.dir / "file").write_text("fine")
@@ -76,7 +76,7 @@ def test_slots(store, mount, new_store, forged_jobs):
 
 
 def test_memory(store, mount, forged_jobs):
-    """All that he reads waits: there is room for some of another user's."""
+    """All that the user reads waits: there is room for some of another user's."""
     most = MIB * 15 // 16 // REQUEST
     (store.dir / "file").write_bytes(bytes(4096))
     qos = mount(store, "cache=none,parked_mib=1")
@@ -113,7 +113,7 @@ except OSError as error:
 
 
 def test_known_files(mount, small, store):
-    """He walks through a store that has no file handles; the kernel keeps all that he has seen."""
+    """The user walks through a store that has no file handles; the kernel keeps all that was seen."""
     timeouts = "attr_timeout=1000,entry_timeout=1000"
     for number in range(300):
         (store.dir / f"his-{number}").touch()
@@ -131,7 +131,7 @@ def test_known_files(mount, small, store):
 
 
 def test_open_files(store, small, forged_jobs):
-    """He opens as many files as he can."""
+    """The user opens as many files as possible."""
     left = 300 - 300 // 8 - 150
     (store.dir / "file").write_text("fine")
     qos = small(store)
@@ -165,8 +165,8 @@ for name in sys.argv[3:]:
 
 
 def test_reports(store, mount, forged_jobs, of_connection):
-    """He has many jobs, and asks for all reports on them at once, for ever: one thread makes them, those who wait take none, and what
-    others are told is new."""
+    """The user has many jobs, and asks for all reports on them at once, for ever: one thread makes them, those that
+    wait take none, and what others are told is new."""
     (store.dir / "file").write_bytes(bytes(4096))
     qos = mount(store)
     qos.rule("start known jobid={guest} rate=1000")
@@ -190,7 +190,7 @@ def test_reports(store, mount, forged_jobs, of_connection):
 
 
 def test_xattrs(store, mount):
-    """The same by xattr, where a text of 1.2 MB is made each time: most of those who ask would have a reader for it."""
+    """The same by xattr, where a text of 1.2 MB is made each time: most of those that ask would have a reader for it."""
     qos = mount(store)
     for number in range(100):
         qos.rule(f"start rule{number} jobid={{{' '.join(f'job{number}.{i}' for i in range(1200))}}} rate=1")

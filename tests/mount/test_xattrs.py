@@ -97,7 +97,7 @@ def test_of_the_mountpoint(store, mount):
 
 @pytest.mark.parametrize("store", ["ramfs"], indirect=True)
 def test_a_store_without_acls(twins):
-    """There the mode alone judges, also of those who do not own the file."""
+    """There the mode alone judges, also of users that do not own the file."""
     def prepare(top):
         others = top / "others"
         others.mkdir()

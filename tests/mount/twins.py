@@ -6,8 +6,8 @@
 
 `twins(action)` runs action(folder) once in a folder of the store, directly, and once in a twin of it through the mount,
 in a process of its own. It demands that both return the same, or fail with the same errno, and that both leave the same
-tree behind; it returns the value or the errno. Who acts: the fixture runs each test as root, as an ordinary user below
-root's mount, and as an ordinary user on a mount of his own; twins(action, uid=, gid=, groups=) says otherwise.
+tree behind; it returns the value or the errno. The actor: the fixture runs each test as root, as an ordinary user below
+root's mount, and as an ordinary user on a mount of its own; twins(action, uid=, gid=, groups=) says otherwise.
 """
 import hashlib
 import os
@@ -98,6 +98,6 @@ ACTORS = ["root", "user", "owner"]
 
 
 def make_twins(actor, store, mount, options=""):
-    """`actor`: root; user: an ordinary user below root's mount; owner: an ordinary user on his own mount."""
+    """`actor`: root; user: an ordinary user below root's mount; owner: an ordinary user on its own mount."""
     uid = 0 if actor == "root" else USER
     return Twins(store, mount(store, options, user=USER if actor == "owner" else None), uid)

@@ -10,7 +10,7 @@ if that is worth telling what it must change. It runs in a folder of its own wit
 their owner. The outcomes:
 
     OK, an errno       for everybody
-    not_root(EACCES)   others fail so, and root succeeds; not_root(EACCES, ENODATA): he fails so
+    not_root(EACCES)   others fail so, and root succeeds; not_root(EACCES, ENODATA): root fails so
     ANY                whatever the store says
 
 What changed is written as a list of name:letters, "." being the folder of the case: `+` made, `-` removed, `l` links,
@@ -39,7 +39,7 @@ PAST = 10**9  # seconds since 1970: when all that prepare() makes was last read 
 
 
 class Outcome:
-    """What a case must end with on the store, where that depends on who does it."""
+    """What a case must end with on the store, if that depends on the actor."""
 
     def __init__(self, others, root):
         self.others, self.root = others, root
@@ -120,7 +120,7 @@ def prepare(at, uid):
 
 
 def wait_for_the_next_tick():
-    """Until times of now differ from those of what was made before, on kernels whose times have the clock's grain."""
+    """Until times of now differ from those of what was made before, on kernels that round times to the clock's grain."""
     before = time.clock_gettime_ns(CLOCK_REALTIME_COARSE)
     while time.clock_gettime_ns(CLOCK_REALTIME_COARSE) == before:
         time.sleep(0.001)

@@ -71,9 +71,9 @@ def chmod():
     yield "to what it is", OK, lambda at: os.chmod(at / "file", 0o644), "file:c"
     yield "through a link", OK, lambda at: os.chmod(at / "link", 0o600), "link:a file:pc"
     yield "a pipe", OK, lambda at: os.chmod(at / "pipe", 0o600), "pipe:pc"
-    yield "sgid of a file of a group that is not his", OK, lambda at: (
+    yield "sgid of a file of a foreign group", OK, lambda at: (
         attempt(os.chmod, at / "setgid", 0o2755), mode_of(at / "setgid"))
-    yield "sgid is taken from who is not in the group", OK, sgid_of_another_group
+    yield "sgid is taken from a user outside the group", OK, sgid_of_another_group
     yield "fchmod", OK, lambda at: os.fchmod(os.open(at / "file", os.O_RDONLY), 0o600), "file:pc"
     yield "fchmod of what is not open", EBADF, lambda at: os.fchmod(CLOSED_FD, 0o600)
     yield "fchmod of O_PATH", EBADF, lambda at: os.fchmod(os.open(at / "file", os.O_PATH), 0o600)
@@ -139,12 +139,12 @@ def utimens():
             os.stat(at / "file").st_mtime_ns)
     yield "nanoseconds beyond a second", EINVAL, lambda at: utimensat(at / "file", WRONG, NOW)
     yield "negative nanoseconds", EINVAL, lambda at: utimensat(at / "file", (0, -1), NOW)
-    yield "now, another's that he may not write", not_root(EACCES), lambda at: os.utime(at / "foreign")
-    yield "now, another's that he may write", OK, lambda at: os.utime(at / "shared"), "shared:amc"
-    yield "given, another's that he may write", not_root(EPERM), lambda at: os.utime(at / "shared", ns=(5, 5))
-    yield "one now, another's that he may write", not_root(EPERM), lambda at: utimensat(at / "shared", NOW, OMIT)
+    yield "now, another's without write permission", not_root(EACCES), lambda at: os.utime(at / "foreign")
+    yield "now, another's with write permission", OK, lambda at: os.utime(at / "shared"), "shared:amc"
+    yield "given, another's with write permission", not_root(EPERM), lambda at: os.utime(at / "shared", ns=(5, 5))
+    yield "one now, another's with write permission", not_root(EPERM), lambda at: utimensat(at / "shared", NOW, OMIT)
     yield "neither, another's", OK, lambda at: utimensat(at / "foreign", OMIT, OMIT), ""
-    yield "one's own that he may not write", OK, lambda at: os.utime(at / "secret"), "secret:amc"
+    yield "one's own without write permission", OK, lambda at: os.utime(at / "secret"), "secret:amc"
     yield from paths.of_existing(lambda at, path: os.utime(path))
 
 
@@ -205,7 +205,7 @@ def getxattr():
     yield "one that is not there", ENODATA, lambda at: os.getxattr(at / "file", "user.x")
     yield "changes no time", OK, lambda at: os.listxattr(at / "file"), ""
     yield "of what may not be read", ANY, lambda at: os.getxattr(at / "secret", "user.x")
-    yield "trusted by whom", ANY, lambda at: os.getxattr(at / "file", "trusted.x")
+    yield "a trusted one", ANY, lambda at: os.getxattr(at / "file", "trusted.x")
     yield "a name of 256 bytes", ERANGE, lambda at: os.getxattr(at / "file", "user." + "n" * 251)
     yield "a space of names that there is not", EOPNOTSUPP, lambda at: os.getxattr(at / "file", "nothing.x")
     yield "of what is not open", EBADF, lambda at: os.getxattr(CLOSED_FD, "user.x")
@@ -237,7 +237,7 @@ CAPABILITY = struct.pack("<5I", 0x02000001, 1 << 13, 0, 0, 0)
 
 
 def capable(at, act):
-    """What is left of a file's capability when `act` has been done to it; EPERM where he may give none."""
+    """What is left of a file's capability when `act` has been done to it; EPERM if the actor may give none."""
     os.setxattr(at / "file", "security.capability", CAPABILITY)
     act(at / "file")
     return os.listxattr(at / "file")

@@ -26,7 +26,7 @@ SOUGHT = Difference("The kernel does not know how long the store's files may be:
                     where=("ext4",))
 REFUSED = Difference("The kernel refuses what RLIMIT_FSIZE forbids before ext4 notes the time of the attempt.",
                      unseen="file:mc", where=("ext4",))
-NOT_READABLE = Difference("An ordinary user's daemon cannot read a program that he may run and not read, and so the kernel "
+NOT_READABLE = Difference("An ordinary user's daemon cannot read a program that its user may run and not read, and so the kernel "
                           "cannot run it; root's can.", "OK", (None, EACCES), where=("owner",))
 LINK_READ = Difference("No call reads a link of the store without an access, noatime and read-only mounts included.",
                        more="link:a")
