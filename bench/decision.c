@@ -124,7 +124,7 @@ static double measure(const Case *what, guint requests)
     return (double)elapsed / requests;
 }
 
-/* One case alone, for a tool that counts instructions (docs/performance.md). */
+/* One case alone, for a tool that counts instructions (docs/design/performance.md). */
 static int run_one(char **words)
 {
     gboolean is_fair = strcmp(words[0], "fair") == 0; /* over tbf, as in a mount */

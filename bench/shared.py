@@ -22,7 +22,7 @@ def options(doc, quick, is_judged=False):
     parser = argparse.ArgumentParser(description=doc.splitlines()[0])
     parser.add_argument("--build", default=str(TOP / "build"), help="build folder (default: build)")
     parser.add_argument("--quick", action="store_true", help=quick + ("" if is_judged else "; whatever aim it misses, the status is 0"))
-    parser.add_argument("--write", action="store_true", help="put the table into docs/performance.md")
+    parser.add_argument("--write", action="store_true", help="put the table into docs/design/performance.md")
     return parser
 
 
@@ -100,8 +100,8 @@ def load_script(name):
 
 
 def write_table(page, mark, text):
-    """Puts `text` into docs/`page`, for what stands between the lines <!-- mark --> and <!-- /mark -->."""
-    path = TOP / "docs" / page
+    """Puts `text` into docs/design/`page`, for what stands between the lines <!-- mark --> and <!-- /mark -->."""
+    path = TOP / "docs" / "design" / page
     begin, end = f"<!-- {mark} -->\n", f"<!-- /{mark} -->"
     filled, count = re.subn(rf"(?<={re.escape(begin)}).*?(?={re.escape(end)})", lambda _: text + "\n", path.read_text(), flags=re.DOTALL)
     if count != 1:

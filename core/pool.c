@@ -44,7 +44,7 @@
  *     sign: above GP it raises SLR, below GP it lowers it, for good if the clients stay busy.
  *   - HL refuses with a time to come back instead of waiting.
  * Beyond the seed are floor and cap, and the sequence of signals. The K of `hld` is bounded, so
- * that it stays a number. docs/pool.md shows both laws.
+ * that it stays a number. docs/design/pool.md shows both laws.
  */
 #include "core/pool.h"
 

@@ -21,7 +21,7 @@
  * or decayed to a tenth within 20 s.
  *
  * The levels come from Newton's method on a sum of clamped lines (solve_level()); each step is
- * O(n). The mends are numbered as in docs/adaptbf.md, which has the reasons and the figures.
+ * O(n). The mends are numbered as in docs/design/adaptbf.md, which has the reasons and the figures.
  */
 #include "fs/adapt_fair.h"
 

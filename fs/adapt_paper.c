@@ -35,7 +35,7 @@
  *
  * tests/unit/paper_oracle.py has the equations in exact rational numbers.
  *
- * What it cannot do well is measured in docs/adaptbf.md; reference: seed 004.
+ * What it cannot do well is measured in docs/design/adaptbf.md; reference: seed 004.
  */
 #include "fs/adapt_paper.h"
 

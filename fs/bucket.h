@@ -9,8 +9,9 @@
  *     tokens(now) = min(depth, tokens(then) + (now - then) x rate)        now, then in seconds
  *
  * Whole tokens are kept in `tokens` and the fraction in `carry`, in units of 1/10^9 token, so that
- * no residue is lost however often the bucket is looked at (docs/rules.md, "Unlike Lustre"). A late
- * look is made good from the depth, which the default sizes for it (qos_bucket_default_depth).
+ * no residue is lost however often the bucket is looked at (docs/reference/rules.md, "Unlike
+ * Lustre"). A late look is made good from the depth, which the default sizes for it
+ * (qos_bucket_default_depth).
  */
 #pragma once
 

@@ -5,7 +5,7 @@
  * that does not keep them. Of a change that the mount has made itself the pages know already. They
  * even know more: a write puts its data into a page and lets the page go before its WRITE is
  * answered. A page dropped in between is read again from the store, and shows what was there before
- * (docs/coherence.md). So pages go for a change from elsewhere alone.
+ * (docs/design/coherence.md). So pages go for a change from elsewhere alone.
  *
  * A file's mtime and size are compared with what was seen of them last. Where both differ from that
  * and the mount has changed nothing since, the change came from elsewhere. Where the mount has

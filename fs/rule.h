@@ -1,6 +1,6 @@
 /*
  * Rules: which requests belong to which class, and what the class may do. Lustre's command language
- * (seed 000, section 3; for administrators: docs/rules.md) with bytes, depth and more.
+ * (seed 000, section 3; for administrators: docs/reference/rules.md) with bytes, depth and more.
  *
  *     command := ["reg"] action
  *     action  := "start" NAME EXPR OPTION*  |  "change" NAME OPTION+  |  "stop" NAME

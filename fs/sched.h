@@ -51,8 +51,8 @@
  * further ones fail, but for those that end something.
  *
  * Switching the policy loses and releases nothing: the old one takes no more requests and hands out
- * what it holds at its own pace (docs/rules.md, "Unlike Lustre"); switching back to one that is
- * still draining takes it up again, tokens and all.
+ * what it holds at its own pace (docs/reference/rules.md, "Unlike Lustre"); switching back to one
+ * that is still draining takes it up again, tokens and all.
  *
  * Pure: time is an argument. The caller locks (fs/gate/gate.c).
  */

@@ -12,7 +12,7 @@
  *                and at most the arrival of its oldest + max_wait
  *
  * A class without a bucket has the arrival as its deadline, so that a store with all slots taken is
- * shared in order of deadlines too; saved tokens count (docs/rules.md, "Unlike Lustre").
+ * shared in order of deadlines too; saved tokens count (docs/reference/rules.md, "Unlike Lustre").
  *
  * A lock holder goes into debt, and waits only where its class owes QOS_DEBT_MAX already. Then it
  * is due as soon as the class owes no more than that, before all requests that hold nothing: so the

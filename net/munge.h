@@ -1,7 +1,7 @@
 /*
  * A handshake by MUNGE: mount and server show each other that they belong to the same MUNGE realm
- * (its munged have one key), and as which users. docs/server.md says what that is worth: it tells
- * who is there as the connection begins, and neither hides nor guards what goes over it.
+ * (its munged have one key), and as which users. docs/design/server.md says what that is worth: it
+ * tells who is there as the connection begins, and neither hides nor guards what goes over it.
  *
  *     mount                                    server
  *     magic, its nonce           ->

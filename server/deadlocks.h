@@ -1,6 +1,6 @@
 /*
- * Who waits for whom among the processes of all mounts that lock files (docs/locks.md): what no
- * mount can see by itself.
+ * Who waits for whom among the processes of all mounts that lock files (docs/design/filelocks.md):
+ * what no mount can see by itself.
  *
  * Of each process that waits for a lock while it has others, its mount tells what it waits for, and
  * what it has; no other can be part of a circle. A waiter waits for those whose locks are in its

@@ -2,7 +2,7 @@
  * What a real mount has written down of its jobs, as load: "what would this rule have done
  * yesterday?"
  *
- * Two of its reports are understood (docs/reports.md):
+ * Two of its reports are understood (docs/reference/reports.md):
  *
  *     history    what each job did in each slice of time
  *     job_stats  what each job did in all, between start_time and snapshot_time

@@ -1,7 +1,7 @@
 /*
  * The group [rules] of a scenario: what an administrator does to the rules, and when.
  *
- *     NAME=TIME: COMMAND          NAME is free, COMMAND as of docs/rules.md
+ *     NAME=TIME: COMMAND          NAME is free, COMMAND as of docs/reference/rules.md
  *
  * They hold where the sharing goes by rules (paper, fair, rules): No BW has none, and Static BW is
  * a set of rules by itself.

@@ -1,6 +1,6 @@
 /*
  * qosfs-torture: runs the protocols of core/ in clusters that fail, one seed after the other. See
- * docs/failures.md.
+ * docs/design/failures.md.
  *
  * The last line says how many seeds were run; a seed that fails is printed with the command that
  * shows what happened, and the status is 1.

@@ -18,7 +18,7 @@ static const char *const names[] = {QOS_MUTEXES(NAME)};
 
 G_STATIC_ASSERT(G_N_ELEMENTS(ranks) <= 64);
 
-/* docs/locking.md says why. */
+/* docs/design/locking.md says why. */
 static const struct {
     const char *name;
     guint64 may_be_held;
@@ -40,7 +40,7 @@ static QosMutexKind innermost(guint64 kinds)
 void qos_mutex_note_lock(QosMutexKind kind)
 {
     if (held != 0 && ranks[innermost(held)] >= ranks[kind])
-        g_error("%s (rank %d) is taken while %s (rank %d) is held: see docs/locking.md",
+        g_error("%s (rank %d) is taken while %s (rank %d) is held: see docs/design/locking.md",
                 names[kind], ranks[kind], names[innermost(held)], ranks[innermost(held)]);
     held |= G_GUINT64_CONSTANT(1) << kind;
 }
@@ -61,8 +61,9 @@ void qos_mutex_note_wait(QosMutexKind kind)
     if (others == held)
         g_error("a thread waits with %s, which it does not hold", names[kind]);
     if (others != 0)
-        g_error("a thread waits with %s for a condition while %s is held: see docs/locking.md",
-                names[kind], names[innermost(others)]);
+        g_error(
+            "a thread waits with %s for a condition while %s is held: see docs/design/locking.md",
+            names[kind], names[innermost(others)]);
 }
 
 void qos_mutex_note_call(QosMutexCall call)
@@ -70,6 +71,6 @@ void qos_mutex_note_call(QosMutexCall call)
     const guint64 wrong = held & ~calls[call].may_be_held;
 
     if (wrong != 0)
-        g_error("%s is held across %s: see docs/locking.md", names[innermost(wrong)],
+        g_error("%s is held across %s: see docs/design/locking.md", names[innermost(wrong)],
                 calls[call].name);
 }

@@ -1,5 +1,5 @@
 /*
- * Mutexes that know their place in the order of docs/locking.md, and waits for conditions.
+ * Mutexes that know their place in the order of docs/design/locking.md, and waits for conditions.
  *
  * A debug build (buildtype=debug, or a sanitizer) keeps for each thread what it holds, and looks at
  * that where it takes one more, where it waits, and where it makes a call that others may have to
@@ -14,8 +14,8 @@
 
 #include "base/time.h"
 
-/* All there are, from the outside in: rank, kind, and the name in docs/locking.md, whose table says
- * the same (tests/docs/locks.py). Two of one rank are not held together. */
+/* All there are, from the outside in: rank, kind, and the name in docs/design/locking.md, whose
+ * table says the same (tests/docs/locks.py). Two of one rank are not held together. */
 #define QOS_MUTEXES(MUTEX)                                                                         \
     MUTEX(1, INTERRUPT_TABLE, "QosInterruptTable.lock")                                            \
     MUTEX(2, INTERRUPTS, "QosInterrupts.lock")                                                     \

@@ -8,7 +8,7 @@
  * (what is opened) has its caller read anew each time. Misses (a process that is gone, or that may
  * not be read) are cached too. Another uid or gid than the cached one is a miss at once. pid 0 (a
  * caller in another pid namespace, or the kernel's write-back) is not cached, as nothing is read
- * for it: its job is by uid (docs/jobid.md).
+ * for it: its job is by uid (docs/user/jobs.md).
  *
  * An exiting process has lost its environment before its files are closed: it keeps the job of its
  * last look-up, if the start time says that it is the same process.

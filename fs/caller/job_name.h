@@ -1,5 +1,5 @@
 /*
- * The JobID of a process: jobid_var and jobid_name, Lustre's words (docs/jobid.md).
+ * The JobID of a process: jobid_var and jobid_name, Lustre's words (docs/user/jobs.md).
  *
  *   jobid_var   NAME          that environment variable
  *               auto          the first of SLURM_JOB_ID, PBS_JOBID, LSB_JOBID, FLUX_JOB_ID, JOB_ID

@@ -2,8 +2,8 @@
  * Which signals a thread has pending, as /proc tells it: for those that the kernel says nothing of.
  *
  * FUSE passes a signal on as INTERRUPT. Over io_uring it passes on none that came before the
- * request was delivered (docs/io_uring.md); but such a one is pending by then. For a request in the
- * background it passes on none at all (fs/request/background.h).
+ * request was delivered (docs/design/io_uring.md); but such a one is pending by then. For a request
+ * in the background it passes on none at all (fs/request/background.h).
  */
 #pragma once
 

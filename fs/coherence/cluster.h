@@ -8,7 +8,7 @@
 #include "fs/lockclient/client.h"
 #include "fs/request/fs.h"
 
-/* Among whom fcntl and flock locks hold (docs/locks.md). */
+/* Among whom fcntl and flock locks hold (docs/design/filelocks.md). */
 typedef enum {
     QOS_SHARING_LOCKS_CLUSTER, /* all mounts of the store */
     QOS_SHARING_LOCKS_LOCAL,   /* the processes of this mount: the kernel keeps them by itself */

@@ -1,6 +1,6 @@
 /*
  * What the kernel may cache of a store that other mounts change too, with a lock server
- * (docs/coherence.md).
+ * (docs/design/coherence.md).
  *
  * A credit on an inode covers all that the kernel keeps of it: attributes, ACLs, pages, and of a
  * directory the names, also those that are not there. What an operation lets the kernel keep it
@@ -23,8 +23,8 @@
  * An operation that waits for long holds no thread (fs/coherence/op_credits.h), but its slot in the
  * store; a worker goes on with it. Where a credit to read is not to be had (no server, or it is
  * full) the operation goes on, and what it replies is not cached. A change waits, and asks again:
- * docs/coherence.md says how long, and what becomes of one whose credit was lost while it was in
- * the store. Pages that no call for a credit would reach are found on the way
+ * docs/design/coherence.md says how long, and what becomes of one whose credit was lost while it
+ * was in the store. Pages that no call for a credit would reach are found on the way
  * (fs/coherence/stale_pages.h): they are gone before attributes are answered.
  *
  * Nobody waits in a circle. Whoever has a credit in use is in the store, or waits for one later in

@@ -231,7 +231,7 @@ static void spare(QosInvalidator *invalidator, QosLoss *loss, guint first)
 }
 
 /* What is open and nobody wants, but would go along (fs/lockengine/yield.h), stays: the kernel
- * would take no size from its answer to whoever reads it just now (docs/coherence.md). */
+ * would take no size from its answer to whoever reads it just now (docs/design/coherence.md). */
 static void keep_open(QosInvalidator *invalidator, const QosLoss *loss, guint first)
 {
     const QosFs *fs = invalidator->fs;

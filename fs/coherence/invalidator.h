@@ -1,5 +1,5 @@
 /*
- * Tells the kernel to forget what is not covered by a credit any more (docs/coherence.md).
+ * Tells the kernel to forget what is not covered by a credit any more (docs/design/coherence.md).
  *
  * A thread of its own takes what the lock client says is wanted by others, or lost. Of each inode
  * of it that the kernel knows, the attributes are forgotten; names by raising the mount's epoch,
@@ -27,7 +27,7 @@
  * (fs/coherence/readdirplus.h).
  *
  * Of a file that is open here, and that another wants, the credit to read is asked for again, so
- * that the kernel hears of its new size (docs/coherence.md).
+ * that the kernel hears of its new size (docs/design/coherence.md).
  *
  * Lock: `lock`, taken before that of the inodes; never held while the kernel is told, or the client
  * called.

@@ -9,7 +9,7 @@
  *
  * Who reads and is refused goes on without that credit. A change that is refused puts what it has
  * and waits until it is to ask again, all anew (qos_lockclient_postpone); where there is no hope it
- * goes on without, or fails with -ENOLCK (docs/coherence.md).
+ * goes on without, or fails with -ENOLCK (docs/design/coherence.md).
  *
  *     qos_claim_add()       what the operation needs is known
  *     qos_claim_take()      before the store is looked at        FALSE: it waits
@@ -63,7 +63,7 @@ gboolean qos_claim_settle(QosOp *op);
  * nobody. FALSE: not all is, and nothing is held. */
 gboolean qos_claim_take_here(QosOp *op);
 /* The operation, which was made, may have made a file longer, and another mount waits for its
- * credit: that one is to know the new size before the reply (docs/coherence.md). */
+ * credit: that one is to know the new size before the reply (docs/design/coherence.md). */
 gboolean qos_claim_is_awaited(const QosOp *op);
 /* It was made, and something was lost meanwhile, or it is awaited: puts what is held;
  * qos_claim_settle() is to be called in its turn. */

@@ -1,5 +1,5 @@
 /*
- * Drops the kernel's pages of files that other mounts may have changed (docs/coherence.md).
+ * Drops the kernel's pages of files that other mounts may have changed (docs/design/coherence.md).
  *
  * To drop a page waits for the READ or WRITE that has it locked, which may itself wait for a credit
  * that another mount has. So nobody waits for this thread but GETATTR, and a release for moments:

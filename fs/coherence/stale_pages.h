@@ -1,6 +1,6 @@
 /*
  * Which of the kernel's pages may be too old, and are to be dropped, with a lock server
- * (docs/coherence.md has the table of all cases).
+ * (docs/design/coherence.md has the table of all cases).
  *
  * What is called back while a page is filled or known, the invalidator drops
  * (fs/coherence/invalidator.h). Here is what no call would reach:

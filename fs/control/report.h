@@ -98,7 +98,7 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(QosReport, qos_report_free)
 /* Copies of all jobs, most recently seen first; with `adapt` (or NULL) it gets their shares. */
 GPtrArray *qos_report_copy_jobs(QosGate *gate, QosReportAdapt *adapt);
 
-/* Lustre's YAML (docs/reports.md). */
+/* Lustre's YAML (docs/reference/reports.md). */
 GString *qos_report_job_stats(const QosReport *report);
 /* Tables for people. */
 GString *qos_report_jobs(const QosReport *report);

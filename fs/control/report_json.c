@@ -1,7 +1,7 @@
 /*
  * state.json: all that the mount knows, for programs (qosfsctl is one); and parts of it, because
- * thousands of jobs take megabytes and a second. docs/reports.md has the fields. Times are seconds:
- * since 1970 where a moment is meant.
+ * thousands of jobs take megabytes and a second. docs/reference/reports.md has the fields. Times
+ * are seconds: since 1970 where a moment is meant.
  */
 #include "net/report_json.h"
 #include "fs/control/report.h"

@@ -1,5 +1,5 @@
 /*
- * Who has locked what of a file, when others do so through other mounts (docs/locks.md).
+ * Who has locked what of a file, when others do so through other mounts (docs/design/filelocks.md).
  *
  * The processes of this mount have a table of locks for each file and kind (fs/filelocks/table.h),
  * which settles what they want of one another. What all of them have together the mount must have

@@ -1,6 +1,6 @@
 /*
- * The gate: the one lock around the scheduler and the jobs, and the waiting (docs/architecture.md,
- * "One request's journey").
+ * The gate: the one lock around the scheduler and the jobs, and the waiting
+ * (docs/design/architecture.md, "One request's journey").
  *
  * The scheduler decides; this file locks, sleeps and wakes. A request that may go is run by the
  * thread that brought it, without a hand-over. One that must wait is parked: it holds no thread,

@@ -57,7 +57,7 @@ static Drop *find(const QosLockdrops *drops, const QosResource *resource)
 
 /* Of nothing else does the kernel believe anything: what is wanted may have gone already, or not be
  * here yet. To be told of that would take from its answer who is asking for it just now
- * (docs/coherence.md). */
+ * (docs/design/coherence.md). */
 static void cut_to_owned(QosOwner *owner, const QosResource *resource, QosCredit *told)
 {
     const QosResourceType *type = type_of(resource);

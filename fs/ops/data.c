@@ -54,7 +54,8 @@ static DataOp *data_op_new(fuse_req_t request, fuse_ino_t ino, struct fuse_file_
     return op;
 }
 
-/* He who had locked the file, and lost that, is not to go on as if he had not (docs/locks.md). */
+/* He who had locked the file, and lost that, is not to go on as if he had not
+ * (docs/design/filelocks.md). */
 static gboolean has_lost_locks(const QosOp *op)
 {
     return qos_locks_are_lost(op->fs->locks, op->handle);

@@ -1,5 +1,5 @@
 /*
- * Interrupts of parked requests (docs/architecture.md, "One request's journey").
+ * Interrupts of parked requests (docs/design/architecture.md, "One request's journey").
  *
  * The kernel sends INTERRUPT once for a request, for whichever signal came first, and waits for the
  * reply. A fatal signal (SIGKILL or SIGTERM pending in /proc/TID/status) ends the request with

@@ -1,6 +1,7 @@
 /*
  * FUSE over io_uring: the transport beside /dev/fuse that saves a request its second system call
- * and its wake-up on another CPU. fs/transport/uring.c says how it works; docs/io_uring.md, why so.
+ * and its wake-up on another CPU. fs/transport/uring.c says how it works; docs/design/io_uring.md,
+ * why so.
  *
  *     ring = qos_ring_new(depth, &error);                  where the kernel and this build have it
  *     fuse_session_custom_io(session, ...)                 with qos_ring_write

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The table of docs/locking.md is that of sys/mutex.h, row by row; each lock is where it says, and all are in it; and no
+"""The table of docs/design/locking.md is that of sys/mutex.h, row by row; each lock is where it says, and all are in it; and no
 mutex is of another type. Reported as TAP.
 """
 import re
@@ -15,7 +15,7 @@ FOLDERS = ("db", "fs", "net", "server", "sys")
 
 
 def main():
-    rows = ROW.findall((TOP / "docs/locking.md").read_text())
+    rows = ROW.findall((TOP / "docs/design/locking.md").read_text())
     header = (TOP / "sys/mutex.h").read_text()
     sources = {str(path.relative_to(TOP)): path.read_text()
                for folder in FOLDERS for path in sorted((TOP / folder).rglob("*.[ch]")) if path.stem != "mutex"}

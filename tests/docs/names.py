@@ -11,7 +11,8 @@ FOLDERS = ("data", "dev", "etc", "lustre", "mnt", "proc", "qos", "run", "sys", "
 UNIT = re.compile(r"`(/[a-z_-]+/[a-z0-9_/-]+)`")
 SOURCES = ("base", "bench", "core", "db", "fs", "net", "server", "sim", "sys", "tests", "tools")
 FILE = re.compile(rf"\b(?<![/<])(?!fs/fuse/)((?:{'|'.join(SOURCES)})/(?:\w+/)*\w+\.(?:[ch]|sql)|tests/\w+/\w+\.(?:[ch]|py))\b")
-PAGE = re.compile(r"\b(?<![\"/])(?:docs/)?([\w-]+\.md)\b(?:\)?, \"([^\"]+)\")?")
+PAGE = re.compile(r"(?<![\w./-])(docs/(?:[\w.-]+/)*[\w-]+\.md|README\.md)\b(?!#)(?:, \"([^\"]+)\")?")
+LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]*))?\)(?:, \"([^\"]+)\")?")
 LINE_BREAK = re.compile(r"\n(?:#include.*\n)*[ *#]*")  # the compiler looks for what is included
 
 
@@ -42,18 +43,32 @@ def missing_python(names):
 
 
 @functools.cache
-def headings(page):
-    """Of a page of docs/ or README.md; None where there is no such page."""
-    path = TOP / page if page == "README.md" else TOP / "docs" / page
-    return set(re.findall(r"^#+ (.*)$", path.read_text(), re.MULTILINE)) if path.exists() else None
+def headings(path):
+    """The headings of a page."""
+    return set(re.findall(r"^#+ (.*)$", path.read_text(), re.MULTILINE))
+
+
+def anchor(heading):
+    """The name under which GitHub and its kin link to a heading."""
+    return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
 
 
 def missing_places(text):
-    """Files that are not there, and pages or their sections."""
+    """Files that are not there, and pages that are named from the top of the tree, or their sections."""
     text = LINE_BREAK.sub(" ", text)
     files = [name for name in dict.fromkeys(FILE.findall(text)) if not (TOP / name).exists()]
     return files + [", ".join(filter(None, place)) for place in dict.fromkeys(PAGE.findall(text))
-                    if headings(place[0]) is None or (place[1] and place[1] not in headings(place[0]))]
+                    if not (TOP / place[0]).exists() or (place[1] and place[1] not in headings(TOP / place[0]))]
+
+
+def missing_links(page, text):
+    """Links of a page that lead nowhere: to no file, or to no heading of it."""
+    wrong = []
+    for target, name, section in dict.fromkeys(LINK.findall(LINE_BREAK.sub(" ", text))):
+        path = page.parent / target if target else page
+        if not path.exists() or (name and name not in map(anchor, headings(path))) or (section and section not in headings(path)):
+            wrong.append(", ".join(filter(None, (target, name, section))))
+    return wrong
 
 
 def sources():
@@ -67,10 +82,10 @@ def is_unit(name):
 
 
 def main():
-    pages = [TOP / "README.md", *sorted((TOP / "docs").glob("*.md"))]
+    pages = [TOP / "README.md", TOP / "CHANGELOG.md", *sorted((TOP / "docs").rglob("*.md"))]
     pages += sorted(page for folder in SOURCES for page in (TOP / folder).rglob("README.md"))
     found = {str(page.relative_to(TOP)): missing_python(dict.fromkeys(PYTHON.findall(text))) + missing_units(filter(is_unit, dict.fromkeys(UNIT.findall(text)))) +
-             missing_places(text) for page, text in ((page, page.read_text()) for page in pages)}
+             missing_places(text) + missing_links(page, text) for page, text in ((page, page.read_text()) for page in pages)}
     found["the sources"] = [f"{path.relative_to(TOP)}: {name}" for path in sources() for name in missing_places(path.read_text())]
     print(f"1..{len(found)}")
     for number, (place, names) in enumerate(found.items(), 1):

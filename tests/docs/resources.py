@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""docs/resources.md maps each requirement of seed 002 to what meets it: none is missing, and the functions and tests that
+"""docs/design/credits.md maps each requirement of seed 002 to what meets it: none is missing, and the functions and tests that
 it names exist. Reported as TAP.
 """
 import re
@@ -39,7 +39,7 @@ r.resource.power
 
 
 def main():
-    page = (TOP / "docs/resources.md").read_text()
+    page = (TOP / "docs/design/credits.md").read_text()
     rows = [line.split("|") for line in page.splitlines() if line.startswith("| [")]
     headers = texts("core", ".h")
     names = [name for row in rows for name in re.findall("`([^`]+)`", "|".join(row[3:]))]

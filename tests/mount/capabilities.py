@@ -104,7 +104,7 @@ class Operation:
 
     @property
     def row(self):
-        """Of the table in docs/capabilities.md."""
+        """Of the table in docs/reference/capabilities.md."""
         needs = " or ".join(sorted(self.needs)) + "".join(f", and {name}" for name in self.also)
         return f"| {self.name} | {needs} | {'its ids' if self.counts_there else 'never'} |"
 

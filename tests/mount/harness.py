@@ -537,7 +537,7 @@ class Mount:
         return not self.is_mounted()
 
     def _wait_exit(self, frees=False):
-        """With `frees`, if the kernel waits for an answer of a killed daemon, it is ended as docs/coherence.md says."""
+        """With `frees`, if the kernel waits for an answer of a killed daemon, it is ended as docs/design/coherence.md says."""
         def has_ended():
             if self._process.poll() is None and frees and self._waits_for_itself():
                 with contextlib.suppress(OSError):  # busy, but what waits has ended
@@ -550,7 +550,7 @@ class Mount:
         self.exit_status = self._process.returncode
 
     def _waits_for_itself(self):
-        """Killed while it dropped pages: the kernel waits for its answer to a READ (docs/coherence.md, the last limits)."""
+        """Killed while it dropped pages: the kernel waits for its answer to a READ (docs/design/coherence.md, the last limits)."""
         alive = [line.split()[1:3] for line in self.threads().splitlines() if int(line.split()[0]) != self.pid]
         return len(alive) == 1 and alive[0][0] == "pages" and "folio" in alive[0][1]
 

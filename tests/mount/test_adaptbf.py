@@ -1,4 +1,4 @@
-"""bench/adaptbf: that it runs, in its shortest form, and what its parts say without a mount. docs/adaptbf.md has its figures."""
+"""bench/adaptbf: that it runs, in its shortest form, and what its parts say without a mount. docs/design/adaptbf.md has its figures."""
 import re
 import shutil
 import subprocess

@@ -6,7 +6,7 @@ through all of them. So must what is open, also where it has no name any more.
 At the same time: each register is a file that one process changes, by all mounts in turn, while others look at it. What
 they see must never be older than what was complete before they looked, nor newer than what had begun. While a change is
 made they may see either; but when one has seen the new, nobody sees the old any more but on the mount that makes the change
-(docs/coherence.md, "While a change is made").
+(docs/design/coherence.md, "While a change is made").
 
 QOSFS_COHERENCE_SECONDS: for so long each; without it one game each of the former, and some seconds of the latter.
 QOSFS_SEED: the game to begin with.
@@ -111,7 +111,7 @@ def compare(some, top, names, what, mounts=None):
 
 def compare_open(some, top, roamer, double, what):
     """What is open, also by its names, against the store; what has none there, against the twin, and against all others
-    that have it open. So the kernel learns where an open folder has gone, and what its `..` is (docs/coherence.md,
+    that have it open. So the kernel learns where an open folder has gone, and what its `..` is (docs/design/coherence.md,
     "What it cannot do")."""
     store_top = some.store.dir / top
     names = collections.defaultdict(list)
@@ -283,7 +283,7 @@ class Move:
         try:
             os.rename(folder / f"side{(value - 1) % 2}/{value - 1}", folder / f"side{value % 2}/{value}")
         except OSError as error:
-            if error.errno != errno.ESTALE:  # docs/coherence.md, "What it cannot do"
+            if error.errno != errno.ESTALE:  # docs/design/coherence.md, "What it cannot do"
                 raise
             return False
         return True

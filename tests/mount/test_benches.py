@@ -1,4 +1,4 @@
-"""The benchmarks: that each runs, in its quick form, and prints figures. What these are to be docs/performance.md says, and no test."""
+"""The benchmarks: that each runs, in its quick form, and prints figures. What these are to be docs/design/performance.md says, and no test."""
 import itertools
 import math
 import re

@@ -88,7 +88,7 @@ def test_with_a_lock_server(cluster, new_store):
 
 
 def test_the_table_in_the_manual():
-    rows = re.findall(r"^\| .*", (REPOSITORY / "docs/capabilities.md").read_text(), re.MULTILINE)
+    rows = re.findall(r"^\| .*", (REPOSITORY / "docs/reference/capabilities.md").read_text(), re.MULTILINE)
     assert rows[1:] == [operation.row for operation in OPERATIONS if operation.needs]
 
 

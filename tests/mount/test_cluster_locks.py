@@ -1,4 +1,4 @@
-"""fcntl and flock locks between processes on different mounts of a store (docs/locks.md)."""
+"""fcntl and flock locks between processes on different mounts of a store (docs/design/filelocks.md)."""
 import contextlib
 import errno
 import fcntl
@@ -159,7 +159,7 @@ def test_the_pid_of_the_lock_holder(pair):
 
 
 def test_so_many_ranges_of_one_file(pair):
-    """As many as docs/locks.md says; a refused process keeps all that it had."""
+    """As many as docs/design/filelocks.md says; a refused process keeps all that it had."""
     _, here, there = pair(lease=300)
     with open(here, "r+b") as one, open(there, "r+b") as other:
         for number in range(MOST_RANGES):
@@ -183,7 +183,7 @@ def thousands_of_threads():
 
 
 def test_so_many_of_a_job_may_wait(pair, thousands_of_threads):
-    """As many as docs/locks.md says. What does not wait goes on, and so do other jobs."""
+    """As many as docs/design/filelocks.md says. What does not wait goes on, and so do other jobs."""
     both, here, _ = pair(lease=300)
     (both.store.dir / "other").touch()
     both.mounts[0].expects_log("refused more \\(ENOLCK\\)")

@@ -1,4 +1,4 @@
-"""What one mount changes the next call on another sees (docs/coherence.md), and what that costs.
+"""What one mount changes the next call on another sees (docs/design/coherence.md), and what that costs.
 
 What may be cached is told by counts: of the requests that reach a mount, and of its messages to the lock server.
 """

@@ -86,7 +86,7 @@ def test_bad_rule_changes_nothing_and_says_why(store, mount, command, code):
 
 
 def test_refused_change_is_whole(store, mount):
-    """A rank that is refused does not leave the rate behind (docs/rules.md, "Unlike Lustre")."""
+    """A rank that is refused does not leave the rate behind (docs/reference/rules.md, "Unlike Lustre")."""
     qos = mount(store)
     qos.rule("start a jobid={a} rate=1")
     assert refused(qos.rule, "change a rate=9 rank=missing") == errno.ENOENT

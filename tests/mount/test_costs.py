@@ -1,4 +1,4 @@
-"""What a system call costs under a rule: what the program asked for (docs/rules.md), and not what the kernel asks for besides."""
+"""What a system call costs under a rule: what the program asked for (docs/reference/rules.md), and not what the kernel asks for besides."""
 import contextlib
 import subprocess
 import sys

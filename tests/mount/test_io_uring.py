@@ -1,4 +1,4 @@
-"""FUSE over io_uring, docs/io_uring.md. All that the other tests ask of a mount holds there too: the long form is
+"""FUSE over io_uring, docs/design/io_uring.md. All that the other tests ask of a mount holds there too: the long form is
 `QOSFS_OPTIONS=io_uring=on pytest tests/mount`."""
 import contextlib
 import os

@@ -1,7 +1,7 @@
 """Locks of several processes on several mounts, at random, judged by a model that the store itself is held against too.
 
 Processes open files, copy descriptors, fork, close, are interrupted and killed; files are renamed and replaced. They lock by
-fcntl, by open file descriptions and by flock, and wait. The model says of each call what may come of it (docs/locks.md).
+fcntl, by open file descriptions and by flock, and wait. The model says of each call what may come of it (docs/design/filelocks.md).
 """
 import contextlib
 import errno

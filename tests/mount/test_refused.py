@@ -1,4 +1,4 @@
-"""Changes that get no credit at once: they wait, rather than go on while other mounts have cached what they change (docs/coherence.md)."""
+"""Changes that get no credit at once: they wait, rather than go on while other mounts have cached what they change (docs/design/coherence.md)."""
 import os
 import re
 import signal

@@ -134,7 +134,7 @@ def test_default_bounds_what_nothing_else_matches(qos):
 
 @pytest.mark.parametrize("command", ["change above rank=tight", "change tight bps=100M", "stop tight"])
 def test_change_reaches_what_waits(qos, command):
-    """A rank, a rate and a stop reach those that are queued already (docs/rules.md, "Unlike Lustre")."""
+    """A rank, a rate and a stop reach those that are queued already (docs/reference/rules.md, "Unlike Lustre")."""
     qos.rule("start above jobid={j} rate=none")
     qos.rule(f"start tight jobid={{j}}&opcode={{data}} {SPENT}")
     as_job("j", *reading(qos))

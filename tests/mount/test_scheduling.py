@@ -32,7 +32,7 @@ def policies(qos):
 
 
 def test_switching_lets_nothing_go(store, mount):
-    """What a policy held when it was left still waits for its tokens (docs/rules.md, "Unlike Lustre")."""
+    """What a policy held when it was left still waits for its tokens (docs/reference/rules.md, "Unlike Lustre")."""
     make_files(store.dir, 10)
     qos = mount(store, "cache=none")
     qos.rule(f"start tight jobid={{held}}&opcode={{read}} {SPENT}")

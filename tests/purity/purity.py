@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The floors hold (docs/architecture.md): reported as TAP.
+"""The floors hold (docs/design/architecture.md): reported as TAP.
 
 Symbols: the pure archive (F0 and F1) needs nothing from outside but memory, strings, numbers and GLib's
 containers: no clock, no randomness, no waiting, no threads, no files, no output. The list says what is

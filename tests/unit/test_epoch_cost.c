@@ -1,6 +1,6 @@
 /*
  * What one epoch costs in a tree: messages, bytes and time, counted with the handlers themselves
- * and compared with the formulas of docs/epoch.md. `-m slow` adds trees of 1,000,000
+ * and compared with the formulas of docs/design/epochs.md. `-m slow` adds trees of 1,000,000
  * participants (0.5 GB); the table is printed.
  *
  * All participants are ready at the time 0. A message is under way for TRAVEL; a node works on one

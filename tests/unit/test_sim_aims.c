@@ -139,7 +139,7 @@ static void test_frequency(void)
     g_assert_cmpuint(seen, ==, 8);
 }
 
-/* What seed 004 does not show (docs/adaptbf.md): a steady trickle leaves the store idle, and
+/* What seed 004 does not show (docs/design/adaptbf.md): a steady trickle leaves the store idle, and
  * a capacity that is told wrong takes throughput or the shares. */
 static void test_paper_limits(void)
 {

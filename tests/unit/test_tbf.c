@@ -1,6 +1,6 @@
 /*
  * The tbf policy with the time stepped by hand: rates, deadlines, classes, changes of rules, dry
- * runs, and the defects of Lustre's (docs/rules.md) that must not come back.
+ * runs, and the defects of Lustre's (docs/reference/rules.md) that must not come back.
  */
 #include "sched_fixture.h"
 

@@ -1,4 +1,4 @@
-"""Where the mount differs from the store because the kernel leaves it no choice: the list of docs/posix.md.
+"""Where the mount differs from the store because the kernel leaves it no choice: the list of docs/reference/posix.md.
 
 A case that names one passes only if it differs in just that way.
 """
