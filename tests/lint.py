@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Lint: `lint.py format` (clang-format changes nothing, and each file has a head comment), `lint.py circles BUILD` (circles.py),
-`lint.py tidy BUILD` (clang-tidy, by the compile commands of BUILD). A file that clang-tidy has passed is not looked at again
-until it, a header or the configuration changes.
+`lint.py prose` (prose.py finds nothing above its limits), `lint.py tidy BUILD` (clang-tidy, by the compile commands of BUILD).
+A file that clang-tidy has passed is not looked at again until it, a header or the configuration changes.
 """
 import concurrent.futures
 import hashlib
@@ -11,9 +11,11 @@ import subprocess
 import sys
 
 import circles
+import prose
 
 TOP = pathlib.Path(__file__).resolve().parents[1]
 FOLDERS = ("base", "core", "sys", "fs", "db", "net", "server", "tools", "sim")
+PROSE = ("docs",)  # of "docs" and "code", the comments
 
 
 def files(suffix, folders):
@@ -78,6 +80,8 @@ def main():
             return check_format()
         case ["circles", build]:
             return complain(circles.check(TOP, pathlib.Path(build).resolve(), FOLDERS))
+        case ["prose"]:
+            return prose.check(PROSE)
         case ["tidy", build]:
             return check_tidy(pathlib.Path(build).resolve())
     print(__doc__, file=sys.stderr)
