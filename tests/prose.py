@@ -25,7 +25,7 @@ COMMENT = re.compile(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|/\*(.*?)\*/|//
 
 
 def of_markdown(text):
-    """Paragraphs, items and cells of a page; what is code is the word `code`."""
+    """Paragraphs, items and cells of a page; what is code is one word, `code`."""
     text = re.sub(r"^<!--.*?-->$", "", re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL), flags=re.MULTILINE)
     blocks, is_code, was_empty = [[]], False, True
     for line in text.splitlines():
@@ -42,7 +42,7 @@ def of_markdown(text):
         else:
             blocks[-1].append(line)
     plain = (" ".join(block) for block in blocks if block)
-    return [re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", re.sub(r"`+[^`]*`+", "code", block)) for block in plain]
+    return [re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", re.sub(r"`+[^`]*`+", "`code`", block)) for block in plain]
 
 
 def is_item(blocks):
@@ -78,7 +78,7 @@ def of_comment(comment):
     """A drawing or a formula, which stands apart and is indented, is no sentence."""
     comment = re.sub(r"^(?: {3,}|\t).*$", "", comment, flags=re.MULTILINE)
     parts = re.split(r"\n\s*\n|\n(?=\s*[-*] )", comment)
-    return [re.sub(r"`[^`]*`", "code", " ".join(part.split())) for part in parts if part.strip()]
+    return [re.sub(r"`[^`]*`", "`code`", " ".join(part.split())) for part in parts if part.strip()]
 
 
 def of_python(text):

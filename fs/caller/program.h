@@ -4,7 +4,7 @@
  * exec(2) gives a process other memory, so memory that has gone tells that the program has. An open
  * /proc/TID/pagemap stands for the memory of that moment; to read one byte of it fails with EINVAL
  * while somebody uses that memory, and gives nothing after. The kernel takes no lock for it: it
- * costs what the cheapest system call does (docs/user/jobs.md).
+ * costs what the cheapest system call does (docs/design/jobid.md).
  *
  * A child of vfork(2) uses its parent's memory until it calls exec, which then does not go. Such a
  * program is not sure: kcmp(2) tells it.

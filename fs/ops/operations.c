@@ -9,7 +9,7 @@
 #include "fs/coherence/coherence.h"
 #include "fs/transport/devfuse.h"
 
-/* Parked read-ahead must not block other jobs' (docs/design/architecture.md, "What one job can
+/* Parked read-ahead must not block other jobs' (docs/design/isolation.md, "What one job can
  * take, and one user"). */
 #define MAX_BACKGROUND 65535 /* the kernel's own bound */
 

@@ -3,7 +3,7 @@
  *
  * While a request on a file is under way the kernel holds a lock of the file or of its pages. Where
  * other jobs have the file open, it must not wait, lest they wait with it
- * (docs/design/architecture.md, "What holds a lock does not wait"); a file of one job alone is
+ * (docs/design/isolation.md, "What holds a lock does not wait"); a file of one job alone is
  * nobody else's business. So each open file knows whether it is shared, and the first open of each
  * job is told of, because requests of others may be waiting: also of those who have it not open,
  * but name it.
