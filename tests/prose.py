@@ -19,7 +19,7 @@ LINE = 200  # characters of a line of docs outside of tables
 WHO = re.compile(r"\b(?:who|whom|whose|whoever|whomever)\b", re.IGNORECASE)
 HE = re.compile(r"\b(?:he|him|his|himself)\b", re.IGNORECASE)
 WORD = re.compile(r"[A-Za-z0-9_][\w'’%.,/=-]*")
-END = re.compile(r"(?<=[.!?])[\"')\]*]*\s+(?=[\"'(*\[]*[A-Z0-9`/])")
+END = re.compile(r"(?<=[.!?])[\"')\]*]*\s+(?=[\"'(*\[]*(?:[A-Z0-9`/]|[\w.-]+\(\d\)|qosfs|[\w/.]+\.md))")
 ABBREVIATION = re.compile(r"\b(e\.g|i\.e|etc|vs)\.")
 COMMENT = re.compile(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|/\*(.*?)\*/|//([^\n]*)', re.DOTALL)
 
