@@ -1,4 +1,4 @@
-"""No page of the kernel's stays that is older than what is in the store (docs/design/coherence.md, "Which pages are too old, and who sees to it").
+"""No page of the kernel's stays that is older than what is in the store (docs/design/coherence.md, "Which pages are too old, and what drops them").
 
 The kernel puts what is written into pages before it sends the WRITE. In most tests it stops in between for as long as these
 want: the second page that is to be written lies in a store that hangs. What becomes of the first page meanwhile is each one's own.
