@@ -21,6 +21,7 @@ HE = re.compile(r"\b(?:he|him|his|himself)\b", re.IGNORECASE)
 WORD = re.compile(r"[A-Za-z0-9_][\w'’%.,/=-]*")
 END = re.compile(r"(?<=[.!?])[\"')\]*]*\s+(?=[\"'(*\[]*(?:[A-Z0-9`/]|[\w.-]+\(\d\)|qosfs|[\w/.]+\.md))")
 ABBREVIATION = re.compile(r"\b(e\.g|i\.e|etc|vs)\.")
+NAMES = re.compile(r"(?:[\w`.-]+(?: \([^)]*\))?, ){4,}[\w`.-]+")  # a list of five names and more is no sentence: it counts as a word
 COMMENT = re.compile(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|/\*(.*?)\*/|//([^\n]*)', re.DOTALL)
 
 
@@ -51,8 +52,9 @@ def is_item(blocks):
 
 
 def of_roff(text):
-    """Paragraphs of a man page: macros that mark up words are words, all others end a paragraph; examples are left out."""
-    blocks = [[]]
+    """Paragraphs of a man page: macros that mark up words are words, all others end a paragraph, and so does the end
+    of a sentence, which is that of a line. Examples are left out."""
+    blocks, is_tag = [[]], False
     for line in re.sub(r"^\.EX$.*?^\.EE$|^\.nf$.*?^\.fi$", ".PP", text, flags=re.MULTILINE | re.DOTALL).splitlines():
         if re.match(r"\.(?:[BIR]{1,2}|SM) ", line):
             words = re.findall(r'"([^"]*)"|(\S+)', line)[1:]
@@ -61,6 +63,9 @@ def of_roff(text):
             blocks.append([])
         elif not line.startswith("'"):
             blocks[-1].append(line)
+        if is_tag or line.endswith("."):
+            blocks.append([])
+        is_tag = line == ".TP"
     plain = (" ".join(block) for block in blocks if block)
     return [re.sub(r"\\f[A-Z]|\\&", "", block.replace(r"\-", "-").replace(r"\ ", " ").replace(r"\(aq", "'")) for block in plain]
 
@@ -108,7 +113,7 @@ class Figures:
         self.words = len(WORD.findall(text))
         self.who = [sentence for sentence in found for _ in WHO.findall(sentence)]
         self.he = [sentence for sentence in found for _ in HE.findall(sentence)]
-        self.long = [sentence for sentence in found if len(WORD.findall(sentence)) > SENTENCE]
+        self.long = [sentence for sentence in found if len(WORD.findall(NAMES.sub("names", sentence))) > SENTENCE]
         self.lines = [line for line in lines if len(line) > LINE and not line.startswith("|")]
 
     def add(self, other):
