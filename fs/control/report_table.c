@@ -2,7 +2,8 @@
  * Tables for people: the jobs and the rules. Columns are as wide as what stands in them; numbers
  * are set to the right.
  *
- * .qosfs/history: a line of CSV for each job and slice of time. docs/reports.md has the columns.
+ * .qosfs/history: a line of CSV for each job and slice of time. docs/reference/reports.md has the
+ * columns.
  *
  * What the adaptive sharing counts is given in operations. Ids are written as everywhere: no byte
  * of them needs to be quoted.
