@@ -10,7 +10,7 @@
 #include "fs/jobs.h"
 #include "fs/rule.h"
 
-#define QOS_DEBT_MAX       (2 * QOS_SECOND) /* that a class may owe, in time at its rate */
+#define QOS_DEBT_MAX (2 * QOS_SECOND) /* that a class may owe, in time at its rate */
 /* That a class may owe for pages of files before its threads pay for the next
  * (fs/isolate/pay_point.h). */
 #define QOS_DEBT_UNTOLD (10 * QOS_MILLISECOND)

@@ -2,8 +2,9 @@
  * Who goes when: the local request scheduler (LRS) of seed 003, section 4, and the slots of the
  * store.
  *
- * A QosRequest (fs/request.h) is offered with qos_sched_enter(): it may go at once, or it waits. Whoever finishes
- * one calls qos_sched_leave(), and qos_sched_next() hands out what has become due. A policy
+ * A QosRequest (fs/request.h) is offered with qos_sched_enter(): it may go at once, or it waits.
+ * Whoever finishes one calls qos_sched_leave(), and qos_sched_next() hands out what has become due.
+ * A policy
  * (`fifo`, `tbf`, `jrr`, `grr`) decides the order; the scheduler around it bounds the requests
  * inside the store:
  *
