@@ -3,10 +3,9 @@
  * store.
  *
  * A QosRequest (fs/request.h) is offered with qos_sched_enter(): it may go at once, or it waits.
- * Whoever finishes one calls qos_sched_leave(), and qos_sched_next() hands out what has become due.
- * A policy
- * (`fifo`, `tbf`, `jrr`, `grr`) decides the order; the scheduler around it bounds the requests
- * inside the store:
+ * The caller tells the end of each with qos_sched_leave(), and qos_sched_next() hands out what has
+ * become due. A policy (`fifo`, `tbf`, `jrr`, `grr`) decides the order; the scheduler around it
+ * bounds the requests inside the store:
  *
  *   - at most `slots` requests are inside; beyond that, the policy keeps them, in its own order;
  *   - one job has at most `slots` less an eighth (at least one less) inside, so that no job ever

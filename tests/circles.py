@@ -25,8 +25,6 @@ ALLOWED = [
     ("the parts of one state machine: a request ends in a grant, and a grant begins the next request", ["core/credit*"]),
     ("to be opened: the scheduler's lock and its parked requests", ["fs/gate/*"]),
     ("to be opened: the engine and its parts", ["fs/lockengine/*"]),
-    ("to be opened: an operation and those that make it wait",
-     ["fs/request/*", "fs/coherence/*", "fs/isolate/*", "fs/ops/*"]),
 ]
 
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
