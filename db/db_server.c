@@ -220,7 +220,9 @@ static void stop(QosServerDb *db)
 
     qos_service_thread_stop(&db->thread);
     qos_mutex_lock(&db->lock);
-    if (g_hash_table_size(db->pending) > 0 && !write_pending_locked(db, &error))
+    if (g_hash_table_size(db->pending) > 0)
+        write_pending_locked(db, &error);
+    if (error != NULL)
         g_warning("%s; the list of mounts is not saved as it was at the end", error->message);
     qos_mutex_unlock(&db->lock);
 }

@@ -15,8 +15,13 @@
 
 /* A pay point outlives the pause of a job that pays one operation a second. */
 #define TOLL_TIME (2 * QOS_SECOND)
-/* A thread may queue so long for the directory's lock. */
-#define TICKET_TIME (5 * QOS_SECOND)
+/* A thread may queue so long for the directory's lock, behind all others of its job at its rate. A
+ * ticket that ended there would have the thread pay under the lock, and the queue would never end.
+ */
+#define TICKET_TIME (600 * QOS_SECOND)
+/* One that is spent is remembered so long, lest a thread that was there gets another. */
+#define SPENT_TIME (60 * QOS_SECOND)
+#define SWEEP_TIME (5 * QOS_SECOND)
 /* More than any operation makes, one of either kind for each name of a deep path included; a thread
  * that does nothing else pays too. A ticket that ended under the lock would have its thread wait
  * there. */
@@ -213,6 +218,12 @@ static Ticket *find_ticket(QosTolls *tolls, pid_t tid, QosTime now)
     return ticket != NULL && ticket->until > now ? ticket : NULL;
 }
 
+static void spend(Ticket *ticket, QosTime now)
+{
+    ticket->is_spent = TRUE;
+    ticket->until = MIN(ticket->until, now + SPENT_TIME);
+}
+
 static void add_ticket(QosTolls *tolls, pid_t tid, fuse_ino_t ino, guint prepaid, QosTime now)
 {
     Ticket *ticket = g_new0(Ticket, 1);
@@ -236,7 +247,7 @@ static gboolean has_ticket_run_out(gpointer ticket, gpointer same G_GNUC_UNUSED,
 
 static void sweep_locked(QosTolls *tolls, QosTime now)
 {
-    if (now - tolls->swept < TICKET_TIME)
+    if (now - tolls->swept < SWEEP_TIME)
         return;
     g_hash_table_foreach_remove(tolls->tolls, has_toll_run_out, &now);
     g_hash_table_foreach_remove(tolls->tickets, has_ticket_run_out, &now);
@@ -409,7 +420,7 @@ QosTollState qos_tolls_meet(QosTolls *tolls, fuse_ino_t ino, const QosJob *job, 
         *ret_opcode = debtor->opcode;
         end_reads(tolls, toll, ticket, tid, now);
     } else if (debtor != NULL && ++ticket->asked > TICKET_ASKS) {
-        ticket->is_spent = TRUE;
+        spend(ticket, now);
     }
     qos_mutex_unlock(&tolls->lock);
     return state;
@@ -445,7 +456,8 @@ gboolean qos_tolls_use(QosTolls *tolls, pid_t tid, QosOpcode opcode)
         Toll *toll = opcode == QOS_OP_READ ? find_toll(tolls, ticket->at, now) : NULL;
         if (toll != NULL)
             toll->unread = 0;
-        ticket->is_spent = opcode != QOS_OP_LOOKUP || ++ticket->lookups >= TICKET_LOOKUPS;
+        if (opcode != QOS_OP_LOOKUP || ++ticket->lookups >= TICKET_LOOKUPS)
+            spend(ticket, now);
     }
     qos_mutex_unlock(&tolls->lock);
     return is_prepaid;

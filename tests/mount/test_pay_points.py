@@ -1,10 +1,12 @@
 """At a pay point a job in debt waits before it takes a lock (fs/isolate/pay_point.h)."""
+import contextlib
 import subprocess
 import sys
 
 import pytest
 
-from harness import BUILD, as_job, running, start_job, wait_until
+from faulty import HANG
+from harness import BUILD, as_job, running, start_job, thread_states, wait_until
 
 LOAD = BUILD / "bench/bench-load"
 RATE, DEPTH, WORKERS = 100, 8, 16
@@ -119,3 +121,43 @@ def test_cached_reads_pay_no_more_when_nobody_shares_the_file(store, mount):
             assert reader.stdout.readline() == "read\n"
         reader.communicate("go\n", timeout=60)  # at 20 each second it would take 83 minutes
         assert reader.returncode == 0
+
+
+CROWD = """
+import os, sys, threading
+def make(number):
+    while True:
+        os.close(os.open(f"f{number}", os.O_CREAT | os.O_WRONLY))
+        os.unlink(f"f{number}")
+os.chdir(sys.argv[1])
+sys.stdin.readline()
+for number in range(int(sys.argv[2])): threading.Thread(target=make, args=(number,)).start()
+"""
+
+
+def test_a_queue_for_a_folder_ends(faulty, mount):
+    """All threads queue for the folder's lock before the first of them meets the bound. One that has paid and stands in the queue for 9 s
+    is not to pay again when it has the lock, or the queue would go on for ever."""
+    threads, rate = 40, 10
+    qos = mount(faulty)
+    (faulty.behind / "folder").mkdir()
+    faulty.fail("getattr", HANG, "none")
+    with contextlib.ExitStack() as stack:
+        stack.callback(faulty.mend)
+        stack.enter_context(running(start_job("another", "test", "-e", qos.dir / "folder/none")))
+        wait_until(lambda: faulty.hanging(), what="a look-up with the folder's lock")
+        command = sys.executable, "-c", CROWD, qos.dir / "folder", threads
+        hog = stack.enter_context(running(start_job("hog", *command, stdin=subprocess.PIPE, text=True)))
+        qos.rule(f"start hog jobid={{hog}} rate={rate} depth=3")
+        print(file=hog.stdin, flush=True)
+        wait_until(lambda: thread_states(hog.pid).count("D") == threads, what="a queue for the lock")
+        guest = stack.enter_context(running(start_job("guest", "touch", qos.dir / "folder/guest")))
+        wait_until(lambda: "D" in thread_states(guest.pid), what="the guest behind it")
+        faulty.mend()
+        assert guest.wait(60) == 0
+        before = qos.rule_state("hog")["requests"]
+        # A creat(2) and its close are three operations, and the debt may be of 2 s.
+        assert before <= 3 * threads + 3 * rate
+        for number in range(4):
+            as_job("guest", "touch", qos.dir / f"folder/guest-{number}")
+        assert qos.rule_state("hog")["requests"] - before <= 2 * threads

@@ -137,6 +137,21 @@ static void test_a_ticket_is_good_for_one_change(Fixture *fixture, gconstpointer
     }
 }
 
+/* A thread that has paid may stand behind a hundred others of its job for the directory's lock, and
+ * one that was there may have stood there from the beginning: under the lock neither is to wait. */
+static void test_a_ticket_outlasts_the_queue(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
+{
+    make(fixture, FOLDER);
+    pay(fixture, TID, QOS_OP_COUNT);
+    for (guint i = 0; i < 300; i++) {
+        use_for(fixture, QOS_SECOND);
+        qos_tolls_raise(fixture->tolls, FOLDER, hog, QOS_OP_CREATE, TID + 1);
+    }
+    g_assert_cmpint(meet(fixture, FOLDER, TID), ==, QOS_TOLL_FREE);
+    g_assert_true(use(fixture, QOS_OP_CREATE));
+    g_assert_cmpint(meet_as(fixture, FOLDER, hog, TID + 2, 0), ==, QOS_TOLL_FREE);
+}
+
 /* rename(2) between two directories that are pay points pays once. */
 static void test_a_ticket_is_good_for_all(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
 {
@@ -356,6 +371,7 @@ int main(int argc, char **argv)
     add("/pay-point/after-a-pause", test_after_a_pause);
     add("/pay-point/other-jobs-pass", test_other_jobs_pass);
     add("/pay-point/a-ticket-is-good-for-one-change", test_a_ticket_is_good_for_one_change);
+    add("/pay-point/a-ticket-outlasts-the-queue", test_a_ticket_outlasts_the_queue);
     add("/pay-point/a-ticket-is-good-for-all", test_a_ticket_is_good_for_all);
     add("/pay-point/a-ticket-is-good-for-some-lookups", test_a_ticket_is_good_for_some_lookups);
     add("/pay-point/a-ticket-does-not-last", test_a_ticket_does_not_last);
