@@ -2,21 +2,13 @@
  * Parked requests by the lock that the kernel holds for them.
  *
  * When a job comes to want a lock, the requests that hold it have to be found among tens of
- * thousands. So they are parked in lines, one for each lock. The first call for a lock boosts those
- * of other jobs: they go into debt as far as their class may owe. A request that was boosted, or
- * that arrived when its lock was already wanted, is parked in the line of lock 0, because it cannot
- * be boosted again: later calls skip it.
- *
- * A line may be as long as the kernel's room for requests in the background. So it is walked in
- * batches, and other threads have the gate in between. Meanwhile some entries may go, be taken
- * back, or come. A job that comes calls for itself, so that no more entries are looked at than
- * there were at first.
+ * thousands. So they are parked in lines, one for each lock. A request that was boosted, or that
+ * arrived when its lock was already wanted, is parked in the line of lock 0, because it cannot be
+ * boosted again.
  */
 #include "fs/gate/state.h"
 
-#define BATCH 128 /* keeps the lock for up to 60 us */
-
-static QosGateLine *find_locked(QosGate *gate, guint64 lock)
+QosGateLine *qos_gate_line_locked(QosGate *gate, guint64 lock)
 {
     return g_hash_table_lookup(gate->parked, &lock);
 }
@@ -35,7 +27,7 @@ static QosGateLine *add_line_locked(QosGate *gate, guint64 lock)
 
 static void join_locked(QosGate *gate, QosEntry *entry, guint64 lock)
 {
-    entry->line = find_locked(gate, lock) ?: add_line_locked(gate, lock);
+    entry->line = qos_gate_line_locked(gate, lock) ?: add_line_locked(gate, lock);
     entry->parked = (GList){.data = entry};
     g_queue_push_tail_link(&entry->line->entries, &entry->parked);
 }
@@ -49,15 +41,37 @@ static void drop_if_empty_locked(QosGate *gate, QosGateLine *line)
     g_hash_table_remove(gate->parked, line);
 }
 
-void qos_gate_join_line_locked(QosGate *gate, QosEntry *entry)
+QosEntry *qos_gate_join_parked_locked(QosGate *gate, QosEntry *entry)
 {
+    entry->parking = QOS_ENTRY_PARKED;
     join_locked(gate, entry, entry->request.holds_lock ? 0 : entry->request.lock);
+    return qos_gate_join_thread_locked(gate, entry);
 }
 
-void qos_gate_leave_line_locked(QosGate *gate, QosEntry *entry)
+void qos_gate_leave_parked_locked(QosGate *gate, QosEntry *entry)
 {
     g_queue_unlink(&entry->line->entries, &entry->parked);
     drop_if_empty_locked(gate, entry->line);
+    qos_gate_leave_thread_locked(gate, entry);
+}
+
+void qos_gate_change_line_locked(QosGate *gate, QosEntry *entry, guint64 lock)
+{
+    QosGateLine *last = entry->line;
+
+    g_queue_unlink(&last->entries, &entry->parked);
+    join_locked(gate, entry, lock);
+    drop_if_empty_locked(gate, last);
+}
+
+void qos_gate_take_back_locked(QosGate *gate, QosEntry *entry)
+{
+    const QosTime now = qos_gate_now();
+
+    entry->parking = QOS_ENTRY_CANCELLED;
+    qos_gate_leave_parked_locked(gate, entry);
+    qos_sched_cancel(gate->sched, &entry->request, now);
+    qos_gate_wake_leader_locked(gate, now); /* it may have had a slot */
 }
 
 QosEntry *qos_gate_any_parked_locked(QosGate *gate)
@@ -65,85 +79,4 @@ QosEntry *qos_gate_any_parked_locked(QosGate *gate)
     const QosGateLine *line = g_queue_peek_head(&gate->lines);
 
     return line != NULL ? line->entries.head->data : NULL;
-}
-
-/* Boosts the first of a line, which then leaves it. One of the job itself goes to the end of the
- * line: other threads must never see a line end that does not. */
-static void boost_one_locked(QosGate *gate, QosGateLine *line, const QosJob *job, QosTime now,
-                             GQueue *given_up)
-{
-    QosEntry *entry = line->entries.head->data;
-    const gboolean is_own = entry->request.job == job;
-
-    g_queue_unlink(&line->entries, &entry->parked);
-    if (!is_own)
-        qos_sched_release(gate->sched, &entry->request, now);
-    join_locked(gate, entry, is_own ? line->lock : 0);
-    drop_if_empty_locked(gate, line);
-    if (!is_own)
-        qos_gate_give_up_ahead_locked(gate, entry, given_up);
-}
-
-/* Looks at up to `left` of them. Returns how many are left for the next time. */
-static guint boost_some_locked(QosGate *gate, guint64 lock, const QosJob *job, guint left,
-                               GQueue *given_up)
-{
-    const QosTime now = qos_gate_now();
-
-    for (guint i = 0; i < BATCH && left > 0; i++, left--) {
-        QosGateLine *line = find_locked(gate, lock);
-        if (line == NULL) {
-            left = 0;
-            break;
-        }
-        left = MIN(left, line->entries.length); /* some may have gone meanwhile */
-        boost_one_locked(gate, line, job, now, given_up);
-    }
-    qos_gate_wake_leader_locked(gate, now);
-    return left;
-}
-
-/* A thread that lets go of the lock and takes it again at once is before all that have to wake up
- * for it: with 50,000 to boost they waited for 1 to 3 ms. */
-static void let_others_in_locked(QosGate *gate)
-{
-    qos_mutex_unlock(&gate->lock);
-    g_usleep(1);
-    qos_mutex_lock(&gate->lock);
-}
-
-/* Each open calls this. A request that waits was counted before its thread looked whether other
- * jobs have the file open, and a job that opens it has told that before it calls. */
-void qos_gate_release(QosGate *gate, guint64 lock, const QosJob *job)
-{
-    GQueue given_up = G_QUEUE_INIT;
-
-    if (g_atomic_int_get(&gate->locked_lines) == 0)
-        return;
-    qos_mutex_lock(&gate->lock);
-    const QosGateLine *line = find_locked(gate, lock);
-    guint left = line != NULL ? line->entries.length : 0;
-    while (left > 0) {
-        left = boost_some_locked(gate, lock, job, left, &given_up);
-        if (left > 0)
-            let_others_in_locked(gate);
-    }
-    qos_mutex_unlock(&gate->lock);
-    qos_gate_answer_given_up(&given_up);
-}
-
-QosGateHolder qos_gate_holder(QosGate *gate, guint64 lock, const QosJob *job)
-{
-    QosGateHolder holder = QOS_GATE_NOBODY;
-
-    if (g_atomic_int_get(&gate->locked_lines) == 0)
-        return holder;
-    qos_mutex_lock(&gate->lock);
-    const QosGateLine *line = find_locked(gate, lock);
-    if (line != NULL) {
-        const QosEntry *first = line->entries.head->data;
-        holder = first->request.job == job ? QOS_GATE_THE_JOB : QOS_GATE_ANOTHER;
-    }
-    qos_mutex_unlock(&gate->lock);
-    return holder;
 }

@@ -11,8 +11,6 @@
  * that reads a file from the beginning to the end waits for the last but one, and what the kernel
  * asks for anew comes page by page.
  */
-#include <errno.h>
-
 #include "fs/gate/state.h"
 
 #define KEPT 2
@@ -35,19 +33,10 @@ static Thread *find_locked(QosGate *gate, const QosEntry *entry)
     return g_hash_table_lookup(gate->threads, &entry->request.thread);
 }
 
-/* Takes one back that keeps another job from the file until it has a token. */
-static void give_up_locked(QosGate *gate, QosEntry *entry, GQueue *given_up)
-{
-    if (!entry->request.holds_lock || entry->request.state != QOS_REQUEST_QUEUED)
-        return;
-    qos_gate_take_back_locked(gate, entry);
-    g_queue_push_tail_link(given_up, &entry->parked);
-}
-
-void qos_gate_join_thread_locked(QosGate *gate, QosEntry *entry, GQueue *given_up)
+QosEntry *qos_gate_join_thread_locked(QosGate *gate, QosEntry *entry)
 {
     if (entry->request.thread == 0)
-        return;
+        return NULL;
     Thread *thread = find_locked(gate, entry);
     if (thread == NULL) {
         thread = g_new0(Thread, 1);
@@ -59,8 +48,7 @@ void qos_gate_join_thread_locked(QosGate *gate, QosEntry *entry, GQueue *given_u
     thread->newest[0] = entry;
     thread->parked++;
     entry->sent = ++thread->sent;
-    if (older != NULL && entry->request.holds_lock)
-        give_up_locked(gate, older, given_up);
+    return older;
 }
 
 void qos_gate_leave_thread_locked(QosGate *gate, QosEntry *entry)
@@ -77,16 +65,7 @@ void qos_gate_leave_thread_locked(QosGate *gate, QosEntry *entry)
         g_hash_table_remove(gate->threads, thread);
 }
 
-void qos_gate_give_up_ahead_locked(QosGate *gate, QosEntry *entry, GQueue *given_up)
+gboolean qos_gate_is_read_ahead_locked(QosGate *gate, const QosEntry *entry)
 {
-    if (entry->request.thread != 0 && find_locked(gate, entry)->sent - entry->sent >= KEPT)
-        give_up_locked(gate, entry, given_up);
-}
-
-void qos_gate_answer_given_up(GQueue *given_up)
-{
-    for (GList *link; (link = g_queue_pop_head_link(given_up)) != NULL;) {
-        QosEntry *entry = link->data;
-        entry->cancelled(entry, EAGAIN);
-    }
+    return entry->request.thread != 0 && find_locked(gate, entry)->sent - entry->sent >= KEPT;
 }

@@ -1,6 +1,7 @@
 /*
- * What the files of the gate share: gate.c has a request's way and the workers, parking.c where
- * it is parked, gate_control.c what is told to the scheduler and asked of it.
+ * What the files of the gate share. From below upwards: read_ahead.c and parking.c have the tables
+ * of parked requests, boost.c makes them go, workers.c runs what is due, gate.c has a request's
+ * way, and gate_control.c what is told to the scheduler and asked of it.
  */
 #pragma once
 
@@ -8,6 +9,18 @@
 
 #include "fs/gate/gate.h"
 #include "sys/mutex.h"
+
+/* Idle classes and jobs live on for 10 s and more. */
+#define QOS_GATE_HOUSEKEEPING (5 * QOS_SECOND)
+
+/* Of QosEntry.parking; fs/gate/gate.h tells what they mean. */
+enum {
+    QOS_ENTRY_ARRIVING,
+    QOS_ENTRY_DUE,
+    QOS_ENTRY_PARKED,
+    QOS_ENTRY_RUNNING,
+    QOS_ENTRY_CANCELLED,
+};
 
 /* The parked requests for which the kernel holds the same lock: found without a look at the others,
  * of which there may be 50,000 of one user's. */
@@ -46,27 +59,49 @@ struct QosGate {
 };
 
 /* Something is due at `wake`: the leader must not sleep longer. */
-void qos_gate_wake_leader_locked(QosGate *gate, QosTime wake);
-
-/* Takes back an entry that is PARKED; the caller answers it. */
-void qos_gate_take_back_locked(QosGate *gate, QosEntry *entry);
+static inline void qos_gate_wake_leader_locked(QosGate *gate, QosTime wake)
+{
+    if (wake < gate->leader_wake) {
+        gate->leader_wake = wake;
+        pthread_cond_signal(&gate->lead);
+    }
+}
 
 /* --- read_ahead.c --- */
 
 GHashTable *qos_gate_threads_new(void);
-/* An entry is PARKED; it is so no more. What its thread has asked for before it may be given up. */
-void qos_gate_join_thread_locked(QosGate *gate, QosEntry *entry, GQueue *given_up);
+/* An entry is PARKED; it is so no more. Returns what its thread sent before and is read-ahead from
+ * now on, if that is parked; or NULL. */
+QosEntry *qos_gate_join_thread_locked(QosGate *gate, QosEntry *entry);
 void qos_gate_leave_thread_locked(QosGate *gate, QosEntry *entry);
-/* Another job wants the file of a parked entry: it is given up where it is read-ahead that waits.
- */
-void qos_gate_give_up_ahead_locked(QosGate *gate, QosEntry *entry, GQueue *given_up);
-/* Without the lock. `given_up`: of QosEntry. */
-void qos_gate_answer_given_up(GQueue *given_up);
+/* TRUE where no system call waits for the parked entry. */
+gboolean qos_gate_is_read_ahead_locked(QosGate *gate, const QosEntry *entry);
 
 /* --- parking.c --- */
 
-/* An entry is PARKED; it is so no more. */
-void qos_gate_join_line_locked(QosGate *gate, QosEntry *entry);
-void qos_gate_leave_line_locked(QosGate *gate, QosEntry *entry);
+/* The line of `lock`, or NULL. */
+QosGateLine *qos_gate_line_locked(QosGate *gate, guint64 lock);
+/* An entry becomes PARKED; it is so no more. Returns as qos_gate_join_thread_locked(). */
+QosEntry *qos_gate_join_parked_locked(QosGate *gate, QosEntry *entry);
+void qos_gate_leave_parked_locked(QosGate *gate, QosEntry *entry);
+/* To the end of the line of `lock`, which may be its own. */
+void qos_gate_change_line_locked(QosGate *gate, QosEntry *entry, guint64 lock);
+/* Takes back an entry that is PARKED; the caller answers it. */
+void qos_gate_take_back_locked(QosGate *gate, QosEntry *entry);
 /* One that is PARKED, or NULL. */
 QosEntry *qos_gate_any_parked_locked(QosGate *gate);
+
+/* --- boost.c --- */
+
+/* Takes read-ahead back that keeps another job from the file until it has a token. */
+void qos_gate_give_up_locked(QosGate *gate, QosEntry *entry, GQueue *given_up);
+/* Without the lock. `given_up`: of QosEntry. */
+void qos_gate_answer_given_up(GQueue *given_up);
+
+/* --- workers.c --- */
+
+/* A request has gone to the store. */
+void qos_gate_tell_entered_locked(QosGate *gate);
+/* The next entry that this thread is to run, or NULL with when to look again. What has a slot
+ * already comes first. */
+QosEntry *qos_gate_take_locked(QosGate *gate, QosTime now, QosTime *wake);
