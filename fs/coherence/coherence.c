@@ -1,35 +1,15 @@
 /*
- * What each operation needs, and what the kernel may keep of its answer; fs/coherence/coherence.h
- * tells the way from the one to the other.
+ * What each operation needs, and when it takes that; fs/coherence/coherence.h tells why so.
  */
 #include "fs/coherence/coherence.h"
 
 #include <errno.h>
 #include <fcntl.h>
 
-#include "fs/coherence/invalidator.h"
-#include "fs/coherence/op_credits.h"
-#include "fs/coherence/readdirplus.h"
 #include "fs/coherence/stale_pages.h"
-#include "fs/request/fs.h"
+#include "fs/coherence/state.h"
 #include "fs/request/wait.h"
-#include "fs/store/inode.h"
 #include "fs/store/open_file.h"
-#include "sys/mutex.h"
-
-/* An answer may be as late as that part of what is left of the lease before the kernel starts to
- * count the time for which it may believe it. */
-#define LATE_PART 2
-
-struct QosCoherence {
-    const QosFs *fs;
-    QosPages *pages;
-    QosLists *lists;
-    QosInvalidator *invalidator;
-    QosClaims *claims;
-    QosNamecache *names;
-    QosMutex names_lock; /* of `names` */
-};
 
 /* --- what an operation needs --- */
 
@@ -84,18 +64,10 @@ static gboolean needs_claim(const QosOp *op, Needs needs)
 
 /* --- the way of an operation --- */
 
-/* The inode as the operation has it on loan by an open file; else NULL. */
-static const QosLoan *loan_of(const QosOp *op, fuse_ino_t ino)
-{
-    const QosHandle *handle = op->handle != NULL ? op->handle : op->reply.handle;
-
-    return handle != NULL && qos_loan_is_of(&handle->file, ino) ? &handle->file : NULL;
-}
-
 static gboolean find_number(const QosOp *op, fuse_ino_t node, guint64 *ret_number,
                             gboolean *ret_may_cache)
 {
-    const QosLoan *loan = loan_of(op, node);
+    const QosLoan *loan = qos_coherence_loan(op, node);
 
     return loan != NULL ? qos_loan_number(loan, ret_number, ret_may_cache)
                         : qos_inodes_number(op->fs->inodes, node, ret_number, ret_may_cache);
@@ -104,7 +76,7 @@ static gboolean find_number(const QosOp *op, fuse_ino_t node, guint64 *ret_numbe
 static void add(const QosOp *op, guint64 number, gboolean may_cache, Need need)
 {
     if (may_cache || need == CHANGES)
-        qos_claim_add(op->claim, number, need == CHANGES);
+        qos_claim_add(op->coherence.claim, number, need == CHANGES);
 }
 
 static void add_nodes(QosOp *op, Needs needs)
@@ -112,9 +84,11 @@ static void add_nodes(QosOp *op, Needs needs)
     guint64 number;
     gboolean may_cache;
 
-    if (needs.node != NOTHING && op->node != 0 &&
-        find_number(op, op->node, &op->node_number, &op->caches_node))
-        add(op, op->node_number, op->caches_node, needs.node);
+    if (needs.node != NOTHING && op->node != 0 && find_number(op, op->node, &number, &may_cache)) {
+        op->coherence.node_number = number;
+        op->coherence.caches_node = may_cache != FALSE;
+        add(op, number, may_cache, needs.node);
+    }
     if (needs.other != NOTHING && op->other_node != 0 &&
         find_number(op, op->other_node, &number, &may_cache))
         add(op, number, may_cache, needs.other);
@@ -136,15 +110,28 @@ static void note_lists(const QosOp *op)
         qos_invalidator_outdate_names(coherence->invalidator);
 }
 
-void qos_coherence_begin(QosOp *op)
+/* Whether pages of the file are being dropped: a READ that fills some must not wait. */
+static gboolean is_dropping(const QosFs *fs, fuse_ino_t ino)
 {
+    return qos_pages_are_old(fs->coherence->pages, ino);
+}
+
+/* Until it is answered, others look at the file of which the kernel has pages locked for it. */
+static void enter(QosOp *op)
+{
+    QosRequest *request = &op->entry.request;
+
     if (op->fs->coherence == NULL)
         return;
     note_lists(op);
     if (op->handle != NULL)
         qos_handle_note_use(op->handle);
-    if (qos_op_locks_pages(op))
-        qos_old_pages_begin(op, op->fs->coherence->pages);
+    if (!qos_op_locks_pages(op))
+        return;
+    op->answers_first = TRUE;
+    qos_old_pages_begin(op, op->fs->coherence->pages);
+    if (request->fills_cache && is_dropping(op->fs, op->node))
+        request->holds_lock = TRUE;
 }
 
 /* FALSE: it needs none. */
@@ -156,8 +143,9 @@ static gboolean begin_claim(QosOp *op)
     qos_invalidator_confirm(coherence->invalidator, op->node);
     if (!needs_claim(op, needs))
         return FALSE;
-    op->names_epoch = qos_namecache_epoch(coherence->names);
-    op->claim = qos_claim_new(coherence->claims);
+    op->coherence.names_epoch = qos_namecache_epoch(coherence->names);
+    op->coherence.claim = qos_claim_new(coherence->claims);
+    op->coherence.is_change = needs_of_opcode[op->entry.request.opcode].node == CHANGES;
     add_nodes(op, needs);
     return TRUE;
 }
@@ -165,14 +153,15 @@ static gboolean begin_claim(QosOp *op)
 /* Its change is made: under its credit, or that is taken once more before the answer. */
 static gboolean is_made(const QosOp *op)
 {
-    return op->entry.request.is_stored || (op->claim != NULL && qos_claim_is_settling(op->claim));
+    return op->entry.request.is_stored ||
+           (op->coherence.claim != NULL && qos_claim_is_settling(op->coherence.claim));
 }
 
 /* A drop waits for the pages that a READ has locked, and a credit may wait for the drop. So beside
  * a drop the READ takes the credit only if it is here. */
 static gboolean may_wait(const QosOp *op)
 {
-    return !op->entry.request.fills_cache || !qos_coherence_is_dropping(op->fs, op->node);
+    return !op->entry.request.fills_cache || !is_dropping(op->fs, op->node);
 }
 
 /* A GETATTR that waits for pages to be dropped: it ends with -EINTR. */
@@ -180,15 +169,15 @@ static gboolean withdraw_from_pages(QosOp *op)
 {
     if (!qos_pages_withdraw(op->fs->coherence->pages, op->node, &op->entry))
         return FALSE;
-    qos_claim_fail(op->claim, -EINTR);
+    qos_claim_fail(op->coherence.claim, -EINTR);
     qos_gate_resume(op->fs->gate, &op->entry);
     return TRUE;
 }
 
-gboolean qos_coherence_enter(QosOp *op)
+static gboolean serve(QosOp *op)
 {
     QosCoherence *coherence = op->fs->coherence;
-    const gboolean is_new = op->claim == NULL;
+    const gboolean is_new = op->coherence.claim == NULL;
 
     if (coherence == NULL || is_made(op) || (is_new && !begin_claim(op)))
         return TRUE;
@@ -196,269 +185,106 @@ gboolean qos_coherence_enter(QosOp *op)
         qos_claim_take_here(op);
     else if (!qos_claim_take(op))
         return FALSE;
-    if (op->entry.request.opcode == QOS_OP_GETATTR && qos_claim_error(op->claim) == 0 &&
+    if (op->entry.request.opcode == QOS_OP_GETATTR && qos_claim_error(op->coherence.claim) == 0 &&
         qos_old_pages_hold(op, coherence->pages)) {
         /* What drops them may wait for others, who may wait for our credit. */
-        qos_claim_put(op->claim);
+        qos_claim_put(op->coherence.claim);
         qos_op_pause(op, withdraw_from_pages);
         if (qos_pages_await(coherence->pages, op->node, fuse_req_ctx(op->fuse)->pid, &op->entry))
             return FALSE;
-        return qos_coherence_enter(op);
+        return serve(op);
     }
     if (qos_op_locks_pages(op))
-        qos_old_pages_enter(op, coherence->pages, qos_claim_is_whole(op->claim));
+        qos_old_pages_enter(op, coherence->pages, qos_claim_is_whole(op->coherence.claim));
     return TRUE;
 }
 
-gboolean qos_coherence_settle(QosOp *op)
+static gboolean settle(QosOp *op)
 {
-    if (op->claim == NULL)
+    if (op->coherence.claim == NULL)
         return TRUE;
-    if (!qos_claim_is_settling(op->claim) && qos_op_locks_pages(op))
-        qos_old_pages_settle(op, op->fs->coherence->pages, qos_claim_stayed_whole(op->claim));
-    if (op->entry.request.opcode == QOS_OP_READDIR && !qos_claim_stayed_whole(op->claim))
+    if (!qos_claim_is_settling(op->coherence.claim) && qos_op_locks_pages(op))
+        qos_old_pages_settle(op, op->fs->coherence->pages,
+                             qos_claim_stayed_whole(op->coherence.claim));
+    if (op->entry.request.opcode == QOS_OP_READDIR && !qos_claim_stayed_whole(op->coherence.claim))
         qos_lists_note_late(op->fs->coherence->lists, op->node);
     return qos_claim_settle(op);
 }
 
-gboolean qos_coherence_begin_early(QosOp *op)
+static gboolean begin_early(QosOp *op)
 {
     if (op->fs->coherence == NULL || !begin_claim(op))
         return TRUE;
     if (!qos_old_pages_follow(op) && qos_claim_take_here(op))
         return TRUE;
-    g_clear_pointer(&op->claim, qos_claim_free);
+    g_clear_pointer(&op->coherence.claim, qos_claim_free);
     return FALSE;
 }
 
 /* Others may see it from now on, so that this kernel must not show what it knew before: it takes
  * that from the answer otherwise. */
-void qos_coherence_end_early(QosOp *op, gboolean is_made)
+static void end_early(QosOp *op, gboolean is_made)
 {
-    const gboolean is_covered = op->claim != NULL && qos_claim_stayed_whole(op->claim);
+    const gboolean is_covered =
+        op->coherence.claim != NULL && qos_claim_stayed_whole(op->coherence.claim);
 
-    if (op->claim == NULL)
+    if (op->coherence.claim == NULL)
         return;
     if (is_made && qos_op_locks_pages(op))
         qos_old_pages_settle(op, op->fs->coherence->pages, is_covered);
     if (is_made) /* attributes alone: the kernel waits for no page, nor for a lock */
         fuse_lowlevel_notify_inval_inode(op->fs->session, op->node, -1, 0);
     if (is_made && (!is_covered || qos_claim_is_awaited(op)))
-        qos_claim_settle_later(op->claim);
+        qos_claim_settle_later(op->coherence.claim);
     else
-        g_clear_pointer(&op->claim, qos_claim_free);
+        g_clear_pointer(&op->coherence.claim, qos_claim_free);
 }
 
-int qos_coherence_error(const QosOp *op)
+static int call(QosOp *op)
 {
-    return op->claim != NULL ? qos_claim_error(op->claim) : 0;
+    QosClaim *claim = op->coherence.claim;
+    const int error = claim != NULL ? qos_claim_error(claim) : 0;
+
+    if (claim == NULL || error != 0)
+        return error;
+    if (op->entry.request.opcode == QOS_OP_READDIR && op->node != 0)
+        op->coherence.keeps_list = qos_coherence_begin_list(op);
+    qos_coherence_drop_names(op); /* of a call that was refused */
+    qos_claim_touch_none(claim);
+    return qos_coherence_begin_names(op);
 }
 
-gboolean qos_coherence_needs_file(const QosOp *op)
+static void called(QosOp *op)
 {
-    return op->fs->coherence != NULL && qos_op_locks_pages(op);
+    if (op->coherence.claim != NULL)
+        qos_coherence_end_names(op);
 }
 
-void qos_coherence_leave(QosOp *op)
+static void leave(QosOp *op)
 {
     if (op->fs->coherence == NULL)
         return;
     if (qos_op_locks_pages(op))
         qos_old_pages_leave(op, op->fs->coherence->pages);
-    g_clear_pointer(&op->claim, qos_claim_free);
+    g_clear_pointer(&op->coherence.claim, qos_claim_free);
 }
 
-/* --- names --- */
+/* --- lists --- */
 
-void qos_coherence_look(QosOp *op, const QosLoan *parent, const char *name, gboolean changes,
-                        QosNameLook *ret_look)
+static gboolean list(QosOp *op, guint64 number, const char *name, gboolean is_first)
 {
-    QosCoherence *coherence = op->fs->coherence;
-    guint64 folder;
-    gboolean may_cache;
-
-    *ret_look = (QosNameLook){.number = QOS_NAME_UNKNOWN};
-    if (op->claim == NULL || name == NULL || !qos_loan_number(parent, &folder, &may_cache))
-        return;
-    qos_namecache_begin(coherence->names, folder, name, op->names_epoch,
-                        qos_claim_losses(op->claim), ret_look);
-    if (!changes)
-        return;
-    qos_mutex_lock(&coherence->names_lock);
-    qos_namecache_take(coherence->names, ret_look);
-    qos_mutex_unlock(&coherence->names_lock);
-}
-
-static guint64 number_of(const QosOp *op, const struct stat *stat)
-{
-    return qos_inodes_is_shared(op->fs->inodes, stat->st_dev) ? stat->st_ino : QOS_NAME_UNKNOWN;
-}
-
-/* By our clock the credits are held still: what was known is true, and the store need not say. */
-void qos_coherence_touch(QosOp *op, const QosLoan *parent, const char *name, QosNameLook *ret_look)
-{
-    struct stat stat;
-
-    qos_coherence_look(op, parent, name, TRUE, ret_look);
-    if (op->claim == NULL)
-        return;
-    if (ret_look->number == QOS_NAME_UNKNOWN || !qos_claim_stayed_whole(op->claim))
-        ret_look->number =
-            fstatat(parent->fd, name, &stat, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) == 0
-                ? number_of(op, &stat)
-                : QOS_NAME_UNKNOWN;
-    if (ret_look->number != QOS_NAME_UNKNOWN && ret_look->number != QOS_NAME_NONE)
-        qos_claim_touch(op->claim, ret_look->number);
-}
-
-void qos_coherence_found(QosOp *op, const QosNameLook *look, int error, const struct stat *stat)
-{
-    guint64 number = QOS_NAME_UNKNOWN;
-
-    if (error == 0)
-        number = number_of(op, stat);
-    else if (error == -ENOENT && !look->changes)
-        number = QOS_NAME_NONE;
-    qos_coherence_name_is(op, look, number);
-}
-
-void qos_coherence_name_is(QosOp *op, const QosNameLook *look, guint64 number)
-{
-    QosCoherence *coherence = op->fs->coherence;
-
-    if (look->length == 0)
-        return;
-    if (!qos_claim_holds(op->claim, look->folder))
-        number = QOS_NAME_UNKNOWN;
-    qos_mutex_lock(&coherence->names_lock);
-    qos_namecache_found(coherence->names, look, number);
-    qos_mutex_unlock(&coherence->names_lock);
-}
-
-/* --- time-outs --- */
-
-static double valid_seconds(const QosFs *fs)
-{
-    if (fs->config.cache == QOS_CACHE_NONE)
-        return 0;
-    return (double)qos_lockclient_valid(fs->lockclient) / (double)(LATE_PART * QOS_SECOND);
-}
-
-/* What a change brings the kernel believes whenever it comes to it, also after it was told to
- * forget. */
-static gboolean is_believed_late(const QosOp *op)
-{
-    return needs_of_opcode[op->entry.request.opcode].node == CHANGES;
-}
-
-/* By a time of change that is new to it the kernel finds by itself that pages are old; but not by
- * that which comes with SETATTR. */
-static gboolean look(QosOp *op, fuse_ino_t ino, QosInodeLook *ret_look)
-{
-    const QosLoan *loan = loan_of(op, ino);
-    const gboolean drops = op->entry.request.opcode != QOS_OP_SETATTR;
-
-    if (loan == NULL)
-        return qos_inodes_look(op->fs->inodes, ino, drops, ret_look);
-    if (drops)
-        qos_loan_note_drop(loan);
-    qos_loan_look(loan, ret_look);
-    return TRUE;
-}
-
-static gboolean keeps(QosOp *op, fuse_ino_t ino, const QosInodeLook *seen)
-{
-    return seen->may_cache && qos_claim_covers(op->claim, seen->number) &&
-           !qos_old_pages_are_there(op->fs, op->fs->coherence->pages, ino, seen->filled_era);
-}
-
-/* Those of a new file, which the kernel asks for at once, as it opens the file. Who tells it to
- * forget them waits until they have arrived (fs/coherence/invalidator.h). */
-static gboolean sends_attributes(QosOp *op, fuse_ino_t ino, const QosInodeLook *seen)
-{
-    QosHandle *handle = op->reply.handle;
-
-    if (handle == NULL || !qos_loan_note_sent(&handle->file))
-        return FALSE;
-    if (keeps(op, ino, seen)) {
-        g_atomic_int_set(&handle->is_sent, TRUE);
+    if (op->fs->coherence == NULL)
         return TRUE;
-    }
-    qos_loan_note_arrived(&handle->file);
-    return FALSE;
-}
-
-gboolean qos_coherence_covers(const QosOp *op, const QosLoan *file)
-{
-    guint64 number;
-    gboolean may_cache;
-
-    return qos_loan_number(file, &number, &may_cache) && may_cache && op->claim != NULL &&
-           qos_claim_covers(op->claim, number);
-}
-
-/* Where the credit is not here, what was had under it was dropped when it was lost, or is queued to
- * be. So while somebody may be writing into the pages they stay. */
-gboolean qos_coherence_opens(QosOp *op, fuse_ino_t ino, const QosLoan *file)
-{
-    const struct fuse_file_info *info = &op->reply.info;
-    gboolean keeps_pages = FALSE;
-
-    if (valid_seconds(op->fs) > 0) {
-        QosInodeLook seen;
-
-        qos_loan_look(file, &seen);
-        keeps_pages = keeps(op, ino, &seen) || qos_loan_has_writers(file);
-    }
-    if (!info->direct_io || valid_seconds(op->fs) > 0) /* what is open past them can be mapped */
-        qos_loan_note_pages(file);
-    if (!keeps_pages || (info->flags & O_TRUNC) != 0)
-        qos_loan_note_drop(file);
-    return keeps_pages;
-}
-
-double qos_coherence_attr_timeout(QosOp *op, fuse_ino_t ino)
-{
-    const double seconds = valid_seconds(op->fs);
-    QosInodeLook seen;
-
-    if (!look(op, ino, &seen) || seconds == 0)
-        return 0;
-    if (is_believed_late(op))
-        return sends_attributes(op, ino, &seen) ? seconds : 0;
-    return keeps(op, ino, &seen) ? seconds : 0;
-}
-
-double qos_coherence_entry_timeout(const QosOp *op)
-{
-    const double seconds = valid_seconds(op->fs);
-
-    if (!qos_invalidator_forgets_names(op->fs->coherence->invalidator) || !op->caches_node)
-        return 0;
-    return qos_claim_holds(op->claim, op->node_number) ? seconds : 0;
-}
-
-gboolean qos_coherence_lists(QosOp *op)
-{
-    const pid_t reader = fuse_req_ctx(op->fuse)->pid;
-
-    /* Who is in another namespace cannot be told from others. */
-    if (reader == 0 || qos_coherence_entry_timeout(op) == 0)
+    if (!qos_coherence_lists(op, number, is_first))
         return FALSE;
-    qos_lists_note_sent(op->fs->coherence->lists, reader, op->handle, op->node);
-    g_atomic_int_set(&op->handle->reader, reader);
+    qos_coherence_begin_listed(op, name);
     return TRUE;
 }
 
-gboolean qos_coherence_tells(const QosOp *op, guint64 number, gboolean is_new)
+static void listed(QosOp *op, int error, const struct stat *stat)
 {
-    return !(is_new && qos_inodes_knows(op->fs->inodes, number)) &&
-           qos_claim_covers(op->claim, number);
-}
-
-gboolean qos_coherence_is_dropping(const QosFs *fs, fuse_ino_t ino)
-{
-    return fs->coherence != NULL && qos_pages_are_old(fs->coherence->pages, ino);
+    if (op->fs->coherence != NULL)
+        qos_coherence_end_listed(op, error, stat);
 }
 
 /* --- life --- */
@@ -493,9 +319,10 @@ QosCoherence *qos_coherence_new(const QosFs *fs)
     return NULL;
 }
 
-void qos_coherence_meet_kernel(QosCoherence *coherence, guint minor)
+static void connect(QosFs *fs, const struct fuse_conn_info *connection)
 {
-    qos_invalidator_meet_kernel(coherence->invalidator, minor);
+    if (fs->coherence != NULL)
+        qos_invalidator_meet_kernel(fs->coherence->invalidator, connection->proto_minor);
 }
 
 void qos_coherence_end_drops(QosCoherence *coherence)
@@ -525,3 +352,19 @@ void qos_coherence_free(QosCoherence *coherence)
     qos_namecache_free(coherence->names);
     g_free(coherence);
 }
+
+const QosHooks qos_coherence_hooks = {
+    .connect = connect,
+    .enter = enter,
+    .begin_early = begin_early,
+    .end_early = end_early,
+    .serve = serve,
+    .call = call,
+    .called = called,
+    .settle = settle,
+    .leave = leave,
+    .reply = qos_coherence_reply,
+    .reply_open = qos_coherence_reply_open,
+    .list = list,
+    .listed = listed,
+};

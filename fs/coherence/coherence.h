@@ -9,12 +9,18 @@
  * it go, in the order of resources, looks at the store, replies, and puts them: what nobody else
  * wants is taken again without a message.
  *
- *     qos_coherence_begin()    it is here; in the gate it may wait for a token
- *     qos_coherence_enter()    takes what is known to be needed        may have to wait
- *     run()                    may qos_coherence_touch() further files
- *     qos_coherence_settle()   takes the write credits of these        may have to wait
- *     reply
- *     qos_coherence_leave()    puts everything; also of one that was cancelled
+ * By the hooks of an operation's way (fs/request/hooks.h):
+ *
+ *     enter     it is here; in the gate it may wait for a token
+ *     serve     takes what is known to be needed                            may have to wait
+ *     call      finds what else its names have it change (fs/coherence/names.c)
+ *     reply     what the kernel may keep (fs/coherence/reply.c)
+ *     settle    takes the write credits of what else was changed            may have to wait
+ *     leave     puts everything; also of one that was cancelled
+ *
+ * Where the change is made before its turn, and only its answer waits, its credits are taken if all
+ * are at hand, and held until it is made, so that they are not in use while the answer waits. In
+ * its turn it needs none, unless they were lost meanwhile.
  *
  * To take a write credit after the change does as well as before, as long as it is before the
  * reply: who looks meanwhile may see either, and who looks later has forgotten what was. So a file
@@ -32,22 +38,19 @@
  * back is forgotten without waiting, but for moments, for a lock that the kernel holds for a
  * request (fs/coherence/invalidator.h).
  *
- * Each function does nothing at once, and says TRUE, where the mount has no lock server.
+ * Without a lock server there is no QosCoherence, and of the hooks only those of replies do
+ * anything: the kernel may keep what the mount's options say.
  */
 #pragma once
 
-#include "fs/coherence/namecache.h"
 #include "fs/coherence/recall_queue.h"
 #include "fs/lockclient/client.h"
-#include "fs/request/op.h"
-#include "fs/store/inode.h"
+#include "fs/request/hooks.h"
 
 typedef struct QosCoherence QosCoherence;
 
 /* Of a mount with a lock client and a session. NULL where its threads cannot be started. */
 QosCoherence *qos_coherence_new(const QosFs *fs);
-/* The kernel speaks FUSE 7.`minor`; before the first request. */
-void qos_coherence_meet_kernel(QosCoherence *coherence, guint minor);
 /* The mount ends: no pages are dropped any more. While requests are still served, as the kernel may
  * be waiting for one. NULL is allowed. */
 void qos_coherence_end_drops(QosCoherence *coherence);
@@ -62,54 +65,5 @@ void qos_coherence_forget(QosCoherence *coherence, const QosResource *resource,
                           const QosCredit *credit, QosLossKind kind);
 void qos_coherence_hurry(QosCoherence *coherence, const QosResource *resource);
 
-/* It has come: before the gate. */
-void qos_coherence_begin(QosOp *op);
-/* FALSE: it waits, and is not the caller's any more; the gate resumes it. */
-gboolean qos_coherence_enter(QosOp *op);
-gboolean qos_coherence_settle(QosOp *op);
-/*
- * Instead of these two, where the change is to be made before its turn, and only its answer waits.
- * Nothing waits here: FALSE where not all of its credits are at hand, and it must not be made now.
- * They are held until the second, with which `is_made` tells that it was, so that they are not in
- * use while the answer waits. In its turn it needs none, unless they were lost meanwhile.
- */
-gboolean qos_coherence_begin_early(QosOp *op);
-void qos_coherence_end_early(QosOp *op, gboolean is_made);
-/* 0, or the -errno with which it is to end without being run. */
-int qos_coherence_error(const QosOp *op);
-void qos_coherence_leave(QosOp *op);
-/* Whether leave() looks at the file that the operation has open. */
-gboolean qos_coherence_needs_file(const QosOp *op);
-
-/*
- * What names are is remembered as long as the credit on their directory is here
- * (fs/coherence/namecache.h). So run() says before it looks one up in the store, or with `changes`
- * before it makes one, which `look` is, and afterwards by one of the last two what came of it; of a
- * change also where it failed. Without a name (NULL) nothing is remembered.
- */
-void qos_coherence_look(QosOp *op, const QosLoan *parent, const char *name, gboolean changes,
-                        QosNameLook *ret_look);
-/* The same before it removes, replaces or moves what `name` is: that is to be changed too, and is
- * ret_look->number. */
-void qos_coherence_touch(QosOp *op, const QosLoan *parent, const char *name, QosNameLook *ret_look);
-/* The name has been looked up, or made: 0 and what it is, or -errno. */
-void qos_coherence_found(QosOp *op, const QosNameLook *look, int error, const struct stat *stat);
-/* It is `number` now, which may be QOS_NAME_NONE or QOS_NAME_UNKNOWN. */
-void qos_coherence_name_is(QosOp *op, const QosNameLook *look, guint64 number);
-
-/* How long the kernel may keep, in s: the attributes of `ino`, at which run() has looked; the names
- * in the operation's directory. Only with a lock server. */
-double qos_coherence_attr_timeout(QosOp *op, fuse_ino_t ino);
-double qos_coherence_entry_timeout(const QosOp *op);
-/* Whether the operation has a credit on the file: nobody else changes it. Likewise. */
-gboolean qos_coherence_covers(const QosOp *op, const QosLoan *file);
-/* Whether the kernel may keep its pages of the file that is being opened. Likewise. */
-gboolean qos_coherence_opens(QosOp *op, fuse_ino_t ino, const QosLoan *file);
-/* A list of the names in the operation's directory is about to be made: whether the kernel may keep
- * those whose files are covered. Likewise. */
-gboolean qos_coherence_lists(QosOp *op);
-/* Whether the list is to tell what it says of the inode `number` of the store; with `is_new` only
- * where the kernel does not know it. Likewise. */
-gboolean qos_coherence_tells(const QosOp *op, guint64 number, gboolean is_new);
-/* Whether a READ that fills pages of the file must not wait: they are being dropped. */
-gboolean qos_coherence_is_dropping(const QosFs *fs, fuse_ino_t ino);
+/* Also without a lock server. */
+extern const QosHooks qos_coherence_hooks;

@@ -1,6 +1,6 @@
 /*
  * What names were last found to be, with a lock server: who removes or replaces one need not ask
- * the store whose attributes change with it (qos_coherence_touch).
+ * the store whose attributes change with it (fs/coherence/names.c).
  *
  * Under a credit on a folder no other mount changes what its names are. So what was found under it
  * is true as long as the credit has not gone since:

@@ -53,6 +53,7 @@ struct QosClaim {
     guint losses;             /* of the client's, before the first was taken */
     guint64 touched[PARTS_MAX];
     guint touched_count;
+    QosNameLook looks[PARTS_MAX];
     guint grants; /* the client's, when it had its own */
     int error;
     GList link; /* in QosClaims.waiting; data: the operation, or NULL while it is not */
@@ -102,6 +103,11 @@ void qos_claim_free(QosClaim *claim)
     g_free(claim);
 }
 
+QosNameLook *qos_claim_looks(QosClaim *claim)
+{
+    return claim->looks;
+}
+
 /* --- taking credits --- */
 
 static void end_wait_locked(QosClaim *claim)
@@ -146,17 +152,17 @@ static void end_wait(QosClaim *claim, QosCreditVerdict verdict)
 /* The operation's wait has ended: a worker goes on with it, if no thread waits with it. */
 static void go_on_locked(QosOp *op)
 {
-    if (!op->claim->is_attended)
-        qos_gate_resume(op->claim->claims->gate, &op->entry);
+    if (!op->coherence.claim->is_attended)
+        qos_gate_resume(op->coherence.claim->claims->gate, &op->entry);
 }
 
 static void done(QosLockUse *use, QosCreditVerdict verdict)
 {
     QosOp *op = use->hold.user;
-    QosClaims *claims = op->claim->claims;
+    QosClaims *claims = op->coherence.claim->claims;
 
     qos_mutex_lock(&claims->lock);
-    note_wait_locked(op->claim, verdict);
+    note_wait_locked(op->coherence.claim, verdict);
     go_on_locked(op);
     qos_mutex_unlock(&claims->lock);
 }
@@ -164,7 +170,7 @@ static void done(QosLockUse *use, QosCreditVerdict verdict)
 /* For the answer this thread waits for `patience` at most; 0: not at all. */
 static QosCreditVerdict get(QosOp *op, Part *part, guint flags, QosTime patience)
 {
-    QosLockclient *client = op->claim->claims->client;
+    QosLockclient *client = op->coherence.claim->claims->client;
     const guint group = qos_lockclient_group(client);
     QosResource resource;
     QosSpan span;
@@ -173,7 +179,7 @@ static QosCreditVerdict get(QosOp *op, Part *part, guint flags, QosTime patience
         return QOS_CREDIT_ERROR; /* there was no server yet */
     const QosCredit want = qos_inode_credit(part->number, group, part->writes, &resource, &span);
     part->use = (QosLockUse){.hold.user = op, .done = done, .goes_on = !part->writes};
-    if (part > op->claim->parts)
+    if (part > op->coherence.claim->parts)
         part->use.hold.after = &part[-1].use.hold;
     return patience == 0
                ? qos_lockclient_get(client, &resource, &want, flags, &part->use)
@@ -184,7 +190,7 @@ static QosCreditVerdict get(QosOp *op, Part *part, guint flags, QosTime patience
  * moment, or is yet to be asked for. */
 static gboolean take_back_locked(QosOp *op, int error)
 {
-    QosClaim *claim = op->claim;
+    QosClaim *claim = op->coherence.claim;
     const QosClaims *claims = claim->claims;
 
     if (!qos_lockclient_withdraw(claims->client, &claim->parts[claim->taken].use))
@@ -198,10 +204,10 @@ static gboolean take_back_locked(QosOp *op, int error)
 /* Its caller is killed: it ends with -EINTR (qos_op_pause). */
 static gboolean withdraw(QosOp *op)
 {
-    QosClaims *claims = op->claim->claims;
+    QosClaims *claims = op->coherence.claim->claims;
 
     qos_mutex_lock(&claims->lock);
-    gboolean is_taken = op->claim->link.data != NULL && take_back_locked(op, -EINTR);
+    gboolean is_taken = op->coherence.claim->link.data != NULL && take_back_locked(op, -EINTR);
     qos_mutex_unlock(&claims->lock);
     return is_taken;
 }
@@ -209,7 +215,7 @@ static gboolean withdraw(QosOp *op)
 /* From here on the operation may be another thread's at any time. FALSE: the mount ends. */
 static gboolean begin_wait(QosOp *op, gboolean is_attended)
 {
-    QosClaim *claim = op->claim;
+    QosClaim *claim = op->coherence.claim;
     QosClaims *claims = claim->claims;
 
     qos_op_pause(op, claim->phase == BEFORE_CHANGE ? withdraw : NULL);
@@ -241,7 +247,7 @@ static gboolean end_attendance(QosClaim *claim)
 /* Takes the next credit, or finds that it is not to be had. FALSE: it waits. */
 static gboolean take(QosOp *op, Part *part)
 {
-    QosClaim *claim = op->claim;
+    QosClaim *claim = op->coherence.claim;
     QosCreditVerdict verdict = get(op, part, QOS_CREDIT_NON_BLOCK_LOCAL, 0);
 
     if (verdict == QOS_CREDIT_DENIED && begin_wait(op, TRUE)) {
@@ -273,7 +279,7 @@ static void give_up(QosClaim *claim, QosCreditVerdict verdict)
 /* A change was refused a credit: it waits, with none in use, and begins anew. FALSE: it waits. */
 static gboolean postpone(QosOp *op)
 {
-    QosClaim *claim = op->claim;
+    QosClaim *claim = op->coherence.claim;
     QosLockUse *use = &claim->parts[0].use;
     QosCreditVerdict verdict = claim->refused;
     const QosTime delay = claim->parts[claim->taken].use.delay;
@@ -296,7 +302,7 @@ static gboolean postpone(QosOp *op)
 
 static gboolean take_all(QosOp *op)
 {
-    QosClaim *claim = op->claim;
+    QosClaim *claim = op->coherence.claim;
 
     if (claim->taken == 0)
         claim->losses = qos_lockclient_losses(claim->claims->client);
@@ -330,7 +336,7 @@ static gboolean may_have_lost(const QosClaim *claim)
 
 gboolean qos_claim_take(QosOp *op)
 {
-    QosClaim *claim = op->claim;
+    QosClaim *claim = op->coherence.claim;
 
     if (!take_all(op))
         return FALSE;
@@ -346,7 +352,7 @@ gboolean qos_claim_take(QosOp *op)
 
 gboolean qos_claim_take_here(QosOp *op)
 {
-    QosClaim *claim = op->claim;
+    QosClaim *claim = op->coherence.claim;
 
     claim->losses = qos_lockclient_losses(claim->claims->client);
     for (; claim->taken < claim->count; claim->taken++) {
@@ -404,7 +410,7 @@ static gboolean may_have_grown(const QosOp *op)
 
 gboolean qos_claim_is_awaited(const QosOp *op)
 {
-    const QosClaim *claim = op->claim;
+    const QosClaim *claim = op->coherence.claim;
     gboolean is_wanted = FALSE;
 
     for (guint i = 0; i < claim->count && claim->error == 0; i++) {
@@ -433,7 +439,7 @@ static void enter_phase(QosClaim *claim, Phase phase)
 
 gboolean qos_claim_settle(QosOp *op)
 {
-    QosClaim *claim = op->claim;
+    QosClaim *claim = op->coherence.claim;
 
     if (claim->phase == BEFORE_CHANGE && (has_lost_change(claim) || qos_claim_is_awaited(op)))
         enter_phase(claim, LOST_AGAIN);

@@ -28,6 +28,7 @@
  */
 #pragma once
 
+#include "fs/coherence/namecache.h"
 #include "fs/gate/gate.h"
 #include "fs/lockclient/client.h"
 #include "fs/request/op.h"
@@ -44,18 +45,20 @@ void qos_claims_free(QosClaims *claims);
 
 QosClaim *qos_claim_new(QosClaims *claims);
 void qos_claim_free(QosClaim *claim); /* NULL is allowed */
+/* Two, zeroed at first: what the operation does with its names (fs/coherence/names.c). */
+QosNameLook *qos_claim_looks(QosClaim *claim);
 
 /* Before the first take: the inode `number` of the store, to change or only to read. Two at most;
  * the same again is one. */
 void qos_claim_add(QosClaim *claim, guint64 number, gboolean writes);
-/* Takes op->claim. FALSE: it waits, and is not the caller's any more; the gate resumes it, to call
- * this again. With TRUE all is held that is to be had, or there is an error. */
+/* Takes op->coherence.claim. FALSE: it waits, and is not the caller's any more; the gate resumes
+ * it, to call this again. With TRUE all is held that is to be had, or there is an error. */
 gboolean qos_claim_take(QosOp *op);
 /* Puts what is held; it may be taken again. */
 void qos_claim_put(QosClaim *claim);
 /* The operation, behind qos_claim_take(), is about to change this inode too. Two at most. */
 void qos_claim_touch(QosClaim *claim, guint64 number);
-/* The store has refused: nothing was touched. */
+/* Nothing was touched: the store has refused, or was not called yet. */
 void qos_claim_touch_none(QosClaim *claim);
 /* As qos_claim_take(), of what is to be taken after the change. */
 gboolean qos_claim_settle(QosOp *op);

@@ -110,10 +110,10 @@ gboolean qos_old_pages_hold(QosOp *op, QosPages *pages)
 {
     const gint now = era(op->fs);
 
-    if (op->awaited_era == now ||
+    if (op->coherence.awaited_era == now ||
         !qos_old_pages_are_there(op->fs, pages, op->node,
                                  qos_inodes_filled_era(op->fs->inodes, op->node)))
         return FALSE;
-    op->awaited_era = now;
+    op->coherence.awaited_era = now;
     return TRUE;
 }

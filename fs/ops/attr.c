@@ -13,17 +13,13 @@
 #include <unistd.h>
 
 #include "fs/caller/proc.h"
-#include "fs/coherence/coherence.h"
 #include "fs/control/control.h"
 #include "fs/filelocks/filelocks.h"
-#include "fs/isolate/attr_replies.h"
-#include "fs/isolate/boost.h"
-#include "fs/isolate/pay_point.h"
 #include "fs/ops/operations.h"
 #include "fs/ops/privileges.h"
+#include "fs/ops/reply.h"
 #include "fs/ops/rights.h"
 #include "fs/store/open_file.h"
-#include "fs/store/open_jobs.h"
 #include "fs/store/root_attr.h"
 
 typedef struct {
@@ -44,73 +40,6 @@ static AttrOp *attr_op_new(fuse_req_t request, fuse_ino_t ino, QosOpcode opcode,
 
     attr->ino = attr->op.node = ino;
     return attr;
-}
-
-double qos_attr_timeout(QosOp *op, fuse_ino_t ino, mode_t mode)
-{
-    const QosFs *fs = op->fs;
-    const gboolean may_believe =
-        qos_privileges_may_believe(op, ino, mode) && !qos_mode_gives_rights(mode);
-    double timeout;
-
-    if (op->is_withheld) /* of a file that it has just forgotten */
-        return 0;
-    timeout = fs->coherence != NULL ? qos_coherence_attr_timeout(op, ino) : fs->config.attr_timeout;
-    return timeout > 0 && qos_tolls_may_believe(fs->tolls, ino) && may_believe ? timeout : 0;
-}
-
-/* Attributes that are not to be remembered: the kernel takes none from an answer to what it asked
- * before it was told that they are invalid. It is told of attributes alone, and waits for nothing.
- */
-static void withhold(QosOp *op, fuse_ino_t ino)
-{
-    op->is_withheld = TRUE;
-    fuse_lowlevel_notify_inval_inode(op->fs->session, ino, -1, 0);
-}
-
-/* By mtime and size alone. */
-static gboolean may_tell(const QosOp *op, const QosLoan *file, const struct stat *stat)
-{
-    const QosOpcode opcode = op->entry.request.opcode;
-
-    if (opcode == QOS_OP_SETATTR) { /* the kernel takes these without a drop */
-        qos_loan_note_told(file, stat->st_mtim, stat->st_size, op->asked);
-        return TRUE;
-    }
-    if (op->fs->coherence != NULL && !qos_coherence_covers(op, file)) {
-        if (opcode != QOS_OP_GETATTR) /* by which the kernel asks for what it needs */
-            return FALSE;
-        qos_loan_note_foreign(file);
-    }
-    return qos_loan_may_tell(file, stat->st_mtim, stat->st_size, op->asked);
-}
-
-/* Who may do what is not withheld: the kernel would go on by what it knows. */
-void qos_attr_judge(QosOp *op, fuse_ino_t ino, const QosLoan *file, const struct stat *stat)
-{
-    g_auto(QosLoan) found = {0};
-
-    op->is_withheld = FALSE;
-    if (!S_ISREG(stat->st_mode) || op->fs->config.cache == QOS_CACHE_NONE)
-        return;
-    if (file == NULL && qos_inodes_borrow_known(op->fs->inodes, ino, &found))
-        file = &found;
-    if (file == NULL)
-        return;
-    const gboolean is_taken = op->entry.request.opcode == QOS_OP_SETATTR;
-    if (qos_loan_note_rights(file, stat, is_taken, op->asked) &
-        !may_tell(op, file, stat)) /* both */
-        withhold(op, ino);
-}
-
-void qos_attr_note_look(QosOp *op, fuse_ino_t ino, mode_t mode, struct timespec modified,
-                        off_t size)
-{
-    const QosFs *fs = op->fs;
-
-    if (!op->is_withheld && S_ISREG(mode) && fs->coherence == NULL &&
-        qos_looks_note(fs->looks, ino, modified, size))
-        qos_boost_file(op, ino);
 }
 
 /* What is told of the file, or -EACCES for who opens a device that may not be opened there. He is
@@ -142,74 +71,21 @@ static int reply_attributes(QosOp *op, fuse_ino_t ino, const QosLoan *file, int 
     if (ino == FUSE_ROOT_ID)
         qos_root_note(op->fs->root, stat);
     stat->st_ino = qos_inodes_shown(op->fs->inodes, stat->st_dev, stat->st_ino);
-    qos_attr_judge(op, ino, file, stat);
     op->reply.kind = QOS_REPLY_ATTR;
-    op->reply.attr.timeout = qos_attr_timeout(op, ino, stored);
-    qos_attr_note_look(op, ino, stat->st_mode, stat->st_mtim, stat->st_size);
+    op->reply.attr.timeout = qos_reply_attributes(op, ino, file, stat, stored);
     return 0;
 }
 
 static int run_getattr(QosOp *op)
 {
     AttrOp *attr = (AttrOp *)op;
-    const QosRequest *request = &op->entry.request;
     g_auto(QosLoan) file = {0};
     int error;
 
-    if (request->is_toll)
-        qos_tolls_pay(op->fs->tolls, attr->ino, request->job, request->toll_opcode,
-                      fuse_req_ctx(op->fuse)->pid,
-                      request->prepays ? request->toll_opcode : QOS_OP_COUNT);
     if (op->handle != NULL)
         return reply_attributes(op, attr->ino, &op->handle->file, op->handle->fd);
     error = qos_inodes_borrow(op->fs->inodes, attr->ino, &file);
     return error != 0 ? error : reply_attributes(op, attr->ino, &file, file.fd);
-}
-
-/* TRUE of a thread that comes to the pay point for its directory's lock, or for pages. One whose
- * call cannot be read, such as a worker of io_uring, may: it pays, and what it does next is
- * prepaid. */
-static gboolean pays_here(pid_t thread, QosCall call)
-{
-    return qos_call_works_on_names(call) || call == QOS_CALL_READS_DATA ||
-           (call == QOS_CALL_UNKNOWN && thread != 0);
-}
-
-/* As qos_tolls_meet(). On a file that no other job has open any more nobody pays. */
-static QosTollState meet_toll(const QosOp *op, QosOpcode *ret_opcode)
-{
-    const QosJob *job = op->entry.request.job;
-    const QosTollState state = qos_tolls_meet(
-        op->fs->tolls, op->node, job, fuse_req_ctx(op->fuse)->pid, op->caller->start, ret_opcode);
-    const gboolean is_lone = state == QOS_TOLL_DUE && *ret_opcode == QOS_OP_READ &&
-                             !qos_openers_has_others(op->fs->openers, op->node, job);
-
-    return is_lone ? QOS_TOLL_FOREIGN : state;
-}
-
-/* The kernel asks for attributes for stat(2) and its kin, and by itself: before it takes a
- * directory's lock, under that or a file's, and before a read through the page cache. What the
- * program did not ask for is free. At a pay point a thread of the job in debt waits, if it comes to
- * change or list names, or to read. No other job is charged there, however often it is asked: what
- * the kernel was told it would go on believing. */
-static void find_cost(QosOp *op)
-{
-    const pid_t thread = fuse_req_ctx(op->fuse)->pid;
-    const QosFs *fs = op->fs;
-    QosRequest *request = &op->entry.request;
-    const QosTollState state = meet_toll(op, &request->toll_opcode);
-    const gboolean is_pass = state == QOS_TOLL_FREE || state == QOS_TOLL_FOREIGN;
-    QosCall call;
-
-    request->is_free = is_pass;
-    request->is_imposed =
-        state == QOS_TOLL_FOREIGN && (fs->coherence != NULL || fs->config.attr_timeout > 0);
-    if (is_pass || (state == QOS_TOLL_NONE && !qos_gate_is_limited(fs->gate, &op->entry)))
-        return;
-    call = qos_process_call(thread);
-    request->is_toll = state == QOS_TOLL_DUE && pays_here(thread, call);
-    request->is_free =
-        !request->is_toll && call != QOS_CALL_UNKNOWN && call != QOS_CALL_READS_ATTRIBUTES;
 }
 
 void qosfs_op_getattr(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info *info)
@@ -228,7 +104,7 @@ void qosfs_op_getattr(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info 
     attr = attr_op_new(request, ino, QOS_OP_GETATTR, run_getattr);
     if (info != NULL)
         qos_op_use_handle(&attr->op, info);
-    attr->op.prepare = find_cost;
+    attr->op.may_be_unasked = TRUE;
     qos_op_submit(&attr->op);
 }
 
@@ -423,10 +299,8 @@ static int run_statx(QosOp *op)
                               .st_gid = x->stx_gid,
                               .st_mtim = modified,
                               .st_size = (off_t)x->stx_size};
-    qos_attr_judge(op, attr->ino, &file, &stat);
     op->reply.kind = QOS_REPLY_STATX;
-    op->reply.statx.timeout = qos_attr_timeout(op, attr->ino, stored);
-    qos_attr_note_look(op, attr->ino, x->stx_mode, modified, (off_t)x->stx_size);
+    op->reply.statx.timeout = qos_reply_attributes(op, attr->ino, &file, &stat, stored);
     return 0;
 }
 

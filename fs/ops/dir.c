@@ -11,9 +11,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "fs/coherence/coherence.h"
 #include "fs/control/control.h"
 #include "fs/ops/operations.h"
+#include "fs/ops/reply.h"
 #include "fs/store/open_file.h"
 #include "fs/transport/reply_buffer.h"
 
@@ -23,7 +23,6 @@ typedef struct {
     size_t size;
     off_t offset;
     gboolean plus;
-    gboolean keeps; /* with a lock server: the kernel may keep what the list tells */
 } DirOp;
 
 /* --- streams --- */
@@ -78,7 +77,7 @@ static int run_opendir(QosOp *op)
         qos_handle_spare_atime(handle);
     op->reply.handle = g_steal_pointer(&handle);
     op->reply.info.keep_cache =
-        op->fs->config.cache == QOS_CACHE_ALWAYS && op->fs->coherence == NULL;
+        op->fs->config.cache == QOS_CACHE_ALWAYS && !qos_fs_is_shared(op->fs);
     op->reply.info.cache_readdir = op->reply.info.keep_cache;
     return 0;
 }
@@ -134,40 +133,28 @@ static struct stat stat_of_entry(QosOp *op, const struct dirent64 *entry, dev_t 
     };
 }
 
-/* Whether an entry comes with its attributes. The kernel forgets what it knew of one that does, and
- * its ACLs: so with a lock server those come that it may keep, and of those that it knows just
- * where it has asked for some since the last list. */
-static gboolean is_told(const DirOp *read_op, const struct dirent64 *entry)
-{
-    if (is_dot(entry->d_name))
-        return FALSE;
-    return read_op->op.fs->coherence == NULL ||
-           (read_op->keeps &&
-            qos_coherence_tells(&read_op->op, entry->d_ino, read_op->offset == 0));
-}
-
 static int look_up(QosOp *op, const char *name, struct fuse_entry_param *ret_entry)
 {
-    const QosLoan *folder = &op->handle->file;
-    QosNameLook look;
-    int error;
+    const int error = qos_inodes_lookup(op->fs->inodes, &op->handle->file, name,
+                                        op->entry.request.user, ret_entry);
 
-    qos_coherence_look(op, folder, name, FALSE, &look);
-    error = qos_inodes_lookup(op->fs->inodes, folder, name, op->entry.request.user, ret_entry);
-    qos_coherence_found(op, &look, error, &ret_entry->attr);
+    qos_reply_listed(op, error, &ret_entry->attr);
     return error;
 }
 
 /* Writes an entry with its attributes and counts its look-up. One that cannot be looked up (it has
- * gone meanwhile, or the directory may be read but not searched) is listed without. */
+ * gone meanwhile, or the directory may be read but not searched) is listed without; and one that
+ * the kernel could not keep, as with attributes it forgets what it knew, and its ACLs. */
 static void add_entry_plus(DirOp *read_op, char *buffer, size_t size, const struct dirent64 *entry,
                            const struct stat *stat)
 {
     QosOp *op = &read_op->op;
     struct fuse_entry_param param = {0};
 
-    if (is_told(read_op, entry) && look_up(op, entry->d_name, &param) == 0)
-        qos_entry_set_timeouts(op, &param);
+    if (!is_dot(entry->d_name) &&
+        qos_reply_lists(op, entry->d_ino, entry->d_name, read_op->offset == 0) &&
+        look_up(op, entry->d_name, &param) == 0)
+        qos_reply_entry(op, &param);
     else
         param = (struct fuse_entry_param){.attr = *stat};
     fuse_add_direntry_plus(op->fuse, buffer, size, entry->d_name, &param, entry->d_off);
@@ -227,7 +214,6 @@ static int run_readdir(QosOp *op)
 
     if (stream == NULL)
         return -errno;
-    read_op->keeps = read_op->plus && op->fs->coherence != NULL && qos_coherence_lists(op);
     length = qos_stream_seek(stream, read_op->offset);
     if (length == 0)
         length = fill_entries(read_op, stream, buffer);

@@ -7,9 +7,7 @@
 #include <stddef.h>
 
 #include "fs/coherence/coherence.h"
-#include "fs/coherence/op_credits.h"
-#include "fs/isolate/boost.h"
-#include "fs/isolate/pay_point.h"
+#include "fs/isolate/isolate.h"
 #include "fs/ops/rights.h"
 #include "fs/request/answer.h"
 #include "fs/request/fs.h"
@@ -18,6 +16,16 @@
 #include "fs/store/open_file.h"
 #include "fs/transport/devfuse.h"
 #include "fs/transport/uring.h"
+
+/* Coherence first: what it says of a reply isolation may lower. */
+const QosHooks *const qos_hooks[QOS_HOOKS_COUNT] = {&qos_coherence_hooks, &qos_isolation_hooks};
+
+/* Calls a function that returns nothing of all that have it. */
+#define CALL_HOOKS(function, ...)                                                                  \
+    for (guint hook = 0; hook < QOS_HOOKS_COUNT; hook++) {                                         \
+        if (qos_hooks[hook]->function != NULL)                                                     \
+            qos_hooks[hook]->function(__VA_ARGS__);                                                \
+    }
 
 /* The kernel looks a stale file up anew, and comes again. Of one that it is asked for by no name, a
  * store may say ENOENT instead: FUSE's high-level library, when what was open has lost its name. */
@@ -34,6 +42,17 @@ static void note_stale(QosOp *op)
         qos_inodes_note_stale(inodes, op->other_node);
 }
 
+static int try_store(QosOp *op)
+{
+    int error = 0;
+
+    for (guint i = 0; i < QOS_HOOKS_COUNT && error == 0; i++) {
+        if (qos_hooks[i]->call != NULL)
+            error = qos_hooks[i]->call(op);
+    }
+    return error != 0 ? error : op->run(op);
+}
+
 /* Makes the backing call as the caller, and again with the caller's capabilities if they may help.
  */
 static int call_store(QosOp *op)
@@ -42,58 +61,57 @@ static int call_store(QosOp *op)
 
     if (error != 0)
         return error;
-    error = op->run(op);
-    while (error != 0 && qos_rights_appeal(op, error)) {
-        if (op->claim != NULL)
-            qos_claim_touch_none(op->claim);
-        error = op->run(op);
-    }
+    error = try_store(op);
+    while (error != 0 && qos_rights_appeal(op, error))
+        error = try_store(op);
     return error;
 }
 
-/* TRUE where its job is to pay before it takes the same lock again (fs/isolate/pay_point.h): before
- * it changes or lists the directory, or fills pages of a file that other jobs read. */
-static gboolean makes_pay_point(const QosOp *op)
-{
-    const QosRequest *request = &op->entry.request;
-
-    if (request->fills_cache)
-        return request->holds_lock && request->owes_much;
-    return request->holds_lock && request->owes && op->locks_directory &&
-           qos_tolls_count(request->opcode);
-}
-
-/* Makes the backing call, unless it is not to be made any more. */
 static void run(QosOp *op)
 {
-    const QosRequest *request = &op->entry.request;
-    int error = qos_coherence_error(op);
-
     op->asked = qos_gate_now();
-    op->result = error == 0 ? call_store(op) : error;
+    op->result = call_store(op);
     op->has_run = TRUE;
     note_stale(op);
-    if (makes_pay_point(op))
-        qos_tolls_raise(op->fs->tolls, op->locks, request->job, request->opcode,
-                        fuse_req_ctx(op->fuse)->pid);
+    CALL_HOOKS(called, op);
+}
+
+/* What it needs before the store is called. FALSE: it waits. */
+static gboolean prepare(QosOp *op)
+{
+    for (guint i = 0; i < QOS_HOOKS_COUNT; i++) {
+        if (qos_hooks[i]->serve != NULL && !qos_hooks[i]->serve(op))
+            return FALSE;
+    }
+    return TRUE;
+}
+
+/* What it needs before it is answered. FALSE: it waits. */
+static gboolean settle(QosOp *op)
+{
+    for (guint i = 0; i < QOS_HOOKS_COUNT; i++) {
+        if (qos_hooks[i]->settle != NULL && !qos_hooks[i]->settle(op))
+            return FALSE;
+    }
+    return TRUE;
 }
 
 /* Makes the backing call, under the credits that it needs. FALSE: it waits for a credit, and is not
  * this thread's any more. */
 static gboolean serve(QosOp *op)
 {
-    if (!qos_coherence_enter(op))
+    if (!prepare(op))
         return FALSE;
     qos_op_end_wait(op);
     if (!op->has_run)
         run(op);
-    return qos_coherence_settle(op);
+    return settle(op);
 }
 
 static void reply(QosOp *op)
 {
     qos_op_answer(op, op->result);
-    qos_coherence_leave(op);
+    CALL_HOOKS(leave, op);
 }
 
 /* Leaves the gate and replies: in this order, so that its slot is the store's time alone. Who waits
@@ -103,7 +121,7 @@ static void reply(QosOp *op)
  * waits at the gate. */
 static gboolean finish(QosOp *op)
 {
-    gboolean replies_first = op->is_unawaited || qos_coherence_needs_file(op);
+    gboolean replies_first = op->is_unawaited || op->answers_first;
     gboolean do_others_wait;
 
     if (replies_first)
@@ -145,7 +163,7 @@ static void cancel(QosEntry *entry, int error)
 
     qos_op_leave_watch(op);
     qos_op_answer(op, -error);
-    qos_coherence_leave(op);
+    CALL_HOOKS(leave, op);
     qos_op_clear(op);
     qos_op_free(op);
 }
@@ -196,39 +214,6 @@ static void set_caller(QosOp *op, QosCaller *caller)
     request->user = op->handle != NULL ? op->handle->caller->user : caller->user;
 }
 
-/* TRUE where other jobs may want the lock that the kernel holds for it: that of a directory, or of
- * a file that another job has open or has come for. */
-static gboolean may_be_wanted(const QosOp *op)
-{
-    const QosFs *fs = op->fs;
-
-    const QosJob *job = op->entry.request.job;
-
-    if (op->locks_directory || qos_boosts_want(fs->boosts, op->locks, job))
-        return TRUE;
-    if (op->locked_file != NULL)
-        return qos_open_file_is_shared(op->locked_file);
-    return qos_openers_has_others(fs->openers, op->locks, job);
-}
-
-/* A thread that has paid at a pay point does not pay again for what it came for. */
-static void note_lock(QosOp *op)
-{
-    QosRequest *request = &op->entry.request;
-
-    if (op->locks == 0)
-        return;
-    if (op->locked_file == NULL && !op->locks_directory)
-        op->locks_directory = qos_inodes_is_directory(op->fs->inodes, op->locks);
-    request->lock = op->locks;
-    request->holds_lock =
-        may_be_wanted(op) || (request->fills_cache && qos_coherence_is_dropping(op->fs, op->locks));
-    if (request->fills_cache || (op->locks_directory && (request->opcode == QOS_OP_LOOKUP ||
-                                                         qos_tolls_count(request->opcode))))
-        request->is_free =
-            qos_tolls_use(op->fs->tolls, fuse_req_ctx(op->fuse)->pid, request->opcode);
-}
-
 static int run_done(QosOp *op)
 {
     return op->result;
@@ -243,17 +228,38 @@ static void run_early(QosOp *op)
     qos_gate_kept(op->fs->gate, &op->entry);
 }
 
+/* Its first `count` hooks have begun. */
+static void end_early(QosOp *op, guint count, gboolean is_made)
+{
+    for (guint i = 0; i < count; i++) {
+        if (qos_hooks[i]->end_early != NULL)
+            qos_hooks[i]->end_early(op, is_made);
+    }
+}
+
+/* FALSE: the store must not be called before its turn. */
+static gboolean begin_early(QosOp *op)
+{
+    for (guint i = 0; i < QOS_HOOKS_COUNT; i++) {
+        if (qos_hooks[i]->begin_early != NULL && !qos_hooks[i]->begin_early(op)) {
+            end_early(op, i, FALSE);
+            return FALSE;
+        }
+    }
+    return TRUE;
+}
+
 /* Moves what lies in the reader's buffer to where there is room, if there is any. */
 static QosKeep keep(QosOp *op)
 {
     const gboolean has_data = op->entry.request.data > 0;
-    const gboolean may_be_early = has_data && qos_coherence_begin_early(op);
+    const gboolean may_be_early = has_data && begin_early(op);
     const QosKeep place = qos_gate_keep(op->fs->gate, &op->entry, may_be_early);
 
     if (place == QOS_KEEP_IN_STORE)
         run_early(op);
     if (may_be_early)
-        qos_coherence_end_early(op, place == QOS_KEEP_IN_STORE);
+        end_early(op, QOS_HOOKS_COUNT, place == QOS_KEEP_IN_STORE);
     qos_op_keep(op, place == QOS_KEEP_IN_MEMORY);
     return place;
 }
@@ -299,17 +305,13 @@ static void park(QosOp *op)
     qos_op_watch(op);
     if (qos_gate_park(fs->gate, &op->entry))
         run_entries(&op->entry);
-    else if (lock != 0 && (qos_boosts_want(fs->boosts, lock, job) ||
-                           qos_openers_has_others(fs->openers, lock, job)))
-        qos_gate_release(fs->gate, lock, NULL); /* the job that wants it may not have found it */
+    else if (lock != 0)
+        CALL_HOOKS(park, fs, lock, job);
 }
 
 static void enter(QosOp *op)
 {
-    qos_coherence_begin(op);
-    if (op->prepare != NULL)
-        op->prepare(op);
-    note_lock(op);
+    CALL_HOOKS(enter, op);
     if (qos_gate_enter(op->fs->gate, &op->entry))
         run_entries(&op->entry);
     else

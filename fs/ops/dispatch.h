@@ -2,11 +2,14 @@
  * One request's journey: how an operation comes from the handler that submits it to its one reply.
  *
  *     submit    the caller and its job are found, or a namer is asked for them, and goes on
- *     enter     isolation and coherence hear of it; the gate says go, or wait
+ *     enter     the gate says go, or wait
  *     park      wait: what lies in the reader's buffer is moved, and a worker does the rest later
  *     serve     go: the credits are taken, the backing call is made as the caller, and once more
  *               if the store refuses and the caller's capabilities may help (fs/ops/rights.h)
  *     finish    the gate is left, the reply is sent, and the operation is freed
+ *
+ * At these moments isolation and coherence are called, by two tables of the same hooks
+ * (fs/request/hooks.h). The handlers know of neither; fs/ops/reply.h has what their run() asks.
  *
  * The same thread goes from enter to finish where the gate lets it: a hand-over costs more than the
  * work. Any wait on the way, for a token or a credit, holds no thread: the operation is left to
@@ -20,7 +23,12 @@
  */
 #pragma once
 
+#include "fs/request/hooks.h"
 #include "fs/request/op.h"
+
+/* What isolation and coherence do on the way, in this order at each moment. */
+#define QOS_HOOKS_COUNT 2
+extern const QosHooks *const qos_hooks[QOS_HOOKS_COUNT];
 
 /* Sends it through the gate, to run now or later; it is no longer the caller's. */
 void qos_op_submit(QosOp *op);

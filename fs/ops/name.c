@@ -11,10 +11,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "fs/coherence/coherence.h"
 #include "fs/control/control.h"
-#include "fs/isolate/boost.h"
 #include "fs/ops/operations.h"
+#include "fs/ops/reply.h"
 #include "fs/ops/rights.h"
 #include "fs/transport/reply_buffer.h"
 
@@ -39,7 +38,7 @@ static NameOp *name_op_new(fuse_req_t request, fuse_ino_t parent, const char *na
     op->parent = op->op.node = parent;
     if (parent != 0)
         qos_op_lock_directory(&op->op, parent);
-    op->name = name == NULL ? NULL : qos_op_strdup(&op->op, name);
+    op->name = op->op.name = name == NULL ? NULL : qos_op_strdup(&op->op, name);
     return op;
 }
 
@@ -56,41 +55,6 @@ static gboolean refuse(fuse_req_t request, fuse_ino_t parent, const char *name, 
 
 /* --- look-ups --- */
 
-static double entry_timeout(const QosOp *op)
-{
-    return op->fs->coherence != NULL ? qos_coherence_entry_timeout(op)
-                                     : op->fs->config.entry_timeout;
-}
-
-/* Whether the kernel may believe a name of it. Not if another job's requests are parked with the
- * file's lock: a job that comes by name is to look the name up, which boosts them
- * (fs/isolate/boost.h). */
-static gboolean may_believe_name(const QosOp *op, const struct fuse_entry_param *entry)
-{
-    const QosRequest *request = &op->entry.request;
-
-    if (S_ISDIR(entry->attr.st_mode))
-        return TRUE;
-    if (request->opcode == QOS_OP_LOOKUP)
-        return qos_boost_file(op, entry->ino) != QOS_GATE_ANOTHER;
-    return qos_gate_holder(op->fs->gate, entry->ino, request->job) != QOS_GATE_ANOTHER;
-}
-
-void qos_entry_set_timeouts(QosOp *op, struct fuse_entry_param *entry)
-{
-    const gboolean is_to_ask = entry->attr_timeout < 0;
-
-    qos_attr_judge(op, entry->ino, NULL, &entry->attr);
-    entry->attr_timeout = qos_attr_timeout(op, entry->ino, entry->attr.st_mode);
-    if (is_to_ask)
-        entry->attr_timeout = 0;
-    entry->entry_timeout = may_believe_name(op, entry) && !qos_mode_is_device(entry->attr.st_mode)
-                               ? entry_timeout(op)
-                               : 0;
-    qos_attr_note_look(op, entry->ino, entry->attr.st_mode, entry->attr.st_mtim,
-                       entry->attr.st_size);
-}
-
 static int reply_entry(QosOp *op, const QosLoan *parent, const char *name)
 {
     int error =
@@ -99,15 +63,13 @@ static int reply_entry(QosOp *op, const QosLoan *parent, const char *name)
     if (error != 0)
         return error;
     op->reply.kind = QOS_REPLY_ENTRY;
-    qos_entry_set_timeouts(op, &op->reply.entry);
+    qos_reply_entry(op, &op->reply.entry);
     return 0;
 }
 
-/* That a name is not there the kernel may remember where nobody else makes it unseen. */
 static int reply_absence(QosOp *op)
 {
-    const gboolean may_keep = op->fs->coherence != NULL || op->fs->config.cache == QOS_CACHE_ALWAYS;
-    const double timeout = may_keep ? entry_timeout(op) : 0;
+    const double timeout = qos_reply_absence(op);
 
     if (timeout == 0)
         return -ENOENT;
@@ -119,15 +81,12 @@ static int reply_absence(QosOp *op)
 static int run_lookup(QosOp *op)
 {
     NameOp *lookup = (NameOp *)op;
-    QosNameLook look;
     g_auto(QosLoan) parent = {0};
     int error = qos_inodes_borrow(op->fs->inodes, lookup->parent, &parent);
 
     if (error != 0)
         return error;
-    qos_coherence_look(op, &parent, lookup->name, FALSE, &look);
     error = reply_entry(op, &parent, lookup->name);
-    qos_coherence_found(op, &look, error, &op->reply.entry.attr);
     return error == -ENOENT ? reply_absence(op) : error;
 }
 
@@ -212,7 +171,6 @@ static int make_symlink(const NameOp *make, int parent)
 static int run_make(QosOp *op, int (*make_in)(const NameOp *make, int parent))
 {
     NameOp *make = (NameOp *)op;
-    QosNameLook look;
     g_auto(QosLoan) parent = {0};
     int error = qos_inodes_borrow(op->fs->inodes, make->parent, &parent);
 
@@ -223,10 +181,7 @@ static int run_make(QosOp *op, int (*make_in)(const NameOp *make, int parent))
     qos_cred_umask(fuse_req_ctx(op->fuse)->umask);
     if ((make->mode & S_ISGID) != 0)
         qos_rights_claim(op, QOS_CAPABILITY(CAP_FSETID));
-    qos_coherence_look(op, &parent, make->name, TRUE, &look);
-    error = make_in(make, parent.fd) == 0 ? reply_entry(op, &parent, make->name) : -errno;
-    qos_coherence_found(op, &look, error, &op->reply.entry.attr);
-    return error;
+    return make_in(make, parent.fd) == 0 ? reply_entry(op, &parent, make->name) : -errno;
 }
 
 static int run_mknod(QosOp *op)
@@ -296,7 +251,6 @@ static int make_link(const QosLoan *file, const QosLoan *parent, const char *nam
 static int run_link(QosOp *op)
 {
     NameOp *link = (NameOp *)op;
-    QosNameLook look;
     g_auto(QosLoan) file = {0};
     g_auto(QosLoan) parent = {0};
     int error = qos_inodes_borrow(op->fs->inodes, link->other, &file);
@@ -305,16 +259,14 @@ static int run_link(QosOp *op)
         error = qos_inodes_borrow(op->fs->inodes, link->parent, &parent);
     if (error != 0)
         return error;
-    qos_coherence_look(op, &parent, link->name, TRUE, &look);
     error = make_link(&file, &parent, link->name);
     if (error == 0)
         error = qos_inodes_adopt(op->fs->inodes, file.fd, op->entry.request.user, &op->reply.entry,
                                  NULL);
-    qos_coherence_found(op, &look, error, &op->reply.entry.attr);
     if (error != 0)
         return error;
     op->reply.kind = QOS_REPLY_ENTRY;
-    qos_entry_set_timeouts(op, &op->reply.entry);
+    qos_reply_entry(op, &op->reply.entry);
     return 0;
 }
 
@@ -338,18 +290,14 @@ void qosfs_op_link(fuse_req_t request, fuse_ino_t ino, fuse_ino_t parent, const 
 static int remove_name(QosOp *op, int flags)
 {
     NameOp *remove = (NameOp *)op;
-    QosNameLook look;
     g_auto(QosLoan) parent = {0};
     g_auto(QosLoan) file = {0};
     int error = qos_inodes_borrow(op->fs->inodes, remove->parent, &parent);
 
     if (error != 0)
         return error;
-    qos_coherence_touch(op, &parent, remove->name, &look);
     qos_inodes_begin_removal(op->fs->inodes, &parent, remove->name, &file);
-    error = unlinkat(parent.fd, remove->name, flags) == 0 ? 0 : -errno;
-    qos_coherence_name_is(op, &look, error == 0 ? QOS_NAME_NONE : QOS_NAME_UNKNOWN);
-    return error;
+    return unlinkat(parent.fd, remove->name, flags) == 0 ? 0 : -errno;
 }
 
 static int run_unlink(QosOp *op)
@@ -370,7 +318,6 @@ static void submit_removal(fuse_req_t request, fuse_ino_t parent, const char *na
     if (refuse(request, parent, name, EPERM))
         return;
     remove = name_op_new(request, parent, name, opcode, run);
-    remove->op.name = remove->name;
     qos_op_submit(&remove->op);
 }
 
@@ -387,7 +334,6 @@ void qosfs_op_rmdir(fuse_req_t request, fuse_ino_t parent, const char *name)
 static int run_rename(QosOp *op)
 {
     NameOp *move = (NameOp *)op;
-    QosNameLook look, new_look;
     g_auto(QosLoan) parent = {0};
     g_auto(QosLoan) new_parent = {0};
     g_auto(QosLoan) file = {0};
@@ -397,18 +343,11 @@ static int run_rename(QosOp *op)
         error = qos_inodes_borrow(op->fs->inodes, move->other, &new_parent);
     if (error != 0)
         return error;
-    qos_coherence_touch(op, &parent, move->name, &look);
-    qos_coherence_touch(op, &new_parent, move->text, &new_look);
     qos_inodes_begin_removal(op->fs->inodes, &new_parent, move->text, &file);
     /* RENAME_WHITEOUT makes a node. */
     qos_cred_umask(fuse_req_ctx(op->fuse)->umask);
-    if (renameat2(parent.fd, move->name, new_parent.fd, move->text, move->flags) != 0)
-        error = -errno;
-    /* Where both are the same file, the old name stays. */
-    const gboolean replaces = error == 0 && (move->flags & ~(unsigned)RENAME_NOREPLACE) == 0;
-    qos_coherence_name_is(op, &look, QOS_NAME_UNKNOWN);
-    qos_coherence_name_is(op, &new_look, replaces ? look.number : QOS_NAME_UNKNOWN);
-    return error;
+    return renameat2(parent.fd, move->name, new_parent.fd, move->text, move->flags) == 0 ? 0
+                                                                                         : -errno;
 }
 
 void qosfs_op_rename(fuse_req_t request, fuse_ino_t parent, const char *name, fuse_ino_t new_parent,
@@ -421,8 +360,8 @@ void qosfs_op_rename(fuse_req_t request, fuse_ino_t parent, const char *name, fu
     move = name_op_new(request, parent, name, QOS_OP_RENAME, run_rename);
     move->other = move->op.other_node = new_parent;
     move->text = qos_op_strdup(&move->op, new_name);
-    move->op.name = move->name;
     move->op.other_name = move->text;
+    move->op.moves_name = (flags & ~(unsigned)RENAME_NOREPLACE) == 0;
     move->flags = flags;
     qos_op_submit(&move->op);
 }

@@ -11,12 +11,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "fs/coherence/coherence.h"
 #include "fs/control/control.h"
-#include "fs/isolate/boost.h"
 #include "fs/ops/execs.h"
 #include "fs/ops/operations.h"
 #include "fs/ops/privileges.h"
+#include "fs/ops/reply.h"
 #include "fs/ops/rights.h"
 #include "fs/store/mount_flags.h"
 #include "fs/store/open_file.h"
@@ -44,33 +43,14 @@ static OpenOp *open_op_new(fuse_req_t request, fuse_ino_t ino, struct fuse_file_
     return op;
 }
 
-/* Whether the kernel keeps its pages of the file, which an open past them has too: other opens use
- * them. They go for a change from elsewhere alone. */
-static gboolean keeps_pages(QosOp *op, fuse_ino_t ino, const QosHandle *handle)
-{
-    const QosFs *fs = op->fs;
-    const QosTime asked = qos_gate_now();
-    struct stat stat;
-
-    if (fs->coherence != NULL)
-        return qos_coherence_opens(op, ino, &handle->file);
-    if (fs->config.cache == QOS_CACHE_NONE)
-        return FALSE;
-    if (fs->config.cache == QOS_CACHE_ALWAYS && !qos_backings_were_used(fs->backings))
-        return TRUE;
-    return fstat(handle->fd, &stat) == 0 && qos_loan_keeps_pages(&handle->file, &stat, asked);
-}
-
 /* What the kernel may keep of the file's data. */
-static void set_caching(QosOp *op, fuse_ino_t ino, const QosHandle *handle)
+static void set_caching(QosOp *op, fuse_ino_t ino, QosHandle *handle)
 {
     struct fuse_file_info *info = &op->reply.info;
 
     info->direct_io = op->fs->config.cache == QOS_CACHE_NONE || (info->flags & O_DIRECT) != 0;
     info->parallel_direct_writes = info->direct_io;
-    info->keep_cache = keeps_pages(op, ino, handle);
-    if (!info->keep_cache && op->fs->config.cache != QOS_CACHE_NONE)
-        qos_boost_file(op, ino); /* the kernel waits for the pages that it drops */
+    qos_reply_open(op, ino, handle);
 }
 
 /* Whether the store is to be told of each close(). Where the file may be mapped for writing, it is:
@@ -91,7 +71,7 @@ static gboolean is_exempt(QosOp *op)
     };
     guint mode = (guint)op->reply.info.flags & O_ACCMODE;
 
-    return op->fs->coherence == NULL && mode < G_N_ELEMENTS(allowed) &&
+    return !qos_fs_is_shared(op->fs) && mode < G_N_ELEMENTS(allowed) &&
            qos_gate_passes_through(op->fs->gate, &op->entry.request, allowed[mode]);
 }
 
@@ -124,17 +104,6 @@ static int set_backing(QosOp *op, QosHandle *handle)
     info->keep_cache = FALSE;
     info->direct_io = info->parallel_direct_writes = backing->is_direct;
     return 0;
-}
-
-/* Nobody waits while the kernel holds a lock of a file that another job has open. */
-static void join_openers(QosOp *op, fuse_ino_t ino, QosHandle *handle)
-{
-    QosJob *job = handle->caller->job;
-    gboolean is_new;
-
-    handle->open_file = qos_openers_join(op->fs->openers, ino, job, &is_new);
-    if (is_new)
-        qos_gate_release(op->fs->gate, ino, job);
 }
 
 /* Of a file that the store truncated for root it leaves to us what the kernel wants taken away. */
@@ -181,7 +150,6 @@ static int reply_open(QosOp *op, fuse_ino_t ino, QosHandle *handle, int fd, QosL
     }
     if (writes_pages(op, handle))
         qos_handle_set_writes_pages(handle);
-    join_openers(op, ino, handle);
     op->reply.handle = handle;
     return 0;
 }
@@ -282,7 +250,7 @@ static int reply_create(QosOp *op, QosHandle *handle, int fd)
     op->reply.kind = QOS_REPLY_CREATE;
     op->reply.entry = entry;
     qos_loan_note_told(&op->reply.handle->file, entry.attr.st_mtim, entry.attr.st_size, asked);
-    qos_entry_set_timeouts(op, &op->reply.entry);
+    qos_reply_entry(op, &op->reply.entry);
     return 0;
 }
 
@@ -330,7 +298,7 @@ static int make_named(int parent, const OpenOp *create)
         if (errno != EEXIST || (flags & O_EXCL) != 0)
             return -errno;
         /* Credits were taken for a new file: the kernel is to look again, and open it. */
-        if (create->op.fs->coherence != NULL)
+        if (qos_fs_is_shared(create->op.fs))
             return -ESTALE;
         fd = open_existing(parent, create);
         if (fd != -ENOENT)
@@ -343,7 +311,6 @@ static int make_named(int parent, const OpenOp *create)
 static int run_make(QosOp *op, int (*make)(int parent, const OpenOp *create))
 {
     OpenOp *create = (OpenOp *)op;
-    QosNameLook look;
     g_auto(QosLoan) parent = {0};
     g_autoptr(QosHandle) handle = NULL;
     int error = qos_inodes_borrow(op->fs->inodes, create->ino, &parent);
@@ -358,11 +325,8 @@ static int run_make(QosOp *op, int (*make)(int parent, const OpenOp *create))
     qos_cred_umask(fuse_req_ctx(op->fuse)->umask);
     if ((create->mode & S_ISGID) != 0)
         qos_rights_claim(op, QOS_CAPABILITY(CAP_FSETID));
-    qos_coherence_look(op, &parent, create->name, TRUE, &look);
     fd = make(parent.fd, create);
-    error = fd < 0 ? fd : reply_create(op, g_steal_pointer(&handle), fd);
-    qos_coherence_found(op, &look, error, &op->reply.entry.attr);
-    return error;
+    return fd < 0 ? fd : reply_create(op, g_steal_pointer(&handle), fd);
 }
 
 static int run_create(QosOp *op)
@@ -380,7 +344,7 @@ void qosfs_op_create(fuse_req_t request, fuse_ino_t parent, const char *name, mo
         return;
     }
     create = open_op_new(request, parent, info, QOS_OP_CREATE, run_create);
-    create->name = qos_op_strdup(&create->op, name);
+    create->name = create->op.name = qos_op_strdup(&create->op, name);
     qos_op_lock_directory(&create->op, parent);
     create->mode = mode;
     qos_op_submit(&create->op);

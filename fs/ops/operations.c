@@ -6,7 +6,6 @@
  */
 #include "fs/ops/operations.h"
 
-#include "fs/coherence/coherence.h"
 #include "fs/transport/devfuse.h"
 
 /* Parked read-ahead must not block other jobs' (docs/design/isolation.md, "What one job can
@@ -40,8 +39,7 @@ static const guint64 unwanted[] = {
  * drops at once, and looks it up again for who wants more than the name. */
 static gboolean are_lists_kept(const QosFs *fs)
 {
-    return fs->coherence != NULL ? fs->config.cache != QOS_CACHE_NONE
-                                 : fs->config.entry_timeout > 0;
+    return qos_fs_is_shared(fs) ? fs->config.cache != QOS_CACHE_NONE : fs->config.entry_timeout > 0;
 }
 
 static void init(void *user_data, struct fuse_conn_info *connection)
@@ -62,9 +60,11 @@ static void init(void *user_data, struct fuse_conn_info *connection)
     /* A node id is one file for ever, and so one target. */
     if (fs->config.cache != QOS_CACHE_NONE)
         fuse_set_feature_flag(connection, FUSE_CAP_CACHE_SYMLINKS);
-    if (fs->coherence != NULL)
-        qos_coherence_meet_kernel(fs->coherence, connection->proto_minor);
-    else if (fs->config.cache == QOS_CACHE_ALWAYS) {
+    for (guint i = 0; i < QOS_HOOKS_COUNT; i++) {
+        if (qos_hooks[i]->connect != NULL)
+            qos_hooks[i]->connect(fs, connection);
+    }
+    if (!qos_fs_is_shared(fs) && fs->config.cache == QOS_CACHE_ALWAYS) {
         fuse_unset_feature_flag(connection, FUSE_CAP_AUTO_INVAL_DATA);
         fuse_set_feature_flag(connection, FUSE_CAP_EXPLICIT_INVAL_DATA);
     }

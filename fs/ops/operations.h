@@ -21,18 +21,6 @@ void qosfs_op_statx(fuse_req_t request, fuse_ino_t ino, int flags, int mask,
                     struct fuse_file_info *info);
 void qosfs_op_statfs(fuse_req_t request, fuse_ino_t ino);
 
-/* Whether the kernel may remember these attributes of `ino`, at which run() has looked: it drops
- * the file's pages where they bring another mtime or size (fs/changes.h). `file`: NULL where it is
- * not on loan. Before the next two. */
-void qos_attr_judge(QosOp *op, fuse_ino_t ino, const QosLoan *file, const struct stat *stat);
-/* How long the kernel may believe the attributes of `ino`, in s: not at all where there is a toll,
- * or of a directory while requests wait with its lock. */
-double qos_attr_timeout(QosOp *op, fuse_ino_t ino, mode_t mode);
-/* The kernel is about to be told these attributes of `ino`: what it may come to wait for goes on
- * (fs/isolate/attr_replies.h). */
-void qos_attr_note_look(QosOp *op, fuse_ino_t ino, mode_t mode, struct timespec modified,
-                        off_t size);
-
 /* Takes the suid bit, and the sgid bit of a program, from the file `fd` (open or O_PATH): for a
  * caller without CAP_FSETID where the thread has it; else the store does it. 0 or -errno. */
 int qos_attr_kill_privileges(int fd);
@@ -51,9 +39,6 @@ void qosfs_op_unlink(fuse_req_t request, fuse_ino_t parent, const char *name);
 void qosfs_op_rmdir(fuse_req_t request, fuse_ino_t parent, const char *name);
 void qosfs_op_rename(fuse_req_t request, fuse_ino_t parent, const char *name, fuse_ino_t new_parent,
                      const char *new_name, unsigned flags);
-
-/* Sets how long the kernel may believe an entry of the directory that `op` works in. */
-void qos_entry_set_timeouts(QosOp *op, struct fuse_entry_param *entry);
 
 /* --- open.c --- */
 void qosfs_op_open(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info *info);

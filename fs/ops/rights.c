@@ -33,6 +33,7 @@
 #define CHANGES_NAME                                                                               \
     (BIT(QOS_OP_MKNOD) | BIT(QOS_OP_MKDIR) | BIT(QOS_OP_SYMLINK) | BIT(QOS_OP_LINK) |              \
      BIT(QOS_OP_UNLINK) | BIT(QOS_OP_RMDIR) | BIT(QOS_OP_RENAME) | BIT(QOS_OP_CREATE))
+#define TAKES_NAME (BIT(QOS_OP_UNLINK) | BIT(QOS_OP_RMDIR) | BIT(QOS_OP_RENAME))
 #define JUDGED                                                                                     \
     (CHANGES_NAME | BIT(QOS_OP_LOOKUP) | BIT(QOS_OP_READDIR) | BIT(QOS_OP_OPEN) |                  \
      BIT(QOS_OP_OPENDIR) | BIT(QOS_OP_SETATTR) | BIT(QOS_OP_ACCESS) | BIT(QOS_OP_GETXATTR) |       \
@@ -208,7 +209,8 @@ static void judge_node(Judgement *judgement, fuse_ino_t node, const char *name)
         judge_linked(judgement, file.fd);
     } else if (is_one_of(op, CHANGES_NAME)) {
         judge_part(judgement, file.fd, W_OK | X_OK);
-        judge_victim(judgement, file.fd, name);
+        if (is_one_of(op, TAKES_NAME))
+            judge_victim(judgement, file.fd, name);
     } else if (is_one_of(op, BIT(QOS_OP_LOOKUP) | BIT(QOS_OP_READDIR))) {
         judge_part(judgement, file.fd, X_OK);
     } else {

@@ -153,18 +153,6 @@ static int run_getxattr(QosOp *op)
     return 0;
 }
 
-/* The kernel asks for ACLs and capabilities by itself, before it lets a thread do what that came
- * for: this is free. */
-static void find_cost(QosOp *op)
-{
-    QosCall call;
-
-    if (!qos_gate_is_limited(op->fs->gate, &op->entry))
-        return;
-    call = qos_process_call(fuse_req_ctx(op->fuse)->pid);
-    op->entry.request.is_free = call != QOS_CALL_UNKNOWN && call != QOS_CALL_READS_XATTRS;
-}
-
 void qosfs_op_getxattr(fuse_req_t request, fuse_ino_t ino, const char *name, size_t size)
 {
     XattrOp *xattr;
@@ -178,7 +166,7 @@ void qosfs_op_getxattr(fuse_req_t request, fuse_ino_t ino, const char *name, siz
     xattr = xattr_op_new(request, ino, name, QOS_OP_GETXATTR, run_getxattr);
     xattr->size = size;
     if (g_strv_contains(asked_by_kernel, name)) {
-        xattr->op.prepare = find_cost;
+        xattr->op.may_be_unasked = TRUE;
         qos_op_lock_file(&xattr->op, ino, NULL);
     }
     qos_op_submit(&xattr->op);

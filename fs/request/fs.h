@@ -74,6 +74,12 @@ typedef struct QosFs {
     gboolean knows_fsetid;     /* the kernel says which writers have CAP_FSETID */
 } QosFs;
 
+/* TRUE with a lock server: other mounts change the store too, and tell of it. */
+static inline gboolean qos_fs_is_shared(const QosFs *fs)
+{
+    return fs->coherence != NULL;
+}
+
 /* The QosFs of a request. */
 static inline QosFs *qos_fs(fuse_req_t request)
 {

@@ -103,6 +103,23 @@ typedef struct {
     guint8 is_watched;                    /* by fs/request/interrupt.h */
 } QosOpWait;
 
+/* Written by fs/isolate/ alone. */
+typedef struct {
+    guint8 locks_directory; /* `locks` is one, or a symbolic link: other jobs may always want it */
+} QosOpIsolation;
+
+/* Written by fs/coherence/ alone; only with a lock server. */
+typedef struct {
+    QosClaim *claim;     /* NULL, or its credits: fs/coherence/op_credits.h */
+    guint64 node_number; /* with a claim: 0, or `node` in the store (qos_inodes_number), ... */
+    guint names_epoch;   /* likewise: before these were taken (fs/coherence/namecache.h) */
+    gint awaited_era;    /* GETATTR: 0, or that in which it has waited for old pages
+                            (fs/coherence/stale_pages.h) */
+    guint8 caches_node;  /* ... where the kernel may keep what it is told of it */
+    guint8 is_change;    /* it changes what it works on, or in */
+    guint8 keeps_list;   /* the kernel may keep what its list tells of covered files */
+} QosOpCoherence;
+
 struct QosOp {
     QosEntry entry; /* first: the gate hands it back */
     QosFs *fs;
@@ -111,44 +128,43 @@ struct QosOp {
     QosCaller *caller; /* identity and job; a reference */
     QosHandle *handle; /* NULL, or what the operation works on; a reference */
     int (*run)(QosOp *op);
-    int result;                 /* of run() */
-    gboolean has_run;           /* in its turn */
-    QosTime asked;              /* qos_gate_now() before that */
-    void (*prepare)(QosOp *op); /* NULL, or called once the caller is known */
-    void (*park)(QosOp *op);    /* NULL, or moves borrowed arguments; called without locks */
-    void (*clear)(QosOp *op);   /* NULL, or frees what the operation added to the struct */
-    guint64 moved;              /* bytes, for the books; set by run */
+    QosTime asked;            /* qos_gate_now() before that */
+    int result;               /* of run() */
+    guint8 has_run;           /* in its turn */
+    guint8 is_answered;       /* by qos_op_answer() */
+    guint8 answers_first;     /* a hook's: while `handle` is there (fs/request/hooks.h) */
+    void (*park)(QosOp *op);  /* NULL, or moves borrowed arguments; called without locks */
+    void (*clear)(QosOp *op); /* NULL, or frees what the operation added to the struct */
+    guint64 moved;            /* bytes, for the books; set by run */
     QosReply reply;
     char *room; /* behind the struct, for copies: qos_op_strdup, qos_op_memdup */
     gsize room_left;
-    GSList *strings;        /* copies that found no room there */
+    GSList *strings; /* copies that found no room there */
+
+    /* --- what the handler knows of it, before it is submitted --- */
     fuse_ino_t node;        /* what it works on, or in; 0: nothing that others could change */
     fuse_ino_t other_node;  /* link: the file; rename: the new parent; else 0 */
-    const char *name;       /* NULL, or what it takes from `node`: unlink, rmdir, rename */
-    const char *other_name; /* rename: what it takes from `other_node` */
-    QosClaim *claim;        /* NULL, or its credits: fs/coherence/op_credits.h */
-    guint64 node_number;    /* with a claim: `node` in the store (qos_inodes_number), ... */
-    gboolean caches_node;   /* ... where the kernel may keep what it is told of it */
-    guint names_epoch;      /* likewise: before these were taken (fs/coherence/namecache.h) */
-    QosWriteKind writes;
-    union {
-        guint reads_before; /* WRITE past the page cache: qos_loan_reads() when it came */
-        gint awaited_era;   /* GETATTR: 0, or that in which it has waited for old pages
-                               (fs/coherence/stale_pages.h) */
-    };
+    const char *name;       /* NULL, or what it looks up, makes or takes in `node` */
+    const char *other_name; /* rename: what it takes in `other_node` */
     gint64 start, end; /* of a READ or WRITE, as far as known before it: the bytes [start, end) */
-    fuse_ino_t locks;  /* 0, or the file or directory of which the kernel holds a lock for it */
-    gboolean locks_directory; /* or symbolic link: other jobs may always want it */
+    QosWriteKind writes;
+    guint reads_before; /* WRITE past the page cache: qos_loan_reads() when it came */
+    fuse_ino_t locks;   /* 0, or the file or directory of which the kernel holds a lock for it */
+    const QosOpenFile *locked_file; /* NULL, or `locks` as one of the operation's handles has it */
+    guint8 locks_directory;         /* `locks` is known to be one, or a symbolic link */
+    guint8 moves_name;     /* rename: what the old name is the new one is then, and nothing else */
+    guint8 may_be_unasked; /* the kernel may send it by itself, for no call of the program's */
+    guint8 is_unawaited;   /* the kernel does nothing with the answer */
+    guint8 is_untold;      /* of signals, maybe: a READ, or a WRITE past the kernel's cache */
+
+    /* --- what turns out --- */
     guint8 is_from_elsewhere; /* from another user namespace: fs/ops/rights.h */
     guint8 is_refused;        /* it may open no more: fs/store/open_file.h */
-    guint8 is_withheld; /* the kernel must not remember attributes of the answer: fs/ops/attr.c */
-    guint8 looks_again; /* by -ESTALE the kernel is to look the file up again: fs/ops/execs.h */
-    const QosOpenFile *locked_file; /* NULL, or `locks` as one of the operation's handles has it */
-    gboolean is_unawaited;          /* the kernel does nothing with the answer */
-    gboolean is_answered;
-    gboolean is_untold;   /* of signals, maybe: a READ, or a WRITE past the kernel's cache */
+    guint8 looks_again;   /* by -ESTALE the kernel is to look the file up again: fs/ops/execs.h */
     QosNameless nameless; /* while its caller is being named */
     QosOpWait wait;
+    QosOpIsolation isolation;
+    QosOpCoherence coherence;
 };
 
 /* TRUE where the kernel keeps pages of op->node locked for it until after the reply. */

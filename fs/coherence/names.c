@@ -1,0 +1,205 @@
+/*
+ * What the names of an operation are, as long as the credit on their directory is here
+ * (fs/coherence/namecache.h).
+ *
+ * Before the store is called it is noted which names the operation looks up, makes or takes, and
+ * afterwards what they are then: of a change also where it failed. What it removes, replaces or
+ * moves changes too; so that is found first, and its credit is taken before the reply
+ * (qos_claim_touch).
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include "fs/coherence/state.h"
+
+/* Of an operation, by what it does with them. */
+typedef enum {
+    NO_NAMES,
+    LOOKS_UP, /* op->name */
+    MAKES,    /* op->name */
+    REMOVES,  /* op->name */
+    MOVES,    /* op->name, to op->other_name */
+} Use;
+
+static Use use_of(const QosOp *op)
+{
+    switch (op->entry.request.opcode) {
+    case QOS_OP_LOOKUP:
+        return LOOKS_UP;
+    case QOS_OP_MKNOD:
+    case QOS_OP_MKDIR:
+    case QOS_OP_SYMLINK:
+    case QOS_OP_LINK:
+    case QOS_OP_CREATE:
+        return MAKES;
+    case QOS_OP_UNLINK:
+    case QOS_OP_RMDIR:
+        return REMOVES;
+    case QOS_OP_RENAME:
+        return MOVES;
+    default:
+        return NO_NAMES;
+    }
+}
+
+/* `folder`: its number in the store; 0 of one that has none. */
+static void begin_look(QosOp *op, guint64 folder, const char *name, gboolean changes,
+                       QosNameLook *look)
+{
+    QosCoherence *coherence = op->fs->coherence;
+
+    *look = (QosNameLook){.number = QOS_NAME_UNKNOWN};
+    if (folder == 0 || name == NULL)
+        return;
+    qos_namecache_begin(coherence->names, folder, name, op->coherence.names_epoch,
+                        qos_claim_losses(op->coherence.claim), look);
+    if (!changes)
+        return;
+    qos_mutex_lock(&coherence->names_lock);
+    qos_namecache_take(coherence->names, look);
+    qos_mutex_unlock(&coherence->names_lock);
+}
+
+/* It is `number` now, which may be QOS_NAME_NONE or QOS_NAME_UNKNOWN. */
+static void end_look(QosOp *op, QosNameLook *look, guint64 number)
+{
+    QosCoherence *coherence = op->fs->coherence;
+
+    if (look->length == 0)
+        return;
+    if (!qos_claim_holds(op->coherence.claim, look->folder))
+        number = QOS_NAME_UNKNOWN;
+    qos_mutex_lock(&coherence->names_lock);
+    qos_namecache_found(coherence->names, look, number);
+    qos_mutex_unlock(&coherence->names_lock);
+    look->length = 0;
+}
+
+static guint64 number_of(const QosOp *op, const struct stat *stat)
+{
+    return qos_inodes_is_shared(op->fs->inodes, stat->st_dev) ? stat->st_ino : QOS_NAME_UNKNOWN;
+}
+
+/* The name has been looked up, or made: 0 and what it is, or -errno. */
+static void end_found(QosOp *op, QosNameLook *look, int error, const struct stat *stat)
+{
+    guint64 number = QOS_NAME_UNKNOWN;
+
+    if (error == 0)
+        number = number_of(op, stat);
+    else if (error == -ENOENT && !look->changes)
+        number = QOS_NAME_NONE;
+    end_look(op, look, number);
+}
+
+static int ask_store(QosOp *op, fuse_ino_t node, const char *name, guint64 *ret_number)
+{
+    g_auto(QosLoan) parent = {0};
+    const int error = qos_inodes_borrow(op->fs->inodes, node, &parent);
+    struct stat stat;
+
+    if (error != 0)
+        return error;
+    *ret_number = fstatat(parent.fd, name, &stat, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) == 0
+                      ? number_of(op, &stat)
+                      : QOS_NAME_UNKNOWN;
+    return 0;
+}
+
+/* Before it removes, replaces or moves what the name is. By our clock the credits are held still:
+ * what was known is true, and the store need not say. */
+static int begin_taking(QosOp *op, fuse_ino_t node, guint64 folder, const char *name,
+                        QosNameLook *look)
+{
+    int error = 0;
+
+    begin_look(op, folder, name, TRUE, look);
+    if (look->number == QOS_NAME_UNKNOWN || !qos_claim_stayed_whole(op->coherence.claim))
+        error = ask_store(op, node, name, &look->number);
+    if (error == 0 && look->number != QOS_NAME_UNKNOWN && look->number != QOS_NAME_NONE)
+        qos_claim_touch(op->coherence.claim, look->number);
+    return error;
+}
+
+static int begin_moving(QosOp *op, QosNameLook *looks)
+{
+    guint64 folder = 0;
+    gboolean may_cache;
+    const int error = begin_taking(op, op->node, op->coherence.node_number, op->name, &looks[0]);
+
+    if (error != 0)
+        return error;
+    qos_inodes_number(op->fs->inodes, op->other_node, &folder, &may_cache);
+    return begin_taking(op, op->other_node, folder, op->other_name, &looks[1]);
+}
+
+void qos_coherence_drop_names(QosOp *op)
+{
+    QosNameLook *looks = qos_claim_looks(op->coherence.claim);
+
+    end_look(op, &looks[0], QOS_NAME_UNKNOWN);
+    end_look(op, &looks[1], QOS_NAME_UNKNOWN);
+}
+
+int qos_coherence_begin_names(QosOp *op)
+{
+    QosNameLook *looks = qos_claim_looks(op->coherence.claim);
+    const guint64 folder = op->coherence.node_number;
+
+    switch (use_of(op)) {
+    case LOOKS_UP:
+        begin_look(op, folder, op->name, FALSE, &looks[0]);
+        break;
+    case MAKES:
+        begin_look(op, folder, op->name, TRUE, &looks[0]);
+        break;
+    case REMOVES:
+        return begin_taking(op, op->node, folder, op->name, &looks[0]);
+    case MOVES:
+        return begin_moving(op, looks);
+    case NO_NAMES:
+        break;
+    }
+    return 0;
+}
+
+/* That there is none may be the reply. */
+static int error_of_look(const QosOp *op)
+{
+    return op->result == 0 && op->reply.entry.ino == 0 ? -ENOENT : op->result;
+}
+
+void qos_coherence_end_names(QosOp *op)
+{
+    QosNameLook *looks = qos_claim_looks(op->coherence.claim);
+    const gboolean has_moved = op->result == 0 && op->moves_name;
+
+    switch (use_of(op)) {
+    case LOOKS_UP:
+        end_found(op, &looks[0], error_of_look(op), &op->reply.entry.attr);
+        break;
+    case MAKES:
+        end_found(op, &looks[0], op->result, &op->reply.entry.attr);
+        break;
+    case REMOVES:
+        end_look(op, &looks[0], op->result == 0 ? QOS_NAME_NONE : QOS_NAME_UNKNOWN);
+        break;
+    case MOVES: /* where both are the same file, the old name stays */
+        end_look(op, &looks[0], QOS_NAME_UNKNOWN);
+        end_look(op, &looks[1], has_moved ? looks[0].number : QOS_NAME_UNKNOWN);
+        break;
+    case NO_NAMES:
+        break;
+    }
+}
+
+void qos_coherence_begin_listed(QosOp *op, const char *name)
+{
+    begin_look(op, op->coherence.node_number, name, FALSE, qos_claim_looks(op->coherence.claim));
+}
+
+void qos_coherence_end_listed(QosOp *op, int error, const struct stat *stat)
+{
+    end_found(op, qos_claim_looks(op->coherence.claim), error, stat);
+}

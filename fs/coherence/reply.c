@@ -1,0 +1,240 @@
+/*
+ * What the kernel may keep of a reply, and for how long.
+ *
+ * With a lock server that is what the operation has a credit on, as long as the mount's lease is
+ * sure to last. Without one it is what the options say; and of files that others change behind the
+ * mount, nothing by which the kernel would drop pages that it has still to write (fs/changes.h).
+ */
+#include <errno.h>
+#include <sys/stat.h>
+
+#include "fs/coherence/stale_pages.h"
+#include "fs/coherence/state.h"
+#include "fs/lockclient/client.h"
+#include "fs/store/open_file.h"
+#include "fs/store/passthrough.h"
+
+/* An answer may be as late as that part of what is left of the lease before the kernel starts to
+ * count the time for which it may believe it. */
+#define LATE_PART 2
+
+static double valid_seconds(const QosFs *fs)
+{
+    if (fs->config.cache == QOS_CACHE_NONE)
+        return 0;
+    return (double)qos_lockclient_valid(fs->lockclient) / (double)(LATE_PART * QOS_SECOND);
+}
+
+/* --- attributes --- */
+
+const QosLoan *qos_coherence_loan(const QosOp *op, fuse_ino_t ino)
+{
+    const QosHandle *handle = op->handle != NULL ? op->handle : op->reply.handle;
+
+    return handle != NULL && qos_loan_is_of(&handle->file, ino) ? &handle->file : NULL;
+}
+
+/* By a time of change that is new to it the kernel finds by itself that pages are old; but not by
+ * that which comes with SETATTR. */
+static gboolean look(QosOp *op, fuse_ino_t ino, QosInodeLook *ret_look)
+{
+    const QosLoan *loan = qos_coherence_loan(op, ino);
+    const gboolean drops = op->entry.request.opcode != QOS_OP_SETATTR;
+
+    if (loan == NULL)
+        return qos_inodes_look(op->fs->inodes, ino, drops, ret_look);
+    if (drops)
+        qos_loan_note_drop(loan);
+    qos_loan_look(loan, ret_look);
+    return TRUE;
+}
+
+static gboolean keeps(QosOp *op, fuse_ino_t ino, const QosInodeLook *seen)
+{
+    return seen->may_cache && qos_claim_covers(op->coherence.claim, seen->number) &&
+           !qos_old_pages_are_there(op->fs, op->fs->coherence->pages, ino, seen->filled_era);
+}
+
+/* Those of a new file, which the kernel asks for at once, as it opens the file. Who tells it to
+ * forget them waits until they have arrived (fs/coherence/invalidator.h). */
+static gboolean sends_attributes(QosOp *op, fuse_ino_t ino, const QosInodeLook *seen)
+{
+    QosHandle *handle = op->reply.handle;
+
+    if (handle == NULL || !qos_loan_note_sent(&handle->file))
+        return FALSE;
+    if (keeps(op, ino, seen)) {
+        g_atomic_int_set(&handle->is_sent, TRUE);
+        return TRUE;
+    }
+    qos_loan_note_arrived(&handle->file);
+    return FALSE;
+}
+
+/* With a lock server. */
+static double covered_attr_timeout(QosOp *op, fuse_ino_t ino)
+{
+    const double seconds = valid_seconds(op->fs);
+    QosInodeLook seen;
+
+    if (!look(op, ino, &seen) || seconds == 0)
+        return 0;
+    if (op->coherence.is_change) /* the kernel believes it also after it was told to forget */
+        return sends_attributes(op, ino, &seen) ? seconds : 0;
+    return keeps(op, ino, &seen) ? seconds : 0;
+}
+
+/* Whether the operation has a credit on the file: nobody else changes it. */
+static gboolean covers(const QosOp *op, const QosLoan *file)
+{
+    guint64 number;
+    gboolean may_cache;
+
+    return qos_loan_number(file, &number, &may_cache) && may_cache && op->coherence.claim != NULL &&
+           qos_claim_covers(op->coherence.claim, number);
+}
+
+/* Attributes that are not to be remembered: the kernel takes none from an answer to what it asked
+ * before it was told that they are invalid. It is told of attributes alone, and waits for nothing.
+ */
+static void withhold(const QosOp *op, QosTold *told)
+{
+    told->is_withheld = TRUE;
+    fuse_lowlevel_notify_inval_inode(op->fs->session, told->ino, -1, 0);
+}
+
+/* By mtime and size alone. */
+static gboolean may_tell(const QosOp *op, const QosLoan *file, const struct stat *stat)
+{
+    const QosOpcode opcode = op->entry.request.opcode;
+
+    if (opcode == QOS_OP_SETATTR) { /* the kernel takes these without a drop */
+        qos_loan_note_told(file, stat->st_mtim, stat->st_size, op->asked);
+        return TRUE;
+    }
+    if (op->fs->coherence != NULL && !covers(op, file)) {
+        if (opcode != QOS_OP_GETATTR) /* by which the kernel asks for what it needs */
+            return FALSE;
+        qos_loan_note_foreign(file);
+    }
+    return qos_loan_may_tell(file, stat->st_mtim, stat->st_size, op->asked);
+}
+
+/* Whether the kernel may remember these attributes, at which run() has looked: it drops the file's
+ * pages where they bring another mtime or size (fs/changes.h). Who may do what is not withheld: the
+ * kernel would go on by what it knows. */
+static void judge(const QosOp *op, QosTold *told)
+{
+    const struct stat *stat = told->stat;
+    const QosLoan *file = told->file;
+    g_auto(QosLoan) found = {0};
+
+    if (!S_ISREG(stat->st_mode) || op->fs->config.cache == QOS_CACHE_NONE)
+        return;
+    if (file == NULL && qos_inodes_borrow_known(op->fs->inodes, told->ino, &found))
+        file = &found;
+    if (file == NULL)
+        return;
+    const gboolean is_taken = op->entry.request.opcode == QOS_OP_SETATTR;
+    if (qos_loan_note_rights(file, stat, is_taken, op->asked) &
+        !may_tell(op, file, stat)) /* both */
+        withhold(op, told);
+}
+
+/* --- names --- */
+
+/* With a lock server. */
+static double covered_entry_timeout(const QosOp *op)
+{
+    const double seconds = valid_seconds(op->fs);
+
+    if (!qos_invalidator_forgets_names(op->fs->coherence->invalidator) ||
+        !op->coherence.caches_node)
+        return 0;
+    return qos_claim_holds(op->coherence.claim, op->coherence.node_number) ? seconds : 0;
+}
+
+/* That a name is not there the kernel may remember where nobody else makes it unseen. */
+static double entry_timeout(const QosOp *op, const QosTold *told)
+{
+    const QosFs *fs = op->fs;
+
+    if (fs->coherence != NULL)
+        return covered_entry_timeout(op);
+    return told->ino != 0 || fs->config.cache == QOS_CACHE_ALWAYS ? fs->config.entry_timeout : 0;
+}
+
+void qos_coherence_reply(QosOp *op, QosTold *told)
+{
+    const QosFs *fs = op->fs;
+
+    if (told->ino != 0)
+        judge(op, told);
+    if (told->ino != 0 && !told->is_withheld) /* else of a file that it has just forgotten */
+        told->attr_timeout =
+            fs->coherence != NULL ? covered_attr_timeout(op, told->ino) : fs->config.attr_timeout;
+    if (told->is_name)
+        told->entry_timeout = entry_timeout(op, told);
+}
+
+gboolean qos_coherence_begin_list(QosOp *op)
+{
+    const pid_t reader = fuse_req_ctx(op->fuse)->pid;
+
+    /* Who is in another namespace cannot be told from others. */
+    if (reader == 0 || covered_entry_timeout(op) == 0)
+        return FALSE;
+    qos_lists_note_sent(op->fs->coherence->lists, reader, op->handle, op->node);
+    g_atomic_int_set(&op->handle->reader, reader);
+    return TRUE;
+}
+
+gboolean qos_coherence_lists(const QosOp *op, guint64 number, gboolean is_first)
+{
+    return op->coherence.keeps_list && !(is_first && qos_inodes_knows(op->fs->inodes, number)) &&
+           qos_claim_covers(op->coherence.claim, number);
+}
+
+/* --- opens --- */
+
+/* Where the credit is not here, what was had under it was dropped when it was lost, or is queued to
+ * be. So while somebody may be writing into the pages they stay. */
+static gboolean keeps_covered(QosOp *op, fuse_ino_t ino, const QosLoan *file)
+{
+    const struct fuse_file_info *info = &op->reply.info;
+    gboolean keeps_pages = FALSE;
+
+    if (valid_seconds(op->fs) > 0) {
+        QosInodeLook seen;
+
+        qos_loan_look(file, &seen);
+        keeps_pages = keeps(op, ino, &seen) || qos_loan_has_writers(file);
+    }
+    if (!info->direct_io || valid_seconds(op->fs) > 0) /* what is open past them can be mapped */
+        qos_loan_note_pages(file);
+    if (!keeps_pages || (info->flags & O_TRUNC) != 0)
+        qos_loan_note_drop(file);
+    return keeps_pages;
+}
+
+/* Whether the kernel keeps its pages of the file, which an open past them has too: other opens use
+ * them. They go for a change from elsewhere alone. */
+static gboolean keeps_pages(QosOp *op, fuse_ino_t ino, const QosHandle *handle)
+{
+    const QosFs *fs = op->fs;
+    const QosTime asked = qos_gate_now();
+    struct stat stat;
+
+    if (fs->coherence != NULL)
+        return keeps_covered(op, ino, &handle->file);
+    if (fs->config.cache == QOS_CACHE_NONE)
+        return FALSE;
+    if (fs->config.cache == QOS_CACHE_ALWAYS && !qos_backings_were_used(fs->backings))
+        return TRUE;
+    return fstat(handle->fd, &stat) == 0 && qos_loan_keeps_pages(&handle->file, &stat, asked);
+}
+
+void qos_coherence_reply_open(QosOp *op, fuse_ino_t ino, QosHandle *handle)
+{
+    op->reply.info.keep_cache = keeps_pages(op, ino, handle);
+}
