@@ -79,7 +79,7 @@ static void *run(void *arg)
 /* Rules that match their jobs, and never bind. */
 static void set_rules(QosGate *gate, guint count)
 {
-    QosRules *rules = qos_gate_rules(gate);
+    QosRules *rules = qos_rules_new();
     for (guint i = 0; i < count; i++) {
         g_autofree char *command =
             g_strdup_printf("start r%u jobid={j*.%u} rate=999999 depth=1000000", i, i);
@@ -89,7 +89,9 @@ static void set_rules(QosGate *gate, guint count)
         qos_rules_unref(rules);
         rules = next;
     }
-    qos_gate_set_rules(gate, rules);
+    QosSched *sched = qos_gate_lock(gate);
+    qos_sched_set_rules(sched, rules, qos_gate_now());
+    qos_gate_unlock_and_wake(gate);
     qos_rules_unref(rules);
 }
 
@@ -101,7 +103,10 @@ static double measure(const Case *what, guint requests)
     pthread_t threads[16];
 
     set_rules(gate, what->rules);
-    qos_gate_set_adapt(gate, &(QosAdaptConfig){.mode = what->adapt, .period = QOS_ADAPT_PERIOD});
+    QosSched *sched = qos_gate_lock(gate);
+    qos_sched_set_adapt(sched, &(QosAdaptConfig){.mode = what->adapt, .period = QOS_ADAPT_PERIOD},
+                        qos_gate_now());
+    qos_gate_unlock_and_wake(gate);
     for (guint i = 0; i < what->jobs; i++) {
         g_autofree char *id = g_strdup_printf("j%u.%u", i, i % 1000);
         jobs[i] = qos_gate_job(gate, NULL, id, 0);

@@ -79,7 +79,7 @@ typedef struct {
 } QosUser;
 
 typedef struct QosJob {
-    gint references;     /* atomic; first, as the next two, for qos_gate_copy_job() */
+    gint references;     /* atomic; first, as the next two, for qos_sched_copy_job() */
     guint open_files;    /* atomic; files and directories that it has open (fs/store/open_file.h) */
     guint opens_refused; /* atomic; since it had too many of them */
     /* What each request changes stands together, in three cache lines and one of `wait`: with

@@ -54,7 +54,7 @@
  * what it holds at its own pace (docs/reference/rules.md, "Unlike Lustre"); switching back to one
  * that is still draining takes it up again, tokens and all.
  *
- * Pure: time is an argument. The caller locks (fs/gate/gate.c).
+ * Pure: time is an argument. The caller locks (qos_gate_lock() in fs/gate/gate.h).
  */
 #pragma once
 
@@ -139,6 +139,8 @@ void qos_sched_set_parked_max(QosSched *sched, guint64 bytes);
 void qos_sched_set_background_room(QosSched *sched, guint requests);
 /* Bytes that each of these takes beside its data; 0 in a new scheduler. */
 void qos_sched_set_request_memory(QosSched *sched, guint64 bytes);
+/* No request waits longer for its tokens (QOS_NEVER = any time; so in a new scheduler): to stay
+ * under fs.fuse.default_request_timeout. */
 void qos_sched_set_max_wait(QosSched *sched, QosTime max_wait);
 /* Adaptive sharing of what the policies let go (fs/adapt.h); off in a new scheduler. */
 void qos_sched_set_adapt(QosSched *sched, const QosAdaptConfig *config, QosTime now);
@@ -170,3 +172,34 @@ QosPolicyState qos_sched_policy_state(const QosSched *sched, const QosPolicyClas
 /* By the policy in force or by one that is being left; FALSE where the rule was never matched (all
  * zero then). */
 gboolean qos_sched_rule_state(const QosSched *sched, guint64 rule_id, QosRuleState *ret_state);
+
+/* The adaptive sharing at one moment. */
+typedef struct {
+    QosAdaptConfig config;
+    double capacity; /* op/s: as told, or as found out */
+    double reserved; /* op/s: what all that take part reserve */
+    guint depth;     /* requests that may be in the store */
+    guint members;   /* jobs that take part */
+} QosSchedAdapt;
+void qos_sched_adapt_state(const QosSched *sched, QosSchedAdapt *ret_adapt);
+
+/* The part of a job in the adaptive sharing. */
+typedef struct {
+    char job[QOS_JOB_ID_MAX + 1];
+    char partner[QOS_JOB_ID_MAX + 1]; /* the name of state.partner, "" = none */
+    gboolean takes_part;
+    QosTime period;      /* of what `state` has */
+    QosShareState state; /* without the partner */
+} QosSchedShare;
+/* FALSE: the job takes no part, and never lent or borrowed. *ret_share is set even so. */
+gboolean qos_sched_share_state(const QosSched *sched, const QosJob *job, QosSchedShare *ret_share);
+/* The jobs whose shares may have changed since `seen`, which is brought up to date, one reference
+ * each (free with g_ptr_array_unref); NULL if none has. *ret_is_all: they are all jobs, else those
+ * that take part. */
+GPtrArray *qos_sched_changed_shares(const QosSched *sched, QosShareChanges *seen,
+                                    gboolean *ret_is_all);
+/* A consistent copy of the job's counters, rates as of now. The copy's `held`, `references` and
+ * `share` mean nothing, but for share.totals, which are as of now too. *ret_share is of the same
+ * moment; returns what qos_sched_share_state() does. */
+gboolean qos_sched_copy_job(const QosSched *sched, const QosJob *job, QosJob *ret_copy,
+                            QosSchedShare *ret_share, QosTime now);

@@ -2,6 +2,7 @@
  * What is told to the scheduler and asked of it: policies, rules, bounds, state. fs/sched.h has the
  * contract; a request's way is in sched.c.
  */
+#include <stddef.h>
 #include <string.h>
 
 #include "fs/sched_state.h"
@@ -247,4 +248,62 @@ gboolean qos_sched_rule_state(const QosSched *sched, guint64 rule_id, QosRuleSta
             return TRUE;
     }
     return FALSE;
+}
+
+/* --- copies for the reports --- */
+
+void qos_sched_adapt_state(const QosSched *sched, QosSchedAdapt *ret_adapt)
+{
+    const QosAdapt *adapt = sched->adapt;
+
+    *ret_adapt = (QosSchedAdapt){
+        .config = *qos_adapt_config(adapt),
+        .capacity = qos_adapt_capacity(adapt),
+        .reserved = qos_adapt_reserved(adapt),
+        .depth = MIN(sched->slots.count, qos_adapt_depth(adapt)),
+        .members = qos_adapt_count(adapt),
+    };
+}
+
+GPtrArray *qos_sched_changed_shares(const QosSched *sched, QosShareChanges *seen,
+                                    gboolean *ret_is_all)
+{
+    const QosShareChanges changes = qos_adapt_changes(sched->adapt);
+    const gboolean have_members_changed = changes.members != seen->members;
+
+    *ret_is_all = changes.others != seen->others;
+    *seen = changes;
+    if (*ret_is_all)
+        return qos_account_list(&sched->account);
+    return have_members_changed ? qos_adapt_list(sched->adapt) : NULL;
+}
+
+gboolean qos_sched_share_state(const QosSched *sched, const QosJob *job, QosSchedShare *ret_share)
+{
+    const QosShareTotals *totals = &ret_share->state.totals;
+
+    ret_share->takes_part = qos_adapt_share_state(sched->adapt, job, &ret_share->state);
+    ret_share->period = qos_adapt_config(sched->adapt)->period;
+    g_strlcpy(ret_share->job, job->id, sizeof(ret_share->job));
+    g_strlcpy(ret_share->partner, ret_share->state.partner ? ret_share->state.partner->id : "",
+              sizeof(ret_share->partner));
+    ret_share->state.partner = NULL;
+    return ret_share->takes_part || totals->lent || totals->returned || totals->borrowed ||
+           totals->repaid;
+}
+
+gboolean qos_sched_copy_job(const QosSched *sched, const QosJob *job, QosJob *ret_copy,
+                            QosSchedShare *ret_share, QosTime now)
+{
+    /* The atomic ones, which change without the caller's lock, come before it. */
+    const gsize start = offsetof(QosJob, nodes);
+
+    ret_copy->references = 0;
+    ret_copy->open_files = (guint)g_atomic_int_get(&job->open_files);
+    ret_copy->opens_refused = (guint)g_atomic_int_get(&job->opens_refused);
+    memcpy((char *)ret_copy + start, (const char *)job + start, sizeof(*job) - start);
+    qos_job_rates(job, now, &ret_copy->operation_rate, &ret_copy->byte_rate);
+    const gboolean has_share = qos_sched_share_state(sched, job, ret_share);
+    ret_copy->share.totals = ret_share->state.totals;
+    return has_share;
 }

@@ -2,7 +2,7 @@
  * The event loop. Four sources of events: the store's replies, in order, or in a heap where it has
  * jitter; timers of the clients, in a heap; the time at which the scheduler wants to be asked
  * again; and changes of the rules. After each, what the scheduler hands out enters the store, as a
- * worker of the mount would do it (fs/gate/gate.c).
+ * worker of the mount would do it (fs/gate/workers.c).
  *
  * The store (sim/store.h) has `slots` requests inside at most, the rest waits in the scheduler. A
  * closed-loop process issues its next request when the last is answered; an open-loop one does not

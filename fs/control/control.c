@@ -66,6 +66,25 @@ static gboolean load_tunables(QosControl *control, GHashTable *overrides, GError
     return TRUE;
 }
 
+static void set_rules(QosGate *gate, QosRules *rules)
+{
+    QosSched *sched = qos_gate_lock(gate);
+
+    qos_sched_set_rules(sched, rules, qos_gate_now());
+    qos_gate_unlock_and_wake(gate);
+}
+
+static void restore_totals(QosGate *gate, const QosJob *totals)
+{
+    QosAccount *account = qos_sched_account(qos_gate_lock(gate));
+    const QosTime now = qos_gate_now();
+    QosJob *job = qos_account_job(account, totals->id, now);
+
+    qos_job_restore(job, totals, now);
+    qos_job_unref(job);
+    qos_gate_unlock(gate);
+}
+
 /* Saved waits know their rules by name; a rule that is gone has an id that no other has. */
 static void restore_job(QosControl *control, QosJob *job, const QosRules *rules)
 {
@@ -80,7 +99,7 @@ static void restore_job(QosControl *control, QosJob *job, const QosRules *rules)
                  !g_str_equal(wait->rule_name, QOS_WAIT_CREDIT))
             wait->rule_id = rule ? rule->id : G_MAXUINT64;
     }
-    qos_gate_restore_job(control->fs->gate, job);
+    restore_totals(control->fs->gate, job);
 }
 
 static gboolean load_rules_and_jobs(QosControl *control, GError **error)
@@ -91,7 +110,7 @@ static gboolean load_rules_and_jobs(QosControl *control, GError **error)
     if (rules)
         jobs = qos_db_load_jobs(control->db, qos_wall_now(), error);
     if (jobs) {
-        qos_gate_set_rules(control->fs->gate, rules);
+        set_rules(control->fs->gate, rules);
         for (guint i = 0; i < jobs->len; i++)
             restore_job(control, g_ptr_array_index(jobs, i), rules);
     }
@@ -99,15 +118,23 @@ static gboolean load_rules_and_jobs(QosControl *control, GError **error)
     return jobs != NULL;
 }
 
+static void restore_share(QosGate *gate, const QosDbShare *share)
+{
+    QosSched *sched = qos_gate_lock(gate);
+    const QosTime now = qos_gate_now();
+    QosJob *job = qos_account_job(qos_sched_account(sched), share->job, now);
+
+    qos_sched_restore_share(sched, job, share->record, &share->totals, now);
+    qos_job_unref(job);
+    qos_gate_unlock(gate);
+}
+
 static gboolean load_shares(QosControl *control, GError **error)
 {
     g_autoptr(GArray) shares = qos_db_load_shares(control->db, error);
 
-    for (guint i = 0; shares && i < shares->len; i++) {
-        const QosDbShare *share = &g_array_index(shares, QosDbShare, i);
-
-        qos_gate_restore_share(control->fs->gate, share->job, share->record, &share->totals);
-    }
+    for (guint i = 0; shares && i < shares->len; i++)
+        restore_share(control->fs->gate, &g_array_index(shares, QosDbShare, i));
     return shares != NULL;
 }
 
@@ -176,13 +203,13 @@ QosTime qos_control_started(const QosControl *control)
 static gboolean set_rule(QosControl *control, const char *command, GError **error)
 {
     QosTime now = qos_gate_now();
-    QosRules *rules = qos_gate_rules(control->fs->gate);
+    QosRules *rules = qos_control_rules(control);
     QosRules *changed = qos_rules_apply(rules, command, now, error);
     gboolean good = changed && (!control->db || qos_db_save_rules(control->db, changed, now,
                                                                   qos_wall_now(), error));
 
     if (good)
-        qos_gate_set_rules(control->fs->gate, changed);
+        set_rules(control->fs->gate, changed);
     qos_rules_unref(changed);
     qos_rules_unref(rules);
     return good;

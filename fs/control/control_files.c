@@ -180,6 +180,16 @@ void qos_control_read(fuse_req_t request, G_GNUC_UNUSED fuse_ino_t ino, size_t s
     fuse_reply_buf(request, data ? data + start : NULL, MIN(size, length - start));
 }
 
+/* Forgets the totals of a job, or of all where NULL. Returns how many jobs. */
+static guint clear_jobs(QosGate *gate, const char *job)
+{
+    QosSched *sched = qos_gate_lock(gate);
+    const guint count = qos_sched_clear_jobs(sched, job, qos_gate_now());
+
+    qos_gate_unlock_and_wake(gate); /* to tell of it */
+    return count;
+}
+
 /* Carries out a line: 0, or an errno. What is in quotes is a job, even if it is called "clear". */
 static int clear(QosGate *gate, const char *line)
 {
@@ -189,10 +199,10 @@ static int clear(QosGate *gate, const char *line)
     if (!*line || (*line == '"' && !quoted))
         return EINVAL;
     if (!quoted && strcmp(line, "clear") == 0) {
-        qos_gate_clear_jobs(gate, NULL);
+        clear_jobs(gate, NULL);
         return 0;
     }
-    return qos_gate_clear_jobs(gate, job) ? 0 : ENOENT;
+    return clear_jobs(gate, job) ? 0 : ENOENT;
 }
 
 /* One write is one command, wherever it is written: "clear", or a job to forget. */

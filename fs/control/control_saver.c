@@ -25,13 +25,16 @@ static void save_totals(QosControl *control)
 static GArray *copy_shares(QosGate *gate, const GPtrArray *jobs)
 {
     GArray *shares = g_array_sized_new(FALSE, FALSE, sizeof(QosDbShare), jobs->len);
+    QosSchedShare taken;
 
     for (guint i = 0; i < jobs->len; i++) {
         const QosJob *job = g_ptr_array_index(jobs, i);
-        QosDbShare share;
+        const gboolean has_share = qos_sched_share_state(qos_gate_lock(gate), job, &taken);
 
-        if (!qos_gate_copy_share(gate, job, &share.record, &share.totals))
+        qos_gate_unlock(gate);
+        if (!has_share)
             continue;
+        QosDbShare share = {.record = taken.state.record, .totals = taken.state.totals};
         g_strlcpy(share.job, job->id, sizeof(share.job));
         g_array_append_val(shares, share);
     }
@@ -48,8 +51,10 @@ static void save_shares(QosControl *control)
     QosGate *gate = control->fs->gate;
     g_autoptr(GError) error = NULL;
     gboolean is_all;
-    g_autoptr(GPtrArray) jobs = qos_gate_changed_shares(gate, &control->saved, &is_all);
+    g_autoptr(GPtrArray) jobs =
+        qos_sched_changed_shares(qos_gate_lock(gate), &control->saved, &is_all);
 
+    qos_gate_unlock(gate);
     if (!jobs)
         return;
     g_autoptr(GArray) shares = copy_shares(gate, jobs);
@@ -68,7 +73,7 @@ static void save_rules(QosControl *control)
     QosRules *rules;
 
     qos_mutex_lock(&control->setting);
-    rules = qos_gate_rules(control->fs->gate);
+    rules = qos_control_rules(control);
     if (!qos_db_save_rules(control->db, rules, qos_gate_now(), qos_wall_now(), &error))
         g_warning("%s; rules that have expired are still there", error->message);
     qos_mutex_unlock(&control->setting);

@@ -12,7 +12,8 @@
 
 #include "fs/store/inode.h"
 
-#define RECENT (10 * QOS_SECOND)
+#define RECENT      (10 * QOS_SECOND)
+#define ACTIVE_RATE 0.05 /* op/s */
 
 static gint more_recent_first(gconstpointer a, gconstpointer b)
 {
@@ -24,35 +25,92 @@ static gint more_recent_first(gconstpointer a, gconstpointer b)
     return strcmp(first->id, second->id);
 }
 
+/* All jobs, one reference each. */
+static GPtrArray *list_jobs(QosGate *gate)
+{
+    GPtrArray *jobs = qos_account_list(qos_sched_account(qos_gate_lock(gate)));
+
+    qos_gate_unlock(gate);
+    return jobs;
+}
+
+/* A copy of the job, to be freed with g_free(); its share, where it has one, goes to `adapt`, if
+ * that is not NULL. */
+static QosJob *copy_job(QosGate *gate, const QosJob *job, QosReportAdapt *adapt)
+{
+    QosJob *copy = g_new(QosJob, 1);
+    QosSchedShare share;
+    const QosSched *sched = qos_gate_lock(gate);
+    const gboolean has_share = qos_sched_copy_job(sched, job, copy, &share, qos_gate_now());
+
+    qos_gate_unlock(gate);
+    if (has_share && adapt)
+        qos_report_add_share(adapt, &share);
+    return copy;
+}
+
 GPtrArray *qos_report_copy_jobs(QosGate *gate, QosReportAdapt *adapt)
 {
-    g_autoptr(GPtrArray) jobs = qos_gate_jobs(gate);
+    g_autoptr(GPtrArray) jobs = list_jobs(gate);
     GPtrArray *copies = g_ptr_array_new_full(jobs->len, g_free);
 
-    for (guint i = 0; i < jobs->len; i++) {
-        QosJob *copy = g_new(QosJob, 1);
-        QosGateShare share;
-
-        if (qos_gate_copy_job(gate, g_ptr_array_index(jobs, i), copy, &share) && adapt)
-            qos_report_add_share(adapt, &share);
-        g_ptr_array_add(copies, copy);
-    }
+    for (guint i = 0; i < jobs->len; i++)
+        g_ptr_array_add(copies, copy_job(gate, g_ptr_array_index(jobs, i), adapt));
     g_ptr_array_sort(copies, more_recent_first);
     return copies;
 }
 
 QosJob *qos_report_take_job(QosReport *report, QosGate *gate, const char *id)
 {
-    QosJob *job = qos_gate_find_job(gate, id), *copy;
-    QosGateShare share;
+    QosJob *job = qos_account_find(qos_sched_account(qos_gate_lock(gate)), id), *copy;
 
+    qos_gate_unlock(gate);
     if (!job)
         return NULL;
-    copy = g_new(QosJob, 1);
-    if (qos_gate_copy_job(gate, job, copy, &share))
-        qos_report_add_share(&report->adapt, &share);
+    copy = copy_job(gate, job, &report->adapt);
     qos_job_unref(job);
     return copy;
+}
+
+static void count_jobs(QosGate *gate, QosReportJobCounts *counts)
+{
+    g_autoptr(GPtrArray) jobs = list_jobs(gate);
+    const QosTime now = qos_gate_now();
+
+    *counts = (QosReportJobCounts){.all = jobs->len};
+    for (guint i = 0; i < jobs->len; i++) {
+        const QosJob *job = g_ptr_array_index(jobs, i);
+        double operations, bytes;
+
+        qos_gate_lock(gate);
+        const gboolean waits = job->waiting > 0;
+        const gboolean runs = job->use.running > 0;
+        qos_job_rates(job, now, &operations, &bytes);
+        qos_gate_unlock(gate);
+        counts->waiting += waits;
+        counts->active += waits || runs || operations >= ACTIVE_RATE;
+    }
+}
+
+/* The policies, the rules and what became of these. */
+static void take_rules(QosReport *report, QosGate *gate)
+{
+    const QosSched *sched = qos_gate_lock(gate);
+
+    for (guint i = 0; qos_policies[i] && i < QOS_REPORT_POLICIES_MAX; i++) {
+        QosReportPolicy *policy = &report->policies[report->policy_count++];
+
+        policy->policy = qos_policies[i];
+        policy->state = qos_sched_policy_state(sched, policy->policy, &policy->queued);
+    }
+    report->rules = qos_rules_ref(qos_sched_rules(sched));
+    qos_gate_unlock(gate);
+    report->rule_states = g_new0(QosRuleState, qos_rules_count(report->rules));
+    for (guint i = 0; i < qos_rules_count(report->rules); i++) {
+        qos_sched_rule_state(qos_gate_lock(gate), qos_rules_get(report->rules, i)->id,
+                             &report->rule_states[i]);
+        qos_gate_unlock(gate);
+    }
 }
 
 QosReport *qos_report_new(QosFs *fs, const QosTunables *tunables, QosTime started,
@@ -67,22 +125,14 @@ QosReport *qos_report_new(QosFs *fs, const QosTunables *tunables, QosTime starte
     report->inodes = qos_inodes_count(fs->inodes);
     report->callers = qos_callers_count(fs->callers);
     qos_tunables_copy(&report->tunables, tunables);
-    for (guint i = 0; qos_policies[i] && i < QOS_REPORT_POLICIES_MAX; i++) {
-        QosReportPolicy *policy = &report->policies[report->policy_count++];
-
-        policy->policy = qos_policies[i];
-        policy->state = qos_gate_policy_state(fs->gate, policy->policy, &policy->queued);
-    }
-    report->rules = qos_gate_rules(fs->gate);
-    report->rule_states = g_new0(QosRuleState, qos_rules_count(report->rules));
-    for (guint i = 0; i < qos_rules_count(report->rules); i++)
-        qos_gate_rule_state(fs->gate, qos_rules_get(report->rules, i)->id, &report->rule_states[i]);
+    take_rules(report, fs->gate);
     qos_report_take_adapt(&report->adapt, fs->gate);
     report->jobs = jobs == QOS_REPORT_ALL_JOBS ? qos_report_copy_jobs(fs->gate, &report->adapt)
                                                : g_ptr_array_new();
     if (jobs == QOS_REPORT_JOB_COUNTS)
-        qos_gate_count_jobs(fs->gate, &report->counts);
-    qos_gate_state(fs->gate, &report->slots);
+        count_jobs(fs->gate, &report->counts);
+    qos_sched_state(qos_gate_lock(fs->gate), &report->slots);
+    qos_gate_unlock(fs->gate);
     qos_gate_histograms(fs->gate, &report->histograms);
     report->is_shared = fs->lockclient != NULL;
     if (report->is_shared)

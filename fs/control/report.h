@@ -61,6 +61,13 @@ typedef enum {
     QOS_REPORT_ALL_JOBS,
 } QosReportJobs;
 
+/* How many jobs there are; of these, have requests in the store or waiting, or had lately; wait. */
+typedef struct {
+    guint all;
+    guint active;
+    guint waiting;
+} QosReportJobCounts;
+
 typedef struct {
     QosTime now;        /* monotonic; the jobs' times and the rules' expiry are on this clock */
     QosTime wall;       /* the same moment, ns since 1970 */
@@ -78,7 +85,7 @@ typedef struct {
     QosRules *rules;           /* a reference */
     QosRuleState *rule_states; /* one for each rule, in the same order; owned */
     GPtrArray *jobs;           /* of QosJob, copies with g_free, most recently seen first */
-    QosGateJobCounts counts;   /* with QOS_REPORT_JOB_COUNTS */
+    QosReportJobCounts counts; /* with QOS_REPORT_JOB_COUNTS */
     QosGateHistograms histograms;
     QosReportAdapt adapt;
     gboolean is_shared;          /* with other mounts: */
@@ -127,7 +134,7 @@ void qos_report_append_history(GString *text, const QosHistoryRow *row);
 /* Takes the adaptive sharing as it is in the gate, as yet without shares. */
 void qos_report_take_adapt(QosReportAdapt *adapt, QosGate *gate);
 /* Nothing where sharing is off. */
-void qos_report_add_share(QosReportAdapt *adapt, const QosGateShare *share);
+void qos_report_add_share(QosReportAdapt *adapt, const QosSchedShare *share);
 void qos_report_adapt_clear(QosReportAdapt *adapt);
 
 /* --- shared by the formats --- */

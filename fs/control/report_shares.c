@@ -11,7 +11,7 @@ static double operations(gint64 units)
     return (double)units / (double)QOS_COST_UNIT;
 }
 
-static QosReportShare *new_share(const QosGateShare *share)
+static QosReportShare *new_share(const QosSchedShare *share)
 {
     const QosShareState *state = &share->state;
     double a_second = (double)QOS_SECOND / (double)share->period;
@@ -37,9 +37,10 @@ static QosReportShare *new_share(const QosGateShare *share)
 
 void qos_report_take_adapt(QosReportAdapt *adapt, QosGate *gate)
 {
-    QosGateAdapt taken;
+    QosSchedAdapt taken;
 
-    qos_gate_adapt(gate, &taken);
+    qos_sched_adapt_state(qos_gate_lock(gate), &taken);
+    qos_gate_unlock(gate);
     *adapt = (QosReportAdapt){
         .mode = taken.config.mode,
         .period = taken.config.period,
@@ -52,7 +53,7 @@ void qos_report_take_adapt(QosReportAdapt *adapt, QosGate *gate)
     };
 }
 
-void qos_report_add_share(QosReportAdapt *adapt, const QosGateShare *share)
+void qos_report_add_share(QosReportAdapt *adapt, const QosSchedShare *share)
 {
     if (adapt->mode != QOS_ADAPT_OFF)
         g_hash_table_replace(adapt->shares, g_strdup(share->job), new_share(share));

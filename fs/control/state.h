@@ -57,6 +57,15 @@ static inline QosTime qos_wall_now(void)
     return g_get_real_time() * QOS_MICROSECOND;
 }
 
+/* The rules in force; a new reference. */
+static inline QosRules *qos_control_rules(const QosControl *control)
+{
+    QosRules *rules = qos_rules_ref(qos_sched_rules(qos_gate_lock(control->fs->gate)));
+
+    qos_gate_unlock(control->fs->gate);
+    return rules;
+}
+
 /* --- fs/control/control_texts.c --- */
 
 /* Each makes the text, or lets it be made, and replies: to who opens a file for reading, */

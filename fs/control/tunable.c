@@ -211,44 +211,50 @@ gint64 qos_tunables_number(const QosTunables *tunables, QosTunable tunable)
     return g_ascii_strtoll(tunables->text[tunable], NULL, 10);
 }
 
+static void set_naming(const QosTunables *tunables, QosCallers *callers)
+{
+    g_autoptr(QosJobNaming) naming = naming_of(tunables->text[QOS_TUNABLE_JOBID_VAR],
+                                               tunables->text[QOS_TUNABLE_JOBID_NAME], NULL);
+
+    qos_callers_set_naming(callers, naming);
+}
+
 void qos_tunables_apply(const QosTunables *tunables, QosTunable tunable, QosFs *fs)
 {
-    gint64 number = qos_tunables_number(tunables, tunable);
+    const gint64 number = qos_tunables_number(tunables, tunable);
+    const QosAdaptConfig config = qos_tunables_adapt(tunables);
+    QosSched *sched = qos_gate_lock(fs->gate);
 
     switch (tunable) {
     case QOS_TUNABLE_NRS_POLICIES:
-        qos_gate_set_policy(fs->gate, qos_policy_by_name(tunables->text[tunable]));
+        qos_sched_set_policy(sched, qos_policy_by_name(tunables->text[tunable]), qos_gate_now());
         break;
     case QOS_TUNABLE_SLOTS:
-        qos_gate_set_slots(fs->gate, (guint)number);
+        qos_sched_set_slots(sched, (guint)number, qos_gate_now());
         break;
-    case QOS_TUNABLE_JOBID_VAR:
-    case QOS_TUNABLE_JOBID_NAME: {
-        g_autoptr(QosJobNaming) naming = naming_of(tunables->text[QOS_TUNABLE_JOBID_VAR],
-                                                   tunables->text[QOS_TUNABLE_JOBID_NAME], NULL);
-        qos_callers_set_naming(fs->callers, naming);
-        break;
-    }
     case QOS_TUNABLE_JOB_CLEANUP_INTERVAL:
-        qos_gate_set_job_cleanup_interval(fs->gate, number * QOS_SECOND);
+        qos_sched_account(sched)->cleanup_interval = number * QOS_SECOND;
         break;
     case QOS_TUNABLE_PARKED_MIB:
-        qos_gate_set_parked_max(fs->gate, (guint64)number << 20);
+        qos_sched_set_parked_max(sched, (guint64)number << 20);
         break;
     case QOS_TUNABLE_ADAPT:
     case QOS_TUNABLE_CAPACITY:
     case QOS_TUNABLE_ADAPT_PERIOD:
     case QOS_TUNABLE_ADAPT_BYTES:
-    case QOS_TUNABLE_ADAPT_METADATA: {
-        QosAdaptConfig config = qos_tunables_adapt(tunables);
-        qos_gate_set_adapt(fs->gate, &config);
+    case QOS_TUNABLE_ADAPT_METADATA:
+        qos_sched_set_adapt(sched, &config, qos_gate_now());
         break;
-    }
+    case QOS_TUNABLE_JOBID_VAR: /* set below */
+    case QOS_TUNABLE_JOBID_NAME:
     case QOS_TUNABLE_METRICS_TOP_JOBS: /* the report reads it */
     case QOS_TUNABLE_HISTORY_DAYS:     /* so does the saver */
     case QOS_TUNABLE_COUNT:
         break;
     }
+    qos_gate_unlock_and_wake(fs->gate);
+    if (tunable == QOS_TUNABLE_JOBID_VAR || tunable == QOS_TUNABLE_JOBID_NAME)
+        set_naming(tunables, fs->callers);
 }
 
 /* --- the adaptive sharing --- */

@@ -137,8 +137,9 @@ static void init(void *userdata, struct fuse_conn_info *connection)
     Mounter *mounter = userdata;
 
     qosfs_operations.init(userdata, connection);
-    qos_gate_set_background_room(mounter->fs.gate,
-                                 qos_daemon_background_room(connection->max_background));
+    qos_sched_set_background_room(qos_gate_lock(mounter->fs.gate),
+                                  qos_daemon_background_room(connection->max_background));
+    qos_gate_unlock(mounter->fs.gate);
     g_info("%s is mounted on %s", mounter->source, mounter->mountpoint);
     mounter->is_up = TRUE;
     qos_daemon_is_up(&mounter->daemon);
@@ -168,7 +169,8 @@ static gboolean choose_threads(Mounter *mounter, GError **error)
 {
     QosSchedState state;
 
-    qos_gate_state(mounter->fs.gate, &state);
+    qos_sched_state(qos_gate_lock(mounter->fs.gate), &state);
+    qos_gate_unlock(mounter->fs.gate);
     if (mounter->options.threads == 0)
         mounter->options.threads = MAX(2 * state.slots, THREADS_MIN);
     mounter->fs.threads = mounter->options.threads;
@@ -306,8 +308,11 @@ static gboolean start(Mounter *mounter, GError **error)
     fs->boosts = qos_boosts_new();
     fs->interrupt_table = qos_interrupt_table_new();
     fs->gate = qos_gate_new(&qos_policy_tbf, SLOTS_AT_FIRST, CLEANUP_AT_FIRST);
-    if (timeout != QOS_NEVER)
-        qos_gate_set_max_wait(fs->gate, timeout / 2); /* the other half is for the store */
+    if (timeout != QOS_NEVER) {
+        /* The other half is for the store. */
+        qos_sched_set_max_wait(qos_gate_lock(fs->gate), timeout / 2);
+        qos_gate_unlock(fs->gate);
+    }
     if (qos_gate_start(fs->gate) != 0)
         return no_thread(error);
     fs->callers = qos_callers_new(fs->gate);
@@ -489,8 +494,9 @@ static gboolean loop(Mounter *mounter, GError **error)
     note_mount(mounter);
     if (!attach_ring(mounter, error))
         return FALSE;
-    qos_gate_set_request_memory(mounter->fs.gate,
-                                WAITING_MEMORY + (mounter->ring ? QOS_RING_WAITING_MEMORY : 0));
+    qos_sched_set_request_memory(qos_gate_lock(mounter->fs.gate),
+                                 WAITING_MEMORY + (mounter->ring ? QOS_RING_WAITING_MEMORY : 0));
+    qos_gate_unlock(mounter->fs.gate);
     if (!mounter->options.unconfined && !qos_privilege_filter(needs_of(mounter), error))
         return FALSE;
     if (QOSFS_HAS_READERS && !mounter->ring)

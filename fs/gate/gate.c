@@ -233,3 +233,27 @@ void qos_gate_count_passthrough(QosGate *gate, QosJob *job, gint change)
     job->passthrough += (guint)change;
     qos_mutex_unlock(&gate->lock);
 }
+
+QosSched *qos_gate_lock(QosGate *gate)
+{
+    qos_mutex_lock(&gate->lock);
+    return gate->sched;
+}
+
+void qos_gate_unlock(QosGate *gate)
+{
+    qos_mutex_unlock(&gate->lock);
+}
+
+void qos_gate_unlock_and_wake(QosGate *gate)
+{
+    qos_gate_wake_leader_locked(gate, qos_gate_now());
+    qos_mutex_unlock(&gate->lock);
+}
+
+void qos_gate_histograms(QosGate *gate, QosGateHistograms *ret_histograms)
+{
+    qos_mutex_lock(&gate->lock);
+    *ret_histograms = gate->histograms;
+    qos_mutex_unlock(&gate->lock);
+}

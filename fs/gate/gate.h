@@ -101,77 +101,20 @@ gboolean qos_gate_passes_through(QosGate *gate, const QosRequest *request, QosOp
 /* The kernel reads and writes one more open file (1), or one less (-1), by itself for the job. */
 void qos_gate_count_passthrough(QosGate *gate, QosJob *job, gint change);
 
-/* --- control; each takes the lock for a short while --- */
-void qos_gate_set_policy(QosGate *gate, const QosPolicyClass *policy);
-QosPolicyState qos_gate_policy_state(QosGate *gate, const QosPolicyClass *policy,
-                                     guint *ret_queued);
-void qos_gate_set_rules(QosGate *gate, QosRules *rules);
-QosRules *qos_gate_rules(QosGate *gate); /* a new reference; expired rules are gone */
-gboolean qos_gate_rule_state(QosGate *gate, guint64 rule_id, QosRuleState *ret_state);
-void qos_gate_set_slots(QosGate *gate, guint slots);
-void qos_gate_set_parked_max(QosGate *gate, guint64 bytes);
-void qos_gate_set_background_room(QosGate *gate, guint requests);
-void qos_gate_set_request_memory(QosGate *gate, guint64 bytes);
-/* No request waits longer for its tokens (QOS_NEVER = any time): to stay under
- * fs.fuse.default_request_timeout. */
-void qos_gate_set_max_wait(QosGate *gate, QosTime max_wait);
-/* Adaptive sharing (fs/adapt.h), from now on. */
-void qos_gate_set_adapt(QosGate *gate, const QosAdaptConfig *config);
+/* --- the scheduler, to be set and asked --- */
 
-/* The adaptive sharing at one moment. */
-typedef struct {
-    QosAdaptConfig config;
-    double capacity; /* op/s: as told, or as found out */
-    double reserved; /* op/s: what all that take part reserve */
-    guint depth;     /* requests that may be in the store */
-    guint members;   /* jobs that take part */
-} QosGateAdapt;
-
-/* The part of a job that takes part, or ever lent or borrowed. */
-typedef struct {
-    char job[QOS_JOB_ID_MAX + 1];
-    char partner[QOS_JOB_ID_MAX + 1]; /* the name of state.partner, "" = none */
-    gboolean takes_part;
-    QosTime period;      /* of what `state` has */
-    QosShareState state; /* without the partner */
-} QosGateShare;
-
-void qos_gate_adapt(QosGate *gate, QosGateAdapt *ret_adapt);
-/* The jobs whose shares may have changed since `seen`, which is brought up to date, one reference
- * each (free with g_ptr_array_unref); NULL if none has. *ret_is_all: they are all jobs, else those
- * that take part. */
-GPtrArray *qos_gate_changed_shares(QosGate *gate, QosShareChanges *seen, gboolean *ret_is_all);
-/* What the job has lent and borrowed as of now: its record (units) and its totals. FALSE: it takes
- * no part, and never did either. */
-gboolean qos_gate_copy_share(QosGate *gate, const QosJob *job, gint64 *ret_record,
-                             QosShareTotals *ret_totals);
-/* Puts that back which a job had before a remount. */
-void qos_gate_restore_share(QosGate *gate, const char *job, gint64 record,
-                            const QosShareTotals *totals);
-
-void qos_gate_set_job_cleanup_interval(QosGate *gate, QosTime interval);
-void qos_gate_state(QosGate *gate, QosSchedState *ret_state);
-/* How many jobs there are; of these, have requests in the store or waiting, or had lately; wait. */
-typedef struct {
-    guint all;
-    guint active;
-    guint waiting;
-} QosGateJobCounts;
-void qos_gate_count_jobs(QosGate *gate, QosGateJobCounts *ret_counts);
-/* The job of that id, a reference; or NULL. */
-QosJob *qos_gate_find_job(QosGate *gate, const char *id);
-/* All jobs, one reference each (free with g_ptr_array_unref); read one with qos_gate_copy_job(). */
-GPtrArray *qos_gate_jobs(QosGate *gate);
-/* A consistent copy of its counters, rates as of now. The copy's `held`, `references` and `share`
- * mean nothing, but for share.totals, which are as of now too. TRUE where it has a share: that of
- * the same moment. */
-gboolean qos_gate_copy_job(QosGate *gate, const QosJob *job, QosJob *ret_copy,
-                           QosGateShare *ret_share);
-/* Forgets totals: of `id`, or of all where NULL. Returns how many jobs. */
-guint qos_gate_clear_jobs(QosGate *gate, const char *id);
-/* Puts back a job's totals after a remount: all counters of `totals` (times are ages before now).
- */
-void qos_gate_restore_job(QosGate *gate, const QosJob *totals);
+/* Takes the gate's lock, and returns the scheduler: until it unlocks, the caller may call what
+ * fs/sched.h and fs/jobs.h offer, with the time of qos_gate_now().
+ *
+ * No request of any job goes on meanwhile. So in between the caller does nothing that sleeps, makes
+ * no system call and takes no other lock: the gate's is the innermost, which debug builds assert
+ * (sys/mutex.h). Where there are many jobs or rules, it locks anew for each. */
+QosSched *qos_gate_lock(QosGate *gate);
+/* After questions, and settings that let nothing go earlier. */
+void qos_gate_unlock(QosGate *gate);
+/* After all other settings: a worker looks at once at what is due by now, and at what is to be told
+ * (qos_gate_on_change). */
+void qos_gate_unlock_and_wake(QosGate *gate);
 
 /* Histograms over all jobs, for the metrics. */
 typedef struct {

@@ -1,7 +1,7 @@
 /*
  * What the files of the gate share. From below upwards: read_ahead.c and parking.c have the tables
- * of parked requests, boost.c makes them go, workers.c runs what is due, gate.c has a request's
- * way, and gate_control.c what is told to the scheduler and asked of it.
+ * of parked requests, boost.c makes them go, workers.c runs what is due, and gate.c has a
+ * request's way.
  */
 #pragma once
 

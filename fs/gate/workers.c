@@ -110,6 +110,16 @@ static void tell_locked(QosGate *gate, QosGateChanges changes)
     qos_mutex_lock(&gate->lock);
 }
 
+void qos_gate_on_change(QosGate *gate, void (*changed)(QosGateChanges changes, void *arg),
+                        void *arg)
+{
+    qos_mutex_lock(&gate->lock);
+    gate->changed = changed;
+    gate->changed_arg = arg;
+    qos_gate_wake_leader_locked(gate, qos_gate_now()); /* to tell of what has changed before */
+    qos_mutex_unlock(&gate->lock);
+}
+
 /* Does what the clock asks for; the lock is let go to tell of it. */
 static void keep_house_locked(QosGate *gate, QosTime now)
 {

@@ -23,7 +23,8 @@ static gboolean has_delay(QosGate *gate)
 {
     QosSchedState state;
 
-    qos_gate_state(gate, &state);
+    qos_sched_state(qos_gate_lock(gate), &state);
+    qos_gate_unlock(gate);
     return qos_gate_now() >= qos_time_add(state.oldest, QOS_ROOT_TIME);
 }
 

@@ -86,13 +86,23 @@ static inline void submit(Shared *shared, const char *job)
         run_entry(&entry->entry);
 }
 
+static inline QosRules *copy_rules(QosGate *gate)
+{
+    QosRules *rules = qos_rules_ref(qos_sched_rules(qos_gate_lock(gate)));
+
+    qos_gate_unlock(gate);
+    return rules;
+}
+
 static inline void set_rule(QosGate *gate, const char *command)
 {
     GError *error = NULL;
-    QosRules *old = qos_gate_rules(gate);
+    QosRules *old = copy_rules(gate);
     QosRules *rules = qos_rules_apply(old, command, qos_gate_now(), &error);
     g_assert_no_error(error);
-    qos_gate_set_rules(gate, rules);
+    QosSched *sched = qos_gate_lock(gate);
+    qos_sched_set_rules(sched, rules, qos_gate_now());
+    qos_gate_unlock_and_wake(gate);
     qos_rules_unref(rules);
     qos_rules_unref(old);
 }

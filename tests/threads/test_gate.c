@@ -39,9 +39,13 @@ static void *change_policies(void *arg)
 {
     Shared *shared = arg;
     for (guint i = 0; i < 300; i++) {
-        qos_gate_set_policy(shared->gate, qos_policies[i % 3]);
+        QosSched *sched = qos_gate_lock(shared->gate);
+        qos_sched_set_policy(sched, qos_policies[i % 3], qos_gate_now());
+        qos_gate_unlock_and_wake(shared->gate);
         set_rule(shared->gate, i % 2 ? "change limited rate=30000" : "change limited rate=10000");
-        qos_gate_set_slots(shared->gate, 2 + i % 7);
+        sched = qos_gate_lock(shared->gate);
+        qos_sched_set_slots(sched, 2 + i % 7, qos_gate_now());
+        qos_gate_unlock_and_wake(shared->gate);
     }
     return NULL;
 }
@@ -127,11 +131,53 @@ static void test_rules_expire_by_themselves(void)
     wait_for_runs(&shared, 3); /* the third would wait for two seconds */
     while (g_atomic_int_get(&told.rules) == 0)
         g_thread_yield();
-    QosRules *rules = qos_gate_rules(shared.gate);
+    QosRules *rules = copy_rules(shared.gate);
     g_assert_null(qos_rules_by_name(rules, "brief"));
     qos_rules_unref(rules);
     qos_gate_stop(shared.gate);
     qos_gate_free(shared.gate);
+}
+
+static void restore_share(QosGate *gate, const char *id, gint64 record,
+                          const QosShareTotals *totals)
+{
+    QosSched *sched = qos_gate_lock(gate);
+    QosJob *job = qos_account_job(qos_sched_account(sched), id, qos_gate_now());
+
+    qos_sched_restore_share(sched, job, record, totals, qos_gate_now());
+    qos_job_unref(job);
+    qos_gate_unlock(gate);
+}
+
+static guint clear_jobs(QosGate *gate)
+{
+    QosSched *sched = qos_gate_lock(gate);
+    const guint count = qos_sched_clear_jobs(sched, NULL, qos_gate_now());
+
+    qos_gate_unlock_and_wake(gate);
+    return count;
+}
+
+static void set_adapt(QosGate *gate, const QosAdaptConfig *config)
+{
+    QosSched *sched = qos_gate_lock(gate);
+
+    qos_sched_set_adapt(sched, config, qos_gate_now());
+    qos_gate_unlock_and_wake(gate);
+}
+
+static GPtrArray *changed_shares(QosGate *gate, QosShareChanges *seen, gboolean *ret_is_all)
+{
+    GPtrArray *jobs = qos_sched_changed_shares(qos_gate_lock(gate), seen, ret_is_all);
+
+    qos_gate_unlock(gate);
+    return jobs;
+}
+
+static void look(QosGate *gate, QosSchedState *ret_state)
+{
+    qos_sched_state(qos_gate_lock(gate), ret_state);
+    qos_gate_unlock(gate);
 }
 
 /* What changed before somebody was to be told, and what is changed from outside while all sleep. */
@@ -141,11 +187,11 @@ static void test_changed_shares_are_told_of(void)
     Told told = {0};
 
     g_assert_cmpint(qos_gate_start(shared.gate), ==, 0);
-    qos_gate_restore_share(shared.gate, "a", 0, &(QosShareTotals){.lent = 1});
+    restore_share(shared.gate, "a", 0, &(QosShareTotals){.lent = 1});
     qos_gate_on_change(shared.gate, count_changes, &told);
     while (g_atomic_int_get(&told.shares) < 1)
         g_thread_yield();
-    g_assert_cmpuint(qos_gate_clear_jobs(shared.gate, NULL), ==, 1);
+    g_assert_cmpuint(clear_jobs(shared.gate), ==, 1);
     while (g_atomic_int_get(&told.shares) < 2)
         g_thread_yield();
     qos_gate_stop(shared.gate);
@@ -153,11 +199,13 @@ static void test_changed_shares_are_told_of(void)
     qos_gate_free(shared.gate);
 }
 
-static gboolean copy_job(QosGate *gate, const char *id, QosJob *copy, QosGateShare *share)
+static gboolean copy_job(QosGate *gate, const char *id, QosJob *copy, QosSchedShare *share)
 {
     QosJob *job = qos_gate_job(gate, NULL, id, 0);
-    const gboolean has_share = qos_gate_copy_job(gate, job, copy, share);
+    const QosSched *sched = qos_gate_lock(gate);
+    const gboolean has_share = qos_sched_copy_job(sched, job, copy, share, qos_gate_now());
 
+    qos_gate_unlock(gate);
     g_assert_cmpstr(copy->id, ==, id);
     g_assert_cmpstr(share->job, ==, id);
     g_assert_cmpint(copy->share.totals.lent, ==, share->state.totals.lent);
@@ -170,16 +218,16 @@ static void test_a_copy_with_its_share(void)
 {
     const QosAdaptConfig config = {.mode = QOS_ADAPT_FAIR, .period = QOS_SECOND};
     QosGate *gate = qos_gate_new(&qos_policy_fifo, 8, 600 * QOS_SECOND);
-    QosGateShare share;
-    QosGateAdapt adapt;
+    QosSchedShare share;
+    QosSchedAdapt adapt;
     QosJob copy;
 
-    qos_gate_restore_share(gate, "once", 0, &(QosShareTotals){.lent = 2});
+    restore_share(gate, "once", 0, &(QosShareTotals){.lent = 2});
     g_assert_true(copy_job(gate, "once", &copy, &share));
     g_assert_false(share.takes_part);
     g_assert_cmpint(copy.share.totals.lent, ==, 2);
-    qos_gate_set_adapt(gate, &config);
-    qos_gate_restore_share(gate, "lender", 5, &(QosShareTotals){.lent = 7});
+    set_adapt(gate, &config);
+    restore_share(gate, "lender", 5, &(QosShareTotals){.lent = 7});
     g_assert_true(copy_job(gate, "lender", &copy, &share));
     g_assert_true(share.takes_part);
     g_assert_cmpint(share.state.record, ==, 5);
@@ -188,7 +236,8 @@ static void test_a_copy_with_its_share(void)
     g_assert_null(share.state.partner);
     g_assert_cmpstr(share.partner, ==, "");
     g_assert_false(copy_job(gate, "never", &copy, &share));
-    qos_gate_adapt(gate, &adapt);
+    qos_sched_adapt_state(qos_gate_lock(gate), &adapt);
+    qos_gate_unlock(gate);
     g_assert_cmpuint(adapt.members, ==, 1);
     g_assert_cmpint(adapt.config.mode, ==, QOS_ADAPT_FAIR);
     qos_gate_free(gate);
@@ -197,13 +246,13 @@ static void test_a_copy_with_its_share(void)
 static gint64 record_of(QosGate *gate, const char *id)
 {
     QosJob *job = qos_gate_job(gate, NULL, id, 0);
-    QosShareTotals totals;
-    gint64 record;
+    QosSchedShare share;
 
-    g_assert_true(qos_gate_copy_share(gate, job, &record, &totals));
-    g_assert_cmpint(totals.lent, ==, 2);
+    g_assert_true(qos_sched_share_state(qos_gate_lock(gate), job, &share));
+    qos_gate_unlock(gate);
+    g_assert_cmpint(share.state.totals.lent, ==, 2);
     qos_job_unref(job);
-    return record;
+    return share.state.record;
 }
 
 /* All jobs where others than those that take part have changed; these alone once a period ends. */
@@ -216,21 +265,21 @@ static void test_changed_shares(void)
     GPtrArray *jobs;
     gboolean is_all;
 
-    g_assert_null(qos_gate_changed_shares(gate, &seen, &is_all));
-    qos_gate_set_adapt(gate, &config);
-    qos_gate_restore_share(gate, "once", 0, &totals);
-    qos_gate_restore_share(gate, "lender", 1000, &totals);
-    qos_gate_restore_share(gate, "debtor", -1000, &totals);
-    jobs = qos_gate_changed_shares(gate, &seen, &is_all);
+    g_assert_null(changed_shares(gate, &seen, &is_all));
+    set_adapt(gate, &config);
+    restore_share(gate, "once", 0, &totals);
+    restore_share(gate, "lender", 1000, &totals);
+    restore_share(gate, "debtor", -1000, &totals);
+    jobs = changed_shares(gate, &seen, &is_all);
     g_assert_true(is_all);
     g_assert_cmpuint(jobs->len, ==, 3);
     g_ptr_array_unref(jobs);
-    g_assert_null(qos_gate_changed_shares(gate, &seen, &is_all));
+    g_assert_null(changed_shares(gate, &seen, &is_all));
     g_assert_cmpint(record_of(gate, "once"), ==, 0);
     g_assert_cmpint(record_of(gate, "lender"), ==, 1000);
     g_assert_cmpint(record_of(gate, "debtor"), ==, -1000);
     g_assert_cmpint(qos_gate_start(gate), ==, 0);
-    while ((jobs = qos_gate_changed_shares(gate, &seen, &is_all)) == NULL)
+    while ((jobs = changed_shares(gate, &seen, &is_all)) == NULL)
         g_thread_yield();
     g_assert_false(is_all);
     g_assert_cmpuint(jobs->len, ==, 2);
@@ -299,12 +348,12 @@ static void test_what_is_resumed_runs(void)
     g_assert_cmpint(qos_gate_start(shared.gate), ==, 0);
     for (gint i = 1; i <= 100; i++) {
         TestEntry *entry = enter_and_wait(&shared);
-        qos_gate_state(shared.gate, &state);
+        look(shared.gate, &state);
         g_assert_cmpint((gint)state.running, ==, 0); /* it has given its slot back */
         qos_gate_resume(shared.gate, &entry->entry);
         wait_for_runs(&shared, i);
         do
-            qos_gate_state(shared.gate, &state);
+            look(shared.gate, &state);
         while (state.running > 0);
     }
     TestEntry *late = enter_and_wait(&shared);
