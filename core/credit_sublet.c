@@ -13,7 +13,7 @@
  * back just what it wants, and so the two split the group, if need be down to single inodes.
  *
  * In a group over which there was a conflict lately, only what is free around it: the piece between
- * what others have. Who is called back may give more than was wanted (fs/lockengine/yield.h), and
+ * what others have. Who is called back may give more than was wanted (fs/lockengine/recall.h), and
  * so says where he is not; what is free elsewhere for a moment others are about to ask for again.
  */
 #include "core/credit_private.h"

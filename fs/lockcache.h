@@ -24,7 +24,7 @@ typedef struct {
     guint32 bytes;
     guint8 place;     /* 0: not in the cache */
     guint8 is_proven; /* somebody came back to it */
-    guint8 calls;     /* of others: its user's (fs/lockengine/yield.h) */
+    guint8 calls;     /* of others: its user's (fs/lockengine/recall.h) */
     guint8 spared;    /* how often since its last use: its user's (qos_lockclient_spare) */
 } QosLockcacheEntry;
 

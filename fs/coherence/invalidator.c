@@ -230,7 +230,7 @@ static void spare(QosInvalidator *invalidator, QosLoss *loss, guint first)
         g_array_set_size(invalidator->known, first);
 }
 
-/* What is open and nobody wants, but would go along (fs/lockengine/yield.h), stays: the kernel
+/* What is open and nobody wants, but would go along (fs/lockengine/recall.h), stays: the kernel
  * would take no size from its answer to whoever reads it just now (docs/design/coherence.md). */
 static void keep_open(QosInvalidator *invalidator, const QosLoss *loss, guint first)
 {

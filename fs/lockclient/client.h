@@ -125,7 +125,7 @@ gboolean qos_lockclient_has(QosLockclient *client, const QosResource *resource,
 /* What `drop` named is forgotten. */
 void qos_lockclient_release(QosLockclient *client, const QosResource *resource,
                             const QosCredit *credit);
-/* Keeps this part of what `drop` named, where no other mount waits for it (fs/lockengine/yield.h):
+/* Keeps this part of what `drop` named, where no other mount waits for it (fs/lockengine/recall.h):
  * it need not be forgotten. FALSE: one does, or may. Before the release. */
 gboolean qos_lockclient_keep(QosLockclient *client, const QosResource *resource,
                              const QosCredit *credit);

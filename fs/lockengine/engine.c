@@ -6,12 +6,7 @@
  */
 #include "fs/lockengine/state.h"
 
-#include "base/error.h"
-
-#define SERVERS_SHIFT   8
-#define RESETS_MAX      4          /* sessions that end at once, */
-#define RESETS_APART    QOS_SECOND /* each so soon after the one before */
-#define EVICT_WHEN_FULL 32         /* credits, each time that the server has no room for another */
+#define EVICT_WHEN_FULL 32 /* credits, each time that the server has no room for another */
 
 static const QosResourceType *type_of(const QosResource *resource)
 {
@@ -19,18 +14,6 @@ static const QosResourceType *type_of(const QosResource *resource)
 }
 
 /* --- entries --- */
-
-static void forget_entry(gpointer extra, gpointer arg)
-{
-    QosLockengine *engine = arg;
-    QosLockcacheEntry *entry = extra;
-
-    engine->forgotten++;
-    if (entry->bytes == 0)
-        return; /* nothing was ever had */
-    qos_lockcache_drop(&engine->cache, entry);
-    engine->counts.credits--;
-}
 
 void qos_lockengine_settle(QosLockengine *engine, gpointer extra, QosTime now)
 {
@@ -50,13 +33,105 @@ void qos_lockengine_settle(QosLockengine *engine, gpointer extra, QosTime now)
 
 /* --- events --- */
 
-QosLockevent *qos_lockengine_add_event(QosLockengine *engine, QosLockeventKind kind)
+/* The engine's, zeroed but for its kind. */
+static QosLockevent *add_event(QosLockengine *engine, QosLockeventKind kind)
 {
     QosLockevent *event = g_new0(QosLockevent, 1);
 
     event->kind = kind;
     g_queue_push_tail(&engine->events, event);
     return event;
+}
+
+/* --- readers ---
+ *
+ * Those that only read, and go on where the server can grant nothing: it is away, or in its grace.
+ * What they read of the store is no older for that: mounts write through, and nobody may change
+ * what another has cached before there is a server, or a lease has run out. */
+
+/* The server can grant nothing now. */
+static gboolean is_silent(const QosLockengine *engine)
+{
+    return !engine->outbox.is_open || engine->in_grace;
+}
+
+/* Of one that `goes_on`: it waits. */
+static void note_reader(QosLockengine *engine, QosLockUse *use)
+{
+    use->reader.data = use;
+    g_queue_push_tail_link(&engine->readers, &use->reader);
+}
+
+/* It does not any more; of any use. */
+static void forget_reader(QosLockengine *engine, QosLockUse *use)
+{
+    if (use->reader.data == NULL)
+        return;
+    g_queue_unlink(&engine->readers, &use->reader);
+    use->reader.data = NULL;
+}
+
+void qos_lockengine_let_readers_go(QosLockengine *engine, QosTime now)
+{
+    while (engine->readers.length > 0) {
+        QosLockUse *use = engine->readers.head->data;
+        QosLockevent *event = add_event(engine, QOS_LOCKEVENT_DONE);
+
+        forget_reader(engine, use);
+        event->use = use;
+        event->verdict = QOS_CREDIT_DENIED;
+        engine->counts.refusals++;
+        qos_credit_withdraw(engine->owner, now, &use->hold);
+        qos_lockengine_take_outputs(engine, now); /* which may end others' waits */
+    }
+}
+
+/* Only what a server says tells that its grace is over, and nobody asks it for a credit. */
+static void ask_for_end_of_grace(QosLockengine *engine, QosTime now)
+{
+    if (!engine->in_grace || now < qos_time_add(engine->asked, QOS_LOCKENGINE_ASK_EVERY))
+        return;
+    engine->asked = now;
+    qos_owner_reconnected(engine->owner, now);
+    qos_owner_tick(engine->owner, now);
+}
+
+/* --- what is to go --- */
+
+/* Tells to forget what stands against `credit`, now or after the drop under way. */
+static void begin_drop(QosLockengine *engine, const QosResource *resource, const QosCredit *credit,
+                       gboolean is_shrink)
+{
+    QosCredit told;
+
+    if (qos_lockdrops_begin(&engine->drops, engine->owner, resource, credit, is_shrink, &told)) {
+        QosLockevent *event = add_event(engine, QOS_LOCKEVENT_DROP);
+        event->resource = *resource;
+        event->credit = told;
+        event->is_wanted = !is_shrink;
+    } else if (!is_shrink && qos_lockdrops_is_shrink(&engine->drops, resource)) {
+        add_event(engine, QOS_LOCKEVENT_WANTED)->resource = *resource;
+    }
+}
+
+/* Of fs/lockcache.h. */
+typedef guint (*Choose)(QosLockcache *cache, QosTime now, QosLockcacheEntry **batch, guint max);
+
+/* Begins to give back what `choose` takes out of the cache, `max` at most; returns how many. */
+static guint drop_some(QosLockengine *engine, Choose choose, guint max, QosTime now)
+{
+    QosLockcacheEntry *batch[QOS_CREDIT_BATCH];
+    guint count = choose(&engine->cache, now, batch, MIN(max, G_N_ELEMENTS(batch)));
+
+    for (guint i = 0; i < count; i++) {
+        const QosResource *resource = qos_extra_resource(batch[i]);
+        QosCredit owned = qos_credit_owned(engine->owner, resource);
+        QosCredit all = qos_lockdrops_all(type_of(resource), &owned);
+        begin_drop(engine, resource, &all, TRUE);
+        qos_credit_clear(type_of(resource), &owned);
+        qos_credit_clear(type_of(resource), &all);
+    }
+    return count;
 }
 
 /* --- what the owner hands out --- */
@@ -73,30 +148,18 @@ static void begin_use(QosLockengine *engine, const QosHold *hold, QosTime now)
 
 static void end_waiting(QosLockengine *engine, const QosOutput *output, QosTime now)
 {
-    QosLockevent *event = qos_lockengine_add_event(engine, QOS_LOCKEVENT_DONE);
+    QosLockevent *event = add_event(engine, QOS_LOCKEVENT_DONE);
 
     event->use = (QosLockUse *)output->hold;
     event->verdict = output->verdict;
-    qos_lockengine_forget_reader(engine, event->use);
+    forget_reader(engine, event->use);
     event->use->delay = output->delay;
     if (output->verdict == QOS_CREDIT_GRANTED && output->hold->book != NULL)
         begin_use(engine, output->hold, now);
     else
         engine->counts.refusals++;
     if (output->verdict == QOS_CREDIT_RETRY)
-        qos_lockengine_drop(engine, qos_lockcache_evict, EVICT_WHEN_FULL, now);
-}
-
-gboolean qos_lockengine_hold(QosLockengine *engine, const QosResource *resource,
-                             const QosCredit *want, QosHold *hold, QosTime now)
-{
-    const gboolean is_held = qos_credit_get(engine->owner, now, resource, want,
-                                            QOS_CREDIT_NON_BLOCK_LOCAL, hold) == QOS_CREDIT_GRANTED;
-
-    if (is_held)
-        begin_use(engine, hold, now);
-    qos_lockengine_take_outputs(engine, now);
-    return is_held;
+        drop_some(engine, qos_lockcache_evict, EVICT_WHEN_FULL, now);
 }
 
 /* Those that were postponed and are due ask again. */
@@ -105,7 +168,7 @@ static void end_postponed(QosLockengine *engine, QosTime now)
     QosLockUse *use;
 
     while ((use = qos_lockpatience_take(&engine->patience, now)) != NULL) {
-        QosLockevent *event = qos_lockengine_add_event(engine, QOS_LOCKEVENT_DONE);
+        QosLockevent *event = add_event(engine, QOS_LOCKEVENT_DONE);
 
         event->use = use;
         event->verdict = QOS_CREDIT_RETRY;
@@ -114,7 +177,7 @@ static void end_postponed(QosLockengine *engine, QosTime now)
 
 static void tell_lost(QosLockengine *engine, const QosOutput *output)
 {
-    QosLockevent *event = qos_lockengine_add_event(engine, QOS_LOCKEVENT_LOST);
+    QosLockevent *event = add_event(engine, QOS_LOCKEVENT_LOST);
 
     event->resource = output->resource;
     event->credit = qos_credit_copy(type_of(&output->resource), &output->credit);
@@ -151,7 +214,7 @@ void qos_lockengine_take_outputs(QosLockengine *engine, QosTime now)
             break;
         case QOS_OUTPUT_CONFLICT:
             if (stands_against(engine, &output))
-                qos_lockengine_begin_drop(engine, &output.resource, &output.credit, FALSE);
+                begin_drop(engine, &output.resource, &output.credit, FALSE);
             break;
         case QOS_OUTPUT_LOST:
             tell_lost(engine, &output);
@@ -165,11 +228,110 @@ void qos_lockengine_take_outputs(QosLockengine *engine, QosTime now)
     engine->counts.evictions += has_lost;
     if (is_up != engine->is_up) {
         engine->is_up = is_up;
-        qos_lockengine_add_event(engine, QOS_LOCKEVENT_CHANGED)->is_up = is_up;
+        add_event(engine, QOS_LOCKEVENT_CHANGED)->is_up = is_up;
         if (is_up)
             qos_lockpatience_wake(&engine->patience, now);
     }
     end_postponed(engine, now);
+}
+
+/* --- holds, and the grips of fs/lockengine/fastpath.h --- */
+
+/* Holds what is here of the resource. FALSE: it is not to be had at once. */
+static gboolean take_hold(QosLockengine *engine, const QosResource *resource, const QosCredit *want,
+                          QosHold *hold, QosTime now)
+{
+    const gboolean is_held = qos_credit_get(engine->owner, now, resource, want,
+                                            QOS_CREDIT_NON_BLOCK_LOCAL, hold) == QOS_CREDIT_GRANTED;
+
+    if (is_held)
+        begin_use(engine, hold, now);
+    qos_lockengine_take_outputs(engine, now);
+    return is_held;
+}
+
+/* Puts it; of what was lost nothing happens. */
+static void put_hold(QosLockengine *engine, QosHold *hold, QosTime now)
+{
+    gpointer extra = qos_hold_extra(hold);
+    const guint64 forgotten = engine->forgotten;
+
+    if (extra == NULL)
+        return; /* lost, or denied */
+    QosResource resource = *qos_extra_resource(extra);
+    qos_credit_put(engine->owner, now, hold);
+    if (engine->forgotten != forgotten)
+        extra = qos_owner_extra(engine->owner, &resource);
+    if (extra != NULL)
+        qos_lockengine_settle(engine, extra, now);
+    qos_lockengine_take_outputs(engine, now);
+}
+
+QosLockgrips *qos_lockengine_grips(QosLockengine *engine)
+{
+    return &engine->grips;
+}
+
+/* All of `owned`, which is had of a group: FALSE where that is not the whole group. */
+static gboolean is_whole(const QosLockengine *engine, const QosCredit *owned)
+{
+    return owned->count == 1 && owned->spans[0].first == 0 &&
+           owned->spans[0].last >= engine->server.group - 1;
+}
+
+/* One that only reads makes room for one that writes, too. */
+void qos_lockengine_grip(QosLockengine *engine, const QosResource *resource, QosTime now)
+{
+    QosLockgrip *grip = qos_lockgrips_find(&engine->grips, resource);
+
+    if (engine->owner == NULL || engine->server.group < QOS_LOCKGRIP_MARKS ||
+        (grip->hold.book != NULL && !qos_lockgrip_only_reads(grip, resource)))
+        return;
+    QosCredit owned = qos_credit_owned(engine->owner, resource);
+    const gboolean is_all = is_whole(engine, &owned);
+    if (is_all && owned.spans[0].writes)
+        qos_lockengine_shut_grip(engine, resource, now);
+    if (is_all && grip->hold.book == NULL &&
+        take_hold(engine, resource, &owned, &grip->hold, now)) {
+        qos_lockgrip_open(grip, resource, owned.spans[0].writes);
+        engine->shrink_at = MIN(engine->shrink_at, now + QOS_LOCKENGINE_SHRINK_EVERY);
+    }
+    qos_credit_clear(qos_resource_type(QOS_RESOURCE_INODES), &owned);
+}
+
+void qos_lockengine_narrow(QosLockengine *engine, QosLockgrip *grip, QosTime now)
+{
+    const QosResourceType *type = qos_resource_type(QOS_RESOURCE_INODES);
+
+    if (grip->hold.book == NULL || !qos_lockgrip_is_shut(grip))
+        return; /* lost, or given up; and perhaps open again since the use ended */
+    QosCredit used = qos_lockgrip_used(grip);
+    if (qos_credit_is_empty(type, &used)) {
+        put_hold(engine, &grip->hold, now);
+    } else {
+        qos_credit_convert(engine->owner, now, &used, 0, &grip->hold);
+        qos_lockengine_take_outputs(engine, now);
+    }
+    qos_credit_clear(type, &used);
+}
+
+void qos_lockengine_shut_grip(QosLockengine *engine, const QosResource *resource, QosTime now)
+{
+    QosLockgrip *grip = qos_lockgrips_shut(&engine->grips, resource);
+
+    if (grip != NULL)
+        qos_lockengine_narrow(engine, grip, now);
+}
+
+/* No use of any resource begins by its grip any more. */
+static void shut_grips(QosLockengine *engine, QosTime now)
+{
+    for (guint i = 0; i < QOS_LOCKGRIPS; i++) {
+        QosLockgrip *grip = &engine->grips.all[i];
+
+        if (qos_lockgrip_shut(grip))
+            qos_lockengine_narrow(engine, grip, now);
+    }
 }
 
 /* --- the engine --- */
@@ -178,7 +340,6 @@ QosLockengine *qos_lockengine_new(QosOwnerId id, guint32 incarnation)
 {
     QosLockengine *engine = g_new0(QosLockengine, 1);
 
-    G_STATIC_ASSERT(QOS_LOCKENGINE_SERVERS == 1 << SERVERS_SHIFT);
     engine->id = id;
     engine->incarnation = incarnation;
     engine->shrink_at = QOS_NEVER;
@@ -205,131 +366,6 @@ void qos_lockengine_free(QosLockengine *engine)
     g_free(engine);
 }
 
-guint32 qos_lockengine_incarnation(const QosLockengine *engine)
-{
-    return engine->incarnation << SERVERS_SHIFT | engine->servers;
-}
-
-/* An older start of the same is one whose database comes from a backup: it knows nothing of what it
- * lent since, and would answer each of the tokens that are known here by RESET. So does one whose
- * number happens to be that of the start before: note_reset() finds it. */
-static gboolean is_other_server(const QosWireWelcome *one, const QosWireWelcome *other)
-{
-    return one->id != other->id || one->group != other->group ||
-           one->incarnation < other->incarnation;
-}
-
-static gboolean leave_server(QosLockengine *engine, QosTime now, GError **error)
-{
-    if (qos_owner_is_alive(engine->owner, now)) {
-        qos_set_error(error, EBUSY,
-                      "the server is another one; what the last one lent is used until its lease "
-                      "ends");
-        return FALSE;
-    }
-    if (engine->servers + 1 == QOS_LOCKENGINE_SERVERS) {
-        qos_set_error(error, EMFILE, "this is one server too many; unmount, and mount again");
-        return FALSE;
-    }
-    qos_owner_tick(engine->owner, now); /* loses what is left */
-    qos_lockengine_take_outputs(engine, now);
-    qos_owner_free(engine->owner);
-    engine->owner = NULL;
-    engine->servers++;
-    qos_lockcache_forget_signal(&engine->cache);
-    return TRUE;
-}
-
-gboolean qos_lockengine_connected(QosLockengine *engine, const QosWireWelcome *welcome, QosTime now,
-                                  GError **error)
-{
-    QosOwnerConfig config;
-
-    if (engine->owner != NULL && (engine->is_reset || is_other_server(welcome, &engine->server)) &&
-        !leave_server(engine, now, error))
-        return FALSE;
-    qos_lockoutbox_open(&engine->outbox);
-    engine->in_grace = FALSE; /* or it will say so */
-    qos_lockwaits_renew(&engine->waits);
-    engine->server = *welcome;
-    engine->is_reset = FALSE;
-    if (engine->owner == NULL) {
-        qos_owner_config_init(&config, engine->id, qos_lockengine_incarnation(engine));
-        config.above = welcome->id;
-        config.caches = TRUE;
-        config.resend = welcome->resend;
-        config.extra = sizeof(QosLockcacheEntry);
-        config.forgotten = forget_entry;
-        config.arg = engine;
-        engine->owner = qos_owner_new(&config, NULL, 0, now);
-    } else {
-        qos_owner_reconnected(engine->owner, now);
-        qos_owner_tick(engine->owner, now);
-    }
-    qos_lockengine_take_outputs(engine, now);
-    return TRUE;
-}
-
-void qos_lockengine_disconnected(QosLockengine *engine, QosTime now)
-{
-    qos_lockoutbox_close(&engine->outbox);
-    if (engine->owner != NULL)
-        qos_lockengine_let_readers_go(engine, now);
-}
-
-/* FALSE: it is one of many in a row. Only a server that lends by smaller tokens than are known here
- * ends each session as soon as it has begun. */
-static gboolean note_reset(QosLockengine *engine, QosTime now)
-{
-    engine->resets = now < qos_time_add(engine->reset, RESETS_APART) ? engine->resets + 1 : 1;
-    engine->reset = now;
-    if (engine->resets < RESETS_MAX)
-        return TRUE;
-    engine->resets = 0;
-    engine->is_reset = TRUE;
-    return FALSE;
-}
-
-static void take_message(QosLockengine *engine, const QosCreditMessage *message, QosTime now)
-{
-    engine->in_grace = message->stamp.sequence == 0;
-    if (!engine->in_grace)
-        qos_lockcache_heed(&engine->cache, message->stamp);
-    qos_lockoutbox_note_heard(&engine->outbox, message);
-    if (message->type == QOS_MESSAGE_REVOKE)
-        qos_lockengine_shut_grip(engine, &message->resource, now);
-    qos_owner_receive(engine->owner, engine->server.id, message, now);
-    qos_lockengine_take_outputs(engine, now);
-    if (engine->in_grace)
-        qos_lockengine_let_readers_go(engine, now);
-    if (message->type != QOS_MESSAGE_GRANT)
-        return;
-    engine->grants += message->resource.type == QOS_RESOURCE_INODES;
-    /* Who asked for it may have gone meanwhile. */
-    gpointer extra = qos_owner_extra(engine->owner, &message->resource);
-    if (extra != NULL)
-        qos_lockengine_settle(engine, extra, now);
-}
-
-gboolean qos_lockengine_receive(QosLockengine *engine, const guint8 *payload, gsize length,
-                                QosTime now)
-{
-    QosCreditMessage message;
-
-    while (length > 0) {
-        if (!qos_wire_get_credits(&payload, &length, &message))
-            return FALSE;
-        gboolean was_alive = qos_owner_is_alive(engine->owner, now);
-        gboolean is_reset = message.type == QOS_MESSAGE_RESET;
-        take_message(engine, &message, now);
-        qos_credit_message_clear(&message);
-        if (is_reset && was_alive && !qos_owner_is_alive(engine->owner, now) &&
-            !note_reset(engine, now))
-            return FALSE;
-    }
-    return TRUE;
-}
-
 void qos_lockengine_tick(QosLockengine *engine, QosTime now)
 {
     end_postponed(engine, now);
@@ -337,8 +373,8 @@ void qos_lockengine_tick(QosLockengine *engine, QosTime now)
         return;
     qos_owner_tick(engine->owner, now);
     if (now >= engine->shrink_at) {
-        qos_lockengine_shut_grips(engine, now);
-        guint dropped = qos_lockengine_drop(engine, qos_lockcache_shrink, QOS_CREDIT_BATCH, now);
+        shut_grips(engine, now);
+        guint dropped = drop_some(engine, qos_lockcache_shrink, QOS_CREDIT_BATCH, now);
         gboolean is_idle = dropped == 0 && engine->cache.bytes == 0;
         engine->shrink_at = is_idle ? QOS_NEVER : now + QOS_LOCKENGINE_SHRINK_EVERY;
     }
@@ -353,32 +389,6 @@ QosTime qos_lockengine_next(const QosLockengine *engine)
         return next;
     next = MIN(next, engine->shrink_at);
     return MIN(next, qos_owner_next(engine->owner));
-}
-
-static gboolean has_waits(const QosLockengine *engine)
-{
-    return engine->outbox.is_open && qos_lockwaits_has_frames(&engine->waits);
-}
-
-GByteArray *qos_lockengine_take_bytes(QosLockengine *engine)
-{
-    GByteArray *bytes = qos_lockoutbox_take(&engine->outbox);
-
-    if (!has_waits(engine))
-        return bytes;
-    /* Before what is given back for which others may wait (server/deadlocks.h). */
-    GByteArray *all = g_byte_array_new();
-    qos_lockwaits_take(&engine->waits, all);
-    if (bytes != NULL) {
-        g_byte_array_append(all, bytes->data, bytes->len);
-        g_byte_array_unref(bytes);
-    }
-    return all;
-}
-
-gboolean qos_lockengine_has_bytes(const QosLockengine *engine)
-{
-    return engine->outbox.bytes != NULL || has_waits(engine);
 }
 
 gboolean qos_lockengine_take_event(QosLockengine *engine, QosLockevent *ret_event)
@@ -413,8 +423,8 @@ static QosCreditVerdict began(QosLockengine *engine, QosCreditVerdict verdict, Q
     } else if (verdict == QOS_CREDIT_WAITING) {
         engine->counts.misses++;
         if (use->goes_on)
-            qos_lockengine_note_reader(engine, use);
-        qos_lockengine_drop(engine, qos_lockcache_shrink, QOS_CREDIT_BATCH, now);
+            note_reader(engine, use);
+        drop_some(engine, qos_lockcache_shrink, QOS_CREDIT_BATCH, now);
     } else {
         engine->counts.refusals++;
     }
@@ -430,9 +440,9 @@ QosCreditVerdict qos_lockengine_get(QosLockengine *engine, const QosResource *re
         engine->counts.refusals++;
         return QOS_CREDIT_ERROR;
     }
-    if (use->goes_on && qos_lockengine_is_silent(engine)) {
+    if (use->goes_on && is_silent(engine)) {
         flags = QOS_CREDIT_NON_BLOCK_LOCAL;
-        qos_lockengine_ask_for_end_of_grace(engine, now);
+        ask_for_end_of_grace(engine, now);
     }
     const QosCreditVerdict verdict = began(
         engine, qos_credit_get(engine->owner, now, resource, want, flags, &use->hold), use, now);
@@ -459,25 +469,9 @@ QosCreditVerdict qos_lockengine_postpone(QosLockengine *engine, QosLockUse *use,
     return verdict;
 }
 
-void qos_lockengine_unhold(QosLockengine *engine, QosHold *hold, QosTime now)
-{
-    gpointer extra = qos_hold_extra(hold);
-    const guint64 forgotten = engine->forgotten;
-
-    if (extra == NULL)
-        return; /* lost, or denied */
-    QosResource resource = *qos_extra_resource(extra);
-    qos_credit_put(engine->owner, now, hold);
-    if (engine->forgotten != forgotten)
-        extra = qos_owner_extra(engine->owner, &resource);
-    if (extra != NULL)
-        qos_lockengine_settle(engine, extra, now);
-    qos_lockengine_take_outputs(engine, now);
-}
-
 void qos_lockengine_put(QosLockengine *engine, QosLockUse *use, QosTime now)
 {
-    qos_lockengine_unhold(engine, &use->hold, now);
+    put_hold(engine, &use->hold, now);
 }
 
 static gboolean is_told_of(gconstpointer event, gconstpointer use)
@@ -494,7 +488,7 @@ gboolean qos_lockengine_withdraw(QosLockengine *engine, QosLockUse *use, QosTime
     if (qos_lockpatience_remove(&engine->patience, use))
         return TRUE;
     if (use->hold.request != NULL) {
-        qos_lockengine_forget_reader(engine, use);
+        forget_reader(engine, use);
         qos_credit_withdraw(engine->owner, now, &use->hold);
         qos_lockengine_take_outputs(engine, now);
         return TRUE;
@@ -512,23 +506,58 @@ gboolean qos_lockengine_withdraw(QosLockengine *engine, QosLockUse *use, QosTime
     return TRUE;
 }
 
-void qos_lockengine_set_wait(QosLockengine *engine, const QosWireWait *wait)
+/* --- what becomes of a drop --- */
+
+void qos_lockengine_release(QosLockengine *engine, const QosResource *resource,
+                            const QosCredit *credit, QosTime now)
 {
-    qos_lockwaits_set(&engine->waits, wait);
+    const QosResourceType *type = type_of(resource);
+    QosCredit again;
+
+    if (engine->owner == NULL ||
+        !qos_lockdrops_release(&engine->drops, engine->owner, resource, credit, now, &again))
+        return;
+    if (!qos_credit_is_empty(type, &again))
+        begin_drop(engine, resource, &again, FALSE);
+    qos_credit_clear(type, &again);
+    gpointer extra = qos_owner_extra(engine->owner, resource);
+    if (extra != NULL && ((QosLockcacheEntry *)extra)->bytes != 0)
+        qos_lockengine_settle(engine, extra, now);
+    qos_lockengine_take_outputs(engine, now);
 }
 
-void qos_lockengine_end_wait(QosLockengine *engine, guint64 id)
+gboolean qos_lockengine_keep(QosLockengine *engine, const QosResource *resource,
+                             const QosCredit *credit)
 {
-    qos_lockwaits_end(&engine->waits, id);
+    return qos_lockdrops_keep(&engine->drops, resource, credit);
 }
 
-void qos_lockengine_leave(QosLockengine *engine, QosTime now)
+gboolean qos_lockengine_spare(QosLockengine *engine, const QosResource *resource, guint times,
+                              QosTime now)
+{
+    if (engine->owner == NULL ||
+        !qos_lockdrops_spare(&engine->drops, engine->owner, resource, times))
+        return FALSE;
+    qos_lockengine_settle(engine, qos_owner_extra(engine->owner, resource), now);
+    return TRUE;
+}
+
+void qos_lockengine_shrink(QosLockengine *engine, double part, QosTime now)
 {
     if (engine->owner == NULL)
         return;
-    qos_owner_leave(engine->owner, now);
+    shut_grips(engine, now);
+    const gint64 aim = engine->cache.bytes - (gint64)(part * (double)engine->cache.bytes);
+    while (engine->cache.bytes > aim) {
+        guint max = (guint)MIN((engine->cache.bytes - aim) / QOS_LOCKENGINE_CREDIT_BYTES + 1,
+                               QOS_CREDIT_BATCH);
+        if (drop_some(engine, qos_lockcache_evict, max, now) == 0)
+            break;
+    }
     qos_lockengine_take_outputs(engine, now);
 }
+
+/* --- what is known of it --- */
 
 QosTime qos_lockengine_until(const QosLockengine *engine)
 {

@@ -16,7 +16,7 @@
  *
  * Where another waits for it, he bars new uses. But part of it may have gone to him before, have
  * come back and be used: that stays, and the rest goes. Of a group, what goes beside what another
- * waits for (fs/lockengine/yield.h) is void by itself where it was used.
+ * waits for (fs/lockengine/recall.h) is void by itself where it was used.
  */
 #pragma once
 

@@ -4,12 +4,13 @@
 #include "fs/lockengine/recall.h"
 
 #include "fs/lockcache.h"
-#include "fs/lockengine/yield.h"
+
+#define CALLS_MAX 10 /* all of a group of QOS_INODES_GROUP_MAX */
 
 typedef struct {
     QosResource resource;
     QosCredit credit;
-    QosCredit beside; /* given up too, unless it is used meanwhile (fs/lockengine/yield.h) */
+    QosCredit beside; /* given up too, unless it is used meanwhile (qos_lockdrops_beside()) */
     QosCredit again;  /* what else was wanted meanwhile */
     gboolean is_shrink;
     gboolean is_void; /* see fs/lockengine/engine.h */
@@ -19,6 +20,60 @@ static const QosResourceType *type_of(const QosResource *resource)
 {
     return qos_resource_type(resource->type);
 }
+
+/* --- how much goes --- */
+
+/* The blocks around what is wanted. */
+static QosCredit blocks_around(const QosResourceType *type, const QosCredit *wanted, guint calls)
+{
+    const guint64 inside = ((guint64)1 << MIN(calls, CALLS_MAX)) - 1;
+    QosCredit blocks = {0};
+
+    for (guint i = 0; i < wanted->count; i++) {
+        const QosSpan *span = &wanted->spans[i];
+        QosCredit block = qos_credit_span(span->first & ~inside, span->last | inside, span->writes);
+        type->join(&blocks, &block);
+        qos_credit_clear(type, &block);
+    }
+    return blocks;
+}
+
+QosCredit qos_lockdrops_beside(const QosCredit *owned, const QosCredit *wanted, guint calls)
+{
+    const QosResourceType *type = qos_resource_type(QOS_RESOURCE_INODES);
+    QosCredit beside = blocks_around(type, wanted, calls);
+    QosCredit all = qos_lockdrops_all(type, owned);
+
+    G_STATIC_ASSERT(1 << CALLS_MAX == QOS_INODES_GROUP_MAX);
+    type->intersect(&beside, &all);
+    type->diff(&beside, wanted);
+    qos_credit_clear(type, &all);
+    return beside;
+}
+
+QosCredit qos_lockdrops_all(const QosResourceType *type, const QosCredit *owned)
+{
+    QosCredit all = {0};
+
+    switch (type->shape) {
+    case QOS_SHAPE_MODES:
+        all.reads = all.writes = owned->reads;
+        break;
+    case QOS_SHAPE_SPANS:
+        for (guint i = 0; i < owned->count; i++) {
+            QosCredit span = qos_credit_span(owned->spans[i].first, owned->spans[i].last, TRUE);
+            type->join(&all, &span);
+            qos_credit_clear(type, &span);
+        }
+        break;
+    case QOS_SHAPE_AMOUNT:
+        all.amount = owned->amount;
+        break;
+    }
+    return all;
+}
+
+/* --- the drops --- */
 
 static void free_drop(gpointer data)
 {
@@ -62,7 +117,7 @@ static void cut_to_owned(QosOwner *owner, const QosResource *resource, QosCredit
 {
     const QosResourceType *type = type_of(resource);
     QosCredit owned = qos_credit_owned(owner, resource);
-    QosCredit all = qos_lockyield_all(type, &owned);
+    QosCredit all = qos_lockdrops_all(type, &owned);
 
     type->intersect(told, &all);
     qos_credit_clear(type, &all);
@@ -76,7 +131,7 @@ static QosCredit beside(QosOwner *owner, const QosResource *resource, const QosC
     if (entry == NULL)
         return (QosCredit){0}; /* nothing is had of it any more */
     QosCredit owned = qos_credit_owned(owner, resource);
-    QosCredit more = qos_lockyield_beside(&owned, credit, entry->calls);
+    QosCredit more = qos_lockdrops_beside(&owned, credit, entry->calls);
     entry->calls += entry->calls < G_MAXUINT8;
     qos_credit_clear(type_of(resource), &owned);
     return more;
@@ -127,7 +182,7 @@ void qos_lockdrops_note_miss(QosOwner *owner, const QosResource *resource)
 static void keep_used(Drop *drop, const QosCredit *used)
 {
     const QosResourceType *type = type_of(&drop->resource);
-    QosCredit all = qos_lockyield_all(type, used);
+    QosCredit all = qos_lockdrops_all(type, used);
 
     type->diff(&drop->credit, &all);
     qos_credit_clear(type, &all);

@@ -20,7 +20,7 @@ void qos_lockdrops_clear(QosLockdrops *drops);
 /*
  * `credit` of what the owner has of the resource stands against another, or `is_shrink`: is to be
  * given back. TRUE: *ret_told is to be forgotten, and is cleared by the caller: `credit`; of a
- * group what is had of it, and what goes beside it (fs/lockengine/yield.h). FALSE: one is under
+ * group what is had of it, and what goes beside it (qos_lockdrops_beside()). FALSE: one is under
  * way; what is wanted besides comes after it.
  */
 gboolean qos_lockdrops_begin(QosLockdrops *drops, QosOwner *owner, const QosResource *resource,
@@ -47,3 +47,24 @@ void qos_lockdrops_note_loss(QosLockdrops *drops, const QosResource *resource);
  */
 gboolean qos_lockdrops_release(QosLockdrops *drops, QosOwner *owner, const QosResource *resource,
                                const QosCredit *credit, QosTime now, QosCredit *ret_again);
+
+/* --- how much goes ---
+ *
+ * How much of a group of inodes a mount gives up when another wants one of them. The first call
+ * gets what it wants, each further one twice as much around it, in aligned blocks: a mount that
+ * looks at a thousand inodes of which this one uses none has them after ten calls. When this mount
+ * asks for one of the group itself, the next call gets just what it wants again: two that work on
+ * the same group part it down to single inodes. */
+
+/*
+ * What goes beside `wanted`, of what is `owned`, when it is called back for the `calls`th time
+ * since the mount asked for something of the group (0: the first); of the same kind as `wanted`.
+ * Both are spans; cleared by the caller.
+ */
+QosCredit qos_lockdrops_beside(const QosCredit *owned, const QosCredit *wanted, guint calls);
+
+/*
+ * All that is `owned`, in whichever way, as another mount would want it to change it. Cleared by
+ * the caller.
+ */
+QosCredit qos_lockdrops_all(const QosResourceType *type, const QosCredit *owned);

@@ -1,14 +1,14 @@
 /*
  * How much of a group a mount gives up beside what is wanted.
  */
-#include "fs/lockengine/yield.h"
+#include "fs/lockengine/recall.h"
 
 static char *beside(const QosCredit *owned, guint64 first, guint64 last, gboolean writes,
                     guint calls)
 {
     const QosResourceType *type = qos_resource_type(QOS_RESOURCE_INODES);
     QosCredit wanted = qos_credit_span(first, last, writes);
-    QosCredit more = qos_lockyield_beside(owned, &wanted, calls);
+    QosCredit more = qos_lockdrops_beside(owned, &wanted, calls);
     char *text = qos_credit_text(type, &more);
 
     qos_credit_clear(type, &wanted);
@@ -56,7 +56,7 @@ static void test_what_is_had(void)
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
-    g_test_add_func("/lockengine/yield/doubles", test_doubles);
-    g_test_add_func("/lockengine/yield/what-is-had", test_what_is_had);
+    g_test_add_func("/lockengine/recall/doubles", test_doubles);
+    g_test_add_func("/lockengine/recall/what-is-had", test_what_is_had);
     return g_test_run();
 }
