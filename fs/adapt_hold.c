@@ -141,7 +141,7 @@ void qos_hold_replied(QosHold *hold, const QosJob *job, gint64 units, QosTime to
 
     if (entry != NULL) {
         const QosTime until = now + MIN(took / GRACE_PART, GRACE_MAX);
-        entry->until = job->use.running > 0 ? MAX(entry->until, until) : until;
+        entry->until = job->sched.use.running > 0 ? MAX(entry->until, until) : until;
         entry->took = MIN(took, TOOK_MAX);
         entry->units += units;
     }

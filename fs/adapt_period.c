@@ -19,8 +19,8 @@ static void drop_idle(QosAdapt *adapt, QosTime now)
 
     for (guint i = adapt->jobs->len; i-- > 0;) {
         const QosJob *job = adapt->jobs->pdata[i];
-        if (now - g_array_index(adapt->seen, QosTime, i) < ACTIVE_TIME || job->waiting > 0 ||
-            job->use.running > 0)
+        if (now - g_array_index(adapt->seen, QosTime, i) < ACTIVE_TIME ||
+            job->sched.use.waiting > 0 || job->sched.use.running > 0)
             continue;
         qos_adapt_leave(adapt, i);
         has_left = TRUE;

@@ -89,7 +89,7 @@ QosJob *qos_account_job_for(QosAccount *account, QosUser *user, const char *id, 
     job->references = 1;
     memcpy(job->id, name, sizeof(name));
     job->started = job->seen = job->rate_time = now;
-    g_queue_init(&job->held);
+    g_queue_init(&job->sched.held);
     job->maker = user;
     if (user != NULL)
         user->jobs++;

@@ -62,6 +62,7 @@ typedef struct {
     guint running;        /* slots held now */
     guint background;     /* requests that wait, and may be the kernel's in the background */
     guint passing;        /* in the store without a slot */
+    guint waiting;        /* requests that wait; of a job alone */
     guint64 parked_bytes; /* of memory that requests take which wait, with their data */
 } QosUse;
 
@@ -78,17 +79,41 @@ typedef struct {
     GQueue held; /* the scheduler's, of QosRequest: due, but the user has his share of slots */
 } QosUser;
 
+/* What a job has open; written by fs/store/open_file.c alone, without the gate's lock: atomic. */
+typedef struct {
+    guint count;   /* of files and directories */
+    guint refused; /* opens, since it had too many of them */
+} QosJobFiles;
+
+/* What the scheduler knows of a job with each of its requests; written by fs/sched*.c and
+ * fs/slots.c alone. */
+typedef struct {
+    GQueue held; /* of QosRequest: due, but the job has its share of slots */
+    QosUse use;
+} QosJobSched;
+
+/* The same, of what few requests need. */
+typedef struct {
+    GList held_link; /* among the jobs that have held requests */
+    guint64 refused; /* requests that failed because there was no room for them to wait */
+} QosJobSchedRare;
+
+/* Written by fs/tbf_class.c alone. */
+typedef struct {
+    struct QosTbfFlow *flow; /* the last one of a request of the job, or NULL */
+} QosJobTbf;
+
+/* Each part is written by its subject alone, once fs/jobs.c has made the job. All the rest belongs
+ * to the books, and is written by fs/jobs.c; but the gate notes `nodes` and `passthrough`. */
 typedef struct QosJob {
-    gint references;     /* atomic; first, as the next two, for qos_sched_copy_job() */
-    guint open_files;    /* atomic; files and directories that it has open (fs/store/open_file.h) */
-    guint opens_refused; /* atomic; since it had too many of them */
+    gint references;   /* atomic; first, as the next, for qos_sched_copy_job() */
+    QosJobFiles files; /* atomic */
     /* What each request changes stands together, in three cache lines and one of `wait`: with
      * thousands of jobs these are cache misses. */
     guint nodes;      /* the job's node count, 0 = unknown */
-    guint waiting;    /* requests that wait now */
     guint wait_count; /* of `wait`, in use */
-    GQueue held;      /* the scheduler's, of QosRequest: due, but the job has its share of slots */
-    QosTime seen;     /* last request */
+    QosJobSched sched;
+    QosTime seen;       /* last request */
     QosTime store_time; /* sum, ns */
     QosTime wait_time;  /* sum, ns: all reasons */
     guint64 requests;
@@ -96,14 +121,13 @@ typedef struct QosJob {
     QosTime rate_time;       /* the decaying rates below hold as of this time */
     guint64 rate_operations; /* since rate_time, not yet in the rates */
     guint64 rate_bytes;
-    double operation_rate;   /* op/s, decaying over about 2 s */
-    double byte_rate;        /* bytes/s */
-    struct QosTbfFlow *flow; /* of the policy tbf: the last one of a request of the job, or NULL */
-    QosUse use;
-    QosShare share; /* of the adaptive sharing; its end is beyond these lines */
+    double operation_rate; /* op/s, decaying over about 2 s */
+    double byte_rate;      /* bytes/s */
+    QosJobTbf tbf;
+    QosShare share; /* written by fs/adapt*.c alone; its end is beyond these lines */
     QosWait wait[QOS_JOB_WAITS_MAX];
 
-    GList held_link;                   /* among the jobs that have held requests */
+    QosJobSchedRare sched_rare;
     QosSample operation[QOS_OP_COUNT]; /* the store's time, us */
     QosSample read_bytes;              /* copies inside the store count as both */
     QosSample write_bytes;
@@ -111,7 +135,6 @@ typedef struct QosJob {
     QosHistogram write_sizes;
     QosTime started; /* first request since the last clear */
     guint64 errors;
-    guint64 refused;   /* requests that failed because there was no room for them to wait */
     guint passthrough; /* open files that the kernel reads and writes by itself */
     QosUser *maker;    /* for whom it was made; NULL: for one whom nothing bounds */
     char id[QOS_JOB_ID_MAX + 1];
@@ -145,6 +168,11 @@ GPtrArray *qos_job_list_new(guint length); /* empty, with room for so many refer
 
 /* Fetches what a request of the job changes, which follows before long (base/prefetch.h). */
 void qos_job_prefetch(const QosJob *job);
+/* Books a request that has come. */
+static inline void qos_job_comes(QosJob *job, QosTime now)
+{
+    job->seen = now;
+}
 /* Books a request that begins to wait for `rule_id`, so that why shows while it lasts. */
 void qos_job_waits(QosJob *job, guint64 rule_id, const char *rule_name, QosTime now);
 /* Books that it stopped, after `waited` ns. */

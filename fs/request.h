@@ -52,7 +52,7 @@ typedef struct {
     QosRequestState state;
     QosTime arrival;    /* when it entered, or was paused */
     QosTime start;      /* when it went; later by the time for which it was paused */
-    GList link;         /* in a queue of the policy, in job->held or user->held, among the ready or
+    GList link;         /* in a queue of the policy, in its job's or user's held, among the ready or
                            inside */
     gpointer queue;     /* the policy's own: where it keeps or kept it */
     struct QosLrs *lrs; /* the policy that took it, until it leaves */

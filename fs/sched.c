@@ -38,12 +38,12 @@ static QosRequest *first_that_may_pass(const QosSched *sched, const GQueue *held
 static QosRequest *successor(const QosSched *sched, const QosRequest *request)
 {
     const GList *link = sched->held_jobs.head;
-    QosRequest *next = first_that_may_pass(sched, &request->job->held);
+    QosRequest *next = first_that_may_pass(sched, &request->job->sched.held);
 
     if (next == NULL && request->user != NULL)
         next = first_that_may_pass(sched, &request->user->held);
     for (; next == NULL && link != NULL; link = link->next)
-        next = first_that_may_pass(sched, &((const QosJob *)link->data)->held);
+        next = first_that_may_pass(sched, &((const QosJob *)link->data)->sched.held);
     return next;
 }
 
@@ -65,7 +65,7 @@ static void give_slot_back(QosSched *sched, QosRequest *request, QosTime now)
     QosRequest *next = has_passed && sched->held_owing > 0 ? successor(sched, request) : NULL;
     if (next != NULL)
         let_pass(sched, next, now);
-    if (request->job->held.length > 0)
+    if (request->job->sched.held.length > 0)
         qos_sched_update_job(sched, request->job, now);
     if (request->user != NULL)
         qos_sched_recall(sched, request->user, now);
@@ -105,7 +105,7 @@ static void prepare(QosSched *sched, QosRequest *request, QosTime now)
     request->owes = request->owes_much = request->prepays = request->is_with_user =
         request->is_stored = FALSE;
     request->weight = request->minimum = request->cost = 0;
-    request->job->seen = now;
+    qos_job_comes(request->job, now);
 }
 
 /* Lets a request go that nothing stands before and that need not wait: what nearly all are. */
@@ -314,7 +314,7 @@ void qos_sched_go_on(QosSched *sched, QosRequest *request, QosTime now)
     qos_slots_grant(&sched->slots, request);
     qos_slots_enter(&sched->slots, request, now);
     request->start -= before;
-    if (request->job->held.length > 0)
+    if (request->job->sched.held.length > 0)
         qos_sched_update_job(sched, request->job, now);
 }
 

@@ -198,8 +198,8 @@ gboolean qos_sched_share_state(const QosSched *sched, const QosJob *job, QosSche
  * that take part. */
 GPtrArray *qos_sched_changed_shares(const QosSched *sched, QosShareChanges *seen,
                                     gboolean *ret_is_all);
-/* A consistent copy of the job's counters, rates as of now. The copy's `held`, `references` and
- * `share` mean nothing, but for share.totals, which are as of now too. *ret_share is of the same
- * moment; returns what qos_sched_share_state() does. */
+/* A consistent copy of the job's counters, rates as of now. The copy's `sched.held`, `references`
+ * and `share` mean nothing, but for share.totals, which are as of now too. *ret_share is of the
+ * same moment; returns what qos_sched_share_state() does. */
 gboolean qos_sched_copy_job(const QosSched *sched, const QosJob *job, QosJob *ret_copy,
                             QosSchedShare *ret_share, QosTime now);

@@ -299,8 +299,8 @@ gboolean qos_sched_copy_job(const QosSched *sched, const QosJob *job, QosJob *re
     const gsize start = offsetof(QosJob, nodes);
 
     ret_copy->references = 0;
-    ret_copy->open_files = (guint)g_atomic_int_get(&job->open_files);
-    ret_copy->opens_refused = (guint)g_atomic_int_get(&job->opens_refused);
+    ret_copy->files.count = (guint)g_atomic_int_get(&job->files.count);
+    ret_copy->files.refused = (guint)g_atomic_int_get(&job->files.refused);
     memcpy((char *)ret_copy + start, (const char *)job + start, sizeof(*job) - start);
     qos_job_rates(job, now, &ret_copy->operation_rate, &ret_copy->byte_rate);
     const gboolean has_share = qos_sched_share_state(sched, job, ret_share);

@@ -31,14 +31,14 @@ void qos_sched_retire(QosSched *sched, QosLrs *lrs)
 /* TRUE where adaptive sharing may let one more of the job into the store. */
 static gboolean may_be_served(const QosSched *sched, const QosJob *job)
 {
-    return qos_slots_job_may(&sched->slots, job) && job->use.running < sched->depth;
+    return qos_slots_job_may(&sched->slots, job) && job->sched.use.running < sched->depth;
 }
 
 void qos_sched_update_job(QosSched *sched, QosJob *job, QosTime now)
 {
     if (qos_sched_is_adaptive(sched))
-        qos_adapt_set_ready(sched->adapt, job, job->held.length > 0 && may_be_served(sched, job),
-                            now);
+        qos_adapt_set_ready(sched->adapt, job,
+                            job->sched.held.length > 0 && may_be_served(sched, job), now);
 }
 
 /* Counts a held request with the adaptive sharing. */
@@ -82,7 +82,7 @@ void qos_sched_share_held(QosSched *sched, QosTime now)
 {
     for (GList *link = sched->held_jobs.head; link != NULL; link = link->next) {
         QosJob *job = link->data;
-        for (GList *held = job->held.head; held != NULL; held = held->next)
+        for (GList *held = job->sched.held.head; held != NULL; held = held->next)
             share_held(sched, held->data, now);
         qos_sched_update_job(sched, job, now);
     }
@@ -101,18 +101,18 @@ void qos_sched_book_share(QosSched *sched, QosRequest *request, QosTime now)
 static void hold_in_job(QosSched *sched, QosRequest *request, QosTime now)
 {
     QosJob *job = request->job;
-    if (job->held.length == 0) {
-        job->held_link = (GList){.data = job};
-        g_queue_push_tail_link(&sched->held_jobs, &job->held_link);
+    if (job->sched.held.length == 0) {
+        job->sched_rare.held_link = (GList){.data = job};
+        g_queue_push_tail_link(&sched->held_jobs, &job->sched_rare.held_link);
     }
     request->is_with_user = FALSE;
-    g_queue_push_tail_link(&job->held, &request->link);
+    g_queue_push_tail_link(&job->sched.held, &request->link);
     sched->held++;
     sched->held_owing += qos_request_owes_first(request);
     if (!qos_sched_is_adaptive(sched))
         return;
     share_held(sched, request, now);
-    if (job->held.length == 1)
+    if (job->sched.held.length == 1)
         qos_sched_update_job(sched, job, now);
 }
 
@@ -144,13 +144,13 @@ void qos_sched_unhold(QosSched *sched, QosRequest *request, QosTime now)
         g_queue_unlink(&request->user->held, &request->link);
         return;
     }
-    g_queue_unlink(&job->held, &request->link);
-    if (job->held.length == 0)
-        g_queue_unlink(&sched->held_jobs, &job->held_link);
+    g_queue_unlink(&job->sched.held, &request->link);
+    if (job->sched.held.length == 0)
+        g_queue_unlink(&sched->held_jobs, &job->sched_rare.held_link);
     if (!qos_sched_is_adaptive(sched))
         return;
     qos_adapt_stop_waiting(sched->adapt, job, request->cost);
-    if (job->held.length == 0)
+    if (job->sched.held.length == 0)
         qos_sched_update_job(sched, job, now);
 }
 
@@ -171,8 +171,8 @@ void qos_sched_recall(QosSched *sched, QosUser *user, QosTime now)
  * are held with their users from now on. */
 static QosRequest *first_held(QosSched *sched, QosJob *job, QosTime now)
 {
-    while (job->held.length > 0) {
-        QosRequest *request = job->held.head->data;
+    while (job->sched.held.length > 0) {
+        QosRequest *request = job->sched.held.head->data;
         if (qos_slots_user_may(&sched->slots, request->user))
             return request;
         qos_sched_unhold(sched, request, now);
@@ -256,7 +256,7 @@ static gboolean is_full(QosSched *sched, const QosJob *job, QosTime now)
 
     if (!qos_slots_are_taken(&sched->slots, depth, now))
         return FALSE;
-    if (job == NULL || job->use.running > 0 || next_delay(sched) > now)
+    if (job == NULL || job->sched.use.running > 0 || next_delay(sched) > now)
         return TRUE;
     depth = MIN(qos_capacity_most(depth), sched->slots.count);
     return qos_slots_are_taken(&sched->slots, depth, now);
@@ -286,9 +286,9 @@ static void prefetch_next_jobs(const QosSched *sched)
 
     if (second != NULL)
         qos_job_prefetch(second);
-    if (first == NULL || first->held.length == 0)
+    if (first == NULL || first->sched.held.length == 0)
         return;
-    qos_prefetch(request_of(first->held.head), sizeof(QosRequest));
+    qos_prefetch(request_of(first->sched.held.head), sizeof(QosRequest));
     qos_adapt_prefetch(sched->adapt, first);
 }
 
@@ -298,14 +298,14 @@ void qos_sched_prefetch_leave(const QosRequest *request)
     qos_prefetch(&request->job->operation[request->opcode], sizeof(QosSample));
     if (request->queue != NULL)
         qos_prefetch(request->queue, QOS_CACHE_LINE);
-    if (request->job->flow != NULL)
-        qos_prefetch(request->job->flow, QOS_CACHE_LINE);
+    if (request->job->tbf.flow != NULL)
+        qos_prefetch(request->job->tbf.flow, QOS_CACHE_LINE);
 }
 
 /* Lets the first request of the job go that it holds. */
 static QosRequest *serve(QosSched *sched, QosJob *job, QosTime now)
 {
-    QosRequest *request = job->held.head->data;
+    QosRequest *request = job->sched.held.head->data;
 
     qos_sched_book_share(sched, request, now);
     qos_sched_unhold(sched, request, now);

@@ -16,17 +16,17 @@ static gboolean has_background(const QosSched *sched, const QosRequest *request,
     const guint most = sched->background_max;
 
     return sched->background + more <= most &&
-           request->job->use.background + more <= qos_slots_share_of(most) &&
+           request->job->sched.use.background + more <= qos_slots_share_of(most) &&
            (request->user == NULL ||
             request->user->use.background + more <= qos_slots_users_share_of(most));
 }
 
 void qos_sched_count_waiting(QosSched *sched, const QosRequest *request, gint change)
 {
-    request->job->waiting += (guint)change;
+    request->job->sched.use.waiting += (guint)change;
     if (!may_be_background(request))
         return;
-    request->job->use.background += (guint)change;
+    request->job->sched.use.background += (guint)change;
     if (request->user != NULL)
         request->user->use.background += (guint)change;
     sched->background += (guint)change;
@@ -36,7 +36,7 @@ static gboolean has_room(const QosSched *sched, const QosRequest *request, guint
                          guint64 bound)
 {
     return sched->parked_bytes + bytes <= bound &&
-           request->job->use.parked_bytes + bytes <= qos_slots_share_of(bound) &&
+           request->job->sched.use.parked_bytes + bytes <= qos_slots_share_of(bound) &&
            (request->user == NULL ||
             request->user->use.parked_bytes + bytes <= qos_slots_users_share_of(bound));
 }
@@ -48,14 +48,14 @@ static void take_room(QosSched *sched, QosRequest *request, guint64 bytes)
 
     request->kept = bytes;
     sched->parked_bytes += more;
-    request->job->use.parked_bytes += more;
+    request->job->sched.use.parked_bytes += more;
     if (request->user != NULL)
         request->user->use.parked_bytes += more;
 }
 
 static QosKeep refuse(QosSched *sched, QosJob *job, QosKeep reason)
 {
-    job->refused++;
+    job->sched_rare.refused++;
     sched->refused++;
     return reason;
 }

@@ -24,14 +24,14 @@ QosTime qos_slots_next_stall(const QosSlots *slots)
 
 gboolean qos_slots_may_pass(const QosSlots *slots, const QosRequest *request)
 {
-    return request->job->use.passing < QOS_PASSING_MAX && slots->passing < QOS_PASSING_ALL &&
+    return request->job->sched.use.passing < QOS_PASSING_MAX && slots->passing < QOS_PASSING_ALL &&
            (request->user == NULL || request->user->use.passing < QOS_PASSING_USER);
 }
 
 static void run(QosSlots *slots, const QosRequest *request, gint change)
 {
     slots->running += (guint)change;
-    request->job->use.running += (guint)change;
+    request->job->sched.use.running += (guint)change;
     if (request->user != NULL)
         request->user->use.running += (guint)change;
 }
@@ -45,7 +45,7 @@ void qos_slots_grant(QosSlots *slots, QosRequest *request)
 void qos_slots_pass(QosSlots *slots, const QosRequest *request, gint change)
 {
     slots->passing += (guint)change;
-    request->job->use.passing += (guint)change;
+    request->job->sched.use.passing += (guint)change;
     if (request->user != NULL)
         request->user->use.passing += (guint)change;
 }

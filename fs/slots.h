@@ -67,7 +67,7 @@ static inline guint qos_slots_of_job(const QosSlots *slots)
 /* TRUE where the job has less than its share... */
 static inline gboolean qos_slots_job_may(const QosSlots *slots, const QosJob *job)
 {
-    return job->use.running < qos_slots_of_job(slots);
+    return job->sched.use.running < qos_slots_of_job(slots);
 }
 
 /* ...and where the user has, if there is one: as many as slots are left for, if all his hang. */

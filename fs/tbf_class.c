@@ -192,7 +192,7 @@ static void bind(QosTbf *tbf, QosTbfFlow *flow, const QosRequest *request, QosTi
 static QosTbfFlow **recent_flow(QosTbf *tbf, const QosTbfKey *key, QosOpcode opcode)
 {
     if (key->job != NULL && key->opcode == 0)
-        return &key->job->flow;
+        return &key->job->tbf.flow;
     return &tbf->recent[opcode];
 }
 
@@ -225,8 +225,8 @@ QosTbfFlow *qos_tbf_flow(QosTbf *tbf, const QosRequest *request, QosTime now)
 
 static void flow_free(QosTbfFlow *flow)
 {
-    if (flow->key.job != NULL && flow->key.job->flow == flow)
-        flow->key.job->flow = NULL;
+    if (flow->key.job != NULL && flow->key.job->tbf.flow == flow)
+        flow->key.job->tbf.flow = NULL;
     qos_job_unref(flow->key.job);
     g_free(flow);
 }

@@ -460,7 +460,7 @@ static void issue(Simulator *sim, Process *process)
     }
     if (qos_sched_enter(sim->sched, &request->request, sim->now, &wake) == QOS_GO) {
         start(sim, request);
-    } else if (job->job->waiting == 1) {
+    } else if (job->job->sched.use.waiting == 1) {
         mark_clear(sim, job);
     }
     sim->wake = MIN(sim->wake, wake);
@@ -578,7 +578,7 @@ static void dispatch(Simulator *sim)
 
     while ((next = qos_sched_next(sim->sched, sim->now, &sim->wake)) != NULL) {
         Request *request = (Request *)next;
-        if (next->job->waiting == 0)
+        if (next->job->sched.use.waiting == 0)
             request->job->clear_since = sim->now;
         start(sim, request);
     }
@@ -743,7 +743,7 @@ static void finish(const Simulator *sim)
         Job *job = &sim->jobs[i];
         if (job->outstanding == 0)
             mark_idle(sim, job);
-        if (sim->is_ideal ? ideal_of(sim, job)->inside == 0 : job->job->waiting == 0)
+        if (sim->is_ideal ? ideal_of(sim, job)->inside == 0 : job->job->sched.use.waiting == 0)
             mark_clear(sim, job);
     }
     if ((QosTime)sim->sampled * sim->scenario->bin < sim->now) /* it is cut off */

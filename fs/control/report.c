@@ -83,8 +83,8 @@ static void count_jobs(QosGate *gate, QosReportJobCounts *counts)
         double operations, bytes;
 
         qos_gate_lock(gate);
-        const gboolean waits = job->waiting > 0;
-        const gboolean runs = job->use.running > 0;
+        const gboolean waits = job->sched.use.waiting > 0;
+        const gboolean runs = job->sched.use.running > 0;
         qos_job_rates(job, now, &operations, &bytes);
         qos_gate_unlock(gate);
         counts->waiting += waits;
@@ -162,7 +162,7 @@ const char *qos_report_limit(const QosReport *report, const QosJob *job)
         if (!latest || job->wait[i].last > latest->last)
             latest = &job->wait[i];
     }
-    if (!latest || (!job->waiting && report->now - latest->last > RECENT))
+    if (!latest || (!job->sched.use.waiting && report->now - latest->last > RECENT))
         return NULL;
     return latest->rule_name;
 }

@@ -140,8 +140,8 @@ static void add_brief(JsonBuilder *builder, const QosReport *report, const QosJo
     qos_json_add_count(builder, "errors", job->errors);
     add_seconds(builder, "wait_time", job->wait_time);
     add_seconds(builder, "store_time", job->store_time);
-    qos_json_add_count(builder, "waiting", job->waiting);
-    qos_json_add_count(builder, "running", job->use.running);
+    qos_json_add_count(builder, "waiting", job->sched.use.waiting);
+    qos_json_add_count(builder, "running", job->sched.use.running);
     qos_json_add_number(builder, "operation_rate", job->operation_rate);
     qos_json_add_number(builder, "byte_rate", job->byte_rate);
     qos_json_add_count(builder, "read_bytes", job->read_bytes.sum);
@@ -154,11 +154,11 @@ static void add_rest(JsonBuilder *builder, const QosReport *report, const QosJob
     qos_json_add_count(builder, "nodes", job->nodes);
     add_moment(builder, "started", report, job->started);
     qos_json_add_count(builder, "waits", job->waits);
-    qos_json_add_count(builder, "parked_bytes", job->use.parked_bytes);
-    qos_json_add_count(builder, "refused", job->refused);
+    qos_json_add_count(builder, "parked_bytes", job->sched.use.parked_bytes);
+    qos_json_add_count(builder, "refused", job->sched_rare.refused);
     qos_json_add_count(builder, "passthrough", job->passthrough);
-    qos_json_add_count(builder, "open_files", job->open_files);
-    qos_json_add_count(builder, "opens_refused", job->opens_refused);
+    qos_json_add_count(builder, "open_files", job->files.count);
+    qos_json_add_count(builder, "opens_refused", job->files.refused);
     add_operations(builder, job);
 }
 

@@ -93,7 +93,7 @@ GString *qos_report_jobs(const QosReport *report)
             add(cells, "-");
         add(cells, "%.1f", job->operation_rate);
         add(cells, "%.2f", job->byte_rate / 1e6);
-        add(cells, "%u", job->waiting);
+        add(cells, "%u", job->sched.use.waiting);
         add(cells, "%.0f%%", spent > 0 ? 100 * (double)job->wait_time / spent : 0);
         add(cells, "%s", limit ? limit : "-");
         add(cells, "%" G_GUINT64_FORMAT, job->requests);

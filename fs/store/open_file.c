@@ -94,14 +94,14 @@ static QosPlace take_place_locked(QosHandles *handles, const QosCaller *caller)
 {
     QosJob *job = caller->job;
     QosUser *user = caller->user;
-    const guint of_job = (guint)g_atomic_int_get(&job->open_files);
+    const guint of_job = (guint)g_atomic_int_get(&job->files.count);
     const guint of_user = user == NULL ? 0 : (guint)g_atomic_int_get(&user->open_files);
     const QosPlace place = qos_place_for(handles->most - handles->count, of_job, of_user);
 
     if (place != QOS_PLACE_FREE)
         return place;
     handles->count++;
-    g_atomic_int_inc(&job->open_files);
+    g_atomic_int_inc(&job->files.count);
     if (user != NULL)
         g_atomic_int_inc(&user->open_files);
     return QOS_PLACE_FREE;
@@ -110,7 +110,7 @@ static QosPlace take_place_locked(QosHandles *handles, const QosCaller *caller)
 static void give_place_back_locked(QosHandles *handles, const QosCaller *caller)
 {
     handles->count--;
-    g_atomic_int_add(&caller->job->open_files, -1);
+    g_atomic_int_add(&caller->job->files.count, -1);
     if (caller->user != NULL)
         g_atomic_int_add(&caller->user->open_files, -1);
 }
@@ -123,10 +123,10 @@ static void note_refusal(const QosHandles *handles, const QosCaller *caller, Qos
     QosJob *job = caller->job;
     QosUser *user = caller->user;
 
-    if (g_atomic_int_add(&job->opens_refused, 1) == 0 && !by_user)
+    if (g_atomic_int_add(&job->files.refused, 1) == 0 && !by_user)
         g_warning("job %s: it has %d files open, and is refused more (EMFILE) until it closes "
                   "some; " WHAT_HELPS,
-                  job->id, g_atomic_int_get(&job->open_files), handles->most);
+                  job->id, g_atomic_int_get(&job->files.count), handles->most);
     if (by_user && g_atomic_int_add(&user->opens_refused, 1) == 0)
         g_warning("user %u: his jobs have %d files open, and are refused more (EMFILE) until they "
                   "close some; " WHAT_HELPS,

@@ -11,7 +11,7 @@
  * fs/quota.h says. So a handle is made before its file is opened: what is refused has made or
  * truncated nothing.
  *
- * Lock: `lock` of the lists; also for `open_files` of jobs and users.
+ * Lock: `lock` of the lists; also for the open files of jobs and users.
  */
 #pragma once
 

@@ -373,8 +373,8 @@ static void test_reset(void)
     work(&account, "b", START);
     QosJob *held = qos_account_job(&account, "a", START);
     held->nodes = 4;
-    held->waiting = 3;
-    held->use.running = 2;
+    held->sched.use.waiting = 3;
+    held->sched.use.running = 2;
 
     g_assert_cmpuint(qos_account_reset(&account, "nobody", START), ==, 0);
     g_assert_cmpuint(qos_account_reset(&account, "a", START + 5), ==, 1);
@@ -385,15 +385,15 @@ static void test_reset(void)
     check_empty(held);
     g_assert_cmpint(held->started, ==, START + 5);
     g_assert_cmpuint(held->nodes, ==, 4);
-    g_assert_cmpuint(held->waiting, ==, 3);
-    g_assert_cmpuint(held->use.running, ==, 2);
+    g_assert_cmpuint(held->sched.use.waiting, ==, 3);
+    g_assert_cmpuint(held->sched.use.running, ==, 2);
 
     QosJob *other = qos_account_find(&account, "b");
     g_assert_cmpuint(other->requests, ==, 2);
     qos_job_unref(other);
     g_assert_cmpuint(qos_account_reset(&account, NULL, START + 6), ==, 2);
     g_assert_null(qos_account_find(&account, "b")); /* nobody held it */
-    held->waiting = held->use.running = 0;
+    held->sched.use.waiting = held->sched.use.running = 0;
     qos_job_unref(held);
     qos_account_clear(&account);
 }

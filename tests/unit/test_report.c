@@ -114,13 +114,13 @@ static void count_in_job(QosJob *job)
     job->waits = 4;
     job->wait_time = 5 * QOS_SECOND;
     job->store_time = 6 * QOS_SECOND;
-    job->waiting = 7;
-    job->use.running = 8;
-    job->use.parked_bytes = 9;
-    job->refused = 10;
+    job->sched.use.waiting = 7;
+    job->sched.use.running = 8;
+    job->sched.use.parked_bytes = 9;
+    job->sched_rare.refused = 10;
     job->passthrough = 11;
-    job->open_files = 12;
-    job->opens_refused = 13;
+    job->files.count = 12;
+    job->files.refused = 13;
     job->operation_rate = 14.5;
     job->byte_rate = 15.5;
     job->read_bytes.sum = 16;
@@ -318,7 +318,7 @@ static void test_jobs(void)
     job->nodes = 12;
     job->operation_rate = 10.06;
     job->byte_rate = 2500000;
-    job->waiting = 4;
+    job->sched.use.waiting = 4;
     job->wait_time = 3 * QOS_SECOND;
     job->store_time = QOS_SECOND;
     job->wait_count = 2;
@@ -345,10 +345,10 @@ static void test_limit(void)
     job->wait_count = 1;
     job->wait[0] = (QosWait){0, QOS_WAIT_SLOTS, 1, 1, 1, 1, NOW - 11 * QOS_SECOND};
     g_assert_null(qos_report_limit(report, job));
-    job->waiting = 1;
+    job->sched.use.waiting = 1;
     g_assert_cmpstr(qos_report_limit(report, job), ==, QOS_WAIT_SLOTS);
     job->wait[job->wait_count++] = (QosWait){9, "r", 1, 1, 1, 1, NOW - 10 * QOS_SECOND};
-    job->waiting = 0;
+    job->sched.use.waiting = 0;
     g_assert_cmpstr(qos_report_limit(report, job), ==, "r");
 }
 

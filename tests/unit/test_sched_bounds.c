@@ -20,7 +20,7 @@ static void test_closes_are_bounded(void)
             g_assert_true((verdict == QOS_GO) ==
                           (close[job][i]->has_slot || close[job][i]->is_passing));
         }
-        g_assert_cmpuint(close[job][0]->job->use.passing, <=, QOS_PASSING_MAX);
+        g_assert_cmpuint(close[job][0]->job->sched.use.passing, <=, QOS_PASSING_MAX);
     }
     qos_sched_state(f.sched, &state);
     g_assert_cmpuint(state.running, ==, SLOTS); /* three of the first job, one of the second */
@@ -44,7 +44,7 @@ static void test_closes_are_bounded(void)
         leave(&f, done);
         for (QosRequest *due; (due = next(&f)) != NULL;) {
             g_assert_true(due->has_slot || due->is_passing);
-            g_assert_cmpuint(due->job->use.passing, <=, QOS_PASSING_MAX);
+            g_assert_cmpuint(due->job->sched.use.passing, <=, QOS_PASSING_MAX);
             g_queue_push_tail(&inside, due);
         }
     }
@@ -135,7 +135,7 @@ static void test_data_that_waits_is_bounded(void)
     g_assert_cmpuint(in_store, ==, QOS_PASSING_MAX);
     qos_sched_state(f.sched, &state);
     g_assert_cmpuint(state.parked_bytes, ==, FULL * UNIT);
-    g_assert_cmpuint(running->job->use.parked_bytes, ==, FULL * UNIT);
+    g_assert_cmpuint(running->job->sched.use.parked_bytes, ==, FULL * UNIT);
     g_assert_cmpuint(state.refused, ==, 1);
 
     /* What is left is for others. */
@@ -148,7 +148,7 @@ static void test_data_that_waits_is_bounded(void)
     /* Once the store has taken one, it may have another. */
     QosRequest *stored = g_queue_peek_nth(&waiting, SHARE);
     qos_sched_kept(f.sched, stored);
-    g_assert_cmpuint(running->job->use.passing, ==, QOS_PASSING_MAX - 1);
+    g_assert_cmpuint(running->job->sched.use.passing, ==, QOS_PASSING_MAX - 1);
 
     for (guint i = 1; i < QOS_PASSING_MAX; i++)
         qos_sched_kept(f.sched, g_queue_peek_nth(&waiting, SHARE + i));
@@ -179,8 +179,8 @@ static void test_data_that_awaits_its_turn_is_bounded(void)
                         i < FULL ? QOS_KEEP_IN_MEMORY : QOS_KEEP_NOWHERE);
         g_queue_push_tail(&waiting, request);
     }
-    g_assert_cmpuint(running->job->use.parked_bytes, ==, FULL * UNIT);
-    g_assert_cmpuint(running->job->use.passing, ==, 0);
+    g_assert_cmpuint(running->job->sched.use.parked_bytes, ==, FULL * UNIT);
+    g_assert_cmpuint(running->job->sched.use.passing, ==, 0);
     leave(&f, running);
     serve_or_cancel(&f, &waiting);
     fixture_clear(&f);
@@ -290,7 +290,7 @@ static void test_requests_that_wait_are_bounded(void)
     } while (waiting.length < FULL + 2);
     qos_sched_state(f.sched, &state);
     g_assert_cmpuint(state.parked_bytes, ==, (FULL + 1) * UNIT);
-    g_assert_cmpuint(running->job->use.parked_bytes, ==, (FULL + 1) * UNIT);
+    g_assert_cmpuint(running->job->sched.use.parked_bytes, ==, (FULL + 1) * UNIT);
     g_assert_cmpuint(state.refused, ==, 1);
 
     /* Data goes to the store at once where half is used up; its answer takes what a request takes.
@@ -298,7 +298,7 @@ static void test_requests_that_wait_are_bounded(void)
     QosRequest *other = request_new(&f, "other", QOS_OP_WRITE, UNIT);
     other->data = UNIT;
     g_assert_cmpint(qos_sched_keep(f.sched, other, TRUE), ==, QOS_KEEP_IN_STORE);
-    g_assert_cmpuint(other->job->use.parked_bytes, ==, UNIT);
+    g_assert_cmpuint(other->job->sched.use.parked_bytes, ==, UNIT);
     qos_sched_kept(f.sched, other);
 
     leave(&f, running);

@@ -30,13 +30,13 @@ static void test_its_job_goes_on(void)
     f.now += QOS_MILLISECOND; /* in the store */
     pause_now(&f, first);
     g_assert_cmpuint(running(&f), ==, 0);
-    g_assert_cmpuint(first->job->waiting, ==, 2);
+    g_assert_cmpuint(first->job->sched.use.waiting, ==, 2);
     g_assert_true(next(&f) == second);
 
     f.now += QOS_SECOND;
     qos_sched_go_on(f.sched, first, f.now); /* no slot is free */
     g_assert_cmpuint(running(&f), ==, 2);
-    g_assert_cmpuint(first->job->waiting, ==, 0);
+    g_assert_cmpuint(first->job->sched.use.waiting, ==, 0);
     QosJob *job = qos_job_ref(first->job);
     f.now += QOS_MILLISECOND;
     leave(&f, first);
@@ -87,7 +87,7 @@ static void test_no_room(void)
     g_assert_cmpint(enter(&f, request), ==, QOS_GO);
     pause_now(&f, request);
     g_assert_cmpuint(running(&f), ==, 1);
-    g_assert_cmpuint(request->job->waiting, ==, 0);
+    g_assert_cmpuint(request->job->sched.use.waiting, ==, 0);
     qos_sched_go_on(f.sched, request, f.now);
     g_assert_cmpuint(running(&f), ==, 1);
     leave(&f, request);
@@ -125,12 +125,12 @@ static void test_leaves_paused(void)
     request->data = 4096;
     g_assert_cmpint(enter(&f, request), ==, QOS_GO);
     pause_now(&f, request);
-    g_assert_cmpuint(job->use.parked_bytes, ==, 4096);
+    g_assert_cmpuint(job->sched.use.parked_bytes, ==, 4096);
     leave(&f, request);
     g_assert_cmpuint(running(&f), ==, 0);
-    g_assert_cmpuint(job->waiting, ==, 0);
-    g_assert_cmpuint(job->use.background, ==, 0);
-    g_assert_cmpuint(job->use.parked_bytes, ==, 0);
+    g_assert_cmpuint(job->sched.use.waiting, ==, 0);
+    g_assert_cmpuint(job->sched.use.background, ==, 0);
+    g_assert_cmpuint(job->sched.use.parked_bytes, ==, 0);
     qos_job_unref(job);
     fixture_clear(&f);
 }

@@ -274,7 +274,7 @@ static void test_change_gives_no_burst(void)
 static gboolean has_flow(Fixture *f, const char *id)
 {
     QosJob *job = qos_account_find(qos_sched_account(f->sched), id);
-    gboolean has = job->flow != NULL;
+    gboolean has = job->tbf.flow != NULL;
     qos_job_unref(job);
     return has;
 }
