@@ -1,7 +1,7 @@
 /*
- * Blocks of memory that count their references, as GLib's g_atomic_rc_box; but the counting is
- * compiled with the caller, so that ThreadSanitizer, which does not look into GLib, sees that the
- * last one frees after all others are done.
+ * Reference-counted blocks of memory, like GLib's g_atomic_rc_box. The counting is compiled into
+ * the caller, because ThreadSanitizer does not see inside GLib: so it knows that the last user
+ * frees the block after all others are done.
  */
 #pragma once
 

@@ -1,6 +1,6 @@
 /*
- * Numbers in messages and files: little-endian, of fixed size, one behind the other. Taking one
- * never reads past the end.
+ * Reads and writes the numbers in messages and files: little-endian, of fixed size, one after
+ * another. Reading never goes past the end of the buffer.
  */
 #pragma once
 

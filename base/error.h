@@ -1,6 +1,6 @@
 /*
- * The one error domain: the code of a GError in it is an errno value, the message says what is
- * wrong, where, and what to do, in words for the person who caused it.
+ * The one error domain of qosfs. The code of a GError in this domain is an errno value. Its message
+ * is for the user or administrator that caused the error: what is wrong, where, and what to do.
  */
 #pragma once
 

@@ -1,13 +1,16 @@
 /*
- * A min-heap with four children to an element. The array holds what is compared, (key, serial), so
- * that no node is looked at on the way, and is half as deep as a binary one: with 10,000 nodes,
- * each in a cache line of its own, that is most of the time. Nor is a node told where it is moved
- * to: it has a small number while it is in the heap, by which `places` has that, so that one in the
- * middle is moved or removed by sifting from there. The serial makes the order total, hence stable
- * for equal keys.
+ * A min-heap in which each element has four children, so it is half as deep as a binary heap.
  *
- * Which of four children is least is nothing that a processor could foresee: a comparison is one of
- * 128 bits, without a branch.
+ * Most of the time of a large heap is spent on cache misses: each of 10,000 nodes lies in a cache
+ * line of its own. Therefore the array `entries` holds the sort key itself (the caller's key and a
+ * serial number), and sifting reads no node. Nor does it write to a node: a node keeps a small id
+ * while it is in the heap, and `places` maps the id to the node's index in `entries`. With that
+ * index a node in the middle can be moved or removed by sifting from there.
+ *
+ * The serial number makes the order total, so nodes with equal keys keep their order of entry.
+ *
+ * A processor cannot predict which of four children is the least, so keys are compared as 128-bit
+ * numbers, without a branch.
  */
 #include "base/heap.h"
 

@@ -1,6 +1,7 @@
 /*
- * The table of distances of all beginnings of the two names, row by row; a row needs the two before
- * it.
+ * The edit distance by dynamic programming (base/near.h). A cell holds the distance between the
+ * first i bytes of one name and the first j bytes of the other. Cells are computed row by row, and
+ * each row needs only the two rows before it.
  */
 #include "base/near.h"
 

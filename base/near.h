@@ -1,8 +1,9 @@
 /*
- * Which of the names that there are somebody meant who mistyped one: those near to it by their edit
- * distance, the number of bytes that must be put in, left out or replaced, or swapped with their
- * neighbour, to make one of the other (Damerau and Levenshtein's, each byte edited once). Whether
- * letters are large or small does not count.
+ * Finds the known name that a mistyped word most likely meant, for a hint in an error message.
+ *
+ * A candidate is near if its edit distance is small (Damerau and Levenshtein). That is the number
+ * of bytes to insert, delete, replace, or swap with their neighbour in order to turn one name into
+ * the other; each byte is edited once. The comparison ignores the case of ASCII letters.
  */
 #pragma once
 

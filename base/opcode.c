@@ -1,5 +1,5 @@
 /*
- * The names of the operations, and the sets that a name stands for.
+ * The names of the operations, and the sets of operations that a name stands for (base/opcode.h).
  */
 #include "base/opcode.h"
 

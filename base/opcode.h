@@ -1,5 +1,6 @@
 /*
- * What a request asks of the store: the names that rules, reports and statistics use.
+ * The operations that a request can ask of the store, and the names that rules, reports and
+ * statistics give them.
  */
 #pragma once
 

@@ -1,10 +1,11 @@
 /*
- * A pattern is compiled into elements, each of which eats a definite stretch of the text: a literal
- * one character, a range the whole run of digits; a star eats what the rest leaves.
+ * A pattern is compiled into elements, and each element consumes a definite part of the text: a
+ * literal one character, a range a whole run of digits. A star consumes what the other elements
+ * leave.
  *
- * Why one resume point is enough: where an element begins later in the text it also ends no
- * earlier. So the first place at which the elements between two stars match leaves most to the
- * rest, and only the last star ever needs to take one character more.
+ * One resume point is enough, because an element that begins later in the text also ends no
+ * earlier. So the first place at which the elements between two stars match leaves the most text to
+ * the rest, and only the last star ever needs to take one character more.
  */
 #include "base/pattern.h"
 

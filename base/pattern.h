@@ -3,12 +3,10 @@
  * `[1-3,7]` (a decimal number in these ranges, leading zeros allowed), and `\` before a character
  * that is meant as itself (`\*`, `\[`, `\\`).
  *
- * Matching is iterative with a single resume point: for a pattern of p elements and a text of t
- * characters it takes at most about t x (p + t) steps, so that a rule that an administrator
- * mistypes cannot stall the mount (docs/reference/rules.md, "Unlike Lustre"). A number range takes
- * all digits at its place, and does not start in the middle of a number when it follows a `*`, so
- * that
- * `*[1-3]` does not match "node12".
+ * Matching is iterative with a single resume point. For a pattern of p elements and a text of t
+ * characters it takes at most about t x (p + t) steps, so a mistyped rule cannot stall the mount
+ * (docs/reference/rules.md, "Unlike Lustre"). A number range takes all digits at its place. Behind
+ * a `*` it does not start in the middle of a number, so `*[1-3]` does not match "node12".
  */
 #pragma once
 

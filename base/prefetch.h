@@ -1,7 +1,9 @@
 /*
- * Fetching memory into the caches a while before it is used. Where thousands of jobs take turns,
- * what one of them needs has left the caches when its turn comes, and to wait for a line of it
- * costs as much as hundreds of instructions. Lines that were asked for in time are there.
+ * Fetches memory into the CPU's caches before it is used.
+ *
+ * Where thousands of jobs take turns, the data of one job has left the caches by the time of its
+ * next turn. Waiting for a single cache line then costs as much as hundreds of instructions. A line
+ * that was requested in time is already there.
  */
 #pragma once
 

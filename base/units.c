@@ -1,6 +1,7 @@
 /*
  * Parsing is exact: a decimal fraction is kept as an integer of 18 digits and multiplied in 128
- * bits, never a double. Further digits are ignored, which rounding down allows.
+ * bits, never as a double. Further digits are ignored, which is right because results are rounded
+ * down.
  */
 #include "base/units.h"
 

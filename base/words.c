@@ -1,5 +1,5 @@
 /*
- * Takes words of a command line apart, and quotes them in errors (base/words.h).
+ * Splits the words of a command line, and quotes words in error messages (base/words.h).
  */
 #include "base/words.h"
 

@@ -1,9 +1,8 @@
 /*
- * Words that people write: how a command line is taken apart, and how an error quotes what it
- * complains about.
+ * Words that users type: how a word of a command line is split, and how an error message quotes it.
  *
- * GOption does not read the value of a short option in one word with it, -n5 for -n 5, as POSIX has
- * it (Utility Syntax Guidelines, 6).
+ * GOption does not accept a short option and its value in one word (-n5 for -n 5), although POSIX
+ * requires it (Utility Syntax Guidelines, 6). So such words are split before GOption reads them.
  */
 #pragma once
 

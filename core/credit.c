@@ -1,8 +1,8 @@
 /*
- * An owner, what it hands out to be done, and its local users.
+ * An owner, its outputs, and its local users (core/credit.h).
  *
- * A get that is met by what is cached costs one look-up: it needs no request, no message and no
- * memory. Everything else is a request (credit_request.c).
+ * A get that cached credit satisfies costs one look-up: no request, no message and no allocation.
+ * Everything else becomes a request (credit_request.c).
  */
 #include "core/credit_private.h"
 
@@ -223,7 +223,7 @@ static QosCreditVerdict start_local(QosOwner *owner, QosBook *book, const QosCre
     return qos_request_start(owner, &request, now, &delay);
 }
 
-/* In the order in which whoever wants several credits takes them (core/resource.h). */
+/* The order in which a user takes several credits (core/resource.h). */
 static gboolean may_follow(const QosHold *before, const QosResource *resource,
                            const QosCredit *want)
 {
@@ -337,12 +337,12 @@ gboolean qos_credit_cancel(QosOwner *owner, QosTime now, const QosResource *reso
         return TRUE;
     }
     if (owner->above == NULL)
-        return TRUE; /* there is nobody to give it to */
+        return TRUE; /* there is no lender to give it to */
     const gboolean is_used = is_used_against(book, theirs);
     if (qos_owner_in_grace(owner) || is_used || !qos_book_yield(book, theirs)) {
         if (book->busy != NULL)
-            book->busy->is_user_told = FALSE; /* it will be again, when who uses it puts it */
-        /* And now of what nobody uses: users of the rest may be waiting for that. */
+            book->busy->is_user_told = FALSE; /* to be told again when the holder puts it */
+        /* Asks at once for the unused part, because users of the rest may be waiting for it. */
         if (is_called && is_used && owner->config.caches)
             qos_book_serve_callback(owner, book, now);
         return FALSE;

@@ -1,35 +1,40 @@
 /*
- * Owners of resources: who may use what, and how it changes hands (seed 002).
+ * Owners of resources: which of them may use a resource, and how it changes hands (seed 002).
  *
- * A QosOwner borrows credits from the owner above it and sublets them to those below. Mounts,
- * servers and servers of servers are the same thing: a root has nothing above and owns everything,
- * a mount has nothing below and local users instead. What an owner has of a resource is one
- * equation,
+ * A QosOwner borrows credits from the owner above it and sublets them to the owners below. Mounts,
+ * servers and servers of servers are all owners: a root has no owner above it and owns everything;
+ * a mount has no owners below it and has local users instead. One equation says what an owner has
+ * of a resource:
  *
  *     owned = yield(borrowed, join of all sublet)         a part of it held, the rest cached
  *
- * and a request is met from what is owned; else it is asked for above, and who has a conflicting
- * part is called back for just that part. No two owners ever have conflicting credits in use.
+ * A request is met from what is owned. If that is not enough, the owner asks the owner above for
+ * more, and calls back exactly the conflicting part from the borrowers and users that have it. No
+ * two owners ever have conflicting credits in use.
  *
- * Pure: time is an argument, and what is to be done outside is handed out by qos_owner_output():
- * messages to send, requests that ended, callbacks to the local user, what to make durable. Whoever
- * calls any function below takes all outputs after it, and calls qos_owner_tick() at
- * qos_owner_next(). The caller locks.
+ * Pure: time is an argument. qos_owner_output() hands out what is to be done outside: messages to
+ * send, requests that ended, callbacks to the local user, changes to make durable. After each call
+ * of a function below, the caller takes all outputs. It calls qos_owner_tick() at qos_owner_next().
+ * The caller locks.
  *
- * Messages may be lost, repeated, reordered and delayed. Each pair of owners has a session in which
- * they are numbered, acknowledged and repeated until they are, so that what is received is received
- * once and in order. A session ends when one of the two restarts, or with its lease.
+ * Messages may be lost, repeated, reordered and delayed. Each pair of owners has a session, in
+ * which messages are numbered, acknowledged, and repeated until they are acknowledged. So each
+ * message is received once and in order. A session ends when one of the two owners restarts, or
+ * with its lease.
  *
- * A lease covers all that a borrower has. The borrower counts it from when it sent what the lender
- * acknowledged, less 1 % (QOS_LEASE_DRIFT), the lender from when it received that, and 1 % more: so
- * a borrower stops using before the lender gives to others, as long as their clocks run at most 1 %
- * wrong. While a borrower owes the answer to a callback its lease is not renewed; at its end it is
- * evicted. An owner promises to those below at most half of what is left of its own lease.
+ * A lease covers all that a borrower has. The borrower counts the lease, less 1 %
+ * (QOS_LEASE_DRIFT), from when it sent the message that the lender acknowledged. The lender counts
+ * the lease, and 1 % more, from when it received that message. So a borrower stops using a credit
+ * before the lender grants it to others, as long as their clocks run at most 1 % wrong. While a
+ * borrower owes the answer to a callback, its lease is not renewed; when the lease ends, the
+ * borrower is evicted. An owner promises to the owners below at most half of what is left of its
+ * own lease.
  *
- * A restarted lender knows nobody: for one lease, its grace, those that it lent to (a durable list)
- * may reclaim what they had, and nothing else is granted; it ends early when all have come. A
- * restarted borrower has nothing, and what it had is free at once; but if it lends, its own lender
- * first restores to it what it had, so that those below can reclaim it.
+ * A restarted lender has lost what it knew of its borrowers, except their durable list. During its
+ * grace, which lasts one lease, the owners on that list may reclaim what they had, and nothing else
+ * is granted. The grace ends early when all of them have come. A restarted borrower has nothing,
+ * and what it had is free at once. But if it lends, its own lender first restores to it what it
+ * had, so that the owners below can reclaim it.
  */
 #pragma once
 
@@ -43,7 +48,7 @@
 /* Spans in these, in all: so that a message has less than 1 MiB. */
 #define QOS_CREDIT_BATCH_SPANS (8 * QOS_CREDIT_SPANS_MAX)
 
-/* Names an owner in the cluster; 0 is nobody. */
+/* Names an owner in the cluster; 0 is no owner. */
 typedef guint64 QosOwnerId;
 
 /* Grows with each grant of a resource, all over the hierarchy: of two conflicting credits the later
@@ -54,7 +59,7 @@ typedef guint64 QosToken;
 typedef enum {
     QOS_CREDIT_NON_BLOCK_LOCAL = 1 << 0,  /* deny what is not here */
     QOS_CREDIT_NON_BLOCK_REMOTE = 1 << 1, /* deny what is not free above */
-    QOS_CREDIT_RESERVE = 1 << 2, /* nobody who comes later and conflicts is served before */
+    QOS_CREDIT_RESERVE = 1 << 2,          /* no conflicting later request is served before it */
     QOS_CREDIT_WAIT = 1 << 3,    /* wait for what is not called back, rather than be denied */
     QOS_CREDIT_LASTING = 1 << 4, /* what is held may be held for long: a file lock */
     QOS_CREDIT_UPGRADE = 1 << 5, /* its user already has, by another hold, what others may wait
@@ -111,7 +116,7 @@ enum {
     QOS_RECLAIM_LAST = 1 << 0,
     QOS_RESTORE_LAST = 1 << 0,
     QOS_CANCEL_BUSY = 1 << 0,  /* no answer yet: what is held will be for long */
-    QOS_CANCEL_GRACE = 1 << 1, /* no answer yet: who holds it is known when a grace has ended */
+    QOS_CANCEL_GRACE = 1 << 1, /* no answer yet: its holders are known when a grace has ended */
     QOS_HELLO_LENDS = 1 << 0,  /* others may still use what the borrower had */
     QOS_HELLO_RECLAIMS = 1 << 1,
     QOS_HELLO_RESTORES = 1 << 2, /* it does not know what it had, and others may reclaim it */
@@ -134,7 +139,7 @@ typedef struct {
     guint32 lender;  /* the lender's incarnation; 0 in HELLO */
     guint64 sequence;
     guint64 acknowledged; /* the last sequence received */
-    guint64 renewed;      /* lender: the last sequence whose sending began a lease, ... */
+    guint64 renewed;      /* lender: the last sequence that began a lease when sent, ... */
     QosTime lease;        /* ... of this length */
     QosToken token;       /* the newest that the sender knows of */
     QosPoolSignal stamp;  /* the sender of bytes fills it in, the receiver takes it */
@@ -227,24 +232,25 @@ typedef struct {
 /* FALSE: there is none. */
 gboolean qos_owner_output(QosOwner *owner, QosOutput *ret_output);
 
-/* A message from `from`, whose identity the caller vouches for; nothing else in it is trusted. */
+/* A message from `from`. The caller vouches for this identity; nothing in the message is
+ * trusted. */
 void qos_owner_receive(QosOwner *owner, QosOwnerId from, const QosCreditMessage *message,
                        QosTime now);
 /* What time brings: repetitions, renewals, ends of leases and of the grace. */
 void qos_owner_tick(QosOwner *owner, QosTime now);
 /* When to call qos_owner_tick(). */
 QosTime qos_owner_next(const QosOwner *owner);
-/* Messages reach the lender again, after a time in which they did not: what it has not acknowledged
- * is due at once, and so is the lease. */
+/* Messages reach the lender again after an interruption: unacknowledged messages are due at once,
+ * and so is the renewal of the lease. */
 void qos_owner_reconnected(QosOwner *owner, QosTime now);
-/* Gives all back at once, used or not, by a new session in which nothing is had: QOS_OUTPUT_LOST
- * tells what. Before it goes. */
+/* Gives everything back at once, used or not, before the owner ends: it begins a new session in
+ * which it has nothing. QOS_OUTPUT_LOST tells what is lost. */
 void qos_owner_leave(QosOwner *owner, QosTime now);
 /* The client is on the durable list. */
 void qos_owner_saved(QosOwner *owner, QosOwnerId client, QosTime now);
 
-/* TRUE while it has a lender whose lease runs; always for a root. What is cached may be used so
- * long. */
+/* TRUE while its lease from the lender runs; always for a root. Until then cached credit may be
+ * used. */
 gboolean qos_owner_is_alive(const QosOwner *owner, QosTime now);
 /* When that ends, as far as is known now; 0: it has no lender. */
 QosTime qos_owner_until(const QosOwner *owner);
@@ -256,10 +262,10 @@ QosToken qos_owner_token(const QosOwner *owner);
 
 /*
  * Uses `want` of `resource` (identifiers: as many as it counts). `want` is copied; denied if it, or
- * all that is borrowed with it, is in more than QOS_CREDIT_SPANS_MAX pieces. What is cached
- * is held at once. Whoever wants several takes them in the order of resources. A user waits for
- * nothing that conflicts with what he holds of the same resource himself: that is
- * qos_credit_convert()'s.
+ * all that is borrowed with it, is in more than QOS_CREDIT_SPANS_MAX pieces. What is cached is held
+ * at once. A user that wants several credits takes them in the order of resources. A user must not
+ * wait here for a credit that conflicts with its own hold on the same resource: use
+ * qos_credit_convert() for that.
  */
 QosCreditVerdict qos_credit_get(QosOwner *owner, QosTime now, const QosResource *resource,
                                 const QosCredit *want, guint flags, QosHold *hold);
@@ -273,9 +279,9 @@ QosCreditVerdict qos_credit_convert(QosOwner *owner, QosTime now, const QosCredi
 void qos_credit_put(QosOwner *owner, QosTime now, QosHold *hold);
 /* Takes back a request that waits; what is held, for a conversion that waits, stays so. */
 void qos_credit_withdraw(QosOwner *owner, QosTime now, QosHold *hold);
-/* Gives cached credit back that stands against another's use of `theirs`; with the next message if
- * `lazy`. Also answers QOS_OUTPUT_CONFLICT. FALSE: some of it is held, or lent, and nothing else
- * was pending. */
+/* Gives back cached credit that conflicts with another owner's use of `theirs`; with the next
+ * message if `lazy`. Also answers QOS_OUTPUT_CONFLICT. FALSE: some of it is held, or lent, and
+ * nothing else was pending. */
 gboolean qos_credit_cancel(QosOwner *owner, QosTime now, const QosResource *resource,
                            const QosCredit *theirs, gboolean lazy);
 /* What the owner has borrowed of the resource and not lent; cleared by the caller. */
@@ -287,7 +293,7 @@ gpointer qos_owner_extra(const QosOwner *owner, const QosResource *resource);
 gpointer qos_hold_extra(const QosHold *hold);
 /* Whether some of the resource of a hold is called back. */
 gboolean qos_hold_is_wanted(const QosHold *hold);
-/* The resource whose bytes these are. */
+/* The resource that these bytes (QosOwnerConfig.extra) belong to. */
 const QosResource *qos_extra_resource(gconstpointer extra);
 /* Whether a local user holds any of it. */
 gboolean qos_extra_is_held(gconstpointer extra);

@@ -1,6 +1,6 @@
 /*
- * A session as its borrower sees it: how it begins, what is given back and reclaimed, and what is
- * lost with it. credit_session.c has the states.
+ * The borrower's side of a session: how it begins, what is given back and reclaimed, and what is
+ * lost when it ends. credit_session.c has the states.
  */
 #include "core/credit_private.h"
 
@@ -22,8 +22,8 @@ static void clear_lazy(QosOwner *owner)
     qos_credit_message_clear(&message);
 }
 
-/* What was asked of the lender, and what it asked, it knows no more. Who waits goes on waiting, and
- * is asked for again in the next session: others may have what stands against it. */
+/* What was asked of the lender, and what it asked, it knows no more. Waiting requests go on waiting
+ * and are sent again in the next session: other owners may have conflicting credits. */
 static void forget_dialogue(QosOwner *owner)
 {
     clear_lazy(owner);

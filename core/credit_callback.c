@@ -1,7 +1,7 @@
 /*
- * How what somebody has of a resource is called back: by us from those below and from local users,
- * and from us by the lender above. A holder gives just what conflicts, as soon as nobody uses it;
- * one that will use it for long says so at once (busy), and gives it later.
+ * Calling back what others have of a resource: this owner asks the borrowers below and its local
+ * users; the lender above asks this owner. A holder gives exactly what conflicts, as soon as it is
+ * not in use. A holder that will use it for long says so at once (busy), and gives it later.
  */
 #include "core/credit_private.h"
 
@@ -109,7 +109,8 @@ static void answer(QosOwner *owner, QosBook *book, guint flags, QosTime now)
     }
 }
 
-/* Who holds it is not known before a grace has ended, ours or below: that is nobody's delay. */
+/* The holders are not known before a grace has ended, here or below. Until then the callback is
+ * answered by QOS_CANCEL_GRACE, so that no borrower is blamed for the delay. */
 static void put_off(QosOwner *owner, QosBook *book, QosTime now)
 {
     if (!book->busy->is_busy && !book->busy->is_in_grace)
@@ -125,7 +126,8 @@ static gboolean is_below_in_grace(const QosBook *book)
     return FALSE;
 }
 
-/* Gives what is free of what is wanted, whichever it is. FALSE: nothing is, or can be given. */
+/* Gives free parts, up to the amount that is wanted. FALSE: nothing is free, or nothing can be
+ * given. */
 static gboolean give_free(QosBook *book)
 {
     const QosResourceType *type = qos_book_type(book);
@@ -166,7 +168,7 @@ static void serve_shortage(QosOwner *owner, QosBook *book, QosTime now)
         put_off(owner, book, now);
 }
 
-/* Of what is wanted, without what stands against those who use it. */
+/* The part of what is wanted that conflicts with no borrower's credit and no local hold. */
 static QosCredit unused_part(const QosBook *book)
 {
     const QosResourceType *type = qos_book_type(book);
@@ -179,8 +181,9 @@ static QosCredit unused_part(const QosBook *book)
     return part;
 }
 
-/* Of a group, what nobody uses goes at once (qos_credit_cancel): who uses one number of it may wait
- * for a later one, behind the very ones who want this. */
+/* The unused part of a group is given back at once (qos_credit_cancel). A user that has one inode
+ * of the group in use may be waiting for a later one, behind the very requests that want this
+ * part. */
 static void drop_unused(QosOwner *owner, QosBook *book)
 {
     const QosResourceType *type = qos_book_type(book);
@@ -191,8 +194,8 @@ static void drop_unused(QosOwner *owner, QosBook *book)
     qos_credit_clear(type, &part);
 }
 
-/* What nobody uses of what is wanted goes, though the rest will be used for long. FALSE: the user
- * has been asked to drop it, so that it is too early to say what stays. */
+/* Gives back the unused part of what is wanted, although the rest will be used for long. FALSE: the
+ * user has been asked to drop it, so that it is too early to say what stays. */
 static gboolean give_part(QosBook *book, QosOwner *owner, gboolean *ret_given)
 {
     const QosResourceType *type = qos_book_type(book);
@@ -249,7 +252,8 @@ void qos_book_serve_callback(QosOwner *owner, QosBook *book, QosTime now)
     }
     gboolean is_cached = owner->config.caches && !busy->has_user_agreed &&
                          type->conflicts(&book->borrowed, &busy->wanted);
-    /* Whoever uses it may put more into the cache: that is dropped once nobody does. */
+    /* While a user holds it, that user may add to the cache. So the cache is dropped when no hold
+     * is left. */
     if (owner->config.caches ? is_cached && !is_held : is_held)
         qos_book_tell_user(owner, book, &busy->wanted);
     is_in_use |= is_held;

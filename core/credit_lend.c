@@ -1,6 +1,6 @@
 /*
- * A session as its lender sees it: who is welcome, how long the lease runs, what becomes of what
- * one had who has gone, and the grace.
+ * The lender's side of a session: which borrowers are welcome, how long the lease runs, what
+ * happens to the credits of a borrower that has gone, and the grace after a restart.
  */
 #include "core/credit_private.h"
 #include "core/proof.h"
@@ -130,7 +130,7 @@ void qos_peer_forget(QosOwner *owner, QosPeer *peer)
     qos_output_add(owner, QOS_OUTPUT_FORGET)->output.peer = peer->id;
 }
 
-/* What nobody claimed may have been used under all tokens so far, in any book. */
+/* Unclaimed credits may have been used under any token so far, in any book. */
 static void renew_tokens(QosOwner *owner)
 {
     owner->token++;
@@ -171,16 +171,18 @@ void qos_grace_arrived(QosOwner *owner, QosPeer *peer, QosTime now)
         qos_grace_end(owner, now);
 }
 
-/* A HELLO that does not reclaim may be an old one, of one that still uses what it had: only who
- * goes on with that session has lost it. What he has lent may still be in use. */
+/* A HELLO that does not reclaim may be an old message of a borrower that still uses what it had.
+ * Only if the borrower goes on with that session has it lost its credits. Credits that it has lent
+ * to others may still be in use. */
 void qos_grace_heard(QosOwner *owner, QosPeer *peer, QosTime now)
 {
     if (peer->is_awaited && !peer->is_reclaiming && !(peer->hello_flags & QOS_HELLO_LENDS))
         qos_grace_arrived(owner, peer, now);
 }
 
-/* The grace goes on to its end for one that has not claimed all: he may have an older lease. Of who
- * had much some is taken with each tick, as others are not to wait; the next one is due at once. */
+/* If the borrower has not claimed everything, the grace goes on to its end, because the borrower
+ * may have an older lease. If it had many credits, each tick takes some of them, so that others
+ * need not wait for long; the next tick is due at once. */
 void qos_peer_evict(QosOwner *owner, QosPeer *peer, QosTime now)
 {
     take(owner, peer, peer->hello_flags & QOS_HELLO_LENDS ? G_MAXUINT : EVICTED, now);

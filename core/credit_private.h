@@ -2,15 +2,17 @@
  * What the files of the resource manager share:
  *
  *   credit.c          the owner, its outputs, and its local users
- *   credit_request.c  how a request is met: what is free, whom to ask, whom to call back
+ *   credit_request.c  how a request is met: what is free, when to ask above, when to call back
  *   credit_sublet.c   what others have of a resource, and what a grant adds to what was asked for
- *   credit_callback.c how it is called back
- *   credit_receive.c  what the messages of a session do
+ *   credit_callback.c calling back what others have of a resource
+ *   credit_receive.c  what the numbered messages of a session do
  *   credit_session.c  sessions: numbers, acknowledgements, repetitions
- *   credit_borrow.c   the borrower's side of one: its beginning, claims, its loss
- *   credit_lend.c     the lender's: welcome, leases, eviction, the grace
+ *   credit_borrow.c   the borrower's side of a session: its beginning, claims, its loss
+ *   credit_lend.c     the lender's side: welcome, leases, eviction, the grace
  *   credit_table.c    the books by resource
  *   credit_wire.c     messages as bytes
+ *
+ * A book is what an owner knows of one resource (QosBook).
  */
 #pragma once
 
@@ -43,7 +45,7 @@ typedef struct {
     guint64 busy_id; /* the last that was answered by "busy" */
     QosCredit wanted;
     gboolean is_busy;     /* held for long */
-    gboolean is_in_grace; /* the borrower does not know yet who holds it */
+    gboolean is_in_grace; /* the borrower does not know the holders yet */
     QosTime since;
     GList link; /* of QosPeer.callbacks, unless one of these */
 } QosCallback;
@@ -77,7 +79,7 @@ typedef struct {
     GQueue requests;      /* of QosCreditRequest: upgrades, reserved ones, others, each by age */
     guint64 callback;     /* from above; 0: none */
     QosCredit wanted;     /* by it */
-    guint flags;          /* QOS_CREDIT_RESERVE: somebody waits for it who is not to starve */
+    guint flags;          /* QOS_CREDIT_RESERVE: a request waits for it that must not starve */
     gboolean is_busy;     /* the lender knows that it will take long, */
     gboolean is_in_grace; /* or that a grace is to end first */
     gboolean is_user_told, has_user_agreed;
@@ -224,12 +226,13 @@ QosCreditVerdict qos_request_start(QosOwner *owner, QosCreditRequest *request, Q
                                    QosTime *ret_delay);
 /* Takes it out of its queues, and back from above, and frees it. */
 void qos_request_remove(QosOwner *owner, QosCreditRequest *request, QosTime now);
-/* Tells who waits for it, and removes it. */
+/* Tells the waiting user or borrower the verdict, and removes the request. */
 void qos_request_finish(QosOwner *owner, QosCreditRequest *request, QosCreditVerdict verdict,
                         QosTime delay, QosTime now);
 /* Tries to meet it, whatever stands before it. FALSE: it waits on; else it has ended. */
 gboolean qos_request_retry(QosOwner *owner, QosCreditRequest *request, QosTime now);
-/* Something changed: answers the callback, serves who waits, drops the book if it is empty. */
+/* Something changed: answers the callback, serves waiting requests, drops the book if it is
+ * empty. */
 void qos_book_pump(QosOwner *owner, QosBook *book, QosTime now);
 
 /* credit_callback.c */
@@ -250,9 +253,8 @@ void qos_sublet_call_back(QosOwner *owner, QosSublet *sublet, const QosCredit *w
                           guint64 since, QosTime now);
 /* Asks the local user to put what stands against `wanted`, once. */
 void qos_book_tell_user(QosOwner *owner, QosBook *book, const QosCredit *wanted);
-/* Of divisible types: the largest part that was not called back yet; the one who asks may have it
- * too, free or with those below. NULL: there is none, and *ret_waits tells whether an answer is
- * due. */
+/* Of divisible types: the largest sublet that was not called back yet; it may be the asking
+ * borrower's own. NULL: there is none, and *ret_waits tells whether an answer is due. */
 QosSublet *qos_book_largest_sublet(const QosBook *book, gboolean *ret_waits);
 /* Answers the callback from above, of which there is one, as far as that is possible now. */
 void qos_book_serve_callback(QosOwner *owner, QosBook *book, QosTime now);
@@ -307,7 +309,7 @@ void qos_peer_schedule(QosOwner *owner, QosPeer *peer);
 void qos_peer_renew(QosOwner *owner, QosPeer *peer, QosTime now);
 /* Numbers the message and sends it; takes what it owns. Only in an open session. */
 void qos_peer_send(QosOwner *owner, QosPeer *peer, QosCreditMessage *message, QosTime now);
-/* Without a number: nobody minds if it is lost. */
+/* Without a number: it does no harm if the message is lost. */
 void qos_peer_send_bare(QosOwner *owner, QosPeer *peer, QosMessageType type, guint flags);
 
 /* credit_borrow.c */
@@ -338,7 +340,7 @@ void qos_peer_remove_requests(QosOwner *owner, QosPeer *peer, QosTime now);
 void qos_peer_evict(QosOwner *owner, QosPeer *peer, QosTime now);
 /* Says that the session is not known. */
 void qos_peer_reset(QosOwner *owner, QosPeer *peer, guint64 session);
-/* It forgets who is on the durable list. */
+/* Takes the peer off the durable list of clients, unless the grace still waits for it. */
 void qos_peer_forget(QosOwner *owner, QosPeer *peer);
 void qos_grace_end(QosOwner *owner, QosTime now);
 /* It is in the session that it was welcomed to. */

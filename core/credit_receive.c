@@ -1,6 +1,6 @@
 /*
- * What the numbered messages of a session do. They have come in order; all else that is in them may
- * be anything: what cannot be is answered by FALSE, which ends the session.
+ * What the numbered messages of a session do. The session has put them in order, but their contents
+ * are not trusted: a message that makes no sense is answered by FALSE, which ends the session.
  */
 #include "core/credit_private.h"
 #include "core/proof.h"
@@ -208,8 +208,9 @@ static QosCreditRequest *find_asked(const QosBook *book, guint64 id)
     return NULL;
 }
 
-/* Who called before this was granted is done with it, or asks again: messages come in order. Else
- * what comes while the callback is answered bit by bit would go back at once. */
+/* A new grant ends the callback's claim on what it grants. Messages come in order: the owner that
+ * called back before this grant is done with that part, or calls back again. Otherwise what is
+ * granted while the callback is answered bit by bit would go back at once. */
 static void end_want(QosBook *book, const QosCredit *granted)
 {
     const QosResourceType *type = qos_book_type(book);

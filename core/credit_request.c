@@ -1,26 +1,28 @@
 /*
- * How a request is met. What is free for who asks, the room, is what was borrowed less all that
- * others have (qos_book_room). If it is enough, it is granted. Else
+ * How a request is met. The room is what is free for the requester: what was borrowed, less all
+ * that others have (qos_book_room). If the room is enough, the request is granted. Otherwise:
  *
- *   1. what was not borrowed is asked for above, by an ENQUEUE of its own; of an amount all of
- *      it, and what is free is given back with the same message: so no two owners each keep a
- *      part of what neither has enough of;
- *   2. who has what conflicts is called back: all at once for locks, of amounts and identifiers
- *      the largest holder first (credit_callback.c);
- *   3. the request waits, and is tried again whenever something changed (qos_book_pump).
+ *   1. What was not borrowed is asked for above, by one ENQUEUE for each request. For an amount the
+ *      message asks for all of it and gives back what is free. So two owners never each keep a part
+ *      of an amount that neither has enough of.
+ *   2. Conflicting holders are called back: for locks all of them at once, for amounts and
+ *      identifiers the largest holder first (credit_callback.c).
+ *   3. The request waits, and is tried again whenever something changes (qos_book_pump).
  *
- * Requests wait in this order: upgrades, since those before whom they would wait wait for what they
- * hold; reserved ones; others. Those behind may be served before, unless they conflict with a
- * reserved one: so only reserved requests never starve.
+ * Waiting requests have an order: first upgrades, then reserved requests, then others. Upgrades
+ * come first because the requests that they would otherwise wait for are waiting for what the
+ * upgrades hold. A later request may be served before an earlier one, unless it conflicts with a
+ * reserved request. So only reserved requests never starve.
  *
- * A callback from above is a request that comes first of all: while it lasts, nothing that
- * conflicts is granted here.
+ * A callback from above counts as the first request of all: while it lasts, nothing that conflicts
+ * with it is granted here.
  */
 #include "core/credit_private.h"
 #include "core/proof.h"
 
-/* A look for a circle of upgrades compares so many pairs at most, lest a borrower that sends
- * thousands of them stops all others: a circle farther away ends when one of its users gives up. */
+/* The search for a circle of upgrades compares at most so many pairs, because a borrower that sends
+ * thousands of upgrades must not stop all others. A circle that is not found ends when one of its
+ * users gives up. */
 #define CIRCLE_STEPS_MAX 16384
 
 /* Asking above */
@@ -44,9 +46,9 @@ static void ask(QosOwner *owner, QosCreditRequest *request, const QosCredit *roo
     qos_peer_send(owner, owner->above, &message, now);
 }
 
-/* Somebody else's answer from above will do for this one too: of who asked for as much or more, and
- * where that answer may be long in coming (QOS_CREDIT_WAIT), for just as much, since less may be
- * free already. */
+/* Whether the answer to another request that is already sent above will also meet this one. The
+ * other must ask for as much or more. If its answer may take long (QOS_CREDIT_WAIT), it must ask
+ * for exactly as much, because less may be free already. */
 static gboolean is_asked_for(const QosCreditRequest *request)
 {
     const QosResourceType *type = qos_book_type(request->book);
@@ -68,7 +70,7 @@ static gboolean is_asked_for(const QosCreditRequest *request)
 
 /* Meeting requests */
 
-/* What who asks has already; NULL: nothing. */
+/* The credit that the requester already has; NULL: none. */
 static const QosCredit *had_by(const QosCreditRequest *request)
 {
     if (request->peer == NULL)
@@ -87,7 +89,8 @@ static gboolean waits_for(const QosCreditRequest *request, const QosCreditReques
     return theirs != NULL && qos_book_type(request->book)->conflicts(&request->want, theirs);
 }
 
-/* Adds whom `last` waits for. TRUE: one of them waits for the first, which closes the circle. */
+/* Adds to `circle` the upgrades that `last` waits for. TRUE: one of them waits for the first, which
+ * closes the circle. */
 static gboolean follow(GPtrArray *circle, const QosCreditRequest *last, guint *steps)
 {
     const GQueue *requests = &last->book->busy->requests;
@@ -106,8 +109,9 @@ static gboolean follow(GPtrArray *circle, const QosCreditRequest *last, guint *s
     return FALSE;
 }
 
-/* Of upgrades that wait for each other in a circle none gives up what it has: the one that closes
- * it has to. They are followed from this one on, the nearest first, each of them once. */
+/* Upgrades that wait for each other in a circle would wait for ever, because none gives up what it
+ * has. So the one that closes the circle is denied. The search starts at this request, nearest
+ * first, and visits each upgrade once. */
 static gboolean is_deadlocked(QosCreditRequest *request)
 {
     gboolean is_closed = FALSE;
@@ -148,7 +152,8 @@ static QosCreditVerdict call_holders_back(QosOwner *owner, QosCreditRequest *req
 {
     QosBook *book = request->book;
     const QosResourceType *type = qos_book_type(book);
-    /* Who does not wait is to know how it is now: what was busy before may be free. */
+    /* A request that does not wait needs the current state: what was busy before may be free
+     * now. */
     guint64 since = request->flags & QOS_CREDIT_WAIT ? 0 : request->since;
     gboolean is_local_use = FALSE;
     gboolean is_long = FALSE;
@@ -234,9 +239,9 @@ static gboolean may_have(const QosResourceType *type, const QosSublet *sublet,
     return is_sendable;
 }
 
-/* What the borrower gets now, a callback that it has not answered yet does not want any more: it is
- * done with that too (end_want() in credit_receive.c). Who wants it next calls anew. TRUE: there
- * was some of that. */
+/* Takes what the borrower gets now out of the callback that it has not answered yet; the borrower
+ * does the same (end_want() in credit_receive.c). The next request for it calls back anew. TRUE:
+ * the callback wanted some of it. */
 static gboolean end_want(const QosResourceType *type, QosSublet *sublet, const QosCredit *chosen)
 {
     if (sublet->callback == NULL || type->divisible ||
@@ -246,7 +251,8 @@ static gboolean end_want(const QosResourceType *type, QosSublet *sublet, const Q
     return TRUE;
 }
 
-/* And so does who waits for it already, and could not bar the borrower from it. */
+/* Calls back anew for the requests that already wait for it and could not bar the borrower from
+ * it. */
 static void call_anew(QosOwner *owner, QosSublet *sublet, QosTime now)
 {
     const QosBook *book = sublet->book;
@@ -342,8 +348,8 @@ static void note_reservation(Reservations *reserved, const GList *link)
         reserved->other = link;
 }
 
-/* Where those begin that may bar one of the borrower: who has reserved much does not go through all
- * of it for each. */
+/* The first reservation that may bar a request of the borrower `peer`. So a borrower with many
+ * reservations need not go through all of them for each of its requests. */
 static const GList *reserved_before(const Reservations *reserved, const QosPeer *peer)
 {
     const GList *first = reserved->first;
@@ -352,8 +358,8 @@ static const GList *reserved_before(const Reservations *reserved, const QosPeer 
                                                                                   : first;
 }
 
-/* Something else comes first: a callback from above, or who has reserved before. `from`: the first
- * in the queue that may have; NULL: nobody has. */
+/* Whether something else comes first: a callback from above, or an earlier reservation. `from`: the
+ * first request in the queue that may be such a reservation; NULL: there is none. */
 static gboolean is_barred(const QosCreditRequest *request, const GList *from)
 {
     const QosBusy *busy = request->book->busy;
@@ -363,8 +369,9 @@ static gboolean is_barred(const QosCreditRequest *request, const GList *from)
         return FALSE;
     if (busy->callback != 0 && type->divisible && !busy->is_busy)
         return TRUE; /* once busy, it takes what comes free before anybody else */
-    /* What is not here of a group is asked for above, where the order is kept: who has one number
-     * in use, and asks for a later one, would wait for itself. */
+    /* The callback does not bar a request for inodes of a group that are not here: it is asked for
+     * above, where the order is kept. Otherwise a user that has one inode of the group in use, and
+     * asks for a later one, would wait for itself. */
     if (busy->callback != 0 && (!busy->is_busy || busy->flags & QOS_CREDIT_RESERVE) &&
         type->conflicts(&request->want, &busy->wanted) &&
         (!type->widened || type->matches(&request->want, &request->book->borrowed)))

@@ -1,5 +1,6 @@
 /*
- * Sessions: what makes messages arrive once and in order, and what ends when they do not.
+ * Sessions: they make messages arrive once and in order, and end what depends on them when messages
+ * no longer arrive.
  *
  *      borrower                       lender
  *      NONE
@@ -7,16 +8,16 @@
  *                                     SAVING     until the borrower is on the durable list
  *      OPEN       <-- WELCOME --      OPEN
  *
- * In an open session each side numbers its messages, transmits at most WINDOW of them beyond what
- * the other has acknowledged, and repeats these until it has; what does not come in order is
- * dropped. The borrower names the session, by its incarnation and a number that grows, and both put
- * the name and the lender's incarnation into each message; so what is late is known. To a session
- * that it does not know the lender answers RESET.
+ * In an open session each side numbers its messages. It transmits at most WINDOW messages beyond
+ * the last one that the other side has acknowledged, and repeats these until they are acknowledged.
+ * A message that arrives out of order is dropped. The borrower names the session by its incarnation
+ * and a number that grows. Each message carries this name and the lender's incarnation, so late
+ * messages are recognised. The lender answers a message of an unknown session by RESET.
  *
- * A lease begins when the borrower sends a message, and the lender's receiving it in order promises
- * it; `renewed` names that message, so that neither a repetition nor a late acknowledgement makes
- * it longer than the lender counts. Nothing is promised while a callback waits for its answer for
- * long.
+ * A lease begins when the borrower sends a message, and is promised when the lender receives that
+ * message in order. `renewed` names the message, so neither a repetition nor a late acknowledgement
+ * makes the lease longer than the lender counts. Nothing is promised while the answer to a callback
+ * is overdue.
  */
 #include "core/credit_private.h"
 
@@ -223,7 +224,7 @@ static gboolean receive_token(QosOwner *owner, const QosPeer *peer, const QosCre
     return TRUE;
 }
 
-/* A message that breaks the rules ends the session of who sent it. */
+/* A message that breaks the rules ends its sender's session. */
 static void reject(QosOwner *owner, QosPeer *peer, QosTime now)
 {
     if (peer->is_above) {

@@ -1,20 +1,24 @@
 /*
- * What others have of a book, and what is left. Few have something of most resources: their list is
- * walked. Of a resource that many read, an index finds a borrower by its peer, and keeps the join
- * of all that they have, so that one more costs the same with ten borrowers or ten thousand.
+ * What others have of a book, and what is left.
  *
- * What is given back is taken out of that join where it can be (amounts, and what only one can
- * have). Else it stays in, and the join is stale: what is found free by it is free, but there may
- * be more. That is looked for, borrower by borrower, only when it was not enough.
+ * Most resources have few borrowers, whose list is walked. If a resource has many borrowers, an
+ * index finds a borrower by its peer, and keeps the join of all that they have. So one more
+ * borrower costs the same with ten borrowers or with ten thousand.
  *
- * Grants that are wider than what was asked for. Whoever asks for an inode of a group of neighbours
- * is likely to ask for the others: it gets, of the same kind, all of the group that nobody else has
- * or waits for, and a mount that is alone asks once for a group. When a second one comes, it calls
- * back just what it wants, and so the two split the group, if need be down to single inodes.
+ * What is given back is taken out of that join where this is possible: for amounts and identifiers.
+ * Otherwise it stays in the join, which is then stale: what the join says is free is free, but
+ * there may be more. Only if that is not enough is the join computed anew, borrower by borrower.
  *
- * In a group over which there was a conflict lately, only what is free around it: the piece between
- * what others have. Who is called back may give more than was wanted (fs/lockengine/recall.h), and
- * so says where he is not; what is free elsewhere for a moment others are about to ask for again.
+ * Grants of groups are wider than what was asked for. A borrower that asks for one inode of a group
+ * of neighbours is likely to ask for the others. So it gets, with the same kind of use, all of the
+ * group that no other borrower has or waits for, and a mount that is alone asks once for a group. A
+ * second borrower calls back only what it wants. So the two split the group, if need be down to
+ * single inodes.
+ *
+ * If there was a conflict over a group lately, the grant is widened only within the free piece
+ * around what was asked for. A borrower that is called back may give more than was wanted
+ * (fs/lockengine/recall.h), and so shows where it has no interest. Other free pieces are likely to
+ * be wanted again by other borrowers in a moment.
  */
 #include "core/credit_private.h"
 
@@ -308,7 +312,8 @@ void qos_book_check(const QosBook *book G_GNUC_UNUSED)
 {
 }
 #else
-/* Each has no more than those before him leave: so none conflicts with any other. */
+/* Checks that each borrower and hold has no more than the ones before it leave, so that no two
+ * conflict. */
 void qos_book_check(const QosBook *book)
 {
     const QosResourceType *type = qos_book_type(book);

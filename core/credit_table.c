@@ -1,13 +1,16 @@
 /*
- * The books of an owner by resource: open addressing. A slot has a book's hash and its number, so
- * that a look-up reads one line of slots, and then the book that it looked for. Books lie in slabs:
- * where they are cached, by whole lines, so that a get reads one; where many are lent, close.
+ * The books of an owner by resource: a hash table with open addressing.
  *
- * A table that is three quarters full gets twice as many slots. Those before are emptied little by
- * little, with each book that is added, and looked at until they are: no addition moves all. They
- * are emptied by runs, from an empty slot to the next, since a look-up ends at an empty slot.
+ * A slot holds a book's hash and its number. So a look-up reads one cache line of slots, and then
+ * only the book that it looks for. Books lie in slabs. A mount's books are aligned to cache lines,
+ * so that a get reads one line; the books of an owner that lends many credits lie close together.
  *
- * What has been taken for books stays until the last of them is removed.
+ * A table that is three quarters full gets twice as many slots. The old slots are emptied little by
+ * little, with each book that is added, so that no single addition moves all books. Look-ups search
+ * them until they are empty. They are emptied run by run, from one empty slot to the next, because
+ * a look-up ends at an empty slot.
+ *
+ * The memory of books is kept until the last book is removed.
  */
 #include "core/credit_private.h"
 
@@ -123,7 +126,7 @@ QosBook *qos_table_find(const QosBookTable *table, const QosResource *resource)
     return slot != NULL ? book_at(table, slot->book) : NULL;
 }
 
-/* Proofs lie behind the books, whose lines they would not fit into. */
+/* Proofs lie behind the books, because they do not fit into the books' cache lines. */
 static gpointer new_slab(const QosBookTable *table)
 {
     const gsize proof = table->has_proofs ? sizeof(guint32) : 0;

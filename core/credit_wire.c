@@ -1,6 +1,6 @@
 /*
- * Messages as bytes: the fields in the order of the struct, then the count of `more` and its items.
- * All types have all fields, so that there is one form to get right.
+ * Messages as bytes: the fields in the order of the struct, then the number of items in `more` and
+ * the items. Messages of all types have all fields, so there is only one format to get right.
  */
 #include "base/bytes.h"
 #include "core/credit_private.h"

@@ -1,5 +1,5 @@
 /*
- * Epoch handlers: what all of them have in common. core/epoch.h has the contract.
+ * What all epoch handlers have in common. core/epoch.h has the contract.
  */
 #include <errno.h>
 

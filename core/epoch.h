@@ -2,29 +2,30 @@
  * Epochs that many schedulers begin together, each with the same data: the epoch handler (EH) of
  * seed 003, section 5.
  *
- * A scheduler (LRS) says that it is ready for the next epoch with qos_epoch_next() and hands in its
- * policy data. Once all participants are ready, or those that are not have been evicted, each is
- * called back with the epoch's number and the data of all of them, reduced to one.
+ * A scheduler (LRS) calls qos_epoch_next() when it is ready for the next epoch, and hands in its
+ * policy data. When all participants are ready, each scheduler is called back with the epoch's
+ * number and the data of all of them, reduced to one. Participants that are not ready in time are
+ * evicted.
  *
  *   IDLE     no participant
- *   WAITING  in an epoch, nobody is ready for the next
- *   CLOSING  somebody is ready: since then the timeout counts
- *   PASSED   (of a node in a tree) all are ready, and the parent has their reduction; the seed,
- *            which leaves open how peers meet, has it as CLOSING
+ *   WAITING  in an epoch, no participant is ready for the next
+ *   CLOSING  a participant is ready: since then the timeout counts
+ *   PASSED   (of a node in a tree) all are ready, and the parent has their reduction. The seed, which
+ *            does not say how peers find each other, counts this as CLOSING.
  *
- * Two handlers do this, each a table of functions: the local one (core/epoch_local.c) for a
- * scheduler alone, and a node of a tree (core/epoch_tree.c), which is a participant's own, a
- * combiner of its children or, at the root, the coordinator.
+ * There are two handlers, each a table of functions: the local one (core/epoch_local.c) for a
+ * scheduler alone, and a node of a tree (core/epoch_tree.c). Such a node is a participant's own
+ * handler, a combiner of its children or, at the root, the coordinator.
  *
- * Promises, whatever is lost, repeated, delayed or reordered, and whoever crashes:
+ * Promises, whatever messages are lost, repeated, delayed or reordered, and whichever node crashes:
  *   - an epoch is never begun with two different data, nor twice by one participant;
- *   - a participant that has begun an epoch begins the one after it next, or one of a later
+ *   - a participant that has begun an epoch next begins the epoch after it, or one of a later
  *     incarnation of the coordinator, unless it was told -ESTALE or -ETIMEDOUT in between;
  *   - each qos_epoch_next() is answered by one call-back, at the latest when `patience` has passed.
  *
- * They rest on numbers that only grow: those of epochs hold the coordinator's incarnation, those of
- * tickets (one for each READY and LEAVE) the sender's. A START or REFUSE repeats the ticket that it
- * answers, so that whatever comes late answers nobody.
+ * They rest on numbers that only grow: epoch numbers hold the coordinator's incarnation, tickets
+ * (one for each READY and LEAVE) hold the sender's. A START or REFUSE repeats the ticket that it
+ * answers, so a late answer matches no open ticket.
  *
  * Pure: time is an argument; what is to be sent or called back is handed out. Callers lock.
  */
@@ -53,7 +54,7 @@ typedef enum {
     QOS_EPOCH_REFUSE,    /* down: it does not, `epoch` is -errno */
 } QosEpochMessageType;
 
-/* Who sent it and to whom is the transport's to know. */
+/* The transport knows the sender and the receiver. */
 typedef struct {
     QosEpochMessageType type;
     guint64 ticket; /* the sender's own, or the one that is answered */
@@ -63,9 +64,9 @@ typedef struct {
 } QosEpochMessage;
 
 /*
- * What is to be done, in order: send `message` to the node `to`; or, where that is QOS_EPOCH_HERE,
- * call the scheduler back: with `epoch` and the reduced data where it is a START, else with the
- * -errno in `epoch`:
+ * An action that the caller carries out, in order: it sends `message` to the node `to`. If `to` is
+ * QOS_EPOCH_HERE, it calls the scheduler back instead. For a START it passes `epoch` and the
+ * reduced data, otherwise the -errno in `epoch`:
  *   -ESTALE     evicted: the peers have begun epochs without it; QOS_EPOCH_FIRST takes it in again
  *   -ETIMEDOUT  no answer from the peers; taken off the participants
  *   -EOVERFLOW  the coordinator has no more numbers
@@ -107,8 +108,8 @@ QosEpochHandler *qos_epoch_local_new(void);
 
 /*
  * A node of a tree. The timeout counts from the first member that is ready. A node above combiners
- * needs twice their timeout and the time of messages, so that nobody is evicted who was ready in
- * time.
+ * needs twice their timeout and the time of messages, so that no participant is evicted that was
+ * ready in time.
  */
 typedef struct {
     guint64 parent;      /* QOS_EPOCH_HERE: none, this is the coordinator */

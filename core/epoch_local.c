@@ -1,6 +1,6 @@
 /*
- * The local epoch handler (seed 003, 4.3): a scheduler alone is all participants there are, so that
- * each epoch begins as soon as it is asked for.
+ * The local epoch handler (seed 003, 4.3): a lone scheduler is the only participant, so each epoch
+ * begins as soon as the scheduler asks for it.
  */
 #include <errno.h>
 

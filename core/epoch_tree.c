@@ -3,28 +3,28 @@
  * coordinator. core/epoch.h has the contract.
  *
  * All three are one barrier. A node has members: its children, and the scheduler here if it has
- * one. When all of them are ready, it reduces their data and passes the reduction to its parent as
- * a READY of its own; the coordinator, which has no parent, begins the epoch. START goes down the
- * same way, and to those only whose data it was made of:
+ * one. When all members are ready, the node reduces their data and passes the reduction to its
+ * parent as a READY of its own. The coordinator has no parent, and begins the epoch instead. START
+ * goes down the same way, but only to the nodes whose data the epoch was made of:
  *
  *     participant   READY -> combiner   READY -> coordinator
  *     called back <- START   combiner <- START   coordinator
  *
- * While the parent has the reduction (PASSED), its members are fixed. Who becomes ready or joins in
- * the meantime is kept for the next one.
+ * While the parent has the reduction (PASSED), the node's members are fixed. A member that becomes
+ * ready or joins in the meantime is kept for the next reduction.
  *
- * Messages are repeated by the child alone, every `retry` until its ticket is answered; a parent
- * that has answered answers again. Tickets grow, so that of one child the greatest counts: an
- * earlier one is late, the same is a repetition, a greater one is new, and replaces what was handed
- * in before unless that was passed on.
+ * Only the child repeats messages, every `retry` until its ticket is answered. A parent that has
+ * answered answers again. Tickets grow, so the greatest ticket of a child counts: an earlier one is
+ * late, an equal one is a repetition. A greater one is new, and replaces what the child handed in
+ * before, unless that was already passed on.
  *
- * A child is evicted by forgetting it. Its next READY names an epoch that is over, so that it is
- * refused (-ESTALE); with QOS_EPOCH_FIRST it is taken in as a new one. The READY of a combiner
- * names the oldest epoch of its members, so that nobody skips one behind a combiner that crashed:
- * they are refused together.
+ * A node evicts a child by forgetting it. The child's next READY names an epoch that is over, so it
+ * is refused (-ESTALE); a READY with QOS_EPOCH_FIRST makes it a new member. The READY of a combiner
+ * names the oldest epoch of its members. So no participant skips an epoch behind a combiner that
+ * crashed: its members are refused together.
  *
- * A coordinator that crashed begins at a number above all of its former lives'; of these, nothing
- * that a child says is too old.
+ * A restarted coordinator begins at a number above all numbers of its former incarnations. A child
+ * whose epoch is of a former incarnation is never refused as too old.
  */
 #include <errno.h>
 

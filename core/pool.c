@@ -1,10 +1,10 @@
 /*
  * The laws of the pool. core/pool.h has the names.
  *
- * Why one number steers all. A client that takes new credits at a speed v and keeps each until its
- * CLR is above SLR has n bytes, of which the oldest has been there for n / v: n x n / v = SLR, so
- * n = sqrt(v SLR). All clients together have G = sqrt(SLR) x (the sum of their sqrt(v)). Equal
- * clients have equal caches, a busier one has more, though less than in proportion, and G grows
+ * Why one number steers all. A client takes new credits at a speed v, and keeps each until its CLR
+ * is above SLR. It has n bytes, and the oldest of them has been there for n / v. So n x n / v =
+ * SLR, and n = sqrt(v SLR). All clients together have G = sqrt(SLR) x (the sum of their sqrt(v)).
+ * Equal clients have equal caches; a busier one has more, though less than in proportion. G grows
  * with the root of SLR.
  *
  * The law (`steady`) is one integrator, of the logarithm of SLR. Each step:
@@ -12,26 +12,26 @@
  *     SLR = SLR x K,   K = exp(GAIN x e),   e = log((L + 1) / (G + 1))
  *
  * Why it is stable. With x = log SLR, and e counted from the fixed point, e = -x / 2. Signals
- * travel by replies, so that G follows a step late: x(t + 1) = x(t) - GAIN x x(t - 1) / 2, the
+ * travel by replies, so G follows one step late: x(t + 1) = x(t) - GAIN x x(t - 1) / 2. The
  * characteristic equation is z^2 - z + GAIN / 2 = 0, and GAIN = 1/2 makes 1/2 its double root: the
- * error halves with each step, without a cycle. With d steps of delay the loop is stable as long
- * as GAIN < 4 sin(pi / (4 d + 2)): at 1/2 up to five steps, so that clients may hear of SLR that
- * late (those that ask for credits hear at once). Where G depends less on SLR, as when all that
- * the clients want fits into L, it is stable still, and slower.
+ * error halves with each step, without a cycle. With d steps of delay the loop is stable as long as
+ * GAIN < 4 sin(pi / (4 d + 2)). For GAIN = 1/2 that is up to five steps, so clients may hear of SLR
+ * that late (those that ask for credits hear at once). Where G depends less on SLR, for example
+ * because all that the clients want fits into L, the loop is still stable, and slower.
  *
  * No dead band: e is 0 at G = L alone, for any L >= 1 (the ones in it are for G = 0, and nothing
  * beside a credit's size). Above L it is
  *
  *     e - min(u, 1)^2,   u = e / log(HL / L),   and what HL refused in the step counts into G,
  *
- * (log(HL / L) no less than 0.1), which is the same at the fixed point and grows with G: where G is
- * at an HL of 1.1 L or more, and clients stand still, each step cuts SLR by 40 % or more. How fast
- * G grows is not looked at: with that it would overshoot less, but cycle where signals are late.
- * Below L it is at most 1: from the least that it can be, which lets a client of average size keep
- * a credit for 1 ms, SLR is at 60 s in 23 steps, and at ten hours in 35.
+ * (log(HL / L) is taken as at least 0.1). This is the same at the fixed point, and its size grows
+ * with G. If G is at an HL of 1.1 L or more, and clients stand still, each step cuts SLR by 40 % or
+ * more. The law ignores how fast G grows: it would overshoot less with that, but cycle where
+ * signals are late. Below L, e is at most 1. The least SLR lets a client of average size keep a
+ * credit for 1 ms; from there SLR reaches 60 s in 23 steps, and ten hours in 35.
  *
- * A cache fills at the speed of its client, whatever SLR is. Raised all that time, SLR would be far
- * beyond its fixed point at the end (an integrator winds up). So below L it rises only as far as
+ * A cache fills at the speed of its client, whatever SLR is. If SLR rose all that time, it would be
+ * far beyond its fixed point at the end (integrator wind-up). So below L it rises only as far as
  *   - it binds: by the part CS / GS, at most 1. Where nothing is cancelled, nobody misses anything;
  *   - G falls short of the plan: by the part of GP - G that the step did not bring.
  *
@@ -59,7 +59,7 @@
 #define ERROR_MAX   1.0
 #define PLAN_PART   10         /* GP = G + (L - G) / 10 */
 #define GSL_PART    0.05       /* GSL, of L (5.1, point 5) */
-#define AGE_FIRST   10000.0    /* ms: the age that the first SLR leaves to who has all of L */
+#define AGE_FIRST   10000.0    /* ms: the age that the first SLR leaves to a client with all of L */
 #define AGE_MAX     36000000.0 /* ms: and the largest, ten hours */
 #define AGE_MIN     1.0        /* ms: and the smallest, to each of equal clients */
 #define FACTOR_MAX  0x1p100    /* of hld's K, and its inverse */

@@ -102,8 +102,8 @@ void qos_pool_cancel(QosPool *pool, QosPoolClient *client, gint64 bytes);
 
 /* Ends the step if it is over at `now`; returns when to call it again. */
 QosTime qos_pool_step(QosPool *pool, QosTime now);
-/* Until something is counted, a client comes or goes, or it is configured, steps leave SLR and GP
- * as they are: whoever calls them may sleep. */
+/* TRUE: steps leave SLR and GP as they are until something is counted, a client comes or goes, or
+ * the pool is configured. Until then the caller need not call qos_pool_step(). */
 gboolean qos_pool_rests(const QosPool *pool);
 QosPoolSignal qos_pool_signal(const QosPool *pool);
 

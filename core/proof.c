@@ -1,5 +1,5 @@
 /*
- * SipHash-2-4 over borrower, token and resource; core/proof.h says what that proves.
+ * SipHash-2-4 over borrower, token and resource; core/proof.h says what it proves.
  */
 #include "core/proof.h"
 

@@ -1,12 +1,13 @@
 /*
- * A proof that a lender granted a token: so that what a borrower claims after the lender's restart,
- * when the lender remembers nothing, is of a resource that this borrower was granted.
+ * A proof that a lender granted a token. After a restart the lender remembers nothing, so it needs
+ * the proof to know that a resource which a borrower claims was granted to this borrower.
  *
- * It is half of a SipHash-2-4 over borrower, token and resource, with a key that outlives the
- * lender and that nobody else knows. 32 bits do: each wrong guess costs a session, and there is a
- * grace for it only after a restart. It does not say how much of the resource was granted, nor that
- * it was not given back: what claims conflict with, and their sum, is bounded besides
- * (core/credit_receive.c).
+ * The proof is half of a SipHash-2-4 over borrower, token and resource. Its key outlives the
+ * lender, and is known to nobody else. 32 bits are enough, because each wrong guess costs the
+ * borrower a session, and guesses are possible only in the grace after a restart.
+ *
+ * Limit: the proof does not say how much of the resource was granted, nor that it was not given
+ * back. core/credit_receive.c therefore bounds what claims conflict with, and their sum.
  */
 #pragma once
 

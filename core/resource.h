@@ -23,8 +23,9 @@
 #include <glib.h>
 
 /*
- * Names a resource. The order (type, then the bytes, then the offset of a span) is total, and
- * whoever wants several resources takes them in this order, so that nobody waits in a circle.
+ * Names a resource. The order (type, then the bytes, then the offset of a span) is total. A user
+ * that wants several resources takes them in this order, so that users never wait for each other in
+ * a circle.
  */
 typedef struct {
     guint8 type;     /* QosResourceTypeId */
@@ -45,7 +46,7 @@ typedef enum {
 
 /* The bits of an inode's credit: what may be kept of it (read) or changed (write). */
 enum {
-    QOS_INODE_LOOKUP = 1 << 0, /* that the name leads to it, and who may use it */
+    QOS_INODE_LOOKUP = 1 << 0, /* that the name leads to it, and its permissions */
     QOS_INODE_ATTRIBUTES = 1 << 1,
     QOS_INODE_LAYOUT = 1 << 2, /* where its data lie */
 };
@@ -122,16 +123,17 @@ typedef enum {
 
 /*
  * The operations of a type; no state of their own. What is changed in place is its first argument,
- * and the second is another object. `conflicts` implies something in common, but for open files
- * (writing against executing): what a conflict leaves to a holder is always his yield, not his
- * difference.
+ * and the second is another object. `conflicts` implies something in common, except for open files
+ * (writing against executing). So what a conflict leaves to a holder is always given by `yield`,
+ * not by `diff`.
  */
 typedef struct {
     const char *name;
     QosCreditShape shape;
     gboolean divisible; /* parts from several holders meet a shortage: amounts and identifiers */
-    gboolean pinned;  /* what is held is not called back; who conflicts with it is denied at once */
-    gboolean widened; /* who gets some of it gets all around it that nobody else has or wants */
+    gboolean pinned; /* what is held is not called back; a conflicting request is denied at once */
+    gboolean
+        widened; /* a grant of some of it includes all around it that no other owner has or wants */
     /* `have` implies `want`. */
     gboolean (*matches)(const QosCredit *want, const QosCredit *have);
     /* When they are in two different owners' hands. */
@@ -158,7 +160,8 @@ const QosResourceType *qos_resource_type(guint id);
 /* `length` bytes, at most the size of QosResource.name; a longer name is cut. */
 void qos_resource_init(QosResource *resource, QosResourceTypeId type, gconstpointer name,
                        gsize length);
-/* A quantity or identifiers: what is counted, and of whom. */
+/* A quantity or identifiers: what is counted (`kind`), and of which user, device or the like
+ * (`subject`). */
 void qos_resource_init_kind(QosResource *resource, QosResourceTypeId type, guint8 kind,
                             gconstpointer subject, gsize length);
 /* The total order of resources: less than, equal to or greater than 0. */

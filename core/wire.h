@@ -69,7 +69,7 @@ typedef struct {
     char reason[QOS_WIRE_REASON_MAX + 1];
 } QosWireRefused;
 
-/* The items of a WAIT: what somebody waits for, and what he has. */
+/* The most items of a WAIT: the locks that a process waits for, and those that it has. */
 #define QOS_WIRE_WAIT_MAX 1024
 /* Ranges in the items of all waits of a mount: those of what is told beyond are not kept. */
 #define QOS_WIRE_WAITS_RANGES_MAX 65536
@@ -77,9 +77,9 @@ typedef struct {
 /* A process of the mount waits for a lock of a file (QOS_RESOURCE_EXTENT), and has others. */
 typedef struct {
     guint64 id;    /* of the wait; one that is known is as told from now on */
-    guint64 owner; /* the mount's name for who waits */
-    GArray *items; /* of QosCreditItem, without tokens: what he waits for, then what he has, none
-                      empty; NULL: he waits no more */
+    guint64 owner; /* the mount's name for the waiting process */
+    GArray *items; /* of QosCreditItem, without tokens: the locks that it waits for, then those that
+                      it has, none empty; NULL: it waits no more */
 } QosWireWait;
 
 void qos_wire_wait_clear(QosWireWait *wait);
@@ -90,7 +90,7 @@ void qos_wire_put_welcome(GByteArray *bytes, const QosWireWelcome *welcome);
 /* A reason that is too long is cut, and control characters in it are made spaces. */
 void qos_wire_put_refused(GByteArray *bytes, QosWireRefusal code, const char *reason);
 
-/* No frame of `bytes` is open. */
+/* The value of *batch while no frame of `bytes` is open. */
 #define QOS_WIRE_NO_BATCH G_MAXSIZE
 /*
  * Appends the message to the frame of CREDITS that begins at bytes[*batch], or to a new one where

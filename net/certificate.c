@@ -1,5 +1,5 @@
 /*
- * One sentence for each fault that TLS finds in a certificate (net/certificate.h).
+ * A sentence for each fault that TLS finds in a certificate (net/certificate.h).
  */
 #include "net/certificate.h"
 

@@ -1,5 +1,5 @@
 /*
- * What is wrong with the other side's certificate, in words that people can act upon.
+ * Says what is wrong with the peer's certificate, in words that users can act upon.
  */
 #pragma once
 

@@ -1,5 +1,5 @@
 /*
- * Logging at a bounded rate; net/complaint.h tells why.
+ * Logging at a bounded rate; net/complaint.h says why.
  */
 #include "net/complaint.h"
 

@@ -1,7 +1,7 @@
 /*
- * What the server has to say about its peers, and a mount about the locks of its programs, logged
- * at a bounded rate, so that nobody can fill the log. (The connections that the server ended are
- * counted by reason: QosListenerStatistics.)
+ * Log messages at a bounded rate, so that no peer can fill the log. The server logs faults of its
+ * peers this way, and a mount logs faults about the file locks of its programs. (The connections
+ * that the server ended are counted by reason in QosListenerStatistics.)
  */
 #pragma once
 

@@ -1,5 +1,5 @@
 /*
- * Sources for input. net/input.h has the contract.
+ * Event sources for input. net/input.h has the contract.
  */
 #include "net/input.h"
 

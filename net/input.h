@@ -1,8 +1,10 @@
 /*
- * Waiting for what a peer says, without what GLib does around it. The source that GIO makes for a
- * stream is a source within a source: each time that it is dispatched, GLib takes both out of the
- * loop and puts them back, tells the loop of it four times, and the loop turns once more for that:
- * six system calls beside the one that reads.
+ * A cheaper event source for a peer's input than GIO's.
+ *
+ * GIO's source for a stream is a source within a source. Each time it is dispatched, GLib takes
+ * both out of the loop and puts them back, which changes the loop's set of descriptors four times.
+ * Then the loop turns once more because of these changes. That is six system calls beside the one
+ * that reads.
  */
 #pragma once
 

@@ -164,7 +164,7 @@ static gboolean send_credential(const Handshake *handshake, GError **error)
     return is_sent;
 }
 
-/* Of the peer's role; by whom it was made. */
+/* Checks that the credential is for the peer's role; *ret_uid is the user that made it. */
 static gboolean check_credential(const Handshake *handshake, const char *credential, uid_t *ret_uid,
                                  GError **error)
 {

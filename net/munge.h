@@ -1,7 +1,9 @@
 /*
- * A handshake by MUNGE: mount and server show each other that they belong to the same MUNGE realm
- * (its munged have one key), and as which users. docs/design/server.md says what that is worth: it
- * tells who is there as the connection begins, and neither hides nor guards what goes over it.
+ * A handshake by MUNGE: mount and server prove to each other that they belong to the same MUNGE
+ * realm (their munged daemons share one key), and as which users.
+ *
+ * Limit: the handshake proves the peer's identity at the beginning of the connection. It neither
+ * hides nor authenticates the data that follows; docs/design/server.md says what that means.
  *
  *     mount                                    server
  *     magic, its nonce           ->
@@ -10,12 +12,12 @@
  *                                <-            credential "server ..."
  *
  * A credential's payload is the sender's role, both nonces, and the server's address as the sender
- * sees it. So none is good for a second connection, none for another server than that which the
- * mount has called, and none for the other direction; munged also refuses one that it has decoded
- * before. All sizes are fixed or bounded, and nothing that comes is kept.
+ * sees it. So a credential cannot be used for a second connection, for another server than the one
+ * that the mount has called, or for the other direction. munged also refuses a credential that it
+ * has decoded before. All sizes are fixed or bounded, and nothing that arrives is kept.
  *
- * It blocks, for the peer and for munged (libmunge gives up by itself after some seconds), so it is
- * for a thread of its own.
+ * The handshake blocks, for the peer and for munged (libmunge gives up by itself after some
+ * seconds). So it needs a thread of its own.
  */
 #pragma once
 
@@ -36,9 +38,9 @@ gboolean qos_munge_answers(const char *munged, GError **error);
  * munged's socket; NULL: the usual one. TRUE: the peer is user *ret_uid of the realm, has been told
  * nothing else yet, and its next bytes are those behind the handshake.
  *
- * `is_allowed` is asked whether that user will do before the peer is told anything that proves who
- * this is. FALSE with an error for people: what was wrong with the peer, or with munged; or
- * G_IO_ERROR_CANCELLED.
+ * `is_allowed` is asked whether that user is acceptable, before the peer is told anything that
+ * proves this side's identity. FALSE with an error for people: what was wrong with the peer, or
+ * with munged; or G_IO_ERROR_CANCELLED.
  */
 gboolean qos_munge_shake_hands(QosMungeRole role, GSocket *socket, const char *munged,
                                gboolean (*is_allowed)(uid_t uid, gconstpointer arg),

@@ -1,5 +1,5 @@
 /*
- * In place of net/munge.c where libmunge is missing.
+ * Replaces net/munge.c in builds without libmunge: every call fails with ENOTSUP.
  */
 #include <errno.h>
 

@@ -1,6 +1,6 @@
 /*
- * Members of the JSON objects in which mount and server report. Each is added to the object that
- * `json` has begun last.
+ * Adds members to the JSON objects in which mount and server report. Each member is added to the
+ * object that `json` has begun last.
  */
 #pragma once
 

@@ -1,5 +1,5 @@
 /*
- * Opens /dev/null for standard streams that the starter has closed (net/standard_streams.h).
+ * Opens /dev/null for standard streams that are closed at the start (net/standard_streams.h).
  */
 #include "net/standard_streams.h"
 

@@ -1,5 +1,6 @@
 /*
- * The standard streams of a program that runs on, as its starter may have left them.
+ * The standard streams of a daemon. The program that started the daemon may have closed them, so
+ * they must be opened before another file gets their descriptors.
  */
 #pragma once
 

@@ -1,5 +1,5 @@
 /*
- * Bounds the TLS version; net/tls.h tells why that takes an environment variable and a look.
+ * Bounds the TLS version; net/tls.h says why that needs an environment variable and a check.
  */
 #include "net/tls.h"
 

@@ -1,9 +1,9 @@
 /*
- * The TLS versions that mount and server speak: 1.2 and later (RFC 8996 forbids 1.0 and 1.1).
+ * The TLS versions that mount and server accept: 1.2 and later (RFC 8996 forbids 1.0 and 1.1).
  *
- * GIO has no call for the lowest version, and GnuTLS's default still speaks 1.0. So the TLS library
- * is told by its environment variable, and both sides look at each finished handshake, because
- * another backend of GIO does not read that variable.
+ * GIO has no call to set the lowest version, and GnuTLS still accepts 1.0 by default. So the TLS
+ * library is configured by its environment variable. Both sides also check the version after each
+ * handshake, because other backends of GIO do not read that variable.
  */
 #pragma once
 

@@ -1,6 +1,6 @@
 /*
- * The clock of the daemon's threads. The scheduler and other pure code ask no clock: they are told
- * what this one shows.
+ * The clock of the daemon's threads. The scheduler and other pure code read no clock: the caller
+ * passes them the time of this one.
  */
 #pragma once
 

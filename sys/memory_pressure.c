@@ -33,7 +33,8 @@ static int open_trigger(const char *path)
     return -1;
 }
 
-/* The folder of a cgroup (version 2) that is not the root, whose pressure is the machine's. */
+/* Whether `folder` is a cgroup (version 2) other than the root. The root is left out because its
+ * pressure is that of the whole machine. */
 static gboolean is_cgroup(const char *folder)
 {
     struct stat stat;

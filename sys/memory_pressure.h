@@ -1,7 +1,8 @@
 /*
- * Tells when memory is short: on the machine, or in the daemon's cgroup, by the kernel's pressure
- * stall information (PSI, Documentation/accounting/psi.rst): tasks waited for memory for 300 ms of
- * two seconds. Told at most once in two seconds and place, for as long as it lasts.
+ * Reports that memory is short, on the machine or in the daemon's cgroup. It uses the kernel's
+ * pressure stall information (PSI, Documentation/accounting/psi.rst): memory is short when tasks
+ * have waited for memory for 300 ms within two seconds. Each of the two places reports at most once
+ * in two seconds, for as long as it lasts.
  */
 #pragma once
 

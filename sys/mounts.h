@@ -1,13 +1,15 @@
 /*
- * Whether a mount of FUSE is gone for good, as seen by another process than its daemon: by the
- * helper of umount(8), and by a new mount that wants the old one's database.
+ * Whether a FUSE mount is gone for good, as seen from a process other than its daemon. The helper
+ * of umount(8) asks this, and so does a new mount that wants the old one's database.
  *
- * When umount(2) returns, the daemon has still to save and to let go of the store. Nothing can be
- * asked of it any more, and a mount that is gone from one directory may go on at another, or in
- * another mount namespace. So this looks for the file system: among the mounts of this namespace
- * and of the daemon's, and, where fusectl is mounted, among the connections of the kernel. The
- * kernel gives the device number to the next file system that is mounted, so type and source belong
- * to the identity. Without fusectl a mount is not seen that is left in a third namespace alone, or
+ * When umount(2) returns, the daemon has yet to save its data and to close the store. It can no
+ * longer be asked anything, and a mount that is gone from one directory may go on at another, or in
+ * another mount namespace. So this code looks for the file system: among the mounts of this
+ * namespace and of the daemon's and, where fusectl is mounted, among the kernel's connections. The
+ * kernel reuses the device number for the next file system that is mounted, so type and source
+ * belong to the identity.
+ *
+ * Limit: without fusectl, this code does not see a mount that is left only in a third namespace, or
  * that was detached while programs use it.
  */
 #pragma once

@@ -1,9 +1,9 @@
 /*
- * Which mutexes a thread holds (sys/mutex.h): a bit for each kind. As the kinds are in order, the
- * innermost that it holds is the highest bit.
+ * Which mutexes a thread holds (sys/mutex.h): a bit for each kind. The kinds are in order, so the
+ * highest bit is the innermost mutex that the thread holds.
  *
- * Who waits for a condition keeps his bit: he takes no other mutex meanwhile, and a thread that is
- * cancelled there unlocks it as if it had held it all the time.
+ * A thread that waits for a condition keeps its bit: it takes no other mutex meanwhile, and if it
+ * is cancelled there, its clean-up unlocks the mutex as if it had been held all the time.
  */
 #include "sys/mutex.h"
 

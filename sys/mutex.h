@@ -1,10 +1,10 @@
 /*
- * Mutexes that know their place in the order of docs/design/locking.md, and waits for conditions.
+ * Mutexes that know their rank in the order of docs/design/locking.md, and waits for conditions.
  *
- * A debug build (buildtype=debug, or a sanitizer) keeps for each thread what it holds, and looks at
- * that where it takes one more, where it waits, and where it makes a call that others may have to
- * wait for. What breaks the order is a defect of the code, whatever came from outside: it ends the
- * program, with a message that names both mutexes. In all other builds a QosMutex is a
+ * A debug build (buildtype=debug, or a sanitizer) records the mutexes that each thread holds. It
+ * checks the record when the thread takes a mutex, when it waits, and before a call that may block
+ * others. A violation of the order is a defect of the code, whatever input led to it: it ends the
+ * program with a message that names both mutexes. In all other builds a QosMutex is a
  * pthread_mutex_t, and these functions are pthread's.
  */
 #pragma once
@@ -14,8 +14,9 @@
 
 #include "base/time.h"
 
-/* All there are, from the outside in: rank, kind, and the name in docs/design/locking.md, whose
- * table says the same (tests/docs/locks.py). Two of one rank are not held together. */
+/* All mutexes, from the outside in: rank, kind, and the name in docs/design/locking.md. Its table
+ * says the same, which tests/docs/locks.py checks. Two mutexes of one rank are not held
+ * together. */
 #define QOS_MUTEXES(MUTEX)                                                                         \
     MUTEX(1, INTERRUPT_TABLE, "QosInterruptTable.lock")                                            \
     MUTEX(2, INTERRUPTS, "QosInterrupts.lock")                                                     \
@@ -83,8 +84,8 @@ static inline void qos_mutex_init(QosMutex *mutex, QosMutexKind kind G_GNUC_UNUS
 #endif
 }
 
-/* Whoever finds it taken looks again for a moment before he sleeps: for what is held for less time
- * than a sleep takes. */
+/* A thread that finds the mutex taken spins for a moment before it sleeps. For mutexes that are
+ * held for less time than a sleep takes. */
 static inline void qos_mutex_init_adaptive(QosMutex *mutex, QosMutexKind kind G_GNUC_UNUSED)
 {
     pthread_mutexattr_t attributes;
@@ -127,7 +128,7 @@ static inline void qos_mutex_assert_call(QosMutexCall call G_GNUC_UNUSED)
 #endif
 }
 
-/* As pthread_cond_wait(), and as that perhaps for nothing. */
+/* As pthread_cond_wait(), including spurious wake-ups. */
 static inline int qos_condition_wait(pthread_cond_t *condition, QosMutex *mutex)
 {
 #if QOS_DEBUG_LOCKS
@@ -136,8 +137,8 @@ static inline int qos_condition_wait(pthread_cond_t *condition, QosMutex *mutex)
     return pthread_cond_wait(condition, &mutex->mutex);
 }
 
-/* The same until a time, of qos_gate_now(): who sets the wall's clock moves no wait. FALSE: `until`
- * has come; QOS_NEVER never does. */
+/* The same until a time of the monotonic clock (sys/clock.h), so that setting the wall clock moves
+ * no wait. FALSE: `until` has come; QOS_NEVER never does. */
 static inline gboolean qos_condition_wait_until(pthread_cond_t *condition, QosMutex *mutex,
                                                 QosTime until)
 {

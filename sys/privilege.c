@@ -1,15 +1,16 @@
 /*
  * The daemon's limits (sys/privilege.h).
  *
- * A thread that works for an ordinary user has that user's identity and next to no capability
- * (fs/caller/cred.c); what is kept here is for root's own operations through the mount, and for the
- * way from one identity to the next.
+ * A thread that works for an ordinary user has that user's identity and almost no capability
+ * (fs/caller/cred.c). The capabilities kept here are for root's own operations through the mount,
+ * and for switching from one identity to the next.
  *
- * The filter's default is SECCOMP_RET_TRAP: the signal's handler makes the call fail with ENOSYS,
- * which programs and libraries expect of an old kernel, and notes its number, so that the log can
- * name it. A daemon does not die of what a request, or a new libc, makes it try. The filter looks
- * at numbers alone, so that the kernel decides by its bitmap and runs no filter, but for clone()
- * and unshare(): threads, and no processes or namespaces.
+ * The filter's default action is SECCOMP_RET_TRAP. The signal handler makes the call fail with
+ * ENOSYS, which programs and libraries expect from an old kernel, and records the call's number, so
+ * that the log can name it. A daemon must not die because a request, or a new libc, makes it try a
+ * call. The filter looks only at the call's number. So the kernel decides by its bitmap and runs no
+ * filter, except for clone() and unshare(): threads are allowed, new processes and namespaces are
+ * not.
  */
 #include "sys/privilege.h"
 
@@ -153,8 +154,8 @@ static const char network[] =
     "sendmmsg setsockopt shutdown "
     "sched_getattr sched_setattr socketpair timerfd_settime"; /* GLib's threads set their class */
 
-/* Requests by io_uring, with a queue for each CPU. What a ring is asked for no filter sees, so that
- * only those have one who need it. */
+/* Requests by io_uring, with a queue for each CPU. No filter sees what is asked of a ring, so only
+ * daemons that need a ring may have one. */
 static const char rings[] = "get_mempolicy io_uring_enter io_uring_register io_uring_setup mbind "
                             "sched_setaffinity set_mempolicy";
 

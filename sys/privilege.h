@@ -1,10 +1,10 @@
 /*
- * What the daemon may do at most, whatever a request makes of it.
+ * Bounds what the daemon may do, whatever a request makes it try.
  *
- * A daemon of root keeps the capabilities that its callers' operations need, can win no others, and
- * after the mount makes no system calls but those that it is known to need. One of an ordinary user
- * has no capabilities, and must start fusermount3, which is setuid, to unmount: of the limits it
- * has the core alone.
+ * A daemon that runs as root keeps the capabilities that its callers' operations need, and can gain
+ * no others. After the mount it can make only the system calls that it is known to need. A daemon
+ * of an ordinary user has no capabilities. Its system calls are not bounded, because it must start
+ * fusermount3, which is setuid, to unmount; only the limit on core dumps applies to it.
  */
 #pragma once
 

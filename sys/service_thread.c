@@ -1,5 +1,5 @@
 /*
- * Threads in the background (sys/service_thread.h).
+ * Background threads (sys/service_thread.h).
  */
 #include "sys/service_thread.h"
 

@@ -1,16 +1,17 @@
 /*
- * A thread in the background that serves one subject: it saves totals, or drops pages.
+ * A background thread that serves one subject: it saves totals, or drops pages.
  *
- * Such a thread sleeps most of the time, works on what its subject has queued under a lock, and has
- * to end when the subject does, whatever it is at. The subject brings the lock and a function that
- * does one step of the work. This file has the rest: the sleep until a due time, the wake, the
- * stop. No wake is lost: if one comes while a step has dropped the lock, another step follows.
+ * Such a thread sleeps most of the time, works on what its subject has queued under a lock, and
+ * must end when the subject does, whatever it is doing. The subject brings the lock and a function
+ * that does one step of the work. This file has the rest: the sleep until a due time, the wake-up,
+ * the stop. No wake-up is lost: if one comes while a step has dropped the lock, another step
+ * follows.
  *
- * It is for one thread that waits on a condition. Threads that wait in a system call, and threads
+ * It serves one thread that waits on a condition. Threads that wait in a system call, and threads
  * that take turns, have loops of their own (sys/README.md).
  *
- * The lock stays the subject's, with its rank, because other threads use what it guards also where
- * there is no such thread. Functions that end in `_locked` are called with it held.
+ * The lock stays the subject's, with its rank, because other threads use what it guards even where
+ * there is no such thread. Functions whose names end in `_locked` are called with the lock held.
  */
 #pragma once
 

@@ -1,7 +1,7 @@
 /*
- * What a thread did before it replied comes before what another does for a later request: the
- * kernel, and the client between them, see to it. ThreadSanitizer, which sees locks and memory
- * alone, has to be told.
+ * Tells ThreadSanitizer an order that it cannot see: what a thread did before it replied comes
+ * before what another thread does for a later request. The kernel and the client between them
+ * guarantee this order, but ThreadSanitizer sees only locks and memory.
  */
 #pragma once
 
