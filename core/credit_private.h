@@ -1,16 +1,16 @@
 /*
  * What the files of the resource manager share:
  *
- *   credit.c          the owner, its outputs, and its local users
- *   credit_request.c  how a request is met: what is free, when to ask above, when to call back
- *   credit_sublet.c   what others have of a resource, and what a grant adds to what was asked for
- *   credit_callback.c calling back what others have of a resource
- *   credit_receive.c  what the numbered messages of a session do
- *   credit_session.c  sessions: numbers, acknowledgements, repetitions
- *   credit_borrow.c   the borrower's side of a session: its beginning, claims, its loss
- *   credit_lend.c     the lender's side: welcome, leases, eviction, the grace
- *   credit_table.c    the books by resource
- *   credit_wire.c     messages as bytes
+ *     credit.c          the owner, its outputs, and its local users
+ *     credit_request.c  how a request is met: what is free, when to ask above, when to call back
+ *     credit_sublet.c   what others have of a resource, and what a grant adds to what was asked for
+ *     credit_callback.c calling back what others have of a resource
+ *     credit_receive.c  what the numbered messages of a session do
+ *     credit_session.c  sessions: numbers, acknowledgements, repetitions
+ *     credit_borrow.c   the borrower's side of a session: its beginning, claims, its loss
+ *     credit_lend.c     the lender's side: welcome, leases, eviction, the grace
+ *     credit_table.c    the books by resource
+ *     credit_wire.c     messages as bytes
  *
  * A book is what an owner knows of one resource (QosBook).
  */

@@ -1,7 +1,7 @@
 /*
  * What others have of a book, and what is left.
  *
- * Most resources have few borrowers, whose list is walked. If a resource has many borrowers, an
+ * Most resources have few borrowers, and their list is walked. If a resource has many borrowers, an
  * index finds a borrower by its peer, and keeps the join of all that they have. So one more
  * borrower costs the same with ten borrowers or with ten thousand.
  *

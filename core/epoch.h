@@ -10,8 +10,8 @@
  *   IDLE     no participant
  *   WAITING  in an epoch, no participant is ready for the next
  *   CLOSING  a participant is ready: since then the timeout counts
- *   PASSED   (of a node in a tree) all are ready, and the parent has their reduction. The seed, which
- *            does not say how peers find each other, counts this as CLOSING.
+ *   PASSED   (of a node in a tree) all are ready, and the parent has their reduction. The seed does
+ *            not say how peers find each other, and counts this as CLOSING.
  *
  * There are two handlers, each a table of functions: the local one (core/epoch_local.c) for a
  * scheduler alone, and a node of a tree (core/epoch_tree.c). Such a node is a participant's own
@@ -67,9 +67,9 @@ typedef struct {
  * An action that the caller carries out, in order: it sends `message` to the node `to`. If `to` is
  * QOS_EPOCH_HERE, it calls the scheduler back instead. For a START it passes `epoch` and the
  * reduced data, otherwise the -errno in `epoch`:
- *   -ESTALE     evicted: the peers have begun epochs without it; QOS_EPOCH_FIRST takes it in again
- *   -ETIMEDOUT  no answer from the peers; taken off the participants
- *   -EOVERFLOW  the coordinator has no more numbers
+ *     -ESTALE     evicted: the peers have begun epochs without it; QOS_EPOCH_FIRST takes it in again
+ *     -ETIMEDOUT  no answer from the peers; taken off the participants
+ *     -EOVERFLOW  the coordinator has no more numbers
  */
 typedef struct {
     guint64 to;

@@ -5,7 +5,7 @@
  * All three are one barrier. A node has members: its children, and the scheduler here if it has
  * one. When all members are ready, the node reduces their data and passes the reduction to its
  * parent as a READY of its own. The coordinator has no parent, and begins the epoch instead. START
- * goes down the same way, but only to the nodes whose data the epoch was made of:
+ * goes down the same way, but only to the nodes that have contributed data to the epoch:
  *
  *     participant   READY -> combiner   READY -> coordinator
  *     called back <- START   combiner <- START   coordinator
@@ -24,7 +24,7 @@
  * crashed: its members are refused together.
  *
  * A restarted coordinator begins at a number above all numbers of its former incarnations. A child
- * whose epoch is of a former incarnation is never refused as too old.
+ * that is in an epoch of a former incarnation is never refused as too old.
  */
 #include <errno.h>
 

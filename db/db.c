@@ -1,9 +1,9 @@
 /*
- * The database of a mount: the connection, the rules and the tunables, and the thread that
- * writes the jobs' totals and their history, and runs what readers of the history ask for.
+ * The database of a mount: the connection, the rules and the tunables, and the database's thread.
+ * The thread writes the jobs' totals and their history, and runs the tasks of history readers.
  *
- * A snapshot of totals handed over replaces one that is not yet written, for it holds all that one
- * held; so a slow disk makes the totals older, never the queue longer.
+ * A new snapshot of totals replaces one that is not yet written, because it includes all that the
+ * old one says. So a slow disk makes the saved totals older, but never the queue longer.
  */
 #include <errno.h>
 #include <string.h>

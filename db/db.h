@@ -1,11 +1,11 @@
 /*
- * What outlives a mount: rules, tunables, the jobs' totals, their history, and what they lent and
- * borrowed, and the mount's identity, in SQLite (db/schema.sql), WAL.
+ * What outlives a mount, in SQLite with a write-ahead log (db/schema.sql): rules, tunables, the
+ * jobs' totals, their history, what they lent and borrowed, and the mount's identity.
  *
- * Rules and tunables are written by the caller's thread and are durable on return (they are rare,
- * and set by an administrator who waits for them). Job totals are handed over as a snapshot and
- * written by the database's own thread. A damaged database, one of a newer version, or one of
- * another program is an error at open, and the file stays as it is.
+ * Rules and tunables are written by the caller's thread, and are durable on return. That may take
+ * time, but such changes are rare, and an administrator waits for them. Job totals are handed over
+ * as a snapshot, and the database's own thread writes them. A database that is damaged, of a newer
+ * version, or of another program is an error at open, and the file stays unchanged.
  *
  * Lock: `lock` serialises the use of the connection; the gate's lock is never held with it.
  */
@@ -19,10 +19,10 @@ typedef struct QosDb QosDb;
 /* Where a mount on `mountpoint` (absolute) keeps its database: below /var/lib/qosfs for root, else
  * in the user's state folder. Free with g_free(). */
 char *qos_db_default_path(const char *mountpoint);
-/* Opens or makes the database at `path`, whose folder must be there, and brings an older version up
- * to date. Starts a thread, and SQLite does not survive a fork: after the daemon's. Errors:
- * QOS_ERROR with the path, the reason, and what to do. Another mount that uses it: EBUSY. Where the
- * daemon of a mount that is gone has it, waits for that. */
+/* Opens or makes the database at `path`, in a folder that exists, and brings an older version up to
+ * date. Starts a thread, and SQLite does not survive a fork: after the daemon's. Errors: QOS_ERROR
+ * with the path, the reason, and what to do. Another mount that uses it: EBUSY. Where the daemon of
+ * a mount that is gone has it, waits for that. */
 QosDb *qos_db_open(const char *path, GError **error);
 /* Notes in the lock that the database is of the mount on `directory` (as for sys/mounts.h): once
  * that is gone, another daemon waits for the end of this one, however long it saves. */
@@ -41,17 +41,17 @@ gboolean qos_db_save_rules(QosDb *db, QosRules *rules, QosTime now, QosTime wall
 GHashTable *qos_db_load_tunables(QosDb *db, GError **error);
 gboolean qos_db_save_tunable(QosDb *db, const char *name, const char *text, GError **error);
 
-/* The totals of the jobs, copies whose times (started, seen, wait.first/last) are ages in ns before
- * the call; each free with g_free. */
+/* The totals of the jobs, as copies; free each with g_free. Their times (started, seen,
+ * wait.first/last) are ages in ns before the call. */
 GPtrArray *qos_db_load_jobs(QosDb *db, QosTime wall, GError **error);
-/* Hands over copies (GPtrArray of QosJob with g_free, taken over) as of monotonic `now` and real
- * `wall`, to replace what is saved; what they did since the last snapshot goes into the history,
- * of which so many days are kept (0: none, and none is written). Written soon, by the database's
+/* Hands over a snapshot to replace what is saved: copies (GPtrArray of QosJob with g_free, taken
+ * over) as of monotonic `now` and real `wall`. What the jobs did since the last snapshot goes into
+ * the history, which keeps so many days (0: no history is written). Written soon, by the database's
  * thread; a failure is logged once until it works again. */
 void qos_db_save_jobs(QosDb *db, GPtrArray *jobs, QosTime now, QosTime wall, guint history_days);
 
-/* Who the mount is to a lock server (fs/lockclient/client.h): its id, made the first time, and a
- * number that grows with each call, from 1 on. When there are no more numbers, there is a new id.
+/* The mount's identity for a lock server (fs/lockclient/client.h): its id, made the first time, and
+ * a number that grows with each call, from 1 on. When there are no more numbers, there is a new id.
  * Durable on return. */
 #define QOS_DB_INCARNATION_MAX ((1 << 24) - 1)
 gboolean qos_db_next_identity(QosDb *db, guint64 *ret_id, guint32 *ret_incarnation, GError **error);

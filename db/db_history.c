@@ -1,17 +1,17 @@
 /*
  * The history of the jobs, in and out of the table `history`.
  *
- * Slices are kept at three lengths. What is older than its length is kept for moves up in the same
- * transaction: it is added up to longer slices, of which again the largest jobs are told apart, so
- * that the table has a bound whatever the jobs do:
+ * Slices have three lengths, and each length is kept for a limited time. Slices that are older move
+ * up in the transaction that writes new ones: they are added up to longer slices, in which again
+ * only the largest jobs have rows of their own. So the table has a bound, whatever the jobs do:
  *
  *     10 s    for an hour               up to 390 slices, of up to 513 rows (two samples fill one)
  *     300 s   for a day                 up to 300, of up to 257
  *     3600 s  for the days to be kept   24 a day, of up to 257
  *
- * Each move is a range of the primary key, and costs nothing while the range is empty. Slices that
- * a clock, since set back, put into the future are dropped. Readers use a connection of their own,
- * so that nobody waits for them.
+ * Each move is a range of the primary key, and costs nothing while the range is empty. If the clock
+ * was set back, slices that lie in the future are dropped. Readers use a connection of their own,
+ * so that no writer waits for them.
  */
 #include <string.h>
 

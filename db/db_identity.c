@@ -1,6 +1,6 @@
 /*
- * Who the mount is to a lock server: an id of its own, and a number that grows with each start, by
- * which the server knows that what was had before is no more.
+ * The mount's identity for a lock server: a persistent id, and a number that grows with each start.
+ * A larger number tells the server that the mount has restarted and lost the credits that it had.
  */
 #include <errno.h>
 #include <sys/random.h>

@@ -1,9 +1,10 @@
 /*
  * The totals of the jobs, in and out of the tables `job`, `job_counter` and `job_wait`.
  *
- * A snapshot is made durable in one transaction. What the tables hold is remembered by its marks
- * (who did something, served a request or waited, has others), so that of ten thousand jobs only
- * those that moved since are written again. The first snapshot replaces everything.
+ * A snapshot is made durable in one transaction. For each saved job, the writer remembers a mark of
+ * what its rows hold. The mark changes when the job sends a request, is served or waits. So of ten
+ * thousand jobs only those that were active since the last snapshot are written again. The first
+ * snapshot replaces everything.
  */
 #include <stdio.h>
 #include <string.h>
@@ -267,7 +268,7 @@ static void read_counter(QosJob *job, sqlite3_stmt *row, G_GNUC_UNUSED QosTime w
         read_histogram(sizes, (const char *)sqlite3_column_text(row, 7));
 }
 
-/* The rule is known by name only; whoever takes the job gives it the id that it has now. */
+/* The database has only the rule's name. The caller gives the wait the id that the rule has now. */
 static void read_wait(QosJob *job, sqlite3_stmt *row, QosTime wall)
 {
     const char *rule = (const char *)sqlite3_column_text(row, 2);
@@ -284,7 +285,7 @@ static void read_wait(QosJob *job, sqlite3_stmt *row, QosTime wall)
     wait->last = age(wall, sqlite3_column_int64(row, 7));
 }
 
-/* Reads a table whose first column names the job's row. */
+/* Reads a table; its first column names the job's row. */
 static gboolean read_details(QosDb *db, const char *sql, GHashTable *by_row, QosTime wall,
                              void (*take)(QosJob *job, sqlite3_stmt *row, QosTime wall),
                              GError **error)

@@ -1,11 +1,12 @@
 /*
  * The lock of a database: flock() on PATH.lock, held for the daemon's life. The kernel drops it
- * with the process, however it ends.
+ * with the process, however the process ends.
  *
- * umount(8) returns before the daemon of that mount has saved all, on a slow disk long before, and
- * a mount that follows at once wants the same database. A database in use by a mount that is there
- * is a mistake and refused soon. To tell the two apart, the holder writes into the file which mount
- * it serves: while that is gone, a new daemon waits for the old one's end, and says so.
+ * umount(8) returns before the daemon has saved everything, on a slow disk long before. A new mount
+ * that follows at once wants the same database, and has to wait. But if the mount that uses the
+ * database is still there, the new mount is a mistake, and is refused after a short time. To tell
+ * the two cases apart, the holder of the lock writes its mount's identity into the lock file. If
+ * that mount is gone, the new daemon waits for the end of the old one, and logs that it does so.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -19,13 +20,14 @@
 #include "db/db_private.h"
 #include "sys/mounts.h"
 
-#define PATIENCE (3 * G_TIME_SPAN_SECOND)       /* with one that is there: it may be just ending */
-#define SILENCE  (1 * G_TIME_SPAN_SECOND)       /* until whoever mounts is told of the wait */
+#define PATIENCE (3 * G_TIME_SPAN_SECOND) /* with a mount that is there: it may be just ending */
+#define SILENCE  (1 * G_TIME_SPAN_SECOND) /* before the user is told of the wait */
 #define PAUSE    (30 * G_TIME_SPAN_MILLISECOND) /* between two tries */
 #define NOTE_MAX 16384
 #define WORDS    5 /* of the note */
 
-/* What the holder has written: "PID DEVICE TYPE SOURCE DIR". FALSE: nothing, as it has no mount. */
+/* Reads what the holder has written: "PID DEVICE TYPE SOURCE DIR". FALSE: nothing, because it has
+ * no mount. */
 static gboolean read_note(int fd, int *ret_pid, char **ret_identity, char **ret_directory)
 {
     char note[NOTE_MAX];
@@ -44,8 +46,8 @@ static gboolean read_note(int fd, int *ret_pid, char **ret_identity, char **ret_
     return TRUE;
 }
 
-/* Whether the holder's mount is gone. The first time with `is_told` FALSE it is told that it is
- * waited for. */
+/* Whether the holder's mount is gone. The first time (*is_told is FALSE), logs that this daemon
+ * waits for the holder's end. */
 static gboolean is_ending(int fd, const char *name, gboolean *is_told)
 {
     g_autofree char *identity = NULL, *directory = NULL;
@@ -61,7 +63,8 @@ static gboolean is_ending(int fd, const char *name, gboolean *is_told)
     return TRUE;
 }
 
-/* Whoever mounts has given up: these signals are blocked until the mount is there. */
+/* Whether the user has given up mounting, by one of these signals. They are blocked until the mount
+ * is there, so here they are pending. */
 static gboolean is_interrupted(void)
 {
     sigset_t pending;

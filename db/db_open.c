@@ -1,19 +1,20 @@
 /*
- * Opening the database: whose it is, whether it is whole, and which version.
+ * Opening the database: is it a qosfs database, is it undamaged, and which version has it?
  *
- * Opening looks before it touches. The first bytes say whose file it is; then SQLite reads it
- * without the right to write, and without making -wal and -shm where there are none (`immutable`),
- * checks it and tells its version. Only what passed is opened for writing. So a file that is
- * damaged, another program's or a newer qosfs's stays byte for byte as it was. A new one is made
- * aside, and takes its name when it is whole: its first page always tells whose it is, even after a
- * crash.
+ * Opening checks before it changes anything. The first bytes say which program the file belongs to.
+ * Then SQLite opens it read-only, and without making -wal and -shm if there are none (`immutable`).
+ * It checks the file and reads its version. Only a file that has passed is opened for writing. So a
+ * file that is damaged, another program's, or a newer qosfs's stays unchanged, byte for byte. A new
+ * database is made under a temporary name, and gets its own name when it is complete. So its first
+ * page always identifies it, even after a crash.
  *
- * One daemon at a time: flock() on PATH.lock, held for life (db_lock.c). SQLite's own exclusive
- * mode would do the same, but would keep `sqlite3 PATH` from looking in while mounted, and needs
- * the database open to find out. The file stays where the database does: so an empty file without
- * one is what touch(1) or mktemp(1) made, and taken for no database yet; with one, it was a
- * database. With a database that is discarded, it goes: lest two daemons hold locks on two files of
- * one name, who has locked it looks whether the name still leads to it.
+ * One daemon at a time: flock() on PATH.lock, held for the daemon's life (db_lock.c). SQLite's own
+ * exclusive mode would do the same. But it would lock out `sqlite3 PATH` while the file system is
+ * mounted, and can only be checked with the database open. The lock file stays as long as the
+ * database. So an empty file without a lock file was made by touch(1) or mktemp(1), and becomes a
+ * new database; an empty file with a lock file is a damaged database. If a database is discarded,
+ * its lock file is removed with it. Two daemons must not hold locks on two files of the same name,
+ * so a daemon that has the lock checks that the name still leads to the locked file.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -36,7 +37,8 @@ gboolean qos_db_damaged(const QosDbSchema *schema, const char *path, const char 
     return FALSE;
 }
 
-/* Whose file it is, by its first bytes (sqlite.org/fileformat2.html, section 1.3). */
+/* Checks by the first bytes that the file is a qosfs database (sqlite.org/fileformat2.html, section
+ * 1.3). */
 static gboolean look_at_header(const QosDbSchema *schema, const char *path, GError **error)
 {
     guint8 header[100];

@@ -1,5 +1,5 @@
 /*
- * Where a mount's database lies, unless it is told (db=).
+ * The default place of a mount's database, if the option db= does not give one.
  */
 #include <string.h>
 #include <unistd.h>

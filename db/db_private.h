@@ -1,10 +1,15 @@
 /*
- * What the units of db/ share; nobody else but their tests includes this, or sqlite3.h.
+ * What the files of db/ share. Only they and their tests include this header, or sqlite3.h.
  *
- * db.c keeps a mount's connection, the rules and the tunables; db_jobs.c reads and writes the
- * totals, db_history.c the history, db_shares.c what was lent and borrowed, db_identity.c who the
- * mount is. db_server.c is all that a server keeps. db_open.c looks, makes and migrates for both.
- * db_sql.c runs statements for all of them.
+ *     db.c           a mount's connection, rules and tunables
+ *     db_jobs.c      reads and writes the jobs' totals
+ *     db_history.c   reads and writes the history
+ *     db_shares.c    what jobs lent and borrowed
+ *     db_identity.c  the mount's identity
+ *     db_server.c    everything that a server keeps
+ *     db_open.c      checks, makes and migrates databases of mounts and servers
+ *     db_lock.c      the lock of a database
+ *     db_sql.c       runs statements for all of them
  */
 #pragma once
 

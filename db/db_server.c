@@ -1,9 +1,9 @@
 /*
  * The database of a server, and the thread that writes to it.
  *
- * What is handed over is a change, by name: "client 17", "store", "tunable limit". A later change
- * of the same name replaces one that waits, so that a full disk makes the list older, never the
- * queue longer than there are clients and tunables.
+ * What is handed over is a change with a name: "client 17", "store", "tunable limit". A later
+ * change of the same name replaces one that waits. So a full disk makes the saved state older, but
+ * never the queue longer than there are clients and tunables.
  */
 #include <errno.h>
 #include <sys/random.h>

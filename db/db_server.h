@@ -1,14 +1,14 @@
 /*
- * What outlives a server: its incarnation, who may have credits, the store's name and the tunables,
- * in SQLite (db/server.sql). Opening, its errors and its lock are those of a mount's database
- * (db/db_open.c).
+ * What outlives a server, in SQLite (db/server.sql): its incarnation, the clients that may have
+ * credits, the store's name and the tunables. Opening, its errors and its lock are those of a
+ * mount's database (db/db_open.c).
  *
- * Nothing but opening waits for the disk: changes are handed over and written by the database's own
- * thread, all that there are in one transaction, each as it is last. While that fails, as on a full
- * disk, it is tried again each second, and what was handed over waits.
+ * Only opening waits for the disk. Changes are handed over, and the database's own thread writes
+ * all pending changes in one transaction, each in its latest version. If that fails, for example
+ * because the disk is full, the thread tries again each second, and the changes wait.
  *
- * All functions are for the thread of the main context in which the database was opened, and the
- * functions that it is given are called there.
+ * All functions are called in the thread of the main context in which the database was opened, and
+ * the call-backs run there too.
  */
 #pragma once
 
@@ -44,8 +44,8 @@ typedef struct {
     gpointer arg;
 } QosServerDbCalls;
 
-/* Opens or makes the database at `path`, whose folder must be there. NULL with an error
- * (QOS_ERROR), as of qos_db_open(); EOVERFLOW: it was started as often as it can be. */
+/* Opens or makes the database at `path`, in a folder that exists. NULL with an error (QOS_ERROR),
+ * as of qos_db_open(); EOVERFLOW: it was started as often as it can be. */
 QosServerDb *qos_server_db_open(const char *path, const QosServerDbCalls *calls, GError **error);
 /* Tries once more to write what is pending; calls nothing any more. NULL is allowed. */
 void qos_server_db_close(QosServerDb *db);

@@ -1,9 +1,9 @@
 /*
  * What the jobs have lent and borrowed, in and out of the table `share`.
  *
- * It changes with each period of the sharing and is saved as often, so what changed is written
- * alone, and without waiting for the disk: a crash of the daemon loses nothing of what was written,
- * one of the machine the last seconds.
+ * This changes with each period of the sharing and is saved as often. So only changed rows are
+ * written, and the write does not wait for the disk. A crash of the daemon loses nothing that was
+ * written; a crash of the machine may lose the last seconds.
  */
 #include <string.h>
 

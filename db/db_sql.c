@@ -1,6 +1,6 @@
 /*
- * Statements and transactions of SQLite, and how what they cannot do is told (db/db_private.h).
- * All files of db/ use these, and these use none of them.
+ * SQLite statements and transactions, and the error messages if they fail (db/db_private.h). All
+ * other files of db/ use these functions, and these use none of the other files.
  */
 #include <errno.h>
 

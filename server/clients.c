@@ -1,5 +1,5 @@
 /*
- * The table of mounts by owner id; server/clients.h says how long an id is whose.
+ * The table of mounts by owner id; server/clients.h says how long an id belongs to a principal.
  */
 #include "server/clients.h"
 

@@ -1,7 +1,9 @@
 /*
- * The clients of a server: mounts, by owner id. An id belongs to the principal that first used it
- * as long as the client is on the durable list, has a connection or has credits; after that it is
- * idle, its counts are kept until there are too many, and whoever comes by the id has it.
+ * The clients of a server: mounts, by owner id.
+ *
+ * An id belongs to the principal that first used it as long as the client is on the durable list,
+ * has a connection or has credits. After that the client is idle: its counts are kept until there
+ * are too many clients, and the next principal that uses the id takes it over.
  */
 #pragma once
 
@@ -9,7 +11,7 @@
 
 typedef struct {
     QosOwnerId id;
-    char *principal;     /* who is behind it, as the sockets have verified */
+    char *principal;     /* its identity, as the sockets have verified it */
     char *name;          /* for people */
     guint32 incarnation; /* of its last HELLO; 0: none since the server's start */
     gboolean is_connected;
@@ -42,7 +44,7 @@ QosClient *qos_clients_find(const QosClients *clients, QosOwnerId id);
 QosClient *qos_clients_add(QosClients *clients, QosOwnerId id, const char *principal,
                            const char *name);
 void qos_client_rename(QosClient *client, const char *name);
-/* Of an idle one: it is somebody else's now. */
+/* Of an idle one: it belongs to another principal now. */
 void qos_client_hand_over(QosClient *client, const char *principal);
 gboolean qos_client_is_idle(const QosClient *client);
 /* To be called when it was connected or disconnected, put on the durable list or taken off, or has

@@ -127,8 +127,8 @@ static void end(QosConnection *connection, QosWireRefusal code, const char *reas
     connection->user.ended(connection, code, reason, connection->user.arg);
 }
 
-/* The socket is closed below TLS, whose own goodbye would wait for the peer. During the handshake
- * another thread may be using the descriptor, which then stays until that has ended. */
+/* The socket is closed below TLS, because TLS's own goodbye would wait for the peer. During the
+ * handshake another thread may be using the descriptor, which then stays until that has ended. */
 void qos_connection_close(QosConnection *connection, QosWireRefusal code, const char *reason)
 {
     if (connection->state == CLOSED)

@@ -1,16 +1,16 @@
 /*
- * One peer of the server: bytes in, frames, messages; and back.
+ * One peer of the server: turns bytes into frames and messages, and back.
  *
- *     SECURING     TCP only: the handshake; what comes is for nobody else
+ *     SECURING     TCP only: the handshake reads the socket; no frame is read yet
  *     GREETING     waits for HELLO
  *     OPEN         CREDITS, WAIT
  *     REFUSED      has been told why; waits until that has arrived, reading nothing
  *     CLOSED
  *
- * The stream is never waited for, and one turn of the loop does a bounded amount of work for each
- * peer: a piece of input, or some hundred messages. So what is urgent for one peer is never behind
- * much that comes from another. Within a connection all keep their order, because a session drops
- * what comes out of order (core/credit_session.c).
+ * The server never waits for the stream. One turn of the loop does a bounded amount of work for
+ * each peer: a piece of input, or some hundred messages. So an urgent message for one peer never
+ * waits behind a lot of input from another. All messages of a connection keep their order, because
+ * a session drops what comes out of order (core/credit_session.c).
  */
 #pragma once
 
@@ -25,7 +25,7 @@
 
 typedef struct QosConnection QosConnection;
 
-/* Who owns connections. */
+/* The owner of connections, which is called back. */
 typedef struct {
     QosTime patience; /* from the connection to HELLO, and from REFUSED to the end */
     gpointer arg;
@@ -43,7 +43,7 @@ typedef struct {
     gboolean (*waits)(QosConnection *connection, QosWireWait *wait, gpointer arg);
     /* There is output: qos_connection_flush() is to be called before the loop waits. */
     void (*has_output)(QosConnection *connection, gpointer arg);
-    /* A turn's input has been worked on: what it brought may go out, to whomever. */
+    /* A turn's input has been worked on: its output may now be sent, on any connection. */
     void (*has_turned)(gpointer arg);
     /* It is no client's any more: refused, or closed. Once. `reason` is why, NULL where the peer
      * just went; `code` is what kind of reason, else 0. */
@@ -56,8 +56,8 @@ typedef struct {
 
 /*
  * `socket` is non-blocking and connected. `handshake` comes first, and stays the caller's; NULL:
- * none. `principal` is who is there; NULL: whom the handshake shows. Begins at once, in the main
- * loop.
+ * none. `principal` is the peer's identity; NULL: the handshake finds it. Begins at once, in the
+ * main loop.
  */
 QosConnection *qos_connection_new(GSocket *socket, const QosHandshake *handshake,
                                   const char *principal, const QosConnectionUser *user);
@@ -70,7 +70,7 @@ const char *qos_connection_principal(const QosConnection *connection);
 const char *qos_connection_host(const QosConnection *connection);
 /* Of its HELLO; 0 before. */
 QosOwnerId qos_connection_id(const QosConnection *connection);
-/* For the log: where it comes from, who it is, and its name. Free with g_free(). */
+/* For the log: the peer's address, its principal, and its name. Free with g_free(). */
 char *qos_connection_label(const QosConnection *connection);
 
 /* Of one that knocked, and was not closed since. So many handshakes of its host are under way, with

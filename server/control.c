@@ -205,7 +205,7 @@ static gboolean accept_one(int listening, GIOCondition condition G_GNUC_UNUSED, 
 
     if (fd < 0 && (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED))
         return G_SOURCE_CONTINUE;
-    if (fd < 0) { /* whoever waits there would wake the loop again at once */
+    if (fd < 0) { /* the waiting connection would wake the loop again at once */
         g_warning("control: cannot accept a connection: %s", g_strerror(errno));
         control->watch = g_timeout_add_seconds(PAUSE, end_pause, control);
         return G_SOURCE_REMOVE;

@@ -1,8 +1,8 @@
 /*
- * The Unix socket by which `qosfsctl server` asks, and an administrator changes things. Only root
- * and the server's own user are listened to.
+ * The Unix socket by which `qosfsctl server` asks for the state, and an administrator changes
+ * things. Only root and the server's own user may use it.
  *
- * One request a connection: a line, of 1024 bytes at most
+ * Each connection carries one request: a line of at most 1024 bytes.
  *
  *     state               the state, as JSON (server/report.h)
  *     metrics             Prometheus text
@@ -10,7 +10,7 @@
  *                         against it, or nothing
  *     evict ID            a mount, by its id in hexadecimal
  *
- * The answer is a line "ok", or "ERRNO what is wrong", then the text, and the end.
+ * The answer is a line, "ok" or "ERRNO what is wrong", then the text. Then the server closes.
  */
 #pragma once
 

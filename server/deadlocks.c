@@ -1,6 +1,6 @@
 /*
- * Waiters by mount and id, and for each file those who have something of it. server/deadlocks.h
- * has the contract.
+ * Keeps the waiters by mount and id, and for each file the locks that waiters have on it.
+ * server/deadlocks.h has the contract.
  */
 #include "server/deadlocks.h"
 
@@ -145,7 +145,7 @@ static gboolean is_same_owner(const Waiter *one, const Waiter *other)
     return one->mount == other->mount && one->owner == other->owner;
 }
 
-/* Adds those whom `waiter` waits for to `reached`. FALSE: too many ranges were compared. */
+/* Adds to `reached` the waiters that `waiter` waits for. FALSE: too many ranges were compared. */
 static gboolean follow(QosDeadlocks *deadlocks, const Waiter *waiter, GPtrArray *reached,
                        guint *ranges)
 {

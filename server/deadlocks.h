@@ -1,26 +1,29 @@
 /*
- * Who waits for whom among the processes of all mounts that lock files (docs/design/filelocks.md):
- * what no mount can see by itself.
+ * Finds deadlocks among processes of different mounts that lock files (docs/design/filelocks.md).
+ * No mount can see such a deadlock by itself.
  *
- * Of each process that waits for a lock while it has others, its mount tells what it waits for, and
- * what it has; no other can be part of a circle. A waiter waits for those whose locks are in its
- * way. The wait that closes a circle, directly or by others, is a deadlock: it is told, and not
- * kept, so that no second one of the circle is told too.
+ * If a process waits for a lock while it has other locks, its mount reports the wait: what the
+ * process waits for, and what it has. Other processes cannot be part of a circle. A waiter waits
+ * for the processes with conflicting locks. The wait that closes a circle, directly or over other
+ * waits, is a deadlock. It is reported as such and not kept, so that no second wait of the circle
+ * is reported too.
  *
- * Mounts tell of a wait's end before they give back what another waits for, and on one connection
- * all keep their order: so a lock that has gone from one to the other is never counted twice. Only
- * a wait that a signal ends may still be counted for the moment that this takes to tell.
+ * A mount reports the end of a wait before it gives back what another process waits for, and
+ * messages of one connection keep their order. So a lock that has gone from one process to another
+ * is never counted twice. Only a wait that a signal ended may still be counted, until the report of
+ * its end arrives.
  *
- * Of one mount QOS_WIRE_WAITS_RANGES_MAX are kept; of what is beyond, no circle is found.
+ * Limit: of one mount at most QOS_WIRE_WAITS_RANGES_MAX ranges are kept. Circles over further
+ * ranges are not found.
  *
- * No time, no I/O.
+ * Pure: no time, no I/O.
  */
 #pragma once
 
 #include "core/wire.h"
 
-/* Ranges that are compared for one wait, what is waited for again with each lock: a circle behind
- * more of them is not found. */
+/* The most ranges that are compared for one wait; the range that a waiter wants counts again for
+ * each lock. A circle that needs more comparisons is not found. */
 #define QOS_DEADLOCKS_RANGES_MAX 32768
 
 typedef struct QosDeadlocks QosDeadlocks;

@@ -1,9 +1,9 @@
 /*
- * The owner, the pool and the database, joined.
+ * Joins the owner, the pool and the database.
  *
- * A credit costs the pool CREDIT_BYTES, with the book of its resource and the records around, and
- * its spans. The owner asks before it grants a credit on one more resource, and tells what it has
- * granted, so that what a client reclaims after a restart is counted too.
+ * A credit costs the pool CREDIT_BYTES, which includes the book of its resource and related
+ * records, and its spans. The owner asks before it grants a credit on one more resource. It also
+ * reports what it has granted, so that what a client reclaims after a restart is counted too.
  */
 #include "server/grants_private.h"
 

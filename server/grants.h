@@ -1,9 +1,9 @@
 /*
- * What the server decides: who may have which credit. One QosOwner, the root, and around it what a
- * server knows of its clients. Everything happens in the main loop's thread.
+ * What the server decides: which mount may have which credit. It is one QosOwner, the root, and
+ * what the server knows of its clients. Everything happens in the main loop's thread.
  *
- * The sockets (server/listener.h) call the functions below with what came from peers whose identity
- * they vouch for, and send what comes out. A client is named by its owner id.
+ * The sockets (server/listener.h) call the functions below with messages of peers that they have
+ * identified, and send the output. A client is named by its owner id.
  */
 #pragma once
 
@@ -35,9 +35,9 @@ QosGrants *qos_grants_new(const QosGrantsConfig *config, const QosGrantsOutput *
 void qos_grants_free(QosGrants *grants);
 
 /*
- * A client said HELLO. `principal` is who is behind it ("uid 0", "CN=node1"), which the sockets
- * have verified. FALSE: it is refused with *ret_refused, and not connected. It may be connected
- * already: then this connection replaces the other one, which is not reported as disconnected.
+ * A client said HELLO. `principal` is its identity ("uid 0", "CN=node1"), which the sockets have
+ * verified. FALSE: it is refused with *ret_refused, and not connected. It may be connected already:
+ * then this connection replaces the other one, which is not reported as disconnected.
  */
 gboolean qos_grants_connected(QosGrants *grants, const QosWireHello *hello, const char *principal,
                               QosWireWelcome *ret_welcome, QosWireRefused *ret_refused);

@@ -1,5 +1,6 @@
 /*
- * What the administrator sees of the grants, sets, and expels (server/grants.h).
+ * The administrator's side of the grants: the state, the tunables, and expelling a client
+ * (server/grants.h).
  */
 #include <errno.h>
 

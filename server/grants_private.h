@@ -1,6 +1,6 @@
 /*
- * What the files of grants share: the state, for server/grants.c, and for grants_control.c what an
- * administrator's command leads to.
+ * What server/grants.c and server/grants_control.c share: the state of the grants, and the
+ * functions that an administrator's command needs.
  */
 #pragma once
 
@@ -30,7 +30,7 @@ struct QosGrants {
     guint64 resumed; /* the sequence of the signal that the pool goes on from; 0: none */
     guint64 received[QOS_MESSAGE_TYPES], sent[QOS_MESSAGE_TYPES];
     guint64 evictions, deadlocks;
-    QosComplaints complaints; /* of mounts whose leases ended */
+    QosComplaints complaints; /* about mounts, when their leases have ended */
     GSource *timer;
     QosTime armed; /* for when the timer is; 0: it is to be set */
 };

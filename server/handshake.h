@@ -1,12 +1,13 @@
 /*
- * How somebody who comes by TCP shows who he is, before a byte of his is looked at:
+ * How a peer that connects by TCP proves its identity, before any of its messages is read:
  *
- *     TLS      his certificate is signed by the authority; he is its subject
- *     MUNGE    his credential is of the same realm (net/munge.h), and of a user who may connect
+ *     TLS      its certificate is signed by the authority; the principal is its subject
+ *     MUNGE    its credential is of the same realm (net/munge.h), and of a user that may connect
  *
- * A handshake waits for the peer in one of the threads that all of GIO's tasks share, ten at first
- * and one more after a tenth of a second or some: so it is not to begin before the peer has said
- * something, and who comes in a crowd, as those do who say no more than that, waits behind others.
+ * A handshake waits for the peer in a thread. All tasks of GIO share these threads: ten at first,
+ * and one more about every tenth of a second. So a handshake must not begin before the peer has
+ * sent something. A peer from a host with many handshakes under way gets a lower priority, because
+ * peers that only send a first byte and then stay silent come in such crowds.
  */
 #pragma once
 
@@ -17,9 +18,9 @@
 /* One of these ways; many handshakes share it. */
 typedef struct QosHandshake QosHandshake;
 
-/* Called once, in the main loop. `stream` is the way to the peer from now on, and `principal` who
- * he is; both are the caller's own only if referenced or copied. NULL: there is no connection, and
- * `fault` says why. */
+/* Called once, in the main loop. `stream` leads to the peer from now on, and `principal` is the
+ * peer's identity. To keep them, the caller references or copies them. NULL: there is no
+ * connection, and `fault` says why. */
 typedef void (*QosHandshakeDone)(GIOStream *stream, const char *principal, const char *fault,
                                  gpointer arg);
 
@@ -31,7 +32,7 @@ QosHandshake *qos_handshake_new_munge(const QosServerOptions *options, GError **
 /* No handshake is under way any more. NULL is allowed. */
 void qos_handshake_free(QosHandshake *handshake);
 
-/* On a connected socket, of a peer whose host has so many others under way. Cancelling ends it
- * early. */
+/* On a connected socket. `crowd` is how many handshakes of the peer's host are under way.
+ * Cancelling ends it early. */
 void qos_handshake_start(const QosHandshake *handshake, GSocket *socket, guint crowd,
                          GCancellable *cancellable, QosHandshakeDone done, gpointer arg);

@@ -222,10 +222,10 @@ void qos_listener_drop(QosOwnerId id, QosWireRefusal code, const char *reason, g
     qos_connection_refuse(connection, code, reason);
 }
 
-/* --- who comes --- */
+/* --- new connections --- */
 
-/* Whether there is room for it, or there was for one who comes as others do. Those that were closed
- * in their handshakes have their descriptors until these have ended. */
+/* Makes room for one more connection if need be, and returns whether there is room. A connection
+ * that was closed during its handshake keeps its descriptor until the handshake has ended. */
 static gboolean make_room(QosListener *listener)
 {
     const guint most = listener->options->connections;

@@ -1,11 +1,12 @@
 /*
- * The server's sockets: who may connect, who is connected, and what has gone wrong with peers.
+ * The server's sockets: which peers may connect, which are connected, and what went wrong with
+ * peers.
  *
  *     Unix   the peer's uid is root's, the server's own, or one that is allowed
  *     TCP    TLS or MUNGE, both ways: server/handshake.h
  *
- * The connections are bounded. Where there are as many as may be, of those of which it is not known
- * yet who they are the oldest goes that comes from where most come from (server/strangers.h).
+ * The number of connections is bounded. At the bound, a connection that has not yet said HELLO
+ * makes way for a new one: the oldest of the host that has most of them (server/strangers.h).
  */
 #pragma once
 

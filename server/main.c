@@ -3,8 +3,9 @@
  *
  *     peer -> connection: frames -> grants: owner, pool -> connection -> peer
  *
- * The settings are checked first; then the sockets are made, and then the grants, with what the
- * database has of them. It ends by SIGTERM or SIGINT, in the reverse order.
+ * The start checks the settings first, then makes the sockets, and then the grants, with what the
+ * database has of them. The server ends by SIGTERM or SIGINT, and takes everything down in the
+ * reverse order.
  */
 #include <errno.h>
 #include <gio/gunixsocketaddress.h>
@@ -25,7 +26,8 @@
 #include "server/options.h"
 
 #define EXIT_USAGE 2
-/* Its own, of 64 who ask, of 64 handshakes with munged, and of 64 that were closed within one. */
+/* The server's own descriptors, 64 for control connections, 64 for handshakes with munged, and 64
+ * for connections that were closed during their handshake. */
 #define OTHER_DESCRIPTORS 224
 
 typedef struct {

@@ -9,15 +9,15 @@
 
 #include "server/tunable.h"
 
-/* Where sockets and the database are if nobody says otherwise. */
+/* The default places of sockets and the database. */
 #define QOS_SERVER_RUN_FOLDER      "/run/qosfs"
 #define QOS_SERVER_DATABASE_FOLDER "/var/lib/qosfs/server"
 
-/* Who may come in at an address. */
+/* Which peers may connect to an address. */
 typedef enum {
-    QOS_DOOR_LOCAL, /* a Unix socket: users whom the kernel names */
+    QOS_DOOR_LOCAL, /* a Unix socket: the kernel names the user */
     QOS_DOOR_TLS,   /* TCP: certificates */
-    QOS_DOOR_MUNGE, /* TCP: users whom MUNGE names */
+    QOS_DOOR_MUNGE, /* TCP: MUNGE names the user */
 } QosDoorKind;
 
 typedef struct {
@@ -39,7 +39,7 @@ typedef struct {
     QosServerSettings settings;
     QosTime resend;    /* of a message that is not acknowledged */
     guint connections; /* at most */
-    QosTime patience;  /* with a connection that does not say who it is */
+    QosTime patience;  /* with a connection that does not identify itself */
     gboolean verbose;
     gboolean help; /* or version: the text is printed, nothing else was looked at */
     gboolean version;
@@ -52,7 +52,7 @@ gboolean qos_server_options_parse(QosServerOptions *ret_options, int argc, char 
 void qos_server_options_clear(QosServerOptions *options);
 /* Whether mounts of that user may connect, by a Unix socket or by MUNGE. */
 gboolean qos_server_options_allow(const QosServerOptions *options, uid_t uid);
-/* Whether a certificate with that subject is not to be let in, whoever has signed it. */
+/* Whether a certificate with that subject is denied, even if the authority has signed it. */
 gboolean qos_server_options_deny(const QosServerOptions *options, const char *subject);
 /* The text for --help; free with g_free(). */
 char *qos_server_options_help(void);

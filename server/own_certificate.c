@@ -27,7 +27,7 @@ static void trial_clear(Trial *trial)
 }
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(Trial, trial_clear)
 
-/* Whose it is, and until when, is for mounts to judge. */
+/* Accepts any certificate: the mounts judge its subject and its dates. */
 static gboolean accept_any(GTlsConnection *tls G_GNUC_UNUSED, GTlsCertificate *peer G_GNUC_UNUSED,
                            GTlsCertificateFlags faults G_GNUC_UNUSED, gpointer data G_GNUC_UNUSED)
 {

@@ -1,5 +1,6 @@
 /*
- * The state is one JSON object:
+ * The server's report: its state as JSON, and its metrics as Prometheus text. The state is one JSON
+ * object:
  *
  *     id, incarnation, store, uptime (s), grace, awaited, database (what is wrong with it; or null)
  *     pool: limit, hard_limit, granted, planned, grant_speed, cancel_speed, rate, clients, refused,
@@ -11,8 +12,8 @@
  *     mounts: [{id, name, principal, connected (s; or null), credits, bytes, received, sent,
  *           called_back}], the one with the most bytes first
  *
- * Metrics have no series for a mount beyond the first MOUNTS_MAX by bytes; the others are summed up
- * as mount="other".
+ * The metrics have series for at most MOUNTS_MAX mounts, those with the most bytes. The other
+ * mounts are summed up as mount="other".
  */
 #include "server/report.h"
 

@@ -1,5 +1,5 @@
 /*
- * What the server says of itself.
+ * The server's state as text: JSON for qosfsctl, and metrics for Prometheus.
  */
 #pragma once
 

@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 
-/* How it answers who connects: 0, or the errno. It does not wait for a server that is stopped. */
+/* Connects to the socket and returns 0 or the errno. Does not wait for a server that is stopped. */
 static int knock(const char *path)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};

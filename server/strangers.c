@@ -1,5 +1,5 @@
 /*
- * The queue of connections before their handshake; server/strangers.h tells the rules.
+ * The queue of connections before their HELLO; server/strangers.h has the rules.
  */
 #include "server/strangers.h"
 
@@ -35,7 +35,7 @@ static guint count_shaking(const Host *host)
     return host->shaking;
 }
 
-/* Of the host that has most, if these are more than `most`: its oldest in the queue. */
+/* The oldest connection in the queue of the host that has most, if it has more than `most`. */
 static QosConnection *oldest_of_most(const QosStrangers *strangers, const GQueue *queue,
                                      guint (*count)(const Host *), guint most)
 {
@@ -51,7 +51,7 @@ static QosConnection *oldest_of_most(const QosStrangers *strangers, const GQueue
     return found;
 }
 
-/* --- whose handshake is next --- */
+/* --- the next handshake --- */
 
 static QosConnection *find_next(const QosStrangers *strangers)
 {
@@ -78,7 +78,8 @@ static void start(QosStrangers *strangers, QosConnection *connection)
     qos_connection_shake(connection, host->shaking);
 }
 
-/* A handshake may end at once, and that comes back here. */
+/* Starts handshakes as long as there is room. A handshake may end at once, which calls this
+ * again. */
 static void serve(QosStrangers *strangers)
 {
     if (strangers->is_serving)

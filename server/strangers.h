@@ -1,14 +1,15 @@
 /*
- * The connections of which it is not known yet who they are, and whose handshake is next.
+ * Connections before their HELLO ("strangers"), and the order of their handshakes.
  *
  *     add -> (knock -> waiting -> qos_connection_shake() -> shaken) -> remove: HELLO, or the end
  *
- * A handshake keeps a thread for as long as the peer likes, up to the patience, so that there are
- * QOS_STRANGERS_SHAKING at a time. The next one is for the host that has fewest under way, and of
- * one host for who came first. Where all are taken, the oldest of the host that has most makes way
- * for one of another that has fewer by two at least: so a crowd from one place keeps out itself,
- * and a thousand mounts that come back at once, from as many places or from one, wait in their
- * order, and none makes another begin anew.
+ * The problem: a handshake occupies a thread for as long as the peer likes, up to the patience. So
+ * at most QOS_STRANGERS_SHAKING handshakes run at a time, and one host with many silent connections
+ * could keep out all others. Therefore the next handshake is for the host that has fewest under
+ * way, and within a host for its oldest connection. If all places are taken, the host that has most
+ * gives one up for a host that has fewer by at least two: its oldest handshake is closed. So a
+ * crowd from one host keeps out only itself. A thousand mounts that come back at once, from as many
+ * hosts or from one, wait in their order, and none makes another begin anew.
  */
 #pragma once
 
@@ -30,14 +31,14 @@ void qos_strangers_init(QosStrangers *strangers);
 /* Of none. */
 void qos_strangers_clear(QosStrangers *strangers);
 void qos_strangers_add(QosStrangers *strangers, QosConnection *connection);
-/* It is none any more. Nothing happens if it was none. */
+/* Takes the connection out; it is no stranger any more. Does nothing if it was none. */
 void qos_strangers_remove(QosStrangers *strangers, QosConnection *connection);
 
 /* For QosConnectionUser. */
 void qos_strangers_knock(QosStrangers *strangers, QosConnection *connection);
 void qos_strangers_shaken(QosStrangers *strangers, QosConnection *connection);
 
-/* Who makes way where there is no room for one more: the oldest of the host that has most. NULL:
- * each has one at most. */
+/* The connection that makes way if there is no room for one more: the oldest of the host that has
+ * most. NULL: each has one at most. */
 QosConnection *qos_strangers_to_go(const QosStrangers *strangers);
 guint qos_strangers_count(const QosStrangers *strangers);

@@ -1,5 +1,5 @@
 /*
- * One table of the settings that may change while the server runs (server/tunable.h).
+ * The table of the settings that may change while the server runs (server/tunable.h).
  */
 #include "server/tunable.h"
 

@@ -1,7 +1,8 @@
 /*
- * What an administrator may change of a running server, by `qosfsctl server set`: the settings of
- * the pool at once, the lease and the size of groups with the next start. What is set is kept in
- * the database, and prevails over the option of the same name until it is set to "default".
+ * The settings of a running server that an administrator may change by `qosfsctl server set`.
+ * Settings of the pool take effect at once; the lease and the size of groups take effect at the
+ * next start. A setting is kept in the database, and overrides the option of the same name until it
+ * is set to "default".
  */
 #pragma once
 

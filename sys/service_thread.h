@@ -11,7 +11,7 @@
  * that take turns, have loops of their own (sys/README.md).
  *
  * The lock stays the subject's, with its rank, because other threads use what it guards even where
- * there is no such thread. Functions whose names end in `_locked` are called with the lock held.
+ * there is no such thread. Functions named `..._locked` are called with the lock held.
  */
 #pragma once
 

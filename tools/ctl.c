@@ -1,5 +1,5 @@
 /*
- * What the commands share: their command line, the mount's state, and standard output.
+ * What the commands of qosfsctl share: the command line, the mount's state, and standard output.
  */
 #include "tools/ctl.h"
 

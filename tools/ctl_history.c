@@ -1,6 +1,6 @@
 /*
- * Reads the history, selects, and adds it up to series. A row knows its line, so that what is
- * printed as CSV is what the mount wrote.
+ * Reads the history, selects rows, and adds them up to series. A row keeps its line of text, so
+ * that CSV output is exactly what the mount wrote.
  */
 #include "tools/ctl_history.h"
 

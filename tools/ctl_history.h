@@ -1,6 +1,6 @@
 /*
- * The history of the jobs as qosfsctl reads it: .qosfs/history (docs/reference/reports.md), what of
- * it is asked for, and the series that are drawn of it.
+ * The history of the jobs as qosfsctl reads it from .qosfs/history (docs/reference/reports.md):
+ * which part a command asks for, and the series that are drawn from it.
  *
  * Its lines are checked when they are read. Ids are shown as qos_ctl_escape() shows them.
  */

@@ -1,12 +1,12 @@
 /*
  * Finds a qosfs mount and exchanges text with it.
  *
- * Mounts are found by name in /proc/self/mountinfo, without touching them, so that one whose daemon
- * is gone does no harm before it is the one asked for.
+ * Mounts are found by name in /proc/self/mountinfo, without touching them. So a mount with a dead
+ * daemon does no harm unless it is the one asked for.
  *
- * What the mount refuses it explains in the xattr last_error, one for each user who sets. What the
- * kernel refuses by itself (EACCES, EROFS: it checks before it asks) never gets there, so
- * last_error would be that of an earlier command: these have words of their own.
+ * If the mount refuses a setting, it explains why in the xattr last_error, of which each user has
+ * one. If the kernel refuses the setting by itself (EACCES, EROFS: it checks before it asks the
+ * mount), last_error is that of an earlier command. So these errors have messages of their own.
  */
 #include "tools/ctl_mount.h"
 
@@ -105,7 +105,7 @@ GPtrArray *qos_ctl_mount_all(const char *mountinfo)
     return mountpoints;
 }
 
-/* First by name alone: a mount whose daemon is gone can not be resolved. */
+/* First by name alone, because a path on a mount with a dead daemon cannot be resolved. */
 static char *find_by_directory(const char *mountinfo, const char *directory, GError **error)
 {
     if (!*directory) {

@@ -1,9 +1,11 @@
 /*
  * How qosfsctl talks to a mount: finding it, its xattrs user.qosfs.*, and the files of its .qosfs/.
  *
- * Errors (QOS_ERROR): ENOENT where there is no mount or no such name; ENOTCONN where the daemon
- * behind the mount is gone, with how to unmount it; EPERM and EACCES with who may; else the errno
- * of the mount, with its own reason.
+ * Errors (QOS_ERROR):
+ *     ENOENT         there is no mount or no such name
+ *     ENOTCONN       the daemon behind the mount is gone; the message says how to unmount it
+ *     EPERM, EACCES  the message says which users may do it
+ *     others         the errno of the mount, with the mount's own reason
  */
 #pragma once
 

@@ -1,5 +1,5 @@
 /*
- * The state of a mount as text and tables.
+ * Turns the state of a mount into text and tables.
  */
 #include "tools/ctl_render.h"
 

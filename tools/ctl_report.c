@@ -1,8 +1,8 @@
 /*
- * qosfsctl report: the history of the jobs as a page that shows it, or as CSV.
+ * qosfsctl report: the history of the jobs as an HTML page, or as CSV.
  *
- * The page is tools/report.html with its script and style inside, made one by tools/embed.py when
- * this is built; here the data is put into it.
+ * The build makes one page of tools/report.html, its script and its style (tools/embed.py). This
+ * file puts the data into it.
  */
 #include <errno.h>
 #include <glib/gstdio.h>
@@ -91,8 +91,9 @@ static gboolean write_into(const char *path, const char *text, GError **error)
     return good;
 }
 
-/* A file is replaced as a whole, so that nobody sees half of it. GLib's words name the new one,
- * whose name says nothing to people, and end with what strerror(3) says. */
+/* A file is replaced as a whole, so that nobody sees half of it. GLib's error message names the
+ * temporary file, which means nothing to the user, and ends with the text of strerror(3). So only
+ * that end is kept. */
 static gboolean replace(const char *path, const char *text, GError **error)
 {
     g_autoptr(GError) reason = NULL;

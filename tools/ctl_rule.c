@@ -1,5 +1,5 @@
 /*
- * qosfsctl rule: the rules, listed and changed in Lustre's command language (qosfs-rules(7)).
+ * qosfsctl rule: lists the rules, and changes them in Lustre's command language (qosfs-rules(7)).
  */
 #include <stdio.h>
 
@@ -7,8 +7,8 @@
 #include "tools/ctl_mount.h"
 #include "tools/ctl_render.h"
 
-/* Rules hold under the policy tbf alone: who looks at them or sets them is told where another is in
- * force. */
+/* Rules take effect only under the policy tbf. If another policy is in force, the user is told so
+ * when listing or changing rules. */
 static void note_policy(JsonObject *state)
 {
     JsonObject *tbf = qos_ctl_state_named(state, "policies", "tbf");

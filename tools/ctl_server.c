@@ -1,5 +1,6 @@
 /*
- * qosfsctl server ...: what a qosfs-server says of itself (server/control.h), and its settings.
+ * qosfsctl server ...: shows what a qosfs-server reports (server/control.h), and changes its
+ * settings.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -366,7 +367,7 @@ static gboolean command(const QosCtl *ctl, const char *request, const char *firs
     return answer != NULL;
 }
 
-/* Who sets what the server takes up later is told. */
+/* Tells the user if the server takes up the new value only at its next start. */
 static void note_next_start(const QosCtl *ctl, const char *name)
 {
     g_autoptr(JsonObject) state = read_state(ctl, NULL);

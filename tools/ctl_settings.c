@@ -1,8 +1,8 @@
 /*
  * qosfsctl status, policy, get and set: the mount as a whole.
  *
- * Names are looked up in the mount's state before anything is set, so that a mistyped one is an
- * error with a hint, and never an xattr that the mount does not know.
+ * Names are looked up in the mount's state before anything is set. So a mistyped name gives an
+ * error with a hint, and never sets an xattr that the mount does not know.
  */
 #include <string.h>
 

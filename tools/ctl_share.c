@@ -1,7 +1,7 @@
 /*
- * The adaptive sharing in words: of the mount in a line, and of a job in sentences: what it is
- * entitled to, what it lends or borrows now and to or from whom, who else wants the store, and what
- * is still to be paid back.
+ * Describes the adaptive sharing in words: of the mount in one line, and of a job in sentences.
+ * These say what the job is entitled to, and what it lends or borrows now. They name the other side
+ * of the loan and the other jobs that want the store. They also say what is still to be paid back.
  */
 #include <math.h>
 

@@ -1,10 +1,9 @@
 /*
  * The mount's state as qosfsctl reads it: .qosfs/state.json (docs/qosfsctl.1, JSON OUTPUT).
  *
- * Parsing checks the shape once, so that those who read the result need not: "rules", "jobs" and
- * "policies" are arrays of objects, "tunables", "slots" and, if it is there, "server" are objects,
- * and so are the parts of a job. A member that is missing counts as 0 or "": an older daemon has
- * fewer.
+ * Parsing checks the shape once, so that the readers of the result need not. "rules", "jobs" and
+ * "policies" are arrays of objects. "tunables", "slots" and, if present, "server" are objects, and
+ * so are the parts of a job. A missing member counts as 0 or "", because an older daemon has fewer.
  */
 #pragma once
 
@@ -20,8 +19,7 @@ gboolean qos_ctl_state_flag(JsonObject *object, const char *member);
  * sees it. */
 const char *qos_ctl_state_text(JsonObject *object, const char *member);
 
-/* The element of the array `list` ("rules", "policies") whose "name" is `name`, or NULL. Borrowed.
- */
+/* The element of the array `list` ("rules", "policies") with this "name", or NULL. Borrowed. */
 JsonObject *qos_ctl_state_named(JsonObject *state, const char *list, const char *name);
 /* The job of that id, as it is or as it is printed, with \xHH, or NULL. Borrowed. */
 JsonObject *qos_ctl_state_job(JsonObject *state, const char *id);

@@ -1,9 +1,9 @@
 /*
  * Escaping, hints, tables, and numbers with their units.
  *
- * A hint is taken from the names that are near to what was typed, or contain it.
+ * A hint is chosen from the names that are near to what the user typed, or contain it.
  *
- * A table that is too wide first has its flexible columns cut, the widest first, down to
+ * If a table is too wide, its flexible columns are cut first, the widest first, down to
  * FLEXIBLE_MIN; then columns are left out from the right. Widths are those of a terminal: wide
  * characters take two columns.
  */

@@ -1,6 +1,6 @@
 /*
- * Text for people: escaping what others named, hints for what was mistyped, tables,
- * and numbers with their units.
+ * Text for users: escaping names that others chose, hints for mistyped names, tables, and numbers
+ * with their units.
  */
 #pragma once
 

@@ -1,6 +1,7 @@
 /*
- * Why a job is as slow as it is, in sentences: how long it waited and for what, what the rule
- * allows it, how much was the store's own time, and what waits now.
+ * qosfsctl why: explains in sentences why a job is as slow as it is. They say how long it waited
+ * and for what, how much its rule allows, how much of the time was the store's own, and what waits
+ * now.
  */
 #include "base/units.h"
 #include "fs/jobs.h"
@@ -59,7 +60,7 @@ static char *rule_limit(JsonObject *rule)
     return bps > 0 ? g_strdup_printf("%s/s", bytes) : NULL;
 }
 
-/* Who shares one bucket of the rule. */
+/* The users, groups or jobs that one bucket of the rule serves. */
 static const char *rule_sharer(JsonObject *rule)
 {
     static const char *const names[][2] = {

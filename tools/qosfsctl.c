@@ -1,9 +1,9 @@
 /*
- * qosfsctl: rules and reports of a qosfs mount, for people. See qosfsctl(1).
+ * qosfsctl: rules and reports of a qosfs mount, for users and administrators. See qosfsctl(1).
  *
- * main() takes the options that stand before the command, finds the command in the table and runs
- * it. Each command parses its own options, by qos_ctl_parse(). Errors come up as one GError and are
- * printed here; its domain and code decide the exit code.
+ * main() takes the options before the command, finds the command in the table and runs it. Each
+ * command parses its own options by qos_ctl_parse(). Errors come back as one GError and are printed
+ * here; its domain and code decide the exit code.
  */
 #include <errno.h>
 #include <locale.h>
@@ -134,7 +134,7 @@ static gboolean unknown_command(char **words, GError **error)
     if (in_group && !words[1])
         return qos_ctl_usage_error(error, "%s what? One of: %s", first, list);
 
-    /* Who leaves the group out is told the full name. */
+    /* If the user left the group out, the hint has the full name. */
     for (guint i = 0; !in_group && i < G_N_ELEMENTS(commands); i++)
         if (strchr(commands[i].name, ' '))
             g_ptr_array_add(candidates, g_strdup(commands[i].name));
@@ -146,7 +146,8 @@ static gboolean unknown_command(char **words, GError **error)
                                *hint ? hint : "; there are: ", *hint ? "" : list);
 }
 
-/* The commands whose name begins with `prefix`: a line each, or two, to fit a terminal. */
+/* Appends the commands with names that begin with `prefix`: one line each, or two, to fit a
+ * terminal. */
 static void append_commands(GString *text, const char *prefix)
 {
     for (guint i = 0; i < G_N_ELEMENTS(commands); i++) {
