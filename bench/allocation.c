@@ -1,10 +1,10 @@
 /*
- * What one step of adaptive sharing costs (fs/adapt_fair.h), by the number of jobs: random weights,
- * a third of the jobs with requests that wait, new demands in each step.
+ * The cost of one step of adaptive sharing (fs/adapt_fair.h), by the number of jobs. The jobs have
+ * random weights, a third of them has waiting requests, and each step has new demands.
  *
  *     build/bench/bench-allocation
  *
- * Printed is the median of the steps, in CPU time.
+ * It prints the median CPU time of a step.
  */
 #include <stdio.h>
 

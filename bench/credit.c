@@ -3,16 +3,23 @@
  *
  *     build/bench/bench-credit [CREDITS]
  *
- * "get, cached" is qos_credit_get() and qos_credit_put() of what is cached; "grant" is an owner's
- * part of an uncontended ENQUEUE, from receiving it to handing out the GRANT, the acknowledgement
- * included. Both by the number of credits that there are, up to CREDITS (1,000,000), taken in an
- * order that has nothing to do with memory, gets also in that in which the credits came; printed is
- * CPU time. A get reads two lines of memory
- * one after the other, a slot's and a book's, so that beside it stands what one such read costs on
- * this machine: of so many lines of 128 bytes, each told by the one before. Then a get of an inode
- * by a mount that has the credits of whole groups, by the number of files; the same in one that is
- * in pieces; and what a grant of one resource costs that many read already. Build with
- * -Dbuildtype=release: others check the books after each step.
+ * It prints CPU times of these:
+ *
+ *     get, cached   qos_credit_get() and qos_credit_put() of a cached credit
+ *     grant         an owner's part of an uncontended ENQUEUE, from receiving it to handing out the
+ *                   GRANT, the acknowledgement included
+ *
+ * Both are measured by the number of credits that there are, up to CREDITS (1,000,000). The credits
+ * are taken in an order that has nothing to do with memory; gets are also measured in the order in
+ * which the credits came. A get reads two lines of memory one after the other, a slot's and a
+ * book's. For comparison the program prints what one such dependent read costs on this machine: it
+ * follows a chain through as many lines of 128 bytes.
+ *
+ * Then follows a get of an inode by a mount that has the credits of whole groups, by the number of
+ * files. The same is measured with a group that is in pieces. The last is a grant of one resource
+ * that many clients already read.
+ *
+ * Build with -Dbuildtype=release, because other builds check the books after each step.
  */
 #include <malloc.h>
 #include <stdio.h>

@@ -1,15 +1,17 @@
 /*
- * What one scheduling decision costs: enter and leave of a request that may go, through the gate
+ * The cost of one scheduling decision: enter and leave of a request that may go, through the gate
  * with its lock, by the number of jobs and rules.
  *
  *     build/bench/bench-decision [ROUNDS|--quick]
  *     build/bench/bench-decision POLICY|fair JOBS RULES REQUESTS
  *
- * The cases take turns in each round, so that a noisy machine disturbs all alike; printed are the
- * medians over the rounds, in nanoseconds a request. `tbf` classifies each request by one hash
- * look-up: its figures may grow with the jobs by cache misses, as those of `fifo` do, but not with
- * the rules. The aims are 250 ns in one thread and 1 us in sixteen, without adapt: where a row
- * misses its own, the status is 1, but with --quick, which is one round.
+ * The cases take turns in each round, so that a noisy machine disturbs all of them alike. The
+ * program prints the medians over the rounds, in nanoseconds a request. `tbf` classifies each
+ * request by one hash look-up. So its figures may grow with the number of jobs by cache misses, as
+ * those of `fifo` do, but not with the number of rules.
+ *
+ * The aims are 250 ns in one thread and 1 us in sixteen, without adapt. If a row misses its aim,
+ * the exit status is 1, except with --quick, which is one round.
  */
 #include <pthread.h>
 #include <stdio.h>

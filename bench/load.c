@@ -1,5 +1,5 @@
 /*
- * The load of bench/rates: a job whose workers do one kind of operation for ever.
+ * The load of bench/rates: a job with workers that do one kind of operation for ever.
  *
  *     bench-load WAY OPERATION WORKERS threads|processes own|shared BETWEEN SIZE JOB FOLDER MOST
  *
@@ -11,10 +11,10 @@
  * names and offsets apart.
  *
  * The program opens its files, prints "ready", and waits for a line. It works until its input ends
- * or MOST operations are done: a job that no rule holds then leaves the CPUs to the others. It
+ * or MOST operations are done. The bound lets a job without a rule leave the CPUs to the others. It
  * prints as JSON the operations, the bytes, the longest single call in seconds, and the errors. A
  * call that has not ended by then counts with the time it took so far. Each read is of a page that
- * nobody has read, so that the kernel has to ask, up to CHUNKS of them.
+ * was not read before, so that the kernel has to ask the mount, for up to CHUNKS pages.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,13 +1,13 @@
 /*
- * What a cached credit costs: finding it by its resource, taking it out of the cache and putting it
- * back (fs/lockcache.h), by the number of credits in the cache; and its memory.
+ * The cost of a cached credit: finding it by its resource, taking it out of the cache and putting
+ * it back (fs/lockcache.h), by the number of credits in the cache; and its memory.
  *
  *     build/bench/bench-lockcache [ROUNDS]
  *
- * The cases take turns in each round, so that a noisy machine disturbs all alike; printed are the
- * medians over the rounds, of CPU time. Credits are used in random order: with many of them, most
- * of the time goes for fetching their memory. The table is GLib's, with a 16-byte resource as its
- * key.
+ * The cases take turns in each round, so that a noisy machine disturbs all of them alike. The
+ * program prints medians of CPU time over the rounds. Credits are used in random order, so with
+ * many of them most of the time is spent on cache misses. The table is GLib's, with a 16-byte
+ * resource as its key.
  */
 #include <stdio.h>
 #include <stdlib.h>

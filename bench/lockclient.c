@@ -1,18 +1,18 @@
 /*
- * What it takes to borrow a credit from a server, through the mount's own client
+ * The time to borrow a credit from a server, through the mount's own client
  * (fs/lockclient/client.h):
  *
  *     build/bench/bench-lockclient SERVER [COUNT]
  *
- *     enqueue   one user asks for one credit after the other, nobody else wants them: microseconds
+ *     enqueue   one user asks for one credit after the other, without contention: microseconds
  *     batch     4096 requests are under way all the time: credits in a second
- *     revoke    two clients take one credit from each other, each time by a callback, whose holder
- *               forgets at once: microseconds from asking to having
- *     group     one user asks for inodes in the order of their numbers: how many of these asked the
- *               server
- *     shared    likewise of inodes that the other client has, all of them, and does not use
+ *     revoke    two clients take one credit from each other by callbacks, and the holder forgets
+ *               at once: microseconds from asking to having
+ *     group     one user asks for inodes in the order of their numbers: how many of these requests
+ *               went to the server
+ *     shared    the same for inodes that the other client has, all of them, and does not use
  *
- * SERVER is as the mount option server=. The figures are one line each, as NAME VALUE.
+ * SERVER is as the mount option server=. Each figure is one line, NAME VALUE.
  */
 #include <semaphore.h>
 #include <stdio.h>

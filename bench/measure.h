@@ -1,5 +1,5 @@
 /*
- * What the measurements of one process share: CPU time, and medians.
+ * What the benchmarks of one process share: CPU time, and medians.
  */
 #pragma once
 

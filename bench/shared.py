@@ -50,7 +50,7 @@ class Aims:
 
 
 def unshare_mounts():
-    """Gives this process mounts of its own, which go with it: whoever copied them meanwhile (another namespace) would keep them up."""
+    """Gives this process a mount namespace of its own, so that its mounts end with it and no other namespace has copies that keep them up."""
     clone_newns = 0x20000
     if ctypes.CDLL(None, use_errno=True).unshare(clone_newns) != 0:
         error = ctypes.get_errno()

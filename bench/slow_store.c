@@ -1,7 +1,7 @@
 /*
- * To be preloaded by a mount: each read and write of the store takes $SLOW_STORE_MS more, as on
- * disks that others keep busy. Any number of them at once. Those of less than 16 KiB are as ever:
- * they are the mount's database.
+ * A library for LD_PRELOAD that makes the store of a mount slow: each read and write of the store
+ * takes $SLOW_STORE_MS longer, as on disks that others keep busy. Any number of calls wait at once.
+ * Calls of less than 16 KiB are not delayed, because they belong to the mount's database.
  */
 #include <dlfcn.h>
 #include <stdlib.h>

@@ -67,7 +67,7 @@ typedef struct {
  * An action that the caller carries out, in order: it sends `message` to the node `to`. If `to` is
  * QOS_EPOCH_HERE, it calls the scheduler back instead. For a START it passes `epoch` and the
  * reduced data, otherwise the -errno in `epoch`:
- *     -ESTALE     evicted: the peers have begun epochs without it; QOS_EPOCH_FIRST takes it in again
+ *     -ESTALE     evicted: the peers have begun epochs without it; QOS_EPOCH_FIRST joins anew
  *     -ETIMEDOUT  no answer from the peers; taken off the participants
  *     -EOVERFLOW  the coordinator has no more numbers
  */

@@ -1,9 +1,9 @@
 /*
- * The cluster's clocks, network and events.
+ * The simulated cluster's clocks, network and events.
  *
- * Events are ordered by time, then by order of entry: messages that arrive, alarms of nodes,
- * restarts, and faults. A node's clock is an offset and a drift on the cluster's; each start has
- * another offset, as a machine's monotonic clock has.
+ * Events are ordered by time, then by order of creation: arriving messages, alarms of nodes,
+ * restarts, and faults. A node's clock has an offset and a drift against the cluster's. Each start
+ * of a node has another offset, because a machine's monotonic clock begins anew at each boot.
  */
 #include "sim/cluster.h"
 

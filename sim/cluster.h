@@ -1,15 +1,15 @@
 /*
  * A cluster in virtual time that fails: nodes with clocks of their own, and a network between them.
- * All that happens comes from one seed, and happens again with it.
+ * All randomness comes from one seed, and the same seed gives the same run.
  *
- * A node runs the protocol code of core/, unchanged. It is told of messages, and of the time at
- * which it asked to be woken; what it does outside goes through the functions below, so that it can
- * crash between any two of these steps: before a message, before its durable write, after it. Its
- * state dies with it, what it has saved does not.
+ * A node runs the protocol code of core/, unchanged. The cluster calls a node when a message
+ * arrives, and at the time for which the node has asked to be woken. The node sends and saves only
+ * through the functions below. So it can crash between any two of these steps: before a message,
+ * before its durable write, or after it. A crash loses the node's state, but not what it has saved.
  *
- * A trial is a protocol's cluster, with what must hold after each step. It is disturbed for a
- * while; then the faults end, and when the last late message has come it has the time to settle
- * that its protocol needs by the slowest clock.
+ * A trial is a protocol's cluster, with promises that are checked after each step. Faults disturb
+ * the cluster for a while. When the faults have ended and the last late message has arrived, the
+ * cluster gets the time that its protocol needs to settle, by the slowest clock.
  */
 #pragma once
 
@@ -78,7 +78,7 @@ struct QosCluster {
     GRand *random;
     QosFaults faults;
     GPtrArray *nodes; /* of QosNode */
-    QosTime now;      /* nobody in the cluster knows it */
+    QosTime now;      /* no node of the cluster knows it */
     gboolean is_calm; /* the faults have ended */
     gboolean is_traced;
     guint64 steps;

@@ -1,6 +1,7 @@
 /*
- * While all clocks are within the bound, no two owners may use what conflicts; whatever clocks do,
- * the store does not take a use after a conflicting one that was granted later.
+ * The checks of the credit observer (sim/credit_observer.h). While all clocks are within the bound,
+ * no two owners may use conflicting credits. However wrong the clocks are, the store refuses a use
+ * if it has taken a conflicting use that was granted later.
  */
 #include "sim/credit_observer.h"
 

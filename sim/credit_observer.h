@@ -1,5 +1,6 @@
 /*
- * Sees all owners of a simulated cluster at once, and holds them to what core/credit.h promises.
+ * Sees all owners of a simulated cluster at once, and checks that they keep the promises of
+ * core/credit.h.
  */
 #pragma once
 
@@ -10,7 +11,7 @@
 #define QOS_OBSERVED_NODES  8
 #define QOS_OBSERVED_AMOUNT 1000 /* of the quantity, in all */
 
-/* What somebody had or did, under which token. */
+/* What a node had or did, and under which token. */
 typedef struct {
     const QosNode *node;
     QosToken token;
@@ -39,7 +40,7 @@ gboolean qos_observer_is_late(const QosObserver *observer, const QosNode *node, 
 /* The store has taken it. */
 void qos_observer_used(QosObserver *observer, const QosNode *node, guint resource,
                        const QosCredit *credit, QosToken token);
-/* After a step of `node`: nobody may use what conflicts with what it may use. */
+/* After a step of `node`: no other node may use what conflicts with what `node` may use. */
 void qos_observer_check(QosObserver *observer, const QosNode *node);
 /* At the end: what an owner has, its lender has lent to it. */
 void qos_observer_check_books(QosObserver *observer, QosCluster *cluster);

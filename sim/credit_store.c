@@ -1,6 +1,6 @@
 /*
- * The store of the credit trial: takes what is done under a credit, unless it has taken what
- * conflicts under a later token.
+ * The store of the credit trial. It takes a use under a credit, unless it has already taken a
+ * conflicting use under a later token (fencing).
  */
 #include "base/bytes.h"
 #include "sim/trial_credit.h"

@@ -1,5 +1,5 @@
 /*
- * The users of the credit trial: at random they get credits, convert and use them, put them, give
+ * The users of the credit trial. At random they get credits, convert and use them, put them, give
  * back what is cached, and give up waiting.
  */
 #include "base/bytes.h"
@@ -56,7 +56,8 @@ void qos_credit_user_settle(QosNode *node, QosCreditUser *user, QosCreditVerdict
     case QOS_CREDIT_GRANTED:
         user->state = QOS_USER_HOLDING;
         qos_observer_granted(&world->observer, node, user->resource, &hold->credit, hold->token);
-        /* It has come behind who wants it: the rest goes, as fs/lockengine/recall.c does it. */
+        /* The grant came after the callback, which no longer wants this part: only the rest is
+         * dropped, as in fs/lockengine/recall.c. */
         qos_observer_type(&world->observer, user->resource)
             ->yield(&((QosCreditNode *)node->state)->wanted[user->resource], &hold->credit);
         break;

@@ -1,16 +1,17 @@
 /*
- * A lease ends every wait, and so hides that somebody waits for what nobody is called upon to give.
- * Here that is seen at once, whatever goes wrong meanwhile: each request that waits and each
- * callback has, in its owner's own books, somebody to wait for who is called upon for just that;
- * and where two owners have heard all that they have told each other, the one knows what the other
- * counts on.
+ * A lease ends every wait. So in a trial it would hide a wait for a credit that no holder has been
+ * asked to give. This check finds such a wait at once, whatever faults there are.
+ *
+ * In an owner's own books, each waiting request and each callback must wait for a holder that has
+ * been called back for exactly that. And if two owners have received all messages that they have
+ * sent each other, each must know the callbacks and requests that the other counts on.
  */
 #include "sim/credit_waiting.h"
 
 #include "core/credit_private.h"
 #include "sim/trial_credit.h"
 
-/* Some of what is called for of `has` is forgotten. */
+/* Whether some of the called part of `has` is not in `known`. */
 static gboolean is_forgotten(const QosResourceType *type, const QosCredit *called,
                              const QosCredit *known, const QosCredit *has)
 {
@@ -42,7 +43,8 @@ static void fail(const QosNode *node, const char *who, const QosBook *book, cons
                      type->name, why);
 }
 
-/* It can grant and ask now: else all waits for a lender or a grace. */
+/* The node's owner if it can grant and ask now; else NULL, because everything waits for a lender or
+ * a grace. */
 static const QosOwner *working(const QosNode *node)
 {
     const QosCreditWorld *world = node->cluster->arg;
@@ -55,7 +57,7 @@ static const QosOwner *working(const QosNode *node)
                : NULL;
 }
 
-/* They are in one session, and nothing that they tell each other is on its way. */
+/* Whether lender and borrower are in one session, and none of their messages is on its way. */
 static gboolean have_heard_all(const QosPeer *below, const QosOwner *borrower)
 {
     const QosPeer *above = borrower->above;
@@ -65,8 +67,8 @@ static gboolean have_heard_all(const QosPeer *below, const QosOwner *borrower)
            above->numbered == below->received && !borrower->lazy;
 }
 
-/* Of what the borrower has it knows that some of what is wanted is called for; or something is on
- * its way that changes it. */
+/* Whether the borrower knows that some of the wanted part of its credit is called back, or a
+ * message on its way may change that. */
 static gboolean is_called(const QosNode *node, const QosSublet *sublet, const QosCredit *wanted)
 {
     const QosResourceType *type = qos_book_type(sublet->book);
@@ -89,8 +91,8 @@ static gboolean is_called(const QosNode *node, const QosSublet *sublet, const Qo
 
 /* --- in an owner's own books --- */
 
-/* One of those below that stand against it is called back for it, and with his answer it is tried
- * again; or what he has is about to change. */
+/* Whether a borrower below with a conflicting credit is called back for it, so that its answer lets
+ * the request be tried again, or that credit is about to change. */
 static gboolean waits_below(const QosNode *node, const QosBook *book, const QosPeer *peer,
                             const QosCredit *wanted)
 {
@@ -123,7 +125,7 @@ static gboolean waits_for_part(const QosBook *book)
     return waits;
 }
 
-/* The lender is asked for it, be it for another who wants as much. */
+/* Whether the lender is asked for it, perhaps by another request for as much or more. */
 static gboolean is_asked_for(const QosCreditRequest *request)
 {
     const QosResourceType *type = qos_book_type(request->book);
@@ -136,7 +138,7 @@ static gboolean is_asked_for(const QosCreditRequest *request)
     return FALSE;
 }
 
-/* Behind a callback from above, or who has reserved. */
+/* Whether the request waits behind a callback from above, or behind a reservation. */
 static gboolean is_behind(const QosCreditRequest *request)
 {
     const QosBusy *busy = request->book->busy;

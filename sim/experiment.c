@@ -1,6 +1,7 @@
 /*
- * One table of columns serves all three forms of output: how a metric is called, where it stands,
- * and with how many digits it is printed. Nothing that depends on the machine is printed unasked.
+ * Runs an experiment and prints it. One table of columns serves all three forms of output: it has
+ * each metric's name, its place, and the number of digits. Nothing that depends on the machine is
+ * printed unless the user asks for it, so that runs can be compared.
  */
 #include "sim/experiment.h"
 

@@ -1,5 +1,5 @@
 /*
- * A scenario run with several ways of sharing, and the tables of what came out.
+ * An experiment: a scenario run with several ways of sharing, and the tables of the results.
  */
 #pragma once
 

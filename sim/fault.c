@@ -1,5 +1,5 @@
 /*
- * Faults by chance: which kinds a seed knows. How they strike is in sim/cluster.c.
+ * Chooses by chance which kinds of fault a seed has. sim/cluster.c makes them happen.
  */
 #include "sim/fault.h"
 

@@ -1,6 +1,6 @@
 /*
- * What goes wrong in a simulated cluster: chosen by its seed, so that some seeds know one kind of
- * trouble and others all of them.
+ * The faults of a simulated cluster. The seed chooses them, so that some seeds have one kind of
+ * fault and others have all of them.
  */
 #pragma once
 

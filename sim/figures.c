@@ -1,7 +1,7 @@
 /*
  * Each figure is one gnuplot program with its data in it (here-documents), so that it can be drawn
- * anew. Lines have POINTS points at most, whatever the bins: a figure of four panels stays below
- * 100 KB.
+ * again. A line has at most POINTS points, whatever the bins, so a figure of four panels stays
+ * below 100 KB.
  *
  *     timeline  what each job gets, by time; a panel for each run
  *     bars      what each job and all of them get; and more or less than the first run, in percent

@@ -1,7 +1,8 @@
 /*
- * The ideal division (sim/fluid.h), from event to event: a process begins to want something, or has
- * got all that it wanted. In between nothing changes: weighted max-min filling over the jobs, and
- * in each job over its processes, says how fast each is served.
+ * Computes the ideal division (sim/fluid.h) from event to event. An event is a process that begins
+ * to want something, or has got all that it wanted. Between events nothing changes: weighted
+ * max-min filling, over the jobs and within each job over its processes, says how fast each is
+ * served.
  */
 #include "sim/fluid.h"
 
@@ -51,7 +52,7 @@ static gboolean wants(const Process *process)
     return process->left > 0;
 }
 
-/* --- who has how much --- */
+/* --- the division --- */
 
 /* Divides `capacity` by weight; what one cannot use goes to the others. */
 static void fill(Taker *takers, guint count, double capacity)

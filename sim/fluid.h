@@ -1,11 +1,13 @@
 /*
- * What bursts take at best: the store divided among the jobs as a fluid.
+ * The best time that bursts can take: the store divided among the jobs like a fluid.
  *
- * At every instant each job has its weight's part of the store, and what one does not use goes to
- * the others (weighted max-min); within a job, so do its processes. A process that waits for its
- * replies uses no more than work / (work + latency + think) of the store. A burst takes longer here
- * than alone because it overlaps with others; what it takes beyond this is the scheduler's doing,
- * to some per cent, as bursts that end at other times also begin at other times.
+ * At every instant each job has its weight's part of the store, and what it does not use goes to
+ * the others (weighted max-min). Processes share within a job in the same way. A process that waits
+ * for its replies uses no more than work / (work + latency + think) of the store.
+ *
+ * A burst takes longer here than alone because it overlaps with others. What it takes in a
+ * simulation beyond the time here is due to the scheduler. Limit: this holds only to some per cent,
+ * because bursts that end at other times also begin at other times.
  */
 #pragma once
 

@@ -1,5 +1,5 @@
 /*
- * Generalized processor sharing (sim/gps.h). Ends are rounded up to whole nanoseconds.
+ * Generalized processor sharing (sim/gps.h). Completion times are rounded up to whole nanoseconds.
  */
 #include "sim/gps.h"
 

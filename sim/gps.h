@@ -1,14 +1,16 @@
 /*
- * Generalized processor sharing (Parekh and Gallager): the ideal that schedulers are measured by.
+ * Generalized processor sharing (Parekh and Gallager): the ideal that schedulers are measured
+ * against.
  *
- * A store that is divided like a fluid: at every instant each job that has a request in it is
- * served at its weight's part among those that have; the requests of one job are served one after
- * the other. No scheduler of whole requests can do so. It is kept by virtual time: this grows by
+ * The store is divided like a fluid. At every instant each job with requests in the store is served
+ * at its weight's part among those jobs; the requests of one job are served one after the other. No
+ * scheduler of whole requests can do that. The implementation keeps a virtual time V, which grows
+ * by
  *
  *     dV = speed dt / (sum of the weights of the jobs that have requests in it)
  *
- * and a request ends when V reaches max(V when it came, end of the one before it in its job) +
- * work / weight.
+ * and a request ends when V reaches max(V when it came, end of the one before it in its job) + work
+ * / weight.
  */
 #pragma once
 

@@ -1,6 +1,7 @@
 /*
- * The grid of stores (sim/grid.h). Its points are all pairs of what lies far apart: what was wrong
- * once was so where the round trip is long, the slots are many, or the jitter is large.
+ * The grid of stores (sim/grid.h). Its points are all combinations of values that lie far apart,
+ * because past defects showed where the round trip is long, the slots are many, or the jitter is
+ * large.
  */
 #include "sim/grid.h"
 

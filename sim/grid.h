@@ -1,17 +1,19 @@
 /*
- * A grid of stores: does adaptive sharing, which finds out what the store can and how many requests
- * it needs inside, let through what the store can, wherever that lies?
+ * A grid of stores: adaptive sharing finds out the store's capacity and the number of requests that
+ * it needs inside. Does it then let through all that the store can serve, whatever the store is
+ * like?
  *
- * A point of the grid is a store of some round trip, jitter, slots and capacity, with two jobs that
- * always want more than there is, of weights 1 and 3. Its round trip is the store's latency and
- * what it takes for one request. What is expected is what the same store serves without sharing
+ * A point of the grid is a store with some round trip, jitter, slots and capacity. Two jobs of
+ * weights 1 and 3 always want more than there is. The round trip is the store's latency and its
+ * time for one request. The expected throughput is what the same store serves without sharing
  * (`none`), which is a queue in order of arrival.
  *
- * A point is reached when a stretch begins that serves QOS_GRID_PART of that: of 20 round trips, of
- * QOS_GRID_REQUESTS where these are fewer, and of as many requests at least as tell it from what
- * jitter makes by chance, to a hundredth. It is to be reached within 20 round trips or 2 s,
- * whichever is longer. A point that is run for hours has to keep it, on average, until their end.
- * In both the jobs have their shares, to a hundredth and eight requests.
+ * A point is reached at the beginning of the first stretch of time that serves QOS_GRID_PART of the
+ * expected throughput. A stretch is 20 round trips long, or QOS_GRID_REQUESTS if these take less
+ * time. It has at least as many requests as are needed to tell that part from jitter, to a
+ * hundredth. The point must be reached within 20 round trips or 2 s, whichever is longer. A point
+ * that runs for hours has to keep the throughput, on average, until the end. In both cases the jobs
+ * must have their shares, to a hundredth and eight requests.
  */
 #pragma once
 

@@ -1,6 +1,7 @@
 /*
- * One pass over the timeline: a window slides over the bins of all jobs, a bin at a time, and each
- * job keeps what it got in it (Window), so that the pass is linear in the bins.
+ * Computes the metrics in one pass over the timeline: a window slides over the bins of all jobs,
+ * one bin at a time. Each job keeps what it got in the window (Window), so the pass is linear in
+ * the bins.
  */
 #include "sim/metrics.h"
 

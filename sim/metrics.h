@@ -1,12 +1,13 @@
 /*
- * What a simulation shows: the figures that ways of sharing are compared by.
+ * The metrics of a simulation, by which ways of sharing are compared.
  *
- * Shares are of the store's time, so that sizes count. They are looked at in windows of a second,
- * at every bin; of more where the smallest share is less than ten requests a second. In a window a
- * job counts as backlogged while requests of it wait in the scheduler all the time: what it has in
- * the store is no longer the scheduler's to decide. Its share is its weight's part among all jobs
- * that are served or wait in the window. It is given a request more or less, which cannot be
- * divided. A job's first period is start-up, and is left out.
+ * Shares are shares of the store's time, so that request sizes count. They are measured in windows
+ * of one second at every bin; the windows are longer if the smallest share is less than ten
+ * requests a second. In a window a job counts as backlogged if it has requests waiting in the
+ * scheduler all the time. Its requests in the store do not count, because the scheduler can no
+ * longer decide on them. The job's share is its weight's part among all jobs that are served or
+ * wait in the window. One request more or less is tolerated, because a request cannot be divided. A
+ * job's first period is start-up, and is left out.
  */
 #pragma once
 

@@ -1,6 +1,6 @@
 /*
- * The cluster that sim/pool_cluster.h tells of. A credit is used for no time at all: it is taken
- * out of the cache, or granted, and put into it again.
+ * The simulated pool of sim/pool_cluster.h. Using a credit takes no time: the credit is taken out
+ * of the cache, or granted, and put into the cache again.
  */
 #include "sim/pool_cluster.h"
 

@@ -1,8 +1,8 @@
 /*
- * A pool and the clients that it sizes, in virtual time: the pool and the caches are those of the
- * server and the mount (core/pool.h, fs/lockcache.h). Between them are replies: a client that asks
- * for credits hears the signal with each tick in which it asks, another one with its ping. The same
- * seed gives the same run.
+ * A pool and the clients that it sizes, in virtual time. Pool and caches are the server's and the
+ * mount's own code (core/pool.h, fs/lockcache.h). Replies carry the signal: a client that asks for
+ * credits receives it with each tick in which it asks, an idle client with its ping. The same seed
+ * gives the same run.
  */
 #pragma once
 

@@ -1,11 +1,12 @@
 /*
- * What bench/pool-figures draws: the same steps of load under both laws of the pool (core/pool.c).
+ * The data that bench/pool-figures draws: the same steps of load under both laws of the pool
+ * (core/pool.c).
  *
  *     pool-figures
  *
  * prints a line for each second: law, step of load (from 0), its name, time (s), L, G (bytes), SLR
- * (byte-milliseconds), grants refused in this second, and which part of the
- * visits that the first ten clients made to their own files found their credit in the cache.
+ * (byte-milliseconds), grants refused in this second, and the cache hit ratio. The hit ratio counts
+ * the visits of the first ten clients to their own files that found the credit in the cache.
  */
 #include <stdio.h>
 

@@ -1,6 +1,6 @@
 /*
- * Reads history and job_stats (sim/replay.h). What is read is held to the bounds that a [client] of
- * a scenario has, so that no number of a file makes a run that never ends.
+ * Reads history and job_stats (sim/replay.h). The numbers read are held to the bounds that a
+ * [client] of a scenario has, so that no file can make a run that never ends.
  */
 #include "sim/replay.h"
 

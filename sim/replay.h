@@ -1,20 +1,20 @@
 /*
- * What a real mount has written down of its jobs, as load: "what would this rule have done
+ * Replays what a real mount has recorded about its jobs, as a load: "what would this rule have done
  * yesterday?"
  *
- * Two of its reports are understood (docs/reference/reports.md):
+ * Two of the mount's reports can be read (docs/reference/reports.md):
  *
  *     history    what each job did in each slice of time
  *     job_stats  what each job did in all, between start_time and snapshot_time
  *
  * In each slice the job makes as many requests as it did, at random times, each of the slice's mean
- * size; of job_stats, each opcode's apart. A history does not tell opcodes apart, nor does either
- * tell uid, gid and host: rules that ask for these are refused. Time 0 is where the first slice
- * begins.
+ * size. For job_stats this is done for each opcode. The history does not record opcodes, and
+ * neither report records uid, gid and host: rules with such conditions are refused. Time 0 is where
+ * the first slice begins.
  *
- * Limit: a program that waits for its replies would have asked later where a rule makes it wait.
- * That is not known of a request in these files, so that here none waits for another: what a rule
- * makes wait piles up.
+ * Limit: a program that waits for its replies would have sent later requests later if a rule had
+ * made it wait. The reports do not say which requests depend on one another, so here no request
+ * waits for another. Requests that a rule delays pile up.
  */
 #pragma once
 

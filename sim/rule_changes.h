@@ -3,8 +3,8 @@
  *
  *     NAME=TIME: COMMAND          NAME is free, COMMAND as of docs/reference/rules.md
  *
- * They hold where the sharing goes by rules (paper, fair, rules): No BW has none, and Static BW is
- * a set of rules by itself.
+ * The changes apply only to ways of sharing that have the scenario's rules (paper, fair, rules). No
+ * BW has no rules, and Static BW has a set of rules of its own.
  */
 #pragma once
 
@@ -24,5 +24,5 @@ gboolean qos_rule_changes_read(GKeyFile *file, GArray *changes, GError **error);
 gboolean qos_rule_changes_check(const GArray *changes, guint unknown, GError **error);
 /* When the next has its turn, or a rule expires; QOS_NEVER. `done` are past. */
 QosTime qos_rule_changes_next(const GArray *changes, guint done, QosSched *sched);
-/* Makes those whose time has come, and drops the rules that have expired. */
+/* Makes the changes that are due, and drops the rules that have expired. */
 void qos_rule_changes_make(const GArray *changes, guint *done, QosSched *sched, QosTime now);

@@ -1,5 +1,5 @@
 /*
- * A scenario as an object. scenario_read.c makes one of a file, and replay.c adds to it.
+ * A scenario as an object. scenario_read.c reads one from a file, and replay.c adds clients to it.
  */
 #include "sim/scenario.h"
 

@@ -1,6 +1,6 @@
 /*
- * A scenario of the simulator: a store, and the clients that want something of it. Read from a key
- * file; qosfs-sim(1) tells what each key means, and sim/scenarios/ has examples.
+ * A scenario of the simulator: a store, and the clients that send requests to it. It is read from a
+ * key file; qosfs-sim(1) says what each key means, and sim/scenarios/ has examples.
  *
  *     [scenario]  title, duration, seed, bin
  *     [store]     capacity (op/s), bandwidth (bytes/s), latency, jitter, noise, slots, steps,
@@ -77,7 +77,7 @@ typedef struct {
     /* What the scheduler is told. */
     double told_capacity; /* 0 = auto */
     GArray *periods;      /* of QosTime: it is run with each of them */
-    QosTime period;       /* the one that it is run with; by whoever runs it */
+    QosTime period;       /* the one that it is run with; the caller sets it */
     GHashTable *weights;  /* JobID (of the client's `job`) -> guint */
     GPtrArray *clients;   /* of QosScenarioClient, owned */
     GArray *rules;        /* of QosRuleChange */
@@ -98,8 +98,8 @@ QosScenario *qos_scenario_new(const char *path);
 void qos_scenario_free(QosScenario *scenario); /* NULL is allowed */
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(QosScenario, qos_scenario_free)
 
-/* A client more: one process of one job, whose name is to be set, that makes requests without end.
- */
+/* Adds a client: one process of one job that makes requests without end. The caller sets the job's
+ * name. */
 QosScenarioClient *qos_scenario_add_client(QosScenario *scenario, const char *name);
 /* Of the JobID as written in the file; 1 where it is not given. */
 guint qos_scenario_weight(const QosScenario *scenario, const char *job);

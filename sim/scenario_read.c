@@ -1,7 +1,7 @@
 /*
- * Reads scenarios. Each group is a table of keys with their bounds and the place where the value
- * goes, so that an unknown key is an error and not a silent default. The bounds keep times and
- * products of them far from overflow.
+ * Reads scenarios. Each group is a table of keys with their bounds and the place of the value, so
+ * an unknown key is an error and not a silent default. The bounds keep times and their products far
+ * from overflow.
  */
 #include "sim/scenario.h"
 

@@ -1,6 +1,7 @@
 /*
- * No BW is a queue in order of arrival. Static BW is what an administrator would write who knows
- * all jobs. The others share adaptively, with what the scenario tells of the capacity.
+ * The ways of sharing (sim/sharing.h). No BW is a queue in order of arrival. Static BW has the
+ * rules that an administrator would write with knowledge of all jobs. The others share adaptively;
+ * the scenario says what they are told of the capacity.
  */
 #include "sim/sharing.h"
 

@@ -1,5 +1,5 @@
 /*
- * A job of a simulation: what it is, its timeline, and what it got.
+ * A job of a simulation: its name and weight, its timeline, and what it got.
  */
 #pragma once
 

@@ -1,10 +1,11 @@
 /*
- * The event loop. Four sources of events: the store's replies, in order, or in a heap where it has
- * jitter; timers of the clients, in a heap; the time at which the scheduler wants to be asked
- * again; and changes of the rules. After each, what the scheduler hands out enters the store, as a
- * worker of the mount would do it (fs/gate/workers.c).
+ * The event loop. It has four sources of events: the store's replies, the clients' timers, the time
+ * at which the scheduler wants to be asked again, and changes of the rules. Timers are in a heap,
+ * and replies are in order, or in a heap if there is jitter. After each event, the requests that
+ * the scheduler hands out enter the store, as a worker of the mount would make them do
+ * (fs/gate/workers.c).
  *
- * The store (sim/store.h) has `slots` requests inside at most, the rest waits in the scheduler. A
+ * The store (sim/store.h) has at most `slots` requests inside; the others wait in the scheduler. A
  * closed-loop process issues its next request when the last is answered; an open-loop one does not
  * wait.
  */
@@ -22,7 +23,7 @@
 
 #define LONGEST         1000                    /* times the mean, of what is random */
 #define EXPIRE_INTERVAL (5 * QOS_SECOND)        /* as the gate's housekeeping */
-#define PAUSE           (100 * QOS_MILLISECOND) /* who was idle for so long wakes */
+#define PAUSE           (100 * QOS_MILLISECOND) /* a job that was idle for so long wakes */
 
 /* What a request of a job changes is one cache line, and of a process another: with thousands of
  * jobs these are what a simulation waits for. */
@@ -52,7 +53,7 @@ typedef struct {
 
 G_STATIC_ASSERT(sizeof(Job) <= QOS_CACHE_LINE && sizeof(Process) <= QOS_CACHE_LINE);
 
-/* Of a process whose client has phases. */
+/* The phase of a process, if its client has phases. */
 typedef struct {
     QosTime begin; /* of one in which it issues requests, */
     QosTime end;   /* and of the pause after it */

@@ -1,11 +1,12 @@
 /*
- * The store of a simulation: it serves one request after the other, in order of arrival.
+ * The store of a simulation: a server that serves one request after the other, in order of arrival,
+ * and a delay behind it.
  *
- * A request takes 1/capacity + bytes/bandwidth of its time, more or less by the noise, and the
- * reply takes `latency` more, which any number of requests spend at once: with few requests inside
- * it, the store is not full. With `jitter`, J, the latency of each request is uniform in latency x
- * (1 +- J), so that replies overtake one another. In a stall it begins with none. Where the
- * capacity changes in steps, the bandwidth changes with it.
+ * A request takes 1/capacity + bytes/bandwidth of the store's time, more or less by the noise. The
+ * reply takes `latency` more, which any number of requests spend at once. So the store is not fully
+ * used if few requests are inside it. With `jitter`, J, the latency of each request is uniform in
+ * latency x (1 +- J), so that replies overtake one another. During a stall the store begins no
+ * request. If the capacity changes in steps, the bandwidth changes with it.
  */
 #pragma once
 

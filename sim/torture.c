@@ -1,9 +1,9 @@
 /*
- * qosfs-torture: runs the protocols of core/ in clusters that fail, one seed after the other. See
+ * qosfs-torture: runs the protocols of core/ in clusters with faults, one seed after the other. See
  * docs/design/failures.md.
  *
- * The last line says how many seeds were run; a seed that fails is printed with the command that
- * shows what happened, and the status is 1.
+ * A seed that fails is printed with the command that shows what happened, and the exit status is 1.
+ * The last line says how many seeds were run.
  */
 #include <errno.h>
 #include <locale.h>

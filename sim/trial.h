@@ -1,5 +1,5 @@
 /*
- * The trials: for each protocol of core/ a cluster that runs it, and what must hold.
+ * The trials: for each protocol of core/ a cluster that runs it, and the promises that are checked.
  */
 #pragma once
 

@@ -1,7 +1,7 @@
 /*
- * Credits in a tree of three levels (core/credit.h): a root that owns everything, servers that
- * borrow from it and lend to mounts, and users at the mounts who get, convert, use and put. What
- * they do with a credit goes to the store, which looks at its token.
+ * Credits in a tree of three levels (core/credit.h). A root owns everything, servers borrow from it
+ * and lend to mounts, and users at the mounts get, convert, use and put credits. Each use of a
+ * credit goes to the store, which checks its token.
  */
 #include "sim/trial_credit.h"
 
@@ -41,7 +41,7 @@ static void save_client(QosNode *node, QosOwnerId client, gboolean is_one)
     qos_node_save(node, (const guint64 *)clients->data, clients->len);
 }
 
-/* Another wants it: those who hold it put it, and what is cached is dropped. */
+/* Another owner wants the credit: its local holders put it, and what is cached is dropped. */
 static void conflict(QosNode *node, const QosOutput *output)
 {
     QosCreditWorld *world = node->cluster->arg;

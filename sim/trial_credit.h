@@ -1,6 +1,6 @@
 /*
- * The credit trial's parts: the owners and their tree (trial_credit.c), their users
- * (credit_users.c), and the store (credit_store.c); and what these share.
+ * What the parts of the credit trial share: the owners and their tree (trial_credit.c), their users
+ * (credit_users.c), and the store (credit_store.c).
  */
 #pragma once
 

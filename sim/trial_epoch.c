@@ -1,8 +1,8 @@
 /*
- * Epochs over a tree of three levels (core/epoch.h): a coordinator, combiners, and participants
- * whose schedulers ask for one epoch after the other with random data.
+ * Epochs over a tree of three levels (core/epoch.h): a coordinator, combiners, and participants.
+ * The schedulers of the participants ask for one epoch after the other with random data.
  *
- * An observer who sees all participants at once notes the data that each epoch begins with.
+ * An observer sees all participants at once, and records the data that each epoch begins with.
  */
 #include <string.h>
 
@@ -88,7 +88,7 @@ static void check(QosCluster *cluster, QosNode *node)
         qos_cluster_fail(cluster, "%s has waited for longer than its patience", node->name);
 }
 
-/* Whoever lives, and whose way to the coordinator does, takes part again. */
+/* Each live participant takes part again, if its combiner and the coordinator live. */
 static void settled(QosCluster *cluster)
 {
     for (guint i = 0; i < cluster->nodes->len; i++) {

@@ -2,9 +2,10 @@
  * The pool at a server and the lock caches of its clients (core/pool.h, fs/lockcache.h), under a
  * protocol of one request at a time.
  *
- * A client names each request by a number that grows, and repeats it until it is answered; the
- * server carries it out once and repeats the answer. Whom the server does not know, because it or
- * the client has restarted or was silent for too long, is told to claim what it has.
+ * A client names each request by a number that grows, and repeats it until it is answered. The
+ * server carries the request out once, and repeats the answer. The server does not know a client
+ * after a restart of either, or if the client was silent for too long. It tells such a client to
+ * claim what it has.
  */
 #include <string.h>
 
