@@ -1,11 +1,11 @@
 /*
  * The dispatch side of adaptive sharing; the laws are in adapt_paper.c and adapt_fair.c.
  *
- * Jobs that take part are members: one element each in the array that the law works on, by index.
- * A job joins with its first request and leaves when it was idle for ACTIVE_TIME; its record is
- * written off then. Once a period the law is run over all members (adapt_period.c).
+ * Jobs that take part are members: each has one element in the array that the law works on, by
+ * index. A job joins with its first request, and leaves after it was idle for ACTIVE_TIME; then its
+ * record is written off. Once a period the law runs over all members (adapt_period.c).
  *
- * Jobs that wait stand in a heap. Its key, and what may go:
+ * Jobs with waiting requests stand in a heap. Its key, and which job may go, depend on the mode:
  *
  *   fair   start-time fair queueing: the key is the virtual time at which the job's next request
  *          starts,
@@ -13,22 +13,25 @@
  *              start  = finish of the one before it, or the virtual time where nothing waited
  *              finish = start + cost / rate          with the rates of the law
  *
- *          and the virtual time is the latest start that was served. So what one leaves idle is
- *          served to the others in the same instant, by weight, and whoever comes back is served
- *          with the next slot; there is no period to wait for, and who was alone owes nothing for
- *          it but his record. A job that could not be served for want of slots catches up, but not
- *          more than VIRTUAL_LAG_MAX. Virtual time only grows, fast where somebody is entitled to
- *          next to nothing: beyond QOS_VIRTUAL_TIME_MAX it begins anew.
- *   paper  the key is when the job's bucket has a token; its rate is its allocation, its depth
- *          Lustre's 3. Those that have one stand in another heap, by priority; a job without an
- *          allocation is not ruled, and stands in a third, as in Lustre's fallback queue.
+ *          and the virtual time is the latest start that was served. So what one job leaves idle is
+ *          served to the others in the same instant, by weight. A job that comes back waits for no
+ *          period: it is served with the next slot. A job that was alone owes nothing for it but
+ * its record. A job that could not be served for want of slots catches up, but not more than
+ *          VIRTUAL_LAG_MAX. Virtual time only grows, and grows fast if a job is entitled to next to
+ *          nothing. Beyond QOS_VIRTUAL_TIME_MAX it begins anew.
+ *   paper  the key is the time at which the job's bucket has a token. The bucket's rate is the
+ *          job's allocation, its depth is Lustre's 3. Jobs that have a token stand in a second
+ * heap, by priority. A job without an allocation is not ruled, and stands in a third heap, as in
+ *          Lustre's fallback queue.
  *
- * The depth of the store and its capacity are found out (fs/capacity.h). A capacity that is told is
- * all that paper gives out. For fair it is what the search begins with, and what entitlements are
- * made of at least: nobody is held back by it, and a store that is found to serve more has more to
- * divide. One that serves less may be so for a moment only, and the shares are the same.
- * Paper throttles by the estimate, and would never see the store saturated: there it is raised
- * while somebody waits for tokens and slots are free.
+ * The depth of the store and its capacity are measured (fs/capacity.h). In mode paper, a capacity
+ * that the administrator gives is all that is handed out. In mode fair it is where the search
+ * begins, and the least that entitlements are made of. It holds no job back: a store that is found
+ * to serve more has more to divide. A store that serves less may do so only for a moment, and the
+ * shares stay the same.
+ *
+ * Paper throttles by the estimate, and so would never see the store saturated. Therefore the
+ * estimate is raised while a job waits for tokens and slots are free.
  */
 #include "base/prefetch.h"
 #include "fs/adapt_private.h"
@@ -57,7 +60,8 @@ QosAdapt *qos_adapt_new(guint slots, QosTime now)
 
 /* --- members --- */
 
-/* A node count is the word of whoever set the environment: it gives no more than a rule may. */
+/* The node count comes from the environment, which any user can set: so it gives no more weight
+ * than a rule may. */
 static gint64 weight_of(const QosJob *job, gint64 weight)
 {
     return weight > 0 ? weight : CLAMP(job->nodes, 1, QOS_WEIGHT_MAX);
@@ -437,8 +441,8 @@ static gint64 finish_of(QosHeapNode *order, G_GNUC_UNUSED gpointer arg)
     return qos_adapt_share_of(order)->finish;
 }
 
-/* Virtual time is 0 again, and nobody's turn is another. Who is behind by ages hangs in the store.
- */
+/* Sets virtual time to 0 again; the order of the jobs stays the same. A job that is very far behind
+ * hangs in the store. */
 static void begin_virtual_time_anew(QosAdapt *adapt)
 {
     for (guint i = 0; i < adapt->jobs->len; i++) {

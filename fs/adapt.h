@@ -1,13 +1,14 @@
 /*
- * Adaptive sharing (seed 004): the capacity of the store is divided among the jobs by weight, what
- * one leaves idle is lent to the others, and paid back.
+ * Adaptive sharing (seed 004): divides the capacity of the store among the jobs by weight. What one
+ * job leaves idle is lent to the others, and paid back.
  *
- * It stands between the policy and the slots (fs/sched.c): the policy says when a request may go
- * (rate= and bps= stay hard ceilings), this says whose turn it is. A job takes part while it sends
- * requests. Its requests wait in the job; qos_adapt_next() names the job that is to be served next.
+ * It stands between the policy and the slots (fs/sched.c). The policy says when a request may go
+ * (rate= and bps= stay hard ceilings); adaptive sharing says which job is next. A job takes part
+ * while it sends requests. Its requests wait in the job; qos_adapt_next() names the job to be
+ * served next.
  *
- * Costs are in units of QOS_COST_UNIT to an operation's base cost, so that rounding does not matter
- * at 10 op/s either. Pure: time is an argument. The caller locks (fs/gate/gate.c).
+ * Costs are in units: QOS_COST_UNIT is the base cost of an operation, so that rounding does not
+ * matter even at 10 op/s. Pure: time is an argument. The caller locks (fs/gate/gate.c).
  */
 #pragma once
 
@@ -77,8 +78,8 @@ typedef struct {
     gint64 flow;      /* in the last period: lent or repaid (> 0), borrowed or got back (< 0) */
     gint64 record;    /* lent (> 0) or borrowed (< 0), and not yet paid back */
     QosShareTotals totals;
-    const struct QosJob *partner; /* who had most of the other side of `flow`, or NULL; to be looked
-                                     at under the caller's lock */
+    const struct QosJob *partner; /* the job with most of the other side of `flow`, or NULL; to be
+                                     used under the caller's lock */
 } QosShareState;
 
 typedef struct QosAdapt QosAdapt;
@@ -99,15 +100,15 @@ void qos_adapt_wait(QosAdapt *adapt, struct QosJob *job, gint64 cost, gint64 wei
 void qos_adapt_stop_waiting(QosAdapt *adapt, struct QosJob *job, gint64 cost);
 /* `job` may be served now or not: it has requests waiting, and slots. */
 void qos_adapt_set_ready(QosAdapt *adapt, struct QosJob *job, gboolean is_ready, QosTime now);
-/* The job whose turn it is, of those that are ready; or NULL with *ret_wake lowered to when to ask
+/* The next job to be served, of those that are ready; or NULL with *ret_wake lowered to when to ask
  * again. */
 struct QosJob *qos_adapt_next(QosAdapt *adapt, QosTime now, QosTime *ret_wake);
-/* The job whose turn it will be, as it seems, and that after it; or NULL. */
+/* The jobs that will probably be served next, and after that; or NULL. */
 const struct QosJob *qos_adapt_first(const QosAdapt *adapt);
 const struct QosJob *qos_adapt_second(const QosAdapt *adapt);
 /* Fetches what is known of the job here (base/prefetch.h). */
 void qos_adapt_prefetch(const QosAdapt *adapt, const struct QosJob *job);
-/* TRUE where a request of `job` that comes now may go at once: nobody is to be served before it. */
+/* TRUE where a request of `job` that comes now may go at once: no job is to be served before it. */
 gboolean qos_adapt_may_go(QosAdapt *adapt, struct QosJob *job, QosTime now);
 /* A request of `job` goes; one that waited is told of by qos_adapt_stop_waiting() afterwards. */
 void qos_adapt_serve(QosAdapt *adapt, struct QosJob *job, gint64 cost, gint64 weight,
@@ -135,7 +136,7 @@ void qos_adapt_replied(QosAdapt *adapt, struct QosJob *job, gint64 cost, QosTime
                        QosTime now);
 /* Ends the period where its time has come. */
 void qos_adapt_tick(QosAdapt *adapt, QosTime now);
-/* When to call it next; QOS_NEVER while nobody takes part. */
+/* When to call it next; QOS_NEVER while no job takes part. */
 QosTime qos_adapt_next_tick(const QosAdapt *adapt);
 
 /* How many jobs take part. */
@@ -144,8 +145,9 @@ guint qos_adapt_count(const QosAdapt *adapt);
 GPtrArray *qos_adapt_list(const QosAdapt *adapt);
 /* How often the records and totals may have changed. */
 typedef struct {
-    guint64 members; /* of the jobs that take part: once a period, while somebody lends or owes */
-    guint64 others;  /* of jobs that take no part any longer, or were told to by somebody */
+    guint64 members; /* of the jobs that take part: once a period, while a job lends or owes */
+    guint64
+        others; /* of jobs that no longer take part, or whose records were restored or cleared */
 } QosShareChanges;
 QosShareChanges qos_adapt_changes(const QosAdapt *adapt);
 /* FALSE where the job takes no part: its totals are there even so. */

@@ -1,5 +1,5 @@
 /*
- * What adaptive sharing is told: what is in range, and what follows from it for one request.
+ * The settings of adaptive sharing: their ranges, and what one request costs by them.
  */
 #include <errno.h>
 

@@ -5,23 +5,26 @@
  *     demand       D = served + waiting                (mend 4)
  *     filling      F = min(D + headroom, max(m, level' w))   sum F = C   (mend 2)
  *                  and what is left where all have enough goes by weight
- *     repayment    R = from who borrowed to who lent and wants more than F   (mends 1 and 7)
+ *     repayment    R = from borrowers to lenders that want more than F   (mends 1 and 7)
  *     allocation   A = F + R                           sum A = C
  *     rate         E A / F                             E itself, but for those in a repayment
  *
- * A record changes by what was consumed alone: what one job was served beyond its entitlement, as
- * far as others left theirs, and these the same sum (mend 11). Who waits for more has left nothing:
- * that one job was served a request more than another is no loan. Records are bounded by
- * RECORD_BOUND, and shrink to a third in RECORD_DECAY: what was lent in the morning does not rule
- * the evening.
+ * A "mend" is a change to AdapTBF's published equations. docs/design/adaptbf.md numbers the mends,
+ * and has the reasons and the figures.
  *
- * Repayment takes a tenth of an entitlement from who borrowed, and gives as much to who lent, at
- * most. So what a backlogged job gets is between 0.9 and 1.1 of its entitlement, and Jain's index
- * over these is 1 - 0.1^2 = 0.99 at least, in any window; a record at its bound, 3 s, is paid back
- * or decayed to a tenth within 20 s.
+ * A record changes only by consumption: by what one job was served beyond its entitlement, as far
+ * as other jobs left theirs unused. The records of those jobs change by the same sum (mend 11). A
+ * job with waiting requests has left nothing unused: if another job was served one request more,
+ * that is no loan. Records are bounded by RECORD_BOUND, and shrink to a third in RECORD_DECAY, so
+ * that what was lent in the morning does not rule the evening.
+ *
+ * Repayment takes at most a tenth of a borrower's entitlement, and gives a lender at most a tenth
+ * of its own. So a backlogged job gets between 0.9 and 1.1 of its entitlement in any window, and
+ * Jain's index over these is at least 1 - 0.1^2 = 0.99. A record at its bound, 3 s, is paid back or
+ * decayed to a tenth within 20 s.
  *
  * The levels come from Newton's method on a sum of clamped lines (solve_level()); each step is
- * O(n). The mends are numbered as in docs/design/adaptbf.md, which has the reasons and the figures.
+ * O(n).
  */
 #include "fs/adapt_fair.h"
 
@@ -247,7 +250,7 @@ static gint64 left(const QosFairJob *job, QosTime period, QosTime elapsed)
     return MIN(MIN(MAX(part - job->served, 0), unwanted + payment), (gint64)room);
 }
 
-/* Who was served beyond its entitlement borrowed it from those who left theirs unused. */
+/* A job that was served beyond its entitlement borrowed from the jobs that left theirs unused. */
 static void settle(QosFairJob *jobs, guint count, QosTime period, QosTime elapsed)
 {
     QosSplit lent = {0};

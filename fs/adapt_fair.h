@@ -1,14 +1,15 @@
 /*
- * Fair adaptive sharing: AdapTBF's goals (seed 004) with the mends of its equations.
+ * Fair adaptive sharing: AdapTBF's goals (seed 004) with changed equations
+ * (docs/design/adaptbf.md).
  *
- * Once a period, qos_fair_step() settles what was lent in the period that ends, and says what each
- * job is entitled to in the next, how much of the capacity it is expected to use (its allocation),
- * and the rate at which the dispatcher is to serve it while others wait too. In between, fs/adapt.c
- * serves by these rates whoever waits: what a job leaves idle goes to the others at once, and comes
- * back with its next request.
+ * Once a period, qos_fair_step() books what was lent in the period that ends. For the next period
+ * it gives each job three values: its entitlement, its allocation (how much of the capacity it is
+ * expected to use), and its rate. The dispatcher (fs/adapt.c) serves each job at its rate while
+ * other jobs wait too. What a job leaves idle goes to the others at once, and comes back with the
+ * job's next request.
  *
- * Reservations have 99 % of the capacity at most, so that the jobs
- * without one always have the rest, by weight.
+ * Reservations (min=) get at most 99 % of the capacity, so that the jobs without one always have
+ * the rest, by weight.
  *
  * Quantities are in cost units of the caller's choice, per period; the finer the unit, the smaller
  * the rounding. Pure.

@@ -2,18 +2,19 @@
  * Shares between jobs of one or two processes.
  *
  * Such a job has no request waiting while its own is in the store, and for a moment after the
- * reply. Whoever else waits would go then, so that two jobs of one process each get half of the
- * store, whatever their weights.
+ * reply. Without more ado the request of any other job would go then. So two jobs of one process
+ * each would get half of the store, whatever their weights.
  *
- * The hold (anticipation, as in disk schedulers that idle for a process) keeps a request waiting
- * while another job is behind in virtual time and has a request in the store, or had one until a
- * moment ago: the next one of that job comes first. That is right where the store is short. A store
- * that serves both at once serves one no faster without the other, and there it is waste. So the
- * hold is tried: windows with it are compared with one without, job by job. It stays while what
- * some jobs gain is most of what the others lose.
+ * The hold is an anticipation, as in disk schedulers that idle for a process. It keeps a request
+ * waiting for another job that is behind in virtual time, if that job has a request in the store or
+ * had one until a moment ago. The next request of that job goes first. This is right if the store
+ * is short. If the store serves both requests at once, the hold is waste, because neither is served
+ * faster without the other. So the hold is tried: windows with it are compared with one without,
+ * job by job. It stays while the gain of some jobs is most of the loss of the others.
  *
- * Limit: up to QOS_HOLD_JOBS jobs at work; among more there are requests waiting to choose from. A
- * job that thinks for longer than GRACE_PART of its requests take is not waited for.
+ * Limit: it works for up to QOS_HOLD_JOBS jobs at work; with more jobs there are always waiting
+ * requests to choose from. It does not wait for a job that thinks for longer than GRACE_PART of the
+ * time that its requests take.
  *
  * Pure: time is an argument. Part of the adaptive sharing (fs/adapt.h), under its caller's lock.
  */

@@ -1,5 +1,5 @@
 /*
- * AdapTBF as published. The paper's notation and the fields here:
+ * AdapTBF as published (seed 004). The paper's notation and the fields here:
  *
  *     n_x      nodes                       u_x      utilization        (3)
  *     p_x      priority         (1)        T_s^x    surplus            (4)
@@ -12,30 +12,32 @@
  * rounded to whole tokens by hand_out().
  *
  * The equations do not run as they stand. The repairs, each the smallest that there is:
+ *
  *   R1  (3) divides by the last allocation, which is 0 or unknown for a new job: the initial
  *       allocation of this period stands in.
  *   R2  (13) passes 1, and (14) then reclaims more than the job has: the allocation is the bound.
  *   R3  (24) read literally loses what the old remainder added: rho = alpha + rho_old - floor.
  *   R4  (7) and (19) divide by a sum of factors that is 0 where no demand is left: nothing moves.
- *   R5  (23) may floor to less than nothing, as a remainder is negative where rounding gave a token
- *       too much, and "reduce allocated tokens by one" in the excess case may as well: no job's
- *       tokens go below 0 in any step; what is not taken of them stays in the remainder.
- *   R6  (2) divides a whole number of tokens: what T x period has beyond them is given out in the
- *       next periods (fs/adapt_period.c), and with it what rounding a rate to tokens/s would lose.
+ *   R5  (23) may floor to less than nothing, because a remainder is negative if rounding gave a
+ *       token too much. "Reduce allocated tokens by one" in the excess case may do the same. No
+ *       job's tokens go below 0 in any step; what is not taken of them stays in the remainder.
+ *   R6  (2) divides a whole number of tokens. What T x period has beyond whole tokens is given out
+ *       in the next periods (fs/adapt_period.c), together with what rounding a rate to tokens/s
+ *       would lose.
  *   R7  Jobs end, and their records with them: what the others lent to them, or borrowed, is
- *       written off, so that the records still add up to 0 and nobody pays who owes nobody.
- *   R8  A period may end late, as nobody wakes an idle mount up. The demand is then what was issued
- *       in a period's time, cut to whole requests, because surplus (4) is in whole tokens.
- *   R9  Jobs without a rule are served "if any idle I/O threads are available" (III-D), and are
- * said not to starve. In a store that is full no thread is idle: they go when they have waited for
- *       longer than who is next by the rules (fs/adapt.c).
+ *       written off. So the records still add up to 0, and no job pays that owes nothing.
+ *   R8  A period may end late, because no timer wakes an idle mount. The demand is then what was
+ *       issued in a period's time, cut to whole requests, because surplus (4) is in whole tokens.
+ *   R9  Jobs without a rule are served "if any idle I/O threads are available" (III-D), and the
+ *       paper says that they do not starve. In a full store no thread is idle, so such a job goes
+ *       when it has waited for longer than the next job with a rule (fs/adapt.c).
  *   R10 The numbers are of double precision. What is less than EPSILON below a whole token counts
- * as whole, and remainders that differ by less are equal: in exact numbers these are ties. Of ties
- * the job that comes first is first.
+ *       as whole, and remainders that differ by less are equal: in exact numbers these are ties.
+ *       Among ties, the first job in the array goes first.
  *
  * tests/unit/paper_oracle.py has the equations in exact rational numbers.
  *
- * What it cannot do well is measured in docs/design/adaptbf.md; reference: seed 004.
+ * docs/design/adaptbf.md measures what AdapTBF cannot do well.
  */
 #include "fs/adapt_paper.h"
 

@@ -1,9 +1,10 @@
 /*
- * What adaptive sharing does once a period: it lets go whom it has not heard of for ACTIVE_TIME,
- * and asks the law what each job is to have in the next. fs/adapt.c has the dispatch.
+ * What adaptive sharing does once a period: it drops members that have sent nothing for
+ * ACTIVE_TIME, and asks the law what each job is to have in the next period. fs/adapt.c has the
+ * dispatch.
  *
- * A period may end late, as nobody wakes an idle mount up: what was served in it is compared with
- * what the jobs were entitled to in that time.
+ * A period may end late, because no timer wakes an idle mount. So what was served is compared with
+ * what the jobs were entitled to in the time that has really passed.
  */
 #include <math.h>
 
@@ -133,8 +134,8 @@ static void assert_paper_records(G_GNUC_UNUSED const QosAdapt *adapt)
 }
 #endif
 
-/* Only who sent requests in the period that ends is active (seed 004, III-C1): the others keep
- * their records, and are not ruled. TRUE where there are some. */
+/* Only jobs that sent requests in the period that ends are active (seed 004, III-C1); the others
+ * keep their records, and are not ruled. TRUE if there are active jobs. */
 static gboolean step_paper(QosAdapt *adapt, QosTime elapsed, QosTime now)
 {
     guint count = 0;

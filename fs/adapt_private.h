@@ -1,5 +1,5 @@
 /*
- * What the two files of adaptive sharing share: adapt.c has the dispatch, adapt_period.c what is
+ * What the files of adaptive sharing share: adapt.c has the dispatch, adapt_period.c has what is
  * done once a period.
  */
 #pragma once
@@ -38,15 +38,15 @@ struct QosAdapt {
     gint64 due_number;                 /* paper: of the last that came to be due */
     gint64 virtual_time;               /* fair: 0 to QOS_VIRTUAL_TIME_MAX, ns */
     double level;           /* fair: units of entitlement per weight, as of the last step */
-    const QosJob *lender;   /* fair: who lent most in the last period, */
-    const QosJob *borrower; /* and who borrowed most; members, or NULL */
+    const QosJob *lender;   /* fair: the job that lent most in the last period, */
+    const QosJob *borrower; /* and the one that borrowed most; members, or NULL */
     gboolean has_records;   /* fair: as of the last step */
     gint64 restored; /* fair: sum of the records, as absolutes, that were restored in this period */
     QosTime period_start;
     QosShareChanges changes;
     QosCapacity capacity;
     QosHold hold;           /* fair */
-    gboolean is_throttling; /* paper: in this period, somebody waited for tokens */
+    gboolean is_throttling; /* paper: in this period, a job waited for tokens */
     gint64 served;          /* paper: requests that went in this period */
     double token_part;      /* paper: of a token, that no period has given out yet */
 };
@@ -66,7 +66,7 @@ static inline QosPaperJob *qos_adapt_paper_of(const QosAdapt *adapt, const QosJo
     return &g_array_index(adapt->paper, QosPaperJob, job->share.member - 1);
 }
 
-/* Whose place in the heap it is. */
+/* The share that a place in the heap belongs to. */
 static inline QosShare *qos_adapt_share_of(QosHeapNode *order)
 {
     return (QosShare *)((char *)order - G_STRUCT_OFFSET(QosShare, order));

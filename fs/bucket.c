@@ -1,8 +1,8 @@
 /*
  * The token bucket; fs/bucket.h has the definition.
  *
- * A product of a time and a rate needs more than 64 bits after a long pause, so it is made in 128
- * where it does not fit.
+ * After a long pause the product of a time and a rate needs more than 64 bits. If it does not fit,
+ * it is computed in 128 bits.
  */
 #include "fs/bucket.h"
 

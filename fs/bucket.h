@@ -2,15 +2,15 @@
  * A token bucket with exact sums (seed 000, section 2.1).
  *
  * Definition: a bucket fills with `rate` tokens a second up to `depth`. A request may go while the
- * bucket holds at least one token, and takes its whole cost, which may leave debt: so a request
+ * bucket holds at least one token, and takes its whole cost, which may leave debt. So a request
  * larger than the bucket passes, and the block size does not change the rate. Over any interval of
- * t seconds it lets through at most depth + rate x t + one request.
+ * t seconds the bucket lets through at most depth + rate x t + one request.
  *
  *     tokens(now) = min(depth, tokens(then) + (now - then) x rate)        now, then in seconds
  *
- * Whole tokens are kept in `tokens` and the fraction in `carry`, in units of 1/10^9 token, so that
- * no residue is lost however often the bucket is looked at (docs/reference/rules.md, "Unlike
- * Lustre"). A late look is made good from the depth, which the default sizes for it
+ * Whole tokens are kept in `tokens` and the fraction in `carry`, in units of 1/10^9 token. So no
+ * residue is lost, however often the bucket is checked (docs/reference/rules.md, "Unlike Lustre").
+ * If it is checked late, the depth makes up for the delay; the default depth is sized for that
  * (qos_bucket_default_depth).
  */
 #pragma once

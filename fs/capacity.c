@@ -1,53 +1,60 @@
 /*
  * Capacity and depth of the store (fs/capacity.h).
  *
- * Replies are counted in windows: of WINDOW and WINDOW_REPLIES at least, so that one tells a
- * hundredth from noise, or of more time where the store is slow. While something waited nearly all
- * the window long, what was served is what the store can: the estimate is the mean of the middle
- * half of the last QOS_CAPACITY_RATES such windows. So a store that stalls spoils one window, which
- * is left out, as a window ends by its replies; and a step is followed within that many windows.
- * What an idle store served is a lower bound, towards which an estimate below it rises.
+ * Measuring. Replies are counted in windows. A window has at least WINDOW and WINDOW_REPLIES, so
+ * that it tells a hundredth from noise; if the store is slow, it takes more time. If requests
+ * waited nearly all the window long, the store was saturated, and the window shows what the store
+ * can serve. The estimate is the mean of the middle half of the last QOS_CAPACITY_RATES such
+ * windows. A window ends by its replies, so a stall of the store spoils only one window, which
+ * falls out of the middle half. A step of the capacity is followed within that many windows. What
+ * an idle store served is a lower bound: if the estimate is below it, the estimate rises towards
+ * it.
  *
- * Latency is no sign of a full store here: a read from the store's cache takes a hundredth of one
- * from its disk, and the mix of them changes by the minute. The signs are what waits (the store is
- * to be measured) and throughput.
+ * Latency does not show a full store here: a read from the store's cache takes a hundredth of a
+ * read from its disk, and the mix of them changes by the minute. So the signs are waiting requests
+ * (the store can be measured) and throughput.
  *
- * The depth is what has to be inside for the whole throughput. More is of no use, and makes a queue
- * in the store in which all jobs wait alike, whatever their share: one with two processes gets two
- * places in it. So the least depth is sought that is enough. It begins with START inside and
- * doubles, with short windows, while that brings START_GAIN; a gain of less than START_SURE takes
- * as many more inside, not twice as many. So the shares hold from the first request on, and the
- * whole throughput is there in some tenths of a second. Of a store START_FAR away or more, where
- * each step takes some of its round trips, four times as many are tried; where that serves surely
- * less than in proportion, what comes in a round trip is enough (Little's law), and some more:
- * jitter leaves gaps. What was served meanwhile may have been other requests than those that wait,
- * as names before data, so that more inside seemed to bring nothing. So the search goes on where
- * less than OTHER_LOAD of what it found is served, at a step or in the DOUBTED_WINDOWS next. After
- * its end it does so once: a store that dips looks the same, and what it gains as it recovers looks
- * like what more inside brings.
+ * The depth is the number of requests that must be inside for the whole throughput. More bring
+ * nothing, and make a queue in the store in which all jobs wait alike, whatever their share: a job
+ * with two processes gets two places in it. So the least depth that is enough is sought.
  *
- * Then come trials: windows at the depth in force and at a candidate alternate, and what the
- * candidate serves beyond its goal adds up, until it is more than chance makes of so many pairs.
- * What chance makes is known by how far each window was beside the estimate before it: the mean of
- * the middle half of the last QOS_CAPACITY_ERRORS is the noise.
+ * The search begins with START requests inside and doubles them, with short windows, while that
+ * brings START_GAIN. If the last doubling brought less than START_SURE, the depth before it times
+ * the gain is enough, instead of twice that depth. So the shares hold from the first request on,
+ * and the whole throughput is there in some tenths of a second. If the store is START_FAR away or
+ * more, each step takes some of its round trips, so the number is multiplied by four. If that
+ * serves surely less than in proportion, what comes in a round trip is enough (Little's law), and
+ * some more, because jitter leaves gaps.
  *
- *   less   between what is enough and what is too few, their geometric mean, so that 64 slots are
- *          found to be 60 too many in three trials; it is enough where LESS_KEEPS of the throughput
- *          stay, less LESS_NOISE times the noise. A clear loss ends the trial at once, within
- *          LOSS_WINDOW. As each pair may cost throughput, windows of rest lie between them.
- *   more   half as many again; where it brings MORE_BRINGS, it is what is enough. A clear gain ends
- *          the trial at once; a small one may take MORE_PAIRS_MAX pairs to be told from noise. More
- *          is compared only with windows in which something was kept waiting, else load that
- *          arrives would be taken for gain.
+ * The search may be misled: it may have measured other requests than those that wait now, for
+ * example names before data, so that more inside seemed to bring nothing. So it goes on if less
+ * than OTHER_LOAD of what it found is served, at a step or in the DOUBTED_WINDOWS that follow.
+ * After its end it goes on only once, because a store that dips looks the same, and as it recovers
+ * the gain looks like that of more inside.
  *
- * Where nothing waits for a slot, all may wait inside: CROWD others there are enough for a trial.
- * In force is a quarter more than what is enough: an almost flat curve still rises there. In much
- * noise no few windows tell a fourth request inside from chance, and yet it is worth a hundredth:
- * it is there without a trial.
+ * Then come trials. Windows at the depth in force and at a candidate alternate, and what the
+ * candidate serves beyond its goal adds up until it is more than chance makes of so many pairs. The
+ * noise says what chance makes: it is the mean of the middle half of the last QOS_CAPACITY_ERRORS,
+ * and an error is how far a window was from the estimate before it.
  *
- * Once the least is found, trials pause; most look for more, as that costs nothing, and shows what
- * a changed store or load needs within a second or two. What was too few is tried again, soon, and
- * the more seldom the more often it was.
+ *   less   The candidate is the geometric mean of what is enough and what is too few, so that 64
+ *          slots are found to be 60 too many in three trials. It is enough if LESS_KEEPS of the
+ *          throughput stay, less LESS_NOISE times the noise. A clear loss ends the trial at once,
+ *          within LOSS_WINDOW. Each pair may cost throughput, so windows of rest lie between them.
+ *   more   The candidate is half as many again. If it brings MORE_BRINGS, it is what is enough. A
+ *          clear gain ends the trial at once; a small one may take MORE_PAIRS_MAX pairs to be told
+ *          from noise. Only windows in which requests waited are compared, because otherwise new
+ *          load would be taken for gain.
+ *
+ * If no request waits for a slot, all may be waiting inside: CROWD others there are enough for a
+ * trial. In force is a quarter more than what is enough, because an almost flat curve still rises
+ * there. When measurements are noisy, a trial cannot tell 3 requests inside from 4, although the
+ * fourth is worth about 1 % of the throughput. So noise alone adds one request, or two (NOISY,
+ * VERY_NOISY), without a trial.
+ *
+ * Once the least depth is found, trials pause. Most of them then look for more, because that costs
+ * nothing, and shows within a second or two what a changed store or load needs. What was too few is
+ * tried again soon, and the more seldom the more often it was too few.
  */
 #include "fs/capacity.h"
 
@@ -413,8 +420,9 @@ static double surely_less(const QosCapacity *capacity)
     return MIN(1 - CHANCE * chance, SURELY_LESS);
 }
 
-/* More brings nothing: what is enough? Of a far store it is what comes in a round trip; of a near
- * one, whose round trip is hardly known, what the last step but one had. */
+/* The search ends, because more inside bring nothing: sets what is enough. For a far store it is
+ * what comes in a round trip. The round trip of a near store is hardly known, so for that it is
+ * what the last step but one had. */
 static void settle_start(QosCapacity *capacity, guint before, double ratio)
 {
     const double carried = (double)capacity->round / (double)MAX(capacity->interval, 1);

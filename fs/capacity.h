@@ -1,6 +1,6 @@
 /*
- * What the store can serve, and how many requests it needs inside for that: found out all the time,
- * from its replies.
+ * What the store can serve, and how many requests it needs inside for that. Both are measured all
+ * the time, from the store's replies.
  *
  * Pure: time is an argument. Part of the adaptive sharing (fs/adapt.h), under its caller's lock.
  */
@@ -61,8 +61,8 @@ typedef struct {
     guint believed;     /* of these, to come */
 } QosCapacity;
 
-/* So many may be inside at `depth`, as a job that has none there may go beyond it where the others
- * seem to hang. */
+/* The most requests that may be inside at `depth`. It is more than the depth, because a job without
+ * a request inside may go beyond the depth if the others seem to hang. */
 static inline guint qos_capacity_most(guint depth)
 {
     return depth + depth / 2 + 1;
@@ -70,7 +70,7 @@ static inline guint qos_capacity_most(guint depth)
 
 /* `estimate`: units/s, before anything was measured. */
 void qos_capacity_init(QosCapacity *capacity, double estimate, guint slots, QosTime now);
-/* Somebody says so: it is taken for that until something is measured. */
+/* The caller gives the capacity: it is used until something is measured. */
 void qos_capacity_tell(QosCapacity *capacity, double estimate);
 void qos_capacity_set_slots(QosCapacity *capacity, guint slots, QosTime now);
 /* The depth has not been in force: the search for it begins anew. */
@@ -82,6 +82,5 @@ void qos_capacity_replied(QosCapacity *capacity, gint64 units, guint inside, Qos
 /* For how long a request may be inside before it seems to hang, where all that is inside costs so
  * many units: some times what the store takes for them. */
 QosTime qos_capacity_patience(const QosCapacity *capacity, gint64 units);
-/* Somebody is kept waiting by the estimate while the store has room, for `elapsed`: it is raised.
- */
+/* The estimate has kept a job waiting for `elapsed` while the store had room: it is raised. */
 void qos_capacity_raise(QosCapacity *capacity, QosTime elapsed);

@@ -1,5 +1,5 @@
 /*
- * Own changes and others'; fs/changes.h tells what for.
+ * Tells a mount's own changes of a file from others'; fs/changes.h says what for.
  */
 #include "fs/changes.h"
 

@@ -1,28 +1,29 @@
 /*
- * Whose change it is that a file shows: the mount's own, or one from elsewhere.
+ * Tells whether a change that a file shows is the mount's own, or came from elsewhere.
  *
- * The kernel drops its pages of a file when an answer brings another mtime or size, and by an OPEN
- * that does not keep them. Of a change that the mount has made itself the pages know already. They
- * even know more: a write puts its data into a page and lets the page go before its WRITE is
- * answered. A page dropped in between is read again from the store, and shows what was there before
- * (docs/design/coherence.md). So pages go for a change from elsewhere alone.
+ * The problem: the kernel drops its pages of a file when an answer brings another mtime or size,
+ * and at an OPEN that does not keep them. If the mount itself made the change, the pages already
+ * have it. They may even be newer than the store, because a write puts its data into a page and
+ * lets the page go before its WRITE is answered. A page that is dropped in between is read again
+ * from the store, and shows what was there before the write (docs/design/coherence.md). So pages
+ * must be dropped only for a change from elsewhere.
  *
- * A file's mtime and size are compared with what was seen of them last. Where both differ from that
- * and the mount has changed nothing since, the change came from elsewhere. Where the mount has
- * changed the file since:
+ * A file's mtime and size are compared with what was last seen of them. If one of them differs and
+ * the mount has changed nothing since, the change came from elsewhere. If the mount has changed the
+ * file since, it depends on the store:
  *
  *   - On a local store the clock that stamps files is this machine's. The mtime of an own change
- *     lies between its beginning, less a tick of that clock, and its end; any other mtime came from
- *     elsewhere. The mount looks before each change of its own, so that a change from elsewhere
- *     hides behind an own one only where both fall into one tick or one system call.
- *   - On other stores all that is new counts as the mount's own.
+ *     lies between the change's beginning, less a tick of that clock, and its end; any other mtime
+ *     came from elsewhere. The mount looks before each change of its own. So a change from
+ *     elsewhere hides behind an own one only if both fall into one tick or one system call.
+ *   - On other stores every new mtime or size counts as the mount's own.
  *
- * What the mount has changed the kernel is *untold* of until an answer brings the new mtime. To
- * tell it drops the pages; so the answer is withheld from the kernel's memory (the caller of
- * stat(2) gets it all the same) until the file has been quiet for a while, and no READ
+ * After an own change the kernel is "untold" until an answer brings the new mtime. Such an answer
+ * makes the kernel drop its pages. So the answer is withheld from the kernel's memory, although the
+ * caller of stat(2) gets it. It is withheld until the file has been quiet for a while, and no READ
  * or WRITE of its pages is under way.
  *
- * Mode and owners are not its business: what is new of them is told whatever it says.
+ * Mode and owners do not matter here: changes of them are told in any case.
  *
  * Pure: no lock, no clock, no I/O.
  */

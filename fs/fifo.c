@@ -1,5 +1,5 @@
 /*
- * The policy `fifo`: in order of arrival, nothing is throttled.
+ * The policy `fifo`: requests go in order of arrival, and nothing is throttled.
  */
 #include "fs/policy.h"
 

@@ -1,20 +1,22 @@
 /*
- * The policy `grr`: groups of jobs in turn, the same group in all mounts at a time (seed 003, 4.3).
+ * The policy `grr`: groups of jobs take turns, and all mounts serve the same group at a time (seed
+ * 003, 4.3).
  *
  * A job belongs to one of GROUPS groups, by the hash of its JobID. In each epoch one group is
- * preferred: its jobs go round robin, one request a turn. Where it has nothing that waits here, the
- * others' jobs go, so that no slot is idle.
+ * preferred: its jobs go round robin, one request a turn. If the preferred group has nothing that
+ * waits here, jobs of other groups go, so that no slot is idle.
  *
- * An epoch is over when it has lasted EPOCH_LENGTH or nothing of its group waits here. Then the
- * scheduler asks the epoch handler for the next, and hands in a Wish. The sum of all wishes, which
- * each mount is called back with, decides: of the groups with waiting requests it is the turn of
- * the one whose last turn is longest ago, of several such of the one with the most waiting bytes.
- * Turns are part of the wish, so that who joins knows them. So a group has its turn after at most
- * GROUPS - 1 others, whatever these ask for; and without peers this is a round robin over groups.
+ * An epoch is over when it has lasted EPOCH_LENGTH, or nothing of its group waits here. Then the
+ * scheduler asks the epoch handler for the next one, and hands in a Wish. Each mount is called back
+ * with the reduction of all wishes, which decides: of the groups with waiting requests, the one
+ * with the oldest last turn is next; of several such, the one with the most waiting bytes. The last
+ * turns are part of the wish, so that a mount that joins knows them. So a group gets its turn after
+ * at most GROUPS - 1 others, whatever these ask for. Without peers this is a round robin over
+ * groups.
  *
- * Until it is called back it goes on with its group. A scheduler takes part in epochs while
- * requests wait in it, so that peers never wait for one that has nothing to say. Cut off from them
- * it decides by its own wish.
+ * Until it is called back, a scheduler goes on with its group. It takes part in epochs only while
+ * requests wait in it, so that peers never wait for a mount without requests. If it is cut off from
+ * its peers, it decides by its own wish.
  */
 #include <string.h>
 
@@ -87,7 +89,7 @@ static gboolean goes_before(const Wish *wish, guint one, guint other)
     return wish->waiting[one] > wish->waiting[other];
 }
 
-/* Gives the group whose turn it is by `sum` its turn. */
+/* Gives the turn to the group that is next by `sum`. */
 static void begin(Grr *grr, const Wish *sum, QosTime now)
 {
     guint chosen = GROUPS;

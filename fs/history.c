@@ -1,5 +1,5 @@
 /*
- * Sampling the jobs; fs/history.h says what comes out.
+ * Takes samples of the jobs' totals; fs/history.h says what comes out.
  */
 #include "fs/history.h"
 

@@ -1,10 +1,10 @@
 /*
  * The history of the jobs: what each did in each slice of time, as differences of its totals.
  *
- * Slices of QOS_HISTORY_STEP are made here; db/db_history.c keeps them, and makes coarser ones of
- * old ones. All series are sums over the slice, so that slices and jobs can be added up. In a
- * sample the QOS_HISTORY_JOBS largest jobs have rows of their own, the rest is one row with an
- * empty id; a job that did nothing has none. Pure: time is an argument.
+ * This file makes slices of QOS_HISTORY_STEP; db/db_history.c keeps them, and turns old ones into
+ * coarser ones. All series are sums over the slice, so that slices and jobs can be added up. In a
+ * sample the QOS_HISTORY_JOBS largest jobs have rows of their own. The other jobs share one row
+ * with an empty id; a job that did nothing has no row. Pure: time is an argument.
  */
 #pragma once
 

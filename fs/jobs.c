@@ -1,8 +1,8 @@
 /*
- * The jobs and their totals; fs/jobs.h says what is kept and who locks.
+ * The jobs and their totals; fs/jobs.h says what is kept, and which lock guards it.
  *
  * The rates decay exponentially. Adding to them at each request would cost an exp() each, so
- * requests are summed up and folded in at most every RATE_STEP.
+ * requests are summed up and added at most every RATE_STEP.
  */
 #include "fs/jobs.h"
 

@@ -1,16 +1,17 @@
 /*
- * The jobs of a mount and what each of them did, waited for and got: the source of job_stats, of
- * the metrics and of `qosfsctl why`; and the users of whom they are.
+ * The jobs of a mount, their users, and what each job did, waited for and got. job_stats, the
+ * metrics and `qosfsctl why` report from here.
  *
- * A QosJob is interned: one for each JobID, found by name only when a caller is first seen, and by
+ * There is one QosJob for each JobID. It is found by name only when a caller is first seen, and by
  * pointer from then on. References are held by the table, open handles, the cache of callers and
- * waiting requests; a job that nobody but the table holds is dropped after it was idle for the
- * cleanup interval, as Lustre does (600 s).
+ * waiting requests. A job that only the table holds is dropped when it has been idle for the
+ * cleanup interval, as in Lustre (600 s).
  *
- * What one job may take of what all share is bounded (fs/sched.h). A JobID costs nothing where it
- * is a variable of the environment: so a QosUser stands above all the jobs that he works for, and
- * has bounds of his own. A uid costs something, and an entry is small: it stays as long as the
- * account does. Who has subordinate uids (subuid(5)) is as many users.
+ * A job can take only a bounded part of what all jobs share (fs/sched.h). But a JobID costs nothing
+ * if it comes from an environment variable. So a QosUser stands above all the jobs of a user, and
+ * has bounds of its own. A uid is not free, and an entry is small, so it stays as long as the
+ * account does. Limit: a user with subordinate uids (subuid(5)) counts as that many users. Root and
+ * the daemon's own user have no bounds; where a QosUser is expected, NULL stands for them.
  *
  * Locking: everything but `id` and what is atomic belongs to the gate's lock. Pure: no lock in
  * here.
@@ -34,7 +35,7 @@
 #define QOS_WAIT_CREDIT "(credit)" /* that another mount has, or old pages to go: rule_id 0 */
 #define QOS_WAIT_OTHERS "(others)"
 
-/* Jobs that are made for one user, some 3 KiB each; any further one is named by his uid alone. */
+/* Jobs that are made for one user, some 3 KiB each; beyond that the user's uid names the job. */
 #define QOS_USER_JOBS_MAX 4096
 
 /* A Lustre statistics line: microseconds for times, bytes for sizes. */
@@ -66,17 +67,18 @@ typedef struct {
     guint64 parked_bytes; /* of memory that requests take which wait, with their data */
 } QosUse;
 
-/* A user, with all the jobs that he works for. */
+/* A user, with all the jobs that the user's programs work for. */
 typedef struct {
     guint32 uid;
     guint open_files;    /* atomic, as in a job */
     guint opens_refused; /* atomic */
-    guint known_files;   /* the table of inodes': files of his finding that keep a descriptor */
-    guint removed_files; /* likewise: of these which have lost their last name */
-    gsize open_texts;    /* the control's: bytes of the texts of .qosfs that he has open */
-    guint jobs;          /* that were made for him and are there */
+    guint known_files;   /* the table of inodes': files that this user has found and that keep a
+                            descriptor */
+    guint removed_files; /* likewise: of these, the ones that have lost their last name */
+    gsize open_texts;    /* the control's: bytes of the texts of .qosfs that the user has open */
+    guint jobs;          /* that were made for the user and are there */
     QosUse use;
-    GQueue held; /* the scheduler's, of QosRequest: due, but the user has his share of slots */
+    GQueue held; /* the scheduler's, of QosRequest: due, but the user has its share of slots */
 } QosUser;
 
 /* What a job has open; written by fs/store/open_file.c alone, without the gate's lock: atomic. */
@@ -136,7 +138,7 @@ typedef struct QosJob {
     QosTime started; /* first request since the last clear */
     guint64 errors;
     guint passthrough; /* open files that the kernel reads and writes by itself */
-    QosUser *maker;    /* for whom it was made; NULL: for one whom nothing bounds */
+    QosUser *maker;    /* the user that it was made for; NULL: one without bounds */
     char id[QOS_JOB_ID_MAX + 1];
 } QosJob;
 
@@ -157,8 +159,8 @@ void qos_account_clear(QosAccount *account);
 QosUser *qos_account_user(QosAccount *account, guint32 uid);
 /* The job named `id` (cut to QOS_JOB_ID_MAX), made if need be. A new reference. */
 QosJob *qos_account_job(QosAccount *account, const char *id, QosTime now);
-/* The same for `user`, or instead of a further one the job that is named by his uid. NULL: one whom
- * nothing bounds. */
+/* The same for `user`. Beyond QOS_USER_JOBS_MAX jobs of the user, it is the job named by the uid.
+ * NULL: a user without bounds. */
 QosJob *qos_account_job_for(QosAccount *account, QosUser *user, const char *id, QosTime now);
 /* NULL where there is none; a new reference. */
 QosJob *qos_account_find(QosAccount *account, const char *id);
@@ -184,14 +186,15 @@ void qos_job_served(QosJob *job, QosOpcode opcode, QosTime store_time, guint64 b
 /* The decaying rates as of `now`. */
 void qos_job_rates(const QosJob *job, QosTime now, double *ret_operations, double *ret_bytes);
 
-/* Gives `job` the counters of `totals`, whose times are ages before `now`; for a job restored after
- * a remount. */
+/* Gives `job` the counters of `totals`, with times that are ages before `now`; for a job restored
+ * after a remount. */
 void qos_job_restore(QosJob *job, const QosJob *totals, QosTime now);
 
 /* Forgets what `id` did (NULL: what all did); a job in use stays, with totals of zero. Returns the
  * number. */
 guint qos_account_reset(QosAccount *account, const char *id, QosTime now);
-/* Drops the jobs idle since the cleanup interval that nobody holds. Returns the number. */
+/* Drops the jobs that have been idle for the cleanup interval and have no other references. Returns
+ * the number. */
 guint qos_account_expire(QosAccount *account, QosTime now);
 /* All jobs, one new reference each. */
 GPtrArray *qos_account_list(const QosAccount *account);

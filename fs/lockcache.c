@@ -3,18 +3,18 @@
  *
  *     CLR = bytes cached x milliseconds since the entry was used, of a fresh entry x PROOF
  *
- * A credit enters among the fresh, and is proven when somebody comes back to it after the hold
- * time: uses in quick succession, the lookup, open and stat of one visit, count as one. So a scan,
- * which visits each of a million files once, gives back its own credits and not those that others
- * come back to; and where nothing is visited twice, all ages are PROOF times smaller and SLR
+ * A credit enters the fresh queue. It becomes proven when it is used again after the hold time:
+ * uses in quick succession, such as the lookup, open and stat of one visit, count as one. So a
+ * scan, which visits each of a million files once, gives back its own credits and not those that
+ * are used again and again. If nothing is visited twice, all ages are PROOF times smaller, and SLR
  * settles where it keeps the pool full all the same.
  *
- * The least recently used entry of a queue has its largest CLR, so that the heads of both say what
- * goes next, and the first that may stay ends the search. CLR falls with the bytes: what goes makes
- * what stays more welcome.
+ * The least recently used entry of a queue has the largest CLR in the queue. So one of the two
+ * heads goes next, and the first head that may stay ends the search. CLR falls with the bytes: each
+ * credit that goes lowers the CLR of those that stay.
  *
- * Within QOS_LOCKCACHE_HOLD of its use SLR takes no credit (GFS2's remedy against ping-pong): an
- * SLR that asks for more means that the server is too small, which it says itself.
+ * Within QOS_LOCKCACHE_HOLD of its use SLR takes no credit (GFS2's remedy against ping-pong). If
+ * SLR asks for more than that, the server is too small, which it reports itself.
  */
 #include "fs/lockcache.h"
 

@@ -1,11 +1,12 @@
 /*
- * The credits that a mount keeps though nobody uses them: the client's side of the pool (seed 001,
- * 5.3.3). It says which to give back, and when.
+ * The credits that a mount keeps although they are not in use: the client's side of the pool (seed
+ * 001, 5.3.3). It says which credits to give back, and when.
  *
- * An entry is embedded in its credit, and is in the cache while the credit is held and not in use:
- * who needs the credit takes it out (qos_lockcache_use), and puts it back when the last user is
- * done; so what is in use is never given back. What qos_lockcache_shrink() names goes along with
- * the next request to the server. Finding a credit is the owner's business (core/credit.h).
+ * An entry is embedded in its credit, and is in the cache while the credit is held and not in use.
+ * To use a credit, its user takes the entry out (qos_lockcache_use); when the last user is done,
+ * the entry is put back. So a credit in use is never given back. Credits that
+ * qos_lockcache_shrink() names go back with the next request to the server. Finding a credit is the
+ * owner's business (core/credit.h).
  *
  * Pure: time is an argument; the caller locks. Sizes are bytes of the server's memory
  * (core/pool.h).
@@ -23,7 +24,7 @@ typedef struct {
     QosTime used;  /* when its last use ended */
     guint32 bytes;
     guint8 place;     /* 0: not in the cache */
-    guint8 is_proven; /* somebody came back to it */
+    guint8 is_proven; /* it was used again after the hold time */
     guint8 calls;     /* of others: its user's (fs/lockengine/recall.h) */
     guint8 spared;    /* how often since its last use: its user's (qos_lockclient_spare) */
 } QosLockcacheEntry;
@@ -39,9 +40,9 @@ void qos_lockcache_init(QosLockcache *cache);
 /* A new credit of `bytes`, not yet in the cache. */
 void qos_lockcache_entry_init(QosLockcacheEntry *entry, guint32 bytes);
 
-/* Nobody uses the credit any more. */
+/* The credit's last use has ended: it enters the cache. */
 void qos_lockcache_put(QosLockcache *cache, QosLockcacheEntry *entry, QosTime now);
-/* Somebody uses it again: it leaves the cache. Where it is not in it, nothing happens. */
+/* The credit is used again: it leaves the cache. Does nothing if it is not in the cache. */
 void qos_lockcache_use(QosLockcache *cache, QosLockcacheEntry *entry, QosTime now);
 /* The credit is gone, revoked for one: likewise, but that is no use. */
 void qos_lockcache_drop(QosLockcache *cache, QosLockcacheEntry *entry);

@@ -1,5 +1,5 @@
 /*
- * What a policy must offer: it decides in which order the requests go, and not before when.
+ * What a policy must offer. A policy decides in which order requests go, and how early each may go.
  *
  * A policy is a table of functions (QosPolicyClass). The scheduler (fs/sched.h) calls them, and
  * bounds the requests inside the store. All policies are listed in fs/policy.c.

@@ -1,9 +1,10 @@
 /*
- * Whose turn it is to be looked at; fs/poll_turns.h tells the rules.
+ * Decides which turn is taken next; fs/poll_turns.h has the rules.
  *
- * What is due stands in lines: in its job's, that in its user's, and that in the one of all, each
- * for as long as something in it is due. Who is taken steps behind the others of his line, and so
- * does his line in the one above. What is not due yet is in a heap.
+ * Due turns stand in lines, on three levels: a turn in its job's line, the job's line in its
+ * user's, and the user's line in the line of all. A line stands in the line above for as long as it
+ * has something due. A turn that is taken leaves its line, and each line on the way to it steps
+ * behind the others of the line above. Turns that are not due yet are in a heap.
  */
 #include "fs/poll_turns.h"
 
@@ -116,7 +117,7 @@ static void become_due(QosTurn *turn, QosTurnPlace place)
     stand_in(turn->line, &turn->link, kind_of(turn));
 }
 
-/* --- who is in them --- */
+/* --- adding and removing --- */
 
 void qos_turns_add(QosTurns *turns, QosTurn *turn, QosJob *job, QosUser *user)
 {
@@ -153,7 +154,7 @@ void qos_turns_at(QosTurns *turns, QosTurn *turn, QosTime when)
     qos_heap_push(&turns->later, &turn->later, when);
 }
 
-/* --- whose turn it is --- */
+/* --- the next turn --- */
 
 static void take_due(QosTurns *turns, QosTime now)
 {

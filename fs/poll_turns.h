@@ -1,15 +1,17 @@
 /*
- * Whose turn it is to be looked at, where a look takes time and there may be many to look at.
+ * Which object to look at next, if a look takes time and there may be many objects. An object is,
+ * for example, an interrupted caller that is checked for a fatal signal.
  *
- * What is new is looked at at once: it comes by an event, so that there are no more such looks than
- * events. What is looked at again and again has QOS_TURNS_LOOKS a second, all together, however
- * much of it there is: so many at a time at the begin of each round, lest the one who looks wake
- * for each. A look that finds what it was made for pays for QOS_TURNS_PAID further ones: whom a
- * signal ended is found the sooner the more end with him. Where there is of both, they alternate.
+ * A new object is looked at at once: an event brings it, so there are no more such looks than
+ * events. Objects that are looked at again and again get QOS_TURNS_LOOKS a second, all together,
+ * however many there are. These looks are made in a batch at the beginning of each round, so that
+ * the looking thread need not wake for each. A look that finds what it was made for pays for
+ * QOS_TURNS_PAID further ones. So if a signal ends many callers, they are found the sooner. New and
+ * repeated looks alternate if both are due.
  *
- * Users take turns, of one user his jobs, and of a job what became due first. So who has much to be
- * looked at is looked at less often, and others are as if they were alone. Jobs of those whom
- * nothing bounds (user NULL) take turns with the users.
+ * Users take turns; within a user its jobs take turns, and within a job the turn that became due
+ * first is next. So a user or job with many objects has each of them looked at less often, and the
+ * others notice nothing. Jobs of users without bounds (user NULL) take turns with the users.
  *
  * Pure; the caller locks.
  */
@@ -18,8 +20,7 @@
 #include "base/heap.h"
 #include "fs/jobs.h"
 
-/* A look takes some 25 us at an interrupted caller, and 8 us at who comes by a name: a tenth of a
- * CPU at most. */
+/* A look at an interrupted caller takes some 25 us, so all looks take at most a tenth of a CPU. */
 #define QOS_TURNS_LOOKS 4000
 #define QOS_TURNS_ROUND (10 * QOS_MILLISECOND)
 #define QOS_TURNS_PAID  8
@@ -47,8 +48,8 @@ typedef struct {
 QosTurns *qos_turns_new(void);
 void qos_turns_free(QosTurns *turns); /* nothing is in them; NULL is allowed */
 
-/* `turn` is zeroed, or was removed; it stands for `job` and `user` (NULL: one whom nothing bounds).
- * It is not due before one of the two calls below says when. */
+/* `turn` is zeroed, or was removed; it stands for `job` and `user` (NULL: one without bounds). It
+ * is not due before one of the two calls below says when. */
 void qos_turns_add(QosTurns *turns, QosTurn *turn, QosJob *job, QosUser *user);
 /* Does nothing to what is in no turns. */
 void qos_turns_remove(QosTurns *turns, QosTurn *turn);
@@ -60,7 +61,7 @@ void qos_turns_at(QosTurns *turns, QosTurn *turn, QosTime when);
 /* The next to be looked at now, which is not due again before it is said; or NULL, until
  * `*ret_wake` unless something is said meanwhile. */
 QosTurn *qos_turns_next(QosTurns *turns, QosTime now, QosTime *ret_wake);
-/* What was last taken, NULL where it has been removed since. */
+/* The turn that was last taken; NULL if it has been removed since. */
 QosTurn *qos_turns_taken(const QosTurns *turns);
 /* The look has found what it was made for. */
 void qos_turns_pay(QosTurns *turns);

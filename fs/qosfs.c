@@ -1,5 +1,5 @@
 /*
- * mount.qosfs (docs/mount.qosfs.8). All that it does is below fs/daemon/.
+ * mount.qosfs (docs/mount.qosfs.8). Everything that it does is in fs/daemon/.
  */
 #include "fs/daemon/mount.h"
 

@@ -1,5 +1,5 @@
 /*
- * Places of which nobody takes those of others; fs/quota.h tells the rule.
+ * Places that all jobs share by a quota; fs/quota.h has the rule.
  */
 #include "fs/quota.h"
 
@@ -17,7 +17,7 @@ static guint count_of(const QosPlaces *places, gconstpointer owner)
     return GPOINTER_TO_UINT(g_hash_table_lookup(places->counts, owner));
 }
 
-/* `owner`: NULL is nobody. */
+/* Does nothing if `owner` is NULL. */
 static void set_count(QosPlaces *places, gpointer owner, guint count)
 {
     if (owner == NULL)

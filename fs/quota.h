@@ -1,10 +1,11 @@
 /*
- * Places of which there are so many for all, and of which nobody takes those of others.
+ * A bounded number of places that all jobs share, so that no job takes them all.
  *
- * One job may have QOS_PLACES_SHARE times as many as it leaves: alone, seven eighths of all, and
- * each further job that takes what it can leaves some to the next (a dynamic threshold: Choudhury
- * and Hahne, "Dynamic queue length thresholds for shared-memory packet switches", 1998). One user
- * may have QOS_PLACES_USER_SHARE times as many in the same way, whatever jobs he names.
+ * One job may have QOS_PLACES_SHARE times as many places as it leaves free. So a job alone gets
+ * seven eighths of all, and each further job that takes what it can leaves some to the next. This
+ * is a dynamic threshold (Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory
+ * packet switches", 1998). In the same way one user may have QOS_PLACES_USER_SHARE times as many,
+ * however many jobs the user names.
  *
  * Pure; the caller locks.
  */
@@ -19,23 +20,23 @@ typedef enum {
     QOS_PLACE_FREE,
     QOS_PLACE_NONE,    /* all are taken */
     QOS_PLACE_OF_JOB,  /* the job has its share */
-    QOS_PLACE_OF_USER, /* the job has not, but its user has his */
+    QOS_PLACE_OF_USER, /* the user has its share, the job has not */
 } QosPlace;
 
-/* Whether one may have a further place, of so many that are left; `of_user` is 0 for one whom
- * nothing bounds. */
+/* Whether a job may have a further place. `left` places are free, the job has `of_job` and its user
+ * `of_user`; that is 0 for a user without bounds. */
 QosPlace qos_place_for(guint left, guint of_job, guint of_user);
 
-/* Places, and who has them. */
+/* The places, and how many each job and user has. */
 typedef struct {
     guint most;
     guint taken;
-    GHashTable *counts; /* QosJob or QosUser -> how many are taken by his */
+    GHashTable *counts; /* QosJob or QosUser -> how many places it has */
 } QosPlaces;
 
 void qos_places_init(QosPlaces *places, guint most);
 void qos_places_clear(QosPlaces *places);
-/* FALSE: there is none for `job` and `user` (NULL: one whom nothing bounds), who are borrowed until
- * it is given back. */
+/* FALSE: there is none for `job` and `user` (NULL: one without bounds). Both are borrowed until the
+ * place is given back. */
 gboolean qos_places_take(QosPlaces *places, QosJob *job, QosUser *user);
 void qos_places_give_back(QosPlaces *places, QosJob *job, QosUser *user);

@@ -1,8 +1,8 @@
 /*
  * A request: one operation on its way to the store, as the policies and the scheduler see it.
  *
- * fs/policy.h says what a policy does with it, fs/sched.h what its states and bits mean for the
- * order in which requests go.
+ * fs/policy.h says what a policy does with a request. fs/sched.h says what its states and bits mean
+ * for the order in which requests go.
  */
 #pragma once
 
@@ -37,7 +37,7 @@ typedef struct {
     guint64 bytes; /* what it will move; corrected by leave */
     guint64 data;  /* bytes that are to be kept for it while it waits */
     QosJob *job;   /* a reference of the request's */
-    QosUser *user; /* who works for it; NULL: one whom nothing bounds */
+    QosUser *user; /* the caller's; NULL: one without bounds */
     guint64 lock;  /* of what the kernel holds a lock for it, 0 = of nothing */
     guint holds_lock : 1;  /* and other jobs may want it: it must not wait */
     guint writes_back : 1; /* pages of a mapping: it goes into debt likewise */

@@ -1,8 +1,9 @@
 /*
- * The policy `jrr`: round robin over the jobs, one request a turn. Nothing is throttled; a job with
- * a thousand requests waiting does not delay the next job's one by more than a turn.
+ * The policy `jrr`: round robin over the jobs, one request a turn. Nothing is throttled. A job with
+ * a thousand waiting requests delays the next job's request by no more than a turn.
  *
- * The jobs with waiting requests stand in a ring, in order of their turns; a job enters at the end.
+ * The jobs with waiting requests stand in a ring, in order of their turns; a new job enters at the
+ * end.
  */
 #include "fs/policy.h"
 
