@@ -15,14 +15,14 @@
  *
  *          and the virtual time is the latest start that was served. So what one job leaves idle is
  *          served to the others in the same instant, by weight. A job that comes back waits for no
- *          period: it is served with the next slot. A job that was alone owes nothing for it but
- * its record. A job that could not be served for want of slots catches up, but not more than
- *          VIRTUAL_LAG_MAX. Virtual time only grows, and grows fast if a job is entitled to next to
- *          nothing. Beyond QOS_VIRTUAL_TIME_MAX it begins anew.
+ *          period: it is served with the next slot. A job that was alone owes nothing for that but
+ *          its record. A job that could not be served for want of slots catches up, but not more
+ *          than VIRTUAL_LAG_MAX. Virtual time only grows, and grows fast if a job is entitled to
+ *          next to nothing. Beyond QOS_VIRTUAL_TIME_MAX it begins anew.
  *   paper  the key is the time at which the job's bucket has a token. The bucket's rate is the
  *          job's allocation, its depth is Lustre's 3. Jobs that have a token stand in a second
- * heap, by priority. A job without an allocation is not ruled, and stands in a third heap, as in
- *          Lustre's fallback queue.
+ *          heap, by priority. A job without an allocation is not ruled, and stands in a third
+ *          heap, as in Lustre's fallback queue.
  *
  * The depth of the store and its capacity are measured (fs/capacity.h). In mode paper, a capacity
  * that the administrator gives is all that is handed out. In mode fair it is where the search

@@ -147,7 +147,7 @@ GPtrArray *qos_adapt_list(const QosAdapt *adapt);
 typedef struct {
     guint64 members; /* of the jobs that take part: once a period, while a job lends or owes */
     guint64
-        others; /* of jobs that no longer take part, or whose records were restored or cleared */
+        others; /* of jobs that no longer take part, and of records that were restored or cleared */
 } QosShareChanges;
 QosShareChanges qos_adapt_changes(const QosAdapt *adapt);
 /* FALSE where the job takes no part: its totals are there even so. */

@@ -5,9 +5,9 @@
 
 /* The coarsest clock that stamps files. */
 #define STAMP_TICK (20 * QOS_MILLISECOND)
-/* So long after an own change the kernel is told of it: where nobody has the file open to write
- * through the page cache, it may just be taking an answer; where somebody has, a write may just put
- * its data into a page. */
+/* The kernel is told of an own change only after this time. If the file is not open for writing
+ * through the page cache, the kernel may just be taking an answer. If it is open so, a write may
+ * just be putting its data into a page. */
 #define QUIET_CLOSED (100 * QOS_MILLISECOND)
 #define QUIET_OPEN   (2 * QOS_SECOND)
 
@@ -97,7 +97,8 @@ void qos_changes_look(QosChanges *changes, const QosStamp *stamp, QosTime asked,
         close_window(changes);
 }
 
-/* Pages go at once, unless a WRITE is under way: but for that they do not wait for long. */
+/* Whether pages may be dropped now: at once, unless a WRITE is under way. Then they wait for it,
+ * but no longer than `patience`. */
 static gboolean may_drop(const QosChanges *changes, QosTime now)
 {
     return changes->under_way == 0 || now - changes->foreign_at >= changes->patience;

@@ -2,10 +2,11 @@
  * The list of rules: commands make a new one, requests are matched against it.
  *
  * A list is a GPtrArray of rules in the order of matching, and never changes. What depends on all
- * of them is worked out when the list is sealed; the index for matching when it is first used,
- * because after a remount each saved rule makes a list that no request ever meets. The index sorts
- * out the rules that are for certain job ids alone, usually nearly all: a request is held against
- * those of its own job and against the few that name no job, in the order of the list.
+ * rules is computed when the list is sealed. The index for matching is made when it is first used,
+ * because after a remount each saved rule makes a list that no request ever meets. The index
+ * separates the rules that are only for certain job ids, usually nearly all. So a request is
+ * compared with the rules of its own job and with the few that name no job, in the order of the
+ * list.
  */
 #include "fs/rule.h"
 

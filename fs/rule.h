@@ -22,8 +22,8 @@
  *
  * A QosRules is an immutable list, newest first. It always holds `default`, which has no conditions
  * and governs what no other rule does, wherever it stands. A command makes a new list out of an old
- * one or fails whole, so it is atomic by construction; whoever holds the old list may go on reading
- * it, in any thread. Rules are shared between lists, by reference count.
+ * one or fails as a whole, so it is atomic by construction. A thread that has a reference to the
+ * old list may go on reading it. Rules are shared between lists, by reference count.
  */
 #pragma once
 
@@ -107,19 +107,19 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(QosRules, qos_rules_unref)
  * but expire= and dryrun=.
  *
  * Errors (QOS_ERROR, the errno of Lustre; the message has the offending text and what is allowed):
- *   EINVAL        unknown verb, field, option or opcode, or an option twice
- *   EINVAL        no conditions, bad braces, a bad name, value or rate, min= above rate=
- *   EINVAL        passthrough with rate=, bps= or dryrun
- *   EINVAL        `change` without option, `stop` with one
- *   ENAMETOOLONG  a name of 16 characters or more
- *   EEXIST        `start` of a name that exists, `default` included
- *   ENOENT        `change`, `stop` or rank= of a rule that does not exist
- *   EPERM         `stop default`
- *   ENOSPC        more than QOS_RULES_MAX rules
+ *     EINVAL        unknown verb, field, option or opcode, or an option twice
+ *     EINVAL        no conditions, bad braces, a bad name, value or rate, min= above rate=
+ *     EINVAL        passthrough with rate=, bps= or dryrun
+ *     EINVAL        `change` without option, `stop` with one
+ *     ENAMETOOLONG  a name of 16 characters or more
+ *     EEXIST        `start` of a name that exists, `default` included
+ *     ENOENT        `change`, `stop` or rank= of a rule that does not exist
+ *     EPERM         `stop default`
+ *     ENOSPC        more than QOS_RULES_MAX rules
  */
 QosRules *qos_rules_apply(QosRules *rules, const char *command, QosTime now, GError **error);
 
-/* The list without the rules whose time has come by `now`, or NULL where none has. */
+/* The list without the rules that have expired by `now`, or NULL if none has. */
 QosRules *qos_rules_expire(QosRules *rules, QosTime now);
 /* When the next rule expires, or QOS_NEVER. */
 QosTime qos_rules_next_expiry(const QosRules *rules);

@@ -1,5 +1,5 @@
 /*
- * Conditions: an "or" of "and"s of terms. A term matches where one of its values does.
+ * Conditions of rules: an "or" of "and"s of terms. A term matches if one of its values does.
  */
 #include "fs/rule_private.h"
 

@@ -1,6 +1,7 @@
 /*
- * From the text of a command to its parts. One table says of each option what it is called, what it
- * takes and how that is read; so an error always names the text and what is allowed there.
+ * Parses the text of a command into its parts. One table says for each option its name, what values
+ * it takes, and how these are read. So an error always names the offending text and what is allowed
+ * there.
  */
 #include "fs/rule_private.h"
 

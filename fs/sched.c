@@ -3,12 +3,12 @@
  *
  *     enter -> policy queue -> [held in its job] -> ready or go -> running -> leave
  *
- * fs/sched_dispatch.c says which of those that wait goes next, fs/sched_parking.c where they and
- * their data have room meanwhile, and fs/sched_control.c has what is told to the scheduler and
- * asked.
+ * fs/sched_dispatch.c chooses the next of the waiting requests. fs/sched_parking.c has the room for
+ * them and their data. fs/sched_control.c has the settings and the state of the scheduler.
  *
- * Each policy in use is a QosLrs. One that is being left is `stopping` until nothing is queued in
- * it and nothing that it let go is still running (settle needs it); then it is freed.
+ * Each policy in use is a QosLrs. A policy that was switched off is `stopping` until nothing is
+ * queued in it, and no request that it let go is still running (settle needs the policy); then it
+ * is freed.
  */
 #include <string.h>
 

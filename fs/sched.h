@@ -1,58 +1,61 @@
 /*
- * Who goes when: the local request scheduler (LRS) of seed 003, section 4, and the slots of the
- * store.
+ * Decides which request goes when: the local request scheduler (LRS) of seed 003, section 4, and
+ * the slots of the store.
  *
  * A QosRequest (fs/request.h) is offered with qos_sched_enter(): it may go at once, or it waits.
- * The caller tells the end of each with qos_sched_leave(), and qos_sched_next() hands out what has
- * become due. A policy (`fifo`, `tbf`, `jrr`, `grr`) decides the order; the scheduler around it
- * bounds the requests inside the store:
+ * The caller reports the end of each request with qos_sched_leave(), and qos_sched_next() hands out
+ * requests that have become due. A policy (`fifo`, `tbf`, `jrr`, `grr`) decides the order. The
+ * scheduler around it bounds the requests inside the store:
  *
- *   - at most `slots` requests are inside; beyond that, the policy keeps them, in its own order;
- *   - one job has at most `slots` less an eighth (at least one less) inside, so that no job ever
- *     holds them all; what is due beyond that is held in the job, in order, and goes as the job's
- *     own leave;
- *   - a request that the store has not answered for QOS_STALL_TIME takes no slot from other jobs
- *     any more (fs/slots.h);
- *   - one user has at most as many inside, with all his jobs, as two jobs; what is due beyond that
- *     is held with the user, and goes as his own leave.
+ *   - At most `slots` requests are inside. Beyond that, the policy keeps them, in its own order.
+ *   - One job has at most `slots` less an eighth (at least one less) inside, so that no job ever
+ *     holds all slots. Due requests beyond that are held in the job, in order, and go as other
+ *     requests of the job leave.
+ *   - A request that the store has not answered for QOS_STALL_TIME no longer takes a slot from
+ *     other jobs (fs/slots.h).
+ *   - One user has at most as many requests inside, with all jobs, as two jobs. Due requests beyond
+ *     that are held with the user, and go as other requests of the user leave.
  *
- * A request for which the kernel holds a lock that other jobs may want (`holds_lock`) goes before
- * its class has a token, because these jobs would wait with it. It goes without a slot if need be,
- * and its class pays with its next requests. There are two bounds. Beyond a debt of QOS_DEBT_MAX it
- * waits until its class owes no more than that, and the jobs behind its lock wait with it: the
- * limit comes first. Beyond QOS_PASSING_MAX such requests of one job without a slot,
- * QOS_PASSING_USER of one user, QOS_PASSING_ALL of all, it waits until one of them ends.
+ * Lock holders. While some requests are under way, the kernel holds a lock that other jobs may want
+ * (`holds_lock`). Such a request goes before its class has a token, because those jobs would wait
+ * with it. If need be it goes without a slot. Its class pays with its next requests. There are two
+ * bounds. If the class owes QOS_DEBT_MAX already, the request waits until it owes no more than
+ * that, and the jobs behind its lock wait with it: the rule's limit comes first. And at most
+ * QOS_PASSING_MAX such requests of one job, QOS_PASSING_USER of one user and QOS_PASSING_ALL in all
+ * may be inside without a slot; a further one waits until one of these ends.
  *
  * So in any window of t seconds a class gets at most rate x (t + 2 s), the depth of its bucket, and
  * one request more for each that waits: that one may be larger than what is left.
  *
- * The kernel has room for so many changed pages of mappings, for the whole mount, and what it
- * writes back counts until it is answered. Beyond that room every thread that touches a page of any
- * mapping stands. So write-back goes into debt too (`writes_back`).
+ * Write-back. The kernel has room for so many changed pages of mappings, for the whole mount, and a
+ * page counts until its write-back is answered. Beyond that room every thread that touches a page
+ * of any mapping stands still. So write-back goes into debt too (`writes_back`).
  *
- * A request that ends something (`cannot_fail`: a close) goes into debt like a lock holder, and is
- * kept while it waits, whatever memory there is.
+ * A request that ends something (`cannot_fail`: a close) goes into debt like a lock holder. It is
+ * always kept while it waits, whatever memory there is.
  *
  * A request that the program did not ask for (`is_free`) costs no operation, and waits for no token
  * of operations. Bytes that it moves are charged. A class has a bounded allowance of such requests;
  * beyond it they are charged like lock holders.
  *
- * The kernel has room for so many requests in the background: what it reads ahead or writes back,
- * and what programs ask for without waiting. Beyond that nobody's go on. So of READs and WRITEs,
- * which alone may be such (a release that waits is answered before), seven eighths of that room may
- * wait, of one job seven eighths of these, and of one user fifteen sixteenths. Further ones fail:
- * of what the kernel reads ahead it asks again when a program wants it.
+ * Background requests. The kernel has room for so many of them: its read-ahead and write-back, and
+ * asynchronous requests of programs. If the room is full, no job's background requests go on. Only
+ * READs and WRITEs may be in the background (a release that waits is answered before). So of READs
+ * and WRITEs seven eighths of that room may wait; of these one job may have seven eighths, and one
+ * user fifteen sixteenths. Further ones fail. If a failed one was read-ahead, the kernel asks again
+ * when a program wants the page.
  *
- * Requests that wait, and their data (WRITE), have `parked_max` of memory, of which one job has at
- * most seven eighths, and one user fifteen sixteenths. Beyond half of either the data goes to the
- * store at once, and it is the answer that waits: so the caller is held to his rule, and his data
- * takes no memory. Only where the store does not take it, as QOS_PASSING_MAX of the job hang there
- * already, or where the requests alone are too many, memory fills up to the bound. At the bound
- * further ones fail, but for those that end something.
+ * Memory. Requests that wait, and the data of WRITEs, have `parked_max` bytes of memory. One job
+ * has at most seven eighths of that, and one user fifteen sixteenths. Beyond half of these bounds,
+ * the data goes to the store at once and only the answer waits. So the caller is held to the rule,
+ * and the data takes no memory. There are two exceptions in which memory fills up to the bound: the
+ * store does not take the data, because QOS_PASSING_MAX requests of the job hang there already; or
+ * the requests alone are too many. At the bound further requests fail, except those that end
+ * something.
  *
- * Switching the policy loses and releases nothing: the old one takes no more requests and hands out
- * what it holds at its own pace (docs/reference/rules.md, "Unlike Lustre"); switching back to one
- * that is still draining takes it up again, tokens and all.
+ * Switching the policy loses and releases nothing. The old policy takes no more requests, and hands
+ * out what it holds at its own pace (docs/reference/rules.md, "Unlike Lustre"). Switching back to a
+ * policy that is still draining takes it up again, tokens and all.
  *
  * Pure: time is an argument. The caller locks (qos_gate_lock() in fs/gate/gate.h).
  */
@@ -128,8 +131,8 @@ void qos_sched_set_policy(QosSched *sched, const QosPolicyClass *policy, QosTime
 /* Takes a reference. */
 void qos_sched_set_rules(QosSched *sched, QosRules *rules, QosTime now);
 QosRules *qos_sched_rules(const QosSched *sched); /* borrowed */
-/* TRUE where the policy minds the rules, and by them the kernel may do `opcodes` by itself for who
- * asked for `request` (qos_rules_pass_through). */
+/* TRUE where the policy follows the rules, and these let the kernel do `opcodes` by itself for the
+ * caller of `request` (qos_rules_pass_through). */
 gboolean qos_sched_passes_through(const QosSched *sched, const QosRequest *request,
                                   QosOpcodeSet opcodes);
 void qos_sched_set_slots(QosSched *sched, guint slots, QosTime now);
@@ -151,7 +154,7 @@ guint qos_sched_clear_jobs(QosSched *sched, const char *id, QosTime now);
 void qos_sched_restore_share(QosSched *sched, QosJob *job, gint64 record,
                              const QosShareTotals *totals, QosTime now);
 
-/* What is where. */
+/* How many requests are where, and the memory that waiting requests take. */
 typedef struct {
     guint slots;
     guint running;
@@ -193,9 +196,9 @@ typedef struct {
 } QosSchedShare;
 /* FALSE: the job takes no part, and never lent or borrowed. *ret_share is set even so. */
 gboolean qos_sched_share_state(const QosSched *sched, const QosJob *job, QosSchedShare *ret_share);
-/* The jobs whose shares may have changed since `seen`, which is brought up to date, one reference
- * each (free with g_ptr_array_unref); NULL if none has. *ret_is_all: they are all jobs, else those
- * that take part. */
+/* The jobs with shares that may have changed since `seen`, which is brought up to date. One
+ * reference each (free with g_ptr_array_unref); NULL if none has. *ret_is_all: they are all jobs,
+ * else those that take part. */
 GPtrArray *qos_sched_changed_shares(const QosSched *sched, QosShareChanges *seen,
                                     gboolean *ret_is_all);
 /* A consistent copy of the job's counters, rates as of now. The copy's `sched.held`, `references`

@@ -1,5 +1,5 @@
 /*
- * What is told to the scheduler and asked of it: policies, rules, bounds, state. fs/sched.h has the
+ * The settings and the state of the scheduler: policies, rules, bounds, reports. fs/sched.h has the
  * contract; a request's way is in sched.c.
  */
 #include <stddef.h>

@@ -1,14 +1,15 @@
 /*
- * Which of the requests that wait goes next (fs/sched_state.h).
+ * Chooses the next of the waiting requests (fs/sched_state.h).
  *
- * qos_sched_pick() asks the policies for what is due as long as a slot is free: those that are
- * being left first, as what they hold is older. A request whose job has its full share of slots is
- * held in the job, and goes before all that the policies keep once its job is below its share
- * again: it was due before them. One whose user has his share is held with him; it comes back to
- * its job once one of his has left. So nobody has to look at it, or past it, meanwhile.
+ * qos_sched_pick() asks the policies for due requests as long as a slot is free. Policies that were
+ * switched off come first, because what they hold is older. If a request's job has its full share
+ * of slots, the request is held in the job. When the job is below its share again, the request goes
+ * before all that the policies keep, because it was due before them. If the request's user has its
+ * full share, the request is held with the user, and comes back to its job when another request of
+ * the user has left. So meanwhile the scheduler need not look at it, or past it.
  *
- * With adaptive sharing (fs/adapt.h) all that is due is held in the jobs, and pick_shared() serves
- * the job whose turn it is.
+ * With adaptive sharing (fs/adapt.h) all due requests are held in the jobs, and pick_shared()
+ * serves the job that is next.
  */
 #include "base/prefetch.h"
 #include "fs/capacity.h"
@@ -64,8 +65,8 @@ static void update_jobs_of(QosSched *sched, const GQueue *requests, QosTime now)
         qos_sched_update_job(sched, ((QosRequest *)link->data)->job, now);
 }
 
-/* Takes note of how many are to be inside now. It matters to jobs that have a slot alone, however
- * many others wait. */
+/* Takes note of how many requests are to be inside now. A change matters only to jobs that have a
+ * slot, however many others wait. */
 static void refresh_depth(QosSched *sched, QosTime now)
 {
     sched->slots.stall_time = MAX(QOS_STALL_TIME, qos_adapt_stall(sched->adapt));
@@ -124,7 +125,8 @@ static void hold_with_user(QosSched *sched, QosRequest *request)
     sched->held_owing += qos_request_owes_first(request);
 }
 
-/* What its job does not let go anyway need not wait for its user. */
+/* A request is held with its user only if its job has a slot for it; otherwise it waits in the
+ * job. */
 void qos_sched_hold(QosSched *sched, QosRequest *request, QosTime now)
 {
     request->state = QOS_REQUEST_HELD;
@@ -154,7 +156,7 @@ void qos_sched_unhold(QosSched *sched, QosRequest *request, QosTime now)
         qos_sched_update_job(sched, job, now);
 }
 
-/* Past those that their jobs do not let go: these wait there. */
+/* Moves the user's held requests back to their jobs, until one is moved that its job lets go. */
 void qos_sched_recall(QosSched *sched, QosUser *user, QosTime now)
 {
     gboolean may_go = FALSE;
@@ -167,8 +169,8 @@ void qos_sched_recall(QosSched *sched, QosUser *user, QosTime now)
     }
 }
 
-/* The first request that the job holds and whose user may have a slot, or NULL; those before it
- * are held with their users from now on. */
+/* The first held request of the job with a user that may have a slot, or NULL; the requests before
+ * it are held with their users from now on. */
 static QosRequest *first_held(QosSched *sched, QosJob *job, QosTime now)
 {
     while (job->sched.held.length > 0) {
@@ -186,7 +188,7 @@ static void take_ready(QosRequest *request, void *arg)
     *(QosRequest **)arg = request;
 }
 
-/* The first request of `lrs` that is due and whose job may have a slot; it has one then. */
+/* The first due request of `lrs` with a job and user that may have a slot; it gets the slot. */
 static QosRequest *pick_from(QosSched *sched, QosLrs *lrs, QosTime now, QosTime *wake)
 {
     while (lrs->queued > 0) {
@@ -207,8 +209,8 @@ static QosRequest *pick_from(QosSched *sched, QosLrs *lrs, QosTime now, QosTime 
     return NULL;
 }
 
-/* The first held request whose job may have a slot again; it has one then. A job is at its share
- * while others find a slot free, so that few jobs are looked at. */
+/* The first held request with a job that may have a slot again; it gets the slot. Only jobs at
+ * their share hold requests while others find a slot free, so there are few jobs to look at. */
 static QosRequest *pick_held(QosSched *sched, QosTime now)
 {
     for (GList *link = sched->held_jobs.head, *next_link; link != NULL; link = next_link) {
@@ -248,8 +250,9 @@ static QosTime next_delay(const QosSched *sched)
                         qos_adapt_patience(sched->adapt, sched->slots.cost));
 }
 
-/* TRUE where the store has as many inside as it is to have. All of them may be one job's, and hang:
- * while it seems so, half as many again may be there, of jobs that have none. */
+/* TRUE where the store has as many requests inside as it is to have. All of them may belong to one
+ * job, and hang. While it seems so, half as many again may be inside, of jobs that have none
+ * there. */
 static gboolean is_full(QosSched *sched, const QosJob *job, QosTime now)
 {
     guint depth = sched->depth;
@@ -276,9 +279,9 @@ static const QosRequest *request_of(const GList *link)
     return (const QosRequest *)((const char *)link - G_STRUCT_OFFSET(QosRequest, link));
 }
 
-/* Whose turn is next, and next but one, is known while the store serves. What a job is served with
- * is found by its way: the job itself is fetched while it is the second, what it refers to while it
- * is the first. One turn of others is about as long as a fetch takes. */
+/* The next two jobs are known while the store serves. Serving a job reads the job, and then what it
+ * refers to. So the job itself is fetched while it is the second, and what it refers to while it is
+ * the first. One turn of another job takes about as long as a fetch. */
 static void prefetch_next_jobs(const QosSched *sched)
 {
     const QosJob *first = qos_adapt_first(sched->adapt);
@@ -302,7 +305,7 @@ void qos_sched_prefetch_leave(const QosRequest *request)
         qos_prefetch(request->job->tbf.flow, QOS_CACHE_LINE);
 }
 
-/* Lets the first request of the job go that it holds. */
+/* Lets the job's first held request go. */
 static QosRequest *serve(QosSched *sched, QosJob *job, QosTime now)
 {
     QosRequest *request = job->sched.held.head->data;
@@ -317,8 +320,8 @@ static QosRequest *serve(QosSched *sched, QosJob *job, QosTime now)
     return request;
 }
 
-/* The request whose turn it is of those that are held, if it may go now. *ret_full: the store has
- * as many inside as it is to have, afterwards. */
+/* The next of the held requests, if it may go now. *ret_full: afterwards the store has as many
+ * requests inside as it is to have. */
 static QosRequest *serve_next(QosSched *sched, QosTime now, QosTime *wake, gboolean *ret_full)
 {
     refresh_depth(sched, now);
@@ -336,8 +339,8 @@ static QosRequest *serve_next(QosSched *sched, QosTime now, QosTime *wake, gbool
     return request;
 }
 
-/* As qos_sched_pick(), with the adaptive sharing on: all that is due takes part, and the job whose
- * turn it is is served. */
+/* As qos_sched_pick(), with the adaptive sharing on: all due requests take part, and the next job
+ * is served. */
 static QosRequest *pick_shared(QosSched *sched, QosTime now, QosTime *wake)
 {
     QosRequest *request = NULL;

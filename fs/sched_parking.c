@@ -1,5 +1,5 @@
 /*
- * Room for requests that wait, and for their data (fs/sched.h).
+ * The room for requests that wait, and for their data (fs/sched.h).
  */
 #include "fs/sched_state.h"
 

@@ -1,7 +1,10 @@
 /*
- * What the files of the scheduler share: sched.c has a request's way, sched_dispatch.c which of
- * those that wait goes next, sched_parking.c the room for them, sched_control.c what is told to the
- * scheduler and asked of it.
+ * What the files of the scheduler share:
+ *
+ *     sched.c           a request's way
+ *     sched_dispatch.c  the choice of the next waiting request
+ *     sched_parking.c   the room for waiting requests
+ *     sched_control.c   the settings and the state of the scheduler
  */
 #pragma once
 
@@ -24,7 +27,7 @@ struct QosSched {
     GQueue ready;        /* of QosRequest: have a slot, wait to be taken */
     QosSlots slots;
     guint held;
-    guint held_owing;   /* of these: for the lock of which others wait, too many of its job pass */
+    guint held_owing;   /* of these: lock holders and the like, because too many of the job pass */
     guint64 parked_max; /* bytes that requests which wait may take, with their data */
     guint64 request_memory; /* of these each takes so many beside its data */
     guint64 parked_bytes;
@@ -43,14 +46,15 @@ struct QosSched {
 void qos_sched_free_lrs(QosLrs *lrs);
 /* Frees a policy that is being left and has nothing more to do. */
 void qos_sched_retire(QosSched *sched, QosLrs *lrs);
-/* The next request that may go, and has a slot then; or NULL, with *wake set to when to ask again:
- * who asks before, and nothing has happened, is told the same. */
+/* The next request that may go; it gets a slot. Or NULL, with *wake set to when to ask again.
+ * Before that time the answer is the same, unless something has happened. */
 QosRequest *qos_sched_pick(QosSched *sched, QosTime now, QosTime *wake);
-/* A request that is due waits in its job, for a slot or its turn, or with its user; it does so no
- * more. */
+/* qos_sched_hold(): a due request begins to wait in its job, for a slot or its turn, or with its
+ * user. qos_sched_unhold(): its wait has ended. */
 void qos_sched_hold(QosSched *sched, QosRequest *request, QosTime now);
 void qos_sched_unhold(QosSched *sched, QosRequest *request, QosTime now);
-/* The user has less inside, or more may be: of what is held with him one more waits in its job. */
+/* The user has fewer requests inside, or may have more: one more of the requests that are held with
+ * the user moves back to its job. */
 void qos_sched_recall(QosSched *sched, QosUser *user, QosTime now);
 /* TRUE where adaptive sharing lets a request go that comes while none is held. */
 gboolean qos_sched_may_go(QosSched *sched, QosJob *job, QosTime now);

@@ -1,5 +1,5 @@
 /*
- * Sums of what jobs lent and borrowed, which stay at the limits of 64 bits.
+ * Sums of what jobs lent and borrowed. They stop at the limits of 64 bits instead of overflowing.
  */
 #include "fs/share_totals.h"
 

@@ -1,12 +1,12 @@
 /*
- * What a job has lent and borrowed since it began. It outlives the job's taking part in the
- * sharing, and a remount.
+ * What a job has lent and borrowed since it began. The totals outlive the job's membership in the
+ * adaptive sharing, and a remount.
  */
 #pragma once
 
 #include <glib.h>
 
-/* In units of who keeps it, each >= 0; they end at G_MAXINT64. */
+/* In units of the caller's choice, each >= 0; they stop at G_MAXINT64. */
 typedef struct {
     gint64 lent;     /* to others, */
     gint64 returned; /* of that, paid back to it, */

@@ -1,5 +1,5 @@
 /*
- * Slots (fs/slots.h).
+ * The slots of the store (fs/slots.h).
  */
 #include "fs/slots.h"
 

@@ -1,17 +1,18 @@
 /*
  * The places inside the store: at most `count` requests have a slot, and a few pass beside them.
  *
- * One job has at most seven eighths of the slots, and never the last: so one job that hangs leaves
- * some to the others. For several that hang, a request that has been inside for QOS_STALL_TIME has
- * *stalled*: it still counts against its job's share, but takes no slot from the others any more,
- * up to QOS_STALLED_MAX such requests. So each further job that hangs takes its own share of these,
- * and the store is given no more requests than it answers.
+ * One job has at most seven eighths of the slots, and never the last one. So if the requests of one
+ * job hang, some slots are left to the others. If several jobs hang, that is not enough. Therefore
+ * a request that has been inside for QOS_STALL_TIME has *stalled*: it still counts against its
+ * job's share, but no longer takes a slot from other jobs. That holds for up to QOS_STALLED_MAX
+ * requests. So each further job that hangs uses up its own share of these, and the store is given
+ * no more requests than it answers.
  *
- * A user, with however many jobs, has as much as two jobs that hang in full: further jobs of his
- * have to wait for these, and other users go on.
+ * A user, with however many jobs, has as many slots as two jobs that hang in full. Further jobs of
+ * the user have to wait for these, and other users go on.
  *
- * What is inside stands in a queue in the order of its start, so that only its head has to be
- * looked at, and only when all slots are taken.
+ * The requests inside stand in a queue in the order of their start. So only its head has to be
+ * checked, and only when all slots are taken.
  *
  * Pure: time is an argument. Part of the scheduler (fs/sched.c), under its caller's lock.
  */
@@ -41,7 +42,7 @@ static inline guint64 qos_slots_share_of(guint64 all)
     return qos_slots_less(all, all / 8);
 }
 
-/* And one user with all his jobs: he leaves half as much to other users. */
+/* And what one user may have, with all jobs: it leaves half as much to other users. */
 static inline guint64 qos_slots_users_share_of(guint64 all)
 {
     return qos_slots_less(all, all / 16);
@@ -70,7 +71,8 @@ static inline gboolean qos_slots_job_may(const QosSlots *slots, const QosJob *jo
     return job->sched.use.running < qos_slots_of_job(slots);
 }
 
-/* ...and where the user has, if there is one: as many as slots are left for, if all his hang. */
+/* ...and where the user has, if there is one. The user's share leaves slots to others even if all
+ * of the user's requests hang. */
 static inline gboolean qos_slots_user_may(const QosSlots *slots, const QosUser *user)
 {
     return user == NULL ||

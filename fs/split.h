@@ -1,6 +1,6 @@
 /*
- * Dividing a total in proportion to weights, to the unit: one part after the other, the roundings
- * carried on.
+ * Divides a total in proportion to weights, exact to the unit: one part after the other, with the
+ * rounding error carried on.
  */
 #pragma once
 

@@ -2,62 +2,67 @@
  * The policy `tbf`: token buckets per class, served in order of deadlines (seed 000, section 2).
  *
  * Definitions. A flow is what requests have in common as far as the rules can see: job, uid, gid,
- * opcode, less the fields that no rule looks at. A flow is matched against the rules once for each
- * list of rules, and remembers its queue, as a job remembers its last flow: so a request costs one
- * hash look-up at most, however many rules and jobs there are. A queue is a class: one rule, and
- * one value of what the rule is `per`; it has the buckets and, while requests wait, stands in a
- * heap by its deadline:
+ * opcode, less the fields that no rule uses. A flow is matched against the rules once for each list
+ * of rules and remembers its queue; a job remembers its last flow. So a request costs at most one
+ * hash look-up, however many rules and jobs there are. A queue is a class: one rule, and one value
+ * of what the rule is `per`. It has the buckets and, while requests wait, stands in a heap by its
+ * deadline:
  *
  *     deadline = max(arrival of its first request, when each of its buckets has a token)
  *                and at most the arrival of its oldest + max_wait
  *
- * A class without a bucket has the arrival as its deadline, so that a store with all slots taken is
- * shared in order of deadlines too; saved tokens count (docs/reference/rules.md, "Unlike Lustre").
+ * A class without a bucket has the arrival as its deadline. So deadlines also give the order in
+ * which requests get slots if all slots are taken; saved tokens count (docs/reference/rules.md,
+ * "Unlike Lustre").
  *
- * A lock holder goes into debt, and waits only where its class owes QOS_DEBT_MAX already. Then it
- * is due as soon as the class owes no more than that, before all requests that hold nothing: so the
- * jobs that want the lock get on at the rule's rate. Write-back, of which there may be thousands
- * that nobody's thread waits for, has a line of its own, and takes turns with the lock holders that
- * came later.
+ * Lock holders. A lock holder goes into debt, and waits only if its class owes QOS_DEBT_MAX
+ * already. Then it is due as soon as the class owes no more than that, before all requests that
+ * hold nothing. So the jobs that want the lock get on at the rule's rate. Write-back has a line of
+ * its own, because there may be thousands of such requests, and no thread waits for them. It takes
+ * turns with the lock holders that came later.
  *
- * A request with a lock that no other job is known to want waits for its tokens like one without.
- * But a job that nobody has heard of may want it, because it came by a name that the kernel
- * believed. So the two kinds share the rule's time evenly, however many wait (`lead`). While others
- * wait at the bound on debt, all that have a lock wait there, in order of arrival.
+ * If no other job is known to want the lock of a request, the request waits for its tokens like one
+ * without a lock. But an unknown job may want the lock, because it used a name that the kernel had
+ * cached. So requests with such a lock and requests without share the rule's time evenly, however
+ * many wait (`lead`). While lock holders wait at the bound on debt, all requests with a lock wait
+ * there, in order of arrival.
  *
- * A class that lock holders keep in debt has hardly a token for its other requests: those that hold
- * nothing, and those with a lock that nobody is known to want. These are passed over while lock
- * holders have more than PASSED_PART times as much of the rule's time as they. (A program that
- * makes some names for each look at one passes nobody over: its looks are what pays.) Once that has
- * lasted for QOS_DEBT_MAX, all that wait for a token then take turns with the lock holders and the
- * write-back that came later, and share the rule's time evenly with these: they wait until one of
- * the others has gone, which goes into debt for that, too, but for no more than QOS_DEBT_MAX. So
- * none with a lock that another job wants waits for what came after it. A lock holder that comes
- * meanwhile waits behind the one that was passed over. Each of those that pay waits for a PAID_PART
- * of a token more than it takes, so that the class comes out of debt, and its lock holders need not
- * wait any more. A request at a pay point is to pay the debt: if it is the first, the others wait
- * until that is paid. Then those behind it go, or each of them would wait until the debt has grown
- * anew; but at pay points no more than AT_POINTS_MAX of the rule's time. They hold nothing, and
- * other jobs wait for what has a lock: in a shared directory for that of each thread, one after
- * another.
+ * Payers. Lock holders may keep a class in debt, so that it has hardly a token for its other
+ * requests. These "payers" are requests that hold nothing, and requests with a lock that no job is
+ * known to want. Payers are passed over while lock holders have more than PASSED_PART times as much
+ * of the rule's time. (A program that makes some names for each name that it looks up passes over
+ * no request: its look-ups pay.) If that has lasted for QOS_DEBT_MAX, all payers that wait take
+ * turns with the lock holders and the write-back that came later, and share the rule's time evenly
+ * with these. A payer then goes although the class is in debt: at the debt that the class had when
+ * this began, and with it to no more than QOS_DEBT_MAX (`level`). So no request with a wanted lock
+ * waits for a later one. A lock holder that comes meanwhile waits behind the payers that were
+ * passed over. Each payer lowers that level by a quarter of what it takes (PAID_PART). So the class
+ * comes out of debt, and its lock holders need not wait any more.
  *
- * What the kernel asks for by itself is free. A program can make it ask, by calls that then fail.
- * So a class has an allowance of free requests, QOS_TBF_FREE_SHARE for each request that is
- * charged; beyond it a free request is charged, and goes into debt like a lock holder.
+ * Pay points (fs/isolate/pay_point.h). A request at a pay point is there to pay the debt. If it is
+ * the first payer, the others wait until the debt is paid. Then the payers behind it go, because
+ * otherwise each of them would wait until the debt has grown anew. But requests at pay points get
+ * no more than AT_POINTS_MAX of the rule's time in one go. They hold nothing, and other jobs wait
+ * for those that have a lock: in a shared directory for the lock of each thread, one after another.
  *
- * Rules change by a new list. Flows are matched again when they are next used. What is queued is
- * put aside in `rematching`, and each get_next gives up to REMATCH_BATCH of it to the queues where
- * it belongs now, with the old arrival (so a change of rank reaches what is there). Queues
- * outlive a change of their rule, by the rule's id, and keep their tokens.
+ * Free requests. What the kernel asks for by itself is free. But a program can make it ask, by
+ * calls that then fail. So a class has an allowance of free requests, QOS_TBF_FREE_SHARE for each
+ * request that is charged. Beyond it a free request is charged, and goes into debt like a lock
+ * holder.
  *
- * A flow idle for IDLE_TIME goes, and a queue once no flow refers to it and its buckets are full:
- * it would be made again as it is, but for the allowance. So idle jobs cost nothing, and a debt is
- * not forgotten.
+ * Changes of rules. Rules change by a new list, and a flow is matched again when it is next used.
+ * Queued requests are put aside in `rematching`. Each get_next gives up to REMATCH_BATCH of them to
+ * the queues where they belong now, with the old arrival, so a change of rank reaches them too.
+ * Queues outlive a change of their rule, by the rule's id, and keep their tokens.
  *
- * fs/tbf_class.c has the flows and the queues, this file who goes when.
+ * A flow that is idle for IDLE_TIME is freed. A queue is freed when no flow refers to it and its
+ * buckets are full, because it would be made again in the same state, except for the allowance. So
+ * idle jobs cost nothing, and a debt is not forgotten.
  *
- * What it cannot do: give away what a class leaves unused (fs/adapt.c does).
- * To watch it: .qosfs/rules, and the wait lines of each job (fs/jobs.h).
+ * fs/tbf_class.c has the flows and the queues; this file decides which request goes when.
+ *
+ * Limit: it cannot give away what a class leaves unused (fs/adapt.c does). To watch it:
+ * .qosfs/rules, and the wait lines of each job (fs/jobs.h).
  */
 #include <string.h>
 
@@ -156,21 +161,21 @@ static gboolean has_debtors(const QosTbfQueue *queue)
     return queue->wanted > 0 || queue->write_backs.length > 0;
 }
 
-/* How many wait for a token: what holds nothing, and what has a lock that nobody is known to want.
- */
+/* How many payers wait for a token: requests that hold nothing, and requests with a lock that no
+ * job is known to want. */
 static guint payers(const QosTbfQueue *queue)
 {
     return queue->requests.length + queue->lock_holders.length - queue->wanted;
 }
 
-/* TRUE for a request of such a kind. */
+/* TRUE for a payer. */
 static gboolean is_payer(QosTbfQueue *queue, const QosRequest *request)
 {
     return !request->writes_back && !is_wanted(queue, request);
 }
 
-/* A request goes, and is in no line any more. Those that have had less of the rule's time go next.
- * While nobody waits of one kind, it saves up no more than a turn. */
+/* A request goes and has left its line. The kind that has had less of the rule's time is next.
+ * While no request of a kind waits, that kind saves up no more than one turn. */
 static void note_turn(QosTbfQueue *queue, const QosRequest *request)
 {
     const QosTime taken = MAX(rule_time(queue, request), 1);
@@ -182,14 +187,14 @@ static void note_turn(QosTbfQueue *queue, const QosRequest *request)
         queue->lead = queue->requests.length > 0 ? MAX(queue->lead - taken, -QOS_DEBT_MAX) : 0;
 }
 
-/* When those that wait for a token have been passed over for as long as they may be; QOS_NEVER
- * where they are not passed over, or pay already. */
+/* When payers have been passed over for as long as they may be; QOS_NEVER if they are not passed
+ * over, or take turns already. */
 static QosTime passed_over(const QosTbfQueue *queue)
 {
     return queue->is_paying || queue->passed == 0 ? QOS_NEVER : queue->first_since + QOS_DEBT_MAX;
 }
 
-/* From now on those that were passed over for so long take turns with all others. */
+/* If payers have been passed over for that long, they take turns with all others from now on. */
 static void refresh_paying(QosTbfQueue *queue, QosTime now)
 {
     if (passed_over(queue) > now)
@@ -201,7 +206,7 @@ static void refresh_paying(QosTbfQueue *queue, QosTime now)
     queue->at_points = 0;
 }
 
-/* Nobody is passed over any more. */
+/* Payers are no longer passed over. */
 static void end_passing(QosTbfQueue *queue, QosTime now)
 {
     queue->is_paying = FALSE;
@@ -387,7 +392,7 @@ static void let_go(QosTbfQueue *queue, QosRequest *request, QosTime now)
     queue->counters->bytes += request->bytes;
 }
 
-/* One of those that were passed over goes. */
+/* A payer that was passed over goes. */
 static void note_payment(QosTbfQueue *queue, const QosRequest *request, QosTime now)
 {
     const QosTime taken = rule_time(queue, request);
@@ -398,8 +403,8 @@ static void note_payment(QosTbfQueue *queue, const QosRequest *request, QosTime 
         end_passing(queue, now);
 }
 
-/* A request goes while others wait for a token: before these into debt, or one of them. One that
- * waited passes over no lock holder, as it came before these. */
+/* A request goes while payers wait: it is one of them, or it goes into debt before them. If it had
+ * waited itself, it passes over no payer with a lock, because it came before these. */
 static void note_passing(QosTbfQueue *queue, const QosRequest *request, gboolean has_waited,
                          QosTime now)
 {
@@ -490,8 +495,9 @@ static void rematch(QosTbf *tbf, QosTime now)
     }
 }
 
-/* The class whose first is due, or NULL with when one is. By its key the root may be due for
- * another request than is its first now, because that has its turn meanwhile. */
+/* The first class with a due request; or NULL, with *ret_due set to when there will be one. The
+ * root's key may have been made for another request than the class's first one now, because turns
+ * have changed meanwhile. */
 static QosTbfQueue *due_queue(QosTbf *tbf, QosTime now, QosTime *ret_due)
 {
     const QosHeapNode *root;
@@ -652,8 +658,8 @@ static gint compare_arrivals(gconstpointer left, gconstpointer right, gpointer d
     return (a->arrival > b->arrival) - (a->arrival < b->arrival);
 }
 
-/* Queues whose rule is still there take its new rates at once; all that waits is matched again, in
- * order of arrival, whatever class it was in. */
+/* Queues take the new rates at once if their rule is still there. All waiting requests are matched
+ * again, in order of arrival, whatever class they were in. */
 static void tbf_rules_changed(void *self, QosTime now)
 {
     QosTbf *tbf = self;

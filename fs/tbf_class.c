@@ -1,14 +1,15 @@
 /*
- * The classes of the policy `tbf`: which queue a request belongs to, and how queues come and go
- * (fs/tbf.c has the definitions).
+ * The classes of the policy `tbf`: which queue a request belongs to, and when queues are made and
+ * freed (fs/tbf.c has the definitions).
  */
 #include <string.h>
 
 #include "fs/tbf_private.h"
 
-#define IDLE_TIME           (10 * QOS_SECOND) /* longer than the pauses of a job that computes and writes */
-#define USED_STEP           QOS_SECOND /* of thousands of flows, neighbours in `idle` are cache misses */
-#define MINIMUM_DEPTH_OPS   3          /* Lustre's tbf_depth */
+#define IDLE_TIME (10 * QOS_SECOND) /* longer than a job's pauses between writes */
+#define USED_STEP QOS_SECOND  /* of QosTbfFlow.used; saves moves in `idle`, which are cache misses \
+                               */
+#define MINIMUM_DEPTH_OPS   3 /* Lustre's tbf_depth */
 #define MINIMUM_DEPTH_BYTES 4096
 
 /* --- keys --- */

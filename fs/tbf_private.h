@@ -1,6 +1,6 @@
 /*
- * What the two files of the policy `tbf` share: tbf_class.c has the classes, how a request finds
- * its own, and how they come and go; tbf.c who goes when.
+ * What the two files of the policy `tbf` share. tbf_class.c has the classes: how a request finds
+ * its own, and how classes are made and freed. tbf.c decides which request goes when.
  */
 #pragma once
 

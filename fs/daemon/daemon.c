@@ -1,9 +1,9 @@
 /*
  * The daemon as a process.
  *
- * PR_SET_DUMPABLE is left alone. The kernel clears it when a thread takes on a caller's identity,
- * and that is right: the memory holds other users' data, so that they must neither trace it nor
- * find it in a core.
+ * PR_SET_DUMPABLE is left alone. The kernel clears it when a thread takes on a caller's identity.
+ * That is right, because the memory holds other users' data: a caller must neither trace the daemon
+ * nor find that data in a core.
  */
 #include "fs/daemon/daemon.h"
 

@@ -22,15 +22,14 @@ void qos_daemon_init(QosDaemon *daemon, gboolean verbose);
 /*
  * Goes on in a child of its own session. Returns there, or -1 with errno set; the starter waits for
  * qos_daemon_is_up() and then ends with 0, or with the child's exit status. Until then the child's
- * stderr is the starter's, so that what goes wrong is read by whoever mounts. Call it before any
- * thread or descriptor is made: inherited descriptors are closed, lest they be held for as long as
- * the mount.
+ * stderr is the starter's, so that errors reach the mounting user. Call it before any thread or
+ * descriptor is made: inherited descriptors are closed, lest they be held for as long as the mount.
  */
 int qos_daemon_background(QosDaemon *daemon);
 /* Stays in the foreground: where there is something to run when the mount is there, another process
  * waits for that. Also before any thread is made. */
 void qos_daemon_foreground(QosDaemon *daemon);
-/* The mount is there: lets the starter go, and whoever else waits for it. Any thread. */
+/* The mount is there: lets the starter and any other waiting process go on. Any thread. */
 void qos_daemon_is_up(QosDaemon *daemon);
 
 /* As many descriptors as may be had, no memory reclaim through the own mount, and what makes each

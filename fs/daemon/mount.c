@@ -3,11 +3,12 @@
  *
  *     options -> [fork] -> inodes, gate, callers, database, control, interrupts -> session -> loop
  *
- * The starter checks what can be checked, then forks; all that has threads or descriptors is made
- * in the child. SRC is opened before DIR is mounted, so that both may be the same directory. The
- * end is the same whether the mount was unmounted, the daemon got a signal, or the start failed
- * half-way: the loop has ended, all that waits is answered, the mount goes, what is to be kept is
- * saved, and the parts go in the reverse order.
+ * The starter checks what can be checked, then forks. Everything with threads or descriptors is
+ * made in the child. SRC is opened before DIR is mounted, so that both may be the same directory.
+ *
+ * The end is the same whether the mount was unmounted, the daemon got a signal, or the start failed
+ * half-way. The loop ends, waiting requests are answered, and the mount is taken away. Then state
+ * is saved, and the parts are freed in the reverse order.
  */
 #include "fs/daemon/mount.h"
 
@@ -57,7 +58,8 @@
 #define SLOTS_AT_FIRST   64 /* until control has read the tunables */
 #define CLEANUP_AT_FIRST (600 * QOS_SECOND)
 #define THREADS_MIN      128
-/* So long the start waits for a lock server, so that who mounts hears what is wrong with it. */
+/* The start waits so long for a lock server, so that the mounting user is told what is wrong with
+ * it. */
 #define SERVER_PATIENCE (5 * QOS_SECOND)
 #define WAITING_MEMORY  1536 /* bytes that a request takes which waits, its open file included */
 /* More readers wait in the kernel than there are CPUs, lest others have to be called whenever
@@ -262,7 +264,8 @@ static gboolean start_telling(QosFs *fs, GError **error)
     return no_thread(error);
 }
 
-/* Who mounts twice on one directory is told that, in place of what the second mount lacks. */
+/* If the directory has a qosfs mount already, tells the user that, instead of the error of the
+ * second mount. */
 static void explain_second_mount(const Mounter *mounter, GError **error)
 {
     if (!g_error_matches(*error, QOS_ERROR, EBUSY) || !qos_mountpoint_is_taken(mounter->mountpoint))
@@ -382,7 +385,7 @@ static void stop(Mounter *mounter)
     g_clear_pointer(&fs->lockclient, qos_lockclient_free);
     qos_coherence_free(fs->coherence);
     qos_tolls_free(fs->tolls);
-    if (mounter->db) /* whose thread answers readers of the history, by the ring too */
+    if (mounter->db) /* its thread answers readers of the history, by the ring too */
         qos_db_flush(mounter->db);
     qos_ring_free(mounter->ring);
     unmount(mounter);

@@ -1,6 +1,6 @@
 /*
  * A mount from its command line to its end: the command that mount(8) starts, and the daemon that
- * it becomes.
+ * the command becomes.
  */
 #pragma once
 

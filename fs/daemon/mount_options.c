@@ -1,6 +1,6 @@
 /*
- * Tables of the options that any mount may have (fs/daemon/mount_options.h): flags of mount(2),
- * what is ignored, and what is refused with the reason that the user is told.
+ * The tables of the options that any mount may have (fs/daemon/mount_options.h): flags of mount(2),
+ * options that are ignored, and options that are refused, with the reason for the user.
  */
 #include "fs/daemon/mount_options.h"
 

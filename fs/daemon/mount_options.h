@@ -1,7 +1,7 @@
 /*
- * The options that any mount may have, whatever its file system: those that mount(2) knows as
- * flags, those that concern mount(8) alone and are ignored, and those that a mount of qosfs cannot
- * have.
+ * The options that any mount may have, whatever its file system. Some are flags of mount(2), some
+ * concern only mount(8) and are ignored, and some are refused because a qosfs mount cannot have
+ * them.
  */
 #pragma once
 

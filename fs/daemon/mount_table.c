@@ -1,6 +1,6 @@
 /*
- * Adds the mount to the table of mount(8) (fs/daemon/mount_table.h). The format is libmount's own,
- * so that mount(8) itself writes the entry, and this only runs it.
+ * Adds the mount to the table of mount(8) (fs/daemon/mount_table.h). The table's format is private
+ * to libmount, so this only runs mount(8), which writes the entry.
  */
 #include "fs/daemon/mount_table.h"
 

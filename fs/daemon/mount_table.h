@@ -1,9 +1,9 @@
 /*
- * The entry of the mount in the table of mount(8), /run/mount/utab.
+ * The mount's entry in the table of mount(8), /run/mount/utab.
  *
- * umount(8) runs a helper, umount.TYPE, so that it may wait for the daemon's end. But root's
- * umount(8) asks statfs(2) for the type, and that says "fuse" for all file systems by FUSE, unless
- * the table has an entry for the mount; `uhelper=` there names the helper.
+ * umount(8) runs a helper, umount.TYPE, which can wait for the daemon's end. But root's umount(8)
+ * asks statfs(2) for the type, and that is "fuse" for all FUSE file systems. If the table has an
+ * entry for the mount, `uhelper=` in it names the helper instead.
  */
 #pragma once
 

@@ -1,8 +1,8 @@
 /*
- * The place where the mount is (fs/daemon/mountpoint.h).
+ * The mountpoint (fs/daemon/mountpoint.h).
  *
- * Mounts may lie upon one another at one path, and the daemon's may have been detached while
- * programs still use it: what is topmost is unmounted only if it is known to be the right one.
+ * Mounts may lie upon one another at one path, and the daemon's mount may have been detached while
+ * programs still use it. So the topmost mount is unmounted only if it is known to be the right one.
  */
 #include "fs/daemon/mountpoint.h"
 
@@ -148,7 +148,7 @@ static char *resolve(const char *path)
     return realpath(name, NULL);
 }
 
-/* As root, or as the user whose mount it is. */
+/* Unmounts it as root, or by fusermount3 as the user that made the mount. */
 static gboolean unmount_dead(const char *place)
 {
     const char *const command[] = {"fusermount3", "-u", "-z", "--", place, NULL};
@@ -180,7 +180,7 @@ void qos_mountpoint_detach(const char *path, const char *device, gboolean is_dis
         return;
     if (g_strcmp0(topmost, device) == 0 &&
         umount2(path, MNT_FORCE | MNT_DETACH | UMOUNT_NOFOLLOW) != 0 &&
-        errno != EINVAL) /* somebody else was quicker */
+        errno != EINVAL) /* another process was quicker */
         g_warning("cannot unmount \"%s\": %s; umount -l takes it away", path, g_strerror(errno));
 }
 

@@ -1,5 +1,5 @@
 /*
- * The place where the mount is: what the kernel says is mounted there, and taking that away.
+ * The mountpoint: what the kernel says is mounted there, and taking a mount away from it.
  */
 #pragma once
 
@@ -31,8 +31,8 @@ gboolean qos_mountpoint_is_taken(const char *path);
  * ended the connection. If because of an unmount, the next mount may have the same device. */
 void qos_mountpoint_detach(const char *path, const char *device, gboolean is_disconnected);
 
-/* Clears away mounts of qosfs on `path` whose daemons have died, so that a new one finds the place
- * as the first did. TRUE also where there is none. Errors (QOS_ERROR): ENOTCONN, another program's
+/* Clears away mounts of qosfs on `path` with dead daemons, so that a new mount finds the place as
+ * the first one did. TRUE also where there is none. Errors (QOS_ERROR): ENOTCONN, another program's
  * mount is dead there, or it cannot be unmounted. */
 gboolean qos_mountpoint_clear(const char *path, GError **error);
 

@@ -1,8 +1,9 @@
 /*
- * The command line of mount.qosfs.
+ * Parses the command line of mount.qosfs.
  *
- * fuse_opt cuts it into single words; what they mean is in the tables below, so that values are
- * checked strictly, a mistyped name finds its neighbour, and there is one place to look.
+ * fuse_opt cuts it into single words, and the tables below give the words their meaning. So values
+ * are checked strictly, the error for a mistyped name has the nearest known one, and all options
+ * are in one place.
  */
 #include "fs/daemon/options.h"
 

@@ -1,10 +1,10 @@
 /*
  * The command line of mount.qosfs: `mount.qosfs SRC DIR [-fnsv] [-N NAMESPACE] [-t TYPE] [-o
- * OPTION,...]`, which is what mount(8) calls its helpers with (docs/mount.qosfs.8).
+ * OPTION,...]`, which is how mount(8) calls its helpers (docs/mount.qosfs.8).
  *
- * Options are split by libfuse's fuse_opt, so that a comma in a value is written `\,`. A tunable
- * (see fs/control/tunable.h) is an option by its name (`policy` is short for `nrs_policies`); its
- * value is judged by who puts it in force. What concerns mount(8) alone is ignored.
+ * Options are split by libfuse's fuse_opt, so that a comma in a value is written `\,`. Each tunable
+ * (fs/control/tunable.h) is an option by its name (`policy` is short for `nrs_policies`). Its value
+ * is checked when the tunable is put in force. Options that concern only mount(8) are ignored.
  */
 #pragma once
 

@@ -1,5 +1,5 @@
 /*
- * What mount.qosfs is given as paths; fs/daemon/paths.h tells what becomes of them.
+ * Resolves the paths on mount.qosfs's command line (fs/daemon/paths.h).
  */
 #include "fs/daemon/paths.h"
 

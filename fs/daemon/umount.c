@@ -1,10 +1,10 @@
 /*
- * umount.fuse.qosfs: what umount(8) runs to unmount a mount of qosfs.
+ * umount.fuse.qosfs: the helper that umount(8) runs to unmount a qosfs mount.
  *
- * When umount(2) returns, the daemon has still to save and to let go of the store: a script that
- * unmounts the store next would find it busy. So this asks the mount for its daemon, has the mount
- * unmounted, by umount(8) without helpers or by fusermount3(1), and waits for the daemon's end: for
- * a bounded time, as the mount is gone already.
+ * When umount(2) returns, the daemon has yet to save its data and to close the store. A script that
+ * unmounts the store next would find it busy. So the helper first asks the mount for its daemon.
+ * Then it has the mount unmounted, by umount(8) without helpers or by fusermount3(1), and waits for
+ * the daemon's end. The wait is bounded, because the mount is gone already.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -131,7 +131,8 @@ int main(int argc, char **argv)
     int status = EXIT_USAGE;
 
     if (parse(&options, argc, argv)) {
-        /* Who forces it believes that it hangs; in another namespace its table is not seen. */
+        /* With -f the user believes that the daemon hangs, so it is not asked. In another namespace
+         * the table of its mounts cannot be seen. */
         if (!options.is_forced && !options.name_space)
             daemon = qos_umount_daemon_find(options.directory);
         status = unmount(&options);

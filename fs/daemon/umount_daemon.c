@@ -1,8 +1,11 @@
 /*
- * A request that a daemon which hangs does not answer would keep the mount busy. So a child asks,
- * and is killed if it gets no answer: a request that no daemon has read goes with its process.
+ * Finds the daemon of a mount, and waits for its end (fs/daemon/umount_daemon.h).
  *
- * The mount of an ordinary user may be closed even to root: the child asks as that user.
+ * If the daemon hangs, a request to it has no answer and would keep the mount busy. So a child
+ * asks, and is killed if no answer comes: the kernel drops a request that no daemon has read, with
+ * its process.
+ *
+ * The mount of an ordinary user may be closed even to root, so the child asks as that user.
  */
 #include "fs/daemon/umount_daemon.h"
 

@@ -1,6 +1,6 @@
 /*
- * The daemon of a mount, as the helper of umount(8) knows it: asked for while the mount is there,
- * and waited for when it is gone.
+ * The daemon of a mount, as the helper of umount(8) sees it. The helper asks the mount for its
+ * daemon while the mount is there, and waits for the daemon's end when the mount is gone.
  */
 #pragma once
 
