@@ -8,7 +8,8 @@
 
 G_DEFINE_QUARK(qos - error - quark, qos_error)
 
-/* What others wrote, as a damaged database or a name, is no line of a log by itself. */
+/* Text that others wrote, such as a name or the contents of a damaged database, must not start a
+ * log line of its own. */
 static void make_one_line(char *message)
 {
     for (char *c = message; *c != '\0'; c++) {

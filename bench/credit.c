@@ -163,7 +163,8 @@ static double dependent_read(guint lines)
     for (guint i = 0; i < ROUND; i++)
         at = all[at].next;
     double cost = (cpu_now() - start) / ROUND;
-    return at < lines ? cost : 0; /* `at` is used, lest the reads are left out */
+    return at < lines ? cost
+                      : 0; /* `at` is used, so that the compiler cannot leave out the reads */
 }
 
 static size_t memory_used(void)

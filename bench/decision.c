@@ -42,7 +42,7 @@ static const Case cases[] = {
 };
 #define CASES G_N_ELEMENTS(cases)
 
-/* What a case is to take at most, ns; 0: whatever it takes. */
+/* The aim of a case, ns; 0: it has none. */
 static double aim(const Case *what)
 {
     if (what->adapt != QOS_ADAPT_OFF)

@@ -354,7 +354,7 @@ static void make_file(const char *path, off_t length)
     close(fd);
 }
 
-/* What is there before the rule: files, folders, names. */
+/* Makes what must be there before the rule: files, folders, names. */
 static void make_files(Worker *worker)
 {
     char place[NAME - 40];

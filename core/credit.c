@@ -29,8 +29,8 @@ static QosCredit capital_of(const QosOwner *owner, const QosResource *resource)
     return all;
 }
 
-/* What a root has of the resource. Where it is the same for all of a type, their books share its
- * spans. */
+/* What a root owns of the resource. If that is the same for all resources of a type, their books
+ * share its spans. */
 static QosCredit root_credit(QosOwner *owner, const QosResource *resource)
 {
     const QosResourceType *type = qos_resource_type(resource->type);

@@ -187,12 +187,13 @@ typedef struct {
     /* Bytes of the caller's for each resource of which anything is known, zeroed at first: see
      * qos_owner_extra(). */
     guint extra;
-    /* Of that resource nothing is known any more: its bytes go. */
+    /* Nothing is known of a resource any more: its bytes (`extra`) are about to be freed. */
     void (*forgotten)(gpointer extra, gpointer arg);
     /* The borrower has a credit on one more resource, by a grant or claim; or on one less. */
     void (*counted)(QosOwnerId borrower, const QosResource *resource, gboolean is_more,
                     gpointer arg);
-    /* What it has of the resource takes so many bytes more (qos_credit_size), or fewer. */
+    /* The borrower's credit on the resource takes so many bytes more (qos_credit_size), or
+     * fewer. */
     void (*resized)(QosOwnerId borrower, const QosResource *resource, gint64 bytes, gpointer arg);
 } QosOwnerConfig;
 
@@ -236,7 +237,7 @@ gboolean qos_owner_output(QosOwner *owner, QosOutput *ret_output);
  * trusted. */
 void qos_owner_receive(QosOwner *owner, QosOwnerId from, const QosCreditMessage *message,
                        QosTime now);
-/* What time brings: repetitions, renewals, ends of leases and of the grace. */
+/* Does what is due: repetitions, renewals, ends of leases and of the grace. */
 void qos_owner_tick(QosOwner *owner, QosTime now);
 /* When to call qos_owner_tick(). */
 QosTime qos_owner_next(const QosOwner *owner);
@@ -269,9 +270,9 @@ QosToken qos_owner_token(const QosOwner *owner);
  */
 QosCreditVerdict qos_credit_get(QosOwner *owner, QosTime now, const QosResource *resource,
                                 const QosCredit *want, guint flags, QosHold *hold);
-/* Of locks: holds `want` instead of what it holds, which it gives up only when it has got it. Of
- * those that wait for each other in a circle, the one that closes it is denied, and keeps what it
- * holds. */
+/* For locks: the user gets `want` instead of what it holds, and gives that up only when it has got
+ * `want`. If users wait for each other in a circle, the one that closes the circle is denied, and
+ * keeps what it holds. */
 QosCreditVerdict qos_credit_convert(QosOwner *owner, QosTime now, const QosCredit *want,
                                     guint flags, QosHold *hold);
 /* Releases what is held, which stays cached; or takes back a request that waits. What is neither,
@@ -287,8 +288,8 @@ gboolean qos_credit_cancel(QosOwner *owner, QosTime now, const QosResource *reso
 /* What the owner has borrowed of the resource and not lent; cleared by the caller. */
 QosCredit qos_credit_owned(const QosOwner *owner, const QosResource *resource);
 
-/* The caller's bytes (QosOwnerConfig.extra) of a resource, NULL if nothing is known of it; of one
- * that is held, NULL if it was lost. Valid until `forgotten`. */
+/* The caller's bytes (QosOwnerConfig.extra) of a resource: NULL if nothing is known of it. Those of
+ * a hold's resource: NULL if the hold was lost. Valid until `forgotten`. */
 gpointer qos_owner_extra(const QosOwner *owner, const QosResource *resource);
 gpointer qos_hold_extra(const QosHold *hold);
 /* Whether some of the resource of a hold is called back. */

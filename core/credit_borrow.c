@@ -22,8 +22,9 @@ static void clear_lazy(QosOwner *owner)
     qos_credit_message_clear(&message);
 }
 
-/* What was asked of the lender, and what it asked, it knows no more. Waiting requests go on waiting
- * and are sent again in the next session: other owners may have conflicting credits. */
+/* The lender has forgotten this owner's requests, and its own callbacks. So these are forgotten
+ * here. Waiting requests go on waiting and are sent again in the next session: other owners may
+ * have conflicting credits. */
 static void forget_dialogue(QosOwner *owner)
 {
     clear_lazy(owner);
@@ -112,7 +113,7 @@ void qos_session_lose(QosOwner *owner, QosTime now)
     if (owner->above != NULL) {
         owner->above->state = QOS_SESSION_NONE;
         owner->above->until = 0;
-        /* Those that have not come yet may still use what they had. */
+        /* Borrowers that have not come yet may still use what they had. */
         owner->is_restoring |= qos_owner_in_grace(owner);
     }
     g_hash_table_iter_init(&iter, owner->peers);
@@ -261,7 +262,8 @@ void qos_session_reset(QosOwner *owner, const QosCreditMessage *message, QosTime
 
     if (above->state != QOS_SESSION_OPEN || message->session != above->session)
         return;
-    /* What was restored in part only cannot be claimed: the lender would take it for all. */
+    /* A restore that is not complete cannot be claimed, because the lender would take the claim for
+     * all that there was. */
     gboolean reclaims = message->lender > above->lender && !owner->is_restoring;
     if (!reclaims)
         qos_session_lose(owner, now);

@@ -5,7 +5,7 @@
 #include "core/credit_private.h"
 #include "core/proof.h"
 
-/* Of the lease: the age of a callback from which on the lease is not renewed. */
+/* The lease is not renewed if a callback is older than the lease divided by this. */
 #define ANSWER_PART 8
 /* Credits that are taken at a time from one that is evicted. */
 #define EVICTED 1024
@@ -231,7 +231,7 @@ void qos_peer_greeted(QosOwner *owner, QosPeer *peer, const QosCreditMessage *me
         keep_all(owner, peer, now);
     else if (is_restarted && peer->hello_flags & QOS_HELLO_LENDS && peer->sublets != NULL &&
              now < peer->until)
-        return; /* those that it lent to may go on so long; it will say hello again */
+        return; /* its own borrowers may use their credits until then; it will say hello again */
     else
         take_all(owner, peer, now);
     peer->session = message->session;

@@ -74,7 +74,8 @@ typedef struct QosCreditRequest {
     GList owner_link;     /* of the peer's requests, or the owner's local ones */
 } QosCreditRequest;
 
-/* What only books have where something is going on. */
+/* The part of a book that exists only while something is going on: requests, callbacks,
+ * conflicts. */
 typedef struct {
     GQueue requests;      /* of QosCreditRequest: upgrades, reserved ones, others, each by age */
     guint64 callback;     /* from above; 0: none */
@@ -85,7 +86,7 @@ typedef struct {
     gboolean is_user_told, has_user_agreed;
     double heat; /* conflicts per second, as of `heated` */
     QosTime heated, lockless_until;
-    QosTime contended;     /* when somebody was last called back; 0: not lately (credit_sublet.c) */
+    QosTime contended;     /* when a holder was last called back; 0: not lately (credit_sublet.c) */
     QosSubletIndex *index; /* of many borrowers; NULL: they are few (credit_sublet.c) */
 } QosBusy;
 
@@ -93,7 +94,7 @@ struct QosBook {
     /* All that a cached get needs is in the first line. */
     QosResource resource;
     QosCredit borrowed;
-    QosToken token; /* of local uses: above those of all that used it before */
+    QosToken token; /* of local uses: larger than the tokens of all earlier uses */
     QosHold *holds;
     QosBusy *busy; /* NULL: nothing going on */
     /* --- */
@@ -194,7 +195,7 @@ struct QosOwner {
 /* With so many bytes behind each book; and each begins with a line of the cache, or they lie as
  * close as they can. */
 void qos_table_init(QosBookTable *table, guint extra, gboolean is_fast, gboolean has_proofs);
-/* Of one that has proofs: the lender's, of the book's last grant. */
+/* In a table with proofs: the lender's proof of the book's last grant. */
 guint32 *qos_table_proof(const QosBookTable *table, const QosBook *book);
 void qos_table_clear(QosBookTable *table); /* it is empty */
 QosBook *qos_table_find(const QosBookTable *table, const QosResource *resource);
@@ -212,8 +213,8 @@ static inline const QosResourceType *qos_book_type(const QosBook *book)
 }
 /* Made if need be. */
 QosBook *qos_book_get(QosOwner *owner, const QosResource *resource);
-/* At the end of each step that may give somebody more of the book, or leave it with less: checks
- * that it is right (qos_book_check), and drops it if nothing is in it. */
+/* To be called at the end of each step that may grant more of the book, or leave it with less:
+ * checks the book (qos_book_check), and drops it if it is empty. */
 void qos_book_tidy(QosOwner *owner, QosBook *book);
 QosOutputEntry *qos_output_add(QosOwner *owner, QosOutputKind kind);
 /* A hold that is no longer. */
@@ -280,8 +281,8 @@ QosCredit qos_book_room(const QosBook *book, const QosPeer *peer);
  * *ret_room. If TRUE, there may be more free than is in *ret_room. */
 gboolean qos_book_choose(QosBook *book, const QosPeer *peer, const QosCredit *want,
                          QosCredit *ret_room, QosCredit *ret_chosen);
-/* In debug builds asserts that all that is lent and held is borrowed, and that nobody has what
- * conflicts with another's. */
+/* In debug builds asserts that all that is lent and held is borrowed, and that no two have
+ * conflicting credits. */
 void qos_book_check(const QosBook *book);
 
 /* credit_wire.c */
@@ -321,7 +322,7 @@ void qos_session_reset(QosOwner *owner, const QosCreditMessage *message, QosTime
 void qos_session_expire(QosOwner *owner, QosTime now);
 /* Nothing that was borrowed is ours any more. */
 void qos_session_lose(QosOwner *owner, QosTime now);
-/* What of the book was given up is told above with the next message. */
+/* Tells the lender with the next message what was given up of the book. */
 void qos_owner_give_back(QosOwner *owner, const QosBook *book, QosTime now);
 /* Puts what is to be given back lazily into the message. */
 void qos_owner_take_lazy(QosOwner *owner, QosCreditMessage *message);

@@ -9,8 +9,9 @@
 
 /* The lender's side */
 
-/* What it gave back before our last grant reached it, it has again, and takes for granted anew, so
- * that it is not wanted there any more (end_want() below): it is called for once more. */
+/* The borrower gave something back before our last grant reached it, and that grant gives it back
+ * again. The borrower then takes it out of its callback (end_want() below). So the lender takes it
+ * out of the callback too, and will call it back once more. */
 static void want_again(const QosResourceType *type, QosSublet *sublet, const QosCredit *keeps)
 {
     if (sublet->callback == NULL || type->divisible)
@@ -168,7 +169,7 @@ static gboolean handle_reclaim(QosOwner *owner, QosPeer *peer, const QosCreditMe
 
 /* The borrower's side */
 
-/* What it had before it restarted. */
+/* The lender tells what this owner had before its restart. */
 static gboolean handle_restore(QosOwner *owner, const QosCreditMessage *message, QosTime now)
 {
     if (!owner->is_restoring)

@@ -213,7 +213,8 @@ static QosCreditVerdict resolve(QosOwner *owner, QosCreditRequest *request, cons
     if (is_short && owner->above != NULL) {
         if (!qos_owner_is_alive(owner, now))
             return QOS_CREDIT_ERROR;
-        /* Else a session is about to begin, with which all are asked for, or the lease to end. */
+        /* Otherwise a session is about to begin, which sends all requests, or the lease is about to
+         * end. */
         if (owner->above->state == QOS_SESSION_OPEN && !is_asked_for(request))
             ask(owner, request, room, now);
         return QOS_CREDIT_WAITING;
@@ -330,7 +331,7 @@ static QosCreditVerdict try_request(QosOwner *owner, QosCreditRequest *request, 
     return verdict;
 }
 
-/* Of those in a queue that have reserved: the first, and the first of another borrower than it. */
+/* The reservations in a queue: the first one, and the first one of another borrower. */
 typedef struct {
     const GList *first, *other;
 } Reservations;
@@ -368,7 +369,7 @@ static gboolean is_barred(const QosCreditRequest *request, const GList *from)
     if (busy == NULL || request->flags & QOS_CREDIT_UPGRADE)
         return FALSE;
     if (busy->callback != 0 && type->divisible && !busy->is_busy)
-        return TRUE; /* once busy, it takes what comes free before anybody else */
+        return TRUE; /* once busy, it takes what comes free before any other request */
     /* The callback does not bar a request for inodes of a group that are not here: it is asked for
      * above, where the order is kept. Otherwise a user that has one inode of the group in use, and
      * asks for a later one, would wait for itself. */
@@ -379,7 +380,7 @@ static gboolean is_barred(const QosCreditRequest *request, const GList *from)
     for (const GList *link = from; link != NULL && link->data != request; link = link->next) {
         const QosCreditRequest *other = link->data;
         if (!(other->flags & (QOS_CREDIT_UPGRADE | QOS_CREDIT_RESERVE)))
-            return FALSE; /* nor has anybody behind it */
+            return FALSE; /* nor is any request behind it a reservation */
         if (other->flags & QOS_CREDIT_RESERVE && other->peer != request->peer &&
             (type->divisible || type->conflicts(&request->want, &other->want)))
             return TRUE;

@@ -269,7 +269,7 @@ static QosCredit room_by_index(const QosBook *book, const QosPeer *peer)
 
     type->yield(&room, &index_of(book)->joined);
     const QosSublet *sublet = type->divisible ? NULL : qos_sublet_find(book, peer);
-    if (sublet != NULL) /* nobody has what conflicts with it */
+    if (sublet != NULL) /* no other borrower has a conflicting credit */
         type->join(&room, &sublet->credit);
     take_holds(book, peer, &room);
     return room;
@@ -380,8 +380,8 @@ static void keep_around(QosCredit *wide, const QosCredit *chosen)
     wide->count = kept;
 }
 
-/* What others wait for stays theirs. Once nothing is left but what the borrower has anyhow, it is
- * all the same what else they wait for. */
+/* Takes out of `wide` what other borrowers wait for. Stops when only what the borrower has anyhow
+ * is left. */
 static void leave_to_others(const QosCreditRequest *request, QosCredit *wide)
 {
     const QosResourceType *type = qos_book_type(request->book);

@@ -67,7 +67,7 @@ static void put_in(QosBookSlots *slots, QosSlot slot)
     slots->slots[i] = slot;
 }
 
-/* Those behind it that would not be found any more move up. */
+/* Empties the slot. Later slots that a look-up would no longer find move up. */
 static void take_out(QosBookSlots *slots, const QosSlot *slot)
 {
     guint mask = slots->mask;

@@ -197,8 +197,9 @@ static GBytes *reduce(const Tree *tree)
     return g_bytes_new(sum, length);
 }
 
-/* Makes all members, which are READY, PASSED. Returns the oldest epoch that one of them is in; of
- * the latest incarnation alone, as a coordinator does not know what others of its lives began. */
+/* Changes all members from READY to PASSED. Returns the oldest epoch that one of them is in. Only
+ * epochs of the latest incarnation count, because a coordinator does not know what its other
+ * incarnations began. */
 static gint64 pass_members(Tree *tree)
 {
     gint64 oldest = QOS_EPOCH_FIRST;
@@ -343,7 +344,8 @@ static void leave(Tree *tree, const QosEpochMessage *answer G_GNUC_UNUSED,
         put(out, tree->config.parent, QOS_EPOCH_LEAVE, ++tree->ticket, 0, NULL);
 }
 
-/* What each event does, and the state after it; what is not listed is impossible, and refused. */
+/* The effect of each event, and the state after it; an event that is not listed is impossible, and
+ * refused. */
 static const struct {
     Action *action;
     QosEpochState next;
@@ -512,7 +514,7 @@ static gboolean tree_receive(QosEpochHandler *handler, guint64 from, const QosEp
     return FALSE;
 }
 
-/* Calls the scheduler here back, as nobody else does. */
+/* Calls the scheduler here back. This is the only place that does. */
 static void give_up(Tree *tree, Member *here, QosTime now, GArray *out)
 {
     put(out, QOS_EPOCH_HERE, QOS_EPOCH_REFUSE, here->ticket, -ETIMEDOUT, NULL);

@@ -194,7 +194,7 @@ static double binding(const QosPool *pool)
     return (double)pool->step_cancelled / (double)pool->step_granted;
 }
 
-/* Which part of what was planned for this step is missing. */
+/* The part of this step's planned growth that is missing, 0 to 1. */
 static double shortfall(const QosPool *pool)
 {
     double granted = (double)pool->granted;
@@ -234,7 +234,7 @@ static double age_at_cancel(const QosPool *pool)
     return pool->rate * client_count(pool) / (double)MAX(pool->granted, 1);
 }
 
-/* What was counted over `length`, per step. */
+/* Converts bytes that were counted over `length` to bytes per step. */
 static gint64 per_step(gint64 bytes, QosTime length)
 {
     return (gint64)((double)bytes * (double)QOS_POOL_STEP / (double)length);
@@ -259,7 +259,8 @@ static void step(QosPool *pool, QosTime length)
     pool->short_steps = is_short ? pool->short_steps + 1 : 0;
 }
 
-/* Steps that were slept through are not made up for: nobody has heard of SLR in them either. */
+/* Steps that were slept through are not made up for, because no client has heard of SLR in them
+ * either. */
 QosTime qos_pool_step(QosPool *pool, QosTime now)
 {
     if (now >= step_end(pool)) {

@@ -81,8 +81,8 @@ gboolean qos_pool_config_check(const QosPoolConfig *config, GError **error);
 void qos_pool_init(QosPool *pool, const QosPoolConfig *config, guint64 sequence, QosTime now);
 /* Another configuration from now on; what is granted stays granted. */
 void qos_pool_configure(QosPool *pool, const QosPoolConfig *config);
-/* SLR goes on from `rate`, the newest that clients have heard from the server before this one, lest
- * they give back what that one let them keep. */
+/* SLR goes on from `rate`, the newest value that clients have heard from the server before this
+ * one. Otherwise they would give back what that server let them keep. */
 void qos_pool_resume(QosPool *pool, gint64 rate);
 
 void qos_pool_join(QosPool *pool, QosPoolClient *client);
@@ -94,10 +94,11 @@ void qos_pool_leave(QosPool *pool, QosPoolClient *client);
  * above HL before: by adoption, or because HL was lowered. */
 QosPoolVerdict qos_pool_grant(QosPool *pool, QosPoolClient *client, gint64 bytes, QosTime now,
                               QosTime *ret_retry_after);
-/* What the client has already: a credit replayed after a restart, or one that a conversion made
- * larger by `bytes`. Never refused. */
+/* Counts what the client has already: a credit that it reclaims after a restart, or one that a
+ * conversion made larger by `bytes`. Never refused. */
 void qos_pool_adopt(QosPool *pool, QosPoolClient *client, gint64 bytes);
-/* It came back, or a conversion made it smaller. More than the client has counts as all of it. */
+/* A credit came back, or a conversion made it smaller by `bytes`. More than the client has counts
+ * as all of it. */
 void qos_pool_cancel(QosPool *pool, QosPoolClient *client, gint64 bytes);
 
 /* Ends the step if it is over at `now`; returns when to call it again. */

@@ -69,7 +69,7 @@ static gboolean decode(QosCredit *credit, const guint8 **bytes, gsize *length)
     return TRUE;
 }
 
-/* The modes that others may not have while somebody has `modes`, and they share none of them. */
+/* The modes that exclude `modes` in other hands, although the two have no bit in common. */
 static guint32 open_excluded(guint32 modes)
 {
     return (modes & QOS_OPEN_WRITE ? QOS_OPEN_EXECUTE : 0) |

@@ -280,7 +280,7 @@ static gboolean decode(QosCredit *credit, const guint8 **bytes, gsize *length)
     return decode_spans(credit, TRUE, bytes, length);
 }
 
-/* They are nobody's but their owner's. */
+/* Identifiers are always exclusive. */
 static gboolean decode_identifiers(QosCredit *credit, const guint8 **bytes, gsize *length)
 {
     return decode_spans(credit, FALSE, bytes, length);

@@ -28,7 +28,7 @@ QosDb *qos_db_open(const char *path, GError **error);
  * that is gone, another daemon waits for the end of this one, however long it saves. */
 void qos_db_note_mount(QosDb *db, const char *directory);
 void qos_db_close(QosDb *db); /* writes what is pending; NULL is allowed */
-/* Closes it; one that was not there before it was opened goes. NULL is allowed. */
+/* Closes it, and removes the file if opening it had made it. NULL is allowed. */
 void qos_db_discard(QosDb *db);
 
 /* The rules as last saved; with none, qos_rules_new(). `now` is monotonic, `wall` the real time in
@@ -76,7 +76,7 @@ void qos_db_flush(QosDb *db);
 void qos_db_begin_history(QosDb *db, const GPtrArray *jobs, QosTime wall);
 /* Lets the database's thread run a task soon, at the latest when the database is closed. */
 void qos_db_ask(QosDb *db, void (*run)(QosDb *db, void *data), void *data);
-/* Reads all of the history, the longer slices first, then by time. It waits for nobody and nobody
- * for it, but it may take a second: for tasks. */
+/* Reads all of the history, the longer slices first, then by time. It neither waits for writers nor
+ * blocks them, but may take a second: so call it in a task (qos_db_ask). */
 gboolean qos_db_read_history(QosDb *db, void (*take)(const QosHistoryRow *row, void *data),
                              void *data, GError **error);

@@ -19,7 +19,7 @@
 
 #define HOUR 3600
 #define DAY  86400
-/* Which jobs are larger, as in fs/history.c. */
+/* Compares the sizes of jobs, as in fs/history.c. */
 #define SIZE "operations + (read_bytes + write_bytes) / " G_STRINGIFY(QOS_HISTORY_BYTES_UNIT)
 
 static const struct {

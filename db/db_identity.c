@@ -18,7 +18,7 @@ static int choose_id(guint64 *ret_id)
     return 0;
 }
 
-/* What was saved; an id of 0 where nothing was. */
+/* Reads what was saved; the id is 0 if nothing was. */
 static gboolean load(QosDb *db, guint64 *ret_id, gint64 *ret_incarnation, GError **error)
 {
     g_autoptr(sqlite3_stmt) statement =

@@ -11,7 +11,7 @@
 
 #include "db/db_private.h"
 
-/* What of a job tells whether its row is still right. */
+/* The members of a job that change whenever its saved rows become out of date. */
 typedef struct {
     QosTime started;
     QosTime seen;

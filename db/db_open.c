@@ -44,7 +44,7 @@ static gboolean look_at_header(const QosDbSchema *schema, const char *path, GErr
     guint8 header[100];
     guint32 id;
     ssize_t length;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO is to keep nobody waiting */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* so that a FIFO does not block */
 
     length = fd < 0 ? -1 : pread(fd, header, sizeof(header), 0);
     if (length < 0 && errno == EISDIR)

@@ -142,7 +142,7 @@ static gboolean write_all(QosServerDb *db, GHashTable *changes, GError **error)
     return FALSE;
 }
 
-/* What was not written waits again, unless something newer does. */
+/* Changes that were not written wait again, unless a newer change of the same name waits. */
 static void put_back_locked(QosServerDb *db, GHashTable *changes)
 {
     GHashTableIter iter;

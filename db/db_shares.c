@@ -54,7 +54,7 @@ static gboolean remove_all(QosDb *db, const GPtrArray *ids, GError **error)
     return statement != NULL;
 }
 
-/* Those that differ from what the table holds, borrowed. */
+/* The shares that differ from what the table holds, borrowed. */
 static GPtrArray *find_changed(const QosDb *db, const GArray *shares)
 {
     GPtrArray *changed = g_ptr_array_new();

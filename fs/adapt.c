@@ -365,9 +365,9 @@ static gint64 number_of(const QosHeapNode *order)
     return (order->key % DUE_NUMBERS + DUE_NUMBERS) % DUE_NUMBERS;
 }
 
-/* Of those that have tokens the job of the highest priority goes first: the hierarchy of the rules
- * (III-D); of equal ones that which has had its token for longest. Jobs without a rule are one
- * queue, which does not starve: it goes when it has been due for longer. */
+/* The next job: of the jobs with tokens the one of the highest priority (the hierarchy of the
+ * rules, III-D), and of equal ones the one that has had its token for longest. Jobs without a rule
+ * are one queue, which does not starve: it goes when it has been due for longer. */
 static QosJob *next_of_paper(QosAdapt *adapt, QosTime now, QosTime *ret_wake)
 {
     QosHeapNode *ruled, *fallback, *later;

@@ -118,7 +118,7 @@ void qos_adapt_settle(QosAdapt *adapt, struct QosJob *job, gint64 difference);
 
 /* The store's slots: qos_adapt_depth() is never more. */
 void qos_adapt_set_slots(QosAdapt *adapt, guint slots, QosTime now);
-/* What all that take part reserve (min=), in op/s; 0 but in mode fair. */
+/* The sum of all members' reservations (min=), in op/s; 0 except in mode fair. */
 double qos_adapt_reserved(const QosAdapt *adapt);
 /* How many requests are to be in the store, and of one job: as few as it needs for its whole
  * throughput. */
@@ -126,7 +126,7 @@ guint qos_adapt_depth(const QosAdapt *adapt);
 /* A request that has been in the store for longer may hang, where all that is in there cost so
  * much. */
 QosTime qos_adapt_patience(const QosAdapt *adapt, gint64 inside);
-/* One that has been there for longer than that has stalled (QosCapacity.stall). */
+/* A request that has been in the store for longer than that has stalled (QosCapacity.stall). */
 QosTime qos_adapt_stall(const QosAdapt *adapt);
 /* From `now` on something waits that the policies let go, or nothing; and the slots that may be are
  * taken, or not. What the store serves while both last is what it can. */
@@ -153,7 +153,7 @@ QosShareChanges qos_adapt_changes(const QosAdapt *adapt);
 /* FALSE where the job takes no part: its totals are there even so. */
 gboolean qos_adapt_share_state(const QosAdapt *adapt, const struct QosJob *job,
                                QosShareState *ret_state);
-/* What it lent (> 0) or borrowed (< 0), and is not paid back; in units. */
+/* What the job lent (> 0) or borrowed (< 0), and is not paid back; in units. */
 gint64 qos_adapt_record(const QosAdapt *adapt, const struct QosJob *job);
 /* Gives a job the record and the totals that it had before a remount. Records that do not add up to
  * 0 are cut in proportion at the next period's end; negative totals, and records of more than

@@ -87,7 +87,7 @@ static double solve_level(const QosFairJob *jobs, guint count, gint64 capacity)
 
     for (guint i = 0; i < count; i++)
         weights += (double)jobs[i].weight;
-    double level = high / weights; /* it is that where nobody is at a bound */
+    double level = high / weights; /* the level if no job is at a bound */
     for (guint i = 0; i < LEVEL_STEPS_MAX && low < high; i++) {
         double slope;
         double missing = (double)capacity - level_sum(jobs, count, level, &slope);
@@ -114,7 +114,8 @@ static void fill(QosFairJob *jobs, guint count, gint64 capacity)
         jobs[i].part = clamped(&jobs[i], level);
         missing -= jobs[i].part;
     }
-    /* What rounding left: a few units a job, spread evenly over those that are not at a bound. */
+    /* Rounding leaves a few units a job, which are spread evenly over the jobs that are not at a
+     * bound. */
     for (gint64 each = missing / (gint64)count; missing != 0; each = missing / (gint64)count) {
         gint64 before = missing;
         for (guint i = 0; i < count && missing != 0; i++) {
@@ -136,7 +137,7 @@ static __int128 sum_of_minimums(const QosFairJob *jobs, guint count)
     return sum;
 }
 
-/* What there is for reservations: not all, where some jobs have none. */
+/* The part of the capacity that reservations may take: not all of it if some jobs have none. */
 static gint64 reservable(const QosFairJob *jobs, guint count, gint64 capacity)
 {
     for (guint i = 0; i < count; i++) {
@@ -146,7 +147,8 @@ static gint64 reservable(const QosFairJob *jobs, guint count, gint64 capacity)
     return capacity;
 }
 
-/* What of its reservation a job can have where all of them are more than there is. */
+/* The part of its reservation that a job gets. If the reservations are more than there is, all are
+ * cut in proportion. */
 static gint64 granted_minimum(const QosFairJob *job, __int128 sum, gint64 there)
 {
     if (sum <= there)
@@ -236,9 +238,9 @@ static gint64 entitled(const QosFairJob *job, QosTime period, QosTime elapsed)
     return scaled(job->entitlement, elapsed, period);
 }
 
-/* What the job left of its entitlement, because it did not want it or was to repay, and as far as
- * its record may grow. One that wants it and was served a request less than another lent nothing.
- */
+/* What the job left of its entitlement because it did not want it or had to repay, as far as its
+ * record may grow. A job that wanted its entitlement, and was served one request less than another,
+ * has lent nothing. */
 static gint64 left(const QosFairJob *job, QosTime period, QosTime elapsed)
 {
     double bound = (double)job->entitlement * (double)RECORD_BOUND / (double)period;

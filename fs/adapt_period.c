@@ -49,7 +49,7 @@ static void stamp_anew(QosAdapt *adapt, QosJob *job, gint64 before, gint64 rate)
         qos_heap_update(&adapt->waiting[QOS_ADAPT_WAITING], &share->order, share->finish);
 }
 
-/* TRUE where records or totals may have changed: somebody lent, or owed before. */
+/* TRUE where records or totals may have changed: a job lent, or owed before. */
 static gboolean step_fair(QosAdapt *adapt, QosTime elapsed)
 {
     QosFairJob *jobs = (QosFairJob *)(void *)adapt->fair->data;
@@ -82,8 +82,8 @@ static gboolean step_fair(QosAdapt *adapt, QosTime elapsed)
     return had_records || most > 0;
 }
 
-/* TRUE where somebody waited for tokens, and it was not for want of slots, nor because others left
- * theirs: nearly all that the estimate allows was served. */
+/* TRUE where a job waited for tokens although slots were free, and nearly all that the estimate
+ * allows was served. So the job did not wait because others left their tokens unused. */
 static gboolean is_estimate_too_low(const QosAdapt *adapt, QosTime elapsed)
 {
     double allowed = qos_adapt_capacity(adapt) * (double)elapsed / (double)QOS_SECOND;
@@ -108,7 +108,8 @@ static void rule(QosShare *share, gint64 allocation, QosTime period, QosTime now
         share->bucket.rate = 0;
 }
 
-/* What a period gives out, in whole tokens; what is left of one goes with the next (R6). */
+/* The whole tokens that a period gives out; the fraction that is left goes into the next period
+ * (R6). */
 static gint64 take_tokens(QosAdapt *adapt)
 {
     double tokens = qos_adapt_capacity(adapt) * (double)adapt->config.period / (double)QOS_SECOND +

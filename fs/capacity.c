@@ -262,7 +262,7 @@ void qos_capacity_set_saturated(QosCapacity *capacity, gboolean is_saturated, Qo
 
 /* --- trials --- */
 
-/* Of the depths between `too_few` and `enough`, the one to try; 0 where there is none. */
+/* The depth to try between `too_few` and `enough`; 0 if there is none. */
 static guint less(const QosCapacity *capacity)
 {
     guint low = MAX(capacity->too_few, LEAST - 1);
@@ -308,8 +308,8 @@ static void begin_trial(QosCapacity *capacity, gboolean is_saturated)
     capacity->pause = PAUSE_WINDOWS;
 }
 
-/* What was found once may be chance, or the store as it was while its cache took all; what is found
- * again is believed for twice as long. */
+/* A depth that was found too few once may be so by chance, or because the store's cache took all at
+ * that time. If it is found too few again, it is believed for twice as long. */
 static void believe_too_few(QosCapacity *capacity, guint depth)
 {
     capacity->belief = depth == capacity->too_few
@@ -332,7 +332,7 @@ static void end_trial(QosCapacity *capacity, gboolean is_good)
         capacity->believed = BELIEF_MAX / 2; /* first see how much more it takes */
         capacity->enough = capacity->candidate;
     }
-    /* What was learned calls for the next trial at once. */
+    /* After a result that leaves something to try, the next trial begins at once. */
     if (less(capacity) > 0 || is_good)
         capacity->pause = 0;
     capacity->trial = QOS_CAPACITY_TRIAL_NONE;
@@ -357,8 +357,8 @@ static gboolean is_more_judged(const QosCapacity *capacity, double chance, gbool
     return *ret_is_good || capacity->surplus < -chance || capacity->pairs == MORE_PAIRS_MAX;
 }
 
-/* What a window at the candidate is to serve, in parts of the one before it. Of less, at most half
- * of what the step can cost is taken for no loss. */
+/* What a window at the candidate must serve, in parts of the one before it. In a trial of less, at
+ * most half of what the step can cost counts as no loss. */
 static double goal(const QosCapacity *capacity)
 {
     const double step = (double)capacity->candidate / MAX(depth_in_force(capacity), 1);
@@ -560,8 +560,8 @@ static gboolean is_endless(const QosCapacity *capacity, QosTime length)
            capacity->replies >= WINDOW_REPLIES_MAX;
 }
 
-/* Of a far store replies come in bursts, as many as are inside: its windows have whole rounds of
- * these, or many. */
+/* Replies of a far store come in bursts, as many as are inside. So its windows have a whole number
+ * of such rounds, or many rounds. */
 static gboolean is_round(const QosCapacity *capacity, QosTime length)
 {
     const guint round = MAX(capacity->depth, capacity->inside + 1);

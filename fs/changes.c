@@ -59,7 +59,7 @@ static gboolean is_same(const QosChanges *changes, const QosStamp *stamp)
     return changes->seen.modified == stamp->modified && changes->seen.size == stamp->size;
 }
 
-/* What is new may be the mount's own. */
+/* Whether the new mtime or size may come from an own change. */
 static gboolean may_be_own(const QosChanges *changes, const QosStamp *stamp)
 {
     if (changes->from > changes->to)

@@ -169,8 +169,8 @@ static void fold_rates(QosJob *job, QosTime now)
     job->rate_bytes = 0;
 }
 
-/* What is not folded in yet was done within RATE_STEP of rate_time, so it decays from there like
- * the rest: an idle job's last requests must not stand for ever. */
+/* Requests that are not yet part of the rates came within RATE_STEP of rate_time, so they decay
+ * from there like the rest. Otherwise an idle job's last requests would count for ever. */
 void qos_job_rates(const QosJob *job, QosTime now, double *ret_operations, double *ret_bytes)
 {
     double decay = exp(-(double)MAX(now - job->rate_time, 0) / (double)RATE_CONSTANT);
@@ -247,8 +247,8 @@ static void reset_job(QosJob *job, QosTime now)
     job->started = now;
 }
 
-/* Nobody but the table knows the job: as the table is asked for under the lock alone, nobody can
- * begin to. */
+/* TRUE if only the table refers to the job. The table is used only under the lock, so no new
+ * reference can appear meanwhile. */
 static gboolean is_unused(const QosJob *job)
 {
     return g_atomic_int_get(&job->references) == 1;

@@ -28,8 +28,8 @@
 /* Rules that one job's waiting is told apart by; the rest is summed up. */
 #define QOS_JOB_WAITS_MAX 8
 
-/* What stands where a rule's name does, for waits that no rule or no single rule caused; no rule
- * can have these names. */
+/* Used in place of a rule's name for waits that no rule, or no single rule, caused; no rule can
+ * have these names. */
 #define QOS_WAIT_SLOTS  "(slots)"  /* of the store, or the job's part of them: rule_id 0 */
 #define QOS_WAIT_SHARE  "(share)"  /* its turn, while there were slots: rule_id 0 */
 #define QOS_WAIT_CREDIT "(credit)" /* that another mount has, or old pages to go: rule_id 0 */
@@ -58,7 +58,7 @@ typedef struct {
     QosTime last;
 } QosWait;
 
-/* What is taken of what all share, by one job or by one user. */
+/* How much one job or one user takes of what all share. */
 typedef struct {
     guint running;        /* slots held now */
     guint background;     /* requests that wait, and may be the kernel's in the background */
@@ -87,8 +87,8 @@ typedef struct {
     guint refused; /* opens, since it had too many of them */
 } QosJobFiles;
 
-/* What the scheduler knows of a job with each of its requests; written by fs/sched*.c and
- * fs/slots.c alone. */
+/* The scheduler's part of a job that each request needs; written by fs/sched*.c and fs/slots.c
+ * alone. */
 typedef struct {
     GQueue held; /* of QosRequest: due, but the job has its share of slots */
     QosUse use;

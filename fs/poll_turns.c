@@ -63,7 +63,7 @@ static QosTurnLine *line_of(QosTurnLine *above, gconstpointer owner)
     return line;
 }
 
-/* Those above go too that have nothing else. */
+/* Frees the line if it is unused, and each line above that is unused then. */
 static void drop_unused(QosTurnLine *line)
 {
     while (line->above != NULL && line->turns == 0 && g_hash_table_size(line->below) == 0) {

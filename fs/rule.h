@@ -42,7 +42,7 @@
 #define QOS_DEPTH_BYTES_MAX   (G_GINT64_CONSTANT(1) << 50)
 #define QOS_WEIGHT_MAX        10000 /* as in the cgroups of Linux */
 
-/* What forms a class, hence a bucket, among the requests that a rule matches. */
+/* How the requests that a rule matches are divided into classes, each with a bucket of its own. */
 typedef enum {
     QOS_PER_JOBID, /* the default, as in Lustre */
     QOS_PER_UID,
@@ -83,7 +83,7 @@ typedef struct {
     QosCondition *condition; /* NULL for `default` */
 } QosRule;
 
-/* What a rule's conditions are held against. Strings are borrowed for the call. */
+/* What a rule's conditions are compared with. Strings are borrowed for the call. */
 typedef struct {
     const char *job;
     const char *host;

@@ -33,8 +33,8 @@ static QosRequest *first_that_may_pass(const QosSched *sched, const GQueue *held
     return NULL;
 }
 
-/* One that passed is out of the store: one that is held because so many pass goes in its place, of
- * its job or its user if there is one, else of any. */
+/* A request that passed beside the slots has left the store. Returns a held lock holder that may
+ * pass in its place: of the same job or user if there is one, else of any job. */
 static QosRequest *successor(const QosSched *sched, const QosRequest *request)
 {
     const GList *link = sched->held_jobs.head;
@@ -140,7 +140,7 @@ static gboolean hold_now(QosSched *sched, QosRequest *request, QosTime now)
     return TRUE;
 }
 
-/* What no rule makes it wait for. */
+/* What a request waits for if no rule makes it wait. */
 typedef enum { SLOTS, SHARE, CREDIT } Cause;
 
 static void set_cause(QosRequest *request, Cause cause)
@@ -152,7 +152,7 @@ static void set_cause(QosRequest *request, Cause cause)
     memcpy(request->wait_rule_name, names[cause], sizeof(request->wait_rule_name));
 }
 
-/* What it waits for, unless a rule makes it wait. */
+/* Notes what the request waits for, unless a rule makes it wait. */
 static void name_wait(QosSched *sched, QosRequest *request, QosTime now)
 {
     gboolean is_turn = qos_sched_is_adaptive(sched) && has_free_slot(sched, request, now);

@@ -89,9 +89,9 @@ gboolean qos_sched_is_limited(QosSched *sched, const QosRequest *request, QosTim
  * goes into debt. Where its class owes as much as it may the request stays QOS_REQUEST_QUEUED, as
  * if it had met that bound when it came. */
 void qos_sched_release(QosSched *sched, QosRequest *request, QosTime now);
-/* A running request is to wait for what is not the store's to give, and which may need others of
- * its job to go first: its slot is free meanwhile. Without room among those that wait it keeps it.
- */
+/* A running request begins to wait for something else than the store, such as a credit. Its slot is
+ * free meanwhile, because other requests of its job may have to go first. If there is no room for
+ * it among the waiting requests, it keeps the slot. */
 void qos_sched_pause(QosSched *sched, QosRequest *request, QosTime now);
 /* It goes on, with a slot, whether one is free or not: it was let go. Nothing, if it is not paused.
  */

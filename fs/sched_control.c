@@ -121,7 +121,8 @@ gboolean qos_sched_passes_through(const QosSched *sched, const QosRequest *reque
            qos_rules_pass_through(sched->context.rules, &subject, opcodes);
 }
 
-/* What is held with users waits in its jobs again. */
+/* Moves requests that are held with users back to their jobs, as far as the users may have
+ * slots. */
 static void recall_all(QosSched *sched, QosTime now)
 {
     GHashTableIter iter;

@@ -3,8 +3,8 @@
  */
 #include "fs/sched_state.h"
 
-/* It may be one of those that the kernel sends in the background: read ahead, written back, or
- * asked for without waiting. It does not tell. */
+/* Whether the kernel may have sent the request in the background: as read-ahead, as write-back, or
+ * for an asynchronous call. The kernel does not say so. */
 static gboolean may_be_background(const QosRequest *request)
 {
     return request->opcode == QOS_OP_READ || request->opcode == QOS_OP_WRITE;
@@ -60,7 +60,7 @@ static QosKeep refuse(QosSched *sched, QosJob *job, QosKeep reason)
     return reason;
 }
 
-/* What waits is counted among the background ones already. */
+/* A waiting request is counted among the background ones already. */
 QosKeep qos_sched_keep(QosSched *sched, QosRequest *request, gboolean may_be_early)
 {
     QosJob *job = request->job;

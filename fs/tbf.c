@@ -71,7 +71,8 @@
 #define REMATCH_BATCH 64 /* keeps one call under some 100 us with 1,000 rules */
 #define PASSED_PART   16
 #define PAID_PART     4
-/* Of the rule's time, in one go, while what has a lock may have QOS_DEBT_MAX. */
+/* The most of the rule's time that requests at pay points get in one go; lock holders may have
+ * QOS_DEBT_MAX. */
 #define AT_POINTS_MAX (QOS_DEBT_MAX / 8)
 
 /* --- tokens and deadlines --- */
@@ -268,7 +269,7 @@ static QosRequest *first_of(const QosTbf *tbf, QosTbfQueue *queue, QosTime now)
     return queue->lead <= 0 ? payer : holder;
 }
 
-/* What the class may owe when the request goes. */
+/* The most that the class may owe when the request goes. */
 static QosTime debt_for(QosTbfQueue *queue, const QosRequest *request)
 {
     if (qos_request_owes_first(request))

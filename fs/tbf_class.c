@@ -6,10 +6,9 @@
 
 #include "fs/tbf_private.h"
 
-#define IDLE_TIME (10 * QOS_SECOND) /* longer than a job's pauses between writes */
-#define USED_STEP QOS_SECOND  /* of QosTbfFlow.used; saves moves in `idle`, which are cache misses \
-                               */
-#define MINIMUM_DEPTH_OPS   3 /* Lustre's tbf_depth */
+#define IDLE_TIME           (10 * QOS_SECOND) /* longer than a job's pauses between writes */
+#define USED_STEP           QOS_SECOND /* of QosTbfFlow.used; moving in `idle` costs cache misses */
+#define MINIMUM_DEPTH_OPS   3          /* Lustre's tbf_depth */
 #define MINIMUM_DEPTH_BYTES 4096
 
 /* --- keys --- */
@@ -76,9 +75,9 @@ static gint64 bytes_depth(const QosRule *rule)
                                  : qos_bucket_default_depth(rule->bps, MINIMUM_DEPTH_BYTES);
 }
 
-/* Gives a bucket the rule's rate; one that was there keeps its tokens. With another rate it owes no
- * more than what a class may owe at that, because a debt made at a high rate would take a low one
- * days. */
+/* Gives a bucket the rule's rate; a bucket that was there keeps its tokens. If the rate changes,
+ * the debt is cut to what a class may owe at the new rate, because a low rate would need days to
+ * pay a debt that was made at a high one. */
 static gboolean set_bucket(QosBucket *bucket, gboolean is_there, gint64 rate, gint64 depth,
                            QosTime now)
 {

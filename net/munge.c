@@ -101,7 +101,8 @@ static gboolean receive_opening(Handshake *handshake, GError **error)
 
 /* --- credentials --- */
 
-/* What a credential of that role must hold; NULL with an error where the connection has broken. */
+/* The payload that a credential of that role must have; NULL with an error if the connection has
+ * broken. */
 static char *make_payload(const Handshake *handshake, QosMungeRole role, GError **error)
 {
     g_autoptr(GSocketAddress) server = handshake->role == QOS_MUNGE_SERVER

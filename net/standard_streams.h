@@ -4,7 +4,6 @@
  */
 #pragma once
 
-/* Opens /dev/null as each standard stream that is closed: else a socket, or somebody's file, would
- * take its place, and what the program logs would go there. To be called before anything else is
- * opened. */
+/* Opens /dev/null as each standard stream that is closed. Otherwise a socket or file would get its
+ * descriptor, and the program's log would go there. To be called before anything else is opened. */
 void qos_standard_streams_open(void);

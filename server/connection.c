@@ -191,7 +191,8 @@ void qos_connection_flush(QosConnection *connection)
     connection->batch = QOS_WIRE_NO_BATCH;
     compact(connection);
     if (error == NULL) {
-        /* What the peer still sends keeps it from a reset that would overtake what it was told. */
+        /* Closes only the sending side. If the peer is still sending, a full close would cause a
+         * reset, which could overtake the reason that the peer was sent. */
         if (connection->state == REFUSED)
             g_socket_shutdown(connection->socket, FALSE, TRUE, NULL);
     } else if (g_error_matches(error, G_IO_ERROR, G_IO_ERROR_WOULD_BLOCK)) {

@@ -42,7 +42,7 @@ typedef struct {
 
 /* --- requests --- */
 
-/* What is to be said of it; NULL with *error. */
+/* Sets a tunable. Returns the text of the answer; NULL with *error. */
 static char *take_set(QosGrants *grants, char **words, GError **error)
 {
     QosGrantsState state;

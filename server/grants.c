@@ -7,7 +7,7 @@
  */
 #include "server/grants_private.h"
 
-/* Of the server's memory, for a credit, with its resource where nobody else has one on it
+/* The server's memory for a credit, including its resource if it is the only credit on it
  * (tests/unit/test_grants.c measures it). */
 #define CREDIT_BYTES 216
 /* A client at its cap comes back after this, and has given some back by then. */
@@ -56,7 +56,8 @@ void qos_grants_set_claimable(QosGrants *grants, gint64 bytes, gboolean falls)
     qos_server_db_save_claimable(grants->db, grants->claimable);
 }
 
-/* What it had before the restart was granted below the hard limit of that time. */
+/* Bounds what a client may claim: before the restart it was granted no more than the hard limit of
+ * that time. */
 static gboolean may_claim(QosOwnerId borrower, gsize bytes, gpointer arg)
 {
     QosGrants *grants = arg;
@@ -243,7 +244,7 @@ static void database_trouble(const char *message, gpointer arg)
     grants->trouble = g_strdup(message);
 }
 
-/* What was set before, where it still fits the options. */
+/* Restores the settings that were made before, if they still fit the options. */
 static void restore_settings(QosGrants *grants, GHashTable *saved)
 {
     g_autoptr(GError) error = NULL;
@@ -261,7 +262,7 @@ static void restore_settings(QosGrants *grants, GHashTable *saved)
         g_hash_table_replace(grants->set, g_strdup(name), g_strdup(text));
 }
 
-/* Those that the grace waits for; free with g_array_unref. */
+/* The ids of the clients that the grace waits for; free with g_array_unref. */
 static GArray *restore_clients(QosGrants *grants, const GPtrArray *saved)
 {
     GArray *ids = g_array_new(FALSE, FALSE, sizeof(QosOwnerId));

@@ -17,7 +17,7 @@ struct QosHandshake {
     GTlsDatabase *authority;
 };
 
-/* One that is under way. */
+/* A handshake that is under way. */
 typedef struct {
     const QosHandshake *way;
     GSocket *socket;
@@ -176,7 +176,7 @@ static void ask_munged(GTask *task, gpointer source G_GNUC_UNUSED, gpointer mung
         g_task_return_error(task, error);
 }
 
-/* In a thread: a munged that hangs is to keep nobody waiting. */
+/* Runs in a thread, so that a munged that hangs does not block the server. */
 static void look_for_munged(const char *munged)
 {
     g_autoptr(GTask) task = g_task_new(NULL, NULL, tell_of_munged, NULL);

@@ -78,9 +78,9 @@ static gboolean stop(gpointer data)
     return G_SOURCE_CONTINUE;
 }
 
-/* A connection is a descriptor, and the shell's usual limit is lower than `connections`. Where the
- * hard limit is lower too, there are fewer: else nobody could ask at the control socket any more.
- */
+/* Raises the limit on descriptors, because the shell's usual limit is lower than `connections`. If
+ * the hard limit is too low as well, `connections` is lowered, so that descriptors are left for the
+ * control socket. */
 static void provide_descriptors(QosServerOptions *options)
 {
     struct rlimit files;
@@ -98,8 +98,9 @@ static void provide_descriptors(QosServerOptions *options)
     options->connections = most;
 }
 
-/* The usual folders are made where they are missing. Another one is there, or is mistyped: to make
- * it would be a socket that nobody finds, or a database without the mounts that have credits. */
+/* The default folders are made if they are missing. Any other folder must exist, because its name
+ * may be mistyped. A socket in a mistyped folder would not be found, and a database there would not
+ * know the mounts that have credits. */
 static gboolean find_folder(const char *setting, const char *folder, int mode, GError **error)
 {
     gboolean is_usual = g_str_equal(folder, QOS_SERVER_RUN_FOLDER) ||

@@ -52,7 +52,7 @@ static void address_free(gpointer data)
     g_free(address);
 }
 
-/* One that both the file and the command line have is one. */
+/* Adds the address, unless it is there already: the file and the command line may both have it. */
 static void add_address(QosServerOptions *options, const char *value, QosDoorKind kind,
                         GSocketAddress *address)
 {
@@ -206,7 +206,7 @@ static gboolean set_duration(QosServerOptions *options, const Setting *setting, 
     return TRUE;
 }
 
-/* What may also be set while it runs. */
+/* Sets an option that may also be set while the server runs. */
 static gboolean set_tunable(QosServerOptions *options, const Setting *setting, const char *value,
                             GError **error)
 {
@@ -276,7 +276,7 @@ static gboolean set(QosServerOptions *options, const char *name, const char *val
     return setting != NULL && setting->set(options, setting, value, error);
 }
 
-/* What stands in another section would be without effect. */
+/* Refuses other sections, because their settings would have no effect. */
 static void check_groups(GKeyFile *file, GError **error)
 {
     g_auto(GStrv) groups = g_key_file_get_groups(file, NULL);

@@ -45,7 +45,7 @@ static gint by_bytes(gconstpointer one, gconstpointer other)
     return a->id < b->id ? -1 : a->id > b->id;
 }
 
-/* Those that are more than an id; free with g_ptr_array_unref. */
+/* The clients that are not idle, sorted; free with g_ptr_array_unref. */
 static GPtrArray *sorted_clients(const QosClients *clients)
 {
     GPtrArray *sorted = g_ptr_array_new();

@@ -41,7 +41,8 @@ gboolean qos_socket_path_clear(const char *path, GError **error)
     G_STATIC_ASSERT(QOS_SOCKET_PATH_MAX < sizeof(((struct sockaddr_un *)NULL)->sun_path));
     if (g_lstat(path, &status) < 0)
         return errno == ENOENT || cannot(path, "look at it", errno, error);
-    /* connect(2) refuses any other file as it refuses a socket that nobody listens on. */
+    /* connect(2) fails in the same way for a file that is no socket and for a socket without a
+     * listener. */
     if (!S_ISSOCK(status.st_mode)) {
         qos_set_error(error, EEXIST,
                       "%s is there, and no socket: remove it, or correct the setting", path);

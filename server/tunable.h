@@ -16,7 +16,7 @@ typedef struct {
 
 /* The names of all, from 0 on; NULL: there is no further one. */
 const char *qos_server_tunable_name(guint index);
-/* What it is for, in one line; NULL: there is no such tunable. */
+/* What the tunable is for, in one line; NULL: there is no such tunable. */
 const char *qos_server_tunable_help(const char *name);
 /* Its value; free with g_free. */
 char *qos_server_tunable_text(const QosServerSettings *settings, const char *name);
@@ -24,7 +24,7 @@ char *qos_server_tunable_text(const QosServerSettings *settings, const char *nam
  * text will not do; ENOENT, there is none of that name. */
 gboolean qos_server_tunable_set(QosServerSettings *settings, const char *name, const char *text,
                                 GError **error);
-/* What will not go well with them, though they are allowed; NULL: nothing. */
+/* A doubt about settings that are allowed but will not work well together; NULL: none. */
 const char *qos_server_settings_doubt(const QosServerSettings *settings);
 /* HL where only L is given. */
 gint64 qos_server_hard_limit(gint64 limit);

@@ -235,7 +235,7 @@ void qos_node_send(QosNode *node, QosNode *to, GBytes *message)
 
 /* --- faults --- */
 
-/* Both of what a node sends and hears, or one of them. */
+/* Cuts off what a node sends and what it receives, or with `one_way` only one of the two. */
 static void cut(QosCluster *cluster, QosTime until, gboolean one_way, QosTime *out, QosTime *in)
 {
     const gboolean first = qos_cluster_chance(cluster, 500);

@@ -30,7 +30,7 @@ static QosCredit random_want(QosCluster *cluster, const QosResourceType *type)
     }
 }
 
-/* Which of its holds it asks for, or has asked for last. */
+/* The hold that the user asks for, or has asked for last. */
 static QosHold *asked(QosCreditUser *user)
 {
     return user->next ? &user->before : &user->hold;
@@ -95,7 +95,7 @@ static gboolean is_rename(const QosNode *node, const QosCreditUser *user)
     return world->renames && user->resource == QOS_RESOURCE_INODES;
 }
 
-/* Of a directory, as fs/coherence/op_credits.c does it. */
+/* Asks for the inode of a directory, as fs/coherence/op_credits.c does it. */
 static void get_inode(QosNode *node, QosCreditUser *user, guint place)
 {
     QosCredit want = qos_credit_span(place, place, qos_cluster_chance(node->cluster, 600));
@@ -177,7 +177,7 @@ static void use(QosNode *node, QosCreditUser *user)
     user->due = qos_credit_soon(node, 200);
 }
 
-/* Of a rename, one after the other. */
+/* Puts a hold; those of a rename one after the other. */
 static void put(QosNode *node, QosCreditUser *user)
 {
     QosCreditNode *state = node->state;
@@ -193,7 +193,7 @@ static void put(QosNode *node, QosCreditUser *user)
     user->due = qos_credit_soon(node, 300);
 }
 
-/* Gives back what is cached of a resource, though nobody has asked. */
+/* Gives back what is cached of a resource without a callback. */
 static void give_back(QosNode *node, QosCreditUser *user)
 {
     QosCreditWorld *world = node->cluster->arg;

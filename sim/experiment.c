@@ -209,7 +209,8 @@ static void print_jobs(const QosExperiment *experiment, FILE *out)
     }
 }
 
-/* What requests of the first jobs took beyond their work and the way. */
+/* The delays of the first jobs: what their requests took beyond their work and the store's
+ * latency. */
 static void print_delays(const QosExperiment *experiment, FILE *out)
 {
     guint shown = MIN(run_at(experiment, 0)->simulation->jobs->len, JOBS_SHOWN);

@@ -71,8 +71,8 @@ static QosTime to_serve(double requests, double rate)
     return (QosTime)ceil(requests / rate * (double)QOS_SECOND);
 }
 
-/* Of so many requests jitter makes little: CHANCE standard deviations are CHANCE_PART of them. In a
- * closed loop each latency varies the count by as much as it varies itself. */
+/* The number of requests beyond which jitter matters little: CHANCE standard deviations are
+ * CHANCE_PART of them. In a closed loop the count varies by as much as the latency. */
 static double requests_that_tell(const QosGridPoint *point)
 {
     const double deviation = CHANCE * point->jitter / sqrt(3);

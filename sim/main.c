@@ -68,7 +68,7 @@ static gboolean add_sharing(Program *program, const char *name, GError **error)
     return usage_error(error, "there is no policy '%s'; there are: %s", name, names->str);
 }
 
-/* Those that are named, or all. */
+/* The ways of sharing that are named, or all. */
 static gboolean choose_sharings(Program *program, GError **error)
 {
     g_auto(GStrv) names = g_strsplit(program->policies != NULL ? program->policies : "", ",", 0);

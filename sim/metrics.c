@@ -195,8 +195,7 @@ static void look_at_newcomer(const View *view, guint index, double part, guint f
     window->is_settled = !is_backlogged(view, index) || part >= SETTLED;
 }
 
-/* What of its share a job is to have in the window, with what is paid back: a part of its weight.
- */
+/* The weight by which a job is due its share in the window: its own, changed by repayments. */
 static double due_weight(const View *view, guint index)
 {
     double repayment = view->windows[index].repayment / view->length;

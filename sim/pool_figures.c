@@ -72,7 +72,7 @@ static const struct {
     {"L is tripled", 120, more},
 };
 
-/* Of the visits of the first clients to their own files since the last call. */
+/* The cache hit ratio of the first clients' visits to their own files since the last call. */
 static double hit_ratio(const QosPoolCluster *cluster)
 {
     guint64 visits = 0;

@@ -25,8 +25,8 @@
 #define EXPIRE_INTERVAL (5 * QOS_SECOND)        /* as the gate's housekeeping */
 #define PAUSE           (100 * QOS_MILLISECOND) /* a job that was idle for so long wakes */
 
-/* What a request of a job changes is one cache line, and of a process another: with thousands of
- * jobs these are what a simulation waits for. */
+/* A request changes one cache line of its job and one of its process. With thousands of jobs a
+ * simulation spends most of its time on these cache misses. */
 typedef struct {
     QosJob *job;
     guint index; /* of its result, in `jobs` */
@@ -182,7 +182,7 @@ static void mark_idle(const Simulator *sim, const Job *job)
         qos_timeline_bin(&result_of(sim, job)->bins, i)->is_busy = FALSE;
 }
 
-/* What a request took beyond its own work and the way. */
+/* Notes what a request took beyond its own work and the latency. */
 static void note_delay(QosSimulatedJob *result, QosTime delay)
 {
     result->delay += (double)MAX(delay, 0);
@@ -301,8 +301,8 @@ static void remove_first(Simulator *sim, Request *first)
 
 /* --- clients --- */
 
-/* At random, with that mean: exponential, or with a shape by Pareto. The longest are cut, lest one
- * be all that there is. */
+/* A random length with that mean: exponential, or with a shape by Pareto. Very long ones are cut,
+ * so that a single one cannot fill the run. */
 static double random_length(const Simulator *sim, double mean, double shape)
 {
     const double uniform = 1 - g_rand_double(sim->random); /* (0, 1] */
@@ -423,7 +423,7 @@ static void set_ideal_speed(Simulator *sim)
     qos_gps_set_speed(&sim->gps, speed, most, sim->now);
 }
 
-/* What has been served by now is on its way back. */
+/* Requests that the ideal store has served by now get their replies on the way. */
 static void end_ideally(Simulator *sim)
 {
     QosHeapNode *node;
@@ -547,7 +547,7 @@ static void go_on(Simulator *sim, Process *process)
         set_timer(sim, process, next);
 }
 
-/* What is changed when the store replies, which it does next. */
+/* Fetches what the next event, the store's reply, will change. */
 static void prefetch_reply(const Request *request)
 {
     qos_prefetch(request->process, sizeof(Process));

@@ -16,7 +16,7 @@ typedef struct {
     gboolean is_peopled;   /* there are users at the servers and the root too */
     gboolean is_flat;      /* no servers: the mounts borrow from the root */
     gboolean renames;      /* of inodes, users take two, one after the other */
-    gboolean is_quiet;     /* nothing goes wrong: nobody waits because of a fault */
+    gboolean is_quiet;     /* no faults: no request waits because of one */
 } QosCreditWorld;
 
 /* The rule is broken on purpose. */

@@ -19,7 +19,7 @@ typedef struct {
     guint64 sum, largest;
 } Data;
 
-/* What is known of a participant from outside. */
+/* What the observer knows of a participant. */
 typedef struct {
     gint64 last;        /* epoch that began there, in all its lives */
     gboolean is_strict; /* the one after that comes next */

@@ -14,7 +14,7 @@
  * done, before threads are made: they inherit it. Errors (QOS_ERROR): what the kernel refused. */
 gboolean qos_privilege_drop(GError **error);
 
-/* Whether this is root, and not only in a user namespace, where anybody can be. */
+/* Whether this is root outside of user namespaces; inside of one, any user can be root. */
 gboolean qos_privilege_is_root_of_machine(void);
 
 /* What else the daemon needs system calls for; bits. */

@@ -302,7 +302,7 @@ static int larger_first(gconstpointer a, gconstpointer b)
     return (first->size < second->size) - (first->size > second->size);
 }
 
-/* What is beyond the largest becomes one with those that the mount did not tell apart. */
+/* Jobs beyond the largest ones are added to the jobs that the mount did not tell apart. */
 static void fold(GPtrArray *all, guint count)
 {
     if (all->len <= QOS_CTL_HISTORY_JOBS)

@@ -73,7 +73,7 @@ char *qos_ctl_mount_containing(const char *mountinfo, const char *directory)
 {
     g_autoptr(GArray) mounts = parse_mountinfo(mountinfo);
     const Mount *found = NULL;
-    /* Of two at one place the later one covers the other. */
+    /* If two mounts are at one place, the later one covers the other. */
     for (guint i = 0; i < mounts->len; i++) {
         const Mount *mount = &g_array_index(mounts, Mount, i);
         if (contains(mount->mountpoint, directory) &&
@@ -214,8 +214,8 @@ static gboolean fail(GError **error, int code, const char *mountpoint, const cha
 
 /* --- a mount that does not answer --- */
 
-/* From watch_begin() to watch_end() the mount is asked. The kernel lets nobody wait for a bounded
- * time, so a thread counts, and says once what keeps the user waiting. */
+/* Between watch_begin() and watch_end() the mount is asked. Such a call has no time limit, so a
+ * thread watches the time, and tells the user once what the wait is for. */
 typedef struct {
     const char *mountpoint;
     GThread *thread;

@@ -61,7 +61,7 @@ static GLogWriterOutput write_log(GLogLevelFlags level, const GLogField *fields,
     int length = 0, priority;
     const char *name = level_name(level, &priority);
 
-    /* What libraries note of their steps helps nobody. */
+    /* Debug messages of libraries help no user. */
     if (level & G_LOG_LEVEL_DEBUG || (level & G_LOG_LEVEL_INFO && !daemon->verbose))
         return G_LOG_WRITER_HANDLED;
     for (gsize i = 0; i < count; i++) {
@@ -156,7 +156,7 @@ int qos_daemon_background(QosDaemon *daemon)
     return 0;
 }
 
-/* It is nobody's child, so that nobody has to wait for its end. */
+/* The waiting process is a grandchild, so that the daemon need not wait for its end. */
 G_GNUC_NORETURN
 static void await_mount(const QosDaemon *daemon, int verdict)
 {

@@ -62,9 +62,10 @@
  * it. */
 #define SERVER_PATIENCE (5 * QOS_SECOND)
 #define WAITING_MEMORY  1536 /* bytes that a request takes which waits, its open file included */
-/* More readers wait in the kernel than there are CPUs, lest others have to be called whenever
- * nearly all these have a request, each time by futex(2). The kernel lets all take turns, so that
- * with more each finds less of what it needs in the caches. */
+/* More readers wait in the kernel than there are CPUs. Otherwise other readers would have to be
+ * woken by futex(2) whenever nearly all of these have a request. Not many more, because the kernel
+ * lets all readers take turns: with more readers, each finds less of its data in the CPU's
+ * caches. */
 #define READERS_TO_SPARE 2
 
 typedef struct {
@@ -253,7 +254,7 @@ static gboolean start_sharing(Mounter *mounter, GError **error)
     return no_thread(error);
 }
 
-/* What tells the kernel to forget. */
+/* Starts what tells the kernel to forget names, attributes and pages. */
 static gboolean start_telling(QosFs *fs, GError **error)
 {
     fs->tolls = qos_tolls_new(fs->session, qos_gate_now);
@@ -279,7 +280,8 @@ static void explain_second_mount(const Mounter *mounter, GError **error)
         mounter->mountpoint, mounter->options.database);
 }
 
-/* What the mount that SRC lies on forbids this one forbids, and the daemon where it cannot. */
+/* What the mount that SRC lies on forbids, this mount forbids too; the daemon enforces what mount
+ * flags cannot. */
 static void inherit_flags(Mounter *mounter)
 {
     QosOptions *options = &mounter->options;

@@ -7,13 +7,14 @@
 #include <string.h>
 #include <sys/mount.h>
 
-/* Of Linux 5.10; older headers do not have it. */
+/* Since Linux 5.10; older headers do not have it. */
 #ifndef MS_NOSYMFOLLOW
 #define MS_NOSYMFOLLOW 256
 #endif
 
-/* Those that mount(2) knows as flags. The first of each group is how libfuse is told. mount(8) says
- * nothing where a flag is to be cleared, so that allow_... says it through mount(8) too. */
+/* The options that are flags of mount(2). The first name of each group is passed to libfuse.
+ * mount(8) does not pass on an option that clears a flag, so allow_... does it through mount(8)
+ * too. */
 static const struct {
     const char *name;
     unsigned long flag;
@@ -45,7 +46,7 @@ static const struct {
  * mount here, and none below it. */
 static const char *const flag_values[] = {"=recursive", "=vfs", "=fs"};
 
-/* Those that are mount(8)'s own, or how every mount is. */
+/* The options that belong to mount(8) itself, or describe how every mount is. */
 static const char *const ignored_options[] = {
     "defaults", "auto",     "noauto",     "user",          "nouser",     "users",
     "nousers",  "owner",    "noowner",    "group",         "nogroup",    "_netdev",
@@ -70,7 +71,7 @@ static const char *const label_prefixes[] = {
 #define OF_DEVICES                                                                                 \
     "SRC is a directory, and neither a device nor an image: mount that first, then the directory"
 
-/* Those that a mount of qosfs cannot have, and why not. */
+/* The options that a qosfs mount cannot have, and the reasons. */
 static const struct {
     const char *name;
     const char *reason;

@@ -7,7 +7,7 @@
 
 #include "base/near.h"
 
-/* What was said of flags (MS_*, of mount(2)). */
+/* What the options say about flags (MS_*, of mount(2)). */
 typedef struct {
     unsigned long set;
     unsigned long said; /* the last word about it was said, whether it sets or clears it */

@@ -13,6 +13,6 @@
 void qos_mount_table_collect(GString **options, const char *word);
 /* Whether there is to be an entry: root mounts, and the helper is installed. */
 gboolean qos_mount_table_is_wanted(void);
-/* Adds the mount, by mount(8), with those of its own options that were given (",NAME..."). That it
- * fails harms nobody. */
+/* Adds the mount, by mount(8), with those of its own options that were given (",NAME..."). A
+ * failure does no harm. */
 void qos_mount_table_add(const char *source, const char *directory, const GString *options);

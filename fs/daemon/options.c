@@ -277,7 +277,8 @@ static const Option own_options[] = {
 
 /* --- mistyped names --- */
 
-/* Else it is rather the end of a value with a comma in it: cgroup:/job_([0-9]{1,9}). */
+/* Whether the text looks like an option's name. Otherwise it is probably the end of a value with a
+ * comma in it: cgroup:/job_([0-9]{1,9}). */
 static gboolean is_name(const char *text)
 {
     return text[0] == '-' || text[strspn(text, "abcdefghijklmnopqrstuvwxyz_")] == '\0';
@@ -329,7 +330,7 @@ typedef struct {
     QosOptions *options;
     const char *const *tunables;
     gboolean sloppy;
-    char *unknown;   /* the first option that nobody knows */
+    char *unknown;   /* the first unknown option */
     GError *refused; /* the first that is known, and cannot be had */
     GError *error;
 } Parser;
@@ -465,7 +466,7 @@ static int parse_word(void *data, const char *text, int key, struct fuse_args *r
     return done ? 0 : -1;
 }
 
-/* What goes with server= is there with it. */
+/* Checks that options which need server= are given only with it. */
 static gboolean check_sharing(const QosSharingConfig *sharing, GError **error)
 {
     const char *alone = sharing->ca            ? "server_ca"
@@ -499,7 +500,7 @@ static gboolean refuse_unknown(Parser *parser)
     return FALSE;
 }
 
-/* What can be judged only when all is known. */
+/* Checks and defaults that need all options. */
 static gboolean finish(Parser *parser)
 {
     QosOptions *options = parser->options;
