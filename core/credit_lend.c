@@ -7,7 +7,7 @@
 
 /* The lease is not renewed if a callback is older than the lease divided by this. */
 #define ANSWER_PART 8
-/* Credits that are taken at a time from one that is evicted. */
+/* Credits that are taken at a time from a borrower that is evicted. */
 #define EVICTED 1024
 
 void qos_peer_close(QosPeer *peer)
@@ -49,15 +49,16 @@ void qos_peer_remove_requests(QosOwner *owner, QosPeer *peer, QosTime now)
     }
 }
 
-/* Beyond all that the peer may have given to others, of which it told us nothing: it counts on from
- * our last token that it heard of, be it by the welcome to a grace in which it claimed nothing. */
+/* Moves our token beyond all tokens that the peer may have given to others without our knowledge.
+ * The peer counts on from the last of our tokens that it heard of, perhaps in the welcome to a
+ * grace in which it claimed nothing. */
 static void pass_tokens(QosOwner *owner, const QosPeer *peer)
 {
     if (peer->hello_flags & QOS_HELLO_LENDS)
         owner->token += owner->above == NULL ? QOS_TOKENS_AHEAD_ROOT : QOS_TOKENS_AHEAD;
 }
 
-/* The session ends, it waits for nothing, and so many credits that it had are free. */
+/* Ends the peer's session, removes its requests, and frees up to `count` of its credits. */
 static void take(QosOwner *owner, QosPeer *peer, guint count, QosTime now)
 {
     qos_peer_close(peer);
@@ -77,8 +78,8 @@ static void take_all(QosOwner *owner, QosPeer *peer, QosTime now)
     take(owner, peer, G_MAXUINT, now);
 }
 
-/* It has restarted, and waits for nothing; what it had stays its own, at least as long as before,
- * as others may use it. */
+/* The peer has restarted: removes its requests. Its credits stay its own, at least as long as
+ * before, because its own borrowers may use them. */
 static void keep_all(QosOwner *owner, QosPeer *peer, QosTime now)
 {
     QosTime until = peer->until;

@@ -123,8 +123,8 @@ static gboolean handle_withdraw(QosOwner *owner, QosPeer *peer, const QosCreditM
     return TRUE;
 }
 
-/* It was granted to this borrower before the restart, and the sum is no more than the borrower can
- * have had. */
+/* Whether the credit was granted to this borrower before the restart, and the sum of its claims is
+ * no more than it can have had. */
 static gboolean may_claim(const QosOwner *owner, const QosPeer *peer, const QosCreditItem *item)
 {
     const QosOwnerConfig *config = &owner->config;

@@ -79,8 +79,8 @@ static const QosCredit *had_by(const QosCreditRequest *request)
     return sublet != NULL ? &sublet->credit : NULL;
 }
 
-/* An upgrade waits for another one: it wants what the other has, and will keep until it has got
- * what it wants itself. */
+/* Whether an upgrade waits for another one: it wants what the other has, and the other keeps that
+ * until it has got what it wants itself. */
 static gboolean waits_for(const QosCreditRequest *request, const QosCreditRequest *other)
 {
     if (other->peer == request->peer)
@@ -200,7 +200,7 @@ static QosCreditVerdict call_shortage_back(QosOwner *owner, QosCreditRequest *re
     return waits || request->flags & QOS_CREDIT_WAIT ? QOS_CREDIT_WAITING : QOS_CREDIT_DENIED;
 }
 
-/* The room is not enough: what is to be done for it. */
+/* The room is not enough: asks above, calls holders back, or denies the request. */
 static QosCreditVerdict resolve(QosOwner *owner, QosCreditRequest *request, const QosCredit *room,
                                 QosTime now)
 {
@@ -488,8 +488,8 @@ gboolean qos_request_retry(QosOwner *owner, QosCreditRequest *request, QosTime n
     return TRUE;
 }
 
-/* Tries to meet them in their order. TRUE: some that come first may wait for what one has given up
- * by its conversion. */
+/* Tries to meet the requests in their order. TRUE: a conversion has given something up that earlier
+ * requests may be waiting for. */
 static gboolean serve_requests(QosOwner *owner, QosBook *book, QosTime now)
 {
     Reservations reserved = {NULL, NULL};

@@ -129,8 +129,8 @@ static void skip_to(Cursor *cursor, guint64 at)
         *cursor = (Cursor){cursor->next + skipped, cursor->left - skipped};
 }
 
-/* Looks only where `one` has something: elsewhere the table has nothing. So an inode of a group is
- * found in hundreds of pieces as soon as in one. */
+/* Looks only where `one` has something, because elsewhere the table gives nothing. So finding one
+ * inode of a group takes no longer if the group is in hundreds of pieces. */
 static gboolean anywhere(const QosCredit *one, const QosCredit *other, Table table)
 {
     Walk walk;

@@ -196,8 +196,8 @@ static gboolean fill_aside(const QosDbSchema *schema, const char *aside, const c
            qos_db_execute(sqlite, path, "PRAGMA journal_mode = WAL", "make it", error);
 }
 
-/* Makes the database aside and gives it its name when it is whole, and in WAL mode: changing to
- * that leaves, if it is cut off, what only a writer can mend. */
+/* Makes the database under a temporary name, and gives it its own name when it is complete and in
+ * WAL mode. A change to WAL mode that is cut off leaves a state that only a writer can repair. */
 static gboolean make(const QosDbSchema *schema, const char *path, GError **error)
 {
     g_autofree char *aside = g_strconcat(path, ".new", NULL);
@@ -259,7 +259,8 @@ static void set_no_lock_file(const QosDbSchema *schema, const char *path, const 
 
 char *qos_db_real_path(const char *path)
 {
-    char *real = realpath(path, NULL); /* NULL: there is none yet, or the look at it will tell */
+    char *real =
+        realpath(path, NULL); /* NULL: there is no file yet, or the check will report the error */
     char *name = g_strdup(real ? real : path);
 
     free(real);

@@ -120,16 +120,16 @@ void qos_adapt_settle(QosAdapt *adapt, struct QosJob *job, gint64 difference);
 void qos_adapt_set_slots(QosAdapt *adapt, guint slots, QosTime now);
 /* The sum of all members' reservations (min=), in op/s; 0 except in mode fair. */
 double qos_adapt_reserved(const QosAdapt *adapt);
-/* How many requests are to be in the store, and of one job: as few as it needs for its whole
- * throughput. */
+/* How many requests may be in the store, and also of one job: as few as the store needs for its
+ * whole throughput. */
 guint qos_adapt_depth(const QosAdapt *adapt);
-/* A request that has been in the store for longer may hang, where all that is in there cost so
- * much. */
+/* A request that has been in the store for longer than this may hang; `inside` is the cost of all
+ * requests in the store. */
 QosTime qos_adapt_patience(const QosAdapt *adapt, gint64 inside);
 /* A request that has been in the store for longer than that has stalled (QosCapacity.stall). */
 QosTime qos_adapt_stall(const QosAdapt *adapt);
-/* From `now` on something waits that the policies let go, or nothing; and the slots that may be are
- * taken, or not. What the store serves while both last is what it can. */
+/* From `now` on requests that the policies have let go wait, or none does; and the slots up to the
+ * depth are taken, or not. While both hold, the store serves all that it can. */
 void qos_adapt_set_waiting(QosAdapt *adapt, gboolean is_waiting, gboolean is_full, QosTime now);
 /* The store has replied to a request that cost so much; so many are still inside. */
 void qos_adapt_replied(QosAdapt *adapt, struct QosJob *job, gint64 cost, QosTime took, guint inside,

@@ -34,9 +34,9 @@ static void drop_idle(QosAdapt *adapt, QosTime now)
         qos_paper_write_off((QosPaperJob *)(void *)adapt->paper->data, adapt->paper->len);
 }
 
-/* A request's stamp is its cost by the rate of when the one before it went. Of a job that had next
- * to none it lies far ahead in virtual time, so that the job would wait for as long once its rate
- * is back. So where a rate has grown, what is to come is stamped anew. */
+/* A request's stamp is its cost divided by the rate that the job had when its last request went. If
+ * that rate was near 0, the stamp lies far ahead in virtual time, and the job would wait that long
+ * although its rate is back. So if a rate has grown, the job's next request is stamped anew. */
 static void stamp_anew(QosAdapt *adapt, QosJob *job, gint64 before, gint64 rate)
 {
     QosShare *share = &job->share;

@@ -272,7 +272,7 @@ static guint less(const QosCapacity *capacity)
     return MAX((guint)sqrt((double)low * (double)capacity->enough), low + 1);
 }
 
-/* Less where there is something to try, or what was too few may do by now; else more. */
+/* Tries less if there is a depth to try, or if what was too few may be enough by now; else more. */
 static void choose_candidate(QosCapacity *capacity)
 {
     guint depth = depth_of(capacity);
@@ -289,8 +289,8 @@ static void choose_candidate(QosCapacity *capacity)
     capacity->candidate = MIN(MAX(depth * 3 / 2, depth + 1), capacity->slots);
 }
 
-/* Where not all of the last window was saturated, what more seems to bring may be what arrived
- * meanwhile. */
+/* No trial of more begins if the last window was not saturated throughout, because a gain may then
+ * come from new load. */
 static void begin_trial(QosCapacity *capacity, gboolean is_saturated)
 {
     choose_candidate(capacity);
@@ -338,9 +338,9 @@ static void end_trial(QosCapacity *capacity, gboolean is_good)
     capacity->trial = QOS_CAPACITY_TRIAL_NONE;
 }
 
-/* TRUE where a trial of less has ended; sets whether it is enough. What is allowed for chance stays
- * below the step that is tried, where only throughput can be lost by that: else in much noise a
- * trial would never end. */
+/* TRUE where a trial of less has ended; sets whether the candidate is enough. For a loss, the
+ * allowance for chance stays below the step that is tried, because otherwise a noisy trial would
+ * never end. */
 static gboolean is_less_judged(const QosCapacity *capacity, double chance, gboolean *ret_is_good)
 {
     const double step = (double)capacity->candidate / MAX(depth_in_force(capacity), 1);
@@ -350,7 +350,7 @@ static gboolean is_less_judged(const QosCapacity *capacity, double chance, gbool
            capacity->pairs == LESS_PAIRS_MAX;
 }
 
-/* Likewise of more. That costs nothing but time, of which it has more. */
+/* The same for a trial of more. Such a trial costs only time, so it gets more pairs. */
 static gboolean is_more_judged(const QosCapacity *capacity, double chance, gboolean *ret_is_good)
 {
     *ret_is_good = capacity->surplus > MORE_SURE * chance;
@@ -389,9 +389,10 @@ static void judge(QosCapacity *capacity, double ratio)
         capacity->rest = REST_WINDOWS;
 }
 
-/* A trial of less takes some round trips in which less is served. Where these are long there is
- * none for a while, and none that would surely be too few: to serve so many with none that waits
- * inside takes as many as come in a round trip (Little's law). */
+/* Ends the search's beginning. A trial of less takes some round trips in which less is served. If
+ * round trips are long, there is no trial for a while, and never one of a depth that is surely too
+ * small. By Little's law, even if no request waits inside, as many must be inside as come in a
+ * round trip. */
 static void end_start(QosCapacity *capacity)
 {
     const double carried = (double)capacity->round / (double)MAX(capacity->interval, 1);
@@ -482,14 +483,15 @@ static void start_on(QosCapacity *capacity, double rate, gboolean is_saturated)
 
 /* --- windows --- */
 
-/* TRUE where more were inside all the time than the depth lets in, as what others wait for goes
- * beside it: such a window tells nothing of the depth, and of what was there while it starts. */
+/* TRUE where more requests were inside all the time than the depth lets in, because lock holders
+ * pass beside it. Such a window tells nothing about the depth. During the search's beginning it
+ * shows how many were inside. */
 static gboolean is_beyond(const QosCapacity *capacity)
 {
     return capacity->inside > qos_capacity_most(capacity->depth);
 }
 
-/* TRUE where the search has ended by what other requests served than those that wait now. */
+/* TRUE where the search was ended by windows of other requests than those that wait now. */
 static gboolean was_misled(QosCapacity *capacity, double rate)
 {
     if (capacity->is_starting || capacity->is_trying || capacity->doubted == 0 ||
@@ -521,7 +523,8 @@ static void measured(QosCapacity *capacity, double rate, double saturated_part)
     }
     if (capacity->is_trying) {
         capacity->is_trying = FALSE;
-        /* Deeper, nothing may be left to wait: that it serves more shows all the same. */
+        /* At a larger depth no request may be left to wait, but the window still shows whether more
+         * is served. */
         if (is_comparable || capacity->trial == QOS_CAPACITY_TRIAL_MORE)
             judge(capacity, rate / capacity->base);
         else
@@ -553,7 +556,8 @@ static void measured(QosCapacity *capacity, double rate, double saturated_part)
     capacity->is_trying = capacity->trial != QOS_CAPACITY_TRIAL_NONE && rate > 0;
 }
 
-/* The store has become so slow that what is inside takes for ever: some replies must do. */
+/* TRUE where the store has become so slow that a whole round takes too long: some replies must be
+ * enough. */
 static gboolean is_endless(const QosCapacity *capacity, QosTime length)
 {
     return (length >= ENDLESS_WINDOW && capacity->replies >= SLOW_REPLIES) ||
@@ -610,7 +614,8 @@ void qos_capacity_replied(QosCapacity *capacity, gint64 units, guint inside, Qos
     QosTime idle = capacity->idle + (capacity->is_saturated ? 0 : now - capacity->idle_since);
     capacity->interval = length / capacity->replies;
     measured(capacity, rate, 1 - (double)idle / (double)length);
-    /* At another depth, what is inside has come by the last one. */
+    /* If the depth changes, the replies of the requests inside still belong to the last depth: skip
+     * them. */
     guint next = depth_of(capacity);
     begin_window(capacity, next != capacity->depth ? MAX(next, capacity->depth) : 0, now);
 }

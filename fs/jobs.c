@@ -179,8 +179,9 @@ void qos_job_rates(const QosJob *job, QosTime now, double *ret_operations, doubl
     *ret_bytes = (job->byte_rate + (double)job->rate_bytes * weight) * decay;
 }
 
-/* An answer that a program asks for and lives with: a name that is not there, an attribute that a
- * file does not have. With these each new file would be an error. */
+/* Whether an error is an ordinary answer: a name that is not there, or an attribute that a file
+ * does not have. These do not count as errors, because programs expect them, for example before
+ * they make a new file. */
 static gboolean is_answer(QosOpcode opcode, int error)
 {
     return (opcode == QOS_OP_LOOKUP && error == ENOENT) ||

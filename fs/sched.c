@@ -77,8 +77,8 @@ static gboolean has_free_slot(QosSched *sched, const QosRequest *request, QosTim
            !qos_slots_are_taken(&sched->slots, sched->slots.count, now);
 }
 
-/* Lets a request into the store that does not wait for tokens: with a slot if one is free, else
- * beside them. FALSE where those beside are too many already. */
+/* Lets a request that does not wait for tokens into the store: with a slot if one is free, else
+ * beside the slots. FALSE if too many are beside them already. */
 static gboolean squeeze_in(QosSched *sched, QosRequest *request, QosTime now)
 {
     if (has_free_slot(sched, request, now)) {
@@ -108,7 +108,8 @@ static void prepare(QosSched *sched, QosRequest *request, QosTime now)
     qos_job_comes(request->job, now);
 }
 
-/* Lets a request go that nothing stands before and that need not wait: what nearly all are. */
+/* The short way, which nearly all requests take: no other request comes first, and the request need
+ * not wait. */
 static gboolean try_now(QosSched *sched, QosRequest *request, QosTime now)
 {
     QosLrs *lrs = sched->current;
@@ -166,8 +167,8 @@ static void begin_wait(QosSched *sched, QosRequest *request, QosTime now)
     qos_job_waits(request->job, request->wait_rule_id, request->wait_rule_name, now);
 }
 
-/* A request that is charged: it goes, or is held where its job has as much in the store as it may.
- */
+/* A request that has been charged goes, or is held if its job has as many requests in the store as
+ * it may. */
 static QosVerdict admit(QosSched *sched, QosRequest *request, QosTime now)
 {
     request->lrs->running++;
@@ -347,7 +348,8 @@ void qos_sched_leave(QosSched *sched, QosRequest *request, guint64 bytes, int er
     qos_job_served(request->job, request->opcode, now - request->start, bytes, error, now);
 }
 
-/* It was written while it waited, and is taken back before its turn: its class owes for it. */
+/* The request's data was written while it waited, and it is taken back before its turn: its class
+ * pays for the data. */
 static void book_stored(QosSched *sched, QosRequest *request, QosTime now)
 {
     QosLrs *lrs = request->lrs;

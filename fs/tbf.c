@@ -111,7 +111,7 @@ static QosTime debt_due(QosTbfQueue *queue, const QosRequest *request, QosTime m
     return due;
 }
 
-/* TRUE where the request takes of what the class has too little of. */
+/* TRUE where the request takes tokens from one of the class's buckets. */
 static gboolean takes(const QosTbfQueue *queue, const QosRequest *request)
 {
     return (queue->has_operations && !request->is_free) || (queue->has_bytes && request->bytes > 0);
@@ -236,7 +236,8 @@ static QosRequest *oldest_of(const QosTbfQueue *queue)
     return oldest;
 }
 
-/* When one of the class has waited for as long as any may, QOS_NEVER where there is no end. */
+/* When the oldest request of the class will have waited for max_wait; QOS_NEVER if there is no such
+ * bound. */
 static QosTime overdue(const QosTbf *tbf, const QosTbfQueue *queue)
 {
     const QosTime max_wait = tbf->context->max_wait;
@@ -244,7 +245,8 @@ static QosTime overdue(const QosTbf *tbf, const QosTbfQueue *queue)
     return max_wait == QOS_NEVER ? QOS_NEVER : qos_time_add(oldest_of(queue)->arrival, max_wait);
 }
 
-/* The first of those with a lock and of write-back, or NULL. Write-back that came later waits. */
+/* The first of the requests with a lock and of write-back, or NULL. They take turns, but write-back
+ * that came later than the first request with a lock waits. */
 static QosRequest *first_holder(QosTbfQueue *queue)
 {
     QosRequest *holder = g_queue_peek_head(&queue->lock_holders);
@@ -477,7 +479,8 @@ static void dequeue(QosTbf *tbf, QosTbfQueue *queue, QosRequest *request)
         qos_heap_remove(&tbf->heap, &queue->heap);
 }
 
-/* However its wait ends: the rule has made it wait, as the job's account says too. */
+/* Books the wait of a request with its rule, however the wait ends; the job's account counts it
+ * too. */
 static void end_wait(QosTbf *tbf, QosTbfQueue *queue, QosRequest *request, QosTime now)
 {
     dequeue(tbf, queue, request);

@@ -187,8 +187,8 @@ static void bind(QosTbf *tbf, QosTbfFlow *flow, const QosRequest *request, QosTi
     unbind(tbf, old_dryrun, now);
 }
 
-/* Where the flow used last is kept, which mostly is the next one too: with the job, where no rule
- * looks at the opcode; else one for each opcode. */
+/* Where the flow that was used last is kept, because it is mostly the next one too. It is kept with
+ * the job if no rule uses the opcode, else for each opcode. */
 static QosTbfFlow **recent_flow(QosTbf *tbf, const QosTbfKey *key, QosOpcode opcode)
 {
     if (key->job != NULL && key->opcode == 0)

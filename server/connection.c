@@ -373,8 +373,8 @@ static gboolean takes_frames(const QosConnection *connection)
     return connection->state == GREETING || connection->state == OPEN;
 }
 
-/* One turn's part of what has been read. TRUE: there may be more for the next one. FALSE also where
- * it has ended meanwhile: then nothing may be started that would outlive it. */
+/* Handles one turn's part of what has been read. TRUE: there may be more for the next turn. FALSE
+ * also if the connection has ended meanwhile: then nothing may be started that would outlive it. */
 static gboolean take_turn(QosConnection *connection)
 {
     guint budget = SLICE;

@@ -378,8 +378,8 @@ static gboolean refuse(QosWireRefused *refused, QosWireRefusal code, const char 
     return FALSE;
 }
 
-/* All mounts have the same store in front of them. The first one says which, and so does the next
- * one when none is left. */
+/* All mounts must be of the same store. The first mount says which one; when no mount is left, the
+ * next one says it anew. */
 static gboolean check_store(QosGrants *grants, const QosWireHello *hello, QosWireRefused *refused)
 {
     if (g_strcmp0(grants->store, hello->store) == 0)

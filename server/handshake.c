@@ -89,7 +89,7 @@ static void finish_tls(GObject *tls, GAsyncResult *result, gpointer data)
 static void start_tls(Attempt *attempt, GIOStream *base, GCancellable *cancellable)
 {
     g_autoptr(GError) error = NULL;
-    /* With its database at once: else it begins by reading all authorities of the system. */
+    /* Gets its database at once; otherwise GIO begins by reading all authorities of the system. */
     GObject *tls =
         g_initable_new(g_tls_backend_get_server_connection_type(g_tls_backend_get_default()), NULL,
                        &error, "base-io-stream", base, "certificate", attempt->way->certificate,
@@ -152,8 +152,8 @@ static void start_munge(Attempt *attempt, GIOStream *base, GCancellable *cancell
     g_task_run_in_thread(task, shake_hands);
 }
 
-/* A munged that is not there may come, and mounts may have other ways in, so that the server starts
- * all the same. */
+/* The server starts even if munged is not there, because munged may start later, and mounts may
+ * connect in other ways. */
 static void tell_of_munged(GObject *source G_GNUC_UNUSED, GAsyncResult *result,
                            gpointer data G_GNUC_UNUSED)
 {

@@ -166,8 +166,8 @@ static struct fuse_session *new_session(Mounter *mounter, GError **error)
     return session;
 }
 
-/* The readers: more than the store has slots, and what goes without a slot has readers besides, so
- * that one is free to read whatever the others wait for. */
+/* The number of readers: more than the store has slots, and one for each request that may go
+ * without a slot. So one reader is always free to read, whatever the others wait for. */
 static gboolean choose_threads(Mounter *mounter, GError **error)
 {
     QosSchedState state;
@@ -205,7 +205,8 @@ static void warn_of_bound(const Mounter *mounter)
               qos_cred_may_search() ? "" : ", or let root mount");
 }
 
-/* There is no io_uring, for this reason: an error where the user insists on it. Takes `reason`. */
+/* Reports that io_uring cannot be used, and why: an error if the user insists on it. Takes
+ * `reason`. */
 static gboolean go_without_ring(Mounter *mounter, GError *reason, GError **error)
 {
     g_clear_pointer(&mounter->ring, qos_ring_free);

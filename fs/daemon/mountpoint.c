@@ -138,7 +138,7 @@ gboolean qos_mountpoint_is_taken(const char *path)
 
 /* --- dead mounts --- */
 
-/* Without a slash at the end, at which a dead mount would be entered. */
+/* Removes a slash at the end, because a path with one would enter a dead mount. */
 static char *resolve(const char *path)
 {
     g_autofree char *name = g_strdup(path);
@@ -161,8 +161,9 @@ static gboolean unmount_dead(const char *place)
            g_spawn_check_wait_status(status, NULL);
 }
 
-/* The kernel may have attributes of a dead mount still: the question must reach the daemon. One
- * that dies only now leaves it without an answer. */
+/* Whether the daemon of the mount on `path` is dead. The kernel may still have attributes of a dead
+ * mount, so the question must reach the daemon. If the daemon dies only now, the question has no
+ * answer. */
 static gboolean is_dead(const char *path)
 {
     struct statx statx_buffer;

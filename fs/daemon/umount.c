@@ -38,7 +38,7 @@ static void print_usage(FILE *file)
           file);
 }
 
-/* Without symbolic links, and without a look at the mount itself, which may hang or be dead. */
+/* Resolves symbolic links without touching the mount itself, which may hang or be dead. */
 static char *resolve(const char *directory)
 {
     g_autofree char *path = g_canonicalize_filename(directory, NULL);
