@@ -15,8 +15,9 @@ typedef struct {
 typedef struct {
     GArray *entries;
     GPtrArray *nodes; /* by id, less one */
-    GArray *places;   /* of guint, likewise: in `entries`; of ids that are free, another such */
-    guint unused;     /* an id that is free, the first of them; 0 = there is none */
+    GArray *places;   /* of guint, by id, less one: the index in `entries`; of a free id, the next
+                         free id */
+    guint unused;     /* the first free id; 0 = there is none */
     guint64 serial;
 } QosHeap;
 

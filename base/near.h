@@ -11,7 +11,8 @@
 
 /* The distance of two names, or anything above `limit` where it is larger. */
 guint qos_near_distance(const char *a, const char *b, guint limit);
-/* How far from `name` what was meant may be: what is further off would be a guess. */
+/* The largest distance from `name` at which a candidate is near: beyond it a hint would be a
+ * guess. */
 guint qos_near_limit(const char *name);
 
 /* The nearest of the names that there are. */

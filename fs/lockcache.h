@@ -44,7 +44,8 @@ void qos_lockcache_entry_init(QosLockcacheEntry *entry, guint32 bytes);
 void qos_lockcache_put(QosLockcache *cache, QosLockcacheEntry *entry, QosTime now);
 /* The credit is used again: it leaves the cache. Does nothing if it is not in the cache. */
 void qos_lockcache_use(QosLockcache *cache, QosLockcacheEntry *entry, QosTime now);
-/* The credit is gone, revoked for one: likewise, but that is no use. */
+/* The credit is gone, for example revoked: it leaves the cache, but that does not count as a
+ * use. */
 void qos_lockcache_drop(QosLockcache *cache, QosLockcacheEntry *entry);
 
 /* What the server said last. FALSE: it is older than what it said before, and ignored. */

@@ -43,13 +43,14 @@ typedef struct {
 typedef struct QosPolicyClass {
     const char *name;
     void *(*init)(const QosPolicyContext *context, QosTime now);
-    /* No incoming will follow, but where it is taken up again; what is queued is still handed out
-     * by get_next. */
+    /* No incoming will follow, unless the policy is put in force again; get_next still hands out
+     * what is queued. */
     void (*shutdown)(void *self, QosTime now);
     /* Frees; nothing is queued any more. */
     void (*fini)(void *self);
-    /* Lets a request go at once, as incoming and get_next would one after the other: TRUE. FALSE,
-     * with nothing booked, where another is due before it or it has to wait. NULL: always FALSE. */
+    /* TRUE: lets a request go at once, with the same effect as incoming and then get_next. FALSE,
+     * with nothing booked: another request is due before it, or it has to wait. NULL: always
+     * FALSE. */
     gboolean (*try_now)(void *self, QosRequest *request, QosTime now);
     /* Queues a request. */
     void (*incoming)(void *self, QosRequest *request, QosTime now);
@@ -60,13 +61,13 @@ typedef struct QosPolicyClass {
      * begins with the reduced `data`, or -errno and no data. NULL where the policy knows none. */
     void (*start_epoch)(void *self, gint64 epoch, const void *data, gsize length, QosTime now);
     QosEpochReduction reduction; /* of its policy data */
-    /* Books a request that goes into debt, and sets its `owes`. FALSE, with nothing booked, where
-     * its class owes as much as it may; not where it `is_done` already, as it must be booked then.
+    /* Books a request that goes into debt, and sets its `owes`. FALSE, with nothing booked, if its
+     * class owes as much as it may; never if it `is_done` already, because it must be booked then.
      * NULL where the policy does not count. */
     gboolean (*charge)(void *self, QosRequest *request, gboolean is_done, QosTime now);
-    /* Another job wants the lock of a queued request, which `holds_lock` from now on: TRUE where it
-     * goes, booked as by charge; FALSE where its class owes too much for that: it stays queued.
-     * NULL where the policy does not count. */
+    /* Another job wants the lock of a queued request, which `holds_lock` from now on. TRUE: the
+     * request goes, booked as by charge. FALSE: its class owes too much for that, and it stays
+     * queued. NULL where the policy does not count. */
     gboolean (*release)(void *self, QosRequest *request, QosTime now);
     /* TRUE where a rule bounds the class of the request, or counts it in a dry run. NULL: never. */
     gboolean (*is_limited)(void *self, const QosRequest *request, QosTime now);

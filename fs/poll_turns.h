@@ -35,7 +35,8 @@ typedef enum {
     QOS_TURN_AGAIN, /* due */
 } QosTurnPlace;
 
-/* One to look at. Embedded in what that is; but for `kind`, fs/poll_turns.c's own. */
+/* An object's place in the turns. Embedded in the object; except for `kind`, fs/poll_turns.c's
+ * own. */
 typedef struct {
     QosHeapNode later; /* its key: when it becomes due */
     GList link;        /* in its job's line, while it is due */
@@ -55,11 +56,11 @@ void qos_turns_add(QosTurns *turns, QosTurn *turn, QosJob *job, QosUser *user);
 void qos_turns_remove(QosTurns *turns, QosTurn *turn);
 /* It is new. */
 void qos_turns_at_once(QosTurns *turns, QosTurn *turn);
-/* From `when` on; also after a look, or instead of what was said before. */
+/* The turn is due from `when` on. Also used after a look, or to replace an earlier time. */
 void qos_turns_at(QosTurns *turns, QosTurn *turn, QosTime when);
 
-/* The next to be looked at now, which is not due again before it is said; or NULL, until
- * `*ret_wake` unless something is said meanwhile. */
+/* The next turn to be looked at now; it is not due again before a call above says when. Or NULL,
+ * which holds until `*ret_wake` or the next call above. */
 QosTurn *qos_turns_next(QosTurns *turns, QosTime now, QosTime *ret_wake);
 /* The turn that was last taken; NULL if it has been removed since. */
 QosTurn *qos_turns_taken(const QosTurns *turns);

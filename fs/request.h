@@ -11,7 +11,7 @@
 #include "fs/rule.h"
 
 #define QOS_DEBT_MAX (2 * QOS_SECOND) /* that a class may owe, in time at its rate */
-/* That a class may owe for pages of files before its threads pay for the next
+/* The debt of a class for pages of files, from which on its threads pay before the next page
  * (fs/isolate/pay_point.h). */
 #define QOS_DEBT_UNTOLD (10 * QOS_MILLISECOND)
 
@@ -21,7 +21,8 @@ typedef enum {
     QOS_REQUEST_HELD,    /* due, held for its job's or its user's share of slots */
     QOS_REQUEST_READY,   /* due, has a slot or passes, to be taken by qos_sched_next() */
     QOS_REQUEST_RUNNING, /* in the store */
-    QOS_REQUEST_PAUSED,  /* it was let go, and waits for what is not the store's to give */
+    QOS_REQUEST_PAUSED,  /* it was let go, and waits for something else than the store, such as a
+                            credit */
     QOS_REQUEST_DONE,
 } QosRequestState;
 
@@ -45,8 +46,8 @@ typedef struct {
     guint is_toll : 1;     /* it waits until the class of `toll_opcode` has a token
                               (fs/isolate/pay_point.h) */
     guint is_free : 1;     /* it costs no operation: the program did not ask for it, or has paid */
-    guint
-        is_imposed : 1; /* and because of another job: it does not take from an allowance either */
+    guint is_imposed : 1;  /* and another job caused it: so it does not take from the allowance
+                              either */
     guint cannot_fail : 1; /* it ends something: it goes into debt likewise, and is always kept */
     /* --- */
     QosRequestState state;
@@ -60,8 +61,8 @@ typedef struct {
     gint64 weight;      /* of its rule, for adaptive sharing; 0 = none given */
     gint64 minimum;     /* likewise, op/s */
     guint64 kept;       /* bytes of it that count as parked */
-    gboolean has_stalled; /* its slot is given to others besides; set while the request's own thread
-                             may read the bits below, without the lock */
+    gboolean has_stalled; /* its slot is given to others too. No bit-field, because it is set while
+                             the request's own thread may read the bits below without the lock */
     guint has_slot : 1;
     guint is_passing : 1; /* inside without a slot, because it must not wait */
     guint is_stored : 1;  /* what it is to write was written while it waited */
