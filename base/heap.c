@@ -194,11 +194,3 @@ QosHeapNode *qos_heap_peek(const QosHeap *heap)
 {
     return heap->entries->len > 0 ? node_of(heap, entries_of(heap)) : NULL;
 }
-
-QosHeapNode *qos_heap_peek_second(const QosHeap *heap)
-{
-    const Entry *entries = entries_of(heap);
-    guint place = least_child(entries, heap->entries->len, 0);
-
-    return place < heap->entries->len ? node_of(heap, &entries[place]) : NULL;
-}

@@ -37,8 +37,6 @@ typedef gint64 (*QosHeapKeyFunc)(QosHeapNode *node, gpointer arg);
 void qos_heap_rekey(QosHeap *heap, QosHeapKeyFunc key_of, gpointer arg);
 /* The node with the smallest key, or NULL. */
 QosHeapNode *qos_heap_peek(const QosHeap *heap);
-/* The node that would be the first without that one, or NULL. */
-QosHeapNode *qos_heap_peek_second(const QosHeap *heap);
 
 static inline gboolean qos_heap_contains(const QosHeapNode *node)
 {

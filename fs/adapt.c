@@ -33,7 +33,6 @@
  * Paper throttles by the estimate, and so would never see the store saturated. Therefore the
  * estimate is raised while a job waits for tokens and slots are free.
  */
-#include "base/prefetch.h"
 #include "fs/adapt_private.h"
 #include "fs/rule.h"
 
@@ -319,23 +318,6 @@ const QosJob *qos_adapt_first(const QosAdapt *adapt)
 {
     QosHeapNode *first = qos_heap_peek(&adapt->waiting[QOS_ADAPT_WAITING]);
     return first != NULL ? job_of(first) : NULL;
-}
-
-const QosJob *qos_adapt_second(const QosAdapt *adapt)
-{
-    QosHeapNode *second = qos_heap_peek_second(&adapt->waiting[QOS_ADAPT_WAITING]);
-    return second != NULL ? job_of(second) : NULL;
-}
-
-void qos_adapt_prefetch(const QosAdapt *adapt, const QosJob *job)
-{
-    if (job->share.member == 0)
-        return;
-    qos_prefetch(qos_adapt_seen_of(adapt, job), sizeof(QosTime));
-    if (adapt->config.mode == QOS_ADAPT_FAIR)
-        qos_prefetch(qos_adapt_fair_of(adapt, job), G_STRUCT_OFFSET(QosFairJob, entitlement));
-    else
-        qos_prefetch(qos_adapt_paper_of(adapt, job), sizeof(QosPaperJob));
 }
 
 static QosHeapNode *first_of(const QosAdapt *adapt, guint place)

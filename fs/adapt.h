@@ -103,11 +103,8 @@ void qos_adapt_set_ready(QosAdapt *adapt, struct QosJob *job, gboolean is_ready,
 /* The next job to be served, of those that are ready; or NULL with *ret_wake lowered to when to ask
  * again. */
 struct QosJob *qos_adapt_next(QosAdapt *adapt, QosTime now, QosTime *ret_wake);
-/* The jobs that will probably be served next, and after that; or NULL. */
+/* The job that will probably be served next; or NULL. */
 const struct QosJob *qos_adapt_first(const QosAdapt *adapt);
-const struct QosJob *qos_adapt_second(const QosAdapt *adapt);
-/* Fetches what is known of the job here (base/prefetch.h). */
-void qos_adapt_prefetch(const QosAdapt *adapt, const struct QosJob *job);
 /* TRUE where a request of `job` that comes now may go at once: no job is to be served before it. */
 gboolean qos_adapt_may_go(QosAdapt *adapt, struct QosJob *job, QosTime now);
 /* A request of `job` goes; one that waited is told of by qos_adapt_stop_waiting() afterwards. */

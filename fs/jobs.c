@@ -15,7 +15,7 @@
 
 static void job_free(QosJob *job)
 {
-    g_aligned_free(job);
+    g_free(job);
 }
 
 QosJob *qos_job_ref(QosJob *job)
@@ -85,7 +85,7 @@ QosJob *qos_account_job_for(QosAccount *account, QosUser *user, const char *id, 
     }
     if (job != NULL)
         return job;
-    job = g_aligned_alloc0(1, sizeof(QosJob), QOS_CACHE_LINE);
+    job = g_new0(QosJob, 1);
     job->references = 1;
     memcpy(job->id, name, sizeof(name));
     job->started = job->seen = job->rate_time = now;
@@ -100,12 +100,6 @@ QosJob *qos_account_job_for(QosAccount *account, QosUser *user, const char *id, 
 QosJob *qos_account_job(QosAccount *account, const char *id, QosTime now)
 {
     return qos_account_job_for(account, NULL, id, now);
-}
-
-void qos_job_prefetch(const QosJob *job)
-{
-    qos_prefetch(job, QOS_JOB_OFTEN);
-    qos_prefetch(&job->wait[0], sizeof(QosWait));
 }
 
 static void add_sample(QosSample *sample, guint64 value)

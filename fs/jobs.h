@@ -20,7 +20,6 @@
 
 #include "base/histogram.h"
 #include "base/opcode.h"
-#include "base/prefetch.h"
 #include "base/time.h"
 #include "fs/adapt.h"
 
@@ -110,10 +109,8 @@ typedef struct {
 typedef struct QosJob {
     gint references;   /* atomic; first, as the next, for qos_sched_copy_job() */
     QosJobFiles files; /* atomic */
-    /* What each request changes stands together, in three cache lines and one of `wait`: with
-     * thousands of jobs these are cache misses. */
-    guint nodes;      /* the job's node count, 0 = unknown */
-    guint wait_count; /* of `wait`, in use */
+    guint nodes;       /* the job's node count, 0 = unknown */
+    guint wait_count;  /* of `wait`, in use */
     QosJobSched sched;
     QosTime seen;       /* last request */
     QosTime store_time; /* sum, ns */
@@ -126,7 +123,7 @@ typedef struct QosJob {
     double operation_rate; /* op/s, decaying over about 2 s */
     double byte_rate;      /* bytes/s */
     QosJobTbf tbf;
-    QosShare share; /* written by fs/adapt*.c alone; its end is beyond these lines */
+    QosShare share; /* written by fs/adapt*.c alone */
     QosWait wait[QOS_JOB_WAITS_MAX];
 
     QosJobSchedRare sched_rare;
@@ -141,10 +138,6 @@ typedef struct QosJob {
     QosUser *maker;    /* the user that it was made for; NULL: one without bounds */
     char id[QOS_JOB_ID_MAX + 1];
 } QosJob;
-
-#define QOS_JOB_OFTEN (3 * QOS_CACHE_LINE) /* bytes, from its begin on: see above */
-G_STATIC_ASSERT(G_STRUCT_OFFSET(QosJob, share.finish) + sizeof(gint64) <= QOS_JOB_OFTEN);
-G_STATIC_ASSERT(G_STRUCT_OFFSET(QosJob, wait) % QOS_CACHE_LINE == 0);
 
 typedef struct {
     GHashTable *users;        /* uid -> QosUser, owned */
@@ -168,8 +161,6 @@ QosJob *qos_job_ref(QosJob *job);
 void qos_job_unref(QosJob *job);           /* NULL is allowed */
 GPtrArray *qos_job_list_new(guint length); /* empty, with room for so many references */
 
-/* Fetches what a request of the job changes, which follows before long (base/prefetch.h). */
-void qos_job_prefetch(const QosJob *job);
 /* Books a request that has come. */
 static inline void qos_job_comes(QosJob *job, QosTime now)
 {

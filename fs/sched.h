@@ -96,8 +96,6 @@ void qos_sched_pause(QosSched *sched, QosRequest *request, QosTime now);
 /* It goes on, with a slot, whether one is free or not: it was let go. Nothing, if it is not paused.
  */
 void qos_sched_go_on(QosSched *sched, QosRequest *request, QosTime now);
-/* The store replies before long: fetches what qos_sched_leave() changes (base/prefetch.h). */
-void qos_sched_prefetch_leave(const QosRequest *request);
 /* A running request is done: `bytes` were moved, `error` is its errno or 0. Books it with its job.
  */
 void qos_sched_leave(QosSched *sched, QosRequest *request, guint64 bytes, int error, QosTime now);

@@ -11,7 +11,6 @@
  * With adaptive sharing (fs/adapt.h) all due requests are held in the jobs, and pick_shared()
  * serves the job that is next.
  */
-#include "base/prefetch.h"
 #include "fs/capacity.h"
 #include "fs/sched_state.h"
 
@@ -273,38 +272,6 @@ static QosTime next_look(const QosSched *sched, QosTime now)
     return MIN(qos_slots_next_stall(&sched->slots), delay > now ? delay : QOS_NEVER);
 }
 
-/* As link->data, without a look at what may have to be fetched first. */
-static const QosRequest *request_of(const GList *link)
-{
-    return (const QosRequest *)((const char *)link - G_STRUCT_OFFSET(QosRequest, link));
-}
-
-/* The next two jobs are known while the store serves. Serving a job reads the job, and then what it
- * refers to. So the job itself is fetched while it is the second, and what it refers to while it is
- * the first. One turn of another job takes about as long as a fetch. */
-static void prefetch_next_jobs(const QosSched *sched)
-{
-    const QosJob *first = qos_adapt_first(sched->adapt);
-    const QosJob *second = qos_adapt_second(sched->adapt);
-
-    if (second != NULL)
-        qos_job_prefetch(second);
-    if (first == NULL || first->sched.held.length == 0)
-        return;
-    qos_prefetch(request_of(first->sched.held.head), sizeof(QosRequest));
-    qos_adapt_prefetch(sched->adapt, first);
-}
-
-void qos_sched_prefetch_leave(const QosRequest *request)
-{
-    qos_job_prefetch(request->job);
-    qos_prefetch(&request->job->operation[request->opcode], sizeof(QosSample));
-    if (request->queue != NULL)
-        qos_prefetch(request->queue, QOS_CACHE_LINE);
-    if (request->job->tbf.flow != NULL)
-        qos_prefetch(request->job->tbf.flow, QOS_CACHE_LINE);
-}
-
 /* Lets the job's first held request go. */
 static QosRequest *serve(QosSched *sched, QosJob *job, QosTime now)
 {
@@ -315,8 +282,6 @@ static QosRequest *serve(QosSched *sched, QosJob *job, QosTime now)
     qos_slots_grant(&sched->slots, request);
     if (!may_be_served(sched, job))
         qos_sched_update_job(sched, job, now);
-    qos_sched_prefetch_leave(request);
-    prefetch_next_jobs(sched);
     return request;
 }
 

@@ -25,7 +25,6 @@ typedef struct {
     guint32 padding;
 } QosTbfKey;
 
-/* A request looks at all but `link`: one cache line. */
 typedef struct QosTbfFlow {
     QosTbfKey key;       /* holds a reference to the job */
     guint64 generation;  /* of the rules that `queue` and `dryrun` were matched by */
@@ -35,10 +34,7 @@ typedef struct QosTbfFlow {
     GList link;          /* in QosTbf.idle */
 } QosTbfFlow;
 
-G_STATIC_ASSERT(G_STRUCT_OFFSET(QosTbfFlow, link) == QOS_CACHE_LINE);
-
 struct QosTbfQueue {
-    /* What each request looks at, in one cache line. */
     GQueue requests;        /* of QosRequest, by its link: wait for a token, and hold nothing */
     QosRuleState *counters; /* owned by QosTbf.counters */
     gint64 weight;          /* for fs/adapt.h; 0 = not given */
@@ -70,8 +66,6 @@ struct QosTbfQueue {
     QosTbfKey key;       /* holds a reference to the job */
     char rule_name[QOS_RULE_NAME_MAX + 1];
 };
-
-G_STATIC_ASSERT(G_STRUCT_OFFSET(QosTbfQueue, heap) == QOS_CACHE_LINE);
 
 typedef struct {
     const QosPolicyContext *context;

@@ -15,7 +15,6 @@
 #include <string.h>
 
 #include "base/heap.h"
-#include "base/prefetch.h"
 #include "sim/gps.h"
 #include "sim/replay.h"
 #include "sim/rule_changes.h"
@@ -25,8 +24,6 @@
 #define EXPIRE_INTERVAL (5 * QOS_SECOND)        /* as the gate's housekeeping */
 #define PAUSE           (100 * QOS_MILLISECOND) /* a job that was idle for so long wakes */
 
-/* A request changes one cache line of its job and one of its process. With thousands of jobs a
- * simulation spends most of its time on these cache misses. */
 typedef struct {
     QosJob *job;
     guint index; /* of its result, in `jobs` */
@@ -50,8 +47,6 @@ typedef struct {
     gboolean has_replied;
     QosTime burst; /* start of this burst */
 } Process;
-
-G_STATIC_ASSERT(sizeof(Job) <= QOS_CACHE_LINE && sizeof(Process) <= QOS_CACHE_LINE);
 
 /* The phase of a process, if its client has phases. */
 typedef struct {
@@ -368,7 +363,7 @@ static Request *request_new(Simulator *sim, Process *process)
     if (request != NULL) {
         sim->unused = request->next;
     } else {
-        request = g_aligned_alloc0(1, sizeof(Request), QOS_CACHE_LINE);
+        request = g_new0(Request, 1);
         g_ptr_array_add(sim->requests, request);
     }
     request->process = process;
@@ -547,16 +542,6 @@ static void go_on(Simulator *sim, Process *process)
         set_timer(sim, process, next);
 }
 
-/* Fetches what the next event, the store's reply, will change. */
-static void prefetch_reply(const Request *request)
-{
-    qos_prefetch(request->process, sizeof(Process));
-    qos_prefetch(request->job, sizeof(Job));
-    qos_sched_prefetch_leave(&request->request);
-    if (request->next != NULL)
-        qos_prefetch(request->next, sizeof(Request));
-}
-
 static void complete(Simulator *sim, Request *request)
 {
     Process *process = request->process;
@@ -615,8 +600,6 @@ static gboolean step(Simulator *sim)
         qos_rule_changes_make(rules, &sim->rule_changes, sim->sched, sim->now);
     if (first != NULL && reply == next) {
         remove_first(sim, first);
-        if (first->next != NULL)
-            prefetch_reply(first->next);
         complete(sim, first);
     } else if (timer != NULL && act_time == next) {
         qos_heap_remove(&sim->timers, timer);
@@ -697,9 +680,9 @@ static void add_clients(Simulator *sim, const char *label)
         jobs += copies_of(client, label);
         processes += copies_of(client, label) * client->processes;
     }
-    sim->jobs = g_aligned_alloc0(MAX(jobs, 1), sizeof(Job), QOS_CACHE_LINE);
+    sim->jobs = g_new0(Job, MAX(jobs, 1));
     sim->ideal = g_new0(QosGpsJob, MAX(jobs, 1));
-    sim->processes = g_aligned_alloc0(MAX(processes, 1), sizeof(Process), QOS_CACHE_LINE);
+    sim->processes = g_new0(Process, MAX(processes, 1));
     sim->phases = g_new0(Phase, MAX(processes, 1));
     for (guint i = 0; i < clients->len; i++)
         add_client(sim, clients->pdata[i], copies_of(clients->pdata[i], label));
@@ -779,7 +762,7 @@ static QosSimulation *simulate(const QosScenario *scenario, const QosSharing *sh
     sim.result->jobs = g_ptr_array_new_with_free_func((GDestroyNotify)(void (*)(void))result_free);
     sim.result->capacity = g_array_new(FALSE, FALSE, sizeof(QosSimulatedCapacity));
     sim.index = g_hash_table_new(g_str_hash, g_str_equal);
-    sim.requests = g_ptr_array_new_with_free_func(g_aligned_free);
+    sim.requests = g_ptr_array_new_with_free_func(g_free);
     sim.sched = qos_sched_new(sharing->policy, scenario->slots, "sim", 600 * QOS_SECOND, 0);
     qos_heap_init(&sim.timers);
     qos_heap_init(&sim.replies);
@@ -801,9 +784,9 @@ static QosSimulation *simulate(const QosScenario *scenario, const QosSharing *sh
     qos_gps_clear(&sim.gps);
     g_free(sim.ideal);
     qos_sched_free(sim.sched);
-    g_aligned_free(sim.jobs);
+    g_free(sim.jobs);
     g_hash_table_unref(sim.index);
-    g_aligned_free(sim.processes);
+    g_free(sim.processes);
     g_free(sim.phases);
     g_ptr_array_unref(sim.requests);
     g_rand_free(sim.random);

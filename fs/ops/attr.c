@@ -31,8 +31,6 @@ typedef struct {
     int flags;
 } AttrOp;
 
-QOS_OP_IS_QUICK(AttrOp);
-
 static AttrOp *attr_op_new(fuse_req_t request, fuse_ino_t ino, QosOpcode opcode,
                            int (*run)(QosOp *op))
 {

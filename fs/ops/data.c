@@ -42,8 +42,6 @@ typedef struct {
     int flags;
 } DataOp;
 
-QOS_OP_IS_QUICK(DataOp);
-
 static DataOp *data_op_new(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info *info,
                            QosOpcode opcode, int (*run)(QosOp *op))
 {

@@ -28,8 +28,6 @@ typedef struct {
     unsigned flags;
 } NameOp;
 
-QOS_OP_IS_QUICK(NameOp);
-
 static NameOp *name_op_new(fuse_req_t request, fuse_ino_t parent, const char *name,
                            QosOpcode opcode, int (*run)(QosOp *op))
 {

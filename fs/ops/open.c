@@ -31,8 +31,6 @@ typedef struct {
     mode_t mode;
 } OpenOp;
 
-QOS_OP_IS_QUICK(OpenOp);
-
 static OpenOp *open_op_new(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info *info,
                            QosOpcode opcode, int (*run)(QosOp *op))
 {

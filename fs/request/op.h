@@ -175,10 +175,6 @@ static inline gboolean qos_op_locks_pages(const QosOp *op)
 
 /* Room for the copies of most names behind an operation: one allocation instead of three. */
 #define QOS_OP_ROOM 64
-/* The C library keeps no more than this for a thread that frees it; what is larger costs some 700
- * instructions more each time. */
-#define QOS_OP_QUICK          1032
-#define QOS_OP_IS_QUICK(type) G_STATIC_ASSERT(sizeof(type) + QOS_OP_ROOM <= QOS_OP_QUICK)
 
 /* A zeroed struct of `size` bytes that starts with a QosOp; never NULL. */
 gpointer qos_op_new(fuse_req_t request, gsize size, QosOpcode opcode, int (*run)(QosOp *op));
