@@ -17,7 +17,6 @@ QosGate *qos_gate_new(const QosPolicyClass *policy, guint slots, QosTime job_cle
     qos_mutex_init_adaptive(&gate->lock, QOS_MUTEX_GATE);
     pthread_cond_init(&gate->lead, NULL);
     pthread_cond_init(&gate->follow, NULL);
-    pthread_cond_init(&gate->entered, NULL);
     gate->sched = qos_sched_new(policy, slots, host, job_cleanup_interval, now);
     gate->parked = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, g_free);
     gate->threads = qos_gate_threads_new();
@@ -36,7 +35,6 @@ void qos_gate_free(QosGate *gate)
     g_hash_table_unref(gate->parked);
     g_hash_table_unref(gate->threads);
     g_array_unref(gate->workers);
-    pthread_cond_destroy(&gate->entered);
     pthread_cond_destroy(&gate->follow);
     pthread_cond_destroy(&gate->lead);
     qos_mutex_destroy(&gate->lock);
@@ -50,12 +48,10 @@ gboolean qos_gate_enter(QosGate *gate, QosEntry *entry)
     entry->parking = QOS_ENTRY_ARRIVING;
     qos_mutex_lock(&gate->lock);
     QosVerdict verdict = qos_sched_enter(gate->sched, &entry->request, qos_gate_now(), &wake);
-    if (verdict == QOS_GO) {
+    if (verdict == QOS_GO)
         entry->parking = QOS_ENTRY_RUNNING;
-        qos_gate_tell_entered_locked(gate);
-    } else {
+    else
         qos_gate_wake_leader_locked(gate, wake);
-    }
     qos_mutex_unlock(&gate->lock);
     return verdict == QOS_GO;
 }
@@ -124,7 +120,6 @@ void qos_gate_go_on(QosGate *gate, QosEntry *entry)
 {
     qos_mutex_lock(&gate->lock);
     qos_sched_go_on(gate->sched, &entry->request, qos_gate_now());
-    qos_gate_tell_entered_locked(gate);
     qos_mutex_unlock(&gate->lock);
 }
 
@@ -135,26 +130,6 @@ void qos_gate_resume(QosGate *gate, QosEntry *entry)
     g_queue_push_tail_link(&gate->resumed, &entry->parked);
     qos_gate_wake_leader_locked(gate, 0);
     qos_mutex_unlock(&gate->lock);
-}
-
-static gboolean is_store_idle_locked(const QosGate *gate)
-{
-    QosSchedState state;
-
-    qos_sched_state(gate->sched, &state);
-    return state.oldest == QOS_NEVER;
-}
-
-gboolean qos_gate_await_request(QosGate *gate)
-{
-    qos_mutex_lock(&gate->lock);
-    while (!gate->is_stopping && is_store_idle_locked(gate)) {
-        gate->is_awaited = TRUE;
-        qos_condition_wait(&gate->entered, &gate->lock);
-    }
-    gboolean has_request = !gate->is_stopping;
-    qos_mutex_unlock(&gate->lock);
-    return has_request;
 }
 
 gboolean qos_gate_leave(QosGate *gate, QosEntry *entry, guint64 bytes, int error)

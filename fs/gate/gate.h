@@ -134,6 +134,3 @@ typedef enum {
  * and not while nobody lends or owes. NULL: nobody is told. */
 void qos_gate_on_change(QosGate *gate, void (*changed)(QosGateChanges changes, void *arg),
                         void *arg);
-
-/* Waits until a request has a slot in the store. FALSE: the gate stops. One thread at a time. */
-gboolean qos_gate_await_request(QosGate *gate);

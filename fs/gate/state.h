@@ -31,11 +31,10 @@ typedef struct QosGateLine {
 } QosGateLine;
 
 struct QosGate {
-    gint locked_lines;      /* atomic: `lines` but for that with the lock 0 */
-    QosMutex lock;          /* everything below */
-    pthread_cond_t lead;    /* the leader: something is due earlier */
-    pthread_cond_t follow;  /* one of the followers: lead */
-    pthread_cond_t entered; /* who awaits a request: one is in the store */
+    gint locked_lines;     /* atomic: `lines` but for that with the lock 0 */
+    QosMutex lock;         /* everything below */
+    pthread_cond_t lead;   /* the leader: something is due earlier */
+    pthread_cond_t follow; /* one of the followers: lead */
     QosSched *sched;
     GHashTable *parked;  /* a set of QosGateLine, none empty */
     GQueue lines;        /* the same */
@@ -48,7 +47,6 @@ struct QosGate {
     gboolean has_leader;
     gboolean named; /* a follower was signalled to lead and is on its way */
     gboolean is_stopping;
-    gboolean is_awaited;  /* a request, by somebody who sleeps */
     QosTime leader_wake;  /* when the leader means to wake */
     QosTime housekeeping; /* when next */
 
@@ -100,8 +98,6 @@ void qos_gate_answer_given_up(GQueue *given_up);
 
 /* --- workers.c --- */
 
-/* A request has gone to the store. */
-void qos_gate_tell_entered_locked(QosGate *gate);
 /* The next entry that this thread is to run, or NULL with when to look again. What has a slot
  * already comes first. */
 QosEntry *qos_gate_take_locked(QosGate *gate, QosTime now, QosTime *wake);

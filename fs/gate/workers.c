@@ -39,14 +39,6 @@ static void name_leader_locked(QosGate *gate)
         start_worker_locked(gate);
 }
 
-void qos_gate_tell_entered_locked(QosGate *gate)
-{
-    if (!gate->is_awaited)
-        return;
-    gate->is_awaited = FALSE;
-    pthread_cond_signal(&gate->entered);
-}
-
 static void book_waiting_locked(QosGate *gate, const QosRequest *request)
 {
     QosTime waited = request->start - request->arrival;
@@ -65,7 +57,6 @@ QosEntry *qos_gate_take_locked(QosGate *gate, QosTime now, QosTime *wake)
     while ((request = qos_sched_next(gate->sched, now, wake)) != NULL) {
         QosEntry *entry = (QosEntry *)request; /* its first member */
         book_waiting_locked(gate, request);
-        qos_gate_tell_entered_locked(gate);
         if (entry->parking == QOS_ENTRY_PARKED) {
             entry->parking = QOS_ENTRY_RUNNING;
             qos_gate_leave_parked_locked(gate, entry);
@@ -241,7 +232,6 @@ void qos_gate_stop(QosGate *gate)
     gate->is_stopping = TRUE;
     pthread_cond_broadcast(&gate->lead);
     pthread_cond_broadcast(&gate->follow);
-    pthread_cond_signal(&gate->entered);
     qos_mutex_unlock(&gate->lock);
     answer_all(gate, take_back_locked);
     for (guint i = 0; i < gate->workers->len; i++)

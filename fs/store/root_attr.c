@@ -7,80 +7,29 @@
 #include <fcntl.h>
 
 #include "base/error.h"
-#include "sys/service_thread.h"
+#include "sys/mutex.h"
 
 struct QosRoot {
     QosGate *gate;
-    QosServiceThread thread;
-    QosLoan directory;
-    QosMutex lock; /* everything below */
-    struct stat stat;
-    QosTime asked; /* atomic: when the thread asked the store and had no answer yet, 0 = not now */
+    QosMutex lock;    /* everything below */
+    struct stat stat; /* as last seen */
 };
-
-/* TRUE where a request has been in the store for long. */
-static gboolean has_delay(QosGate *gate)
-{
-    QosSchedState state;
-
-    qos_sched_state(qos_gate_lock(gate), &state);
-    qos_gate_unlock(gate);
-    return qos_gate_now() >= qos_time_add(state.oldest, QOS_ROOT_TIME);
-}
-
-static void ask_locked(QosRoot *root)
-{
-    struct stat stat;
-    gboolean is_known;
-
-    __atomic_store_n(&root->asked, qos_gate_now(), __ATOMIC_RELAXED);
-    qos_mutex_unlock(&root->lock);
-    qos_mutex_assert_call(QOS_MUTEX_CALL_STORE);
-    is_known = fstatat(root->directory.fd, "", &stat, AT_EMPTY_PATH) == 0;
-    qos_mutex_lock(&root->lock);
-    __atomic_store_n(&root->asked, 0, __ATOMIC_RELAXED);
-    if (is_known)
-        root->stat = stat;
-}
-
-/* While no request is in the store it waits at the gate, whose stop ends that. */
-static QosTime watch(gpointer data)
-{
-    QosRoot *root = data;
-
-    qos_mutex_unlock(&root->lock);
-    const gboolean has_request = qos_gate_await_request(root->gate);
-    qos_mutex_lock(&root->lock);
-    if (!has_request)
-        return QOS_NEVER;
-    const QosTime next = qos_gate_now() + QOS_ROOT_TIME;
-    if (has_delay(root->gate))
-        ask_locked(root);
-    return next;
-}
-
-static void clear(QosRoot *root)
-{
-    qos_loan_return(&root->directory);
-    qos_mutex_destroy(&root->lock);
-    g_free(root);
-}
 
 QosRoot *qos_root_new(QosGate *gate, QosInodes *inodes, GError **error)
 {
     QosRoot *root = g_new0(QosRoot, 1);
-    int result = qos_inodes_borrow(inodes, FUSE_ROOT_ID, &root->directory);
+    g_auto(QosLoan) directory = {0};
+    int result = qos_inodes_borrow(inodes, FUSE_ROOT_ID, &directory);
 
     root->gate = gate;
     qos_mutex_init(&root->lock, QOS_MUTEX_ROOT);
-    if (result == 0 && fstatat(root->directory.fd, "", &root->stat, AT_EMPTY_PATH) != 0)
+    if (result == 0 && fstatat(directory.fd, "", &root->stat, AT_EMPTY_PATH) != 0)
         result = -errno;
-    if (result != 0)
-        qos_set_error(error, -result, "cannot ask the store for its root's attributes: %s",
-                      g_strerror(-result));
-    else if (qos_service_thread_start(&root->thread, "root", &root->lock, watch, root, error))
+    if (result == 0)
         return root;
-    clear(root);
+    qos_set_error(error, -result, "cannot ask the store for its root's attributes: %s",
+                  g_strerror(-result));
+    qos_root_free(root);
     return NULL;
 }
 
@@ -88,8 +37,8 @@ void qos_root_free(QosRoot *root)
 {
     if (root == NULL)
         return;
-    qos_service_thread_stop(&root->thread);
-    clear(root);
+    qos_mutex_destroy(&root->lock);
+    g_free(root);
 }
 
 void qos_root_note(QosRoot *root, const struct stat *stat)
@@ -101,13 +50,14 @@ void qos_root_note(QosRoot *root, const struct stat *stat)
 
 gboolean qos_root_recall(QosRoot *root, struct stat *ret_stat)
 {
-    gboolean is_needed;
+    QosSchedState state;
 
-    if (__atomic_load_n(&root->asked, __ATOMIC_RELAXED) == 0)
+    qos_sched_state(qos_gate_lock(root->gate), &state);
+    qos_gate_unlock(root->gate);
+    if (qos_gate_now() < qos_time_add(state.oldest, QOS_ROOT_TIME))
         return FALSE;
     qos_mutex_lock(&root->lock);
-    is_needed = root->asked != 0 && qos_gate_now() - root->asked >= QOS_ROOT_TIME;
     *ret_stat = root->stat;
     qos_mutex_unlock(&root->lock);
-    return is_needed;
+    return TRUE;
 }

@@ -1,10 +1,14 @@
 /*
  * The attributes of the mount's root, for when the store does not answer.
  *
- * Whoever walks to the files of `.qosfs` asks for the root's attributes first. While requests hang
- * in the store, a thread asks the store for these, too (and sleeps while there are none); if it
- * gets no answer within QOS_ROOT_TIME, others are given those that were last seen, so that an
- * administrator can read what hangs.
+ * A process that walks to the files of `.qosfs` asks for the root's attributes first. If the store
+ * hangs, it must not hang with it: an administrator is to read what hangs. Nobody can know without
+ * asking whether the store would answer. So while the oldest request in the store has been there
+ * for QOS_ROOT_TIME the root's attributes are those that were last seen.
+ *
+ * Limit: if a single file hangs, or a request takes that long, the times, size and link count of
+ * the root are as old as its last GETATTR or SETATTR before, and that GETATTR waits at no pay point
+ * (fs/isolate/pay_point.h).
  *
  * Lock: `lock` of the root; not held while the store is asked.
  */
@@ -15,17 +19,15 @@
 #include "fs/gate/gate.h"
 #include "fs/store/inode.h"
 
-#define QOS_ROOT_TIME QOS_SECOND
+#define QOS_ROOT_TIME (2 * QOS_SECOND)
 
 typedef struct QosRoot QosRoot;
 
-/* Both are borrowed. Starts its thread (after the daemon's fork); NULL with an error where
- * there is none, or the store does not tell the attributes. */
+/* `gate` is borrowed. Asks the store once; NULL with an error if it does not tell. */
 QosRoot *qos_root_new(QosGate *gate, QosInodes *inodes, GError **error);
-/* Ends the thread; the gate has stopped. NULL is allowed. */
-void qos_root_free(QosRoot *root);
+void qos_root_free(QosRoot *root); /* NULL is allowed */
 
 /* The store has told the attributes. */
 void qos_root_note(QosRoot *root, const struct stat *stat);
-/* TRUE where the store does not tell them: as they were last seen. */
+/* TRUE where the store is not to be asked: the attributes as they were last seen. */
 gboolean qos_root_recall(QosRoot *root, struct stat *ret_stat);

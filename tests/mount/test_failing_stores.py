@@ -8,7 +8,6 @@ import errno
 import fcntl
 import mmap
 import os
-import re
 import stat
 import subprocess
 import sys
@@ -19,8 +18,7 @@ import pytest
 
 import harness
 from faulty import HANG
-from harness import (MNT_DETACH, USER, Store, as_user, error_of, mount_syscall, of_threads, run, running, umount,
-                     wait_until)
+from harness import (MNT_DETACH, USER, Store, as_user, error_of, mount_syscall, run, running, umount, wait_until)
 from syscalls import fallocate
 
 STALL = float(os.environ.get("QOSFS_STALL", 1))  # seconds that a store hangs; 30 in the long form
@@ -554,24 +552,6 @@ def test_reports_while_the_whole_store_hangs(faulty, mount_faulty):
             faulty.mend()
         assert hung.result() == b"old data"
     assert all(attempt.wait() == 0 for attempt in attempts)
-
-
-def test_nobody_watches_an_idle_store(faulty, mount_faulty):
-    """The thread that looks every second whether requests hang sleeps while there are none (fs/store/root_attr.c)."""
-    qos = mount_faulty()
-
-    def wakes():
-        [watch] = [task for task, name in of_threads(qos.pid, "comm").items() if name == "root"]
-        return re.search(r"^voluntary.*", of_threads(qos.pid, "status")[watch], re.MULTILINE)[0]
-    since, before = time.monotonic(), wakes()
-
-    def has_slept():
-        nonlocal since, before
-        now, count = time.monotonic(), wakes()
-        if count != before:
-            since, before = now, count
-        return now - since >= 2.5
-    wait_until(has_slept, what="a sleep of more than two seconds")
 
 
 def test_store_hangs(faulty, mount_faulty):

@@ -288,49 +288,6 @@ static void test_changed_shares(void)
     qos_gate_free(gate);
 }
 
-static gpointer await_request(gpointer gate)
-{
-    return GINT_TO_POINTER(qos_gate_await_request(gate));
-}
-
-/* A thread that sleeps because nothing is in the store. */
-static GThread *start_awaiting(QosGate *gate)
-{
-    GThread *thread = g_thread_new("awaits", await_request, gate);
-
-    for (gboolean sleeps = FALSE; !sleeps;) {
-        qos_mutex_lock(&gate->lock);
-        sleeps = gate->is_awaited;
-        qos_mutex_unlock(&gate->lock);
-    }
-    return thread;
-}
-
-static void test_a_request_is_awaited(void)
-{
-    Shared shared = {.gate = qos_gate_new(&qos_policy_fifo, 8, 600 * QOS_SECOND)};
-
-    g_assert_cmpint(qos_gate_start(shared.gate), ==, 0);
-    for (gint i = 1; i <= 3; i++) {
-        GThread *thread = start_awaiting(shared.gate);
-        TestEntry *entry = new_entry(&shared, "job");
-        entry->entry.request.cannot_fail = i == 2;
-        g_assert_true(qos_gate_enter(shared.gate, &entry->entry));
-        if (i == 3) {
-            g_assert_true(GPOINTER_TO_INT(g_thread_join(thread)));
-            qos_gate_pause(shared.gate, &entry->entry);
-            thread = start_awaiting(shared.gate);
-            qos_gate_go_on(shared.gate, &entry->entry);
-        }
-        g_assert_true(GPOINTER_TO_INT(g_thread_join(thread)));
-        run_entry(&entry->entry);
-    }
-    GThread *thread = start_awaiting(shared.gate);
-    qos_gate_stop(shared.gate);
-    g_assert_false(GPOINTER_TO_INT(g_thread_join(thread)));
-    qos_gate_free(shared.gate);
-}
-
 /* An entry that may go, and waits for something else without a thread. */
 static TestEntry *enter_and_wait(Shared *shared)
 {
@@ -379,6 +336,5 @@ int main(int argc, char **argv)
     g_test_add_func("/gate/changed-shares-are-told-of", test_changed_shares_are_told_of);
     g_test_add_func("/gate/changed-shares", test_changed_shares);
     g_test_add_func("/gate/a-copy-with-its-share", test_a_copy_with_its_share);
-    g_test_add_func("/gate/a-request-is-awaited", test_a_request_is_awaited);
     return g_test_run();
 }
