@@ -9,7 +9,6 @@
 
 #include <fcntl.h>
 #include <fuse_log.h>
-#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,10 +28,6 @@
 #include "sys/privilege.h"
 
 #define EXIT_DIED 32 /* mount(8): mount failure */
-
-/* libfuse allocates 128 bytes for each request, by calloc(), which passes by the C library's cache
- * of a thread: up to this size it is quick nevertheless. */
-#define QUICK_SIZE 160
 
 /* The C library registers an area of so many bytes, or a multiple. */
 #define RSEQ_UNIT 32
@@ -240,7 +235,6 @@ void qos_daemon_prepare(void)
     /* A write beyond the starter's own limit fails with EFBIG; a closed pipe with EPIPE. */
     signal(SIGXFSZ, SIG_IGN);
     signal(SIGPIPE, SIG_IGN);
-    mallopt(M_MXFAST, QUICK_SIZE);
     leave_restartable_sequences();
 }
 

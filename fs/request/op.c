@@ -11,12 +11,8 @@
 
 gpointer qos_op_new(fuse_req_t request, gsize size, QosOpcode opcode, int (*run)(QosOp *op))
 {
-    /* The C library gives malloc() what it has at hand, and calloc() not. */
-    QosOp *op = g_malloc(size + QOS_OP_ROOM);
+    QosOp *op = g_malloc0(size);
 
-    memset(op, 0, size);
-    op->room = (char *)op + size;
-    op->room_left = QOS_OP_ROOM;
     op->entry.request.opcode = opcode;
     op->fs = qos_fs(request);
     op->fuse = request;
@@ -48,15 +44,9 @@ const char *qos_op_strdup(QosOp *op, const char *text)
 
 gpointer qos_op_memdup(QosOp *op, const void *bytes, gsize size)
 {
-    gpointer copy = op->room;
+    gpointer copy = g_malloc(MAX(size, 1)); /* never NULL: that means another thing */
 
-    if (size <= op->room_left) {
-        op->room += size;
-        op->room_left -= size;
-    } else {
-        copy = g_malloc(size);
-        op->strings = g_slist_prepend(op->strings, copy);
-    }
+    op->strings = g_slist_prepend(op->strings, copy);
     if (size > 0)
         memcpy(copy, bytes, size);
     return copy;

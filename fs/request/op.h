@@ -137,9 +137,7 @@ struct QosOp {
     void (*clear)(QosOp *op); /* NULL, or frees what the operation added to the struct */
     guint64 moved;            /* bytes, for the books; set by run */
     QosReply reply;
-    char *room; /* behind the struct, for copies: qos_op_strdup, qos_op_memdup */
-    gsize room_left;
-    GSList *strings; /* copies that found no room there */
+    GSList *strings; /* of qos_op_strdup() and qos_op_memdup() */
 
     /* --- what the handler knows of it, before it is submitted --- */
     fuse_ino_t node;        /* what it works on, or in; 0: nothing that others could change */
@@ -172,9 +170,6 @@ static inline gboolean qos_op_locks_pages(const QosOp *op)
 {
     return op->entry.request.opcode == QOS_OP_WRITE || op->entry.request.fills_cache;
 }
-
-/* Room for the copies of most names behind an operation: one allocation instead of three. */
-#define QOS_OP_ROOM 64
 
 /* A zeroed struct of `size` bytes that starts with a QosOp; never NULL. */
 gpointer qos_op_new(fuse_req_t request, gsize size, QosOpcode opcode, int (*run)(QosOp *op));
