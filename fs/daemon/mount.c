@@ -35,7 +35,6 @@
 #include "fs/daemon/options.h"
 #include "fs/daemon/paths.h"
 #include "fs/filelocks/filelocks.h"
-#include "fs/isolate/attr_replies.h"
 #include "fs/isolate/boost.h"
 #include "fs/isolate/pay_point.h"
 #include "fs/lockclient/client.h"
@@ -310,7 +309,6 @@ static gboolean start(Mounter *mounter, GError **error)
     fs->handles = qos_handles_new(qos_inodes_left_to_open(fs->inodes));
     fs->streams = qos_streams_new();
     fs->openers = qos_openers_new();
-    fs->looks = qos_looks_new();
     fs->boosts = qos_boosts_new();
     fs->interrupt_table = qos_interrupt_table_new();
     fs->gate = qos_gate_new(&qos_policy_tbf, SLOTS_AT_FIRST, CLEANUP_AT_FIRST);
@@ -410,7 +408,6 @@ static void stop(Mounter *mounter)
     qos_callers_free(fs->callers);
     qos_openers_free(fs->openers);
     qos_boosts_free(fs->boosts);
-    qos_looks_free(fs->looks);
     qos_root_free(fs->root);
     qos_inodes_free(fs->inodes);
     qos_gate_free(fs->gate);

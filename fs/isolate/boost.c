@@ -1,5 +1,5 @@
 /*
- * Boost on look-up (fs/isolate/boost.h).
+ * Boost (fs/isolate/boost.h).
  */
 #include "fs/isolate/boost.h"
 
@@ -54,11 +54,34 @@ QosGateHolder qos_boost_file(const QosOp *op, fuse_ino_t ino)
     return holder;
 }
 
-gboolean qos_boosts_want(QosBoosts *boosts, fuse_ino_t ino, const QosJob *job)
+void qos_boost_opened(QosFs *fs, fuse_ino_t ino, const QosJob *job)
+{
+    qos_gate_release(fs->gate, ino, job);
+}
+
+static gboolean has_come(const QosBoosts *boosts, fuse_ino_t ino, const QosJob *job)
 {
     const File *file = &boosts->files[ino % FILES];
 
     return __atomic_load_n(&file->ino, __ATOMIC_ACQUIRE) == ino &&
            __atomic_load_n(&file->job, __ATOMIC_RELAXED) != job &&
            __atomic_load_n(&file->until, __ATOMIC_RELAXED) > qos_gate_now();
+}
+
+gboolean qos_boost_is_wanted(const QosOp *op)
+{
+    const QosFs *fs = op->fs;
+    const QosJob *job = op->entry.request.job;
+
+    if (has_come(fs->boosts, op->locks, job))
+        return TRUE;
+    if (op->locked_file != NULL)
+        return qos_open_file_is_shared(op->locked_file);
+    return qos_openers_has_others(fs->openers, op->locks, job);
+}
+
+void qos_boost_parked(QosFs *fs, fuse_ino_t ino, const QosJob *job)
+{
+    if (has_come(fs->boosts, ino, job) || qos_openers_has_others(fs->openers, ino, job))
+        qos_gate_release(fs->gate, ino, NULL);
 }

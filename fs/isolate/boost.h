@@ -1,22 +1,32 @@
 /*
- * Boost on look-up: a job that comes for a file does not wait for another job's parked requests.
+ * Boost: a job that comes for a file does not wait for another job's parked requests.
  *
  * On a file that one job alone has open, that job's requests wait for their tokens while the kernel
- * holds the file's lock for them (fs/store/open_jobs.h). Another job that names the file, as
- * chmod(2) and unlink(2) do, needs that lock. The kernel asks for nothing before it takes the lock,
- * but for the name. So the kernel is to believe no name of a file on which another job's requests
- * are parked, and a look-up of the name boosts them: they go into debt, as far as their class may
- * owe. So does an attribute reply that tells another job of a change, because that job is likely to
- * come for the file's pages next. Requests of that file that arrive within the next second are
- * boosted likewise.
+ * holds the file's lock, or pages of it, for them (fs/store/open_jobs.h). Another job that wants
+ * the lock would wait as long. Before the kernel takes the lock it asks for no more than the name.
+ * So when another job is seen to come, the parked requests of that file are boosted: they go into
+ * debt, as far as their class may owe (fs/gate/boost.c). A job boosts none of its own requests, so
+ * that its limit holds whatever its threads do.
  *
- * A job's own look-ups boost nothing, so that its limit holds whatever its threads do.
+ * | another job ...                   | boosts what is parked, and what arrives    | call         |
+ * |-----------------------------------|--------------------------------------------|--------------|
+ * | opens the file                    | as long as it has the file open            | opened()     |
+ * | looks up the file's name          | within a second                            | file()       |
+ * | is replied attributes of the file | within a second                            | file()       |
  *
- * A job that comes by a name which the kernel still believes, or by a descriptor, boosts nothing.
- * It waits until the parked requests have their tokens. These share the rule's time evenly with the
- * requests of their class that have no lock, however many of those wait (fs/tbf.c).
+ * - The kernel is to believe no name of a file on which another job's requests are parked, so that
+ *   a job that names the file, as chmod(2) and unlink(2) do, looks the name up.
+ * - Attributes may tell the kernel of a change. It then drops the file's pages, and waits for those
+ *   that a READ or WRITE keeps locked. With a lock server it is told by the invalidator instead.
+ * - A request looks as it is parked whether another job has come meanwhile (parked()), because that
+ *   job may not have found it.
  *
- * A fixed table of atomics: a file that pushes another out of its place costs that one a boost.
+ * Limit: a job that comes by a name which the kernel still believes, or by a descriptor (O_PATH),
+ * boosts nothing. It waits until the parked requests have their tokens. These share the rule's time
+ * evenly with the requests of their class that have no lock, however many of those wait (fs/tbf.c).
+ *
+ * A fixed table of atomics has who came within the last second: a file that pushes another out of
+ * its place costs that one a boost.
  */
 #pragma once
 
@@ -30,6 +40,11 @@ void qos_boosts_free(QosBoosts *boosts); /* NULL is allowed */
 /* The job of `op` comes for the file `ino`. Returns whose requests were parked there. Cheap where
  * nothing is parked with a lock and no other job has the file open. */
 QosGateHolder qos_boost_file(const QosOp *op, fuse_ino_t ino);
-/* TRUE where another job than `job`, which is not looked into, came for the file `ino` within the
- * last second. */
-gboolean qos_boosts_want(QosBoosts *boosts, fuse_ino_t ino, const QosJob *job);
+/* `job` has opened the file `ino`, which it did not have open, and qos_openers_join() knows. */
+void qos_boost_opened(QosFs *fs, fuse_ino_t ino, const QosJob *job);
+/* TRUE where another job may want the lock that the kernel holds of a file for `op`: it has the
+ * file open, or has come for it within the last second. Every READ and WRITE asks. */
+gboolean qos_boost_is_wanted(const QosOp *op);
+/* A request of `job`, which is not looked into, was parked. The kernel holds the lock of the file
+ * `ino` for it. */
+void qos_boost_parked(QosFs *fs, fuse_ino_t ino, const QosJob *job);

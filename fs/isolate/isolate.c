@@ -6,7 +6,6 @@
 #include <sys/stat.h>
 
 #include "fs/caller/proc.h"
-#include "fs/isolate/attr_replies.h"
 #include "fs/isolate/boost.h"
 #include "fs/isolate/pay_point.h"
 #include "fs/store/open_file.h"
@@ -78,20 +77,6 @@ static void find_cost_of_xattr(QosOp *op)
 
 /* --- what holds a lock --- */
 
-/* TRUE where other jobs may want the lock that the kernel holds for it: that of a directory, or of
- * a file that another job has open or has come for. */
-static gboolean may_be_wanted(const QosOp *op)
-{
-    const QosFs *fs = op->fs;
-    const QosJob *job = op->entry.request.job;
-
-    if (op->isolation.locks_directory || qos_boosts_want(fs->boosts, op->locks, job))
-        return TRUE;
-    if (op->locked_file != NULL)
-        return qos_open_file_is_shared(op->locked_file);
-    return qos_openers_has_others(fs->openers, op->locks, job);
-}
-
 /* A thread that has paid at a pay point does not pay again for what it came for. */
 static void note_lock(QosOp *op)
 {
@@ -103,7 +88,7 @@ static void note_lock(QosOp *op)
         op->locks_directory ||
         (op->locked_file == NULL && qos_inodes_is_directory(op->fs->inodes, op->locks));
     request->lock = op->locks;
-    request->holds_lock |= may_be_wanted(op);
+    request->holds_lock |= op->isolation.locks_directory || qos_boost_is_wanted(op);
     if (request->fills_cache ||
         (op->isolation.locks_directory &&
          (request->opcode == QOS_OP_LOOKUP || qos_tolls_count(request->opcode))))
@@ -117,13 +102,6 @@ static void enter(QosOp *op)
     else if (op->may_be_unasked)
         find_cost_of_xattr(op);
     note_lock(op);
-}
-
-/* The job that wants it may not have found it. */
-static void park(QosFs *fs, fuse_ino_t lock, const QosJob *job)
-{
-    if (qos_boosts_want(fs->boosts, lock, job) || qos_openers_has_others(fs->openers, lock, job))
-        qos_gate_release(fs->gate, lock, NULL);
 }
 
 /* --- in the store --- */
@@ -174,12 +152,10 @@ static gboolean may_believe_name(const QosOp *op, const QosTold *told)
     return qos_gate_holder(op->fs->gate, told->ino, request->job) != QOS_GATE_ANOTHER;
 }
 
-/* Where the kernel is told of a change, its thread is likely to wait for the file's pages
- * (fs/isolate/attr_replies.h). */
-static gboolean tells_of_change(const QosOp *op, const QosTold *told)
+/* The kernel may learn of a change from it, and then waits for pages that it drops. */
+static gboolean may_drop_pages(const QosOp *op, const QosTold *told)
 {
-    return !told->is_withheld && S_ISREG(told->stat->st_mode) && !qos_fs_is_shared(op->fs) &&
-           qos_looks_note(op->fs->looks, told->ino, told->stat->st_mtim, told->stat->st_size);
+    return !told->is_withheld && S_ISREG(told->stat->st_mode) && !qos_fs_is_shared(op->fs);
 }
 
 static void reply(QosOp *op, QosTold *told)
@@ -190,27 +166,23 @@ static void reply(QosOp *op, QosTold *told)
         told->attr_timeout = 0;
     if (told->is_name && !may_believe_name(op, told))
         told->entry_timeout = 0;
-    if (tells_of_change(op, told))
+    if (may_drop_pages(op, told))
         qos_boost_file(op, told->ino);
 }
 
-/* The kernel waits for the pages that it drops. And nobody waits while the kernel holds a lock of a
- * file that another job has open. */
 static void reply_open(QosOp *op, fuse_ino_t ino, QosHandle *handle)
 {
     QosJob *job = handle->caller->job;
     gboolean is_new;
 
-    if (!op->reply.info.keep_cache && op->fs->config.cache != QOS_CACHE_NONE)
-        qos_boost_file(op, ino);
     handle->open_file = qos_openers_join(op->fs->openers, ino, job, &is_new);
     if (is_new)
-        qos_gate_release(op->fs->gate, ino, job);
+        qos_boost_opened(op->fs, ino, job);
 }
 
 const QosHooks qos_isolation_hooks = {
     .enter = enter,
-    .park = park,
+    .park = qos_boost_parked,
     .call = call,
     .called = called,
     .reply = reply,

@@ -14,7 +14,6 @@ typedef struct QosHandles QosHandles;               /* fs/store/open_file.h */
 typedef struct QosStreams QosStreams;               /* fs/store/dir_stream.h */
 typedef struct QosOpeners QosOpeners;               /* fs/store/open_jobs.h */
 typedef struct QosBoosts QosBoosts;                 /* fs/isolate/boost.h */
-typedef struct QosLooks QosLooks;                   /* fs/isolate/attr_replies.h */
 typedef struct QosReaders QosReaders;               /* fs/transport/devfuse.h */
 typedef struct QosControl QosControl;               /* fs/control/control.h */
 typedef struct QosInterrupts QosInterrupts;         /* fs/request/interrupt.h */
@@ -60,7 +59,6 @@ typedef struct QosFs {
     QosHandles *handles;
     QosStreams *streams;
     QosOpeners *openers;
-    QosLooks *looks;
     QosBoosts *boosts;
     QosReaders *readers;
     QosControl *control;
