@@ -1,6 +1,7 @@
 /*
  * The database of a mount: the connection, the rules and the tunables, and the database's thread.
- * The thread writes the jobs' totals and their history, and runs the tasks of history readers.
+ * The thread writes the jobs' totals and their history, runs the tasks of history readers, and makes
+ * the steps of the database's owner (fs/control/control_saver.c).
  *
  * A new snapshot of totals replaces one that is not yet written, because it includes all that the
  * old one says. So a slow disk makes the saved totals older, but never the queue longer.
@@ -49,14 +50,16 @@ static gboolean write_snapshot(QosDb *db, const QosDbSnapshot *snapshot, gboolea
     return !error;
 }
 
-/* The database's own thread: writes what is handed over and runs tasks. */
+/* The database's own thread: makes the owner's steps, writes what is handed over and runs tasks. */
 static QosTime work(gpointer data)
 {
     QosDb *db = data;
     QosDbSnapshot *snapshot = g_steal_pointer(&db->pending);
     g_autofree QosDbTask *task = g_queue_pop_head(&db->tasks);
+    QosTime (*const step)(gpointer) = db->step;
+    QosTime due = QOS_NEVER;
 
-    if (!snapshot && !task)
+    if (!snapshot && !task && !step)
         return QOS_NEVER;
     db->writing = TRUE;
     qos_mutex_unlock(&db->queue_lock);
@@ -65,10 +68,12 @@ static QosTime work(gpointer data)
     if (task)
         task->run(db, task->data);
     free_snapshot(snapshot);
+    if (step)
+        due = step(db->step_data);
     qos_mutex_lock(&db->queue_lock);
     db->writing = FALSE;
     pthread_cond_broadcast(&db->written_some);
-    return 0;
+    return snapshot || task ? 0 : due;
 }
 
 QosDb *qos_db_open(const char *path, GError **error)
@@ -317,6 +322,24 @@ void qos_db_flush(QosDb *db)
     qos_mutex_lock(&db->queue_lock);
     while (db->pending || db->tasks.length || db->writing)
         qos_condition_wait(&db->written_some, &db->queue_lock);
+    qos_mutex_unlock(&db->queue_lock);
+}
+
+void qos_db_serve(QosDb *db, QosTime (*step)(gpointer data), gpointer data)
+{
+    qos_mutex_lock(&db->queue_lock);
+    db->step = step;
+    db->step_data = data;
+    while (!step && db->writing)
+        qos_condition_wait(&db->written_some, &db->queue_lock);
+    qos_service_thread_wake_locked(&db->thread);
+    qos_mutex_unlock(&db->queue_lock);
+}
+
+void qos_db_wake(QosDb *db)
+{
+    qos_mutex_lock(&db->queue_lock);
+    qos_service_thread_wake_locked(&db->thread);
     qos_mutex_unlock(&db->queue_lock);
 }
 

@@ -76,6 +76,12 @@ void qos_db_flush(QosDb *db);
 void qos_db_begin_history(QosDb *db, const GPtrArray *jobs, QosTime wall);
 /* Lets the database's thread run a task soon, at the latest when the database is closed. */
 void qos_db_ask(QosDb *db, void (*run)(QosDb *db, void *data), void *data);
+/* From now on the database's thread also makes steps of its owner, without a lock: at once, when
+ * the time comes that the last step returned (QOS_NEVER: not by itself), and after a wake. With
+ * NULL no step is under way any more when this returns; a step must not call it. */
+void qos_db_serve(QosDb *db, QosTime (*step)(gpointer data), gpointer data);
+/* A step is to follow. */
+void qos_db_wake(QosDb *db);
 /* Reads all of the history, the longer slices first, then by time. It neither waits for writers nor
  * blocks them, but may take a second: so call it in a task (qos_db_ask). */
 gboolean qos_db_read_history(QosDb *db, void (*take)(const QosHistoryRow *row, void *data),

@@ -62,6 +62,8 @@ struct QosDb {
     QosDbSnapshot *pending;
     GQueue tasks; /* of QosDbTask, owned */
     gboolean writing;
+    QosTime (*step)(gpointer data); /* NULL, or its owner's */
+    gpointer step_data;
     QosHistory history; /* up to the last sample; the thread's own, as the next */
     gboolean fails;     /* writing does, and that was said */
 };

@@ -1,6 +1,6 @@
 /*
- * The settings of a mount: the xattrs user.qosfs.* of its root, and what is saved of them. The
- * thread that saves what changes by itself is in control_saver.c, the hidden directory in
+ * The settings of a mount: the xattrs user.qosfs.* of its root, and what is saved of them. What
+ * saves what changes by itself is in control_saver.c, the hidden directory in
  * control_files.c, the texts of its files in control_texts.c, the report in control_report.c.
  *
  * One set runs from its first step to its last under `setting`: parse, save, put in force. It is

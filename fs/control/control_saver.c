@@ -1,7 +1,7 @@
 /*
- * The thread that saves what changes by itself: the jobs' totals, what they lent and borrowed, and
- * the rules when some have expired. It also sees to it that callers are forgotten, and their jobs
- * with them, while nobody calls.
+ * Saves what changes by itself: the jobs' totals, what they lent and borrowed, and the rules when
+ * some have expired. It also sees to it that callers are forgotten, and their jobs with them, while
+ * nobody calls. All of this is done by the database's thread (qos_db_serve).
  *
  * Under `setting` it saves rules, as a set does (fs/control/control.c); nothing else is locked
  * while SQLite works.
@@ -87,8 +87,8 @@ static void gate_has_changed(QosGateChanges changes, void *data)
 
     qos_mutex_lock(&control->lock);
     control->changes |= changes;
-    qos_service_thread_wake_locked(&control->saver);
     qos_mutex_unlock(&control->lock);
+    qos_db_wake(control->db);
 }
 
 /* At whole multiples on the wall's clock, so that two saves fill a slice of the history. */
@@ -97,14 +97,15 @@ static QosTime next_save(void)
     return qos_gate_now() + SAVE_INTERVAL - qos_wall_now() % SAVE_INTERVAL;
 }
 
-/* The thread: totals, with all that jobs lent and borrowed, every few seconds; what changes of that
- * and of the rules whenever it does. */
+/* A step of the thread: totals, with all that jobs lent and borrowed, every few seconds; what
+ * changes of that and of the rules whenever it does. */
 static QosTime save_now_and_then(gpointer data)
 {
     QosControl *control = data;
-    QosGateChanges changes = control->changes;
     const QosTime now = qos_gate_now();
 
+    qos_mutex_lock(&control->lock);
+    QosGateChanges changes = control->changes;
     control->changes = 0;
     qos_mutex_unlock(&control->lock);
     if (changes & QOS_GATE_RULES)
@@ -119,7 +120,6 @@ static QosTime save_now_and_then(gpointer data)
     }
     if (changes & QOS_GATE_SHARES)
         save_shares(control);
-    qos_mutex_lock(&control->lock);
     return control->save_due;
 }
 
@@ -129,18 +129,15 @@ void qos_control_start(QosControl *control)
         return;
     control->save_due = next_save();
     qos_gate_on_change(control->fs->gate, gate_has_changed, control);
-    if (!qos_service_thread_start(&control->saver, "saver", &control->lock, save_now_and_then,
-                                  control, NULL))
-        g_warning("cannot start a thread: the totals of jobs will not be saved. See the limits of "
-                  "processes (ulimit -u, pids.max of the cgroup) and of memory, and mount anew");
+    qos_db_serve(control->db, save_now_and_then, control);
 }
 
 void qos_control_stop(QosControl *control)
 {
-    if (!control->saver.is_started)
-        return;
+    if (control->save_due == 0)
+        return; /* not started */
     qos_gate_on_change(control->fs->gate, NULL, NULL);
-    qos_service_thread_stop(&control->saver);
+    qos_db_serve(control->db, NULL, NULL);
     if (control->changes & QOS_GATE_RULES)
         save_rules(control);
     save_totals(control);

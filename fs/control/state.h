@@ -6,7 +6,7 @@
 #pragma once
 
 #include "fs/control/control.h"
-#include "sys/service_thread.h"
+#include "sys/mutex.h"
 
 #define QOS_NOT_SAVED G_MAXUINT64 /* QosShareChanges.others: all is to be saved */
 
@@ -45,10 +45,9 @@ struct QosControl {
     QosControlDesk reports; /* with all jobs: these take long */
     QosControlDesk brief, history;
     QosGateChanges changes; /* that are not in the database yet */
-    QosServiceThread saver;
-    QosTime save_due;      /* the saver's own, as the next: of the totals */
-    QosShareChanges saved; /* what is in the database */
-    gboolean shares_fail;  /* saving them does, and that was said */
+    QosTime save_due;       /* the saver's own, as the next: of the totals; 0: not started */
+    QosShareChanges saved;  /* what is in the database */
+    gboolean shares_fail;   /* saving them does, and that was said */
 };
 
 /* ns since 1970 */

@@ -260,12 +260,49 @@ static void test_failing_writes(Fixture *fixture, G_GNUC_UNUSED gconstpointer da
     g_array_unref(rows);
 }
 
+typedef struct {
+    QosDb *db;
+    gint steps; /* atomic */
+} Owner;
+
+/* Hands something over the first time, as the owner's steps do now and then. */
+static QosTime step(gpointer data)
+{
+    Owner *owner = data;
+
+    if (g_atomic_int_add(&owner->steps, 1) == 0)
+        qos_db_save_jobs(owner->db, g_ptr_array_new_with_free_func(g_free), 0, 0, 1);
+    return QOS_NEVER;
+}
+
+static void await_step(Owner *owner, gint seen)
+{
+    while (g_atomic_int_get(&owner->steps) == seen)
+        g_usleep(100);
+}
+
+static void test_steps_of_the_owner(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
+{
+    Owner owner = {.db = fixture->db};
+
+    qos_db_serve(fixture->db, step, &owner);
+    await_step(&owner, 0);
+    qos_db_wake(fixture->db);
+    await_step(&owner, g_atomic_int_get(&owner.steps));
+    qos_db_serve(fixture->db, NULL, NULL);
+    const gint steps = owner.steps;
+    qos_db_wake(fixture->db);
+    qos_db_flush(fixture->db);
+    g_assert_cmpint(owner.steps, ==, steps);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
 #define ADD(name, function)                                                                        \
     g_test_add("/db_history/" name, Fixture, NULL, set_up, function, tear_down)
     ADD("rows", test_rows);
+    ADD("steps_of_the_owner", test_steps_of_the_owner);
     ADD("compaction", test_compaction);
     ADD("bounded_rows", test_bounded_rows);
     ADD("clock_set_back", test_clock_set_back);
