@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What README.md, docs/ and the comments name exists: tests, files, pages and their sections. Reported as TAP."""
+"""What README.md, docs/ and the comments name exists: tests, files, pages and their sections; and each folder's
+README.md names the files of the folder. Reported as TAP."""
 import functools
 import pathlib
 import re
@@ -13,6 +14,7 @@ SOURCES = ("base", "bench", "core", "db", "fs", "net", "server", "sim", "sys", "
 FILE = re.compile(rf"\b(?<![/<])(?!fs/fuse/)((?:{'|'.join(SOURCES)})/(?:\w+/)*\w+\.(?:[ch]|sql)|tests/\w+/\w+\.(?:[ch]|py))\b")
 PAGE = re.compile(r"(?<![\w./-])(docs/(?:[\w.-]+/)*[\w-]+\.md|README\.md)\b(?!#)(?:, \"([^\"]+)\")?")
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]*))?\)(?:, \"([^\"]+)\")?")
+README_LINES = 60
 LINE_BREAK = re.compile(r"\n(?:#include.*\n)*[ *#]*")  # the compiler looks for what is included
 
 
@@ -71,6 +73,19 @@ def missing_links(page, text):
     return wrong
 
 
+def missing_readmes():
+    """Each folder of C files has a README.md of at most README_LINES lines that names each file: `name.c`, `name.[ch]` or with the folder."""
+    wrong = []
+    for folder in sorted({path.parent for part in SOURCES if part != "tests" for path in (TOP / part).rglob("*.c")}):
+        page = folder / "README.md"
+        text = page.read_text() if page.exists() else ""
+        if not text or text.count("\n") > README_LINES:
+            wrong.append(f"{page.relative_to(TOP)}: {'too long' if text else 'missing'}")
+        wrong += [f"{page.relative_to(TOP)}: {path.name}" for path in sorted(folder.glob("*.[ch]"))
+                  if not re.search(rf"\b{path.stem}\.({path.suffix[1]}\b|\[ch\])", text)]
+    return wrong
+
+
 def sources():
     paths = (path for folder in SOURCES for path in (TOP / folder).rglob("*") if path.suffix in (".c", ".h", ".py", ".sql"))
     return sorted(path for path in paths if path != pathlib.Path(__file__).resolve())
@@ -87,6 +102,7 @@ def main():
     found = {str(page.relative_to(TOP)): missing_python(dict.fromkeys(PYTHON.findall(text))) + missing_units(filter(is_unit, dict.fromkeys(UNIT.findall(text)))) +
              missing_places(text) + missing_links(page, text) for page, text in ((page, page.read_text()) for page in pages)}
     found["the sources"] = [f"{path.relative_to(TOP)}: {name}" for path in sources() for name in missing_places(path.read_text())]
+    found["the folders"] = missing_readmes()
     print(f"1..{len(found)}")
     for number, (place, names) in enumerate(found.items(), 1):
         print(f"{'not ' if names else ''}ok {number} {place}")
