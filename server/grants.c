@@ -404,7 +404,7 @@ static gboolean check_client(const QosGrants *grants, const QosWireHello *hello,
         (client && !qos_client_is_idle(client) && !g_str_equal(client->principal, principal)))
         return refuse(refused, QOS_WIRE_IDENTITY_TAKEN,
                       "the identity %" G_GINT64_MODIFIER
-                      "x is another's, at least until his lease has ended",
+                      "x belongs to another client, at least until its lease ends",
                       hello->id);
     if (client && qos_grants_now() < client->expelled_until)
         return refuse(refused, QOS_WIRE_NOT_PERMITTED,

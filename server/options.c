@@ -224,15 +224,15 @@ static const Setting settings[] = {
     {"database", set_path, FIELD(database), 0, 0, "DIR",
      "what must outlive a restart (" QOS_SERVER_DATABASE_FOLDER ")"},
     {"tls-ca", set_path, FIELD(tls_authority), 0, 0, "FILE",
-     "PEM: who signs the certificates of clients"},
+     "PEM: the authority that signs the certificates of clients"},
     {"tls-cert", set_path, FIELD(tls_certificate), 0, 0, "FILE", "PEM: the server's certificate"},
     {"tls-key", set_path, FIELD(tls_key), 0, 0, "FILE", "PEM: its key"},
     {"tls-deny", set_denied, 0, 0, 0, "SUBJECT",
-     "whose certificate is not let in; may be given again"},
+     "a certificate with this subject is not let in; may be given again"},
     {"munge-socket", set_path, FIELD(munge_socket), 0, 0, "PATH",
      "where munged listens (its usual place)"},
     {"allow-uid", set_uid, 0, 0, G_MAXUINT32 - 1, "UID",
-     "who may connect beside root, by a Unix socket or MUNGE"},
+     "a user that may connect beside root, by a Unix socket or MUNGE"},
     {"limit", set_tunable, 0, 0, 0, "BYTES", "memory for credits: L (1G)"},
     {"hard-limit", set_tunable, 0, 0, 0, "BYTES",
      "beyond it none is granted: HL (1.25 of the limit)"},
@@ -246,7 +246,7 @@ static const Setting settings[] = {
     {"group", set_tunable, 0, 0, 0, "N", "inodes in a resource, a power of two (1024)"},
     {"connections", set_number, FIELD(connections), 1, 65536, "N", "at most (4096)"},
     {"patience", set_duration, FIELD(patience), 100 * QOS_MILLISECOND, 600 * QOS_SECOND, "TIME",
-     "how long a connection may take to say who it is (10s)"},
+     "how long a connection may take to identify itself (10s)"},
 };
 
 /* --- where settings come from --- */

@@ -304,7 +304,8 @@ char *qos_server_report_metrics(const QosGrants *grants, const QosListenerStatis
     qos_prometheus_one(text, "qosfs_server_lock_waits", "gauge",
                        "Processes that wait for a file lock, and have others.", state.waits);
     qos_prometheus_one(text, "qosfs_server_deadlocks_total", "counter",
-                       "Of these, who would have waited for ever.", (double)state.deadlocks);
+                       "Of these, those told EDEADLK, because they would have waited for ever.",
+                       (double)state.deadlocks);
     append_connections(text, sockets);
     append_pool(text, state.pool);
     append_messages(text, "qosfs_server_received_total", "Messages received.", state.received);

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/near.h"
 #include "base/units.h"
 #include "base/words.h"
 #include "sim/experiment.h"
@@ -58,14 +59,42 @@ static gboolean add_sharing(Program *program, const char *name, GError **error)
 {
     const QosSharing *sharing = qos_sharing_named(name);
     g_autoptr(GString) names = g_string_new(NULL);
+    QosNear near;
 
     if (sharing != NULL && !g_ptr_array_find(program->sharings, sharing, NULL))
         g_ptr_array_add(program->sharings, (gpointer)sharing);
     if (sharing != NULL)
         return TRUE;
-    for (sharing = qos_sharings; sharing->name != NULL; sharing++)
+    qos_near_init(&near, name);
+    for (sharing = qos_sharings; sharing->name != NULL; sharing++) {
         g_string_append_printf(names, "%s%s", names->len > 0 ? ", " : "", sharing->name);
+        qos_near_consider(&near, sharing->name);
+    }
+    if (near.nearest != NULL)
+        return usage_error(error, "there is no policy '%s'; did you mean '%s'?", name,
+                           near.nearest);
     return usage_error(error, "there is no policy '%s'; there are: %s", name, names->str);
+}
+
+/* `reason` is GOption's, and ends with the option; of a long one the nearest of `entries` is added.
+ * Always FALSE. */
+static gboolean refuse_option(const GError *reason, const GOptionEntry *entries, GError **error)
+{
+    const char *word = strrchr(reason->message, ' ');
+    QosNear near;
+
+    if (!g_error_matches(reason, G_OPTION_ERROR, G_OPTION_ERROR_UNKNOWN_OPTION) || word == NULL ||
+        !g_str_has_prefix(word, " --"))
+        return usage_error(error, "%s", reason->message);
+    qos_near_init(&near, word + strlen(" --"));
+    qos_near_consider(&near, "help");
+    for (; entries->long_name != NULL; entries++) {
+        if (entries->long_name[0] != '\0') /* the name of G_OPTION_REMAINING is empty */
+            qos_near_consider(&near, entries->long_name);
+    }
+    if (near.nearest == NULL)
+        return usage_error(error, "%s", reason->message);
+    return usage_error(error, "%s; did you mean '--%s'?", reason->message, near.nearest);
 }
 
 /* The ways of sharing that are named, or all. */
@@ -105,6 +134,7 @@ static gboolean parse_arguments(Program *program, char ***arguments, GError **er
         {G_OPTION_REMAINING, 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &program->scenarios, NULL, NULL},
         {NULL}};
     g_autoptr(GOptionContext) context = g_option_context_new("[SCENARIO...]");
+    g_autoptr(GError) reason = NULL;
 
     g_option_context_set_summary(
         context, "Runs scenarios with the scheduler of qosfs in virtual time, and shows what\n"
@@ -115,8 +145,9 @@ static gboolean parse_arguments(Program *program, char ***arguments, GError **er
                  "qosfs-sim(1).");
     g_option_context_add_main_entries(context, entries, NULL);
     qos_words_split(arguments, entries);
-    return g_option_context_parse_strv(context, arguments, error) &&
-           choose_sharings(program, error);
+    if (!g_option_context_parse_strv(context, arguments, &reason))
+        return refuse_option(reason, entries, error);
+    return choose_sharings(program, error);
 }
 
 /* --- scenarios --- */
@@ -162,6 +193,27 @@ static GPtrArray *shipped_names(void)
     return names;
 }
 
+/* Always NULL. */
+static QosScenario *refuse_scenario(const char *name, GError **error)
+{
+    g_autoptr(GPtrArray) names = shipped_names();
+    QosNear near;
+
+    qos_near_init(&near, name);
+    for (guint i = 0; i < names->len; i++)
+        qos_near_consider(&near, names->pdata[i]);
+    if (near.nearest != NULL)
+        qos_set_error(error, ENOENT,
+                      "there is no scenario '%s'; did you mean '%s'? A file is given as ./%s", name,
+                      near.nearest, name);
+    else
+        qos_set_error(error, ENOENT,
+                      "there is no scenario '%s' ('qosfs-sim --list' tells which there are); give "
+                      "a file as ./%s",
+                      name, name);
+    return NULL;
+}
+
 static QosScenario *load(const char *name, GError **error)
 {
     if (strchr(name, '/') != NULL || g_str_has_suffix(name, SUFFIX))
@@ -171,11 +223,7 @@ static QosScenario *load(const char *name, GError **error)
     g_autofree char *path = folder != NULL ? g_build_filename(folder, file, NULL) : NULL;
     if (path != NULL && g_file_test(path, G_FILE_TEST_EXISTS))
         return qos_scenario_load(path, error);
-    qos_set_error(error, ENOENT,
-                  "there is no scenario '%s' ('qosfs-sim --list' tells which there are); give a "
-                  "file as ./%s",
-                  name, name);
-    return NULL;
+    return refuse_scenario(name, error);
 }
 
 static gboolean override(const Program *program, QosScenario *scenario, GError **error)

@@ -172,13 +172,13 @@ char *qos_ctl_mount_find(const char *option, GError **error)
 }
 
 static const char who_may_read[] =
-    "without the option allow_other only the user who mounted it may "
+    "without the option allow_other only the user that mounted it may "
     "use it, not even root";
-static const char who_may_change[] = "only root and the user who mounted it may change it";
+static const char who_may_change[] = "only root, or the user that mounted it, may change it";
 /* Before it asks the mount, the kernel asks whether the caller may write to its root. */
 static const char who_may_set[] =
-    "only root and the user who mounted it may change it, and he where "
-    "he may write to that directory";
+    "only root, or the user that mounted it and may write to that directory, may "
+    "change it";
 
 /* Says why the mount could not be asked; `doing` is what was tried, `who` may do it. Always FALSE.
  */

@@ -64,7 +64,7 @@ static char *rule_limit(JsonObject *rule)
 static const char *rule_sharer(JsonObject *rule)
 {
     static const char *const names[][2] = {
-        {"uid", "to each user, whatever the number of his jobs"},
+        {"uid", "to each user, whatever the number of jobs"},
         {"gid", "to each group, whatever the number of its jobs"},
         {"rule", "to all that it matches together"},
         {"jobid+opcode", "to each job for each kind of operation"},

@@ -216,11 +216,11 @@ static void tell_of_loss(QosLocks *locks, const GArray *lost)
     qos_proc_path(handle->fd, link);
     g_autofree char *path = g_file_read_link(link, NULL);
     g_autofree char *text = g_strescape(path != NULL ? path : "a file", NULL);
-    qos_complain(
-        &locks->complaints, G_LOG_LEVEL_WARNING, qos_gate_now(),
-        "%s: the locks on it (%u) are lost, because the lock server did not hear of this "
-        "mount for as long as its lease: reads and writes of who had them fail from now on",
-        text, lost->len);
+    qos_complain(&locks->complaints, G_LOG_LEVEL_WARNING, qos_gate_now(),
+                 "%s: the locks on it (%u) are lost, because the lock server did not hear of this "
+                 "mount for as long as its lease: reads and writes by the files they were taken on "
+                 "fail from now on",
+                 text, lost->len);
 }
 
 static void lose_locked(QosLocks *locks, QosLockedFile *file)

@@ -273,10 +273,11 @@ static void refuse(QosOp *op, QosKeep reason)
             "fail (ENOMEM) until some are served",
             op->entry.request.job->id);
     else if (op->entry.request.data > 0)
-        g_warning_once("job %s: the store does not take its writes, and all of parked_mib holds "
-                       "what waits: writes fail (ENOMEM) until some are served. See the store, and "
-                       "with a lock server who else has its files, or raise parked_mib",
-                       op->entry.request.job->id);
+        g_warning_once(
+            "job %s: the store does not take its writes, and all of parked_mib holds "
+            "what waits: writes fail (ENOMEM) until some are served. See the store, and "
+            "with a lock server the other mounts that use its files, or raise parked_mib",
+            op->entry.request.job->id);
     else
         g_warning_once(
             "job %s: so many of its requests wait, or of all its user's, that they take all "

@@ -128,9 +128,10 @@ static void note_refusal(const QosHandles *handles, const QosCaller *caller, Qos
                   "some; " WHAT_HELPS,
                   job->id, g_atomic_int_get(&job->files.count), handles->most);
     if (by_user && g_atomic_int_add(&user->opens_refused, 1) == 0)
-        g_warning("user %u: his jobs have %d files open, and are refused more (EMFILE) until they "
-                  "close some; " WHAT_HELPS,
-                  user->uid, g_atomic_int_get(&user->open_files), handles->most);
+        g_warning(
+            "user %u: the jobs of this user have %d files open, and are refused more (EMFILE) "
+            "until they close some; " WHAT_HELPS,
+            user->uid, g_atomic_int_get(&user->open_files), handles->most);
 }
 
 int qos_handle_new(QosHandles *handles, QosCaller *caller, QosHandle **ret_handle)

@@ -8,11 +8,12 @@ import select
 import shutil
 import socket
 import stat
+import subprocess
 import time
 
 import pytest
 
-from harness import (FAILED, MNT_DETACH, SANITIZERS, TIMEOUT, USAGE, USER, as_job, as_user, bound, daemon_of, entry,
+from harness import (FAILED, MNT_DETACH, REPOSITORY, SANITIZERS, TIMEOUT, USAGE, USER, as_job, as_user, bound, daemon_of, entry,
                      is_running, job_environment, mount_qosfs, mount_syscall, run, umount, wait_until)
 
 pytestmark = pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
@@ -223,6 +224,16 @@ def test_over_itself(store, mount, world, db):
     wait_until(lambda: not is_running(pid))
     assert (store.dir / "new").read_text() == "through"
     assert not (store.dir / ".qosfs").exists()
+
+
+def test_run_does_not_mount_over_src(store):
+    """./run is for trying qosfs out: it hides no directory, whatever way DIR is written."""
+    (store.dir / "link").symlink_to(store.dir)
+    for place in (store.dir, f"{store.dir}/.", store.dir / "link"):
+        done = subprocess.run([REPOSITORY / "run", store.dir, place], capture_output=True, text=True, timeout=TIMEOUT, check=False)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert done.stderr.startswith(f"run: {place}: that is SRC; give another directory")
+    assert (entry(store.dir) or ["", "", ""])[-3] != "fuse.qosfs"
 
 
 def test_read_only(store, mount):

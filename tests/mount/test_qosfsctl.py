@@ -509,7 +509,7 @@ def test_own_mount(new_store, mount):
     assert ctl(qos, "get", "slots", **him) == "8\n"
     ctl(qos, "clear", "--all", **him)
     refused = ctl(qos, "status", status=FAILED)  # root, which the kernel keeps out
-    assert "without the option allow_other only the user who mounted it may use it" in refused
+    assert "without the option allow_other only the user that mounted it may use it" in refused
 
 
 def test_own_mount_of_somebody_elses_store(new_store, mount):

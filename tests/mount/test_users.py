@@ -135,13 +135,13 @@ def test_open_files(store, small, forged_jobs):
     left = 300 - 300 // 8 - 150
     (store.dir / "file").write_text("fine")
     qos = small(store)
-    qos.expects_log(f"user {USER}: his jobs have|job .*: it has")
+    qos.expects_log(f"user {USER}: the jobs of this user have|job .*: it has")
     with forging(forged_jobs, "open", qos.dir / "file", 100) as hog:
         assert hog.stdout.readline().split() == [str(15 * (left - 1) // 16 + 1), str(errno.EMFILE)]
         for _ in range(5):
             assert guest(qos, "cat", qos.dir / "file") == "fine"
         end(hog)
-    assert qos.log.count(f"user {USER}: his jobs have") == 1 and "too many files at once" not in qos.log
+    assert qos.log.count(f"user {USER}: the jobs of this user have") == 1 and "too many files at once" not in qos.log
 
 
 REPORTS = ("job_stats", "jobs", "rules", "shares", "metrics", "state.json", "status.json", "rules.json", "jobs.json", "history")

@@ -325,7 +325,7 @@ def test_an_identity_of_somebody_else(server):
             peer.send(hello(owner))
             return peer.refusal()
     assert as_user(USER, USER, [], lambda: refused_as(10)) == (
-        IDENTITY_TAKEN, "the identity a is another's, at least until his lease has ended")
+        IDENTITY_TAKEN, "the identity a belongs to another client, at least until its lease ends")
     assert refused_as(own)[0] == IDENTITY_TAKEN
     assert first.enqueue(5).kind == M_GRANT
     assert counted(one) == ({"identity taken": 2}, 0)

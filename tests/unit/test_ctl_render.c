@@ -233,7 +233,7 @@ static void test_why_sharer(void)
 {
     static const char *const cases[][2] = {
         {"jobid", "  It allows 100 op/s to each job; it is for uid={1}.\n"},
-        {"uid", "  It allows 100 op/s to each user, whatever the number of his jobs; it is for "
+        {"uid", "  It allows 100 op/s to each user, whatever the number of jobs; it is for "
                 "uid={1}.\n"},
         {"gid", "  It allows 100 op/s to each group, whatever the number of its jobs; it is for "
                 "uid={1}.\n"},

@@ -33,9 +33,13 @@ static void test_wrong_arguments(void)
         int status;
         const char *message;
     } cases[] = {
-        {"--polisy fair tiny", 2, "Unknown option --polisy"},
-        {"--policy fiar tiny", 2,
-         "there is no policy 'fiar'; there are: none, static, paper, fair"},
+        {"--polisy fair tiny", 2, "Unknown option --polisy; did you mean '--policy'?\n"},
+        {"--frobnicate tiny", 2, "Unknown option --frobnicate\n"},
+        {"-x tiny", 2, "Unknown option -x\n"},
+        {"--policy", 2, "Missing argument for --policy\n"},
+        {"--policy fiar tiny", 2, "there is no policy 'fiar'; did you mean 'fair'?\n"},
+        {"--policy weighted tiny", 2,
+         "there is no policy 'weighted'; there are: none, static, paper, fair"},
         {"--policy fair, tiny", 2, "there is no policy ''"},
         {"--policy '' tiny", 2, "--policy: which?"},
         {"--seed x tiny", 2, "--seed: \"x\""},
@@ -46,7 +50,8 @@ static void test_wrong_arguments(void)
         {"--grid --hours 0", 2, "--hours: 0 is not between 1 and 24"},
         {"--grid --hours x", 2, "--hours: \"x\""},
         {"--hours 1 tiny", 2, "--hours is for --grid"},
-        {"tyni", 1, "there is no scenario 'tyni'"},
+        {"tyni", 1, "there is no scenario 'tyni' ('qosfs-sim --list' tells which there are)"},
+        {"tinny", 1, "there is no scenario 'tinny'; did you mean 'tiny'?"},
         {"./tyni", 1, "./tyni: "},
         {"tyni.ini", 1, "tyni.ini: "},
         {"--figures /dev/null/x tiny", 1, "cannot make /dev/null/x: "},
