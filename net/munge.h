@@ -3,7 +3,7 @@
  * realm (their munged daemons share one key), and as which users.
  *
  * Limit: the handshake proves the peer's identity at the beginning of the connection. It neither
- * hides nor authenticates the data that follows; docs/design/server.md says what that means.
+ * hides nor authenticates the data that follows; docs/design/credits.md says what that means.
  *
  *     mount                                    server
  *     magic, its nonce           ->

@@ -1,6 +1,6 @@
 /*
  * What a mount borrows from the lock server: the credits under which the kernel caches, and the
- * locks of files across mounts. docs/design/lockclient.md tells how it works.
+ * locks of files across mounts. docs/design/credits.md tells how it works.
  *
  * A *use* holds a credit of a resource (core/resource.h) from qos_lockclient_get() to
  * qos_lockclient_put(). What is put stays cached: the next use of it asks nobody, until another
