@@ -42,8 +42,7 @@ static char *check_adapt(const QosTunables *tunables, QosTunable tunable, const 
 #define YEAR               (365 * 86400)
 
 static const Description descriptions[QOS_TUNABLE_COUNT] = {
-    {"nrs_policies", "tbf", "the order of requests: fifo, tbf (by rules), jrr or grr", check_policy,
-     0, 0},
+    {"nrs_policies", "tbf", "order: fifo, tbf (by rules), jrr or grr", check_policy, 0, 0},
     {"slots", "64", "requests that may be in the store at a time", check_number, 1, SLOTS_MAX},
     {"jobid_var", QOS_JOBID_VAR_DEFAULT, "where a process's job is found", check_naming, 0, 0},
     {"jobid_name", QOS_JOBID_NAME_DEFAULT, "how a job is named", check_naming, 0, 0},
