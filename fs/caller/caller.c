@@ -1,5 +1,5 @@
 /*
- * The cache of callers (fs/caller/caller.h).
+ * The cache of callers. fs/caller/caller.h has the contract.
  */
 #include "fs/caller/caller.h"
 
@@ -233,13 +233,14 @@ static QosCaller **place_of(QosCallers *callers, pid_t tid)
     return &callers->front[(guint)tid % FRONT];
 }
 
-/* Takes `caller` (NULL: none) and frees who stood there. */
+/* Puts `caller` (NULL: none) there, taking the reference, and releases the caller that was
+ * there. */
 static void put_in_front(QosCaller **place, QosCaller *caller)
 {
     qos_caller_unref(__atomic_exchange_n(place, caller, __ATOMIC_ACQ_REL));
 }
 
-/* Who stands there and may answer, a new reference, or NULL. */
+/* The caller in that place if it may answer, a new reference; else NULL. */
 static QosCaller *look_in_front(QosCallers *callers, const struct fuse_ctx *context,
                                 QosCallerNeed need, QosTime now)
 {
@@ -271,7 +272,7 @@ static void drop_locked(QosCallers *callers, Entry *entry)
     g_hash_table_remove(callers->entries, GINT_TO_POINTER(caller->tid));
 }
 
-/* Those who were not read again for long, or are too many. */
+/* Drops the entries that were not read again for QOS_CALLER_IDLE, and the oldest of too many. */
 static void drop_old_locked(QosCallers *callers, QosTime now)
 {
     Entry *oldest;
@@ -304,7 +305,8 @@ static void keep_program_locked(QosCallers *callers, QosCaller *caller)
     caller->program.state = QOS_PROGRAM_UNSURE;
 }
 
-/* Puts in who was read just now, unless jobs are named in another way meanwhile. */
+/* Puts a caller that was read just now into the cache, unless jobs are named in another way
+ * meanwhile. */
 static void store(QosCallers *callers, const QosJobNaming *naming, QosCaller *caller)
 {
     gboolean is_current;
@@ -351,15 +353,15 @@ static QosCaller *look_up(QosCallers *callers, const struct fuse_ctx *context, Q
     return caller;
 }
 
-/* How a caller comes to his job. */
+/* How the job of a caller is found. */
 typedef enum {
     BY_FACTS,
-    AS_BEFORE, /* his environment is not to be had: if he is new, by the rest */
+    AS_BEFORE, /* its environment is not to be had: if it is new, by the rest */
     NOT_NOW,   /* it is not needed */
 } How;
 
-/* The job of who is known by `facts` now, and was `known` before (or NULL): a reference, or NULL
- * where none is needed. */
+/* The job of the caller that `facts` describe, and that was `known` before (or NULL): a reference,
+ * or NULL if none is needed. */
 static QosJob *find_job(QosCallers *callers, const QosJobNaming *naming,
                         const struct fuse_ctx *context, const QosProcessFacts *facts, QosUser *user,
                         const QosCaller *known, How how)

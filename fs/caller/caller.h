@@ -1,34 +1,39 @@
 /*
- * Who is calling: TID -> identity and JobID, cached.
+ * The cache of callers: from a thread id (TID) to the identity and the job of the calling thread.
  *
- * Key: the TID, with the start time in /proc/TID/stat. An entry answers for QOS_CALLER_FRESH, then
- * /proc is read again: so another cgroup and a reused pid show within 1 s. That the thread runs
- * another program since (exec) shows at once (fs/caller/program.h): the entry keeps the program
- * open, where there is a descriptor for it (fs/quota.h). Where that cannot be told, what lasts
- * (what is opened) has its caller read anew each time. Misses (a process that is gone, or that may
- * not be read) are cached too. Another uid or gid than the cached one is a miss at once. pid 0 (a
- * caller in another pid namespace, or the kernel's write-back) is not cached, as nothing is read
- * for it: its job is by uid (docs/user/jobs.md).
+ * Nearly each request needs its job, but reading /proc costs more than most requests. So an entry,
+ * found by TID, answers for QOS_CALLER_FRESH before /proc is read again. Therefore another cgroup,
+ * or a reused pid, is noticed within 1 s: the start time in /proc/TID/stat tells two processes
+ * apart. Another uid or gid than the cached one is a miss at once.
  *
- * An exiting process has lost its environment before its files are closed: it keeps the job of its
- * last look-up, if the start time says that it is the same process.
+ * exec(2) is noticed at once (fs/caller/program.h), because the entry keeps the program open, as
+ * long as there is a descriptor for it (fs/quota.h). Where it cannot be noticed, a request whose
+ * effect lasts, such as an open, has its caller read anew each time.
  *
- * What job a program was started with is remembered beside that (fs/caller/origins.h), as programs
- * may write over their environments.
+ * Callers that are gone, or that may not be read, are cached too. A request with pid 0 comes from
+ * another pid namespace, or is the kernel's write-back. Nothing can be read for it, so it is not
+ * cached, and its job is found by uid (docs/user/jobs.md).
  *
- * Bounded: QOS_CALLER_CACHE_MAX entries, those that were read longest ago go first, and so do those
- * that were not read again for QOS_CALLER_IDLE, which would keep their jobs from being dropped.
+ * A process that exits loses its environment before its files are closed. If the start time shows
+ * that the process is the same, it keeps the job of its last look-up. Programs may also write over
+ * their environments, so the cache remembers the job with which each program was started
+ * (fs/caller/origins.h).
  *
- * Most requests are made by who made one just before. So a few of the last callers stand in front
- * of the table, each in a place told by his TID: who looks takes him out and puts him back, both by
- * an atomic exchange, and needs no lock. Who finds the place empty or taken looks into the table.
+ * The cache has at most QOS_CALLER_CACHE_MAX entries; the one that was read longest ago is dropped
+ * first. An entry that was not read again for QOS_CALLER_IDLE is dropped too, because it would keep
+ * its job alive.
  *
- * To read the environment of a process may take for ever (fs/caller/proc.h), so it is never done by
- * the thread that has the request, but by the namers (fs/caller/resolver.h). Where it does not
- * come, the caller keeps the job that he had, or if he is new is named without it.
+ * Most requests come from the caller of the request before. So some recent callers stand in front
+ * of the table, at places that follow from their TIDs, and are found there without the lock. A
+ * thread takes the caller out by an atomic exchange and puts it back by another. If the place is
+ * empty or holds another caller, the thread looks in the table.
  *
- * Lock: `lock` in the cache, for all but the front; never held while /proc is read or the gate is
- * asked for the job.
+ * Reading the environment of a process may block for ever (fs/caller/proc.h). So the thread that
+ * has the request never does it; the namers do (fs/caller/resolver.h). If the environment does not
+ * come, a known caller keeps its job, and a new one is named without the environment.
+ *
+ * Lock: `lock` of the cache, for everything but the front. It is not held while /proc is read or
+ * while the gate is asked for the job.
  */
 #pragma once
 
@@ -61,8 +66,8 @@ typedef enum {
  * own identity afterwards; so with the next two. */
 QosCaller *qos_callers_find(QosCallers *callers, const struct fuse_ctx *context,
                             QosCallerNeed need);
-/* The caller of whom `facts` were read, with all that `naming` wants; never NULL. Takes his groups
- * out of them. */
+/* The caller that `facts` describe, which must have all that `naming` wants; never NULL. Takes the
+ * groups out of `facts`. */
 QosCaller *qos_callers_name(QosCallers *callers, const struct fuse_ctx *context,
                             QosJobNaming *naming, QosProcessFacts *facts);
 /* The caller whose environment does not come; never NULL. */
@@ -72,7 +77,7 @@ QosCaller *qos_callers_guess(QosCallers *callers, const struct fuse_ctx *context
 void qos_callers_set_naming(QosCallers *callers, QosJobNaming *naming);
 /* The naming in force; a new reference. */
 QosJobNaming *qos_callers_naming(QosCallers *callers);
-/* Forgets who was not read for QOS_CALLER_IDLE; to be called now and then, as on an idle mount
- * nobody comes whose look-up would do it. */
+/* Forgets the callers that were not read for QOS_CALLER_IDLE. To be called now and then, because on
+ * an idle mount no look-up does it. */
 void qos_callers_expire(QosCallers *callers, QosTime now);
 guint qos_callers_count(QosCallers *callers);

@@ -1,12 +1,14 @@
 /*
- * The identity of a thread (fs/caller/cred.h).
+ * The identity of a thread. fs/caller/cred.h has the contract.
  *
- * The ids change in this order: groups, gid, uid, capabilities. setfsuid() changes the effective
- * capabilities when it leaves root's uid or comes back to it, so that capset() always follows it.
- * Each thread keeps CHANGING_IDS for the way back; no store looks at them.
+ * The ids change in this order: groups, gid, uid, capabilities. capset() is the last because
+ * setfsuid() changes the effective capabilities when it leaves root's uid or returns to it. Each
+ * thread keeps the capabilities CHANGING_IDS, which it needs for the way back; no store looks at
+ * them.
  *
- * No thread has CAP_SYS_RESOURCE before the store has refused, not even under the daemon's own
- * identity: a program may drop it after it opened a file, and asking at each write costs too much.
+ * A thread has CAP_SYS_RESOURCE only after the store has refused, even under the daemon's own
+ * identity. A program may drop it after it has opened a file, and to ask at each write would cost
+ * too much.
  */
 #include "fs/caller/cred.h"
 

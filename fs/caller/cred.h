@@ -1,13 +1,17 @@
 /*
- * The identity under which a thread touches the store, and the callers it is taken from.
+ * The identity under which a thread touches the store, and the callers from which it is taken.
  *
- * Each backing call runs with the caller's fsuid, fsgid and supplementary groups (raw system calls:
- * glibc would change all threads), so that the store judges the caller and owns by him what he
- * makes. The thread has no capability that a store looks at but those it is given: never one that
- * the caller has not (fs/ops/rights.h). The current identity is remembered per thread: a run of
- * requests of one caller costs nothing. A daemon in a user namespace of one user (`unshare -Ur`)
- * cannot change its ids, and need not: there it sets the capabilities alone. A daemon without
- * capabilities, as an ordinary user's, changes nothing.
+ * Each backing call runs with the caller's fsuid, fsgid and supplementary groups. So the store
+ * itself judges the caller, and what the caller makes belongs to the caller. They are set by raw
+ * system calls, because glibc's functions would change all threads.
+ *
+ * Of the capabilities that a store looks at, the thread has only those that it is given, and never
+ * one that the caller has not (fs/ops/rights.h). The current identity is remembered for each
+ * thread, so a run of requests of one caller costs nothing.
+ *
+ * A daemon in a user namespace of one user (`unshare -Ur`) cannot change its ids, and need not: it
+ * sets the capabilities alone. A daemon without capabilities, such as an ordinary user's, changes
+ * nothing.
  */
 #pragma once
 
@@ -31,7 +35,7 @@ typedef enum {
 typedef struct {
     gint references; /* atomic */
     pid_t tid;       /* 0 = the kernel's own, e.g. write-back */
-    pid_t process;   /* whose thread it is; 0 = unknown */
+    pid_t process;   /* to which the thread belongs; 0 = unknown */
     guint64 start;   /* of the thread, in clock ticks after boot; 0 = unknown */
     uid_t uid;
     gid_t gid;
@@ -41,11 +45,11 @@ typedef struct {
     QosNamespace namespace; /* likewise */
     gboolean is_proxy;      /* the process has another uid: the kernel acts for it under this one */
     QosJob *job;            /* a reference */
-    QosUser *user;          /* the gate's; NULL: one whom nothing bounds */
+    QosUser *user;          /* the gate's; NULL: a user that nothing bounds */
     /* The cache's own. */
     QosTime read;       /* when /proc was read */
     QosProgram program; /* that was read of; the table's to close */
-    gboolean is_named;  /* his job was asked for then ... */
+    gboolean is_named;  /* its job was asked for then ... */
     guint naming;       /* ... by this naming: QosCallers.naming_number */
 } QosCaller;
 

@@ -1,13 +1,13 @@
 /*
- * The JobID of a process, from what /proc says of it.
+ * Makes the JobID of a process from what /proc says of it. fs/caller/job_name.h has the rules.
  *
- * A naming is made in two steps: find the job (a variable, or a match in the cgroup), then expand
- * the format, which is checked when the naming is made, so that expanding cannot fail but for what
- * is not known of the process.
+ * This takes two steps. First the job is found: in a variable, or by a match in the cgroup. Then
+ * the format is expanded. The format is checked when the naming is made, so expanding it can fail
+ * only if something about the process is not known.
  *
- * Everything read is the caller's to choose: environments without a last NUL, of a megabyte, with
- * names that are prefixes of others or control characters in their values. The work is bounded by
- * their length, and what comes out is short, printable and valid UTF-8.
+ * All input is under the caller's control. Environments may lack the last NUL, have a megabyte, or
+ * contain names that are prefixes of others and control characters in values. So the work is
+ * bounded by the length of the input, and the result is short, printable and valid UTF-8.
  */
 #include "fs/caller/job_name.h"
 

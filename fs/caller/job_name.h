@@ -1,22 +1,23 @@
 /*
- * The JobID of a process: jobid_var and jobid_name, Lustre's words (docs/user/jobs.md).
+ * How the JobID of a process is named: by the options jobid_var and jobid_name, as in Lustre
+ * (docs/user/jobs.md).
  *
- *   jobid_var   NAME          that environment variable
+ * jobid_var   NAME          that environment variable
  *               auto          the first of SLURM_JOB_ID, PBS_JOBID, LSB_JOBID, FLUX_JOB_ID, JOB_ID
  *               cgroup:REGEX  what REGEX finds in /proc/TID/cgroup: its first group that matches
  *                             something, or else the whole match; a user cannot forge it
  *               nodelocal     jobid_name alone, `%j` is never set
  *               procname_uid  `%e.%u`, whatever jobid_name says
  *               disable       all requests belong to one job, "-"
- *   jobid_name  %e comm, %g gid, %h host, %H host up to its first dot, %j the job that jobid_var
+ * jobid_name  %e comm, %g gid, %h host, %H host up to its first dot, %j the job that jobid_var
  *               found, %p pid, %u uid, %% percent; %.Nx takes N characters at most; %j?REST is the
  *               job where there is one, else REST. Default: "%j?%e.%u"
  *
- * A name that comes out empty is replaced by `%e.%u`, and one that asks for what is not known (the
- * comm or pid of a process that cannot be seen) by `%u`. Bytes that are not printable become `?`,
- * so that an id is always valid UTF-8, on one line.
+ * An empty name is replaced by `%e.%u`. A name that needs something unknown, such as the comm of a
+ * process that cannot be seen, is replaced by `%u`. Bytes that are not printable become `?`, so
+ * that an id is always valid UTF-8 on one line.
  *
- * Nothing in here does I/O: what /proc says is handed in (fs/caller/caller.c).
+ * These functions do no I/O: the caller hands in what /proc says (fs/caller/caller.c).
  */
 #pragma once
 

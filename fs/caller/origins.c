@@ -1,5 +1,5 @@
 /*
- * What job programs were started with (fs/caller/origins.h).
+ * Remembers the job with which a program was started. fs/caller/origins.h has the contract.
  */
 #include "fs/caller/origins.h"
 
@@ -26,7 +26,7 @@ typedef struct {
 
 struct QosOrigins {
     GHashTable *origins; /* a set of Origin, by `image`; owned */
-    GHashTable *users;   /* uid -> User, owned: those who have some */
+    GHashTable *users;   /* uid -> User, owned: the users that have some */
     GQueue recent;       /* of Origin, as with users */
 };
 

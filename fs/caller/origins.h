@@ -1,13 +1,15 @@
 /*
- * What job programs were started with: remembered for those that write over their environment to
- * show a title (setproctitle, Perl's $0), and for the processes that they fork.
+ * Remembers the job with which each program was started.
  *
- * A program is known by where it lies in memory, which the kernel chooses at random when it starts
- * (exec). A copy (fork) lies in the same place, and was started with the same environment. Where
- * the kernel does not choose at random, `process` and `start` tell one process from the others.
+ * Some programs write over their environment to show a title (setproctitle, Perl's $0). Their job
+ * can not be read there any more, nor in the processes that they fork.
  *
- * Bounded: QOS_ORIGINS_MAX in all, and QOS_ORIGINS_USER of one user but root; what was not asked
- * for for longest goes first. Pure; the caller locks.
+ * A program is recognised by its place in memory, which the kernel chooses at random at exec(2). A
+ * forked copy has the same place, and was started with the same environment. Where the kernel does
+ * not choose at random, `process` and `start` tell one process from the others.
+ *
+ * At most QOS_ORIGINS_MAX are remembered, and QOS_ORIGINS_USER for each user but root. Those that
+ * were asked for longest ago are forgotten first. Pure; the caller locks.
  */
 #pragma once
 

@@ -1,6 +1,8 @@
 /*
- * Reading /proc (fs/caller/proc.h). The environment comes from anonymous memory only (the kernel
- * sees to that), so that a caller cannot make the daemon wait for a page of a file system of his.
+ * Reads /proc. fs/caller/proc.h has the contract.
+ *
+ * The environment is read from anonymous memory only; the kernel sees to that. So a caller cannot
+ * make the daemon wait for a page of a file system that the caller controls.
  */
 #include "fs/caller/proc.h"
 

@@ -2,15 +2,19 @@
  * What /proc says of a process, read as the daemon itself.
  *
  * All files of one process are opened through its directory in /proc, which stands for that process
- * alone: when its pid is reused, they fail with ESRCH, so that what is read never mixes two
- * processes.
+ * alone. If the pid is reused, they fail with ESRCH. So two processes are never mixed.
  *
- * To read its environment takes the lock of its memory, which the process itself, or a file system
- * that it has mapped, may hold for ever; to look at its program (fs/caller/program.h) waits for an
- * exec(2) that is under way, which may wait for a file system, too. Some kernels (Linux 6.18.44)
- * wait for that with /proc/TID/stat, too: from when exec takes the new memory until it has closed
- * what is to be closed. So nothing is read of the thread of a FLUSH (fs/ops/dispatch.c). Nothing
- * else waits for the process.
+ * Two reads may block for ever:
+ *
+ *   - Reading the environment takes the lock of the process's memory. The process itself may hold
+ *     that lock, or a file system that it has mapped.
+ *   - Looking at the program (fs/caller/program.h) waits for an exec(2) that is under way, which
+ *     may wait for a file system.
+ *
+ * On some kernels (Linux 6.18.44) /proc/TID/stat waits for exec(2) too: from the moment when exec
+ * takes the new memory until it has closed the files that are to be closed. Such a close sends a
+ * FLUSH, so nothing is read of the thread that sends one (fs/ops/dispatch.c). No other read waits
+ * for the process.
  */
 #pragma once
 
@@ -49,7 +53,7 @@ typedef struct {
     char *ancestors;         /* environment, then: of the nearest that has not */
     gsize ancestors_length;
     char *cgroup;
-    pid_t process; /* whose thread it is */
+    pid_t process; /* to which the thread belongs */
     gid_t *groups;
     gint group_count;
     uid_t uid;              /* by which the kernel judges it; where `process` is known */

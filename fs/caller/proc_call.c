@@ -1,9 +1,9 @@
 /*
- * What a thread's system call is for (fs/caller/proc.h), by /proc/TID/syscall: its number, six
- * arguments, the stack pointer and the program counter.
+ * What a thread's system call is for (fs/caller/proc.h).
  *
  * The kernel sends the same GETATTR and GETXATTR for a program that asks for attributes, and for
  * its own checks before another system call. Only the system call tells them apart.
+ * /proc/TID/syscall has its number, six arguments, the stack pointer and the program counter.
  */
 #include <fcntl.h>
 #include <inttypes.h>

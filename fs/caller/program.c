@@ -1,7 +1,8 @@
 /*
- * The program that a process runs (fs/caller/program.h).
+ * The program that a process runs. fs/caller/program.h has the contract.
  *
- * The descriptor is counted, so that one thread may look while another gives it up.
+ * The descriptor has a reference count, because one thread may look at it while another gives it
+ * up.
  */
 #include "fs/caller/program.h"
 

@@ -1,13 +1,14 @@
 /*
- * The program that a process runs: whether it is the one that was looked at before.
+ * Whether a process still runs the program that was looked at before.
  *
- * exec(2) gives a process other memory, so memory that has gone tells that the program has. An open
- * /proc/TID/pagemap stands for the memory of that moment; to read one byte of it fails with EINVAL
- * while somebody uses that memory, and gives nothing after. The kernel takes no lock for it: it
- * costs what the cheapest system call does (docs/design/jobid.md).
+ * exec(2) gives a process new memory, so a process whose former memory is gone runs another
+ * program. An open /proc/TID/pagemap stands for the memory at the time of its open. Reading one
+ * byte of it fails with EINVAL while any process uses that memory, and returns nothing afterwards.
+ * The kernel takes no lock for this, so it costs no more than the cheapest system call
+ * (docs/design/jobid.md).
  *
- * A child of vfork(2) uses its parent's memory until it calls exec, which then does not go. Such a
- * program is not sure: kcmp(2) tells it.
+ * A child of vfork(2) uses its parent's memory until exec(2), so that memory does not go then. Such
+ * a program is not sure, and kcmp(2) decides.
  */
 #pragma once
 

@@ -1,9 +1,10 @@
 /*
- * The namers (fs/caller/resolver.h).
+ * The namers. fs/caller/resolver.h has the contract.
  *
- * All are alike and take turns: one that has nothing to read either watches, which is to wake now
- * and then and look for what is late, or rests. One that takes a request sees to it that another
- * one watches meanwhile, as it may not come back. While nothing is asked for, nobody watches.
+ * All threads are alike and take turns. A thread with nothing to read rests, or is the watcher. The
+ * watcher wakes now and then and looks for late requests. A thread that takes a request first makes
+ * sure that another one watches, because reading may block. While no request is waiting or being
+ * read, no thread watches.
  */
 #include "fs/caller/resolver.h"
 
@@ -17,10 +18,10 @@
 struct QosNamers {
     QosCallers *callers;
     QosMutex lock;        /* everything below */
-    pthread_cond_t work;  /* those who rest: something is to be done */
-    pthread_cond_t watch; /* the same for the one who watches */
+    pthread_cond_t work;  /* the threads that rest: there is something to do */
+    pthread_cond_t watch; /* the same for the watcher */
     pthread_cond_t ended; /* a thread has */
-    QosNameQueue queue;   /* who reads has his QosNameReading on his stack */
+    QosNameQueue queue;   /* a thread that reads has its QosNameReading on its stack */
     guint threads;
     guint resting;
     gboolean has_watcher;
@@ -58,7 +59,8 @@ static gboolean start_thread_locked(QosNamers *namers)
     return namers->threads > 0;
 }
 
-/* Somebody who is free is to look; the watcher only where nobody rests. */
+/* Wakes a thread that is free: the watcher only if none rests. FALSE if there is no thread at
+ * all. */
 static gboolean call_locked(QosNamers *namers)
 {
     if (namers->resting > 0)
@@ -70,8 +72,9 @@ static gboolean call_locked(QosNamers *namers)
     return TRUE;
 }
 
-/* Where one may be taken, somebody is to; and somebody is to watch. Thousands of requests of a user
- * who has as many readers as he may call nobody. FALSE where there is no thread at all. */
+/* Wakes a thread if a request may be taken, or if no thread watches. A user that has all the
+ * readers it may have can add thousands of requests without waking any. FALSE if there is no thread
+ * at all. */
 static gboolean call_if_needed_locked(QosNamers *namers)
 {
     return (namers->has_watcher && !qos_namequeue_may_take(&namers->queue)) || call_locked(namers);
@@ -153,7 +156,7 @@ static void *name(void *arg)
     QosNamers *namers = arg;
     gboolean is_last;
 
-    pthread_setname_np(pthread_self(), "namer"); /* not that of who started it */
+    pthread_setname_np(pthread_self(), "namer"); /* not that of the thread that started it */
     qos_mutex_lock(&namers->lock);
     while (!namers->is_stopping) {
         if (serve_one_locked(namers))

@@ -1,19 +1,20 @@
 /*
- * Threads that read the environments of callers, which may take for ever (fs/caller/proc.h).
+ * The namers: threads that read the environments of callers, which may block for ever
+ * (fs/caller/proc.h).
  *
- * A request whose caller must be named first is left to them, and goes on in one of them. If the
- * name does not come within QOS_NAMING_TIME, another one takes the request away from the thread
- * that reads, and goes on with what is known of the caller without his environment.
+ * A request whose caller must be named first is handed to a namer, which reads the environment and
+ * then goes on with the request. If that takes longer than QOS_NAMING_TIME, another namer takes the
+ * request away from the blocked thread and goes on without the environment.
  *
- * At most QOS_NAMING_USER of them read for the same user, and QOS_NAMING_ALL in all; further
- * requests wait for these, no longer than the same time, and not at all while they all are late
- * (fs/caller/resolver_queue.h). The threads are made on demand: of those that do not read each has
- * a request in the store, which the gate bounds.
+ * At most QOS_NAMING_USER namers read for the same user, and QOS_NAMING_ALL in all. Further
+ * requests wait for these, at most for the same time. They do not wait at all while all of these
+ * are late (fs/caller/resolver_queue.h). Threads are made on demand. A thread that does not read
+ * has a request in the store, so the gate bounds their number.
  *
- * The kernel lets a thread that reads go when its process ends: so the late ones are not waited for
- * at the end.
+ * The kernel releases a blocked thread when the process that it reads ends. So at the end of the
+ * mount nobody waits for the late ones.
  *
- * Lock: `lock` of the namers; never held while /proc is read or a request goes on.
+ * Lock: `lock` of the namers; not held while /proc is read or a request goes on.
  */
 #pragma once
 

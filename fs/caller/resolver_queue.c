@@ -1,5 +1,5 @@
 /*
- * The queue of those who are to be named. fs/caller/resolver_queue.h has the contract.
+ * The queue of requests with unnamed callers. fs/caller/resolver_queue.h has the contract.
  */
 #include "fs/caller/resolver_queue.h"
 
@@ -9,7 +9,7 @@ struct QosNameUser {
     guint reading;
     guint late;        /* of these */
     GList link;        /* in the ring, */
-    gboolean has_turn; /* where he is in it */
+    gboolean has_turn; /* where the user is in it */
 };
 
 void qos_namequeue_init(QosNameQueue *queue)
@@ -35,7 +35,8 @@ static QosNameUser *user_of(QosNameQueue *queue, guint32 uid)
     return user;
 }
 
-/* Something of his has changed: he has a turn or not; without anything he is forgotten. */
+/* To be called when something of the user has changed: gives the user a turn, or takes it away. A
+ * user without requests is forgotten. */
 static void settle(QosNameQueue *queue, QosNameUser *user)
 {
     const gboolean is_full = user->reading >= QOS_NAMING_USER && user->late < user->reading;
@@ -85,7 +86,7 @@ QosNameWait *qos_namequeue_end(QosNameQueue *queue, QosNameReading *reading)
     return reading->wait;
 }
 
-/* --- whose turn it is --- */
+/* --- the next turn --- */
 
 static gboolean is_late(const QosNameWait *wait, QosTime now)
 {

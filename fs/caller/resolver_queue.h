@@ -1,18 +1,18 @@
 /*
- * Requests whose callers are to be named (fs/caller/resolver.h): whose turn it is, and who is not
- * waited for any longer.
+ * The queue of requests with callers that must be named first (fs/caller/resolver.h). It says which
+ * request is read next, and which is late.
  *
  *     wait --> is read --> named
  *        \            \
  *         `------------`--> late: goes on with what is known without
  *
- * Each user has a queue of his own. Those of whom one may be taken stand in a ring, and each has
- * one turn in a round. So one is found without a look at those that have to wait, of whom one user
- * may have thousands.
+ * Each user has a queue. The users that have a request which may be read stand in a ring, and each
+ * has one turn in a round. So the next request is found without a look at those that must wait,
+ * although one user may have thousands of them.
  *
- * A request is late when it came QOS_NAMING_TIME ago, and where it would wait for such as are: at
- * most QOS_NAMING_USER are read of a user, and QOS_NAMING_ALL in all, and if all these are late,
- * what comes is, too.
+ * A request is late QOS_NAMING_TIME after it came. At most QOS_NAMING_USER requests of one user are
+ * read at a time, and QOS_NAMING_ALL in all. If all of these are late, a request that would have to
+ * wait for them is late at once.
  *
  * Pure: time is an argument; the caller locks.
  */
@@ -31,10 +31,10 @@ typedef struct {
     QosTime since;
     QosNameUser *user;
     GList link;      /* among all that wait */
-    GList user_link; /* among his */
+    GList user_link; /* among the user's */
 } QosNameWait;
 
-/* What is read; who reads embeds it. The queue's. */
+/* A request that is being read; the thread that reads embeds this. Written by the queue alone. */
 typedef struct {
     QosNameWait *wait; /* NULL: it was late, and taken away */
     QosNameUser *user;
@@ -42,7 +42,7 @@ typedef struct {
 } QosNameReading;
 
 typedef struct {
-    GHashTable *users; /* uid -> QosNameUser, owned: those who have some that wait or are read */
+    GHashTable *users; /* uid -> QosNameUser, owned: the users that have requests */
     GQueue waiting;    /* of QosNameWait, the longest first */
     GQueue reading;    /* of QosNameReading */
     GQueue ring;       /* of QosNameUser, the next first */
@@ -50,7 +50,7 @@ typedef struct {
 } QosNameQueue;
 
 void qos_namequeue_init(QosNameQueue *queue);
-/* Who still waits is let alone. */
+/* Requests that still wait are left alone. */
 void qos_namequeue_clear(QosNameQueue *queue);
 void qos_namequeue_add(QosNameQueue *queue, QosNameWait *wait, guint32 uid, QosTime now);
 /* Takes out one that is to be read, which is `reading` until qos_namequeue_end(), or that is late,

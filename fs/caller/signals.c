@@ -1,10 +1,11 @@
 /*
- * Reads from /proc and pidfds what a signal is doing to a thread or process (fs/caller/signals.h).
+ * Reads from /proc and pidfds what a signal is doing to a thread or process. fs/caller/signals.h
+ * has the contract.
  *
- * The kernel tells pending, blocked and handled signals apart, and not what will become of them.
- * So a thread is killed if a pending signal is fatal by default, not blocked and not handled. A
- * process number may be given to another process meanwhile: each look compares the start time too,
- * and asks a pidfd twice.
+ * The kernel tells which signals are pending, blocked and handled, but not what will become of
+ * them. So a thread counts as killed if a pending signal is fatal by default, not blocked and not
+ * handled. Another process may get the same number meanwhile. So each look compares the start time
+ * too, and asks a pidfd twice.
  */
 #include "fs/caller/signals.h"
 
@@ -169,8 +170,8 @@ void qos_signals_process_of(int descriptor, QosProcessId *ret_process)
     ret_process->start = stat.start;
 }
 
-/* A fatal signal becomes a SIGKILL of each thread, which is taken as the thread begins to exit. Who
- * exits by himself may be killed as he does. */
+/* A fatal signal becomes a SIGKILL of each thread, which is taken as the thread begins to exit. A
+ * process that exits by itself may be killed while it does. */
 static gboolean is_killed(pid_t thread, const QosProcessStat *stat)
 {
     if ((stat->pending & BIT(SIGKILL)) != 0 || stat->was_killed)

@@ -1,9 +1,10 @@
 /*
- * Which signals a thread has pending, as /proc tells it: for those that the kernel says nothing of.
+ * Which signals a thread has pending, by /proc.
  *
- * FUSE passes a signal on as INTERRUPT. Over io_uring it passes on none that came before the
- * request was delivered (docs/design/io_uring.md); but such a one is pending by then. For a request
- * in the background it passes on none at all (fs/request/background.h).
+ * FUSE passes a signal on as INTERRUPT, but not always. Over io_uring it passes on none that came
+ * before the request was delivered (docs/design/io_uring.md); such a signal is pending by then. For
+ * requests in the background it passes on none at all (fs/request/background.h). In these cases
+ * /proc tells.
  */
 #pragma once
 
