@@ -70,8 +70,8 @@ static char *name_store(const char *source, const char *given, GError **error)
     return make_text(name, QOS_WIRE_STORE_MAX);
 }
 
-/* The id of a mount whose database has `saved`: of each machine and directory another, so that a
- * database may be copied, with the machine that it is on or without. */
+/* The id of a mount, from the number `saved` in its database and its name. Each machine and
+ * directory gives another one, so that a database may be copied, with its machine or without. */
 static QosOwnerId own_id(QosOwnerId saved, const char *name)
 {
     g_autofree char *text = g_strdup_printf("%" G_GINT64_MODIFIER "x %s", saved, name);

@@ -1,6 +1,7 @@
 /*
  * Sharing the store with other mounts (server=): makes the mount's lock client
- * (fs/lockclient/client.h), and hands on what it tells to those of the mount whom it concerns.
+ * (fs/lockclient/client.h), and passes each of its callbacks on to the parts of the mount that need
+ * it.
  */
 #pragma once
 
@@ -8,7 +9,7 @@
 #include "fs/lockclient/client.h"
 #include "fs/request/fs.h"
 
-/* Among whom fcntl and flock locks hold (docs/design/filelocks.md). */
+/* How far fcntl and flock locks reach (docs/design/filelocks.md). */
 typedef enum {
     QOS_SHARING_LOCKS_CLUSTER, /* all mounts of the store */
     QOS_SHARING_LOCKS_LOCAL,   /* the processes of this mount: the kernel keeps them by itself */

@@ -1,5 +1,6 @@
 /*
- * What each operation needs, and when it takes that; fs/coherence/coherence.h tells why so.
+ * The table of what each operation needs, and the hooks that take it. fs/coherence/coherence.h has
+ * the contract and its reasons.
  */
 #include "fs/coherence/coherence.h"
 
@@ -36,7 +37,8 @@ static const Needs needs_of_opcode[QOS_OP_COUNT] = {
     [QOS_OP_IOCTL] = {CHANGES, NOTHING},       [QOS_OP_READDIR] = {READS, NOTHING},
 };
 
-/* Whoever walks to the files of `.qosfs` asks for these first, and is to wait for no server. */
+/* A program on its way to the files of `.qosfs` asks for these first, and must not wait for a
+ * server. */
 static gboolean asks_of_root(const QosOp *op)
 {
     return op->entry.request.opcode == QOS_OP_GETATTR && op->node == FUSE_ROOT_ID;
@@ -187,7 +189,7 @@ static gboolean serve(QosOp *op)
         return FALSE;
     if (op->entry.request.opcode == QOS_OP_GETATTR && qos_claim_error(op->coherence.claim) == 0 &&
         qos_old_pages_hold(op, coherence->pages)) {
-        /* What drops them may wait for others, who may wait for our credit. */
+        /* The thread that drops them may wait for other requests, which may wait for our credit. */
         qos_claim_put(op->coherence.claim);
         qos_op_pause(op, withdraw_from_pages);
         if (qos_pages_await(coherence->pages, op->node, fuse_req_ctx(op->fuse)->pid, &op->entry))

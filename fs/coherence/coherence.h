@@ -1,15 +1,17 @@
 /*
- * What the kernel may cache of a store that other mounts change too, with a lock server
+ * Coherence: what the kernel may cache of a store that other mounts change too, with a lock server
  * (docs/design/coherence.md).
  *
- * A credit on an inode covers all that the kernel keeps of it: attributes, ACLs, pages, and of a
- * directory the names, also those that are not there. What an operation lets the kernel keep it
- * does under a read credit; what it changes in the store, under a write credit. The table in
- * coherence.c says which operation needs what. An operation takes its credits when the gate has let
- * it go, in the order of resources, looks at the store, replies, and puts them: what nobody else
- * wants is taken again without a message.
+ * A credit on an inode covers all that the kernel keeps of it: attributes, ACLs, pages, and for a
+ * directory its names, including those that do not exist. To let the kernel keep something, an
+ * operation needs a read credit; to change something in the store, it needs a write credit. The
+ * table in coherence.c says which operation needs what.
  *
- * By the hooks of an operation's way (fs/request/hooks.h):
+ * When the gate has let it go, an operation takes its credits in the order of resources, looks at
+ * the store, replies, and puts them. A credit that no other mount wants is taken again without a
+ * message.
+ *
+ * The hooks on the way of an operation (fs/request/hooks.h):
  *
  *     enter     it is here; in the gate it may wait for a token
  *     serve     takes what is known to be needed                            may have to wait
@@ -18,28 +20,29 @@
  *     settle    takes the write credits of what else was changed            may have to wait
  *     leave     puts everything; also of one that was cancelled
  *
- * Where the change is made before its turn, and only its answer waits, its credits are taken if all
- * are at hand, and held until it is made, so that they are not in use while the answer waits. In
- * its turn it needs none, unless they were lost meanwhile.
+ * A change that is made before its turn, while only its answer waits, takes its credits only if all
+ * are at hand, and puts them after the change, so that they are not in use while the answer waits.
+ * In its turn it needs no credits, unless they were lost meanwhile.
  *
- * To take a write credit after the change does as well as before, as long as it is before the
- * reply: who looks meanwhile may see either, and who looks later has forgotten what was. So a file
- * whose number is known only when its directory is held needs no second look-up.
+ * A write credit may be taken after the change too, as long as it is taken before the reply.
+ * Another mount that looks before that may see the old or the new state; one that looks later has
+ * forgotten the old one. So if the number of a file is known only when its directory is held, no
+ * second look-up is needed.
  *
- * An operation that waits for long holds no thread (fs/coherence/op_credits.h), but its slot in the
- * store; a worker goes on with it. Where a credit to read is not to be had (no server, or it is
- * full) the operation goes on, and what it replies is not cached. A change waits, and asks again:
- * docs/design/coherence.md says how long, and what becomes of one whose credit was lost while it
- * was in the store. Pages that no call for a credit would reach are found on the way
- * (fs/coherence/stale_pages.h): they are gone before attributes are answered.
+ * An operation that waits for long holds no thread (fs/coherence/op_credits.h), but it keeps its
+ * slot in the store; a worker goes on with it. If a credit to read is not to be had, because there
+ * is no server or it is full, the operation goes on, and its reply is not cached. A change waits,
+ * and asks again. docs/design/coherence.md says how long, and what happens if its credit is lost
+ * while it is in the store. Pages that no call for a credit would reach are found on the way
+ * (fs/coherence/stale_pages.h). They are dropped before attributes are answered.
  *
- * Nobody waits in a circle. Whoever has a credit in use is in the store, or waits for one later in
- * the order; no credit is in use while a request waits for tokens or for pages; and what is called
- * back is forgotten without waiting, but for moments, for a lock that the kernel holds for a
- * request (fs/coherence/invalidator.h).
+ * Operations never wait in a circle, for three reasons. An operation that has a credit in use is in
+ * the store, or waits for a credit later in the order. No credit is in use while a request waits
+ * for tokens or for pages. And when a credit is called back, the mount forgets without waiting, but
+ * for moments, for a lock that the kernel holds for a request (fs/coherence/invalidator.h).
  *
- * Without a lock server there is no QosCoherence, and of the hooks only those of replies do
- * anything: the kernel may keep what the mount's options say.
+ * Without a lock server there is no QosCoherence, and only the hooks of replies do anything: the
+ * kernel may keep what the mount's options say.
  */
 #pragma once
 

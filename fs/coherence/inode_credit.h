@@ -1,7 +1,7 @@
 /*
- * How an inode of the store is called in the cluster: by its place in a group of neighbours
- * (core/resource.h, QOS_RESOURCE_INODES), so that one answer of the lock server may be for all of
- * them.
+ * The resource by which the cluster knows an inode of the store: its place in a group of neighbours
+ * (core/resource.h, QOS_RESOURCE_INODES). Inodes are grouped because one answer of the lock server
+ * can then serve all of a group.
  */
 #pragma once
 

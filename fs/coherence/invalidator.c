@@ -1,5 +1,5 @@
 /*
- * Telling the kernel to forget; fs/coherence/invalidator.h tells how.
+ * The thread that tells the kernel to forget. fs/coherence/invalidator.h has the contract.
  */
 #include "fs/coherence/invalidator.h"
 
@@ -157,7 +157,8 @@ static gboolean tell_known(QosInvalidator *invalidator, const QosKnownInode *ino
 static gboolean forget_inode(QosInvalidator *invalidator, const QosKnownInode *inode)
 {
     qos_inodes_note_foreign(invalidator->fs->inodes, inode->id);
-    /* First: who is told to ask for the attributes again is to wait for them. */
+    /* The drop is queued first, because a program that then asks for the attributes again must wait
+     * for it. */
     if (inode->has_pages)
         qos_pages_drop(invalidator->pages, inode->id);
     return tell_known(invalidator, inode);
@@ -195,7 +196,8 @@ static void await_known(QosInvalidator *invalidator, GArray *known)
         doubt(invalidator, g_array_index(known, QosKnownInode, i).id);
 }
 
-/* Those known of what `loss` covers. FALSE: to one who only reads nothing need be forgotten. */
+/* Those known of what `loss` covers. FALSE: nothing need be forgotten, because the other mount only
+ * reads. */
 static gboolean list_known(QosInvalidator *invalidator, const QosLoss *loss)
 {
     const guint group = qos_lockclient_group(invalidator->fs->lockclient);
@@ -230,8 +232,9 @@ static void spare(QosInvalidator *invalidator, QosLoss *loss, guint first)
         g_array_set_size(invalidator->known, first);
 }
 
-/* What is open and nobody wants, but would go along (fs/lockengine/recall.h), stays: the kernel
- * would take no size from its answer to whoever reads it just now (docs/design/coherence.md). */
+/* Open files stay that no other mount wants, but that would go along (fs/lockengine/recall.h). If
+ * one were forgotten while a READ of it is under way, the kernel would take no size from the answer
+ * (docs/design/coherence.md). */
 static void keep_open(QosInvalidator *invalidator, const QosLoss *loss, guint first)
 {
     const QosFs *fs = invalidator->fs;

@@ -1,35 +1,39 @@
 /*
- * Tells the kernel to forget what is not covered by a credit any more (docs/design/coherence.md).
+ * Tells the kernel to forget what is no longer covered by a credit (docs/design/coherence.md).
  *
- * A thread of its own takes what the lock client says is wanted by others, or lost. Of each inode
- * of it that the kernel knows, the attributes are forgotten; names by raising the mount's epoch,
- * which outdates all of them at once; and then the credit is released. None of this waits for
- * a lock: to forget a single name would wait for the lock of its directory, which a CREATE may
- * hold that itself waits for a credit, and to drop a page for the READ or WRITE that fills it.
- * So pages are dropped by another thread (fs/coherence/page_drops.h), and the release waits until
- * the kernel was told to, but not for what keeps it from that.
+ * The lock client says which credits other mounts want, and which are lost. A thread of its own
+ * then makes the kernel forget, and releases the credit. It invalidates the attributes of each
+ * inode that the kernel knows. For names it raises the mount's epoch, which outdates all of them at
+ * once.
  *
- * fs/coherence/recall_queue.h tells what comes first.
+ * None of this waits for a lock. Invalidating a single name would wait for the lock of its
+ * directory, and a CREATE may hold that lock while it waits for a credit. Dropping a page would
+ * wait for the READ or WRITE that fills it. So another thread drops pages
+ * (fs/coherence/page_drops.h). The release of the credit waits until the kernel was told to drop
+ * them, but not for the requests that delay it.
  *
- * To forget a directory's names costs a look-up of all names of the mount. So where only the cache
- * is to shrink, a credit that covers a directory stays as many times as a directory has files on
- * average.
+ * fs/coherence/recall_queue.h has the order in which the thread works.
  *
- * A reply that is on its way to the kernel meanwhile does no harm. What it says of attributes and
- * names is older than the invalidation by the kernel's own count, and not believed; what has no
- * such count is given no time-out (fs/coherence/coherence.c). Only of an inode that the kernel is
- * just being told of for the first time there is none either: the release waits until the kernel
- * knows it, which takes a moment, as the operation that found it waits for no credit any more.
- * Where that takes too long, it is in doubt, and told again until the kernel knows it, by the
- * thread, or by the next operation on it. What CREATE brings is believed a little later than the
- * inode is known: there the release waits until the open file is used, 100 ms at most. So does that
- * of a directory of which a list of names with attributes is on its way
- * (fs/coherence/readdirplus.h).
+ * Raising the epoch costs a look-up of all names of the mount. So if only the cache is to shrink, a
+ * credit that covers a directory stays as many times as a directory has files on average.
  *
- * Of a file that is open here, and that another wants, the credit to read is asked for again, so
- * that the kernel hears of its new size (docs/design/coherence.md).
+ * A reply that is on its way to the kernel meanwhile does no harm. The kernel counts invalidations,
+ * and ignores attributes and names that are older than one. Replies without such a count get no
+ * time-out (fs/coherence/coherence.c). Three cases need more:
  *
- * Lock: `lock`, taken before that of the inodes; never held while the kernel is told, or the client
+ *   - The kernel has no count for an inode of which it hears for the first time. So the release
+ *     waits until the kernel knows the inode. That takes a moment, because the operation that found
+ *     it waits for no credit any more. If it takes too long, the inode is *in doubt*: this thread,
+ *     or the next operation on it, tells the kernel again, until the kernel knows it.
+ *   - The kernel believes the reply to CREATE a little later than it knows the inode. There the
+ *     release waits until the open file is used, 100 ms at most.
+ *   - Names with attributes may be on their way in a list (fs/coherence/readdirplus.h). The release
+ *     of the directory's credit waits for it likewise.
+ *
+ * If another mount wants a file that is open here, the credit to read is asked for again, so that
+ * the kernel hears of the new size (docs/design/coherence.md).
+ *
+ * Lock: `lock`, taken before that of the inodes; not held while the kernel is told or the client is
  * called.
  */
 #pragma once

@@ -1,13 +1,14 @@
 /*
- * What names were last found to be. fs/coherence/namecache.h has the contract.
+ * The ring of names. fs/coherence/namecache.h has the contract.
  *
- * Names are kept in a ring, each found for the first time in place of the oldest, and counted: so
- * the memory of a few is small. Those of one hash are a chain, from the newest to the oldest. A
- * count that is too old for the ring ends it, so that nothing is ever taken out of a chain. No more
- * than DEPTH are looked at, whatever names somebody thinks of: what is deeper never comes up again,
- * as what is newer than it stays longer.
+ * A name that is found for the first time takes the place of the oldest one. The ring grows as it
+ * fills, so a few names take little memory. Names with the same hash form a chain, from the newest
+ * to the oldest. Names are counted, and a count that is too old for the ring ends the chain; so
+ * nothing is ever taken out of a chain. A look-up follows a chain for DEPTH steps at most, whatever
+ * names users think of. A name that is deeper is never found again, because all that is newer stays
+ * longer.
  *
- * The version of a chain grows as changes of its names begin and end.
+ * The version of a chain grows when a change of one of its names begins and when it ends.
  */
 #include "fs/coherence/namecache.h"
 

@@ -1,28 +1,30 @@
 /*
- * What names were last found to be, with a lock server: who removes or replaces one need not ask
- * the store whose attributes change with it (fs/coherence/names.c).
+ * What names were last found to be, with a lock server. An operation that removes or replaces a
+ * name changes the attributes of the file behind it (fs/coherence/names.c). With this cache it need
+ * not ask the store which file that is.
  *
- * Under a credit on a folder no other mount changes what its names are. So what was found under it
- * is true as long as the credit has not gone since:
+ * While this mount has a credit on a folder, no other mount changes its names. So a name that was
+ * found is true as long as the credit has not gone since:
  *
  *     given up    all that is known is outdated before: the *epoch* grows. What was found is dated
  *                 from before the credit was taken, as that may be given up with others though it
  *                 was in use, and is put in between (fs/lockengine/recall.c)
  *     lost        the lock client counts it (qos_lockclient_losses)
  *
- * A folder and a file go by their numbers in the store.
+ * Folders and files are named by their numbers in the store.
  *
- * What this mount itself changes is known by each look at a name having a beginning and an end: a
- * change forgets what was known, and what is found counts only where no other change began or ended
- * meanwhile. So a look-up that is in the store beside a change leaves nothing behind.
+ * This mount's own changes are noticed because each look-up and each change says when it begins and
+ * when it ends. A change forgets what was known. What was found counts only if no other change
+ * began or ended meanwhile. So a look-up beside a change leaves nothing behind.
  *
  *     begin, found                 a look-up
  *     begin, take, found           a change: take tells what the name was
  *
- * Bounded: the QOS_NAMECACHE_COUNT that were found last, of those that have up to
- * QOS_NAMECACHE_LENGTH bytes, in 1.3 MiB, of which memory is taken as they fill.
+ * The cache keeps the QOS_NAMECACHE_COUNT names that were found last. Names longer than
+ * QOS_NAMECACHE_LENGTH bytes are left out. It takes 1.3 MiB at most, and memory is allocated as it
+ * fills.
  *
- * Pure; the caller locks, but for epoch, outdate and begin, which use atomics.
+ * Pure; the caller locks, except for epoch, outdate and begin, which use atomics.
  */
 #pragma once
 

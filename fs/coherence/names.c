@@ -1,11 +1,10 @@
 /*
- * What the names of an operation are, as long as the credit on their directory is here
- * (fs/coherence/namecache.h).
+ * Keeps the name cache true on the way of an operation (fs/coherence/namecache.h).
  *
- * Before the store is called it is noted which names the operation looks up, makes or takes, and
- * afterwards what they are then: of a change also where it failed. What it removes, replaces or
- * moves changes too; so that is found first, and its credit is taken before the reply
- * (qos_claim_touch).
+ * Before the store is called, the names that the operation looks up, makes or takes are noted.
+ * After the call, what they are then goes into the cache, for a change also if it failed. An
+ * operation that removes, replaces or moves a file changes that file too. So the file is found
+ * first, and its credit is taken before the reply (qos_claim_touch).
  */
 #include <errno.h>
 #include <fcntl.h>

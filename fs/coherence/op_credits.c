@@ -1,5 +1,5 @@
 /*
- * What an operation has of credits; fs/coherence/op_credits.h tells how it comes to them.
+ * How one operation takes, holds and puts its credits. fs/coherence/op_credits.h has the contract.
  */
 #include "fs/coherence/op_credits.h"
 
@@ -340,7 +340,7 @@ gboolean qos_claim_take(QosOp *op)
 
     if (!take_all(op))
         return FALSE;
-    /* Who was just woken may have slept for long. */
+    /* An operation that has waited may have slept for long before this. */
     if (claim->has_waited && holds_any(claim) && may_have_lost(claim)) {
         qos_claim_put(claim);
         claim->has_waited = FALSE;
@@ -477,8 +477,9 @@ static gboolean is_held(const QosClaim *claim, const Part *part)
     return part->is_held && qos_lockclient_losses(claim->claims->client) == claim->losses;
 }
 
-/* Whether a credit to read the inode was here since the operation had its own; without asking. One
- * may come without anybody who waits for it: he was killed, or another's answer did for him too. */
+/* Whether a credit to read the inode was here since the operation had its own; without asking. A
+ * credit may come although no operation waits for it: the one that waited was killed, or another's
+ * answer served it too. */
 static gboolean is_here(const QosClaim *claim, guint64 number)
 {
     QosLockclient *client = claim->claims->client;

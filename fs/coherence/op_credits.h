@@ -2,14 +2,16 @@
  * The credits on inodes that one operation takes, holds and puts, with a lock server.
  *
  * A claim is of two inodes at most. Their credits are taken one after the other, in the order of
- * resources. An operation whose next credit is not here waits for it, with those that it has in
- * use: whoever waits for these has none that comes later, so that nobody waits in a circle. While
- * it waits it holds no thread; the gate resumes it, and it is taken up where it was. Only for a
- * millisecond at first it keeps its thread, which reads the answer (qos_lockclient_await).
+ * resources. An operation whose next credit is not here waits for it, and keeps using those that it
+ * has. This cannot make a circle, because an operation that waits for these has no credit that
+ * comes later in the order. While it waits it holds no thread; the gate resumes it, and it goes on
+ * where it was. Only for the first millisecond it keeps its thread, which reads the answer
+ * (qos_lockclient_await).
  *
- * Who reads and is refused goes on without that credit. A change that is refused puts what it has
- * and waits until it is to ask again, all anew (qos_lockclient_postpone); where there is no hope it
- * goes on without, or fails with -ENOLCK (docs/design/coherence.md).
+ * If an operation that only reads is refused, it goes on without the credit. A change that is
+ * refused puts what it has, and waits until it is to ask for all again (qos_lockclient_postpone).
+ * If there is no hope, it goes on without the credit, or fails with -ENOLCK
+ * (docs/design/coherence.md).
  *
  *     qos_claim_add()       what the operation needs is known
  *     qos_claim_take()      before the store is looked at        FALSE: it waits
@@ -17,12 +19,12 @@
  *     qos_claim_settle()    before the reply                     FALSE: it waits
  *     qos_claim_free()      puts everything
  *
- * To settle is to take write credits after the change: once more those that were lost while the
- * store was called, or those of a file that has grown and that another mount waits for; then those
- * of what was touched.
+ * To settle is to take write credits after the change, in two steps. First those that were lost
+ * while the store was called are taken once more, and those of a file that has grown and that
+ * another mount waits for. Then come those of what was touched.
  *
- * An operation that waits may be taken back, when its caller is killed or the mount ends: it goes
- * on with an error.
+ * A waiting operation is taken back if its caller is killed or the mount ends: it goes on with an
+ * error.
  *
  * Lock: `lock` of all claims; taken before the lock client's and the gate's.
  */

@@ -1,5 +1,5 @@
 /*
- * Pages to be dropped; fs/coherence/page_drops.h tells what for.
+ * The thread that drops pages. fs/coherence/page_drops.h has the contract.
  */
 #include "fs/coherence/page_drops.h"
 
@@ -9,14 +9,15 @@
 
 #include "sys/service_thread.h"
 
-/* It may send a million WRITEs of what a mapping has changed before it has dropped that; or wait
- * for a READ whose job is far in debt, which the end of the gate answers. */
+/* At the end of the mount, the kernel may send a million WRITEs of what a mapping has changed
+ * before it has dropped that. Or it waits for a READ of a job that is far in debt, which the end of
+ * the gate answers. */
 #define END_PATIENCE (30 * QOS_SECOND)
-/* What a mapping has changed it writes first, perhaps under the very credit that is to be released;
- * and a page may be locked by a request that is yet to be read. What it is told counts from the
- * beginning. */
+/* A release waits no longer than this for the kernel. The kernel first writes what a mapping has
+ * changed, perhaps under the very credit that is to be released, and a page may be locked by a
+ * request that is yet to be read. The time counts from when it was told. */
 #define TOLD_MAX (10 * QOS_MILLISECOND)
-/* So long after the answer a reader may take to wake up and come to his pages. */
+/* The time that a reader may take, after the answer, to wake up and read its pages. */
 #define READER_PATIENCE (2 * QOS_MILLISECOND)
 
 /* Bytes of a file: [start, end). */
@@ -33,12 +34,12 @@ typedef struct {
 typedef struct {
     fuse_ino_t ino;       /* first: the table holds these */
     Range range;          /* yet to be dropped; empty while that is being done */
-    GQueue served;        /* who waits for what is being dropped: of QosEntry, by their `parked` */
-    GQueue waiting;       /* who waits for the next time */
+    GQueue served;        /* the waits for what is being dropped: of QosEntry, by their `parked` */
+    GQueue waiting;       /* the waits for the next drop */
     GArray *later;        /* of Locked: for requests behind the first of `waiting` */
-    GQueue last;          /* who came behind some of these */
+    GQueue last;          /* the waits that came behind some of these */
     gboolean pushes_size; /* before that */
-    gboolean is_of_reads; /* it has all been filled by READs, for those who wait for it */
+    gboolean is_of_reads; /* it has all been filled by READs, of threads that wait for it */
     pid_t reader;         /* the thread of the last of these */
     QosTime due;          /* not before; 0: no matter when */
 } Drop;
@@ -182,7 +183,7 @@ gboolean qos_pages_await(QosPages *pages, fuse_ino_t ino, pid_t thread, QosEntry
     Drop *drop = pages->is_stopping ? NULL : find_locked(pages, ino);
     if (drop != NULL)
         g_queue_push_tail(drop->later->len == 0 ? &drop->waiting : &drop->last, entry);
-    /* Who asks has what he read. */
+    /* A thread that asks for attributes has got the data of its READ. */
     if (drop != NULL && drop->is_of_reads && drop->reader == thread) {
         hurry(drop);
         wake_locked(pages);
@@ -204,7 +205,8 @@ gboolean qos_pages_withdraw(QosPages *pages, fuse_ino_t ino, QosEntry *entry)
 
 /* --- what is locked --- */
 
-/* Who was counted before the drop began shows in the count, and who is later sees the drop. */
+/* A request that was counted before the drop began shows in the count, and a later one sees the
+ * drop. */
 void qos_pages_note_locked(QosPages *pages, fuse_ino_t ino, gconstpointer request, gint64 start,
                            gint64 end)
 {
@@ -369,8 +371,8 @@ static Range begin_locked(Drop *drop, GArray **ret_left_out)
     return range;
 }
 
-/* Who waits for a READ may be slow to wake up, and reads it again if it is gone by then: on a busy
- * machine, where that needs luck, a thousand times. */
+/* A thread that waits for a READ may be slow to wake up. If the page is gone by then, it reads it
+ * again: on a busy machine, where that needs luck, a thousand times. */
 static gboolean is_early_locked(QosPages *pages, const Drop *drop)
 {
     if (drop->due <= pages->clock())

@@ -1,20 +1,24 @@
 /*
  * Drops the kernel's pages of files that other mounts may have changed (docs/design/coherence.md).
  *
- * To drop a page waits for the READ or WRITE that has it locked, which may itself wait for a credit
- * that another mount has. So nobody waits for this thread but GETATTR, and a release for moments:
- * the kernel, which was told to forget the attributes, asks for them before it believes a page, and
- * the answer waits until the old pages are gone. A READ that waits for a token meanwhile goes at
- * once, and one that comes takes no credit; its pages are dropped too.
+ * To drop a page, the kernel waits for the READ or WRITE that has it locked, and that request may
+ * itself wait for a credit that another mount has. So only GETATTR waits for this thread, and a
+ * release for moments. That is enough: the kernel was told to forget the attributes, so it asks for
+ * them before it believes a page, and the answer waits until the old pages are gone. Meanwhile a
+ * READ that waits for a token goes at once, and one that comes takes no credit; its pages are
+ * dropped too.
  *
- * Nor does the kernel's part of it begin while there are such requests: it cannot be interrupted,
- * so that a daemon that is killed would wait there for its own answer, for ever. (Of what a mapping
- * has changed the kernel sends WRITEs while it drops it: there that is left.) There may be some
- * all the time, as the next comes before the last has ended. So who waits does so for those alone
- * that were there before him; what is locked for later ones is left out then, and dropped
- * afterwards. Nothing in it is too old for him: the kernel sends a READ for what it does not have.
+ * The kernel cannot be interrupted in a drop. If it waited there for a request of this mount and
+ * the daemon were killed, the daemon would wait for its own answer for ever. So the kernel is told
+ * to drop only pages that no such request has locked. (It sends WRITEs for what a mapping has
+ * changed while it drops that; there the risk remains.)
  *
- * Lock: `lock`, taken before that of the inodes; never held while the kernel is told.
+ * There may be such requests all the time, because the next one comes before the last has ended. So
+ * a GETATTR waits only for those that were there before it. Ranges that later requests have locked
+ * are left out of its drop, and dropped afterwards. Nothing in them is too old for that GETATTR,
+ * because the kernel sends a READ for what it does not have.
+ *
+ * Lock: `lock`, taken before that of the inodes; not held while the kernel is told.
  */
 #pragma once
 
@@ -30,8 +34,8 @@ typedef struct QosPages QosPages;
 QosPages *qos_pages_new(struct fuse_session *session, QosGate *gate, QosInodes *inodes,
                         QosTime (*clock)(void));
 /* Lets no further drop begin, and waits until the kernel is done with the one under way, but not
- * for long: for what a READ or WRITE has locked that is yet to be read from the kernel, it would
- * wait for ever once requests are not served any more. */
+ * for long. Once requests are no longer served, a READ or WRITE that is yet to be read from the
+ * kernel keeps its pages locked for ever. */
 void qos_pages_end_drops(QosPages *pages);
 /* Resumes what waits, and lets nothing wait any more; NULL is allowed. */
 void qos_pages_stop(QosPages *pages);

@@ -1,11 +1,11 @@
 /*
- * Lists that are on their way to the kernel; fs/coherence/readdirplus.h tells why that matters.
+ * Lists that are on their way to the kernel. fs/coherence/readdirplus.h has the contract.
  *
- * A thread waits for one answer at a time, so that there is one list of each at most. But who reads
- * a list, ends, and leaves its directory open, leaves the list: there may be as many as open files,
- * and each request takes the lock while there are some. So what is asked of a directory costs the
- * same however many lists there are: those that were sent since its lists were last late share
- * a Batch, which is late or not as a whole.
+ * A thread waits for one answer at a time, so each has one list at most. But a thread that reads a
+ * list, ends, and leaves its directory open, leaves the list too. So there may be as many lists as
+ * open files, and each request takes the lock while there are some. Therefore lists are grouped,
+ * and a question about a directory costs the same however many lists there are. The lists that were
+ * sent since those of the directory were last late share a Batch, which is late or not as a whole.
  */
 #include "fs/coherence/readdirplus.h"
 

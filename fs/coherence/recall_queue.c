@@ -1,5 +1,5 @@
 /*
- * The order in which a mount forgets; fs/coherence/recall_queue.h tells it.
+ * The order in which a mount forgets. fs/coherence/recall_queue.h has the contract.
  */
 #include "fs/coherence/recall_queue.h"
 

@@ -1,7 +1,8 @@
 /*
- * What a mount is to forget, in the order in which it does: first what another mount waits for, and
- * what is lost; behind it, in slices, what only the cache gives up. So no other mount waits for the
- * clearing up of this one. Of a resource there is one drop at a time (fs/lockengine/engine.h).
+ * The queue of what the kernel is to be told to forget. First comes what another mount waits for,
+ * and what is lost. Behind it, in slices, comes what only the cache gives up, so that no other
+ * mount waits until this one has cleared up. There is one drop of a resource at a time
+ * (fs/lockengine/engine.h).
  *
  * Pure; the caller locks.
  */

@@ -1,9 +1,10 @@
 /*
  * What the kernel may keep of a reply, and for how long.
  *
- * With a lock server that is what the operation has a credit on, as long as the mount's lease is
- * sure to last. Without one it is what the options say; and of files that others change behind the
- * mount, nothing by which the kernel would drop pages that it has still to write (fs/changes.h).
+ * With a lock server the kernel may keep what the operation has a credit on, as long as the mount's
+ * lease is sure to last. Without one the options say for how long. In addition, if others change a
+ * file behind the mount, the kernel is told nothing that would make it drop pages that it has still
+ * to write (fs/changes.h).
  */
 #include <errno.h>
 #include <sys/stat.h>
@@ -55,8 +56,8 @@ static gboolean keeps(QosOp *op, fuse_ino_t ino, const QosInodeLook *seen)
            !qos_old_pages_are_there(op->fs, op->fs->coherence->pages, ino, seen->filled_era);
 }
 
-/* Those of a new file, which the kernel asks for at once, as it opens the file. Who tells it to
- * forget them waits until they have arrived (fs/coherence/invalidator.h). */
+/* Those of a new file, which the kernel asks for at once, as it opens the file. The thread that
+ * tells it to forget them waits until they have arrived (fs/coherence/invalidator.h). */
 static gboolean sends_attributes(QosOp *op, fuse_ino_t ino, const QosInodeLook *seen)
 {
     QosHandle *handle = op->reply.handle;
@@ -121,8 +122,8 @@ static gboolean may_tell(const QosOp *op, const QosLoan *file, const struct stat
 }
 
 /* Whether the kernel may remember these attributes, at which run() has looked: it drops the file's
- * pages where they bring another mtime or size (fs/changes.h). Who may do what is not withheld: the
- * kernel would go on by what it knows. */
+ * pages where they bring another mtime or size (fs/changes.h). The mode and the owner are not
+ * withheld, because the kernel would go on by those that it knows. */
 static void judge(const QosOp *op, QosTold *told)
 {
     const struct stat *stat = told->stat;
@@ -181,7 +182,7 @@ gboolean qos_coherence_begin_list(QosOp *op)
 {
     const pid_t reader = fuse_req_ctx(op->fuse)->pid;
 
-    /* Who is in another namespace cannot be told from others. */
+    /* A thread in another pid namespace cannot be told from others. */
     if (reader == 0 || covered_entry_timeout(op) == 0)
         return FALSE;
     qos_lists_note_sent(op->fs->coherence->lists, reader, op->handle, op->node);

@@ -1,5 +1,5 @@
 /*
- * Pages that nobody would call back; fs/coherence/stale_pages.h tells which.
+ * Finds pages that no call for a credit would reach. fs/coherence/stale_pages.h has the contract.
  */
 #include "fs/coherence/stale_pages.h"
 
@@ -20,8 +20,9 @@ static gboolean has_locked(const QosOp *op)
     return op->writes != QOS_WRITE_DIRECT;
 }
 
-/* A WRITE through the page cache may have locked a page that it does not cover whole, and whose
- * rest is old: who waits, waits for it too. There is one at a time of a file. */
+/* A WRITE through the page cache may have locked a page that it does not cover whole, and the rest
+ * of that page is old. So those that wait for the pages wait for it too. There is one at a time of
+ * a file. */
 void qos_old_pages_begin(const QosOp *op, QosPages *pages)
 {
     if (!has_locked(op))
@@ -45,7 +46,7 @@ static void drop_all(const QosOp *op, QosPages *pages)
         qos_pages_drop(pages, op->node);
 }
 
-/* Who asks for the attributes from now on waits until the request is answered. */
+/* From now on a request for the attributes waits until this request is answered. */
 void qos_old_pages_enter(const QosOp *op, QosPages *pages, gboolean is_covered)
 {
     if (!is_covered)

@@ -2,20 +2,20 @@
  * Which of the kernel's pages may be too old, and are to be dropped, with a lock server
  * (docs/design/coherence.md has the table of all cases).
  *
- * What is called back while a page is filled or known, the invalidator drops
- * (fs/coherence/invalidator.h). Here is what no call would reach:
+ * If a credit is called back while a page is being filled or is known, the invalidator drops the
+ * page (fs/coherence/invalidator.h). This unit finds the pages that no call would reach:
  *
- *   - What was filled before something was lost may have been changed by others since. Pages are of
- *     an era (fs/store/inode.h), which ends with each loss; those of another era are dropped before
- *     attributes are answered, also where the invalidator has not come to the loss yet.
- *   - What a READ filled without a credit, or a WRITE changed without one, is dropped behind it:
- *     nobody would call it back. That is queued before the store is looked at: another may change
- *     the file while the answer is on its way.
- *   - A page may have been dropped and filled again between a write into it and its WRITE. It shows
- *     what was before the WRITE, and is dropped behind it.
+ *   - Other mounts may have changed a file since a credit was lost. So pages belong to an era
+ *     (fs/store/inode.h), which ends with each loss. Pages of a former era are dropped before
+ *     attributes are answered, even if the invalidator has not come to the loss yet.
+ *   - Pages that a READ has filled or a WRITE has changed without a credit are dropped behind it,
+ *     because nobody would call them back. The drop is queued before the store is looked at,
+ *     because another mount may change the file while the answer is on its way.
+ *   - A page may have been dropped and filled again between a program's write into it and its
+ *     WRITE. It shows the data from before the WRITE, so it is dropped behind it.
  *
- * A drop is queued (fs/coherence/page_drops.h) before the reply, so that who asks for the
- * attributes after it waits until the pages are gone.
+ * A drop is queued (fs/coherence/page_drops.h) before the reply, so that a later request for the
+ * attributes waits until the pages are gone.
  *
  *     qos_old_pages_begin()     a request is here that keeps pages locked: qos_op_locks_pages()
  *     qos_old_pages_enter()     it is about to be made

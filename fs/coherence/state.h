@@ -1,6 +1,6 @@
 /*
- * What the parts of coherence share: its state, and the names and replies of an operation. Of
- * fs/coherence/ alone.
+ * What the files of fs/coherence/ share: its state, and the functions of names.c and reply.c that
+ * coherence.c calls. No other folder includes it.
  */
 #pragma once
 
@@ -41,6 +41,6 @@ void qos_coherence_reply_open(QosOp *op, fuse_ino_t ino, QosHandle *handle);
 /* The operation's inode, if it has that on loan by an open file; else NULL. */
 const QosLoan *qos_coherence_loan(const QosOp *op, fuse_ino_t ino);
 /* A list of the names in the operation's directory is about to be made: whether the kernel may keep
- * those whose files are covered. Only with a lock server. */
+ * the names of files that are covered. Only with a lock server. */
 gboolean qos_coherence_begin_list(QosOp *op);
 gboolean qos_coherence_lists(const QosOp *op, guint64 number, gboolean is_first);

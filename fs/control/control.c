@@ -1,11 +1,13 @@
 /*
- * The settings of a mount: the xattrs user.qosfs.* of its root, and what is saved of them. What
- * saves what changes by itself is in control_saver.c, the hidden directory in
- * control_files.c, the texts of its files in control_texts.c, the report in control_report.c.
+ * The settings of a mount: the xattrs user.qosfs.* of its root, and what is saved of them.
  *
- * One set runs from its first step to its last under `setting`: parse, save, put in force. It is
- * the one lock that is held while SQLite works: it makes setters, who are administrators, wait for
- * one another, and nobody else takes it. What reports read is under `lock`, held for a copy.
+ * control_saver.c saves what changes by itself, control_files.c the hidden
+ * directory, control_texts.c the texts of its files, and control_report.c the report.
+ *
+ * One set runs from its first step to its last under `setting`: it is parsed, saved and put in
+ * force. This lock is held while SQLite works. That makes setters wait for one another, but they
+ * are administrators, and no other request takes it. What reports read is under `lock`, which is
+ * held only for a copy.
  *
  * Order: setting, lock. Neither is held for a reply.
  */
@@ -297,7 +299,7 @@ static gboolean set(QosControl *control, fuse_req_t request, const char *name, c
     return good;
 }
 
-/* Keeps why `uid` failed, or (NULL) that he did not. */
+/* Keeps the reason why a set of `uid` failed; NULL: it did not. */
 static void keep_error(QosControl *control, uid_t uid, const GError *error)
 {
     qos_mutex_lock(&control->lock);

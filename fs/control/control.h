@@ -1,18 +1,18 @@
 /*
- * Rules in, reports out: the xattrs user.qosfs.* of the mountpoint and the hidden directory
- * `.qosfs`.
+ * Control: rules and tunables are set by the xattrs user.qosfs.* of the mountpoint, and reports are
+ * read from the hidden directory `.qosfs`.
  *
- * The xattrs: nrs_tbf_rule (write a command, read the list), nrs_policies and the other tunables by
- * name (fs/control/tunable.h), last_error. Setting is for root and the mount's owner; others get
- * EPERM. They never reach the store, and are not listed. A set is atomic: it is parsed, made
- * durable (db/db.h), then put in force; where one step fails, nothing has changed, the caller gets
- * the errno, and last_error has the reason in words, one per uid of the setter.
+ * The xattrs are nrs_tbf_rule (write a command, read the list), nrs_policies and the other tunables
+ * by name (fs/control/tunable.h), and last_error. Root and the mount's owner may set them; other
+ * users get EPERM. They never reach the store, and are not listed. A set is atomic: it is parsed,
+ * made durable (db/db.h), and then put in force. If one step fails, nothing has changed, the caller
+ * gets the errno, and last_error has the reason in words, one for each uid that sets.
  *
- * The files of `.qosfs`, mode 0444 (job_stats 0644: writing "clear" or a job id clears): job_stats,
- * jobs, rules, shares, metrics, state.json and its parts, history. Their text is made at open, and
- * so are those of nrs_tbf_rule and nrs_policies, by one thread for all who ask. Node ids below
- * QOS_CONTROL_INO_END are this unit's; the inode table never gives them out, and a FORGET of one
- * means nothing.
+ * The files of `.qosfs` have mode 0444: job_stats, jobs, rules, shares, metrics, state.json and its
+ * parts, history. job_stats has 0644, because writing "clear" or a job id to it clears. Texts are
+ * made at the open, by one thread for all readers that wait. So are those of nrs_tbf_rule and
+ * nrs_policies. Node ids below QOS_CONTROL_INO_END belong to control. The inode table never gives
+ * them out, and a FORGET of one means nothing.
  */
 #pragma once
 

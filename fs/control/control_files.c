@@ -1,10 +1,10 @@
 /*
- * The hidden directory `.qosfs` of a mount's root: found by name, never listed.
+ * The hidden directory `.qosfs` of a mount's root: it is found by name, and never listed.
  *
- * A file is a line of the table below. Its text is made at open (fs/control/control_texts.c) and
- * lives in the handle, so that one reader sees one moment however he reads. Sizes are 0 as in
- * /proc, and reading is direct, to the end of the text. The kernel judges the modes
- * (default_permissions); root passes them, so writing is judged here again.
+ * A file is a line of the table below. Its text is made at the open (fs/control/control_texts.c)
+ * and belongs to the handle, so that a reader sees one moment in however many pieces it reads.
+ * Sizes are 0 as in /proc, and reading is direct, to the end of the text. The kernel checks the
+ * modes (default_permissions). It lets root pass, so writing is checked here again.
  */
 #include <errno.h>
 #include <fcntl.h>

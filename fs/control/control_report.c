@@ -1,6 +1,7 @@
 /*
- * The report of a mount as of now, with its wall clock, and the question of who may set: what both
- * the settings (control.c) and the texts (control_texts.c) need, which know nothing of it.
+ * The report of a mount as of now, with its wall clock, and the question which users may set. Both
+ * the settings (control.c) and the texts (control_texts.c) need these, and this file needs neither
+ * of them.
  */
 #include "fs/control/state.h"
 

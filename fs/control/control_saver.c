@@ -1,10 +1,10 @@
 /*
- * Saves what changes by itself: the jobs' totals, what they lent and borrowed, and the rules when
- * some have expired. It also sees to it that callers are forgotten, and their jobs with them, while
- * nobody calls. All of this is done by the database's thread (qos_db_serve).
+ * Saves what changes by itself: the jobs' totals, what they have lent and borrowed, and the rules
+ * when some have expired. While no request comes, it also has idle callers forgotten, and their
+ * jobs with them. The database's thread does all of this (qos_db_serve).
  *
- * Under `setting` it saves rules, as a set does (fs/control/control.c); nothing else is locked
- * while SQLite works.
+ * It saves rules under `setting`, as a set does (fs/control/control.c). No other lock is held while
+ * SQLite works.
  */
 #include "fs/control/state.h"
 #include "sys/privilege.h"

@@ -1,16 +1,19 @@
 /*
- * The texts of the files of `.qosfs`, made when one is opened and kept until it is closed; and of
- * the xattrs that take as much making.
+ * Makes the texts of the files of `.qosfs` and of the long xattrs, and keeps them while they are
+ * open.
  *
- * With thousands of jobs a text takes a quarter of a second and megabytes. So who asks while some
- * are made waits, without a thread, for those that come next: these are made for all who wait by
- * then, by one thread. So each text is of a moment after it was asked for; however many ask, one
- * thread is busy with it, and nobody waits for longer than two take. Texts that are brief however
- * many jobs there are have a thread and a queue of their own, so that they never wait for the long
- * ones. That of the history comes from the database: its thread makes it.
+ * With thousands of jobs a text takes a quarter of a second and megabytes. So a request that comes
+ * while texts are being made waits, without a thread. When they are done, one thread makes the next
+ * ones for all requests that wait by then. So each text shows a moment after it was asked for.
+ * However many requests there are, one thread is busy with them, and none waits for longer than two
+ * texts take.
  *
- * What is kept for users is bounded, and each has at most as much as he leaves to others: a text
- * that two have open counts for each of them.
+ * Texts that are brief for any number of jobs have a thread and a queue of their own, so that they
+ * never wait for the long ones. The text of the history comes from the database, and its thread
+ * makes it.
+ *
+ * The texts that users have open are bounded, and each user may have at most as much as that user
+ * leaves to others. A text that two users have open counts for both.
  */
 #include <errno.h>
 
@@ -58,7 +61,7 @@ GHashTable *qos_control_texts_new(void)
     return g_hash_table_new_full(hash_open, is_same_open, free_open, NULL);
 }
 
-/* A user has no more of them than he leaves to others. */
+/* A user may have no more of them than are left to others. */
 static gboolean fits_locked(const QosControl *control, const QosUser *user, gsize size)
 {
     const gsize left = TEXTS_MAX - MIN(control->texts_size, TEXTS_MAX);
@@ -73,7 +76,8 @@ static void count_locked(QosControl *control, QosUser *user, gssize change)
         user->open_texts += (gsize)change;
 }
 
-/* NULL where the user is not to have it open: who may not set may not fill the daemon's memory. */
+/* NULL if the user may not have it open, because a user that may not set must not fill the daemon's
+ * memory. */
 static QosOpenText *keep(QosControl *control, GBytes *text, QosUser *user)
 {
     const gsize size = g_bytes_get_size(text);
@@ -142,7 +146,8 @@ static void answer(const Asking *asking, GBytes *text)
                                  g_bytes_get_size(text));
 }
 
-/* TRUE where nobody makes texts for who waits there, and the caller is to. */
+/* Adds a request to those that wait. TRUE if no thread makes texts for them, so that the caller
+ * must. */
 static gboolean wait_for_text(QosControl *control, QosControlDesk *desk, Asking *asking)
 {
     gboolean is_first;
@@ -155,7 +160,7 @@ static gboolean wait_for_text(QosControl *control, QosControlDesk *desk, Asking 
     return is_first;
 }
 
-/* All who wait there. NULL: nobody, and nobody makes texts for them any more. */
+/* Takes all requests that wait. NULL: there are none, and the caller makes texts no more. */
 static GSList *take_waiting(QosControl *control, QosControlDesk *desk)
 {
     GSList *waiting;
@@ -167,7 +172,8 @@ static GSList *take_waiting(QosControl *control, QosControlDesk *desk)
     return waiting;
 }
 
-/* Answers those who wait for this one, of which these are the bytes: the others. */
+/* Answers the requests that wait for this text, which has these bytes; returns the other
+ * requests. */
 static GSList *answer_all(GSList *waiting, const QosControlText *text, GBytes *bytes)
 {
     GSList *others = NULL;

@@ -1,8 +1,8 @@
 /*
- * Taking the snapshot, and what the formats share.
+ * Takes the snapshot for a report, and has what the formats share.
  *
- * The jobs are copied one by one, each with its share, so that the gate's lock is never held longer
- * than for one of them: each is consistent in itself, and they are apart by the milliseconds that
+ * The jobs are copied one by one, each with its share, so that the gate's lock is held for one job
+ * at a time. So each job is consistent in itself, and two jobs are apart by the milliseconds that
  * copying takes.
  */
 #include "fs/control/report.h"

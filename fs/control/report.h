@@ -1,9 +1,9 @@
 /*
  * What the mount tells about itself: a snapshot of the gate, and the texts made of it.
  *
- * A QosReport is taken once, a short while under the gate's lock for each job; the formats (one
- * unit each: report_stats.c, report_table.c, report_metrics.c, report_json.c, report_shares.c) are
- * pure functions of it.
+ * A QosReport is taken once, with the gate's lock held for a short while for each job. The formats
+ * are pure functions of it: report_stats.c, report_table.c, report_metrics.c, report_json.c and
+ * report_shares.c.
  */
 #pragma once
 
@@ -29,7 +29,7 @@ typedef struct {
     double allocation;
     double repayment;                 /* to it (> 0) or by it (< 0), beside its entitlement */
     double flow;                      /* lent (> 0) or borrowed (< 0) */
-    char partner[QOS_JOB_ID_MAX + 1]; /* who had most of the other side of it; "" = none */
+    char partner[QOS_JOB_ID_MAX + 1]; /* the job that had most of the other side of it; "" = none */
     double record;                    /* lent (> 0) or borrowed (< 0), and not yet paid back */
     double lent;                      /* totals */
     double returned;
@@ -96,8 +96,8 @@ typedef struct {
  */
 QosReport *qos_report_new(QosFs *fs, const QosTunables *tunables, QosTime started,
                           QosReportJobs jobs);
-/* A copy of the job of that id, whose share the report gets, for qos_report_job_state(); NULL:
- * there is none. Free with g_free(). */
+/* A copy of the job with that id, for qos_report_job_state(); NULL: there is none. The report gets
+ * the job's share. Free with g_free(). */
 QosJob *qos_report_take_job(QosReport *report, QosGate *gate, const char *id);
 void qos_report_free(QosReport *report); /* NULL is allowed */
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(QosReport, qos_report_free)
@@ -116,9 +116,9 @@ GString *qos_report_shares(const QosReport *report);
 GString *qos_report_metrics(const QosReport *report);
 /* One JSON object: all of it. */
 GString *qos_report_state(const QosReport *report);
-/* Of the same shape, with empty lists for what is left out: the mount, with the counts of the jobs;
- * the mount and the rules; the mount and what a list of the jobs shows of each; the mount and one
- * job, with the rules that it waited for. */
+/* Parts of the same shape, with empty lists for what is left out. They are: the mount, with the
+ * counts of the jobs; the mount and the rules; the mount and what a list of jobs shows of each; the
+ * mount and one job, with the rules that it waited for. */
 GString *qos_report_status(const QosReport *report);
 GString *qos_report_rules_state(const QosReport *report);
 GString *qos_report_jobs_state(const QosReport *report);

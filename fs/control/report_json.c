@@ -1,7 +1,9 @@
 /*
- * state.json: all that the mount knows, for programs (qosfsctl is one); and parts of it, because
- * thousands of jobs take megabytes and a second. docs/reference/reports.md has the fields. Times
- * are seconds: since 1970 where a moment is meant.
+ * state.json: all that the mount knows, for programs such as qosfsctl. docs/reference/reports.md
+ * has the fields.
+ *
+ * Parts of it can be read alone, because with thousands of jobs the whole takes megabytes and a
+ * second. Times are in seconds; a moment is in seconds since 1970.
  */
 #include "net/report_json.h"
 #include "fs/control/report.h"

@@ -1,10 +1,11 @@
 /*
- * Prometheus text format, version 0.0.4.
+ * The metrics, in Prometheus' text format, version 0.0.4.
  *
- * The number of series is bounded: by the rules, which an administrator makes; by the operations;
- * and by metrics_top_jobs, for the jobs that do most now (requests a second, and one more for each
- * MiB a second). All other jobs are summed up as job="other", so that sums over the jobs stay
- * right; a series that moves in or out of "other" looks to rate() like a counter that was reset.
+ * The number of series is bounded by three things: the rules, which an administrator makes; the
+ * operations; and metrics_top_jobs, the number of jobs that have series of their own. These are the
+ * jobs that do most now, where a request a second counts as much as a MiB a second. All other jobs
+ * are summed up as job="other", so that sums over the jobs stay right. To rate(), a series that
+ * moves in or out of "other" looks like a counter that was reset.
  */
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /*
- * The adaptive sharing (fs/adapt.h) in a report, in the units that people and programs read; and
+ * The adaptive sharing (fs/adapt.h) in a report, in the units that people and programs read, and
  * the file `shares`.
  */
 #include <string.h>

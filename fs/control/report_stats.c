@@ -1,9 +1,9 @@
 /*
  * The formats of Lustre: job_stats, nrs_tbf_rule and nrs_policies. Fields stand where Lustre puts
- * them, so that scripts and exporters made for it read these.
+ * them, so that scripts and exporters made for Lustre can read these files.
  *
- * job_stats has read, write and the two byte counters for every job, and of the other operations
- * those that the job did: of ten thousand jobs, thirty lines each would be three quarters zeros.
+ * job_stats has read, write and the two byte counters for every job. Of the other operations it has
+ * only those that the job did, because three quarters of the lines would be zeros otherwise.
  *
  * Exporters search a job's lines with expressions that are not anchored, and take the first that
  * matches: "link: .*" also finds unlink, readlink and symlink. So the operations that Lustre has

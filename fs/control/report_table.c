@@ -1,12 +1,10 @@
 /*
- * Tables for people: the jobs and the rules. Columns are as wide as what stands in them; numbers
- * are set to the right.
+ * Tables for people: the jobs and the rules. A column is as wide as its widest text; numbers are
+ * set to the right.
  *
- * .qosfs/history: a line of CSV for each job and slice of time. docs/reference/reports.md has the
- * columns.
- *
- * What the adaptive sharing counts is given in operations. Ids are written as everywhere: no byte
- * of them needs to be quoted.
+ * .qosfs/history has a line of CSV for each job and slice of time; docs/reference/reports.md has
+ * its columns. It gives the adaptive sharing's counts in operations. Job ids are written as
+ * everywhere, and no byte of them needs quotes.
  */
 #include <string.h>
 

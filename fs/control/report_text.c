@@ -1,5 +1,6 @@
 /*
- * A job's id as text, the same in all formats that do not quote it otherwise (fs/control/report.h).
+ * A job's id as text: the same in all formats that do not quote ids otherwise
+ * (fs/control/report.h).
  */
 #include "fs/control/report.h"
 

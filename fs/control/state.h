@@ -16,14 +16,14 @@ typedef struct {
     QosReportJobs jobs;
 } QosControlText;
 
-/* A text that a user has open: the handle of his open files that have it. */
+/* A text that a user has open: the handle of all open files of that user that have it. */
 typedef struct {
     GBytes *text;
-    QosUser *user; /* NULL: one whom nothing bounds */
+    QosUser *user; /* NULL: a user that nothing bounds */
     guint opens;   /* how often */
 } QosOpenText;
 
-/* Where those who ask for a text wait for it. */
+/* Where the requests for texts wait. */
 typedef struct {
     GSList *waiting;    /* of Asking (fs/control/control_texts.c) */
     gboolean is_served; /* somebody makes texts for them, or is about to */
@@ -67,12 +67,12 @@ static inline QosRules *qos_control_rules(const QosControl *control)
 
 /* --- fs/control/control_texts.c --- */
 
-/* Each makes the text, or lets it be made, and replies: to who opens a file for reading, */
+/* Each makes the text, or lets it be made, and replies: to an open of a file for reading, */
 void qos_control_ask(fuse_req_t request, const struct fuse_file_info *info,
                      const QosControlText *text);
-/* and to who reads an xattr into so many bytes. */
+/* to a read of an xattr into so many bytes, */
 void qos_control_ask_value(fuse_req_t request, size_t size, const QosControlText *text);
-/* and to who reads what the mount knows of one job. */
+/* and to a read of what the mount knows of one job. */
 void qos_control_ask_job(fuse_req_t request, size_t size, const char *id);
 /* Replies with this text, which is kept while it is open: where the mount ends first, the kernel
  * does not tell. */

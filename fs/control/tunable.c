@@ -1,9 +1,10 @@
 /*
- * The table of tunables: a new one is a line in it, an entry in QosTunable, and a case in
+ * The table of tunables. A new one needs a line in the table, an entry in QosTunable, and a case in
  * qos_tunables_apply().
  *
- * A capacity in bytes a second is that of requests of CAPACITY_REQUEST, whatever these cost by the
- * other tunables: so it holds what it says for those who stream, and is the last that is looked at.
+ * A capacity in bytes a second is converted with requests of CAPACITY_REQUEST bytes, whatever these
+ * cost by the other tunables. So the capacity keeps its meaning for jobs that stream, and is
+ * checked last.
  */
 #include "fs/control/tunable.h"
 

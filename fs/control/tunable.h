@@ -2,12 +2,12 @@
  * The tunables of a mount: what an administrator may set by name, while mounted (an xattr
  * user.qosfs.NAME) or at mount (-o NAME=VALUE).
  *
- * A set of them is their texts, in canonical form, each one checked: qos_tunables_check() judges a
- * new text and changes nothing, qos_tunables_take() puts it in the set, qos_tunables_apply() makes
- * the mount do as the set says. Between the first two, it can be saved: so setting one is all or
- * nothing.
+ * A set of tunables holds their texts, in canonical form, each one checked. qos_tunables_check()
+ * judges a new text and changes nothing, qos_tunables_take() puts it into the set, and
+ * qos_tunables_apply() makes the mount do as the set says. A text can be saved after the check and
+ * before it is taken, so that setting one is all or nothing.
  *
- * No lock in here; fs/control/control.c has one.
+ * It has no lock; fs/control/control.c has one.
  */
 #pragma once
 
