@@ -122,8 +122,8 @@ static gboolean may_tell(const QosOp *op, const QosLoan *file, const struct stat
 }
 
 /* Whether the kernel may remember these attributes, at which run() has looked: it drops the file's
- * pages where they bring another mtime or size (fs/changes.h). The mode and the owner are not
- * withheld, because the kernel would go on by those that it knows. */
+ * pages where they bring another mtime or size (fs/changes.h). Attributes with a new mode or owner
+ * are not withheld, because the kernel would go on by the old ones. */
 static void judge(const QosOp *op, QosTold *told)
 {
     const struct stat *stat = told->stat;

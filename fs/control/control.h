@@ -35,9 +35,9 @@ static inline gboolean qos_control_owns(fuse_ino_t ino)
 }
 
 /*
- * Brings back what is saved and puts it in force: the rules, the tunables (those named in
- * `overrides`, name -> text, which stand for this mount and are not saved; else the saved ones;
- * else the defaults) and the jobs' totals. fs->gate and fs->callers must be there. `db` and
+ * Brings back what is saved and puts it in force: the rules, the tunables and the jobs' totals. A
+ * tunable has its text in `overrides` (name -> text), which holds for this mount and is not saved;
+ * else the saved one; else the default. fs->gate and fs->callers must be there. `db` and
  * `overrides` may be NULL (nothing persists then) and are borrowed, `overrides` for the call.
  * Errors: QOS_ERROR with what is wrong where.
  */

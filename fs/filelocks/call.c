@@ -1,5 +1,5 @@
 /*
- * A call's way from state to state (fs/filelocks/state.h).
+ * The way of a call from state to state (fs/filelocks/state.h).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -183,8 +183,8 @@ static void postpone_locked(QosCall *call)
         set_due_locked(call, now + TRY_AGAIN);
 }
 
-/* He has something there to write, and keeps it to read. Nobody else has it to write, so that only
- * his own can be in the way. */
+/* TRUE if the owner has an exclusive lock there and now wants a shared one. No other owner has an
+ * exclusive lock there, so only the owner's own can conflict. */
 static gboolean eases(const QosCall *call)
 {
     return !call->lock.span.writes &&
@@ -229,7 +229,7 @@ static void yield_locked(QosCall *call, const QosLock *other)
     }
 }
 
-/* Another mount is in the way. Who it is there, and with what part, is not known. */
+/* Another mount is in the way. Its owner, and the part that is locked, are not known. */
 static void deny_locked(QosCall *call)
 {
     if (call->mode == QOS_LOCKS_TEST) {

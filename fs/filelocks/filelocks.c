@@ -1,9 +1,10 @@
 /*
- * Locks across mounts: requests, the lock client's callbacks, and the keeper
+ * File locks across mounts: the requests, the lock client's callbacks, and the keeper
  * (fs/filelocks/state.h).
  *
- * The keeper is a thread that answers who was interrupted, because that is heard of with the lock
- * of the table of interrupts held, and looks at what waits for nothing but the time.
+ * The keeper is a thread. It answers the calls that were interrupted, because an interrupt is heard
+ * with the lock of the table of interrupts held, and no answer may be sent there. It also tries
+ * again the calls that wait for nothing but the time.
  */
 #include "fs/filelocks/filelocks.h"
 
@@ -49,8 +50,8 @@ static void interrupted(gpointer data)
     qos_mutex_unlock(&locks->lock);
 }
 
-/* flock(2): a shared lock is given up before an exclusive one is asked for, so that two who want
- * that do not wait for each other. Where he has an exclusive one, nothing changes. */
+/* flock(2): a shared lock is given up before an exclusive one is asked for, so that two owners that
+ * want that do not wait for each other. If the owner has an exclusive lock, nothing changes. */
 static void give_shared_locked(QosLocks *locks, QosLockedFile *file, const QosLock *lock)
 {
     const QosSpan shared = {lock->span.first, lock->span.last, FALSE};
@@ -69,9 +70,10 @@ static void begin_locked(QosCall *call)
     qos_call_advance_locked(call);
 }
 
-/* Who waits, and had a signal before he asked, of which nothing else tells. A signal that another
- * thread of his process may take is left to that: who is told EINTR without one of his own would
- * hear of an error that the kernel means for itself. */
+/* Interrupts a call that waits, and that had a signal before it came, of which nothing else tells.
+ * A signal that another thread of the process may take is left to that thread. If this one were
+ * told EINTR without a signal of its own, it would see an error that the kernel means for
+ * itself. */
 static void look_for_signals(QosCall *call, pid_t caller)
 {
     QosLocks *locks = call->locks;
@@ -134,8 +136,8 @@ void qos_locks_take(QosLocks *locks, fuse_req_t request, const QosFileName *name
 void qos_locks_give(QosLocks *locks, const QosFileName *name, QosLocksKind kind, guint64 owner,
                     guint64 first, guint64 last)
 {
-    /* Each close() comes here, and few files are ever locked. Who locked one was answered before
-     * he gives that up, and it was counted before. */
+    /* Each close() comes here, and few files are ever locked. An owner that gives up a lock was
+     * answered before, and the file was counted before that. */
     if (g_atomic_int_get(&locks->file_count) == 0)
         return;
     qos_mutex_lock(&locks->lock);

@@ -1,21 +1,23 @@
 /*
- * Who has locked what of a file, when others do so through other mounts (docs/design/filelocks.md).
+ * File locks across mounts: which owners have locked what of a file, also by other mounts
+ * (docs/design/filelocks.md).
  *
- * The processes of this mount have a table of locks for each file and kind (fs/filelocks/table.h),
- * which settles what they want of one another. What all of them have together the mount must have
- * itself: it *holds* that as a credit on ranges of the file, of the lock server
+ * Each file and kind has a table of the locks of this mount's processes (fs/filelocks/table.h). The
+ * table settles what they want of one another. What all of them have together, the mount itself
+ * must have. It *holds* that as a credit on ranges of the file, borrowed of the lock server
  * (fs/lockclient/client.h). So a lock takes two steps:
  *
- *     nobody here is in the way      else EAGAIN, or wait for his unlock
+ *     no owner here is in the way    else EAGAIN, or wait for its unlock
  *     the mount may have the range   at once where it has it; else the server is asked, which asks
  *                                    the mounts that have it: one that only keeps it gives it
  *
- * Who waits holds no thread: he is a Call in a list, and answered from whichever thread brings what
- * he waits for: another's unlock, the server's answer, his interrupt, or the time. Who never would
- * get it is told (EDEADLK): of circles within the mount at once, of others by the server, which is
- * told of those who wait and have locks.
+ * A request that waits holds no thread: it is a call in a list. It is answered by the thread that
+ * brings what it waits for: another owner's unlock, the server's answer, its interrupt, or the
+ * time. A request that would wait for ever in a circle fails with EDEADLK. Circles within the mount
+ * are found here at once. The server finds the others, because it is told of the waits of owners
+ * that have locks.
  *
- * Locks: `lock`, taken inside that of the table of interrupts, and before the lock client's; never
+ * Locks: `lock`, taken inside that of the table of interrupts, and before the lock client's; not
  * held while a request is answered.
  */
 #pragma once
@@ -26,25 +28,26 @@
 #include "fs/transport/interrupt_table.h"
 
 /* Requests that may wait (QOS_LOCKS_WAIT) at a time, shared as fs/quota.h says. Beyond that they
- * fail (ENOLCK): who unlocks looks at all who wait for the file, and each takes memory. */
+ * fail (ENOLCK), because an unlock looks at all that wait for the file, and each takes memory. */
 #define QOS_LOCKS_WAITS_MAX 8192
 
 typedef struct QosLocks QosLocks;
 
 QosLocks *qos_locks_new(QosInterruptTable *interrupts);
-/* Locks are had of `client` from now on, whose callbacks may call those below since before. Starts
- * the keeper (after the daemon's fork). 0 or -errno. */
+/* From now on locks are had of `client`. Its callbacks may call the functions below even before.
+ * Starts the keeper (after the daemon's fork). 0 or -errno. */
 int qos_locks_start(QosLocks *locks, QosLockclient *client);
-/* Answers who waits (ENOTCONN) and gives all back; no request may follow, callbacks may. */
+/* Answers the requests that wait (ENOTCONN) and gives all back; no request may follow, callbacks
+ * may. */
 void qos_locks_stop(QosLocks *locks);
 void qos_locks_free(QosLocks *locks); /* the client is gone, too; NULL is allowed */
 
-/* Gives the owner the lock, or tells (TEST) who is in the way; answers the request, now or later.
- * `lock->handle` is the QosHandle by which it is taken. `may_miss_signals`: the kernel may not tell
- * of a signal that the caller had before (fs/caller/signals.h). */
+/* Gives the owner the lock, or tells (TEST) which owner is in the way; answers the request, now or
+ * later. `lock->handle` is the QosHandle by which it is taken. `may_miss_signals`: the kernel may
+ * not tell of a signal that the caller had before (fs/caller/signals.h). */
 void qos_locks_take(QosLocks *locks, fuse_req_t request, const QosFileName *file, QosLocksKind kind,
                     QosLocksMode mode, const QosLock *lock, gboolean may_miss_signals);
-/* The owner gives up what he has from `first` to `last`. */
+/* The owner gives up what it has from `first` to `last`. */
 void qos_locks_give(QosLocks *locks, const QosFileName *file, QosLocksKind kind, guint64 owner,
                     guint64 first, guint64 last);
 /* The open file is closed for good, and what was locked by it is free. */

@@ -1,5 +1,5 @@
 /*
- * Owners of record locks by their numbers. fs/filelocks/owners.h has the contract.
+ * Owners of record locks, by their numbers. fs/filelocks/owners.h has the contract.
  */
 #include "fs/filelocks/owners.h"
 
@@ -44,7 +44,7 @@ static QosLockOwner *get(QosLockOwners *owners, guint64 number)
 
 /* --- what has changed --- */
 
-/* Who does not wait is in nobody's way. */
+/* An owner that does not wait is in no circle, so its changes need not be told. */
 static void note_change(QosLockOwners *owners, QosLockOwner *owner)
 {
     if (owner->waits.length == 0 || owner->link.data != NULL)
@@ -131,7 +131,8 @@ void qos_lockowners_end_wait(QosLockOwners *owners, QosLockWait *wait)
     tidy(owners, owner);
 }
 
-/* Adds the owners whom it waits for to those that are reached; how many locks it looked at. */
+/* Adds the owners for which it waits to those that are reached; returns how many locks it looked
+ * at. */
 static guint follow(const QosLockWait *wait, GHashTable *known, GArray *reached)
 {
     return qos_locktable_add_conflicts(wait->table, wait->owner, &wait->span, known, reached);

@@ -1,11 +1,11 @@
 /*
- * Who of this mount has record locks, or waits for some: of each owner (fs/filelocks/table.h) the
- * tables in which he has something, and his waits. So what concerns one owner costs as much as he
- * has, whatever all others have.
+ * The owners of record locks of this mount that have locks or wait for some. For each owner
+ * (fs/filelocks/table.h) it knows the tables in which the owner has something, and its waits. So
+ * what concerns one owner costs as much as that owner has, and not as much as all have.
  *
- * A wait is a deadlock if whom it waits for waits, directly or by others, for its owner. Only what
- * waits and is held here is known; of circles over several mounts the server knows
- * (server/deadlocks.h).
+ * A wait is a deadlock if the owner that it waits for waits, directly or through others, for the
+ * owner of the wait. Only the waits and locks of this mount are known here; the server finds
+ * circles over several mounts (server/deadlocks.h).
  *
  * Pure; the caller locks.
  */
@@ -16,7 +16,7 @@
 /* Locks that are looked at for one wait: a circle behind more of them is not found here. */
 #define QOS_LOCKOWNERS_LOOKS_MAX 65536
 
-/* Somebody who waits; embedded in his request. */
+/* One wait for a lock; embedded in its request. */
 typedef struct {
     const QosLocktable *table;
     guint64 owner;
@@ -25,29 +25,30 @@ typedef struct {
     GList link;      /* among the waits of its owner, by age */
 } QosLockWait;
 
-/* There while he has something, or waits. */
+/* An owner; it is there while it has something, or waits. */
 typedef struct {
     guint64 number;     /* first: the key */
-    GHashTable *tables; /* a set of QosLocktable: those in which he has something */
+    GHashTable *tables; /* a set of QosLocktable: those in which it has something */
     GQueue waits;       /* of QosLockWait */
     guint new_waits;    /* the last of them */
-    gboolean has_other; /* locks than when he was last taken as changed */
-    GList link;         /* of QosLockOwners.changed; data: NULL while he is not in it */
+    gboolean has_other; /* locks than when it was last taken as changed */
+    GList link;         /* of QosLockOwners.changed; data: NULL while it is not in it */
 } QosLockOwner;
 
 /* Embedded. */
 typedef struct {
     GHashTable *owners; /* a set of QosLockOwner, owned */
-    GQueue changed;     /* of QosLockOwner: who waits, and since shortly or with other locks */
+    GQueue changed;     /* of QosLockOwner: those with a new wait, or that wait and have other locks
+                         * now */
 } QosLockOwners;
 
 void qos_lockowners_init(QosLockOwners *owners);
 /* Tables and waits are let alone. */
 void qos_lockowners_clear(QosLockOwners *owners);
 
-/* Borrowed until a change; NULL: he has nothing and waits for nothing. */
+/* Borrowed until a change; NULL: the owner has nothing and waits for nothing. */
 const QosLockOwner *qos_lockowners_find(const QosLockOwners *owners, guint64 owner);
-/* What he has in the table has changed. To be told before the table goes. */
+/* The owner's locks in the table have changed. To be told before the table goes. */
 void qos_lockowners_note(QosLockOwners *owners, const QosLocktable *table, guint64 owner);
 
 void qos_lock_wait_init(QosLockWait *wait, const QosLocktable *table, guint64 owner,
@@ -55,8 +56,9 @@ void qos_lock_wait_init(QosLockWait *wait, const QosLocktable *table, guint64 ow
 /* It stays where it is until its end. */
 void qos_lockowners_begin_wait(QosLockOwners *owners, QosLockWait *wait);
 void qos_lockowners_end_wait(QosLockOwners *owners, QosLockWait *wait);
-/* One who waits, and of whose waits the last `*ret_count` have begun, or all are with other locks,
- * since he was last taken: many changes are one. Borrowed until a change; NULL: nobody is left. */
+/* Takes an owner that waits and has changed since it was last taken; many changes are one.
+ * *ret_count: how many of its waits, the last ones, are new; all of them where its locks have
+ * changed. Borrowed until a change; NULL: nobody is left. */
 const QosLockOwner *qos_lockowners_take_changed(QosLockOwners *owners, guint *ret_count);
 /* Whether `wait`, which has not begun, would never end. */
 gboolean qos_lockowners_is_deadlock(const QosLockOwners *owners, const QosLockWait *wait);

@@ -1,18 +1,17 @@
 /*
- * What the files of the locks across mounts share: fs/filelocks/filelocks.c has the requests, the
- * lock client's callbacks and the keeper, fs/filelocks/call.c takes a call from state to state,
- * fs/filelocks/wait.c knows who waits for a record lock.
+ * What the files of fs/filelocks/ share. filelocks.c has the requests, the lock client's callbacks
+ * and the keeper. call.c takes a call from state to state. wait.c knows the waits for record locks.
  *
  * A call is a request that is not answered yet. Its states, under the lock:
  *
  *     ASKING     the server was asked; its answer comes by the use's done()
  *     ALLOWED    it said yes, for a moment: `use` is held
- *     BLOCKED    another owner of this mount is in the way; what he gives up brings it on
+ *     BLOCKED    another owner of this mount is in the way; what it gives up brings it on
  *     POSTPONED  there is no server, or it is full: tried again after a while
  *     ANSWERED   in a list, to be answered without the lock
  *
- * A use that was granted for a call becomes the file's own, or joins that: the file holds just what
- * its table comes to, so that what is unlocked may go to other mounts at once.
+ * A use that was granted for a call becomes the file's own, or joins the one that the file has. The
+ * file holds just what its table comes to, so that what is unlocked may go to other mounts at once.
  */
 #pragma once
 
@@ -42,11 +41,12 @@ typedef struct {
     QosLocktable table;
     QosLockUse *held;  /* what the table comes to; NULL: nothing */
     GQueue calls;      /* of QosCall, by age */
-    gboolean is_eased; /* somebody here gave something up: who waited for it may go on */
+    gboolean is_eased; /* an owner here gave something up: calls that waited for it may go on */
 } QosLockedFile;
 
 typedef struct {
-    gint references; /* atomic: its own, until it is answered, and of who looks at it */
+    gint references; /* atomic: its own, until it is answered, and those of threads that look at
+                      * it */
     QosLocks *locks;
     fuse_req_t request;
     guint64 number;      /* the kernel's, of the request */
@@ -58,17 +58,17 @@ typedef struct {
     gboolean is_interrupted;
     QosLockUse *use;  /* of the server; NULL: none */
     QosLockWait wait; /* for a record lock, while BLOCKED, or ASKING for as long as it takes */
-    gboolean waits;   /* its owner has it among his */
+    gboolean waits;   /* it is among those of its owner */
     guint64 told;     /* by which number the server was told of the wait; 0: it was not */
     guint told_ranges;
-    const QosCaller *payer; /* has a place of his taken (QOS_LOCKS_WAITS_MAX); NULL: nobody */
+    const QosCaller *payer; /* the caller whose place it has (QOS_LOCKS_WAITS_MAX); NULL: none */
     QosTime give_up;        /* while POSTPONED; 0: was not yet */
     QosTime due;            /* when the keeper is to look; QOS_NEVER: not at all */
     GList link;             /* of the file's calls, then of those to be answered */
     GList due_link;         /* of QosLocks.due, unless `due` is QOS_NEVER */
     int error;              /* the answer */
     gboolean has_other;
-    QosLock other; /* TEST: who is in the way, if anybody */
+    QosLock other; /* TEST: the lock that is in the way, if any */
 } QosCall;
 
 struct QosLocks {
@@ -89,9 +89,11 @@ struct QosLocks {
     QosServiceThread keeper;
 };
 
-/* It may wait, which counts as the payer's, who lives until its end. FALSE: he has too many. */
+/* The call may wait, in a place of the payer, which must live until the end of the call. FALSE: the
+ * payer has too many. */
 gboolean qos_call_take_place_locked(QosCall *call, const QosCaller *payer);
-/* Takes the call as far as it comes now. Whoever calls this, or the next, tidies the file. */
+/* Takes the call as far as it comes now. The caller tidies the file after this function, and after
+ * the next. */
 void qos_call_advance_locked(QosCall *call);
 void qos_call_finish_locked(QosCall *call, int error);
 void qos_call_unref(QosCall *call);
@@ -104,7 +106,7 @@ gboolean qos_call_is_deadlock_locked(QosCall *call);
  * told. */
 void qos_call_begin_wait_locked(QosCall *call);
 void qos_call_end_wait_locked(QosCall *call);
-/* The owner has other locks of the file than before, which is to be told if he waits. */
+/* The owner has other locks of the file than before, which is to be told if it waits. */
 void qos_locks_note_owner_locked(QosLocks *locks, const QosLockedFile *file, guint64 owner);
 /* The server is told what is to be told: before what was given up goes to other mounts, and in the
  * end; of many changes at once the last. */
@@ -115,12 +117,12 @@ QosCall *qos_locks_find_told_locked(const QosLocks *locks, guint64 wait);
 /* NULL: nobody has locked anything of it, or wants to. */
 QosLockedFile *qos_locked_file_find_locked(QosLocks *locks, const QosFileName *name,
                                            QosLocksKind kind);
-/* Made if need be; whoever calls this tidies it. */
+/* Made if need be; the caller tidies it. */
 QosLockedFile *qos_locked_file_get_locked(QosLocks *locks, const QosFileName *name,
                                           QosLocksKind kind);
 /* What the file holds becomes what its table comes to. */
 void qos_locked_file_adjust_locked(QosLocks *locks, QosLockedFile *file);
-/* Brings on who waited for what was given up; frees the file if nothing is in it. */
+/* Brings on the calls that waited for what was given up; frees the file if nothing is in it. */
 void qos_locked_file_tidy_locked(QosLocks *locks, QosLockedFile *file);
 
 /* Tells the server, unlocks, and answers what is to be answered. */

@@ -1,6 +1,8 @@
 /*
- * Tables of locks; fs/filelocks/table.h has the rules. A table is an array that each change walks
- * once: files with more than a few locks are rare.
+ * Tables of locks. fs/filelocks/table.h has the rules.
+ *
+ * A table is an array, and each change walks through it once, because few files have more than a
+ * few locks.
  */
 #include "fs/filelocks/table.h"
 

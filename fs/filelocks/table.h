@@ -1,19 +1,19 @@
 /*
- * The locks that the processes of this mount have on one file: record locks (fcntl) or whole-file
- * locks (flock), which know nothing of one another and have a table each.
+ * The locks that the processes of this mount have on one file. Record locks (fcntl) and whole-file
+ * locks (flock) do not conflict with one another, so each kind has a table of its own.
  *
- * An *owner* is who cannot be in his own way: a process for record locks, an open file for flock
- * and for fcntl's OFD locks; the kernel names him by a number. Of one file he has disjoint ranges,
- * each shared or exclusive:
+ * An *owner* is what cannot conflict with itself: a process for record locks, an open file for
+ * flock and for fcntl's OFD locks. The kernel names it by a number. It has disjoint ranges of a
+ * file, each shared or exclusive:
  *
- *     locking replaces what he had there:   before  [rrrrrrrrrrrrrr]
+ *     locking replaces what it had there:   before  [rrrrrrrrrrrrrr]
  *                                           lock         [wwww]
  *                                           after   [rrr][wwww][rrr]     split
  *     neighbours of a kind are one:         [rrrr] + [rrrr] = [rrrrrrrr] merge
  *
- * Ranges of two owners conflict where they overlap and one of them is exclusive. What all of them
- * come to, the join, is the credit that the mount must have (QOS_RESOURCE_EXTENT): other mounts are
- * held off by it.
+ * Ranges of two owners conflict where they overlap and one of them is exclusive. The union of all
+ * ranges, the *join*, is the credit that the mount must have (QOS_RESOURCE_EXTENT). It keeps other
+ * mounts from locking them.
  *
  * Sources: fcntl(2), flock(2). Pure; the caller locks.
  */
@@ -38,7 +38,7 @@ typedef enum {
 
 typedef struct {
     guint64 owner;
-    gint32 pid;           /* of who took it; 0: is not known, and of whole-file locks */
+    gint32 pid;           /* of the process that took it; 0: not known, and for whole-file locks */
     gconstpointer handle; /* the open file by which it was taken; only compared */
     QosSpan span;         /* bytes; `last` of the whole file is G_MAXINT64 */
 } QosLock;
@@ -56,20 +56,21 @@ const QosLock *qos_locktable_conflict(const QosLocktable *table, guint64 owner,
 void qos_locktable_set(QosLocktable *table, const QosLock *lock);
 /* There is room for whatever one more qos_locktable_set() adds. */
 gboolean qos_locktable_has_room(const QosLocktable *table);
-/* The owner gives up what he has from `first` to `last`. FALSE: he had nothing there. */
+/* The owner gives up what it has from `first` to `last`. FALSE: it had nothing there. */
 gboolean qos_locktable_unset(QosLocktable *table, guint64 owner, guint64 first, guint64 last);
 /* The open file is closed: what was taken by it goes. */
 void qos_locktable_unset_handle(QosLocktable *table, gconstpointer handle);
-/* Adds those whose locks are in the way to `owners` (of guint64), each who is not in the set
- * `known` yet, which has their numbers on loan until a change. How many locks it looked at. */
+/* Adds to `owners` (of guint64) each owner that has a lock in the way and is not in the set `known`
+ * yet. `known` gets it too; its numbers are borrowed until a change. Returns how many locks it
+ * looked at. */
 guint qos_locktable_add_conflicts(const QosLocktable *table, guint64 owner, const QosSpan *span,
                                   GHashTable *known, GArray *owners);
 /* The owner has something. */
 gboolean qos_locktable_has_owner(const QosLocktable *table, guint64 owner);
 /* Something was taken by that open file, or by that process (0: nobody). */
 gboolean qos_locktable_has_taken(const QosLocktable *table, gconstpointer handle, gint32 pid);
-/* Who has something that was taken by that open file (NULL: by any), each once: of guint64, never
- * NULL; freed by the caller. */
+/* The owners that have something that was taken by that open file (NULL: by any), each once: of
+ * guint64, never NULL; freed by the caller. */
 GArray *qos_locktable_owners(const QosLocktable *table, gconstpointer handle);
 /* What the owner has, as one credit; cleared by the caller. */
 QosCredit qos_locktable_of_owner(const QosLocktable *table, guint64 owner);

@@ -1,9 +1,11 @@
 /*
- * Who waits for a record lock, and the circles of those (fs/filelocks/state.h). Within the mount
- * they are found here; for others the server is told who waits for what, and what he has. Who has
- * nothing keeps nobody waiting, and is not told of.
+ * Waits for record locks, and circles of them (fs/filelocks/state.h).
  *
- * Of flock(2) no deadlocks are found, as on other file systems.
+ * Circles within the mount are found here. To find others, the server is told of each wait, with
+ * what its owner wants and what it has. An owner that has nothing keeps nobody waiting, so its
+ * waits are not told.
+ *
+ * For flock(2) no deadlocks are found, as on other file systems.
  */
 #include "fs/filelocks/state.h"
 
@@ -19,13 +21,13 @@ static const QosLockedFile *file_of(const QosLocktable *table)
 
 /* --- telling the server --- */
 
-/* What is said of each wait of an owner: what it waits for, which comes first, and what he has. */
+/* What is said of each wait of an owner: first what it waits for, then what the owner has. */
 typedef struct {
     GArray *items; /* of QosCreditItem */
     guint ranges;  /* in them */
 } Telling;
 
-/* What he waits for is left open. */
+/* The first item, what it waits for, is left open. */
 static Telling begin_telling(const QosLockOwner *owner)
 {
     Telling telling = {g_array_new(FALSE, TRUE, sizeof(QosCreditItem)), 1};

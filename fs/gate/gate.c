@@ -1,6 +1,6 @@
 /*
- * A request's way through the gate; fs/gate/gate.h tells what the gate is for, and the states of a
- * parked request.
+ * The way of a request through the gate. fs/gate/gate.h says what the gate is for, and has the
+ * states of a parked request.
  */
 #include <unistd.h>
 

@@ -2,14 +2,14 @@
  * The gate: the one lock around the scheduler and the jobs, and the waiting
  * (docs/design/architecture.md, "One request's journey").
  *
- * The scheduler decides; this file locks, sleeps and wakes. A request that may go is run by the
- * thread that brought it, without a hand-over. One that must wait is parked: it holds no thread,
- * and a worker runs it when it is due. A thread that finishes one runs the next that is due by
- * itself, so that a full store is kept busy without any hand-over.
+ * The scheduler decides; the gate locks, sleeps and wakes. The thread that brought a request also
+ * runs it if it may go, because a hand-over costs more than the work. A request that must wait is
+ * parked: it holds no thread, and a worker runs it when it is due. A thread that finishes a request
+ * runs the next one that is due, so that a full store is kept busy without a hand-over.
  *
- * Parking is done in two steps, so that its data may be moved out of the reader's buffer without
- * the lock: enter() says "wait", the caller moves the data and calls park(). A request that comes
- * due in between is the caller's to run. The states (QosEntry.parking, under the lock):
+ * Parking takes two steps, because the request's data must be moved out of the reader's buffer
+ * without the lock. enter() says "wait", then the caller moves the data and calls park(). If the
+ * request comes due in between, the caller runs it. The states (QosEntry.parking, under the lock):
  *
  *     ARRIVING -> PARKED -> RUNNING          moved its data, then came due
  *     ARRIVING -> DUE -> RUNNING             came due first: park() says "run it"
@@ -20,7 +20,7 @@
  * something is due, it names the next leader and runs it. There are never more workers than
  * requests may be in the store, and they are made on demand.
  *
- * Locks: `lock` is the only one, taken by all calls; none is held while run() or cancelled() is
+ * Lock: `lock` is the only one, and all calls take it. It is not held while run() or cancelled() is
  * called.
  */
 #pragma once
@@ -84,7 +84,8 @@ QosEntry *qos_gate_next(QosGate *gate);
  * looked at once, however often this is called; where they are many, others have the gate
  * meanwhile. Cheap where nothing waits with a lock. */
 void qos_gate_release(QosGate *gate, guint64 lock, const QosJob *job);
-/* Whose requests wait with the lock: of the first of them. Cheap where nothing waits with any. */
+/* Of which job requests wait with the lock, by the first of them. Cheap where nothing waits with
+ * any. */
 typedef enum { QOS_GATE_NOBODY, QOS_GATE_THE_JOB, QOS_GATE_ANOTHER } QosGateHolder;
 QosGateHolder qos_gate_holder(QosGate *gate, guint64 lock, const QosJob *job);
 /* Takes back a parked request: TRUE where it was parked; the caller answers it then (cancelled() is

@@ -1,10 +1,9 @@
 /*
- * Parked requests by the lock that the kernel holds for them.
+ * The tables of parked requests, by the lock that the kernel holds for them.
  *
- * When a job comes to want a lock, the requests that hold it have to be found among tens of
- * thousands. So they are parked in lines, one for each lock. A request that was boosted, or that
- * arrived when its lock was already wanted, is parked in the line of lock 0, because it cannot be
- * boosted again.
+ * When a job comes to want a lock, the requests that hold it must be found among tens of thousands.
+ * So they are parked in lines, one for each lock. A request that was boosted, or that arrived when
+ * its lock was already wanted, is parked in the line of lock 0, because it cannot be boosted again.
  */
 #include "fs/gate/state.h"
 

@@ -1,15 +1,15 @@
 /*
- * Parked read-ahead.
+ * Parked read-ahead, and when it is given up.
  *
  * A thread that waits for a page sends no request until it has it. So of the READs into the page
- * cache that one thread has sent, all but the newest are read-ahead. Where such a READ fails, the
- * kernel unlocks its pages and tells nobody; it asks anew when somebody needs one of them.
+ * cache that one thread has sent, all but the newest are read-ahead. If such a READ fails, the
+ * kernel unlocks its pages and tells nobody. It asks anew when a program needs one of them.
  *
- * So where another job wants the file, and the class owes as much as it may, the gate gives up what
- * a thread sent before its newest two READs: it answers EAGAIN. The other job then waits for two
- * READs of each thread, and not for all that a thread has had read ahead. Two stay because a thread
- * that reads a file from the beginning to the end waits for the last but one, and what the kernel
- * asks for anew comes page by page.
+ * If another job wants the file, and the class already owes as much as it may, the gate gives up
+ * the read-ahead that a thread sent before its newest two READs: it answers EAGAIN. Then the other
+ * job waits for two READs of each thread, and not for all its read-ahead. Two READs stay because a
+ * thread that reads a file from beginning to end waits for the last but one, and because the kernel
+ * asks anew page by page.
  */
 #include "fs/gate/state.h"
 

@@ -1,7 +1,8 @@
 /*
- * What the files of the gate share. From below upwards: read_ahead.c and parking.c have the tables
- * of parked requests, boost.c makes them go, workers.c runs what is due, and gate.c has a
- * request's way.
+ * What the files of the gate share.
+ *
+ * From below upwards: read_ahead.c and parking.c have the tables of parked requests, boost.c makes
+ * parked requests go, workers.c runs what is due, and gate.c has the way of a request.
  */
 #pragma once
 
@@ -50,7 +51,7 @@ struct QosGate {
     QosTime leader_wake;  /* when the leader means to wake */
     QosTime housekeeping; /* when next */
 
-    /* Who is told of what changes by itself, or NULL. */
+    /* Is told of what changes by itself; may be NULL. */
     void (*changed)(QosGateChanges changes, void *arg);
     void *changed_arg;
     QosShareChanges told; /* of shares, as far as it was told */

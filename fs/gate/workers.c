@@ -1,10 +1,10 @@
 /*
- * The workers of the gate; fs/gate/gate.h tells how they take turns.
+ * The workers of the gate; fs/gate/gate.h says how they take turns.
  *
- * One of them leads: it sleeps until something is due, runs that, and names the next leader before.
- * A thread that takes the lock and learns from the scheduler that something is due earlier than the
- * leader means to wake (`leader_wake`) signals it. So the leader sleeps through no deadline, and a
- * thread that only passes signals nobody.
+ * The leader sleeps until something is due, names the next leader, and runs what is due. A thread
+ * that takes the lock may learn from the scheduler that something is due earlier than the leader
+ * means to wake (`leader_wake`). Then it signals the leader. So the leader misses no deadline, and
+ * other threads need no signal.
  */
 #include "fs/gate/state.h"
 
@@ -155,7 +155,7 @@ static void *work(void *arg)
 {
     QosGate *gate = arg;
 
-    pthread_setname_np(pthread_self(), "worker"); /* not that of who started it */
+    pthread_setname_np(pthread_self(), "worker"); /* not that of the thread that started it */
     qos_mutex_lock(&gate->lock);
     while (!gate->is_stopping) {
         QosTime wake;

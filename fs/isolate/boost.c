@@ -1,5 +1,5 @@
 /*
- * Boost (fs/isolate/boost.h).
+ * Boost on look-up. fs/isolate/boost.h has the contract.
  */
 #include "fs/isolate/boost.h"
 

@@ -25,7 +25,7 @@
  * boosts nothing. It waits until the parked requests have their tokens. These share the rule's time
  * evenly with the requests of their class that have no lock, however many of those wait (fs/tbf.c).
  *
- * A fixed table of atomics has who came within the last second: a file that pushes another out of
+ * A fixed table of atomics has the jobs that came within the last second. A file that pushes another out of
  * its place costs that one a boost.
  */
 #pragma once
@@ -37,8 +37,8 @@ typedef struct QosBoosts QosBoosts;
 QosBoosts *qos_boosts_new(void);
 void qos_boosts_free(QosBoosts *boosts); /* NULL is allowed */
 
-/* The job of `op` comes for the file `ino`. Returns whose requests were parked there. Cheap where
- * nothing is parked with a lock and no other job has the file open. */
+/* The job of `op` comes for the file `ino`. Returns of which job requests were parked there. Cheap
+ * where nothing is parked with a lock and no other job has the file open. */
 QosGateHolder qos_boost_file(const QosOp *op, fuse_ino_t ino);
 /* `job` has opened the file `ino`, which it did not have open, and qos_openers_join() knows. */
 void qos_boost_opened(QosFs *fs, fuse_ino_t ino, const QosJob *job);

@@ -1,5 +1,5 @@
 /*
- * Isolation on the way of an operation (fs/isolate/isolate.h).
+ * The hooks of isolation on the way of an operation. fs/isolate/isolate.h has the contract.
  */
 #include "fs/isolate/isolate.h"
 
@@ -18,9 +18,9 @@ static pid_t thread_of(const QosOp *op)
 
 /* --- what it costs --- */
 
-/* TRUE of a thread that comes to the pay point for its directory's lock, or for pages. One whose
- * call cannot be read, such as a worker of io_uring, may: it pays, and what it does next is
- * prepaid. */
+/* TRUE of a thread that comes to the pay point for its directory's lock, or for pages. A thread
+ * with a call that cannot be read, such as a worker of io_uring, may be one: it pays, and what it
+ * does next is prepaid. */
 static gboolean pays_here(pid_t thread, QosCall call)
 {
     return qos_call_works_on_names(call) || call == QOS_CALL_READS_DATA ||

@@ -1,12 +1,16 @@
 /*
- * What isolation does on the way of an operation (fs/request/hooks.h).
+ * Isolation: no job waits for the locks that the kernel holds for another job's throttled requests
+ * (docs/design/isolation.md).
+ *
+ * What it does on the way of an operation (fs/request/hooks.h):
  *
  *     enter         what the program did not ask for is free; at a pay point its job waits;
  *                   what holds a lock that other jobs may want does not wait
  *     park          a job that wanted its lock meanwhile has it boosted
- *     call, called  who has waited at a pay point has paid; what went into debt makes one
- *     reply         the kernel believes nothing that it must ask for again, and what it may come to
- *                   wait for is boosted
+ *     call, called  a thread that has waited at a pay point has paid; a request that went into debt
+ *                   makes a pay point
+ *     reply         the kernel believes nothing that it must ask for again, and the parked requests
+ *                   that it may come to wait for are boosted
  */
 #pragma once
 

@@ -1,7 +1,8 @@
 /*
- * Pay points; fs/isolate/pay_point.h tells what for. Those that have run out, and tickets, are
- * swept out every few seconds as jobs go into debt, so that the tables stay as small as what these
- * jobs do.
+ * Pay points. fs/isolate/pay_point.h has the contract.
+ *
+ * Pay points that have run out, and tickets, are swept out every few seconds when jobs go into
+ * debt. So the tables are as small as what these jobs do.
  */
 #include "fs/isolate/pay_point.h"
 
@@ -36,7 +37,8 @@
 #define UNREAD_MAX 8
 /* Of a time in which no request came no more counts. */
 #define PAUSE_MAX (100 * QOS_MILLISECOND)
-/* Beyond it, what keeps the kernel may be the very request whose reply waits to be sent. */
+/* A reply waits no longer for the kernel to be told, because the kernel may be waiting for the
+ * request of that very reply. */
 #define TELLING_TIME (20 * QOS_MILLISECOND)
 
 /* What a ticket was paid for, beside an opcode. */
@@ -165,7 +167,7 @@ static const Debtor *find_debtor(const Toll *toll, const QosJob *job, QosTime no
     return NULL;
 }
 
-/* In the place of the same job, or of one whose part has run out. */
+/* Replaces the job's part in the pay point, and drops the parts that have run out. */
 static void note_debtor(Toll *toll, Debtor *debtor, QosTime now)
 {
     guint i = 0;

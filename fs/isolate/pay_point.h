@@ -25,10 +25,10 @@
  *
  * The kernel asks once more under the lock, to see whether the caller may make or remove a name. So
  * a thread that has paid has a ticket, with which it passes every pay point until it has done what
- * it came for: an operation that changes a directory, or TICKET_LOOKUPS look-ups (rename(2) makes
- * two under the lock, and before it one for each name on the way that the kernel does not know), or
- * nothing for TICKET_TIME. A thread that lived before the kernel was told may be under the
- * lock already, and gets one such ticket unpaid.
+ * it came for. That is an operation that changes a directory, or TICKET_LOOKUPS look-ups, or
+ * nothing for TICKET_TIME. rename(2) makes two look-ups under the lock, and before it one for each
+ * name on the way that the kernel does not know. A thread that lived before the kernel was told may
+ * be under the lock already, and gets one such ticket unpaid.
  *
  * The token that a thread has paid is that of the class of the operation that went into debt. If a
  * rule tells operations apart, it pays for one such operation; else for the next, whichever it is.
@@ -44,9 +44,9 @@
  * their own tells it, and is not waited for longer than TELLING_TIME. The GETATTR by which a thread
  * pays keeps its inode, and holds nothing else: it tells at once.
  *
- * Limit: a thread whose system call cannot be read (a worker of io_uring, a program of 32 bits)
- * pays here even if it only walks through; its next operation is prepaid then. One that is not
- * known at all (of another pid namespace) does not wait here, and is held by the bound on debt
+ * Limit: a thread with a system call that cannot be read (a worker of io_uring, a program of 32
+ * bits) pays here even if it only walks through; its next operation is prepaid then. One that is
+ * not known at all (of another pid namespace) does not wait here, and is held by the bound on debt
  * alone. A ticket is good for TICKET_ASKS questions. If the kernel cannot be told within
  * TELLING_TIME, threads may slip by until it is.
  *

@@ -1,5 +1,5 @@
 /*
- * The server's address, TLS and MUNGE. fs/lockclient/address.h has the contract.
+ * The server's address, with TLS and MUNGE. fs/lockclient/address.h has the contract.
  */
 #include "fs/lockclient/address.h"
 
@@ -27,7 +27,7 @@ static GTlsCertificate *read_certificate(const QosLocklinkConfig *config, GError
     return certificate;
 }
 
-/* Whom to believe, or NULL with an error. */
+/* The authorities to believe, or NULL with an error. */
 static GTlsDatabase *read_authorities(const QosLocklinkConfig *config, GError **error)
 {
     g_autofree char *path = g_canonicalize_filename(config->ca, NULL);

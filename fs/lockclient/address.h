@@ -1,5 +1,6 @@
 /*
- * Where the lock server is, as the mount's options say, and by what both show who they are.
+ * Where the lock server is, by the mount's options, and how mount and server show their identity to
+ * each other: by TLS or by MUNGE.
  */
 #pragma once
 
@@ -13,7 +14,7 @@ typedef struct {
 } QosLocklinkConfig;
 
 typedef enum {
-    QOS_LOCKADDRESS_LOCAL, /* a Unix socket: the kernel says who is there */
+    QOS_LOCKADDRESS_LOCAL, /* a Unix socket: the kernel tells the peer's uid */
     QOS_LOCKADDRESS_TLS,
     QOS_LOCKADDRESS_MUNGE,
 } QosLockaddressKind;
@@ -39,7 +40,7 @@ GSocketConnectable *qos_lockaddress_place(const QosLockaddress *address);
  * are renewed. NULL, with *error: it cannot be. */
 GTlsConnection *qos_lockaddress_secure(const QosLockaddress *address, GSocketConnection *connection,
                                        GError **error);
-/* By MUNGE: shows who the mount is, and that the server is root's or the mount's own user's. Waits
- * for both, or until `cancellable`. FALSE, with *error: it did not succeed. */
+/* By MUNGE: shows the mount's identity, and makes sure that the server is root's or the mount's own
+ * user's. Waits for both, or until `cancellable`. FALSE, with *error: it did not succeed. */
 gboolean qos_lockaddress_shake_hands(const QosLockaddress *address, GSocketConnection *connection,
                                      GCancellable *cancellable, GError **error);

@@ -1,19 +1,19 @@
 /*
- * The engine (fs/lockengine/engine.h) and the link (fs/lockclient/link.h), put together: a mutex,
- * and a thread.
+ * Joins the engine (fs/lockengine/engine.h) and the link (fs/lockclient/link.h), with a mutex and a
+ * thread.
  *
- * Whoever calls a function of fs/lockclient/client.h does what the engine decides at once, under
- * `lock`, and sends what there is to send, after it. What is to be told goes to the thread, which
- * is woken for it, and for what the socket has no room for. As long as the thread is awake all is
- * left to it: it sends what has gathered at once, and tells, before it sleeps. So an answer is told
- * by the thread that has read it, and a lone request wakes nobody here.
+ * A thread that calls a function of fs/lockclient/client.h lets the engine decide under `lock`, and
+ * afterwards sends the messages itself. The client's thread makes the callbacks. It is woken for
+ * these, and for messages that the socket has no room for. While it is awake all is left to it:
+ * before it sleeps it sends all messages that have gathered, and makes all callbacks. So the thread
+ * that has read an answer also makes its callback, and a lone request wakes no thread here.
  *
- * Who attends (qos_lockclient_await) reads in place of the thread, and then works in its place:
- * all is left to him, until he finds nothing more to do. One works at a time (`worker`), so that
- * what is told is told in order.
+ * Who attends (qos_lockclient_await) reads in place of the thread, and then works in its place: all
+ * is left to him, until he finds nothing more to do. One works at a time (`worker`), so that what
+ * is told is told in order.
  *
- * The timer is one of CLOCK_BOOTTIME, as all times here: it is due at once when a machine wakes up
- * that slept beyond it.
+ * The timer uses CLOCK_BOOTTIME, as all times here do. If a machine has slept beyond it, it is due
+ * at once when the machine wakes up.
  */
 #include "fs/lockclient/state.h"
 
@@ -182,7 +182,7 @@ static GByteArray *more(gpointer arg)
     return bytes;
 }
 
-/* What the mount does without the server, for who reads the log, or has just mounted. */
+/* Says in the log what the mount does without the server. */
 static void warn(const QosLockclient *client, const char *reason, gboolean has_lease)
 {
     g_warning("lock server %s: %s; it is tried again, and %s", client->config.server, reason,
@@ -205,7 +205,8 @@ static void failed(const char *reason, gboolean is_refused, gpointer arg)
     if (is_news)
         warn(client, reason, has_lease);
     qos_lockclient_lock(client);
-    end_try_locked(client); /* behind the warning: who waits goes where nobody reads it */
+    end_try_locked(client); /* behind the warning: the thread that waits may go where no warning is
+                             * read */
     qos_mutex_unlock(&client->lock);
 }
 

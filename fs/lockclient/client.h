@@ -11,14 +11,15 @@
  *                          (cached) -> drop -> forget -> release     it may go to another mount
  *                          (cached) -> lost -> forget                it went already
  *
- * What is in use is not dropped: so an answer that is on its way to the kernel, and is put when it
- * was sent, is never cached there after it was told to forget.
+ * A credit in use is not dropped. An answer to the kernel uses its credit until it is sent, so the
+ * kernel never caches it after it was told to forget.
  *
- * Without a lender (never reached, away for longer than its lease) a get gives QOS_CREDIT_ERROR:
- * cache nothing. qos_lockclient_valid() says for how long what is cached may be used.
+ * Without a lender, because the server was never reached or is away for longer than its lease, a
+ * get gives QOS_CREDIT_ERROR: cache nothing. qos_lockclient_valid() says for how long what is
+ * cached may be used.
  *
- * Of inodes, where the mount has a whole group of them and nobody else wants any, a use begins and
- * ends without a lock (fs/lockengine/fastpath.h).
+ * If the mount has a whole group of inodes, and no other mount wants any of them, their uses begin
+ * and end without a lock (fs/lockengine/fastpath.h).
  *
  * Thread-safe. One thread, the *link*, reads the socket and tells what came of it, unless somebody
  * does so in its place (qos_lockclient_await): all callbacks come from these two, one at a time,
@@ -35,8 +36,8 @@ typedef struct QosLockclient QosLockclient;
 
 typedef struct {
     const char *server;      /* "unix:PATH", "HOST:PORT", "[ADDRESS]:PORT", or "munge:" and these */
-    const char *ca;          /* PEM files, for TLS: whom to believe; ... */
-    const char *certificate; /* ... and who the mount is; NULL: without TLS */
+    const char *ca;          /* PEM files, for TLS: the authorities to believe; ... */
+    const char *certificate; /* ... and the mount's own; NULL: without TLS */
     const char *key;
     const char *munged;  /* for MUNGE: its munged's socket; NULL: the usual one */
     QosOwnerId id;       /* of this mount, always the same; > 0 */
@@ -83,9 +84,10 @@ void qos_lockclient_free(QosLockclient *client);
  *     RETRY         the lender is full
  *     ERROR         there is no lender
  *
- * Of the last three none says that nobody else has cached anything. Who only reads goes on, and
- * caches nothing; who is to change something calls qos_lockclient_postpone(). A credit on another
- * resource may be lost, and an old one given back, meanwhile.
+ * After any of the last three, another mount may have cached something. A caller that only reads
+ * goes on, and caches nothing; a caller that is to change something calls
+ * qos_lockclient_postpone(). A credit on another resource may be lost, and an old one given back,
+ * meanwhile.
  */
 QosCreditVerdict qos_lockclient_get(QosLockclient *client, const QosResource *resource,
                                     const QosCredit *want, guint flags, QosLockUse *use);
@@ -101,8 +103,8 @@ QosCreditVerdict qos_lockclient_await(QosLockclient *client, const QosResource *
                                       QosTime patience);
 /*
  * Of one that was refused, with that verdict, and must not go on without. Its user holds nothing
- * else meanwhile. Returns WAITING: use->done will be called, with QOS_CREDIT_RETRY, when it is to
- * be asked for again; or the verdict: there is no hope. *since is 0 at first, and kept by the
+ * else meanwhile. Returns WAITING if use->done will be called, with QOS_CREDIT_RETRY, when the
+ * caller is to ask again; or the verdict if there is no hope. *since is 0 at first, and kept by the
  * caller until it has got what it wants.
  */
 QosCreditVerdict qos_lockclient_postpone(QosLockclient *client, QosLockUse *use,
@@ -152,8 +154,9 @@ guint qos_lockclient_losses(const QosLockclient *client);
 /* How often credits on inodes have come of the server, modulo 2^32: as long as it is the same,
  * those that are here were here all the time. Takes no lock. */
 guint qos_lockclient_grants(const QosLockclient *client);
-/* Inodes whose numbers share a resource (QOS_RESOURCE_INODES), a power of two, as the server says;
- * the same as long as anything is cached. 0: there was no server yet. Takes no lock. */
+/* How many inodes share a resource (QOS_RESOURCE_INODES), by their numbers: a power of two, as the
+ * server says; the same as long as anything is cached. 0: there was no server yet. Takes no
+ * lock. */
 guint qos_lockclient_group(const QosLockclient *client);
 
 extern const char *const qos_lockclient_state_names[];

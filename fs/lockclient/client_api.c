@@ -1,5 +1,5 @@
 /*
- * What any thread asks of the lock client. fs/lockclient/client.h has the contract.
+ * The functions that any thread calls. fs/lockclient/client.h has the contract.
  */
 #include "fs/lockclient/state.h"
 
@@ -15,7 +15,7 @@ static void let_go(QosLockclient *client, QosLockUse *use)
     qos_lockclient_unlock(client);
 }
 
-/* The lease is looked at last, so that whoever slept before finds out. */
+/* The lease is looked at last, so that a thread that slept before notices its end. */
 static gboolean is_gripped(const QosLockclient *client, const QosResource *resource,
                            const QosCredit *want)
 {

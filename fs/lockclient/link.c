@@ -1,8 +1,8 @@
 /*
  * The mount's socket. fs/lockclient/link.h has the contract.
  *
- * Each connection has a cancellable of its own: an asynchronous call of GIO's that ends after its
- * connection was given up says so (G_IO_ERROR_CANCELLED), and changes nothing.
+ * Each connection has a cancellable of its own. An asynchronous call of GIO that ends after its
+ * connection was given up returns G_IO_ERROR_CANCELLED, and changes nothing.
  */
 #include "fs/lockclient/link.h"
 
@@ -126,7 +126,8 @@ static void fail(QosLocklink *link, const char *reason, gboolean is_refused)
     link->user.failed(reason, is_refused, link->user.arg);
 }
 
-/* The connection ended. Who is not let in by what he shows is told no reason. */
+/* The connection ended. A server that does not accept the mount's certificate or MUNGE credential
+ * gives no reason. */
 static void lose(QosLocklink *link, const char *reason)
 {
     g_autofree char *unwelcome =
@@ -217,7 +218,7 @@ static gboolean take_welcome(QosLocklink *link, const guint8 *payload, gsize len
     return link->state == OPEN;
 }
 
-/* By whoever reads. */
+/* Called by the thread that reads. */
 static gboolean take(QosWireType type, const guint8 *payload, gsize length, gpointer arg)
 {
     const QosLocklink *link = arg;
@@ -258,7 +259,8 @@ static GByteArray *next_unsent(QosLocklink *link)
     return link->user.more(link->user.arg);
 }
 
-/* FALSE, with *error: not all is sent. What was begun goes before all else, whoever goes on. */
+/* FALSE, with *error: not all is sent. What was begun goes before all else, whichever thread goes
+ * on. */
 static gboolean write_locked(QosLocklink *link, GError **error)
 {
     GPollableOutputStream *stream =

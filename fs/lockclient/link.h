@@ -1,19 +1,21 @@
 /*
- * The way to the lock server: finds it, says who the mount is, carries frames, and begins anew when
- * it breaks, after 100 ms and up to 5 s. A Unix socket, or TCP on which both show who they are: by
- * certificates, with TLS, or by MUNGE (net/munge.h).
+ * The connection to the lock server. The link finds the server, says HELLO for the mount, and
+ * carries frames. When the connection breaks, it is made anew, after 100 ms and up to 5 s. It is a
+ * Unix socket, or TCP on which both sides show their identity: by certificates, with TLS, or by
+ * MUNGE (net/munge.h).
  *
  *     IDLE -> CONNECTING (socket, handshake) -> GREETING (HELLO sent) -> OPEN (WELCOME came) ->
  * IDLE
  *
- * From IDLE to OPEN takes at most 10 s. An open way on which nothing comes for half a lease, in
- * which the mount has asked for two answers at least, is given up.
+ * From IDLE to OPEN takes at most 10 s. An open connection is given up if nothing comes for half a
+ * lease, in which the mount has asked for two answers at least.
  *
- * All is for the thread that runs the main context, which also calls the functions of
- * QosLocklinkUser, with two exceptions that spare it to be woken. By qos_locklink_try_send() any
- * thread sends what it has to say: one lock keeps that in order, and is held across a write that
- * does not wait, and across `more`. And who waits for an answer may read it
- * (fs/lockclient/receive.h). Nothing blocks, but for the end (QOS_LOCKLINK_PATIENCE).
+ * One thread runs the main context, calls all functions below, and makes the calls of
+ * QosLocklinkUser. There are two exceptions, which save waking it. Any thread may send by
+ * qos_locklink_try_send(): one lock keeps the messages in order, and is held across a write that
+ * does not wait, and across `more`. And a thread that waits for an answer may read it
+ * (fs/lockclient/receive.h). No function blocks but the one that ends the link
+ * (QOS_LOCKLINK_PATIENCE).
  */
 #pragma once
 

@@ -1,5 +1,5 @@
 /*
- * What the files client*.c share.
+ * What client.c and client_api.c share.
  */
 #pragma once
 
@@ -40,7 +40,7 @@ struct QosLockclient {
     QosLockclientWorker worker;
     gboolean is_open, is_refused;
     gboolean is_tried;    /* the first attempt has ended; ... */
-    pthread_cond_t tried; /* ... for who waits for that */
+    pthread_cond_t tried; /* ... for threads that wait for that */
     char reason[256];     /* of the last failure; "": none since it was open */
     guint64 opened;       /* how often */
 };

@@ -1,8 +1,10 @@
 /*
- * The engine of a mount's credits. fs/lockengine/engine.h has the contract.
+ * The engine: gets, puts, leases, drops, and what is held for grips. fs/lockengine/engine.h has the
+ * contract.
  *
- * An entry of the cache lies in the owner's bytes for its resource: no table of its own, and no
- * allocation. It is in the cache while something of the resource is had and nothing is held.
+ * An entry of the cache lies in the extra bytes that the owner of credits has for each resource, so
+ * it needs no table and no allocation. It is in the cache while the mount has something of the
+ * resource and holds nothing of it.
  */
 #include "fs/lockengine/state.h"
 

@@ -1,22 +1,24 @@
 /*
- * What a mount has borrowed and what is to be done about it: the engine of fs/lockclient/client.h,
- * which says what uses, drops and losses are. It joins an owner of credits (core/credit.h) to the
- * cache that says what to give back (fs/lockcache.h), counts, and hands out what is to be sent and
- * told.
+ * The engine: decides what a mount does with the credits that it has borrowed.
+ * fs/lockclient/client.h says what uses, drops and losses are.
  *
- * Pure: time is an argument; the caller locks, and after any function below takes the bytes and the
- * events. Time is CLOCK_BOOTTIME's: a lease goes on while the machine sleeps.
+ * The engine joins an owner of credits (core/credit.h) to the cache that says what to give back
+ * (fs/lockcache.h). It counts, and hands out the messages to be sent and the events to be told.
  *
- * Of each resource there is one drop at most at a time, so that a release answers just that one. A
- * drop is void
+ * Pure: time is an argument. The caller locks, and takes the bytes and the events after any
+ * function below. Time is CLOCK_BOOTTIME's, because a lease goes on while the machine sleeps.
  *
- *     if the resource was lost meanwhile: what was forgotten is not what is had now;
- *     if any of it was used meanwhile, where the cache shrinks: what was cached then was not
+ * There is one drop of a resource at a time, so that a release answers just that one. A drop is
+ * void
+ *
+ *     if the resource was lost meanwhile, because what was forgotten is not what is had now;
+ *     if any of it was used meanwhile, where the cache shrinks, because what was cached then was not
  *     forgotten.
  *
- * Where another waits for it, he bars new uses. But part of it may have gone to him before, have
- * come back and be used: that stays, and the rest goes. Of a group, what goes beside what another
- * waits for (fs/lockengine/recall.h) is void by itself where it was used.
+ * Where another mount waits for the drop, no new use begins. But a part may have gone to that mount
+ * before, have come back, and be in use. That part stays, and the rest goes. Of a group, more goes
+ * than another mount waits for (fs/lockengine/recall.h); what goes beside is void by itself where
+ * it was used.
  */
 #pragma once
 
@@ -44,7 +46,7 @@ typedef struct {
     gboolean is_up;
     gboolean is_wanted; /* DROP */
     QosResource resource;
-    QosCredit credit; /* cleared by who takes the event */
+    QosCredit credit; /* cleared by the caller that takes the event */
 } QosLockevent;
 
 /* A mount's identity: see QosLockclientConfig. `incarnation` < 2^24. */
@@ -100,8 +102,8 @@ QosLockgrips *qos_lockengine_grips(QosLockengine *engine);
 void qos_lockengine_grip(QosLockengine *engine, const QosResource *resource, QosTime now);
 /* A use has ended by a grip that was shut. */
 void qos_lockengine_narrow(QosLockengine *engine, QosLockgrip *grip, QosTime now);
-/* Somebody waits for a file lock who has others; he waits no more (fs/lockengine/wait_reports.h).
- */
+/* A process that has file locks waits for another; it waits no more
+ * (fs/lockengine/wait_reports.h). */
 void qos_lockengine_set_wait(QosLockengine *engine, const QosWireWait *wait);
 void qos_lockengine_end_wait(QosLockengine *engine, guint64 id);
 /* The mount ends: all goes back at once. */
@@ -111,7 +113,7 @@ void qos_lockengine_leave(QosLockengine *engine, QosTime now);
 QosTime qos_lockengine_until(const QosLockengine *engine);
 /* How often all that was had was lost. */
 guint64 qos_lockengine_losses(const QosLockengine *engine);
-/* How often credits on inodes have come, whether who asked still waits for them or not. */
+/* How often credits on inodes have come, whether an operation still waits for them or not. */
 guint64 qos_lockengine_grants(const QosLockengine *engine);
 guint qos_lockengine_group(const QosLockengine *engine);
 /* Fills in what the engine knows; the rest stays as it is. */

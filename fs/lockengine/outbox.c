@@ -1,5 +1,5 @@
 /*
- * What is to be sent. fs/lockengine/outbox.h has the contract.
+ * The messages to be sent. fs/lockengine/outbox.h has the contract.
  */
 #include "fs/lockengine/outbox.h"
 

@@ -1,8 +1,8 @@
 /*
- * What a mount has to say to the server: messages, collected as frames until somebody sends them.
- * And how much the two have said to one another.
+ * The messages of a mount to its server, collected as frames until they are sent, and the counts of
+ * messages in both directions.
  *
- * What is repeated, because no answer came, counts once. Pure; the caller locks.
+ * A message that is repeated because no answer came counts once. Pure; the caller locks.
  */
 #pragma once
 

@@ -110,9 +110,9 @@ static Drop *find(const QosLockdrops *drops, const QosResource *resource)
     return g_hash_table_lookup(drops->by_resource, resource);
 }
 
-/* Of nothing else does the kernel believe anything: what is wanted may have gone already, or not be
- * here yet. To be told of that would take from its answer who is asking for it just now
- * (docs/design/coherence.md). */
+/* Only the credits that the mount has are told, because the kernel believes nothing of others: what
+ * is wanted may have gone already, or not be here yet. If those were told too, an operation that
+ * asks for one just now would lose its answer (docs/design/coherence.md). */
 static void cut_to_owned(QosOwner *owner, const QosResource *resource, QosCredit *told)
 {
     const QosResourceType *type = type_of(resource);
@@ -177,8 +177,8 @@ void qos_lockdrops_note_miss(QosOwner *owner, const QosResource *resource)
         entry->calls = 0;
 }
 
-/* What another waits for is used only once it has come anew, behind him: it is his no more, and the
- * rest goes. */
+/* If a part that another mount waits for is in use, it has gone to that mount and come back since.
+ * That mount waits for it no more, so the part stays and the rest goes. */
 static void keep_used(Drop *drop, const QosCredit *used)
 {
     const QosResourceType *type = type_of(&drop->resource);

@@ -1,9 +1,9 @@
 /*
- * The drops that a mount was told and has not released: what is to be forgotten before it goes back
- * to the server. fs/lockengine/engine.h says when one is void.
+ * The drops under way: what the mount was told to forget and has not released yet, before it goes
+ * back to the server. fs/lockengine/engine.h says when a drop is void.
  *
- * Of each resource there is one at a time. What is wanted of it meanwhile by others comes after it.
- * Pure; the caller locks.
+ * There is one drop of a resource at a time. What other mounts want of the resource meanwhile comes
+ * after it. Pure; the caller locks.
  */
 #pragma once
 

@@ -1,5 +1,5 @@
 /*
- * The waits of those that were refused. fs/lockengine/retry.h has the contract.
+ * Uses that were refused and wait to ask again. fs/lockengine/retry.h has the contract.
  */
 #include "fs/lockengine/retry.h"
 
@@ -64,7 +64,7 @@ gboolean qos_lockpatience_remove(QosLockpatience *patience, QosLockUse *use)
     return waits;
 }
 
-/* Who waits for a lender is due now. */
+/* The uses that wait for a lender are due now. */
 static gint64 due_with_lender(QosHeapNode *node, gpointer now)
 {
     return use_of(node)->waits_for_lender ? *(const QosTime *)now : node->key;

@@ -1,14 +1,14 @@
 /*
- * Uses that were refused and must not go on without a credit, because other mounts may have cached
- * what they are about to change: when to ask again, and when there is no more hope.
+ * Uses that were refused, and must not go on without a credit because other mounts may have cached
+ * what they are about to change. It says when to ask again, and when there is no more hope.
  *
  *     RETRY, DENIED   the server is full: again after the time that it named, for
  *                     QOS_LOCKCLIENT_FULL in all
  *     ERROR           there is no lender: again when there is one. QOS_LOCKCLIENT_AWAY after the
  *                     first found none, all go on without, until there is one
  *
- * Who waits so holds no credit meanwhile: he begins anew each time, in the order of resources.
- * Pure: time is an argument; the caller locks.
+ * An operation that waits so holds no credit meanwhile: it begins anew each time, in the order of
+ * resources. Pure: time is an argument; the caller locks.
  */
 #pragma once
 
@@ -20,7 +20,7 @@ typedef struct {
 } QosLockpatience;
 
 void qos_lockpatience_init(QosLockpatience *patience);
-/* Who still waits is let alone. */
+/* Uses that still wait are left alone. */
 void qos_lockpatience_clear(QosLockpatience *patience);
 /* As qos_lockclient_postpone(); is_up: there is a lender. */
 QosCreditVerdict qos_lockpatience_begin(QosLockpatience *patience, QosLockUse *use,
@@ -28,7 +28,7 @@ QosCreditVerdict qos_lockpatience_begin(QosLockpatience *patience, QosLockUse *u
                                         QosTime now);
 /* FALSE: it is not in it. */
 gboolean qos_lockpatience_remove(QosLockpatience *patience, QosLockUse *use);
-/* There is a lender again: who waits for one is due. */
+/* There is a lender again: the uses that wait for one are due. */
 void qos_lockpatience_wake(QosLockpatience *patience, QosTime now);
 /* Takes out one that is due; NULL: none is. */
 QosLockUse *qos_lockpatience_take(QosLockpatience *patience, QosTime now);

@@ -2,9 +2,9 @@
  * The engine's sessions with servers: which server the engine speaks with, what it does when the
  * connection comes or goes, what the server says, and what is sent to it.
  *
- * A server that comes back after a restart is the same, and goes on with what it lent. Another one
- * is met only when the lease of the last is over: the engine then has a new owner of credits, and
- * another incarnation.
+ * A server that comes back after a restart is the same, and goes on with what it lent. Another
+ * server is accepted only when the lease of the last one is over. The engine then has a new owner
+ * of credits, and another incarnation.
  */
 #include "base/error.h"
 #include "fs/lockengine/state.h"
@@ -31,9 +31,10 @@ guint32 qos_lockengine_incarnation(const QosLockengine *engine)
     return engine->incarnation << SERVERS_SHIFT | engine->servers;
 }
 
-/* An older start of the same is one whose database comes from a backup: it knows nothing of what it
- * lent since, and would answer each of the tokens that are known here by RESET. So does one whose
- * number happens to be that of the start before: note_reset() finds it. */
+/* An older start of the same server means that its database comes from a backup. It knows nothing
+ * of what it lent since, and would answer each of the tokens that are known here by RESET. A
+ * restored server may also happen to have the number of the start before; note_reset() finds
+ * that. */
 static gboolean is_other_server(const QosWireWelcome *one, const QosWireWelcome *other)
 {
     return one->id != other->id || one->group != other->group ||
@@ -126,7 +127,7 @@ static void take_message(QosLockengine *engine, const QosCreditMessage *message,
     if (message->type != QOS_MESSAGE_GRANT)
         return;
     engine->grants += message->resource.type == QOS_RESOURCE_INODES;
-    /* Who asked for it may have gone meanwhile. */
+    /* The use that asked for it may have gone meanwhile. */
     gpointer extra = qos_owner_extra(engine->owner, &message->resource);
     if (extra != NULL)
         qos_lockengine_settle(engine, extra, now);

@@ -1,6 +1,6 @@
 /*
- * What the lock client's users have in common with the engine: a use of a credit, how long a
- * refused one waits, and the state of all. fs/lockclient/client.h has the functions.
+ * What the users of the lock client share with the engine: a use of a credit, how long a refused
+ * use waits, and the state for reports. fs/lockclient/client.h has the functions.
  */
 #pragma once
 
@@ -33,7 +33,8 @@ typedef struct QosLockUse {
 /* So long a change waits for a server that is full, or denies; ... */
 #define QOS_LOCKCLIENT_FULL (30 * QOS_SECOND)
 /* ... and for one that is away, from when the first found none: a mount that was stopped, or cut
- * off, has found it again by then. Likewise who does not want to wait for a lock. */
+ * off, has found it again by then. A request for a file lock that is not to wait gives up then
+ * too. */
 #define QOS_LOCKCLIENT_AWAY (10 * QOS_SECOND)
 
 typedef enum {

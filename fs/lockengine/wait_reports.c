@@ -1,9 +1,9 @@
 /*
- * Waits that are told, by their ids. fs/lockengine/wait_reports.h has the contract.
+ * The waits that the server is told, by their ids. fs/lockengine/wait_reports.h has the contract.
  */
 #include "fs/lockengine/wait_reports.h"
 
-#define FRAME_USUAL 128u /* bytes, of a wait whose owner has one lock */
+#define FRAME_USUAL 128u /* bytes, of a wait of an owner that has one lock */
 
 typedef struct {
     guint64 id;        /* first: the key */

@@ -1,9 +1,9 @@
 /*
- * What the server is told of the processes that wait for a file lock while they have others: by
- * that it sees who waits for whom across mounts (server/deadlocks.h).
+ * Reports to the server of processes that wait for a file lock while they have others. From these
+ * the server finds circles of waits across mounts (server/deadlocks.h).
  *
- * A wait is told as it is now, when the link sends the next time: what began and ended before is
- * not told at all. Another connection is told all that there is.
+ * A wait is reported as it is when the link sends next, so one that began and ended before is not
+ * reported at all. On a new connection all waits are reported.
  *
  * Pure; the caller locks.
  */
@@ -24,7 +24,7 @@ void qos_lockwaits_clear(QosLockwaits *waits);
 void qos_lockwaits_set(QosLockwaits *waits, const QosWireWait *wait);
 /* It is over. One that is not known is let alone. */
 void qos_lockwaits_end(QosLockwaits *waits, guint64 id);
-/* Whom we talk to from now on has been told nothing. */
+/* There is a new connection: its server has been told nothing. */
 void qos_lockwaits_renew(QosLockwaits *waits);
 /* There is something to tell. */
 gboolean qos_lockwaits_has_frames(const QosLockwaits *waits);
