@@ -4,8 +4,8 @@
  * Unix socket, or TCP on which both sides show their identity: by certificates, with TLS, or by
  * MUNGE (net/munge.h).
  *
- *     IDLE -> CONNECTING (socket, handshake) -> GREETING (HELLO sent) -> OPEN (WELCOME came) ->
- * IDLE
+ *     IDLE -> CONNECTING (socket, handshake) -> GREETING (HELLO sent) -> OPEN (WELCOME came)
+ *      ^--------------------------------------------------------------------------'
  *
  * From IDLE to OPEN takes at most 10 s. An open connection is given up if nothing comes for half a
  * lease, in which the mount has asked for two answers at least.

@@ -12,8 +12,8 @@
  * void
  *
  *     if the resource was lost meanwhile, because what was forgotten is not what is had now;
- *     if any of it was used meanwhile, where the cache shrinks, because what was cached then was not
- *     forgotten.
+ *     if any of it was used meanwhile, where the cache shrinks, because what was cached then was
+ *     not forgotten.
  *
  * Where another mount waits for the drop, no new use begins. But a part may have gone to that mount
  * before, have come back, and be in use. That part stays, and the rest goes. Of a group, more goes

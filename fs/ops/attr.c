@@ -1,8 +1,8 @@
 /*
- * Attributes of files and of the file system.
+ * Attributes of files and of the file system: reading and setting them.
  *
- * They are read and set through the inode, also where the kernel names an open file; only
- * truncation needs that file, because it may be open for writing without being writable.
+ * Both work through the inode, even if the kernel names an open file. Only truncation needs the
+ * open file, because that may be open for writing although its mode forbids it now.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -40,8 +40,9 @@ static AttrOp *attr_op_new(fuse_req_t request, fuse_ino_t ino, QosOpcode opcode,
     return attr;
 }
 
-/* What is told of the file, or -EACCES for who opens a device that may not be opened there. He is
- * asked about before he opens it, by the same request as who only looks, and would get ENXIO. */
+/* Takes from the attributes what may not be told of the file. Returns -EACCES for a program that
+ * opens a device that may not be opened there. The kernel asks for attributes before that open, by
+ * the same GETATTR as for a program that only looks, and the open would give ENXIO. */
 static int disarm(const QosOp *op, const QosLoan *file, struct stat *stat)
 {
     const int error = qos_loan_disarm(file, &stat->st_mode, &stat->st_rdev);
@@ -166,8 +167,8 @@ static int set_times(const AttrOp *attr, const char *path)
 }
 
 /* A SETATTR of nothing at all has two meanings. One is chown(-1, -1), which takes suid and sgid
- * bits away; the other is that the kernel wants them gone before somebody writes. He need not own
- * the file, and may be refused: then it is the write that takes them away. So a failure is no
+ * bits away; the other is that the kernel wants them gone before somebody writes. The caller need
+ * not own the file, and may be refused: then the write takes them away. So a failure is no
  * error. */
 static int set_owner(const AttrOp *attr, int fd)
 {

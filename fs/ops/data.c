@@ -1,5 +1,5 @@
 /*
- * The bytes of open files.
+ * Operations on the bytes of open files: read, write, sync, allocate, copy and seek.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -52,7 +52,7 @@ static DataOp *data_op_new(fuse_req_t request, fuse_ino_t ino, struct fuse_file_
     return op;
 }
 
-/* He who had locked the file, and lost that, is not to go on as if he had not
+/* A process that had locked the file and has lost the lock must not go on as if it had it still
  * (docs/design/filelocks.md). */
 static gboolean has_lost_locks(const QosOp *op)
 {
@@ -76,8 +76,9 @@ static void clear_data(QosOp *op)
 
 /* --- read --- */
 
-/* Where the kernel fills its pages it takes a short answer for the end of the file, and shows zeros
- * to who has mapped it. So the store is asked what comes behind: nothing, more, or an error. */
+/* When the kernel fills its pages, it takes a short answer for the end of the file, and shows zeros
+ * to programs that have mapped it. So the store is asked what comes behind: nothing, more, or an
+ * error. */
 static int run_read(QosOp *op)
 {
     DataOp *read_op = (DataOp *)op;

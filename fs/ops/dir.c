@@ -1,9 +1,10 @@
 /*
  * Reading directories.
  *
- * A stream (fs/store/dir_stream.h) is with its handle, and taken out while a request reads: the
- * kernel reads one open directory from one thread at a time, but a caller that was killed may leave
- * a request behind. The next one then makes a stream of its own.
+ * A stream (fs/store/dir_stream.h) says where the reading of an open directory stands. It belongs
+ * to the handle, and a request takes it out while it reads. The kernel reads one open directory
+ * from one thread at a time, but a caller that was killed may leave a request behind. The next
+ * request then makes a stream of its own.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -142,9 +143,10 @@ static int look_up(QosOp *op, const char *name, struct fuse_entry_param *ret_ent
     return error;
 }
 
-/* Writes an entry with its attributes and counts its look-up. One that cannot be looked up (it has
- * gone meanwhile, or the directory may be read but not searched) is listed without; and one that
- * the kernel could not keep, as with attributes it forgets what it knew, and its ACLs. */
+/* Writes an entry with its attributes and counts its look-up. An entry that cannot be looked up is
+ * listed without attributes: it has gone meanwhile, or the directory may be read but not searched.
+ * So is one that the kernel could not keep, because attributes would make it forget what it knew,
+ * and the ACLs. */
 static void add_entry_plus(DirOp *read_op, char *buffer, size_t size, const struct dirent64 *entry,
                            const struct stat *stat)
 {

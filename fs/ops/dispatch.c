@@ -114,11 +114,11 @@ static void reply(QosOp *op)
     CALL_HOOKS(leave, op);
 }
 
-/* Leaves the gate and replies: in this order, so that its slot is the store's time alone. Who waits
- * for the reply may get this thread's CPU, and send his next request, before it is back. The file
- * is given back first, as that may close it, but for two: nobody is to wait for the close of a
- * release, and while the kernel has pages locked for it, others look at the file. FALSE: nobody
- * waits at the gate. */
+/* Leaves the gate and replies: in this order, so that its slot is the store's time alone. The
+ * program that waits for the reply may get this thread's CPU, and send its next request, before
+ * this thread is back. The file is given back first, as that may close it, but for two: nobody is
+ * to wait for the close of a release, and while the kernel has pages locked for it, others look at
+ * the file. FALSE: nobody waits at the gate. */
 static gboolean finish(QosOp *op)
 {
     gboolean replies_first = op->is_unawaited || op->answers_first;
@@ -168,8 +168,8 @@ static void cancel(QosEntry *entry, int error)
     qos_op_free(op);
 }
 
-/* TRUE for the opener himself, and for what the kernel does by itself: write-back, the last close.
- */
+/* TRUE for the opener itself, and for what the kernel does on its own: write-back, the last
+ * close. */
 static gboolean asks_as(const struct fuse_ctx *context, const QosCaller *opener)
 {
     return (context->uid == opener->uid && context->gid == opener->gid) ||
@@ -184,10 +184,10 @@ static gboolean opens(const QosOp *op)
     return opcode == QOS_OP_OPEN || opcode == QOS_OP_OPENDIR || opcode == QOS_OP_CREATE;
 }
 
-/* The caller, a new reference, or NULL where he has to be named first. Work on an open file is done
- * as its opener, unless another user asks; the opener's job always pays. A FLUSH is the opener's
- * also then: exec(2) may send it for what it closes, and what /proc says of that thread may come
- * only when exec goes on. */
+/* The caller, a new reference; NULL: it must be named first. Work on an open file is done as its
+ * opener, unless another user asks; the opener's job always pays. A FLUSH is the opener's also
+ * then: exec(2) may send it for what it closes, and what /proc says of that thread may come only
+ * when exec goes on. */
 static QosCaller *find_caller(const QosOp *op)
 {
     const struct fuse_ctx *context = fuse_req_ctx(op->fuse);
@@ -320,8 +320,8 @@ static void enter(QosOp *op)
 }
 
 /* A mount of DIR below SRC, as propagation makes one, leads the daemon to itself. It would wait for
- * its own answer, and as it has a slot perhaps for ever. It has no file open there, and what is
- * open is closed whoever closes it. */
+ * its own answer, and as it has a slot perhaps for ever. The daemon has no file open there, and an
+ * open file is closed whichever process closes it. */
 static gboolean comes_from_itself(const QosOp *op)
 {
     return op->handle == NULL && op->caller->process != 0 && op->caller->process == op->fs->process;

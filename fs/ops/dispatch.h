@@ -9,17 +9,19 @@
  *     finish    the gate is left, the reply is sent, and the operation is freed
  *
  * At these moments isolation and coherence are called, by two tables of the same hooks
- * (fs/request/hooks.h). The handlers know of neither; fs/ops/reply.h has what their run() asks.
+ * (fs/request/hooks.h). The handlers know of neither; fs/ops/reply.h has the functions that their
+ * run() calls.
  *
- * The same thread goes from enter to finish where the gate lets it: a hand-over costs more than the
- * work. Any wait on the way, for a token or a credit, holds no thread: the operation is left to
- * another object, which has the gate resume it, and `serve` begins anew.
+ * If the gate lets it, the same thread goes from enter to finish, because a hand-over costs more
+ * than the work. A wait on the way, for a token or a credit, holds no thread. The operation is left
+ * to the object that it waits for, which later has the gate resume it, and `serve` begins anew.
  *
- * On an open handle the job is the opener's, and so is the identity, unless another user asks.
+ * An operation on an open handle belongs to the opener's job, and runs under the opener's identity
+ * unless another user asks.
  *
- * Where memory is short for what a request brought (entry.request.data), run() is called at once,
- * if its credits are at hand (fs/coherence/coherence.h), and a worker sends the answer when it is
- * due.
+ * If memory is short for the data that a request brought (entry.request.data), and its credits are
+ * at hand (fs/coherence/coherence.h), run() is called at once. A worker sends the answer when the
+ * request is due.
  */
 #pragma once
 

@@ -47,8 +47,8 @@ static gboolean await_none(const QosOp *op, const QosLoan *file,
     return FALSE;
 }
 
-/* The number is read before others are looked for: whoever opens the file for writing after that
- * changes it. */
+/* The number is read before other openers are looked for, because each later open of the file for
+ * writing changes it. */
 static int admit_exec(QosOp *op, const QosHandle *handle, guint known)
 {
     struct stat stat;

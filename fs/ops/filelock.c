@@ -1,8 +1,8 @@
 /*
- * fcntl and flock on a mount with a lock server: the requests, as fs/filelocks/filelocks.h has
- * them.
+ * The FUSE requests for fcntl and flock locks, on a mount with a lock server.
+ * fs/filelocks/filelocks.h does the work.
  *
- * They are about no data of the store, so they pass no gate: they cost no slot and no token.
+ * They touch no data of the store, so they pass no gate, and cost no slot and no token.
  */
 #include <errno.h>
 #include <fcntl.h>

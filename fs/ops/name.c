@@ -1,7 +1,7 @@
 /*
- * Names: finding, making, linking, moving and removing them.
+ * Operations on names: finding, making, linking, moving and removing files.
  *
- * What is made belongs to the caller, under whose identity and umask the store makes it.
+ * The store makes a file under the caller's identity and umask, so it belongs to the caller.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -143,7 +143,7 @@ void qosfs_op_readlink(fuse_req_t request, fuse_ino_t ino)
     }
     link = name_op_new(request, 0, NULL, QOS_OP_READLINK, run_readlink);
     link->other = ino;
-    /* Whoever walks through it waits for its page. */
+    /* Every program that walks through the link waits for its page. */
     if (link->op.fs->config.cache != QOS_CACHE_NONE)
         qos_op_lock_directory(&link->op, ino);
     qos_op_submit(&link->op);

@@ -1,9 +1,9 @@
 /*
  * Opening and closing files.
  *
- * The store's file is opened with the caller's identity and his flags, O_APPEND among them, so that
- * appends of several processes or mounts do not overwrite each other. O_DIRECT stays with the
- * kernel: the requests come unaligned and uncached in any case.
+ * The store's file is opened under the caller's identity and with the caller's flags. O_APPEND is
+ * one of them, so that appends of several processes or mounts do not overwrite each other. O_DIRECT
+ * stays with the kernel, because the requests come unaligned and uncached in any case.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -152,8 +152,8 @@ static int reply_open(QosOp *op, fuse_ino_t ino, QosHandle *handle, int fd, QosL
     return 0;
 }
 
-/* execve() needs no read permission, but the kernel reads the program through this file: where the
- * caller may execute it, the daemon opens it for him. */
+/* execve() needs no read permission, but the kernel reads the program through this file. So if the
+ * caller may execute it, the daemon opens it with rights of its own. */
 static int open_file(int path_fd, int flags)
 {
     char path[QOS_PROC_PATH_MAX];
@@ -252,8 +252,8 @@ static int reply_create(QosOp *op, QosHandle *handle, int fd)
     return 0;
 }
 
-/* Another user's file in a sticky folder may have been put there to be written to by who means to
- * make his own (fs.protected_regular). */
+/* In a sticky folder, another user may have put a file there so that a program writes to it that
+ * means to make its own (fs.protected_regular). */
 static gboolean may_be_trap(int parent, const struct stat *file, uid_t caller)
 {
     struct stat folder;
@@ -382,8 +382,8 @@ typedef struct {
     guint64 owner; /* of locks */
 } FlushOp;
 
-/* A close() of one of the caller's descriptors: tells the store, and hears its errors. Where no
- * descriptor is left to close, his close() shall not fail for that. */
+/* A close() of one of the caller's descriptors: tells the store, and hears its errors. If there is
+ * no descriptor left for the copy, the caller's close() must not fail for that. */
 static int run_flush(QosOp *op)
 {
     int copy = dup(op->handle->fd);

@@ -1,8 +1,8 @@
 /*
  * The table of operations, and what the mount asks of the kernel at its start.
  *
- * Without a lock server the kernel is not told of getlk, setlk and flock: it keeps locks among the
- * processes of the mount by itself. bmap and poll have no meaning here.
+ * Without a lock server the table has no getlk, setlk and flock, so that the kernel keeps the locks
+ * of the mount's processes by itself. bmap and poll have no meaning here.
  */
 #include "fs/ops/operations.h"
 
@@ -35,8 +35,8 @@ static const guint64 unwanted[] = {
     FUSE_CAP_POSIX_LOCKS, FUSE_CAP_FLOCK_LOCKS, FUSE_CAP_OVER_IO_URING,
 };
 
-/* Whether the kernel may keep what a list tells of files. A name that is never to be believed it
- * drops at once, and looks it up again for who wants more than the name. */
+/* Whether the kernel may keep what a list tells of files. It drops a name that is never to be
+ * believed at once, and looks it up again for a program that wants more than the name. */
 static gboolean are_lists_kept(const QosFs *fs)
 {
     return qos_fs_is_shared(fs) ? fs->config.cache != QOS_CACHE_NONE : fs->config.entry_timeout > 0;

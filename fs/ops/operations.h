@@ -1,6 +1,6 @@
 /*
- * The handlers of the passthrough, by theme, and the few answers they share. libfuse calls them
- * through the table in operations.c; each fills a QosOp and submits it (fs/ops/dispatch.h).
+ * The handlers of the FUSE operations, by theme, and the few answers that they share. libfuse calls
+ * them through the table in operations.c. Each fills a QosOp and submits it (fs/ops/dispatch.h).
  */
 #pragma once
 
@@ -95,7 +95,7 @@ void qosfs_op_setlk(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info *i
                     struct flock *lock, int sleep);
 void qosfs_op_flock(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info *info, int operation);
 
-/* A close() of the lock owner's: his record locks on the file end. */
+/* The lock owner has closed the file: its record locks on it end. */
 void qos_lock_flush(const QosFs *fs, const QosHandle *handle, guint64 owner);
 /* The last close of the open file. */
 void qos_lock_release(const QosFs *fs, const QosHandle *handle);

@@ -22,7 +22,8 @@ static gboolean is_taken_late(const QosOp *op)
     }
 }
 
-/* In this order: whoever opens a file for passthrough looks for shown bits after that is known. */
+/* In this order, because an open for passthrough makes itself known first and then looks for shown
+ * bits. */
 gboolean qos_privileges_may_believe(const QosOp *op, fuse_ino_t ino, mode_t mode)
 {
     if (!S_ISREG(mode) || (mode & (S_ISUID | S_ISGID)) == 0)

@@ -3,9 +3,9 @@
  * believe them any longer when the change is answered.
  *
  * The kernel runs a program with the bits that it was told last. A WRITE, a FALLOCATE, a copy and
- * an OPEN that truncates may take bits away in the store, and their answers carry no attributes.
- * A user who may write to another user's program would so run what it wrote as that user, for as
- * long as the kernel believes attributes.
+ * an OPEN that truncates may take bits away in the store, and their answers carry no attributes. So
+ * a user with the right to write to another user's program could write to it and run it as that
+ * user, for as long as the kernel believes the attributes.
  *
  * So each inode knows which bits answers have shown (fs/store/inode.h). After such a change to such
  * a file the daemon asks the store for the mode, and if bits have gone it tells the kernel to

@@ -1,5 +1,5 @@
 /*
- * What a reply tells the kernel (fs/ops/reply.h).
+ * What a reply tells the kernel. fs/ops/reply.h has the contract.
  */
 #include "fs/ops/reply.h"
 

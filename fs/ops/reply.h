@@ -1,7 +1,9 @@
 /*
- * What a reply tells the kernel of inodes and names, and for how long the kernel may believe it:
- * for the run() of the handlers, which know what they tell. Isolation and coherence have their say
- * (fs/request/hooks.h), and set-user-ID bits (fs/ops/privileges.h).
+ * What a reply tells the kernel of inodes and names, and for how long the kernel may believe it.
+ *
+ * The run() of a handler calls these functions, because it knows what it tells. Isolation and
+ * coherence may shorten the time (fs/request/hooks.h), and so may set-user-ID bits
+ * (fs/ops/privileges.h).
  */
 #pragma once
 

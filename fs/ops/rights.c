@@ -1,5 +1,5 @@
 /*
- * Capabilities of callers (fs/ops/rights.h).
+ * The capabilities of callers. fs/ops/rights.h has the contract.
  */
 #include "fs/ops/rights.h"
 

@@ -13,11 +13,11 @@
  * request is answered, so that its capabilities cannot change meanwhile. A capability that a
  * program drops is therefore lost with the next call.
  *
- * Root and the daemon's own user mostly have capabilities. Their requests begin with those that
- * the cache of callers remembers, if capget(2) says the same. If it does not, they are read anew.
+ * Root and the daemon's own user mostly have capabilities. Their requests begin with those that the
+ * cache of callers remembers, if capget(2) says the same. If it does not, they are read anew.
  *
- * In another user namespace than the daemon's, a capability counts only for files whose owner and
- * group have an id there, as the kernel's capable_wrt_inode_uidgid() has it. CAP_SYS_ADMIN,
+ * In another user namespace than the daemon's, a capability counts only for files with an owner and
+ * a group that have ids there, as in the kernel's capable_wrt_inode_uidgid(). CAP_SYS_ADMIN,
  * CAP_SYS_RESOURCE, CAP_MKNOD and CAP_LINUX_IMMUTABLE count for nothing there.
  *
  * The kernel judges most calls itself before it asks the daemon (default_permissions), by the

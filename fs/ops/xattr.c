@@ -1,6 +1,8 @@
 /*
- * Extended attributes, POSIX ACLs among them: the store's own, by the path of the inode's
- * descriptor, which serves files of every type. Those of the root named user.qosfs.* are control's.
+ * Extended attributes, among them POSIX ACLs.
+ *
+ * They are the store's own, and are reached by the path of the inode's descriptor, because that
+ * serves files of every type. Only the root's user.qosfs.* belong to control.
  */
 #include <errno.h>
 #include <linux/capability.h>
@@ -120,7 +122,7 @@ static void reply_value(QosOp *op, size_t size, const void *value, size_t length
     }
 }
 
-/* Whether who executes the file is to have none of its capabilities. */
+/* Whether a program that is executed from the file gets none of its capabilities. */
 static gboolean hides_capabilities(const QosLoan *file)
 {
     return (qos_loan_forbids(file) & MS_NOSUID) != 0;
@@ -144,7 +146,7 @@ static int run_getxattr(QosOp *op)
         hides_capabilities(&file))
         return -ENODATA;
     /* The kernel asks before it judges by the mode, and a store that knows no ACLs has none there:
-     * any other error than "none" it would give to whoever is not the owner. */
+     * it would pass any error other than "none" on to callers that are not the owner. */
     if (error == -EOPNOTSUPP && g_str_has_prefix(xattr->name, ACLS))
         return -ENODATA;
     if (error != 0)
@@ -224,9 +226,9 @@ static ssize_t list_store(QosOp *op, fuse_ino_t ino, char *names)
 }
 
 /*
- * The settings of the root are not listed, as none of the xattrs that file systems have for
- * administrators are: programs that copy what is listed (rsync -X, cp -a, tar --xattrs) would carry
- * them into backups, and set another mount's by restoring them.
+ * The settings of the root are not listed; nor do other file systems list their xattrs for
+ * administrators. Programs that copy what is listed (rsync -X, cp -a, tar --xattrs) would carry
+ * them into backups, and a restore would set another mount's.
  */
 static int run_listxattr(QosOp *op)
 {
@@ -260,11 +262,11 @@ void qosfs_op_listxattr(fuse_req_t request, fuse_ino_t ino, size_t size)
     qos_op_submit(&xattr->op);
 }
 
-/* Who changes a file that has capabilities takes them away, and the kernel asks for that in his
- * name. Who calls removexattr(2) has shown it CAP_SETFCAP before it asks, and the store lets him:
- * so where the store refuses, this is the kernel's. An ordinary user's daemon cannot do it, and
- * need not, as the store does it at the change that follows; to root it does not say that it has.
- */
+/* A change of a file takes its capabilities away, and the kernel sends a REMOVEXATTR for that in
+ * the name of the caller. A program that calls removexattr(2) itself needs CAP_SETFCAP, which the
+ * kernel checks first, and the store lets it. So if the store refuses, the request is the kernel's
+ * own. A daemon of an ordinary user cannot remove them, and need not, because the store does so at
+ * the change that follows. Root alone is told of a failure. */
 static int drop_capabilities(const QosOp *op, const char *path)
 {
     int error;

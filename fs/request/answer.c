@@ -1,5 +1,5 @@
 /*
- * The answer to an operation (fs/request/answer.h).
+ * The answer to an operation. fs/request/answer.h has the contract.
  */
 #include "fs/request/answer.h"
 
@@ -69,7 +69,8 @@ static int told_error(int error)
     return error < kernel_first ? error : EIO;
 }
 
-/* Whose files are too many. Of a share that is taken the log was told already. */
+/* Says in the log of which party too many files are open or known. Of a share that is taken the log
+ * was told already. */
 static void explain_shortage(const QosOp *op, int error)
 {
     QosInodes *inodes = op->fs->inodes;

@@ -1,5 +1,6 @@
 /*
- * The one place where an operation is answered, whatever became of it.
+ * The answer to an operation. This is the only place where one is sent, whatever became of the
+ * operation.
  */
 #pragma once
 

@@ -1,9 +1,9 @@
 /*
- * Groups of parked background requests, by process (fs/request/background.h).
+ * Groups of parked background requests, by process. fs/request/background.h has the contract.
  *
- * A request comes with a thread id, and its process is found later. So it begins in its thread's
- * group, and moves to its process's as soon as that is known. A process that has a group already
- * is recognised by its pidfd or by another request of the same thread.
+ * A request brings a thread id, and its process is found later. So it begins in a group of its
+ * thread, and moves to that of its process as soon as the process is known. A process that already
+ * has a group is recognised by its pidfd, or by another request of the same thread.
  */
 #include "fs/request/background.h"
 

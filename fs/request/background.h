@@ -2,24 +2,27 @@
  * Parked requests that the kernel may have sent in the background, by process: reads, and writes
  * past its cache (O_DIRECT, cache=none).
  *
- * It passes on no signal for these: a killed program waits for them in its last exit, as long as
- * its rule says. So their processes are looked at (fs/poll_turns.h), however many requests each
- * has. A request's thread may end long before its process, so that the process is found at the
- * first look, and known by its start time from then on: until then the requests of a thread are a
- * group of their own. Where requests of the same process wait, and its descriptor is kept, a new
- * one joins them at once: that costs a few short system calls, and a look takes a thread's switch
- * and two files of /proc.
+ * For these the kernel passes on no signal. A killed program would wait for them in its exit, as
+ * long as its rule says. So the daemon looks at their processes (fs/poll_turns.h), once for each
+ * process however many requests it has.
  *
- * For what a program asks for by io_uring, its exit does not wait: nothing may be left of a killed
- * program. So a descriptor of the process is kept (pidfd), by which the kernel tells how it ended.
- * As many may be open as there are places (fs/quota.h). A request of a thread that has gone at the
- * first look belongs to the process that the descriptor names, or of which another request of that
- * thread is waiting. If there is none, and the process was not killed, it is served when it is due.
+ * A thread may end long before its process. So the process is found at the first look, and is known
+ * by its start time from then on. Until then the requests of a thread are a group of their own. If
+ * requests of the same process already wait, and its descriptor is kept, a new request joins them
+ * at once: this costs a few short system calls, while a look takes a switch of threads and two
+ * files of /proc.
  *
- * What a program has under way when it ends by itself is served: it may mean its writes. Where
- * nothing tells how a process ended, its reads alone are taken back.
+ * The exit of a program does not wait for what it asked for by io_uring, so nothing may be left of
+ * a killed program. So a descriptor of the process is kept (pidfd), by which the kernel tells how
+ * the process ended. There are as many as there are places (fs/quota.h). If the thread of a request
+ * has gone at the first look, the request belongs to the process that the descriptor names, or to
+ * that of another waiting request of the same thread. If there is none, and the process was not
+ * killed, the request is served when it is due.
  *
- * Locks: none; the owner's (fs/request/interrupt.c).
+ * If a program ends by itself, its requests are served, because it may want its writes. If nothing
+ * tells how a process ended, only its reads are taken back.
+ *
+ * Locks: none; the owner locks (fs/request/interrupt.c).
  */
 #pragma once
 
@@ -49,7 +52,8 @@ void qos_background_free(QosBackground *background); /* empty; NULL is allowed *
  * of which one is kept; or NULL. */
 QosBackgroundGroup *qos_background_find(QosBackground *background, const QosOp *op);
 QosBackgroundGroup *qos_background_find_process(QosBackground *background, int descriptor);
-/* Puts it into that, or for NULL into a new one of its thread, whose turn is to be said. */
+/* Puts the operation into `group`; NULL: into a new one of its thread, and the caller must say when
+ * it is that one's turn. */
 QosBackgroundGroup *qos_background_add(QosBackground *background, QosOp *op,
                                        QosBackgroundGroup *group);
 /* Does nothing to what is not in it. */

@@ -1,6 +1,6 @@
 /*
- * The mount: what all operations share. Made by fs/daemon/mount.c, handed to libfuse
- * as its user data.
+ * The mount: what all operations share. fs/daemon/mount.c makes it, and hands it to libfuse as its
+ * user data.
  */
 #pragma once
 
@@ -48,7 +48,7 @@ typedef struct QosFs {
     const char *source; /* SRC, absolute */
     const char *mountpoint;
     pid_t process; /* the daemon */
-    uid_t owner;   /* who mounted: besides root, the one who may set rules */
+    uid_t owner;   /* the user that mounted; it may set rules, as root may */
     guint threads; /* readers of requests at most, more than slots; 0: not chosen yet */
     struct fuse_session *session;
     QosGate *gate;

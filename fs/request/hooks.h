@@ -1,11 +1,11 @@
 /*
- * Hooks on the way of an operation: what isolation and coherence do there.
+ * Hooks on the way of an operation, by which isolation and coherence act on it.
  *
- * Both have to act at the same moments of each operation (fs/ops/dispatch.h), and neither may know
- * of the other, nor the handlers of either. So each is a table of functions, and dispatch calls
- * them at these moments: all of the first table's, then the second's, in an order that is constant
- * (fs/ops/dispatch.c). Each function may be NULL. What a handler has to say it has put into the
- * operation's arguments before it submitted it; what a reply tells is said by `reply`.
+ * Both act at the same moments of each operation (fs/ops/dispatch.h). Neither may know of the
+ * other, and the handlers may know of neither. So each is a table of functions, and dispatch calls
+ * both tables at these moments, always in the same order (fs/ops/dispatch.c). Each function may be
+ * NULL. They find what the handler knows in the operation's arguments, and what a reply tells in
+ * the arguments of `reply`.
  *
  *     enter              it has come, its caller is known, and it is about to ask the gate
  *     begin_early ...    it is to wait, and memory is short for what it brought
@@ -17,13 +17,13 @@
  *     settle             it is about to be answered                   may have to wait
  *     leave              it was answered; also of one that was cancelled
  *
- * Unless it is said otherwise, the thread that has the operation calls, holds no lock, and a
- * function waits for nothing. What each has to remember of an operation is a part of QosOp that its
- * folder alone writes.
+ * Unless it is said otherwise, the thread that has the operation makes the call and holds no lock,
+ * and the function waits for nothing. What isolation and coherence each remember of an operation is
+ * a part of QosOp that only their folder writes.
  *
- * A function that may have to wait returns FALSE where it does, after qos_op_pause()
- * (fs/request/wait.h). The operation is not its thread's any more then; what it waits for has the
- * gate resume it, and all the functions of that moment are called once more.
+ * A function that has to wait calls qos_op_pause() (fs/request/wait.h) and returns FALSE. The
+ * operation then belongs to that thread no longer. When the wait is over, the object that it waited
+ * for has the gate resume it, and all functions of that moment are called once more.
  */
 #pragma once
 

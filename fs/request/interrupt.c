@@ -1,17 +1,17 @@
 /*
- * The watch over interrupted requests; fs/request/interrupt.h says why there must be one.
+ * The watch over interrupted requests. fs/request/interrupt.h says why there must be one.
  *
  * The call-back of an interrupt only puts the request on the list and wakes the thread. The thread
- * takes one after another, as fs/poll_turns.h says, reads the pending signals of its caller without
- * the lock, and takes it back through the gate if a signal is to end it. An operation leaves the
- * list, under the lock, before it is freed; so what is on the list is alive, and what left it
- * during the look is not what was taken any more.
+ * takes one request after another, as fs/poll_turns.h says. It reads the pending signals of the
+ * caller without the lock. If a signal is to end the request, it takes the request back through the
+ * gate. An operation leaves the list, under the lock, before it is freed. So what is on the list is
+ * alive, and after a look the thread sees whether the operation has left meanwhile.
  *
  * Requests in the background are kept beside the list, by their processes
  * (fs/request/background.h).
  *
- * Where interrupts may be lost, each request is on the list from its parking on, for one look, and
- * stays there if a signal is pending by then. Most run before.
+ * Where interrupts may be lost, each parked request is on the list for one look. It stays there if
+ * a signal is pending by then. Most requests run before that look.
  */
 #include "fs/request/interrupt.h"
 

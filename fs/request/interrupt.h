@@ -3,21 +3,21 @@
  *
  * The kernel sends INTERRUPT once for a request, for whichever signal came first, and waits for the
  * reply. A fatal signal (SIGKILL or SIGTERM pending in /proc/TID/status) ends the request with
- * EINTR; any other must neither give EINTR nor hide a later kill. So an interrupted request goes on
- * a watch list, and a thread of its own looks at its caller at once and then every 50 ms until it
- * runs or is killed. A job may have many such: fs/poll_turns.h tells how others are kept from
- * waiting.
+ * EINTR. Any other signal must neither give EINTR nor hide a later kill. So an interrupted request
+ * goes on a watch list. A thread of its own looks at the caller at once, and then every 50 ms until
+ * the request runs or the caller is killed. A job may have many such requests; fs/poll_turns.h says
+ * how the requests of others are kept from waiting for these.
  *
- * Over io_uring the kernel passes on no signal that came before its request was delivered: so none
- * of a thread that is killed while it waits for a lock in the kernel, and asks then. There each
- * parked request is looked at once.
+ * Over io_uring the kernel passes on no signal that came before the request was delivered. That is
+ * so for a thread that is killed while it waits for a lock in the kernel, and asks then. So over
+ * io_uring each parked request is looked at once.
  *
  * For requests in the background (asynchronous I/O) the kernel sends no INTERRUPT at all, and a
- * killed program waits for them: as long as some are parked, their processes are looked at likewise
+ * killed program waits for them. So their processes are looked at likewise while some are parked
  * (fs/request/background.h).
  *
- * Locks: `lock` of the list; taken inside that of the table of interrupts, and before the gate's.
- * Never held while /proc is read or a reply is sent.
+ * Lock: `lock` of the list; taken inside that of the table of interrupts, and before the gate's. It
+ * is not held while /proc is read or a reply is sent.
  */
 #pragma once
 

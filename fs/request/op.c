@@ -1,5 +1,5 @@
 /*
- * An operation as an object (fs/request/op.h).
+ * An operation as an object. fs/request/op.h has the contract.
  */
 #include "fs/request/op.h"
 

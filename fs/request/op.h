@@ -1,5 +1,5 @@
 /*
- * One FUSE operation as an object: its arguments, its reply, and what each subject has of it.
+ * One FUSE operation as an object: its arguments, its reply, and what each subject remembers of it.
  *
  * An operation is a struct that starts with a QosOp and adds its arguments, and a function that
  * makes the backing call. The handler that libfuse calls only fills the struct and submits it:
@@ -12,9 +12,8 @@
  *         qos_op_submit(&seek->op);
  *     }
  *
- * fs/ops/dispatch.h tells the way of it from there to the reply. Where it has to wait, park() moves
- * what lies in the reader's buffer. Names are copied by the handler (qos_op_strdup), so only WRITE
- * needs it.
+ * fs/ops/dispatch.h has its way from there to the reply. If it has to wait, park() moves what lies
+ * in the reader's buffer. Only WRITE needs park(), because handlers copy names (qos_op_strdup).
  *
  * run() returns 0 with op->reply filled, or -errno; after -EPERM, -EACCES, -ENOSPC and -EDQUOT it
  * may be called again. It holds no lock across a system call.

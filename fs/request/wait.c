@@ -1,5 +1,5 @@
 /*
- * How an operation waits (fs/request/wait.h).
+ * How an operation waits. fs/request/wait.h has the contract.
  */
 #include "fs/request/wait.h"
 

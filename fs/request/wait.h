@@ -1,8 +1,8 @@
 /*
- * How an operation waits: it leaves the reader's buffer and the store's slot, and may be watched
- * for a kill of its caller meanwhile (fs/request/interrupt.h).
+ * How an operation waits: it gives up the reader's buffer and its slot in the store. Meanwhile it
+ * may be watched, so that it ends if its caller is killed (fs/request/interrupt.h).
  *
- * Each is called by the thread that has the operation, with no lock held.
+ * The thread that has the operation calls these functions, with no lock held.
  */
 #pragma once
 
@@ -19,10 +19,10 @@ void qos_op_leave_watch(QosOp *op);
  * In the gate's turn it is going to wait for something else: gives its slot back, and moves what
  * lies in the reader's buffer.
  *
- * `withdraw`: NULL, or what takes it back when its caller is killed meanwhile: it has the operation
- * go on by the gate, to end with -EINTR, and returns TRUE; or FALSE where the operation does not
- * wait there, yet or any more. Any thread calls it, under the lock of the watch, and the operation
- * is not freed meanwhile.
+ * `withdraw` takes the operation back when its caller is killed meanwhile; it may be NULL. It has
+ * the operation go on by the gate, to end with -EINTR, and returns TRUE. It returns FALSE if the
+ * operation does not wait there, yet or any more. Any thread calls it, under the lock of the watch,
+ * and the operation is not freed meanwhile.
  */
 void qos_op_pause(QosOp *op, gboolean (*withdraw)(QosOp *op));
 /* Such a wait is over, or there was none. */
