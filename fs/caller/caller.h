@@ -7,8 +7,8 @@
  * apart. Another uid or gid than the cached one is a miss at once.
  *
  * exec(2) is noticed at once (fs/caller/program.h), because the entry keeps the program open, as
- * long as there is a descriptor for it (fs/quota.h). Where it cannot be noticed, a request whose
- * effect lasts, such as an open, has its caller read anew each time.
+ * long as there is a descriptor for it (fs/quota.h). Where it cannot be noticed, a request with a
+ * lasting effect, such as an open, has its caller read anew each time.
  *
  * Callers that are gone, or that may not be read, are cached too. A request with pid 0 comes from
  * another pid namespace, or is the kernel's write-back. Nothing can be read for it, so it is not
@@ -70,7 +70,7 @@ QosCaller *qos_callers_find(QosCallers *callers, const struct fuse_ctx *context,
  * groups out of `facts`. */
 QosCaller *qos_callers_name(QosCallers *callers, const struct fuse_ctx *context,
                             QosJobNaming *naming, QosProcessFacts *facts);
-/* The caller whose environment does not come; never NULL. */
+/* The caller, if its environment does not come; never NULL. */
 QosCaller *qos_callers_guess(QosCallers *callers, const struct fuse_ctx *context);
 
 /* Replaces how jobs are named (takes a reference); what is cached is forgotten. */

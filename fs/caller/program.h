@@ -1,7 +1,7 @@
 /*
  * Whether a process still runs the program that was looked at before.
  *
- * exec(2) gives a process new memory, so a process whose former memory is gone runs another
+ * exec(2) gives a process new memory, so if the former memory is gone, the process runs another
  * program. An open /proc/TID/pagemap stands for the memory at the time of its open. Reading one
  * byte of it fails with EINVAL while any process uses that memory, and returns nothing afterwards.
  * The kernel takes no lock for this, so it costs no more than the cheapest system call

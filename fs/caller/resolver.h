@@ -2,9 +2,9 @@
  * The namers: threads that read the environments of callers, which may block for ever
  * (fs/caller/proc.h).
  *
- * A request whose caller must be named first is handed to a namer, which reads the environment and
- * then goes on with the request. If that takes longer than QOS_NAMING_TIME, another namer takes the
- * request away from the blocked thread and goes on without the environment.
+ * If the caller of a request must be named first, the request is handed to a namer, which reads the
+ * environment and then goes on with the request. If that takes longer than QOS_NAMING_TIME, another
+ * namer takes the request away from the blocked thread and goes on without the environment.
  *
  * At most QOS_NAMING_USER namers read for the same user, and QOS_NAMING_ALL in all. Further
  * requests wait for these, at most for the same time. They do not wait at all while all of these

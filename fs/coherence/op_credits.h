@@ -2,8 +2,8 @@
  * The credits on inodes that one operation takes, holds and puts, with a lock server.
  *
  * A claim is of two inodes at most. Their credits are taken one after the other, in the order of
- * resources. An operation whose next credit is not here waits for it, and keeps using those that it
- * has. This cannot make a circle, because an operation that waits for these has no credit that
+ * resources. If the next credit is not here, the operation waits for it, and keeps using those that
+ * it has. This cannot make a circle, because an operation that waits for these has no credit that
  * comes later in the order. While it waits it holds no thread; the gate resumes it, and it goes on
  * where it was. Only for the first millisecond it keeps its thread, which reads the answer
  * (qos_lockclient_await).

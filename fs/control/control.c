@@ -21,7 +21,7 @@
 
 #define VALUE_MAX  16384 /* bytes of a value that is set */
 #define XATTR_MAX  65536 /* the kernel's bound on a value */
-#define ERRORS_MAX 256   /* users whose last error is kept */
+#define ERRORS_MAX 256   /* users with a last error that is kept */
 
 #define RULES      "nrs_tbf_rule"
 #define ERROR      "last_error"

@@ -61,7 +61,8 @@ typedef struct {
     gboolean waits;   /* it is among those of its owner */
     guint64 told;     /* by which number the server was told of the wait; 0: it was not */
     guint told_ranges;
-    const QosCaller *payer; /* the caller whose place it has (QOS_LOCKS_WAITS_MAX); NULL: none */
+    const QosCaller *payer; /* the caller that its place belongs to (QOS_LOCKS_WAITS_MAX); NULL:
+                             * none */
     QosTime give_up;        /* while POSTPONED; 0: was not yet */
     QosTime due;            /* when the keeper is to look; QOS_NEVER: not at all */
     GList link;             /* of the file's calls, then of those to be answered */

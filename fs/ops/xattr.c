@@ -266,7 +266,7 @@ void qosfs_op_listxattr(fuse_req_t request, fuse_ino_t ino, size_t size)
  * the name of the caller. A program that calls removexattr(2) itself needs CAP_SETFCAP, which the
  * kernel checks first, and the store lets it. So if the store refuses, the request is the kernel's
  * own. A daemon of an ordinary user cannot remove them, and need not, because the store does so at
- * the change that follows. Root alone is told of a failure. */
+ * the change that follows. If it is refused, only root is told. */
 static int drop_capabilities(const QosOp *op, const char *path)
 {
     int error;

@@ -1,9 +1,9 @@
 /*
- * The closer (fs/store/closer.h).
+ * The closer. fs/store/closer.h has the contract.
  *
- * Descriptors mostly come many at a time, as when a tree is removed. So who is called waits a
- * moment for more of them: a call for each would cost more than the close. The last come are closed
- * first.
+ * Descriptors mostly come many at a time, as when a tree is removed. So a thread that is called
+ * waits a moment for more of them, because a call for each would cost more than the close. The
+ * newest are closed first.
  */
 #include "fs/store/closer.h"
 
@@ -27,7 +27,7 @@ struct QosCloser {
     gint count;    /* atomic */
     QosMutex lock; /* everything below */
     pthread_cond_t called;
-    pthread_cond_t fewer; /* for those who wait for closes */
+    pthread_cond_t fewer; /* for threads that wait for closes */
     GPtrArray *queues;    /* of Queue: not empty, or being served */
     GArray *threads;      /* of pthread_t */
     guint awake;          /* threads that look for a queue, or are about to */

@@ -1,15 +1,15 @@
 /*
- * Threads that close what nobody works on any more.
+ * Threads that close the descriptors that no operation uses any more.
  *
- * The last close of a file may take the store its time, or for ever: it frees the blocks of a file
- * that was removed, writes back what is dirty, waits while the store is frozen. Where a request
- * does it, its job pays. Where nobody does (the kernel forgets a file, a descriptor is given up to
- * make room for others), it is left to these threads.
+ * The last close of a file may take long, or block for ever. The store frees the blocks of a file
+ * that was removed, writes back what is dirty, or waits while it is frozen. If a request causes the
+ * close, its job pays for it. If none does, because the kernel forgets a file, or a descriptor is
+ * given up to make room for others, these threads close it.
  *
- * Each device is served by one thread, or where closes come faster than that by a few, so that one
- * that hangs holds up its own files alone.
+ * One thread serves a device, and a few more do where closes come faster than one can do them. So a
+ * device that hangs holds up only its own files.
  *
- * Lock: `lock` of the closer; never held while something is closed.
+ * Lock: `lock` of the closer; not held while something is closed.
  */
 #pragma once
 

@@ -1,5 +1,5 @@
 /*
- * Where the reading of open directories stands (fs/store/dir_stream.h).
+ * Where the reading of open directories stands. fs/store/dir_stream.h has the contract.
  */
 #include "fs/store/dir_stream.h"
 

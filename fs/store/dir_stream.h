@@ -2,13 +2,14 @@
  * Where the reading of an open directory stands.
  *
  * The offset of an entry is the store's own (d_off), so that telldir() and seekdir() are as stable
- * as the store makes them, however the directory changes. Between two requests a stream keeps what
- * the store told and the kernel did not take yet, as to go back costs some stores much. Who reads
- * many directories, and each of them in part, would fill memory with that: so the QOS_STREAMS_KEPT
- * that were read last keep it, and as many more as are being read; others go back.
+ * as the store makes them when the directory changes. Between two requests a stream keeps the
+ * entries that the store told and the kernel has not taken yet, because going back costs some
+ * stores much. A program that reads parts of many directories would fill the memory with that. So
+ * only the QOS_STREAMS_KEPT streams that were read last keep it, and those that are being read;
+ * others go back.
  *
- * Lock: `lock` of the streams; nothing is called under it. But for what is kept a stream is its
- * user's alone.
+ * Lock: `lock` of the streams; nothing is called under it. It guards what streams keep; all else of
+ * a stream belongs to its user alone.
  */
 #pragma once
 

@@ -1,5 +1,5 @@
 /*
- * File handles of the store (fs/store/file_handle.h).
+ * File handles of the store. fs/store/file_handle.h has the contract.
  */
 #include "fs/store/file_handle.h"
 

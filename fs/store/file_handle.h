@@ -1,11 +1,11 @@
 /*
- * Files named without a descriptor: the store's own file handles (name_to_handle_at), so that a
- * mount can know more files than a process may hold open.
+ * File handles: files named without a descriptor (name_to_handle_at), so that a mount can know more
+ * files than a process may hold open.
  *
- * A handle is opened through a descriptor of the mount that the file lies on: of the directory by
- * which it was entered. Not every store has handles, and opening them needs CAP_DAC_READ_SEARCH:
- * whether it works is tried out when a mount is entered. It stays open, and so busy, until it is
- * left.
+ * A handle is opened through a descriptor of the mount on which the file lies: of the directory by
+ * which that mount was entered. Not every store has handles, and opening them needs
+ * CAP_DAC_READ_SEARCH. So it is tried when a mount is entered. The descriptor stays open, and the
+ * mount busy, until the mount is left.
  *
  * Lock: `lock` of the table of mounts; no system call is made under it.
  */
@@ -26,8 +26,8 @@ void qos_mounts_enter(QosMounts *mounts, guint64 id, int fd);
 /* No file of that mount will be looked for any more; handles that there are stay good. */
 void qos_mounts_leave(QosMounts *mounts, guint64 id);
 
-/* TRUE where a file whose last name goes keeps another one (.nfs...) for as long as this machine
- * has a descriptor of it: on NFS. */
+/* TRUE on NFS: a file that loses its last name keeps another one (.nfs...) for as long as this
+ * machine has a descriptor of it. */
 gboolean qos_mounts_keep_removed(QosMounts *mounts, guint64 id);
 
 /* The handle of the file that `fd` (O_PATH) is, on the mount `mount_id`; NULL where it can have

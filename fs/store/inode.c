@@ -1,13 +1,13 @@
 /*
- * The table of inodes (fs/store/inode.h).
+ * The table of inodes. fs/store/inode.h has the contract.
  *
- * Two indexes: by node id, and by key. An inode is in the first as long as it lives; it leaves the
- * second early when it is cold and its key is found to be a new file's.
+ * There are two indexes: by node id, and by key. An inode is in the first as long as it lives. It
+ * leaves the second early if it is cold and its key is found to be a new file's.
  *
- * Which inode becomes cold is told by a clock (second chance), so that a loan changes no list, and
- * is returned without the lock. On the clock are the inodes that may become cold, also those that
- * are on loan until the hand meets them: then they leave it until their last loan is returned. One
- * that was borrowed since the hand came by is spared once.
+ * A clock (second chance) tells which inode becomes cold, so that a loan changes no list and is
+ * returned without the lock. On the clock are the inodes that may become cold. Those on loan are
+ * there too until the hand meets them; then they leave it until their last loan is returned. An
+ * inode that was borrowed since the hand came by is spared once.
  */
 #include <errno.h>
 #include <fcntl.h>

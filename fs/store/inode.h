@@ -1,32 +1,31 @@
 /*
  * The files that the kernel knows, and the file descriptors that keep them.
  *
- * An inode of the table stands for one file of the store, keyed by (mount, device, inode number),
- * and named to the kernel by a node id: a 64-bit number that only grows, so that none is ever used
- * for two files. It starts somewhere else at each mount: older kernels (before 6.9) let NFS export
- * any FUSE mount, and a client's old handle, of which the id is part, must not become another file.
- * The root is 1; other ids below QOS_INODE_FIRST belong to control.
+ * An inode of the table stands for one file of the store, by its key (mount, device, inode number).
+ * The kernel knows it by a node id, a 64-bit number that only grows, so that no id is ever used for
+ * two files. Ids begin elsewhere at each mount. Kernels before 6.9 let NFS export any FUSE mount,
+ * and the id is part of the client's handle, so an old handle must not become another file. The
+ * root is 1; other ids below QOS_INODE_FIRST belong to control.
  *
- * Life: a look-up that is answered counts one; FORGET gives them back. Whoever works on a file
- * borrows it: the inode stays, and its O_PATH descriptor stays open, until the loan is returned.
- * With no look-up and no loan left the inode goes.
+ * An answered look-up counts one, and FORGET gives counts back. An operation that works on a file
+ * borrows the inode: it stays, with its O_PATH descriptor open, until the loan is returned. The
+ * inode goes when it has no look-up and no loan.
  *
- * The open descriptors are bounded. Of the inodes that nobody borrows, some that were not used for
- * long become cold: the descriptor is closed, and the file is found again by the store's file
- * handle (fs/store/file_handle.h). An open descriptor pins the file, so that its key can be no
- * other file's; of a cold inode the handle tells whether a file that has its key is still the same.
- * A file whose last name is gone has no handle that opens: its inode stays warm
- * (fs/store/inode_removed.c).
+ * The open descriptors are bounded. So of the inodes that are not on loan, some that were not used
+ * for long become *cold*: the descriptor is closed, and the file is found again by the store's file
+ * handle (fs/store/file_handle.h). An open descriptor pins the file, so no other file can get its
+ * key. For a cold inode, the handle tells whether a file with its key is still the same. A file
+ * without a name has no handle that opens, so its inode stays warm (fs/store/inode_removed.c).
  *
- * Once inodes hold half of the descriptors that the process may open (RLIMIT_NOFILE), some become
- * cold. Where the store has no handles, or the daemon may not open them, all stay warm, up to three
- * quarters: then no more files become known (ENFILE) until the kernel forgets some; and of one
- * user's finding, no more than he may have of any places (fs/quota.h; EMFILE), as the kernel keeps
- * what he walked through. An eighth is for what the daemon opens for itself, and the rest for open
- * files (fs/store/open_file.h). What is forgotten or becomes cold is closed by threads of its own
- * (fs/store/closer.h).
+ * Inodes become cold once they hold half of the descriptors that the process may open
+ * (RLIMIT_NOFILE). If the store has no handles, or the daemon may not open them, all stay warm, up
+ * to three quarters. Then no more files become known (ENFILE) until the kernel forgets some. No
+ * user may take more than a share of them (fs/quota.h; EMFILE), because the kernel keeps all that a
+ * user walks through. An eighth is for what the daemon opens for itself, and the rest for open
+ * files (fs/store/open_file.h). Threads of their own close the descriptors of forgotten and cold
+ * inodes (fs/store/closer.h).
  *
- * All counts change under the table's lock, but for loans that are returned; no system call is made
+ * All counts change under the table's lock, except when a loan is returned. No system call is made
  * under it.
  */
 #pragma once
@@ -72,8 +71,8 @@ void qos_proc_path(int fd, char path[QOS_PROC_PATH_MAX]);
 
 /* Looks `name` up in `parent` under this thread's identity, and counts one look-up: fills
  * entry->ino, attr and the generation, not the time-outs; but attr_timeout is negative where the
- * attributes are not to be believed (qos_mode_gives_rights). 0 or -errno. `user`: of whose finding
- * it is, if nobody has found it before; NULL: one whom nothing bounds. */
+ * attributes are not to be believed (qos_mode_gives_rights). 0 or -errno. `user`: counts as the
+ * user that found it, if none has before; NULL: a user that nothing bounds. */
 int qos_inodes_lookup(QosInodes *inodes, const QosLoan *parent, const char *name, QosUser *user,
                       struct fuse_entry_param *ret_entry);
 /* Counts one look-up of the file that `fd` (O_PATH or open; not taken over) is, e.g. after create,
@@ -195,10 +194,10 @@ static inline gboolean qos_file_name_equal(const QosFileName *one, const QosFile
 }
 void qos_loan_name(const QosLoan *loan, QosFileName *ret_name);
 
-/* The number by which credits on the file go: its inode number in the store. FALSE where it has
- * none that all mounts know: it is unknown here, or on another device than the root.
- * *ret_may_cache: whether it is also reached as the others reach it, and not through a mount of its
- * own below SRC: only so is it found by its number. */
+/* The number by which credits on the file go: its inode number in the store. FALSE if it has none
+ * that all mounts know: it is unknown here, or on another device than the root. *ret_may_cache:
+ * whether this mount reaches the file as other mounts do, and not through another mount below SRC.
+ * Only then is it found by its number. */
 gboolean qos_inodes_number(QosInodes *inodes, fuse_ino_t id, guint64 *ret_number,
                            gboolean *ret_may_cache);
 gboolean qos_loan_number(const QosLoan *loan, guint64 *ret_number, gboolean *ret_may_cache);
@@ -213,7 +212,7 @@ typedef struct {
     gboolean has_pages;  /* the kernel may have some of the file */
     gboolean is_on_loan; /* it is open, for one */
 } QosKnownInode;
-/* Appends those (QosKnownInode) whose numbers are `first` to `last`. */
+/* Appends those (QosKnownInode) with the numbers `first` to `last`. */
 void qos_inodes_list(QosInodes *inodes, guint64 first, guint64 last, GArray *known);
 /* TRUE while the kernel has, or is being told of, look-ups of the inode: by its node id, or by its
  * number in the store (qos_inodes_number). */
@@ -229,7 +228,7 @@ gboolean qos_inodes_is_on_its_way(QosInodes *inodes, fuse_ino_t id);
 /* It is taken to have arrived. FALSE where it was not on its way any more. */
 gboolean qos_inodes_end_way(QosInodes *inodes, fuse_ino_t id);
 
-/* --- inode_changes.c: whose the changes of a file's data are (fs/changes.h) ---
+/* --- inode_changes.c: which changes of a file's data are this mount's own (fs/changes.h) ---
  *
  * `asked`: qos_gate_now() before the look at the store of which the attributes are. Of a directory,
  * and of a file that nobody has opened, nothing is remembered: it may be told. */
@@ -302,8 +301,8 @@ gint qos_inodes_filled_era(QosInodes *inodes, fuse_ino_t id);
 void qos_loan_note_drop(const QosLoan *loan);
 /* The kernel is about to be told to drop pages of the file, with `all` each of them. */
 void qos_inodes_begin_drop(QosInodes *inodes, fuse_ino_t id, gboolean all);
-/* A WRITE was made whose data the kernel had put into pages before: whether some may have been
- * dropped, and filled by a READ, since the WRITE before it. */
+/* A WRITE was made of data that the kernel had put into pages before. Returns whether some pages
+ * may have been dropped, and filled by a READ, since the WRITE before it. */
 gboolean qos_loan_end_write(const QosLoan *loan);
 
 /* What an answer about a file depends on. */

@@ -1,6 +1,6 @@
 /*
- * Whose the changes of a file are (fs/store/inode.h): what fs/changes.h decides by, with its lock
- * and its clocks.
+ * Which changes of a file are this mount's own (fs/store/inode.h). fs/changes.h decides; this file
+ * has its lock and its clocks.
  */
 #include <sys/stat.h>
 #include <time.h>

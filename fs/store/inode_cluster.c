@@ -1,6 +1,6 @@
 /*
- * What a mount that shares its store with others asks of its inodes (fs/store/inode.h): by which
- * numbers all mounts know them, and whether the kernel knows them yet.
+ * What a mount with a lock server asks of its inodes (fs/store/inode.h): the numbers by which all
+ * mounts know them, and whether the kernel knows them yet.
  */
 
 #include "fs/store/inode_state.h"

@@ -1,6 +1,6 @@
 /*
- * What a file of the store is (fs/store/inode.h): its attributes, and the key by which its inode is
- * found. It needs no inode, so that all who have or make inodes may ask.
+ * The attributes of a file of the store, and the key by which its inode is found
+ * (fs/store/inode.h). No inode is needed for that, so it can be asked before there is one.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -12,7 +12,7 @@
 /* Bits of an inode number on other devices than the root's; the device's place is above them. */
 #define NUMBER_BITS 48
 
-/* Of Linux 6.10, whose headers are not everywhere; older kernels do not tell it. */
+/* New in Linux 6.10: not all systems have its headers yet, and older kernels do not tell it. */
 #ifndef STATX_SUBVOL
 #define STATX_SUBVOL 0x8000U
 #endif

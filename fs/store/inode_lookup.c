@@ -1,13 +1,13 @@
 /*
  * From a name in the store to an inode of the table (fs/store/inode.h).
  *
- * A look-up opens what the name is, asks for its key, and finds or makes the inode that has it; of
- * a cold one the file handle is compared. Where the file is likely to be warm, the key is asked for
- * by the name alone.
+ * A look-up opens the file behind the name, asks for its key, and finds or makes the inode with
+ * that key. If that inode is cold, it also compares the file handle. If the file is likely to be
+ * warm, the key is asked for by the name alone, and nothing is opened.
  *
- * A name that is to be removed is looked up only where inodes are cold, or may be soon: where few
- * files are known a removal costs nothing more. NFS is different: it keeps a removed file under
- * another name while the daemon has a descriptor.
+ * A name that is to be removed is looked up only if inodes are cold, or may soon be, so that a
+ * removal costs nothing more while few files are known. NFS is different, because it keeps a
+ * removed file under another name while the daemon has a descriptor.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -32,8 +32,8 @@ static QosInode *inode_of_locked(QosInodes *inodes, const QosFacts *facts)
     return NULL;
 }
 
-/* The same, if it is the file whose handle is `handle`. A warm one is for certain; a cold one whose
- * key has become another file's loses it. */
+/* The same, if it is the file with this handle. A warm inode is for certain. A cold one loses its
+ * key if that has become another file's. */
 static QosInode *find_locked(QosInodes *inodes, const QosFacts *facts, const QosFileHandle *handle)
 {
     QosInode *inode = inode_of_locked(inodes, facts);

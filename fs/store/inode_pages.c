@@ -1,6 +1,6 @@
 /*
- * What the kernel has of a file's pages (fs/store/inode.h): which requests fill them, and what was
- * dropped.
+ * The pages that the kernel has of a file (fs/store/inode.h): which requests fill them, and what
+ * was dropped.
  */
 #include "fs/store/inode_state.h"
 

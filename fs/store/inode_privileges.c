@@ -1,12 +1,14 @@
 /*
- * Which set-user-ID and set-group-ID bits the kernel may believe, or still have, of a file
+ * Which set-user-ID and set-group-ID bits of a file the kernel may believe, or still has
  * (fs/ops/privileges.h, fs/ops/execs.h).
  *
- * One number of an inode has the bits that answers have shown; above them those of the shown ones
- * that a change has taken away since (`stale`); above these a count of the answers that showed any,
- * and of the opens for writing. A change that takes bits away reads the number, tells the kernel,
- * and then moves them to the stale ones. The count keeps bits that another answer has shown
- * meanwhile.
+ * One number of each inode has three parts. The lowest are the bits that answers have shown. Above
+ * them are those of the shown bits that a change has taken away since (`stale`). The highest is a
+ * count of the answers that showed any, and of the opens for writing.
+ *
+ * A change that takes bits away reads the number, tells the kernel, and then moves the bits to the
+ * stale ones. If the count has changed meanwhile, another answer may have shown the bits again, and
+ * they stay.
  */
 #include "fs/store/inode_state.h"
 

@@ -5,13 +5,12 @@
  * The file lives as long as somebody has a descriptor of it, and no file handle finds it again. The
  * daemon cannot tell whether a program holds it; the kernel forgets it soon if none does.
  *
- * So an inode that is to become cold, and whose file has no name left, keeps its descriptor: it
- * goes to the queue of removed inodes, and leaves that when the kernel forgets it. A quarter of
- * all descriptors may be of such files, shared among users as fs/quota.h tells. Beyond that the
- * oldest is given up, and is lost if a program still holds it.
+ * So an inode that is to become cold keeps its descriptor if its file has no name left. It goes to
+ * the queue of removed inodes, and leaves it when the kernel forgets the inode. A quarter of all
+ * descriptors may be of such files, shared among users as fs/quota.h says. Beyond that the oldest
+ * is given up, and the file is lost if a program still holds it.
  *
- * An inode that is cold already has to become warm before its name goes: inode_lookup.c looks for
- * it.
+ * An inode that is already cold must become warm before its name goes. inode_lookup.c does that.
  */
 #include <fcntl.h>
 

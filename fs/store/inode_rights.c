@@ -1,13 +1,13 @@
 /*
- * What the mounts of the store forbid, and so must not become possible through this one.
+ * What the mounts of the store forbid must not become possible through this mount.
  *
- * The kernel of this mount knows the flags of this mount alone. Where those of the mount that a
- * file lies on are stricter, the daemon takes from what it tells of the file all that the kernel
- * would make a right of: set-user-ID and set-group-ID bits, capabilities, and the number of a
- * device. To execute is refused at the open.
+ * The kernel knows the flags of this mount, but not those of the mount on which a file of the store
+ * lies. If those are stricter, the daemon hides all that the kernel would make a right of:
+ * set-user-ID and set-group-ID bits, capabilities, and the number of a device. An open for
+ * execution is refused.
  *
- * The kernel asks for such a file each time, as it believes nothing of it (qos_mode_gives_rights):
- * so a remount holds for the next use, and nothing is to be taken back.
+ * The kernel believes nothing of such a file, and asks each time (qos_mode_gives_rights). So a
+ * remount holds from the next use on, and nothing must be taken back.
  */
 #include <errno.h>
 #include <sys/sysmacros.h>

@@ -1,10 +1,10 @@
 /*
- * SRC without what is mounted below it (fs/store/inode.h).
+ * The store without what is mounted below it (fs/store/inode.h).
  *
- * The root of the table is then a mount of the daemon's own: a copy of the one that SRC lies on,
- * that nobody else sees and that nothing is propagated to. A walk through it meets the folders that
- * are covered elsewhere, and costs no more than any walk. Nobody can change the flags of that mount
- * either: those of the original hold, which stays open for that.
+ * With submounts=no, the root of the table is a mount of the daemon's own: a copy of the mount on
+ * which SRC lies, that no other process sees and that nothing is propagated to. A walk through it
+ * sees the folders that other mounts cover elsewhere, and costs no more than any walk. Nobody can
+ * change the flags of that copy. So the flags of the original hold, which stays open for that.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /*
- * What the units inode*.c share: the table, and an inode of it.
+ * What the files inode*.c share: the table, and an inode of it.
  */
 #pragma once
 
@@ -45,7 +45,7 @@ typedef struct {
 
 #define QOS_REFRESHES 256 /* of two in one place, the later */
 
-/* inode_changes.c: whose the changes of a file are. */
+/* inode_changes.c: which changes of a file are this mount's own. */
 struct QosFileChanges {
     QosMutex lock;
     QosTime rights_until;           /* they are new until then */
@@ -58,8 +58,8 @@ struct QosFileChanges {
 /* What QosInode.use is made of. */
 enum {
     QOS_USE_RECENT = 1, /* it was borrowed since the hand of the clock came by */
-    QOS_USE_SETTLE = 2, /* who returns the last loan settles it: the kernel does not know it, or it
-                           has a descriptor and is not on the clock */
+    QOS_USE_SETTLE = 2, /* the return of the last loan settles it: the kernel does not know it, or
+                           it has a descriptor and is not on the clock */
     QOS_USE_LOAN = 4,   /* each loan */
 };
 
@@ -116,7 +116,7 @@ struct QosInodes {
     dev_t root_device;
     int source;                /* SRC as it is mounted, where the root is a copy of that; else -1 */
     gboolean has_mount_ids;    /* the kernel tells them */
-    guint64 source_mount;      /* whose flags hold for the root's mount */
+    guint64 source_mount;      /* its flags hold for the root's mount */
     dev_t own_device;          /* of this mount; 0: not known */
     guint64 root_mount;        /* as in keys */
     gboolean root_wants_flush; /* see qos_loan_wants_flush() */
@@ -127,8 +127,8 @@ struct QosInodes {
     QosCloser *closer;
 };
 
-/* With an eighth of all descriptors waiting to be closed, who opens more waits. FALSE where these
- * hang: then no more files become known. */
+/* If an eighth of all descriptors wait to be closed, a thread that is to open one waits. FALSE
+ * where these hang: then no more files become known. */
 static inline gboolean qos_inodes_await_closes(const QosInodes *inodes)
 {
     return qos_closer_wait(inodes->closer, (inodes->bound - inodes->open_max) / 2);
@@ -176,8 +176,8 @@ QosInode *qos_inode_add_locked(QosInodes *inodes, fuse_ino_t id, const QosFacts 
                                QosUser *user);
 /* Its key has become another file's. */
 void qos_inode_detach_key_locked(QosInodes *inodes, QosInode *inode);
-/* Files an inode whose counts have changed: onto the clock, or out of the table. Returns it in the
- * latter case, to be freed. */
+/* Puts an inode, after its counts have changed, onto the clock or out of the table. Returns it in
+ * the latter case, to be freed. */
 QosInode *qos_inode_settle_locked(QosInodes *inodes, QosInode *inode);
 /* Gives back one loan. */
 void qos_inode_put(QosInodes *inodes, QosInode *inode);

@@ -1,5 +1,5 @@
 /*
- * File systems that one machine alone has mounted: their id tells them apart, and a close() sends
+ * File systems that only one machine has mounted. Their id tells them apart, and a close() sends
  * nothing of what was written.
  */
 #pragma once

@@ -1,5 +1,5 @@
 /*
- * What the mounts of the store forbid (fs/store/mount_flags.h).
+ * What the mounts of the store forbid. fs/store/mount_flags.h has the contract.
  */
 #include "fs/store/mount_flags.h"
 

@@ -1,13 +1,13 @@
 /*
  * What the mounts of the store forbid: nosuid, nodev, noexec, nosymfollow.
  *
- * These belong to a mount, not to a file system, and may change at any time (mount -o remount). So
- * who asks gets what holds now: the kernel tells, by poll(), whether its table of mounts has
- * changed, and only then the table is read again. No file system is asked, as some would let the
- * daemon wait.
+ * These flags belong to a mount, not to a file system, and may change at any time (mount -o
+ * remount). Each question is answered by what holds now. The kernel tells by poll() whether its
+ * table of mounts has changed, and the table is read again only then. No file system is asked,
+ * because some would let the daemon wait.
  *
- * A mount that is not in the table (it was detached, or belongs to another namespace) gives nobody
- * set-user-ID rights, as for the kernel; what else it forbids the kernel tells of a file on it.
+ * A mount that is not in the table was detached, or belongs to another namespace. As for the
+ * kernel, it gives no set-user-ID rights. What else it forbids the kernel tells for a file on it.
  *
  * Lock: `lock`, also while /proc is read.
  */

@@ -1,5 +1,5 @@
 /*
- * Open files and directories (fs/store/open_file.h).
+ * Open files and directories. fs/store/open_file.h has the contract.
  */
 #include "fs/store/open_file.h"
 

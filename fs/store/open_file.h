@@ -1,17 +1,18 @@
 /*
- * An open file or directory: its descriptor in the store, who opened it, and so which job pays for
- * what is done on it (fs/request/op.h).
+ * An open file or directory: its descriptor in the store and its opener. So it tells which job pays
+ * for what is done on it (fs/request/op.h).
  *
- * The kernel holds one reference from OPEN to RELEASE, in fuse_file_info.fh; each operation on it
- * holds another. It keeps its inode on loan, so that an open file that is unlinked stays reachable.
- * All are listed, because the kernel does not wait for the last RELEASE when it unmounts; by file,
- * because each lock that is lost concerns other opens of its file.
+ * The kernel holds one reference from OPEN to RELEASE, in fuse_file_info.fh, and each operation on
+ * it holds another. It keeps its inode on loan, so that an open file that is unlinked stays
+ * reachable. All are listed, because the kernel does not wait for the last RELEASE when it
+ * unmounts. They are listed by file, because each lock that is lost concerns other opens of its
+ * file.
  *
- * Each takes a descriptor of the daemon's, of which there are so many (`most`), shared as
- * fs/quota.h says. So a handle is made before its file is opened: what is refused has made or
- * truncated nothing.
+ * Each takes a descriptor of the daemon, of which there are `most`, shared as fs/quota.h says. So
+ * the handle is made before its file is opened, and an open that is refused has made or truncated
+ * nothing.
  *
- * Lock: `lock` of the lists; also for the open files of jobs and users.
+ * Lock: `lock` of the lists; also for the counts of open files of jobs and users.
  */
 #pragma once
 
@@ -33,10 +34,10 @@ typedef enum {
 typedef struct QosHandle {
     gint references; /* atomic */
     QosHandles *handles;
-    GList link;        /* in the list of those whose file has such a name */
+    GList link;        /* in the list of those of files with such a name */
     int fd;            /* -1: not yet */
     int flags;         /* of the open, as the store knows them */
-    QosCaller *caller; /* who opened it, with the job; a reference */
+    QosCaller *caller; /* the opener, with its job; a reference */
     QosLoan file;
     QosFileName name;       /* of `file`, once it is open; under the lock of the lists */
     QosBackingOpen backing; /* files: how it joins the other opens of its file */
@@ -54,8 +55,8 @@ QosHandles *qos_handles_new(guint most);
 /* Closes those that are still open; no operation may be under way. NULL is allowed. */
 void qos_handles_free(QosHandles *handles);
 
-/* A place for what `caller`, who is referenced, is about to open: 0, or -EMFILE where his job has
- * its share or he has his, which is logged once for each, or -ENFILE where none is left. */
+/* A place for what `caller` is about to open; takes a reference of it. 0; or -EMFILE where its job
+ * or its user has its share, which is logged once for each; or -ENFILE where none is left. */
 int qos_handle_new(QosHandles *handles, QosCaller *caller, QosHandle **ret_handle);
 /* Whether any handle of the file that has this name is such. */
 gboolean qos_handles_has(QosHandles *handles, const QosFileName *name,

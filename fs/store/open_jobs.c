@@ -1,8 +1,9 @@
 /*
- * Which jobs have which files open; fs/store/open_jobs.h tells what for. A file is in its table
- * while it is open, and so is each job that has it open in the other: a thousand jobs on one file
- * are found as one is. Of nearly all files that are looked at none is open: that is seen without
- * the lock.
+ * Which jobs have which files open. fs/store/open_jobs.h has the contract.
+ *
+ * There are two hash tables, of open files and of the jobs that have each of them open. So one job
+ * of a thousand on the same file is found as fast as a single one. Nearly all files that are looked
+ * up are not open. That is seen without the lock.
  */
 #include "fs/store/open_jobs.h"
 
@@ -25,7 +26,7 @@ typedef struct {
 } Opener;
 
 struct QosOpeners {
-    gint files_at[PLACES]; /* atomic: so many files are open whose numbers have that place */
+    gint files_at[PLACES]; /* atomic: how many files are open with a number that has that place */
     QosMutex lock;         /* everything below, and what is in it */
     GHashTable *files;     /* a set of QosOpenFile.ino */
     GHashTable *jobs;      /* a set of Opener */

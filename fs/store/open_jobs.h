@@ -1,12 +1,12 @@
 /*
  * Which jobs have which files open.
  *
- * While a request on a file is under way the kernel holds a lock of the file or of its pages. Where
- * other jobs have the file open, it must not wait, lest they wait with it
- * (docs/design/isolation.md, "What holds a lock does not wait"); a file of one job alone is
- * nobody else's business. So each open file knows whether it is shared, and the first open of each
- * job is told of, because requests of others may be waiting: also of those who have it not open,
- * but name it.
+ * While a request on a file is under way, the kernel holds a lock of the file or of its pages. If
+ * other jobs have the file open, the request must not wait, because they would wait with it
+ * (docs/design/isolation.md, "What holds a lock does not wait"). A file that one job alone has open
+ * concerns no other job. So each open file knows whether it is shared. The first open of each job
+ * is told, because requests of others may be waiting then. Jobs that have the file not open, but
+ * name it, may want its lock too.
  *
  * Lock: `lock` of the openers.
  */

@@ -1,9 +1,9 @@
 /*
- * Backing files of passthrough (fs/store/passthrough.h).
+ * Backing files of passthrough. fs/store/passthrough.h has the contract.
  *
- * What a file is, passthrough or not, is settled when it enters the table and stays until it
- * leaves, so that it can be read without the lock by all whose opens it counts. The kernel ends an
- * inode's passthrough before it sends the last RELEASE, so the next to open may choose anew.
+ * Whether a file is in passthrough is settled when it enters the table, and stays so until it
+ * leaves. So each of the opens that it counts can read it without the lock. The kernel ends an
+ * inode's passthrough before it sends the last RELEASE, so the next open may choose anew.
  */
 #include "fs/store/passthrough.h"
 
@@ -31,7 +31,7 @@ struct QosBacking {
     guint opens;           /* under the table's lock */
     /* --- read-only --- */
     gint32 id; /* the kernel's name of the backing file, or 0 */
-    uid_t uid; /* of who registered it */
+    uid_t uid; /* of the user that registered it */
     gid_t gid;
     gboolean keeps_suid; /* its writes do not clear suid bits */
 };

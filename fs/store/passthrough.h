@@ -3,19 +3,20 @@
  * with `passthrough` exempts.
  *
  * The kernel does the I/O of an inode in one way at a time: cached, or by itself with one backing
- * file; an open that does not agree with those that there are fails with EIO. So the first open of
- * a file decides for all until the last one is closed, and each open is counted here:
+ * file. An open that does not agree with the open ones fails with EIO. So the first open of a file
+ * decides for all until the last one is closed, and each open is counted here:
  *
  *     first open by    exempt jobs then   the others
  *     an exempt job    passthrough        requests, uncached; mappings are of the backing file
  *     another          requests           requests, cached or not as the mount's option says
  *
- * The kernel moves the data with the identity under which the backing file was registered, that of
- * who opened first, so that the store's quotas and suid bits are his: another user's open is
- * direct. So is one with O_APPEND, which the kernel would hold on to where fcntl() takes it back.
+ * The kernel moves the data under the identity with which the backing file was registered: that of
+ * the first opener. Quotas and suid bits in the store would be treated as that user's, so another
+ * user's open is direct. So is an open with O_APPEND, because the kernel would keep O_APPEND after
+ * fcntl() has taken it back.
  *
- * Lock: `lock` of the table of open files; the kernel is not called under it. So two may register
- * the same file at once: one of them is then taken back before the kernel was told of it.
+ * Lock: `lock` of the table of open files; the kernel is not called under it. So two threads may
+ * register the same file at once. One registration is then taken back before any open uses it.
  */
 #pragma once
 
@@ -39,8 +40,8 @@ typedef struct {
     QosJob *job;         /* has it among its `passthrough`; borrowed from the opener, or NULL */
 } QosBackingOpen;
 
-/* Counts an open of the file on loan by `opener`: `fd` in the store, with `flags`; in passthrough
- * where that is possible, if he `wants` it. */
+/* Counts an open of the file on loan by `opener`: `fd` in the store, with `flags`. It is in
+ * passthrough if it `wants` that and that is possible. */
 QosBackingOpen qos_backings_join(QosBackings *backings, const QosLoan *file, int fd, int flags,
                                  const QosCaller *opener, gboolean wants);
 /* The open is closed; the loan must still be there. Once: it is zeroed. */

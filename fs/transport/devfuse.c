@@ -1,14 +1,15 @@
 /*
- * The readers (fs/transport/devfuse.h).
+ * The readers. fs/transport/devfuse.h has the contract.
  *
- * `reading` counts the threads that are in the kernel, or on the way: from before the reply on
- * (qos_reading_comes_next()). It is changed without the lock, as most threads never need it: only
- * one that finds too many parks, and only one that leaves too few calls a parked one, or makes
- * another. A thread that parks looks again once it is in the list, so that either it sees that too
- * few read, or the one that left them sees it.
+ * `reading` counts the threads that wait in the kernel or are on the way there. A thread counts
+ * from before it sends its reply (qos_reading_comes_next()). The count is changed without the lock,
+ * because most threads never need it. A thread takes the lock only if it finds too many reading,
+ * and parks; or if it leaves too few, and calls a parked thread or makes another. A thread that
+ * parks looks again once it is in the list. So either it sees that too few read, or the thread that
+ * left them sees it.
  *
- * A thread ends where enough are parked already. Its descriptor stays: requests that came by it may
- * still wait. The next thread takes it over.
+ * A thread ends if enough are parked already. Its descriptor stays, because requests that came by
+ * it may still wait, and the next thread takes it over.
  *
  * At the end the threads are cancelled, which they allow while they wait, in the kernel or parked.
  */
@@ -33,17 +34,18 @@
 
 #define PAGE       4096
 #define PARKED_MAX 8 /* further ones end */
-/* So many read from the start, and stay: one replies, one has the next request, and one more waits,
- * whom the scheduler may run on the CPU that the client is about to leave. With two, client and
- * reader settle on two CPUs and wake each other by interrupts: `ls -l` takes half as long again. */
+/* So many threads read from the start, and stay. One replies, one has the next request, and one
+ * more waits, which the scheduler may run on the CPU that the client is about to leave. With two,
+ * client and reader settle on two CPUs and wake each other by interrupts: `ls -l` takes half as
+ * long again. */
 #define READING_ENOUGH 3
-/* Who leaves fewer others than this calls one more. With several clients on as many CPUs the two
- * others may each wait for a CPU that a client has, while the kernel holds requests for them: four
- * readers serve four clients 1.1 times as fast as three, and five no faster. A single client, who
- * would lose a third with four, takes two of his three at once only where he does not wait for an
- * answer: for that of a RELEASE, say. */
+/* A thread that leaves fewer others than this calls one more. With several clients on as many CPUs,
+ * the two others may each wait for a CPU that a client has, while the kernel holds requests for
+ * them. Four readers serve four clients 1.1 times as fast as three, and five no faster. A single
+ * client would lose a third with four readers. It takes two of its three at once only if it does
+ * not wait for an answer, such as that of a RELEASE. */
 #define READING_LEAST 2
-/* Who leaves so many others reading for so many requests in a row is not needed. */
+/* A thread that leaves READING_ENOUGH others for so many requests in a row is not needed. */
 #define NEEDLESS_MAX 1000
 /* The kernel counts requests by twos: these bits last for years. The others hold the numbers of the
  * readers; what is read beyond them comes by the session's descriptor. */
@@ -91,7 +93,7 @@ typedef struct {
     QosReaders *readers;
 } Place;
 
-/* --- who is about to read --- */
+/* --- about to read --- */
 
 static _Thread_local gint *this_count;
 static _Thread_local gboolean is_counted; /* ahead */
@@ -149,7 +151,7 @@ void qos_readers_free(QosReaders *readers)
     g_free(readers);
 }
 
-/* --- who reads --- */
+/* --- reading --- */
 
 static void *read_requests(void *data);
 
@@ -288,7 +290,7 @@ static void end_reading(Reader *reader)
     qos_mutex_lock(&readers->lock);
     /* Another may have called one while this one waited for the lock. */
     if (too_few_read(readers) && !call_locked(readers))
-        start_locked(readers); /* if not, who is done with his request reads */
+        start_locked(readers); /* if not, the next thread that is done with its request reads */
     qos_mutex_unlock(&readers->lock);
 }
 

@@ -1,22 +1,23 @@
 /*
- * The threads that read requests from /dev/fuse, hand them to libfuse, and serve them: as few of
- * them as it takes.
+ * The readers: the threads that read requests from /dev/fuse, hand them to libfuse, and serve them.
+ * As few of them as possible do the work.
  *
  * libfuse's own loop makes a thread whenever none is left to read, and the kernel gives each
- * request to the thread that has waited longest. So all threads take turns, however few are needed,
- * each with its stack and buffers fallen out of the caches; and as an answered caller takes the CPU
- * from the thread that answered him, there are soon many. It also takes five locks that are the
- * same for all threads, most of them twice, for each request.
+ * request to the thread that has waited longest. So all threads take turns, even if few are needed,
+ * each with its stack and buffers fallen out of the caches. Their number grows soon, because an
+ * answered caller takes the CPU from the thread that answered it. libfuse also takes five locks
+ * that all threads share, most of them twice, for each request.
  *
- * Here at most `waiting` threads wait in the kernel, and fewer where fewer do. Others that have
- * nothing to do are parked, the last one parked is the first one called, and it is called only when
- * hardly anybody reads any more: when the others are busy in the store. So a slow store gets as
- * many threads as it needs, up to `most`, and a quick one is served by few that stay warm.
+ * Here at most `waiting` threads wait in the kernel, and fewer if that is enough. Other idle
+ * threads are parked. The last one parked is called first, and only when hardly any thread reads
+ * any more, because the others are busy in the store. So a slow store gets as many threads as it
+ * needs, up to `most`, and a fast one is served by a few that stay warm.
  *
- * Each has a descriptor of /dev/fuse of its own (FUSE_DEV_IOC_CLONE), which the reply must go by,
- * whoever sends it. What libfuse keeps of a request is its number. So the reader's own number is
- * added to that, in its upper bits, and taken away from the reply. There are 65,535 such numbers;
- * further readers share the session's descriptor.
+ * Each reader has its own descriptor of /dev/fuse (FUSE_DEV_IOC_CLONE), and a reply must go by the
+ * descriptor that its request came by, whichever thread sends it. All that libfuse keeps of a
+ * request is its number. So the reader's own number is added to that in its upper bits, and taken
+ * away from the reply. There are 65,535 such numbers; further readers share the session's
+ * descriptor.
  */
 #pragma once
 
@@ -42,10 +43,10 @@ void qos_readers_attach(QosReaders *readers, struct fuse_session *session,
 ssize_t qos_readers_write(const QosReaders *readers, int fd, struct iovec *vector, int count);
 /* libfuse wants a function that reads (struct fuse_custom_io), though it is never asked to. */
 ssize_t qos_readers_read(int fd, void *buffer, size_t size, void *user_data);
-/* Reads and serves requests until the session ends: by the unmount, or by a signal whose handler
- * says so (fuse_set_signal_handlers()), which `signals`, the mask of this thread meanwhile, lets
- * through. Who listens in `interrupts` hears of these. Returns 0, or the -errno of the device. What
- * comes after a signal is served all the same, until they are stopped. */
+/* Reads and serves requests until the session ends: by the unmount, or by a signal with a handler
+ * that says so (fuse_set_signal_handlers()). `signals`, the mask of this thread meanwhile, must let
+ * it through. Interrupts go to those that listen in `interrupts`. Returns 0, or the -errno of the
+ * device. What comes after a signal is served all the same, until they are stopped. */
 int qos_readers_run(QosReaders *readers, struct fuse_session *session,
                     QosInterruptTable *interrupts, const sigset_t *signals);
 /* Behind qos_readers_run(): ends the threads. */

@@ -1,5 +1,6 @@
 /*
- * The table of those that listen for interrupts (fs/transport/interrupt_table.h).
+ * The table of requests that listen for interrupts. fs/transport/interrupt_table.h has the
+ * contract.
  */
 #include "fs/transport/interrupt_table.h"
 

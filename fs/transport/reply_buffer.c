@@ -1,6 +1,6 @@
 /*
- * One buffer for each thread (fs/transport/reply_buffer.h), or the ring's if the request came by
- * it.
+ * One reply buffer for each thread, or the ring's if the request came by the ring.
+ * fs/transport/reply_buffer.h has the contract.
  *
  * The buffer begins on a page, because the kernel copies from whole pages. The page before it has
  * room for the reply's header, so that header and bytes are written as one piece.

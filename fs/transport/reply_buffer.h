@@ -1,6 +1,6 @@
 /*
- * Where a thread puts the bytes of a reply: its own memory, which it keeps, or over io_uring what
- * the kernel takes them from.
+ * Where a thread puts the bytes of a reply: into a buffer of its own, which it keeps, or over
+ * io_uring into the memory from which the kernel takes them.
  */
 #pragma once
 

@@ -1,14 +1,14 @@
 /*
  * FUSE over io_uring (fs/transport/uring.h).
  *
- * The kernel has one queue for each CPU. What we register with a queue is an entry: memory for one
- * request and its reply. A request takes a free entry of the queue of the CPU that it is made on,
- * or waits in the queue until one is committed: given back with the reply of the request before.
- * It is delivered in the thread that gave the entry. So a thread that is busy in the store, with a
- * free entry, would hold up whoever gets that entry. Hence:
+ * The kernel has one queue for each CPU. The daemon registers *entries* with a queue: memory for
+ * one request and its reply. A request takes a free entry of the queue of the CPU on which it is
+ * made. If none is free, it waits in the queue until one is *committed*: given back with the reply
+ * of the request before. It is delivered in the thread that gave the entry. So a busy thread with a
+ * free entry would hold up the request that gets that entry. Hence:
  *
  *     a reader is a thread, pinned to the CPU of its queue, with an io_uring of its own and one
- *     entry; as with /dev/fuse, who is busy offers nothing.
+ *     entry. As with /dev/fuse, a busy thread offers nothing.
  *
  * 1. A reader waits; its request comes; it hands it to libfuse, and the handler replies. The reply
  *    and the wait for the next request are one system call.
@@ -22,9 +22,9 @@
  * So parked requests take memory alone, and leave others `depth` entries. One thing is left: what
  * came while no entry was free waits in the queue, and a newly registered entry does not fetch it,
  * only a commit does. So after a registration the queue is `starved` until a commit brings nothing.
- * Meanwhile, whoever has nothing to commit (it has registered an entry, or its request has parked)
- * asks for a request of the kernel's own, which comes by this queue, and whose reply is a commit
- * (NOTIFY_RETRIEVE of no bytes of a file).
+ * A thread that has registered an entry, or that has a parked request, has nothing to commit. If
+ * the queue is starved, it asks for a request of the kernel's own (NOTIFY_RETRIEVE of no bytes of a
+ * file). That comes by this queue, and its reply is a commit.
  *
  * FORGET and INTERRUPT keep coming by /dev/fuse, so fs/transport/devfuse.c goes on beside the ring.
  * A reply is known to be ours by its number, which is a token of the entry.

@@ -1,7 +1,6 @@
 /*
- * FUSE over io_uring: the transport beside /dev/fuse that saves a request its second system call
- * and its wake-up on another CPU. fs/transport/uring.c says how it works; docs/design/io_uring.md,
- * why so.
+ * FUSE over io_uring: a transport beside /dev/fuse, which saves each request a system call and a
+ * wake-up on another CPU. fs/transport/uring.c says how it works, docs/design/io_uring.md why.
  *
  *     ring = qos_ring_new(depth, &error);                  where the kernel and this build have it
  *     fuse_session_custom_io(session, ...)                 with qos_ring_write
@@ -32,8 +31,8 @@ typedef enum {
 /* `depth`: how many readers wait at each CPU at least. NULL with an error (QOS_ERROR) that says
  * what is missing. */
 QosRing *qos_ring_new(guint depth, GError **error);
-/* The mounted session whose requests are to come by the ring. `threads`: how many readers there may
- * be at one CPU. */
+/* Lets the requests of a mounted session come by the ring. `threads`: how many readers there may be
+ * at one CPU. */
 gboolean qos_ring_attach(QosRing *ring, struct fuse_session *session, guint threads,
                          GError **error);
 /* Takes no more requests, and joins the readers. Replies may still follow. */

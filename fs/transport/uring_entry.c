@@ -1,5 +1,5 @@
 /*
- * The memory and the commands of FUSE over io_uring (fs/transport/uring_entry.h).
+ * The memory and the commands of an entry. fs/transport/uring_entry.h has the contract.
  */
 #include "fs/transport/uring_entry.h"
 
@@ -12,8 +12,8 @@
 #define COMMAND_REGISTER         1
 #define COMMAND_COMMIT_AND_FETCH 2
 
-/* More than this of a payload does not stay in memory with entries whose requests park: they are
- * many, and those that serve without a pause are few. */
+/* An entry with a parked request keeps no more than this of its payload in memory, because parked
+ * requests are many, and entries that serve without a pause are few. */
 #define PAYLOAD_KEPT (16 * PAGE)
 
 /* The kernel's numbers are small. */

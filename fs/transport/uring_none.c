@@ -1,5 +1,5 @@
 /*
- * Where liburing is missing: no FUSE over io_uring (fs/transport/uring.h).
+ * FUSE over io_uring (fs/transport/uring.h) in a build without liburing: there is none.
  */
 #include <errno.h>
 #include <unistd.h>

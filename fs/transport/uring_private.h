@@ -1,5 +1,5 @@
 /*
- * What the two files of the ring share: uring_reader.c has the readers and what they wait for,
+ * What uring.c and uring_reader.c share. uring_reader.c has the readers and what they wait for,
  * uring.c the replies, and the beginning and the end.
  */
 #pragma once

@@ -1,6 +1,6 @@
 /*
- * The readers of the ring: entries, requests, and the wait for them (fs/transport/uring.c says how
- * it works).
+ * The readers of the ring: entries, requests, and the wait for them. fs/transport/uring.c says how
+ * the ring works.
  */
 #include <errno.h>
 #include <poll.h>

@@ -1,9 +1,9 @@
 /*
- * What FUSE over io_uring needs of the machine (fs/transport/uring_setup.h).
+ * What FUSE over io_uring needs of the machine. fs/transport/uring_setup.h has the contract.
  *
- * The checks try the very thing: an io_uring is made, and this thread runs for a moment on each CPU
- * that is switched on. Who may not do the one or the other learns of it before the mount, not by
- * requests that nobody serves.
+ * The checks try the very thing: they make an io_uring, and let this thread run for a moment on
+ * each CPU that is switched on. So an administrator learns before the mount if one of the two is
+ * not allowed, and not by requests that are never served.
  */
 #include "fs/transport/uring_setup.h"
 
@@ -70,8 +70,9 @@ guint qos_ring_support_adopt(struct io_uring *uring)
     return flags;
 }
 
-/* As io_uring_submit_and_wait(), but who waits for requests does not count as one that waits for a
- * disk: else an idle mount has all CPUs wait for one, and the machine under I/O pressure. */
+/* As io_uring_submit_and_wait(), but a thread that waits for requests does not count as one that
+ * waits for a disk. Otherwise all CPUs of an idle mount would seem to wait for a disk, and the
+ * machine to be under I/O pressure. */
 int qos_ring_support_wait(struct io_uring *uring, guint flags)
 {
     struct io_uring_sq *commands = &uring->sq;
