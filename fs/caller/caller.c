@@ -331,7 +331,7 @@ static void store(QosCallers *callers, const QosJobNaming *naming, QosCaller *ca
         qos_program_close(&caller->program);
 }
 
-/* What is cached, a new reference, or NULL. *ret_fresh: it may answer. */
+/* The caller from the table, a new reference, or NULL. *ret_fresh: it may answer. */
 static QosCaller *look_up(QosCallers *callers, const struct fuse_ctx *context, QosCallerNeed need,
                           gboolean *ret_fresh)
 {

@@ -67,7 +67,7 @@ void qos_cred_restore(void);
 
 /* TRUE if the thread has all of these. */
 gboolean qos_cred_has(guint64 capabilities);
-/* Those of the daemon that it has not. */
+/* The daemon's capabilities that the thread has not. */
 guint64 qos_cred_missing(void);
 /* Adds those of `capabilities` that the daemon has, until the thread assumes an identity again. */
 void qos_cred_give(guint64 capabilities);

@@ -332,7 +332,7 @@ gboolean qos_process_is_overwritten(const char *environment, gsize length)
     return length > 0 && (name == 0 || name == length || environment[name] != '=');
 }
 
-/* Of the nearest ancestor that has not written over its own. */
+/* Reads the environment of the nearest ancestor that has not written over its own. */
 static void read_ancestors(QosProcessFacts *facts)
 {
     pid_t pid = facts->stat.parent;

@@ -77,7 +77,7 @@ void qos_process_read(pid_t tid, QosProcessWants wants, QosProcessFacts *ret_fac
 void qos_process_clear(QosProcessFacts *facts);
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(QosProcessFacts, qos_process_clear)
 
-/* What the system call is for in which a thread waits for an answer. */
+/* What a thread's system call is for, while the thread waits for an answer. */
 typedef enum {
     QOS_CALL_UNKNOWN,          /* it may not be seen, or asks by io_uring */
     QOS_CALL_READS_ATTRIBUTES, /* stat(2), access(2) and their kin */
@@ -123,7 +123,7 @@ typedef struct {
     guint32 first, count;
 } QosIdRange;
 
-/* Those of the thread's namespace; empty if /proc does not show them. */
+/* The id maps of the thread's user namespace; empty if /proc does not show them. */
 void qos_process_read_maps(pid_t tid, QosIdMaps *ret_maps);
 void qos_id_maps_clear(QosIdMaps *maps);
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(QosIdMaps, qos_id_maps_clear)

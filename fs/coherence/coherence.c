@@ -20,10 +20,9 @@ typedef struct {
     Need node, other; /* of op->node and op->other_node */
 } Needs;
 
-/* Of what is not here the kernel keeps nothing, and nothing is changed. OPEN, the root's GETATTR,
- * and what is looked up or listed, are tried for (qos_coherence_attr_timeout). A READDIR without
- * attributes has no node.
- */
+/* Operations that are not in this table change nothing, and the kernel keeps nothing of their
+ * replies. For OPEN, for the root's GETATTR, and for files that are looked up or listed, a credit
+ * is only tried for (qos_coherence_attr_timeout). A READDIR without attributes has no node. */
 static const Needs needs_of_opcode[QOS_OP_COUNT] = {
     [QOS_OP_LOOKUP] = {READS, NOTHING},        [QOS_OP_GETATTR] = {READS, NOTHING},
     [QOS_OP_SETATTR] = {CHANGES, NOTHING},     [QOS_OP_MKNOD] = {CHANGES, NOTHING},
@@ -96,7 +95,7 @@ static void add_nodes(QosOp *op, Needs needs)
         add(op, number, may_cache, needs.other);
 }
 
-/* What shows that lists have arrived (fs/coherence/readdirplus.h). */
+/* Notes which lists have arrived, because this operation has come (fs/coherence/readdirplus.h). */
 static void note_lists(const QosOp *op)
 {
     const QosCoherence *coherence = op->fs->coherence;

@@ -52,10 +52,10 @@
 
 typedef struct QosCoherence QosCoherence;
 
-/* Of a mount with a lock client and a session. NULL where its threads cannot be started. */
+/* The mount must have a lock client and a session. NULL if a thread cannot be started. */
 QosCoherence *qos_coherence_new(const QosFs *fs);
-/* The mount ends: no pages are dropped any more. While requests are still served, as the kernel may
- * be waiting for one. NULL is allowed. */
+/* The mount ends: no pages are dropped any more. To be called while requests are still served,
+ * because the kernel may be waiting for one. NULL is allowed. */
 void qos_coherence_end_drops(QosCoherence *coherence);
 /* No operation waits any more, and none will; nothing is released to the client. Before
  * qos_gate_stop(). NULL is allowed. */

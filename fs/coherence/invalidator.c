@@ -173,8 +173,9 @@ static void end_way(QosInvalidator *invalidator, const QosKnownInode *inode)
         qos_lists_note_late(invalidator->lists, inode->id);
 }
 
-/* Those of `known` that are left are on their way to the kernel in a reply, which it will believe
- * when it comes, or FORGET is on its way to us: one of the two shows soon. */
+/* Waits for the inodes that are left in `known`. Either a reply is on its way, from which the
+ * kernel hears of the inode and which it will believe, or FORGET is on its way to us. One of the
+ * two shows soon. */
 static void await_known(QosInvalidator *invalidator, GArray *known)
 {
     const QosTime begun = qos_gate_now();
@@ -196,8 +197,8 @@ static void await_known(QosInvalidator *invalidator, GArray *known)
         doubt(invalidator, g_array_index(known, QosKnownInode, i).id);
 }
 
-/* Those known of what `loss` covers. FALSE: nothing need be forgotten, because the other mount only
- * reads. */
+/* Lists the known inodes that `loss` covers. FALSE: nothing need be forgotten, because the other
+ * mount only reads. */
 static gboolean list_known(QosInvalidator *invalidator, const QosLoss *loss)
 {
     const guint group = qos_lockclient_group(invalidator->fs->lockclient);
@@ -303,8 +304,8 @@ static void ask_for_open(QosInvalidator *invalidator)
     g_array_set_size(invalidator->open, 0);
 }
 
-/* What is open of those known from `first` on, and wanted. Programs may map, send or copy it, for
- * which the kernel asks us nothing: it is to know the size. */
+/* Notes which of the wanted inodes, from `first` on, are open here. Programs may map, send or copy
+ * such a file without a request from the kernel, so the kernel must know its size. */
 static void note_open(QosInvalidator *invalidator, const QosLoss *loss, guint first)
 {
     for (guint i = first; i < invalidator->known->len && loss->kind == QOS_LOSS_WANTED; i++) {

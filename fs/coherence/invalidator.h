@@ -55,7 +55,7 @@ void qos_invalidator_stop(QosInvalidator *invalidator);
 /* Stopped. NULL is allowed. */
 void qos_invalidator_free(QosInvalidator *invalidator);
 
-/* What is cached under the credit is to be forgotten; then the credit is released, unless it is
+/* Has the kernel forget what is cached under the credit, and then releases the credit, unless it is
  * lost. Any thread; does not block. */
 void qos_invalidator_forget(QosInvalidator *invalidator, const QosResource *resource,
                             const QosCredit *credit, QosLossKind kind);

@@ -12,7 +12,7 @@
 
 #include "fs/coherence/state.h"
 
-/* Of an operation, by what it does with them. */
+/* How an operation uses its names. */
 typedef enum {
     NO_NAMES,
     LOOKS_UP, /* op->name */

@@ -15,7 +15,8 @@
 
 #define PARTS_MAX 2
 
-/* What nobody else has in use comes in less: so long a request waits for it with its thread. */
+/* How long a request keeps its thread while it waits for a credit. One that no other mount has in
+ * use comes sooner. */
 #define ATTENDANCE QOS_MILLISECOND
 
 #define STOP_PAUSE 1000 /* us: what others do in a moment */
@@ -325,8 +326,8 @@ static gboolean holds_any(const QosClaim *claim)
     return holds;
 }
 
-/* What was held may have been lost, and be others' now: the lease has run out, by our clock, since
- * it was taken, or the server did not know us any more. */
+/* TRUE if the claim's credits may have been lost, and belong to others now. The lease has run out
+ * by our clock since they were taken, or the server did not know us any more. */
 static gboolean may_have_lost(const QosClaim *claim)
 {
     const QosLockclient *client = claim->claims->client;
@@ -471,7 +472,7 @@ static const Part *find_part(const QosClaim *claim, guint64 number)
     return NULL;
 }
 
-/* What is held is: no session was lost since the first credit was taken. */
+/* TRUE if the part is held, and no session was lost since the first credit was taken. */
 static gboolean is_held(const QosClaim *claim, const Part *part)
 {
     return part->is_held && qos_lockclient_losses(claim->claims->client) == claim->losses;

@@ -354,7 +354,8 @@ static void drop_but(const QosPages *pages, fuse_ino_t ino, Range range, GArray 
     tell(pages, ino, range);
 }
 
-/* What is to be dropped now; what is left out of it (of Locked) is to be dropped later. */
+/* Begins a drop. Returns the range to be dropped now; the ranges left out of it (of Locked) are to
+ * be dropped later. */
 static Range begin_locked(Drop *drop, GArray **ret_left_out)
 {
     const Range range = drop->range;

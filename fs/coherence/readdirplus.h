@@ -34,5 +34,5 @@ void qos_lists_note_sent(QosLists *lists, pid_t reader, gconstpointer handle, fu
 gboolean qos_lists_note_arrived(QosLists *lists, pid_t reader, gconstpointer handle);
 /* Whether some of the directory are on their way, and not late. */
 gboolean qos_lists_are_on_their_way(QosLists *lists, fuse_ino_t directory);
-/* Those are late from now on. */
+/* The directory's lists are late from now on. */
 void qos_lists_note_late(QosLists *lists, fuse_ino_t directory);

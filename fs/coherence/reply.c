@@ -56,8 +56,9 @@ static gboolean keeps(QosOp *op, fuse_ino_t ino, const QosInodeLook *seen)
            !qos_old_pages_are_there(op->fs, op->fs->coherence->pages, ino, seen->filled_era);
 }
 
-/* Those of a new file, which the kernel asks for at once, as it opens the file. The thread that
- * tells it to forget them waits until they have arrived (fs/coherence/invalidator.h). */
+/* Whether the reply to CREATE gives the kernel the attributes to keep. It would ask for them at
+ * once, because it opens the file. The thread that tells it to forget them waits until they have
+ * arrived (fs/coherence/invalidator.h). */
 static gboolean sends_attributes(QosOp *op, fuse_ino_t ino, const QosInodeLook *seen)
 {
     QosHandle *handle = op->reply.handle;

@@ -7,8 +7,8 @@
 #include "fs/store/inode.h"
 #include "fs/store/open_file.h"
 
-/* Of pages (fs/store/inode.h): what was had before something was lost may have been changed since.
- */
+/* The era in which pages are filled now (fs/store/inode.h): it ends with each loss, because others
+ * may have changed since then what was cached before. */
 static gint era(const QosFs *fs)
 {
     return (gint)qos_lockclient_losses(fs->lockclient) + 1;

@@ -42,6 +42,6 @@ void qos_old_pages_leave(const QosOp *op, QosPages *pages);
 /* TRUE until what may be too old of `ino` is dropped; queues what was not found before.
  * `filled_era`: what qos_inodes_filled_era() says of it. */
 gboolean qos_old_pages_are_there(const QosFs *fs, QosPages *pages, fuse_ino_t ino, gint filled_era);
-/* TRUE where a GETATTR is to wait for that (qos_pages_await): once, and again where something was
- * lost meanwhile. What came behind it is not too old for it. */
+/* TRUE if a GETATTR must wait until the old pages are gone (qos_pages_await): once, and again if
+ * something was lost meanwhile. Pages that were filled after it came are not too old for it. */
 gboolean qos_old_pages_hold(QosOp *op, QosPages *pages);

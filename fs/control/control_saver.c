@@ -41,10 +41,10 @@ static GArray *copy_shares(QosGate *gate, const GPtrArray *jobs)
     return shares;
 }
 
-/* What has changed of what jobs lent and borrowed. The jobs are copied one by one, so that the
- * gate's lock is never held for long. If a period ends meanwhile, some records are from before it:
- * then they are saved again at once. Should the daemon die in between, what this one period moved
- * is lost, as by any crash, and no more: records that do not add up to 0 are cut
+/* Saves what has changed of the jobs' lent and borrowed shares. The jobs are copied one by one, so
+ * that the gate's lock is never held for long. If a period ends meanwhile, some records are from
+ * before it: then they are saved again at once. Should the daemon die in between, what this one
+ * period moved is lost, as by any crash, and no more: records that do not add up to 0 are cut
  * (qos_adapt_restore). At the last save no period ends any more. */
 static void save_shares(QosControl *control)
 {

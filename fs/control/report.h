@@ -54,7 +54,7 @@ static inline gboolean qos_report_is_told(const QosReportAdapt *adapt)
     return adapt->told > 0 && adapt->capacity == adapt->told;
 }
 
-/* What of the jobs is in a report. */
+/* How much of the jobs a report has. */
 typedef enum {
     QOS_REPORT_NO_JOBS,
     QOS_REPORT_JOB_COUNTS,

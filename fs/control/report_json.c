@@ -133,7 +133,7 @@ static void add_share(JsonBuilder *builder, const QosReportShare *share)
     json_builder_end_object(builder);
 }
 
-/* What a list shows of a job. */
+/* Adds what a list of jobs shows of one. */
 static void add_brief(JsonBuilder *builder, const QosReport *report, const QosJob *job)
 {
     qos_json_add_text(builder, "id", job->id);

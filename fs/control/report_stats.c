@@ -155,7 +155,7 @@ GString *qos_report_nrs_tbf_rule(const QosReport *report)
 
     for (guint i = 0; i < qos_rules_count(report->rules); i++)
         append_rule(text, report, i);
-    /* What is urgent (close, unlock) never waits: it has no rules. */
+    /* Urgent requests (close, unlock) never wait, so no rule applies to them. */
     g_string_append(text, "high_priority_requests:\nCPT 0:\n");
     return text;
 }

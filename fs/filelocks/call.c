@@ -69,7 +69,8 @@ void qos_locked_file_adjust_locked(QosLocks *locks, QosLockedFile *file)
     qos_credit_clear(extent_type(), &join);
 }
 
-/* One that goes on may give something up in its turn. */
+/* Brings the calls on that waited for what was given up. One that goes on may give something up in
+ * its turn. */
 static void bring_on_locked(QosLockedFile *file)
 {
     while (file->is_eased) {

@@ -149,7 +149,7 @@ void qos_locks_give(QosLocks *locks, const QosFileName *name, QosLocksKind kind,
     qos_locks_unlock(locks);
 }
 
-/* What was taken by the open file (NULL: by any) goes. FALSE: that was nothing. */
+/* Removes the locks that were taken by the open file (NULL: by any). FALSE: there were none. */
 static gboolean unset_locked(QosLocks *locks, QosLockedFile *file, const QosHandle *handle)
 {
     g_autoptr(GArray) owners = qos_locktable_owners(&file->table, handle);
@@ -190,7 +190,7 @@ static gboolean has_locked(QosLocks *locks, const QosHandle *handle)
     return has;
 }
 
-/* What is lost leaves the table behind the handle's word of it, so that is asked last. */
+/* A lost lock is noted at its handle before it leaves the table, so the handle is asked last. */
 gboolean qos_locks_are_lost(QosLocks *locks, const QosHandle *handle)
 {
     if (locks == NULL)
@@ -203,7 +203,8 @@ gboolean qos_locks_are_lost(QosLocks *locks, const QosHandle *handle)
 
 /* --- the lock client's callbacks --- */
 
-/* What another mount may have is not in use here, and nothing else is kept of it. */
+/* Releases at once: a part that another mount may have is not in use here, and nothing is cached
+ * for file locks. */
 void qos_locks_drop(QosLocks *locks, const QosResource *resource, const QosCredit *credit)
 {
     qos_lockclient_release(locks->client, resource, credit);

@@ -53,8 +53,9 @@ void qos_locks_give(QosLocks *locks, const QosFileName *file, QosLocksKind kind,
 /* The open file is closed for good, and what was locked by it is free. */
 void qos_locks_close(QosLocks *locks, const QosHandle *handle);
 
-/* What was locked by it, or as a record lock by its process, may be another's by now: nothing is to
- * be read or changed by it any more. `locks` NULL: nothing was. */
+/* TRUE if a lock that was taken by the open file, or a record lock of its process, is lost and may
+ * be another's by now. Then nothing may be read or changed by it any more. `locks` NULL: nothing
+ * was locked. */
 gboolean qos_locks_are_lost(QosLocks *locks, const QosHandle *handle);
 
 /* The lock client's callbacks, of resources of type QOS_RESOURCE_EXTENT. */

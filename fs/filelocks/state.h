@@ -121,7 +121,7 @@ QosLockedFile *qos_locked_file_find_locked(QosLocks *locks, const QosFileName *n
 /* Made if need be; the caller tidies it. */
 QosLockedFile *qos_locked_file_get_locked(QosLocks *locks, const QosFileName *name,
                                           QosLocksKind kind);
-/* What the file holds becomes what its table comes to. */
+/* Makes what the file holds equal to the join of its table. */
 void qos_locked_file_adjust_locked(QosLocks *locks, QosLockedFile *file);
 /* Brings on the calls that waited for what was given up; frees the file if nothing is in it. */
 void qos_locked_file_tidy_locked(QosLocks *locks, QosLockedFile *file);

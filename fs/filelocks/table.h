@@ -21,7 +21,8 @@
 
 #include "core/resource.h"
 
-/* Of one file; beyond it there is no room for more (ENOLCK): their join fits into a message. */
+/* The most ranges of one file, so that their join fits into a message; beyond it a lock fails
+ * (ENOLCK). */
 #define QOS_LOCKTABLE_MAX (QOS_CREDIT_SPANS_MAX / 4)
 
 typedef enum {

@@ -73,7 +73,7 @@ static void give_number_locked(QosCall *call)
     g_hash_table_insert(call->locks->told, &call->told, call);
 }
 
-/* What the server would not keep is not told. */
+/* Tells the server of the call's wait, unless the server would not keep it. */
 static void tell_locked(QosCall *call, const Telling *telling)
 {
     QosLocks *locks = call->locks;

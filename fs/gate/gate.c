@@ -77,7 +77,8 @@ gboolean qos_gate_park(QosGate *gate, QosEntry *entry)
 QosKeep qos_gate_keep(QosGate *gate, QosEntry *entry, gboolean may_be_early)
 {
     qos_mutex_lock(&gate->lock);
-    /* What is due already is about to run: memory will do for it, and is not counted. */
+    /* A request that is already due is about to run, so its data stays in memory, and is not
+     * counted. */
     QosKeep keep = entry->parking == QOS_ENTRY_DUE
                        ? QOS_KEEP_IN_MEMORY
                        : qos_sched_keep(gate->sched, &entry->request, may_be_early);

@@ -31,7 +31,7 @@
 typedef struct QosGate QosGate;
 typedef struct QosEntry QosEntry;
 
-/* What is sent through the gate; the operation embeds it. */
+/* One request on its way through the gate; the operation embeds it. */
 struct QosEntry {
     QosRequest request;
     /* Runs the request in the store, calls qos_gate_leave() and frees it. Called by a worker. */
@@ -70,7 +70,7 @@ void qos_gate_kept(QosGate *gate, QosEntry *entry);
 void qos_gate_pause(QosGate *gate, QosEntry *entry);
 /* It has waited, or need not: it is about to go to the store. */
 void qos_gate_go_on(QosGate *gate, QosEntry *entry);
-/* What it waited for is there: a worker calls its run() again. Any thread. */
+/* The entry's wait is over: a worker calls its run() again. Any thread. */
 void qos_gate_resume(QosGate *gate, QosEntry *entry);
 /* After the backing call, and best before the reply: a thread that has replied may lose its CPU to
  * the caller, and its slot would be taken all the while. `bytes`: moved; `error`: errno or 0. The

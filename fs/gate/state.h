@@ -99,6 +99,6 @@ void qos_gate_answer_given_up(GQueue *given_up);
 
 /* --- workers.c --- */
 
-/* The next entry that this thread is to run, or NULL with when to look again. What has a slot
- * already comes first. */
+/* The next entry that this thread is to run, or NULL with when to look again. Entries that already
+ * have a slot come first. */
 QosEntry *qos_gate_take_locked(QosGate *gate, QosTime now, QosTime *wake);

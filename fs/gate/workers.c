@@ -201,7 +201,7 @@ static QosEntry *take_back_locked(QosGate *gate)
     return entry;
 }
 
-/* What has a slot, and nobody to run it any more. */
+/* Takes a resumed entry, which has a slot, when no worker will run it any more. */
 static QosEntry *take_resumed_locked(QosGate *gate)
 {
     GList *link = g_queue_pop_head_link(&gate->resumed);

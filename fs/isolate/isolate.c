@@ -40,10 +40,10 @@ static QosTollState meet_toll(const QosOp *op, QosOpcode *ret_opcode)
 }
 
 /* The kernel asks for attributes for stat(2) and its kin, and by itself: before it takes a
- * directory's lock, under that or a file's, and before a read through the page cache. What the
- * program did not ask for is free. At a pay point a thread of the job in debt waits, if it comes to
- * change or list names, or to read. No other job is charged there, however often it is asked: what
- * the kernel was told it would go on believing. */
+ * directory's lock, under that or a file's, and before a read through the page cache. A GETATTR
+ * that the program did not ask for is free. At a pay point a thread of the job in debt waits, if it
+ * comes to change or list names, or to read. Other jobs are not charged there, however often the
+ * kernel asks, because without the pay point it would have believed what it was told. */
 static void find_cost_of_attributes(QosOp *op)
 {
     const QosFs *fs = op->fs;

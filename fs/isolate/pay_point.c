@@ -20,7 +20,8 @@
  * ticket that ended there would have the thread pay under the lock, and the queue would never end.
  */
 #define TICKET_TIME (600 * QOS_SECOND)
-/* One that is spent is remembered so long, lest a thread that was there gets another. */
+/* A spent ticket is remembered so long, so that a thread that was there before does not get
+ * another. */
 #define SPENT_TIME (60 * QOS_SECOND)
 #define SWEEP_TIME (5 * QOS_SECOND)
 /* More than any operation makes, one of either kind for each name of a deep path included; a thread
@@ -35,7 +36,7 @@
 #define PAYER_TIME (100 * QOS_MILLISECOND)
 /* Payments at a file for which no READ came: what is read there is in the page cache. */
 #define UNREAD_MAX 8
-/* Of a time in which no request came no more counts. */
+/* A pause in which no request comes counts as no more than this. */
 #define PAUSE_MAX (100 * QOS_MILLISECOND)
 /* A reply waits no longer for the kernel to be told, because the kernel may be waiting for the
  * request of that very reply. */

@@ -87,7 +87,8 @@ typedef enum {
     QOS_TOLL_DUE,     /* of its own job */
 } QosTollState;
 /* What the thread `tid` of `job`, which lives since `start` (QosCaller), meets when it asks for the
- * attributes of `ino`. DUE: it waits until *ret_opcode has a token, if it comes for such. */
+ * attributes of `ino`. DUE: if it comes to change or list names, or to read, it waits until the job
+ * has a token for *ret_opcode. */
 QosTollState qos_tolls_meet(QosTolls *tolls, fuse_ino_t ino, const QosJob *job, pid_t tid,
                             guint64 start, QosOpcode *ret_opcode);
 /* The thread has paid at `ino`, where `job` had gone into debt by `opcode`: for `prepaid`, or with

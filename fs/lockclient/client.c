@@ -28,7 +28,8 @@
 #include "base/units.h"
 #include "sys/mutex.h"
 
-/* Of what is cached, each time that memory is short: gone within seconds, if that lasts. */
+/* The part of the cache that is given back each time that memory is short. If that lasts, the cache
+ * is empty within seconds. */
 #define PRESSED_PART 0.25
 
 const char *const qos_lockclient_state_names[] = {
@@ -253,8 +254,8 @@ static gboolean try_rest(QosLockclient *client, gboolean waits)
     const QosTime next = qos_lockengine_next(client->engine);
     const gboolean rests = !qos_lockengine_has_events(client->engine) && next > now &&
                            (!qos_lockengine_has_bytes(client->engine) || waits);
-    /* One that is earlier than needed stays: nearly each message moves the time when it would be
-     * repeated, and few are. */
+    /* A timer that is earlier than needed stays, because nearly each message moves the time at
+     * which it would be repeated, and few messages are. */
     if (client->armed > next || client->armed <= now)
         set_timer_locked(client, next);
     if (rests)
@@ -302,7 +303,7 @@ static gboolean on_timer(int fd, GIOCondition condition G_GNUC_UNUSED, gpointer 
 {
     guint64 times;
 
-    /* Nothing, if it was set anew meanwhile. What it was due for, work() finds. */
+    /* The read fails if the timer was set anew meanwhile. work() finds what it was due for. */
     G_GNUC_UNUSED gssize length = read(fd, &times, sizeof(times));
     return G_SOURCE_CONTINUE;
 }

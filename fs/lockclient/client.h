@@ -45,16 +45,16 @@ typedef struct {
     const char *store;   /* names what is mounted: the same on every mount of it */
     const char *name;    /* for people: "host:/mountpoint" */
     gpointer arg;        /* for the callbacks, none of which may be NULL */
-    /* What was cached under these credits of the resource is to be forgotten, then
-     * qos_lockclient_release() is to be called with the same two, by any thread; nothing else is
-     * dropped of the resource before that. What another mount wants of it is not in use, nor will
-     * be before the release; what else is used meanwhile stays. To a reader go the rights to write
-     * alone: then what is cached for reading stays. Unless it `is_wanted` the cache is only to
-     * shrink: that comes after all that is. */
+    /* Forget what was cached under these credits of the resource, then call
+     * qos_lockclient_release() with the same two, from any thread. Nothing else of the resource is
+     * dropped before that. The part that another mount wants is not in use, and is not used before
+     * the release. If any other part is used meanwhile, it stays. If the other mount only reads, it
+     * gets only the rights to write: then what is cached for reading stays. If not `is_wanted`, the
+     * cache is only to shrink; that comes after all that is wanted. */
     void (*drop)(const QosResource *resource, const QosCredit *credit, gboolean is_wanted,
                  gpointer arg);
-    /* So is by now what was dropped of the resource to shrink the cache, if it is not released. May
-     * be told again. */
+    /* A part of the resource that was dropped to shrink the cache, and is not released yet, is
+     * wanted by another mount now. May be told again. */
     void (*wanted)(const QosResource *resource, gpointer arg);
     /* They are lost already, whether in use or not: what is cached under them is to be forgotten,
      * and file locks are gone. Nothing is to be released. */
@@ -124,7 +124,7 @@ gboolean qos_lockclient_withdraw(QosLockclient *client, QosLockUse *use);
 gboolean qos_lockclient_has(QosLockclient *client, const QosResource *resource,
                             const QosCredit *want);
 
-/* What `drop` named is forgotten. */
+/* To be called when what `drop` named is forgotten. */
 void qos_lockclient_release(QosLockclient *client, const QosResource *resource,
                             const QosCredit *credit);
 /* Keeps this part of what `drop` named, where no other mount waits for it (fs/lockengine/recall.h):

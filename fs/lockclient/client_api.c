@@ -35,7 +35,8 @@ static gboolean try_grip(QosLockclient *client, const QosResource *resource, con
     return FALSE;
 }
 
-/* What is here is likely to be used again. */
+/* Asks the engine. If it has the credit, it opens a grip, because a credit that is here is likely
+ * to be used again. */
 static QosCreditVerdict get_locked(QosLockclient *client, const QosResource *resource,
                                    const QosCredit *want, guint flags, QosLockUse *use, QosTime now)
 {

@@ -252,7 +252,7 @@ static void ended(const char *reason, gpointer arg)
 
 /* --- writing --- */
 
-/* Of which nothing is sent. NULL: none. */
+/* The next frames, of which nothing is sent yet. NULL: none. */
 static GByteArray *next_unsent(QosLocklink *link)
 {
     link->sent = 0;
@@ -504,7 +504,7 @@ QosLockinput *qos_locklink_input(QosLocklink *link)
     return &link->input;
 }
 
-/* What there is, if it goes soon. */
+/* Sends what there is, if it can be sent soon. */
 static void send_last(QosLocklink *link)
 {
     GOutputStream *stream = g_io_stream_get_output_stream(link->stream);

@@ -47,9 +47,10 @@ static QosLockevent *add_event(QosLockengine *engine, QosLockeventKind kind)
 
 /* --- readers ---
  *
- * Those that only read, and go on where the server can grant nothing: it is away, or in its grace.
- * What they read of the store is no older for that: mounts write through, and nobody may change
- * what another has cached before there is a server, or a lease has run out. */
+ * Uses that only read, and go on without a credit when the server can grant nothing, because it is
+ * away or in its grace. What they read from the store is not too old, because mounts write through.
+ * And no mount may change what another has cached before there is a server, or a lease has run
+ * out. */
 
 /* The server can grant nothing now. */
 static gboolean is_silent(const QosLockengine *engine)
@@ -57,14 +58,14 @@ static gboolean is_silent(const QosLockengine *engine)
     return !engine->outbox.is_open || engine->in_grace;
 }
 
-/* Of one that `goes_on`: it waits. */
+/* Notes a use that `goes_on` and now waits. */
 static void note_reader(QosLockengine *engine, QosLockUse *use)
 {
     use->reader.data = use;
     g_queue_push_tail_link(&engine->readers, &use->reader);
 }
 
-/* It does not any more; of any use. */
+/* The use waits no more; it may be any use. */
 static void forget_reader(QosLockengine *engine, QosLockUse *use)
 {
     if (use->reader.data == NULL)
@@ -164,7 +165,7 @@ static void end_waiting(QosLockengine *engine, const QosOutput *output, QosTime 
         drop_some(engine, qos_lockcache_evict, EVICT_WHEN_FULL, now);
 }
 
-/* Those that were postponed and are due ask again. */
+/* Tells the postponed uses that are due to ask again. */
 static void end_postponed(QosLockengine *engine, QosTime now)
 {
     QosLockUse *use;
@@ -281,7 +282,7 @@ static gboolean is_whole(const QosLockengine *engine, const QosCredit *owned)
            owned->spans[0].last >= engine->server.group - 1;
 }
 
-/* One that only reads makes room for one that writes, too. */
+/* A grip that only reads makes room for one that also writes. */
 void qos_lockengine_grip(QosLockengine *engine, const QosResource *resource, QosTime now)
 {
     QosLockgrip *grip = qos_lockgrips_find(&engine->grips, resource);

@@ -124,7 +124,7 @@ static void cut_to_owned(QosOwner *owner, const QosResource *resource, QosCredit
     qos_credit_clear(type, &owned);
 }
 
-/* Of a group that another wants some of. */
+/* What goes beside `credit`, of a group of which another mount wants some. */
 static QosCredit beside(QosOwner *owner, const QosResource *resource, const QosCredit *credit)
 {
     QosLockcacheEntry *entry = qos_owner_extra(owner, resource);

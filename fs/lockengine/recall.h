@@ -25,7 +25,7 @@ void qos_lockdrops_clear(QosLockdrops *drops);
  */
 gboolean qos_lockdrops_begin(QosLockdrops *drops, QosOwner *owner, const QosResource *resource,
                              const QosCredit *credit, gboolean is_shrink, QosCredit *ret_told);
-/* One is under way of the resource, by which only the cache is to shrink. */
+/* Whether a drop of the resource is under way that only shrinks the cache. */
 gboolean qos_lockdrops_is_shrink(const QosLockdrops *drops, const QosResource *resource);
 /* The mount asks for some of the resource itself: a group's next drop is of just what is wanted. */
 void qos_lockdrops_note_miss(QosOwner *owner, const QosResource *resource);
@@ -42,9 +42,8 @@ gboolean qos_lockdrops_spare(QosLockdrops *drops, QosOwner *owner, const QosReso
                              guint times);
 /* All of the resource is lost. */
 void qos_lockdrops_note_loss(QosLockdrops *drops, const QosResource *resource);
-/* What was told is forgotten, and goes back to where it is from. FALSE: nothing was told.
- * *ret_again is what was wanted meanwhile, empty or to be dropped next, and cleared by the caller.
- */
+/* What was told to be forgotten is forgotten, and goes back to the server. FALSE: nothing was told.
+ * *ret_again is what was wanted meanwhile: empty, or to be dropped next; cleared by the caller. */
 gboolean qos_lockdrops_release(QosLockdrops *drops, QosOwner *owner, const QosResource *resource,
                                const QosCredit *credit, QosTime now, QosCredit *ret_again);
 

@@ -12,7 +12,7 @@
 #include "fs/lockengine/retry.h"
 #include "fs/lockengine/wait_reports.h"
 
-/* What a server counts for a credit, with its resource and one span. */
+/* The memory that a server counts for a credit, with its resource and one span. */
 #define QOS_LOCKENGINE_CREDIT_BYTES 240
 /* How often a server in its grace is asked whether that is over, where somebody goes on for it. */
 #define QOS_LOCKENGINE_ASK_EVERY QOS_SECOND

@@ -20,9 +20,9 @@ typedef struct {
 void qos_lockwaits_init(QosLockwaits *waits);
 void qos_lockwaits_clear(QosLockwaits *waits);
 
-/* There is such a wait, or it is another by now. One that no frame holds is not told. */
+/* A wait begins, or has changed. One that does not fit into a frame is not told. */
 void qos_lockwaits_set(QosLockwaits *waits, const QosWireWait *wait);
-/* It is over. One that is not known is let alone. */
+/* The wait is over. Does nothing if it is not known. */
 void qos_lockwaits_end(QosLockwaits *waits, guint64 id);
 /* There is a new connection: its server has been told nothing. */
 void qos_lockwaits_renew(QosLockwaits *waits);

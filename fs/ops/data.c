@@ -175,9 +175,9 @@ static ssize_t write_reopened(const DataOp *write_op, const struct iovec *data, 
     return length;
 }
 
-/* What has not moved yet. A file opened with O_APPEND appends, whatever the offset. Two things
- * differ from how it was opened: the pages of a mapping are written back to their place, and
- * fcntl(F_SETFL) changes the flag. */
+/* Writes what has not been written yet. A file opened with O_APPEND appends, whatever the offset.
+ * In two cases a WRITE differs from how the file was opened: pages of a mapping are written back to
+ * their place, and fcntl(F_SETFL) changes the flag. */
 static ssize_t write_data(const DataOp *write_op)
 {
     const QosHandle *handle = write_op->op.handle;
@@ -198,8 +198,9 @@ static ssize_t write_data(const DataOp *write_op)
     return length;
 }
 
-/* Of pages that the kernel writes back it looks at the error alone, and takes the rest of a short
- * write for written. So the store is offered that too, until it has taken all or says why not. */
+/* When the kernel writes back pages, it looks only at the error, and takes the rest of a short
+ * write for written. So the rest is offered to the store too, until it has taken all or says why
+ * not. */
 static int write_all(QosOp *op)
 {
     DataOp *write_op = (DataOp *)op;

@@ -125,7 +125,7 @@ static gboolean is_dot(const char *name)
     return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
 }
 
-/* What the directory itself knows of an entry. */
+/* The attributes that the directory itself knows of an entry. */
 static struct stat stat_of_entry(QosOp *op, const struct dirent64 *entry, dev_t device)
 {
     return (struct stat){

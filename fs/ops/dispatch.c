@@ -27,8 +27,9 @@ const QosHooks *const qos_hooks[QOS_HOOKS_COUNT] = {&qos_coherence_hooks, &qos_i
             qos_hooks[hook]->function(__VA_ARGS__);                                                \
     }
 
-/* The kernel looks a stale file up anew, and comes again. Of one that it is asked for by no name, a
- * store may say ENOENT instead: FUSE's high-level library, when what was open has lost its name. */
+/* After ESTALE the kernel looks the file up anew, and comes again. If an operation has no name, a
+ * store may say ENOENT instead: FUSE's high-level library does, when an open file has lost its
+ * name. */
 static void note_stale(QosOp *op)
 {
     QosInodes *inodes = op->fs->inodes;
@@ -76,7 +77,7 @@ static void run(QosOp *op)
     CALL_HOOKS(called, op);
 }
 
-/* What it needs before the store is called. FALSE: it waits. */
+/* Takes what the operation needs before the store is called. FALSE: it waits. */
 static gboolean prepare(QosOp *op)
 {
     for (guint i = 0; i < QOS_HOOKS_COUNT; i++) {
@@ -86,7 +87,7 @@ static gboolean prepare(QosOp *op)
     return TRUE;
 }
 
-/* What it needs before it is answered. FALSE: it waits. */
+/* Takes what the operation needs before it is answered. FALSE: it waits. */
 static gboolean settle(QosOp *op)
 {
     for (guint i = 0; i < QOS_HOOKS_COUNT; i++) {
@@ -176,7 +177,7 @@ static gboolean asks_as(const struct fuse_ctx *context, const QosCaller *opener)
            (context->pid == 0 && context->uid == 0 && context->gid == 0);
 }
 
-/* What it opens has its job for as long as it is open. */
+/* Operations that open something: it keeps its job for as long as it is open. */
 static gboolean opens(const QosOp *op)
 {
     const QosOpcode opcode = op->entry.request.opcode;

@@ -73,7 +73,7 @@ static int admit_exec(QosOp *op, const QosHandle *handle, guint known)
 
 static int admit_writer(const QosOp *op, const QosLoan *file)
 {
-    /* What root writes takes no bits away. */
+    /* A write by root takes no bits away. */
     return op->caller->uid == 0 || await_none(op, file, is_exec) ? 0 : -ETXTBSY;
 }
 

@@ -87,8 +87,8 @@ static int run_ioctl(QosOp *op)
     return 0;
 }
 
-/* What programs open has O_LARGEFILE besides, but for those of 32 bits, to which it does no harm.
- */
+/* An open of a program has O_LARGEFILE too. Only those of 32-bit programs do not, and they come to
+ * no harm. */
 void qos_ioctl_note_open(QosOp *op, fuse_ino_t ino, const struct fuse_file_info *info)
 {
     if (info->flags == O_RDONLY)

@@ -20,7 +20,7 @@
 #include "fs/store/mount_flags.h"
 #include "fs/store/open_file.h"
 
-/* What the kernel's open() has dealt with already. */
+/* Flags that the kernel's open() has dealt with already. */
 #define STRIPPED_FLAGS (O_CREAT | O_EXCL | O_NOCTTY | O_NOFOLLOW | O_DIRECT)
 #define CREATE_TRIES   16
 
@@ -41,7 +41,7 @@ static OpenOp *open_op_new(fuse_req_t request, fuse_ino_t ino, struct fuse_file_
     return op;
 }
 
-/* What the kernel may keep of the file's data. */
+/* Sets what the kernel may keep of the file's data. */
 static void set_caching(QosOp *op, fuse_ino_t ino, QosHandle *handle)
 {
     struct fuse_file_info *info = &op->reply.info;
@@ -104,7 +104,8 @@ static int set_backing(QosOp *op, QosHandle *handle)
     return 0;
 }
 
-/* Of a file that the store truncated for root it leaves to us what the kernel wants taken away. */
+/* If the store has truncated a file as root, it took no bits away. The daemon takes them away here,
+ * because the kernel wants that. */
 static int clear_truncated(const QosOp *op, int fd)
 {
     const struct fuse_file_info *info = &op->reply.info;

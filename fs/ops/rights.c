@@ -19,7 +19,8 @@
 #define FSETID QOS_CAPABILITY(CAP_FSETID)
 /* Permission bits. */
 #define ACCESS (QOS_CAPABILITY(CAP_DAC_OVERRIDE) | QOS_CAPABILITY(CAP_DAC_READ_SEARCH))
-/* Those that count in another user namespace; and the part of them that counts for names. */
+/* The capabilities that count in another user namespace; and the part of them that counts for
+ * names. */
 #define OF_FILES (OF_NAMES | QOS_CAPABILITY(CAP_CHOWN) | QOS_CAPABILITY(CAP_SETFCAP))
 #define OF_NAMES (ACCESS | OWNER | FSETID)
 /* Root has these if the daemon cannot see the capabilities by which the kernel judges: the kernel
@@ -239,7 +240,7 @@ static guint64 usable_there(QosOp *op, pid_t tid, guint64 capabilities, gboolean
 
 /* --- asking the kernel --- */
 
-/* Those of `wanted` that count for the operation. */
+/* The capabilities in `wanted` that count for the operation. */
 static guint64 find_what_counts(QosOp *op, pid_t tid, guint64 wanted)
 {
     guint64 effective = wanted;

@@ -28,8 +28,8 @@ typedef struct {
     int flags;
 } XattrOp;
 
-/* Those that the kernel asks for by itself, some when it has the file's lock: before a write, and
- * to see whether a caller that does not own a directory may make or remove a name there. */
+/* The xattrs that the kernel asks for by itself, some while it has the file's lock: before a write,
+ * and to see whether a caller that does not own a directory may make or remove a name there. */
 static const char *const asked_by_kernel[] = {CAPABILITIES, "system.posix_acl_access",
                                               "system.posix_acl_default", NULL};
 

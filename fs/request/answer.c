@@ -57,9 +57,9 @@ static void send_reply(QosOp *op)
     }
 }
 
-/* What the kernel is told of the store's errno. It would take ENOSYS for the daemon's, and ask no
- * more for what it asked, of any file: it would go on without having opened them. Those that are
- * for kernels alone, which some stores let out, it does not take for an answer. */
+/* The errno that the kernel is told for the store's. It would take ENOSYS for the daemon's, and
+ * never send that operation again, for any file: it would go on without having opened them. It
+ * takes no answer with an errno that is for kernels alone, which some stores let out. */
 static int told_error(int error)
 {
     const int kernel_first = 512, kernel_notsupp = 524;
@@ -69,8 +69,8 @@ static int told_error(int error)
     return error < kernel_first ? error : EIO;
 }
 
-/* Says in the log of which party too many files are open or known. Of a share that is taken the log
- * was told already. */
+/* Says in the log where files have run short: in the mount, or in the store or the machine. If a
+ * user or job has used up its share, the log says so already. */
 static void explain_shortage(const QosOp *op, int error)
 {
     QosInodes *inodes = op->fs->inodes;

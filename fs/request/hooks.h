@@ -46,17 +46,19 @@ typedef struct QosHooks {
     /* Before the first request: what the kernel offers. */
     void (*connect)(QosFs *fs, const struct fuse_conn_info *connection);
 
-    /* May set what decides on its wait in the gate: `holds_lock`, `is_free` and the like. */
+    /* May set the fields that decide on its wait in the gate: `holds_lock`, `is_free` and the
+     * like. */
     void (*enter)(QosOp *op);
     /*
-     * Instead of serve and settle, where the store is to be called before the operation's turn, and
-     * its answer alone waits. FALSE: it must not be called now. Behind TRUE the second follows,
-     * with which `is_made` tells that it was called; in its turn all the others are called.
+     * Instead of serve and settle, if the store is called before the operation's turn and only its
+     * answer waits. FALSE: the store must not be called now. After TRUE the second function
+     * follows, and `is_made` tells that the store was called. In the operation's turn all others
+     * are called.
      */
     gboolean (*begin_early)(QosOp *op);
     void (*end_early)(QosOp *op, gboolean is_made);
-    /* One of `job`, which is not looked into, has been parked, or has run since. The kernel holds
-     * the lock of the file `lock` for it, which no other job wanted when it came. */
+    /* An operation of `job`, which is not looked into, has been parked, or has run since. For it
+     * the kernel holds the lock of the file `lock`, which no other job wanted when it came. */
     void (*park)(QosFs *fs, fuse_ino_t lock, const QosJob *job);
     /* FALSE: it waits. */
     gboolean (*serve)(QosOp *op);
@@ -65,9 +67,10 @@ typedef struct QosHooks {
     int (*call)(QosOp *op);
     /* op->result has come of it, also without a call. Once; it may wait for moments. */
     void (*called)(QosOp *op);
-    /* FALSE: it waits. What was to be replied is still. */
+    /* FALSE: it waits, and its reply stays as it is. */
     gboolean (*settle)(QosOp *op);
-    /* It may not have come to `enter`. What it worked on is there only with `answers_first`. */
+    /* The operation may not have come to `enter`. Its handle is still there only with
+     * `answers_first`. */
     void (*leave)(QosOp *op);
 
     /* Between call and called, for each inode of which the reply tells: may lower both times; the

@@ -28,7 +28,8 @@
 #define LOOK_ON QOS_MILLISECOND
 /* At a process, after its request came and after it was found. */
 #define LOOK_BEHIND (25 * QOS_MILLISECOND)
-/* Of a killed process, so many at a time, lest others wait for the answers. */
+/* How many requests of a killed process are answered at a time, so that others do not wait for the
+ * answers. */
 #define ANSWERS 32
 
 /* What is looked at. */
@@ -224,8 +225,9 @@ static void look_at_request_locked(QosInterrupts *interrupts, Watched *watched)
         judge_locked(interrupts, watched, &signals);
 }
 
-/* The lock is let go meanwhile, so that `group` may go, and its descriptor be another's: then the
- * caller forgets what this found. Of a process that has no group yet, how it will end. */
+/* Finds the process of a group. The lock is released meanwhile, so `group` may go, and its
+ * descriptor be another's; then the caller forgets what this found. Returns a pidfd if the process
+ * has no group yet, to tell how it ends; else -1. */
 static int find_process_of_locked(QosInterrupts *interrupts, const QosBackgroundGroup *group,
                                   QosProcessId *ret_process)
 {
@@ -260,14 +262,15 @@ static void find_process_locked(QosInterrupts *interrupts, QosBackgroundGroup *g
         begin_group_locked(interrupts, group);
 }
 
-/* Of a process that ended in a way that nothing tells, reads alone: it may mean its writes. */
+/* TRUE if the operation must be served although its process has gone. If nothing tells how that
+ * ended, only its reads are taken back, because it may want its writes. */
 static gboolean is_wanted(const QosBackgroundGroup *group, const QosOp *op)
 {
     return group->end == QOS_END_UNKNOWN && op->entry.request.opcode != QOS_OP_READ;
 }
 
-/* What is neither parked nor waits in its turn stays. The lock is let go for the answers. FALSE:
- * there was nothing else. */
+/* Takes back some operations of the group. Those that are neither parked nor waiting in their turn
+ * stay. The lock is released for the answers. FALSE: there was none to take back. */
 static gboolean take_some_back_locked(QosInterrupts *interrupts, QosBackgroundGroup *group)
 {
     const guint count = MIN(group->ops.length, ANSWERS);

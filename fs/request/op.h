@@ -84,7 +84,7 @@ typedef struct {
     QosHandle *handle; /* CREATE, OPEN: the kernel's from now on */
 } QosReply;
 
-/* What has become of the kernel's pages before a WRITE comes. */
+/* What the kernel has done with its pages before a WRITE comes. */
 typedef enum {
     QOS_WRITE_NONE,    /* it is none */
     QOS_WRITE_THROUGH, /* they show what is written already */

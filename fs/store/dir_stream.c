@@ -91,8 +91,9 @@ void qos_stream_keep(QosStream *stream)
     qos_mutex_unlock(&streams->lock);
 }
 
-/* Of the stream that was read longest ago, if enough are kept: to free and allocate again, in many
- * threads, would scatter them over the allocator's arenas, which took up to 18 MiB more. */
+/* Memory for what a stream keeps. If enough are kept, it is taken from the stream that was read
+ * longest ago. Freeing and allocating in many threads would scatter it over the allocator's arenas,
+ * which took up to 18 MiB more. */
 static char *new_bytes(QosStreams *streams)
 {
     char *bytes = NULL;

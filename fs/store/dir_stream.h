@@ -27,7 +27,7 @@ QosStreams *qos_streams_new(void);
 /* Its streams are freed. NULL is allowed. */
 void qos_streams_free(QosStreams *streams);
 
-/* Of the directory `fd`, at its beginning. */
+/* A stream of the directory `fd`, at its beginning. */
 QosStream *qos_stream_new(QosStreams *streams, int fd, gboolean owns_fd);
 void qos_stream_free(QosStream *stream); /* NULL is allowed */
 

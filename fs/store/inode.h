@@ -151,12 +151,12 @@ static inline gboolean qos_mode_gives_rights(mode_t mode)
     return qos_mode_is_device(mode) || (S_ISREG(mode) && (mode & (S_ISUID | S_ISGID)) != 0);
 }
 
-/* What the mount that SRC is on forbids now: of QOS_MOUNT_FORBIDS (fs/store/mount_flags.h). */
+/* What the mount of SRC forbids now, of QOS_MOUNT_FORBIDS (fs/store/mount_flags.h). */
 gulong qos_inodes_source_forbids(QosInodes *inodes);
-/* Of SRC's own mount, so much need not be forbidden by the daemon: because this mount forbids it by
- * itself, or because the administrator wants it. Before the first request. */
+/* What SRC's own mount forbids and the daemon need not: because this mount forbids it itself, or
+ * because the administrator allows it. Before the first request. */
 void qos_inodes_allow(QosInodes *inodes, gulong allowed);
-/* What the file's mount forbids now, and nobody else does. */
+/* What the file's mount forbids now, and the daemon must. */
 gulong qos_loan_forbids(const QosLoan *loan);
 /* Takes from what the store says of the file what its mount forbids. 0, or -ESTALE where the kernel
  * has to look it up again. */
@@ -166,7 +166,7 @@ gboolean qos_loan_hides_device(const QosLoan *loan);
 
 /* --- how many there are --- */
 
-/* Known to the kernel, the root included. */
+/* How many inodes the kernel knows, the root included. */
 guint qos_inodes_count(QosInodes *inodes);
 /* Of these, how many for each directory. */
 guint qos_inodes_by_directory(QosInodes *inodes);
@@ -230,8 +230,8 @@ gboolean qos_inodes_end_way(QosInodes *inodes, fuse_ino_t id);
 
 /* --- inode_changes.c: which changes of a file's data are this mount's own (fs/changes.h) ---
  *
- * `asked`: qos_gate_now() before the look at the store of which the attributes are. Of a directory,
- * and of a file that nobody has opened, nothing is remembered: it may be told. */
+ * `asked`: qos_gate_now() before the look at the store that gave the attributes. For directories,
+ * and files that were never opened, nothing is remembered, and attributes may be told. */
 
 /* Other mounts' changes show by the credits that are lost; before the first file is opened. */
 void qos_inodes_trust_credits(QosInodes *inodes);
@@ -242,17 +242,15 @@ void qos_loan_watch(const QosLoan *loan);
  * before; -1: no look. Returns what is to be given to the second, when the change is made; NULL is
  * allowed. */
 QosFileChanges *qos_loan_begin_change(const QosLoan *loan, int fd);
-/* It is a write that appends to the file that `fd` is, and that the kernel takes for one at
- * `offset`: what comes to lie elsewhere the kernel does not know, as if another mount had written
- * it. */
+/* The change is a write that appends to the file `fd`, and the kernel takes it for one at `offset`.
+ * If the data lands elsewhere, the kernel does not know it, as if another mount had written it. */
 void qos_file_changes_note_append(QosFileChanges *changes, int fd, off_t offset);
 void qos_file_changes_end(QosFileChanges *changes);
-/* Of what the first returned, one more (1), or one less (-1): SETATTR, which may set mode or
- * owners.
- */
+/* Counts the SETATTRs under way that may set mode or owners: one more (1), or one less (-1).
+ * `changes` is what qos_loan_begin_change() returned. */
 void qos_file_changes_set_rights(QosFileChanges *changes, gint change);
-/* One more (1), or one less (-1): open by which data is written into the kernel's pages; request
- * under way for which the kernel keeps pages, a WRITE or a READ. */
+/* These count, one more (1) or one less (-1), the opens by which data is written into the kernel's
+ * pages, and the READs and WRITEs under way for which the kernel keeps pages. */
 void qos_loan_count_writer(const QosLoan *loan, gint change);
 void qos_loan_count_kept(const QosLoan *loan, gboolean writes, gint change);
 /* How many READs of pages have ended; whether one was under way then, or has begun since. */
@@ -305,7 +303,7 @@ void qos_inodes_begin_drop(QosInodes *inodes, fuse_ino_t id, gboolean all);
  * may have been dropped, and filled by a READ, since the WRITE before it. */
 gboolean qos_loan_end_write(const QosLoan *loan);
 
-/* What an answer about a file depends on. */
+/* What decides how long the kernel may believe an answer about a file. */
 typedef struct {
     guint64 number;     /* as qos_inodes_number() */
     gboolean may_cache; /* FALSE also where it has none */

@@ -20,8 +20,8 @@
 
 /* --- look-ups --- */
 
-/* The inode that has the key of `facts`. Of a device the kernel keeps the number: where another is
- * to be told than was, it needs another inode. */
+/* The inode that has the key of `facts`. The kernel keeps the number of a device node. If it must
+ * be told another number than before, it needs another inode. */
 static QosInode *inode_of_locked(QosInodes *inodes, const QosFacts *facts)
 {
     QosInode *inode = qos_inode_by_key_locked(inodes, &facts->key);

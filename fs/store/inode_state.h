@@ -151,7 +151,8 @@ static inline QosInode *qos_inode_by_key_locked(QosInodes *inodes, const QosInod
     return found == NULL ? NULL : (QosInode *)(found - offsetof(QosInode, key));
 }
 
-/* Wherever it is on the clock; the return of its last loan, or a look-up, adds it again. */
+/* Takes it off the clock, wherever it is there. The return of its last loan, or a look-up, adds it
+ * again. */
 static inline void qos_inode_take_off_clock_locked(QosInodes *inodes, QosInode *inode)
 {
     if (inode->is_on_clock)
@@ -197,8 +198,9 @@ void qos_inodes_disarm(QosInodes *inodes, int fd, QosFacts *facts);
 
 /* --- inode_removed.c --- */
 
-/* An inode, on loan to the caller, is to become cold: which one is to do so instead, on loan too.
- * Itself, or if it has lost its last name one that lost it earlier, or none (NULL). */
+/* `inode`, on loan to the caller, is to become cold. Returns the one that is to become cold
+ * instead, on loan too: `inode` itself; or, if that has lost its last name, one that lost it
+ * earlier, or none (NULL). */
 QosInode *qos_inode_keep_removed(QosInodes *inodes, QosInode *inode);
 /* It may become cold again, or is forgotten. */
 void qos_inode_leave_removed_locked(QosInodes *inodes, QosInode *inode);
@@ -211,5 +213,5 @@ gboolean qos_inode_number(const QosInodes *inodes, const QosInode *inode, guint6
 
 /* --- inode_key.c --- */
 
-/* What `name` in the directory `fd` is, or `fd` itself where it is "": 0, or -errno. */
+/* Examines the file `name` in the directory `fd`, or `fd` itself if it is "". 0, or -errno. */
 int qos_inodes_examine(QosInodes *inodes, int fd, const char *name, QosFacts *ret_facts);

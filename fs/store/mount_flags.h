@@ -18,17 +18,17 @@
 
 typedef struct QosMountFlags QosMountFlags;
 
-/* Of Linux 5.10; older headers do not have it. */
+/* New in Linux 5.10; older headers do not have it. */
 #ifndef MS_NOSYMFOLLOW
 #define MS_NOSYMFOLLOW 256
 #endif
 /* All that is known here, as flags of mount(2). */
 #define QOS_MOUNT_FORBIDS (MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_NOSYMFOLLOW)
 
-/* Of the mounts of this process' namespace. */
+/* Makes the table of the mounts in this process's namespace. */
 QosMountFlags *qos_mount_flags_new(void);
 void qos_mount_flags_free(QosMountFlags *flags); /* NULL is allowed */
 
-/* What mount `id` (as statx(2) has it; 0: it does not tell) forbids now: of QOS_MOUNT_FORBIDS. `fd`
- * is a file on it, or -1. */
+/* What the mount `id` (from statx(2); 0: unknown) forbids now, of QOS_MOUNT_FORBIDS. `fd` is a file
+ * on it, or -1. */
 gulong qos_mount_flags_of(QosMountFlags *flags, guint64 id, int fd);

@@ -24,7 +24,7 @@
 
 typedef struct QosHandles QosHandles;
 
-/* Of an open file: locks across mounts (fs/filelocks/filelocks.h). */
+/* How an open file was used for locks across mounts (fs/filelocks/filelocks.h). */
 typedef enum {
     QOS_LOCKING_NONE,
     QOS_LOCKING_USED, /* something was locked by it */
@@ -63,7 +63,7 @@ gboolean qos_handles_has(QosHandles *handles, const QosFileName *name,
                          gboolean (*is_such)(const QosHandle *handle));
 /* It is open. Takes `fd` and the loan. */
 void qos_handle_set_file(QosHandle *handle, int fd, int flags, QosLoan *file);
-/* What is written by it goes into the kernel's pages before it comes here. */
+/* Data written by it goes into the kernel's pages before it comes here. */
 void qos_handle_set_writes_pages(QosHandle *handle);
 /* Reading it does not change when it was last read, where the store allows that. */
 void qos_handle_spare_atime(QosHandle *handle);
@@ -85,8 +85,9 @@ static inline QosLocking qos_handle_locking(const QosHandle *handle)
 }
 /* Goes up only. */
 void qos_handle_set_locking(QosHandle *handle, QosLocking locking);
-/* What was locked by it is lost, and with that all that `process` (0: nobody) has opened of the
- * same file: a record lock is its process's, by whichever open file it was taken. */
+/* The locks that were taken by it are lost. The same is noted at all open files that `process` (0:
+ * none) has of that file, because a record lock belongs to its process, whichever open file it was
+ * taken by. */
 void qos_handle_lose_locks(QosHandle *handle, pid_t process);
 
 /* The kernel's reference, borrowed; NULL where `info` is. */

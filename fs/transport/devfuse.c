@@ -54,7 +54,7 @@
 /* The kernel looks up and pins each piece of a reply: copying a small one into a single piece costs
  * less. */
 #define SMALL_REPLY 256
-/* What comes before the data of a WRITE, which is to begin a page. */
+/* The bytes before the data of a WRITE; the data is to begin on a page. */
 #define WRITE_HEAD (sizeof(struct fuse_in_header) + sizeof(struct fuse_write_in))
 
 typedef struct {
@@ -168,7 +168,7 @@ static int clone_device(int master)
     return fd;
 }
 
-/* One without a thread, or NULL. */
+/* A reader without a thread, or NULL. */
 static Reader *get_reader_locked(QosReaders *readers)
 {
     GList *link = g_queue_pop_head_link(&readers->unused);
@@ -390,7 +390,7 @@ static void *read_requests(void *data)
 
 /* --- the replies --- */
 
-/* What lies in the thread's buffer goes in one piece too. */
+/* If the data lies in the thread's buffer, header and data are written in one piece too. */
 static ssize_t write_large(int fd, const struct iovec *vector, int count)
 {
     const struct iovec *header = &vector[0], *data = &vector[1];

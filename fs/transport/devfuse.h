@@ -46,7 +46,7 @@ ssize_t qos_readers_read(int fd, void *buffer, size_t size, void *user_data);
 /* Reads and serves requests until the session ends: by the unmount, or by a signal with a handler
  * that says so (fuse_set_signal_handlers()). `signals`, the mask of this thread meanwhile, must let
  * it through. Interrupts go to those that listen in `interrupts`. Returns 0, or the -errno of the
- * device. What comes after a signal is served all the same, until they are stopped. */
+ * device. Requests that come after a signal are still served, until the readers are stopped. */
 int qos_readers_run(QosReaders *readers, struct fuse_session *session,
                     QosInterruptTable *interrupts, const sigset_t *signals);
 /* Behind qos_readers_run(): ends the threads. */

@@ -48,8 +48,8 @@ int qos_ring_support_open(struct io_uring *uring, int fd)
     return open_uring(uring, 0, fd);
 }
 
-/* What the kernel does in the name of a single thread waits until it asks, and interrupts nothing.
- */
+/* With a single thread, the kernel's own work for the ring waits until the thread asks for it, and
+ * interrupts nothing. */
 int qos_ring_support_open_disabled(struct io_uring *uring, int fd)
 {
     return open_uring(
@@ -129,7 +129,7 @@ static gboolean is_online(guint cpu)
 
 /* --- the checks --- */
 
-/* What the kernel and its administrator allow. */
+/* Checks that the kernel, and its administrator, allow it. */
 static gboolean check_kernel(GError **error)
 {
     g_autofree char *text = NULL;
