@@ -8,9 +8,9 @@
  * before it sleeps it sends all messages that have gathered, and makes all callbacks. So the thread
  * that has read an answer also makes its callback, and a lone request wakes no thread here.
  *
- * Who attends (qos_lockclient_await) reads in place of the thread, and then works in its place: all
- * is left to him, until he finds nothing more to do. One works at a time (`worker`), so that what
- * is told is told in order.
+ * An attendant (qos_lockclient_await) reads in place of the thread, and then also works in its
+ * place: all is left to it, until it finds nothing more to do. Only one of them works at a time
+ * (`worker`), so that callbacks are made in order.
  *
  * The timer uses CLOCK_BOOTTIME, as all times here do. If a machine has slept beyond it, it is due
  * at once when the machine wakes up.

@@ -21,11 +21,12 @@
  * If the mount has a whole group of inodes, and no other mount wants any of them, their uses begin
  * and end without a lock (fs/lockengine/fastpath.h).
  *
- * Thread-safe. One thread, the *link*, reads the socket and tells what came of it, unless somebody
- * does so in its place (qos_lockclient_await): all callbacks come from these two, one at a time,
- * without locks; they must not block, and may call any function below but qos_lockclient_free() and
- * qos_lockclient_await(). Who asks or releases sends that himself, where the socket takes it at
- * once (fs/lockclient/link.h). No function below waits for anything but these two's locks.
+ * Thread-safe. One thread, the *link*, reads the socket and makes the callbacks, unless another
+ * thread does so in its place (qos_lockclient_await). All callbacks come from these two, one at a
+ * time, without locks. They must not block, and may call any function below but
+ * qos_lockclient_free() and qos_lockclient_await(). A thread that asks for a credit or releases one
+ * sends the message itself, if the socket takes it at once (fs/lockclient/link.h). No function
+ * below waits for anything but the locks of client and link.
  */
 #pragma once
 
@@ -92,11 +93,11 @@ void qos_lockclient_free(QosLockclient *client);
 QosCreditVerdict qos_lockclient_get(QosLockclient *client, const QosResource *resource,
                                     const QosCredit *want, guint flags, QosLockUse *use);
 /*
- * As qos_lockclient_get(), for who can wait a little with his thread, which holds no locks: where
- * it is WAITING he reads what the server says himself, in place of the link, until his wait is
- * over, or for `patience` at most, a duration; and makes the callbacks that come of it, his own
- * `done` among them. So the answer wakes nobody else. Or it returns at once: where somebody else
- * reads, or nobody but the link can (TLS). The use stays until this returns.
+ * As qos_lockclient_get(), for a thread that can wait a little and holds no locks. If the use is
+ * WAITING, the thread reads in place of the link until its wait is over, or for `patience` at most,
+ * a duration. It makes the callbacks that come of it, its own `done` among them. So the answer
+ * wakes no other thread. It returns at once if another thread reads, or if only the link can (TLS).
+ * The use stays until this returns.
  */
 QosCreditVerdict qos_lockclient_await(QosLockclient *client, const QosResource *resource,
                                       const QosCredit *want, guint flags, QosLockUse *use,
@@ -104,8 +105,8 @@ QosCreditVerdict qos_lockclient_await(QosLockclient *client, const QosResource *
 /*
  * Of one that was refused, with that verdict, and must not go on without. Its user holds nothing
  * else meanwhile. Returns WAITING if use->done will be called, with QOS_CREDIT_RETRY, when the
- * caller is to ask again; or the verdict if there is no hope. *since is 0 at first, and kept by the
- * caller until it has got what it wants.
+ * caller is to ask again; or the verdict if there is no hope. The caller keeps *since, 0 at first,
+ * until it has what it wants.
  */
 QosCreditVerdict qos_lockclient_postpone(QosLockclient *client, QosLockUse *use,
                                          QosCreditVerdict verdict, QosTime *since);

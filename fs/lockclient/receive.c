@@ -1,5 +1,5 @@
 /*
- * What the lock server says. fs/lockclient/receive.h has the contract.
+ * Reads what the lock server says. fs/lockclient/receive.h has the contract.
  */
 #include "fs/lockclient/receive.h"
 
@@ -11,8 +11,8 @@
 
 #define READ_SIZE 65536
 
-/* So long who waits stays awake first: to be woken by another CPU takes a virtual machine 20 to
- * 30 us, and a server there has answered when this is over. */
+/* How long a waiting thread stays awake first. To be woken by another CPU takes 20 to 30 us in a
+ * virtual machine, and a server there has answered when this is over. */
 #define AWAKE (50 * QOS_MICROSECOND)
 /* When that was in vain, so many waits sleep at once: the server is far away, asks others first, or
  * has to wait for this very CPU. So a wait costs 3 us more at most. */
@@ -33,7 +33,7 @@ static QosTime now_of(void)
     return g_get_monotonic_time() * QOS_MICROSECOND;
 }
 
-/* --- reading, by whoever's turn it is --- */
+/* --- reading, by the thread that has the turn --- */
 
 /* FALSE: there is nothing more, for a reason that *error says, or because the server closed. */
 static gboolean read_some(QosLockinput *input, GError **error)
@@ -126,7 +126,7 @@ static gboolean on_input(GObject *stream G_GNUC_UNUSED, gpointer data)
     return G_SOURCE_CONTINUE;
 }
 
-/* --- whose turn it is --- */
+/* --- the turn --- */
 
 /* The context's thread is to wait for bytes, or not. */
 static void set_waiting(const QosLockinput *input, gboolean waits)

@@ -1,8 +1,10 @@
 /*
- * What the lock server says: frames of one connection, and whose turn it is to read them.
+ * What the lock server says: the frames of one connection, and which thread has the turn to read
+ * them.
  *
- * The thread of the main context reads (fs/lockclient/link.h). Who waits for an answer takes its
- * place for a moment: the answer then wakes him, and not that thread, only that it may wake him:
+ * The thread of the main context reads (fs/lockclient/link.h). A thread that waits for an answer
+ * may take its place for a moment. The answer then wakes the waiting thread directly, and not the
+ * context's thread first:
  *
  *     if (qos_lockinput_take_over(input)) {
  *         while (... && qos_lockinput_wait(input, timeout))
@@ -11,12 +13,12 @@
  *         qos_lockinput_hand_back(input);
  *     }
  *
- * One reads at a time. Who took over leaves to the context's thread what take() does not know: a
- * refusal, rubbish, the end. For it alone ends a connection. It waits in poll() for an epoll
- * instance that has the socket in it: so that who takes over lets it wait for no bytes any more,
- * without waking it. With TLS, which reads ahead, nobody takes over.
+ * One thread reads at a time. A thread that took over leaves to the context's thread what take()
+ * does not know: a refusal, rubbish, the end. Only the context's thread ends a connection. It waits
+ * in poll() for an epoll instance that has the socket in it. So a thread that takes over can stop
+ * it from waiting for bytes without waking it. With TLS, which reads ahead, no thread takes over.
  *
- * Lock: its own, which nobody holds who reads, takes or waits.
+ * Lock: its own; not held while a thread reads, waits or calls take().
  */
 #pragma once
 
@@ -32,7 +34,8 @@
 
 typedef struct {
     gpointer arg;
-    /* A frame, by whoever reads. FALSE: it is left to take_rest(), whatever was done with it. */
+    /* A frame, by the thread that reads. FALSE: it is left to take_rest(), whatever was done with
+     * it. */
     gboolean (*take)(QosWireType type, const guint8 *payload, gsize length, gpointer arg);
     /* A frame that take() left. By the context's thread, as what follows. FALSE: all was closed. */
     gboolean (*take_rest)(QosWireType type, const guint8 *payload, gsize length, gpointer arg);
@@ -56,7 +59,7 @@ typedef struct {
     GSource *source;
     int socket, epoll; /* -1: none */
 
-    /* Whoever's turn it is: */
+    /* Of the thread that has the turn: */
     guint asleep; /* so many waits are to sleep at once */
     QosWireReader reader;
     gboolean has_rest; /* what was found last is left to the context's thread: */
@@ -82,8 +85,8 @@ void qos_lockinput_open(QosLockinput *input, GIOStream *stream, GSocket *socket,
                         GMainContext *context);
 /* From here on take() may be called by any thread. */
 void qos_lockinput_share(QosLockinput *input);
-/* Waits until who took over has handed back: the caller has shut the socket down, which wakes him.
- * Nothing happens where it is closed. */
+/* Waits until a thread that took over has handed back. The caller has shut the socket down, which
+ * wakes that thread. Nothing happens where it is closed. */
 void qos_lockinput_close(QosLockinput *input);
 /* When something was read last; monotonic. */
 QosTime qos_lockinput_heard(const QosLockinput *input);

@@ -12,7 +12,7 @@
 #include "sys/memory_pressure.h"
 #include "sys/mutex.h"
 
-/* Who works, or was woken to: he looks at all of the engine before he ceases to. */
+/* Which thread works, or was woken to work. It looks at all of the engine before it stops. */
 typedef enum {
     QOS_LOCKCLIENT_NOBODY,
     QOS_LOCKCLIENT_THREAD,
@@ -47,10 +47,10 @@ struct QosLockclient {
 
 QosTime qos_lockclient_now(void);
 void qos_lockclient_lock(QosLockclient *client);
-/* Sends what there is to send, and leaves the rest to who works. */
+/* Sends what there is to send, and leaves the rest to the thread that works. */
 void qos_lockclient_unlock(QosLockclient *client);
 
-/* By who has taken over to read: reads until the use's wait is over, and works meanwhile. What came
- * before he took over may be told by the thread, which works then: nothing would be there to read.
- */
+/* Called by a thread that has taken over the reading: reads until the use's wait is over, and works
+ * meanwhile. If the thread works, it may tell what came before that: then there would be nothing to
+ * read. */
 void qos_lockclient_attend(QosLockclient *client, const QosLockUse *use, QosTime patience);

@@ -11,10 +11,10 @@
  *             engine holds just the places that are marked, as if each use had a hold of its own,
  *             and fewer as they end; then the grip is free for any group.
  *
- * A use marks its place, and then looks whether the grip is open; who shuts it says so, and then
- * looks at the marks. So either the mark is seen, and held on, or the use finds the grip shut and
- * takes the engine's way instead. A mark that is left by such a one, or from before a loss, is held
- * on if at all as long as it is there, and does no other harm.
+ * A use marks its place, and then looks whether the grip is open. The thread that shuts a grip says
+ * so, and then looks at the marks. So either the mark is seen, and held on, or the use finds the
+ * grip shut and takes the engine's way instead. A mark that is left by such a one, or from before a
+ * loss, is held on if at all as long as it is there, and does no other harm.
  *
  * There are few grips, and one place for each group: what finds it taken, or a whole group not had,
  * goes the engine's way, as everything did.

@@ -87,8 +87,8 @@ static int run_ioctl(QosOp *op)
     return 0;
 }
 
-/* An open of a program has O_LARGEFILE too. Only those of 32-bit programs do not, and they come to
- * no harm. */
+/* The kernel's own open for an ioctl has no other flag. An open by a program has O_LARGEFILE too,
+ * except by a 32-bit program, to which this does no harm. */
 void qos_ioctl_note_open(QosOp *op, fuse_ino_t ino, const struct fuse_file_info *info)
 {
     if (info->flags == O_RDONLY)

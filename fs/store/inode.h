@@ -156,7 +156,7 @@ gulong qos_inodes_source_forbids(QosInodes *inodes);
 /* What SRC's own mount forbids and the daemon need not: because this mount forbids it itself, or
  * because the administrator allows it. Before the first request. */
 void qos_inodes_allow(QosInodes *inodes, gulong allowed);
-/* What the file's mount forbids now, and the daemon must. */
+/* What the file's mount forbids now, and the daemon must forbid. */
 gulong qos_loan_forbids(const QosLoan *loan);
 /* Takes from what the store says of the file what its mount forbids. 0, or -ESTALE where the kernel
  * has to look it up again. */
