@@ -10,17 +10,17 @@
 #include "fs/store/inode.h"
 #include "sys/service_thread.h"
 
-/* When the kernel, which was told of an inode, still does not know it: a program may wait for the
- * processor before it takes the answer to its look-up. Beyond the last pause the look-up is taken
- * to have failed. */
+/* The pauses, first and last, after which an inode in doubt is looked at again. The kernel was told
+ * of it, but a program may wait for the processor before it takes the answer to its look-up. After
+ * the last pause the look-up is taken to have failed. */
 #define DOUBT_FIRST QOS_MILLISECOND
 #define DOUBT_LAST  (4 * QOS_SECOND)
-/* For so long a release waits for it; looked at after a first pause, and then ever later. */
+/* How long a release waits for such an inode. It looks after a first pause, and then ever later. */
 #define AWAIT_MAX   QOS_SECOND
 #define AWAIT_FIRST (20 * QOS_MICROSECOND)
 #define AWAIT_LAST  QOS_MILLISECOND
-/* A new file that was sent to the kernel, and not used for so long, has arrived: it is open. A list
- * of names, after which its reader has asked for nothing for so long, too. */
+/* A new file that was sent to the kernel has arrived if it is not used for this long, because it is
+ * open then. A list of names has arrived if its reader has asked for nothing for this long. */
 #define AWAIT_USE  (100 * QOS_MILLISECOND)
 #define STOP_PAUSE 1000 /* us: what others do in a moment */
 /* FUSE 7.44, Linux 6.16. */
@@ -123,7 +123,8 @@ static void settle_doubt_locked(QosInvalidator *invalidator, fuse_ino_t ino, gbo
     g_atomic_int_set(&invalidator->doubt_count, (gint)g_hash_table_size(invalidator->doubts));
 }
 
-/* Tells again of those that are due; the lock is let go meanwhile. When to look again. */
+/* Tells the kernel again of the inodes that are due; the lock is released meanwhile. Returns when
+ * to look again. */
 static QosTime tell_again_locked(QosInvalidator *invalidator)
 {
     QosTime next;

@@ -263,8 +263,9 @@ static gboolean take(QosOp *op, Part *part)
     return TRUE;
 }
 
-/* There is no hope: without a server a change goes on, as all do then; of one that is there, and
- * has no room for so long, others may have cached what is to be changed. */
+/* There is no hope for a change. If there is no server, it goes on without the credit, as all
+ * changes do then. If the server is there, but has had no room for long, others may have cached
+ * what is to be changed, so the change fails. */
 static void give_up(QosClaim *claim, QosCreditVerdict verdict)
 {
     if (verdict == QOS_CREDIT_ERROR) {

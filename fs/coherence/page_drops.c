@@ -307,8 +307,8 @@ static gboolean read_last(int fd, off_t *ret_offset, char *ret_byte)
     return is_read;
 }
 
-/* Data that is stored in the kernel's pages beyond the end moves the end, and nothing else does
- * that. The page goes again: nobody would call it back. */
+/* Tells the kernel that the file has grown. Only data that is stored in its pages beyond the end
+ * moves the end. The page is dropped again, because nobody would call it back. */
 static void push_size(const QosPages *pages, fuse_ino_t ino)
 {
     struct fuse_bufvec data = FUSE_BUFVEC_INIT(1);
@@ -382,8 +382,8 @@ static gboolean is_early_locked(QosPages *pages, const Drop *drop)
     return TRUE;
 }
 
-/* Drops pages of one file, unless it is too early or some are locked for earlier requests; the lock
- * is let go meanwhile. FALSE: it is, or some are. */
+/* Drops pages of one file; the lock is released meanwhile. FALSE: it is too early, or some are
+ * locked for earlier requests. */
 static gboolean try_locked(QosPages *pages, Drop *drop)
 {
     g_autoptr(GArray) left_out = NULL;

@@ -96,9 +96,9 @@ static gboolean covers(const QosOp *op, const QosLoan *file)
            qos_claim_covers(op->coherence.claim, number);
 }
 
-/* Attributes that are not to be remembered: the kernel takes none from an answer to what it asked
- * before it was told that they are invalid. It is told of attributes alone, and waits for nothing.
- */
+/* Makes the kernel not remember these attributes: it takes none from an answer to a request that it
+ * sent before it was told that they are invalid. It is told of attributes alone, so it waits for
+ * nothing. */
 static void withhold(const QosOp *op, QosTold *told)
 {
     told->is_withheld = TRUE;
@@ -156,7 +156,7 @@ static double covered_entry_timeout(const QosOp *op)
     return qos_claim_holds(op->coherence.claim, op->coherence.node_number) ? seconds : 0;
 }
 
-/* That a name is not there the kernel may remember where nobody else makes it unseen. */
+/* The kernel may remember that a name does not exist only if nobody else can make it unseen. */
 static double entry_timeout(const QosOp *op, const QosTold *told)
 {
     const QosFs *fs = op->fs;
@@ -199,8 +199,8 @@ gboolean qos_coherence_lists(const QosOp *op, guint64 number, gboolean is_first)
 
 /* --- opens --- */
 
-/* Where the credit is not here, what was had under it was dropped when it was lost, or is queued to
- * be. So while somebody may be writing into the pages they stay. */
+/* If the credit is not here, the pages that it covered were dropped when it was lost, or are queued
+ * for that. So while a program may be writing into the pages, they stay. */
 static gboolean keeps_covered(QosOp *op, fuse_ino_t ino, const QosLoan *file)
 {
     const struct fuse_file_info *info = &op->reply.info;

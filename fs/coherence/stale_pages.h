@@ -31,8 +31,8 @@
 #include "fs/request/op.h"
 
 void qos_old_pages_begin(const QosOp *op, QosPages *pages);
-/* TRUE where pages are going to be dropped behind a WRITE, however early it is made: all requests
- * on the file that wait are let go for that, which its own must not be. */
+/* TRUE if pages are going to be dropped behind a WRITE, however early it is made. For that all
+ * waiting requests on the file are boosted; the job's own must not be. */
 gboolean qos_old_pages_follow(const QosOp *op);
 /* With `is_covered` the operation has a credit on op->node; to settle, had it all the time. */
 void qos_old_pages_enter(const QosOp *op, QosPages *pages, gboolean is_covered);

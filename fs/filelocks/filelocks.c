@@ -14,7 +14,7 @@
 #include "fs/filelocks/state.h"
 #include "sys/clock.h"
 
-/* Somebody here gave something up. */
+/* An owner of this mount gave something up. */
 static void go_on_locked(QosLocks *locks, QosLockedFile *file)
 {
     qos_locks_tell_locked(locks);

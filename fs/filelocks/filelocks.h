@@ -34,7 +34,7 @@
 typedef struct QosLocks QosLocks;
 
 QosLocks *qos_locks_new(QosInterruptTable *interrupts);
-/* From now on locks are had of `client`. Its callbacks may call the functions below even before.
+/* From now on locks come from `client`. Its callbacks may call the functions below even before.
  * Starts the keeper (after the daemon's fork). 0 or -errno. */
 int qos_locks_start(QosLocks *locks, QosLockclient *client);
 /* Answers the requests that wait (ENOTCONN) and gives all back; no request may follow, callbacks
@@ -62,5 +62,5 @@ gboolean qos_locks_are_lost(QosLocks *locks, const QosHandle *handle);
 void qos_locks_drop(QosLocks *locks, const QosResource *resource, const QosCredit *credit);
 void qos_locks_lost(QosLocks *locks, const QosResource *resource);
 void qos_locks_changed(QosLocks *locks, gboolean is_up);
-/* And of any: the wait that the server was told of by that id. */
+/* And of any type: the server has found that the wait with this id would never end. */
 void qos_locks_deadlocked(QosLocks *locks, guint64 wait);

@@ -43,7 +43,7 @@ typedef struct {
 } QosLockOwners;
 
 void qos_lockowners_init(QosLockOwners *owners);
-/* Tables and waits are let alone. */
+/* Tables and waits are left alone. */
 void qos_lockowners_clear(QosLockOwners *owners);
 
 /* Borrowed until a change; NULL: the owner has nothing and waits for nothing. */

@@ -131,7 +131,7 @@ typedef enum {
     QOS_GATE_RULES = 1 << 0,  /* some have expired */
     QOS_GATE_SHARES = 1 << 1, /* qos_gate_changed_shares() */
 } QosGateChanges;
-/* Called without the lock, by a worker, with what has changed: shares do so once a period at most,
- * and not while nobody lends or owes. NULL: nobody is told. */
+/* A worker calls `changed`, without the lock, with what has changed. Shares change once a period at
+ * most, and not while no job lends or owes. NULL: nothing is called. */
 void qos_gate_on_change(QosGate *gate, void (*changed)(QosGateChanges changes, void *arg),
                         void *arg);

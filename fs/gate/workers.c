@@ -21,8 +21,9 @@ static int start_worker_locked(QosGate *gate)
     return -error;
 }
 
-/* The caller has a request to run: somebody else is to watch the deadlines meanwhile. With as many
- * workers as requests may be in the store, nothing can go, and the first that is done leads. */
+/* The caller has a request to run, so another worker must watch the deadlines meanwhile. If there
+ * are as many workers as requests may be in the store, no request can go, and the first worker that
+ * is done leads. */
 static void name_leader_locked(QosGate *gate)
 {
     QosSchedState state;
@@ -80,7 +81,7 @@ static gboolean expire_rules_locked(QosGate *gate, QosTime now)
     return TRUE;
 }
 
-/* TRUE where shares have changed, and somebody is to be told. */
+/* TRUE if shares have changed, and there is a function to tell. */
 static gboolean have_shares_changed_locked(const QosGate *gate)
 {
     const QosShareChanges changes = qos_adapt_changes(qos_sched_adapt(gate->sched));
@@ -89,7 +90,7 @@ static gboolean have_shares_changed_locked(const QosGate *gate)
            (changes.members != gate->told.members || changes.others != gate->told.others);
 }
 
-/* The lock is let go meanwhile. */
+/* The lock is released meanwhile. */
 static void tell_locked(QosGate *gate, QosGateChanges changes)
 {
     void (*changed)(QosGateChanges changes, void *arg) = gate->changed;
@@ -111,7 +112,7 @@ void qos_gate_on_change(QosGate *gate, void (*changed)(QosGateChanges changes, v
     qos_mutex_unlock(&gate->lock);
 }
 
-/* Does what the clock asks for; the lock is let go to tell of it. */
+/* Does what is due by the clock; the lock is released to tell of it. */
 static void keep_house_locked(QosGate *gate, QosTime now)
 {
     QosGateChanges changes = 0;
@@ -168,8 +169,8 @@ static void *work(void *arg)
         keep_house_locked(gate, now);
         QosEntry *entry = qos_gate_take_locked(gate, now, &wake);
         if (entry == NULL) {
-            /* keep_house let go of the lock: another may lead by now. It tells first what a period
-             * that ended just now has changed. */
+            /* keep_house has released the lock, so another worker may lead by now. If a period
+             * ended just now, what it changed is told first. */
             if (!gate->has_leader && !have_shares_changed_locked(gate))
                 lead_locked(gate, wake);
             continue;

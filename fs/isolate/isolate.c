@@ -27,7 +27,7 @@ static gboolean pays_here(pid_t thread, QosCall call)
            (call == QOS_CALL_UNKNOWN && thread != 0);
 }
 
-/* As qos_tolls_meet(). On a file that no other job has open any more nobody pays. */
+/* As qos_tolls_meet(); but on a file that no other job has open any more, no thread pays. */
 static QosTollState meet_toll(const QosOp *op, QosOpcode *ret_opcode)
 {
     const QosJob *job = op->entry.request.job;

@@ -16,11 +16,11 @@
 
 /* A pay point outlives the pause of a job that pays one operation a second. */
 #define TOLL_TIME (2 * QOS_SECOND)
-/* A thread may queue so long for the directory's lock, behind all others of its job at its rate. A
- * ticket that ended there would have the thread pay under the lock, and the queue would never end.
- */
+/* How long a thread may queue for the directory's lock, behind all others of its job at its rate. A
+ * ticket that ended there would have the thread pay under the lock, and the queue would never
+ * end. */
 #define TICKET_TIME (600 * QOS_SECOND)
-/* A spent ticket is remembered so long, so that a thread that was there before does not get
+/* How long a spent ticket is remembered, so that a thread that was there before does not get
  * another. */
 #define SPENT_TIME (60 * QOS_SECOND)
 #define SWEEP_TIME (5 * QOS_SECOND)
@@ -282,7 +282,7 @@ static guint64 ticks_after_boot(void)
            (guint64)now.tv_nsec * ticks_per_second / QOS_SECOND;
 }
 
-/* The lock is let go meanwhile, and the pay point may go. */
+/* The lock is released meanwhile, and the pay point may go. */
 static void tell_locked(QosTolls *tolls, fuse_ino_t ino)
 {
     qos_mutex_unlock(&tolls->lock);

@@ -82,7 +82,7 @@ GTlsConnection *qos_lockaddress_secure(const QosLockaddress *address, GSocketCon
 
 /* --- MUNGE --- */
 
-/* The server's: root's or, where somebody tries it out, the mount's own. */
+/* The uid of the server: root, or the mount's own user's, for trying it out. */
 static gboolean is_believed(uid_t uid, gconstpointer arg G_GNUC_UNUSED)
 {
     return uid == 0 || uid == geteuid();

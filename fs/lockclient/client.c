@@ -153,7 +153,7 @@ static gboolean received(const guint8 *payload, gsize length, gpointer arg)
     QosLockclient *client = arg;
 
     qos_lockclient_lock(client);
-    /* Nobody else reads, then, but the thread; and what came, nobody else is to tell. */
+    /* Then only the thread can be reading, and it must make the callbacks for what came. */
     if (client->worker == QOS_LOCKCLIENT_NOBODY)
         client->worker = QOS_LOCKCLIENT_THREAD;
     gboolean is_good =

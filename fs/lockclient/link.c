@@ -93,8 +93,8 @@ static void close_connection(QosLocklink *link)
     if (link->cancellable != NULL)
         g_cancellable_cancel(link->cancellable);
     g_clear_object(&link->cancellable);
-    /* First of all, so that TLS has nobody to say goodbye to. It is closed with its last reference:
-     * a handshake's thread may still use it. */
+    /* Shut down first of all, so that TLS cannot send its goodbye. The socket is closed with its
+     * last reference, because a handshake's thread may still use it. */
     if (link->connection != NULL)
         g_socket_shutdown(g_socket_connection_get_socket(link->connection), TRUE, TRUE, NULL);
     qos_lockinput_close(&link->input);

@@ -89,7 +89,8 @@ void qos_lockengine_let_readers_go(QosLockengine *engine, QosTime now)
     }
 }
 
-/* Only what a server says tells that its grace is over, and nobody asks it for a credit. */
+/* Asks the server whether its grace is over. Only its messages tell that, and no use asks it for a
+ * credit meanwhile. */
 static void ask_for_end_of_grace(QosLockengine *engine, QosTime now)
 {
     if (!engine->in_grace || now < qos_time_add(engine->asked, QOS_LOCKENGINE_ASK_EVERY))
@@ -275,7 +276,7 @@ QosLockgrips *qos_lockengine_grips(QosLockengine *engine)
     return &engine->grips;
 }
 
-/* All of `owned`, which is had of a group: FALSE where that is not the whole group. */
+/* Whether `owned`, the part that the mount has of a group, is the whole group. */
 static gboolean is_whole(const QosLockengine *engine, const QosCredit *owned)
 {
     return owned->count == 1 && owned->spans[0].first == 0 &&

@@ -26,7 +26,7 @@
 #include "fs/lockengine/fastpath.h"
 #include "fs/lockengine/use.h"
 
-/* So many servers, each with another id, may follow upon one another in the life of a mount. */
+/* How many servers, each with another id, may follow one another in the life of a mount. */
 #define QOS_LOCKENGINE_SERVERS 256
 
 typedef struct QosLockengine QosLockengine;
@@ -98,7 +98,8 @@ void qos_lockengine_shrink(QosLockengine *engine, double part, QosTime now);
 /* For uses without the lock (fs/lockengine/fastpath.h). Lives as long as the engine; takes no lock.
  */
 QosLockgrips *qos_lockengine_grips(QosLockengine *engine);
-/* Behind a use of an inode of the group `resource`: opens a grip on it, if all of it is had. */
+/* After a use of an inode of the group `resource`: opens a grip on the group if the mount has all
+ * of it. */
 void qos_lockengine_grip(QosLockengine *engine, const QosResource *resource, QosTime now);
 /* A use has ended by a grip that was shut. */
 void qos_lockengine_narrow(QosLockengine *engine, QosLockgrip *grip, QosTime now);

@@ -21,9 +21,10 @@ typedef struct {
     guint64 revocations;     /* messages of the server */
 } QosLockoutbox;
 
-/* From now on there is somebody to send to. */
+/* There is a connection from now on. */
 void qos_lockoutbox_open(QosLockoutbox *outbox);
-/* Nobody: what is there goes, and so does what is added. It is repeated on the next connection. */
+/* There is none: the frames are dropped, and so are those that are added. Messages are repeated on
+ * the next connection. */
 void qos_lockoutbox_close(QosLockoutbox *outbox);
 /* `heard` is the last signal of a server, which one that restarts goes on from: claims tell it. */
 void qos_lockoutbox_add(QosLockoutbox *outbox, const QosCreditMessage *message,

@@ -18,10 +18,11 @@ void qos_lockdrops_init(QosLockdrops *drops);
 void qos_lockdrops_clear(QosLockdrops *drops);
 
 /*
- * `credit` of what the owner has of the resource stands against another, or `is_shrink`: is to be
- * given back. TRUE: *ret_told is to be forgotten, and is cleared by the caller: `credit`; of a
- * group what is had of it, and what goes beside it (qos_lockdrops_beside()). FALSE: one is under
- * way; what is wanted besides comes after it.
+ * Begins a drop: `credit`, of what the owner has of the resource, is in the way of another mount;
+ * or with `is_shrink` it is to be given back. TRUE: *ret_told is to be forgotten, and is cleared by
+ * the caller. It is `credit`; of a group, the part of it that the mount has, and what goes beside
+ * it (qos_lockdrops_beside()). FALSE: a drop is under way, and what is wanted besides comes after
+ * it.
  */
 gboolean qos_lockdrops_begin(QosLockdrops *drops, QosOwner *owner, const QosResource *resource,
                              const QosCredit *credit, gboolean is_shrink, QosCredit *ret_told);
@@ -32,12 +33,13 @@ void qos_lockdrops_note_miss(QosOwner *owner, const QosResource *resource);
 /* `credit` of the resource is used: what is to go of it stays. */
 void qos_lockdrops_note_use(QosLockdrops *drops, const QosResource *resource,
                             const QosCredit *credit);
-/* Nobody wants `credit`, which was told beside what another wants: it stays, and need not be
- * forgotten. FALSE: it goes, or nothing was told. */
+/* Keeps `credit`, which was told beside what another mount wants, and which no other mount wants:
+ * it need not be forgotten. FALSE: it goes, or nothing was told. */
 gboolean qos_lockdrops_keep(QosLockdrops *drops, const QosResource *resource,
                             const QosCredit *credit);
-/* Ends a drop by which only the cache is to shrink, and nothing goes, unless another wants some of
- * it by now, or it was spared `times` times since its last use. TRUE: something of it is had. */
+/* Ends a drop that only shrinks the cache, and nothing goes; unless another mount wants some of it
+ * by now, or it was spared `times` times since its last use. TRUE: it was spared, and the mount has
+ * something of it. */
 gboolean qos_lockdrops_spare(QosLockdrops *drops, QosOwner *owner, const QosResource *resource,
                              guint times);
 /* All of the resource is lost. */

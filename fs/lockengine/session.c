@@ -99,8 +99,8 @@ void qos_lockengine_disconnected(QosLockengine *engine, QosTime now)
         qos_lockengine_let_readers_go(engine, now);
 }
 
-/* FALSE: it is one of many in a row. Only a server that lends by smaller tokens than are known here
- * ends each session as soon as it has begun. */
+/* Counts a reset of the session. FALSE: it is one of many in a row. Only a server that lends by
+ * smaller tokens than are known here ends each session as soon as it has begun. */
 static gboolean note_reset(QosLockengine *engine, QosTime now)
 {
     engine->resets = now < qos_time_add(engine->reset, RESETS_APART) ? engine->resets + 1 : 1;

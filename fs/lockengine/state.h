@@ -14,9 +14,9 @@
 
 /* The memory that a server counts for a credit, with its resource and one span. */
 #define QOS_LOCKENGINE_CREDIT_BYTES 240
-/* How often a server in its grace is asked whether that is over, where somebody goes on for it. */
+/* How often a server is asked whether its grace is over, while uses go on without it. */
 #define QOS_LOCKENGINE_ASK_EVERY QOS_SECOND
-/* How often the cache is looked through; so long a grip is open. */
+/* How often the cache is looked through, and how long a grip is open. */
 #define QOS_LOCKENGINE_SHRINK_EVERY QOS_SECOND
 
 struct QosLockengine {
@@ -45,8 +45,8 @@ struct QosLockengine {
     QosLockclientStatus counts; /* credits, hits, misses, refusals, evictions */
 };
 
-/* Something of the resource that `extra` is of is had, and is held or not: it is in the cache or
- * out of it. */
+/* Puts the resource with the extra bytes `extra` into the cache or takes it out, by whether the
+ * mount has something of it and holds nothing of it. */
 void qos_lockengine_settle(QosLockengine *engine, gpointer extra, QosTime now);
 /* Takes all that the owner hands out, and sees whether there still is a lender. */
 void qos_lockengine_take_outputs(QosLockengine *engine, QosTime now);

@@ -30,7 +30,7 @@ typedef struct QosLockUse {
     QosHeapNode due; /* in the heap while it is; key: when it is to ask again */
 } QosLockUse;
 
-/* So long a change waits for a server that is full, or denies; ... */
+/* How long a change waits for a server that is full, or denies; ... */
 #define QOS_LOCKCLIENT_FULL (30 * QOS_SECOND)
 /* ... and for one that is away, from when the first found none: a mount that was stopped, or cut
  * off, has found it again by then. A request for a file lock that is not to wait gives up then

@@ -167,7 +167,7 @@ static int set_times(const AttrOp *attr, const char *path)
 }
 
 /* A SETATTR of nothing at all has two meanings. One is chown(-1, -1), which takes suid and sgid
- * bits away; the other is that the kernel wants them gone before somebody writes. The caller need
+ * bits away; the other is that the kernel wants them gone before a program writes. The caller need
  * not own the file, and may be refused: then the write takes them away. So a failure is no
  * error. */
 static int set_owner(const AttrOp *attr, int fd)

@@ -117,9 +117,9 @@ static void reply(QosOp *op)
 
 /* Leaves the gate and replies: in this order, so that its slot is the store's time alone. The
  * program that waits for the reply may get this thread's CPU, and send its next request, before
- * this thread is back. The file is given back first, as that may close it, but for two: nobody is
- * to wait for the close of a release, and while the kernel has pages locked for it, others look at
- * the file. FALSE: nobody waits at the gate. */
+ * this thread is back. The file is given back first, because that may close it. Two cases reply
+ * first: nothing shall wait for the close of a release; and `answers_first`, with which others look
+ * at the file while the kernel has its pages locked. FALSE: no request waits at the gate. */
 static gboolean finish(QosOp *op)
 {
     gboolean replies_first = op->is_unawaited || op->answers_first;
@@ -321,8 +321,8 @@ static void enter(QosOp *op)
 }
 
 /* A mount of DIR below SRC, as propagation makes one, leads the daemon to itself. It would wait for
- * its own answer, and as it has a slot perhaps for ever. The daemon has no file open there, and an
- * open file is closed whichever process closes it. */
+ * its own answer, perhaps for ever, because it has a slot. The daemon has no file open there, and
+ * an open file is closed whichever process closes it. */
 static gboolean comes_from_itself(const QosOp *op)
 {
     return op->handle == NULL && op->caller->process != 0 && op->caller->process == op->fs->process;

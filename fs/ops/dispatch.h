@@ -36,6 +36,6 @@ extern const QosHooks *const qos_hooks[QOS_HOOKS_COUNT];
 void qos_op_submit(QosOp *op);
 /* For what waits for no token (release, flush): its cost is debt. */
 void qos_op_submit_urgent(QosOp *op);
-/* The same for a release, of which the kernel awaits no result: one that has to wait is answered
- * before, lest it take of the kernel's room for requests in the background. */
+/* The same for a release. The kernel awaits no result of it, so if it has to wait it is answered
+ * before. Otherwise it would take some of the kernel's room for requests in the background. */
 void qos_op_submit_release(QosOp *op);

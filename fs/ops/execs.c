@@ -32,7 +32,7 @@ static gboolean is_exec(const QosHandle *handle)
     return (handle->flags & QOS_OPEN_FOR_EXEC) != 0;
 }
 
-/* FALSE: somebody goes on to have the file open so. */
+/* Waits until no handle of the file is such. FALSE: one still is. */
 static gboolean await_none(const QosOp *op, const QosLoan *file,
                            gboolean (*is_such)(const QosHandle *handle))
 {

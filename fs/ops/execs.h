@@ -10,12 +10,12 @@
  * So of a file of which answers have shown such bits:
  *
  *   - It is not opened for execve(2) while it is open for writing, nor by ordinary users for
- *     writing while it is open for execve(2): ETXTBSY. The kernel itself says so a moment later,
- *     or earlier. A RELEASE that is on its way is waited for, 200 ms at most.
+ *     writing while it is open for execve(2): ETXTBSY. The kernel itself says so a moment later, or
+ *     earlier. A RELEASE that is on its way is waited for, 200 ms at most.
  *   - If it has lost bits since, an OPEN for execve(2) is answered by ESTALE. The kernel then looks
- *     the name up again, checks anew, and so has the mode as it is. The same thread's next OPEN is
- *     let through, unless somebody has opened the file for writing meanwhile (ETXTBSY): the answer
- *     to a WRITE makes the kernel ignore attributes that were asked for before.
+ *     the name up again, checks anew, and so has the mode as it is. The same thread's next OPEN
+ *     passes, unless a program has opened the file for writing meanwhile (ETXTBSY). The reason is
+ *     that the answer to a WRITE makes the kernel ignore attributes that were asked for before.
  *
  * Limit: the daemon tells threads apart by their ids, and those of another pid namespace have none.
  */

@@ -51,8 +51,8 @@ static void set_caching(QosOp *op, fuse_ino_t ino, QosHandle *handle)
     qos_reply_open(op, ino, handle);
 }
 
-/* Whether the store is to be told of each close(). Where the file may be mapped for writing, it is:
- * that is when the kernel writes back what was written so. */
+/* Whether the store must be told of each close(). It must if the file may be mapped for writing,
+ * because the kernel then writes back what was written through the mapping. */
 static gboolean wants_flush(const QosHandle *handle)
 {
     return (handle->flags & O_ACCMODE) == O_RDWR || qos_loan_wants_flush(&handle->file);
@@ -140,7 +140,7 @@ static int reply_open(QosOp *op, fuse_ino_t ino, QosHandle *handle, int fd, QosL
     if (op->fs->config.no_atime)
         qos_handle_spare_atime(handle);
     set_caching(op, ino, handle);
-    /* A close() ends locks, also those that are had across mounts. */
+    /* A close() ends locks, also those across mounts. */
     info->noflush = op->fs->locks == NULL && !wants_flush(handle);
     error = set_backing(op, handle);
     if (error != 0) {
@@ -263,7 +263,7 @@ static gboolean may_be_trap(int parent, const struct stat *file, uid_t caller)
            (fstat(parent, &folder) != 0 || (folder.st_mode & S_ISVTX) != 0);
 }
 
-/* Opens a file that somebody else made meanwhile; special files, symbolic links and traps are for
+/* Opens a file that another program made meanwhile. Special files, symbolic links and traps are for
  * the kernel to judge, which looks again on -ESTALE. The kernel also judges the file for a caller
  * from another user namespace, because its capabilities were judged by the directory alone. */
 static int open_existing(int parent, const OpenOp *create)

@@ -33,7 +33,7 @@
 
 typedef struct QosBackground QosBackground;
 
-/* As long as it has requests. It takes turns as the first of these. */
+/* A group lives as long as it has requests. In the turns it counts as the first of them. */
 struct QosBackgroundGroup {
     QosTurn turn;    /* first */
     QosProcessId id; /* of the process; before it is found, of the thread, with a `start` of 0 */
@@ -62,9 +62,9 @@ void qos_background_remove(QosBackground *background, QosOp *op);
 gboolean qos_background_knows(QosBackground *background, const QosBackgroundGroup *thread);
 /* TRUE where the process has no group yet. */
 gboolean qos_background_is_new(QosBackground *background, const QosProcessId *process);
-/* Gives a thread's requests to its process, and returns that group: if it is new, its turn is to be
- * said. Where the thread has gone (start 0), and its process is not known: `thread` itself if it
- * was killed; else NULL, and its requests are removed. */
+/* Gives a thread's requests to its process, and returns the process's group; if that is new, the
+ * caller must say when its turn is. Where the thread has gone (start 0), and its process is not
+ * known: `thread` itself if it was killed; else NULL, and its requests are removed. */
 QosBackgroundGroup *qos_background_found(QosBackground *background, QosBackgroundGroup *thread,
                                          const QosProcessId *process);
 /* Takes `descriptor` if there is a place for it; else FALSE. */

@@ -180,7 +180,7 @@ static void note_kill_locked(QosInterrupts *interrupts)
     qos_turns_pay(interrupts->turns);
 }
 
-/* The lock is let go meanwhile. */
+/* The lock is released meanwhile. */
 static void answer_locked(QosInterrupts *interrupts, QosOp *op)
 {
     qos_mutex_unlock(&interrupts->lock);

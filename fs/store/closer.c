@@ -55,8 +55,8 @@ guint qos_closer_count(QosCloser *closer)
 
 static void *work(void *arg);
 
-/* Somebody is to look for a queue. Where no thread can be made, those that there are look later; so
- * too at the end, when they are being joined. */
+/* Has a thread look for a queue. If none can be made, the existing threads look later; so they do
+ * at the end, when they are being joined. */
 static void call_locked(QosCloser *closer)
 {
     pthread_t thread;

@@ -22,10 +22,12 @@
 #include "fs/store/inode_state.h"
 #include "fs/store/local_fs.h"
 
-/* So many inodes forgotten, and more than are left: their memory goes back to the system. */
+/* When this many inodes are forgotten, and more than are left, their memory goes back to the
+ * system. */
 #define FORGOTTEN_MANY 10000
 #define EXPLAIN_AGAIN  (60 * G_USEC_PER_SEC)
-/* That the hand of the clock spares at a time, lest it turn for long with the lock held. */
+/* How many inodes the hand of the clock spares at a time, so that it does not turn for long with
+ * the lock held. */
 #define SPARED_MAX 64
 
 static guint key_hash(gconstpointer data)
@@ -176,7 +178,8 @@ static void settle(QosInodes *inodes, QosInode *inode)
     free_inode(inodes, gone);
 }
 
-/* Gives back one loan: the last one of an inode that nobody has to settle like any other. */
+/* Gives back one loan. Only if it is the last one and QOS_USE_SETTLE is set, the inode is
+ * settled. */
 void qos_inode_put(QosInodes *inodes, QosInode *inode)
 {
     guint use = g_atomic_int_get(&inode->use);

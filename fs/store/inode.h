@@ -144,8 +144,8 @@ static inline gboolean qos_mode_is_device(mode_t mode)
 {
     return S_ISCHR(mode) || S_ISBLK(mode);
 }
-/* TRUE where the kernel makes a right of what it is told of such a file: it is to ask each time, as
- * what gives the right may be forbidden by then. */
+/* TRUE if what the kernel is told of such a file gives rights. Then it must ask each time, because
+ * the mount may forbid them by then. */
 static inline gboolean qos_mode_gives_rights(mode_t mode)
 {
     return qos_mode_is_device(mode) || (S_ISREG(mode) && (mode & (S_ISUID | S_ISGID)) != 0);
@@ -265,7 +265,7 @@ void qos_loan_note_told(const QosLoan *loan, struct timespec modified, off_t siz
 /* An answer is about to tell of it. FALSE: the kernel must not remember what that says. */
 gboolean qos_loan_may_tell(const QosLoan *loan, struct timespec modified, off_t size,
                            QosTime asked);
-/* Somebody else has changed it, or may have. */
+/* Another mount, or a program behind the mount, has changed the file, or may have. */
 void qos_loan_note_foreign(const QosLoan *loan);
 void qos_inodes_note_foreign(QosInodes *inodes, fuse_ino_t id);
 /* The file `id` on loan, but maybe cold: without a descriptor. FALSE: it is not known. */

@@ -11,8 +11,8 @@
 /* A change from elsewhere waits no longer than this for a WRITE that is under way. */
 #define FOREIGN_PATIENCE QOS_SECOND
 
-/* New rights are told in each answer for so long: the kernel takes none from one that it gets while
- * a write ends. */
+/* How long new rights are told in each answer, because the kernel takes none from an answer that it
+ * gets while a write ends. */
 #define RIGHTS_TOLD QOS_SECOND
 /* No digest: rights that the kernel is told in each answer. */
 #define RIGHTS_ALWAYS 2
@@ -97,7 +97,7 @@ void qos_file_changes_note_append(QosFileChanges *changes, int fd, off_t offset)
 {
     struct stat stat;
 
-    /* Not what was seen last: with credits nobody looks before each change. */
+    /* The size is read anew, because with credits not every change is preceded by a look. */
     if (changes == NULL || fstat(fd, &stat) != 0)
         return;
     qos_mutex_lock(&changes->lock);

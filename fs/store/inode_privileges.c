@@ -38,7 +38,7 @@ gboolean qos_inodes_show_privileges(QosInodes *inodes, fuse_ino_t id, mode_t mod
         known = g_atomic_int_get(&inode->privileges);
         while (!g_atomic_int_compare_and_exchange_full(&inode->privileges, known,
                                                        (known + COUNT) | bits, &known)) {
-            /* a change has removed some, or somebody opens it */
+            /* a change has removed some, or an open for writing was counted */
         }
     }
     qos_mutex_unlock(&inodes->lock);

@@ -2,8 +2,8 @@
  * Files that lose their last name while the kernel knows them (fs/store/inode.h).
  *
  * A program may hold such a file without having it open: by O_PATH, or as its working directory.
- * The file lives as long as somebody has a descriptor of it, and no file handle finds it again. The
- * daemon cannot tell whether a program holds it; the kernel forgets it soon if none does.
+ * The file lives as long as any process has a descriptor of it, and no file handle finds it again.
+ * The daemon cannot tell whether a program holds it; the kernel forgets it soon if none does.
  *
  * So an inode that is to become cold keeps its descriptor if its file has no name left. It goes to
  * the queue of removed inodes, and leaves it when the kernel forgets the inode. A quarter of all

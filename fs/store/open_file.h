@@ -58,7 +58,7 @@ void qos_handles_free(QosHandles *handles);
 /* A place for what `caller` is about to open; takes a reference of it. 0; or -EMFILE where its job
  * or its user has its share, which is logged once for each; or -ENFILE where none is left. */
 int qos_handle_new(QosHandles *handles, QosCaller *caller, QosHandle **ret_handle);
-/* Whether any handle of the file that has this name is such. */
+/* Whether `is_such` is true of any handle of the file with this name. */
 gboolean qos_handles_has(QosHandles *handles, const QosFileName *name,
                          gboolean (*is_such)(const QosHandle *handle));
 /* It is open. Takes `fd` and the loan. */

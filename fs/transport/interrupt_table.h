@@ -29,7 +29,7 @@ void qos_interrupt_table_free(QosInterruptTable *table); /* NULL is allowed */
  * by the thread that reads the interrupt. A request has one listener at a time. */
 void qos_interrupt_table_listen(QosInterruptTable *table, guint64 number,
                                 void (*func)(gpointer data), gpointer data);
-/* Waits for a call that is under way; none follows. Does nothing where nobody listens. */
+/* Waits for a call that is under way; none follows. Does nothing if the request does not listen. */
 void qos_interrupt_table_ignore(QosInterruptTable *table, guint64 number);
 /* The kernel interrupts the request `number`. */
 void qos_interrupt_table_receive(QosInterruptTable *table, guint64 number);
