@@ -165,7 +165,7 @@ static gboolean forget_inode(QosInvalidator *invalidator, const QosKnownInode *i
     return tell_known(invalidator, inode);
 }
 
-/* It must have arrived by now. */
+/* The reply that was on its way, or the list, must have arrived by now. */
 static void end_way(QosInvalidator *invalidator, const QosKnownInode *inode)
 {
     if (qos_inodes_end_way(invalidator->fs->inodes, inode->id))

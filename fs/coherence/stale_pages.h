@@ -32,7 +32,7 @@
 
 void qos_old_pages_begin(const QosOp *op, QosPages *pages);
 /* TRUE if pages are going to be dropped behind a WRITE, however early it is made. For that all
- * waiting requests on the file are boosted; the job's own must not be. */
+ * waiting requests on the file are boosted, and the WRITE itself must not be. */
 gboolean qos_old_pages_follow(const QosOp *op);
 /* With `is_covered` the operation has a credit on op->node; to settle, had it all the time. */
 void qos_old_pages_enter(const QosOp *op, QosPages *pages, gboolean is_covered);

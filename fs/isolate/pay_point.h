@@ -23,31 +23,33 @@
  * cache, so that no READ follows a payment: after UNREAD_MAX such payments they do not prolong the
  * pay point any more.
  *
- * The kernel asks once more under the lock, to see whether the caller may make or remove a name. So
- * a thread that has paid has a ticket, with which it passes every pay point until it has done what
- * it came for. That is an operation that changes a directory, or TICKET_LOOKUPS look-ups, or
- * nothing for TICKET_TIME. rename(2) makes two look-ups under the lock, and before it one for each
- * name on the way that the kernel does not know. A thread that lived before the kernel was told may
- * be under the lock already, and gets one such ticket unpaid.
+ * The kernel asks for attributes once more under the lock, to see whether the caller may make or
+ * remove a name. The thread must not wait then. So a thread that has paid has a ticket, with which
+ * it passes every pay point until it has done what it came for. That is an operation that changes a
+ * directory, or TICKET_LOOKUPS look-ups, or nothing for TICKET_TIME. rename(2) makes two look-ups
+ * under the lock, and before it one for each name on the way that the kernel does not know. A
+ * thread that lived before the kernel was told may be under the lock already, and gets one such
+ * ticket unpaid.
  *
  * The token that a thread has paid is that of the class of the operation that went into debt. If a
  * rule tells operations apart, it pays for one such operation; else for the next, whichever it is.
  * That operation then costs nothing.
  *
- * These times run while the mount is used: a pause in which no request comes counts 100 ms, however
- * long it is. The daemon, or the machine, may have stood still, and a thread that queued for a lock
- * before still does.
+ * These times run while the mount is used. A pause in which no request comes counts as 100 ms,
+ * however long it is, because the daemon or the machine may have stood still, and threads that
+ * queued for a lock before still do.
  *
- * A request that makes a pay point is answered when the kernel has been told to forget, so that no
- * thread of its job slips by meanwhile. It does not tell the kernel by itself: a READ may be one
- * that the kernel, to forget the inode, waits for before it takes the notification. So a thread of
- * their own tells it, and is not waited for longer than TELLING_TIME. The GETATTR by which a thread
- * pays keeps its inode, and holds nothing else: it tells at once.
+ * A request that makes a pay point is answered only when the kernel has been told to forget the
+ * attributes, so that no thread of its job slips by meanwhile. The request's thread must not tell
+ * the kernel itself, because the kernel may wait for that very READ before it takes the
+ * notification. So the tolls have a thread that tells it, and a request waits for that no longer
+ * than TELLING_TIME. The GETATTR by which a thread pays may tell the kernel at once, because the
+ * kernel holds nothing for it but the inode.
  *
  * Limit: a thread with a system call that cannot be read (a worker of io_uring, a program of 32
- * bits) pays here even if it only walks through; its next operation is prepaid then. One that is
- * not known at all (of another pid namespace) does not wait here, and is held by the bound on debt
- * alone. A ticket is good for TICKET_ASKS questions. If the kernel cannot be told within
+ * bits) pays here even if it only walks through; its next operation is prepaid then. A thread of
+ * another pid namespace is not known at all. It does not wait here, and only the bound on debt
+ * holds it. A ticket is good for TICKET_ASKS questions. If the kernel cannot be told within
  * TELLING_TIME, threads may slip by until it is.
  *
  * Lock: `lock` of the tolls; never held while the kernel is told.

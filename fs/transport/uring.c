@@ -15,7 +15,7 @@
  * 2. The request parks: its entry stays with it, and the reader needs another. If fewer than
  *    `depth` readers wait, it registers a new one: the queue grows. Otherwise the reader rests.
  * 3. Another thread replies later: the entry is returned, and a reader that rests takes it, or a
- * new one. Only where no more readers can be made does one that waits take it besides its own.
+ *    new one. Only where no more readers can be made does one that waits take it besides its own.
  * 4. When a request leaves too few readers waiting, one that rests gets an entry, or a new reader
  *    is made.
  *
