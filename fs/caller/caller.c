@@ -83,8 +83,9 @@ static void remember(QosCallers *callers, const QosJobNaming *naming, const QosP
     qos_mutex_unlock(&callers->lock);
 }
 
-/* The job that the program of `facts` was started with. Where it has written over its environment:
- * what was found of it or of a copy before, or in what is left, or its ancestors'. */
+/* The job with which the program of `facts` was started. If the program has written over its
+ * environment, this is what was found before for it or for a copy of it; else the job in what is
+ * left of its environment; else its ancestors' job. */
 static char *find_origin(QosCallers *callers, const QosJobNaming *naming,
                          const QosProcessFacts *facts, QosProcess *process, guint *ret_nodes)
 {

@@ -61,9 +61,9 @@ typedef enum {
     QOS_CALLER_LASTING_JOB, /* for what it opens: that of the program that runs now */
 } QosCallerNeed;
 
-/* The caller of a request, a new reference; NULL where a namer has to read of it first. For its
- * identity it is never NULL, but its job may be. Where /proc was read, the thread has the daemon's
- * own identity afterwards; so with the next two. */
+/* The caller of a request, a new reference; NULL if a namer must read its environment first. If
+ * only the identity is needed, it is never NULL, but its job may be. If /proc was read, the thread
+ * has the daemon's own identity afterwards; this holds for the next two functions too. */
 QosCaller *qos_callers_find(QosCallers *callers, const struct fuse_ctx *context,
                             QosCallerNeed need);
 /* The caller that `facts` describe, which must have all that `naming` wants; never NULL. Takes the

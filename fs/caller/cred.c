@@ -110,7 +110,7 @@ static guint64 own_capabilities(void)
 }
 
 /* A group that has no number in the daemon's user namespace cannot be set. The kernel does not say
- * which it is: then the identity goes without groups. */
+ * which one, so the identity then goes without groups. */
 static int set_groups(const Identity *to)
 {
     if (syscall(SYS_setgroups, to->group_count, to->groups) == 0 ||

@@ -96,10 +96,10 @@ static QosCall purpose_of(gint64 number, const guint64 arguments[6])
     }
 }
 
-/* A program of 32 bits numbers its system calls otherwise, and a kernel thread has no stack of its
- * own: both are told by the stack pointer. A program of 64 bits that makes calls of 32 is not,
- * because only its code tells, and to read that could wait for its memory's lock; what it gains is
- * bounded by its class's allowance (fs/tbf.c). */
+/* A 32-bit program numbers its system calls otherwise, and a kernel thread has no stack of its own.
+ * The stack pointer shows both. A 64-bit program that makes 32-bit calls is not noticed, because
+ * only its code tells, and to read that could wait for its memory's lock. What it gains is bounded
+ * by its class's allowance (fs/tbf.c). */
 static QosCall parse(const char *text)
 {
     guint64 a[6], stack;

@@ -53,8 +53,8 @@ void qos_namequeue_init(QosNameQueue *queue);
 /* Requests that still wait are left alone. */
 void qos_namequeue_clear(QosNameQueue *queue);
 void qos_namequeue_add(QosNameQueue *queue, QosNameWait *wait, guint32 uid, QosTime now);
-/* Takes out one that is to be read, which is `reading` until qos_namequeue_end(), or that is late,
- * also of those that are read; NULL: none is. At QOS_NEVER all are late. */
+/* Takes out a request. Either it is to be read, and is `reading` until qos_namequeue_end(), or it
+ * is late, even if it is being read. NULL: there is none. At QOS_NEVER all are late. */
 QosNameWait *qos_namequeue_take(QosNameQueue *queue, QosTime now, QosNameReading *reading,
                                 gboolean *ret_is_late);
 /* TRUE where there is one to be taken that does not have to become late. */

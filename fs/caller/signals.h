@@ -18,8 +18,8 @@ typedef struct {
     gboolean is_killed;   /* one that is to end its call */
 } QosSignals;
 
-/* `thread` as in a request's context: 0, for one in a pid namespace that this daemon cannot see,
- * has none. Reads /proc, so no lock is held. */
+/* `thread` as in a request's context. A thread in a pid namespace that the daemon cannot see is 0,
+ * and has no signals. Reads /proc, so the caller holds no lock. */
 QosSignals qos_signals_of(pid_t thread);
 
 typedef struct {

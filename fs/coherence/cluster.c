@@ -41,8 +41,9 @@ static char *make_text(const char *raw, gsize max)
     return g_string_free(g_steal_pointer(&text), FALSE);
 }
 
-/* The same on every mount of the store: the file system's magic number and its id; or what was
- * given, to which a local file system adds these, as files are known by their numbers in it. */
+/* The name of the store, which is the same on every mount of it: the file system's magic number and
+ * its id, or the given name. A local file system adds the former to the latter, because files are
+ * known by their numbers in it. */
 static char *name_store(const char *source, const char *given, GError **error)
 {
     struct statfs about;

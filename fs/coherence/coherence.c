@@ -158,8 +158,8 @@ static gboolean is_made(const QosOp *op)
            (op->coherence.claim != NULL && qos_claim_is_settling(op->coherence.claim));
 }
 
-/* A drop waits for the pages that a READ has locked, and a credit may wait for the drop. So beside
- * a drop the READ takes the credit only if it is here. */
+/* A drop waits for the pages that a READ has locked, and a credit may wait for the drop. So while
+ * pages of its file are being dropped, a READ takes the credit only if it is here. */
 static gboolean may_wait(const QosOp *op)
 {
     return !op->entry.request.fills_cache || !is_dropping(op->fs, op->node);

@@ -218,8 +218,8 @@ static gboolean list_known(QosInvalidator *invalidator, const QosLoss *loss)
     return is_any;
 }
 
-/* A directory is worth as much as what is in it. Where one is among those known from `first` on,
- * and the credit may stay, it does, and nothing of it is forgotten. */
+/* A directory is worth as much as all that is in it. If there is one among the inodes known from
+ * `first` on, and the credit may stay, it stays, and nothing is forgotten. */
 static void spare(QosInvalidator *invalidator, QosLoss *loss, guint first)
 {
     const QosFs *fs = invalidator->fs;

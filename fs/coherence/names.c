@@ -106,8 +106,8 @@ static int ask_store(QosOp *op, fuse_ino_t node, const char *name, guint64 *ret_
     return 0;
 }
 
-/* Before it removes, replaces or moves what the name is. By our clock the credits are held still:
- * what was known is true, and the store need not say. */
+/* To be called before the operation removes, replaces or moves the file behind the name. By our
+ * clock the credits are still held, so what was known is true, and the store need not be asked. */
 static int begin_taking(QosOp *op, fuse_ino_t node, guint64 folder, const char *name,
                         QosNameLook *look)
 {

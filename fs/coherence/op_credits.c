@@ -232,8 +232,8 @@ static gboolean begin_wait(QosOp *op, gboolean is_attended)
     return may_wait;
 }
 
-/* The thread that waited with the operation does so no more. TRUE: its wait has ended, and the
- * thread goes on with it. FALSE: it waits on, and may be another thread's. */
+/* The thread stops waiting with the operation. TRUE: the operation's wait has ended, and the thread
+ * goes on with it. FALSE: it still waits, and may belong to another thread by now. */
 static gboolean end_attendance(QosClaim *claim)
 {
     QosClaims *claims = claim->claims;

@@ -53,8 +53,9 @@ QosNameLook *qos_claim_looks(QosClaim *claim);
 /* Before the first take: the inode `number` of the store, to change or only to read. Two at most;
  * the same again is one. */
 void qos_claim_add(QosClaim *claim, guint64 number, gboolean writes);
-/* Takes op->coherence.claim. FALSE: it waits, and is not the caller's any more; the gate resumes
- * it, to call this again. With TRUE all is held that is to be had, or there is an error. */
+/* Takes the credits of op->coherence.claim. FALSE: the operation waits, and does not belong to the
+ * caller any more; the gate resumes it, to call this again. TRUE: it holds all credits that can be
+ * had, or there is an error. */
 gboolean qos_claim_take(QosOp *op);
 /* Puts what is held; it may be taken again. */
 void qos_claim_put(QosClaim *claim);
@@ -64,14 +65,14 @@ void qos_claim_touch(QosClaim *claim, guint64 number);
 void qos_claim_touch_none(QosClaim *claim);
 /* As qos_claim_take(), of what is to be taken after the change. */
 gboolean qos_claim_settle(QosOp *op);
-/* Instead of take and settle, for a change that is made before its turn: takes what is here, asks
- * nobody. FALSE: not all is, and nothing is held. */
+/* Instead of take and settle, for a change that is made before its turn: takes the credits that are
+ * here, without asking the server. FALSE: some are not here, and nothing is held. */
 gboolean qos_claim_take_here(QosOp *op);
-/* The operation, which was made, may have made a file longer, and another mount waits for its
- * credit: that one is to know the new size before the reply (docs/design/coherence.md). */
+/* TRUE if the operation, which was made, may have made a file longer, and another mount waits for
+ * its credit. That mount must know the new size before the reply (docs/design/coherence.md). */
 gboolean qos_claim_is_awaited(const QosOp *op);
-/* It was made, and something was lost meanwhile, or it is awaited: puts what is held;
- * qos_claim_settle() is to be called in its turn. */
+/* The change was made early, and a credit was lost meanwhile, or another mount waits for one. Puts
+ * what is held; qos_claim_settle() is to be called in the operation's turn. */
 void qos_claim_settle_later(QosClaim *claim);
 /* TRUE from when qos_claim_settle() found something to take. */
 gboolean qos_claim_is_settling(const QosClaim *claim);
@@ -91,6 +92,6 @@ guint qos_claim_losses(const QosClaim *claim);
 /* TRUE where a credit on the inode is held, and no session was lost since. Behind a look at
  * qos_lockclient_valid(). */
 gboolean qos_claim_holds(const QosClaim *claim, guint64 number);
-/* The same; of an inode that was not added: whether a credit to read it was here all the time since
- * qos_claim_take(). Asks no server. */
+/* The same. For an inode that was not added: whether a credit to read it was here all the time
+ * since qos_claim_take(). Asks no server. */
 gboolean qos_claim_covers(const QosClaim *claim, guint64 number);

@@ -46,18 +46,18 @@ void qos_pages_free(QosPages *pages);
  * G_MAXINT64: to its end. */
 void qos_pages_drop(QosPages *pages, fuse_ino_t ino);
 void qos_pages_drop_range(QosPages *pages, fuse_ino_t ino, gint64 start, gint64 end);
-/* Makes the size known to the kernel that the file has in the store, where it has grown. mmap(2),
+/* Tells the kernel the file's size in the store, if the file has grown, because mmap(2),
  * sendfile(2) and copy_file_range(2) do not ask for it. It counts as a drop, and is told as one. */
 void qos_pages_push_size(QosPages *pages, fuse_ino_t ino);
-/* All, also what a READ is under way to fill for `reader`, a thread: not before that one asks
- * again, or 2 ms have passed since the answer, unless they are to be dropped for another reason
- * too. */
+/* Drops all pages, also those that a READ is about to fill for the thread `reader`. The drop waits
+ * until that thread asks again, or until 2 ms after the answer, unless the pages are to be dropped
+ * for another reason too. */
 void qos_pages_drop_read(QosPages *pages, fuse_ino_t ino, pid_t reader);
-/* Waits until the kernel was told to drop all that is queued, but for what is locked for requests.
- * Where the kernel does not come back from one of them, 10 ms at most. */
+/* Waits until the kernel was told to drop all that is queued, except pages that are locked for
+ * requests. If the kernel does not come back from a drop, it waits for 10 ms at most. */
 void qos_pages_await_told(QosPages *pages);
-/* A request that was counted (qos_loan_fill) has [start, end) of `ino` locked and nothing else, and
- * what the kernel had there is gone. */
+/* A request that was counted (qos_loan_fill) has just [start, end) of `ino` locked, and the
+ * kernel's former pages there are gone. */
 void qos_pages_note_locked(QosPages *pages, fuse_ino_t ino, gconstpointer request, gint64 start,
                            gint64 end);
 /* A request, noted or not, has pages of `ino`, which is `file`, locked no more: counts it off. */
@@ -65,8 +65,8 @@ void qos_pages_end_locked(QosPages *pages, fuse_ino_t ino, const QosLoan *file,
                           gconstpointer request);
 /* TRUE until they are dropped. Cheap where there are none to be. */
 gboolean qos_pages_are_old(QosPages *pages, fuse_ino_t ino);
-/* TRUE: they are, and the gate resumes `entry`, of that thread, when those are dropped that are old
- * now; it is not the caller's any more. */
+/* TRUE: there are old pages, and the gate resumes `entry`, of that thread, when those that are old
+ * now are dropped. The entry does not belong to the caller any more. */
 gboolean qos_pages_await(QosPages *pages, fuse_ino_t ino, pid_t thread, QosEntry *entry);
 /* Takes back an `entry` that waits: it is the caller's again. FALSE: it is resumed already, or is
  * yet to wait. */

@@ -29,8 +29,8 @@ void qos_lists_free(QosLists *lists); /* NULL is allowed */
 /* A list of `directory`, open as `handle`, is about to be sent to the thread `reader`, > 0. All
  * lists that were sent to that thread before have arrived. */
 void qos_lists_note_sent(QosLists *lists, pid_t reader, gconstpointer handle, fuse_ino_t directory);
-/* The one that was sent to the thread, and if `handle` is not NULL by that, has arrived. TRUE where
- * it was late. Cheap where none is on its way. */
+/* The list that was sent to the thread has arrived; with `handle`, only if it was sent by that.
+ * TRUE if it was late. Cheap while no list is on its way. */
 gboolean qos_lists_note_arrived(QosLists *lists, pid_t reader, gconstpointer handle);
 /* Whether some of the directory are on their way, and not late. */
 gboolean qos_lists_are_on_their_way(QosLists *lists, fuse_ino_t directory);

@@ -15,8 +15,8 @@
 #include "fs/store/open_file.h"
 #include "fs/store/passthrough.h"
 
-/* An answer may be as late as that part of what is left of the lease before the kernel starts to
- * count the time for which it may believe it. */
+/* An answer may be late: this part of what is left of the lease may pass before the kernel starts
+ * to count the time for which it may believe the answer. */
 #define LATE_PART 2
 
 static double valid_seconds(const QosFs *fs)
@@ -219,8 +219,8 @@ static gboolean keeps_covered(QosOp *op, fuse_ino_t ino, const QosLoan *file)
     return keeps_pages;
 }
 
-/* Whether the kernel keeps its pages of the file, which an open past them has too: other opens use
- * them. They go for a change from elsewhere alone. */
+/* Whether the kernel keeps its pages of the file. This matters for an open past the pages too,
+ * because other opens use them. They go only for a change from elsewhere. */
 static gboolean keeps_pages(QosOp *op, fuse_ino_t ino, const QosHandle *handle)
 {
     const QosFs *fs = op->fs;

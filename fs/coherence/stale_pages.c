@@ -53,8 +53,8 @@ void qos_old_pages_enter(const QosOp *op, QosPages *pages, gboolean is_covered)
         drop_all(op, pages);
 }
 
-/* TRUE where pages may show what was there before a WRITE. The kernel puts what is written into
- * them before it sends the WRITE, or drops them: they may have been dropped since, and read again
+/* TRUE if pages may show the data from before a WRITE. Before it sends the WRITE, the kernel puts
+ * the new data into the pages, or drops them. But they may have been dropped since, and read again
  * before the WRITE was made. */
 static gboolean are_left_by_write(const QosOp *op)
 {
@@ -71,9 +71,9 @@ static gboolean are_left_by_write(const QosOp *op)
     return FALSE;
 }
 
-/* The next write that its program makes may be in these pages before its WRITE comes: they are to
- * go before the answer, if no other request has some locked. The WRITE itself has but one locked
- * that it does not cover whole. */
+/* The program's next write may be in these pages before its WRITE comes, so they must go before the
+ * answer, if no other request has some locked. The WRITE itself has but one locked that it does not
+ * cover whole. */
 static void drop_written(const QosOp *op, QosPages *pages)
 {
     const QosLoan *file = &op->handle->file;

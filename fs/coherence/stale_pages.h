@@ -39,8 +39,8 @@ void qos_old_pages_enter(const QosOp *op, QosPages *pages, gboolean is_covered);
 void qos_old_pages_settle(const QosOp *op, QosPages *pages, gboolean is_covered);
 void qos_old_pages_leave(const QosOp *op, QosPages *pages);
 
-/* TRUE until what may be too old of `ino` is dropped; queues what was not found before.
- * `filled_era`: what qos_inodes_filled_era() says of it. */
+/* TRUE until the pages of `ino` that may be too old are dropped; queues those that were not found
+ * before. `filled_era`: what qos_inodes_filled_era() says of it. */
 gboolean qos_old_pages_are_there(const QosFs *fs, QosPages *pages, fuse_ino_t ino, gint filled_era);
 /* TRUE if a GETATTR must wait until the old pages are gone (qos_pages_await): once, and again if
  * something was lost meanwhile. Pages that were filled after it came are not too old for it. */

@@ -16,8 +16,8 @@ gboolean qos_control_may_set(fuse_req_t request)
     return uid == 0 || uid == qos_fs(request)->owner;
 }
 
-/* The wall clock's offset from the gate's. The two are read one after the other, so that a thread
- * which loses its CPU between them reads again. */
+/* The wall clock's offset from the gate's. The two are read one after the other. A thread that
+ * loses its CPU between them reads again. */
 static QosTime read_clock_offset(void)
 {
     QosTime before, wall;

@@ -97,8 +97,8 @@ static QosTime next_save(void)
     return qos_gate_now() + SAVE_INTERVAL - qos_wall_now() % SAVE_INTERVAL;
 }
 
-/* A step of the thread: totals, with all that jobs lent and borrowed, every few seconds; what
- * changes of that and of the rules whenever it does. */
+/* A step of the database's thread. It saves the totals, with all that jobs lent and borrowed, every
+ * few seconds. It saves changes of shares and of rules whenever they happen. */
 static QosTime save_now_and_then(gpointer data)
 {
     QosControl *control = data;

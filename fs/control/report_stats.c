@@ -127,8 +127,8 @@ GString *qos_report_job_stats(const QosReport *report)
 /* --- nrs_tbf_rule --- */
 
 /*
- * NAME CONDITIONS [OPTION...] RATE, ref N: what Lustre does not know stands before the rate, where
- * a parser of its lines takes it for conditions. A rate of 0 bounds nothing.
+ * NAME CONDITIONS [OPTION...] RATE, ref N. Options that Lustre does not know stand before the rate,
+ * where a parser of Lustre's lines takes them for conditions. A rate of 0 bounds nothing.
  */
 static void append_rule(GString *text, const QosReport *report, guint index)
 {

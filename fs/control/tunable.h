@@ -52,8 +52,8 @@ void qos_tunables_copy(QosTunables *copy, const QosTunables *tunables);
  * wrong. */
 char *qos_tunables_check(const QosTunables *tunables, QosTunable tunable, const char *text,
                          GError **error);
-/* Checks the options of a mount, `given` (name -> text), before there is anything else of it. FALSE
- * with such an error, which says that it is of an option. */
+/* Checks the options of a mount, `given` (name -> text), before anything else of the mount exists.
+ * FALSE with such an error, which says that it is about an option. */
 gboolean qos_tunables_check_given(GHashTable *given, GError **error);
 /* Replaces one by a text that was checked, which is taken over. */
 void qos_tunables_take(QosTunables *tunables, QosTunable tunable, char *text);

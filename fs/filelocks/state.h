@@ -109,8 +109,8 @@ void qos_call_begin_wait_locked(QosCall *call);
 void qos_call_end_wait_locked(QosCall *call);
 /* The owner has other locks of the file than before, which is to be told if it waits. */
 void qos_locks_note_owner_locked(QosLocks *locks, const QosLockedFile *file, guint64 owner);
-/* The server is told what is to be told: before what was given up goes to other mounts, and in the
- * end; of many changes at once the last. */
+/* Tells the server the waits that have changed; of many changes of one wait, only the last. This is
+ * done before locks that were given up go to other mounts, and at the end. */
 void qos_locks_tell_locked(QosLocks *locks);
 /* NULL: it waits no more. */
 QosCall *qos_locks_find_told_locked(const QosLocks *locks, guint64 wait);

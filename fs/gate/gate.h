@@ -60,22 +60,22 @@ gboolean qos_gate_enter(QosGate *gate, QosEntry *entry);
 gboolean qos_gate_park(QosGate *gate, QosEntry *entry);
 /* TRUE where a rule bounds what the entry's request belongs to: what it costs matters. */
 gboolean qos_gate_is_limited(QosGate *gate, const QosEntry *entry);
-/* Between enter() and park(): where to keep the request and its `data`, as qos_sched_keep().
- * NOWHERE: it was taken back, the caller answers it. */
+/* Between enter() and park(): says where to keep the request and its `data`, as qos_sched_keep().
+ * NOWHERE: the request was taken back, and the caller answers it. */
 QosKeep qos_gate_keep(QosGate *gate, QosEntry *entry, gboolean may_be_early);
 /* After QOS_KEEP_IN_STORE: it is there. */
 void qos_gate_kept(QosGate *gate, QosEntry *entry);
-/* A request that may go is about to wait for something else (a credit, old pages), with no thread
- * of its own: its slot is free meanwhile, as what it waits for may need others to go first. */
+/* A request that may go is about to wait for something else (a credit, old pages) without a thread.
+ * Its slot is free meanwhile, because the wait may end only after others go first. */
 void qos_gate_pause(QosGate *gate, QosEntry *entry);
 /* It has waited, or need not: it is about to go to the store. */
 void qos_gate_go_on(QosGate *gate, QosEntry *entry);
 /* The entry's wait is over: a worker calls its run() again. Any thread. */
 void qos_gate_resume(QosGate *gate, QosEntry *entry);
-/* After the backing call, and best before the reply: a thread that has replied may lose its CPU to
- * the caller, and its slot would be taken all the while. `bytes`: moved; `error`: errno or 0. The
- * entry is the caller's again. TRUE where others wait: the thread calls qos_gate_next() when it has
- * replied. */
+/* To be called after the backing call, and best before the reply, because a thread that has replied
+ * may lose its CPU to the program, and would keep its slot all the while. `bytes`: moved; `error`:
+ * errno or 0. The entry belongs to the caller again. TRUE if others wait: the thread calls
+ * qos_gate_next() when it has replied. */
 gboolean qos_gate_leave(QosGate *gate, QosEntry *entry, guint64 bytes, int error);
 /* Another that is due, to be run by this thread (its run()), or NULL. */
 QosEntry *qos_gate_next(QosGate *gate);

@@ -23,8 +23,8 @@ enum {
     QOS_ENTRY_CANCELLED,
 };
 
-/* The parked requests for which the kernel holds the same lock: found without a look at the others,
- * of which there may be 50,000 of one user's. */
+/* The parked requests for which the kernel holds the same lock. They are found without a look at
+ * the others, of which one user may have 50,000. */
 typedef struct QosGateLine {
     guint64 lock;   /* first: the table holds these; 0: of all that cannot be boosted */
     GQueue entries; /* of QosEntry, oldest first */
@@ -69,8 +69,9 @@ static inline void qos_gate_wake_leader_locked(QosGate *gate, QosTime wake)
 /* --- read_ahead.c --- */
 
 GHashTable *qos_gate_threads_new(void);
-/* An entry is PARKED; it is so no more. Returns what its thread sent before and is read-ahead from
- * now on, if that is parked; or NULL. */
+/* These two are called when an entry is PARKED, and when it is so no more. The first returns the
+ * entry that the same thread sent before, if that is parked, because it is read-ahead from now on;
+ * or NULL. */
 QosEntry *qos_gate_join_thread_locked(QosGate *gate, QosEntry *entry);
 void qos_gate_leave_thread_locked(QosGate *gate, QosEntry *entry);
 /* TRUE where no system call waits for the parked entry. */

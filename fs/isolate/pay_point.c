@@ -297,8 +297,9 @@ static void tell_locked(QosTolls *tolls, fuse_ino_t ino)
     pthread_cond_broadcast(&tolls->told);
 }
 
-/* From now on the kernel is to ask. Waits until it has been told, if that does not take long; the
- * pay point may be gone then. `at_once`: the request that is served holds nothing. */
+/* Closes the pay point: from now on the kernel must ask. Waits until it has been told, if that does
+ * not take long; the pay point may be gone then. `at_once`: the request that is served holds
+ * nothing. */
 static void close_locked(QosTolls *tolls, Toll *toll, gboolean at_once, QosTime now)
 {
     const fuse_ino_t ino = (fuse_ino_t)toll->ino;
@@ -384,8 +385,8 @@ gboolean qos_tolls_may_believe(QosTolls *tolls, fuse_ino_t ino)
     return may_believe;
 }
 
-/* The thread may hold or await the directory's lock since before the kernel knew, or before its job
- * was in debt here, and so came by without paying. */
+/* TRUE if the thread may hold the directory's lock, or await it, since before the kernel was told,
+ * or before its job was in debt here. Then it came by without paying. */
 static gboolean was_there(const Toll *toll, const Debtor *debtor, guint64 start, QosTime now)
 {
     return !toll->is_file && start <= MAX(toll->told, debtor->joined) &&

@@ -244,8 +244,8 @@ static gboolean take_event(QosLockclient *client, QosLockevent *ret_event)
     return is_one;
 }
 
-/* TRUE: nothing is left to do before the timer, and others do what they have to themselves.
- * `waits`: what is to be sent waits for the socket. */
+/* TRUE: nothing is left to do before the timer, and other threads do their own work themselves.
+ * `waits`: messages wait for room in the socket. */
 static gboolean try_rest(QosLockclient *client, gboolean waits)
 {
     const QosTime now = qos_lockclient_now();

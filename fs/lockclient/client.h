@@ -57,8 +57,8 @@ typedef struct {
     /* A part of the resource that was dropped to shrink the cache, and is not released yet, is
      * wanted by another mount now. May be told again. */
     void (*wanted)(const QosResource *resource, gpointer arg);
-    /* They are lost already, whether in use or not: what is cached under them is to be forgotten,
-     * and file locks are gone. Nothing is to be released. */
+    /* These credits are lost already, whether in use or not. Forget what is cached under them; file
+     * locks are gone. Nothing is to be released. */
     void (*lost)(const QosResource *resource, const QosCredit *credit, gpointer arg);
     /* The wait of that id (qos_lockclient_set_wait) would never end. */
     void (*deadlocked)(guint64 wait, gpointer arg);
@@ -69,8 +69,8 @@ typedef struct {
 /* Begins at once to look for the server, whether it is there or not. The strings are copied.
  * Errors (QOS_ERROR): an address or file that cannot be. */
 QosLockclient *qos_lockclient_new(const QosLockclientConfig *config, GError **error);
-/* Waits until the first attempt to reach the server has ended, and has been logged where it failed;
- * or for `patience`, a duration, and logs that. */
+/* Waits until the first attempt to reach the server has ended, and its failure has been logged; at
+ * most for `patience`, a duration, which is logged too. */
 void qos_lockclient_await_first(QosLockclient *client, QosTime patience);
 /* Gives back what it has, if the server is there. No use is held or waits, and no callback comes
  * after it. NULL is allowed. */
@@ -136,23 +136,23 @@ gboolean qos_lockclient_keep(QosLockclient *client, const QosResource *resource,
  * less than `times` since it was last used; at most 255. It is as if it had been used just now.
  * FALSE: it is to be forgotten. */
 gboolean qos_lockclient_spare(QosLockclient *client, const QosResource *resource, guint times);
-/* So much of what is cached is to be given back, the least useful first: `drop` comes for each.
- * Memory is short: sys/memory_pressure.h. `part`: of the bytes cached, 0 to 1. */
+/* Gives back a part of the cache, the least useful first, because memory is short
+ * (sys/memory_pressure.h): `drop` comes for each. `part`: of the bytes cached, 0 to 1. */
 void qos_lockclient_shrink(QosLockclient *client, double part);
 
-/* A process waits for a lock of a file, here or by a use that waits, and has others; or what it has
- * is another by now. Where that closes a circle of such waits, of all mounts, `deadlocked` is
- * called. */
+/* A process that has file locks waits for another one, behind a process here or by a use that
+ * waits; or it waits already, and its locks have changed. If this closes a circle of waits across
+ * mounts, `deadlocked` is called. */
 void qos_lockclient_set_wait(QosLockclient *client, const QosWireWait *wait);
 /* It waits no more. */
 void qos_lockclient_end_wait(QosLockclient *client, guint64 id);
 
 /* For how long from now what is cached may be used, a duration; 0: not at all. Takes no lock. */
 QosTime qos_lockclient_valid(const QosLockclient *client);
-/* How often all that was had was lost at once: it is as before, and qos_lockclient_valid() was not
- * 0 just before: what was held then is held. Takes no lock. */
+/* How often all credits were lost at once. If the number is as before, and qos_lockclient_valid()
+ * was not 0 just before, then what was held is still held. Takes no lock. */
 guint qos_lockclient_losses(const QosLockclient *client);
-/* How often credits on inodes have come of the server, modulo 2^32: as long as it is the same,
+/* How often credits on inodes have come from the server, modulo 2^32. While it stays the same,
  * those that are here were here all the time. Takes no lock. */
 guint qos_lockclient_grants(const QosLockclient *client);
 /* How many inodes share a resource (QOS_RESOURCE_INODES), by their numbers: a power of two, as the

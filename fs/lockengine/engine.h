@@ -57,8 +57,8 @@ void qos_lockengine_free(QosLockengine *engine);
 /* For HELLO; grows each time that another server is met. */
 guint32 qos_lockengine_incarnation(const QosLockengine *engine);
 /* The server has welcomed the mount on a new connection. FALSE, with *error (QOS_ERROR): it is not
- * the one that lent what the mount still has, or one too many; to be tried again when the lease is
- * over. */
+ * the server that lent what the mount still has, or it is one server too many. The link is to try
+ * again when the lease is over. */
 gboolean qos_lockengine_connected(QosLockengine *engine, const QosWireWelcome *welcome, QosTime now,
                                   GError **error);
 /* From now on nothing can be sent; what was not, comes again after the next connection. */

@@ -141,8 +141,8 @@ static void tell_of_pages(DataOp *write_op, gboolean is_write_back)
     op->end = write_op->appends ? G_MAXINT64 : write_op->offset + (gint64)write_op->size;
 }
 
-/* A write past the page cache that is to be on the disk when it returns says so, and no FSYNC comes
- * behind it. Behind others one does. */
+/* A write past the page cache that must be on the disk when it returns says so, and no FSYNC
+ * follows it. After other writes the kernel sends one. */
 static int sync_of_write(const DataOp *write_op, int flags)
 {
     int asked = flags & ~write_op->op.handle->flags & O_SYNC;

@@ -39,6 +39,6 @@ void qos_privileges_note_change(const QosOp *op, const QosHandle *handle);
 void qos_privileges_note_failure(const QosOp *op, const QosLoan *file);
 /* The kernel is about to write to the open file by itself. */
 void qos_privileges_note_passthrough(const QosOp *op, const QosHandle *handle);
-/* The kernel is to ask again for the attributes and ACLs of `ino`, which the operation changed and
- * its answer does not tell. Answers to earlier requests are not believed any more. */
+/* Makes the kernel ask again for the attributes and ACLs of `ino`, which the operation has changed
+ * and its answer does not tell. Answers to earlier requests are not believed any more. */
 void qos_privileges_forget_attributes(const QosOp *op, fuse_ino_t ino);

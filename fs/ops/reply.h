@@ -10,8 +10,9 @@
 #include "fs/request/op.h"
 #include "fs/store/inode.h"
 
-/* The reply tells these attributes of `ino`, at which run() has looked: for how long, in s. `file`:
- * NULL where it is not on loan. `stored`: its mode in the store. */
+/* The reply tells these attributes of `ino`, at which run() has looked. Returns for how long the
+ * kernel may believe them, in s. `file`: NULL where it is not on loan. `stored`: its mode in the
+ * store. */
 double qos_reply_attributes(QosOp *op, fuse_ino_t ino, const QosLoan *file, const struct stat *stat,
                             mode_t stored);
 /* The reply tells the entry of the directory that `op` works in: sets its time-outs. One below 0

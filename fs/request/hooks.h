@@ -62,8 +62,8 @@ typedef struct QosHooks {
     void (*park)(QosFs *fs, fuse_ino_t lock, const QosJob *job);
     /* FALSE: it waits. */
     gboolean (*serve)(QosOp *op);
-    /* The thread has the caller's identity. 0, or the -errno with which it is to end without the
-     * call. Once more where the store has refused, and is called again. */
+    /* The thread has the caller's identity. Returns 0, or the -errno with which the operation is to
+     * end without the call. Called once more if the store has refused and is called again. */
     int (*call)(QosOp *op);
     /* op->result has come of it, also without a call. Once; it may wait for moments. */
     void (*called)(QosOp *op);
@@ -73,8 +73,8 @@ typedef struct QosHooks {
      * `answers_first`. */
     void (*leave)(QosOp *op);
 
-    /* Between call and called, for each inode of which the reply tells: may lower both times; the
-     * first table says what they are at most. */
+    /* Between call and called, for each inode that the reply tells of. May lower both times; the
+     * first table sets what they are at most. */
     void (*reply)(QosOp *op, QosTold *told);
     /* Likewise, for the file `ino` that an OPEN or CREATE has opened as `handle`. The first table
      * says whether the kernel keeps its pages: op->reply.info.keep_cache. */

@@ -172,8 +172,8 @@ static inline gboolean qos_op_locks_pages(const QosOp *op)
 
 /* A zeroed struct of `size` bytes that starts with a QosOp; never NULL. */
 gpointer qos_op_new(fuse_req_t request, gsize size, QosOpcode opcode, int (*run)(QosOp *op));
-/* Gives back what it worked on. This may close the last descriptor of a file, which some stores
- * take their time for: so it is done before the request leaves the gate. */
+/* Gives back what the operation worked on. It is done before the request leaves the gate, because
+ * it may close the last descriptor of a file, which takes long on some stores. */
 void qos_op_clear(QosOp *op);
 /* Cleared, and answered. */
 void qos_op_free(QosOp *op);

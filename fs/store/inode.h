@@ -62,8 +62,8 @@ int qos_inodes_borrow(QosInodes *inodes, fuse_ino_t id, QosLoan *ret_loan);
 void qos_loan_return(QosLoan *loan);
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(QosLoan, qos_loan_return)
 
-/* Makes /proc/self/fd the daemon's working directory: from there the next takes the kernel a third
- * less time. To be called once, when the process is the one that will serve. */
+/* Makes /proc/self/fd the daemon's working directory, from which paths of the next function take
+ * the kernel a third less time. To be called once, when the process is the one that will serve. */
 void qos_proc_enter(void);
 /* "/proc/self/fd/N", for calls that take a path. */
 #define QOS_PROC_PATH_MAX 32
@@ -93,13 +93,13 @@ gboolean qos_loan_wants_flush(const QosLoan *loan);
 gboolean qos_inodes_is_directory(QosInodes *inodes, fuse_ino_t id);
 /* Whether `id` is known, and no directory. */
 gboolean qos_inodes_is_file(QosInodes *inodes, fuse_ino_t id);
-/* The store has said ESTALE of it: it is looked up as another file from now on. Stores that know
- * files by their paths (FUSE) have so many files where one has several names, and forget one when
- * its name goes. Directories have one name. */
+/* The store has said ESTALE of `id`: from now on it is looked up as another file. Stores that know
+ * files by their paths (FUSE) have one file for each name, and forget it when its name goes.
+ * Directories have one name. */
 void qos_inodes_note_stale(QosInodes *inodes, fuse_ino_t id);
-/* `name` in `parent` is about to be removed, or to become another file's; as long as the loan, if
- * there is one, the file does not become cold. On NFS it does, unless it is in use: NFS would give
- * it another name (.nfs...) while the daemon has a descriptor of it. */
+/* `name` in `parent` is about to be removed, or to become another file's; while there is the loan,
+ * the file does not become cold. On NFS it becomes cold, unless it is in use, because NFS would
+ * give it another name (.nfs...) while the daemon has a descriptor of it. */
 void qos_inodes_begin_removal(QosInodes *inodes, const QosLoan *parent, const char *name,
                               QosLoan *ret_loan);
 /* The loan is one of the inode `id`. */
@@ -239,8 +239,8 @@ void qos_inodes_trust_credits(QosInodes *inodes);
 /* It is about to be opened: remembers its changes from now on. */
 void qos_loan_watch(const QosLoan *loan);
 /* The mount is about to change the file's data, mtime or size. `fd`: the file, open, to look at it
- * before; -1: no look. Returns what is to be given to the second, when the change is made; NULL is
- * allowed. */
+ * before; -1: no look. Returns what is to be given to qos_file_changes_end() when the change is
+ * made; NULL is allowed there. */
 QosFileChanges *qos_loan_begin_change(const QosLoan *loan, int fd);
 /* The change is a write that appends to the file `fd`, and the kernel takes it for one at `offset`.
  * If the data lands elsewhere, the kernel does not know it, as if another mount had written it. */

@@ -38,8 +38,8 @@ void qos_inode_leave_removed_locked(QosInodes *inodes, QosInode *inode)
     g_atomic_int_or(&inode->use, QOS_USE_SETTLE);
 }
 
-/* The inode that is to be given up, on loan: NULL, as there is room for another, or the oldest, or
- * `inode` itself, where none may go in its place. */
+/* The inode that is to be given up, on loan: the oldest; or `inode` itself, if none may go in its
+ * place; or NULL, if there is room for another. */
 static QosInode *make_room_locked(QosInodes *inodes, QosInode *inode)
 {
     const guint left = inodes->removed_max - inodes->removed.length;

@@ -67,8 +67,8 @@ void qos_inodes_disarm(QosInodes *inodes, int fd, QosFacts *facts)
         stat->st_rdev = NO_DRIVER;
 }
 
-/* The kernel keeps the number of a device that it was told once. Where that may open it no more, it
- * is to look the name up again, and finds another inode. */
+/* The kernel keeps the number of a device that it was told once. If the device may not be opened
+ * any more, the kernel must look the name up again, and finds another inode. */
 int qos_loan_disarm(const QosLoan *loan, mode_t *mode, dev_t *device)
 {
     gulong forbidden;

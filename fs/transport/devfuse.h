@@ -34,8 +34,8 @@ typedef struct QosReaders QosReaders;
 /* At most `waiting` (>= 3) threads wait in the kernel, and there are `most` (>= 3) in all. */
 QosReaders *qos_readers_new(guint waiting, guint most);
 void qos_readers_free(QosReaders *readers); /* NULL is allowed */
-/* Lets each read by a descriptor of its own, and libfuse send its replies by `write`, which gets
- * the session's user data and is to call qos_readers_write(). The session is mounted. */
+/* Lets each reader read by a descriptor of its own, and libfuse send its replies by `write`, which
+ * gets the session's user data and must call qos_readers_write(). The session is mounted. */
 void qos_readers_attach(QosReaders *readers, struct fuse_session *session,
                         ssize_t (*write)(int fd, struct iovec *vector, int count, void *user_data));
 /* Sends a reply by the descriptor that its request came by; `fd` is the session's. Returns its
@@ -53,12 +53,11 @@ int qos_readers_run(QosReaders *readers, struct fuse_session *session,
 void qos_readers_stop(QosReaders *readers);
 
 /*
- * All that this thread has left to do is to reply: it counts among those that read from now on.
+ * This thread has nothing left to do but to reply: from now on it counts among those that read.
  * Does nothing in threads that do not read.
  *
- * As soon as a reply is written the kernel may give the thread's CPU to the program that waited
- * for it, which sends its next request before the thread is back. Nothing but a CPU is missing
- * then, so that another thread would serve it no sooner, and to call one costs a futex(2) and a
- * switch of threads.
+ * As soon as a reply is written the kernel may give the thread's CPU to the program that waited for
+ * it, which sends its next request before the thread is back. Another thread would not serve that
+ * sooner, because only a CPU is missing, and to call one costs a futex(2) and a switch of threads.
  */
 void qos_reading_comes_next(void);

@@ -80,8 +80,8 @@ static ssize_t length_of(const struct iovec *parts, int count)
     return (ssize_t)length;
 }
 
-/* libfuse's answer to INIT is where the kernel learns of the ring, which must be able to serve it
- * by then: from there on, nothing comes another way. */
+/* Tells the kernel of the ring in libfuse's answer to INIT. By then the ring must be able to serve
+ * requests, because nothing comes another way afterwards. */
 static void add_to_init(QosRing *ring, struct iovec *parts, int count)
 {
     const FuseOutHeader *out = parts[0].iov_base;

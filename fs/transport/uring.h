@@ -49,6 +49,6 @@ void qos_ring_flush(void);
 /* Where the reply to the request that this thread is handling may be made without being copied;
  * NULL if it came another way, or does not fit. */
 void *qos_ring_buffer(gsize size);
-/* Gives back the memory of the data that the request brought which this thread is handling: it is
- * to wait, and its data has been taken elsewhere. */
+/* Gives back the memory for the data of the request that this thread is handling, because the
+ * request is going to wait, and its data has been copied elsewhere. */
 void qos_ring_drop_data(void);
