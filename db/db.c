@@ -1,7 +1,7 @@
 /*
  * The database of a mount: the connection, the rules and the tunables, and the database's thread.
- * The thread writes the jobs' totals and their history, runs the tasks of history readers, and makes
- * the steps of the database's owner (fs/control/control_saver.c).
+ * The thread writes the jobs' totals and their history, runs the tasks of history readers, and
+ * makes the steps of the database's owner (fs/control/control_saver.c).
  *
  * A new snapshot of totals replaces one that is not yet written, because it includes all that the
  * old one says. So a slow disk makes the saved totals older, but never the queue longer.

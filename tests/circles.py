@@ -3,7 +3,7 @@
 Two files that need each other cannot be read, tested or moved one without the other, and nothing in C forbids them.
 
 A unit is X.c together with X.h. A header that no .c is named after, or that declares functions of other .c files besides X.c, is a
-unit of its own, X.h: a state.h or db.h is the ground that its files share, so that they need it, and it needs none of them.
+unit of its own, X.h. A state.h or db.h is what its files share: they need it, and it needs none of them.
 A unit needs another if it includes its header, or uses a function that the other defines: calls it or takes its address. Units
 that need one another, by whatever way round, are a circle. One that ALLOWED does not name is a failure, and so is an entry of
 ALLOWED that names no circle.

@@ -15,7 +15,7 @@ import prose
 
 TOP = pathlib.Path(__file__).resolve().parents[1]
 FOLDERS = ("base", "core", "sys", "fs", "db", "net", "server", "tools", "sim")
-PROSE = ("docs",)  # of "docs" and "code", the comments
+PROSE = ("code", "docs")  # "code": the comments
 
 
 def files(suffix, folders):

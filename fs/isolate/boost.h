@@ -8,11 +8,10 @@
  * debt, as far as their class may owe (fs/gate/boost.c). A job boosts none of its own requests, so
  * that its limit holds whatever its threads do.
  *
- * | another job ...                   | boosts what is parked, and what arrives    | call         |
- * |-----------------------------------|--------------------------------------------|--------------|
- * | opens the file                    | as long as it has the file open            | opened()     |
- * | looks up the file's name          | within a second                            | file()       |
- * | is replied attributes of the file | within a second                            | file()       |
+ * Another job is seen to come when
+ *   - it opens the file: then requests are boosted as long as it has the file open (opened());
+ *   - it looks up the file's name: for a second from then on (file());
+ *   - a reply tells it the attributes of the file: for a second likewise.
  *
  * - The kernel is to believe no name of a file on which another job's requests are parked, so that
  *   a job that names the file, as chmod(2) and unlink(2) do, looks the name up.
@@ -25,8 +24,8 @@
  * boosts nothing. It waits until the parked requests have their tokens. These share the rule's time
  * evenly with the requests of their class that have no lock, however many of those wait (fs/tbf.c).
  *
- * A fixed table of atomics has the jobs that came within the last second. A file that pushes another out of
- * its place costs that one a boost.
+ * A fixed table of atomics has the jobs that came within the last second. A file that takes another
+ * one's place costs that one a boost.
  */
 #pragma once
 

@@ -9,7 +9,7 @@ Includes: a file includes only from its own floor or from lower ones, and on F4 
 sqlite3.h stays in db/, libfuse in the files that speak FUSE. The pure files know no system header that does something.
 
 A folder has a floor. What the build puts into the pure archive is on F1 at most, with its header, wherever
-it lies: so a table or a queue that is pure may lie beside what works with it, and no list of names here can
+it lies. So a table or a queue that is pure may lie beside what works with it. And no list of names here can
 differ from what the compiler and the first check hold to be pure. The other way round, each .c file of a
 folder on F0 or F1 must be in the archive. A file that leaves the archive takes the floor of its folder, and
 is missed by its unit test, which links the archive alone. FLOORS names a single file only where a program
