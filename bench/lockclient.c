@@ -23,9 +23,9 @@
 #include "bench/measure.h"
 #include "fs/lockclient/client.h"
 
-#define UNDER_WAY  4096
-#define PATIENCE   30              /* seconds that anything may take */
-#define ATTENDANCE QOS_MILLISECOND /* as a mount has it (fs/coherence/op_credits.c) */
+#define UNDER_WAY 4096
+#define PATIENCE  30              /* seconds that anything may take */
+#define LEAD_TIME QOS_MILLISECOND /* as a mount has it (fs/coherence/op_credits.c) */
 
 typedef struct {
     QosLockclient *lockclient;
@@ -144,7 +144,7 @@ static double ask_and_wait(const Client *client, QosResourceTypeId type, guint64
 
     sem_init(&ended, 0, 0);
     clock_gettime(CLOCK_MONOTONIC, &before);
-    ask(client, type, number, offset, ATTENDANCE, &use, &ended);
+    ask(client, type, number, offset, LEAD_TIME, &use, &ended);
     wait_for(&ended, "a credit took more than 30 s");
     clock_gettime(CLOCK_MONOTONIC, &after);
     end(client, &use);

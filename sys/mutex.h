@@ -47,7 +47,7 @@
     MUTEX(8, READERS, "QosReaders.lock")                                                           \
     MUTEX(8, STREAMS, "QosStreams.lock")                                                           \
     MUTEX(8, CLOSER, "QosCloser.lock")                                                             \
-    MUTEX(8, LOCKINPUT, "QosLockinput.lock")                                                       \
+    MUTEX(8, RECEIVE, "QosReceive.lock")                                                           \
     MUTEX(8, LOCKCLIENT, "QosLockclient.lock")                                                     \
     MUTEX(8, GATE, "QosGate.lock")                                                                 \
     MUTEX(8, SERVER_DB, "QosServerDb.lock")

@@ -17,7 +17,7 @@
 
 /* How long a request keeps its thread while it waits for a credit. One that no other mount has in
  * use comes sooner. */
-#define ATTENDANCE QOS_MILLISECOND
+#define LEAD_TIME QOS_MILLISECOND
 
 #define STOP_PAUSE 1000 /* us: what others do in a moment */
 
@@ -48,7 +48,7 @@ struct QosClaim {
     guint count, taken;    /* of parts; those before `taken` are held or not to be had */
     Phase phase;
     gboolean has_waited, is_postponed;
-    gboolean is_attended;     /* under the lock: a thread waits with it, and goes on */
+    gboolean keeps_thread;    /* under the lock: a thread waits with it, and goes on */
     QosCreditVerdict refused; /* what a change needs next; QOS_CREDIT_GRANTED: it is not */
     QosTime since;            /* that it was first (qos_lockclient_postpone); 0: never */
     guint losses;             /* of the client's, before the first was taken */
@@ -153,7 +153,7 @@ static void end_wait(QosClaim *claim, QosCreditVerdict verdict)
 /* The operation's wait has ended: a worker goes on with it, if no thread waits with it. */
 static void go_on_locked(QosOp *op)
 {
-    if (!op->coherence.claim->is_attended)
+    if (!op->coherence.claim->keeps_thread)
         qos_gate_resume(op->coherence.claim->claims->gate, &op->entry);
 }
 
@@ -214,14 +214,14 @@ static gboolean withdraw(QosOp *op)
 }
 
 /* From here on the operation may be another thread's at any time. FALSE: the mount ends. */
-static gboolean begin_wait(QosOp *op, gboolean is_attended)
+static gboolean begin_wait(QosOp *op, gboolean keeps_thread)
 {
     QosClaim *claim = op->coherence.claim;
     QosClaims *claims = claim->claims;
 
     qos_op_pause(op, claim->phase == BEFORE_CHANGE ? withdraw : NULL);
     claim->has_waited = TRUE;
-    claim->is_attended = is_attended;
+    claim->keeps_thread = keeps_thread;
     qos_mutex_lock(&claims->lock);
     gboolean may_wait = !claims->is_stopping;
     if (may_wait) {
@@ -234,12 +234,12 @@ static gboolean begin_wait(QosOp *op, gboolean is_attended)
 
 /* The thread stops waiting with the operation. TRUE: the operation's wait has ended, and the thread
  * goes on with it. FALSE: it still waits, and may belong to another thread by now. */
-static gboolean end_attendance(QosClaim *claim)
+static gboolean let_thread_go(QosClaim *claim)
 {
     QosClaims *claims = claim->claims;
 
     qos_mutex_lock(&claims->lock);
-    claim->is_attended = FALSE;
+    claim->keeps_thread = FALSE;
     const gboolean is_over = claim->link.data == NULL;
     qos_mutex_unlock(&claims->lock);
     return is_over;
@@ -253,9 +253,9 @@ static gboolean take(QosOp *op, Part *part)
 
     if (verdict == QOS_CREDIT_DENIED && begin_wait(op, TRUE)) {
         qos_ring_flush();
-        verdict = get(op, part, QOS_CREDIT_RESERVE | QOS_CREDIT_WAIT, ATTENDANCE);
+        verdict = get(op, part, QOS_CREDIT_RESERVE | QOS_CREDIT_WAIT, LEAD_TIME);
         if (verdict == QOS_CREDIT_WAITING)
-            return end_attendance(claim);
+            return let_thread_go(claim);
         end_wait(claim, verdict);
         return TRUE;
     }

@@ -8,7 +8,7 @@
  * before it sleeps it sends all messages that have gathered, and makes all callbacks. So the thread
  * that has read an answer also makes its callback, and a lone request wakes no thread here.
  *
- * An attendant (qos_lockclient_await) reads in place of the thread, and then also works in its
+ * A leader (qos_lockclient_await) reads in place of the thread, and then also works in its
  * place: all is left to it, until it finds nothing more to do. Only one of them works at a time
  * (`worker`), so that callbacks are made in order.
  *
@@ -309,23 +309,23 @@ static gboolean on_timer(int fd, GIOCondition condition G_GNUC_UNUSED, gpointer 
 }
 
 /* Reads what is there, and does what comes of it. FALSE: the rest is the thread's. */
-static gboolean attend_once(QosLockclient *client)
+static gboolean lead_once(QosLockclient *client)
 {
     gboolean waits;
 
-    if (!begin_work(client, QOS_LOCKCLIENT_ATTENDANT))
+    if (!begin_work(client, QOS_LOCKCLIENT_LEADER))
         return FALSE;
-    const gboolean goes_on = qos_lockinput_read(qos_locklink_input(client->link));
+    const gboolean goes_on = qos_receive_read(qos_locklink_receive(client->link));
     do {
         waits = !qos_locklink_try_send(client->link);
         tell_all(client);
-    } while (!try_rest(client, waits) && begin_work(client, QOS_LOCKCLIENT_ATTENDANT));
+    } while (!try_rest(client, waits) && begin_work(client, QOS_LOCKCLIENT_LEADER));
     if (waits)
         call_thread(client);
     return goes_on && !waits;
 }
 
-void qos_lockclient_attend(QosLockclient *client, const QosLockUse *use, QosTime patience)
+void qos_lockclient_lead(QosLockclient *client, const QosLockUse *use, QosTime patience)
 {
     const QosTime end = qos_lockclient_now() + patience;
 
@@ -334,8 +334,8 @@ void qos_lockclient_attend(QosLockclient *client, const QosLockUse *use, QosTime
     qos_mutex_unlock(&client->lock);
     while (goes_on && !g_atomic_int_get(&use->is_over)) {
         const QosTime rest = end - qos_lockclient_now();
-        goes_on = rest > 0 && qos_lockinput_wait(qos_locklink_input(client->link), rest) &&
-                  attend_once(client);
+        goes_on = rest > 0 && qos_receive_wait(qos_locklink_receive(client->link), rest) &&
+                  lead_once(client);
     }
 }
 

@@ -121,16 +121,16 @@ QosCreditVerdict qos_lockclient_await(QosLockclient *client, const QosResource *
                                       const QosCredit *want, guint flags, QosLockUse *use,
                                       QosTime patience)
 {
-    QosLockinput *input = qos_locklink_input(client->link);
+    QosReceive *input = qos_locklink_receive(client->link);
     /* Before the request is sent: the answer may come before the call returns. */
-    const gboolean reads = patience > 0 && qos_lockinput_take_over(input);
+    const gboolean reads = patience > 0 && qos_receive_lead(input);
 
     g_atomic_int_set(&use->is_over, FALSE);
     const QosCreditVerdict verdict = qos_lockclient_get(client, resource, want, flags, use);
     if (reads && verdict == QOS_CREDIT_WAITING)
-        qos_lockclient_attend(client, use, patience);
+        qos_lockclient_lead(client, use, patience);
     if (reads)
-        qos_lockinput_hand_back(input);
+        qos_receive_cede(input);
     return verdict;
 }
 

@@ -37,7 +37,7 @@ struct QosLocklink {
     GSource *timer;  /* the next attempt; or the end of this one, or of silence */
     GSource *output; /* waits for room; NULL: all is sent */
     QosTime silence; /* that an open link may keep, a duration; ... */
-    QosLockinput input;
+    QosReceive input;
 
     QosMutex sending;   /* the rest; held across a write that does not wait */
     GIOStream *stream;  /* the connection, or TLS on it; NULL: none */
@@ -97,7 +97,7 @@ static void close_connection(QosLocklink *link)
      * last reference, because a handshake's thread may still use it. */
     if (link->connection != NULL)
         g_socket_shutdown(g_socket_connection_get_socket(link->connection), TRUE, TRUE, NULL);
-    qos_lockinput_close(&link->input);
+    qos_receive_close(&link->input);
     lock(link);
     GIOStream *stream = g_steal_pointer(&link->stream);
     GByteArray *unsent = g_steal_pointer(&link->unsent);
@@ -134,7 +134,7 @@ static void lose(QosLocklink *link, const char *reason)
         g_strdup_printf("it did not welcome the mount (%s): its log tells why", reason);
 
     gboolean may_be_shut_out =
-        link->state == GREETING && !g_str_equal(reason, QOS_LOCKINPUT_NONSENSE);
+        link->state == GREETING && !g_str_equal(reason, QOS_RECEIVE_NONSENSE);
 
     fail(link, may_be_shut_out ? unwelcome : reason, FALSE);
 }
@@ -172,7 +172,7 @@ static void wait_for_silence(QosLocklink *link, QosTime rest)
 static gboolean on_silence(gpointer data)
 {
     QosLocklink *link = data;
-    const QosTime rest = qos_lockinput_heard(&link->input) + link->silence - now_of();
+    const QosTime rest = qos_receive_heard(&link->input) + link->silence - now_of();
 
     if (rest > 0) {
         wait_for_silence(link, rest);
@@ -210,7 +210,7 @@ static gboolean take_welcome(QosLocklink *link, const guint8 *payload, gsize len
     }
     link->state = OPEN;
     link->retry = RETRY_FIRST;
-    qos_lockinput_share(&link->input);
+    qos_receive_share(&link->input);
     lock(link);
     link->is_open = TRUE;
     unlock(link);
@@ -241,7 +241,7 @@ static gboolean take_rest(QosWireType type, const guint8 *payload, gsize length,
     if (type == QOS_WIRE_REFUSED && qos_wire_get_refused(payload, length, &refused))
         fail(link, refused.reason, TRUE);
     else
-        fail(link, QOS_LOCKINPUT_NONSENSE, FALSE);
+        fail(link, QOS_RECEIVE_NONSENSE, FALSE);
     return FALSE;
 }
 
@@ -344,8 +344,8 @@ static void greet(QosLocklink *link, GIOStream *stream)
     link->sent = 0;
     qos_wire_put_hello(link->unsent, &hello);
     unlock(link);
-    qos_lockinput_open(&link->input, stream, g_socket_connection_get_socket(link->connection),
-                       link->context);
+    qos_receive_open(&link->input, stream, g_socket_connection_get_socket(link->connection),
+                     link->context);
     qos_locklink_send(link);
 }
 
@@ -480,11 +480,11 @@ QosLocklink *qos_locklink_new(const QosLocklinkConfig *config, const QosLocklink
                               GMainContext *context, GError **error)
 {
     QosLocklink *link = g_new0(QosLocklink, 1);
-    const QosLockinputUser reader = {
+    const QosReceiveUser reader = {
         .arg = link, .take = take, .take_rest = take_rest, .ended = ended};
 
     link->user = *user;
-    qos_lockinput_init(&link->input, &reader);
+    qos_receive_init(&link->input, &reader);
     link->context = g_main_context_ref(context);
     link->retry = RETRY_FIRST;
     qos_mutex_init(&link->sending, QOS_MUTEX_LOCKLINK);
@@ -499,7 +499,7 @@ void qos_locklink_start(QosLocklink *link)
     begin(link);
 }
 
-QosLockinput *qos_locklink_input(QosLocklink *link)
+QosReceive *qos_locklink_receive(QosLocklink *link)
 {
     return &link->input;
 }
@@ -539,7 +539,7 @@ void qos_locklink_free(QosLocklink *link)
     if (link == NULL)
         return;
     qos_lockaddress_clear(&link->address);
-    qos_lockinput_clear(&link->input);
+    qos_receive_clear(&link->input);
     g_main_context_unref(link->context);
     qos_mutex_destroy(&link->sending);
     g_free(link);

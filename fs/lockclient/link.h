@@ -55,7 +55,7 @@ gboolean qos_locklink_send(QosLocklink *link);
 /* The same, for any thread. FALSE: the link's own is to call qos_locklink_send() for the rest. */
 gboolean qos_locklink_try_send(QosLocklink *link);
 /* For any thread that waits for an answer. */
-QosLockinput *qos_locklink_input(QosLocklink *link);
+QosReceive *qos_locklink_receive(QosLocklink *link);
 /* Sends what there is if it can, and closes. */
 void qos_locklink_stop(QosLocklink *link);
 /* After qos_locklink_stop(), if it was started. NULL is allowed. */

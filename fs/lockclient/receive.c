@@ -18,12 +18,12 @@
  * has to wait for this very CPU. So a wait costs 3 us more at most. */
 #define ASLEEP 16
 
-static void lock(QosLockinput *input)
+static void lock(QosReceive *input)
 {
     qos_mutex_lock(&input->lock);
 }
 
-static void unlock(QosLockinput *input)
+static void unlock(QosReceive *input)
 {
     qos_mutex_unlock(&input->lock);
 }
@@ -36,7 +36,7 @@ static QosTime now_of(void)
 /* --- reading, by the thread that has the turn --- */
 
 /* FALSE: there is nothing more, for a reason that *error says, or because the server closed. */
-static gboolean read_some(QosLockinput *input, GError **error)
+static gboolean read_some(QosReceive *input, GError **error)
 {
     GInputStream *stream = g_io_stream_get_input_stream(input->stream);
     GError *reason = NULL;
@@ -57,7 +57,7 @@ static gboolean read_some(QosLockinput *input, GError **error)
 }
 
 /* FALSE: something is left. */
-static gboolean take_frames(QosLockinput *input)
+static gboolean take_frames(QosReceive *input)
 {
     while (!input->has_rest) {
         input->found =
@@ -74,30 +74,30 @@ static gboolean take_frames(QosLockinput *input)
 /* --- the context's thread --- */
 
 /* FALSE: it is another's. */
-static gboolean begin_turn(QosLockinput *input)
+static gboolean begin_turn(QosReceive *input)
 {
     lock(input);
-    gboolean is_mine = input->turn != QOS_LOCKINPUT_TAKEN_OVER;
+    gboolean is_mine = input->turn != QOS_RECEIVE_LED;
     if (is_mine)
-        input->turn = QOS_LOCKINPUT_READ;
+        input->turn = QOS_RECEIVE_READ;
     unlock(input);
     return is_mine;
 }
 
-static void end_turn(QosLockinput *input)
+static void end_turn(QosReceive *input)
 {
     lock(input);
-    input->turn = QOS_LOCKINPUT_UNREAD;
+    input->turn = QOS_RECEIVE_UNREAD;
     unlock(input);
 }
 
 /* FALSE: all was closed. */
-static gboolean take_all(QosLockinput *input)
+static gboolean take_all(QosReceive *input)
 {
     while (!take_frames(input)) {
         input->has_rest = FALSE;
         if (input->found == QOS_WIRE_BROKEN) {
-            input->user.ended(QOS_LOCKINPUT_NONSENSE, input->user.arg);
+            input->user.ended(QOS_RECEIVE_NONSENSE, input->user.arg);
             return FALSE;
         }
         if (!input->user.take_rest(input->type, input->payload, input->length, input->user.arg))
@@ -108,7 +108,7 @@ static gboolean take_all(QosLockinput *input)
 
 static gboolean on_input(GObject *stream G_GNUC_UNUSED, gpointer data)
 {
-    QosLockinput *input = data;
+    QosReceive *input = data;
     g_autoptr(GError) error = NULL;
 
     if (!begin_turn(input))
@@ -129,28 +129,27 @@ static gboolean on_input(GObject *stream G_GNUC_UNUSED, gpointer data)
 /* --- the turn --- */
 
 /* The context's thread is to wait for bytes, or not. */
-static void set_waiting(const QosLockinput *input, gboolean waits)
+static void set_waiting(const QosReceive *input, gboolean waits)
 {
     struct epoll_event event = {.events = waits ? EPOLLIN : 0};
 
     epoll_ctl(input->epoll, EPOLL_CTL_MOD, input->socket, &event);
 }
 
-gboolean qos_lockinput_take_over(QosLockinput *input)
+gboolean qos_receive_lead(QosReceive *input)
 {
     lock(input);
     /* What is left lies among the reader's bytes, which are not to move. */
-    gboolean is_mine =
-        input->may_take_over && input->turn == QOS_LOCKINPUT_UNREAD && !input->has_rest;
+    gboolean is_mine = input->may_lead && input->turn == QOS_RECEIVE_UNREAD && !input->has_rest;
     if (is_mine) {
-        input->turn = QOS_LOCKINPUT_TAKEN_OVER;
+        input->turn = QOS_RECEIVE_LED;
         set_waiting(input, FALSE);
     }
     unlock(input);
     return is_mine;
 }
 
-static gboolean wait_asleep(const QosLockinput *input, QosTime timeout)
+static gboolean wait_asleep(const QosReceive *input, QosTime timeout)
 {
     struct pollfd socket = {.fd = input->socket, .events = POLLIN};
     const struct timespec most = {.tv_sec = timeout / QOS_SECOND, .tv_nsec = timeout % QOS_SECOND};
@@ -158,7 +157,7 @@ static gboolean wait_asleep(const QosLockinput *input, QosTime timeout)
     return ppoll(&socket, 1, &most, NULL) > 0;
 }
 
-static gboolean wait_awake(const QosLockinput *input, QosTime timeout)
+static gboolean wait_awake(const QosReceive *input, QosTime timeout)
 {
     const QosTime until = now_of() + timeout;
     gboolean is_input;
@@ -169,7 +168,7 @@ static gboolean wait_awake(const QosLockinput *input, QosTime timeout)
     return is_input;
 }
 
-gboolean qos_lockinput_wait(QosLockinput *input, QosTime timeout)
+gboolean qos_receive_wait(QosReceive *input, QosTime timeout)
 {
     const QosTime awake = MIN(timeout, AWAKE);
 
@@ -183,34 +182,34 @@ gboolean qos_lockinput_wait(QosLockinput *input, QosTime timeout)
     return wait_asleep(input, timeout - awake);
 }
 
-gboolean qos_lockinput_read(QosLockinput *input)
+gboolean qos_receive_read(QosReceive *input)
 {
     return read_some(input, NULL) && take_frames(input);
 }
 
-void qos_lockinput_hand_back(QosLockinput *input)
+void qos_receive_cede(QosReceive *input)
 {
     lock(input);
-    input->turn = QOS_LOCKINPUT_UNREAD;
+    input->turn = QOS_RECEIVE_UNREAD;
     set_waiting(input, TRUE);
     if (input->has_rest)
         g_source_set_ready_time(input->source, 0);
-    pthread_cond_signal(&input->handed_back);
+    pthread_cond_signal(&input->ceded);
     unlock(input);
 }
 
 /* --- connections --- */
 
-void qos_lockinput_init(QosLockinput *input, const QosLockinputUser *user)
+void qos_receive_init(QosReceive *input, const QosReceiveUser *user)
 {
-    *input = (QosLockinput){.user = *user, .epoll = -1};
-    qos_mutex_init(&input->lock, QOS_MUTEX_LOCKINPUT);
-    pthread_cond_init(&input->handed_back, NULL);
+    *input = (QosReceive){.user = *user, .epoll = -1};
+    qos_mutex_init(&input->lock, QOS_MUTEX_RECEIVE);
+    pthread_cond_init(&input->ceded, NULL);
 }
 
-void qos_lockinput_clear(QosLockinput *input)
+void qos_receive_clear(QosReceive *input)
 {
-    pthread_cond_destroy(&input->handed_back);
+    pthread_cond_destroy(&input->ceded);
     qos_mutex_destroy(&input->lock);
 }
 
@@ -227,8 +226,7 @@ static int make_epoll(int socket)
     return epoll;
 }
 
-void qos_lockinput_open(QosLockinput *input, GIOStream *stream, GSocket *socket,
-                        GMainContext *context)
+void qos_receive_open(QosReceive *input, GIOStream *stream, GSocket *socket, GMainContext *context)
 {
     qos_wire_reader_init(&input->reader);
     input->has_rest = FALSE;
@@ -241,22 +239,22 @@ void qos_lockinput_open(QosLockinput *input, GIOStream *stream, GSocket *socket,
     g_source_attach(input->source, context);
 }
 
-void qos_lockinput_share(QosLockinput *input)
+void qos_receive_share(QosReceive *input)
 {
     lock(input);
-    input->may_take_over = input->epoll >= 0;
+    input->may_lead = input->epoll >= 0;
     unlock(input);
 }
 
-void qos_lockinput_close(QosLockinput *input)
+void qos_receive_close(QosReceive *input)
 {
     if (input->stream == NULL)
         return;
     lock(input);
-    input->may_take_over = FALSE;
-    while (input->turn == QOS_LOCKINPUT_TAKEN_OVER)
-        qos_condition_wait(&input->handed_back, &input->lock);
-    input->turn = QOS_LOCKINPUT_UNREAD;
+    input->may_lead = FALSE;
+    while (input->turn == QOS_RECEIVE_LED)
+        qos_condition_wait(&input->ceded, &input->lock);
+    input->turn = QOS_RECEIVE_UNREAD;
     unlock(input);
     g_source_destroy(input->source);
     g_clear_pointer(&input->source, g_source_unref);
@@ -267,7 +265,7 @@ void qos_lockinput_close(QosLockinput *input)
     qos_wire_reader_clear(&input->reader);
 }
 
-QosTime qos_lockinput_heard(const QosLockinput *input)
+QosTime qos_receive_heard(const QosReceive *input)
 {
     return atomic_load_explicit(&input->heard, memory_order_relaxed);
 }

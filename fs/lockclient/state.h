@@ -16,7 +16,7 @@
 typedef enum {
     QOS_LOCKCLIENT_NOBODY,
     QOS_LOCKCLIENT_THREAD,
-    QOS_LOCKCLIENT_ATTENDANT
+    QOS_LOCKCLIENT_LEADER
 } QosLockclientWorker;
 
 struct QosLockclient {
@@ -50,7 +50,7 @@ void qos_lockclient_lock(QosLockclient *client);
 /* Sends what there is to send, and leaves the rest to the thread that works. */
 void qos_lockclient_unlock(QosLockclient *client);
 
-/* Called by a thread that has taken over the reading: reads until the use's wait is over, and works
+/* Called by the leader (fs/lockclient/receive.h): reads until the use's wait is over, and works
  * meanwhile. If the thread works, it may tell what came before that: then there would be nothing to
  * read. */
-void qos_lockclient_attend(QosLockclient *client, const QosLockUse *use, QosTime patience);
+void qos_lockclient_lead(QosLockclient *client, const QosLockUse *use, QosTime patience);

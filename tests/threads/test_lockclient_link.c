@@ -418,12 +418,12 @@ static void say_nothing(Peer *peer G_GNUC_UNUSED)
 }
 
 /* The link's thread may have its turn. */
-static QosLockinput *take_over(Link *link)
+static QosReceive *lead(Link *link)
 {
     const gint64 end = g_get_monotonic_time() + PATIENCE;
-    QosLockinput *input = qos_locklink_input(link->link);
+    QosReceive *input = qos_locklink_receive(link->link);
 
-    while (!qos_lockinput_take_over(input)) {
+    while (!qos_receive_lead(input)) {
         g_assert_cmpint(g_get_monotonic_time(), <, end);
         g_usleep(100);
     }
@@ -440,24 +440,24 @@ static gboolean has_heard_all(const Link *link)
 static void share_reading(Peer *peer, Link *link)
 {
     g_autoptr(GByteArray) bytes = g_byte_array_new();
-    QosLockinput *input = take_over(link);
+    QosReceive *input = lead(link);
 
     qos_wire_put_deadlock(bytes, 1);
     qos_wire_put_deadlock(bytes, 2);
-    g_assert_false(qos_lockinput_take_over(input));
+    g_assert_false(qos_receive_lead(input));
     say(peer, bytes->data, bytes->len * 3 / 4);
-    g_assert_true(qos_lockinput_wait(input, PATIENCE * QOS_MICROSECOND));
-    g_assert_true(qos_lockinput_read(input));
+    g_assert_true(qos_receive_wait(input, PATIENCE * QOS_MICROSECOND));
+    g_assert_true(qos_receive_read(input));
     g_assert_cmpuint(link->heard, ==, 1);
     g_assert_true(pthread_equal(link->teller, pthread_self()));
-    qos_lockinput_hand_back(input);
+    qos_receive_cede(input);
     say(peer, bytes->data + bytes->len * 3 / 4, bytes->len - bytes->len * 3 / 4);
     wait_for(link, has_heard_all);
     g_assert_false(pthread_equal(link->teller, pthread_self()));
 }
 
 /* The link ends a connection, whichever thread reads the reason: nobody is left waiting. */
-static void test_taken_over(void)
+static void test_led(void)
 {
     static const struct {
         void (*say)(Peer *peer);
@@ -481,17 +481,17 @@ static void test_taken_over(void)
         wait_for(link, is_welcome);
         if (ends[i].say != say_nothing)
             share_reading(&peer, link);
-        QosLockinput *input = take_over(link);
+        QosReceive *input = lead(link);
         ends[i].say(&peer);
         do
-            g_assert_true(qos_lockinput_wait(input, PATIENCE * QOS_MICROSECOND));
-        while (qos_lockinput_read(input));
-        qos_lockinput_hand_back(input);
+            g_assert_true(qos_receive_wait(input, PATIENCE * QOS_MICROSECOND));
+        while (qos_receive_read(input));
+        qos_receive_cede(input);
         if (ends[i].leaves_rest)
-            g_assert_false(qos_lockinput_take_over(input));
+            g_assert_false(qos_receive_lead(input));
         wait_for(link, has_failed);
         g_assert_true(g_str_has_prefix(link->reason, ends[i].reason));
-        g_assert_false(qos_lockinput_take_over(input));
+        g_assert_false(qos_receive_lead(input));
         clear(&runner);
         peer_clear(&peer);
     }
@@ -530,7 +530,7 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/lockclient/link/many-send", test_many_send);
     g_test_add_func("/lockclient/link/reasons", test_reasons);
-    g_test_add_func("/lockclient/link/taken-over", test_taken_over);
+    g_test_add_func("/lockclient/link/led", test_led);
     g_test_add_func("/lockclient/link/bad-addresses", test_bad_addresses);
     return g_test_run();
 }
