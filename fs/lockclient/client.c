@@ -447,7 +447,7 @@ QosLockclient *qos_lockclient_new(const QosLockclientConfig *config, GError **er
     client->timer = -1;
     client->armed = QOS_NEVER;
     client->engine = qos_lockengine_new(config->id, config->incarnation);
-    client->grips = qos_lockengine_grips(client->engine);
+    client->fastpaths = qos_lockengine_fastpaths(client->engine);
     client->context = g_main_context_new();
     if (start(client, error))
         return client;

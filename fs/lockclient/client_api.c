@@ -3,39 +3,40 @@
  */
 #include "fs/lockclient/state.h"
 
-/* Ends a use by a grip. */
-static void let_go(QosLockclient *client, QosLockUse *use)
+/* Ends a use by a fast path. */
+static void unpin(QosLockclient *client, QosLockUse *use)
 {
-    QosLockgrip *grip = g_steal_pointer(&use->grip);
+    QosFastpath *path = g_steal_pointer(&use->fastpath);
 
-    if (!qos_lockgrip_unmark(grip, use->mark))
+    if (!qos_fastpath_unpin(path, use->pin))
         return;
     qos_lockclient_lock(client);
-    qos_lockengine_narrow(client->engine, grip, qos_lockclient_now());
+    qos_lockengine_unpin(client->engine, path, qos_lockclient_now());
     qos_lockclient_unlock(client);
 }
 
 /* The lease is looked at last, so that a thread that slept before notices its end. */
-static gboolean is_gripped(const QosLockclient *client, const QosResource *resource,
-                           const QosCredit *want)
+static gboolean is_open(const QosLockclient *client, const QosResource *resource,
+                        const QosCredit *want)
 {
-    return qos_lockgrips_is_open(client->grips, resource, want) && qos_lockclient_valid(client) > 0;
+    return qos_fastpaths_is_open(client->fastpaths, resource, want) &&
+           qos_lockclient_valid(client) > 0;
 }
 
 /* Without the lock. FALSE: the engine is to be asked. */
-static gboolean try_grip(QosLockclient *client, const QosResource *resource, const QosCredit *want,
-                         QosLockUse *use)
+static gboolean try_pin(QosLockclient *client, const QosResource *resource, const QosCredit *want,
+                        QosLockUse *use)
 {
-    use->grip = qos_lockgrips_mark(client->grips, resource, want, &use->mark);
-    if (use->grip == NULL)
+    use->fastpath = qos_fastpaths_pin(client->fastpaths, resource, want, &use->pin);
+    if (use->fastpath == NULL)
         return FALSE;
-    if (is_gripped(client, resource, want))
+    if (is_open(client, resource, want))
         return TRUE;
-    let_go(client, use);
+    unpin(client, use);
     return FALSE;
 }
 
-/* Asks the engine. If it has the credit, it opens a grip, because a credit that is here is likely
+/* Asks the engine. If it has the credit, it opens a fast path, because a credit that is here is likely
  * to be used again. */
 static QosCreditVerdict get_locked(QosLockclient *client, const QosResource *resource,
                                    const QosCredit *want, guint flags, QosLockUse *use, QosTime now)
@@ -44,14 +45,14 @@ static QosCreditVerdict get_locked(QosLockclient *client, const QosResource *res
         qos_lockengine_get(client->engine, resource, want, flags, use, now);
 
     if (verdict == QOS_CREDIT_GRANTED && resource->type == QOS_RESOURCE_INODES)
-        qos_lockengine_grip(client->engine, resource, now);
+        qos_lockengine_open_fastpath(client->engine, resource, now);
     return verdict;
 }
 
 QosCreditVerdict qos_lockclient_get(QosLockclient *client, const QosResource *resource,
                                     const QosCredit *want, guint flags, QosLockUse *use)
 {
-    if (try_grip(client, resource, want, use))
+    if (try_pin(client, resource, want, use))
         return QOS_CREDIT_GRANTED;
     qos_lockclient_lock(client);
     const QosCreditVerdict verdict =
@@ -81,8 +82,8 @@ QosCreditVerdict qos_lockclient_postpone(QosLockclient *client, QosLockUse *use,
 
 void qos_lockclient_put(QosLockclient *client, QosLockUse *use)
 {
-    if (use->grip != NULL) {
-        let_go(client, use);
+    if (use->fastpath != NULL) {
+        unpin(client, use);
         return;
     }
     qos_lockclient_lock(client);
@@ -92,8 +93,8 @@ void qos_lockclient_put(QosLockclient *client, QosLockUse *use)
 
 gboolean qos_lockclient_is_wanted(QosLockclient *client, const QosLockUse *use)
 {
-    if (use->grip != NULL)
-        return qos_lockgrip_is_shut(use->grip);
+    if (use->fastpath != NULL)
+        return qos_fastpath_is_closed(use->fastpath);
     qos_lockclient_lock(client);
     const gboolean is_wanted = qos_hold_is_wanted(&use->hold);
     qos_lockclient_unlock(client);
@@ -105,7 +106,7 @@ gboolean qos_lockclient_has(QosLockclient *client, const QosResource *resource,
 {
     QosLockUse use = {0};
 
-    if (is_gripped(client, resource, want))
+    if (is_open(client, resource, want))
         return TRUE;
     qos_lockclient_lock(client);
     const QosTime now = qos_lockclient_now();

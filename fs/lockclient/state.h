@@ -32,7 +32,7 @@ struct QosLockclient {
     atomic_bool ends;
     pthread_t thread;
     gboolean has_thread;
-    QosLockgrips *grips; /* the engine's */
+    QosFastpaths *fastpaths; /* the engine's */
 
     QosMutex lock; /* the rest */
     QosLockengine *engine;

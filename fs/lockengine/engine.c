@@ -1,5 +1,5 @@
 /*
- * The engine: gets, puts, leases, drops, and what is held for grips. fs/lockengine/engine.h has the
+ * The engine: gets, puts, leases, drops, and what is held for fast paths. fs/lockengine/engine.h has the
  * contract.
  *
  * An entry of the cache lies in the extra bytes that the owner of credits has for each resource, so
@@ -186,7 +186,7 @@ static void tell_lost(QosLockengine *engine, const QosOutput *output)
     event->resource = output->resource;
     event->credit = qos_credit_copy(type_of(&output->resource), &output->credit);
     qos_lockdrops_note_loss(&engine->drops, &output->resource);
-    qos_lockgrips_shut(&engine->grips, &output->resource);
+    qos_fastpaths_close(&engine->fastpaths, &output->resource);
 }
 
 /* It was told, and given up by the same release. */
@@ -239,7 +239,7 @@ void qos_lockengine_take_outputs(QosLockengine *engine, QosTime now)
     end_postponed(engine, now);
 }
 
-/* --- holds, and the grips of fs/lockengine/fastpath.h --- */
+/* --- holds, and the fast paths of fs/lockengine/fastpath.h --- */
 
 /* Holds what is here of the resource. FALSE: it is not to be had at once. */
 static gboolean take_hold(QosLockengine *engine, const QosResource *resource, const QosCredit *want,
@@ -271,9 +271,9 @@ static void put_hold(QosLockengine *engine, QosHold *hold, QosTime now)
     qos_lockengine_take_outputs(engine, now);
 }
 
-QosLockgrips *qos_lockengine_grips(QosLockengine *engine)
+QosFastpaths *qos_lockengine_fastpaths(QosLockengine *engine)
 {
-    return &engine->grips;
+    return &engine->fastpaths;
 }
 
 /* Whether `owned`, the part that the mount has of a group, is the whole group. */
@@ -283,58 +283,58 @@ static gboolean is_whole(const QosLockengine *engine, const QosCredit *owned)
            owned->spans[0].last >= engine->server.group - 1;
 }
 
-/* A grip that only reads makes room for one that also writes. */
-void qos_lockengine_grip(QosLockengine *engine, const QosResource *resource, QosTime now)
+/* A fast path that only reads makes room for one that also writes. */
+void qos_lockengine_open_fastpath(QosLockengine *engine, const QosResource *resource, QosTime now)
 {
-    QosLockgrip *grip = qos_lockgrips_find(&engine->grips, resource);
+    QosFastpath *path = qos_fastpaths_find(&engine->fastpaths, resource);
 
-    if (engine->owner == NULL || engine->server.group < QOS_LOCKGRIP_MARKS ||
-        (grip->hold.book != NULL && !qos_lockgrip_only_reads(grip, resource)))
+    if (engine->owner == NULL || engine->server.group < QOS_FASTPATH_PINS ||
+        (path->hold.book != NULL && !qos_fastpath_only_reads(path, resource)))
         return;
     QosCredit owned = qos_credit_owned(engine->owner, resource);
     const gboolean is_all = is_whole(engine, &owned);
     if (is_all && owned.spans[0].writes)
-        qos_lockengine_shut_grip(engine, resource, now);
-    if (is_all && grip->hold.book == NULL &&
-        take_hold(engine, resource, &owned, &grip->hold, now)) {
-        qos_lockgrip_open(grip, resource, owned.spans[0].writes);
+        qos_lockengine_close_fastpath(engine, resource, now);
+    if (is_all && path->hold.book == NULL &&
+        take_hold(engine, resource, &owned, &path->hold, now)) {
+        qos_fastpath_open(path, resource, owned.spans[0].writes);
         engine->shrink_at = MIN(engine->shrink_at, now + QOS_LOCKENGINE_SHRINK_EVERY);
     }
     qos_credit_clear(qos_resource_type(QOS_RESOURCE_INODES), &owned);
 }
 
-void qos_lockengine_narrow(QosLockengine *engine, QosLockgrip *grip, QosTime now)
+void qos_lockengine_unpin(QosLockengine *engine, QosFastpath *path, QosTime now)
 {
     const QosResourceType *type = qos_resource_type(QOS_RESOURCE_INODES);
 
-    if (grip->hold.book == NULL || !qos_lockgrip_is_shut(grip))
+    if (path->hold.book == NULL || !qos_fastpath_is_closed(path))
         return; /* lost, or given up; and perhaps open again since the use ended */
-    QosCredit used = qos_lockgrip_used(grip);
+    QosCredit used = qos_fastpath_pinned(path);
     if (qos_credit_is_empty(type, &used)) {
-        put_hold(engine, &grip->hold, now);
+        put_hold(engine, &path->hold, now);
     } else {
-        qos_credit_convert(engine->owner, now, &used, 0, &grip->hold);
+        qos_credit_convert(engine->owner, now, &used, 0, &path->hold);
         qos_lockengine_take_outputs(engine, now);
     }
     qos_credit_clear(type, &used);
 }
 
-void qos_lockengine_shut_grip(QosLockengine *engine, const QosResource *resource, QosTime now)
+void qos_lockengine_close_fastpath(QosLockengine *engine, const QosResource *resource, QosTime now)
 {
-    QosLockgrip *grip = qos_lockgrips_shut(&engine->grips, resource);
+    QosFastpath *path = qos_fastpaths_close(&engine->fastpaths, resource);
 
-    if (grip != NULL)
-        qos_lockengine_narrow(engine, grip, now);
+    if (path != NULL)
+        qos_lockengine_unpin(engine, path, now);
 }
 
-/* No use of any resource begins by its grip any more. */
-static void shut_grips(QosLockengine *engine, QosTime now)
+/* No use of any resource begins by its fast path any more. */
+static void close_fastpaths(QosLockengine *engine, QosTime now)
 {
-    for (guint i = 0; i < QOS_LOCKGRIPS; i++) {
-        QosLockgrip *grip = &engine->grips.all[i];
+    for (guint i = 0; i < QOS_FASTPATHS; i++) {
+        QosFastpath *path = &engine->fastpaths.all[i];
 
-        if (qos_lockgrip_shut(grip))
-            qos_lockengine_narrow(engine, grip, now);
+        if (qos_fastpath_close(path))
+            qos_lockengine_unpin(engine, path, now);
     }
 }
 
@@ -377,7 +377,7 @@ void qos_lockengine_tick(QosLockengine *engine, QosTime now)
         return;
     qos_owner_tick(engine->owner, now);
     if (now >= engine->shrink_at) {
-        shut_grips(engine, now);
+        close_fastpaths(engine, now);
         guint dropped = drop_some(engine, qos_lockcache_shrink, QOS_CREDIT_BATCH, now);
         gboolean is_idle = dropped == 0 && engine->cache.bytes == 0;
         engine->shrink_at = is_idle ? QOS_NEVER : now + QOS_LOCKENGINE_SHRINK_EVERY;
@@ -550,7 +550,7 @@ void qos_lockengine_shrink(QosLockengine *engine, double part, QosTime now)
 {
     if (engine->owner == NULL)
         return;
-    shut_grips(engine, now);
+    close_fastpaths(engine, now);
     const gint64 aim = engine->cache.bytes - (gint64)(part * (double)engine->cache.bytes);
     while (engine->cache.bytes > aim) {
         guint max = (guint)MIN((engine->cache.bytes - aim) / QOS_LOCKENGINE_CREDIT_BYTES + 1,
@@ -597,7 +597,7 @@ void qos_lockengine_status(const QosLockengine *engine, QosLockclientStatus *sta
     status->bytes = engine->cache.bytes;
     status->rate = engine->cache.signal.rate;
     status->floor = engine->cache.signal.floor;
-    status->hits = engine->counts.hits + qos_lockgrips_uses(&engine->grips);
+    status->hits = engine->counts.hits + qos_fastpaths_uses(&engine->fastpaths);
     status->misses = engine->counts.misses;
     status->refusals = engine->counts.refusals;
     status->enqueues = engine->outbox.enqueues;

@@ -97,12 +97,12 @@ gboolean qos_lockengine_spare(QosLockengine *engine, const QosResource *resource
 void qos_lockengine_shrink(QosLockengine *engine, double part, QosTime now);
 /* For uses without the lock (fs/lockengine/fastpath.h). Lives as long as the engine; takes no lock.
  */
-QosLockgrips *qos_lockengine_grips(QosLockengine *engine);
-/* After a use of an inode of the group `resource`: opens a grip on the group if the mount has all
- * of it. */
-void qos_lockengine_grip(QosLockengine *engine, const QosResource *resource, QosTime now);
-/* A use has ended by a grip that was shut. */
-void qos_lockengine_narrow(QosLockengine *engine, QosLockgrip *grip, QosTime now);
+QosFastpaths *qos_lockengine_fastpaths(QosLockengine *engine);
+/* After a use of an inode of the group `resource`: opens its fast path if the mount has all of it.
+ */
+void qos_lockengine_open_fastpath(QosLockengine *engine, const QosResource *resource, QosTime now);
+/* A use has ended by a fast path that is closed: less is held. */
+void qos_lockengine_unpin(QosLockengine *engine, QosFastpath *path, QosTime now);
 /* A process that has file locks waits for another; it waits no more
  * (fs/lockengine/wait_reports.h). */
 void qos_lockengine_set_wait(QosLockengine *engine, const QosWireWait *wait);

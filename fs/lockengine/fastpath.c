@@ -1,14 +1,14 @@
 /*
- * Grips on groups of inodes. fs/lockengine/fastpath.h has the contract.
+ * Fast paths of groups of inodes. fs/lockengine/fastpath.h has the contract.
  *
- * A mark is a word: which place, and how it is used, above; how many use it so, below. 0 is none.
- * The order that it needs between marks and `allows` is that of sequentially consistent atomics.
+ * A pin is a word: which place, and how it is used, above; how many use it so, below. 0 is none.
+ * The order that it needs between pins and `allows` is that of sequentially consistent atomics.
  */
 #include "fs/lockengine/fastpath.h"
 
 #define COUNT_BITS 32
 
-enum { SHUT, READS, WRITES }; /* `allows` */
+enum { CLOSED, READS, WRITES }; /* `allows` */
 
 static const QosSpan *place_of(const QosResource *resource, const QosCredit *want)
 {
@@ -27,16 +27,16 @@ static guint64 name_of(const QosResource *resource)
     return name;
 }
 
-/* Neighbours have grips of their own. */
-static QosLockgrip *grip_of(QosLockgrips *grips, guint64 name)
+/* Neighbours have fast paths of their own. */
+static QosFastpath *fastpath_of(QosFastpaths *fastpaths, guint64 name)
 {
-    return &grips->all[GUINT64_FROM_BE(name) % QOS_LOCKGRIPS];
+    return &fastpaths->all[GUINT64_FROM_BE(name) % QOS_FASTPATHS];
 }
 
-static gboolean is_open(const QosLockgrip *grip, guint64 name, gboolean writes)
+static gboolean is_open(const QosFastpath *path, guint64 name, gboolean writes)
 {
-    return atomic_load(&grip->allows) >= (writes ? WRITES : READS) &&
-           atomic_load(&grip->group) == name;
+    return atomic_load(&path->allows) >= (writes ? WRITES : READS) &&
+           atomic_load(&path->group) == name;
 }
 
 /* --- any thread's --- */
@@ -46,16 +46,16 @@ static guint64 key_of(const QosSpan *place)
     return place->first * 2 + (place->writes ? 1 : 0) + 1;
 }
 
-static gboolean set_mark(QosLockgrip *grip, guint64 key, guint *ret_mark)
+static gboolean set_pin(QosFastpath *path, guint64 key, guint *ret_pin)
 {
-    for (guint i = 0; i < QOS_LOCKGRIP_MARKS; i++) {
-        const guint at = (guint)(key + i) % QOS_LOCKGRIP_MARKS;
-        guint64 mark = atomic_load_explicit(&grip->marks[at], memory_order_relaxed);
+    for (guint i = 0; i < QOS_FASTPATH_PINS; i++) {
+        const guint at = (guint)(key + i) % QOS_FASTPATH_PINS;
+        guint64 pin = atomic_load_explicit(&path->pins[at], memory_order_relaxed);
 
-        while (mark == 0 || mark >> COUNT_BITS == key) {
-            guint64 more = mark == 0 ? key << COUNT_BITS | 1 : mark + 1;
-            if (atomic_compare_exchange_weak(&grip->marks[at], &mark, more)) {
-                *ret_mark = at;
+        while (pin == 0 || pin >> COUNT_BITS == key) {
+            guint64 more = pin == 0 ? key << COUNT_BITS | 1 : pin + 1;
+            if (atomic_compare_exchange_weak(&path->pins[at], &pin, more)) {
+                *ret_pin = at;
                 return TRUE;
             }
         }
@@ -63,100 +63,100 @@ static gboolean set_mark(QosLockgrip *grip, guint64 key, guint *ret_mark)
     return FALSE;
 }
 
-QosLockgrip *qos_lockgrips_mark(QosLockgrips *grips, const QosResource *resource,
-                                const QosCredit *want, guint *ret_mark)
+QosFastpath *qos_fastpaths_pin(QosFastpaths *fastpaths, const QosResource *resource,
+                               const QosCredit *want, guint *ret_pin)
 {
     const QosSpan *place = place_of(resource, want);
     const guint64 name = name_of(resource);
-    QosLockgrip *grip = grip_of(grips, name);
+    QosFastpath *path = fastpath_of(fastpaths, name);
 
-    if (place == NULL || !is_open(grip, name, place->writes) ||
-        !set_mark(grip, key_of(place), ret_mark))
+    if (place == NULL || !is_open(path, name, place->writes) ||
+        !set_pin(path, key_of(place), ret_pin))
         return NULL;
-    atomic_fetch_add_explicit(&grip->uses, 1, memory_order_relaxed);
-    return grip;
+    atomic_fetch_add_explicit(&path->uses, 1, memory_order_relaxed);
+    return path;
 }
 
-gboolean qos_lockgrip_unmark(QosLockgrip *grip, guint at)
+gboolean qos_fastpath_unpin(QosFastpath *path, guint at)
 {
-    guint64 mark = atomic_load_explicit(&grip->marks[at], memory_order_relaxed), less;
+    guint64 pin = atomic_load_explicit(&path->pins[at], memory_order_relaxed), less;
 
     do {
-        less = (guint32)mark == 1 ? 0 : mark - 1;
-    } while (!atomic_compare_exchange_weak(&grip->marks[at], &mark, less));
-    return atomic_load(&grip->allows) == SHUT;
+        less = (guint32)pin == 1 ? 0 : pin - 1;
+    } while (!atomic_compare_exchange_weak(&path->pins[at], &pin, less));
+    return atomic_load(&path->allows) == CLOSED;
 }
 
-gboolean qos_lockgrips_is_open(QosLockgrips *grips, const QosResource *resource,
+gboolean qos_fastpaths_is_open(QosFastpaths *fastpaths, const QosResource *resource,
                                const QosCredit *want)
 {
     const QosSpan *place = place_of(resource, want);
     const guint64 name = name_of(resource);
 
-    return place != NULL && is_open(grip_of(grips, name), name, place->writes);
+    return place != NULL && is_open(fastpath_of(fastpaths, name), name, place->writes);
 }
 
 /* --- under the engine's lock --- */
 
-QosLockgrip *qos_lockgrips_find(QosLockgrips *grips, const QosResource *resource)
+QosFastpath *qos_fastpaths_find(QosFastpaths *fastpaths, const QosResource *resource)
 {
-    return grip_of(grips, name_of(resource));
+    return fastpath_of(fastpaths, name_of(resource));
 }
 
-gboolean qos_lockgrip_is_shut(const QosLockgrip *grip)
+gboolean qos_fastpath_is_closed(const QosFastpath *path)
 {
-    return atomic_load(&grip->allows) == SHUT;
+    return atomic_load(&path->allows) == CLOSED;
 }
 
-gboolean qos_lockgrip_only_reads(const QosLockgrip *grip, const QosResource *resource)
+gboolean qos_fastpath_only_reads(const QosFastpath *path, const QosResource *resource)
 {
-    return atomic_load(&grip->allows) == READS && atomic_load(&grip->group) == name_of(resource);
+    return atomic_load(&path->allows) == READS && atomic_load(&path->group) == name_of(resource);
 }
 
-void qos_lockgrip_open(QosLockgrip *grip, const QosResource *resource, gboolean writes)
+void qos_fastpath_open(QosFastpath *path, const QosResource *resource, gboolean writes)
 {
-    atomic_store(&grip->group, name_of(resource));
-    atomic_store(&grip->allows, writes ? WRITES : READS);
+    atomic_store(&path->group, name_of(resource));
+    atomic_store(&path->allows, writes ? WRITES : READS);
 }
 
-gboolean qos_lockgrip_shut(QosLockgrip *grip)
+gboolean qos_fastpath_close(QosFastpath *path)
 {
-    return atomic_exchange(&grip->allows, SHUT) != SHUT;
+    return atomic_exchange(&path->allows, CLOSED) != CLOSED;
 }
 
-QosLockgrip *qos_lockgrips_shut(QosLockgrips *grips, const QosResource *resource)
+QosFastpath *qos_fastpaths_close(QosFastpaths *fastpaths, const QosResource *resource)
 {
     const guint64 name = name_of(resource);
-    QosLockgrip *grip = grip_of(grips, name);
+    QosFastpath *path = fastpath_of(fastpaths, name);
 
-    if (resource->type != QOS_RESOURCE_INODES || atomic_load(&grip->group) != name)
+    if (resource->type != QOS_RESOURCE_INODES || atomic_load(&path->group) != name)
         return NULL;
-    return qos_lockgrip_shut(grip) ? grip : NULL;
+    return qos_fastpath_close(path) ? path : NULL;
 }
 
-QosCredit qos_lockgrip_used(const QosLockgrip *grip)
+QosCredit qos_fastpath_pinned(const QosFastpath *path)
 {
     const QosResourceType *type = qos_resource_type(QOS_RESOURCE_INODES);
     QosCredit used = {0};
 
-    for (guint i = 0; i < QOS_LOCKGRIP_MARKS; i++) {
-        const guint64 mark = atomic_load(&grip->marks[i]);
-        if (mark == 0)
+    for (guint i = 0; i < QOS_FASTPATH_PINS; i++) {
+        const guint64 pin = atomic_load(&path->pins[i]);
+        if (pin == 0)
             continue;
-        const guint64 key = (mark >> COUNT_BITS) - 1;
+        const guint64 key = (pin >> COUNT_BITS) - 1;
         QosCredit place = qos_credit_span(key / 2, key / 2, key % 2 != 0);
         type->join(&used, &place);
         qos_credit_clear(type, &place);
     }
-    type->intersect(&used, &grip->hold.credit);
+    type->intersect(&used, &path->hold.credit);
     return used;
 }
 
-guint64 qos_lockgrips_uses(const QosLockgrips *grips)
+guint64 qos_fastpaths_uses(const QosFastpaths *fastpaths)
 {
     guint64 uses = 0;
 
-    for (guint i = 0; i < QOS_LOCKGRIPS; i++)
-        uses += atomic_load_explicit(&grips->all[i].uses, memory_order_relaxed);
+    for (guint i = 0; i < QOS_FASTPATHS; i++)
+        uses += atomic_load_explicit(&fastpaths->all[i].uses, memory_order_relaxed);
     return uses;
 }

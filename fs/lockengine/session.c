@@ -119,7 +119,7 @@ static void take_message(QosLockengine *engine, const QosCreditMessage *message,
         qos_lockcache_heed(&engine->cache, message->stamp);
     qos_lockoutbox_note_heard(&engine->outbox, message);
     if (message->type == QOS_MESSAGE_REVOKE)
-        qos_lockengine_shut_grip(engine, &message->resource, now);
+        qos_lockengine_close_fastpath(engine, &message->resource, now);
     qos_owner_receive(engine->owner, engine->server.id, message, now);
     qos_lockengine_take_outputs(engine, now);
     if (engine->in_grace)

@@ -16,7 +16,7 @@
 #define QOS_LOCKENGINE_CREDIT_BYTES 240
 /* How often a server is asked whether its grace is over, while uses go on without it. */
 #define QOS_LOCKENGINE_ASK_EVERY QOS_SECOND
-/* How often the cache is looked through, and how long a grip is open. */
+/* How often the cache is looked through, and how long a fast path is open. */
 #define QOS_LOCKENGINE_SHRINK_EVERY QOS_SECOND
 
 struct QosLockengine {
@@ -40,7 +40,7 @@ struct QosLockengine {
     GQueue events; /* of QosLockevent */
     QosLockoutbox outbox;
     QosLockwaits waits;
-    QosLockgrips grips;
+    QosFastpaths fastpaths;
     gboolean is_up;
     QosLockclientStatus counts; /* credits, hits, misses, refusals, evictions */
 };
@@ -52,5 +52,5 @@ void qos_lockengine_settle(QosLockengine *engine, gpointer extra, QosTime now);
 void qos_lockengine_take_outputs(QosLockengine *engine, QosTime now);
 /* The server has fallen silent: their waits end. */
 void qos_lockengine_let_readers_go(QosLockengine *engine, QosTime now);
-/* No use of the resource begins by its grip any more. */
-void qos_lockengine_shut_grip(QosLockengine *engine, const QosResource *resource, QosTime now);
+/* No use of the resource begins by its fast path any more. */
+void qos_lockengine_close_fastpath(QosLockengine *engine, const QosResource *resource, QosTime now);

@@ -21,8 +21,8 @@ typedef struct QosLockUse {
     /* --- the client's --- */
     GList reader; /* in the engine's list while it waits and goes on; data: it, else NULL */
     /* NULL, or by what it holds, without `hold` (fs/lockengine/fastpath.h). */
-    struct QosLockgrip *grip;
-    guint mark;
+    struct QosFastpath *fastpath;
+    guint pin;
     gint is_over; /* atomic: `done` was called, or is being; or it was withdrawn */
     /* where it is postponed */
     QosTime delay;

@@ -32,7 +32,7 @@ static QosCreditVerdict get_place(World *w, guint mount, guint place, gboolean w
     return use->verdict;
 }
 
-/* The first mount uses a place, and tries to open a grip. */
+/* The first mount uses a place, and tries to open a fast path. */
 static void visit_place(World *w, guint place, gboolean writes)
 {
     QosResource resource = group_of(1);
@@ -41,47 +41,47 @@ static void visit_place(World *w, guint place, gboolean writes)
     get_place(w, 0, place, writes, &use);
     settle(w);
     g_assert_cmpint(use.verdict, ==, QOS_CREDIT_GRANTED);
-    qos_lockengine_grip(w->mounts[0].engine, &resource, w->now);
+    qos_lockengine_open_fastpath(w->mounts[0].engine, &resource, w->now);
     put(w, 0, &use);
     settle(w);
 }
 
 typedef struct {
-    QosLockgrip *grip;
-    guint mark;
-} Grip;
+    QosFastpath *path;
+    guint pin;
+} Held;
 
 /* FALSE: it is no use. */
-static gboolean begin(World *w, guint place, gboolean writes, Grip *ret_grip)
+static gboolean begin(World *w, guint place, gboolean writes, Held *ret_held)
 {
-    QosLockgrips *grips = qos_lockengine_grips(w->mounts[0].engine);
+    QosFastpaths *fastpaths = qos_lockengine_fastpaths(w->mounts[0].engine);
     QosResource resource = group_of(1);
     QosSpan span = {place, place, writes};
     QosCredit want = {.spans = &span, .count = 1};
 
-    ret_grip->grip = qos_lockgrips_mark(grips, &resource, &want, &ret_grip->mark);
-    return ret_grip->grip != NULL && qos_lockgrips_is_open(grips, &resource, &want);
+    ret_held->path = qos_fastpaths_pin(fastpaths, &resource, &want, &ret_held->pin);
+    return ret_held->path != NULL && qos_fastpaths_is_open(fastpaths, &resource, &want);
 }
 
-/* TRUE: the engine was told, as the grip is shut. */
-static gboolean end(World *w, Grip *grip)
+/* TRUE: the engine was told, as the fast path is closed. */
+static gboolean end(World *w, Held *held)
 {
-    if (!qos_lockgrip_unmark(grip->grip, grip->mark))
+    if (!qos_fastpath_unpin(held->path, held->pin))
         return FALSE;
-    qos_lockengine_narrow(w->mounts[0].engine, grip->grip, w->now);
+    qos_lockengine_unpin(w->mounts[0].engine, held->path, w->now);
     settle(w);
     return TRUE;
 }
 
 static gboolean is_open(World *w, gboolean writes)
 {
-    Grip grip;
+    Held held;
 
-    if (!begin(w, 63, writes, &grip)) {
-        g_assert_null(grip.grip);
+    if (!begin(w, 63, writes, &held)) {
+        g_assert_null(held.path);
         return FALSE;
     }
-    g_assert_false(end(w, &grip));
+    g_assert_false(end(w, &held));
     return TRUE;
 }
 
@@ -89,12 +89,12 @@ static gboolean is_open(World *w, gboolean writes)
 static void test_another_comes(void)
 {
     Use free_one, used_one;
-    Grip grip;
+    Held held;
     World w;
 
     init(&w);
     visit_place(&w, 5, TRUE);
-    g_assert_true(begin(&w, 7, TRUE, &grip));
+    g_assert_true(begin(&w, 7, TRUE, &held));
     get_place(&w, 1, 9, TRUE, &free_one);
     settle(&w);
     g_assert_cmpint(free_one.verdict, ==, QOS_CREDIT_GRANTED);
@@ -102,7 +102,7 @@ static void test_another_comes(void)
     get_place(&w, 1, 7, FALSE, &used_one);
     settle(&w);
     g_assert_cmpint(used_one.verdict, ==, QOS_CREDIT_WAITING);
-    g_assert_true(end(&w, &grip));
+    g_assert_true(end(&w, &held));
     g_assert_cmpint(used_one.verdict, ==, QOS_CREDIT_GRANTED);
     visit_place(&w, 5, TRUE);
     g_assert_false(is_open(&w, FALSE)); /* the group is not whole */
@@ -115,12 +115,12 @@ static void test_another_comes(void)
 static void test_readers(void)
 {
     Use reader, writer;
-    Grip grip;
+    Held held;
     World w;
 
     init(&w);
     visit_place(&w, 5, TRUE);
-    g_assert_true(begin(&w, 7, FALSE, &grip));
+    g_assert_true(begin(&w, 7, FALSE, &held));
     get_place(&w, 1, 7, FALSE, &reader);
     settle(&w);
     g_assert_cmpint(reader.verdict, ==, QOS_CREDIT_GRANTED);
@@ -128,13 +128,13 @@ static void test_readers(void)
     get_place(&w, 1, 7, TRUE, &writer);
     settle(&w);
     g_assert_cmpint(writer.verdict, ==, QOS_CREDIT_WAITING);
-    g_assert_true(end(&w, &grip));
+    g_assert_true(end(&w, &held));
     g_assert_cmpint(writer.verdict, ==, QOS_CREDIT_GRANTED);
     put(&w, 1, &writer);
     clear(&w);
 }
 
-/* What is had to read is no grip to write by, until it is had to write. */
+/* What is had to read is no fast path to write by, until it is had to write. */
 static void test_group_to_read(void)
 {
     World w;
@@ -151,7 +151,7 @@ static void test_group_to_read(void)
 /* After a second the cache has it again, but for what is used. */
 static void test_second(void)
 {
-    Grip grip;
+    Held held;
     World w;
 
     init(&w);
@@ -162,10 +162,10 @@ static void test_second(void)
     g_assert_false(is_open(&w, TRUE));
     g_assert_cmpint(status_of(&w, 0).bytes, >, 0);
     visit_place(&w, 5, TRUE);
-    g_assert_true(begin(&w, 7, TRUE, &grip));
+    g_assert_true(begin(&w, 7, TRUE, &held));
     pass(&w, 2 * QOS_SECOND);
     g_assert_cmpint(status_of(&w, 0).bytes, ==, 0);
-    g_assert_true(end(&w, &grip));
+    g_assert_true(end(&w, &held));
     g_assert_cmpint(status_of(&w, 0).bytes, >, 0);
     clear(&w);
 }
@@ -173,14 +173,14 @@ static void test_second(void)
 /* A loss closes the fast path. Its user at that time ends as ever, and it opens again. */
 static void test_lost(void)
 {
-    Grip grip;
+    Held held;
     Use use;
     World w;
 
     init(&w);
     visit_place(&w, 5, TRUE);
     pass(&w, QOS_SECOND / 2);
-    g_assert_true(begin(&w, 7, TRUE, &grip));
+    g_assert_true(begin(&w, 7, TRUE, &held));
     stop_server(&w);
     w.now += 2 * LEASE;
     g_assert_cmpint(get_place(&w, 0, 5, TRUE, &use), ==, QOS_CREDIT_ERROR);
@@ -193,7 +193,7 @@ static void test_lost(void)
     pass(&w, 2 * LEASE);
     visit_place(&w, 5, TRUE);
     g_assert_true(is_open(&w, TRUE));
-    g_assert_false(end(&w, &grip)); /* of before: nothing to do with what is open now */
+    g_assert_false(end(&w, &held)); /* of before: nothing to do with what is open now */
     g_assert_true(is_open(&w, TRUE));
     clear(&w);
 }
@@ -201,19 +201,19 @@ static void test_lost(void)
 /* More places at a time than there are marks. */
 static void test_no_room(void)
 {
-    Grip grips[QOS_LOCKGRIP_MARKS], same, further;
+    Held held[QOS_FASTPATH_PINS], same, further;
     World w;
 
     init(&w);
     visit_place(&w, 5, TRUE);
-    for (guint i = 0; i < QOS_LOCKGRIP_MARKS; i++)
-        g_assert_true(begin(&w, i, TRUE, &grips[i]));
+    for (guint i = 0; i < QOS_FASTPATH_PINS; i++)
+        g_assert_true(begin(&w, i, TRUE, &held[i]));
     g_assert_true(begin(&w, 3, TRUE, &same));
-    g_assert_false(begin(&w, QOS_LOCKGRIP_MARKS, TRUE, &further));
-    g_assert_null(further.grip);
+    g_assert_false(begin(&w, QOS_FASTPATH_PINS, TRUE, &further));
+    g_assert_null(further.path);
     g_assert_false(end(&w, &same));
-    for (guint i = 0; i < QOS_LOCKGRIP_MARKS; i++)
-        g_assert_false(end(&w, &grips[i]));
+    for (guint i = 0; i < QOS_FASTPATH_PINS; i++)
+        g_assert_false(end(&w, &held[i]));
     g_assert_true(is_open(&w, TRUE));
     clear(&w);
 }
@@ -224,18 +224,18 @@ static void test_too_late(void)
     const guint64 late = (guint64)(30 * 2 + 1 + 1) << 32 | 1;
     Use wanted, marked;
     guint64 asked;
-    Grip grip;
+    Held held;
     World w;
 
     init(&w);
     visit_place(&w, 5, TRUE);
-    g_assert_true(begin(&w, 7, TRUE, &grip));
+    g_assert_true(begin(&w, 7, TRUE, &held));
     asked = status_of(&w, 0).enqueues;
     get_place(&w, 1, 7, TRUE, &wanted);
     settle(&w);
     g_assert_cmpint(wanted.verdict, ==, QOS_CREDIT_WAITING);
-    atomic_store(&grip.grip->marks[grip.mark ^ 1], late);
-    g_assert_true(end(&w, &grip));
+    atomic_store(&held.path->pins[held.pin ^ 1], late);
+    g_assert_true(end(&w, &held));
     g_assert_cmpint(wanted.verdict, ==, QOS_CREDIT_GRANTED);
     get_place(&w, 1, 30, TRUE, &marked);
     settle(&w);
@@ -246,10 +246,10 @@ static void test_too_late(void)
     clear(&w);
 }
 
-/* A thread that comes to narrow it when it is open again, for somebody else, leaves it as it is. */
-static void test_narrowed_late(void)
+/* A thread that comes to unpin when it is open again, for somebody else, leaves it as it is. */
+static void test_unpinned_late(void)
 {
-    Grip old, used;
+    Held old, used;
     Use wanted;
     World w;
 
@@ -257,10 +257,10 @@ static void test_narrowed_late(void)
     visit_place(&w, 5, TRUE);
     g_assert_true(begin(&w, 7, TRUE, &old));
     pass(&w, 2 * QOS_SECOND);
-    g_assert_true(qos_lockgrip_unmark(old.grip, old.mark)); /* and sleeps */
-    qos_lockengine_narrow(w.mounts[0].engine, old.grip, w.now);
+    g_assert_true(qos_fastpath_unpin(old.path, old.pin)); /* and sleeps */
+    qos_lockengine_unpin(w.mounts[0].engine, old.path, w.now);
     visit_place(&w, 5, TRUE);
-    qos_lockengine_narrow(w.mounts[0].engine, old.grip, w.now);
+    qos_lockengine_unpin(w.mounts[0].engine, old.path, w.now);
     g_assert_true(begin(&w, 9, TRUE, &used));
     get_place(&w, 1, 9, TRUE, &wanted);
     settle(&w);
@@ -275,9 +275,9 @@ static void test_narrowed_late(void)
 
 typedef struct {
     World w;
-    pthread_mutex_t lock; /* of `w`, but for the grips */
+    pthread_mutex_t lock; /* of `w`, but for the fast paths */
     gint using[PLACES];   /* atomic: by the first mount */
-    gint gripped;         /* atomic: uses */
+    gint fast_uses;       /* atomic: uses */
     gint ended;           /* atomic: the other mount has had enough */
 } Crowd;
 
@@ -287,18 +287,18 @@ static void *use_places(gpointer data)
 
     for (guint i = 0; g_atomic_int_get(&crowd->ended) == 0; i++) {
         const guint place = i % PLACES;
-        Grip grip;
+        Held held;
 
-        if (begin(&crowd->w, place, TRUE, &grip)) {
+        if (begin(&crowd->w, place, TRUE, &held)) {
             g_atomic_int_inc(&crowd->using[place]);
-            g_atomic_int_inc(&crowd->gripped);
+            g_atomic_int_inc(&crowd->fast_uses);
             sched_yield();
             g_atomic_int_add(&crowd->using[place], -1);
         }
-        if (grip.grip == NULL || qos_lockgrip_unmark(grip.grip, grip.mark)) {
+        if (held.path == NULL || qos_fastpath_unpin(held.path, held.pin)) {
             pthread_mutex_lock(&crowd->lock);
-            if (grip.grip != NULL)
-                qos_lockengine_narrow(crowd->w.mounts[0].engine, grip.grip, crowd->w.now);
+            if (held.path != NULL)
+                qos_lockengine_unpin(crowd->w.mounts[0].engine, held.path, crowd->w.now);
             settle(&crowd->w);
             pthread_mutex_unlock(&crowd->lock);
             sched_yield();
@@ -309,11 +309,12 @@ static void *use_places(gpointer data)
 
 static void await_uses(Crowd *crowd, gint uses)
 {
-    while (g_atomic_int_get(&crowd->gripped) < uses)
+    while (g_atomic_int_get(&crowd->fast_uses) < uses)
         sched_yield();
 }
 
-/* The other mount takes a place, and is alone with it; then the first one opens a grip again. */
+/* The other mount takes a place, and is alone with it; then the first one opens a fast path again.
+ */
 static void take_place(Crowd *crowd, guint place)
 {
     gboolean is_done = FALSE;
@@ -343,7 +344,7 @@ static void take_place(Crowd *crowd, guint place)
         sched_yield(); /* somebody is yet to end a use by the last one */
         pthread_mutex_lock(&crowd->lock);
     }
-    await_uses(crowd, g_atomic_int_get(&crowd->gripped) + USERS);
+    await_uses(crowd, g_atomic_int_get(&crowd->fast_uses) + USERS);
 }
 
 static void test_threads(void)
@@ -362,7 +363,7 @@ static void test_threads(void)
     g_atomic_int_set(&crowd.ended, 1);
     for (guint i = 0; i < USERS; i++)
         pthread_join(threads[i], NULL);
-    g_test_message("%d uses by grips", crowd.gripped);
+    g_test_message("%d uses by fast paths", crowd.fast_uses);
     clear(&crowd.w);
     pthread_mutex_destroy(&crowd.lock);
 }
@@ -377,7 +378,7 @@ int main(int argc, char **argv)
     g_test_add_func("/lockengine/fastpath/lost", test_lost);
     g_test_add_func("/lockengine/fastpath/no-room", test_no_room);
     g_test_add_func("/lockengine/fastpath/too-late", test_too_late);
-    g_test_add_func("/lockengine/fastpath/narrowed-late", test_narrowed_late);
+    g_test_add_func("/lockengine/fastpath/unpinned-late", test_unpinned_late);
     g_test_add_func("/lockengine/fastpath/threads", test_threads);
     return g_test_run();
 }
