@@ -36,8 +36,8 @@ static gboolean try_pin(QosLockclient *client, const QosResource *resource, cons
     return FALSE;
 }
 
-/* Asks the engine. If it has the credit, it opens a fast path, because a credit that is here is likely
- * to be used again. */
+/* Asks the engine. If it has the credit, it opens a fast path, because a credit that is here is
+ * likely to be used again. */
 static QosCreditVerdict get_locked(QosLockclient *client, const QosResource *resource,
                                    const QosCredit *want, guint flags, QosLockUse *use, QosTime now)
 {

@@ -1,6 +1,6 @@
 /*
- * The engine: gets, puts, leases, drops, and what is held for fast paths. fs/lockengine/engine.h has the
- * contract.
+ * The engine: gets, puts, leases, drops, and what is held for fast paths. fs/lockengine/engine.h
+ * has the contract.
  *
  * An entry of the cache lies in the extra bytes that the owner of credits has for each resource, so
  * it needs no table and no allocation. It is in the cache while the mount has something of the
