@@ -17,7 +17,7 @@
 
 /* How long a request keeps its thread while it waits for a credit. One that no other mount has in
  * use comes sooner. */
-#define LEAD_TIME QOS_MILLISECOND
+#define LEAD_TIME  QOS_MILLISECOND
 
 #define STOP_PAUSE 1000 /* us: what others do in a moment */
 
