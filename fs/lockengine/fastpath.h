@@ -21,11 +21,11 @@
  *
  * What this gains: a get and a put take 67 ns of CPU time instead of 280, and to ask whether
  * something is here 46 instead of 225. An operation does one (a write) to twelve (a file of untar).
- * By that, rows of `bench/cluster lone` should lose 2 to 4 % without fast paths. Measured by CPU
- * time on one CPU, by turns, on a busy machine (median ratios of a run of 10 rounds and of one of
- * 4), they came to: unlink by 4 clients 0.94 and 0.94, ls -l 0.95 and 0.94, create by 4 clients
- * 0.92 and 0.97, untar 0.96 and 0.81, a direct 4K write 0.93 and 1.20. So noise hides whether it is
- * more than 5 %. The wall clock was not measured.
+ * By that, rows of `bench/cluster lone` should lose 2 to 4 % without fast paths. They were measured
+ * by CPU time on one CPU, by turns, on a busy machine: median ratios of a run of 10 rounds and of
+ * one of 4. Unlink by 4 clients came to 0.94 and 0.94, ls -l to 0.95 and 0.94, create by 4 clients
+ * to 0.92 and 0.97, untar to 0.96 and 0.81, a direct 4K write to 0.93 and 1.20. So noise hides
+ * whether it is more than 5 %. The wall clock was not measured.
  *
  * Functions above the line are any thread's, those below under the lock of the engine. Pure.
  */
